@@ -1,0 +1,224 @@
+// Package cgroup reads and writes control groups of version 1 and 2: where each controller is mounted, files held open
+// between readings, safe writes. It is the only importer of opencontainers/cgroups.
+//
+// A cgroup is named by its path from the root of the hierarchy ("/kubepods/burstable/pod1"), the same in every
+// hierarchy of version 1.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/moby/sys/mountinfo"
+	"github.com/opencontainers/cgroups"
+)
+
+// Modes of mounting.
+const (
+	ModeV1     = "v1"
+	ModeV2     = "v2"
+	ModeHybrid = "hybrid" // controllers in v1 hierarchies, and a v2 mount beside them
+)
+
+// Hierarchy says where the controllers are mounted.
+type Hierarchy struct {
+	root    string
+	mode    string
+	v1      map[string]string // controller -> mount point, under root
+	unified string            // the v2 mount point, under root; empty where there is none
+	v2      []string          // the controllers that v2 has at its root
+}
+
+// ErrNoCgroups is returned where no cgroup hierarchy is mounted.
+var ErrNoCgroups = errors.New("no cgroup hierarchy is mounted")
+
+// testMode is set once: opencontainers/cgroups refuses files that are on no cgroup file system unless told that this is
+// a copy.
+var testMode sync.Once
+
+// Detect finds what is mounted, by /proc/self/mountinfo under root. A copy without a mountinfo is judged by the files
+// at its /sys/fs/cgroup.
+func Detect(root string) (*Hierarchy, error) {
+	root = filepath.Clean("/" + root)
+	if root != "/" {
+		testMode.Do(func() { cgroups.TestMode = true })
+	}
+	h := &Hierarchy{root: root, v1: map[string]string{}}
+	path := filepath.Join(root, "proc/self/mountinfo")
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && root != "/":
+		h.fromDirectories()
+	case err != nil:
+		return nil, fmt.Errorf("find cgroup mounts: %w", err)
+	default:
+		defer f.Close()
+		mounts, err := mountinfo.GetMountsFromReader(f, func(i *mountinfo.Info) (skip, stop bool) {
+			return i.FSType != "cgroup" && i.FSType != "cgroup2", false
+		})
+		if err != nil {
+			return nil, fmt.Errorf("find cgroup mounts in %s: %w", path, err)
+		}
+		h.fromMounts(mounts)
+	}
+	return h, h.settle()
+}
+
+// knownV1 are the controllers of version 1 that Polder reads or writes.
+var knownV1 = []string{"cpu", "cpuacct", "cpuset", "memory", "freezer", "blkio", "pids"}
+
+func (h *Hierarchy) fromMounts(mounts []*mountinfo.Info) {
+	for _, m := range mounts {
+		at := filepath.Join(h.root, m.Mountpoint)
+		if m.FSType == "cgroup2" {
+			if h.unified == "" {
+				h.unified = at
+			}
+			continue
+		}
+		for option := range strings.SplitSeq(m.VFSOptions, ",") {
+			if slices.Contains(knownV1, option) && h.v1[option] == "" {
+				h.v1[option] = at
+			}
+		}
+	}
+}
+
+func (h *Hierarchy) fromDirectories() {
+	base := filepath.Join(h.root, "sys/fs/cgroup")
+	for _, at := range []string{base, filepath.Join(base, "unified")} {
+		if _, err := os.Stat(filepath.Join(at, "cgroup.controllers")); err == nil && h.unified == "" {
+			h.unified = at
+		}
+	}
+	for _, controller := range knownV1 {
+		for _, name := range []string{controller, "cpu,cpuacct", "cpuacct,cpu"} {
+			if name != controller && !strings.Contains(name, controller) {
+				continue
+			}
+			at := filepath.Join(base, name)
+			if _, err := os.Stat(filepath.Join(at, "cgroup.procs")); err == nil && h.v1[controller] == "" {
+				h.v1[controller] = at
+			}
+		}
+	}
+}
+
+func (h *Hierarchy) settle() error {
+	switch {
+	case len(h.v1) > 0 && h.unified != "":
+		h.mode = ModeHybrid
+	case len(h.v1) > 0:
+		h.mode = ModeV1
+	case h.unified != "":
+		h.mode = ModeV2
+	default:
+		return fmt.Errorf("%w under %s (looked for cgroup and cgroup2 in /proc/self/mountinfo)", ErrNoCgroups, h.root)
+	}
+	if h.unified != "" {
+		data, err := os.ReadFile(filepath.Join(h.unified, "cgroup.controllers"))
+		if err != nil {
+			return fmt.Errorf("read the controllers of cgroup v2: %w", err)
+		}
+		h.v2 = strings.Fields(string(data))
+	}
+	return nil
+}
+
+// Mode is ModeV1, ModeV2 or ModeHybrid.
+func (h *Hierarchy) Mode() string { return h.mode }
+
+// Version returns 1 or 2, the version that serves the controller ("cpu", "cpuset", "memory", …), and 0 where none does.
+// The v2 names are understood for v1 too: "cpuacct" is "cpu" there and "io" is "blkio".
+func (h *Hierarchy) Version(controller string) int {
+	_, version := h.mount(controller)
+	return version
+}
+
+func (h *Hierarchy) mount(controller string) (at string, version int) {
+	if controller == "" { // the hierarchy itself, whatever it controls
+		return h.Primary(), h.primaryVersion()
+	}
+	v1 := controller
+	if controller == "io" {
+		v1 = "blkio"
+	}
+	if at := h.v1[v1]; at != "" {
+		return at, 1
+	}
+	switch controller {
+	case "cpuacct":
+		controller = "cpu"
+	case "blkio":
+		controller = "io"
+	case "freezer": // core to v2, no controller
+		if h.unified != "" && len(h.v1) == 0 {
+			return h.unified, 2
+		}
+	}
+	if slices.Contains(h.v2, controller) || h.mode == ModeV2 && controller == "cpu" { // cpu.stat's usage is there without the controller
+		return h.unified, 2
+	}
+	return "", 0
+}
+
+// Primary is the mount point in which cgroups are looked for: v2's, or in v1 the one that accounts for CPU time.
+func (h *Hierarchy) Primary() string {
+	if h.mode == ModeV2 {
+		return h.unified
+	}
+	for _, controller := range []string{"cpuacct", "cpu", "memory", "cpuset"} {
+		if at := h.v1[controller]; at != "" {
+			return at
+		}
+	}
+	return h.unified
+}
+
+func (h *Hierarchy) primaryVersion() int {
+	if h.Primary() == h.unified {
+		return 2
+	}
+	return 1
+}
+
+// Dir is the directory of a cgroup in the controller's hierarchy ("" stands for [Hierarchy.Primary]), with the version.
+// It refuses paths that lead elsewhere; it does not look whether the directory exists.
+func (h *Hierarchy) Dir(controller, cgroup string) (string, int, error) {
+	if err := CheckPath(cgroup); err != nil {
+		return "", 0, err
+	}
+	at, version := h.mount(controller)
+	if version == 0 {
+		return "", 0, fmt.Errorf("controller %s: %w", controller, ErrNoController)
+	}
+	return filepath.Join(at, cgroup), version, nil
+}
+
+// ErrNoController is wrapped where no mounted hierarchy has a controller.
+var ErrNoController = errors.New("not mounted in any cgroup hierarchy")
+
+// ErrPath is wrapped where a cgroup's path is refused.
+var ErrPath = errors.New("not a cgroup's path")
+
+// CheckPath refuses a cgroup's path that is relative, not in its shortest form, leads out of the hierarchy, or holds
+// control characters.
+func CheckPath(cgroup string) error {
+	switch {
+	case !strings.HasPrefix(cgroup, "/"):
+		return fmt.Errorf("%w: %q does not begin with a slash", ErrPath, cgroup)
+	case len(cgroup) > 4000:
+		return fmt.Errorf("%w: %d bytes long", ErrPath, len(cgroup))
+	case strings.ContainsFunc(cgroup, func(r rune) bool { return r < 0x20 || r == 0x7f }):
+		return fmt.Errorf("%w: %q holds a control character", ErrPath, cgroup)
+	case filepath.Clean(cgroup) != cgroup:
+		return fmt.Errorf("%w: %q is not in its shortest form (no .., no double or last slash)", ErrPath, cgroup)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+// Package config reads the tools' own configuration files: YAML, read strictly, with the line in every complaint, and
+// read again when they change.
+package config
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"go.yaml.in/yaml/v3"
+)
+
+// maxBytes bounds a configuration file; one that is larger is a mistake.
+const maxBytes = 4 << 20
+
+// Decode reads YAML (or JSON, which is YAML) into v. Unknown and double keys are errors; every error names path and
+// line. An empty document leaves v as it is.
+func Decode(path string, data []byte, v any) error {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(v); err != nil && !errors.Is(err, io.EOF) {
+		return located(path, err)
+	}
+	var more yaml.Node
+	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: more than one document", path)
+	}
+	return nil
+}
+
+// located turns the library's "yaml: line 3: …" into "PATH:3: …".
+func located(path string, err error) error {
+	var typed *yaml.TypeError
+	if errors.As(err, &typed) {
+		lines := make([]error, len(typed.Errors))
+		for i, text := range typed.Errors {
+			lines[i] = at(path, text)
+		}
+		return errors.Join(lines...)
+	}
+	return at(path, strings.TrimPrefix(err.Error(), "yaml: "))
+}
+
+func at(path, text string) error {
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if number, what, ok := strings.Cut(rest, ": "); ok {
+			return fmt.Errorf("%s:%s: %s", path, number, what)
+		}
+	}
+	return fmt.Errorf("%s: %s", path, text)
+}
+
+// Read reads a configuration file into v; see [Decode].
+func Read(path string, v any) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	if len(data) > maxBytes {
+		return fmt.Errorf("read configuration: %s is larger than %d bytes", path, maxBytes)
+	}
+	return Decode(path, data, v)
+}
+
+// Line finds the line of a top-level key, for complaints about its value; 0 where it is not found.
+func Line(data []byte, key string) int {
+	var doc yaml.Node
+	if yaml.Unmarshal(data, &doc) != nil || len(doc.Content) == 0 {
+		return 0
+	}
+	m := doc.Content[0]
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			return m.Content[i].Line
+		}
+	}
+	return 0
+}
+
+// settle is how long a file must be quiet before it is read again: editors and ConfigMap updates come in bursts.
+const settle = 100 * time.Millisecond
+
+// Watch calls changed, from a goroutine of its own, each time the file's content may have changed, until ctx ends. It
+// watches the file's directory, so that a rename over it and a ConfigMap's symlink swap are seen.
+func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", path, err)
+	}
+	if err := w.Add(filepath.Dir(path)); err != nil {
+		w.Close()
+		return fmt.Errorf("watch %s: %w", path, err)
+	}
+	go watch(ctx, w, path, log, changed)
+	return nil
+}
+
+func watch(ctx context.Context, w *fsnotify.Watcher, path string, log *slog.Logger, changed func()) {
+	defer w.Close()
+	name := filepath.Clean(path)
+	before, _ := os.ReadFile(name)
+	quiet := time.NewTimer(settle)
+	quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, ok := <-w.Events: // any event of the directory: a symlink's target changes under another name
+			if !ok {
+				return
+			}
+			quiet.Reset(settle)
+		case err, ok := <-w.Errors:
+			if !ok {
+				return
+			}
+			log.Warn("watch configuration", "path", path, "error", err)
+			quiet.Reset(settle)
+		case <-quiet.C:
+			now, err := os.ReadFile(name)
+			if err == nil && bytes.Equal(now, before) {
+				continue
+			}
+			before = now
+			changed()
+		}
+	}
+}

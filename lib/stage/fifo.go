@@ -1,0 +1,119 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipeBytes is the size that FIFOs are given: the most that an unprivileged process may ask for by default
+// (/proc/sys/fs/pipe-max-size).
+const pipeBytes = 1 << 20
+
+// stream is an opened input or output.
+type stream struct {
+	*os.File      // nil where the stream is not a file
+	in            io.Reader
+	out           io.Writer
+	fifo, closing bool
+}
+
+func (s *stream) Close() error {
+	if s.File != nil && s.closing {
+		return s.File.Close()
+	}
+	return nil
+}
+
+// openInput opens a file or a FIFO for reading, or hands out std for "-".
+func openInput(path string, std io.Reader) (*stream, error) {
+	if path == "-" || path == "" {
+		return &stream{in: std}, nil
+	}
+	f, fifo, err := open(path, os.O_RDONLY)
+	if err != nil {
+		return nil, fmt.Errorf("open --input: %w", err)
+	}
+	return &stream{File: f, in: f, fifo: fifo, closing: true}, nil
+}
+
+// openOutput opens a file or a FIFO for writing, or hands out std for "-". The first byte into a FIFO is a newline: it
+// closes a line that a killed predecessor left open.
+func openOutput(path string, std io.Writer) (*stream, error) {
+	if path == "-" || path == "" {
+		return &stream{out: std}, nil
+	}
+	f, fifo, err := open(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return nil, fmt.Errorf("open --output: %w", err)
+	}
+	s := &stream{File: f, out: f, fifo: fifo, closing: true}
+	if fifo {
+		s.out = &newlineFirst{f: f}
+	}
+	return s, nil
+}
+
+// newlineFirst writes a newline in front of the first line; not at once, for a full FIFO would block the start.
+type newlineFirst struct {
+	f       *os.File
+	written bool
+}
+
+func (n *newlineFirst) Write(p []byte) (int, error) {
+	if !n.written {
+		if _, err := n.f.Write([]byte{'\n'}); err != nil {
+			return 0, err
+		}
+		n.written = true
+	}
+	return n.f.Write(p)
+}
+
+// open opens path with flags, or read-write where it is a FIFO: then a neighbour's end closes neither end of it, and
+// what is in the kernel's buffer survives every restart.
+func open(path string, flags int) (*os.File, bool, error) {
+	path, named := strings.CutPrefix(path, "fifo:")
+	if named || strings.HasSuffix(path, ".fifo") {
+		if err := unix.Mkfifo(path, 0o660); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, false, fmt.Errorf("make FIFO %s: %w (does its directory exist?)", path, err)
+		}
+		named = true
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.Mode()&fs.ModeNamedPipe != 0:
+		f, err := openFIFO(path)
+		return f, true, err
+	case named && err == nil:
+		return nil, false, fmt.Errorf("%s is no FIFO (%s): remove it, or name another", path, info.Mode().Type())
+	}
+	f, err := os.OpenFile(path, flags, 0o644)
+	return f, false, err
+}
+
+func openFIFO(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0) // no O_CREATE: a FIFO that vanished must not become a file
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode()&fs.ModeNamedPipe == 0 {
+		err = fmt.Errorf("%s is no FIFO any more", path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if c, err := f.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) {
+			_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeBytes) // a smaller pipe works too
+		})
+	}
+	return f, nil
+}

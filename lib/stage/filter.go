@@ -1,0 +1,249 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// drainWithin is how long a stopping tool waits for the rest of a line that it has begun to read or write.
+const drainWithin = 2 * time.Second
+
+// Filter is the loop of a tool that reads ticks: for each one, Handle is called and its section spliced in.
+type Filter struct {
+	// Section is the one that Handle returns.
+	Section string
+	// Reads names the sections that Handle needs; the others are not decoded.
+	Reads []string
+	// Handle returns the section to splice in, nil to pass the tick on as it is. An error ends the tool.
+	Handle func(context.Context, Incoming) (any, error)
+	// Silent is called once when no tick has come for SilentAfter, on the same goroutine as Handle.
+	Silent      func(context.Context)
+	SilentAfter time.Duration
+	// Live makes the newest tick replace the waiting one where the next stage is slow. Without it a slow next stage
+	// slows this one down, and no tick is lost: what a replayed recording needs.
+	Live bool
+	// Terminal says that the tool's output is its own: ticks are not passed on.
+	Terminal bool
+}
+
+// Incoming is one tick on its way through a tool.
+type Incoming struct {
+	*tick.Tick
+	// Refused says why an acting tool must leave the tick alone; empty where it may act.
+	Refused string
+	// Dropped is the number of ticks not passed on so far (Filter.Live).
+	Dropped int64
+}
+
+// arrival is what the reading goroutine hands over.
+type arrival struct {
+	line *tick.Line
+	tick *tick.Tick
+	err  error
+}
+
+// Filter runs f until the input ends or ctx does. On SIGTERM a tool leaves a FIFO at the beginning of a line: it
+// finishes what it has begun and takes no more.
+func (s *Session) Filter(ctx context.Context, f Filter) error {
+	in, err := openInput(s.Input, s.In)
+	if err != nil {
+		return &UsageError{err}
+	}
+	defer in.Close()
+	out, err := s.openOut(ctx, f)
+	if err != nil {
+		return err
+	}
+
+	arrivals := make(chan arrival)
+	free := make(chan *tick.Line, 3)
+	for range cap(free) {
+		free <- new(tick.Line)
+	}
+	gone := make(chan struct{})
+	defer close(gone)
+	go s.read(ctx, in, f.Reads, arrivals, free, gone)
+
+	err = s.loop(ctx, f, in.fifo, out, arrivals, free)
+	return errors.Join(err, out.Close())
+}
+
+func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, arrivals <-chan arrival, free chan<- *tick.Line) error {
+	var silence <-chan time.Time
+	var timer *time.Timer
+	if f.Silent != nil && f.SilentAfter > 0 {
+		timer = time.NewTimer(f.SilentAfter)
+		defer timer.Stop()
+		silence = timer.C
+	}
+	stopped := ctx.Done()
+	for {
+		select {
+		case a, ok := <-arrivals:
+			if !ok || errors.Is(a.err, io.EOF) {
+				return nil
+			}
+			if a.err != nil {
+				return a.err
+			}
+			if timer != nil {
+				timer.Reset(f.SilentAfter)
+			}
+			if err := s.handle(context.WithoutCancel(ctx), f, a, out); err != nil {
+				return err
+			}
+			free <- a.line
+		case <-silence:
+			f.Silent(ctx)
+		case <-stopped:
+			if !drains {
+				return nil // standard input cannot be interrupted, and its writer ends with us
+			}
+			stopped = nil // the reader stops at a line's end and closes arrivals
+		}
+	}
+}
+
+func (s *Session) handle(ctx context.Context, f Filter, a arrival, out *sink) error {
+	section, err := f.Handle(ctx, Incoming{Tick: a.tick, Refused: s.refuse(a.line), Dropped: out.dropped()})
+	if err != nil {
+		return err
+	}
+	s.beat()
+	if f.Terminal {
+		return nil
+	}
+	return out.put(a.line, f.Section, section)
+}
+
+// read turns the input into arrivals; it closes the channel at the end.
+func (s *Session) read(ctx context.Context, in *stream, sections []string, arrivals chan<- arrival, free <-chan *tick.Line, gone <-chan struct{}) {
+	defer close(arrivals)
+	send := func(a arrival) bool {
+		select {
+		case arrivals <- a:
+			return true
+		case <-gone:
+			return false
+		}
+	}
+	r := tick.NewReader(in.in)
+	r.Strict, r.MaxLine, r.Restarted = s.Strict, s.MaxLine, in.fifo
+	limit := &rateLimit{log: s.Log, now: s.Now}
+	r.Bad = limit.badLine
+	defer func() { limit.flush(r.Counts()) }()
+
+	if in.fifo {
+		interrupted := context.AfterFunc(ctx, func() { _ = in.SetReadDeadline(time.Now()) })
+		defer interrupted()
+	}
+	for {
+		line, err := r.Next()
+		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
+			_ = in.SetReadDeadline(time.Now().Add(drainWithin))
+			r.Finish()
+			if line, err = r.Next(); errors.Is(err, os.ErrDeadlineExceeded) {
+				err = io.EOF
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				err = fmt.Errorf("read ticks: %w", err)
+			}
+			send(arrival{err: err})
+			return
+		}
+		t, err := line.Decode(sections...)
+		if err != nil {
+			if err := r.Reject(err); err != nil {
+				send(arrival{err: err})
+				return
+			}
+			continue
+		}
+		var own *tick.Line
+		select {
+		case own = <-free:
+		case <-gone:
+			return
+		}
+		line.CopyTo(own)
+		if !send(arrival{line: own, tick: t}) {
+			return
+		}
+	}
+}
+
+// defaultMaxAge is used where a tick does not say its interval.
+const defaultMaxAge = 3 * time.Second
+
+// refuse says why this tick must not be acted on.
+func (s *Session) refuse(l *tick.Line) string {
+	if s.DryRun || s.isSet == nil {
+		return ""
+	}
+	if s.Node != "" && l.Node != s.Node {
+		return fmt.Sprintf("tick of node %s, this is %s (--node)", l.Node, s.Node)
+	}
+	limit := s.MaxAge
+	if limit == 0 {
+		if s.IsSet("max-age") {
+			return ""
+		}
+		limit = max(3*l.Interval(), defaultMaxAge)
+	}
+	switch age := s.Now().Sub(l.Time); {
+	case age > limit:
+		return fmt.Sprintf("tick is %s old, the limit is %s (--max-age)", age.Round(time.Millisecond), limit)
+	case age < -limit:
+		return fmt.Sprintf("tick is %s ahead of this node's clock, the limit is %s (--max-age)", (-age).Round(time.Millisecond), limit)
+	}
+	return ""
+}
+
+// beat touches the heartbeat file.
+func (s *Session) beat() {
+	if s.HeartbeatFile == "" {
+		return
+	}
+	now := s.Now()
+	if os.Chtimes(s.HeartbeatFile, now, now) == nil {
+		return
+	}
+	if err := os.WriteFile(s.HeartbeatFile, nil, 0o644); err != nil {
+		s.Log.Warn("touch --heartbeat", "error", err)
+	}
+}
+
+// badLogEvery is how often dropped lines are logged at most.
+const badLogEvery = 10 * time.Second
+
+// rateLimit logs dropped lines, the first at once and then at most one every badLogEvery with the number left out.
+type rateLimit struct {
+	log     *slog.Logger
+	now     func() time.Time
+	last    time.Time
+	skipped int64
+}
+
+func (r *rateLimit) badLine(number int64, err error) {
+	if now := r.now(); r.last.IsZero() || now.Sub(r.last) >= badLogEvery || now.Before(r.last) {
+		r.log.Warn("dropped a line", "line", number, "error", err, "notLogged", r.skipped)
+		r.last, r.skipped = now, 0
+		return
+	}
+	r.skipped++
+}
+
+func (r *rateLimit) flush(c tick.Counts) {
+	if c.Bad > 0 || c.Cut > 0 {
+		r.log.Info("end of input", "ticks", c.Lines, "dropped", c.Bad, "tooLong", c.TooLong, "cut", c.Cut)
+	}
+}

@@ -1,0 +1,87 @@
+package stage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Flags collects a tool's flags. Every flag can also be set by an environment variable, POLDER_ and the flag's name in
+// capitals (POLDER_MAX_AGE); the command line wins.
+type Flags struct {
+	flags    []cli.Flag
+	category string
+}
+
+// Category names the group under which --help lists the flags that follow.
+func (f *Flags) Category(name string) { f.category = name }
+
+func envVars(name string) []string {
+	return []string{"POLDER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))}
+}
+
+// String adds a flag that takes text.
+func (f *Flags) String(into *string, name, value, usage string) {
+	f.flags = append(f.flags, &cli.StringFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name)})
+}
+
+// Path adds a flag that takes a path.
+func (f *Flags) Path(into *string, name, value, usage string) {
+	f.flags = append(f.flags, &cli.PathFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name), TakesFile: true})
+}
+
+// Strings adds a flag that can be given several times.
+func (f *Flags) Strings(into *[]string, name, usage string) {
+	f.flags = append(f.flags, &cli.StringSliceFlag{Name: name, Usage: usage, Category: f.category, EnvVars: envVars(name), Action: func(_ *cli.Context, v []string) error {
+		*into = v
+		return nil
+	}})
+}
+
+// Duration adds a flag that takes a time span (30s, 5m).
+func (f *Flags) Duration(into *time.Duration, name string, value time.Duration, usage string) {
+	f.flags = append(f.flags, &cli.DurationFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name), Action: func(_ *cli.Context, v time.Duration) error {
+		if v < 0 {
+			return Usagef("--%s %s: a time span cannot be negative", name, v)
+		}
+		return nil
+	}})
+}
+
+// Int adds a flag that takes a whole number.
+func (f *Flags) Int(into *int, name string, value int, usage string) {
+	f.flags = append(f.flags, &cli.IntFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name)})
+}
+
+// Float adds a flag that takes a number.
+func (f *Flags) Float(into *float64, name string, value float64, usage string) {
+	f.flags = append(f.flags, &cli.Float64Flag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name)})
+}
+
+// Bool adds a switch.
+func (f *Flags) Bool(into *bool, name, usage string) {
+	f.flags = append(f.flags, &cli.BoolFlag{Name: name, Usage: usage, Destination: into, Category: f.category, EnvVars: envVars(name)})
+}
+
+// Choice adds a flag that takes one of the given words.
+func (f *Flags) Choice(into *string, name, value, usage string, words ...string) {
+	usage += " (" + strings.Join(words, ", ") + ")"
+	f.flags = append(f.flags, &cli.StringFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name), Action: func(_ *cli.Context, v string) error {
+		if !slices.Contains(words, v) {
+			return Usagef("--%s %q: want one of %s", name, v, strings.Join(words, ", "))
+		}
+		return nil
+	}})
+}
+
+// UsageError is an error that the caller can mend on the command line or in the configuration: exit status 2.
+type UsageError struct{ err error }
+
+func (e *UsageError) Error() string { return e.err.Error() }
+func (e *UsageError) Unwrap() error { return e.err }
+
+// Usagef returns a [UsageError].
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }

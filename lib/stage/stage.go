@@ -1,0 +1,240 @@
+// Package stage is what every tool's main shares: flags, logs, signals, exit status, FIFOs, state files and the loop
+// from line to line. It is the only importer of urfave/cli.
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"polder/lib/tick"
+)
+
+// Version is set at build time (-ldflags "-X polder/lib/stage.Version=…").
+var Version = "dev"
+
+// Env is the world outside a tool.
+type Env struct {
+	Args     []string // with the program's name first
+	In       io.Reader
+	Out, Err io.Writer
+	Getenv   func(string) string
+	Now      func() time.Time
+}
+
+// OSEnv is the process's own.
+func OSEnv() Env {
+	return Env{Args: os.Args, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
+}
+
+// Kind says which of the shared flags a tool has.
+type Kind struct {
+	Reads  bool // --input, --strict, --max-line
+	Writes bool // --output
+	State  bool // --state
+	Acts   bool // --max-age, --node, --dry-run
+}
+
+// Command is one tool.
+type Command struct {
+	Name     string
+	Synopsis string // one line
+	Manual   string // the manual: what it does, the sections that it reads and writes, examples
+	Kind     Kind
+	Flags    func(*Flags)
+	Run      func(context.Context, *Session) error
+}
+
+// Session is one run of a tool: the outside world and the shared flags.
+type Session struct {
+	Env
+	Log  *slog.Logger
+	Tool string
+
+	Input, Output string
+	Strict        bool
+	MaxLine       int
+	State         string
+	MaxAge        time.Duration
+	Node          string
+	DryRun        bool
+	HeartbeatFile string
+
+	isSet func(string) bool
+}
+
+// IsSet reports whether a flag was given on the command line or by its environment variable.
+func (s *Session) IsSet(flag string) bool { return s.isSet(flag) }
+
+// stopWithin is how long a tool may take to stop after a signal.
+const stopWithin = 5 * time.Second
+
+// Main runs the command as the process: it ends with the command's exit status.
+func Main(c Command) {
+	// SIGPIPE is not to kill a tool between two writes to the kernel: the write's EPIPE ends the loop instead.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, func() {
+		stop() // a second signal ends the process at once
+		time.AfterFunc(stopWithin, func() {
+			fmt.Fprintf(os.Stderr, "%s: not stopped after %s: the next stage does not take the last line\n", c.Name, stopWithin)
+			os.Exit(1)
+		})
+	})
+	os.Exit(c.Execute(ctx, OSEnv()))
+}
+
+// Execute runs the command and returns its exit status: 0 end of input or a clean stop, 1 a failure while running, 2
+// unusable arguments or configuration.
+func (c Command) Execute(ctx context.Context, env Env) int {
+	err := c.app(env).RunContext(ctx, env.Args)
+	var usage *UsageError
+	switch {
+	case err == nil, errors.Is(err, syscall.EPIPE):
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(env.Err, "%s: %v\n", c.Name, err)
+		fmt.Fprintf(env.Err, "%s: see '%s --help'\n", c.Name, c.Name)
+		return 2
+	}
+	fmt.Fprintf(env.Err, "%s: %v\n", c.Name, err)
+	return 1
+}
+
+func (c Command) app(env Env) *cli.App {
+	s := &Session{Env: env, Tool: c.Name}
+	var logLevel, logFormat, memory string
+
+	var own Flags
+	if c.Flags != nil {
+		c.Flags(&own)
+	}
+	shared := c.sharedFlags(s, &logLevel, &logFormat, &memory)
+
+	return &cli.App{
+		Name:                   c.Name,
+		Usage:                  c.Synopsis,
+		Description:            strings.TrimSpace(c.Manual),
+		UsageText:              c.Name + " [options]",
+		Version:                Version,
+		Flags:                  append(own.flags, shared.flags...),
+		Reader:                 env.In,
+		Writer:                 env.Out,
+		ErrWriter:              env.Err,
+		EnableBashCompletion:   true,
+		HideHelpCommand:        true,
+		UseShortOptionHandling: true,
+		ExitErrHandler:         func(*cli.Context, error) {}, // Execute decides
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
+			return &UsageError{err}
+		},
+		Action: func(cc *cli.Context) error {
+			if cc.NArg() > 0 {
+				return Usagef("unexpected argument %q: options begin with --", cc.Args().First())
+			}
+			log, err := newLogger(env.Err, logFormat, logLevel, c.Name)
+			if err != nil {
+				return err
+			}
+			if err := limitMemory(memory); err != nil {
+				return err
+			}
+			s.Log = log
+			s.isSet = cc.IsSet
+			if c.Kind.Acts && s.Node == "" {
+				if s.Node, err = os.Hostname(); err != nil {
+					return fmt.Errorf("find this node's name: %w (give it with --node)", err)
+				}
+			}
+			if s.MaxLine <= 0 && c.Kind.Reads {
+				return Usagef("--max-line %d: want a positive number of bytes", s.MaxLine)
+			}
+			return c.Run(cc.Context, s)
+		},
+	}
+}
+
+func (c Command) sharedFlags(s *Session, logLevel, logFormat, memory *string) *Flags {
+	var f Flags
+	f.Category("Stream")
+	if c.Kind.Reads {
+		f.Path(&s.Input, "input", "-", "read ticks from `FILE` or FIFO (- is standard input; a FIFO that is named fifo:PATH or ends in .fifo is made if absent)")
+		f.Bool(&s.Strict, "strict", "stop with status 1 at the first line that is no valid tick, instead of dropping it")
+		f.Int(&s.MaxLine, "max-line", tick.DefaultMaxLine, "longest line that is taken, in bytes")
+	}
+	if c.Kind.Writes {
+		f.Path(&s.Output, "output", "-", "write to `FILE` or FIFO (- is standard output)")
+	}
+	if c.Kind.Acts {
+		f.Category("Acting")
+		f.Duration(&s.MaxAge, "max-age", 0, "do not act on ticks older than this (default three intervals; 0 given on the command line means any age)")
+		f.flags = append(f.flags, &cli.StringFlag{Name: "node", Usage: "act on ticks of this `NODE` alone", DefaultText: "the host's name", Destination: &s.Node, Category: "Acting", EnvVars: []string{"POLDER_NODE", "NODE_NAME"}})
+		f.Bool(&s.DryRun, "dry-run", "decide on any tick, of any age and node, and change nothing")
+	}
+	if c.Kind.State {
+		f.Category("State")
+		f.Path(&s.State, "state", "", "keep what is remembered between ticks in `FILE`, so that a later run goes on from there")
+	}
+	f.Category("Process")
+	f.Path(&s.HeartbeatFile, "heartbeat", "", "touch `FILE` after every tick, for a liveness check")
+	f.Choice(logLevel, "log-level", "info", "least level that is logged to standard error", "debug", "info", "warn", "error")
+	f.Choice(logFormat, "log-format", "text", "form of the log", "text", "json")
+	f.String(memory, "memory-limit", "", "soft limit of the Go heap, such as 32MiB (GOMEMLIMIT)")
+	return &f
+}
+
+func newLogger(w io.Writer, format, level, tool string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, Usagef("--log-level: %w", err)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o)).With("tool", tool), nil
+	}
+	return slog.New(slog.NewTextHandler(w, o)).With("tool", tool), nil
+}
+
+// limitMemory sets the Go runtime's soft memory limit, and makes the collector run early: these tools hold little, and
+// on a node memory is dearer than the CPU time of collecting a small heap.
+func limitMemory(text string) error {
+	if text == "" {
+		return nil
+	}
+	n, err := parseBytes(text)
+	if err != nil {
+		return Usagef("--memory-limit %q: %w", text, err)
+	}
+	debug.SetMemoryLimit(n)
+	return nil
+}
+
+func parseBytes(text string) (int64, error) {
+	units := []struct {
+		suffix string
+		factor int64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}, {"", 1}}
+	for _, u := range units {
+		number, ok := strings.CutSuffix(text, u.suffix)
+		if !ok {
+			continue
+		}
+		var n int64
+		if _, err := fmt.Sscanf(number+"\n", "%d\n", &n); err != nil || n <= 0 || n > (1<<62)/u.factor {
+			return 0, errors.New("want a number with KiB, MiB or GiB")
+		}
+		return n * u.factor, nil
+	}
+	return 0, errors.New("want a number with KiB, MiB or GiB")
+}

@@ -1,0 +1,102 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"polder/lib/tick"
+)
+
+// stateFile is the envelope of every state file.
+type stateFile struct {
+	Tool    string   `json:"tool"`
+	Version int      `json:"version"`
+	State   tick.Raw `json:"state"`
+}
+
+// LoadState reads the tool's state from --state into v. It reports false, and leaves v alone, where there is none: no
+// --state, no file yet, or one that is torn or of another version, which is logged. The tool then starts anew.
+func (s *Session) LoadState(version int, v any) (bool, error) {
+	if s.State == "" {
+		return false, nil
+	}
+	data, err := os.ReadFile(s.State)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read --state: %w", err)
+	}
+	var file stateFile
+	if err := tick.Unmarshal(data, &file); err != nil {
+		s.Log.Warn("state file is not readable, starting anew", "path", s.State, "error", err)
+		return false, nil
+	}
+	if file.Tool != s.Tool || file.Version != version {
+		s.Log.Warn("state file is of another tool or version, starting anew", "path", s.State, "tool", file.Tool, "version", file.Version, "want", version)
+		return false, nil
+	}
+	if err := tick.Unmarshal(file.State, v); err != nil {
+		s.Log.Warn("state file is not readable, starting anew", "path", s.State, "error", err)
+		return false, nil
+	}
+	return true, nil
+}
+
+// SaveState writes the tool's state to --state, whole or not at all.
+func (s *Session) SaveState(version int, v any) error {
+	if s.State == "" {
+		return nil
+	}
+	state, err := tick.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write --state %s: %w", s.State, err)
+	}
+	data, err := tick.Marshal(stateFile{Tool: s.Tool, Version: version, State: state})
+	if err != nil {
+		return fmt.Errorf("write --state %s: %w", s.State, err)
+	}
+	if err := WriteFileSync(s.State, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write --state: %w", err)
+	}
+	return nil
+}
+
+// WriteFile replaces path by data in one step: readers see the old content or the new one.
+func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	return replace(path, data, mode, func(*os.File) error { return nil })
+}
+
+// WriteFileSync is WriteFile for what must survive a crash of the machine.
+func WriteFileSync(path string, data []byte, mode fs.FileMode) error {
+	return replace(path, data, mode, (*os.File).Sync)
+}
+
+func replace(path string, data []byte, mode fs.FileMode, sync func(*os.File) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if err := f.Chmod(mode); err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := sync(f); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

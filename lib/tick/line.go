@@ -1,0 +1,228 @@
+package tick
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// Line is one tick as it came, with the places of its sections known and their contents not decoded.
+type Line struct {
+	// Number counts the input's lines from 1, blank ones too.
+	Number int64
+	Node   string
+	Time   time.Time
+
+	raw     []byte // without the newline
+	members []member
+}
+
+// ErrNoTick is wrapped by every error that says why a line is no valid tick.
+var ErrNoTick = errors.New("no valid tick")
+
+// ParseLine checks that raw is a tick and finds its sections. The Line keeps raw.
+func ParseLine(raw []byte) (*Line, error) {
+	l := &Line{}
+	if err := l.parse(raw); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Line) parse(raw []byte) error {
+	l.raw, l.members = raw, l.members[:0]
+	if err := l.find(); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoTick, err)
+	}
+	return nil
+}
+
+func (l *Line) find() error {
+	if !utf8.Valid(l.raw) {
+		return errors.New("not UTF-8")
+	}
+	end, err := scanObject(l.raw, skipSpace(l.raw, 0), 0, func(m member) bool {
+		l.members = append(l.members, m)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if rest := skipSpace(l.raw, end); rest != len(l.raw) {
+		return syntaxError(l.raw, rest, "the line's end")
+	}
+	for i, m := range l.members {
+		for _, c := range m.key {
+			if c == '\\' {
+				return fmt.Errorf("offset %d: an escape in a top-level key", m.keyStart)
+			}
+		}
+		for _, other := range l.members[:i] {
+			if string(other.key) == string(m.key) {
+				return fmt.Errorf("offset %d: key %q stands twice", m.keyStart, m.key)
+			}
+		}
+	}
+	return l.head()
+}
+
+func (l *Line) head() error {
+	v := l.Section("v")
+	if v == nil {
+		return errors.New(`no "v"`)
+	}
+	var version int64
+	if err := Unmarshal(v, &version); err != nil || version != Version {
+		return fmt.Errorf("v is %s, want %d", clip(v), Version)
+	}
+	node := l.Section("node")
+	if node == nil {
+		return errors.New(`no "node"`)
+	}
+	if !(len(node) > 2 && string(node[1:len(node)-1]) == l.Node) { // mostly the same node as the line before
+		l.Node = ""
+		if err := Unmarshal(node, &l.Node); err != nil || l.Node == "" {
+			return fmt.Errorf("node is %s, want a name", clip(node))
+		}
+		if err := CheckName(l.Node); err != nil {
+			return fmt.Errorf("node: %w", err)
+		}
+	}
+	at := l.Section("time")
+	if at == nil {
+		return errors.New(`no "time"`)
+	}
+	var err error
+	if len(at) > 2 && at[0] == '"' {
+		l.Time, err = time.Parse(time.RFC3339Nano, string(at[1:len(at)-1]))
+	}
+	if err != nil || l.Time.IsZero() {
+		return fmt.Errorf("time is %s, want RFC 3339", clip(at))
+	}
+	return nil
+}
+
+// CheckName refuses names that are too long for a Kubernetes object or that would disturb a terminal.
+func CheckName(name string) error {
+	if len(name) > 253 {
+		return fmt.Errorf("name of %d bytes, the limit is 253", len(name))
+	}
+	for _, r := range name {
+		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return fmt.Errorf("name %q with a control character", name)
+		}
+	}
+	return nil
+}
+
+func clip(b []byte) string {
+	if len(b) > 40 {
+		return string(b[:40]) + "…"
+	}
+	return string(b)
+}
+
+// Bytes is the line without its newline. It may not be changed.
+func (l *Line) Bytes() []byte { return l.raw }
+
+// Section returns a top-level value as it stands, nil where there is none.
+func (l *Line) Section(name string) []byte {
+	for _, m := range l.members {
+		if string(m.key) == name {
+			return l.raw[m.valStart:m.valEnd]
+		}
+	}
+	return nil
+}
+
+// Decode decodes the head and the named sections, the others stay nil.
+func (l *Line) Decode(sections ...string) (*Tick, error) {
+	t := &Tick{V: Version, Node: l.Node, Time: l.Time}
+	for _, name := range sections {
+		raw := l.Section(name)
+		if raw == nil || string(raw) == "null" {
+			continue
+		}
+		var into any
+		switch name {
+		case SectionSample:
+			t.Sample = new(Sample)
+			into = t.Sample
+		case SectionAdvice:
+			t.Advice = new(Advice)
+			into = t.Advice
+		case SectionIsolation:
+			t.Isolation = new(Isolation)
+			into = t.Isolation
+		case SectionEviction:
+			t.Eviction = new(Eviction)
+			into = t.Eviction
+		case SectionReport:
+			t.Report = new(Report)
+			into = t.Report
+		default:
+			return nil, fmt.Errorf("decode section %q: no such section", name)
+		}
+		if err := Unmarshal(raw, into); err != nil {
+			return nil, fmt.Errorf("%w: section %s: %w", ErrNoTick, name, err)
+		}
+	}
+	return t, nil
+}
+
+// Interval is the sample's intervalSeconds, 0 where it has none. It does not decode the sample.
+func (l *Line) Interval() time.Duration {
+	sample := l.Section(SectionSample)
+	if len(sample) == 0 || sample[0] != '{' {
+		return 0
+	}
+	var seconds float64
+	_, _ = scanObject(sample, 0, 1, func(m member) bool { // the line was checked: only a stop by f ends this early
+		if string(m.key) != "intervalSeconds" {
+			return true
+		}
+		if Unmarshal(sample[m.valStart:m.valEnd], &seconds) != nil {
+			seconds = 0
+		}
+		return false
+	})
+	if !(seconds > 0 && seconds < 1e6) {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// Splice appends to dst the line with section's value replaced by value, or added at the end, and a newline. All
+// other bytes are the line's own.
+func (l *Line) Splice(dst []byte, section string, value []byte) []byte {
+	for _, m := range l.members {
+		if string(m.key) == section {
+			dst = append(dst, l.raw[:m.valStart]...)
+			dst = append(dst, value...)
+			dst = append(dst, l.raw[m.valEnd:]...)
+			return append(dst, '\n')
+		}
+	}
+	end := len(l.raw) - 1
+	for l.raw[end] != '}' {
+		end-- // white space behind the object
+	}
+	dst = append(dst, l.raw[:end]...)
+	dst = append(dst, ',', '"')
+	dst = append(dst, section...)
+	dst = append(dst, '"', ':')
+	dst = append(dst, value...)
+	dst = append(dst, l.raw[end:]...)
+	return append(dst, '\n')
+}
+
+// CopyTo makes other a copy of the line that outlives the Reader's next call, using other's memory.
+func (l *Line) CopyTo(other *Line) {
+	raw, members := append(other.raw[:0], l.raw...), append(other.members[:0], l.members...)
+	*other = *l
+	other.raw, other.members = raw, members
+	for i, m := range members {
+		other.members[i].key = raw[m.keyStart+1 : m.keyStart+1+len(m.key)]
+	}
+}

@@ -1,0 +1,190 @@
+package tick
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// DefaultMaxLine is the longest line that a Reader takes unless told otherwise.
+const DefaultMaxLine = 16 << 20
+
+// Counts says what a Reader met.
+type Counts struct {
+	Lines   int64 // ticks returned
+	Bad     int64 // lines dropped because they were no valid tick
+	Cut     int64 // cut-off first and last lines, which a restart leaves behind
+	TooLong int64 // lines over the limit (counted in Bad too)
+}
+
+// Reader reads ticks line by line. Lines that are no valid tick are counted, handed to Bad and passed over; with
+// Strict they end the stream.
+type Reader struct {
+	// Bad is told of every dropped line; nil is allowed.
+	Bad func(number int64, err error)
+	// Strict makes the first bad line an error of Next.
+	Strict bool
+	// MaxLine is the longest line in bytes, without its newline; 0 means DefaultMaxLine.
+	MaxLine int
+	// Restarted says that the first line may be the rest of one that somebody else began to read.
+	Restarted bool
+
+	in      io.Reader
+	buf     []byte
+	start   int // the current line's beginning in buf
+	end     int // the end of what was read into buf
+	number  int64
+	counts  Counts
+	skip    bool // inside a line that is too long
+	err     error
+	oneByte bool
+	line    Line
+}
+
+// NewReader returns a Reader of in.
+func NewReader(in io.Reader) *Reader {
+	return &Reader{in: in, buf: make([]byte, 64<<10)}
+}
+
+// Counts returns what was met so far.
+func (r *Reader) Counts() Counts { return r.counts }
+
+// Finish makes the Reader take no more than the rest of a line that it has begun: Next returns what is complete, then
+// io.EOF. It is how a stopping tool leaves a FIFO at the beginning of a line for its successor. It must not be called
+// while Next runs; an interrupted Next (a deadline on the input) has returned os.ErrDeadlineExceeded.
+func (r *Reader) Finish() {
+	r.oneByte = true
+	if errors.Is(r.err, os.ErrDeadlineExceeded) {
+		r.err = nil
+	}
+}
+
+// Next returns the next tick, which is valid until the call after. It returns io.EOF at the end of the input, and the
+// input's own error otherwise.
+func (r *Reader) Next() (*Line, error) {
+	for {
+		raw, err := r.nextLine()
+		if err != nil {
+			return nil, err
+		}
+		raw = bytes.TrimSuffix(raw, []byte{'\r'})
+		if len(bytes.TrimLeft(raw, " \t")) == 0 {
+			continue
+		}
+		r.line.Number = r.number
+		if err := r.line.parse(raw); err != nil {
+			if r.number == 1 && r.Restarted {
+				r.counts.Cut++
+				continue
+			}
+			if err := r.bad(err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		r.counts.Lines++
+		return &r.line, nil
+	}
+}
+
+// Reject counts the line that Next returned last as bad after all (a section of it could not be decoded). It returns
+// an error where Strict asks for one.
+func (r *Reader) Reject(err error) error {
+	r.counts.Lines--
+	return r.bad(err)
+}
+
+func (r *Reader) bad(err error) error {
+	r.counts.Bad++
+	if r.Strict {
+		return fmt.Errorf("line %d: %w", r.number, err)
+	}
+	if r.Bad != nil {
+		r.Bad(r.number, err)
+	}
+	return nil
+}
+
+// nextLine returns the next line without its newline.
+func (r *Reader) nextLine() ([]byte, error) {
+	maxLine := r.MaxLine
+	if maxLine <= 0 {
+		maxLine = DefaultMaxLine
+	}
+	scanned := r.start
+	for {
+		if i := bytes.IndexByte(r.buf[scanned:r.end], '\n'); i >= 0 {
+			line := r.buf[r.start : scanned+i]
+			r.start = scanned + i + 1
+			scanned = r.start
+			r.number++
+			if r.skip || len(line) > maxLine {
+				r.skip = false
+				r.counts.TooLong++
+				if err := r.bad(fmt.Errorf("%w: longer than %d bytes (--max-line)", ErrNoTick, maxLine)); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			return line, nil
+		}
+		scanned = r.end
+		if r.err != nil {
+			err := r.err
+			if errors.Is(err, io.EOF) && (r.end > r.start || r.skip) {
+				r.counts.Cut++ // a last line without its newline: its writer was killed
+				r.start = r.end
+				r.skip = false
+			}
+			return nil, err
+		}
+		if r.end-r.start > maxLine {
+			r.skip = true
+			r.start, r.end, scanned = 0, 0, 0 // let go of it, whatever its length
+		}
+		if r.oneByte && r.end == r.start && !r.skip {
+			return nil, io.EOF
+		}
+		scanned -= r.makeRoom(maxLine)
+		r.fill()
+	}
+}
+
+// makeRoom moves the begun line to the buffer's start and makes the buffer larger where it is full. It returns by how
+// much offsets have shrunk.
+func (r *Reader) makeRoom(maxLine int) int {
+	moved := 0
+	if r.start > 0 && (r.start == r.end || r.end == len(r.buf)) {
+		moved = r.start
+		copy(r.buf, r.buf[r.start:r.end])
+		r.end -= moved
+		r.start = 0
+	}
+	if r.end == len(r.buf) {
+		grown := make([]byte, min(2*len(r.buf), max(maxLine, len(r.buf))+(64<<10)))
+		copy(grown, r.buf[:r.end])
+		r.buf = grown
+	}
+	return moved
+}
+
+func (r *Reader) fill() {
+	room := r.buf[r.end:]
+	if r.oneByte {
+		room = room[:1]
+	}
+	for range 100 {
+		n, err := r.in.Read(room)
+		r.end += n
+		if err != nil {
+			r.err = err
+			return
+		}
+		if n > 0 {
+			return
+		}
+	}
+	r.err = io.ErrNoProgress
+}
