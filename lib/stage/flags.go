@@ -9,9 +9,10 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Flags collects a tool's flags. Every flag can also be set by an environment variable, POLDER_ and the flag's name in
-// capitals (POLDER_MAX_AGE); the command line wins.
+// Flags collects a tool's flags. Every flag can also be set by an environment variable, POLDER_, the tool's name and the
+// flag's in capitals (POLDER_ISOLATE_MAX_AGE); the command line wins.
 type Flags struct {
+	tool     string
 	flags    []cli.Flag
 	category string
 }
@@ -19,23 +20,23 @@ type Flags struct {
 // Category names the group under which --help lists the flags that follow.
 func (f *Flags) Category(name string) { f.category = name }
 
-func envVars(name string) []string {
-	return []string{"POLDER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))}
+func (f *Flags) envVars(name string) []string {
+	return []string{"POLDER_" + strings.ToUpper(strings.ReplaceAll(f.tool+"_"+name, "-", "_"))}
 }
 
 // String adds a flag that takes text.
 func (f *Flags) String(into *string, name, value, usage string) {
-	f.flags = append(f.flags, &cli.StringFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name)})
+	f.flags = append(f.flags, &cli.StringFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name)})
 }
 
 // Path adds a flag that takes a path.
 func (f *Flags) Path(into *string, name, value, usage string) {
-	f.flags = append(f.flags, &cli.PathFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name), TakesFile: true})
+	f.flags = append(f.flags, &cli.PathFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name), TakesFile: true})
 }
 
 // Strings adds a flag that can be given several times.
 func (f *Flags) Strings(into *[]string, name, usage string) {
-	f.flags = append(f.flags, &cli.StringSliceFlag{Name: name, Usage: usage, Category: f.category, EnvVars: envVars(name), Action: func(_ *cli.Context, v []string) error {
+	f.flags = append(f.flags, &cli.StringSliceFlag{Name: name, Usage: usage, Category: f.category, EnvVars: f.envVars(name), Action: func(_ *cli.Context, v []string) error {
 		*into = v
 		return nil
 	}})
@@ -43,7 +44,7 @@ func (f *Flags) Strings(into *[]string, name, usage string) {
 
 // Duration adds a flag that takes a time span (30s, 5m).
 func (f *Flags) Duration(into *time.Duration, name string, value time.Duration, usage string) {
-	f.flags = append(f.flags, &cli.DurationFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name), Action: func(_ *cli.Context, v time.Duration) error {
+	f.flags = append(f.flags, &cli.DurationFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name), Action: func(_ *cli.Context, v time.Duration) error {
 		if v < 0 {
 			return Usagef("--%s %s: a time span cannot be negative", name, v)
 		}
@@ -53,23 +54,23 @@ func (f *Flags) Duration(into *time.Duration, name string, value time.Duration, 
 
 // Int adds a flag that takes a whole number.
 func (f *Flags) Int(into *int, name string, value int, usage string) {
-	f.flags = append(f.flags, &cli.IntFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name)})
+	f.flags = append(f.flags, &cli.IntFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name)})
 }
 
 // Float adds a flag that takes a number.
 func (f *Flags) Float(into *float64, name string, value float64, usage string) {
-	f.flags = append(f.flags, &cli.Float64Flag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name)})
+	f.flags = append(f.flags, &cli.Float64Flag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name)})
 }
 
 // Bool adds a switch.
 func (f *Flags) Bool(into *bool, name, usage string) {
-	f.flags = append(f.flags, &cli.BoolFlag{Name: name, Usage: usage, Destination: into, Category: f.category, EnvVars: envVars(name)})
+	f.flags = append(f.flags, &cli.BoolFlag{Name: name, Usage: usage, Destination: into, Category: f.category, EnvVars: f.envVars(name)})
 }
 
 // Choice adds a flag that takes one of the given words.
 func (f *Flags) Choice(into *string, name, value, usage string, words ...string) {
 	usage += " (" + strings.Join(words, ", ") + ")"
-	f.flags = append(f.flags, &cli.StringFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: envVars(name), Action: func(_ *cli.Context, v string) error {
+	f.flags = append(f.flags, &cli.StringFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name), Action: func(_ *cli.Context, v string) error {
 		if !slices.Contains(words, v) {
 			return Usagef("--%s %q: want one of %s", name, v, strings.Join(words, ", "))
 		}
@@ -85,3 +86,14 @@ func (e *UsageError) Unwrap() error { return e.err }
 
 // Usagef returns a [UsageError].
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// Value is a flag of a type of its own.
+type Value interface {
+	Set(string) error
+	String() string
+}
+
+// Value adds a flag that is set by its type; shown is the default that --help prints.
+func (f *Flags) Value(into Value, name, shown, usage string) {
+	f.flags = append(f.flags, &cli.GenericFlag{Name: name, Usage: usage, Value: into, DefaultText: shown, Category: f.category, EnvVars: f.envVars(name)})
+}

@@ -116,7 +116,7 @@ func (c Command) app(env Env) *cli.App {
 	s := &Session{Env: env, Tool: c.Name}
 	var logLevel, logFormat, memory string
 
-	var own Flags
+	own := Flags{tool: c.Name}
 	if c.Flags != nil {
 		c.Flags(&own)
 	}
@@ -134,6 +134,7 @@ func (c Command) app(env Env) *cli.App {
 		ErrWriter:              env.Err,
 		EnableBashCompletion:   true,
 		HideHelpCommand:        true,
+		CustomAppHelpTemplate:  strings.ReplaceAll(cli.AppHelpTemplate, "GLOBAL OPTIONS", "OPTIONS"),
 		UseShortOptionHandling: true,
 		ExitErrHandler:         func(*cli.Context, error) {}, // Execute decides
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
@@ -166,7 +167,7 @@ func (c Command) app(env Env) *cli.App {
 }
 
 func (c Command) sharedFlags(s *Session, logLevel, logFormat, memory *string) *Flags {
-	var f Flags
+	f := Flags{tool: c.Name}
 	f.Category("Stream")
 	if c.Kind.Reads {
 		f.Path(&s.Input, "input", "-", "read ticks from `FILE` or FIFO (- is standard input; a FIFO that is named fifo:PATH or ends in .fifo is made if absent)")
@@ -179,7 +180,7 @@ func (c Command) sharedFlags(s *Session, logLevel, logFormat, memory *string) *F
 	if c.Kind.Acts {
 		f.Category("Acting")
 		f.Duration(&s.MaxAge, "max-age", 0, "do not act on ticks older than this (default three intervals; 0 given on the command line means any age)")
-		f.flags = append(f.flags, &cli.StringFlag{Name: "node", Usage: "act on ticks of this `NODE` alone", DefaultText: "the host's name", Destination: &s.Node, Category: "Acting", EnvVars: []string{"POLDER_NODE", "NODE_NAME"}})
+		f.flags = append(f.flags, &cli.StringFlag{Name: "node", Usage: "act on ticks of this `NODE` alone", DefaultText: "the host's name", Destination: &s.Node, Category: "Acting", EnvVars: append(f.envVars("node"), "NODE_NAME")})
 		f.Bool(&s.DryRun, "dry-run", "decide on any tick, of any age and node, and change nothing")
 	}
 	if c.Kind.State {

@@ -1,0 +1,187 @@
+package katalyst
+
+import (
+	"fmt"
+	"math"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// estimate is what the shared containers need, and how that was known.
+type estimate struct {
+	milliCPU    float64
+	memoryBytes float64
+	containers  int
+	byRequest   int // use or load was missing or zero: the CPU request counted too
+	unknown     int // nothing was known
+	rssMissing  int // the memory request stood in
+	rssUnknown  int
+}
+
+// workload is a container, or a pod that lists none, with the requests that hold for it.
+type workload struct {
+	usage, load1, load5, rss *float64
+	milliCPU, memoryBytes    *float64 // requests
+	dedicated                bool
+}
+
+// need sums the needs of the shared pods and of those dedicated pods that have no CPUs of their own.
+//
+// CPU: for each container the largest of use, load1 and load5; where any of them is missing or not positive, the CPU
+// request counts too; where that leaves nothing, unknown.UnknownMilliCPU. Memory: rss, else the request, else
+// UnknownMemoryBytes. (Katalyst v0.1.0: sysadvisor/plugin/qosaware/resource, policy canonical.)
+//
+// A dedicated pod's request always counts, for that is what it was promised; its memory counts also where it has CPUs
+// of its own.
+func need(pods []tick.Pod, own map[string]cpus.Set, s Settings) estimate {
+	var sum estimate
+	for i := range pods {
+		p := &pods[i]
+		if finished(p) || p.QoS != tick.QoSShared && p.QoS != tick.QoSDedicated {
+			continue
+		}
+		_, has := own[key(p)]
+		for _, w := range workloads(p) {
+			w.dedicated = p.QoS == tick.QoSDedicated
+			if !w.dedicated || !has {
+				sum.addCPU(w, s)
+			}
+			sum.addMemory(w, s)
+		}
+	}
+	return sum
+}
+
+// finished pods hold nothing any more.
+func finished(p *tick.Pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
+
+func (e *estimate) addCPU(w workload, s Settings) {
+	e.containers++
+	milliCPU, missing := 0.0, false
+	for _, m := range []struct {
+		value  *float64
+		factor float64
+	}{{w.usage, 1}, {w.load1, 1000}, {w.load5, 1000}} {
+		if m.value == nil || !(*m.value > 0) {
+			missing = true
+			continue
+		}
+		milliCPU = max(milliCPU, *m.value*m.factor)
+	}
+	if (missing || w.dedicated) && w.milliCPU != nil && *w.milliCPU > milliCPU {
+		milliCPU = *w.milliCPU
+		e.byRequest++
+	}
+	if milliCPU <= 0 {
+		milliCPU = float64(s.UnknownMilliCPU)
+		e.unknown++
+	}
+	e.milliCPU = bounded(e.milliCPU + milliCPU)
+}
+
+func (e *estimate) addMemory(w workload, s Settings) {
+	if w.dedicated && w.rss != nil && w.memoryBytes != nil && *w.memoryBytes > *w.rss {
+		w.rss = w.memoryBytes
+	}
+	switch {
+	case w.rss != nil && *w.rss > 0:
+		e.memoryBytes = bounded(e.memoryBytes + *w.rss)
+	case w.memoryBytes != nil && *w.memoryBytes > 0:
+		e.memoryBytes = bounded(e.memoryBytes + *w.memoryBytes)
+		e.rssMissing++
+	default:
+		e.memoryBytes = bounded(e.memoryBytes + float64(s.UnknownMemoryBytes))
+		e.rssUnknown++
+	}
+}
+
+// bounded keeps sums of untrusted numbers where int64 and float64 agree.
+func bounded(f float64) float64 { return min(f, 1<<53) }
+
+// workloads are a pod's containers. Where a container has no request of its own, the rest of the pod's counts, in equal
+// parts.
+func workloads(p *tick.Pod) []workload {
+	if len(p.Containers) == 0 {
+		w := workload{usage: p.UsageMilliCPU, load1: p.Load1, load5: p.Load5}
+		if p.Memory != nil {
+			w.rss = p.Memory.RSSBytes
+		}
+		if p.Requests != nil {
+			w.milliCPU, w.memoryBytes = p.Requests.MilliCPU, p.Requests.MemoryBytes
+		}
+		return []workload{w}
+	}
+	cpuPart := part(p, func(r *tick.Resources) *float64 { return r.MilliCPU })
+	memoryPart := part(p, func(r *tick.Resources) *float64 { return r.MemoryBytes })
+	ws := make([]workload, len(p.Containers))
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		w := workload{usage: c.UsageMilliCPU, load1: c.Load1, load5: c.Load5, milliCPU: cpuPart, memoryBytes: memoryPart}
+		if c.Memory != nil {
+			w.rss = c.Memory.RSSBytes
+		}
+		if c.Requests != nil {
+			if c.Requests.MilliCPU != nil {
+				w.milliCPU = c.Requests.MilliCPU
+			}
+			if c.Requests.MemoryBytes != nil {
+				w.memoryBytes = c.Requests.MemoryBytes
+			}
+		}
+		ws[i] = w
+	}
+	return ws
+}
+
+// part is the share of a pod's request that falls to each container without one of its own.
+func part(p *tick.Pod, of func(*tick.Resources) *float64) *float64 {
+	if p.Requests == nil || of(p.Requests) == nil {
+		return nil
+	}
+	rest, without := *of(p.Requests), 0
+	for i := range p.Containers {
+		if r := p.Containers[i].Requests; r != nil && of(r) != nil {
+			rest -= *of(r)
+		} else {
+			without++
+		}
+	}
+	if without == 0 || rest <= 0 {
+		return nil
+	}
+	rest /= float64(without)
+	return &rest
+}
+
+func (e estimate) reasons(s Settings) []string {
+	var r []string
+	if e.byRequest > 0 {
+		r = append(r, fmt.Sprintf("%s by CPU request: use or load is missing or zero, or the pod is dedicated", count(e.byRequest, "shared container")))
+	}
+	if e.unknown > 0 {
+		r = append(r, fmt.Sprintf("%s taken as %dm each: no use, load or CPU request is known", count(e.unknown, "shared container"), s.UnknownMilliCPU))
+	}
+	if e.rssMissing > 0 {
+		r = append(r, fmt.Sprintf("%s by memory request: rss is missing", count(e.rssMissing, "shared container")))
+	}
+	if e.rssUnknown > 0 {
+		r = append(r, fmt.Sprintf("%s taken as %d bytes each: no rss or memory request is known", count(e.rssUnknown, "shared container"), s.UnknownMemoryBytes))
+	}
+	return r
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// reclaimedMemory is total less the reserve less what the shared containers hold, and not negative.
+func reclaimedMemory(totalBytes float64, reserveBytes int64, e estimate) int64 {
+	if math.IsNaN(totalBytes) {
+		return 0
+	}
+	return int64(max(0, bounded(totalBytes)-float64(reserveBytes)-e.memoryBytes))
+}

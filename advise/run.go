@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"polder/advise/katalyst"
+	"polder/advise/policy"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// policies lists what --policy takes.
+var policies = []policy.Policy{
+	katalyst.Policy,
+}
+
+const manual = `
+Reads ticks, decides from each sample what may be reclaimed and which CPUs or quotas the pods get, and adds the section
+"advice". It touches nothing: isolate makes the advice true, report publishes it, and "advice.reasons" says what bound
+the result.
+
+Sections read: sample. Section written: advice.
+
+EXAMPLES
+   What is free on this machine right now?
+      collect --once | advise | jq .advice.reclaimed
+   Why?
+      collect --once | advise | jq -r '.advice.reasons[]'
+   What would a smaller reserve have given yesterday?
+      advise --reserve-cpu 2 < yesterday.jsonl | jq .advice.reclaimed.milliCPU
+   Once a minute from cron, with the hold-down kept between runs
+      collect --once --state c.json | advise --state a.json | isolate --journal j
+
+The configuration file of --config has the flags' names as keys, and is read again when it changes:
+      reserve-cpu: 2
+      hold: 1m
+Flags given on the command line win over the file. A changed file that is no good is refused with its line.
+
+EXIT STATUS
+   0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`
+
+type options struct {
+	policy string
+	list   bool
+	live   live
+}
+
+func command() stage.Command {
+	var o options
+	return stage.Command{
+		Name:     "advise",
+		Synopsis: "decide what may be reclaimed, and which CPUs each pod gets",
+		Manual:   manual,
+		Kind:     stage.Kind{Reads: true, Writes: true, State: true},
+		Flags: func(f *stage.Flags) {
+			names := make([]string, len(policies))
+			for i, p := range policies {
+				names[i] = p.Name
+			}
+			f.Choice(&o.policy, "policy", policies[0].Name, "how to decide", names...)
+			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, again on every change")
+			f.Bool(&o.list, "list", "print the policies and end")
+			o.live.given.flags(f)
+		},
+		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, &o) },
+	}
+}
+
+func run(ctx context.Context, s *stage.Session, o *options) error {
+	if o.list {
+		for _, p := range policies {
+			fmt.Fprintf(s.Out, "%s: %s\n", p.Name, strings.ReplaceAll(p.Doc, "\n", "\n  "))
+		}
+		return nil
+	}
+	settings, err := o.live.load()
+	if err != nil {
+		return stage.Usagef("--config: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := o.live.watch(ctx, s); err != nil {
+		return err
+	}
+
+	decider := katalyst.New(settings)
+	var _ policy.Decider = decider
+	version := katalyst.Policy.StateVersion
+	if _, err := s.LoadState(version, decider.State()); err != nil {
+		return err
+	}
+	saved := s.Now()
+	err = s.Filter(ctx, stage.Filter{
+		Section: tick.SectionAdvice,
+		Reads:   []string{tick.SectionSample},
+		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
+			if next := o.live.changed.Swap(nil); next != nil {
+				decider.Configure(*next)
+			}
+			advice := decider.Decide(in.Tick)
+			if now := s.Now(); s.State != "" && now.Sub(saved).Abs() >= saveEvery {
+				saved = now
+				if err := s.SaveState(version, decider.State()); err != nil {
+					s.Log.Error("state is not saved", "error", err)
+				}
+			}
+			return advice, nil
+		},
+	})
+	return errors.Join(err, s.SaveState(version, decider.State()))
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"polder/advise/katalyst"
+	"polder/lib/config"
+	"polder/lib/cpus"
+	"polder/lib/stage"
+)
+
+// settings are what a configuration file may hold; its keys are the flags' names. A nil or empty value is not set.
+type settings struct {
+	ReserveCPU    *config.MilliCPU `yaml:"reserve-cpu"`
+	ReserveMemory *config.Bytes    `yaml:"reserve-memory"`
+	FloorCPU      *config.MilliCPU `yaml:"floor-cpu"`
+	Hold          *config.Duration `yaml:"hold"`
+	ShrinkStep    *config.MilliCPU `yaml:"shrink-step"`
+	UnknownCPU    *config.MilliCPU `yaml:"unknown-cpu"`
+	UnknownMemory *config.Bytes    `yaml:"unknown-memory"`
+	PoolMinCPUs   *wholeNumber     `yaml:"pool-min-cpus"`
+	ReservedCPUs  *cpuList         `yaml:"reserved-cpus"`
+}
+
+// flags registers the settings; what stays nil was not given.
+func (s *settings) flags(f *stage.Flags) {
+	f.Category("Policy katalyst")
+	f.Value(optional[config.MilliCPU](&s.ReserveCPU), "reserve-cpu", "4, a tenth of a small machine", "CPU kept free for bursts of the shared pods, in cores or as 500m")
+	f.Value(optional[config.Bytes](&s.ReserveMemory), "reserve-memory", "5Gi, a tenth of a small machine", "memory kept free for the shared pods")
+	f.Value(optional[config.MilliCPU](&s.FloorCPU), "floor-cpu", "4, a tenth of a small machine", "CPU that the reclaimed side keeps however busy the services are")
+	f.Value(optional[config.Duration](&s.Hold), "hold", "30s", "how long the shared pool must be larger than needed before it shrinks by a step")
+	f.Value(optional[config.MilliCPU](&s.ShrinkStep), "shrink-step", "2", "the most by which the shared pool shrinks in one step")
+	f.Value(optional[config.MilliCPU](&s.UnknownCPU), "unknown-cpu", "4", "CPU that stands for a shared container of which nothing is known")
+	f.Value(optional[config.Bytes](&s.UnknownMemory), "unknown-memory", "8Gi", "memory that stands for a shared container of which nothing is known")
+	f.Value(optional[wholeNumber](&s.PoolMinCPUs), "pool-min-cpus", "8", "with fewer CPUs the reclaimed pods are held by quota instead of pools")
+	f.Value(optional[cpuList](&s.ReservedCPUs), "reserved-cpus", "none", "CPUs that belong to no pool (0-1,24), for the system")
+}
+
+// over lays what s sets over the policy's settings.
+func (s *settings) over(k katalyst.Settings) katalyst.Settings {
+	set(&k.ReserveMilliCPU, s.ReserveCPU)
+	set(&k.ReserveMemoryBytes, s.ReserveMemory)
+	set(&k.FloorMilliCPU, s.FloorCPU)
+	set(&k.Hold, s.Hold)
+	set(&k.ShrinkStepMilliCPU, s.ShrinkStep)
+	set(&k.UnknownMilliCPU, s.UnknownCPU)
+	set(&k.UnknownMemoryBytes, s.UnknownMemory)
+	set(&k.PoolMinCPUs, s.PoolMinCPUs)
+	if s.ReservedCPUs != nil {
+		k.ReservedCPUs = string(*s.ReservedCPUs)
+	}
+	return k
+}
+
+func set[T, V ~int | ~int64](into *T, from *V) {
+	if from != nil {
+		*into = T(*from)
+	}
+}
+
+// optionalValue is a flag of type T that tells whether it was given.
+type optionalValue[T any, P interface {
+	*T
+	stage.Value
+}] struct{ into **T }
+
+func optional[T any, P interface {
+	*T
+	stage.Value
+}](into **T) stage.Value {
+	return optionalValue[T, P]{into}
+}
+
+func (o optionalValue[T, P]) Set(text string) error {
+	v := new(T)
+	if err := P(v).Set(text); err != nil {
+		return err
+	}
+	*o.into = v
+	return nil
+}
+
+func (o optionalValue[T, P]) String() string {
+	if o.into == nil || *o.into == nil {
+		return ""
+	}
+	return P(*o.into).String()
+}
+
+// wholeNumber is a positive number.
+type wholeNumber int
+
+func (w *wholeNumber) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q is no number from 1", text)
+	}
+	*w = wholeNumber(n)
+	return nil
+}
+
+func (w *wholeNumber) String() string { return strconv.Itoa(int(*w)) }
+
+func (w *wholeNumber) UnmarshalText(text []byte) error { return w.Set(string(text)) }
+
+// cpuList is a checked CPU list.
+type cpuList string
+
+func (c *cpuList) Set(text string) error {
+	set, err := cpus.Parse(text)
+	*c = cpuList(set.String())
+	return err
+}
+
+func (c *cpuList) String() string { return string(*c) }
+
+func (c *cpuList) UnmarshalText(text []byte) error { return c.Set(string(text)) }
+
+// live is the settings in force, replaced when the configuration file changes.
+type live struct {
+	path    string
+	given   settings // on the command line, or by environment variables: they win over the file
+	changed atomic.Pointer[katalyst.Settings]
+}
+
+// load reads the file.
+func (l *live) load() (katalyst.Settings, error) {
+	var file settings
+	if l.path != "" {
+		if err := config.Read(l.path, &file); err != nil {
+			return katalyst.Settings{}, err
+		}
+	}
+	return l.given.over(file.over(katalyst.Defaults())), nil
+}
+
+// watch loads the file again when it changes. A file that is no good is refused and the settings in force stay.
+func (l *live) watch(ctx context.Context, s *stage.Session) error {
+	if l.path == "" {
+		return nil
+	}
+	return config.Watch(ctx, l.path, s.Log, func() {
+		next, err := l.load()
+		if err != nil {
+			s.Log.Error("refused the changed configuration, the old one stays in force", "error", err)
+			return
+		}
+		l.changed.Store(&next)
+		s.Log.Info("configuration loaded", "path", l.path)
+	})
+}
+
+// saveEvery is how often the state is saved while the stream runs; it is saved at the end too.
+const saveEvery = 10 * time.Second

@@ -1,0 +1,281 @@
+package cpus
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+)
+
+// Core is a physical core: the hyperthreads that share it.
+type Core struct {
+	CPUs Set
+	NUMA int // the NUMA node's id
+	L3   int // an index that cores behind the same L3 share; -1 where there is no L3
+
+	lowest int
+}
+
+// Topology is the shape of a machine's online CPUs.
+type Topology struct {
+	Online Set
+	Cores  []Core // in the order of their lowest CPU
+	NUMA   []int  // ids of the nodes that have CPUs, ascending
+}
+
+// Shape is what NewTopology reads: lists in the kernel's format, as in a tick's topology.
+type Shape struct {
+	Online string
+	Cores  []string
+	L3     []string
+	NUMA   map[int]string
+}
+
+// NewTopology checks the lists against each other. CPUs that no core names are cores of their own, CPUs that no NUMA
+// node names belong to node 0.
+func NewTopology(s Shape) (*Topology, error) {
+	online, err := Parse(s.Online)
+	if err != nil {
+		return nil, fmt.Errorf("online CPUs: %w", err)
+	}
+	if online.IsEmpty() {
+		return nil, errors.New("online CPUs: none")
+	}
+	numaOf, err := index(s.NUMA)
+	if err != nil {
+		return nil, fmt.Errorf("NUMA node: %w", err)
+	}
+	l3s := make(map[int]string, len(s.L3))
+	for i, list := range s.L3 {
+		l3s[i] = list
+	}
+	l3Of, err := index(l3s)
+	if err != nil {
+		return nil, fmt.Errorf("L3: %w", err)
+	}
+
+	t := &Topology{Online: online}
+	add := func(cpus Set) {
+		c := Core{CPUs: cpus, L3: -1, lowest: cpus.UnsortedList()[0]}
+		for _, cpu := range cpus.UnsortedList() {
+			c.lowest = min(c.lowest, cpu)
+		}
+		c.NUMA = numaOf[c.lowest]
+		if l3, ok := l3Of[c.lowest]; ok {
+			c.L3 = l3
+		}
+		t.Cores = append(t.Cores, c)
+	}
+	rest := online
+	for _, list := range s.Cores {
+		cpus, err := Parse(list)
+		if err != nil {
+			return nil, fmt.Errorf("core: %w", err)
+		}
+		if cpus = cpus.Intersection(online); cpus.IsEmpty() {
+			continue
+		}
+		if !cpus.IsSubsetOf(rest) {
+			return nil, fmt.Errorf("core %s: shares CPUs with another core", list)
+		}
+		rest = rest.Difference(cpus)
+		add(cpus)
+	}
+	for _, cpu := range rest.List() {
+		add(New(cpu))
+	}
+	sort.Slice(t.Cores, func(i, j int) bool { return t.Cores[i].lowest < t.Cores[j].lowest })
+	t.NUMA = numaIDs(t.Cores)
+	return t, nil
+}
+
+func index(lists map[int]string) (map[int]int, error) {
+	of := map[int]int{}
+	for id, list := range lists {
+		cpus, err := Parse(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, cpu := range cpus.UnsortedList() {
+			if _, twice := of[cpu]; twice {
+				return nil, fmt.Errorf("CPU %d is named twice", cpu)
+			}
+			of[cpu] = id
+		}
+	}
+	return of, nil
+}
+
+func numaIDs(cores []Core) []int {
+	seen := map[int]bool{}
+	var ids []int
+	for _, c := range cores {
+		if !seen[c.NUMA] {
+			seen[c.NUMA] = true
+			ids = append(ids, c.NUMA)
+		}
+	}
+	sort.Ints(ids)
+	return ids
+}
+
+// LargestCore is the most hyperthreads that a core has.
+func (t *Topology) LargestCore() int {
+	n := 0
+	for _, c := range t.Cores {
+		n = max(n, c.CPUs.Size())
+	}
+	return n
+}
+
+// within returns the cores of avail, each reduced to its CPUs there, in the topology's order.
+func (t *Topology) within(avail Set) []Core {
+	cores := make([]Core, 0, len(t.Cores))
+	for _, c := range t.Cores {
+		if c.CPUs = c.CPUs.Intersection(avail); !c.CPUs.IsEmpty() {
+			cores = append(cores, c)
+		}
+	}
+	return cores
+}
+
+// Balanced returns the cores of avail in the order in which the reclaimed side takes them: the first core of each NUMA
+// node, then the second of each, and so on (Katalyst's TakeByNUMABalance). What is left at the end is the share pool:
+// on the guide's 48-CPU node its last three cores are 11,22-23,35,46-47. Cores of fewer hyperthreads come first: on
+// hybrid machines those are the slow ones, and services keep the others.
+func (t *Topology) Balanced(avail Set) []Core {
+	cores := t.within(avail)
+	type place struct{ threads, turn int }
+	places := make(map[int]place, len(cores))
+	turns := map[[2]int]int{}
+	for _, c := range cores {
+		key := [2]int{c.CPUs.Size(), c.NUMA}
+		places[c.lowest] = place{c.CPUs.Size(), turns[key]}
+		turns[key]++
+	}
+	sort.SliceStable(cores, func(i, j int) bool {
+		a, b := places[cores[i].lowest], places[cores[j].lowest]
+		switch {
+		case a.threads != b.threads:
+			return a.threads < b.threads
+		case a.turn != b.turn:
+			return a.turn < b.turn
+		}
+		return cores[i].NUMA < cores[j].NUMA
+	})
+	return cores
+}
+
+// Resize returns a set of whole cores of avail with at least n CPUs, and not more than limit unless a single core has
+// more. It moves as few CPUs as it can from the present set: it grows by the last cores of the [Topology.Balanced]
+// order that are not in it, and shrinks by the first that are. The result is empty only where avail is.
+func (t *Topology) Resize(avail, present Set, n, limit int) Set {
+	order := t.Balanced(avail)
+	in := make([]bool, len(order))
+	size := 0
+	for i, c := range order {
+		if !c.CPUs.Intersection(present).IsEmpty() {
+			in[i] = true
+			size += c.CPUs.Size()
+		}
+	}
+	for i, c := range order { // shrink
+		over := size > limit && size > c.CPUs.Size()
+		if in[i] && (size-c.CPUs.Size() >= max(n, 1) || over) {
+			in[i] = false
+			size -= c.CPUs.Size()
+		}
+	}
+	for i := len(order) - 1; i >= 0; i-- { // grow
+		fits := size+order[i].CPUs.Size() <= limit || size == 0
+		if !in[i] && size < max(n, 1) && fits {
+			in[i] = true
+			size += order[i].CPUs.Size()
+		}
+	}
+	var ids []int
+	for i, c := range order {
+		if in[i] {
+			ids = append(ids, c.CPUs.UnsortedList()...)
+		}
+	}
+	return New(ids...)
+}
+
+// First returns the first whole cores of the [Topology.Balanced] order with at least n CPUs together, or all of avail.
+func (t *Topology) First(avail Set, n int) Set {
+	var ids []int
+	for _, c := range t.Balanced(avail) {
+		if len(ids) >= n {
+			break
+		}
+		ids = append(ids, c.CPUs.UnsortedList()...)
+	}
+	return New(ids...)
+}
+
+// TakeNear takes whole cores of avail with at least n CPUs, near each other: of the one NUMA node whose free CPUs fit
+// best, behind as few L3s as it can, and not of avoid where others do. Where no single node has enough, it takes the
+// nodes with most free CPUs first. It reports false, and takes nothing, where avail has too few.
+func (t *Topology) TakeNear(avail, avoid Set, n int) (Set, bool) {
+	if n <= 0 || avail.Size() < n {
+		return Set{}, false
+	}
+	byNUMA := map[int][]Core{}
+	free := map[int]int{}
+	for _, c := range t.within(avail) {
+		byNUMA[c.NUMA] = append(byNUMA[c.NUMA], c)
+		free[c.NUMA] += c.CPUs.Size()
+	}
+	nodes := make([]int, 0, len(byNUMA))
+	for id := range byNUMA {
+		nodes = append(nodes, id)
+	}
+	sort.Slice(nodes, func(i, j int) bool {
+		a, b := free[nodes[i]], free[nodes[j]]
+		switch fitsA, fitsB := a >= n, b >= n; {
+		case fitsA != fitsB:
+			return fitsA
+		case a != b:
+			return (a < b) == fitsA // the tightest that fits, else the largest
+		}
+		return nodes[i] < nodes[j]
+	})
+	var ids []int
+	for _, id := range nodes {
+		for _, c := range nearFirst(byNUMA[id], avoid, n-len(ids)) {
+			if len(ids) >= n {
+				break
+			}
+			ids = append(ids, c.CPUs.UnsortedList()...)
+		}
+	}
+	return New(ids...), true
+}
+
+// nearFirst orders one NUMA node's cores for taking n CPUs: whole L3s together, the one that fits n tightest first.
+func nearFirst(cores []Core, avoid Set, n int) []Core {
+	size, avoided := map[int]int{}, map[int]int{}
+	for _, c := range cores {
+		size[c.L3] += c.CPUs.Size()
+		avoided[c.L3] += c.CPUs.Intersection(avoid).Size()
+	}
+	sorted := append([]Core(nil), cores...)
+	sort.SliceStable(sorted, func(i, j int) bool {
+		a, b := sorted[i], sorted[j]
+		if a.L3 != b.L3 {
+			freeA, freeB := size[a.L3]-avoided[a.L3], size[b.L3]-avoided[b.L3]
+			switch fitsA, fitsB := freeA >= n, freeB >= n; {
+			case fitsA != fitsB:
+				return fitsA
+			case freeA != freeB:
+				return (freeA < freeB) == fitsA
+			}
+			return a.L3 < b.L3
+		}
+		if x, y := a.CPUs.Intersection(avoid).IsEmpty(), b.CPUs.Intersection(avoid).IsEmpty(); x != y {
+			return x
+		}
+		return a.lowest < b.lowest
+	})
+	return sorted
+}
