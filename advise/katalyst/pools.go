@@ -174,7 +174,7 @@ func limitOf(p *tick.Pod) int64 {
 	}
 	for _, limit := range []*float64{p.Limits.MilliCPU, p.Limits.ReclaimedMilliCPU} {
 		if limit != nil && *limit > 0 {
-			return int64(bounded(*limit))
+			return int64(math.Ceil(bounded(*limit)))
 		}
 	}
 	return tick.Unlimited

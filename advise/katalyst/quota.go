@@ -17,7 +17,7 @@ func (n *node) quota(a *tick.Advice, t *tick.Tick, e estimate, r resolved, s Set
 	limit := max(all-r.floorMilliCPU, 0)
 	raw := float64(r.reserveMilliCPU) + e.milliCPU
 	want := int64(math.Ceil(min(raw, float64(limit))))
-	present := n.ShareMilliCPU
+	present := min(n.ShareMilliCPU, limit) // CPUs may have gone offline since
 	share, bound := want, ""
 	switch {
 	case raw > float64(limit):
@@ -25,7 +25,7 @@ func (n *node) quota(a *tick.Advice, t *tick.Tick, e estimate, r resolved, s Set
 	case want >= present:
 	case n.held(t.Time, s.Hold) > 0:
 		bound = fmt.Sprintf("; held at %dm for %.0fs more", present, math.Ceil(n.held(t.Time, s.Hold).Seconds()))
-		share = min(present, limit)
+		share = present
 	default:
 		share = max(want, present-max(s.ShrinkStepMilliCPU, 1))
 	}
@@ -89,10 +89,11 @@ func (n *node) limit(a *tick.Advice, pods []tick.Pod, reclaimed, floor int64) {
 
 // quotaOf is a cgroup's part of milliCPU, within the pod's own limit and what the kernel takes.
 func quotaOf(p *tick.Pod, milliCPU int64, part float64) *int64 {
-	quota := max(int64(float64(milliCPU)*part), minQuotaMilliCPU)
+	quota := int64(float64(milliCPU) * part)
 	if limit := limitOf(p); limit > 0 {
 		quota = min(quota, limit)
 	}
+	quota = max(quota, minQuotaMilliCPU)
 	return &quota
 }
 

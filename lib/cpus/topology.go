@@ -1,8 +1,10 @@
 package cpus
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 )
 
@@ -138,31 +140,33 @@ func (t *Topology) within(avail Set) []Core {
 	return cores
 }
 
-// Balanced returns the cores of avail in the order in which the reclaimed side takes them: the first core of each NUMA
-// node, then the second of each, and so on (Katalyst's TakeByNUMABalance). What is left at the end is the share pool:
-// on the guide's 48-CPU node its last three cores are 11,22-23,35,46-47. Cores of fewer hyperthreads come first: on
-// hybrid machines those are the slow ones, and services keep the others.
+// Balanced returns the cores of avail in the order in which the reclaimed side takes them, so that both sides are spread
+// over the NUMA nodes: the first core of each node, then the second of each, and so on (Katalyst's TakeByNUMABalance).
+// What is left at the end is the share pool: on the guide's 48-CPU node its last three cores are 11,22-23,35,46-47.
+// Where nodes have more and fewer cores the turns are counted from the end, for the share pool's sake. Cores of fewer
+// hyperthreads come first: on hybrid machines those are the slow ones, and services keep the others.
 func (t *Topology) Balanced(avail Set) []Core {
 	cores := t.within(avail)
-	type place struct{ threads, turn int }
-	places := make(map[int]place, len(cores))
-	turns := map[[2]int]int{}
-	for _, c := range cores {
+	turn := make([]int, len(cores)) // a core's place in its NUMA node, from the end
+	seen := map[[2]int]int{}
+	for i, c := range slices.Backward(cores) {
 		key := [2]int{c.CPUs.Size(), c.NUMA}
-		places[c.lowest] = place{c.CPUs.Size(), turns[key]}
-		turns[key]++
+		turn[i] = seen[key]
+		seen[key]++
 	}
-	sort.SliceStable(cores, func(i, j int) bool {
-		a, b := places[cores[i].lowest], places[cores[j].lowest]
-		switch {
-		case a.threads != b.threads:
-			return a.threads < b.threads
-		case a.turn != b.turn:
-			return a.turn < b.turn
-		}
-		return cores[i].NUMA < cores[j].NUMA
+	order := make([]int, len(cores))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := cores[i], cores[j]
+		return cmp.Or(cmp.Compare(a.CPUs.Size(), b.CPUs.Size()), cmp.Compare(turn[j], turn[i]), cmp.Compare(a.NUMA, b.NUMA))
 	})
-	return cores
+	sorted := make([]Core, len(cores))
+	for place, i := range order {
+		sorted[place] = cores[i]
+	}
+	return sorted
 }
 
 // Resize returns a set of whole cores of avail with at least n CPUs, and not more than limit unless a single core has
