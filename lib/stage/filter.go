@@ -84,14 +84,18 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, ar
 		silence = timer.C
 	}
 	stopped := ctx.Done()
+	var end error
 	for {
 		select {
 		case a, ok := <-arrivals:
-			if !ok || errors.Is(a.err, io.EOF) {
-				return nil
+			if !ok {
+				return end
 			}
-			if a.err != nil {
-				return a.err
+			if a.err != nil { // the reader's last word; it closes arrivals when it has logged its counts
+				if !errors.Is(a.err, io.EOF) {
+					end = a.err
+				}
+				continue
 			}
 			if timer != nil {
 				timer.Reset(f.SilentAfter)

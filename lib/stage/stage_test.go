@@ -1,0 +1,237 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+var now = time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
+
+// line is a tick of a node, seconds before now.
+func line(node string, seconds float64) string {
+	return fmt.Sprintf(`{"v":1,"node":%q,"time":%q,"sample":{"intervalSeconds":1}}`, node, now.Add(-time.Duration(seconds*float64(time.Second))).Format(time.RFC3339Nano))
+}
+
+// harness runs a command with everything injected.
+type harness struct {
+	in       io.Reader
+	out, err bytes.Buffer
+	seen     []string
+}
+
+// echo is a tool that notes each tick's node, or why it refuses it, in the section "advice".
+func (h *harness) echo(kind Kind, change func(*Filter)) Command {
+	return Command{
+		Name: "echo", Synopsis: "test", Kind: kind,
+		Run: func(ctx context.Context, s *Session) error {
+			f := Filter{Section: tick.SectionAdvice, Handle: func(_ context.Context, in Incoming) (any, error) {
+				text := in.Node
+				if in.Refused != "" {
+					text = "refused: " + in.Refused
+				}
+				h.seen = append(h.seen, text)
+				return tick.Advice{Policy: text}, nil
+			}}
+			if change != nil {
+				change(&f)
+			}
+			return s.Filter(ctx, f)
+		},
+	}
+}
+
+func (h *harness) run(t *testing.T, c Command, args ...string) int {
+	t.Helper()
+	return c.Execute(t.Context(), Env{
+		Args: append([]string{c.Name}, args...), In: h.in, Out: &h.out, Err: &h.err,
+		Getenv: os.Getenv, Now: func() time.Time { return now },
+	})
+}
+
+var filterKind = Kind{Reads: true, Writes: true}
+
+func TestExitStatus(t *testing.T) {
+	fails := func(err error) Command {
+		return Command{Name: "echo", Kind: filterKind, Run: func(context.Context, *Session) error { return err }}
+	}
+	h := &harness{}
+	for _, c := range []struct {
+		name    string
+		command Command
+		args    []string
+		in      string
+		want    int
+		stderr  string
+	}{
+		{"end of input", h.echo(filterKind, nil), nil, line("a", 0) + "\n", 0, ""},
+		{"a failure", fails(errors.New("read x: no such thing")), nil, "", 1, "echo: read x: no such thing\n"},
+		{"the next stage is gone", fails(fmt.Errorf("write tick: %w", syscall.EPIPE)), nil, "", 0, ""},
+		{"bad configuration", fails(Usagef("--x: bad")), nil, "", 2, "echo: --x: bad\necho: see 'echo --help'\n"},
+		{"an unknown flag", fails(nil), []string{"--nonsense"}, "", 2, "flag provided but not defined: -nonsense"},
+		{"an argument", fails(nil), []string{"file"}, "", 2, `unexpected argument "file"`},
+		{"no such input", h.echo(filterKind, nil), []string{"--input", "/nonexistent/x"}, "", 2, "open --input: open /nonexistent/x: no such file"},
+		{"a bad word", fails(nil), []string{"--log-level", "loud"}, "", 2, "want one of debug, info, warn, error"},
+		{"no room for a line", h.echo(filterKind, nil), []string{"--max-line", "0"}, "", 2, "--max-line 0: want a positive number"},
+		{"a bad memory limit", fails(nil), []string{"--memory-limit", "lots"}, "", 2, "want a number with KiB"},
+		{"strict", h.echo(filterKind, nil), []string{"--strict"}, "{}\n", 1, "line 1: no valid tick"},
+		{"not strict", h.echo(filterKind, nil), nil, "{}\n", 0, "dropped a line"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h.in, h.err = strings.NewReader(c.in), bytes.Buffer{}
+			if got := h.run(t, c.command, c.args...); got != c.want || !strings.Contains(h.err.String(), c.stderr) || c.stderr == "" && h.err.Len() > 0 {
+				t.Errorf("exit status = %d, stderr %q; want %d and %q", got, h.err.String(), c.want, c.stderr)
+			}
+		})
+	}
+}
+
+func TestFlagsFromTheEnvironment(t *testing.T) {
+	t.Setenv("POLDER_ECHO_WORD", "env")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{{nil, "env"}, {[]string{"--word", "line"}, "line"}} {
+		var word string
+		set := false
+		h := &harness{}
+		h.run(t, Command{
+			Name: "echo", Kind: filterKind, Flags: func(f *Flags) { f.String(&word, "word", "default", "") },
+			Run: func(_ context.Context, s *Session) error { set = s.IsSet("word"); return nil },
+		}, c.args...)
+		if word != c.want || !set {
+			t.Errorf("with %v: word = %q, set %t; want %q", c.args, word, set, c.want)
+		}
+	}
+}
+
+func TestFilterSplicesAndForwards(t *testing.T) {
+	h := &harness{in: strings.NewReader(line("a", 0) + "\n\n{bad\n" + `{"mine":1.50,` + line("b", 0)[1:] + "\n" + line("cut", 0))}
+	if got := h.run(t, h.echo(filterKind, nil)); got != 0 {
+		t.Fatalf("exit status %d: %s", got, &h.err)
+	}
+	want := strings.TrimSuffix(line("a", 0), "}") + `,"advice":{"policy":"a"}}` + "\n" +
+		`{"mine":1.50,` + strings.TrimSuffix(line("b", 0)[1:], "}") + `,"advice":{"policy":"b"}}` + "\n"
+	if diff := cmp.Diff(want, h.out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	if !strings.Contains(h.err.String(), "dropped=1") || !strings.Contains(h.err.String(), "cut=1") {
+		t.Errorf("log = %s; want the dropped and the cut-off line counted", &h.err)
+	}
+}
+
+func TestActingToolsRefuse(t *testing.T) {
+	acts := Kind{Reads: true, Writes: true, Acts: true}
+	stream := line("me", 0) + "\n" + line("me", 2.9) + "\n" + line("me", 4) + "\n" + line("me", -4) + "\n" + line("you", 0) + "\n"
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"three intervals", []string{"--node", "me"}, []string{"me", "me", "refused: tick is 4s old, the limit is 3s (--max-age)", "refused: tick is 4s ahead of this node's clock, the limit is 3s (--max-age)", "refused: tick of node you, this is me (--node)"}},
+		{"--max-age", []string{"--node", "me", "--max-age", "5s"}, []string{"me", "me", "me", "me", "refused: tick of node you, this is me (--node)"}},
+		{"--max-age 0 is any age", []string{"--node", "you", "--max-age", "0"}, []string{"refused: tick of node me, this is you (--node)", "refused: tick of node me, this is you (--node)", "refused: tick of node me, this is you (--node)", "refused: tick of node me, this is you (--node)", "you"}},
+		{"--dry-run", []string{"--node", "me", "--dry-run"}, []string{"me", "me", "me", "me", "you"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := &harness{in: strings.NewReader(stream)}
+			if got := h.run(t, h.echo(acts, nil), c.args...); got != 0 {
+				t.Fatalf("exit status %d: %s", got, &h.err)
+			}
+			if diff := cmp.Diff(c.want, h.seen); diff != "" {
+				t.Errorf("seen (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSilence(t *testing.T) {
+	in, write := io.Pipe()
+	h := &harness{in: in}
+	silent := make(chan struct{}, 10)
+	done := make(chan int)
+	go func() {
+		done <- h.run(t, h.echo(filterKind, func(f *Filter) {
+			f.SilentAfter = 20 * time.Millisecond
+			f.Silent = func(context.Context) { silent <- struct{}{} }
+		}))
+	}()
+	<-silent // nothing has come at all
+	fmt.Fprintln(write, line("a", 0))
+	<-silent // nothing more has come
+	write.Close()
+	if got := <-done; got != 0 || len(silent) > 0 {
+		t.Errorf("exit status %d, %d more calls; want one call a silence", got, len(silent))
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "beat")
+	h := &harness{in: strings.NewReader(line("a", 0) + "\n" + line("a", 0) + "\n")}
+	h.run(t, h.echo(filterKind, nil), "--heartbeat", path)
+	info, err := os.Stat(path)
+	if err != nil || !info.ModTime().Equal(now) {
+		t.Errorf("heartbeat: %v, %v; want it touched at the session's time", info, err)
+	}
+}
+
+func TestState(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	var log bytes.Buffer
+	logger, err := newLogger(&log, "text", "info", "tool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Session{Tool: "tool", State: path, Log: logger}
+	load := func(version int) (got map[string]int, ok bool) {
+		t.Helper()
+		ok, err := s.LoadState(version, &got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got, ok
+	}
+	if _, ok := load(1); ok || log.Len() > 0 {
+		t.Errorf("no file: loaded %t, log %q; want neither", ok, &log)
+	}
+	if err := s.SaveState(1, map[string]int{"a": 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := load(1); !ok || got["a"] != 1 {
+		t.Errorf("loaded %v, %t; want a = 1", got, ok)
+	}
+	if _, ok := load(2); ok || !strings.Contains(log.String(), "another tool or version") {
+		t.Errorf("another version: loaded %t, log %q; want a warning", ok, &log)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range whole[:len(whole)-2] {
+		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := load(1); ok {
+			t.Fatalf("a state file torn at %d was loaded: %s", cut, whole[:cut])
+		}
+	}
+	s.State = filepath.Join(t.TempDir(), "no", "such", "directory")
+	if err := s.SaveState(1, 1); err == nil || !strings.Contains(err.Error(), "write --state") {
+		t.Errorf("SaveState into no directory: %v; want an error", err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v are left; want the state file alone", entries, err)
+	}
+}
