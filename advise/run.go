@@ -42,6 +42,13 @@ Flags given on the command line win over the file. A changed file that is no goo
 EXIT STATUS
    0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`
 
+// unread are the sample's fields that no policy looks at.
+var unread = []string{
+	"Pod.UID", "Pod.QoSSource", "Pod.StartTime", "Pod.Threads", "Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations",
+	"Container.ID", "Container.Name", "Container.CPUSetCPUs", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
+	"Memory.UsageBytes", "Memory.WorkingSetBytes", "Memory.CacheBytes",
+}
+
 type options struct {
 	policy string
 	list   bool
@@ -76,14 +83,14 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		}
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := o.live.watch(ctx, s); err != nil { // before the first reading, so that no change is missed
+		return stage.Usagef("--config: %w", err)
+	}
 	settings, err := o.live.load()
 	if err != nil {
 		return stage.Usagef("--config: %w", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if err := o.live.watch(ctx, s); err != nil {
-		return err
 	}
 
 	decider := katalyst.New(settings)
@@ -96,6 +103,7 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	err = s.Filter(ctx, stage.Filter{
 		Section: tick.SectionAdvice,
 		Reads:   []string{tick.SectionSample},
+		Ignores: unread,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			if next := o.live.changed.Swap(nil); next != nil {
 				decider.Configure(*next)

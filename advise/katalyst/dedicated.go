@@ -11,7 +11,7 @@ import (
 // dedicate gives each dedicated pod (by namespace/name) whole cores for its CPU request, near one NUMA node. A pod keeps what it has; the
 // reclaimed side gives before the shared one does, and one core of the shared pool and the floor stay.
 func (n *node) dedicate(a *tick.Advice, pods []tick.Pod, r resolved) map[string]cpus.Set {
-	share, floor := n.presentShare(), r.floorCPUs()
+	share, floor := n.presentShare(n.shape.rest(nil)), r.floorCPUs()
 	asked := map[string]int{}
 	for i := range pods {
 		p := &pods[i]
@@ -44,7 +44,7 @@ func (n *node) dedicate(a *tick.Advice, pods []tick.Pod, r resolved) map[string]
 			continue
 		}
 		room := avail.Size() - floor - n.shape.LargestCore()
-		taken, ok := n.shape.TakeNear(avail, share, asked[k])
+		taken, ok := n.shape.TakeNear(avail, share.Set, asked[k])
 		if !ok || taken.Size() > room {
 			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s asks for %d CPUs and %d can be given: it stays in the shared pool", k, asked[k], max(room, 0)))
 			continue

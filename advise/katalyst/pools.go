@@ -13,50 +13,44 @@ import (
 
 // pools divides the machine's whole cores between the shared, the reclaimed and the dedicated pods.
 func (n *node) pools(a *tick.Advice, t *tick.Tick, dedicated map[string]cpus.Set, e estimate, r resolved, s Settings) {
-	avail := n.shape.avail
-	for _, set := range dedicated {
-		avail = avail.Difference(set)
-	}
+	avail := n.shape.rest(dedicated)
 	share := n.size(a, t.Time, avail, e, r, s)
-	reclaim := avail.Difference(share)
-	if reclaim.IsEmpty() {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("no CPU is left for the reclaimed pool: the shared pool holds all of %s", avail))
+	l := n.shape.layout(avail, share, r.floorCPUs())
+	if l.reclaim.IsEmpty() {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("no CPU is left for the reclaimed pool: the shared pool holds all of %s", avail.list))
 	}
-	n.Share, n.ShareMilliCPU = share.String(), 0
+	n.Share, n.ShareMilliCPU = share.list, 0
 
 	if !n.shape.system.IsEmpty() {
 		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: n.shape.system.String()})
 	}
-	a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolShare, CPUs: n.Share}, tick.Pool{Name: tick.PoolReclaim, CPUs: reclaim.String()})
+	a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolShare, CPUs: n.Share}, tick.Pool{Name: tick.PoolReclaim, CPUs: l.reclaim.list})
 	for _, k := range slices.Sorted(maps.Keys(n.Dedicated)) {
 		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolDedicatedPrefix + k, CPUs: n.Dedicated[k]})
 	}
-	n.offer(a, t.Sample, n.shape.online.Size()-n.shape.system.Size()-reclaim.Size(), reclaim)
-
-	floor := n.shape.First(reclaim, r.floorCPUs()) // of the present pool, so that the fallback only ever takes
-	n.confine(a, t.Sample.Pods, sides{
-		present:  map[string]string{tick.QoSShared: n.Share, tick.QoSReclaimed: reclaim.String()},
-		fallback: map[string]string{tick.QoSShared: avail.Difference(floor).String(), tick.QoSReclaimed: floor.String()},
-	})
+	n.offer(a, t.Sample, l)
+	n.confine(a, t.Sample.Pods, share, l)
 	n.Pools = true
 }
 
 // presentShare is the shared pool as it was, without CPUs that have gone since.
-func (n *node) presentShare() cpus.Set {
-	share, err := cpus.Parse(n.Share) // our own text, or a state file's
-	if err != nil {
-		return cpus.Set{}
-	}
-	return share.Intersection(n.shape.avail)
+func (n *node) presentShare(avail named) named {
+	return memo(&n.shape.resizes, resizeKey{avail.list, n.Share, -1, -1}, func() named {
+		share, err := cpus.Parse(n.Share) // our own text, or a state file's
+		if err != nil {
+			return named{}
+		}
+		return name(share.Intersection(avail.Set))
+	})
 }
 
 // size decides the shared pool: at once when it grows, after the hold and in steps when it shrinks.
-func (n *node) size(a *tick.Advice, now time.Time, avail cpus.Set, e estimate, r resolved, s Settings) cpus.Set {
-	present := n.presentShare().Intersection(avail)
+func (n *node) size(a *tick.Advice, now time.Time, avail named, e estimate, r resolved, s Settings) named {
+	present := n.presentShare(avail)
 	raw := float64(r.reserveMilliCPU) + e.milliCPU
 	limit := max(avail.Size()-r.floorCPUs(), 1)
 	want := int(min(ceilCPUs(raw), float64(limit)))
-	share := n.shape.Resize(avail, present, want, limit)
+	share := n.shape.resize(avail, present, want, limit)
 	wanted := share.Size()
 
 	bound := ""
@@ -66,10 +60,10 @@ func (n *node) size(a *tick.Advice, now time.Time, avail cpus.Set, e estimate, r
 	case wanted >= present.Size():
 	case held > 0:
 		bound = fmt.Sprintf("; held at %d CPUs for %.0fs more", present.Size(), math.Ceil(held.Seconds()))
-		share = n.shape.Resize(avail, present, present.Size(), limit)
+		share = n.shape.resize(avail, present, present.Size(), limit)
 	default:
 		step := max(int(s.ShrinkStepMilliCPU/1000), n.shape.LargestCore(), 1)
-		if stepped := n.shape.Resize(avail, present, max(want, present.Size()-step), limit); stepped.Size() > wanted {
+		if stepped := n.shape.resize(avail, present, max(want, present.Size()-step), limit); stepped.Size() > wanted {
 			bound = fmt.Sprintf("; %d CPUs would do, it shrinks by %d a step", wanted, step)
 			share = stepped
 		}
@@ -104,39 +98,28 @@ func (n *node) remember(now time.Time, before, after, wanted int) {
 }
 
 // offer sets what is reclaimed: the pool, and not more than the node object allows once the others have theirs.
-func (n *node) offer(a *tick.Advice, s *tick.Sample, taken int, reclaim cpus.Set) {
-	milliCPU := int64(reclaim.Size()) * 1000
-	if allowed := max(n.milliCPU(s)-int64(taken)*1000, 0); allowed < milliCPU {
+func (n *node) offer(a *tick.Advice, s *tick.Sample, l *layout) {
+	milliCPU := int64(l.reclaim.Size()) * 1000
+	taken := int64(n.shape.online.Size()-n.shape.system.Size())*1000 - milliCPU
+	if allowed := max(n.milliCPU(s)-taken, 0); allowed < milliCPU {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("reclaimed CPU is %dm, not the pool's %dm: the node's allocatable is %dm", allowed, milliCPU, n.milliCPU(s)))
 		milliCPU = allowed
 	}
 	a.Reclaimed.MilliCPU = &milliCPU
-	inPool := map[int]int64{}
-	for _, c := range n.shape.Cores {
-		inPool[c.NUMA] += int64(c.CPUs.Intersection(reclaim).Size())
-	}
-	for _, id := range n.shape.NUMA {
-		part := milliCPU * inPool[id] / max(int64(reclaim.Size()), 1)
+	for i, id := range n.shape.NUMA {
+		part := milliCPU * l.perNUMA[i] / max(int64(l.reclaim.Size()), 1)
 		a.Reclaimed.NUMANodes = append(a.Reclaimed.NUMANodes, tick.ReclaimedNUMA{ID: id, MilliCPU: &part})
 	}
 }
 
-// sides are the CPU lists of each class, now and in the fallback.
-type sides struct{ present, fallback map[string]string }
-
 // confine wants each container in its pool, and for the fallback the reclaimed ones at the floor and the shared ones on
 // all that this frees.
-func (n *node) confine(a *tick.Advice, pods []tick.Pod, s sides) {
-	a.Fallback = nil
+func (n *node) confine(a *tick.Advice, pods []tick.Pod, share named, l *layout) {
+	a.Cgroups = make([]tick.Cgroup, 0, len(pods))
+	a.Fallback = make([]tick.Cgroup, 0, len(pods))
 	for i := range pods {
 		p := &pods[i]
-		list, fallback := s.present[p.QoS], s.fallback[p.QoS]
-		if p.QoS == tick.QoSDedicated {
-			if list = n.Dedicated[key(p)]; list == "" { // no CPUs of its own could be had
-				list = s.present[tick.QoSShared]
-			}
-			fallback = list
-		}
+		list, fallback := n.listsOf(p, share, l)
 		if list == "" || finished(p) {
 			continue
 		}
@@ -153,9 +136,25 @@ func (n *node) confine(a *tick.Advice, pods []tick.Pod, s sides) {
 	}
 }
 
+// listsOf are the CPUs of a pod, now and in the fallback; empty where it is not confined.
+func (n *node) listsOf(p *tick.Pod, share named, l *layout) (now, fallback string) {
+	switch p.QoS {
+	case tick.QoSShared:
+		return share.list, l.spare.list
+	case tick.QoSReclaimed:
+		return l.reclaim.list, l.floor.list
+	case tick.QoSDedicated:
+		if own := n.Dedicated[key(p)]; own != "" {
+			return own, own
+		}
+		return share.list, share.list // no CPUs of its own could be had
+	}
+	return "", ""
+}
+
 // cgroups are those of a pod's containers, or its own where it lists none.
 func cgroups(p *tick.Pod) []string {
-	var list []string
+	list := make([]string, 0, max(len(p.Containers), 1))
 	for i := range p.Containers {
 		if c := p.Containers[i].Cgroup; c != "" {
 			list = append(list, c)

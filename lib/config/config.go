@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -49,7 +50,11 @@ func located(path string, err error) error {
 	return at(path, strings.TrimPrefix(err.Error(), "yaml: "))
 }
 
+// unknownField is how the library words an unknown key, with the name of a Go type.
+var unknownField = regexp.MustCompile(`^(.*)field (\S+) not found in type \S+$`)
+
 func at(path, text string) error {
+	text = unknownField.ReplaceAllString(text, "${1}key $2 is not known")
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if number, what, ok := strings.Cut(rest, ": "); ok {
 			return fmt.Errorf("%s:%s: %s", path, number, what)
@@ -104,14 +109,13 @@ func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) e
 		w.Close()
 		return fmt.Errorf("watch %s: %w", path, err)
 	}
-	go watch(ctx, w, path, log, changed)
+	before, _ := os.ReadFile(path)
+	go watch(ctx, w, path, before, log, changed)
 	return nil
 }
 
-func watch(ctx context.Context, w *fsnotify.Watcher, path string, log *slog.Logger, changed func()) {
+func watch(ctx context.Context, w *fsnotify.Watcher, path string, before []byte, log *slog.Logger, changed func()) {
 	defer w.Close()
-	name := filepath.Clean(path)
-	before, _ := os.ReadFile(name)
 	quiet := time.NewTimer(settle)
 	quiet.Stop()
 	for {
@@ -130,7 +134,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, path string, log *slog.Logg
 			log.Warn("watch configuration", "path", path, "error", err)
 			quiet.Reset(settle)
 		case <-quiet.C:
-			now, err := os.ReadFile(name)
+			now, err := os.ReadFile(path)
 			if err == nil && bytes.Equal(now, before) {
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"polder/lib/tick"
@@ -21,6 +22,8 @@ type Filter struct {
 	Section string
 	// Reads names the sections that Handle needs; the others are not decoded.
 	Reads []string
+	// Ignores names fields of those sections that Handle does not look at (see [tick.NewDecoder]).
+	Ignores []string
 	// Handle returns the section to splice in, nil to pass the tick on as it is. An error ends the tool.
 	Handle func(context.Context, Incoming) (any, error)
 	// Silent is called once when no tick has come for SilentAfter, on the same goroutine as Handle.
@@ -42,11 +45,13 @@ type Incoming struct {
 	Dropped int64
 }
 
-// arrival is what the reading goroutine hands over.
+// arrival is a line on its way from the reader to the decoder, and with its tick to the loop.
 type arrival struct {
-	line *tick.Line
-	tick *tick.Tick
-	err  error
+	line     *tick.Line
+	tick     *tick.Tick
+	rejected error       // a section is not what the contract says
+	err      error       // the end of the input
+	counts   tick.Counts // what the reader met, at the end
 }
 
 // Filter runs f until the input ends or ctx does. On SIGTERM a tool leaves a FIFO at the beginning of a line: it
@@ -62,20 +67,23 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return err
 	}
 
-	arrivals := make(chan arrival)
-	free := make(chan *tick.Line, 3)
+	// Reading, decoding and handling go on side by side, each on the next line.
+	lines, arrivals := make(chan arrival), make(chan arrival)
+	free := make(chan *tick.Line, 4)
 	for range cap(free) {
 		free <- new(tick.Line)
 	}
 	gone := make(chan struct{})
 	defer close(gone)
-	go s.read(ctx, in, f.Reads, arrivals, free, gone)
+	limit := &rateLimit{log: s.Log, now: s.Now}
+	go s.read(ctx, in, limit, lines, free, gone)
+	go decode(f, lines, arrivals, gone)
 
-	err = s.loop(ctx, f, in.fifo, out, arrivals, free)
+	err = s.loop(ctx, f, in.fifo, out, limit, arrivals, free)
 	return errors.Join(err, out.Close())
 }
 
-func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, arrivals <-chan arrival, free chan<- *tick.Line) error {
+func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals <-chan arrival, free chan<- *tick.Line) error {
 	var silence <-chan time.Time
 	var timer *time.Timer
 	if f.Silent != nil && f.SilentAfter > 0 {
@@ -84,17 +92,21 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, ar
 		silence = timer.C
 	}
 	stopped := ctx.Done()
-	var end error
 	for {
 		select {
 		case a, ok := <-arrivals:
-			if !ok {
-				return end
+			if !ok || errors.Is(a.err, io.EOF) {
+				limit.flush(a.counts)
+				return nil
 			}
-			if a.err != nil { // the reader's last word; it closes arrivals when it has logged its counts
-				if !errors.Is(a.err, io.EOF) {
-					end = a.err
+			if a.err != nil {
+				return a.err
+			}
+			if a.rejected != nil {
+				if err := limit.reject(a.line.Number, a.rejected, s.Strict); err != nil {
+					return err
 				}
+				free <- a.line
 				continue
 			}
 			if timer != nil {
@@ -127,22 +139,12 @@ func (s *Session) handle(ctx context.Context, f Filter, a arrival, out *sink) er
 	return out.put(a.line, f.Section, section)
 }
 
-// read turns the input into arrivals; it closes the channel at the end.
-func (s *Session) read(ctx context.Context, in *stream, sections []string, arrivals chan<- arrival, free <-chan *tick.Line, gone <-chan struct{}) {
-	defer close(arrivals)
-	send := func(a arrival) bool {
-		select {
-		case arrivals <- a:
-			return true
-		case <-gone:
-			return false
-		}
-	}
+// read turns the input into lines; it closes the channel at the end.
+func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines chan<- arrival, free <-chan *tick.Line, gone <-chan struct{}) {
+	defer close(lines)
 	r := tick.NewReader(in.in)
 	r.Strict, r.MaxLine, r.Restarted = s.Strict, s.MaxLine, in.fifo
-	limit := &rateLimit{log: s.Log, now: s.Now}
 	r.Bad = limit.badLine
-	defer func() { limit.flush(r.Counts()) }()
 
 	if in.fifo {
 		interrupted := context.AfterFunc(ctx, func() { _ = in.SetReadDeadline(time.Now()) })
@@ -157,29 +159,40 @@ func (s *Session) read(ctx context.Context, in *stream, sections []string, arriv
 				err = io.EOF
 			}
 		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				err = fmt.Errorf("read ticks: %w", err)
-			}
-			send(arrival{err: err})
-			return
+		a := arrival{err: err, counts: r.Counts()}
+		if err != nil && !errors.Is(err, io.EOF) {
+			a.err = fmt.Errorf("read ticks: %w", err)
 		}
-		t, err := line.Decode(sections...)
-		if err != nil {
-			if err := r.Reject(err); err != nil {
-				send(arrival{err: err})
+		if err == nil {
+			select {
+			case a.line = <-free:
+				line.CopyTo(a.line)
+			case <-gone:
 				return
 			}
-			continue
 		}
-		var own *tick.Line
 		select {
-		case own = <-free:
+		case lines <- a:
 		case <-gone:
 			return
 		}
-		line.CopyTo(own)
-		if !send(arrival{line: own, tick: t}) {
+		if err != nil {
+			return
+		}
+	}
+}
+
+// decode decodes the lines' sections; it closes arrivals behind the last line.
+func decode(f Filter, lines <-chan arrival, arrivals chan<- arrival, gone <-chan struct{}) {
+	defer close(arrivals)
+	d := tick.NewDecoder(f.Ignores...)
+	for a := range lines {
+		if a.err == nil {
+			a.tick, a.rejected = d.Decode(a.line, f.Reads...)
+		}
+		select {
+		case arrivals <- a:
+		case <-gone:
 			return
 		}
 	}
@@ -231,13 +244,18 @@ const badLogEvery = 10 * time.Second
 
 // rateLimit logs dropped lines, the first at once and then at most one every badLogEvery with the number left out.
 type rateLimit struct {
-	log     *slog.Logger
-	now     func() time.Time
-	last    time.Time
-	skipped int64
+	log *slog.Logger
+	now func() time.Time
+
+	mu       sync.Mutex
+	last     time.Time
+	skipped  int64
+	rejected int64
 }
 
 func (r *rateLimit) badLine(number int64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if now := r.now(); r.last.IsZero() || now.Sub(r.last) >= badLogEvery || now.Before(r.last) {
 		r.log.Warn("dropped a line", "line", number, "error", err, "notLogged", r.skipped)
 		r.last, r.skipped = now, 0
@@ -246,8 +264,22 @@ func (r *rateLimit) badLine(number int64, err error) {
 	r.skipped++
 }
 
+// reject drops a line of which a section could not be decoded.
+func (r *rateLimit) reject(number int64, err error, strict bool) error {
+	if strict {
+		return fmt.Errorf("read ticks: line %d: %w", number, err)
+	}
+	r.mu.Lock()
+	r.rejected++
+	r.mu.Unlock()
+	r.badLine(number, err)
+	return nil
+}
+
 func (r *rateLimit) flush(c tick.Counts) {
-	if c.Bad > 0 || c.Cut > 0 {
-		r.log.Info("end of input", "ticks", c.Lines, "dropped", c.Bad, "tooLong", c.TooLong, "cut", c.Cut)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.Bad+r.rejected > 0 || c.Cut > 0 {
+		r.log.Info("end of input", "ticks", c.Lines-r.rejected, "dropped", c.Bad+r.rejected, "tooLong", c.TooLong, "cut", c.Cut)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"unsafe"
 
@@ -15,14 +16,58 @@ import (
 type Raw = json.RawMessage
 
 // api is the one JSON configuration of the project: sorted map keys, no HTML escaping, full precision of numbers
-// (json-iterator's ConfigFastest writes 1e-7 as 0), NaN and infinities refused.
-var api = func() jsoniter.API {
-	a := jsoniter.Config{SortMapKeys: true, ValidateJsonRawMessage: true}.Froze()
+// (json-iterator's ConfigFastest writes 1e-7 as 0), NaN and infinities refused, names as they are written.
+//
+// plainKeys is the same for texts that are known to have no escape in any key, which spares a copy of every key.
+var (
+	api       = freeze(jsoniter.Config{SortMapKeys: true, ValidateJsonRawMessage: true, CaseSensitive: true})
+	plainKeys = freeze(jsoniter.Config{CaseSensitive: true, ObjectFieldMustBeSimpleString: true})
+)
+
+func freeze(c jsoniter.Config) jsoniter.API {
+	a := c.Froze()
 	a.RegisterExtension(jsoniter.DecoderExtension{
-		reflect2.TypeOf(int64(0)): intDecoder{},
+		reflect2.TypeOf(int64(0)):        intDecoder{},
+		reflect2.TypeOf((*float64)(nil)): floatDecoder{},
 	})
 	return a
-}()
+}
+
+// floatDecoder reads optional numbers. Samples are full of them: they are carved from blocks instead of being allocated
+// one by one.
+type floatDecoder struct{}
+
+const floatsPerBlock = 256
+
+func (floatDecoder) Decode(ptr unsafe.Pointer, iter *jsoniter.Iterator) {
+	if iter.ReadNil() {
+		*(**float64)(ptr) = nil
+		return
+	}
+	block, _ := iter.Attachment.(*[]float64)
+	if block == nil || len(*block) == cap(*block) {
+		fresh := make([]float64, 0, floatsPerBlock)
+		block = &fresh
+		iter.Attachment = block
+	}
+	*block = append(*block, iter.ReadFloat64())
+	*(**float64)(ptr) = &(*block)[len(*block)-1]
+}
+
+// leaveOut makes decoders pass over fields.
+type leaveOut struct {
+	jsoniter.DummyExtension
+	fields []string
+}
+
+// UpdateStructDescriptor implements [jsoniter.Extension].
+func (x *leaveOut) UpdateStructDescriptor(d *jsoniter.StructDescriptor) {
+	for _, b := range d.Fields {
+		if slices.Contains(x.fields, d.Type.Type1().Name()+"."+b.Field.Name()) {
+			b.FromNames = nil
+		}
+	}
+}
 
 // intDecoder reads 44000 and also 44000.0, which is what a stage in another language writes after a division.
 type intDecoder struct{}

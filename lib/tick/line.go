@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	jsoniter "github.com/json-iterator/go"
 )
 
 // Line is one tick as it came, with the places of its sections known and their contents not decoded.
@@ -14,8 +16,9 @@ type Line struct {
 	Node   string
 	Time   time.Time
 
-	raw     []byte // without the newline
-	members []member
+	raw        []byte // without the newline
+	members    []member
+	escapedKey bool // some key, at any depth, has an escape
 }
 
 // ErrNoTick is wrapped by every error that says why a line is no valid tick.
@@ -42,10 +45,12 @@ func (l *Line) find() error {
 	if !utf8.Valid(l.raw) {
 		return errors.New("not UTF-8")
 	}
-	end, err := scanObject(l.raw, skipSpace(l.raw, 0), 0, func(m member) bool {
+	scan := scanner{b: l.raw}
+	end, err := scan.object(skipSpace(l.raw, 0), 0, func(m member) bool {
 		l.members = append(l.members, m)
 		return true
 	})
+	l.escapedKey = scan.escapedKey
 	if err != nil {
 		return err
 	}
@@ -137,7 +142,24 @@ func (l *Line) Section(name string) []byte {
 }
 
 // Decode decodes the head and the named sections, the others stay nil.
-func (l *Line) Decode(sections ...string) (*Tick, error) {
+func (l *Line) Decode(sections ...string) (*Tick, error) { return l.decode(plainKeys, sections) }
+
+// Decoder decodes ticks without some of their fields, which stay nil: what a tool does not look at need not be made.
+type Decoder struct{ api jsoniter.API }
+
+// NewDecoder returns a Decoder that leaves out the named fields, as TYPE.FIELD of this package ("Container.ID").
+func NewDecoder(without ...string) *Decoder {
+	a := freeze(jsoniter.Config{CaseSensitive: true, ObjectFieldMustBeSimpleString: true})
+	a.RegisterExtension(&leaveOut{fields: without})
+	return &Decoder{api: a}
+}
+
+// Decode is [Line.Decode] without the Decoder's fields.
+func (d *Decoder) Decode(l *Line, sections ...string) (*Tick, error) {
+	return l.decode(d.api, sections)
+}
+
+func (l *Line) decode(plain jsoniter.API, sections []string) (*Tick, error) {
 	t := &Tick{V: Version, Node: l.Node, Time: l.Time}
 	for _, name := range sections {
 		raw := l.Section(name)
@@ -164,7 +186,11 @@ func (l *Line) Decode(sections ...string) (*Tick, error) {
 		default:
 			return nil, fmt.Errorf("decode section %q: no such section", name)
 		}
-		if err := Unmarshal(raw, into); err != nil {
+		decode := plain
+		if l.escapedKey {
+			decode = api
+		}
+		if err := decode.Unmarshal(raw, into); err != nil {
 			return nil, fmt.Errorf("%w: section %s: %w", ErrNoTick, name, err)
 		}
 	}
@@ -178,7 +204,8 @@ func (l *Line) Interval() time.Duration {
 		return 0
 	}
 	var seconds float64
-	_, _ = scanObject(sample, 0, 1, func(m member) bool { // the line was checked: only a stop by f ends this early
+	scan := scanner{b: sample}
+	_, _ = scan.object(0, 1, func(m member) bool { // the line was checked: only a stop by f ends this early
 		if string(m.key) != "intervalSeconds" {
 			return true
 		}

@@ -157,7 +157,7 @@ func FuzzLine(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, scanErr := scanValue(data, skipSpace(data, 0), 0)
+		_, scanErr := (&scanner{b: data}).value(skipSpace(data, 0), 0)
 		if json.Valid(data) && scanErr != nil && !strings.Contains(scanErr.Error(), "nested deeper") {
 			t.Fatalf("scanner refuses valid JSON: %v", scanErr)
 		}
@@ -211,7 +211,7 @@ func BenchmarkScan(b *testing.B) {
 	b.Run("scanner", func(b *testing.B) {
 		b.SetBytes(int64(len(line)))
 		for b.Loop() {
-			if _, err := scanValue(line, 0, 0); err != nil {
+			if _, err := (&scanner{b: line}).value(0, 0); err != nil {
 				b.Fatal(err)
 			}
 		}

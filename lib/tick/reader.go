@@ -89,13 +89,6 @@ func (r *Reader) Next() (*Line, error) {
 	}
 }
 
-// Reject counts the line that Next returned last as bad after all (a section of it could not be decoded). It returns
-// an error where Strict asks for one.
-func (r *Reader) Reject(err error) error {
-	r.counts.Lines--
-	return r.bad(err)
-}
-
 func (r *Reader) bad(err error) error {
 	r.counts.Bad++
 	if r.Strict {

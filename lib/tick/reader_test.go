@@ -102,19 +102,6 @@ func TestReaderHugeLine(t *testing.T) {
 	}
 }
 
-func TestReaderReject(t *testing.T) {
-	r := NewReader(strings.NewReader(line("a") + "\n"))
-	if _, err := r.Next(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Reject(errors.New("a section is no good")); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Counts{Bad: 1}, r.Counts()); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
-}
-
 // interrupted is an input with a deadline: its bytes come in pieces, and then it is interrupted once.
 type interrupted struct {
 	pieces []string

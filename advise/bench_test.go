@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// stream is n ticks of the guide's 48-core node with 100 pods, as collect writes them.
+func stream(b testing.TB, n int) []byte {
+	b.Helper()
+	topology := &tick.Topology{
+		CPUs: "0-47", Sockets: []string{"0-11,24-35", "12-23,36-47"}, L3: []string{"0-11,24-35", "12-23,36-47"},
+		NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-11,24-35"}, {ID: 1, CPUs: "12-23,36-47"}},
+	}
+	for i := range 24 {
+		topology.Cores = append(topology.Cores, fmt.Sprintf("%d,%d", i, i+24))
+	}
+	var out bytes.Buffer
+	for second := range n {
+		t := tick.Tick{V: 1, Node: "node-1", Time: time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC), Sample: &tick.Sample{
+			IntervalSeconds: tick.Ptr(1.0), Topology: topology, Memory: &tick.NodeMemory{TotalBytes: tick.Ptr(195924424.0 * 1024)},
+		}}
+		for i := range 100 {
+			load := float64((i*7+second)%20) / 100
+			c := tick.Container{
+				Name: "app", ID: strings.Repeat("0123456789abcdef", 4), Cgroup: fmt.Sprintf("/kubepods/burstable/pod%036d/%064d", i, i), CPUSetCPUs: "10-11,22-23,34-35,46-47",
+				UsageMilliCPU: tick.Ptr(load * 1000), Load1: tick.Ptr(load + 0.001), Load5: tick.Ptr(load + 0.002), Threads: tick.Ptr(12.0), ThrottledPercent: tick.Ptr(0.5),
+				Memory: &tick.Memory{UsageBytes: tick.Ptr(123456789.0), WorkingSetBytes: tick.Ptr(123456000.0), RSSBytes: tick.Ptr(120000000.0), CacheBytes: tick.Ptr(3456789.0)},
+			}
+			qos := tick.QoSShared
+			if i%3 == 0 {
+				qos = tick.QoSReclaimed
+			}
+			t.Sample.Pods = append(t.Sample.Pods, tick.Pod{
+				UID: fmt.Sprintf("%036d", i), Namespace: "default", Name: fmt.Sprintf("pod-%d", i), QoS: qos, QoSSource: tick.QoSFromRule, Cgroup: fmt.Sprintf("/kubepods/burstable/pod%036d", i),
+				UsageMilliCPU: c.UsageMilliCPU, Load1: c.Load1, Load5: c.Load5, Threads: c.Threads, Memory: c.Memory,
+				Requests: &tick.Resources{MilliCPU: tick.Ptr(200.0), MemoryBytes: tick.Ptr(1073741824.0)}, Containers: []tick.Container{c},
+			})
+		}
+		line, err := tick.Marshal(t)
+		if err != nil {
+			b.Fatal(err)
+		}
+		out.Write(append(line, '\n'))
+	}
+	return out.Bytes()
+}
+
+// repeat is the stream again and again, n lines in all.
+type repeat struct {
+	stream []byte
+	at     int
+	lines  int
+}
+
+func (r *repeat) Read(p []byte) (int, error) {
+	if r.lines <= 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.stream[r.at:])
+	r.lines -= bytes.Count(p[:n], []byte{'\n'})
+	r.at = (r.at + n) % len(r.stream)
+	return n, nil
+}
+
+// cpuTime is the process's CPU time so far.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
+// BenchmarkTicks is the whole tool on a recorded stream: read, decode, decide, splice, write. The target is 5,000 ticks a
+// second.
+func BenchmarkTicks(b *testing.B) {
+	recorded := stream(b, 60)
+	b.SetBytes(int64(len(recorded) / 60))
+	b.ReportAllocs()
+	before := cpuTime(b)
+	b.ResetTimer()
+	status := command().Execute(b.Context(), stage.Env{
+		Args: []string{"advise"}, In: &repeat{stream: recorded, lines: b.N}, Out: io.Discard, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
+	})
+	if status != 0 {
+		b.Fatalf("exit status %d", status)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ticks/s")
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N)/1e3, "cpu-us/tick")
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// buffer is a log that can be read while it is written.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// waitFor waits until the log says text, n times.
+func waitFor(t *testing.T, log *buffer, text string, n int) {
+	t.Helper()
+	for range 1000 {
+		if strings.Count(log.String(), text) >= n {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%q is not in the log %d times: %s", text, n, log)
+}
+
+// The configuration file is read again when it changes, also by the symlink swap of a ConfigMap; one that is no good is
+// refused with its line, and the old one stays in force.
+func TestReload(t *testing.T) {
+	dir := t.TempDir()
+	write := func(version, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(dir, version), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, version, "advise.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		next := filepath.Join(dir, "..data_tmp")
+		if err := os.Symlink(version, next); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("..one", "reserve-cpu: 8\n")
+	path := filepath.Join(dir, "advise.yaml")
+	if err := os.Symlink(filepath.Join("..data", "advise.yaml"), path); err != nil {
+		t.Fatal(err)
+	}
+
+	in, input := io.Pipe()
+	output, out := io.Pipe()
+	log := &buffer{}
+	done := make(chan int)
+	go func() {
+		done <- command().Execute(t.Context(), stage.Env{Args: []string{"advise", "--config", path, "--floor-cpu", "2"}, In: in, Out: out, Err: log, Getenv: os.Getenv, Now: time.Now})
+		out.Close()
+	}()
+	lines := bufio.NewScanner(output)
+	second := 0
+	reclaimed := func() int64 {
+		t.Helper()
+		second += 3600 // past every hold
+		at := time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC).Format(time.RFC3339)
+		fmt.Fprintf(input, `{"v":1,"node":"n","time":%q,"sample":{"intervalSeconds":1,"topology":{"cpus":"0-47"}}}`+"\n", at)
+		if !lines.Scan() {
+			t.Fatalf("no tick: %v", lines.Err())
+		}
+		l, err := tick.ParseLine(lines.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := l.Decode(tick.SectionAdvice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *decoded.Advice.Reclaimed.MilliCPU
+	}
+	expect := func(what string, want int64) {
+		t.Helper()
+		if got := reclaimed(); got != want {
+			t.Errorf("%s: reclaimed = %d; want %d", what, got, want)
+		}
+	}
+	expect("first file", 40000)
+	write("..two", "reserve-cpu: 20\n")
+	waitFor(t, log, "configuration loaded", 1)
+	expect("second file", 28000)
+	write("..three", "hold: 1s\nreserve-cpu: many\n")
+	waitFor(t, log, "advise.yaml:2:", 1)
+	expect("a bad file", 28000)
+	write("..four", "reserve-cpu: 30\n")
+	waitFor(t, log, "configuration loaded", 2)
+	expect("fourth file", 18000)
+	input.Close()
+	if got := <-done; got != 0 {
+		t.Errorf("exit status %d: %s", got, log)
+	}
+}

@@ -1,0 +1,161 @@
+package config
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+type example struct {
+	CPU    *MilliCPU `yaml:"cpu"`
+	Memory *Bytes    `yaml:"memory"`
+	Hold   *Duration `yaml:"hold"`
+}
+
+func TestDecode(t *testing.T) {
+	var v example
+	if err := Decode("x.yaml", []byte("# a comment\ncpu: 1.5\nmemory: 5Gi\nhold: 1m30s\n"), &v); err != nil {
+		t.Fatal(err)
+	}
+	if *v.CPU != 1500 || *v.Memory != 5<<30 || time.Duration(*v.Hold) != 90*time.Second {
+		t.Errorf("decoded %v %v %v; want 1500, 5Gi and 90s", *v.CPU, *v.Memory, *v.Hold)
+	}
+	if err := Decode("x.yaml", []byte(`{"cpu": "250m"}`), &v); err != nil || *v.CPU != 250 {
+		t.Errorf("JSON: %v, %v; want 250", *v.CPU, err)
+	}
+	if err := Decode("x.yaml", nil, &v); err != nil {
+		t.Errorf("nothing: %v; want no error", err)
+	}
+	for text, want := range map[string]string{
+		"cpu: 1\ncpu: 2":            `x.yaml:2: mapping key "cpu" already defined at line 1`,
+		"\n\nnonsense: 1":           "x.yaml:3: key nonsense is not known",
+		"cpu: 1\nmemory: -5":        `x.yaml:2: "-5" is no amount of memory`,
+		"memory: 1e300":             `x.yaml:1: "1e300" is no amount of memory`,
+		"cpu: 0.0001":               `x.yaml:1: "0.0001" is no amount of CPU`,
+		"cpu: NaN":                  `"NaN" is no amount of CPU`,
+		"hold: -3s":                 `x.yaml:1: "-3s" is no time span`,
+		"hold: {a: 1}":              "x.yaml:1: want a single value",
+		"- 1":                       "x.yaml:1:",
+		"cpu: [":                    "x.yaml:1:",
+		"cpu: 1\n---\ncpu: 2":       "x.yaml: more than one document",
+		"a: &a [1]\nb: *missing":    "x.yaml:",
+		"cpu: 1\n\tmemory: 5":       "x.yaml:2:",
+		"nonsense: 1\nmore: 2\n":    "x.yaml:2: key more is not known",
+		strings.Repeat("[", 20_000): "x.yaml:",
+	} {
+		if err := Decode("x.yaml", []byte(text), &example{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Decode(%.40q): %v; want %q", text, err, want)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "big.yaml")
+	if err := os.WriteFile(path, []byte(strings.Repeat("# comment\n", maxBytes/10+1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Read(path, &example{}); err == nil || !strings.Contains(err.Error(), "is larger than") {
+		t.Errorf("a huge file: %v; want a refusal", err)
+	}
+	if err := Read(path+".missing", &example{}); err == nil || !strings.Contains(err.Error(), "read configuration: open") {
+		t.Errorf("no file: %v; want an error", err)
+	}
+}
+
+func TestLine(t *testing.T) {
+	data := []byte("# x\na: 1\n\nb:\n  - 2\n")
+	for key, want := range map[string]int{"a": 2, "b": 4, "c": 0} {
+		if got := Line(data, key); got != want {
+			t.Errorf("Line(%s) = %d; want %d", key, got, want)
+		}
+	}
+}
+
+func TestQuantitiesPrintAsTheyAreRead(t *testing.T) {
+	for text, want := range map[string]string{"4": "4", "0.5": "500m", "1500m": "1500m", "0": "0"} {
+		var m MilliCPU
+		if err := m.Set(text); err != nil || m.String() != want {
+			t.Errorf("MilliCPU %s = %s, %v; want %s", text, m, err, want)
+		}
+	}
+	for text, want := range map[string]string{"5Gi": "5Gi", "1024": "1Ki", "1000": "1000", "2M": "2000000", "0": "0", "1.5Gi": "1536Mi"} {
+		var b Bytes
+		if err := b.Set(text); err != nil || b.String() != want {
+			t.Errorf("Bytes %s = %s, %v; want %s", text, b, err, want)
+		}
+	}
+}
+
+// Every way in which a file is replaced is seen, and a touch that changes nothing is not.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.yaml")
+	write := func(p, text string) {
+		t.Helper()
+		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(path, "one")
+	changed := make(chan string, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := Watch(ctx, path, slog.New(slog.NewTextHandler(io.Discard, nil)), func() {
+		data, _ := os.ReadFile(path)
+		changed <- string(data)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want string) {
+		t.Helper()
+		select {
+		case got := <-changed:
+			if got != want {
+				t.Errorf("changed to %q; want %q", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the change to %q is not seen", want)
+		}
+	}
+	write(path, "two")
+	expect("two")
+	write(path, "two") // the same again is no change
+	write(filepath.Join(dir, "tmp"), "three")
+	if err := os.Rename(filepath.Join(dir, "tmp"), path); err != nil {
+		t.Fatal(err)
+	}
+	expect("three")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	expect("")
+	write(path, "four")
+	expect("four")
+	if err := Watch(ctx, filepath.Join(dir, "no", "x.yaml"), slog.Default(), func() {}); err == nil {
+		t.Error("Watch in no directory: want an error")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{"cpu: 1", "cpu: 1m\nmemory: 5Gi\nhold: 3s", "{}", "[", "a: &a\n  <<: *a", "cpu: !!float 1"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var v example
+		if err := Decode("x.yaml", data, &v); err != nil {
+			if !strings.HasPrefix(err.Error(), "x.yaml") {
+				t.Fatalf("an error without the file's name: %v", err)
+			}
+			return
+		}
+		if v.CPU != nil && *v.CPU < 0 || v.Memory != nil && *v.Memory < 0 || v.Hold != nil && *v.Hold < 0 {
+			t.Fatalf("negative: %+v", v)
+		}
+	})
+}

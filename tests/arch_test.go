@@ -1,0 +1,126 @@
+package tests
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pkg is what go list -json says of a package, in part.
+type pkg struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// pure packages decide and do nothing: time comes from the tick, and the world from their arguments.
+var pure = []string{
+	"polder/advise/policy", "polder/advise/katalyst",
+	"polder/isolate/plan",
+	"polder/evict/rule", "polder/evict/pick",
+	"polder/lib/cpus", "polder/lib/window",
+}
+
+// pureMayImport are the project's packages that pure ones may import, beside others of their own tool.
+var pureMayImport = []string{"polder/lib/tick", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos"}
+
+// impure are the standard library's ways to the world.
+var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall", "log", "log/slog", "io/ioutil", "golang.org/x/sys/unix"}
+
+// soleImporter names the one package that may import a heavy library.
+var soleImporter = map[string]string{
+	"github.com/json-iterator/go":       "polder/lib/tick",
+	"github.com/prometheus/procfs":      "polder/lib/host",
+	"github.com/opencontainers/cgroups": "polder/lib/cgroup",
+	"github.com/urfave/cli":             "polder/lib/stage",
+	"k8s.io/client-go":                  "polder/lib/kube",
+	"go.yaml.in/yaml":                   "polder/lib/config",
+	"k8s.io/utils/cpuset":               "polder/lib/cpus",
+	"golang.org/x/term":                 "polder/report",
+}
+
+func listPackages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "polder/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var list []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); {
+		var p pkg
+		if err := d.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// room is the top-level directory of a package of ours.
+func room(path string) string {
+	rest, ok := strings.CutPrefix(path, "polder/")
+	if !ok {
+		return ""
+	}
+	room, _, _ := strings.Cut(rest, "/")
+	return room
+}
+
+func TestArchitecture(t *testing.T) {
+	packages := listPackages(t)
+	if len(packages) < 15 {
+		t.Fatalf("go list names %d packages; want all of them", len(packages))
+	}
+	seen := map[string]bool{}
+	for _, p := range packages {
+		seen[p.ImportPath] = true
+		all := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+		for _, imported := range all {
+			if slices.Contains(tools, room(imported)) && room(imported) != room(p.ImportPath) {
+				t.Errorf("%s imports %s: tools share code in lib alone", p.ImportPath, imported)
+			}
+		}
+		for _, imported := range p.Imports {
+			for library, sole := range soleImporter {
+				if (imported == library || strings.HasPrefix(imported, library+"/")) && p.ImportPath != sole && !strings.HasPrefix(p.ImportPath, sole+"/") {
+					t.Errorf("%s imports %s: only %s may", p.ImportPath, imported, sole)
+				}
+			}
+		}
+		if slices.Contains(pure, p.ImportPath) {
+			checkPure(t, p)
+		}
+	}
+	for _, path := range pure {
+		if !seen[path] {
+			t.Errorf("%s is in the list of pure packages and does not exist", path)
+		}
+	}
+}
+
+func checkPure(t *testing.T, p pkg) {
+	t.Helper()
+	for _, imported := range p.Imports {
+		switch {
+		case slices.Contains(impure, imported):
+			t.Errorf("%s is pure and imports %s", p.ImportPath, imported)
+		case room(imported) == "lib" && !slices.Contains(pureMayImport, imported):
+			t.Errorf("%s is pure and imports %s", p.ImportPath, imported)
+		}
+	}
+}
+
+// Pure packages take the time from the tick.
+func TestPurePackagesReadNoClock(t *testing.T) {
+	for _, path := range pure {
+		dir := "../" + strings.TrimPrefix(path, "polder/")
+		out, _ := exec.Command("grep", "-rnE", `time\.(Now|Since|Until|Sleep|After|Tick|NewTimer|NewTicker)\(`, "--include=*.go", "--exclude=*_test.go", dir).Output() // no match is status 1
+		if len(out) > 0 {
+			t.Errorf("%s reads the clock:\n%s", path, out)
+		}
+	}
+}
