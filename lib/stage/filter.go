@@ -67,9 +67,10 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return err
 	}
 
-	// Reading, decoding and handling go on side by side, each on the next line.
-	lines, arrivals := make(chan arrival), make(chan arrival)
-	free := make(chan *tick.Line, 4)
+	// Reading, decoding and handling go on side by side, each on the next line. Decoding takes longest: two decoders
+	// take the lines in turn, and the loop takes from them in the same order.
+	lines, arrivals := lanes{make(chan arrival), make(chan arrival)}, lanes{make(chan arrival), make(chan arrival)}
+	free := make(chan *tick.Line, 6)
 	for range cap(free) {
 		free <- new(tick.Line)
 	}
@@ -77,13 +78,16 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	defer close(gone)
 	limit := &rateLimit{log: s.Log, now: s.Now}
 	go s.read(ctx, in, limit, lines, free, gone)
-	go decode(f, lines, arrivals, gone)
+	decoder := tick.NewDecoder(f.Ignores...)
+	for i := range lines {
+		go decode(decoder, f.Reads, lines[i], arrivals[i], gone)
+	}
 
 	err = s.loop(ctx, f, in.fifo, out, limit, arrivals, free)
 	return errors.Join(err, out.Close())
 }
 
-func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals <-chan arrival, free chan<- *tick.Line) error {
+func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals lanes, free chan<- *tick.Line) error {
 	var silence <-chan time.Time
 	var timer *time.Timer
 	if f.Silent != nil && f.SilentAfter > 0 {
@@ -92,9 +96,10 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 		silence = timer.C
 	}
 	stopped := ctx.Done()
-	for {
+	for turn := 0; ; {
 		select {
-		case a, ok := <-arrivals:
+		case a, ok := <-arrivals[turn%len(arrivals)]:
+			turn++
 			if !ok || errors.Is(a.err, io.EOF) {
 				limit.flush(a.counts)
 				return nil
@@ -122,7 +127,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 			if !drains {
 				return nil // standard input cannot be interrupted, and its writer ends with us
 			}
-			stopped = nil // the reader stops at a line's end and closes arrivals
+			stopped = nil // the reader stops at a line's end
 		}
 	}
 }
@@ -139,9 +144,14 @@ func (s *Session) handle(ctx context.Context, f Filter, a arrival, out *sink) er
 	return out.put(a.line, f.Section, section)
 }
 
-// read turns the input into lines; it closes the channel at the end.
-func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines chan<- arrival, free <-chan *tick.Line, gone <-chan struct{}) {
-	defer close(lines)
+// lanes are channels that are used in turn.
+type lanes [2]chan arrival
+
+// read turns the input into lines; it closes the channels at the end.
+func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines lanes, free <-chan *tick.Line, gone <-chan struct{}) {
+	for i := range lines {
+		defer close(lines[i])
+	}
 	r := tick.NewReader(in.in)
 	r.Strict, r.MaxLine, r.Restarted = s.Strict, s.MaxLine, in.fifo
 	r.Bad = limit.badLine
@@ -150,7 +160,7 @@ func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines 
 		interrupted := context.AfterFunc(ctx, func() { _ = in.SetReadDeadline(time.Now()) })
 		defer interrupted()
 	}
-	for {
+	for turn := 0; ; turn++ {
 		line, err := r.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 			_ = in.SetReadDeadline(time.Now().Add(drainWithin))
@@ -172,7 +182,7 @@ func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines 
 			}
 		}
 		select {
-		case lines <- a:
+		case lines[turn%len(lines)] <- a:
 		case <-gone:
 			return
 		}
@@ -183,12 +193,11 @@ func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines 
 }
 
 // decode decodes the lines' sections; it closes arrivals behind the last line.
-func decode(f Filter, lines <-chan arrival, arrivals chan<- arrival, gone <-chan struct{}) {
+func decode(d *tick.Decoder, sections []string, lines <-chan arrival, arrivals chan<- arrival, gone <-chan struct{}) {
 	defer close(arrivals)
-	d := tick.NewDecoder(f.Ignores...)
 	for a := range lines {
 		if a.err == nil {
-			a.tick, a.rejected = d.Decode(a.line, f.Reads...)
+			a.tick, a.rejected = d.Decode(a.line, sections...)
 		}
 		select {
 		case arrivals <- a:

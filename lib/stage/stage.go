@@ -148,7 +148,7 @@ func (c Command) app(env Env) *cli.App {
 			if err != nil {
 				return err
 			}
-			if err := limitMemory(memory); err != nil {
+			if err := tuneMemory(env.Getenv, memory); err != nil {
 				return err
 			}
 			s.Log = log
@@ -207,9 +207,15 @@ func newLogger(w io.Writer, format, level, tool string) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(w, o)).With("tool", tool), nil
 }
 
-// limitMemory sets the Go runtime's soft memory limit, and makes the collector run early: these tools hold little, and
-// on a node memory is dearer than the CPU time of collecting a small heap.
-func limitMemory(text string) error {
+// gcPercent is the garbage collector's pace unless GOGC says otherwise. These tools hold a megabyte or two and make
+// short-lived ticks: collecting at twice the Go runtime's smallest heap costs 4 MiB and spares a tenth of the CPU time.
+const gcPercent = 200
+
+// tuneMemory sets the collector's pace and the Go runtime's soft memory limit.
+func tuneMemory(getenv func(string) string, text string) error {
+	if getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	if text == "" {
 		return nil
 	}
