@@ -21,6 +21,7 @@ var pure = []string{
 	"polder/advise/policy", "polder/advise/katalyst",
 	"polder/isolate/plan",
 	"polder/evict/rule", "polder/evict/pick",
+	"polder/report/view",
 	"polder/lib/cpus", "polder/lib/window",
 }
 
@@ -35,6 +36,7 @@ var soleImporter = map[string]string{
 	"github.com/json-iterator/go":       "polder/lib/tick",
 	"github.com/prometheus/procfs":      "polder/lib/host",
 	"github.com/opencontainers/cgroups": "polder/lib/cgroup",
+	"github.com/opencontainers/runc":    "polder/evict/act",
 	"github.com/urfave/cli":             "polder/lib/stage",
 	"k8s.io/client-go":                  "polder/lib/kube",
 	"go.yaml.in/yaml":                   "polder/lib/config",

@@ -83,15 +83,26 @@ const stopWithin = 5 * time.Second
 func Main(c Command) {
 	// SIGPIPE is not to kill a tool between two writes to the kernel: the write's EPIPE ends the loop instead.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	context.AfterFunc(ctx, func() {
-		stop() // a second signal ends the process at once
-		time.AfterFunc(stopWithin, func() {
-			fmt.Fprintf(os.Stderr, "%s: not stopped after %s: the next stage does not take the last line\n", c.Name, stopWithin)
-			os.Exit(1)
-		})
-	})
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-signals
+		stop()
+		late := time.After(stopWithin)
+		for {
+			select {
+			case s := <-signals:
+				if s == syscall.SIGINT { // a person who presses Ctrl-C twice; a supervisor may repeat its SIGTERM
+					os.Exit(1)
+				}
+			case <-late:
+				fmt.Fprintf(os.Stderr, "%s: not stopped after %s: the next stage does not take the last line\n", c.Name, stopWithin)
+				os.Exit(1)
+			}
+		}
+	}()
 	os.Exit(c.Execute(ctx, OSEnv()))
 }
 
@@ -123,20 +134,19 @@ func (c Command) app(env Env) *cli.App {
 	shared := c.sharedFlags(s, &logLevel, &logFormat, &memory)
 
 	return &cli.App{
-		Name:                   c.Name,
-		Usage:                  c.Synopsis,
-		Description:            strings.TrimSpace(c.Manual),
-		UsageText:              c.Name + " [options]",
-		Version:                Version,
-		Flags:                  append(own.flags, shared.flags...),
-		Reader:                 env.In,
-		Writer:                 env.Out,
-		ErrWriter:              env.Err,
-		EnableBashCompletion:   true,
-		HideHelpCommand:        true,
-		CustomAppHelpTemplate:  strings.ReplaceAll(cli.AppHelpTemplate, "GLOBAL OPTIONS", "OPTIONS"),
-		UseShortOptionHandling: true,
-		ExitErrHandler:         func(*cli.Context, error) {}, // Execute decides
+		Name:                  c.Name,
+		Usage:                 c.Synopsis,
+		Description:           strings.TrimSpace(c.Manual),
+		UsageText:             c.Name + " [options]",
+		Version:               Version,
+		Flags:                 append(own.flags, shared.flags...),
+		Reader:                env.In,
+		Writer:                env.Out,
+		ErrWriter:             env.Err,
+		EnableBashCompletion:  true,
+		HideHelpCommand:       true,
+		CustomAppHelpTemplate: strings.ReplaceAll(cli.AppHelpTemplate, "GLOBAL OPTIONS", "OPTIONS"),
+		ExitErrHandler:        func(*cli.Context, error) {}, // Execute decides
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
 			return &UsageError{err}
 		},

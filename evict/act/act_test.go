@@ -1,0 +1,298 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+)
+
+// tree makes a cgroup of the test's own in the primary and the freezer hierarchy, and takes it away again with all that
+// runs in it.
+func tree(t *testing.T) (*cgroup.Hierarchy, string) {
+	t.Helper()
+	h, err := cgroup.Detect("/")
+	if err != nil || os.Getuid() != 0 || h.Version(freezer) == 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("needs root and a freezer: %v", err)
+		}
+		t.Skip("needs root and a freezer")
+	}
+	path := "/polder-test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	for _, controller := range []string{"", freezer} {
+		dir, _, err := h.Dir(controller, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("clean up: %v", err)
+			}
+		})
+	}
+	return h, path
+}
+
+// start runs a shell script in the cgroup and waits until it has printed "ready".
+func start(t *testing.T, h *cgroup.Hierarchy, path, script string) *exec.Cmd {
+	t.Helper()
+	var enter string
+	for _, controller := range []string{"", freezer} {
+		dir, _, err := h.Dir(controller, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		enter += fmt.Sprintf("echo $$ > %s; ", filepath.Join(dir, "cgroup.procs"))
+	}
+	cmd := exec.Command("sh", "-c", enter+script)
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = Thaw(h, path)
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // its session: our own child, not yet waited for
+		_ = cmd.Wait()
+		for range 100 { // until the kernel has taken the orphans out as well
+			if left, err := h.PIDs("", path); err != nil || len(left) == 0 {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	if _, err := out.Read(make([]byte, 16)); err != nil {
+		t.Fatalf("start %q: %v", script, err)
+	}
+	return cmd
+}
+
+// stubborn ignores SIGTERM, and so do its children.
+const stubborn = `trap '' TERM; sleep 1000 & sleep 1000 & echo ready; while :; do sleep 0.05; done`
+
+func TestKill(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		grace        time.Duration
+		atLeast      time.Duration
+		atMost       time.Duration
+	}{
+		{"willing", `sleep 1000 & echo ready; wait`, 20 * time.Second, 0, 5 * time.Second},
+		{"stubborn", stubborn, 300 * time.Millisecond, 300 * time.Millisecond, 5 * time.Second},
+		{"forking", `trap '' TERM; echo ready; while :; do (sleep 0.01; sleep 1000) & sleep 0.01; done`, 100 * time.Millisecond, 100 * time.Millisecond, 5 * time.Second},
+		{"without grace", stubborn, 0, 0, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h, path := tree(t)
+			start(t, h, path, tt.script)
+			begun := 0
+			before := time.Now()
+			if err := Kill(t.Context(), h, path, tt.grace, NotAsked, func() { begun++ }); err != nil {
+				t.Fatalf("Kill: %v", err)
+			}
+			if took := time.Since(before); took < tt.atLeast || took > tt.atMost {
+				t.Errorf("Kill took %s; want %s to %s", took, tt.atLeast, tt.atMost)
+			}
+			if begun != 1 {
+				t.Errorf("begun was called %d times; want 1", begun)
+			}
+			if left, err := members(h, "", path); err != nil || len(left) > 0 {
+				t.Errorf("left: %v, %v", left, err)
+			}
+			if state, _ := h.ReadFile(freezer, path, "freezer.state"); h.Version(freezer) == 1 && state != "THAWED" {
+				t.Errorf("freezer.state is %s after the killing", state)
+			}
+		})
+	}
+}
+
+func TestKillWhatIsNotThere(t *testing.T) {
+	h, path := tree(t)
+	for _, p := range []string{path, path + "/none"} {
+		if err := Kill(t.Context(), h, p, time.Minute, NotAsked, func() {}); err != nil {
+			t.Errorf("Kill(%s) = %v; want nil: it is empty", p, err)
+		}
+	}
+}
+
+func TestKillStops(t *testing.T) {
+	h, path := tree(t)
+	start(t, h, path, stubborn)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := Kill(ctx, h, path, time.Minute, NotAsked, func() {}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Kill of a stopping tool = %v; want the context's end", err)
+	}
+	if left, err := members(h, "", path); err != nil || len(left) == 0 {
+		t.Errorf("left: %v, %v; want all of them, the grace period is not over", left, err)
+	}
+}
+
+func TestFreezeAndThaw(t *testing.T) {
+	h, path := tree(t)
+	cmd := start(t, h, path, `echo ready; while :; do :; done`)
+	used := func() string {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(strings.Fields(string(data))[13:15], " ") // user and system time
+	}
+	for range 2 { // twice: freezing what is frozen changes nothing
+		if err := Freeze(t.Context(), h, path); err != nil {
+			t.Fatalf("Freeze: %v", err)
+		}
+	}
+	before := used()
+	time.Sleep(150 * time.Millisecond)
+	if after := used(); after != before {
+		t.Errorf("a frozen process went on: %s, then %s", before, after)
+	}
+	for range 2 {
+		if err := Thaw(h, path); err != nil {
+			t.Fatalf("Thaw: %v", err)
+		}
+	}
+	for deadline := time.Now().Add(5 * time.Second); used() == before; {
+		if time.Now().After(deadline) {
+			t.Fatal("a thawed process does not go on")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := Freeze(t.Context(), h, path+"/none"); err == nil || !strings.Contains(err.Error(), "no freezer cgroup of that name") {
+		t.Errorf("Freeze of nothing = %v", err)
+	}
+	if err := Thaw(h, path+"/none"); err != nil {
+		t.Errorf("Thaw of nothing = %v; want nil", err)
+	}
+}
+
+func TestGuard(t *testing.T) {
+	for _, tt := range []struct {
+		name, cgroup string
+		pids         []int
+		refused      bool
+	}{
+		{"root", "/", nil, true},
+		{"another's", "/x", []int{1 << 22}, false},
+		{"itself", "/x", []int{1 << 22, os.Getpid()}, true},
+		{"its parent", "/x", []int{os.Getppid()}, true},
+		{"process 1", "/x", []int{1}, true},
+		{"its group's leader", "/x", []int{unix.Getpgrp()}, true},
+		{"another namespace", "/x", []int{0}, true},
+	} {
+		if err := guard(tt.cgroup, tt.pids); errors.Is(err, ErrRefused) != tt.refused {
+			t.Errorf("%s: guard = %v; want refused %v", tt.name, err, tt.refused)
+		}
+	}
+}
+
+func TestRefusesItself(t *testing.T) {
+	h, path := tree(t)
+	for _, p := range []string{"/", "../x", "/a/../b"} {
+		if err := Kill(t.Context(), h, p, 0, NotAsked, func() {}); err == nil {
+			t.Errorf("Kill(%q) was not refused", p)
+		}
+		if err := Freeze(t.Context(), h, p); err == nil {
+			t.Errorf("Freeze(%q) was not refused", p)
+		}
+	}
+	// A real cgroup with this process in it, for a moment.
+	dir, _, err := h.Dir(freezer, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, _, err := h.Dir(freezer, ownCgroup(t, h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := []byte(strconv.Itoa(os.Getpid()))
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), self, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.WriteFile(filepath.Join(home, "cgroup.procs"), self, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := Freeze(t.Context(), h, path); !errors.Is(err, ErrRefused) {
+		t.Errorf("Freeze of its own cgroup = %v; want it refused", err)
+	}
+	if _, err := killRound(t.Context(), h, path); err != nil {
+		t.Errorf("killRound = %v: it freezes what holds this process?", err)
+	}
+}
+
+// ownCgroup is where the freezer's hierarchy has this process.
+func ownCgroup(t *testing.T, h *cgroup.Hierarchy) string {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) == 3 && (h.Version(freezer) == 1 && strings.Contains(f[1], freezer) || h.Version(freezer) == 2 && f[0] == "0") {
+			return f[2]
+		}
+	}
+	t.Fatalf("no freezer in /proc/self/cgroup:\n%s", data)
+	return ""
+}
+
+func TestSignalGoesToNobodyElse(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	earlier := process{pid: cmd.Process.Pid, start: 1} // the number of a process that began at boot
+	if err := earlier.signal(unix.SIGKILL); err != nil {
+		t.Fatalf("signal: %v", err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if err := unix.Kill(cmd.Process.Pid, 0); err != nil {
+		t.Errorf("the later bearer of the number was signalled: %v", err)
+	}
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid)); err != nil || strings.Contains(string(stat), ") Z ") {
+		t.Errorf("the later bearer of the number was killed")
+	}
+}
+
+func TestRunner(t *testing.T) {
+	h, path := tree(t)
+	start(t, h, path, stubborn)
+	r := &Runner{Action: KillPods, Cgroups: h, Log: slog.New(slog.DiscardHandler)}
+	recorded := false
+	r.Start(t.Context(), Order{Node: "n", UID: "u", Cgroup: path, Grace: 100 * time.Millisecond, Record: func() error { recorded = true; return nil }})
+	r.Start(t.Context(), Order{Node: "n", UID: "v", Record: func() error { return nil }})
+	r.Wait()
+	got := map[string][]string{}
+	for _, x := range r.Take() {
+		got[x.UID] = append(got[x.UID], x.State)
+	}
+	if want := fmt.Sprint(map[string][]string{"u": {tick.StateCreated, tick.StateSucceeded}, "v": {tick.StateFailed}}); fmt.Sprint(got) != want || !recorded {
+		t.Errorf("results %v, recorded %v; want %s", got, recorded, want)
+	}
+	if len(r.Take()) != 0 {
+		t.Error("results were handed out twice")
+	}
+}

@@ -1,0 +1,51 @@
+package act
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// guard refuses cgroups that hold processes which evict must never touch: the system's first, evict itself, those that
+// it lives under, and the leader of its process group, which is the pipe's first stage or the script around it.
+func guard(cgroup string, pids []int) error {
+	if cgroup == "/" {
+		return fmt.Errorf("%w: / is the whole machine", ErrRefused)
+	}
+	mine := map[int]string{1: "the system's first process", os.Getpid(): "evict itself", unix.Getpgrp(): "the leader of evict's process group"}
+	for pid := os.Getppid(); pid > 1; {
+		if mine[pid] == "" {
+			mine[pid] = "a process that evict runs under"
+		}
+		parent, err := parentOf(pid)
+		if err != nil {
+			break // it has ended, or /proc hides it: its parents are not ours to find
+		}
+		pid = parent
+	}
+	for _, pid := range pids {
+		if pid <= 0 {
+			return fmt.Errorf("%w: %s holds processes of another PID namespace, which cannot be named from here (run evict with the host's PID namespace)", ErrRefused, cgroup)
+		}
+		if what := mine[pid]; what != "" {
+			return fmt.Errorf("%w: %s holds process %d, %s", ErrRefused, cgroup, pid, what)
+		}
+	}
+	return nil
+}
+
+// parentOf reads the fourth field of /proc/PID/stat (proc(5)); the second one, in parentheses, may hold anything.
+func parentOf(pid int) (int, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, data)
+	}
+	return strconv.Atoi(fields[1])
+}

@@ -1,0 +1,124 @@
+// Package act carries evictions out on a machine without a cluster: it freezes or kills the pod's cgroup.
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/lib/cgroup"
+)
+
+// ErrRefused is wrapped where a cgroup is one that evict must never touch.
+var ErrRefused = errors.New("refused")
+
+const (
+	// killWithin is how long killed processes may take to vanish; one in an uninterruptible wait may take for ever.
+	killWithin = 10 * time.Second
+	// termPoll is how often it is looked whether those that were asked to end have ended.
+	termPoll = 100 * time.Millisecond
+	// killFreeze is how long a killing waits for the cgroup to stand still; it goes on without.
+	killFreeze = 500 * time.Millisecond
+)
+
+// Kill ends every process of a cgroup: SIGTERM to all, unless asked says that they have had it, and what is left after
+// grace is killed. It calls begun once the processes have been asked, and returns nil when the cgroup is empty.
+func Kill(ctx context.Context, h *cgroup.Hierarchy, path string, grace time.Duration, asked Asked, begun func()) error {
+	processes, err := members(h, "", path)
+	if err != nil {
+		return err
+	}
+	if asked == NotAsked {
+		if err := signalAll(processes, unix.SIGTERM); err != nil {
+			return err
+		}
+	}
+	begun()
+	empty, err := untilEmpty(ctx, h, path, grace)
+	if empty || err != nil {
+		return err
+	}
+	return killHard(ctx, h, path)
+}
+
+// Asked says whether a cgroup's processes have had their SIGTERM.
+type Asked bool
+
+// The values of Asked.
+const (
+	NotAsked     Asked = false
+	AlreadyAsked Asked = true
+)
+
+func untilEmpty(ctx context.Context, h *cgroup.Hierarchy, path string, within time.Duration) (bool, error) {
+	deadline := time.Now().Add(within)
+	for {
+		processes, err := members(h, "", path)
+		if err != nil || len(processes) == 0 {
+			return err == nil, err
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return false, nil
+		}
+		if err := sleep(ctx, min(left, termPoll)); err != nil {
+			return false, err
+		}
+	}
+}
+
+func killHard(ctx context.Context, h *cgroup.Hierarchy, path string) error {
+	if h.Version("") == 2 {
+		err := killV2(ctx, h, path)
+		if !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+		// Linux before 5.14 has no cgroup.kill
+	}
+	deadline := time.Now().Add(killWithin)
+	for {
+		left, err := killRound(ctx, h, path)
+		if left == 0 || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("kill %s: %d processes are still there %s after SIGKILL (in an uninterruptible wait?)", path, left, killWithin)
+		}
+		if err := sleep(ctx, pollEvery); err != nil {
+			return err
+		}
+	}
+}
+
+func killV2(ctx context.Context, h *cgroup.Hierarchy, path string) error {
+	if _, err := members(h, "", path); err != nil { // the guard once more: processes move
+		return err
+	}
+	if err := h.WriteFile("", path, "cgroup.kill", "1"); err != nil {
+		if exists, _ := h.Exists("", path); !exists {
+			return nil
+		}
+		return fmt.Errorf("kill: %w", err)
+	}
+	empty, err := untilEmpty(ctx, h, path, killWithin)
+	if err == nil && !empty {
+		err = fmt.Errorf("kill %s: processes are still there %s after cgroup.kill (in an uninterruptible wait?)", path, killWithin)
+	}
+	return err
+}
+
+// killRound kills what the cgroup holds while it stands still, so that nothing forks away from under the list, and lets
+// go again, for a frozen process does not die. It returns how many processes were there.
+func killRound(ctx context.Context, h *cgroup.Hierarchy, path string) (int, error) {
+	if freezable(h, path) == nil && freeze(ctx, h, path, killFreeze) == nil {
+		defer func() { _ = Thaw(h, path) }()
+	}
+	processes, err := members(h, "", path)
+	if err != nil {
+		return 0, err
+	}
+	return len(processes), signalAll(processes, unix.SIGKILL)
+}

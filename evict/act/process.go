@@ -1,0 +1,91 @@
+package act
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/runc/libcontainer/system"
+	"golang.org/x/sys/unix"
+
+	"polder/lib/cgroup"
+)
+
+// process is one incarnation of a PID: a number alone may be another process by the time a signal is sent.
+type process struct {
+	pid   int
+	start uint64
+}
+
+// members are the living processes of a cgroup and of those below it. A PID counts where it is in the cgroup both
+// before and after its start time was read, so that the time belongs to the cgroup's process and to no later bearer of
+// the number.
+func members(h *cgroup.Hierarchy, controller, path string) ([]process, error) {
+	before, err := h.PIDs(controller, path)
+	if cgroup.Gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of %s: %w", path, err)
+	}
+	if err := guard(path, before); err != nil {
+		return nil, err
+	}
+	var found []process
+	for _, pid := range before {
+		stat, err := system.Stat(pid)
+		if err != nil || stat.State == system.Zombie || stat.State == system.Dead {
+			continue // it has ended; if /proc could not be read, it is still in the cgroup and will be asked again
+		}
+		found = append(found, process{pid, stat.StartTime})
+	}
+	after, err := h.PIDs(controller, path)
+	if cgroup.Gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of %s: %w", path, err)
+	}
+	return slices.DeleteFunc(found, func(p process) bool { return !slices.Contains(after, p.pid) }), nil
+}
+
+// signal sends sig through a descriptor of the process, which no other process can inherit.
+func (p process) signal(sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return nil
+	case errors.Is(err, unix.ENOSYS): // Linux before 5.3
+		if !p.same() {
+			return nil
+		}
+		return p.told(sig, unix.Kill(p.pid, sig))
+	case err != nil:
+		return p.told(sig, err)
+	}
+	defer unix.Close(fd)
+	if !p.same() { // checked while the descriptor is held: it is the process that was listed, or nobody is told
+		return nil
+	}
+	return p.told(sig, unix.PidfdSendSignal(fd, sig, nil, 0))
+}
+
+func (p process) same() bool {
+	stat, err := system.Stat(p.pid)
+	return err == nil && stat.StartTime == p.start
+}
+
+func (p process) told(sig unix.Signal, err error) error {
+	if err == nil || errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return fmt.Errorf("send %s to process %d: %w", unix.SignalName(sig), p.pid, err)
+}
+
+func signalAll(processes []process, sig unix.Signal) error {
+	var errs []error
+	for _, p := range processes {
+		errs = append(errs, p.signal(sig))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,30 @@
+// Command evict measures pressure and decides which pods go. Its manual is in manual.go and under evict --help.
+package main
+
+import (
+	"context"
+
+	"polder/lib/stage"
+)
+
+func main() { stage.Main(command()) }
+
+func command() stage.Command {
+	var o options
+	return stage.Command{
+		Name:     "evict",
+		Synopsis: "measure pressure on a node, taint it, and end the pods that must go",
+		Manual:   manual,
+		Kind:     stage.Kind{Reads: true, Writes: true, State: true, Acts: true},
+		Flags:    o.flags,
+		Run: func(ctx context.Context, s *stage.Session) error {
+			switch {
+			case o.list:
+				return list(s, &o)
+			case o.thaw:
+				return thaw(s)
+			}
+			return run(ctx, s, &o)
+		},
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"polder/evict/act"
+	"polder/evict/pick"
+	"polder/evict/rule"
+	"polder/lib/config"
+	"polder/lib/stage"
+)
+
+// settings are what the configuration file can set; a flag of the same name on the command line wins.
+type settings struct {
+	rule.Settings         `yaml:",inline"`
+	Rules                 []string      `yaml:"rules"`
+	Burst                 int           `yaml:"burst"`
+	OptOut                []string      `yaml:"opt-out"`
+	TaintTransitionPeriod time.Duration `yaml:"taint-transition-period"`
+}
+
+func defaults() settings {
+	return settings{
+		Settings:              rule.Defaults(),
+		Burst:                 3,
+		OptOut:                []string{pick.OptOut},
+		TaintTransitionPeriod: 5 * time.Minute,
+	}
+}
+
+// options are the command line.
+type options struct {
+	action string
+	config string
+	list   bool
+	thaw   bool
+	given  settings
+}
+
+func (o *options) flags(f *stage.Flags) {
+	o.given = defaults()
+	f.Category("Evict")
+	f.Choice(&o.action, "action", act.Log, "what happens to a victim", act.Log, act.FreezePods, act.KillPods)
+	f.Path(&o.config, "config", "", "read the settings below from `FILE` (YAML, keys named as the flags), again when it changes; flags on the command line win")
+	f.Bool(&o.list, "list", "print every rule with its settings and where they come from, and end")
+	f.Bool(&o.thaw, "thaw", "let run again what --action freeze froze, by the record in --state, and end")
+	for _, k := range keys {
+		k.flag(f, &o.given)
+	}
+}
+
+// key is one setting: a flag and a key of the configuration file.
+type key struct {
+	name string
+	flag func(*stage.Flags, *settings)
+	copy func(to, from *settings)
+	show func(*settings) string
+}
+
+func newKey[T any](name, usage, form string, add func(f *stage.Flags, into *T, name string, value T, usage string), field func(*settings) *T) key {
+	return key{
+		name: name,
+		flag: func(f *stage.Flags, s *settings) { p := field(s); add(f, p, name, *p, usage) },
+		copy: func(to, from *settings) { *field(to) = *field(from) },
+		show: func(s *settings) string { return fmt.Sprintf(form, *field(s)) },
+	}
+}
+
+// keys are all settings, in the order of the manual.
+var keys = []key{
+	newKey("rules", "measure these rules alone (comma-separated names; default all)", "%v", words, func(s *settings) *[]string { return &s.Rules }),
+	newKey("burst", "evict at most this many pods at one tick, over all rules (-1 is no limit)", "%d", (*stage.Flags).Int, func(s *settings) *int { return &s.Burst }),
+	newKey("opt-out", "keep pods with this annotation, KEY or KEY=VALUE (can be given several times; default "+pick.OptOut+")", "%v", words, func(s *settings) *[]string { return &s.OptOut }),
+	newKey("taint-transition-period", "keep a taint this long after the last tick that called for it", "%s", (*stage.Flags).Duration, func(s *settings) *time.Duration { return &s.TaintTransitionPeriod }),
+	newKey("reclaimed-threshold", "reclaimed pods may request this many times what is offered", "%v", (*stage.Flags).Float, func(s *settings) *float64 { return &s.ReclaimedThreshold }),
+	newKey("reclaimed-grace-period", "grace period of the reclaimed pods that go", "%s", (*stage.Flags).Duration, func(s *settings) *time.Duration { return &s.ReclaimedGracePeriod }),
+	newKey("load-lower-bound-ratio", "taint when the shared pods' load is over this many times their pool's CPUs", "%v", (*stage.Flags).Float, func(s *settings) *float64 { return &s.LoadLowerBoundRatio }),
+	newKey("load-upper-bound-ratio", "evict when the shared pods' load is over this many times their pool's CPUs", "%v", (*stage.Flags).Float, func(s *settings) *float64 { return &s.LoadUpperBoundRatio }),
+	newKey("load-threshold-met-percentage", "part of the ring's samples that must be over a bound, 0 to 1", "%v", (*stage.Flags).Float, func(s *settings) *float64 { return &s.LoadThresholdMetPercentage }),
+	newKey("load-metric-ring-size", "samples of the load that are looked at", "%d", (*stage.Flags).Int, func(s *settings) *int { return &s.LoadMetricRingSize }),
+	newKey("load-sync-period", "time between two samples of the load", "%s", (*stage.Flags).Duration, func(s *settings) *time.Duration { return &s.LoadSyncPeriod }),
+	newKey("load-cooldown", "time between two evictions because of the load", "%s", (*stage.Flags).Duration, func(s *settings) *time.Duration { return &s.LoadCooldown }),
+}
+
+// words is a flag that can be given several times; its default stands in the usage.
+func words(f *stage.Flags, into *[]string, name string, _ []string, usage string) {
+	f.Strings(into, name, usage)
+}
+
+// check calls bad for every setting that cannot be used.
+func (s *settings) check(bad func(key string, err error)) {
+	s.Check(bad)
+	if _, err := rule.Select(s.Rules); err != nil {
+		bad("rules", err)
+	}
+	if s.Burst < pick.Unlimited {
+		bad("burst", fmt.Errorf("%d: want a number of pods, or -1 for no limit", s.Burst))
+	}
+	if s.TaintTransitionPeriod < 0 {
+		bad("taint-transition-period", fmt.Errorf("%s: a time span cannot be negative", s.TaintTransitionPeriod))
+	}
+}
+
+// resolve puts the defaults, the file and the command line together. It also says where each setting is from.
+func (o *options) resolve(s *stage.Session) (*settings, map[string]string, error) {
+	merged := defaults()
+	var data []byte
+	if o.config != "" {
+		if err := config.Read(o.config, &merged); err != nil {
+			return nil, nil, stage.Usagef("%w", err)
+		}
+		data, _ = os.ReadFile(o.config) // for the lines in complaints
+	}
+	from := map[string]string{}
+	for _, k := range keys {
+		switch {
+		case s.IsSet(k.name):
+			k.copy(&merged, &o.given)
+			from[k.name] = "flag"
+		case data != nil && config.Line(data, k.name) > 0:
+			from[k.name] = fmt.Sprintf("%s:%d", o.config, config.Line(data, k.name))
+		default:
+			from[k.name] = "default"
+		}
+	}
+	var err error
+	merged.check(func(key string, why error) {
+		switch {
+		case err != nil: // the first one is enough
+		case from[key] == "flag" || from[key] == "default":
+			err = fmt.Errorf("--%s: %w", key, why)
+		default:
+			err = fmt.Errorf("%s: %s: %w", from[key], key, why)
+		}
+	})
+	if err != nil {
+		return nil, nil, stage.Usagef("%w", err)
+	}
+	return &merged, from, nil
+}
+
+// live are the settings in force: read by every tick, replaced when the file changes.
+type live struct{ atomic.Pointer[settings] }
+
+// watch reads the file again whenever it changes. A bad one is refused and the settings in force stay.
+func (o *options) watch(ctx context.Context, s *stage.Session, into *live) error {
+	if o.config == "" {
+		return nil
+	}
+	return config.Watch(ctx, o.config, s.Log, func() {
+		merged, _, err := o.resolve(s)
+		if err != nil {
+			s.Log.Error("configuration refused, the settings before stay in force", "error", err)
+			return
+		}
+		into.Store(merged)
+		s.Log.Info("configuration read again", "path", o.config)
+	})
+}

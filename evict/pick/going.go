@@ -1,0 +1,132 @@
+package pick
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Going are the pods of one node that are on their way out, by UID. It is encoded as JSON into the state file.
+type Going map[string]*Leaving
+
+// Leaving is one pod on its way out.
+type Leaving struct {
+	Eviction tick.PodEviction `json:"eviction"`
+	Cgroup   string           `json:"cgroup,omitempty"`
+	// Requested is when it was asked to go. A clock that is set back behind it starts the wait anew.
+	Requested time.Time `json:"requested"`
+	// Held says that the pod was frozen: it stays, and counts as released, until it is thawed.
+	Held bool `json:"held,omitempty"`
+	// Ended says since when the pod has no process any more although the sample still lists its cgroup.
+	Ended time.Time `json:"ended,omitzero"`
+	// Spared is when the eviction came to nothing: for a while the pod is no candidate, so that another is tried.
+	Spared time.Time `json:"spared,omitzero"`
+}
+
+// Times of an eviction.
+const (
+	leastPatience = 10 * time.Second
+	// ownGrace stands in for a pod's own grace period, which the tick does not have: Kubernetes' default.
+	ownGrace = 30 * time.Second
+	// SpareFor is how long a pod whose eviction came to nothing is no candidate.
+	SpareFor = 5 * time.Minute
+)
+
+// Grace is the time that a pod is given to end by itself.
+func Grace(e *tick.PodEviction) time.Duration {
+	if e.GracePeriodSeconds == nil || *e.GracePeriodSeconds < 0 {
+		return ownGrace
+	}
+	return time.Duration(*e.GracePeriodSeconds) * time.Second
+}
+
+// Patience is how long a pod is waited for, Katalyst's max(10 s, 1.5 x grace).
+func Patience(e *tick.PodEviction) time.Duration { return max(leastPatience, Grace(e)*3/2) }
+
+// Has reports whether a pod counts as released.
+func (g Going) Has(uid string) bool { l := g[uid]; return l != nil && l.Spared.IsZero() }
+
+// Spared reports whether a pod is no candidate for now.
+func (g Going) Spared(uid string) bool { l := g[uid]; return l != nil && !l.Spared.IsZero() }
+
+// Add notes that a victim was asked to go.
+func (g Going) Add(v Victim, now time.Time) *Leaving {
+	l := &Leaving{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Requested: now}
+	l.Eviction.State = tick.StateRequested
+	g[v.Pod.UID] = l
+	return l
+}
+
+// Fail notes that an eviction came to nothing.
+func (g Going) Fail(uid, why string, now time.Time) {
+	if l := g[uid]; l != nil {
+		l.Eviction.State, l.Eviction.Error, l.Spared = tick.StateFailed, why, now
+	}
+}
+
+// Observe goes through the pods that are on their way out and returns what there is to say about each in this tick. The
+// pods listed in the sample are those present; complete says that the list can be trusted, so that who is not in it
+// has gone.
+func (g Going) Observe(now time.Time, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
+	var said []tick.PodEviction
+	for _, uid := range slices.Sorted(maps.Keys(g)) {
+		l := g[uid]
+		switch pod := present[uid]; {
+		case !l.Spared.IsZero():
+			g.observeSpared(uid, l, now, pod, complete)
+		case pod == nil && complete:
+			if l.Eviction.State != tick.StateSucceeded {
+				l.Eviction.State = tick.StateSucceeded
+				said = append(said, l.Eviction)
+			}
+			delete(g, uid)
+		case l.Held:
+			said = append(said, l.Eviction)
+		case !l.Ended.IsZero():
+			g.observeEnded(uid, l, now, pod)
+		default:
+			if now.Before(l.Requested) {
+				l.Requested = now
+			}
+			if wait := Patience(&l.Eviction); now.Sub(l.Requested) > wait {
+				g.Fail(uid, fmt.Sprintf("still there after %s", wait), now)
+			}
+			said = append(said, l.Eviction)
+		}
+	}
+	return said
+}
+
+// End notes that the last process of a pod's cgroup has ended. It is said once; while the sample lists the empty cgroup,
+// the pod counts as released.
+func (g Going) End(uid string, now time.Time) (tick.PodEviction, bool) {
+	l := g[uid]
+	if l == nil {
+		return tick.PodEviction{}, false
+	}
+	l.Eviction.State, l.Eviction.Error = tick.StateSucceeded, ""
+	l.Ended, l.Spared = now, time.Time{}
+	return l.Eviction, true
+}
+
+// observeEnded forgets a pod whose cgroup has got new processes: someone started it again.
+func (g Going) observeEnded(uid string, l *Leaving, now time.Time, pod *tick.Pod) {
+	if now.Before(l.Ended) {
+		l.Ended = now
+	}
+	if pod != nil && now.After(l.Ended) && pod.Threads != nil && *pod.Threads > 0 {
+		delete(g, uid)
+	}
+}
+
+func (g Going) observeSpared(uid string, l *Leaving, now time.Time, pod *tick.Pod, complete bool) {
+	if now.Before(l.Spared) {
+		l.Spared = now
+	}
+	if now.Sub(l.Spared) >= SpareFor || pod == nil && complete {
+		delete(g, uid)
+	}
+}

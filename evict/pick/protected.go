@@ -1,0 +1,56 @@
+package pick
+
+import (
+	"strings"
+
+	"polder/evict/rule"
+	"polder/lib/tick"
+)
+
+// Annotations of the kubelet.
+const (
+	annotationMirror = "kubernetes.io/config.mirror"
+	annotationSource = "kubernetes.io/config.source"
+	sourceAPI        = "api"
+)
+
+// criticalPriority is the least priority of the classes system-cluster-critical and system-node-critical.
+const criticalPriority = 2_000_000_000
+
+// OptOut is the annotation by which a pod is kept unless another is configured.
+const OptOut = "polder/evict=false"
+
+// Protected says why a pod may not go; empty where it may.
+func Protected(p *tick.Pod, optOut []string) string {
+	switch p.QoS {
+	case tick.QoSShared, tick.QoSReclaimed, tick.QoSDedicated:
+	case tick.QoSSystem:
+		return "a system pod"
+	default:
+		return "its class is not known"
+	}
+	switch source := p.Annotations[annotationSource]; {
+	case p.UID == "":
+		return "it has no UID to follow it by"
+	case rule.Ended(p):
+		return "it has ended"
+	case has(p.Annotations, annotationMirror):
+		return "the mirror of a static pod"
+	case source != "" && source != sourceAPI:
+		return "a static pod"
+	case p.Priority != nil && *p.Priority >= criticalPriority:
+		return "a critical pod"
+	}
+	for _, a := range optOut {
+		key, want, valued := strings.Cut(a, "=")
+		if value, ok := p.Annotations[key]; ok && (!valued || value == want) {
+			return "annotated " + a
+		}
+	}
+	return ""
+}
+
+func has(m map[string]string, key string) bool {
+	_, ok := m[key]
+	return ok
+}

@@ -1,0 +1,47 @@
+package rule
+
+import (
+	"fmt"
+	"strings"
+)
+
+// All are the rules, in the order in which they are measured.
+var All = []*Rule{
+	reclaimedPressure,
+	cpuPressure,
+	// memory-pressure-eviction-plugin (free memory, kswapd) and rss-overuse-eviction-plugin come with the other rules
+	// of the guide.
+}
+
+// Select returns the named rules in the order of All, all of them where names is empty.
+func Select(names []string) ([]*Rule, error) {
+	if len(names) == 0 {
+		return All, nil
+	}
+	wanted := map[string]bool{}
+	for _, n := range names {
+		wanted[n] = true
+	}
+	var rules []*Rule
+	for _, r := range All {
+		if wanted[r.Name] {
+			rules = append(rules, r)
+			delete(wanted, r.Name)
+		}
+	}
+	for _, n := range names {
+		if wanted[n] {
+			return nil, fmt.Errorf("no rule %q: want some of %s", n, strings.Join(Names(), ", "))
+		}
+	}
+	return rules, nil
+}
+
+// Names are the names of all rules.
+func Names() []string {
+	names := make([]string, len(All))
+	for i, r := range All {
+		names[i] = r.Name
+	}
+	return names
+}

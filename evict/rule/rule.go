@@ -1,0 +1,106 @@
+// Package rule measures the kinds of pressure that end in a taint or an eviction. It is pure: a rule sees ticks, its
+// own settings and its own window, and it names candidates; who goes, and how many, is for package pick.
+package rule
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Rule is one kind of pressure. Every rule is measured at every tick, also when another one has fired already, so that
+// the windows stay true.
+type Rule struct {
+	// Name is the dialects' own, so that events, metrics and habits carry over.
+	Name string
+	// Doc is the manual: its first line is the title.
+	Doc string
+	// Scopes are what the findings are about.
+	Scopes []string
+	// Keys name the settings that the rule reads.
+	Keys []string
+	// New returns the empty window of one node.
+	New func() Window
+}
+
+// Window is what a rule remembers of one node. It is encoded as JSON into the state file.
+type Window interface {
+	// Measure looks at a tick whose Sample is set.
+	Measure(s *Settings, t *tick.Tick) Measure
+}
+
+// Measure is what a rule says about one tick.
+type Measure struct {
+	Findings []Finding
+	// Errors says which inputs were missing. A missing input is never a default that acts.
+	Errors []string
+}
+
+// Finding is one measured pressure, with what it calls for while it is met.
+type Finding struct {
+	tick.PressureFinding
+
+	// Taint is what the node should have.
+	Taint *tick.Taint
+	// Candidates are the pods whose end would relieve the pressure, in no order; set where it is Hard and Met.
+	Candidates []Candidate
+	// GracePeriodSeconds is the victim's, nil for the pod's own.
+	GracePeriodSeconds *int64
+	// Cooldown is the rest between two evictions of the rule.
+	Cooldown time.Duration
+	// Message is one sentence for people.
+	Message string
+}
+
+// Candidate is a pod with its rank for one finding.
+type Candidate struct {
+	Pod *tick.Pod
+	// Rank is compared from left to right, and the greater goes first.
+	Rank []float64
+	// Releases is how much of the finding's value ends with the pod.
+	Releases float64
+}
+
+// Compare orders candidates: who goes first stands first; equal ones by namespace and name, so that the same tick has
+// the same victims.
+func Compare(a, b Candidate) int {
+	for i := range min(len(a.Rank), len(b.Rank)) {
+		if c := cmp.Compare(b.Rank[i], a.Rank[i]); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(
+		strings.Compare(a.Pod.Namespace, b.Pod.Namespace),
+		strings.Compare(a.Pod.Name, b.Pod.Name),
+		strings.Compare(a.Pod.UID, b.Pod.UID),
+	)
+}
+
+// Phases of a pod that has ended: it holds nothing any more.
+const (
+	phaseSucceeded = "Succeeded"
+	phaseFailed    = "Failed"
+)
+
+// Ended reports whether a pod has run to its end.
+func Ended(p *tick.Pod) bool { return p.Phase == phaseSucceeded || p.Phase == phaseFailed }
+
+func active(t *tick.Tick, class string) []*tick.Pod {
+	var pods []*tick.Pod
+	for i := range t.Sample.Pods {
+		if p := &t.Sample.Pods[i]; p.QoS == class && !Ended(p) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// since is the contract's form of a time that may be missing.
+func since(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"polder/evict/act"
+	"polder/lib/cgroup"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// thaw lets run again what the state file says was frozen, and what was about to be when an earlier run was killed.
+func thaw(s *stage.Session) error {
+	if s.State == "" {
+		return stage.Usagef("--thaw needs --state FILE, the one that evict --action freeze had")
+	}
+	var state saved
+	found, err := s.LoadState(stateVersion, &state)
+	if err != nil {
+		return err
+	}
+	if !found {
+		s.Log.Info("nothing was frozen: there is no usable state file", "path", s.State)
+		return nil
+	}
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		return fmt.Errorf("--thaw: %w", err)
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(state.Nodes)) {
+		errs = append(errs, thawNode(s, h, state.Nodes[name]))
+	}
+	if s.DryRun {
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, s.SaveState(stateVersion, state))...)
+}
+
+func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
+	if n == nil {
+		return nil
+	}
+	var errs []error
+	for _, uid := range slices.Sorted(maps.Keys(n.Going)) {
+		l := n.Going[uid]
+		begun := l.Eviction.State == tick.StateRequested
+		if l.Cgroup == "" || !l.Held && !begun {
+			continue
+		}
+		if s.DryRun {
+			fmt.Fprintf(s.Out, "would thaw %s\n", l.Cgroup)
+			continue
+		}
+		if err := act.Thaw(h, l.Cgroup); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(n.Going, uid)
+		fmt.Fprintf(s.Out, "thawed %s\n", l.Cgroup)
+	}
+	return errors.Join(errs...)
+}

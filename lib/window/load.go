@@ -1,0 +1,45 @@
+package window
+
+import (
+	"math"
+	"time"
+)
+
+// LoadEvery is how often the kernel samples its own load (LOAD_FREQ, kernel/sched/loadavg.c).
+const LoadEvery = 5 * time.Second
+
+// Load is a number of runnable threads averaged as the kernel averages its own load: exponentially, over 1 and 5
+// minutes. Other than the kernel's, which begins at 0 when the machine starts, it begins at the first sample: the thing
+// that is measured was there before, and a load of 0 for a busy service would be a lie that takes minutes to wear off.
+type Load struct {
+	Load1 float64 `json:"load1"`
+	Load5 float64 `json:"load5"`
+	// At is the time of the last sample, zero where there is none and the averages mean nothing.
+	At time.Time `json:"at"`
+}
+
+// Add takes a sample. Late and missed samples decay the averages by the time that really passed, which for samples
+// every 5 s is the kernel's own formula. A sample of before the last one (a clock that was set back) counts as one at
+// the same time: the averages stay.
+func (l *Load) Add(at time.Time, runnable float64) {
+	if !(runnable >= 0) || math.IsInf(runnable, 1) {
+		return
+	}
+	if l.At.IsZero() {
+		*l = Load{Load1: runnable, Load5: runnable, At: at}
+		return
+	}
+	if seconds := at.Sub(l.At).Seconds(); seconds > 0 {
+		l.Load1 = decay(l.Load1, runnable, seconds, 60)
+		l.Load5 = decay(l.Load5, runnable, seconds, 300)
+	}
+	l.At = at
+}
+
+// Valid reports whether there has been a sample.
+func (l *Load) Valid() bool { return !l.At.IsZero() }
+
+func decay(load, sample, seconds, window float64) float64 {
+	e := math.Exp(-seconds / window)
+	return load*e + sample*(1-e)
+}

@@ -1,0 +1,18 @@
+// Command report shows ticks: on a screen, as lines, as metrics. Its manual is in manual.go and under report --help.
+package main
+
+import "polder/lib/stage"
+
+func main() { stage.Main(command()) }
+
+func command() stage.Command {
+	var o options
+	return stage.Command{
+		Name:     "report",
+		Synopsis: "show what was seen, decided and done, and write it as metrics",
+		Manual:   manual,
+		Kind:     stage.Kind{Reads: true, Writes: true, Acts: true},
+		Flags:    o.flags,
+		Run:      o.run,
+	}
+}

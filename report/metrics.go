@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+const (
+	// rewriteEvery is how old the file's time may become while nothing else in it changes.
+	rewriteEvery = 10 * time.Second
+	// patience is how long the stream waits for the disk. A slower one is waited for beside it.
+	patience = 250 * time.Millisecond
+)
+
+// metrics keeps a metrics file.
+type metrics struct {
+	session *stage.Session
+	path    string
+	pages   view.Metrics
+
+	written   string    // the page without what changes at every tick, as it is in the file
+	writtenAt time.Time // by the ticks' clock
+	complaint string    // the last error that was logged
+	busy      bool      // a writing is under way
+	waiting   *write    // the newest page that could not be written yet
+	done      chan write
+
+	replace func(path string, data []byte, mode fs.FileMode) error
+}
+
+// write is one writing of the file.
+type write struct {
+	page, stable string
+	at           time.Time
+	err          error
+}
+
+func openMetrics(_ context.Context, s *stage.Session, o *options, _ io.Writer) (target, error) {
+	return &metrics{session: s, path: o.metricsFile, done: make(chan write, 1), replace: stage.WriteFile}, nil
+}
+
+func (m *metrics) put(in stage.Incoming) (tick.Target, error) {
+	said := tick.Target{Target: "prometheus", State: tick.TargetUnchanged}
+	if in.Refused != "" {
+		return said, nil
+	}
+	m.pages.Add(in.Tick)
+	page, stable := m.pages.Page()
+	said.Changed = stable != m.written
+	if m.session.DryRun {
+		said.State = tick.TargetPending
+		return said, nil
+	}
+	var result *write
+	if m.busy {
+		select {
+		case w := <-m.done:
+			result = &w
+			m.finish(w)
+		default:
+		}
+	}
+	age := in.Time.Sub(m.writtenAt)
+	if stable == m.written && age >= 0 && age < rewriteEvery && !m.busy {
+		return m.say(said, result), nil
+	}
+	w := write{page: page, stable: stable, at: in.Time}
+	if m.busy {
+		m.waiting = &w
+		said.State = tick.TargetPending
+		return said, nil
+	}
+	m.start(w)
+	select {
+	case w := <-m.done:
+		m.finish(w)
+		result = &w
+	case <-time.After(patience):
+		said.State = tick.TargetPending
+		return said, nil
+	}
+	return m.say(said, result), nil
+}
+
+func (m *metrics) say(said tick.Target, result *write) tick.Target {
+	switch {
+	case result == nil:
+	case result.err != nil:
+		said.State, said.Error = tick.TargetFailed, result.err.Error()
+	default:
+		said.State = tick.TargetWritten
+	}
+	return said
+}
+
+func (m *metrics) start(w write) {
+	m.busy, m.waiting = true, nil
+	go func() {
+		w.err = writeError(m.path, m.replace(m.path, []byte(w.page), 0o644))
+		m.done <- w
+	}()
+}
+
+// writeError leaves out the temporary file's name, which is another one each time.
+func writeError(path string, err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("write %s: %w (make its directory)", path, err)
+	}
+	return fmt.Errorf("write %s: %w", path, err)
+}
+
+func (m *metrics) finish(w write) {
+	m.busy = false
+	if w.err == nil {
+		m.written, m.writtenAt, m.complaint = w.stable, w.at, ""
+		return
+	}
+	m.written = ""
+	if text := w.err.Error(); text != m.complaint { // once, not at every tick
+		m.complaint = text
+		m.session.Log.Error("metrics are not written", "error", w.err)
+	}
+}
+
+// close writes what waits.
+func (m *metrics) close() error {
+	if m.busy {
+		m.finish(<-m.done)
+	}
+	if m.waiting != nil {
+		m.start(*m.waiting)
+		m.finish(<-m.done)
+	}
+	return nil
+}

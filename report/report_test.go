@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/lib/tick/ticktest"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func session(env map[string]string) *stage.Session {
+	return &stage.Session{
+		Env:  stage.Env{Out: io.Discard, Getenv: func(name string) string { return env[name] }, Now: func() time.Time { return noon }},
+		Log:  slog.New(slog.DiscardHandler),
+		Node: "n",
+	}
+}
+
+func incoming(node string, seconds int, milli int64) stage.Incoming {
+	return stage.Incoming{Tick: &tick.Tick{V: 1, Node: node, Time: noon.Add(time.Duration(seconds) * time.Second),
+		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli}}}}
+}
+
+func put(t *testing.T, x target, in stage.Incoming) tick.Target {
+	t.Helper()
+	said, err := x.put(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+func TestMetricsRewrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "polder.prom")
+	x, err := openMetrics(t.Context(), session(nil), &options{metricsFile: path}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name    string
+		seconds int
+		milli   int64
+		want    string
+		changed bool
+	}{
+		{"first", 0, 1, tick.TargetWritten, true},
+		{"nothing new", 5, 1, tick.TargetUnchanged, false},
+		{"something new", 6, 2, tick.TargetWritten, true},
+		{"nothing new again", 15, 2, tick.TargetUnchanged, false},
+		{"the file's time is old", 16, 2, tick.TargetWritten, false},
+		{"the clock was set back", 3, 2, tick.TargetWritten, false},
+	} {
+		want := tick.Target{Target: "prometheus", State: step.want, Changed: step.changed}
+		if d := cmp.Diff(want, put(t, x, incoming("n", step.seconds, step.milli))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, d)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("%s: %v, %v; want mode 0644, for node_exporter", path, info, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A slow disk holds up neither the stream nor more than one writing, and the newest page wins.
+func TestMetricsSlowDisk(t *testing.T) {
+	x, err := openMetrics(t.Context(), session(nil), &options{metricsFile: "x"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := x.(*metrics)
+	allow, written := make(chan error), []string{}
+	m.replace = func(_ string, data []byte, _ fs.FileMode) error {
+		err := <-allow
+		written = append(written, string(data))
+		return err
+	}
+	for i := range 3 {
+		if got := put(t, x, incoming("n", i, int64(1000*(i+1)))); got.State != tick.TargetPending {
+			t.Errorf("tick %d: %+v; want pending", i, got)
+		}
+	}
+	allow <- nil
+	go func() { allow <- errors.New("no space") }()
+	if err := x.close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(written) != 2 || !strings.Contains(written[1], "polder_reclaimed_cpu_cores{node=\"n\"} 3\n") {
+		t.Errorf("written: %q; want the first page and the newest", written)
+	}
+}
+
+func TestScreen(t *testing.T) {
+	var out bytes.Buffer
+	x, err := openScreen(t.Context(), session(map[string]string{"NO_COLOR": "1"}), &options{}, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, x, incoming("other", 0, 1000))
+	put(t, x, incoming("n", 0, 42000))
+	if got := put(t, x, incoming("other", 0, 1000)); got.State != tick.TargetUnchanged {
+		t.Errorf("a node that is not shown: %+v", got)
+	}
+	if err := x.close(); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	if !strings.HasPrefix(text, enter) || strings.Count(text, leave) != 1 {
+		t.Errorf("the terminal is not given back: %q", text)
+	}
+	if n := strings.Count(text, "\x1b[2J"); n != 1 {
+		t.Errorf("the screen was erased %d times; want once, at the start", n)
+	}
+	_, last, _ := strings.Cut(text, leave)
+	if !strings.Contains(last, " polder  n (and 1 more)") || !strings.Contains(last, "42.0 cores") || strings.Contains(last, "\x1b") {
+		t.Errorf("the last picture is %q", last)
+	}
+}
+
+func TestPlainLocale(t *testing.T) {
+	for _, tt := range []struct {
+		env  map[string]string
+		want bool
+	}{
+		{nil, false},
+		{map[string]string{"LANG": "C"}, false}, // the default of many shells over UTF-8 terminals
+		{map[string]string{"LANG": "de_DE.UTF-8"}, false},
+		{map[string]string{"LANG": "de_DE.ISO-8859-1"}, true},
+		{map[string]string{"LC_ALL": "en_US.utf8", "LANG": "x"}, false},
+		{map[string]string{"TERM": "linux"}, true},
+	} {
+		if got := plainLocale(func(name string) string { return tt.env[name] }); got != tt.want {
+			t.Errorf("plainLocale(%v) = %v; want %v", tt.env, got, tt.want)
+		}
+	}
+}
+
+func TestSectionKeepsTheContract(t *testing.T) {
+	dir := t.TempDir()
+	in := `{"v":1,"node":"n","time":"2026-11-21T12:00:00Z","advice":{"policy":"katalyst","reclaimed":{"milliCPU":4000}}}` + "\n"
+	for _, file := range []string{filepath.Join(dir, "a.prom"), filepath.Join(dir, "none", "a.prom")} {
+		var out bytes.Buffer
+		env := stage.Env{Args: []string{"report", "--to", "prometheus", "--metrics-file", file, "--max-age", "0", "--node", "n"},
+			In: strings.NewReader(in), Out: &out, Err: io.Discard, Getenv: func(string) string { return "" }, Now: time.Now}
+		if status := command().Execute(context.Background(), env); status != 0 {
+			t.Fatalf("exit status %d", status)
+		}
+		if err := ticktest.Validate(bytes.TrimSpace(out.Bytes())); err != nil {
+			t.Errorf("%v\n%s", err, out.String())
+		}
+	}
+}

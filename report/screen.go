@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+// Control sequences (ECMA-48; the alternate screen and synchronized output are xterm's private modes, which a terminal
+// without them ignores).
+const (
+	enter      = "\x1b[?1049h\x1b[?25l\x1b[2J"
+	leave      = "\x1b[?25h\x1b[?1049l"
+	home       = "\x1b[H"
+	eraseLine  = "\x1b[K"
+	eraseBelow = "\x1b[J"
+	beginFrame = "\x1b[?2026h"
+	endFrame   = "\x1b[?2026l"
+)
+
+// redrawEvery is how often the screen is drawn without a tick, for the age to grow when the stream stands still.
+const redrawEvery = time.Second
+
+// screen draws on a terminal. The stream, a clock and changes of size all draw, one at a time.
+type screen struct {
+	out     io.Writer
+	file    *os.File
+	session *stage.Session
+	look    view.Look
+	stop    context.CancelFunc
+	drawing sync.WaitGroup
+
+	mu     sync.Mutex
+	models map[string]*view.Model
+	shown  string
+}
+
+func openScreen(ctx context.Context, s *stage.Session, o *options, out io.Writer) (target, error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	x := &screen{
+		out: out, file: terminalOf(s), session: s, stop: stop,
+		look:   view.Look{Color: s.Getenv("NO_COLOR") == "" && s.Getenv("TERM") != "dumb", ASCII: o.ascii || plainLocale(s.Getenv)},
+		models: map[string]*view.Model{},
+	}
+	if _, err := io.WriteString(out, enter); err != nil {
+		stop()
+		return nil, fmt.Errorf("draw: %w", err)
+	}
+	x.mu.Lock()
+	_ = x.draw()
+	x.mu.Unlock()
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, unix.SIGWINCH)
+	x.drawing.Go(func() {
+		defer signal.Stop(resized)
+		x.keepDrawing(ctx, resized)
+	})
+	return x, nil
+}
+
+// plainLocale reports whether the environment asks for a character set that lacks the block characters. Nothing said is
+// no such wish: in containers the variables are mostly not set.
+func plainLocale(getenv func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := getenv(name); v != "" {
+			v = strings.ToLower(v)
+			return !strings.Contains(v, "utf-8") && !strings.Contains(v, "utf8") && v != "c" && v != "posix"
+		}
+	}
+	return getenv("TERM") == "linux"
+}
+
+func (x *screen) put(in stage.Incoming) (tick.Target, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	m := x.models[in.Node]
+	if m == nil {
+		m = &view.Model{}
+		x.models[in.Node] = m
+	}
+	if x.shown == "" || in.Node == x.session.Node { // this node where the stream has it, else the first one
+		x.shown = in.Node
+	}
+	m.Add(in.Tick, x.session.Now())
+	if in.Node != x.shown {
+		return tick.Target{Target: "tty", State: tick.TargetUnchanged}, nil
+	}
+	return tick.Target{Target: "tty", State: tick.TargetWritten}, x.draw()
+}
+
+func (x *screen) keepDrawing(ctx context.Context, resized <-chan os.Signal) {
+	clock := time.NewTicker(redrawEvery)
+	defer clock.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-clock.C:
+		case <-resized:
+		}
+		x.mu.Lock()
+		_ = x.draw() // a terminal that is gone is met by the next tick
+		x.mu.Unlock()
+	}
+}
+
+func (x *screen) frame() []string {
+	look := x.look
+	look.Width, look.Height = 80, 24
+	if x.file != nil {
+		if w, h, err := term.GetSize(int(x.file.Fd())); err == nil && w > 0 && h > 0 {
+			look.Width, look.Height = w, h
+		}
+	}
+	m := x.models[x.shown]
+	if m == nil {
+		return view.Waiting(look)
+	}
+	m.OtherNodes = len(x.models) - 1
+	return view.Frame(m, look, x.session.Now())
+}
+
+// draw writes a frame at once: each line and then the rest of its old content, never an erased screen, so that nothing
+// flickers. The last line has no newline, which would scroll.
+func (x *screen) draw() error {
+	text := beginFrame + home + strings.Join(x.frame(), eraseLine+"\r\n") + eraseLine + eraseBelow + endFrame
+	if _, err := io.WriteString(x.out, text); err != nil {
+		return fmt.Errorf("draw: %w", err)
+	}
+	return nil
+}
+
+// close gives the terminal back, with the last picture on it.
+func (x *screen) close() error {
+	x.stop()
+	x.drawing.Wait()
+	text := leave
+	if x.shown != "" {
+		text += strings.Join(x.frame(), "\n") + "\n"
+	}
+	_, err := io.WriteString(x.out, text)
+	return err
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+// table writes a line a tick.
+type table struct {
+	out     io.Writer
+	session *stage.Session
+	every   int // lines between two headers, 0 for one header alone
+	lines   int
+}
+
+func openTable(_ context.Context, s *stage.Session, o *options, out io.Writer) (target, error) {
+	t := &table{out: out, session: s}
+	if isTerminal(s) {
+		t.every = o.header
+	}
+	return t, nil
+}
+
+// recordedAfter is the age from which a tick that just came in is one of a recording, and not marked as old.
+const recordedAfter = time.Minute
+
+func (t *table) put(in stage.Incoming) (tick.Target, error) {
+	text := ""
+	if t.lines == 0 || t.every > 0 && t.lines%t.every == 0 {
+		text = view.TableHeader() + "\n"
+	}
+	t.lines++
+	note := ""
+	if age := t.session.Now().Sub(in.Time).Abs(); in.Refused != "" && in.Node == t.session.Node && age < recordedAfter {
+		note = "stale"
+	}
+	if _, err := io.WriteString(t.out, text+view.TableLine(in.Tick, note)+"\n"); err != nil {
+		return tick.Target{}, fmt.Errorf("write the table: %w", err)
+	}
+	return tick.Target{Target: "table", State: tick.TargetWritten}, nil
+}
+
+func (t *table) close() error { return nil }

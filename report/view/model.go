@@ -1,0 +1,164 @@
+// Package view draws ticks: a screen, a line, a page of metrics. It is pure: ticks, sizes and the time go in, text
+// comes out.
+package view
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+const (
+	keepHistory = 240
+	keepWrites  = 100
+)
+
+// Model is what the screen remembers of one node.
+type Model struct {
+	Tick *tick.Tick
+	// Recorded says that the ticks are a recording's: their age says nothing.
+	Recorded bool
+	// OtherNodes counts the stream's nodes that are not shown.
+	OtherNodes int
+
+	offeredCPU, offeredMemory []*float64
+	writes                    []writeAt
+	writesTotal               int
+}
+
+type writeAt struct {
+	at time.Time
+	tick.Write
+}
+
+// recordedAfter is the age from which a tick that just came in is one of a recording.
+const recordedAfter = time.Minute
+
+// Add takes in a tick that came at now.
+func (m *Model) Add(t *tick.Tick, now time.Time) {
+	m.Tick = t
+	m.Recorded = now.Sub(t.Time).Abs() > recordedAfter
+	var offered tick.Reclaimed
+	if t.Advice != nil && t.Advice.Reclaimed != nil {
+		offered = *t.Advice.Reclaimed
+	}
+	m.offeredCPU = remember(m.offeredCPU, floatOf(offered.MilliCPU))
+	m.offeredMemory = remember(m.offeredMemory, floatOf(offered.MemoryBytes))
+	if t.Isolation == nil {
+		return
+	}
+	for _, w := range t.Isolation.Writes {
+		m.writesTotal++
+		m.writes = append(m.writes, writeAt{t.Time, w})
+	}
+	if over := len(m.writes) - keepWrites; over > 0 {
+		m.writes = slices.Delete(m.writes, 0, over)
+	}
+}
+
+func remember(history []*float64, v *float64) []*float64 {
+	history = append(history, v)
+	if over := len(history) - keepHistory; over > 0 {
+		history = slices.Delete(history, 0, over)
+	}
+	return history
+}
+
+// use is what the pods of a class use together.
+type use struct {
+	pods     int
+	milliCPU float64
+}
+
+func (m *Model) uses() map[string]use {
+	uses := map[string]use{}
+	if m.Tick.Sample == nil {
+		return uses
+	}
+	for i := range m.Tick.Sample.Pods {
+		p := &m.Tick.Sample.Pods[i]
+		u := uses[p.QoS]
+		u.pods++
+		if p.UsageMilliCPU != nil {
+			u.milliCPU += *p.UsageMilliCPU
+		}
+		uses[p.QoS] = u
+	}
+	return uses
+}
+
+// letter is how a pool is told apart where there is no colour.
+type letter struct {
+	text  string
+	name  string
+	style style
+}
+
+var (
+	letterShare     = letter{"S", "share", poolShare}
+	letterReclaim   = letter{"R", "reclaim", poolReclaim}
+	letterDedicated = letter{"D", "dedicated", poolDedicated}
+	letterReserve   = letter{"V", "reserve", poolReserve}
+	letterOther     = letter{"O", "other", title}
+	letterNone      = letter{"·", "no pool", dim}
+)
+
+func letterOf(pool string) letter {
+	switch {
+	case pool == tick.PoolShare:
+		return letterShare
+	case pool == tick.PoolReclaim:
+		return letterReclaim
+	case pool == tick.PoolReserve:
+		return letterReserve
+	case strings.HasPrefix(pool, tick.PoolDedicatedPrefix):
+		return letterDedicated
+	}
+	return letterOther
+}
+
+// rank decides which pool a CPU in several is drawn as: the narrower claim.
+var rank = []letter{letterReclaim, letterOther, letterShare, letterReserve, letterDedicated}
+
+// pools are the letters of the CPUs, and the number of CPUs of each letter.
+func (m *Model) pools() (of map[int]letter, size map[letter]int) {
+	of, size = map[int]letter{}, map[letter]int{}
+	if m.Tick.Advice == nil {
+		return of, size
+	}
+	byLetter := map[letter]cpus.Set{}
+	for _, p := range m.Tick.Advice.Pools {
+		if set, err := cpus.Parse(p.CPUs); err == nil {
+			byLetter[letterOf(p.Name)] = byLetter[letterOf(p.Name)].Union(set)
+		}
+	}
+	for _, l := range rank {
+		if set, ok := byLetter[l]; ok {
+			size[l] = set.Size()
+			for _, id := range set.UnsortedList() {
+				of[id] = l
+			}
+		}
+	}
+	return of, size
+}
+
+// quota is the CPU quota that the advice holds a cgroup to.
+func (m *Model) quotas() map[string]int64 {
+	quotas := map[string]int64{}
+	if m.Tick.Advice == nil {
+		return quotas
+	}
+	for _, c := range m.Tick.Advice.Cgroups {
+		if c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited {
+			quotas[c.Cgroup] = *c.CPUMaxMilliCPU
+		}
+	}
+	return quotas
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,256 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// Frame draws the screen: at most look.Height lines of at most look.Width columns.
+func Frame(m *Model, look Look, now time.Time) []string {
+	lines := []*line{m.titleLine(look, now)}
+	if m.Tick.Sample == nil {
+		lines = append(lines, (&line{}).add(warn, "this tick has no sample: is collect in the pipe?"))
+	} else {
+		lines = append(lines, m.nodeLines(look)...)
+	}
+	lines = append(lines, m.offerLine(look)...)
+	roomy := look.Height >= 34
+	if roomy {
+		lines = append(lines, &line{})
+	}
+	lines = append(lines, m.coreLines(look)...)
+	sections := []section{m.podSection(look), m.pressureSection(look, now), m.writeSection(look), m.reasonSection(), m.errorSection()}
+	lines = append(lines, lay(sections, look, look.Height-len(lines), roomy)...)
+
+	out := make([]string, 0, len(lines))
+	for _, l := range lines[:min(len(lines), look.Height)] {
+		out = append(out, l.render(look))
+	}
+	return out
+}
+
+// Waiting is the screen before the first tick.
+func Waiting(look Look) []string {
+	return []string{(&line{}).add(title, fit(" polder", look.Width)).render(look), (&line{}).add(dim, " no tick has come yet").render(look)}
+}
+
+func (m *Model) titleLine(look Look, now time.Time) *line {
+	t := m.Tick
+	left := " polder  " + clean(t.Node)
+	if m.OtherNodes > 0 {
+		left += fmt.Sprintf(" (and %d more)", m.OtherNodes)
+	}
+	if t.Advice != nil {
+		left += " · " + clean(t.Advice.Policy)
+	}
+	form := "2006-01-02 15:04:05Z"
+	if look.Width < 70 {
+		form = "15:04:05Z"
+	}
+	right := t.Time.UTC().Format(form) + "  "
+	stale := false
+	switch age := now.Sub(t.Time); {
+	case m.Recorded:
+		right += "recorded "
+	default:
+		right += "age " + span(age) + " "
+		stale = age > staleAfter(t)
+	}
+	if dropped := dropped(t); dropped > 0 {
+		right = fmt.Sprintf("%d ticks dropped  ", dropped) + right
+	}
+	if stale {
+		right = "STALE  " + right
+	}
+	if len([]rune(left))+2+len([]rune(right)) > look.Width {
+		left = fit(left, max(0, look.Width-2-len([]rune(right))))
+	}
+	style := title
+	if stale {
+		style = bad
+	}
+	l := (&line{}).add(title, left)
+	l.add(title, strings.Repeat(" ", max(2, look.Width-l.width()-len([]rune(right)))))
+	return l.add(style, right)
+}
+
+// staleAfter is the age from which a tick is marked: three intervals.
+func staleAfter(t *tick.Tick) time.Duration {
+	const least = 3 * time.Second
+	if t.Sample == nil || t.Sample.IntervalSeconds == nil {
+		return least
+	}
+	return max(least, time.Duration(3**t.Sample.IntervalSeconds*float64(time.Second)))
+}
+
+func dropped(t *tick.Tick) int64 {
+	var n int64
+	if t.Sample != nil {
+		n += t.Sample.DroppedTicks
+	}
+	if t.Isolation != nil {
+		n += t.Isolation.DroppedTicks
+	}
+	if t.Eviction != nil {
+		n += t.Eviction.DroppedTicks
+	}
+	return n
+}
+
+func barWidth(look Look) int {
+	if look.Width >= 100 { // with all three loads
+		return min(60, look.Width-72)
+	}
+	return max(8, look.Width-58)
+}
+
+func (m *Model) nodeLines(look Look) []*line {
+	s := m.Tick.Sample
+	var lines []*line
+	if s.CPU != nil {
+		lines = append(lines, m.cpuLine(look, s))
+	}
+	if s.Memory != nil {
+		lines = append(lines, memoryLine(look, s.Memory))
+	}
+	return lines
+}
+
+func (m *Model) cpuLine(look Look, s *tick.Sample) *line {
+	var whole *float64
+	if s.Topology != nil {
+		if set, err := cpus.Parse(s.Topology.CPUs); err == nil {
+			whole = tick.Ptr(float64(set.Size()) * 1000)
+		}
+	} else if s.Capacity != nil {
+		whole = s.Capacity.MilliCPU
+	}
+	uses := m.uses()
+	services := uses[tick.QoSShared].milliCPU + uses[tick.QoSDedicated].milliCPU
+	reclaimed := uses[tick.QoSReclaimed].milliCPU
+	rest := 0.0
+	if s.CPU.UsageMilliCPU != nil {
+		rest = *s.CPU.UsageMilliCPU - services - reclaimed
+	}
+	l := (&line{}).add(heading, fit("cpu", labelWidth))
+	all := 0.0
+	if whole != nil {
+		all = *whole
+	}
+	l.bar(all, barWidth(look), segment{services, "█", classShare}, segment{reclaimed, "▓", classReclaim}, segment{rest, "▒", classSystem})
+	of := ""
+	if whole != nil {
+		of = fmt.Sprintf(" of %.0f", *whole/1000)
+	}
+	l.add(plain, fit(fmt.Sprintf("  %s%s cores", cores(s.CPU.UsageMilliCPU), of), 20)+right(percent(s.CPU.UsageMilliCPU, whole), 4))
+	l.add(dim, "  load ").add(plain, load(s.CPU.Load1))
+	if look.Width >= 100 {
+		l.add(plain, " "+load(s.CPU.Load5)+" "+load(s.CPU.Load15))
+	}
+	return l.psi(s.CPU.Pressure)
+}
+
+func memoryLine(look Look, mem *tick.NodeMemory) *line {
+	l := (&line{}).add(heading, fit("memory", labelWidth))
+	var used *float64
+	if mem.TotalBytes != nil && mem.AvailableBytes != nil {
+		used = tick.Ptr(*mem.TotalBytes - *mem.AvailableBytes)
+	}
+	var all, part float64
+	if mem.TotalBytes != nil {
+		all = *mem.TotalBytes
+	}
+	if used != nil {
+		part = *used
+	}
+	l.bar(all, barWidth(look), segment{part, "█", classSystem})
+	amount := bytes(used) + " of " + bytes(mem.TotalBytes)
+	if unit := " GiB"; strings.HasSuffix(bytes(used), unit) && strings.HasSuffix(bytes(mem.TotalBytes), unit) {
+		amount = strings.TrimSuffix(bytes(used), unit) + " of " + bytes(mem.TotalBytes)
+	}
+	l.add(plain, fit("  "+amount, 20)+right(percent(used, mem.TotalBytes), 4))
+	l.add(dim, "  free ").add(plain, bytes(mem.FreeBytes))
+	return l.psi(mem.Pressure)
+}
+
+// psi adds the share of the last ten seconds in which something waited.
+func (l *line) psi(p *tick.Pressure) *line {
+	if p == nil || p.Some == nil {
+		return l
+	}
+	s := plain
+	switch {
+	case p.Some.Avg10 >= 50:
+		s = bad
+	case p.Some.Avg10 >= 10:
+		s = warn
+	}
+	return l.add(dim, "  psi ").add(s, fmt.Sprintf("%.1f%%", p.Some.Avg10))
+}
+
+// offerLine shows what may be reclaimed, and how that moved.
+func (m *Model) offerLine(look Look) []*line {
+	if m.Tick.Advice == nil {
+		return []*line{(&line{}).add(warn, "no advice in this tick: is advise in the pipe?")}
+	}
+	var r tick.Reclaimed
+	if m.Tick.Advice.Reclaimed != nil {
+		r = *m.Tick.Advice.Reclaimed
+	}
+	width := max(8, (look.Width-60)/2)
+	l := (&line{}).add(heading, "reclaimed ")
+	l.add(good, cores(floatOf(r.MilliCPU))).add(plain, " cores ")
+	l.sparkline(m.offeredCPU, width, func(v *float64) string { return cores(v) })
+	l.add(plain, "   ").add(good, bytes(floatOf(r.MemoryBytes))).add(plain, " memory ")
+	l.sparkline(m.offeredMemory, width, nil)
+	return []*line{l}
+}
+
+func (l *line) sparkline(history []*float64, width int, text func(*float64) string) {
+	l.add(classReclaim, spark(history, width))
+	if len(history) > width {
+		history = history[len(history)-width:]
+	}
+	if low, high, any := bounds(history); any && low != high && text != nil {
+		l.add(dim, fmt.Sprintf(" %s–%s", text(&low), text(&high)))
+	}
+}
+
+func (m *Model) coreLines(look Look) []*line {
+	if m.Tick.Sample == nil || m.Tick.Sample.Topology == nil {
+		return nil
+	}
+	t := m.Tick.Sample.Topology
+	online, err := cpus.Parse(t.CPUs)
+	if err != nil || online.IsEmpty() {
+		return nil
+	}
+	of, size := m.pools()
+	if len(of) == 0 {
+		return m.quotaLines(look, online.Size())
+	}
+	l := (&line{}).add(heading, fit("cores", labelWidth))
+	legend(l, size, online.Size())
+	return append([]*line{l}, coreMap(t, of, look.Width, max(2, look.Height/3))...)
+}
+
+// quotaLines stand in for the map on a machine without pools: all CPUs are everyone's, and the reclaimed pods are held
+// to a part by quota.
+func (m *Model) quotaLines(look Look, total int) []*line {
+	if m.Tick.Advice == nil || m.Tick.Advice.Reclaimed == nil || m.Tick.Advice.Reclaimed.MilliCPU == nil {
+		return nil
+	}
+	reclaimed := float64(*m.Tick.Advice.Reclaimed.MilliCPU)
+	services := max(0, float64(total)*1000-reclaimed)
+	l := (&line{}).add(heading, fit("quota", labelWidth))
+	width := barWidth(look)
+	part := int(services/(services+reclaimed)*float64(width) + 0.5)
+	l.add(poolShare, strings.Repeat("S", part)).add(poolReclaim, strings.Repeat("R", width-part))
+	l.add(plain, "  ").add(poolShare, " S ").add(plain, " services "+cores(&services))
+	l.add(plain, "  ").add(poolReclaim, " R ").add(plain, " reclaimed "+cores(&reclaimed))
+	return []*line{l}
+}

@@ -1,0 +1,332 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// section is a part of the screen that can be shortened: a heading and rows of which the first least are wanted most.
+type section struct {
+	heading *line
+	rows    []*line
+	least   int
+	// more is the last row where not all rows have room.
+	more func(hidden int) *line
+}
+
+// lay gives the height to the sections: first to each its least, from the first to the last, then the rest in turns.
+func lay(sections []section, look Look, height int, roomy bool) []*line {
+	extra := 1 // the heading
+	if roomy {
+		extra = 2 // a blank line before it
+	}
+	given := make([]int, len(sections))
+	for i, s := range sections {
+		if n := min(s.least, len(s.rows), height-extra); n > 0 {
+			given[i] = n
+			height -= n + extra
+		}
+	}
+	for again := true; again && height > 0; {
+		again = false
+		for i, s := range sections {
+			if given[i] > 0 && given[i] < len(s.rows) && height > 0 {
+				given[i]++
+				height--
+				again = true
+			}
+		}
+	}
+	var lines []*line
+	for i, s := range sections {
+		if given[i] == 0 {
+			continue
+		}
+		if roomy {
+			lines = append(lines, &line{})
+		}
+		lines = append(lines, s.heading)
+		rows := s.rows[:given[i]]
+		if hidden := len(s.rows) - len(rows); hidden > 0 && s.more != nil && len(rows) > 1 {
+			rows = append(slices.Clone(rows[:len(rows)-1]), s.more(hidden+1))
+		}
+		lines = append(lines, rows...)
+	}
+	return lines
+}
+
+// Widths of the pod table's columns; the name and the CPUs share what is left.
+const (
+	classWidth = 10
+	cpuWidth   = 6
+	loadWidth  = 7
+	memWidth   = 9
+)
+
+var classOrder = []string{tick.QoSDedicated, tick.QoSShared, tick.QoSReclaimed, tick.QoSSystem}
+
+var classStyle = map[string]style{
+	tick.QoSDedicated: classDedicated,
+	tick.QoSShared:    classShare,
+	tick.QoSReclaimed: classReclaim,
+	tick.QoSSystem:    classSystem,
+}
+
+func (m *Model) podSection(look Look) section {
+	if m.Tick.Sample == nil {
+		return section{}
+	}
+	pods := make([]*tick.Pod, len(m.Tick.Sample.Pods))
+	for i := range pods {
+		pods[i] = &m.Tick.Sample.Pods[i]
+	}
+	// By class and name, not by use: rows that change places cannot be read.
+	slices.SortStableFunc(pods, func(a, b *tick.Pod) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(classOrder, a.QoS), slices.Index(classOrder, b.QoS)),
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+		)
+	})
+	fixed := classWidth + cpuWidth + loadWidth + memWidth + 3
+	longest := 0
+	for _, p := range pods {
+		longest = max(longest, len([]rune(qualified(p.Namespace, p.Name))))
+	}
+	name := max(12, min(longest, 50, look.Width-fixed-14))
+	s := section{
+		heading: (&line{}).add(heading, fit(fmt.Sprintf("pods %d", len(pods)), name+1)+fit("class", classWidth)+right("cpu", cpuWidth)+right("load", loadWidth)+right("memory", memWidth)+"  cpus"),
+		least:   6,
+		more:    func(n int) *line { return (&line{}).add(dim, fmt.Sprintf("… and %d more", n)) },
+	}
+	quotas, marks := m.quotas(), m.marks()
+	for _, p := range pods {
+		l := &line{}
+		mark, marked := marks[p.UID]
+		if marked {
+			l.add(bad, fit(fitPath(qualified(p.Namespace, p.Name), name), name+1))
+		} else {
+			l.add(plain, fit(fitPath(qualified(p.Namespace, p.Name), name), name+1))
+		}
+		l.add(classStyle[p.QoS], fit(clean(p.QoS), classWidth))
+		l.add(plain, right(cores(p.UsageMilliCPU), cpuWidth)+right(load(p.Load1), loadWidth)+right(podMemory(p), memWidth)+"  ")
+		if marked {
+			l.add(bad, mark+" ")
+		}
+		l.add(plain, confinement(p, quotas))
+		s.rows = append(s.rows, l)
+	}
+	return s
+}
+
+func podMemory(p *tick.Pod) string {
+	if p.Memory == nil {
+		return missing
+	}
+	if p.Memory.WorkingSetBytes != nil {
+		return bytes(p.Memory.WorkingSetBytes)
+	}
+	return bytes(p.Memory.UsageBytes)
+}
+
+// marks are the words for the pods that go, by UID.
+func (m *Model) marks() map[string]string {
+	marks := map[string]string{}
+	if m.Tick.Eviction != nil {
+		for _, e := range m.Tick.Eviction.Evictions {
+			marks[e.UID] = stateWord(e.State)
+		}
+	}
+	return marks
+}
+
+func stateWord(state string) string {
+	switch state {
+	case tick.StateWouldEvict:
+		return "would go"
+	case tick.StateRequested, tick.StateCreated:
+		return "going"
+	case tick.StateSucceeded:
+		return "evicted"
+	case tick.StateFailed:
+		return "not evicted"
+	}
+	return clean(state)
+}
+
+// confinement says where a pod may run and how much.
+func confinement(p *tick.Pod, quotas map[string]int64) string {
+	var parts []string
+	if q, ok := quotas[p.Cgroup]; ok {
+		parts = append(parts, "quota "+cores(floatOf(&q)))
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if q, ok := quotas[c.Cgroup]; ok && c.Cgroup != p.Cgroup {
+			parts = append(parts, "quota "+cores(floatOf(&q)))
+		}
+		if c.CPUSetCPUs != "" {
+			parts = append(parts, clean(c.CPUSetCPUs))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(slices.Compact(parts), " ")
+}
+
+func (m *Model) pressureSection(look Look, now time.Time) section {
+	e := m.Tick.Eviction
+	if e == nil {
+		return section{}
+	}
+	h := (&line{}).add(heading, "pressure")
+	for _, t := range e.Taints {
+		h.add(plain, "  ").add(bad, "taint "+clean(shortKey(t.Key)+":"+t.Effect))
+	}
+	if e.DryRun {
+		h.add(dim, "  (dry run)")
+	}
+	s := section{heading: h, least: 3}
+	if e.Refused != "" {
+		s.rows = append(s.rows, (&line{}).add(warn, "refused: "+clean(e.Refused)))
+	}
+	for _, x := range e.Evictions {
+		l := (&line{}).add(bad, "▓ "+qualified(x.Namespace, x.Name)+" "+stateWord(x.State)).add(plain, ": "+clean(x.Message))
+		if x.Error != "" {
+			l.add(bad, " ("+clean(x.Error)+")")
+		}
+		s.rows = append(s.rows, l)
+	}
+	pressures := slices.Clone(e.Pressures)
+	slices.SortStableFunc(pressures, func(a, b tick.PressureFinding) int {
+		return cmp.Compare(order(a), order(b))
+	})
+	for _, p := range pressures {
+		s.rows = append(s.rows, pressureRow(look, p, m.Tick.Time))
+	}
+	return s
+}
+
+// order puts what is met first.
+func order(p tick.PressureFinding) int {
+	if p.Met {
+		return 0
+	}
+	return 1
+}
+
+func pressureRow(look Look, p tick.PressureFinding, at time.Time) *line {
+	name := shortKey(p.Scope)
+	level := "soft"
+	if p.Hard {
+		level = "hard"
+	}
+	st := good
+	switch {
+	case p.Met:
+		st = bad
+	case p.Value > p.Threshold:
+		st = warn
+	}
+	l := (&line{}).add(plain, fit(clean(name), 24)).add(dim, fit(level, 5))
+	l.bar(p.Threshold, max(8, look.Width/8), segment{p.Value, "█", st})
+	l.add(st, " "+right(amount(p.Scope, p.Value), 9)).add(dim, " of ").add(plain, amount(p.Scope, p.Threshold))
+	if p.Met {
+		l.add(bad, "  met")
+		if since, err := time.Parse(time.RFC3339Nano, p.Since); err == nil {
+			l.add(plain, " for "+span(at.Sub(since)))
+		}
+	}
+	return l
+}
+
+func amount(scope string, v float64) string {
+	switch {
+	case strings.HasSuffix(scope, "millicpu"):
+		return cores(&v) + " CPU"
+	case strings.HasSuffix(scope, "memory"):
+		return bytes(&v)
+	}
+	return load(&v)
+}
+
+// shortKey is a name without its domain.
+func shortKey(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
+
+func (m *Model) writeSection(look Look) section {
+	iso := m.Tick.Isolation
+	if iso == nil && len(m.writes) == 0 {
+		return section{}
+	}
+	h := (&line{}).add(heading, "writes").add(plain, fmt.Sprintf(" %d", m.writesTotal))
+	s := section{heading: h, least: 3}
+	if iso != nil {
+		if iso.DryRun {
+			h.add(dim, " (dry run)")
+		}
+		if iso.Fallback {
+			h.add(bad, "  fallback was applied")
+		}
+		if iso.Refused != "" {
+			s.rows = append(s.rows, (&line{}).add(warn, "refused: "+clean(iso.Refused)))
+		}
+		h.add(dim, fmt.Sprintf("  %d as wanted", iso.Unchanged))
+	}
+	name := max(16, look.Width*2/5)
+	for _, w := range slices.Backward(m.writes) {
+		l := (&line{}).add(dim, w.at.UTC().Format("15:04:05")+" ").add(plain, fit(fitPath(clean(w.Cgroup), name), name+1))
+		l.add(dim, clean(shortName(w.Key))+" ").add(plain, clean(w.Old)).add(dim, " → ").add(plain, clean(w.New))
+		s.rows = append(s.rows, l)
+	}
+	if len(s.rows) == 0 {
+		s.rows = append(s.rows, (&line{}).add(dim, "nothing had to be written yet"))
+	}
+	return s
+}
+
+// shortName is a key of the advice as the kernel calls it.
+func shortName(key string) string {
+	for _, n := range [][2]string{{"cpusetCPUs", "cpus"}, {"cpusetMems", "mems"}, {"cpuMaxMilliCPU", "quota"}, {"cpuWeight", "weight"}} {
+		if key == n[0] {
+			return n[1]
+		}
+	}
+	return key
+}
+
+func (m *Model) reasonSection() section {
+	if m.Tick.Advice == nil {
+		return section{}
+	}
+	s := section{heading: (&line{}).add(heading, "why"), least: 2}
+	for _, r := range m.Tick.Advice.Reasons {
+		s.rows = append(s.rows, (&line{}).add(plain, clean(r)))
+	}
+	return s
+}
+
+func (m *Model) errorSection() section {
+	s := section{heading: (&line{}).add(heading, "errors"), least: 2}
+	add := func(from, text string) {
+		s.rows = append(s.rows, (&line{}).add(warn, from+" ").add(plain, clean(text)))
+	}
+	if sample := m.Tick.Sample; sample != nil {
+		for _, e := range sample.Errors {
+			add("collect", e.Source+": "+e.Error)
+		}
+	}
+	if iso := m.Tick.Isolation; iso != nil {
+		for _, e := range iso.Errors {
+			add("isolate", e.Cgroup+" "+e.Key+": "+e.Error)
+		}
+	}
+	if ev := m.Tick.Eviction; ev != nil {
+		for _, e := range ev.Errors {
+			add("evict", e)
+		}
+	}
+	return s
+}

@@ -1,0 +1,81 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// TableHeader names the columns of [TableLine].
+func TableHeader() string {
+	return row("TIME", "NODE", "CPU", "LOAD1", "MEM", "RECLAIMED", "MEMORY", "SHARE", "RECLAIM", "WRITES", "EVICTION")
+}
+
+// TableLine is a tick in one line. A value that is not known is a dash.
+func TableLine(t *tick.Tick, note string) string {
+	cpu, load1, mem := missing, missing, missing
+	if s := t.Sample; s != nil {
+		if s.CPU != nil {
+			cpu, load1 = cores(s.CPU.UsageMilliCPU), load(s.CPU.Load1)
+		}
+		if s.Memory != nil && s.Memory.TotalBytes != nil && s.Memory.AvailableBytes != nil {
+			mem = percent(tick.Ptr(*s.Memory.TotalBytes-*s.Memory.AvailableBytes), s.Memory.TotalBytes)
+		}
+	}
+	offered, memory, share, reclaim := missing, missing, missing, missing
+	if a := t.Advice; a != nil {
+		if a.Reclaimed != nil {
+			offered, memory = cores(floatOf(a.Reclaimed.MilliCPU)), bytes(floatOf(a.Reclaimed.MemoryBytes))
+		}
+		share, reclaim = poolCPUs(a, tick.PoolShare), poolCPUs(a, tick.PoolReclaim)
+	}
+	writes := missing
+	if i := t.Isolation; i != nil {
+		writes = fmt.Sprint(i.Applied)
+		if len(i.Errors) > 0 {
+			writes += fmt.Sprintf("!%d", len(i.Errors))
+		}
+	}
+	end := evictionText(t.Eviction)
+	if note != "" {
+		end += "  " + note
+	}
+	return row(t.Time.UTC().Format("2006-01-02T15:04:05Z"), clean(t.Node), cpu, load1, mem, offered, memory, share, reclaim, writes, end)
+}
+
+func row(at, node, cpu, load1, mem, offered, memory, share, reclaim, writes, end string) string {
+	return fmt.Sprintf("%-20s  %-14s %7s %7s %4s  %9s %9s  %5s %7s  %6s  %s", at, node, cpu, load1, mem, offered, memory, share, reclaim, writes, end)
+}
+
+func poolCPUs(a *tick.Advice, name string) string {
+	for _, p := range a.Pools {
+		if p.Name == name {
+			if set, err := cpus.Parse(p.CPUs); err == nil {
+				return fmt.Sprint(set.Size())
+			}
+		}
+	}
+	return missing
+}
+
+func evictionText(e *tick.Eviction) string {
+	if e == nil {
+		return missing
+	}
+	var words []string
+	if e.Refused != "" {
+		words = append(words, "refused")
+	}
+	for _, x := range e.Evictions {
+		words = append(words, stateWord(x.State)+":"+qualified(x.Namespace, x.Name))
+	}
+	for _, x := range e.Taints {
+		words = append(words, "taint:"+clean(shortKey(x.Key)))
+	}
+	if len(words) == 0 {
+		return missing
+	}
+	return strings.Join(words, " ")
+}

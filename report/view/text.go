@@ -1,0 +1,136 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// clean makes text from a tick fit for a terminal: names come from whoever can make a pod or a cgroup, and an escape
+// sequence in one would otherwise draw on the reader's screen. What is left is one column wide a rune.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 0x20 && r < 0x7f:
+			return r
+		case r < 0xa1 || r == 0xad || !unicode.IsPrint(r) || unicode.In(r, unicode.Mn, unicode.Me, unicode.Mc):
+			return '?'
+		case r < 0x590, r >= 0x2010 && r < 0x2028, r >= 0x2190 && r < 0x2300: // no right-to-left and no wide scripts
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// fit cuts or pads s to width columns. What does not fit ends in an ellipsis.
+func fit(s string, width int) string {
+	r := []rune(s)
+	switch {
+	case width <= 0:
+		return ""
+	case len(r) > width:
+		return string(r[:width-1]) + "…"
+	}
+	return s + strings.Repeat(" ", width-len(r))
+}
+
+// fitPath cuts in the middle: a cgroup's or a pod's name tells most at its two ends.
+func fitPath(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width || width < 8 {
+		return fit(s, width)
+	}
+	head := (width - 1) / 3
+	return string(r[:head]) + "…" + string(r[len(r)-(width-1-head):])
+}
+
+func right(s string, width int) string {
+	if n := len([]rune(s)); n < width {
+		return strings.Repeat(" ", width-n) + s
+	}
+	return s
+}
+
+const missing = "-"
+
+// cores writes milli-CPU as cores.
+func cores(milli *float64) string {
+	if milli == nil {
+		return missing
+	}
+	v := *milli / 1000
+	switch {
+	case math.Abs(v) < 0.0005:
+		return "0"
+	case math.Abs(v) < 10:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.1f", v)
+}
+
+func load(v *float64) string {
+	if v == nil {
+		return missing
+	}
+	return fmt.Sprintf("%.2f", *v)
+}
+
+// bytes writes an amount of memory with three digits and a binary unit.
+func bytes(v *float64) string {
+	if v == nil {
+		return missing
+	}
+	x, unit := *v, "B"
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {
+		if math.Abs(x) < 1024 {
+			break
+		}
+		x, unit = x/1024, next
+	}
+	switch {
+	case unit == "B" || math.Abs(x) >= 100:
+		return fmt.Sprintf("%.0f %s", x, unit)
+	case math.Abs(x) >= 10:
+		return fmt.Sprintf("%.1f %s", x, unit)
+	}
+	return fmt.Sprintf("%.2f %s", x, unit)
+}
+
+func percent(part, whole *float64) string {
+	if part == nil || whole == nil || *whole <= 0 {
+		return missing
+	}
+	return fmt.Sprintf("%.0f%%", 100**part / *whole)
+}
+
+// span writes a duration with one or two units.
+func span(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0fs", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+func floatOf(v *int64) *float64 {
+	if v == nil {
+		return nil
+	}
+	f := float64(*v)
+	return &f
+}
+
+func qualified(namespace, name string) string {
+	if namespace == "" {
+		return clean(name)
+	}
+	return clean(namespace + "/" + name)
+}

@@ -1,0 +1,257 @@
+package view
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"polder/lib/tick"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func read(t *testing.T, name string) []*tick.Tick {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r := tick.NewReader(f)
+	r.Strict = true
+	var ticks []*tick.Tick
+	for {
+		line, err := r.Next()
+		if err != nil {
+			break
+		}
+		x, err := line.Decode(tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks = append(ticks, x)
+	}
+	if len(ticks) == 0 {
+		t.Fatalf("no ticks in %s", name)
+	}
+	return ticks
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test ./report/view -update writes it)", err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", name, d)
+	}
+}
+
+func model(ticks []*tick.Tick, age time.Duration) (*Model, time.Time) {
+	m := &Model{}
+	now := time.Time{}
+	for _, x := range ticks {
+		now = x.Time.Add(age)
+		m.Add(x, now)
+	}
+	return m, now
+}
+
+func TestFrames(t *testing.T) {
+	const fresh = 400 * time.Millisecond
+	for _, tt := range []struct {
+		stream string
+		look   Look
+		age    time.Duration
+		golden string
+	}{
+		{"node48", Look{Width: 80, Height: 24}, fresh, "node48-80x24.txt"},
+		{"node48", Look{Width: 120, Height: 40}, fresh, "node48-120x40.txt"},
+		{"node48", Look{Width: 120, Height: 40, Color: true}, fresh, "node48-120x40-color.txt"},
+		{"node48", Look{Width: 80, Height: 24, ASCII: true}, time.Hour, "node48-80x24-ascii.txt"},
+		{"node48", Look{Width: 40, Height: 12}, fresh, "node48-40x12.txt"},
+		{"small", Look{Width: 80, Height: 24}, 8 * time.Second, "small-80x24.txt"},
+	} {
+		t.Run(tt.golden, func(t *testing.T) {
+			m, now := model(read(t, tt.stream+".jsonl"), tt.age)
+			golden(t, tt.golden, strings.Join(Frame(m, tt.look, now), "\n")+"\n")
+		})
+	}
+}
+
+func TestTable(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(TableHeader() + "\n")
+	for _, name := range []string{"node48.jsonl", "small.jsonl"} {
+		for _, x := range read(t, name) {
+			b.WriteString(TableLine(x, "") + "\n")
+		}
+	}
+	b.WriteString(TableLine(&tick.Tick{Node: "bare", Time: time.Unix(0, 0)}, "stale") + "\n")
+	golden(t, "table.txt", b.String())
+}
+
+func TestMetricsPage(t *testing.T) {
+	var m Metrics
+	for _, x := range read(t, "node48.jsonl") {
+		m.Add(x)
+	}
+	for _, x := range read(t, "small.jsonl") {
+		x.Eviction.Taints[0].Key = "quote\" back\\slash\nnewline"
+		m.Add(x)
+	}
+	page, stable := m.Page()
+	golden(t, "metrics.prom", page)
+	if strings.Contains(stable, "timestamp") || strings.Contains(stable, "polder_ticks_total") {
+		t.Error("the stable part holds what changes at every tick")
+	}
+}
+
+func TestMetricsForgetNodes(t *testing.T) {
+	var m Metrics
+	at := time.Unix(1e9, 0)
+	m.Add(&tick.Tick{Node: "old", Time: at})
+	m.Add(&tick.Tick{Node: "new", Time: at.Add(forgetAfter)})
+	if page, _ := m.Page(); !strings.Contains(page, `node="old"`) {
+		t.Error("a node was forgotten before its time")
+	}
+	m.Add(&tick.Tick{Node: "new", Time: at.Add(forgetAfter + 1)})
+	if page, _ := m.Page(); strings.Contains(page, `node="old"`) {
+		t.Error("a node that fell silent is still reported")
+	}
+}
+
+func TestMetricsCountStatesOnce(t *testing.T) {
+	var m Metrics
+	add := func(states ...string) {
+		e := &tick.Eviction{}
+		for _, s := range states {
+			e.Evictions = append(e.Evictions, tick.PodEviction{UID: "u", Rule: "r", State: s})
+		}
+		m.Add(&tick.Tick{Node: "n", Time: time.Unix(1, 0), Eviction: e})
+	}
+	add(tick.StateRequested)
+	add(tick.StateRequested)
+	add(tick.StateCreated)
+	add()
+	add(tick.StateRequested)
+	page, _ := m.Page()
+	for _, want := range []string{`state="requested"} 2`, `state="created"} 1`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s:\n%s", want, page)
+		}
+	}
+}
+
+// A machine has one row a hyperthread, splits wide nodes, and says what has no room.
+func TestCoreMap(t *testing.T) {
+	cores := func(n, threads int) (list []string) {
+		for i := range n {
+			s := fmt.Sprint(i)
+			for k := 1; k < threads; k++ {
+				s += fmt.Sprintf(",%d", i+k*n)
+			}
+			list = append(list, s)
+		}
+		return list
+	}
+	for _, tt := range []struct {
+		name          string
+		topology      tick.Topology
+		width, height int
+		want          string
+	}{
+		{"no numa, no cores", tick.Topology{CPUs: "0-3"}, 40, 4, "cpus   S S R ·"},
+		{"SMT4", tick.Topology{CPUs: "0-7", Cores: cores(2, 4)}, 40, 4, "cpus   S R\n       S ·\n       R R\n       · R"},
+		{"narrow cells, then split", tick.Topology{CPUs: "0-9", Cores: cores(10, 1)}, 12, 4, "cpus   SSR·R\n       RRRRR"},
+		{"no room", tick.Topology{CPUs: "0-9", Cores: cores(10, 1)}, 12, 1, "cpus   SSR·R  … 5 more CPUs"},
+		{"memory node, offline CPUs", tick.Topology{CPUs: "0,2", NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: ""}, {ID: 1, CPUs: "0,2"}}}, 40, 4, "numa1  S R"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			of := map[int]letter{0: letterShare, 1: letterShare, 2: letterReclaim}
+			for i := 4; i < 16; i++ {
+				of[i] = letterReclaim
+			}
+			if tt.name == "SMT4" {
+				of = map[int]letter{0: letterShare, 1: letterReclaim, 2: letterShare, 4: letterReclaim, 5: letterReclaim, 7: letterReclaim}
+			}
+			var got []string
+			for _, l := range coreMap(&tt.topology, of, tt.width, tt.height) {
+				got = append(got, l.render(Look{Width: 80}))
+			}
+			if d := cmp.Diff(tt.want, strings.Join(got, "\n")); d != "" {
+				t.Errorf("map (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// Whatever the size, a frame stays within it, and no control character of a tick comes through.
+func TestFramesFit(t *testing.T) {
+	streams := [][]*tick.Tick{read(t, "node48.jsonl"), read(t, "small.jsonl"), {{Node: "bare"}}, {{Node: "x", Sample: &tick.Sample{}, Advice: &tick.Advice{}, Isolation: &tick.Isolation{}, Eviction: &tick.Eviction{Refused: "too\x1bold"}}}}
+	rapid.Check(t, func(t *rapid.T) {
+		ticks := rapid.SampledFrom(streams).Draw(t, "stream")
+		look := Look{Width: rapid.IntRange(1, 200).Draw(t, "width"), Height: rapid.IntRange(1, 70).Draw(t, "height"), ASCII: rapid.Bool().Draw(t, "ascii")}
+		m, now := model(ticks, time.Second)
+		lines := Frame(m, look, now)
+		if len(lines) > look.Height {
+			t.Fatalf("%d lines on a screen of %d", len(lines), look.Height)
+		}
+		for _, l := range lines {
+			if n := utf8.RuneCountInString(l); n > look.Width {
+				t.Fatalf("%d columns on a screen of %d: %q", n, look.Width, l)
+			}
+			if strings.ContainsFunc(l, func(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 || look.ASCII && r >= 0x80 }) {
+				t.Fatalf("not to be printed: %q", l)
+			}
+		}
+	})
+}
+
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"web-0":             "web-0",
+		"a\x1b[2Jb\nc\x7f":  "a?[2Jb?c?",
+		"\u009b31m":         "?31m",
+		"é → ö…":            "é → ö…",
+		"\u202egnp.\u200b":  "?gnp.?",
+		"名":                 "?",
+		"e\u0301":           "e?",
+		string([]byte{255}): "?",
+	} {
+		if got := clean(in); got != want {
+			t.Errorf("clean(%q) = %q; want %q", in, got, want)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	for got, want := range map[string]string{
+		cores(nil): "-", cores(f(0)): "0", cores(f(250)): "0.25", cores(f(44000)): "44.0", cores(f(-1500)): "-1.50",
+		bytes(nil): "-", bytes(f(0)): "0 B", bytes(f(1536)): "1.50 KiB", bytes(f(195257901056)): "182 GiB", bytes(f(20 << 20)): "20.0 MiB",
+		percent(f(1), f(0)): "-", percent(f(1), f(4)): "25%",
+		span(-time.Second): "0.0s", span(75 * time.Second): "75s", span(150 * time.Second): "2m30s", span(3 * time.Hour): "3h00m", span(72 * time.Hour): "3d",
+		fit("abcdef", 4): "abc…", fit("ab", 4): "ab  ", fit("x", 0): "", fitPath("/kubepods/pod1234", 10): "/ku…od1234",
+		spark([]*float64{f(1), nil, f(3), f(2)}, 10): "▁ █▅", spark([]*float64{f(1), f(5), f(5)}, 2): "▄▄", spark([]*float64{nil}, 2): "",
+	} {
+		if got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+	}
+}

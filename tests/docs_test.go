@@ -1,0 +1,102 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// page is a tool's page in docs/: its --help, so that it cannot say anything else.
+func page(t *testing.T, tool string) string {
+	t.Helper()
+	help, err := exec.Command(filepath.Join(bin, tool), "--help").Output()
+	if err != nil {
+		t.Fatalf("%s --help: %v", tool, err)
+	}
+	text := strings.ReplaceAll(string(help), "v0.0.0-test", "VERSION")
+	return fmt.Sprintf("# %s\n\nThis page is `%s --help`; `make golden` writes it anew.\n\n```\n%s\n```\n", tool, tool, strings.TrimRight(text, "\n"))
+}
+
+// The pages of the tools are what --help prints; go test -update writes them.
+func TestPages(t *testing.T) {
+	for _, tool := range tools {
+		path := filepath.Join("..", "docs", tool+".md")
+		want := page(t, tool)
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("%s is not what --help prints; run make golden (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+
+// Relative links in the documentation lead somewhere.
+func TestLinks(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(pages, "../README.md", "../CHANGELOG.md") {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllSubmatch(data, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), string(m[1]))); err != nil {
+				t.Errorf("%s links to %s: %v", path, m[1], err)
+			}
+		}
+	}
+}
+
+// Every target that make help prints exists, and every phony one is printed.
+func TestMakeHelp(t *testing.T) {
+	out, err := exec.Command("make", "-s", "-C", "..", "help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, phony, _ := bytes.Cut(makefile, []byte(".PHONY:"))
+	phony, _, _ = bytes.Cut(phony, []byte("\n"))
+	for _, target := range strings.Fields(string(phony)) {
+		if !regexp.MustCompile(`(?m)^` + target + ` +\S`).Match(out) {
+			t.Errorf("make help does not list %s:\n%s", target, out)
+		}
+	}
+}
+
+// --version and shell completion work for every tool.
+func TestVersionAndCompletion(t *testing.T) {
+	for _, tool := range tools {
+		out, err := exec.Command(filepath.Join(bin, tool), "--version").Output()
+		if want := tool + " version v0.0.0-test\n"; err != nil || string(out) != want {
+			t.Errorf("%s --version = %q, %v; want %q", tool, out, err, want)
+		}
+		script := fmt.Sprintf(`. ../scripts/completion.bash; COMP_WORDS=(%s --log); COMP_CWORD=1; _polder_complete; printf '%%s\n' "${COMPREPLY[@]}"`, tool)
+		complete := exec.Command("bash", "-c", script)
+		complete.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		out, err = complete.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--log-level") || strings.Contains(string(out), "--output") {
+			t.Errorf("completion of '%s --log' = %q, %v; want --log-level and its like", tool, out, err)
+		}
+	}
+}
