@@ -148,6 +148,11 @@ func (h *Hierarchy) Children(controller, cgroup string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return directories(dir)
+}
+
+// directories lists the directories in a directory, sorted.
+func directories(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err

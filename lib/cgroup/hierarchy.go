@@ -17,6 +17,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/cgroups"
+	"golang.org/x/sys/unix"
 )
 
 // Modes of mounting.
@@ -199,6 +200,19 @@ func (h *Hierarchy) Dir(controller, cgroup string) (string, int, error) {
 		return "", 0, fmt.Errorf("controller %s: %w", controller, ErrNoController)
 	}
 	return filepath.Join(at, cgroup), version, nil
+}
+
+// Inode is the number of a cgroup's directory in the primary hierarchy: a cgroup that is made anew has another one.
+func (h *Hierarchy) Inode(cgroup string) (uint64, error) {
+	dir, _, err := h.Dir("", cgroup)
+	if err != nil {
+		return 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	return st.Ino, nil
 }
 
 // ErrNoController is wrapped where no mounted hierarchy has a controller.

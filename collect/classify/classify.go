@@ -1,0 +1,113 @@
+// Package classify says which cgroups are pods, and of which class, on a machine where no cluster tells. The rules come
+// from a file; the default one is default.yaml beside this.
+package classify
+
+import (
+	_ "embed"
+	"path"
+	"strings"
+
+	"polder/lib/tick"
+)
+
+//go:embed default.yaml
+var defaultFile []byte
+
+// Default is the default file.
+func Default() []byte { return defaultFile }
+
+// classNone is the class of cgroups that are no pods, though a later rule's glob may match them.
+const classNone = "none"
+
+// Rule says what the cgroups are that its glob matches.
+type Rule struct {
+	glob []string // the elements; "**" stands for any number of them
+
+	// Class is one of the contract's, or empty for cgroups that are no pods.
+	Class string
+	// ChildContainers says that a pod's containers are its child cgroups; otherwise the pod is its only container.
+	ChildContainers  bool
+	Namespace, Name  string
+	Requests, Limits *tick.Resources
+}
+
+// Pod reports whether the cgroups that the rule matches are pods.
+func (r *Rule) Pod() bool { return r != nil && r.Class != "" }
+
+// Rules is an ordered list of rules.
+type Rules struct {
+	rules []Rule
+}
+
+// Match returns the first rule that matches a cgroup, nil where none does.
+func (r *Rules) Match(cgroup string) *Rule {
+	elements := split(cgroup)
+	for i := range r.rules {
+		if match(r.rules[i].glob, elements) {
+			return &r.rules[i]
+		}
+	}
+	return nil
+}
+
+// Below reports whether a rule could match a cgroup below this one.
+func (r *Rules) Below(cgroup string) bool {
+	elements := split(cgroup)
+	for i := range r.rules {
+		if below(r.rules[i].glob, elements) {
+			return true
+		}
+	}
+	return false
+}
+
+func split(cgroup string) []string {
+	cgroup = strings.TrimPrefix(cgroup, "/")
+	if cgroup == "" {
+		return nil
+	}
+	return strings.Split(cgroup, "/")
+}
+
+func match(glob, elements []string) bool {
+	// Remembering the last ** and coming back to it is enough: whatever an earlier ** could take, this one can.
+	g, e, star, from := 0, 0, -1, 0
+	for e < len(elements) {
+		switch {
+		case g < len(glob) && glob[g] == "**":
+			star, from = g, e
+			g++
+		case g < len(glob) && matchElement(glob[g], elements[e]):
+			g, e = g+1, e+1
+		case star >= 0:
+			from++
+			g, e = star+1, from
+		default:
+			return false
+		}
+	}
+	for g < len(glob) && glob[g] == "**" {
+		g++
+	}
+	return g == len(glob)
+}
+
+func below(glob, elements []string) bool {
+	for i, element := range elements {
+		if i == len(glob) {
+			return false
+		}
+		if glob[i] == "**" {
+			return true
+		}
+		if !matchElement(glob[i], element) {
+			return false
+		}
+	}
+	return len(elements) < len(glob)
+}
+
+func matchElement(glob, element string) bool {
+	ok, err := path.Match(glob, element)
+	return ok && err == nil
+}

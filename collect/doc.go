@@ -1,0 +1,28 @@
+// Collect samples the machine: one line of JSON, a tick, an interval.
+//
+// Synopsis:
+//
+//	collect [options] | advise …
+//	collect --once [--state FILE]
+//
+// Description: collect reads /proc, /sys and the control groups (version 1 and 2), and writes what it saw as the section
+// sample of a tick. It changes nothing, and needs no privilege but that of reading. What it could not read is absent, and
+// said in sample.errors; it never ends for that. Where the next stage is slow, the newest tick takes the waiting one's
+// place.
+//
+// A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
+// kernel averages its own. It begins at the first sample, not at 0. Threads are found through the cgroup's tasks in the
+// hierarchy that accounts for CPU time, and the machine's pid namespace must be in sight.
+//
+// A pod's cgroup includes all cgroups below it: where a rule names a cgroup below a pod's as a pod too, its use is in
+// both.
+//
+// Options: see collect --help.
+//
+// Section out: sample. Sections in: none.
+//
+// Exit status: 0 end (--once, --count) or a clean stop on SIGTERM or SIGINT, 1 a failure while running, 2 unusable
+// arguments or classification rules.
+//
+// Bugs: with cgroup version 1 a cgroup that is missing in the hierarchy of CPU accounting is not seen at all.
+package main

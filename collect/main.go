@@ -1,0 +1,20 @@
+package main
+
+import (
+	"polder/lib/stage"
+)
+
+func main() { stage.Main(command()) }
+
+// command is the tool: a value, so that tests run it in their own process.
+func command() stage.Command {
+	o := new(options)
+	return stage.Command{
+		Name:     "collect",
+		Synopsis: "sample the machine: one tick an interval, with the node's and the containers' use",
+		Manual:   manual,
+		Kind:     stage.Kind{Writes: true, State: true},
+		Flags:    o.flags,
+		Run:      o.run,
+	}
+}

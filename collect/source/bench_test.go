@@ -1,0 +1,155 @@
+package source
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/collect/classify"
+	"polder/lib/cgroup"
+	"polder/lib/host"
+	"polder/lib/tick"
+)
+
+// benchGroups is the number of cgroups that a round is measured over.
+const benchGroups = 1000
+
+// BenchmarkRound measures the CPU time of a whole round over 1,000 real cgroups of version 1, the line written included,
+// against the floor: the same files read with held descriptors and nothing done with them. Both are measured in the same
+// run, in turns.
+func BenchmarkRound(b *testing.B) {
+	base := benchTree(b)
+	env := benchEnv(b, base)
+	c := New(env)
+	defer c.Close()
+	out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer out.Close()
+	t := &tick.Tick{V: tick.Version, Node: "bench"}
+	var line []byte
+	round := func() {
+		t.Time = time.Now().UTC().Truncate(time.Millisecond)
+		t.Sample = c.Read(false)
+		if line, err = tick.AppendMarshal(line[:0], t); err != nil {
+			b.Fatal(err)
+		}
+		if _, err = out.Write(append(line, '\n')); err != nil {
+			b.Fatal(err)
+		}
+	}
+	c.Read(true)
+	round()
+	if n := len(t.Sample.Pods); n != benchGroups || t.Sample.Errors != nil {
+		b.Fatalf("%d pods, want %d; errors %v", n, benchGroups, t.Sample.Errors)
+	}
+	files := benchFiles(b, base)
+	buf := make([]byte, 8<<10)
+
+	var whole, floor time.Duration
+	b.ReportAllocs()
+	for b.Loop() {
+		at := cpuTime(b)
+		round()
+		middle := cpuTime(b)
+		for _, f := range files {
+			if _, err := f.Read(buf); err != nil {
+				b.Fatal(err)
+			}
+		}
+		whole += middle - at
+		floor += cpuTime(b) - middle
+	}
+	b.ReportMetric(float64(whole.Microseconds())/float64(b.N)/benchGroups, "us/cgroup")
+	b.ReportMetric(float64(floor.Microseconds())/float64(b.N)/benchGroups, "floor-us/cgroup")
+	b.ReportMetric(float64(whole)/float64(floor), "ratio")
+	b.ReportMetric(float64(len(line)), "line-bytes")
+}
+
+// cpuTime is what the process has used, the garbage collector's threads included.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// benchTree makes the cgroups, as pods of one container, and returns their parent.
+func benchTree(b *testing.B) string {
+	b.Helper()
+	if os.Getuid() != 0 {
+		b.Skip("not root")
+	}
+	base := fmt.Sprintf("/polder-bench-%d", os.Getpid())
+	h, err := cgroup.Detect("/")
+	if err != nil || h.Mode() == cgroup.ModeV2 {
+		b.Skipf("no cgroup v1: %v", err)
+	}
+	for _, controller := range []string{"cpu", "cpuacct", "cpuset", "memory", "pids"} {
+		dir, _, err := h.Dir(controller, base)
+		if err != nil {
+			b.Skip(err)
+		}
+		for i := -1; i < benchGroups; i++ {
+			at := dir
+			if i >= 0 {
+				at = filepath.Join(dir, fmt.Sprintf("pod%04d", i))
+			}
+			if err := os.Mkdir(at, 0o755); err != nil && !os.IsExist(err) {
+				b.Skip(err)
+			}
+			b.Cleanup(func() { _ = os.Remove(at) })
+		}
+	}
+	return base
+}
+
+func benchEnv(b *testing.B, base string) *Env {
+	b.Helper()
+	rules, err := classify.Parse("bench.yaml", []byte("rules: [{cgroup: "+base+"/*, class: shared}]"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	h, err := host.New("/")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &Env{Host: h, Rules: rules, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now}
+}
+
+// benchFiles holds open what the Collector holds open.
+func benchFiles(b *testing.B, base string) []*cgroup.File {
+	b.Helper()
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var files []*cgroup.File
+	b.Cleanup(func() {
+		for _, f := range files {
+			f.Close()
+		}
+	})
+	for i := range benchGroups {
+		for _, f := range [][2]string{
+			{"cpuacct", "cpuacct.usage"}, {"cpu", "cpu.stat"}, {"memory", "memory.usage_in_bytes"},
+			{"memory", "memory.stat"}, {"cpuset", "cpuset.effective_cpus"}, {"pids", "pids.current"},
+		} {
+			file, err := h.Open(f[0], fmt.Sprintf("%s/pod%04d", base, i), f[1])
+			if err != nil {
+				b.Fatal(err)
+			}
+			files = append(files, file)
+		}
+	}
+	return files
+}

@@ -1,0 +1,29 @@
+package source
+
+import "polder/lib/tick"
+
+// Capacity is what the machine has: where there is no cluster, all of it is allocatable.
+var Capacity = Source{
+	Name: "capacity",
+	Doc:  "the online CPUs and the memory",
+	New:  func(*Env) Reader { return &capacityReader{} },
+}
+
+type capacityReader struct {
+	milliCPU, memory float64
+	resources        tick.Resources
+}
+
+func (c *capacityReader) Read(r *Round) error {
+	c.resources = tick.Resources{}
+	if r.Topology != nil {
+		c.resources.MilliCPU = known(&c.milliCPU, float64(r.Topology.CPUs.Size())*1000, true)
+	}
+	if m := r.Sample.Memory; m != nil && m.TotalBytes != nil {
+		c.resources.MemoryBytes = known(&c.memory, *m.TotalBytes, true)
+	}
+	if c.resources != (tick.Resources{}) {
+		r.Sample.Capacity, r.Sample.Allocatable = &c.resources, &c.resources
+	}
+	return nil
+}

@@ -1,0 +1,346 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"polder/collect/classify"
+	"polder/lib/cgroup"
+)
+
+// Cgroup finds the cgroups that are containers, by the classification rules, and reads their values. On version 1 they are
+// looked for in the hierarchy that accounts for CPU time; what a cgroup lacks in the others is left out.
+var Cgroup = Source{
+	Name: "cgroup",
+	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup",
+	New: func(e *Env) Reader {
+		return &cgroupReader{env: e}
+	},
+}
+
+type cgroupReader struct {
+	env   *Env
+	h     *cgroup.Hierarchy
+	saved map[string]CgroupState // of an earlier run, until the cgroup is found
+}
+
+// open looks for the hierarchies. A machine without any is asked again at each rescan.
+func (c *cgroupReader) open(r *Round) error {
+	h, err := cgroup.Detect(c.env.Host.Root())
+	if err != nil {
+		return err
+	}
+	numa := r.Topology != nil && len(r.Topology.NUMANodes) > 1
+	t := &tree{
+		h: h, rules: c.env.Rules, log: c.env.Log, reader: cgroup.NewReader(h, numa),
+		nodes: map[string]*node{}, clock: r.Clock, saved: c.saved,
+	}
+	if t.watcher, err = h.Watch(); err != nil {
+		c.env.Log.Warn("new cgroups are found by the rescan alone", "error", err)
+	}
+	t.inodes = c.env.Host.Root() == "/"
+	c.h, c.env.pods.tree = h, t
+	return nil
+}
+
+func (c *cgroupReader) Read(r *Round) error {
+	if c.h == nil {
+		if !r.Rescan {
+			return cgroup.ErrNoCgroups
+		}
+		if err := c.open(r); err != nil {
+			return err
+		}
+	}
+	t := c.env.pods.tree
+	t.errs = t.errs[:0]
+	t.update(r.Rescan)
+	t.read(r)
+	return errors.Join(t.errs...)
+}
+
+func (c *cgroupReader) Close() error {
+	if c.h == nil {
+		return nil
+	}
+	return c.env.pods.tree.close()
+}
+
+func (c *cgroupReader) Save(s *State) {
+	if c.h == nil {
+		return
+	}
+	s.Cgroups = map[string]CgroupState{}
+	for path, n := range c.env.pods.tree.nodes {
+		if n.container != nil {
+			s.Cgroups[path] = n.container.save()
+		}
+	}
+}
+
+func (c *cgroupReader) Load(s *State) { c.saved = s.Cgroups }
+
+// tree is the part of the primary hierarchy that can hold pods.
+type tree struct {
+	h       *cgroup.Hierarchy
+	rules   *classify.Rules
+	log     *slog.Logger
+	reader  *cgroup.Reader
+	watcher *cgroup.Watcher // nil where watching is impossible
+	clock   *clock
+	inodes  bool
+	saved   map[string]CgroupState
+
+	nodes map[string]*node
+	// changed says that pods or containers came or went.
+	changed bool
+	errs    []error
+	gone    []*node
+	noWatch bool // said that directories cannot be watched
+}
+
+// node is a cgroup that is a pod, a container, or looked into.
+type node struct {
+	path     string
+	parent   *node
+	children map[string]*node
+	rule     *classify.Rule // nil where none matches, and for a pod's containers
+	// lists says that its children are of interest.
+	lists     bool
+	container *container // nil where it is none
+}
+
+// isPod reports whether the node is a pod.
+func (n *node) isPod() bool { return n.rule.Pod() }
+
+// update brings the tree up to date: the directories that changed, or all of them.
+func (t *tree) update(all bool) {
+	if t.watcher == nil {
+		t.rescanIf(all)
+		return
+	}
+	changes := t.watcher.Take()
+	if changes.Err != nil {
+		t.log.Warn("watch cgroups", "error", changes.Err)
+	}
+	for _, path := range changes.Removed {
+		if n := t.nodes[path]; n != nil {
+			t.remove(n)
+		}
+	}
+	if all || changes.Lost {
+		t.rescanIf(true)
+		return
+	}
+	for _, path := range changes.Parents {
+		if n := t.nodes[path]; n != nil && n.lists {
+			t.list(n)
+		}
+	}
+}
+
+func (t *tree) rescanIf(all bool) {
+	if !all {
+		return
+	}
+	root := t.nodes["/"]
+	if root == nil {
+		t.add(nil, "/")
+		return
+	}
+	t.rescan(root)
+}
+
+func (t *tree) rescan(n *node) {
+	if !n.lists {
+		return
+	}
+	t.list(n)
+	for _, child := range n.children {
+		t.rescan(child)
+	}
+}
+
+// list compares a cgroup's children with those that are known.
+func (t *tree) list(n *node) {
+	names, err := t.h.Children("", n.path)
+	if cgroup.Gone(err) && n.parent != nil {
+		t.remove(n)
+		return
+	}
+	if err != nil {
+		t.errs = append(t.errs, fmt.Errorf("list cgroups below %s: %w", n.path, err))
+		return
+	}
+	there := make(map[string]bool, len(names))
+	for _, name := range names {
+		there[name] = true
+		if n.children[name] == nil {
+			t.add(n, name)
+		}
+	}
+	for name, child := range n.children {
+		if !there[name] {
+			t.remove(child)
+		}
+	}
+}
+
+// add takes a cgroup into the tree, with what is below it, if it is or may hold a pod.
+func (t *tree) add(parent *node, name string) {
+	n := &node{path: "/", parent: parent}
+	switch {
+	case parent == nil:
+		n.lists = t.rules.Below("/")
+	case parent.isPod() && parent.rule.ChildContainers:
+		n.path = join(parent.path, name)
+		n.container = &container{path: n.path}
+	default:
+		n.path = join(parent.path, name)
+		n.rule = t.rules.Match(n.path)
+		n.lists = t.rules.Below(n.path)
+		if n.isPod() && n.rule.ChildContainers {
+			n.lists = true
+		} else if n.isPod() {
+			n.container = &container{path: n.path}
+		}
+	}
+	if !n.lists && !n.isPod() && n.container == nil || cgroup.CheckPath(n.path) != nil {
+		return
+	}
+	t.nodes[n.path] = n
+	if parent != nil {
+		parent.children[name] = n
+	}
+	t.changed = t.changed || n.isPod() || n.container != nil
+	if n.container != nil {
+		t.open(n.container)
+	}
+	if n.lists {
+		n.children = map[string]*node{}
+		t.watch(n)
+		t.list(n)
+	}
+}
+
+func join(parent, name string) string {
+	if parent == "/" {
+		return "/" + name
+	}
+	return parent + "/" + name
+}
+
+// watch comes before the listing, so that nothing slips in between unseen.
+func (t *tree) watch(n *node) {
+	if t.watcher == nil {
+		return
+	}
+	if err := t.watcher.Add(n.path); err != nil && !cgroup.Gone(err) && !t.noWatch {
+		t.noWatch = true
+		t.log.Warn("some new cgroups are found by the rescan alone (fs.inotify.max_user_watches may be too low)", "error", err)
+	}
+}
+
+func (t *tree) remove(n *node) {
+	for _, child := range n.children {
+		t.remove(child)
+	}
+	if n.lists && t.watcher != nil {
+		t.watcher.Remove(n.path)
+	}
+	if n.container != nil {
+		n.container.close()
+	}
+	t.changed = t.changed || n.isPod() || n.container != nil
+	if t.nodes[n.path] == n {
+		delete(t.nodes, n.path)
+	}
+	if n.parent != nil {
+		name := n.path[len(n.parent.path):]
+		if name[0] == '/' {
+			name = name[1:]
+		}
+		delete(n.parent.children, name)
+	}
+}
+
+func (t *tree) open(c *container) {
+	var err error
+	if c.group, err = t.reader.Open(c.path); err != nil {
+		c.group = nil
+		if cgroup.OutOfFiles(err) {
+			err = fmt.Errorf("%w (raise the limit of open files: ulimit -n, LimitNOFILE=)", err)
+		}
+		t.errs = append(t.errs, fmt.Errorf("open cgroup %s: %w", c.path, err))
+	}
+	c.born = t.clock.Seconds()
+	if t.inodes {
+		c.inode, _ = t.h.Inode(c.path)
+	}
+	if s, ok := t.saved[c.path]; ok {
+		delete(t.saved, c.path)
+		if s.Inode == c.inode {
+			c.load(s)
+		}
+	}
+}
+
+// read reads all containers. One that turns out to be gone is no error; where a new one has its name, that is read.
+func (t *tree) read(r *Round) {
+	t.gone = t.gone[:0]
+	for _, n := range t.nodes {
+		if n.container != nil && !t.readContainer(n.container, r) {
+			t.gone = append(t.gone, n)
+		}
+	}
+	for _, n := range t.gone {
+		t.remove(n)
+	}
+	for _, n := range t.gone {
+		if n.parent != nil && t.nodes[n.parent.path] == n.parent {
+			t.list(n.parent)
+		}
+	}
+}
+
+// settleSeconds is how long a container may take until its cgroups are made in all hierarchies.
+const settleSeconds = 30
+
+// readContainer reports false where the container is gone.
+func (t *tree) readContainer(c *container, r *Round) bool {
+	if c.group == nil {
+		if r.Rescan {
+			t.open(c)
+		}
+		if c.group == nil {
+			return true
+		}
+	}
+	if !c.group.Complete() && (r.Rescan || r.Clock.Seconds()-c.born < settleSeconds) {
+		if err := c.group.Reopen(); err != nil {
+			t.errs = append(t.errs, fmt.Errorf("open cgroup %s: %w", c.path, err))
+		}
+	}
+	err := c.group.Read()
+	if errors.Is(err, cgroup.ErrGone) {
+		return false
+	}
+	if err != nil {
+		t.errs = append(t.errs, err)
+	}
+	c.update(r.Clock.Seconds())
+	return true
+}
+
+func (t *tree) close() error {
+	for _, n := range t.nodes {
+		if n.container != nil {
+			n.container.close()
+		}
+	}
+	if t.watcher == nil {
+		return nil
+	}
+	return t.watcher.Close()
+}

@@ -1,0 +1,124 @@
+package source
+
+import (
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+	"polder/lib/window"
+)
+
+// container is one container between rounds, and the memory that its part of a sample points into.
+type container struct {
+	path  string
+	group *cgroup.Group // nil where it could not be opened
+	inode uint64
+	born  float64
+
+	before, now reading
+	loads       window.Load
+	sampled     loadSample
+
+	usage, load1, load5, threads, throttled float64
+	usageBytes, workingSet, rss, cache      float64
+	memory                                  tick.Memory
+	numa                                    []tick.NUMABytes
+}
+
+// reading is what rates are made of.
+type reading struct {
+	seconds            float64
+	has                cgroup.Has
+	usage              uint64
+	periods, throttled uint64
+}
+
+// update takes over what the group has just read.
+func (c *container) update(seconds float64) {
+	v := &c.group.Values
+	if seconds > c.now.seconds { // a copy's clock may stand still: then the older reading is the one to compare with
+		c.before = c.now
+	}
+	c.now = reading{seconds: seconds, has: v.Has, usage: v.UsageNanoseconds, periods: v.Periods, throttled: v.ThrottledPeriods}
+}
+
+// fill writes the container's values into its part of the sample.
+func (c *container) fill(into *tick.Container) {
+	into.CPUSetCPUs, into.NUMAMemory = "", nil
+	into.Threads, into.Memory = nil, nil
+	into.UsageMilliCPU, into.ThrottledPercent = c.rates()
+	into.Load1 = known(&c.load1, rounded(c.loads.Load1, 1000), c.loads.Valid())
+	into.Load5 = known(&c.load5, rounded(c.loads.Load5, 1000), c.loads.Valid())
+	if c.group == nil {
+		return
+	}
+	v := &c.group.Values
+	if v.Has&cgroup.HasCPUSet != 0 {
+		into.CPUSetCPUs = v.CPUSetCPUs
+	}
+	into.Threads = known(&c.threads, float64(v.Threads), v.Has&cgroup.HasThreads != 0)
+	if has := v.Has & (cgroup.HasMemory | cgroup.HasMemoryStat); has != 0 {
+		stat := has&cgroup.HasMemoryStat != 0
+		c.memory.UsageBytes = known(&c.usageBytes, float64(v.MemoryBytes), has&cgroup.HasMemory != 0)
+		c.memory.WorkingSetBytes = known(&c.workingSet, float64(v.WorkingSetBytes()), has == cgroup.HasMemory|cgroup.HasMemoryStat)
+		c.memory.RSSBytes = known(&c.rss, float64(v.RSSBytes), stat)
+		c.memory.CacheBytes = known(&c.cache, float64(v.CacheBytes), stat)
+		into.Memory = &c.memory
+	}
+	if v.Has&cgroup.HasNUMA != 0 {
+		c.numa = c.numa[:0]
+		for _, n := range v.NUMA {
+			c.numa = append(c.numa, tick.NUMABytes{ID: n.ID, Bytes: float64(n.Bytes)})
+		}
+		into.NUMAMemory = c.numa
+	}
+}
+
+// rates are the use since the reading before, and the share of the periods in which the quota was used up; nil where
+// there is no reading before. Counters that went back are those of another cgroup.
+func (c *container) rates() (usage, throttled *float64) {
+	b, n := &c.before, &c.now
+	elapsed, both := n.seconds-b.seconds, b.has&n.has
+	if elapsed <= 0 {
+		return nil, nil
+	}
+	if both&cgroup.HasUsage != 0 && n.usage >= b.usage {
+		usage = known(&c.usage, rounded(float64(n.usage-b.usage)/elapsed/1e6, 10), true)
+	}
+	if both&cgroup.HasThrottling != 0 && n.periods >= b.periods && n.throttled >= b.throttled {
+		percent := 0.0 // no quota, or nothing ran
+		if periods := n.periods - b.periods; periods > 0 {
+			percent = min(100, float64(n.throttled-b.throttled)/float64(periods)*100)
+		}
+		throttled = known(&c.throttled, rounded(percent, 10), true)
+	}
+	return usage, throttled
+}
+
+func (c *container) close() {
+	if c.group != nil {
+		c.group.Close()
+	}
+}
+
+func (c *container) save() CgroupState {
+	s := CgroupState{Inode: c.inode, Seconds: c.now.seconds, Load: c.loads}
+	if c.now.has&cgroup.HasUsage != 0 {
+		s.UsageNanoseconds = tick.Ptr(c.now.usage)
+	}
+	if c.now.has&cgroup.HasThrottling != 0 {
+		s.Periods, s.ThrottledPeriods = tick.Ptr(c.now.periods), tick.Ptr(c.now.throttled)
+	}
+	return s
+}
+
+func (c *container) load(s CgroupState) {
+	c.loads = s.Load
+	c.now = reading{seconds: s.Seconds}
+	if s.UsageNanoseconds != nil {
+		c.now.has |= cgroup.HasUsage
+		c.now.usage = *s.UsageNanoseconds
+	}
+	if s.Periods != nil && s.ThrottledPeriods != nil {
+		c.now.has |= cgroup.HasThrottling
+		c.now.periods, c.now.throttled = *s.Periods, *s.ThrottledPeriods
+	}
+}

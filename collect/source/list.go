@@ -1,0 +1,14 @@
+package source
+
+// All is every source, in the order of reading: a source may use what those above it have read.
+var All = []Source{
+	Topology,
+	CPU,
+	Memory,
+	NUMA,
+	PSI,
+	Cgroup,
+	Load,
+	Pods,
+	Capacity,
+}

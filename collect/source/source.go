@@ -1,0 +1,169 @@
+// Package source is what collect looks at: one file a source, all of them named in list.go.
+package source
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"time"
+
+	"polder/collect/classify"
+	"polder/lib/host"
+	"polder/lib/tick"
+)
+
+// Source is one thing that is looked at in each round.
+type Source struct {
+	Name string
+	Doc  string
+	New  func(*Env) Reader
+}
+
+// Reader reads a source. What could be read goes into the round's sample; the error tells of what could not, and ends
+// nothing. A Reader that is a Keeper or an io.Closer is used as such.
+type Reader interface {
+	Read(*Round) error
+}
+
+// Keeper is a Reader that remembers something between two rounds.
+type Keeper interface {
+	Save(*State)
+	Load(*State)
+}
+
+// Env is what all sources share.
+type Env struct {
+	Host  *host.Host
+	Rules *classify.Rules
+	Log   *slog.Logger
+	// Now is the wall clock, with Go's monotonic reading.
+	Now func() time.Time
+
+	pods pods // made by the cgroup source, used by load and pods
+}
+
+// Round is one reading of everything.
+type Round struct {
+	Sample *tick.Sample
+	// Rescan asks for a look at what is otherwise looked at only when it is known to have changed.
+	Rescan bool
+	// Clock is the machine's clock.
+	Clock *clock
+
+	// Topology is nil until it could be read.
+	Topology *host.Topology
+	// busy has each CPU's busy ticks since the last round at its id's place, -1 where they are not known, and
+	// busySeconds the time that they cover, 0 where there is no earlier reading.
+	busy        []int64
+	busySeconds float64
+}
+
+// Collector makes samples.
+type Collector struct {
+	env     *Env
+	names   []string
+	readers []Reader
+	round   Round
+	sample  tick.Sample
+	clock   clock
+	last    float64 // the machine's clock at the last round
+	rounds  int
+
+	intervalSeconds float64
+}
+
+// New returns a Collector of all sources.
+func New(env *Env) *Collector {
+	c := &Collector{env: env, clock: clock{host: env.Host, now: env.Now, log: env.Log}}
+	for _, s := range All {
+		c.names = append(c.names, s.Name)
+		c.readers = append(c.readers, s.New(env))
+	}
+	c.round.Sample, c.round.Clock = &c.sample, &c.clock
+	return c
+}
+
+// Read reads everything. The sample is valid until the next call.
+func (c *Collector) Read(rescan bool) *tick.Sample {
+	*c.round.Sample = tick.Sample{Errors: c.sample.Errors[:0]}
+	c.clock.startRound()
+	at := c.clock.Seconds()
+	if c.intervalSeconds = at - c.last; c.last > 0 && c.intervalSeconds > 0 {
+		c.intervalSeconds = rounded(c.intervalSeconds, 1000)
+		c.sample.IntervalSeconds = &c.intervalSeconds
+	}
+	c.last = at
+	c.round.Rescan = rescan || c.rounds == 0
+	c.rounds++
+	for i, r := range c.readers {
+		c.note(c.names[i], r.Read(&c.round))
+	}
+	return &c.sample
+}
+
+// maxErrors bounds a source's complaints in one tick.
+const maxErrors = 8
+
+func (c *Collector) note(source string, err error) {
+	if err == nil {
+		return
+	}
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	for i, err := range list {
+		if i == maxErrors {
+			err = errors.New("and more")
+		}
+		c.sample.Errors = append(c.sample.Errors, tick.SourceError{Source: source, Error: err.Error()})
+		if i == maxErrors {
+			return
+		}
+	}
+}
+
+// SampleLoad samples the containers' load between two rounds.
+func (c *Collector) SampleLoad() {
+	c.clock.startRound()
+	for i, s := range All {
+		if between, ok := c.readers[i].(interface{ between(*Round) error }); ok {
+			if err := between.between(&c.round); err != nil {
+				c.env.Log.Warn("sample between two ticks", "source", s.Name, "error", err)
+			}
+		}
+	}
+}
+
+// Close ends the sources' watching and closes what they hold open.
+func (c *Collector) Close() error {
+	var errs []error
+	for _, r := range c.readers {
+		if closer, ok := r.(io.Closer); ok {
+			errs = append(errs, closer.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rounded rounds to parts of one, so that lines stay short.
+func rounded(f, parts float64) float64 { return math.Round(f*parts) / parts }
+
+// known returns where with the value in it, or nil where the value is not known.
+func known(where *float64, value float64, ok bool) *float64 {
+	if !ok {
+		return nil
+	}
+	*where = value
+	return where
+}
+
+// counted is known for a counter.
+func counted(where *float64, value *uint64) *float64 {
+	if value == nil {
+		return nil
+	}
+	*where = float64(*value)
+	return where
+}

@@ -1,0 +1,262 @@
+package source
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/collect/classify"
+	"polder/lib/cgroup"
+	"polder/lib/host"
+	"polder/lib/tick"
+	"polder/lib/window"
+)
+
+// machine is a root in the making.
+type machine struct {
+	t    *testing.T
+	root string
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{t: t, root: t.TempDir()}
+	m.write("proc/uptime", "1000.00 1.00")
+	m.write("proc/stat", "cpu0 100 0 0 900\ncpu1 100 0 0 900\n")
+	m.write("sys/devices/system/cpu/online", "0-1")
+	m.write("sys/fs/cgroup/cgroup.controllers", "cpu memory pids")
+	return m
+}
+
+func (m *machine) write(path, content string) {
+	m.t.Helper()
+	path = filepath.Join(m.root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) cgroup(path, usageMicroseconds string) {
+	m.t.Helper()
+	m.write("sys/fs/cgroup"+path+"/cpu.stat", "usage_usec "+usageMicroseconds+"\n")
+}
+
+func (m *machine) collector(rules string) *Collector {
+	m.t.Helper()
+	r, err := classify.Parse("test.yaml", []byte(rules))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	h, err := host.New(m.root)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	c := New(&Env{Host: h, Rules: r, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	m.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// usage is each pod's use by name, -1 where it is absent.
+func usage(s *tick.Sample) map[string]float64 {
+	out := map[string]float64{}
+	for _, p := range s.Pods {
+		out[p.UID] = -1
+		if p.UsageMilliCPU != nil {
+			out[p.UID] = *p.UsageMilliCPU
+		}
+	}
+	return out
+}
+
+func TestRates(t *testing.T) {
+	m := newMachine(t)
+	m.cgroup("/a", "1000000")
+	m.cgroup("/back", "1000000")
+	c := m.collector("rules: [{cgroup: /*, class: shared}]")
+	s := c.Read(true)
+	if s.IntervalSeconds != nil || s.CPU.UsageMilliCPU != nil {
+		t.Errorf("the first reading has rates: %+v", s)
+	}
+	if diff := cmp.Diff(map[string]float64{"/a": -1, "/back": -1}, usage(s)); diff != "" {
+		t.Errorf("first usage (-want +got):\n%s", diff)
+	}
+
+	m.write("proc/uptime", "1010.00 1.00")
+	m.write("proc/stat", "cpu0 600 0 0 900\ncpu2 9000 0 0 900\n") // cpu1 went, cpu2 came
+	m.write("sys/devices/system/cpu/online", "0,2")
+	m.cgroup("/a", "6000000")
+	m.cgroup("/back", "1000") // made anew under the same name
+	m.cgroup("/new", "5000000")
+	s = c.Read(true)
+	if s.IntervalSeconds == nil || *s.IntervalSeconds != 10 {
+		t.Errorf("intervalSeconds = %v; want 10", s.IntervalSeconds)
+	}
+	if s.CPU.UsageMilliCPU == nil || *s.CPU.UsageMilliCPU != 500 {
+		t.Errorf("node usage = %v; want cpu0's 500 alone", s.CPU.UsageMilliCPU)
+	}
+	if s.Topology.CPUs != "0,2" || *s.Capacity.MilliCPU != 2000 {
+		t.Errorf("topology = %+v; want that of the CPUs that are online now", s.Topology)
+	}
+	if diff := cmp.Diff(map[string]float64{"/a": 500, "/back": -1, "/new": -1}, usage(s)); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+}
+
+func TestNestedPods(t *testing.T) {
+	m := newMachine(t)
+	for _, path := range []string{"/system.slice", "/system.slice/web.service", "/system.slice/other.service", "/k/pod1/c2", "/k/pod1/c1", "/k/pod1/c1/inner", "/k/pod2"} {
+		m.cgroup(path, "1")
+	}
+	c := m.collector(`
+rules:
+  - {cgroup: /system.slice, class: system}
+  - {cgroup: /system.slice/web.service, class: shared, name: web, namespace: prod, requests: {milliCPU: 500}}
+  - {cgroup: /k/pod*, class: reclaimed, containers: children}
+  - {cgroup: /k/pod1/c1, class: shared}
+`)
+	s := c.Read(true)
+	type pod struct {
+		UID, Namespace, Name, QoS string
+		Containers                []string
+	}
+	var got []pod
+	for _, p := range s.Pods {
+		g := pod{p.UID, p.Namespace, p.Name, p.QoS, nil}
+		for _, c := range p.Containers {
+			g.Containers = append(g.Containers, c.Cgroup+" "+c.Name)
+		}
+		got = append(got, g)
+	}
+	want := []pod{
+		{"/k/pod1", "", "pod1", "reclaimed", []string{"/k/pod1/c1 c1", "/k/pod1/c2 c2"}},
+		{"/k/pod2", "", "pod2", "reclaimed", nil},
+		{"/system.slice", "", "system.slice", "system", []string{"/system.slice system.slice"}},
+		{"/system.slice/web.service", "prod", "web", "shared", []string{"/system.slice/web.service web"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+	if r := s.Pods[3].Containers[0].Requests; r == nil || *r.MilliCPU != 500 {
+		t.Errorf("requests of web's container = %v; want the pod's", r)
+	}
+}
+
+func TestState(t *testing.T) {
+	m := newMachine(t)
+	m.write("proc/sys/kernel/random/boot_id", "one")
+	m.cgroup("/a", "1000000")
+	first := m.collector("rules: [{cgroup: /*, class: shared}]")
+	first.Read(true)
+	saved, err := tick.Marshal(first.Save())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.cgroup("/a", "31000000")
+	m.write("proc/uptime", "1060.00 1.00")
+
+	tests := []struct {
+		name   string
+		state  func(*State)
+		within float64
+		loaded bool
+		usage  float64
+	}{
+		{"a minute old", func(*State) {}, 1e9, true, 500},
+		{"too old for rates", func(*State) {}, 10, true, -1},
+		{"of another start", func(s *State) { s.BootID = "two" }, 1e9, false, -1},
+		{"of the future", func(s *State) { s.Seconds = 2000 }, 1e9, false, -1},
+		{"empty", func(s *State) { *s = State{} }, 1e9, false, -1},
+		{"of CPUs that cannot be", func(s *State) { s.CPUTimes.CPUs[0].ID = -5 }, 1e9, true, 500},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var s State
+			if err := tick.Unmarshal(saved, &s); err != nil {
+				t.Fatal(err)
+			}
+			tt.state(&s)
+			c := m.collector("rules: [{cgroup: /*, class: shared}]")
+			if got := c.Load(&s, tt.within); got != tt.loaded {
+				t.Fatalf("Load() = %v; want %v", got, tt.loaded)
+			}
+			if diff := cmp.Diff(map[string]float64{"/a": tt.usage}, usage(c.Read(true))); diff != "" {
+				t.Errorf("usage (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestIdle(t *testing.T) {
+	asleep := loadSample{usage: 10, throttled: 3, any: true}
+	with := func(change func(*loadSample)) loadSample {
+		s := asleep
+		change(&s)
+		return s
+	}
+	tests := []struct {
+		name string
+		last loadSample
+		now  cgroup.Values
+		want bool
+	}{
+		{"has not run", asleep, cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 10, ThrottledPeriods: 3}, true},
+		{"has run", asleep, cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 11, ThrottledPeriods: 3}, false},
+		{"was throttled", asleep, cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 10, ThrottledPeriods: 4}, false},
+		{"may starve: left out last time", with(func(s *loadSample) { s.skipped = true }), cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 10, ThrottledPeriods: 3}, false},
+		{"starves: runnable last time", with(func(s *loadSample) { s.runnable = 1 }), cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 10, ThrottledPeriods: 3}, false},
+		{"no sample yet", loadSample{}, cgroup.Values{Has: cgroup.HasUsage}, false},
+		{"use not known", asleep, cgroup.Values{UsageNanoseconds: 10, ThrottledPeriods: 3}, false},
+	}
+	for _, tt := range tests {
+		c := &container{sampled: tt.last, group: &cgroup.Group{Values: tt.now}}
+		if got := c.idle(); got != tt.want {
+			t.Errorf("%s: idle() = %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A starved thread is counted at every second sample at least, and at every one from the first that sees it.
+func TestStarvedThreadIsCounted(t *testing.T) {
+	m := newMachine(t)
+	m.cgroup("/a", "1000")
+	m.write("sys/fs/cgroup/a/cgroup.threads", "7\n")
+	m.write("proc/7/stat", "7 (x) S 1")
+	c := m.collector("rules: [{cgroup: /*, class: shared}]")
+	c.Read(true)
+	at := asTime(c.clock.Seconds())
+	box := c.env.pods.tree.nodes["/a"].container
+	step := func() float64 {
+		at = at.Add(window.LoadEvery)
+		box.sampleLoad(c.env.pods.tree.reader, at)
+		return box.loads.Load1
+	}
+	if load := step(); load != 0 || !box.sampled.skipped {
+		t.Fatalf("load1 of a sleeper = %v, left out: %v; want 0, true", load, box.sampled.skipped)
+	}
+	m.write("proc/7/stat", "7 (x) R 1") // and gets no CPU
+	for i := range 3 {
+		before := box.loads.Load1
+		if load := step(); load <= before {
+			t.Errorf("sample %d after waking: load1 goes from %v to %v; want that it rises", i, before, load)
+		}
+	}
+}
+
+func TestContainerID(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for name, want := range map[string]string{
+		id: id, "cri-containerd-" + id + ".scope": id, "docker-" + id + ".scope": id,
+		"web": "", "x-" + id[1:] + ".scope": "", "g" + id[1:]: "", "": "",
+	} {
+		if got := containerID(name); got != want {
+			t.Errorf("containerID(%q) = %q; want %q", name, got, want)
+		}
+	}
+}

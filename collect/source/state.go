@@ -1,0 +1,78 @@
+package source
+
+import (
+	"polder/lib/host"
+	"polder/lib/window"
+)
+
+// StateVersion is the version of State's form.
+const StateVersion = 1
+
+// State is what is kept between two runs. Times are seconds since the machine's start, and worth nothing after another.
+type State struct {
+	BootID   string    `json:"bootID"`
+	Seconds  float64   `json:"seconds"`
+	CPUTimes *CPUState `json:"cpuTimes,omitempty"`
+	// KswapdStealPages is nil where it could not be read.
+	Kswapd  *CounterState          `json:"kswapd,omitempty"`
+	Cgroups map[string]CgroupState `json:"cgroups,omitempty"`
+}
+
+// CPUState is a reading of /proc/stat.
+type CPUState struct {
+	Seconds float64        `json:"seconds"`
+	CPUs    []host.CPUTime `json:"cpus"`
+}
+
+// CounterState is a reading of a counter.
+type CounterState struct {
+	Seconds float64 `json:"seconds"`
+	Value   uint64  `json:"value"`
+}
+
+// CgroupState is a reading of a container's cgroup.
+type CgroupState struct {
+	// Inode tells the cgroup from a later one of the same name.
+	Inode            uint64      `json:"inode,omitempty"`
+	Seconds          float64     `json:"seconds"`
+	UsageNanoseconds *uint64     `json:"usageNanoseconds,omitempty"`
+	Periods          *uint64     `json:"periods,omitempty"`
+	ThrottledPeriods *uint64     `json:"throttledPeriods,omitempty"`
+	Load             window.Load `json:"load"`
+}
+
+// Save returns what a later run needs to go on from here.
+func (c *Collector) Save() *State {
+	s := &State{BootID: c.env.Host.BootID(), Seconds: c.last}
+	for _, r := range c.readers {
+		if k, ok := r.(Keeper); ok {
+			k.Save(s)
+		}
+	}
+	return s
+}
+
+// Load takes up what an earlier run saved. It reports false where the state is of no use: of another start of the
+// machine, or of the future. The first reading after it has rates where the state is at most withinSeconds old.
+func (c *Collector) Load(s *State, withinSeconds float64) bool {
+	c.clock.startRound()
+	at := c.clock.Seconds()
+	if s.BootID != c.env.Host.BootID() || s.Seconds <= 0 || s.Seconds > at {
+		return false
+	}
+	if at-s.Seconds > withinSeconds {
+		s.CPUTimes, s.Kswapd = nil, nil
+		for name, g := range s.Cgroups {
+			g.UsageNanoseconds, g.Periods, g.ThrottledPeriods = nil, nil, nil
+			s.Cgroups[name] = g
+		}
+	} else {
+		c.last = s.Seconds
+	}
+	for _, r := range c.readers {
+		if k, ok := r.(Keeper); ok {
+			k.Load(s)
+		}
+	}
+	return true
+}

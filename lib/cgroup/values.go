@@ -1,0 +1,241 @@
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"polder/lib/kernfile"
+)
+
+// Has says which of a cgroup's values could be read.
+type Has uint16
+
+// The values of [Values].
+const (
+	HasUsage Has = 1 << iota
+	HasThrottling
+	HasMemory     // MemoryBytes
+	HasMemoryStat // RSSBytes, CacheBytes and InactiveFileBytes
+	HasCPUSet
+	HasThreads
+	HasNUMA
+)
+
+// Values is what a cgroup's files say at one instant, the cgroups below it included. Only what Has names means anything.
+type Values struct {
+	Has Has
+
+	UsageNanoseconds uint64
+	// Periods counts the CFS periods in which the cgroup ran under a quota, ThrottledPeriods those in which it used the
+	// quota up.
+	Periods, ThrottledPeriods uint64
+
+	MemoryBytes, RSSBytes, CacheBytes, InactiveFileBytes uint64
+
+	// CPUSetCPUs is the CPU list in force.
+	CPUSetCPUs string
+	Threads    uint64
+	NUMA       []NodeBytes
+}
+
+// NodeBytes is the memory on one NUMA node.
+type NodeBytes struct {
+	ID    int
+	Bytes uint64
+}
+
+// WorkingSetBytes is the memory in use without the file pages that would be dropped first, never below 0.
+func (v *Values) WorkingSetBytes() uint64 {
+	if v.InactiveFileBytes >= v.MemoryBytes {
+		return 0
+	}
+	return v.MemoryBytes - v.InactiveFileBytes
+}
+
+// errNumber says that a file is not one number.
+var errNumber = errors.New("not one number")
+
+// ParseUsage parses v1's cpuacct.usage, nanoseconds.
+func (v *Values) ParseUsage(data []byte) error { return v.number(data, &v.UsageNanoseconds, HasUsage) }
+
+// ParseMemory parses v1's memory.usage_in_bytes and v2's memory.current.
+func (v *Values) ParseMemory(data []byte) error { return v.number(data, &v.MemoryBytes, HasMemory) }
+
+// ParseThreads parses pids.current.
+func (v *Values) ParseThreads(data []byte) error { return v.number(data, &v.Threads, HasThreads) }
+
+func (v *Values) number(data []byte, into *uint64, has Has) error {
+	n, ok := kernfile.UintLine(data)
+	if !ok {
+		return fmt.Errorf("%w: %q", errNumber, kernfile.Clip(data))
+	}
+	*into = n
+	v.Has |= has
+	return nil
+}
+
+// ParseCPUSet parses a CPU list; text that is the same as last time costs no allocation.
+func (v *Values) ParseCPUSet(data []byte) error {
+	data = kernfile.Text(data)
+	for _, c := range data {
+		if (c < '0' || c > '9') && c != '-' && c != ',' {
+			return fmt.Errorf("not a CPU list: %q", kernfile.Clip(data))
+		}
+	}
+	if string(data) != v.CPUSetCPUs {
+		v.CPUSetCPUs = string(data)
+	}
+	v.Has |= HasCPUSet
+	return nil
+}
+
+// ParseCPUStat parses cpu.stat of either version: nr_periods and nr_throttled, and in v2 usage_usec (in v2 the former
+// are there only where the controller is on).
+func (v *Values) ParseCPUStat(data []byte) error {
+	var periods, throttled, micros uint64
+	var has Has
+	for len(data) > 0 {
+		var line []byte
+		line, data = kernfile.Line(data)
+		var into *uint64
+		switch name, rest := kernfile.Field(line); string(name) {
+		case "usage_usec":
+			into, line, has = &micros, rest, has|HasUsage
+		case "nr_periods":
+			into, line = &periods, rest
+		case "nr_throttled":
+			into, line, has = &throttled, rest, has|HasThrottling
+		default:
+			continue
+		}
+		n, ok := kernfile.UintLine(line)
+		if !ok {
+			return fmt.Errorf("%w: %q", errNumber, kernfile.Clip(line))
+		}
+		*into = n
+	}
+	if has&HasUsage != 0 {
+		v.UsageNanoseconds = micros * 1000
+	}
+	v.Periods, v.ThrottledPeriods = periods, throttled
+	v.Has |= has
+	return nil
+}
+
+// ParseMemoryStatV1 parses v1's memory.stat. Its total_ lines include the cgroups below.
+func (v *Values) ParseMemoryStatV1(data []byte) error {
+	if i := bytes.Index(data, []byte("\ntotal_")); i >= 0 {
+		return v.memoryStat(data[i+1:], "total_rss", "total_cache", "total_inactive_file")
+	}
+	return v.memoryStat(data, "rss", "cache", "inactive_file")
+}
+
+// ParseMemoryStatV2 parses v2's memory.stat.
+func (v *Values) ParseMemoryStatV2(data []byte) error {
+	return v.memoryStat(data, "anon", "file", "inactive_file")
+}
+
+func (v *Values) memoryStat(data []byte, rss, cache, inactiveFile string) error {
+	found := 0
+	for len(data) > 0 && found < 3 {
+		var line []byte
+		line, data = kernfile.Line(data)
+		space := bytes.IndexByte(line, ' ')
+		if space < 0 {
+			continue
+		}
+		var into *uint64
+		switch string(line[:space]) {
+		case rss:
+			into = &v.RSSBytes
+		case cache:
+			into = &v.CacheBytes
+		case inactiveFile:
+			into = &v.InactiveFileBytes
+		default:
+			continue
+		}
+		n, ok := kernfile.Uint(line[space+1:])
+		if !ok {
+			return fmt.Errorf("line %q: %w", kernfile.Clip(line), errNumber)
+		}
+		*into = n
+		found++
+	}
+	if found < 3 {
+		return fmt.Errorf("no lines %s, %s and %s", rss, cache, inactiveFile)
+	}
+	v.Has |= HasMemoryStat
+	return nil
+}
+
+// pageBytes is the unit of v1's memory.numa_stat; a test sets it.
+var pageBytes = uint64(pageSize())
+
+// ParseNUMAStatV1 parses v1's memory.numa_stat: "hierarchical_total=12 N0=8 N1=4", in pages.
+func (v *Values) ParseNUMAStatV1(data []byte) error {
+	v.NUMA = v.NUMA[:0]
+	for _, name := range []string{"hierarchical_total=", "total="} {
+		for rest := data; len(rest) > 0; {
+			var line []byte
+			line, rest = kernfile.Line(rest)
+			if bytes.HasPrefix(line, []byte(name)) {
+				return v.numaLine(line[len(name):], pageBytes)
+			}
+		}
+	}
+	return errors.New("no line total")
+}
+
+// ParseNUMAStatV2 parses v2's memory.numa_stat: "anon N0=1234 N1=0", in bytes. The memory of a node is its anonymous
+// and its file pages and the kernel's own, as far as the file tells of them.
+func (v *Values) ParseNUMAStatV2(data []byte) error {
+	v.NUMA = v.NUMA[:0]
+	for len(data) > 0 {
+		var line []byte
+		line, data = kernfile.Line(data)
+		switch name, rest := kernfile.Field(line); string(name) {
+		case "anon", "file", "kernel_stack", "pagetables", "slab_reclaimable", "slab_unreclaimable":
+			if err := v.numaLine(rest, 1); err != nil {
+				v.Has &^= HasNUMA
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maxNode bounds the NUMA ids that are taken (the kernel's MAX_NUMNODES is at most 1024).
+const maxNode = 1024
+
+func (v *Values) numaLine(line []byte, unit uint64) error {
+	for {
+		var field []byte
+		if field, line = kernfile.Field(line); len(field) == 0 {
+			break
+		}
+		equals := bytes.IndexByte(field, '=')
+		if equals < 2 || field[0] != 'N' {
+			continue // the total, in v1
+		}
+		id, ok := kernfile.Uint(field[1:equals])
+		n, okN := kernfile.Uint(field[equals+1:])
+		if !ok || !okN || id >= maxNode {
+			return fmt.Errorf("%q: want N<node>=<number>", kernfile.Clip(field))
+		}
+		v.addNode(int(id), n*unit)
+	}
+	v.Has |= HasNUMA
+	return nil
+}
+
+func (v *Values) addNode(id int, n uint64) {
+	for i := range v.NUMA {
+		if v.NUMA[i].ID == id {
+			v.NUMA[i].Bytes += n
+			return
+		}
+	}
+	v.NUMA = append(v.NUMA, NodeBytes{ID: id, Bytes: n})
+}

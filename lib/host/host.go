@@ -1,0 +1,174 @@
+// Package host reads the machine under a root directory: /proc and /sys. Reading is split from parsing; the parsers
+// take any bytes. It is the only importer of prometheus/procfs, which reads what is small and simple there (loadavg,
+// meminfo, pressure); the files that have a line or more a CPU or a zone are parsed here, for procfs takes them apart
+// with Sscanf and regular expressions.
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+
+	"polder/lib/kernfile"
+)
+
+// Host is a machine under a root directory. It is not for use by several goroutines at once.
+type Host struct {
+	root string
+	proc procfs.FS
+	buf  []byte
+}
+
+// New returns the machine under root, "/" for this one.
+func New(root string) (*Host, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("open the machine under %s: %w", root, err)
+	}
+	proc, err := procfs.NewFS(filepath.Join(root, "proc"))
+	if err != nil {
+		return nil, fmt.Errorf("open the machine under %s: %w", root, err)
+	}
+	return &Host{root: root, proc: proc, buf: make([]byte, 16<<10)}, nil
+}
+
+// Root is the root directory.
+func (h *Host) Root() string { return h.root }
+
+// Path is a path under the root.
+func (h *Host) Path(path string) string { return filepath.Join(h.root, path) }
+
+// read reads a file under the root into memory that the next read reuses.
+func (h *Host) read(path string) ([]byte, error) {
+	data, err := kernfile.Read(filepath.Join(h.root, path), h.buf)
+	if cap(data) > cap(h.buf) {
+		h.buf = data
+	}
+	return data, err
+}
+
+// Name is the host's name.
+func (h *Host) Name() (string, error) {
+	data, err := h.read("proc/sys/kernel/hostname")
+	if err != nil {
+		return "", fmt.Errorf("read the host's name: %w", err)
+	}
+	name := string(kernfile.Text(data))
+	if name == "" {
+		return "", fmt.Errorf("read the host's name: %s is empty", h.Path("proc/sys/kernel/hostname"))
+	}
+	return name, nil
+}
+
+// BootID tells one run of the kernel from another; empty where it cannot be read.
+func (h *Host) BootID() string {
+	data, err := h.read("proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return string(kernfile.Text(data))
+}
+
+// UptimeSeconds is the time since the start, in steps of 10 ms.
+func (h *Host) UptimeSeconds() (float64, error) {
+	data, err := h.read("proc/uptime")
+	if err != nil {
+		return 0, fmt.Errorf("read uptime: %w", err)
+	}
+	up, err := ParseUptime(data)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", h.Path("proc/uptime"), err)
+	}
+	return up, nil
+}
+
+// ParseUptime parses /proc/uptime: "350735.47 234388.90", seconds since the start and seconds idle.
+func ParseUptime(data []byte) (float64, error) {
+	line, _ := kernfile.Line(data)
+	field, _ := kernfile.Field(line)
+	up, err := strconv.ParseFloat(string(field), 64)
+	if err != nil || !(up >= 0 && up < 1e12) {
+		return 0, fmt.Errorf("uptime %q is no number of seconds", kernfile.Clip(field))
+	}
+	return up, nil
+}
+
+// LoadAverage is the kernel's own load over 1, 5 and 15 minutes.
+func (h *Host) LoadAverage() (load1, load5, load15 float64, err error) {
+	l, err := h.proc.LoadAvg()
+	if err != nil {
+		return 0, 0, 0, fmt.Errorf("read loadavg: %w", err)
+	}
+	if !(finite(l.Load1) && finite(l.Load5) && finite(l.Load15)) {
+		return 0, 0, 0, errors.New("read loadavg: a load is no number")
+	}
+	return l.Load1, l.Load5, l.Load15, nil
+}
+
+// finite guards what procfs parsed with the library's float formats, which take "NaN".
+func finite(f float64) bool { return f >= 0 && f < 1e15 }
+
+// WatermarkScaleFactor is vm.watermark_scale_factor: the distance between the watermarks, in ten-thousandths of the
+// memory.
+func (h *Host) WatermarkScaleFactor() (uint64, error) {
+	const path = "proc/sys/vm/watermark_scale_factor"
+	data, err := h.read(path)
+	if err != nil {
+		return 0, fmt.Errorf("read vm.watermark_scale_factor: %w", err)
+	}
+	n, ok := kernfile.UintLine(data)
+	if !ok {
+		return 0, fmt.Errorf("read %s: %q is no number", h.Path(path), kernfile.Clip(data))
+	}
+	return n, nil
+}
+
+// PressureLine is one line of a pressure file: shares of time in percent, and the total in microseconds.
+type PressureLine struct {
+	Avg10, Avg60, Avg300 float64
+	TotalMicroseconds    uint64
+}
+
+// Pressure is one pressure file (Documentation/accounting/psi.rst); nil lines are not in the file.
+type Pressure struct {
+	Some, Full *PressureLine
+}
+
+// ErrNoPressure is wrapped where the kernel has no pressure stall information: older than 4.20, built without it, or
+// started with psi=0.
+var ErrNoPressure = errors.New("no pressure stall information (kernel older than 4.20, or psi=0)")
+
+// Pressure reads /proc/pressure/RESOURCE ("cpu", "memory").
+func (h *Host) Pressure(resource string) (Pressure, error) {
+	p, err := h.proc.PSIStatsForResource(resource)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
+		return Pressure{}, fmt.Errorf("read %s pressure: %w", resource, ErrNoPressure)
+	}
+	if err != nil {
+		return Pressure{}, fmt.Errorf("read %s pressure: %w", resource, err)
+	}
+	for _, l := range []*procfs.PSILine{p.Some, p.Full} {
+		if l != nil && !(finite(l.Avg10) && finite(l.Avg60) && finite(l.Avg300)) {
+			return Pressure{}, fmt.Errorf("read %s pressure: an average is no number", resource)
+		}
+	}
+	return Pressure{Some: pressureLine(p.Some), Full: pressureLine(p.Full)}, nil
+}
+
+func pressureLine(l *procfs.PSILine) *PressureLine {
+	if l == nil {
+		return nil
+	}
+	return &PressureLine{Avg10: l.Avg10, Avg60: l.Avg60, Avg300: l.Avg300, TotalMicroseconds: l.Total}
+}
+
+// list reads a file with one CPU or node list.
+func (h *Host) list(path string) (string, error) {
+	data, err := h.read(path)
+	return string(bytes.TrimSpace(data)), err
+}

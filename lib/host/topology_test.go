@@ -1,0 +1,269 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/cpus"
+)
+
+// shape is a topology as text, for comparing.
+type shape struct {
+	CPUs               string
+	Cores, Sockets, L3 []string
+	NUMA               []string // "ID: CPUs"
+}
+
+func shapeOf(t Topology) shape {
+	s := shape{CPUs: t.CPUs.String(), Cores: texts(t.Cores), Sockets: texts(t.Sockets), L3: texts(t.L3)}
+	for _, n := range t.NUMANodes {
+		s.NUMA = append(s.NUMA, fmt.Sprintf("%d: %s", n.ID, n.CPUs))
+	}
+	return s
+}
+
+func texts(sets []cpus.Set) []string {
+	var out []string
+	for _, s := range sets {
+		out = append(out, s.String())
+	}
+	return out
+}
+
+// tree is a /sys/devices/system in the making: path -> content.
+type tree map[string]string
+
+func (f tree) cpu(id int, core, socket, l3 string) tree {
+	dir := fmt.Sprintf("cpu/cpu%d/", id)
+	f[dir+"topology/core_cpus_list"] = core
+	f[dir+"topology/package_cpus_list"] = socket
+	f[dir+"cache/index0/level"], f[dir+"cache/index0/shared_cpu_list"] = "1", core
+	if l3 != "" {
+		f[dir+"cache/index3/level"], f[dir+"cache/index3/shared_cpu_list"] = "3", l3
+	}
+	return f
+}
+
+func (f tree) node(id int, list string, kB int) tree {
+	dir := fmt.Sprintf("node/node%d/", id)
+	f[dir+"cpulist"] = list
+	f[dir+"meminfo"] = fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %d MemFree:        1 kB\n", id, kB, id)
+	return f
+}
+
+// host makes the tree real.
+func (f tree) host(t *testing.T) *Host {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range f {
+		path = filepath.Join(root, "sys/devices/system", path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestTopology(t *testing.T) {
+	smt4 := tree{"cpu/online": "0-15"}
+	for id := range 16 {
+		core, socket := id/4*4, id/8*8
+		smt4.cpu(id, fmt.Sprintf("%d-%d", core, core+3), fmt.Sprintf("%d-%d", socket, socket+7), fmt.Sprintf("%d-%d", core, core+3))
+	}
+	smt4.node(0, "0-7", 1000).node(8, "8-15", 1000)
+
+	hybrid := tree{"cpu/online": "0-11"}
+	for id := range 12 {
+		core := fmt.Sprintf("%d-%d", id/2*2, id/2*2+1)
+		if id >= 8 {
+			core = fmt.Sprint(id)
+		}
+		hybrid.cpu(id, core, "0-11", "0-11")
+	}
+	hybrid.node(0, "0-11", 1000)
+
+	old := tree{"cpu/online": "0-3"} // names of kernels before 5.3
+	for id := range 4 {
+		dir := fmt.Sprintf("cpu/cpu%d/topology/", id)
+		old[dir+"thread_siblings_list"] = fmt.Sprintf("%d,%d", id%2, id%2+2)
+		old[dir+"core_siblings_list"] = "0-3"
+	}
+
+	ids := tree{"cpu/online": "0-3"}
+	for id := range 4 {
+		ids[fmt.Sprintf("cpu/cpu%d/topology/physical_package_id", id)] = fmt.Sprint(id % 2)
+	}
+
+	partial := tree{"cpu/cpu0/topology/core_id": "0", "cpu/cpu1/online": "1", "cpu/cpu2/online": "0", "cpu/cpu10/online": "1", "cpu/cpufreq/x": ""}
+
+	masks := tree{"cpu/online": "0-3", "node/node0/cpumap": "00000000,0000000f"}
+	for id := range 4 {
+		dir := fmt.Sprintf("cpu/cpu%d/", id)
+		masks[dir+"topology/thread_siblings"] = fmt.Sprintf("%08x", 5<<(id%2))
+		masks[dir+"cache/index0/level"], masks[dir+"cache/index0/shared_cpu_map"] = "3", "f"
+	}
+
+	tests := []struct {
+		name string
+		tree tree
+		want shape
+	}{
+		{"masks alone", masks, shape{CPUs: "0-3", Cores: []string{"0,2", "1,3"}, L3: []string{"0-3"}, NUMA: []string{"0: 0-3"}}},
+		{"SMT4, two sockets, node ids with a gap", smt4, shape{
+			CPUs:  "0-15",
+			Cores: []string{"0-3", "4-7", "8-11", "12-15"}, Sockets: []string{"0-7", "8-15"}, L3: []string{"0-3", "4-7", "8-11", "12-15"},
+			NUMA: []string{"0: 0-7", "8: 8-15"},
+		}},
+		{"hybrid: cores of two threads and of one", hybrid, shape{
+			CPUs:  "0-11",
+			Cores: []string{"0-1", "2-3", "4-5", "6-7", "8", "9", "10", "11"}, Sockets: []string{"0-11"}, L3: []string{"0-11"},
+			NUMA: []string{"0: 0-11"},
+		}},
+		{
+			"cpu0 and a sibling offline, lists that still name them",
+			tree{"cpu/online": "1-2,4-7"}.
+				cpu(1, "1,5", "0-7", "0-7").cpu(2, "2,6", "0-7", "0-7").cpu(4, "0,4", "0-7", "0-7").
+				cpu(5, "1,5", "0-7", "0-7").cpu(6, "2,6", "0-7", "0-7").cpu(7, "3,7", "0-7", "0-7").node(0, "0-7", 1000),
+			shape{
+				CPUs:  "1-2,4-7",
+				Cores: []string{"1,5", "2,6", "4", "7"}, Sockets: []string{"1-2,4-7"}, L3: []string{"1-2,4-7"},
+				NUMA: []string{"0: 1-2,4-7"},
+			},
+		},
+		{
+			"nodes of memory alone, sorted as numbers",
+			tree{"cpu/online": "0-1"}.cpu(0, "0", "0-1", "").cpu(1, "1", "0-1", "").node(0, "0-1", 1000).node(2, "", 5000).node(10, "", 5000),
+			shape{CPUs: "0-1", Cores: []string{"0", "1"}, Sockets: []string{"0-1"}, NUMA: []string{"0: 0-1", "2: ", "10: "}},
+		},
+		{"no L3, no NUMA, old names", old, shape{CPUs: "0-3", Cores: []string{"0,2", "1,3"}, Sockets: []string{"0-3"}}},
+		{"sockets by id", ids, shape{CPUs: "0-3", Cores: []string{"0", "1", "2", "3"}, Sockets: []string{"0,2", "1,3"}}},
+		{"no list of online CPUs", partial, shape{CPUs: "0-1,10", Cores: []string{"0", "1", "10"}}},
+		{
+			"lists that contradict themselves",
+			tree{"cpu/online": "0-2"}.cpu(0, "0-1", "0-2", "").cpu(1, "1-2", "0-2", "").cpu(2, "1-2", "rubbish", ""),
+			shape{CPUs: "0-2", Cores: []string{"0-1", "2"}, Sockets: []string{"0-2"}},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.tree.host(t).Topology()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, shapeOf(got)); diff != "" {
+				t.Errorf("Topology() (-want +got):\n%s", diff)
+			}
+			for _, n := range got.NUMANodes {
+				if n.MemoryBytes == nil && tt.name != "masks alone" {
+					t.Errorf("node %d has no memory", n.ID)
+				}
+			}
+		})
+	}
+}
+
+func TestTopologyUnreadable(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		tree tree
+		want string
+	}{
+		{"nothing", tree{}, "no such file"},
+		{"rubbish", tree{"cpu/online": "0-x"}, "is no CPU id"},
+		{"empty", tree{"cpu/online": ""}, "no CPU is online"},
+	} {
+		if _, err := tt.tree.host(t).Topology(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: Topology() = %v; want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestTopologyRealMachines reads the /sys of real machines, archives NAME.sysfs.tar.xz with the answers NAME.json, from the
+// directory $POLDER_TOPOLOGIES.
+func TestTopologyRealMachines(t *testing.T) {
+	dir := os.Getenv("POLDER_TOPOLOGIES")
+	if dir == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("POLDER_TOPOLOGIES names no directory of real machines' /sys")
+		}
+		t.Skip("POLDER_TOPOLOGIES names no directory of real machines' /sys")
+	}
+	archives, err := filepath.Glob(filepath.Join(dir, "*.sysfs.tar.xz"))
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives in %s: %v", dir, err)
+	}
+	for _, archive := range archives {
+		name := strings.TrimSuffix(filepath.Base(archive), ".sysfs.tar.xz")
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for _, path := range []string{"proc", "sys"} {
+				if err := os.Mkdir(filepath.Join(root, path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			unpack := exec.Command("tar", "-C", filepath.Join(root, "sys"), "--wildcards", "-xJf", archive,
+				"*/online", "*/topology/*", "*/level", "*/shared_cpu_*", "*/node*/cpu*", "*/node*/meminfo")
+			if out, err := unpack.CombinedOutput(); err != nil && !strings.Contains(string(out), "Not found in archive") {
+				t.Fatalf("unpack %s: %v: %s", archive, err, out)
+			}
+			h, err := New(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := h.Topology()
+			if err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(answer(t, filepath.Join(dir, name+".json")), shapeOf(got)); diff != "" {
+				t.Errorf("Topology() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// answer reads a machine's right answers.
+func answer(t *testing.T, path string) shape {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a struct {
+		Online  string
+		Package []string
+		Core    []string
+		L3      []struct{ CPUs string }
+		Node    []struct {
+			ID   int
+			CPUs string
+		}
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		t.Fatal(err)
+	}
+	s := shape{CPUs: a.Online, Cores: a.Core, Sockets: a.Package}
+	for _, l := range a.L3 {
+		s.L3 = append(s.L3, l.CPUs)
+	}
+	for _, n := range a.Node {
+		s.NUMA = append(s.NUMA, fmt.Sprintf("%d: %s", n.ID, n.CPUs))
+	}
+	return s
+}

@@ -1,0 +1,126 @@
+// Package kernfile reads the kernel's text files as bytes: whole files into reused memory, and lines, fields and
+// numbers out of them without allocation. Its parsers take any bytes and never panic.
+package kernfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxBytes bounds what Read takes: the largest file read here, the tasks of a huge cgroup, stays far below.
+const MaxBytes = 64 << 20
+
+// Read reads a whole file into buf, which it makes larger where needed, and returns what it read. The size that stat
+// tells of such files is meaningless, so it is not asked for.
+func Read(path string, buf []byte) ([]byte, error) {
+	fd, err := open(path)
+	if err != nil {
+		return buf[:0], &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	data, err := ReadFD(fd, buf)
+	if err != nil {
+		return buf[:0], &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return data, nil
+}
+
+func open(path string) (int, error) {
+	for {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
+// ReadFD reads an open file from its beginning, whatever was read of it before; see [Read].
+func ReadFD(fd int, buf []byte) ([]byte, error) {
+	buf = buf[:cap(buf)]
+	n := 0
+	for {
+		if n == len(buf) {
+			if n >= MaxBytes {
+				return buf[:0], fmt.Errorf("more than %d bytes", MaxBytes)
+			}
+			buf = append(buf, make([]byte, max(len(buf), 4096))...)
+			buf = buf[:cap(buf)]
+		}
+		m, err := unix.Pread(fd, buf[n:], int64(n))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return buf[:0], err
+		}
+		n += m
+		if m == 0 {
+			return buf[:n], nil
+		}
+	}
+}
+
+// Line cuts the first line off data, without its newline. At the end of data, rest is nil.
+func Line(data []byte) (line, rest []byte) {
+	i := bytes.IndexByte(data, '\n')
+	if i < 0 {
+		return data, nil
+	}
+	return data[:i], data[i+1:]
+}
+
+// Field cuts the first field off a line: blanks and tabs stand between fields. It is empty where none is left.
+func Field(line []byte) (field, rest []byte) {
+	i := 0
+	for i < len(line) && isBlank(line[i]) {
+		i++
+	}
+	j := i
+	for j < len(line) && !isBlank(line[j]) {
+		j++
+	}
+	return line[i:j], line[j:]
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
+
+// Uint reads a decimal number. It refuses signs, other characters, and what does not fit.
+func Uint(b []byte) (uint64, bool) {
+	if len(b) == 0 || len(b) > 20 {
+		return 0, false
+	}
+	var n uint64
+	for _, c := range b {
+		d := uint64(c - '0')
+		if d > 9 || n > (math.MaxUint64-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, true
+}
+
+// UintLine reads a file that is one number.
+func UintLine(data []byte) (uint64, bool) {
+	field, rest := Field(bytes.TrimSuffix(data, []byte{'\n'}))
+	if more, _ := Field(rest); len(more) > 0 {
+		return 0, false
+	}
+	return Uint(field)
+}
+
+// Text is a one-line file's content without white space around it.
+func Text(data []byte) []byte { return bytes.TrimSpace(data) }
+
+// Clip shortens a line for a message.
+func Clip(line []byte) []byte {
+	if len(line) > 60 {
+		return line[:60]
+	}
+	return line
+}
