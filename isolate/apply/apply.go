@@ -1,0 +1,302 @@
+// Package apply makes the wanted state of cgroups true: it reads what there is, lets [plan] order what differs, writes
+// that, reads it back, and keeps the journal from which everything can be put back.
+package apply
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"polder/isolate/plan"
+	"polder/lib/cgroup"
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// Writer writes one value to one file of a cgroup; [cgroup.Hierarchy] is the kernel's.
+type Writer interface {
+	WriteFile(controller, cgroup, name, value string) error
+}
+
+// Options say how an [Applier] acts.
+type Options struct {
+	Hierarchy *cgroup.Hierarchy
+	Writer    Writer   // the hierarchy where nil
+	Journal   *Journal // none where nil
+	// Contest is how many times a value that someone else changes is written again before it is left alone.
+	Contest int
+	DryRun  bool
+	Log     *slog.Logger
+}
+
+// Applier makes wanted states true, one after the other. It is not for use by several goroutines.
+type Applier struct {
+	Options
+
+	machine     plan.Machine
+	root        map[string]*file // the root's lists, by their name in a child
+	rootChanged bool
+
+	wanted   []tick.Cgroup // what items were made of
+	items    []item
+	problems []tick.IsolationError
+
+	files   map[plan.File]*file
+	age     uint64 // counts the programs; a file of an older one is let go
+	open    int
+	maxOpen int
+	buf     []byte
+
+	records  map[plan.File]*record
+	pruneAt  int
+	restores bool
+}
+
+// item is one setting with its files.
+type item struct {
+	plan.Setting
+	file, period, inForce *file
+
+	judged uint64 // the readings of the files that done was judged by
+	done   bool   // the file says what is wanted
+	err    error  // why it could not be read
+	leave  bool   // someone else insists on another value, or may not be touched
+}
+
+// New returns an Applier.
+func New(o Options) *Applier {
+	a := &Applier{
+		Options: o,
+		root:    map[string]*file{},
+		files:   map[plan.File]*file{},
+		records: map[plan.File]*record{},
+		buf:     make([]byte, 4096),
+		maxOpen: maxOpen(),
+		pruneAt: 4096,
+	}
+	if o.Writer == nil {
+		a.Writer = o.Hierarchy
+	}
+	if o.Journal != nil {
+		a.records = o.Journal.records
+	}
+	a.machine.PageBytes = int64(os.Getpagesize())
+	a.machine.Versions = map[string]int{}
+	for _, c := range plan.Controllers() {
+		a.machine.Versions[c] = o.Hierarchy.Version(c)
+	}
+	return a
+}
+
+// maxOpen leaves half of the descriptors that the process may have to everything else.
+func maxOpen() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 256
+	}
+	return int(min(limit.Cur, 1<<20) / 2)
+}
+
+// Close lets the held files go.
+func (a *Applier) Close() {
+	for _, f := range a.files {
+		a.shut(f)
+	}
+	for _, f := range a.root {
+		a.shut(f)
+	}
+}
+
+// Apply makes the wanted state true as far as it can and says what it did.
+func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
+	r := &round{}
+	r.DryRun = a.DryRun
+	a.readMachine()
+	a.program(wanted)
+	for _, p := range a.problems {
+		r.fail(p)
+	}
+	a.readItems(r)
+	if changing := a.changing(r); len(changing) > 0 {
+		a.change(r, changing)
+	}
+	a.checkInForce(r)
+	return r.finish()
+}
+
+// readMachine reads which CPUs and memory nodes there are.
+func (a *Applier) readMachine() {
+	a.rootChanged = false
+	a.machine.CPUs = a.readRoot("cpuset.cpus", a.machine.CPUs, "cpuset.effective_cpus", "cpuset.cpus.effective", "cpuset.cpus")
+	a.machine.Mems = a.readRoot("cpuset.mems", a.machine.Mems, "cpuset.effective_mems", "cpuset.mems.effective", "cpuset.mems")
+}
+
+func (a *Applier) readRoot(list string, before cpus.Set, names ...string) cpus.Set {
+	for _, name := range names {
+		f := a.root[name]
+		if f == nil {
+			f = &file{File: plan.File{Controller: "cpuset", Cgroup: "/", Name: name}}
+		}
+		readings := f.readings
+		if err := a.read(f); err != nil {
+			continue
+		}
+		a.root[name] = f
+		if readings == f.readings && !before.IsEmpty() {
+			return before
+		}
+		set, err := cpus.Parse(f.text)
+		if err != nil || set.IsEmpty() {
+			continue
+		}
+		a.rootChanged = a.rootChanged || !set.Equals(before)
+		return set
+	}
+	if !before.IsEmpty() && a.machine.Versions["cpuset"] != 0 {
+		a.Log.Warn("the root's list cannot be read any more", "list", list)
+	}
+	return cpus.Set{}
+}
+
+// changing is the items that are to be written.
+func (a *Applier) changing(r *round) []*item {
+	var out []*item
+	for i := range a.items {
+		it := &a.items[i]
+		it.leave = false
+		switch {
+		case it.err != nil:
+		case it.done:
+			it.file.agree(it.Present)
+			r.Unchanged++
+		case a.foreign(it, r) || a.partition(it, r):
+			it.leave = true
+		default:
+			out = append(out, it)
+		}
+	}
+	return out
+}
+
+// partition reports whether the cgroup is the root of a CPU partition of version 2, which is another's arrangement.
+func (a *Applier) partition(it *item, r *round) bool {
+	if it.Version != 2 || it.Name != "cpuset.cpus" {
+		return false
+	}
+	state, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "cpuset.cpus.partition")
+	if err != nil || state == "member" || state == "" {
+		return false
+	}
+	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "left alone: the cgroup is a CPU partition (cpuset.cpus.partition is " + clip(state) + ")"})
+	return true
+}
+
+// change plans and carries out.
+func (a *Applier) change(r *round, changing []*item) {
+	settings := make([]plan.Setting, 0, len(a.items))
+	for i := range a.items {
+		if it := &a.items[i]; it.err == nil && !it.leave {
+			settings = append(settings, it.Setting)
+		}
+	}
+	bound := make([]*plan.Setting, 0, len(changing))
+	for _, it := range changing {
+		if it.Bound() {
+			bound = append(bound, &it.Setting)
+		}
+	}
+	settings = append(settings, a.weights(changing)...)
+	writes, problems := plan.Make(a.machine, settings, a.around(bound, settings))
+	for _, p := range problems {
+		r.fail(p)
+	}
+	if a.DryRun {
+		for _, w := range writes {
+			r.wrote(w, w.Old, w.New)
+		}
+		return
+	}
+	if len(writes) == 0 {
+		return
+	}
+	if err := a.remember(writes); err != nil {
+		for _, w := range writes {
+			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: "not written, for it could not be put back: " + err.Error()})
+		}
+		return
+	}
+	a.carry(r, writes)
+	a.prune()
+}
+
+// weights gives cgroups that are idle no more the weight back that the kernel took when we made them idle, unless the
+// advice has a weight for them.
+func (a *Applier) weights(changing []*item) []plan.Setting {
+	var out []plan.Setting
+	for _, it := range changing {
+		if it.Name != "cpu.idle" || it.Present != "1" {
+			continue
+		}
+		f := it.File
+		f.Name = plan.WeightFile(it.Version)
+		rec := a.records[f]
+		if rec == nil || !rec.Disturbed || rec.Inode != a.inode(f) || a.files[f] != nil {
+			continue
+		}
+		s, err := plan.Restore(f, "cpuWeight", rec.First, it.Version)
+		if err != nil {
+			continue
+		}
+		if s.Present, err = a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name); err == nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// checkInForce compares what was asked with what the kernel has in force: on version 2 a list is only a wish.
+func (a *Applier) checkInForce(r *round) {
+	for i := range a.items {
+		it := &a.items[i]
+		if it.inForce == nil || it.err != nil || it.leave || a.DryRun || !settled(it) {
+			continue
+		}
+		if err := a.read(it.inForce); err != nil {
+			continue
+		}
+		if want, _ := it.Want(); !plan.Same(it.Name, want, it.inForce.text) {
+			r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "is " + want + ", but in force is " + it.inForce.text + ": the cgroups above allow no more"})
+		}
+	}
+}
+
+// settled reports whether the item's file said what is wanted when it was read or written last.
+func settled(it *item) bool {
+	want, err := it.Want()
+	return err == nil && plan.Same(it.Name, it.file.text, want)
+}
+
+// around reads what stands above and below the cgroups that change, where the kernel compares them.
+func (a *Applier) around(changing []*plan.Setting, settings []plan.Setting) []plan.Around {
+	if len(changing) == 0 {
+		return nil
+	}
+	n := neighbours{a: a, seen: make(map[plan.File]bool, len(settings))}
+	for i := range settings {
+		n.seen[settings[i].File] = true
+	}
+	for _, s := range changing {
+		n.above(s.File, s.PeriodFile())
+		n.below(s.File, s.PeriodFile(), 0)
+		if s.Name == "cpuset.cpus" && s.Present == "" { // never set up
+			n.mems(s)
+		}
+	}
+	return n.out
+}
+
+// gone reports whether the cgroup or its file is not there.
+func gone(err error) bool { return cgroup.Gone(err) || errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,226 @@
+package apply
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+)
+
+// newCopy makes a copy of a cgroup v2 hierarchy from "cgroup/file" -> text.
+func newCopy(t *testing.T, files map[string]string) (*cgroup.Hierarchy, string) {
+	t.Helper()
+	root := t.TempDir()
+	base := filepath.Join(root, "sys/fs/cgroup")
+	all := map[string]string{
+		"cgroup.controllers":     "cpuset cpu io memory",
+		"cgroup.subtree_control": "cpuset cpu io memory",
+		"cpuset.cpus.effective":  "0-7",
+		"cpuset.mems.effective":  "0",
+	}
+	for name, text := range files {
+		all[name] = text
+	}
+	for name, text := range all {
+		path := filepath.Join(base, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := cgroup.Detect(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, base
+}
+
+func TestVersion2(t *testing.T) {
+	h, base := newCopy(t, map[string]string{
+		"a/cpuset.cpus": "", "a/cpuset.cpus.effective": "4-7", "a/cpuset.cpus.partition": "member", "a/cpuset.mems": "",
+		"a/cpu.max": "max 50000", "a/cpu.weight": "100", "a/cpu.idle": "0",
+		"a/memory.min": "0", "a/memory.low": "0", "a/memory.high": "max", "a/memory.max": "max",
+		"a/io.weight": "default 100\n8:0 200",
+	})
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
+	out := a.Apply([]tick.Cgroup{{
+		Cgroup: "/a", CPUSetCPUs: "4-7", CPUSetMems: "0", CPUMaxMilliCPU: p(1500), CPUWeight: p(20), CPUIdle: tick.Ptr(false),
+		MemoryMinBytes: p(4097), MemoryLowBytes: p(8192), MemoryHighBytes: p(1 << 30), MemoryMaxBytes: p(1 << 31), IOWeight: p(50),
+	}})
+	if len(out.Errors) > 0 || out.Applied != 9 || out.Unchanged != 1 {
+		t.Errorf("applied %d, unchanged %d, errors:\n%s", out.Applied, out.Unchanged, errorsOf(out))
+	}
+	for file, want := range map[string]string{
+		"cpuset.cpus": "4-7", "cpuset.mems": "0", "cpu.max": "75000 50000", "cpu.weight": "20", "memory.min": "4096", "memory.low": "8192",
+		"memory.high": "1073741824", "memory.max": "2147483648", "io.weight": "default 50",
+	} {
+		if got := read(t, base, "a/"+file); got != want {
+			t.Errorf("%s = %q, want %q", file, got, want)
+		}
+	}
+	j.Close()
+	j, err := OpenJournal(j.path, "/", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	b, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
+	if out, err := b.Restore(false); err != nil || out.Back != 9 || out.Failed+out.Foreign > 0 {
+		t.Errorf("restore: %v, %v", out, err)
+	}
+	for file, want := range map[string]string{"cpuset.cpus": "", "cpuset.mems": "", "cpu.max": "max 50000", "memory.max": "max", "io.weight": "default 100"} {
+		if got := read(t, base, "a/"+file); got != want {
+			t.Errorf("restored %s = %q, want %q", file, got, want)
+		}
+	}
+}
+
+func read(t *testing.T, base, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(base, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
+	h, base := newCopy(t, map[string]string{
+		"cgroup.subtree_control":       "cpu",
+		"thread/cgroup.type":           "threaded",
+		"no/cpu.weight":                "100",
+		"no2/cpu.weight":               "100",
+		"part/cpuset.cpus":             "1",
+		"part/cpuset.cpus.partition":   "root",
+		"narrow/cpuset.cpus":           "0-3",
+		"narrow/cpuset.cpus.effective": "0-1",
+	})
+	if err := os.Symlink("no", filepath.Join(base, "link")); err != nil {
+		t.Fatal(err)
+	}
+	a, w := newApplier(t, h, nil)
+	out := a.Apply([]tick.Cgroup{
+		{Cgroup: "/no", CPUSetCPUs: "0", CPUWeight: p(100)},
+		{Cgroup: "/no2", CPUSetCPUs: "0", CPUWeight: p(100)},
+		{Cgroup: "/part", CPUSetCPUs: "2"},
+		{Cgroup: "/thread", MemoryMaxBytes: p(1 << 30)},
+		{Cgroup: "/narrow", CPUSetCPUs: "0-3"},
+		{Cgroup: "/link", CPUWeight: p(100)},
+		{Cgroup: "/../etc", CPUWeight: p(100)},
+		{Cgroup: "relative", CPUWeight: p(100)},
+		{Cgroup: "/no\n", CPUWeight: p(100)},
+	})
+	said := errorsOf(out)
+	for _, want := range []string{
+		"no cpusetCPUs: cpuset is not enabled in /cgroup.subtree_control",
+		"part cpusetCPUs: left alone: the cgroup is a CPU partition",
+		"narrow cpusetCPUs: is 0-3, but in force is 0-1",
+		"thread memoryMaxBytes: a threaded cgroup has no memory.max of its own",
+		"there is a link in the path",
+		`"/../etc" is not in its shortest form`,
+		`"relative" does not begin with a slash`,
+		`"/no\n" holds a control character`,
+	} {
+		if strings.Count(said, want) != 1 {
+			t.Errorf("errors say %d times %q, want once:\n%s", strings.Count(said, want), want, said)
+		}
+	}
+	if w.writes > 0 {
+		t.Errorf("%d writes, want none", w.writes)
+	}
+}
+
+func TestListsAreBounded(t *testing.T) {
+	h, _ := newCopy(t, nil)
+	a, _ := newApplier(t, h, nil)
+	wanted := make([]tick.Cgroup, 5000)
+	for i := range wanted {
+		wanted[i] = tick.Cgroup{Cgroup: "bad"}
+	}
+	out := a.Apply(wanted)
+	if len(out.Errors) != maxListed+1 || out.Errors[maxListed].Error != "4000 more errors are not listed" {
+		t.Errorf("%d errors, the last %q", len(out.Errors), out.Errors[len(out.Errors)-1].Error)
+	}
+}
+
+func TestJournalIsReadWhateverItsState(t *testing.T) {
+	line := func(file, rest string) string {
+		return `{"controller":"cpu","cgroup":"/a","file":"` + file + `","inode":7,"boot":"` + bootID("/") + `",` + rest + "}\n"
+	}
+	for _, c := range []struct {
+		name, text      string
+		files, bad, old int
+	}{
+		{"empty", "", 0, 0, 0},
+		{"whole", line("cpu.max", `"first":"max 100000"`) + line("cpu.max", `"wrote":"1 2"`), 1, 0, 0},
+		{"last line cut", line("cpu.max", `"first":"max 100000"`) + `{"controller":"cpu","cgr`, 1, 1, 0},
+		{"cut in the middle", `{"contr` + "\n" + line("cpu.max", `"first":"max 100000"`), 1, 1, 0},
+		{"a value without its first one", line("cpu.max", `"wrote":"1 2"`), 0, 0, 0},
+		{"another boot", strings.Replace(line("cpu.max", `"first":"1 2"`), bootID("/"), "other", 1), 0, 0, 1},
+		{"a file that is none of ours", line("cgroup.procs", `"first":"1"`), 0, 1, 0},
+		{"a path that leads out", strings.Replace(line("cpu.max", `"first":"1 2"`), "/a", "/../a", 1), 0, 1, 0},
+		{"garbage", "\x00\x01\n[]\nnull\n", 0, 3, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "journal")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j := openJournal(t, path)
+			if j.Len() != c.files || j.Bad != c.bad || j.Stale != c.old {
+				t.Errorf("%d files, %d bad, %d stale; want %d, %d, %d", j.Len(), j.Bad, j.Stale, c.files, c.bad, c.old)
+			}
+			first := "x"
+			if err := j.append([]entry{{Controller: "cpu", Cgroup: "/b", File: "cpu.idle", Inode: 9, First: &first}}, true); err != nil {
+				t.Fatal(err)
+			}
+			j.Close()
+			if again := openJournal(t, path); again.Len() != c.files+1 {
+				t.Errorf("after one more line %d files, want %d", again.Len(), c.files+1)
+			}
+		})
+	}
+}
+
+func TestJournalForgetsWhatIsGone(t *testing.T) {
+	h, base := newCopy(t, map[string]string{"a/cpu.weight": "100"})
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
+	a.pruneAt = 1
+	a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUWeight: p(50)}})
+	if err := os.Rename(filepath.Join(base, "a"), filepath.Join(base, "b")); err != nil {
+		t.Fatal(err)
+	}
+	a.pruneAt = 1
+	a.Apply([]tick.Cgroup{{Cgroup: "/b", CPUWeight: p(70)}})
+	a.pruneAt = 1
+	a.prune()
+	if len(a.records) != 1 {
+		t.Errorf("%d records, want the living one", len(a.records))
+	}
+	data, err := os.ReadFile(j.path)
+	if err != nil || strings.Contains(string(data), `"/a"`) || !strings.Contains(string(data), `"/b"`) {
+		t.Errorf("journal %s, %v; want /b alone", data, err)
+	}
+}
+
+func TestJournalIsLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, path)
+	if err := j.rewrite(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenJournal(path, "/", time.Now); err == nil {
+		t.Error("a second isolate got the journal")
+	}
+	if _, err := OpenJournal("/dev/full", "/", time.Now); err == nil {
+		t.Error("a device was taken for a journal")
+	}
+}

@@ -1,0 +1,174 @@
+package apply
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"polder/isolate/plan"
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+)
+
+// program makes items of the wanted state, unless they were made of the same one.
+func (a *Applier) program(wanted []tick.Cgroup) {
+	same := slices.EqualFunc(a.wanted, wanted, func(x, y tick.Cgroup) bool { return plan.Equal(&x, &y) })
+	if same && !a.rootChanged && a.age > 0 {
+		return
+	}
+	a.age++
+	a.wanted, a.problems, a.items = wanted, nil, nil
+	checked := make([]tick.Cgroup, 0, len(wanted))
+	for _, c := range wanted {
+		if err := cgroup.CheckPath(c.Cgroup); err != nil {
+			a.problems = append(a.problems, tick.IsolationError{Cgroup: clip(c.Cgroup), Error: "refused: " + clip(err.Error())})
+			continue
+		}
+		checked = append(checked, c)
+	}
+	settings, problems := plan.Translate(a.machine, checked)
+	a.problems = append(a.problems, problems...)
+	a.items = make([]item, len(settings))
+	for i, s := range settings {
+		a.items[i].Setting = s
+		a.attach(&a.items[i])
+	}
+	for key, f := range a.files {
+		if f.age != a.age {
+			a.shut(f)
+			delete(a.files, key)
+		}
+	}
+}
+
+func (a *Applier) attach(it *item) {
+	it.file = a.fileOf(it.File)
+	beside := it.File
+	if beside.Name = it.PeriodFile(); beside.Name != "" {
+		it.period = a.fileOf(beside)
+	}
+	if it.Version == 2 && it.Name == "cpuset.cpus" {
+		beside.Name = "cpuset.cpus.effective"
+		it.inForce = a.fileOf(beside)
+	}
+}
+
+// readItems reads every item's files and judges those that changed. Cgroups of which nothing is there are counted.
+func (a *Applier) readItems(r *round) {
+	said := map[string]bool{}
+	for start := 0; start < len(a.items); {
+		end := start
+		absent := 0
+		for ; end < len(a.items) && a.items[end].Cgroup == a.items[start].Cgroup; end++ {
+			if !a.readItem(&a.items[end]) {
+				absent++
+			}
+		}
+		group := a.items[start:end]
+		start = end
+		if absent == len(group) {
+			r.Missing++
+			continue
+		}
+		for i := range group {
+			it := &group[i]
+			if it.err == nil {
+				continue
+			}
+			text := a.explainMissing(it)
+			if !said[text] { // one that is true of many keys and cgroups is said of the first
+				said[text] = true
+				r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: text})
+			}
+		}
+	}
+}
+
+// readItem reports false where the cgroup has no directory in the controller's hierarchy.
+func (a *Applier) readItem(it *item) bool {
+	err := a.read(it.file)
+	if err != nil && gone(err) && it.Other != "" {
+		other := it.File
+		other.Name = it.Other
+		f := a.fileOf(other)
+		if a.read(f) == nil {
+			it.UseOther()
+			it.file, it.judged, err = f, 0, nil
+		}
+	}
+	readings := it.file.readings
+	if err == nil && it.period != nil {
+		err = a.read(it.period)
+		readings += it.period.readings
+	}
+	it.err = err
+	if err != nil {
+		if gone(err) {
+			exists, _ := a.Hierarchy.Exists(it.Controller, it.Cgroup)
+			return exists
+		}
+		return true
+	}
+	if readings != it.judged {
+		it.Present = it.file.text
+		if it.period != nil {
+			it.Period = it.period.text
+		}
+		it.done, it.judged = it.Done(), readings
+	}
+	return true
+}
+
+// explainMissing says why an existing cgroup's file could not be read.
+func (a *Applier) explainMissing(it *item) string {
+	switch {
+	case errors.Is(it.err, unix.ELOOP), errors.Is(it.err, unix.EXDEV):
+		return "refused: there is a link in the path (" + clip(it.err.Error()) + ")"
+	case !gone(it.err):
+		return clip(it.err.Error())
+	}
+	if exists, _ := a.Hierarchy.Exists(it.Controller, it.Cgroup); !exists {
+		dir, _, _ := a.Hierarchy.Dir(it.Controller, it.Cgroup)
+		return "there is no " + clip(dir) + ", though the cgroup is in other controllers' hierarchies"
+	}
+	if it.Version == 2 {
+		kind, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "cgroup.type")
+		if err == nil && strings.HasPrefix(kind, "threaded") && it.Controller != "cpu" && it.Controller != "cpuset" {
+			return "a threaded cgroup has no " + it.Name + " of its own"
+		}
+		if at := a.notEnabled(it); at != "" {
+			return it.Controller + " is not enabled in " + clip(at) + ": write +" + it.Controller + " to it"
+		}
+	}
+	name := it.Name
+	if it.Other != "" {
+		name += " or " + it.Other
+	}
+	return "unavailable: this kernel has no " + name
+}
+
+// notEnabled is the uppermost cgroup.subtree_control above the item that has not its controller.
+func (a *Applier) notEnabled(it *item) string {
+	at := ""
+	for up := it.Cgroup; up != "/"; {
+		up = path.Dir(up)
+		enabled, err := a.Hierarchy.ReadFile(it.Controller, up, "cgroup.subtree_control")
+		if err == nil && slices.Contains(strings.Fields(enabled), it.Controller) {
+			break
+		}
+		if err == nil {
+			at = path.Join(up, "cgroup.subtree_control")
+		}
+	}
+	return at
+}
+
+func clip(s string) string {
+	if len(s) > 300 {
+		return s[:300] + "…"
+	}
+	return s
+}

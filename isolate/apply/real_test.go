@@ -1,0 +1,376 @@
+package apply
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"polder/lib/tick"
+)
+
+func (r *realTree) wanted() []tick.Cgroup {
+	return []tick.Cgroup{
+		{Cgroup: r.path("batch"), CPUSetCPUs: "1", CPUMaxMilliCPU: p(700), CPUIdle: tick.Ptr(true), MemoryMaxBytes: p(1<<30 + 1)},
+		{Cgroup: r.path("batch/pod"), CPUMaxMilliCPU: p(300)},
+		{Cgroup: r.path("serve"), CPUSetCPUs: "0-1", CPUWeight: p(300), CPUIdle: tick.Ptr(false), MemoryMaxBytes: p(-1)},
+	}
+}
+
+func TestKernelDoesAsAdvised(t *testing.T) {
+	r := newRealTree(t, "batch", "batch/pod", "batch/pod/c", "serve")
+	r.set("cpu", "batch/pod/c", "cpu.cfs_quota_us", "90000")
+	r.task("batch/pod/c")
+	a, w := newApplier(t, r.h, nil)
+	out := a.Apply(r.wanted())
+	if len(out.Errors) > 0 || out.Missing > 0 {
+		t.Fatalf("errors:\n%s", errorsOf(out))
+	}
+	for _, c := range []struct{ controller, name, file, want string }{
+		{"cpuset", "batch", "cpuset.cpus", "1"},
+		{"cpuset", "batch/pod", "cpuset.cpus", "1"},
+		{"cpuset", "batch/pod/c", "cpuset.cpus", "1"},
+		{"cpu", "batch", "cpu.cfs_quota_us", "70000"},
+		{"cpu", "batch/pod", "cpu.cfs_quota_us", "30000"},
+		{"cpu", "batch/pod/c", "cpu.cfs_quota_us", "30000"},
+		{"cpu", "batch", "cpu.idle", "1"},
+		{"cpu", "serve", "cpu.idle", "0"},
+		{"memory", "batch", "memory.limit_in_bytes", "1073741824"},
+		{"memory", "serve", "memory.limit_in_bytes", "9223372036854771712"},
+	} {
+		if got := r.get(c.controller, c.name, c.file); got != c.want {
+			t.Errorf("%s of %s = %s, want %s", c.file, c.name, got, c.want)
+		}
+	}
+	if out.Applied != w.writes || len(out.Writes) != w.writes {
+		t.Errorf("applied %d, listed %d, written %d", out.Applied, len(out.Writes), w.writes)
+	}
+
+	// The batch side gets its CPU back, and who followed follows again.
+	wanted := r.wanted()
+	wanted[0].CPUSetCPUs, wanted[0].CPUMaxMilliCPU, wanted[1].CPUMaxMilliCPU = "0-1", p(2000), p(2000)
+	if out = a.Apply(wanted); len(out.Errors) > 0 {
+		t.Fatalf("errors:\n%s", errorsOf(out))
+	}
+	if got := r.get("cpuset", "batch/pod/c", "cpuset.cpus"); got != "0-1" {
+		t.Errorf("cpuset.cpus of the container = %s, want 0-1", got)
+	}
+	if got := r.get("cpu", "batch/pod/c", "cpu.cfs_quota_us"); got != "90000" {
+		t.Errorf("quota of the container = %s, want its own 90000", got)
+	}
+}
+
+// task starts a sleeping process in a cgroup.
+func (r *realTree) task(name string) {
+	r.t.Helper()
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for _, c := range controllers {
+		r.set(c, name, "cgroup.procs", strconv.Itoa(cmd.Process.Pid))
+	}
+}
+
+func TestSteadyStateWritesNothing(t *testing.T) {
+	r := newRealTree(t, "batch", "batch/pod", "serve")
+	a, w := newApplier(t, r.h, nil)
+	wanted := r.wanted()
+	out := a.Apply(wanted)
+	if len(out.Errors) > 0 {
+		t.Fatalf("errors:\n%s", errorsOf(out))
+	}
+	before, first := writeCalls(t), w.writes
+	const rounds = 200
+	for range rounds {
+		again := append([]tick.Cgroup(nil), wanted...) // every tick is decoded anew
+		if out = a.Apply(again); out.Applied > 0 || len(out.Errors) > 0 || len(out.Writes) > 0 {
+			t.Fatalf("applied %d, errors:\n%s", out.Applied, errorsOf(out))
+		}
+	}
+	if w.writes != first {
+		t.Errorf("%d writes in steady state", w.writes-first)
+	}
+	// The process's own count sees writes that go past the writer; the Go runtime does a few of its own.
+	if calls := writeCalls(t) - before; calls > rounds/10 {
+		t.Errorf("%d write system calls in %d rounds", calls, rounds)
+	}
+	if out.Unchanged != 9 {
+		t.Errorf("unchanged %d, want 9", out.Unchanged)
+	}
+}
+
+// writeCalls counts the process's write system calls.
+func writeCalls(t *testing.T) int {
+	data, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := bytes.Cut(data, []byte("syscw: "))
+	n, err := strconv.Atoi(strings.TrimSpace(string(rest[:bytes.IndexByte(rest, '\n')])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestContest(t *testing.T) {
+	r := newRealTree(t, "batch")
+	a, w := newApplier(t, r.h, func(o *Options) { o.Contest = 2 })
+	wanted := []tick.Cgroup{{Cgroup: r.path("batch"), CPUMaxMilliCPU: p(500)}}
+	a.Apply(wanted)
+	for round := 1; round <= 4; round++ {
+		r.set("cpu", "batch", "cpu.cfs_quota_us", strconv.Itoa(60000+round*1000))
+		writes := w.writes
+		out := a.Apply(wanted)
+		said := errorsOf(out)
+		if !strings.Contains(said, "changed by someone else from ") || !strings.Contains(said, fmt.Sprintf("to %d", 60000+round*1000)) {
+			t.Errorf("round %d: errors %q, want the change", round, said)
+		}
+		left := strings.Contains(said, "left alone")
+		if wantLeft := round > 2; left != wantLeft || (w.writes == writes) != wantLeft {
+			t.Errorf("round %d: left alone %v, written %v", round, left, w.writes != writes)
+		}
+	}
+	for round := range quietRounds {
+		out := a.Apply(wanted)
+		if out.Applied > 0 && round < quietRounds-5 {
+			t.Fatalf("written again after %d quiet rounds", round)
+		}
+	}
+	if got := r.get("cpu", "batch", "cpu.cfs_quota_us"); got != "50000" {
+		t.Errorf("after the quiet rounds the quota is %s, want 50000", got)
+	}
+}
+
+func TestRemadeCgroupIsANewOne(t *testing.T) {
+	r := newRealTree(t, "batch")
+	path := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, path)
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	wanted := []tick.Cgroup{{Cgroup: r.path("batch"), CPUMaxMilliCPU: p(500)}, {Cgroup: r.path("never"), CPUMaxMilliCPU: p(500)}}
+	r.set("cpu", "batch", "cpu.cfs_quota_us", "60000")
+	if out := a.Apply(wanted); out.Missing != 1 || out.Applied != 1 || len(out.Errors) > 0 {
+		t.Fatalf("missing %d, applied %d, errors %s", out.Missing, out.Applied, errorsOf(out))
+	}
+	for _, c := range controllers {
+		if err := os.Remove(r.dir(c, "batch")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := a.Apply(wanted); out.Missing != 2 || len(out.Errors) > 0 {
+		t.Fatalf("missing %d, errors %s", out.Missing, errorsOf(out))
+	}
+	if err := r.make("batch"); err != nil {
+		t.Fatal(err)
+	}
+	if out := a.Apply(wanted); out.Applied != 1 || len(out.Errors) > 0 {
+		t.Fatalf("applied %d, errors %s", out.Applied, errorsOf(out))
+	}
+	out := restoreWith(t, r, j, false)
+	if out.Back != 1 || r.get("cpu", "batch", "cpu.cfs_quota_us") != "-1" {
+		t.Errorf("%v, quota %s; want its own first value, not the other's", out, r.get("cpu", "batch", "cpu.cfs_quota_us"))
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the journal is still there: %v", err)
+	}
+}
+
+// restoreWith restores from the journal as another run would.
+func restoreWith(t *testing.T, r *realTree, j *Journal, force bool) Restored {
+	t.Helper()
+	j.Close()
+	again := openJournal(t, j.path)
+	defer again.Close()
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = again })
+	out, err := a.Restore(force)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestRestoreLeavesOthersValues(t *testing.T) {
+	r := newRealTree(t, "batch")
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUMaxMilliCPU: p(500), CPUWeight: p(50)}})
+	r.set("cpu", "batch", "cpu.cfs_quota_us", "77000")
+	if out := restoreWith(t, r, j, false); out.Foreign != 1 || out.Back != 1 {
+		t.Errorf("%v, want one left alone and one back", out)
+	}
+	if got := r.get("cpu", "batch", "cpu.cfs_quota_us"); got != "77000" {
+		t.Errorf("quota %s, want the other's 77000", got)
+	}
+	if out := restoreWith(t, r, j, true); out.Back != 1 {
+		t.Errorf("with force: %v, want one back", out)
+	}
+	if got := r.get("cpu", "batch", "cpu.cfs_quota_us"); got != "-1" {
+		t.Errorf("quota %s, want -1", got)
+	}
+}
+
+// TestKilledAtEveryWrite stops a plan before each of its writes: no cgroup is without CPUs then or has more than before
+// its turn, and a restore gives back the first state, byte for byte, even one that is killed itself.
+func TestKilledAtEveryWrite(t *testing.T) {
+	names := []string{"batch", "batch/pod", "batch/pod/c", "batch/other", "serve", "serve/pod"}
+	r := newRealTree(t, names...)
+	r.task("batch/pod/c")
+	r.task("serve/pod")
+	r.set("cpuset", "batch/other", "cpuset.cpus", "0") // must leave all that it has
+	r.set("cpuset", "serve/pod", "cpuset.cpus", "1")
+	r.set("cpuset", "serve", "cpuset.cpus", "1")
+	r.set("cpu", "serve", "cpu.shares", "3000")
+	r.set("cpu", "batch", "cpu.shares", "777")
+	r.set("cpu", "batch", "cpu.cfs_quota_us", "150000")
+	r.set("cpu", "batch/pod", "cpu.cfs_quota_us", "120000")
+	r.set("memory", "batch", "memory.limit_in_bytes", "1073741824")
+	first := r.snapshot(names...)
+	wanted := append(r.wanted(), tick.Cgroup{Cgroup: r.path("serve/pod"), CPUSetCPUs: "0-1"})
+	wanted[2].CPUMaxMilliCPU = p(1900)
+
+	for killAt := 1; ; killAt++ {
+		j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+		done := applyUntil(t, r, j, wanted, killAt)
+		for _, name := range names {
+			if r.get("cpuset", name, "cpuset.cpus") == "" {
+				t.Fatalf("killed at write %d: %s has no CPUs", killAt, name)
+			}
+		}
+		for restoreKill := 1; !restoreUntil(t, r, j, restoreKill); restoreKill += 3 {
+			if restoreKill > 1000 {
+				t.Fatal("the restore does not come to an end")
+			}
+		}
+		if diff := cmp.Diff(first, r.snapshot(names...)); diff != "" {
+			t.Fatalf("killed at write %d: after the restore (-first +now):\n%s", killAt, diff)
+		}
+		if done {
+			if killAt < 12 {
+				t.Errorf("only %d writes: the plan is too short to show anything", killAt)
+			}
+			return
+		}
+	}
+}
+
+func recoverKill(done *bool) {
+	if p := recover(); p != nil {
+		if _, ok := p.(killed); !ok {
+			panic(p)
+		}
+		*done = false
+	}
+}
+
+func applyUntil(t *testing.T, r *realTree, j *Journal, wanted []tick.Cgroup, killAt int) (done bool) {
+	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	w.killAt = killAt
+	defer recoverKill(&done)
+	if out := a.Apply(wanted); len(out.Errors) > 0 {
+		t.Fatalf("errors:\n%s", errorsOf(out))
+	}
+	return true
+}
+
+func restoreUntil(t *testing.T, r *realTree, j *Journal, killAt int) (done bool) {
+	j.Close()
+	again := openJournal(t, j.path)
+	defer again.Close()
+	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = again })
+	w.killAt = killAt
+	defer recoverKill(&done)
+	out, err := a.Restore(false)
+	if err != nil || out.Failed+out.Foreign > 0 {
+		t.Fatalf("restore: %v, %v", out, err)
+	}
+	return true
+}
+
+func TestWeightSurvivesIdleness(t *testing.T) {
+	r := newRealTree(t, "batch")
+	r.set("cpu", "batch", "cpu.shares", "777")
+	a, w := newApplier(t, r.h, nil)
+	for _, idle := range []bool{true, false, false} {
+		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: &idle}})
+		if len(out.Errors) > 0 {
+			t.Fatalf("errors:\n%s", errorsOf(out))
+		}
+	}
+	if got := r.get("cpu", "batch", "cpu.shares"); got != "777" || w.writes != 3 {
+		t.Errorf("cpu.shares = %s after %d writes, want 777 after 3", got, w.writes)
+	}
+}
+
+// refusing refuses the writes to one cgroup.
+type refusing struct {
+	Writer
+	cgroup string
+}
+
+func (r refusing) WriteFile(controller, cgroup, name, value string) error {
+	if cgroup == r.cgroup {
+		return fmt.Errorf("write %q to %s: %w", value, name, unix.EBUSY)
+	}
+	return r.Writer.WriteFile(controller, cgroup, name, value)
+}
+
+func TestRefusedWriteStopsWhatNeedsIt(t *testing.T) {
+	r := newRealTree(t, "batch", "batch/pod", "serve")
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Writer = refusing{o.Writer, r.path("batch/pod")} })
+	out := a.Apply([]tick.Cgroup{
+		{Cgroup: r.path("batch"), CPUSetCPUs: "1"},
+		{Cgroup: r.path("serve"), CPUSetCPUs: "0"},
+	})
+	said := errorsOf(out)
+	for _, want := range []string{
+		"pod cpusetCPUs: write \"1\" to cpuset.cpus: device or resource busy (a cgroup below has CPUs outside",
+		"batch cpusetCPUs: \"1\" not written: it needs the write of " + r.path("batch/pod"),
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("errors want %q:\n%s", want, said)
+		}
+	}
+	if out.Applied != 1 || r.get("cpuset", "serve", "cpuset.cpus") != "0" || r.get("cpuset", "batch", "cpuset.cpus") != "0-1" {
+		t.Errorf("applied %d, serve %s, batch %s", out.Applied, r.get("cpuset", "serve", "cpuset.cpus"), r.get("cpuset", "batch", "cpuset.cpus"))
+	}
+}
+
+func TestFullDiskMeansNoWrite(t *testing.T) {
+	r := newRealTree(t, "batch")
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	j := openJournal(t, filepath.Join(dir, "journal"))
+	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	full := filepath.Join(dir, "full")
+	_ = os.WriteFile(full, make([]byte, 1<<20), 0o600)
+	wanted := r.wanted()[:1]
+	out := a.Apply(wanted)
+	if w.writes > 0 || out.Applied > 0 || !strings.Contains(errorsOf(out), "no space left") {
+		t.Errorf("%d writes, errors:\n%s", w.writes, errorsOf(out))
+	}
+	if err := os.Remove(full); err != nil {
+		t.Fatal(err)
+	}
+	if out = a.Apply(wanted); len(out.Errors) > 0 || out.Applied == 0 {
+		t.Errorf("with space again: applied %d, errors:\n%s", out.Applied, errorsOf(out))
+	}
+	if out := restoreWith(t, r, j, false); out.Failed > 0 || out.Back == 0 {
+		t.Errorf("restore: %v", out)
+	}
+}

@@ -1,0 +1,90 @@
+package apply
+
+import (
+	"fmt"
+
+	"polder/isolate/plan"
+)
+
+// rewriteAt is the size from which a journal is looked through for what is of no more use.
+const rewriteAt = 1 << 20
+
+// remember notes, before anything is written, the first value of every file that the writes change, and what they write.
+func (a *Applier) remember(writes []plan.Write) error {
+	var entries []entry
+	firsts := false
+	fresh := map[plan.File]*record{} // not believed before they are on the disk
+	recordOf := func(f plan.File, key, present string) *record {
+		r := fresh[f]
+		if r != nil {
+			return r
+		}
+		inode := a.inode(f)
+		if inode == 0 {
+			return nil // gone: it will not be written
+		}
+		if r = a.records[f]; r == nil || r.Inode != inode {
+			r = &record{Key: key, Inode: inode, First: present}
+			entries = append(entries, entry{Controller: f.Controller, Cgroup: f.Cgroup, File: f.Name, Key: key, Inode: inode, First: &r.First})
+			firsts = true
+		}
+		fresh[f] = r
+		return r
+	}
+	for _, w := range writes {
+		r := recordOf(w.File, w.Key, w.Old)
+		if r == nil {
+			continue
+		}
+		text := w.New
+		entries = append(entries, entry{Controller: w.Controller, Cgroup: w.Cgroup, File: w.Name, Inode: r.Inode, Wrote: &text})
+		if w.Disturbs != "" {
+			f := w.File
+			f.Name = w.Disturbs
+			present, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+			if err != nil {
+				if gone(err) {
+					continue
+				}
+				return fmt.Errorf("read what the write of %s changes too: %w", w.Name, err)
+			}
+			if r := recordOf(f, "cpuWeight", present); r != nil {
+				entries = append(entries, entry{Controller: f.Controller, Cgroup: f.Cgroup, File: f.Name, Inode: r.Inode, Disturbed: true})
+			}
+		}
+	}
+	if a.Journal != nil {
+		if err := a.Journal.append(entries, firsts); err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
+		f := plan.File{Controller: e.Controller, Cgroup: e.Cgroup, Name: e.File}
+		r := fresh[f]
+		a.records[f] = r
+		r.Disturbed = r.Disturbed || e.Disturbed
+		if e.Wrote != nil {
+			r.note(*e.Wrote)
+		}
+	}
+	return nil
+}
+
+// prune forgets the cgroups that are gone once there are many, so that neither memory nor journal grow with the churn.
+func (a *Applier) prune() {
+	large := a.Journal != nil && a.Journal.size > max(rewriteAt, int64(len(a.records))*2048)
+	if len(a.records) < a.pruneAt && !large {
+		return
+	}
+	for f, r := range a.records {
+		if a.inode(f) != r.Inode {
+			delete(a.records, f)
+		}
+	}
+	a.pruneAt = max(4096, 2*len(a.records))
+	if a.Journal != nil {
+		if err := a.Journal.rewrite(); err != nil {
+			a.Log.Warn("the journal grows on", "error", err)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package apply
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"polder/isolate/plan"
+)
+
+// Restored counts what a restore did, by files.
+type Restored struct {
+	Back    int // written back
+	Already int // were as at first
+	Vanished,
+	Foreign int // the cgroup is gone; the value is someone else's by now
+	Failed int
+}
+
+// Restore puts back the first value of everything in the journal, in an order that the kernel accepts, and removes the
+// journal when all is back. Values that someone else changed since are left alone unless force is set.
+func (a *Applier) Restore(force bool) (Restored, error) {
+	var out Restored
+	a.restores = true
+	a.readMachine()
+	back := a.restoring(force, &out)
+
+	// A cgroup's weight goes with its idle switch: it can be put back only after that.
+	weights := func(it *restoring) bool { return it.file.Name == "cpu.weight" || it.file.Name == "cpu.shares" }
+	var first, second []*restoring
+	for _, it := range back {
+		if weights(it) {
+			second = append(second, it)
+		} else {
+			first = append(first, it)
+		}
+	}
+	r := &round{}
+	r.DryRun = a.DryRun
+	a.putBack(r, first)
+	a.putBack(r, second)
+	for _, w := range r.Writes {
+		a.Log.Info("restored", "cgroup", w.Cgroup, "key", w.Key, "old", w.Old, "new", w.New, "dryRun", a.DryRun)
+	}
+	for _, e := range r.Errors {
+		a.Log.Warn("not restored", "cgroup", e.Cgroup, "key", e.Key, "error", e.Error)
+	}
+	if a.DryRun {
+		out.Back = len(r.Writes)
+		return out, nil
+	}
+	a.judge(back, &out)
+	if len(a.records) == 0 {
+		return out, a.Journal.remove()
+	}
+	return out, a.Journal.rewrite()
+}
+
+// restoring is one file on its way back.
+type restoring struct {
+	file    plan.File
+	record  *record
+	already bool
+}
+
+// restoring sorts out what is to be put back.
+func (a *Applier) restoring(force bool, out *Restored) []*restoring {
+	var back []*restoring
+	files := slices.SortedFunc(maps.Keys(a.records), func(x, y plan.File) int {
+		return cmp.Or(cmp.Compare(x.Cgroup, y.Cgroup), cmp.Compare(x.Controller, y.Controller), cmp.Compare(x.Name, y.Name))
+	})
+	for _, f := range files {
+		r := a.records[f]
+		if a.inode(f) != r.Inode {
+			out.Vanished++
+			if !a.DryRun {
+				delete(a.records, f)
+			}
+			continue
+		}
+		present, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+		switch {
+		case err != nil:
+			out.Failed++
+			a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)
+		case !force && !r.ours(f.Name, present):
+			out.Foreign++
+			a.Log.Warn("left alone: changed by someone else (--force restores it too)", "cgroup", f.Cgroup, "file", f.Name, "value", present, "first", r.First)
+		default:
+			back = append(back, &restoring{file: f, record: r, already: plan.Same(f.Name, present, r.First)})
+		}
+	}
+	return back
+}
+
+// putBack plans and writes. Those that are as at first take part, so that the order reckons with them.
+func (a *Applier) putBack(r *round, back []*restoring) {
+	settings := make([]plan.Setting, 0, len(back))
+	for _, it := range back {
+		s, err := plan.Restore(it.file, it.record.Key, it.record.First, a.Hierarchy.Version(it.file.Controller))
+		if err == nil {
+			s.Present, err = a.Hierarchy.ReadFile(s.Controller, s.Cgroup, s.Name)
+		}
+		if period := s.PeriodFile(); err == nil && period != "" {
+			s.Period, err = a.Hierarchy.ReadFile(s.Controller, s.Cgroup, period)
+		}
+		if err != nil {
+			a.Log.Warn("not restored", "cgroup", it.file.Cgroup, "file", it.file.Name, "error", err)
+			continue
+		}
+		settings = append(settings, s)
+	}
+	var bound []*plan.Setting
+	for i := range settings {
+		if s := &settings[i]; s.Bound() && !s.Done() {
+			bound = append(bound, s)
+		}
+	}
+	writes, problems := plan.Make(a.machine, settings, a.around(bound, settings))
+	for _, p := range problems {
+		r.fail(p)
+	}
+	if a.DryRun {
+		for _, w := range writes {
+			r.wrote(w, w.Old, w.New)
+		}
+		return
+	}
+	a.noteWrites(writes)
+	a.carry(r, writes)
+}
+
+// noteWrites notes what a restore writes, so that one that is killed between two writes can be run again. A full disk
+// does not keep it from restoring.
+func (a *Applier) noteWrites(writes []plan.Write) {
+	var entries []entry
+	for _, w := range writes {
+		if r := a.records[w.File]; r != nil {
+			entries = append(entries, entry{Controller: w.Controller, Cgroup: w.Cgroup, File: w.Name, Inode: r.Inode, Wrote: &w.New})
+			r.note(w.New)
+		}
+	}
+	if len(entries) == 0 {
+		return
+	}
+	if err := a.Journal.append(entries, false); err != nil {
+		a.Log.Warn("restoring without noting it", "error", err)
+	}
+}
+
+// judge looks at what is in the files now; what is back is forgotten.
+func (a *Applier) judge(back []*restoring, out *Restored) {
+	for _, it := range back {
+		present, err := a.Hierarchy.ReadFile(it.file.Controller, it.file.Cgroup, it.file.Name)
+		switch {
+		case err != nil && gone(err):
+			out.Vanished++
+		case err != nil || !plan.Same(it.file.Name, present, it.record.First):
+			out.Failed++
+			a.Log.Warn("not restored", "cgroup", it.file.Cgroup, "file", it.file.Name, "value", present, "first", it.record.First, "error", err)
+			continue
+		case it.already:
+			out.Already++
+		default:
+			out.Back++
+		}
+		delete(a.records, it.file)
+	}
+}
+
+// String says it in one line.
+func (r Restored) String() string {
+	return fmt.Sprintf("%d values restored, %d were as at first, %d of cgroups that are gone, %d left to who changed them, %d not restored",
+		r.Back, r.Already, r.Vanished, r.Foreign, r.Failed)
+}

@@ -1,0 +1,211 @@
+package apply
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+)
+
+// p makes pointers of the contract's numbers.
+func p(n int64) *int64 { return &n }
+
+var trees atomic.Int64
+
+// realTree is a subtree of the test's own in the machine's cgroup v1.
+type realTree struct {
+	t    testing.TB
+	h    *cgroup.Hierarchy
+	root string // "/polder-test-…"
+}
+
+var controllers = []string{"cpu", "cpuset", "memory"}
+
+// newRealTree makes the cgroups below the subtree, with all CPUs and memory nodes. The test is skipped where that is not
+// possible, and fails there in CI.
+func newRealTree(t testing.TB, cgroups ...string) *realTree {
+	t.Helper()
+	unable := func(err any) {
+		t.Helper()
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("needs root and a writable cgroup v1: %v", err)
+		}
+		t.Skipf("needs root and a writable cgroup v1: %v", err)
+	}
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		unable(err)
+	}
+	tree := &realTree{t: t, h: h, root: fmt.Sprintf("/polder-test-%d-%d", os.Getpid(), trees.Add(1))}
+	for _, c := range controllers {
+		if h.Version(c) != 1 {
+			unable(c + " is not on version 1")
+		}
+	}
+	t.Cleanup(tree.remove)
+	for _, name := range append([]string{""}, cgroups...) {
+		if err := tree.make(name); err != nil {
+			unable(err)
+		}
+	}
+	return tree
+}
+
+func (r *realTree) make(name string) error {
+	for _, c := range controllers {
+		dir := r.dir(c, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		if c != "cpuset" {
+			continue
+		}
+		for _, list := range []string{"cpuset.mems", "cpuset.cpus"} {
+			data, err := os.ReadFile(filepath.Join(filepath.Dir(dir), list))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, list), data, 0)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *realTree) dir(controller, name string) string {
+	dir, _, err := r.h.Dir(controller, filepath.Join(r.root, name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return dir
+}
+
+// remove kills what runs in the subtree and removes it, the deepest first.
+func (r *realTree) remove() {
+	for _, c := range controllers {
+		if pids, err := r.h.PIDs(c, r.root); err == nil {
+			for _, pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		for range 100 {
+			var dirs []string
+			_ = filepath.WalkDir(r.dir(c, ""), func(path string, d fs.DirEntry, err error) error {
+				if err == nil && d.IsDir() {
+					dirs = append(dirs, path)
+				}
+				return nil
+			})
+			if len(dirs) == 0 {
+				break
+			}
+			for i := len(dirs) - 1; i >= 0; i-- {
+				_ = os.Remove(dirs[i])
+			}
+			if _, err := os.Stat(dirs[0]); err == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}
+}
+
+func (r *realTree) path(name string) string { return filepath.Join(r.root, name) }
+
+func (r *realTree) get(controller, name, file string) string {
+	r.t.Helper()
+	text, err := r.h.ReadFile(controller, r.path(name), file)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return text
+}
+
+func (r *realTree) set(controller, name, file, value string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir(controller, name), file), []byte(value), 0); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// snapshot is every value that isolate may write, byte for byte.
+func (r *realTree) snapshot(names ...string) map[string]string {
+	r.t.Helper()
+	out := map[string]string{}
+	for _, name := range append([]string{""}, names...) {
+		for file, controller := range map[string]string{
+			"cpuset.cpus": "cpuset", "cpuset.mems": "cpuset", "cpu.cfs_quota_us": "cpu", "cpu.cfs_period_us": "cpu",
+			"cpu.shares": "cpu", "cpu.idle": "cpu", "memory.limit_in_bytes": "memory",
+		} {
+			data, err := os.ReadFile(filepath.Join(r.dir(controller, name), file))
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			out[name+" "+file] = string(data)
+		}
+	}
+	return out
+}
+
+// counted counts writes, and stands for a kill at one of them.
+type counted struct {
+	Writer
+	writes int
+	killAt int // the write that is not done any more; 0 for none
+	after  func()
+}
+
+type killed struct{}
+
+func (c *counted) WriteFile(controller, cgroup, name, value string) error {
+	c.writes++
+	if c.writes == c.killAt {
+		panic(killed{})
+	}
+	err := c.Writer.WriteFile(controller, cgroup, name, value)
+	if c.after != nil {
+		c.after()
+	}
+	return err
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func newApplier(t testing.TB, h *cgroup.Hierarchy, change func(*Options)) (*Applier, *counted) {
+	t.Helper()
+	w := &counted{Writer: h}
+	o := Options{Hierarchy: h, Writer: w, Contest: 5, Log: quiet()}
+	if change != nil {
+		change(&o)
+	}
+	a := New(o)
+	t.Cleanup(a.Close)
+	return a, w
+}
+
+func openJournal(t testing.TB, path string) *Journal {
+	t.Helper()
+	j, err := OpenJournal(path, "/", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+func errorsOf(out tick.Isolation) string {
+	var b strings.Builder
+	for _, e := range out.Errors {
+		fmt.Fprintf(&b, "%s %s: %s\n", filepath.Base(e.Cgroup), e.Key, e.Error)
+	}
+	return b.String()
+}

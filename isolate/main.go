@@ -1,0 +1,6 @@
+// Isolate makes the advised state of cgroups true. See manual.go, or isolate --help.
+package main
+
+import "polder/lib/stage"
+
+func main() { stage.Main(command()) }

@@ -1,0 +1,37 @@
+package main
+
+const manual = `
+isolate reads ticks and makes advice.cgroups true, whoever wrote it; it knows nothing of classes of pods. It is the only
+tool that writes cgroups, of version 1 and 2. It reads first and writes only what differs, in an order in which the kernel
+accepts every write and no cgroup is without CPUs, or has more than it had or shall have, at any moment; it reads back what
+it wrote. While nothing changes it writes nothing.
+
+Sections: reads advice; writes isolation.
+
+  isolation.applied     values written                isolation.unchanged   values that were as wanted
+  isolation.missing     cgroups that do not exist     isolation.writes[]    {cgroup, key, old, new}
+  isolation.errors[]    {cgroup, key, error}          isolation.fallback    the fallback was applied since the last tick
+  isolation.refused     why the tick was not acted on
+
+A cgroup of version 1 that the advice does not name follows the one above it where the kernel would otherwise refuse
+(its CPUs must be within its parent's, and its quota too); such writes are listed as well.
+
+The journal (--journal) keeps the first value of every file that is changed, on the disk before the change. It outlives
+kill -9, and 'isolate --restore --journal FILE' puts everything back. Without it nothing can be put back.
+
+When no tick with an advice has come for --stale-after, the last advice's fallback is applied. Ticks that are too old or
+of another node (--max-age, --node) are passed on and do not count.
+
+A value that someone else changes is reported and written again; after --contest rounds it is left alone with an error, until
+it has been quiet for 100 rounds.
+
+Examples:
+
+  collect | advise | isolate --journal /run/polder/isolate.journal | report --to tty
+  isolate --dry-run < recorded.jsonl | jq -c .isolation.writes
+  isolate --restore --journal /run/polder/isolate.journal
+  echo '{"v":1,"node":"n1","time":"2026-11-21T10:00:00Z","advice":{"policy":"by hand","cgroups":[
+    {"cgroup":"/batch","cpuMaxMilliCPU":500}]}}' | tr -d '\n' | isolate --dry-run
+
+Exit status: 0 at the end of the input or a clean stop, 1 after a failure (with --restore: something could not be put
+back, or was left to who changed it), 2 for unusable arguments.`

@@ -1,0 +1,264 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// maxMilliCPU is the most that a quota is believed to be: that of the largest machine the kernel can be built for.
+const maxMilliCPU = (cpus.MaxID + 1) * 1000
+
+// key is how one key of [tick.Cgroup] is made true.
+type key struct {
+	name       string
+	controller string
+	v1, v2     []string // the file's names, the preferred one first; none where the version has no such thing
+	// fill sets the setting's value; false where the key is not wanted.
+	fill func(m *Machine, c *tick.Cgroup, s *Setting) (wanted bool, err error)
+}
+
+// keys has them all, in the order in which one cgroup's values are written: cpu.idle before cpu.weight, because an idle
+// cgroup takes no weight.
+var keys = []key{
+	{"cpusetMems", "cpuset", []string{fileMems}, []string{fileMems}, fillMems},
+	{"cpusetCPUs", "cpuset", []string{fileCPUs}, []string{fileCPUs}, fillCPUs},
+	{"cpuIdle", "cpu", []string{fileIdle}, []string{fileIdle}, fillIdle},
+	{"cpuWeight", "cpu", []string{"cpu.shares"}, []string{"cpu.weight"}, fillWeight},
+	{"cpuMaxMilliCPU", "cpu", []string{fileQuota}, []string{fileMax}, fillQuota},
+	{"memoryMinBytes", "memory", nil, []string{"memory.min"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryMinBytes }, false)},
+	{"memoryLowBytes", "memory", nil, []string{"memory.low"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryLowBytes }, false)},
+	{"memoryHighBytes", "memory", nil, []string{"memory.high"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryHighBytes }, true)},
+	{"memoryMaxBytes", "memory", []string{"memory.limit_in_bytes"}, []string{"memory.max"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryMaxBytes }, true)},
+	{"ioWeight", "io", []string{"blkio.weight", "blkio.bfq.weight"}, []string{"io.weight", "io.bfq.weight"}, fillIO},
+}
+
+// Known reports whether a file is one that a plan may write: a journal names no others.
+func Known(controller, name string) bool {
+	return slices.ContainsFunc(keys, func(k key) bool {
+		return k.controller == controller && (slices.Contains(k.v1, name) || slices.Contains(k.v2, name))
+	})
+}
+
+// Controllers are those that the keys need.
+func Controllers() []string {
+	var out []string
+	for _, k := range keys {
+		if !slices.Contains(out, k.controller) {
+			out = append(out, k.controller)
+		}
+	}
+	return out
+}
+
+// Translate turns the wanted state into settings, a cgroup's own next to each other, and refuses what must not be
+// written. The cgroups' paths are the caller's to check.
+func Translate(m Machine, wanted []tick.Cgroup) ([]Setting, []tick.IsolationError) {
+	t := translator{machine: &m, said: map[string]bool{}}
+	times := make(map[string]int, len(wanted))
+	for i := range wanted {
+		times[wanted[i].Cgroup]++
+	}
+	for i := range wanted {
+		c := &wanted[i]
+		switch {
+		case c.Cgroup == "/":
+			t.once(c, "", "the root of the hierarchy is not to be changed")
+		case times[c.Cgroup] > 1:
+			t.once(c, "", "named "+strconv.Itoa(times[c.Cgroup])+" times: left alone, for it is not clear what is wanted")
+		default:
+			t.cgroup(c)
+		}
+	}
+	return t.settings, t.problems
+}
+
+type translator struct {
+	machine  *Machine
+	settings []Setting
+	problems []tick.IsolationError
+	said     map[string]bool
+}
+
+func (t *translator) problem(c *tick.Cgroup, key, text string) {
+	t.problems = append(t.problems, tick.IsolationError{Cgroup: c.Cgroup, Key: key, Error: text})
+}
+
+// once leaves out what was said of the same cgroup, or with a key, of the same key of any cgroup.
+func (t *translator) once(c *tick.Cgroup, key, text string) {
+	id := key + "\x00" + text
+	if key == "" {
+		id += c.Cgroup
+	}
+	if !t.said[id] {
+		t.said[id] = true
+		t.problem(c, key, text)
+	}
+}
+
+func (t *translator) cgroup(c *tick.Cgroup) {
+	for i := range keys {
+		k := &keys[i]
+		version := t.machine.Versions[k.controller]
+		s := Setting{File: File{Controller: k.controller, Cgroup: c.Cgroup}, Key: k.name, Version: version}
+		names := k.v2
+		if version == 1 {
+			names = k.v1
+		}
+		if len(names) > 0 {
+			s.Name = names[0]
+		}
+		if len(names) > 1 {
+			s.Other = names[1]
+		}
+		wanted, err := k.fill(t.machine, c, &s)
+		if !wanted {
+			if err != nil {
+				t.problem(c, k.name, err.Error())
+			}
+			continue
+		}
+		switch {
+		case version == 0:
+			t.once(c, k.name, "unavailable: the controller "+k.controller+" is not mounted in any cgroup hierarchy")
+			continue
+		case len(names) == 0:
+			t.once(c, k.name, "unavailable: cgroup v1 has nothing that does the same; left alone")
+			continue
+		case err != nil:
+			t.problem(c, k.name, err.Error())
+		}
+		t.settings = append(t.settings, s)
+	}
+}
+
+// list clips a wanted list to what the machine has. An error beside true says what was left out.
+func list(s *Setting, wanted string, have cpus.Set, what string) (bool, error) {
+	if wanted == "" {
+		return false, nil
+	}
+	set, err := cpus.Parse(wanted)
+	if err != nil {
+		return false, err
+	}
+	if have.IsEmpty() {
+		return false, fmt.Errorf("not written: which %s the machine has could not be read", what)
+	}
+	s.set = set.Intersection(have)
+	if s.set.IsEmpty() {
+		return false, fmt.Errorf("not written: of %s %s the machine has none (it has %s)", what, clip(wanted), clip(have.String()))
+	}
+	if gone := set.Difference(have); !gone.IsEmpty() {
+		return true, fmt.Errorf("%s %s are not online and were left out", what, clip(gone.String()))
+	}
+	return true, nil
+}
+
+func fillCPUs(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+	return list(s, c.CPUSetCPUs, m.CPUs, "CPUs")
+}
+
+func fillMems(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+	return list(s, c.CPUSetMems, m.Mems, "memory nodes")
+}
+
+func fillIdle(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+	if c.CPUIdle == nil {
+		return false, nil
+	}
+	s.text = "0"
+	if *c.CPUIdle {
+		s.text = "1"
+	}
+	return true, nil
+}
+
+func fillWeight(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+	switch {
+	case c.CPUWeight == nil:
+		return false, nil
+	case *c.CPUWeight < 1 || *c.CPUWeight > 10000:
+		return false, fmt.Errorf("%d refused: a weight is from 1 to 10000", *c.CPUWeight)
+	case c.CPUIdle != nil && *c.CPUIdle:
+		return false, fmt.Errorf("not written: the kernel takes no weight for an idle cgroup (cpuIdle)")
+	}
+	n := *c.CPUWeight
+	if s.Version == 1 {
+		n = sharesOf(n)
+	}
+	s.text = strconv.FormatInt(n, 10)
+	return true, nil
+}
+
+func fillQuota(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+	if c.CPUMaxMilliCPU == nil {
+		return false, nil
+	}
+	s.milli = *c.CPUMaxMilliCPU
+	if s.milli < tick.Unlimited || s.milli > maxMilliCPU {
+		return false, fmt.Errorf("%d refused: want 0 to %d milli-CPU, or %d for no limit", s.milli, maxMilliCPU, tick.Unlimited)
+	}
+	return true, nil
+}
+
+func fillIO(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+	if c.IOWeight == nil {
+		return false, nil
+	}
+	n := *c.IOWeight
+	if n < 1 || n > 10000 {
+		return false, fmt.Errorf("%d refused: a weight is from 1 to 10000", n)
+	}
+	s.text = strconv.FormatInt(blkioOf(n), 10)
+	if s.Version != 1 {
+		s.text = "default " + strconv.FormatInt(n, 10)
+	}
+	return true, nil
+}
+
+// UseOther makes the setting one of the file's second name.
+func (s *Setting) UseOther() {
+	s.Name, s.Other = s.Other, ""
+	if s.Name == "io.bfq.weight" && !s.raw { // BFQ's range is version 1's, whatever the mount
+		if n, err := strconv.ParseInt(defaultOf(s.text), 10, 64); err == nil {
+			s.text = "default " + strconv.FormatInt(blkioOf(n), 10)
+		}
+	}
+}
+
+func bytesOfKey(get func(*tick.Cgroup) *int64, limit bool) func(*Machine, *tick.Cgroup, *Setting) (bool, error) {
+	return func(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+		n := get(c)
+		switch {
+		case n == nil:
+			return false, nil
+		case limit && *n == tick.Unlimited:
+			s.text = "max"
+			if s.Version == 1 {
+				s.text = "-1"
+			}
+			return true, nil
+		case *n < 0:
+			return false, fmt.Errorf("%d refused: want a number of bytes", *n)
+		case limit && *n < m.PageBytes:
+			return false, fmt.Errorf("%d refused: less than one page would leave the cgroup without memory", *n)
+		}
+		s.text = strconv.FormatInt(*n/m.PageBytes*m.PageBytes, 10) // as the kernel rounds
+		return true, nil
+	}
+}
+
+// Equal reports whether two wanted states are the same.
+func Equal(a, b *tick.Cgroup) bool {
+	return a.Cgroup == b.Cgroup && a.CPUSetCPUs == b.CPUSetCPUs && a.CPUSetMems == b.CPUSetMems &&
+		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUWeight, b.CPUWeight) && same(a.CPUIdle, b.CPUIdle) &&
+		same(a.MemoryMinBytes, b.MemoryMinBytes) && same(a.MemoryLowBytes, b.MemoryLowBytes) &&
+		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) && same(a.IOWeight, b.IOWeight)
+}
+
+func same[T comparable](a, b *T) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}

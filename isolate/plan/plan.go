@@ -1,0 +1,191 @@
+// Package plan turns the wanted state of cgroups and the present one into writes, in an order in which the kernel
+// accepts each of them and no state on the way leaves a cgroup without CPUs or with more than it had or shall have.
+//
+// It is pure. The caller reads the files that [Translate] names into the settings, adds what stands around the ones that
+// are to change ([Around]), and carries out what [Make] returns.
+package plan
+
+import (
+	"cmp"
+	"path"
+	"slices"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// File is one file of one cgroup.
+type File struct {
+	Controller string // "cpu", "cpuset", "memory", "io"
+	Cgroup     string
+	Name       string
+}
+
+// Machine is what a plan must know of the machine.
+type Machine struct {
+	// Versions has the version that serves each controller; none or 0 where it is not mounted.
+	Versions map[string]int
+	// CPUs and Mems are those of the hierarchy's root; empty where they could not be read.
+	CPUs, Mems cpus.Set
+	PageBytes  int64
+}
+
+// Setting is one wanted value of one file.
+type Setting struct {
+	File
+	// Other is a second name of the file, for kernels that have not the first.
+	Other string
+	// Key is the name in [tick.Cgroup].
+	Key     string
+	Version int
+
+	set   cpus.Set // of a list
+	milli int64    // of a quota, unless raw
+	text  string   // of everything else
+	raw   bool     // text is the file's own, of a restore
+
+	// Present is the file's text, and Period that of PeriodFile; the caller fills them in.
+	Present, Period string
+}
+
+// PeriodFile is the file whose value belongs to the setting's; empty where there is none.
+func (s *Setting) PeriodFile() string {
+	if s.Name == fileQuota {
+		return filePeriod
+	}
+	return ""
+}
+
+// Bound reports whether the kernel holds the value against those of the cgroups above and below, so that what stands
+// around matters to the plan.
+func (s *Setting) Bound() bool {
+	return s.Version == 1 && (isList(s.Name) || s.Name == fileQuota)
+}
+
+// Restore is the setting that gives a file its earlier text back.
+func Restore(f File, key, text string, version int) (Setting, error) {
+	s := Setting{File: f, Key: key, Version: version, text: text, raw: true}
+	if isList(f.Name) {
+		var err error
+		if s.set, err = cpus.Parse(text); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// Around is a file of a cgroup that the advice does not name, above or below one that changes.
+type Around struct {
+	File
+	Present, Period string
+	// Own is what the file had before any plan changed it; empty where none did.
+	Own string
+	// Fill asks for the parent's value: version 1 starts cgroups with an empty cpuset.mems, in which nothing can run.
+	Fill bool
+}
+
+// Write is one step of a plan.
+type Write struct {
+	File
+	Key, Old, New string
+	// Implied says that the advice does not name the cgroup: it follows the one above.
+	Implied bool
+	// Disturbs names a file of the same cgroup whose value the kernel changes along with this one.
+	Disturbs string
+	// Needs are the steps (their places in the plan) without which this one must not be done.
+	Needs []int
+}
+
+// draft is a Write whose place is not known yet.
+type draft struct {
+	Write
+	needs []*draft
+	place int
+}
+
+// Make orders the writes that make the settings true. Problems are what cannot be made true, and why.
+func Make(m Machine, settings []Setting, around []Around) ([]Write, []tick.IsolationError) {
+	p := planner{machine: m}
+	mems := p.sets(fileMems, m.Mems, settings, around)
+	cpuset := p.sets(fileCPUs, m.CPUs, settings, around)
+	quota := p.quotas(settings, around)
+	rest := p.rest(settings)
+
+	// What shrinks goes first, so that nothing grows onto CPUs that are still in use by whom they are taken from.
+	steps := slices.Concat(mems.shrink, cpuset.shrink, quota.shrink, rest, mems.grow, cpuset.grow, quota.grow)
+	for i, d := range steps {
+		d.place = i
+	}
+	writes := make([]Write, len(steps))
+	for i, d := range steps {
+		for _, need := range d.needs {
+			if need != nil {
+				d.Needs = append(d.Needs, need.place)
+			}
+		}
+		writes[i] = d.Write
+	}
+	return writes, p.problems
+}
+
+type planner struct {
+	machine  Machine
+	problems []tick.IsolationError
+}
+
+// phases are the two halves of a part of a plan.
+type phases struct{ shrink, grow []*draft }
+
+func (p *planner) problem(s *Setting, text string) {
+	p.problems = append(p.problems, tick.IsolationError{Cgroup: s.Cgroup, Key: s.Key, Error: text})
+}
+
+// rest are the values that no other cgroup's bind.
+func (p *planner) rest(settings []Setting) []*draft {
+	var out []*draft
+	for i := range settings {
+		s := &settings[i]
+		if isList(s.Name) || s.Name == fileQuota || s.Name == fileMax || s.Done() {
+			continue
+		}
+		text, err := s.Want()
+		if err != nil {
+			p.problem(s, err.Error())
+			continue
+		}
+		d := &draft{Write: Write{File: s.File, Key: s.Key, Old: s.Present, New: text}}
+		if s.Name == fileIdle {
+			d.Disturbs = WeightFile(s.Version)
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// place is a cgroup's place among those of a tree: sorted so that a parent stands before its children.
+type place struct {
+	cgroup string
+	index  int // the caller's
+	parent int // among the sorted; -1 where no ancestor is listed
+}
+
+// tree sorts cgroups so that parents stand before children, and finds each one's nearest listed ancestor.
+func tree(cgroups []string) []place {
+	places := make([]place, len(cgroups))
+	for i, c := range cgroups {
+		places[i] = place{cgroup: c, index: i}
+	}
+	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.cgroup, b.cgroup) })
+	at := make(map[string]int, len(places))
+	for i, p := range places {
+		at[p.cgroup] = i
+		places[i].parent = -1
+		for up := path.Dir(p.cgroup); len(up) > 1; up = path.Dir(up) {
+			if j, ok := at[up]; ok {
+				places[i].parent = j
+				break
+			}
+		}
+	}
+	return places
+}

@@ -1,0 +1,177 @@
+package plan
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// names are those of a tree of services and batch jobs.
+var names = []string{"/batch", "/batch/p1", "/batch/p1/c", "/batch/p2", "/batch/p2/c", "/serve", "/serve/p1", "/serve/p1/c", "/serve/p2"}
+
+func drawSubset(t *rapid.T, of cpus.Set, label string) cpus.Set {
+	list := of.List()
+	return cpus.New(rapid.SliceOfNDistinct(rapid.SampledFrom(list), 1, len(list), rapid.ID).Draw(t, label)...)
+}
+
+func drawTree(t *rapid.T, all cpus.Set, label string) map[string]cpus.Set {
+	sets := map[string]cpus.Set{}
+	for _, name := range names {
+		up := all
+		if parent := path.Dir(name); parent != "/" {
+			up = sets[parent]
+		}
+		sets[name] = drawSubset(t, up, label+name)
+		if rapid.IntRange(0, 3).Draw(t, "like"+name) == 0 {
+			sets[name] = up
+		}
+	}
+	return sets
+}
+
+func machine(version int, all cpus.Set) Machine {
+	return Machine{Versions: map[string]int{"cpuset": version, "cpu": version, "memory": version, "io": version}, CPUs: all, Mems: cpus.New(0), PageBytes: 4096}
+}
+
+func wantedSets(sets map[string]cpus.Set) []tick.Cgroup {
+	var out []tick.Cgroup
+	for _, name := range slices.Sorted(maps.Keys(sets)) {
+		out = append(out, tick.Cgroup{Cgroup: name, CPUSetCPUs: sets[name].String()})
+	}
+	return out
+}
+
+func TestSetsAreAcceptedStepByStep(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		rapid.Check(t, func(t *rapid.T) {
+			all := cpus.New(0, 1, 2, 3, 4, 5)
+			old := drawTree(t, all, "old")
+			wanted := drawTree(t, all, "new")
+			for _, name := range names { // a subtree may be named only as far down as one likes
+				if rapid.IntRange(0, 2).Draw(t, "unnamed"+name) == 0 && !strings.HasSuffix(name, "p1") && path.Dir(name) != "/" {
+					for _, below := range names {
+						if strings.HasPrefix(below, name) {
+							delete(wanted, below)
+						}
+					}
+				}
+			}
+			k := &kernel{version: version, all: all, sets: maps.Clone(old)}
+			settings, problems := Translate(machine(version, all), wantedSets(wanted))
+			if len(problems) > 0 {
+				t.Fatalf("problems: %v", problems)
+			}
+			k.present(settings)
+			writes, problems := Make(machine(version, all), settings, k.around(settings))
+			if len(problems) > 0 {
+				t.Fatalf("problems: %v", problems)
+			}
+			checkSteps(t, k, old, wanted, writes)
+		})
+	}
+}
+
+func checkSteps(t *rapid.T, k *kernel, old, wanted map[string]cpus.Set, writes []Write) {
+	final := &kernel{version: k.version, all: k.all, sets: maps.Clone(old)}
+	for _, w := range writes {
+		set, _ := cpus.Parse(w.New)
+		final.sets[w.Cgroup] = set
+	}
+	before := &kernel{version: k.version, all: k.all, sets: maps.Clone(old)}
+	for i, w := range writes {
+		if got := k.sets[w.Cgroup].String(); got != w.Old {
+			t.Fatalf("write %d of %s says that %s was there, not %s", i, w.Cgroup, w.Old, got)
+		}
+		if err := k.write(w); err != nil {
+			t.Fatalf("write %d: %s of %s refused: %v\nwrites %+v", i, w.New, w.Cgroup, err, writes)
+		}
+		for _, name := range names {
+			allowed := before.inForce(name).Union(final.inForce(name))
+			for _, below := range names { // a parent must hold what its children have not left yet
+				if strings.HasPrefix(below, name+"/") {
+					allowed = allowed.Union(before.inForce(below))
+				}
+			}
+			if _, named := wanted[name]; k.version == 2 && !named { // what the plan leaves to the kernel has its parent's
+				allowed = allowed.Union(k.inForce(path.Dir(name)))
+			}
+			if now := k.inForce(name); !now.IsSubsetOf(allowed) {
+				t.Fatalf("write %d: %s has %s, more than it had (%s) or gets (%s)\nwrites %+v", i, name, now, before.inForce(name), final.inForce(name), writes)
+			}
+		}
+		checkOverlap(t, i, k, before, final, writes)
+	}
+	for name, want := range wanted {
+		if got := k.sets[name]; !got.Equals(want) {
+			t.Fatalf("%s is %s at the end, want %s\nwrites %+v", name, got, want, writes)
+		}
+	}
+}
+
+// checkOverlap holds where every cgroup keeps a CPU: what must leave all of its CPUs cannot first shrink to none.
+func checkOverlap(t *rapid.T, i int, k, before, final *kernel, writes []Write) {
+	for _, name := range names {
+		if before.inForce(name).Intersection(final.inForce(name)).IsEmpty() {
+			return
+		}
+	}
+	now := k.inForce("/batch").Intersection(k.inForce("/serve"))
+	was := before.inForce("/batch").Intersection(before.inForce("/serve"))
+	will := final.inForce("/batch").Intersection(final.inForce("/serve"))
+	if !now.IsSubsetOf(was.Union(will)) {
+		t.Fatalf("write %d: batch and serve share %s, before %s and after %s\nwrites %+v", i, now, was, will, writes)
+	}
+}
+
+func TestQuotasAreAcceptedStepByStep(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		rapid.Check(t, func(t *rapid.T) {
+			draw := func(label string) map[string]int64 {
+				quota := map[string]int64{}
+				for _, name := range names {
+					quota[name] = rapid.OneOf(rapid.Just(int64(-1)), rapid.Int64Range(10, 4000)).Draw(t, label+name)
+					for up := path.Dir(name); up != "/"; up = path.Dir(up) {
+						if quota[up] >= 0 && quota[name] > quota[up] {
+							quota[name] = quota[up]
+						}
+					}
+				}
+				return quota
+			}
+			k := &kernel{version: version, quota: map[string]string{}, period: "100000"}
+			old, asked := draw("old"), draw("new")
+			for name, milli := range old {
+				k.quota[name], _ = quotaText(milli, k.period, "-1")
+			}
+			var wanted []tick.Cgroup
+			for _, name := range names {
+				milli := asked[name]
+				if rapid.Bool().Draw(t, "named"+name) {
+					wanted = append(wanted, tick.Cgroup{Cgroup: name, CPUMaxMilliCPU: &milli})
+				}
+			}
+			settings, _ := Translate(machine(version, cpus.New(0)), wanted)
+			k.present(settings)
+			writes, problems := Make(machine(version, cpus.New(0)), settings, k.around(settings))
+			for i, w := range writes {
+				if err := k.write(w); err != nil {
+					t.Fatalf("write %d: %s of %s refused: %v\nwrites %+v", i, w.New, w.Cgroup, err, writes)
+				}
+			}
+			k.present(settings)
+			for i := range settings {
+				if s := &settings[i]; !s.Done() && len(problems) == 0 {
+					want, _ := s.Want()
+					t.Fatalf("%s is %s, want %s\nwrites %+v", s.Cgroup, s.Present, want, writes)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,201 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"polder/lib/cpus"
+)
+
+// The files whose values are more than a number.
+const (
+	fileCPUs   = "cpuset.cpus"
+	fileMems   = "cpuset.mems"
+	fileQuota  = "cpu.cfs_quota_us"
+	filePeriod = "cpu.cfs_period_us"
+	fileMax    = "cpu.max"
+	fileIdle   = "cpu.idle"
+)
+
+// minQuotaMicroseconds is the least quota that the kernel takes (min_cfs_quota_period).
+const minQuotaMicroseconds = 1000
+
+// noLimitBytes is at most what version 1 shows for "no limit": LONG_MAX rounded down to pages, of 64 KiB at the largest.
+const noLimitBytes = math.MaxInt64 &^ 0xffff
+
+func isList(name string) bool  { return name == fileCPUs || name == fileMems }
+func isBytes(name string) bool { return strings.HasPrefix(name, "memory.") }
+
+// WeightFile names the file that the kernel changes along with cpu.idle.
+func WeightFile(version int) string {
+	if version == 1 {
+		return "cpu.shares"
+	}
+	return "cpu.weight"
+}
+
+// Want is the text to write, given Present and Period.
+func (s *Setting) Want() (string, error) {
+	switch {
+	case s.raw && isDefault(s.Name):
+		return "default " + defaultOf(s.text), nil
+	case s.raw:
+		return s.text, nil
+	case isList(s.Name):
+		return s.set.String(), nil
+	case s.Name == fileQuota:
+		return quotaText(s.milli, s.Period, "-1")
+	case s.Name == fileMax:
+		_, period, ok := strings.Cut(s.Present, " ")
+		if !ok {
+			return "", fmt.Errorf("cpu.max is %q, want a quota and a period", clip(s.Present))
+		}
+		text, err := quotaText(s.milli, period, "max")
+		return text + " " + period, err
+	}
+	return s.text, nil
+}
+
+// Done reports whether Present says what is wanted. A value that cannot be made out is not done.
+func (s *Setting) Done() bool {
+	want, err := s.Want()
+	return err == nil && Same(s.Name, s.Present, want)
+}
+
+// Same reports whether two texts of a file mean the same: the kernel prints lists its own way, and has several words for
+// no limit.
+func Same(name, a, b string) bool {
+	if a == b {
+		return true
+	}
+	switch {
+	case isList(name):
+		x, errX := cpus.Parse(a)
+		y, errY := cpus.Parse(b)
+		return errX == nil && errY == nil && x.Equals(y)
+	case isBytes(name):
+		x, errX := bytesOf(a)
+		y, errY := bytesOf(b)
+		return errX == nil && errY == nil && x == y
+	case isDefault(name):
+		return defaultOf(a) == defaultOf(b)
+	}
+	return false
+}
+
+// isDefault reports whether the file has a line "default N" among lines for single devices.
+func isDefault(name string) bool { return name == "io.weight" || name == "io.bfq.weight" }
+
+func defaultOf(text string) string {
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "default" {
+			return fields[1]
+		}
+	}
+	return strings.TrimSpace(text)
+}
+
+func bytesOf(text string) (int64, error) {
+	if text == "max" || text == "-1" {
+		return -1, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q is no number of bytes", clip(text))
+	}
+	if n >= noLimitBytes {
+		return -1, nil
+	}
+	return n, nil
+}
+
+func quotaText(milli int64, period, unlimited string) (string, error) {
+	if milli < 0 {
+		return unlimited, nil
+	}
+	p, err := strconv.ParseInt(period, 10, 64)
+	if err != nil || p <= 0 || p > math.MaxInt64/(maxMilliCPU+1) {
+		return "", fmt.Errorf("the period is %q, want microseconds", clip(period))
+	}
+	return strconv.FormatInt(max(milli*p/1000, minQuotaMicroseconds), 10), nil
+}
+
+// share is a quota as the kernel compares it between parent and child on version 1: in units of 1/2^20 CPU (to_ratio in
+// kernel/sched/core.c).
+type share uint64
+
+const noLimit share = math.MaxUint64
+
+var errPeriod = errors.New("not a quota and a period in microseconds")
+
+func shareOf(quota, period string) (share, error) {
+	if quota == "-1" || quota == "max" {
+		return noLimit, nil
+	}
+	q, errQ := strconv.ParseUint(quota, 10, 44)
+	p, errP := strconv.ParseUint(period, 10, 44)
+	if errQ != nil || errP != nil || p == 0 {
+		return 0, fmt.Errorf("%q %q: %w", clip(quota), clip(period), errPeriod)
+	}
+	return share(q << 20 / p), nil
+}
+
+// within is the largest quota for a period that is not over the share.
+func (s share) within(period string) (string, error) {
+	if s == noLimit {
+		return "-1", nil
+	}
+	p, err := strconv.ParseUint(period, 10, 44)
+	if err != nil || p == 0 {
+		return "", fmt.Errorf("%q: %w", clip(period), errPeriod)
+	}
+	hi, lo := bits.Mul64(uint64(s)+1, p) // the first quota that is over: shares are rounded down
+	lo, borrow := bits.Sub64(lo, 1, 0)
+	quota := (hi-borrow)<<44 | lo>>20
+	if quota < minQuotaMicroseconds {
+		return "", fmt.Errorf("no quota of at least %d us in a period of %s us is within the limit of the cgroup above", minQuotaMicroseconds, period)
+	}
+	return strconv.FormatUint(quota, 10), nil
+}
+
+// sharesOf gives the cpu.shares of version 1 that a weight of version 2 stands for. It inverts the conversion of
+// opencontainers/cgroups, weight = ceil(10^((l*l+125*l)/612 - 7/34)) with l = log2(shares), under which the defaults meet
+// (100 and 1024) and so do the ends (1 and 2, 10000 and 262144).
+func sharesOf(weight int64) int64 {
+	exponent := math.Log10(float64(weight))
+	l := (-125 + math.Sqrt(125*125+4*612*(exponent+7.0/34))) / 2
+	shares := min(max(int64(math.Round(math.Exp2(l))), 2), 262144)
+	for shares > 2 && weightOf(shares) > weight {
+		shares--
+	}
+	for shares < 262144 && weightOf(shares) < weight {
+		shares++
+	}
+	return shares
+}
+
+func weightOf(shares int64) int64 {
+	switch {
+	case shares <= 2:
+		return 1
+	case shares >= 262144:
+		return 10000
+	}
+	l := math.Log2(float64(shares))
+	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612.0-7.0/34.0)))
+}
+
+// blkioOf gives the weight of 10 to 1000 that version 1's blkio and BFQ have for version 2's of 1 to 10000: the inverse of
+// opencontainers' 1 + (blkio-10)*9999/990.
+func blkioOf(weight int64) int64 { return 10 + (weight-1)*990/9999 }
+
+func clip(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "…"
+	}
+	return s
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/isolate/apply"
+	"polder/isolate/plan"
+	"polder/lib/cgroup"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// options are the tool's own flags.
+type options struct {
+	root       string
+	journal    string
+	restore    bool
+	force      bool
+	contest    int
+	staleAfter time.Duration
+}
+
+func command() stage.Command {
+	var o options
+	return stage.Command{
+		Name:     "isolate",
+		Synopsis: "make the advised state of cgroups true",
+		Manual:   manual,
+		Kind:     stage.Kind{Reads: true, Writes: true, Acts: true},
+		Flags: func(f *stage.Flags) {
+			f.Category("Isolation")
+			f.Path(&o.journal, "journal", "", "keep the first value of every changed file in `FILE`, for --restore")
+			f.Bool(&o.restore, "restore", "put back what the journal has, then stop; reads no ticks")
+			f.Bool(&o.force, "force", "with --restore: also what someone else changed meanwhile")
+			f.Int(&o.contest, "contest", 5, "write a value again this many times when someone else changes it, then leave it alone")
+			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the last advice's fallback when no newer one has come for this long (0: never)")
+			f.Path(&o.root, "root", "/", "the machine is a copy under `DIR`")
+		},
+		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, o) },
+	}
+}
+
+func run(ctx context.Context, s *stage.Session, o options) error {
+	switch {
+	case o.contest < 0:
+		return stage.Usagef("--contest %d: want 0 or more", o.contest)
+	case o.restore && o.journal == "":
+		return stage.Usagef("--restore needs --journal FILE: that is where the first values are")
+	case o.force && !o.restore:
+		return stage.Usagef("--force is for --restore")
+	}
+	root, err := filepath.Abs(o.root)
+	if err != nil {
+		return stage.Usagef("--root %s: %w", o.root, err)
+	}
+	o.root = root
+	h, err := cgroup.Detect(o.root)
+	if err != nil {
+		if o.root != "/" {
+			return stage.Usagef("--root %s: %w", o.root, err)
+		}
+		return fmt.Errorf("%w: isolate has nothing to work on (in a container, mount the host's /sys/fs/cgroup writable)", err)
+	}
+	if o.restore {
+		return restore(s, o, h)
+	}
+	t := &tool{s: s, o: o}
+	a := apply.Options{Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Log: s.Log}
+	if !s.DryRun {
+		warnReadOnly(s, h)
+		if a.Journal, err = openJournal(s, o); err != nil {
+			return err
+		}
+		if a.Journal != nil {
+			defer a.Journal.Close()
+		}
+	}
+	t.apply = apply.New(a)
+	defer t.apply.Close()
+	return s.Filter(ctx, stage.Filter{
+		Section:     tick.SectionIsolation,
+		Reads:       []string{tick.SectionAdvice},
+		Handle:      t.handle,
+		Silent:      func(context.Context) { t.fall() },
+		SilentAfter: o.staleAfter,
+		Live:        !s.DryRun,
+	})
+}
+
+func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
+	if o.journal == "" {
+		s.Log.Warn("no --journal: what is changed cannot be put back")
+		return nil, nil
+	}
+	j, err := apply.OpenJournal(o.journal, o.root, s.Now)
+	switch {
+	case errors.Is(err, apply.ErrInUse):
+		return nil, fmt.Errorf("--journal: %w", err)
+	case err != nil:
+		return nil, stage.Usagef("--journal: %w", err)
+	}
+	if j.Bad > 0 || j.Stale > 0 {
+		s.Log.Info("journal read", "files", j.Len(), "cutOrForeignLines", j.Bad, "linesOfEarlierBoots", j.Stale)
+	}
+	return j, nil
+}
+
+// warnReadOnly says at the start what every write would say later.
+func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
+	for _, controller := range plan.Controllers() {
+		dir, version, err := h.Dir(controller, "/")
+		if err != nil || version == 0 {
+			continue
+		}
+		if err := unix.Access(dir, unix.W_OK); err != nil {
+			s.Log.Warn("cgroups cannot be written here: isolate needs root and a writable mount", "controller", controller, "path", dir, "error", err)
+		}
+	}
+}
+
+// restore puts everything back and says so on standard error.
+func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
+	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(s.Err, "isolate: there is no journal %s: nothing to restore\n", o.journal)
+		return nil
+	}
+	j, err := apply.OpenJournal(o.journal, o.root, s.Now)
+	if err != nil {
+		return fmt.Errorf("--journal: %w", err)
+	}
+	defer j.Close()
+	a := apply.New(apply.Options{Hierarchy: h, Journal: j, DryRun: s.DryRun, Log: s.Log})
+	defer a.Close()
+	out, err := a.Restore(o.force)
+	fmt.Fprintf(s.Err, "isolate: %s\n", out)
+	if err != nil {
+		return err
+	}
+	if out.Failed > 0 || out.Foreign > 0 {
+		return fmt.Errorf("not everything is restored; %s keeps the rest", o.journal)
+	}
+	return nil
+}
