@@ -52,6 +52,13 @@ func (f *Flags) Duration(into *time.Duration, name string, value time.Duration, 
 	}})
 }
 
+// showDefault changes what --help says of the last time span's default.
+func (f *Flags) showDefault(text string) {
+	if d, ok := f.flags[len(f.flags)-1].(*cli.DurationFlag); ok {
+		d.DefaultText = text
+	}
+}
+
 // Int adds a flag that takes a whole number.
 func (f *Flags) Int(into *int, name string, value int, usage string) {
 	f.flags = append(f.flags, &cli.IntFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name)})

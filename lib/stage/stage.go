@@ -189,7 +189,8 @@ func (c Command) sharedFlags(s *Session, logLevel, logFormat, memory *string) *F
 	}
 	if c.Kind.Acts {
 		f.Category("Acting")
-		f.Duration(&s.MaxAge, "max-age", 0, "do not act on ticks older than this (default three intervals; 0 given on the command line means any age)")
+		f.Duration(&s.MaxAge, "max-age", 0, "do not act on ticks older than this; 0, where it is given, is any age")
+		f.showDefault("three intervals")
 		f.flags = append(f.flags, &cli.StringFlag{Name: "node", Usage: "act on ticks of this `NODE` alone", DefaultText: "the host's name", Destination: &s.Node, Category: "Acting", EnvVars: append(f.envVars("node"), "NODE_NAME")})
 		f.Bool(&s.DryRun, "dry-run", "decide on any tick, of any age and node, and change nothing")
 	}
