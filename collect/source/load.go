@@ -4,11 +4,10 @@ import (
 	"time"
 
 	"polder/lib/cgroup"
-	"polder/lib/window"
 )
 
 // Load is each container's load: its runnable threads, sampled every 5 s and averaged as the kernel averages its own.
-// A container's averages begin at its first sample, see [window.Load].
+// A container's averages begin with the mean of its first 5 seconds, see [window.Load].
 var Load = Source{
 	Name: "load",
 	Doc:  "runnable threads, from cgroup tasks and /proc/TID/stat",
@@ -24,9 +23,6 @@ type loadSample struct {
 	skipped          bool
 	any              bool
 }
-
-// early is how much before its time a sample is taken, rather than a whole interval late.
-const early = 500 * time.Millisecond
 
 func (l *loadReader) Read(r *Round) error {
 	t := l.env.pods.tree
@@ -57,7 +53,7 @@ func (l *loadReader) between(r *Round) error {
 }
 
 func (c *container) sampleLoad(reader *cgroup.Reader, at time.Time) {
-	if c.loads.Valid() && at.Sub(c.loads.At) < window.LoadEvery-early && !at.Before(c.loads.At) {
+	if !c.loads.Due(at) {
 		return
 	}
 	v := &c.group.Values

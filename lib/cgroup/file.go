@@ -106,14 +106,15 @@ func (h *Hierarchy) WriteFile(controller, cgroup, name, value string) error {
 	if err != nil {
 		return err
 	}
-	at, _ := h.mount(controller)
-	// On a copy of a hierarchy opencontainers/cgroups would make the file and follow links; on the kernel's own file
-	// system it cannot, but this costs one call and makes both refuse alike.
-	fd, err := openBeneath(at, filepath.Join(cgroup, name), unix.O_PATH)
-	if err != nil {
-		return &fs.PathError{Op: "write", Path: filepath.Join(dir, name), Err: err}
+	if h.root != "/" {
+		// On a copy opencontainers/cgroups makes files and follows links. The kernel's own file system has neither.
+		at, _ := h.mount(controller)
+		fd, err := openBeneath(at, filepath.Join(cgroup, name), unix.O_PATH)
+		if err != nil {
+			return &fs.PathError{Op: "write", Path: filepath.Join(dir, name), Err: err}
+		}
+		unix.Close(fd)
 	}
-	unix.Close(fd)
 	if err := cgroups.WriteFile(dir, name, value); err != nil {
 		return fmt.Errorf("write %q to %s: %w", value, filepath.Join(dir, name), rootCause(err))
 	}

@@ -46,7 +46,10 @@ var testMode sync.Once
 // Detect finds what is mounted, by /proc/self/mountinfo under root. A copy without a mountinfo is judged by the files
 // at its /sys/fs/cgroup.
 func Detect(root string) (*Hierarchy, error) {
-	root = filepath.Clean("/" + root)
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("find cgroup mounts: %w", err)
+	}
 	if root != "/" {
 		testMode.Do(func() { cgroups.TestMode = true })
 	}

@@ -8,14 +8,31 @@ import (
 // LoadEvery is how often the kernel samples its own load (LOAD_FREQ, kernel/sched/loadavg.c).
 const LoadEvery = 5 * time.Second
 
+// early is how much before its time a sample is taken, rather than a whole interval late.
+const early = 500 * time.Millisecond
+
 // Load is a number of runnable threads averaged as the kernel averages its own load: exponentially, over 1 and 5
-// minutes. Other than the kernel's, which begins at 0 when the machine starts, it begins at the first sample: the thing
+// minutes. Other than the kernel's, which begins at 0 when the machine starts, it begins with what is there: the thing
 // that is measured was there before, and a load of 0 for a busy service would be a lie that takes minutes to wear off.
+// A single sample would be another, for a service that runs a tenth of the time is caught running or not: in the first 5
+// seconds samples may come as often as they like, and their mean is the beginning.
 type Load struct {
 	Load1 float64 `json:"load1"`
 	Load5 float64 `json:"load5"`
 	// At is the time of the last sample, zero where there is none and the averages mean nothing.
 	At time.Time `json:"at"`
+	// Began is the time of the first sample, Samples the number in the first 5 seconds.
+	Began   time.Time `json:"began"`
+	Samples int       `json:"samples"`
+}
+
+// Due reports whether it is time for a sample.
+func (l *Load) Due(at time.Time) bool {
+	return !l.Valid() || at.Before(l.At) || l.beginning(at) || at.Sub(l.At) >= LoadEvery-early
+}
+
+func (l *Load) beginning(at time.Time) bool {
+	return !at.Before(l.Began) && at.Sub(l.Began) < LoadEvery-early
 }
 
 // Add takes a sample. Late and missed samples decay the averages by the time that really passed, which for samples
@@ -25,11 +42,14 @@ func (l *Load) Add(at time.Time, runnable float64) {
 	if !(runnable >= 0) || math.IsInf(runnable, 1) {
 		return
 	}
-	if l.At.IsZero() {
-		*l = Load{Load1: runnable, Load5: runnable, At: at}
-		return
+	if !l.Valid() {
+		l.Began = at
 	}
-	if seconds := at.Sub(l.At).Seconds(); seconds > 0 {
+	if l.beginning(at) {
+		l.Samples++
+		l.Load1 += (runnable - l.Load1) / float64(l.Samples)
+		l.Load5 = l.Load1
+	} else if seconds := at.Sub(l.At).Seconds(); seconds > 0 {
 		l.Load1 = decay(l.Load1, runnable, seconds, 60)
 		l.Load5 = decay(l.Load5, runnable, seconds, 300)
 	}

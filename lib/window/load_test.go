@@ -52,7 +52,9 @@ func TestLoad(t *testing.T) {
 		{"a late sample decays by its time", []sample{{0, 8}, {time.Minute, 0}}, 8 * math.Exp(-1), 8 * math.Exp(-0.2)},
 		{"a sample of a day later is all", []sample{{0, 8}, {24 * time.Hour, 2}}, 2, 2},
 		{"a clock that went back", []sample{{0, 8}, {-time.Hour, 2}}, 8, 8},
-		{"twice at the same time", []sample{{0, 8}, {0, 2}}, 8, 8},
+		{"begins with the mean of the first 5 s", []sample{{0, 1}, {time.Second, 0}, {time.Second, 0}, {time.Second, 1}}, 0.5, 0.5},
+		{"and then decays", []sample{{0, 1}, {4 * time.Second, 0}, {9 * time.Second, 0.5}}, 0.5, 0.5},
+		{"twice at the same time", []sample{{0, 8}, {6 * time.Second, 8}, {6 * time.Second, 2}}, 8, 8},
 		{"no number", []sample{{0, 8}, {5 * time.Second, math.NaN()}, {5 * time.Second, math.Inf(1)}, {5 * time.Second, -1}}, 8, 8},
 	}
 	for _, tt := range tests {
