@@ -1,0 +1,125 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"polder/tests/vm/wire"
+)
+
+// Report is what came out of a guest.
+type Report struct {
+	Lines []wire.Line
+	// Console is the kernel's, and what went to the program's standard error.
+	Console string
+	// Seconds is how long the guest was up, by the host's clock.
+	Seconds float64
+	// Ended says that the guest ran all its tests and said so.
+	Ended bool
+}
+
+// Run boots a machine, has it run a suite, and returns its report once it has powered itself off. When the context ends
+// before that, the machine is killed; the error says so, and the report has what there was until then.
+func (l *Lab) Run(ctx context.Context, m Machine, suite string) (*Report, error) {
+	dir, err := os.MkdirTemp(l.dir, suite+"-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	console, results, initramfs := filepath.Join(dir, "console"), filepath.Join(dir, "results"), filepath.Join(dir, "initramfs")
+	if err := os.WriteFile(initramfs, l.initramfs(m), 0o644); err != nil {
+		return nil, err
+	}
+	args := append(m.arguments(),
+		"-kernel", l.kernel, "-initrd", initramfs,
+		"-append", fmt.Sprintf("console=ttyS0 quiet panic=-1 %s=%s %s=node-%d", wire.SuiteParameter, suite, wire.HostParameter, m.CPUs()),
+		"-serial", "file:"+console, "-serial", "file:"+results)
+
+	start := time.Now()
+	runErr := qemuRun(ctx, args)
+	r := &Report{Seconds: time.Since(start).Seconds()}
+	r.read(console, results)
+	switch {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("suite %s: killed after %.0f s: %w", suite, r.Seconds, context.Cause(ctx))
+	case runErr != nil:
+		err = fmt.Errorf("suite %s: qemu: %w", suite, runErr)
+	case !r.Ended:
+		err = fmt.Errorf("suite %s: the guest went down before its tests were done", suite)
+	}
+	return r, err
+}
+
+// qemuRun runs QEMU in a process group of its own, which is killed as a whole, and which dies with this process.
+func qemuRun(ctx context.Context, args []string) error {
+	// The death signal comes when the thread that started QEMU ends, so that thread must be kept.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, qemu, args...)
+	cmd.Stdout, cmd.Stderr = &errs, &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(errs.Bytes()))
+	}
+	return nil
+}
+
+// read takes in what the guest wrote, a last line that was cut off aside.
+func (r *Report) read(console, results string) {
+	if data, err := os.ReadFile(console); err == nil {
+		r.Console = strings.ReplaceAll(string(data), "\r\n", "\n")
+	}
+	data, err := os.ReadFile(results)
+	if err != nil {
+		return
+	}
+	for text := range bytes.Lines(data) {
+		var line wire.Line
+		if json.Unmarshal(text, &line) != nil {
+			continue
+		}
+		r.Lines = append(r.Lines, line)
+		r.Ended = r.Ended || line.State == wire.End
+	}
+}
+
+// String is the report for people: what each test saw, in order, by the guest's clock.
+func (r *Report) String() string {
+	var b strings.Builder
+	for _, line := range r.Lines {
+		if line.State == wire.File {
+			line.Text = fmt.Sprintf("%s, %d bytes", line.Text, len(line.Data))
+		}
+		fmt.Fprintf(&b, "%7.2f %-4s %-12s %s\n", line.UptimeSeconds, line.State, line.Test, strings.ReplaceAll(line.Text, "\n", "\n"+strings.Repeat(" ", 26)))
+	}
+	return b.String()
+}
+
+// Tail is the end of the console.
+func (r *Report) Tail() string {
+	lines := strings.Split(strings.TrimSpace(r.Console), "\n")
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+}
+
+// File returns a file that the guest sent.
+func (r *Report) File(name string) ([]byte, error) {
+	for _, line := range r.Lines {
+		if line.State == wire.File && line.Text == name {
+			return line.Data, nil
+		}
+	}
+	return nil, errors.New("the guest sent no file " + name)
+}

@@ -1,0 +1,35 @@
+// Command guest is what runs in the virtual machines: as /init it mounts what is needed, runs the suite of tests that the
+// kernel's command line names in a process of its own, and powers the machine off. Called by another first argument it is
+// a load: busy threads or eaten memory.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if os.Getpid() == 1 {
+		boot()
+		return
+	}
+	if err := command(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+		os.Exit(1)
+	}
+}
+
+func command(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("want a command: suite, spin or eat")
+	}
+	switch args[0] {
+	case "suite":
+		return runSuite(args[1:])
+	case "spin":
+		return spin(args[1:])
+	case "eat":
+		return eat(args[1:])
+	}
+	return fmt.Errorf("unknown command %q", args[0])
+}

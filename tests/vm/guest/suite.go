@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/tests/vm/wire"
+)
+
+// suite is a list of tests that run one after the other in one guest.
+type suite struct {
+	name, doc string
+	// mount mounts the cgroup hierarchies.
+	mount func() error
+	tests []test
+}
+
+type test struct {
+	name string
+	run  func(*T)
+}
+
+var suites = []suite{guide48, load48, basics, version1, hybrid, record48, wedged, crashing}
+
+// testLimit is how long one test may take; the host has a limit for the whole guest.
+const testLimit = 4 * time.Minute
+
+func runSuite(args []string) error {
+	port, err := os.OpenFile(resultsPort, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+	if err := makeRaw(port); err != nil {
+		return err
+	}
+	out := &results{encoder: json.NewEncoder(port)}
+	for _, s := range suites {
+		if len(args) != 1 || s.name != args[0] {
+			continue
+		}
+		if err := s.mount(); err != nil {
+			return fmt.Errorf("suite %s: %w", s.name, err)
+		}
+		for _, test := range s.tests {
+			if !runTest(out, test) {
+				return fmt.Errorf("suite %s: %s did not end", s.name, test.name)
+			}
+		}
+		out.line(wire.Line{State: wire.End})
+		return nil
+	}
+	return fmt.Errorf("no suite %q", args)
+}
+
+// makeRaw keeps the terminal driver from changing bytes.
+func makeRaw(port *os.File) error {
+	settings, err := unix.IoctlGetTermios(int(port.Fd()), unix.TCGETS)
+	if err != nil {
+		return fmt.Errorf("%s: %w", port.Name(), err)
+	}
+	settings.Oflag &^= unix.OPOST
+	settings.Lflag &^= unix.ECHO | unix.ICANON
+	settings.Cflag = settings.Cflag&^unix.CBAUD | unix.B115200
+	return unix.IoctlSetTermios(int(port.Fd()), unix.TCSETS, settings)
+}
+
+// results are what the host will see.
+type results struct {
+	mu      sync.Mutex
+	encoder *json.Encoder
+}
+
+func (r *results) line(l wire.Line) {
+	l.UptimeSeconds = uptime().Seconds()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.encoder.Encode(l) // the port is a file of the host's; when it fails the host misses the line
+}
+
+// uptime is the guest's own clock, the one that CPU time is accounted by.
+func uptime() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // cannot fail
+	return time.Duration(now.Nano())
+}
+
+// runTest reports false where the test is still running at its time's end.
+func runTest(out *results, test test) bool {
+	t := &T{name: test.name, out: out, state: wire.Pass}
+	out.line(wire.Line{State: wire.Run, Test: test.name})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer t.cleanup()
+		defer t.recover()
+		test.run(t)
+	}()
+	select {
+	case <-done:
+		out.line(wire.Line{State: t.state, Test: test.name})
+		return true
+	case <-time.After(testLimit):
+		out.line(wire.Line{State: wire.Fail, Test: test.name, Text: "not done after " + testLimit.String()})
+		return false
+	}
+}
+
+// T is a test's way to tell what it sees, after testing.T.
+type T struct {
+	name     string
+	out      *results
+	state    string
+	cleanups []func()
+}
+
+func (t *T) say(state, text string) {
+	t.out.line(wire.Line{State: state, Test: t.name, Text: text})
+}
+
+// Logf says what the test saw.
+func (t *T) Logf(format string, args ...any) { t.say(wire.Log, fmt.Sprintf(format, args...)) }
+
+// Errorf says what is wrong; the test goes on.
+func (t *T) Errorf(format string, args ...any) {
+	t.state = wire.Fail
+	t.Logf("ERROR: "+format, args...)
+}
+
+// Fatalf ends the test.
+func (t *T) Fatalf(format string, args ...any) {
+	t.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// Must ends the test on an error.
+func (t *T) Must(err error) {
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// Cleanup has f run at the test's end, the last one first.
+func (t *T) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
+
+// Send gives the host a file.
+func (t *T) Send(name string, data []byte) {
+	t.out.line(wire.Line{State: wire.File, Test: t.name, Text: name, Data: data})
+}
+
+func (t *T) cleanup() {
+	for i := len(t.cleanups) - 1; i >= 0; i-- {
+		t.cleanups[i]()
+	}
+}
+
+func (t *T) recover() {
+	if r := recover(); r != nil {
+		t.Errorf("panic: %v\n%s", r, debug.Stack())
+	}
+}
+
+// within asks again and again until ok, and reports whether that came in time.
+func within(limit time.Duration, ok func() bool) bool {
+	for deadline := uptime() + limit; ; time.Sleep(50 * time.Millisecond) {
+		if ok() {
+			return true
+		}
+		if uptime() > deadline {
+			return false
+		}
+	}
+}

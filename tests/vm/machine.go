@@ -1,0 +1,45 @@
+package vm
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Machine is a guest's hardware. Each socket is a NUMA node with its part of the memory.
+type Machine struct {
+	Sockets, CoresPerSocket, ThreadsPerCore int
+	MemoryMiB                               int
+	// GuideNumbering numbers the CPUs as most firmware does, and as the guide's node has them: first every core's first
+	// thread, then every core's second one, so that CPU i's sibling is i+24 on 24 cores. QEMU's own is 2i and 2i+1.
+	GuideNumbering bool
+}
+
+// The machines that the suites run on.
+var (
+	// Small has 8 CPUs and boots in some 6 s.
+	Small = Machine{Sockets: 2, CoresPerSocket: 2, ThreadsPerCore: 2, MemoryMiB: 2048}
+	// Guide has the guide's 48 CPUs and their numbers, not its memory, which nothing here would use.
+	Guide = Machine{Sockets: 2, CoresPerSocket: 12, ThreadsPerCore: 2, MemoryMiB: 4096, GuideNumbering: true}
+)
+
+// CPUs is how many there are.
+func (m Machine) CPUs() int { return m.Sockets * m.CoresPerSocket * m.ThreadsPerCore }
+
+// arguments are QEMU's for the hardware. There is no /dev/kvm to count on: all is emulated. The CPU model is one with
+// hyperthreads; QEMU's default has none.
+func (m Machine) arguments() []string {
+	args := []string{
+		"-M", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "Westmere",
+		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", m.CPUs(), m.Sockets, m.CoresPerSocket, m.ThreadsPerCore),
+		"-m", strconv.Itoa(m.MemoryMiB) + "M",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+	}
+	perSocket := m.CPUs() / m.Sockets
+	for i := range m.Sockets {
+		args = append(args,
+			// Not reserved: a guest may have more memory than the host as long as it does not touch it.
+			"-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM,reserve=off", i, m.MemoryMiB/m.Sockets),
+			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=m%d,cpus=%d-%d", i, i, i*perSocket, (i+1)*perSocket-1))
+	}
+	return args
+}

@@ -1,0 +1,31 @@
+// Package wire is how a guest tells its story: JSON, a line at a time, on its second serial port. The first one is the
+// kernel's console.
+package wire
+
+// States of a [Line].
+const (
+	Run  = "run"  // a test begins
+	Log  = "log"  // what it saw
+	Pass = "pass" // the end of a test
+	Fail = "fail"
+	Skip = "skip"
+	File = "file" // Data under the name Text
+	End  = "end"  // all tests are done; without this line the guest died or hung
+)
+
+// Line is one line.
+type Line struct {
+	State string `json:"state"`
+	// Test is empty where the guest speaks for itself.
+	Test string `json:"test,omitempty"`
+	Text string `json:"text,omitempty"`
+	// UptimeSeconds is the guest's clock.
+	UptimeSeconds float64 `json:"uptimeSeconds"`
+	Data          []byte  `json:"data,omitempty"`
+}
+
+// What the kernel's command line tells the guest.
+const (
+	SuiteParameter = "polder.suite" // which tests to run
+	HostParameter  = "polder.host"  // the guest's name
+)
