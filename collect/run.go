@@ -38,7 +38,7 @@ func (o *options) flags(f *stage.Flags) {
 }
 
 // gcPercent is the garbage collector's pace unless GOGC says otherwise. Collect allocates little between two ticks, so
-// that collecting early costs next to nothing, and spares 4 MiB of the 18 that it takes on a node of 250 containers.
+// that collecting early costs next to nothing, and spares 2 MiB on a node of 250 containers.
 const gcPercent = 50
 
 func (o *options) run(ctx context.Context, s *stage.Session) error {

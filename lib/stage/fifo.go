@@ -30,6 +30,19 @@ func (s *stream) Close() error {
 	return nil
 }
 
+// recording reports whether the stream is a file on a disk.
+func (s *stream) recording() bool {
+	f := s.File
+	if f == nil {
+		f, _ = s.in.(*os.File)
+	}
+	if f == nil {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
+
 // openInput opens a file or a FIFO for reading, or hands out std for "-".
 func openInput(path string, std io.Reader) (*stream, error) {
 	if path == "-" || path == "" {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -15,6 +16,11 @@ import (
 
 // drainWithin is how long a stopping tool waits for the rest of a line that it has begun to read or write.
 const drainWithin = 2 * time.Second
+
+// replayGCPercent is the garbage collector's pace for recordings, unless GOGC says otherwise. On a node a tool holds a
+// megabyte or two and sees a tick a second: there the usual pace is right, and memory is dear. A recording runs as fast as
+// it can, and a fifth of that time would go into collecting a tiny heap over and over.
+const replayGCPercent = 400
 
 // Filter is the loop of a tool that reads ticks: for each one, Handle is called and its section spliced in.
 type Filter struct {
@@ -62,6 +68,9 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return &UsageError{err}
 	}
 	defer in.Close()
+	if in.recording() && s.Getenv("GOGC") == "" {
+		debug.SetGCPercent(replayGCPercent)
+	}
 	out, err := s.openOut(ctx, f)
 	if err != nil {
 		return err

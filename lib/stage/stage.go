@@ -158,7 +158,7 @@ func (c Command) app(env Env) *cli.App {
 			if err != nil {
 				return err
 			}
-			if err := tuneMemory(env.Getenv, memory); err != nil {
+			if err := limitMemory(memory); err != nil {
 				return err
 			}
 			s.Log = log
@@ -218,15 +218,8 @@ func newLogger(w io.Writer, format, level, tool string) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(w, o)).With("tool", tool), nil
 }
 
-// gcPercent is the garbage collector's pace unless GOGC says otherwise. These tools hold a megabyte or two and make
-// short-lived ticks: collecting at twice the Go runtime's smallest heap costs 4 MiB and spares a tenth of the CPU time.
-const gcPercent = 200
-
-// tuneMemory sets the collector's pace and the Go runtime's soft memory limit.
-func tuneMemory(getenv func(string) string, text string) error {
-	if getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+// limitMemory sets the Go runtime's soft memory limit.
+func limitMemory(text string) error {
 	if text == "" {
 		return nil
 	}

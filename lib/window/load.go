@@ -11,11 +11,14 @@ const LoadEvery = 5 * time.Second
 // early is how much before its time a sample is taken, rather than a whole interval late.
 const early = 500 * time.Millisecond
 
+// beginEvery is how often samples are taken in the first 5 seconds.
+const beginEvery = time.Second
+
 // Load is a number of runnable threads averaged as the kernel averages its own load: exponentially, over 1 and 5
 // minutes. Other than the kernel's, which begins at 0 when the machine starts, it begins with what is there: the thing
 // that is measured was there before, and a load of 0 for a busy service would be a lie that takes minutes to wear off.
 // A single sample would be another, for a service that runs a tenth of the time is caught running or not: in the first 5
-// seconds samples may come as often as they like, and their mean is the beginning.
+// seconds samples come every second, and their mean is the beginning.
 type Load struct {
 	Load1 float64 `json:"load1"`
 	Load5 float64 `json:"load5"`
@@ -28,7 +31,11 @@ type Load struct {
 
 // Due reports whether it is time for a sample.
 func (l *Load) Due(at time.Time) bool {
-	return !l.Valid() || at.Before(l.At) || l.beginning(at) || at.Sub(l.At) >= LoadEvery-early
+	every := LoadEvery
+	if l.beginning(at) {
+		every = beginEvery
+	}
+	return !l.Valid() || at.Before(l.At) || at.Sub(l.At) >= every-early
 }
 
 func (l *Load) beginning(at time.Time) bool {
