@@ -31,6 +31,9 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		out.Refused = in.Refused
 	case in.Advice == nil: // nobody has decided anything: as good as silence
 		t.checkSilence()
+	case len(in.Advice.Cgroups) == 0 && len(in.Advice.Fallback) > 0: // advise could not decide, and says what should hold
+		t.fallback = in.Advice.Fallback
+		t.checkSilence()
 	default:
 		out = t.apply.Apply(in.Advice.Cgroups)
 		t.log(&out)

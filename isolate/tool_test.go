@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// machine makes a copy of a v1 machine of 4 CPUs with the cgroup /batch on all of them.
+func machine(t *testing.T) (root string, batch func() string) {
+	t.Helper()
+	root = t.TempDir()
+	for path, text := range map[string]string{
+		"cgroup.procs": "", "cpuset.cpus": "0-3", "cpuset.mems": "0", "cpuset.effective_cpus": "0-3", "cpuset.effective_mems": "0",
+		"batch/cgroup.procs": "", "batch/cpuset.cpus": "0-3", "batch/cpuset.mems": "0", "batch/cpuset.effective_cpus": "0-3", "batch/cpuset.effective_mems": "0",
+	} {
+		path = filepath.Join(root, "sys/fs/cgroup/cpuset", path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root, func() string {
+		data, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup/cpuset/batch/cpuset.cpus"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(data))
+	}
+}
+
+// What counts as silence: old ticks, ticks without an advice, and an advice that decides nothing. After --stale-after of
+// it the fallback holds, and the next advice brings normal back.
+func TestWhatCountsAsSilence(t *testing.T) {
+	const fallback = `"fallback":[{"cgroup":"/batch","cpusetCPUs":"0"}]`
+	for name, quiet := range map[string]string{
+		"no advice":   ``,
+		"no decision": `,"advice":{"policy":"p","reasons":["no sample: no decision"],` + fallback + `}`,
+		"old ticks":   `,"advice":{"policy":"p","cgroups":[{"cgroup":"/batch","cpusetCPUs":"0-2"}],` + fallback + `}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, batch := machine(t)
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			in, input := io.Pipe()
+			output, out := io.Pipe()
+			done := make(chan int)
+			go func() {
+				done <- command().Execute(t.Context(), stage.Env{
+					Args: []string{"isolate", "--root", root, "--journal", filepath.Join(t.TempDir(), "journal"), "--node", "n", "--stale-after", "10s"},
+					In:   in, Out: out, Err: io.Discard, Getenv: os.Getenv, Now: func() time.Time { return now },
+				})
+				out.Close()
+			}()
+			lines := bufio.NewScanner(output)
+			send := func(at time.Time, sections string) *tick.Isolation {
+				t.Helper()
+				fmt.Fprintf(input, `{"v":1,"node":"n","time":%q%s}`+"\n", at.Format(time.RFC3339), sections)
+				if !lines.Scan() {
+					t.Fatalf("no tick: %v", lines.Err())
+				}
+				l, err := tick.ParseLine(lines.Bytes())
+				if err != nil {
+					t.Fatal(err)
+				}
+				decoded, err := l.Decode(tick.SectionIsolation)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return decoded.Isolation
+			}
+			good := `,"advice":{"policy":"p","cgroups":[{"cgroup":"/batch","cpusetCPUs":"0-2"}],` + fallback + `}`
+			send(now, good)
+			if got := batch(); got != "0-2" {
+				t.Fatalf("batch on %s; want the advised 0-2", got)
+			}
+			stale := func() time.Time {
+				if name == "old ticks" {
+					return now.Add(-time.Hour)
+				}
+				return now
+			}
+			now = now.Add(9 * time.Second)
+			send(stale(), quiet)
+			if got := batch(); got != "0-2" {
+				t.Errorf("batch on %s after 9 s; want no change yet", got)
+			}
+			now = now.Add(time.Second)
+			if i := send(stale(), quiet); batch() != "0" || !i.Fallback || len(i.Writes) != 1 {
+				t.Errorf("batch on %s after 10 s, isolation %+v; want the fallback, told", batch(), i)
+			}
+			now = now.Add(time.Second)
+			if i := send(now, good); batch() != "0-2" || i.Fallback {
+				t.Errorf("batch on %s, isolation %+v; want normal back", batch(), i)
+			}
+			input.Close()
+			if got := <-done; got != 0 {
+				t.Errorf("exit status %d", got)
+			}
+		})
+	}
+}
