@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/advise/katalyst"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -120,4 +121,36 @@ func TestReload(t *testing.T) {
 	if got := <-done; got != 0 {
 		t.Errorf("exit status %d: %s", got, log)
 	}
+}
+
+// Whatever a configuration file says, it is refused with its name or gives settings that can be decided with.
+func FuzzSettings(f *testing.F) {
+	for _, seed := range []string{"", "policy: katalyst\nreserve-cpu: 2\n", "hold: 1m\npool-min-cpus: 9\nreserved-cpus: 0-1", "policy: gold", "pool-min-cpus: 0", "reserved-cpus: [1]"} {
+		f.Add([]byte(seed))
+	}
+	path := filepath.Join(f.TempDir(), "advise.yaml")
+	one, err := tick.ParseLine([]byte(`{"v":1,"node":"n","time":"2026-01-01T00:00:00Z","sample":{"topology":{"cpus":"0-15"},"pods":[{"uid":"u","name":"p","qos":"shared"}]}}`))
+	if err != nil {
+		f.Fatal(err)
+	}
+	sample, err := one.Decode(tick.SectionSample)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := live{path: path}
+		settings, err := l.load()
+		if err != nil {
+			if !strings.Contains(err.Error(), path) {
+				t.Fatalf("an error without the file's name: %v", err)
+			}
+			return
+		}
+		if advice := katalyst.New(settings).Decide(sample); len(advice.Reasons) == 0 {
+			t.Fatalf("no reasons with %+v", settings)
+		}
+	})
 }

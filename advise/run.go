@@ -50,9 +50,8 @@ var unread = []string{
 }
 
 type options struct {
-	policy string
-	list   bool
-	live   live
+	list bool
+	live live
 }
 
 func command() stage.Command {
@@ -63,11 +62,6 @@ func command() stage.Command {
 		Manual:   manual,
 		Kind:     stage.Kind{Reads: true, Writes: true, State: true},
 		Flags: func(f *stage.Flags) {
-			names := make([]string, len(policies))
-			for i, p := range policies {
-				names[i] = p.Name
-			}
-			f.Choice(&o.policy, "policy", policies[0].Name, "how to decide", names...)
 			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, again on every change")
 			f.Bool(&o.list, "list", "print the policies and end")
 			o.live.given.flags(f)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 // settings are what a configuration file may hold; its keys are the flags' names. A nil or empty value is not set.
 type settings struct {
+	Policy        *policyName      `yaml:"policy"`
 	ReserveCPU    *config.MilliCPU `yaml:"reserve-cpu"`
 	ReserveMemory *config.Bytes    `yaml:"reserve-memory"`
 	FloorCPU      *config.MilliCPU `yaml:"floor-cpu"`
@@ -28,6 +30,11 @@ type settings struct {
 
 // flags registers the settings; what stays nil was not given.
 func (s *settings) flags(f *stage.Flags) {
+	names := make([]string, len(policies))
+	for i, p := range policies {
+		names[i] = p.Name
+	}
+	f.Value(optional[policyName](&s.Policy), "policy", policies[0].Name, "how to decide ("+strings.Join(names, ", ")+")")
 	f.Category("Policy katalyst")
 	f.Value(optional[config.MilliCPU](&s.ReserveCPU), "reserve-cpu", "4, a tenth of a small machine", "CPU kept free for bursts of the shared pods, in cores or as 500m")
 	f.Value(optional[config.Bytes](&s.ReserveMemory), "reserve-memory", "5Gi, a tenth of a small machine", "memory kept free for the shared pods")
@@ -91,6 +98,23 @@ func (o optionalValue[T, P]) String() string {
 	return P(*o.into).String()
 }
 
+// policyName is the name of one of the policies.
+type policyName string
+
+func (p *policyName) Set(text string) error {
+	for _, known := range policies {
+		if text == known.Name {
+			*p = policyName(text)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no policy: advise --list names them", text)
+}
+
+func (p *policyName) String() string { return string(*p) }
+
+func (p *policyName) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, p.Set) }
+
 // wholeNumber is a positive number.
 type wholeNumber int
 
@@ -105,7 +129,7 @@ func (w *wholeNumber) Set(text string) error {
 
 func (w *wholeNumber) String() string { return strconv.Itoa(int(*w)) }
 
-func (w *wholeNumber) UnmarshalText(text []byte) error { return w.Set(string(text)) }
+func (w *wholeNumber) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, w.Set) }
 
 // cpuList is a checked CPU list.
 type cpuList string
@@ -118,7 +142,7 @@ func (c *cpuList) Set(text string) error {
 
 func (c *cpuList) String() string { return string(*c) }
 
-func (c *cpuList) UnmarshalText(text []byte) error { return c.Set(string(text)) }
+func (c *cpuList) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, c.Set) }
 
 // live is the settings in force, replaced when the configuration file changes.
 type live struct {

@@ -23,3 +23,15 @@ func Scalar(n *Node) (string, error) {
 func Complain(n *Node, err error) error {
 	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %s", n.Line, err)}}
 }
+
+// SetScalar sets a value from a node's text, with the line in the error.
+func SetScalar(n *Node, set func(string) error) error {
+	text, err := Scalar(n)
+	if err != nil {
+		return err
+	}
+	if err := set(text); err != nil {
+		return Complain(n, err)
+	}
+	return nil
+}

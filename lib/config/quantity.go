@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // MilliCPU is an amount of CPU, written in cores ("4", "0.5") or in thousandths ("500m"), as in Kubernetes.
@@ -35,7 +33,7 @@ func (m MilliCPU) String() string {
 }
 
 // UnmarshalYAML implements yaml.Unmarshaler.
-func (m *MilliCPU) UnmarshalYAML(n *yaml.Node) error { return scalar(n, m.Set) }
+func (m *MilliCPU) UnmarshalYAML(n *Node) error { return SetScalar(n, m.Set) }
 
 // Bytes is an amount of memory, written in bytes or with Ki, Mi, Gi, Ti, k, M, G, T, as in Kubernetes.
 type Bytes int64
@@ -75,7 +73,7 @@ func (b Bytes) String() string {
 }
 
 // UnmarshalYAML implements yaml.Unmarshaler.
-func (b *Bytes) UnmarshalYAML(n *yaml.Node) error { return scalar(n, b.Set) }
+func (b *Bytes) UnmarshalYAML(n *Node) error { return SetScalar(n, b.Set) }
 
 // Duration is a time span ("30s", "5m"), not negative.
 type Duration time.Duration
@@ -93,15 +91,4 @@ func (d *Duration) Set(text string) error {
 func (d Duration) String() string { return time.Duration(d).String() }
 
 // UnmarshalYAML implements yaml.Unmarshaler.
-func (d *Duration) UnmarshalYAML(n *yaml.Node) error { return scalar(n, d.Set) }
-
-// scalar sets a value from YAML, with the line in the error.
-func scalar(n *yaml.Node, set func(string) error) error {
-	if n.Kind != yaml.ScalarNode {
-		return fmt.Errorf("line %d: want a single value", n.Line)
-	}
-	if err := set(n.Value); err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	return nil
-}
+func (d *Duration) UnmarshalYAML(n *Node) error { return SetScalar(n, d.Set) }
