@@ -11,8 +11,8 @@
 // place.
 //
 // A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
-// kernel averages its own. It begins with the mean of the first 5 s, not at 0. Threads are found through the cgroup's tasks in the
-// hierarchy that accounts for CPU time, and the machine's pid namespace must be in sight.
+// kernel averages its own. It is absent for the first 5 s and begins with their mean, not at 0. Threads are found through
+// the cgroup's tasks in the hierarchy that accounts for CPU time, and the machine's pid namespace must be in sight.
 //
 // A pod's cgroup includes all cgroups below it: where a rule names a cgroup below a pod's as a pod too, its use is in
 // both.

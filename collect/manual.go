@@ -21,7 +21,8 @@ kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cg
        requests: {reclaimedMilliCPU: 2000, reclaimedMemoryBytes: 1Gi}
 
 A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
-kernel averages its own; it begins with the mean of the first 5 s. Rates cover sample.intervalSeconds; the first tick has none.
+kernel averages its own; it is absent for the first 5 s and begins with their mean (so --once has none without --state).
+Rates cover sample.intervalSeconds; the first tick has none.
 
 Examples:
 

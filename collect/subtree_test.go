@@ -103,7 +103,7 @@ func (s *subtree) remove(cgroup string) {
 			s.remove(cgroup + "/" + name)
 		}
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(10 * time.Second)
 	for _, c := range controllers {
 		for {
 			err := os.Remove(s.dir(c, cgroup))
@@ -157,7 +157,7 @@ func (s *subtree) run(line string, place func(pid string)) int {
 // start what it is to wait for.
 func asleep(t *testing.T, dir string, processes int) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(10 * time.Second)
 	for quiet := 0; quiet < 3; time.Sleep(10 * time.Millisecond) {
 		pids, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
@@ -228,10 +228,10 @@ func pod(sample *tick.Sample, name string) *tick.Pod {
 // eventually reads without a rescan until ok says so.
 func eventually(t *testing.T, c *source.Collector, what string, ok func(*tick.Sample) bool) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(10 * time.Second)
 	for !ok(c.Read(false)) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 5 s", what)
+			t.Fatalf("%s: not within 10 s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

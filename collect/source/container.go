@@ -45,8 +45,9 @@ func (c *container) fill(into *tick.Container) {
 	into.CPUSetCPUs, into.NUMAMemory = "", nil
 	into.Threads, into.Memory = nil, nil
 	into.UsageMilliCPU, into.ThrottledPercent = c.rates()
-	into.Load1 = known(&c.load1, rounded(c.loads.Load1, 1000), c.loads.Valid())
-	into.Load5 = known(&c.load5, rounded(c.loads.Load5, 1000), c.loads.Valid())
+	loaded := c.loads.Known(asTime(c.now.seconds))
+	into.Load1 = known(&c.load1, rounded(c.loads.Load1, 1000), loaded)
+	into.Load5 = known(&c.load5, rounded(c.loads.Load5, 1000), loaded)
 	if c.group == nil {
 		return
 	}

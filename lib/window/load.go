@@ -66,6 +66,10 @@ func (l *Load) Add(at time.Time, runnable float64) {
 // Valid reports whether there has been a sample.
 func (l *Load) Valid() bool { return !l.At.IsZero() }
 
+// Known reports whether the averages may be relied on: the first 5 seconds are over. Who sizes a pool by the first
+// sample and holds it for half a minute gives a service that was caught running a whole core too much.
+func (l *Load) Known(now time.Time) bool { return l.Valid() && !l.beginning(now) }
+
 func decay(load, sample, seconds, window float64) float64 {
 	e := math.Exp(-seconds / window)
 	return load*e + sample*(1-e)

@@ -2,6 +2,7 @@ package window
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -33,6 +34,28 @@ func TestLoadFollowsTheKernel(t *testing.T) {
 		if got, want := l.Load5, float64(k5)/2048; math.Abs(got-want) > 0.1 { // the kernel's 11 bits err upwards
 			t.Errorf("sample %d: load5 = %.3f; want %.3f", i, got, want)
 		}
+	}
+}
+
+func TestLoadIsDueAndKnown(t *testing.T) {
+	start := time.Unix(1000, 0)
+	var l Load
+	taken, known := []int{}, -1
+	for second := range 21 {
+		at := start.Add(time.Duration(second) * time.Second)
+		if l.Due(at) {
+			l.Add(at, 1)
+			taken = append(taken, second)
+		}
+		if known < 0 && l.Known(at) {
+			known = second
+		}
+	}
+	if want := []int{0, 1, 2, 3, 4, 9, 14, 19}; !slices.Equal(taken, want) || known != 5 {
+		t.Errorf("samples at %v, known at %d; want %v and 5", taken, known, want)
+	}
+	if !l.Due(start) {
+		t.Error("not due after the clock went back; want a sample")
 	}
 }
 
