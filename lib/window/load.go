@@ -49,8 +49,11 @@ func (l *Load) Add(at time.Time, runnable float64) {
 	if !(runnable >= 0) || math.IsInf(runnable, 1) {
 		return
 	}
-	if !l.Valid() {
+	switch {
+	case !l.Valid():
 		l.Began = at
+	case at.Before(l.Began):
+		l.Began = at.Add(-LoadEvery) // the clock was set back; the beginning is over
 	}
 	if l.beginning(at) {
 		l.Samples++
@@ -68,7 +71,7 @@ func (l *Load) Valid() bool { return !l.At.IsZero() }
 
 // Known reports whether the averages may be relied on: the first 5 seconds are over. Who sizes a pool by the first
 // sample and holds it for half a minute gives a service that was caught running a whole core too much.
-func (l *Load) Known(now time.Time) bool { return l.Valid() && !l.beginning(now) }
+func (l *Load) Known(now time.Time) bool { return l.Valid() && now.Sub(l.Began) >= LoadEvery-early }
 
 func decay(load, sample, seconds, window float64) float64 {
 	e := math.Exp(-seconds / window)

@@ -54,8 +54,16 @@ func TestLoadIsDueAndKnown(t *testing.T) {
 	if want := []int{0, 1, 2, 3, 4, 9, 14, 19}; !slices.Equal(taken, want) || known != 5 {
 		t.Errorf("samples at %v, known at %d; want %v and 5", taken, known, want)
 	}
-	if !l.Due(start) {
+	if l.Known(start.Add(-time.Second)) {
+		t.Error("known before its first sample")
+	}
+	back := start.Add(-time.Hour)
+	if !l.Due(back) {
 		t.Error("not due after the clock went back; want a sample")
+	}
+	l.Add(back, 1)
+	if !l.Known(back) {
+		t.Error("not known any more after the clock went back")
 	}
 }
 
