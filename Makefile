@@ -28,7 +28,7 @@ test-fast: ## unit tests and scripts, for between two edits
 	$(GO) test -short ./...
 
 test-race: ## all tests, the real cgroups of this machine among them, under the race detector
-	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 20m ./...
+	CGO_ENABLED=1 $(GO) test -race -count=1 -p 1 -timeout 30m ./... # one package at a time: some measure the machine
 
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)
