@@ -73,10 +73,9 @@ func untilEmpty(ctx context.Context, h *cgroup.Hierarchy, path string, within ti
 func killHard(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 	if h.Version("") == 2 {
 		err := killV2(ctx, h, path)
-		if !errors.Is(err, unix.ENOENT) {
+		if !notOurs(err) {
 			return err
 		}
-		// Linux before 5.14 has no cgroup.kill
 	}
 	deadline := time.Now().Add(killWithin)
 	for {
@@ -91,6 +90,17 @@ func killHard(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 			return err
 		}
 	}
+}
+
+// notOurs reports whether cgroup.kill is not there (Linux before 5.14) or may not be written (a confined unit, where
+// cgroups are read-only): then signals do it.
+func notOurs(err error) bool {
+	for _, errno := range []error{unix.ENOENT, unix.EROFS, unix.EACCES, unix.EPERM} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 func killV2(ctx context.Context, h *cgroup.Hierarchy, path string) error {

@@ -55,6 +55,9 @@ func (p process) signal(sig unix.Signal) error {
 	switch {
 	case errors.Is(err, unix.ESRCH):
 		return nil
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT): // the latter on newer kernels
+		// A thread: threaded cgroups list those. Its process is in a cgroup around, of the same pod, and is told itself.
+		return nil
 	case errors.Is(err, unix.ENOSYS): // Linux before 5.3
 		if !p.same() {
 			return nil

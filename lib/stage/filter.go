@@ -85,6 +85,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	}
 	gone := make(chan struct{})
 	defer close(gone)
+	s.notify.ready(ctx)
 	limit := &rateLimit{log: s.Log, now: s.Now}
 	go s.read(ctx, in, limit, lines, free, gone)
 	decoder := tick.NewDecoder(f.Ignores...)
@@ -104,6 +105,8 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 		defer timer.Stop()
 		silence = timer.C
 	}
+	idle, stopIdle := s.notify.idle()
+	defer stopIdle()
 	stopped := ctx.Done()
 	for turn := 0; ; {
 		select {
@@ -132,6 +135,8 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 			free <- a.line
 		case <-silence:
 			f.Silent(ctx)
+		case <-idle:
+			s.notify.alive()
 		case <-stopped:
 			if !drains {
 				return nil // standard input cannot be interrupted, and its writer ends with us
@@ -243,8 +248,9 @@ func (s *Session) refuse(l *tick.Line) string {
 	return ""
 }
 
-// beat touches the heartbeat file.
+// beat touches the heartbeat file and feeds the service manager's watchdog.
 func (s *Session) beat() {
+	s.notify.alive()
 	if s.HeartbeatFile == "" {
 		return
 	}

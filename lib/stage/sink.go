@@ -93,6 +93,7 @@ func (s *Session) OpenSource(ctx context.Context, live bool) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.notify.ready(ctx)
 	return &Source{sink: k, s: s}, nil
 }
 

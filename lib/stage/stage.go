@@ -70,7 +70,8 @@ type Session struct {
 	DryRun        bool
 	HeartbeatFile string
 
-	isSet func(string) bool
+	isSet  func(string) bool
+	notify *notifier
 }
 
 // IsSet reports whether a flag was given on the command line or by its environment variable.
@@ -81,6 +82,9 @@ const stopWithin = 5 * time.Second
 
 // Main runs the command as the process: it ends with the command's exit status.
 func Main(c Command) {
+	// A panic ends with SIGABRT: Go's own status for it is 2, which says that the configuration is no good, and
+	// supervisors do not start such a tool again.
+	debug.SetTraceback("crash")
 	// SIGPIPE is not to kill a tool between two writes to the kernel: the write's EPIPE ends the loop instead.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := context.WithCancel(context.Background())
@@ -162,6 +166,9 @@ func (c Command) app(env Env) *cli.App {
 				return err
 			}
 			s.Log = log
+			if s.notify, err = newNotifier(env.Getenv); err != nil {
+				log.Warn("cannot notify the service manager", "error", err)
+			}
 			s.isSet = cc.IsSet
 			if c.Kind.Acts && s.Node == "" {
 				if s.Node, err = os.Hostname(); err != nil {

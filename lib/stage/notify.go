@@ -1,0 +1,70 @@
+package stage
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// notifier tells the service manager that started the tool how it is, as sd_notify(3) does: a datagram for each word. It
+// is nil where nobody asked for it ($NOTIFY_SOCKET), and then silent.
+type notifier struct {
+	socket int
+	to     unix.SockaddrUnix
+	within time.Duration // the manager ends a tool that says nothing for so long; 0: it does not
+}
+
+// newNotifier reads the manager's wishes. The socket does not block: a manager that is busy is not to stop the stream,
+// and what it misses is said again.
+func newNotifier(getenv func(string) string) (*notifier, error) {
+	address := getenv("NOTIFY_SOCKET")
+	if address == "" {
+		return nil, nil
+	}
+	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	n := &notifier{socket: socket, to: unix.SockaddrUnix{Name: address}} // a leading @ is the abstract namespace here, too
+	if pid := getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
+		if us, err := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64); err == nil && us > 0 {
+			n.within = time.Duration(us) * time.Microsecond
+		}
+	}
+	return n, nil
+}
+
+func (n *notifier) say(word string) {
+	if n != nil {
+		_ = unix.Sendto(n.socket, []byte(word), unix.MSG_NOSIGNAL, &n.to) // nothing depends on it but the manager's view
+	}
+}
+
+// ready says that the tool is at work, and when ctx ends that it is stopping.
+func (n *notifier) ready(ctx context.Context) {
+	if n == nil {
+		return
+	}
+	n.say("READY=1")
+	context.AfterFunc(ctx, func() { n.say("STOPPING=1") })
+}
+
+// alive feeds the manager's watchdog.
+func (n *notifier) alive() {
+	if n != nil && n.within > 0 {
+		n.say("WATCHDOG=1")
+	}
+}
+
+// idle is a channel on which a loop that has nothing to do is to feed the watchdog: a tool is not ill because the one
+// before it is silent. Stop ends it.
+func (n *notifier) idle() (often <-chan time.Time, stop func()) {
+	if n == nil || n.within < 3 {
+		return nil, func() {}
+	}
+	t := time.NewTicker(n.within / 3)
+	return t.C, t.Stop
+}
