@@ -9,7 +9,7 @@ FUZZTIME ?= 10s
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := check
-.PHONY: help build check test test-fast test-race fuzz lint golden bench demo install clean
+.PHONY: help build check test test-fast test-race test-vm fuzz lint golden bench demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,13 +22,17 @@ check: lint test-fast build ## lint, test-fast and build
 demo: build ## half a minute of the whole pipe on this machine, or of a recording
 	@scripts/demo
 
-test: lint test-race fuzz ## everything: lint, all tests under the race detector, a short fuzz of every target
+test: lint test-race test-vm fuzz ## everything: lint, all tests under the race detector, virtual machines, a short fuzz of every target
 
 test-fast: ## unit tests and scripts, for between two edits
 	$(GO) test -short ./...
 
 test-race: ## all tests, the real cgroups of this machine among them, under the race detector
-	CGO_ENABLED=1 $(GO) test -race -count=1 -p 1 -timeout 30m ./... # one package at a time: some measure the machine
+	CGO_ENABLED=1 $(GO) test -race -count=1 -p 1 -timeout 30m $$($(GO) list ./... | grep -v /tests/vm) # one at a time: some measure the machine
+
+test-vm: ## the suites in virtual machines: cgroup v2, 48 CPUs; gets QEMU and a kernel from Debian first
+	scripts/setup-vm
+	POLDER_VM=1 $(GO) test -count=1 -timeout 30m ./tests/vm/...
 
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)

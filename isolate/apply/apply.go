@@ -53,6 +53,7 @@ type Applier struct {
 	records  map[plan.File]*record
 	pruneAt  int
 	restores bool
+	above    map[plan.File]string // what a restore wrote where the kernel takes no empty list
 }
 
 // item is one setting with its files.
@@ -76,6 +77,7 @@ func New(o Options) *Applier {
 		buf:     make([]byte, 4096),
 		maxOpen: maxOpen(),
 		pruneAt: 4096,
+		above:   map[plan.File]string{},
 	}
 	if o.Writer == nil {
 		a.Writer = o.Hierarchy

@@ -112,8 +112,11 @@ func (a *Applier) write(r *round, w plan.Write) error {
 	}
 	old := f.text
 	if err := a.Writer.WriteFile(w.Controller, w.Cgroup, w.Name, lineOf(w.New)); err != nil {
-		if gone(err) {
+		switch {
+		case gone(err):
 			return nil
+		case a.mayBeLikeAbove(w, err):
+			return a.likeAbove(r, w, old, err)
 		}
 		return explain(w, err)
 	}

@@ -238,12 +238,24 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	wanted := append(r.wanted(), tick.Cgroup{Cgroup: r.path("serve/pod"), CPUSetCPUs: "0-1"})
 	wanted[2].CPUMaxMilliCPU = p(1900)
 
+	whole := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	applyUntil(t, r, whole, wanted, 0)
+	final := r.snapshot(names...)
+	restoreUntil(t, r, whole, 0)
+
 	for killAt := 1; ; killAt++ {
 		j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 		done := applyUntil(t, r, j, wanted, killAt)
+		now := r.snapshot(names...)
 		for _, name := range names {
 			if r.get("cpuset", name, "cpuset.cpus") == "" {
 				t.Fatalf("killed at write %d: %s has no CPUs", killAt, name)
+			}
+			if file := name + " cpuset.cpus"; !cpusOf(t, now[file]).IsSubsetOf(cpusOf(t, first[file]).Union(cpusOf(t, final[file]))) {
+				t.Fatalf("killed at write %d: %s is %s; want no more than it had (%s) or gets (%s)", killAt, file, now[file], first[file], final[file])
+			}
+			if file := name + " cpu.cfs_quota_us"; quotaOf(t, now[file]) > max(quotaOf(t, first[file]), quotaOf(t, final[file])) {
+				t.Fatalf("killed at write %d: %s is %s; want no more than it had (%s) or gets (%s)", killAt, file, now[file], first[file], final[file])
 			}
 		}
 		for restoreKill := 1; !restoreUntil(t, r, j, restoreKill); restoreKill += 3 {

@@ -15,7 +15,10 @@ type Restored struct {
 	Already int // were as at first
 	Vanished,
 	Foreign int // the cgroup is gone; the value is someone else's by now
-	Failed int
+	// LikeAbove counts the lists that were empty and cannot be again while the cgroup holds processes: they are now as
+	// those above, which is what an empty one means. The journal keeps them.
+	LikeAbove int
+	Failed    int
 }
 
 // Restore puts back the first value of everything in the journal, in an order that the kernel accepts, and removes the
@@ -156,6 +159,11 @@ func (a *Applier) judge(back []*restoring, out *Restored) {
 		switch {
 		case err != nil && gone(err):
 			out.Vanished++
+		case err == nil && a.above[it.file] != "" && plan.Same(it.file.Name, present, a.above[it.file]):
+			out.LikeAbove++
+			a.Log.Warn("as wide as the cgroup above: the kernel takes no empty list while there are processes; --restore again when there are none",
+				"cgroup", it.file.Cgroup, "file", it.file.Name, "value", present)
+			continue
 		case err != nil || !plan.Same(it.file.Name, present, it.record.First):
 			out.Failed++
 			a.Log.Warn("not restored", "cgroup", it.file.Cgroup, "file", it.file.Name, "value", present, "first", it.record.First, "error", err)
@@ -171,6 +179,10 @@ func (a *Applier) judge(back []*restoring, out *Restored) {
 
 // String says it in one line.
 func (r Restored) String() string {
-	return fmt.Sprintf("%d values restored, %d were as at first, %d of cgroups that are gone, %d left to who changed them, %d not restored",
+	text := fmt.Sprintf("%d values restored, %d were as at first, %d of cgroups that are gone, %d left to who changed them, %d not restored",
 		r.Back, r.Already, r.Vanished, r.Foreign, r.Failed)
+	if r.LikeAbove > 0 {
+		text += fmt.Sprintf(", %d as the cgroup above", r.LikeAbove)
+	}
+	return text
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"polder/lib/cgroup"
+	"polder/lib/cpus"
 	"polder/lib/tick"
 )
 
@@ -208,4 +211,26 @@ func errorsOf(out tick.Isolation) string {
 		fmt.Fprintf(&b, "%s %s: %s\n", filepath.Base(e.Cgroup), e.Key, e.Error)
 	}
 	return b.String()
+}
+
+func cpusOf(t *testing.T, text string) cpus.Set {
+	t.Helper()
+	set, err := cpus.Parse(strings.TrimSpace(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// quotaOf is a quota as a number, the largest where there is none.
+func quotaOf(t *testing.T, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 0 {
+		return math.MaxInt64
+	}
+	return n
 }

@@ -79,7 +79,7 @@ var knownV1 = []string{"cpu", "cpuacct", "cpuset", "memory", "freezer", "blkio",
 
 func (h *Hierarchy) fromMounts(mounts []*mountinfo.Info) {
 	for _, m := range mounts {
-		at := filepath.Join(h.root, m.Mountpoint)
+		at := filepath.Join(h.root, filepath.Join("/", m.Mountpoint)) // no ".." of a copy leads out of it
 		if m.FSType == "cgroup2" {
 			if h.unified == "" {
 				h.unified = at

@@ -78,16 +78,31 @@ func (v *Values) number(data []byte, into *uint64, has Has) error {
 // ParseCPUSet parses a CPU list; text that is the same as last time costs no allocation.
 func (v *Values) ParseCPUSet(data []byte) error {
 	data = kernfile.Text(data)
-	for _, c := range data {
-		if (c < '0' || c > '9') && c != '-' && c != ',' {
-			return fmt.Errorf("not a CPU list: %q", kernfile.Clip(data))
-		}
+	if !isList(data) {
+		return fmt.Errorf("not a CPU list: %q", kernfile.Clip(data))
 	}
 	if string(data) != v.CPUSetCPUs {
 		v.CPUSetCPUs = string(data)
 	}
 	v.Has |= HasCPUSet
 	return nil
+}
+
+// isList reports whether text is empty or a list of numbers and ranges, "0-3,8": a file that was cut off or is another's
+// must not become a list that the contract does not know.
+func isList(text []byte) bool {
+	number, ranged := 0, false // the number's digits so far; whether it is a range's second
+	for _, c := range text {
+		switch {
+		case c >= '0' && c <= '9':
+			number++
+		case number == 0 || c != ',' && (c != '-' || ranged):
+			return false
+		default:
+			number, ranged = 0, c == '-'
+		}
+	}
+	return number > 0 || len(text) == 0
 }
 
 // ParseCPUStat parses cpu.stat of either version: nr_periods and nr_throttled, and in v2 usage_usec (in v2 the former

@@ -22,6 +22,9 @@ func TestParseValues(t *testing.T) {
 		{"cpuset", "0-3,8\n", (*Values).ParseCPUSet, Values{Has: HasCPUSet, CPUSetCPUs: "0-3,8"}, true},
 		{"cpuset, empty", "\n", (*Values).ParseCPUSet, Values{Has: HasCPUSet}, true},
 		{"cpuset, rubbish", "0-3;\n", (*Values).ParseCPUSet, Values{}, false},
+		{"cpuset, cut off", "0-3,40-\n", (*Values).ParseCPUSet, Values{}, false},
+		{"cpuset, two ranges in one", "0-3-5\n", (*Values).ParseCPUSet, Values{}, false},
+		{"cpuset, negative", "-7--7\n", (*Values).ParseCPUSet, Values{}, false},
 		{
 			"cpu.stat v1", "nr_periods 10\nnr_throttled 4\nthrottled_time 123\n", (*Values).ParseCPUStat,
 			Values{Has: HasThrottling, Periods: 10, ThrottledPeriods: 4}, true,

@@ -85,7 +85,7 @@ func (l *Line) head() error {
 	if node == nil {
 		return errors.New(`no "node"`)
 	}
-	if !(len(node) > 2 && string(node[1:len(node)-1]) == l.Node) { // mostly the same node as the line before
+	if !(len(node) > 2 && node[0] == '"' && string(node[1:len(node)-1]) == l.Node) { // mostly the same node as the line before
 		l.Node = ""
 		if err := Unmarshal(node, &l.Node); err != nil || l.Node == "" {
 			return fmt.Errorf("node is %s, want a name", clip(node))
@@ -99,6 +99,7 @@ func (l *Line) head() error {
 		return errors.New(`no "time"`)
 	}
 	var err error
+	l.Time = time.Time{} // the line before may have left one
 	if len(at) > 2 && at[0] == '"' {
 		l.Time, err = time.Parse(time.RFC3339Nano, string(at[1:len(at)-1]))
 	}

@@ -136,7 +136,8 @@ func spark(values []*float64, width int) string {
 		case high == low:
 			out[i] = levels[3]
 		default:
-			out[i] = levels[int((*v-low)/(high-low)*float64(len(levels)-1)+0.5)]
+			of := (*v/2 - low/2) / (high/2 - low/2) // halves: the span of two floats may be no float
+			out[i] = levels[min(max(0, int(of*float64(len(levels)-1)+0.5)), len(levels)-1)]
 		}
 	}
 	return string(out)

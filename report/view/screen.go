@@ -244,11 +244,12 @@ func (m *Model) quotaLines(look Look, total int) []*line {
 	if m.Tick.Advice == nil || m.Tick.Advice.Reclaimed == nil || m.Tick.Advice.Reclaimed.MilliCPU == nil {
 		return nil
 	}
-	reclaimed := float64(*m.Tick.Advice.Reclaimed.MilliCPU)
-	services := max(0, float64(total)*1000-reclaimed)
+	all := float64(total) * 1000
+	reclaimed := min(max(0, float64(*m.Tick.Advice.Reclaimed.MilliCPU)), all) // whoever wrote it: the bar has that many columns
+	services := all - reclaimed
 	l := (&line{}).add(heading, fit("quota", labelWidth))
 	width := barWidth(look)
-	part := int(services/(services+reclaimed)*float64(width) + 0.5)
+	part := int(services/all*float64(width) + 0.5)
 	l.add(poolShare, strings.Repeat("S", part)).add(poolReclaim, strings.Repeat("R", width-part))
 	l.add(plain, "  ").add(poolShare, " S ").add(plain, " services "+cores(&services))
 	l.add(plain, "  ").add(poolReclaim, " R ").add(plain, " reclaimed "+cores(&reclaimed))

@@ -12,6 +12,8 @@ type Machine struct {
 	// GuideNumbering numbers the CPUs as most firmware does, and as the guide's node has them: first every core's first
 	// thread, then every core's second one, so that CPU i's sibling is i+24 on 24 cores. QEMU's own is 2i and 2i+1.
 	GuideNumbering bool
+	// Parameters are more of the kernel's.
+	Parameters string
 }
 
 // The machines that the suites run on.

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,14 +36,26 @@ func spin(args []string) error {
 	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(threads + 1)
 	waitForStart()
+	runtime.LockOSThread() // the first thread is none of the busy ones
+	var ready sync.WaitGroup
+	var begin atomic.Bool
 	for range threads {
-		go spinThread(*duty)
+		ready.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			ready.Done()
+			for pause := (unix.Timespec{Nsec: 5e6}); !begin.Load(); { // none takes the CPU before all are there
+				_ = unix.Nanosleep(&pause, nil)
+			}
+			spinThread(*duty)
+		}()
 	}
+	ready.Wait()
+	begin.Store(true)
 	select {}
 }
 
 func spinThread(duty int) {
-	runtime.LockOSThread()
 	const period = 100 * time.Millisecond
 	busy := period * time.Duration(duty) / 100
 	for {
@@ -125,14 +139,15 @@ func (l *load) alive() bool {
 	}
 }
 
-// busiest is the thread of the process that has used the most CPU time.
+// busiest is the thread of the process that has used the most CPU time, the first one aside: that one is the process to
+// whoever looks for it by number.
 func (l *load) busiest() (tid string) {
 	var most int64 = -1
 	dir := fmt.Sprintf("/proc/%d/task", l.Process.Pid)
 	entries, _ := os.ReadDir(dir) // none where it has ended
 	for _, e := range entries {
 		data, err := os.ReadFile(dir + "/" + e.Name() + "/schedstat")
-		if err != nil {
+		if err != nil || e.Name() == strconv.Itoa(l.Process.Pid) {
 			continue
 		}
 		used, _, _ := strings.Cut(string(data), " ")

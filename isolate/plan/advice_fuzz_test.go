@@ -1,0 +1,46 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// FuzzAdvice plans for arbitrary advice and arbitrary present values: every write is to a file that isolate may write, of a
+// cgroup that the advice names, and has one line.
+func FuzzAdvice(f *testing.F) {
+	for _, seed := range []string{
+		`[{"cgroup":"/batch","cpusetCPUs":"0-3","cpuMaxMilliCPU":500,"cpuWeight":5,"cpuIdle":true,"memoryMaxBytes":1,"ioWeight":7}]`,
+		`[{"cgroup":"/batch","cpusetCPUs":"0-99999999"},{"cgroup":"/batch"},{"cgroup":"/../x","cpuWeight":1},{"cgroup":"","cpuIdle":false}]`,
+		`[{"cgroup":"/a\n","cpuMaxMilliCPU":9223372036854775807},{"cgroup":"/a/b","cpuMaxMilliCPU":-1,"memoryHighBytes":-9223372036854775808}]`,
+	} {
+		for _, present := range []string{"", "max", "100000", "0-7", "-1", "max 100000", "default 100", "x\ny"} {
+			f.Add(seed, present, "100000")
+		}
+	}
+	f.Fuzz(func(t *testing.T, advice, present, period string) {
+		var wanted []tick.Cgroup
+		if err := tick.Unmarshal([]byte(advice), &wanted); err != nil {
+			return
+		}
+		named := map[string]bool{}
+		for _, c := range wanted {
+			named[c.Cgroup] = true
+		}
+		for _, version := range []int{1, 2} {
+			m := machine(version, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
+			settings, _ := Translate(m, wanted)
+			for i := range settings {
+				settings[i].Present, settings[i].Period = present, period
+			}
+			writes, _ := Make(m, settings, nil)
+			for _, w := range writes {
+				if !Known(w.Controller, w.Name) || !named[w.Cgroup] || strings.ContainsAny(w.New, "\n\x00") || w.New == "" && !isList(w.Name) {
+					t.Errorf("advice %s with %q present: write %+v", advice, present, w)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Requests far over what 8 CPUs can offer, so that the rule of reclaimed overcommitment has a victim at the first tick.
+const evictRules = `
+  - {cgroup: /job/*, class: reclaimed, namespace: batch, requests: {reclaimedMilliCPU: 90000}}
+`
+
+const evictState = "/run/evict.json"
+
+// evictPipe runs the pipe until the pod's eviction has come to an end.
+func (t *T) evictPipe(flags string) *tick.Tick {
+	t.Cleanup(func() { os.Remove(evictState) })
+	p := t.startPipe("collect --interval 1s --classify "+t.classify(evictRules), "advise", "evict --state "+evictState+" "+flags)
+	tk := t.await(p, time.Minute, "an eviction that is done", func(tk *tick.Tick) bool {
+		return tk.Eviction != nil && len(tk.Eviction.Evictions) > 0 && tk.Eviction.Evictions[0].State == tick.StateSucceeded
+	})
+	e := tk.Eviction.Evictions[0]
+	t.Logf("%s %s/%s by %s: %s", e.State, e.Namespace, e.Name, e.Rule, e.Message)
+	t.stop(p)
+	return tk
+}
+
+func evictFreeze(t *T) {
+	t.group("/job", "cpuset", "cpu", "memory", "pids")
+	dir := t.group("/job/spark")
+	t.startLoad(dir, "spin", "2")
+	t.evictPipe("--action freeze")
+	if !strings.Contains(read(dir+"/cgroup.events"), "frozen 1") {
+		t.Errorf("not frozen: %s", read(dir+"/cgroup.events"))
+	}
+	before := usageMicros(dir)
+	time.Sleep(time.Second)
+	if used := usageMicros(dir) - before; used > 1000 {
+		t.Errorf("a frozen cgroup used %d us in a second", used)
+	}
+	_, said := t.tool(0, "", "evict --thaw --state "+evictState)
+	t.Logf("thaw: %s", said)
+	if !within(settle, func() bool {
+		return strings.Contains(read(dir+"/cgroup.events"), "frozen 0") && usageMicros(dir) > before+100000
+	}) {
+		t.Errorf("it does not run again: %s", read(dir+"/cgroup.events"))
+	}
+}
+
+// evictKill ends a pod of two cgroups: one process that goes when it is asked, and one that has to be made to.
+func evictKill(t *T) {
+	t.group("/job", "cpuset", "cpu", "memory", "pids")
+	dir := t.group("/job/spark")
+	deaf := t.startLoad(t.group("/job/spark/deaf"), "spin", "-deaf", "1")
+	good := t.startLoad(t.group("/job/spark/good"), "spin", "1")
+	bystander := t.startLoad(t.group("/bystander"), "spin", "1")
+	t.evictPipe("--action kill --reclaimed-grace-period 2s")
+	if deaf.alive() || good.alive() || !strings.Contains(read(dir+"/cgroup.events"), "populated 0") {
+		t.Errorf("still there: deaf %v, good %v, %s", deaf.alive(), good.alive(), read(dir+"/cgroup.events"))
+	}
+	if how := good.ProcessState.String(); !strings.Contains(how, "terminated") {
+		t.Errorf("the one that listens ended by %s, want by SIGTERM", how)
+	}
+	if how := deaf.ProcessState.String(); !strings.Contains(how, "killed") {
+		t.Errorf("the one that does not ended by %s, want by SIGKILL", how)
+	}
+	if !bystander.alive() {
+		t.Errorf("a process of another cgroup has ended too")
+	}
+}
+
+// evictThreaded ends a pod one of whose threads is in a threaded cgroup, where processes cannot be listed.
+func evictThreaded(t *T) {
+	t.group("/job", "cpuset", "cpu", "memory", "pids")
+	dir := t.group("/job/spark")
+	_, l, _ := t.threadedLoad("/job/spark")
+	t.evictPipe("--action kill --reclaimed-grace-period 2s")
+	if l.alive() || !strings.Contains(read(dir+"/cgroup.events"), "populated 0") {
+		t.Errorf("still there: %v, %s", l.alive(), read(dir+"/cgroup.events"))
+	}
+}

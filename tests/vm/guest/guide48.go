@@ -1,0 +1,179 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// guide48 is the guide's walk-through on its own machine: the offer and the pools of an idle node, of a service with a
+// load of 1 and with a load of 3, and everything as before at the end.
+var guide48 = suite{
+	name: "guide48", doc: "the guide's numbers on 48 CPUs",
+	mount: mountV2,
+	tests: []test{
+		{"machine", checkGuideMachine},
+		{"guide", walkGuide},
+	},
+}
+
+func checkGuideMachine(t *T) {
+	t.expect("/sys/devices/system", "cpu/online", "0-47", "node/node0/cpulist", "0-11,24-35", "node/node1/cpulist", "12-23,36-47",
+		"cpu/cpu0/topology/thread_siblings_list", "0,24", "cpu/cpu23/topology/thread_siblings_list", "23,47")
+	out, _ := t.tool(0, "", "collect --once")
+	var tk tick.Tick
+	t.Must(tick.Unmarshal([]byte(out), &tk))
+	shape := tk.Sample.Topology
+	if shape == nil || len(shape.Cores) != 24 || shape.Cores[11] != "11,35" || len(shape.NUMANodes) != 2 || shape.NUMANodes[1].CPUs != "12-23,36-47" {
+		t.Errorf("collect's topology: %+v", shape)
+	}
+	for _, e := range tk.Sample.Errors {
+		t.Errorf("collect: %s: %s", e.Source, e.Error)
+	}
+	t.Logf("kernel %s, 24 cores, siblings i and i+24", read("/proc/sys/kernel/osrelease"))
+}
+
+// A service that says it needs one CPU, and batch work that asks for eight reclaimed ones.
+const guideRules = `
+  - {cgroup: /polder/service, class: shared, namespace: shop, name: web, requests: {milliCPU: 1000, memoryBytes: 1Gi}}
+  - {cgroup: /polder/batch, class: reclaimed, namespace: batch, name: spark, requests: {reclaimedMilliCPU: 8000}}
+`
+
+// guideStep is a state of the node and what must come of it.
+type guideStep struct {
+	name                 string
+	busy                 int // threads in the service that are started for this step
+	milliCPU             int64
+	share, reclaim       string
+	usageFrom, usageUpTo float64
+}
+
+// The steps' sets are the guide's own. With a reserve of 4 CPUs, a load of 1 to 2 makes a pool of 6, and one of 3 to 4
+// makes one of 8: what the test's own measuring adds does not matter.
+var guideSteps = []guideStep{
+	{name: "load 1", busy: 1, milliCPU: 42000, share: "11,22-23,35,46-47", reclaim: "0-10,12-21,24-34,36-45", usageFrom: 900, usageUpTo: 1900},
+	{name: "load 3", busy: 2, milliCPU: 40000, share: "10-11,22-23,34-35,46-47", reclaim: "0-9,12-21,24-33,36-45", usageFrom: 2700, usageUpTo: 3900},
+}
+
+const (
+	guideJournal = "/run/journal"
+	guideMetrics = "/run/polder.prom"
+)
+
+func walkGuide(t *T) {
+	t.group("/polder", "cpuset", "cpu", "memory", "pids")
+	batch := t.group("/polder/batch")
+	t.group("/polder/pristine") // stays as the kernel made it
+	atFirst, err := values(v2 + "/polder")
+	t.Must(err)
+	spark := t.startLoad(batch, "spin", "2")
+
+	p := t.startPipe(
+		"collect --interval 1s --classify "+t.classify(guideRules),
+		"advise", "isolate --journal "+guideJournal, "evict",
+		"report --to prometheus --metrics-file "+guideMetrics)
+	tk := t.await(p, settle, "44000 milli-CPU to reclaim", func(tk *tick.Tick) bool { return reclaimed(tk) == 44000 })
+	t.Logf("idle: reclaimed %d, pools %v", reclaimed(tk), tk.Advice.Pools)
+	t.Must(os.Mkdir(v2+"/polder/service", 0o755))
+	service := v2 + "/polder/service"
+	t.Cleanup(func() { t.removeGroup(service) })
+
+	var web *load
+	for _, step := range guideSteps {
+		if l := t.startLoad(service, "spin", string(rune('0'+step.busy))); web == nil {
+			web = l
+		}
+		t.checkGuideStep(p, step, web, spark)
+	}
+	t.checkGuideMetrics()
+	t.await(p, settle, "nothing left to write", func(tk *tick.Tick) bool {
+		return tk.Isolation != nil && tk.Isolation.Applied == 0 && tk.Isolation.Unchanged == 2
+	})
+	t.stop(p)
+	t.Logf("%d ticks; the tools said: %s", len(p.ticks), p.said())
+	t.checkGuideRestore(atFirst, web, spark)
+}
+
+func reclaimed(tk *tick.Tick) int64 {
+	if tk.Advice == nil || tk.Advice.Reclaimed == nil || tk.Advice.Reclaimed.MilliCPU == nil {
+		return -1
+	}
+	return *tk.Advice.Reclaimed.MilliCPU
+}
+
+func (t *T) checkGuideStep(p *pipe, step guideStep, web, spark *load) {
+	began := uptime()
+	tk := t.await(p, time.Minute, step.name, func(tk *tick.Tick) bool {
+		service := pod(tk, "/polder/service")
+		return reclaimed(tk) == step.milliCPU && service != nil && number(service.UsageMilliCPU) >= step.usageFrom
+	})
+	t.Logf("%s: %.1f s after: reclaimed %d, pools %v, service's usage %.0f, load1 %.2f", step.name, (uptime() - began).Seconds(),
+		reclaimed(tk), tk.Advice.Pools, number(pod(tk, "/polder/service").UsageMilliCPU), number(pod(tk, "/polder/service").Load1))
+	if usage := number(pod(tk, "/polder/service").UsageMilliCPU); usage > step.usageUpTo {
+		t.Errorf("%s: the service's usage is %.0f milli-CPU, want at most %.0f", step.name, usage, step.usageUpTo)
+	}
+	if tk.Isolation == nil || len(tk.Isolation.Errors) > 0 {
+		t.Errorf("%s: isolation: %+v", step.name, tk.Isolation)
+	}
+	t.expect(v2+"/polder/service", "cpuset.cpus.effective", step.share)
+	t.expect(v2+"/polder/batch", "cpuset.cpus.effective", step.reclaim)
+	for _, l := range []struct {
+		*load
+		cpus string
+	}{{web, step.share}, {spark, step.reclaim}} {
+		tid := l.busiest()
+		allowed := threadStatus(tid, "Cpus_allowed_list")
+		t.Logf("%s: busy thread %s may run on %s", step.name, tid, allowed)
+		if allowed != l.cpus {
+			t.Errorf("%s: thread %s may run on %s, want %s", step.name, tid, allowed, l.cpus)
+		}
+	}
+}
+
+func (t *T) checkGuideMetrics() {
+	text := read(guideMetrics)
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "polder_reclaimed_cpu") {
+			t.Logf("metrics: %s", strings.TrimSpace(line))
+		}
+	}
+	if !strings.Contains(text, " 40\n") {
+		t.Errorf("the metrics have no 40 CPUs:\n%s", text)
+	}
+}
+
+// checkGuideRestore has everything put back. The service's cgroup came while the pipe ran: it must be as one that nobody
+// ever touched. While there are processes the kernel takes no empty list, and one that is as wide stands for it; once
+// they are gone all is bit for bit as at first.
+func (t *T) checkGuideRestore(atFirst map[string]string, loads ...*load) {
+	_, said := t.tool(0, "", "isolate --restore --journal "+guideJournal)
+	t.Logf("restore: %s", said)
+	for _, l := range loads {
+		if allowed := threadStatus(l.busiest(), "Cpus_allowed_list"); allowed != "0-47" {
+			t.Errorf("after the restore thread %d may run on %s, want all CPUs", l.Process.Pid, allowed)
+		}
+	}
+	t.expect(v2+"/polder", "service/cpuset.cpus.effective", "0-47", "batch/cpuset.cpus.effective", "0-47")
+
+	for _, dir := range []string{v2 + "/polder/service", v2 + "/polder/batch"} {
+		t.Must(write(dir+"/cgroup.kill", "1"))
+		if !within(settle, func() bool { return strings.Contains(read(dir+"/cgroup.events"), "populated 0") }) {
+			t.Fatalf("%s still holds processes", dir)
+		}
+	}
+	_, said = t.tool(0, "", "isolate --restore --journal "+guideJournal)
+	t.Logf("restore without processes: %s", said)
+	after, err := values(v2 + "/polder")
+	t.Must(err)
+	for path, value := range atFirst {
+		if name, ok := strings.CutPrefix(path, v2+"/polder/pristine/"); ok {
+			atFirst[v2+"/polder/service/"+name] = value
+		}
+	}
+	t.same(atFirst, after)
+	if _, err := os.Stat(guideJournal); !os.IsNotExist(err) {
+		t.Errorf("the journal is still there: %v", err)
+	}
+}

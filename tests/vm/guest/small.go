@@ -1,0 +1,95 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// basics is what collect, isolate and evict do on cgroup v2.
+var basics = suite{
+	name: "v2basics", doc: "values, keys and actions on cgroup v2",
+	mount: mountV2,
+	tests: []test{
+		{"machine", readMachine},
+		{"usage", readUsage},
+		{"memory", readMemory},
+		{"throttling", readThrottling},
+		{"threads", readThreads},
+		{"cpuset", readCPUSet},
+		{"bare", readDelegation},
+		{"keys", writeKeys},
+		{"confines", writeConfines},
+		{"partition", writePartition},
+		{"delegation", writeDelegation},
+		{"threaded", writeThreaded},
+		{"freeze", evictFreeze},
+		{"kill", evictKill},
+		{"kill threaded", evictThreaded},
+	},
+}
+
+// version1 and hybrid are the older ways of mounting; where a controller is decides, not what else is mounted.
+var (
+	version1 = suite{name: "v1", doc: "cgroup v1", mount: mountV1, tests: []test{{"v1", olderMounts}}}
+	hybrid   = suite{name: "hybrid", doc: "cgroup v1 with an empty v2 beside it", mount: mountHybrid, tests: []test{{"hybrid", olderMounts}}}
+)
+
+var olderHierarchies = []string{"cpu,cpuacct", "cpuset", "memory", "pids", "freezer"}
+
+func olderMounts(t *T) {
+	for _, h := range olderHierarchies {
+		for _, path := range []string{"/read", "/read/a"} {
+			dir := v2 + "/" + h + path
+			t.Must(os.Mkdir(dir, 0o755))
+			if h == "cpuset" {
+				t.Must(write(dir+"/cpuset.mems", "0-1"))
+				t.Must(write(dir+"/cpuset.cpus", "0-7"))
+			}
+		}
+	}
+	before, err := values(v2)
+	t.Must(err)
+	l := t.startLoad(v2+"/cpu,cpuacct/read/a", "spin", "2")
+	for _, h := range olderHierarchies[1:] {
+		t.Must(write(v2+"/"+h+"/read/a/cgroup.procs", itoa(l.Process.Pid)))
+	}
+	p, c := t.thePod(t.sample(4), "/read/a")
+	t.between("usageMilliCPU", number(p.UsageMilliCPU), 1700, 2500)
+	if c.CPUSetCPUs != "0-7" || number(p.Memory.RSSBytes) <= 0 || number(p.Threads) <= 0 {
+		t.Errorf("cpuset %q, memory %+v, threads %v", c.CPUSetCPUs, p.Memory, number(p.Threads))
+	}
+	out := t.isolate("--journal /run/journal-older", tick.Cgroup{
+		Cgroup: "/read/a", CPUSetCPUs: "5", CPUMaxMilliCPU: tick.Ptr[int64](300), MemoryMaxBytes: tick.Ptr[int64](512 << 20), MemoryHighBytes: tick.Ptr[int64](1 << 30),
+	})
+	t.refuses(out, "/read/a", "cgroup v1 has nothing that does the same")
+	t.expect(v2, "cpuset/read/a/cpuset.cpus", "5", "cpu,cpuacct/read/a/cpu.cfs_quota_us", "30000", "memory/read/a/memory.limit_in_bytes", itoa(512<<20))
+	if allowed := threadStatus(l.busiest(), "Cpus_allowed_list"); allowed != "5" {
+		t.Errorf("a busy thread may run on %s, want 5", allowed)
+	}
+	t.olderFreeze(l)
+	_, said := t.tool(0, "", "isolate --restore --journal /run/journal-older")
+	t.Logf("restore: %s", said)
+	after, err := values(v2)
+	t.Must(err)
+	t.same(before, after)
+	l.kill()
+}
+
+// olderFreeze stops and starts the load through v1's freezer.
+func (t *T) olderFreeze(l *load) {
+	rules := strings.ReplaceAll(evictRules, "/job/*", "/read/a")
+	p := t.startPipe("collect --interval 1s --classify "+t.classify(rules), "advise", "evict --action freeze --state "+evictState)
+	t.await(p, time.Minute, "an eviction that is done", func(tk *tick.Tick) bool {
+		return tk.Eviction != nil && len(tk.Eviction.Evictions) > 0 && tk.Eviction.Evictions[0].State == tick.StateSucceeded
+	})
+	t.stop(p)
+	t.expect(v2+"/freezer/read/a", "freezer.state", "FROZEN")
+	t.tool(0, "", "evict --thaw --state "+evictState)
+	t.expect(v2+"/freezer/read/a", "freezer.state", "THAWED")
+	if !l.alive() {
+		t.Errorf("the load has ended")
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+func writeKeys(t *T) {
+	t.group("/write", "cpuset", "cpu", "memory", "pids")
+	dir := t.group("/write/a")
+	before, err := values(v2 + "/write")
+	t.Must(err)
+	wanted := tick.Cgroup{
+		Cgroup: "/write/a", CPUSetCPUs: "2-3", CPUSetMems: "0", CPUMaxMilliCPU: tick.Ptr[int64](1500), CPUWeight: tick.Ptr[int64](300), CPUIdle: tick.Ptr(false),
+		MemoryMinBytes: tick.Ptr[int64](16 << 20), MemoryLowBytes: tick.Ptr[int64](32 << 20),
+		MemoryHighBytes: tick.Ptr[int64](256<<20 + 1), MemoryMaxBytes: tick.Ptr[int64](512 << 20),
+	}
+	const flags = "--journal /run/journal-keys"
+	t.clean(t.isolate(flags, wanted), 8)
+	t.expect(dir, "cpuset.cpus.effective", "2-3", "cpuset.mems.effective", "0", "cpu.max", "150000 100000", "cpu.weight", "300", "cpu.idle", "0",
+		"memory.min", itoa(16<<20), "memory.low", itoa(32<<20), "memory.high", itoa(256<<20), "memory.max", itoa(512<<20))
+	t.clean(t.isolate(flags, wanted), 0)
+
+	wanted.CPUIdle, wanted.CPUWeight = tick.Ptr(true), nil
+	wanted.CPUMaxMilliCPU, wanted.MemoryHighBytes, wanted.MemoryMaxBytes = tick.Ptr[int64](tick.Unlimited), tick.Ptr[int64](tick.Unlimited), tick.Ptr[int64](tick.Unlimited)
+	t.clean(t.isolate(flags, wanted), 4)
+	t.expect(dir, "cpu.idle", "1", "cpu.weight", "0", "cpu.max", "max 100000", "memory.high", "max", "memory.max", "max")
+	t.restore("keys", before)
+}
+
+// clean checks that so many values were written and nothing went wrong.
+func (t *T) clean(out *tick.Isolation, writes int) {
+	if out.Applied != writes || len(out.Errors) > 0 || out.Missing > 0 {
+		t.Errorf("%d values written, want %d; errors %v, missing %d", out.Applied, writes, out.Errors, out.Missing)
+	}
+}
+
+// restore puts all back, and compares with what was there.
+func (t *T) restore(journal string, before map[string]string) {
+	_, said := t.tool(0, "", "isolate --restore --journal /run/journal-"+journal)
+	t.Logf("restore: %s", said)
+	after, err := values(v2 + "/write")
+	t.Must(err)
+	t.same(before, after)
+}
+
+// refuses checks that an error names the cgroup and says the words.
+func (t *T) refuses(out *tick.Isolation, cgroup, words string) {
+	for _, e := range out.Errors {
+		if e.Cgroup == cgroup && strings.Contains(e.Error, words) {
+			return
+		}
+	}
+	t.Errorf("no error of %s says %q: %+v", cgroup, words, out.Errors)
+}
+
+// writeConfines has threads that really stay on their CPUs, and under their quota.
+func writeConfines(t *T) {
+	t.group("/write", "cpuset", "cpu", "memory", "pids")
+	dir := t.group("/write/a")
+	l := t.startLoad(dir, "spin", "2")
+	t.clean(t.isolate("", tick.Cgroup{Cgroup: "/write/a", CPUSetCPUs: "5", CPUMaxMilliCPU: tick.Ptr[int64](300)}), 2)
+	if allowed := threadStatus(l.busiest(), "Cpus_allowed_list"); allowed != "5" {
+		t.Errorf("a busy thread may run on %s, want 5", allowed)
+	}
+	before, at := usageMicros(dir), uptime()
+	time.Sleep(3 * time.Second)
+	t.between("milli-CPU used under a quota of 300", float64(usageMicros(dir)-before)/float64((uptime()-at).Microseconds())*1000, 200, 400)
+}
+
+// writePartition has a cgroup that someone made a partition: its CPUs are left to it, its other values are not.
+func writePartition(t *T) {
+	own, other := t.group("/own"), t.group("/other")
+	t.Must(write(own+"/cpuset.cpus", "1"))
+	t.Must(write(own+"/cpuset.cpus.partition", "root"))
+	t.expect(own, "cpuset.cpus.partition", "root", "cpuset.cpus.effective", "1")
+	out := t.isolate("", tick.Cgroup{Cgroup: "/own", CPUSetCPUs: "2-3", CPUWeight: tick.Ptr[int64](50)}, tick.Cgroup{Cgroup: "/other", CPUSetCPUs: "2-3"})
+	t.refuses(out, "/own", "partition")
+	t.expect(own, "cpuset.cpus", "1", "cpuset.cpus.partition", "root", "cpuset.cpus.effective", "1", "cpu.weight", "50")
+	t.expect(other, "cpuset.cpus.effective", "2-3")
+}
+
+// writeDelegation names keys whose controllers are not handed down: said, and the rest is done.
+func writeDelegation(t *T) {
+	t.group("/write", "cpuset")
+	dir := t.group("/write/a")
+	out := t.isolate("", tick.Cgroup{
+		Cgroup: "/write/a", CPUSetCPUs: "1", CPUWeight: tick.Ptr[int64](50), CPUMaxMilliCPU: tick.Ptr[int64](500), MemoryHighBytes: tick.Ptr[int64](1 << 30),
+	}, tick.Cgroup{Cgroup: "/write/none", CPUSetCPUs: "1"})
+	for _, controller := range []string{"cpu", "memory"} {
+		t.refuses(out, "/write/a", controller+" is not enabled in /write/cgroup.subtree_control")
+	}
+	if out.Applied != 1 || out.Missing != 1 {
+		t.Errorf("%d values written, %d cgroups missing; want 1 and 1", out.Applied, out.Missing)
+	}
+	t.expect(dir, "cpuset.cpus.effective", "1")
+}
+
+// threadedLoad makes a threaded cgroup below a domain with a busy process, and puts one of the busy threads into it.
+func (t *T) threadedLoad(domain string) (inner string, l *load, tid string) {
+	inner = t.group(domain + "/inner")
+	t.Must(write(inner+"/cgroup.type", "threaded"))
+	t.expect(v2+domain, "cgroup.type", "domain threaded")
+	l = t.startLoad(v2+domain, "spin", "2")
+	t.Must(write(v2+domain+"/cgroup.subtree_control", "+cpuset +cpu"))
+	time.Sleep(500 * time.Millisecond)
+	tid = l.busiest()
+	t.Must(write(inner+"/cgroup.threads", tid))
+	return inner, l, tid
+}
+
+// writeThreaded confines one thread of a process, which only a threaded cgroup can.
+func writeThreaded(t *T) {
+	t.group("/read", "cpuset", "cpu", "memory", "pids")
+	t.group("/read/domain")
+	inner, l, tid := t.threadedLoad("/read/domain")
+
+	out := t.isolate("", tick.Cgroup{Cgroup: "/read/domain/inner", CPUSetCPUs: "3", CPUWeight: tick.Ptr[int64](50), MemoryHighBytes: tick.Ptr[int64](1 << 30)})
+	t.refuses(out, "/read/domain/inner", "threaded")
+	t.expect(inner, "cpuset.cpus.effective", "3", "cpu.weight", "50")
+	if allowed := threadStatus(tid, "Cpus_allowed_list"); allowed != "3" {
+		t.Errorf("the thread may run on %s, want 3", allowed)
+	}
+	if allowed := threadStatus(itoa(l.Process.Pid), "Cpus_allowed_list"); allowed != "0-7" {
+		t.Errorf("the process's first thread may run on %s, want all", allowed)
+	}
+	tk := t.sample(4)
+	p, c := t.thePod(tk, "/read/domain/inner")
+	t.between("usageMilliCPU of the thread", number(p.UsageMilliCPU), 850, 1250)
+	t.between("threads in it", number(c.Threads), 1, 1)
+	p, _ = t.thePod(tk, "/read/domain")
+	t.between("usageMilliCPU of the whole", number(p.UsageMilliCPU), 1700, 2500)
+}
