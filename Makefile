@@ -5,11 +5,12 @@ TOOLS   := collect advise isolate evict report
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X polder/lib/stage.Version=$(VERSION)
 FUZZTIME ?= 10s
+SOAKTIME ?= 30m
 
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := check
-.PHONY: help build check test test-fast test-race test-vm fuzz lint golden bench demo install clean
+.PHONY: help build check test test-fast test-race test-vm fuzz lint golden bench soak demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +46,9 @@ golden: ## write what the tools print into the golden files
 
 bench: ## the figures of docs/performance.md
 	scripts/bench
+
+soak: ## the pipe for SOAKTIME (30m) over cgroups that come and go; draws docs/soak.html
+	scripts/soak --for $(SOAKTIME)
 
 install: build ## copy the tools to $(DESTDIR)/usr/local/bin
 	install -D -t $(DESTDIR)/usr/local/bin $(TOOLS:%=$(BIN)/%)

@@ -76,7 +76,7 @@ func New(o Options) *Applier {
 		records: map[plan.File]*record{},
 		buf:     make([]byte, 4096),
 		maxOpen: maxOpen(),
-		pruneAt: 4096,
+		pruneAt: leastPrune,
 		above:   map[plan.File]string{},
 	}
 	if o.Writer == nil {

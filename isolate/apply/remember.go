@@ -70,6 +70,9 @@ func (a *Applier) remember(writes []plan.Write) error {
 	return nil
 }
 
+// leastPrune is the least number of records at which those of cgroups that are gone are looked for.
+const leastPrune = 512
+
 // prune forgets the cgroups that are gone once there are many, so that neither memory nor journal grow with the churn.
 func (a *Applier) prune() {
 	large := a.Journal != nil && a.Journal.size > max(rewriteAt, int64(len(a.records))*2048)
@@ -81,7 +84,7 @@ func (a *Applier) prune() {
 			delete(a.records, f)
 		}
 	}
-	a.pruneAt = max(4096, 2*len(a.records))
+	a.pruneAt = max(leastPrune, 2*len(a.records))
 	if a.Journal != nil {
 		if err := a.Journal.rewrite(); err != nil {
 			a.Log.Warn("the journal grows on", "error", err)
