@@ -199,8 +199,8 @@ func TestTopologyUnreadable(t *testing.T) {
 // directory $POLDER_TOPOLOGIES.
 func TestTopologyRealMachines(t *testing.T) {
 	dir := os.Getenv("POLDER_TOPOLOGIES")
-	if dir == "" {
-		if os.Getenv("CI") == "true" {
+	if dir == "" || dir == "none" {
+		if dir == "" && os.Getenv("CI") == "true" {
 			t.Fatal("POLDER_TOPOLOGIES names no directory of real machines' /sys")
 		}
 		t.Skip("POLDER_TOPOLOGIES names no directory of real machines' /sys")
