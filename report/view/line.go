@@ -1,6 +1,9 @@
 package view
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // style is what a piece of text means; the colour follows.
 type style int
@@ -119,6 +122,9 @@ var toASCII = strings.NewReplacer(
 // levels are the heights of a sparkline.
 var levels = []rune("▁▂▃▄▅▆▇█")
 
+// flat is the part of the largest value under which a difference is drawn as none: noise is not to look like news.
+const flat = 0.01
+
 // spark draws the last width values between their least and largest; a value that was missing leaves a gap.
 func spark(values []*float64, width int) string {
 	if len(values) > width {
@@ -133,7 +139,7 @@ func spark(values []*float64, width int) string {
 		switch {
 		case v == nil:
 			out[i] = ' '
-		case high == low:
+		case high/2-low/2 <= math.Abs(high/2)*flat:
 			out[i] = levels[3]
 		default:
 			of := (*v/2 - low/2) / (high/2 - low/2) // halves: the span of two floats may be no float
