@@ -73,7 +73,7 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 		return restore(s, o, h)
 	}
 	t := &tool{s: s, o: o}
-	a := apply.Options{Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Log: s.Log}
+	a := apply.Options{Hierarchy: h, Online: onlineFile(o), Contest: o.contest, DryRun: s.DryRun, Log: s.Log}
 	if !s.DryRun {
 		warnReadOnly(s, h)
 		if a.Journal, err = openJournal(s, o); err != nil {
@@ -94,6 +94,8 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 		Live:        !s.DryRun,
 	})
 }
+
+func onlineFile(o options) string { return filepath.Join(o.root, "sys/devices/system/cpu/online") }
 
 func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
 	if o.journal == "" {
@@ -137,7 +139,7 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 		return fmt.Errorf("--journal: %w", err)
 	}
 	defer j.Close()
-	a := apply.New(apply.Options{Hierarchy: h, Journal: j, DryRun: s.DryRun, Log: s.Log})
+	a := apply.New(apply.Options{Hierarchy: h, Online: onlineFile(o), Journal: j, DryRun: s.DryRun, Log: s.Log})
 	defer a.Close()
 	out, err := a.Restore(o.force)
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)

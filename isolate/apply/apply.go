@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,6 +25,7 @@ type Writer interface {
 // Options say how an [Applier] acts.
 type Options struct {
 	Hierarchy *cgroup.Hierarchy
+	Online    string   // the file that lists the online CPUs; it need not be there
 	Writer    Writer   // the hierarchy where nil
 	Journal   *Journal // none where nil
 	// Contest is how many times a value that someone else changes is written again before it is left alone.
@@ -39,6 +41,10 @@ type Applier struct {
 	machine     plan.Machine
 	root        map[string]*file // the root's lists, by their name in a child
 	rootChanged bool
+	online      struct {
+		text string
+		set  cpus.Set
+	}
 
 	wanted   []tick.Cgroup // what items were made of
 	items    []item
@@ -132,8 +138,35 @@ func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 // readMachine reads which CPUs and memory nodes there are.
 func (a *Applier) readMachine() {
 	a.rootChanged = false
-	a.machine.CPUs = a.readRoot("cpuset.cpus", a.machine.CPUs, "cpuset.effective_cpus", "cpuset.cpus.effective", "cpuset.cpus")
+	if online := a.readOnline(); !online.IsEmpty() {
+		a.rootChanged = !online.Equals(a.machine.CPUs)
+		a.machine.CPUs = online
+	} else {
+		a.machine.CPUs = a.readRoot("cpuset.cpus", a.machine.CPUs, "cpuset.effective_cpus", "cpuset.cpus.effective", "cpuset.cpus")
+	}
 	a.machine.Mems = a.readRoot("cpuset.mems", a.machine.Mems, "cpuset.effective_mems", "cpuset.mems.effective", "cpuset.mems")
+}
+
+// readOnline reads the online CPUs on version 2, where the root's own list leaves out those of partitions, though cgroups
+// within a partition may have them. It is empty where that is not to be had.
+func (a *Applier) readOnline() cpus.Set {
+	if a.Online == "" || a.machine.Versions["cpuset"] != 2 {
+		return cpus.Set{}
+	}
+	data, err := os.ReadFile(a.Online)
+	if err != nil {
+		return cpus.Set{}
+	}
+	text := strings.TrimSpace(string(data))
+	if text == a.online.text {
+		return a.online.set
+	}
+	set, err := cpus.Parse(text)
+	if err != nil {
+		return cpus.Set{}
+	}
+	a.online.text, a.online.set = text, set
+	return set
 }
 
 func (a *Applier) readRoot(list string, before cpus.Set, names ...string) cpus.Set {

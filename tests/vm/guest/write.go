@@ -80,6 +80,14 @@ func writePartition(t *T) {
 	t.refuses(out, "/own", "partition")
 	t.expect(own, "cpuset.cpus", "1", "cpuset.cpus.partition", "root", "cpuset.cpus.effective", "1", "cpu.weight", "50")
 	t.expect(other, "cpuset.cpus.effective", "2-3")
+
+	// Within the partition its CPUs may be had, though the root's own list does not name them.
+	t.Must(write(own+"/cgroup.subtree_control", "+cpuset"))
+	inner := t.group("/own/inner")
+	if out := t.isolate("", tick.Cgroup{Cgroup: "/own/inner", CPUSetCPUs: "1"}); out.Applied != 1 || len(out.Errors) > 0 {
+		t.Errorf("within the partition: %+v", out)
+	}
+	t.expect(inner, "cpuset.cpus", "1", "cpuset.cpus.effective", "1")
 }
 
 // writeDelegation names keys whose controllers are not handed down: said, and the rest is done.
