@@ -93,22 +93,7 @@ func (g *group) remove(t *testing.T) {
 // busy runs a busy loop in the cgroup.
 func (g *group) busy(t *testing.T) {
 	t.Helper()
-	loop := exec.Command("sh", "-c", "read go; while :; do :; done")
-	in, err := loop.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := loop.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = loop.Process.Kill()
-		_ = loop.Wait()
-	})
-	for _, dir := range g.dirs {
-		put(t, filepath.Join(dir, "cgroup.procs"), strconv.Itoa(loop.Process.Pid))
-	}
-	fmt.Fprintln(in, "go")
+	g.runs(t, "while :; do :; done")
 }
 
 // limits is all that the pipe may change of the cgroup, as the kernel prints it.

@@ -18,7 +18,7 @@ func realMachines(t *testing.T) map[string]*tick.Topology {
 	dir := os.Getenv("POLDER_TOPOLOGIES")
 	if dir == "" || dir == "none" {
 		if dir == "" && os.Getenv("CI") == "true" {
-			t.Fatal("POLDER_TOPOLOGIES names no directory of real machines")
+			t.Fatal("POLDER_TOPOLOGIES names no directory of real machines (none: do without)")
 		}
 		t.Skip("POLDER_TOPOLOGIES names no directory of real machines")
 	}

@@ -113,7 +113,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 func writeCalls(t *testing.T) int {
 	data, err := os.ReadFile("/proc/self/io")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	_, rest, _ := bytes.Cut(data, []byte("syscw: "))
 	n, err := strconv.Atoi(strings.TrimSpace(string(rest[:bytes.IndexByte(rest, '\n')])))

@@ -201,7 +201,7 @@ func TestTopologyRealMachines(t *testing.T) {
 	dir := os.Getenv("POLDER_TOPOLOGIES")
 	if dir == "" || dir == "none" {
 		if dir == "" && os.Getenv("CI") == "true" {
-			t.Fatal("POLDER_TOPOLOGIES names no directory of real machines' /sys")
+			t.Fatal("POLDER_TOPOLOGIES names no directory of real machines' /sys (none: do without)")
 		}
 		t.Skip("POLDER_TOPOLOGIES names no directory of real machines' /sys")
 	}
