@@ -227,6 +227,12 @@ func TestState(t *testing.T) {
 			t.Fatalf("a state file torn at %d was loaded: %s", cut, whole[:cut])
 		}
 	}
+	if err := os.WriteFile(path, bytes.Replace(whole, []byte(`"a"`), []byte("\"\xff\""), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := load(1); ok {
+		t.Errorf("a state file that is not UTF-8 was loaded: %v", got)
+	}
 	s.State = filepath.Join(t.TempDir(), "no", "such", "directory")
 	if err := s.SaveState(1, 1); err == nil || !strings.Contains(err.Error(), "write --state") {
 		t.Errorf("SaveState into no directory: %v; want an error", err)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"unicode/utf8"
 
 	"polder/lib/tick"
 )
@@ -29,6 +30,10 @@ func (s *Session) LoadState(version int, v any) (bool, error) {
 	}
 	if err != nil {
 		return false, fmt.Errorf("read --state: %w", err)
+	}
+	if !utf8.Valid(data) { // the decoder would let it through, and the tool's section would be no JSON
+		s.Log.Warn("state file is not readable, starting anew", "path", s.State, "error", "not UTF-8")
+		return false, nil
 	}
 	var file stateFile
 	if err := tick.Unmarshal(data, &file); err != nil {

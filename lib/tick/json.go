@@ -1,11 +1,13 @@
 package tick
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 	"unsafe"
 
 	jsoniter "github.com/json-iterator/go"
@@ -91,13 +93,14 @@ func (intDecoder) Decode(ptr unsafe.Pointer, iter *jsoniter.Iterator) {
 	*(*int64)(ptr) = int64(f)
 }
 
-// Marshal encodes v as the stream does.
-func Marshal(v any) ([]byte, error) { return api.Marshal(v) }
+// Marshal encodes v as the stream does: see [AppendMarshal].
+func Marshal(v any) ([]byte, error) { return AppendMarshal(nil, v) }
 
 // Unmarshal decodes data as the stream does; on an error v holds nothing that may be used.
 func Unmarshal(data []byte, v any) error { return api.Unmarshal(data, v) }
 
-// AppendMarshal appends v's encoding to dst.
+// AppendMarshal appends v's encoding to dst. It is UTF-8 whatever is in v, a cgroup's name of any bytes say: what is not
+// becomes U+FFFD, for otherwise the next stage would drop the whole line.
 func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	s := api.BorrowStream(nil)
 	defer api.ReturnStream(s)
@@ -105,5 +108,9 @@ func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	if s.Error != nil {
 		return dst, fmt.Errorf("encode: %w", s.Error)
 	}
-	return append(dst, s.Buffer()...), nil
+	text := s.Buffer()
+	if !utf8.Valid(text) {
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
+	return append(dst, text...), nil
 }

@@ -244,3 +244,10 @@ func BenchmarkScan(b *testing.B) {
 		}
 	})
 }
+
+func TestMarshalIsUTF8(t *testing.T) {
+	got, err := Marshal(map[string]string{"cgroup": "/a\xff/\xe2\x82"})
+	if want := "{\"cgroup\":\"/a\uFFFD/\uFFFD\"}"; err != nil || string(got) != want {
+		t.Errorf("Marshal gave %q, %v; want %q", got, err, want)
+	}
+}
