@@ -1,0 +1,113 @@
+package tick
+
+// Isolation is what isolate did.
+type Isolation struct {
+	// Applied counts the values written this tick, Unchanged those that were as wanted already.
+	Applied   int `json:"applied"`
+	Unchanged int `json:"unchanged"`
+	// Missing counts the cgroups of the advice that do not exist (any more).
+	Missing int              `json:"missing,omitempty"`
+	Writes  []Write          `json:"writes,omitempty"`
+	Errors  []IsolationError `json:"errors,omitempty"`
+	DryRun  bool             `json:"dryRun,omitempty"`
+	// Fallback says that the advice's fallback was applied since the tick before, because none came for --stale-after.
+	Fallback bool `json:"fallback,omitempty"`
+	// Refused says why nothing was done with this tick: too old, or of another node.
+	Refused string `json:"refused,omitempty"`
+	// DroppedTicks counts the ticks that were not passed on since the start because the next stage was slow.
+	DroppedTicks int64 `json:"droppedTicks,omitempty"`
+}
+
+// Write is one changed value of one cgroup. Key is the name in [Cgroup] ("cpusetCPUs"); Old and New are the file's text.
+type Write struct {
+	Cgroup string `json:"cgroup"`
+	Key    string `json:"key"`
+	Old    string `json:"old"`
+	New    string `json:"new"`
+}
+
+// IsolationError is one value that could not be made true.
+type IsolationError struct {
+	Cgroup string `json:"cgroup"`
+	Key    string `json:"key,omitempty"`
+	Error  string `json:"error"`
+}
+
+// Eviction is what evict measured and decided.
+type Eviction struct {
+	Pressures []PressureFinding `json:"pressures,omitempty"`
+	Taints    []Taint           `json:"taints,omitempty"`
+	Evictions []PodEviction     `json:"evictions,omitempty"`
+	DryRun    bool              `json:"dryRun,omitempty"`
+	// Refused says why nothing was done with this tick: too old, or of another node.
+	Refused string `json:"refused,omitempty"`
+	// Errors says which inputs a rule missed, or what in the section could not be decided.
+	Errors []string `json:"errors,omitempty"`
+	// DroppedTicks counts the ticks that were not passed on since the start because the next stage was slow.
+	DroppedTicks int64 `json:"droppedTicks,omitempty"`
+}
+
+// PressureFinding is one rule's measure this tick.
+type PressureFinding struct {
+	Rule      string  `json:"rule"`
+	Scope     string  `json:"scope"`
+	Value     float64 `json:"value"`
+	Threshold float64 `json:"threshold"`
+	// Since is when the threshold was first met without a break; empty where it is not met.
+	Since string `json:"since,omitempty"`
+	Met   bool   `json:"met"`
+	// Hard says that a met threshold calls for an eviction, not for a taint alone.
+	Hard bool `json:"hard,omitempty"`
+}
+
+// Taint should be on the node now.
+type Taint struct {
+	Key    string `json:"key"`
+	Effect string `json:"effect"`
+}
+
+// States of an eviction.
+const (
+	StateWouldEvict = "wouldEvict"
+	StateRequested  = "requested"
+	StateCreated    = "created"
+	StateSucceeded  = "succeeded"
+	StateFailed     = "failed"
+)
+
+// PodEviction is one pod's eviction.
+type PodEviction struct {
+	UID                string `json:"uid"`
+	Namespace          string `json:"namespace,omitempty"`
+	Name               string `json:"name"`
+	Rule               string `json:"rule"`
+	Scope              string `json:"scope"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message"`
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+	State              string `json:"state"`
+	Error              string `json:"error,omitempty"`
+}
+
+// States of a report's target.
+const (
+	TargetWritten   = "written"
+	TargetUnchanged = "unchanged"
+	TargetPending   = "pending"
+	TargetFailed    = "failed"
+)
+
+// Report is what report did.
+type Report struct {
+	Targets []Target `json:"targets"`
+	// Refused says why nothing was reported of this tick: too old, or of another node.
+	Refused string `json:"refused,omitempty"`
+}
+
+// Target is one place that is reported to.
+type Target struct {
+	Target  string `json:"target"`
+	State   string `json:"state"`
+	Changed bool   `json:"changed,omitempty"`
+	Error   string `json:"error,omitempty"`
+}

@@ -1,0 +1,100 @@
+package tick
+
+// Classes of pods, after the dialects' names are mapped.
+const (
+	QoSDedicated = "dedicated"
+	QoSShared    = "shared"
+	QoSReclaimed = "reclaimed"
+	QoSSystem    = "system"
+)
+
+// Sources of a pod's class.
+const (
+	QoSFromKatalyst    = "katalyst"
+	QoSFromKoordinator = "koordinator"
+	QoSFromKubernetes  = "kubernetes"
+	QoSFromRule        = "rule"
+)
+
+// Values of [Pod.Missing].
+const (
+	// MissingCgroup: the cluster has the pod and no cgroup of it was found.
+	MissingCgroup = "cgroup"
+	// MissingCluster: there is a pod's cgroup and the cluster does not know the pod.
+	MissingCluster = "cluster"
+)
+
+// Pod is a pod; on a machine without Kubernetes, a cgroup that the classification rules name.
+type Pod struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+
+	QoS                 string `json:"qos"`
+	QoSSource           string `json:"qosSource,omitempty"`
+	Priority            *int64 `json:"priority,omitempty"`
+	KoordinatorPriority *int64 `json:"koordinatorPriority,omitempty"`
+
+	// Missing says which side does not have the pod (yet, or any more): MissingCgroup or MissingCluster.
+	Missing string `json:"missing,omitempty"`
+	// Static says that the pod comes from a file on the node (a mirror pod), Terminating that its deletion has begun.
+	Static      bool `json:"static,omitempty"`
+	Terminating bool `json:"terminating,omitempty"`
+
+	StartTime   string            `json:"startTime,omitempty"`
+	Phase       string            `json:"phase,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	Requests *Resources `json:"requests,omitempty"`
+	Limits   *Resources `json:"limits,omitempty"`
+
+	// Cgroup is the pod's cgroup from the root of the hierarchy, as in "/kubepods/burstable/pod…".
+	Cgroup string `json:"cgroup,omitempty"`
+
+	UsageMilliCPU *float64 `json:"usageMilliCPU,omitempty"`
+	Load1         *float64 `json:"load1,omitempty"`
+	Load5         *float64 `json:"load5,omitempty"`
+	Threads       *float64 `json:"threads,omitempty"`
+	Memory        *Memory  `json:"memory,omitempty"`
+
+	Containers []Container `json:"containers,omitempty"`
+	// Errors is what is wrong with the pod's own labels, annotations or quantities; the parts without fault hold.
+	Errors []string `json:"errors,omitempty"`
+}
+
+// Container is one container of a pod.
+type Container struct {
+	Name   string `json:"name,omitempty"`
+	ID     string `json:"id,omitempty"`
+	Cgroup string `json:"cgroup,omitempty"`
+
+	// CPUSetCPUs is the CPU list in force, not the one asked for.
+	CPUSetCPUs string `json:"cpusetCPUs,omitempty"`
+
+	UsageMilliCPU *float64 `json:"usageMilliCPU,omitempty"`
+	// Load1 and Load5 are the number of runnable threads, averaged as the kernel averages its own load: sampled
+	// every 5 s, decaying over 1 and 5 minutes.
+	Load1            *float64    `json:"load1,omitempty"`
+	Load5            *float64    `json:"load5,omitempty"`
+	Threads          *float64    `json:"threads,omitempty"`
+	ThrottledPercent *float64    `json:"throttledPercent,omitempty"`
+	Memory           *Memory     `json:"memory,omitempty"`
+	NUMAMemory       []NUMABytes `json:"numaMemory,omitempty"`
+	Requests         *Resources  `json:"requests,omitempty"`
+	Limits           *Resources  `json:"limits,omitempty"`
+}
+
+// Memory is a cgroup's memory.
+type Memory struct {
+	UsageBytes      *float64 `json:"usageBytes,omitempty"`
+	WorkingSetBytes *float64 `json:"workingSetBytes,omitempty"`
+	RSSBytes        *float64 `json:"rssBytes,omitempty"`
+	CacheBytes      *float64 `json:"cacheBytes,omitempty"`
+}
+
+// NUMABytes is an amount of memory on one NUMA node.
+type NUMABytes struct {
+	ID    int     `json:"id"`
+	Bytes float64 `json:"bytes"`
+}

@@ -1,0 +1,119 @@
+package tick
+
+// Sample is what collect saw.
+type Sample struct {
+	// IntervalSeconds is the time that the rates cover; nil where there is no earlier reading, and so are the rates.
+	IntervalSeconds *float64 `json:"intervalSeconds,omitempty"`
+	// DroppedTicks counts the ticks that collect gave up since it started because the next stage was slow.
+	DroppedTicks int64 `json:"droppedTicks,omitempty"`
+
+	Topology  *Topology    `json:"topology,omitempty"`
+	CPU       *NodeCPU     `json:"cpu,omitempty"`
+	Memory    *NodeMemory  `json:"memory,omitempty"`
+	NUMANodes []NUMASample `json:"numaNodes,omitempty"`
+	Pods      []Pod        `json:"pods,omitempty"`
+
+	// Capacity and Allocatable are the node object's, or the machine's own where there is no cluster.
+	Capacity    *Resources `json:"capacity,omitempty"`
+	Allocatable *Resources `json:"allocatable,omitempty"`
+
+	// CgroupVersion is the version, 1 or 2, of the hierarchy that has the cpuset controller.
+	CgroupVersion int `json:"cgroupVersion,omitempty"`
+	// Kubelet is what the node's kubelet keeps on disk; nil where there is none.
+	Kubelet *Kubelet `json:"kubelet,omitempty"`
+
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// Config is the dynamic configuration in force, as resolved for this node.
+	Config Raw `json:"config,omitempty"`
+
+	Errors []SourceError `json:"errors,omitempty"`
+}
+
+// Kubelet is the state that kubelet's CPU manager keeps on disk.
+type Kubelet struct {
+	// CPUManagerPolicy is "none" or "static", or what else a later kubelet calls it.
+	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
+	// ExclusiveCPUs are the CPUs that it gave to containers for themselves: nobody else may run there.
+	ExclusiveCPUs string `json:"exclusiveCPUs,omitempty"`
+}
+
+// SourceError says what could not be read this time.
+type SourceError struct {
+	Source string `json:"source"`
+	Error  string `json:"error"`
+}
+
+// Topology is the machine's shape. CPU lists are in the kernel's list format ("0-10,12-21") and name online CPUs alone.
+type Topology struct {
+	CPUs      string         `json:"cpus"`
+	Cores     []string       `json:"cores,omitempty"`
+	Sockets   []string       `json:"sockets,omitempty"`
+	L3        []string       `json:"l3,omitempty"`
+	NUMANodes []TopologyNUMA `json:"numaNodes,omitempty"`
+}
+
+// TopologyNUMA is a NUMA node; CPUs is empty for a node of memory alone.
+type TopologyNUMA struct {
+	ID          int      `json:"id"`
+	CPUs        string   `json:"cpus"`
+	MemoryBytes *float64 `json:"memoryBytes,omitempty"`
+}
+
+// NodeCPU is the whole node's CPU use and load.
+type NodeCPU struct {
+	UsageMilliCPU *float64  `json:"usageMilliCPU,omitempty"`
+	Load1         *float64  `json:"load1,omitempty"`
+	Load5         *float64  `json:"load5,omitempty"`
+	Load15        *float64  `json:"load15,omitempty"`
+	Pressure      *Pressure `json:"pressure,omitempty"`
+}
+
+// NodeMemory is the whole node's memory.
+type NodeMemory struct {
+	TotalBytes        *float64 `json:"totalBytes,omitempty"`
+	FreeBytes         *float64 `json:"freeBytes,omitempty"`
+	AvailableBytes    *float64 `json:"availableBytes,omitempty"`
+	CacheBytes        *float64 `json:"cacheBytes,omitempty"`
+	LowWatermarkBytes *float64 `json:"lowWatermarkBytes,omitempty"`
+	// WatermarkScaleFactor is the kernel's vm.watermark_scale_factor, in ten-thousandths.
+	WatermarkScaleFactor *float64  `json:"watermarkScaleFactor,omitempty"`
+	KswapdStealPages     *float64  `json:"kswapdStealPages,omitempty"`
+	KswapdStealPerSecond *float64  `json:"kswapdStealPerSecond,omitempty"`
+	Pressure             *Pressure `json:"pressure,omitempty"`
+}
+
+// Pressure is PSI as the kernel gives it (Documentation/accounting/psi.rst).
+type Pressure struct {
+	Some *PressureLine `json:"some,omitempty"`
+	Full *PressureLine `json:"full,omitempty"`
+}
+
+// PressureLine is one line of a pressure file: shares of time in percent, and the total.
+type PressureLine struct {
+	Avg10             float64 `json:"avg10"`
+	Avg60             float64 `json:"avg60"`
+	Avg300            float64 `json:"avg300"`
+	TotalMicroseconds float64 `json:"totalMicroseconds"`
+}
+
+// NUMASample is one NUMA node's use.
+type NUMASample struct {
+	ID            int         `json:"id"`
+	UsageMilliCPU *float64    `json:"usageMilliCPU,omitempty"`
+	Memory        *NUMAMemory `json:"memory,omitempty"`
+}
+
+// NUMAMemory is one NUMA node's memory.
+type NUMAMemory struct {
+	TotalBytes *float64 `json:"totalBytes,omitempty"`
+	FreeBytes  *float64 `json:"freeBytes,omitempty"`
+}
+
+// Resources is an amount of CPU and memory, and of their reclaimed kinds.
+type Resources struct {
+	MilliCPU             *float64 `json:"milliCPU,omitempty"`
+	MemoryBytes          *float64 `json:"memoryBytes,omitempty"`
+	ReclaimedMilliCPU    *float64 `json:"reclaimedMilliCPU,omitempty"`
+	ReclaimedMemoryBytes *float64 `json:"reclaimedMemoryBytes,omitempty"`
+}
