@@ -1,0 +1,179 @@
+// Package kube is the cluster: the one importer of client-go. Objects are plain maps, as they are in JSON; what they mean
+// is for the tools to know.
+//
+// It uses the dynamic client alone: the typed one makes each binary 16 MB larger.
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Object is an API object as it is in JSON.
+type Object = map[string]any
+
+// Resource is a kind of API objects, by the name in its path: the group is empty for the core's.
+type Resource struct{ Group, Version, Name string }
+
+// The resources that more than one tool needs.
+var (
+	Pods                      = Resource{"", "v1", "pods"}
+	Nodes                     = Resource{"", "v1", "nodes"}
+	Events                    = Resource{"events.k8s.io", "v1", "events"}
+	CustomNodeResources       = Resource{"node.katalyst.kubewharf.io", "v1alpha1", "customnoderesources"}
+	KatalystCustomConfigs     = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "katalystcustomconfigs"}
+	AdminQoSConfigurations    = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "adminqosconfigurations"}
+	EvictionConfigurations    = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "evictionconfigurations"}
+	subresourceStatus         = "status"
+	defaultTimeout            = 15 * time.Second
+	defaultQPS        float32 = 20
+)
+
+// String is the resource as kubectl names it: customnoderesources.node.katalyst.kubewharf.io.
+func (r Resource) String() string {
+	if r.Group == "" {
+		return r.Name
+	}
+	return r.Name + "." + r.Group
+}
+
+func (r Resource) gvr() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
+}
+
+// Options say which cluster, and who asks.
+type Options struct {
+	// Kubeconfig is a file's path; empty means the service account of the pod that this process runs in.
+	Kubeconfig string
+	// UserAgent names the tool in the server's audit log.
+	UserAgent string
+	// Timeout bounds one request that is no watch; 15 s where it is zero.
+	Timeout time.Duration
+	// QPS bounds requests a second, with a burst of twice as many; 20 where it is zero, none where it is negative.
+	QPS float32
+}
+
+// Client asks one API server. It may be used by several goroutines.
+type Client struct {
+	dynamic dynamic.Interface
+	watches dynamic.Interface // without a timeout of the whole request
+	server  string
+}
+
+// Open reads the configuration. It asks the server nothing: a server that is away is no error here.
+func Open(o Options) (*Client, error) {
+	config, err := restConfig(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = o.UserAgent
+	config.QPS = o.QPS
+	if o.QPS == 0 {
+		config.QPS = defaultQPS
+	}
+	config.Burst = int(2 * config.QPS)
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	watches, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", config.Host, err)
+	}
+	config.Timeout = o.Timeout
+	if o.Timeout == 0 {
+		config.Timeout = defaultTimeout
+	}
+	calls, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", config.Host, err)
+	}
+	return &Client{dynamic: calls, watches: watches, server: config.Host}, nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("not in a cluster's pod: name a kubeconfig (--kubeconfig FILE)")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the pod's service account: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	}
+	return config, nil
+}
+
+// Server is the API server's address.
+func (c *Client) Server() string { return c.server }
+
+func (c *Client) at(r Resource, namespace string) dynamic.ResourceInterface {
+	return c.dynamic.Resource(r.gvr()).Namespace(namespace)
+}
+
+// Get reads an object.
+func (c *Client) Get(ctx context.Context, r Resource, namespace, name string) (Object, error) {
+	return object(c.at(r, namespace).Get(ctx, name, metav1.GetOptions{}))
+}
+
+// Create makes an object, or with a subresource ("eviction") posts it there, for the object that its metadata names.
+func (c *Client) Create(ctx context.Context, r Resource, namespace string, o Object, subresources ...string) (Object, error) {
+	return object(c.at(r, namespace).Create(ctx, &unstructured.Unstructured{Object: o}, metav1.CreateOptions{}, subresources...))
+}
+
+// Apply is a server-side apply of an object, or of its subresource ("status"), by a field manager. With force it takes fields
+// over that other managers hold; without, a conflict is an error for which [IsConflict] holds.
+func (c *Client) Apply(ctx context.Context, r Resource, namespace, name string, o Object, manager string, force bool, subresources ...string) (Object, error) {
+	options := metav1.ApplyOptions{FieldManager: manager, Force: force}
+	return object(c.at(r, namespace).Apply(ctx, name, &unstructured.Unstructured{Object: o}, options, subresources...))
+}
+
+// ApplyStatus is Apply of the status.
+func (c *Client) ApplyStatus(ctx context.Context, r Resource, namespace, name string, o Object, manager string, force bool) (Object, error) {
+	return c.Apply(ctx, r, namespace, name, o, manager, force, subresourceStatus)
+}
+
+// Kinds of patches.
+const (
+	JSONPatch  = string(types.JSONPatchType)
+	MergePatch = string(types.MergePatchType)
+	// StrategicMergePatch is for built-in kinds alone.
+	StrategicMergePatch = string(types.StrategicMergePatchType)
+)
+
+// Patch changes an object, or a subresource of it, by a patch of the kind.
+func (c *Client) Patch(ctx context.Context, r Resource, namespace, name, kind string, patch []byte, manager string, subresources ...string) (Object, error) {
+	options := metav1.PatchOptions{FieldManager: manager}
+	return object(c.at(r, namespace).Patch(ctx, name, types.PatchType(kind), patch, options, subresources...))
+}
+
+// Delete deletes an object if it still has the UID; an empty one means any. A grace period under zero is the object's own.
+func (c *Client) Delete(ctx context.Context, r Resource, namespace, name, uid string, graceSeconds int64) error {
+	var options metav1.DeleteOptions
+	if uid != "" {
+		options.Preconditions = &metav1.Preconditions{UID: (*types.UID)(&uid)}
+	}
+	if graceSeconds >= 0 {
+		options.GracePeriodSeconds = &graceSeconds
+	}
+	return c.at(r, namespace).Delete(ctx, name, options)
+}
+
+func object(u *unstructured.Unstructured, err error) (Object, error) {
+	if err != nil {
+		return nil, err
+	}
+	return u.Object, nil
+}

@@ -1,0 +1,62 @@
+package kube
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// IsNotFound reports whether there is no such object, or no such kind of objects.
+func IsNotFound(err error) bool { return apierrors.IsNotFound(err) }
+
+// IsConflict reports whether somebody else changed or holds what was to be written, or the object is another one by now.
+func IsConflict(err error) bool { return apierrors.IsConflict(err) }
+
+// IsAlreadyExists reports whether the object to be made is there.
+func IsAlreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) }
+
+// IsForbidden reports whether the asker may not do that, or the server does not know it.
+func IsForbidden(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+
+// IsInvalid reports whether the server understood and refuses the object, so that sending it again is no use.
+func IsInvalid(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
+
+// IsDisruptionBudget reports whether an eviction was refused because of a pod disruption budget.
+func IsDisruptionBudget(err error) bool {
+	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, "DisruptionBudget")
+}
+
+// IsTooManyRequests reports whether the server asks for less, a disruption budget included.
+func IsTooManyRequests(err error) bool { return apierrors.IsTooManyRequests(err) }
+
+// IsUnreachable reports whether no answer of the API server itself came.
+func IsUnreachable(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+	}
+	var network net.Error
+	var address *url.Error
+	return errors.As(err, &network) || errors.As(err, &address)
+}
+
+// RetryAfter is how long the server asks to wait, 0 where it does not say.
+func RetryAfter(err error) time.Duration {
+	seconds, ok := apierrors.SuggestsClientDelay(err)
+	if !ok || seconds < 0 {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// Reason is the server's one-word reason ("NotFound", "Invalid"), empty where there is none.
+func Reason(err error) string {
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	return ""
+}
