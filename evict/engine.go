@@ -19,6 +19,7 @@ type engine struct {
 	nodes    map[string]*node
 	saver    *saver
 	runner   *act.Runner // nil where nothing is to be done: --action log, --dry-run
+	events   *act.Events // nil without a cluster
 	// orders ends what the runner does when the tool stops, cancel does so when the stream has failed.
 	orders context.Context
 	cancel context.CancelFunc
@@ -107,7 +108,8 @@ func (e *engine) evict(n *node, victims []pick.Victim, now time.Time) []tick.Pod
 func (e *engine) order(n *node, l *pick.Leaving, grace time.Duration, asked act.Asked) {
 	record := e.saver.prepare(e.snapshot)
 	e.runner.Start(e.orders, act.Order{
-		Node: n.name, UID: l.Eviction.UID, Cgroup: l.Cgroup, Grace: grace, Asked: asked, Record: record,
+		Node: n.name, Eviction: l.Eviction, Cgroup: l.Cgroup,
+		Grace: grace, Patience: pick.Patience(&l.Eviction), Asked: asked, Record: record,
 	})
 }
 
@@ -135,13 +137,12 @@ func (e *engine) resume(n *node, now time.Time) {
 		return
 	}
 	for _, l := range n.Going {
-		waited := now.Sub(l.Requested)
-		if !l.Spared.IsZero() || !l.Ended.IsZero() || l.Held || waited < 0 || waited > pick.Patience(&l.Eviction) {
+		if !l.Waits(now) {
 			continue
 		}
 		asked := act.Asked(l.Eviction.State == tick.StateCreated)
 		e.session.Log.Info("going on with an eviction of an earlier run", "pod", l.Eviction.Name, "uid", l.Eviction.UID)
-		e.order(n, l, max(0, pick.Grace(&l.Eviction)-waited), asked)
+		e.order(n, l, max(0, pick.Grace(&l.Eviction)-now.Sub(l.Requested)), asked)
 	}
 }
 
@@ -157,6 +158,9 @@ func (e *engine) finish(err error) error {
 			n := e.node(r.Node)
 			n.result(r, n.last, e.runner.Action)
 			e.logChanges(n, n.say())
+		}
+		if e.events != nil {
+			e.events.Close()
 		}
 	}
 	return e.saver.last(err, e.snapshot)

@@ -123,7 +123,7 @@ func (n *node) result(r act.Result, at time.Time, action string) {
 	}
 	switch r.State {
 	case tick.StateFailed:
-		n.Going.Fail(r.UID, r.Err.Error(), at)
+		n.Going.Fail(r.UID, r.Err.Error(), at, r.Again)
 		n.news = append(n.news, l.Eviction)
 	case tick.StateSucceeded:
 		if action == act.FreezePods {
@@ -137,7 +137,13 @@ func (n *node) result(r act.Result, at time.Time, action string) {
 		}
 	default:
 		if l.Spared.IsZero() {
-			l.Eviction.State = r.State
+			l.Eviction.State, l.Eviction.Error = r.State, ""
+			if r.Err != nil { // not yet, and why
+				l.Eviction.Error = r.Err.Error()
+			}
+			if r.State == tick.StateCreated {
+				l.Requested = at // its grace period begins now
+			}
 		}
 	}
 }

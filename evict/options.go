@@ -36,15 +36,17 @@ func defaults() settings {
 type options struct {
 	action string
 	config string
-	list   bool
-	thaw   bool
-	given  settings
+	// kubeconfig is empty for the cluster of the pod that evict runs in.
+	kubeconfig string
+	list, thaw bool
+	given      settings
 }
 
 func (o *options) flags(f *stage.Flags) {
 	o.given = defaults()
 	f.Category("Evict")
-	f.Choice(&o.action, "action", act.Log, "what happens to a victim", act.Log, act.FreezePods, act.KillPods)
+	f.Choice(&o.action, "action", act.Log, "what happens to a victim", act.Log, act.EvictPods, act.DeletePods, act.FreezePods, act.KillPods)
+	f.Path(&o.kubeconfig, "kubeconfig", "", "for --action evict and delete: the cluster of `FILE` (default: the one whose pod evict runs in)")
 	f.Path(&o.config, "config", "", "read the settings below from `FILE` (YAML, keys named as the flags), again when it changes; flags on the command line win")
 	f.Bool(&o.list, "list", "print every rule with its settings and where they come from, and end")
 	f.Bool(&o.thaw, "thaw", "let run again what --action freeze froze, by the record in --state, and end")

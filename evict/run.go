@@ -6,6 +6,7 @@ import (
 
 	"polder/evict/act"
 	"polder/lib/cgroup"
+	"polder/lib/kube"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -27,11 +28,9 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		return err
 	}
 	if acts {
-		h, err := cgroup.Detect("/")
-		if err != nil {
+		if e.runner, err = o.runner(s, e); err != nil {
 			return fmt.Errorf("--action %s: %w", o.action, err)
 		}
-		e.runner = &act.Runner{Action: o.action, Cgroups: h, Log: s.Log}
 		e.orders, e.cancel = context.WithCancel(ctx)
 		defer e.cancel()
 	}
@@ -45,4 +44,32 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		Live:    acts,
 	})
 	return e.finish(err)
+}
+
+// runner makes what carries the action out.
+func (o *options) runner(s *stage.Session, e *engine) (*act.Runner, error) {
+	r := &act.Runner{Action: o.action, Log: s.Log}
+	switch o.action {
+	case act.EvictPods, act.DeletePods:
+		client, err := kube.Open(kube.Options{Kubeconfig: o.kubeconfig, UserAgent: act.Controller})
+		if err != nil {
+			return nil, stage.Usagef("%w", err)
+		}
+		e.events = act.NewEvents(client, s.Node, s.Log, s.Now)
+		c := &act.Cluster{Client: client, Events: e.events}
+		r.Do = c.Evict
+		if o.action == act.DeletePods {
+			r.Do = c.Delete
+		}
+		return r, nil
+	}
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		return nil, err
+	}
+	r.Do = act.KillWay(h)
+	if o.action == act.FreezePods {
+		r.Do = act.FreezeWay(h)
+	}
+	return r, nil
 }

@@ -280,10 +280,10 @@ func TestSignalGoesToNobodyElse(t *testing.T) {
 func TestRunner(t *testing.T) {
 	h, path := tree(t)
 	start(t, h, path, stubborn)
-	r := &Runner{Action: KillPods, Cgroups: h, Log: slog.New(slog.DiscardHandler)}
+	r := &Runner{Action: KillPods, Do: KillWay(h), Log: slog.New(slog.DiscardHandler)}
 	recorded := false
-	r.Start(t.Context(), Order{Node: "n", UID: "u", Cgroup: path, Grace: 100 * time.Millisecond, Record: func() error { recorded = true; return nil }})
-	r.Start(t.Context(), Order{Node: "n", UID: "v", Record: func() error { return nil }})
+	r.Start(t.Context(), Order{Node: "n", Eviction: tick.PodEviction{UID: "u"}, Cgroup: path, Grace: 100 * time.Millisecond, Record: func() error { recorded = true; return nil }})
+	r.Start(t.Context(), Order{Node: "n", Eviction: tick.PodEviction{UID: "v"}, Record: func() error { return nil }})
 	r.Wait()
 	got := map[string][]string{}
 	for _, x := range r.Take() {

@@ -1,4 +1,5 @@
-// Package act carries evictions out on a machine without a cluster: it freezes or kills the pod's cgroup.
+// Package act carries evictions out: through the API server, or on a machine without a cluster by freezing or killing the
+// pod's cgroup.
 package act
 
 import (
@@ -43,15 +44,6 @@ func Kill(ctx context.Context, h *cgroup.Hierarchy, path string, grace time.Dura
 	}
 	return killHard(ctx, h, path)
 }
-
-// Asked says whether a cgroup's processes have had their SIGTERM.
-type Asked bool
-
-// The values of Asked.
-const (
-	NotAsked     Asked = false
-	AlreadyAsked Asked = true
-)
 
 func untilEmpty(ctx context.Context, h *cgroup.Hierarchy, path string, within time.Duration) (bool, error) {
 	deadline := time.Now().Add(within)

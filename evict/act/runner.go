@@ -14,32 +14,52 @@ import (
 // Actions.
 const (
 	Log        = "log"
+	EvictPods  = "evict"
+	DeletePods = "delete"
 	FreezePods = "freeze"
 	KillPods   = "kill"
 )
 
 // Order is one eviction to carry out.
 type Order struct {
-	Node, UID string
-	Cgroup    string
-	Grace     time.Duration
-	Asked     Asked
+	Node string
+	// Eviction names the pod and says why it goes.
+	Eviction tick.PodEviction
+	Cgroup   string
+	// Grace is how long the pod has still to end by itself, Patience how long it is waited for in all.
+	Grace, Patience time.Duration
+	Asked           Asked
 	// Record is called before anything is done, so that what was done is found again after a crash.
 	Record func() error
 }
 
-// Result is what came of an order so far: State is created, succeeded or failed.
+// Asked says whether a pod was asked to end already: by an earlier run.
+type Asked bool
+
+// The values of Asked.
+const (
+	NotAsked     Asked = false
+	AlreadyAsked Asked = true
+)
+
+// Result is what came of an order so far: State is requested (with Err: why it is not more yet), created, succeeded or
+// failed.
 type Result struct {
 	Node, UID string
 	State     string
 	Err       error
+	// Again is how soon after a failure the pod may be tried again; 0 leaves that to the caller.
+	Again time.Duration
 }
+
+// Way is how an order is carried out. It reports created once the pod was asked to end, and returns nil when it has.
+type Way func(ctx context.Context, o Order, report func(state string, err error)) error
 
 // Runner carries orders out beside the stream, which it never holds up.
 type Runner struct {
-	Action  string
-	Cgroups *cgroup.Hierarchy
-	Log     *slog.Logger
+	Action string
+	Do     Way
+	Log    *slog.Logger
 
 	work    sync.WaitGroup
 	mu      sync.Mutex
@@ -49,35 +69,58 @@ type Runner struct {
 // Start begins an order and returns at once. When ctx ends, the order is left where it is.
 func (r *Runner) Start(ctx context.Context, o Order) {
 	r.work.Go(func() {
-		err := r.run(ctx, o)
+		err := o.Record()
+		if err == nil {
+			err = r.Do(ctx, o, func(state string, err error) { r.report(o, state, err, 0) })
+		}
+		var later *laterError
 		switch {
 		case errors.Is(err, context.Canceled):
-			r.Log.Warn("stopped before the eviction was finished", "cgroup", o.Cgroup, "uid", o.UID)
+			r.Log.Warn("stopped before the eviction was finished", "cgroup", o.Cgroup, "uid", o.Eviction.UID)
+		case errors.As(err, &later):
+			r.report(o, tick.StateFailed, err, later.again)
 		case err != nil:
-			r.report(o, tick.StateFailed, err)
+			r.report(o, tick.StateFailed, err, 0)
 		default:
-			r.report(o, tick.StateSucceeded, nil)
+			r.report(o, tick.StateSucceeded, nil, 0)
 		}
 	})
 }
 
-func (r *Runner) run(ctx context.Context, o Order) error {
-	if o.Cgroup == "" {
-		return errors.New("the sample does not name the pod's cgroup")
-	}
-	if err := o.Record(); err != nil {
-		return err
-	}
-	if r.Action == FreezePods {
-		return Freeze(ctx, r.Cgroups, o.Cgroup)
-	}
-	return Kill(ctx, r.Cgroups, o.Cgroup, o.Grace, o.Asked, func() { r.report(o, tick.StateCreated, nil) })
+// laterError is a failure that may be over soon.
+type laterError struct {
+	error
+	again time.Duration
 }
 
-func (r *Runner) report(o Order, state string, err error) {
+func (e *laterError) Unwrap() error { return e.error }
+
+// FreezeWay freezes the pod's cgroup.
+func FreezeWay(h *cgroup.Hierarchy) Way {
+	return func(ctx context.Context, o Order, _ func(string, error)) error {
+		if o.Cgroup == "" {
+			return errNoCgroup
+		}
+		return Freeze(ctx, h, o.Cgroup)
+	}
+}
+
+// KillWay ends the processes of the pod's cgroup.
+func KillWay(h *cgroup.Hierarchy) Way {
+	return func(ctx context.Context, o Order, report func(string, error)) error {
+		if o.Cgroup == "" {
+			return errNoCgroup
+		}
+		return Kill(ctx, h, o.Cgroup, o.Grace, o.Asked, func() { report(tick.StateCreated, nil) })
+	}
+}
+
+var errNoCgroup = errors.New("the sample does not name the pod's cgroup")
+
+func (r *Runner) report(o Order, state string, err error, again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.results = append(r.results, Result{o.Node, o.UID, state, err})
+	r.results = append(r.results, Result{o.Node, o.Eviction.UID, state, err, again})
 }
 
 // Take returns the results since the last call.

@@ -22,13 +22,16 @@ type Leaving struct {
 	Held bool `json:"held,omitempty"`
 	// Ended says since when the pod has no process any more although the sample still lists its cgroup.
 	Ended time.Time `json:"ended,omitzero"`
-	// Spared is when the eviction came to nothing: for a while the pod is no candidate, so that another is tried.
-	Spared time.Time `json:"spared,omitzero"`
+	// Spared is when the eviction came to nothing: for SparedFor the pod is no candidate, so that another is tried.
+	Spared    time.Time     `json:"spared,omitzero"`
+	SparedFor time.Duration `json:"sparedFor,omitzero"`
 }
 
 // Times of an eviction.
 const (
 	leastPatience = 10 * time.Second
+	// askPatience is more than the asking may take: budgets refuse for a while, an API server does not answer.
+	askPatience = 45 * time.Second
 	// ownGrace stands in for a pod's own grace period, which the tick does not have: Kubernetes' default.
 	ownGrace = 30 * time.Second
 	// SpareFor is how long a pod whose eviction came to nothing is no candidate.
@@ -43,8 +46,23 @@ func Grace(e *tick.PodEviction) time.Duration {
 	return time.Duration(*e.GracePeriodSeconds) * time.Second
 }
 
-// Patience is how long a pod is waited for, Katalyst's max(10 s, 1.5 x grace).
+// Patience is how long a pod that was asked to end is waited for, Katalyst's max(10 s, 1.5 x grace).
 func Patience(e *tick.PodEviction) time.Duration { return max(leastPatience, Grace(e)*3/2) }
+
+// patience is how long the pod is waited for since it was decided on, the asking itself included.
+func (l *Leaving) patience() time.Duration {
+	wait := Patience(&l.Eviction)
+	if l.Eviction.State == tick.StateRequested {
+		wait += askPatience
+	}
+	return wait
+}
+
+// Waits reports whether what an earlier run began is still waited for.
+func (l *Leaving) Waits(now time.Time) bool {
+	waited := now.Sub(l.Requested)
+	return l.Spared.IsZero() && l.Ended.IsZero() && !l.Held && waited >= 0 && waited <= l.patience()
+}
 
 // Has reports whether a pod counts as released.
 func (g Going) Has(uid string) bool { l := g[uid]; return l != nil && l.Spared.IsZero() }
@@ -60,10 +78,11 @@ func (g Going) Add(v Victim, now time.Time) *Leaving {
 	return l
 }
 
-// Fail notes that an eviction came to nothing.
-func (g Going) Fail(uid, why string, now time.Time) {
+// Fail notes that an eviction came to nothing. After again, or SpareFor where that is 0, the pod is a candidate anew.
+func (g Going) Fail(uid, why string, now time.Time, again time.Duration) {
 	if l := g[uid]; l != nil {
-		l.Eviction.State, l.Eviction.Error, l.Spared = tick.StateFailed, why, now
+		l.Eviction.State, l.Eviction.Error = tick.StateFailed, why
+		l.Spared, l.SparedFor = now, again
 	}
 }
 
@@ -91,8 +110,8 @@ func (g Going) Observe(now time.Time, present map[string]*tick.Pod, complete boo
 			if now.Before(l.Requested) {
 				l.Requested = now
 			}
-			if wait := Patience(&l.Eviction); now.Sub(l.Requested) > wait {
-				g.Fail(uid, fmt.Sprintf("still there after %s", wait), now)
+			if wait := l.patience(); now.Sub(l.Requested) > wait {
+				g.Fail(uid, fmt.Sprintf("still there after %s", wait), now, 0)
 			}
 			said = append(said, l.Eviction)
 		}
@@ -108,7 +127,7 @@ func (g Going) End(uid string, now time.Time) (tick.PodEviction, bool) {
 		return tick.PodEviction{}, false
 	}
 	l.Eviction.State, l.Eviction.Error = tick.StateSucceeded, ""
-	l.Ended, l.Spared = now, time.Time{}
+	l.Ended, l.Spared, l.SparedFor = now, time.Time{}, 0
 	return l.Eviction, true
 }
 
@@ -126,7 +145,11 @@ func (g Going) observeSpared(uid string, l *Leaving, now time.Time, pod *tick.Po
 	if now.Before(l.Spared) {
 		l.Spared = now
 	}
-	if now.Sub(l.Spared) >= SpareFor || pod == nil && complete {
+	rest := SpareFor
+	if l.SparedFor > 0 {
+		rest = l.SparedFor
+	}
+	if now.Sub(l.Spared) >= rest || pod == nil && complete {
 		delete(g, uid)
 	}
 }

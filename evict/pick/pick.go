@@ -74,7 +74,7 @@ func calls(f rule.Finding, c Context) bool {
 	}
 	left := f.Value
 	for _, x := range f.Candidates {
-		if c.Going(x.Pod.UID) {
+		if c.Going(x.Pod.UID) || x.Pod.Terminating {
 			left -= x.Releases
 		}
 	}

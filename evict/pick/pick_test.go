@@ -113,6 +113,24 @@ func TestChooseJoins(t *testing.T) {
 	}
 }
 
+// A pod that somebody else deletes counts as released, and is no victim.
+func TestChooseTerminating(t *testing.T) {
+	a, b := pod("a"), pod("b")
+	a.Terminating = true
+	for _, tt := range []struct {
+		value float64
+		want  string
+	}{{14, ""}, {16, "b"}} {
+		got := ""
+		for _, v := range Choose([]rule.Finding{finding("r", tt.value, 10, candidate(a, 5), candidate(b, 5))}, Limits{Burst: Unlimited}, context(nil, nil, nil)) {
+			got += v.Pod.Name
+		}
+		if got != tt.want {
+			t.Errorf("value %v, threshold 10, 5 of it terminating: victims %q; want %q", tt.value, got, tt.want)
+		}
+	}
+}
+
 func TestProtected(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*tick.Pod)
@@ -123,6 +141,10 @@ func TestProtected(t *testing.T) {
 		"no class":         {func(p *tick.Pod) { p.QoS = "x" }, "its class is not known"},
 		"no uid":           {func(p *tick.Pod) { p.UID = "" }, "it has no UID to follow it by"},
 		"ended":            {func(p *tick.Pod) { p.Phase = "Failed" }, "it has ended"},
+		"terminating":      {func(p *tick.Pod) { p.Terminating = true }, "it is terminating"},
+		"from a file":      {func(p *tick.Pod) { p.Static = true }, "a static pod"},
+		"not started":      {func(p *tick.Pod) { p.Missing = tick.MissingCgroup }, ""},
+		"cgroup alone":     {func(p *tick.Pod) { p.Missing = tick.MissingCluster }, "the cluster does not know it"},
 		"running":          {func(p *tick.Pod) { p.Phase = "Running" }, ""},
 		"mirror":           {func(p *tick.Pod) { p.Annotations = map[string]string{annotationMirror: ""} }, "the mirror of a static pod"},
 		"static":           {func(p *tick.Pod) { p.Annotations = map[string]string{annotationSource: "file"} }, "a static pod"},
@@ -172,9 +194,44 @@ func TestGoing(t *testing.T) {
 			t.Errorf("still remembered: %v", g)
 		}
 	})
-	t.Run("stays", func(t *testing.T) {
+	asked := func() Going {
 		g := start()
-		state(t, g.Observe(at(90), here, true), tick.StateRequested)
+		g[p.UID].Eviction.State = tick.StateCreated
+		return g
+	}
+	t.Run("is not asked in time", func(t *testing.T) { // 1.5 x 60 s, and 45 s for the asking
+		g := start()
+		state(t, g.Observe(at(135), here, true), tick.StateRequested)
+		state(t, g.Observe(at(136), here, true), tick.StateFailed)
+	})
+	t.Run("fails for a while", func(t *testing.T) {
+		g := start()
+		g.Fail(p.UID, "a budget", at(5), 30*time.Second)
+		state(t, g.Observe(at(34), here, true))
+		if !g.Spared(p.UID) || g.Has(p.UID) {
+			t.Errorf("29 s after failing for 30 s: going %v, spared %v; want spared alone", g.Has(p.UID), g.Spared(p.UID))
+		}
+		state(t, g.Observe(at(35), here, true))
+		if g.Spared(p.UID) {
+			t.Error("spared for longer than 30 s")
+		}
+	})
+	t.Run("what an earlier run began", func(t *testing.T) {
+		for _, tt := range []struct {
+			seconds int
+			state   string
+			want    bool
+		}{{0, tick.StateRequested, true}, {135, tick.StateRequested, true}, {136, tick.StateRequested, false}, {90, tick.StateCreated, true}, {91, tick.StateCreated, false}, {-1, tick.StateCreated, false}} {
+			g := start()
+			g[p.UID].Eviction.State = tt.state
+			if got := g[p.UID].Waits(at(tt.seconds)); got != tt.want {
+				t.Errorf("%s %d s ago: waits %t; want %t", tt.state, tt.seconds, got, tt.want)
+			}
+		}
+	})
+	t.Run("stays", func(t *testing.T) {
+		g := asked()
+		state(t, g.Observe(at(90), here, true), tick.StateCreated)
 		state(t, g.Observe(at(91), here, true), tick.StateFailed)
 		if g.Has(p.UID) || !g.Spared(p.UID) {
 			t.Errorf("after failing: going %v, spared %v; want spared alone", g.Has(p.UID), g.Spared(p.UID))
@@ -186,9 +243,9 @@ func TestGoing(t *testing.T) {
 		}
 	})
 	t.Run("clock set back", func(t *testing.T) {
-		g := start()
-		state(t, g.Observe(at(-10000), here, true), tick.StateRequested)
-		state(t, g.Observe(at(-10000+90), here, true), tick.StateRequested)
+		g := asked()
+		state(t, g.Observe(at(-10000), here, true), tick.StateCreated)
+		state(t, g.Observe(at(-10000+90), here, true), tick.StateCreated)
 		state(t, g.Observe(at(-10000+91), here, true), tick.StateFailed)
 	})
 	t.Run("ended, and started again", func(t *testing.T) {

@@ -34,6 +34,12 @@ func Protected(p *tick.Pod, optOut []string) string {
 		return "it has no UID to follow it by"
 	case rule.Ended(p):
 		return "it has ended"
+	case p.Terminating:
+		return "it is terminating"
+	case p.Static:
+		return "a static pod"
+	case p.Missing == tick.MissingCluster:
+		return "the cluster does not know it"
 	case has(p.Annotations, annotationMirror):
 		return "the mirror of a static pod"
 	case source != "" && source != sourceAPI:

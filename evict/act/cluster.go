@@ -1,0 +1,165 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"polder/lib/kube"
+	"polder/lib/tick"
+)
+
+// Cluster ends pods through the API server.
+type Cluster struct {
+	Client *kube.Client
+	Events *Events
+}
+
+const (
+	// pollPod is how often it is looked whether a pod has gone, by the API server's list.
+	pollPod = 2 * time.Second
+	// budgetPause is Katalyst's: how long after a refusal by a disruption budget the eviction is asked for again.
+	budgetPause = 5 * time.Second
+	// budgetTries bounds that, so that another pod can be tried while the need lasts; then the pod rests for budgetRest.
+	budgetTries = 3
+	budgetRest  = 30 * time.Second
+	// forbiddenFor is how long a refusal for want of rights may pass: an API server that has just started knows no roles yet.
+	forbiddenFor = 5 * time.Second
+	// askWithin is how long an API server that does not answer is tried: after that the need is measured anew.
+	askWithin = 30 * time.Second
+)
+
+// Evict asks for the pod's eviction, which disruption budgets may refuse, and waits until the pod has gone.
+func (c *Cluster) Evict(ctx context.Context, o Order, report func(string, error)) error {
+	return c.end(ctx, o, report, func(ctx context.Context) error {
+		_, err := c.Client.Create(ctx, kube.Pods, o.Eviction.Namespace, evictionOf(&o.Eviction), "eviction")
+		return err
+	})
+}
+
+// Delete deletes the pod, whatever disruption budgets say, and waits until it has gone.
+func (c *Cluster) Delete(ctx context.Context, o Order, report func(string, error)) error {
+	return c.end(ctx, o, report, func(ctx context.Context) error {
+		grace := int64(-1)
+		if g := o.Eviction.GracePeriodSeconds; g != nil {
+			grace = *g
+		}
+		return c.Client.Delete(ctx, kube.Pods, o.Eviction.Namespace, o.Eviction.Name, o.Eviction.UID, grace)
+	})
+}
+
+// evictionOf is the Eviction for this very pod: one that took its name since has another UID, and stays.
+func evictionOf(e *tick.PodEviction) kube.Object {
+	options := kube.Object{"preconditions": kube.Object{"uid": e.UID}}
+	if g := e.GracePeriodSeconds; g != nil && *g >= 0 {
+		options["gracePeriodSeconds"] = *g
+	}
+	return kube.Object{
+		"apiVersion":    "policy/v1",
+		"kind":          "Eviction",
+		"metadata":      kube.Object{"name": e.Name, "namespace": e.Namespace},
+		"deleteOptions": options,
+	}
+}
+
+func (c *Cluster) end(ctx context.Context, o Order, report func(string, error), ask func(context.Context) error) error {
+	if o.Eviction.Name == "" || o.Eviction.Namespace == "" {
+		return errors.New("the sample does not say the pod's namespace and name: is collect running with --kubeconfig?")
+	}
+	if o.Asked == NotAsked {
+		gone, err := c.ask(ctx, o, report, ask)
+		switch {
+		case gone:
+			return nil
+		case errors.Is(err, context.Canceled):
+			return err
+		case err != nil:
+			c.Events.Say(&o.Eviction, eventFailed(err))
+			return err
+		}
+		c.Events.Say(&o.Eviction, eventCreated(&o.Eviction))
+		report(tick.StateCreated, nil)
+	}
+	return c.await(ctx, o)
+}
+
+// ask asks until the pod was told to end. It reports true where the pod has gone meanwhile.
+func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), ask func(context.Context) error) (bool, error) {
+	began := time.Now()
+	refused := 0
+	pause := 500 * time.Millisecond
+	for {
+		err := ask(ctx)
+		switch {
+		case err == nil:
+			return false, nil
+		case kube.IsNotFound(err), kube.IsConflict(err):
+			// There is no pod of that name, or its UID is another one. A conflict may also be a passing one.
+			gone, err := c.gone(ctx, &o.Eviction)
+			if gone || err != nil && !kube.IsUnreachable(err) {
+				return gone, err
+			}
+		case kube.IsTooManyRequests(err):
+			if refused++; refused == budgetTries {
+				return false, &laterError{fmt.Errorf("refused %d times: %w", refused, err), budgetRest}
+			}
+			report(tick.StateRequested, err)
+			if err := sleep(ctx, max(budgetPause, kube.RetryAfter(err))); err != nil {
+				return false, err
+			}
+			continue
+		case kube.IsForbidden(err) && time.Since(began) < forbiddenFor:
+		case !kube.IsUnreachable(err):
+			return false, err
+		}
+		if time.Since(began) > askWithin {
+			return false, &laterError{fmt.Errorf("no answer of the API server for %s: %w", askWithin, err), budgetRest}
+		}
+		report(tick.StateRequested, err)
+		if err := sleep(ctx, pause/2+rand.N(pause)); err != nil {
+			return false, err
+		}
+		pause = min(2*pause, budgetPause)
+	}
+}
+
+// await waits until the pod has gone, for as long as its grace period and half of it again.
+func (c *Cluster) await(ctx context.Context, o Order) error {
+	deadline := time.Now().Add(o.Patience)
+	for {
+		gone, err := c.gone(ctx, &o.Eviction)
+		switch {
+		case gone:
+			c.Events.Say(&o.Eviction, eventSucceeded(&o.Eviction))
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case kube.IsForbidden(err):
+			return fmt.Errorf("look whether the pod has gone: %w", err)
+		case time.Now().After(deadline):
+			c.Events.Say(&o.Eviction, eventExceeded())
+			if err != nil {
+				return fmt.Errorf("not known to have gone after %s: %w", o.Patience, err)
+			}
+			return fmt.Errorf("still there after %s", o.Patience)
+		}
+		if err := sleep(ctx, pollPod); err != nil {
+			return err
+		}
+	}
+}
+
+// gone reports whether the pod is not there any more; another one of its name is not it.
+func (c *Cluster) gone(ctx context.Context, e *tick.PodEviction) (bool, error) {
+	pod, err := c.Client.Get(ctx, kube.Pods, e.Namespace, e.Name)
+	switch {
+	case kube.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	metadata, _ := pod["metadata"].(kube.Object)
+	return metadata["uid"] != e.UID, nil
+}

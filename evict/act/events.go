@@ -1,0 +1,201 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"polder/lib/kube"
+	"polder/lib/tick"
+)
+
+// Event types and what the events say: Katalyst's own.
+const (
+	eventNormal  = "Normal"
+	eventWarning = "Warning"
+	eventAction  = "Evicting"
+)
+
+type event struct{ kind, reason, note string }
+
+func eventCreated(e *tick.PodEviction) event {
+	return event{eventNormal, "EvictCreated", "Successfully create eviction; reason: " + e.Reason}
+}
+
+func eventFailed(err error) event {
+	return event{eventWarning, "EvictFailed", "Evict failed: " + err.Error()}
+}
+
+func eventSucceeded(e *tick.PodEviction) event {
+	return event{eventNormal, "EvictSucceeded", "Evicted pod has been deleted physically; reason: " + e.Reason}
+}
+
+func eventExceeded() event {
+	return event{eventWarning, "EvictExceededGracePeriod", "Container runtime did not kill the pod within specified grace period"}
+}
+
+// Events tells the cluster what happens to pods, beside the evictions: an event that cannot be written is logged, and
+// holds nothing up. The same event of the same pod within seriesGap is a series of one object.
+type Events struct {
+	client   *kube.Client
+	node     string
+	log      *slog.Logger
+	now      func() time.Time
+	queue    chan said
+	finished chan struct{}
+
+	closing sync.Once
+	series  map[seriesKey]*series
+}
+
+// Controller is the reportingController of the events, and the name in the API server's audit log.
+const Controller = "polder-evict"
+
+const (
+	// seriesGap is that of Kubernetes' own recorder: an event that comes later begins a new object.
+	seriesGap = 6 * time.Minute
+	// mostSeries bounds what is remembered.
+	mostSeries = 512
+	mostQueued = 128
+	// writeWithin bounds the writing of one event, closeWithin that of all that wait when the tool ends.
+	writeWithin = 5 * time.Second
+	closeWithin = 3 * time.Second
+	// mostNote and mostName are the API's limits, in bytes.
+	mostNote = 1024
+	mostName = 253
+)
+
+type said struct {
+	regarding tick.PodEviction
+	event     event
+	at        time.Time
+}
+
+type seriesKey struct {
+	uid   string
+	event event
+}
+
+type series struct {
+	name  string
+	count int64
+	last  time.Time
+}
+
+// NewEvents starts the writing of events about pods of a node.
+func NewEvents(client *kube.Client, node string, log *slog.Logger, now func() time.Time) *Events {
+	e := &Events{
+		client: client, node: node, log: log, now: now,
+		queue: make(chan said, mostQueued), finished: make(chan struct{}), series: map[seriesKey]*series{},
+	}
+	go e.run()
+	return e
+}
+
+// Say writes an event about a pod, soon.
+func (e *Events) Say(about *tick.PodEviction, x event) {
+	x.note = cut(x.note, mostNote)
+	select {
+	case e.queue <- said{*about, x, e.now()}:
+	default:
+		e.log.Warn("event not written: too many wait", "pod", about.Namespace+"/"+about.Name, "event", x.reason)
+	}
+}
+
+// Close writes what waits, for closeWithin at most. Nothing may be said afterwards.
+func (e *Events) Close() {
+	e.closing.Do(func() { close(e.queue) })
+	select {
+	case <-e.finished:
+	case <-time.After(closeWithin):
+		e.log.Warn("events are left unwritten", "waiting", len(e.queue))
+	}
+}
+
+func (e *Events) run() {
+	defer close(e.finished)
+	for s := range e.queue {
+		ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
+		if err := e.write(ctx, s); err != nil {
+			e.log.Warn("event not written", "pod", s.regarding.Namespace+"/"+s.regarding.Name, "event", s.event.reason, "error", err)
+		}
+		cancel()
+	}
+}
+
+func (e *Events) write(ctx context.Context, s said) error {
+	key := seriesKey{s.regarding.UID, s.event}
+	if known := e.series[key]; known != nil && s.at.Sub(known.last) < seriesGap {
+		known.count++
+		known.last = s.at
+		patch, err := json.Marshal(kube.Object{"series": kube.Object{"count": known.count, "lastObservedTime": micro(s.at)}})
+		if err != nil {
+			return err
+		}
+		_, err = e.client.Patch(ctx, kube.Events, s.regarding.Namespace, known.name, kube.MergePatch, patch, Controller)
+		if !kube.IsNotFound(err) {
+			return err
+		} // else it has expired: begin anew
+	}
+	e.forget(s.at)
+	name := eventName(s.regarding.Name, s.at)
+	_, err := e.client.Create(ctx, kube.Events, s.regarding.Namespace, e.object(s, name))
+	if err == nil {
+		e.series[key] = &series{name: name, count: 1, last: s.at}
+	}
+	return err
+}
+
+// forget drops series that are over, and all where they are too many: then some events become new objects.
+func (e *Events) forget(now time.Time) {
+	for k, s := range e.series {
+		if now.Sub(s.last) >= seriesGap {
+			delete(e.series, k)
+		}
+	}
+	if len(e.series) >= mostSeries {
+		clear(e.series)
+	}
+}
+
+func (e *Events) object(s said, name string) kube.Object {
+	return kube.Object{
+		"apiVersion":          "events.k8s.io/v1",
+		"kind":                "Event",
+		"metadata":            kube.Object{"name": name, "namespace": s.regarding.Namespace},
+		"eventTime":           micro(s.at),
+		"reportingController": Controller,
+		"reportingInstance":   cut(e.node, 128),
+		"action":              eventAction,
+		"reason":              s.event.reason,
+		"note":                s.event.note,
+		"type":                s.event.kind,
+		"regarding": kube.Object{
+			"apiVersion": "v1", "kind": "Pod",
+			"namespace": s.regarding.Namespace, "name": s.regarding.Name, "uid": s.regarding.UID,
+		},
+	}
+}
+
+// eventName is unique by its time, as Kubernetes' recorder does it.
+func eventName(pod string, at time.Time) string {
+	suffix := fmt.Sprintf(".%x", at.UnixNano())
+	return cut(pod, mostName-len(suffix)) + suffix
+}
+
+// micro is the API's MicroTime.
+func micro(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
+
+// cut shortens text to so many bytes, between characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && text[most]&0xC0 == 0x80 {
+		most--
+	}
+	return text[:most]
+}
