@@ -1,0 +1,172 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// client speaks plain HTTP: what a test wants to see is the API itself.
+type client struct {
+	http   *http.Client
+	server string
+	token  string
+}
+
+func newClient(server string, ca *authority, token string) (*client, error) {
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
+	return &client{http: &http.Client{Transport: transport, Timeout: 30 * time.Second}, server: server, token: token}, nil
+}
+
+// do sends body, JSON unless contentType says otherwise, and returns the answer's status and body.
+func (c *client) do(ctx context.Context, method, path, contentType, body string) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.server+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	if body != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// must is do where the status has to be one of success.
+func (c *client) must(ctx context.Context, method, path, contentType, body string) ([]byte, error) {
+	status, answer, err := c.do(ctx, method, path, contentType, body)
+	if err == nil && status/100 != 2 {
+		err = fmt.Errorf("%s %s: status %d: %s", method, path, status, bytes.TrimSpace(answer))
+	}
+	return answer, err
+}
+
+func (c *client) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err := c.must(ctx, http.MethodGet, "/readyz", "", "")
+	return err
+}
+
+// API sends a request as the administrator and returns the answer's status and body, whatever the status. The body is JSON,
+// for PATCH a merge patch.
+func (c *ControlPlane) API(method, path, body string) (int, []byte) {
+	c.Helper()
+	contentType := "application/json"
+	if method == http.MethodPatch {
+		contentType = "application/merge-patch+json"
+	}
+	status, answer, err := c.client.do(context.Background(), method, path, contentType, body)
+	if err != nil {
+		c.Fatalf("%s %s: %v", method, path, err)
+	}
+	return status, answer
+}
+
+// Get reads the object at path into value, as encoding/json does.
+func (c *ControlPlane) Get(path string, value any) {
+	c.Helper()
+	status, answer := c.API(http.MethodGet, path, "")
+	if status != http.StatusOK {
+		c.Fatalf("GET %s: status %d: %s", path, status, answer)
+	}
+	if err := json.Unmarshal(answer, value); err != nil {
+		c.Fatalf("GET %s: %v", path, err)
+	}
+}
+
+// Kubectl runs the real kubectl as the administrator, and returns its output without white space around it.
+func (c *ControlPlane) Kubectl(args ...string) string {
+	c.Helper()
+	out, err := c.TryKubectl("", args...)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return out
+}
+
+// TryKubectl is Kubectl with something on standard input, and where failure is a result.
+func (c *ControlPlane) TryKubectl(stdin string, args ...string) (string, error) {
+	cmd := c.KubectlCommand(context.Background(), args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return strings.TrimSpace(out.String()), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(errs.Bytes()))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// KubectlCommand is kubectl as the administrator, not started yet.
+func (p *Plane) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(p.programs, "kubectl"), args...)
+	// kubectl keeps what the server offers under $HOME; that must be this server's.
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + p.dir, "KUBECONFIG=" + p.Kubeconfig()}
+	return cmd
+}
+
+// Apply applies YAML by server-side apply.
+func (c *ControlPlane) Apply(yaml string) {
+	c.Helper()
+	if _, err := c.TryKubectl(yaml, "apply", "--server-side", "-f", "-"); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// ApplyFile applies a file or a directory of them.
+func (c *ControlPlane) ApplyFile(path string) {
+	c.Helper()
+	c.Kubectl("apply", "--server-side", "-f", path)
+}
+
+// KubeconfigFor writes a kubeconfig with a fresh token of a service account, which must be there, and returns its path.
+func (c *ControlPlane) KubeconfigFor(namespace, serviceAccount string) string {
+	c.Helper()
+	path := c.path(namespace + "." + serviceAccount + ".kubeconfig")
+	if err := c.writeKubeconfig(path, "token: "+c.Token(namespace, serviceAccount)); err != nil {
+		c.Fatal(err)
+	}
+	return path
+}
+
+// Token is a fresh token of a service account, good for an hour.
+func (c *ControlPlane) Token(namespace, serviceAccount string) string {
+	c.Helper()
+	path := fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts/%s/token", namespace, serviceAccount)
+	status, answer := c.API(http.MethodPost, path, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":3600}}`)
+	var request struct{ Status struct{ Token string } }
+	if err := json.Unmarshal(answer, &request); status != http.StatusCreated || err != nil || request.Status.Token == "" {
+		c.Fatalf("POST %s: status %d: %s", path, status, answer)
+	}
+	return request.Status.Token
+}
+
+// Eventually waits until condition returns "", and fails with what it returned last.
+func (c *ControlPlane) Eventually(limit time.Duration, what string, condition func() string) {
+	c.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		lacking := condition()
+		if lacking == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.Fatalf("not within %s: %s: %s", limit, what, lacking)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+// Package controlplane runs Kubernetes' own control plane for tests: etcd and kube-apiserver on loopback, where asked for
+// kube-scheduler and kube-controller-manager too. scripts/setup-cluster builds the programs; $POLDER_CLUSTER is their directory.
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/tests/cluster/program"
+)
+
+// Options say what runs beside etcd and kube-apiserver.
+type Options struct {
+	// Scheduler runs kube-scheduler, with its default configuration if SchedulerConfig names no file.
+	Scheduler bool
+	// SchedulerConfig is the path of a KubeSchedulerConfiguration; its clientConnection and leaderElection are replaced.
+	SchedulerConfig string
+	// ControllerManager runs kube-controller-manager: disruption budgets, DaemonSets, service accounts of new namespaces,
+	// garbage collection. Nodes made by hand stay ready for an hour: that is its grace period.
+	ControllerManager bool
+	// APIServerFlags are more of kube-apiserver's.
+	APIServerFlags []string
+}
+
+// startLimit is for a machine under load; it takes some 4 s.
+const startLimit = 90 * time.Second
+
+// ControlPlane is a running control plane, bound to the test that its helpers fail.
+type ControlPlane struct {
+	testing.TB
+	*Plane
+}
+
+// Plane is what all tests of a package may share: TestMain calls Open, and Close when the tests are done.
+type Plane struct {
+	dir      string // certificates, logs, etcd's data: removed by Close
+	programs string // the directory of the binaries
+	options  Options
+	ports    ports
+	ca       *authority
+	client   *client
+
+	etcd, apiserver, scheduler, manager *program.Program
+}
+
+// Start starts a control plane that ends with the test, or skips the test where nobody asked for one.
+func Start(t testing.TB, options Options) *ControlPlane {
+	t.Helper()
+	Need(t, programs...)
+	p, err := Open(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p.For(t)
+}
+
+// Open starts a control plane; Close ends it. Without $POLDER_CLUSTER it is an error: see Need.
+func Open(options Options) (*Plane, error) {
+	dir, err := Programs(programs...)
+	if err != nil {
+		return nil, err
+	}
+	if err := removeStale(); err != nil {
+		return nil, err
+	}
+	options.Scheduler = options.Scheduler || options.SchedulerConfig != ""
+	var p *Plane
+	// Between a port's choice and its use another process may take it.
+	for range 3 {
+		p = &Plane{programs: dir, options: options}
+		if err = p.start(); err == nil {
+			return p, nil
+		}
+		_ = p.Close() // the error is the one of the start
+		if !strings.Contains(err.Error(), "address already in use") {
+			break
+		}
+	}
+	return nil, fmt.Errorf("start a control plane: %w", err)
+}
+
+// For is the control plane with helpers that fail t. At the end of t it looks at what became of the programs.
+func (p *Plane) For(t testing.TB) *ControlPlane {
+	t.Helper()
+	t.Cleanup(func() { p.check(t) })
+	return &ControlPlane{TB: t, Plane: p}
+}
+
+// start makes all files and starts all programs.
+func (p *Plane) start() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), startLimit, fmt.Errorf("after %s", startLimit))
+	defer cancel()
+	var err error
+	if p.dir, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid())); err != nil {
+		return err
+	}
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	if p.etcd, err = p.run("etcd", p.etcdFlags()); err != nil {
+		return err
+	}
+	// kube-apiserver waits for etcd by itself, and longer than there is hope.
+	ctx, hopeless := context.WithCancelCause(ctx)
+	defer hopeless(nil)
+	go func() {
+		select {
+		case <-p.etcd.Done():
+			hopeless(p.etcd.Died())
+		case <-ctx.Done():
+		}
+	}()
+	if err := p.startAPIServer(ctx); err != nil {
+		return err
+	}
+	if err := p.bootstrap(ctx); err != nil {
+		return err
+	}
+	if p.options.Scheduler {
+		if p.scheduler, err = p.run("kube-scheduler", p.schedulerFlags()); err != nil {
+			return err
+		}
+	}
+	if p.options.ControllerManager {
+		if p.manager, err = p.run("kube-controller-manager", p.managerFlags()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plane) run(name string, flags []string) (*program.Program, error) {
+	cmd := exec.Command(filepath.Join(p.programs, name), flags...)
+	cmd.Dir = p.dir
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + p.dir, "TMPDIR=" + p.dir}
+	return program.Start(filepath.Join(p.dir, name+".log"), cmd)
+}
+
+func (p *Plane) startAPIServer(ctx context.Context) error {
+	var err error
+	if p.apiserver, err = p.run("kube-apiserver", p.apiserverFlags()); err != nil {
+		return err
+	}
+	return p.apiserver.Await(ctx, p.client.ready)
+}
+
+// all are the programs that were started.
+func (p *Plane) all() []*program.Program {
+	return slices.DeleteFunc([]*program.Program{p.manager, p.scheduler, p.apiserver, p.etcd}, func(p *program.Program) bool { return p == nil })
+}
+
+// prefix begins the names of all directories of this package; the test's PID follows.
+const prefix = "polder-cluster-"
+
+// removeStale removes the directories of tests that were killed. Their programs died with them.
+func removeStale() error {
+	found, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*-*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), prefix), "-")
+		pid, err := strconv.Atoi(text)
+		if err != nil || syscall.Kill(pid, 0) == nil {
+			continue // its test lives
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove what a killed test left: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close ends all programs and removes their files.
+func (p *Plane) Close() error {
+	if p.client != nil {
+		p.client.http.CloseIdleConnections()
+	}
+	for _, one := range p.all() {
+		one.Kill()
+	}
+	return os.RemoveAll(p.dir)
+}
+
+// check fails the test where a program ended by itself, and shows all logs' ends where the test failed.
+func (p *Plane) check(t testing.TB) {
+	t.Helper()
+	for _, one := range p.all() {
+		if err := one.Died(); err != nil {
+			t.Error(err)
+		}
+	}
+	if t.Failed() {
+		t.Log(p.Logs(20))
+	}
+}
+
+// Logs are the last lines of each program's log.
+func (p *Plane) Logs(lines int) string {
+	var b strings.Builder
+	for _, one := range p.all() {
+		fmt.Fprintf(&b, "--- %s\n%s\n", one.Name, one.Tail(lines))
+	}
+	return b.String()
+}
+
+// ResidentBytes is the memory of each program.
+func (p *Plane) ResidentBytes() map[string]int64 {
+	bytes := map[string]int64{}
+	for _, one := range p.all() {
+		bytes[one.Name] = one.ResidentBytes()
+	}
+	return bytes
+}
+
+// Dir is a directory for files that end with the control plane.
+func (p *Plane) Dir() string { return p.dir }
+
+// Server is the API server's address.
+func (p *Plane) Server() string { return fmt.Sprintf("https://127.0.0.1:%d", p.ports.api) }
+
+// StopAPIServer kills the API server: connections break, and new ones are refused.
+func (c *ControlPlane) StopAPIServer() {
+	c.Helper()
+	if !c.apiserver.Running() {
+		c.Fatal("the API server is not running")
+	}
+	c.apiserver.Kill()
+}
+
+// StartAPIServer starts it again: the same address, the same data.
+func (c *ControlPlane) StartAPIServer() {
+	c.Helper()
+	if c.apiserver.Running() {
+		c.Fatal("the API server is running")
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), startLimit, fmt.Errorf("after %s", startLimit))
+	defer cancel()
+	if err := c.startAPIServer(ctx); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// FreezeAPIServer stops the API server in the middle of what it does: connections stay open, and nothing answers.
+func (c *ControlPlane) FreezeAPIServer() { c.signal(syscall.SIGSTOP) }
+
+// ThawAPIServer lets it go on.
+func (c *ControlPlane) ThawAPIServer() { c.signal(syscall.SIGCONT) }
+
+func (c *ControlPlane) signal(signal syscall.Signal) {
+	c.Helper()
+	if err := c.apiserver.Signal(signal); err != nil {
+		c.Fatal(err)
+	}
+}

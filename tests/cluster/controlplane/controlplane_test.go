@@ -1,0 +1,266 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// soon is how long something may take that takes a second or two on a calm machine.
+const soon = 60 * time.Second
+
+const widgets = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.test.polder}
+spec:
+  group: test.polder
+  scope: Cluster
+  names: {plural: widgets, singular: widget, kind: Widget, shortNames: [wg]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {size: {type: integer}}}
+`
+
+// pod is a pod with a request, and more fields of its spec where there are any.
+func pod(name, cpu, more string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: default, labels: {app: %s}}
+spec:
+  containers: [{name: main, image: none, resources: {requests: {%s}}}]
+%s`, name, name, cpu, more)
+}
+
+func (c *ControlPlane) bound(t *testing.T, name, node string) {
+	t.Helper()
+	c.Eventually(soon, name+" is bound", func() string {
+		var pod struct {
+			Spec   struct{ NodeName string }
+			Status json.RawMessage
+		}
+		c.Get("/api/v1/namespaces/default/pods/"+name, &pod)
+		if pod.Spec.NodeName == node {
+			return ""
+		}
+		return "on node " + pod.Spec.NodeName + ": " + string(pod.Status)
+	})
+}
+
+func resident(c *ControlPlane) (total int64) {
+	for _, bytes := range c.ResidentBytes() {
+		total += bytes
+	}
+	return total >> 20
+}
+
+// The API server and the scheduler, with the shape of configuration that a shipped file has.
+func TestScheduler(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(config, []byte(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+clientConnection:
+  kubeconfig: /etc/kubernetes/scheduler.conf
+profiles:
+- schedulerName: first
+- schedulerName: second
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	c := Start(t, Options{SchedulerConfig: config})
+	t.Logf("started in %.1f s", time.Since(start).Seconds())
+
+	c.Apply(widgets)
+	c.Kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.polder")
+	c.Apply("apiVersion: test.polder/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3}\n")
+	if got := c.Kubectl("get", "wg", "w", "-o", "jsonpath={.spec.size}"); got != "3" {
+		t.Errorf("the widget's size is %q", got)
+	}
+
+	c.MakeNode("n1", "4", "8Gi", "example.com/thing", "5k")
+	c.MakeNode("n2", "1", "8Gi")
+	c.Apply(pod("big", "cpu: 3", "  schedulerName: first\n"))
+	c.bound(t, "big", "n1")
+	c.Apply(pod("thing", "cpu: 100m", "  schedulerName: second\n"))
+	c.bound(t, "thing", "n2") // the emptier one
+	c.Apply(pod("toobig", "cpu: 3", "  schedulerName: second\n"))
+	c.Eventually(soon, "toobig is refused", func() string {
+		message := c.Kubectl("get", "pod", "toobig", "-o", `jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}`)
+		if strings.Contains(message, "Insufficient cpu") {
+			return ""
+		}
+		return message
+	})
+	t.Logf("%d MiB resident: %v", resident(c), c.ResidentBytes())
+}
+
+// With no controller-manager: its part is written by hand. Then with one, in a namespace that it furnishes.
+func TestEviction(t *testing.T) {
+	for _, managed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("managed=%v", managed), func(t *testing.T) {
+			start := time.Now()
+			c := Start(t, Options{Scheduler: true, ControllerManager: managed})
+			t.Logf("started in %.1f s", time.Since(start).Seconds())
+			c.MakeNamespace("other")
+			c.MakeNode("n1", "4", "8Gi")
+			for _, name := range []string{"guarded", "free"} {
+				c.Apply(pod(name, "cpu: 1", ""))
+				c.bound(t, name, "n1")
+				c.SetPodReady("default", name)
+			}
+			c.Apply(`apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: guard, namespace: default}
+spec: {minAvailable: 1, selector: {matchLabels: {app: guarded}}}
+`)
+			const budget = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/guard"
+			if !managed {
+				c.patch(budget+"/status", map[string]any{"status": map[string]any{
+					"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "disruptionsAllowed": 0,
+				}})
+			}
+			c.Eventually(soon, "the budget is counted", func() string {
+				var b struct {
+					Status struct{ CurrentHealthy int }
+				}
+				if c.Get(budget, &b); b.Status.CurrentHealthy == 1 {
+					return ""
+				}
+				return fmt.Sprint(b)
+			})
+			if status, answer := c.Evict("default", "guarded"); status != http.StatusTooManyRequests {
+				t.Errorf("eviction of a pod whose budget forbids it: status %d: %s", status, answer)
+			}
+			if status, answer := c.Evict("default", "free"); status != http.StatusCreated {
+				t.Errorf("eviction of a free pod: status %d: %s", status, answer)
+			}
+			t.Logf("%d MiB resident: %v", resident(c), c.ResidentBytes())
+		})
+	}
+}
+
+// Away, and back with all data; then silent, and back.
+func TestOutage(t *testing.T) {
+	start := time.Now()
+	c := Start(t, Options{})
+	t.Logf("started in %.1f s", time.Since(start).Seconds())
+	c.MakeNode("n1", "4", "8Gi")
+	c.Kubectl("create", "configmap", "kept", "--from-literal=a=b")
+	c.StopAPIServer()
+	if out, err := c.TryKubectl("", "get", "nodes"); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("kubectl with no API server: %s %v", out, err)
+	}
+	time.Sleep(2 * time.Second)
+	start = time.Now()
+	c.StartAPIServer()
+	t.Logf("back in %.1f s", time.Since(start).Seconds())
+	if got := c.Kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}"); got != "b" {
+		t.Errorf("the value is %q", got)
+	}
+	if got := c.Kubectl("get", "nodes", "-o", "name"); got != "node/n1" {
+		t.Errorf("the nodes are %q", got)
+	}
+	c.FreezeAPIServer()
+	if _, err := c.TryKubectl("", "get", "nodes", "--request-timeout=1s"); err == nil {
+		t.Error("a frozen API server answers")
+	}
+	c.ThawAPIServer()
+	c.Kubectl("get", "nodes")
+}
+
+// A service account can do what its role says, and is refused all else.
+func TestServiceAccount(t *testing.T) {
+	c := Start(t, Options{})
+	c.MakeNode("n1", "4", "8Gi")
+	c.Apply(`apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
+`)
+	as := "--kubeconfig=" + c.KubeconfigFor("default", "reader")
+	if got := c.Kubectl(as, "get", "nodes", "-o", "name"); got != "node/n1" {
+		t.Errorf("the nodes are %q", got)
+	}
+	for _, refused := range [][]string{{"get", "pods"}, {"delete", "node", "n1"}, {"label", "node", "n1", "a=b"}} {
+		if out, err := c.TryKubectl("", append(refused, as)...); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+			t.Errorf("kubectl %v: %s %v, want it forbidden", refused, out, err)
+		}
+	}
+}
+
+// What a control plane started ends with it, and its files go.
+func TestClose(t *testing.T) {
+	Need(t, programs...)
+	p, err := Open(Options{Scheduler: true, ControllerManager: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, one := range p.all() {
+		pids = append(pids, one.PID)
+	}
+	if len(pids) != 4 {
+		t.Errorf("%d programs run", len(pids))
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range pids {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+			t.Errorf("process %d is still there", pid)
+		}
+	}
+	if _, err := os.Stat(p.Dir()); err == nil {
+		t.Errorf("%s is still there", p.Dir())
+	}
+}
+
+// A port that another process takes between its choice and its use costs another try, of each program's.
+func TestPortTaken(t *testing.T) {
+	Need(t, programs...)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken, tries := l.Addr().(*net.TCPAddr).Port, 0
+	choosePorts = func() (ports, error) {
+		p, err := freePorts()
+		switch tries++; tries {
+		case 1:
+			p.etcd = taken
+		case 2:
+			p.api = taken
+		}
+		return p, err
+	}
+	defer func() { choosePorts = freePorts }()
+	Start(t, Options{}).Kubectl("get", "nodes")
+	if tries != 3 {
+		t.Errorf("%d tries", tries)
+	}
+}

@@ -1,0 +1,167 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+)
+
+// bootstrap furnishes the namespaces that are there from the start.
+func (p *Plane) bootstrap(ctx context.Context) error {
+	for _, namespace := range []string{"default", "kube-system"} {
+		if err := p.furnish(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// furnish makes what a pod cannot be without, the service account and the authority's certificate, at once and whether or not there
+// is a controller-manager, which takes some seconds for it. The API server makes its own namespaces some time after it says
+// that it is ready.
+func (p *Plane) furnish(ctx context.Context, namespace string) error {
+	certificate, err := os.ReadFile(p.ca.path())
+	if err != nil {
+		return err
+	}
+	for kind, object := range map[string]any{
+		"serviceaccounts": map[string]any{"metadata": map[string]any{"name": "default"}},
+		"configmaps": map[string]any{
+			"metadata": map[string]any{"name": "kube-root-ca.crt"},
+			"data":     map[string]any{"ca.crt": string(certificate)},
+		},
+	} {
+		body, err := json.Marshal(object)
+		if err != nil {
+			return err
+		}
+		path := fmt.Sprintf("/api/v1/namespaces/%s/%s", namespace, kind)
+		for {
+			status, answer, err := p.client.do(ctx, http.MethodPost, path, "application/json", string(body))
+			if err == nil && (status == http.StatusCreated || status == http.StatusConflict) {
+				break
+			}
+			if (err != nil || status != http.StatusNotFound) || ctx.Err() != nil {
+				return fmt.Errorf("POST %s: status %d: %s: %w", path, status, answer, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// MakeNamespace makes a namespace that pods can be made in.
+func (c *ControlPlane) MakeNamespace(name string) {
+	c.Helper()
+	c.create("/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": name}})
+	if err := c.furnish(context.Background(), name); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// MakeNode makes a node by hand, ready and open to the scheduler. Nobody runs its pods. More resources come in pairs of a name
+// and a quantity.
+func (c *ControlPlane) MakeNode(name, cpu, memory string, more ...string) {
+	c.Helper()
+	resources := map[string]string{"cpu": cpu, "memory": memory, "pods": "110"}
+	for i := 0; i+1 < len(more); i += 2 {
+		resources[more[i]] = more[i+1]
+	}
+	c.create("/api/v1/nodes", map[string]any{"metadata": map[string]any{
+		"name":   name,
+		"labels": map[string]string{"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
+	}})
+	now := time.Now().UTC().Format(time.RFC3339)
+	c.patch("/api/v1/nodes/"+name+"/status", map[string]any{"status": map[string]any{
+		"capacity": resources, "allocatable": resources,
+		"conditions": []any{map[string]any{
+			"type": "Ready", "status": "True", "reason": "MadeByHand", "message": "by a test",
+			"lastHeartbeatTime": now, "lastTransitionTime": now,
+		}},
+	}})
+	c.Untaint(name)
+}
+
+// Untaint takes off the taint that every new node has until the controller-manager, which need not run, sees it ready.
+func (c *ControlPlane) Untaint(node string) {
+	c.Helper()
+	path := "/api/v1/nodes/" + node
+	c.Eventually(startLimit, "node "+node+" has no taint of a new node", func() string {
+		var n struct {
+			Metadata struct{ ResourceVersion string }
+			Spec     struct{ Taints []map[string]any }
+		}
+		c.Get(path, &n)
+		kept := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(taint map[string]any) bool { return taint["key"] == "node.kubernetes.io/not-ready" })
+		if len(kept) == len(n.Spec.Taints) {
+			return ""
+		}
+		body, err := json.Marshal(map[string]any{ // of what was read: others may write at the same time
+			"metadata": map[string]any{"resourceVersion": n.Metadata.ResourceVersion},
+			"spec":     map[string]any{"taints": kept},
+		})
+		if err != nil {
+			c.Fatal(err)
+		}
+		if status, answer := c.API(http.MethodPatch, path, string(body)); status != http.StatusOK {
+			return string(answer)
+		}
+		return ""
+	})
+}
+
+// SetPodReady writes a pod's status as its kubelet would when all its containers run.
+func (c *ControlPlane) SetPodReady(namespace, name string) {
+	c.Helper()
+	var pod struct {
+		Spec struct {
+			Containers []struct{ Name, Image string }
+		}
+	}
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s", namespace, name)
+	c.Get(path, &pod)
+	var containers []any
+	for i, container := range pod.Spec.Containers {
+		containers = append(containers, map[string]any{
+			"name": container.Name, "image": container.Image, "imageID": "", "ready": true, "started": true, "restartCount": 0,
+			"containerID": fmt.Sprintf("containerd://%064x", i+1), "state": map[string]any{"running": map[string]any{}},
+		})
+	}
+	var conditions []any
+	for _, condition := range []string{"Initialized", "Ready", "ContainersReady", "PodScheduled"} {
+		conditions = append(conditions, map[string]any{"type": condition, "status": "True"})
+	}
+	c.patch(path+"/status", map[string]any{"status": map[string]any{"phase": "Running", "conditions": conditions, "containerStatuses": containers}})
+}
+
+// Evict posts to a pod's eviction subresource, and returns the status and the answer.
+func (c *ControlPlane) Evict(namespace, pod string) (int, []byte) {
+	c.Helper()
+	return c.API(http.MethodPost, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", namespace, pod),
+		fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, pod, namespace))
+}
+
+func (c *ControlPlane) create(path string, object any) {
+	c.Helper()
+	c.send(http.MethodPost, path, object)
+}
+
+func (c *ControlPlane) patch(path string, object any) {
+	c.Helper()
+	c.send(http.MethodPatch, path, object)
+}
+
+func (c *ControlPlane) send(method, path string, object any) {
+	c.Helper()
+	body, err := json.Marshal(object)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if status, answer := c.API(method, path, string(body)); status/100 != 2 {
+		c.Fatalf("%s %s: status %d: %s", method, path, status, answer)
+	}
+}

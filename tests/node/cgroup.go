@@ -1,0 +1,119 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"polder/tests/node/wire"
+)
+
+// prefix begins the names of all cgroups and directories of this package; the test's PID follows.
+const prefix = "polder-node-"
+
+// makeCgroups makes a cgroup in every hierarchy. A new one of cpuset has neither CPUs nor memory, and takes nobody.
+func makeCgroups(cgroup string) error {
+	hierarchies, err := wire.Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range hierarchies {
+		path := filepath.Join(h.Mount, cgroup)
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return fmt.Errorf("make the node's cgroup: %w", err)
+		}
+		if h.Options != "cpuset" {
+			continue
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			value, err := os.ReadFile(filepath.Join(h.Mount, file))
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(path, file), value, 0); err != nil {
+				return fmt.Errorf("give the node's cgroup the machine's %s: %w", file, err)
+			}
+		}
+	}
+	return nil
+}
+
+// removeCgroups removes a cgroup and all under it from every hierarchy. Processes that were killed may take a while to leave.
+func removeCgroups(cgroup string) error {
+	hierarchies, err := wire.Hierarchies()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range hierarchies {
+		errs = append(errs, removeTree(filepath.Join(h.Mount, cgroup)))
+	}
+	return errors.Join(errs...)
+}
+
+func removeTree(root string) error {
+	var err error
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		var dirs []string
+		err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				dirs = append(dirs, path)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // it went by itself
+			}
+			return err
+		})
+		slices.Reverse(dirs) // children before parents
+		for _, dir := range dirs {
+			if e := syscall.Rmdir(dir); e != nil && !errors.Is(e, fs.ErrNotExist) {
+				err = errors.Join(err, fmt.Errorf("remove the cgroup %s: %w", dir, e))
+			}
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// removeStale removes the cgroups and files of tests that were killed.
+func removeStale() error {
+	hierarchies, err := wire.Hierarchies()
+	if err != nil {
+		return err
+	}
+	mounts := []string{os.TempDir()}
+	for _, h := range hierarchies {
+		mounts = append(mounts, h.Mount)
+	}
+	for _, mount := range mounts {
+		found, err := filepath.Glob(filepath.Join(mount, prefix+"*"))
+		if err != nil {
+			return err
+		}
+		for _, path := range found {
+			text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), prefix), "-")
+			pid, err := strconv.Atoi(text)
+			if err != nil || syscall.Kill(pid, 0) == nil {
+				continue // its test lives
+			}
+			if mount == os.TempDir() {
+				err = os.RemoveAll(path)
+			} else {
+				err = removeTree(path)
+			}
+			if err != nil {
+				return fmt.Errorf("remove what a killed test left: %w", err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/tests/cluster/controlplane"
+	"polder/tests/node/wire"
+)
+
+func TestMain(m *testing.M) { os.Exit(Main(m)) }
+
+// control is a control plane with the guide's scheduler.
+func control(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	controlplane.Need(t)
+	config, err := SchedulerConfig(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return controlplane.Start(t, controlplane.Options{SchedulerConfig: config})
+}
+
+// The guide's pod, from its YAML to its cgroups and back to nothing.
+func TestNode(t *testing.T) {
+	c := control(t)
+	start := time.Now()
+	n := Start(t, c, Options{})
+	t.Logf("Ready after %.1f s", time.Since(start).Seconds())
+
+	start = time.Now()
+	c.Apply(Guide("shared-normal-pod"))
+	n.AwaitRunning("shared-normal-pod")
+	t.Logf("the pod runs after %.1f s", time.Since(start).Seconds())
+
+	cgroup := n.ContainerCgroup("shared-normal-pod", "stress")
+	if want := "/kubepods/pod"; !strings.HasPrefix(cgroup, want) {
+		t.Errorf("the cgroup of a guaranteed pod's container is %s, want it in %s…", cgroup, want)
+	}
+	pids := strings.Fields(n.ReadCgroup("cpuset", cgroup, "cgroup.procs"))
+	if len(pids) != 2 {
+		t.Errorf("the container's processes are %v, want stress and its hog", pids)
+	}
+	for _, pid := range pids {
+		if line, err := os.ReadFile("/proc/" + pid + "/cmdline"); err != nil || !strings.HasPrefix(string(line), "stress\x00-c\x001\x00") {
+			t.Errorf("process %s is %q (%v)", pid, line, err)
+		}
+	}
+	if got := n.ReadCgroup("cpu", cgroup, "cpu.cfs_quota_us"); got != "200000" {
+		t.Errorf("the quota for a limit of 2 CPUs is %s", got)
+	}
+	if got := n.Exec("shared-normal-pod", "sh", "-c", "echo from $HOSTNAME"); got != "from shared-normal-pod" {
+		t.Errorf("kubectl exec says %q", got)
+	}
+	if got := n.Kubectl("logs", "shared-normal-pod"); !strings.Contains(got, "dispatching hogs: 1") {
+		t.Errorf("kubectl logs says %q", got)
+	}
+	n.Exec("shared-normal-pod", "sh", "-c", "stress -c 2 -t 60 >/dev/null 2>&1 &")
+	n.Eventually(soon, "two more hogs run", func() string {
+		if pids := strings.Fields(n.ReadCgroup("cpuset", cgroup, "cgroup.procs")); len(pids) != 5 {
+			return fmt.Sprint(pids)
+		}
+		return ""
+	})
+	start = time.Now()
+	c.Kubectl("delete", "pod", "shared-normal-pod")
+	t.Logf("deleted in %.1f s", time.Since(start).Seconds())
+	n.Eventually(soon, "its cgroup goes", func() string {
+		if _, err := os.Stat(n.CgroupPath("cpuset", cgroup)); err != nil {
+			return ""
+		}
+		return cgroup
+	})
+}
+
+// A pod that asks for reclaimed resources is bound once the node offers them. kubelet takes the offer as it is.
+func TestExtendedResources(t *testing.T) {
+	c := control(t)
+	n := Start(t, c, Options{})
+	c.Apply(Guide("reclaimed-normal-pod"))
+	if status, answer := c.API("PATCH", "/api/v1/nodes/"+n.Name+"/status", `{"status":{
+		"capacity": {"resource.katalyst.kubewharf.io/reclaimed_millicpu": "2k", "resource.katalyst.kubewharf.io/reclaimed_memory": "4Gi"},
+		"allocatable": {"resource.katalyst.kubewharf.io/reclaimed_millicpu": "2k", "resource.katalyst.kubewharf.io/reclaimed_memory": "4Gi"}}}`); status != 200 {
+		t.Fatalf("status %d: %s", status, answer)
+	}
+	n.AwaitRunning("reclaimed-normal-pod")
+	if cgroup := n.ContainerCgroup("reclaimed-normal-pod", "stress"); !strings.HasPrefix(cgroup, "/kubepods/besteffort/pod") {
+		t.Errorf("the cgroup is %s", cgroup)
+	}
+}
+
+// What runs in the node by Enter sees a machine of its own, and can be told to end.
+func TestEnter(t *testing.T) {
+	n := Start(t, control(t), Options{Name: "inner", CPUManagerPolicy: "static"})
+	if got := strings.TrimSpace(n.Enter("hostname")); got != "inner" {
+		t.Errorf("the host name is %q", got)
+	}
+	if got := n.Enter("cat", "/proc/1/comm"); strings.TrimSpace(got) != "guest" {
+		t.Errorf("process 1 is %q", got)
+	}
+	if got := n.Enter("cat", "/proc/self/cgroup"); strings.Contains(got, n.Cgroup) || strings.Contains(got, "..") {
+		t.Errorf("the cgroups are not relative to the node's:\n%s", got)
+	}
+	if got := n.Enter("ls", "/sys/fs/cgroup/cpuset"); !strings.Contains(got, "kubepods") {
+		t.Errorf("/sys/fs/cgroup/cpuset has\n%s", got)
+	}
+	var state struct{ PolicyName string }
+	if err := json.Unmarshal([]byte(n.Enter("cat", "/var/lib/kubelet/cpu_manager_state")), &state); err != nil || state.PolicyName != "static" {
+		t.Errorf("kubelet's CPU manager: %+v, %v", state, err)
+	}
+	if data, err := os.ReadFile(n.Path("/var/lib/kubelet/cpu_manager_state")); err != nil || len(data) == 0 {
+		t.Errorf("the same file from outside: %q, %v", data, err)
+	}
+	kubelet := func() string { return strings.TrimSpace(n.Enter("pgrep", "-x", "kubelet")) }
+	before := kubelet()
+	n.RestartKubelet()
+	n.Eventually(soon, "another kubelet", func() string {
+		out, err := n.Command(context.Background(), "pgrep", "-x", "kubelet").Output()
+		if err == nil && strings.TrimSpace(string(out)) != before {
+			return ""
+		}
+		return fmt.Sprintf("%s, %v", out, err)
+	})
+
+	// A signal reaches the command, and its exit code comes back.
+	cmd := n.Command(t.Context(), "sh", "-c", `trap "exit 7" TERM; echo ready; while :; do sleep 0.05; done`)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("the command ended with %v", err)
+	}
+	// The command dies with what stands for it here.
+	cmd = n.Command(t.Context(), "sleep", "4321")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	sleeping := func() bool { return n.Command(context.Background(), "pgrep", "-f", "sleep 4321").Run() == nil }
+	n.Eventually(soon, "it sleeps", func() string {
+		if sleeping() {
+			return ""
+		}
+		return "not yet"
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	n.Eventually(soon, "it is gone", func() string {
+		if sleeping() {
+			return "it sleeps"
+		}
+		return ""
+	})
+}
+
+// A node leaves the machine as it was: no process, mount, cgroup, file, nor value under /proc/sys.
+func TestStop(t *testing.T) {
+	c := control(t)
+	before := machine(t)
+	n := Start(t, c, Options{})
+	c.Apply(Guide("shared-normal-pod"))
+	n.AwaitRunning("shared-normal-pod")
+	if pids := n.Processes(); len(pids) < 6 {
+		t.Errorf("the node's processes are %v: want its first, containerd, kubelet, a shim, pause and stress at least", pids)
+	}
+	if during := machine(t); during["mounts"] != before["mounts"] {
+		t.Errorf("the node's mounts are the machine's:\n%s", during["mounts"])
+	}
+	var resident int64
+	for _, pid := range n.Processes() {
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)) // one may have ended
+		var size, pages int64
+		_, _ = fmt.Sscan(string(data), &size, &pages)
+		resident += pages * int64(os.Getpagesize())
+	}
+	t.Logf("%d processes, %d MiB resident", len(n.Processes()), resident>>20)
+	start := time.Now()
+	n.Stop()
+	t.Logf("stopped in %.1f s", time.Since(start).Seconds())
+	if pids := processes(n.Cgroup); len(pids) > 0 {
+		t.Errorf("processes are left: %v", pids)
+	}
+	after := machine(t)
+	for what, text := range before {
+		if after[what] != text {
+			t.Errorf("%s before:\n%s\nafter:\n%s", what, text, after[what])
+		}
+	}
+	if _, err := os.Stat(n.dir); err == nil {
+		t.Errorf("%s is left", n.dir)
+	}
+	for _, h := range hierarchies(t) {
+		if _, err := os.Stat(filepath.Join(h.Mount, n.Cgroup)); err == nil {
+			t.Errorf("the cgroup is left in %s", h.Mount)
+		}
+	}
+}
+
+func hierarchies(t *testing.T) []wire.Hierarchy {
+	t.Helper()
+	all, err := wire.Hierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// machine is what a node could change.
+func machine(t *testing.T) map[string]string {
+	t.Helper()
+	state := map[string]string{}
+	read := func(name, path string) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state[name] = string(data)
+	}
+	read("mounts", "/proc/self/mounts")
+	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/hostname"} {
+		read(name, "/proc/sys/"+name)
+	}
+	for _, dir := range []string{"/run", "/var/lib", "/var/log", "/usr/libexec", "/etc", "/opt"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		state[dir] = strings.Join(slices.Sorted(slices.Values(names)), " ")
+	}
+	return state
+}
+
+// A test that is killed takes its node with it; its cgroups, which nobody removes then, are removed by the next one.
+func TestKilled(t *testing.T) {
+	if os.Getenv("POLDER_NODE_VICTIM") == "1" {
+		n := Start(t, control(t), Options{})
+		fmt.Println("cgroup", n.Cgroup)
+		time.Sleep(time.Hour)
+	}
+	controlplane.Need(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$", "-test.v")
+	cmd.Env = append(os.Environ(), "POLDER_NODE_VICTIM=1")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cgroup, text := "", make([]byte, 4096)
+	for cgroup == "" {
+		count, err := out.Read(text)
+		if err != nil {
+			t.Fatalf("the test that is to be killed ended: %v: %s", err, text[:count])
+		}
+		if _, after, ok := strings.Cut(string(text[:count]), "cgroup "); ok {
+			cgroup = strings.TrimSpace(after)
+		}
+	}
+	if len(processes(cgroup)) == 0 {
+		t.Errorf("no process in %s", cgroup)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	for deadline := time.Now().Add(soon); len(processes(cgroup)) > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("processes are left: %v", processes(cgroup))
+		}
+	}
+	if err := removeStale(); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hierarchies(t) {
+		if _, err := os.Stat(filepath.Join(h.Mount, cgroup)); err == nil {
+			t.Errorf("the cgroup is left in %s", h.Mount)
+		}
+	}
+}
