@@ -3,6 +3,7 @@ package rule
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"polder/lib/cpus"
 	"polder/lib/tick"
@@ -14,7 +15,7 @@ var cpuPressure = &Rule{
 	Name: "cpu-pressure-eviction-plugin",
 	Doc: `the shared pods have more runnable threads than their pool has CPUs
 A sample of the shared pods' summed load1 is taken every load-sync-period, together with the bounds that hold then: the
-pool's CPUs times load-lower-bound-ratio (soft: the node is tainted CPUPressure:NoSchedule) and times
+CPUs of the pool "share" and of the pools that pods name, times load-lower-bound-ratio (soft: the node is tainted CPUPressure:NoSchedule) and times
 load-upper-bound-ratio (hard: a pod goes as well). A bound is met where it was exceeded in load-threshold-met-percentage
 of the last load-metric-ring-size samples; samples that are still missing count as not over. The pod with the largest sum
 of its own load over those samples goes, with its own grace period, and then none for load-cooldown. Nobody goes while
@@ -138,9 +139,10 @@ func poolSize(t *tick.Tick) (float64, error) {
 	if t.Advice == nil {
 		return 0, errors.New("the tick has no advice")
 	}
+	size := 0
 	for _, p := range t.Advice.Pools {
-		if p.Name != tick.PoolShare {
-			continue
+		if p.Name == tick.PoolReclaim || p.Name == tick.PoolReserve || strings.HasPrefix(p.Name, tick.PoolDedicatedPrefix) {
+			continue // share, or a pool that shared pods name
 		}
 		set, err := cpus.Parse(p.CPUs)
 		if err != nil {
@@ -149,7 +151,10 @@ func poolSize(t *tick.Tick) (float64, error) {
 		if set.IsEmpty() {
 			return 0, fmt.Errorf("pool %s has no CPUs", p.Name)
 		}
-		return float64(set.Size()), nil
+		size += set.Size()
+	}
+	if size > 0 {
+		return float64(size), nil
 	}
 	if t.Sample.Topology == nil {
 		return 0, errors.New("the advice has no pool share, and the sample no topology")
@@ -161,11 +166,11 @@ func poolSize(t *tick.Tick) (float64, error) {
 	if t.Advice.Reclaimed == nil || t.Advice.Reclaimed.MilliCPU == nil {
 		return 0, errors.New("the advice has neither a pool share nor reclaimed CPU")
 	}
-	size := float64(machine.Size()) - float64(*t.Advice.Reclaimed.MilliCPU)/1000
-	if size <= 0 {
+	left := float64(machine.Size()) - float64(*t.Advice.Reclaimed.MilliCPU)/1000
+	if left <= 0 {
 		return 0, fmt.Errorf("the advice leaves none of the machine's %d CPUs to shared pods", machine.Size())
 	}
-	return size, nil
+	return left, nil
 }
 
 // candidates ranks the pods by the load that they had over the window, not by this instant's alone.

@@ -277,6 +277,17 @@ func TestLoadQuotaMode(t *testing.T) {
 	}
 }
 
+// Pods in pools of their own have those pools' CPUs; a dedicated pod's and the system's are nobody else's.
+func TestLoadNamedPools(t *testing.T) {
+	s := Defaults()
+	x := tickAt(0, sharedPod("a", 1))
+	x.Advice.Pools = []tick.Pool{{Name: tick.PoolReserve, CPUs: "0-1"}, {Name: tick.PoolReclaim, CPUs: "2-9"},
+		{Name: tick.PoolDedicatedPrefix + "ns/pod", CPUs: "10-19"}, {Name: "batch", CPUs: "20-25"}, {Name: tick.PoolShare, CPUs: "26-29"}}
+	if m := cpuPressure.New().Measure(&s, x); m.Findings[0].Threshold != 10 {
+		t.Errorf("Threshold = %v; want the 6 CPUs of batch and the 4 of share", m.Findings[0].Threshold)
+	}
+}
+
 func TestTimeStepsBack(t *testing.T) {
 	s := Defaults()
 	w := cpuPressure.New()

@@ -1,6 +1,7 @@
 package tick
 
-// Names of pools. A dedicated pod's pool is PoolDedicatedPrefix + namespace + "/" + name.
+// Names of pools. A dedicated pod's pool is PoolDedicatedPrefix + namespace + "/" + name; any other name is that of a pool of shared
+// pods that name it.
 const (
 	PoolShare           = "share"
 	PoolReclaim         = "reclaim"
