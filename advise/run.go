@@ -17,35 +17,11 @@ var policies = []policy.Policy{
 	katalyst.Policy,
 }
 
-const manual = `
-Reads ticks, decides from each sample what may be reclaimed and which CPUs or quotas the pods get, and adds the section
-"advice". It touches nothing: isolate makes the advice true, report publishes it, and "advice.reasons" says what bound
-the result.
-
-Sections read: sample. Section written: advice.
-
-EXAMPLES
-   What is free on this machine right now?
-      collect --once | advise | jq .advice.reclaimed
-   Why?
-      collect --once | advise | jq -r '.advice.reasons[]'
-   What would a smaller reserve have given yesterday?
-      advise --reserve-cpu 2 < yesterday.jsonl | jq .advice.reclaimed.milliCPU
-   Once a minute from cron, with the hold-down kept between runs
-      collect --once --state c.json | advise --state a.json | isolate --journal j
-
-The configuration file of --config has the flags' names as keys, and is read again when it changes:
-      reserve-cpu: 2
-      hold: 1m
-Flags given on the command line win over the file. A changed file that is no good is refused with its line.
-
-EXIT STATUS
-   0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`
-
 // unread are the sample's fields that no policy looks at.
 var unread = []string{
-	"Pod.UID", "Pod.QoSSource", "Pod.StartTime", "Pod.Threads", "Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations",
-	"Container.ID", "Container.Name", "Container.CPUSetCPUs", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
+	"Sample.CPU", "Sample.Labels", "Sample.Annotations", "Sample.Errors",
+	"Pod.QoSSource", "Pod.Threads", "Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Static", "Pod.Errors",
+	"Container.ID", "Container.Name", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
 	"Memory.UsageBytes", "Memory.WorkingSetBytes", "Memory.CacheBytes",
 }
 

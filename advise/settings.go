@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -47,26 +48,37 @@ func (s *settings) flags(f *stage.Flags) {
 	f.Value(optional[cpuList](&s.ReservedCPUs), "reserved-cpus", "none", "CPUs that belong to no pool (0-1,24), for the system")
 }
 
-// over lays what s sets over the policy's settings.
-func (s *settings) over(k katalyst.Settings) katalyst.Settings {
-	set(&k.ReserveMilliCPU, s.ReserveCPU)
-	set(&k.ReserveMemoryBytes, s.ReserveMemory)
-	set(&k.FloorMilliCPU, s.FloorCPU)
-	set(&k.Hold, s.Hold)
-	set(&k.ShrinkStepMilliCPU, s.ShrinkStep)
-	set(&k.UnknownMilliCPU, s.UnknownCPU)
-	set(&k.UnknownMemoryBytes, s.UnknownMemory)
-	set(&k.PoolMinCPUs, s.PoolMinCPUs)
+// over lays what s sets over the policy's settings, and notes for each value where it came from.
+func (s *settings) over(k katalyst.Settings, from func(name string) string) katalyst.Settings {
+	sources := maps.Clone(k.Sources)
+	note := func(name string, given bool) {
+		if given {
+			if sources == nil {
+				sources = map[string]string{}
+			}
+			sources[name] = from(name)
+		}
+	}
+	note("reserve-cpu", set(&k.ReserveMilliCPU, s.ReserveCPU))
+	note("reserve-memory", set(&k.ReserveMemoryBytes, s.ReserveMemory))
+	note("floor-cpu", set(&k.FloorMilliCPU, s.FloorCPU))
+	note("hold", set(&k.Hold, s.Hold))
+	note("shrink-step", set(&k.ShrinkStepMilliCPU, s.ShrinkStep))
+	note("unknown-cpu", set(&k.UnknownMilliCPU, s.UnknownCPU))
+	note("unknown-memory", set(&k.UnknownMemoryBytes, s.UnknownMemory))
+	note("pool-min-cpus", set(&k.PoolMinCPUs, s.PoolMinCPUs))
 	if s.ReservedCPUs != nil {
 		k.ReservedCPUs = string(*s.ReservedCPUs)
 	}
+	k.Sources = sources
 	return k
 }
 
-func set[T, V ~int | ~int64](into *T, from *V) {
+func set[T, V ~int | ~int64](into *T, from *V) bool {
 	if from != nil {
 		*into = T(*from)
 	}
+	return from != nil
 }
 
 // optionalValue is a flag of type T that tells whether it was given.
@@ -159,7 +171,8 @@ func (l *live) load() (katalyst.Settings, error) {
 			return katalyst.Settings{}, err
 		}
 	}
-	return l.given.over(file.over(katalyst.Defaults())), nil
+	inFile := func(name string) string { return name + " in " + l.path }
+	return l.given.over(file.over(katalyst.Defaults(), inFile), func(name string) string { return "--" + name }), nil
 }
 
 // watch loads the file again when it changes. A file that is no good is refused and the settings in force stay.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"polder/lib/cpus"
 	"polder/lib/tick"
 )
 
@@ -23,32 +22,43 @@ type estimate struct {
 type workload struct {
 	usage, load1, load5, rss *float64
 	milliCPU, memoryBytes    *float64 // requests
-	dedicated                bool
+	promised                 bool     // the CPU request counts whatever is used: the pod has just started, or is dedicated
+	held                     bool     // and the memory request: the pod is dedicated
+	ending                   bool     // only what is used counts
 }
 
-// need sums the needs of the shared pods and of those dedicated pods that have no CPUs of their own.
+// need sums the needs of the shared pods and of those dedicated pods that have no CPUs of their own; CPU by the shared
+// pool that they belong to as well.
 //
 // CPU: for each container the largest of use, load1 and load5; where any of them is missing or not positive, the CPU
 // request counts too; where that leaves nothing, unknown.UnknownMilliCPU. Memory: rss, else the request, else
 // UnknownMemoryBytes. (Katalyst v0.1.0: sysadvisor/plugin/qosaware/resource, policy canonical.)
 //
-// A dedicated pod's request always counts, for that is what it was promised; its memory counts also where it has CPUs
-// of its own.
-func need(pods []tick.Pod, own map[string]cpus.Set, s Settings) estimate {
+// The request of a pod that has just started always counts, and so does a dedicated pod's, for that is what it was
+// promised; its memory counts also where it has CPUs of its own, and all memory of NUMA nodes that it has alone. A pod
+// that ends counts with what it uses. A container with CPUs that kubelet gave it needs none of a pool.
+func (n *node) need(members []member, groups []group, s Settings) estimate {
 	var sum estimate
-	for i := range pods {
-		p := &pods[i]
-		if finished(p) || p.QoS != tick.QoSShared && p.QoS != tick.QoSDedicated {
+	for i := range members {
+		m := &members[i]
+		if m.class != tick.QoSShared && m.class != tick.QoSDedicated {
 			continue
 		}
-		_, has := own[key(p)]
-		for _, w := range workloads(p) {
-			w.dedicated = p.QoS == tick.QoSDedicated
-			if !w.dedicated || !has {
-				sum.addCPU(w, s)
+		g, before := &groups[m.group], sum.memoryBytes
+		n.workloads = workloads(m.Pod, n.workloads[:0])
+		for j, w := range n.workloads {
+			w.held = m.class == tick.QoSDedicated
+			w.promised = w.held || m.ramping
+			w.ending = m.Terminating
+			if m.own == "" && !(m.kubelet && n.shape.gaveTo(&m.Containers[j])) {
+				if milliCPU, counts := sum.addCPU(w, s); counts {
+					g.milliCPU = bounded(g.milliCPU + milliCPU)
+					g.containers++
+				}
 			}
 			sum.addMemory(w, s)
 		}
+		sum.memoryBytes = max(sum.memoryBytes, bounded(before+m.whole))
 	}
 	return sum
 }
@@ -56,10 +66,10 @@ func need(pods []tick.Pod, own map[string]cpus.Set, s Settings) estimate {
 // finished pods hold nothing any more.
 func finished(p *tick.Pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
 
-func (e *estimate) addCPU(w workload, s Settings) {
-	e.containers++
-	milliCPU, missing := 0.0, false
-	for _, m := range []struct {
+// addCPU returns what a container needs; false where it is at its end and needs nothing.
+func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, counts bool) {
+	missing := false
+	for _, m := range [...]struct {
 		value  *float64
 		factor float64
 	}{{w.usage, 1}, {w.load1, 1000}, {w.load5, 1000}} {
@@ -69,24 +79,30 @@ func (e *estimate) addCPU(w workload, s Settings) {
 		}
 		milliCPU = max(milliCPU, *m.value*m.factor)
 	}
-	if (missing || w.dedicated) && w.milliCPU != nil && *w.milliCPU > milliCPU {
+	switch {
+	case w.ending && milliCPU <= 0:
+		return 0, false
+	case w.ending:
+	case (missing || w.promised) && w.milliCPU != nil && *w.milliCPU > milliCPU:
 		milliCPU = *w.milliCPU
 		e.byRequest++
-	}
-	if milliCPU <= 0 {
+	case milliCPU <= 0:
 		milliCPU = float64(s.UnknownMilliCPU)
 		e.unknown++
 	}
+	e.containers++
 	e.milliCPU = bounded(e.milliCPU + milliCPU)
+	return milliCPU, true
 }
 
 func (e *estimate) addMemory(w workload, s Settings) {
-	if w.dedicated && w.rss != nil && w.memoryBytes != nil && *w.memoryBytes > *w.rss {
+	if w.held && !w.ending && w.rss != nil && w.memoryBytes != nil && *w.memoryBytes > *w.rss {
 		w.rss = w.memoryBytes
 	}
 	switch {
 	case w.rss != nil && *w.rss > 0:
 		e.memoryBytes = bounded(e.memoryBytes + *w.rss)
+	case w.ending:
 	case w.memoryBytes != nil && *w.memoryBytes > 0:
 		e.memoryBytes = bounded(e.memoryBytes + *w.memoryBytes)
 		e.rssMissing++
@@ -99,9 +115,9 @@ func (e *estimate) addMemory(w workload, s Settings) {
 // bounded keeps sums of untrusted numbers where int64 and float64 agree.
 func bounded(f float64) float64 { return min(f, 1<<53) }
 
-// workloads are a pod's containers. Where a container has no request of its own, the rest of the pod's counts, in equal
-// parts.
-func workloads(p *tick.Pod) []workload {
+// workloads appends a pod's containers. Where a container has no request of its own, the rest of the pod's counts, in
+// equal parts.
+func workloads(p *tick.Pod, ws []workload) []workload {
 	if len(p.Containers) == 0 {
 		w := workload{usage: p.UsageMilliCPU, load1: p.Load1, load5: p.Load5}
 		if p.Memory != nil {
@@ -110,11 +126,10 @@ func workloads(p *tick.Pod) []workload {
 		if p.Requests != nil {
 			w.milliCPU, w.memoryBytes = p.Requests.MilliCPU, p.Requests.MemoryBytes
 		}
-		return []workload{w}
+		return append(ws, w)
 	}
 	cpuPart := part(p, func(r *tick.Resources) *float64 { return r.MilliCPU })
 	memoryPart := part(p, func(r *tick.Resources) *float64 { return r.MemoryBytes })
-	ws := make([]workload, len(p.Containers))
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		w := workload{usage: c.UsageMilliCPU, load1: c.Load1, load5: c.Load5, milliCPU: cpuPart, memoryBytes: memoryPart}
@@ -129,7 +144,7 @@ func workloads(p *tick.Pod) []workload {
 				w.memoryBytes = c.Requests.MemoryBytes
 			}
 		}
-		ws[i] = w
+		ws = append(ws, w)
 	}
 	return ws
 }
@@ -157,16 +172,16 @@ func part(p *tick.Pod, of func(*tick.Resources) *float64) *float64 {
 func (e estimate) reasons(s Settings) []string {
 	var r []string
 	if e.byRequest > 0 {
-		r = append(r, fmt.Sprintf("%s by CPU request: use or load is missing or zero, or the pod is dedicated", count(e.byRequest, "shared container")))
+		r = append(r, fmt.Sprintf("%s by CPU request: use or load is missing or zero, or the pod is new or dedicated", count(e.byRequest, "shared container")))
 	}
 	if e.unknown > 0 {
-		r = append(r, fmt.Sprintf("%s taken as %dm each: no use, load or CPU request is known", count(e.unknown, "shared container"), s.UnknownMilliCPU))
+		r = append(r, fmt.Sprintf("%s taken as %dm each (%s): no use, load or CPU request is known", count(e.unknown, "shared container"), s.UnknownMilliCPU, s.source("unknown-cpu")))
 	}
 	if e.rssMissing > 0 {
 		r = append(r, fmt.Sprintf("%s by memory request: rss is missing", count(e.rssMissing, "shared container")))
 	}
 	if e.rssUnknown > 0 {
-		r = append(r, fmt.Sprintf("%s taken as %d bytes each: no rss or memory request is known", count(e.rssUnknown, "shared container"), s.UnknownMemoryBytes))
+		r = append(r, fmt.Sprintf("%s taken as %d bytes each (%s): no rss or memory request is known", count(e.rssUnknown, "shared container"), s.UnknownMemoryBytes, s.source("unknown-memory")))
 	}
 	return r
 }

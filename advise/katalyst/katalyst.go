@@ -10,9 +10,9 @@ package katalyst
 
 import (
 	"fmt"
-	"time"
 
 	"polder/advise/policy"
+	"polder/lib/cpus"
 	"polder/lib/tick"
 )
 
@@ -30,8 +30,9 @@ const maxNodes = 20_000
 
 // Decider decides for any number of nodes, each with a state of its own.
 type Decider struct {
-	settings Settings
-	nodes    map[string]*node
+	settings     Settings
+	nodes        map[string]*node
+	enhancements map[string]*enhancement
 }
 
 // New returns a Decider.
@@ -45,20 +46,34 @@ func (d *Decider) State() any { return &d.nodes }
 
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
-	// Share is the shared pool (a CPU list) and ShareMilliCPU the same in quota mode.
+	// Share is the common shared pool (a CPU list) and ShareMilliCPU the same in quota mode.
 	Share         string `json:"share,omitempty"`
 	ShareMilliCPU int64  `json:"shareMilliCPU,omitempty"`
-	// LastNeed is when the present size was needed last, LastChange when it changed last.
-	LastNeed   time.Time `json:"lastNeed"`
-	LastChange time.Time `json:"lastChange"`
-	// Dedicated are the CPUs of each dedicated pod, by namespace/name.
+	hold
+	// Named are the shared pools that pods ask for.
+	Named map[string]*ownPool `json:"named,omitempty"`
+	// Dedicated are the CPUs of each dedicated pod, by namespace/name; Bound are the pods whose memory nodes were set, by
+	// identity.
 	Dedicated map[string]string `json:"dedicated,omitempty"`
-	Fallback  []tick.Cgroup     `json:"fallback,omitempty"`
-	// Pools and Quota say which of the two was ever in force, so that the other undoes it.
-	Pools bool `json:"pools,omitempty"`
-	Quota bool `json:"quota,omitempty"`
+	Bound     map[string]bool   `json:"bound,omitempty"`
+	// Started says of each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 where it has.
+	Started  map[string]int64 `json:"started,omitempty"`
+	Fallback []tick.Cgroup    `json:"fallback,omitempty"`
+	// Pools and Quota say which of the two was ever in force, so that the other undoes it, and Tier which cgroup of kubelet's
+	// was ever narrowed.
+	Pools bool   `json:"pools,omitempty"`
+	Quota bool   `json:"quota,omitempty"`
+	Tier  string `json:"tier,omitempty"`
 
-	shape *shape // derived from the topology, made anew when that changes
+	shape   *shape   // derived from the topology, made anew when that changes
+	dynamic *dynamic // and from the tick's configuration
+	owned   cpus.Set // ids of the NUMA nodes that a pod has alone
+
+	// Memory that is used again.
+	members   []member
+	groups    []group
+	workloads []workload
+	key       []byte
 }
 
 // Decide implements [policy.Decider].
@@ -72,42 +87,70 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.clock(t.Time)
 	a := &tick.Advice{Policy: Policy.Name, Fallback: n.Fallback}
 	s := t.Sample
-	if why := undecidable(s); why != "" {
+	if why := n.undecidable(s); why != "" {
 		a.Reasons = []string{why + ": no decision"}
 		return a
 	}
-	if err := n.see(s.Topology, d.settings.ReservedCPUs); err != nil {
-		a.Reasons = []string{fmt.Sprintf("topology: %s: no decision", err)}
+	if err := n.see(s.Topology, d.settings.ReservedCPUs, exclusiveCPUs(s)); err != nil {
+		a.Reasons = []string{fmt.Sprintf("%s: no decision", err)}
 		return a
 	}
 
 	small := n.shape.online.Size() < d.settings.PoolMinCPUs || len(n.shape.Cores) < 2
 	machineBytes := machineBytes(s)
-	r := d.settings.resolve(small, n.milliCPU(s), int64(machineBytes))
+	r := d.settings.resolve(n.configure(s.Config), small, n.milliCPU(s), int64(machineBytes))
 	a.Reclaimed = &tick.Reclaimed{}
+	members := d.enroll(n, a, t)
+	n.owned = cpus.Set{}
 	var e estimate
-	if small {
-		e = need(s.Pods, nil, d.settings)
-		n.quota(a, t, e, r, d.settings)
-	} else {
-		dedicated := n.dedicate(a, s.Pods, r)
-		e = need(s.Pods, dedicated, d.settings)
-		n.pools(a, t, dedicated, e, r, d.settings)
+	var weights []uint64
+	switch {
+	case n.shape.avail.IsEmpty():
+		e = n.need(members, make([]group, 1), d.settings)
+		a.Reclaimed.MilliCPU, a.Fallback = tick.Ptr(int64(0)), nil
+		a.Reasons = append(a.Reasons, fmt.Sprintf("kubelet gave away all CPUs that are not reserved (%s): there are no pools", n.shape.exclusive))
+	case small:
+		n.bind(a, members, nil, nil)
+		e = n.need(members, make([]group, 1), d.settings)
+		n.quota(a, t, members, e, r, d.settings)
+		weights = n.shape.perNUMA()
+		n.widen(a)
+	default:
+		dedicated := n.dedicate(a, members, r)
+		avail := n.shape.rest(dedicated)
+		limit := max(avail.Size()-r.floorCPUs(), 1)
+		groups := n.gather(a, members, t.Time, limit, r, d.settings)
+		e = n.need(members, groups, d.settings)
+		l := n.pools(a, t, groups, avail, limit, r, d.settings)
+		weights = l.perNUMA
+		n.offer(a, s, l)
+		n.confine(a, members, groups, avail, l)
+		n.tier(a, s, members, l)
 	}
 	a.Reasons = append(a.Reasons, e.reasons(d.settings)...)
 	n.memory(a, s, machineBytes, r, e)
+	n.publish(a, s, r, machineBytes, weights)
+	a.Reasons = append(a.Reasons, r.reasons...)
 	n.Fallback = a.Fallback
 	return a
 }
 
+// exclusiveCPUs is what kubelet gave away.
+func exclusiveCPUs(s *tick.Sample) string {
+	if s.Kubelet == nil {
+		return ""
+	}
+	return s.Kubelet.ExclusiveCPUs
+}
+
 // undecidable says what is missing for a decision.
-func undecidable(s *tick.Sample) string {
+func (n *node) undecidable(s *tick.Sample) string {
 	switch {
 	case s == nil:
 		return "no sample"
 	case s.Topology == nil:
 		return "no topology in the sample"
-	case s.IntervalSeconds == nil && firstReading(s.Pods):
+	case s.IntervalSeconds == nil && n.firstReading(s.Pods):
 		// The containers' requests would stand in, up to 4 cores each, and be held for --hold.
 		return "first reading, there are no rates yet"
 	}
@@ -115,13 +158,14 @@ func undecidable(s *tick.Sample) string {
 }
 
 // firstReading reports whether there are shared pods and none of their containers has a use.
-func firstReading(pods []tick.Pod) bool {
+func (n *node) firstReading(pods []tick.Pod) bool {
 	shared := false
 	for i := range pods {
 		if pods[i].QoS != tick.QoSShared {
 			continue
 		}
-		for _, w := range workloads(&pods[i]) {
+		n.workloads = workloads(&pods[i], n.workloads[:0])
+		for _, w := range n.workloads {
 			if w.usage != nil || w.load1 != nil {
 				return false
 			}
@@ -129,16 +173,6 @@ func firstReading(pods []tick.Pod) bool {
 		}
 	}
 	return shared
-}
-
-// clock keeps the hold-down sound where the node's clock is set back: what lies ahead counts as now.
-func (n *node) clock(now time.Time) {
-	if n.LastNeed.After(now) {
-		n.LastNeed = now
-	}
-	if n.LastChange.After(now) {
-		n.LastChange = now
-	}
 }
 
 // forget makes room for one more node: it drops one whose size changed longest ago.
@@ -173,35 +207,4 @@ func machineBytes(s *tick.Sample) float64 {
 		return max(0, bounded(*s.Memory.TotalBytes))
 	}
 	return 0
-}
-
-func (n *node) memory(a *tick.Advice, s *tick.Sample, totalBytes float64, r resolved, e estimate) {
-	if totalBytes <= 0 {
-		a.Reasons = append(a.Reasons, "memory: the machine's total is not known: no memory is offered")
-		return
-	}
-	bytes := reclaimedMemory(totalBytes, r.reserveMemoryBytes, e)
-	a.Reclaimed.MemoryBytes = &bytes
-	if bytes == 0 {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("memory: %d bytes are no more than the reserve of %d and the shared containers' %.0f: none is offered", int64(totalBytes), r.reserveMemoryBytes, e.memoryBytes))
-	}
-	n.splitMemory(a, s, bytes)
-}
-
-// splitMemory divides the reclaimed memory over the NUMA nodes in proportion to what is free there.
-func (n *node) splitMemory(a *tick.Advice, s *tick.Sample, bytes int64) {
-	free, sum := map[int]float64{}, 0.0
-	for _, numa := range s.NUMANodes {
-		if numa.Memory != nil && numa.Memory.FreeBytes != nil && *numa.Memory.FreeBytes > 0 {
-			free[numa.ID] = bounded(*numa.Memory.FreeBytes)
-			sum += free[numa.ID]
-		}
-	}
-	if sum <= 0 {
-		return
-	}
-	for i := range a.Reclaimed.NUMANodes {
-		numa := &a.Reclaimed.NUMANodes[i]
-		numa.MemoryBytes = tick.Ptr(int64(float64(bytes) * (free[numa.ID] / sum)))
-	}
 }

@@ -38,7 +38,7 @@ func at(seconds float64, pods ...tick.Pod) *tick.Tick {
 
 // shared makes a shared pod of one container with use and loads in cores.
 func shared(name string, cores float64) tick.Pod {
-	return tick.Pod{Namespace: "default", Name: name, QoS: tick.QoSShared, Containers: []tick.Container{{
+	return tick.Pod{Namespace: "default", Name: name, QoS: tick.QoSShared, StartTime: "2023-01-03T10:00:00Z", Containers: []tick.Container{{
 		Cgroup: "/kubepods/" + name, UsageMilliCPU: tick.Ptr(cores * 1000), Load1: &cores, Load5: &cores,
 		Memory: &tick.Memory{RSSBytes: tick.Ptr(1.0)},
 	}}}
@@ -72,13 +72,13 @@ func TestGuide(t *testing.T) {
 		reason         string
 	}{
 		{0, 0, 44000, "11,23,35,47", "0-10,12-22,24-34,36-46", "-> 4 CPUs"},
-		{1, 1, 42000, "11,22-23,35,46-47", "0-10,12-21,24-34,36-45", "reserve 4000m + need 1000m of 1 container = 5000m -> 6 CPUs"},
+		{1, 1, 42000, "11,22-23,35,46-47", "0-10,12-21,24-34,36-45", "reserve 4000m (default) + need 1000m of 1 container = 5000m -> 6 CPUs"},
 		{2, 3, 40000, "10-11,22-23,34-35,46-47", "0-9,12-21,24-33,36-45", "-> 8 CPUs"},
 		{3, 40, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "-> 44 CPUs"},
-		{4, 60, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "keeps its floor of 4 CPUs"},
-		{5, 1, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "held at 44 CPUs for 29s more"},
+		{4, 60, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "keeps its floor of 4 CPUs (default)"},
+		{5, 1, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "held at 44 CPUs for 29s more (hold 30s: default)"},
 		{33.9, 1, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "held at 44 CPUs for 1s more"},
-		{34, 1, 6000, "2-11,13-23,26-35,37-47", "0-1,12,24-25,36", "6 CPUs would do, it shrinks by 2 a step"},
+		{34, 1, 6000, "2-11,13-23,26-35,37-47", "0-1,12,24-25,36", "6 CPUs would do, it shrinks by 2 a step (shrink-step: default)"},
 		{35, 1, 6000, "2-11,13-23,26-35,37-47", "0-1,12,24-25,36", "held at 42 CPUs for 29s more"},
 		{64, 1, 8000, "2-11,14-23,26-35,38-47", "0-1,12-13,24-25,36-37", "shrinks by 2"},
 		{65, 40, 4000, "1-11,13-23,25-35,37-47", "0,12,24,36", "-> 44 CPUs"},
@@ -126,7 +126,7 @@ func TestNeed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.pod.QoS = tick.QoSShared
-			e := need([]tick.Pod{c.pod}, nil, Defaults())
+			e := needOf(c.pod)
 			if e.milliCPU != c.milliCPU || e.memoryBytes != c.bytes {
 				t.Errorf("need = %vm, %v bytes; want %vm, %v bytes", e.milliCPU, e.memoryBytes, c.milliCPU, c.bytes)
 			}
@@ -134,7 +134,7 @@ func TestNeed(t *testing.T) {
 	}
 	done := shared("done", 5)
 	done.Phase = "Succeeded"
-	if e := need([]tick.Pod{reclaimed("b"), {QoS: tick.QoSSystem}, done}, nil, Defaults()); e.milliCPU != 0 || e.memoryBytes != 0 {
+	if e := needOf(reclaimed("b"), tick.Pod{QoS: tick.QoSSystem}, done); e.milliCPU != 0 || e.memoryBytes != 0 {
 		t.Errorf("need of reclaimed, system and finished pods = %+v; want nothing", e)
 	}
 }

@@ -12,171 +12,147 @@ import (
 )
 
 // pools divides the machine's whole cores between the shared, the reclaimed and the dedicated pods.
-func (n *node) pools(a *tick.Advice, t *tick.Tick, dedicated map[string]cpus.Set, e estimate, r resolved, s Settings) {
-	avail := n.shape.rest(dedicated)
-	share := n.size(a, t.Time, avail, e, r, s)
-	l := n.shape.layout(avail, share, r.floorCPUs())
-	if l.reclaim.IsEmpty() {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("no CPU is left for the reclaimed pool: the shared pool holds all of %s", avail.list))
+func (n *node) pools(a *tick.Advice, t *tick.Tick, groups []group, avail named, limit int, r resolved, s Settings) *layout {
+	var l *layout
+	if len(groups) == 1 {
+		g := &groups[0]
+		g.cpus = n.size(a, t.Time, avail, g, limit, r, s)
+		l = n.shape.layout(avail, g.cpus, r.floorCPUs())
+	} else {
+		l = n.shape.layout(avail, n.sizes(a, t.Time, avail, groups, limit, r, s), r.floorCPUs())
 	}
-	n.Share, n.ShareMilliCPU = share.list, 0
+	if l.reclaim.IsEmpty() {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("no CPU is left for the reclaimed pool: the shared pods have all of %s, and the reclaimed ones run there too", avail.list))
+		l = &layout{spare: l.spare, everywhere: avail.list, perNUMA: l.perNUMA}
+	}
+	n.Share, n.ShareMilliCPU, n.Named = groups[0].cpus.list, 0, nil
 
 	if !n.shape.system.IsEmpty() {
 		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: n.shape.system.String()})
 	}
-	a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolShare, CPUs: n.Share}, tick.Pool{Name: tick.PoolReclaim, CPUs: l.reclaim.list})
+	for i := range groups {
+		g := &groups[i]
+		if g.cpus.IsEmpty() || g.merged {
+			continue
+		}
+		a.Pools = append(a.Pools, tick.Pool{Name: g.name, CPUs: g.cpus.list})
+		if i > 0 {
+			if n.Named == nil {
+				n.Named = make(map[string]*ownPool, len(groups))
+			}
+			n.Named[g.name] = &ownPool{CPUs: g.cpus.list, hold: *g.hold}
+		}
+	}
+	if !l.reclaim.IsEmpty() {
+		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReclaim, CPUs: l.reclaim.list})
+	}
 	for _, k := range slices.Sorted(maps.Keys(n.Dedicated)) {
 		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolDedicatedPrefix + k, CPUs: n.Dedicated[k]})
 	}
-	n.offer(a, t.Sample, l)
-	n.confine(a, t.Sample.Pods, share, l)
+	if !n.shape.exclusive.IsEmpty() {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs %s are in no pool: kubelet gave them to containers of their own", n.shape.exclusive))
+	}
 	n.Pools = true
+	return l
 }
 
-// presentShare is the shared pool as it was, without CPUs that have gone since.
-func (n *node) presentShare(avail named) named {
-	return memo(&n.shape.resizes, resizeKey{avail.list, n.Share, -1, -1}, func() named {
-		share, err := cpus.Parse(n.Share) // our own text, or a state file's
-		if err != nil {
-			return named{}
-		}
-		return name(share.Intersection(avail.Set))
+// present is a pool as it was, without CPUs that have gone since.
+func (n *node) present(avail named, list string) named {
+	return memo(&n.shape.resizes, resizeKey{avail.list, list, -1, -1}, func() named {
+		return name(n.shape.parse(list).Intersection(avail.Set))
 	})
 }
 
+// presentShared is all that the shared pools had.
+func (n *node) presentShared() cpus.Set {
+	shared := n.shape.parse(n.Share).Set
+	for _, p := range n.Named {
+		shared = shared.Union(n.shape.parse(p.CPUs).Set)
+	}
+	return shared
+}
+
 // size decides the shared pool: at once when it grows, after the hold and in steps when it shrinks.
-func (n *node) size(a *tick.Advice, now time.Time, avail named, e estimate, r resolved, s Settings) named {
-	present := n.presentShare(avail)
-	raw := float64(r.reserveMilliCPU) + e.milliCPU
-	limit := max(avail.Size()-r.floorCPUs(), 1)
+func (n *node) size(a *tick.Advice, now time.Time, avail named, g *group, limit int, r resolved, s Settings) named {
+	present := n.present(avail, n.Share)
+	raw := float64(r.reserveMilliCPU) + g.milliCPU
 	want := int(min(ceilCPUs(raw), float64(limit)))
+	if r.off {
+		want = limit
+	}
 	share := n.shape.resize(avail, present, want, limit)
 	wanted := share.Size()
 
 	bound := ""
 	switch held := n.held(now, s.Hold); {
+	case r.off:
+		bound = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %d CPUs (%s)", r.floorCPUs(), r.floorFrom)
 	case ceilCPUs(raw) > float64(limit):
-		bound = fmt.Sprintf("; the reclaimed pool keeps its floor of %d CPUs", r.floorCPUs())
+		bound = fmt.Sprintf("; the reclaimed pool keeps its floor of %d CPUs (%s)", r.floorCPUs(), r.floorFrom)
 	case wanted >= present.Size():
 	case held > 0:
-		bound = fmt.Sprintf("; held at %d CPUs for %.0fs more", present.Size(), math.Ceil(held.Seconds()))
+		bound = heldFor(present.Size(), held, s)
 		share = n.shape.resize(avail, present, present.Size(), limit)
 	default:
-		step := max(int(s.ShrinkStepMilliCPU/1000), n.shape.LargestCore(), 1)
-		if stepped := n.shape.resize(avail, present, max(want, present.Size()-step), limit); stepped.Size() > wanted {
-			bound = fmt.Sprintf("; %d CPUs would do, it shrinks by %d a step", wanted, step)
+		if stepped := n.shape.resize(avail, present, max(want, present.Size()-n.step(s)), limit); stepped.Size() > wanted {
+			bound = n.stepping(wanted, s)
 			share = stepped
 		}
 	}
-	a.Reasons = append(a.Reasons, fmt.Sprintf("share: reserve %dm + need %.0fm of %s = %.0fm -> %d CPUs in whole cores%s",
-		r.reserveMilliCPU, e.milliCPU, count(e.containers, "container"), raw, share.Size(), bound))
+	a.Reasons = append(a.Reasons, fmt.Sprintf("share: reserve %dm (%s) + need %.0fm of %s = %.0fm -> %d CPUs in whole cores%s",
+		r.reserveMilliCPU, r.reserveFrom, g.milliCPU, count(g.containers, "container"), raw, share.Size(), bound))
 	n.remember(now, present.Size(), share.Size(), wanted)
 	return share
+}
+
+// step is the most CPUs by which a pool shrinks at once.
+func (n *node) step(s Settings) int {
+	return max(int(s.ShrinkStepMilliCPU/1000), n.shape.LargestCore(), 1)
+}
+
+func (n *node) stepping(wanted int, s Settings) string {
+	return fmt.Sprintf("; %d CPUs would do, it shrinks by %d a step (shrink-step: %s)", wanted, n.step(s), s.source("shrink-step"))
+}
+
+func heldFor(size int, held time.Duration, s Settings) string {
+	return fmt.Sprintf("; held at %d CPUs for %.0fs more (hold %s: %s)", size, math.Ceil(held.Seconds()), s.Hold, s.source("hold"))
 }
 
 // ceilCPUs is milli-CPU in whole CPUs, rounded up. What is less than a thousandth of a milli-CPU over is rounding noise
 // of a load average, not need.
 func ceilCPUs(milliCPU float64) float64 { return math.Ceil((milliCPU - 0.001) / 1000) }
 
-// held is for how long the shared pool must not shrink yet.
-func (n *node) held(now time.Time, hold time.Duration) time.Duration {
-	last := n.LastNeed
-	if n.LastChange.After(last) {
-		last = n.LastChange
+// hold is when a pool's present size was needed last, and when it changed last.
+type hold struct {
+	LastNeed   time.Time `json:"lastNeed"`
+	LastChange time.Time `json:"lastChange"`
+}
+
+// held is for how long the pool must not shrink yet.
+func (h *hold) held(now time.Time, hold time.Duration) time.Duration {
+	last := h.LastNeed
+	if h.LastChange.After(last) {
+		last = h.LastChange
 	}
 	return hold - now.Sub(last)
 }
 
+// clock keeps the hold-down sound where the node's clock is set back: what lies ahead counts as now.
+func (h *hold) clock(now time.Time) {
+	if h.LastNeed.After(now) {
+		h.LastNeed = now
+	}
+	if h.LastChange.After(now) {
+		h.LastChange = now
+	}
+}
+
 // remember notes when the present size was needed last, and when it changed.
-func (n *node) remember(now time.Time, before, after, wanted int) {
+func (h *hold) remember(now time.Time, before, after, wanted int) {
 	if wanted >= before {
-		n.LastNeed = now
+		h.LastNeed = now
 	}
 	if after != before {
-		n.LastChange = now
+		h.LastChange = now
 	}
 }
-
-// offer sets what is reclaimed: the pool, and not more than the node object allows once the others have theirs.
-func (n *node) offer(a *tick.Advice, s *tick.Sample, l *layout) {
-	milliCPU := int64(l.reclaim.Size()) * 1000
-	taken := int64(n.shape.online.Size()-n.shape.system.Size())*1000 - milliCPU
-	if allowed := max(n.milliCPU(s)-taken, 0); allowed < milliCPU {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("reclaimed CPU is %dm, not the pool's %dm: the node's allocatable is %dm", allowed, milliCPU, n.milliCPU(s)))
-		milliCPU = allowed
-	}
-	a.Reclaimed.MilliCPU = &milliCPU
-	for i, id := range n.shape.NUMA {
-		part := milliCPU * l.perNUMA[i] / max(int64(l.reclaim.Size()), 1)
-		a.Reclaimed.NUMANodes = append(a.Reclaimed.NUMANodes, tick.ReclaimedNUMA{ID: id, MilliCPU: &part})
-	}
-}
-
-// confine wants each container in its pool, and for the fallback the reclaimed ones at the floor and the shared ones on
-// all that this frees.
-func (n *node) confine(a *tick.Advice, pods []tick.Pod, share named, l *layout) {
-	a.Cgroups = make([]tick.Cgroup, 0, len(pods))
-	a.Fallback = make([]tick.Cgroup, 0, len(pods))
-	for i := range pods {
-		p := &pods[i]
-		list, fallback := n.listsOf(p, share, l)
-		if list == "" || finished(p) {
-			continue
-		}
-		for _, cgroup := range cgroups(p) {
-			want := tick.Cgroup{Cgroup: cgroup, CPUSetCPUs: list}
-			if n.Quota && p.QoS == tick.QoSReclaimed { // CPUs came online: there is room for pools again
-				want.CPUMaxMilliCPU = tick.Ptr(limitOf(p))
-			}
-			a.Cgroups = append(a.Cgroups, want)
-			if fallback != "" {
-				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: cgroup, CPUSetCPUs: fallback})
-			}
-		}
-	}
-}
-
-// listsOf are the CPUs of a pod, now and in the fallback; empty where it is not confined.
-func (n *node) listsOf(p *tick.Pod, share named, l *layout) (now, fallback string) {
-	switch p.QoS {
-	case tick.QoSShared:
-		return share.list, l.spare.list
-	case tick.QoSReclaimed:
-		return l.reclaim.list, l.floor.list
-	case tick.QoSDedicated:
-		if own := n.Dedicated[key(p)]; own != "" {
-			return own, own
-		}
-		return share.list, share.list // no CPUs of its own could be had
-	}
-	return "", ""
-}
-
-// cgroups are those of a pod's containers, or its own where it lists none.
-func cgroups(p *tick.Pod) []string {
-	list := make([]string, 0, max(len(p.Containers), 1))
-	for i := range p.Containers {
-		if c := p.Containers[i].Cgroup; c != "" {
-			list = append(list, c)
-		}
-	}
-	if len(p.Containers) == 0 && p.Cgroup != "" {
-		list = append(list, p.Cgroup)
-	}
-	return list
-}
-
-// limitOf is a pod's own CPU limit, or none.
-func limitOf(p *tick.Pod) int64 {
-	if p.Limits == nil {
-		return tick.Unlimited
-	}
-	for _, limit := range []*float64{p.Limits.MilliCPU, p.Limits.ReclaimedMilliCPU} {
-		if limit != nil && *limit > 0 {
-			return int64(math.Ceil(bounded(*limit)))
-		}
-	}
-	return tick.Unlimited
-}
-
-func key(p *tick.Pod) string { return p.Namespace + "/" + p.Name }

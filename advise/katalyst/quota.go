@@ -12,79 +12,83 @@ const minQuotaMilliCPU = 10
 
 // quota holds the reclaimed pods to what the shared ones leave, on machines that are too small to be divided into
 // whole cores. The numbers are those of the pools, not rounded.
-func (n *node) quota(a *tick.Advice, t *tick.Tick, e estimate, r resolved, s Settings) {
-	all := n.milliCPU(t.Sample)
+func (n *node) quota(a *tick.Advice, t *tick.Tick, members []member, e estimate, r resolved, s Settings) {
+	all := max(n.milliCPU(t.Sample)-int64(n.shape.exclusive.Size())*1000, 0)
 	limit := max(all-r.floorMilliCPU, 0)
 	raw := float64(r.reserveMilliCPU) + e.milliCPU
 	want := int64(math.Ceil(min(raw, float64(limit))))
 	present := min(n.ShareMilliCPU, limit) // CPUs may have gone offline since
 	share, bound := want, ""
 	switch {
+	case r.off:
+		want, share = limit, limit
+		bound = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %dm (%s)", r.floorMilliCPU, r.floorFrom)
 	case raw > float64(limit):
-		bound = fmt.Sprintf("; the reclaimed pods keep their floor of %dm", r.floorMilliCPU)
+		bound = fmt.Sprintf("; the reclaimed pods keep their floor of %dm (%s)", r.floorMilliCPU, r.floorFrom)
 	case want >= present:
 	case n.held(t.Time, s.Hold) > 0:
-		bound = fmt.Sprintf("; held at %dm for %.0fs more", present, math.Ceil(n.held(t.Time, s.Hold).Seconds()))
+		bound = fmt.Sprintf("; held at %dm for %.0fs more (hold %s: %s)", present, math.Ceil(n.held(t.Time, s.Hold).Seconds()), s.Hold, s.source("hold"))
 		share = present
 	default:
 		share = max(want, present-max(s.ShrinkStepMilliCPU, 1))
 	}
 	n.remember(t.Time, int(present), int(share), int(want))
-	n.Share, n.ShareMilliCPU, n.Dedicated = "", share, nil
+	n.Share, n.ShareMilliCPU, n.Dedicated, n.Named = "", share, nil, nil
 
 	reclaimed := all - share
 	a.Reasons = append(a.Reasons,
-		fmt.Sprintf("%d CPUs are too few for pools: reclaimed pods are held by quota", n.shape.online.Size()),
-		fmt.Sprintf("share: reserve %dm + need %.0fm of %s = %.0fm -> %dm%s", r.reserveMilliCPU, e.milliCPU, count(e.containers, "container"), raw, share, bound))
+		fmt.Sprintf("%d CPUs are too few for pools (pool-min-cpus %d: %s): reclaimed pods are held by quota", n.shape.online.Size(), s.PoolMinCPUs, s.source("pool-min-cpus")),
+		fmt.Sprintf("share: reserve %dm (%s) + need %.0fm of %s = %.0fm -> %dm%s", r.reserveMilliCPU, r.reserveFrom, e.milliCPU, count(e.containers, "container"), raw, share, bound))
 	a.Reclaimed.MilliCPU = &reclaimed
-	a.Reclaimed.NUMANodes = n.splitQuota(reclaimed)
-	n.limit(a, t.Sample.Pods, reclaimed, min(r.floorMilliCPU, all))
+	n.limit(a, members, reclaimed, min(r.floorMilliCPU, all))
 	n.Quota = true
-}
-
-// splitQuota divides the reclaimed CPU over the NUMA nodes in proportion to their CPUs.
-func (n *node) splitQuota(milliCPU int64) []tick.ReclaimedNUMA {
-	inNode := map[int]int{}
-	for _, c := range n.shape.Cores {
-		inNode[c.NUMA] += c.CPUs.Size()
-	}
-	var list []tick.ReclaimedNUMA
-	for _, id := range n.shape.NUMA {
-		part := milliCPU * int64(inNode[id]) / int64(n.shape.online.Size())
-		list = append(list, tick.ReclaimedNUMA{ID: id, MilliCPU: &part})
-	}
-	return list
 }
 
 // limit divides the quota over the reclaimed pods' cgroups in proportion to their reclaimed CPU requests, and equally
 // among pods that say none. The parts do not follow use from tick to tick, so that a steady state writes nothing.
-func (n *node) limit(a *tick.Advice, pods []tick.Pod, reclaimed, floor int64) {
+func (n *node) limit(a *tick.Advice, members []member, reclaimed, floor int64) {
 	a.Fallback = nil
 	sum := 0.0
-	for i := range pods {
-		if p := &pods[i]; p.QoS == tick.QoSReclaimed && !finished(p) && len(cgroups(p)) > 0 {
-			sum += weightOf(p)
+	for i := range members {
+		if m := &members[i]; m.class == tick.QoSReclaimed && standing(m.Pod) > 0 {
+			sum += weightOf(m.Pod)
 		}
 	}
-	for i := range pods {
-		p := &pods[i]
-		paths := cgroups(p)
-		if finished(p) || p.QoS == tick.QoSSystem || p.QoS != tick.QoSReclaimed && !n.Pools {
+	for i := range members {
+		m := &members[i]
+		if m.kubelet || m.class == "" || m.Missing == tick.MissingCgroup || m.class != tick.QoSReclaimed && !n.Pools {
 			continue
 		}
-		part := weightOf(p) / float64(max(len(paths), 1)) / sum
-		for _, cgroup := range paths {
-			want := tick.Cgroup{Cgroup: cgroup}
-			if n.Pools { // the machine had pools before CPUs went offline
-				want.CPUSetCPUs = n.shape.online.String()
+		part := weightOf(m.Pod) / float64(max(standing(m.Pod), 1)) / sum
+		for j := range cgroups(m.Pod) {
+			want := tick.Cgroup{Cgroup: cgroup(m.Pod, j), CPUSetMems: m.mems}
+			if want.Cgroup == "" {
+				continue
 			}
-			if p.QoS == tick.QoSReclaimed {
-				want.CPUMaxMilliCPU = quotaOf(p, reclaimed, part)
-				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: quotaOf(p, floor, part)})
+			if n.Pools { // the machine had pools before CPUs went offline
+				want.CPUSetCPUs = n.shape.avail.list
+			}
+			if m.class == tick.QoSReclaimed {
+				want.CPUMaxMilliCPU = quotaOf(m.Pod, reclaimed, part)
+				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: quotaOf(m.Pod, floor, part)})
 			}
 			a.Cgroups = append(a.Cgroups, want)
 		}
 	}
+}
+
+// standing is the number of a pod's cgroups that exist.
+func standing(p *tick.Pod) int {
+	number := 0
+	if p.Missing == tick.MissingCgroup {
+		return 0
+	}
+	for i := range cgroups(p) {
+		if cgroup(p, i) != "" {
+			number++
+		}
+	}
+	return number
 }
 
 // quotaOf is a cgroup's part of milliCPU, within the pod's own limit and what the kernel takes.

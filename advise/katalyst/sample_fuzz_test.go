@@ -16,6 +16,7 @@ func FuzzSample(f *testing.F) {
 		`{"intervalSeconds":1,"topology":{"cpus":"0-15","numaNodes":[{"id":0,"cpus":"0-7"},{"id":0,"cpus":"0-15"}]},"pods":[{"name":"d","qos":"dedicated","cgroup":"/d","requests":{"milliCPU":1e9}},{"name":"d","qos":"dedicated","cgroup":"/d","requests":{"milliCPU":4000}}]}`,
 		`{"intervalSeconds":1,"topology":{"cpus":"0-1"},"allocatable":{"milliCPU":-5},"capacity":{"memoryBytes":1e308},"pods":[{"qos":"reclaimed","cgroup":"/r","limits":{"milliCPU":1e308}}]}`,
 		`{"topology":{"cpus":"5,900-901"}}`, `{}`,
+		`{"intervalSeconds":1,"topology":{"cpus":"0-15","numaNodes":[{"id":0,"cpus":"0-7","memoryBytes":0},{"id":7,"cpus":"8-15"},{"id":9,"cpus":""}]},"numaNodes":[{"id":0,"memory":{"freeBytes":1}},{"id":7,"memory":{"freeBytes":1e300}},{"id":9,"memory":{"freeBytes":3}}],"kubelet":{"cpuManagerPolicy":"static","exclusiveCPUs":"14-15"},"cgroupVersion":1,"memory":{"totalBytes":1e11},"pods":[{"uid":"u","name":"d","qos":"dedicated","cgroup":"/kubepods/podd","annotations":{"katalyst.kubewharf.io/memory_enhancement":"{\"numa_binding\":\"true\",\"numa_exclusive\":\"true\"}"},"requests":{"milliCPU":2000}},{"name":"s","qos":"shared","startTime":"2026-01-01T00:00:00Z","cgroup":"/kubepods/besteffort/pods","annotations":{"katalyst.kubewharf.io/cpu_enhancement":"{\"cpuset_pool\":\"batch\"}"}},{"qos":"reclaimed","missing":"cgroup","terminating":true}]}`,
 	} {
 		f.Add(seed, seed)
 	}

@@ -24,6 +24,8 @@ type Settings struct {
 	PoolMinCPUs int
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
+	// Sources says where a value came from that is no default, by the flag's name ("reserve-cpu").
+	Sources map[string]string
 }
 
 // Defaults are Katalyst's (v0.1.0), but for PoolMinCPUs, which is ours.
@@ -46,27 +48,40 @@ const (
 	defaultFloorMilliCPU      = 4000
 )
 
-// resolved are the settings for one machine.
-type resolved struct {
-	reserveMilliCPU, floorMilliCPU int64
-	reserveMemoryBytes             int64
+// source is where a setting's value came from.
+func (s Settings) source(name string) string {
+	if from, ok := s.Sources[name]; ok {
+		return from
+	}
+	return "default"
 }
 
-func (s Settings) resolve(small bool, machineMilliCPU, machineBytes int64) resolved {
-	pick := func(set, normal, machine int64) int64 {
+// resolved are the settings for one machine and tick, with the sources of those that the tick's configuration may set.
+type resolved struct {
+	reserveMilliCPU, floorMilliCPU, reserveMemoryBytes int64
+	reserveFrom, floorFrom, reserveMemoryFrom          string
+	*dynamic
+}
+
+// resolve is what holds for a machine: what was set on the command line or in the file, else what the tick's configuration
+// says, else the default.
+func (s Settings) resolve(dyn *dynamic, small bool, machineMilliCPU, machineBytes int64) resolved {
+	pick := func(set int64, name string, tuned *int64, field string, normal, machine int64) (int64, string) {
 		switch {
 		case set >= 0:
-			return set
-		case small:
-			return min(normal, machine/10)
+			return set, s.source(name)
+		case tuned != nil:
+			return *tuned, dyn.from(field)
+		case small && machine/10 < normal:
+			return machine / 10, "default, a tenth of the machine"
 		}
-		return normal
+		return normal, "default"
 	}
-	return resolved{
-		reserveMilliCPU:    pick(s.ReserveMilliCPU, defaultReserveMilliCPU, machineMilliCPU),
-		floorMilliCPU:      pick(s.FloorMilliCPU, defaultFloorMilliCPU, machineMilliCPU),
-		reserveMemoryBytes: pick(s.ReserveMemoryBytes, defaultReserveMemoryBytes, machineBytes),
-	}
+	r := resolved{dynamic: dyn}
+	r.reserveMilliCPU, r.reserveFrom = pick(s.ReserveMilliCPU, "reserve-cpu", dyn.reserve.milliCPU, fieldReserve, defaultReserveMilliCPU, machineMilliCPU)
+	r.floorMilliCPU, r.floorFrom = pick(s.FloorMilliCPU, "floor-cpu", dyn.floor.milliCPU, fieldFloor, defaultFloorMilliCPU, machineMilliCPU)
+	r.reserveMemoryBytes, r.reserveMemoryFrom = pick(s.ReserveMemoryBytes, "reserve-memory", dyn.reserve.bytes, fieldReserve, defaultReserveMemoryBytes, machineBytes)
+	return r
 }
 
 func (r resolved) floorCPUs() int { return int(ceilCPUs(float64(r.floorMilliCPU))) }

@@ -12,16 +12,23 @@ import (
 // shape is a node's topology in the form that the pools need.
 type shape struct {
 	*cpus.Topology
-	from     tick.Topology // what it was made from
-	reserved string
-	online   cpus.Set // all
-	system   cpus.Set // reserved for the system
-	avail    cpus.Set // online without the reserved ones
+	from            tick.Topology // what it was made from, with reserved and given
+	reserved, given string
+	online          named            // all
+	system          cpus.Set         // reserved for the system
+	exclusive       cpus.Set         // given away by kubelet
+	avail           named            // online without these two
+	nodes           map[int]cpus.Set // online CPUs by NUMA node
+	mems            cpus.Set         // ids of the NUMA nodes that have memory, as far as is known
 
 	// A steady node asks for the same sets every second: each is worked out once.
+	lists   map[string]named
+	givens  map[string]int
+	spans   map[string]cpus.Set
 	rests   map[string]named
 	resizes map[resizeKey]named
 	layouts map[layoutKey]*layout
+	places  map[string][]named
 }
 
 // named is a set with its list, which takes time to write.
@@ -45,17 +52,58 @@ func memo[K comparable, V any](m *map[K]V, k K, make func() V) V {
 	return v
 }
 
+// parse reads a list of our own, or a state file's: what is no list is empty.
+func (s *shape) parse(list string) named {
+	if list == "" {
+		return named{}
+	}
+	return memo(&s.lists, list, func() named {
+		set, err := cpus.Parse(list)
+		if err != nil {
+			return named{}
+		}
+		return name(set)
+	})
+}
+
+// nodesOf are the ids of the NUMA nodes that a set has CPUs of.
+func (s *shape) nodesOf(set named) cpus.Set {
+	return memo(&s.spans, set.list, func() cpus.Set {
+		var ids []int
+		for id, node := range s.nodes {
+			if !node.Intersection(set.Set).IsEmpty() {
+				ids = append(ids, id)
+			}
+		}
+		return cpus.New(ids...)
+	})
+}
+
+// bytesOf is the memory of NUMA nodes, as far as it is known.
+func (s *shape) bytesOf(ids cpus.Set) float64 {
+	sum := 0.0
+	for _, numa := range s.from.NUMANodes {
+		if numa.MemoryBytes != nil && *numa.MemoryBytes > 0 && ids.Contains(numa.ID) {
+			sum = bounded(sum + *numa.MemoryBytes)
+		}
+	}
+	return sum
+}
+
 // rest is what dedicated pods leave.
-func (s *shape) rest(dedicated map[string]cpus.Set) named {
+func (s *shape) rest(dedicated map[string]named) named {
+	if len(dedicated) == 0 {
+		return s.avail
+	}
 	lists := make([]string, 0, len(dedicated))
 	for _, set := range dedicated {
-		lists = append(lists, set.String())
+		lists = append(lists, set.list)
 	}
 	slices.Sort(lists)
 	return memo(&s.rests, strings.Join(lists, ";"), func() named {
-		avail := s.avail
+		avail := s.avail.Set
 		for _, set := range dedicated {
-			avail = avail.Difference(set)
+			avail = avail.Difference(set.Set)
 		}
 		return name(avail)
 	})
@@ -83,48 +131,68 @@ type layout struct {
 	reclaim named
 	floor   named // of the reclaim pool, so that the fallback only ever takes
 	spare   named // what is not floor
-	perNUMA []int64
+	perNUMA []uint64
+	// everywhere is where the reclaimed pods run where there is no pool for them.
+	everywhere string
 }
 
 func (s *shape) layout(avail, share named, floorCPUs int) *layout {
 	return memo(&s.layouts, layoutKey{avail.list, share.list, floorCPUs}, func() *layout {
-		l := &layout{reclaim: name(avail.Difference(share.Set)), perNUMA: make([]int64, len(s.NUMA))}
+		l := &layout{reclaim: name(avail.Difference(share.Set)), perNUMA: make([]uint64, len(s.NUMA))}
 		l.floor = name(s.First(l.reclaim.Set, floorCPUs))
 		l.spare = name(avail.Difference(l.floor.Set))
 		for _, c := range s.Cores {
-			l.perNUMA[slices.Index(s.NUMA, c.NUMA)] += int64(c.CPUs.Intersection(l.reclaim.Set).Size())
+			l.perNUMA[slices.Index(s.NUMA, c.NUMA)] += uint64(c.CPUs.Intersection(l.reclaim.Set).Size())
 		}
 		return l
 	})
 }
 
-// see makes the shape, unless it is known already.
-func (n *node) see(t *tick.Topology, reserved string) error {
-	if n.shape != nil && n.shape.reserved == reserved && same(&n.shape.from, t) {
+// see makes the shape, unless it is known already. Of the CPUs that kubelet gave away it may leave none.
+func (n *node) see(t *tick.Topology, reserved, given string) error {
+	if n.shape != nil && n.shape.reserved == reserved && n.shape.given == given && same(&n.shape.from, t) {
 		return nil
 	}
-	numa := make(map[int]string, len(t.NUMANodes))
+	s := &shape{from: *t, reserved: reserved, given: given, nodes: map[int]cpus.Set{}}
+	numa, memory := make(map[int]string, len(t.NUMANodes)), []int(nil)
 	for _, node := range t.NUMANodes {
 		numa[node.ID] = node.CPUs
+		if node.MemoryBytes == nil || *node.MemoryBytes > 0 {
+			memory = append(memory, node.ID)
+		}
 	}
-	topology, err := cpus.NewTopology(cpus.Shape{Online: t.CPUs, Cores: t.Cores, L3: t.L3, NUMA: numa})
-	if err != nil {
-		return err
+	var err error
+	if s.Topology, err = cpus.NewTopology(cpus.Shape{Online: t.CPUs, Cores: t.Cores, L3: t.L3, NUMA: numa}); err != nil {
+		return fmt.Errorf("topology: %w", err)
 	}
-	system, err := cpus.Parse(reserved)
-	if err != nil {
+	if s.system, err = cpus.Parse(reserved); err != nil {
 		return fmt.Errorf("reserved CPUs: %w", err)
 	}
-	system = system.Intersection(topology.Online)
-	avail := topology.Online.Difference(system)
-	if avail.IsEmpty() {
-		return fmt.Errorf("all online CPUs (%s) are reserved", topology.Online)
+	if s.exclusive, err = cpus.Parse(given); err != nil {
+		return fmt.Errorf("kubelet's exclusive CPUs: %w", err)
 	}
-	n.shape = &shape{Topology: topology, from: *t, reserved: reserved, online: topology.Online, system: system, avail: avail}
+	s.online, s.mems = name(s.Online), cpus.New(memory...)
+	s.exclusive = s.exclusive.Intersection(s.Online)
+	s.system = s.system.Intersection(s.Online).Difference(s.exclusive)
+	s.avail = name(s.Online.Difference(s.system).Difference(s.exclusive))
+	if s.avail.IsEmpty() && s.exclusive.IsEmpty() {
+		return fmt.Errorf("topology: all online CPUs (%s) are reserved", s.online.list)
+	}
+	ids := map[int][]int{}
+	for _, c := range s.Cores {
+		ids[c.NUMA] = append(ids[c.NUMA], c.CPUs.UnsortedList()...)
+	}
+	for id, list := range ids {
+		s.nodes[id] = cpus.New(list...)
+	}
+	n.shape = s
 	return nil
 }
 
 func same(a, b *tick.Topology) bool {
 	return a.CPUs == b.CPUs && slices.Equal(a.Cores, b.Cores) && slices.Equal(a.L3, b.L3) &&
-		slices.EqualFunc(a.NUMANodes, b.NUMANodes, func(x, y tick.TopologyNUMA) bool { return x.ID == y.ID && x.CPUs == y.CPUs })
+		slices.EqualFunc(a.NUMANodes, b.NUMANodes, func(x, y tick.TopologyNUMA) bool {
+			return x.ID == y.ID && x.CPUs == y.CPUs && (x.MemoryBytes == nil) == (y.MemoryBytes == nil) &&
+				(x.MemoryBytes == nil || *x.MemoryBytes == *y.MemoryBytes)
+		})
 }

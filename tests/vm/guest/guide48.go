@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,9 +106,12 @@ func reclaimed(tk *tick.Tick) int64 {
 
 func (t *T) checkGuideStep(p *pipe, step guideStep, web, spark *load) {
 	began := uptime()
-	tk := t.await(p, time.Minute, step.name, func(tk *tick.Tick) bool {
+	tk := t.await(p, time.Minute, step.name, func(tk *tick.Tick) bool { // a new service runs everywhere for 30 s
 		service := pod(tk, "/polder/service")
-		return reclaimed(tk) == step.milliCPU && service != nil && number(service.UsageMilliCPU) >= step.usageFrom
+		return reclaimed(tk) == step.milliCPU && service != nil && number(service.UsageMilliCPU) >= step.usageFrom &&
+			slices.ContainsFunc(tk.Advice.Cgroups, func(c tick.Cgroup) bool {
+				return c.Cgroup == "/polder/service" && c.CPUSetCPUs == step.share
+			})
 	})
 	t.Logf("%s: %.1f s after: reclaimed %d, pools %v, service's usage %.0f, load1 %.2f", step.name, (uptime() - began).Seconds(),
 		reclaimed(tk), tk.Advice.Pools, number(pod(tk, "/polder/service").UsageMilliCPU), number(pod(tk, "/polder/service").Load1))

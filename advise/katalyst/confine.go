@@ -1,0 +1,80 @@
+package katalyst
+
+import (
+	"math"
+
+	"polder/lib/tick"
+)
+
+// confine wants each container in its pool, and for the fallback the reclaimed ones at the floor and the shared ones on
+// all that this frees. Nothing is wanted of containers that have CPUs from kubelet, and of pods that are not there yet.
+func (n *node) confine(a *tick.Advice, members []member, groups []group, avail named, l *layout) {
+	a.Cgroups = make([]tick.Cgroup, 0, len(members)+1)
+	a.Fallback = make([]tick.Cgroup, 0, len(members)+1)
+	for i := range members {
+		m := &members[i]
+		if m.kubelet || m.Missing == tick.MissingCgroup {
+			continue
+		}
+		list, fallback := listsOf(m, groups, avail, l)
+		if list == "" {
+			continue
+		}
+		want := tick.Cgroup{CPUSetCPUs: list, CPUSetMems: m.mems}
+		if n.Quota && m.class == tick.QoSReclaimed { // CPUs came online: there is room for pools again
+			want.CPUMaxMilliCPU = tick.Ptr(limitOf(m.Pod))
+		}
+		for j := range cgroups(m.Pod) {
+			if want.Cgroup = cgroup(m.Pod, j); want.Cgroup == "" {
+				continue
+			}
+			a.Cgroups = append(a.Cgroups, want)
+			if fallback != "" {
+				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUSetCPUs: fallback, CPUSetMems: m.mems})
+			}
+		}
+	}
+}
+
+// listsOf are the CPUs of a pod, now and in the fallback; empty where it is not confined.
+func listsOf(m *member, groups []group, avail named, l *layout) (now, fallback string) {
+	switch share := groups[m.group].cpus.list; {
+	case m.class == tick.QoSShared && m.ramping:
+		return avail.list, l.spare.list
+	case m.class == tick.QoSShared:
+		return share, l.spare.list
+	case m.class == tick.QoSReclaimed && l.reclaim.IsEmpty():
+		return l.everywhere, l.everywhere
+	case m.class == tick.QoSReclaimed:
+		return l.reclaim.list, l.floor.list
+	case m.own != "":
+		return m.own, m.own
+	case m.class == tick.QoSDedicated: // no CPUs of its own could be had
+		return share, share
+	}
+	return "", ""
+}
+
+// cgroups is the number of a pod's cgroups: its containers', or its own where it lists none.
+func cgroups(p *tick.Pod) int { return max(len(p.Containers), 1) }
+
+// cgroup is a pod's i-th; it may have no name.
+func cgroup(p *tick.Pod, i int) string {
+	if len(p.Containers) == 0 {
+		return p.Cgroup
+	}
+	return p.Containers[i].Cgroup
+}
+
+// limitOf is a pod's own CPU limit, or none.
+func limitOf(p *tick.Pod) int64 {
+	if p.Limits == nil {
+		return tick.Unlimited
+	}
+	for _, limit := range []*float64{p.Limits.MilliCPU, p.Limits.ReclaimedMilliCPU} {
+		if limit != nil && *limit > 0 {
+			return int64(math.Ceil(bounded(*limit)))
+		}
+	}
+	return tick.Unlimited
+}

@@ -1,0 +1,119 @@
+package katalyst
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"polder/lib/tick"
+)
+
+// Katalyst's annotations that say more than the class; each is a JSON object in a string.
+const (
+	cpuEnhancement    = "katalyst.kubewharf.io/cpu_enhancement"
+	memoryEnhancement = "katalyst.kubewharf.io/memory_enhancement"
+)
+
+// enhancement is what an annotation asks for.
+type enhancement struct {
+	pool               string // a shared pod's own pool; "" is the common one
+	binding, exclusive bool   // CPUs and memory of one NUMA node; of nodes that nobody else has
+	faults             []string
+}
+
+// maxEnhancement bounds an annotation, in bytes.
+const maxEnhancement = 16 << 10
+
+// enhanced is what a pod's annotation asks for; nearly all pods have none.
+func (d *Decider) enhanced(p *tick.Pod, annotation string) *enhancement {
+	text, ok := p.Annotations[annotation]
+	if !ok {
+		return nil
+	}
+	return memo(&d.enhancements, text, func() *enhancement { return readEnhancement(text) })
+}
+
+func readEnhancement(text string) *enhancement {
+	e := &enhancement{}
+	fields := map[string]tick.Raw{}
+	if len(text) > maxEnhancement || tick.Unmarshal([]byte(text), &fields) != nil {
+		e.faults = append(e.faults, "want a JSON object")
+		return e
+	}
+	text, ok := stringField(fields, "cpuset_pool")
+	if text != "" && text != tick.PoolShare {
+		e.pool = text
+	}
+	why := refusedPool(e.pool)
+	if !ok {
+		why = " is no text"
+	}
+	if why != "" {
+		e.faults = append(e.faults, fmt.Sprintf("cpuset_pool %s%s: it goes to the pool share", quote(e.pool), why))
+		e.pool = ""
+	}
+	e.binding = e.flag(fields, "numa_binding")
+	e.exclusive = e.flag(fields, "numa_exclusive")
+	if e.exclusive && !e.binding {
+		e.faults = append(e.faults, "numa_exclusive is nothing without numa_binding")
+		e.exclusive = false
+	}
+	return e
+}
+
+// stringField is a field's value; false where it is no string.
+func stringField(fields map[string]tick.Raw, name string) (text string, ok bool) {
+	raw := fields[name]
+	if null(raw) {
+		return "", true
+	}
+	if raw[0] != '"' || tick.Unmarshal(raw, &text) != nil {
+		return "", false
+	}
+	return text, true
+}
+
+// flag is a field that is "true" or "false".
+func (e *enhancement) flag(fields map[string]tick.Raw, name string) bool {
+	text, ok := stringField(fields, name)
+	if !ok || text != "" && text != "true" && text != "false" {
+		e.faults = append(e.faults, name+` is neither "true" nor "false"`)
+	}
+	return ok && text == "true"
+}
+
+// poolName is a word that is safe in a metric's label, a table and a path.
+var poolName = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$`)
+
+// ownPools begin names that Katalyst has for pools of its own, numaPool ends them.
+var (
+	ownPools = []string{"reclaim", "reserve", "dedicated", "isolation", "system", "interrupt", "fallback"}
+	numaPool = regexp.MustCompile(`-NUMA[0-9]+$`)
+)
+
+// refusedPool says why a pool must not have this name; "" where it may.
+func refusedPool(name string) string {
+	switch {
+	case name == "":
+		return ""
+	case !poolName.MatchString(name):
+		return " is no word of letters, digits, '-', '_' and '.'"
+	case numaPool.MatchString(name):
+		return " is a reserved name"
+	}
+	for _, own := range ownPools {
+		if name == own || strings.HasPrefix(name, own+"-") || (own == "isolation" || own == "system") && strings.HasPrefix(name, own) {
+			return " is a reserved name"
+		}
+	}
+	return ""
+}
+
+// quote is untrusted text for a reason.
+func quote(text string) string {
+	if len(text) > 60 {
+		text = text[:60] + "…"
+	}
+	return strconv.Quote(text)
+}

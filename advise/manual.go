@@ -1,0 +1,37 @@
+package main
+
+const manual = `
+Reads ticks, decides from each sample what may be reclaimed and which CPUs or quotas the pods get, and adds the section
+"advice". It touches nothing: isolate makes the advice true, report publishes it, and "advice.reasons" says what bound
+the result.
+
+Sections read: sample. Section written: advice.
+
+EXAMPLES
+   What is free on this machine right now?
+      collect --once | advise | jq .advice.reclaimed
+   Why?
+      collect --once | advise | jq -r '.advice.reasons[]'
+   What would a smaller reserve have given yesterday?
+      advise --reserve-cpu 2 < yesterday.jsonl | jq .advice.reclaimed.milliCPU
+   Which pods have which CPUs?
+      collect --once | advise | jq -c '.advice.cgroups[] | [.cgroup, .cpusetCPUs, .cpusetMems]'
+   Once a minute from cron, with the hold-down kept between runs
+      collect --once --state c.json | advise --state a.json | isolate --journal j
+
+The configuration file of --config has the flags' names as keys, and is read again when it changes:
+      reserve-cpu: 2
+      hold: 1m
+Flags given on the command line (or by environment variables) win over the file, the file over what the cluster says in
+"sample.config" (Katalyst's AdminQoSConfiguration), and that over the defaults; "advice.reasons" names the source of each
+value that bound the result. A changed file that is no good is refused with its line.
+
+PODS OF A CLUSTER
+   Shared pods whose annotation katalyst.kubewharf.io/cpu_enhancement names a cpuset_pool have a pool of that name; a new
+   one runs on all CPUs but the dedicated and reserved ones for 30s. A dedicated pod has CPUs of its own; with numa_binding
+   in katalyst.kubewharf.io/memory_enhancement they and its memory are of one NUMA node, with numa_exclusive it has whole
+   nodes. CPUs that kubelet gave to containers are in no pool. Kubelet's cgroup of the BestEffort pods is held to the reclaim
+   pool as well, where that is safe. docs/policy-katalyst.md has the rules.
+
+EXIT STATUS
+   0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`

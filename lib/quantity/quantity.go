@@ -1,0 +1,100 @@
+// Package quantity turns the amounts of API objects ("500m", "44k", "1Gi", 4) into numbers, and numbers into what the
+// API writes. It is pure: it decides nothing and asks nobody.
+package quantity
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// maxText bounds an amount's text; the longest that is sensible has some twenty characters.
+const maxText = 64
+
+// The largest amounts that are taken for one: a billion cores, and what a float64 holds to the byte.
+const (
+	maxMilli = 1e12
+	maxWhole = 1 << 53
+)
+
+// Milli is an amount in thousandths, as of CPU: "1" and 1 are 1000, "250m" is 250. Parts of a thousandth are rounded up.
+func Milli(v any) (float64, error) {
+	q, err := parse(v)
+	if err != nil {
+		return 0, err
+	}
+	if q.CmpInt64(maxMilli/1000) > 0 {
+		return 0, fmt.Errorf("%q is larger than %d", clip(v), int64(maxMilli/1000))
+	}
+	return float64(q.MilliValue()), nil
+}
+
+// Whole is an amount in whole units, as of memory in bytes, or of the resources that count milli-CPU: "44k" is 44000.
+// Parts of a unit are rounded up.
+func Whole(v any) (float64, error) {
+	q, err := parse(v)
+	if err != nil {
+		return 0, err
+	}
+	if q.CmpInt64(maxWhole) > 0 {
+		return 0, fmt.Errorf("%q is larger than %d", clip(v), int64(maxWhole))
+	}
+	return float64(q.Value()), nil
+}
+
+// Format is a number of whole units as the API writes it: 44000 is "44k", 1500 is "1500".
+func Format(n int64) string { return resource.NewQuantity(n, resource.DecimalSI).String() }
+
+// FormatMilli is a number of thousandths as the API writes it: 44000 is "44", 1500 is "1500m".
+func FormatMilli(n int64) string { return resource.NewMilliQuantity(n, resource.DecimalSI).String() }
+
+// parse takes what a decoder of JSON makes of a quantity: text, or a number where the writer left the quotes out.
+func parse(v any) (resource.Quantity, error) {
+	text, ok := asText(v)
+	switch {
+	case !ok:
+		return resource.Quantity{}, fmt.Errorf("%q is no amount", clip(v))
+	case len(text) > maxText:
+		return resource.Quantity{}, fmt.Errorf("%q is no amount: longer than %d bytes", clip(v), maxText)
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil || !strings.ContainsAny(text, "0123456789") { // the library takes "m" for 0
+		return q, fmt.Errorf("%q is no amount: want one such as 500m, 2 or 1Gi", clip(v))
+	}
+	if q.Sign() < 0 {
+		return q, fmt.Errorf("%q is less than nothing", clip(v))
+	}
+	return q, nil
+}
+
+func asText(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case json.Number:
+		return string(v), true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case int:
+		return strconv.Itoa(v), true
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return "", false
+		}
+		return strconv.FormatFloat(v, 'f', -1, 64), true
+	}
+	return "", false
+}
+
+// clip is a value for an error's text.
+func clip(v any) string {
+	text := fmt.Sprint(v)
+	if len(text) > 40 {
+		return text[:40] + "…"
+	}
+	return text
+}
