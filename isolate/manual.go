@@ -22,8 +22,19 @@ kill -9, and 'isolate --restore --journal FILE' puts everything back. Without it
 When no tick with an advice has come for --stale-after, the last advice's fallback is applied. Ticks that are too old or
 of another node (--max-age, --node) are passed on and do not count.
 
+Beside a kubelet its CPU manager's state is read whenever it has changed (--kubelet-root), and no cpuset is written that would
+be in its way; each is in isolation.errors:
+
+  - CPUs that it gave to containers exclusively are left out of every other list, and those containers' lists are left alone.
+  - On cgroup v1, under any policy but "none", only the lists of containers are written: under a narrowed tier or pod
+    kubelet's next container would not start. What was narrowed before is widened to its first value.
+  - On cgroup v2, and under "none", tiers and pods are written too, but not those above exclusive CPUs.
+  - While the state cannot be read, no cpuset of kubelet's is written. Everything else goes on.
+
+A memory.max of version 2 that the kernel could only enforce by killing is not written.
+
 A value that someone else changes is reported and written again; after --contest rounds it is left alone with an error, until
-it has been quiet for 100 rounds.
+it has been quiet for 100 rounds. A container that kubelet sets back to its own list is written again however often.
 
 Examples:
 

@@ -14,6 +14,7 @@ import (
 	"polder/isolate/apply"
 	"polder/isolate/plan"
 	"polder/lib/cgroup"
+	"polder/lib/cpumanager"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -21,6 +22,7 @@ import (
 // options are the tool's own flags.
 type options struct {
 	root       string
+	kubelet    string
 	journal    string
 	restore    bool
 	force      bool
@@ -43,6 +45,7 @@ func command() stage.Command {
 			f.Int(&o.contest, "contest", 5, "write a value again this many times when someone else changes it, then leave it alone")
 			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the last advice's fallback when no newer one has come for this long (0: never)")
 			f.Path(&o.root, "root", "/", "the machine is a copy under `DIR`")
+			f.Path(&o.kubelet, "kubelet-root", "/var/lib/kubelet", "kubelet's root `DIR`, under --root: which CPUs it gave away is read there")
 		},
 		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, o) },
 	}
@@ -73,7 +76,7 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 		return restore(s, o, h)
 	}
 	t := &tool{s: s, o: o}
-	a := apply.Options{Hierarchy: h, Online: onlineFile(o), Contest: o.contest, DryRun: s.DryRun, Log: s.Log}
+	a := apply.Options{Hierarchy: h, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun, Log: s.Log}
 	if !s.DryRun {
 		warnReadOnly(s, h)
 		if a.Journal, err = openJournal(s, o); err != nil {
@@ -96,6 +99,10 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 }
 
 func onlineFile(o options) string { return filepath.Join(o.root, "sys/devices/system/cpu/online") }
+
+func kubeletOf(o options) *cpumanager.Reader {
+	return cpumanager.NewReader(filepath.Join(o.root, o.kubelet))
+}
 
 func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
 	if o.journal == "" {
@@ -122,7 +129,8 @@ func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 		if err != nil || version == 0 {
 			continue
 		}
-		if err := unix.Access(dir, unix.W_OK); err != nil {
+		// Not the directory: that of version 2's root is 0555, and a root without capabilities may still write the files in it.
+		if err := unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.Log.Warn("cgroups cannot be written here: isolate needs root and a writable mount", "controller", controller, "path", dir, "error", err)
 		}
 	}
@@ -139,7 +147,7 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 		return fmt.Errorf("--journal: %w", err)
 	}
 	defer j.Close()
-	a := apply.New(apply.Options{Hierarchy: h, Online: onlineFile(o), Journal: j, DryRun: s.DryRun, Log: s.Log})
+	a := apply.New(apply.Options{Hierarchy: h, Online: onlineFile(o), Kubelet: kubeletOf(o), Journal: j, DryRun: s.DryRun, Log: s.Log})
 	defer a.Close()
 	out, err := a.Restore(o.force)
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)

@@ -13,6 +13,7 @@ import (
 
 	"polder/isolate/plan"
 	"polder/lib/cgroup"
+	"polder/lib/cpumanager"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -25,9 +26,10 @@ type Writer interface {
 // Options say how an [Applier] acts.
 type Options struct {
 	Hierarchy *cgroup.Hierarchy
-	Online    string   // the file that lists the online CPUs; it need not be there
-	Writer    Writer   // the hierarchy where nil
-	Journal   *Journal // none where nil
+	Online    string             // the file that lists the online CPUs; it need not be there
+	Kubelet   *cpumanager.Reader // none where nil
+	Writer    Writer             // the hierarchy where nil
+	Journal   *Journal           // none where nil
 	// Contest is how many times a value that someone else changes is written again before it is left alone.
 	Contest int
 	DryRun  bool
@@ -40,7 +42,8 @@ type Applier struct {
 
 	machine     plan.Machine
 	root        map[string]*file // the root's lists, by their name in a child
-	rootChanged bool
+	rootChanged bool             // or what kubelet gave away
+	kubelet     kubeletSeen
 	online      struct {
 		text string
 		set  cpus.Set
@@ -135,7 +138,7 @@ func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 	return r.finish()
 }
 
-// readMachine reads which CPUs and memory nodes there are.
+// readMachine reads which CPUs and memory nodes there are, and which of them are kubelet's to give.
 func (a *Applier) readMachine() {
 	a.rootChanged = false
 	if online := a.readOnline(); !online.IsEmpty() {
@@ -145,6 +148,7 @@ func (a *Applier) readMachine() {
 		a.machine.CPUs = a.readRoot("cpuset.cpus", a.machine.CPUs, "cpuset.effective_cpus", "cpuset.cpus.effective", "cpuset.cpus")
 	}
 	a.machine.Mems = a.readRoot("cpuset.mems", a.machine.Mems, "cpuset.effective_mems", "cpuset.mems.effective", "cpuset.mems")
+	a.readKubelet()
 }
 
 // readOnline reads the online CPUs on version 2, where the root's own list leaves out those of partitions, though cgroups
@@ -207,7 +211,7 @@ func (a *Applier) changing(r *round) []*item {
 		case it.done:
 			it.file.agree(it.Present)
 			r.Unchanged++
-		case a.foreign(it, r) || a.partition(it, r):
+		case a.taken(it, r) || a.foreign(it, r) || a.partition(it, r) || a.kills(it, r):
 			it.leave = true
 		default:
 			out = append(out, it)

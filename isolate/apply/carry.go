@@ -52,15 +52,21 @@ func (a *Applier) foreign(it *item, r *round) bool {
 	if a.DryRun || !f.known {
 		return false
 	}
-	if !plan.Same(it.Name, it.Present, f.agreed) {
+	switch {
+	case plan.Same(it.Name, it.Present, f.agreed):
+		if f.contested > 0 {
+			if f.quiet++; f.quiet >= quietRounds {
+				f.contested = 0
+			}
+		}
+	case a.machine.Kubelet.ByKubelet(it.File, it.Present): // once, for what it gave away has changed: no contest
+		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf("set by kubelet from %s to its own %s", clip(f.agreed), clip(it.Present))})
+		f.agreed = it.Present
+	default:
 		f.contested++
 		f.quiet = 0
 		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf("changed by someone else from %s to %s", clip(f.agreed), clip(it.Present))})
 		f.agreed = it.Present
-	} else if f.contested > 0 {
-		if f.quiet++; f.quiet >= quietRounds {
-			f.contested = 0
-		}
 	}
 	if f.contested <= a.Contest {
 		return false
@@ -111,6 +117,7 @@ func (a *Applier) write(r *round, w plan.Write) error {
 		return nil // removed and made anew since it was read: the next tick sees what there is
 	}
 	old := f.text
+	a.awaitChildren(w, old)
 	if err := a.Writer.WriteFile(w.Controller, w.Cgroup, w.Name, lineOf(w.New)); err != nil {
 		switch {
 		case gone(err):

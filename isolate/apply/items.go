@@ -31,6 +31,7 @@ func (a *Applier) program(wanted []tick.Cgroup) {
 	}
 	settings, problems := plan.Translate(a.machine, checked)
 	a.problems = append(a.problems, problems...)
+	settings = append(settings, a.widenBack()...)
 	a.items = make([]item, len(settings))
 	for i, s := range settings {
 		a.items[i].Setting = s

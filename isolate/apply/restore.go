@@ -1,10 +1,7 @@
 package apply
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	"polder/isolate/plan"
 )
@@ -64,16 +61,14 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 type restoring struct {
 	file    plan.File
 	record  *record
+	first   string // what is put back
 	already bool
 }
 
 // restoring sorts out what is to be put back.
 func (a *Applier) restoring(force bool, out *Restored) []*restoring {
 	var back []*restoring
-	files := slices.SortedFunc(maps.Keys(a.records), func(x, y plan.File) int {
-		return cmp.Or(cmp.Compare(x.Cgroup, y.Cgroup), cmp.Compare(x.Controller, y.Controller), cmp.Compare(x.Name, y.Name))
-	})
-	for _, f := range files {
+	for _, f := range sortedFiles(a.records) {
 		r := a.records[f]
 		if a.inode(f) != r.Inode {
 			out.Vanished++
@@ -91,7 +86,13 @@ func (a *Applier) restoring(force bool, out *Restored) []*restoring {
 			out.Foreign++
 			a.Log.Warn("left alone: changed by someone else (--force restores it too)", "cgroup", f.Cgroup, "file", f.Name, "value", present, "first", r.First)
 		default:
-			back = append(back, &restoring{file: f, record: r, already: plan.Same(f.Name, present, r.First)})
+			first, err := a.machine.Kubelet.First(f, r.First, present)
+			if err != nil {
+				out.Failed++
+				a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)
+				continue
+			}
+			back = append(back, &restoring{file: f, record: r, first: first, already: plan.Same(f.Name, present, first)})
 		}
 	}
 	return back
@@ -101,7 +102,7 @@ func (a *Applier) restoring(force bool, out *Restored) []*restoring {
 func (a *Applier) putBack(r *round, back []*restoring) {
 	settings := make([]plan.Setting, 0, len(back))
 	for _, it := range back {
-		s, err := plan.Restore(it.file, it.record.Key, it.record.First, a.Hierarchy.Version(it.file.Controller))
+		s, err := plan.Restore(it.file, it.record.Key, it.first, a.Hierarchy.Version(it.file.Controller))
 		if err == nil {
 			s.Present, err = a.Hierarchy.ReadFile(s.Controller, s.Cgroup, s.Name)
 		}
@@ -164,9 +165,9 @@ func (a *Applier) judge(back []*restoring, out *Restored) {
 			a.Log.Warn("as wide as the cgroup above: the kernel takes no empty list while there are processes; --restore again when there are none",
 				"cgroup", it.file.Cgroup, "file", it.file.Name, "value", present)
 			continue
-		case err != nil || !plan.Same(it.file.Name, present, it.record.First):
+		case err != nil || !plan.Same(it.file.Name, present, it.first):
 			out.Failed++
-			a.Log.Warn("not restored", "cgroup", it.file.Cgroup, "file", it.file.Name, "value", present, "first", it.record.First, "error", err)
+			a.Log.Warn("not restored", "cgroup", it.file.Cgroup, "file", it.file.Name, "value", present, "first", it.first, "error", err)
 			continue
 		case it.already:
 			out.Already++

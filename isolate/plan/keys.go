@@ -131,8 +131,31 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 		case err != nil:
 			t.problem(c, k.name, err.Error())
 		}
+		if k.controller == "cpuset" && !t.beside(c, &s) {
+			continue
+		}
 		t.settings = append(t.settings, s)
 	}
+}
+
+// beside fits a list in beside kubelet's. It reports false where the list is not to be written.
+func (t *translator) beside(c *tick.Cgroup, s *Setting) bool {
+	k := t.machine.Kubelet
+	if k == nil {
+		return true
+	}
+	if err := k.refuse(c.Cgroup, s.Version); err != nil {
+		t.once(c, s.Key, err.Error())
+		return false
+	}
+	if at, uid := k.place(c.Cgroup); at >= container {
+		s.given = k.given(c.Cgroup, uid)
+	}
+	write, err := k.restrict(s)
+	if err != nil {
+		t.once(c, s.Key, err.Error())
+	}
+	return write
 }
 
 // list clips a wanted list to what the machine has. An error beside true says what was left out.

@@ -28,6 +28,8 @@ type Machine struct {
 	// CPUs and Mems are those of the hierarchy's root; empty where they could not be read.
 	CPUs, Mems cpus.Set
 	PageBytes  int64
+	// Kubelet is nil where there is none.
+	Kubelet *Kubelet
 }
 
 // Setting is one wanted value of one file.
@@ -43,6 +45,7 @@ type Setting struct {
 	milli int64    // of a quota, unless raw
 	text  string   // of everything else
 	raw   bool     // text is the file's own, of a restore
+	given cpus.Set // what kubelet gave to containers of the cgroup's pod
 
 	// Present is the file's text, and Period that of PeriodFile; the caller fills them in.
 	Present, Period string

@@ -1,0 +1,318 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/lib/cpumanager"
+	"polder/lib/tick"
+)
+
+// kubeletDir is a kubelet's root directory with its CPU manager's state, replaced as kubelet does.
+type kubeletDir struct {
+	t   testing.TB
+	dir string
+}
+
+func newKubeletDir(t testing.TB, state string) *kubeletDir {
+	k := &kubeletDir{t: t, dir: t.TempDir()}
+	k.put(state)
+	return k
+}
+
+func (k *kubeletDir) put(state string) {
+	k.t.Helper()
+	path := filepath.Join(k.dir, cpumanager.File)
+	if err := os.WriteFile(path+".new", []byte(state), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// reader is what [Options] take.
+func (k *kubeletDir) reader(o *Options) { o.Kubelet = cpumanager.NewReader(k.dir) }
+
+const (
+	policyNone   = `{"policyName":"none","defaultCpuSet":""}`
+	policyStatic = `{"policyName":"static","defaultCpuSet":"0-1"}`
+	// gaveOne gave CPU 1 to the container web of the pod a; side shares the pod.
+	gaveOne = `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"web":"1"}}}`
+)
+
+// list advises CPU lists by cgroup.
+func (r *realTree) lists(of ...string) []tick.Cgroup {
+	var out []tick.Cgroup
+	for i := 0; i < len(of); i += 2 {
+		out = append(out, tick.Cgroup{Cgroup: r.path(of[i]), CPUSetCPUs: of[i+1]})
+	}
+	return out
+}
+
+func (r *realTree) cpus(name string) string { return r.get("cpuset", name, "cpuset.cpus") }
+
+func saidOne(t *testing.T, out tick.Isolation, want string) {
+	t.Helper()
+	if said := errorsOf(out); strings.Count(said, want) != 1 {
+		t.Errorf("errors want %q once:\n%s", want, said)
+	}
+}
+
+// What kubelet gave away stays as it is, whatever is advised; a dry run says the same and writes nothing.
+func TestExclusiveCPUsAreLeftAlone(t *testing.T) {
+	for _, dry := range []bool{true, false} {
+		r := newRealTree(t, "kubepods", "kubepods/poda", "kubepods/poda/web", "kubepods/poda/side", "kubepods/podb", "kubepods/podb/c", "serve", "all")
+		r.set("cpuset", "kubepods/poda/web", "cpuset.cpus", "1")
+		r.set("cpuset", "kubepods/poda/side", "cpuset.cpus", "0")
+		k := newKubeletDir(t, gaveOne)
+		a, w := newApplier(t, r.h, func(o *Options) { k.reader(o); o.DryRun = dry })
+		out := a.Apply(r.lists("kubepods/poda/web", "0", "kubepods/poda/side", "0", "kubepods/podb/c", "0-1", "serve", "0-1", "all", "1"))
+		if len(out.Writes) != 2 || dry == (w.writes > 0) {
+			t.Errorf("dry run %v: %d writes done, listed %v; want podb/c and serve", dry, w.writes, out.Writes)
+		}
+		saidOne(t, out, "web cpusetCPUs: left alone: kubelet gave 1 to this container exclusively")
+		saidOne(t, out, "CPUs 1 left out: kubelet gave them to containers exclusively")
+		saidOne(t, out, "all cpusetCPUs: not written: kubelet gave all of CPUs 1 to containers exclusively")
+		for name, want := range map[string]string{
+			"kubepods/poda/web": "1", "kubepods/poda/side": "0", "kubepods": "0-1", "kubepods/poda": "0-1", "all": "0-1",
+		} {
+			if got := r.cpus(name); got != want {
+				t.Errorf("dry run %v: %s on %s, want %s", dry, name, got, want)
+			}
+		}
+		if want := map[bool]string{true: "0-1", false: "0"}[dry]; r.cpus("kubepods/podb/c") != want || r.cpus("serve") != want {
+			t.Errorf("dry run %v: podb/c on %s, serve on %s, want %s", dry, r.cpus("kubepods/podb/c"), r.cpus("serve"), want)
+		}
+	}
+}
+
+// What kubelet gives away while isolate runs is heeded with the next tick, and what it takes back too.
+func TestGivenAwayMeanwhile(t *testing.T) {
+	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c")
+	k := newKubeletDir(t, policyStatic)
+	a, w := newApplier(t, r.h, k.reader)
+	wanted := r.lists("kubepods/podb/c", "0-1")
+	for round, c := range []struct{ state, want string }{{policyStatic, "0-1"}, {gaveOne, "0"}, {gaveOne, "0"}, {policyStatic, "0-1"}} {
+		k.put(c.state)
+		out := a.Apply(append([]tick.Cgroup(nil), wanted...))
+		if got := r.cpus("kubepods/podb/c"); got != c.want {
+			t.Errorf("round %d: on %s, want %s; errors:\n%s", round, got, c.want, errorsOf(out))
+		}
+	}
+	if w.writes != 2 {
+		t.Errorf("%d writes, want one for each change", w.writes)
+	}
+}
+
+// While the state cannot be made out nothing of kubelet's is moved, and the services' side goes on.
+func TestTornState(t *testing.T) {
+	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c", "serve")
+	k := newKubeletDir(t, gaveOne[:30])
+	a, _ := newApplier(t, r.h, k.reader)
+	out := a.Apply(r.lists("kubepods/podb/c", "0", "kubepods/podb", "0", "serve", "0"))
+	saidOne(t, out, "left alone, as all of kubelet's: which CPUs it gave away is not known (read kubelet's CPU manager state "+k.dir)
+	if r.cpus("kubepods/podb/c") != "0-1" || r.cpus("serve") != "0" {
+		t.Errorf("container on %s, serve on %s; want 0-1 and 0", r.cpus("kubepods/podb/c"), r.cpus("serve"))
+	}
+	k.put(gaveOne)
+	a.Apply(r.lists("serve", "0-1"))
+	if err := os.Remove(filepath.Join(k.dir, cpumanager.File)); err != nil {
+		t.Fatal(err)
+	}
+	out = a.Apply(r.lists("kubepods/podb/c", "0", "serve", "0-1"))
+	saidOne(t, out, "it was there before and is gone")
+	if r.cpus("serve") != "0" {
+		t.Errorf("serve on %s; want it off CPU 1, which was given away as far as is known", r.cpus("serve"))
+	}
+	k.put(policyNone)
+	if out = a.Apply(r.lists("kubepods/podb/c", "0", "serve", "1")); len(out.Errors) > 0 || r.cpus("kubepods/podb/c") != "0" || r.cpus("serve") != "1" {
+		t.Errorf("readable again: container on %s, serve on %s, errors:\n%s", r.cpus("kubepods/podb/c"), r.cpus("serve"), errorsOf(out))
+	}
+}
+
+// A tier that was narrowed under the policy "none" gets its list back when kubelet comes with another one: its next
+// container could not start otherwise. The tier is then left alone.
+func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
+	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb", "kubepods/besteffort/podb/c")
+	k := newKubeletDir(t, policyNone)
+	journal := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, journal)
+	a, _ := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
+	wanted := r.lists("kubepods/besteffort", "1")
+	if out := a.Apply(wanted); len(out.Errors) > 0 || r.cpus("kubepods/besteffort/podb/c") != "1" {
+		t.Fatalf("container on %s, errors:\n%s", r.cpus("kubepods/besteffort/podb/c"), errorsOf(out))
+	}
+	j.Close()
+	a.Close()
+
+	// The same with isolate started anew, as the journal has it.
+	k.put(policyStatic)
+	j = openJournal(t, journal)
+	a, w := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
+	for range 2 {
+		out := a.Apply(append([]tick.Cgroup(nil), wanted...))
+		saidOne(t, out, `left alone: kubelet's CPU manager policy is "static", and on cgroup v1 a narrowed cgroup above`)
+	}
+	for _, name := range []string{"kubepods/besteffort", "kubepods/besteffort/podb"} {
+		if got := r.cpus(name); got != "0-1" {
+			t.Errorf("%s on %s, want 0-1", name, got)
+		}
+	}
+	if w.writes > 3 {
+		t.Errorf("%d writes, want one a cgroup", w.writes)
+	}
+	// As runc makes kubelet's next container.
+	if err := r.make("kubepods/besteffort/podb/next"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir("cpuset", "kubepods/besteffort/podb/next"), "cpuset.cpus"), []byte("0-1"), 0); err != nil {
+		t.Errorf("kubelet's next container would not start: %v", err)
+	}
+}
+
+// Kubelet sets its shared containers anew whenever what it gave away changes. That is written again each time, and is no
+// contest, however often.
+func TestKubeletsListIsNoContest(t *testing.T) {
+	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c")
+	k := newKubeletDir(t, policyStatic)
+	a, _ := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Contest = 2 })
+	wanted := r.lists("kubepods/podb/c", "0")
+	a.Apply(wanted)
+	for round := range 10 {
+		r.set("cpuset", "kubepods/podb/c", "cpuset.cpus", "0-1")
+		out := a.Apply(wanted)
+		saidOne(t, out, "set by kubelet from 0 to its own 0-1")
+		if got := r.cpus("kubepods/podb/c"); got != "0" {
+			t.Fatalf("round %d: on %s, want 0", round, got)
+		}
+	}
+	// It gives a CPU away, and its write of a moment before comes after that.
+	k.put(gaveOne)
+	a.Apply(wanted)
+	r.set("cpuset", "kubepods/podb/c", "cpuset.cpus", "0-1")
+	saidOne(t, a.Apply(wanted), "set by kubelet from 0 to its own 0-1")
+}
+
+// What is restored is what kubelet has by now: never a CPU that it gave away since.
+func TestRestoreBesideKubelet(t *testing.T) {
+	r := newRealTree(t, "kubepods", "kubepods/poda", "kubepods/poda/web", "kubepods/podb", "kubepods/podb/c", "serve")
+	k := newKubeletDir(t, policyStatic)
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, _ := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
+	if out := a.Apply(r.lists("kubepods/podb/c", "0", "serve", "0")); len(out.Errors) > 0 {
+		t.Fatal(errorsOf(out))
+	}
+	restore := func() Restored {
+		t.Helper()
+		j.Close()
+		j = openJournal(t, j.path)
+		b, _ := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
+		out, err := b.Restore(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	k.put(gaveOne[:30])
+	if out := restore(); out.Failed != 1 || out.Back != 1 || r.cpus("serve") != "0-1" || r.cpus("kubepods/podb/c") != "0" {
+		t.Errorf("with a torn state: %v, serve on %s, container on %s; want serve back alone", out, r.cpus("serve"), r.cpus("kubepods/podb/c"))
+	}
+	k.put(gaveOne)
+	if out := restore(); out.Failed != 0 || out.Already != 1 || r.cpus("kubepods/podb/c") != "0" {
+		t.Errorf("with CPU 1 given away: %v, container on %s; want it left on kubelet's 0", out, r.cpus("kubepods/podb/c"))
+	}
+	if _, err := os.Stat(j.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the journal is still there: %v", err)
+	}
+}
+
+// A cgroup that is made between two of a plan's writes and keeps the one above from narrowing costs a tick.
+func TestMadeInTheMiddleOfAPlan(t *testing.T) {
+	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb", "kubepods/besteffort/podb/c")
+	k := newKubeletDir(t, policyNone)
+	a, w := newApplier(t, r.h, k.reader)
+	var once sync.Once
+	w.after = func() {
+		once.Do(func() {
+			if err := r.make("kubepods/besteffort/podb/next"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	// The first write is the container's; the next one would narrow the pod, which has another container by now.
+	wanted := r.lists("kubepods/besteffort", "1")
+	out := a.Apply(wanted)
+	saidOne(t, out, "device or resource busy (a cgroup below has CPUs outside")
+	if got := r.cpus("kubepods/besteffort"); got != "0-1" {
+		t.Errorf("the tier is on %s, want it as it was", got)
+	}
+	out = a.Apply(append([]tick.Cgroup(nil), wanted...))
+	if len(out.Errors) > 0 {
+		t.Errorf("the next tick's errors:\n%s", errorsOf(out))
+	}
+	for _, name := range []string{"", "/podb", "/podb/c", "/podb/next"} {
+		if got := r.cpus("kubepods/besteffort" + name); got != "1" {
+			t.Errorf("%s on %s, want 1", name, got)
+		}
+	}
+}
+
+// Containers are made as runc makes them, with a pause between the reading of the list above and the writing, while a tier
+// moves to and fro as fast as it can. Nearly half of them would not start if a narrowing did not wait for those being made.
+func TestContainersStartWhileATierMoves(t *testing.T) {
+	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb")
+	k := newKubeletDir(t, policyNone)
+	a, w := newApplier(t, r.h, k.reader)
+	dir := r.dir("cpuset", "kubepods/besteffort/podb")
+	const starts = 500
+	failed := make(chan int)
+	go func() {
+		n := 0
+		for i := range starts {
+			switch err := makeAsRunc(dir, filepath.Join(dir, fmt.Sprint("c", i))); {
+			case errors.Is(err, syscall.EACCES):
+				n++
+			case err != nil:
+				t.Error(err)
+			}
+		}
+		failed <- n
+	}()
+	for round := 0; ; round++ {
+		a.Apply(r.lists("kubepods/besteffort", []string{"0", "0-1", "1"}[round%3]))
+		select {
+		case n := <-failed:
+			if n > starts/8 || w.writes < 100 {
+				t.Errorf("%d of %d starts failed during %d writes", n, starts, w.writes)
+			}
+			return
+		default:
+		}
+	}
+}
+
+func makeAsRunc(above, dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	defer syscall.Rmdir(dir)
+	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+		text, err := os.ReadFile(filepath.Join(above, name))
+		if err != nil {
+			return err
+		}
+		time.Sleep(300 * time.Microsecond)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package apply
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"polder/lib/tick"
+)
+
+// kills reports whether a limit of memory would have the kernel kill at once: version 2 enforces a lower memory.max by
+// killing where dropping caches is not enough, and version 1 refuses the write (EBUSY). Killing is not isolate's business, so it
+// refuses too. memory.high has no such end.
+func (a *Applier) kills(it *item, r *round) bool {
+	if it.Version != 2 || it.Name != "memory.max" {
+		return false
+	}
+	text, err := it.Want()
+	if err != nil {
+		return false
+	}
+	limit, err := strconv.ParseInt(text, 10, 64)
+	if err != nil { // no limit
+		return false
+	}
+	used, err := a.bytes(it, "memory.current")
+	if err != nil || used <= limit {
+		return false
+	}
+	// What is not known to be droppable counts as needed. Swap is left out of account: it may be full.
+	if needed := used - a.droppable(it); needed > limit {
+		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf(
+			"left alone: the cgroup has %d bytes that cannot be dropped, and the kernel would kill in it for a limit of %d", needed, limit)})
+		return true
+	}
+	return false
+}
+
+func (a *Applier) bytes(it *item, name string) (int64, error) {
+	text, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// droppable is the part of a cgroup's memory that the kernel can drop: file pages but for shared memory, and the slabs
+// that say so.
+func (a *Applier) droppable(it *item) int64 {
+	text, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "memory.stat")
+	if err != nil {
+		return 0
+	}
+	var sum int64
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 {
+			continue
+		}
+		switch name {
+		case "file", "slab_reclaimable":
+			sum += n
+		case "shmem":
+			sum -= n
+		}
+	}
+	return max(sum, 0)
+}

@@ -1,0 +1,242 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+const uid = "5d1c7c1e-0c1b-4a8e-9d53-3f7a5f0f6a11"
+
+func TestPlace(t *testing.T) {
+	slice := strings.ReplaceAll(uid, "-", "_")
+	for _, c := range []struct {
+		cgroup string
+		at     level
+		uid    string
+	}{
+		{"/", outside, ""},
+		{"/batch/podium", outside, ""},
+		{"/kubepodsx/pod" + uid, outside, ""},
+		{"/kubepods", root, ""},
+		{"/kubepods/besteffort", tier, ""},
+		{"/kubepods/besteffort-0", tier, ""},
+		{"/kubepods/pod" + uid, pod, uid},
+		{"/kubepods/burstable/pod" + uid, pod, uid},
+		{"/kubepods/burstable/pod" + uid + "/0123", container, uid},
+		{"/kubepods/burstable/pod" + uid + "/0123/init.scope", nested, uid},
+		{"/kubepods/besteffort/pod5f8f5f8f5f8f5f8f5f8f5f8f5f8f5f8f", pod, "5f8f5f8f5f8f5f8f5f8f5f8f5f8f5f8f"},
+		{"/kubepods/pod", tier, ""},
+		{"/node-0/kubepods/burstable", tier, ""},
+		{"/kubepods.slice", root, ""},
+		{"/kubepods.slice/kubepods-besteffort.slice", tier, ""},
+		{"/kubepods.slice/kubepods-pod" + slice + ".slice", pod, uid},
+		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + slice + ".slice", pod, uid},
+		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + slice + ".slice/cri-containerd-01.scope", container, uid},
+		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + slice + ".slice/crio-01.scope/x", nested, uid},
+		{"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod" + slice + ".slice", pod, uid},
+	} {
+		if at, got := Place(c.cgroup); at != c.at || got != c.uid {
+			t.Errorf("%s: level %d of pod %q, want %d of %q", c.cgroup, at, got, c.at, c.uid)
+		}
+	}
+}
+
+// beside is a kubelet with the static policy: CPU 1 is a container's of the pod, CPU 5 another's.
+func beside() *Kubelet {
+	return &Kubelet{
+		Sets: true, Policy: "static", Default: cpus.New(0, 2, 3, 4, 6, 7), Exclusive: cpus.New(1, 5),
+		Pods:       map[string]cpus.Set{uid: cpus.New(1)},
+		Containers: map[string]cpus.Set{"feed": cpus.New(5)},
+		Roots:      []string{"/node-0/kubepods"},
+	}
+}
+
+// What is written beside kubelet, and what is said. Present is what the cgroup has.
+func TestBesideKubelet(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		version         int
+		kubelet         func(*Kubelet)
+		cgroup, present string
+		want            tick.Cgroup
+		writes, problem string
+	}{
+		{name: "a service's cgroup gets what is left", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "0-5"},
+			writes: "0,2-4", problem: "CPUs 1,5 left out: kubelet gave them to containers exclusively"},
+		{name: "nothing is left", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "1,5"},
+			problem: "not written: kubelet gave all of CPUs 1,5 to containers exclusively"},
+		{name: "a container", cgroup: "/kubepods/burstable/podx/c", present: "0,2-4,6-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7"},
+		{name: "a container with CPUs of its own", cgroup: "/kubepods/pod" + uid + "/c", present: "1", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "left alone: kubelet gave 1 to this container exclusively"},
+		{name: "one that was just made, with the list above", cgroup: "/kubepods/pod" + uid + "/c", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "left alone: kubelet gave 1 to this container exclusively"},
+		{name: "one without a list of its own", version: 2, cgroup: "/kubepods/pod" + uid + "/c", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "it has no list"},
+		{name: "one beside it that has none of them", cgroup: "/kubepods/pod" + uid + "/side", present: "0,2-4,6-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7"},
+		{name: "one that an old kubelet names by its id", cgroup: "/kubepods/pody/feed", present: "5", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "left alone: kubelet gave 5 to this container"},
+		{name: "its slice", cgroup: "/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-1.scope", present: "1", version: 2,
+			want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "left alone: kubelet gave 1"},
+		{name: "memory nodes of its pod", cgroup: "/kubepods/pod" + uid + "/side", present: "0", want: tick.Cgroup{CPUSetMems: "1"},
+			problem: "left alone: kubelet gave CPUs 1"},
+		{name: "a tier on version 1", cgroup: "/kubepods/besteffort", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: `policy is "static", and on cgroup v1 a narrowed cgroup above its containers keeps the next one from starting`},
+		{name: "a pod on version 1", cgroup: "/kubepods/besteffort/podx", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "on cgroup v1"},
+		{name: "above all pods on version 1", cgroup: "/node-0", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "on cgroup v1"},
+		{name: "memory nodes of a tier on version 1", cgroup: "/kubepods/besteffort", present: "0-1", want: tick.Cgroup{CPUSetMems: "0"}, problem: "on cgroup v1"},
+		{name: "a tier on version 1 and no policy", cgroup: "/kubepods/besteffort", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
+			kubelet: func(k *Kubelet) { *k = Kubelet{Policy: "none"} }},
+		{name: "a tier on version 2", version: 2, cgroup: "/kubepods/besteffort", present: "", want: tick.Cgroup{CPUSetCPUs: "5-7"}, writes: "6-7",
+			problem: "CPUs 5 left out"},
+		{name: "the pod that has them on version 2", version: 2, cgroup: "/kubepods/pod" + uid, present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "left alone: containers below have CPUs that kubelet gave them exclusively (1)"},
+		{name: "another pod on version 2", version: 2, cgroup: "/kubepods/podx", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7"},
+		{name: "above all pods on version 2", version: 2, cgroup: "/node-0", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "containers below have CPUs that kubelet gave them exclusively (1,5)"},
+		{name: "above all pods while nothing is given away", version: 2, cgroup: "/kubepods", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
+			kubelet: func(k *Kubelet) { *k = Kubelet{Sets: true, Policy: "static"} }},
+		{name: "nothing is known", cgroup: "/kubepods/burstable/podx/c", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "left alone, as all of kubelet's: which CPUs it gave away is not known (torn)",
+			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} }},
+		{name: "nothing is known, and a service", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
+			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} }},
+		{name: "what is no cpuset", cgroup: "/kubepods/besteffort", present: "100", want: tick.Cgroup{CPUWeight: tick.Ptr(int64(5))}, writes: "5", version: 2,
+			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} }},
+	} {
+		m := machine(max(1, c.version), cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
+		m.Mems = cpus.New(0, 1)
+		m.Kubelet = beside()
+		if c.kubelet != nil {
+			c.kubelet(m.Kubelet)
+		}
+		c.want.Cgroup = c.cgroup
+		settings, problems := Translate(m, []tick.Cgroup{c.want})
+		said := fmt.Sprint(problems)
+		var free []Setting
+		for _, s := range settings {
+			s.Present = c.present
+			if why := s.Taken(); why != "" {
+				said += why
+				continue
+			}
+			free = append(free, s)
+		}
+		writes, _ := Make(m, free, nil)
+		var wrote []string
+		for _, w := range writes {
+			wrote = append(wrote, w.New)
+		}
+		if got := strings.Join(wrote, " "); got != c.writes {
+			t.Errorf("%s: writes %q, want %q", c.name, got, c.writes)
+		}
+		if c.problem == "" && said != "[]" || !strings.Contains(said, c.problem) {
+			t.Errorf("%s: said %s, want %q", c.name, said, c.problem)
+		}
+	}
+}
+
+// What holds for many cgroups is said of the first.
+func TestBesideKubeletIsSaidOnce(t *testing.T) {
+	m := machine(1, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
+	m.Kubelet = beside()
+	var wanted []tick.Cgroup
+	for i := range 100 {
+		wanted = append(wanted, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d/c", i), CPUSetCPUs: "0-5"}, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d", i), CPUSetCPUs: "0-5"})
+	}
+	settings, problems := Translate(m, wanted)
+	if len(settings) != 100 || len(problems) != 2 {
+		t.Errorf("%d settings and %d problems, want 100 and 2", len(settings), len(problems))
+	}
+}
+
+func TestFirstBesideKubelet(t *testing.T) {
+	for _, c := range []struct{ cgroup, first, present, want, problem string }{
+		{"/serve", "0-7", "2-3", "0,2-4,6-7", ""},
+		{"/serve", "2-3", "6-7", "2-3", ""},
+		{"/serve", "0-7", "0-7", "0-7", ""}, // as at first
+		{"/serve", "1,5", "6-7", "", "kubelet gave all of CPUs 1,5"},
+		{"/kubepods/besteffort", "0-7", "6-7", "0-7", ""},
+		{"/kubepods/podx/c", "0-7", "6-7", "0,2-4,6-7", ""},
+		{"/kubepods/podx/c", "0,2-3", "6-7", "0,2-4,6-7", ""}, // given back to all since
+		{"/kubepods/podx/c/inner", "0-2", "6-7", "0,2", ""},
+		{"/kubepods/pod" + uid + "/c", "0-7", "1", "", "left alone: kubelet gave 1"},
+	} {
+		got, err := beside().First(File{Controller: "cpuset", Cgroup: c.cgroup, Name: "cpuset.cpus"}, c.first, c.present)
+		if got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("%s with %s from %s: %q, %v; want %q, %q", c.cgroup, c.first, c.present, got, err, c.want, c.problem)
+		}
+	}
+	var none *Kubelet
+	if got, err := none.First(File{Cgroup: "/kubepods/podx/c", Name: "cpuset.cpus"}, "0-7", "1"); got != "0-7" || err != nil {
+		t.Errorf("without a kubelet: %q, %v", got, err)
+	}
+	unknown := &Kubelet{Unknown: "torn"}
+	if _, err := unknown.First(File{Cgroup: "/kubepods/podx/c", Name: "cpuset.cpus"}, "0-7", "1"); err == nil || !strings.Contains(err.Error(), "torn") {
+		t.Errorf("with nothing known: %v", err)
+	}
+}
+
+// FuzzBesideKubelet plans for arbitrary advice beside a kubelet: no list that is written has a CPU that was given away, none
+// is of a container that runs on such CPUs, and on version 1 none is of a cgroup above kubelet's containers.
+func FuzzBesideKubelet(f *testing.F) {
+	for _, cgroup := range []string{"/serve", "/kubepods", "/kubepods/besteffort", "/kubepods/pod" + uid, "/kubepods/pod" + uid + "/c", "/node-0", "/kubepods/podx/c/d",
+		"/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/crio-1.scope"} {
+		for _, present := range []string{"", "0-7", "1", "6", "x"} {
+			f.Add(cgroup, "0-7", "6", present)
+		}
+	}
+	f.Fuzz(func(t *testing.T, cgroup, list, other, present string) {
+		for _, version := range []int{1, 2} {
+			m := machine(version, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
+			m.Kubelet = beside()
+			settings, _ := Translate(m, []tick.Cgroup{{Cgroup: cgroup, CPUSetCPUs: list, CPUSetMems: "0"}, {Cgroup: cgroup + "/x", CPUSetCPUs: other}})
+			var free []Setting
+			for _, s := range settings {
+				if s.Present = present; s.Taken() == "" {
+					free = append(free, s)
+				}
+			}
+			writes, _ := Make(m, free, nil)
+			for _, w := range writes {
+				at, id := Place(w.Cgroup)
+				if w.Cgroup == "/node-0" {
+					t.Errorf("version %d: %s has all pods below and is written: %q", version, w.Cgroup, w.New)
+				}
+				if w.Name != fileCPUs {
+					continue
+				}
+				set, err := cpus.Parse(w.New)
+				old, _ := cpus.Parse(w.Old)
+				// On the way to a list a cgroup may keep what it had.
+				if err != nil || !set.Difference(old).Intersection(m.Kubelet.Exclusive).IsEmpty() {
+					t.Errorf("version %d: %s gets %q from %q", version, w.Cgroup, w.New, w.Old)
+				}
+				if id == uid && (at == pod || at >= container && !old.Intersection(cpus.New(1)).IsEmpty()) || version == 1 && at != outside && at < container {
+					t.Errorf("version %d: %s is written: %q", version, w.Cgroup, w.New)
+				}
+			}
+		}
+	})
+}
+
+func TestKubeletsOwnList(t *testing.T) {
+	got := map[string]bool{}
+	for _, c := range []string{"/kubepods/podx/c 0,2-4,6-7", "/kubepods/podx/c 0-1", "/kubepods/podx 0,2-4,6-7", "/serve 0,2-4,6-7"} {
+		cgroup, text, _ := strings.Cut(c, " ")
+		got[c] = beside().ByKubelet(File{Cgroup: cgroup, Name: fileCPUs}, text)
+	}
+	want := map[string]bool{"/kubepods/podx/c 0,2-4,6-7": true, "/kubepods/podx/c 0-1": false, "/kubepods/podx 0,2-4,6-7": false, "/serve 0,2-4,6-7": false}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	var none *Kubelet
+	if none.ByKubelet(File{Cgroup: "/kubepods/podx/c", Name: fileCPUs}, "0") || none.PutBack(File{Cgroup: "/kubepods", Name: fileCPUs}, 1) {
+		t.Error("no kubelet has a list")
+	}
+}

@@ -1,0 +1,130 @@
+package cpumanager
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reader reads the file again when it has changed. It is not for use by several goroutines.
+type Reader struct {
+	path  string
+	seen  bool // there has been a file
+	id    identity
+	state *State
+	err   error
+	// settled says that the file had not been written just before it was read: a write in the same instant would not
+	// show in its times.
+	settled bool
+}
+
+// identity changes with the file.
+type identity struct {
+	dev, inode       uint64
+	size             int64
+	modified, change unix.Timespec
+}
+
+// NewReader returns a Reader of the file in kubelet's root directory.
+func NewReader(kubeletRoot string) *Reader { return &Reader{path: filepath.Join(kubeletRoot, File)} }
+
+// Path is the file's path.
+func (r *Reader) Path() string { return r.path }
+
+// settleTime is longer than the step of any file system's times.
+const settleTime = 2 * time.Second
+
+// Read returns the state, the same pointer as long as the file is the same; nil where there is no kubelet. The error says
+// that there is one and that what it gave away is not known: the file cannot be read or made out, or it was there before
+// and is gone though kubelet's directory is still there.
+func (r *Reader) Read() (*State, error) {
+	var st unix.Stat_t
+	err := unix.Lstat(r.path, &st)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil, r.absent()
+	}
+	if err != nil {
+		return nil, r.fail(err)
+	}
+	id := identity{dev: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim, change: st.Ctim}
+	if r.err == nil && r.state != nil && r.settled && id == r.id {
+		return r.state, nil
+	}
+	data, err := r.file()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, r.absent()
+	}
+	if err != nil {
+		return nil, r.fail(err)
+	}
+	state, err := Parse(data)
+	if err != nil {
+		return nil, r.fail(err)
+	}
+	if r.err == nil && r.state != nil && same(r.state, state) {
+		state = r.state
+	}
+	age := time.Since(time.Unix(st.Ctim.Unix()))
+	r.seen, r.id, r.state, r.err = true, id, state, nil
+	r.settled = age > settleTime
+	return state, nil
+}
+
+// absent judges that there is no file.
+func (r *Reader) absent() error {
+	if r.seen {
+		if _, err := os.Stat(filepath.Dir(r.path)); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return r.fail(errors.New("it was there before and is gone"))
+		}
+	}
+	r.seen, r.state, r.err = false, nil, nil
+	return nil
+}
+
+func (r *Reader) fail(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		err = pathErr.Err
+	}
+	r.seen, r.state = true, nil
+	r.err = fmt.Errorf("read kubelet's CPU manager state %s: %w", r.path, err)
+	return r.err
+}
+
+// file reads the file. It opens nothing that could block, and follows no link: kubelet's is a plain file.
+func (r *Reader) file() ([]byte, error) {
+	f, err := os.OpenFile(r.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("no regular file")
+	case info.Size() > MaxBytes:
+		return nil, fmt.Errorf("%d bytes, more than %d", info.Size(), MaxBytes)
+	}
+	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
+}
+
+// same reports whether two states say the same.
+func same(a, b *State) bool {
+	if a.Policy != b.Policy || !a.Default.Equals(b.Default) || len(a.Given) != len(b.Given) {
+		return false
+	}
+	for i, g := range a.Given {
+		if o := b.Given[i]; g.PodUID != o.PodUID || g.Container != o.Container || !g.CPUs.Equals(o.CPUs) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,152 @@
+// Package cpumanager reads the file in which kubelet's CPU manager keeps which CPUs it gave to containers for themselves.
+package cpumanager
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// File is the file's name in kubelet's root directory.
+const File = "cpu_manager_state"
+
+// The policies of today's kubelets.
+const (
+	PolicyNone   = "none"
+	PolicyStatic = "static"
+)
+
+// State is what the file says.
+type State struct {
+	// Policy is PolicyNone or PolicyStatic, or what else a later kubelet calls it.
+	Policy string
+	// Default are the CPUs of all containers that were given none; empty under PolicyNone, which sets no CPUs at all.
+	Default cpus.Set
+	// Given has what was given away, sorted by pod and container.
+	Given []Given
+	// Exclusive is all that was given away.
+	Exclusive cpus.Set
+
+	ids int // in all sets of Given
+}
+
+// Given are the CPUs that a container, or all containers of a pod together, have for themselves.
+type Given struct {
+	// PodUID is empty in the files of kubelets before 1.18, which name containers by the runtime's id alone.
+	PodUID string
+	// Container is the container's name, or its id where PodUID is empty. It is empty where the CPUs are the whole pod's.
+	Container string
+	CPUs      cpus.Set
+}
+
+// MaxBytes bounds the file: 500 pods of 10 containers take less than a tenth of it.
+const MaxBytes = 4 << 20
+
+// maxIDs bounds the CPUs that are given away, all entries added up: a short list may name thousands. Init containers have
+// the same CPUs as those that follow them, so that one may be named many times.
+const maxIDs = 32 * (cpus.MaxID + 1)
+
+// Parse reads the file's text. It knows the three forms that kubelets have written (version 1 until 1.17, 2 since, 3 with
+// pod-level CPU sets). The checksum is left alone: it is one over Go's names of kubelet's own types, which change, and the
+// file is replaced as a whole.
+func Parse(data []byte) (*State, error) {
+	if len(data) > MaxBytes {
+		return nil, fmt.Errorf("more than %d bytes", MaxBytes)
+	}
+	var file struct {
+		PolicyName    *string             `json:"policyName"`
+		DefaultCPUSet string              `json:"defaultCpuSet"`
+		Entries       map[string]tick.Raw `json:"entries"`
+		PodEntries    map[string]struct {
+			CPUSet string `json:"cpuSet"`
+		} `json:"podEntries"`
+	}
+	if err := tick.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("no JSON object, or cut off: %w", clipped(err))
+	}
+	if file.PolicyName == nil || *file.PolicyName == "" {
+		return nil, errors.New("there is no policyName in it")
+	}
+	s := &State{Policy: clip(*file.PolicyName)}
+	var err error
+	if s.Default, err = cpus.Parse(file.DefaultCPUSet); err != nil {
+		return nil, fmt.Errorf("defaultCpuSet: %w", err)
+	}
+	for uid, raw := range file.Entries {
+		if err := s.entry(uid, raw); err != nil {
+			return nil, err
+		}
+	}
+	for uid, pod := range file.PodEntries {
+		if err := s.give(uid, "", pod.CPUSet); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(s.Given, func(a, b Given) int {
+		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container))
+	})
+	all := map[int]bool{}
+	for _, g := range s.Given {
+		for _, id := range g.CPUs.UnsortedList() {
+			all[id] = true
+		}
+	}
+	ids := make([]int, 0, len(all))
+	for id := range all {
+		ids = append(ids, id)
+	}
+	s.Exclusive = cpus.New(ids...)
+	return s, nil
+}
+
+// entry takes a pod's entry, the containers' sets by name, or version 1's, which is a container's set.
+func (s *State) entry(name string, raw tick.Raw) error {
+	if len(raw) > 0 && raw[0] == '"' {
+		var set string
+		if err := tick.Unmarshal(raw, &set); err != nil {
+			return fmt.Errorf("entry of container %s: %w", clip(name), clipped(err))
+		}
+		return s.give("", name, set)
+	}
+	if len(raw) == 0 { // null
+		return nil
+	}
+	var containers map[string]string
+	if err := tick.Unmarshal(raw, &containers); err != nil {
+		return fmt.Errorf("entry of pod %s: %w", clip(name), clipped(err))
+	}
+	for container, set := range containers {
+		if err := s.give(name, container, set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *State) give(uid, container, text string) error {
+	set, err := cpus.Parse(text)
+	if err != nil {
+		return fmt.Errorf("entry of pod %q, container %q: %w", clip(uid), clip(container), err)
+	}
+	if s.ids += set.Size(); s.ids > maxIDs {
+		return fmt.Errorf("the entries name more than %d CPUs", maxIDs)
+	}
+	if !set.IsEmpty() {
+		s.Given = append(s.Given, Given{PodUID: uid, Container: container, CPUs: set})
+	}
+	return nil
+}
+
+// clipped keeps a message short: the decoder quotes what it read.
+func clipped(err error) error { return errors.New(clip(err.Error())) }
+
+func clip(text string) string {
+	if len(text) > 120 {
+		return text[:120] + "…"
+	}
+	return text
+}
