@@ -1,0 +1,38 @@
+{{- /* Takes back what Polder left on the node and in the cluster, once, and then waits to be uninstalled. */ -}}
+{{- define "polder.restore" -}}
+initContainers:
+- name: withdraw
+  image: {{ include "polder.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [/usr/local/bin/report, --withdraw]
+  env: {{- include "polder.common-env" . | trim | nindent 2 }}
+  securityContext: {{- include "polder.confined" . | trim | nindent 4 }}
+    runAsUser: 65532
+    runAsGroup: 65532
+    runAsNonRoot: true
+  resources: {{- toYaml .Values.report.resources | nindent 4 }}
+  volumeMounts:
+  {{- include "polder.token-mount" . | trim | nindent 2 }}
+- name: restore
+  image: {{ include "polder.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [/usr/local/bin/isolate, --restore, --journal, /var/lib/polder/isolate.journal]
+  env: {{- include "polder.common-env" . | trim | nindent 2 }}
+  securityContext: {{- include "polder.confined" . | trim | nindent 4 }}
+    runAsUser: 0
+    runAsGroup: 0
+  resources: {{- toYaml .Values.isolate.resources | nindent 4 }}
+  volumeMounts:
+  - {name: cgroups, mountPath: /sys/fs/cgroup}
+  - {name: state, mountPath: /var/lib/polder}
+containers:
+- name: done
+  image: {{ include "polder.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [/bin/sh, -c, 'echo "put back"; trap exit TERM; while :; do sleep 3600 & wait $!; done']
+  securityContext: {{- include "polder.confined" . | trim | nindent 4 }}
+    runAsUser: 65532
+    runAsGroup: 65532
+    runAsNonRoot: true
+  resources: {requests: {cpu: 1m, memory: 8Mi}, limits: {memory: 32Mi}}
+{{- end }}

@@ -1,0 +1,35 @@
+{{- /* One container: s6 runs the five tools (deploy/s6). It has what any of them needs. */ -}}
+{{- define "polder.single" -}}
+containers:
+- name: polder
+  image: {{ include "polder.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  env:
+  {{- include "polder.common-env" . | trim | nindent 2 }}
+  {{- range list "collect" "advise" "isolate" "evict" "report" }}
+  {{- with include "polder.env" (dict "root" $ "tool" .) | trim }}{{ nindent 2 . }}{{ end }}
+  {{- end }}
+  securityContext:
+    {{- include "polder.confined" . | trim | nindent 4 }}
+    # Root owns the files of cgroups, and needs no capability to write them.
+    runAsUser: 0
+    runAsGroup: 0
+  readinessProbe:
+    exec: {command: [/usr/local/lib/polder/s6/alive, {{ .Values.heartbeat.readySeconds | quote }}]}
+    periodSeconds: {{ .Values.heartbeat.periodSeconds }}
+    timeoutSeconds: 10
+  # s6 restarts who dies; this is for who hangs.
+  livenessProbe:
+    exec: {command: [/usr/local/lib/polder/s6/alive, {{ .Values.heartbeat.restartSeconds | quote }}]}
+    initialDelaySeconds: 30
+    periodSeconds: {{ .Values.heartbeat.periodSeconds }}
+    timeoutSeconds: 10
+  resources: {{- toYaml .Values.resources | nindent 4 }}
+  volumeMounts:
+  - {name: cgroups, mountPath: /sys/fs/cgroup}
+  - {name: state, mountPath: /var/lib/polder}
+  {{- with include "polder.kubelet-mount" . | trim }}{{ nindent 2 . }}{{ end }}
+  - {name: run, mountPath: /run/polder}
+  - {name: report, mountPath: /run/polder-report}
+  {{- include "polder.token-mount" . | trim | nindent 2 }}
+{{- end }}

@@ -1,0 +1,110 @@
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/cluster/controlplane"
+)
+
+// scripts/image makes an image of the Dockerfile's layout, the same bytes each time, in which the programs run that it is for.
+func TestImage(t *testing.T) {
+	controlplane.Need(t) // it may fetch packages: not between two edits
+	if _, err := exec.LookPath("apt-cache"); err != nil {
+		t.Fatal("it is made of Debian's packages: ", err)
+	}
+	dir := t.TempDir()
+	tools := filepath.Join(dir, "tools")
+	run(t, "mkdir", tools)
+	for _, tool := range []string{"collect", "advise", "isolate", "evict", "report"} {
+		if err := os.WriteFile(filepath.Join(tools, tool), []byte("#!/bin/sh\necho "+tool+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var archives []string
+	for _, name := range []string{"first.tar", "second.tar"} {
+		archives = append(archives, filepath.Join(dir, name))
+		run(t, top+"/scripts/image", "-t", "polder:try", "-b", tools, filepath.Join(dir, name))
+	}
+	run(t, "cmp", archives[0], archives[1])
+	unpacked, root := filepath.Join(dir, "unpacked"), filepath.Join(dir, "root")
+	run(t, "mkdir", unpacked, root)
+	run(t, "tar", "-C", unpacked, "-xf", archives[0])
+	if manifest := read(t, filepath.Join(unpacked, "manifest.json")); !strings.Contains(manifest, `"RepoTags":["polder:try"]`) {
+		t.Errorf("the manifest is %s", manifest)
+	}
+	if config := read(t, filepath.Join(unpacked, "config.json")); !strings.Contains(config, `"Entrypoint":["/usr/local/lib/polder/s6/start"]`) {
+		t.Errorf("the configuration is %s", config)
+	}
+	run(t, "tar", "-C", root, "-xf", filepath.Join(unpacked, "layer.tar"))
+	out := run(t, "chroot", root, "/bin/sh", "-c", `collect && report && cd /tmp && mkfifo x && [ -p x ] &&
+		touch heartbeat && /usr/local/lib/polder/s6/alive 15 /tmp/heartbeat && sleep 0 && cp -R /usr/local/lib/polder/s6/service /run/s &&
+		for one in s6-svscan s6-supervise s6-svscanctl s6-svc s6-log; do command -v $one; done && s6-svscan -h 2>&1 | head -c 17`)
+	if want := "collect\nreport\n/usr/bin/s6-svscan\n/usr/bin/s6-supervise\n/usr/bin/s6-svscanctl\n/usr/bin/s6-svc\n/usr/bin/s6-log\ns6-svscan: usage:"; !strings.HasPrefix(out, want) {
+		t.Errorf("in the image the programs say\n%s\nwant\n%s", out, want)
+	}
+	// What the Dockerfile copies is where the Dockerfile puts it.
+	for _, path := range []string{"usr/local/bin/isolate", "usr/local/lib/polder/s6/start", "usr/local/lib/polder/s6/service/isolate/run", "usr/share/doc/polder/LICENSE"} {
+		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func run(t *testing.T, command string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(command, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", command, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// The probes: how old a heartbeat is, and how far it is behind the one before it.
+func TestAlive(t *testing.T) {
+	now := time.Now()
+	for name, one := range map[string]struct {
+		tool, upstream time.Duration // ages; 0 is none
+		args           int           // how many of the two are given
+		alive          bool
+		says           string
+	}{
+		"fresh":                       {tool: 2 * time.Second, args: 1, alive: true},
+		"old":                         {tool: 30 * time.Second, args: 1, says: "the last tick came through 3"},
+		"none yet":                    {args: 1, says: "no tick has come through yet"},
+		"from the future":             {tool: -time.Hour, args: 1, says: "the last tick came through -3"},
+		"with its upstream":           {tool: 2 * time.Second, upstream: time.Second, args: 2, alive: true},
+		"behind its upstream":         {tool: 30 * time.Second, upstream: time.Second, args: 2, says: "behind"},
+		"waits for its upstream":      {tool: time.Hour, upstream: time.Hour - 5*time.Second, args: 2, alive: true},
+		"waits for who never started": {tool: time.Hour, args: 2, alive: true},
+		"none, and upstream goes on":  {upstream: time.Second, args: 2, says: "no tick has come through yet"},
+		"ahead of who was restarted":  {tool: time.Second, upstream: time.Hour, args: 2, alive: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			args := []string{"15"}
+			for i, age := range []time.Duration{one.tool, one.upstream} {
+				path := filepath.Join(dir, []string{"tool", "upstream"}[i])
+				if age != 0 {
+					if err := os.WriteFile(path, nil, 0o644); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.Chtimes(path, now.Add(-age), now.Add(-age)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if i < one.args {
+					args = append(args, path)
+				}
+			}
+			out, err := exec.Command(top+"/deploy/s6/alive", args...).CombinedOutput()
+			if (err == nil) != one.alive || !strings.Contains(string(out), one.says) {
+				t.Errorf("alive says %v: %s", err, out)
+			}
+		})
+	}
+}

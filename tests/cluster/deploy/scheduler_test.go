@@ -1,0 +1,199 @@
+package deploy
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"polder/tests/cluster/controlplane"
+	"polder/tests/cluster/program"
+)
+
+// The guide's pods, as they stand there but for the comments.
+const (
+	guideShared = `apiVersion: v1
+kind: Pod
+metadata:
+  annotations:
+    "katalyst.kubewharf.io/qos_level": shared_cores
+  name: shared-normal-pod
+  namespace: default
+spec:
+  containers:
+    - name: stress
+      image: joedval/stress:latest
+      command:
+        - stress
+        - -c
+        - "1"
+      imagePullPolicy: IfNotPresent
+      resources:
+        requests:
+          cpu: "2"
+          memory: 1Gi
+        limits:
+          cpu: "2"
+          memory: 1Gi
+  schedulerName: katalyst-scheduler
+`
+	guideReclaimedPod = `apiVersion: v1
+kind: Pod
+metadata:
+  annotations:
+    "katalyst.kubewharf.io/qos_level": reclaimed_cores
+  name: reclaimed-normal-pod
+  namespace: default
+spec:
+  containers:
+    - name: stress
+      image: joedval/stress:latest
+      command:
+        - stress
+        - -c
+        - "1"
+      imagePullPolicy: IfNotPresent
+      resources:
+        requests:
+          resource.katalyst.kubewharf.io/reclaimed_millicpu: 2k
+          resource.katalyst.kubewharf.io/reclaimed_memory: 1Gi
+        limits:
+          resource.katalyst.kubewharf.io/reclaimed_millicpu: 2k
+          resource.katalyst.kubewharf.io/reclaimed_memory: 1Gi
+  schedulerName: katalyst-scheduler
+`
+	millicpu, memory = "resource.katalyst.kubewharf.io/reclaimed_millicpu", "resource.katalyst.kubewharf.io/reclaimed_memory"
+)
+
+// renamed is a pod under another name.
+func renamed(pod, name string) string {
+	return strings.NewReplacer("reclaimed-normal-pod", name, "shared-normal-pod", name).Replace(pod)
+}
+
+// scheduled waits until a pod is on a node, and returns which.
+func scheduled(t *testing.T, c *controlplane.ControlPlane, name string) string {
+	t.Helper()
+	var pod struct {
+		Spec   struct{ NodeName string }
+		Status json.RawMessage
+	}
+	c.Eventually(soon, name+" is bound", func() string {
+		if c.Get("/api/v1/namespaces/default/pods/"+name, &pod); pod.Spec.NodeName == "" {
+			return string(pod.Status)
+		}
+		return ""
+	})
+	return pod.Spec.NodeName
+}
+
+func create(t *testing.T, c *controlplane.ControlPlane, yaml string) {
+	t.Helper()
+	if _, err := c.TryKubectl(yaml, "create", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStockSchedulerBindsTheGuidesPods(t *testing.T) {
+	controlplane.Need(t, "kube-scheduler")
+	c := controlplane.Start(t, controlplane.Options{SchedulerConfig: manifests + "/scheduler/katalyst-scheduler.yaml"})
+	c.MakeNode("plain", "48", "195924424Ki")
+	c.MakeNode("node-1", "48", "195924424Ki", millicpu, "44k", memory, "195257901056")
+	create(t, c, guideShared)
+	scheduled(t, c, "shared-normal-pod")
+	create(t, c, guideReclaimedPod)
+	if node := scheduled(t, c, "reclaimed-normal-pod"); node != "node-1" {
+		t.Errorf("the guide's reclaimed pod is on %s, which offers nothing", node)
+	}
+
+	// One that asks for more than is left waits, and is told why. 2k of 44k are gone.
+	create(t, c, strings.ReplaceAll(renamed(guideReclaimedPod, "too-large"), millicpu+": 2k", millicpu+": 43k"))
+	var condition string
+	c.Eventually(soon, "too-large is told why it waits", func() string {
+		condition = c.Kubectl("get", "pod", "too-large", "-o", `jsonpath={.status.phase} {.status.conditions[?(@.type=="PodScheduled")].reason}: {.status.conditions[?(@.type=="PodScheduled")].message}`)
+		if !strings.Contains(condition, "Unschedulable") {
+			return condition
+		}
+		return ""
+	})
+	for _, want := range []string{"Pending Unschedulable: 0/2 nodes are available: ", "2 Insufficient " + millicpu} {
+		if !strings.Contains(condition, want) {
+			t.Errorf("it is %q, want %q", condition, want)
+		}
+	}
+	// When the node offers more, it is bound.
+	c.Kubectl("patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", `{"status":{"allocatable":{"`+millicpu+`":"46k"},"capacity":{"`+millicpu+`":"46k"}}}`)
+	scheduled(t, c, "too-large")
+
+	// The node that has more reclaimed resources left is the better one, whatever else is on it.
+	c.MakeNode("node-2", "4", "8Gi", millicpu, "30k", memory, "195257901056")
+	c.MakeNode("node-3", "96", "400Gi", millicpu, "20k", memory, "195257901056")
+	for _, name := range []string{"a", "b", "c"} {
+		create(t, c, strings.ReplaceAll(renamed(guideReclaimedPod, name), millicpu+": 2k", millicpu+": 5k"))
+		scheduled(t, c, name)
+	}
+	// What would be left: 25 of 30 against 15 of 20; 20 of 30 against 15 of 20; 20 of 30 against 10 of 20.
+	var got []string
+	for _, name := range []string{"a", "b", "c"} {
+		got = append(got, scheduled(t, c, name))
+	}
+	if want := "node-2 node-3 node-2"; strings.Join(got, " ") != want {
+		t.Errorf("the pods are on %v, want %s", got, want)
+	}
+}
+
+// The second scheduler that the chart deploys can do its work with the roles that it gets there.
+func TestSecondSchedulerHasTheRolesThatItNeeds(t *testing.T) {
+	dir := controlplane.Need(t, "kube-scheduler")
+	c := controlplane.Start(t, controlplane.Options{})
+	c.MakeNamespace(namespace)
+	c.ApplyFile(manifests + "/scheduler/deployment.yaml")
+	var deployment struct {
+		Spec struct {
+			Template struct {
+				Spec struct{ Containers []container }
+			}
+		}
+	}
+	c.Get("/apis/apps/v1/namespaces/"+namespace+"/deployments/polder-scheduler", &deployment)
+	command := deployment.Spec.Template.Spec.Containers[0].Command
+	if command[0] != "kube-scheduler" || !strings.HasPrefix(command[1], "--config=") {
+		t.Fatalf("its command is %q", command)
+	}
+	// In a pod the token is found by itself.
+	configuration := c.Kubectl("-n", namespace, "get", "configmap", "polder-scheduler", "-o", `jsonpath={.data.katalyst-scheduler\.yaml}`)
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	kubeconfig := c.KubeconfigFor(namespace, "polder-scheduler")
+	if err := os.WriteFile(path, []byte(configuration+"\nclientConnection: {kubeconfig: "+kubeconfig+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append(command[2:], "--config="+path, "--secure-port=0", "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
+	cmd := exec.Command(filepath.Join(dir, "kube-scheduler"), args...)
+	scheduler, err := program.Start(filepath.Join(t.TempDir(), "log"), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scheduler.Kill()
+	c.MakeNode("node-1", "48", "195924424Ki", millicpu, "44k", memory, "195257901056")
+	create(t, c, guideReclaimedPod)
+	scheduled(t, c, "reclaimed-normal-pod")
+	if holder := c.Kubectl("-n", namespace, "get", "lease", "katalyst-scheduler", "-o", "jsonpath={.spec.holderIdentity}"); holder == "" {
+		t.Error("nobody holds the lease")
+	}
+	if err := scheduler.Died(); err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(scheduler.Tail(1000)) {
+		if strings.Contains(line, "forbidden") {
+			t.Errorf("it was refused something: %s", line)
+		}
+	}
+	// The other scheduler's pods are none of its business.
+	create(t, c, strings.Replace(renamed(guideReclaimedPod, "others"), "schedulerName: katalyst-scheduler", "schedulerName: default-scheduler", 1))
+	create(t, c, renamed(guideReclaimedPod, "ours"))
+	scheduled(t, c, "ours")
+	if node := c.Kubectl("get", "pod", "others", "-o", "jsonpath={.spec.nodeName}"); node != "" {
+		t.Errorf("it bound a pod of default-scheduler to %s", node)
+	}
+}
