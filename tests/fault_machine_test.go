@@ -322,8 +322,12 @@ func TestFaultSpoiltFiles(t *testing.T) {
 				continue
 			}
 			runs++
-			if strings.Contains(string(out.Section(tick.SectionSample)), `"errors"`) || log != "" {
+			sample := string(out.Section(tick.SectionSample))
+			if strings.Contains(sample, `"errors"`) || log != "" {
 				said++
+			}
+			if strings.Contains(path, "/cpu12/topology/") && !(strings.Contains(sample, `"source":"topology"`) && strings.Contains(sample, " of CPU 12")) {
+				t.Errorf("%s: sample.errors does not say that CPU 12's file cannot be read: %s", name, clip(sample[max(0, len(sample)-1000):], 1000))
 			}
 			if runs%7 != 0 { // the tools behind collect meet some of them
 				continue

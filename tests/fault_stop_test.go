@@ -34,26 +34,30 @@ func TestFaultStopped(t *testing.T) {
 	t.Parallel()
 	still := time.Duration(faults(t, "POLDER_FAULT_SECONDS", 6)) * time.Second
 	const maxAge = time.Second
-	for _, victim := range []string{"advise", "isolate", "evict"} {
+	for _, victim := range []string{"advise", "isolate", "evict", "report"} {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
 			root, dir := newMachine(t, 45), t.TempDir()
 			runClock(t, root)
 			writable(t, root)
 			var paths []string
-			for i := range 4 {
+			for i := range 5 {
 				paths = append(paths, newFIFO(t, dir, fmt.Sprint(i)))
 			}
 			dropped := newCounter()
-			out := openSink(t, paths[3], dropped.note)
+			out := openSink(t, paths[4], dropped.note)
 			acts := []string{"--node", "n", "--max-age", maxAge.String()}
 			stages := map[string]*proc{
 				"collect": launch(t, "collect", "--root", root, "--node", "n", "--interval", "25ms", "--output", paths[0]),
 				"advise":  launch(t, "advise", "--input", paths[0], "--output", paths[1]),
 				"isolate": launch(t, "isolate", append([]string{"--root", root, "--input", paths[1], "--output", paths[2], "--stale-after", "0", "--journal", filepath.Join(dir, "journal")}, acts...)...),
 				"evict":   launch(t, "evict", append([]string{"--input", paths[2], "--output", paths[3]}, acts...)...),
+				"report":  launch(t, "report", append([]string{"--input", paths[3], "--output", paths[4], "--to", "prometheus", "--metrics-file", filepath.Join(dir, "node.prom")}, acts...)...),
 			}
-			_, came := out.await(60, "the pipe runs", func(x seen) bool { return x.Isolation != nil && x.Isolation.Refused == "" && x.Eviction != nil })
+			names := []string{"collect", "advise", "isolate", "evict", "report"}
+			_, came := out.await(60, "the pipe runs", func(x seen) bool {
+				return x.Isolation != nil && x.Isolation.Refused == "" && x.Eviction != nil && x.Report != nil
+			})
 			before := map[string]int{}
 			for name, p := range stages {
 				before[name] = p.rssKiB()
@@ -69,7 +73,7 @@ func TestFaultStopped(t *testing.T) {
 			resumed := time.Now()
 			stages[victim].signal(unix.SIGCONT)
 			_, at := out.await(came, "the pipe acts again", func(x seen) bool {
-				return x.Time.After(resumed) && x.Isolation != nil && x.Isolation.Refused == "" && x.Eviction != nil && x.Eviction.Refused == ""
+				return x.Time.After(resumed) && x.Isolation != nil && x.Isolation.Refused == "" && x.Eviction != nil && x.Eviction.Refused == "" && x.Report != nil && x.Report.Refused == ""
 			})
 			stale := 0
 			for _, x := range out.all()[came:at] {
@@ -80,13 +84,16 @@ func TestFaultStopped(t *testing.T) {
 				switch {
 				case victim == "advise" && x.Isolation.Refused == "", victim == "isolate" && x.Isolation.Refused == "" && x.at.After(resumed):
 					t.Errorf("isolate acted on a tick of %s at %s", x.Time, x.at)
-				case x.Eviction.Refused == "" && x.at.After(resumed) && x.Time.Add(maxAge+50*time.Millisecond).Before(resumed):
+				case !x.at.After(resumed) || !x.Time.Add(maxAge+50*time.Millisecond).Before(resumed):
+				case x.Eviction.Refused == "" && victim != "report": // which has ticks wait that evict had in time
 					t.Errorf("evict acted on a tick of %s at %s", x.Time, x.at)
+				case x.Report.Refused == "":
+					t.Errorf("report acted on a tick of %s at %s", x.Time, x.at)
 				}
 				stale++
 			}
 			var memory strings.Builder
-			for _, name := range []string{"collect", "advise", "isolate", "evict"} {
+			for _, name := range names {
 				after := stages[name].rssKiB()
 				fmt.Fprintf(&memory, " %s %d/%d/%d", name, before[name], during[name], after)
 				if grown := max(during[name], after) - before[name]; grown > 16<<10 {
@@ -95,7 +102,7 @@ func TestFaultStopped(t *testing.T) {
 			}
 			out.whole()
 			given := map[string]int64{"collect": dropped.most()}
-			if all := out.all(); victim == "evict" { // isolate stands before it, and gives up ticks as collect does
+			if all := out.all(); victim == "evict" || victim == "report" { // isolate stands before them, and gives up ticks as collect does
 				given["isolate"] = all[len(all)-1].Isolation.DroppedTicks
 			}
 			if given["collect"]+given["isolate"] == 0 {
@@ -138,15 +145,22 @@ func (c *counter) most() int64 {
 	return n
 }
 
-// TestFaultSilence has collect and advise end while the service gets busy: the fallback holds within --stale-after, and the
-// next advice brings normal back.
+// TestFaultSilence has no ticks come: collect and advise have ended while the service gets busy, or collect stands still.
+// The fallback holds within --stale-after, and the next advice brings normal back.
 func TestFaultSilence(t *testing.T) {
 	skipShort(t)
 	needRoot(t)
 	t.Parallel()
+	t.Run("gone", func(t *testing.T) { t.Parallel(); silence(t, false) })
+	t.Run("stopped", func(t *testing.T) { t.Parallel(); silence(t, true) })
+}
+
+// silence makes collect stand still, or has it and advise end.
+func silence(t *testing.T, stopped bool) {
+	what := map[bool]string{false: "collect and advise gone", true: "collect stopped"}[stopped]
 	const staleAfter = 2 * time.Second
 	gone := time.Duration(faults(t, "POLDER_FAULT_SECONDS", 6)) * 2 * time.Second
-	top := newGroup(t, nil, fmt.Sprintf("polder-test-%d-silence", os.Getpid()))
+	top := newGroup(t, nil, fmt.Sprintf("polder-test-%d-silence-%t", os.Getpid(), stopped))
 	service, batch := newGroup(t, top, "service"), newGroup(t, top, "batch")
 	batch.sleeper(t)
 	service.runs(t, "while :; do sleep 0.02; done") // a little: one that uses nothing at all counts as unknown
@@ -181,12 +195,20 @@ func TestFaultSilence(t *testing.T) {
 	})
 	floor := wants(calm.Advice.Fallback)
 
-	collect.stop(unix.SIGTERM)
-	advise.stop(unix.SIGTERM)
-	last := out.all()[len(out.all())-1].at
-	service.busy(t)
+	stages := map[string]*proc{"collect": collect, "advise": advise, "isolate": isolate}
+	before := map[string]int{}
+	for name, p := range stages {
+		before[name] = p.rssKiB()
+	}
+	if stopped {
+		collect.signal(unix.SIGSTOP)
+	} else {
+		collect.stop(unix.SIGTERM)
+		advise.stop(unix.SIGTERM)
+		service.busy(t)
+	}
 	waitUntil(t, func() bool { return strings.Contains(isolate.log.String(), "no advice: fallback applied") }, "the fallback", &bytes.Buffer{})
-	took := time.Since(last)
+	took := time.Since(out.all()[len(out.all())-1].at)
 	if took < staleAfter-time.Second/2 {
 		t.Errorf("the fallback was applied %s after the last tick; want --stale-after %s", took, staleAfter)
 	}
@@ -198,8 +220,17 @@ func TestFaultSilence(t *testing.T) {
 	}
 	isolate.alive()
 
-	collect.start()
-	advise.start()
+	if stopped {
+		for name, p := range stages {
+			if grown := p.rssKiB() - before[name]; grown > 4<<10 {
+				t.Errorf("%s has grown by %d KiB while collect stood still", name, grown)
+			}
+		}
+		collect.signal(unix.SIGCONT)
+	} else {
+		collect.start()
+		advise.start()
+	}
 	back, _ := out.await(came+1, "a tick after the fallback", func(x seen) bool { return x.Isolation != nil && x.Isolation.Fallback })
 	written := "" // the last value that isolate says it wrote; what the fallback wrote stands in the tick after it
 	next, _ := out.await(came+1, "normal is back", func(x seen) bool {
@@ -216,10 +247,8 @@ func TestFaultSilence(t *testing.T) {
 	if want := wants(next.Advice.Cgroups); written != want && written != want+"00" && !strings.HasPrefix(written, want+"00 ") {
 		t.Errorf("with the next advice %q was written; want %s: %+v", written, want, next.Isolation)
 	}
-	if !strings.Contains(isolate.log.String(), "advice is back") {
-		t.Errorf("isolate does not say that advice is back: %s", isolate.log)
-	}
-	t.Logf("figures | collect and advise gone | %s | fallback %s after the last tick (--stale-after %s), held; then %s by the next tick", gone, took.Round(time.Second/10), staleAfter, wants(next.Advice.Cgroups))
+	waitUntil(t, func() bool { return strings.Contains(isolate.log.String(), "advice is back") }, "that advice is back", &bytes.Buffer{})
+	t.Logf("figures | %s | %s | fallback %s after the last tick (--stale-after %s), held; then %s by the next tick", what, gone, took.Round(time.Second/10), staleAfter, wants(next.Advice.Cgroups))
 	collect.stop(unix.SIGTERM)
 	advise.stop(unix.SIGTERM)
 	isolate.stop(unix.SIGTERM)

@@ -9,7 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Topology is the machine's shape. It is read again when the list of online CPUs changes, and at each rescan.
+// Topology is the machine's shape. It is read again when the list of online CPUs changes, at each rescan, and after a
+// reading of which a part failed.
 var Topology = Source{
 	Name: "topology",
 	Doc:  "cores, sockets, L3 caches and NUMA nodes, from /sys/devices/system",
@@ -19,6 +20,7 @@ var Topology = Source{
 type topologyReader struct {
 	host   *host.Host
 	online string
+	partly bool // a part of the last reading failed
 	shape  *host.Topology
 	tick   *tick.Topology
 }
@@ -28,12 +30,12 @@ func (t *topologyReader) Read(r *Round) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if t.shape == nil || online != t.online || r.Rescan {
+	if t.shape == nil || t.partly || online != t.online || r.Rescan {
 		var shape host.Topology
 		if shape, err = t.host.Topology(); shape.CPUs.IsEmpty() {
 			return err
 		}
-		t.online, t.shape, t.tick = online, &shape, asTick(&shape)
+		t.online, t.partly, t.shape, t.tick = online, err != nil, &shape, asTick(&shape)
 	} else {
 		err = nil
 	}

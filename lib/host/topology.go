@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,11 +56,13 @@ func (h *Host) Topology() (Topology, error) {
 		return Topology{}, err
 	}
 	t := Topology{CPUs: online}
-	t.Cores = h.partition(online, h.coreOf, true)
-	t.Sockets = h.sockets(online)
-	t.L3 = h.partition(online, h.l3Of, false)
-	t.NUMANodes, err = h.numaNodes(online)
-	return t, err
+	var errs [4][]error
+	t.Cores, errs[0] = h.partition(online, "core", true, h.coreOf)
+	t.Cores = withSingles(online, t.Cores)
+	t.Sockets, errs[1] = h.sockets(online)
+	t.L3, errs[2] = h.partition(online, "L3 cache", false, h.l3Of)
+	t.NUMANodes, errs[3] = h.numaNodes(online)
+	return t, errors.Join(slices.Concat(errs[:]...)...)
 }
 
 // onlineSet is the set of online CPUs; without the kernel's list (a partial copy of /sys) it is judged by each CPU's own
@@ -106,45 +110,94 @@ func (h *Host) numbered(dir, prefix string) ([]int, error) {
 	return ids, nil
 }
 
-// partition asks of for the set that each CPU belongs to, and makes of the answers sets that have nothing in common:
-// lists may name offline CPUs, and copies of /sys taken during a change may contradict themselves. A CPU of which
-// nothing is known stands alone, or is left out unless alone is asked for.
-func (h *Host) partition(online cpus.Set, of func(cpu string) (cpus.Set, bool), alone bool) []cpus.Set {
+// partition asks of for the set of that kind that each CPU belongs to, and makes of the answers sets that have nothing in
+// common: lists may name offline CPUs, and copies of /sys taken during a change may contradict themselves. A CPU of which
+// nothing is known is left out, but for what its siblings say. The error names the CPUs whose files could not be read.
+// Files that are not there are no error, for many copies of /sys have none of a kind, but where every CPU is in such a set
+// and the others have them.
+func (h *Host) partition(online cpus.Set, kind string, every bool, of func(cpu string) (cpus.Set, error)) ([]cpus.Set, []error) {
 	var sets []cpus.Set
+	failed := map[string][]int{} // CPUs by what went wrong
 	left := online
 	for _, id := range online.List() {
 		if !left.Contains(id) {
 			continue
 		}
-		set, ok := of(cpuDir + "cpu" + strconv.Itoa(id) + "/")
-		if !ok && !alone {
+		set, err := of(cpuDir + "cpu" + strconv.Itoa(id) + "/")
+		if err != nil {
+			failed[cause(err)] = append(failed[cause(err)], id)
 			continue
 		}
 		set = set.Intersection(left).Union(cpus.New(id))
 		sets = append(sets, set)
 		left = left.Difference(set)
 	}
+	if len(sets) == 0 || !every {
+		delete(failed, fs.ErrNotExist.Error())
+	}
+	var errs []error
+	for _, why := range slices.Sorted(maps.Keys(failed)) {
+		errs = append(errs, fmt.Errorf("read the %s of CPU %s: %s", kind, cpus.New(failed[why]...), why))
+	}
+	return sets, errs
+}
+
+// cause is an error's text without the path, which has each CPU's own number.
+func cause(err error) string {
+	var path *fs.PathError
+	if errors.Is(err, fs.ErrNotExist) {
+		return fs.ErrNotExist.Error()
+	}
+	if errors.As(err, &path) {
+		return filepath.Base(path.Path) + ": " + path.Err.Error()
+	}
+	return err.Error()
+}
+
+// withSingles adds the CPUs that are in no set as sets of one, in order.
+func withSingles(online cpus.Set, sets []cpus.Set) []cpus.Set {
+	for _, set := range sets {
+		online = online.Difference(set)
+	}
+	for _, id := range online.List() {
+		sets = append(sets, cpus.New(id))
+	}
+	slices.SortFunc(sets, func(a, b cpus.Set) int { return a.List()[0] - b.List()[0] })
 	return sets
 }
 
 // names are a set's files: the list, and the mask that older copies of /sys have alone.
 type names struct{ list, mask string }
 
-// first parses the first of some sets that is there.
-func (h *Host) first(dir string, sets ...names) (cpus.Set, bool) {
-	for _, n := range sets {
-		if list, err := h.list(dir + n.list); err == nil && list != "" {
-			if set, err := cpus.Parse(list); err == nil {
+// first parses the first of some sets that can be had. Where none can, the error is of a file that is there, if any is.
+func (h *Host) first(dir string, sets ...names) (cpus.Set, error) {
+	var wrong error = fs.ErrNotExist
+	try := func(name string, parse func(string) (cpus.Set, error)) (cpus.Set, bool) {
+		text, err := h.list(dir + name)
+		if err == nil {
+			var set cpus.Set
+			if set, err = parse(text); err == nil && !set.IsEmpty() {
 				return set, true
 			}
+			if err == nil {
+				err = errors.New("names no CPU")
+			}
+			err = fmt.Errorf("%s: %w", name, err)
 		}
-		if mask, err := h.list(dir + n.mask); err == nil && mask != "" {
-			if set, err := ParseMask(mask); err == nil {
-				return set, true
-			}
+		if errors.Is(wrong, fs.ErrNotExist) {
+			wrong = err
+		}
+		return cpus.Set{}, false
+	}
+	for _, n := range sets {
+		if set, ok := try(n.list, cpus.Parse); ok {
+			return set, nil
+		}
+		if set, ok := try(n.mask, ParseMask); ok {
+			return set, nil
 		}
 	}
-	return cpus.Set{}, false
+	return cpus.Set{}, wrong
 }
 
 // ParseMask parses a bit mask as the kernel writes it: hexadecimal words of 32 bits, the highest first
@@ -170,31 +223,35 @@ func ParseMask(mask string) (cpus.Set, error) {
 }
 
 // coreOf is the set of a CPU's hyperthread siblings; the second name is that of kernels before 5.3.
-func (h *Host) coreOf(cpu string) (cpus.Set, bool) {
+func (h *Host) coreOf(cpu string) (cpus.Set, error) {
 	return h.first(cpu+"topology/", names{"core_cpus_list", "core_cpus"}, names{"thread_siblings_list", "thread_siblings"})
 }
 
-func (h *Host) l3Of(cpu string) (cpus.Set, bool) {
+func (h *Host) l3Of(cpu string) (cpus.Set, error) {
 	indexes, err := h.numbered(cpu+"cache", "index")
 	if err != nil {
-		return cpus.Set{}, false
+		return cpus.Set{}, err
 	}
 	for _, i := range indexes {
 		index := cpu + "cache/index" + strconv.Itoa(i) + "/"
-		if level, err := h.list(index + "level"); err == nil && level == "3" {
+		level, err := h.list(index + "level")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return cpus.Set{}, err
+		}
+		if level == "3" {
 			return h.first(index, names{"shared_cpu_list", "shared_cpu_map"})
 		}
 	}
-	return cpus.Set{}, false
+	return cpus.Set{}, fs.ErrNotExist
 }
 
 // sockets are the packages by their lists, or by their ids where there are no lists.
-func (h *Host) sockets(online cpus.Set) []cpus.Set {
-	sets := h.partition(online, func(cpu string) (cpus.Set, bool) {
+func (h *Host) sockets(online cpus.Set) ([]cpus.Set, []error) {
+	sets, errs := h.partition(online, "socket", true, func(cpu string) (cpus.Set, error) {
 		return h.first(cpu+"topology/", names{"package_cpus_list", "package_cpus"}, names{"core_siblings_list", "core_siblings"})
-	}, false)
+	})
 	if len(sets) > 0 {
-		return sets
+		return sets, errs
 	}
 	place := map[string]int{}
 	for _, id := range online.List() {
@@ -210,16 +267,16 @@ func (h *Host) sockets(online cpus.Set) []cpus.Set {
 		}
 		sets[i] = sets[i].Union(cpus.New(id))
 	}
-	return sets
+	return sets, errs
 }
 
-func (h *Host) numaNodes(online cpus.Set) ([]NUMANode, error) {
+func (h *Host) numaNodes(online cpus.Set) ([]NUMANode, []error) {
 	ids, err := h.numbered(nodeDir, "node")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // a kernel without NUMA
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list NUMA nodes: %w", err)
+		return nil, []error{fmt.Errorf("list NUMA nodes: %w", err)}
 	}
 	var errs []error
 	var nodes []NUMANode
@@ -237,7 +294,7 @@ func (h *Host) numaNodes(online cpus.Set) ([]NUMANode, error) {
 		node.MemoryBytes = m.TotalBytes
 		nodes = append(nodes, node)
 	}
-	return nodes, errors.Join(errs...)
+	return nodes, errs
 }
 
 func (h *Host) nodeCPUs(id int) (cpus.Set, error) {

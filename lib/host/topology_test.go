@@ -3,9 +3,11 @@ package host
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -192,6 +194,50 @@ func TestTopologyUnreadable(t *testing.T) {
 		if _, err := tt.tree.host(t).Topology(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: Topology() = %v; want %q", tt.name, err, tt.want)
 		}
+	}
+}
+
+// What cannot be read of one CPU is said with its number; the rest is there, and what its siblings say of it counts.
+func TestTopologyPartlyUnreadable(t *testing.T) {
+	four := func() tree {
+		return tree{"cpu/online": "0-3"}.cpu(0, "0,2", "0-3", "0-3").cpu(1, "1,3", "0-3", "0-3").cpu(2, "0,2", "0-3", "0-3").cpu(3, "1,3", "0-3", "0-3").node(0, "0-3", 1000)
+	}
+	whole := shape{CPUs: "0-3", Cores: []string{"0,2", "1,3"}, Sockets: []string{"0-3"}, L3: []string{"0-3"}, NUMA: []string{"0: 0-3"}}
+	single := whole
+	single.Cores = []string{"0", "1,3", "2"}
+	for _, tt := range []struct {
+		name string
+		bad  []string // files that hold rubbish
+		gone []string
+		want shape
+		says string
+	}{
+		{"a core's first thread", []string{"cpu/cpu0/topology/core_cpus_list"}, nil, whole, "read the core of CPU 0: core_cpus_list: CPU list \"rubbish\""},
+		{"all of a core", []string{"cpu/cpu0/topology/core_cpus_list", "cpu/cpu2/topology/core_cpus_list"}, nil, single, "read the core of CPU 0,2: core_cpus_list"},
+		{"a core's files gone", nil, []string{"cpu/cpu0/topology/core_cpus_list", "cpu/cpu2/topology/core_cpus_list"}, single, "read the core of CPU 0,2: file does not exist"},
+		{"a file gone", nil, []string{"cpu/cpu0/topology/core_cpus_list"}, whole, "read the core of CPU 0: file does not exist"},
+		{"a cache", []string{"cpu/cpu0/cache/index3/shared_cpu_list"}, nil, whole, "read the L3 cache of CPU 0: shared_cpu_list"},
+		{"a socket", []string{"cpu/cpu0/topology/package_cpus_list"}, nil, whole, "read the socket of CPU 0: package_cpus_list"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := four()
+			for _, name := range tt.bad {
+				if _, ok := machine[name]; !ok {
+					t.Fatalf("the tree has no %s: %v", name, slices.Sorted(maps.Keys(machine)))
+				}
+				machine[name] = "rubbish"
+			}
+			for _, name := range tt.gone {
+				delete(machine, name)
+			}
+			got, err := machine.host(t).Topology()
+			if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("Topology() = %v; want %q", err, tt.says)
+			}
+			if diff := cmp.Diff(tt.want, shapeOf(got)); diff != "" {
+				t.Errorf("Topology() (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -21,6 +21,7 @@ type stream struct {
 	in            io.Reader
 	out           io.Writer
 	fifo, closing bool
+	wholeLines    bool // in reads no further than to a line's end
 }
 
 func (s *stream) Close() error {

@@ -77,9 +77,20 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	}
 
 	// Reading, decoding and handling go on side by side, each on the next line. Decoding takes longest: two decoders
-	// take the lines in turn, and the loop takes from them in the same order.
+	// take the lines in turn, and the loop takes from them in the same order. From a FIFO no line is taken before the one
+	// before it has been passed on: what this process has taken dies with it, what is in the FIFO does not.
 	lines, arrivals := lanes{make(chan arrival), make(chan arrival)}, lanes{make(chan arrival), make(chan arrival)}
-	free := make(chan *tick.Line, 6)
+	ahead := 6
+	if in.fifo {
+		ahead = 1
+		if l, err := newLineReader(in.File); err != nil {
+			s.Log.Warn("cannot look ahead in the FIFO: when this process is killed, what it has read ahead is lost", "error", err)
+		} else {
+			defer l.Close()
+			in.in, in.wholeLines = l, true
+		}
+	}
+	free := make(chan *tick.Line, ahead)
 	for range cap(free) {
 		free <- new(tick.Line)
 	}
@@ -94,7 +105,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	}
 
 	err = s.loop(ctx, f, in.fifo, out, limit, arrivals, free)
-	return errors.Join(err, out.Close())
+	return errors.Join(err, out.end(s.Log))
 }
 
 func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals lanes, free chan<- *tick.Line) error {
@@ -132,6 +143,9 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 			if err := s.handle(context.WithoutCancel(ctx), f, a, out); err != nil {
 				return err
 			}
+			if drains {
+				out.settle()
+			}
 			free <- a.line
 		case <-silence:
 			f.Silent(ctx)
@@ -167,7 +181,7 @@ func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines 
 		defer close(lines[i])
 	}
 	r := tick.NewReader(in.in)
-	r.Strict, r.MaxLine, r.Restarted = s.Strict, s.MaxLine, in.fifo
+	r.Strict, r.MaxLine, r.Restarted, r.WholeLines = s.Strict, s.MaxLine, in.fifo, in.wholeLines
 	r.Bad = limit.badLine
 
 	if in.fifo {
@@ -175,6 +189,12 @@ func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines 
 		defer interrupted()
 	}
 	for turn := 0; ; turn++ {
+		var a arrival
+		select {
+		case a.line = <-free: // before the next line is touched
+		case <-gone:
+			return
+		}
 		line, err := r.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 			_ = in.SetReadDeadline(time.Now().Add(drainWithin))
@@ -183,17 +203,12 @@ func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines 
 				err = io.EOF
 			}
 		}
-		a := arrival{err: err, counts: r.Counts()}
+		a.err, a.counts = err, r.Counts()
 		if err != nil && !errors.Is(err, io.EOF) {
 			a.err = fmt.Errorf("read ticks: %w", err)
 		}
 		if err == nil {
-			select {
-			case a.line = <-free:
-				line.CopyTo(a.line)
-			case <-gone:
-				return
-			}
+			line.CopyTo(a.line)
 		}
 		select {
 		case lines[turn%len(lines)] <- a:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"polder/lib/tick"
@@ -70,6 +71,27 @@ func (k *sink) write() error {
 	return nil
 }
 
+// settleWithin is how long a live tool that reads a FIFO waits for its output before it takes the next tick: much longer
+// than a write takes, and less than any interval.
+const settleWithin = 100 * time.Millisecond
+
+// settle waits until nothing is on its way to the output. A next stage that does not take it by then is slow, and the
+// newest tick is what it will get.
+func (k *sink) settle() {
+	if k.mailbox != nil {
+		k.mailbox.Settle(settleWithin)
+	}
+}
+
+// end closes the output, and says how many ticks were given up: the last ones stand in no later tick's droppedTicks.
+func (k *sink) end(log *slog.Logger) error {
+	err := k.Close()
+	if n := k.dropped(); n > 0 {
+		log.Info("ticks were given up for newer ones, or not taken by the next stage", "droppedTicks", n)
+	}
+	return err
+}
+
 func (k *sink) Close() error {
 	var err error
 	if k.mailbox != nil {
@@ -112,4 +134,4 @@ func (o *Source) Put(t *tick.Tick) error {
 func (o *Source) Dropped() int64 { return o.sink.dropped() }
 
 // Close writes what waits.
-func (o *Source) Close() error { return o.sink.Close() }
+func (o *Source) Close() error { return o.sink.end(o.s.Log) }

@@ -3,6 +3,7 @@ package tick
 import (
 	"io"
 	"sync"
+	"time"
 )
 
 // Mailbox writes lines in the background and holds at most one that waits: when the next stage is slow, a newer line
@@ -15,15 +16,17 @@ type Mailbox struct {
 	waiting []byte
 	spare   []byte
 	full    bool
+	writing bool
 	closed  bool
 	dropped int64
 	err     error
+	idle    chan struct{} // has a value when all was written, or nothing more will be
 	done    chan struct{}
 }
 
 // NewMailbox returns a Mailbox that writes to out. Close ends it.
 func NewMailbox(out io.Writer) *Mailbox {
-	m := &Mailbox{out: out, done: make(chan struct{})}
+	m := &Mailbox{out: out, idle: make(chan struct{}, 1), done: make(chan struct{})}
 	m.wake = sync.NewCond(&m.mu)
 	go m.run()
 	return m
@@ -46,7 +49,31 @@ func (m *Mailbox) Put(line []byte) error {
 	return nil
 }
 
-// Dropped is the number of lines that a newer one replaced before they were written.
+// Settle waits until all that was put is written, or a write failed, but no longer than within. It may be called by one
+// goroutine at a time.
+func (m *Mailbox) Settle(within time.Duration) {
+	var late <-chan time.Time
+	for {
+		m.mu.Lock()
+		settled := !m.full && !m.writing || m.err != nil
+		m.mu.Unlock()
+		if settled {
+			return
+		}
+		if late == nil {
+			t := time.NewTimer(within)
+			defer t.Stop()
+			late = t.C
+		}
+		select {
+		case <-m.idle:
+		case <-late:
+			return
+		}
+	}
+}
+
+// Dropped is the number of lines that were not written: a newer one took their place, or the output failed.
 func (m *Mailbox) Dropped() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,21 +103,31 @@ func (m *Mailbox) run() {
 		}
 		line := m.waiting
 		m.waiting, m.spare = m.spare, nil
-		m.full = false
+		m.full, m.writing = false, true
 		m.mu.Unlock()
 
 		_, err := m.out.Write(line)
 
 		m.mu.Lock()
+		m.writing = false
 		m.spare = line
 		if m.waiting == nil {
 			m.waiting, m.spare = m.spare, nil
 		}
 		if err != nil {
 			m.err = err
-			m.mu.Unlock()
-			return
+			m.dropped++
+			if m.full {
+				m.dropped++
+			}
 		}
 		m.mu.Unlock()
+		select {
+		case m.idle <- struct{}{}:
+		default:
+		}
+		if err != nil {
+			return
+		}
 	}
 }

@@ -30,17 +30,19 @@ type Reader struct {
 	MaxLine int
 	// Restarted says that the first line may be the rest of one that somebody else began to read.
 	Restarted bool
+	// WholeLines says that the input is never read beyond a line's end. Finish needs not take byte after byte then.
+	WholeLines bool
 
-	in      io.Reader
-	buf     []byte
-	start   int // the current line's beginning in buf
-	end     int // the end of what was read into buf
-	number  int64
-	counts  Counts
-	skip    bool // inside a line that is too long
-	err     error
-	oneByte bool
-	line    Line
+	in        io.Reader
+	buf       []byte
+	start     int // the current line's beginning in buf
+	end       int // the end of what was read into buf
+	number    int64
+	counts    Counts
+	skip      bool // inside a line that is too long
+	err       error
+	finishing bool
+	line      Line
 }
 
 // NewReader returns a Reader of in.
@@ -55,7 +57,7 @@ func (r *Reader) Counts() Counts { return r.counts }
 // io.EOF. It is how a stopping tool leaves a FIFO at the beginning of a line for its successor. It must not be called
 // while Next runs; an interrupted Next (a deadline on the input) has returned os.ErrDeadlineExceeded.
 func (r *Reader) Finish() {
-	r.oneByte = true
+	r.finishing = true
 	if errors.Is(r.err, os.ErrDeadlineExceeded) {
 		r.err = nil
 	}
@@ -137,7 +139,7 @@ func (r *Reader) nextLine() ([]byte, error) {
 			r.skip = true
 			r.start, r.end, scanned = 0, 0, 0 // let go of it, whatever its length
 		}
-		if r.oneByte && r.end == r.start && !r.skip {
+		if r.finishing && r.end == r.start && !r.skip {
 			return nil, io.EOF
 		}
 		scanned -= r.makeRoom(maxLine)
@@ -165,7 +167,7 @@ func (r *Reader) makeRoom(maxLine int) int {
 
 func (r *Reader) fill() {
 	room := r.buf[r.end:]
-	if r.oneByte {
+	if r.finishing && !r.WholeLines {
 		room = room[:1]
 	}
 	for range 100 {

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
+	"polder/tests/vm/qemu"
 	"polder/tests/vm/wire"
 )
 
@@ -30,16 +28,6 @@ type Report struct {
 	Ended bool
 }
 
-// An emulated machine with many CPUs now and then hangs while it boots, on Linux 6.1 and QEMU 7.2 mostly when the kernel
-// changes its clock source. That says nothing about what is tested, so it is tried again.
-const (
-	bootLimit    = 75 * time.Second // it takes 5 to 20
-	bootAttempts = 3
-)
-
-// errNoBoot is the reason where a machine is given up because it does not boot.
-var errNoBoot = fmt.Errorf("not booted after %s", bootLimit)
-
 // Run boots a machine, has it run a suite, and returns its report once it has powered itself off. When the context ends
 // before that, the machine is killed; the error says so, and the report has what there was until then.
 func (l *Lab) Run(ctx context.Context, m Machine, suite string) (*Report, error) {
@@ -48,7 +36,7 @@ func (l *Lab) Run(ctx context.Context, m Machine, suite string) (*Report, error)
 		if r != nil {
 			r.Attempts = attempt
 		}
-		if !errors.Is(err, errNoBoot) || attempt == bootAttempts {
+		if !errors.Is(err, qemu.ErrNoBoot) || attempt == qemu.BootAttempts {
 			return r, err
 		}
 	}
@@ -61,24 +49,33 @@ func (l *Lab) runOnce(ctx context.Context, m Machine, suite string) (*Report, er
 	}
 	defer os.RemoveAll(dir)
 	console, results, initramfs := filepath.Join(dir, "console"), filepath.Join(dir, "results"), filepath.Join(dir, "initramfs")
-	if err := os.WriteFile(initramfs, l.initramfs(m), 0o644); err != nil {
+	fill := l.initramfs
+	if suite == SystemdSuite {
+		fill = l.systemd
+	}
+	data, err := fill(m)
+	if err != nil {
 		return nil, err
 	}
-	args := append(m.arguments(),
+	if err := os.WriteFile(initramfs, data, 0o644); err != nil {
+		return nil, err
+	}
+	// The kernel panics where its timer does not tick within some milliseconds, which it need not on a busy host.
+	args := append(m.Arguments(),
 		"-kernel", l.kernel, "-initrd", initramfs,
-		"-append", fmt.Sprintf("console=ttyS0 panic=-1 %s=%s %s=node-%d %s", wire.SuiteParameter, suite, wire.HostParameter, m.CPUs(), m.Parameters),
+		"-append", fmt.Sprintf("console=ttyS0 panic=-1 no_timer_check %s=%s %s=node-%d %s", wire.SuiteParameter, suite, wire.HostParameter, m.CPUs(), m.Parameters),
 		"-serial", "file:"+console, "-serial", "file:"+results)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(bootLimit, func() {
+	watch := time.AfterFunc(qemu.BootLimit, func() {
 		if info, err := os.Stat(results); err != nil || info.Size() == 0 {
-			cancel(errNoBoot)
+			cancel(qemu.ErrNoBoot)
 		}
 	})
 	defer watch.Stop()
 	start := time.Now()
-	runErr := qemuRun(ctx, args)
+	runErr := qemu.Run(ctx, args)
 	r := &Report{Seconds: time.Since(start).Seconds()}
 	r.read(console, results)
 	switch {
@@ -88,25 +85,10 @@ func (l *Lab) runOnce(ctx context.Context, m Machine, suite string) (*Report, er
 		return r, fmt.Errorf("suite %s: killed after %.0f s: %w", suite, r.Seconds, context.Cause(ctx))
 	case runErr != nil:
 		return r, fmt.Errorf("suite %s: qemu: %w", suite, runErr)
+	case len(r.Lines) == 0: // the kernel panicked before it ran anything
+		return r, fmt.Errorf("suite %s: the guest went down at once: %w", suite, qemu.ErrNoBoot)
 	}
 	return r, fmt.Errorf("suite %s: the guest went down before its tests were done", suite)
-}
-
-// qemuRun runs QEMU in a process group of its own, which is killed as a whole, and which dies with this process.
-func qemuRun(ctx context.Context, args []string) error {
-	// The death signal comes when the thread that started QEMU ends, so that thread must be kept.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, qemu, args...)
-	cmd.Stdout, cmd.Stderr = &errs, &errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(errs.Bytes()))
-	}
-	return nil
 }
 
 // read takes in what the guest wrote, a last line that was cut off aside.

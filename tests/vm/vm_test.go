@@ -103,4 +103,5 @@ func TestLoadEviction(t *testing.T) { runSuite(t, Guide, "load48", 6*time.Minute
 func TestVersion2(t *testing.T)     { runSuite(t, Small, "v2basics", 5*time.Minute) }
 func TestVersion1(t *testing.T)     { runSuite(t, Small, "v1", 3*time.Minute) }
 func TestHybrid(t *testing.T)       { runSuite(t, Small, "hybrid", 3*time.Minute) }
+func TestSystemdGuest(t *testing.T) { runSuite(t, Small, SystemdSuite, 10*time.Minute) }
 func TestFaults(t *testing.T)       { runSuite(t, Small, "faults", 8*time.Minute) }

@@ -27,7 +27,7 @@ type test struct {
 	run  func(*T)
 }
 
-var suites = []suite{guide48, load48, basics, version1, hybrid, faults, record48, wedged, crashing}
+var suites = []suite{guide48, load48, basics, version1, hybrid, faults, systemd, record48, wedged, crashing}
 
 // testLimit is how long one test may take; the host has a limit for the whole guest.
 const testLimit = 4 * time.Minute

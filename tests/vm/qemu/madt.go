@@ -1,4 +1,4 @@
-package vm
+package qemu
 
 import (
 	"encoding/binary"
@@ -18,6 +18,14 @@ const (
 	madtEnabled     = 1
 	madtHeaderBytes = 44
 )
+
+// Override puts the table into an initramfs that gives the CPUs the guide's numbers where the machine is to have them. It
+// comes first: the kernel looks for it before it unpacks anything.
+func (m Machine) Override(a *Archive) {
+	if m.GuideNumbering {
+		a.File(madtPath, 0o644, m.madt())
+	}
+}
 
 // madt is the table that makes the kernel number the CPUs as [Machine.GuideNumbering] says: it numbers them in the order
 // of the table's local APICs. All else is as in QEMU's own table for the q35 machine.

@@ -1,4 +1,4 @@
-package vm
+package qemu
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ type Machine struct {
 	Parameters string
 }
 
-// The machines that the suites run on.
+// The machines that tests run on.
 var (
 	// Small has 8 CPUs and boots in some 6 s.
 	Small = Machine{Sockets: 2, CoresPerSocket: 2, ThreadsPerCore: 2, MemoryMiB: 2048}
@@ -27,9 +27,9 @@ var (
 // CPUs is how many there are.
 func (m Machine) CPUs() int { return m.Sockets * m.CoresPerSocket * m.ThreadsPerCore }
 
-// arguments are QEMU's for the hardware. There is no /dev/kvm to count on: all is emulated. The CPU model is one with
+// Arguments are QEMU's for the hardware. There is no /dev/kvm to count on: all is emulated. The CPU model is one with
 // hyperthreads; QEMU's default has none.
-func (m Machine) arguments() []string {
+func (m Machine) Arguments() []string {
 	args := []string{
 		"-M", "q35", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "Westmere",
 		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", m.CPUs(), m.Sockets, m.CoresPerSocket, m.ThreadsPerCore),

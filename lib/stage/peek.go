@@ -1,0 +1,105 @@
+package stage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// lineReader reads a FIFO no further than to the end of a line. What a process has read dies with it; what it has not
+// stays in the kernel for its successor: so SIGKILL costs the line in hand and none behind it. tee(2) shows what is in a
+// pipe without taking it, in a pipe of the reader's own; there the line's end is found, and so much is then taken.
+type lineReader struct {
+	from     *os.File // the FIFO: its owner's
+	to, back *os.File // the reader's own pipe, to write and to read
+	taken    int      // bytes of the line in hand
+	ask      int      // how much to look at: about what the last line had
+}
+
+// leastAsk is a page: what tee passes on, a reference each.
+const leastAsk = 4096
+
+// newLineReader fails where there is no tee: a seccomp filter may forbid it.
+func newLineReader(fifo *os.File) (*lineReader, error) {
+	back, to, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	l := &lineReader{from: fifo, to: to, back: back, ask: leastAsk}
+	if _, err := l.tee(0); err != nil {
+		return nil, errors.Join(fmt.Errorf("tee %s: %w", fifo.Name(), err), l.Close())
+	}
+	return l, nil
+}
+
+// Read reads into p up to a line's end at most. It waits for data, until the file's read deadline.
+func (l *lineReader) Read(p []byte) (int, error) {
+	p = p[:min(len(p), l.ask)]
+	n, err := l.peek(p)
+	if err != nil {
+		return 0, err
+	}
+	end := bytes.IndexByte(p[:n], '\n') + 1
+	if end > 0 {
+		n = end
+	}
+	// What counts is what is taken, should somebody else read the FIFO too.
+	if n, err = l.from.Read(p[:n]); err != nil {
+		return n, err
+	}
+	l.taken += n
+	l.ask = max(l.ask, l.taken)
+	if end > 0 {
+		l.ask, l.taken = max(leastAsk, l.taken+l.taken/8), 0
+	}
+	return n, nil
+}
+
+// peek copies to p what is in the FIFO, and leaves it there.
+func (l *lineReader) peek(p []byte) (int, error) {
+	n, err := l.tee(len(p))
+	if err != nil {
+		return 0, err
+	}
+	for read := 0; read < n; { // it is all there
+		some, err := l.back.Read(p[read:n])
+		if err != nil {
+			return 0, err
+		}
+		read += some
+	}
+	return n, nil
+}
+
+// tee copies up to length bytes to the reader's own pipe, which is empty.
+func (l *lineReader) tee(length int) (n int, err error) {
+	from, err := l.from.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	to, err := l.to.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var teeErr, toErr error
+	err = from.Read(func(in uintptr) bool {
+		toErr = to.Control(func(out uintptr) {
+			teeErr = unix.EINTR
+			for errors.Is(teeErr, unix.EINTR) {
+				var copied int64
+				copied, teeErr = unix.Tee(int(in), int(out), length, unix.SPLICE_F_NONBLOCK)
+				n = int(copied)
+			}
+		})
+		return !errors.Is(teeErr, unix.EAGAIN) // else it waits for data
+	})
+	return n, errors.Join(err, toErr, teeErr)
+}
+
+// Close ends the reader's own pipe.
+func (l *lineReader) Close() error {
+	return errors.Join(l.to.Close(), l.back.Close())
+}

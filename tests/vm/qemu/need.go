@@ -1,0 +1,90 @@
+// Package qemu is what virtual machines of QEMU are made of: the machine and the numbers of its CPUs, Debian's kernel, an
+// initramfs, a process that leaves nothing behind. scripts/setup-vm brings what is needed.
+package qemu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+const (
+	// Program is QEMU.
+	Program = "qemu-system-x86_64"
+	// Busybox is the statically linked one: a guest has no C library.
+	Busybox = "/bin/busybox"
+)
+
+// ErrMissing is wrapped where a prerequisite is not there.
+var ErrMissing = errors.New("run scripts/setup-vm")
+
+// Missing says which prerequisite is not there.
+func Missing() error {
+	if _, err := exec.LookPath(Program); err != nil {
+		return fmt.Errorf("no virtual machine: %w: %w", err, ErrMissing)
+	}
+	if _, err := os.Stat(Busybox); err != nil {
+		return fmt.Errorf("no virtual machine: %w: %w", err, ErrMissing)
+	}
+	_, err := Kernel()
+	return err
+}
+
+// Kernel finds the newest kernel in the cache.
+func Kernel() (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	glob := filepath.Join(cache, "kernel/boot/vmlinuz-*")
+	found, err := filepath.Glob(glob)
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("no virtual machine: no kernel at %s: %w", glob, ErrMissing)
+	}
+	return slices.Max(found), nil
+}
+
+// cacheDir is where scripts/setup-vm leaves the kernel.
+func cacheDir() (string, error) {
+	base := os.Getenv("POLDER_CACHE")
+	if base == "" {
+		user, err := os.UserCacheDir() // $XDG_CACHE_HOME or ~/.cache
+		if err != nil {
+			return "", fmt.Errorf("find the cache: %w", err)
+		}
+		base = filepath.Join(user, "polder")
+	}
+	return filepath.Join(base, "vm"), nil
+}
+
+// Root is the archive of a Debian with systemd.
+func Root() (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(cache, "root.tar")
+	if _, err := os.Stat(file); err != nil {
+		return "", fmt.Errorf("no root file system: %w: run scripts/setup-vm-root", err)
+	}
+	return file, nil
+}
+
+// Modules are the kernel's modules that a guest with a disk and a network loads, in this order; see scripts/setup-vm.
+var Modules = []string{"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "failover", "net_failover", "virtio_net", "overlay"}
+
+// ModuleFile is where a module is in the cache.
+func ModuleFile(name string) (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(cache, "kernel/modules", name+".ko")
+	if _, err := os.Stat(file); err != nil {
+		return "", fmt.Errorf("no kernel module: %w: %w", err, ErrMissing)
+	}
+	return file, nil
+}

@@ -1,0 +1,133 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"polder/tests/vm/qemu"
+)
+
+// SystemdSuite runs in a guest whose process 1 is systemd.
+const SystemdSuite = "systemd"
+
+// suiteUnit starts the suite as soon as systemd starts anything: what it waits for it finds out itself. Its end is the
+// machine's.
+const suiteUnit = `[Unit]
+Description=The suite of tests
+DefaultDependencies=no
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+[Service]
+ExecStart=/usr/bin/guest suite ` + SystemdSuite + `
+StandardOutput=append:/dev/console
+StandardError=append:/dev/console
+Environment=PATH=/usr/bin
+`
+
+// systemdFiles are the settings of the machine, and Polder's: none of the tools', so that the defaults are tested.
+var systemdFiles = map[string]string{
+	"etc/hostname":                     "node-8\n",
+	"etc/machine-id":                   strings.Repeat("08", 16) + "\n",
+	"etc/systemd/system/suite.service": suiteUnit,
+	// systemd turns cpuset on where a unit asks for it; without Kubernetes nobody else does.
+	"etc/systemd/system/batch.slice": "[Slice]\nAllowedCPUs=0-7\n",
+	// Who hangs is found within the test's patience.
+	"etc/systemd/system/polder-advise.service.d/test.conf": "[Service]\nWatchdogSec=10s\nTimeoutAbortSec=2s\n",
+}
+
+// systemdLinks are what `systemctl enable` and `systemctl mask` make.
+var systemdLinks = map[string]string{
+	"init":                              "/lib/systemd/systemd",
+	"etc/systemd/system/default.target": "/lib/systemd/system/multi-user.target",
+	"etc/systemd/system/sysinit.target.wants/suite.service":       "../suite.service",
+	"etc/systemd/system/multi-user.target.wants/polder.target":    "../polder.target",
+	"etc/systemd/system/getty.target":                             "/dev/null",
+	"etc/systemd/system/apt-daily.timer":                          "/dev/null",
+	"etc/systemd/system/apt-daily-upgrade.timer":                  "/dev/null",
+	"etc/systemd/system/multi-user.target.wants/remote-fs.target": "/dev/null",
+}
+
+// systemd is the initramfs of a Debian with Polder installed as docs/supervisor.md says.
+func (l *Lab) systemd(m Machine) ([]byte, error) {
+	packed, err := qemu.Root()
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.Open(packed)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	a := qemu.NewArchive()
+	m.Override(a)
+	if err := a.Tar(root); err != nil {
+		return nil, fmt.Errorf("%s: %w", packed, err)
+	}
+	for _, tool := range Tools {
+		a.File("usr/local/bin/"+tool, 0o755, l.files["bin/"+tool])
+	}
+	a.File("usr/bin/guest", 0o755, l.files["bin/guest"])
+	for name, text := range systemdFiles {
+		a.File(name, 0o644, []byte(text))
+	}
+	for name, target := range systemdLinks {
+		a.Link(name, target)
+	}
+	deploy, err := deployment()
+	if err != nil {
+		return nil, err
+	}
+	for name, file := range deploy {
+		a.File(name, file.perm, file.data)
+	}
+	return a.End(), nil
+}
+
+type file struct {
+	perm int
+	data []byte
+}
+
+// deployment is deploy/ where docs/supervisor.md has it copied to.
+func deployment() (map[string]file, error) {
+	top, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "polder").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find the repository: %w", err)
+	}
+	deploy := filepath.Join(strings.TrimSpace(string(top)), "deploy")
+	out := map[string]file{}
+	for _, part := range []string{"s6", "systemd"} {
+		err := filepath.WalkDir(filepath.Join(deploy, part), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			info, infoErr := os.Stat(path) // one is a link
+			if err = errors.Join(err, infoErr); err != nil {
+				return err
+			}
+			f := file{int(info.Mode().Perm()), data}
+			name, _ := filepath.Rel(deploy, path) // it is below
+			out["usr/local/lib/polder/"+name] = f
+			inside, _ := strings.CutPrefix(name, "systemd/")
+			switch {
+			case strings.HasPrefix(inside, "sysusers.d/"), strings.HasPrefix(inside, "tmpfiles.d/"):
+				out["etc/"+inside] = f
+			case part == "systemd":
+				out["etc/systemd/system/"+inside] = f
+			case name == "s6/polder.env":
+				out["etc/polder/polder.env"] = f
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
