@@ -20,14 +20,17 @@ type options struct {
 	metricsFile string
 	header      int
 	ascii       bool
+	cluster     clusterOptions
+	shared      *cluster // the targets' connection
 }
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Report")
-	f.Strings(&o.to, "to", "report to this target (tty, table, prometheus), can be given several times (default tty on a terminal, table elsewhere)")
+	f.Strings(&o.to, "to", "report to this target (tty, table, prometheus, cnr, node), can be given several times (default tty on a terminal, table elsewhere)")
 	f.Path(&o.metricsFile, "metrics-file", "", "write metrics to `FILE`, for --to prometheus; node_exporter wants a name that ends in .prom")
 	f.Int(&o.header, "header", 25, "table: name the columns again after this many lines on a terminal (0 is never)")
 	f.Bool(&o.ascii, "ascii", "tty: draw with ASCII characters alone")
+	o.cluster.flags(f)
 }
 
 // target is one place that ticks are reported to.
@@ -45,11 +48,19 @@ var targets = []struct {
 	open func(context.Context, *stage.Session, *options, io.Writer) (target, error)
 }{
 	{"prometheus", false, openMetrics},
+	{"cnr", false, openCNR},
+	{"node", false, openNode},
 	{"table", true, openTable},
 	{"tty", true, openScreen},
 }
 
 func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
+	if err := o.cluster.check(s); err != nil {
+		return err
+	}
+	if o.cluster.withdraw {
+		return o.withdraw(ctx, s)
+	}
 	names, err := o.names(s)
 	if err != nil {
 		return err
@@ -66,9 +77,9 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 		if !slices.Contains(names, t.name) {
 			continue
 		}
-		opened, err := t.open(ctx, s, o, out)
-		if err != nil {
-			return err
+		opened, failed := t.open(ctx, s, o, out)
+		if failed != nil {
+			return failed
 		}
 		defer func() {
 			if e := opened.close(); e != nil && err == nil {
@@ -118,6 +129,9 @@ func (o *options) names(s *stage.Session) ([]string, error) {
 	}
 	return names, nil
 }
+
+// wants reports whether --to names the target.
+func (o *options) wants(name string) bool { return slices.Contains(o.to, name) }
 
 func targetNames() []string {
 	var names []string

@@ -21,27 +21,29 @@ var pure = []string{
 	"polder/advise/policy", "polder/advise/katalyst",
 	"polder/isolate/plan",
 	"polder/evict/rule", "polder/evict/pick",
-	"polder/report/view",
-	"polder/lib/cpus", "polder/lib/window",
+	"polder/report/view", "polder/report/object",
+	"polder/collect/kubernetes",
+	"polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity",
 }
 
 // pureMayImport are the project's packages that pure ones may import, beside others of their own tool.
-var pureMayImport = []string{"polder/lib/tick", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos"}
+var pureMayImport = []string{"polder/lib/tick", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity"}
 
 // impure are the standard library's ways to the world.
 var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall", "log", "log/slog", "io/ioutil", "golang.org/x/sys/unix"}
 
 // soleImporter names the one package that may import a heavy library.
 var soleImporter = map[string]string{
-	"github.com/json-iterator/go":       "polder/lib/tick",
-	"github.com/prometheus/procfs":      "polder/lib/host",
-	"github.com/opencontainers/cgroups": "polder/lib/cgroup",
-	"github.com/opencontainers/runc":    "polder/evict/act",
-	"github.com/urfave/cli":             "polder/lib/stage",
-	"k8s.io/client-go":                  "polder/lib/kube",
-	"go.yaml.in/yaml":                   "polder/lib/config",
-	"k8s.io/utils/cpuset":               "polder/lib/cpus",
-	"golang.org/x/term":                 "polder/report",
+	"github.com/json-iterator/go":          "polder/lib/tick",
+	"github.com/prometheus/procfs":         "polder/lib/host",
+	"github.com/opencontainers/cgroups":    "polder/lib/cgroup",
+	"github.com/opencontainers/runc":       "polder/evict/act",
+	"github.com/urfave/cli":                "polder/lib/stage",
+	"k8s.io/client-go":                     "polder/lib/kube",
+	"go.yaml.in/yaml":                      "polder/lib/config",
+	"k8s.io/utils/cpuset":                  "polder/lib/cpus",
+	"k8s.io/apimachinery/pkg/api/resource": "polder/lib/quantity",
+	"golang.org/x/term":                    "polder/report",
 }
 
 func listPackages(t *testing.T) []pkg {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,16 +28,16 @@ type Resource struct{ Group, Version, Name string }
 
 // The resources that more than one tool needs.
 var (
-	Pods                      = Resource{"", "v1", "pods"}
-	Nodes                     = Resource{"", "v1", "nodes"}
-	Events                    = Resource{"events.k8s.io", "v1", "events"}
-	CustomNodeResources       = Resource{"node.katalyst.kubewharf.io", "v1alpha1", "customnoderesources"}
-	KatalystCustomConfigs     = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "katalystcustomconfigs"}
-	AdminQoSConfigurations    = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "adminqosconfigurations"}
-	EvictionConfigurations    = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "evictionconfigurations"}
-	subresourceStatus         = "status"
-	defaultTimeout            = 15 * time.Second
-	defaultQPS        float32 = 20
+	Pods                           = Resource{"", "v1", "pods"}
+	Nodes                          = Resource{"", "v1", "nodes"}
+	Events                         = Resource{"events.k8s.io", "v1", "events"}
+	CustomNodeResources            = Resource{"node.katalyst.kubewharf.io", "v1alpha1", "customnoderesources"}
+	KatalystCustomConfigs          = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "katalystcustomconfigs"}
+	AdminQoSConfigurations         = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "adminqosconfigurations"}
+	EvictionConfigurations         = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "evictionconfigurations"}
+	subresourceStatus              = "status"
+	defaultTimeout                 = 15 * time.Second
+	defaultQPS             float32 = 20
 )
 
 // String is the resource as kubectl names it: customnoderesources.node.katalyst.kubewharf.io.
@@ -83,6 +84,7 @@ func Open(o Options) (*Client, error) {
 	}
 	config.Burst = int(2 * config.QPS)
 	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return observing{next} })
 	watches, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", config.Host, err)

@@ -60,3 +60,12 @@ func Reason(err error) string {
 	}
 	return ""
 }
+
+// Cause is an error's text without the request's address, which says nothing where one knows what was asked for.
+func Cause(err error) string {
+	var address *url.Error
+	if errors.As(err, &address) {
+		return address.Err.Error()
+	}
+	return err.Error()
+}

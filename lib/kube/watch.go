@@ -2,13 +2,16 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +28,9 @@ type Selection struct {
 	Namespace string
 	// Fields and Labels are selectors, as in "spec.nodeName=n".
 	Fields, Labels string
+	// AskAgain is for kinds that a cluster need not have: where it is not zero, a server that does not know the kind is
+	// no error but an empty list, and is asked for it again after so long.
+	AskAgain time.Duration
 }
 
 // Watch keeps a list of objects current, each as a T. When the server is away, the last known list stays, and State says
@@ -38,6 +44,8 @@ type Watch[T any] struct {
 	objects map[string]T
 	version uint64
 	state   State
+	missed  int       // how often in a row it said that it does not know the kind
+	asked   time.Time // when the server last said that it does not know the kind; by the wall clock
 	changed chan struct{}
 }
 
@@ -45,10 +53,15 @@ type Watch[T any] struct {
 type State struct {
 	// Synced says that the list was read once; before that it is empty, which means nothing.
 	Synced bool
+	// Absent says that the server does not know the kind; see [Selection.AskAgain].
+	Absent bool
 	// Err is why the server is not heard now, nil where it is. The list is of Since then.
 	Err   error
 	Since time.Time
 }
+
+// ErrNotAsked is a watch's error until the first answer.
+var ErrNotAsked = errors.New("not heard of the API server yet")
 
 // The pause between two attempts to reach a server that is away grows from half a second to this, so that an agent is
 // up to date within seconds of the server's return, and a thousand of them do not fall upon it at once.
@@ -59,7 +72,7 @@ func init() { klog.SetLogger(logr.Discard()) } // the client's own log: what it 
 // Start begins a watch that runs until ctx ends. Objects are converted on arrival and not kept: the memory is that of T.
 func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.Time, convert func(Object) T) *Watch[T] {
 	w := &Watch[T]{selection: s, convert: convert, now: now, objects: map[string]T{}, changed: make(chan struct{}, 1)}
-	w.state = State{Err: fmt.Errorf("not heard of the API server yet"), Since: now()}
+	w.state = State{Err: ErrNotAsked, Since: now()}
 	at := c.watches.Resource(s.Resource.gvr()).Namespace(s.Namespace)
 	selectors := func(o *metav1.ListOptions) {
 		o.FieldSelector, o.LabelSelector = s.Fields, s.Labels
@@ -67,14 +80,23 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			selectors(&o)
-			list, err := at.List(ctx, o)
+			if err := w.pause(ctx); err != nil {
+				return nil, err
+			}
+			list, err := at.List(observed(ctx, w.failed), o)
 			w.heard(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			selectors(&o)
-			stream, err := at.Watch(ctx, o)
-			w.heard(ctx, err)
+			if err := w.pause(ctx); err != nil {
+				return nil, err
+			}
+			stream, err := at.Watch(observed(ctx, w.failed), o)
+			// After its attempts to reach a server in vain the client gives a stream that is at its end, and no error.
+			if err != nil || reflect.TypeOf(stream) != emptyWatch {
+				w.heard(ctx, err)
+			}
 			return stream, err
 		},
 	}
@@ -94,13 +116,63 @@ func (w *Watch[T]) heard(ctx context.Context, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	unknown := w.selection.AskAgain > 0 && apierrors.IsNotFound(err)
+	if unknown {
+		w.missed++
+	} else if err == nil {
+		w.missed = 0
+	}
+	absent := unknown && (!w.state.Synced || w.state.Absent || w.missed > misses)
+	if absent {
+		w.asked = time.Now()
+		if !w.state.Absent || len(w.objects) > 0 {
+			clear(w.objects)
+			(*store[T])(w).touch()
+		}
+		w.state.Synced = true
+	}
+	w.state.Absent = absent
 	switch {
-	case err == nil:
+	case err == nil, absent, apierrors.IsGone(err), apierrors.IsResourceExpired(err), apierrors.IsInvalid(err) && w.state.Err == nil:
+		// The server answers. That our version of the list is too old, or that it cannot stream lists, it says in passing:
+		// the reflector asks for the whole list at once.
 		w.state.Err = nil
 	case w.state.Err == nil:
 		w.state.Err, w.state.Since = err, w.now()
 	default:
 		w.state.Err = err
+	}
+}
+
+// misses is how often in a row a server may deny a kind that it had, until it is believed: one that starts may not have
+// read its definitions yet.
+const misses = 4
+
+var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
+
+// failed notes an attempt without an answer, of the many that the client makes before it gives up.
+func (w *Watch[T]) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		w.heard(ctx, err)
+	}
+}
+
+// pause waits where the server has lately said that it does not know the kind.
+func (w *Watch[T]) pause(ctx context.Context) error {
+	w.mu.Lock()
+	var left time.Duration
+	if !w.asked.IsZero() {
+		left = time.Until(w.asked.Add(wait.Jitter(w.selection.AskAgain, 0.2)))
+	}
+	w.mu.Unlock()
+	if left <= 0 {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(left):
+		return nil
 	}
 }
 
@@ -151,14 +223,36 @@ type store[T any] Watch[T]
 
 func (s *store[T]) set(objects ...any) error {
 	for _, o := range objects {
-		u, ok := o.(*unstructured.Unstructured)
-		if !ok {
-			return fmt.Errorf("%s: got a %T", s.selection.Resource, o)
+		c, err := s.converted(o)
+		if err != nil {
+			return err
 		}
-		s.objects[key(u)] = s.convert(u.Object)
+		s.objects[c.key] = c.value
 	}
 	s.touch()
 	return nil
+}
+
+// converted is an object as it is kept.
+type converted[T any] struct {
+	key   string
+	value T
+}
+
+func (s *store[T]) converted(o any) (*converted[T], error) {
+	switch o := o.(type) {
+	case *converted[T]:
+		return o, nil
+	case *unstructured.Unstructured:
+		return &converted[T]{key(o), s.convert(o.Object)}, nil
+	}
+	return nil, fmt.Errorf("%s: got a %T", s.selection.Resource, o)
+}
+
+// Transformer has the reflector convert each object of the first list as it arrives, so that they are never in memory
+// together.
+func (s *store[T]) Transformer() cache.TransformFunc {
+	return func(o any) (any, error) { return s.converted(o) }
 }
 
 func key(m metav1.Object) string { return m.GetNamespace() + "/" + m.GetName() }
@@ -202,5 +296,4 @@ func (s *store[T]) Replace(list []any, _ string) error {
 
 func (s *store[T]) Resync() error { return nil }
 
-var _ cache.ReflectorStore = (*store[Object])(nil)
-
+var _ cache.TransformingStore = (*store[Object])(nil)

@@ -1,0 +1,131 @@
+// Package qos maps the dialects' labels and annotations to a pod's class.
+package qos
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"polder/lib/tick"
+)
+
+// Where the dialects say what a pod is.
+const (
+	KatalystLevel       = "katalyst.kubewharf.io/qos_level" // an annotation
+	KoordinatorClass    = "koordinator.sh/qosClass"         // a label
+	KoordinatorPriority = "koordinator.sh/priority"         // a label: the priority within a class
+)
+
+// The quality-of-service classes of Kubernetes itself.
+const (
+	Guaranteed = "Guaranteed"
+	Burstable  = "Burstable"
+	BestEffort = "BestEffort"
+)
+
+var katalyst = map[string]string{
+	"dedicated_cores": tick.QoSDedicated,
+	"shared_cores":    tick.QoSShared,
+	"reclaimed_cores": tick.QoSReclaimed,
+	"system_cores":    tick.QoSSystem,
+}
+
+var koordinator = map[string]string{
+	"LSE":    tick.QoSDedicated,
+	"LSR":    tick.QoSDedicated,
+	"LS":     tick.QoSShared,
+	"BE":     tick.QoSReclaimed,
+	"SYSTEM": tick.QoSSystem,
+}
+
+// Pod is what decides a pod's class.
+type Pod struct {
+	Labels, Annotations map[string]string
+	// Kubernetes is its class in Kubernetes' own sense.
+	Kubernetes string
+	// Batch says that it requests Koordinator's batch resources, Reclaimed that it requests Katalyst's reclaimed ones.
+	Batch, Reclaimed bool
+}
+
+// Class is a pod's class: the first of
+//
+//  1. Katalyst's annotation,
+//  2. Koordinator's label,
+//  3. a request for Koordinator's batch resources: reclaimed,
+//  4. the Kubernetes class: shared for Guaranteed and Burstable; for BestEffort what bestEffort says, as the dialects
+//     differ there (Katalyst: shared, Koordinator: reclaimed).
+//
+// A value that is none of the dialect's makes the pod shared, whatever else it bears: a pod is never taken for reclaimed
+// because of a typing error. What is wrong or doubtful is in problems.
+func (p *Pod) Class(bestEffort string) (class, source string, problems []string) {
+	level, leveled := p.Annotations[KatalystLevel]
+	label, labeled := p.Labels[KoordinatorClass]
+	fromLevel, fromLabel := katalyst[level], koordinator[label]
+	if leveled && fromLevel == "" {
+		problems = append(problems, fmt.Sprintf("annotation %s is %q: want dedicated_cores, shared_cores, reclaimed_cores or system_cores; taken for shared_cores", KatalystLevel, clip(level)))
+	}
+	if labeled && fromLabel == "" {
+		problem := fmt.Sprintf("label %s is %q: want LSE, LSR, LS, BE or SYSTEM", KoordinatorClass, clip(label))
+		if !leveled {
+			problem += "; taken for LS"
+		}
+		problems = append(problems, problem)
+	}
+	switch {
+	case leveled && fromLevel == "":
+		return tick.QoSShared, tick.QoSFromKatalyst, problems
+	case leveled:
+		if fromLabel != "" && fromLabel != fromLevel {
+			problems = append(problems, fmt.Sprintf("annotation %s is %s and label %s is %s: the annotation holds", KatalystLevel, level, KoordinatorClass, label))
+		}
+		return fromLevel, tick.QoSFromKatalyst, problems
+	case labeled && fromLabel == "":
+		return tick.QoSShared, tick.QoSFromKoordinator, problems
+	case labeled:
+		return fromLabel, tick.QoSFromKoordinator, problems
+	case p.Batch:
+		return tick.QoSReclaimed, tick.QoSFromKoordinator, problems
+	}
+	if p.Reclaimed {
+		problems = append(problems, fmt.Sprintf("requests reclaimed resources without annotation %s: taken for shared_cores", KatalystLevel))
+		return tick.QoSShared, tick.QoSFromKubernetes, problems
+	}
+	if p.Kubernetes == BestEffort && bestEffort != "" {
+		return bestEffort, tick.QoSFromKubernetes, problems
+	}
+	return tick.QoSShared, tick.QoSFromKubernetes, problems
+}
+
+// Priority is Koordinator's priority within a class, nil where the pod has none.
+func (p *Pod) Priority() (*int64, error) {
+	text, ok := p.Labels[KoordinatorPriority]
+	if !ok {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("label %s is %q: want a whole number of 32 bits", KoordinatorPriority, clip(text))
+	}
+	return &n, nil
+}
+
+// Dialect reports whether a label's or an annotation's key is one of the dialects'.
+func Dialect(key string) bool {
+	domain, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return false
+	}
+	for _, own := range []string{"katalyst.kubewharf.io", "koordinator.sh"} {
+		if rest, ok := strings.CutSuffix(domain, own); ok && (rest == "" || strings.HasSuffix(rest, ".")) {
+			return true
+		}
+	}
+	return false
+}
+
+func clip(text string) string {
+	if len(text) > 40 {
+		return text[:40] + "…"
+	}
+	return text
+}

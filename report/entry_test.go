@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"polder/lib/kube"
+	"polder/lib/tick"
+	"polder/report/object"
+)
+
+func offer(milli int64) object.Figures {
+	return object.Figures{Reclaimed: object.Amounts{MilliCPU: &milli}}
+}
+
+// nodeWith is a node as a watch shows it.
+func nodeWith(version string, milli any) *seen {
+	list := func() kube.Object {
+		l := kube.Object{"cpu": "48"}
+		if milli != nil {
+			l[object.ReclaimedMilliCPU] = milli
+		}
+		return l
+	}
+	return see(kube.Object{"metadata": kube.Object{"name": "n", "resourceVersion": version}, "status": kube.Object{"capacity": list(), "allocatable": list()}})
+}
+
+// Somebody undoes what is written: it is put back after a pause that grows where that goes on, and a watch that is behind
+// is not taken for somebody.
+func TestUndone(t *testing.T) {
+	e, now := newEntry("n", noon), noon
+	wrote := func(version string) {
+		f := offer(44000)
+		e.written, e.have, e.intact = object.Written{Figures: &f, At: now}, nodeWith(version, "44k"), true
+	}
+	wrote("100")
+	for _, x := range []*seen{nodeWith("99", nil), nodeWith("100", "44k"), nil, nodeWith("101", "44000")} {
+		if e.see(x, nodeKind, now); !e.intact {
+			t.Fatalf("%+v is taken for somebody else's write", x)
+		}
+	}
+	for i, pause := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
+		e.see(nodeWith("200", "0"), nodeKind, now)
+		if e.intact || e.paused(now.Add(pause*time.Second)) || !e.paused(now.Add(pause*time.Second-1)) {
+			t.Errorf("undone for the %d. time: restored after %s; want %d s", i+1, e.restoreAt.Sub(now), pause)
+		}
+		now = now.Add(pause * time.Second)
+		wrote("100")
+	}
+	now = now.Add(calm + time.Second)
+	if e.see(nodeWith("300", nil), nodeKind, now); e.restoreAt.Sub(now) != firstRestore {
+		t.Errorf("after a calm time: restored after %s", e.restoreAt.Sub(now))
+	}
+	wrote("400")
+	now = now.Add(firstRestore)
+	if e.see(nil, nodeKind, now); e.intact {
+		t.Error("an object that is gone is intact")
+	}
+}
+
+func TestPauses(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no"))
+	away := errors.New("connection refused")
+	e := newEntry("n", noon)
+	for i, tt := range []struct {
+		err  error
+		want time.Duration
+	}{
+		{away, 500 * time.Millisecond}, {away, time.Second}, {away, 2 * time.Second}, {away, 4 * time.Second}, {away, 8 * time.Second}, {away, 8 * time.Second},
+		{forbidden, 500 * time.Millisecond}, // it is back, and does not know its roles yet
+		{forbidden, time.Second}, {forbidden, 2 * time.Second}, {forbidden, 4 * time.Second}, {forbidden, 8 * time.Second}, {forbidden, 16 * time.Second}, {forbidden, 30 * time.Second}, {forbidden, 30 * time.Second},
+		{away, 500 * time.Millisecond},
+		{apierrors.NewTooManyRequests("slowly", 20), 20 * time.Second}, // as the server asks
+	} {
+		e.failed(tt.err, noon)
+		if got := e.retryAt.Sub(noon); got < tt.want*3/4 || got > tt.want*5/4 {
+			t.Errorf("%d: %v: again after %s; want about %s", i, tt.err, got, tt.want)
+		}
+	}
+}
+
+// What was said before this process stays for as long as it is good, and nothing is undone for lack of a first tick.
+func TestBeforeTheFirstTick(t *testing.T) {
+	p := &publisher{kind: nodeKind, rules: object.Rules{MinChange: 0.05}, staleAfter: 3 * time.Minute}
+	e := newEntry("n", noon)
+	for _, tt := range []struct {
+		name  string
+		have  *seen
+		after time.Duration
+		want  object.Due
+	}{
+		{"no node", nil, time.Hour, object.NotDue},
+		{"nothing there", nodeWith("1", nil), time.Hour, object.NotDue},
+		{"figures of a process before", nodeWith("1", "44k"), 3*time.Minute - 1, object.NotDue},
+		{"and nobody confirms them", nodeWith("1", "44k"), 3 * time.Minute, object.Moved},
+	} {
+		e.have = tt.have
+		if got := e.next(p, noon.Add(tt.after)); got != tt.want {
+			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
+		}
+	}
+	e.memory.Take(offer(1), noon)
+	if got := e.next(p, noon); got != object.Moved {
+		t.Errorf("the first tick: %d", got)
+	}
+}
+
+func TestSay(t *testing.T) {
+	p := &publisher{kind: nodeKind, rules: object.Rules{MinChange: 0.05}, staleAfter: time.Minute, objects: map[string]*seen{}}
+	e := newEntry("n", noon)
+	say := func(want string, changed bool) {
+		t.Helper()
+		if got := e.say(p, noon); got.State != want || got.Changed != changed || (got.Error != "") != (want == tick.TargetFailed) {
+			t.Errorf("%+v; want %s, changed %v", got, want, changed)
+		}
+	}
+	say(tick.TargetUnchanged, false)
+	e.memory.Take(offer(44000), noon)
+	say(tick.TargetPending, true)
+	e.err = errors.New("away")
+	say(tick.TargetFailed, true)
+	e.wrote(p, job{figures: offer(44000)}, nodeWith("1", "44k"), noon)
+	say(tick.TargetWritten, true)
+	say(tick.TargetUnchanged, false)
+	e.wrote(p, job{figures: offer(44000)}, nil, noon)
+	say(tick.TargetWritten, false)
+	e.memory.Take(offer(45000), noon) // under 5 %
+	say(tick.TargetUnchanged, false)
+	e.memory.Take(offer(43000), noon)
+	e.busy = true
+	say(tick.TargetPending, true)
+}

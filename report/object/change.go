@@ -1,0 +1,164 @@
+package object
+
+import (
+	"slices"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Equal reports whether two nodes' amounts are the same.
+func (a Amounts) Equal(b Amounts) bool {
+	return equal(a.MilliCPU, b.MilliCPU) && equal(a.MemoryBytes, b.MemoryBytes)
+}
+
+func equal(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// step is how much a figure has moved.
+type step int
+
+const (
+	still  step = iota
+	little      // it waits for the time to write
+	less        // a trifle less: it waits for a moment
+	much        // it is written now
+)
+
+// trifle is the share by which an amount may shrink without being urgent: memory in use never stands still.
+const trifle = 0.01
+
+// step is how much b is from a. Less is urgent, for pods may be bound to what is no longer there; more is when it is at
+// least the share (0.05) more. What comes or goes is a change of any size.
+func (a Amounts) step(b Amounts, share float64) step {
+	return max(stepOf(a.MilliCPU, b.MilliCPU, share), stepOf(a.MemoryBytes, b.MemoryBytes, share))
+}
+
+func stepOf(a, b *int64, share float64) step {
+	switch {
+	case a == nil || b == nil:
+		if a == b {
+			return still
+		}
+		return much
+	case *b == *a:
+		return still
+	case *b < *a && float64(*a-*b) < trifle*float64(*a):
+		return less
+	case *b > *a && float64(*b-*a) < share*float64(*a):
+		return little
+	}
+	return much
+}
+
+// Equal reports whether objects of f and g would be the same. Taints that nobody has spoken of are as they are.
+func (f Figures) Equal(g Figures) bool {
+	return f.Reclaimed.Equal(g.Reclaimed) && f.sameShape(g) && f.sameTaints(g) &&
+		slices.EqualFunc(f.Zones, g.Zones, func(a, b Zone) bool { return a.Reclaimed.Equal(b.Reclaimed) })
+}
+
+// step is how far it is from f to g.
+func (f Figures) step(g Figures, share float64) step {
+	if !f.sameShape(g) || !f.sameTaints(g) {
+		return much
+	}
+	s := f.Reclaimed.step(g.Reclaimed, share)
+	for i := range f.Zones {
+		s = max(s, f.Zones[i].Reclaimed.step(g.Zones[i].Reclaimed, share))
+	}
+	return s
+}
+
+// sameShape reports whether f and g have the same NUMA nodes and the same pods.
+func (f Figures) sameShape(g Figures) bool {
+	return slices.EqualFunc(f.Zones, g.Zones, func(a, b Zone) bool {
+		return a.ID == b.ID && a.Socket == b.Socket && a.CPUs == b.CPUs && equal(a.Bytes, b.Bytes)
+	}) && slices.EqualFunc(f.Consumers, g.Consumers, func(a, b Consumer) bool {
+		return a.Name == b.Name && a.Requests.Equal(b.Requests) && slices.Equal(a.Zones, b.Zones)
+	})
+}
+
+func (f Figures) sameTaints(g Figures) bool {
+	within := func(a, b []tick.Taint) bool {
+		return !slices.ContainsFunc(a, func(t tick.Taint) bool { return !slices.Contains(b, t) })
+	}
+	return g.Taints == nil || f.Taints != nil && within(f.Taints, g.Taints) && within(g.Taints, f.Taints)
+}
+
+// Rules say when an object is written.
+type Rules struct {
+	// MinChange is the share (0.05) by which an amount has to grow to be written at once.
+	MinChange float64
+	// MinInterval is how old the last write has to be before an amount that is a trifle less is written.
+	MinInterval time.Duration
+	// Resync is after how long an object is written whatever has changed; 0 is never.
+	Resync time.Duration
+}
+
+// Written is what was written to an object last: Figures is nil where that was before this process, if ever.
+type Written struct {
+	Figures *Figures
+	At      time.Time
+}
+
+// Due says what there is to do.
+type Due int
+
+// What there is to do: nothing; a write because the figures have moved, because the time has come, or because the object
+// does not hold what was written to it.
+const (
+	NotDue Due = iota
+	Moved
+	Again
+	Undone
+)
+
+// Next decides whether an object that should have the figures is written now; intact says that it holds what was
+// written last.
+func (r Rules) Next(w Written, want Figures, intact bool, now time.Time) Due {
+	if w.Figures == nil {
+		return Moved
+	}
+	if !intact && !w.Figures.Empty() {
+		return Undone
+	}
+	age := now.Sub(w.At)
+	switch s := w.Figures.step(want, r.MinChange); {
+	case s == much, s == less && age >= r.MinInterval:
+		return Moved
+	case r.Resync > 0 && age >= r.Resync && (!want.Empty() || len(want.Taints) > 0):
+		return Again
+	}
+	return NotDue
+}
+
+// Holds reports whether have has all that want has: other keys and other elements of lists beside them are not ours.
+// Quantities are compared by what they amount to.
+func Holds(have, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			return false
+		}
+		for k, w := range want {
+			if v, ok := h[k]; !ok || !Holds(v, w) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		h, ok := have.([]any)
+		if !ok || len(h) < len(want) {
+			return false
+		}
+		for _, w := range want {
+			if !slices.ContainsFunc(h, func(v any) bool { return Holds(v, w) }) {
+				return false
+			}
+		}
+		return true
+	case string:
+		return have == want || sameAmount(have, want)
+	}
+	return have == want
+}

@@ -1,0 +1,207 @@
+// Package object says what a node's objects in the cluster should hold, as plain maps. It is pure: the figures come from
+// ticks, the time and what the cluster holds already from the caller.
+package object
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// Amounts are CPU and memory that reclaimed pods may have, or have. A nil is not known.
+type Amounts struct{ MilliCPU, MemoryBytes *int64 }
+
+func (a Amounts) empty() bool { return a.MilliCPU == nil && a.MemoryBytes == nil }
+
+// Zone is a NUMA node.
+type Zone struct {
+	ID int
+	// Socket is the number of the socket that has all of its CPUs, -1 where none does.
+	Socket    int
+	CPUs      int
+	Bytes     *int64 // its memory
+	Reclaimed Amounts
+}
+
+// Consumer is a reclaimed pod.
+type Consumer struct {
+	Name     string // namespace/name/uid
+	Requests Amounts
+	// Zones are the NUMA nodes that it may run on.
+	Zones []int
+}
+
+// Figures are what a node has to report.
+type Figures struct {
+	Reclaimed Amounts
+	Zones     []Zone     // by id
+	Consumers []Consumer // by name
+	// Taints are those that should be there now; nil means that nobody has said.
+	Taints []tick.Taint
+}
+
+// Empty reports whether there is nothing to offer, which is not the same as an offer of nothing.
+func (f Figures) Empty() bool { return f.Reclaimed.empty() }
+
+// The most that is taken of one tick: an object of the cluster may have 1.5 MB, and nobody knows who wrote the line.
+const (
+	maxZones     = 64
+	maxConsumers = 1000
+	maxTaints    = 50
+)
+
+// Read takes a tick's figures. Amounts under zero are zero: an advice that could go lower offers nothing.
+func Read(t *tick.Tick) Figures {
+	var f Figures
+	if t.Advice != nil && t.Advice.Reclaimed != nil {
+		r := t.Advice.Reclaimed
+		f.Reclaimed = Amounts{floor(r.MilliCPU), floor(r.MemoryBytes)}
+	}
+	if t.Sample != nil && t.Sample.Topology != nil {
+		f.Zones = zones(t.Sample.Topology, t.Advice)
+		f.Consumers = consumers(t.Sample)
+	}
+	// Of a dry run of evict, nothing is to be seen in the cluster.
+	if e := t.Eviction; e != nil && e.Refused == "" {
+		f.Taints = []tick.Taint{}
+		if !e.DryRun {
+			f.Taints = append(f.Taints, e.Taints[:min(len(e.Taints), maxTaints)]...)
+		}
+	}
+	return f
+}
+
+// largest is what a float64 holds to the unit, and more than any machine has.
+const largest = 1 << 53
+
+func floor(v *int64) *int64 {
+	if v == nil {
+		return nil
+	}
+	return tick.Ptr(min(max(*v, 0), largest))
+}
+
+func zones(t *tick.Topology, advice *tick.Advice) []Zone {
+	reclaimed := map[int]Amounts{}
+	if advice != nil && advice.Reclaimed != nil {
+		for _, n := range advice.Reclaimed.NUMANodes {
+			reclaimed[n.ID] = Amounts{floor(n.MilliCPU), floor(n.MemoryBytes)}
+		}
+	}
+	var list []Zone
+	for _, n := range t.NUMANodes[:min(len(t.NUMANodes), maxZones)] {
+		set, err := cpus.Parse(n.CPUs)
+		if err != nil || slices.ContainsFunc(list, func(z Zone) bool { return z.ID == n.ID }) {
+			continue
+		}
+		z := Zone{ID: n.ID, Socket: -1, CPUs: set.Size(), Bytes: whole(n.MemoryBytes), Reclaimed: reclaimed[n.ID]}
+		for i, socket := range t.Sockets {
+			if s, err := cpus.Parse(socket); err == nil && set.Size() > 0 && set.IsSubsetOf(s) {
+				z.Socket = i
+				break
+			}
+		}
+		list = append(list, z)
+	}
+	slices.SortFunc(list, func(a, b Zone) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// whole is a number of bytes or milli-CPU; nil where it is none.
+func whole(v *float64) *int64 {
+	if v == nil || !(*v >= 0 && *v <= largest) {
+		return nil
+	}
+	return tick.Ptr(int64(math.Round(*v)))
+}
+
+// consumers are the reclaimed pods that the cluster knows, and that are not over.
+func consumers(s *tick.Sample) []Consumer {
+	nodes := map[int]cpus.Set{}
+	for _, n := range s.Topology.NUMANodes {
+		if set, err := cpus.Parse(n.CPUs); err == nil {
+			nodes[n.ID] = set
+		}
+	}
+	var list []Consumer
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.QoS != tick.QoSReclaimed || p.Namespace == "" || p.Missing == tick.MissingCluster || p.Requests == nil ||
+			p.Phase == "Succeeded" || p.Phase == "Failed" {
+			continue
+		}
+		c := Consumer{Name: p.Namespace + "/" + p.Name + "/" + p.UID,
+			Requests: Amounts{whole(p.Requests.ReclaimedMilliCPU), whole(p.Requests.ReclaimedMemoryBytes)}, Zones: runsOn(p, nodes)}
+		if !c.Requests.empty() {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b Consumer) int { return cmp.Compare(a.Name, b.Name) })
+	list = slices.CompactFunc(list, func(a, b Consumer) bool { return a.Name == b.Name })
+	return list[:min(len(list), maxConsumers)]
+}
+
+// runsOn are the NUMA nodes that a pod's containers may run on: all that have CPUs where that is not known.
+func runsOn(p *tick.Pod, nodes map[int]cpus.Set) []int {
+	used := cpus.New()
+	for _, c := range p.Containers {
+		if set, err := cpus.Parse(c.CPUSetCPUs); err == nil {
+			used = used.Union(set)
+		}
+	}
+	var ids []int
+	for id, set := range nodes {
+		if set.Size() > 0 && (used.Size() == 0 || set.Intersection(used).Size() > 0) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Memory is what a node's ticks said last, and when. Each part lives on its own: a tick without one does not make the one
+// before it wrong, but a part that nobody has confirmed for long is no longer said.
+type Memory struct {
+	last                               Figures
+	cpuAt, memoryAt, zonesAt, taintsAt time.Time
+}
+
+// Take notes the figures of a tick that came at the time.
+func (m *Memory) Take(f Figures, at time.Time) {
+	if f.Reclaimed.MilliCPU != nil {
+		m.last.Reclaimed.MilliCPU, m.cpuAt = f.Reclaimed.MilliCPU, at
+	}
+	if f.Reclaimed.MemoryBytes != nil {
+		m.last.Reclaimed.MemoryBytes, m.memoryAt = f.Reclaimed.MemoryBytes, at
+	}
+	if f.Zones != nil && !f.Empty() {
+		m.last.Zones, m.last.Consumers, m.zonesAt = f.Zones, f.Consumers, at
+	}
+	if f.Taints != nil {
+		m.last.Taints, m.taintsAt = f.Taints, at
+	}
+}
+
+// Now is what holds at the time: what was said within the last limit. Taints that nobody has confirmed for so long are none,
+// those that nobody ever spoke of are not known.
+func (m *Memory) Now(at time.Time, limit time.Duration) Figures {
+	f := m.last
+	fresh := func(t time.Time) bool { return !t.IsZero() && at.Sub(t) < limit }
+	if !fresh(m.cpuAt) {
+		f.Reclaimed.MilliCPU = nil
+	}
+	if !fresh(m.memoryAt) {
+		f.Reclaimed.MemoryBytes = nil
+	}
+	if !fresh(m.zonesAt) || f.Empty() {
+		f.Zones, f.Consumers = nil, nil
+	}
+	if !fresh(m.taintsAt) && f.Taints != nil {
+		f.Taints = []tick.Taint{}
+	}
+	return f
+}

@@ -1,0 +1,49 @@
+package object
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+// FuzzCNR takes any object that a cluster may hold: what others have written is never touched, and what is withdrawn is gone.
+func FuzzCNR(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `null`, `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},7,null]},"metadata":{"annotations":{"polder/taints":"a:NoSchedule,,b:NoExecute"}}}`,
+		`{"spec":{"taints":{"key":1}},"status":{"resources":[],"topologyZone":[{"type":"Numa"},{"type":"GPU"},3],"resourceAllocatable":{"katalyst.kubewharf.io/reclaimed_millicpu":4}}}`,
+		`{"metadata":{"annotations":7},"status":{"resources":{"allocatable":{"resource.katalyst.kubewharf.io/reclaimed_memory":{}}},"capacity":3}}`,
+	} {
+		f.Add([]byte(seed), "a", "NoSchedule")
+	}
+	f.Fuzz(func(t *testing.T, data []byte, key, effect string) {
+		var cnr map[string]any
+		if json.Unmarshal(data, &cnr) != nil {
+			return
+		}
+		present := TaintsOf(cnr)
+		next := present.Want([]tick.Taint{{Key: key, Effect: effect}}, noon)
+		for _, item := range present.list {
+			if !slices.Contains(present.ours, taintName(item)) && !slices.ContainsFunc(next.list, func(v any) bool { return cmp.Equal(v, item) }) {
+				t.Errorf("somebody else's taint %v is gone: %v", item, next.list)
+			}
+		}
+		if key != "" && !strings.Contains(key+effect, ",") && !slices.ContainsFunc(next.list, func(v any) bool { return taintName(v) == key+":"+effect }) {
+			t.Errorf("taint %q is not there: %v", key, next.list)
+		}
+		if again := next.Want([]tick.Taint{{Key: key, Effect: effect}}, noon); !again.Equal(next) {
+			t.Errorf("written twice: %v, then %v", next, again)
+		}
+		NodeHolds(cnr, Amounts{})
+		CNRHolds(cnr, of(44000, 1))
+		if patch := CNRWithdrawal(cnr, "1"); patch != nil {
+			if merge(cnr, patch); CNRWithdrawal(cnr, "1") != nil {
+				t.Errorf("left after a withdrawal: %v", cnr)
+			}
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package report
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+// What somebody else takes away comes back.
+func TestPutBack(t *testing.T) {
+	c := begin(t)
+	x := c.start()
+	next := c.same(44000, bytes)
+	c.settle(x, next)
+	for _, value := range []string{`null`, `"0"`} { // dropped, and set to zero as kubelet does when its machine is a new one
+		list := fmt.Sprintf(`{%q:%s,%q:%s}`, milliCPU, value, memory, value)
+		c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, list, list))
+		if got := c.onNode(); got == full("44k") {
+			t.Fatal("the test has taken nothing away")
+		}
+		c.eventually(15*time.Second, "44k", full("44k")) // without a tick
+	}
+	c.API(http.MethodDelete, cnrPath+c.node, "")
+	c.eventually(15*time.Second, "44k", full("44k"))
+	c.API(http.MethodPatch, cnrPath+c.node+"/status", `{"status":{"resourceAllocatable":{"katalyst.kubewharf.io/reclaimed_millicpu":"99k"},"topologyZone":null}}`)
+	c.eventually(20*time.Second, "44k", full("44k"))
+
+	// The node goes, and comes back as another one.
+	c.API(http.MethodDelete, "/api/v1/nodes/"+c.node, "")
+	c.API(http.MethodDelete, cnrPath+c.node, "") // the garbage collector's part
+	c.until(x, 20*time.Second, next, `node failed: the cluster has no node "putback": is --node its name there\?`)
+	if o := c.cnr(); o != nil {
+		t.Errorf("an object without a node: %v", o)
+	}
+	c.MakeNode(c.node, "48", "195924424Ki")
+	c.eventually(30*time.Second, "44k", full("44k"))
+	owner, _ := at(c.cnr(), "metadata", "ownerReferences").([]any)
+	if len(owner) != 1 || at(owner[0], "uid") != c.Kubectl("get", "node", c.node, "-o", "jsonpath={.metadata.uid}") {
+		t.Errorf("owned by %v; want the new node", owner)
+	}
+	c.settle(x, next)
+}
+
+// Another manager holds fields of ours: they become ours, which is logged; its own stay.
+func TestOtherManagers(t *testing.T) {
+	c := begin(t)
+	other := func(object, subresource string) {
+		t.Helper()
+		args := []string{"apply", "--server-side", "--field-manager=katalyst-agent", "-f", "-"}
+		if subresource != "" {
+			args = append(args, "--subresource="+subresource)
+		}
+		if _, err := c.TryKubectl(`{"apiVersion":"node.katalyst.kubewharf.io/v1alpha1","kind":"CustomNodeResource","metadata":{"name":"`+c.node+`"},`+object+`}`, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	theirs := `"spec":{"nodeResourceProperties":[{"propertyName":"numa","propertyQuantity":"2"}],"taints":[{"key":"team/a","effect":"NoSchedule","timeAdded":"2026-01-01T00:00:00Z"}]}`
+	other(theirs, "")
+	other(`"status":{"resourceAllocatable":{"katalyst.kubewharf.io/reclaimed_millicpu":"9k","example.com/theirs":"1"},"conditions":[{"type":"AgentReady","status":"True"}]}`, "status")
+
+	x := c.start()
+	tainted := func() *tick.Tick { return taint(c.offer(44000, bytes), "CPUPressure", "MemoryPressure") }
+	c.settle(x, tainted)
+	c.eventually(0, "44k", full("44k"))
+	if log := x.Log(); !strings.Contains(log, "is there a second agent?") || !strings.Contains(log, "katalyst-agent") {
+		t.Errorf("the log does not name who held the field:\n%s", log)
+	}
+	want := []string{"team/a:NoSchedule", "node.katalyst.kubewharf.io/CPUPressure:NoSchedule", "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule"}
+	if d := cmp.Diff(want, c.taints()); d != "" {
+		t.Errorf("taints (-want +got):\n%s", d)
+	}
+	other(`"spec":{"taints":[{"key":"team/b","effect":"NoExecute"}]}`, "") // it replaces its own
+	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes), "MemoryPressure") })
+	if d := cmp.Diff([]string{"node.katalyst.kubewharf.io/MemoryPressure:NoSchedule", "team/b:NoExecute"}, c.taints()); d != "" {
+		t.Errorf("taints when theirs have changed (-want +got):\n%s", d)
+	}
+	if err := x.End(); err != nil {
+		t.Fatal(err)
+	}
+	// A process that comes after this one knows which are ours.
+	x = c.start()
+	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
+	if d := cmp.Diff([]string{"team/b:NoExecute"}, c.taints()); d != "" {
+		t.Errorf("taints when there are none of ours (-want +got):\n%s", d)
+	}
+	if got := at(c.cnr(), "status", "resourceAllocatable", "example.com/theirs"); got != "1" {
+		t.Errorf("their resource: %v; want 1", got)
+	}
+	if got, _ := at(c.cnr(), "status", "conditions").([]any); len(got) != 1 {
+		t.Errorf("their condition: %v", got)
+	}
+}
+
+// A list that has one owner as a whole, as in Katalyst's own CRD: it is merged all the same.
+func TestAtomicTaints(t *testing.T) {
+	c := begin(t)
+	yaml, err := os.ReadFile(crds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	atomic := strings.Replace(string(yaml), "x-kubernetes-list-type: map\n                  x-kubernetes-list-map-keys: [key, effect]", "x-kubernetes-list-type: atomic", 1)
+	if atomic == string(yaml) {
+		t.Fatal("the CRD's taints are no map any more")
+	}
+	c.Apply(atomic)
+	const twice = `{"apiVersion":"node.katalyst.kubewharf.io/v1alpha1","kind":"CustomNodeResource","metadata":{"name":"twice"},"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"a","effect":"NoSchedule"}]}}`
+	t.Cleanup(func() {
+		c.API(http.MethodDelete, cnrPath+"twice", "")
+		c.ApplyFile(crds)
+	})
+	c.Eventually(20*time.Second, "the API server takes a list with the same taint twice, which is no map", func() string {
+		if status, body := c.API(http.MethodPost, strings.TrimSuffix(cnrPath, "/"), twice); status != http.StatusCreated {
+			return string(body)
+		}
+		return ""
+	})
+	x := c.start()
+	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes), "CPUPressure") })
+	c.API(http.MethodPatch, cnrPath+c.node, `{"spec":{"taints":[{"key":"team/a","effect":"NoSchedule"},{"key":"node.katalyst.kubewharf.io/CPUPressure","effect":"NoSchedule"}]}}`)
+	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes), "MemoryPressure") })
+	if d := cmp.Diff([]string{"team/a:NoSchedule", "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule"}, c.taints()); d != "" {
+		t.Errorf("taints (-want +got):\n%s", d)
+	}
+}
+
+// Somebody writes the object all the time: what we write and what they write is there in the end.
+func TestConflicts(t *testing.T) {
+	c := begin(t)
+	x := c.start()
+	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
+	stop, stopped, writes := make(chan struct{}), make(chan struct{}), 0
+	go func() {
+		defer close(stopped)
+		for ; ; writes++ {
+			select {
+			case <-stop:
+				return
+			default:
+				c.API(http.MethodPatch, cnrPath+c.node, fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, writes))
+			}
+		}
+	}()
+	for i := range 10 {
+		keys := []string{"CPUPressure"}[:i%2]
+		c.until(x, 30*time.Second, func() *tick.Tick { return taint(c.offer(44000, bytes), keys...) }, "cnr (written|unchanged)")
+		c.Eventually(30*time.Second, "the taint", func() string {
+			said(x.Put(taint(c.offer(44000, bytes), keys...)))
+			if got := c.taints(); len(got) != len(keys) {
+				return fmt.Sprint(got)
+			}
+			return ""
+		})
+	}
+	close(stop)
+	<-stopped
+	if got := fmt.Sprint(at(c.cnr(), "metadata", "annotations", "writes")); writes < 20 || got != fmt.Sprint(writes-1) {
+		t.Errorf("their last write of %d is %s", writes, got)
+	}
+}

@@ -1,0 +1,219 @@
+// Package report shows report --to cnr and --to node on the real API.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+	"polder/tests/cluster/controlplane"
+	"polder/tests/cluster/pipe"
+)
+
+const (
+	crds     = "../../../deploy/kubernetes/crds/customnoderesources.yaml"
+	milliCPU = "resource.katalyst.kubewharf.io/reclaimed_millicpu"
+	memory   = "resource.katalyst.kubewharf.io/reclaimed_memory"
+	bytes    = int64(195257901056)
+)
+
+// shared is the control plane of all tests but those of its absence.
+var shared *controlplane.Plane
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		if _, err := controlplane.Programs(); err == nil {
+			if shared, err = controlplane.Open(controlplane.Options{}); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			defer shared.Close()
+		}
+		return pipe.Main(m)
+	}())
+}
+
+// account is a service account that may do what report's manual says, and no more.
+const account = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: report, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: report}
+rules:
+- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [nodes/status], verbs: [patch]}
+- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources], verbs: [get, list, watch, create, patch]}
+- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources/status], verbs: [patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: report}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: report}
+subjects: [{kind: ServiceAccount, name: report, namespace: kube-system}]
+`
+
+// cluster is a control plane with a node and the account.
+type cluster struct {
+	*controlplane.ControlPlane
+	t          *testing.T
+	node       string
+	kubeconfig string
+}
+
+// begin makes a node of the test's own in the shared control plane.
+func begin(t *testing.T) *cluster {
+	t.Helper()
+	controlplane.Need(t)
+	c := &cluster{shared.For(t), t, strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "/", "-"), ""}
+	c.Apply(account)
+	c.ApplyFile(crds)
+	c.Kubectl("wait", "--for=condition=Established", "crd/customnoderesources.node.katalyst.kubewharf.io")
+	c.MakeNode(c.node, "48", "195924424Ki")
+	c.kubeconfig = c.KubeconfigFor("kube-system", "report")
+	return c
+}
+
+// start starts report for the node.
+func (c *cluster) start(args ...string) *pipe.Tool {
+	c.t.Helper()
+	return pipe.Start(c.t, "report", append([]string{"--to", "cnr,node", "--kubeconfig", c.kubeconfig, "--node", c.node}, args...)...)
+}
+
+// offer is a tick of now in which so much is offered.
+func (c *cluster) offer(milli, bytes int64) *tick.Tick {
+	return &tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(),
+		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes}}}
+}
+
+func taint(in *tick.Tick, keys ...string) *tick.Tick {
+	in.Eviction = &tick.Eviction{}
+	for _, k := range keys {
+		in.Eviction.Taints = append(in.Eviction.Taints, tick.Taint{Key: "node.katalyst.kubewharf.io/" + k, Effect: "NoSchedule"})
+	}
+	return in
+}
+
+// said is what a tick says of its targets: "cnr written, node unchanged".
+func said(out *tick.Tick) string {
+	var words []string
+	for _, t := range out.Report.Targets {
+		word := t.Target + " " + t.State
+		if t.Changed {
+			word += " changed"
+		}
+		if t.Error != "" {
+			word += ": " + t.Error
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// until gives the tool ticks until what it says matches.
+func (c *cluster) until(x *pipe.Tool, within time.Duration, next func() *tick.Tick, pattern string) {
+	c.t.Helper()
+	match, last := regexp.MustCompile(pattern), ""
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if last = said(x.Put(next())); match.MatchString(last) {
+			return
+		}
+	}
+	c.t.Fatalf("not within %s: %s; it says %s", within, pattern, last)
+}
+
+// settle gives the tool the same figures until nothing is left to do.
+func (c *cluster) settle(x *pipe.Tool, next func() *tick.Tick) {
+	c.t.Helper()
+	c.until(x, 15*time.Second, next, "^cnr unchanged, node unchanged$")
+}
+
+func (c *cluster) same(milli, bytes int64) func() *tick.Tick {
+	return func() *tick.Tick { return c.offer(milli, bytes) }
+}
+
+const cnrPath = "/apis/node.katalyst.kubewharf.io/v1alpha1/customnoderesources/"
+
+func (c *cluster) cnr() map[string]any {
+	c.t.Helper()
+	var o map[string]any
+	status, body := c.API(http.MethodGet, cnrPath+c.node, "")
+	if status == http.StatusNotFound {
+		return nil
+	}
+	if err := json.Unmarshal(body, &o); err != nil {
+		c.t.Fatal(err)
+	}
+	return o
+}
+
+// onNode is what the node's status has of the two resources and of another one, in capacity and in allocatable.
+func (c *cluster) onNode() string {
+	c.t.Helper()
+	var o struct {
+		Status struct{ Capacity, Allocatable map[string]string }
+	}
+	c.Get("/api/v1/nodes/"+c.node, &o)
+	brief := func(l map[string]string) string { return fmt.Sprint(l[milliCPU], " ", l[memory], " ", l["cpu"]) }
+	if a, b := brief(o.Status.Capacity), brief(o.Status.Allocatable); a != b {
+		return a + " but " + b
+	}
+	return brief(o.Status.Capacity)
+}
+
+// at is the value at a path.
+func at(v any, path ...string) any {
+	for _, key := range path {
+		m, _ := v.(map[string]any)
+		v = m[key]
+	}
+	return v
+}
+
+// inCNR is the CPU that the object offers under both names; empty where it offers none.
+func (c *cluster) inCNR() string {
+	o := c.cnr()
+	var all []string
+	for _, path := range [][]string{{"resourceAllocatable", "katalyst.kubewharf.io/reclaimed_millicpu"}, {"resourceCapacity", "katalyst.kubewharf.io/reclaimed_millicpu"},
+		{"resources", "allocatable", milliCPU}, {"resources", "capacity", milliCPU}} {
+		text, _ := at(o, append([]string{"status"}, path...)...).(string)
+		all = append(all, text)
+	}
+	if all[0] == all[1] && all[0] == all[2] && all[0] == all[3] {
+		return all[0]
+	}
+	return strings.Join(all, "/")
+}
+
+// eventually waits for what the cluster has.
+func (c *cluster) eventually(within time.Duration, cnr, node string) {
+	c.t.Helper()
+	c.Eventually(within, "the figures "+cnr+" and "+node, func() string {
+		if gotCNR, gotNode := c.inCNR(), c.onNode(); gotCNR != cnr || gotNode != node {
+			return gotCNR + " and " + gotNode
+		}
+		return ""
+	})
+}
+
+// taints are the object's, as "key=since".
+func (c *cluster) taints() []string {
+	list, _ := at(c.cnr(), "spec", "taints").([]any)
+	var names []string
+	for _, t := range list {
+		names = append(names, fmt.Sprint(at(t, "key"), ":", at(t, "effect")))
+	}
+	return names
+}
+
+func full(milli string) string { return milli + " 195257901056 48" }
+
+const none = "  48" // a node with its CPUs alone
