@@ -20,6 +20,39 @@ kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cg
        namespace: batch
        requests: {reclaimedMilliCPU: 2000, reclaimedMemoryBytes: 1Gi}
 
+With a cluster (--kubeconfig or --in-cluster; --pods for the pods alone) the rules still find the cgroups of pods, and the
+cluster says what they are: its pods are matched by the UID and the container ids in the cgroups' names (cgroupfs and systemd
+driver; containerd, CRI-O, Docker; kubelet's cgroupRoot by --cgroup-root). A pod without a cgroup has missing "cgroup", unless
+it has ended. A pod's cgroup without a pod object has missing "cluster", and what was known of the pod holds while the cgroup
+is there; where nothing was, it is not taken for reclaimed. The sandbox's cgroup (the pause container's) is in no list.
+
+A pod's class is that of the first of these:
+
+   annotation katalyst.kubewharf.io/qos_level    dedicated_cores, shared_cores, reclaimed_cores, system_cores
+   label koordinator.sh/qosClass                 LSE and LSR: dedicated; LS: shared; BE: reclaimed; SYSTEM: system
+   a request for batch-cpu or batch-memory       reclaimed
+   the Kubernetes class                          shared; BestEffort: what --best-effort says
+
+Another value there makes the pod shared. This, a quantity that is none, and the like are in the pod's errors. Requests are
+summed as the scheduler does; a limit that a container lacks, the pod lacks. Reclaimed resources count under their names
+resource.katalyst.kubewharf.io/reclaimed_millicpu, katalyst.kubewharf.io/reclaimed_millicpu, kubernetes.io/batch-cpu and
+koordinator.sh/batch-cpu, and those of memory. Labels and annotations are passed on under the dialects' prefixes (nodes':
+kubernetes.io/ too) up to 4 KiB each and 16 KiB a pod.
+
+sample.config is what Katalyst's configuration objects put in force for the node: of AdminQoSConfigurations and
+EvictionConfigurations, each if a KatalystCustomConfig names the kind, the one that names the node and has not expired, else
+that with the highest priority whose nodeLabelSelector matches, else the one for all nodes. Where one is no good, two
+contradict each other, or the one meant is paused or a canary, the last good result stays (with --state over a restart too)
+and sample.errors says why.
+
+When the API server is away, ticks go on with the last lists and sample.errors says since when (a server that hangs is
+noticed after some 45 s). What collect asks of it: list and watch of pods, nodes, katalystcustomconfigs,
+adminqosconfigurations and evictionconfigurations.
+
+sample.kubelet has the policy of kubelet's CPU manager and the CPUs that it gave to containers exclusively, from the file
+cpu_manager_state in --kubelet-root. It is absent where there is no kubelet, and where sample.errors says that the file cannot
+be read.
+
 A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
 kernel averages its own; it is absent for the first 5 s and begins with their mean (so --once has none without --state).
 Rates cover sample.intervalSeconds; the first tick has none.
@@ -29,4 +62,6 @@ Examples:
    collect | advise --policy katalyst | report --to tty
    collect --once | jq '.sample.pods[] | {name, qos, usageMilliCPU}'
    collect --once --state /var/lib/polder/collect.json >> /var/log/polder.jsonl    # from cron: rates since the last run
+   collect --in-cluster --state /var/lib/polder/collect.json | advise | report --to cnr
+   kubectl get pods -A -o json > pods.json; collect --once --node "$NODE" --pods pods.json
    collect --once --root /var/crash/node7 --classify rules.yaml                    # a copy of /proc and /sys`

@@ -21,6 +21,8 @@ type options struct {
 	once, printClassify        bool
 	count                      int
 	classify, root, node       string
+	kubeletRoot                string
+	cluster                    clusterOptions
 }
 
 func (o *options) flags(f *stage.Flags) {
@@ -34,7 +36,9 @@ func (o *options) flags(f *stage.Flags) {
 	f.Path(&o.classify, "classify", "", "read the rules that say which cgroups are pods from `FILE`")
 	f.Bool(&o.printClassify, "print-classify", "print the default rules and end")
 	f.Path(&o.root, "root", "/", "read /proc and /sys under `DIR`: a copy, or another machine's mounted here")
-	f.String(&o.node, "node", "", "the node's `NAME` in the ticks (default: $NODE_NAME, or the host's name)")
+	f.Path(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "kubelet's root `DIR`, under --root: its CPU manager's state is read there")
+	f.String(&o.node, "node", "", "the node's `NAME` in the ticks and in the cluster (default: $NODE_NAME, or the host's name)")
+	o.cluster.flags(f)
 }
 
 // gcPercent is the garbage collector's pace unless GOGC says otherwise. Collect allocates little between two ticks, so
@@ -46,10 +50,14 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 		debug.SetGCPercent(gcPercent)
 	}
 	if o.printClassify {
-		_, err := s.Out.Write(classify.Default())
+		rules, err := o.defaultRules()
+		if err != nil {
+			return stage.Usagef("%w", err)
+		}
+		_, err = s.Out.Write(rules)
 		return err
 	}
-	c, err := o.open(s)
+	c, err := o.open(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -66,7 +74,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 }
 
 // open checks the options and opens the machine.
-func (o *options) open(s *stage.Session) (*run, error) {
+func (o *options) open(ctx context.Context, s *stage.Session) (*run, error) {
 	switch {
 	case o.interval < 10*time.Millisecond:
 		return nil, stage.Usagef("--interval %s: want 10ms or more", o.interval)
@@ -89,10 +97,14 @@ func (o *options) open(s *stage.Session) (*run, error) {
 	if err != nil {
 		return nil, stage.Usagef("%w", err)
 	}
+	cluster, err := o.cluster.open(ctx, s, node, o.once)
+	if err != nil {
+		return nil, stage.Usagef("%w", err)
+	}
 	return &run{
 		options:   o,
 		session:   s,
-		collector: source.New(&source.Env{Host: h, Rules: rules, Log: s.Log, Now: s.Now}),
+		collector: source.New(&source.Env{Host: h, Rules: rules, KubeletRoot: o.kubeletRoot, Cluster: cluster, Log: s.Log, Now: s.Now}),
 		tick:      tick.Tick{V: tick.Version, Node: node},
 	}, nil
 }
@@ -101,7 +113,15 @@ func (o *options) rules() (*classify.Rules, error) {
 	if o.classify != "" {
 		return classify.Read(o.classify)
 	}
-	return classify.Parse("default.yaml", classify.Default())
+	data, err := o.defaultRules()
+	if err != nil {
+		return nil, err
+	}
+	return classify.Parse("default.yaml", data)
+}
+
+func (o *options) defaultRules() ([]byte, error) {
+	return classify.DefaultBelow(o.cluster.cgroupRoot)
 }
 
 func (o *options) nodeName(s *stage.Session, h *host.Host) (string, error) {

@@ -4,6 +4,7 @@ package classify
 
 import (
 	_ "embed"
+	"fmt"
 	"path"
 	"strings"
 
@@ -15,6 +16,45 @@ var defaultFile []byte
 
 // Default is the default file.
 func Default() []byte { return defaultFile }
+
+// DefaultBelow is the default file for a kubelet with the cgroupRoot, where kubepods are below that cgroup; empty is the
+// root. The systemd driver makes /a/b to /a.slice/a-b.slice, and its slices' names begin with a-b; a dash in a name it writes
+// as an underscore.
+func DefaultBelow(cgroupRoot string) ([]byte, error) {
+	elements := split(cgroupRoot)
+	if len(elements) == 0 {
+		return defaultFile, nil
+	}
+	if _, err := parseGlob(cgroupRoot); err != nil {
+		return nil, err
+	}
+	if strings.ContainsAny(cgroupRoot, "*?[\\\"'\n") || strings.Contains(cgroupRoot, ": ") || strings.Contains(cgroupRoot, " #") {
+		return nil, fmt.Errorf("cgroup %q: want a path, not a glob", cgroupRoot)
+	}
+	var none, slices, prefix string
+	var path string
+	for _, e := range elements {
+		path += "/" + e
+		name, slice := strings.CutSuffix(e, ".slice")
+		if !slice {
+			name = strings.ReplaceAll(name, "-", "_")
+		}
+		prefix += name + "-"
+		slices += "/" + strings.TrimSuffix(prefix, "-") + ".slice"
+		for _, inner := range []string{path, slices} {
+			if rule := "  - cgroup: " + inner + "\n    class: none\n"; !strings.Contains(none, rule) {
+				none += rule
+			}
+		}
+	}
+	moved := strings.NewReplacer(
+		"cgroup: /kubepods/", "cgroup: "+path+"/kubepods/",
+		"/kubepods.slice", slices+"/"+prefix+"kubepods.slice",
+		"/kubepods-", "/"+prefix+"kubepods-",
+		"rules:\n", "rules:\n  # kubelet's cgroupRoot: pods are inside\n"+none+"\n",
+	)
+	return []byte(moved.Replace(string(defaultFile))), nil
+}
 
 // classNone is the class of cgroups that are no pods, though a later rule's glob may match them.
 const classNone = "none"

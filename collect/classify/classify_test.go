@@ -185,3 +185,49 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Below a cgroupRoot the rules find what kubelet makes there, by either driver, and nothing takes the root itself for a pod.
+func TestDefaultBelow(t *testing.T) {
+	data, err := DefaultBelow("/node-1/kube.slice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Parse("default.yaml", data)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	for cgroup, want := range map[string]string{
+		"/node-1/kube.slice/kubepods/besteffort/pod1": "reclaimed",
+		"/node-1/kube.slice/kubepods/burstable/pod1":  "shared",
+		"/node-1/kube.slice/kubepods/pod1":            "shared",
+		"/node_1.slice/node_1-kube.slice/node_1-kube-kubepods.slice/node_1-kube-kubepods-besteffort.slice/node_1-kube-kubepods-besteffort-pod1.slice": "reclaimed",
+		"/node_1.slice/node_1-kube.slice/node_1-kube-kubepods.slice/node_1-kube-kubepods-pod1.slice":                                                  "shared",
+		"/node_1.slice":                         "",
+		"/node_1.slice/node_1-kube.slice":       "",
+		"/node-1":                               "",
+		"/node-1/kube.slice":                    "",
+		"/kubepods/besteffort/pod1":             "",
+		"/system.slice":                         "system",
+		"/other.slice":                          "shared",
+		"/node_1.slice/node_1-kube.slice/x":     "",
+		"/node_1.slice/node_1-kube.slice/x/pod": "",
+	} {
+		got := ""
+		if rule := r.Match(cgroup); rule != nil {
+			got = rule.Class
+		}
+		if got != want {
+			t.Errorf("%s: class %q; want %q", cgroup, got, want)
+		}
+	}
+	for _, root := range []string{"", "/"} {
+		if data, err := DefaultBelow(root); err != nil || string(data) != string(Default()) {
+			t.Errorf("cgroupRoot %q changes the rules: %v", root, err)
+		}
+	}
+	for _, bad := range []string{"a", "/a*", "/a/", "/a//b", "/a/..", "/a: b", "/a #b", "/a'b", "/a\nb"} {
+		if _, err := DefaultBelow(bad); err == nil {
+			t.Errorf("cgroupRoot %q is taken", bad)
+		}
+	}
+}

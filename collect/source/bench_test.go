@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"polder/collect/classify"
+	"polder/collect/kubernetes"
 	"polder/lib/cgroup"
 	"polder/lib/host"
 	"polder/lib/tick"
@@ -23,9 +24,29 @@ const benchGroups = 1000
 // BenchmarkRound measures the CPU time of a whole round over 1,000 real cgroups of version 1, the line written included,
 // against the floor: the same files read with held descriptors and nothing done with them. Both are measured in the same
 // run, in turns.
-func BenchmarkRound(b *testing.B) {
+func BenchmarkRound(b *testing.B) { benchRound(b, nil) }
+
+// BenchmarkRoundCluster is the same with a cluster that has all the pods and whose lists do not change.
+func BenchmarkRoundCluster(b *testing.B) {
+	c := &told{}
+	var pods []*kubernetes.Pod
+	for i := range benchGroups {
+		p := clusterPod(fmt.Sprintf("web-%d", i), fmt.Sprintf("%04d", i), tick.QoSShared)
+		p.Tick.Annotations = map[string]string{"katalyst.kubewharf.io/qos_level": "shared_cores"}
+		p.Tick.Requests = &tick.Resources{MilliCPU: tick.Ptr(500.0), MemoryBytes: tick.Ptr(1e9)}
+		pods = append(pods, p)
+	}
+	c.set(pods...)
+	benchRound(b, c)
+}
+
+func benchRound(b *testing.B, cluster *told) {
+	b.Helper()
 	base := benchTree(b)
 	env := benchEnv(b, base)
+	if cluster != nil {
+		env.Cluster = cluster
+	}
 	c := New(env)
 	defer c.Close()
 	out, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)

@@ -11,4 +11,7 @@ var All = []Source{
 	Load,
 	Pods,
 	Capacity,
+	Node,
+	Config,
+	Kubelet,
 }

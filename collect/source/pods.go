@@ -5,21 +5,32 @@ import (
 	"slices"
 	"strings"
 
+	"polder/collect/kubernetes"
 	"polder/lib/tick"
 )
 
-// Pods puts the pods together from their containers. A pod's values are sums over those of its containers that have them.
+// Pods puts the pods together from their containers, and where there is a cluster joins them with what that says. A pod's
+// values are sums over those of its containers that have them.
 var Pods = Source{
 	Name: "pods",
-	Doc:  "the pods that the classification rules name, sorted by cgroup",
-	New:  func(e *Env) Reader { return &e.pods },
+	Doc:  "the pods: the cluster's, and the cgroups that the classification rules name, sorted by cgroup",
+	New: func(e *Env) Reader {
+		e.pods.cluster = e.Cluster
+		return &e.pods
+	},
 }
 
 // pods is all pods between rounds: at[i] is what out[i] is made of.
 type pods struct {
-	tree *tree
-	at   []pod
-	out  []tick.Pod
+	tree    *tree
+	cluster Cluster
+	// version is that of the cluster's list, of which the pods are made, and joined are those of its pods that have a
+	// cgroup, by the UID in its name.
+	version uint64
+	joined  map[string]*kubernetes.Pod
+
+	at  []pod
+	out []tick.Pod
 }
 
 // pod is one pod, and the memory that its part of a sample points into.
@@ -32,45 +43,82 @@ type pod struct {
 }
 
 func (p *pods) Read(r *Round) error {
-	if p.tree == nil {
-		return nil
+	var err error
+	changed := false
+	if p.cluster != nil {
+		version := p.cluster.PodsVersion()
+		changed = version != p.version
+		p.version = version
+		err = p.cluster.PodsError()
 	}
-	if p.tree.changed {
+	if p.tree != nil && p.tree.changed {
 		p.tree.changed = false
+		changed = true
+	}
+	if changed {
 		p.assemble()
 	}
 	for i := range p.at {
 		p.at[i].fill(&p.out[i])
 	}
 	r.Sample.Pods = p.out
-	return nil
+	return err
 }
 
-// assemble makes the lists anew, after pods or containers came or went.
+// assemble makes the lists anew, after pods or containers came or went, or the cluster's list changed.
 func (p *pods) assemble() {
 	var nodes []*node
-	for _, n := range p.tree.nodes {
-		if n.isPod() {
-			nodes = append(nodes, n)
+	if p.tree != nil {
+		for _, n := range p.tree.nodes {
+			if n.isPod() {
+				nodes = append(nodes, n)
+			}
 		}
 	}
 	slices.SortFunc(nodes, func(a, b *node) int { return strings.Compare(a.path, b.path) })
+	j := p.pair()
 	p.at, p.out = make([]pod, len(nodes)), make([]tick.Pod, len(nodes))
 	for i, n := range nodes {
 		out := &p.out[i]
-		*out = tick.Pod{
-			UID: n.path, Namespace: n.rule.Namespace, Name: n.rule.Name,
-			QoS: n.rule.Class, QoSSource: tick.QoSFromRule,
-			Requests: n.rule.Requests, Limits: n.rule.Limits, Cgroup: n.path,
+		known, missing := j.find(n)
+		if known == nil {
+			*out = n.asTick(missing)
+			p.at[i].containers = n.containers()
+			for _, c := range p.at[i].containers {
+				out.Containers = append(out.Containers, c.asTick(n))
+			}
+			continue
 		}
-		if out.Name == "" {
-			out.Name = path.Base(n.path)
-		}
-		p.at[i].containers = n.containers()
-		for _, c := range p.at[i].containers {
-			out.Containers = append(out.Containers, c.asTick(n))
+		*out = known.Tick
+		out.Cgroup, out.Missing = n.path, missing
+		p.at[i].containers, out.Containers = match(n, known)
+	}
+	for _, known := range j.rest() {
+		out := known.Tick
+		out.Missing = tick.MissingCgroup
+		p.at, p.out = append(p.at, pod{}), append(p.out, out)
+	}
+	p.joined = j.joined
+}
+
+// asTick is the part of a pod's sample that the rules tell. A pod of Kubernetes that the cluster does not know is not
+// taken for reclaimed: what is not known to bear being squeezed is not squeezed.
+func (n *node) asTick(missing string) tick.Pod {
+	out := tick.Pod{
+		UID: n.path, Namespace: n.rule.Namespace, Name: n.rule.Name,
+		QoS: n.rule.Class, QoSSource: tick.QoSFromRule, Missing: missing,
+		Requests: n.rule.Requests, Limits: n.rule.Limits, Cgroup: n.path,
+	}
+	if out.Name == "" {
+		out.Name = path.Base(n.path)
+	}
+	if missing != "" {
+		out.UID, _ = kubernetes.PodUID(path.Base(n.path))
+		if out.QoS == tick.QoSReclaimed {
+			out.QoS = tick.QoSShared
 		}
 	}
+	return out
 }
 
 // containers are a pod's, sorted by path.
@@ -101,15 +149,13 @@ func (c *container) asTick(n *node) tick.Container {
 	return out
 }
 
-// containerID finds the runtime's id in a cgroup's name: 64 hexadecimal digits, in names such as
-// cri-containerd-ID.scope too. It is empty where there is none.
+// containerID is the runtime's id in a cgroup's name, empty where there is none: 64 hexadecimal digits.
 func containerID(name string) string {
-	name = strings.TrimSuffix(name, ".scope")
-	name = name[strings.LastIndexByte(name, '-')+1:]
-	if len(name) != 64 || strings.Trim(name, "0123456789abcdef") != "" {
+	id := kubernetes.ContainerID(name)
+	if len(id) != 64 || strings.Trim(id, "0123456789abcdef") != "" {
 		return ""
 	}
-	return name
+	return id
 }
 
 // sum adds up what is known.

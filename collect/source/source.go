@@ -36,7 +36,11 @@ type Keeper interface {
 type Env struct {
 	Host  *host.Host
 	Rules *classify.Rules
-	Log   *slog.Logger
+	// KubeletRoot is kubelet's root directory, from Host's.
+	KubeletRoot string
+	Log         *slog.Logger
+	// Cluster is nil where there is none: then the rules alone say what a pod is.
+	Cluster Cluster
 	// Now is the wall clock, with Go's monotonic reading.
 	Now func() time.Time
 

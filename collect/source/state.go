@@ -1,6 +1,7 @@
 package source
 
 import (
+	"polder/collect/kubernetes"
 	"polder/lib/host"
 	"polder/lib/window"
 )
@@ -16,6 +17,8 @@ type State struct {
 	// KswapdStealPages is nil where it could not be read.
 	Kswapd  *CounterState          `json:"kswapd,omitempty"`
 	Cgroups map[string]CgroupState `json:"cgroups,omitempty"`
+	// Config is the configuration that the cluster had put in force, by kind; it is of use after another start too.
+	Config map[string]*kubernetes.Chosen `json:"config,omitempty"`
 }
 
 // CPUState is a reading of /proc/stat.
@@ -55,6 +58,9 @@ func (c *Collector) Save() *State {
 // Load takes up what an earlier run saved. It reports false where the state is of no use: of another start of the
 // machine, or of the future. The first reading after it has rates where the state is at most withinSeconds old.
 func (c *Collector) Load(s *State, withinSeconds float64) bool {
+	if c.env.Cluster != nil {
+		c.env.Cluster.LoadConfig(s.Config)
+	}
 	c.clock.startRound()
 	at := c.clock.Seconds()
 	if s.BootID != c.env.Host.BootID() || s.Seconds <= 0 || s.Seconds > at {

@@ -1,0 +1,140 @@
+// Package live keeps what a cluster says current: by watches of its API server, or by a file that has its pods.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"polder/collect/kubernetes"
+	"polder/lib/kube"
+	"polder/lib/tick"
+)
+
+// Options say which cluster, and of which node.
+type Options struct {
+	// Kubeconfig is a file's path; empty means the service account of this process's pod.
+	Kubeconfig string
+	Node       string
+	UserAgent  string
+	Reading    kubernetes.Reading
+	Now        func() time.Time
+}
+
+// askAgain is how often a server that does not know Katalyst's configuration objects is asked for them again.
+const askAgain = 2 * time.Minute
+
+// Cluster is one watch each of the node's pods, of the node, and of the configuration objects. The methods are for one
+// goroutine.
+type Cluster struct {
+	ctx    context.Context
+	client *kube.Client
+	node   string
+	now    func() time.Time
+
+	pods    *kube.Watch[*kubernetes.Pod]
+	nodes   *kube.Watch[*kubernetes.Node]
+	targets *kube.Watch[*kubernetes.Target]
+	kinds   map[kubernetes.Kind]*kube.Watch[*kubernetes.Candidate] // those that a target names
+
+	config inForce
+}
+
+// Open begins to watch; it waits for nothing. The watches end with ctx.
+func Open(ctx context.Context, o Options) (*Cluster, error) {
+	client, err := kube.Open(kube.Options{Kubeconfig: o.Kubeconfig, UserAgent: o.UserAgent, QPS: 5})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{ctx: ctx, client: client, node: o.Node, now: o.Now, kinds: map[kubernetes.Kind]*kube.Watch[*kubernetes.Candidate]{}}
+	c.pods = kube.Start(ctx, client, kube.Selection{Resource: kube.Pods, Fields: "spec.nodeName=" + o.Node}, o.Now, o.Reading.Pod)
+	c.nodes = kube.Start(ctx, client, kube.Selection{Resource: kube.Nodes, Fields: "metadata.name=" + o.Node}, o.Now, kubernetes.NodeOf)
+	c.targets = kube.Start(ctx, client, kube.Selection{Resource: kube.KatalystCustomConfigs, AskAgain: askAgain}, o.Now, kubernetes.TargetOf)
+	return c, nil
+}
+
+// Wait waits until everything was read once, or ctx ends.
+func (c *Cluster) Wait(ctx context.Context) {
+	if c.pods.WaitSynced(ctx) != nil || c.nodes.WaitSynced(ctx) != nil || c.targets.WaitSynced(ctx) != nil {
+		return
+	}
+	c.follow()
+	for _, w := range c.kinds {
+		if w.WaitSynced(ctx) != nil {
+			return
+		}
+	}
+}
+
+// PodsVersion changes whenever Pods does.
+func (c *Cluster) PodsVersion() uint64 { return c.pods.Version() }
+
+// Pods are the node's pods, in no order.
+func (c *Cluster) Pods() []*kubernetes.Pod { return c.pods.List() }
+
+// PodsError says what is wrong with the list now.
+func (c *Cluster) PodsError() error { return c.trouble("the pod list", c.pods.State()) }
+
+// Node is the node object, nil where it was never read. The error says what is wrong with it now.
+func (c *Cluster) Node() (*kubernetes.Node, error) {
+	state := c.nodes.State()
+	if err := c.trouble("the node object", state); err != nil {
+		return c.nodeObject(), err
+	}
+	n := c.nodeObject()
+	if n == nil {
+		return nil, fmt.Errorf("the cluster has no node %s (is it the node's name there? see --node)", c.node)
+	}
+	return n, nil
+}
+
+func (c *Cluster) nodeObject() *kubernetes.Node {
+	for _, n := range c.nodes.List() {
+		if n.Name == c.node {
+			return n
+		}
+	}
+	return nil
+}
+
+// trouble says why what was read is not current; nil where it is.
+func (c *Cluster) trouble(what string, s kube.State) error {
+	switch {
+	case s.Err == nil && s.Synced:
+		return nil
+	case s.Err == nil:
+		return fmt.Errorf("%s is being read for the first time", what)
+	}
+	for_ := c.now().Sub(s.Since).Round(time.Second)
+	cause := kube.Cause(s.Err)
+	says := "not reachable"
+	if !kube.IsUnreachable(s.Err) {
+		says = "gives no answer"
+		if kube.Reason(s.Err) != "" {
+			says = "refuses"
+		}
+	}
+	if errors.Is(s.Err, kube.ErrNotAsked) {
+		says = "has not answered"
+		cause = "the first request is under way"
+	}
+	if !s.Synced {
+		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, c.client.Server(), says, for_, cause)
+	}
+	return fmt.Errorf("API server %s %s since %s (%s): %s is that of then", c.client.Server(), says, for_, cause, what)
+}
+
+// SaveConfig is what LoadConfig takes up in a later run.
+func (c *Cluster) SaveConfig() map[string]*kubernetes.Chosen { return c.config.last }
+
+// LoadConfig takes up the configuration that an earlier run had in force, for the time until this one knows better.
+func (c *Cluster) LoadConfig(last map[string]*kubernetes.Chosen) {
+	if last != nil {
+		c.config.last = last
+		c.config.resolved = false
+	}
+}
+
+// Config is the configuration in force for the node, nil where there is none. The error says what is wrong with it now.
+func (c *Cluster) Config() (tick.Raw, error) { return c.resolve() }

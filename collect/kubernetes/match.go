@@ -1,0 +1,111 @@
+package kubernetes
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// PodUID finds a pod's UID in the last element of its cgroup's path: "podUID" by the cgroupfs driver, and by the systemd
+// driver "…-podUID.slice", where dashes in the UID are written as underscores.
+func PodUID(element string) (string, bool) {
+	uid, systemd := strings.CutSuffix(element, ".slice")
+	if systemd {
+		at := strings.LastIndex(uid, "-pod")
+		if at < 0 || strings.Contains(uid[at+len("-pod"):], "-") {
+			return "", false
+		}
+		uid = strings.ReplaceAll(uid[at+len("-pod"):], "_", "-")
+	} else {
+		var ok bool
+		if uid, ok = strings.CutPrefix(uid, "pod"); !ok {
+			return "", false
+		}
+	}
+	return uid, uid != "" && !strings.ContainsFunc(uid, func(r rune) bool { return !word(r) })
+}
+
+// LikelyUID tells a UID as Kubernetes makes them, a UUID or a hash, from what else may follow "pod" in a cgroup's name.
+func LikelyUID(uid string) bool {
+	return len(uid) >= 8 && strings.Trim(uid, "0123456789abcdef-") == ""
+}
+
+// ContainerID finds a container's ID in the last element of its cgroup's path: the ID itself by the cgroupfs driver, with
+// the runtime's name before it in CRI-O, and by the systemd driver "cri-containerd-ID.scope", "crio-ID.scope",
+// "docker-ID.scope". CRI-O's monitor ("crio-conmon-ID.scope") bears its container's ID and is none.
+func ContainerID(element string) string {
+	id := strings.TrimSuffix(element, ".scope")
+	at := strings.LastIndexByte(id, '-')
+	if at >= 0 && strings.HasSuffix(id[:at], "conmon") {
+		return ""
+	}
+	id = id[at+1:]
+	if id == "" || strings.ContainsFunc(id, func(r rune) bool { return !word(r) && r != '_' }) {
+		return ""
+	}
+	return id
+}
+
+// Group is a cgroup below a pod's.
+type Group struct {
+	// Name is the last element of its path.
+	Name string
+	// Age orders cgroups by their making, as inode numbers do; 0 where it is not known.
+	Age uint64
+}
+
+// What [Pod.Match] says of a cgroup that is none of the containers that the status names.
+const (
+	// Other is the sandbox, or nothing of Kubernetes'.
+	Other = -1
+	// Unnamed is a container that the status does not name yet.
+	Unnamed = -2
+)
+
+// Match says for each cgroup below the pod's which of the pod's containers it is.
+//
+// The sandbox has a cgroup, and no API object tells its ID; nor does the status tell of a container that has just started.
+// So cgroups with unknown IDs are the sandbox where all containers that may run are found. Otherwise the oldest of them,
+// which is made before all containers, is the sandbox and the others are containers; and if only one is awaited and one
+// found, that is it. Where the order is not known all of several are taken for containers: a sandbox among them uses
+// next to nothing.
+func (p *Pod) Match(groups []Group) []int {
+	out := make([]int, len(groups))
+	found := make([]bool, len(p.Containers))
+	var unknown []int
+	for i, g := range groups {
+		out[i] = Other
+		id := ContainerID(g.Name)
+		if id == "" {
+			continue
+		}
+		if c := slices.IndexFunc(p.Containers, func(c Container) bool { return c.ID == id }); c >= 0 {
+			out[i] = c
+			found[c] = true
+			continue
+		}
+		unknown = append(unknown, i)
+	}
+	awaited := -1
+	count := 0
+	for i, c := range p.Containers {
+		if c.Awaited && !found[i] {
+			awaited = i
+			count++
+		}
+	}
+	if count == 0 || len(unknown) < 2 {
+		return out
+	}
+	oldest := slices.MinFunc(unknown, func(a, b int) int { return cmp.Compare(groups[a].Age, groups[b].Age) })
+	if groups[oldest].Age > 0 {
+		unknown = slices.DeleteFunc(unknown, func(i int) bool { return i == oldest })
+	}
+	for _, i := range unknown {
+		out[i] = Unnamed
+		if count == 1 && len(unknown) == 1 {
+			out[i] = awaited
+		}
+	}
+	return out
+}

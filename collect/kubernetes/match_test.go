@@ -1,0 +1,108 @@
+package kubernetes
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestPodUID(t *testing.T) {
+	const uuid = "8f4e8a3a-1111-4000-8000-000000000001"
+	for element, want := range map[string]string{
+		"pod" + uuid: uuid,
+		"kubepods-besteffort-pod8f4e8a3a_1111_4000_8000_000000000001.slice":        uuid,
+		"kubepods-pod8f4e8a3a_1111_4000_8000_000000000001.slice":                   uuid,
+		"kubelet-kubepods-burstable-pod8f4e8a3a_1111_4000_8000_000000000001.slice": uuid,
+		"kubepods-burstable-pod0123456789abcdef0123456789abcdef.slice":             "0123456789abcdef0123456789abcdef",
+		"pod0123456789abcdef0123456789abcdef":                                      "0123456789abcdef0123456789abcdef",
+		"kubepods-burstable.slice":                                                 "",
+		"kubepods.slice":                                                           "",
+		"a-podx-kubepods.slice":                                                    "",
+		"pod":                                                                      "",
+		"pod a":                                                                    "",
+		"pod../x":                                                                  "",
+		"system.slice":                                                             "",
+		"":                                                                         "",
+		"besteffort":                                                               "",
+		"libpod-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope":     "",
+		"kubepods-besteffort-pod8f4e8a3a_1111_4000_8000_000000000001.slice.d":               "",
+		"cri-containerd-0123456789abcdef0123456789abcdef0123456789abcdef0123456789ab.scope": "",
+	} {
+		got, ok := PodUID(element)
+		if ok != (want != "") || ok && got != want {
+			t.Errorf("PodUID(%q) = %q, %v; want %q", element, got, ok, want)
+		}
+	}
+	for uid, want := range map[string]bool{uuid: true, "0123456789abcdef0123456789abcdef": true, "man": false, "": false, "8f4e8a3": false, "8f4e8a3a-xyz": false} {
+		if got := LikelyUID(uid); got != want {
+			t.Errorf("LikelyUID(%q) = %v; want %v", uid, got, want)
+		}
+	}
+}
+
+func TestContainerID(t *testing.T) {
+	for element, want := range map[string]string{
+		"abc":                      "abc",
+		"cri-containerd-abc.scope": "abc",
+		"crio-abc.scope":           "abc",
+		"crio-abc":                 "abc",
+		"docker-abc.scope":         "abc",
+		"crio-conmon-abc.scope":    "",
+		"crio-conmon-abc":          "",
+		"":                         "",
+		"a b":                      "",
+	} {
+		if got := ContainerID(element); got != want {
+			t.Errorf("ContainerID(%q) = %q; want %q", element, got, want)
+		}
+	}
+	for status, want := range map[string]string{"containerd://abc": "abc", "cri-o://abc": "abc", "docker://abc": "abc", "abc": "", "": "", "x://../..": "", "x://a/b": ""} {
+		if got := runtimeID(status); got != want {
+			t.Errorf("runtimeID(%q) = %q; want %q", status, got, want)
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	running := func(name, id string) Container { return Container{Name: name, ID: id, Awaited: true} }
+	done := func(name, id string) Container { return Container{Name: name, ID: id} }
+	for name, c := range map[string]struct {
+		containers []Container
+		groups     []Group
+		want       []int
+	}{
+		"the sandbox alone":                 {[]Container{running("a", "")}, []Group{{"s", 1}}, []int{Other}},
+		"sandbox and container":             {[]Container{running("a", "x")}, []Group{{"s", 1}, {"x", 2}}, []int{Other, 0}},
+		"systemd":                           {[]Container{running("a", "x"), running("b", "y")}, []Group{{"cri-containerd-s.scope", 0}, {"cri-containerd-y.scope", 0}, {"cri-containerd-x.scope", 0}}, []int{Other, 1, 0}},
+		"CRI-O and its monitors":            {[]Container{running("a", "x")}, []Group{{"crio-conmon-x.scope", 3}, {"crio-x.scope", 2}}, []int{Other, 0}},
+		"an init container that has ended":  {[]Container{done("i", "w"), running("a", "x")}, []Group{{"s", 1}, {"x", 3}}, []int{Other, 1}},
+		"a restart that the status misses":  {[]Container{running("a", "old")}, []Group{{"s", 1}, {"new", 9}}, []int{Other, 0}},
+		"a start that the status misses":    {[]Container{running("a", "x"), running("b", "")}, []Group{{"new", 9}, {"s", 1}, {"x", 2}}, []int{1, Other, 0}},
+		"two starts":                        {[]Container{running("a", ""), running("b", "")}, []Group{{"u", 9}, {"s", 1}, {"v", 8}}, []int{Unnamed, Other, Unnamed}},
+		"a start where the order is hidden": {[]Container{running("a", "")}, []Group{{"u", 0}, {"s", 0}}, []int{Unnamed, Unnamed}},
+		"all found, and a debug container":  {[]Container{running("a", "x"), done("debug", "z")}, []Group{{"s", 1}, {"x", 2}, {"z", 3}}, []int{Other, 0, 1}},
+		"odd names":                         {[]Container{running("a", "")}, []Group{{"a b", 1}, {"", 2}}, []int{Other, Other}},
+		"nothing":                           {[]Container{running("a", "x")}, nil, []int{}},
+	} {
+		p := &Pod{Containers: c.containers}
+		if got := p.Match(c.groups); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v; want %v", name, got, c.want)
+		}
+	}
+}
+
+func FuzzNames(f *testing.F) {
+	for _, seed := range []string{"pod1", "kubepods-pod1_2.slice", "crio-conmon-1.scope", "containerd://x", "-", "pod.slice"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if uid, ok := PodUID(s); ok && uid == "" {
+			t.Fatalf("PodUID(%q) is empty", s)
+		}
+		p := &Pod{Containers: []Container{{ID: runtimeID(s), Awaited: true}}}
+		for _, of := range p.Match([]Group{{s, 1}, {s + "x", 2}}) {
+			if of < Unnamed || of > 0 {
+				t.Fatalf("Match: %d", of)
+			}
+		}
+	})
+}

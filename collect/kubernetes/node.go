@@ -1,0 +1,45 @@
+package kubernetes
+
+import (
+	"fmt"
+
+	"polder/lib/tick"
+)
+
+// Node is what is kept of the node object.
+type Node struct {
+	Name                  string
+	Capacity, Allocatable *tick.Resources
+	// Labels and Annotations are those that are passed on, AllLabels is what selectors are held against.
+	Labels, Annotations, AllLabels map[string]string
+	// Problems is what is wrong in the object.
+	Problems []string
+}
+
+// NodeOf reads a node object.
+func NodeOf(o object) *Node {
+	n := &Node{Name: text(o, "metadata", "name"), AllLabels: textMap(o, "metadata", "labels")}
+	complain := func(problem string) {
+		if len(n.Problems) < maxProblems {
+			n.Problems = append(n.Problems, problem)
+		}
+	}
+	n.Labels = kept("label", n.AllLabels, nodeMark, complain)
+	n.Annotations = kept("annotation", textMap(o, "metadata", "annotations"), nodeMark, complain)
+	n.Capacity = nodeResources(o, "capacity", complain)
+	n.Allocatable = nodeResources(o, "allocatable", complain)
+	return n
+}
+
+// nodeResources are the CPU and memory alone: what is said to be reclaimed there is the pipe's own word.
+func nodeResources(o object, which string, complain func(string)) *tick.Resources {
+	all := child(o, "status", which)
+	own := object{}
+	for _, name := range []string{"cpu", "memory"} {
+		if v, ok := all[name]; ok {
+			own[name] = v
+		}
+	}
+	l := readList(own, fmt.Sprintf("status.%s", which), complain)
+	return l.resources()
+}

@@ -1,0 +1,168 @@
+// Package kubernetes says what a cluster's objects mean for one node: pods and the node as parts of a tick, which cgroup is
+// which pod's, and which configuration objects are in force. It is pure: [polder/collect/kubernetes/live] asks the cluster.
+package kubernetes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"polder/lib/qos"
+	"polder/lib/tick"
+)
+
+// Annotations of the kubelet.
+const (
+	annotationHash   = "kubernetes.io/config.hash" // of a static pod's file: the UID in its cgroup's name
+	annotationMirror = "kubernetes.io/config.mirror"
+	annotationSource = "kubernetes.io/config.source"
+)
+
+// Pod is what is kept of a pod object. It is not changed after it was made.
+type Pod struct {
+	// Tick is the pod's part of a tick, but for what cgroups tell.
+	Tick tick.Pod
+	// CgroupUID is the UID in the name of its cgroup, NodeName the node that it is bound to.
+	CgroupUID, NodeName string
+	Containers          []Container
+}
+
+// Container is what is kept of one of a pod's containers, of all three kinds.
+type Container struct {
+	// ID is the runtime's, empty until the status has it.
+	Name, ID string
+	// Awaited says that it may be running with another ID than the status has: it is not over for good.
+	Awaited          bool
+	Requests, Limits *tick.Resources
+}
+
+// Ended reports whether the pod is over: its cgroup may be gone.
+func (p *Pod) Ended() bool { return p.Tick.Phase == "Succeeded" || p.Tick.Phase == "Failed" }
+
+// Reading says how pods are read.
+type Reading struct {
+	// BestEffort is the class of Kubernetes' BestEffort pods that bear no mark of a dialect.
+	BestEffort string
+	// Annotations are keys that are passed on beside the dialects'.
+	Annotations []string
+}
+
+// maxProblems bounds the complaints about one pod.
+const maxProblems = 8
+
+// Pod reads a pod object. What is wrong in it is in the pod's errors.
+func (r *Reading) Pod(o object) *Pod {
+	p := &Pod{NodeName: text(o, "spec", "nodeName")}
+	t := &p.Tick
+	complain := func(problem string) {
+		switch {
+		case len(t.Errors) < maxProblems:
+			t.Errors = append(t.Errors, problem)
+		case len(t.Errors) == maxProblems:
+			t.Errors = append(t.Errors, "and more")
+		}
+	}
+	t.UID = text(o, "metadata", "uid")
+	t.Namespace, t.Name = name(o, "namespace", complain), name(o, "name", complain)
+	labels, annotations := textMap(o, "metadata", "labels"), textMap(o, "metadata", "annotations")
+	t.Labels = kept("label", labels, marks(nil), complain)
+	t.Annotations = kept("annotation", annotations, marks(r.Annotations), complain)
+
+	source := annotations[annotationSource]
+	_, mirror := annotations[annotationMirror]
+	t.Static = mirror || source == "file" || source == "http" ||
+		slices.ContainsFunc(objects(o, "metadata", "ownerReferences"), func(owner object) bool { return text(owner, "kind") == "Node" })
+	p.CgroupUID = t.UID
+	if hash := annotations[annotationHash]; hash != "" && t.Static {
+		p.CgroupUID = hash
+	}
+	t.Terminating = text(o, "metadata", "deletionTimestamp") != ""
+	t.Phase = clip(text(o, "status", "phase"))
+	t.StartTime = clip(text(o, "status", "startTime"))
+	if n, ok := whole(o, "spec", "priority"); ok {
+		t.Priority = &n
+	}
+	sums := p.read(o, complain)
+
+	marked := qos.Pod{Labels: labels, Annotations: annotations, Kubernetes: kubernetesClass(o), Batch: sums.batch, Reclaimed: sums.reclaimed}
+	var problems []string
+	t.QoS, t.QoSSource, problems = marked.Class(r.BestEffort)
+	for _, problem := range problems {
+		complain(problem)
+	}
+	var err error
+	if t.KoordinatorPriority, err = marked.Priority(); err != nil {
+		complain(err.Error())
+	}
+	return p
+}
+
+// name is a part of the pod's name. The API server lets no bad one in, but a file may hold one.
+func name(o object, which string, complain func(string)) string {
+	s := text(o, "metadata", which)
+	if err := tick.CheckName(s); err != nil {
+		complain("metadata." + which + ": " + err.Error())
+		return ""
+	}
+	return s
+}
+
+// kubernetesClass is the class that the status has, or else what the resources make it.
+func kubernetesClass(o object) string {
+	switch class := text(o, "status", "qosClass"); class {
+	case qos.Guaranteed, qos.Burstable, qos.BestEffort:
+		return class
+	}
+	guaranteed, any := true, false
+	for _, c := range append(objects(o, "spec", "containers"), objects(o, "spec", "initContainers")...) {
+		for _, name := range []string{"cpu", "memory"} {
+			request, limit := field(c, "resources", "requests", name), field(c, "resources", "limits", name)
+			any = any || request != nil || limit != nil
+			guaranteed = guaranteed && limit != nil && (request == nil || fmt.Sprint(request) == fmt.Sprint(limit))
+		}
+	}
+	switch {
+	case !any:
+		return qos.BestEffort
+	case guaranteed:
+		return qos.Guaranteed
+	}
+	return qos.Burstable
+}
+
+// statuses are the states of a pod's containers by name.
+func statuses(o object, which string) map[string]object {
+	out := map[string]object{}
+	for _, s := range objects(o, "status", which) {
+		out[text(s, "name")] = s
+	}
+	return out
+}
+
+// container reads a container's name and state. once says that it is not started again after a success.
+func container(spec object, statuses map[string]object, once, never bool) Container {
+	c := Container{Name: text(spec, "name"), Awaited: true}
+	if tick.CheckName(c.Name) != nil {
+		c.Name = ""
+	}
+	s := statuses[c.Name]
+	c.ID = runtimeID(text(s, "containerID"))
+	if ended := child(s, "state", "terminated"); ended != nil {
+		code, ok := whole(ended, "exitCode")
+		c.Awaited = !never && !(once && ok && code == 0)
+	}
+	return c
+}
+
+// runtimeID is the ID in "containerd://ID".
+func runtimeID(s string) string {
+	_, id, ok := strings.Cut(s, "://")
+	if !ok || len(id) > 253 || strings.ContainsFunc(id, func(r rune) bool { return !word(r) && r != '_' }) {
+		return ""
+	}
+	return id
+}
+
+func word(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.'
+}

@@ -1,0 +1,190 @@
+package kubernetes
+
+import (
+	"fmt"
+	"slices"
+
+	"polder/lib/quantity"
+	"polder/lib/tick"
+)
+
+// amount is one of the kinds of [tick.Resources], with all names that it has in pods.
+type amount struct {
+	of    func(*tick.Resources) **float64
+	read  func(any) (float64, error)
+	names []string
+	// unlimited says that a container without a limit may use any amount, so that the pod has no limit either.
+	unlimited bool
+}
+
+// Names of reclaimed resources: Katalyst's of today and of the guide, Koordinator's of today and of its first version.
+var (
+	katalystCPU       = []string{"resource.katalyst.kubewharf.io/reclaimed_millicpu", "katalyst.kubewharf.io/reclaimed_millicpu"}
+	katalystMemory    = []string{"resource.katalyst.kubewharf.io/reclaimed_memory", "katalyst.kubewharf.io/reclaimed_memory"}
+	koordinatorCPU    = []string{"kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu"}
+	koordinatorMemory = []string{"kubernetes.io/batch-memory", "koordinator.sh/batch-memory"}
+)
+
+var amounts = []amount{
+	{func(r *tick.Resources) **float64 { return &r.MilliCPU }, quantity.Milli, []string{"cpu"}, true},
+	{func(r *tick.Resources) **float64 { return &r.MemoryBytes }, quantity.Whole, []string{"memory"}, true},
+	{func(r *tick.Resources) **float64 { return &r.ReclaimedMilliCPU }, quantity.Whole, slices.Concat(katalystCPU, koordinatorCPU), false},
+	{func(r *tick.Resources) **float64 { return &r.ReclaimedMemoryBytes }, quantity.Whole, slices.Concat(katalystMemory, koordinatorMemory), false},
+}
+
+// list is the amounts of one list of resources, in the order of amounts. bad marks what could not be read.
+type list struct {
+	value [4]float64
+	known [4]bool
+	bad   [4]bool
+}
+
+// readList reads one list. Where an amount stands there under several names, they are names of the same thing, and the
+// greatest counts.
+func readList(o object, where string, complain func(string)) (l list) {
+	for i, a := range amounts {
+		for _, name := range a.names {
+			v, there := o[name]
+			if !there {
+				continue
+			}
+			n, err := a.read(v)
+			if err != nil {
+				complain(fmt.Sprintf("%s.%s: %v", where, name, err))
+				l.bad[i] = true
+				continue
+			}
+			l.value[i], l.known[i] = max(l.value[i], n), true
+		}
+	}
+	return l
+}
+
+func (l *list) add(m *list) {
+	for i := range l.value {
+		l.value[i] += m.value[i]
+		l.known[i] = l.known[i] || m.known[i]
+		l.bad[i] = l.bad[i] || m.bad[i]
+	}
+}
+
+func (l *list) max(m *list) {
+	for i := range l.value {
+		l.value[i] = max(l.value[i], m.value[i])
+		l.known[i] = l.known[i] || m.known[i]
+		l.bad[i] = l.bad[i] || m.bad[i]
+	}
+}
+
+// resources is the list as a tick has it, nil where there is nothing in it. An amount of which a part could not be read is
+// absent: the rest would pass for the whole.
+func (l *list) resources() *tick.Resources {
+	var out tick.Resources
+	for i, a := range amounts {
+		if l.known[i] && !l.bad[i] {
+			*a.of(&out) = tick.Ptr(l.value[i])
+		}
+	}
+	if out == (tick.Resources{}) {
+		return nil
+	}
+	return &out
+}
+
+// total sums containers up as the scheduler does: the containers that run side by side, or what the init containers need
+// before them, one after the other beside those that stay, whichever is more.
+type total struct{ run, stay, init list }
+
+func (t *total) regular(l list) { t.run.add(&l) }
+
+func (t *total) beginning(l list, stays bool) {
+	if stays {
+		t.run.add(&l)
+		t.stay.add(&l)
+		l = t.stay
+	} else {
+		l.add(&t.stay)
+	}
+	t.init.max(&l)
+}
+
+func (t *total) sum() list {
+	l := t.run
+	l.max(&t.init)
+	return l
+}
+
+// requested says whose reclaimed resources a pod requests.
+type requested struct{ batch, reclaimed bool }
+
+func (r *requested) note(o object) {
+	has := func(names []string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { _, ok := o[n]; return ok })
+	}
+	r.batch = r.batch || has(koordinatorCPU) || has(koordinatorMemory)
+	r.reclaimed = r.reclaimed || has(katalystCPU) || has(katalystMemory)
+}
+
+// read reads the containers and sums up their requests and limits.
+func (p *Pod) read(o object, complain func(string)) requested {
+	var requests, limits total
+	var names requested
+	unlimited := [4]bool{}
+	policy := text(o, "spec", "restartPolicy")
+	never, always := policy == "Never", policy != "Never" && policy != "OnFailure"
+
+	one := func(c object, statuses map[string]object, once, never bool) (list, list) {
+		out := container(c, statuses, once, never)
+		in := "container " + clip(out.Name) + ": "
+		asked, limit := child(c, "resources", "requests"), child(c, "resources", "limits")
+		r, l := readList(asked, in+"requests", complain), readList(limit, in+"limits", complain)
+		out.Requests, out.Limits = r.resources(), l.resources()
+		names.note(asked)
+		p.Containers = append(p.Containers, out)
+		for i, a := range amounts {
+			unlimited[i] = unlimited[i] || a.unlimited && !l.known[i]
+		}
+		return r, l
+	}
+	inits := statuses(o, "initContainerStatuses")
+	for _, c := range objects(o, "spec", "initContainers") {
+		stays := text(c, "restartPolicy") == "Always"
+		r, l := one(c, inits, !stays, !stays && never)
+		requests.beginning(r, stays)
+		limits.beginning(l, stays)
+	}
+	containers := statuses(o, "containerStatuses")
+	for _, c := range objects(o, "spec", "containers") {
+		r, l := one(c, containers, !always, never)
+		requests.regular(r)
+		limits.regular(l)
+	}
+	ephemeral := statuses(o, "ephemeralContainerStatuses")
+	for _, c := range objects(o, "spec", "ephemeralContainers") { // they have no resources of their own
+		p.Containers = append(p.Containers, container(c, ephemeral, true, true))
+	}
+
+	request, limit := requests.sum(), limits.sum()
+	for i := range limit.known {
+		limit.known[i] = limit.known[i] && !unlimited[i]
+	}
+	// What is given for the pod as a whole takes the place of the sums.
+	request.replace(readList(child(o, "spec", "resources", "requests"), "pod: requests", complain))
+	limit.replace(readList(child(o, "spec", "resources", "limits"), "pod: limits", complain))
+	overhead := readList(child(o, "spec", "overhead"), "pod: overhead", complain)
+	request.add(&overhead)
+	for i := range overhead.known { // no limit grows into one
+		overhead.known[i] = false
+	}
+	limit.add(&overhead)
+	p.Tick.Requests, p.Tick.Limits = request.resources(), limit.resources()
+	return names
+}
+
+func (l *list) replace(m list) {
+	for i := range l.value {
+		if m.known[i] || m.bad[i] {
+			l.value[i], l.known[i], l.bad[i] = m.value[i], m.known[i], m.bad[i]
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package source
+
+import (
+	"errors"
+
+	"polder/collect/kubernetes"
+	"polder/lib/tick"
+)
+
+// Cluster is what is known of the cluster. Its lists change behind a round's back, and a version tells that they have.
+// Errors say what is wrong with what is given beside them.
+type Cluster interface {
+	PodsVersion() uint64
+	Pods() []*kubernetes.Pod
+	PodsError() error
+	// Node is nil where it is not known.
+	Node() (*kubernetes.Node, error)
+	// Config is the configuration in force for the node, nil where there is none.
+	Config() (tick.Raw, error)
+	SaveConfig() map[string]*kubernetes.Chosen
+	LoadConfig(map[string]*kubernetes.Chosen)
+}
+
+// Node is the node object of the cluster. What it has, it has in place of the machine's own.
+var Node = Source{
+	Name: "node",
+	Doc:  "capacity, allocatable, labels and annotations of the node object",
+	New:  func(e *Env) Reader { return &nodeReader{cluster: e.Cluster} },
+}
+
+type nodeReader struct{ cluster Cluster }
+
+func (n *nodeReader) Read(r *Round) error {
+	if n.cluster == nil {
+		return nil
+	}
+	node, err := n.cluster.Node()
+	if node == nil {
+		return err
+	}
+	s := r.Sample
+	if node.Capacity != nil {
+		s.Capacity = node.Capacity
+	}
+	if node.Allocatable != nil {
+		s.Allocatable = node.Allocatable
+	}
+	s.Labels, s.Annotations = node.Labels, node.Annotations
+	if len(node.Problems) == 0 {
+		return err
+	}
+	errs := []error{}
+	if err != nil {
+		errs = append(errs, err)
+	}
+	for _, problem := range node.Problems {
+		errs = append(errs, errors.New(problem))
+	}
+	return errors.Join(errs...)
+}
+
+// Config is the cluster's configuration objects, as resolved for this node.
+var Config = Source{
+	Name: "config",
+	Doc:  "the configuration that Katalyst's custom configuration objects put in force",
+	New:  func(e *Env) Reader { return &configReader{cluster: e.Cluster} },
+}
+
+type configReader struct{ cluster Cluster }
+
+func (c *configReader) Read(r *Round) (err error) {
+	if c.cluster != nil {
+		r.Sample.Config, err = c.cluster.Config()
+	}
+	return err
+}
+
+func (c *configReader) Save(s *State) {
+	if c.cluster != nil {
+		s.Config = c.cluster.SaveConfig()
+	}
+}
+
+func (c *configReader) Load(*State) {} // see Collector.Load: it outlasts the machine's start

@@ -1,0 +1,99 @@
+package source
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"polder/collect/kubernetes"
+	"polder/lib/tick"
+)
+
+// pairing finds the cluster's pods for cgroups.
+type pairing struct {
+	there   bool                       // there is a cluster
+	present map[string]*kubernetes.Pod // what it has, by the UID in the cgroup's name
+	before  map[string]*kubernetes.Pod // what had a cgroup the last time
+	joined  map[string]*kubernetes.Pod
+}
+
+// pair begins to make the lists anew.
+func (p *pods) pair() *pairing {
+	j := &pairing{before: p.joined, joined: map[string]*kubernetes.Pod{}}
+	if p.cluster == nil {
+		return j
+	}
+	j.there = true
+	list := p.cluster.Pods()
+	j.present = make(map[string]*kubernetes.Pod, len(list))
+	for _, known := range list {
+		if known.CgroupUID != "" {
+			j.present[known.CgroupUID] = known
+		}
+	}
+	return j
+}
+
+// find finds the pod that a cgroup is of, and says whether the cluster lacks it. A pod that the cluster had and has no
+// more keeps what is known of it while its cgroup lasts: a UID is never given twice. Cgroups that are not named like a
+// pod's of Kubernetes are the rules' alone.
+func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {
+	if !j.there {
+		return nil, ""
+	}
+	uid, ok := kubernetes.PodUID(path.Base(n.path))
+	if !ok {
+		return nil, ""
+	}
+	if known = j.present[uid]; known == nil {
+		missing = tick.MissingCluster
+		known = j.before[uid]
+	}
+	switch {
+	case known == nil && kubernetes.LikelyUID(uid):
+		return nil, tick.MissingCluster
+	case known == nil:
+		return nil, ""
+	case j.joined[uid] != nil: // a second cgroup of the name elsewhere
+		return nil, tick.MissingCluster
+	}
+	j.joined[uid] = known
+	return known, missing
+}
+
+// rest are the cluster's pods without a cgroup that may still run, sorted by name.
+func (j *pairing) rest() []*kubernetes.Pod {
+	var list []*kubernetes.Pod
+	for uid, known := range j.present {
+		if j.joined[uid] == nil && !known.Ended() {
+			list = append(list, known)
+		}
+	}
+	slices.SortFunc(list, func(a, b *kubernetes.Pod) int {
+		return strings.Compare(a.Tick.Namespace+"/"+a.Tick.Name+"/"+a.Tick.UID, b.Tick.Namespace+"/"+b.Tick.Name+"/"+b.Tick.UID)
+	})
+	return list
+}
+
+// match finds the pod's containers among the cgroups below it. What is none of them, such as the sandbox, is left out.
+func match(n *node, known *kubernetes.Pod) ([]*container, []tick.Container) {
+	all := n.containers()
+	groups := make([]kubernetes.Group, len(all))
+	for i, c := range all {
+		groups[i] = kubernetes.Group{Name: path.Base(c.path), Age: c.inode}
+	}
+	var at []*container
+	var out []tick.Container
+	for i, of := range known.Match(groups) {
+		if of == kubernetes.Other && n.container == nil {
+			continue
+		}
+		c := all[i]
+		t := tick.Container{Name: groups[i].Name, ID: kubernetes.ContainerID(groups[i].Name), Cgroup: c.path}
+		if of >= 0 {
+			t.Name, t.Requests, t.Limits = known.Containers[of].Name, known.Containers[of].Requests, known.Containers[of].Limits
+		}
+		at, out = append(at, c), append(out, t)
+	}
+	return at, out
+}

@@ -1,0 +1,256 @@
+package source
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/collect/classify"
+	"polder/collect/kubernetes"
+	"polder/lib/host"
+	"polder/lib/tick"
+	"polder/lib/tick/ticktest"
+)
+
+// told is a cluster of which the test says what is known.
+type told struct {
+	pods      []*kubernetes.Pod
+	version   uint64
+	asked     int // how often the list was taken
+	podsErr   error
+	node      *kubernetes.Node
+	nodeErr   error
+	config    tick.Raw
+	configErr error
+	kept      map[string]*kubernetes.Chosen
+}
+
+func (c *told) PodsVersion() uint64 { return c.version }
+func (c *told) Pods() []*kubernetes.Pod {
+	c.asked++
+	return c.pods
+}
+func (c *told) PodsError() error                              { return c.podsErr }
+func (c *told) Node() (*kubernetes.Node, error)               { return c.node, c.nodeErr }
+func (c *told) Config() (tick.Raw, error)                     { return c.config, c.configErr }
+func (c *told) SaveConfig() map[string]*kubernetes.Chosen     { return c.kept }
+func (c *told) LoadConfig(kept map[string]*kubernetes.Chosen) { c.kept = kept }
+
+func (c *told) set(pods ...*kubernetes.Pod) {
+	c.pods = pods
+	c.version++
+}
+
+func (m *machine) clustered(c *told) *Collector {
+	m.t.Helper()
+	rules, err := classify.Parse("default.yaml", classify.Default())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	h, err := host.New(m.root)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	collector := New(&Env{Host: h, Rules: rules, Cluster: c, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	m.t.Cleanup(func() { _ = collector.Close() })
+	return collector
+}
+
+func clusterPod(name, uid, class string, containers ...kubernetes.Container) *kubernetes.Pod {
+	return &kubernetes.Pod{
+		CgroupUID: uid, Containers: containers,
+		Tick: tick.Pod{UID: "api-" + uid, Namespace: "shop", Name: name, QoS: class, QoSSource: tick.QoSFromKatalyst, Phase: "Running"},
+	}
+}
+
+// lines are the pods in short: where, who, what, what is missing, and the containers.
+func lines(s *tick.Sample) []string {
+	var out []string
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		line := strings.Join([]string{p.UID, p.Name, p.QoS, p.Missing}, " ")
+		for _, c := range p.Containers {
+			line += " " + c.Name
+			if c.UsageMilliCPU != nil {
+				line += "*"
+			}
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+const (
+	uidA = "aaaaaaaa-0000-4000-8000-000000000001"
+	uidB = "bbbbbbbb-0000-4000-8000-000000000002"
+	uidC = "cccccccc-0000-4000-8000-000000000003"
+)
+
+func TestJoin(t *testing.T) {
+	m := newMachine(t)
+	a := "/kubepods/burstable/pod" + uidA
+	b := "/kubepods/besteffort/pod" + uidB
+	m.cgroup(a+"/x", "1000000")
+	m.cgroup(a+"/sandbox", "1000000")
+	m.cgroup(b+"/y", "1000000")
+	m.cgroup("/system.slice", "1")
+	c := &told{podsErr: errors.New("the pod list was never read")}
+	collector := m.clustered(c)
+	expect := func(what string, want ...string) *tick.Sample {
+		t.Helper()
+		s := collector.Read(true)
+		if diff := cmp.Diff(want, lines(s)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+		line, err := tick.Marshal(&tick.Tick{V: tick.Version, Node: "n", Time: time.Unix(1, 0).UTC(), Sample: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ticktest.Validate(line); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		return s
+	}
+
+	// Before the list is read all pods are strangers: none is taken for reclaimed, though the rule would.
+	s := expect("never read", uidB+" pod"+uidB+" shared cluster y", uidA+" pod"+uidA+" shared cluster sandbox x", "/system.slice system.slice system  system.slice")
+	if !slices.Contains(s.Errors, tick.SourceError{Source: "pods", Error: "the pod list was never read"}) {
+		t.Errorf("errors %v; want that of the pods", s.Errors)
+	}
+
+	c.podsErr = nil
+	c.set(
+		clusterPod("web", uidA, tick.QoSDedicated, kubernetes.Container{Name: "main", ID: "x", Awaited: true, Requests: &tick.Resources{MilliCPU: tick.Ptr(5.0)}}),
+		clusterPod("batch", uidB, tick.QoSReclaimed, kubernetes.Container{Name: "stress", ID: "y", Awaited: true}),
+		clusterPod("new", uidC, tick.QoSShared, kubernetes.Container{Name: "new", Awaited: true}),
+	)
+	m.write("proc/uptime", "1010.00 1.00")
+	joined := []string{
+		"api-" + uidB + " batch reclaimed  stress*", "api-" + uidA + " web dedicated  main*",
+		"/system.slice system.slice system  system.slice*", "api-" + uidC + " new shared cgroup",
+	}
+	s = expect("read", joined...)
+	if r := s.Pods[1].Containers[0].Requests; r == nil || *r.MilliCPU != 5 || s.Pods[1].Cgroup != a ||
+		slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "pods" }) {
+		t.Errorf("pod %+v, errors %v", s.Pods[1], s.Errors)
+	}
+
+	// Nothing is done where nothing has changed.
+	asked := c.asked
+	expect("again", joined...)
+	if c.asked != asked {
+		t.Error("the list is taken though it has not changed")
+	}
+
+	// The third pod comes, first its sandbox, then its container, which the status does not name yet.
+	m.cgroup("/kubepods/pod"+uidC+"/s", "1")
+	withC := []string{joined[0], joined[1], "api-" + uidC + " new shared ", joined[2]}
+	expect("a sandbox", withC...)
+	m.cgroup("/kubepods/pod"+uidC+"/z", "1")
+	withC[2] += " s z"
+	expect("a container without a status", withC...)
+	c.set(c.pods[0], c.pods[1], clusterPod("new", uidC, tick.QoSShared, kubernetes.Container{Name: "new", ID: "z", Awaited: true}))
+	withC[2] = "api-" + uidC + " new shared  new"
+	expect("its status", withC...)
+
+	// An object that goes before its cgroup: what is known of the pod stays while the cgroup does.
+	c.set(c.pods[0], c.pods[2])
+	withC[0] = "api-" + uidB + " batch reclaimed cluster stress*"
+	expect("the object is gone", withC...)
+	if err := os.RemoveAll(filepath.Join(m.root, "sys/fs/cgroup", b)); err != nil {
+		t.Fatal(err)
+	}
+	expect("both are gone", withC[1:]...)
+	m.cgroup(b+"/y", "1")
+	withC[0] = uidB + " pod" + uidB + " shared cluster y"
+	expect("a cgroup of the name again, of which nothing is known", withC...)
+
+	// A pod that has ended needs no cgroup.
+	ended := clusterPod("done", "dddddddd-0000-4000-8000-000000000004", tick.QoSShared)
+	ended.Tick.Phase = "Succeeded"
+	c.set(c.pods[0], c.pods[1], ended)
+	expect("an ended pod", withC...)
+}
+
+// What the node object has is in the sample in place of the machine's; what it lacks is not.
+func TestNodeObject(t *testing.T) {
+	m := newMachine(t)
+	c := &told{nodeErr: errors.New("the node object was never read"), config: tick.Raw(`{"katalyst":{}}`)}
+	collector := m.clustered(c)
+	s := collector.Read(true)
+	if *s.Capacity.MilliCPU != 2000 || *s.Allocatable.MilliCPU != 2000 || s.Labels != nil {
+		t.Errorf("without a node object: %+v; want the machine's own", s.Capacity)
+	}
+	if !slices.Contains(s.Errors, tick.SourceError{Source: "node", Error: c.nodeErr.Error()}) {
+		t.Errorf("errors %v; want the node's", s.Errors)
+	}
+	c.nodeErr = nil
+	c.node = &kubernetes.Node{
+		Allocatable: &tick.Resources{MilliCPU: tick.Ptr(1500.0)}, Labels: map[string]string{"kubernetes.io/hostname": "n"}, Problems: []string{"odd"},
+	}
+	s = collector.Read(true)
+	if *s.Capacity.MilliCPU != 2000 || *s.Allocatable.MilliCPU != 1500 || s.Labels["kubernetes.io/hostname"] != "n" || string(s.Config) != `{"katalyst":{}}` {
+		t.Errorf("with one: %+v, %+v, %v, %s", s.Capacity, s.Allocatable, s.Labels, s.Config)
+	}
+	if !slices.Contains(s.Errors, tick.SourceError{Source: "node", Error: "odd"}) {
+		t.Errorf("errors %v; want what is odd in the object", s.Errors)
+	}
+}
+
+// The configuration in force outlasts a restart of collect, and one of the machine.
+func TestConfigIsKept(t *testing.T) {
+	m := newMachine(t)
+	m.write("proc/sys/kernel/random/boot_id", "one")
+	chosen := map[string]*kubernetes.Chosen{"adminQoSConfiguration": {Namespace: "n", Name: "c", Config: []byte(`{"a":1}`)}}
+	before := m.clustered(&told{kept: chosen})
+	before.Read(true)
+	data, err := tick.Marshal(before.Save())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, boot := range []string{"one", "two"} {
+		m.write("proc/sys/kernel/random/boot_id", boot)
+		var state State
+		if err := tick.Unmarshal(data, &state); err != nil {
+			t.Fatal(err)
+		}
+		after := &told{}
+		if ok := m.clustered(after).Load(&state, 60); ok != (boot == "one") {
+			t.Errorf("start %s: loaded %v", boot, ok)
+		}
+		if diff := cmp.Diff(chosen, after.kept); diff != "" {
+			t.Errorf("start %s: %s", boot, diff)
+		}
+	}
+}
+
+// Rules of the user's own find pods too; a cgroup that is only named a little like a pod's is the rules' alone.
+func TestJoinByRules(t *testing.T) {
+	m := newMachine(t)
+	m.cgroup("/own/pod"+uidA, "1")
+	m.cgroup("/podman.slice", "1")
+	m.cgroup("/batch.slice", "1")
+	rules, err := classify.Parse("own.yaml", []byte("rules: [{cgroup: /own/pod*, class: shared}, {cgroup: /*.slice, class: reclaimed}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := host.New(m.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &told{}
+	c.set(clusterPod("web", uidA, tick.QoSShared, kubernetes.Container{Name: "main", ID: "x", Awaited: true}))
+	collector := New(&Env{Host: h, Rules: rules, Cluster: c, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	defer collector.Close()
+	want := []string{"/batch.slice batch.slice reclaimed  batch.slice", "api-" + uidA + " web shared  pod" + uidA, "/podman.slice podman.slice reclaimed  podman.slice"}
+	if diff := cmp.Diff(want, lines(collector.Read(true))); diff != "" {
+		t.Error(diff)
+	}
+}

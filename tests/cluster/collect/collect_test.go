@@ -1,0 +1,268 @@
+// Package collect shows collect on the real API: its watches, an API server that goes away, configuration on the fly.
+package collect
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+	"polder/tests/cluster/controlplane"
+	"polder/tests/cluster/pipe"
+)
+
+func TestMain(m *testing.M) { os.Exit(pipe.Main(m)) }
+
+// account may do what collect's manual says, and no more.
+const account = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: collect, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: collect}
+rules:
+- {apiGroups: [""], resources: [pods, nodes], verbs: [list, watch]}
+- {apiGroups: [config.katalyst.kubewharf.io], resources: [katalystcustomconfigs, adminqosconfigurations, evictionconfigurations], verbs: [list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: collect}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: collect}
+subjects: [{kind: ServiceAccount, name: collect, namespace: kube-system}]
+`
+
+// lab is a control plane with a node, and a copy of /proc and /sys that is the node's machine.
+type lab struct {
+	*controlplane.ControlPlane
+	t                *testing.T
+	root, kubeconfig string
+}
+
+func start(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{ControlPlane: controlplane.Start(t, controlplane.Options{}), t: t, root: t.TempDir()}
+	l.MakeNode("n1", "48", "195924424Ki")
+	l.MakeNode("n2", "8", "16Gi")
+	l.Apply(account)
+	l.kubeconfig = l.KubeconfigFor("kube-system", "collect")
+	l.write("proc/uptime", "1000.00 1.00")
+	l.write("proc/stat", "cpu0 100 0 0 900")
+	l.write("sys/devices/system/cpu/online", "0")
+	l.write("sys/fs/cgroup/cgroup.controllers", "cpu memory pids")
+	return l
+}
+
+func (l *lab) write(path, content string) {
+	l.t.Helper()
+	path = filepath.Join(l.root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// cgroup makes a container's cgroup as the cgroupfs driver does.
+func (l *lab) cgroup(tier, uid, container string) {
+	l.write(fmt.Sprintf("sys/fs/cgroup/kubepods/%s/pod%s/%s/cpu.stat", tier, uid, container), "usage_usec 1000000\n")
+}
+
+func (l *lab) collect(args ...string) *pipe.Tool {
+	l.t.Helper()
+	return pipe.Start(l.t, "collect", append([]string{
+		"--kubeconfig", l.kubeconfig, "--root", l.root, "--node", "n1", "--interval", "100ms", "--rescan", "200ms",
+	}, args...)...)
+}
+
+// pod makes a pod and returns its UID.
+func (l *lab) pod(name, node, level string) string {
+	l.t.Helper()
+	l.Apply(fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: default, annotations: {katalyst.kubewharf.io/qos_level: %s}}
+spec:
+  nodeName: %s
+  containers:
+  - name: main
+    image: main
+    resources: {requests: {cpu: 500m, memory: 1Gi}}
+`, name, level, node))
+	return l.Kubectl("get", "pod", name, "-o", "jsonpath={.metadata.uid}")
+}
+
+// until reads ticks until one is as wanted: is returns what it lacks.
+func (l *lab) until(x *pipe.Tool, what string, is func(*tick.Sample) string) *tick.Sample {
+	l.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	var lacks string
+	for time.Now().Before(deadline) {
+		s := x.Next(10 * time.Second).Sample
+		if lacks = is(s); lacks == "" {
+			return s
+		}
+	}
+	l.t.Fatalf("%s: not within a minute: %s", what, lacks)
+	return nil
+}
+
+// short is the pods in few words: name, class, what is missing, and the containers.
+func short(s *tick.Sample) string {
+	var out []string
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		words := []string{p.Name, p.QoS}
+		if p.Missing != "" {
+			words = append(words, "no "+p.Missing)
+		}
+		if p.Terminating {
+			words = append(words, "terminating")
+		}
+		for _, c := range p.Containers {
+			words = append(words, c.Name)
+		}
+		out = append(out, strings.Join(words, " "))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// complaint is what sample.errors has of a source.
+func complaint(s *tick.Sample, source string) string {
+	var out []string
+	for _, e := range s.Errors {
+		if e.Source == source {
+			out = append(out, e.Error)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func pods(want string) func(*tick.Sample) string {
+	return func(s *tick.Sample) string {
+		if got := short(s); got != want {
+			return fmt.Sprintf("pods %q; want %q", got, want)
+		}
+		return ""
+	}
+}
+
+func TestPods(t *testing.T) {
+	l := start(t)
+	x := l.collect()
+	s := x.Next(30 * time.Second).Sample // the first tick waits for the lists
+	if e := complaint(s, "pods") + complaint(s, "node") + complaint(s, "config"); e != "" || short(s) != "" {
+		t.Errorf("the first tick: %q, errors %q; want an empty list without a word", short(s), e)
+	}
+	if *s.Capacity.MilliCPU != 48000 || *s.Allocatable.MemoryBytes != 195924424*1024 || s.Labels["kubernetes.io/hostname"] != "n1" {
+		t.Errorf("node: %+v, %+v, %v", s.Capacity, s.Allocatable, s.Labels)
+	}
+	uid := l.pod("web", "n1", "shared_cores")
+	l.pod("elsewhere", "n2", "shared_cores")
+	l.until(x, "a new pod", pods("web shared no cgroup"))
+	l.cgroup("burstable", uid, strings.Repeat("0", 64))
+	l.until(x, "its sandbox", pods("web shared"))
+	l.cgroup("burstable", uid, fmt.Sprintf("%064x", 1))
+	l.SetPodReady("default", "web")
+	s = l.until(x, "its container", pods("web shared main"))
+	if p := s.Pods[0]; p.UID != uid || p.Phase != "Running" || *p.Requests.MilliCPU != 500 || *p.Containers[0].Requests.MemoryBytes != 1<<30 {
+		t.Errorf("pod %+v", p)
+	}
+	l.Kubectl("annotate", "--overwrite", "pod", "web", "katalyst.kubewharf.io/qos_level=reclaimed_cores")
+	l.until(x, "another class", pods("web reclaimed main"))
+	l.Kubectl("annotate", "--overwrite", "pod", "web", "katalyst.kubewharf.io/qos_level=best_cores")
+	s = l.until(x, "no class", pods("web shared main"))
+	if e := strings.Join(s.Pods[0].Errors, ""); !strings.Contains(e, `"best_cores": want dedicated_cores`) || complaint(s, "pods") != "" {
+		t.Errorf("errors of the pod %q, of the tick %q; want the pod's alone", e, complaint(s, "pods"))
+	}
+	l.Kubectl("annotate", "--overwrite", "pod", "web", "katalyst.kubewharf.io/qos_level=reclaimed_cores")
+	l.Kubectl("delete", "pod", "web", "--wait=false")
+	l.until(x, "its deletion", pods("web reclaimed terminating main"))
+	l.Kubectl("delete", "pod", "web", "--force", "--grace-period=0")
+	l.until(x, "its object's end", pods("web reclaimed no cluster terminating main"))
+	if err := os.RemoveAll(filepath.Join(l.root, "sys/fs/cgroup/kubepods/burstable/pod"+uid)); err != nil {
+		t.Fatal(err)
+	}
+	l.until(x, "its cgroup's end", pods(""))
+	l.Kubectl("label", "node", "n1", "katalyst.kubewharf.io/pool=a")
+	l.until(x, "the node's label", func(s *tick.Sample) string {
+		if s.Labels["katalyst.kubewharf.io/pool"] != "a" {
+			return fmt.Sprint(s.Labels)
+		}
+		return ""
+	})
+	if err := x.End(syscall.SIGTERM); err != nil {
+		t.Errorf("collect: %v", err)
+	}
+}
+
+// An API server that goes away leaves the last known list, and its age in the errors; a start without it takes no pod for
+// reclaimed. When it is back, so is everything.
+func TestServerAway(t *testing.T) {
+	l := start(t)
+	uid := l.pod("batch", "n1", "reclaimed_cores")
+	l.SetPodReady("default", "batch")
+	l.cgroup("besteffort", uid, fmt.Sprintf("%064x", 1))
+	x := l.collect()
+	l.until(x, "the pod", pods("batch reclaimed main"))
+	l.StopAPIServer()
+	since := func(s *tick.Sample) string {
+		for _, source := range []string{"pods", "node"} {
+			if e := complaint(s, source); !strings.Contains(e, "not reachable since 3s (") || !strings.Contains(e, "is that of then") {
+				return fmt.Sprintf("%s: %q", source, e)
+			}
+		}
+		return pods("batch reclaimed main")(s)
+	}
+	l.until(x, "three seconds without a server", since)
+
+	fresh := l.collect()
+	s := fresh.Next(30 * time.Second).Sample
+	if short(s) != "pod"+uid+" shared no cluster "+fmt.Sprintf("%064x", 1) {
+		t.Errorf("a start without the server: %s; want the pod, and not taken for reclaimed", short(s))
+	}
+	if e := complaint(s, "pods"); !strings.Contains(e, "the pod list was never read: API server https://127.0.0.1:") || !strings.Contains(e, "connection refused") {
+		t.Errorf("errors %q; want it said that the list was never read", e)
+	}
+	if *s.Capacity.MilliCPU != 1000 || complaint(s, "node") == "" {
+		t.Errorf("capacity %+v, error %q; want the machine's own, and that it is", s.Capacity, complaint(s, "node"))
+	}
+	for range 10 {
+		fresh.Next(5 * time.Second) // ticks flow
+	}
+
+	l.StartAPIServer()
+	well := func(s *tick.Sample) string {
+		if e := complaint(s, "pods") + complaint(s, "node") + complaint(s, "config"); e != "" {
+			return e
+		}
+		return pods("batch reclaimed main")(s)
+	}
+	l.until(x, "the server's return", well)
+	l.until(fresh, "its return, for the one that never saw it", well)
+	l.Kubectl("annotate", "--overwrite", "pod", "batch", "katalyst.kubewharf.io/qos_level=system_cores")
+	for _, tool := range []*pipe.Tool{x, fresh} {
+		l.until(tool, "a change after it", pods("batch system main"))
+	}
+}
+
+// Who may not read is told so in every tick, which is one nevertheless.
+func TestForbidden(t *testing.T) {
+	l := start(t)
+	l.Kubectl("create", "serviceaccount", "nobody", "-n", "kube-system")
+	l.kubeconfig = l.KubeconfigFor("kube-system", "nobody")
+	s := l.collect().Next(30 * time.Second).Sample
+	for source, what := range map[string]string{"pods": `cannot list resource "pods"`, "node": `cannot list resource "nodes"`, "config": `cannot list resource "katalystcustomconfigs"`} {
+		if e := complaint(s, source); !strings.Contains(e, "was never read: API server") || !strings.Contains(e, "refuses") || !strings.Contains(e, what) {
+			t.Errorf("%s: %q; want that it is refused", source, e)
+		}
+	}
+}
