@@ -58,7 +58,7 @@ lint: ## gofmt, go vet, staticcheck, shellcheck
 	scripts/lint
 
 golden: ## write what the tools print into the golden files
-	$(GO) test ./tests -run TestScript -update
+	$(GO) test ./tests -run 'TestScript|TestPages' -update
 
 bench: ## the figures of docs/performance.md
 	scripts/bench

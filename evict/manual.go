@@ -9,9 +9,9 @@ Sections read: sample, advice. Section written: eviction.
 
 WHO GOES
    For each rule at most one pod at a tick, --burst over all rules. Never a system pod, a static, mirror or critical pod,
-   one that has ended or is terminating, or one annotated polder/evict=false (--opt-out). A pod on its way out, by whose
-   doing ever, counts as released: no second one goes for the same need while it is still going. One that is still there after max(10s, 1.5 x its grace period) is
-   reported as failed and left alone for 5 minutes, in which another may go.
+   one that has ended or is terminating, or one annotated polder/evict=false (--opt-out). A pod on its way out counts as
+   released, whoever ended it: no second one goes for the same need while it is still going. One that is still there after
+   max(10s, 1.5 x its grace period) is reported as failed and left alone for 5 minutes, in which another may go.
 
 WHAT HAPPENS TO IT (--action)
    log      nothing: the tick says wouldEvict, and so does the log when it begins
