@@ -1,0 +1,44 @@
+package vmnode
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"polder/tests/vm/qemu"
+)
+
+// A machine that cannot boot is an error that shows what its kernel said, it is not tried again, and nothing is left of it.
+func TestBootFails(t *testing.T) {
+	need(t)
+	dir := t.TempDir()
+	m := qemu.Small
+	m.Parameters = "rdinit=/no-such-program"
+	archive, err := initramfs(m, "/bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := filepath.Join(dir, "disk")
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "initramfs"), archive, 0o644), os.WriteFile(disk, make([]byte, 1<<20), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Machine: m, Log: t.Logf}
+	n, err := o.bootAgain(t.Context(), dir, disk)
+	if n != nil || err == nil || errors.Is(err, errNoBoot) {
+		t.Fatalf("boot = %v, %v, want an error that is not %v", n, err, errNoBoot)
+	}
+	if !strings.Contains(err.Error(), "Kernel panic") {
+		t.Errorf("the error does not tell of the panic: %v", err)
+	}
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		if text, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(text), qemu.Program) && strings.Contains(string(text), dir) {
+			t.Errorf("%s is left: %q", path, text)
+		}
+	}
+}

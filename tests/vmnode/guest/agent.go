@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"time"
+
+	"polder/tests/vmnode/wire"
+)
+
+// serve is the agent: every request is a script, every answer what it printed.
+func serve() error {
+	http.HandleFunc("POST "+wire.RunPath, func(w http.ResponseWriter, r *http.Request) {
+		var c wire.Command
+		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(run(r.Context(), c)) // the host has gone
+	})
+	return http.ListenAndServe(fmt.Sprintf(":%d", wire.AgentPort), nil)
+}
+
+func run(ctx context.Context, c wire.Command) wire.Result {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Script)
+	var out, said bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.Input), &out, &said
+	cmd.WaitDelay = time.Second // what it left in the background may hold its output
+	err := cmd.Run()
+	if err != nil && cmd.ProcessState == nil {
+		return wire.Result{Status: -1, Said: err.Error()}
+	}
+	if errors.Is(err, exec.ErrWaitDelay) {
+		fmt.Fprintln(&said, "the script left something in the background that holds its output")
+	}
+	return wire.Result{Status: cmd.ProcessState.ExitCode(), Output: out.Bytes(), Said: said.String()}
+}

@@ -1,0 +1,132 @@
+package vmnode
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/cluster/program"
+	"polder/tests/vmnode/wire"
+)
+
+// Names of the reclaimed resources, in the CustomNodeResource and in the node's status.
+const (
+	reclaimedCPU    = "katalyst.kubewharf.io/reclaimed_millicpu"
+	reclaimedMemory = "katalyst.kubewharf.io/reclaimed_memory"
+	onNode          = "resource."
+)
+
+const (
+	allCPUs      = "0-47"
+	reserveBytes = 5 << 30
+)
+
+// The guide from "Reporting reclaimed resource" to the shrinking cpusets, with its own YAML: pods that the real scheduler
+// binds and the real kubelet runs, kubectl exec for the load, and every number read where the guide reads it. Its two parts
+// use the same shared pod and run here as one.
+func TestKubernetesGuide(t *testing.T) {
+	w := newWorld(t)
+	capacity := w.memoryCapacity()
+	w.startPipe()
+
+	// With no pods: all but 4 CPUs and 5Gi.
+	w.awaitOffer(time.Minute, "44k")
+	if got, want := w.offer().Status.ResourceAllocatable[reclaimedMemory], strconv.FormatInt(capacity-reserveBytes, 10); got != want {
+		t.Errorf("reclaimed memory is %s, want %s: %d and 5Gi less", got, want, capacity)
+	}
+	w.say("nothing runs: the offer is 44k")
+
+	shared := w.runPod("shared-normal-pod")
+	w.say("at its start it may run on %s", w.cpus(shared))
+	w.awaitOffer(2*time.Minute, "42k")
+	w.awaitCPUs(2*time.Minute, shared, "11,22-23,35,46-47")
+	w.say("shared-normal-pod has its pool, the offer is 42k")
+
+	// It asks for reclaimed resources: without the offer in the node's status the scheduler would not bind it.
+	reclaimed := w.runPod("reclaimed-normal-pod")
+	w.awaitCPUs(time.Minute, reclaimed, "0-10,12-21,24-34,36-45")
+	w.awaitCPUs(0, shared, "11,22-23,35,46-47")
+	w.awaitOffer(time.Minute, "42k")
+	w.say("reclaimed-normal-pod has its pool")
+
+	exec := w.KubectlCommand(context.Background(), "exec", "shared-normal-pod", "--", "stress", "-c", "2")
+	load, err := program.Start(w.Dir()+"/exec.log", exec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(load.Kill)
+	w.awaitOffer(3*time.Minute, "40k")
+	w.awaitCPUs(time.Minute, shared, "10-11,22-23,34-35,46-47")
+	w.awaitCPUs(time.Minute, reclaimed, "0-9,12-21,24-33,36-45")
+	w.say("with two more hogs the offer is 40k, and the pools have moved")
+	if err := load.Died(); err != nil {
+		t.Errorf("kubectl exec: %v", err)
+	}
+	t.Logf("kubectl get kcnr:\n%s", w.Kubectl("get", "kcnr"))
+
+	w.stopPipe()
+	w.judgeTicks()
+	w.on("isolate --restore --journal " + journal)
+	for _, cgroup := range []string{shared, reclaimed} {
+		w.awaitCPUs(0, cgroup, allCPUs)
+	}
+	w.on("report --withdraw --to cnr,node --kubeconfig " + kubeconfig("report"))
+	if left := w.nodeOffer(); left != "" && left != "0" {
+		t.Errorf("the node's status still offers %s", left)
+	}
+	w.say("everything put back")
+}
+
+// memoryCapacity is the node's memory in bytes, as kubelet gives it.
+func (w *world) memoryCapacity() int64 {
+	w.Helper()
+	var n struct {
+		Status struct{ Capacity map[string]string }
+	}
+	w.Get("/api/v1/nodes/"+wire.Node, &n)
+	var kib int64
+	if _, err := fmt.Sscanf(n.Status.Capacity["memory"], "%dKi", &kib); err != nil {
+		w.Fatalf("the node's memory is %q: %v", n.Status.Capacity["memory"], err)
+	}
+	return kib << 10
+}
+
+// nodeOffer is the reclaimed CPU in the node's status, which the scheduler goes by.
+func (w *world) nodeOffer() string {
+	w.Helper()
+	var n struct {
+		Status struct{ Allocatable map[string]string }
+	}
+	w.Get("/api/v1/nodes/"+wire.Node, &n)
+	return n.Status.Allocatable[onNode+reclaimedCPU]
+}
+
+// awaitOffer waits until the CustomNodeResource and the node offer so much CPU.
+func (w *world) awaitOffer(limit time.Duration, want string) {
+	w.Helper()
+	w.await(limit, "the offer is "+want, func() string {
+		o := w.offer()
+		got := fmt.Sprintf("allocatable %s, capacity %s, in the node's status %s", o.Status.ResourceAllocatable[reclaimedCPU], o.Status.ResourceCapacity[reclaimedCPU], w.nodeOffer())
+		if got == fmt.Sprintf("allocatable %[1]s, capacity %[1]s, in the node's status %[1]s", want) {
+			return ""
+		}
+		return got
+	})
+	if table := w.Kubectl("get", "kcnr"); !strings.Contains(table, " "+want+" ") {
+		w.Errorf("kubectl get kcnr has no %s:\n%s", want, table)
+	}
+}
+
+// awaitCPUs waits until a cgroup's processes may run on just these CPUs.
+func (w *world) awaitCPUs(limit time.Duration, cgroup, want string) {
+	w.Helper()
+	w.await(limit, cgroup+" has "+want, func() string {
+		if got := w.cpus(cgroup); got != want {
+			return "it has " + got
+		}
+		return ""
+	})
+}

@@ -1,0 +1,256 @@
+// Package vmnode is a Kubernetes node in a virtual machine of QEMU: Debian's kernel with cgroup v2, the guide's 48 CPUs,
+// containerd, runc and kubelet, joined to a control plane on the host, and the project's tools in /bin.
+// scripts/setup-vm and scripts/setup-cluster bring what is needed.
+package vmnode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"polder/tests/cluster/program"
+	"polder/tests/vm/qemu"
+	"polder/tests/vmnode/wire"
+)
+
+// Options are what a node is made of.
+type Options struct {
+	// Machine is the hardware.
+	Machine qemu.Machine
+	// Kubeconfig leads to the API server from within the guest, where [wire.Host] stands for the host's loopback.
+	Kubeconfig []byte
+	// CA is the certificate of the authority of the API server's own.
+	CA []byte
+	// Programs is where the node's are, Tools where the project's.
+	Programs, Tools string
+	// Images are archives of container images, the sandbox's among them.
+	Images []string
+	// Log takes a line for each thing that is done.
+	Log func(format string, args ...any)
+}
+
+// Machine is the guide's node. Its memory is smaller, yet enough to leave something beside the guide's reserve of 5 GiB;
+// the host gives only what is touched.
+func Machine() qemu.Machine {
+	m := qemu.Guide
+	m.MemoryMiB = 8192
+	return m
+}
+
+// Node is a machine that runs.
+type Node struct {
+	// KubeletAddress is where the host reaches kubelet.
+	KubeletAddress string
+
+	agent   string // the agent's URL
+	console string // the file with the kernel's
+	qemu    *program.Program
+}
+
+// A machine that hangs while it boots, which QEMU's emulation of many CPUs now and then does, is told from one that is slow
+// by the CPU time that it has had: a boot takes 13 to 18 s of it, a hang all that there is.
+const (
+	bootCPU  = 45 * time.Second
+	bootWall = 150 * time.Second
+)
+
+var errNoBoot = errors.New("the machine does not boot")
+
+// Start builds the disk, boots the machine, and starts containerd and kubelet. The caller waits for Ready, and ends it by
+// Stop. dir is the caller's to remove after that.
+func Start(ctx context.Context, dir string, o Options) (*Node, error) {
+	if err := qemu.Missing(); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	disk, err := o.disk(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	archive, err := initramfs(o.Machine, filepath.Join(dir, "root/bin/guest"))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "initramfs"), archive, 0o644); err != nil {
+		return nil, err
+	}
+	o.Log("disk made in %.1f s", time.Since(begin).Seconds())
+	n, err := o.bootAgain(ctx, dir, disk)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.startKubelet(ctx, o.Log); err != nil {
+		n.Stop()
+		return nil, err
+	}
+	return n, nil
+}
+
+// bootAgain boots, and tries again where the machine hangs.
+func (o *Options) bootAgain(ctx context.Context, dir, disk string) (*Node, error) {
+	for attempt := 1; ; attempt++ {
+		begin := time.Now()
+		n, err := o.boot(ctx, dir, disk)
+		switch {
+		case err == nil:
+			o.Log("booted in %.1f s, %.0f s of CPU time, at attempt %d", time.Since(begin).Seconds(), n.CPUTime().Seconds(), attempt)
+			return n, nil
+		case !errors.Is(err, errNoBoot) || attempt == qemu.BootAttempts:
+			return nil, err
+		}
+		o.Log("attempt %d: %v", attempt, err)
+	}
+}
+
+// boot starts the machine and waits for its agent.
+func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
+	kernel, err := qemu.Kernel()
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		KubeletAddress: fmt.Sprintf("127.0.0.1:%d", ports[1]),
+		agent:          fmt.Sprintf("http://127.0.0.1:%d%s", ports[0], wire.RunPath),
+		console:        filepath.Join(dir, "console"),
+	}
+	args := append(o.Machine.Arguments(),
+		"-kernel", kernel, "-initrd", filepath.Join(dir, "initramfs"),
+		"-append", "console=ttyS0 panic=-1 net.ifnames=0 no_timer_check "+o.Machine.Parameters,
+		"-serial", "file:"+n.console,
+		"-drive", "file="+disk+",format=raw,if=none,id=disk,cache=unsafe,snapshot=on", "-device", "virtio-blk-pci,drive=disk",
+		"-netdev", fmt.Sprintf("user,id=net,ipv6=off,hostfwd=tcp:127.0.0.1:%d-:%d,hostfwd=tcp:127.0.0.1:%d-:%d", ports[0], wire.AgentPort, ports[1], wire.KubeletPort),
+		"-device", "virtio-net-pci,netdev=net,romfile=")
+	if n.qemu, err = program.Start(filepath.Join(dir, "qemu.log"), exec.Command(qemu.Program, args...)); err != nil {
+		return nil, err
+	}
+	for begin := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+		try, done := context.WithTimeout(ctx, 5*time.Second)
+		_, err := n.Run(try, "true")
+		done()
+		used := n.CPUTime()
+		switch {
+		case err == nil:
+			return n, nil
+		case !n.qemu.Running():
+			return nil, fmt.Errorf("the machine went down while it booted: %w; the end of its console:\n%s", n.qemu.Died(), n.Console())
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case used > bootCPU || time.Since(begin) > bootWall:
+			err = fmt.Errorf("%w: %.0f s, %.0f s of CPU time; the end of its console:\n%s", errNoBoot, time.Since(begin).Seconds(), used.Seconds(), n.Console())
+		default:
+			continue
+		}
+		n.Stop()
+		return nil, err
+	}
+}
+
+// CPUTime is what QEMU has used of the host's.
+func (n *Node) CPUTime() time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.qemu.PID))
+	if err != nil {
+		return 0 // it has ended
+	}
+	_, rest, _ := strings.Cut(string(data), ") ") // the name may have spaces in it
+	var user, system int64
+	if fields := strings.Fields(rest); len(fields) > 12 {
+		user, _ = strconv.ParseInt(fields[11], 10, 64) // the kernel's own numbers
+		system, _ = strconv.ParseInt(fields[12], 10, 64)
+	}
+	return time.Duration(user+system) * time.Second / 100 // USER_HZ
+}
+
+// freePorts finds ports of the host's loopback that nobody has.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// Stop ends the machine. It may be called twice.
+func (n *Node) Stop() { n.qemu.Kill() }
+
+// Run runs a script in the guest's shell and returns what it printed; an error where its status is not 0.
+func (n *Node) Run(ctx context.Context, script string) (string, error) {
+	return n.RunInput(ctx, script, nil)
+}
+
+// RunInput is Run with standard input.
+func (n *Node) RunInput(ctx context.Context, script string, input []byte) (string, error) {
+	body, err := json.Marshal(wire.Command{Script: script, Input: input})
+	if err != nil {
+		return "", err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, n.agent, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("the node's agent: %w", err)
+	}
+	defer answer.Body.Close()
+	var r wire.Result
+	if err := json.NewDecoder(answer.Body).Decode(&r); err != nil {
+		return "", fmt.Errorf("the node's agent: %s: %w", answer.Status, err)
+	}
+	if r.Status != 0 {
+		return string(r.Output), fmt.Errorf("on the node, status %d of %s: %s%s", r.Status, script, r.Output, r.Said)
+	}
+	return string(r.Output), nil
+}
+
+// Console is the end of the kernel's console.
+func (n *Node) Console() string {
+	data, err := os.ReadFile(n.console)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(string(data), "\r\n", "\n")), "\n")
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+}
+
+// startKubelet starts containerd, and beside each other kubelet and the import of the images; all logs are in /var/log. Emulated CPUs
+// are slow, and few real ones stand behind the 48: Go's programs are told to use four at once.
+func (n *Node) startKubelet(ctx context.Context, log func(string, ...any)) error {
+	begin := time.Now()
+	for _, step := range []struct{ what, script string }{
+		{"containerd's socket", `
+			setsid containerd >/var/log/containerd.log 2>&1 </dev/null &
+			for i in $(seq 900); do kill -0 $! || break; [ -S /run/containerd/containerd.sock ] && exit; sleep 0.2; done
+			tail -n 20 /var/log/containerd.log >&2; exit 1`},
+		{"images and kubelet", `
+			setsid kubelet --config=/etc/kubernetes/kubelet.yaml --kubeconfig=/etc/kubernetes/kubeconfig --node-ip=` + wire.Address + ` \
+				--hostname-override=` + wire.Node + ` --v=2 >/var/log/kubelet.log 2>&1 </dev/null &
+			for image in /images/*; do ctr -n k8s.io images import --local "$image" || exit 1; done
+			for i in $(seq 900); do kill -0 $! || break; wget -q -O /dev/null http://127.0.0.1:10248/healthz 2>/dev/null && exit; sleep 0.2; done
+			tail -n 20 /var/log/kubelet.log >&2; exit 1`},
+	} {
+		if _, err := n.Run(ctx, "export GOMAXPROCS=4\n"+step.script); err != nil {
+			return fmt.Errorf("start %s: %w", step.what, err)
+		}
+		log("%s: %.1f s after the boot", step.what, time.Since(begin).Seconds())
+	}
+	return nil
+}

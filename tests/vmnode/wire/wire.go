@@ -1,0 +1,31 @@
+// Package wire is how the host talks to the agent in the machine that is a node: HTTP over QEMU's user network.
+package wire
+
+// Where all is on QEMU's user network.
+const (
+	Node    = "node-48"   // the machine's name, and the node's
+	Address = "10.0.2.15" // the machine's
+	Host    = "10.0.2.2"  // stands for the host's loopback
+)
+
+// Ports in the guest.
+const (
+	AgentPort   = 5000
+	KubeletPort = 10250
+)
+
+// RunPath takes a [Command] and gives a [Result].
+const RunPath = "/run"
+
+// Command is a script for the guest's shell.
+type Command struct {
+	Script string `json:"script"`
+	Input  []byte `json:"input,omitempty"` // its standard input
+}
+
+// Result is its end.
+type Result struct {
+	Status int    `json:"status"` // -1: it could not be started, or a signal ended it
+	Output []byte `json:"output,omitempty"`
+	Said   string `json:"said,omitempty"` // its standard error
+}
