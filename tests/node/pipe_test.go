@@ -1,0 +1,252 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+	"polder/lib/tick/ticktest"
+	"polder/tests/cluster/controlplane"
+)
+
+// watched is a whole pipe in the node, and what comes out at its end.
+type watched struct {
+	*Node
+	t *testing.T
+
+	mu     sync.Mutex
+	last   *tick.Tick
+	ticks  int
+	errors map[string]int // of the sample and of isolate, by text
+	absent int            // ticks without the pod that is to be in all of them
+	always string
+}
+
+// pipe starts the five tools in the node, as a user's shell does.
+func (n *Node) pipe(t *testing.T) *watched {
+	t.Helper()
+	w := &watched{Node: n, t: t, errors: map[string]int{}}
+	line := fmt.Sprintf(`PATH=%s:$PATH
+collect --interval 100ms --kubeconfig %[2]s --node %[3]s | advise | isolate --node %[3]s --journal /run/isolate |
+evict --node %[3]s --action evict --kubeconfig %[2]s | report --node %[3]s --to cnr,node --kubeconfig %[2]s`, Tools(t), n.Kubeconfig(), n.Name)
+	cmd := n.Command(context.Background(), "sh", "-c", line)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<22)
+		for lines.Scan() {
+			w.take(lines.Bytes())
+		}
+	}()
+	t.Cleanup(func() {
+		n.Enter("pkill", "-TERM", "-x", "collect") // and the others at the end of their input
+		select {
+		case <-done:
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("the pipe: %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the pipe does not end")
+		}
+	})
+	return w
+}
+
+func (w *watched) take(line []byte) {
+	if err := ticktest.Validate(line); err != nil {
+		w.t.Errorf("%v: %s", err, line)
+		return
+	}
+	x := new(tick.Tick)
+	if err := tick.Unmarshal(line, x); err != nil {
+		w.t.Errorf("%v: %s", err, line)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = x
+	w.ticks++
+	for _, e := range x.Sample.Errors {
+		w.errors[e.Source+": "+e.Error]++
+	}
+	if x.Isolation != nil {
+		for _, e := range x.Isolation.Errors {
+			w.errors["isolate: "+e.Error]++
+		}
+	}
+	if w.always != "" && podIn(x, w.always) == nil {
+		w.absent++
+	}
+}
+
+func podIn(x *tick.Tick, name string) *tick.Pod {
+	for i := range x.Sample.Pods {
+		if p := &x.Sample.Pods[i]; p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// until waits for a tick of which condition says nothing.
+func (w *watched) until(what string, condition func(*tick.Tick) string) {
+	w.t.Helper()
+	w.Eventually(time.Minute, what, func() string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.last == nil {
+			return "no tick has come"
+		}
+		return condition(w.last)
+	})
+}
+
+// ran says that a pod's only container runs in the cgroup, as the sample has it.
+func ran(name, cgroup string) func(*tick.Tick) string {
+	return func(x *tick.Tick) string {
+		p := podIn(x, name)
+		switch {
+		case p == nil:
+			return "the pod is not in the sample"
+		case p.Missing != "" || len(p.Containers) != 1:
+			return fmt.Sprintf("missing %q, containers %+v", p.Missing, p.Containers)
+		case p.Containers[0].Cgroup != cgroup:
+			return fmt.Sprintf("the container's cgroup is %s; want %s", p.Containers[0].Cgroup, cgroup)
+		}
+		return ""
+	}
+}
+
+// TestPipeOnANode: the whole pipe beside a kubelet knows the guide's pods and their real cgroups, holds the reclaimed one and
+// offers the rest; a container that is started anew and pods that come and go in the middle of ticks are no errors.
+func TestPipeOnANode(t *testing.T) {
+	config, err := SchedulerConfig(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := controlplane.Start(t, controlplane.Options{SchedulerConfig: config})
+	c.ApplyFile("../../deploy/kubernetes/crds")
+	n := Start(t, c, Options{})
+	w := n.pipe(t)
+	w.until("an offer", func(x *tick.Tick) string {
+		if x.Advice == nil || x.Advice.Reclaimed == nil || x.Advice.Reclaimed.MilliCPU == nil {
+			return "no advice"
+		}
+		return ""
+	})
+	n.Eventually(soon, "kubectl get kcnr", func() string {
+		if out := n.Kubectl("get", "kcnr", "--no-headers"); !strings.HasPrefix(out, n.Name+" ") {
+			return out
+		}
+		return ""
+	})
+
+	// The guide's service, bound by the scheduler and run by kubelet.
+	n.Apply(Guide("shared-normal-pod"))
+	n.AwaitRunning("shared-normal-pod")
+	cgroup := n.ContainerCgroup("shared-normal-pod", "stress")
+	w.until("the service in the sample", ran("shared-normal-pod", cgroup))
+	w.mu.Lock()
+	p := *podIn(w.last, "shared-normal-pod")
+	w.always = "shared-normal-pod"
+	w.mu.Unlock()
+	if p.QoS != tick.QoSShared || p.QoSSource != tick.QoSFromKatalyst || p.Namespace != "default" || p.Requests == nil || p.Requests.MilliCPU == nil || *p.Requests.MilliCPU != 2000 {
+		t.Errorf("the guide's service is %+v", p)
+	}
+	if got := n.Kubectl("get", "pod", "shared-normal-pod", "-o", "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}"); got != p.UID+" containerd://"+p.Containers[0].ID {
+		t.Errorf("the cluster says %s; the sample has pod %s, container %s", got, p.UID, p.Containers[0].ID)
+	}
+
+	// A reclaimed pod is held: on two CPUs by quota.
+	n.Apply(n.plain("batch-0", "{}"))
+	n.Kubectl("annotate", "pod", "batch-0", "katalyst.kubewharf.io/qos_level=reclaimed_cores")
+	n.AwaitRunning("batch-0")
+	batch := n.ContainerCgroup("batch-0", "main")
+	w.until("the batch pod in the sample", ran("batch-0", batch))
+	n.Eventually(soon, "the batch pod's quota", func() string {
+		if quota, _ := strconv.Atoi(n.ReadCgroup("cpu", batch, "cpu.cfs_quota_us")); quota <= 0 || quota >= 200_000 {
+			return fmt.Sprintf("cpu.cfs_quota_us is %d", quota)
+		}
+		return ""
+	})
+
+	// Its container ends and kubelet starts another.
+	first := strings.Fields(n.ReadCgroup("cpuset", cgroup, "cgroup.procs"))[0]
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	n.Eventually(time.Minute, "a new container", func() string {
+		if got := n.Kubectl("get", "pod", "shared-normal-pod", "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}"); got != "1 true" {
+			return got
+		}
+		return ""
+	})
+	again := n.ContainerCgroup("shared-normal-pod", "stress")
+	if again == cgroup {
+		t.Fatal("the container's cgroup is the old one")
+	}
+	w.until("the new container in the sample", ran("shared-normal-pod", again))
+
+	// Pods come and go in the middle of ticks.
+	for wave := range 3 {
+		name := fmt.Sprint("brief-", wave)
+		var yaml strings.Builder
+		for i := range 4 {
+			yaml.WriteString(n.plain(fmt.Sprintf("%s-%d", name, i), "{}"))
+		}
+		n.Apply(yaml.String())
+		n.awaitWave(name, 4)
+		w.until("the wave in the sample", func(x *tick.Tick) string {
+			for i := range 4 {
+				if p := podIn(x, fmt.Sprintf("%s-%d", name, i)); p == nil || p.Missing != "" {
+					return fmt.Sprintf("%s-%d is %+v", name, i, p)
+				}
+			}
+			return ""
+		})
+		for i := range 4 {
+			n.Kubectl("delete", "pod", fmt.Sprintf("%s-%d", name, i), "--grace-period=1", "--wait=false")
+		}
+	}
+	w.until("only what stays", func(x *tick.Tick) string {
+		for _, p := range x.Sample.Pods {
+			if p.Name != "shared-normal-pod" && p.Name != "batch-0" {
+				return p.Name + " is there, missing " + p.Missing
+			}
+		}
+		return ""
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.Logf("%d ticks; errors: %v", w.ticks, w.errors)
+	if w.absent > 0 {
+		t.Errorf("the service was absent in %d ticks", w.absent)
+	}
+	for text, count := range w.errors {
+		t.Errorf("in %d ticks: %s", count, text)
+	}
+	if failures := n.startFailures(); len(failures) > 0 {
+		t.Errorf("start failures:\n%s", strings.Join(failures, "\n"))
+	}
+}
