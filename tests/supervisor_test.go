@@ -280,7 +280,7 @@ func TestS6ConfigurationError(t *testing.T) {
 		tool, setting, says string
 	}{
 		{"advise", "POLDER_ADVISE_POLICY=guess", `"guess" is no policy`},
-		{"evict", "POLDER_EVICT_ACTION=ask", "want one of log, freeze, kill"},
+		{"evict", "POLDER_EVICT_ACTION=ask", "want one of log, evict, delete, freeze, kill"},
 	}
 	for _, b := range bad {
 		t.Run(b.tool, func(t *testing.T) {
