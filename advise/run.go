@@ -19,8 +19,8 @@ var policies = []policy.Policy{
 
 // unread are the sample's fields that no policy looks at.
 var unread = []string{
-	"Sample.CPU", "Sample.Labels", "Sample.Annotations", "Sample.Errors",
-	"Pod.QoSSource", "Pod.Threads", "Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Static", "Pod.Errors",
+	"Sample.CPU", "Sample.Labels", "Sample.Annotations",
+	"Pod.Threads", "Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Static", "Pod.Errors",
 	"Container.ID", "Container.Name", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
 	"Memory.UsageBytes", "Memory.WorkingSetBytes", "Memory.CacheBytes",
 }

@@ -39,6 +39,9 @@ const (
 	waitLoop = 2 * time.Second
 )
 
+// given reports whether there is a cluster to ask.
+func (o *clusterOptions) given() bool { return o.kubeconfig != "" || o.inCluster || o.pods != "" }
+
 // open begins to watch the cluster, nil where none is given.
 func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string, once bool) (source.Cluster, error) {
 	given := 0

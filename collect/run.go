@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"polder/collect/classify"
@@ -133,6 +134,9 @@ func (o *options) nodeName(s *stage.Session, h *host.Host) (string, error) {
 		var err error
 		if name, err = h.Name(); err != nil {
 			return "", fmt.Errorf("%w (give it with --node)", err)
+		}
+		if o.cluster.given() {
+			name = strings.ToLower(name) // as kubelet does with the host's name
 		}
 	}
 	if err := tick.CheckName(name); err != nil {

@@ -25,7 +25,7 @@ func (n *node) dedicate(a *tick.Advice, members []member, r resolved) map[string
 	avail := n.shape.avail.Set
 	given := make(map[string]named, len(claims))
 	for _, c := range claims { // first who has, so that nobody new takes it
-		if has, ok := n.keeps(c, avail); ok {
+		if has, ok := n.keeps(c, avail); ok && avail.Size()-has.Size() >= n.shape.LargestCore() {
 			given[c.key] = has
 			avail = avail.Difference(has.Set)
 		}

@@ -10,6 +10,7 @@ package katalyst
 
 import (
 	"fmt"
+	"slices"
 
 	"polder/advise/policy"
 	"polder/lib/cpus"
@@ -59,6 +60,8 @@ type node struct {
 	// Started says of each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 where it has.
 	Started  map[string]int64 `json:"started,omitempty"`
 	Fallback []tick.Cgroup    `json:"fallback,omitempty"`
+	// Given are the CPUs that kubelet gave away, as far as was last known.
+	Given string `json:"given,omitempty"`
 	// Pools and Quota say which of the two was ever in force, so that the other undoes it, and Tier which cgroup of kubelet's
 	// was ever narrowed.
 	Pools bool   `json:"pools,omitempty"`
@@ -91,7 +94,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		a.Reasons = []string{why + ": no decision"}
 		return a
 	}
-	if err := n.see(s.Topology, d.settings.ReservedCPUs, exclusiveCPUs(s)); err != nil {
+	if err := n.see(s.Topology, d.settings.ReservedCPUs, n.exclusiveCPUs(a, s)); err != nil {
 		a.Reasons = []string{fmt.Sprintf("%s: no decision", err)}
 		return a
 	}
@@ -135,12 +138,35 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	return a
 }
 
-// exclusiveCPUs is what kubelet gave away.
-func exclusiveCPUs(s *tick.Sample) string {
-	if s.Kubelet == nil {
-		return ""
+// exclusiveCPUs is what kubelet gave away; where its state could not be read, what it was last.
+func (n *node) exclusiveCPUs(a *tick.Advice, s *tick.Sample) string {
+	switch {
+	case s.Kubelet != nil:
+		n.Given = s.Kubelet.ExclusiveCPUs
+	case !unread(s, "kubelet"):
+		n.Given = "" // there is no kubelet
+	case n.Given != "":
+		a.Reasons = append(a.Reasons, "kubelet's state could not be read: CPUs "+quote(n.Given)+" are taken for given away, as they were")
 	}
-	return s.Kubelet.ExclusiveCPUs
+	return n.Given
+}
+
+// unread reports whether collect could not read a source.
+func unread(s *tick.Sample, source string) bool {
+	return slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == source })
+}
+
+// strangers reports whether there are pods of Kubernetes and nothing is known of any: collect was started while the API
+// server is away. They would all be shared, and the dedicated ones lose their CPUs.
+func strangers(s *tick.Sample) bool {
+	some := false
+	for i := range s.Pods {
+		if s.Pods[i].QoSSource != tick.QoSFromRule {
+			return false
+		}
+		some = some || s.Pods[i].Missing == tick.MissingCluster
+	}
+	return some && unread(s, "pods")
 }
 
 // undecidable says what is missing for a decision.
@@ -153,6 +179,8 @@ func (n *node) undecidable(s *tick.Sample) string {
 	case s.IntervalSeconds == nil && n.firstReading(s.Pods):
 		// The containers' requests would stand in, up to 4 cores each, and be held for --hold.
 		return "first reading, there are no rates yet"
+	case (n.Share != "" || n.ShareMilliCPU > 0) && strangers(s):
+		return "the cluster's pods are not known yet"
 	}
 	return ""
 }

@@ -41,7 +41,11 @@ func (n *node) publish(a *tick.Advice, s *tick.Sample, r resolved, machineBytes 
 		a.Reasons = append(a.Reasons, fmt.Sprintf("nothing is reclaimed (%s): the reclaimed pods run at their floor", r.from(fieldEnable)))
 		zero(c.MilliCPU, c.MemoryBytes)
 	} else {
-		n.adjust(a, "CPU", "m", c.MilliCPU, r.withheld.milliCPU, r.least.milliCPU, n.milliCPU(s), r)
+		least := r.least.milliCPU
+		if *c.MilliCPU == 0 {
+			least = nil // nobody could have it
+		}
+		n.adjust(a, "CPU", "m", c.MilliCPU, r.withheld.milliCPU, least, n.milliCPU(s), r)
 		n.adjust(a, "memory", " bytes", c.MemoryBytes, r.withheld.bytes, r.least.bytes, int64(machineBytes), r)
 	}
 	if slices.Max(append(weights, 0)) == 0 {

@@ -13,7 +13,7 @@ const minQuotaMilliCPU = 10
 // quota holds the reclaimed pods to what the shared ones leave, on machines that are too small to be divided into
 // whole cores. The numbers are those of the pools, not rounded.
 func (n *node) quota(a *tick.Advice, t *tick.Tick, members []member, e estimate, r resolved, s Settings) {
-	all := max(n.milliCPU(t.Sample)-int64(n.shape.exclusive.Size())*1000, 0)
+	all := max(min(n.milliCPU(t.Sample)-int64(n.shape.exclusive.Size())*1000, int64(n.shape.avail.Size())*1000), 0)
 	limit := max(all-r.floorMilliCPU, 0)
 	raw := float64(r.reserveMilliCPU) + e.milliCPU
 	want := int64(math.Ceil(min(raw, float64(limit))))

@@ -108,7 +108,7 @@ func kept(kind string, m map[string]string, want func(string) bool, complain fun
 		if !want(key) {
 			continue
 		}
-		size := len(key) + len(m[key])
+		size := encoded(key) + encoded(m[key])
 		if size > maxValue || total+size > maxValues {
 			complain(fmt.Sprintf("%s %s of %d bytes is left out: want %d at most, and %d in all", kind, clip(key), size, maxValue, maxValues))
 			continue
@@ -120,6 +120,20 @@ func kept(kind string, m map[string]string, want func(string) bool, complain fun
 		out[key] = m[key]
 	}
 	return out
+}
+
+// encoded is the size of a text in JSON, where a control character is six bytes long: a line has its bounds, too.
+func encoded(text string) int {
+	size := len(text)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < 0x20 || c == 0x7f:
+			size += 5
+		case c == '"' || c == '\\':
+			size++
+		}
+	}
+	return size
 }
 
 // Marks says which of a pod's labels and annotations are passed on: the dialects', and the further keys that are named.

@@ -165,6 +165,7 @@ func TestClassOfPods(t *testing.T) {
 		"batch":                 {`{"spec":{"containers":[{"resources":{"requests":{"kubernetes.io/batch-cpu":"1"}}}]}}`, tick.QoSReclaimed, tick.QoSFromKoordinator},
 		"batch, first names":    {`{"spec":{"containers":[{"resources":{"requests":{"koordinator.sh/batch-memory":"1"}}}]}}`, tick.QoSReclaimed, tick.QoSFromKoordinator},
 		"batch for init":        {`{"spec":{"initContainers":[{"resources":{"requests":{"kubernetes.io/batch-cpu":"1"}}}]}}`, tick.QoSReclaimed, tick.QoSFromKoordinator},
+		"batch of nothing":      {`{"spec":{"containers":[{"resources":{"requests":{"cpu":"1","kubernetes.io/batch-cpu":"0","koordinator.sh/batch-memory":"lots"}}}]}}`, tick.QoSShared, tick.QoSFromKubernetes},
 		"best effort by status": {`{"status":{"qosClass":"BestEffort"},"spec":{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}`, tick.QoSReclaimed, tick.QoSFromKubernetes},
 		"best effort by itself": {`{"spec":{"containers":[{"name":"a"}]}}`, tick.QoSReclaimed, tick.QoSFromKubernetes},
 		"burstable":             {`{"spec":{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}`, tick.QoSShared, tick.QoSFromKubernetes},
@@ -179,7 +180,7 @@ func TestClassOfPods(t *testing.T) {
 
 // What one pod's owner may write does not make the line large.
 func TestBounds(t *testing.T) {
-	annotations := map[string]any{"katalyst.kubewharf.io/huge": strings.Repeat("x", maxValue)}
+	annotations := map[string]any{"katalyst.kubewharf.io/huge": strings.Repeat("x", maxValue), "katalyst.kubewharf.io/control": strings.Repeat("\x01", maxValue/5)}
 	for i := range 100 {
 		annotations[fmt.Sprintf("katalyst.kubewharf.io/many-%02d", i)] = strings.Repeat("y", 1000)
 	}
@@ -197,6 +198,9 @@ func TestBounds(t *testing.T) {
 	}
 	if size > maxValues+(maxProblems+1)*400 || len(p.Tick.Phase) > 200 {
 		t.Errorf("%d bytes of annotations and errors", size)
+	}
+	if _, ok := p.Tick.Annotations["katalyst.kubewharf.io/control"]; ok {
+		t.Error("an annotation that is six times as long in JSON is passed on")
 	}
 	if len(p.Tick.Annotations) == 0 || p.Tick.Annotations["katalyst.kubewharf.io/huge"] != "" {
 		t.Errorf("%d annotations; want those that fit, and none of the huge one", len(p.Tick.Annotations))

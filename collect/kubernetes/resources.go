@@ -119,7 +119,10 @@ type requested struct{ batch, reclaimed bool }
 
 func (r *requested) note(o object) {
 	has := func(names []string) bool {
-		return slices.ContainsFunc(names, func(n string) bool { _, ok := o[n]; return ok })
+		return slices.ContainsFunc(names, func(n string) bool {
+			amount, err := quantity.Whole(o[n])
+			return err == nil && amount > 0 // a template's 0 asks for nothing
+		})
 	}
 	r.batch = r.batch || has(koordinatorCPU) || has(koordinatorMemory)
 	r.reclaimed = r.reclaimed || has(katalystCPU) || has(katalystMemory)

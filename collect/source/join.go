@@ -26,9 +26,21 @@ func (p *pods) pair() *pairing {
 	j.there = true
 	list := p.cluster.Pods()
 	j.present = make(map[string]*kubernetes.Pod, len(list))
+	// A pod's own UID is the API server's word. A static pod's hash is an annotation, which anyone may write: it finds a
+	// cgroup that is nobody else's, and that no other pod claims.
+	claims := map[string]int{}
 	for _, known := range list {
-		if known.CgroupUID != "" {
-			j.present[known.CgroupUID] = known
+		switch uid := known.CgroupUID; uid {
+		case "":
+		case known.Tick.UID:
+			j.present[uid] = known
+		default:
+			claims[uid]++
+		}
+	}
+	for _, known := range list {
+		if uid := known.CgroupUID; claims[uid] == 1 && uid != known.Tick.UID && j.present[uid] == nil {
+			j.present[uid] = known
 		}
 	}
 	return j

@@ -254,3 +254,29 @@ func TestJoinByRules(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A hash is an annotation, which anyone may write: it takes no other pod's cgroup, nor one that two pods claim.
+func TestJoinForged(t *testing.T) {
+	m := newMachine(t)
+	for _, uid := range []string{uidA, uidB, uidC} {
+		m.cgroup("/kubepods/burstable/pod"+uid+"/x", "1")
+	}
+	own := clusterPod("web", uidA, tick.QoSShared)
+	own.Tick.UID = uidA
+	c := &told{}
+	c.set(clusterPod("thief", uidA, tick.QoSReclaimed), own, clusterPod("static", uidB, tick.QoSSystem),
+		clusterPod("one", uidC, tick.QoSReclaimed), clusterPod("two", uidC, tick.QoSReclaimed))
+	collector := m.clustered(c)
+	for range 20 { // the list comes from a map
+		slices.Reverse(c.pods)
+		c.version++
+		want := []string{uidA + " web shared ", "api-" + uidB + " static system ", uidC + " pod" + uidC + " shared cluster x"}
+		got := lines(collector.Read(true))
+		if len(got) > 3 {
+			got = got[:3] // behind them: who has no cgroup
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+	}
+}

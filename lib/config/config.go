@@ -98,6 +98,9 @@ func Line(data []byte, key string) int {
 // settle is how long a file must be quiet before it is read again: editors and ConfigMap updates come in bursts.
 const settle = 100 * time.Millisecond
 
+// longest is how long it is waited for that where the directory is never quiet.
+const longest = 20 * settle
+
 // Watch calls changed, from a goroutine of its own, each time the file's content may have changed, until ctx ends. It
 // watches the file's directory, so that a rename over it and a ConfigMap's symlink swap are seen.
 func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) error {
@@ -118,6 +121,15 @@ func watch(ctx context.Context, w *fsnotify.Watcher, path string, before []byte,
 	defer w.Close()
 	quiet := time.NewTimer(settle)
 	quiet.Stop()
+	var since time.Time // of the first event that was not looked into
+	wait := func() {
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if time.Since(since) < longest { // a busy directory is never quiet
+			quiet.Reset(settle)
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -126,14 +138,15 @@ func watch(ctx context.Context, w *fsnotify.Watcher, path string, before []byte,
 			if !ok {
 				return
 			}
-			quiet.Reset(settle)
+			wait()
 		case err, ok := <-w.Errors:
 			if !ok {
 				return
 			}
 			log.Warn("watch configuration", "path", path, "error", err)
-			quiet.Reset(settle)
+			wait()
 		case <-quiet.C:
+			since = time.Time{}
 			now, err := os.ReadFile(path)
 			if err == nil && bytes.Equal(now, before) {
 				continue

@@ -159,3 +159,34 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A directory in which others write all the time hides no change.
+func TestWatchBusyDirectory(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.yaml")
+	changed := make(chan struct{}, 10)
+	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Watch(t.Context(), path, slog.New(slog.DiscardHandler), func() { changed <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	busy := time.NewTicker(settle / 4)
+	defer busy.Stop()
+	end := time.After(30 * time.Second)
+	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		select {
+		case <-changed:
+			return
+		case <-end:
+			t.Fatal("the change is not seen")
+		case <-busy.C:
+			if err := os.WriteFile(filepath.Join(dir, "other"), []byte{byte(i)}, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -3,25 +3,32 @@ package kube
 import (
 	"context"
 	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// observer is the key of a context's function that is told of each of its requests' attempts that got no answer.
+// observer is the key of a context's function that is told of each of its requests' attempts that got no answer, or that of
+// a server which cannot answer now.
 type observer struct{}
 
 func observed(ctx context.Context, failed func(context.Context, error)) context.Context {
 	return context.WithValue(ctx, observer{}, failed)
 }
 
-// observing tells of the attempts: the client itself makes ten of them, each as long as a connection may take, before it
-// says a word.
+// observing tells of the attempts: the client itself makes ten of them, each as long as a connection may take or as the
+// server asks it to wait, before it says a word.
 type observing struct{ next http.RoundTripper }
 
 func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
-	if err != nil {
-		if failed, ok := r.Context().Value(observer{}).(func(context.Context, error)); ok {
-			failed(r.Context(), err)
-		}
+	failed, ok := r.Context().Value(observer{}).(func(context.Context, error))
+	switch {
+	case !ok:
+	case err != nil:
+		failed(r.Context(), err)
+	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500:
+		failed(r.Context(), apierrors.NewGenericServerResponse(response.StatusCode, r.Method, schema.GroupResource{}, "", response.Status, 0, true))
 	}
 	return response, err
 }

@@ -44,7 +44,7 @@ type Watch[T any] struct {
 	objects map[string]T
 	version uint64
 	state   State
-	missed  int       // how often in a row it said that it does not know the kind
+	missing time.Time // since when it has said so without a break; by the wall clock
 	asked   time.Time // when the server last said that it does not know the kind; by the wall clock
 	changed chan struct{}
 }
@@ -93,8 +93,10 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 				return nil, err
 			}
 			stream, err := at.Watch(observed(ctx, w.failed), o)
-			// After its attempts to reach a server in vain the client gives a stream that is at its end, and no error.
-			if err != nil || reflect.TypeOf(stream) != emptyWatch {
+			// After its attempts to reach a server in vain the client gives a stream that is at its end, and no error. And one
+			// that is to begin with the whole list may bring an error in its place: there the list counts.
+			streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
+			if err != nil || !streaming && reflect.TypeOf(stream) != emptyWatch {
 				w.heard(ctx, err)
 			}
 			return stream, err
@@ -117,12 +119,12 @@ func (w *Watch[T]) heard(ctx context.Context, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	unknown := w.selection.AskAgain > 0 && apierrors.IsNotFound(err)
-	if unknown {
-		w.missed++
-	} else if err == nil {
-		w.missed = 0
+	if !unknown && err == nil {
+		w.missing = time.Time{}
+	} else if unknown && w.missing.IsZero() {
+		w.missing = time.Now()
 	}
-	absent := unknown && (!w.state.Synced || w.state.Absent || w.missed > misses)
+	absent := unknown && (!w.state.Synced || w.state.Absent || time.Since(w.missing) > denial)
 	if absent {
 		w.asked = time.Now()
 		if !w.state.Absent || len(w.objects) > 0 {
@@ -144,9 +146,9 @@ func (w *Watch[T]) heard(ctx context.Context, err error) {
 	}
 }
 
-// misses is how often in a row a server may deny a kind that it had, until it is believed: one that starts may not have
-// read its definitions yet.
-const misses = 4
+// denial is how long a server must deny a kind that it had, until it is believed: one that starts may not have read its
+// definitions yet.
+const denial = 10 * time.Second
 
 var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
 
@@ -221,18 +223,6 @@ func (w *Watch[T]) WaitSynced(ctx context.Context) error {
 // store is the Watch as the reflector's store.
 type store[T any] Watch[T]
 
-func (s *store[T]) set(objects ...any) error {
-	for _, o := range objects {
-		c, err := s.converted(o)
-		if err != nil {
-			return err
-		}
-		s.objects[c.key] = c.value
-	}
-	s.touch()
-	return nil
-}
-
 // converted is an object as it is kept.
 type converted[T any] struct {
 	key   string
@@ -267,9 +257,15 @@ func (s *store[T]) touch() {
 }
 
 func (s *store[T]) Add(o any) error {
+	c, err := s.converted(o) // without the lock, which the tick waits for
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.set(o)
+	s.objects[c.key] = c.value
+	s.touch()
+	return nil
 }
 
 func (s *store[T]) Update(o any) error { return s.Add(o) }
@@ -287,11 +283,21 @@ func (s *store[T]) Delete(o any) error {
 }
 
 func (s *store[T]) Replace(list []any, _ string) error {
+	objects := make(map[string]T, len(list))
+	for _, o := range list {
+		c, err := s.converted(o)
+		if err != nil {
+			return err
+		}
+		objects[c.key] = c.value
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.objects)
-	s.state.Synced = true
-	return s.set(list...)
+	s.objects = objects
+	s.state = State{Synced: true}
+	s.missing = time.Time{}
+	s.touch()
+	return nil
 }
 
 func (s *store[T]) Resync() error { return nil }

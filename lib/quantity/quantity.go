@@ -4,6 +4,7 @@ package quantity
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -12,8 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// maxText bounds an amount's text; the longest that is sensible has some twenty characters.
-const maxText = 64
+// maxText bounds an amount's text; the longest that is sensible has some twenty characters. maxExponent bounds its power of ten.
+const (
+	maxText     = 64
+	maxExponent = 30
+)
 
 // The largest amounts that are taken for one: a billion cores, and what a float64 holds to the byte.
 const (
@@ -60,6 +64,12 @@ func parse(v any) (resource.Quantity, error) {
 		return resource.Quantity{}, fmt.Errorf("%q is no amount", clip(v))
 	case len(text) > maxText:
 		return resource.Quantity{}, fmt.Errorf("%q is no amount: longer than %d bytes", clip(v), maxText)
+	}
+	if i := strings.LastIndexAny(text, "eE"); i >= 0 { // 1e1000000000 would be written out digit by digit
+		n, err := strconv.Atoi(text[i+1:])
+		if errors.Is(err, strconv.ErrRange) || err == nil && (n < -maxExponent || n > maxExponent) {
+			return resource.Quantity{}, fmt.Errorf("%q is no amount: its exponent is out of range", clip(v))
+		}
 	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil || !strings.ContainsAny(text, "0123456789") { // the library takes "m" for 0

@@ -87,6 +87,7 @@ capabilities: {drop: [ALL]}
 
 {{- define "polder.kubelet-mount" -}}
 {{- if .Values.host.kubeletState }}
-- {name: kubelet, mountPath: {{ .Values.host.kubeletDir }}, readOnly: true}
+# With the host's unmounts: a volume that stayed mounted here could not be detached from the node.
+- {name: kubelet, mountPath: {{ .Values.host.kubeletDir }}, readOnly: true, mountPropagation: HostToContainer}
 {{- end }}
 {{- end }}

@@ -1,0 +1,84 @@
+package katalyst
+
+import (
+	"testing"
+
+	"polder/lib/tick"
+)
+
+// While the cluster has never told of the pods nothing is decided anew: they would all be shared.
+func TestStrangers(t *testing.T) {
+	d := New(Defaults())
+	before := d.Decide(at(0, dedicated("d", 8000), shared("a", 1), reclaimed("b")))
+	had := poolsOf(before)["dedicated/default/d"]
+	if had == "" {
+		t.Fatalf("no pool of its own: %v", poolsOf(before))
+	}
+	unknown := func(name string) tick.Pod {
+		p := shared(name, 1)
+		p.QoSSource, p.Missing = tick.QoSFromRule, tick.MissingCluster
+		return p
+	}
+	tk := at(5, unknown("d"), unknown("a"), unknown("b"))
+	tk.Sample.Errors = []tick.SourceError{{Source: "pods", Error: "never read"}}
+	a := d.Decide(tk)
+	wantReason(t, a, "the cluster's pods are not known yet: no decision")
+	if len(a.Cgroups) > 0 || a.Reclaimed != nil {
+		t.Errorf("decided: %+v", a)
+	}
+	if got := poolsOf(d.Decide(at(10, dedicated("d", 8000), shared("a", 1), reclaimed("b"))))["dedicated/default/d"]; got != had {
+		t.Errorf("the dedicated pod has %s after the outage; want its %s", got, had)
+	}
+	tk = at(15, unknown("x")) // the list was read, and there is a cgroup that is left over
+	if a := d.Decide(tk); a.Reclaimed == nil {
+		t.Errorf("no decision: %v", a.Reasons)
+	}
+}
+
+// What kubelet gave away stays given away while its state cannot be read.
+func TestKubeletStateUnread(t *testing.T) {
+	d := New(Defaults())
+	tk := at(0, shared("a", 1))
+	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "0-9,24-33"}
+	want := *d.Decide(tk).Reclaimed.MilliCPU
+	tk = at(5, shared("a", 1))
+	tk.Sample.Errors = []tick.SourceError{{Source: "kubelet", Error: "gone"}}
+	a := d.Decide(tk)
+	if *a.Reclaimed.MilliCPU != want {
+		t.Errorf("offered %d; want %d as before", *a.Reclaimed.MilliCPU, want)
+	}
+	wantReason(t, a, "kubelet's state could not be read")
+	if got := *d.Decide(at(10, shared("a", 1))).Reclaimed.MilliCPU; got != want+20000 {
+		t.Errorf("without a kubelet %d is offered; want its 20 CPUs more than %d", got, want)
+	}
+}
+
+// A dedicated pod that would leave the others no core gives its own back.
+func TestDedicatedLeavesACore(t *testing.T) {
+	d := New(Defaults())
+	d.Decide(at(0, dedicated("d", 40000), shared("a", 1)))
+	tk := at(5, dedicated("d", 40000), shared("a", 1))
+	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "4-11,28-35"}
+	a := d.Decide(tk)
+	if poolsOf(a)["share"] == "" {
+		t.Errorf("no pool for the services: %v, %v", poolsOf(a), a.Reasons)
+	}
+}
+
+// CPUs that are reserved for the system are offered by quota as little as by pools, and where nothing is left no configured
+// least makes something of it.
+func TestOfferOfNothing(t *testing.T) {
+	s := Defaults()
+	s.ReservedCPUs = "0-1"
+	tk := at(0, reclaimed("b"))
+	tk.Sample.Topology = &tick.Topology{CPUs: "0-3"}
+	if got := *New(s).Decide(tk).Reclaimed.MilliCPU; got > 2000 {
+		t.Errorf("%d of the 2000m that are not reserved are offered", got)
+	}
+	tk = at(0, reclaimed("b"))
+	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "0-47"}
+	tk.Sample.Config = configured(`{"minReclaimedResourceForReport":{"cpu":"4"}}`)
+	if got := *New(Defaults()).Decide(tk).Reclaimed.MilliCPU; got != 0 {
+		t.Errorf("%d is offered where kubelet gave away all CPUs", got)
+	}
+}
