@@ -58,9 +58,14 @@ func listsOf(m *member, groups []group, avail named, l *layout) (now, fallback s
 // cgroups is the number of a pod's cgroups: its containers', or its own where it lists none.
 func cgroups(p *tick.Pod) int { return max(len(p.Containers), 1) }
 
-// cgroup is a pod's i-th; it may have no name.
+// cgroup is a pod's i-th; it may have no name. A pod of Kubernetes that lists no container has its sandbox alone yet, and its
+// own cgroup is not touched: nobody would widen it again when the containers are there.
 func cgroup(p *tick.Pod, i int) string {
-	if len(p.Containers) == 0 {
+	switch {
+	case len(p.Containers) > 0:
+	case p.Missing != "", p.QoSSource != "" && p.QoSSource != tick.QoSFromRule:
+		return ""
+	default:
 		return p.Cgroup
 	}
 	return p.Containers[i].Cgroup

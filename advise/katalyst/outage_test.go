@@ -82,3 +82,25 @@ func TestOfferOfNothing(t *testing.T) {
 		t.Errorf("%d is offered where kubelet gave away all CPUs", got)
 	}
 }
+
+// A pod that has its sandbox alone yet is not confined by its own cgroup, which nobody would widen again; one of the rules,
+// that is a single cgroup, is.
+func TestSandboxAlone(t *testing.T) {
+	for _, cpus := range []string{"0-47", "0-3"} {
+		pods := []tick.Pod{shared("a", 1), reclaimed("b"), shared("c", 1)}
+		for i, source := range []string{tick.QoSFromKatalyst, tick.QoSFromKubernetes, tick.QoSFromRule} {
+			pods[i].QoSSource, pods[i].Cgroup, pods[i].Containers = source, "/kubepods/pod"+pods[i].Name, nil
+		}
+		pods[0].StartTime = ""
+		tk := at(0, append(pods, reclaimed("d"))...)
+		tk.Sample.Topology.CPUs = cpus
+		if cpus == "0-3" {
+			tk.Sample.Topology = &tick.Topology{CPUs: cpus}
+		}
+		for _, c := range New(Defaults()).Decide(tk).Cgroups {
+			if c.Cgroup == "/kubepods/poda" || c.Cgroup == "/kubepods/podb" {
+				t.Errorf("on CPUs %s: %+v is wanted of a pod without containers", cpus, c)
+			}
+		}
+	}
+}

@@ -18,6 +18,9 @@ type Cluster struct {
 }
 
 const (
+	// leastGrace is in seconds. With 0 the API server takes the object away while kubelet has not ended the pod yet: that would be
+	// forced, and the pod's successor would start beside it.
+	leastGrace = 1
 	// pollPod is how often it is looked whether a pod has gone, by the API server's list.
 	pollPod = 2 * time.Second
 	// budgetPause is Katalyst's: how long after a refusal by a disruption budget the eviction is asked for again.
@@ -43,8 +46,8 @@ func (c *Cluster) Evict(ctx context.Context, o Order, report func(string, error)
 func (c *Cluster) Delete(ctx context.Context, o Order, report func(string, error)) error {
 	return c.end(ctx, o, report, func(ctx context.Context) error {
 		grace := int64(-1)
-		if g := o.Eviction.GracePeriodSeconds; g != nil {
-			grace = *g
+		if g := o.Eviction.GracePeriodSeconds; g != nil && *g >= 0 {
+			grace = max(*g, leastGrace)
 		}
 		return c.Client.Delete(ctx, kube.Pods, o.Eviction.Namespace, o.Eviction.Name, o.Eviction.UID, grace)
 	})
@@ -54,7 +57,7 @@ func (c *Cluster) Delete(ctx context.Context, o Order, report func(string, error
 func evictionOf(e *tick.PodEviction) kube.Object {
 	options := kube.Object{"preconditions": kube.Object{"uid": e.UID}}
 	if g := e.GracePeriodSeconds; g != nil && *g >= 0 {
-		options["gracePeriodSeconds"] = *g
+		options["gracePeriodSeconds"] = max(*g, leastGrace)
 	}
 	return kube.Object{
 		"apiVersion":    "policy/v1",
@@ -101,7 +104,7 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 			if gone || err != nil && !kube.IsUnreachable(err) {
 				return gone, err
 			}
-		case kube.IsTooManyRequests(err):
+		case kube.IsDisruptionBudget(err):
 			if refused++; refused == budgetTries {
 				return false, &laterError{fmt.Errorf("refused %d times: %w", refused, err), budgetRest}
 			}
@@ -111,7 +114,8 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 			}
 			continue
 		case kube.IsForbidden(err) && time.Since(began) < forbiddenFor:
-		case !kube.IsUnreachable(err):
+		case kube.IsServerError(err): // its trouble, not the pod's: who goes first must not change for it
+		case !kube.IsUnreachable(err) && !kube.IsTooManyRequests(err): // too many: an overloaded server, which is asked again
 			return false, err
 		}
 		if time.Since(began) > askWithin {
@@ -128,6 +132,7 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 // await waits until the pod has gone, for as long as its grace period and half of it again.
 func (c *Cluster) await(ctx context.Context, o Order) error {
 	deadline := time.Now().Add(o.Patience)
+	var forbidden time.Time // since when, without a break
 	for {
 		gone, err := c.gone(ctx, &o.Eviction)
 		switch {
@@ -136,7 +141,7 @@ func (c *Cluster) await(ctx context.Context, o Order) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case kube.IsForbidden(err):
+		case kube.IsForbidden(err) && !forbidden.IsZero() && time.Since(forbidden) > forbiddenFor:
 			return fmt.Errorf("look whether the pod has gone: %w", err)
 		case time.Now().After(deadline):
 			c.Events.Say(&o.Eviction, eventExceeded())
@@ -144,6 +149,11 @@ func (c *Cluster) await(ctx context.Context, o Order) error {
 				return fmt.Errorf("not known to have gone after %s: %w", o.Patience, err)
 			}
 			return fmt.Errorf("still there after %s", o.Patience)
+		}
+		if !kube.IsForbidden(err) {
+			forbidden = time.Time{}
+		} else if forbidden.IsZero() {
+			forbidden = time.Now()
 		}
 		if err := sleep(ctx, pollPod); err != nil {
 			return err

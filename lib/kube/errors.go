@@ -44,6 +44,12 @@ func IsUnreachable(err error) bool {
 	return errors.As(err, &network) || errors.As(err, &address)
 }
 
+// IsServerError reports whether the server failed, whatever was asked of it: a later attempt may do better.
+func IsServerError(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= 500
+}
+
 // RetryAfter is how long the server asks to wait, 0 where it does not say.
 func RetryAfter(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)

@@ -12,6 +12,11 @@ func (a Amounts) Equal(b Amounts) bool {
 	return equal(a.MilliCPU, b.MilliCPU) && equal(a.MemoryBytes, b.MemoryBytes)
 }
 
+// sameParts reports whether the same of the two amounts are known.
+func (a Amounts) sameParts(b Amounts) bool {
+	return (a.MilliCPU == nil) == (b.MilliCPU == nil) && (a.MemoryBytes == nil) == (b.MemoryBytes == nil)
+}
+
 func equal(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // step is how much a figure has moved.
@@ -63,7 +68,12 @@ func (f Figures) step(g Figures, share float64) step {
 	}
 	s := f.Reclaimed.step(g.Reclaimed, share)
 	for i := range f.Zones {
-		s = max(s, f.Zones[i].Reclaimed.step(g.Zones[i].Reclaimed, share))
+		a, b := f.Zones[i].Reclaimed, g.Zones[i].Reclaimed
+		zone := a.step(b, share)
+		if a.sameParts(b) { // free memory wanders between the zones all the time: only the node's sum is urgent
+			zone = min(zone, less)
+		}
+		s = max(s, zone)
 	}
 	return s
 }

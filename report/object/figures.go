@@ -122,7 +122,7 @@ func whole(v *float64) *int64 {
 // consumers are the reclaimed pods that the cluster knows, and that are not over.
 func consumers(s *tick.Sample) []Consumer {
 	nodes := map[int]cpus.Set{}
-	for _, n := range s.Topology.NUMANodes {
+	for _, n := range s.Topology.NUMANodes[:min(len(s.Topology.NUMANodes), maxZones)] {
 		if set, err := cpus.Parse(n.CPUs); err == nil {
 			nodes[n.ID] = set
 		}
@@ -137,7 +137,9 @@ func consumers(s *tick.Sample) []Consumer {
 		c := Consumer{Name: p.Namespace + "/" + p.Name + "/" + p.UID,
 			Requests: Amounts{whole(p.Requests.ReclaimedMilliCPU), whole(p.Requests.ReclaimedMemoryBytes)}, Zones: runsOn(p, nodes)}
 		if !c.Requests.empty() {
-			list = append(list, c)
+			if list = append(list, c); len(list) == 4*maxConsumers {
+				break
+			}
 		}
 	}
 	slices.SortFunc(list, func(a, b Consumer) int { return cmp.Compare(a.Name, b.Name) })

@@ -18,10 +18,11 @@ containers:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ .Values.heartbeat.readySeconds | quote }}]}
     periodSeconds: {{ .Values.heartbeat.periodSeconds }}
     timeoutSeconds: 10
-  # s6 restarts who dies; this is for who hangs.
+  # s6 restarts who dies; this is for who hangs. It begins late: where every run ends like that, one of them has to live long
+  # enough for report to withdraw the offer (its --stale-after is 3 minutes).
   livenessProbe:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ .Values.heartbeat.restartSeconds | quote }}]}
-    initialDelaySeconds: 30
+    initialDelaySeconds: 300
     periodSeconds: {{ .Values.heartbeat.periodSeconds }}
     timeoutSeconds: 10
   resources: {{- toYaml .Values.resources | nindent 4 }}
