@@ -33,12 +33,15 @@ cannot write what isolate reads. Each tool's heartbeat lies beside its output.
     periodSeconds: {{ $v.heartbeat.periodSeconds }}
     timeoutSeconds: 10
   {{- end }}
+  {{- /* advise waits where isolate does not read, and its heartbeat stands still: to restart it would mend nothing. */ -}}
+  {{- if ne .tool "advise" }}
   livenessProbe:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ $v.heartbeat.restartSeconds | quote }}, {{ .beat }}{{ with .upstream }}, {{ . }}{{ end }}]}
     initialDelaySeconds: 30
     periodSeconds: {{ $v.heartbeat.periodSeconds }}
     timeoutSeconds: 10
     terminationGracePeriodSeconds: 5 # who hangs does not hear SIGTERM
+  {{- end }}
   resources: {{- toYaml (index $v .tool).resources | nindent 4 }}
 {{- end }}
 
