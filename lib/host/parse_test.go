@@ -211,7 +211,7 @@ func FuzzTopology(f *testing.F) {
 		h := tree{"cpu/online": online}.cpu(0, core, socket, socket).cpu(1, socket, core, core).cpu(2, core, core, node).node(0, node, 1).host(t)
 		top, _ := h.Topology()
 		if n := top.CPUs.Size(); n > 64 {
-			t.Skip("large")
+			return
 		}
 		inCores := 0
 		for _, c := range top.Cores {
