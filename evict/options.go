@@ -55,44 +55,6 @@ func (o *options) flags(f *stage.Flags) {
 	}
 }
 
-// key is one setting: a flag and a key of the configuration file.
-type key struct {
-	name string
-	flag func(*stage.Flags, *settings)
-	copy func(to, from *settings)
-	show func(*settings) string
-}
-
-func newKey[T any](name, usage, form string, add func(f *stage.Flags, into *T, name string, value T, usage string), field func(*settings) *T) key {
-	return key{
-		name: name,
-		flag: func(f *stage.Flags, s *settings) { p := field(s); add(f, p, name, *p, usage) },
-		copy: func(to, from *settings) { *field(to) = *field(from) },
-		show: func(s *settings) string { return fmt.Sprintf(form, *field(s)) },
-	}
-}
-
-// keys are all settings, in the order of the manual.
-var keys = []key{
-	newKey("rules", "measure these rules alone (comma-separated names; default all)", "%v", words, func(s *settings) *[]string { return &s.Rules }),
-	newKey("burst", "evict at most this many pods at one tick, over all rules (-1 is no limit)", "%d", (*stage.Flags).Int, func(s *settings) *int { return &s.Burst }),
-	newKey("opt-out", "keep pods with this annotation, KEY or KEY=VALUE (can be given several times; default "+pick.OptOut+")", "%v", words, func(s *settings) *[]string { return &s.OptOut }),
-	newKey("taint-transition-period", "keep a taint this long after the last tick that called for it", "%s", (*stage.Flags).Duration, func(s *settings) *time.Duration { return &s.TaintTransitionPeriod }),
-	newKey("reclaimed-threshold", "reclaimed pods may request this many times what is offered", "%v", (*stage.Flags).Float, func(s *settings) *float64 { return &s.ReclaimedThreshold }),
-	newKey("reclaimed-grace-period", "grace period of the reclaimed pods that go", "%s", (*stage.Flags).Duration, func(s *settings) *time.Duration { return &s.ReclaimedGracePeriod }),
-	newKey("load-lower-bound-ratio", "taint when the shared pods' load is over this many times their pool's CPUs", "%v", (*stage.Flags).Float, func(s *settings) *float64 { return &s.LoadLowerBoundRatio }),
-	newKey("load-upper-bound-ratio", "evict when the shared pods' load is over this many times their pool's CPUs", "%v", (*stage.Flags).Float, func(s *settings) *float64 { return &s.LoadUpperBoundRatio }),
-	newKey("load-threshold-met-percentage", "part of the ring's samples that must be over a bound, 0 to 1", "%v", (*stage.Flags).Float, func(s *settings) *float64 { return &s.LoadThresholdMetPercentage }),
-	newKey("load-metric-ring-size", "samples of the load that are looked at", "%d", (*stage.Flags).Int, func(s *settings) *int { return &s.LoadMetricRingSize }),
-	newKey("load-sync-period", "time between two samples of the load", "%s", (*stage.Flags).Duration, func(s *settings) *time.Duration { return &s.LoadSyncPeriod }),
-	newKey("load-cooldown", "time between two evictions because of the load", "%s", (*stage.Flags).Duration, func(s *settings) *time.Duration { return &s.LoadCooldown }),
-}
-
-// words is a flag that can be given several times; its default stands in the usage.
-func words(f *stage.Flags, into *[]string, name string, _ []string, usage string) {
-	f.Strings(into, name, usage)
-}
-
 // check calls bad for every setting that cannot be used.
 func (s *settings) check(bad func(key string, err error)) {
 	s.Check(bad)

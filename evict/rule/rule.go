@@ -44,8 +44,11 @@ type Finding struct {
 
 	// Taint is what the node should have.
 	Taint *tick.Taint
-	// Candidates are the pods whose end would relieve the pressure, in no order; set where it is Hard and Met.
+	// Candidates are the pods whose end would relieve the pressure, in no order; set where it is Met. Those of a finding that
+	// is not Hard wait in a queue, from which one goes a round; a finding with a taint alone has none.
 	Candidates []Candidate
+	// Tolerance is how long the finding must have been met without a break before anybody goes.
+	Tolerance time.Duration
 	// GracePeriodSeconds is the victim's, nil for the pod's own.
 	GracePeriodSeconds *int64
 	// Cooldown is the rest between two evictions of the rule.

@@ -58,6 +58,10 @@ type PressureFinding struct {
 	Met   bool   `json:"met"`
 	// Hard says that a met threshold calls for an eviction, not for a taint alone.
 	Hard bool `json:"hard,omitempty"`
+	// Below says that the threshold is met where the value is under it, as free memory is, not over it.
+	Below bool `json:"below,omitempty"`
+	// DryRun says that the rule is measured and named, and nothing comes of it.
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // Taint should be on the node now.
