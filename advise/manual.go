@@ -26,6 +26,9 @@ Flags given on the command line (or by environment variables) win over the file,
 "sample.config" (Katalyst's AdminQoSConfiguration), and that over the defaults; "advice.reasons" names the source of each
 value that bound the result. A changed file that is no good is refused with its line.
 
+The file may as well have Katalyst's objects, as kubectl takes them: the AdminQoSConfiguration among them that is meant for the
+tick's node stands in the place of the cluster's. docs/configuration.md has the fields.
+
 PODS OF A CLUSTER
    Shared pods whose annotation katalyst.kubewharf.io/cpu_enhancement names a cpuset_pool have a pool of that name; a new
    one runs on all CPUs but the dedicated and reserved ones for 30s. A dedicated pod has CPUs of its own; with numa_binding

@@ -142,15 +142,15 @@ func FuzzSettings(f *testing.F) {
 			t.Fatal(err)
 		}
 		l := live{path: path}
-		settings, err := l.load()
+		now, err := l.load()
 		if err != nil {
 			if !strings.Contains(err.Error(), path) {
 				t.Fatalf("an error without the file's name: %v", err)
 			}
 			return
 		}
-		if advice := katalyst.New(settings).Decide(sample); len(advice.Reasons) == 0 {
-			t.Fatalf("no reasons with %+v", settings)
+		if advice := katalyst.New(now.Settings).Decide(sample); len(advice.Reasons) == 0 {
+			t.Fatalf("no reasons with %+v", now)
 		}
 	})
 }

@@ -19,7 +19,7 @@ var policies = []policy.Policy{
 
 // unread are the sample's fields that no policy looks at.
 var unread = []string{
-	"Sample.CPU", "Sample.Labels", "Sample.Annotations",
+	"Sample.CPU", "Sample.Annotations",
 	"Pod.Threads", "Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Static", "Pod.Errors",
 	"Container.ID", "Container.Name", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
 	"Memory.UsageBytes", "Memory.WorkingSetBytes", "Memory.CacheBytes",
@@ -38,7 +38,7 @@ func command() stage.Command {
 		Manual:   manual,
 		Kind:     stage.Kind{Reads: true, Writes: true, State: true},
 		Flags: func(f *stage.Flags) {
-			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, again on every change")
+			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, or Katalyst's configuration objects as kubectl takes them, again on every change")
 			f.Bool(&o.list, "list", "print the policies and end")
 			o.live.given.flags(f)
 		},
@@ -58,12 +58,13 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if err := o.live.watch(ctx, s); err != nil { // before the first reading, so that no change is missed
 		return stage.Usagef("--config: %w", err)
 	}
-	settings, err := o.live.load()
+	now, err := o.live.load()
 	if err != nil {
 		return stage.Usagef("--config: %w", err)
 	}
 
-	decider := katalyst.New(settings)
+	decider := katalyst.New(now.Settings)
+	objects := objects{file: now.objects, log: s.Log}
 	var _ policy.Decider = decider
 	version := katalyst.Policy.StateVersion
 	if _, err := s.LoadState(version, decider.State()); err != nil {
@@ -76,8 +77,10 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		Ignores: unread,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			if next := o.live.changed.Swap(nil); next != nil {
-				decider.Configure(*next)
+				decider.Configure(next.Settings)
+				objects.file = next.objects
 			}
+			objects.over(in.Tick)
 			advice := decider.Decide(in.Tick)
 			if now := s.Now(); s.State != "" && now.Sub(saved).Abs() >= saveEvery {
 				saved = now

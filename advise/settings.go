@@ -12,6 +12,7 @@ import (
 	"polder/advise/katalyst"
 	"polder/lib/config"
 	"polder/lib/cpus"
+	"polder/lib/customconfig"
 	"polder/lib/stage"
 )
 
@@ -160,19 +161,34 @@ func (c *cpuList) UnmarshalYAML(n *config.Node) error { return config.SetScalar(
 type live struct {
 	path    string
 	given   settings // on the command line, or by environment variables: they win over the file
-	changed atomic.Pointer[katalyst.Settings]
+	changed atomic.Pointer[loaded]
+}
+
+// loaded is what the command line and the file say.
+type loaded struct {
+	katalyst.Settings
+	objects *customconfig.File // nil where the file has no configuration objects
 }
 
 // load reads the file.
-func (l *live) load() (katalyst.Settings, error) {
+func (l *live) load() (*loaded, error) {
 	var file settings
+	var objects *customconfig.File
 	if l.path != "" {
-		if err := config.Read(l.path, &file); err != nil {
-			return katalyst.Settings{}, err
+		data, err := config.Load(l.path)
+		if err != nil {
+			return nil, err
+		}
+		if objects, err = config.CustomConfig(l.path, data); err == nil && objects == nil {
+			err = config.Decode(l.path, data, &file)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	inFile := func(name string) string { return name + " in " + l.path }
-	return l.given.over(file.over(katalyst.Defaults(), inFile), func(name string) string { return "--" + name }), nil
+	merged := l.given.over(file.over(katalyst.Defaults(), inFile), func(name string) string { return "--" + name })
+	return &loaded{merged, objects}, nil
 }
 
 // watch loads the file again when it changes. A file that is no good is refused and the settings in force stay.
@@ -186,7 +202,7 @@ func (l *live) watch(ctx context.Context, s *stage.Session) error {
 			s.Log.Error("refused the changed configuration, the old one stays in force", "error", err)
 			return
 		}
-		l.changed.Store(&next)
+		l.changed.Store(next)
 		s.Log.Info("configuration loaded", "path", l.path)
 	})
 }

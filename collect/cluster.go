@@ -8,6 +8,7 @@ import (
 	"polder/collect/kubernetes"
 	"polder/collect/kubernetes/live"
 	"polder/collect/source"
+	"polder/lib/kube"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -60,8 +61,11 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 	if o.pods != "" {
 		return opened(live.OpenFile(ctx, o.pods, node, reading, s.Log, s.Now))
 	}
+	if api := s.Metrics.API(); api != nil {
+		kube.Observe(api)
+	}
 	c, err := live.Open(ctx, live.Options{
-		Kubeconfig: o.kubeconfig, Node: node, UserAgent: "polder-collect/" + stage.Version, Reading: reading, Now: s.Now,
+		Kubeconfig: o.kubeconfig, Node: node, UserAgent: "polder-collect/" + stage.Version, Reading: reading, Now: s.Now, Log: s.Log,
 	})
 	if err != nil {
 		return nil, err

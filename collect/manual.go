@@ -43,7 +43,9 @@ sample.config is what Katalyst's configuration objects put in force for the node
 EvictionConfigurations, each if a KatalystCustomConfig names the kind, the one that names the node and has not expired, else
 that with the highest priority whose nodeLabelSelector matches, else the one for all nodes. Where one is no good, two
 contradict each other, or the one meant is paused or a canary, the last good result stays (with --state over a restart too)
-and sample.errors says why.
+and sample.errors says why. An object is no good, too, where a value is none that advise or evict can use. What is said of each
+KatalystCustomConfig's objects is in sample.config.katalyst.customConfigs, and in the log when it changes. docs/configuration.md
+has the fields.
 
 When the API server is away, ticks go on with the last lists and sample.errors says since when (a server that hangs is
 noticed after some 45 s). What collect asks of it: list and watch of pods, nodes, katalystcustomconfigs,
@@ -52,6 +54,15 @@ adminqosconfigurations and evictionconfigurations.
 sample.kubelet has the policy of kubelet's CPU manager and the CPUs that it gave to containers exclusively, from the file
 cpu_manager_state in --kubelet-root. It is absent where there is no kubelet, and where sample.errors says that the file cannot
 be read.
+
+With --fleet it reads the cluster alone, and writes a tick a node every 10 s, all of one time: sample.agent says whether a pod of
+the node's agent (--agent-selector, --agent-namespace) is ready, notReady or notFound, and since when; sample.fleet counts the
+nodes; sample.pods are the node's reclaimed pods, as the cluster has them; sample.config says of the configuration objects whether
+they are in order. Where the API server is away or refuses, the agent has no state: nothing is concluded from an old list. Since
+when it is not ready outlives collect: report --fleet writes it down in the CustomNodeResource. A node that bears no sign of an
+agent, now or before, is not counted. With --lease only one of several writes ticks; it ends with status 1 when it loses the lease.
+What --fleet asks for beside the above: list and watch of all pods and nodes and of customnoderesources; get, create and update of
+the lease. See docs/fleet.md.
 
 A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
 kernel averages its own; it is absent for the first 5 s and begins with their mean (so --once has none without --state).
@@ -64,4 +75,5 @@ Examples:
    collect --once --state /var/lib/polder/collect.json >> /var/log/polder.jsonl    # from cron: rates since the last run
    collect --in-cluster --state /var/lib/polder/collect.json | advise | report --to cnr
    kubectl get pods -A -o json > pods.json; collect --once --node "$NODE" --pods pods.json
+   collect --fleet --in-cluster --lease polder-system/polder-centre | evict --fleet | report --fleet
    collect --once --root /var/crash/node7 --classify rules.yaml                    # a copy of /proc and /sys`

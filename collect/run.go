@@ -24,11 +24,12 @@ type options struct {
 	classify, root, node       string
 	kubeletRoot                string
 	cluster                    clusterOptions
+	fleet                      fleetOptions
 }
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Sampling")
-	f.Duration(&o.interval, "interval", time.Second, "time between two ticks")
+	f.Duration(&o.interval, "interval", time.Second, "time between two ticks (with --fleet 10s unless it is given)")
 	f.Bool(&o.once, "once", "write one tick and end; its rates cover the time since the run that left --state, or --once-over without one")
 	f.Duration(&o.onceOver, "once-over", 200*time.Millisecond, "time that the rates of --once cover")
 	f.Int(&o.count, "count", 0, "end after this many ticks (0 is never)")
@@ -40,6 +41,7 @@ func (o *options) flags(f *stage.Flags) {
 	f.Path(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "kubelet's root `DIR`, under --root: its CPU manager's state is read there")
 	f.String(&o.node, "node", "", "the node's `NAME` in the ticks and in the cluster (default: $NODE_NAME, or the host's name)")
 	o.cluster.flags(f)
+	o.fleet.flags(f)
 }
 
 // gcPercent is the garbage collector's pace unless GOGC says otherwise. Collect allocates little between two ticks, so
@@ -49,6 +51,12 @@ const gcPercent = 50
 func (o *options) run(ctx context.Context, s *stage.Session) error {
 	if s.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if err := o.fleet.check(s); err != nil {
+		return stage.Usagef("%w", err)
+	}
+	if o.fleet.on {
+		return o.runFleet(ctx, s)
 	}
 	if o.printClassify {
 		rules, err := o.defaultRules()
@@ -215,6 +223,7 @@ func (r *run) loop(ctx context.Context) error {
 // put reads everything and writes a tick.
 func (r *run) put() error {
 	at := r.session.Now()
+	r.out.Begin()
 	rescan := at.Sub(r.rescanned) >= r.rescan
 	if rescan {
 		r.rescanned = at

@@ -18,8 +18,11 @@ type engine struct {
 	settings *live
 	nodes    map[string]*node
 	saver    *saver
-	runner   *act.Runner // nil where nothing is to be done: --action log, --dry-run
+	counts   counts
+	runner   *act.Runner // nil where nothing is to be done: --action log, --dry-run, --explain
 	events   *act.Events // nil without a cluster
+	explains bool
+	centre   *centre // nil without --fleet
 	// orders ends what the runner does when the tool stops, cancel does so when the stream has failed.
 	orders context.Context
 	cancel context.CancelFunc
@@ -33,12 +36,12 @@ func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 		return section, nil
 	}
 	n := e.node(in.Node)
-	s := e.settings.Load()
+	s, refused := e.settingsFor(n, in.Tick)
 	e.resume(n, in.Time)
 
 	present, complete := pods(in.Sample)
 	section.Evictions = n.say()
-	section.Evictions = append(section.Evictions, n.Going.Observe(in.Time, present, complete)...)
+	section.Evictions = append(section.Evictions, n.Observe(in.Time, in.Sample, present, complete)...)
 	e.logChanges(n, section.Evictions)
 
 	var findings []rule.Finding
@@ -47,19 +50,23 @@ func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	} else {
 		findings, section.Errors = n.measure(s, in.Tick)
 	}
+	section.Errors = append(section.Errors, refused...)
 	for _, f := range findings {
 		section.Pressures = append(section.Pressures, f.PressureFinding)
 	}
 	section.Taints = n.taints(findings, in.Time, s.TaintTransitionPeriod)
 
-	victims := pick.Choose(findings, pick.Limits{Burst: s.Burst, OptOut: s.OptOut}, pick.Context{
-		Going:  n.Going.Has,
-		Spared: n.Going.Spared,
-		CooldownLeft: func(rule string, span time.Duration) time.Duration {
-			return n.cooldown(rule).Left(in.Time, span)
-		},
-	})
-	section.Evictions = append(section.Evictions, e.evict(n, victims, in.Time)...)
+	round := pick.Choose(in.Time, findings, s.limits(), &n.Memory)
+	if in.Sample != nil {
+		n.Queue = round.Queue
+	}
+	section.Queued = len(n.Queue)
+	e.logLimits(n, round.Limited)
+	section.Evictions = append(section.Evictions, e.evict(n, round, in.Time)...)
+	if e.explains {
+		n.explained = explain(n, in.Tick, s, section, round)
+	}
+	n.forget(section.Evictions)
 	e.saver.maybe(e.snapshot)
 	return section, nil
 }
@@ -83,26 +90,26 @@ func pods(s *tick.Sample) (map[string]*tick.Pod, bool) {
 }
 
 // evict has the victims ended, or says who would go.
-func (e *engine) evict(n *node, victims []pick.Victim, now time.Time) []tick.PodEviction {
-	var said []tick.PodEviction
-	if e.runner == nil {
-		for _, v := range victims {
-			v.Eviction.State = tick.StateWouldEvict
-			said = append(said, v.Eviction)
+func (e *engine) evict(n *node, round pick.Round, now time.Time) []tick.PodEviction {
+	var asked, would []tick.PodEviction
+	for _, v := range round.Victims {
+		if e.runner == nil {
+			would = append(would, v.Eviction)
+			continue
 		}
-		e.logWould(n, said)
-		return said
-	}
-	for _, v := range victims {
-		l := n.Going.Add(v, now)
-		for _, r := range v.Rules {
-			n.cooldown(r).Strike(now)
-		}
-		said = append(said, l.Eviction)
+		l := n.Take(v, now)
+		asked = append(asked, l.Eviction)
 		e.order(n, l, pick.Grace(&l.Eviction), act.NotAsked)
 	}
-	e.logChanges(n, said)
-	return said
+	for _, v := range round.Would {
+		would = append(would, v.Eviction)
+	}
+	for i := range would {
+		would[i].State = tick.StateWouldEvict
+	}
+	e.logChanges(n, asked)
+	e.logWould(n, would)
+	return append(asked, would...)
 }
 
 func (e *engine) order(n *node, l *pick.Leaving, grace time.Duration, asked act.Asked) {
@@ -164,41 +171,4 @@ func (e *engine) finish(err error) error {
 		}
 	}
 	return e.saver.last(err, e.snapshot)
-}
-
-// logChanges logs each eviction when its state changes.
-func (e *engine) logChanges(n *node, said []tick.PodEviction) {
-	for _, x := range said {
-		key := x.UID + " " + x.Rule
-		if n.logged[key] == x.State {
-			continue
-		}
-		n.logged[key] = x.State
-		attrs := []any{"state", x.State, "node", n.name, "pod", podName(x), "uid", x.UID, "reason", x.Reason, "message", x.Message}
-		if x.Error != "" {
-			e.session.Log.Warn("evict", append(attrs, "error", x.Error)...)
-		} else {
-			e.session.Log.Info("evict", attrs...)
-		}
-	}
-}
-
-// logWould logs who would go when that begins, not at every tick for as long as it holds.
-func (e *engine) logWould(n *node, said []tick.PodEviction) {
-	before := n.logged
-	n.logged = map[string]string{}
-	for _, x := range said {
-		key := x.UID + " " + x.Rule
-		if before[key] == "" {
-			e.session.Log.Info("would evict", "node", n.name, "pod", podName(x), "uid", x.UID, "reason", x.Reason, "message", x.Message)
-		}
-		n.logged[key] = x.State
-	}
-}
-
-func podName(x tick.PodEviction) string {
-	if x.Namespace == "" {
-		return x.Name
-	}
-	return x.Namespace + "/" + x.Name
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -29,6 +30,9 @@ func FuzzConfig(f *testing.F) {
 	for _, seed := range []string{
 		"", "rules: [reclaimed-resource-pressure-eviction-plugin]\nreclaimed-threshold: 10\nload-sync-period: 15s\n", "burst: -1\nopt-out: [a=b]\n", "burst: -2",
 		"reclaimed-threshold: .nan", "load-threshold-met-percentage: 2", "load-metric-ring-size: 1e9", "load-sync-period: 9223372036854775807ns", "a: &a [*a]", "rules: {}", "- 1", "\x00", "burst: 1\nburst: 2",
+		"apiVersion: config.katalyst.kubewharf.io/v1alpha1\nkind: KatalystCustomConfig\nmetadata: {name: x}\nspec: {targetType: {group: config.katalyst.kubewharf.io, resource: evictionconfigurations, version: v1alpha1}}\n---\n" +
+			"apiVersion: config.katalyst.kubewharf.io/v1alpha1\nkind: EvictionConfiguration\nmetadata: {name: default}\nspec: {config: {evictionPluginsConfig: {memoryEvictionPluginConfig: {systemKswapdRateExceedTimesThreshold: 1}}}}\n",
+		"dry-run-rules: ['*']\nper-rule: -1\n", "dry-run-rules: [x]", "per-rule: -2", "per-hour: 0\nper-namespace: 0", "per-hour: 1e99",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -66,6 +70,9 @@ func FuzzTick(f *testing.F) {
 		f.Add(seed, `{"policy":"x","reclaimed":{"milliCPU":1},"pools":[{"name":"share","cpus":"0-1"}]}`, `{"nodes":{"n":{"going":{"u":{"eviction":{"uid":"u","state":"created"},"requested":"2026-01-01T00:00:00Z"}}}}}`)
 	}
 	f.Add(`{"pods":[]}`, `{"policy":"x","reclaimed":{"milliCPU":-9223372036854775808}}`, `{"nodes":{"n":null,"m":{"taints":{"a":"2026-01-01T00:00:00Z"},"cooldowns":{"x":null},"going":{"u":null}}}}`)
+	f.Add(`{"pods":[`+pod+`,`+pod+`]}`, `{"policy":"x","reclaimed":{"milliCPU":1}}`, `{"nodes":{"n":{"hour":[{"at":"9999-01-01T00:00:00Z","uid":"u"}],"queue":{"u":"9999-01-01T00:00:00Z"},"steady":{"start":"9999-01-01T00:00:00Z"},"going":{"u":{"unanswered":true,"spared":"2026-01-01T00:00:00Z","rules":["x"]}}}}}`)
+	f.Add(`{"intervalSeconds":1e300,"pods":[{"uid":"u","name":"\u001b[2J","qos":"reclaimed","priority":-9223372036854775808,"requests":{"reclaimedMilliCPU":1e308}}]}`, `{"policy":"x","reclaimed":{"milliCPU":1}}`, `{"nodes":{"n":{"hour":[{}],"going":{"":null}}}}`)
+	f.Add(`{"config":`+strings.NewReplacer("\n", "", "\t", "").Replace(every)+`,"errors":[{"source":"config","error":"x"}]}`, `{"policy":"x"}`, `{"nodes":{"n":{"config":{"evictionConfiguration":null,"x":{"config":5},"file adminQoSConfiguration":{"name":"a"}}}}}`)
 	state := filepath.Join(f.TempDir(), "state.json")
 	f.Fuzz(func(t *testing.T, sample, advice, before string) {
 		if err := os.WriteFile(state, []byte(`{"tool":"evict","version":1,"state":`+before+`}`), 0o600); err != nil {
@@ -97,6 +104,18 @@ func FuzzTick(f *testing.F) {
 					t.Errorf("pressure %+v", p)
 				}
 			}
+			for _, p := range x.Eviction.Evictions {
+				if p.State == tick.StateWouldEvict && !strings.Contains(sample, p.UID) && !strings.Contains(sample, `\`) {
+					t.Errorf("%+v would go, and is not in the sample", p)
+				}
+			}
+		}
+		status, out, log = runEvict(t, line+"\n", "--explain", "--state", state)
+		if status != 0 || !strings.HasPrefix(out, "NODE n  2026-11-21T12:00:00Z\n") {
+			t.Fatalf("--explain: status %d, %q: %s", status, out, log)
+		}
+		if i := strings.IndexFunc(out, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+			t.Errorf("--explain prints %q", out[i:min(i+8, len(out))])
 		}
 	})
 }

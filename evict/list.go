@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"polder/evict/rule"
@@ -10,41 +11,84 @@ import (
 
 // list prints every rule with the settings that it would run with.
 func list(s *stage.Session, o *options) error {
-	merged, from, err := o.resolve(s)
+	merged, _, err := o.resolve(s)
 	if err != nil {
 		return err
 	}
-	selected, err := rule.Select(merged.Rules)
+	merged, from := merged.ofNode(s)
+	on, err := switchedOn(merged)
 	if err != nil {
 		return err
-	}
-	on := map[*rule.Rule]bool{}
-	for _, r := range selected {
-		on[r] = true
-	}
-	byName := map[string]key{}
-	for _, k := range keys {
-		byName[k.name] = k
 	}
 	var b strings.Builder
 	for _, r := range rule.All {
 		title, doc, _ := strings.Cut(r.Doc, "\n")
 		fmt.Fprintf(&b, "%s: %s\n", r.Name, title)
-		if !on[r] {
+		if !on[r.Name] {
 			b.WriteString("  off (--rules)\n")
+		}
+		if merged.tries(r.Name) {
+			b.WriteString("  only tried (--dry-run-rules)\n")
 		}
 		for _, scope := range r.Scopes {
 			fmt.Fprintf(&b, "  scope %s\n", scope)
 		}
-		for _, name := range r.Keys {
-			fmt.Fprintf(&b, "  %-31s %-6s %s\n", name, byName[name].show(merged), from[name])
-		}
+		writeKeys(&b, merged, from, r.Keys)
 		fmt.Fprintf(&b, "\n  %s\n\n", strings.ReplaceAll(doc, "\n", "\n  "))
 	}
 	b.WriteString("for all rules\n")
-	for _, name := range []string{"burst", "taint-transition-period", "opt-out"} {
-		fmt.Fprintf(&b, "  %-31s %-6s %s\n", name, byName[name].show(merged), from[name])
-	}
+	writeKeys(&b, merged, from, names(engineKeys))
 	_, err = fmt.Fprint(s.Out, strings.ReplaceAll(b.String(), "\n  \n", "\n\n"))
 	return err
+}
+
+// checkConfig prints what would be in force with a configuration file, and the flags that are given beside it.
+func checkConfig(s *stage.Session, o *options) error {
+	with := *o
+	with.config = o.checked
+	merged, _, err := with.resolve(s)
+	if err != nil {
+		return err
+	}
+	merged, from := merged.ofNode(s)
+	var b strings.Builder
+	writeKeys(&b, merged, from, names(keys))
+	_, err = fmt.Fprint(s.Out, b.String())
+	return err
+}
+
+// switchedOn are the rules that are measured.
+func switchedOn(s *settings) (map[string]bool, error) {
+	selected, err := rule.Select(s.Rules)
+	if err != nil {
+		return nil, err
+	}
+	on := map[string]bool{}
+	for _, r := range selected {
+		on[r.Name] = true
+	}
+	return on, nil
+}
+
+func names(keys []key) []string {
+	out := make([]string, len(keys))
+	for i, k := range keys {
+		out[i] = k.name
+	}
+	return out
+}
+
+// writeKeys writes settings with their values and where they come from, in columns.
+func writeKeys(w io.Writer, s *settings, from map[string]string, wanted []string) {
+	byName := map[string]key{}
+	for _, k := range keys {
+		byName[k.name] = k
+	}
+	nameWidth, valueWidth := 31, 6
+	for _, name := range wanted {
+		nameWidth, valueWidth = max(nameWidth, len(name)), max(valueWidth, len(byName[name].show(s)))
+	}
+	for _, name := range wanted {
+		fmt.Fprintf(w, "  %-*s %-*s %s\n", nameWidth, name, valueWidth, byName[name].show(s), from[name])
+	}
 }

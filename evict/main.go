@@ -18,9 +18,16 @@ func command() stage.Command {
 		Kind:     stage.Kind{Reads: true, Writes: true, State: true, Acts: true},
 		Flags:    o.flags,
 		Run: func(ctx context.Context, s *stage.Session) error {
+			if err := o.checkFleet(s); err != nil {
+				return err
+			}
 			switch {
+			case o.list && o.fleet:
+				return listFleet(s, &o)
 			case o.list:
 				return list(s, &o)
+			case o.checked != "":
+				return checkConfig(s, &o)
 			case o.thaw:
 				return thaw(s)
 			}

@@ -8,16 +8,38 @@ ticks before. Time is the tick's, so a recording is decided as it would have bee
 Sections read: sample, advice. Section written: eviction.
 
 WHO GOES
-   For each rule at most one pod at a tick, --burst over all rules. Never a system pod, a static, mirror or critical pod,
-   one that has ended or is terminating, or one annotated polder/evict=false (--opt-out). A pod on its way out counts as
-   released, whoever ended it: no second one goes for the same need while it is still going. One that is still there after
-   max(10s, 1.5 x its grace period) is reported as failed and left alone for 5 minutes, in which another may go.
+   Never a system pod, a static, mirror or critical pod, one that has ended or is terminating, or one annotated
+   polder/evict=false (--opt-out).
+
+   A finding is hard (its pods have to go) or soft (they go when there is room; or it calls for a taint alone). It calls for
+   pods while it is met, has been so without a break for its rule's tolerance, its rule has rested for its cooldown since its
+   last eviction, and its value, less what is already on its way out, is past the threshold. A silence of more than a minute
+   (or than three samples, where they are further apart) is a break. A pod on its way out counts as released until it is gone,
+   whoever ended it: no second one goes for the same need.
+
+   At each tick the hard findings are served first, in the order of --list, each by its own ranking; equal pods go by name.
+   Then one pod goes for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and
+   name. Who waits and is not named at the next tick is withdrawn. How many:
+      --per-rule       pods for one rule at one tick, each only while those before it release too little
+      --burst          pods at one tick, over all rules
+      --per-hour       pods of the node within an hour; --per-namespace those of one namespace
+   The hour is one of the ticks' time, kept with --state, and not shortened by a clock that is set. A refused eviction is not
+   counted. A limit that holds pods back is logged when it begins to, and in the metrics.
+
+   A pod that is still there after max(10s, 1.5 x its grace period) is reported as failed and left alone for 5 minutes, in
+   which another may go.
+
+TRYING RULES
+   --dry-run is for all: nothing is done, on any tick. --dry-run-rules names rules that are measured while the others act: their
+   findings have "dryRun":true, who would go has the state wouldEvict, and there is neither a taint nor an eviction, and
+   nothing of the limits but the rule's own is used.
 
 WHAT HAPPENS TO IT (--action)
    log      nothing: the tick says wouldEvict, and so does the log when it begins
    evict    the API server's eviction of that very pod (its UID is a precondition), which a disruption budget may refuse:
             it is asked for three times, 5 seconds apart, and never forced. Then the pod rests for half a minute, in which
-            another may go. A server that does not answer is asked for half a minute; then the need is measured anew
+            the next one is tried. A server that does not answer is asked for half a minute; then the need is measured anew,
+            and while it lasts the same pod is asked again before all others, for it may have heard
    delete   the pod is deleted, whatever disruption budgets say
    freeze   the pod's cgroup is frozen (freezer.state or cgroup.freeze) and stays so, also when evict ends, until
             evict --thaw --state FILE. A frozen pod keeps its memory, and counts as released
@@ -37,6 +59,22 @@ WHAT HAPPENS TO IT (--action)
    freeze and kill are for machines without one. Cgroups that hold evict itself, a process that it runs under or process 1
    are refused.
 
+THE CENTRE (--fleet)
+   With the ticks of collect --fleet no rule is measured but agent-health, of all nodes: for how many seconds a node's agent has
+   not been ready, against --taint-after and --evict-after. After the first the node should have the taint
+   node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks (report --fleet sets it, and withdraws what the node offers),
+   until the agent is ready again. After the second its reclaimed pods are evicted, all of them, with their own grace periods,
+   the protected and annotated ones above excepted: a node at a time, at most --nodes-per-minute. Nodes that had no turn yet come
+   first, then those that have been without an agent for longest; where a round of ticks takes longer than the pause between two
+   nodes, those of one round go together.
+
+   While the agents of more than 2 nodes and of over 20 % are not ready, or of all, it is the network or the centre: nothing new
+   is done to any node, each tick's section says so ("fleet": "protection", "held"), and the log does once. The same holds for a
+   node of which it is not known how its agent is, and what holds already stays: a taint goes when the agent is ready.
+
+   --action is log, evict or delete. --state keeps the taints, the turns and what is on its way; a restart evicts nobody twice.
+   At the end of the input evict waits for 5 seconds at most. evict --fleet --list prints the settings.
+
 EXAMPLES
    Who would go, and why?
       collect | advise | evict | jq -c '.eviction.evictions[]?'
@@ -49,14 +87,29 @@ EXAMPLES
    Stop the batch work instead of ending it, and let it go on later
       ... | evict --action freeze --state /run/evict.json > /dev/null
       evict --thaw --state /run/evict.json
+   The centre: nodes whose agent is away, with shorter times, to see what would be done
+      collect --fleet --kubeconfig ~/.kube/config | evict --fleet --taint-after 2m --evict-after 5m | report --to table
    Which rules are there, with which settings?
       evict --list
+   Is this file good, and what would be in force with it?
+      evict --check-config evict.yaml
+   Why this pod, and not that one? Of now, and of yesterday's last tick before noon
+      collect --once | advise | evict --explain --state /var/lib/polder/evict.json
+      jq -c 'select(.time < "2026-11-21T12:00:00Z")' yesterday.jsonl | evict --explain
+   Try a rule on this node before it acts
+      ... | evict --action evict --dry-run-rules cpu-pressure-eviction-plugin > /dev/null
 
 The configuration file of --config has the flags' names as keys:
       rules: [reclaimed-resource-pressure-eviction-plugin]
       reclaimed-threshold: 10
       load-sync-period: 15s
 It is read again when it changes. A file that is no good is refused with its line, and the settings before stay.
+
+The file may as well have Katalyst's objects, as kubectl takes them (KatalystCustomConfig with EvictionConfiguration or
+AdminQoSConfiguration, --- between them); those that are meant for the tick's node count. Without a file it is the cluster's
+objects, from sample.config, whose changes hold from that tick on. A flag wins over the file, the file over the tick, the tick over
+the defaults; an AdminQoSConfiguration over an EvictionConfiguration. An object that cannot be used is named in eviction.errors, and
+the last good one of the node stays. docs/configuration.md has the fields.
 
 EXIT STATUS
    0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`

@@ -7,25 +7,31 @@ import (
 	"time"
 
 	"polder/evict/act"
+	"polder/evict/dynamic"
 	"polder/evict/pick"
 	"polder/evict/rule"
+	"polder/lib/kube"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // node is what is remembered of one node. The exported fields are kept in the state file.
 type node struct {
-	Windows   map[string]rule.Window      `json:"-"`
-	Rules     map[string]tick.Raw         `json:"rules,omitempty"` // the windows, encoded
-	Cooldowns map[string]*window.Cooldown `json:"cooldowns,omitempty"`
+	Windows map[string]rule.Window `json:"-"`
+	Rules   map[string]tick.Raw    `json:"rules,omitempty"` // the windows, encoded
 	// Taints says when each taint, by "key:effect", was last called for.
 	Taints map[string]time.Time `json:"taints,omitempty"`
-	Going  pick.Going           `json:"going,omitempty"`
+	pick.Memory
+	// Config are the configuration objects that were good last.
+	Config dynamic.Memory `json:"config,omitempty"`
 
-	name   string
-	last   time.Time          // of the newest tick; zero before the first one of this run
-	news   []tick.PodEviction // to be said in the next tick
-	logged map[string]string  // the state that was logged last, by UID and rule
+	configured configured
+
+	name string
+	last time.Time          // of the newest tick; zero before the first one of this run
+	news []tick.PodEviction // to be said in the next tick
+	said said
+	// explained is the last tick's explanation, with --explain.
+	explained string
 }
 
 // node returns what is remembered of a node.
@@ -44,16 +50,10 @@ func (e *engine) node(name string) *node {
 func (n *node) init(name string) {
 	n.name = name
 	n.Windows = map[string]rule.Window{}
-	n.logged = map[string]string{}
-	if n.Cooldowns == nil {
-		n.Cooldowns = map[string]*window.Cooldown{}
-	}
 	if n.Taints == nil {
 		n.Taints = map[string]time.Time{}
 	}
-	if n.Going == nil {
-		n.Going = pick.Going{}
-	}
+	n.Memory.Init()
 }
 
 // measure has every selected rule look at the tick.
@@ -66,6 +66,9 @@ func (n *node) measure(s *settings, t *tick.Tick) ([]rule.Finding, []string) {
 	var errs []string
 	for _, r := range rules {
 		m := n.window(r).Measure(&s.Settings, t)
+		for i := range m.Findings {
+			m.Findings[i].DryRun = s.tries(r.Name)
+		}
 		findings = append(findings, m.Findings...)
 		errs = append(errs, m.Errors...)
 	}
@@ -84,19 +87,10 @@ func (n *node) window(r *rule.Rule) rule.Window {
 	return w
 }
 
-func (n *node) cooldown(rule string) *window.Cooldown {
-	c := n.Cooldowns[rule]
-	if c == nil {
-		c = new(window.Cooldown)
-		n.Cooldowns[rule] = c
-	}
-	return c
-}
-
 // taints are those that the findings call for, and those that were called for less than keep ago.
 func (n *node) taints(findings []rule.Finding, now time.Time, keep time.Duration) []tick.Taint {
 	for _, f := range findings {
-		if f.Met && f.Taint != nil {
+		if f.Met && f.Taint != nil && !f.DryRun {
 			n.Taints[f.Taint.Key+":"+f.Taint.Effect] = now
 		}
 	}
@@ -123,7 +117,7 @@ func (n *node) result(r act.Result, at time.Time, action string) {
 	}
 	switch r.State {
 	case tick.StateFailed:
-		n.Going.Fail(r.UID, r.Err.Error(), at, r.Again)
+		n.failed(r, l, at)
 		n.news = append(n.news, l.Eviction)
 	case tick.StateSucceeded:
 		if action == act.FreezePods {
@@ -146,6 +140,24 @@ func (n *node) result(r act.Result, at time.Time, action string) {
 			}
 		}
 	}
+}
+
+// failed notes an order that came to nothing: before the pod was asked, which leaves everything as it was; without anybody
+// knowing whether it was; or after it, as it did not go.
+func (n *node) failed(r act.Result, l *pick.Leaving, at time.Time) {
+	switch asked := l.Eviction.State != tick.StateRequested; {
+	case asked:
+		n.Going.Fail(r.UID, r.Err.Error(), at, r.Again)
+	case unanswered(r.Err):
+		n.Going.NoAnswer(r.UID, r.Err.Error(), at)
+	default:
+		n.Refuse(r.UID, r.Err.Error(), at, r.Again)
+	}
+}
+
+// unanswered reports whether an error leaves open what the API server has done.
+func unanswered(err error) bool {
+	return kube.IsUnreachable(err) || kube.IsServerError(err) || kube.IsTooManyRequests(err) && !kube.IsDisruptionBudget(err)
 }
 
 // say returns the news since the tick before.

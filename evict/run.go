@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"polder/evict/act"
@@ -19,11 +20,17 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	}
 	settings.Store(first)
 
+	if o.explain {
+		s.DryRun = true
+	}
 	acts := o.action != act.Log && !s.DryRun
 	if acts && o.action == act.FreezePods && s.State == "" {
 		return stage.Usagef("--action freeze needs --state FILE: evict --thaw finds there what was frozen")
 	}
-	e := &engine{session: s, settings: &settings, nodes: map[string]*node{}, saver: newSaver(s)}
+	e := &engine{session: s, settings: &settings, nodes: map[string]*node{}, saver: newSaver(s), explains: o.explain}
+	if o.fleet {
+		e.centre = newCentre()
+	}
 	if err := e.load(); err != nil {
 		return err
 	}
@@ -37,12 +44,20 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if err := o.watch(ctx, s, &settings); err != nil {
 		return err
 	}
+	e.counts.tell(s.Metrics)
+	if o.fleet {
+		return e.finish(e.fleet(ctx))
+	}
 	err = s.Filter(ctx, stage.Filter{
-		Section: tick.SectionEviction,
-		Reads:   []string{tick.SectionSample, tick.SectionAdvice},
-		Handle:  e.handle,
-		Live:    acts,
+		Section:  tick.SectionEviction,
+		Reads:    []string{tick.SectionSample, tick.SectionAdvice},
+		Handle:   e.handle,
+		Live:     acts,
+		Terminal: o.explain,
 	})
+	if o.explain {
+		err = errors.Join(err, e.explain())
+	}
 	return e.finish(err)
 }
 
@@ -51,7 +66,10 @@ func (o *options) runner(s *stage.Session, e *engine) (*act.Runner, error) {
 	r := &act.Runner{Action: o.action, Log: s.Log}
 	switch o.action {
 	case act.EvictPods, act.DeletePods:
-		client, err := kube.Open(kube.Options{Kubeconfig: o.kubeconfig, UserAgent: act.Controller})
+		if api := s.Metrics.API(); api != nil {
+			kube.Observe(api)
+		}
+		client, err := kube.Open(kube.Options{Kubeconfig: o.kubeconfig, UserAgent: act.Controller, QPS: o.qps()})
 		if err != nil {
 			return nil, stage.Usagef("%w", err)
 		}

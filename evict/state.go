@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"polder/evict/fleet"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -17,6 +18,7 @@ const (
 // saved is the state file's content.
 type saved struct {
 	Nodes map[string]*node `json:"nodes"`
+	Fleet *fleet.State     `json:"fleet,omitempty"`
 }
 
 func (e *engine) load() error {
@@ -24,6 +26,10 @@ func (e *engine) load() error {
 	found, err := e.session.LoadState(stateVersion, &s)
 	if err != nil || !found {
 		return err
+	}
+	if e.centre != nil && s.Fleet != nil {
+		e.centre.state = *s.Fleet
+		e.centre.state.Init()
 	}
 	for name, n := range s.Nodes {
 		if n != nil {
@@ -47,7 +53,11 @@ func (e *engine) snapshot() (tick.Raw, error) {
 			n.Rules[name] = raw
 		}
 	}
-	return tick.Marshal(saved{e.nodes})
+	s := saved{Nodes: e.nodes}
+	if e.centre != nil {
+		s.Fleet = &e.centre.state
+	}
+	return tick.Marshal(s)
 }
 
 // saver writes the state file beside the stream, which a slow disk must not hold up. With --dry-run it writes nothing:

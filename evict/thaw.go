@@ -44,6 +44,7 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 	if n == nil {
 		return nil
 	}
+	n.Memory.Init()
 	var errs []error
 	for _, uid := range slices.Sorted(maps.Keys(n.Going)) {
 		l := n.Going[uid]

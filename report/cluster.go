@@ -21,7 +21,9 @@ const requestLimit = 10 * time.Second
 type clusterOptions struct {
 	kubeconfig string
 	allNodes   bool
+	fleet      bool
 	withdraw   bool
+	taintNode  bool
 	minChange  float64 // in percent
 	minAge     time.Duration
 	resync     time.Duration
@@ -36,6 +38,8 @@ func (o *clusterOptions) flags(f *stage.Flags) {
 	f.Duration(&o.resync, "resync", 5*time.Minute, "write at least this often, whatever has changed (0 is never)")
 	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for so long")
 	f.Bool(&o.allNodes, "all-nodes", "write the objects of every node that ticks name, not of --node alone")
+	f.Bool(&o.taintNode, "taint-node", "put evict's taints on the Node, too, where they hold for every pod")
+	f.Bool(&o.fleet, "fleet", "write what the centre has to say of every node (collect --fleet, evict --fleet); implies --all-nodes")
 	f.Bool(&o.withdraw, "withdraw", "take away what was written to the cluster, from --node or with --all-nodes from all of them, and end")
 }
 
@@ -45,9 +49,14 @@ func (o *clusterOptions) check(s *stage.Session) error {
 		return stage.Usagef("--min-change %v: want percent, 0 to 100", o.minChange)
 	case o.staleAfter == 0:
 		return stage.Usagef("--stale-after 0: want a time span after which nothing is offered any more")
+	case o.fleet && s.IsSet("node"):
+		return stage.Usagef("--node and --fleet exclude each other: the centre is for all nodes")
+	case o.fleet && o.taintNode:
+		return stage.Usagef("--taint-node and --fleet exclude each other: the centre taints nodes for reclaimed pods alone")
 	case o.allNodes && s.IsSet("node"):
 		return stage.Usagef("--node and --all-nodes exclude each other: give one of them")
 	}
+	o.allNodes = o.allNodes || o.fleet
 	if o.allNodes {
 		s.Node = ""
 	}
@@ -69,8 +78,16 @@ func see(o kube.Object) *seen {
 	text := func(key string) string { s, _ := metadata[key].(string); return s }
 	x := &seen{name: text("name"), uid: text("uid"), version: text("resourceVersion"), object: kube.Object{}}
 	x.object["metadata"] = kube.Object{"annotations": metadata["annotations"], "ownerReferences": metadata["ownerReferences"]}
-	x.object["spec"] = part(o, "spec", "taints")
-	x.object["status"] = part(o, "status", "capacity", "allocatable", "resourceCapacity", "resourceAllocatable", "resources", "topologyZone")
+	if _, ok := o["spec"].(kube.Object); ok { // an empty one is not the same to a patch as none
+		x.object["spec"] = part(o, "spec", "taints")
+	}
+	if _, ok := o["status"].(kube.Object); ok {
+		keys := []string{"capacity", "allocatable", "resourceCapacity", "resourceAllocatable", "resources", "topologyZone"}
+		if o["kind"] == object.CNRKind { // a Node's are many, and never still
+			keys = append(keys, "conditions")
+		}
+		x.object["status"] = part(o, "status", keys...)
+	}
 	return x
 }
 
@@ -97,6 +114,9 @@ type cluster struct {
 // connect opens the cluster for one more target.
 func (o *options) connect(ctx context.Context, s *stage.Session) (*cluster, error) {
 	if o.shared == nil {
+		if api := s.Metrics.API(); api != nil {
+			kube.Observe(api)
+		}
 		client, err := o.cluster.open()
 		if err != nil {
 			return nil, err
@@ -104,7 +124,7 @@ func (o *options) connect(ctx context.Context, s *stage.Session) (*cluster, erro
 		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 		o.shared = &cluster{client: client, stop: stop}
 		o.shared.nodes = kube.Start(ctx, client, selection(kube.Nodes, s.Node), s.Now, see)
-		if o.wants("cnr") {
+		if o.wants("cnr") || o.cluster.fleet {
 			o.shared.cnrs = kube.Start(ctx, client, selection(kube.CustomNodeResources, s.Node), s.Now, see)
 		}
 	}
@@ -140,7 +160,7 @@ func (c *cluster) leave() {
 }
 
 // The permissions that report needs, for its errors.
-const permissions = "report's role needs nodes: get, list, watch; nodes/status: patch; customnoderesources: get, list, watch, create, patch; customnoderesources/status: patch"
+const permissions = "report's role needs nodes: get, list, watch; nodes/status: patch; customnoderesources: get, list, watch, create, patch; customnoderesources/status: patch; with --taint-node or --fleet also nodes: patch; for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch"
 
 // longestError is about what a person reads.
 const longestError = 600

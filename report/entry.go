@@ -52,8 +52,9 @@ type entry struct {
 	restoreAt    time.Time // not before, where it is not intact
 	err          error     // why what is due is not written
 
-	news    bool // a write succeeded that no tick has said yet
-	changed bool // and it wrote something new
+	note    string // why it is not what the ticks say, as it was logged
+	news    bool   // a write succeeded that no tick has said yet
+	changed bool   // and it wrote something new
 }
 
 func newEntry(node string, now time.Time) *entry {
@@ -71,7 +72,7 @@ func (e *entry) see(x *seen, k kind, now time.Time) {
 		return
 	}
 	e.have = x
-	if e.written.Figures == nil || e.written.Figures.Empty() {
+	if e.written.Figures == nil || e.written.Figures.Silent() {
 		return
 	}
 	var o kube.Object
@@ -100,10 +101,10 @@ func newer(a, b string) bool {
 
 // next is what there is to do, whether or not it can be done now.
 func (e *entry) next(p *publisher, now time.Time) object.Due {
-	want := e.memory.Now(now, p.staleAfter)
+	want := p.want(e, now)
 	if e.written.Figures == nil && want.Empty() {
 		// Nothing was said since the start. What a process before this one wrote stays for the time that it is good.
-		if now.Sub(e.since) < p.staleAfter || e.have == nil && len(want.Taints) == 0 || e.have != nil && p.holds(e.have.object, want) {
+		if want.Silent() && now.Sub(e.since) < p.staleAfter || e.have == nil && len(want.Taints) == 0 || e.have != nil && p.holds(e.have.object, want) {
 			return object.NotDue
 		}
 	}
@@ -149,8 +150,25 @@ func (e *entry) failed(err error, now time.Time) {
 // calm forgets failures.
 func (e *entry) calm() { e.err, e.failures, e.retryAt = nil, 0, time.Time{} }
 
+// published is what the object offers, as far as is known.
+func (e *entry) published() object.Amounts {
+	switch {
+	case e.written.Figures != nil:
+		return e.written.Figures.Reclaimed
+	case e.have != nil:
+		return object.NodeAmounts(e.have.object)
+	}
+	return object.Amounts{}
+}
+
 // say is what a tick says of the object.
 func (e *entry) say(p *publisher, now time.Time) tick.Target {
+	t := e.state(p, now)
+	t.Note = e.note
+	return t
+}
+
+func (e *entry) state(p *publisher, now time.Time) tick.Target {
 	moved := func() bool { return e.next(p, now) == object.Moved }
 	switch {
 	case e.err != nil:

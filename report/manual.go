@@ -14,6 +14,9 @@ Reads ticks and reports them to each target of --to:
    node         the extended resources resource.katalyst.kubewharf.io/reclaimed_millicpu and .../reclaimed_memory in the node's
                 status, which kube-scheduler counts
 
+   kcc          the status of each KatalystCustomConfig (kubectl get kcc): condition Valid, with what is wrong with its objects and
+                their names. One report in a cluster is enough, and with --fleet it is there by itself
+
 Without --to it is tty on a terminal, table elsewhere. With tty or table the output is for people; without them the ticks are
 passed on, with the section "report".
 
@@ -41,13 +44,43 @@ THE CLUSTER
 
    The CustomNodeResource goes with its node (an owner reference). Its status is written by server-side apply, as
    polder-report; a field that another manager holds is taken over, and the log names the manager. Taints are merged with
-   what others have set, which stays; the annotation polder/taints names ours, and their timeAdded stays as long as they do. A
-   pod that may run on several NUMA nodes counts by an equal part on each. In the node's status the two resources alone are
-   written, so that kubelet's own are kubelet's.
+   what others have set, which stays, however often they write; the annotation polder/taints names ours, and their timeAdded
+   stays as long as they do. A pod that may run on several NUMA nodes counts by an equal part on each. In the node's status the
+   two resources alone are written, so that kubelet's own are kubelet's.
 
-   The role needs: nodes get, list, watch; nodes/status patch; customnoderesources get, list, watch, create, patch;
-   customnoderesources/status patch. The CRDs are in deploy/kubernetes/crds. With --dry-run no cluster is asked, and the
-   objects are in the log ("would be written").
+   No kube-scheduler reads a CustomNodeResource's taints. While evict has one under node.katalyst.kubewharf.io/ that keeps pods
+   away (NoSchedule, NoExecute), --to node therefore offers no more than the reclaimed pods of the sample request, so that no new
+   one fits; the CustomNodeResource keeps the true figures. Pods that are on their way out do not count. Where the sample does
+   not tell the pods, the Node keeps what it offers, or less. Such a loss is written at once, however small, and so is the
+   offer when the taint has gone. The tick's target says why in its note, and the log says it once.
+
+   --taint-node puts the taints on the Node's own list, too, where they hold for every pod; NoExecute there evicts those that do
+   not tolerate it. Only keys under node.katalyst.kubewharf.io/ with the effects NoSchedule, PreferNoSchedule and NoExecute are
+   taken; the others are named in the note. They go with evict's, after --stale-after without a tick, and by --withdraw; a
+   report that was killed for good leaves them, and so does one that is started again without the flag, which says so. What
+   becomes of them is in the section's target node-taints.
+
+   The centre (report --fleet) withdraws the offer of a node whose agent is gone, and marks the Node with the annotation
+   polder/withdrawn. While it is there, --to node and --to cnr offer nothing, and the note gives its reason.
+
+   The role needs: nodes get, list, watch, and for --taint-node patch; nodes/status patch; customnoderesources get, list,
+   watch, create, patch; customnoderesources/status patch; for kcc katalystcustomconfigs get, katalystcustomconfigs/status
+   patch. The CRDs are in deploy/kubernetes/crds. With --dry-run no cluster is asked, and the objects are in the log ("would
+   be written").
+
+THE CENTRE (--fleet)
+   The ticks of collect --fleet | evict --fleet are written to every node's objects. Its CustomNodeResource, made if it is missing,
+   gets the conditions AgentReady and AgentNotFound (AgentReady's lastTransitionTime is since when; written at least every 5
+   minutes, so that a new centre knows that somebody looked), and the taints that evict decided on, beside all others (the
+   annotation polder/fleet-taints names them). Where evict taints a node, what it offers is withdrawn from the Node's status and
+   from the CustomNodeResource, for no stock scheduler reads that taint; first the Node gets the annotation polder/withdrawn
+   with the reason, and while it is there the node's own report, which may be half alive, offers nothing. When the agent is
+   ready, taint and annotation go, and the node's own report offers again.
+   A tick in which evict holds back (its protection, or nobody knows how the agent is) leaves taints, annotation and offer as they
+   are, and so does silence. Nothing is written but what the objects lack. --withdraw takes taints, annotations and conditions
+   away from all nodes. The target kcc is on as well; --to cnr and --to node are each node's own report's.
+   The role needs: nodes get, list, watch, patch; nodes/status patch; customnoderesources get, list, watch, create, patch;
+   customnoderesources/status patch; what kcc needs.
 
 EXAMPLES
    Watch this machine
@@ -60,6 +93,8 @@ EXAMPLES
       collect --kubeconfig ~/.kube/config | advise | isolate | report --to cnr,node --kubeconfig ~/.kube/config > /dev/null
    See what would be written there, from a recording
       report --to cnr --to node --dry-run --input yesterday.jsonl > /dev/null
+   The centre, of which one process leads
+      collect --fleet --lease kube-system/polder | evict --fleet --action evict | report --fleet > /dev/null
    Take it back
       report --withdraw --node "$(hostname)" --kubeconfig ~/.kube/config
    Both: the metrics, and a line a tick in the log

@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,6 +42,7 @@ type publisher struct {
 	cluster    *cluster        // nil in a dry run
 	rules      object.Rules
 	staleAfter time.Duration
+	left       bool // a Node's taints, if there are ours, are of another process
 
 	stopLooking context.CancelFunc
 	looking     sync.WaitGroup
@@ -56,6 +58,7 @@ type publisher struct {
 	version, nodesVersion uint64
 	objects               map[string]*seen
 	uids                  map[string]string // the cluster's nodes
+	marks                 map[string]string // why the centre has withdrawn the offer of some
 }
 
 func openCNR(ctx context.Context, s *stage.Session, o *options, _ io.Writer) (target, error) {
@@ -66,8 +69,13 @@ func openNode(ctx context.Context, s *stage.Session, o *options, _ io.Writer) (t
 	return openPublisher(ctx, s, o, nodeKind)
 }
 
+func openNodeTaints(ctx context.Context, s *stage.Session, o *options, _ io.Writer) (target, error) {
+	return openPublisher(ctx, s, o, nodeTaintsKind)
+}
+
 func openPublisher(ctx context.Context, s *stage.Session, o *options, k kind) (target, error) {
 	p := &publisher{kind: k, session: s, ctx: ctx, started: s.Now(), rules: o.cluster.rules(), staleAfter: o.cluster.staleAfter, entries: map[string]*entry{}, stopLooking: func() {}}
+	p.left = k.target == nodeKind.target && !o.cluster.taintNode
 	if s.DryRun {
 		return p, nil // which needs no cluster
 	}
@@ -106,9 +114,12 @@ func (p *publisher) look(ctx context.Context) {
 // refresh takes over what the watches have seen.
 func (p *publisher) refresh() {
 	if v := p.cluster.nodes.Version(); v != p.nodesVersion {
-		p.nodesVersion, p.uids = v, map[string]string{}
+		p.nodesVersion, p.uids, p.marks = v, map[string]string{}, map[string]string{}
 		for _, n := range p.cluster.nodes.List() {
 			p.uids[n.name] = n.uid
+			if reason := object.Mark(n.object); reason != "" {
+				p.marks[n.name] = reason
+			}
 		}
 	}
 	if v := p.watch().Version(); v != p.version {
@@ -154,16 +165,33 @@ func (p *publisher) put(in stage.Incoming) (tick.Target, error) {
 	if err != nil {
 		return said(p.target, tick.TargetFailed, false, err), nil
 	}
-	now, figures := p.session.Now(), p.figures(object.Read(in.Tick))
+	now, figures := p.session.Now(), object.Read(in.Tick)
 	if p.cluster == nil {
 		return p.pretend(e, figures, in.Time), nil
 	}
 	e.memory.Take(figures, now)
-	if !figures.Empty() {
+	if !figures.Empty() || figures.Taints != nil {
 		e.heard = now
 	}
 	p.consider(e)
 	return e.say(p, now), nil
+}
+
+// want is what the entry's object should hold now.
+func (p *publisher) want(e *entry, now time.Time) object.Figures {
+	f := p.figures(e.memory.Now(now, p.staleAfter), e.published())
+	switch reason := p.marks[e.node]; {
+	case f.TaintsAlone && f.Taints == nil && now.Sub(e.since) >= p.staleAfter:
+		f.Taints, f.Said = []tick.Taint{}, true // a process before this one may have left some, and nobody speaks of them
+	case !f.TaintsAlone && reason != "":
+		f = f.Withdrawn(reason)
+	}
+	if f.Note == "" && p.left && e.have != nil {
+		if ours := object.NodeTaintsOf(e.have.object).Ours(); len(ours) > 0 {
+			f.Note = fmt.Sprintf("the Node still has taints of a report with --taint-node: %.300s (report --withdraw --to node takes them away)", strings.Join(ours, ", "))
+		}
+	}
+	return f
 }
 
 // nodeName is what a node may be called in a cluster; anything else would be another path on the server.
@@ -188,8 +216,9 @@ func (p *publisher) entry(node string) (*entry, error) {
 // pretend shows what would be written. It goes by the ticks' clock: they may be a recording.
 func (p *publisher) pretend(e *entry, f object.Figures, now time.Time) tick.Target {
 	e.memory.Take(f, now)
-	want := e.memory.Now(now, p.staleAfter)
-	if want.Empty() && e.written.Figures == nil || p.rules.Next(e.written, want, true, now) == object.NotDue {
+	want := p.want(e, now)
+	e.note = want.Note
+	if want.Empty() && len(want.Taints) == 0 && e.written.Figures == nil || p.rules.Next(e.written, want, true, now) == object.NotDue {
 		return said(p.target, tick.TargetUnchanged, false, nil)
 	}
 	changed := e.written.Figures == nil || !e.written.Figures.Equal(want)
@@ -205,6 +234,7 @@ func (p *publisher) pretend(e *entry, f object.Figures, now time.Time) tick.Targ
 // consider starts a write, or queues it, where one is due.
 func (p *publisher) consider(e *entry) {
 	now := p.session.Now()
+	p.remark(e, p.want(e, now).Note)
 	switch {
 	case e.busy || e.queued:
 		return
@@ -229,6 +259,19 @@ func (p *publisher) consider(e *entry) {
 	p.start()
 }
 
+// remark logs once why an object is not what the ticks say.
+func (p *publisher) remark(e *entry, note string) {
+	switch {
+	case note == e.note:
+		return
+	case note == "":
+		p.session.Log.Info("as the ticks say again", "target", p.target, "node", e.node)
+	default:
+		p.session.Log.Warn(note, "target", p.target, "node", e.node)
+	}
+	e.note = note
+}
+
 // start starts writes as long as there may be more.
 func (p *publisher) start() {
 	for p.writing < writesAtOnce && len(p.queue) > 0 {
@@ -240,7 +283,7 @@ func (p *publisher) start() {
 		if !e.intact {
 			p.session.Log.Warn("putting back what somebody else has changed or taken away", "target", p.target, "node", e.node)
 		}
-		j := job{node: e.node, uid: p.uids[e.node], have: e.have, figures: e.memory.Now(now, p.staleAfter), at: now}
+		j := job{node: e.node, uid: p.uids[e.node], have: e.have, figures: p.want(e, now), at: now}
 		go func() {
 			ctx, done := context.WithTimeout(context.WithoutCancel(p.ctx), 3*requestLimit)
 			defer done()
@@ -261,7 +304,7 @@ func (p *publisher) finish(e *entry, j job, after *seen, err error) {
 		if e.err != nil {
 			p.session.Log.Info("written again", "target", p.target, "node", e.node)
 		}
-		if j.figures.Empty() && (e.written.Figures == nil || !e.written.Figures.Empty()) {
+		if j.figures.Empty() && !j.figures.Said && (e.written.Figures == nil || !e.written.Figures.Empty()) {
 			p.session.Log.Warn("withdrawn: no tick has confirmed the figures", "target", p.target, "node", e.node, "for", p.staleAfter)
 		}
 		e.wrote(p, j, after, now)

@@ -26,7 +26,7 @@ type options struct {
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Report")
-	f.Strings(&o.to, "to", "report to this target (tty, table, prometheus, cnr, node), can be given several times (default tty on a terminal, table elsewhere)")
+	f.Strings(&o.to, "to", "report to this target (tty, table, prometheus, cnr, node, kcc), can be given several times (default tty on a terminal, table elsewhere)")
 	f.Path(&o.metricsFile, "metrics-file", "", "write metrics to `FILE`, for --to prometheus; node_exporter wants a name that ends in .prom")
 	f.Int(&o.header, "header", 25, "table: name the columns again after this many lines on a terminal (0 is never)")
 	f.Bool(&o.ascii, "ascii", "tty: draw with ASCII characters alone")
@@ -48,8 +48,11 @@ var targets = []struct {
 	open func(context.Context, *stage.Session, *options, io.Writer) (target, error)
 }{
 	{"prometheus", false, openMetrics},
+	{targetFleet, false, openFleet},
 	{"cnr", false, openCNR},
 	{"node", false, openNode},
+	{nodeTaints, false, openNodeTaints},
+	{targetKCC, false, openKCC},
 	{"table", true, openTable},
 	{"tty", true, openScreen},
 }
@@ -59,6 +62,9 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 		return err
 	}
 	if o.cluster.withdraw {
+		if o.cluster.fleet {
+			return o.withdrawFleet(ctx, s)
+		}
 		return o.withdraw(ctx, s)
 	}
 	names, err := o.names(s)
@@ -110,7 +116,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 // names are the targets that were asked for; tty where there is no terminal is the table.
 func (o *options) names(s *stage.Session) ([]string, error) {
 	names := slices.Clone(o.to)
-	if len(names) == 0 {
+	if len(names) == 0 && !o.cluster.fleet {
 		names = []string{"tty"}
 	}
 	for i, n := range names {
@@ -127,8 +133,20 @@ func (o *options) names(s *stage.Session) ([]string, error) {
 	if slices.Contains(names, "prometheus") != (o.metricsFile != "") {
 		return nil, stage.Usagef("--to prometheus and --metrics-file FILE go together: give both")
 	}
+	if o.cluster.taintNode {
+		if !slices.Contains(names, "cnr") && !slices.Contains(names, "node") {
+			return nil, stage.Usagef("--taint-node goes with --to cnr or --to node")
+		}
+		names = append(names, nodeTaints)
+	}
+	if o.cluster.fleet {
+		return fleetNames(names)
+	}
 	return names, nil
 }
+
+// nodeTaints is the target of --taint-node.
+const nodeTaints = "node-taints"
 
 // wants reports whether --to names the target.
 func (o *options) wants(name string) bool { return slices.Contains(o.to, name) }
@@ -136,7 +154,9 @@ func (o *options) wants(name string) bool { return slices.Contains(o.to, name) }
 func targetNames() []string {
 	var names []string
 	for _, t := range targets {
-		names = append(names, t.name)
+		if t.name != nodeTaints && t.name != targetFleet {
+			names = append(names, t.name)
+		}
 	}
 	slices.Sort(names)
 	return names

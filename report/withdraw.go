@@ -21,14 +21,14 @@ const forbidden = 5 * time.Second
 
 // withdraw takes away what was written to the cluster.
 func (o *options) withdraw(ctx context.Context, s *stage.Session) error {
-	kinds := []kind{cnrKind, nodeKind}
+	kinds := []kind{cnrKind, nodeKind, nodeTaintsKind}
 	if len(o.to) > 0 {
 		for _, name := range o.to {
 			if name != cnrKind.target && name != nodeKind.target {
 				return stage.Usagef("--to %q: --withdraw is for cnr and node", name)
 			}
 		}
-		kinds = slices.DeleteFunc(kinds, func(k kind) bool { return !o.wants(k.target) })
+		kinds = slices.DeleteFunc(kinds, func(k kind) bool { return !o.wants(k.of()) })
 	}
 	client, err := o.cluster.open()
 	if err != nil {

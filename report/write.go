@@ -16,14 +16,22 @@ import (
 type kind struct {
 	target   string
 	resource kube.Resource
-	// figures are those that the object is about.
-	figures func(object.Figures) object.Figures
+	// figures are those that the object is about, of what was said; it offers the amounts already.
+	figures func(object.Figures, object.Amounts) object.Figures
 	// holds reports whether the object has them.
 	holds func(kube.Object, object.Figures) bool
 	// write makes the object, which may be nil, have them, and returns it as it is then.
 	write func(context.Context, *writer, job) (*seen, error)
 	// show is what would be written.
 	show func(node string, f object.Figures, at time.Time) kube.Object
+}
+
+// of is the target that the kind goes with.
+func (k kind) of() string {
+	if k.target == nodeTaints {
+		return "node"
+	}
+	return k.target
 }
 
 // writer is what writes need.
@@ -44,13 +52,16 @@ type job struct {
 var nodeKind = kind{
 	target:   "node",
 	resource: kube.Nodes,
-	figures:  func(f object.Figures) object.Figures { return object.Figures{Reclaimed: f.Reclaimed} },
-	holds:    func(o kube.Object, f object.Figures) bool { return object.NodeHolds(o, f.Reclaimed) },
+	figures: func(f object.Figures, published object.Amounts) object.Figures {
+		f = f.Hold(published)
+		return object.Figures{Reclaimed: f.Reclaimed, Held: f.Held, Note: f.Note}
+	},
+	holds: func(o kube.Object, f object.Figures) bool { return object.NodeHolds(o, f.Reclaimed) },
 	write: func(ctx context.Context, w *writer, j job) (*seen, error) {
 		if j.have == nil {
 			return nil, nil
 		}
-		return w.patch(ctx, kube.Nodes, j.node, object.NodePatch(j.figures.Reclaimed), "status")
+		return w.patch(ctx, kube.Nodes, j.node, kube.MergePatch, object.NodePatch(j.figures.Reclaimed), "status")
 	},
 	show: func(_ string, f object.Figures, _ time.Time) kube.Object { return object.NodePatch(f.Reclaimed) },
 }
@@ -58,7 +69,7 @@ var nodeKind = kind{
 var cnrKind = kind{
 	target:   "cnr",
 	resource: kube.CustomNodeResources,
-	figures:  func(f object.Figures) object.Figures { return f },
+	figures:  func(f object.Figures, _ object.Amounts) object.Figures { return f },
 	holds:    object.CNRHolds,
 	write:    writeCNR,
 	show: func(node string, f object.Figures, at time.Time) kube.Object {
@@ -67,18 +78,40 @@ var cnrKind = kind{
 			o = object.CNRStatus(node, f)
 		}
 		if len(f.Taints) > 0 {
-			o["spec"] = object.TaintsOf(o).Want(f.Taints, at).Patch("")["spec"]
+			o["spec"] = kube.Object{"taints": object.TaintsOf(o).Want(f.Taints, at).List()}
 		}
 		return o
 	},
 }
 
-func (w *writer) patch(ctx context.Context, r kube.Resource, name string, patch kube.Object, subresources ...string) (*seen, error) {
+// nodeTaintsKind is the node's spec. It stands apart from its status: a role that lacks the one must not hold up the other.
+var nodeTaintsKind = kind{
+	target:   nodeTaints,
+	resource: kube.Nodes,
+	figures:  func(f object.Figures, _ object.Amounts) object.Figures { return f.NodeTaints() },
+	holds: func(o kube.Object, f object.Figures) bool {
+		have := object.NodeTaintsOf(o)
+		return f.Taints == nil || have.Want(f.Taints, time.Time{}).Equal(have)
+	},
+	write: func(ctx context.Context, w *writer, j job) (*seen, error) {
+		if j.have == nil {
+			return nil, nil
+		}
+		return w.taint(ctx, kube.Nodes, j, j.have, object.NodeTaintsOf)
+	},
+	show: func(node string, f object.Figures, at time.Time) kube.Object {
+		o := kube.Object{"apiVersion": "v1", "kind": "Node", "metadata": kube.Object{"name": node}}
+		o["spec"] = kube.Object{"taints": object.NodeTaintsOf(o).Want(f.Taints, at).List()}
+		return o
+	},
+}
+
+func (w *writer) patch(ctx context.Context, r kube.Resource, name, kind string, patch any, subresources ...string) (*seen, error) {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return nil, err
 	}
-	o, err := w.client.Patch(ctx, r, "", name, kube.MergePatch, body, manager, subresources...)
+	o, err := w.client.Patch(ctx, r, "", name, kind, body, manager, subresources...)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +154,7 @@ func writeCNR(ctx context.Context, w *writer, j job) (*seen, error) {
 	if err != nil && !kube.IsInvalid(err) {
 		return have, err
 	}
-	tainted, taintsErr := w.taint(ctx, j, cmp.Or(now, have))
+	tainted, taintsErr := w.taint(ctx, kube.CustomNodeResources, j, cmp.Or(now, have), object.TaintsOf)
 	return cmp.Or(tainted, now, have), errors.Join(err, taintsErr)
 }
 
@@ -130,36 +163,62 @@ func (w *writer) status(ctx context.Context, j job, have *seen) (*seen, error) {
 	if !j.figures.Empty() {
 		return w.apply(ctx, j.node, object.CNRStatus(j.node, j.figures), "status")
 	}
-	patch := object.CNRWithdrawal(have.object, have.version)
-	if patch == nil {
-		return nil, nil
-	}
-	return w.patch(ctx, kube.CustomNodeResources, j.node, patch, "status")
+	return w.guarded(ctx, kube.CustomNodeResources, j.node, have, object.CNRWithdrawal, "status")
 }
 
-// taintTries is how often taints are merged with what others write at the same time, before a pause.
-const taintTries = 3
-
 // taint merges the taints; it returns nil where there was nothing to write.
-func (w *writer) taint(ctx context.Context, j job, have *seen) (*seen, error) {
+func (w *writer) taint(ctx context.Context, r kube.Resource, j job, have *seen, of func(kube.Object) object.Taints) (*seen, error) {
 	if j.figures.Taints == nil {
 		return nil, nil
 	}
-	for try := 1; ; try++ {
-		present := object.TaintsOf(have.object)
-		wanted := present.Want(j.figures.Taints, j.at)
-		if wanted.Equal(present) {
-			return nil, nil
+	return w.guarded(ctx, r, j.node, have, func(o kube.Object) object.Patch {
+		present := of(o)
+		if wanted := present.Want(j.figures.Taints, j.at); !wanted.Equal(present) {
+			return wanted.Patch()
 		}
-		now, err := w.patch(ctx, kube.CustomNodeResources, j.node, wanted.Patch(have.version))
-		if !kube.IsConflict(err) || try == taintTries {
+		return nil
+	})
+}
+
+// Pauses before a patch is made anew that somebody else was faster than: doubled each time, for who writes all the time
+// pauses, too.
+const (
+	firstRematch   = 5 * time.Millisecond
+	longestRematch = 500 * time.Millisecond
+)
+
+// guarded patches an object with what the function says of it, as often as somebody else changes the same part meanwhile,
+// within the limit of a request. It returns nil where there was nothing to write.
+func (w *writer) guarded(ctx context.Context, r kube.Resource, name string, have *seen, patch func(kube.Object) object.Patch, subresources ...string) (*seen, error) {
+	ctx, done := context.WithTimeout(ctx, requestLimit)
+	defer done()
+	var live *seen
+	vain := false
+	for pause := firstRematch; ; pause = min(2*pause, longestRematch) {
+		p := patch(have.object)
+		if len(p) == 0 {
+			return live, nil
+		}
+		now, err := w.patch(ctx, r, name, kube.JSONPatch, p, subresources...)
+		if !kube.IsConflict(err) && !kube.IsInvalid(err) {
 			return now, err
 		}
-		o, err := w.client.Get(ctx, kube.CustomNodeResources, "", j.node)
-		if err != nil {
+		select { // before it is read anew, not after: what is read is to be fresh
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(jittered(pause)):
+		}
+		o, failed := w.client.Get(ctx, r, "", name)
+		if failed != nil {
+			return nil, errors.Join(err, failed)
+		}
+		live = see(o)
+		// Twice, for the object may have been another one in between.
+		fits := kube.IsInvalid(err) && p.Fits(live.object)
+		if fits && vain {
 			return nil, err
 		}
-		have = see(o)
+		have, vain = live, fits
 	}
 }
 

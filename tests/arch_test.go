@@ -20,14 +20,14 @@ type pkg struct {
 var pure = []string{
 	"polder/advise/policy", "polder/advise/katalyst",
 	"polder/isolate/plan",
-	"polder/evict/rule", "polder/evict/pick",
+	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet", "polder/evict/dynamic",
 	"polder/report/view", "polder/report/object",
-	"polder/collect/kubernetes",
-	"polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity",
+	"polder/collect/kubernetes", "polder/collect/fleet",
+	"polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/series",
 }
 
 // pureMayImport are the project's packages that pure ones may import, beside others of their own tool.
-var pureMayImport = []string{"polder/lib/tick", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity"}
+var pureMayImport = []string{"polder/lib/tick", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/series"}
 
 // impure are the standard library's ways to the world.
 var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall", "log", "log/slog", "io/ioutil", "golang.org/x/sys/unix"}
@@ -35,6 +35,7 @@ var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall"
 // soleImporter names the one package that may import a heavy library.
 var soleImporter = map[string]string{
 	"github.com/json-iterator/go":          "polder/lib/tick",
+	"github.com/prometheus/client_golang":  "polder/lib/metrics",
 	"github.com/prometheus/procfs":         "polder/lib/host",
 	"github.com/opencontainers/cgroups":    "polder/lib/cgroup",
 	"github.com/opencontainers/runc":       "polder/evict/act",

@@ -278,6 +278,7 @@ func TestSystemdBoot(t *testing.T) {
 	eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, m.said)
 
 	t.Run("confined", func(t *testing.T) { m.checkConfined(t) })
+	t.Run("metrics", func(t *testing.T) { m.checkMetrics(t, settings) })
 	for _, tool := range tools {
 		t.Run(tool+" killed", func(t *testing.T) { m.checkReturns(t, tool, "KILL") })
 	}

@@ -62,6 +62,7 @@ func readDynamic(raw tick.Raw) *dynamic {
 				Namespace string   `json:"namespace"`
 				Name      string   `json:"name"`
 				Config    tick.Raw `json:"config"`
+				At        string   `json:"at"` // its place, where it is of a file
 			} `json:"adminQoSConfiguration"`
 		} `json:"katalyst"`
 	}
@@ -74,6 +75,9 @@ func readDynamic(raw tick.Raw) *dynamic {
 	}
 	admin := top.Katalyst.Admin
 	d.object = "AdminQoSConfiguration " + strings.Trim(quote(admin.Namespace+"/"+admin.Name), `"`)
+	if admin.At != "" {
+		d.object += " (" + strings.Trim(quote(admin.At), `"`) + ")"
+	}
 	var config struct {
 		Reclaimed tick.Raw `json:"reclaimedResourceConfig"`
 	}

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"fmt"
 
+	"polder/lib/fields"
 	"polder/lib/tick"
 )
 
@@ -18,14 +19,14 @@ type Node struct {
 
 // NodeOf reads a node object.
 func NodeOf(o object) *Node {
-	n := &Node{Name: text(o, "metadata", "name"), AllLabels: textMap(o, "metadata", "labels")}
+	n := &Node{Name: fields.Text(o, "metadata", "name"), AllLabels: fields.TextMap(o, "metadata", "labels")}
 	complain := func(problem string) {
 		if len(n.Problems) < maxProblems {
 			n.Problems = append(n.Problems, problem)
 		}
 	}
 	n.Labels = kept("label", n.AllLabels, nodeMark, complain)
-	n.Annotations = kept("annotation", textMap(o, "metadata", "annotations"), nodeMark, complain)
+	n.Annotations = kept("annotation", fields.TextMap(o, "metadata", "annotations"), nodeMark, complain)
 	n.Capacity = nodeResources(o, "capacity", complain)
 	n.Allocatable = nodeResources(o, "allocatable", complain)
 	return n
@@ -33,7 +34,7 @@ func NodeOf(o object) *Node {
 
 // nodeResources are the CPU and memory alone: what is said to be reclaimed there is the pipe's own word.
 func nodeResources(o object, which string, complain func(string)) *tick.Resources {
-	all := child(o, "status", which)
+	all := fields.Child(o, "status", which)
 	own := object{}
 	for _, name := range []string{"cpu", "memory"} {
 		if v, ok := all[name]; ok {

@@ -1,5 +1,5 @@
-// Package kubernetes says what a cluster's objects mean for one node: pods and the node as parts of a tick, which cgroup is
-// which pod's, and which configuration objects are in force. It is pure: [polder/collect/kubernetes/live] asks the cluster.
+// Package kubernetes says what a cluster's objects mean for one node: pods and the node as parts of a tick, and which cgroup
+// is which pod's. It is pure: [polder/collect/kubernetes/live] asks the cluster.
 package kubernetes
 
 import (
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"polder/lib/fields"
 	"polder/lib/qos"
 	"polder/lib/tick"
 )
@@ -52,7 +53,7 @@ const maxProblems = 8
 
 // Pod reads a pod object. What is wrong in it is in the pod's errors.
 func (r *Reading) Pod(o object) *Pod {
-	p := &Pod{NodeName: text(o, "spec", "nodeName")}
+	p := &Pod{NodeName: fields.Text(o, "spec", "nodeName")}
 	t := &p.Tick
 	complain := func(problem string) {
 		switch {
@@ -62,24 +63,24 @@ func (r *Reading) Pod(o object) *Pod {
 			t.Errors = append(t.Errors, "and more")
 		}
 	}
-	t.UID = text(o, "metadata", "uid")
+	t.UID = fields.Text(o, "metadata", "uid")
 	t.Namespace, t.Name = name(o, "namespace", complain), name(o, "name", complain)
-	labels, annotations := textMap(o, "metadata", "labels"), textMap(o, "metadata", "annotations")
+	labels, annotations := fields.TextMap(o, "metadata", "labels"), fields.TextMap(o, "metadata", "annotations")
 	t.Labels = kept("label", labels, marks(nil), complain)
 	t.Annotations = kept("annotation", annotations, marks(r.Annotations), complain)
 
 	source := annotations[annotationSource]
 	_, mirror := annotations[annotationMirror]
 	t.Static = mirror || source == "file" || source == "http" ||
-		slices.ContainsFunc(objects(o, "metadata", "ownerReferences"), func(owner object) bool { return text(owner, "kind") == "Node" })
+		slices.ContainsFunc(fields.List(o, "metadata", "ownerReferences"), func(owner object) bool { return fields.Text(owner, "kind") == "Node" })
 	p.CgroupUID = t.UID
 	if hash := annotations[annotationHash]; hash != "" && t.Static {
 		p.CgroupUID = hash
 	}
-	t.Terminating = text(o, "metadata", "deletionTimestamp") != ""
-	t.Phase = clip(text(o, "status", "phase"))
-	t.StartTime = clip(text(o, "status", "startTime"))
-	if n, ok := whole(o, "spec", "priority"); ok {
+	t.Terminating = fields.Text(o, "metadata", "deletionTimestamp") != ""
+	t.Phase = fields.Clip(fields.Text(o, "status", "phase"))
+	t.StartTime = fields.Clip(fields.Text(o, "status", "startTime"))
+	if n, ok := fields.Whole(o, "spec", "priority"); ok {
 		t.Priority = &n
 	}
 	sums := p.read(o, complain)
@@ -99,7 +100,7 @@ func (r *Reading) Pod(o object) *Pod {
 
 // name is a part of the pod's name. The API server lets no bad one in, but a file may hold one.
 func name(o object, which string, complain func(string)) string {
-	s := text(o, "metadata", which)
+	s := fields.Text(o, "metadata", which)
 	if err := tick.CheckName(s); err != nil {
 		complain("metadata." + which + ": " + err.Error())
 		return ""
@@ -109,14 +110,14 @@ func name(o object, which string, complain func(string)) string {
 
 // kubernetesClass is the class that the status has, or else what the resources make it.
 func kubernetesClass(o object) string {
-	switch class := text(o, "status", "qosClass"); class {
+	switch class := fields.Text(o, "status", "qosClass"); class {
 	case qos.Guaranteed, qos.Burstable, qos.BestEffort:
 		return class
 	}
 	guaranteed, any := true, false
-	for _, c := range append(objects(o, "spec", "containers"), objects(o, "spec", "initContainers")...) {
+	for _, c := range append(fields.List(o, "spec", "containers"), fields.List(o, "spec", "initContainers")...) {
 		for _, name := range []string{"cpu", "memory"} {
-			request, limit := field(c, "resources", "requests", name), field(c, "resources", "limits", name)
+			request, limit := fields.Any(c, "resources", "requests", name), fields.Any(c, "resources", "limits", name)
 			any = any || request != nil || limit != nil
 			guaranteed = guaranteed && limit != nil && (request == nil || fmt.Sprint(request) == fmt.Sprint(limit))
 		}
@@ -133,22 +134,22 @@ func kubernetesClass(o object) string {
 // statuses are the states of a pod's containers by name.
 func statuses(o object, which string) map[string]object {
 	out := map[string]object{}
-	for _, s := range objects(o, "status", which) {
-		out[text(s, "name")] = s
+	for _, s := range fields.List(o, "status", which) {
+		out[fields.Text(s, "name")] = s
 	}
 	return out
 }
 
 // container reads a container's name and state. once says that it is not started again after a success.
 func container(spec object, statuses map[string]object, once, never bool) Container {
-	c := Container{Name: text(spec, "name"), Awaited: true}
+	c := Container{Name: fields.Text(spec, "name"), Awaited: true}
 	if tick.CheckName(c.Name) != nil {
 		c.Name = ""
 	}
 	s := statuses[c.Name]
-	c.ID = runtimeID(text(s, "containerID"))
-	if ended := child(s, "state", "terminated"); ended != nil {
-		code, ok := whole(ended, "exitCode")
+	c.ID = runtimeID(fields.Text(s, "containerID"))
+	if ended := fields.Child(s, "state", "terminated"); ended != nil {
+		code, ok := fields.Whole(ended, "exitCode")
 		c.Awaited = !never && !(once && ok && code == 0)
 	}
 	return c

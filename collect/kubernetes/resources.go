@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"polder/lib/fields"
 	"polder/lib/quantity"
 	"polder/lib/tick"
 )
@@ -133,13 +134,13 @@ func (p *Pod) read(o object, complain func(string)) requested {
 	var requests, limits total
 	var names requested
 	unlimited := [4]bool{}
-	policy := text(o, "spec", "restartPolicy")
+	policy := fields.Text(o, "spec", "restartPolicy")
 	never, always := policy == "Never", policy != "Never" && policy != "OnFailure"
 
 	one := func(c object, statuses map[string]object, once, never bool) (list, list) {
 		out := container(c, statuses, once, never)
-		in := "container " + clip(out.Name) + ": "
-		asked, limit := child(c, "resources", "requests"), child(c, "resources", "limits")
+		in := "container " + fields.Clip(out.Name) + ": "
+		asked, limit := fields.Child(c, "resources", "requests"), fields.Child(c, "resources", "limits")
 		r, l := readList(asked, in+"requests", complain), readList(limit, in+"limits", complain)
 		out.Requests, out.Limits = r.resources(), l.resources()
 		names.note(asked)
@@ -150,20 +151,20 @@ func (p *Pod) read(o object, complain func(string)) requested {
 		return r, l
 	}
 	inits := statuses(o, "initContainerStatuses")
-	for _, c := range objects(o, "spec", "initContainers") {
-		stays := text(c, "restartPolicy") == "Always"
+	for _, c := range fields.List(o, "spec", "initContainers") {
+		stays := fields.Text(c, "restartPolicy") == "Always"
 		r, l := one(c, inits, !stays, !stays && never)
 		requests.beginning(r, stays)
 		limits.beginning(l, stays)
 	}
 	containers := statuses(o, "containerStatuses")
-	for _, c := range objects(o, "spec", "containers") {
+	for _, c := range fields.List(o, "spec", "containers") {
 		r, l := one(c, containers, !always, never)
 		requests.regular(r)
 		limits.regular(l)
 	}
 	ephemeral := statuses(o, "ephemeralContainerStatuses")
-	for _, c := range objects(o, "spec", "ephemeralContainers") { // they have no resources of their own
+	for _, c := range fields.List(o, "spec", "ephemeralContainers") { // they have no resources of their own
 		p.Containers = append(p.Containers, container(c, ephemeral, true, true))
 	}
 
@@ -172,9 +173,9 @@ func (p *Pod) read(o object, complain func(string)) requested {
 		limit.known[i] = limit.known[i] && !unlimited[i]
 	}
 	// What is given for the pod as a whole takes the place of the sums.
-	request.replace(readList(child(o, "spec", "resources", "requests"), "pod: requests", complain))
-	limit.replace(readList(child(o, "spec", "resources", "limits"), "pod: limits", complain))
-	overhead := readList(child(o, "spec", "overhead"), "pod: overhead", complain)
+	request.replace(readList(fields.Child(o, "spec", "resources", "requests"), "pod: requests", complain))
+	limit.replace(readList(fields.Child(o, "spec", "resources", "limits"), "pod: limits", complain))
+	overhead := readList(fields.Child(o, "spec", "overhead"), "pod: overhead", complain)
 	request.add(&overhead)
 	for i := range overhead.known { // no limit grows into one
 		overhead.known[i] = false

@@ -13,7 +13,7 @@ import (
 // looked for in the hierarchy that accounts for CPU time; what a cgroup lacks in the others is left out.
 var Cgroup = Source{
 	Name: "cgroup",
-	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup",
+	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup; each pod's memory.pressure",
 	New: func(e *Env) Reader {
 		return &cgroupReader{env: e}
 	},
@@ -109,6 +109,7 @@ type node struct {
 	// lists says that its children are of interest.
 	lists     bool
 	container *container // nil where it is none
+	pressure  *stalls    // nil where it is no pod, or has none
 }
 
 // isPod reports whether the node is a pod.
@@ -217,6 +218,9 @@ func (t *tree) add(parent *node, name string) {
 	if n.container != nil {
 		t.open(n.container)
 	}
+	if n.isPod() {
+		t.openStalls(n)
+	}
 	if n.lists {
 		n.children = map[string]*node{}
 		t.watch(n)
@@ -252,6 +256,7 @@ func (t *tree) remove(n *node) {
 	if n.container != nil {
 		n.container.close()
 	}
+	n.pressure.close()
 	t.changed = t.changed || n.isPod() || n.container != nil
 	if t.nodes[n.path] == n {
 		delete(t.nodes, n.path)
@@ -292,6 +297,9 @@ func (t *tree) read(r *Round) {
 	for _, n := range t.nodes {
 		if n.container != nil && !t.readContainer(n.container, r) {
 			t.gone = append(t.gone, n)
+		}
+		if err := n.pressure.read(r.Clock.Seconds()); err != nil {
+			t.errs = append(t.errs, err)
 		}
 	}
 	for _, n := range t.gone {
@@ -338,6 +346,7 @@ func (t *tree) close() error {
 		if n.container != nil {
 			n.container.close()
 		}
+		n.pressure.close()
 	}
 	if t.watcher == nil {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"polder/collect/kubernetes"
+	"polder/lib/customconfig"
 	"polder/lib/tick"
 )
 
@@ -17,8 +18,8 @@ type Cluster interface {
 	Node() (*kubernetes.Node, error)
 	// Config is the configuration in force for the node, nil where there is none.
 	Config() (tick.Raw, error)
-	SaveConfig() map[string]*kubernetes.Chosen
-	LoadConfig(map[string]*kubernetes.Chosen)
+	SaveConfig() map[string]*customconfig.Chosen
+	LoadConfig(map[string]*customconfig.Chosen)
 }
 
 // Node is the node object of the cluster. What it has, it has in place of the machine's own.

@@ -14,6 +14,7 @@ import (
 
 	"polder/collect/classify"
 	"polder/collect/kubernetes"
+	"polder/lib/customconfig"
 	"polder/lib/host"
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
@@ -29,7 +30,7 @@ type told struct {
 	nodeErr   error
 	config    tick.Raw
 	configErr error
-	kept      map[string]*kubernetes.Chosen
+	kept      map[string]*customconfig.Chosen
 }
 
 func (c *told) PodsVersion() uint64 { return c.version }
@@ -37,11 +38,11 @@ func (c *told) Pods() []*kubernetes.Pod {
 	c.asked++
 	return c.pods
 }
-func (c *told) PodsError() error                              { return c.podsErr }
-func (c *told) Node() (*kubernetes.Node, error)               { return c.node, c.nodeErr }
-func (c *told) Config() (tick.Raw, error)                     { return c.config, c.configErr }
-func (c *told) SaveConfig() map[string]*kubernetes.Chosen     { return c.kept }
-func (c *told) LoadConfig(kept map[string]*kubernetes.Chosen) { c.kept = kept }
+func (c *told) PodsError() error                                { return c.podsErr }
+func (c *told) Node() (*kubernetes.Node, error)                 { return c.node, c.nodeErr }
+func (c *told) Config() (tick.Raw, error)                       { return c.config, c.configErr }
+func (c *told) SaveConfig() map[string]*customconfig.Chosen     { return c.kept }
+func (c *told) LoadConfig(kept map[string]*customconfig.Chosen) { c.kept = kept }
 
 func (c *told) set(pods ...*kubernetes.Pod) {
 	c.pods = pods
@@ -208,7 +209,7 @@ func TestNodeObject(t *testing.T) {
 func TestConfigIsKept(t *testing.T) {
 	m := newMachine(t)
 	m.write("proc/sys/kernel/random/boot_id", "one")
-	chosen := map[string]*kubernetes.Chosen{"adminQoSConfiguration": {Namespace: "n", Name: "c", Config: []byte(`{"a":1}`)}}
+	chosen := map[string]*customconfig.Chosen{"adminQoSConfiguration": {Namespace: "n", Name: "c", Config: []byte(`{"a":1}`)}}
 	before := m.clustered(&told{kept: chosen})
 	before.Read(true)
 	data, err := tick.Marshal(before.Save())

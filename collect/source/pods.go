@@ -36,6 +36,7 @@ type pods struct {
 // pod is one pod, and the memory that its part of a sample points into.
 type pod struct {
 	containers []*container
+	stalls     *stalls
 
 	usage, load1, load5, threads       float64
 	usageBytes, workingSet, rss, cache float64
@@ -80,6 +81,7 @@ func (p *pods) assemble() {
 	p.at, p.out = make([]pod, len(nodes)), make([]tick.Pod, len(nodes))
 	for i, n := range nodes {
 		out := &p.out[i]
+		p.at[i].stalls = n.pressure
 		known, missing := j.find(n)
 		if known == nil {
 			*out = n.asTick(missing)
@@ -191,6 +193,7 @@ func (p *pod) fill(out *tick.Pod) {
 			cache.add(m.CacheBytes)
 		}
 	}
+	out.MemoryPressure = p.stalls.value()
 	out.UsageMilliCPU = usage.into(&p.usage, 10)
 	out.Load1, out.Load5 = load1.into(&p.load1, 1000), load5.into(&p.load5, 1000)
 	out.Threads = threads.into(&p.threads, 1)

@@ -1,7 +1,7 @@
 package source
 
 import (
-	"polder/collect/kubernetes"
+	"polder/lib/customconfig"
 	"polder/lib/host"
 	"polder/lib/window"
 )
@@ -18,7 +18,7 @@ type State struct {
 	Kswapd  *CounterState          `json:"kswapd,omitempty"`
 	Cgroups map[string]CgroupState `json:"cgroups,omitempty"`
 	// Config is the configuration that the cluster had put in force, by kind; it is of use after another start too.
-	Config map[string]*kubernetes.Chosen `json:"config,omitempty"`
+	Config map[string]*customconfig.Chosen `json:"config,omitempty"`
 }
 
 // CPUState is a reading of /proc/stat.

@@ -93,8 +93,14 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 	began := time.Now()
 	refused := 0
 	pause := 500 * time.Millisecond
+	var forbidden time.Time // since when, without a break: a server that was away knows no roles yet when it is back
 	for {
 		err := ask(ctx)
+		if !kube.IsForbidden(err) {
+			forbidden = time.Time{}
+		} else if forbidden.IsZero() {
+			forbidden = time.Now()
+		}
 		switch {
 		case err == nil:
 			return false, nil
@@ -113,7 +119,7 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 				return false, err
 			}
 			continue
-		case kube.IsForbidden(err) && time.Since(began) < forbiddenFor:
+		case kube.IsForbidden(err) && time.Since(forbidden) < forbiddenFor:
 		case kube.IsServerError(err): // its trouble, not the pod's: who goes first must not change for it
 		case !kube.IsUnreachable(err) && !kube.IsTooManyRequests(err): // too many: an overloaded server, which is asked again
 			return false, err

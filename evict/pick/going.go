@@ -16,6 +16,9 @@ type Going map[string]*Leaving
 type Leaving struct {
 	Eviction tick.PodEviction `json:"eviction"`
 	Cgroup   string           `json:"cgroup,omitempty"`
+	// Rules took it, more than one where several named it, at the tick of the time Decided.
+	Rules   []string  `json:"rules,omitempty"`
+	Decided time.Time `json:"decided,omitzero"`
 	// Requested is when it was asked to go. A clock that is set back behind it starts the wait anew.
 	Requested time.Time `json:"requested"`
 	// Held says that the pod was frozen: it stays, and counts as released, until it is thawed.
@@ -25,6 +28,9 @@ type Leaving struct {
 	// Spared is when the eviction came to nothing: for SparedFor the pod is no candidate, so that another is tried.
 	Spared    time.Time     `json:"spared,omitzero"`
 	SparedFor time.Duration `json:"sparedFor,omitzero"`
+	// Unanswered says that it was asked to go, and that nobody knows whether that was heard. It does not count as released,
+	// and is not spared either: while the need lasts it is the first to be asked again, so that not two go for one need.
+	Unanswered bool `json:"unanswered,omitempty"`
 }
 
 // Times of an eviction.
@@ -68,11 +74,27 @@ func (l *Leaving) Waits(now time.Time) bool {
 func (g Going) Has(uid string) bool { l := g[uid]; return l != nil && l.Spared.IsZero() }
 
 // Spared reports whether a pod is no candidate for now.
-func (g Going) Spared(uid string) bool { l := g[uid]; return l != nil && !l.Spared.IsZero() }
+func (g Going) Spared(uid string) bool {
+	l := g[uid]
+	return l != nil && !l.Spared.IsZero() && !l.Unanswered
+}
+
+// Unanswered reports whether a pod was asked to go and nobody knows whether that was heard.
+func (g Going) Unanswered(uid string) bool { l := g[uid]; return l != nil && l.Unanswered }
+
+// took reports whether a rule has another pod on its way since then.
+func (g Going) took(rule string, at time.Time) bool {
+	for _, l := range g {
+		if l.Spared.IsZero() && l.Decided.Equal(at) && slices.Contains(l.Rules, rule) {
+			return true
+		}
+	}
+	return false
+}
 
 // Add notes that a victim was asked to go.
 func (g Going) Add(v Victim, now time.Time) *Leaving {
-	l := &Leaving{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Requested: now}
+	l := &Leaving{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Rules: v.Rules, Decided: now, Requested: now}
 	l.Eviction.State = tick.StateRequested
 	g[v.Pod.UID] = l
 	return l
@@ -83,6 +105,14 @@ func (g Going) Fail(uid, why string, now time.Time, again time.Duration) {
 	if l := g[uid]; l != nil {
 		l.Eviction.State, l.Eviction.Error = tick.StateFailed, why
 		l.Spared, l.SparedFor = now, again
+	}
+}
+
+// NoAnswer notes that nobody knows what came of an eviction.
+func (g Going) NoAnswer(uid, why string, now time.Time) {
+	g.Fail(uid, why, now, 0)
+	if l := g[uid]; l != nil {
+		l.Unanswered = true
 	}
 }
 
@@ -127,7 +157,7 @@ func (g Going) End(uid string, now time.Time) (tick.PodEviction, bool) {
 		return tick.PodEviction{}, false
 	}
 	l.Eviction.State, l.Eviction.Error = tick.StateSucceeded, ""
-	l.Ended, l.Spared, l.SparedFor = now, time.Time{}, 0
+	l.Ended, l.Spared, l.SparedFor, l.Unanswered = now, time.Time{}, 0, false
 	return l.Eviction, true
 }
 

@@ -3,6 +3,7 @@
 package pick
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -11,26 +12,26 @@ import (
 	"polder/lib/tick"
 )
 
-// Unlimited as a burst sets no limit.
+// Unlimited in place of a number sets no limit.
 const Unlimited = -1
 
-// Limits bound a round.
+// Limits bound the victims. Each is a number of pods, or Unlimited.
 type Limits struct {
-	// Burst is the most pods of one round, over all rules.
-	Burst int
+	// PerRule is for one rule at one tick, Burst for all rules together.
+	PerRule, Burst int
+	// PerHour is for the last hour of the ticks' time, PerNamespace for the pods of one namespace within it.
+	PerHour, PerNamespace int
 	// OptOut are annotations that keep a pod: KEY=VALUE, or KEY for any value.
 	OptOut []string
 }
 
-// Context is what the round must know beside the findings.
-type Context struct {
-	// Going reports whether a pod is on its way out already: what it holds counts as released.
-	Going func(uid string) bool
-	// Spared reports whether a pod is left out of this round, because its last eviction came to nothing.
-	Spared func(uid string) bool
-	// CooldownLeft is how long a rule has still to rest after its last eviction.
-	CooldownLeft func(rule string, span time.Duration) time.Duration
-}
+// The limits' names, which are the settings'.
+const (
+	LimitPerRule      = "per-rule"
+	LimitBurst        = "burst"
+	LimitPerHour      = "per-hour"
+	LimitPerNamespace = "per-namespace"
+)
 
 // Victim is a pod that goes.
 type Victim struct {
@@ -40,74 +41,314 @@ type Victim struct {
 	Rules []string
 }
 
-// Choose returns this round's victims: for each rule at most one, for its first finding that calls for one. A finding
-// calls for a victim while its value, less what is already on its way out, is over its threshold.
-func Choose(findings []rule.Finding, limits Limits, c Context) []Victim {
-	var victims []Victim
-	chosen := map[string]int{} // by UID
-	served := map[string]bool{}
-	for _, f := range findings {
-		if served[f.Rule] || !calls(f, c) {
-			continue
-		}
-		p := first(f, limits, c)
-		if p == nil {
-			continue
-		}
-		served[f.Rule] = true
-		if i, ok := chosen[p.UID]; ok {
-			victims[i].join(f)
-			continue
-		}
-		if limits.Burst != Unlimited && len(victims) >= limits.Burst {
-			continue // not break: a later rule may name a pod that goes anyway
-		}
-		chosen[p.UID] = len(victims)
-		victims = append(victims, newVictim(p, f))
-	}
-	return victims
+// Round is what was chosen at one tick.
+type Round struct {
+	// Victims go, Would are those of the rules that are only tried (PressureFinding.DryRun).
+	Victims, Would []Victim
+	// Verdicts are in the findings' order.
+	Verdicts []Verdict
+	// Limited says which limit held back a pod that was needed, each once a finding.
+	Limited []Limited
+	// Queue is what waits after this round (see [Queue]).
+	Queue Queue
 }
 
-func calls(f rule.Finding, c Context) bool {
-	if !f.Met || !f.Hard {
-		return false
+// Limited is a limit that was reached.
+type Limited struct{ Rule, Limit string }
+
+// Verdict is what comes of one finding.
+type Verdict struct {
+	Finding *rule.Finding
+	// Why says in a few words why nobody goes for it; empty where the candidates' own verdicts do.
+	Why string
+	// ToleranceLeft and CooldownLeft are the time until somebody may go for it.
+	ToleranceLeft, CooldownLeft time.Duration
+	// Candidates are in the order in which they would go.
+	Candidates []Choice
+}
+
+// Choice is one candidate's lot.
+type Choice struct {
+	rule.Candidate
+	Goes bool
+	// Why it goes or does not.
+	Why string
+}
+
+// round is a choice in the making.
+type round struct {
+	now    time.Time
+	limits Limits
+	memory *Memory
+	out    Round
+
+	real, would taken
+	hour        int            // pods taken within the hour
+	namespaces  map[string]int // of them, by namespace
+}
+
+// taken are the victims of one pass.
+type taken struct {
+	byUID   map[string]int // index among the victims
+	perRule map[string]int
+}
+
+func newTaken() taken { return taken{map[string]int{}, map[string]int{}} }
+
+// Choose returns a tick's victims. Each finding calls for some while its value, less what is already on its way out and who
+// was chosen before in this round, is past its threshold: hard findings one after the other, then one pod for the soft
+// ones. The rules that are only tried come last, on their own: what the others take counts, what they would take does not.
+// The memory stays as it is: [Memory.Take] notes who really is asked to go.
+func Choose(now time.Time, findings []rule.Finding, limits Limits, m *Memory) Round {
+	r := &round{
+		now: now, limits: limits, memory: m, real: newTaken(), would: newTaken(),
+		hour: len(m.Hour), namespaces: map[string]int{},
 	}
-	left := f.Value
+	r.out.Verdicts = make([]Verdict, len(findings))
+	for i := range findings {
+		r.out.Verdicts[i] = r.verdict(&findings[i])
+	}
+	for _, dry := range []bool{false, true} {
+		for i := range findings {
+			if f := &findings[i]; f.Hard && f.DryRun == dry {
+				r.hard(&r.out.Verdicts[i])
+			}
+		}
+		r.soft(dry)
+	}
+	return r.out
+}
+
+// verdict looks at a finding for itself: whether it calls for anybody, and who may not go whatever happens.
+func (r *round) verdict(f *rule.Finding) Verdict {
+	v := Verdict{Finding: f}
+	if !f.Met {
+		v.Why = "not met"
+		return v
+	}
+	v.ToleranceLeft = r.memory.Steady.toleranceLeft(f, r.now)
+	v.CooldownLeft = r.memory.CooldownLeft(f.Rule, r.now, f.Cooldown)
+	v.Candidates = make([]Choice, len(f.Candidates))
+	for i, x := range f.Candidates {
+		v.Candidates[i] = Choice{Candidate: x, Why: r.bar(&x)}
+	}
+	slices.SortFunc(v.Candidates, func(a, b Choice) int {
+		return cmp.Or(r.unanswered(a)-r.unanswered(b), rule.Compare(a.Candidate, b.Candidate))
+	})
+	switch {
+	case !f.Hard && len(f.Candidates) == 0:
+		v.Why = "calls for a taint alone"
+	case !(missing(f, 0) > 0):
+		v.Why = "its present value is not past the threshold"
+	case !(missing(f, r.leaving(f)) > 0):
+		v.Why = "enough is on its way out"
+	case v.ToleranceLeft > 0:
+		v.Why = "not for long enough"
+	case v.CooldownLeft > 0:
+		r.rest(&v)
+	}
+	return v
+}
+
+// rest leaves a resting rule the one candidate that it has asked already and that may not have heard it.
+func (r *round) rest(v *Verdict) {
+	const why = "the rule rests after its last eviction"
+	if len(v.Candidates) == 0 || r.unanswered(v.Candidates[0]) != 0 || v.Candidates[0].Why != "" {
+		v.Why = why
+		return
+	}
+	for i := range v.Candidates[1:] {
+		if x := &v.Candidates[i+1]; x.Why == "" {
+			x.Why = why
+		}
+	}
+}
+
+// unanswered sorts who was asked already and may have heard it before all others.
+func (r *round) unanswered(x Choice) int {
+	if r.memory.Going.Unanswered(x.Pod.UID) {
+		return 0
+	}
+	return 1
+}
+
+// bar says why a candidate cannot go, whatever the finding needs.
+func (r *round) bar(x *rule.Candidate) string {
+	switch why := Protected(x.Pod, r.limits.OptOut); {
+	case r.memory.Going.Has(x.Pod.UID), x.Pod.Terminating:
+		return "on its way out"
+	case why != "":
+		return "protected: " + why
+	case r.memory.Going.Spared(x.Pod.UID):
+		return "spared: its last eviction came to nothing"
+	case !(x.Releases > 0):
+		return "its end would release nothing"
+	}
+	return ""
+}
+
+// leaving is how much of the finding's value ends with the pods that are on their way out.
+func (r *round) leaving(f *rule.Finding) float64 {
+	sum := 0.0
 	for _, x := range f.Candidates {
-		if c.Going(x.Pod.UID) || x.Pod.Terminating {
-			left -= x.Releases
+		if x.Releases > 0 && (x.Pod.Terminating || r.memory.Going.Has(x.Pod.UID)) {
+			sum += x.Releases
 		}
 	}
-	return left > f.Threshold && c.CooldownLeft(f.Rule, f.Cooldown) == 0
+	return sum
 }
 
-// first is the finding's first candidate that may go, nil where there is none.
-func first(f rule.Finding, limits Limits, c Context) *tick.Pod {
-	candidates := slices.Clone(f.Candidates)
-	slices.SortFunc(candidates, rule.Compare)
-	for _, x := range candidates {
-		if x.Releases > 0 && !c.Going(x.Pod.UID) && !c.Spared(x.Pod.UID) && Protected(x.Pod, limits.OptOut) == "" {
-			return x.Pod
+// missing is how much more than released must end for the finding's value not to be past the threshold.
+func missing(f *rule.Finding, released float64) float64 {
+	if f.Below {
+		return f.Threshold - (f.Value + released)
+	}
+	return (f.Value - released) - f.Threshold
+}
+
+// hard takes the victims of a hard finding.
+func (r *round) hard(v *Verdict) {
+	if v.Why != "" {
+		return
+	}
+	need := newNeed(r, v)
+	for i := range v.Candidates {
+		x := &v.Candidates[i]
+		if x.Why == "" {
+			x.Goes, x.Why = r.take(need, x)
 		}
 	}
-	return nil
 }
 
-func newVictim(p *tick.Pod, f rule.Finding) Victim {
+// need is what a finding still misses while its candidates are gone through.
+type need struct {
+	finding  *rule.Finding
+	released float64
+	limited  map[string]bool
+}
+
+// newNeed counts who is on its way and who was chosen before; the latter are joined, as long as they are needed.
+func newNeed(r *round, v *Verdict) *need {
+	f := v.Finding
+	n := &need{finding: f, released: r.leaving(f), limited: map[string]bool{}}
+	pass := r.pass(f)
+	for i := range v.Candidates {
+		x := &v.Candidates[i]
+		if x.Why != "" {
+			continue
+		}
+		at, own := pass.byUID[x.Pod.UID]
+		_, other := r.real.byUID[x.Pod.UID]
+		switch {
+		case own && n.wanted() && within(r.limits.PerRule, pass.perRule[f.Rule]):
+			r.victims(f)[at].join(f, x)
+			pass.perRule[f.Rule]++
+			x.Goes, x.Why = true, "goes, for another finding too"
+		case own, other:
+			x.Why = "goes, for another finding"
+		default:
+			continue
+		}
+		n.released += x.Releases
+	}
+	return n
+}
+
+func (n *need) wanted() bool { return missing(n.finding, n.released) > 0 }
+
+// take takes a candidate that nothing bars, if it is needed and within the limits. It says why, or why not.
+func (r *round) take(n *need, x *Choice) (bool, string) {
+	f := n.finding
+	pass := r.pass(f)
+	if _, ok := pass.byUID[x.Pod.UID]; ok {
+		return false, "listed twice"
+	}
+	if !n.wanted() {
+		return false, "not needed: enough goes before it"
+	}
+	if limit := r.over(f, x.Pod); limit != "" {
+		if !n.limited[limit] && !f.DryRun {
+			n.limited[limit] = true
+			r.out.Limited = append(r.out.Limited, Limited{f.Rule, limit})
+		}
+		return false, "over the limit: --" + limit
+	}
+	pass.perRule[f.Rule]++
+	n.released += x.Releases
+	victim := NewVictim(f, x)
+	if f.DryRun {
+		pass.byUID[x.Pod.UID] = len(r.out.Would)
+		r.out.Would = append(r.out.Would, victim)
+		return true, "would go: the rule is only tried"
+	}
+	pass.byUID[x.Pod.UID] = len(r.out.Victims)
+	r.out.Victims = append(r.out.Victims, victim)
+	if !r.memory.Counted(x.Pod.UID) {
+		r.hour++
+		r.namespaces[x.Pod.Namespace]++
+	}
+	return true, "goes"
+}
+
+// over names the limit that a pod would exceed. A rule that is only tried uses nothing up, and is held to its own limit
+// alone.
+func (r *round) over(f *rule.Finding, p *tick.Pod) string {
+	switch pass := r.pass(f); {
+	case !within(r.limits.PerRule, pass.perRule[f.Rule]):
+		return LimitPerRule
+	case f.DryRun:
+		return ""
+	case !within(r.limits.Burst, len(r.out.Victims)):
+		return LimitBurst
+	case r.memory.Counted(p.UID):
+		return ""
+	case !within(r.limits.PerHour, r.hour):
+		return LimitPerHour
+	case !within(r.limits.PerNamespace, r.memory.Hour.In(p.Namespace)+r.namespaces[p.Namespace]):
+		return LimitPerNamespace
+	}
+	return ""
+}
+
+// within reports whether one more is allowed.
+func within(limit, have int) bool { return limit == Unlimited || have < limit }
+
+func (r *round) pass(f *rule.Finding) *taken {
+	if f.DryRun {
+		return &r.would
+	}
+	return &r.real
+}
+
+func (r *round) victims(f *rule.Finding) []Victim {
+	if f.DryRun {
+		return r.out.Would
+	}
+	return r.out.Victims
+}
+
+// NewVictim is a pod that goes for a finding.
+func NewVictim(f *rule.Finding, x *Choice) Victim {
+	p, grace := x.Pod, f.GracePeriodSeconds
+	if x.GracePeriodSeconds != nil {
+		grace = x.GracePeriodSeconds
+	}
 	return Victim{Pod: p, Rules: []string{f.Rule}, Eviction: tick.PodEviction{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name,
 		Rule: f.Rule, Scope: f.Scope,
 		Reason:             fmt.Sprintf("met threshold in scope: %s from plugin: %s", f.Scope, f.Rule),
-		Message:            f.Message,
-		GracePeriodSeconds: f.GracePeriodSeconds,
+		Message:            cmp.Or(x.Message, f.Message),
+		GracePeriodSeconds: grace,
 	}}
 }
 
-// join adds a second rule's reason. The longer grace period holds, and the pod's own, which is not known here, counts
+// join adds another finding's reason. The longer grace period holds, and the pod's own, which is not known here, counts
 // as the longest.
-func (v *Victim) join(f rule.Finding) {
-	other := newVictim(v.Pod, f).Eviction
-	v.Rules = append(v.Rules, f.Rule)
+func (v *Victim) join(f *rule.Finding, x *Choice) {
+	other := NewVictim(f, x).Eviction
+	if !slices.Contains(v.Rules, f.Rule) {
+		v.Rules = append(v.Rules, f.Rule)
+	}
 	v.Eviction.Reason += "; " + other.Reason
 	v.Eviction.Message += "; " + other.Message
 	mine, its := v.Eviction.GracePeriodSeconds, other.GracePeriodSeconds

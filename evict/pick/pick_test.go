@@ -1,16 +1,14 @@
 package pick
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"polder/evict/rule"
 	"polder/lib/tick"
+	"polder/lib/window"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -33,17 +31,30 @@ func finding(name string, value, threshold float64, candidates ...rule.Candidate
 	}
 }
 
-func context(going, spared, resting []string) Context {
-	return Context{
-		Going:  func(uid string) bool { return slices.Contains(going, uid) },
-		Spared: func(uid string) bool { return slices.Contains(spared, uid) },
-		CooldownLeft: func(rule string, span time.Duration) time.Duration {
-			if slices.Contains(resting, rule) {
-				return span
-			}
-			return 0
-		},
+// remembers makes a memory in which pods are on their way, spared, and rules resting, for a minute each.
+func remembers(going, spared, resting []string) *Memory {
+	m := new(Memory)
+	m.Init()
+	for _, uid := range going {
+		m.Going[uid] = &Leaving{Requested: now}
 	}
+	for _, uid := range spared {
+		m.Going[uid] = &Leaving{Requested: now, Spared: now}
+	}
+	for _, r := range resting {
+		m.Cooldowns[r] = &window.Cooldown{Last: now}
+	}
+	return m
+}
+
+// free are limits that never bind.
+func free() Limits {
+	return Limits{PerRule: Unlimited, Burst: Unlimited, PerHour: Unlimited, PerNamespace: Unlimited, OptOut: []string{OptOut}}
+}
+
+// usual are the defaults, but for the burst.
+func usual(burst int) Limits {
+	return Limits{PerRule: 1, Burst: burst, PerHour: 60, PerNamespace: Unlimited, OptOut: []string{OptOut}}
 }
 
 func names(victims []Victim) []string {
@@ -52,83 +63,6 @@ func names(victims []Victim) []string {
 		out = append(out, v.Pod.Name)
 	}
 	return out
-}
-
-func TestChoose(t *testing.T) {
-	a, b, c := candidate(pod("a"), 10), candidate(pod("b"), 5), candidate(pod("c"), 5)
-	system := candidate(pod("system"), 99)
-	system.Pod.QoS = tick.QoSSystem
-	over := finding("r", 20, 10, c, b, a)
-	soft := over
-	soft.Hard = false
-	other := finding("q", 20, 10, b)
-	for _, tt := range []struct {
-		name     string
-		findings []rule.Finding
-		limits   Limits
-		context  Context
-		want     []string
-	}{
-		{"the first by rank", []rule.Finding{over}, Limits{Burst: 3}, context(nil, nil, nil), []string{"a"}},
-		{"equal ones by name", []rule.Finding{finding("r", 20, 10, c, b)}, Limits{Burst: 3}, context(nil, nil, nil), []string{"b"}},
-		{"not met", []rule.Finding{finding("r", 10, 10, a)}, Limits{Burst: 3}, context(nil, nil, nil), []string{}},
-		{"soft", []rule.Finding{soft}, Limits{Burst: 3}, context(nil, nil, nil), []string{}},
-		{"nobody eligible", []rule.Finding{finding("r", 20, 10, system)}, Limits{Burst: 3}, context(nil, nil, nil), []string{}},
-		{"no candidates", []rule.Finding{finding("r", 20, 10)}, Limits{Burst: 3}, context(nil, nil, nil), []string{}},
-		{"the protected one is passed over", []rule.Finding{finding("r", 99, 10, system, b)}, Limits{Burst: 3}, context(nil, nil, nil), []string{"b"}},
-		{"who releases nothing does not go", []rule.Finding{finding("r", 20, 10, candidate(pod("z"), 0))}, Limits{Burst: 3}, context(nil, nil, nil), []string{}},
-		{"no second one for the same need", []rule.Finding{over}, Limits{Burst: 3}, context([]string{"uid-a"}, nil, nil), []string{}},
-		{"the first was not enough", []rule.Finding{over}, Limits{Burst: 3}, context([]string{"uid-b"}, nil, nil), []string{"a"}},
-		{"spared after a failure", []rule.Finding{over}, Limits{Burst: 3}, context(nil, []string{"uid-a"}, nil), []string{"b"}},
-		{"cooldown", []rule.Finding{over}, Limits{Burst: 3}, context(nil, nil, []string{"r"}), []string{}},
-		{"one a rule", []rule.Finding{over, finding("r", 50, 10, c)}, Limits{Burst: 3}, context(nil, nil, nil), []string{"a"}},
-		{"two rules", []rule.Finding{over, other}, Limits{Burst: 3}, context(nil, nil, nil), []string{"a", "b"}},
-		{"burst", []rule.Finding{over, other}, Limits{Burst: 1}, context(nil, nil, nil), []string{"a"}},
-		{"burst 0", []rule.Finding{over}, Limits{}, context(nil, nil, nil), []string{}},
-		{"no burst", []rule.Finding{over, other}, Limits{Burst: Unlimited}, context(nil, nil, nil), []string{"a", "b"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if d := cmp.Diff(tt.want, names(Choose(tt.findings, tt.limits, tt.context))); d != "" {
-				t.Errorf("victims (-want +got):\n%s", d)
-			}
-		})
-	}
-}
-
-func TestChooseJoins(t *testing.T) {
-	p := pod("a")
-	second := finding("q", 9, 1, candidate(p, 1))
-	second.GracePeriodSeconds, second.Message = nil, "n"
-	victims := Choose([]rule.Finding{finding("r", 9, 1, candidate(p, 1)), second}, Limits{Burst: 1}, context(nil, nil, nil))
-	want := []tick.PodEviction{{
-		UID: "uid-a", Namespace: "default", Name: "a", Rule: "r", Scope: "s",
-		Reason:  "met threshold in scope: s from plugin: r; met threshold in scope: s from plugin: q",
-		Message: "m; n",
-	}}
-	if d := cmp.Diff(want, []tick.PodEviction{victims[0].Eviction}); d != "" {
-		t.Errorf("eviction (-want +got):\n%s", d)
-	}
-	if d := cmp.Diff([]string{"r", "q"}, victims[0].Rules); d != "" {
-		t.Errorf("rules (-want +got):\n%s", d)
-	}
-}
-
-// A pod that somebody else deletes counts as released, and is no victim.
-func TestChooseTerminating(t *testing.T) {
-	a, b := pod("a"), pod("b")
-	a.Terminating = true
-	for _, tt := range []struct {
-		value float64
-		want  string
-	}{{14, ""}, {16, "b"}} {
-		got := ""
-		for _, v := range Choose([]rule.Finding{finding("r", tt.value, 10, candidate(a, 5), candidate(b, 5))}, Limits{Burst: Unlimited}, context(nil, nil, nil)) {
-			got += v.Pod.Name
-		}
-		if got != tt.want {
-			t.Errorf("value %v, threshold 10, 5 of it terminating: victims %q; want %q", tt.value, got, tt.want)
-		}
-	}
 }
 
 func TestProtected(t *testing.T) {
@@ -170,7 +104,7 @@ func TestGoing(t *testing.T) {
 	f := finding("r", 20, 10, candidate(p, 20))
 	start := func() Going {
 		g := Going{}
-		g.Add(Choose([]rule.Finding{f}, Limits{Burst: 1}, context(nil, nil, nil))[0], now)
+		g.Add(Choose(now, []rule.Finding{f}, usual(1), remembers(nil, nil, nil)).Victims[0], now)
 		return g
 	}
 	state := func(t *testing.T, said []tick.PodEviction, want ...string) {
@@ -281,100 +215,4 @@ func TestPatience(t *testing.T) {
 			t.Errorf("Patience(%v) = %s; want %s", tt.grace, got, tt.want)
 		}
 	}
-}
-
-// genFindings makes findings over one set of pods, some of which are protected.
-func genFindings(t *rapid.T) []rule.Finding {
-	var pods []*tick.Pod
-	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
-		p := pod(fmt.Sprintf("p%d", i))
-		p.QoS = rapid.SampledFrom([]string{tick.QoSReclaimed, tick.QoSShared, tick.QoSSystem}).Draw(t, "qos")
-		p.Phase = rapid.SampledFrom([]string{"", "Running", "Succeeded"}).Draw(t, "phase")
-		if rapid.Bool().Draw(t, "static") {
-			p.Annotations = map[string]string{annotationSource: rapid.SampledFrom([]string{"file", "api"}).Draw(t, "source")}
-		}
-		pods = append(pods, p)
-	}
-	var findings []rule.Finding
-	for i := range rapid.IntRange(0, 5).Draw(t, "findings") {
-		var c []rule.Candidate
-		sum := 0.0
-		for _, p := range pods {
-			if rapid.Bool().Draw(t, "is candidate") {
-				amount := float64(rapid.IntRange(0, 5).Draw(t, "amount"))
-				sum += amount
-				c = append(c, candidate(p, amount))
-			}
-		}
-		f := finding(fmt.Sprintf("r%d", i%3), sum, float64(rapid.IntRange(0, 30).Draw(t, "threshold")), c...)
-		f.Hard = rapid.Bool().Draw(t, "hard")
-		findings = append(findings, f)
-	}
-	return findings
-}
-
-func TestChooseProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		findings := genFindings(t)
-		limits := Limits{Burst: rapid.IntRange(-1, 4).Draw(t, "burst"), OptOut: []string{OptOut}}
-		victims := Choose(findings, limits, context(nil, nil, nil))
-
-		shuffled := slices.Clone(findings)
-		for i := range shuffled {
-			shuffled[i].Candidates = rapid.Permutation(shuffled[i].Candidates).Draw(t, "order")
-		}
-		if d := cmp.Diff(victims, Choose(shuffled, limits, context(nil, nil, nil))); d != "" {
-			t.Fatalf("same input, other victims:\n%s", d)
-		}
-		if limits.Burst != Unlimited && len(victims) > limits.Burst {
-			t.Fatalf("%d victims; burst %d", len(victims), limits.Burst)
-		}
-		perRule := map[string]int{}
-		for _, v := range victims {
-			if why := Protected(v.Pod, limits.OptOut); why != "" {
-				t.Fatalf("%s was taken: %s", v.Pod.Name, why)
-			}
-			for _, r := range v.Rules {
-				perRule[r]++
-			}
-		}
-		for r, n := range perRule {
-			if n > 1 {
-				t.Fatalf("rule %s took %d pods in a round", r, n)
-			}
-		}
-	})
-}
-
-// TestNeverMoreThanNeeded plays rounds in which nobody goes away yet: what is released stays within the need and the
-// last victim.
-func TestNeverMoreThanNeeded(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var c []rule.Candidate
-		sum := 0.0
-		for i := range rapid.IntRange(0, 10).Draw(t, "pods") {
-			amount := float64(rapid.IntRange(1, 9).Draw(t, "amount"))
-			sum += amount
-			c = append(c, candidate(pod(fmt.Sprintf("p%d", i)), amount))
-		}
-		threshold := float64(rapid.IntRange(0, 40).Draw(t, "threshold"))
-		f := finding("r", sum, threshold, c...)
-		g := Going{}
-		var released, last float64
-		for range len(c) + 2 {
-			for _, v := range Choose([]rule.Finding{f}, Limits{Burst: 3}, Context{Going: g.Has, Spared: g.Spared, CooldownLeft: context(nil, nil, nil).CooldownLeft}) {
-				g.Add(v, now)
-				i := slices.IndexFunc(c, func(x rule.Candidate) bool { return x.Pod == v.Pod })
-				last = c[i].Releases
-				released += last
-			}
-		}
-		need := max(0, sum-threshold)
-		if released < need {
-			t.Fatalf("released %v of %v", released, need)
-		}
-		if need == 0 && released > 0 || need > 0 && released-last >= need {
-			t.Fatalf("released %v, the last one %v, needed %v", released, last, need)
-		}
-	})
 }

@@ -8,9 +8,9 @@ import (
 // All are the rules, in the order in which they are measured.
 var All = []*Rule{
 	reclaimedPressure,
+	memoryPressure,
 	cpuPressure,
-	// memory-pressure-eviction-plugin (free memory, kswapd) and rss-overuse-eviction-plugin come with the other rules
-	// of the guide.
+	rssOveruse,
 }
 
 // Select returns the named rules in the order of All, all of them where names is empty.

@@ -3,23 +3,31 @@ package rule
 import (
 	"fmt"
 	"math"
-	"strings"
-	"time"
+	"strconv"
 
+	"polder/lib/cpus"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // reclaimedPressure is the guide's "Resource Overcommit".
 var reclaimedPressure = &Rule{
 	Name: "reclaimed-resource-pressure-eviction-plugin",
 	Doc: `reclaimed pods request far more than there is to reclaim
-Met, at once and hard, where the sum of the active reclaimed pods' requests is over reclaimed-threshold times what the
-advice offers. The pod of lowest priority goes first (one without a priority before all), among equals the one with the
-largest request.`,
-	Scopes: []string{ScopeReclaimedMilliCPU, ScopeReclaimedMemory},
-	Keys:   []string{"reclaimed-threshold", "reclaimed-grace-period"},
-	New:    func() Window { return &reclaimedWindow{} },
+Met and hard where the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold times
+what the advice offers, for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which
+one pod goes at a time when no other has to. The pod with the lowest number in its annotation
+katalyst.kubewharf.io/pod_evict_score goes first (none is 0), then the one of lowest priority (one without a priority
+before all), then the one with the largest request.
+
+On each NUMA node the requests of the reclaimed pods that are bound to it are compared with that node's part of the
+offer. Bound is who has the annotation katalyst.kubewharf.io/numa_bind_result with one node, or asks for numa_binding in
+its memory_enhancement and whose containers' CPUs are all of one node.`,
+	Scopes: []string{ScopeReclaimedMilliCPU, ScopeReclaimedMemory, "zone<id>|<one of these>"},
+	Keys: []string{
+		"reclaimed-threshold", "reclaimed-cpu-threshold", "reclaimed-memory-threshold", "reclaimed-soft-cpu-threshold", "reclaimed-soft-memory-threshold",
+		"reclaimed-numa-enabled", "reclaimed-tolerance", "reclaimed-grace-period", "reclaimed-hysteresis",
+	},
+	New: func() Window { return &reclaimedWindow{} },
 }
 
 // Scopes of the reclaimed resources.
@@ -29,8 +37,20 @@ const (
 )
 
 type reclaimedWindow struct {
-	MilliCPU window.Since `json:"milliCPU"`
-	Memory   window.Since `json:"memory"`
+	MilliCPU   level             `json:"milliCPU"`
+	Memory     level             `json:"memory"`
+	SoftCPU    level             `json:"softMilliCPU"`
+	SoftMemory level             `json:"softMemory"`
+	Zones      map[string]*level `json:"zones,omitempty"` // by scope
+}
+
+// resource is one of the two that are reclaimed.
+type resource struct {
+	scope      string
+	name       string
+	text       func(float64) string
+	request    func(*tick.Resources) *float64
+	hard, soft float64 // multiples of what is offered; soft is 0 where it is off
 }
 
 func (w *reclaimedWindow) Measure(s *Settings, t *tick.Tick) Measure {
@@ -39,32 +59,68 @@ func (w *reclaimedWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	if t.Advice != nil && t.Advice.Reclaimed != nil {
 		offered = t.Advice.Reclaimed
 	}
-	w.measure(&m, s, t, &w.MilliCPU, resource{ScopeReclaimedMilliCPU, "reclaimed CPU", offered.MilliCPU, milliCPU,
-		func(r *tick.Resources) *float64 { return r.ReclaimedMilliCPU }})
-	w.measure(&m, s, t, &w.Memory, resource{ScopeReclaimedMemory, "reclaimed memory", offered.MemoryBytes, mebibytes,
-		func(r *tick.Resources) *float64 { return r.ReclaimedMemoryBytes }})
+	milli := resource{ScopeReclaimedMilliCPU, "reclaimed CPU", milliCPU, reclaimedMilliCPU, or(s.ReclaimedCPUThreshold, s.ReclaimedThreshold), s.ReclaimedSoftCPUThreshold}
+	memory := resource{ScopeReclaimedMemory, "reclaimed memory", mebibytes, reclaimedMemoryBytes, or(s.ReclaimedMemoryThreshold, s.ReclaimedThreshold), s.ReclaimedSoftMemoryThreshold}
+	pods := active(t, tick.QoSReclaimed)
+	scores := evictScores(&m, pods)
+	w.measure(&m, s, t, &w.MilliCPU, &w.SoftCPU, milli, offered.MilliCPU, pods, scores)
+	w.measure(&m, s, t, &w.Memory, &w.SoftMemory, memory, offered.MemoryBytes, pods, scores)
+	w.zones(&m, s, t, []resource{milli, memory}, offered.NUMANodes, pods, scores)
 	return m
 }
 
-// resource is one of the two that are reclaimed.
-type resource struct {
-	scope   string
-	name    string
-	offered *int64
-	text    func(float64) string
-	request func(*tick.Resources) *float64
+func or(v, otherwise float64) float64 {
+	if v > 0 {
+		return v
+	}
+	return otherwise
 }
 
-func (w *reclaimedWindow) measure(m *Measure, s *Settings, t *tick.Tick, met *window.Since, r resource) {
-	if r.offered == nil {
-		met.Observe(t.Time, false)
+// evictScores are the pods' annotations, by UID; one that is no number counts as none.
+func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
+	var scores map[string]float64
+	for _, p := range pods {
+		text, ok := p.Annotations[annotationEvictScore]
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(math.Abs(v) <= maxAmount) {
+			m.Errors = append(m.Errors, fmt.Sprintf("pod %s: annotation %s %q is no number and counts as 0", p.Name, annotationEvictScore, clip(text)))
+			continue
+		}
+		if scores == nil {
+			scores = map[string]float64{}
+		}
+		scores[p.UID] = v
+	}
+	return scores
+}
+
+func (w *reclaimedWindow) measure(m *Measure, s *Settings, t *tick.Tick, hard, soft *level, r resource, offer *int64, pods []*tick.Pod, scores map[string]float64) {
+	offered, ok := whole(offer)
+	if !ok {
+		hard.observe(t.Time, false)
+		soft.observe(t.Time, false)
 		m.Errors = append(m.Errors, fmt.Sprintf("%s: the advice has no %s: not measured", r.scope, r.name))
 		return
 	}
-	pods := active(t, tick.QoSReclaimed)
-	var sum float64
-	var candidates []Candidate
-	var without []string
+	sum, candidates, without := requests(pods, r, scores)
+	if len(without) > 0 {
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request none and count as 0: %s", r.scope, len(without), len(pods), some(without)))
+	}
+	m.Findings = append(m.Findings, r.finding(s, t, hard, r.hard, offered, sum, candidates, ""))
+	if r.soft > 0 {
+		f := r.finding(s, t, soft, r.soft, offered, sum, candidates, "soft ")
+		f.Hard = false
+		m.Findings = append(m.Findings, f)
+	} else {
+		soft.observe(t.Time, false)
+	}
+}
+
+// requests adds up what the pods request; without are the names of those that request nothing.
+func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum float64, candidates []Candidate, without []string) {
 	for _, p := range pods {
 		request, ok := podRequest(p, r.request)
 		if !ok {
@@ -73,73 +129,124 @@ func (w *reclaimedWindow) measure(m *Measure, s *Settings, t *tick.Tick, met *wi
 		}
 		sum += request
 		if request > 0 {
-			candidates = append(candidates, Candidate{Pod: p, Rank: []float64{-priority(p), request}, Releases: request})
+			candidates = append(candidates, Candidate{Pod: p, Rank: []float64{-scores[p.UID], -priority(p), request}, Releases: request})
 		}
 	}
-	if len(without) > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request none and count as 0: %s", r.scope, len(without), len(pods), some(without)))
-	}
-
-	threshold := s.ReclaimedThreshold * float64(*r.offered)
-	f := Finding{PressureFinding: tick.PressureFinding{
-		Rule: reclaimedPressure.Name, Scope: r.scope, Value: sum, Threshold: threshold, Met: sum > threshold, Hard: true,
-	}}
-	f.Since = since(met.Observe(t.Time, f.Met))
-	if f.Met {
-		f.Candidates = candidates
-		f.GracePeriodSeconds = tick.Ptr(int64(s.ReclaimedGracePeriod / time.Second))
-		f.Message = fmt.Sprintf("reclaimed pods request %s of %s, over the threshold of %s (%v x the %s offered)",
-			r.text(sum), r.name, r.text(threshold), s.ReclaimedThreshold, r.text(float64(*r.offered)))
-	}
-	m.Findings = append(m.Findings, f)
+	return sum, candidates, without
 }
 
-// podRequest is the pod's request, or where the pod itself has none its containers' sum.
-func podRequest(p *tick.Pod, of func(*tick.Resources) *float64) (float64, bool) {
-	if p.Requests != nil {
-		if v, ok := amount(of(p.Requests)); ok {
-			return v, true
+func (r resource) finding(s *Settings, t *tick.Tick, l *level, times, offered, sum float64, candidates []Candidate, kind string) Finding {
+	threshold, met := l.over(t.Time, sum, times*offered, s.ReclaimedHysteresis)
+	f := Finding{PressureFinding: tick.PressureFinding{
+		Rule: reclaimedPressure.Name, Scope: r.scope, Value: sum, Threshold: threshold, Met: met, Hard: true, Since: since(l.Start),
+	}}
+	f.Tolerance = s.ReclaimedTolerance
+	if met {
+		f.Candidates = candidates
+		f.GracePeriodSeconds = grace(s.ReclaimedGracePeriod)
+		f.Message = fmt.Sprintf("reclaimed pods request %s of %s, over the %sthreshold of %s (%v x the %s offered)",
+			r.text(sum), r.name, kind, r.text(threshold), times, r.text(offered))
+	}
+	return f
+}
+
+// zones compares on each NUMA node that has pods bound to it.
+func (w *reclaimedWindow) zones(m *Measure, s *Settings, t *tick.Tick, resources []resource, offered []tick.ReclaimedNUMA, pods []*tick.Pod, scores map[string]float64) {
+	before := w.Zones
+	w.Zones = nil
+	if !s.ReclaimedNUMAEnabled || t.Sample.Topology == nil || len(t.Sample.Topology.NUMANodes) < 2 {
+		return
+	}
+	nodes := numaNodes(t.Sample.Topology)
+	bound := map[int][]*tick.Pod{}
+	for _, p := range pods {
+		if id, ok := boundTo(p, nodes); ok {
+			bound[id] = append(bound[id], p)
 		}
 	}
-	var sum float64
-	found := false
-	for i := range p.Containers {
-		if c := &p.Containers[i]; c.Requests != nil {
-			if v, ok := amount(of(c.Requests)); ok {
-				sum += v
-				found = true
+	for i := range nodes { // in order
+		id := nodes[i].id
+		if len(bound[id]) == 0 {
+			continue
+		}
+		for j, r := range resources {
+			r.scope = fmt.Sprintf("zone%d|%s", id, r.scope)
+			r.name += fmt.Sprintf(" on NUMA node %d", id)
+			offer, ok := whole(offerOf(offered, id, j))
+			if !ok {
+				m.Errors = append(m.Errors, fmt.Sprintf("%s: the advice has no %s: not measured", r.scope, r.name))
+				continue
+			}
+			l := before[r.scope]
+			if l == nil {
+				l = &level{}
+			}
+			if w.Zones == nil {
+				w.Zones = map[string]*level{}
+			}
+			w.Zones[r.scope] = l
+			sum, candidates, _ := requests(bound[id], r, scores) // who requests nothing was named above
+			m.Findings = append(m.Findings, r.finding(s, t, l, r.hard, offer, sum, candidates, ""))
+		}
+	}
+}
+
+// offerOf is a NUMA node's part of the offer, of CPU (0) or memory (1).
+func offerOf(offered []tick.ReclaimedNUMA, id, which int) *int64 {
+	for i := range offered {
+		if offered[i].ID == id {
+			return []*int64{offered[i].MilliCPU, offered[i].MemoryBytes}[which]
+		}
+	}
+	return nil
+}
+
+// numaNode is a NUMA node's CPUs.
+type numaNode struct {
+	id   int
+	cpus cpus.Set
+}
+
+// numaNodes leaves out a node whose CPUs cannot be read: nothing is bound to it.
+func numaNodes(t *tick.Topology) []numaNode {
+	var nodes []numaNode
+	for i := range t.NUMANodes {
+		if set, err := cpus.Parse(t.NUMANodes[i].CPUs); err == nil {
+			nodes = append(nodes, numaNode{t.NUMANodes[i].ID, set})
+		}
+	}
+	return nodes
+}
+
+// boundTo is the NUMA node that a pod is bound to, as far as a tick tells.
+func boundTo(p *tick.Pod, nodes []numaNode) (int, bool) {
+	if text, ok := p.Annotations[annotationNUMABound]; ok {
+		id, err := strconv.Atoi(text)
+		for i := range nodes {
+			if err == nil && nodes[i].id == id {
+				return id, true
 			}
 		}
-	}
-	return sum, found
-}
-
-// amount is a number that can be added up. JSON has no NaN; a negative amount is another stage's mistake and counts as
-// not known.
-func amount(v *float64) (float64, bool) {
-	if v == nil || !(*v >= 0) || math.IsInf(*v, 0) {
 		return 0, false
 	}
-	return *v, true
+	if enhancement(p, annotationMemory, "numa_binding") != "true" || len(p.Containers) == 0 {
+		return 0, false
+	}
+	for i := range nodes {
+		if confined(p, nodes[i].cpus) {
+			return nodes[i].id, true
+		}
+	}
+	return 0, false
 }
 
-// priority ranks a pod without a priority under all others, as Katalyst does.
-func priority(p *tick.Pod) float64 {
-	if p.Priority == nil {
-		return math.Inf(-1)
+// confined reports whether all of a pod's containers run on these CPUs alone.
+func confined(p *tick.Pod, to cpus.Set) bool {
+	for i := range p.Containers {
+		set, err := cpus.Parse(p.Containers[i].CPUSetCPUs)
+		if err != nil || set.IsEmpty() || !set.IsSubsetOf(to) {
+			return false
+		}
 	}
-	return float64(*p.Priority)
-}
-
-func milliCPU(v float64) string { return fmt.Sprintf("%.0fm", v) }
-
-func mebibytes(v float64) string { return fmt.Sprintf("%.0fMi", v/(1<<20)) }
-
-// some names the first few.
-func some(names []string) string {
-	const most = 3
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return true
 }

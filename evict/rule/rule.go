@@ -49,12 +49,20 @@ type Finding struct {
 	Candidates []Candidate
 	// Tolerance is how long the finding must have been met without a break before anybody goes.
 	Tolerance time.Duration
-	// GracePeriodSeconds is the victim's, nil for the pod's own.
+	// GracePeriodSeconds is the victim's, nil for the pod's own; a candidate's goes before it.
 	GracePeriodSeconds *int64
 	// Cooldown is the rest between two evictions of the rule.
 	Cooldown time.Duration
 	// Message is one sentence for people.
 	Message string
+}
+
+// About is the scope, and the part of it where there are several.
+func (f *Finding) About() string {
+	if f.Part == "" {
+		return f.Scope
+	}
+	return f.Scope + " (" + f.Part + ")"
 }
 
 // Candidate is a pod with its rank for one finding.
@@ -64,6 +72,9 @@ type Candidate struct {
 	Rank []float64
 	// Releases is how much of the finding's value ends with the pod.
 	Releases float64
+	// GracePeriodSeconds is the pod's where it is another than the finding's, and Message what is said of it alone.
+	GracePeriodSeconds *int64
+	Message            string
 }
 
 // Compare orders candidates: who goes first stands first; equal ones by namespace and name, so that the same tick has

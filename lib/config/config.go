@@ -65,17 +65,9 @@ func at(path, text string) error {
 
 // Read reads a configuration file into v; see [Decode].
 func Read(path string, v any) error {
-	f, err := os.Open(path)
+	data, err := Load(path)
 	if err != nil {
-		return fmt.Errorf("read configuration: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if err != nil {
-		return fmt.Errorf("read configuration: %w", err)
-	}
-	if len(data) > maxBytes {
-		return fmt.Errorf("read configuration: %s is larger than %d bytes", path, maxBytes)
+		return err
 	}
 	return Decode(path, data, v)
 }

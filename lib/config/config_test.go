@@ -146,7 +146,11 @@ func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{"cpu: 1", "cpu: 1m\nmemory: 5Gi\nhold: 3s", "{}", "[", "a: &a\n  <<: *a", "cpu: !!float 1"} {
 		f.Add([]byte(seed))
 	}
+	for _, seed := range objectSeeds {
+		f.Add([]byte(seed))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		fuzzObjects(t, data)
 		var v example
 		if err := Decode("x.yaml", data, &v); err != nil {
 			if !strings.HasPrefix(err.Error(), "x.yaml") {

@@ -107,6 +107,7 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 		Name: s.Resource.String(), TypeDescription: s.Resource.String(), Logger: &discard,
 		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: longestPause},
 	})
+	watching(ctx, s.Resource, w.State, now)
 	go r.RunWithContext(klog.NewContext(ctx, discard))
 	return w
 }

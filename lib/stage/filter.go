@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"polder/lib/metrics"
 	"polder/lib/tick"
 )
 
@@ -63,6 +64,9 @@ type arrival struct {
 // Filter runs f until the input ends or ctx does. On SIGTERM a tool leaves a FIFO at the beginning of a line: it
 // finishes what it has begun and takes no more.
 func (s *Session) Filter(ctx context.Context, f Filter) error {
+	if err := s.serveMetrics(); err != nil {
+		return err
+	}
 	in, err := openInput(s.Input, s.In)
 	if err != nil {
 		return &UsageError{err}
@@ -123,6 +127,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 		select {
 		case a, ok := <-arrivals[turn%len(arrivals)]:
 			turn++
+			s.Metrics.Cut(a.counts.Cut)
 			if !ok || errors.Is(a.err, io.EOF) {
 				limit.flush(a.counts)
 				return nil
@@ -131,6 +136,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 				return a.err
 			}
 			if a.rejected != nil {
+				s.Metrics.Invalid(metrics.InvalidSection)
 				if err := limit.reject(a.line.Number, a.rejected, s.Strict); err != nil {
 					return err
 				}
@@ -161,10 +167,14 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 }
 
 func (s *Session) handle(ctx context.Context, f Filter, a arrival, out *sink) error {
-	section, err := f.Handle(ctx, Incoming{Tick: a.tick, Refused: s.refuse(a.line), Dropped: out.dropped()})
+	refused, why := s.refuse(a.line)
+	begun := time.Now()
+	section, err := f.Handle(ctx, Incoming{Tick: a.tick, Refused: refused, Dropped: out.dropped()})
 	if err != nil {
 		return err
 	}
+	s.measure(a.line, section, why, time.Since(begun))
+	s.settled()
 	s.beat()
 	if f.Terminal {
 		return nil
@@ -182,7 +192,10 @@ func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines 
 	}
 	r := tick.NewReader(in.in)
 	r.Strict, r.MaxLine, r.Restarted, r.WholeLines = s.Strict, s.MaxLine, in.fifo, in.wholeLines
-	r.Bad = limit.badLine
+	r.Bad = func(number int64, err error) {
+		limit.badLine(number, err)
+		s.Metrics.Invalid(invalid(err))
+	}
 
 	if in.fifo {
 		interrupted := context.AfterFunc(ctx, func() { _ = in.SetReadDeadline(time.Now()) })
@@ -239,28 +252,28 @@ func decode(d *tick.Decoder, sections []string, lines <-chan arrival, arrivals c
 // defaultMaxAge is used where a tick does not say its interval.
 const defaultMaxAge = 3 * time.Second
 
-// refuse says why this tick must not be acted on.
-func (s *Session) refuse(l *tick.Line) string {
+// refuse says why this tick must not be acted on, in a sentence and in a word for the metrics.
+func (s *Session) refuse(l *tick.Line) (sentence, word string) {
 	if s.DryRun || s.isSet == nil {
-		return ""
+		return "", ""
 	}
 	if s.Node != "" && l.Node != s.Node {
-		return fmt.Sprintf("tick of node %s, this is %s (--node)", l.Node, s.Node)
+		return fmt.Sprintf("tick of node %s, this is %s (--node)", l.Node, s.Node), metrics.RefusedNode
 	}
 	limit := s.MaxAge
 	if limit == 0 {
 		if s.IsSet("max-age") {
-			return ""
+			return "", ""
 		}
 		limit = max(3*l.Interval(), defaultMaxAge)
 	}
 	switch age := s.Now().Sub(l.Time); {
 	case age > limit:
-		return fmt.Sprintf("tick is %s old, the limit is %s (--max-age)", age.Round(time.Millisecond), limit)
+		return fmt.Sprintf("tick is %s old, the limit is %s (--max-age)", age.Round(time.Millisecond), limit), metrics.RefusedOld
 	case age < -limit:
-		return fmt.Sprintf("tick is %s ahead of this node's clock, the limit is %s (--max-age)", (-age).Round(time.Millisecond), limit)
+		return fmt.Sprintf("tick is %s ahead of this node's clock, the limit is %s (--max-age)", (-age).Round(time.Millisecond), limit), metrics.RefusedEarly
 	}
-	return ""
+	return "", ""
 }
 
 // beat touches the heartbeat file and feeds the service manager's watchdog.

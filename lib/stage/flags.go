@@ -74,6 +74,11 @@ func (f *Flags) Bool(into *bool, name, usage string) {
 	f.flags = append(f.flags, &cli.BoolFlag{Name: name, Usage: usage, Destination: into, Category: f.category, EnvVars: f.envVars(name)})
 }
 
+// OnOff adds a switch that has a default: --name or --name=false.
+func (f *Flags) OnOff(into *bool, name string, value bool, usage string) {
+	f.flags = append(f.flags, &cli.BoolFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name)})
+}
+
 // Choice adds a flag that takes one of the given words.
 func (f *Flags) Choice(into *string, name, value, usage string, words ...string) {
 	usage += " (" + strings.Join(words, ", ") + ")"

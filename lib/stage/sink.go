@@ -1,12 +1,15 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
+	"polder/lib/metrics"
 	"polder/lib/tick"
 )
 
@@ -16,6 +19,22 @@ type sink struct {
 	mailbox *tick.Mailbox // nil unless live
 	value   []byte
 	line    []byte
+}
+
+// counting counts the lines that are written, each in one piece, alone or with others.
+type counting struct {
+	io.Writer
+	metrics *metrics.Set
+}
+
+func (c counting) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	if err == nil {
+		for range bytes.Count(p, []byte{'\n'}) {
+			c.metrics.Written()
+		}
+	}
+	return n, err
 }
 
 func (s *Session) openOut(ctx context.Context, f Filter) (*sink, error) {
@@ -32,6 +51,9 @@ func (s *Session) openSink(ctx context.Context, live bool) (*sink, error) {
 	}
 	if out.fifo {
 		context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(time.Now().Add(drainWithin)) })
+	}
+	if s.Metrics != nil {
+		out.out = counting{out.out, s.Metrics}
 	}
 	k := &sink{stream: out}
 	if live {
@@ -105,12 +127,16 @@ func (k *sink) Close() error {
 
 // Source is the output of a tool that makes ticks.
 type Source struct {
-	sink *sink
-	s    *Session
+	sink  *sink
+	s     *Session
+	begun time.Time
 }
 
 // OpenSource opens the output. With live, the newest tick replaces the waiting one where the next stage is slow.
 func (s *Session) OpenSource(ctx context.Context, live bool) (*Source, error) {
+	if err := s.serveMetrics(); err != nil {
+		return nil, err
+	}
 	k, err := s.openSink(ctx, live)
 	if err != nil {
 		return nil, err
@@ -119,13 +145,51 @@ func (s *Session) OpenSource(ctx context.Context, live bool) (*Source, error) {
 	return &Source{sink: k, s: s}, nil
 }
 
+// Begin says that the next tick is being made, for the metrics.
+func (o *Source) Begin() { o.begun = time.Now() }
+
 // Put writes a tick.
 func (o *Source) Put(t *tick.Tick) error {
+	o.tell(t)
 	line, err := tick.AppendMarshal(o.sink.line[:0], t)
 	if err != nil {
 		return err
 	}
 	o.sink.line = append(line, '\n')
+	o.s.settled()
+	o.s.beat()
+	return o.sink.write()
+}
+
+// tell tells the metrics of a tick.
+func (o *Source) tell(t *tick.Tick) {
+	if o.s.Metrics == nil {
+		return
+	}
+	took := time.Duration(-1)
+	if !o.begun.IsZero() {
+		took = time.Since(o.begun)
+	}
+	o.s.Metrics.Tick(&tick.Tick{V: t.V, Node: t.Node, Time: t.Time, Sample: t.Sample}, took)
+}
+
+// PutAll writes the ticks of many nodes as one: where the next stage is slow, later ones take the place of them all, and
+// count as one that was dropped.
+func (o *Source) PutAll(ticks []*tick.Tick) error {
+	all := o.sink.line[:0]
+	for _, t := range ticks {
+		o.tell(t)
+		o.begun = time.Time{} // all of them took so long
+		var err error
+		if all, err = tick.AppendMarshal(all, t); err != nil {
+			return err
+		}
+		all = append(all, '\n')
+	}
+	o.sink.line = all
+	if len(all) == 0 {
+		return nil
+	}
 	o.s.beat()
 	return o.sink.write()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"polder/lib/metrics"
 	"polder/lib/tick"
 )
 
@@ -69,9 +70,16 @@ type Session struct {
 	Node          string
 	DryRun        bool
 	HeartbeatFile string
+	MetricsAddr   string
+
+	// Metrics is nil without --metrics-addr.
+	Metrics *metrics.Set
 
 	isSet  func(string) bool
 	notify *notifier
+	// release gives back memory that the start alone needed; nil but in a process of its own.
+	release func()
+	ticks   int // so far, as long as that matters
 }
 
 // IsSet reports whether a flag was given on the command line or by its environment variable.
@@ -107,6 +115,16 @@ func Main(c Command) {
 			}
 		}
 	}()
+	run := c.Run
+	c.Run = func(ctx context.Context, s *Session) error {
+		s.release = func() {
+			if err := releaseStartup(); err != nil {
+				s.Log.Debug("pages that only the start needed stay in memory", "error", err)
+			}
+		}
+		s.release()
+		return run(ctx, s)
+	}
 	os.Exit(c.Execute(ctx, OSEnv()))
 }
 
@@ -170,6 +188,17 @@ func (c Command) app(env Env) *cli.App {
 				log.Warn("cannot notify the service manager", "error", err)
 			}
 			s.isSet = cc.IsSet
+			if s.MetricsAddr != "" {
+				if err := metrics.CheckAddr(s.MetricsAddr); err != nil {
+					return Usagef("--metrics-addr %q: %w", s.MetricsAddr, err)
+				}
+				name := c.Name
+				if cc.Bool("fleet") {
+					name += "-fleet" // a centre's ticks are of nodes that have a tool of that name themselves
+				}
+				s.Metrics = metrics.New(name, Version)
+				defer s.Metrics.Close()
+			}
 			if c.Kind.Acts && s.Node == "" {
 				if s.Node, err = os.Hostname(); err != nil {
 					return fmt.Errorf("find this node's name: %w (give it with --node)", err)
@@ -207,6 +236,7 @@ func (c Command) sharedFlags(s *Session, logLevel, logFormat, memory *string) *F
 	}
 	f.Category("Process")
 	f.Path(&s.HeartbeatFile, "heartbeat", "", "touch `FILE` after every tick, for a liveness check")
+	f.String(&s.MetricsAddr, "metrics-addr", "", "answer Prometheus at `HOST:PORT`, path /metrics, without encryption or password (default: nowhere)")
 	f.Choice(logLevel, "log-level", "info", "least level that is logged to standard error", "debug", "info", "warn", "error")
 	f.Choice(logFormat, "log-format", "text", "form of the log", "text", "json")
 	f.String(memory, "memory-limit", "", "soft limit of the Go heap, such as 32MiB (GOMEMLIMIT)")

@@ -43,14 +43,20 @@ type Eviction struct {
 	Refused string `json:"refused,omitempty"`
 	// Errors says which inputs a rule missed, or what in the section could not be decided.
 	Errors []string `json:"errors,omitempty"`
+	// Queued counts the pods that wait for their turn because a soft finding names them.
+	Queued int `json:"queued,omitempty"`
+	// Fleet is in the section of evict --fleet alone.
+	Fleet *FleetEviction `json:"fleet,omitempty"`
 	// DroppedTicks counts the ticks that were not passed on since the start because the next stage was slow.
 	DroppedTicks int64 `json:"droppedTicks,omitempty"`
 }
 
 // PressureFinding is one rule's measure this tick.
 type PressureFinding struct {
-	Rule      string  `json:"rule"`
-	Scope     string  `json:"scope"`
+	Rule  string `json:"rule"`
+	Scope string `json:"scope"`
+	// Part is what of the scope was measured where a rule measures several: a pool, a NUMA node, a signal.
+	Part      string  `json:"part,omitempty"`
 	Value     float64 `json:"value"`
 	Threshold float64 `json:"threshold"`
 	// Since is when the threshold was first met without a break; empty where it is not met.
@@ -113,5 +119,7 @@ type Target struct {
 	Target  string `json:"target"`
 	State   string `json:"state"`
 	Changed bool   `json:"changed,omitempty"`
-	Error   string `json:"error,omitempty"`
+	// Note says why the target is given something else than what the ticks say.
+	Note  string `json:"note,omitempty"`
+	Error string `json:"error,omitempty"`
 }

@@ -57,6 +57,8 @@ type Pod struct {
 	Load5         *float64 `json:"load5,omitempty"`
 	Threads       *float64 `json:"threads,omitempty"`
 	Memory        *Memory  `json:"memory,omitempty"`
+	// MemoryPressure is the PSI of the pod's cgroup; version 2 alone has it.
+	MemoryPressure *Pressure `json:"memoryPressure,omitempty"`
 
 	Containers []Container `json:"containers,omitempty"`
 	// Errors is what is wrong with the pod's own labels, annotations or quantities; the parts without fault hold.

@@ -11,6 +11,11 @@ import (
 // DefaultMaxLine is the longest line that a Reader takes unless told otherwise.
 const DefaultMaxLine = 16 << 20
 
+// TooLong is wrapped, beside [ErrNoTick], by the error of a line over the limit.
+type TooLong struct{ Limit int }
+
+func (e TooLong) Error() string { return fmt.Sprintf("longer than %d bytes (--max-line)", e.Limit) }
+
 // Counts says what a Reader met.
 type Counts struct {
 	Lines   int64 // ticks returned
@@ -118,7 +123,7 @@ func (r *Reader) nextLine() ([]byte, error) {
 			if r.skip || len(line) > maxLine {
 				r.skip = false
 				r.counts.TooLong++
-				if err := r.bad(fmt.Errorf("%w: longer than %d bytes (--max-line)", ErrNoTick, maxLine)); err != nil {
+				if err := r.bad(fmt.Errorf("%w: %w", ErrNoTick, TooLong{maxLine})); err != nil {
 					return nil, err
 				}
 				continue

@@ -67,6 +67,10 @@ func (f Figures) step(g Figures, share float64) step {
 		return much
 	}
 	s := f.Reclaimed.step(g.Reclaimed, share)
+	// A taint that comes or goes, and each pod that goes while it holds: the scheduler would fill the gap.
+	if s != still && f.Held != g.Held || s == less && g.Held {
+		s = much
+	}
 	for i := range f.Zones {
 		a, b := f.Zones[i].Reclaimed, g.Zones[i].Reclaimed
 		zone := a.step(b, share)
@@ -128,7 +132,7 @@ func (r Rules) Next(w Written, want Figures, intact bool, now time.Time) Due {
 	if w.Figures == nil {
 		return Moved
 	}
-	if !intact && !w.Figures.Empty() {
+	if !intact && !w.Figures.Silent() {
 		return Undone
 	}
 	age := now.Sub(w.At)

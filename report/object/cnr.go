@@ -4,11 +4,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"polder/lib/quantity"
-	"polder/lib/tick"
 )
 
 // What a CustomNodeResource is called.
@@ -42,40 +40,27 @@ func CNRStatus(node string, f Figures) map[string]any {
 	return o
 }
 
-// CNRWithdrawal is a JSON merge patch of the status that takes away what [CNRStatus] put there, and nothing else. Applying
+// CNRWithdrawal takes away from the status what [CNRStatus] put there, and nothing else; nil where there is nothing. Applying
 // an empty status would not do: the server makes a null of a map that loses its last key, and refuses that.
-func CNRWithdrawal(cnr map[string]any, resourceVersion string) map[string]any {
-	patch := map[string]any{}
+func CNRWithdrawal(cnr map[string]any) Patch {
+	var p Patch
 	for _, path := range offers {
-		have, _ := at(cnr, append([]string{"status"}, path...)...).(map[string]any)
-		gone := map[string]any{}
+		path = append([]string{"status"}, path...)
+		have, _ := at(cnr, path...).(map[string]any)
 		for _, name := range names {
-			if _, ok := have[name]; ok {
-				gone[name] = nil
+			if have[name] != nil {
+				p.drop(append(path, name)...)
 			}
 		}
-		if len(gone) == 0 {
-			continue
-		}
-		in := patch
-		for _, key := range path[:len(path)-1] {
-			if in[key] == nil {
-				in[key] = map[string]any{}
-			}
-			in, _ = in[key].(map[string]any)
-		}
-		in[path[len(path)-1]] = gone
 	}
 	if list, _ := at(cnr, "status", "topologyZone").([]any); slices.ContainsFunc(list, isOurs) {
-		patch["topologyZone"] = nil
+		var left any
 		if others := slices.DeleteFunc(slices.Clone(list), isOurs); len(others) > 0 {
-			patch["topologyZone"] = others
+			left = others
 		}
+		p.set(cnr, left, "status", "topologyZone")
 	}
-	if len(patch) == 0 {
-		return nil
-	}
-	return map[string]any{"metadata": map[string]any{"resourceVersion": resourceVersion}, "status": patch}
+	return p
 }
 
 // The lists of a status that have our resources, and their names.
@@ -100,7 +85,7 @@ func CNRHolds(cnr map[string]any, f Figures) bool {
 	if !f.Empty() {
 		return Holds(cnr["status"], CNRStatus("", f)["status"])
 	}
-	return CNRWithdrawal(cnr, "") == nil
+	return CNRWithdrawal(cnr) == nil
 }
 
 func both(list func() map[string]any) map[string]any {
@@ -158,85 +143,4 @@ func part(v *int64, i, n int) *int64 {
 		p++
 	}
 	return &p
-}
-
-// taintsAnnotation names our taints in the object: a list of them belongs to all who write it, and not every version of
-// the CRD lets each own its part.
-const taintsAnnotation = "polder/taints"
-
-// taintQoS is the class of pods that our taints are for.
-const taintQoS = "reclaimed_cores"
-
-// Taints are an object's taints and which of them are ours.
-type Taints struct {
-	list []any
-	ours []string // "key:effect"
-}
-
-// TaintsOf reads an object's taints.
-func TaintsOf(cnr map[string]any) Taints {
-	list, _ := at(cnr, "spec", "taints").([]any)
-	text, _ := at(cnr, "metadata", "annotations", taintsAnnotation).(string)
-	return Taints{list: list, ours: strings.FieldsFunc(text, func(r rune) bool { return r == ',' })}
-}
-
-// Want makes the taints those that are wanted, beside what others have set, which stays. A taint that is there already
-// keeps its time; one that somebody else has set is not ours and will not be taken away.
-func (t Taints) Want(wanted []tick.Taint, at time.Time) Taints {
-	names := map[string]bool{}
-	for _, w := range wanted {
-		names[w.Key+":"+w.Effect] = true
-	}
-	var next Taints
-	present := map[string]bool{}
-	for _, item := range t.list {
-		name := taintName(item)
-		mine := slices.Contains(t.ours, name)
-		if mine && !names[name] {
-			continue
-		}
-		next.list, present[name] = append(next.list, item), true
-		if mine && !slices.Contains(next.ours, name) {
-			next.ours = append(next.ours, name)
-		}
-	}
-	for _, w := range wanted {
-		name := w.Key + ":" + w.Effect
-		if present[name] || w.Key == "" || strings.Contains(name, ",") {
-			continue
-		}
-		present[name] = true
-		next.list = append(next.list, map[string]any{"key": w.Key, "effect": w.Effect, "qosLevel": taintQoS, "timeAdded": at.UTC().Format(time.RFC3339)})
-		next.ours = append(next.ours, name)
-	}
-	slices.Sort(next.ours)
-	return next
-}
-
-func taintName(item any) string {
-	m, _ := item.(map[string]any)
-	key, _ := m["key"].(string)
-	effect, _ := m["effect"].(string)
-	return key + ":" + effect
-}
-
-// Equal reports whether there is nothing to write.
-func (t Taints) Equal(u Taints) bool {
-	return slices.Equal(t.ours, u.ours) && slices.EqualFunc(t.list, u.list, func(a, b any) bool { return Holds(a, b) && Holds(b, a) })
-}
-
-// Patch is a JSON merge patch that sets the taints of the object at that version: the list is replaced as a whole, and if
-// somebody else has written meanwhile, the server refuses it.
-func (t Taints) Patch(resourceVersion string) map[string]any {
-	var list, ours any
-	if len(t.list) > 0 {
-		list = t.list
-	}
-	if len(t.ours) > 0 {
-		ours = strings.Join(t.ours, ",")
-	}
-	return map[string]any{
-		"metadata": map[string]any{"resourceVersion": resourceVersion, "annotations": map[string]any{taintsAnnotation: ours}},
-		"spec":     map[string]any{"taints": list},
-	}
 }

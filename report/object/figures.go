@@ -42,7 +42,17 @@ type Figures struct {
 	Consumers []Consumer // by name
 	// Taints are those that should be there now; nil means that nobody has said.
 	Taints []tick.Taint
+	// Requested is what the reclaimed pods request that stay; nil where the tick does not tell.
+	Requested *Amounts
+
+	// Held says that the offer is kept down because of a taint, Said that an offer of nothing is meant, and no silence;
+	// TaintsAlone that the object is about taints alone. Note is for people.
+	Held, Said, TaintsAlone bool
+	Note                    string
 }
+
+// Silent reports whether there is nothing to keep in the object.
+func (f Figures) Silent() bool { return f.Empty() && !f.Said }
 
 // Empty reports whether there is nothing to offer, which is not the same as an offer of nothing.
 func (f Figures) Empty() bool { return f.Reclaimed.empty() }
@@ -65,6 +75,7 @@ func Read(t *tick.Tick) Figures {
 		f.Zones = zones(t.Sample.Topology, t.Advice)
 		f.Consumers = consumers(t.Sample)
 	}
+	f.Requested = requested(t)
 	// Of a dry run of evict, nothing is to be seen in the cluster.
 	if e := t.Eviction; e != nil && e.Refused == "" {
 		f.Taints = []tick.Taint{}
@@ -130,8 +141,7 @@ func consumers(s *tick.Sample) []Consumer {
 	var list []Consumer
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if p.QoS != tick.QoSReclaimed || p.Namespace == "" || p.Missing == tick.MissingCluster || p.Requests == nil ||
-			p.Phase == "Succeeded" || p.Phase == "Failed" {
+		if !isConsumer(p) {
 			continue
 		}
 		c := Consumer{Name: p.Namespace + "/" + p.Name + "/" + p.UID,
@@ -145,6 +155,12 @@ func consumers(s *tick.Sample) []Consumer {
 	slices.SortFunc(list, func(a, b Consumer) int { return cmp.Compare(a.Name, b.Name) })
 	list = slices.CompactFunc(list, func(a, b Consumer) bool { return a.Name == b.Name })
 	return list[:min(len(list), maxConsumers)]
+}
+
+// isConsumer reports whether a pod is a reclaimed one that the cluster knows, and that is not over.
+func isConsumer(p *tick.Pod) bool {
+	return p.QoS == tick.QoSReclaimed && p.Namespace != "" && p.Missing != tick.MissingCluster && p.Requests != nil &&
+		p.Phase != "Succeeded" && p.Phase != "Failed"
 }
 
 // runsOn are the NUMA nodes that a pod's containers may run on: all that have CPUs where that is not known.
@@ -186,6 +202,7 @@ func (m *Memory) Take(f Figures, at time.Time) {
 	if f.Taints != nil {
 		m.last.Taints, m.taintsAt = f.Taints, at
 	}
+	m.last.Requested = f.Requested // what pods requested a while ago is no bound for those of now
 }
 
 // Now is what holds at the time: what was said within the last limit. Taints that nobody has confirmed for so long are none,

@@ -38,11 +38,24 @@ func FuzzCNR(f *testing.F) {
 		if again := next.Want([]tick.Taint{{Key: key, Effect: effect}}, noon); !again.Equal(next) {
 			t.Errorf("written twice: %v, then %v", next, again)
 		}
+		// The patch makes the object so, whatever else is in it; unless a part is of another kind, which no server takes.
+		if _, ok := cnr["metadata"].(map[string]any); ok && next.Patch().apply(cnr) == nil {
+			if got := TaintsOf(cnr); !got.Equal(next) {
+				t.Errorf("patched to %v; want %v", got, next)
+			}
+		}
+		if fit, _ := forNode([]tick.Taint{{Key: key, Effect: effect}}); len(fit) > 0 && !strings.HasPrefix(key, TaintPrefix) {
+			t.Errorf("taint %q is for a Node", key)
+		}
 		NodeHolds(cnr, Amounts{})
+		if a := NodeAmounts(cnr); a.MilliCPU != nil && *a.MilliCPU < 0 {
+			t.Errorf("a Node offers %d", *a.MilliCPU)
+		}
+		Mark(cnr)
 		CNRHolds(cnr, of(44000, 1))
-		if patch := CNRWithdrawal(cnr, "1"); patch != nil {
-			if merge(cnr, patch); CNRWithdrawal(cnr, "1") != nil {
-				t.Errorf("left after a withdrawal: %v", cnr)
+		if patch := CNRWithdrawal(cnr); patch != nil {
+			if err := patch.apply(cnr); err != nil || CNRWithdrawal(cnr) != nil {
+				t.Errorf("left after a withdrawal: %v, %v", err, cnr)
 			}
 		}
 	})

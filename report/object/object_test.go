@@ -207,15 +207,13 @@ func TestNodeHolds(t *testing.T) {
 
 func TestTaints(t *testing.T) {
 	theirs := map[string]any{"key": "team/x", "effect": "NoSchedule", "value": "v"}
-	cnr := map[string]any{"spec": map[string]any{"taints": []any{theirs}}}
+	cnr := map[string]any{"spec": map[string]any{"taints": []any{theirs}}, "metadata": map[string]any{}}
 	a, b := tick.Taint{Key: "p/A", Effect: "NoSchedule"}, tick.Taint{Key: "p/B", Effect: "NoExecute"}
 	// write makes the object as the patch does.
 	write := func(taints Taints) {
-		patch := taints.Patch("7")
-		if at(patch, "metadata", "resourceVersion") != "7" {
-			t.Errorf("no version in %v", patch)
+		if err := taints.Patch().apply(cnr); err != nil {
+			t.Fatal(err)
 		}
-		cnr = map[string]any{"spec": patch["spec"], "metadata": patch["metadata"]}
 	}
 	ours := func(key, effect, since string) map[string]any {
 		return map[string]any{"key": key, "effect": effect, "qosLevel": "reclaimed_cores", "timeAdded": since}
@@ -262,11 +260,9 @@ func TestCNRWithdrawal(t *testing.T) {
 	if CNRHolds(o, Figures{}) || !CNRHolds(o, Read(guide())) {
 		t.Error("an object with figures holds them, and does not hold nothing")
 	}
-	patch := CNRWithdrawal(o, "7")
-	if at(patch, "metadata", "resourceVersion") != "7" {
-		t.Errorf("no version in %v", patch)
+	if err := CNRWithdrawal(o).apply(o); err != nil {
+		t.Fatal(err)
 	}
-	merge(o, patch)
 	left := map[string]any{
 		"conditions": []any{"theirs"}, "topologyZone": []any{gpu}, "resourceAllocatable": map[string]any{}, "resourceCapacity": map[string]any{},
 		"resources": map[string]any{"allocatable": map[string]any{"theirs": "1"}, "capacity": map[string]any{}},
@@ -274,28 +270,7 @@ func TestCNRWithdrawal(t *testing.T) {
 	if d := cmp.Diff(left, o["status"]); d != "" {
 		t.Errorf("left (-want +got):\n%s", d)
 	}
-	if CNRWithdrawal(o, "7") != nil || !CNRHolds(o, Figures{}) {
+	if CNRWithdrawal(o) != nil || !CNRHolds(o, Figures{}) {
 		t.Error("there is still something to withdraw")
-	}
-}
-
-// merge is RFC 7386.
-func merge(into, patch map[string]any) {
-	for k, v := range patch {
-		p, ok := v.(map[string]any)
-		if !ok {
-			if v == nil {
-				delete(into, k)
-			} else {
-				into[k] = v
-			}
-			continue
-		}
-		child, _ := into[k].(map[string]any)
-		if child == nil {
-			child = map[string]any{}
-			into[k] = child
-		}
-		merge(child, p)
 	}
 }

@@ -3,7 +3,6 @@
 package view
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -160,5 +159,3 @@ func (m *Model) quotas() map[string]int64 {
 	}
 	return quotas
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

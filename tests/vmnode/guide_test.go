@@ -26,16 +26,28 @@ const (
 
 // The guide from "Reporting reclaimed resource" to the shrinking cpusets, with its own YAML: pods that the real scheduler
 // binds and the real kubelet runs, kubectl exec for the load, and every number read where the guide reads it. Its two parts
-// use the same shared pod and run here as one.
+// use the same shared pod and run here as one. Then its evictions, on the same node.
 func TestKubernetesGuide(t *testing.T) {
 	w := newWorld(t)
+	w.walk()
+	w.Kubectl("delete", "pod", "shared-normal-pod", "reclaimed-normal-pod")
+	w.startPipe(fastShrink, fastLoad)
+	w.awaitOffer(time.Minute, "44k")
+	w.overcommitDemo()
+	w.loadDemo()
+	w.stopPipe()
+}
+
+// walk is the guide up to its evictions.
+func (w *world) walk() {
+	w.Helper()
 	capacity := w.memoryCapacity()
-	w.startPipe()
+	w.startPipe("", "")
 
 	// With no pods: all but 4 CPUs and 5Gi.
 	w.awaitOffer(time.Minute, "44k")
 	if got, want := w.offer().Status.ResourceAllocatable[reclaimedMemory], strconv.FormatInt(capacity-reserveBytes, 10); got != want {
-		t.Errorf("reclaimed memory is %s, want %s: %d and 5Gi less", got, want, capacity)
+		w.Errorf("reclaimed memory is %s, want %s: %d and 5Gi less", got, want, capacity)
 	}
 	w.say("nothing runs: the offer is 44k")
 
@@ -55,17 +67,17 @@ func TestKubernetesGuide(t *testing.T) {
 	exec := w.KubectlCommand(context.Background(), "exec", "shared-normal-pod", "--", "stress", "-c", "2")
 	load, err := program.Start(w.Dir()+"/exec.log", exec)
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	t.Cleanup(load.Kill)
+	w.Cleanup(load.Kill)
 	w.awaitOffer(3*time.Minute, "40k")
 	w.awaitCPUs(time.Minute, shared, "10-11,22-23,34-35,46-47")
 	w.awaitCPUs(time.Minute, reclaimed, "0-9,12-21,24-33,36-45")
 	w.say("with two more hogs the offer is 40k, and the pools have moved")
 	if err := load.Died(); err != nil {
-		t.Errorf("kubectl exec: %v", err)
+		w.Errorf("kubectl exec: %v", err)
 	}
-	t.Logf("kubectl get kcnr:\n%s", w.Kubectl("get", "kcnr"))
+	w.printed("kubectl get kcnr", w.Kubectl("get", "kcnr"))
 
 	w.stopPipe()
 	w.judgeTicks()
@@ -75,7 +87,7 @@ func TestKubernetesGuide(t *testing.T) {
 	}
 	w.on("report --withdraw --to cnr,node --kubeconfig " + kubeconfig("report"))
 	if left := w.nodeOffer(); left != "" && left != "0" {
-		t.Errorf("the node's status still offers %s", left)
+		w.Errorf("the node's status still offers %s", left)
 	}
 	w.say("everything put back")
 }

@@ -19,9 +19,9 @@ const (
 	journal        = "/run/polder/journal"
 )
 
-// startPipe starts the tools on the node as a user would, each with a kubeconfig of its own account. They are told to use two CPUs
-// at once: emulated ones are slow, and 48 of them share what the host has.
-func (w *world) startPipe() {
+// startPipe starts the tools on the node as a user would, each with a kubeconfig of its own account, and more flags for
+// advise and evict. They are told to use two CPUs at once: emulated ones are slow, and 48 of them share what the host has.
+func (w *world) startPipe(advise, evict string) {
 	w.Helper()
 	for _, tool := range []string{"collect", "evict", "report"} {
 		path := w.KubeconfigFor(toolsNamespace, "polder-"+tool)
@@ -34,16 +34,16 @@ func (w *world) startPipe() {
 	}
 	stages := []string{
 		"collect --interval 2s --node " + wire.Node + " --kubeconfig " + kubeconfig("collect"),
-		"advise --reserve-memory 5Gi", // a tenth of the memory otherwise, on a machine as small as this
+		"advise " + advise,
 		"isolate --journal " + journal,
-		"evict --action evict --kubeconfig " + kubeconfig("evict"),
+		"evict --action evict --kubeconfig " + kubeconfig("evict") + " " + evict,
 		"report --to cnr,node --kubeconfig " + kubeconfig("report"),
 	}
 	for i, stage := range stages {
 		name, _, _ := strings.Cut(stage, " ")
 		stages[i] = fmt.Sprintf("{ %s 2>/var/log/%s.log; echo %s $? >>/run/polder/ends; }", stage, name, name)
 	}
-	w.on("export GOMAXPROCS=2; setsid sh -c '" + strings.Join(stages, " | ") + " >" + ticksFile + "' </dev/null >/dev/null 2>&1 &")
+	w.on("rm -f /run/polder/ends; export GOMAXPROCS=2; setsid sh -c '" + strings.Join(stages, " | ") + " >" + ticksFile + "' </dev/null >/dev/null 2>&1 &")
 }
 
 func kubeconfig(tool string) string { return "/etc/polder/" + tool + ".kubeconfig" }

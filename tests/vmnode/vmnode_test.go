@@ -42,8 +42,14 @@ type world struct {
 	begin time.Time
 }
 
-// newWorld starts both, with the shipped scheduler profile, CRDs and roles, and waits until the node is Ready.
+// newWorld is one with the guide's machine.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldOn(t, Machine())
+}
+
+// newWorldOn starts both, with the shipped scheduler profile, CRDs and roles, and waits until the node is Ready.
+func newWorldOn(t *testing.T, m qemu.Machine) *world {
 	t.Helper()
 	need(t)
 	w := &world{begin: time.Now()}
@@ -63,7 +69,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w.install()
 	w.say("control plane ready, everything built")
-	w.node = StartVMNode(t, w.ControlPlane, egress, Options{Machine: Machine(), Tools: tools, Images: images, Log: w.say})
+	w.node = StartVMNode(t, w.ControlPlane, egress, Options{Machine: m, Tools: tools, Images: images, Log: w.say})
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(w.diagnose())

@@ -3,11 +3,12 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"polder/collect/kubernetes"
+	"polder/lib/customconfig"
 	"polder/lib/kube"
 	"polder/lib/tick"
 )
@@ -20,23 +21,17 @@ type Options struct {
 	UserAgent  string
 	Reading    kubernetes.Reading
 	Now        func() time.Time
+	Log        *slog.Logger
 }
-
-// askAgain is how often a server that does not know Katalyst's configuration objects is asked for them again.
-const askAgain = 2 * time.Minute
 
 // Cluster is one watch each of the node's pods, of the node, and of the configuration objects. The methods are for one
 // goroutine.
 type Cluster struct {
-	ctx    context.Context
-	client *kube.Client
-	node   string
-	now    func() time.Time
+	registry
+	node string
 
-	pods    *kube.Watch[*kubernetes.Pod]
-	nodes   *kube.Watch[*kubernetes.Node]
-	targets *kube.Watch[*kubernetes.Target]
-	kinds   map[kubernetes.Kind]*kube.Watch[*kubernetes.Candidate] // those that a target names
+	pods  *kube.Watch[*kubernetes.Pod]
+	nodes *kube.Watch[*kubernetes.Node]
 
 	config inForce
 }
@@ -47,23 +42,17 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{ctx: ctx, client: client, node: o.Node, now: o.Now, kinds: map[kubernetes.Kind]*kube.Watch[*kubernetes.Candidate]{}}
+	c := &Cluster{registry: openRegistry(ctx, client, o.Now), node: o.Node}
+	c.log = o.Log
 	c.pods = kube.Start(ctx, client, kube.Selection{Resource: kube.Pods, Fields: "spec.nodeName=" + o.Node}, o.Now, o.Reading.Pod)
 	c.nodes = kube.Start(ctx, client, kube.Selection{Resource: kube.Nodes, Fields: "metadata.name=" + o.Node}, o.Now, kubernetes.NodeOf)
-	c.targets = kube.Start(ctx, client, kube.Selection{Resource: kube.KatalystCustomConfigs, AskAgain: askAgain}, o.Now, kubernetes.TargetOf)
 	return c, nil
 }
 
 // Wait waits until everything was read once, or ctx ends.
 func (c *Cluster) Wait(ctx context.Context) {
-	if c.pods.WaitSynced(ctx) != nil || c.nodes.WaitSynced(ctx) != nil || c.targets.WaitSynced(ctx) != nil {
-		return
-	}
-	c.follow()
-	for _, w := range c.kinds {
-		if w.WaitSynced(ctx) != nil {
-			return
-		}
+	if c.pods.WaitSynced(ctx) == nil && c.nodes.WaitSynced(ctx) == nil {
+		c.wait(ctx)
 	}
 }
 
@@ -98,40 +87,13 @@ func (c *Cluster) nodeObject() *kubernetes.Node {
 	return nil
 }
 
-// trouble says why what was read is not current; nil where it is.
-func (c *Cluster) trouble(what string, s kube.State) error {
-	switch {
-	case s.Err == nil && s.Synced:
-		return nil
-	case s.Err == nil:
-		return fmt.Errorf("%s is being read for the first time", what)
-	}
-	for_ := c.now().Sub(s.Since).Round(time.Second)
-	cause := kube.Cause(s.Err)
-	says := "not reachable"
-	if !kube.IsUnreachable(s.Err) {
-		says = "gives no answer"
-		if kube.Reason(s.Err) != "" {
-			says = "refuses"
-		}
-	}
-	if errors.Is(s.Err, kube.ErrNotAsked) {
-		says = "has not answered"
-		cause = "the first request is under way"
-	}
-	if !s.Synced {
-		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, c.client.Server(), says, for_, cause)
-	}
-	return fmt.Errorf("API server %s %s since %s (%s): %s is that of then", c.client.Server(), says, for_, cause, what)
-}
-
 // SaveConfig is what LoadConfig takes up in a later run.
-func (c *Cluster) SaveConfig() map[string]*kubernetes.Chosen { return c.config.last }
+func (c *Cluster) SaveConfig() map[string]*customconfig.Chosen { return c.config.last }
 
 // LoadConfig takes up the configuration that an earlier run had in force, for the time until this one knows better.
-func (c *Cluster) LoadConfig(last map[string]*kubernetes.Chosen) {
+func (c *Cluster) LoadConfig(last map[string]*customconfig.Chosen) {
 	if last != nil {
-		c.config.last = last
+		c.config.last, c.config.whole = last, true
 		c.config.resolved = false
 	}
 }

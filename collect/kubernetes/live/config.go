@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"polder/collect/kubernetes"
-	"polder/lib/kube"
+	"polder/lib/customconfig"
 	"polder/lib/tick"
 )
 
@@ -16,30 +15,19 @@ type inForce struct {
 	of       [4]uint64 // the versions that it is made of
 	next     time.Time // when to look again though nothing has changed; zero: never
 
-	last map[string]*kubernetes.Chosen // what is in force, by kind's key
-	raw  tick.Raw
-	errs []error
-}
-
-// follow begins to watch the kinds that targets name. A kind that was named once stays watched.
-func (c *Cluster) follow() {
-	for _, t := range c.targets.List() {
-		for _, kind := range kubernetes.Kinds {
-			if t.Resource == kind.Resource && c.kinds[kind] == nil {
-				r := kube.AdminQoSConfigurations
-				if kind == kubernetes.Eviction {
-					r = kube.EvictionConfigurations
-				}
-				c.kinds[kind] = kube.Start(c.ctx, c.client, kube.Selection{Resource: r, AskAgain: askAgain}, c.now, kubernetes.CandidateOf)
-			}
-		}
-	}
+	last map[string]*customconfig.Chosen // what is in force, by kind's key
+	// verdicts are those on the KatalystCustomConfigs.
+	verdicts []customconfig.Verdict
+	// whole says that all was read once, now or by an earlier run.
+	whole bool
+	raw   tick.Raw
+	errs  []error
 }
 
 // versions are those of all lists that the result depends on. What was read first counts as a change, as it may be empty.
 func (c *Cluster) versions() [4]uint64 {
 	v := [4]uint64{c.targets.Version(), c.nodes.Version()}
-	for i, kind := range kubernetes.Kinds {
+	for i, kind := range customconfig.Kinds {
 		if w := c.kinds[kind]; w != nil {
 			v[2+i] = w.Version() + 1
 		}
@@ -67,22 +55,22 @@ func (c *Cluster) resolveNow(now time.Time) {
 		r.write() // what an earlier run had
 		return
 	}
-	in := kubernetes.Configs{Targets: c.targets.List(), Candidates: map[kubernetes.Kind][]*kubernetes.Candidate{}}
+	in := c.configs()
 	var labels map[string]string
 	node := c.nodeObject()
 	if node != nil {
 		labels = node.AllLabels
 	}
-	for kind, w := range c.kinds {
-		switch s := w.State(); {
-		case s.Absent:
-			r.errs = append(r.errs, fmt.Errorf("a KatalystCustomConfig is for %s, which the cluster does not have: what was in force stays", kind.Resource))
-		case s.Synced && node != nil:
-			in.Candidates[kind] = w.List()
-		}
+	for _, kind := range in.Absent {
+		r.errs = append(r.errs, fmt.Errorf("a KatalystCustomConfig is for %s, which the cluster does not have: what was in force stays", kind.Resource))
 	}
-	last := map[string]*kubernetes.Chosen{}
-	for _, kind := range kubernetes.Kinds {
+	r.verdicts = c.verdicts(&in)
+	r.whole = r.whole || node != nil && c.read()
+	if node == nil {
+		in.Candidates = nil // without its labels there is no choice
+	}
+	last := map[string]*customconfig.Chosen{}
+	for _, kind := range customconfig.Kinds {
 		chosen, next, err := in.Resolve(kind, c.node, labels, r.last[kind.Key], now)
 		if err != nil {
 			r.errs = append(r.errs, err)
@@ -100,28 +88,24 @@ func (c *Cluster) resolveNow(now time.Time) {
 
 func (r *inForce) write() {
 	r.raw = nil
-	if len(r.last) == 0 {
+	if !r.whole && len(r.verdicts) > 0 { // a part of it would say that the rest is not in force
+		r.errs = append(r.errs, errors.New("not all that configures this node was read yet"))
 		return
 	}
-	raw, err := tick.Marshal(map[string]any{"katalyst": r.last})
+	if len(r.last) == 0 && len(r.verdicts) == 0 {
+		return
+	}
+	katalyst := map[string]any{}
+	for key, chosen := range r.last {
+		katalyst[key] = chosen
+	}
+	if len(r.verdicts) > 0 {
+		katalyst[customconfig.VerdictsKey] = r.verdicts
+	}
+	raw, err := tick.Marshal(map[string]any{"katalyst": katalyst})
 	if err != nil {
 		r.errs = append(r.errs, err)
 		return
 	}
 	r.raw = raw
-}
-
-// configTrouble says which of the lists are not current.
-func (c *Cluster) configTrouble() (errs []error) {
-	if err := c.trouble("the list of KatalystCustomConfigs", c.targets.State()); err != nil {
-		return []error{err} // the others are read by the same server
-	}
-	for _, kind := range kubernetes.Kinds {
-		if w := c.kinds[kind]; w != nil {
-			if err := c.trouble("the list of "+kind.Resource, w.State()); err != nil {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return errs
 }

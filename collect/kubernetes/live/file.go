@@ -14,6 +14,7 @@ import (
 
 	"polder/collect/kubernetes"
 	"polder/lib/config"
+	"polder/lib/customconfig"
 	"polder/lib/tick"
 )
 
@@ -169,7 +170,7 @@ func (f *File) Node() (*kubernetes.Node, error) { return nil, nil }
 func (f *File) Config() (tick.Raw, error) { return nil, nil }
 
 // SaveConfig and LoadConfig have nothing to keep.
-func (f *File) SaveConfig() map[string]*kubernetes.Chosen { return nil }
+func (f *File) SaveConfig() map[string]*customconfig.Chosen { return nil }
 
 // LoadConfig does nothing.
-func (f *File) LoadConfig(map[string]*kubernetes.Chosen) {}
+func (f *File) LoadConfig(map[string]*customconfig.Chosen) {}

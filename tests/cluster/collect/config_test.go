@@ -36,10 +36,29 @@ spec:
 `, name, selection, cpu)
 }
 
+// inForce is the configuration without what is said of the KatalystCustomConfigs.
+func inForce(s *tick.Sample) string {
+	var top struct {
+		Katalyst map[string]tick.Raw `json:"katalyst"`
+	}
+	if s.Config == nil || tick.Unmarshal(s.Config, &top) != nil {
+		return string(s.Config)
+	}
+	delete(top.Katalyst, "customConfigs")
+	if len(top.Katalyst) == 0 {
+		return ""
+	}
+	text, err := tick.Marshal(map[string]any{"katalyst": top.Katalyst})
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
 func config(want string) func(*tick.Sample) string {
 	return func(s *tick.Sample) string {
-		if string(s.Config) != want {
-			return fmt.Sprintf("config %s; want %s; errors %q", s.Config, want, complaint(s, "config"))
+		if got := inForce(s); got != want {
+			return fmt.Sprintf("config %s; want %s; errors %q", got, want, complaint(s, "config"))
 		}
 		if e := complaint(s, "config"); e != "" {
 			return e
@@ -51,8 +70,8 @@ func config(want string) func(*tick.Sample) string {
 // frozen is the config with something wrong about it.
 func frozen(want, problem string) func(*tick.Sample) string {
 	return func(s *tick.Sample) string {
-		if e := complaint(s, "config"); string(s.Config) != want || !strings.Contains(e, problem) {
-			return fmt.Sprintf("config %s, errors %q; want %s and %q", s.Config, e, want, problem)
+		if e := complaint(s, "config"); inForce(s) != want || !strings.Contains(e, problem) {
+			return fmt.Sprintf("config %s, errors %q; want %s and %q", inForce(s), e, want, problem)
 		}
 		return ""
 	}
@@ -66,10 +85,10 @@ func TestConfig(t *testing.T) {
 	x := l.collect("--state", state)
 	l.until(x, "nothing", config(""))
 
-	inForce := func(name, cpu string) string {
+	object := func(name, cpu string) string {
 		return fmt.Sprintf(`{"adminQoSConfiguration":{"namespace":"default","name":%q,"config":{"reclaimedResourceConfig":{"enableReclaim":true,"reservedResourceForAllocate":{"cpu":%q}}}}`, name, cpu)
 	}
-	only := func(name, cpu string) string { return `{"katalyst":` + inForce(name, cpu) + `}}` }
+	only := func(name, cpu string) string { return `{"katalyst":` + object(name, cpu) + `}}` }
 	// Without a KatalystCustomConfig it does not count.
 	l.Apply(aqc("all", "5", ""))
 	for range 5 {
@@ -95,7 +114,7 @@ spec:
         evictionThreshold: {"katalyst.kubewharf.io/reclaimed_millicpu": 10}
 `)
 	l.until(x, "two kinds", func(s *tick.Sample) string {
-		if c := string(s.Config); !strings.Contains(c, inForce("all", "6")) || !strings.Contains(c, `"evictionConfiguration":{"namespace":"default","name":"default","config":{"evictionPluginsConfig":{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_millicpu":10}}}}}`) {
+		if c := string(s.Config); !strings.Contains(c, object("all", "6")) || !strings.Contains(c, `"evictionConfiguration":{"namespace":"default","name":"default","config":{"evictionPluginsConfig":{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_millicpu":10}}}}}`) {
 			return c
 		}
 		return ""

@@ -68,15 +68,20 @@ func (c *client) ready(ctx context.Context) error {
 // for PATCH a merge patch.
 func (c *ControlPlane) API(method, path, body string) (int, []byte) {
 	c.Helper()
-	contentType := "application/json"
-	if method == http.MethodPatch {
-		contentType = "application/merge-patch+json"
-	}
-	status, answer, err := c.client.do(context.Background(), method, path, contentType, body)
+	status, answer, err := c.TryAPI(context.Background(), method, path, body)
 	if err != nil {
 		c.Fatalf("%s %s: %v", method, path, err)
 	}
 	return status, answer
+}
+
+// TryAPI is API where failure is a result: for goroutines, which may not end a test.
+func (c *ControlPlane) TryAPI(ctx context.Context, method, path, body string) (int, []byte, error) {
+	contentType := "application/json"
+	if method == http.MethodPatch {
+		contentType = "application/merge-patch+json"
+	}
+	return c.client.do(ctx, method, path, contentType, body)
 }
 
 // Get reads the object at path into value, as encoding/json does.

@@ -26,11 +26,12 @@ func TestChartIsTakenByTheServer(t *testing.T) {
 		"single":     {"form=single"},
 		"containers": {"form=containers"},
 		"dry run":    {"form=containers", "dryRun=true"},
-		"restore":    {"restore=true"},
+		"restore":    {"restore=true", "centre.enabled=true"},
+		"centre":     {"centre.enabled=true", "centre.action=delete", "centre.dryRun=true", "centre.evict.flags.taint-after=5m", "podLabels.team=x"},
 		"everything": {
 			"form=containers", "scheduler.enabled=true", "serviceAccount.perTool=true", "hostNetwork=true", "host.kubeletState=false",
 			"host.seLinuxOptions.type=spc_t", "image.pullSecrets[0].name=registry", "podLabels.team=x", "podAnnotations.note=y",
-			"collect.flags.interval=2s", "advise.flags.reserve-cpu=2", "evict.action=delete", "report.to={cnr,table}",
+			"metrics.enabled=true", "metrics.dashboard.enabled=true", "collect.flags.interval=2s", "advise.flags.reserve-cpu=2", "evict.action=delete", "report.to={cnr,table}",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +63,8 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 		"imgae.tag=x":                    "additional properties 'imgae' not allowed",
 		"evict.action=kill":              "at '/evict/action': value must be one of 'log', 'evict', 'delete'",
 		"advise.flags.input=x":           "at '/advise/flags/input'",
+		"advise.flags.metrics-addr=x":    "at '/advise/flags/metrics-addr'",
+		"metrics.ports.advise=0":         "at '/metrics/ports/advise': minimum: got 0, want 1",
 		"advise.flags.Reserve=x":         "at '/advise/flags': additional properties 'Reserve' not allowed",
 		"report.to={tty}":                "at '/report/to/0': value must be one of",
 		"heartbeat.readySeconds=0":       "at '/heartbeat/readySeconds': minimum: got 0, want 1",
@@ -221,6 +224,18 @@ func daemonSet(t *testing.T, c *controlplane.ControlPlane, into *podTemplate, se
 	t.Fatal("the chart renders no DaemonSet")
 }
 
+// part is what one of the chart's templates renders.
+func part(t *testing.T, file string, set ...string) string {
+	t.Helper()
+	var kept []string
+	for document := range strings.SplitSeq(template(t, set...), "\n---\n") {
+		if strings.Contains(document, "# Source: polder/templates/"+file) {
+			kept = append(kept, strings.TrimPrefix(document, "---\n"))
+		}
+	}
+	return strings.Join(kept, "\n---\n")
+}
+
 // The manifests for those without helm are the chart's.
 func TestManifestsAreTheCharts(t *testing.T) {
 	head := "# Made from deploy/helm/polder (go test ./tests/cluster/deploy -run Manifests -update): change it there.\n"
@@ -228,16 +243,8 @@ func TestManifestsAreTheCharts(t *testing.T) {
 		"polder.yaml": func() string {
 			return "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + namespace + "\n  labels: {pod-security.kubernetes.io/enforce: privileged} # the host's cgroups and process ids\n" + template(t)
 		},
-		"scheduler/deployment.yaml": func() string {
-			all := strings.Split(template(t, "scheduler.enabled=true"), "\n---\n")
-			var kept []string
-			for _, document := range all {
-				if strings.Contains(document, "# Source: polder/templates/scheduler.yaml") {
-					kept = append(kept, strings.TrimPrefix(document, "---\n"))
-				}
-			}
-			return "---\n" + strings.Join(kept, "\n---\n")
-		},
+		"scheduler/deployment.yaml": func() string { return "---\n" + part(t, "scheduler.yaml", "scheduler.enabled=true") },
+		"centre.yaml":               func() string { return "---\n" + part(t, "centre.yaml", "centre.enabled=true") },
 	} {
 		want := head + strings.TrimRight(render(), "\n") + "\n"
 		path = filepath.Join(manifests, path)

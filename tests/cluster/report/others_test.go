@@ -1,16 +1,21 @@
 package report
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"polder/lib/tick"
+	"polder/tests/cluster/pipe"
 )
 
 // What somebody else takes away comes back.
@@ -135,32 +140,99 @@ func TestConflicts(t *testing.T) {
 	c := begin(t)
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
-	stop, stopped, writes := make(chan struct{}), make(chan struct{}), 0
-	go func() {
-		defer close(stopped)
-		for ; ; writes++ {
-			select {
-			case <-stop:
-				return
-			default:
-				c.API(http.MethodPatch, cnrPath+c.node, fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, writes))
-			}
-		}
-	}()
+	stop := c.pester(cnrPath+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
 	for i := range 10 {
 		keys := []string{"CPUPressure"}[:i%2]
 		c.until(x, 30*time.Second, func() *tick.Tick { return taint(c.offer(44000, bytes), keys...) }, "cnr (written|unchanged)")
 		c.Eventually(30*time.Second, "the taint", func() string {
-			said(x.Put(taint(c.offer(44000, bytes), keys...)))
+			if out := said(x.Put(taint(c.offer(44000, bytes), keys...))); strings.Contains(out, "modified") || strings.Contains(out, "rejected our request") {
+				t.Errorf("it gives up: %s", out)
+			}
 			if got := c.taints(); len(got) != len(keys) {
 				return fmt.Sprint(got)
 			}
 			return ""
 		})
 	}
-	close(stop)
-	<-stopped
+	// What is withdrawn is, likewise.
+	x.Kill()
+	w := pipe.Start(t, "report", "--withdraw", "--kubeconfig", c.kubeconfig, "--node", c.node)
+	if err := w.End(); err != nil {
+		t.Errorf("report --withdraw: %v\n%s", err, w.Log())
+	}
+	writes := stop()
 	if got := fmt.Sprint(at(c.cnr(), "metadata", "annotations", "writes")); writes < 20 || got != fmt.Sprint(writes-1) {
 		t.Errorf("their last write of %d is %s", writes, got)
 	}
+	c.eventually(0, "", none)
+}
+
+// Somebody changes the very list that is ours, too.
+func TestConflictingTaints(t *testing.T) {
+	c := begin(t)
+	x := c.start()
+	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
+	var theirs atomic.Int64
+	stop := c.pester(cnrPath+c.node, func(i int) string {
+		theirs.Store(int64(i))
+		// As a careful writer does: with what it has read.
+		status, body, err := c.TryAPI(t.Context(), http.MethodGet, cnrPath+c.node, "")
+		var o map[string]any
+		if err != nil || status != http.StatusOK || json.Unmarshal(body, &o) != nil {
+			return ""
+		}
+		list, _ := at(o, "spec", "taints").([]any)
+		list = slices.DeleteFunc(list, func(v any) bool { return at(v, "key") == "team/a" })
+		list = append(list, map[string]any{"key": "team/a", "effect": "NoSchedule", "value": fmt.Sprint(i)})
+		text, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": at(o, "metadata", "resourceVersion")}, "spec": map[string]any{"taints": list}})
+		if err != nil {
+			return ""
+		}
+		time.Sleep(20 * time.Millisecond)
+		return string(text)
+	})
+	c.Eventually(time.Minute, "theirs", func() string {
+		if theirs.Load() == 0 {
+			return "nothing written"
+		}
+		return ""
+	})
+	for i := range 15 {
+		keys := []string{"CPUPressure", "MemoryPressure"}[:i%3]
+		c.Eventually(time.Minute, "the taints", func() string {
+			said(x.Put(taint(c.offer(44000, bytes), keys...)))
+			if got := c.taints(); len(got) != len(keys)+1 || !slices.Contains(got, "team/a:NoSchedule") {
+				return fmt.Sprint(got)
+			}
+			return ""
+		})
+	}
+	t.Logf("they have written %d times", stop())
+}
+
+// pester patches an object again and again, until the function that it returns is called, which says how often it did so, or
+// the test ends. An empty patch is none.
+func (c *cluster) pester(path string, patch func(i int) string) (stop func() (writes int)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done, writes := make(chan struct{}), 0
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			body := patch(writes)
+			if body == "" {
+				continue
+			}
+			// The one under way is let through: how many there were is to be known.
+			if status, _, err := c.TryAPI(context.WithoutCancel(ctx), http.MethodPatch, path, body); err == nil && status == http.StatusOK {
+				writes++
+			}
+		}
+	}()
+	stop = func() int {
+		cancel()
+		<-done
+		return writes
+	}
+	c.t.Cleanup(func() { stop() })
+	return stop
 }

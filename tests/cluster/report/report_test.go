@@ -73,10 +73,21 @@ type cluster struct {
 func begin(t *testing.T) *cluster {
 	t.Helper()
 	controlplane.Need(t)
-	c := &cluster{shared.For(t), t, strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "/", "-"), ""}
+	return beginOn(t, shared.For(t))
+}
+
+// beginOn is begin in a control plane of the test's own.
+func beginOn(t *testing.T, plane *controlplane.ControlPlane) *cluster {
+	t.Helper()
+	c := &cluster{plane, t, strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "/", "-"), ""}
 	c.Apply(account)
 	c.ApplyFile(crds)
 	c.Kubectl("wait", "--for=condition=Established", "crd/customnoderesources.node.katalyst.kubewharf.io")
+	node := c.node
+	t.Cleanup(func() { // for -count
+		c.API(http.MethodDelete, "/api/v1/nodes/"+node, "")
+		c.API(http.MethodDelete, cnrPath+node, "")
+	})
 	c.MakeNode(c.node, "48", "195924424Ki")
 	c.kubeconfig = c.KubeconfigFor("kube-system", "report")
 	return c
@@ -94,8 +105,14 @@ func (c *cluster) offer(milli, bytes int64) *tick.Tick {
 		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes}}}
 }
 
+// taint says that there are taints, and unless there is a sample, that the pods request more than is offered: they hold no
+// offer down.
 func taint(in *tick.Tick, keys ...string) *tick.Tick {
 	in.Eviction = &tick.Eviction{}
+	if in.Sample == nil {
+		in.Sample = &tick.Sample{Pods: []tick.Pod{{UID: "u", Namespace: "d", Name: "large", QoS: tick.QoSReclaimed,
+			Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1e6), ReclaimedMemoryBytes: tick.Ptr(1e15)}}}}
+	}
 	for _, k := range keys {
 		in.Eviction.Taints = append(in.Eviction.Taints, tick.Taint{Key: "node.katalyst.kubewharf.io/" + k, Effect: "NoSchedule"})
 	}

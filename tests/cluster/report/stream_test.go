@@ -30,7 +30,7 @@ func TestOutage(t *testing.T) {
 			tt.stop(c)
 			milli, slowest, failed := int64(44000), time.Duration(0), ""
 			for end := time.Now().Add(tt.down); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-				milli -= 100
+				milli -= 101 // which makes no round number, that would be written another way
 				began := time.Now()
 				if text := said(x.Put(c.offer(milli, bytes))); strings.Contains(text, "failed") {
 					failed = text

@@ -42,6 +42,7 @@ cannot write what isolate reads. Each tool's heartbeat lies beside its output.
     timeoutSeconds: 10
     terminationGracePeriodSeconds: 5 # who hangs does not hear SIGTERM
   {{- end }}
+  {{- with include "polder.metrics-ports" (dict "root" .root "tools" (list .tool)) | trim }}{{ nindent 2 . }}{{ end }}
   resources: {{- toYaml (index $v .tool).resources | nindent 4 }}
 {{- end }}
 

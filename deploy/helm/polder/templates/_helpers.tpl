@@ -40,18 +40,36 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- else if eq .tool "report" }}
 {{- $_ := set $env "to" (join "," $v.report.to) }}
 {{- $_ := set $env "output" (ternary "-" "/dev/null" (has "table" $v.report.to)) }}
+{{- if $v.report.taintNode }}
+{{- $_ := set $env "taint-node" "true" }}
+{{- end }}
+{{- end }}
+{{- if $v.metrics.enabled }}
+{{- $_ := set $env "metrics-addr" (printf ":%v" (index $v.metrics.ports .tool)) }}
 {{- end }}
 {{- if and $v.dryRun (has .tool (list "isolate" "evict" "report")) }}
 {{- $_ := set $env "dry-run" "true" }}
 {{- if eq .tool "report" }}
 {{- $_ := set $env "to" "table" }}
 {{- $_ := set $env "output" "-" }}
+{{- $_ := unset $env "taint-node" }}
 {{- end }}
 {{- end }}
 {{- $env = merge (dict) (index $v .tool).flags $env }}
 {{- range $flag, $value := $env }}
 {{- if kindIs "float64" $value }}{{ if eq (floor $value) $value }}{{ $value = int64 $value }}{{ end }}{{ end }}
 - {name: {{ printf "POLDER_%s_%s" $.tool $flag | replace "-" "_" | upper }}, value: {{ $value | toString | quote }}}
+{{- end }}
+{{- end }}
+
+{{- /* The ports on which the tools (.tools) answer Prometheus. */ -}}
+{{- define "polder.metrics-ports" -}}
+{{- $m := .root.Values.metrics }}
+{{- if $m.enabled }}
+ports:
+{{- range .tools }}
+- {name: {{ . }}-metrics, containerPort: {{ index $m.ports . }}}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -25,6 +25,7 @@ containers:
     initialDelaySeconds: 300
     periodSeconds: {{ .Values.heartbeat.periodSeconds }}
     timeoutSeconds: 10
+  {{- with include "polder.metrics-ports" (dict "root" . "tools" (list "collect" "advise" "isolate" "evict" "report")) | trim }}{{ nindent 2 . }}{{ end }}
   resources: {{- toYaml .Values.resources | nindent 4 }}
   volumeMounts:
   - {name: cgroups, mountPath: /sys/fs/cgroup}

@@ -1,4 +1,4 @@
-package kubernetes
+package customconfig
 
 import (
 	"encoding/json"
@@ -14,10 +14,19 @@ var (
 		"nodeLabelSelectorAllowedKeyList":[{"priority":0,"keyList":["zone","pool"]},{"priority":5,"keyList":["pool"]}]}}`
 )
 
+func decoded(t testing.TB, data string) Object {
+	t.Helper()
+	var o Object
+	if err := json.Unmarshal([]byte(data), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
 // candidate is an object with this in its spec.
 func candidate(t testing.TB, name, spec string) *Candidate {
 	t.Helper()
-	return CandidateOf(decoded(t, fmt.Sprintf(`{"metadata":{"namespace":"sys","name":%q,"creationTimestamp":%q},"spec":{%s"config":{"from":%q}}}`, name, made.Format(time.RFC3339), spec, name)))
+	return CandidateOf(AdminQoS, decoded(t, fmt.Sprintf(`{"metadata":{"namespace":"sys","name":%q,"creationTimestamp":%q},"spec":{%s"config":{"from":%q}}}`, name, made.Format(time.RFC3339), spec, name)))
 }
 
 func TestResolve(t *testing.T) {
@@ -51,12 +60,12 @@ func TestResolve(t *testing.T) {
 		"a name twice, one over":     {map[string]string{"m": named, "n": `"ephemeralSelector":{"nodeNames":["n1"],"lastDuration":"1m"},`}, 2 * time.Minute, "m", "", time.Hour},
 		"a key that is not allowed":  {map[string]string{"g": global, "t": `"nodeLabelSelector":"team=x",`}, 0, "last", "does not allow the key team in a nodeLabelSelector of priority 0", 0},
 		"a priority not allowed":     {map[string]string{"t": `"nodeLabelSelector":"pool=a","priority":7,`}, 0, "last", "allows no nodeLabelSelector of priority 7", 0},
-		"a broken selector":          {map[string]string{"g": global, "t": `"nodeLabelSelector":"pool in (",`}, 0, "last", `nodeLabelSelector "pool in ("`, 0},
+		"a broken selector":          {map[string]string{"g": global, "t": `"nodeLabelSelector":"pool in (",`}, 0, "last", `nodeLabelSelector: "pool in ("`, 0},
 		"names and labels":           {map[string]string{"t": `"nodeLabelSelector":"pool=a","ephemeralSelector":{"nodeNames":["n1"],"lastDuration":"1h"},`}, 0, "last", "both nodeNames and a nodeLabelSelector", 0},
 		"names for ever":             {map[string]string{"t": `"ephemeralSelector":{"nodeNames":["n1"]},`}, 0, "last", "nodeNames without lastDuration", 0},
 		"a time for no names":        {map[string]string{"t": `"ephemeralSelector":{"lastDuration":"1h"},`}, 0, "last", "lastDuration without nodeNames", 0},
 		"no time span":               {map[string]string{"t": `"ephemeralSelector":{"nodeNames":["n1"],"lastDuration":"soon"},`}, 0, "last", `lastDuration "soon" is no time span`, 0},
-		"no number":                  {map[string]string{"t": `"priority":"high",`}, 0, "last", "priority is no whole number", 0},
+		"no number":                  {map[string]string{"t": `"priority":"high",`}, 0, "last", "priority: it is no whole number", 0},
 		"paused":                     {map[string]string{"g": `"paused":true,`}, 0, "last", "sys/g is not taken up: it is paused", 0},
 		"paused elsewhere":           {map[string]string{"g": `"paused":true,`, "a": poolA}, 0, "a", "", 0},
 		"a canary":                   {map[string]string{"g": `"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"canary":"10%"}},`}, 0, "last", "canary is 10%", 0},
@@ -148,11 +157,11 @@ func TestOverlap(t *testing.T) {
 }
 
 func TestCandidateBounds(t *testing.T) {
-	c := CandidateOf(object{"spec": object{"config": object{"x": strings.Repeat("y", maxConfig)}}})
+	c := CandidateOf(AdminQoS, Object{"spec": Object{"config": Object{"x": strings.Repeat("y", maxConfig)}}})
 	if c.Err == nil || c.Config != nil {
 		t.Errorf("a configuration of %d bytes is taken: %v", len(c.Config), c.Err)
 	}
-	if c := CandidateOf(object{"spec": object{}}); c.Err != nil || string(c.Config) != "{}" {
+	if c := CandidateOf(AdminQoS, Object{"spec": Object{}}); c.Err != nil || string(c.Config) != "{}" {
 		t.Errorf("no configuration: %s, %v; want {}", c.Config, c.Err)
 	}
 }
@@ -160,15 +169,27 @@ func TestCandidateBounds(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(kcc), []byte(`{"spec":{"nodeLabelSelector":"pool=a","priority":5,"config":{}}}`), []byte(`{"spec":{"ephemeralSelector":{"nodeNames":["n1"],"lastDuration":"1h"}}}`))
 	f.Add([]byte(`{"spec":{"targetType":{"group":"config.katalyst.kubewharf.io","version":"v1alpha1","resource":"adminqosconfigurations"},"nodeLabelSelectorKey":"a"}}`), []byte(`{"spec":{"nodeLabelSelector":"a notin (1)"}}`), []byte(`{"spec":{"nodeLabelSelector":"a>1,a<2"}}`))
+	f.Add([]byte(kcc), []byte(`{"spec":{"config":{"evictionConfig":{"dryRun":["*"],"cpuPressureEvictionConfig":{"loadMetricRingSize":4,"loadEvictionCoolDownTime":"5m"}}}}}`),
+		[]byte(`{"spec":{"config":{"evictionPluginsConfig":{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_millicpu":10}},"memoryEvictionPluginConfig":{"gracePeriod":-1,"systemEvictionRankingMetrics":["qos.pod"]}}}}}`))
 	f.Fuzz(func(t *testing.T, target, one, two []byte) {
-		var objects [3]object
+		var objects [3]Object
 		for i, data := range [][]byte{target, one, two} {
 			if json.Unmarshal(data, &objects[i]) != nil {
 				return
 			}
 		}
-		a, b := CandidateOf(objects[1]), CandidateOf(objects[2])
-		in := Configs{Targets: []*Target{TargetOf(objects[0])}, Candidates: map[Kind][]*Candidate{AdminQoS: {a, b}, Eviction: {b}}}
+		a, b := CandidateOf(AdminQoS, objects[1]), CandidateOf(Eviction, objects[2])
+		in := Configs{Targets: []*Target{TargetOf(objects[0])}, Candidates: map[Kind][]*Candidate{AdminQoS: {a, CandidateOf(AdminQoS, objects[2])}, Eviction: {b}}}
+		for _, v := range in.Verdicts(made) {
+			if v.Valid != nil && *v.Valid != (v.Reason == ReasonNormal) || len(v.Message) > maxMessage+4 {
+				t.Fatalf("verdict %+v", v)
+			}
+		}
+		for _, o := range []*Candidate{a, b} {
+			if o.Err == nil && !json.Valid(o.Config) {
+				t.Fatalf("config %q", o.Config)
+			}
+		}
 		last := &Chosen{Name: "last"}
 		for _, kind := range Kinds {
 			chosen, _, err := in.Resolve(kind, "n1", map[string]string{"pool": "a"}, last, made)

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"polder/collect/fleet"
+	"polder/collect/kubernetes"
+	"polder/collect/kubernetes/live"
+	"polder/lib/kube"
+	"polder/lib/stage"
+)
+
+// fleetOptions are the flags of the centre, which looks at all nodes.
+type fleetOptions struct {
+	on                                          bool
+	nodeSelector, agentSelector, agentNamespace string
+	lease, readyFile                            string
+	leaseDuration, leaseRenew, leaseRetry       time.Duration
+}
+
+// What goes with --fleet alone, and what does not go with it.
+var (
+	fleetAlone = []string{"node-selector", "agent-selector", "agent-namespace", "lease", "lease-duration", "lease-renew-deadline", "lease-retry-period", "ready-file"}
+	notFleet   = []string{"once-over", "rescan", "classify", "print-classify", "root", "kubelet-root", "node", "pods", "cgroup-root", "state"}
+)
+
+func (o *fleetOptions) flags(f *stage.Flags) {
+	f.Category("All nodes")
+	f.Bool(&o.on, "fleet", "write a tick a node: is its agent ready, since when, and which reclaimed pods it has")
+	f.String(&o.nodeSelector, "node-selector", "", "look at the nodes with these `LABELS` alone, as kubectl get -l takes them")
+	f.String(&o.agentSelector, "agent-selector", "app.kubernetes.io/name=polder", "the agent's pods have these `LABELS`")
+	f.String(&o.agentNamespace, "agent-namespace", "", "the agent's pods are in this `NAMESPACE`; without it in any, so that who may make a pod anywhere may pass it off as an agent's")
+	f.String(&o.lease, "lease", "", "write ticks only while this process holds the Lease `NAMESPACE/NAME`, of several that want it")
+	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "the others wait for so long after the last renewal")
+	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end where the lease could not be renewed for so long")
+	f.Duration(&o.leaseRetry, "lease-retry-period", 2*time.Second, "time between two attempts to get or to renew it")
+	f.Path(&o.readyFile, "ready-file", "", "touch `FILE` every interval in which all that was read is current, leading or not, for a readiness check")
+}
+
+// check refuses what does not fit together.
+func (o *fleetOptions) check(s *stage.Session) error {
+	list := notFleet
+	problem := "--%s does not go with --fleet, which reads the cluster alone"
+	if !o.on {
+		list, problem = fleetAlone, "--%s goes with --fleet alone"
+	}
+	for _, flag := range list {
+		if s.IsSet(flag) {
+			return fmt.Errorf(problem, flag)
+		}
+	}
+	return nil
+}
+
+// fleetInterval is the time between two rounds. Minutes matter here, and each round is a tick of every node.
+const fleetInterval = 10 * time.Second
+
+// centre is one run of collect --fleet.
+type centre struct {
+	*options
+	session *stage.Session
+	live    *live.Fleet
+	looks   fleet.Fleet
+	out     *stage.Source
+	lease   *kube.Lease // nil without --lease
+
+	troubled  string // what the log said last
+	troubleAt time.Time
+	dropped   int64
+}
+
+func (o *options) runFleet(ctx context.Context, s *stage.Session) error {
+	c, err := o.openFleet(ctx, s)
+	if err != nil {
+		return stage.Usagef("%w", err)
+	}
+	if c.out, err = s.OpenSource(ctx, true); err != nil {
+		return err
+	}
+	if o.once {
+		waiting, cancel := context.WithTimeout(ctx, waitOnce)
+		defer cancel()
+		c.live.Wait(waiting)
+		return errors.Join(c.put(), c.out.Close())
+	}
+	err = c.stand(ctx)
+	if err == nil {
+		err = c.loop(ctx)
+	}
+	if c.lease != nil && c.lease.Err() != nil {
+		return err // without the ticks that still wait: another one may be leading now
+	}
+	return errors.Join(err, c.out.Close(), c.release())
+}
+
+func (o *options) openFleet(ctx context.Context, s *stage.Session) (*centre, error) {
+	if !s.IsSet("interval") {
+		o.interval = fleetInterval
+	}
+	switch {
+	case o.cluster.kubeconfig == "" && !o.cluster.inCluster:
+		return nil, errors.New("--fleet: want --kubeconfig or --in-cluster")
+	case o.cluster.kubeconfig != "" && o.cluster.inCluster:
+		return nil, errors.New("--kubeconfig and --in-cluster: want one of them")
+	case o.interval < 100*time.Millisecond:
+		return nil, fmt.Errorf("--interval %s: want 100ms or more", o.interval)
+	case o.count < 0:
+		return nil, fmt.Errorf("--count %d: want 0 or more", o.count)
+	case o.once && o.fleet.lease != "":
+		return nil, errors.New("--once and --lease: want one of them")
+	}
+	if _, err := labels.Parse(o.fleet.nodeSelector); err != nil {
+		return nil, fmt.Errorf("--node-selector: %w", err)
+	}
+	agent, err := labels.Parse(o.fleet.agentSelector)
+	if err != nil {
+		return nil, fmt.Errorf("--agent-selector: %w", err)
+	}
+	if agent.Empty() {
+		return nil, errors.New("--agent-selector is empty: every pod would be an agent's")
+	}
+	reading := kubernetes.Reading{BestEffort: o.cluster.bestEffort, Annotations: append([]string{annotationEvict}, o.cluster.annotations...)}
+	if api := s.Metrics.API(); api != nil {
+		kube.Observe(api)
+	}
+	if api := s.Metrics.API(); api != nil {
+		kube.Observe(api)
+	}
+	l, err := live.OpenFleet(ctx, live.FleetOptions{
+		Kubeconfig: o.cluster.kubeconfig, UserAgent: "polder-collect-fleet/" + stage.Version, Nodes: o.fleet.nodeSelector, Now: s.Now, Log: s.Log,
+		Reading: fleet.Reading{Reading: reading, Agent: agent, AgentNamespace: o.fleet.agentNamespace},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &centre{options: o, session: s, live: l, looks: fleet.Fleet{Interval: o.interval}}, nil
+}
+
+// stand begins to try for the lease.
+func (c *centre) stand(ctx context.Context) error {
+	if c.fleet.lease == "" {
+		return nil
+	}
+	namespace, name, ok := strings.Cut(c.fleet.lease, "/")
+	if !ok {
+		return stage.Usagef("--lease %q: want NAMESPACE/NAME", c.fleet.lease)
+	}
+	who, err := identity()
+	if err != nil {
+		return err
+	}
+	c.lease, err = c.live.Client().Stand(ctx, kube.Election{
+		Namespace: namespace, Name: name, Identity: who,
+		Duration: c.fleet.leaseDuration, Within: c.fleet.leaseRenew, Retry: c.fleet.leaseRetry,
+	})
+	if err != nil {
+		return stage.Usagef("--lease: %w", err)
+	}
+	c.session.Log.Info("standing for the lease", "lease", c.fleet.lease, "as", who)
+	return nil
+}
+
+// identity is this process's: the host's name is the pod's, and two of them may follow each other under one name.
+func identity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find this host's name: %w", err)
+	}
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return host + "_" + hex.EncodeToString(random[:]), nil
+}
+
+// releaseWithin is how long the lease's release may take: the others need not wait for it to run out then.
+const releaseWithin = 2 * time.Second
+
+func (c *centre) release() error {
+	if c.lease == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
+	defer cancel()
+	if err := c.lease.Release(ctx); err != nil {
+		c.session.Log.Warn("the lease runs out by itself", "error", err)
+	}
+	return nil
+}
+
+// loop makes a round an interval until ctx ends or the lease is lost. It looks while somebody else leads, too: so it knows
+// since when an agent is as it is, when its turn comes.
+func (c *centre) loop(ctx context.Context) error {
+	var led, lost <-chan struct{}
+	if c.lease != nil {
+		led, lost = c.lease.Led(), c.lease.Lost()
+	}
+	waiting, cancel := context.WithTimeout(ctx, waitLoop)
+	c.live.Wait(waiting)
+	cancel()
+	rounds := time.NewTicker(c.interval)
+	defer rounds.Stop()
+	for n := 0; ; {
+		if err := c.put(); err != nil {
+			return err
+		}
+		if led == nil {
+			n++
+		}
+		if n == c.count && n > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-lost:
+			return fmt.Errorf("no longer leading: %w", c.lease.Err())
+		case <-led:
+			led = nil
+			c.session.Log.Info("leading from now on", "lease", c.fleet.lease)
+		case <-rounds.C:
+		}
+	}
+}
+
+// put looks at everything, and writes a tick a node where it is this process's turn.
+func (c *centre) put() error {
+	now := c.session.Now()
+	c.out.Begin()
+	seen := c.live.Seen()
+	ticks := c.looks.Look(now, seen)
+	c.log(now, seen)
+	c.touch(now, seen)
+	if c.lease != nil && !c.lease.Held() {
+		return nil
+	}
+	for _, t := range ticks {
+		t.Sample.DroppedTicks = c.out.Dropped()
+	}
+	return c.out.PutAll(ticks)
+}
+
+// touch says that this process is fit to lead.
+func (c *centre) touch(now time.Time, seen fleet.Seen) {
+	path := c.fleet.readyFile
+	if path == "" || len(seen.Errors) > 0 || c.lease != nil && c.lease.Trouble() != nil {
+		return
+	}
+	if os.Chtimes(path, now, now) == nil {
+		return
+	}
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		c.session.Log.Warn("touch --ready-file", "error", err)
+	}
+}
+
+// troubleEvery is how often trouble that goes on is logged.
+const troubleEvery = time.Minute
+
+// log says what cannot be said in a tick where there is none: that nothing is read yet, or that the lease cannot be had.
+func (c *centre) log(now time.Time, seen fleet.Seen) {
+	var sources, texts []string
+	for _, e := range seen.Errors {
+		sources, texts = append(sources, e.Source), append(texts, e.Error)
+	}
+	if c.lease != nil {
+		if err := c.lease.Trouble(); err != nil {
+			sources, texts = append(sources, "lease"), append(texts, kube.Cause(err))
+		}
+	}
+	trouble := strings.Join(sources, ", ")
+	if trouble != c.troubled || trouble != "" && now.Sub(c.troubleAt) >= troubleEvery {
+		if trouble == "" {
+			c.session.Log.Info("all that is read is current again")
+		} else {
+			c.session.Log.Warn("not all that is read is current: nothing is concluded from that", "of", trouble, "error", strings.Join(texts, "; "))
+		}
+		c.troubled, c.troubleAt = trouble, now
+	}
+	if total := c.out.Dropped(); total != c.dropped {
+		c.session.Log.Warn("the next stage is slow: dropped ticks for newer ones", "rounds", total-c.dropped, "total", total)
+		c.dropped = total
+	}
+}

@@ -1,0 +1,98 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"polder/collect/fleet"
+	"polder/lib/customconfig"
+	"polder/lib/kube"
+	"polder/lib/tick"
+)
+
+// FleetOptions say which cluster, and what of it.
+type FleetOptions struct {
+	// Kubeconfig is a file's path; empty means the service account of this process's pod.
+	Kubeconfig string
+	UserAgent  string
+	Reading    fleet.Reading
+	// Nodes is a label selector; empty is all nodes.
+	Nodes string
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+// Fleet is one watch each of the nodes, of all their pods, of the CustomNodeResources, and of the configuration objects. What
+// is not needed of an object is dropped as it arrives. The methods are for one goroutine.
+type Fleet struct {
+	registry
+	nodes   *kube.Watch[*fleet.Node]
+	pods    *kube.Watch[*fleet.Pod]
+	records *kube.Watch[*fleet.Record]
+}
+
+// boundPods are those that have a node and are not over.
+const boundPods = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+// OpenFleet begins to watch; it waits for nothing. The watches end with ctx.
+func OpenFleet(ctx context.Context, o FleetOptions) (*Fleet, error) {
+	client, err := kube.Open(kube.Options{Kubeconfig: o.Kubeconfig, UserAgent: o.UserAgent})
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{registry: openRegistry(ctx, client, o.Now)}
+	f.log = o.Log
+	f.nodes = kube.Start(ctx, client, kube.Selection{Resource: kube.Nodes, Labels: o.Nodes}, o.Now, fleet.NodeOf)
+	f.pods = kube.Start(ctx, client, kube.Selection{Resource: kube.Pods, Fields: boundPods}, o.Now, o.Reading.Pod)
+	f.records = kube.Start(ctx, client, kube.Selection{Resource: kube.CustomNodeResources, AskAgain: askAgain}, o.Now, fleet.RecordOf)
+	return f, nil
+}
+
+// Client asks the same server.
+func (f *Fleet) Client() *kube.Client { return f.client }
+
+// Wait waits until everything was read once, or ctx ends.
+func (f *Fleet) Wait(ctx context.Context) {
+	if f.nodes.WaitSynced(ctx) == nil && f.pods.WaitSynced(ctx) == nil && f.records.WaitSynced(ctx) == nil {
+		f.wait(ctx)
+	}
+}
+
+// Seen is what is known now.
+func (f *Fleet) Seen() fleet.Seen {
+	s := fleet.Seen{Nodes: f.nodes.List(), Pods: f.pods.List(), Records: f.records.List()}
+	note := func(source string, err error) {
+		if err != nil {
+			s.Errors = append(s.Errors, tick.SourceError{Source: source, Error: err.Error()})
+		}
+	}
+	nodes, pods := f.trouble("the list of nodes", f.nodes.State()), f.trouble("the list of pods", f.pods.State())
+	records := f.trouble("the list of CustomNodeResources", f.records.State())
+	note("nodes", nodes)
+	note("pods", pods)
+	note("customnoderesources", records)
+	switch {
+	case nodes != nil:
+		s.Stale = nodes.Error()
+	case pods != nil:
+		s.Stale = pods.Error()
+	case !f.records.State().Synced: // later on, what it says is remembered
+		s.Stale = records.Error()
+	}
+	f.follow()
+	in := f.configs()
+	for _, kind := range in.Absent {
+		note("config", fmt.Errorf("a KatalystCustomConfig is for %s, which the cluster does not have", kind.Resource))
+	}
+	for _, err := range f.configTrouble() {
+		note("config", err)
+	}
+	if verdicts := f.verdicts(&in); f.targets.State().Synced && len(verdicts) > 0 {
+		raw, err := tick.Marshal(map[string]any{"katalyst": map[string]any{customconfig.VerdictsKey: verdicts}})
+		note("config", err)
+		s.Config = raw
+	}
+	return s
+}

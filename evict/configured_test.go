@@ -1,0 +1,232 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/evict/dynamic"
+	"polder/lib/customconfig"
+	"polder/lib/tick"
+)
+
+// every has every field that evict has a setting for, each with another value than the default.
+const every = `{"katalyst":{
+	"evictionConfiguration":{"namespace":"default","name":"ec","config":{"evictionPluginsConfig":{
+		"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_millicpu":10,"katalyst.kubewharf.io/reclaimed_memory":11}},
+		"memoryEvictionPluginConfig":{"enableNumaLevelDetection":false,"enableSystemLevelDetection":false,"numaFreeBelowWatermarkTimesThreshold":9,"systemKswapdRateThreshold":1000,
+			"systemKswapdRateExceedTimesThreshold":2,"numaEvictionRankingMetrics":["priority.pod"],"systemEvictionRankingMetrics":["priority.pod"],"enableRssOveruseDetection":true,
+			"rssOveruseRateThreshold":2,"gracePeriod":77}}}},
+	"adminQoSConfiguration":{"namespace":"default","name":"aqc","config":{"evictionConfig":{
+		"dryRun":["rss-overuse-eviction-plugin"],
+		"reclaimedResourcesEvictionConfig":{"evictionThreshold":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":12,"resource.katalyst.kubewharf.io/reclaimed_memory":13},
+			"softEvictionThreshold":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":2,"resource.katalyst.kubewharf.io/reclaimed_memory":3},"gracePeriod":61,"thresholdMetToleranceDuration":5},
+		"memoryPressureEvictionConfig":{"enableNumaLevelEviction":false,"enableSystemLevelEviction":false,"numaVictimMinimumUtilizationThreshold":0.5,"numaFreeBelowWatermarkTimesThreshold":8,
+			"numaFreeBelowWatermarkTimesReclaimedThreshold":7,"systemFreeMemoryThresholdMinimum":"1Gi","systemKswapdRateThreshold":500,"systemKswapdRateExceedDurationThreshold":120,
+			"numaEvictionRankingMetrics":["qos.pod"],"systemEvictionRankingMetrics":["qos.pod"],"enableRSSOveruseEviction":true,"rssOveruseRateThreshold":3,"gracePeriod":78,"reclaimedGracePeriod":79},
+		"cpuPressureEvictionConfig":{"enableLoadEviction":false,"loadUpperBoundRatio":5,"loadLowerBoundRatio":4,"loadThresholdMetPercentage":0.6,"loadMetricRingSize":6,"loadEvictionCoolDownTime":"7m",
+			"enableSuppressionEviction":false,"maxSuppressionToleranceRate":6,"minSuppressionToleranceDuration":"8m","gracePeriod":80}}}}}}`
+
+// Every field of both kinds gets to a setting that there is, with a value of its type, and changes it.
+func TestEveryFieldHasItsSetting(t *testing.T) {
+	base := defaults()
+	base.from = map[string]string{}
+	for _, k := range keys {
+		base.from[k.name] = fromDefault
+	}
+	for _, kind := range customconfig.Kinds {
+		var top struct {
+			Katalyst map[string]tick.Raw `json:"katalyst"`
+		}
+		if err := tick.Unmarshal([]byte(every), &top); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := dynamic.Objects(tick.Raw(fmt.Sprintf(`{"katalyst":{%q:%s}}`, kind.Key, top.Katalyst[kind.Key])), nil)
+		if err != nil || len(objects) != 1 || objects[0].Err != nil || len(objects[0].Unused) > 0 {
+			t.Fatalf("%s: %+v, %v", kind.Name, objects, err)
+		}
+		merged, err := base.with(objects)
+		if err != nil {
+			t.Fatalf("%s: %v", kind.Name, err)
+		}
+		for _, f := range customconfig.Fields(kind) {
+			for _, setting := range f.Settings {
+				i := slices.IndexFunc(keys, func(k key) bool { return k.name == setting })
+				if i < 0 {
+					t.Errorf("%s: there is no setting %s", f.Path, setting)
+					continue
+				}
+				if keys[i].show(merged) == keys[i].show(&base) || merged.from[setting] != objects[0].From() {
+					t.Errorf("%s: %s is %s, from %s; want another value", f.Path, setting, keys[i].show(merged), merged.from[setting])
+				}
+				// A flag goes before it.
+				given := base
+				given.from = map[string]string{setting: "flag"}
+				for _, k := range keys {
+					if k.name != setting {
+						given.from[k.name] = fromDefault
+					}
+				}
+				// With the flag's value the rest may not fit together: load-upper-bound-ratio under the object's lower one.
+				if merged, err := given.with(objects); err == nil && keys[i].show(merged) != keys[i].show(&base) {
+					t.Errorf("%s: %s is %s though it is given as a flag", f.Path, setting, keys[i].show(merged))
+				}
+			}
+		}
+	}
+	if again := defaults(); !reflect.DeepEqual(again.Settings, base.Settings) {
+		t.Error("the settings that others stand on were changed")
+	}
+}
+
+func configTick(second int, config, rest string) string {
+	if config != "" {
+		config = `,"config":` + strings.NewReplacer("\n", "", "\t", "").Replace(config)
+	}
+	return fmt.Sprintf(`{"v":1,"node":"n","time":"2026-01-01T12:00:%02dZ","sample":{"intervalSeconds":1,"topology":{"cpus":"0-3"}%s%s,"pods":[`+
+		`{"uid":"u","namespace":"default","name":"big","qos":"reclaimed","phase":"Running","requests":{"reclaimedMilliCPU":12000}}]},`+
+		`"advice":{"policy":"katalyst","reclaimed":{"milliCPU":2000,"memoryBytes":1000000}}}`+"\n", second, config, rest)
+}
+
+// threshold is that of the reclaimed CPU in the section of each tick.
+func thresholds(t *testing.T, out string) (list []string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		l, err := tick.ParseLine([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := l.Decode(tick.SectionEviction)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := "none"
+		for _, p := range decoded.Eviction.Pressures {
+			if p.Rule == "reclaimed-resource-pressure-eviction-plugin" && strings.HasSuffix(p.Scope, "reclaimed_millicpu") {
+				text = fmt.Sprint(p.Threshold/2000, " ", p.Met)
+			}
+		}
+		for _, e := range decoded.Eviction.Errors {
+			if strings.Contains(e, "refused") || strings.Contains(e, "not used") {
+				text += " !"
+			}
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+func ec(threshold string) string {
+	return `{"katalyst":{"evictionConfiguration":{"namespace":"default","name":"default","config":{"evictionPluginsConfig":{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_millicpu":` + threshold + `}}}}}}}`
+}
+
+// A change holds from the very tick that brings it; one that is no good leaves the last good one; where collect cannot tell
+// what is in force, what was stays.
+func TestConfigOfTheTick(t *testing.T) {
+	const away = `,"errors":[{"source":"config","error":"the list of KatalystCustomConfigs is being read for the first time"}]`
+	in := configTick(0, "", "") + configTick(1, ec("10"), "") + configTick(2, ec("0"), "") + configTick(3, ec("8"), "") + configTick(4, "", away) + configTick(5, "", "") +
+		configTick(6, `{"katalyst":[]}`, "")
+	status, out, log := runEvict(t, in, "--dry-run", "--state", filepath.Join(t.TempDir(), "state"))
+	want := []string{"5 true", "10 false", "10 false !", "8 false", "8 false", "5 true", "5 true !"}
+	if got := thresholds(t, out); status != 0 || !slices.Equal(got, want) {
+		t.Errorf("status %d: %q; want %q\n%s", status, got, want, log)
+	}
+	for text, times := range map[string]int{"settings changed": 3, "configuration refused": 2} {
+		if got := strings.Count(log, text); got != times {
+			t.Errorf("%q is in the log %d times; want %d: %s", text, got, times, log)
+		}
+	}
+	if status, out, log := runEvict(t, in, "--dry-run", "--reclaimed-threshold", "7"); status != 0 || !slices.Equal(thresholds(t, out)[:2], []string{"7 false", "7 false"}) {
+		t.Errorf("with a flag: %d, %q, %s", status, thresholds(t, out), log)
+	}
+}
+
+const guideKind = `apiVersion: config.katalyst.kubewharf.io/v1alpha1
+kind: KatalystCustomConfig
+metadata: {name: eviction-configuration}
+spec: {targetType: {group: config.katalyst.kubewharf.io, resource: evictionconfigurations, version: v1alpha1}}
+---
+apiVersion: config.katalyst.kubewharf.io/v1alpha1
+kind: EvictionConfiguration
+metadata: {name: default}
+spec: {config: {evictionPluginsConfig: {reclaimedResourcesEvictionPluginConfig: {evictionThreshold: {katalyst.kubewharf.io/reclaimed_millicpu: %s}}}}}
+`
+
+// A file of objects is a ConfigMap's: its directory is swapped, one that is no good is refused with its line, and either of
+// the two forms may follow the other.
+func TestReloadObjects(t *testing.T) {
+	dir := t.TempDir()
+	version := 0
+	write := func(text string) {
+		t.Helper()
+		version++
+		data := fmt.Sprintf("..%d", version)
+		next := filepath.Join(dir, "..data_tmp")
+		for _, err := range []error{
+			os.Mkdir(filepath.Join(dir, data), 0o755), os.WriteFile(filepath.Join(dir, data, "evict.yaml"), []byte(text), 0o644),
+			os.Symlink(data, next), os.Rename(next, filepath.Join(dir, "..data")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(fmt.Sprintf(guideKind, "10"))
+	path := filepath.Join(dir, "evict.yaml")
+	if err := os.Symlink(filepath.Join("..data", "evict.yaml"), path); err != nil {
+		t.Fatal(err)
+	}
+	p := startEvict(t, "--dry-run", "--config", path)
+	ticks := overcommit("/a", "/b")
+	at := 0
+	threshold := func() float64 { at++; return p.put(ticks(at)).Pressures[0].Threshold }
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("never: %s; log:\n%s", what, p.log)
+			}
+		}
+	}
+	if got := threshold(); got != 40000 {
+		t.Fatalf("threshold %v; want 40000", got)
+	}
+	write(fmt.Sprintf(guideKind, "-2"))
+	wait("refused with its line", func() bool { return strings.Contains(p.log.String(), path+":9: default/default: config.") })
+	if got := threshold(); got != 40000 {
+		t.Errorf("threshold after a bad file %v; want the old one", got)
+	}
+	write(fmt.Sprintf(guideKind, "3"))
+	wait("the new threshold", func() bool { return threshold() == 12000 })
+	write("reclaimed-threshold: 2\n")
+	wait("a file of flags", func() bool { return threshold() == 8000 })
+	write(fmt.Sprintf(guideKind, "4"))
+	wait("objects again", func() bool { return threshold() == 16000 })
+	p.close()
+}
+
+// The last good object outlives a restart of evict.
+func TestConfigIsKept(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	if status, _, log := runEvict(t, configTick(0, ec("10"), ""), "--state", state, "--max-age", "1000000h", "--node", "n"); status != 0 {
+		t.Fatal(log)
+	}
+	data, err := os.ReadFile(state)
+	if err != nil || !strings.Contains(string(data), "evictionThreshold") {
+		t.Fatalf("state %s, %v", data, err)
+	}
+	for what, in := range map[string]string{
+		"a bad one":    configTick(1, ec("-4"), ""),
+		"nothing read": configTick(1, "", `,"errors":[{"source":"config","error":"x"}]`),
+	} {
+		_, out, log := runEvict(t, in, "--state", state, "--max-age", "1000000h", "--node", "n")
+		if got := thresholds(t, out); len(got) != 1 || !strings.HasPrefix(got[0], "10 ") {
+			t.Errorf("%s: %q; want 10: %s", what, got, log)
+		}
+	}
+}

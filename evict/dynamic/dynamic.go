@@ -1,0 +1,199 @@
+// Package dynamic takes evict's settings from the configuration objects that a tick, or a file, says are in force. It is
+// pure: what a setting is, and whether its value can be used, is for the caller.
+package dynamic
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"polder/lib/customconfig"
+	"polder/lib/fields"
+	"polder/lib/tick"
+)
+
+// Object is what one configuration object says to evict.
+type Object struct {
+	// Kind is its key in sample.config, with a mark where it is of a file.
+	Kind   string
+	Chosen *customconfig.Chosen
+	Values []customconfig.Value
+	// Unused are fields that are set and that evict has no setting for.
+	Unused []string
+	// Err is why the object cannot be used as a whole.
+	Err error
+}
+
+// From names the object as a setting's source.
+func (o *Object) From() string {
+	name := "katalyst " + strings.TrimPrefix(o.Kind, ofFile) + " " + fields.Clip(o.Chosen.Namespace+"/"+o.Chosen.Name)
+	if o.Chosen.At != "" {
+		name += " (" + o.Chosen.At + ")"
+	}
+	return name
+}
+
+const ofFile = "file "
+
+// order is that of rising priority: today's kind goes before the guide's.
+var order = []customconfig.Kind{customconfig.Eviction, customconfig.AdminQoS}
+
+// Objects are those in force in the order of rising priority: the tick's, then the file's. A kind that the file has stands
+// in the place of the tick's. The error says that the tick's are not what collect writes.
+func Objects(raw tick.Raw, file map[string]*customconfig.Chosen) (list []Object, err error) {
+	inTick, err := read(raw)
+	for _, source := range []struct {
+		mark   string
+		chosen map[string]*customconfig.Chosen
+	}{{"", inTick}, {ofFile, file}} {
+		for _, kind := range order {
+			c := source.chosen[kind.Key]
+			if c == nil || source.mark == "" && file[kind.Key] != nil {
+				continue
+			}
+			list = append(list, objectOf(source.mark+kind.Key, kind, c))
+		}
+	}
+	return list, err
+}
+
+var errNotCollects = errors.New("sample.config: want objects as collect writes them: not used")
+
+func read(raw tick.Raw) (map[string]*customconfig.Chosen, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var top struct {
+		Katalyst map[string]tick.Raw `json:"katalyst"`
+	}
+	if tick.Unmarshal(raw, &top) != nil {
+		return nil, errNotCollects
+	}
+	chosen := map[string]*customconfig.Chosen{}
+	for _, kind := range order {
+		text := top.Katalyst[kind.Key]
+		if len(text) == 0 || string(text) == "null" {
+			continue
+		}
+		c := &customconfig.Chosen{}
+		if tick.Unmarshal(text, c) != nil {
+			return chosen, errNotCollects
+		}
+		c.At = "" // a tick's has none
+		chosen[kind.Key] = c
+	}
+	return chosen, nil
+}
+
+func objectOf(key string, kind customconfig.Kind, c *customconfig.Chosen) Object {
+	o := Object{Kind: key, Chosen: c}
+	config := customconfig.Object{}
+	if len(c.Config) > 0 && string(c.Config) != "null" {
+		if tick.Unmarshal(c.Config, &config) != nil {
+			o.Err = errors.New("its config is no object")
+			return o
+		}
+	}
+	r := customconfig.EvictionOf(kind, config)
+	o.Values, o.Unused = r.Values, r.Unused
+	errs := make([]error, len(r.Errs))
+	for i, e := range r.Errs {
+		errs[i] = e
+	}
+	o.Err = errors.Join(errs...)
+	return o
+}
+
+// Memory is what is remembered of one node: the last good object of each kind.
+type Memory map[string]*customconfig.Chosen
+
+// Raw are the last good objects of the ticks, as a tick has them; nil where there are none.
+func (m Memory) Raw() tick.Raw {
+	chosen := map[string]*customconfig.Chosen{}
+	for kind, c := range m {
+		if c != nil && !strings.HasPrefix(kind, ofFile) {
+			chosen[kind] = c
+		}
+	}
+	return customconfig.Over(nil, chosen)
+}
+
+// Settle says which objects are in force: each one that is good, and in the place of one that is not the last good one of
+// its kind, which stays. check says whether objects can be used together, in that order. What was refused is named.
+func (m Memory) Settle(objects []Object, check func([]Object) error) (inForce []Object, refused []string) {
+	for kind := range m {
+		if !slices.ContainsFunc(objects, func(o Object) bool { return o.Kind == kind }) {
+			delete(m, kind) // it was taken away: the last good one goes, too
+		}
+	}
+	for _, o := range objects {
+		with := func(o Object) []Object { return append(inForce[:len(inForce):len(inForce)], o) }
+		err := o.Err
+		if err == nil {
+			err = check(with(o))
+		}
+		if err == nil {
+			m[o.Kind] = o.Chosen
+			inForce = with(o)
+			continue
+		}
+		stays := "nothing of it is in force"
+		if last := m[o.Kind]; last != nil {
+			if before := objectOf(o.Kind, kindOf(o.Kind), last); before.Err == nil && check(with(before)) == nil {
+				inForce = with(before)
+				stays = "what was in force before stays"
+			}
+		}
+		refused = append(refused, fmt.Sprintf("%s is refused: %s: %s", o.From(), strings.ReplaceAll(err.Error(), "\n", "; "), stays))
+	}
+	return inForce, refused
+}
+
+func kindOf(key string) customconfig.Kind {
+	key = strings.TrimPrefix(key, ofFile)
+	return order[max(0, slices.IndexFunc(order, func(k customconfig.Kind) bool { return k.Key == key }))]
+}
+
+// Setting is a value in force.
+type Setting struct {
+	customconfig.Value
+	// From is the object that it is of.
+	From string
+}
+
+// rival are settings that say the same in another way: one that is given goes before its rival of lower priority, which would
+// otherwise hold beside it, or over it.
+var rival = map[string]string{
+	"reclaimed-cpu-threshold":    "reclaimed-threshold",
+	"reclaimed-memory-threshold": "reclaimed-threshold",
+	"memory-kswapd-duration":     "memory-kswapd-times",
+}
+
+// Settings are the values of objects in the order of rising priority, without those that given holds for: flags and files
+// of flags go before objects.
+func Settings(objects []Object, given func(setting string) bool) []Setting {
+	type ranked struct {
+		Setting
+		rank int
+	}
+	var list []ranked
+	rank := map[string]int{} // the highest of each setting, from 1 on
+	for i, o := range objects {
+		for _, v := range o.Values {
+			if given(v.Setting) || rival[v.Setting] != "" && given(rival[v.Setting]) {
+				continue
+			}
+			list = append(list, ranked{Setting{v, o.From()}, i + 1})
+			rank[v.Setting] = i + 1
+		}
+	}
+	var out []Setting
+	for _, s := range list {
+		if rank[s.Setting.Setting] > s.rank || rank[rival[s.Setting.Setting]] > s.rank {
+			continue
+		}
+		out = append(out, s.Setting)
+	}
+	return out
+}

@@ -1,0 +1,198 @@
+package dynamic
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/customconfig"
+	"polder/lib/tick"
+)
+
+const (
+	threshold = `{"evictionPluginsConfig":{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_millicpu":%v}}}}`
+	newer     = `{"evictionConfig":{"reclaimedResourcesEvictionConfig":{"evictionThreshold":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":%v}}}}`
+)
+
+// configured is a tick's configuration; an empty config is none.
+func configured(eviction, admin string) tick.Raw {
+	var parts []string
+	for key, config := range map[string]string{"evictionConfiguration": eviction, "adminQoSConfiguration": admin} {
+		if config != "" {
+			parts = append(parts, fmt.Sprintf(`%q:{"namespace":"default","name":"x","config":%s}`, key, config))
+		}
+	}
+	return tick.Raw(`{"katalyst":{` + strings.Join(parts, ",") + `}}`)
+}
+
+func chosen(config string) *customconfig.Chosen {
+	return &customconfig.Chosen{Namespace: "default", Name: "f", At: "x.yaml:3", Config: []byte(config)}
+}
+
+// in are the settings that hold, by name, with their sources.
+func in(objects []Object, given ...string) map[string]string {
+	out := map[string]string{}
+	for _, s := range Settings(objects, func(name string) bool {
+		for _, g := range given {
+			if g == name {
+				return true
+			}
+		}
+		return false
+	}) {
+		out[s.Setting] = fmt.Sprint(s.V, " ", s.From)
+	}
+	return out
+}
+
+const (
+	fromEviction = "katalyst evictionConfiguration default/x"
+	fromAdmin    = "katalyst adminQoSConfiguration default/x"
+)
+
+// Flags and files of flags go before the file's objects, those before the tick's, and today's kind before the guide's.
+func TestPrecedence(t *testing.T) {
+	ec, aqc := func(v any) string { return fmt.Sprintf(threshold, v) }, func(v any) string { return fmt.Sprintf(newer, v) }
+	const cpu = "reclaimed-cpu-threshold"
+	kswapd := func(times int) string {
+		return fmt.Sprintf(`{"evictionPluginsConfig":{"memoryEvictionPluginConfig":{"systemKswapdRateExceedTimesThreshold":%d}}}`, times)
+	}
+	const lasting = `{"evictionConfig":{"memoryPressureEvictionConfig":{"systemKswapdRateExceedDurationThreshold":120}}}`
+	for name, c := range map[string]struct {
+		raw   tick.Raw
+		file  map[string]*customconfig.Chosen
+		given []string
+		want  map[string]string
+	}{
+		"nothing":                          {nil, nil, nil, map[string]string{}},
+		"null":                             {tick.Raw("null"), nil, nil, map[string]string{}},
+		"verdicts alone":                   {tick.Raw(`{"katalyst":{"customConfigs":[{"name":"x"}]}}`), nil, nil, map[string]string{}},
+		"the guide's":                      {configured(ec(10), ""), nil, nil, map[string]string{cpu: "10 " + fromEviction}},
+		"today's":                          {configured("", aqc(8)), nil, nil, map[string]string{cpu: "8 " + fromAdmin}},
+		"both":                             {configured(ec(10), aqc(8)), nil, nil, map[string]string{cpu: "8 " + fromAdmin}},
+		"both, another field":              {configured(ec(10), lasting), nil, nil, map[string]string{cpu: "10 " + fromEviction, "memory-kswapd-duration": "2m0s " + fromAdmin}},
+		"given":                            {configured(ec(10), aqc(8)), nil, []string{cpu}, map[string]string{}},
+		"given for both resources":         {configured(ec(10), aqc(8)), nil, []string{"reclaimed-threshold"}, map[string]string{}},
+		"given elsewhere":                  {configured(ec(10), ""), nil, []string{"burst"}, map[string]string{cpu: "10 " + fromEviction}},
+		"a file before the tick":           {configured(ec(10), aqc(8)), map[string]*customconfig.Chosen{"evictionConfiguration": chosen(ec(3))}, nil, map[string]string{cpu: "3 katalyst evictionConfiguration default/f (x.yaml:3)"}},
+		"a file in place of the tick":      {configured(ec(10), ""), map[string]*customconfig.Chosen{"evictionConfiguration": chosen("{}")}, nil, map[string]string{}},
+		"a file beside the tick":           {configured(ec(10), aqc(8)), map[string]*customconfig.Chosen{"adminQoSConfiguration": chosen("{}")}, nil, map[string]string{cpu: "10 " + fromEviction}},
+		"given before the file":            {nil, map[string]*customconfig.Chosen{"evictionConfiguration": chosen(ec(3))}, []string{cpu}, map[string]string{}},
+		"kswapd for so long":               {configured(kswapd(1), lasting), nil, nil, map[string]string{"memory-kswapd-times": "1 " + fromEviction, "memory-kswapd-duration": "2m0s " + fromAdmin}},
+		"kswapd so often, given":           {configured("", lasting), nil, []string{"memory-kswapd-times"}, map[string]string{}},
+		"kswapd so often, in the file":     {configured("", lasting), map[string]*customconfig.Chosen{"evictionConfiguration": chosen(kswapd(2))}, nil, map[string]string{"memory-kswapd-times": "2 katalyst evictionConfiguration default/f (x.yaml:3)"}},
+		"an object without a section":      {configured(`{}`, `{"reclaimedResourceConfig":{"enableReclaim":true}}`), nil, nil, map[string]string{}},
+		"an object without config":         {tick.Raw(`{"katalyst":{"evictionConfiguration":{"namespace":"a","name":"b"}}}`), nil, nil, map[string]string{}},
+		"a place that the tick lays claim": {tick.Raw(`{"katalyst":{"evictionConfiguration":{"namespace":"default","name":"x","at":"/etc/passwd:1","config":` + ec(4) + `}}}`), nil, nil, map[string]string{cpu: "4 " + fromEviction}},
+	} {
+		objects, err := Objects(c.raw, c.file)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(c.want, in(objects, c.given...)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// Whatever stands in sample.config, what is no object is named and not used.
+func TestNotCollects(t *testing.T) {
+	for _, text := range []string{`5`, `"x"`, `[]`, `{"katalyst":[]}`, `{"katalyst":{"evictionConfiguration":5}}`, `{"katalyst":{"adminQoSConfiguration":{"name":5}}}`} {
+		objects, err := Objects(tick.Raw(text), nil)
+		if err == nil || len(in(objects)) > 0 {
+			t.Errorf("%s: %v, %v; want an error and nothing", text, objects, err)
+		}
+	}
+	objects, err := Objects(configured(`[1]`, ""), nil)
+	if err != nil || len(objects) != 1 || objects[0].Err == nil {
+		t.Errorf("a config that is no object: %+v, %v", objects, err)
+	}
+}
+
+// An object that is no good leaves the last good one of its kind in force, until it is good again or goes.
+func TestSettle(t *testing.T) {
+	m := Memory{}
+	tooMuch := errors.New("more than 100")
+	check := func(objects []Object) error {
+		for _, o := range objects {
+			for _, v := range o.Values {
+				if f, ok := v.V.(float64); ok && f > 100 {
+					return tooMuch
+				}
+			}
+		}
+		return nil
+	}
+	for i, c := range []struct {
+		ec, aqc string // thresholds, or whole configs
+		want    string // of CPU
+		refused []string
+	}{
+		{"-1", "", "", []string{fromEviction + " is refused: evictionPluginsConfig.reclaimedResourcesEvictionPluginConfig.evictionThreshold.katalyst.kubewharf.io/reclaimed_millicpu: -1: want a number over 0 and at most 1000000: nothing of it is in force"}},
+		{"10", "", "10 " + fromEviction, nil},
+		{"-1", "", "10 " + fromEviction, []string{"what was in force before stays"}},
+		{"-1", "", "10 " + fromEviction, []string{"what was in force before stays"}},
+		{"200", "", "10 " + fromEviction, []string{"more than 100: what was in force before stays"}},
+		{"20", "", "20 " + fromEviction, nil},
+		{"200", "7", "7 " + fromAdmin, []string{fromEviction + " is refused: more than 100: what was in force before stays"}},
+		{"30", "500", "7 " + fromAdmin, []string{fromAdmin + " is refused: more than 100: what was in force before stays"}},
+		{"30", "", "30 " + fromEviction, nil},
+		{"40", "500", "40 " + fromEviction, []string{"nothing of it is in force"}}, // the last good one went with the object
+		{"", "", "", nil},
+		{"-1", "", "", []string{"nothing of it is in force"}},
+	} {
+		ec, aqc := "", ""
+		if c.ec != "" {
+			ec = fmt.Sprintf(threshold, c.ec)
+		}
+		if c.aqc != "" {
+			aqc = fmt.Sprintf(newer, c.aqc)
+		}
+		objects, err := Objects(configured(ec, aqc), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inForce, refused := m.Settle(objects, check)
+		if got := in(inForce)["reclaimed-cpu-threshold"]; got != c.want {
+			t.Errorf("%d: %q; want %q", i, got, c.want)
+		}
+		if len(refused) != len(c.refused) {
+			t.Errorf("%d: refused %q; want %q", i, refused, c.refused)
+			continue
+		}
+		for j, want := range c.refused {
+			if !strings.Contains(refused[j], want) {
+				t.Errorf("%d: refused %q; want %q", i, refused[j], want)
+			}
+		}
+		// What is remembered can be said again, as where nothing is known after a restart.
+		again, err := Objects(m.Raw(), nil)
+		if got := in(again)["reclaimed-cpu-threshold"]; err != nil || len(c.refused) == 0 && got != c.want {
+			t.Errorf("%d: said again %q, %v; want %q", i, got, err, c.want)
+		}
+		data, err := tick.Marshal(m) // a restart in between changes nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		m = Memory{}
+		if err := tick.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What an old state file says is taken no further than it is good.
+func TestSettleOldMemory(t *testing.T) {
+	objects, err := Objects(configured(fmt.Sprintf(threshold, -1), fmt.Sprintf(newer, -1)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Memory{"evictionConfiguration": nil, "adminQoSConfiguration": {Config: []byte(`{"evictionConfig":5}`)}, "nonsense": {}}
+	inForce, refused := m.Settle(objects, func([]Object) error { return nil })
+	if len(inForce) != 0 || len(refused) != 2 {
+		t.Errorf("in force %+v, refused %q; want nothing, and both", inForce, refused)
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"polder/evict/pick"
+	"polder/evict/rule"
+	"polder/lib/tick"
+)
+
+// explain prints what was kept of each node's last tick.
+func (e *engine) explain() error {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
+		if text := e.nodes[name].explained; text != "" { // else it is known from the state file alone
+			all = append(all, text)
+		}
+	}
+	_, err := fmt.Fprint(e.session.Out, strings.Join(all, "\n"))
+	return err
+}
+
+// explain tells why who goes, and who does not, at one tick. It is made at every tick, for the pods of a tick are not to be
+// kept beyond it.
+func explain(n *node, t *tick.Tick, s *settings, section *tick.Eviction, round pick.Round) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "NODE %s  %s\n\n", clean(n.name), t.Time.UTC().Format(time.RFC3339Nano))
+	writePressures(&b, t.Time, s, round)
+	for _, x := range section.Errors {
+		fmt.Fprintf(&b, "! %s\n", clean(x))
+	}
+	for _, x := range round.Verdicts {
+		if x.Finding.Met && len(x.Candidates) > 0 {
+			b.WriteString("\n")
+			writeCandidates(&b, t.Time, x, round.Queue)
+		}
+	}
+	writeGoing(&b, t.Time, n.Going)
+	writeSources(&b, s)
+	return b.String()
+}
+
+func writePressures(b *strings.Builder, now time.Time, s *settings, round pick.Round) {
+	w := columns(b)
+	row(w, "RULE", "SCOPE", "KIND", "VALUE", "", "THRESHOLD", "MET", "SINCE", "TOLERANCE LEFT", "COOLDOWN LEFT", "OUTCOME")
+	on, _ := switchedOn(s) // checked when the settings were read
+	for _, r := range rule.All {
+		measured := false
+		for _, v := range round.Verdicts {
+			if v.Finding.Rule == r.Name {
+				writePressure(w, now, v)
+				measured = true
+			}
+		}
+		switch {
+		case measured:
+		case on[r.Name]:
+			row(w, r.Name, none, none, none, "", none, none, none, none, none, "not measured")
+		default:
+			row(w, r.Name, none, none, none, "", none, none, none, none, none, "off (--rules)")
+		}
+	}
+	w.Flush()
+}
+
+func writePressure(w *tabwriter.Writer, now time.Time, v pick.Verdict) {
+	f := v.Finding
+	kind, past, met, since := "hard", ">", "no", none
+	if !f.Hard {
+		kind = "soft"
+	}
+	if f.Below {
+		past = "<"
+	}
+	if f.Met {
+		met = "yes"
+	}
+	if at, err := time.Parse(time.RFC3339Nano, f.Since); err == nil {
+		since = now.Sub(at).String()
+	}
+	row(w, f.Rule, f.About(), kind, number(f.Value), past, number(f.Threshold), met, since, left(v.ToleranceLeft), left(v.CooldownLeft), outcome(v))
+}
+
+// outcome says in a few words what comes of a finding.
+func outcome(v pick.Verdict) string {
+	out := v.Why
+	if out == "" {
+		goes := 0
+		for _, x := range v.Candidates {
+			if x.Goes {
+				goes++
+			}
+		}
+		switch {
+		case goes > 0:
+			out = fmt.Sprintf("%d of %d candidates", goes, len(v.Candidates))
+			if goes == 1 {
+				out += " goes"
+			} else {
+				out += " go"
+			}
+		case len(v.Candidates) == 0:
+			out = "nobody is there to go"
+		default:
+			out = fmt.Sprintf("none of %d candidates goes", len(v.Candidates))
+		}
+	}
+	if v.Finding.DryRun {
+		out += " (only tried)"
+	}
+	return out
+}
+
+func writeCandidates(b *strings.Builder, now time.Time, v pick.Verdict, queue pick.Queue) {
+	f := v.Finding
+	fmt.Fprintf(b, "%s, %s: %s\n", clean(f.Rule), clean(f.About()), clean(cmp.Or(f.Message, "met")))
+	w := columns(b)
+	row(w, " ", "POD", "CLASS", "PRIORITY", "RANK", "RELEASES", "WAITS", "VERDICT")
+	for i, x := range v.Candidates {
+		rank := make([]string, len(x.Rank))
+		for j, r := range x.Rank {
+			rank[j] = number(r)
+		}
+		priority, waits, why := none, none, x.Why
+		if p := x.Pod.Priority; p != nil {
+			priority = strconv.FormatInt(*p, 10)
+		}
+		if since, ok := queue[x.Pod.UID]; ok && !f.Hard && !f.DryRun {
+			waits = now.Sub(since).String()
+		}
+		if why == "" {
+			why = v.Why
+		}
+		row(w, strconv.Itoa(i+1), podName(x.Pod.Namespace, x.Pod.Name), x.Pod.QoS, priority, strings.Join(rank, " "), number(x.Releases), waits, why)
+	}
+	w.Flush()
+}
+
+func writeGoing(b *strings.Builder, now time.Time, going pick.Going) {
+	if len(going) == 0 {
+		return
+	}
+	b.WriteString("\nalready asked to go\n")
+	w := columns(b)
+	row(w, "POD", "RULE", "STATE", "FOR", "ERROR")
+	for _, uid := range slices.Sorted(maps.Keys(going)) {
+		x := going[uid].Eviction
+		row(w, podName(x.Namespace, x.Name), x.Rule, x.State, now.Sub(going[uid].Requested).String(), cmp.Or(x.Error, none))
+	}
+	w.Flush()
+}
+
+// none stands for what there is not.
+const none = "-"
+
+func columns(b *strings.Builder) *tabwriter.Writer { return tabwriter.NewWriter(b, 0, 0, 2, ' ', 0) }
+
+func row(w *tabwriter.Writer, cells ...string) {
+	for i, c := range cells {
+		cells[i] = clean(c)
+	}
+	fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+}
+
+// left is a time that is still to come.
+func left(d time.Duration) string {
+	if d <= 0 {
+		return none
+	}
+	return d.String()
+}
+
+// number writes a number to three decimals, and a huge one by its power.
+func number(v float64) string {
+	if math.Abs(v) >= 1e15 || math.IsNaN(v) {
+		return strconv.FormatFloat(v, 'g', 6, 64)
+	}
+	return strconv.FormatFloat(math.Round(v*1000)/1000+0, 'f', -1, 64) // + 0: -0 is 0
+}
+
+// clean makes text from a tick fit for a terminal: an escape sequence in a pod's name would otherwise draw on the reader's
+// screen.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,58 @@
+package pick
+
+import (
+	"slices"
+	"time"
+)
+
+// Hour are the evictions within the last hour of the ticks' time. It is encoded as JSON into the state file.
+type Hour []Taken
+
+// Taken is one of them.
+type Taken struct {
+	At        time.Time `json:"at"`
+	UID       string    `json:"uid"`
+	Namespace string    `json:"namespace,omitempty"`
+}
+
+// Observe forgets what is over. A clock that is set back behind an entry keeps it for an hour from there: a limit is never
+// exceeded because of the clock.
+func (h *Hour) Observe(now time.Time) {
+	*h = slices.DeleteFunc(*h, func(t Taken) bool { return now.Sub(t.At) >= time.Hour })
+	for i := range *h {
+		if t := &(*h)[i]; now.Before(t.At) {
+			t.At = now
+		}
+	}
+}
+
+// Add notes that a pod was taken.
+func (h *Hour) Add(uid, namespace string, now time.Time) {
+	*h = append(*h, Taken{now, uid, namespace})
+}
+
+// Refund takes back a pod's last eviction, which came to nothing.
+func (h *Hour) Refund(uid string) {
+	for i := len(*h) - 1; i >= 0; i-- {
+		if (*h)[i].UID == uid {
+			*h = slices.Delete(*h, i, i+1)
+			return
+		}
+	}
+}
+
+// In counts the evictions in a namespace.
+func (h Hour) In(namespace string) int {
+	n := 0
+	for i := range h {
+		if h[i].Namespace == namespace {
+			n++
+		}
+	}
+	return n
+}
+
+// Has reports whether a pod is counted.
+func (h Hour) Has(uid string) bool {
+	return slices.ContainsFunc(h, func(t Taken) bool { return t.UID == uid })
+}

@@ -1,0 +1,302 @@
+package pick
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"polder/evict/rule"
+	"polder/lib/tick"
+)
+
+// world is a node whose pods come and go, under rules that call for some.
+type world struct {
+	pods     []*tick.Pod
+	made     int
+	memory   *Memory
+	limits   Limits
+	clock    time.Time
+	forward  time.Duration // how far the clock has gone forward in all: a set-back clock takes nothing off
+	asked    []ask
+	lastTake map[string]time.Duration // by rule, in terms of forward
+}
+
+type ask struct {
+	at             time.Duration
+	uid, namespace string
+}
+
+const cooldown = 2 * time.Minute
+
+func (w *world) grow(t *rapid.T) {
+	for range rapid.IntRange(0, 3).Draw(t, "new pods") {
+		w.made++
+		p := pod(fmt.Sprintf("p%d", w.made))
+		p.Namespace = rapid.SampledFrom([]string{"default", "batch"}).Draw(t, "namespace")
+		p.QoS = rapid.SampledFrom([]string{tick.QoSReclaimed, tick.QoSShared, tick.QoSSystem}).Draw(t, "qos")
+		p.Phase = rapid.SampledFrom([]string{"", "Running", "Succeeded"}).Draw(t, "phase")
+		p.Terminating = rapid.IntRange(0, 9).Draw(t, "terminating") == 0
+		if rapid.Bool().Draw(t, "has a priority") {
+			p.Priority = tick.Ptr(rapid.SampledFrom([]int64{0, 5, criticalPriority}).Draw(t, "priority"))
+		}
+		if rapid.Bool().Draw(t, "annotated") {
+			p.Annotations = rapid.SampledFrom([]map[string]string{{annotationSource: "file"}, {annotationSource: "api"}, {"polder/evict": "false"}, {annotationMirror: ""}}).Draw(t, "annotations")
+		}
+		w.pods = append(w.pods, p)
+	}
+}
+
+func (w *world) findings(t *rapid.T) []rule.Finding {
+	var findings []rule.Finding
+	for i := range rapid.IntRange(0, 5).Draw(t, "findings") {
+		var c []rule.Candidate
+		sum := 0.0
+		for _, p := range w.pods {
+			if rapid.Bool().Draw(t, "is candidate") {
+				amount := float64(rapid.IntRange(0, 5).Draw(t, "amount"))
+				sum += amount
+				c = append(c, candidate(p, amount))
+			}
+		}
+		f := finding(fmt.Sprintf("r%d", i%3), sum, float64(rapid.IntRange(0, 20).Draw(t, "threshold")), c...)
+		f.Scope = fmt.Sprintf("s%d", i)
+		f.Hard, f.DryRun = rapid.Bool().Draw(t, "hard"), rapid.IntRange(0, 3).Draw(t, "dry") == 0
+		if f.Below = rapid.Bool().Draw(t, "below"); f.Below {
+			f.Value, f.Threshold = f.Threshold, f.Value
+			f.Met = f.Value < f.Threshold
+		}
+		f.Cooldown = rapid.SampledFrom([]time.Duration{0, cooldown}).Draw(t, "cooldown")
+		if rapid.Bool().Draw(t, "tolerant") {
+			f.Tolerance = time.Minute
+			f.Since = w.clock.Add(-time.Duration(rapid.IntRange(-10, 200).Draw(t, "since")) * time.Second).Format(time.RFC3339Nano)
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// step lets time pass, mostly forward, and has some of those that were asked go.
+func (w *world) step(t *rapid.T) {
+	d := time.Duration(rapid.SampledFrom([]int{1, 5, 60, 600, 3599, 3600, -1, -7200}).Draw(t, "step")) * time.Second
+	w.clock = w.clock.Add(d)
+	w.forward += max(0, d)
+	w.pods = slices.DeleteFunc(w.pods, func(p *tick.Pod) bool {
+		return w.memory.Going.Has(p.UID) && rapid.Bool().Draw(t, "goes away")
+	})
+	w.grow(t)
+	present := map[string]*tick.Pod{}
+	for _, p := range w.pods {
+		present[p.UID] = p
+	}
+	w.memory.Observe(w.clock, &tick.Sample{IntervalSeconds: tick.Ptr(d.Seconds())}, present, rapid.Bool().Draw(t, "complete"))
+}
+
+// take notes the victims, and what comes of some of them at once.
+func (w *world) take(t *rapid.T, victims []Victim) {
+	for _, v := range victims {
+		uid := v.Pod.UID
+		if w.memory.Going.Unanswered(uid) {
+			w.forget(uid)
+		}
+		w.memory.Take(v, w.clock)
+		w.asked = append(w.asked, ask{w.forward, uid, v.Pod.Namespace})
+		for _, r := range v.Rules {
+			w.lastTake[r] = w.forward
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "comes of it") {
+		case 0:
+			w.memory.Refuse(uid, "refused", w.clock, time.Duration(rapid.IntRange(0, 60).Draw(t, "again"))*time.Second)
+			w.forget(uid)
+			for _, r := range v.Rules {
+				delete(w.lastTake, r)
+			}
+		case 1:
+			w.memory.Going.NoAnswer(uid, "no answer", w.clock)
+		case 2:
+			w.memory.Going.Fail(uid, "still there", w.clock, 0)
+		case 3:
+			w.memory.Going.End(uid, w.clock)
+		}
+	}
+}
+
+// forget drops a pod's last eviction, which was none.
+func (w *world) forget(uid string) {
+	for i := len(w.asked) - 1; i >= 0; i-- {
+		if w.asked[i].uid == uid {
+			w.asked = slices.Delete(w.asked, i, i+1)
+			return
+		}
+	}
+}
+
+// restart reads the memory back from what the state file would hold.
+func restart(t *rapid.T, m *Memory) *Memory {
+	data, err := tick.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := new(Memory)
+	if err := tick.Unmarshal(data, back); err != nil {
+		t.Fatal(err)
+	}
+	back.Init()
+	return back
+}
+
+// TestRounds plays any sequence of ticks, clocks that are set included: nobody goes who may not, no limit is exceeded, no
+// rest broken, not more than a pod more is released than was needed, and the same input has the same victims, also after
+// a restart.
+func TestRounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := func(name string) int { return rapid.IntRange(-1, 4).Draw(t, name) }
+		w := &world{memory: remembers(nil, nil, nil), clock: now, lastTake: map[string]time.Duration{}}
+		w.limits = Limits{PerRule: limit("per rule"), Burst: limit("burst"), PerHour: limit("per hour"), PerNamespace: limit("per namespace"), OptOut: []string{OptOut}}
+		for range rapid.IntRange(1, 12).Draw(t, "ticks") {
+			w.step(t)
+			findings := w.findings(t)
+			round := Choose(w.clock, findings, w.limits, w.memory)
+
+			shuffled := slices.Clone(findings)
+			for i := range shuffled {
+				shuffled[i].Candidates = rapid.Permutation(shuffled[i].Candidates).Draw(t, "order")
+			}
+			again := Choose(w.clock, shuffled, w.limits, restart(t, w.memory))
+			if d := cmp.Diff([][]Victim{round.Victims, round.Would}, [][]Victim{again.Victims, again.Would}); d != "" {
+				t.Fatalf("same input, other victims:\n%s", d)
+			}
+			w.checkVictims(t, round)
+			for i := range findings {
+				w.checkNeed(t, &findings[i], round)
+			}
+			w.take(t, round.Victims)
+			w.checkHour(t)
+			w.memory.Queue = round.Queue
+		}
+	})
+}
+
+func (w *world) checkVictims(t *rapid.T, round Round) {
+	if len(round.Victims) > w.limits.Burst && w.limits.Burst != Unlimited {
+		t.Fatalf("%d victims; burst %d", len(round.Victims), w.limits.Burst)
+	}
+	for _, victims := range [][]Victim{round.Victims, round.Would} {
+		perRule, seen := map[string]int{}, map[string]bool{}
+		for _, v := range victims {
+			if why := Protected(v.Pod, w.limits.OptOut); why != "" || seen[v.Pod.UID] || w.memory.Going.Has(v.Pod.UID) || w.memory.Going.Spared(v.Pod.UID) {
+				t.Fatalf("%s was taken: %s (taken already %t, going %+v)", v.Pod.Name, why, seen[v.Pod.UID], w.memory.Going[v.Pod.UID])
+			}
+			seen[v.Pod.UID] = true
+			for _, r := range v.Rules {
+				perRule[r]++
+			}
+		}
+		for r, n := range perRule {
+			if n > w.limits.PerRule && w.limits.PerRule != Unlimited {
+				t.Fatalf("rule %s took %d pods in a round; the limit is %d", r, n, w.limits.PerRule)
+			}
+		}
+	}
+}
+
+// checkNeed looks at those who go for a finding in the first place, without the last of them.
+func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
+	released := map[string]float64{}
+	need := f.Value - f.Threshold
+	if f.Below {
+		need = -need
+	}
+	for _, x := range f.Candidates {
+		released[x.Pod.UID] = x.Releases
+		if x.Pod.Terminating || w.memory.Going.Has(x.Pod.UID) {
+			need -= x.Releases
+		}
+	}
+	var own []Victim
+	for _, v := range slices.Concat(round.Victims, round.Would) {
+		if v.Eviction.Rule == f.Rule && v.Eviction.Scope == f.Scope {
+			own = append(own, v)
+		}
+	}
+	if len(own) == 0 {
+		return
+	}
+	for _, v := range own[:len(own)-1] {
+		need -= released[v.Pod.UID]
+	}
+	if !f.Met || need <= 0 {
+		t.Fatalf("%v go for %+v, the last one without need", names(own), f)
+	}
+	if since, err := time.Parse(time.RFC3339Nano, f.Since); f.Tolerance > 0 && (err != nil || w.clock.Sub(since) < f.Tolerance) {
+		t.Fatalf("%v go within the tolerance, since %s", names(own), f.Since)
+	}
+	if last, ok := w.lastTake[f.Rule]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(own, func(v Victim) bool { return !w.memory.Going.Unanswered(v.Pod.UID) }) {
+		t.Fatalf("%v go %s after the rule's last eviction", names(own), w.forward-last)
+	}
+	if !f.Hard && len(own) > 1 {
+		t.Fatalf("%v go for a soft finding; want one", names(own))
+	}
+}
+
+// checkHour counts the pods that were asked within an hour, however the clock was set.
+func (w *world) checkHour(t *rapid.T) {
+	all, in := 0, map[string]int{}
+	for _, a := range w.asked {
+		if w.forward-a.at < time.Hour {
+			all++
+			in[a.namespace]++
+		}
+	}
+	if all > w.limits.PerHour && w.limits.PerHour != Unlimited {
+		t.Fatalf("%d pods within the hour; the limit is %d", all, w.limits.PerHour)
+	}
+	for namespace, n := range in {
+		if n > w.limits.PerNamespace && w.limits.PerNamespace != Unlimited {
+			t.Fatalf("%d pods of %s within the hour; the limit is %d", n, namespace, w.limits.PerNamespace)
+		}
+	}
+}
+
+// TestNeverMoreThanNeeded plays rounds in which nobody goes away yet: what is released stays within the need and the
+// last victim, and reaches the need.
+func TestNeverMoreThanNeeded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var c []rule.Candidate
+		sum := 0.0
+		for i := range rapid.IntRange(0, 10).Draw(t, "pods") {
+			amount := float64(rapid.IntRange(1, 9).Draw(t, "amount"))
+			sum += amount
+			c = append(c, candidate(pod(fmt.Sprintf("p%d", i)), amount))
+		}
+		threshold := float64(rapid.IntRange(0, 40).Draw(t, "threshold"))
+		f := finding("r", sum, threshold, c...)
+		f.Cooldown = 0
+		if f.Below = rapid.Bool().Draw(t, "below"); f.Below {
+			f.Value, f.Threshold = threshold, sum
+		}
+		f.Hard = rapid.Bool().Draw(t, "hard")
+		limits := free()
+		limits.PerRule = rapid.IntRange(1, 4).Draw(t, "per rule")
+		m := remembers(nil, nil, nil)
+		var released, last float64
+		for range len(c) + 2 {
+			for _, v := range Choose(now, []rule.Finding{f}, limits, m).Victims {
+				m.Take(v, now)
+				i := slices.IndexFunc(c, func(x rule.Candidate) bool { return x.Pod == v.Pod })
+				last = c[i].Releases
+				released += last
+			}
+		}
+		need := max(0, sum-threshold)
+		if released < need {
+			t.Fatalf("released %v of %v", released, need)
+		}
+		if need == 0 && released > 0 || need > 0 && released-last >= need {
+			t.Fatalf("released %v, the last one %v, needed %v", released, last, need)
+		}
+	})
+}

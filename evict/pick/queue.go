@@ -1,0 +1,111 @@
+package pick
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/evict/rule"
+	"polder/lib/tick"
+)
+
+// Queue are the pods that wait because a soft finding names them, by UID, with the time since when without a break. Who is
+// not named any more is withdrawn. It is encoded as JSON into the state file.
+type Queue map[string]time.Time
+
+// waiting is a candidate of a soft finding.
+type waiting struct {
+	choice  *Choice
+	need    *need
+	finding int // its place among the findings
+}
+
+// soft takes the best one of all candidates of soft findings.
+func (r *round) soft(dry bool) {
+	var all []waiting
+	for i := range r.out.Verdicts {
+		v := &r.out.Verdicts[i]
+		if v.Finding.Hard || v.Finding.DryRun != dry || v.Why != "" {
+			continue
+		}
+		n := newNeed(r, v)
+		for j := range v.Candidates {
+			if x := &v.Candidates[j]; x.Why == "" {
+				x.Why = "not needed: enough goes before it"
+				if n.wanted() {
+					x.Why = "waits: one pod a tick goes for soft findings"
+					all = append(all, waiting{x, n, i})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, r.compare)
+	if !dry {
+		r.requeue(all)
+	}
+	for i, w := range all {
+		if w.choice.Goes, w.choice.Why = r.take(w.need, w.choice); !w.choice.Goes {
+			continue
+		}
+		for _, other := range all[i+1:] {
+			r.also(other, w.choice.Pod)
+		}
+		return
+	}
+}
+
+// also adds another soft finding's reason where it names the pod that goes anyway.
+func (r *round) also(w waiting, p *tick.Pod) {
+	f := w.need.finding
+	pass := r.pass(f)
+	if w.choice.Pod.UID != p.UID || w.choice.Goes || !w.need.wanted() || !within(r.limits.PerRule, pass.perRule[f.Rule]) {
+		return
+	}
+	r.victims(f)[pass.byUID[p.UID]].join(f, w.choice)
+	pass.perRule[f.Rule]++
+	w.need.released += w.choice.Releases
+	w.choice.Goes, w.choice.Why = true, "goes, for another finding too"
+}
+
+// requeue replaces the queue by who is named now.
+func (r *round) requeue(all []waiting) {
+	r.out.Queue = Queue{}
+	for _, w := range all {
+		uid := w.choice.Pod.UID
+		since, ok := r.memory.Queue[uid]
+		if !ok || since.After(r.now) {
+			since = r.now
+		}
+		r.out.Queue[uid] = since
+	}
+}
+
+// compare orders candidates of different soft findings, whose ranks measure different things: who was asked already first,
+// reclaimed pods before others, lower priority before higher, then by the findings' order, rank and name.
+func (r *round) compare(a, b waiting) int {
+	return cmp.Or(
+		r.unanswered(*a.choice)-r.unanswered(*b.choice),
+		class(a.choice.Pod)-class(b.choice.Pod),
+		cmp.Compare(priority(a.choice.Pod), priority(b.choice.Pod)),
+		a.finding-b.finding,
+		rule.Compare(a.choice.Candidate, b.choice.Candidate),
+		strings.Compare(a.choice.Pod.UID, b.choice.Pod.UID),
+	)
+}
+
+func class(p *tick.Pod) int {
+	if p.QoS == tick.QoSReclaimed {
+		return 0
+	}
+	return 1
+}
+
+// priority puts a pod without one before all others.
+func priority(p *tick.Pod) float64 {
+	if p.Priority == nil {
+		return math.Inf(-1)
+	}
+	return float64(*p.Priority)
+}

@@ -1,0 +1,40 @@
+package pick
+
+import (
+	"time"
+
+	"polder/evict/rule"
+)
+
+// Steady says since when samples have come without a break: what was met before a break, and is met after it, was not met
+// without one. It is encoded as JSON into the state file.
+type Steady struct {
+	Start time.Time `json:"start,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+}
+
+// leastBreak is the shortest silence that counts as one, three missed samples where they are further apart.
+const leastBreak = time.Minute
+
+// Observe notes a sample; interval is the time that its rates cover, 0 where it is the first of its collector.
+func (s *Steady) Observe(now time.Time, interval time.Duration) {
+	if s.Last.IsZero() || now.Before(s.Start) || now.Sub(s.Last) > max(leastBreak, 3*interval) {
+		s.Start = now
+	}
+	s.Last = now
+}
+
+// toleranceLeft is how long a finding that is met must still be so before anybody goes.
+func (s *Steady) toleranceLeft(f *rule.Finding, now time.Time) time.Duration {
+	if f.Tolerance <= 0 {
+		return 0
+	}
+	since, err := time.Parse(time.RFC3339Nano, f.Since)
+	if err != nil || since.After(now) {
+		return f.Tolerance // not known since when: not long enough
+	}
+	if s.Start.After(since) {
+		since = s.Start
+	}
+	return max(0, f.Tolerance-now.Sub(since))
+}

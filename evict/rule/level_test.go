@@ -1,0 +1,94 @@
+package rule
+
+import (
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+func TestLevel(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		looks  []int // seconds
+		values []float64
+		h      float64
+		lasted int // seconds, -1 where it is not met
+	}{
+		{"at", []int{0}, []float64{10}, 0, -1},
+		{"over", []int{0, 5}, []float64{11, 11}, 0, 5},
+		{"back", []int{0, 5, 6}, []float64{11, 10, 11}, 0, 0},
+		{"held", []int{0, 5, 6}, []float64{11, 9.1, 9.1}, 0.1, 6},
+		{"held no longer", []int{0, 5, 6}, []float64{11, 9, 9.5}, 0.1, -1},
+		{"a minute between looks", []int{0, 60, 120}, []float64{11, 11, 11}, 0, 120},
+		{"a silence", []int{0, 60, 661}, []float64{11, 11, 11}, 0, 0},
+		{"nothing is held over a silence", []int{0, 601}, []float64{11, 9.5}, 0.1, -1},
+		{"the clock set back", []int{1000, 0, 7}, []float64{11, 11, 11}, 0, 7},
+	} {
+		var over, under level
+		met, metUnder := false, false
+		for i, s := range tt.looks {
+			_, met = over.over(at(s), tt.values[i], 10, tt.h)
+			_, metUnder = under.under(at(s), 20-tt.values[i], 10, tt.h)
+		}
+		last := at(tt.looks[len(tt.looks)-1])
+		if want := tt.lasted >= 0; met != want || metUnder != want {
+			t.Errorf("%s: met %t over, %t under; want %t", tt.name, met, metUnder, want)
+		}
+		if got, want := over.lasted(last), time.Duration(max(0, tt.lasted))*time.Second; got != want || under.lasted(last) != want {
+			t.Errorf("%s: lasted %s; want %s", tt.name, got, want)
+		}
+	}
+}
+
+func TestPace(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		ticks     []int // tenths of a second
+		due       []bool
+		continued bool // at the last one
+	}{
+		{"the first", []int{0}, []bool{true}, false},
+		{"each second", []int{0, 10, 20, 30, 40, 50, 60}, []bool{true, false, false, false, false, true, false}, true},
+		{"a little early", []int{0, 46}, []bool{true, true}, true},
+		{"too early", []int{0, 44}, []bool{true, false}, true},
+		{"the same tick twice", []int{0, 0}, []bool{true, false}, true},
+		{"a minute apart", []int{0, 600}, []bool{true, true}, true},
+		{"a silence", []int{0, 6001}, []bool{true, true}, false},
+		{"the clock set back", []int{1000, 0, 40, 50}, []bool{true, false, false, true}, true},
+	} {
+		var p pace
+		for i, tenths := range tt.ticks {
+			due, continued := p.due(start.Add(time.Duration(tenths)*100*time.Millisecond), 5*time.Second)
+			if due != tt.due[i] || i == len(tt.ticks)-1 && continued != tt.continued {
+				t.Errorf("%s: tick %d: due %t, continued %t; want %t, %t", tt.name, i, due, continued, tt.due[i], tt.continued)
+			}
+		}
+	}
+	var zero pace
+	zero.due(at(0), 0)
+	if due, _ := zero.due(at(1), 0); !due {
+		t.Error("with a period of 0 every tick is due")
+	}
+}
+
+func TestGraceAndBytes(t *testing.T) {
+	for d, want := range map[time.Duration]*int64{0: nil, -time.Second: nil, time.Millisecond: tick.Ptr(int64(1)), time.Second: tick.Ptr(int64(1)), 1500 * time.Millisecond: tick.Ptr(int64(2))} {
+		if got := grace(d); (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("grace(%s) = %v; want %v", d, got, want)
+		}
+	}
+	for text, want := range map[string]string{"0": "0", "2Gi": "2Gi", "2147483648": "2Gi", "1500": "1500", "1536Mi": "1536Mi", "1k": "1000"} {
+		var b Bytes
+		if err := b.UnmarshalText([]byte(text)); err != nil || b.String() != want {
+			t.Errorf("Bytes %q = %s, %v; want %s", text, b, err, want)
+		}
+	}
+	for _, text := range []string{"", "-1", "x", "1e99", "Gi"} {
+		if b := Bytes(7); b.Set(text) == nil || b != 7 {
+			t.Errorf("Bytes %q is taken for %s", text, b)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package rule
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+	"polder/lib/window"
+)
+
+// poolLoad is what is remembered of one shared pool.
+type poolLoad struct {
+	Ring window.Ring[loadSample] `json:"ring"`
+	Soft level                   `json:"soft"`
+	Hard level                   `json:"hard"`
+}
+
+// loadSample is a pool's load with the bounds that held when it was taken: the pool may have another size now.
+type loadSample struct {
+	Load  float64            `json:"load"`
+	Lower float64            `json:"lower"`
+	Upper float64            `json:"upper"`
+	Pods  map[string]float64 `json:"pods,omitempty"` // by UID
+}
+
+// pool is a shared pool with its pods.
+type pool struct {
+	name string
+	size float64 // in CPUs
+	err  error   // why that is not known
+	pods []*tick.Pod
+}
+
+func (w *cpuWindow) load(m *Measure, s *Settings, t *tick.Tick) {
+	pools, err := sharedPools(t)
+	if err != nil {
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: %v: not measured", ScopeLoad1, err))
+		for _, l := range w.Pools {
+			l.miss(t)
+		}
+		return
+	}
+	before := w.Pools
+	w.Pools = make(map[string]*poolLoad, len(pools))
+	exclusive := exclusiveCPUs(t)
+	for i := range pools {
+		p := &pools[i]
+		l := before[p.name]
+		if l == nil {
+			l = &poolLoad{}
+		}
+		w.Pools[p.name] = l
+		l.measure(m, s, t, p, exclusive)
+	}
+}
+
+func (l *poolLoad) miss(t *tick.Tick) {
+	if l == nil { // a state file's
+		return
+	}
+	l.Soft.observe(t.Time, false)
+	l.Hard.observe(t.Time, false)
+}
+
+func (l *poolLoad) measure(m *Measure, s *Settings, t *tick.Tick, p *pool, exclusive cpus.Set) {
+	due := l.Ring.Due(t.Time, s.LoadSyncPeriod, s.LoadMetricRingSize)
+	present, err := p.sample(s, m, exclusive)
+	if err != nil {
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: %v: not measured", ScopeLoad1, err))
+		l.miss(t)
+		return
+	}
+	if due {
+		l.Ring.Push(t.Time, present, s.LoadMetricRingSize)
+	}
+	soft := l.finding(s, t, p, &l.Soft, present.Load, present.Lower, func(x *loadSample) float64 { return x.Lower })
+	hard := l.finding(s, t, p, &l.Hard, present.Load, present.Upper, func(x *loadSample) float64 { return x.Upper })
+	hard.Hard = true
+	hard.Cooldown = s.LoadCooldown
+	if hard.Met {
+		hard.Candidates = l.candidates(p.pods, present.Pods, s.LoadMetricRingSize)
+		hard.GracePeriodSeconds = grace(s.CPUGracePeriod)
+	}
+	m.Findings = append(m.Findings, soft, hard)
+}
+
+func (l *poolLoad) finding(s *Settings, t *tick.Tick, p *pool, met *level, load, bound float64, of func(*loadSample) float64) Finding {
+	counts := 1.0 // the part of a bound that must be exceeded
+	if met.held(t.Time) {
+		counts -= s.LoadHysteresis
+	}
+	share := l.Ring.Share(s.LoadMetricRingSize, func(x loadSample) bool { return x.Load > of(&x)*counts })
+	f := Finding{PressureFinding: tick.PressureFinding{
+		Rule: cpuPressure.Name, Scope: ScopeLoad1, Part: p.name, Value: load, Threshold: bound * counts,
+		Met: met.observe(t.Time, share >= s.LoadThresholdMetPercentage),
+	}}
+	f.Since = since(met.Start)
+	if f.Met {
+		taint := taintCPUPressure
+		f.Taint = &taint
+		f.Message = fmt.Sprintf("the load of pool %s is %.2f, the bound is %.2f; it was over the bound in %.0f%% of the last %d samples",
+			p.name, load, f.Threshold, 100*share, s.LoadMetricRingSize)
+	}
+	return f
+}
+
+// sample is the pool's present load; a pod whose load is not known is named in m and left out, which makes the sum a
+// lower bound. Where no pod's load is known there is no sample.
+func (p *pool) sample(s *Settings, m *Measure, exclusive cpus.Set) (loadSample, error) {
+	if p.err != nil {
+		return loadSample{}, p.err
+	}
+	x := loadSample{Lower: p.size * s.LoadLowerBoundRatio, Upper: p.size * s.LoadUpperBoundRatio, Pods: make(map[string]float64, len(p.pods))}
+	var unknown []string
+	for _, pod := range p.pods {
+		load, ok := podLoad(pod, exclusive)
+		if !ok {
+			unknown = append(unknown, pod.Name)
+			continue
+		}
+		x.Load += load
+		if pod.UID != "" {
+			x.Pods[pod.UID] += load
+		}
+	}
+	if len(unknown) > 0 && len(unknown) == len(p.pods) {
+		return loadSample{}, fmt.Errorf("the sample has no load1 of any of the %d shared pods of pool %s", len(p.pods), p.name)
+	}
+	if len(unknown) > 0 {
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: no load1 of %d of %d shared pods of pool %s, the sum is a lower bound: %s", ScopeLoad1, len(unknown), len(p.pods), p.name, some(unknown)))
+	}
+	return x, nil
+}
+
+// podLoad is the sum over the pod's containers, or the pod's own where no container has one.
+func podLoad(p *tick.Pod, exclusive cpus.Set) (float64, bool) {
+	var sum float64
+	found := false
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if v, ok := amount(c.Load1); ok {
+			found = true
+			if !hasOwnCPUs(c, exclusive) {
+				sum += v
+			}
+		}
+	}
+	if found {
+		return sum, true
+	}
+	return amount(p.Load1)
+}
+
+// exclusiveCPUs are those that kubelet gave to containers for themselves.
+func exclusiveCPUs(t *tick.Tick) cpus.Set {
+	if t.Sample.Kubelet == nil {
+		return cpus.New()
+	}
+	set, err := cpus.Parse(t.Sample.Kubelet.ExclusiveCPUs)
+	if err != nil {
+		return cpus.New()
+	}
+	return set
+}
+
+// hasOwnCPUs reports whether kubelet gave the container CPUs for itself: it runs on such CPUs, as many as it requests.
+func hasOwnCPUs(c *tick.Container, exclusive cpus.Set) bool {
+	if exclusive.IsEmpty() || c.CPUSetCPUs == "" || c.Requests == nil || c.Requests.MilliCPU == nil {
+		return false
+	}
+	set, err := cpus.Parse(c.CPUSetCPUs)
+	return err == nil && !set.IsEmpty() && set.IsSubsetOf(exclusive) && *c.Requests.MilliCPU == float64(set.Size())*1000
+}
+
+// sharedPools are the pools that shared pods run in, each with its pods. A pod that names a pool which is not there runs in
+// "share".
+func sharedPools(t *tick.Tick) ([]pool, error) {
+	if t.Advice == nil {
+		return nil, errors.New("the tick has no advice")
+	}
+	var pools []pool
+	at := map[string]int{}
+	for _, p := range t.Advice.Pools {
+		if p.Name == tick.PoolReclaim || p.Name == tick.PoolReserve || strings.HasPrefix(p.Name, tick.PoolDedicatedPrefix) {
+			continue
+		}
+		if _, twice := at[p.Name]; twice {
+			continue
+		}
+		at[p.Name] = len(pools)
+		size, err := poolSize(p)
+		pools = append(pools, pool{name: p.Name, size: size, err: err})
+	}
+	if len(pools) == 0 {
+		size, err := quotaSize(t)
+		if err != nil {
+			return nil, err
+		}
+		pools, at = []pool{{name: tick.PoolShare, size: size}}, map[string]int{tick.PoolShare: 0}
+	}
+	for _, p := range active(t, tick.QoSShared) {
+		i, ok := at[enhancement(p, annotationCPU, "cpuset_pool")]
+		if !ok {
+			i, ok = at[tick.PoolShare]
+		}
+		if !ok {
+			i = len(pools)
+			at[tick.PoolShare] = i
+			pools = append(pools, pool{name: tick.PoolShare, err: errors.New("the advice has no pool share")})
+		}
+		pools[i].pods = append(pools[i].pods, p)
+	}
+	return pools, nil
+}
+
+// poolSize is a pool's number of CPUs.
+func poolSize(p tick.Pool) (float64, error) {
+	set, err := cpus.Parse(p.CPUs)
+	if err != nil {
+		return 0, fmt.Errorf("pool %s: %w", p.Name, err)
+	}
+	if set.IsEmpty() {
+		return 0, fmt.Errorf("pool %s has no CPUs", p.Name)
+	}
+	return float64(set.Size()), nil
+}
+
+// quotaSize is what the shared pods have on a machine without pools.
+func quotaSize(t *tick.Tick) (float64, error) {
+	if t.Sample.Topology == nil {
+		return 0, errors.New("the advice has no pool share, and the sample no topology")
+	}
+	machine, err := cpus.Parse(t.Sample.Topology.CPUs)
+	if err != nil {
+		return 0, fmt.Errorf("topology: %w", err)
+	}
+	if t.Advice.Reclaimed == nil || t.Advice.Reclaimed.MilliCPU == nil {
+		return 0, errors.New("the advice has neither a pool share nor reclaimed CPU")
+	}
+	offered, ok := whole(t.Advice.Reclaimed.MilliCPU)
+	left := (float64(machine.Size())*1000 - offered) / 1000
+	if !ok || left <= 0 {
+		return 0, fmt.Errorf("the advice leaves none of the machine's %d CPUs to shared pods", machine.Size())
+	}
+	return left, nil
+}
+
+// candidates ranks the pods by the load that they had over the window, not by this instant's alone.
+func (l *poolLoad) candidates(pods []*tick.Pod, present map[string]float64, capacity int) []Candidate {
+	history := map[string]float64{}
+	samples := l.Ring.Samples
+	for _, s := range samples[max(0, len(samples)-capacity):] {
+		for uid, load := range s.Value.Pods {
+			if v, ok := amount(&load); ok { // of a state file, it may be anything
+				history[uid] += v
+			}
+		}
+	}
+	var out []Candidate
+	for _, p := range pods {
+		if sum := history[p.UID]; sum > 0 {
+			out = append(out, Candidate{Pod: p, Rank: []float64{sum}, Releases: present[p.UID]})
+		}
+	}
+	return out
+}

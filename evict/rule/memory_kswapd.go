@@ -1,0 +1,90 @@
+package rule
+
+import (
+	"fmt"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// kswapd is what is remembered of the kernel's reclaiming.
+type kswapd struct {
+	level
+	streak
+	// Pages is the kernel's counter at the time At, the beginning of the present period; At is zero where it is not known.
+	Pages float64   `json:"pages"`
+	At    time.Time `json:"at,omitzero"`
+	// Rate is the last period's, in pages a second; Known says that there is one.
+	Rate  float64 `json:"rate"`
+	Known bool    `json:"known,omitempty"`
+}
+
+// measure takes the mean rate of each period, from the counter: a rate that the sample has covers one interval of collect,
+// and a period has many.
+func (k *kswapd) measure(x *shortage, due, continued bool) {
+	memory := x.t.Sample.Memory
+	now := x.t.Time
+	pages, okPages := amount(memory.KswapdStealPages)
+	own, okOwn := amount(memory.KswapdStealPerSecond)
+	if !okPages && !okOwn {
+		*k = kswapd{level: level{Last: now}}
+		x.missing(partKswapd, "the sample has neither kswapd's pages nor their rate")
+		return
+	}
+	if _, ok := amount(&k.Rate); !ok { // of a state file, it may be anything
+		k.Known = false
+	}
+	if now.Before(k.At) { // the clock was set back: the period begins anew
+		k.At = time.Time{}
+	}
+	if due {
+		elapsed := now.Sub(k.At).Seconds()
+		switch {
+		case okPages && !k.At.IsZero() && continued && elapsed > 0 && pages >= k.Pages:
+			k.Rate, k.Known = (pages-k.Pages)/elapsed, true
+		case okOwn:
+			k.Rate, k.Known = own, true
+		default:
+			k.Known = false // the first sample, or a counter that was set back: it says what happened before, not when
+		}
+	}
+	if okPages && (due || k.At.IsZero()) {
+		k.Pages, k.At = pages, now
+	}
+	if !k.Known {
+		k.observe(now, false)
+		k.Times = 0
+		return
+	}
+	threshold, over := k.over(now, k.Rate, x.s.MemoryKswapdRate, x.s.MemoryHysteresis)
+	if due {
+		k.count(continued, over)
+	}
+	met := over && k.Times >= x.s.MemoryKswapdTimes
+	held := k.streak.String()
+	if d := x.s.MemoryKswapdDuration; d > 0 {
+		lasted := k.lasted(now)
+		met = over && lasted >= d
+		held = "for " + lasted.Round(time.Second).String()
+	}
+	f := x.finding(partKswapd, k.Rate, threshold, met, &k.level)
+	if !met {
+		f.Since = ""
+	} else {
+		taint := taintMemoryPressure
+		f.Taint = &taint
+		f.Candidates = x.relieving(k.Rate, only(tick.QoSReclaimed, tick.QoSShared))
+		f.Message = fmt.Sprintf("kswapd reclaimed %.0f pages a second, over the threshold of %.0f, %s", k.Rate, threshold, held)
+	}
+	x.m.Findings = append(x.m.Findings, f)
+}
+
+// relieving are the candidates for a sign of which nobody can tell how much of it ends with which pod: the first one is
+// taken to end it, and it is measured anew when that has gone.
+func (x *shortage) relieving(value float64, accept func(*tick.Pod) bool) []Candidate {
+	candidates := x.candidates(x.s.MemorySystemRanking, value, -1, accept)
+	for i := range candidates {
+		candidates[i].Releases = value
+	}
+	return candidates
+}

@@ -1,0 +1,276 @@
+package rule
+
+import (
+	"fmt"
+	"math"
+
+	"polder/lib/tick"
+)
+
+// memoryPressure is the guide's "Memory".
+var memoryPressure = &Rule{
+	Name: "memory-pressure-eviction-plugin",
+	Doc: `memory is short: on the node, on a NUMA node, by kswapd's work, or by the pods' stalls
+All are hard, name one pod at a time, and but for NUMA taint the node MemoryPressure:NoSchedule. The part says which it is.
+
+free: the node's free memory (bytes) is under the larger of memory-free-minimum and the kernel's watermark, which is
+total x vm.watermark_scale_factor / 10000. Reclaimed pods alone go.
+
+numa<id>: a NUMA node's free memory (bytes) is under its total x vm.watermark_scale_factor / 10000. It is looked at every
+memory-sync-period. Found so memory-numa-below-times-reclaimed times in a row, a reclaimed pod goes; found so
+memory-numa-below-times times, any. Only pods that use at least the part memory-numa-victim-minimum of that node's memory
+go. On a machine of one NUMA node a pod's whole memory is what it uses there.
+
+kswapd: the kernel reclaims more than memory-kswapd-rate pages a second, over memory-kswapd-times periods of
+memory-sync-period in a row, or for memory-kswapd-duration where that is set. A reclaimed or shared pod goes, also while there is free
+memory.
+
+psi, where the kernel has pressure stall information, on cgroup v2: the node's "some avg10" (percent of time) is over
+memory-psi-threshold, and so many shared and dedicated pods as memory-psi-pods are over memory-psi-pod-threshold, with a mean of at
+least memory-psi-pods-mean. After memory-psi-duration-reclaimed a reclaimed pod goes, after memory-psi-duration any. Then none
+for memory-psi-cooldown.
+
+Who goes first is told by memory-system-ranking, for NUMA nodes memory-numa-ranking, compared from left to right. A pod of which
+the measure is not known goes before those of which it is, and is taken to release what is missing. A pod without a
+running container releases nothing and stays.`,
+	Scopes: []string{ScopeMemory},
+	Keys: []string{
+		"memory-system-enabled", "memory-free-minimum", "memory-numa-enabled", "memory-numa-victim-minimum", "memory-numa-below-times", "memory-numa-below-times-reclaimed",
+		"memory-kswapd-rate", "memory-kswapd-times", "memory-kswapd-duration", "memory-sync-period",
+		"memory-psi-enabled", "memory-psi-threshold", "memory-psi-pod-threshold", "memory-psi-pods", "memory-psi-pods-mean", "memory-psi-duration-reclaimed", "memory-psi-duration", "memory-psi-cooldown",
+		"memory-system-ranking", "memory-numa-ranking", "memory-tolerance", "memory-cooldown", "memory-reclaimed-grace-period", "memory-grace-period", "memory-hysteresis",
+	},
+	New: func() Window { return &memoryWindow{} },
+}
+
+// ScopeMemory is the node's memory, whichever sign says that it is short.
+const ScopeMemory = "memory"
+
+// Parts of memory pressure; that of a NUMA node is numa<id>.
+const (
+	partFree   = "free"
+	partKswapd = "kswapd"
+	partPSI    = "psi"
+)
+
+// taintMemoryPressure keeps new pods off the node.
+var taintMemoryPressure = tick.Taint{Key: "node.katalyst.kubewharf.io/MemoryPressure", Effect: "NoSchedule"}
+
+type memoryWindow struct {
+	Free   level               `json:"free"`
+	NUMA   map[int]*numaMemory `json:"numa,omitempty"` // by id
+	Kswapd kswapd              `json:"kswapd"`
+	PSI    level               `json:"psi"`
+	Pace   pace                `json:"pace"`
+}
+
+// shortage is the memory that is short, as its finding needs it.
+type shortage struct {
+	s       *Settings
+	t       *tick.Tick
+	m       *Measure
+	pods    []victim
+	unknown []string // pods whose use is not known
+}
+
+func (w *memoryWindow) Measure(s *Settings, t *tick.Tick) Measure {
+	var m Measure
+	due, continued := w.Pace.due(t.Time, s.MemorySyncPeriod)
+	if t.Sample.Memory == nil {
+		*w = memoryWindow{Pace: w.Pace}
+		if s.MemorySystemEnabled || s.MemoryNUMAEnabled || s.MemoryKswapdRate > 0 {
+			m.Errors = []string{ScopeMemory + ": the sample has not the node's memory: not measured"}
+		}
+		return m
+	}
+	x := &shortage{s: s, t: t, m: &m, pods: victims(t)}
+	if s.MemorySystemEnabled {
+		w.free(x)
+	} else {
+		w.Free = level{}
+	}
+	if s.MemoryNUMAEnabled {
+		w.numa(x, due, continued)
+	} else {
+		w.NUMA = nil
+	}
+	if s.MemoryKswapdRate > 0 {
+		w.Kswapd.measure(x, due, continued)
+	} else {
+		w.Kswapd = kswapd{}
+	}
+	if s.MemoryPSIEnabled {
+		measurePSI(x, &w.PSI)
+	} else {
+		w.PSI = level{}
+	}
+	return m
+}
+
+// watermark is the kernel's share of memory below which it reclaims more, as Katalyst takes it.
+func watermark(t *tick.Tick) (part float64, ok bool) {
+	scale, ok := amount(t.Sample.Memory.WatermarkScaleFactor)
+	if !ok || scale == 0 || scale >= 10_000 {
+		return 0, false // the kernel has 1 to 3000
+	}
+	return scale / 10_000, true
+}
+
+func (w *memoryWindow) free(x *shortage) {
+	memory := x.t.Sample.Memory
+	free, okFree := amount(memory.FreeBytes)
+	total, okTotal := amount(memory.TotalBytes)
+	part, okPart := watermark(x.t)
+	least := float64(x.s.MemoryFreeMinimum)
+	why := ""
+	switch {
+	case !okFree || !okTotal || total == 0:
+		why = "the sample has not the node's free and total memory"
+	case !okPart:
+		why = "the sample has no watermark scale factor of 1 to 9999"
+	case least >= total:
+		why = fmt.Sprintf("memory-free-minimum %s is all of the node's memory, or more", x.s.MemoryFreeMinimum)
+	}
+	if why != "" {
+		w.Free.observe(x.t.Time, false)
+		x.missing(partFree, why)
+		return
+	}
+	threshold, met := w.Free.under(x.t.Time, free, max(least, total*part), x.s.MemoryHysteresis)
+	f := x.finding(partFree, free, threshold, met, &w.Free)
+	f.Below = true
+	if met {
+		taint := taintMemoryPressure
+		f.Taint = &taint
+		f.Candidates = x.candidates(x.s.MemorySystemRanking, threshold-free, -1, only(tick.QoSReclaimed))
+		f.Message = fmt.Sprintf("%s of the node's memory are free, under the threshold of %s", mebibytes(free), mebibytes(threshold))
+	}
+	x.m.Findings = append(x.m.Findings, f)
+}
+
+func (x *shortage) missing(part, why string) {
+	x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): %s: not measured", ScopeMemory, part, why))
+}
+
+func (x *shortage) finding(part string, value, threshold float64, met bool, l *level) Finding {
+	f := Finding{PressureFinding: tick.PressureFinding{
+		Rule: memoryPressure.Name, Scope: ScopeMemory, Part: part, Value: value, Threshold: threshold, Met: met, Hard: true, Since: since(l.Start),
+	}}
+	f.Tolerance, f.Cooldown = x.s.MemoryTolerance, x.s.MemoryCooldown
+	f.GracePeriodSeconds = grace(x.s.MemoryGracePeriod)
+	return f
+}
+
+// victim is a pod that holds memory.
+type victim struct {
+	pod   *tick.Pod
+	bytes float64
+	known bool
+}
+
+// victims are the active pods of the classes that may go, but for those that have not begun to run: they hold nothing.
+func victims(t *tick.Tick) []victim {
+	var list []victim
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		if Ended(p) || p.Missing == tick.MissingCgroup {
+			continue
+		}
+		switch p.QoS {
+		case tick.QoSReclaimed, tick.QoSShared, tick.QoSDedicated:
+			bytes, ok := podMemory(p, usageBytes)
+			list = append(list, victim{p, bytes, ok})
+		}
+	}
+	return list
+}
+
+// only accepts the classes.
+func only(classes ...string) func(*tick.Pod) bool {
+	return func(p *tick.Pod) bool {
+		for _, c := range classes {
+			if p.QoS == c {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func anyone(*tick.Pod) bool { return true }
+
+// candidates ranks the pods. What they use is that on a NUMA node, or all of it where node is negative; need is what stands
+// for the use of a pod of which it is not known.
+func (x *shortage) candidates(ranking []string, need float64, node int, accept func(*tick.Pod) bool) []Candidate {
+	x.unknown = nil
+	var out []Candidate
+	for _, v := range x.pods {
+		if !accept(v.pod) {
+			continue
+		}
+		bytes, ok := v.bytes, v.known
+		if node >= 0 {
+			bytes, ok = memoryOn(v.pod, node)
+		}
+		c := Candidate{Pod: v.pod, Releases: bytes, Rank: make([]float64, len(ranking))}
+		if !ok {
+			c.Releases = need
+			x.unknown = append(x.unknown, v.pod.Name)
+		}
+		for i, name := range ranking {
+			c.Rank[i] = rank(name, v, bytes, ok)
+		}
+		if v.pod.QoS == tick.QoSReclaimed {
+			c.GracePeriodSeconds = grace(x.s.MemoryReclaimedGracePeriod)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// rankUnknown is over every measure.
+const rankUnknown = 10 * maxAmount
+
+// rank is one measure of a pod: the greater goes first.
+func rank(name string, v victim, onNode float64, known bool) float64 {
+	measure, ok := 0.0, true
+	switch name {
+	case RankQoS:
+		if v.pod.QoS == tick.QoSReclaimed {
+			measure = 1
+		}
+	case RankPriority:
+		measure = -priority(v.pod)
+	case RankMemoryUsage:
+		measure, ok = v.bytes, v.known
+	case RankRSS:
+		measure, ok = podMemory(v.pod, rssBytes)
+	case RankNUMAMemory:
+		measure, ok = onNode, known
+	}
+	if !ok {
+		return rankUnknown
+	}
+	return measure
+}
+
+// memoryOn is a pod's memory on one NUMA node; not known where a container does not tell.
+func memoryOn(p *tick.Pod, id int) (float64, bool) {
+	sum := 0.0
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.NUMAMemory == nil {
+			return 0, false
+		}
+		for _, n := range c.NUMAMemory {
+			if n.ID != id {
+				continue
+			}
+			if !(n.Bytes >= 0 && n.Bytes <= maxAmount) || math.IsNaN(n.Bytes) {
+				return 0, false
+			}
+			sum += n.Bytes
+		}
+	}
+	return sum, len(p.Containers) > 0
+}

@@ -1,0 +1,129 @@
+package rule
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"polder/lib/tick"
+)
+
+// Annotations that the rules read. The enhancements are JSON objects in a string, with strings in them.
+const (
+	annotationCPU        = "katalyst.kubewharf.io/cpu_enhancement"
+	annotationMemory     = "katalyst.kubewharf.io/memory_enhancement"
+	annotationEvictScore = "katalyst.kubewharf.io/pod_evict_score"
+	annotationNUMABound  = "katalyst.kubewharf.io/numa_bind_result"
+)
+
+// maxEnhancement bounds an annotation, in bytes.
+const maxEnhancement = 16 << 10
+
+// enhancement is a field of an annotation; empty where there is none, also in an annotation that is broken.
+func enhancement(p *tick.Pod, annotation, field string) string {
+	text := p.Annotations[annotation]
+	if !strings.Contains(text, field) || len(text) > maxEnhancement {
+		return ""
+	}
+	fields := map[string]tick.Raw{}
+	if tick.Unmarshal([]byte(text), &fields) != nil {
+		return ""
+	}
+	raw, value := fields[field], ""
+	if len(raw) == 0 || raw[0] != '"' || tick.Unmarshal(raw, &value) != nil {
+		return ""
+	}
+	return value
+}
+
+// rate is a number over 0 that an annotation's field says; nil where there is none.
+func rate(p *tick.Pod, annotation, field string) (*float64, error) {
+	text := enhancement(p, annotation, field)
+	if text == "" {
+		return nil, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v > 0 && v <= maxRatio) {
+		return nil, fmt.Errorf("%s %q is no number over 0", field, clip(text))
+	}
+	return &v, nil
+}
+
+// podRequest is the pod's request, or where the pod itself has none its containers' sum.
+func podRequest(p *tick.Pod, of func(*tick.Resources) *float64) (float64, bool) {
+	if p.Requests != nil {
+		if v, ok := amount(of(p.Requests)); ok {
+			return v, true
+		}
+	}
+	var sum float64
+	found := false
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Requests != nil {
+			if v, ok := amount(of(c.Requests)); ok {
+				sum += v
+				found = true
+			}
+		}
+	}
+	return sum, found
+}
+
+func reclaimedMilliCPU(r *tick.Resources) *float64    { return r.ReclaimedMilliCPU }
+func reclaimedMemoryBytes(r *tick.Resources) *float64 { return r.ReclaimedMemoryBytes }
+
+// podMemory is a pod's memory, or where the pod itself has none its containers' sum.
+func podMemory(p *tick.Pod, of func(*tick.Memory) *float64) (float64, bool) {
+	if p.Memory != nil {
+		if v, ok := amount(of(p.Memory)); ok {
+			return v, true
+		}
+	}
+	var sum float64
+	found := false
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Memory != nil {
+			if v, ok := amount(of(c.Memory)); ok {
+				sum += v
+				found = true
+			}
+		}
+	}
+	return sum, found
+}
+
+func usageBytes(m *tick.Memory) *float64 { return m.UsageBytes }
+func rssBytes(m *tick.Memory) *float64   { return m.RSSBytes }
+
+// noPriority stands for a priority under all others: Katalyst lets a pod without one go before all that have one.
+const noPriority = 2 * math.MinInt64
+
+func priority(p *tick.Pod) float64 {
+	if p.Priority == nil {
+		return noPriority
+	}
+	return float64(*p.Priority)
+}
+
+func milliCPU(v float64) string { return fmt.Sprintf("%.0fm", v) }
+
+func mebibytes(v float64) string { return fmt.Sprintf("%.0fMi", v/(1<<20)) }
+
+// some names the first few.
+func some(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// clip is untrusted text for a message.
+func clip(text string) string {
+	const most = 40
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
+}

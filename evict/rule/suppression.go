@@ -1,0 +1,115 @@
+package rule
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// suppression finds the reclaimed pods that get far less than they asked for.
+func (w *cpuWindow) suppression(m *Measure, s *Settings, t *tick.Tick) {
+	pods := active(t, tick.QoSReclaimed)
+	sum, all, without := requests(pods, resource{request: reclaimedMilliCPU}, nil)
+	if len(without) > 0 {
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request no reclaimed CPU and count as 0: %s", ScopeSuppression, len(without), len(pods), some(without)))
+	}
+	before := w.Suppressed
+	w.Suppressed = nil // who has gone is forgotten
+	size, err := reclaimSize(t)
+	if err != nil {
+		if len(all) > 0 {
+			m.Errors = append(m.Errors, fmt.Sprintf("%s: %v: not measured", ScopeSuppression, err))
+			return
+		}
+		size = 1 // nobody asks for any of it
+	}
+	// The largest request first, and then the lowest priority.
+	for i := range all {
+		x := &all[i]
+		x.Rank = []float64{x.Releases, -priority(x.Pod)}
+	}
+	slices.SortFunc(all, Compare)
+
+	f := Finding{PressureFinding: tick.PressureFinding{
+		Rule: cpuPressure.Name, Scope: ScopeSuppression, Part: tick.PoolReclaim,
+		Value: cores(sum) / size, Threshold: s.SuppressionMaxToleranceRate,
+	}}
+	left := sum
+	var began time.Time
+	for i := range all {
+		x := &all[i]
+		tolerance, err := tolerates(x.Pod, s)
+		if err != nil {
+			m.Errors = append(m.Errors, fmt.Sprintf("%s: pod %s: annotation %s: %v: the pod is left alone", ScopeSuppression, x.Pod.Name, annotationCPU, err))
+			continue
+		}
+		l := before[x.Pod.UID]
+		if l == nil {
+			l = &level{}
+		}
+		present := cores(left) / size
+		counts, met := l.over(t.Time, present, tolerance, s.SuppressionHysteresis)
+		f.Threshold = min(f.Threshold, counts)
+		if !met {
+			continue
+		}
+		if w.Suppressed == nil {
+			w.Suppressed = map[string]*level{}
+		}
+		w.Suppressed[x.Pod.UID] = l
+		if l.lasted(t.Time) <= s.SuppressionMinDuration {
+			continue
+		}
+		message := fmt.Sprintf("current pool suppression rate %.2f is over than the pod suppression tolerance rate %.2f", present, counts)
+		if !f.Met {
+			f.Met, f.Message = true, message
+		}
+		if began.IsZero() || l.Start.Before(began) {
+			began = l.Start
+		}
+		left -= x.Releases
+		f.Candidates = append(f.Candidates, Candidate{Pod: x.Pod, Rank: x.Rank, Releases: x.Releases / 1000 / size, Message: message})
+	}
+	f.Since = since(began)
+	f.GracePeriodSeconds = grace(s.CPUGracePeriod)
+	m.Findings = append(m.Findings, f)
+}
+
+// cores are whole ones, rounded up; less than a thousandth of a milli-CPU is rounding noise.
+func cores(milli float64) float64 { return max(0, math.Ceil((milli-0.001)/1000)) }
+
+// tolerates is how many times the pool's CPUs the requests may be before the pod should go.
+func tolerates(p *tick.Pod, s *Settings) (float64, error) {
+	own, err := rate(p, annotationCPU, "suppression_tolerance_rate")
+	if err != nil || own == nil {
+		return s.SuppressionMaxToleranceRate, err
+	}
+	return min(*own, s.SuppressionMaxToleranceRate), nil
+}
+
+// reclaimSize is the number of CPUs that the reclaimed pods have.
+func reclaimSize(t *tick.Tick) (float64, error) {
+	if t.Advice == nil {
+		return 0, errors.New("the tick has no advice")
+	}
+	for _, p := range t.Advice.Pools {
+		if p.Name == tick.PoolReclaim {
+			return poolSize(p)
+		}
+	}
+	if len(t.Advice.Pools) > 0 {
+		return 0, errors.New("the advice has no pool reclaim")
+	}
+	if t.Advice.Reclaimed == nil {
+		return 0, errors.New("the advice has neither a pool reclaim nor reclaimed CPU")
+	}
+	offered, ok := whole(t.Advice.Reclaimed.MilliCPU)
+	if !ok || offered == 0 {
+		return 0, errors.New("the advice has neither a pool reclaim nor reclaimed CPU")
+	}
+	return offered / 1000, nil
+}

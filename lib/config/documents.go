@@ -1,0 +1,158 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"polder/lib/customconfig"
+)
+
+// Load reads a configuration file whole.
+func Load(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if len(data) > maxBytes {
+		return nil, fmt.Errorf("read configuration: %s is larger than %d bytes", path, maxBytes)
+	}
+	return data, nil
+}
+
+// CustomConfig reads a file of Katalyst's configuration objects: YAML documents, each an object or a List of them, as
+// kubectl takes and prints them. It is nil where the file is none: its first document has neither apiVersion nor kind.
+func CustomConfig(path string, data []byte) (*customconfig.File, error) {
+	var documents []customconfig.Document
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	for first := true; ; {
+		var n yaml.Node
+		if err := d.Decode(&n); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			if first {
+				return nil, nil // it is for Decode to complain
+			}
+			return nil, located(path, err)
+		}
+		if len(n.Content) == 0 {
+			continue
+		}
+		root := n.Content[0]
+		if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+			continue // nothing between two separators
+		}
+		if first && entry(root, "apiVersion") == nil && entry(root, "kind") == nil {
+			return nil, nil
+		}
+		first = false
+		for _, o := range items(root) {
+			v, err := plain(o)
+			if err != nil {
+				return nil, located(path, err)
+			}
+			object, ok := v.(map[string]any)
+			if !ok {
+				return nil, fmt.Errorf("%s:%d: want an object with apiVersion and kind", path, o.Line)
+			}
+			documents = append(documents, customconfig.Document{Object: object, At: func(keys ...string) string { return path + ":" + strconv.Itoa(line(o, keys)) }})
+		}
+	}
+	if documents == nil {
+		return nil, nil
+	}
+	return customconfig.FileOf(documents)
+}
+
+// items are the objects of a List, or the one that it is itself.
+func items(root *yaml.Node) []*yaml.Node {
+	if kind, list := entry(root, "kind"), entry(root, "items"); kind != nil && kind.Value == "List" && list != nil && list.Kind == yaml.SequenceNode {
+		return list.Content
+	}
+	return []*yaml.Node{root}
+}
+
+// entry is a map's value, nil where there is none.
+func entry(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// line is that of the deepest key of a path that there is.
+func line(n *yaml.Node, keys []string) int {
+	at := n.Line
+	for _, key := range keys {
+		if n.Kind != yaml.MappingNode {
+			break
+		}
+		found := false
+		for i := 0; i+1 < len(n.Content) && !found; i += 2 {
+			if found = n.Content[i].Value == key; found {
+				at, n = n.Content[i].Line, n.Content[i+1]
+			}
+		}
+		if !found {
+			break
+		}
+	}
+	return at
+}
+
+// plain is what the API server would have of it as JSON. There a time is a text, and a key stands once.
+func plain(n *yaml.Node) (any, error) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		m := make(map[string]any, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
+				return nil, Complain(key, errors.New("want a plain key"))
+			}
+			if _, twice := m[key.Value]; twice {
+				return nil, Complain(key, fmt.Errorf("key %.100q stands twice", key.Value))
+			}
+			v, err := plain(n.Content[i+1])
+			if err != nil {
+				return nil, err
+			}
+			m[key.Value] = v
+		}
+		return m, nil
+	case yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, c := range n.Content {
+			var err error
+			if list[i], err = plain(c); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case yaml.ScalarNode:
+		if n.Tag == "!!timestamp" || n.Tag == "!!binary" {
+			return n.Value, nil
+		}
+		var v any
+		if err := n.Decode(&v); err != nil {
+			return nil, err
+		}
+		return v, nil
+	}
+	return nil, Complain(n, errors.New("an alias is not taken here: write the value out"))
+}

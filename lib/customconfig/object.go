@@ -1,0 +1,180 @@
+// Package customconfig says which of Katalyst's configuration objects are in force on a node, what is wrong with the
+// others, and what they say to evict. It is pure, and the same for objects that a cluster has and for those in a file.
+package customconfig
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"polder/lib/fields"
+)
+
+// Object is an API object as it is in JSON.
+type Object = fields.Object
+
+// Kind is a kind of configuration objects.
+type Kind struct {
+	// Name is the kind, Resource its name in a KatalystCustomConfig's target, Key its name in sample.config.
+	Name, Resource, Key string
+}
+
+// The kinds that are read, and their group and version.
+var (
+	AdminQoS = Kind{"AdminQoSConfiguration", "adminqosconfigurations", "adminQoSConfiguration"}
+	Eviction = Kind{"EvictionConfiguration", "evictionconfigurations", "evictionConfiguration"}
+	Kinds    = []Kind{AdminQoS, Eviction}
+)
+
+const (
+	group   = "config.katalyst.kubewharf.io"
+	version = "v1alpha1"
+	// registry is the kind that makes others count.
+	registry = "KatalystCustomConfig"
+)
+
+// maxConfig bounds the JSON text of one object's configuration.
+const maxConfig = 128 << 10
+
+// Target is a KatalystCustomConfig: it makes a kind of objects count.
+type Target struct {
+	Namespace, Name string
+	Generation      int64
+	// Resource is empty where the target is of another group or version.
+	Resource string
+	// Keys are the keys that node label selectors may have, by priority.
+	Keys map[int64][]string
+}
+
+// TargetOf reads a KatalystCustomConfig.
+func TargetOf(o Object) *Target {
+	t := &Target{Namespace: fields.Text(o, "metadata", "namespace"), Name: fields.Text(o, "metadata", "name"), Keys: map[int64][]string{}}
+	t.Generation, _ = fields.Whole(o, "metadata", "generation")
+	target := fields.Child(o, "spec", "targetType")
+	if fields.Text(target, "group") == group && fields.Text(target, "version") == version {
+		t.Resource = fields.Text(target, "resource")
+	}
+	for _, allowed := range fields.List(o, "spec", "nodeLabelSelectorAllowedKeyList") {
+		if priority, ok := fields.Whole(allowed, "priority"); ok || allowed["priority"] == nil {
+			t.Keys[priority] = append(t.Keys[priority], fields.Texts(allowed, "keyList")...)
+		}
+	}
+	if key := fields.Text(o, "spec", "nodeLabelSelectorKey"); key != "" { // the first version's, which knew no priorities
+		t.Keys[0] = append(t.Keys[0], key)
+	}
+	return t
+}
+
+// Candidate is a configuration object.
+type Candidate struct {
+	Namespace, Name string
+	Selector        labels.Selector // nil where it has none
+	Priority        int64
+	NodeNames       []string
+	// Expires is when an object for named nodes ends to count.
+	Expires time.Time
+	// Config is spec.config as it stands, {} where there is none.
+	Config json.RawMessage
+	// Held says why it is not to be taken up now, empty where it may be.
+	Held string
+	// Err says that the object is no good by itself.
+	Err error
+}
+
+// FieldError is what is wrong with one field of an object.
+type FieldError struct {
+	// Path are the keys from the object's top.
+	Path []string
+	Err  error
+}
+
+func (e *FieldError) Error() string {
+	path := e.Path
+	if len(path) > 1 && path[0] == "spec" {
+		path = path[1:]
+	}
+	return fmt.Sprintf("%s: %v", dotted(path), e.Err)
+}
+
+// longestPath is more than the longest path of the API.
+const longestPath = 200
+
+// dotted is a path for a message.
+func dotted(path []string) string {
+	s := strings.Join(path, ".")
+	if len(s) > longestPath {
+		return s[:longestPath] + "…"
+	}
+	return s
+}
+
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// CandidateOf reads a configuration object of a kind.
+func CandidateOf(kind Kind, o Object) *Candidate {
+	c := &Candidate{Namespace: fields.Text(o, "metadata", "namespace"), Name: fields.Text(o, "metadata", "name")}
+	var errs []error
+	wrong := func(err error, path ...string) {
+		errs = append(errs, &FieldError{append([]string{"spec"}, path...), err})
+	}
+
+	if v := fields.Any(o, "spec", "priority"); v != nil {
+		var ok bool
+		if c.Priority, ok = fields.Whole(o, "spec", "priority"); !ok {
+			wrong(errors.New("it is no whole number"), "priority")
+		}
+	}
+	if s := fields.Text(o, "spec", "nodeLabelSelector"); s != "" {
+		var err error
+		if c.Selector, err = labels.Parse(s); err != nil {
+			wrong(fmt.Errorf("%q: %w", fields.Clip(s), err), "nodeLabelSelector")
+		}
+	}
+	c.NodeNames = fields.Texts(o, "spec", "ephemeralSelector", "nodeNames")
+	lasts := fields.Text(o, "spec", "ephemeralSelector", "lastDuration")
+	const ephemeral = "ephemeralSelector"
+	switch {
+	case len(c.NodeNames) > 0 && c.Selector != nil:
+		wrong(errors.New("it has both nodeNames and a nodeLabelSelector"), ephemeral)
+	case len(c.NodeNames) > 0 && lasts == "":
+		wrong(errors.New("nodeNames without lastDuration"), ephemeral)
+	case len(c.NodeNames) == 0 && lasts != "":
+		wrong(errors.New("lastDuration without nodeNames"), ephemeral)
+	case lasts != "":
+		d, err := time.ParseDuration(lasts)
+		made, errMade := time.Parse(time.RFC3339, fields.Text(o, "metadata", "creationTimestamp"))
+		if err != nil || d <= 0 {
+			wrong(fmt.Errorf("lastDuration %q is no time span", fields.Clip(lasts)), ephemeral)
+		} else if errMade != nil {
+			wrong(errors.New("lastDuration without a metadata.creationTimestamp to count from"), ephemeral)
+		} else {
+			c.Expires = made.Add(d)
+		}
+	}
+	if fields.Truth(o, "spec", "paused") {
+		c.Held = "it is paused"
+	}
+	if canary := fields.Any(o, "spec", "updateStrategy", "rollingUpdate", "canary"); canary != nil && canary != "100%" {
+		c.Held = fmt.Sprintf("its canary is %s, and whether this node is one of the first is not known here", fields.Clip(fmt.Sprint(canary)))
+	}
+	config := fields.Child(o, "spec", "config")
+	if config == nil {
+		config = Object{}
+	}
+	var err error
+	if c.Config, err = json.Marshal(config); err != nil || len(c.Config) > maxConfig {
+		wrong(fmt.Errorf("its configuration of %d bytes is left out: want %d at most", len(c.Config), maxConfig), "config")
+		c.Config = nil
+	}
+	for _, err := range checkSections(kind, config) {
+		wrong(err.Err, append([]string{"config"}, err.Path...)...)
+	}
+	c.Err = errors.Join(errs...)
+	return c
+}
+
+func (c *Candidate) name() string { return c.Namespace + "/" + c.Name }

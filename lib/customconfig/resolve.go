@@ -1,0 +1,174 @@
+package customconfig
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"polder/lib/fields"
+)
+
+// maxProblems bounds the complaints about one kind.
+const maxProblems = 8
+
+// Chosen is the configuration of one kind that is in force.
+type Chosen struct {
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	Config    json.RawMessage `json:"config"`
+	// At is its place where it is of a file ("FILE:12").
+	At string `json:"at,omitempty"`
+}
+
+// Configs are the objects that there are.
+type Configs struct {
+	Targets []*Target
+	// Candidates are the objects by kind; a kind that is missing was not read yet.
+	Candidates map[Kind][]*Candidate
+	// Absent are the kinds that the cluster does not have.
+	Absent []Kind
+}
+
+// Problem is what is wrong with objects of one kind.
+type Problem struct {
+	// Objects are those that it is about.
+	Objects []*Candidate
+	Err     error
+}
+
+// targets are those of a kind, by name.
+func (c *Configs) targets(kind Kind) []*Target {
+	var targets []*Target
+	for _, t := range c.Targets {
+		if t.Resource == kind.Resource {
+			targets = append(targets, t)
+		}
+	}
+	slices.SortFunc(targets, func(a, b *Target) int { return compareNames(a.Namespace, a.Name, b.Namespace, b.Name) })
+	return targets
+}
+
+// live are the objects of a kind that have not expired, by name, and when the next one will.
+func (c *Configs) live(kind Kind, now time.Time) (live []*Candidate, next time.Time) {
+	for _, x := range c.Candidates[kind] {
+		if x.Expires.IsZero() {
+			live = append(live, x)
+		} else if now.Before(x.Expires) {
+			live = append(live, x)
+			if next.IsZero() || x.Expires.Before(next) {
+				next = x.Expires
+			}
+		}
+	}
+	slices.SortFunc(live, func(a, b *Candidate) int { return compareNames(a.Namespace, a.Name, b.Namespace, b.Name) })
+	return live, next
+}
+
+// Resolve says what is in force of a kind on a node: an object that names the node, else that with the highest priority
+// of those that select its labels, else the one for all nodes. Kinds without a target do not count.
+//
+// Where the objects contradict each other, or one is no good, the last good result stays, as in Katalyst, and the errors
+// say why. next is when to look again though nothing changes, zero where there is no such time.
+func (c *Configs) Resolve(kind Kind, node string, nodeLabels map[string]string, last *Chosen, now time.Time) (chosen *Chosen, next time.Time, err error) {
+	targets := c.targets(kind)
+	switch {
+	case len(targets) == 0:
+		return nil, next, nil
+	case len(targets) > 1:
+		return last, next, fmt.Errorf("%w: what was in force stays", overlapping(kind, targets))
+	}
+	if _, ok := c.Candidates[kind]; !ok {
+		return last, next, nil
+	}
+	live, next := c.live(kind, now)
+	if problems := validate(live, targets[0]); len(problems) > 0 {
+		errs := make([]error, len(problems))
+		for i, p := range problems {
+			errs[i] = fmt.Errorf("%s %w: what was in force stays", kind.Resource, p.Err)
+		}
+		return last, next, errors.Join(errs...)
+	}
+	best := choose(live, node, labels.Set(nodeLabels))
+	switch {
+	case best == nil:
+		return nil, next, nil
+	case best.Held != "":
+		return last, next, fmt.Errorf("%s %s is not taken up: %s; what was in force stays", kind.Resource, best.name(), best.Held)
+	}
+	return &Chosen{Namespace: best.Namespace, Name: best.Name, Config: best.Config}, next, nil
+}
+
+func overlapping(kind Kind, targets []*Target) error {
+	return fmt.Errorf("KatalystCustomConfigs %s/%s and %s/%s are both for %s",
+		targets[0].Namespace, targets[0].Name, targets[1].Namespace, targets[1].Name, kind.Resource)
+}
+
+// choose finds the node's object among valid ones.
+func choose(live []*Candidate, node string, set labels.Set) *Candidate {
+	var selected, global *Candidate
+	for _, x := range live {
+		switch {
+		case len(x.NodeNames) > 0:
+			if slices.Contains(x.NodeNames, node) {
+				return x
+			}
+		case x.Selector == nil:
+			global = x
+		case x.Selector.Matches(set) && (selected == nil || x.Priority > selected.Priority):
+			selected = x
+		}
+	}
+	if selected != nil {
+		return selected
+	}
+	return global
+}
+
+// validate checks the objects of one kind, each by itself and against each other.
+func validate(live []*Candidate, target *Target) (problems []Problem) {
+	for i, x := range live {
+		if x.Err != nil {
+			problems = append(problems, Problem{[]*Candidate{x}, fmt.Errorf("%s: %w", x.name(), x.Err)})
+			continue
+		}
+		if err := target.allows(x); err != nil {
+			problems = append(problems, Problem{[]*Candidate{x}, fmt.Errorf("%s: %w", x.name(), err)})
+		}
+		for _, y := range live[:i] {
+			if why := conflict(x, y); why != "" {
+				problems = append(problems, Problem{[]*Candidate{x, y}, fmt.Errorf("%s and %s %s", x.name(), y.name(), why)})
+			}
+		}
+		if len(problems) > maxProblems {
+			break
+		}
+	}
+	return problems
+}
+
+// allows checks the keys of a selector against those that the target lets have its priority.
+func (t *Target) allows(x *Candidate) error {
+	if x.Selector == nil {
+		return nil
+	}
+	keys, ok := t.Keys[x.Priority]
+	if !ok {
+		return fmt.Errorf("KatalystCustomConfig %s/%s allows no nodeLabelSelector of priority %d", t.Namespace, t.Name, x.Priority)
+	}
+	requirements, _ := x.Selector.Requirements()
+	for _, r := range requirements {
+		if !slices.Contains(keys, r.Key()) {
+			return fmt.Errorf("KatalystCustomConfig %s/%s does not allow the key %s in a nodeLabelSelector of priority %d", t.Namespace, t.Name, fields.Clip(r.Key()), x.Priority)
+		}
+	}
+	return nil
+}
+
+func compareNames(aNamespace, aName, bNamespace, bName string) int {
+	return cmp.Or(cmp.Compare(aNamespace, bNamespace), cmp.Compare(aName, bName))
+}

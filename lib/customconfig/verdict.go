@@ -1,0 +1,106 @@
+package customconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// VerdictsKey is their name in sample.config, beside the kinds'.
+const VerdictsKey = "customConfigs"
+
+// Verdict is what is to be said of a KatalystCustomConfig, as it is in sample.config.
+type Verdict struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// ObservedGeneration is the generation of the KatalystCustomConfig that was looked at.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Valid says whether the objects of its kind are in order; it is missing where the kind is not read here.
+	Valid *bool `json:"valid,omitempty"`
+	// Reason is one word for why, Message a sentence for people.
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// InvalidTargetConfigList are the objects that are no good, as namespace/name.
+	InvalidTargetConfigList []string `json:"invalidTargetConfigList,omitempty"`
+}
+
+// Reasons of verdicts: Katalyst's, and two of our own for what it does not say in one.
+const (
+	ReasonNormal   = "Normal"
+	ReasonOverlap  = "TargetTypeOverlap"
+	ReasonNotExist = "TargetTypeNotExist"
+	ReasonInvalid  = "InvalidTargetConfig"
+	ReasonNotRead  = "TargetTypeNotRead"
+)
+
+// A verdict is in every tick of every node: its bounds.
+const (
+	maxVerdicts = 50
+	maxMessage  = 1000
+	maxInvalid  = 20
+)
+
+// Verdicts are those on all KatalystCustomConfigs, by name. One whose objects were not read yet has none.
+func (c *Configs) Verdicts(now time.Time) []Verdict {
+	var all []Verdict
+	for _, t := range c.Targets {
+		if v, ok := c.verdict(t, now); ok {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b Verdict) int { return compareNames(a.Namespace, a.Name, b.Namespace, b.Name) })
+	return all[:min(len(all), maxVerdicts)]
+}
+
+func (c *Configs) verdict(t *Target, now time.Time) (Verdict, bool) {
+	v := Verdict{Namespace: t.Namespace, Name: t.Name, ObservedGeneration: t.Generation}
+	say := func(valid bool, reason, message string) (Verdict, bool) {
+		v.Valid, v.Reason, v.Message = &valid, reason, message
+		if len(message) > maxMessage {
+			v.Message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
+		}
+		return v, true
+	}
+	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Resource == t.Resource })
+	if i < 0 {
+		say(false, ReasonNotRead, fmt.Sprintf("its target is none that is read here: want group %s, version %s and resource %s", group, version, resources()))
+		v.Valid = nil
+		return v, true
+	}
+	kind := Kinds[i]
+	if targets := c.targets(kind); len(targets) > 1 {
+		return say(false, ReasonOverlap, overlapping(kind, targets).Error()+": what was in force stays")
+	}
+	if slices.Contains(c.Absent, kind) {
+		return say(false, ReasonNotExist, fmt.Sprintf("the cluster has no %s.%s", kind.Resource, group))
+	}
+	if _, read := c.Candidates[kind]; !read {
+		return v, false
+	}
+	live, _ := c.live(kind, now)
+	problems := validate(live, t)
+	if len(problems) == 0 {
+		return say(true, ReasonNormal, "")
+	}
+	named := map[string]bool{}
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = strings.ReplaceAll(p.Err.Error(), "\n", "; ")
+		for _, x := range p.Objects {
+			named[x.name()] = true
+		}
+	}
+	v.InvalidTargetConfigList = slices.Sorted(maps.Keys(named))
+	v.InvalidTargetConfigList = v.InvalidTargetConfigList[:min(len(v.InvalidTargetConfigList), maxInvalid)]
+	return say(false, ReasonInvalid, strings.Join(texts, "; ")+": what was in force stays")
+}
+
+func resources() string {
+	names := make([]string, len(Kinds))
+	for i, k := range Kinds {
+		names[i] = k.Resource
+	}
+	return strings.Join(names, " or ")
+}

@@ -1,0 +1,124 @@
+// Package fields reads API objects field by field. They come from whoever may write them: a field of another type than
+// the API's is taken for absent.
+package fields
+
+import "encoding/json"
+
+// Object is an API object, or a part of one, as it is in JSON.
+type Object = map[string]any
+
+// Any is the value at a path of keys, nil where there is none.
+func Any(o Object, path ...string) any {
+	var v any = o
+	for _, key := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[key]
+	}
+	return v
+}
+
+// Text is a text, empty where there is none.
+func Text(o Object, path ...string) string {
+	s, _ := Any(o, path...).(string)
+	return s
+}
+
+// Truth is a boolean, false where there is none.
+func Truth(o Object, path ...string) bool {
+	b, _ := Any(o, path...).(bool)
+	return b
+}
+
+// Child is an object in the object, nil where there is none.
+func Child(o Object, path ...string) Object {
+	m, _ := Any(o, path...).(map[string]any)
+	return m
+}
+
+// List is a list of objects; other members are left out.
+func List(o Object, path ...string) []Object {
+	list, _ := Any(o, path...).([]any)
+	out := make([]Object, 0, len(list))
+	for _, v := range list {
+		if m, ok := v.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Texts is a list of texts; other members are left out.
+func Texts(o Object, path ...string) []string {
+	list, _ := Any(o, path...).([]any)
+	var out []string
+	for _, v := range list {
+		if s, ok := v.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// TextMap is a map of texts; other values are left out.
+func TextMap(o Object, path ...string) map[string]string {
+	m := Child(o, path...)
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		if s, ok := v.(string); ok {
+			out[k] = s
+		}
+	}
+	return out
+}
+
+// Whole is a whole number.
+func Whole(o Object, path ...string) (int64, bool) { return AsWhole(Any(o, path...)) }
+
+// AsWhole takes what a decoder makes of a whole number: an int, an int64, a float64 or a json.Number.
+func AsWhole(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case int:
+		return int64(v), true
+	case float64:
+		return int64(v), v == float64(int64(v))
+	case json.Number:
+		n, err := v.Int64()
+		return n, err == nil
+	}
+	return 0, false
+}
+
+// AsNumber takes what a decoder makes of a number.
+func AsNumber(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return float64(v), true
+	case int:
+		return float64(v), true
+	case float64:
+		return v, true
+	case json.Number:
+		f, err := v.Float64()
+		return f, err == nil
+	}
+	return 0, false
+}
+
+// longest is how much of a text from outside is repeated in a message.
+const longest = 100
+
+// Clip is a text for a message.
+func Clip(s string) string {
+	if len(s) > longest {
+		return s[:longest] + "…"
+	}
+	return s
+}

@@ -1,0 +1,66 @@
+package kube
+
+import (
+	"context"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/tools/metrics"
+)
+
+// Observer is told what the process asks its API server, and how that goes. Its methods return at once.
+type Observer interface {
+	// Request is told the status of each answer: "200", or "<error>" where none came.
+	Request(method, code string)
+	// Latency is told how long an answer took; of a watch, until it began.
+	Latency(method string, took time.Duration)
+	// Waited is told how long a request waited for the client's own limit of requests a second.
+	Waited(took time.Duration)
+	// Watching is told of each watch that starts. Silence is how long the server has not been heard on it.
+	Watching(resource string, silence func() time.Duration) (ended func())
+}
+
+// watcher is the process's observer, which client-go's hooks have, too.
+var watcher atomic.Pointer[Observer]
+
+// Observe has all clients of the process, and the watches that start later, tell o. The first observer is the only one:
+// client-go takes no other.
+func Observe(o Observer) {
+	if watcher.CompareAndSwap(nil, &o) {
+		metrics.Register(metrics.RegisterOpts{RequestResult: hooks{o}, RequestLatency: latencies{o}, RateLimiterLatency: waits{o}})
+	}
+}
+
+// watching tells the observer of a watch that runs until ctx ends.
+func watching(ctx context.Context, resource Resource, state func() State, now func() time.Time) {
+	o := watcher.Load()
+	if o == nil {
+		return
+	}
+	ended := (*o).Watching(resource.String(), func() time.Duration {
+		s := state()
+		if s.Err == nil {
+			return 0
+		}
+		return max(0, now().Sub(s.Since))
+	})
+	context.AfterFunc(ctx, ended)
+}
+
+type hooks struct{ Observer }
+
+// Increment implements [metrics.ResultMetric].
+func (h hooks) Increment(_ context.Context, code, method, _ string) { h.Request(method, code) }
+
+type latencies struct{ Observer }
+
+// Observe implements [metrics.LatencyMetric].
+func (l latencies) Observe(_ context.Context, method string, _ url.URL, took time.Duration) {
+	l.Latency(method, took)
+}
+
+type waits struct{ Observer }
+
+// Observe implements [metrics.LatencyMetric].
+func (w waits) Observe(_ context.Context, _ string, _ url.URL, took time.Duration) { w.Waited(took) }

@@ -1,0 +1,169 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"polder/lib/series"
+	"polder/lib/tick"
+)
+
+// Bounds. A stream is not trusted: it may name new nodes, pools or rules for ever, and each would be series to keep here and
+// in every Prometheus that reads them.
+const (
+	maxNodes       = 5000 // what Kubernetes supports
+	maxNodeSeries  = 1000
+	maxSeries      = 200_000
+	maxLabelLength = 256 // bytes
+	// A node of which no tick has come for so long, while others' come, is forgotten.
+	forgetAfter = 10 * time.Minute
+)
+
+// nodes are the series that are made of ticks: for each node a snapshot, replaced by every tick.
+type nodes struct {
+	tool    string
+	metrics map[*series.Metric]*prometheus.Desc
+	leftOut *prometheus.Desc
+
+	mu     sync.Mutex // held for a copy of what is in the map, never while anything is encoded or written
+	nodes  map[string]*node
+	series int // of all nodes
+	// beyond counts what the bounds left out.
+	beyondNodes, beyondSeries float64
+	swept                     time.Time
+}
+
+type node struct {
+	counts  *series.Node
+	samples []series.Sample // never changed once it is here
+	heard   time.Time
+}
+
+func newNodes(tool string) *nodes {
+	n := &nodes{
+		tool: tool, metrics: map[*series.Metric]*prometheus.Desc{}, nodes: map[string]*node{},
+		leftOut: prometheus.NewDesc("polder_metrics_left_out_total", "What is not told here, because there is too much of it: ticks of nodes beyond the limit, and series.", []string{"what"}, prometheus.Labels{"tool": tool}),
+	}
+	for _, m := range series.All {
+		n.metrics[m] = prometheus.NewDesc(m.Name, m.Help, m.Labels, nil)
+	}
+	return n
+}
+
+// add takes in a tick. It is called by one goroutine.
+func (n *nodes) add(t *tick.Tick, now time.Time) {
+	n.sweep(now)
+	n.mu.Lock()
+	x, known := n.nodes[t.Node], false
+	if known = x != nil; !known && len(n.nodes) >= maxNodes {
+		n.beyondNodes++
+		n.mu.Unlock()
+		return
+	}
+	room := maxSeries - n.series
+	n.mu.Unlock()
+	if !known {
+		x = &node{counts: series.NewNode(n.tool)}
+	}
+
+	x.counts.Add(t) // this goroutine's alone
+	samples, left := legible(x.counts.Samples(t), min(maxNodeSeries, room+len(x.samples)))
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.series += len(samples) - len(x.samples)
+	n.beyondSeries += float64(left)
+	x.samples, x.heard = samples, now
+	n.nodes[t.Node] = x
+}
+
+// sweep forgets nodes, once a minute.
+func (n *nodes) sweep(now time.Time) {
+	if now.Sub(n.swept) < time.Minute {
+		return
+	}
+	n.swept = now
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.nodes, func(_ string, x *node) bool {
+		old := now.Sub(x.heard) > forgetAfter
+		if old {
+			n.series -= len(x.samples)
+		}
+		return old
+	})
+}
+
+// legible has labels that Prometheus takes, and at most limit samples, of which no two are of the same series. It says how
+// many it left out.
+func legible(samples []series.Sample, limit int) (kept []series.Sample, left int) {
+	kept = samples[:0]
+	seen := make(map[string]bool, len(samples))
+	for _, s := range samples {
+		if len(kept) >= limit {
+			left++
+			continue
+		}
+		for i, v := range s.Values {
+			s.Values[i] = label(v)
+		}
+		key := s.Name + "\x00" + strings.Join(s.Values, "\x00")
+		if seen[key] {
+			left++ // they differed in what was cut off
+			continue
+		}
+		seen[key] = true
+		kept = append(kept, s)
+	}
+	return slices.Clip(kept), left
+}
+
+// label is a text as a label's value.
+func label(text string) string {
+	if len(text) > maxLabelLength {
+		cut := maxLabelLength - len("…")
+		for cut > 0 && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	return strings.ReplaceAll(text, "\x00", "\uFFFD")
+}
+
+// Describe implements [prometheus.Collector]: which series there are depends on the ticks.
+func (n *nodes) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
+func (n *nodes) Collect(into chan<- prometheus.Metric) {
+	n.mu.Lock()
+	all := make([][]series.Sample, 0, len(n.nodes))
+	for _, x := range n.nodes {
+		all = append(all, x.samples)
+	}
+	left := map[string]float64{"nodes": n.beyondNodes, "series": n.beyondSeries}
+	n.mu.Unlock()
+
+	for what, v := range left {
+		into <- prometheus.MustNewConstMetric(n.leftOut, prometheus.CounterValue, v, what)
+	}
+	for _, samples := range all {
+		for _, s := range samples {
+			kind := prometheus.GaugeValue
+			if s.Kind == series.Counter {
+				kind = prometheus.CounterValue
+			}
+			m, err := prometheus.NewConstMetric(n.metrics[s.Metric], kind, s.Value, s.Values...)
+			if err != nil {
+				m = prometheus.NewInvalidMetric(n.metrics[s.Metric], err) // the others are told all the same
+			}
+			into <- m
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package metrics
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"polder/lib/tick"
+)
+
+func serve(t *testing.T) *Set {
+	t.Helper()
+	s := New("evict", "v0.0.0-test")
+	if err := s.Serve("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func scrape(t *testing.T, s *Set) string {
+	t.Helper()
+	client := http.Client{Timeout: 20 * time.Second}
+	defer client.CloseIdleConnections()
+	response, err := client.Get("http://" + s.Addr() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("status %s, %v: %.300s", response.Status, err, page)
+	}
+	return string(page)
+}
+
+func wants(t *testing.T, page string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("the page lacks %s:\n%s", line, ours(page))
+		}
+	}
+}
+
+// ours is the page without the runtime's metrics.
+func ours(page string) string {
+	var b strings.Builder
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "polder_") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func evictTick(node string, rules ...string) *tick.Tick {
+	e := &tick.Eviction{Queued: 2}
+	for _, r := range rules {
+		e.Pressures = append(e.Pressures, tick.PressureFinding{Rule: r, Scope: "memory", Value: 3, Threshold: 2, Met: true, Hard: true, DryRun: r == "dry"})
+		e.Evictions = append(e.Evictions, tick.PodEviction{UID: "u", Rule: r, State: tick.StateCreated})
+	}
+	return &tick.Tick{V: 1, Node: node, Time: time.Unix(1795262400, 0), Eviction: e}
+}
+
+func TestPage(t *testing.T) {
+	s := serve(t)
+	s.Tick(evictTick("n", "wet", "dry"), 3*time.Millisecond)
+	s.Tick(evictTick("n", "wet", "dry"), 3*time.Millisecond)
+	s.Written()
+	s.Refused(RefusedOld)
+	s.Invalid(InvalidLong)
+	s.Cut(2)
+	api := s.API()
+	api.Request("POST", "429")
+	api.Latency("POST", 20*time.Millisecond)
+	api.Waited(time.Millisecond)
+	ended := api.Watching("pods", func() time.Duration { return 90 * time.Second })
+	api.Watching("pods", func() time.Duration { return 0 })
+	s.Counters("polder_eviction_limits_total", "Help.", []string{"rule", "limit"}, func(put func(float64, ...string)) { put(7, "wet", "burst") })
+	wants(t, scrape(t, s),
+		`polder_build_info{goversion="`+goVersion(t)+`",tool="evict",version="v0.0.0-test"} 1`,
+		`polder_tick_timestamp_seconds{node="n",tool="evict"} 1.7952624e+09`,
+		`polder_ticks_total{node="n",tool="evict"} 2`,
+		`polder_written_ticks_total{tool="evict"} 1`,
+		`polder_refused_ticks_total{reason="old",tool="evict"} 1`,
+		`polder_refused_ticks_total{reason="node",tool="evict"} 0`,
+		`polder_invalid_lines_total{reason="long",tool="evict"} 1`,
+		`polder_cut_lines_total{tool="evict"} 2`,
+		`polder_tick_handling_seconds_bucket{tool="evict",le="0.005"} 2`,
+		`polder_pressure_value{level="hard",node="n",part="",rule="wet",scope="memory"} 3`,
+		`polder_rule_dry_run{node="n",rule="dry"} 1`,
+		`polder_rule_dry_run{node="n",rule="wet"} 0`,
+		`polder_evictions_total{node="n",rule="wet",state="created"} 1`, // the same one in both ticks
+		`polder_eviction_queue_pods{node="n"} 2`,
+		`polder_api_requests_total{code="429",method="POST",tool="evict"} 1`,
+		`polder_api_request_duration_seconds_count{method="POST",tool="evict"} 1`,
+		`polder_watch_silence_seconds{resource="pods",tool="evict"} 90`,
+		`polder_eviction_limits_total{limit="burst",rule="wet"} 7`,
+		`polder_metrics_left_out_total{tool="evict",what="nodes"} 0`,
+	)
+	ended()
+	wants(t, scrape(t, s), `polder_watch_silence_seconds{resource="pods",tool="evict"} 0`)
+}
+
+func goVersion(t *testing.T) string {
+	t.Helper()
+	page := scrape(t, serve(t))
+	_, rest, _ := strings.Cut(page, `go_info{version="`)
+	version, _, _ := strings.Cut(rest, `"`)
+	return version
+}
+
+// Without --metrics-addr there is no set, and everything that is told to it is lost without harm.
+func TestNoSet(t *testing.T) {
+	var s *Set
+	s.Tick(evictTick("n"), 0)
+	s.Written()
+	s.Refused(RefusedNode)
+	s.Invalid(InvalidLine)
+	s.Cut(1)
+	s.Counters("x", "x", nil, nil)
+	if err := s.Serve("127.0.0.1:0"); err != nil || s.API() != nil || s.Addr() != "" {
+		t.Errorf("Serve: %v, API %v, Addr %q; want nothing", err, s.API(), s.Addr())
+	}
+	s.Close()
+}
+
+func TestAddresses(t *testing.T) {
+	for addr, ok := range map[string]bool{
+		"127.0.0.1:9471": true, ":0": true, "[::1]:9471": true, "localhost:65535": true,
+		"": false, "9471": false, "127.0.0.1": false, "::1:9471": false, "127.0.0.1:http": false, "127.0.0.1:65536": false, "127.0.0.1:-1": false, "127.0.0.1:": false,
+	} {
+		if err := CheckAddr(addr); (err == nil) != ok {
+			t.Errorf("CheckAddr(%q) = %v; want it taken: %t", addr, err, ok)
+		}
+	}
+	s := serve(t)
+	err := New("isolate", "").Serve(s.Addr())
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "--metrics-addr "+s.Addr()) || !strings.Contains(err.Error(), "each tool needs a port of its own") {
+		t.Errorf("a port that is taken: %v", err)
+	}
+	err = New("isolate", "").Serve("192.0.2.1:0")
+	if !errors.Is(err, syscall.EADDRNOTAVAIL) || !strings.Contains(err.Error(), "does not have that address") {
+		t.Errorf("an address of another machine: %v", err)
+	}
+}
+
+// Labels from ticks are what Prometheus takes, whatever is in them, and one that is no good does not cost the others.
+func TestHostileLabels(t *testing.T) {
+	s := serve(t)
+	s.Tick(evictTick("n\xff\xfe\x00", "good", "quote\" back\\slash\nnewline", "bad\xff", strings.Repeat("ä", 1<<16), strings.Repeat("ä", 1<<16)+"!", "nul\x00nul"), 0)
+	page := scrape(t, s)
+	if !utf8.ValidString(page) || len(page) > 200<<10 {
+		t.Errorf("the page has %d bytes, UTF-8 %t", len(page), utf8.ValidString(page))
+	}
+	const node = `node="n` + "\uFFFD\uFFFD" + `"`
+	wants(t, page,
+		`polder_rule_dry_run{`+node+`,rule="good"} 0`,
+		`polder_rule_dry_run{`+node+`,rule="quote\" back\\slash\nnewline"} 0`,
+		`polder_rule_dry_run{`+node+`,rule="bad`+"\uFFFD"+`"} 0`,
+		`polder_rule_dry_run{`+node+`,rule="nul`+"\uFFFD"+`nul"} 0`,
+		`polder_rule_dry_run{`+node+`,rule="`+strings.Repeat("ä", 126)+`…"} 0`, // the two long ones are the same now: the first is told
+	)
+	if strings.Contains(page, `polder_metrics_left_out_total{tool="evict",what="series"} 0`) {
+		t.Error("what was left out was not counted")
+	}
+}
+
+// A stream that names ever new nodes, or a node with ever new rules, costs a bounded number of series.
+func TestBounds(t *testing.T) {
+	n := newNodes("evict")
+	now := time.Unix(1e9, 0)
+	const more = 50
+	for i := range maxNodes + more {
+		n.add(evictTick(fmt.Sprint("n", i)), now)
+	}
+	if len(n.nodes) != maxNodes || n.beyondNodes != more {
+		t.Errorf("%d nodes, %v left out; want %d and %d", len(n.nodes), n.beyondNodes, maxNodes, more)
+	}
+	n.add(evictTick("n0"), now.Add(forgetAfter))
+	n.add(evictTick("n1"), now.Add(forgetAfter+2*time.Minute)) // the others are silent for too long now
+	if len(n.nodes) != 2 || n.series != len(n.nodes["n0"].samples)+len(n.nodes["n1"].samples) {
+		t.Errorf("%d nodes with %d series are left; want n0 and n1", len(n.nodes), n.series)
+	}
+
+	n = newNodes("evict")
+	for i := range 3 * maxNodeSeries {
+		rules := make([]string, 1+i%7)
+		for j := range rules {
+			rules[j] = fmt.Sprint("r", i, "-", j)
+		}
+		n.add(evictTick("n", rules...), now)
+	}
+	if got := len(n.nodes["n"].samples); got > 300 {
+		t.Errorf("%d series of one node after thousands of rules; want the counters bounded", got)
+	}
+	rules := make([]string, 2*maxNodeSeries)
+	for j := range rules {
+		rules[j] = fmt.Sprint("r", j)
+	}
+	n.add(evictTick("n", rules...), now)
+	if got := len(n.nodes["n"].samples); got != maxNodeSeries || n.series != got || n.beyondSeries == 0 {
+		t.Errorf("%d series of one node, %d counted, %v left out; want %d", got, n.series, n.beyondSeries, maxNodeSeries)
+	}
+	for i := range maxSeries/maxNodeSeries + 3 {
+		n.add(evictTick(fmt.Sprint("m", i), rules...), now)
+	}
+	if n.series != maxSeries {
+		t.Errorf("%d series in all; want %d", n.series, maxSeries)
+	}
+}
+
+// Ticks go on while somebody reads, and while somebody does not read what was asked for.
+func TestScrapesDoNotHoldUpTicks(t *testing.T) {
+	s := serve(t)
+	for i := range 2000 {
+		s.Tick(evictTick(fmt.Sprint("n", i), "a", "b", "c"), 0)
+	}
+	slow, err := net.Dial("tcp", s.Addr()) // asks and never reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	fmt.Fprint(slow, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+	ctx, stop := context.WithCancel(t.Context())
+	read := make(chan string)
+	go func() {
+		defer close(read)
+		for ctx.Err() == nil {
+			read <- scrape(t, s)
+		}
+	}()
+	worst, ticks := time.Duration(0), 0
+	for scrapes := 0; scrapes < 3; {
+		select {
+		case page := <-read:
+			scrapes++
+			if !strings.Contains(page, `polder_ticks_total{node="n1999"`) {
+				t.Error("the page is cut off")
+			}
+		default:
+			begun := time.Now()
+			s.Tick(evictTick("n0", "a", "b", "c"), 0)
+			worst = max(worst, time.Since(begun))
+			ticks++
+		}
+	}
+	stop()
+	for range read {
+	}
+	if ticks < 100 || worst > time.Second {
+		t.Errorf("%d ticks beside the scrapes, the slowest took %s", ticks, worst)
+	}
+}
+
+// Only /metrics is there, for reading alone.
+func TestOtherRequests(t *testing.T) {
+	s := serve(t)
+	for request, want := range map[string]int{
+		"GET /": 404, "GET /debug/pprof/": 404, "POST /metrics": 405, "DELETE /metrics": 405, "HEAD /metrics": 200,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.Addr()+path, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s, want %d", request, response.Status, want)
+		}
+	}
+}
+
+// Who opens connections and says nothing takes a bounded number of descriptors, and is shown out.
+func TestConnectionsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the server's time limit; make test runs it")
+	}
+	s := serve(t)
+	begun := time.Now()
+	for range 3 * maxConnections {
+		c, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	scrape(t, s) // waits its turn
+	if took := time.Since(begun); took < readWithin || took > 4*readWithin {
+		t.Errorf("the scrape behind %d idle connections took %s", 3*maxConnections, took)
+	}
+}
+
+// Close ends an answer under way, and frees the port.
+func TestClose(t *testing.T) {
+	s := serve(t)
+	for i := range 3000 {
+		s.Tick(evictTick(fmt.Sprint("n", i), "a", "b"), 0)
+	}
+	c, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+	if _, err := bufio.NewReader(c).ReadByte(); err != nil { // the answer has begun
+		t.Fatal(err)
+	}
+	addr := s.Addr()
+	begun := time.Now()
+	s.Close()
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("Close took %s", took)
+	}
+	again := New("evict", "")
+	if err := again.Serve(addr); err != nil {
+		t.Error(err)
+	}
+	again.Close()
+}

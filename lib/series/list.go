@@ -1,0 +1,85 @@
+package series
+
+func gauge(name, help string, labels ...string) *Metric {
+	return &Metric{Name: name, Kind: Gauge, Help: help, Labels: append([]string{"node"}, labels...)}
+}
+
+func counter(name, help string, labels ...string) *Metric {
+	return &Metric{Name: name, Kind: Counter, Help: help, Labels: append([]string{"node"}, labels...)}
+}
+
+var (
+	tickTimestamp = gauge("polder_tick_timestamp_seconds", "Time of the newest tick that a tool took up.", "tool")
+	ticks         = counter("polder_ticks_total", "Ticks that a tool took up; for collect, made.", "tool")
+	droppedTicks  = counter("polder_dropped_ticks_total", "Ticks given up because the next stage was slow.", "tool")
+	errorsTotal   = counter("polder_errors_total", "Errors that the tools put into the ticks.", "tool")
+)
+
+// What collect saw.
+var (
+	sourceErrors     = counter("polder_source_errors_total", "What collect could not read, by source.", "source")
+	nodeCPUs         = gauge("polder_node_cpus", "Online logical CPUs.")
+	nodeCPUUsage     = gauge("polder_node_cpu_usage_cores", "CPU time used by the node.")
+	nodeLoad1        = gauge("polder_node_load1", "Load averaged over a minute.")
+	nodeLoad5        = gauge("polder_node_load5", "Load averaged over 5 minutes.")
+	nodeStall        = gauge("polder_node_stall_ratio", "Part of the last 10 seconds in which some or all tasks waited for a resource (PSI).", "resource", "tasks")
+	nodeMemoryTotal  = gauge("polder_node_memory_total_bytes", "Memory of the node.")
+	nodeMemoryAvail  = gauge("polder_node_memory_available_bytes", "Memory that can be had without swapping.")
+	nodeMemoryFree   = gauge("polder_node_memory_free_bytes", "Memory not used for anything.")
+	nodeMemoryLow    = gauge("polder_node_memory_low_watermark_bytes", "Free memory under which the kernel reclaims in the background.")
+	nodeKswapdSteal  = gauge("polder_node_memory_kswapd_steal_pages_per_second", "Pages that kswapd reclaims.")
+	numaCPUUsage     = gauge("polder_numa_cpu_usage_cores", "CPU time used on a NUMA node.", "numa")
+	numaMemoryTotal  = gauge("polder_numa_memory_total_bytes", "Memory of a NUMA node.", "numa")
+	numaMemoryFree   = gauge("polder_numa_memory_free_bytes", "Memory of a NUMA node not used for anything.", "numa")
+	pods             = gauge("polder_pods", "Pods of a class.", "qos")
+	podsCPUUsage     = gauge("polder_pods_cpu_usage_cores", "CPU time used by the pods of a class.", "qos")
+	podsLoad1        = gauge("polder_pods_load1", "Runnable threads of the pods of a class, averaged over a minute.", "qos")
+	podsMemory       = gauge("polder_pods_memory_bytes", "Memory used by the pods of a class, without what could be dropped at once (working set).", "qos")
+	requestedCPU     = gauge("polder_reclaimed_requested_cpu_cores", "Reclaimed CPU that pods request.")
+	requestedMemory  = gauge("polder_reclaimed_requested_memory_bytes", "Reclaimed memory that pods request.")
+	agentState       = gauge("polder_fleet_agent_state", "1 for the state that the cluster's view of the node's agent is in (collect --fleet).", "state")
+	fleetNodes       = gauge("polder_fleet_nodes", "Nodes of the fleet by the state of their agents, as the node's tick has it.", "state")
+	fleetProtection  = gauge("polder_fleet_protection_active", "Whether nothing new is done to any node, because too many agents are not ready at once (evict --fleet).")
+	fleetHeld        = gauge("polder_fleet_held", "Whether nothing new is done to this node (evict --fleet).")
+	fleetWaiting     = gauge("polder_fleet_waiting_nodes", "Nodes whose pods are to be evicted and that wait for their turn.")
+	reclaimedCPU     = gauge("polder_reclaimed_cpu_cores", "CPU that may be offered to reclaimed pods.")
+	reclaimedMemory  = gauge("polder_reclaimed_memory_bytes", "Memory that may be offered to reclaimed pods.")
+	reclaimedNUMACPU = gauge("polder_reclaimed_numa_cpu_cores", "A NUMA node's part of the reclaimed CPU.", "numa")
+	reclaimedNUMAMem = gauge("polder_reclaimed_numa_memory_bytes", "A NUMA node's part of the reclaimed memory.", "numa")
+	poolCPUs         = gauge("polder_pool_cpus", "Logical CPUs of a pool.", "pool")
+	adviceReasons    = gauge("polder_advice_reasons", "Things that bound the newest advice: floors, hold-downs, missing inputs.")
+)
+
+// What isolate, evict and report did.
+var (
+	isolationWrites    = counter("polder_isolation_writes_total", "Values written to cgroups, by key.", "key")
+	isolationUnchanged = gauge("polder_isolation_unchanged_values", "Values of the newest advice that were as wanted already.")
+	isolationMissing   = gauge("polder_isolation_missing_cgroups", "Cgroups of the advice that do not exist.")
+	isolationFallback  = gauge("polder_isolation_fallback", "Whether the fallback was applied since the tick before.")
+	pressureValue      = gauge("polder_pressure_value", "What a rule measured, in its scope's unit.", "rule", "scope", "part", "level")
+	pressureThreshold  = gauge("polder_pressure_threshold", "The threshold that it is compared with.", "rule", "scope", "part", "level")
+	pressureMet        = gauge("polder_pressure_met", "Whether the rule's condition is met.", "rule", "scope", "part", "level")
+	ruleDryRun         = gauge("polder_rule_dry_run", "Whether a rule is measured and nothing comes of it.", "rule")
+	taint              = gauge("polder_taint", "1 for each taint that should be on the node.", "key", "effect")
+	evictions          = counter("polder_evictions_total", "Evictions that came to a state.", "rule", "state")
+	evictionQueue      = gauge("polder_eviction_queue_pods", "Pods that wait for their turn because a soft finding names them.")
+	targetState        = gauge("polder_report_target_state", "1 for the state that a target of report is in.", "target", "state")
+	targetWrites       = counter("polder_report_writes_total", "Ticks that say that a target was written since the one before.", "target")
+)
+
+// All is every metric that is made of ticks, in the order of a page.
+var All = []*Metric{
+	tickTimestamp, ticks, droppedTicks, errorsTotal, sourceErrors,
+	nodeCPUs, nodeCPUUsage, nodeLoad1, nodeLoad5, nodeStall,
+	nodeMemoryTotal, nodeMemoryAvail, nodeMemoryFree, nodeMemoryLow, nodeKswapdSteal,
+	numaCPUUsage, numaMemoryTotal, numaMemoryFree,
+	pods, podsCPUUsage, podsLoad1, podsMemory, requestedCPU, requestedMemory,
+	reclaimedCPU, reclaimedMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, adviceReasons,
+	isolationWrites, isolationUnchanged, isolationMissing, isolationFallback,
+	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,
+	agentState, fleetNodes, fleetProtection, fleetHeld, fleetWaiting,
+	targetState, targetWrites,
+}
+
+// Volatile are those that change with every tick, whatever is in it.
+var Volatile = []*Metric{tickTimestamp, ticks}

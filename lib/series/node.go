@@ -1,0 +1,188 @@
+package series
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// Node is what was counted over the ticks of one node.
+type Node struct {
+	tool      string
+	ticks     float64
+	errors    counts // by tool
+	sources   counts
+	writes    counts            // by key
+	written   counts            // by target
+	evictions counts            // by rule and state
+	states    map[string]string // the last state of each eviction, by UID and rule
+}
+
+// NewNode is a node of which no tick has come yet, as a tool tells of it.
+func NewNode(tool string) *Node { return &Node{tool: tool} }
+
+// Add counts a tick in, by the sections that it has.
+func (n *Node) Add(t *tick.Tick) {
+	n.ticks++
+	if t.Sample != nil {
+		n.errors.add("collect", float64(len(t.Sample.Errors)))
+		for _, e := range t.Sample.Errors {
+			n.sources.add(e.Source, 1)
+		}
+	}
+	if i := t.Isolation; i != nil {
+		n.errors.add("isolate", float64(len(i.Errors)))
+		if !i.DryRun {
+			for _, w := range i.Writes {
+				n.writes.add(w.Key, 1)
+			}
+		}
+	}
+	if e := t.Eviction; e != nil {
+		n.errors.add("evict", float64(len(e.Errors)))
+		n.addEvictions(e.Evictions)
+	}
+	if r := t.Report; r != nil {
+		for _, x := range r.Targets {
+			failed, written := 0.0, 0.0
+			switch x.State {
+			case tick.TargetFailed:
+				failed = 1
+			case tick.TargetWritten:
+				written = 1
+			}
+			n.errors.add("report", failed)
+			n.written.add(x.Target, written)
+		}
+	}
+}
+
+func (n *Node) addEvictions(said []tick.PodEviction) {
+	states := map[string]string{}
+	for _, x := range said {
+		key := x.UID + " " + x.Rule
+		if n.states[key] != x.State { // a state lasts for many ticks, and counts once
+			n.evictions.add(x.Rule+"\x00"+x.State, 1)
+		}
+		states[key] = x.State
+	}
+	n.states = states
+}
+
+// Samples are the node's series: what t says, and what was counted. No two of them have the same labels.
+func (n *Node) Samples(t *tick.Tick) []Sample {
+	p := &page{node: t.Node}
+	p.number(tickTimestamp, float64(t.Time.UnixMilli())/1000, n.tool)
+	p.number(ticks, n.ticks, n.tool)
+	if t.Sample != nil {
+		p.sample(t.Sample)
+		n.each(n.sources, func(source string, v float64) { p.number(sourceErrors, v, source) })
+		p.number(droppedTicks, float64(t.Sample.DroppedTicks), "collect")
+	}
+	if t.Advice != nil {
+		p.advice(t.Advice)
+	}
+	if i := t.Isolation; i != nil {
+		n.each(n.writes, func(key string, v float64) { p.number(isolationWrites, v, key) })
+		p.number(isolationUnchanged, float64(i.Unchanged))
+		p.number(isolationMissing, float64(i.Missing))
+		p.truth(isolationFallback, i.Fallback)
+		p.number(droppedTicks, float64(i.DroppedTicks), "isolate")
+	}
+	if t.Eviction != nil {
+		p.eviction(t.Eviction)
+		n.each(n.evictions, func(key string, v float64) {
+			rule, state, whole := strings.Cut(key, "\x00")
+			if !whole {
+				state = other
+			}
+			p.number(evictions, v, rule, state)
+		})
+		p.number(droppedTicks, float64(t.Eviction.DroppedTicks), "evict")
+	}
+	if t.Report != nil {
+		p.report(t.Report)
+		n.each(n.written, func(target string, v float64) { p.number(targetWrites, v, target) })
+	}
+	n.each(n.errors, func(tool string, v float64) { p.number(errorsTotal, v, tool) })
+	return p.samples
+}
+
+func (*Node) each(c counts, visit func(string, float64)) {
+	for _, key := range slices.Sorted(maps.Keys(c)) {
+		visit(key, c[key])
+	}
+}
+
+// distinct visits the elements in order, of those with the same key the first alone.
+func distinct[E any, K cmp.Ordered](list []E, key func(E) K, visit func(E)) {
+	seen := map[K]bool{}
+	for _, e := range list {
+		if k := key(e); !seen[k] {
+			seen[k] = true
+			visit(e)
+		}
+	}
+}
+
+func (p *page) advice(a *tick.Advice) {
+	if r := a.Reclaimed; r != nil {
+		p.put(reclaimedCPU, inCores(number(r.MilliCPU)))
+		p.put(reclaimedMemory, number(r.MemoryBytes))
+		distinct(r.NUMANodes, func(x tick.ReclaimedNUMA) int { return x.ID }, func(x tick.ReclaimedNUMA) {
+			p.put(reclaimedNUMACPU, inCores(number(x.MilliCPU)), strconv.Itoa(x.ID))
+			p.put(reclaimedNUMAMem, number(x.MemoryBytes), strconv.Itoa(x.ID))
+		})
+	}
+	pools := slices.SortedStableFunc(slices.Values(a.Pools), func(a, b tick.Pool) int { return cmp.Compare(a.Name, b.Name) })
+	distinct(pools, func(x tick.Pool) string { return x.Name }, func(x tick.Pool) {
+		if set, err := cpus.Parse(x.CPUs); err == nil {
+			p.number(poolCPUs, float64(set.Size()), x.Name)
+		}
+	})
+	p.number(adviceReasons, float64(len(a.Reasons)))
+}
+
+func (p *page) eviction(e *tick.Eviction) {
+	level := func(x tick.PressureFinding) string {
+		if x.Hard {
+			return "hard"
+		}
+		return "soft"
+	}
+	distinct(e.Pressures, func(x tick.PressureFinding) string {
+		return x.Rule + "\x00" + x.Scope + "\x00" + x.Part + "\x00" + level(x)
+	}, func(x tick.PressureFinding) {
+		p.number(pressureValue, x.Value, x.Rule, x.Scope, x.Part, level(x))
+		p.number(pressureThreshold, x.Threshold, x.Rule, x.Scope, x.Part, level(x))
+		p.truth(pressureMet, x.Met, x.Rule, x.Scope, x.Part, level(x))
+	})
+	distinct(e.Pressures, func(x tick.PressureFinding) string { return x.Rule }, func(x tick.PressureFinding) {
+		p.truth(ruleDryRun, e.DryRun || x.DryRun, x.Rule)
+	})
+	distinct(e.Taints, func(x tick.Taint) string { return x.Key + "\x00" + x.Effect }, func(x tick.Taint) {
+		p.number(taint, 1, x.Key, x.Effect)
+	})
+	p.number(evictionQueue, float64(e.Queued))
+	if f := e.Fleet; f != nil {
+		p.truth(fleetProtection, f.Protection != "")
+		p.truth(fleetHeld, f.Held)
+		p.number(fleetWaiting, float64(f.Waiting))
+	}
+}
+
+// targetStates are those of report's targets.
+var targetStates = []string{tick.TargetWritten, tick.TargetUnchanged, tick.TargetPending, tick.TargetFailed}
+
+func (p *page) report(r *tick.Report) {
+	distinct(r.Targets, func(x tick.Target) string { return x.Target }, func(x tick.Target) {
+		for _, state := range targetStates {
+			p.truth(targetState, state == x.State, x.Target, state)
+		}
+	})
+}

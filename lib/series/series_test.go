@@ -1,0 +1,142 @@
+package series
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/series/seriestest"
+	"polder/lib/tick"
+)
+
+func samplesOf(t *tick.Tick) []Sample {
+	n := NewNode("evict")
+	n.Add(t)
+	return n.Samples(t)
+}
+
+func text(samples []Sample) []string {
+	var lines []string
+	for _, s := range samples {
+		lines = append(lines, fmt.Sprintf("%s%s%v", s.Name, s.Values, s.Value))
+	}
+	return lines
+}
+
+// Each metric of the list has a sample, none has one that is not there, and each has its labels.
+func TestAllAreThere(t *testing.T) {
+	seen := map[*Metric]bool{}
+	for _, s := range append(samplesOf(seriestest.Everything()), samplesOf(seriestest.Fleet())...) {
+		seen[s.Metric] = true
+		if len(s.Values) != len(s.Labels) || s.Values[0] != "n" || s.Labels[0] != "node" {
+			t.Errorf("%s has the labels %q with the values %q", s.Name, s.Labels, s.Values)
+		}
+	}
+	names := map[string]bool{}
+	for _, m := range All {
+		if !seen[m] {
+			t.Errorf("%s has no sample", m.Name)
+		}
+		if names[m.Name] {
+			t.Errorf("%s is there twice", m.Name)
+		}
+		names[m.Name] = true
+		if !strings.HasPrefix(m.Name, "polder_") || (m.Kind == Counter) != strings.HasSuffix(m.Name, "_total") || !strings.HasSuffix(m.Help, ".") && !strings.HasSuffix(m.Help, ").") {
+			t.Errorf("%s, a %s: %q", m.Name, m.Kind, m.Help)
+		}
+		delete(seen, m)
+	}
+	for m := range seen {
+		t.Errorf("%s is not in the list", m.Name)
+	}
+}
+
+// A centre does not tell what the nodes' own tools tell.
+func TestFleet(t *testing.T) {
+	for _, s := range samplesOf(seriestest.Fleet()) {
+		if strings.HasPrefix(s.Name, "polder_pods") || strings.HasPrefix(s.Name, "polder_node") || strings.HasPrefix(s.Name, "polder_reclaimed") {
+			t.Errorf("the centre tells %s", s.Name)
+		}
+	}
+}
+
+// What is not known has no sample: missing is not zero.
+func TestMissingIsNotZero(t *testing.T) {
+	x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Sample: &tick.Sample{CPU: &tick.NodeCPU{}, Memory: &tick.NodeMemory{KswapdStealPerSecond: tick.Ptr(math.NaN())}, Pods: []tick.Pod{{QoS: tick.QoSReclaimed}}}, Advice: &tick.Advice{Reclaimed: &tick.Reclaimed{}}}
+	want := []string{
+		"polder_tick_timestamp_seconds[n evict]1", "polder_ticks_total[n evict]1", "polder_pods[n reclaimed]1",
+		"polder_source_errors_total", "polder_dropped_ticks_total[n collect]0", "polder_advice_reasons[n]0", "polder_errors_total[n collect]0",
+	}
+	for _, line := range text(samplesOf(x)) {
+		if !slices.Contains(want, line) {
+			t.Errorf("%s comes from nothing", line)
+		}
+	}
+}
+
+// The same series never comes twice, whatever a tick repeats.
+func TestNoSeriesTwice(t *testing.T) {
+	x := seriestest.Everything()
+	x.Advice.Pools = append(x.Advice.Pools, x.Advice.Pools...)
+	x.Advice.Reclaimed.NUMANodes = append(x.Advice.Reclaimed.NUMANodes, x.Advice.Reclaimed.NUMANodes...)
+	x.Sample.NUMANodes = append(x.Sample.NUMANodes, x.Sample.NUMANodes...)
+	x.Eviction.Pressures = append(x.Eviction.Pressures, x.Eviction.Pressures...)
+	x.Eviction.Taints = append(x.Eviction.Taints, x.Eviction.Taints...)
+	x.Report.Targets = append(x.Report.Targets, x.Report.Targets...)
+	seen := map[string]bool{}
+	for _, s := range samplesOf(x) {
+		key := s.Name + strings.Join(s.Values, "\x00")
+		if seen[key] {
+			t.Errorf("%s %q comes twice", s.Name, s.Values)
+		}
+		seen[key] = true
+	}
+	// Of the same rule and scope, the part tells them apart.
+	x.Eviction.Pressures = []tick.PressureFinding{{Rule: "r", Scope: "s", Part: "0"}, {Rule: "r", Scope: "s", Part: "1"}}
+	n := 0
+	for _, s := range samplesOf(x) {
+		if s.Metric == pressureValue {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d values of two NUMA nodes", n)
+	}
+}
+
+// A state that lasts counts once, and counters remember a bounded number of names.
+func TestCounters(t *testing.T) {
+	n := NewNode("evict")
+	add := func(rule string, states ...string) *tick.Tick {
+		e := &tick.Eviction{}
+		for _, s := range states {
+			e.Evictions = append(e.Evictions, tick.PodEviction{UID: "u", Rule: rule, State: s})
+		}
+		x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Eviction: e}
+		n.Add(x)
+		return x
+	}
+	add("r", tick.StateRequested)
+	add("r", tick.StateRequested)
+	add("r", tick.StateCreated)
+	add("r")
+	x := add("r", tick.StateRequested)
+	for _, want := range []string{"polder_evictions_total[n r requested]2", "polder_evictions_total[n r created]1", "polder_ticks_total[n evict]5"} {
+		if got := text(n.Samples(x)); !slices.Contains(got, want) {
+			t.Errorf("want %s in %q", want, got)
+		}
+	}
+	for i := range 10 * maxKeys {
+		x = add(fmt.Sprint("rule", i), tick.StateRequested)
+	}
+	got := text(n.Samples(x))
+	if len(got) > maxKeys+20 {
+		t.Errorf("%d series of one node", len(got))
+	}
+	if want := fmt.Sprintf("polder_evictions_total[n other other]%d", 10*maxKeys-(maxKeys-2)); !slices.Contains(got, want) {
+		t.Errorf("want %s in %q", want, got[len(got)-5:])
+	}
+}

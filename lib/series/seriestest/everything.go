@@ -1,0 +1,52 @@
+// Package seriestest has ticks for tests of metrics.
+package seriestest
+
+import (
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Everything is a tick of which each metric has a sample, but those of a centre.
+func Everything() *tick.Tick {
+	f := tick.Ptr[float64]
+	n := tick.Ptr[int64]
+	psi := &tick.Pressure{Some: &tick.PressureLine{Avg10: 1}, Full: &tick.PressureLine{Avg10: 1}}
+	return &tick.Tick{
+		V: tick.Version, Node: "n", Time: time.Unix(1795262400, 0).UTC(),
+		Sample: &tick.Sample{
+			Topology: &tick.Topology{CPUs: "0-3"},
+			CPU:      &tick.NodeCPU{UsageMilliCPU: f(1500), Load1: f(2), Load5: f(1), Pressure: psi},
+			Memory: &tick.NodeMemory{
+				TotalBytes: f(8e9), FreeBytes: f(1e9), AvailableBytes: f(4e9), LowWatermarkBytes: f(1e7), KswapdStealPerSecond: f(3), Pressure: psi,
+			},
+			NUMANodes: []tick.NUMASample{{ID: 0, UsageMilliCPU: f(1500), Memory: &tick.NUMAMemory{TotalBytes: f(8e9), FreeBytes: f(1e9)}}},
+			Pods: []tick.Pod{{
+				UID: "u", Name: "p", QoS: tick.QoSReclaimed, UsageMilliCPU: f(500), Load1: f(1), Memory: &tick.Memory{WorkingSetBytes: f(1e9)},
+				Requests: &tick.Resources{ReclaimedMilliCPU: f(1000), ReclaimedMemoryBytes: f(2e9)},
+			}},
+			Errors: []tick.SourceError{{Source: "psi", Error: "not there"}},
+		},
+		Advice: &tick.Advice{
+			Reclaimed: &tick.Reclaimed{MilliCPU: n(2000), MemoryBytes: n(1e9), NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: n(2000), MemoryBytes: n(1e9)}}},
+			Pools:     []tick.Pool{{Name: tick.PoolShare, CPUs: "0-1"}, {Name: tick.PoolReclaim, CPUs: "2-3"}},
+			Reasons:   []string{"the floor"},
+		},
+		Isolation: &tick.Isolation{Applied: 1, Unchanged: 2, Writes: []tick.Write{{Cgroup: "/p", Key: "cpusetCPUs", Old: "0-3", New: "2-3"}}},
+		Eviction: &tick.Eviction{
+			Pressures: []tick.PressureFinding{{Rule: "r", Scope: "memory", Value: 2, Threshold: 1, Met: true, Hard: true}},
+			Taints:    []tick.Taint{{Key: "k", Effect: "NoSchedule"}},
+			Evictions: []tick.PodEviction{{UID: "u", Name: "p", Rule: "r", Scope: "memory", State: tick.StateRequested}},
+			Fleet:     &tick.FleetEviction{},
+		},
+		Report: &tick.Report{Targets: []tick.Target{{Target: "cnr", State: tick.TargetWritten}}},
+	}
+}
+
+// Fleet is the sample of a centre, which has the metrics that Everything lacks.
+func Fleet() *tick.Tick {
+	t := Everything()
+	return &tick.Tick{V: t.V, Node: t.Node, Time: t.Time, Sample: &tick.Sample{
+		Agent: &tick.Agent{State: tick.AgentReady}, Fleet: &tick.Fleet{Nodes: 1, Ready: 1}, Pods: t.Sample.Pods,
+	}}
+}

@@ -1,0 +1,249 @@
+package object
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Centre is what the centre has to say of a node, by a tick of collect --fleet and evict --fleet.
+type Centre struct {
+	// Conditions are those of the node's agent; nil where it is not known how it is, and then they stay as they are.
+	Conditions []Condition
+	// Taints are those that the node should have now; nil means that they and what the node offers stay as they are. A node
+	// with taints offers nothing.
+	Taints []tick.Taint
+	// Why is the mark of a node that offers nothing.
+	Why string
+
+	node string
+}
+
+// Condition is one of a CustomNodeResource's.
+type Condition struct {
+	Type, Status, Reason, Message string
+	// Since is when it came to be, or where it is not Exact, when it was seen to be should that be new.
+	Since time.Time
+	Exact bool
+	// Seen is when it was looked at.
+	Seen time.Time
+}
+
+// Katalyst's conditions of a node's agent, and their reasons.
+const (
+	allReady     = "AllAgentsReady"
+	notAllReady  = "WithAgentsNotReady"
+	unknownReady = "WithAgentsUnknown"
+	allFound     = "AllAgentsFound"
+	notAllFound  = "withAgentsNotFound"
+)
+
+// Values of a condition's status.
+const (
+	statusTrue    = "True"
+	statusFalse   = "False"
+	statusUnknown = "Unknown"
+)
+
+// markPrefix is how the centre's marks begin: one that somebody else has set stays.
+const markPrefix = "agent-health: "
+
+// ReadCentre takes what a tick says.
+func ReadCentre(t *tick.Tick) Centre {
+	c := Centre{node: t.Node}
+	if t.Sample == nil || t.Sample.Agent == nil {
+		return c
+	}
+	a := t.Sample.Agent
+	since, err := time.Parse(time.RFC3339, a.Since)
+	if err == nil && since.UTC().Year() >= 1970 {
+		c.Conditions = conditions(a.State, since, t.Time)
+	}
+	e := t.Eviction
+	if e == nil || e.Refused != "" || e.Fleet == nil || e.Fleet.Held || c.Conditions == nil {
+		return c
+	}
+	c.Taints = []tick.Taint{}
+	if !e.DryRun && a.State != tick.AgentReady {
+		c.Taints = append(c.Taints, e.Taints[:min(len(e.Taints), maxTaints)]...)
+		c.Why = markPrefix + "the node's agent has not been ready since " + since.UTC().Format(time.RFC3339)
+	}
+	return c
+}
+
+// conditions are those of an agent in that state; nil where there is no such state.
+func conditions(state string, since, now time.Time) []Condition {
+	ready := Condition{Type: tick.ConditionAgentReady, Since: since, Exact: true, Seen: now}
+	found := Condition{Type: tick.ConditionAgentNotFound, Status: statusFalse, Reason: allFound, Message: "The node's agent was found.", Since: now, Seen: now}
+	switch state {
+	case tick.AgentReady:
+		ready.Status, ready.Reason, ready.Message = statusTrue, allReady, "The node's agent is ready."
+	case tick.AgentNotReady:
+		ready.Status, ready.Reason, ready.Message = statusFalse, notAllReady, "The node's agent is not ready."
+	case tick.AgentNotFound:
+		ready.Status, ready.Reason, ready.Message = statusUnknown, unknownReady, "The node has no agent that could be ready."
+		found.Status, found.Reason, found.Message = statusTrue, notAllFound, "No pod of the agent was found on the node."
+	default:
+		return nil
+	}
+	return []Condition{ready, found}
+}
+
+// Equal reports whether two ticks have the same to say.
+func (c Centre) Equal(d Centre) bool {
+	same := func(a, b Condition) bool { return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason }
+	return slices.EqualFunc(c.Conditions, d.Conditions, same) && (c.Taints == nil) == (d.Taints == nil) && slices.Equal(c.Taints, d.Taints)
+}
+
+// Withdraws reports whether the node is to offer nothing.
+func (c Centre) Withdraws() bool { return len(c.Taints) > 0 }
+
+// Patch makes a CustomNodeResource's status have the conditions; nil where it has them and somebody said so lately. Others
+// stay, and a condition keeps its time unless it changes.
+func (c Centre) Patch(cnr map[string]any) Patch {
+	have, _ := at(cnr, "status", "conditions").([]any)
+	next := slices.Clone(have)
+	changed := false
+	for _, want := range c.Conditions {
+		i := slices.IndexFunc(next, func(v any) bool { return typeOf(v) == want.Type })
+		item := want.object()
+		if i < 0 {
+			next, changed = append(next, item), true
+			continue
+		}
+		old, _ := next[i].(map[string]any)
+		same := old["status"] == want.Status
+		if since := moment(old["lastTransitionTime"]); same && !want.Exact && !since.IsZero() {
+			item["lastTransitionTime"] = old["lastTransitionTime"]
+		}
+		late := want.Seen.Sub(moment(old["lastHeartbeatTime"])) >= c.heartbeat()
+		if same && old["reason"] == want.Reason && old["lastTransitionTime"] == item["lastTransitionTime"] && !late {
+			continue
+		}
+		next[i], changed = item, true
+	}
+	if !changed {
+		return nil
+	}
+	var p Patch
+	p.set(cnr, next, "status", "conditions")
+	return p
+}
+
+// WithoutConditions takes the agent's conditions away; nil where there are none.
+func WithoutConditions(cnr map[string]any) Patch {
+	have, _ := at(cnr, "status", "conditions").([]any)
+	next := slices.DeleteFunc(slices.Clone(have), func(v any) bool {
+		return typeOf(v) == tick.ConditionAgentReady || typeOf(v) == tick.ConditionAgentNotFound
+	})
+	if len(next) == len(have) {
+		return nil
+	}
+	var left any
+	if len(next) > 0 {
+		left = next
+	}
+	var p Patch
+	p.set(cnr, left, "status", "conditions")
+	return p
+}
+
+// object is the condition as it is written. The API's times are whole seconds: a part of one is rounded up, so that nobody
+// acts too early on what is read back.
+func (c Condition) object() map[string]any {
+	since := c.Since.UTC()
+	if whole := since.Truncate(time.Second); whole.Before(since) {
+		since = whole.Add(time.Second)
+	}
+	return map[string]any{
+		"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message,
+		"lastTransitionTime": since.Format(time.RFC3339), "lastHeartbeatTime": c.Seen.UTC().Format(time.RFC3339),
+	}
+}
+
+// heartbeat is how old the conditions may become: a little less than what collect wants, by the node's name, so that not all
+// nodes are written at once.
+func (c Centre) heartbeat() time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(c.node))
+	return tick.AgentHeartbeat * time.Duration(75+h.Sum32()%25) / 100
+}
+
+// moment is a time of the API, zero where it is none.
+func moment(v any) time.Time {
+	text, _ := v.(string)
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// CentreTaintsOf reads an object's taints, with the centre's as ours: those of the node's own agent are others' here.
+func CentreTaintsOf(cnr map[string]any) Taints {
+	return TaintsBy(cnr, centreTaintsAnnotation, taintQoS)
+}
+
+// centreTaintsAnnotation names the centre's taints in the object.
+const centreTaintsAnnotation = "polder/fleet-taints"
+
+// MarkPatch is a JSON merge patch of a node that gives it the mark of the centre, or takes it away; nil where there is nothing
+// to do. A mark that somebody else has set stays, and serves as well.
+func (c Centre) MarkPatch(node map[string]any) map[string]any {
+	have, there := at(node, "metadata", "annotations", WithdrawnAnnotation).(string)
+	var mark any
+	switch {
+	case c.Withdraws() && there, !c.Withdraws() && !strings.HasPrefix(have, markPrefix):
+		return nil
+	case c.Withdraws():
+		mark = c.Why
+	}
+	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{WithdrawnAnnotation: mark}}}
+}
+
+// Lacks says what the objects lack to be as the centre wants them; empty where there is nothing to write. A cnr that is nil is
+// not there.
+func (c Centre) Lacks(node, cnr map[string]any) string {
+	var lacks []string
+	if c.Patch(cnr) != nil {
+		lacks = append(lacks, "conditions")
+	}
+	if c.Taints == nil {
+		return strings.Join(lacks, ", ")
+	}
+	if t := CentreTaintsOf(cnr); !t.Want(c.Taints, time.Time{}).Equal(t) {
+		lacks = append(lacks, "taints")
+	}
+	if c.MarkPatch(node) != nil {
+		lacks = append(lacks, "mark")
+	}
+	if c.Withdraws() && (!NodeHolds(node, Amounts{}) || CNRWithdrawal(cnr) != nil) {
+		lacks = append(lacks, "withdrawal")
+	}
+	return strings.Join(lacks, ", ")
+}
+
+// String is for the log.
+func (c Centre) String() string {
+	var words []string
+	for _, x := range c.Conditions {
+		words = append(words, fmt.Sprintf("%s=%s (%s)", x.Type, x.Status, x.Reason))
+	}
+	for _, t := range c.Taints {
+		words = append(words, "taint "+t.Key+":"+t.Effect)
+	}
+	if c.Withdraws() {
+		words = append(words, "nothing is offered")
+	}
+	return strings.Join(words, ", ")
+}
+
+// typeOf is a condition's type.
+func typeOf(condition any) any {
+	m, _ := condition.(map[string]any)
+	return m["type"]
+}

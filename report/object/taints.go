@@ -1,0 +1,136 @@
+package object
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// taintsAnnotation names the taints of a node's report in the object: a list of them belongs to all who write it, and not
+// every version of the CRD lets each own its part.
+const taintsAnnotation = "polder/taints"
+
+// taintQoS is the class of pods that our taints of a CustomNodeResource are for.
+const taintQoS = "reclaimed_cores"
+
+// TaintPrefix is that of the taints that pressures call for.
+const TaintPrefix = "node.katalyst.kubewharf.io/"
+
+// Taints are an object's taints and which of them are ours.
+type Taints struct {
+	list []any
+	ours []string // "key:effect"
+
+	in              map[string]any // the object
+	annotation, qos string
+}
+
+// TaintsOf reads the taints of a CustomNodeResource.
+func TaintsOf(cnr map[string]any) Taints { return TaintsBy(cnr, taintsAnnotation, taintQoS) }
+
+// NodeTaintsOf reads those of a Node, which are for every pod.
+func NodeTaintsOf(node map[string]any) Taints { return TaintsBy(node, taintsAnnotation, "") }
+
+// TaintsBy reads an object's taints for the writer whose own are named in the annotation, and for pods of the class.
+func TaintsBy(o map[string]any, annotation, qos string) Taints {
+	list, _ := at(o, "spec", "taints").([]any)
+	text, _ := at(o, "metadata", "annotations", annotation).(string)
+	return Taints{list: list, ours: strings.FieldsFunc(text, func(r rune) bool { return r == ',' }), in: o, annotation: annotation, qos: qos}
+}
+
+// Want makes the taints those that are wanted, beside what others have set, which stays. A taint that is there already
+// keeps its time; one that somebody else has set is not ours and will not be taken away.
+func (t Taints) Want(wanted []tick.Taint, at time.Time) Taints {
+	names := map[string]bool{}
+	for _, w := range wanted {
+		names[w.Key+":"+w.Effect] = true
+	}
+	next := Taints{in: t.in, annotation: t.annotation, qos: t.qos}
+	present := map[string]bool{}
+	for _, item := range t.list {
+		name := taintName(item)
+		mine := slices.Contains(t.ours, name)
+		if mine && !names[name] {
+			continue
+		}
+		next.list, present[name] = append(next.list, item), true
+		if mine && !slices.Contains(next.ours, name) {
+			next.ours = append(next.ours, name)
+		}
+	}
+	for _, w := range wanted {
+		name := w.Key + ":" + w.Effect
+		if present[name] || w.Key == "" || strings.Contains(name, ",") {
+			continue
+		}
+		present[name] = true
+		made := map[string]any{"key": w.Key, "effect": w.Effect, "timeAdded": at.UTC().Format(time.RFC3339)}
+		if t.qos != "" {
+			made["qosLevel"] = t.qos
+		}
+		next.list, next.ours = append(next.list, made), append(next.ours, name)
+	}
+	slices.Sort(next.ours)
+	return next
+}
+
+func taintName(item any) string {
+	m, _ := item.(map[string]any)
+	key, _ := m["key"].(string)
+	effect, _ := m["effect"].(string)
+	return key + ":" + effect
+}
+
+// List are the taints as they are in the object.
+func (t Taints) List() []any { return t.list }
+
+// Ours are the names of ours, "key:effect".
+func (t Taints) Ours() []string { return t.ours }
+
+// Equal reports whether there is nothing to write.
+func (t Taints) Equal(u Taints) bool {
+	return slices.Equal(t.ours, u.ours) && slices.EqualFunc(t.list, u.list, func(a, b any) bool { return Holds(a, b) && Holds(b, a) })
+}
+
+// Patch makes the object's taints these, if nobody else has changed them since it was read.
+func (t Taints) Patch() Patch {
+	var p Patch
+	var list, ours any
+	if len(t.list) > 0 {
+		list = t.list
+	}
+	if len(t.ours) > 0 {
+		ours = strings.Join(t.ours, ",")
+	}
+	p.set(t.in, list, "spec", "taints")
+	p.set(t.in, ours, "metadata", "annotations", t.annotation)
+	return p
+}
+
+// forNode are the taints that a Node can have for us, and the names of the others: kube-apiserver knows three effects, and
+// what a tick says is not to reach the taints that others put there.
+func forNode(all []tick.Taint) (fit []tick.Taint, unfit []string) {
+	fit = []tick.Taint{}
+	for _, t := range all {
+		name, ours := strings.CutPrefix(t.Key, TaintPrefix)
+		if ours && labelName(name) && slices.Contains([]string{"NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect) {
+			fit = append(fit, t)
+		} else {
+			unfit = append(unfit, t.Key+":"+t.Effect)
+		}
+	}
+	return fit, unfit
+}
+
+// labelName reports whether a name is one that Kubernetes takes after a key's slash.
+func labelName(s string) bool {
+	alphanumeric := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
+	for i := range len(s) {
+		if !alphanumeric(s[i]) && !strings.ContainsRune("-_.", rune(s[i])) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 63 && alphanumeric(s[0]) && alphanumeric(s[len(s)-1])
+}

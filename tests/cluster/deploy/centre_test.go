@@ -1,0 +1,150 @@
+package deploy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"polder/tests/cluster/controlplane"
+)
+
+// withCentre is the shared control plane with the centre installed.
+func withCentre(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	c := cluster(t)
+	c.Apply(template(t, "centre.enabled=true"))
+	return c
+}
+
+func TestCentreHasNoMoreThanIsSaidHere(t *testing.T) {
+	c := withCentre(t)
+	want := []string{
+		" nodes get,list,patch,watch",
+		" nodes/status patch",
+		" pods get,list,watch",
+		" pods/eviction create",
+		"config.katalyst.kubewharf.io adminqosconfigurations list,watch",
+		"config.katalyst.kubewharf.io evictionconfigurations list,watch",
+		"config.katalyst.kubewharf.io katalystcustomconfigs get,list,watch",
+		"config.katalyst.kubewharf.io katalystcustomconfigs/status patch",
+		"events.k8s.io events create,patch",
+		"node.katalyst.kubewharf.io customnoderesources create,get,list,patch,watch",
+		"node.katalyst.kubewharf.io customnoderesources/status patch",
+	}
+	c.Eventually(soon, "the server knows the roles", func() string {
+		if got := may(t, c, "polder-centre"); !slices.Equal(got, want) {
+			return fmt.Sprintf("it may\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		return ""
+	})
+	s := account(t, c, "polder-centre", "")
+	for _, r := range []request{
+		post("/apis/coordination.k8s.io/v1/namespaces/default/leases", `{"metadata":{"name":"polder-centre"}}`),
+		put("/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases/other", `{"metadata":{"name":"other"}}`),
+		remove("/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/polder-centre"),
+		remove(core + "/namespaces/default/pods/x"),
+		get(core + "/secrets"),
+	} {
+		if status, message := s.say(t, r, func(int) bool { return false }); status != http.StatusForbidden {
+			t.Errorf("%s is answered with %d (%s), want it forbidden", r, status, message)
+		}
+	}
+}
+
+// The right to patch nodes is that to mark them.
+func TestCentreMayMarkNodesAndNothingElse(t *testing.T) {
+	c := withCentre(t)
+	c.MakeNode("centre-1", "4", "8Gi")
+	c.Kubectl("annotate", "node", "centre-1", "other=x")
+	s := account(t, c, "polder-centre", "")
+	node := core + "/nodes/centre-1"
+	forbidden := func(status int) bool { return status == http.StatusForbidden }
+	for _, r := range []request{
+		patch("merge", node, `{"metadata":{"annotations":{"polder/withdrawn":"agent-health: it is away"}}}`),
+		patch("merge", node+"/status", amount),
+		patch("merge", node, `{"metadata":{"annotations":{"polder/withdrawn":null}}}`),
+		post("/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases", `{"metadata":{"name":"polder-centre"}}`),
+		get("/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/polder-centre"),
+	} {
+		if status, message := s.say(t, r, forbidden); status/100 != 2 {
+			t.Errorf("%s is answered with %d: %s", r, status, message)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"spec":{"unschedulable":true}}`:                                          "may not change a node's spec",
+		`{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`:                   "may not change a node's spec",
+		`{"metadata":{"labels":{"x":"y"}}}`:                                        "may not change a node's spec, labels",
+		`{"metadata":{"annotations":{"other":null}}}`:                              "polder/withdrawn alone",
+		`{"metadata":{"annotations":{"other":"y"}}}`:                               "polder/withdrawn alone",
+		`{"metadata":{"annotations":{"more":"y"}}}`:                                "polder/withdrawn alone",
+		`{"metadata":{"finalizers":["example.com/x"]}}`:                            "finalizers",
+		`{"metadata":{"annotations":{"polder/withdrawn":"x"},"labels":{"a":"b"}}}`: "labels",
+	} {
+		// The policies may be newer than what the server knows of them.
+		status, message := s.say(t, patch("merge", node, body), func(status int) bool { return status/100 == 2 })
+		if status != http.StatusForbidden || !strings.Contains(message, want) {
+			t.Errorf("%s is answered with %d: %s; want it forbidden: %s", body, status, message, want)
+		}
+	}
+	status, message := s.say(t, patch("merge", node+"/status", `{"status":{"capacity":{"cpu":"400"}}}`), func(status int) bool { return status/100 == 2 })
+	if status != http.StatusForbidden || !strings.Contains(message, "its own resources alone, not cpu") {
+		t.Errorf("more CPUs are answered with %d: %s", status, message)
+	}
+}
+
+// What the server makes of the Deployment: two that are apart, without a right on their nodes, and off unless it is asked for.
+func TestCentreIsApartAndConfined(t *testing.T) {
+	c := withCentre(t)
+	var d struct {
+		Spec struct {
+			Replicas int
+			Selector struct{ MatchLabels map[string]string }
+			Template struct {
+				Metadata struct{ Labels map[string]string }
+				Spec     struct {
+					AutomountServiceAccountToken bool
+					HostPID, HostNetwork         bool
+					SecurityContext              struct {
+						RunAsNonRoot bool
+						RunAsUser    int
+					}
+					Affinity   struct{ PodAntiAffinity map[string]any }
+					Containers []container
+					Volumes    []map[string]any
+				}
+			}
+		}
+	}
+	c.Get("/apis/apps/v1/namespaces/"+namespace+"/deployments/polder-centre", &d)
+	spec := d.Spec.Template.Spec
+	if d.Spec.Replicas != 2 || len(spec.Affinity.PodAntiAffinity) == 0 || len(spec.Containers) != 1 {
+		t.Errorf("%+v; want two pods of one container that keep apart", d.Spec)
+	}
+	if d.Spec.Template.Metadata.Labels["app.kubernetes.io/name"] == "polder" {
+		t.Error("the centre has its agents' label, and would take itself for one")
+	}
+	s := spec.Containers[0].SecurityContext
+	if spec.HostPID || spec.HostNetwork || !spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.RunAsUser == 0 || spec.AutomountServiceAccountToken ||
+		s.Privileged || s.AllowPrivilegeEscalation || !s.ReadOnlyRootFilesystem || len(s.Capabilities.Drop) != 1 {
+		t.Errorf("the pod is %+v", spec)
+	}
+	for _, v := range spec.Volumes {
+		if v["hostPath"] != nil {
+			t.Errorf("it has %v of its node", v)
+		}
+	}
+	var pdb struct {
+		Spec struct {
+			Selector struct{ MatchLabels map[string]string }
+		}
+	}
+	c.Get("/apis/policy/v1/namespaces/"+namespace+"/poddisruptionbudgets/polder-centre", &pdb)
+	if fmt.Sprint(pdb.Spec.Selector.MatchLabels) != fmt.Sprint(d.Spec.Selector.MatchLabels) {
+		t.Errorf("the budget is of %v, the pods have %v", pdb.Spec.Selector.MatchLabels, d.Spec.Selector.MatchLabels)
+	}
+	if out := template(t); strings.Contains(out, "polder-centre") {
+		t.Error("the centre is installed without being asked for")
+	}
+}

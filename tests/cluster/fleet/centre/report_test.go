@@ -1,0 +1,267 @@
+package centre
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+	"polder/tests/cluster/pipe"
+)
+
+// ownReport is the report of the node itself, which offers 44 cores with each tick.
+func (c *cluster) ownReport(node string) func() {
+	c.t.Helper()
+	x := pipe.Start(c.t, "report", "--to", "cnr,node", "--kubeconfig", c.KubeconfigFor("kube-system", "report"), "--node", node)
+	milli, bytes := int64(44000), int64(195257901056)
+	return func() {
+		c.t.Helper()
+		x.Put(&tick.Tick{V: 1, Node: node, Time: time.Now().UTC(), Eviction: &tick.Eviction{},
+			Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes}}})
+	}
+}
+
+// TestStages takes a node through the death and the return of its agent, whose report may be half alive all the while. What
+// others have written stays.
+func TestStages(t *testing.T) {
+	c := begin(t)
+	const node = "stages"
+	c.node(node)
+	own := c.ownReport(node)
+	c.Eventually(20*time.Second, "the node's own report", func() string {
+		own()
+		return cmp.Diff("44k", c.state(node).cnrOffers)
+	})
+	c.Apply(fmt.Sprintf(`
+apiVersion: node.katalyst.kubewharf.io/v1alpha1
+kind: CustomNodeResource
+metadata: {name: %s}
+spec: {taints: [{key: team/x, effect: NoSchedule, qosLevel: reclaimed_cores}]}
+`, node))
+	status, answer := c.API(http.MethodPatch, cnrPath+node+"/status",
+		`{"status":{"conditions":[{"type":"Theirs","status":"True","reason":"Other","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+	if status != http.StatusOK {
+		t.Fatalf("%s", answer)
+	}
+	x := c.tool("report")
+	noon := time.Now().Add(-time.Hour).Truncate(time.Second).UTC()
+	at := func(after time.Duration) string { return noon.Add(after).Format(time.RFC3339) }
+	const theirs, ours = "team/x:NoSchedule reclaimed_cores", unfit + " reclaimed_cores"
+
+	for _, step := range []struct {
+		name          string
+		agent         string
+		since         time.Duration // after noon, the agent's
+		tainted, held bool
+		// What is there then.
+		ready, notFound string // status and reason
+		taint, offers   bool
+	}{
+		{"ready", tick.AgentReady, 0, false, false, "True AllAgentsReady", "False AllAgentsFound", false, true},
+		{"dead", tick.AgentNotReady, 10*time.Minute + time.Millisecond, false, false, "False WithAgentsNotReady", "False AllAgentsFound", false, true},
+		{"the agent's pod is gone", tick.AgentNotFound, 10*time.Minute + time.Millisecond, false, false, "Unknown WithAgentsUnknown", "True withAgentsNotFound", false, true},
+		{"tainted", tick.AgentNotFound, 10*time.Minute + time.Millisecond, true, false, "Unknown WithAgentsUnknown", "True withAgentsNotFound", true, false},
+		{"held, without a memory of the taint", tick.AgentNotFound, 10*time.Minute + time.Millisecond, false, true, "Unknown WithAgentsUnknown", "True withAgentsNotFound", true, false},
+		{"ready again", tick.AgentReady, 40 * time.Minute, false, false, "True AllAgentsReady", "False AllAgentsFound", false, true},
+		{"held, with a taint that is not there", tick.AgentNotReady, 50 * time.Minute, true, true, "False WithAgentsNotReady", "False AllAgentsFound", false, true},
+	} {
+		next := func() *tick.Tick {
+			own()
+			return decided(heard(node, step.agent, noon.Add(step.since), 10, 1), step.tainted, step.held)
+		}
+		c.settle(x, next)
+		check := func() string {
+			s := c.state(node)
+			since := step.since
+			if since%time.Second != 0 {
+				since += time.Second - since%time.Second // rounded up
+			}
+			var wrong []string
+			note := func(what string, want, got any) {
+				if d := cmp.Diff(want, got); d != "" {
+					wrong = append(wrong, what+" (-want +got):\n"+d)
+				}
+			}
+			note("AgentReady", step.ready+" "+at(since), s.conditions["AgentReady"])
+			note("AgentNotFound", step.notFound, s.conditions["AgentNotFound"][:max(0, len(s.conditions["AgentNotFound"])-len(" 2026-01-01T00:00:00Z"))])
+			note("conditions", []string{"AgentNotFound", "AgentReady", "Theirs"}, slices.Sorted(maps.Keys(s.conditions)))
+			taints, offers := []string{theirs}, ""
+			if step.taint {
+				taints = append(taints, ours)
+			}
+			if step.offers {
+				offers = "44k"
+			}
+			note("taints", taints, s.taints)
+			note("the node offers", offers, s.offers)
+			note("the CNR offers", offers, s.cnrOffers)
+			note("mark", step.taint, strings.HasPrefix(s.mark, "agent-health: the node's agent has not been ready since "))
+			return strings.Join(wrong, "\n")
+		}
+		c.Eventually(15*time.Second, step.name, func() string {
+			x.Put(next())
+			return check()
+		})
+		// It stays so, and nobody writes any more.
+		before := c.state(node).version
+		for range 30 {
+			x.Put(next())
+			time.Sleep(20 * time.Millisecond)
+		}
+		if now := c.state(node).version; now != before {
+			t.Errorf("%s: versions %s, then %s: it is written over and over", step.name, before, now)
+		}
+		if wrong := check(); wrong != "" {
+			t.Errorf("%s: it does not stay so: %s", step.name, wrong)
+		}
+	}
+	if err := x.End(); err != nil {
+		t.Errorf("report: %v", err)
+	}
+}
+
+// A node that never had an agent of ours gets a CustomNodeResource for its conditions, which goes with the node.
+func TestNodeWithoutObject(t *testing.T) {
+	c := begin(t)
+	c.node("bare")
+	x := c.tool("report")
+	since := time.Now().Add(-time.Minute)
+	c.settle(x, func() *tick.Tick { return decided(heard("bare", tick.AgentReady, since, 3, 0), false, false) })
+	if s := c.state("bare"); !strings.HasPrefix(s.conditions["AgentReady"], "True AllAgentsReady") || s.offers != "44k" || s.mark != "" {
+		t.Errorf("%+v", s)
+	}
+	if owner := c.Kubectl("get", "kcnr", "bare", "-o", "jsonpath={.metadata.ownerReferences[0].name}"); owner != "bare" {
+		t.Errorf("its owner is %q", owner)
+	}
+	// A node that the cluster does not know is an error, and nothing is made for it.
+	var last tick.Target
+	c.Eventually(15*time.Second, "an error about a node that is not there", func() string {
+		last = x.Put(decided(heard("nobody", tick.AgentReady, since, 3, 0), false, false)).Report.Targets[0]
+		return cmp.Diff(tick.TargetFailed, last.State)
+	})
+	if !strings.Contains(last.Error, `no node "nobody"`) {
+		t.Errorf("%+v", last)
+	}
+}
+
+// A centre that falls silent, or is killed, leaves everything as it is; --withdraw takes it away, and the node's own report
+// offers again.
+func TestSilenceAndWithdrawal(t *testing.T) {
+	c := begin(t)
+	const node = "silent"
+	c.node(node)
+	own := c.ownReport(node)
+	c.Eventually(20*time.Second, "the node's own report", func() string {
+		own()
+		return cmp.Diff("44k", c.state(node).cnrOffers)
+	})
+	x := c.tool("report", "--stale-after", "1s")
+	since := time.Now().Add(-time.Hour)
+	c.settle(x, func() *tick.Tick {
+		own()
+		return decided(heard(node, tick.AgentNotReady, since, 10, 1), true, false)
+	})
+	before := c.state(node)
+	if before.mark == "" || before.offers != "" || before.cnrOffers != "" || len(before.taints) != 1 {
+		t.Fatalf("not withdrawn: %+v", before)
+	}
+	for range 40 { // of silence, while the node's report goes on
+		own()
+		time.Sleep(100 * time.Millisecond)
+	}
+	x.Kill()
+	time.Sleep(time.Second)
+	if now := c.state(node); now.version != before.version {
+		t.Errorf("silence changed %+v to %+v", before, now)
+	}
+
+	if err := c.tool("report", "--withdraw", "--dry-run").End(); err != nil {
+		t.Errorf("report --withdraw --dry-run: %v", err)
+	}
+	if now := c.state(node); now.version != before.version {
+		t.Errorf("a dry run changed %+v to %+v", before, now)
+	}
+	if err := c.tool("report", "--withdraw").End(); err != nil {
+		t.Errorf("report --withdraw: %v", err)
+	}
+	c.Eventually(15*time.Second, "the node offers again", func() string {
+		own()
+		s := c.state(node)
+		s.version = ""
+		return cmp.Diff(state{offers: "44k", cnrOffers: "44k", conditions: map[string]string{}}, s, cmp.AllowUnexported(state{}))
+	})
+}
+
+// What somebody else takes away is put back, but two that are at odds do not write all the time.
+func TestUndone(t *testing.T) {
+	c := begin(t)
+	const node = "undone"
+	c.node(node)
+	x := c.tool("report")
+	since := time.Now().Add(-time.Hour)
+	next := func() *tick.Tick { return decided(heard(node, tick.AgentNotReady, since, 10, 1), true, false) }
+	c.settle(x, next)
+	wins := 0
+	var put time.Time
+	for began := time.Now(); time.Since(began) < 12*time.Second; time.Sleep(50 * time.Millisecond) {
+		x.Put(next())
+		if c.state(node).mark != "" {
+			if !put.IsZero() && time.Since(put) < 1500*time.Millisecond {
+				t.Errorf("put back %s after it was taken away", time.Since(put))
+			}
+			wins++
+			put = time.Now()
+			c.Kubectl("annotate", "node", node, mark+"-")
+		}
+	}
+	if wins < 2 || wins > 5 {
+		t.Errorf("it was put back %d times in 12 s; want 2 to 5", wins)
+	}
+	c.settle(x, next)
+	if c.state(node).mark == "" {
+		t.Error("it was not put back at last")
+	}
+}
+
+// An API server that is away holds nothing up, and what became due meanwhile is written when it is back.
+func TestServerAway(t *testing.T) {
+	c := begin(t)
+	const node = "away"
+	c.node(node)
+	x := c.tool("report")
+	since := time.Now().Add(-time.Hour)
+	c.settle(x, func() *tick.Tick { return decided(heard(node, tick.AgentReady, since, 10, 0), false, false) })
+	dead := func() *tick.Tick { return decided(heard(node, tick.AgentNotFound, since, 10, 1), true, false) }
+	c.StopAPIServer()
+	failed := false
+	for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(50 * time.Millisecond) {
+		sent := time.Now()
+		for _, target := range x.Put(dead()).Report.Targets {
+			failed = failed || target.Target == "fleet" && target.State == tick.TargetFailed && target.Error != ""
+		}
+		if took := time.Since(sent); took > 5*time.Second {
+			t.Errorf("a tick took %s", took)
+		}
+	}
+	if !failed {
+		t.Error("no tick says that nothing can be written")
+	}
+	c.StartAPIServer()
+	c.Eventually(40*time.Second, "what became due", func() string {
+		x.Put(dead())
+		s := c.state(node)
+		if s.mark == "" || s.offers != "" || len(s.taints) != 1 || !strings.HasPrefix(s.conditions["AgentNotFound"], "True") {
+			return fmt.Sprintf("%+v", s)
+		}
+		return ""
+	})
+	if err := x.End(); err != nil {
+		t.Errorf("report: %v", err)
+	}
+}

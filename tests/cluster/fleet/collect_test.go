@@ -1,0 +1,160 @@
+package fleet
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+	"polder/lib/tick/ticktest"
+)
+
+func TestCollectFleet(t *testing.T) {
+	l := start(t)
+	hour := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for _, n := range []string{"n1", "n2", "n3", "bare"} {
+		l.MakeNode(n, "48", "192Gi")
+	}
+	l.agent("n1", hour)
+	l.agent("n2", hour)
+	l.ready("n2", "False", hour.Add(40*time.Minute))
+	l.pod("default", "polder-n3", "n3", ofAgent) // not in the agent's namespace
+	l.pod("batch", "a", "n1", reclaimed)
+	l.pod("batch", "b", "n1", batch)
+	l.pod("batch", "service", "n1", `"annotations":{"katalyst.kubewharf.io/qos_level":"shared_cores"}`)
+	l.pod("batch", "d", "n3", reclaimed)
+	// What a centre before this one has written of n3.
+	long := time.Now().Add(-30 * time.Minute).UTC().Truncate(time.Second)
+	l.Apply(`{"apiVersion":"node.katalyst.kubewharf.io/v1alpha1","kind":"CustomNodeResource","metadata":{"name":"n3"}}`)
+	if status, answer := l.API(http.MethodPatch, cnrPath+"n3/status", fmt.Sprintf(`{"status":{"conditions":[{"type":"AgentReady","status":"Unknown","lastTransitionTime":%q,"lastHeartbeatTime":%q}]}}`,
+		long.Format(time.RFC3339), time.Now().Add(-2*time.Minute).UTC().Format(time.RFC3339))); status != http.StatusOK {
+		t.Fatalf("%s", answer)
+	}
+
+	ready := temp(t, "ready")
+	x := l.collect("--agent-namespace", "polder-system", "--ready-file", ready)
+	round := l.until(x, 20*time.Second, "all nodes", want("bare: n1:ready n2:notReady n3:notFound"))
+	for n, since := range map[string]time.Time{"n1": hour, "n2": hour.Add(40 * time.Minute), "n3": long} {
+		if got := sinceOf(round[n]); !got.Equal(since) {
+			t.Errorf("%s is %s since %s; want %s", n, round[n].Sample.Agent.State, got, since)
+		}
+	}
+	for n, x := range round {
+		if got, want := *x.Sample.Fleet, (tick.Fleet{Nodes: 3, Ready: 1, NotReady: 2, Without: 1}); got != want {
+			t.Errorf("%s: fleet %+v; want %+v", n, got, want)
+		}
+		if len(x.Sample.Errors) > 0 || x.Time != round["n1"].Time {
+			t.Errorf("%s: errors %v, time %s", n, x.Sample.Errors, x.Time)
+		}
+		line, err := tick.Marshal(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ticktest.Validate(line); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	var pods []string
+	for _, p := range round["n1"].Sample.Pods {
+		pods = append(pods, p.Namespace+"/"+p.Name+":"+p.QoS)
+	}
+	if got := strings.Join(pods, " "); got != "batch/a:reclaimed batch/b:reclaimed" || len(round["n3"].Sample.Pods) != 1 {
+		t.Errorf("n1's pods are %s; want the reclaimed ones", got)
+	}
+	if info, err := os.Stat(ready); err != nil || time.Since(info.ModTime()) > 5*time.Second {
+		t.Errorf("--ready-file: %v, %v", info, err)
+	}
+
+	// n1's agent falls, goes, and is made anew; a node joins; one goes.
+	fell := time.Now().UTC().Truncate(time.Second)
+	l.ready("n1", "False", fell)
+	round = l.until(x, 5*time.Second, "n1 falls", want("bare: n1:notReady n2:notReady n3:notFound"))
+	since := sinceOf(round["n1"])
+	if d := since.Sub(fell); d < 0 || d > 3*time.Second {
+		t.Errorf("n1 is not ready since %s; want %s or what was seen next", since, fell)
+	}
+	l.Kubectl("delete", "-n", "polder-system", "pod", "polder-n1", "--grace-period=0", "--force")
+	l.until(x, 5*time.Second, "n1's agent goes", want("bare: n1:notFound n2:notReady n3:notFound"))
+	l.pod("polder-system", "polder-n1", "n1", ofAgent)
+	l.MakeNode("n4", "4", "8Gi")
+	l.pod("polder-system", "polder-n4", "n4", ofAgent)
+	l.Kubectl("delete", "node", "bare")
+	round = l.until(x, 5*time.Second, "n1's agent is made anew", want("n1:notReady n2:notReady n3:notFound n4:notReady"))
+	if got := sinceOf(round["n1"]); !got.Equal(since) {
+		t.Errorf("with another pod, n1 is not ready since %s; want %s as before", got, since)
+	}
+	l.ready("n1", "True", time.Now())
+	l.until(x, 5*time.Second, "n1 is back", want("n1:ready n2:notReady n3:notFound n4:notReady"))
+
+	// The API server is away: nothing is known, nothing is forgotten, and nobody is ready to lead.
+	l.StopAPIServer()
+	round = l.until(x, 20*time.Second, "nobody is known", want("n1: n2: n3: n4:"))
+	if f := round["n1"].Sample.Fleet; *f != (tick.Fleet{Nodes: 4, Unknown: 4}) {
+		t.Errorf("fleet %+v; want four that are not known", *f)
+	}
+	if s := round["n1"].Sample; !strings.Contains(s.Agent.Reason, "not reachable since") || len(s.Errors) < 2 || !strings.Contains(s.Errors[1].Error, "the list of pods is that of then") || len(s.Pods) != 2 {
+		t.Errorf("n1: %+v, errors %v, %d pods; want why, and the pods of then", *s.Agent, s.Errors, len(s.Pods))
+	}
+	old, err := os.Stat(ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if now, err := os.Stat(ready); err != nil || !now.ModTime().Equal(old.ModTime()) {
+		t.Errorf("--ready-file was touched without a server: %v", err)
+	}
+	l.StartAPIServer()
+	round = l.until(x, 30*time.Second, "all are known again", want("n1:ready n2:notReady n3:notFound n4:notReady"))
+	for n, since := range map[string]time.Time{"n2": hour.Add(40 * time.Minute), "n3": long} {
+		if got := sinceOf(round[n]); !got.Equal(since) {
+			t.Errorf("after all that %s is so since %s; want %s", n, got, since)
+		}
+	}
+
+	// A configuration object that is no good is said, for report --fleet to write it down.
+	l.Apply(`{"apiVersion":"config.katalyst.kubewharf.io/v1alpha1","kind":"KatalystCustomConfig","metadata":{"name":"evictions","namespace":"default"},
+		"spec":{"targetType":{"group":"config.katalyst.kubewharf.io","version":"v1alpha1","resource":"evictionconfigurations"}}}`)
+	for _, name := range []string{"one", "two"} {
+		l.Apply(fmt.Sprintf(`{"apiVersion":"config.katalyst.kubewharf.io/v1alpha1","kind":"EvictionConfiguration","metadata":{"name":%q,"namespace":"default"},"spec":{"config":{}}}`, name))
+	}
+	l.until(x, 20*time.Second, "the objects are found to be no good", func(round map[string]*tick.Tick) string {
+		for _, x := range round { // all have the same
+			if !strings.Contains(string(x.Sample.Config), `"valid":false`) {
+				return "config " + string(x.Sample.Config)
+			}
+		}
+		return ""
+	})
+	if err := x.End(syscall.SIGTERM); err != nil {
+		t.Errorf("the end on SIGTERM: %v", err)
+	}
+}
+
+func TestCollectFleetOnce(t *testing.T) {
+	l := start(t)
+	for _, n := range []string{"n1", "n2"} {
+		l.MakeNode(n, "48", "192Gi")
+		l.agent(n, time.Now().Add(-time.Minute))
+	}
+	l.Kubectl("label", "node", "n2", "pool=batch")
+	x := l.collect("--once", "--node-selector", "pool in (batch)")
+	if got := x.Next(20 * time.Second); got.Node != "n2" || got.Sample.Agent.State != tick.AgentReady {
+		t.Errorf("%s: %+v; want n2's tick", got.Node, got.Sample.Agent)
+	}
+	if err := x.End(); err != nil {
+		t.Errorf("the end of --once: %v", err)
+	}
+	// Who may not ask is told so, and nobody is known.
+	l.Kubectl("delete", "clusterrole", "collect")
+	x = l.collect()
+	l.Eventually(20*time.Second, "the log says that it may not ask", func() string {
+		if log := x.Log(); !strings.Contains(log, "refuses since") && !strings.Contains(log, "refuses for") {
+			return log
+		}
+		return ""
+	})
+}

@@ -1,0 +1,182 @@
+// Package fleet shows the centre on the real API: collect --fleet, evict --fleet, report --fleet, and the lease for which
+// several stand.
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+	"polder/tests/cluster/controlplane"
+	"polder/tests/cluster/pipe"
+)
+
+func TestMain(m *testing.M) { os.Exit(pipe.Main(m)) }
+
+const (
+	manifests = "../../../deploy/kubernetes"
+	crds      = manifests + "/crds"
+	cnrPath   = "/apis/node.katalyst.kubewharf.io/v1alpha1/customnoderesources/"
+)
+
+// account may do what collect's manual says of --fleet, and no more.
+const account = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: collect, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: collect}
+rules:
+- {apiGroups: [""], resources: [pods, nodes], verbs: [list, watch]}
+- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources], verbs: [list, watch]}
+- {apiGroups: [config.katalyst.kubewharf.io], resources: [katalystcustomconfigs, adminqosconfigurations, evictionconfigurations], verbs: [list, watch]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: collect}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: collect}
+subjects: [{kind: ServiceAccount, name: collect, namespace: kube-system}]
+`
+
+// lab is a control plane with the definitions.
+type lab struct {
+	*controlplane.ControlPlane
+	t          *testing.T
+	kubeconfig string // of who may do what collect may
+	asCentre   string // of the chart's account
+}
+
+func start(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{ControlPlane: controlplane.Start(t, controlplane.Options{}), t: t}
+	l.define()
+	l.Apply(account)
+	l.kubeconfig = l.KubeconfigFor("kube-system", "collect")
+	return l
+}
+
+func (l *lab) define() {
+	l.ApplyFile(crds)
+	l.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	l.MakeNamespace("polder-system")
+	l.MakeNamespace("batch")
+}
+
+func (l *lab) collect(args ...string) *pipe.Tool {
+	l.t.Helper()
+	return pipe.Start(l.t, "collect", append([]string{"--fleet", "--kubeconfig", l.kubeconfig, "--interval", "200ms"}, args...)...)
+}
+
+// pod makes a pod on a node. What is said of its metadata is JSON.
+func (l *lab) pod(namespace, name, node, metadata string) {
+	l.t.Helper()
+	body := fmt.Sprintf(`{"metadata":{"name":%q,%s},"spec":{"nodeName":%q,"terminationGracePeriodSeconds":1,"containers":[{"name":"c","image":"none"}]}}`, name, metadata, node)
+	if status, answer := l.API(http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", body); status != http.StatusCreated {
+		l.t.Fatalf("make pod %s: %s", name, answer)
+	}
+}
+
+const (
+	ofAgent   = `"labels":{"app.kubernetes.io/name":"polder"}`
+	reclaimed = `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores"}`
+	batch     = `"labels":{"koordinator.sh/qosClass":"BE"}`
+)
+
+// agent makes a node's agent, ready since then.
+func (l *lab) agent(node string, since time.Time) {
+	l.t.Helper()
+	l.pod("polder-system", "polder-"+node, node, ofAgent)
+	l.ready(node, "True", since)
+}
+
+// ready makes the node's agent say so.
+func (l *lab) ready(node, status string, since time.Time) {
+	l.t.Helper()
+	body := fmt.Sprintf(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, status, since.UTC().Format(time.RFC3339))
+	if code, answer := l.API(http.MethodPatch, "/api/v1/namespaces/polder-system/pods/polder-"+node+"/status", body); code != http.StatusOK {
+		l.t.Fatalf("status of %s's agent: %s", node, answer)
+	}
+}
+
+// until reads ticks until those of one time are as they are wanted. Lacks says what they lack.
+func (l *lab) until(x *pipe.Tool, within time.Duration, what string, lacks func(map[string]*tick.Tick) string) map[string]*tick.Tick {
+	l.t.Helper()
+	last := "no tick"
+	round := map[string]*tick.Tick{}
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
+		next := x.Next(time.Until(deadline) + 10*time.Second)
+		for _, have := range round {
+			if have.Time.Equal(next.Time) {
+				break
+			}
+			if last = lacks(round); last == "" {
+				return round
+			}
+			round = map[string]*tick.Tick{}
+			break
+		}
+		round[next.Node] = next
+	}
+	l.t.Fatalf("%s: not within %s: %s", what, within, last)
+	return nil
+}
+
+// states are all nodes' agents, by name.
+func states(round map[string]*tick.Tick, nodes ...string) string {
+	var out []string
+	for _, n := range nodes {
+		state := "no tick"
+		if t := round[n]; t != nil {
+			state = t.Sample.Agent.State
+		}
+		out = append(out, n+":"+state)
+	}
+	return strings.Join(out, " ")
+}
+
+// want is a wish for such states.
+func want(text string) func(map[string]*tick.Tick) string {
+	return func(round map[string]*tick.Tick) string {
+		var nodes []string
+		for _, x := range strings.Fields(text) {
+			nodes = append(nodes, x[:strings.IndexByte(x, ':')])
+		}
+		if got := states(round, nodes...); got != text || len(round) != len(nodes) {
+			return fmt.Sprintf("%s, of %d nodes; want %s", got, len(round), text)
+		}
+		return ""
+	}
+}
+
+func sinceOf(t *tick.Tick) time.Time {
+	since, err := time.Parse(time.RFC3339, t.Sample.Agent.Since)
+	if err != nil {
+		return time.Time{}
+	}
+	return since
+}
+
+// conditions are those of a node's CNR, by type.
+func (l *lab) conditions(node string) map[string]map[string]any {
+	var cnr struct {
+		Status struct{ Conditions []map[string]any }
+	}
+	_, body := l.API(http.MethodGet, cnrPath+node, "")
+	_ = json.Unmarshal(body, &cnr) // there may be none yet
+	out := map[string]map[string]any{}
+	for _, c := range cnr.Status.Conditions {
+		out[fmt.Sprint(c["type"])] = c
+	}
+	return out
+}
+
+func temp(t *testing.T, name string) string { return filepath.Join(t.TempDir(), name) }

@@ -1,0 +1,282 @@
+package report
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+	"polder/tests/cluster/controlplane"
+	"polder/tests/cluster/pipe"
+)
+
+// pods makes a tick's sample: the reclaimed pods and what each requests.
+func pods(in *tick.Tick, milli map[string]float64) *tick.Tick {
+	in.Sample = &tick.Sample{}
+	for name, m := range milli {
+		in.Sample.Pods = append(in.Sample.Pods, tick.Pod{UID: name, Namespace: "default", Name: name, QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: &m}})
+	}
+	return in
+}
+
+// scheduled is the node that a pod is bound to, or why it is not.
+func (c *cluster) scheduled(pod string) string {
+	c.t.Helper()
+	var o struct {
+		Spec   struct{ NodeName string }
+		Status struct {
+			Conditions []struct{ Type, Reason, Message string }
+		}
+	}
+	c.Get("/api/v1/namespaces/default/pods/"+pod, &o)
+	for _, condition := range o.Status.Conditions {
+		if condition.Type == "PodScheduled" && o.Spec.NodeName == "" {
+			return condition.Reason + ": " + condition.Message
+		}
+	}
+	return o.Spec.NodeName
+}
+
+// Under pressure no new reclaimed pod comes to the node, with kube-scheduler as it is: it reads no CustomNodeResource. When the
+// pressure has passed, the one that waits is bound.
+func TestPressureKeepsPodsAway(t *testing.T) {
+	c := beginOn(t, controlplane.Start(t, controlplane.Options{Scheduler: true}))
+	reclaimed := func(name, milli string) {
+		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default","labels":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores"}},
+			"spec":{"containers":[{"name":"main","image":"none","resources":{"requests":{%q:%q},"limits":{%q:%q}}}]}}`, name, milliCPU, milli, milliCPU, milli))
+	}
+	x := c.start()
+	c.settle(x, func() *tick.Tick { return pods(taint(c.offer(44000, bytes)), nil) })
+	reclaimed("first", "2k")
+	c.Eventually(30*time.Second, "a calm node takes a pod", func() string {
+		if got := c.scheduled("first"); got != c.node {
+			return got
+		}
+		return ""
+	})
+	calm := func() *tick.Tick { return pods(taint(c.offer(44000, bytes)), map[string]float64{"first": 2000}) }
+	c.settle(x, calm)
+	c.eventually(0, "44k", full("44k"))
+
+	pressure := func() *tick.Tick { return taint(calm(), "MemoryPressure") }
+	began := time.Now()
+	x.Put(pressure())
+	c.eventually(10*time.Second, "44k", "2k 0 48") // the CNR has the true figures
+	t.Logf("under pressure, the Node offers what is requested after %s", time.Since(began).Round(10*time.Millisecond))
+	if out := x.Put(pressure()).Report.Targets; !strings.Contains(out[1].Note, "no more is offered than what the reclaimed pods request; taint node.katalyst.kubewharf.io/MemoryPressure:NoSchedule") || out[0].Note != "" {
+		t.Errorf("the tick says %+v", out)
+	}
+	c.settle(x, pressure)
+	if got, want := c.taints(), []string{"node.katalyst.kubewharf.io/MemoryPressure:NoSchedule"}; !slices.Equal(got, want) {
+		t.Errorf("taints: %v; want %v", got, want)
+	}
+	reclaimed("second", "1k")
+	refused := func(while string, next func() *tick.Tick, node string) {
+		t.Helper()
+		c.Eventually(30*time.Second, "the scheduler finds no node", func() string {
+			if got := c.scheduled("second"); !strings.HasPrefix(got, "Unschedulable: 0/1 nodes are available: 1 Insufficient "+milliCPU) {
+				return got
+			}
+			return ""
+		})
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			x.Put(next())
+		}
+		if got := c.scheduled("second"); !strings.HasPrefix(got, "Unschedulable") {
+			t.Fatalf("%s: bound to %s", while, got)
+		}
+		c.eventually(5*time.Second, "44k", node)
+	}
+	refused("under pressure", pressure, "2k 0 48")
+	refused("and the list of pods is not to be had", func() *tick.Tick {
+		in := pressure()
+		in.Sample.Pods, in.Sample.Errors = nil, []tick.SourceError{{Source: "pods", Error: "API server not reachable"}}
+		return in
+	}, "2k 0 48")
+	refused("and the sample is missing", func() *tick.Tick { in := pressure(); in.Sample = nil; return in }, "2k 0 48")
+	// The first one is evicted: what it gives back is not for the second one.
+	leaving := func() *tick.Tick {
+		in := pressure()
+		in.Sample.Pods[0].Terminating = true
+		return in
+	}
+	x.Put(leaving())
+	c.eventually(5*time.Second, "44k", "0 0 48")
+	c.Kubectl("delete", "pod", "first", "--grace-period=0", "--force")
+	refused("and a pod has gone", leaving, "0 0 48")
+
+	began = time.Now()
+	x.Put(pods(taint(c.offer(44000, bytes)), nil))
+	c.eventually(10*time.Second, "44k", full("44k"))
+	t.Logf("after it, the offer is back after %s", time.Since(began).Round(10*time.Millisecond))
+	c.Eventually(time.Minute, "the pod that waited is bound", func() string {
+		if got := c.scheduled("second"); got != c.node {
+			return got
+		}
+		return ""
+	})
+	c.Eventually(5*time.Second, "no taints", func() string { return strings.Join(c.taints(), " ") })
+}
+
+// nodeTaints are the Node's, as "key:effect", sorted.
+func (c *cluster) nodeTaints() []string {
+	c.t.Helper()
+	var o struct {
+		Spec struct {
+			Taints []struct{ Key, Effect string }
+		}
+	}
+	c.Get("/api/v1/nodes/"+c.node, &o)
+	var names []string
+	for _, taint := range o.Spec.Taints {
+		names = append(names, taint.Key+":"+taint.Effect)
+	}
+	slices.Sort(names)
+	return names
+}
+
+const mayTaint = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: report-taints}
+rules:
+- {apiGroups: [""], resources: [nodes], verbs: [patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: report-taints}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: report-taints}
+subjects: [{kind: ServiceAccount, name: report, namespace: kube-system}]
+`
+
+// The Node's own taints: ours come and go beside those of others.
+func TestTaintNode(t *testing.T) {
+	c := begin(t)
+	const cpu, memory, theirs = "node.katalyst.kubewharf.io/CPUPressure:NoSchedule", "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule", "team/a:NoSchedule"
+	expect := func(what string, within time.Duration, want ...string) {
+		t.Helper()
+		slices.Sort(want)
+		c.Eventually(within, what, func() string { return cmp.Diff(want, c.nodeTaints()) })
+	}
+	next := func(keys ...string) func() *tick.Tick {
+		return func() *tick.Tick { return taint(c.offer(44000, bytes), keys...) }
+	}
+	const settled = "^cnr unchanged, node unchanged, node-taints unchanged$"
+	c.Kubectl("taint", "node", c.node, "team/a=b:NoSchedule")
+	x := c.start("--taint-node")
+	// Without the permission, the rest is written all the same.
+	c.until(x, 20*time.Second, next("CPUPressure"), "^cnr unchanged, node unchanged, node-taints failed.*: .*forbidden.*with --taint-node also nodes: patch")
+	c.Apply(mayTaint)
+	t.Cleanup(func() { c.Kubectl("delete", "clusterrolebinding/report-taints", "clusterrole/report-taints") })
+	c.until(x, 60*time.Second, next("CPUPressure"), settled)
+	expect("a taint", 0, theirs, cpu)
+
+	// Somebody writes the Node all the time.
+	stop := c.pester("/api/v1/nodes/"+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
+	for i := range 10 {
+		keys := []string{"CPUPressure", "MemoryPressure"}[:i%3]
+		c.until(x, 30*time.Second, next(keys...), settled)
+		expect("the taints beside a busy writer", 0, []string{theirs, cpu, memory}[:1+i%3]...)
+	}
+	if writes := stop(); writes < 20 {
+		t.Errorf("they have written %d times", writes)
+	}
+
+	c.until(x, 20*time.Second, next("CPUPressure", "MemoryPressure"), settled)
+	expect("two taints", 0, theirs, cpu, memory)
+	// As kubelet does when it registers, or anybody who knows of no others: the list is replaced.
+	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node, `{"spec":{"taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoExecute"}]}}`)
+	expect("what was taken away is back, without a tick", 15*time.Second, "node.kubernetes.io/not-ready:NoExecute", cpu, memory)
+	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node, `{"spec":{"taints":null},"metadata":{"annotations":{"polder/taints":null}}}`)
+	expect("and once more", 20*time.Second, cpu, memory)
+	c.Kubectl("taint", "node", c.node, "team/a=b:NoSchedule")
+
+	// What Nodes do not have is said, and left out.
+	odd := func() *tick.Tick {
+		in := taint(c.offer(44000, bytes), "CPUPressure")
+		in.Eviction.Taints = append(in.Eviction.Taints, tick.Taint{Key: "node.katalyst.kubewharf.io/Odd", Effect: "NoScheduleForReclaimedTasks"}, tick.Taint{Key: "team/b", Effect: "NoExecute"})
+		return in
+	}
+	c.until(x, 20*time.Second, odd, settled)
+	expect("the one that Nodes have", 0, cpu, theirs)
+	if note := x.Put(odd()).Report.Targets[2].Note; !strings.Contains(note, "not for a Node: taint node.katalyst.kubewharf.io/Odd:NoScheduleForReclaimedTasks, team/b:NoExecute") {
+		t.Errorf("the tick says %q", note)
+	}
+	if n := strings.Count(x.Log(), "not for a Node"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+
+	// A process that comes after this one knows which are ours; and so does --withdraw.
+	if err := x.End(); err != nil {
+		t.Fatal(err)
+	}
+	x = c.start("--taint-node")
+	c.until(x, 20*time.Second, next(), settled)
+	expect("theirs alone", 0, theirs)
+	c.until(x, 20*time.Second, next("MemoryPressure"), settled)
+	x.Kill()
+	x = c.start() // without the flag
+	c.settle(x, next())
+	if note := x.Put(next()()).Report.Targets[1].Note; !strings.Contains(note, "the Node still has taints of a report with --taint-node: "+memory) {
+		t.Errorf("the tick says %q", note)
+	}
+	x.Kill()
+	w := pipe.Start(t, "report", "--withdraw", "--kubeconfig", c.kubeconfig, "--node", c.node)
+	if err := w.End(); err != nil || !strings.Contains(w.Log(), "target=node-taints") {
+		t.Errorf("%v: %s", err, w.Log())
+	}
+	expect("withdrawn", 0, theirs)
+	if note := c.Kubectl("get", "node", c.node, "-o", `jsonpath={.metadata.annotations.polder/taints}`); note != "" {
+		t.Errorf("the annotation is left: %s", note)
+	}
+}
+
+// The centre marks the Node: nothing is offered while the mark is there.
+func TestMark(t *testing.T) {
+	c := begin(t)
+	x := c.start()
+	next := func() *tick.Tick { return taint(c.offer(44000, bytes), "CPUPressure") }
+	calm := func() *tick.Tick { return taint(c.offer(44000, bytes)) }
+	mark := func(value string) {
+		t.Helper()
+		c.API(http.MethodPatch, "/api/v1/nodes/"+c.node, fmt.Sprintf(`{"metadata":{"annotations":{"polder/withdrawn":%s}}}`, value))
+	}
+	c.settle(x, calm)
+	mark(`"agent not ready for 10m"`)
+	c.eventually(10*time.Second, "", none) // without a tick
+	c.settle(x, next)
+	c.eventually(0, "", none)
+	if got := c.taints(); len(got) != 1 {
+		t.Errorf("taints: %v; want those that evict decides on, mark or not", got)
+	}
+	for _, target := range x.Put(next()).Report.Targets {
+		if target.Note != "nothing is offered: the Node is marked polder/withdrawn: agent not ready for 10m" {
+			t.Errorf("%+v", target)
+		}
+	}
+	if n := strings.Count(x.Log(), "nothing is offered"); n != 2 {
+		t.Errorf("logged %d times; want once a target:\n%s", n, x.Log())
+	}
+	// Somebody, such as a second process that is half alive, offers all the same.
+	list := fmt.Sprintf(`{%q:"44k"}`, milliCPU)
+	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, list, list))
+	c.eventually(15*time.Second, "", none)
+	c.settle(x, calm)
+	began := time.Now()
+	mark(`null`)
+	c.eventually(10*time.Second, "44k", full("44k"))
+	t.Logf("back %s after the mark went", time.Since(began).Round(10*time.Millisecond))
+
+	// A process that starts on a marked node withdraws what the one before it has left.
+	c.settle(x, calm)
+	x.Kill()
+	mark(`"for maintenance"`)
+	c.eventually(0, "44k", full("44k"))
+	c.start()
+	c.eventually(15*time.Second, "", none)
+}

@@ -1,0 +1,265 @@
+package metrics
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"polder/lib/config"
+)
+
+// Labels that Prometheus adds to what it scrapes.
+var ofTarget = []string{"job", "instance"}
+
+// query is what the parser says of one (promql/main.go).
+type query struct {
+	Error, Type string
+	Selectors   []selector
+	Groups      []struct{ Labels, Metrics []string }
+}
+
+func parse(t *testing.T, texts map[string]string) map[string]query {
+	t.Helper()
+	in, err := json.Marshal(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "promql"))
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found map[string]query
+	if err := json.Unmarshal(out, &found); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// complaints says what is wrong with a query, where all is known.
+func complaints(q query, all map[string]*family) (wrong []string) {
+	if q.Error != "" {
+		return []string{q.Error}
+	}
+	has := func(metric, label string) bool {
+		return slices.Contains(ofTarget, label) || all[metric] != nil && all[metric].labels[label] || strings.HasSuffix(metric, "_bucket") && label == "le"
+	}
+	base := func(metric string) string {
+		if name := parts.ReplaceAllString(metric, ""); all[name] != nil && all[name].kind == "histogram" {
+			return name
+		}
+		return metric
+	}
+	if len(q.Selectors) == 0 {
+		wrong = append(wrong, "it selects nothing")
+	}
+	for _, s := range q.Selectors {
+		name := base(s.Metric)
+		if all[name] == nil || all[name].kind == "histogram" && name == s.Metric {
+			wrong = append(wrong, fmt.Sprintf("there is no metric %s", s.Metric))
+			continue
+		}
+		for _, l := range s.Labels {
+			if !has(name, l) {
+				wrong = append(wrong, fmt.Sprintf("%s has no label %s", s.Metric, l))
+			}
+		}
+	}
+	for _, g := range q.Groups {
+		for _, l := range g.Labels {
+			if !slices.ContainsFunc(g.Metrics, func(m string) bool { return has(base(m), l) || l == "le" && base(m) != m }) {
+				wrong = append(wrong, fmt.Sprintf("none of %v has the label %s", g.Metrics, l))
+			}
+		}
+	}
+	return wrong
+}
+
+type ruleFile struct {
+	Groups []struct {
+		Name  string `yaml:"name"`
+		Rules []struct {
+			Alert       string            `yaml:"alert"`
+			Expr        string            `yaml:"expr"`
+			For         string            `yaml:"for"`
+			Labels      map[string]string `yaml:"labels"`
+			Annotations map[string]string `yaml:"annotations"`
+		} `yaml:"rules"`
+	} `yaml:"groups"`
+}
+
+var inTemplate = regexp.MustCompile(`\$labels\.([a-z]+)`)
+
+// Every alert is about metrics and labels that there are, and says what to do.
+func TestAlerts(t *testing.T) {
+	var file ruleFile
+	if err := config.Read("../../deploy/monitoring/alerts.yaml", &file); err != nil {
+		t.Fatal(err)
+	}
+	all := everything(t)
+	texts := map[string]string{}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			if _, twice := texts[r.Alert]; twice || r.Alert == "" {
+				t.Errorf("the alert %q is there twice", r.Alert)
+			}
+			texts[r.Alert] = r.Expr
+			if s := r.Labels["severity"]; s != "critical" && s != "warning" && s != "info" {
+				t.Errorf("%s: severity %q", r.Alert, s)
+			}
+			if len(r.Annotations["summary"]) < 20 || len(r.Annotations["runbook"]) < 60 {
+				t.Errorf("%s: the summary and the runbook do not say enough: %q", r.Alert, r.Annotations)
+			}
+			for _, m := range inTemplate.FindAllStringSubmatch(r.Annotations["summary"]+r.Annotations["runbook"], -1) {
+				if !strings.Contains(r.Expr, m[1]) {
+					t.Errorf("%s speaks of the label %s, which is not in its expression", r.Alert, m[1])
+				}
+			}
+		}
+	}
+	if len(texts) < 20 {
+		t.Fatalf("%d alerts", len(texts))
+	}
+	for name, q := range parse(t, texts) {
+		for _, wrong := range complaints(q, all) {
+			t.Errorf("%s: %s: %s", name, wrong, texts[name])
+		}
+		if q.Type != "vector" {
+			t.Errorf("%s is a %s", name, q.Type)
+		}
+	}
+}
+
+type panel struct {
+	ID         int
+	Type       string
+	Title      string
+	Datasource struct{ UID string }
+	GridPos    struct{ X, Y, W, H int }
+	Targets    []struct{ Expr, LegendFormat string }
+}
+
+type selector struct {
+	Metric string
+	Labels []string
+}
+
+type dashboard struct {
+	Title, UID string
+	Templating struct {
+		List []struct {
+			Name, Type, Definition string
+		}
+	}
+	Panels []panel
+}
+
+var (
+	inLegend  = regexp.MustCompile(`\{\{(\w+)\}\}`)
+	ofLabel   = regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
+	variables = strings.NewReplacer("$__rate_interval", "5m")
+)
+
+// Every query of the dashboard is about metrics and labels that there are, and panels do not lie upon each other.
+func TestDashboard(t *testing.T) {
+	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard
+	if err := json.Unmarshal(data, &d); err != nil {
+		t.Fatal(err)
+	}
+	all := everything(t)
+	found := []string{}
+	for _, v := range d.Templating.List {
+		found = append(found, v.Name)
+		if v.Type != "query" {
+			continue
+		}
+		m := ofLabel.FindStringSubmatch(v.Definition)
+		if m == nil || all[m[1]] == nil || !all[m[1]].labels[m[2]] {
+			t.Errorf("variable %s: %s", v.Name, v.Definition)
+		}
+	}
+	if strings.Join(found, " ") != "datasource node" {
+		t.Errorf("the variables are %v", found)
+	}
+	texts, ids, taken := map[string]string{}, map[int]bool{}, map[[2]int]string{}
+	for _, p := range d.Panels {
+		if ids[p.ID] {
+			t.Errorf("two panels have the number %d", p.ID)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
+					t.Fatalf("%s lies upon %s at %d, %d", p.Title, other, x, y)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		if p.Datasource.UID != "${datasource}" || len(p.Targets) == 0 {
+			t.Errorf("%s: of data source %q, with %d queries", p.Title, p.Datasource.UID, len(p.Targets))
+		}
+		for i, target := range p.Targets {
+			texts[fmt.Sprintf("%s %d: %s", p.Title, i, target.LegendFormat)] = variables.Replace(target.Expr)
+		}
+	}
+	for _, subject := range []string{"CPU by class", "Reclaimed CPU: offered, requested, used", "CPUs of the pools", "Rules that are met", "Evictions by rule and state"} {
+		if !slices.ContainsFunc(d.Panels, func(p panel) bool { return p.Title == subject }) {
+			t.Errorf("there is no panel %q", subject)
+		}
+	}
+	for name, q := range parse(t, texts) {
+		for _, wrong := range complaints(q, all) {
+			t.Errorf("%s: %s: %s", name, wrong, texts[name])
+		}
+		for _, m := range inLegend.FindAllStringSubmatch(name, -1) {
+			if !slices.ContainsFunc(q.Selectors, func(s selector) bool {
+				f := all[parts.ReplaceAllString(s.Metric, "")]
+				if f == nil {
+					f = all[s.Metric]
+				}
+				return f != nil && f.labels[m[1]]
+			}) {
+				t.Errorf("%s: nothing has the label %s", name, m[1])
+			}
+		}
+	}
+}
+
+// The check finds what is wrong.
+func TestQueriesThatAreWrong(t *testing.T) {
+	all := everything(t)
+	texts := map[string]string{
+		"sum by (":                                        "parse error",
+		"polder_node_cpu_usage":                           "there is no metric polder_node_cpu_usage",
+		`polder_node_cpus{nod="x"}`:                       "polder_node_cpus has no label nod",
+		`sum by (rule) (polder_node_cpus)`:                "none of [polder_node_cpus] has the label rule",
+		`polder_ticks_total / on (rule) polder_node_cpus`: "none of [polder_ticks_total] has the label rule",
+		`polder_tick_handling_seconds`:                    "there is no metric polder_tick_handling_seconds",
+		`time()`:                                          "it selects nothing",
+		`sum by (le, rule) (polder_tick_handling_seconds_bucket)`: "none of [polder_tick_handling_seconds_bucket] has the label rule",
+	}
+	queries := map[string]string{}
+	for q := range texts {
+		queries[q] = q
+	}
+	for name, q := range parse(t, queries) {
+		if wrong := strings.Join(complaints(q, all), "; "); !strings.Contains(wrong, texts[name]) {
+			t.Errorf("%s: %q; want %q", name, wrong, texts[name])
+		}
+	}
+}

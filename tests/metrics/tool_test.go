@@ -1,0 +1,165 @@
+package metrics
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// soon is how long something may take that takes a second on a calm machine.
+const soon = 60 * time.Second
+
+// process is a running tool.
+type process struct {
+	*exec.Cmd
+	url chan string // where its metrics are, once
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+var urlInLog = regexp.MustCompile(`url=(http://\S+)`)
+
+// start runs a tool with its metrics on a free port.
+func start(t *testing.T, in io.Reader, out *os.File, tool string, args ...string) *process {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	p := &process{Cmd: exec.CommandContext(ctx, filepath.Join(bin, tool), append(args, "--metrics-addr", "127.0.0.1:0")...), url: make(chan string, 1)}
+	p.Stdin = in
+	if out != nil {
+		p.Stdout = out
+	}
+	errors, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for s := bufio.NewScanner(errors); s.Scan(); {
+			if m := urlInLog.FindStringSubmatch(s.Text()); m != nil {
+				select {
+				case p.url <- m[1]:
+				default:
+				}
+			}
+			p.mu.Lock()
+			fmt.Fprintln(&p.log, s.Text())
+			p.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-read
+		_ = p.Wait()
+	})
+	return p
+}
+
+// address is where a tool's metrics are.
+func (p *process) address(t *testing.T) string {
+	t.Helper()
+	select {
+	case url := <-p.url:
+		p.url <- url
+		return url
+	case <-time.After(soon):
+		t.Fatalf("%s does not say where its metrics are: %s", p.Path, p.text())
+		return ""
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	client := http.Client{Timeout: soon}
+	defer client.CloseIdleConnections()
+	r, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	page, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v: %.300s", url, r.Status, err, page)
+	}
+	return string(page)
+}
+
+// scrape reads a tool's metrics as soon as they have what is wanted.
+func (p *process) scrape(t *testing.T, want string) string {
+	t.Helper()
+	for deadline := time.Now().Add(soon); ; time.Sleep(50 * time.Millisecond) {
+		page := get(t, p.address(t))
+		if strings.Contains(page, want) {
+			return page
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not tell %s:\n%s\n%s", p.Path, want, page, p.text())
+		}
+	}
+}
+
+// family is a metric as a page has it.
+type family struct {
+	kind, help string
+	labels     map[string]bool
+}
+
+var (
+	comment = regexp.MustCompile(`^# (HELP|TYPE) (\S+) (.*)$`)
+	sample  = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? \S+$`)
+	oneName = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"`)
+	parts   = regexp.MustCompile(`_(bucket|sum|count)$`)
+)
+
+// families reads a page; a line that is none fails the test.
+func families(t *testing.T, into map[string]*family, page string) {
+	t.Helper()
+	of := func(name string) *family {
+		if into[name] == nil {
+			into[name] = &family{labels: map[string]bool{}}
+		}
+		return into[name]
+	}
+	for line := range strings.Lines(page) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := comment.FindStringSubmatch(line); m != nil {
+			if f := of(m[2]); m[1] == "HELP" {
+				f.help = m[3]
+			} else {
+				f.kind = m[3]
+			}
+			continue
+		}
+		m := sample.FindStringSubmatch(line)
+		if m == nil {
+			t.Fatalf("the page has the line %q", line)
+		}
+		name := m[1]
+		if base := parts.ReplaceAllString(name, ""); into[base] != nil && (into[base].kind == "histogram" || into[base].kind == "summary") {
+			name = base
+		}
+		for _, l := range oneName.FindAllStringSubmatch(m[2], -1) {
+			of(name).labels[l[1]] = true
+		}
+	}
+}

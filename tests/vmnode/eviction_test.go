@@ -1,0 +1,350 @@
+package vmnode
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+	"polder/tests/cluster/program"
+	"polder/tests/vmnode/wire"
+)
+
+// testdata has the examples' pods that the guide fetches, and its two configurations as it pipes them to kubectl.
+//
+//go:embed testdata
+var testdata embed.FS
+
+const (
+	sharedLarge    = "shared-large-pod"
+	reclaimedLarge = "reclaimed-large-pod"
+
+	overcommitRule = "reclaimed-resource-pressure-eviction-plugin"
+	loadRule       = "cpu-pressure-eviction-plugin"
+)
+
+// The load is sampled as often as there are ticks, not every half minute: the ring's ten samples are there after 20 s in
+// place of five minutes. Nothing else differs from what is the default.
+const fastLoad = "--load-sync-period 2s"
+
+// A service's pool that is no longer needed goes back at every tick, not by a step every half minute: new pods count with what they request.
+const fastShrink = "--hold 1s"
+
+// overcommitDemo is the guide's "Resource Overcommit". The reclaimed pods request 36 CPUs, more than five times the 4 that are left.
+func (w *world) overcommitDemo() {
+	w.Helper()
+	w.createLarge()
+	w.create("overcommit-config")
+	stress := w.hogs("shared-large-pod-2", 40)
+	// The threshold is 10, so 36 CPUs are not too many.
+	w.awaitOffer(8*time.Minute, "4k")
+	w.say("stress -c 40: the offer is 4k")
+	w.printed("the offer", w.Kubectl("get", "kcnr", wire.Node, "-o", "jsonpath={.status.resourceAllocatable}"))
+	w.awaitPressure(time.Minute, "the threshold of 10 holds", func(f *tick.PressureFinding) bool {
+		return f.Rule == overcommitRule && f.Value == 36000 && f.Threshold == 40000 && !f.Met
+	})
+	w.noEviction()
+	w.Kubectl("delete", "kcc", "eviction-configuration")
+	w.Kubectl("delete", "evictionconfiguration", "default")
+	w.awaitGone(2*time.Minute, "reclaimed-large-pod-2")
+	w.awaitEvents("reclaimed-large-pod-2", overcommitRule, "katalyst.kubewharf.io/reclaimed_millicpu")
+	w.stillThere("shared-large-pod-1", "shared-large-pod-2", "reclaimed-large-pod-1")
+	w.stop(stress, "shared-large-pod-2", 40)
+}
+
+// loadDemo is the guide's "Load Eviction": at 50 threads the node is tainted, at 100 the pod that has them goes.
+func (w *world) loadDemo() {
+	w.Helper()
+	stress := w.hogs("shared-large-pod-2", 50)
+	w.awaitTaint(5*time.Minute, "CPUPressure")
+	w.awaitPressure(time.Minute, "the soft bound is the pool's 44 CPUs", func(f *tick.PressureFinding) bool {
+		return f.Rule == loadRule && !f.Hard && f.Met && f.Threshold == 44
+	})
+	w.stillThere("shared-large-pod-1", "shared-large-pod-2", "reclaimed-large-pod-1")
+	w.say("stress -c 50: the node is tainted, nobody went")
+	w.stop(stress, "shared-large-pod-2", 50)
+
+	w.hogs("shared-large-pod-2", 100)
+	w.awaitGone(5*time.Minute, "shared-large-pod-2")
+	w.awaitEvents("shared-large-pod-2", loadRule, "cpu.load.1min.container")
+	w.stillThere("shared-large-pod-1", "reclaimed-large-pod-1")
+	w.judgeLoad()
+}
+
+// judgeLoad looks through the ticks: the pod was named for its load only once the load was over the hard bound.
+func (w *world) judgeLoad() {
+	w.Helper()
+	for _, tk := range w.ticks() {
+		if tk.Eviction == nil {
+			continue
+		}
+		for _, e := range tk.Eviction.Evictions {
+			if e.Rule != loadRule || e.State != tick.StateRequested {
+				continue
+			}
+			for _, f := range tk.Eviction.Pressures {
+				if f.Rule == loadRule && f.Hard && !(f.Value > f.Threshold && f.Threshold == 44*1.8) {
+					w.Errorf("%s: %s goes at a load of %.1f, the bound is %.1f", tk.Time.Format(time.TimeOnly), e.Name, f.Value, f.Threshold)
+				}
+			}
+		}
+	}
+}
+
+// createLarge makes the examples' pods, the reclaimed ones first: a shared pod counts with the CPUs that it requests while it
+// is new, and once the node has the shared ones it offers 8k, which is not enough for the others.
+func (w *world) createLarge() {
+	w.Helper()
+	for _, pods := range []string{reclaimedLarge, sharedLarge} {
+		w.create(pods)
+		for _, n := range []string{"-1", "-2"} {
+			w.awaitContainer(pods + n)
+			if pods == reclaimedLarge {
+				w.on("echo 20000 100000 > " + w.cgroupOf(pods+n) + "/cpu.max") // as in hogs
+			}
+		}
+	}
+	w.say("the large pods run")
+}
+
+// create pipes a file to kubectl, as the guide does.
+func (w *world) create(name string) {
+	w.Helper()
+	data, err := testdata.ReadFile("testdata/" + name + ".yaml")
+	if err != nil {
+		w.Fatal(err)
+	}
+	out, err := w.TryKubectl(string(data), "create", "-f", "-")
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.printed("kubectl create -f "+name+".yaml", out)
+}
+
+// exec runs a command in a pod as the guide does, until it is stopped or its pod goes.
+func (w *world) exec(pod, command string) *program.Program {
+	w.Helper()
+	args := append([]string{"exec", pod, "--"}, strings.Fields(command)...)
+	p, err := program.Start(filepath.Join(w.Dir(), "exec.log"), w.KubectlCommand(context.Background(), args...))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(p.Kill)
+	w.say("kubectl %s", strings.Join(args, " "))
+	return p
+}
+
+// hogs is exec of stress with so many hogs. Once they are there the pod is held to one CPU: the load counts the threads that
+// want to run, whatever they get, and 24 busy emulated CPUs would leave the host's few none for kubelet and the tools.
+func (w *world) hogs(pod string, n int) *program.Program {
+	w.Helper()
+	cgroup := w.cgroupOf(pod)
+	w.on("echo max 100000 > " + cgroup + "/cpu.max")
+	p := w.exec(pod, fmt.Sprintf("stress -c %d", n))
+	w.await(3*time.Minute, "all hogs run", func() string {
+		// Two are the pod's own, one is the hogs' parent.
+		got := strings.TrimSpace(w.on(fmt.Sprintf("n=$(wc -l < %[1]s/cgroup.procs); [ $n -lt %[2]d ] || echo 100000 100000 > %[1]s/cpu.max; echo $n", cgroup, n+3)))
+		if count, err := strconv.Atoi(got); err != nil || count < n+3 {
+			return "so far " + got
+		}
+		return ""
+	})
+	return p
+}
+
+// stop ends what hogs began. Each hog's time is over, as with -t: the parent ends after them. Without a parent they would
+// become children of the pod's first process, which takes their end for a failure of its own.
+func (w *world) stop(p *program.Program, pod string, n int) {
+	w.Helper()
+	if err := p.Died(); err != nil {
+		w.Errorf("kubectl exec %s: %v", pod, err)
+	}
+	cgroup := w.cgroupOf(pod)
+	w.on(fmt.Sprintf(`echo max 100000 > %[1]s/cpu.max
+		for p in $(sort -n %[1]s/cgroup.procs); do
+			[ "$(tr '\0' ' ' </proc/$p/cmdline)" = "stress -c %[2]d " ] || continue
+			[ -z "$parent" ] && parent=$p || echo $p
+		done | xargs kill -ALRM`, cgroup, n))
+	select {
+	case <-p.Done():
+	case <-time.After(2 * time.Minute):
+		w.Errorf("kubectl exec %s -- stress -c %d does not end", pod, n)
+	}
+}
+
+// cgroupOf is the cgroup of the container of a pod that runs.
+func (w *world) cgroupOf(pod string) string {
+	w.Helper()
+	cgroup := strings.TrimSpace(w.on("find /sys/fs/cgroup -type d -name " + w.container(pod)))
+	if cgroup == "" || strings.Contains(cgroup, "\n") {
+		w.Fatalf("%s: the cgroups of its container are %q", pod, cgroup)
+	}
+	return cgroup
+}
+
+func (w *world) awaitContainer(pod string) {
+	w.Helper()
+	w.await(3*time.Minute, pod+" runs", func() string {
+		if w.container(pod) != "" {
+			return ""
+		}
+		return w.Kubectl("get", "pod", pod, "-o", "wide", "--no-headers")
+	})
+}
+
+// exists reports whether a pod is there, be it on its way out.
+func (w *world) exists(pod string) bool {
+	w.Helper()
+	status, body := w.API("GET", "/api/v1/namespaces/default/pods/"+pod, "")
+	if status != http.StatusOK && status != http.StatusNotFound {
+		w.Fatalf("pod %s: status %d: %s", pod, status, body)
+	}
+	return status == http.StatusOK
+}
+
+func (w *world) awaitGone(limit time.Duration, pod string) {
+	w.Helper()
+	w.await(limit, pod+" goes", func() string {
+		if !w.exists(pod) {
+			return ""
+		}
+		return "it is there; the last pressures: " + w.pressures()
+	})
+	w.say("%s is gone", pod)
+}
+
+// stillThere fails the test where one of the pods has gone or is about to.
+func (w *world) stillThere(pods ...string) {
+	w.Helper()
+	for _, pod := range pods {
+		if got := w.Kubectl("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.status.phase}{.metadata.deletionTimestamp}"); got != "Running" {
+			w.Errorf("pod %s: %q, want it to run", pod, got)
+		}
+	}
+}
+
+// evictionEvents is what the guide prints.
+func (w *world) evictionEvents() string {
+	w.Helper()
+	var b strings.Builder
+	for line := range strings.Lines(w.Kubectl("get", "event", "-A")) {
+		if strings.Contains(line, "Evict") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// noEviction fails the test where there are events of evictions.
+func (w *world) noEviction() {
+	w.Helper()
+	if events := w.evictionEvents(); events != "" {
+		w.Errorf("events of evictions:\n%s", events)
+	}
+}
+
+// awaitEvents waits for both events of an eviction, in the guide's words.
+func (w *world) awaitEvents(pod, rule, scope string) {
+	w.Helper()
+	reason := fmt.Sprintf("reason: met threshold in scope: %s from plugin: %s", scope, rule)
+	var wants []*regexp.Regexp
+	for _, want := range []string{
+		"default LAST Normal EvictCreated pod/" + pod + " Successfully create eviction; " + reason,
+		"default LAST Normal EvictSucceeded pod/" + pod + " Evicted pod has been deleted physically; " + reason,
+	} {
+		wants = append(wants, regexp.MustCompile("(?m)^"+strings.ReplaceAll(strings.ReplaceAll(regexp.QuoteMeta(want), " ", " +"), "LAST", `\S+`)+"$"))
+	}
+	var events string
+	w.await(time.Minute, "the events of "+pod, func() string {
+		events = w.evictionEvents()
+		for _, want := range wants {
+			if !want.MatchString(events) {
+				return fmt.Sprintf("none matches %s:\n%s", want, events)
+			}
+		}
+		return ""
+	})
+	w.printed("kubectl get event -A | grep -i evict", events)
+}
+
+// awaitTaint waits until the CustomNodeResource has the taint, printed as in the guide.
+func (w *world) awaitTaint(limit time.Duration, name string) {
+	w.Helper()
+	want := regexp.MustCompile(`(?m)^  taints:\n  - effect: NoSchedule\n    key: node\.katalyst\.kubewharf\.io/` + name + `\n    timeAdded: "20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"$`)
+	var found string
+	w.await(limit, "the taint "+name, func() string {
+		text := w.Kubectl("get", "kcnr", wire.Node, "-o", "yaml")
+		if found = want.FindString(text); found == "" {
+			return "the last pressures: " + w.pressures()
+		}
+		return ""
+	})
+	w.printed("kubectl get kcnr "+wire.Node+" -o yaml", found)
+}
+
+// lastTick is the newest one.
+func (w *world) lastTick() *tick.Tick {
+	w.Helper()
+	var tk tick.Tick
+	text := strings.TrimSpace(w.on("tail -n 1 " + ticksFile))
+	if err := tick.Unmarshal([]byte(text), &tk); err != nil {
+		return &tick.Tick{} // not written to its end
+	}
+	return &tk
+}
+
+// ticks are all of the present pipe's.
+func (w *world) ticks() []*tick.Tick {
+	w.Helper()
+	var all []*tick.Tick
+	for line := range strings.Lines(w.on("cat " + ticksFile)) {
+		tk := new(tick.Tick)
+		if err := tick.Unmarshal([]byte(line), tk); err != nil {
+			continue // the last one, not written to its end
+		}
+		all = append(all, tk)
+	}
+	return all
+}
+
+// pressures are the last tick's, for people.
+func (w *world) pressures() string {
+	w.Helper()
+	e := w.lastTick().Eviction
+	if e == nil {
+		return "none"
+	}
+	var b strings.Builder
+	for _, f := range e.Pressures {
+		fmt.Fprintf(&b, "%s %s hard %t: %.1f of %.1f, met %t; ", f.Rule, f.Scope, f.Hard, f.Value, f.Threshold, f.Met)
+	}
+	fmt.Fprintf(&b, "errors %v", e.Errors)
+	return b.String()
+}
+
+// awaitPressure waits for a tick with a finding.
+func (w *world) awaitPressure(limit time.Duration, what string, ok func(*tick.PressureFinding) bool) {
+	w.Helper()
+	w.await(limit, what, func() string {
+		if e := w.lastTick().Eviction; e != nil {
+			for i := range e.Pressures {
+				if ok(&e.Pressures[i]) {
+					return ""
+				}
+			}
+		}
+		return w.pressures()
+	})
+}
+
+// printed logs what a user sees.
+func (w *world) printed(command, text string) {
+	w.Helper()
+	w.say("$ %s\n%s", command, strings.TrimRight(text, "\n"))
+}
