@@ -28,6 +28,7 @@ const (
 // binds and the real kubelet runs, kubectl exec for the load, and every number read where the guide reads it. Its two parts
 // use the same shared pod and run here as one. Then its evictions, on the same node.
 func TestKubernetesGuide(t *testing.T) {
+	t.Parallel() // with the other node: either one waits most of its time, for a load average or for kubelet
 	w := newWorld(t)
 	w.walk()
 	w.Kubectl("delete", "pod", "shared-normal-pod", "reclaimed-normal-pod")

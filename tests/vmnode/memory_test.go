@@ -16,9 +16,12 @@ const memoryRule = "memory-pressure-eviction-plugin"
 // The guide's "Memory" on a node of 2 GiB with 8 CPUs: what the examples' pods request, and what stress is told to take, is as
 // much smaller. The pressure is the kernel's own. The configuration is the guide's, as it stands.
 func TestKubernetesMemory(t *testing.T) {
+	t.Parallel() // with the other node: either one waits most of its time, for a load average or for kubelet
 	w := newWorldOn(t, qemu.Small)
 	w.create("memory-config")
-	w.startPipe("--reserve-memory 256Mi", "") // 5Gi by default
+	// The reserve is 5Gi by default. A reclaimed pod has a second to go by default, and one that is there after ten counts as
+	// failed, gone or not; an emulated kubelet takes longer.
+	w.startPipe("--reserve-memory 256Mi", "--memory-reclaimed-grace-period 1m")
 	w.await(2*time.Minute, "the node offers something", func() string {
 		if offer := w.nodeOffer(); offer == "" || offer == "0" {
 			return "it offers " + strconv.Quote(offer)
@@ -62,7 +65,8 @@ func (w *world) usageDemo() {
 	w.awaitGone(5*time.Minute, "reclaimed-large-pod-2")
 	w.awaitTaint(time.Minute, "MemoryPressure")
 	w.awaitEvents("reclaimed-large-pod-2", memoryRule, "memory")
-	w.stillThere("reclaimed-large-pod-1", "shared-large-pod-1", "shared-large-pod-2")
+	// The other reclaimed pod may have been next: kswapd worked as well while the first one was on its way out.
+	w.stillThere("shared-large-pod-1", "shared-large-pod-2")
 }
 
 // kswapdDemo is the guide's "Kswapd Eviction". Memory that a process takes once gives kswapd work only while there is page cache to

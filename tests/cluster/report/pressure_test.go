@@ -170,7 +170,7 @@ func TestTaintNode(t *testing.T) {
 	c.Kubectl("taint", "node", c.node, "team/a=b:NoSchedule")
 	x := c.start("--taint-node")
 	// Without the permission, the rest is written all the same.
-	c.until(x, 20*time.Second, next("CPUPressure"), "^cnr unchanged, node unchanged, node-taints failed.*: .*forbidden.*with --taint-node also nodes: patch")
+	c.until(x, 20*time.Second, next("CPUPressure"), "^cnr unchanged, node unchanged, node-taints failed.*: .*forbidden.*with --taint-node or --fleet also nodes: patch")
 	c.Apply(mayTaint)
 	t.Cleanup(func() { c.Kubectl("delete", "clusterrolebinding/report-taints", "clusterrole/report-taints") })
 	c.until(x, 60*time.Second, next("CPUPressure"), settled)
