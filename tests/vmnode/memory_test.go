@@ -76,8 +76,9 @@ func (w *world) kswapdDemo() {
 	w.on("echo 500 > /proc/sys/vm/watermark_scale_factor")
 	take := max(w.meminfo()["MemFree"]-400<<10, 64<<10)
 	w.on(fmt.Sprintf(`
-		stress=$(find /run/containerd -path '*/rootfs/bin/stress' | head -n 1)
-		setsid $stress --vm 1 --vm-bytes %dK --vm-hang 1000 </dev/null >/dev/null 2>&1 &
+		# A copy: a container's file system that is in use cannot be taken down.
+		cp $(find /run/containerd -path '*/rootfs/bin/stress' | head -n 1) /root/stress
+		setsid /root/stress --vm 1 --vm-bytes %dK --vm-hang 1000 </dev/null >/dev/null 2>&1 &
 		dd if=/dev/zero of=/root/zeros bs=1 count=1 seek=20G 2>/dev/null
 		setsid sh -c 'while :; do cat /root/zeros >/dev/null; done' </dev/null >/dev/null 2>&1 & echo $! >/run/reader`, take))
 	w.awaitGone(5*time.Minute, "reclaimed-large-pod-1")
