@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"polder/collect/kubernetes/live"
 	"polder/lib/kube"
 	"polder/lib/stage"
+	"polder/lib/tick"
 )
 
 // fleetOptions are the flags of the centre, which looks at all nodes.
@@ -43,7 +45,7 @@ func (o *fleetOptions) flags(f *stage.Flags) {
 	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "the others wait for so long after the last renewal")
 	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end where the lease could not be renewed for so long")
 	f.Duration(&o.leaseRetry, "lease-retry-period", 2*time.Second, "time between two attempts to get or to renew it")
-	f.Path(&o.readyFile, "ready-file", "", "touch `FILE` every interval in which all that was read is current, leading or not, for a readiness check")
+	f.Path(&o.readyFile, "ready-file", "", "touch `FILE` every interval in which all that decides is current (nodes, pods, CustomNodeResources), leading or not, for a readiness check")
 }
 
 // check refuses what does not fit together.
@@ -129,9 +131,6 @@ func (o *options) openFleet(ctx context.Context, s *stage.Session) (*centre, err
 		return nil, errors.New("--agent-selector is empty: every pod would be an agent's")
 	}
 	reading := kubernetes.Reading{BestEffort: o.cluster.bestEffort, Annotations: append([]string{annotationEvict}, o.cluster.annotations...)}
-	if api := s.Metrics.API(); api != nil {
-		kube.Observe(api)
-	}
 	if api := s.Metrics.API(); api != nil {
 		kube.Observe(api)
 	}
@@ -250,7 +249,7 @@ func (c *centre) put() error {
 // touch says that this process is fit to lead.
 func (c *centre) touch(now time.Time, seen fleet.Seen) {
 	path := c.fleet.readyFile
-	if path == "" || len(seen.Errors) > 0 || c.lease != nil && c.lease.Trouble() != nil {
+	if path == "" || !current(seen) || c.lease != nil && c.lease.Trouble() != nil {
 		return
 	}
 	if os.Chtimes(path, now, now) == nil {
@@ -259,6 +258,12 @@ func (c *centre) touch(now time.Time, seen fleet.Seen) {
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		c.session.Log.Warn("touch --ready-file", "error", err)
 	}
+}
+
+// current reports whether all is current that decisions are made from. The configuration objects are not among that: they are read to
+// say what is wrong with them, and a kind that the cluster does not have would keep every centre from being ready for ever.
+func current(seen fleet.Seen) bool {
+	return !slices.ContainsFunc(seen.Errors, func(e tick.SourceError) bool { return e.Source != live.ConfigSource })
 }
 
 // troubleEvery is how often trouble that goes on is logged.

@@ -75,5 +75,5 @@ Examples:
    collect --once --state /var/lib/polder/collect.json >> /var/log/polder.jsonl    # from cron: rates since the last run
    collect --in-cluster --state /var/lib/polder/collect.json | advise | report --to cnr
    kubectl get pods -A -o json > pods.json; collect --once --node "$NODE" --pods pods.json
-   collect --fleet --in-cluster --lease polder-system/polder-centre | evict --fleet | report --fleet
+   collect --fleet --in-cluster --lease polder-system/polder-centre | evict --fleet | report --fleet --no-flush
    collect --once --root /var/crash/node7 --classify rules.yaml                    # a copy of /proc and /sys`

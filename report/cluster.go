@@ -22,6 +22,7 @@ type clusterOptions struct {
 	kubeconfig string
 	allNodes   bool
 	fleet      bool
+	noFlush    bool
 	withdraw   bool
 	taintNode  bool
 	minChange  float64 // in percent
@@ -40,6 +41,7 @@ func (o *clusterOptions) flags(f *stage.Flags) {
 	f.Bool(&o.allNodes, "all-nodes", "write the objects of every node that ticks name, not of --node alone")
 	f.Bool(&o.taintNode, "taint-node", "put evict's taints on the Node, too, where they hold for every pod")
 	f.Bool(&o.fleet, "fleet", "write what the centre has to say of every node (collect --fleet, evict --fleet); implies --all-nodes")
+	f.Bool(&o.noFlush, "no-flush", "with --fleet: write nothing more when the input ends, for a live one that ends with a lost lease")
 	f.Bool(&o.withdraw, "withdraw", "take away what was written to the cluster, from --node or with --all-nodes from all of them, and end")
 }
 
@@ -49,6 +51,8 @@ func (o *clusterOptions) check(s *stage.Session) error {
 		return stage.Usagef("--min-change %v: want percent, 0 to 100", o.minChange)
 	case o.staleAfter == 0:
 		return stage.Usagef("--stale-after 0: want a time span after which nothing is offered any more")
+	case o.noFlush && !o.fleet:
+		return stage.Usagef("--no-flush goes with --fleet alone: give both")
 	case o.fleet && s.IsSet("node"):
 		return stage.Usagef("--node and --fleet exclude each other: the centre is for all nodes")
 	case o.fleet && o.taintNode:

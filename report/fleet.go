@@ -43,6 +43,7 @@ type fleet struct {
 	session *stage.Session
 	ctx     context.Context // ends with a signal
 	cluster *cluster        // nil in a dry run
+	noFlush bool            // what waits when the input ends is dropped
 	started time.Time
 
 	mu       sync.Mutex
@@ -79,7 +80,7 @@ type member struct {
 }
 
 func openFleet(ctx context.Context, s *stage.Session, o *options, _ io.Writer) (target, error) {
-	f := &fleet{session: s, ctx: ctx, started: s.Now(), members: map[string]*member{}}
+	f := &fleet{session: s, ctx: ctx, noFlush: o.cluster.noFlush, started: s.Now(), members: map[string]*member{}}
 	if s.DryRun {
 		return f, nil // which needs no cluster
 	}
@@ -326,14 +327,15 @@ func (f *fleet) say(m *member) tick.Target {
 	return said(targetFleet, tick.TargetUnchanged, false, nil)
 }
 
-// close writes what waits, if the input has ended; a signal waits for the writes under way alone.
+// close writes what waits, if the input has ended. After a signal, and with --no-flush, it waits for the writes under way alone:
+// a live input ends with a lost lease or with the centre's removal, and whoever leads next, or takes all back, knows better.
 func (f *fleet) close() error {
 	if f.cluster == nil {
 		return nil
 	}
 	defer f.cluster.leave()
 	end := time.Now()
-	for f.ctx.Err() == nil {
+	for f.ctx.Err() == nil && !f.noFlush {
 		left, err := f.unwritten()
 		if left == 0 {
 			return nil
@@ -348,6 +350,7 @@ func (f *fleet) close() error {
 	}
 	for deadline := time.Now().Add(stopPatience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		f.mu.Lock()
+		f.queue = nil
 		writing := f.writing
 		f.mu.Unlock()
 		if writing == 0 {

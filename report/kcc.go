@@ -30,6 +30,7 @@ type registry struct {
 	ctx     context.Context // ends with a signal
 	client  *kube.Client    // nil in a dry run
 	resync  time.Duration
+	noFlush bool // what is due when the input ends is left to the one that comes next
 
 	mu      sync.Mutex
 	all     map[string]*registration
@@ -50,7 +51,7 @@ type registration struct {
 }
 
 func openKCC(ctx context.Context, s *stage.Session, o *options, _ io.Writer) (target, error) {
-	r := &registry{session: s, ctx: ctx, resync: o.cluster.resync, all: map[string]*registration{}}
+	r := &registry{session: s, ctx: ctx, resync: o.cluster.resync, noFlush: o.cluster.noFlush, all: map[string]*registration{}}
 	if s.DryRun {
 		return r, nil
 	}
@@ -215,7 +216,7 @@ func (r *registry) close() error {
 		return nil
 	}
 	patience := flushPatience
-	if r.ctx.Err() != nil {
+	if r.leaves() {
 		patience = stopPatience
 	}
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -223,7 +224,7 @@ func (r *registry) close() error {
 		switch {
 		case waiting == 0:
 			return nil
-		case time.Now().After(deadline) && r.ctx.Err() != nil:
+		case time.Now().After(deadline) && r.leaves():
 			return nil // the one that comes next writes it
 		case time.Now().After(deadline):
 			return fmt.Errorf("%s: not written at the end of the input: %w", targetKCC, err)
@@ -231,16 +232,19 @@ func (r *registry) close() error {
 	}
 }
 
+// leaves reports whether nothing new is to be written at the end.
+func (r *registry) leaves() bool { return r.noFlush || r.ctx.Err() != nil }
+
 func (r *registry) unwritten() (waiting int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.session.Now()
 	err = fmt.Errorf("the API server has not answered yet")
 	for _, x := range r.all {
-		if r.due(x, now) && r.ctx.Err() == nil {
+		if r.due(x, now) && !r.leaves() {
 			r.start(x, now)
 		}
-		if x.busy || r.ctx.Err() == nil && r.due(x, now) {
+		if x.busy || !r.leaves() && r.due(x, now) {
 			waiting++
 			if x.err != nil {
 				err = x.err

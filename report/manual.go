@@ -77,7 +77,9 @@ THE CENTRE (--fleet)
    with the reason, and while it is there the node's own report, which may be half alive, offers nothing. When the agent is
    ready, taint and annotation go, and the node's own report offers again.
    A tick in which evict holds back (its protection, or nobody knows how the agent is) leaves taints, annotation and offer as they
-   are, and so does silence. Nothing is written but what the objects lack. --withdraw takes taints, annotations and conditions
+   are, and so does silence. Nothing is written but what the objects lack. At the end of its input what waits is written, if it can be
+   within seconds; with --no-flush it is dropped, and only the writes under way end: for a live input, which ends where
+   collect loses the lease, and what waits is what another leader knows better. --withdraw takes taints, annotations and conditions
    away from all nodes. The target kcc is on as well; --to cnr and --to node are each node's own report's.
    The role needs: nodes get, list, watch, patch; nodes/status patch; customnoderesources get, list, watch, create, patch;
    customnoderesources/status patch; what kcc needs.
@@ -94,7 +96,7 @@ EXAMPLES
    See what would be written there, from a recording
       report --to cnr --to node --dry-run --input yesterday.jsonl > /dev/null
    The centre, of which one process leads
-      collect --fleet --lease kube-system/polder | evict --fleet --action evict | report --fleet > /dev/null
+      collect --fleet --lease kube-system/polder | evict --fleet --action evict | report --fleet --no-flush > /dev/null
    Take it back
       report --withdraw --node "$(hostname)" --kubeconfig ~/.kube/config
    Both: the metrics, and a line a tick in the log

@@ -164,9 +164,13 @@ func TestRun(t *testing.T) {
 
 // A node that bears no sign of an agent is in no count, and nobody acts on it; one that had an agent stays what it was.
 func TestWhoIsOfTheFleet(t *testing.T) {
-	offers := NodeOf(object(t, `{"metadata":{"name":"offers"},"status":{"allocatable":{"cpu":"4","kubernetes.io/batch-cpu":"1k"}}}`))
+	offers := NodeOf(object(t, `{"metadata":{"name":"offers"},"status":{"allocatable":{"cpu":"4","resource.katalyst.kubewharf.io/reclaimed_memory":"1Gi"}}}`))
+	// What Koordinator's agent offers, or somebody else under a name like ours, is no sign of our agent.
+	theirs := NodeOf(object(t, `{"metadata":{"name":"koordinator"},"status":{
+		"capacity":{"kubernetes.io/batch-cpu":"1k","kubernetes.io/mid-cpu":"1k","koordinator.sh/gpu-core":"100","katalyst.kubewharf.io/other":"1"},
+		"allocatable":{"kubernetes.io/batch-memory":"1Gi","koordinator.sh/mid-memory":"1Gi","resource.katalyst.kubewharf.io/net_bandwidth":"1k"}}}`))
 	withdrawn := NodeOf(object(t, `{"metadata":{"name":"withdrawn","annotations":{"polder/withdrawn":"why","other":"x"}},"status":{"capacity":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"0"}}}`))
-	nodes := []*Node{node(t, "bare", time.Hour), node(t, "pod", time.Hour), node(t, "record", time.Hour), offers, withdrawn, NodeOf(object(t, `{}`)), node(t, "bare", time.Hour)}
+	nodes := []*Node{node(t, "bare", time.Hour), node(t, "pod", time.Hour), node(t, "record", time.Hour), offers, theirs, withdrawn, NodeOf(object(t, `{}`)), node(t, "bare", time.Hour)}
 	seen := Seen{Nodes: nodes, Pods: []*Pod{agentPod(t, "pod", "a", "True", time.Hour), agentPod(t, "elsewhere", "b", "True", time.Hour)}, Records: []*Record{{Name: "record"}}}
 	f := Fleet{Interval: 10 * time.Second}
 	states := func(ticks []*tick.Tick) string {
@@ -177,17 +181,17 @@ func TestWhoIsOfTheFleet(t *testing.T) {
 		return strings.Join(out, " ")
 	}
 	ticks := f.Look(noon, seen)
-	if got, want := states(ticks), "bare: offers:notFound pod:ready record:notFound withdrawn:notFound"; got != want {
+	if got, want := states(ticks), "bare: koordinator: offers:notFound pod:ready record:notFound withdrawn:notFound"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
-	if got, want := *ticks[0].Sample.Fleet, (tick.Fleet{Nodes: 4, Ready: 1, NotReady: 3, Without: 1}); got != want {
+	if got, want := *ticks[0].Sample.Fleet, (tick.Fleet{Nodes: 4, Ready: 1, NotReady: 3, Without: 2}); got != want {
 		t.Errorf("fleet %+v; want %+v", got, want)
 	}
-	if got := ticks[4].Sample.Annotations; len(got) != 1 || got["polder/withdrawn"] != "why" {
+	if got := ticks[5].Sample.Annotations; len(got) != 1 || got["polder/withdrawn"] != "why" {
 		t.Errorf("annotations %v; want the project's own", got)
 	}
 	seen.Pods, seen.Records = nil, nil
-	if got, want := states(f.Look(noon.Add(time.Minute), seen)), "bare: offers:notFound pod:notFound record:notFound withdrawn:notFound"; got != want {
+	if got, want := states(f.Look(noon.Add(time.Minute), seen)), "bare: koordinator: offers:notFound pod:notFound record:notFound withdrawn:notFound"; got != want {
 		t.Errorf("a minute later: %s; want %s", got, want)
 	}
 	// While the lists are old nobody is known, and nobody is forgotten.
@@ -277,7 +281,7 @@ func TestTicks(t *testing.T) {
 
 func FuzzObjects(f *testing.F) {
 	for _, seed := range []string{
-		`{"metadata":{"name":"n","creationTimestamp":"2026-01-01T00:00:00Z","annotations":{"polder/withdrawn":"x"}},"status":{"allocatable":{"kubernetes.io/batch-cpu":"1"}}}`,
+		`{"metadata":{"name":"n","creationTimestamp":"2026-01-01T00:00:00Z","annotations":{"polder/withdrawn":"x"}},"status":{"allocatable":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"1"}}}`,
 		`{"metadata":{"name":"n","labels":{"app":"agent"},"namespace":"sys"},"spec":{"nodeName":"n"},"status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
 		`{"metadata":{"name":"n"},"status":{"conditions":[{"type":"AgentReady","status":"False","lastTransitionTime":"9999-12-31T23:59:59Z","lastHeartbeatTime":"0000-01-01T00:00:00Z"}]}}`,
 		`{"metadata":{"name":"\u0000"},"status":{"conditions":[3]}}`,

@@ -9,7 +9,6 @@ import (
 
 	"polder/collect/kubernetes"
 	"polder/lib/fields"
-	"polder/lib/qos"
 	"polder/lib/tick"
 )
 
@@ -20,7 +19,8 @@ type Object = fields.Object
 type Node struct {
 	Name    string
 	Created time.Time
-	// Offers says that it has reclaimed resources: an agent has put them there.
+	// Offers says that it has the resources under which our agent offers what is reclaimed: it has put them there. Koordinator's
+	// batch- and koordinator.sh/ resources are no sign of ours: a node of its agent alone is not ours to close.
 	Offers              bool
 	Labels, Annotations map[string]string
 }
@@ -42,15 +42,16 @@ func NodeOf(o Object) *Node {
 	}
 	for _, list := range []string{"capacity", "allocatable"} {
 		for name := range fields.Child(o, "status", list) {
-			n.Offers = n.Offers || qos.Dialect(name) || strings.HasPrefix(name, batchPrefix)
+			n.Offers = n.Offers || strings.HasPrefix(name, reclaimedPrefix)
 		}
 	}
 	return n
 }
 
 const (
-	longestOwn  = 1 << 10
-	batchPrefix = "kubernetes.io/batch-"
+	longestOwn = 1 << 10
+	// reclaimedPrefix is that of the extended resources that the agent's report writes to its node.
+	reclaimedPrefix = "resource.katalyst.kubewharf.io/reclaimed_"
 )
 
 // Pod is what is kept of a pod: of the agent's pods and of the reclaimed ones alone.

@@ -37,11 +37,14 @@ type nodes struct {
 	// beyond counts what the bounds left out.
 	beyondNodes, beyondSeries float64
 	swept                     time.Time
+	// round is the time that the ticks of a centre's round share; without a centre it is not set.
+	round time.Time
 }
 
 type node struct {
 	counts  *series.Node
 	samples []series.Sample // never changed once it is here
+	time    time.Time       // of its newest tick
 	heard   time.Time
 }
 
@@ -59,6 +62,10 @@ func newNodes(tool string) *nodes {
 // add takes in a tick. It is called by one goroutine.
 func (n *nodes) add(t *tick.Tick, now time.Time) {
 	n.sweep(now)
+	if strings.HasSuffix(n.tool, series.OfFleet) && !t.Time.Equal(n.round) {
+		n.endRound()
+		n.round = t.Time
+	}
 	n.mu.Lock()
 	x, known := n.nodes[t.Node], false
 	if known = x != nil; !known && len(n.nodes) >= maxNodes {
@@ -79,8 +86,22 @@ func (n *nodes) add(t *tick.Tick, now time.Time) {
 	defer n.mu.Unlock()
 	n.series += len(samples) - len(x.samples)
 	n.beyondSeries += float64(left)
-	x.samples, x.heard = samples, now
+	x.samples, x.time, x.heard = samples, t.Time, now
 	n.nodes[t.Node] = x
+}
+
+// endRound takes back the figures of the nodes that the centre's last round had no tick of: they are no longer in the fleet, and
+// what the fleet was when they left is not what it is. Counters go on where they were if such a node comes back before it is
+// forgotten.
+func (n *nodes) endRound() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, x := range n.nodes {
+		if !x.time.Equal(n.round) {
+			n.series -= len(x.samples)
+			x.samples = nil
+		}
+	}
 }
 
 // sweep forgets nodes, once a minute.

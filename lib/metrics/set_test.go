@@ -135,6 +135,45 @@ func TestNoSet(t *testing.T) {
 	s.Close()
 }
 
+// A centre's nodes are those of its last round: of one that has left the fleet nothing is told, the fleet's state then least.
+func TestRoundsOfACentre(t *testing.T) {
+	s := New("evict-fleet", "")
+	if err := s.Serve("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	round := func(second int64, nodes ...string) string {
+		for _, node := range nodes {
+			s.Tick(&tick.Tick{V: 1, Node: node, Time: time.Unix(second, 0), Eviction: &tick.Eviction{Fleet: &tick.FleetEviction{Protection: "x"}}}, 0)
+		}
+		return scrape(t, s)
+	}
+	round(10, "a", "b", "gone")
+	page := round(20, "a") // the round goes on
+	wants(t, page, `polder_fleet_protection_active{node="b"} 1`, `polder_fleet_protection_active{node="gone"} 1`)
+	wants(t, round(20, "b"), `polder_fleet_protection_active{node="gone"} 1`)
+	page = round(30, "a")
+	if wants(t, page, `polder_fleet_protection_active{node="b"} 1`); strings.Contains(page, `"gone"`) {
+		t.Errorf("of a node that has left:\n%s", ours(page))
+	}
+	page = round(40, "b", "gone") // and is back: its counters went on
+	wants(t, page, `polder_ticks_total{node="gone",tool="evict-fleet"} 2`, `polder_fleet_protection_active{node="b"} 1`)
+	if round(50); s.nodes.series != len(s.nodes.nodes["a"].samples)+len(s.nodes.nodes["b"].samples)+len(s.nodes.nodes["gone"].samples) {
+		t.Errorf("%d series are counted", s.nodes.series)
+	}
+}
+
+// A node's own tool tells of all nodes that it hears of: their ticks share no time.
+func TestNodesWithoutRounds(t *testing.T) {
+	s := serve(t)
+	for i := range 5 {
+		x := evictTick(fmt.Sprint("n", i))
+		x.Time = x.Time.Add(time.Duration(i) * time.Second)
+		s.Tick(x, 0)
+	}
+	wants(t, scrape(t, s), `polder_eviction_queue_pods{node="n0"} 2`, `polder_eviction_queue_pods{node="n4"} 2`)
+}
+
 func TestAddresses(t *testing.T) {
 	for addr, ok := range map[string]bool{
 		"127.0.0.1:9471": true, ":0": true, "[::1]:9471": true, "localhost:65535": true,

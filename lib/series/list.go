@@ -55,7 +55,7 @@ var (
 	isolationWrites    = counter("polder_isolation_writes_total", "Values written to cgroups, by key.", "key")
 	isolationUnchanged = gauge("polder_isolation_unchanged_values", "Values of the newest advice that were as wanted already.")
 	isolationMissing   = gauge("polder_isolation_missing_cgroups", "Cgroups of the advice that do not exist.")
-	isolationFallback  = gauge("polder_isolation_fallback", "Whether the fallback was applied since the tick before.")
+	isolationFallbacks = counter("polder_isolation_fallbacks_total", "Times that the fallback was applied, because no advice came.")
 	pressureValue      = gauge("polder_pressure_value", "What a rule measured, in its scope's unit.", "rule", "scope", "part", "level")
 	pressureThreshold  = gauge("polder_pressure_threshold", "The threshold that it is compared with.", "rule", "scope", "part", "level")
 	pressureMet        = gauge("polder_pressure_met", "Whether the rule's condition is met.", "rule", "scope", "part", "level")
@@ -75,7 +75,7 @@ var All = []*Metric{
 	numaCPUUsage, numaMemoryTotal, numaMemoryFree,
 	pods, podsCPUUsage, podsLoad1, podsMemory, requestedCPU, requestedMemory,
 	reclaimedCPU, reclaimedMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, adviceReasons,
-	isolationWrites, isolationUnchanged, isolationMissing, isolationFallback,
+	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks,
 	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,
 	agentState, fleetNodes, fleetProtection, fleetHeld, fleetWaiting,
 	targetState, targetWrites,

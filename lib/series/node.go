@@ -15,6 +15,7 @@ import (
 type Node struct {
 	tool      string
 	ticks     float64
+	fallbacks float64
 	errors    counts // by tool
 	sources   counts
 	writes    counts            // by key
@@ -26,17 +27,31 @@ type Node struct {
 // NewNode is a node of which no tick has come yet, as a tool tells of it.
 func NewNode(tool string) *Node { return &Node{tool: tool} }
 
+// OfFleet is what the label tool of a centre's tools ends in: its ticks are of nodes that have a tool of that name themselves.
+const OfFleet = "-fleet"
+
+// label is a tool of the pipe that t went through as a label's value.
+func (n *Node) label(tool string, t *tick.Tick) string {
+	if !strings.HasSuffix(tool, OfFleet) && (strings.HasSuffix(n.tool, OfFleet) || t.Sample != nil && t.Sample.Fleet != nil || t.Eviction != nil && t.Eviction.Fleet != nil) {
+		tool += OfFleet
+	}
+	return tool
+}
+
 // Add counts a tick in, by the sections that it has.
 func (n *Node) Add(t *tick.Tick) {
 	n.ticks++
 	if t.Sample != nil {
-		n.errors.add("collect", float64(len(t.Sample.Errors)))
+		n.errors.add(n.label("collect", t), float64(len(t.Sample.Errors)))
 		for _, e := range t.Sample.Errors {
 			n.sources.add(e.Source, 1)
 		}
 	}
 	if i := t.Isolation; i != nil {
-		n.errors.add("isolate", float64(len(i.Errors)))
+		n.errors.add(n.label("isolate", t), float64(len(i.Errors)))
+		if i.Fallback {
+			n.fallbacks++
+		}
 		if !i.DryRun {
 			for _, w := range i.Writes {
 				n.writes.add(w.Key, 1)
@@ -44,7 +59,12 @@ func (n *Node) Add(t *tick.Tick) {
 		}
 	}
 	if e := t.Eviction; e != nil {
-		n.errors.add("evict", float64(len(e.Errors)))
+		n.errors.add(n.label("evict", t), float64(len(e.Errors)))
+		for _, x := range e.Pressures {
+			for _, state := range evictionStates {
+				n.evictions.begin(x.Rule + "\x00" + state)
+			}
+		}
 		n.addEvictions(e.Evictions)
 	}
 	if r := t.Report; r != nil {
@@ -56,11 +76,15 @@ func (n *Node) Add(t *tick.Tick) {
 			case tick.TargetWritten:
 				written = 1
 			}
-			n.errors.add("report", failed)
+			n.errors.add(n.label("report", t), failed)
 			n.written.add(x.Target, written)
 		}
 	}
 }
+
+// evictionStates are those that an eviction comes to. The counter of each is there, at 0, from a rule's first finding on:
+// Prometheus' increase() sees no increase in a series that begins with its first event.
+var evictionStates = []string{tick.StateWouldEvict, tick.StateRequested, tick.StateCreated, tick.StateSucceeded, tick.StateFailed}
 
 func (n *Node) addEvictions(said []tick.PodEviction) {
 	states := map[string]string{}
@@ -77,12 +101,12 @@ func (n *Node) addEvictions(said []tick.PodEviction) {
 // Samples are the node's series: what t says, and what was counted. No two of them have the same labels.
 func (n *Node) Samples(t *tick.Tick) []Sample {
 	p := &page{node: t.Node}
-	p.number(tickTimestamp, float64(t.Time.UnixMilli())/1000, n.tool)
-	p.number(ticks, n.ticks, n.tool)
+	p.number(tickTimestamp, float64(t.Time.UnixMilli())/1000, n.label(n.tool, t))
+	p.number(ticks, n.ticks, n.label(n.tool, t))
 	if t.Sample != nil {
 		p.sample(t.Sample)
 		n.each(n.sources, func(source string, v float64) { p.number(sourceErrors, v, source) })
-		p.number(droppedTicks, float64(t.Sample.DroppedTicks), "collect")
+		p.number(droppedTicks, float64(t.Sample.DroppedTicks), n.label("collect", t))
 	}
 	if t.Advice != nil {
 		p.advice(t.Advice)
@@ -91,8 +115,8 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 		n.each(n.writes, func(key string, v float64) { p.number(isolationWrites, v, key) })
 		p.number(isolationUnchanged, float64(i.Unchanged))
 		p.number(isolationMissing, float64(i.Missing))
-		p.truth(isolationFallback, i.Fallback)
-		p.number(droppedTicks, float64(i.DroppedTicks), "isolate")
+		p.number(isolationFallbacks, n.fallbacks)
+		p.number(droppedTicks, float64(i.DroppedTicks), n.label("isolate", t))
 	}
 	if t.Eviction != nil {
 		p.eviction(t.Eviction)
@@ -103,7 +127,7 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 			}
 			p.number(evictions, v, rule, state)
 		})
-		p.number(droppedTicks, float64(t.Eviction.DroppedTicks), "evict")
+		p.number(droppedTicks, float64(t.Eviction.DroppedTicks), n.label("evict", t))
 	}
 	if t.Report != nil {
 		p.report(t.Report)

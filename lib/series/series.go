@@ -100,3 +100,10 @@ func (c *counts) add(key string, n float64) {
 	}
 	(*c)[key] += n
 }
+
+// begin has a counter at 0. The half of the room is for keys that something has happened to.
+func (c *counts) begin(key string) {
+	if _, known := (*c)[key]; !known && len(*c) < maxKeys/2 {
+		c.add(key, 0)
+	}
+}

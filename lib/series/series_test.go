@@ -140,3 +140,73 @@ func TestCounters(t *testing.T) {
 		t.Errorf("want %s in %q", want, got[len(got)-5:])
 	}
 }
+
+// increase() sees the first eviction, and the first fallback, where the series was there at 0 before.
+func TestCountersBeginAtZero(t *testing.T) {
+	n := NewNode("evict")
+	x := &tick.Tick{
+		Node: "n", Time: time.Unix(1, 0), Isolation: &tick.Isolation{},
+		Eviction: &tick.Eviction{Pressures: []tick.PressureFinding{{Rule: "quiet"}, {Rule: "r"}, {Rule: "r", Hard: true}}},
+	}
+	has := func(want ...string) {
+		t.Helper()
+		n.Add(x)
+		got := text(n.Samples(x))
+		for _, line := range want {
+			if !slices.Contains(got, line) {
+				t.Errorf("want %s in %q", line, got)
+			}
+		}
+	}
+	for _, state := range []string{tick.StateWouldEvict, tick.StateRequested, tick.StateCreated, tick.StateSucceeded, tick.StateFailed} {
+		has("polder_evictions_total[n quiet "+state+"]0", "polder_evictions_total[n r "+state+"]0", "polder_isolation_fallbacks_total[n]0")
+	}
+	x.Isolation = &tick.Isolation{Fallback: true}
+	x.Eviction.Evictions = []tick.PodEviction{{UID: "u", Rule: "r", State: tick.StateRequested}}
+	has("polder_evictions_total[n r requested]1", "polder_evictions_total[n r failed]0", "polder_isolation_fallbacks_total[n]1")
+	x.Isolation = &tick.Isolation{} // it lasts for one tick, and stays counted
+	has("polder_evictions_total[n r requested]1", "polder_isolation_fallbacks_total[n]1")
+}
+
+// Rules that a stream makes up leave room for evictions that there are.
+func TestMadeUpRulesLeaveRoom(t *testing.T) {
+	n := NewNode("evict")
+	e := &tick.Eviction{Evictions: []tick.PodEviction{{UID: "u", Rule: "real", State: tick.StateRequested}}}
+	for i := range maxKeys {
+		e.Pressures = append(e.Pressures, tick.PressureFinding{Rule: fmt.Sprint("rule", i)})
+	}
+	x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Eviction: e}
+	n.Add(x)
+	if got := text(n.Samples(x)); !slices.Contains(got, "polder_evictions_total[n real requested]1") {
+		t.Errorf("the eviction is not there: %q", got)
+	}
+}
+
+// What a centre's tools tell of a node is not what the node's own tools of that name tell.
+func TestFleetTools(t *testing.T) {
+	fleet := func(x *tick.Tick) *tick.Tick {
+		x.Node, x.Time = "n", time.Unix(1, 0)
+		return x
+	}
+	for _, c := range []struct {
+		of   string
+		tick *tick.Tick
+	}{
+		{"collect-fleet", fleet(&tick.Tick{Sample: &tick.Sample{Fleet: &tick.Fleet{}}})},
+		{"evict-fleet", fleet(&tick.Tick{Eviction: &tick.Eviction{}})}, // of a tick it has its own section alone
+		{"report-fleet", fleet(&tick.Tick{Report: &tick.Report{Targets: []tick.Target{{Target: "cnr", State: tick.TargetFailed}}}})},
+		{"report", fleet(&tick.Tick{Sample: &tick.Sample{Fleet: &tick.Fleet{}}, Isolation: &tick.Isolation{}, Eviction: &tick.Eviction{}, Report: &tick.Report{}})}, // the file of report --to prometheus
+	} {
+		n := NewNode(c.of)
+		n.Add(c.tick)
+		for _, s := range n.Samples(c.tick) {
+			if i := slices.Index(s.Labels, "tool"); i >= 0 && !strings.HasSuffix(s.Values[i], "-fleet") {
+				t.Errorf("%s: %s%q", c.of, s.Name, s.Values)
+			}
+		}
+	}
+	x := fleet(&tick.Tick{Sample: &tick.Sample{}, Eviction: &tick.Eviction{}})
+	if got := text(samplesOf(x)); !slices.Contains(got, "polder_errors_total[n evict]0") || !slices.Contains(got, "polder_dropped_ticks_total[n collect]0") {
+		t.Errorf("a node's own tools: %q", got)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"polder/lib/metrics"
+	"polder/lib/series"
 	"polder/lib/tick"
 )
 
@@ -194,7 +195,7 @@ func (c Command) app(env Env) *cli.App {
 				}
 				name := c.Name
 				if cc.Bool("fleet") {
-					name += "-fleet" // a centre's ticks are of nodes that have a tool of that name themselves
+					name += series.OfFleet
 				}
 				s.Metrics = metrics.New(name, Version)
 				defer s.Metrics.Close()

@@ -216,7 +216,7 @@ func unit(name string) string {
 	switch {
 	case strings.HasPrefix(name, "polder_pressure_value"), strings.HasPrefix(name, "polder_pressure_threshold"):
 		return "the scope's"
-	case slices.Contains([]string{"polder_build_info", "polder_taint", "polder_isolation_fallback", "polder_pressure_met", "polder_rule_dry_run", "polder_fleet_held", "polder_fleet_protection_active", "polder_fleet_agent_state", "polder_report_target_state"}, name):
+	case slices.Contains([]string{"polder_build_info", "polder_taint", "polder_pressure_met", "polder_rule_dry_run", "polder_fleet_held", "polder_fleet_protection_active", "polder_fleet_agent_state", "polder_report_target_state"}, name):
 		return "0 or 1"
 	}
 	return "number"

@@ -138,6 +138,44 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// The centre's tools tell of every node, in rounds of ten seconds: alerts tell them from the nodes' own by the label tool, with
+// thresholds of their own, and are not about what a centre does anyway.
+func TestAlertsOfACentre(t *testing.T) {
+	var file ruleFile
+	if err := config.Read("../../deploy/monitoring/alerts.yaml", &file); err != nil {
+		t.Fatal(err)
+	}
+	must := map[string]string{
+		"polder_tick_timestamp_seconds": "tool", "polder_ticks_total": "tool", "polder_dropped_ticks_total": "tool", "polder_refused_ticks_total": "tool",
+		"polder_errors_total":        "tool",
+		"polder_pressure_met":        "rule", // agent-health is met for as long as an agent is away
+		"polder_taint":               "key",
+		"polder_evictions_total":     "state",
+		"polder_source_errors_total": "", // its tool is always collect: by the instance
+	}
+	texts, met := map[string]string{}, map[string]bool{}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			texts[r.Alert] = r.Expr
+		}
+	}
+	for name, q := range parse(t, texts) {
+		instances := slices.ContainsFunc(q.Selectors, func(s selector) bool { return s.Metric == "polder_build_info" && slices.Contains(s.Labels, "tool") })
+		for _, s := range q.Selectors {
+			label, listed := must[s.Metric]
+			met[s.Metric] = true
+			if listed && !slices.Contains(s.Labels, label) && (label != "" || !instances) {
+				t.Errorf("%s: %s of nodes and centres alike: %s", name, s.Metric, texts[name])
+			}
+		}
+	}
+	for metric := range must {
+		if !met[metric] {
+			t.Errorf("no alert is about %s", metric)
+		}
+	}
+}
+
 type panel struct {
 	ID         int
 	Type       string

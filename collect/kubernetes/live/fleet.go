@@ -60,6 +60,9 @@ func (f *Fleet) Wait(ctx context.Context) {
 	}
 }
 
+// ConfigSource is the source of the errors about configuration objects.
+const ConfigSource = "config"
+
 // Seen is what is known now.
 func (f *Fleet) Seen() fleet.Seen {
 	s := fleet.Seen{Nodes: f.nodes.List(), Pods: f.pods.List(), Records: f.records.List()}
@@ -84,14 +87,14 @@ func (f *Fleet) Seen() fleet.Seen {
 	f.follow()
 	in := f.configs()
 	for _, kind := range in.Absent {
-		note("config", fmt.Errorf("a KatalystCustomConfig is for %s, which the cluster does not have", kind.Resource))
+		note(ConfigSource, fmt.Errorf("a KatalystCustomConfig is for %s, which the cluster does not have", kind.Resource))
 	}
 	for _, err := range f.configTrouble() {
-		note("config", err)
+		note(ConfigSource, err)
 	}
 	if verdicts := f.verdicts(&in); f.targets.State().Synced && len(verdicts) > 0 {
 		raw, err := tick.Marshal(map[string]any{"katalyst": map[string]any{customconfig.VerdictsKey: verdicts}})
-		note("config", err)
+		note(ConfigSource, err)
 		s.Config = raw
 	}
 	return s

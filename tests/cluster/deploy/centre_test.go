@@ -3,6 +3,7 @@ package deploy
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -146,5 +147,39 @@ func TestCentreIsApartAndConfined(t *testing.T) {
 	}
 	if out := template(t); strings.Contains(out, "kind: Deployment") {
 		t.Error("the centre is installed without being asked for")
+	}
+}
+
+// With restore=true nobody leads any more when the marks are taken back: the pods that do have ended before. Helm changes the strategy of a
+// Deployment that is there, and changes it back.
+func TestCentreEndsBeforeItsMarksAreTakenBack(t *testing.T) {
+	dir := controlplane.Need(t, "helm")
+	c := controlplane.Start(t, controlplane.Options{})
+	run := func(args ...string) {
+		t.Helper()
+		cmd := c.KubectlCommand(t.Context(), append(args, "--namespace", namespace)...)
+		cmd.Path, cmd.Args[0] = filepath.Join(dir, "helm"), "helm"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	check := func(want string) {
+		t.Helper()
+		if got := c.Kubectl("get", "deployment", "-n", namespace, "polder-centre", "-o", "jsonpath={.spec.strategy.type} of {.spec.replicas}: {.spec.template.spec.initContainers[*].command}"); got != want {
+			t.Errorf("the Deployment is %s; want %s", got, want)
+		}
+	}
+	const running, restored = "RollingUpdate of 2:", `Recreate of 1: ["/usr/local/bin/report","--fleet","--withdraw"]`
+	run("install", "polder", chart, "--create-namespace", "--set", "centre.enabled=true")
+	check(running)
+	run("upgrade", "polder", chart, "--reuse-values", "--set", "restore=true")
+	check(restored)
+	run("upgrade", "polder", chart, "--reuse-values", "--set", "restore=false")
+	check(running)
+	// The same by server-side apply, as those do it who render the chart themselves.
+	run("uninstall", "polder")
+	for _, restore := range []string{"false", "true", "false"} {
+		c.Apply(template(t, "centre.enabled=true", "restore="+restore))
+		check(map[string]string{"false": running, "true": restored}[restore])
 	}
 }

@@ -239,6 +239,35 @@ func TestLeaderKilled(t *testing.T) {
 	}
 }
 
+// The lease is lost, and what this leader wrote is taken back at that moment: the pipe ends, and puts nothing back.
+func TestLostLeaseWritesNothing(t *testing.T) {
+	l := start(t)
+	for i := 1; i <= 6; i++ {
+		node := fmt.Sprintf("n%d", i)
+		l.MakeNode(node, "48", "192Gi")
+		l.agent(node, time.Now().Add(-time.Hour))
+	}
+	c := l.centre("centre", map[string]string{"evict.taint-after": "2s"})
+	c.leads(l, 30*time.Second)
+	l.ready("n1", "False", time.Now())
+	l.awaitTaint("n1", closed_, 20*time.Second)
+	l.Eventually(10*time.Second, "n1 is marked", func() string {
+		if l.mark("n1") == "" {
+			return "it is not"
+		}
+		return ""
+	})
+	l.Kubectl("annotate", "node", "n1", "polder/withdrawn-")
+	l.Kubectl("patch", "lease", "-n", "polder-system", "polder-centre", "--type=merge", "-p", `{"spec":{"holderIdentity":"somebody"}}`)
+	closed(t, "the pipe ends", c.Done(), 15*time.Second)
+	if log := c.Tail(50); !strings.Contains(log, "held by somebody") {
+		t.Errorf("it has not ended for the lease:\n%s", log)
+	}
+	if got := l.mark("n1"); got != "" {
+		t.Errorf("the end has put the mark back: %q", got)
+	}
+}
+
 // killOne kills one tool of a pipe.
 func (l *lab) killOne(c *centre, tool string) {
 	l.t.Helper()

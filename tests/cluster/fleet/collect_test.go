@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -126,6 +127,26 @@ func TestCollectFleet(t *testing.T) {
 			if !strings.Contains(string(x.Sample.Config), `"valid":false`) {
 				return "config " + string(x.Sample.Config)
 			}
+		}
+		return ""
+	})
+
+	// One for a kind that the cluster does not have is said, too, and keeps nobody from being ready to lead.
+	l.Kubectl("delete", "crd", "adminqosconfigurations.config.katalyst.kubewharf.io")
+	l.Apply(`{"apiVersion":"config.katalyst.kubewharf.io/v1alpha1","kind":"KatalystCustomConfig","metadata":{"name":"absent","namespace":"default"},
+		"spec":{"targetType":{"group":"config.katalyst.kubewharf.io","version":"v1alpha1","resource":"adminqosconfigurations"}}}`)
+	round = l.until(x, 20*time.Second, "the missing kind is said", func(round map[string]*tick.Tick) string {
+		for _, x := range round {
+			if !slices.ContainsFunc(x.Sample.Errors, func(e tick.SourceError) bool { return e.Source == "config" }) {
+				return fmt.Sprintf("errors %v", x.Sample.Errors)
+			}
+		}
+		return ""
+	})
+	said := round["n1"].Time
+	l.Eventually(5*time.Second, "--ready-file is touched all the same", func() string {
+		if info, err := os.Stat(ready); err != nil || !info.ModTime().After(said) {
+			return fmt.Sprintf("%v, %v; want it after %s", info, err, said)
 		}
 		return ""
 	})

@@ -265,3 +265,70 @@ func TestServerAway(t *testing.T) {
 		t.Errorf("report: %v", err)
 	}
 }
+
+// The end of the input: what a file says is written, though the file has ended; of a live one, which ends where the lease is lost, nothing
+// is written any more that waits, nor what somebody has changed meanwhile.
+func TestEndOfInput(t *testing.T) {
+	c := begin(t)
+	since := time.Now().Add(-time.Hour)
+	dead := func(node string) *tick.Tick {
+		return decided(heard(node, tick.AgentNotReady, since, 100, 20), true, false)
+	}
+	c.node("of-a-file")
+	x := c.tool("report")
+	x.Send(dead("of-a-file"))
+	if err := x.End(); err != nil {
+		t.Errorf("report: %v", err)
+	}
+	if s := c.state("of-a-file"); s.mark == "" || s.offers != "" || len(s.taints) != 1 {
+		t.Errorf("a file's tick is not written: %+v", s)
+	}
+
+	// A live one. Somebody, its successor perhaps, takes back what it wrote. It would put that back in some seconds.
+	const node = "live"
+	c.node(node)
+	x = c.tool("report", "--no-flush")
+	c.settle(x, func() *tick.Tick { return dead(node) })
+	c.Kubectl("annotate", "node", node, mark+"-")
+	time.Sleep(500 * time.Millisecond)
+	x.Put(dead(node))
+	before := c.state(node)
+	if err := x.End(); err != nil {
+		t.Errorf("report --no-flush: %v", err)
+	}
+	if now := c.state(node); before.mark != "" || now.version != before.version {
+		t.Errorf("the end of the input has changed %+v to %+v", before, now)
+	}
+
+	// More than can be written at once, while the server does not answer: those that wait for their turn are never written.
+	var many []string
+	for i := range 40 {
+		many = append(many, fmt.Sprintf("many-%02d", i))
+		c.node(many[i])
+	}
+	x = c.tool("report", "--no-flush")
+	c.settle(x, func() *tick.Tick { return dead(node) }) // it knows them all
+	c.FreezeAPIServer()
+	for _, name := range many {
+		if got := x.Put(dead(name)).Report.Targets[0]; got.State != tick.TargetPending {
+			t.Errorf("%s: %+v; want it pending", name, got)
+		}
+	}
+	began := time.Now()
+	err := x.End()
+	took := time.Since(began)
+	c.ThawAPIServer()
+	if err != nil || took > 4*time.Second {
+		t.Errorf("report --no-flush ends after %s: %v; want it within a second or two", took, err)
+	}
+	time.Sleep(time.Second) // for what the server was asked before
+	written := 0
+	for _, name := range many {
+		if s := c.state(name); len(s.conditions) > 0 || s.mark != "" || len(s.taints) > 0 {
+			written++
+		}
+	}
+	if written > 16 {
+		t.Errorf("%d of %d nodes were written; want those 16 at most whose write was under way", written, len(many))
+	}
+}

@@ -1,0 +1,64 @@
+package deploy
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// With evict.action=delete, a node's token may delete that node's pods, and no others.
+func TestDeleteOwnPodsAlone(t *testing.T) {
+	c := cluster(t)
+	for _, node := range []string{"del-1", "del-2"} {
+		c.MakeNode(node, "4", "8Gi")
+	}
+	for name, node := range map[string]string{"del-mine": "del-1", "del-mine-too": "del-1", "del-theirs": "del-2", "del-nobodys": ""} {
+		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default"},"spec":{"nodeName":%q,"schedulerName":"none","terminationGracePeriodSeconds":0,"containers":[{"name":"main","image":"none"}]}}`, name, node))
+	}
+	c.Apply(template(t, "serviceAccount.perTool=true", "scheduler.enabled=true", "evict.action=delete"))
+	t.Cleanup(func() {
+		c.Apply(template(t, "serviceAccount.perTool=true", "scheduler.enabled=true"))
+		c.Kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "polder-own-pods")
+	})
+	pod := func(name string) request { return remove(core + "/namespaces/default/pods/" + name) }
+	dry := func(name string) request { return remove(core + "/namespaces/default/pods/" + name + "?dryRun=All") }
+	const policy = "ValidatingAdmissionPolicy 'polder-own-pods' with binding 'polder-own-pods' denied request: "
+	for _, of := range []struct{ account, mine string }{{"polder-evict", "del-mine"}, {"polder", "del-mine-too"}} {
+		mine, nobodys := account(t, c, of.account, "del-1"), account(t, c, of.account, "")
+		for _, one := range []struct {
+			name string
+			as   *speaker
+			request
+			refusal string // empty where it is allowed
+		}{
+			// First what is refused, without effect if it is not yet: when that is so, the server knows role and policy.
+			{"another node's", mine, dry("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
+			{"another node's, in earnest", mine, pod("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
+			{"no node's", mine, pod("del-nobodys"), policy + "Polder's token is of node del-1: it may not delete pods of no node"},
+			{"with a token of no node", nobodys, pod(of.mine), policy + "Polder's token names no node"},
+			{"all at once", mine, remove(core + "/namespaces/default/pods"), "cannot deletecollection"},
+			{"its own", mine, pod(of.mine), ""},
+		} {
+			t.Run(of.account+", "+one.name, func(t *testing.T) {
+				code, message := one.as.say(t, one.request, func(status int) bool {
+					return one.refusal == "" && status == http.StatusForbidden || one.refusal != "" && status/100 == 2 && strings.HasSuffix(one.path, "dryRun=All")
+				})
+				switch {
+				case one.refusal == "" && code/100 != 2:
+					t.Errorf("it is refused with %d: %s", code, message)
+				case one.refusal != "" && (code != http.StatusForbidden || !strings.Contains(message, one.refusal)):
+					t.Errorf("it is answered with %d: %s\nwant %s", code, message, one.refusal)
+				}
+			})
+		}
+	}
+	if got := c.Kubectl("get", "pods", "-o", "name"); strings.Contains(got, "del-mine") || !strings.Contains(got, "del-theirs") || !strings.Contains(got, "del-nobodys") {
+		t.Errorf("there are %s; want the others'", got)
+	}
+	// Who deletes pods by another account is not concerned.
+	c.Kubectl("delete", "pod", "del-theirs", "del-nobodys", "--grace-period=0", "--force")
+	if strings.Contains(template(t), "own-pods") {
+		t.Error("the policy is there without the right")
+	}
+}
