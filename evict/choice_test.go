@@ -48,6 +48,27 @@ func asked(e *tick.Eviction) []string {
 	return out
 }
 
+// A rate that was measured before a pod went calls for no second one.
+func TestKswapdOneAPeriod(t *testing.T) {
+	p := startEvict(t, "--action", "kill", "--rules", "memory-pressure-eviction-plugin", "--memory-kswapd-times", "1", "--memory-psi-enabled=false", "--memory-numa-enabled=false")
+	went := map[int][]string{}
+	gone := map[string]bool{}
+	for i := range 17 {
+		x := crowd(time.Duration(i) * time.Second)
+		x.Sample.Memory = &tick.NodeMemory{TotalBytes: tick.Ptr(1e11), FreeBytes: tick.Ptr(5e10), WatermarkScaleFactor: tick.Ptr(10.0), KswapdStealPages: tick.Ptr(float64(i) * 9000)}
+		x.Sample.Pods = slices.DeleteFunc(x.Sample.Pods, func(p tick.Pod) bool { return gone[p.UID] })
+		e := p.put(x)
+		for _, uid := range asked(e) {
+			went[i] = append(went[i], uid)
+			gone[uid] = true // the very next sample does not have it any more
+		}
+	}
+	if d := cmp.Diff(map[int][]string{5: {"p0"}, 10: {"p1"}, 15: {"p2"}}, went); d != "" {
+		t.Errorf("who went, by the second (-want +got):\n%s", d)
+	}
+	p.close()
+}
+
 func TestLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"polder/evict/dynamic"
 	"polder/lib/customconfig"
@@ -25,20 +26,67 @@ type configured struct {
 	settings *settings
 	errs     []string
 	said     []string // in the log
+
+	read  bool // by collect, at least once in this run
+	tries bool // every rule is only tried until it is
 }
 
 // settingsFor are the settings for a node at a tick: flags, else --config, else the tick's configuration objects, else the
-// defaults. An object that cannot be used is named in the errors, and the last good one of the node stays.
+// defaults. While it is not known yet which objects the cluster has, every rule is only tried.
 func (e *engine) settingsFor(n *node, t *tick.Tick) (*settings, []string) {
-	base := e.settings.Load()
-	var raw tick.Raw
-	var labels map[string]string
+	s, errs := e.configuredFor(n, t)
 	c := &n.configured
-	if t.Sample != nil {
-		raw, labels = t.Sample.Config, t.Sample.Labels
-	} else if c.settings != nil && c.base == base {
-		return c.settings, nil // nothing is measured
+	before := c.tries
+	if c.tries = n.awaitsConfig(t); !c.tries {
+		if before {
+			e.session.Log.Info("the rules act from now on", "node", n.name, "configurationRead", c.read)
+		}
+		return s, errs
 	}
+	why := fmt.Sprintf("it is not known yet what configures this node: every rule is only tried until that is read, or %s", n.Awaits.Add(awaitConfig).UTC().Format(time.RFC3339))
+	if !before {
+		e.session.Log.Warn(why, "node", n.name)
+	}
+	tried := *s
+	tried.DryRunRules = []string{everyRule}
+	return &tried, append(slices.Clip(errs), why)
+}
+
+// awaitConfig is how long a first reading of the cluster's configuration is waited for. Where a kind is missing, or the
+// permission to read it, there is none to come.
+const awaitConfig = time.Minute
+
+// awaitsConfig reports whether collect has not read yet what configures the node, nor an earlier run of evict. What the
+// cluster says then may be that a rule is not to act.
+func (n *node) awaitsConfig(t *tick.Tick) bool {
+	c := &n.configured
+	switch {
+	case t.Sample == nil:
+		return c.tries // nothing is measured
+	case !unread(t.Sample), len(t.Sample.Config) > 0:
+		c.read, n.Awaits = true, time.Time{}
+	}
+	if c.read || n.Config.Raw() != nil {
+		return false
+	}
+	if n.Awaits.IsZero() || t.Time.Before(n.Awaits) {
+		n.Awaits = t.Time
+	}
+	return t.Time.Sub(n.Awaits) < awaitConfig
+}
+
+// configuredFor are the settings without that. An object that cannot be used is named in the errors, and the last good one
+// of the node stays.
+func (e *engine) configuredFor(n *node, t *tick.Tick) (*settings, []string) {
+	base := e.settings.Load()
+	c := &n.configured
+	if t.Sample == nil { // nothing is measured, and nothing is known of the objects
+		if c.settings == nil {
+			return base, nil
+		}
+		return c.settings, nil
+	}
+	raw, labels := t.Sample.Config, t.Sample.Labels
 	if len(raw) == 0 && unread(t.Sample) { // not known is not none
 		raw = c.raw
 		if c.settings == nil {
@@ -59,7 +107,8 @@ func (e *engine) settingsFor(n *node, t *tick.Tick) (*settings, []string) {
 	}
 	objects, err := dynamic.Objects(raw, file)
 	if err != nil {
-		c.errs = append(c.errs, err.Error())
+		c.errs = append(c.errs, err.Error()+", what was in force stays")
+		objects, _ = dynamic.Objects(n.Config.Raw(), file)
 	}
 	inForce, refused := n.Config.Settle(objects, func(list []dynamic.Object) error {
 		_, err := base.with(list)

@@ -130,13 +130,13 @@ func ec(threshold string) string {
 func TestConfigOfTheTick(t *testing.T) {
 	const away = `,"errors":[{"source":"config","error":"the list of KatalystCustomConfigs is being read for the first time"}]`
 	in := configTick(0, "", "") + configTick(1, ec("10"), "") + configTick(2, ec("0"), "") + configTick(3, ec("8"), "") + configTick(4, "", away) + configTick(5, "", "") +
-		configTick(6, `{"katalyst":[]}`, "")
+		configTick(6, `{"katalyst":[]}`, "") + configTick(7, ec("9"), "") + configTick(8, `{"katalyst":[]}`, "") + configTick(9, "", away)
 	status, out, log := runEvict(t, in, "--dry-run", "--state", filepath.Join(t.TempDir(), "state"))
-	want := []string{"5 true", "10 false", "10 false !", "8 false", "8 false", "5 true", "5 true !"}
+	want := []string{"5 true", "10 false", "10 false !", "8 false", "8 false", "5 true", "5 true !", "9 false", "9 false !", "9 false !"}
 	if got := thresholds(t, out); status != 0 || !slices.Equal(got, want) {
 		t.Errorf("status %d: %q; want %q\n%s", status, got, want, log)
 	}
-	for text, times := range map[string]int{"settings changed": 3, "configuration refused": 2} {
+	for text, times := range map[string]int{"settings changed": 4, "configuration refused": 3} {
 		if got := strings.Count(log, text); got != times {
 			t.Errorf("%q is in the log %d times; want %d: %s", text, got, times, log)
 		}
@@ -221,12 +221,67 @@ func TestConfigIsKept(t *testing.T) {
 		t.Fatalf("state %s, %v", data, err)
 	}
 	for what, in := range map[string]string{
-		"a bad one":    configTick(1, ec("-4"), ""),
-		"nothing read": configTick(1, "", `,"errors":[{"source":"config","error":"x"}]`),
+		"a bad one":                        configTick(1, ec("-4"), ""),
+		"one that is not collect's":        configTick(1, `{"katalyst":{"evictionConfiguration":5}}`, ""),
+		"no sample, and then nothing read": `{"v":1,"node":"n","time":"2026-01-01T12:00:01Z"}` + "\n" + configTick(2, "", `,"errors":[{"source":"config","error":"x"}]`),
+		"nothing read":                     configTick(1, "", `,"errors":[{"source":"config","error":"x"}]`),
 	} {
 		_, out, log := runEvict(t, in, "--state", state, "--max-age", "1000000h", "--node", "n")
-		if got := thresholds(t, out); len(got) != 1 || !strings.HasPrefix(got[0], "10 ") {
+		if got := thresholds(t, out); len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "10 ") {
 			t.Errorf("%s: %q; want 10: %s", what, got, log)
 		}
+	}
+}
+
+// Until the cluster's configuration was read for the first time, a rule may be one that is not to act: it is tried, for a minute
+// at most.
+func TestConfigNotReadYet(t *testing.T) {
+	const reading = `,"errors":[{"source":"config","error":"the list of KatalystCustomConfigs is being read for the first time"}]`
+	at := func(second int, config, rest string) string {
+		return strings.Replace(configTick(0, config, rest), "12:00:00Z", fmt.Sprintf("12:%02d:%02dZ", second/60, second%60), 1)
+	}
+	known := ec("5")
+	for _, tt := range []struct {
+		name   string
+		before string // an earlier run's tick, with the same state
+		ticks  []string
+		tried  []bool
+	}{
+		{"no cluster", "", []string{at(0, "", "")}, []bool{false}},
+		{"read at once", "", []string{at(0, known, ""), at(1, "", reading)}, []bool{false, false}},
+		{"read at once, and there is none", "", []string{at(0, "", ""), at(1, "", reading)}, []bool{false, false}},
+		{"read after some seconds", "", []string{at(0, "", reading), at(9, "", reading), at(10, known, ""), at(11, "", reading)}, []bool{true, true, false, false}},
+		{"read in part", "", []string{at(0, "", reading), at(1, known, reading)}, []bool{true, false}},
+		{"never read", "", []string{at(0, "", reading), at(59, "", reading), at(60, "", reading), at(61, "", reading)}, []bool{true, true, false, false}},
+		{"another source", "", []string{at(0, "", strings.Replace(reading, `"config"`, `"pods"`, 1))}, []bool{false}},
+		{"never read by an earlier run either", at(0, "", reading), []string{at(59, "", reading), at(60, "", reading)}, []bool{true, false}},
+		{"read by an earlier run", at(0, known, ""), []string{at(60, "", reading)}, []bool{false}},
+		{"the clock set back", "", []string{at(600, "", reading), at(0, "", reading), at(60, "", reading)}, []bool{true, true, false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := []string{"--state", filepath.Join(t.TempDir(), "state"), "--max-age", "1000000h", "--node", "n"}
+			if tt.before != "" {
+				if status, _, log := runEvict(t, tt.before, args...); status != 0 {
+					t.Fatal(log)
+				}
+			}
+			status, out, log := runEvict(t, strings.Join(tt.ticks, ""), args...)
+			if status != 0 || strings.Count(out, "\n") != len(tt.tried) {
+				t.Fatalf("status %d, %s, %s", status, out, log)
+			}
+			i := 0
+			for line := range strings.Lines(out) {
+				if dry := strings.Contains(line, `"dryRun":true`); dry != tt.tried[i] || dry != strings.Contains(line, "it is not known yet what configures this node") {
+					t.Errorf("tick %d: tried %t; want %t, and the reason: %s", i, dry, tt.tried[i], line)
+				}
+				i++
+			}
+			want := map[string]bool{"it is not known yet": tt.tried[0], "the rules act from now on": tt.tried[0] && !tt.tried[len(tt.tried)-1]}
+			for text, said := range want {
+				if got := strings.Count(log, text); got > 1 || said != (got == 1) {
+					t.Errorf("%q is in the log %d times; want it once: %t: %s", text, got, said, log)
+				}
+			}
+		})
 	}
 }

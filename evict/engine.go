@@ -114,6 +114,7 @@ func (e *engine) evict(n *node, round pick.Round, now time.Time) []tick.PodEvict
 
 func (e *engine) order(n *node, l *pick.Leaving, grace time.Duration, asked act.Asked) {
 	record := e.saver.prepare(e.snapshot)
+	l.Awaited = true
 	e.runner.Start(e.orders, act.Order{
 		Node: n.name, Eviction: l.Eviction, Cgroup: l.Cgroup,
 		Grace: grace, Patience: pick.Patience(&l.Eviction), Asked: asked, Record: record,
@@ -136,7 +137,8 @@ func (e *engine) takeResults(now *tick.Tick) {
 }
 
 // resume goes on with what an earlier run began, as long as that is still waited for; a later process in a cgroup of
-// the same name is not meant.
+// the same name is not meant. What was to be frozen is looked at however long ago that is: a frozen pod that is forgotten
+// stays so for good.
 func (e *engine) resume(n *node, now time.Time) {
 	first := n.last.IsZero()
 	n.last = now
@@ -144,10 +146,14 @@ func (e *engine) resume(n *node, now time.Time) {
 		return
 	}
 	for _, l := range n.Going {
-		if !l.Waits(now) {
+		asked := act.Asked(l.Eviction.State == tick.StateCreated)
+		switch {
+		case l.Waits(now):
+		case e.runner.Action == act.FreezePods && l.Eviction.State == tick.StateRequested && !l.Held && l.Spared.IsZero() && l.Ended.IsZero():
+			l.Requested, asked = now, act.AlreadyAsked
+		default:
 			continue
 		}
-		asked := act.Asked(l.Eviction.State == tick.StateCreated)
 		e.session.Log.Info("going on with an eviction of an earlier run", "pod", l.Eviction.Name, "uid", l.Eviction.UID)
 		e.order(n, l, max(0, pick.Grace(&l.Eviction)-now.Sub(l.Requested)), asked)
 	}

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +44,7 @@ func group(t *testing.T) (*cgroup.Hierarchy, string) {
 		}
 		t.Skip("needs root and a freezer")
 	}
-	path := fmt.Sprintf("/polder-test-%d-%s", os.Getpid(), strings.ToLower(t.Name()))
+	path := fmt.Sprintf("/polder-test-%d-%s", os.Getpid(), strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")))
 	enter := ""
 	for _, controller := range []string{"", "freezer"} {
 		dir, _, err := h.Dir(controller, path)
@@ -183,48 +181,6 @@ func TestNextRunGoesOn(t *testing.T) {
 	p.until(&at, ticks, "large", tick.StateSucceeded)
 	if status := p.close(); status != 0 || !empty(t, h, path) {
 		t.Errorf("exit status %d, empty %v", status, empty(t, h, path))
-	}
-}
-
-func TestFreezeHoldsUntilThaw(t *testing.T) {
-	h, path := group(t)
-	state := filepath.Join(t.TempDir(), "state.json")
-	ticks := overcommit(path, "/none")
-	p := startEvict(t, "--action", "freeze", "--state", state)
-	at := 0
-	p.put(ticks(at))
-	for range 3 { // said for as long as it is frozen
-		e := p.until(&at, ticks, "large", tick.StateSucceeded)
-		if len(e.Evictions) != 1 || !strings.HasSuffix(e.Evictions[0].Message, "(frozen until evict --thaw)") {
-			t.Errorf("evictions %+v", e.Evictions)
-		}
-	}
-	if status := p.close(); status != 0 {
-		t.Fatalf("exit status %d:\n%s", status, p.log)
-	}
-	frozen := func() string {
-		file := "freezer.state"
-		if h.Version("freezer") == 2 {
-			file = "cgroup.freeze"
-		}
-		text, err := h.ReadFile("freezer", path, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
-	if got := frozen(); got != "FROZEN" && got != "1" {
-		t.Errorf("after evict's end the cgroup is %s", got)
-	}
-	for _, want := range []string{"thawed " + path + "\n", ""} { // once is enough
-		var out bytes.Buffer
-		status := command().Execute(t.Context(), stageEnv([]string{"evict", "--thaw", "--state", state}, nil, &out, io.Discard))
-		if status != 0 || out.String() != want {
-			t.Errorf("evict --thaw = %d, %q; want 0, %q", status, out.String(), want)
-		}
-	}
-	if got := frozen(); got != "THAWED" && got != "0" {
-		t.Errorf("after --thaw the cgroup is %s", got)
 	}
 }
 

@@ -176,7 +176,9 @@ func (e *engine) evictAll(n *node, victims []pick.Victim, now time.Time) []tick.
 	}
 	var asked []tick.PodEviction
 	for _, v := range victims {
-		asked = append(asked, n.Take(v, now).Eviction)
+		l := n.Take(v, now)
+		l.Awaited = true
+		asked = append(asked, l.Eviction)
 	}
 	if asked == nil {
 		return nil

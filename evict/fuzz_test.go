@@ -70,6 +70,7 @@ func FuzzTick(f *testing.F) {
 		f.Add(seed, `{"policy":"x","reclaimed":{"milliCPU":1},"pools":[{"name":"share","cpus":"0-1"}]}`, `{"nodes":{"n":{"going":{"u":{"eviction":{"uid":"u","state":"created"},"requested":"2026-01-01T00:00:00Z"}}}}}`)
 	}
 	f.Add(`{"pods":[]}`, `{"policy":"x","reclaimed":{"milliCPU":-9223372036854775808}}`, `{"nodes":{"n":null,"m":{"taints":{"a":"2026-01-01T00:00:00Z"},"cooldowns":{"x":null},"going":{"u":null}}}}`)
+	f.Add(`{}`, `{"policy":"x"}`, `{"nodes":{"n":{"taints":{"a":"9999-01-01T00:00:00Z","":"2026-11-21T12:00:00Z","b:NoSchedule":"2026-11-21T12:00:00Z"}}}}`)
 	f.Add(`{"pods":[`+pod+`,`+pod+`]}`, `{"policy":"x","reclaimed":{"milliCPU":1}}`, `{"nodes":{"n":{"hour":[{"at":"9999-01-01T00:00:00Z","uid":"u"}],"queue":{"u":"9999-01-01T00:00:00Z"},"steady":{"start":"9999-01-01T00:00:00Z"},"going":{"u":{"unanswered":true,"spared":"2026-01-01T00:00:00Z","rules":["x"]}}}}}`)
 	f.Add(`{"intervalSeconds":1e300,"pods":[{"uid":"u","name":"\u001b[2J","qos":"reclaimed","priority":-9223372036854775808,"requests":{"reclaimedMilliCPU":1e308}}]}`, `{"policy":"x","reclaimed":{"milliCPU":1}}`, `{"nodes":{"n":{"hour":[{}],"going":{"":null}}}}`)
 	f.Add(`{"config":`+strings.NewReplacer("\n", "", "\t", "").Replace(every)+`,"errors":[{"source":"config","error":"x"}]}`, `{"policy":"x"}`, `{"nodes":{"n":{"config":{"evictionConfiguration":null,"x":{"config":5},"file adminQoSConfiguration":{"name":"a"}}}}}`)

@@ -13,9 +13,10 @@ WHO GOES
 
    A finding is hard (its pods have to go) or soft (they go when there is room; or it calls for a taint alone). It calls for
    pods while it is met, has been so without a break for its rule's tolerance, its rule has rested for its cooldown since its
-   last eviction, and its value, less what is already on its way out, is past the threshold. A silence of more than a minute
-   (or than three samples, where they are further apart) is a break. A pod on its way out counts as released until it is gone,
-   whoever ended it: no second one goes for the same need.
+   last eviction in that scope, and its value, less what is already on its way out, is past the threshold. A silence of more than 90 seconds
+   (or than three samples, where they are further apart) is a break. A pod on its way out counts as released, whoever
+   ended it and whatever its class: no second one goes for the same need. It does so until it is gone, or has not gone in its
+   time; with a grace period of its own, or deleted by somebody else, for 5 minutes at most.
 
    At each tick the hard findings are served first, in the order of --list, each by its own ranking; equal pods go by name.
    Then one pod goes for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and
@@ -26,8 +27,8 @@ WHO GOES
    The hour is one of the ticks' time, kept with --state, and not shortened by a clock that is set. A refused eviction is not
    counted. A limit that holds pods back is logged when it begins to, and in the metrics.
 
-   A pod that is still there after max(10s, 1.5 x its grace period) is reported as failed and left alone for 5 minutes, in
-   which another may go.
+   A pod that is still there after max(10s, 1.5 x its grace period) is reported as failed and left alone for 5 minutes, and
+   while it terminates; another may go. So may it where the API server has failed at a pod twice, for 30 s each.
 
 TRYING RULES
    --dry-run is for all: nothing is done, on any tick. --dry-run-rules names rules that are measured while the others act: their
@@ -109,7 +110,8 @@ The file may as well have Katalyst's objects, as kubectl takes them (KatalystCus
 AdminQoSConfiguration, --- between them); those that are meant for the tick's node count. Without a file it is the cluster's
 objects, from sample.config, whose changes hold from that tick on. A flag wins over the file, the file over the tick, the tick over
 the defaults; an AdminQoSConfiguration over an EvictionConfiguration. An object that cannot be used is named in eviction.errors, and
-the last good one of the node stays. docs/configuration.md has the fields.
+the last good one of the node stays. While it is not known yet which objects the cluster has, for a minute at most, every rule is
+only tried, and eviction.errors says so. docs/configuration.md has the fields.
 
 EXIT STATUS
    0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`

@@ -23,6 +23,8 @@ type node struct {
 	pick.Memory
 	// Config are the configuration objects that were good last.
 	Config dynamic.Memory `json:"config,omitempty"`
+	// Awaits says since when it is not known what the cluster's objects are; zero where it is.
+	Awaits time.Time `json:"awaitsConfig,omitzero"`
 
 	configured configured
 
@@ -104,6 +106,10 @@ func (n *node) taints(findings []rule.Finding, now time.Time, keep time.Duration
 			continue
 		}
 		i := strings.LastIndexByte(k, ':')
+		if i < 0 { // of a state file, it may be anything
+			delete(n.Taints, k)
+			continue
+		}
 		taints = append(taints, tick.Taint{Key: k[:i], Effect: k[i+1:]})
 	}
 	return taints
@@ -135,7 +141,10 @@ func (n *node) result(r act.Result, at time.Time, action string) {
 			if r.Err != nil { // not yet, and why
 				l.Eviction.Error = r.Err.Error()
 			}
-			if r.State == tick.StateCreated {
+			switch {
+			case r.OwnGrace > 0:
+				l.OwnGrace = r.OwnGrace
+			case r.State == tick.StateCreated:
 				l.Requested = at // its grace period begins now
 			}
 		}
@@ -148,6 +157,8 @@ func (n *node) failed(r act.Result, l *pick.Leaving, at time.Time) {
 	switch asked := l.Eviction.State != tick.StateRequested; {
 	case asked:
 		n.Going.Fail(r.UID, r.Err.Error(), at, r.Again)
+	case kube.IsServerError(r.Err) && !kube.IsUnreachable(r.Err) && !kube.IsDisruptionBudget(r.Err):
+		n.ServerError(r.UID, r.Err.Error(), at)
 	case unanswered(r.Err):
 		n.Going.NoAnswer(r.UID, r.Err.Error(), at)
 	default:
@@ -157,7 +168,7 @@ func (n *node) failed(r act.Result, l *pick.Leaving, at time.Time) {
 
 // unanswered reports whether an error leaves open what the API server has done.
 func unanswered(err error) bool {
-	return kube.IsUnreachable(err) || kube.IsServerError(err) || kube.IsTooManyRequests(err) && !kube.IsDisruptionBudget(err)
+	return kube.IsUnreachable(err) || kube.IsTooManyRequests(err) && !kube.IsDisruptionBudget(err)
 }
 
 // say returns the news since the tick before.

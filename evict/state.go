@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -66,15 +67,23 @@ type saver struct {
 	session *stage.Session
 	off     bool
 	at      time.Time // when the state was last saved, by the session's clock
+	save    func(tick.Raw) error
+	within  time.Duration
 
-	mu      sync.Mutex
-	made    int64 // counts the snapshots, so that an older one never replaces a newer one
-	written int64
+	made    int64         // counts the snapshots, so that an older one never replaces a newer one
+	turn    chan struct{} // taken by who writes: a disk that hangs holds one writer
+	written int64         // by the one whose turn it is
 	busy    sync.WaitGroup
 }
 
+// saveWithin is how long a disk may take: a hung one must hold up neither an eviction's word of what became of it nor the end.
+const saveWithin = 5 * time.Second
+
 func newSaver(s *stage.Session) *saver {
-	return &saver{session: s, off: s.State == "" || s.DryRun, at: s.Now()}
+	return &saver{
+		session: s, off: s.State == "" || s.DryRun, at: s.Now(), within: saveWithin, turn: make(chan struct{}, 1),
+		save: func(state tick.Raw) error { return s.SaveState(stateVersion, state) },
+	}
 }
 
 // prepare takes a snapshot now and returns the function that writes it.
@@ -89,13 +98,35 @@ func (v *saver) prepare(snapshot func() (tick.Raw, error)) func() error {
 		if err != nil {
 			return err
 		}
-		v.mu.Lock()
-		defer v.mu.Unlock()
+		return v.write(number, state)
+	}
+}
+
+// write returns when the state is written, or within the time that a disk may take.
+func (v *saver) write(number int64, state tick.Raw) error {
+	late := time.NewTimer(v.within)
+	defer late.Stop()
+	hangs := fmt.Errorf("write --state %s: not done after %s (a disk that hangs?)", v.session.State, v.within)
+	select {
+	case v.turn <- struct{}{}:
+	case <-late.C:
+		return hangs
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-v.turn }()
 		if number < v.written {
-			return nil
+			done <- nil
+			return
 		}
 		v.written = number
-		return v.session.SaveState(stateVersion, state)
+		done <- v.save(state)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return hangs
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 	"polder/lib/tick"
 )
 
-// thaw lets run again what the state file says was frozen, and what was about to be when an earlier run was killed.
+// thaw lets run again what the state file says was frozen, and what was about to be, or may have been, when an earlier
+// run was killed.
 func thaw(s *stage.Session) error {
 	if s.State == "" {
 		return stage.Usagef("--thaw needs --state FILE, the one that evict --action freeze had")
@@ -48,7 +49,7 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 	var errs []error
 	for _, uid := range slices.Sorted(maps.Keys(n.Going)) {
 		l := n.Going[uid]
-		begun := l.Eviction.State == tick.StateRequested
+		begun := l.Eviction.State == tick.StateRequested || l.Eviction.State == tick.StateFailed
 		if l.Cgroup == "" || !l.Held && !begun {
 			continue
 		}

@@ -32,6 +32,8 @@ const (
 	forbiddenFor = 5 * time.Second
 	// askWithin is how long an API server that does not answer is tried: after that the need is measured anew.
 	askWithin = 30 * time.Second
+	// longestGrace bounds a pod's own grace period, which its owner chooses.
+	longestGrace = 24 * time.Hour
 )
 
 // Evict asks for the pod's eviction, which disruption budgets may refuse, and waits until the pod has gone.
@@ -106,7 +108,7 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 			return false, nil
 		case kube.IsNotFound(err), kube.IsConflict(err):
 			// There is no pod of that name, or its UID is another one. A conflict may also be a passing one.
-			gone, err := c.gone(ctx, &o.Eviction)
+			gone, _, err := c.gone(ctx, &o.Eviction)
 			if gone || err != nil && !kube.IsUnreachable(err) {
 				return gone, err
 			}
@@ -135,12 +137,21 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 	}
 }
 
-// await waits until the pod has gone, for as long as its grace period and half of it again.
+// await waits until the pod has gone, for as long as its grace period and half of it again; its own, which the order does not
+// have, is in the pod once it has been told to end.
 func (c *Cluster) await(ctx context.Context, o Order) error {
-	deadline := time.Now().Add(o.Patience)
+	began, patience := time.Now(), o.Patience
+	var known time.Duration
 	var forbidden time.Time // since when, without a break
 	for {
-		gone, err := c.gone(ctx, &o.Eviction)
+		gone, grace, err := c.gone(ctx, &o.Eviction)
+		if grace > known {
+			known = grace
+			patience = max(patience, grace*3/2)
+			if o.graceIs != nil {
+				o.graceIs(grace)
+			}
+		}
 		switch {
 		case gone:
 			c.Events.Say(&o.Eviction, eventSucceeded(&o.Eviction))
@@ -149,12 +160,12 @@ func (c *Cluster) await(ctx context.Context, o Order) error {
 			return context.Cause(ctx)
 		case kube.IsForbidden(err) && !forbidden.IsZero() && time.Since(forbidden) > forbiddenFor:
 			return fmt.Errorf("look whether the pod has gone: %w", err)
-		case time.Now().After(deadline):
+		case time.Since(began) > patience:
 			c.Events.Say(&o.Eviction, eventExceeded())
 			if err != nil {
-				return fmt.Errorf("not known to have gone after %s: %w", o.Patience, err)
+				return fmt.Errorf("not known to have gone after %s: %w", patience, err)
 			}
-			return fmt.Errorf("still there after %s", o.Patience)
+			return fmt.Errorf("still there after %s", patience)
 		}
 		if !kube.IsForbidden(err) {
 			forbidden = time.Time{}
@@ -167,15 +178,31 @@ func (c *Cluster) await(ctx context.Context, o Order) error {
 	}
 }
 
-// gone reports whether the pod is not there any more; another one of its name is not it.
-func (c *Cluster) gone(ctx context.Context, e *tick.PodEviction) (bool, error) {
+// gone reports whether the pod is not there any more; another one of its name is not it. While it terminates, grace is the time
+// that it has been given to end.
+func (c *Cluster) gone(ctx context.Context, e *tick.PodEviction) (gone bool, grace time.Duration, err error) {
 	pod, err := c.Client.Get(ctx, kube.Pods, e.Namespace, e.Name)
 	switch {
 	case kube.IsNotFound(err):
-		return true, nil
+		return true, 0, nil
 	case err != nil:
-		return false, err
+		return false, 0, err
 	}
 	metadata, _ := pod["metadata"].(kube.Object)
-	return metadata["uid"] != e.UID, nil
+	return metadata["uid"] != e.UID, graceOf(metadata), nil
+}
+
+// graceOf is the grace period of a pod that terminates, 0 of any other.
+func graceOf(metadata kube.Object) time.Duration {
+	seconds := 0.0
+	switch s := metadata["deletionGracePeriodSeconds"].(type) {
+	case int64:
+		seconds = float64(s)
+	case float64:
+		seconds = s
+	}
+	if !(seconds > 0) {
+		return 0
+	}
+	return time.Duration(min(seconds, longestGrace.Seconds())) * time.Second
 }

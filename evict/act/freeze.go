@@ -25,6 +25,22 @@ func Freeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 	return freeze(ctx, h, path, freezeWithin)
 }
 
+// refreeze finishes what an earlier run may have begun long ago. What it has not begun is left alone: the need was that of
+// then.
+func refreeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
+	file := "freezer.self_freezing"
+	if h.Version(freezer) == 2 {
+		file = "cgroup.freeze"
+	}
+	switch begun, err := h.ReadFile(freezer, path, file); {
+	case err != nil:
+		return fmt.Errorf("freeze %s: look whether an earlier run has done it: %w", path, err)
+	case begun != "1":
+		return fmt.Errorf("freeze %s: the earlier run that was to do it has not, and its need is of then", path)
+	}
+	return Freeze(ctx, h, path)
+}
+
 func freezable(h *cgroup.Hierarchy, path string) error {
 	pids, err := h.PIDs(freezer, path)
 	switch {

@@ -31,6 +31,8 @@ type Order struct {
 	Asked           Asked
 	// Record is called before anything is done, so that what was done is found again after a crash.
 	Record func() error
+	// graceIs is told the pod's own grace period once it is known.
+	graceIs func(time.Duration)
 }
 
 // Asked says whether a pod was asked to end already: by an earlier run.
@@ -48,6 +50,8 @@ type Result struct {
 	Node, UID string
 	State     string
 	Err       error
+	// OwnGrace is the pod's own grace period, where that was found out: it comes with StateCreated.
+	OwnGrace time.Duration
 	// Again is how soon after a failure the pod may be tried again; 0 leaves that to the caller.
 	Again time.Duration
 }
@@ -68,6 +72,9 @@ type Runner struct {
 
 // Start begins an order and returns at once. When ctx ends, the order is left where it is.
 func (r *Runner) Start(ctx context.Context, o Order) {
+	o.graceIs = func(grace time.Duration) {
+		r.put(Result{Node: o.Node, UID: o.Eviction.UID, State: tick.StateCreated, OwnGrace: grace})
+	}
 	r.work.Go(func() {
 		err := o.Record()
 		if err == nil {
@@ -95,11 +102,14 @@ type laterError struct {
 
 func (e *laterError) Unwrap() error { return e.error }
 
-// FreezeWay freezes the pod's cgroup.
+// FreezeWay freezes the pod's cgroup. Of one that an earlier run has asked for it sees whether that was begun.
 func FreezeWay(h *cgroup.Hierarchy) Way {
 	return func(ctx context.Context, o Order, _ func(string, error)) error {
 		if o.Cgroup == "" {
 			return errNoCgroup
+		}
+		if o.Asked == AlreadyAsked {
+			return refreeze(ctx, h, o.Cgroup)
 		}
 		return Freeze(ctx, h, o.Cgroup)
 	}
@@ -118,9 +128,13 @@ func KillWay(h *cgroup.Hierarchy) Way {
 var errNoCgroup = errors.New("the sample does not name the pod's cgroup")
 
 func (r *Runner) report(o Order, state string, err error, again time.Duration) {
+	r.put(Result{Node: o.Node, UID: o.Eviction.UID, State: state, Err: err, Again: again})
+}
+
+func (r *Runner) put(result Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.results = append(r.results, Result{o.Node, o.Eviction.UID, state, err, again})
+	r.results = append(r.results, result)
 }
 
 // Take returns the results since the last call.

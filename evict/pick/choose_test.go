@@ -57,6 +57,7 @@ func TestChoose(t *testing.T) {
 		{"equal ones by name", []rule.Finding{finding("r", 12, 10, c, b)}, usual(3), fresh, []string{"b"}, nil},
 		{"not met", []rule.Finding{finding("r", 10, 10, a)}, usual(3), fresh, nil, nil},
 		{"met by its history, not now", []rule.Finding{changed(finding("r", 10, 10, a), func(f *rule.Finding) { f.Met = true })}, usual(3), fresh, nil, nil},
+		{"measured at an earlier tick", []rule.Finding{changed(over, func(f *rule.Finding) { f.Waits = "waits" })}, usual(3), fresh, nil, nil},
 		{"nobody eligible", []rule.Finding{finding("r", 20, 10, system)}, usual(3), fresh, nil, nil},
 		{"no candidates", []rule.Finding{finding("r", 20, 10)}, usual(3), fresh, nil, nil},
 		{"the protected one is passed over", []rule.Finding{finding("r", 14, 10, system, b)}, usual(3), fresh, []string{"b"}, nil},
@@ -235,6 +236,107 @@ func TestChooseTerminating(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("value %v, threshold 10, 5 of it terminating: victims %q; want %q", tt.value, got, tt.want)
 		}
+	}
+}
+
+// A pod that does not finish terminating does not count as released for good, whoever has deleted it.
+func TestTerminatesForEver(t *testing.T) {
+	a, b := pod("a"), pod("b")
+	a.Terminating = true
+	f := []rule.Finding{finding("r", 14, 10, candidate(a, 5), candidate(b, 5))}
+	present := map[string]*tick.Pod{a.UID: a, b.UID: b}
+	for _, tt := range []struct {
+		name     string
+		memory   func() *Memory
+		at       time.Duration // after the first look
+		released bool
+	}{
+		{"deleted by somebody", func() *Memory { return remembers(nil, nil, nil) }, 5 * time.Minute, true},
+		{"deleted by somebody, long ago", func() *Memory { return remembers(nil, nil, nil) }, 5*time.Minute + time.Second, false},
+		{"asked, and did not go", hung, time.Second, false},
+		{"asked, and did not go, long ago", hung, time.Hour, false},
+		{"refused by a budget, and deleted by somebody since", func() *Memory { return remembers(nil, []string{a.UID}, nil) }, time.Second, true},
+		{"asked, with a long grace period of its own", func() *Memory { return awaited(time.Hour) }, 5 * time.Minute, true},
+		{"asked, with a long grace period of its own, long ago", func() *Memory { return awaited(time.Hour) }, 5*time.Minute + time.Second, false},
+	} {
+		m := tt.memory()
+		for d := time.Duration(0); d < tt.at; d += min(time.Minute, tt.at-d) {
+			m.Observe(now.Add(d), &tick.Sample{}, present, true)
+			data, err := tick.Marshal(m) // and over a restart
+			if m = new(Memory); err != nil || tick.Unmarshal(data, m) != nil {
+				t.Fatal("not read back", err)
+			}
+			m.Init()
+		}
+		m.Observe(now.Add(tt.at), &tick.Sample{}, present, true)
+		want := []string{"b"}
+		if tt.released {
+			want = []string{}
+		}
+		if d := cmp.Diff(want, names(Choose(now.Add(tt.at), f, free(), m).Victims)); d != "" {
+			t.Errorf("%s: victims (-want +got):\n%s", tt.name, d)
+		}
+	}
+	// The sample may say late that it terminates.
+	m, late := hung(), now.Add(SpareFor-time.Second)
+	m.Observe(late, &tick.Sample{}, present, true)
+	m.Observe(late.Add(2*time.Second), &tick.Sample{}, present, true)
+	if d := cmp.Diff([]string{"b"}, names(Choose(late.Add(2*time.Second), f, free(), m).Victims)); d != "" {
+		t.Errorf("seen late: victims (-want +got):\n%s", d)
+	}
+	m = remembers(nil, nil, nil)
+	m.Observe(now, &tick.Sample{}, present, true)
+	m.Observe(now.Add(time.Second), &tick.Sample{}, map[string]*tick.Pod{}, true)
+	if len(m.Ending) > 0 {
+		t.Errorf("pods that have gone are remembered: %v", m.Ending)
+	}
+}
+
+// hung is a memory in which a was told to end, and is still there.
+func hung() *Memory {
+	m := awaited(0)
+	m.Going.Fail("uid-a", "still there", now, 0)
+	return m
+}
+
+// awaited is a memory in which a was told to end, with a grace period of its own.
+func awaited(grace time.Duration) *Memory {
+	m := remembers(nil, nil, nil)
+	m.Take(Victim{Pod: pod("a"), Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.Going["uid-a"].Eviction.State = tick.StateCreated
+	m.Going["uid-a"].OwnGrace = grace
+	return m
+}
+
+// Who is not for choice counts all the same while on its way out.
+func TestChooseLeaving(t *testing.T) {
+	a, b, c := pod("a"), pod("b"), pod("c")
+	a.Terminating = true
+	f := finding("r", 19, 10, candidate(c, 5))
+	f.Leaving = []rule.Candidate{candidate(a, 5), candidate(b, 5)}
+	for _, tt := range []struct {
+		going []string
+		want  []string
+	}{{nil, []string{"c"}}, {[]string{b.UID}, []string{}}} {
+		if d := cmp.Diff(tt.want, names(Choose(now, []rule.Finding{f}, free(), remembers(tt.going, nil, nil)).Victims)); d != "" {
+			t.Errorf("going %v: victims (-want +got):\n%s", tt.going, d)
+		}
+	}
+}
+
+// An eviction for one scope is no rest for the rule's others.
+func TestRestsByScope(t *testing.T) {
+	soft := finding("r", 20, 10, candidate(pod("a"), 9))
+	soft.Scope, soft.Hard = "soft", false
+	hard := finding("r", 20, 10, candidate(pod("b"), 9))
+	m := remembers(nil, nil, nil)
+	m.Take(Choose(now, []rule.Finding{soft}, usual(1), m).Victims[0], now)
+	round := Choose(now.Add(time.Second), []rule.Finding{soft, hard}, usual(1), m)
+	if d := cmp.Diff([]string{"b"}, names(round.Victims)); d != "" {
+		t.Errorf("victims after a soft eviction (-want +got):\n%s", d)
+	}
+	if left := round.Verdicts[0].CooldownLeft; left != 59*time.Second {
+		t.Errorf("the soft scope rests for %s more; want 59 s", left)
 	}
 }
 

@@ -16,11 +16,15 @@ type Going map[string]*Leaving
 type Leaving struct {
 	Eviction tick.PodEviction `json:"eviction"`
 	Cgroup   string           `json:"cgroup,omitempty"`
-	// Rules took it, more than one where several named it, at the tick of the time Decided.
-	Rules   []string  `json:"rules,omitempty"`
+	// Rests are those that it began (see [rule.Finding.Rest]), at the tick of the time Decided.
+	Rests   []string  `json:"rests,omitempty"`
 	Decided time.Time `json:"decided,omitzero"`
 	// Requested is when it was asked to go. A clock that is set back behind it starts the wait anew.
 	Requested time.Time `json:"requested"`
+	// OwnGrace is the pod's own grace period, where it was given that one and the API server has said how long it is.
+	OwnGrace time.Duration `json:"ownGrace,omitzero"`
+	// Awaited says that somebody of this run waits for the pod, and will say what comes of it.
+	Awaited bool `json:"-"`
 	// Held says that the pod was frozen: it stays, and counts as released, until it is thawed.
 	Held bool `json:"held,omitempty"`
 	// Ended says since when the pod has no process any more although the sample still lists its cgroup.
@@ -28,9 +32,13 @@ type Leaving struct {
 	// Spared is when the eviction came to nothing: for SparedFor the pod is no candidate, so that another is tried.
 	Spared    time.Time     `json:"spared,omitzero"`
 	SparedFor time.Duration `json:"sparedFor,omitzero"`
+	// Hangs says that it was told to end before that, and has not.
+	Hangs bool `json:"hangs,omitempty"`
 	// Unanswered says that it was asked to go, and that nobody knows whether that was heard. It does not count as released,
 	// and is not spared either: while the need lasts it is the first to be asked again, so that not two go for one need.
 	Unanswered bool `json:"unanswered,omitempty"`
+	// ServerErrors counts how often in a row the API server's last word was that it failed.
+	ServerErrors int `json:"serverErrors,omitzero"`
 }
 
 // Times of an eviction.
@@ -40,6 +48,14 @@ const (
 	askPatience = 45 * time.Second
 	// ownGrace stands in for a pod's own grace period, which the tick does not have: Kubernetes' default.
 	ownGrace = 30 * time.Second
+	// longestGrace bounds a pod's own grace period, which its owner chooses.
+	longestGrace = 24 * time.Hour
+	// hangAfter is how long a pod that ends in its own time, or that somebody else has deleted, counts as released. A pod may
+	// never finish: what it holds would then be taken to be free for good.
+	hangAfter = 5 * time.Minute
+	// mostServerErrors is how often in a row an API server may fail at one pod before another is tried: it may do so for that
+	// pod alone.
+	mostServerErrors = 2
 	// SpareFor is how long a pod whose eviction came to nothing is no candidate.
 	SpareFor = 5 * time.Minute
 )
@@ -57,7 +73,7 @@ func Patience(e *tick.PodEviction) time.Duration { return max(leastPatience, Gra
 
 // patience is how long the pod is waited for since it was decided on, the asking itself included.
 func (l *Leaving) patience() time.Duration {
-	wait := Patience(&l.Eviction)
+	wait := max(Patience(&l.Eviction), min(l.OwnGrace, longestGrace)*3/2)
 	if l.Eviction.State == tick.StateRequested {
 		wait += askPatience
 	}
@@ -70,8 +86,16 @@ func (l *Leaving) Waits(now time.Time) bool {
 	return l.Spared.IsZero() && l.Ended.IsZero() && !l.Held && waited >= 0 && waited <= l.patience()
 }
 
-// Has reports whether a pod counts as released.
+// Has reports whether a pod is on its way out.
 func (g Going) Has(uid string) bool { l := g[uid]; return l != nil && l.Spared.IsZero() }
+
+// releases reports whether such a pod counts as released.
+func (l *Leaving) releases(now time.Time) bool {
+	if l.Held || !l.Ended.IsZero() {
+		return true
+	}
+	return now.Sub(l.Requested) <= max(hangAfter, Patience(&l.Eviction)+askPatience)
+}
 
 // Spared reports whether a pod is no candidate for now.
 func (g Going) Spared(uid string) bool {
@@ -82,10 +106,10 @@ func (g Going) Spared(uid string) bool {
 // Unanswered reports whether a pod was asked to go and nobody knows whether that was heard.
 func (g Going) Unanswered(uid string) bool { l := g[uid]; return l != nil && l.Unanswered }
 
-// took reports whether a rule has another pod on its way since then.
-func (g Going) took(rule string, at time.Time) bool {
+// took reports whether a rest has begun with another pod, too, that is on its way since then.
+func (g Going) took(rest string, at time.Time) bool {
 	for _, l := range g {
-		if l.Spared.IsZero() && l.Decided.Equal(at) && slices.Contains(l.Rules, rule) {
+		if l.Spared.IsZero() && l.Decided.Equal(at) && slices.Contains(l.Rests, rest) {
 			return true
 		}
 	}
@@ -94,8 +118,11 @@ func (g Going) took(rule string, at time.Time) bool {
 
 // Add notes that a victim was asked to go.
 func (g Going) Add(v Victim, now time.Time) *Leaving {
-	l := &Leaving{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Rules: v.Rules, Decided: now, Requested: now}
+	l := &Leaving{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Rests: v.Rests, Decided: now, Requested: now}
 	l.Eviction.State = tick.StateRequested
+	if before := g[v.Pod.UID]; before != nil && before.Unanswered {
+		l.ServerErrors = before.ServerErrors
+	}
 	g[v.Pod.UID] = l
 	return l
 }
@@ -103,8 +130,9 @@ func (g Going) Add(v Victim, now time.Time) *Leaving {
 // Fail notes that an eviction came to nothing. After again, or SpareFor where that is 0, the pod is a candidate anew.
 func (g Going) Fail(uid, why string, now time.Time, again time.Duration) {
 	if l := g[uid]; l != nil {
+		l.Hangs = l.Hangs || l.Eviction.State == tick.StateCreated
 		l.Eviction.State, l.Eviction.Error = tick.StateFailed, why
-		l.Spared, l.SparedFor = now, again
+		l.Spared, l.SparedFor, l.Awaited = now, again, false
 	}
 }
 
@@ -112,7 +140,7 @@ func (g Going) Fail(uid, why string, now time.Time, again time.Duration) {
 func (g Going) NoAnswer(uid, why string, now time.Time) {
 	g.Fail(uid, why, now, 0)
 	if l := g[uid]; l != nil {
-		l.Unanswered = true
+		l.Unanswered, l.ServerErrors = true, 0
 	}
 }
 
@@ -140,7 +168,8 @@ func (g Going) Observe(now time.Time, present map[string]*tick.Pod, complete boo
 			if now.Before(l.Requested) {
 				l.Requested = now
 			}
-			if wait := l.patience(); now.Sub(l.Requested) > wait {
+			// Who waits for it knows better how long that takes, and says so.
+			if wait := l.patience(); now.Sub(l.Requested) > wait && !(l.Awaited && l.Eviction.State == tick.StateCreated) {
 				g.Fail(uid, fmt.Sprintf("still there after %s", wait), now, 0)
 			}
 			said = append(said, l.Eviction)
@@ -157,7 +186,7 @@ func (g Going) End(uid string, now time.Time) (tick.PodEviction, bool) {
 		return tick.PodEviction{}, false
 	}
 	l.Eviction.State, l.Eviction.Error = tick.StateSucceeded, ""
-	l.Ended, l.Spared, l.SparedFor, l.Unanswered = now, time.Time{}, 0, false
+	l.Ended, l.Spared, l.SparedFor, l.Unanswered, l.Hangs = now, time.Time{}, 0, false, false
 	return l.Eviction, true
 }
 
@@ -179,7 +208,8 @@ func (g Going) observeSpared(uid string, l *Leaving, now time.Time, pod *tick.Po
 	if l.SparedFor > 0 {
 		rest = l.SparedFor
 	}
-	if now.Sub(l.Spared) >= rest || pod == nil && complete {
+	hangs := l.Hangs && (pod == nil || pod.Terminating)
+	if now.Sub(l.Spared) >= rest && !hangs || pod == nil && complete {
 		delete(g, uid)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"polder/evict/rule"
 	"polder/lib/tick"
 	"polder/lib/window"
 )
@@ -12,7 +13,9 @@ import (
 type Memory struct {
 	// Going are the pods on their way out.
 	Going Going `json:"going,omitempty"`
-	// Cooldowns are the rests after evictions, by rule.
+	// Ending says since when a pod has been seen to terminate, by UID.
+	Ending map[string]time.Time `json:"ending,omitempty"`
+	// Cooldowns are the rests after evictions, by [rule.Finding.Rest].
 	Cooldowns map[string]*window.Cooldown `json:"cooldowns,omitempty"`
 	// Hour are the evictions within the last hour.
 	Hour Hour `json:"hour,omitempty"`
@@ -27,6 +30,9 @@ func (m *Memory) Init() {
 		m.Going = Going{}
 	}
 	maps.DeleteFunc(m.Going, func(_ string, l *Leaving) bool { return l == nil })
+	if m.Ending == nil {
+		m.Ending = map[string]time.Time{}
+	}
 	if m.Cooldowns == nil {
 		m.Cooldowns = map[string]*window.Cooldown{}
 	}
@@ -41,18 +47,44 @@ func (m *Memory) Init() {
 func (m *Memory) Observe(now time.Time, sample *tick.Sample, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
 	m.Hour.Observe(now)
 	if sample != nil {
-		var interval time.Duration
-		if s := sample.IntervalSeconds; s != nil && *s > 0 && *s < time.Hour.Seconds() {
-			interval = time.Duration(*s * float64(time.Second))
-		}
-		m.Steady.Observe(now, interval)
+		m.Steady.Observe(now, rule.Interval(sample))
 	}
+	m.observeEnding(now, present, complete)
 	return m.Going.Observe(now, present, complete)
 }
 
-// CooldownLeft is how long a rule has still to rest after its last eviction.
-func (m *Memory) CooldownLeft(rule string, now time.Time, span time.Duration) time.Duration {
-	c := m.Cooldowns[rule]
+// observeEnding notes since when pods terminate, whoever has deleted them.
+func (m *Memory) observeEnding(now time.Time, present map[string]*tick.Pod, complete bool) {
+	maps.DeleteFunc(m.Ending, func(uid string, since time.Time) bool {
+		if p := present[uid]; p != nil {
+			return !p.Terminating
+		}
+		return complete || now.Sub(since) > time.Hour
+	})
+	for uid, p := range present {
+		if since, ok := m.Ending[uid]; p.Terminating && (!ok || now.Before(since)) {
+			m.Ending[uid] = now
+		}
+	}
+}
+
+// releases reports whether what a pod holds counts as released already: it is on its way out, and not for so long that it
+// cannot be told whether it ever goes.
+func (m *Memory) releases(p *tick.Pod, now time.Time) bool {
+	l := m.Going[p.UID]
+	if l != nil && l.Spared.IsZero() {
+		return l.releases(now)
+	}
+	if !p.Terminating || l != nil && l.Hangs {
+		return false
+	}
+	since, ok := m.Ending[p.UID]
+	return !ok || now.Sub(since) <= hangAfter
+}
+
+// CooldownLeft is how long a finding has still to rest after the last eviction for its like.
+func (m *Memory) CooldownLeft(rest string, now time.Time, span time.Duration) time.Duration {
+	c := m.Cooldowns[rest]
 	if c == nil {
 		return 0
 	}
@@ -61,7 +93,7 @@ func (m *Memory) CooldownLeft(rule string, now time.Time, span time.Duration) ti
 
 // Take notes that a victim is asked to go.
 func (m *Memory) Take(v Victim, now time.Time) *Leaving {
-	for _, r := range v.Rules {
+	for _, r := range v.Rests {
 		c := m.Cooldowns[r]
 		if c == nil {
 			c = new(window.Cooldown)
@@ -80,6 +112,22 @@ func (m *Memory) Take(v Victim, now time.Time) *Leaving {
 // whether it has heard.
 func (m *Memory) Counted(uid string) bool { return m.Going.Unanswered(uid) && m.Hour.Has(uid) }
 
+// ServerError notes that the API server failed at a pod. That leaves open what it has done (see [Going.NoAnswer]), but when it
+// is so again and again, it counts as a refusal: the server may fail at this pod alone, and another one may go.
+func (m *Memory) ServerError(uid, why string, now time.Time) {
+	l := m.Going[uid]
+	if l == nil {
+		return
+	}
+	failures := l.ServerErrors + 1
+	if failures >= mostServerErrors {
+		m.Refuse(uid, why, now, 0)
+		return
+	}
+	m.Going.NoAnswer(uid, why, now)
+	l.ServerErrors = failures
+}
+
 // Refuse notes that a pod was asked to go in vain, and that nothing has happened to it: after again, or SpareFor where that is
 // 0, it is a candidate anew. Until then the next one is tried, at once: a rest after an eviction is none after a
 // refusal, and the hour's count is given back.
@@ -90,7 +138,7 @@ func (m *Memory) Refuse(uid, why string, now time.Time, again time.Duration) {
 	}
 	m.Going.Fail(uid, why, now, again)
 	m.Hour.Refund(uid)
-	for _, r := range l.Rules {
+	for _, r := range l.Rests {
 		if c := m.Cooldowns[r]; c != nil && c.Last.Equal(l.Decided) && !m.Going.took(r, l.Decided) {
 			c.Last = time.Time{}
 		}

@@ -55,8 +55,8 @@ func TestSteady(t *testing.T) {
 	}{
 		{"one", 0, []int{0}, 0},
 		{"every second", time.Second, []int{0, 1, 2, 3}, 0},
-		{"a minute without", time.Second, []int{0, 60}, 0},
-		{"more than a minute without", time.Second, []int{0, 61}, 61},
+		{"a little more than a minute without", time.Second, []int{0, 90}, 0},
+		{"more than that", time.Second, []int{0, 91}, 91},
 		{"a sample a minute", time.Minute, []int{0, 60, 120, 300}, 0},
 		{"four minutes without", time.Minute, []int{0, 181}, 181},
 		{"a clock set back", time.Second, []int{0, 10, 5}, 0},
@@ -75,8 +75,8 @@ func TestSteady(t *testing.T) {
 // asks is a memory in which a was asked to go for r and q, and b for r at the same tick.
 func asks() *Memory {
 	m := remembers(nil, nil, nil)
-	m.Take(Victim{Pod: pod("a"), Rules: []string{"r", "q"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
-	m.Take(Victim{Pod: pod("b"), Rules: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-b"}}, now)
+	m.Take(Victim{Pod: pod("a"), Rests: []string{"r", "q"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.Take(Victim{Pod: pod("b"), Rests: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-b"}}, now)
 	return m
 }
 
@@ -98,7 +98,7 @@ func TestRefuse(t *testing.T) {
 	m.Refuse("uid-z", "nobody", now, 0)
 
 	m = asks()
-	m.Take(Victim{Pod: pod("c"), Rules: []string{"q"}}, now.Add(time.Hour))
+	m.Take(Victim{Pod: pod("c"), Rests: []string{"q"}}, now.Add(time.Hour))
 	m.Refuse("uid-a", "a budget", now.Add(time.Hour), 0)
 	if !rests(m, "q") {
 		t.Error("a late refusal ended a later eviction's rest")
@@ -110,7 +110,7 @@ func TestNoAnswer(t *testing.T) {
 	a, b := candidate(pod("a"), 5), candidate(pod("b"), 9)
 	f := []rule.Finding{finding("r", 20, 10, a, b)}
 	m := remembers(nil, nil, nil)
-	m.Take(Victim{Pod: a.Pod, Rules: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.Take(Victim{Pod: a.Pod, Rests: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
 	m.Going.NoAnswer("uid-a", "no answer", now)
 	if full := usual(1); !m.Counted("uid-a") {
 		t.Error("not counted")
@@ -127,7 +127,7 @@ func TestNoAnswer(t *testing.T) {
 	if got := names(Choose(now, gone, free(), m).Victims); len(got) > 0 {
 		t.Errorf("a has gone, and %v goes in the rest", got)
 	}
-	m.Take(Victim{Pod: a.Pod, Rules: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.Take(Victim{Pod: a.Pod, Rests: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
 	if len(m.Hour) != 1 {
 		t.Errorf("asked again: %d evictions; want one", len(m.Hour))
 	}
@@ -136,6 +136,35 @@ func TestNoAnswer(t *testing.T) {
 	if m.Going.Unanswered("uid-a") {
 		t.Error("a has gone, and is waited for")
 	}
+}
+
+// An API server that fails at one pod again and again does not keep the others: it may fail at that one alone.
+func TestServerError(t *testing.T) {
+	a, b := candidate(pod("a"), 9), candidate(pod("b"), 5)
+	f := []rule.Finding{finding("r", 14, 10, a, b)}
+	next := func(m *Memory) []string { return names(Choose(now, f, usual(1), m).Victims) }
+	ask := func(m *Memory) {
+		m.Take(Choose(now, f, usual(1), m).Victims[0], now)
+	}
+	m := remembers(nil, nil, nil)
+	ask(m)
+	m.ServerError("uid-a", "500", now)
+	if d := cmp.Diff([]string{"a"}, next(m)); d != "" {
+		t.Errorf("after one failure (-want +got):\n%s", d)
+	}
+	ask(m)
+	m.Going.NoAnswer("uid-a", "no route", now) // that is another thing
+	ask(m)
+	m.ServerError("uid-a", "500", now)
+	ask(m)
+	m.ServerError("uid-a", "500", now)
+	if d := cmp.Diff([]string{"b"}, next(m)); d != "" {
+		t.Errorf("after two failures in a row (-want +got):\n%s", d)
+	}
+	if len(m.Hour) != 0 || m.CooldownLeft(f[0].Rest(), now, time.Hour) != 0 {
+		t.Errorf("refused: hour %v, rest %v; want none", m.Hour, m.Cooldowns)
+	}
+	m.ServerError("uid-z", "nobody", now)
 }
 
 // What is remembered survives the state file, whatever else stands in it.

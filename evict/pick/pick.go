@@ -37,8 +37,8 @@ const (
 type Victim struct {
 	Pod      *tick.Pod
 	Eviction tick.PodEviction // without a state
-	// Rules took it: more than one where several rules named the same pod.
-	Rules []string
+	// Rules took it: more than one where several rules named the same pod. Rests begin with it (see [rule.Finding.Rest]).
+	Rules, Rests []string
 }
 
 // Round is what was chosen at one tick.
@@ -127,7 +127,7 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 		return v
 	}
 	v.ToleranceLeft = r.memory.Steady.toleranceLeft(f, r.now)
-	v.CooldownLeft = r.memory.CooldownLeft(f.Rule, r.now, f.Cooldown)
+	v.CooldownLeft = r.memory.CooldownLeft(f.Rest(), r.now, f.Cooldown)
 	v.Candidates = make([]Choice, len(f.Candidates))
 	for i, x := range f.Candidates {
 		v.Candidates[i] = Choice{Candidate: x, Why: r.bar(&x)}
@@ -144,6 +144,8 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 		v.Why = "enough is on its way out"
 	case v.ToleranceLeft > 0:
 		v.Why = "not for long enough"
+	case f.Waits != "":
+		v.Why = f.Waits
 	case v.CooldownLeft > 0:
 		r.rest(&v)
 	}
@@ -190,9 +192,11 @@ func (r *round) bar(x *rule.Candidate) string {
 // leaving is how much of the finding's value ends with the pods that are on their way out.
 func (r *round) leaving(f *rule.Finding) float64 {
 	sum := 0.0
-	for _, x := range f.Candidates {
-		if x.Releases > 0 && (x.Pod.Terminating || r.memory.Going.Has(x.Pod.UID)) {
-			sum += x.Releases
+	for _, list := range [][]rule.Candidate{f.Candidates, f.Leaving} {
+		for _, x := range list {
+			if x.Releases > 0 && r.memory.releases(x.Pod, r.now) {
+				sum += x.Releases
+			}
 		}
 	}
 	return sum
@@ -333,7 +337,7 @@ func NewVictim(f *rule.Finding, x *Choice) Victim {
 	if x.GracePeriodSeconds != nil {
 		grace = x.GracePeriodSeconds
 	}
-	return Victim{Pod: p, Rules: []string{f.Rule}, Eviction: tick.PodEviction{
+	return Victim{Pod: p, Rules: []string{f.Rule}, Rests: []string{f.Rest()}, Eviction: tick.PodEviction{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name,
 		Rule: f.Rule, Scope: f.Scope,
 		Reason:             fmt.Sprintf("met threshold in scope: %s from plugin: %s", f.Scope, f.Rule),
@@ -348,6 +352,9 @@ func (v *Victim) join(f *rule.Finding, x *Choice) {
 	other := NewVictim(f, x).Eviction
 	if !slices.Contains(v.Rules, f.Rule) {
 		v.Rules = append(v.Rules, f.Rule)
+	}
+	if !slices.Contains(v.Rests, f.Rest()) {
+		v.Rests = append(v.Rests, f.Rest())
 	}
 	v.Eviction.Reason += "; " + other.Reason
 	v.Eviction.Message += "; " + other.Message

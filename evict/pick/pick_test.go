@@ -42,7 +42,7 @@ func remembers(going, spared, resting []string) *Memory {
 		m.Going[uid] = &Leaving{Requested: now, Spared: now}
 	}
 	for _, r := range resting {
-		m.Cooldowns[r] = &window.Cooldown{Last: now}
+		m.Cooldowns[r+" s"] = &window.Cooldown{Last: now}
 	}
 	return m
 }
@@ -175,6 +175,25 @@ func TestGoing(t *testing.T) {
 		if g.Spared(p.UID) {
 			t.Error("spared for ever")
 		}
+	})
+	t.Run("is awaited", func(t *testing.T) { // who waits for it reports, not the ticks' time
+		g := asked()
+		g[p.UID].Awaited = true
+		state(t, g.Observe(at(91), here, true), tick.StateCreated)
+		g.Fail(p.UID, "still there", at(92), 0)
+		state(t, g.Observe(at(93), here, true))
+		if !g.Spared(p.UID) {
+			t.Error("not spared after failing")
+		}
+	})
+	t.Run("its own grace period", func(t *testing.T) {
+		g := asked()
+		g[p.UID].OwnGrace = 100 * time.Second
+		if !g[p.UID].Waits(at(150)) || g[p.UID].Waits(at(151)) {
+			t.Error("the next run does not wait for 150 s")
+		}
+		state(t, g.Observe(at(150), here, true), tick.StateCreated)
+		state(t, g.Observe(at(151), here, true), tick.StateFailed)
 	})
 	t.Run("clock set back", func(t *testing.T) {
 		g := asked()

@@ -104,14 +104,14 @@ func (w *world) take(t *rapid.T, victims []Victim) {
 		}
 		w.memory.Take(v, w.clock)
 		w.asked = append(w.asked, ask{w.forward, uid, v.Pod.Namespace})
-		for _, r := range v.Rules {
+		for _, r := range v.Rests {
 			w.lastTake[r] = w.forward
 		}
 		switch rapid.IntRange(0, 5).Draw(t, "comes of it") {
 		case 0:
 			w.memory.Refuse(uid, "refused", w.clock, time.Duration(rapid.IntRange(0, 60).Draw(t, "again"))*time.Second)
 			w.forget(uid)
-			for _, r := range v.Rules {
+			for _, r := range v.Rests {
 				delete(w.lastTake, r)
 			}
 		case 1:
@@ -212,7 +212,7 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	}
 	for _, x := range f.Candidates {
 		released[x.Pod.UID] = x.Releases
-		if x.Pod.Terminating || w.memory.Going.Has(x.Pod.UID) {
+		if w.memory.releases(x.Pod, w.clock) {
 			need -= x.Releases
 		}
 	}
@@ -234,7 +234,7 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	if since, err := time.Parse(time.RFC3339Nano, f.Since); f.Tolerance > 0 && (err != nil || w.clock.Sub(since) < f.Tolerance) {
 		t.Fatalf("%v go within the tolerance, since %s", names(own), f.Since)
 	}
-	if last, ok := w.lastTake[f.Rule]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(own, func(v Victim) bool { return !w.memory.Going.Unanswered(v.Pod.UID) }) {
+	if last, ok := w.lastTake[f.Rest()]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(own, func(v Victim) bool { return !w.memory.Going.Unanswered(v.Pod.UID) }) {
 		t.Fatalf("%v go %s after the rule's last eviction", names(own), w.forward-last)
 	}
 	if !f.Hard && len(own) > 1 {

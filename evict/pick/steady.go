@@ -11,17 +11,16 @@ import (
 type Steady struct {
 	Start time.Time `json:"start,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
+	// Interval is that of the last sample, 0 where it was the first of its collector.
+	Interval time.Duration `json:"interval,omitzero"`
 }
 
-// leastBreak is the shortest silence that counts as one, three missed samples where they are further apart.
-const leastBreak = time.Minute
-
-// Observe notes a sample; interval is the time that its rates cover, 0 where it is the first of its collector.
+// Observe notes a sample; interval is the time that its rates cover, 0 where that is not known.
 func (s *Steady) Observe(now time.Time, interval time.Duration) {
-	if s.Last.IsZero() || now.Before(s.Start) || now.Sub(s.Last) > max(leastBreak, 3*interval) {
+	if s.Last.IsZero() || now.Before(s.Start) || now.Sub(s.Last) > rule.LongestGap(s.Interval) {
 		s.Start = now
 	}
-	s.Last = now
+	s.Last, s.Interval = now, interval
 }
 
 // toleranceLeft is how long a finding that is met must still be so before anybody goes.

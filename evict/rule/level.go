@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"polder/lib/tick"
 	"polder/lib/window"
 )
 
@@ -12,42 +13,60 @@ import (
 // stays so until the value has come back past it by that part of it.
 type level struct {
 	window.Since
-	// Last is when it was looked at last.
-	Last time.Time `json:"last,omitzero"`
+	// Last is when it was looked at last, Interval that sample's.
+	Last     time.Time     `json:"last,omitzero"`
+	Interval time.Duration `json:"interval,omitzero"`
 }
 
-// longestGap is the longest silence between two looks at something that is taken to have lasted meanwhile. Runs of one
-// tick each, as cron has them, are a minute apart.
-const longestGap = 10 * time.Minute
+// leastBreak is the shortest silence that counts as a break: runs of one tick each, as cron has them, are a minute apart, and
+// a little more.
+const leastBreak = 90 * time.Second
+
+// LongestGap is the longest silence after a sample over which something is taken to have lasted: three times the interval
+// that it was taken in, where that is longer. The next sample's own interval says nothing: it covers the silence.
+func LongestGap(interval time.Duration) time.Duration {
+	return max(leastBreak, 3*min(interval, time.Hour))
+}
+
+// Interval is the time that a sample's rates cover, 0 where that is not known.
+func Interval(sample *tick.Sample) time.Duration {
+	if sample == nil {
+		return 0
+	}
+	if s := sample.IntervalSeconds; s != nil && *s > 0 && *s < time.Hour.Seconds() {
+		return time.Duration(*s * float64(time.Second))
+	}
+	return 0
+}
 
 // over compares with a threshold that is met where the value is over it, and returns the one that counts now.
-func (l *level) over(now time.Time, value, threshold, hysteresis float64) (counts float64, met bool) {
-	if l.held(now) {
+func (l *level) over(t *tick.Tick, value, threshold, hysteresis float64) (counts float64, met bool) {
+	if l.held(t) {
 		threshold *= 1 - hysteresis
 	}
-	return threshold, l.observe(now, value > threshold)
+	return threshold, l.observe(t, value > threshold)
 }
 
 // under is the same for a threshold that is met where the value is under it.
-func (l *level) under(now time.Time, value, threshold, hysteresis float64) (counts float64, met bool) {
-	if l.held(now) {
+func (l *level) under(t *tick.Tick, value, threshold, hysteresis float64) (counts float64, met bool) {
+	if l.held(t) {
 		threshold *= 1 + hysteresis
 	}
-	return threshold, l.observe(now, value < threshold)
+	return threshold, l.observe(t, value < threshold)
 }
 
 // held reports whether it was met when it was looked at last, and that is not long ago.
-func (l *level) held(now time.Time) bool {
-	return !l.Start.IsZero() && now.Sub(l.Last) <= longestGap
+func (l *level) held(t *tick.Tick) bool {
+	return !l.Start.IsZero() && t.Time.Sub(l.Last) <= LongestGap(l.Interval)
 }
 
 // observe notes whether it is met, or false where that cannot be told.
-func (l *level) observe(now time.Time, met bool) bool {
-	if !l.held(now) {
+func (l *level) observe(t *tick.Tick, met bool) bool {
+	if !l.held(t) {
 		l.Start = time.Time{}
 	}
-	l.Last = now
-	l.Observe(now, met)
+	l.Last, l.Interval = t.Time, Interval(t.Sample)
+	l.Observe(t.Time, met)
 	return met
 }
 
@@ -61,12 +80,15 @@ func (l *level) lasted(now time.Time) time.Duration {
 
 // pace says when it is time to look at something again that is counted in times.
 type pace struct {
-	Last time.Time `json:"last,omitzero"`
+	Last     time.Time     `json:"last,omitzero"`
+	Interval time.Duration `json:"interval,omitzero"` // the last sample's
 }
 
 // due reports whether a time is to be counted now, and whether the ones before still count: after a long silence they do
 // not. A tick that comes a little early is taken rather than the next one. When the clock is set back the period begins anew.
-func (p *pace) due(now time.Time, period time.Duration) (due, continued bool) {
+func (p *pace) due(t *tick.Tick, period time.Duration) (due, continued bool) {
+	now, interval := t.Time, p.Interval
+	p.Interval = Interval(t.Sample)
 	gap := now.Sub(p.Last)
 	switch {
 	case p.Last.IsZero():
@@ -79,7 +101,7 @@ func (p *pace) due(now time.Time, period time.Duration) (due, continued bool) {
 		return false, true
 	}
 	p.Last = now
-	return true, gap <= max(longestGap, 3*period)
+	return true, gap <= max(LongestGap(interval), 3*period)
 }
 
 // streak counts the times in a row in which something was so.

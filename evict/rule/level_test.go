@@ -23,15 +23,16 @@ func TestLevel(t *testing.T) {
 		{"held", []int{0, 5, 6}, []float64{11, 9.1, 9.1}, 0.1, 6},
 		{"held no longer", []int{0, 5, 6}, []float64{11, 9, 9.5}, 0.1, -1},
 		{"a minute between looks", []int{0, 60, 120}, []float64{11, 11, 11}, 0, 120},
-		{"a silence", []int{0, 60, 661}, []float64{11, 11, 11}, 0, 0},
-		{"nothing is held over a silence", []int{0, 601}, []float64{11, 9.5}, 0.1, -1},
+		{"a little more than a minute", []int{0, 90, 151}, []float64{11, 11, 11}, 0, 151},
+		{"a silence", []int{0, 60, 151}, []float64{11, 11, 11}, 0, 0},
+		{"nothing is held over a silence", []int{0, 91}, []float64{11, 9.5}, 0.1, -1},
 		{"the clock set back", []int{1000, 0, 7}, []float64{11, 11, 11}, 0, 7},
 	} {
 		var over, under level
 		met, metUnder := false, false
 		for i, s := range tt.looks {
-			_, met = over.over(at(s), tt.values[i], 10, tt.h)
-			_, metUnder = under.under(at(s), 20-tt.values[i], 10, tt.h)
+			_, met = over.over(&tick.Tick{Time: at(s)}, tt.values[i], 10, tt.h)
+			_, metUnder = under.under(&tick.Tick{Time: at(s)}, 20-tt.values[i], 10, tt.h)
 		}
 		last := at(tt.looks[len(tt.looks)-1])
 		if want := tt.lasted >= 0; met != want || metUnder != want {
@@ -56,21 +57,53 @@ func TestPace(t *testing.T) {
 		{"too early", []int{0, 44}, []bool{true, false}, true},
 		{"the same tick twice", []int{0, 0}, []bool{true, false}, true},
 		{"a minute apart", []int{0, 600}, []bool{true, true}, true},
-		{"a silence", []int{0, 6001}, []bool{true, true}, false},
+		{"a little more than a minute", []int{0, 900}, []bool{true, true}, true},
+		{"a silence", []int{0, 901}, []bool{true, true}, false},
 		{"the clock set back", []int{1000, 0, 40, 50}, []bool{true, false, false, true}, true},
 	} {
 		var p pace
 		for i, tenths := range tt.ticks {
-			due, continued := p.due(start.Add(time.Duration(tenths)*100*time.Millisecond), 5*time.Second)
+			due, continued := p.due(&tick.Tick{Time: start.Add(time.Duration(tenths) * 100 * time.Millisecond)}, 5*time.Second)
 			if due != tt.due[i] || i == len(tt.ticks)-1 && continued != tt.continued {
 				t.Errorf("%s: tick %d: due %t, continued %t; want %t, %t", tt.name, i, due, continued, tt.due[i], tt.continued)
 			}
 		}
 	}
 	var zero pace
-	zero.due(at(0), 0)
-	if due, _ := zero.due(at(1), 0); !due {
+	zero.due(&tick.Tick{Time: at(0)}, 0)
+	if due, _ := zero.due(&tick.Tick{Time: at(1)}, 0); !due {
 		t.Error("with a period of 0 every tick is due")
+	}
+}
+
+// Samples that are further apart hold for three of their intervals; the one that ends a silence covers it, and says nothing.
+func TestLongestGap(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		intervals []float64 // seconds that each sample covers
+		second    int       // of the last one; those before are 120 s apart
+		lasted    int
+	}{
+		{"every two minutes", []float64{120, 120, 120}, 240, 240},
+		{"one is missing", []float64{120, 120, 240}, 360, 360},
+		{"three are missing", []float64{120, 120, 480}, 600, 0},
+		{"every second, then a silence of ten minutes", []float64{120, 1, 600}, 720, 0},
+		{"a broken interval", []float64{120, -1, 120}, 240, 0},
+	} {
+		var l level
+		var p pace
+		continued := false
+		for i, covers := range tt.intervals {
+			x := &tick.Tick{Time: at(120 * i), Sample: &tick.Sample{IntervalSeconds: &covers}}
+			if i == len(tt.intervals)-1 {
+				x.Time = at(tt.second)
+			}
+			l.over(x, 11, 10, 0)
+			_, continued = p.due(x, 5*time.Second)
+		}
+		if got := l.lasted(at(tt.second)); got != time.Duration(tt.lasted)*time.Second || continued != (tt.lasted > 0) {
+			t.Errorf("%s: lasted %s, continued %t; want %d s", tt.name, got, continued, tt.lasted)
+		}
 	}
 }
 

@@ -60,8 +60,8 @@ func (l *poolLoad) miss(t *tick.Tick) {
 	if l == nil { // a state file's
 		return
 	}
-	l.Soft.observe(t.Time, false)
-	l.Hard.observe(t.Time, false)
+	l.Soft.observe(t, false)
+	l.Hard.observe(t, false)
 }
 
 func (l *poolLoad) measure(m *Measure, s *Settings, t *tick.Tick, p *pool, exclusive cpus.Set) {
@@ -88,13 +88,13 @@ func (l *poolLoad) measure(m *Measure, s *Settings, t *tick.Tick, p *pool, exclu
 
 func (l *poolLoad) finding(s *Settings, t *tick.Tick, p *pool, met *level, load, bound float64, of func(*loadSample) float64) Finding {
 	counts := 1.0 // the part of a bound that must be exceeded
-	if met.held(t.Time) {
+	if met.held(t) {
 		counts -= s.LoadHysteresis
 	}
 	share := l.Ring.Share(s.LoadMetricRingSize, func(x loadSample) bool { return x.Load > of(&x)*counts })
 	f := Finding{PressureFinding: tick.PressureFinding{
 		Rule: cpuPressure.Name, Scope: ScopeLoad1, Part: p.name, Value: load, Threshold: bound * counts,
-		Met: met.observe(t.Time, share >= s.LoadThresholdMetPercentage),
+		Met: met.observe(t, share >= s.LoadThresholdMetPercentage),
 	}}
 	f.Since = since(met.Start)
 	if f.Met {

@@ -27,7 +27,7 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 	pages, okPages := amount(memory.KswapdStealPages)
 	own, okOwn := amount(memory.KswapdStealPerSecond)
 	if !okPages && !okOwn {
-		*k = kswapd{level: level{Last: now}}
+		*k = kswapd{level: level{Last: now, Interval: Interval(x.t.Sample)}}
 		x.missing(partKswapd, "the sample has neither kswapd's pages nor their rate")
 		return
 	}
@@ -52,11 +52,11 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 		k.Pages, k.At = pages, now
 	}
 	if !k.Known {
-		k.observe(now, false)
+		k.observe(x.t, false)
 		k.Times = 0
 		return
 	}
-	threshold, over := k.over(now, k.Rate, x.s.MemoryKswapdRate, x.s.MemoryHysteresis)
+	threshold, over := k.over(x.t, k.Rate, x.s.MemoryKswapdRate, x.s.MemoryHysteresis)
 	if due {
 		k.count(continued, over)
 	}
@@ -73,7 +73,10 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 	} else {
 		taint := taintMemoryPressure
 		f.Taint = &taint
-		f.Candidates = x.relieving(k.Rate, only(tick.QoSReclaimed, tick.QoSShared))
+		f.Candidates, f.Leaving = x.relieving(k.Rate, only(tick.QoSReclaimed, tick.QoSShared))
+		if !due { // one may have gone since it was measured
+			f.Waits = "waits for the next period's rate"
+		}
 		f.Message = fmt.Sprintf("kswapd reclaimed %.0f pages a second, over the threshold of %.0f, %s", k.Rate, threshold, held)
 	}
 	x.m.Findings = append(x.m.Findings, f)
@@ -81,10 +84,12 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 
 // relieving are the candidates for a sign of which nobody can tell how much of it ends with which pod: the first one is
 // taken to end it, and it is measured anew when that has gone.
-func (x *shortage) relieving(value float64, accept func(*tick.Pod) bool) []Candidate {
-	candidates := x.candidates(x.s.MemorySystemRanking, value, -1, accept)
-	for i := range candidates {
-		candidates[i].Releases = value
+func (x *shortage) relieving(value float64, accept func(*tick.Pod) bool) (candidates, others []Candidate) {
+	candidates, others = x.candidates(x.s.MemorySystemRanking, value, -1, accept)
+	for _, list := range [][]Candidate{candidates, others} {
+		for i := range list {
+			list[i].Releases = value
+		}
 	}
-	return candidates
+	return candidates, others
 }

@@ -60,7 +60,7 @@ func (w *memoryWindow) numa(x *shortage, due, continued bool) {
 
 // finding is met where the node is below the watermark now and was so for enough times in a row.
 func (l *numaMemory) finding(x *shortage, name string, node int, free, total, part float64, due, continued bool) Finding {
-	threshold, below := l.under(x.t.Time, free, total*part, x.s.MemoryHysteresis)
+	threshold, below := l.under(x.t, free, total*part, x.s.MemoryHysteresis)
 	if due {
 		l.count(continued, below)
 	}
@@ -76,9 +76,13 @@ func (l *numaMemory) finding(x *shortage, name string, node int, free, total, pa
 		accept, who = anyone, "any pod goes"
 	}
 	least := total * x.s.MemoryNUMAVictimMinimum
-	for _, c := range x.candidates(x.s.MemoryNUMARanking, 0, node, accept) {
+	accepted, others := x.candidates(x.s.MemoryNUMARanking, 0, node, accept)
+	f.Leaving = others
+	for _, c := range accepted {
 		if c.Releases > 0 && c.Releases >= least {
 			f.Candidates = append(f.Candidates, c)
+		} else {
+			f.Leaving = append(f.Leaving, Candidate{Pod: c.Pod, Releases: c.Releases})
 		}
 	}
 	if len(x.unknown) > 0 {

@@ -23,7 +23,7 @@ go. On a machine of one NUMA node a pod's whole memory is what it uses there.
 
 kswapd: the kernel reclaims more than memory-kswapd-rate pages a second, over memory-kswapd-times periods of
 memory-sync-period in a row, or for memory-kswapd-duration where that is set. A reclaimed or shared pod goes, also while there is free
-memory.
+memory, and the next one when the rate of another period is known.
 
 psi, where the kernel has pressure stall information, on cgroup v2: the node's "some avg10" (percent of time) is over
 memory-psi-threshold, and so many shared and dedicated pods as memory-psi-pods are over memory-psi-pod-threshold, with a mean of at
@@ -75,7 +75,7 @@ type shortage struct {
 
 func (w *memoryWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	var m Measure
-	due, continued := w.Pace.due(t.Time, s.MemorySyncPeriod)
+	due, continued := w.Pace.due(t, s.MemorySyncPeriod)
 	if t.Sample.Memory == nil {
 		*w = memoryWindow{Pace: w.Pace}
 		if s.MemorySystemEnabled || s.MemoryNUMAEnabled || s.MemoryKswapdRate > 0 {
@@ -132,17 +132,17 @@ func (w *memoryWindow) free(x *shortage) {
 		why = fmt.Sprintf("memory-free-minimum %s is all of the node's memory, or more", x.s.MemoryFreeMinimum)
 	}
 	if why != "" {
-		w.Free.observe(x.t.Time, false)
+		w.Free.observe(x.t, false)
 		x.missing(partFree, why)
 		return
 	}
-	threshold, met := w.Free.under(x.t.Time, free, max(least, total*part), x.s.MemoryHysteresis)
+	threshold, met := w.Free.under(x.t, free, max(least, total*part), x.s.MemoryHysteresis)
 	f := x.finding(partFree, free, threshold, met, &w.Free)
 	f.Below = true
 	if met {
 		taint := taintMemoryPressure
 		f.Taint = &taint
-		f.Candidates = x.candidates(x.s.MemorySystemRanking, threshold-free, -1, only(tick.QoSReclaimed))
+		f.Candidates, f.Leaving = x.candidates(x.s.MemorySystemRanking, threshold-free, -1, only(tick.QoSReclaimed))
 		f.Message = fmt.Sprintf("%s of the node's memory are free, under the threshold of %s", mebibytes(free), mebibytes(threshold))
 	}
 	x.m.Findings = append(x.m.Findings, f)
@@ -199,15 +199,11 @@ func only(classes ...string) func(*tick.Pod) bool {
 
 func anyone(*tick.Pod) bool { return true }
 
-// candidates ranks the pods. What they use is that on a NUMA node, or all of it where node is negative; need is what stands
-// for the use of a pod of which it is not known.
-func (x *shortage) candidates(ranking []string, need float64, node int, accept func(*tick.Pod) bool) []Candidate {
+// candidates ranks the pods that are accepted, and returns the others beside them. What they use is that on a NUMA node, or
+// all of it where node is negative; need is what stands for the use of a pod of which it is not known.
+func (x *shortage) candidates(ranking []string, need float64, node int, accept func(*tick.Pod) bool) (out, others []Candidate) {
 	x.unknown = nil
-	var out []Candidate
 	for _, v := range x.pods {
-		if !accept(v.pod) {
-			continue
-		}
 		bytes, ok := v.bytes, v.known
 		if node >= 0 {
 			bytes, ok = memoryOn(v.pod, node)
@@ -215,6 +211,12 @@ func (x *shortage) candidates(ranking []string, need float64, node int, accept f
 		c := Candidate{Pod: v.pod, Releases: bytes, Rank: make([]float64, len(ranking))}
 		if !ok {
 			c.Releases = need
+		}
+		if !accept(v.pod) {
+			others = append(others, Candidate{Pod: v.pod, Releases: c.Releases})
+			continue
+		}
+		if !ok {
 			x.unknown = append(x.unknown, v.pod.Name)
 		}
 		for i, name := range ranking {
@@ -225,7 +227,7 @@ func (x *shortage) candidates(ranking []string, need float64, node int, accept f
 		}
 		out = append(out, c)
 	}
-	return out
+	return out, others
 }
 
 // rankUnknown is over every measure.

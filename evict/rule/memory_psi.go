@@ -12,7 +12,7 @@ func measurePSI(x *shortage, l *level) {
 	sample, now := x.t.Sample, x.t.Time
 	value, ok := some10(sample.Memory.Pressure)
 	if !ok || sample.CgroupVersion != v2 {
-		l.observe(now, false)
+		l.observe(x.t, false)
 		if sample.CgroupVersion == v2 && sample.Memory.Pressure != nil {
 			x.missing(partPSI, "the node's memory pressure has no some avg10 of 0 to 100")
 		}
@@ -37,12 +37,12 @@ func measurePSI(x *shortage, l *level) {
 		x.m.Errors = append(x.m.Errors, fmt.Sprintf("%s (%s): no memory pressure of %d of %d shared and dedicated pods, they count as not pressed: %s", ScopeMemory, partPSI, len(without), all, some(without)))
 	}
 	counts := 1.0
-	if l.held(now) {
+	if l.held(x.t) {
 		counts -= x.s.MemoryHysteresis
 	}
 	threshold := x.s.MemoryPSIThreshold * counts
 	suffer := pressed >= x.s.MemoryPSIPods && sum/float64(pressed) >= x.s.MemoryPSIPodsMean*counts
-	met := l.observe(now, value > threshold && suffer)
+	met := l.observe(x.t, value > threshold && suffer)
 
 	f := x.finding(partPSI, value, threshold, met, l)
 	f.Tolerance = max(f.Tolerance, x.s.MemoryPSIDurationReclaimed)
@@ -57,7 +57,7 @@ func measurePSI(x *shortage, l *level) {
 			taint := taintMemoryPressure
 			f.Taint = &taint
 		}
-		f.Candidates = x.relieving(value, accept)
+		f.Candidates, f.Leaving = x.relieving(value, accept)
 		f.Message = fmt.Sprintf("tasks wait for memory %.2f%% of the time, over the threshold of %.2f%%, and %d pods for %.2f%% on average, for %.0fs: %s",
 			value, threshold, pressed, sum/float64(pressed), lasted.Seconds(), who)
 	}

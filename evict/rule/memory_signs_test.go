@@ -74,6 +74,25 @@ func TestKswapd(t *testing.T) {
 	}
 }
 
+// Between two periods the rate is that of before: it calls for nobody.
+func TestKswapdBetweenPeriods(t *testing.T) {
+	s := Defaults()
+	s.MemoryKswapdTimes = 1
+	w := memoryPressure.New()
+	for i := range 16 {
+		x := shortTick(i, 50, holder("r", tick.QoSReclaimed, 1), holder("q", tick.QoSReclaimed, 2))
+		pages := float64(i) * 9000
+		x.Sample.Memory.KswapdStealPages = &pages
+		f := part(w.Measure(&s, x), partKswapd)
+		if i < 5 {
+			continue
+		}
+		if !f.Met || f.Taint == nil || len(f.Candidates) != 2 || (f.Waits == "") != (i%5 == 0) {
+			t.Errorf("second %d: met %t, taint %v, %d candidates, waits %q; want it met, and somebody to go at every fifth alone", i, f.Met, f.Taint, len(f.Candidates), f.Waits)
+		}
+	}
+}
+
 func TestKswapdInputs(t *testing.T) {
 	s := Defaults()
 	s.MemoryKswapdTimes = 1

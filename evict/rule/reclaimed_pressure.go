@@ -100,8 +100,8 @@ func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
 func (w *reclaimedWindow) measure(m *Measure, s *Settings, t *tick.Tick, hard, soft *level, r resource, offer *int64, pods []*tick.Pod, scores map[string]float64) {
 	offered, ok := whole(offer)
 	if !ok {
-		hard.observe(t.Time, false)
-		soft.observe(t.Time, false)
+		hard.observe(t, false)
+		soft.observe(t, false)
 		m.Errors = append(m.Errors, fmt.Sprintf("%s: the advice has no %s: not measured", r.scope, r.name))
 		return
 	}
@@ -115,7 +115,7 @@ func (w *reclaimedWindow) measure(m *Measure, s *Settings, t *tick.Tick, hard, s
 		f.Hard = false
 		m.Findings = append(m.Findings, f)
 	} else {
-		soft.observe(t.Time, false)
+		soft.observe(t, false)
 	}
 }
 
@@ -136,7 +136,7 @@ func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum floa
 }
 
 func (r resource) finding(s *Settings, t *tick.Tick, l *level, times, offered, sum float64, candidates []Candidate, kind string) Finding {
-	threshold, met := l.over(t.Time, sum, times*offered, s.ReclaimedHysteresis)
+	threshold, met := l.over(t, sum, times*offered, s.ReclaimedHysteresis)
 	f := Finding{PressureFinding: tick.PressureFinding{
 		Rule: reclaimedPressure.Name, Scope: r.scope, Value: sum, Threshold: threshold, Met: met, Hard: true, Since: since(l.Start),
 	}}

@@ -63,7 +63,7 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 		if l == nil {
 			l = &level{}
 		}
-		threshold, met := l.over(t.Time, rss, times*request, s.RSSOveruseHysteresis)
+		threshold, met := l.over(t, rss, times*request, s.RSSOveruseHysteresis)
 		if !met {
 			continue
 		}

@@ -47,12 +47,17 @@ type Finding struct {
 	// Candidates are the pods whose end would relieve the pressure, in no order; set where it is Met. Those of a finding that
 	// is not Hard wait in a queue, from which one goes a round; a finding with a taint alone has none.
 	Candidates []Candidate
+	// Leaving are pods that the finding does not choose from, and whose end would relieve the pressure as well: they count when
+	// they are on their way out.
+	Leaving []Candidate
 	// Tolerance is how long the finding must have been met without a break before anybody goes.
 	Tolerance time.Duration
 	// GracePeriodSeconds is the victim's, nil for the pod's own; a candidate's goes before it.
 	GracePeriodSeconds *int64
-	// Cooldown is the rest between two evictions of the rule.
+	// Cooldown is the rest between two evictions of the rule in the scope.
 	Cooldown time.Duration
+	// Waits says in a few words why nobody goes for it at this tick although it is met; empty otherwise.
+	Waits string
 	// Message is one sentence for people.
 	Message string
 }
@@ -64,6 +69,9 @@ func (f *Finding) About() string {
 	}
 	return f.Scope + " (" + f.Part + ")"
 }
+
+// Rest names what rests after an eviction: the rule in the scope, for one scope's evictions say nothing about another's need.
+func (f *Finding) Rest() string { return f.Rule + " " + f.Scope }
 
 // Candidate is a pod with its rank for one finding.
 type Candidate struct {

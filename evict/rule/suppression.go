@@ -52,7 +52,7 @@ func (w *cpuWindow) suppression(m *Measure, s *Settings, t *tick.Tick) {
 			l = &level{}
 		}
 		present := cores(left) / size
-		counts, met := l.over(t.Time, present, tolerance, s.SuppressionHysteresis)
+		counts, met := l.over(t, present, tolerance, s.SuppressionHysteresis)
 		f.Threshold = min(f.Threshold, counts)
 		if !met {
 			continue

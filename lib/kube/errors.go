@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,9 +26,15 @@ func IsForbidden(err error) bool { return apierrors.IsForbidden(err) || apierror
 // IsInvalid reports whether the server understood and refuses the object, so that sending it again is no use.
 func IsInvalid(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
-// IsDisruptionBudget reports whether an eviction was refused because of a pod disruption budget.
+// manyBudgets is what an API server says, as an internal error, of a pod that several disruption budgets select.
+const manyBudgets = "more than one PodDisruptionBudget"
+
+// IsDisruptionBudget reports whether an eviction was refused because of a pod disruption budget, or of several.
 func IsDisruptionBudget(err error) bool {
-	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, "DisruptionBudget")
+	if apierrors.IsTooManyRequests(err) {
+		return apierrors.HasStatusCause(err, "DisruptionBudget")
+	}
+	return IsServerError(err) && strings.Contains(err.Error(), manyBudgets)
 }
 
 // IsTooManyRequests reports whether the server asks for less, a disruption budget included.

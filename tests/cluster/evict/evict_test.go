@@ -61,6 +61,12 @@ func start(t *testing.T, options controlplane.Options) *cluster {
 // pod makes a reclaimed pod on the node and returns it as collect shows it.
 func (c *cluster) pod(name string, milli float64) tick.Pod {
 	c.t.Helper()
+	return c.podWithGrace(name, milli, 7)
+}
+
+// podWithGrace makes one with another grace period, in seconds.
+func (c *cluster) podWithGrace(name string, milli float64, grace int) tick.Pod {
+	c.t.Helper()
 	c.Apply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -71,9 +77,9 @@ metadata:
   annotations: {katalyst.kubewharf.io/qos_level: reclaimed_cores}
 spec:
   nodeName: %s
-  terminationGracePeriodSeconds: 7
+  terminationGracePeriodSeconds: %d
   containers: [{name: stress, image: stress}]
-`, name, name, node))
+`, name, name, node, grace))
 	return tick.Pod{
 		UID: c.uid(name), Namespace: "default", Name: name, QoS: tick.QoSReclaimed, Phase: "Running",
 		Requests: &tick.Resources{ReclaimedMilliCPU: &milli},

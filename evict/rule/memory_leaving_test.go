@@ -1,0 +1,58 @@
+package rule
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+// Memory that is short comes back with pods of any class and size, also with those that are not for choice.
+func TestMemoryLeaving(t *testing.T) {
+	unknown := holder("u", tick.QoSShared, 1)
+	unknown.Memory, unknown.Containers = nil, nil
+	pods := []tick.Pod{holder("r", tick.QoSReclaimed, 512), holder("small", tick.QoSReclaimed, 1), holder("s", tick.QoSShared, 1024), holder("d", tick.QoSDedicated, 2048), unknown}
+	for i := range pods {
+		if pods[i].QoS != tick.QoSReclaimed {
+			pods[i].MemoryPressure = stall(90)
+		}
+	}
+	s := Defaults()
+	s.MemoryNUMABelowTimesReclaimed, s.MemoryKswapdTimes = 1, 1
+	s.MemoryPSIEnabled = true
+	const watermark, free = 100 * gib * 10 / 10_000, gib / 20
+	w := memoryPressure.New()
+	var m Measure
+	for i := range 2 {
+		x := shortTick(5*i, 0.05, pods...)
+		x.Sample.Memory.KswapdStealPages = tick.Ptr(float64(i) * 1e6)
+		x.Sample.Memory.Pressure = stall(90)
+		m = w.Measure(&s, x)
+	}
+	const mebi = 1 << 20
+	missing := fmt.Sprint((watermark - free) / mebi)
+	for name, want := range map[string][]string{
+		partFree:   {"s 1024", "d 2048", "u " + missing},
+		"numa0":    {"s 1024", "d 2048", "u 0", "small 1"},
+		partKswapd: {"d 0.19073486328125"}, // 200000 a second
+		partPSI:    {"s 8.58306884765625e-05", "d 8.58306884765625e-05", "u 8.58306884765625e-05"},
+	} {
+		f := part(m, name)
+		if f == nil || !f.Met {
+			t.Errorf("%s: %+v; want it met", name, f)
+			continue
+		}
+		var got []string
+		for _, c := range f.Leaving {
+			got = append(got, fmt.Sprintf("%s %v", c.Pod.Name, c.Releases/mebi))
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: who else may be on the way out, with MiB (-want +got):\n%s", name, d)
+		}
+		if f.Rest() != memoryPressure.Name+" "+ScopeMemory {
+			t.Errorf("%s: rest %q", name, f.Rest())
+		}
+	}
+}
