@@ -31,7 +31,7 @@ func runnable(dir string) int {
 	return n
 }
 
-const loadRule = "cpu-pressure-eviction-plugin"
+const loadScope = "cpu.load.1min.container"
 
 func (t *T) loadEviction(threads int, hard bool) {
 	t.group("/polder", "cpuset", "cpu", "memory", "pids")
@@ -50,14 +50,14 @@ func (t *T) loadEviction(threads int, hard bool) {
 	})
 	for _, f := range tk.Eviction.Pressures {
 		t.Logf("%s %s: %.2f, bound %.2f, met %v, hard %v", f.Rule, f.Scope, f.Value, f.Threshold, f.Met, f.Hard)
-		if f.Rule == loadRule && f.Met != (hard || !f.Hard) {
+		if f.Scope == loadScope && f.Met != (hard || !f.Hard) {
 			t.Errorf("%d threads: met is %v", threads, f.Met)
 		}
 	}
 	for _, e := range tk.Eviction.Evictions {
 		t.Logf("%s %s/%s: %s", e.State, e.Namespace, e.Name, e.Message)
 	}
-	goes := slices.ContainsFunc(tk.Eviction.Evictions, func(e tick.PodEviction) bool { return e.Rule == loadRule && e.Name == "web" })
+	goes := slices.ContainsFunc(tk.Eviction.Evictions, func(e tick.PodEviction) bool { return e.Scope == loadScope && e.Name == "web" })
 	if goes != hard {
 		t.Errorf("%d threads: web goes is %v, want %v", threads, goes, hard)
 	}
