@@ -84,10 +84,11 @@ func page(t *testing.T, s *metrics.Set) string {
 func limits(t *testing.T) string {
 	t.Helper()
 	found := map[string]*family{}
-	in, _, err := os.Pipe()
+	in, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer w.Close() // not left to the garbage collector, at whose whim evict would see the end of its input and close its port
 	p := start(t, in, nil, "evict", "--rules", "reclaimed-resource-pressure-eviction-plugin")
 	p.scrape(t, "polder_build_info")
 	families(t, found, p.scrape(t, "polder_build_info"))
