@@ -13,10 +13,17 @@ const (
 type Advice struct {
 	Policy    string     `json:"policy"`
 	Reclaimed *Reclaimed `json:"reclaimed,omitempty"`
-	Pools     []Pool     `json:"pools,omitempty"`
-	Cgroups   []Cgroup   `json:"cgroups,omitempty"`
+	// Mid is what may be offered to pods of Koordinator's mid priority.
+	Mid *Reclaimed `json:"mid,omitempty"`
+	// Withdrawn says why nothing is offered any more, so that what was published goes at once; empty otherwise. An advice without
+	// Reclaimed and without this has nothing to say of the offer.
+	Withdrawn string   `json:"withdrawn,omitempty"`
+	Pools     []Pool   `json:"pools,omitempty"`
+	Cgroups   []Cgroup `json:"cgroups,omitempty"`
 	// Fallback is what should hold when advise falls silent: the reclaimed side at its floor.
 	Fallback []Cgroup `json:"fallback,omitempty"`
+	// Resctrl are the wanted groups of /sys/fs/resctrl; those that are not named are left alone.
+	Resctrl []ResctrlGroup `json:"resctrl,omitempty"`
 	// Reasons has one short sentence for each thing that bound the result.
 	Reasons []string `json:"reasons,omitempty"`
 }
@@ -51,6 +58,9 @@ type Cgroup struct {
 	CPUSetCPUs     string `json:"cpusetCPUs,omitempty"`
 	CPUSetMems     string `json:"cpusetMems,omitempty"`
 	CPUMaxMilliCPU *int64 `json:"cpuMaxMilliCPU,omitempty"`
+	// CPUBurstMilliCPU is what may be saved up for a burst, in milli-CPU of one period (cpu.max.burst): 500 in a period of
+	// 100 ms are 50 ms. The kernel takes no more than the quota.
+	CPUBurstMilliCPU *int64 `json:"cpuBurstMilliCPU,omitempty"`
 	// CPUWeight is cgroup v2's cpu.weight, 1 to 10000.
 	CPUWeight       *int64 `json:"cpuWeight,omitempty"`
 	CPUIdle         *bool  `json:"cpuIdle,omitempty"`
@@ -58,6 +68,26 @@ type Cgroup struct {
 	MemoryLowBytes  *int64 `json:"memoryLowBytes,omitempty"`
 	MemoryHighBytes *int64 `json:"memoryHighBytes,omitempty"`
 	MemoryMaxBytes  *int64 `json:"memoryMaxBytes,omitempty"`
+	// MemoryOOMGroup is memory.oom.group: the OOM killer ends all or none.
+	MemoryOOMGroup *bool `json:"memoryOOMGroup,omitempty"`
+	// What follows has files in the kernels of Anolis and Alibaba Cloud Linux alone: asynchronous reclaim begins at so many percent
+	// of the limit, and ends so many permille lower; the node's watermarks are moved by so many percent for the cgroup; the OOM
+	// killer's priority, 0 to 12, and whether it counts below the cgroup.
+	MemoryWmarkRatioPercent  *int64 `json:"memoryWmarkRatioPercent,omitempty"`
+	MemoryWmarkScalePermille *int64 `json:"memoryWmarkScalePermille,omitempty"`
+	MemoryWmarkMinAdjPercent *int64 `json:"memoryWmarkMinAdjPercent,omitempty"`
+	MemoryPriority           *int64 `json:"memoryPriority,omitempty"`
+	MemoryUsePriorityOOM     *bool  `json:"memoryUsePriorityOOM,omitempty"`
 	// IOWeight is cgroup v2's default io.weight, 1 to 10000.
 	IOWeight *int64 `json:"ioWeight,omitempty"`
+}
+
+// ResctrlGroup is the wanted state of one group of /sys/fs/resctrl (Documentation/filesystems/resctrl.rst).
+type ResctrlGroup struct {
+	// Group is its name: one path element, as in "BE".
+	Group string `json:"group"`
+	// Schemata are the lines that shall hold, as in "L3:0=7;1=7" and "MB:0=100;1=100".
+	Schemata []string `json:"schemata,omitempty"`
+	// Cgroups are those whose tasks belong into the group, with those below them.
+	Cgroups []string `json:"cgroups,omitempty"`
 }

@@ -30,8 +30,10 @@ type Pod struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 
-	QoS                 string `json:"qos"`
-	QoSSource           string `json:"qosSource,omitempty"`
+	QoS       string `json:"qos"`
+	QoSSource string `json:"qosSource,omitempty"`
+	// KubernetesQOS is the class in Kubernetes' own sense: Guaranteed, Burstable or BestEffort.
+	KubernetesQOS       string `json:"kubernetesQOS,omitempty"`
 	Priority            *int64 `json:"priority,omitempty"`
 	KoordinatorPriority *int64 `json:"koordinatorPriority,omitempty"`
 

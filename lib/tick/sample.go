@@ -13,12 +13,17 @@ type Sample struct {
 	NUMANodes []NUMASample `json:"numaNodes,omitempty"`
 	Pods      []Pod        `json:"pods,omitempty"`
 
-	// Capacity and Allocatable are the node object's, or the machine's own where there is no cluster.
+	// Capacity and Allocatable are the node object's, or the machine's own where there is no cluster. What is reclaimed there is
+	// what Koordinator's names said when the object was read: it may be this pipe's own word.
 	Capacity    *Resources `json:"capacity,omitempty"`
 	Allocatable *Resources `json:"allocatable,omitempty"`
 
 	// CgroupVersion is the version, 1 or 2, of the hierarchy that has the cpuset controller.
 	CgroupVersion int `json:"cgroupVersion,omitempty"`
+	// Tiers are kubelet's cgroups above the pods': by their name, as in "besteffort".
+	Tiers []Tier `json:"tiers,omitempty"`
+	// Resctrl is what the machine's cache and memory bandwidth can be divided into; nil where resctrl is not mounted.
+	Resctrl *Resctrl `json:"resctrl,omitempty"`
 	// Kubelet is what the node's kubelet keeps on disk; nil where there is none.
 	Kubelet *Kubelet `json:"kubelet,omitempty"`
 
@@ -40,6 +45,40 @@ type Kubelet struct {
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
 	// ExclusiveCPUs are the CPUs that it gave to containers for themselves: nobody else may run there.
 	ExclusiveCPUs string `json:"exclusiveCPUs,omitempty"`
+}
+
+// Names of tiers.
+const (
+	TierPods       = "kubepods" // above the other two, and the pods of class Guaranteed
+	TierBurstable  = "burstable"
+	TierBestEffort = "besteffort"
+)
+
+// Tier is one of kubelet's cgroups above the pods'.
+type Tier struct {
+	Name   string `json:"name"`
+	Cgroup string `json:"cgroup"`
+	// CPUSetCPUs is the CPU list in force, and CPUMaxMilliCPU the quota, [Unlimited] where there is none.
+	CPUSetCPUs     string   `json:"cpusetCPUs,omitempty"`
+	CPUMaxMilliCPU *int64   `json:"cpuMaxMilliCPU,omitempty"`
+	UsageMilliCPU  *float64 `json:"usageMilliCPU,omitempty"`
+}
+
+// Resctrl is what /sys/fs/resctrl/info says (Documentation/filesystems/resctrl.rst), with the caches that schemata name.
+type Resctrl struct {
+	// Vendor is "intel" or "amd": they count memory bandwidth differently.
+	Vendor string `json:"vendor,omitempty"`
+	// CBMMask is the mask of all ways, in hexadecimal digits, MinCBMBits the fewest that a group may have.
+	CBMMask    string `json:"cbmMask,omitempty"`
+	MinCBMBits int64  `json:"minCBMBits,omitempty"`
+	// CLOSIDs is the number of groups, the root's included.
+	CLOSIDs int64 `json:"closids,omitempty"`
+	// L3 and MB are the ids of the domains in the root's schemata; empty where the machine cannot divide that.
+	L3 []int64 `json:"l3,omitempty"`
+	MB []int64 `json:"mb,omitempty"`
+	// MBMin and MBGranularity are the least share of the bandwidth and its step, in percent.
+	MBMin         int64 `json:"mbMinPercent,omitempty"`
+	MBGranularity int64 `json:"mbGranularityPercent,omitempty"`
 }
 
 // SourceError says what could not be read this time.
@@ -120,4 +159,7 @@ type Resources struct {
 	MemoryBytes          *float64 `json:"memoryBytes,omitempty"`
 	ReclaimedMilliCPU    *float64 `json:"reclaimedMilliCPU,omitempty"`
 	ReclaimedMemoryBytes *float64 `json:"reclaimedMemoryBytes,omitempty"`
+	// MidMilliCPU and MidMemoryBytes are Koordinator's mid resources.
+	MidMilliCPU    *float64 `json:"midMilliCPU,omitempty"`
+	MidMemoryBytes *float64 `json:"midMemoryBytes,omitempty"`
 }

@@ -1,0 +1,164 @@
+// Package sloconfig is Koordinator's configuration: the ConfigMap slo-controller-config as it is merged for one node. It is
+// pure. Names, units, defaults and the order of merging are Koordinator's (apis/configuration and pkg/util/sloconfig of its
+// repository), so that a ConfigMap that works there means the same here.
+package sloconfig
+
+// Strategies are what the ConfigMap says to one node, merged: the value of the key "koordinator" in sample.config. A nil field
+// without a default was not set.
+type Strategies struct {
+	// From is the ConfigMap, as in "koordinator-system/slo-controller-config", or the file with its name; "defaults" where there is
+	// neither.
+	From string `json:"from"`
+	// Entries are the names of the node entries that were merged, by the ConfigMap's key.
+	Entries map[string]string `json:"entries,omitempty"`
+
+	Colocation Colocation  `json:"colocation"`
+	Threshold  Threshold   `json:"resourceThreshold"`
+	QOS        ResourceQOS `json:"resourceQOS"`
+	Burst      CPUBurst    `json:"cpuBurst"`
+
+	// ColocationDisabled says that the cluster's own strategy has enable false: no node entry or annotation turns it on.
+	ColocationDisabled bool `json:"colocationDisabled,omitempty"`
+}
+
+// How batch resources are calculated.
+const (
+	CalculateUsage           = "usage"
+	CalculateRequest         = "request" // memory alone
+	CalculateMaxUsageRequest = "maxUsageRequest"
+)
+
+// MidReclaimStatic is the mode in which mid resources are a fixed part of the node's.
+const MidReclaimStatic = "static"
+
+// Which of a node's memory counts as used in the NodeMetric.
+const (
+	UsageWithoutPageCache = "usageWithoutPageCache"
+	UsageWithHotPageCache = "usageWithHotPageCache"
+	UsageWithPageCache    = "usageWithPageCache"
+)
+
+// Colocation is colocation-config: how much of the node is offered, and when that is published.
+type Colocation struct {
+	Enable                         *bool                  `json:"enable,omitempty"`
+	MetricAggregateDurationSeconds *int64                 `json:"metricAggregateDurationSeconds,omitempty"`
+	MetricReportIntervalSeconds    *int64                 `json:"metricReportIntervalSeconds,omitempty"`
+	MetricAggregatePolicy          *MetricAggregatePolicy `json:"metricAggregatePolicy,omitempty"`
+	MetricMemoryCollectPolicy      *string                `json:"metricMemoryCollectPolicy,omitempty"`
+	// The reclaim thresholds may be over 100: then more is offered than there is.
+	CPUReclaimThresholdPercent     *int64   `json:"cpuReclaimThresholdPercent,omitempty"`
+	CPUCalculatePolicy             *string  `json:"cpuCalculatePolicy,omitempty"`
+	MemoryReclaimThresholdPercent  *int64   `json:"memoryReclaimThresholdPercent,omitempty"`
+	MemoryCalculatePolicy          *string  `json:"memoryCalculatePolicy,omitempty"`
+	DegradeTimeMinutes             *int64   `json:"degradeTimeMinutes,omitempty"`
+	UpdateTimeThresholdSeconds     *int64   `json:"updateTimeThresholdSeconds,omitempty"`
+	ResourceDiffThreshold          *float64 `json:"resourceDiffThreshold,omitempty"`
+	MidCPUThresholdPercent         *int64   `json:"midCPUThresholdPercent,omitempty"`
+	MidMemoryThresholdPercent      *int64   `json:"midMemoryThresholdPercent,omitempty"`
+	MidUnallocatedPercent          *int64   `json:"midUnallocatedPercent,omitempty"`
+	MidReclaimMode                 *string  `json:"midReclaimMode,omitempty"`
+	MidStaticCPUReservedPercent    *int64   `json:"midStaticCPUReservedPercent,omitempty"`
+	MidStaticMemoryReservedPercent *int64   `json:"midStaticMemoryReservedPercent,omitempty"`
+	BatchCPUThresholdPercent       *int64   `json:"batchCPUThresholdPercent,omitempty"`
+	BatchMemoryThresholdPercent    *int64   `json:"batchMemoryThresholdPercent,omitempty"`
+}
+
+// MetricAggregatePolicy says over which times the NodeMetric aggregates, as Go writes durations ("5m").
+type MetricAggregatePolicy struct {
+	Durations []string `json:"durations,omitempty"`
+}
+
+// How batch pods are suppressed.
+const (
+	SuppressCPUSet   = "cpuset"
+	SuppressCFSQuota = "cfsQuota"
+)
+
+// What the satisfaction of batch pods is measured against.
+const (
+	EvictByRealLimit   = "evictByRealLimit"
+	EvictByAllocatable = "evictByAllocatable"
+)
+
+// Threshold is resource-threshold-config: suppression and eviction of batch pods.
+type Threshold struct {
+	Enable                                 *bool   `json:"enable,omitempty"`
+	CPUSuppressThresholdPercent            *int64  `json:"cpuSuppressThresholdPercent,omitempty"`
+	CPUSuppressMinPercent                  *int64  `json:"cpuSuppressMinPercent,omitempty"`
+	CPUSuppressPolicy                      *string `json:"cpuSuppressPolicy,omitempty"`
+	MemoryEvictThresholdPercent            *int64  `json:"memoryEvictThresholdPercent,omitempty"`
+	MemoryEvictLowerPercent                *int64  `json:"memoryEvictLowerPercent,omitempty"`
+	MemoryAllocatableEvictThresholdPercent *int64  `json:"memoryAllocatableEvictThresholdPercent,omitempty"`
+	MemoryAllocatableEvictLowerPercent     *int64  `json:"memoryAllocatableEvictLowerPercent,omitempty"`
+	CPUEvictBESatisfactionUpperPercent     *int64  `json:"cpuEvictBESatisfactionUpperPercent,omitempty"`
+	CPUEvictBESatisfactionLowerPercent     *int64  `json:"cpuEvictBESatisfactionLowerPercent,omitempty"`
+	CPUEvictBEUsageThresholdPercent        *int64  `json:"cpuEvictBEUsageThresholdPercent,omitempty"`
+	CPUEvictTimeWindowSeconds              *int64  `json:"cpuEvictTimeWindowSeconds,omitempty"`
+	CPUEvictThresholdPercent               *int64  `json:"cpuEvictThresholdPercent,omitempty"`
+	CPUEvictLowerPercent                   *int64  `json:"cpuEvictLowerPercent,omitempty"`
+	CPUAllocatableEvictThresholdPercent    *int64  `json:"cpuAllocatableEvictThresholdPercent,omitempty"`
+	CPUAllocatableEvictLowerPercent        *int64  `json:"cpuAllocatableEvictLowerPercent,omitempty"`
+	CPUEvictPolicy                         *string `json:"cpuEvictPolicy,omitempty"`
+	EvictEnabledPriorityThreshold          *int64  `json:"evictEnabledPriorityThreshold,omitempty"`
+	AllocatableEvictPriorityThreshold      *int64  `json:"allocatableEvictPriorityThreshold,omitempty"`
+}
+
+// Policies of [CPUBurst].
+const (
+	BurstNone      = "none"
+	BurstCPU       = "cpuBurstOnly"
+	BurstCFSQuota  = "cfsQuotaBurstOnly"
+	BurstAutomatic = "auto"
+)
+
+// CPUBurst is cpu-burst-config, and a pod's annotation koordinator.sh/cpuBurst.
+type CPUBurst struct {
+	Policy                     *string `json:"policy,omitempty"`
+	CPUBurstPercent            *int64  `json:"cpuBurstPercent,omitempty"`
+	CFSQuotaBurstPercent       *int64  `json:"cfsQuotaBurstPercent,omitempty"`
+	CFSQuotaBurstPeriodSeconds *int64  `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
+	SharePoolThresholdPercent  *int64  `json:"sharePoolThresholdPercent,omitempty"`
+}
+
+// ResourceQOS is resource-qos-config, a class's settings each.
+type ResourceQOS struct {
+	LSR    *ClassQOS `json:"lsrClass,omitempty"`
+	LS     *ClassQOS `json:"lsClass,omitempty"`
+	BE     *ClassQOS `json:"beClass,omitempty"`
+	System *ClassQOS `json:"systemClass,omitempty"`
+}
+
+// ClassQOS is a class's settings. A part that is nil or not enabled is left alone.
+type ClassQOS struct {
+	CPU     *CPUQOS     `json:"cpuQOS,omitempty"`
+	Memory  *MemoryQOS  `json:"memoryQOS,omitempty"`
+	Resctrl *ResctrlQOS `json:"resctrlQOS,omitempty"`
+}
+
+// CPUQOS is a class's CPU scheduling. SchedIdle 1 is cpu.idle (SCHED_IDLE), which mainline kernels have.
+type CPUQOS struct {
+	Enable    *bool  `json:"enable,omitempty"`
+	SchedIdle *int64 `json:"schedIdle,omitempty"`
+}
+
+// MemoryQOS is a class's protection and throttling of memory, and a pod's annotation koordinator.sh/memoryQOS beside its policy.
+type MemoryQOS struct {
+	Enable            *bool  `json:"enable,omitempty"`
+	MinLimitPercent   *int64 `json:"minLimitPercent,omitempty"`
+	LowLimitPercent   *int64 `json:"lowLimitPercent,omitempty"`
+	ThrottlingPercent *int64 `json:"throttlingPercent,omitempty"`
+	WmarkRatio        *int64 `json:"wmarkRatio,omitempty"`
+	WmarkScalePermill *int64 `json:"wmarkScalePermill,omitempty"`
+	WmarkMinAdj       *int64 `json:"wmarkMinAdj,omitempty"`
+	PriorityEnable    *int64 `json:"priorityEnable,omitempty"`
+	Priority          *int64 `json:"priority,omitempty"`
+	OOMKillGroup      *int64 `json:"oomKillGroup,omitempty"`
+}
+
+// ResctrlQOS is a class's part of the last-level cache and of the memory bandwidth.
+type ResctrlQOS struct {
+	Enable               *bool  `json:"enable,omitempty"`
+	CATRangeStartPercent *int64 `json:"catRangeStartPercent,omitempty"`
+	CATRangeEndPercent   *int64 `json:"catRangeEndPercent,omitempty"`
+	MBAPercent           *int64 `json:"mbaPercent,omitempty"`
+}

@@ -1,0 +1,98 @@
+package window
+
+import (
+	"slices"
+	"time"
+)
+
+// Trail is what a figure was over the last while, for averages and percentiles. Figures that come in quick succession share a
+// point, so that it does not grow with their number. Its zero value is empty; it can be encoded as JSON and goes on from there.
+type Trail struct {
+	Points []Point `json:"points,omitempty"`
+}
+
+// Point is the sum of so many figures, and the time of the first of them.
+type Point struct {
+	At  time.Time `json:"at"`
+	Sum float64   `json:"sum"`
+	N   int       `json:"n"`
+}
+
+// Add notes a figure. It joins the last point where that is younger than width, and what is older than keep is forgotten; so
+// is what lies in the future, where the clock was set back.
+func (t *Trail) Add(at time.Time, figure float64, width, keep time.Duration) {
+	for len(t.Points) > 0 && t.Points[len(t.Points)-1].At.After(at) {
+		t.Points = t.Points[:len(t.Points)-1]
+	}
+	if n := len(t.Points); n > 0 && at.Sub(t.Points[n-1].At) < width {
+		t.Points[n-1].Sum += figure
+		t.Points[n-1].N++
+	} else {
+		t.Points = append(t.Points, Point{at, figure, 1})
+	}
+	old := 0
+	for old < len(t.Points) && at.Sub(t.Points[old].At) > keep {
+		old++
+	}
+	t.Points = slices.Delete(t.Points, 0, old)
+}
+
+// within are the points of the time before now.
+func (t *Trail) within(now time.Time, over time.Duration) []Point {
+	first := len(t.Points)
+	for first > 0 && now.Sub(t.Points[first-1].At) <= over {
+		first--
+	}
+	last := len(t.Points)
+	for last > first && t.Points[last-1].At.After(now) {
+		last--
+	}
+	return t.Points[first:last]
+}
+
+// Average is the mean of the figures of the time before now; false where there is none.
+func (t *Trail) Average(now time.Time, over time.Duration) (float64, bool) {
+	sum, n := 0.0, 0
+	for _, p := range t.within(now, over) {
+		sum += p.Sum
+		n += p.N
+	}
+	if n == 0 {
+		return 0, false
+	}
+	return sum / float64(n), true
+}
+
+// Percentile is a percentile, share being 0.5 for the median, of the points of the time before now, without interpolation: of n
+// points in rising order the one at n*share - 1, as Koordinator's metric cache takes it. False where there is none.
+func (t *Trail) Percentile(now time.Time, over time.Duration, share float64) (float64, bool) {
+	points := t.within(now, over)
+	if len(points) == 0 {
+		return 0, false
+	}
+	means := make([]float64, len(points))
+	for i, p := range points {
+		means[i] = p.Sum / float64(p.N)
+	}
+	slices.Sort(means)
+	at := int(float32(len(means))*float32(share)) - 1
+	return means[min(max(at, 0), len(means)-1)], true
+}
+
+// Span is how much of the time before now the points cover, from the first of them to the last.
+func (t *Trail) Span(now time.Time, over time.Duration) time.Duration {
+	points := t.within(now, over)
+	if len(points) == 0 {
+		return 0
+	}
+	return points[len(points)-1].At.Sub(points[0].At)
+}
+
+// Last is the newest point's mean and its time; false where there is none.
+func (t *Trail) Last() (figure float64, at time.Time, ok bool) {
+	if len(t.Points) == 0 {
+		return 0, time.Time{}, false
+	}
+	p := t.Points[len(t.Points)-1]
+	return p.Sum / float64(p.N), p.At, true
+}
