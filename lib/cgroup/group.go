@@ -43,26 +43,50 @@ var numaFiles = []valueFile{
 	{controller: "memory", version: 2, name: "memory.numa_stat", parse: (*Values).ParseNUMAStatV2},
 }
 
+// cpuFiles are those of [NewCPUReader].
+var cpuFiles = []valueFile{
+	{controller: "cpuacct", version: 1, name: "cpuacct.usage", parse: (*Values).ParseUsage},
+	{controller: "cpu", version: 1, name: "cpu.cfs_quota_us", parse: (*Values).ParseQuota},
+	{controller: "cpu", version: 1, name: "cpu.cfs_period_us", parse: (*Values).ParsePeriod},
+	{controller: "cpuset", version: 1, name: "cpuset.effective_cpus", parse: (*Values).ParseCPUSet},
+
+	{controller: "cpuacct", version: 2, name: "cpu.stat", parse: (*Values).ParseCPUStat},
+	{controller: "cpu", version: 2, name: "cpu.max", parse: (*Values).ParseCPUMax},
+	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, inherited: true},
+}
+
 // Reader opens cgroups for reading their values again and again. It is not for use by several goroutines at once.
 type Reader struct {
-	h     *Hierarchy
-	files []valueFile
-	buf   []byte
+	h       *Hierarchy
+	files   []valueFile
+	buf     []byte
+	threads bool // they are counted where no file says how many
 }
 
 // NewReader returns a Reader of h's cgroups. numa asks for the memory on each NUMA node too.
 func NewReader(h *Hierarchy, numa bool) *Reader {
-	r := &Reader{h: h, buf: make([]byte, 8<<10)}
+	r := &Reader{h: h, buf: make([]byte, 8<<10), threads: true}
 	all := valueFiles
 	if numa {
 		all = append(all[:len(all):len(all)], numaFiles...)
 	}
+	r.use(all)
+	return r
+}
+
+// NewCPUReader returns a Reader of the cgroups' CPU use, CPU list and quota alone.
+func NewCPUReader(h *Hierarchy) *Reader {
+	r := &Reader{h: h, buf: make([]byte, 4<<10)}
+	r.use(cpuFiles)
+	return r
+}
+
+func (r *Reader) use(all []valueFile) {
 	for _, f := range all {
-		if h.Version(f.controller) == f.version {
+		if r.h.Version(f.controller) == f.version {
 			r.files = append(r.files, f)
 		}
 	}
-	return r
 }
 
 // Group is one cgroup with its files held open.
@@ -159,7 +183,7 @@ func (g *Group) Read() error {
 	if !left {
 		return fmt.Errorf("read cgroup %s: %w", g.Path, ErrGone)
 	}
-	if v.Has&HasThreads == 0 {
+	if v.Has&HasThreads == 0 && g.reader.threads {
 		g.countThreads()
 	}
 	return errors.Join(errs...)

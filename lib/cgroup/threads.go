@@ -3,6 +3,7 @@ package cgroup
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -13,14 +14,43 @@ import (
 // eachThread calls f with the id of each thread in the cgroup and in those below it, by the primary hierarchy. It
 // reports false where the cgroup could not be read at all. buf is memory to read into, from its beginning.
 func (h *Hierarchy) eachThread(cgroup string, buf []byte, f func(tid []byte)) bool {
-	name := "tasks"
-	if h.primaryVersion() == 2 {
-		name = "cgroup.threads"
-	}
-	return h.eachThreadIn(filepath.Join(h.Primary(), cgroup), name, buf, f)
+	return h.eachThreadIn(filepath.Join(h.Primary(), cgroup), h.threadsFile(), buf, func(tid []byte, n uint64) {
+		if n != 0 {
+			f(tid)
+		}
+	})
 }
 
-func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(tid []byte)) bool {
+func (h *Hierarchy) threadsFile() string {
+	if h.primaryVersion() == 2 {
+		return "cgroup.threads"
+	}
+	return "tasks"
+}
+
+// Threads calls f with the id of each thread in the cgroup and in those below it, by the primary hierarchy. It returns how
+// many there are of a pid namespace that is not seen from here: they have no id. The error wraps fs.ErrNotExist where the cgroup
+// is not there, [ErrPath] where its path is refused. buf is memory to read into.
+func (h *Hierarchy) Threads(cgroup string, buf []byte, f func(tid uint64)) (hidden int, err error) {
+	dir, _, err := h.Dir("", cgroup)
+	if err != nil {
+		return 0, err
+	}
+	ok := h.eachThreadIn(dir, h.threadsFile(), buf, func(_ []byte, n uint64) {
+		if n == 0 {
+			hidden++
+			return
+		}
+		f(n)
+	})
+	if !ok {
+		return hidden, &fs.PathError{Op: "read the threads", Path: dir, Err: fs.ErrNotExist}
+	}
+	return hidden, nil
+}
+
+// eachThreadIn calls f with every number in the files: 0 stands for a thread of another pid namespace.
+func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(tid []byte, n uint64)) bool {
 	data, err := kernfile.Read(dir+"/"+name, buf)
 	if err != nil && (name == "tasks" || !errors.Is(err, unix.ENOENT)) {
 		return false
@@ -33,9 +63,8 @@ func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(tid []byte
 	for len(data) > 0 {
 		var tid []byte
 		tid, data = kernfile.Line(data)
-		// 0 stands for a thread of another pid namespace
-		if n, ok := kernfile.Uint(tid); ok && n != 0 {
-			f(tid)
+		if n, ok := kernfile.Uint(tid); ok {
+			f(tid, n)
 		}
 	}
 	if !hasDirectories(dir) {

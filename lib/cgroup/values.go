@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	"polder/lib/kernfile"
 )
@@ -20,6 +21,8 @@ const (
 	HasCPUSet
 	HasThreads
 	HasNUMA
+	HasQuota  // QuotaMicroseconds
+	HasPeriod // PeriodMicroseconds
 )
 
 // Values is what a cgroup's files say at one instant, the cgroups below it included. Only what Has names means anything.
@@ -30,6 +33,10 @@ type Values struct {
 	// Periods counts the CFS periods in which the cgroup ran under a quota, ThrottledPeriods those in which it used the
 	// quota up.
 	Periods, ThrottledPeriods uint64
+
+	// QuotaMicroseconds is the CPU time that the cgroup may use in a period, negative where that is any.
+	QuotaMicroseconds  int64
+	PeriodMicroseconds uint64
 
 	MemoryBytes, RSSBytes, CacheBytes, InactiveFileBytes uint64
 
@@ -73,6 +80,59 @@ func (v *Values) number(data []byte, into *uint64, has Has) error {
 	*into = n
 	v.Has |= has
 	return nil
+}
+
+// ParseQuota parses v1's cpu.cfs_quota_us, where -1 is none.
+func (v *Values) ParseQuota(data []byte) error {
+	if text := kernfile.Text(data); len(text) > 1 && text[0] == '-' {
+		if _, ok := kernfile.Uint(text[1:]); !ok {
+			return fmt.Errorf("%w: %q", errNumber, kernfile.Clip(data))
+		}
+		v.QuotaMicroseconds = -1
+		v.Has |= HasQuota
+		return nil
+	}
+	var n uint64
+	if err := v.number(data, &n, HasQuota); err != nil {
+		return err
+	}
+	v.QuotaMicroseconds = int64(min(n, math.MaxInt64))
+	return nil
+}
+
+// ParsePeriod parses v1's cpu.cfs_period_us.
+func (v *Values) ParsePeriod(data []byte) error {
+	return v.number(data, &v.PeriodMicroseconds, HasPeriod)
+}
+
+// ParseCPUMax parses v2's cpu.max: "max 100000" or "50000 100000".
+func (v *Values) ParseCPUMax(data []byte) error {
+	quota, rest := kernfile.Field(kernfile.Text(data))
+	n, ok := kernfile.Uint(quota)
+	unlimited := string(quota) == "max"
+	period, okPeriod := kernfile.Uint(kernfile.Text(rest))
+	if !ok && !unlimited || !okPeriod {
+		return fmt.Errorf("%q: want a quota or max, and a period", kernfile.Clip(data))
+	}
+	v.QuotaMicroseconds, v.PeriodMicroseconds = int64(min(n, math.MaxInt64)), period
+	if unlimited {
+		v.QuotaMicroseconds = -1
+	}
+	v.Has |= HasQuota | HasPeriod
+	return nil
+}
+
+// QuotaMilliCPU is the quota in thousandths of a CPU, -1 where there is none. It is false where it is not known.
+func (v *Values) QuotaMilliCPU() (milli int64, known bool) {
+	const both = HasQuota | HasPeriod
+	switch {
+	case v.Has&HasQuota != 0 && v.QuotaMicroseconds < 0:
+		return -1, true
+	case v.Has&both != both || v.PeriodMicroseconds == 0:
+		return 0, false
+	}
+	f := math.Round(float64(v.QuotaMicroseconds) * 1000 / float64(v.PeriodMicroseconds))
+	return int64(f), f < 1<<53
 }
 
 // ParseCPUSet parses a CPU list; text that is the same as last time costs no allocation.

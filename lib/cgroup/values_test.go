@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +20,16 @@ func TestParseValues(t *testing.T) {
 		{"usage, two numbers", "1 2\n", (*Values).ParseUsage, Values{}, false},
 		{"memory", "4096\n", (*Values).ParseMemory, Values{Has: HasMemory, MemoryBytes: 4096}, true},
 		{"threads", "7\n", (*Values).ParseThreads, Values{Has: HasThreads, Threads: 7}, true},
+		{"quota", "50000\n", (*Values).ParseQuota, Values{Has: HasQuota, QuotaMicroseconds: 50000}, true},
+		{"quota, none", "-1\n", (*Values).ParseQuota, Values{Has: HasQuota, QuotaMicroseconds: -1}, true},
+		{"quota, a dash", "-\n", (*Values).ParseQuota, Values{}, false},
+		{"quota, rubbish", "-x\n", (*Values).ParseQuota, Values{}, false},
+		{"quota, empty", "", (*Values).ParseQuota, Values{}, false},
+		{"period", "100000\n", (*Values).ParsePeriod, Values{Has: HasPeriod, PeriodMicroseconds: 100000}, true},
+		{"cpu.max", "50000 100000\n", (*Values).ParseCPUMax, Values{Has: HasQuota | HasPeriod, QuotaMicroseconds: 50000, PeriodMicroseconds: 100000}, true},
+		{"cpu.max, none", "max 100000\n", (*Values).ParseCPUMax, Values{Has: HasQuota | HasPeriod, QuotaMicroseconds: -1, PeriodMicroseconds: 100000}, true},
+		{"cpu.max, no period", "max\n", (*Values).ParseCPUMax, Values{}, false},
+		{"cpu.max, rubbish", "maximal 100000\n", (*Values).ParseCPUMax, Values{}, false},
 		{"cpuset", "0-3,8\n", (*Values).ParseCPUSet, Values{Has: HasCPUSet, CPUSetCPUs: "0-3,8"}, true},
 		{"cpuset, empty", "\n", (*Values).ParseCPUSet, Values{Has: HasCPUSet}, true},
 		{"cpuset, rubbish", "0-3;\n", (*Values).ParseCPUSet, Values{}, false},
@@ -108,13 +119,13 @@ func FuzzParseValues(f *testing.F) {
 	for _, seed := range []string{
 		"123\n", "0-3,8\n", "usage_usec 5\nnr_periods 10\nnr_throttled 4\n", "anon 1\nfile 2\ninactive_file 3\n",
 		"cache 1\nrss 2\ninactive_file 3\ntotal_cache 10\ntotal_rss 20\ntotal_inactive_file 30\n",
-		"total=1 N0=1\nhierarchical_total=3 N0=1 N3=2\n", "anon N0=10 N1=20\nfile N0=1 N1=2\n", "1 (a) R (b) D) R 0",
+		"total=1 N0=1\nhierarchical_total=3 N0=1 N3=2\n", "anon N0=10 N1=20\nfile N0=1 N1=2\n", "1 (a) R (b) D) R 0", "max 100000\n", "-1\n",
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var v Values
-		for _, file := range append(valueFiles, numaFiles...) {
+		for _, file := range slices.Concat(valueFiles, numaFiles, cpuFiles) {
 			v.Has = 0
 			if err := file.parse(&v, data); err != nil && v.Has != 0 {
 				t.Errorf("%s: Has = %b after %v", file.name, v.Has, err)
@@ -123,6 +134,42 @@ func FuzzParseValues(f *testing.F) {
 		if v.WorkingSetBytes() > v.MemoryBytes {
 			t.Error("the working set is larger than the memory")
 		}
+		if milli, known := v.QuotaMilliCPU(); known && milli < -1 {
+			t.Errorf("a quota of %d", milli)
+		}
 		ThreadState(data)
 	})
+}
+
+func TestQuotaMilliCPU(t *testing.T) {
+	for _, c := range []struct {
+		quota  string
+		period string
+		milli  int64
+		known  bool
+	}{
+		{"150000", "100000", 1500, true},
+		{"1000", "100000", 10, true},
+		{"1", "100000", 0, true},
+		{"33333", "100000", 333, true},
+		{"25000", "50000", 500, true},
+		{"-1", "100000", -1, true},
+		{"-1", "", -1, true},
+		{"150000", "", 0, false},
+		{"150000", "0", 0, false},
+		{"18446744073709551615", "1", 0, false},
+	} {
+		var v Values
+		if err := v.ParseQuota([]byte(c.quota)); err != nil {
+			t.Fatal(err)
+		}
+		if c.period != "" {
+			if err := v.ParsePeriod([]byte(c.period)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if milli, known := v.QuotaMilliCPU(); known != c.known || known && milli != c.milli {
+			t.Errorf("%s of %s: %d, %v; want %d, %v", c.quota, c.period, milli, known, c.milli, c.known)
+		}
+	}
 }

@@ -1,7 +1,9 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,6 +109,18 @@ func TestRunnable(t *testing.T) {
 	}
 	if _, ok := r.Runnable("/../a"); ok {
 		t.Error("Runnable takes a path that leads elsewhere")
+	}
+
+	var tids []uint64
+	hidden, err := h.Threads("/a", nil, func(tid uint64) { tids = append(tids, tid) })
+	if slices.Sort(tids); err != nil || hidden != 1 || !slices.Equal(tids, []uint64{1, 2, 3, 4, 99}) {
+		t.Errorf("Threads(/a) = %v, %d hidden, %v; want 1 2 3 4 99 and the hidden one", tids, hidden, err)
+	}
+	if _, err := h.Threads("/gone", nil, func(uint64) {}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Threads(/gone): %v", err)
+	}
+	if _, err := h.Threads("/../a", nil, func(uint64) {}); !errors.Is(err, ErrPath) {
+		t.Errorf("Threads takes a path that leads elsewhere: %v", err)
 	}
 }
 

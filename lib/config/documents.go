@@ -33,7 +33,30 @@ func Load(path string) ([]byte, error) {
 // CustomConfig reads a file of Katalyst's configuration objects: YAML documents, each an object or a List of them, as
 // kubectl takes and prints them. It is nil where the file is none: its first document has neither apiVersion nor kind.
 func CustomConfig(path string, data []byte) (*customconfig.File, error) {
-	var documents []customconfig.Document
+	documents, err := documentsOf(path, data)
+	if documents == nil || err != nil {
+		return nil, err
+	}
+	return customconfig.FileOf(custom(documents))
+}
+
+// document is an object with its place.
+type document struct {
+	customconfig.Document
+	node *yaml.Node
+}
+
+func custom(documents []document) []customconfig.Document {
+	list := make([]customconfig.Document, len(documents))
+	for i, d := range documents {
+		list[i] = d.Document
+	}
+	return list
+}
+
+// documentsOf are a file's objects, nil where it has none.
+func documentsOf(path string, data []byte) ([]document, error) {
+	var documents []document
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	for first := true; ; {
 		var n yaml.Node
@@ -65,13 +88,11 @@ func CustomConfig(path string, data []byte) (*customconfig.File, error) {
 			if !ok {
 				return nil, fmt.Errorf("%s:%d: want an object with apiVersion and kind", path, o.Line)
 			}
-			documents = append(documents, customconfig.Document{Object: object, At: func(keys ...string) string { return path + ":" + strconv.Itoa(line(o, keys)) }})
+			at := func(keys ...string) string { return path + ":" + strconv.Itoa(line(o, keys)) }
+			documents = append(documents, document{customconfig.Document{Object: object, At: at}, o})
 		}
 	}
-	if documents == nil {
-		return nil, nil
-	}
-	return customconfig.FileOf(documents)
+	return documents, nil
 }
 
 // items are the objects of a List, or the one that it is itself.

@@ -10,9 +10,10 @@ import (
 
 // Core is a physical core: the hyperthreads that share it.
 type Core struct {
-	CPUs Set
-	NUMA int // the NUMA node's id
-	L3   int // an index that cores behind the same L3 share; -1 where there is no L3
+	CPUs   Set
+	NUMA   int // the NUMA node's id
+	L3     int // an index that cores behind the same L3 share; -1 where there is no L3
+	Socket int // an index that cores of the same socket share; -1 where none names it
 
 	lowest int
 }
@@ -26,10 +27,11 @@ type Topology struct {
 
 // Shape is what NewTopology reads: lists in the kernel's format, as in a tick's topology.
 type Shape struct {
-	Online string
-	Cores  []string
-	L3     []string
-	NUMA   map[int]string
+	Online  string
+	Cores   []string
+	L3      []string
+	Sockets []string
+	NUMA    map[int]string
 }
 
 // NewTopology checks the lists against each other. CPUs that no core names are cores of their own, CPUs that no NUMA
@@ -46,24 +48,27 @@ func NewTopology(s Shape) (*Topology, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NUMA node: %w", err)
 	}
-	l3s := make(map[int]string, len(s.L3))
-	for i, list := range s.L3 {
-		l3s[i] = list
-	}
-	l3Of, err := index(l3s)
+	l3Of, err := indexes(s.L3)
 	if err != nil {
 		return nil, fmt.Errorf("L3: %w", err)
+	}
+	socketOf, err := indexes(s.Sockets)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
 	}
 
 	t := &Topology{Online: online}
 	add := func(cpus Set) {
-		c := Core{CPUs: cpus, L3: -1, lowest: cpus.UnsortedList()[0]}
+		c := Core{CPUs: cpus, L3: -1, Socket: -1, lowest: cpus.UnsortedList()[0]}
 		for _, cpu := range cpus.UnsortedList() {
 			c.lowest = min(c.lowest, cpu)
 		}
 		c.NUMA = numaOf[c.lowest]
 		if l3, ok := l3Of[c.lowest]; ok {
 			c.L3 = l3
+		}
+		if socket, ok := socketOf[c.lowest]; ok {
+			c.Socket = socket
 		}
 		t.Cores = append(t.Cores, c)
 	}
@@ -88,6 +93,15 @@ func NewTopology(s Shape) (*Topology, error) {
 	sort.Slice(t.Cores, func(i, j int) bool { return t.Cores[i].lowest < t.Cores[j].lowest })
 	t.NUMA = numaIDs(t.Cores)
 	return t, nil
+}
+
+// indexes are the lists' places by the CPUs that they name.
+func indexes(lists []string) (map[int]int, error) {
+	m := make(map[int]string, len(lists))
+	for i, list := range lists {
+		m[i] = list
+	}
+	return index(m)
 }
 
 func index(lists map[int]string) (map[int]int, error) {

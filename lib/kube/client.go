@@ -31,10 +31,12 @@ var (
 	Pods                           = Resource{"", "v1", "pods"}
 	Nodes                          = Resource{"", "v1", "nodes"}
 	Events                         = Resource{"events.k8s.io", "v1", "events"}
+	ConfigMaps                     = Resource{"", "v1", "configmaps"}
 	CustomNodeResources            = Resource{"node.katalyst.kubewharf.io", "v1alpha1", "customnoderesources"}
 	KatalystCustomConfigs          = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "katalystcustomconfigs"}
 	AdminQoSConfigurations         = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "adminqosconfigurations"}
 	EvictionConfigurations         = Resource{"config.katalyst.kubewharf.io", "v1alpha1", "evictionconfigurations"}
+	NodeMetrics                    = Resource{"slo.koordinator.sh", "v1alpha1", "nodemetrics"}
 	subresourceStatus              = "status"
 	defaultTimeout                 = 15 * time.Second
 	defaultQPS             float32 = 20

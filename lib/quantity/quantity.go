@@ -53,6 +53,9 @@ func Whole(v any) (float64, error) {
 // Format is a number of whole units as the API writes it: 44000 is "44k", 1500 is "1500".
 func Format(n int64) string { return resource.NewQuantity(n, resource.DecimalSI).String() }
 
+// FormatBytes is a number of bytes as the API writes memory: 18255872 is "17828Ki", 1815637738 is "1815637738".
+func FormatBytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
+
 // FormatMilli is a number of thousandths as the API writes it: 44000 is "44", 1500 is "1500m".
 func FormatMilli(n int64) string { return resource.NewMilliQuantity(n, resource.DecimalSI).String() }
 

@@ -45,6 +45,11 @@ func TestQuantities(t *testing.T) {
 			t.Errorf("FormatMilli(%d) = %s; want %s", n, got, want)
 		}
 	}
+	for n, want := range map[int64]string{0: "0", 18255872: "17828Ki", 1815637738: "1815637738", 1 << 30: "1Gi"} {
+		if got := FormatBytes(n); got != want {
+			t.Errorf("FormatBytes(%d) = %s; want %s", n, got, want)
+		}
+	}
 }
 
 func FuzzQuantity(f *testing.F) {

@@ -1,6 +1,7 @@
 package sloconfig
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -27,9 +28,32 @@ func Read(raw tick.Raw) (*Strategies, error) {
 	if len(own) == 0 || string(own) == "null" {
 		return nil, ErrNone
 	}
-	s := Defaults()
-	if err := tick.Unmarshal(own, &s); err != nil {
+	refuse := func(err error) (*Strategies, error) {
 		return nil, fmt.Errorf("sample.config.%s: want strategies as collect writes them: %w", Key, err)
 	}
+	s := Defaults()
+	if err := tick.Unmarshal(own, &s); err != nil {
+		return refuse(err)
+	}
+	if bytes.Contains(own, []byte("null")) { // collect writes none, and where one stands the default holds
+		defaults := Defaults()
+		s = *merged(&defaults, &s)
+	}
+	if err := s.check(); err != nil {
+		return refuse(err)
+	}
 	return &s, nil
+}
+
+// check holds strategies against the bounds that a ConfigMap's are held against: a tick may come from anywhere.
+func (s *Strategies) check() error {
+	for _, part := range []struct {
+		name   string
+		faults []*fault
+	}{{"colocation", s.Colocation.check()}, {"resourceThreshold", s.Threshold.check()}, {"resourceQOS", s.QOS.check()}, {"cpuBurst", s.Burst.check()}} {
+		if len(part.faults) > 0 {
+			return inside(part.name, part.faults)[0]
+		}
+	}
+	return nil
 }

@@ -41,7 +41,7 @@ func (s *Session) LoadState(version int, v any) (bool, error) {
 		return false, nil
 	}
 	if file.Tool != s.Tool || file.Version != version {
-		s.Log.Warn("state file is of another tool or version, starting anew", "path", s.State, "tool", file.Tool, "version", file.Version, "want", version)
+		s.Log.Warn("state file is of another tool or version, or of another policy, starting anew", "path", s.State, "tool", file.Tool, "version", file.Version, "want", version)
 		return false, nil
 	}
 	if err := tick.Unmarshal(file.State, v); err != nil {

@@ -90,4 +90,6 @@ type ResctrlGroup struct {
 	Schemata []string `json:"schemata,omitempty"`
 	// Cgroups are those whose tasks belong into the group, with those below them.
 	Cgroups []string `json:"cgroups,omitempty"`
+	// IfExists says that a group that is not there is not made.
+	IfExists bool `json:"ifExists,omitempty"`
 }

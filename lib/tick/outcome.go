@@ -6,10 +6,12 @@ type Isolation struct {
 	Applied   int `json:"applied"`
 	Unchanged int `json:"unchanged"`
 	// Missing counts the cgroups of the advice that do not exist (any more).
-	Missing int              `json:"missing,omitempty"`
-	Writes  []Write          `json:"writes,omitempty"`
-	Errors  []IsolationError `json:"errors,omitempty"`
-	DryRun  bool             `json:"dryRun,omitempty"`
+	Missing int `json:"missing,omitempty"`
+	// Unavailable are the wanted keys that this machine has no file or mount for. Errors says of each why, when it is first met.
+	Unavailable []string         `json:"unavailable,omitempty"`
+	Writes      []Write          `json:"writes,omitempty"`
+	Errors      []IsolationError `json:"errors,omitempty"`
+	DryRun      bool             `json:"dryRun,omitempty"`
 	// Fallback says that the advice's fallback was applied since the tick before, because none came for --stale-after.
 	Fallback bool `json:"fallback,omitempty"`
 	// Refused says why nothing was done with this tick: too old, or of another node.

@@ -76,6 +76,10 @@ type Resctrl struct {
 	// L3 and MB are the ids of the domains in the root's schemata; empty where the machine cannot divide that.
 	L3 []int64 `json:"l3,omitempty"`
 	MB []int64 `json:"mb,omitempty"`
+	// CDP says that the cache is divided for code and for data (mounted with cdp), MBps that memory bandwidth is in MiB/s
+	// (mounted with mba_MBps).
+	CDP  bool `json:"cdp,omitempty"`
+	MBps bool `json:"mbps,omitempty"`
 	// MBMin and MBGranularity are the least share of the bandwidth and its step, in percent.
 	MBMin         int64 `json:"mbMinPercent,omitempty"`
 	MBGranularity int64 `json:"mbGranularityPercent,omitempty"`

@@ -1,0 +1,98 @@
+package cpus
+
+import (
+	"cmp"
+	"slices"
+)
+
+// TakePairs takes n CPUs of avail, or all where it has fewer, in the order in which Koordinator's suppression picks them
+// (pkg/koordlet/qosmanager/plugins/cpusuppress of its repository): the CPUs of each NUMA node and socket are a bucket, the
+// larger buckets come first, and each gives the next two free hyperthreads of one core in turn. When one CPU at most is
+// wanted still, or a round over all buckets finds no pair, the buckets give single CPUs in turn, from where the pairs ended.
+func (t *Topology) TakePairs(avail Set, n int) []int {
+	n = min(n, avail.Intersection(t.Online).Size())
+	if n <= 0 {
+		return nil
+	}
+	buckets := t.buckets(avail)
+	taken := make([]int, 0, n)
+	take := func(b *bucket, at int) {
+		b.cpus[at].taken = true
+		taken = append(taken, b.cpus[at].id)
+	}
+	i := turns(buckets, 0, func() bool { return n-len(taken) <= 1 }, func(b *bucket) bool {
+		for ; b.pair+1 < len(b.cpus); b.pair++ {
+			first, second := b.cpus[b.pair], b.cpus[b.pair+1]
+			if first.core == second.core && !first.taken && !second.taken {
+				take(b, b.pair)
+				take(b, b.pair+1)
+				return true
+			}
+		}
+		return false
+	})
+	turns(buckets, i, func() bool { return len(taken) == n }, func(b *bucket) bool {
+		for ; b.single < len(b.cpus); b.single++ {
+			if !b.cpus[b.single].taken {
+				take(b, b.single)
+				return true
+			}
+		}
+		return false
+	})
+	return taken
+}
+
+// bucket is the CPUs of one NUMA node and socket, by core and id.
+type bucket struct {
+	cpus         []thread
+	lowest       int
+	pair, single int // where to look next: what lies before is taken, or no pair
+}
+
+type thread struct {
+	id, core int
+	taken    bool
+}
+
+func (t *Topology) buckets(avail Set) []*bucket {
+	at := map[[2]int]*bucket{}
+	var all []*bucket
+	for core, c := range t.within(avail) {
+		key := [2]int{c.NUMA, c.Socket}
+		b := at[key]
+		if b == nil {
+			b = &bucket{}
+			at[key] = b
+			all = append(all, b)
+		}
+		for _, id := range c.CPUs.List() {
+			b.cpus = append(b.cpus, thread{id: id, core: core})
+		}
+	}
+	for _, b := range all {
+		b.lowest = slices.MinFunc(b.cpus, func(x, y thread) int { return cmp.Compare(x.id, y.id) }).id
+	}
+	slices.SortFunc(all, func(x, y *bucket) int {
+		return cmp.Or(cmp.Compare(len(y.cpus), len(x.cpus)), cmp.Compare(x.lowest, y.lowest))
+	})
+	return all
+}
+
+// turns lets the buckets give in turn, from the i-th on, until enough or until a whole round, which begins at the first, gave
+// nothing. It returns whose turn is next.
+func turns(buckets []*bucket, i int, enough func() bool, give func(*bucket) bool) int {
+	gave := true
+	for ; !enough(); i = (i + 1) % len(buckets) {
+		if i == 0 {
+			if !gave {
+				break
+			}
+			gave = false
+		}
+		if give(buckets[i]) {
+			gave = true
+		}
+	}
+	return i
+}

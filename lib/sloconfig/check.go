@@ -1,0 +1,189 @@
+package sloconfig
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"polder/lib/fields"
+)
+
+// Bounds of what Koordinator leaves open, so that no product of it with a machine's size or a second overflows.
+const (
+	maxPercent = 100_000
+	maxSeconds = 100_000_000 // three years
+	maxMinutes = 1_000_000
+)
+
+// The most aggregates, and the longest.
+const (
+	maxDurations = 10
+	maxDuration  = 24 * time.Hour
+)
+
+// checks collects what is wrong.
+type checks struct{ faults []*fault }
+
+func (c *checks) wrong(field, format string, a ...any) {
+	c.faults = append(c.faults, &fault{field: field, err: fmt.Errorf(format, a...)})
+}
+
+// within checks a number; nil is not set.
+func (c *checks) within(field string, v *int64, least, most int64) {
+	if v != nil && (*v < least || *v > most) {
+		c.wrong(field, "%d: want %d to %d", *v, least, most)
+	}
+}
+
+func (c *checks) oneOf(field string, v *string, words ...string) {
+	if v != nil && !slices.Contains(words, *v) {
+		c.wrong(field, "%q: want %s", fields.Clip(*v), strings.Join(words, ", "))
+	}
+}
+
+// below checks that a lower threshold is under the upper one.
+func (c *checks) below(field string, lower, upper *int64, of string) {
+	if lower != nil && upper != nil && *lower >= *upper {
+		c.wrong(field, "%d: want less than %s, which is %d", *lower, of, *upper)
+	}
+}
+
+func (c *Colocation) check() []*fault {
+	var v checks
+	v.within("metricAggregateDurationSeconds", c.MetricAggregateDurationSeconds, 1, maxSeconds)
+	v.within("metricReportIntervalSeconds", c.MetricReportIntervalSeconds, 1, maxSeconds)
+	if p := c.MetricAggregatePolicy; p != nil {
+		const field = "metricAggregatePolicy.durations"
+		if len(p.Durations) > maxDurations {
+			v.wrong(field, "%d of them: want %d at most", len(p.Durations), maxDurations)
+		}
+		for _, text := range p.Durations[:min(len(p.Durations), maxDurations)] {
+			if d, err := time.ParseDuration(text); err != nil || d <= 0 || d > maxDuration {
+				v.wrong(field, "%q: want a time span up to %s, such as 5m", fields.Clip(text), maxDuration)
+			}
+		}
+	}
+	v.oneOf("metricMemoryCollectPolicy", c.MetricMemoryCollectPolicy, UsageWithoutPageCache, UsageWithHotPageCache, UsageWithPageCache)
+	v.within("cpuReclaimThresholdPercent", c.CPUReclaimThresholdPercent, 0, maxPercent)
+	v.oneOf("cpuCalculatePolicy", c.CPUCalculatePolicy, CalculateUsage, CalculateMaxUsageRequest, CalculateRequest) // the last is usage: see doubts
+	v.within("memoryReclaimThresholdPercent", c.MemoryReclaimThresholdPercent, 0, maxPercent)
+	v.oneOf("memoryCalculatePolicy", c.MemoryCalculatePolicy, CalculateUsage, CalculateRequest, CalculateMaxUsageRequest)
+	v.within("degradeTimeMinutes", c.DegradeTimeMinutes, 1, maxMinutes)
+	v.within("updateTimeThresholdSeconds", c.UpdateTimeThresholdSeconds, 1, maxSeconds)
+	if d := c.ResourceDiffThreshold; d != nil && (math.IsNaN(*d) || *d <= 0 || *d > maxPercent) {
+		v.wrong("resourceDiffThreshold", "%s: want over 0, such as 0.1", strconv.FormatFloat(*d, 'g', -1, 64))
+	}
+	v.within("midCPUThresholdPercent", c.MidCPUThresholdPercent, 0, 100)
+	v.within("midMemoryThresholdPercent", c.MidMemoryThresholdPercent, 0, 100)
+	v.within("midUnallocatedPercent", c.MidUnallocatedPercent, 0, 100)
+	if c.MidReclaimMode != nil && *c.MidReclaimMode != "" {
+		v.oneOf("midReclaimMode", c.MidReclaimMode, MidReclaimStatic)
+	}
+	v.within("midStaticCPUReservedPercent", c.MidStaticCPUReservedPercent, 0, maxPercent)
+	v.within("midStaticMemoryReservedPercent", c.MidStaticMemoryReservedPercent, 0, maxPercent)
+	v.within("batchCPUThresholdPercent", c.BatchCPUThresholdPercent, 0, maxPercent)
+	v.within("batchMemoryThresholdPercent", c.BatchMemoryThresholdPercent, 0, maxPercent)
+	return v.faults
+}
+
+// doubts are values that Koordinator's node resource controller takes and its webhook does not. A policy that there is for memory
+// alone is read as it reads it.
+func (c *Colocation) doubts() []*fault {
+	var v checks
+	if p := c.CPUCalculatePolicy; p != nil && *p == CalculateRequest {
+		v.wrong("cpuCalculatePolicy", "%q is for memory alone: %s holds", *p, CalculateUsage)
+		c.CPUCalculatePolicy = ptr(CalculateUsage)
+	}
+	if d := c.ResourceDiffThreshold; d != nil && *d > 1 {
+		v.wrong("resourceDiffThreshold", "%s is over 1: what is offered may more than double before it is published", strconv.FormatFloat(*d, 'g', -1, 64))
+	}
+	over := func(field string, p *int64) {
+		if p != nil && *p > 100 {
+			v.wrong(field, "%d is over 100: the threshold of mid resources holds", *p)
+		}
+	}
+	over("midStaticCPUReservedPercent", c.MidStaticCPUReservedPercent)
+	over("midStaticMemoryReservedPercent", c.MidStaticMemoryReservedPercent)
+	return v.faults
+}
+
+func (t *Threshold) check() []*fault {
+	var v checks
+	v.within("cpuSuppressThresholdPercent", t.CPUSuppressThresholdPercent, 0, 100)
+	v.within("cpuSuppressMinPercent", t.CPUSuppressMinPercent, 0, 100)
+	v.oneOf("cpuSuppressPolicy", t.CPUSuppressPolicy, SuppressCPUSet, SuppressCFSQuota)
+	v.within("memoryEvictThresholdPercent", t.MemoryEvictThresholdPercent, 0, 100)
+	v.within("memoryEvictLowerPercent", t.MemoryEvictLowerPercent, 0, 100)
+	v.below("memoryEvictLowerPercent", t.MemoryEvictLowerPercent, t.MemoryEvictThresholdPercent, "memoryEvictThresholdPercent")
+	v.within("memoryAllocatableEvictThresholdPercent", t.MemoryAllocatableEvictThresholdPercent, 0, maxPercent)
+	v.within("memoryAllocatableEvictLowerPercent", t.MemoryAllocatableEvictLowerPercent, 0, maxPercent)
+	v.below("memoryAllocatableEvictLowerPercent", t.MemoryAllocatableEvictLowerPercent, t.MemoryAllocatableEvictThresholdPercent, "memoryAllocatableEvictThresholdPercent")
+	v.within("cpuEvictBESatisfactionUpperPercent", t.CPUEvictBESatisfactionUpperPercent, 0, 100)
+	v.within("cpuEvictBESatisfactionLowerPercent", t.CPUEvictBESatisfactionLowerPercent, 0, 100)
+	if lower, upper := t.CPUEvictBESatisfactionLowerPercent, t.CPUEvictBESatisfactionUpperPercent; lower != nil && upper != nil && *lower > *upper {
+		v.wrong("cpuEvictBESatisfactionLowerPercent", "%d: want at most cpuEvictBESatisfactionUpperPercent, which is %d", *lower, *upper)
+	}
+	v.within("cpuEvictBEUsageThresholdPercent", t.CPUEvictBEUsageThresholdPercent, 0, 100)
+	v.within("cpuEvictTimeWindowSeconds", t.CPUEvictTimeWindowSeconds, 1, maxSeconds)
+	v.within("cpuEvictThresholdPercent", t.CPUEvictThresholdPercent, 0, 100)
+	v.within("cpuEvictLowerPercent", t.CPUEvictLowerPercent, 0, 100)
+	v.below("cpuEvictLowerPercent", t.CPUEvictLowerPercent, t.CPUEvictThresholdPercent, "cpuEvictThresholdPercent")
+	v.within("cpuAllocatableEvictThresholdPercent", t.CPUAllocatableEvictThresholdPercent, 0, maxPercent)
+	v.within("cpuAllocatableEvictLowerPercent", t.CPUAllocatableEvictLowerPercent, 0, maxPercent)
+	v.below("cpuAllocatableEvictLowerPercent", t.CPUAllocatableEvictLowerPercent, t.CPUAllocatableEvictThresholdPercent, "cpuAllocatableEvictThresholdPercent")
+	v.oneOf("cpuEvictPolicy", t.CPUEvictPolicy, EvictByRealLimit, EvictByAllocatable)
+	v.within("evictEnabledPriorityThreshold", t.EvictEnabledPriorityThreshold, math.MinInt32, math.MaxInt32)
+	v.within("allocatableEvictPriorityThreshold", t.AllocatableEvictPriorityThreshold, 0, 7999)
+	return v.faults
+}
+
+func (b *CPUBurst) check() []*fault {
+	var v checks
+	v.oneOf("policy", b.Policy, BurstNone, BurstCPU, BurstCFSQuota, BurstAutomatic)
+	v.within("cpuBurstPercent", b.CPUBurstPercent, 1, 10_000)
+	v.within("cfsQuotaBurstPercent", b.CFSQuotaBurstPercent, 100, maxPercent)
+	v.within("cfsQuotaBurstPeriodSeconds", b.CFSQuotaBurstPeriodSeconds, -1, maxSeconds)
+	v.within("sharePoolThresholdPercent", b.SharePoolThresholdPercent, 0, 100)
+	return v.faults
+}
+
+func (q *ResourceQOS) check() []*fault {
+	var v checks
+	for _, c := range []struct {
+		name string
+		*ClassQOS
+	}{{"lsrClass", q.LSR}, {"lsClass", q.LS}, {"beClass", q.BE}, {"systemClass", q.System}} {
+		if c.ClassQOS == nil {
+			continue
+		}
+		if p := c.CPU; p != nil {
+			v.within(c.name+".cpuQOS.schedIdle", p.SchedIdle, 0, 1)
+		}
+		if m := c.Memory; m != nil {
+			v.memory(c.name+".memoryQOS.", m)
+		}
+		if r := c.Resctrl; r != nil {
+			in := c.name + ".resctrlQOS."
+			v.within(in+"catRangeStartPercent", r.CATRangeStartPercent, 0, 100)
+			v.within(in+"catRangeEndPercent", r.CATRangeEndPercent, 0, 100)
+			v.below(in+"catRangeStartPercent", r.CATRangeStartPercent, r.CATRangeEndPercent, "catRangeEndPercent")
+			v.within(in+"mbaPercent", r.MBAPercent, 1, 100)
+		}
+	}
+	return v.faults
+}
+
+func (c *checks) memory(in string, m *MemoryQOS) {
+	c.within(in+"minLimitPercent", m.MinLimitPercent, 0, 100)
+	c.within(in+"lowLimitPercent", m.LowLimitPercent, 0, 100)
+	c.within(in+"throttlingPercent", m.ThrottlingPercent, 0, 100)
+	c.within(in+"wmarkRatio", m.WmarkRatio, 0, 100)
+	c.within(in+"wmarkScalePermill", m.WmarkScalePermill, 1, 1000)
+	c.within(in+"wmarkMinAdj", m.WmarkMinAdj, -25, 50)
+	c.within(in+"priorityEnable", m.PriorityEnable, 0, 1)
+	c.within(in+"priority", m.Priority, 0, 12)
+	c.within(in+"oomKillGroup", m.OOMKillGroup, 0, 1)
+}

@@ -1,0 +1,180 @@
+package sloconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"polder/lib/fields"
+)
+
+// Memory is what is remembered of a ConfigMap: the last good document of each key.
+type Memory map[string]string
+
+// ConfigMap is what a ConfigMap says, read. It is not changed after it was made.
+type ConfigMap struct {
+	from       string
+	colocation *document[Colocation]
+	threshold  *document[Threshold]
+	qos        *document[ResourceQOS]
+	burst      *document[CPUBurst]
+	// Problems are what is wrong in it, with key and reason, and what holds in its place.
+	Problems []error
+	// Unsupported are the keys and fields that are set and that the tools do not act on.
+	Unsupported []string
+}
+
+// Settle reads a ConfigMap's data. In the place of a document that is refused stays the last good one of its key; a key that is
+// not there, or empty, has the defaults.
+func (m Memory) Settle(from string, data map[string]string) *ConfigMap {
+	c := &ConfigMap{from: from}
+	c.colocation = settle(c, m, colocationKind, data)
+	c.threshold = settle(c, m, thresholdKind, data)
+	c.qos = settle(c, m, qosKind, data)
+	c.burst = settle(c, m, burstKind, data)
+	c.Unsupported = append(unknownKeys(data), c.Unsupported...)
+	if n := len(c.Unsupported) - maxNoted; n > 0 {
+		c.Unsupported = append(c.Unsupported[:maxNoted], fmt.Sprintf("and %d more", n))
+	}
+	return c
+}
+
+func settle[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *document[T] {
+	text := data[k.key]
+	absent := strings.TrimSpace(text) == ""
+	if absent {
+		delete(m, k.key)
+		text = "{}"
+	}
+	d, faults := k.read(text)
+	if len(faults) == 0 {
+		if !absent {
+			m[k.key] = text
+		}
+		c.note(k.key, d.wrong, "the cluster's strategy holds in its place")
+		c.note(k.key, d.doubts, "")
+		for _, path := range d.scan.unknown {
+			c.Unsupported = append(c.Unsupported, k.key+": "+path+unsaid(path))
+		}
+		return d
+	}
+	instead := "the last good one stays in force"
+	last, known := m[k.key]
+	if known {
+		if d, known = good(k, last); !known {
+			delete(m, k.key)
+		}
+	}
+	if !known {
+		instead = "none before it was good: the defaults hold, with nothing enabled"
+		d, _ = k.read("{}")
+	}
+	c.note(k.key, faults, instead)
+	return d
+}
+
+func good[T any](k *kind[T], text string) (*document[T], bool) {
+	d, faults := k.read(text)
+	return d, len(faults) == 0
+}
+
+// note notes problems of one key.
+func (c *ConfigMap) note(key string, faults []*fault, instead string) {
+	for i, f := range faults {
+		if i == maxFaults {
+			c.Problems = append(c.Problems, fmt.Errorf("%s: and %d more", key, len(faults)-i))
+			return
+		}
+		err := fmt.Errorf("%s: %w", key, f)
+		if instead != "" {
+			err = fmt.Errorf("%w: %s", err, instead)
+		}
+		c.Problems = append(c.Problems, err)
+	}
+}
+
+// Koordinator's further keys, and those of its fields that the tools have nothing for.
+var (
+	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config", "system-config"}
+	otherFields = []string{
+		"groupIdentity", "coreExpeller", "pageCacheLimitEnable", "pageCacheLimitSync", "pageCacheLimitSize",
+		"blkioQOS", "networkQOS", "policies", "cgroupRoot", "extensions",
+	}
+)
+
+// unsaid says of a field that it is none of Koordinator's either, as far as is known here.
+func unsaid(path string) string {
+	name := path[strings.LastIndexByte(path, '.')+1:]
+	if slices.ContainsFunc(otherFields, func(f string) bool { return strings.EqualFold(f, name) }) {
+		return ""
+	}
+	return " (not known)"
+}
+
+// unknownKeys are the ConfigMap's keys that are not read.
+func unknownKeys(data map[string]string) (list []string) {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		text := strings.Join(strings.Fields(data[key]), "")
+		switch {
+		case slices.Contains(Keys, key) || text == "" || text == "{}":
+		case len(list) == 2*maxNoted:
+			return list
+		case slices.Contains(otherKeys, key):
+			list = append(list, key)
+		default:
+			list = append(list, fields.Clip(key)+" (not known)")
+		}
+	}
+	return list
+}
+
+// Resolve says what the ConfigMap says to one node: the defaults, over them the cluster's strategies, over them the first node
+// entry that matches its labels, and for colocation its annotation and its labels of ratios. The errors are the ConfigMap's and the
+// node's own.
+func (c *ConfigMap) Resolve(nodeLabels, annotations map[string]string) (*Strategies, []error) {
+	s := Defaults()
+	s.From = c.from
+	errs := slices.Clone(c.Problems)
+	s.ColocationDisabled = !*c.colocation.cluster.Enable
+	errs = append(errs, resolve(&s, colocationKind, c.colocation, nodeLabels)...)
+	errs = append(errs, resolve(&s, thresholdKind, c.threshold, nodeLabels)...)
+	errs = append(errs, resolve(&s, qosKind, c.qos, nodeLabels)...)
+	errs = append(errs, resolve(&s, burstKind, c.burst, nodeLabels)...)
+	errs = append(errs, s.ofNode(nodeLabels, annotations)...)
+	if s.ColocationDisabled {
+		s.Colocation.Enable = ptr(false)
+	}
+	return &s, errs
+}
+
+func resolve[T any](s *Strategies, k *kind[T], d *document[T], nodeLabels map[string]string) (errs []error) {
+	chosen, others := d.choose(labels.Set(nodeLabels))
+	strategy := d.cluster
+	if chosen != nil && chosen.strategy != nil {
+		strategy = chosen.strategy
+		if s.Entries == nil {
+			s.Entries = map[string]string{}
+		}
+		if s.Entries[k.key] = chosen.name; chosen.name == "" {
+			s.Entries[k.key] = chosen.path
+		}
+	}
+	*k.part(s) = *merged(new(T), strategy)
+	if len(others) > 0 {
+		errs = append(errs, fmt.Errorf("%s: the node is selected by %s and by %s: the first one counts", k.key, chosen.says(), strings.Join(others, ", ")))
+	}
+	return errs
+}
+
+// Saved is what outlasts a run of who follows a ConfigMap.
+type Saved struct {
+	// Name is the ConfigMap that it is of.
+	Name string `json:"name"`
+	Good Memory `json:"good,omitempty"`
+	// InForce are the strategies of the node, as they are in sample.config.
+	InForce json.RawMessage `json:"inForce,omitempty"`
+}

@@ -1,0 +1,288 @@
+package sloconfig
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"polder/lib/fields"
+)
+
+// The keys of the ConfigMap that the tools act on.
+const (
+	KeyColocation = "colocation-config"
+	KeyThreshold  = "resource-threshold-config"
+	KeyQOS        = "resource-qos-config"
+	KeyBurst      = "cpu-burst-config"
+)
+
+// Keys are all of them.
+var Keys = []string{KeyColocation, KeyThreshold, KeyQOS, KeyBurst}
+
+// Bounds of one document. A ConfigMap has 1 MiB at most.
+const (
+	maxDocument = 512 << 10
+	maxEntries  = 1000
+	maxFaults   = 8
+)
+
+// kind is how one key's document is read. Colocation's has the cluster's strategy inline.
+type kind[T any] struct {
+	key, cluster, nodes string
+	part                func(*Strategies) *T
+	check, doubts       func(*T) []*fault
+	shape               *shape
+}
+
+var (
+	colocationKind = newKind(KeyColocation, "", "nodeConfigs", func(s *Strategies) *Colocation { return &s.Colocation }, (*Colocation).check, (*Colocation).doubts)
+	thresholdKind  = newKind(KeyThreshold, "clusterStrategy", "nodeStrategies", func(s *Strategies) *Threshold { return &s.Threshold }, (*Threshold).check, nil)
+	qosKind        = newKind(KeyQOS, "clusterStrategy", "nodeStrategies", func(s *Strategies) *ResourceQOS { return &s.QOS }, (*ResourceQOS).check, nil)
+	burstKind      = newKind(KeyBurst, "clusterStrategy", "nodeStrategies", func(s *Strategies) *CPUBurst { return &s.Burst }, (*CPUBurst).check, nil)
+)
+
+func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault) *kind[T] {
+	k := &kind[T]{key: key, cluster: cluster, nodes: nodes, part: part, check: check, doubts: doubts}
+	strategy := shapeOf[T]()
+	entries := strategy.with(field{"name", nil}, field{"nodeSelector", shapeOf[nodeSelector]()})
+	entries.list = true
+	if cluster == "" {
+		k.shape = strategy.with(field{nodes, entries})
+	} else {
+		k.shape = &shape{fields: []field{{cluster, strategy}, {nodes, entries}}}
+	}
+	if doubts == nil {
+		k.doubts = func(*T) []*fault { return nil }
+	}
+	return k
+}
+
+// document is one key's document, read.
+type document[T any] struct {
+	scan    *scan
+	cluster *T
+	entries []entry[T]
+	// wrong are what is wrong in node entries, doubts what holds all the same.
+	wrong, doubts []*fault
+}
+
+// entry is what a document says to some nodes.
+type entry[T any] struct {
+	path, name string
+	selector   labels.Selector
+	strategy   *T // over the cluster's; nil where it is no good: then the cluster's holds
+}
+
+// read reads a document. The faults are why it is refused.
+func (k *kind[T]) read(text string) (*document[T], []*fault) {
+	if len(text) > maxDocument {
+		return nil, []*fault{{err: fmt.Errorf("%d bytes: want %d at most", len(text), maxDocument)}}
+	}
+	d := &document[T]{scan: &scan{text: []byte(text)}}
+	cluster, nodes, err := k.parts([]byte(text))
+	if err != nil {
+		return d, []*fault{asFault(err, "")}
+	}
+	if d.scan, err = look([]byte(text), k.shape); err != nil { // what decodes can be looked through
+		return d, []*fault{asFault(err, "")}
+	}
+	if len(nodes) > maxEntries {
+		return d, []*fault{{field: k.nodes, err: fmt.Errorf("%d entries: want %d at most", len(nodes), maxEntries)}}
+	}
+	for _, path := range d.scan.twice {
+		d.doubts = append(d.doubts, &fault{field: path, err: errors.New("it stands twice: the last one counts")})
+	}
+	own := new(T)
+	if len(cluster) > 0 {
+		if err := decode(cluster, own); err != nil {
+			return d, []*fault{asFault(err, k.cluster)}
+		}
+	}
+	defaults := Defaults()
+	d.cluster = merged(k.part(&defaults), own)
+	if faults := k.check(d.cluster); len(faults) > 0 {
+		return d, inside(k.cluster, faults)
+	}
+	d.doubts = append(d.doubts, inside(k.cluster, k.doubts(d.cluster))...)
+	for i, text := range nodes {
+		d.entry(k, i, text)
+	}
+	return d, nil
+}
+
+// parts are the texts of the cluster's strategy and of the nodes'.
+func (k *kind[T]) parts(text []byte) (cluster json.RawMessage, nodes []json.RawMessage, err error) {
+	if k.cluster == "" {
+		var top struct {
+			Nodes []json.RawMessage `json:"nodeConfigs"`
+		}
+		err = decode(text, &top)
+		return text, top.Nodes, err
+	}
+	var top struct {
+		Cluster json.RawMessage   `json:"clusterStrategy"`
+		Nodes   []json.RawMessage `json:"nodeStrategies"`
+	}
+	err = decode(text, &top)
+	return top.Cluster, top.Nodes, err
+}
+
+func (d *document[T]) entry(k *kind[T], i int, text []byte) {
+	e := entry[T]{path: fmt.Sprintf("%s[%d]", k.nodes, i), selector: labels.Nothing()}
+	refuse := func(faults ...*fault) {
+		d.wrong = append(d.wrong, inside(e.path, faults)...)
+		d.entries = append(d.entries, e)
+	}
+	var top struct {
+		Name     string          `json:"name"`
+		Selector json.RawMessage `json:"nodeSelector"`
+	}
+	if err := decode(text, &top); err != nil {
+		refuse(asFault(err, ""))
+		return
+	}
+	e.name = fields.Clip(top.Name)
+	var err error
+	if e.selector, err = d.selector(e.path, top.Selector); err != nil {
+		e.selector = labels.Nothing() // whose it is cannot be known
+		refuse(asFault(err, "nodeSelector"))
+		return
+	}
+	if e.selector == nil {
+		e.selector = labels.Nothing()
+		d.doubts = append(d.doubts, &fault{field: e.path, err: errors.New("it has no nodeSelector: it is for no node")})
+	}
+	own := new(T)
+	if err := decode(text, own); err != nil {
+		refuse(asFault(err, ""))
+		return
+	}
+	strategy := merged(d.cluster, own)
+	if faults := k.check(strategy); len(faults) > 0 {
+		refuse(faults...)
+		return
+	}
+	if faults := k.doubts(strategy); len(faults) > 0 && len(k.doubts(merged(new(T), own))) > 0 { // the cluster's are named already
+		d.doubts = append(d.doubts, inside(e.path, faults)...)
+	}
+	e.strategy = strategy
+	d.entries = append(d.entries, e)
+}
+
+// nodeSelector is a LabelSelector of Kubernetes.
+type nodeSelector struct {
+	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
+	MatchExpressions []struct {
+		Key      string   `json:"key"`
+		Operator string   `json:"operator"`
+		Values   []string `json:"values,omitempty"`
+	} `json:"matchExpressions,omitempty"`
+}
+
+var operators = map[string]selection.Operator{
+	"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
+}
+
+// selector reads an entry's selector: nil where there is none. An empty one is for all nodes, and so would be one with a typing
+// error in it: that is refused.
+func (d *document[T]) selector(path string, text json.RawMessage) (labels.Selector, error) {
+	if len(text) == 0 || string(text) == "null" {
+		return nil, nil
+	}
+	in := path + ".nodeSelector."
+	if i := slices.IndexFunc(d.scan.unknown, func(p string) bool { return strings.HasPrefix(p, in) }); i >= 0 {
+		return nil, &fault{field: strings.TrimPrefix(d.scan.unknown[i], in), err: errors.New("it is not known: want matchLabels and matchExpressions")}
+	}
+	var s nodeSelector
+	if err := decode(text, &s); err != nil {
+		return nil, err
+	}
+	selector := labels.Everything()
+	add := func(field, key string, op selection.Operator, values []string) error {
+		r, err := labels.NewRequirement(key, op, values)
+		if err != nil {
+			return &fault{field: field, err: errors.New(fields.Clip(err.Error()))}
+		}
+		selector = selector.Add(*r)
+		return nil
+	}
+	for key, value := range s.MatchLabels {
+		if err := add("matchLabels", key, selection.In, []string{value}); err != nil {
+			return nil, err
+		}
+	}
+	for i, x := range s.MatchExpressions {
+		field := fmt.Sprintf("matchExpressions[%d]", i)
+		op, ok := operators[x.Operator]
+		if !ok {
+			return nil, &fault{field: field, err: fmt.Errorf("operator %q: want In, NotIn, Exists or DoesNotExist", fields.Clip(x.Operator))}
+		}
+		if err := add(field, x.Key, op, x.Values); err != nil {
+			return nil, err
+		}
+	}
+	return selector, nil
+}
+
+// choose finds the entry for a node: the first that matches. Others that match as well are named.
+func (d *document[T]) choose(nodeLabels labels.Set) (chosen *entry[T], others []string) {
+	for i := range d.entries {
+		e := &d.entries[i]
+		switch {
+		case !e.selector.Matches(nodeLabels):
+		case chosen == nil:
+			chosen = e
+		case len(others) < maxFaults:
+			others = append(others, e.says())
+		}
+	}
+	return chosen, others
+}
+
+// says names the entry.
+func (e *entry[T]) says() string {
+	if e.name == "" {
+		return e.path
+	}
+	return fmt.Sprintf("%s (%q)", e.path, e.name)
+}
+
+// merged is the newer laid over the older: what the newer does not set stays. Nothing is shared with either.
+func merged[T any](older, newer *T) *T {
+	out := new(T)
+	for _, s := range []*T{older, newer} {
+		text, err := json.Marshal(s)
+		if err == nil {
+			err = json.Unmarshal(text, out)
+		}
+		if err != nil { // these are numbers, texts and lists of them
+			panic(err)
+		}
+	}
+	return out
+}
+
+func asFault(err error, in string) *fault {
+	f := (*fault)(nil)
+	if !errors.As(err, &f) {
+		f = &fault{err: err}
+	}
+	return inside(in, []*fault{f})[0]
+}
+
+// inside puts faults of a part into the whole.
+func inside(path string, faults []*fault) []*fault {
+	if path == "" {
+		return faults
+	}
+	out := make([]*fault, len(faults))
+	for i, f := range faults {
+		out[i] = &fault{field: join(path, f.field), err: f.err}
+	}
+	return out
+}

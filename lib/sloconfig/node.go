@@ -1,0 +1,78 @@
+package sloconfig
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"polder/lib/fields"
+)
+
+// AnnotationColocation is a node's annotation with a part of its own colocation strategy, as JSON.
+const AnnotationColocation = "node.koordinator.sh/colocation-strategy"
+
+// ratios are a node's labels with a part of it, as fractions of one.
+var ratios = []struct {
+	label string
+	of    func(*Colocation) **int64
+}{
+	{"node.koordinator.sh/cpu-reclaim-ratio", func(c *Colocation) **int64 { return &c.CPUReclaimThresholdPercent }},
+	{"node.koordinator.sh/memory-reclaim-ratio", func(c *Colocation) **int64 { return &c.MemoryReclaimThresholdPercent }},
+	{"node.koordinator.sh/mid-static-cpu-reserved-ratio", func(c *Colocation) **int64 { return &c.MidStaticCPUReservedPercent }},
+	{"node.koordinator.sh/mid-static-memory-reserved-ratio", func(c *Colocation) **int64 { return &c.MidStaticMemoryReservedPercent }},
+}
+
+// ofNode lays over the colocation strategy what the node says of itself. What is no good there is left out.
+func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error) {
+	if text, ok := annotations[AnnotationColocation]; ok {
+		strategy, faults, doubts := s.Colocation.annotated(text)
+		for _, f := range faults {
+			errs = append(errs, fmt.Errorf("annotation %s: %w: it is left out", AnnotationColocation, f))
+		}
+		for _, f := range doubts {
+			errs = append(errs, fmt.Errorf("annotation %s: %w", AnnotationColocation, f))
+		}
+		s.Colocation = *strategy
+	}
+	for _, r := range ratios {
+		text, ok := labels[r.label]
+		if !ok {
+			continue
+		}
+		percent, err := percentOf(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("label %s: %w: it is left out", r.label, err))
+			continue
+		}
+		*r.of(&s.Colocation) = &percent
+	}
+	return errs
+}
+
+// annotated is the strategy with an annotation over it, or the strategy alone where the annotation is no good.
+func (c *Colocation) annotated(text string) (_ *Colocation, faults, doubts []*fault) {
+	own := new(Colocation)
+	if err := decode([]byte(text), own); err != nil {
+		return c, []*fault{asFault(err, "")}, nil
+	}
+	if l, err := look([]byte(text), shapeOf[Colocation]()); err == nil {
+		for _, path := range l.unknown[:min(len(l.unknown), maxFaults)] {
+			doubts = append(doubts, &fault{field: path, err: fmt.Errorf("it is not known")})
+		}
+	}
+	over := merged(c, own)
+	if faults = over.check(); len(faults) > 0 {
+		return c, faults[:min(len(faults), maxFaults)], nil
+	}
+	return over, nil, append(doubts, over.doubts()...)
+}
+
+// percentOf is a ratio in whole percent, what is over them cut off. A ratio as a decimal has no exact binary form: 0.29 is 29
+// percent, not 28.
+func percentOf(text string) (int64, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(f) || f < 0 || f*100 > maxPercent {
+		return 0, fmt.Errorf("%q: want a ratio that is not negative, such as 0.65", fields.Clip(text))
+	}
+	return int64(f*100 + 1e-6), nil
+}

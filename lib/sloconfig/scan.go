@@ -1,0 +1,200 @@
+package sloconfig
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"polder/lib/fields"
+)
+
+// shape is what a document may have: the fields of an object, or of a list's objects.
+type shape struct {
+	fields []field
+	list   bool
+}
+
+type field struct {
+	name string
+	of   *shape // nil for what is not looked into
+}
+
+// with is the shape with further fields.
+func (s *shape) with(more ...field) *shape {
+	return &shape{fields: append(more, s.fields...)}
+}
+
+// find matches names as encoding/json does: whatever their case.
+func (s *shape) find(name string) (field, bool) {
+	for _, f := range s.fields {
+		if strings.EqualFold(f.name, name) {
+			return f, true
+		}
+	}
+	return field{}, false
+}
+
+// shapeOf is the shape of what is decoded into a type.
+func shapeOf[T any]() *shape { return shapeOfType(reflect.TypeFor[T]()) }
+
+func shapeOfType(t reflect.Type) *shape {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return shapeOfType(t.Elem())
+	case reflect.Slice:
+		if s := shapeOfType(t.Elem()); s != nil {
+			return &shape{fields: s.fields, list: true}
+		}
+	case reflect.Struct:
+		s := &shape{}
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			s.fields = append(s.fields, field{name, shapeOfType(t.Field(i).Type)})
+		}
+		return s
+	}
+	return nil
+}
+
+// scan is what a look through a document's text found.
+type scan struct {
+	text []byte
+	d    *json.Decoder
+	at   map[string]int64 // where each field's name ends, and each member of a list begins, by its path in the names of the shape
+	// unknown are paths of fields that are none of the shape's, twice those that stand there more than once.
+	unknown, twice []string
+}
+
+// maxNoted bounds what is noted of one document.
+const maxNoted = 50
+
+// look looks through a document.
+func look(text []byte, s *shape) (*scan, error) {
+	l := &scan{text: text, d: json.NewDecoder(bytes.NewReader(text)), at: map[string]int64{}}
+	if err := l.value(s, ""); err != nil {
+		return l, err
+	}
+	return l, nil
+}
+
+// rest is the text from the next value on.
+func (l *scan) rest() []byte { return bytes.TrimLeft(l.text[l.d.InputOffset():], " \t\r\n:,") }
+
+func (l *scan) value(s *shape, path string) error {
+	rest := l.rest()
+	if s == nil || len(rest) == 0 || rest[0] != '{' && (rest[0] != '[' || !s.list) {
+		var skipped json.RawMessage
+		return l.d.Decode(&skipped)
+	}
+	if _, err := l.d.Token(); err != nil {
+		return err
+	}
+	if rest[0] == '[' {
+		of := &shape{fields: s.fields}
+		for i := 0; l.d.More(); i++ {
+			inner := path + "[" + strconv.Itoa(i) + "]"
+			l.at[inner] = int64(len(l.text) - len(l.rest()))
+			if err := l.value(of, inner); err != nil {
+				return err
+			}
+		}
+		_, err := l.d.Token()
+		return err
+	}
+	seen := map[string]bool{}
+	for l.d.More() {
+		t, err := l.d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := t.(string)
+		f, known := s.find(name)
+		if known {
+			name = f.name
+		}
+		inner := join(path, fields.Clip(name))
+		switch {
+		case !known && len(l.unknown) < maxNoted:
+			l.unknown = append(l.unknown, inner)
+		case seen[name] && len(l.twice) < maxNoted:
+			l.twice = append(l.twice, inner)
+		}
+		seen[name] = true
+		l.at[inner] = l.d.InputOffset()
+		if err := l.value(f.of, inner); err != nil {
+			return err
+		}
+	}
+	_, err := l.d.Token()
+	return err
+}
+
+func join(path, name string) string {
+	if path == "" || name == "" {
+		return path + name
+	}
+	return path + "." + name
+}
+
+// line is the line of a field in the text, from 1; of the deepest part of its path that is there.
+func (l *scan) line(path string) int {
+	for path != "" {
+		if at, ok := l.at[path]; ok {
+			return lineAt(l.text, at)
+		}
+		path = path[:max(strings.LastIndexByte(path, '.'), 0)]
+	}
+	return 1
+}
+
+func lineAt(text []byte, offset int64) int {
+	return 1 + bytes.Count(text[:min(max(offset, 0), int64(len(text)))], []byte("\n"))
+}
+
+// decode reads JSON as Koordinator does. What is wrong has the field's name.
+func decode(text []byte, into any) error {
+	err := json.Unmarshal(text, into)
+	switch err := err.(type) {
+	case *json.SyntaxError:
+		return &fault{offset: err.Offset, err: fmt.Errorf("it is no JSON: %w", err)}
+	case *json.UnmarshalTypeError:
+		return &fault{field: err.Field, offset: err.Offset, err: fmt.Errorf("got %s: want %s", fields.Clip(err.Value), wanted(err.Type))}
+	}
+	return err
+}
+
+// wanted is a type in words.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int64:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a text"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
+}
+
+// fault is what is wrong in one field of a document.
+type fault struct {
+	field  string // its path, empty for the whole
+	offset int64  // in the document, where there is no field
+	err    error
+}
+
+func (f *fault) Error() string {
+	if f.field == "" {
+		return f.err.Error()
+	}
+	return f.field + ": " + f.err.Error()
+}
+
+func (f *fault) Unwrap() error { return f.err }
