@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	"polder/collect/kubernetes"
@@ -19,6 +22,7 @@ type clusterOptions struct {
 	inCluster              bool
 	cgroupRoot, bestEffort string
 	annotations            []string
+	sloConfig              string
 }
 
 func (o *clusterOptions) flags(f *stage.Flags) {
@@ -28,6 +32,7 @@ func (o *clusterOptions) flags(f *stage.Flags) {
 	f.Path(&o.pods, "pods", "", "take the pods from `FILE`, as kubectl get pods -o json prints them, read again when it changes")
 	f.Path(&o.cgroupRoot, "cgroup-root", "", "kubelet's cgroupRoot: kubepods are below this `CGROUP` (changes the default rules of classification)")
 	f.Choice(&o.bestEffort, "best-effort", tick.QoSShared, "class of Kubernetes' BestEffort pods without a dialect's mark: Katalyst takes them for shared, Koordinator for reclaimed", tick.QoSShared, tick.QoSReclaimed)
+	f.String(&o.sloConfig, "slo-config", "", "follow Koordinator's ConfigMap `NAMESPACE/NAME`, as in koordinator-system/slo-controller-config")
 	f.Strings(&o.annotations, "keep-annotation", "pass the pods' annotation `KEY` on too, beside the dialects' and polder/evict; may be repeated")
 }
 
@@ -52,10 +57,16 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 		}
 	}
 	switch {
+	case o.sloConfig != "" && o.kubeconfig == "" && !o.inCluster:
+		return nil, errors.New("--slo-config goes with --kubeconfig or --in-cluster")
 	case given == 0:
 		return nil, nil
 	case given > 1:
 		return nil, errors.New("--kubeconfig, --in-cluster and --pods: want one of them")
+	}
+	slo, err := o.slo()
+	if err != nil {
+		return nil, err
 	}
 	reading := kubernetes.Reading{BestEffort: o.bestEffort, Annotations: append([]string{annotationEvict}, o.annotations...)}
 	if o.pods != "" {
@@ -65,7 +76,7 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 		kube.Observe(api)
 	}
 	c, err := live.Open(ctx, live.Options{
-		Kubeconfig: o.kubeconfig, Node: node, UserAgent: "polder-collect/" + stage.Version, Reading: reading, Now: s.Now, Log: s.Log,
+		Kubeconfig: o.kubeconfig, Node: node, UserAgent: "polder-collect/" + stage.Version, Reading: reading, SLO: slo, Now: s.Now, Log: s.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -78,6 +89,21 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 	defer cancel()
 	c.Wait(waiting)
 	return c, nil
+}
+
+// objectName is how the API server has names.
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+
+// slo is the name of the ConfigMap, nil where none is given.
+func (o *clusterOptions) slo() (*live.SLOConfig, error) {
+	if o.sloConfig == "" {
+		return nil, nil
+	}
+	namespace, name, ok := strings.Cut(o.sloConfig, "/")
+	if !ok || !objectName.MatchString(namespace) || !objectName.MatchString(name) {
+		return nil, fmt.Errorf("--slo-config %q: want NAMESPACE/NAME, as in koordinator-system/slo-controller-config", o.sloConfig)
+	}
+	return &live.SLOConfig{Namespace: namespace, Name: name}, nil
 }
 
 // opened keeps a nil pointer from becoming an interface that is not nil.

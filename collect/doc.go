@@ -14,8 +14,8 @@
 // kernel averages its own. It is absent for the first 5 s and begins with their mean, not at 0. Threads are found through
 // the cgroup's tasks in the hierarchy that accounts for CPU time, and the machine's pid namespace must be in sight.
 //
-// With a cluster, collect watches the node's pods, the node object and Katalyst's configuration objects, and joins them with
-// what it reads. A list that is not current is used on, and sample.errors says since when. See collect --help.
+// With a cluster, collect watches the node's pods, the node object and Katalyst's configuration objects, and with --slo-config
+// Koordinator's ConfigMap, and joins them with what it reads. A list that is not current is used on, and sample.errors says since when. See collect --help.
 //
 // A pod's cgroup includes all cgroups below it: where a rule names a cgroup below a pod's as a pod too, its use is in
 // both.

@@ -32,7 +32,7 @@ type fleetOptions struct {
 // What goes with --fleet alone, and what does not go with it.
 var (
 	fleetAlone = []string{"node-selector", "agent-selector", "agent-namespace", "lease", "lease-duration", "lease-renew-deadline", "lease-retry-period", "ready-file"}
-	notFleet   = []string{"once-over", "rescan", "classify", "print-classify", "root", "kubelet-root", "node", "pods", "cgroup-root", "state"}
+	notFleet   = []string{"once-over", "rescan", "classify", "print-classify", "root", "kubelet-root", "node", "pods", "cgroup-root", "slo-config", "state"}
 )
 
 func (o *fleetOptions) flags(f *stage.Flags) {

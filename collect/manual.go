@@ -47,13 +47,28 @@ and sample.errors says why. An object is no good, too, where a value is none tha
 KatalystCustomConfig's objects is in sample.config.katalyst.customConfigs, and in the log when it changes. docs/configuration.md
 has the fields.
 
+With --slo-config sample.config has in "koordinator", beside "katalyst", what Koordinator's ConfigMap says to the node: of the keys
+colocation-config, resource-threshold-config, resource-qos-config and cpu-burst-config the defaults, over them the cluster's
+strategy, over that the first node entry whose nodeSelector matches, and for colocation the node's annotation
+node.koordinator.sh/colocation-strategy and its labels node.koordinator.sh/cpu-reclaim-ratio, memory-reclaim-ratio and
+mid-static-cpu-reserved-ratio, mid-static-memory-reserved-ratio. A document that is no good leaves the last good one of its key
+(with --state over a restart too), a node entry that is none the cluster's strategy; sample.errors names both with key and
+reason, and says where a second entry matches as well. Where there is no such ConfigMap the defaults hold, which enable nothing;
+until it was read there is no "koordinator". What is set and not supported is in the log at the start, and when it changes.
+
 When the API server is away, ticks go on with the last lists and sample.errors says since when (a server that hangs is
 noticed after some 45 s). What collect asks of it: list and watch of pods, nodes, katalystcustomconfigs,
-adminqosconfigurations and evictionconfigurations.
+adminqosconfigurations and evictionconfigurations; with --slo-config of configmaps of that name in that namespace.
+
+sample.capacity and sample.allocatable are the node object's CPU and memory, and what it has published under Koordinator's names
+(kubernetes.io/batch-cpu, batch-memory, mid-cpu, mid-memory; koordinator.sh/batch-cpu and batch-memory of the first version).
 
 sample.kubelet has the policy of kubelet's CPU manager and the CPUs that it gave to containers exclusively, from the file
 cpu_manager_state in --kubelet-root. It is absent where there is no kubelet, and where sample.errors says that the file cannot
 be read.
+
+sample.tiers are kubelet's cgroups above the pods' (kubepods, burstable, besteffort; of either driver, below --cgroup-root): the CPU
+list in force, the quota and the use of all in it.
 
 With --fleet it reads the cluster alone, and writes a tick a node every 10 s, all of one time: sample.agent says whether a pod of
 the node's agent (--agent-selector, --agent-namespace) is ready, notReady or notFound, and since when; sample.fleet counts the
@@ -74,6 +89,7 @@ Examples:
    collect --once | jq '.sample.pods[] | {name, qos, usageMilliCPU}'
    collect --once --state /var/lib/polder/collect.json >> /var/log/polder.jsonl    # from cron: rates since the last run
    collect --in-cluster --state /var/lib/polder/collect.json | advise | report --to cnr
+   collect --in-cluster --slo-config koordinator-system/slo-controller-config | advise --policy koordinator
    kubectl get pods -A -o json > pods.json; collect --once --node "$NODE" --pods pods.json
    collect --fleet --in-cluster --lease polder-system/polder-centre | evict --fleet | report --fleet --no-flush
    collect --once --root /var/crash/node7 --classify rules.yaml                    # a copy of /proc and /sys`

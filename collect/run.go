@@ -113,7 +113,7 @@ func (o *options) open(ctx context.Context, s *stage.Session) (*run, error) {
 	return &run{
 		options:   o,
 		session:   s,
-		collector: source.New(&source.Env{Host: h, Rules: rules, KubeletRoot: o.kubeletRoot, Cluster: cluster, Log: s.Log, Now: s.Now}),
+		collector: source.New(&source.Env{Host: h, Rules: rules, KubeletRoot: o.kubeletRoot, CgroupRoot: o.cluster.cgroupRoot, Cluster: cluster, Log: s.Log, Now: s.Now}),
 		tick:      tick.Tick{V: tick.Version, Node: node},
 	}, nil
 }

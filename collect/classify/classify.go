@@ -31,16 +31,10 @@ func DefaultBelow(cgroupRoot string) ([]byte, error) {
 	if strings.ContainsAny(cgroupRoot, "*?[\\\"'\n") || strings.Contains(cgroupRoot, ": ") || strings.Contains(cgroupRoot, " #") {
 		return nil, fmt.Errorf("cgroup %q: want a path, not a glob", cgroupRoot)
 	}
-	var none, slices, prefix string
-	var path string
-	for _, e := range elements {
-		path += "/" + e
-		name, slice := strings.CutSuffix(e, ".slice")
-		if !slice {
-			name = strings.ReplaceAll(name, "-", "_")
-		}
-		prefix += name + "-"
-		slices += "/" + strings.TrimSuffix(prefix, "-") + ".slice"
+	var none string
+	var path, slices, prefix string
+	for i := range elements {
+		path, slices, prefix = kubepodsBelow(elements[:i+1])
 		for _, inner := range []string{path, slices} {
 			if rule := "  - cgroup: " + inner + "\n    class: none\n"; !strings.Contains(none, rule) {
 				none += rule
@@ -54,6 +48,35 @@ func DefaultBelow(cgroupRoot string) ([]byte, error) {
 		"rules:\n", "rules:\n  # kubelet's cgroupRoot: pods are inside\n"+none+"\n",
 	)
 	return []byte(moved.Replace(string(defaultFile))), nil
+}
+
+// kubepodsBelow says where a cgroupRoot's kubepods are: cgroupfs' path, systemd's, and what its slices' names begin with.
+func kubepodsBelow(elements []string) (path, slices, prefix string) {
+	for _, e := range elements {
+		path += "/" + e
+		name, slice := strings.CutSuffix(e, ".slice")
+		if !slice {
+			name = strings.ReplaceAll(name, "-", "_")
+		}
+		prefix += name + "-"
+		slices += "/" + strings.TrimSuffix(prefix, "-") + ".slice"
+	}
+	return path, slices, prefix
+}
+
+// Tiers are the cgroups that a kubelet with the cgroupRoot has above its pods', by name: as the cgroupfs driver makes them, and as
+// the systemd driver does.
+func Tiers(cgroupRoot string) []map[string]string {
+	path, slices, prefix := kubepodsBelow(split(cgroupRoot))
+	top := slices + "/" + prefix + "kubepods"
+	return []map[string]string{
+		{tick.TierPods: path + "/kubepods", tick.TierBurstable: path + "/kubepods/burstable", tick.TierBestEffort: path + "/kubepods/besteffort"},
+		{
+			tick.TierPods:       top + ".slice",
+			tick.TierBurstable:  top + ".slice/" + prefix + "kubepods-burstable.slice",
+			tick.TierBestEffort: top + ".slice/" + prefix + "kubepods-besteffort.slice",
+		},
+	}
 }
 
 // classNone is the class of cgroups that are no pods, though a later rule's glob may match them.

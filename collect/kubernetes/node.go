@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"slices"
 
 	"polder/lib/fields"
 	"polder/lib/tick"
@@ -32,11 +33,14 @@ func NodeOf(o object) *Node {
 	return n
 }
 
-// nodeResources are the CPU and memory alone: what is said to be reclaimed there is the pipe's own word.
+// nodeNames are the resources that are taken from a node object: its own, and what Koordinator's names say is published. What
+// Katalyst's say there is the pipe's own word, and nobody's input.
+var nodeNames = slices.Concat([]string{"cpu", "memory"}, koordinatorCPU, koordinatorMemory, midCPU, midMemory)
+
 func nodeResources(o object, which string, complain func(string)) *tick.Resources {
 	all := fields.Child(o, "status", which)
 	own := object{}
-	for _, name := range []string{"cpu", "memory"} {
+	for _, name := range nodeNames {
 		if v, ok := all[name]; ok {
 			own[name] = v
 		}

@@ -85,7 +85,8 @@ func (r *Reading) Pod(o object) *Pod {
 	}
 	sums := p.read(o, complain)
 
-	marked := qos.Pod{Labels: labels, Annotations: annotations, Kubernetes: kubernetesClass(o), Batch: sums.batch, Reclaimed: sums.reclaimed}
+	t.KubernetesQOS = kubernetesClass(o)
+	marked := qos.Pod{Labels: labels, Annotations: annotations, Kubernetes: t.KubernetesQOS, Batch: sums.batch, Reclaimed: sums.reclaimed}
 	var problems []string
 	t.QoS, t.QoSSource, problems = marked.Class(r.BestEffort)
 	for _, problem := range problems {

@@ -48,7 +48,7 @@ func TestPod(t *testing.T) {
 		CgroupUID: "8f4e8a3a-1111-4000-8000-000000000001", NodeName: "n1",
 		Tick: tick.Pod{
 			UID: "8f4e8a3a-1111-4000-8000-000000000001", Namespace: "shop", Name: "web-0", QoS: tick.QoSShared, QoSSource: tick.QoSFromKatalyst,
-			Priority: tick.Ptr(int64(1000)), KoordinatorPriority: tick.Ptr(int64(5500)), Terminating: true,
+			KubernetesQOS: "Burstable", Priority: tick.Ptr(int64(1000)), KoordinatorPriority: tick.Ptr(int64(5500)), Terminating: true,
 			Phase: "Running", StartTime: "2026-01-01T00:00:00Z",
 			Labels:      map[string]string{"koordinator.sh/qosClass": "LS", "koordinator.sh/priority": "5500"},
 			Annotations: map[string]string{"katalyst.kubewharf.io/qos_level": "shared_cores", "katalyst.kubewharf.io/cpu_enhancement": `{"cpuset_pool":"batch"}`, "polder/evict": "false"},

@@ -24,20 +24,27 @@ var (
 	katalystMemory    = []string{"resource.katalyst.kubewharf.io/reclaimed_memory", "katalyst.kubewharf.io/reclaimed_memory"}
 	koordinatorCPU    = []string{"kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu"}
 	koordinatorMemory = []string{"kubernetes.io/batch-memory", "koordinator.sh/batch-memory"}
+	midCPU            = []string{"kubernetes.io/mid-cpu"}
+	midMemory         = []string{"kubernetes.io/mid-memory"}
 )
 
-var amounts = []amount{
+var amounts = [kinds]amount{
 	{func(r *tick.Resources) **float64 { return &r.MilliCPU }, quantity.Milli, []string{"cpu"}, true},
 	{func(r *tick.Resources) **float64 { return &r.MemoryBytes }, quantity.Whole, []string{"memory"}, true},
 	{func(r *tick.Resources) **float64 { return &r.ReclaimedMilliCPU }, quantity.Whole, slices.Concat(katalystCPU, koordinatorCPU), false},
 	{func(r *tick.Resources) **float64 { return &r.ReclaimedMemoryBytes }, quantity.Whole, slices.Concat(katalystMemory, koordinatorMemory), false},
+	{func(r *tick.Resources) **float64 { return &r.MidMilliCPU }, quantity.Whole, midCPU, false},
+	{func(r *tick.Resources) **float64 { return &r.MidMemoryBytes }, quantity.Whole, midMemory, false},
 }
+
+// kinds is the number of amounts.
+const kinds = 6
 
 // list is the amounts of one list of resources, in the order of amounts. bad marks what could not be read.
 type list struct {
-	value [4]float64
-	known [4]bool
-	bad   [4]bool
+	value [kinds]float64
+	known [kinds]bool
+	bad   [kinds]bool
 }
 
 // readList reads one list. Where an amount stands there under several names, they are names of the same thing, and the
@@ -133,7 +140,7 @@ func (r *requested) note(o object) {
 func (p *Pod) read(o object, complain func(string)) requested {
 	var requests, limits total
 	var names requested
-	unlimited := [4]bool{}
+	unlimited := [kinds]bool{}
 	policy := fields.Text(o, "spec", "restartPolicy")
 	never, always := policy == "Never", policy != "Never" && policy != "OnFailure"
 

@@ -5,6 +5,7 @@ import (
 
 	"polder/collect/kubernetes"
 	"polder/lib/customconfig"
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
@@ -20,6 +21,8 @@ type Cluster interface {
 	Config() (tick.Raw, error)
 	SaveConfig() map[string]*customconfig.Chosen
 	LoadConfig(map[string]*customconfig.Chosen)
+	SaveStrategies() *sloconfig.Saved
+	LoadStrategies(*sloconfig.Saved)
 }
 
 // Node is the node object of the cluster. What it has, it has in place of the machine's own.
@@ -60,10 +63,10 @@ func (n *nodeReader) Read(r *Round) error {
 	return errors.Join(errs...)
 }
 
-// Config is the cluster's configuration objects, as resolved for this node.
+// Config is what the cluster's configuration objects say, as resolved for this node.
 var Config = Source{
 	Name: "config",
-	Doc:  "the configuration that Katalyst's custom configuration objects put in force",
+	Doc:  "the configuration that Katalyst's custom configuration objects and Koordinator's ConfigMap put in force",
 	New:  func(e *Env) Reader { return &configReader{cluster: e.Cluster} },
 }
 
@@ -78,7 +81,7 @@ func (c *configReader) Read(r *Round) (err error) {
 
 func (c *configReader) Save(s *State) {
 	if c.cluster != nil {
-		s.Config = c.cluster.SaveConfig()
+		s.Config, s.Strategies = c.cluster.SaveConfig(), c.cluster.SaveStrategies()
 	}
 }
 

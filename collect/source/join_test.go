@@ -16,6 +16,7 @@ import (
 	"polder/collect/kubernetes"
 	"polder/lib/customconfig"
 	"polder/lib/host"
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
 )
@@ -31,6 +32,8 @@ type told struct {
 	config    tick.Raw
 	configErr error
 	kept      map[string]*customconfig.Chosen
+
+	strategies *sloconfig.Saved
 }
 
 func (c *told) PodsVersion() uint64 { return c.version }
@@ -43,6 +46,8 @@ func (c *told) Node() (*kubernetes.Node, error)                 { return c.node,
 func (c *told) Config() (tick.Raw, error)                       { return c.config, c.configErr }
 func (c *told) SaveConfig() map[string]*customconfig.Chosen     { return c.kept }
 func (c *told) LoadConfig(kept map[string]*customconfig.Chosen) { c.kept = kept }
+func (c *told) SaveStrategies() *sloconfig.Saved                { return c.strategies }
+func (c *told) LoadStrategies(saved *sloconfig.Saved)           { c.strategies = saved }
 
 func (c *told) set(pods ...*kubernetes.Pod) {
 	c.pods = pods

@@ -10,8 +10,10 @@ var All = []Source{
 	Cgroup,
 	Load,
 	Pods,
+	Tiers,
 	Capacity,
 	Node,
 	Config,
 	Kubelet,
+	Resctrl,
 }

@@ -38,7 +38,9 @@ type Env struct {
 	Rules *classify.Rules
 	// KubeletRoot is kubelet's root directory, from Host's.
 	KubeletRoot string
-	Log         *slog.Logger
+	// CgroupRoot is kubelet's cgroupRoot; empty is the root.
+	CgroupRoot string
+	Log        *slog.Logger
 	// Cluster is nil where there is none: then the rules alone say what a pod is.
 	Cluster Cluster
 	// Now is the wall clock, with Go's monotonic reading.

@@ -3,6 +3,7 @@ package source
 import (
 	"polder/lib/customconfig"
 	"polder/lib/host"
+	"polder/lib/sloconfig"
 	"polder/lib/window"
 )
 
@@ -17,8 +18,11 @@ type State struct {
 	// KswapdStealPages is nil where it could not be read.
 	Kswapd  *CounterState          `json:"kswapd,omitempty"`
 	Cgroups map[string]CgroupState `json:"cgroups,omitempty"`
+	Tiers   map[string]CgroupState `json:"tiers,omitempty"`
 	// Config is the configuration that the cluster had put in force, by kind; it is of use after another start too.
 	Config map[string]*customconfig.Chosen `json:"config,omitempty"`
+	// Strategies are what Koordinator's ConfigMap says; nil where it is not asked for.
+	Strategies *sloconfig.Saved `json:"strategies,omitempty"`
 }
 
 // CPUState is a reading of /proc/stat.
@@ -60,6 +64,7 @@ func (c *Collector) Save() *State {
 func (c *Collector) Load(s *State, withinSeconds float64) bool {
 	if c.env.Cluster != nil {
 		c.env.Cluster.LoadConfig(s.Config)
+		c.env.Cluster.LoadStrategies(s.Strategies)
 	}
 	c.clock.startRound()
 	at := c.clock.Seconds()
@@ -72,6 +77,7 @@ func (c *Collector) Load(s *State, withinSeconds float64) bool {
 			g.UsageNanoseconds, g.Periods, g.ThrottledPeriods = nil, nil, nil
 			s.Cgroups[name] = g
 		}
+		s.Tiers = nil
 	} else {
 		c.last = s.Seconds
 	}

@@ -3,6 +3,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"polder/collect/kubernetes"
 	"polder/lib/customconfig"
 	"polder/lib/kube"
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
@@ -20,6 +22,7 @@ type Options struct {
 	Node       string
 	UserAgent  string
 	Reading    kubernetes.Reading
+	SLO        *SLOConfig // nil where Koordinator's ConfigMap is not asked for
 	Now        func() time.Time
 	Log        *slog.Logger
 }
@@ -34,6 +37,8 @@ type Cluster struct {
 	nodes *kube.Watch[*kubernetes.Node]
 
 	config inForce
+	slo    *slo // nil where it is not asked for
+	both   both
 }
 
 // Open begins to watch; it waits for nothing. The watches end with ctx.
@@ -46,12 +51,15 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	c.log = o.Log
 	c.pods = kube.Start(ctx, client, kube.Selection{Resource: kube.Pods, Fields: "spec.nodeName=" + o.Node}, o.Now, o.Reading.Pod)
 	c.nodes = kube.Start(ctx, client, kube.Selection{Resource: kube.Nodes, Fields: "metadata.name=" + o.Node}, o.Now, kubernetes.NodeOf)
+	if o.SLO != nil {
+		c.slo = openSLO(ctx, client, *o.SLO, o.Now, o.Log)
+	}
 	return c, nil
 }
 
 // Wait waits until everything was read once, or ctx ends.
 func (c *Cluster) Wait(ctx context.Context) {
-	if c.pods.WaitSynced(ctx) == nil && c.nodes.WaitSynced(ctx) == nil {
+	if c.pods.WaitSynced(ctx) == nil && c.nodes.WaitSynced(ctx) == nil && (c.slo == nil || c.slo.watch.WaitSynced(ctx) == nil) {
 		c.wait(ctx)
 	}
 }
@@ -99,4 +107,31 @@ func (c *Cluster) LoadConfig(last map[string]*customconfig.Chosen) {
 }
 
 // Config is the configuration in force for the node, nil where there is none. The error says what is wrong with it now.
-func (c *Cluster) Config() (tick.Raw, error) { return c.resolve() }
+func (c *Cluster) Config() (tick.Raw, error) {
+	katalyst, errs := c.resolve()
+	if c.slo == nil {
+		return katalyst, errors.Join(errs...)
+	}
+	koordinator, wrong := c.slo.resolve(c)
+	if katalyst == nil && c.targets.State().Synced && len(c.config.last) == 0 && len(c.config.verdicts) == 0 {
+		katalyst = noneOfKatalysts // known to be none, whatever is wrong with the ConfigMap
+	}
+	return c.both.of(katalyst, koordinator), errors.Join(append(errs, wrong...)...)
+}
+
+var noneOfKatalysts = tick.Raw(`{"katalyst":{}}`)
+
+// SaveStrategies is what LoadStrategies takes up in a later run; nil where Koordinator's ConfigMap is not asked for.
+func (c *Cluster) SaveStrategies() *sloconfig.Saved {
+	if c.slo == nil {
+		return nil
+	}
+	return c.slo.save()
+}
+
+// LoadStrategies takes up what an earlier run had of Koordinator's ConfigMap.
+func (c *Cluster) LoadStrategies(saved *sloconfig.Saved) {
+	if c.slo != nil {
+		c.slo.load(saved)
+	}
+}

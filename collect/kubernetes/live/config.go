@@ -36,7 +36,7 @@ func (c *Cluster) versions() [4]uint64 {
 }
 
 // resolve works only where something has changed.
-func (c *Cluster) resolve() (tick.Raw, error) {
+func (c *Cluster) resolve() (tick.Raw, []error) {
 	now := c.now()
 	r := &c.config
 	if of := c.versions(); !r.resolved || of != r.of || !r.next.IsZero() && !now.Before(r.next) {
@@ -44,7 +44,7 @@ func (c *Cluster) resolve() (tick.Raw, error) {
 		c.resolveNow(now)
 		r.resolved, r.of = true, of
 	}
-	return r.raw, errors.Join(append(r.errs[:len(r.errs):len(r.errs)], c.configTrouble()...)...)
+	return r.raw, append(r.errs[:len(r.errs):len(r.errs)], c.configTrouble()...)
 }
 
 // resolveNow decides anew.

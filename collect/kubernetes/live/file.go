@@ -15,6 +15,7 @@ import (
 	"polder/collect/kubernetes"
 	"polder/lib/config"
 	"polder/lib/customconfig"
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
@@ -174,3 +175,9 @@ func (f *File) SaveConfig() map[string]*customconfig.Chosen { return nil }
 
 // LoadConfig does nothing.
 func (f *File) LoadConfig(map[string]*customconfig.Chosen) {}
+
+// SaveStrategies has nothing to keep.
+func (f *File) SaveStrategies() *sloconfig.Saved { return nil }
+
+// LoadStrategies does nothing.
+func (f *File) LoadStrategies(*sloconfig.Saved) {}

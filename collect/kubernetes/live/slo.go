@@ -1,0 +1,155 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/fields"
+	"polder/lib/kube"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// SLOConfig names Koordinator's ConfigMap.
+type SLOConfig struct{ Namespace, Name string }
+
+func (n SLOConfig) String() string { return n.Namespace + "/" + n.Name }
+
+// slo is what Koordinator's ConfigMap says to the node: resolved anew only where something has changed.
+type slo struct {
+	name  SLOConfig
+	what  string                         // the same for messages
+	watch *kube.Watch[map[string]string] // its data
+	log   *slog.Logger
+
+	resolved bool
+	of       [2]uint64 // the versions of the ConfigMap and of the node that it is made of
+
+	good   sloconfig.Memory
+	config *sloconfig.ConfigMap // as of the version of; nil until it was read
+	raw    tick.Raw             // what is in force, of an earlier run until it is resolved in this one
+	errs   []error
+
+	unsupported []string // as the log has them
+	said        []string
+}
+
+func openSLO(ctx context.Context, client *kube.Client, name SLOConfig, now func() time.Time, log *slog.Logger) *slo {
+	one := kube.Selection{Resource: kube.ConfigMaps, Namespace: name.Namespace, Fields: "metadata.name=" + name.Name}
+	data := func(o kube.Object) map[string]string { return fields.TextMap(o, "data") }
+	return &slo{name: name, what: "the ConfigMap " + name.String(), watch: kube.Start(ctx, client, one, now, data), log: log, good: sloconfig.Memory{}}
+}
+
+// resolve is what is in force, nil where that is not known, and what is wrong.
+func (s *slo) resolve(c *Cluster) (tick.Raw, []error) {
+	state := s.watch.State()
+	trouble := c.trouble(s.what, state)
+	if !state.Synced {
+		return s.raw, []error{trouble}
+	}
+	if of := [2]uint64{s.watch.Version(), c.nodes.Version()}; !s.resolved || of != s.of {
+		s.resolveNow(c, s.config == nil || of[0] != s.of[0])
+		s.resolved, s.of = true, of
+	}
+	if trouble == nil {
+		return s.raw, s.errs
+	}
+	return s.raw, append(slices.Clip(s.errs), trouble)
+}
+
+// resolveNow decides anew, and reads the ConfigMap where it has changed.
+func (s *slo) resolveNow(c *Cluster, changed bool) {
+	if changed {
+		list := s.watch.List()
+		if len(list) > 0 {
+			s.config = s.good.Settle(s.name.String(), list[0])
+		} else { // it is known not to be there
+			s.config = s.good.Settle(s.name.String()+" (absent)", nil)
+		}
+		s.announce(len(list) > 0)
+	}
+	s.errs = nil
+	node := c.nodeObject()
+	if node == nil { // without its labels there is no choice
+		s.errs = []error{fmt.Errorf("the ConfigMap %s is not resolved: the node object is not known", s.name)}
+		if s.raw != nil {
+			s.errs[0] = fmt.Errorf("%w: what was in force stays", s.errs[0])
+		}
+		return
+	}
+	strategies, errs := s.config.Resolve(node.AllLabels, node.Annotations)
+	for _, err := range errs {
+		s.errs = append(s.errs, fmt.Errorf("%s: %w", s.name, err))
+	}
+	raw, err := tick.Marshal(strategies)
+	if err != nil {
+		s.errs = append(s.errs, err)
+		return
+	}
+	s.raw = raw
+	s.complain()
+}
+
+// announce has the log say what the ConfigMap sets and nothing acts on.
+func (s *slo) announce(there bool) {
+	if !there {
+		s.log.Info("there is no such ConfigMap: the defaults hold, with nothing enabled", "configMap", s.name)
+	}
+	if !slices.Equal(s.unsupported, s.config.Unsupported) {
+		s.log.Info("settings of the ConfigMap that are not supported", "configMap", s.name, "settings", strings.Join(s.config.Unsupported, ", "))
+	}
+	s.unsupported = s.config.Unsupported
+}
+
+// complain has the log say what is wrong, once.
+func (s *slo) complain() {
+	said := make([]string, len(s.errs))
+	for i, err := range s.errs {
+		if said[i] = err.Error(); !slices.Contains(s.said, said[i]) {
+			s.log.Warn("something is wrong with the ConfigMap, or with what the node says beside it", "error", said[i])
+		}
+	}
+	if len(said) == 0 && len(s.said) > 0 {
+		s.log.Info("the ConfigMap is in order again", "configMap", s.name)
+	}
+	s.said = said
+}
+
+// save is what load takes up in a later run.
+func (s *slo) save() *sloconfig.Saved {
+	return &sloconfig.Saved{Name: s.name.String(), Good: maps.Clone(s.good), InForce: s.raw}
+}
+
+// load takes up what an earlier run had, if it was of the same ConfigMap.
+func (s *slo) load(saved *sloconfig.Saved) {
+	if saved == nil || saved.Name != s.name.String() {
+		return
+	}
+	if _, err := sloconfig.Read(sloconfig.Over(nil, saved.InForce)); err == nil {
+		s.raw = saved.InForce
+	}
+	if saved.Good != nil {
+		s.good = maps.Clone(saved.Good)
+	}
+	s.resolved, s.config = false, nil
+}
+
+// both are the dialects' configurations as one, made anew only where one of them is another.
+type both struct{ katalyst, koordinator, raw tick.Raw }
+
+func (b *both) of(katalyst, koordinator tick.Raw) tick.Raw {
+	if !same(b.katalyst, katalyst) || !same(b.koordinator, koordinator) {
+		*b = both{katalyst, koordinator, sloconfig.Over(katalyst, koordinator)}
+	}
+	return b.raw
+}
+
+// same reports whether two are the same text in memory.
+func same(a, b tick.Raw) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}

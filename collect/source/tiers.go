@@ -1,0 +1,187 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"polder/collect/classify"
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+)
+
+// Tiers are kubelet's cgroups above the pods'. Without a kubelet there are none, which is no error.
+var Tiers = Source{
+	Name: "tiers",
+	Doc:  "CPU use, CPU list in force and quota of kubelet's cgroups kubepods, burstable and besteffort",
+	New:  func(e *Env) Reader { return &tiersReader{env: e, drivers: classify.Tiers(e.CgroupRoot)} },
+}
+
+// tierNames are in the order of the sample.
+var tierNames = []string{tick.TierPods, tick.TierBurstable, tick.TierBestEffort}
+
+type tiersReader struct {
+	env     *Env
+	drivers []map[string]string // where each of kubelet's drivers makes them
+	reader  *cgroup.Reader
+	saved   map[string]CgroupState // of an earlier run, until the cgroup is found
+
+	tiers []*tier
+	out   []tick.Tier
+}
+
+// tier is one of them between rounds, and the memory that its part of a sample points into.
+type tier struct {
+	name string
+	container
+	quota int64
+}
+
+func (t *tiersReader) Read(r *Round) error {
+	tree := t.env.pods.tree
+	if tree == nil {
+		return nil // the cgroup source says why
+	}
+	if t.reader == nil {
+		t.reader = cgroup.NewCPUReader(tree.h)
+	}
+	var errs []error
+	if r.Rescan {
+		if err := t.find(tree); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	t.out = t.out[:0]
+	for i, tier := range t.tiers {
+		if tier == nil || tier.group == nil {
+			continue
+		}
+		err := tier.group.Read()
+		if errors.Is(err, cgroup.ErrGone) { // the next rescan looks again
+			tier.close()
+			t.tiers[i] = nil
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		tier.update(r.Clock.Seconds())
+		t.out = append(t.out, tier.asTick())
+	}
+	if len(t.out) > 0 {
+		r.Sample.Tiers = t.out
+	}
+	return errors.Join(errs...)
+}
+
+// find opens those that are there and not open yet. Where both drivers have left some, those count that pods are in.
+func (t *tiersReader) find(tree *tree) error {
+	at := t.driver(tree)
+	if t.tiers == nil {
+		t.tiers = make([]*tier, len(tierNames))
+	}
+	var errs []error
+	for i, name := range tierNames {
+		path := at[name]
+		if before := t.tiers[i]; before != nil {
+			if before.path == path && t.stands(tree, before) {
+				if err := before.group.Reopen(); err != nil {
+					errs = append(errs, fmt.Errorf("open cgroup %s: %w", path, err))
+				}
+				continue
+			}
+			before.close()
+			t.tiers[i] = nil
+		}
+		if path == "" {
+			continue
+		}
+		if there, _ := tree.h.Exists("", path); !there { // a list that is its parent's would be found all the same
+			continue
+		}
+		group, err := t.reader.Open(path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("open cgroup %s: %w", path, err))
+			continue
+		}
+		found := &tier{name: name}
+		found.path, found.group = path, group
+		if tree.inodes {
+			found.inode, _ = tree.h.Inode(path)
+		}
+		if s, ok := t.saved[path]; ok && s.Inode == found.inode {
+			found.load(s)
+		}
+		delete(t.saved, path)
+		t.tiers[i] = found
+	}
+	return errors.Join(errs...)
+}
+
+// stands reports whether the cgroup is still there, and no other one of its name.
+func (t *tiersReader) stands(tree *tree, of *tier) bool {
+	if tree.inodes {
+		inode, err := tree.h.Inode(of.path)
+		return err == nil && inode == of.inode
+	}
+	there, err := tree.h.Exists("", of.path)
+	return there && err == nil
+}
+
+// driver is the one whose cgroups are there; of two the one with more pods.
+func (t *tiersReader) driver(tree *tree) map[string]string {
+	var best map[string]string
+	most := -1
+	for _, at := range t.drivers {
+		if there, _ := tree.h.Exists("", at[tick.TierPods]); !there {
+			continue
+		}
+		pods := 0
+		for path, n := range tree.nodes {
+			if n.isPod() && strings.HasPrefix(path, at[tick.TierPods]+"/") {
+				pods++
+			}
+		}
+		if pods > most {
+			best, most = at, pods
+		}
+	}
+	return best
+}
+
+func (t *tier) asTick() tick.Tier {
+	v := &t.group.Values
+	out := tick.Tier{Name: t.name, Cgroup: t.path}
+	out.UsageMilliCPU, _ = t.rates()
+	if v.Has&cgroup.HasCPUSet != 0 {
+		out.CPUSetCPUs = v.CPUSetCPUs
+	}
+	if milli, known := v.QuotaMilliCPU(); known {
+		t.quota = milli
+		out.CPUMaxMilliCPU = &t.quota
+	}
+	return out
+}
+
+func (t *tiersReader) Save(s *State) {
+	for _, tier := range t.tiers {
+		if tier == nil {
+			continue
+		}
+		if s.Tiers == nil {
+			s.Tiers = map[string]CgroupState{}
+		}
+		s.Tiers[tier.path] = tier.save()
+	}
+}
+
+func (t *tiersReader) Load(s *State) { t.saved = s.Tiers }
+
+func (t *tiersReader) Close() error {
+	for _, tier := range t.tiers {
+		if tier != nil {
+			tier.close()
+		}
+	}
+	return nil
+}
