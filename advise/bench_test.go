@@ -68,9 +68,18 @@ func cpuTime(b *testing.B) time.Duration {
 
 // BenchmarkTicks is the whole tool on a recorded stream: read, decode, decide, splice, write. The target is 5,000 ticks a
 // second.
-func BenchmarkTicks(b *testing.B) {
-	const perFile = 600
-	recorded := stream(b, perFile)
+func BenchmarkTicks(b *testing.B) { benchmark(b, stream(b, perFile)) }
+
+// BenchmarkKoordinator is the same with Koordinator's policy, and with what that needs of a sample.
+func BenchmarkKoordinator(b *testing.B) {
+	benchmark(b, bytes.ReplaceAll(stream(b, perFile), []byte(`"memory":{"totalBytes"`),
+		[]byte(`"cpu":{"usageMilliCPU":12000},"capacity":{"milliCPU":48000,"memoryBytes":2e11},"allocatable":{"milliCPU":47000,"memoryBytes":19e10},"memory":{"availableBytes":9e10,"totalBytes"`)), "--policy", "koordinator")
+}
+
+// perFile is how many ticks a recording has.
+const perFile = 600
+
+func benchmark(b *testing.B, recorded []byte, args ...string) {
 	path := filepath.Join(b.TempDir(), "recorded.jsonl")
 	if err := os.WriteFile(path, recorded, 0o600); err != nil {
 		b.Fatal(err)
@@ -79,7 +88,7 @@ func BenchmarkTicks(b *testing.B) {
 	ticks, before := 0, cpuTime(b)
 	for b.Loop() {
 		status := command().Execute(b.Context(), stage.Env{
-			Args: []string{"advise", "--input", path}, Out: io.Discard, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
+			Args: append([]string{"advise", "--input", path}, args...), Out: io.Discard, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now,
 		})
 		if status != 0 {
 			b.Fatalf("exit status %d", status)

@@ -16,10 +16,16 @@ EXAMPLES
       advise --reserve-cpu 2 < yesterday.jsonl | jq .advice.reclaimed.milliCPU
    Which pods have which CPUs?
       collect --once | advise | jq -c '.advice.cgroups[] | [.cgroup, .cpusetCPUs, .cpusetMems]'
+   What would Koordinator's formulas offer here, term by term?
+      collect --count 2 | advise --policy koordinator | tail -n 1 | jq -r '.advice.reasons[]'
+   And with another ConfigMap, over yesterday's recording?
+      advise --policy koordinator --config slo-controller-config.yaml < yesterday.jsonl | jq .advice.reclaimed
    Once a minute from cron, with the hold-down kept between runs
       collect --once --state c.json | advise --state a.json | isolate --journal j
 
-The configuration file of --config has the flags' names as keys, and is read again when it changes:
+The configuration file of --config has the flags' names as keys, and is read again when it changes; the policy alone takes a
+restart:
+      policy: katalyst
       reserve-cpu: 2
       hold: 1m
 Flags given on the command line (or by environment variables) win over the file, the file over what the cluster says in
@@ -29,12 +35,25 @@ value that bound the result. A changed file that is no good is refused with its 
 The file may as well have Katalyst's objects, as kubectl takes them: the AdminQoSConfiguration among them that is meant for the
 tick's node stands in the place of the cluster's. docs/configuration.md has the fields.
 
-PODS OF A CLUSTER
+Or Koordinator's ConfigMap slo-controller-config, likewise: it stands in the place of the one in "sample.config" and is resolved
+with the node's labels and annotations there. A document that is no good is refused with its line.
+
+POLICY KATALYST, PODS OF A CLUSTER
    Shared pods whose annotation katalyst.kubewharf.io/cpu_enhancement names a cpuset_pool have a pool of that name; a new
    one runs on all CPUs but the dedicated and reserved ones for 30s. A dedicated pod has CPUs of its own; with numa_binding
    in katalyst.kubewharf.io/memory_enhancement they and its memory are of one NUMA node, with numa_exclusive it has whole
    nodes. CPUs that kubelet gave to containers are in no pool. Kubelet's cgroup of the BestEffort pods is held to the reclaim
    pool as well, where that is safe. docs/policy-katalyst.md has the rules.
+
+POLICY KOORDINATOR
+   What high-priority pods and the system leave of the node, beside a safety margin, is offered as batch-cpu and
+   batch-memory, and what prod pods have asked for and will not use to mid pods: "advice.reclaimed" and "advice.mid". Batch
+   pods are held to the CPUs, or to a quota, that the services' use leaves ("advice.cgroups"); CPU burst, memory QoS and
+   resctrl follow where their strategies are enabled. All of it is set by the ConfigMap slo-controller-config, which collect
+   --slo-config puts in "sample.config"; where nobody reads one, Koordinator's shipped values hold: colocation and
+   suppression on, all else off. Where a ConfigMap cannot be read the last one stays in force. While the node's use is
+   unknown the last offer stays for degradeTimeMinutes (15); then "advice.withdrawn" says why nothing is offered any more,
+   and report takes it back. Policy katalyst's settings are refused. docs/policy-koordinator.md has the formulas.
 
 EXIT STATUS
    0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"polder/advise/katalyst"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -125,7 +124,7 @@ func TestReload(t *testing.T) {
 
 // Whatever a configuration file says, it is refused with its name or gives settings that can be decided with.
 func FuzzSettings(f *testing.F) {
-	for _, seed := range []string{"", "policy: katalyst\nreserve-cpu: 2\n", "hold: 1m\npool-min-cpus: 9\nreserved-cpus: 0-1", "policy: gold", "pool-min-cpus: 0", "reserved-cpus: [1]"} {
+	for _, seed := range []string{"", "policy: katalyst\nreserve-cpu: 2\n", "hold: 1m\npool-min-cpus: 9\nreserved-cpus: 0-1", "policy: gold", "pool-min-cpus: 0", "policy: koordinator", "policy: koordinator\nhold: 1s", "reserved-cpus: [1]"} {
 		f.Add([]byte(seed))
 	}
 	path := filepath.Join(f.TempDir(), "advise.yaml")
@@ -149,7 +148,7 @@ func FuzzSettings(f *testing.F) {
 			}
 			return
 		}
-		if advice := katalyst.New(now.Settings).Decide(sample); len(advice.Reasons) == 0 {
+		if advice := now.kind.start(now).Decide(sample); len(advice.Reasons) == 0 {
 			t.Fatalf("no reasons with %+v", now)
 		}
 	})

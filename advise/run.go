@@ -7,23 +7,50 @@ import (
 	"strings"
 
 	"polder/advise/katalyst"
+	"polder/advise/koordinator"
 	"polder/advise/policy"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
 
-// policies lists what --policy takes.
-var policies = []policy.Policy{
-	katalyst.Policy,
+// kind is a policy, with what the tool needs to run it.
+type kind struct {
+	policy.Policy
+	// unread are the sample's fields that the policy does not look at.
+	unread []string
+	start  func(*loaded) decider
 }
 
-// unread are the sample's fields that no policy looks at.
-var unread = []string{
-	"Sample.CPU", "Sample.Annotations",
-	"Pod.Threads", "Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Static", "Pod.Errors",
-	"Container.ID", "Container.Name", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
-	"Memory.UsageBytes", "Memory.WorkingSetBytes", "Memory.CacheBytes",
+// decider is a policy's, and takes the settings that a changed configuration brings.
+type decider interface {
+	policy.Decider
+	configure(*loaded)
 }
+
+// policies lists what --policy takes; the first is the default.
+var policies = []kind{
+	{katalyst.Policy, []string{
+		"Sample.CPU", "Sample.Annotations", "Sample.Tiers", "Sample.Resctrl",
+		"Pod.Threads", "Pod.Priority", "Pod.KoordinatorPriority", "Pod.KubernetesQOS", "Pod.Labels", "Pod.Static", "Pod.Errors",
+		"Container.ID", "Container.Name", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
+		"Memory.UsageBytes", "Memory.WorkingSetBytes", "Memory.CacheBytes",
+	}, func(l *loaded) decider { return ofKatalyst{katalyst.New(l.katalyst)} }},
+	{koordinator.Policy, []string{
+		"Sample.NUMANodes",
+		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.MemoryPressure", "Pod.Static", "Pod.Errors",
+		"Container.ID", "Container.Load1", "Container.Load5", "Container.Threads", "Container.NUMAMemory",
+		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeCPU.Pressure", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
+		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
+	}, func(l *loaded) decider { return ofKoordinator{koordinator.New(l.koordinator)} }},
+}
+
+type ofKatalyst struct{ *katalyst.Decider }
+
+func (d ofKatalyst) configure(l *loaded) { d.Configure(l.katalyst) }
+
+type ofKoordinator struct{ *koordinator.Decider }
+
+func (d ofKoordinator) configure(l *loaded) { d.Configure(l.koordinator) }
 
 type options struct {
 	list bool
@@ -38,7 +65,7 @@ func command() stage.Command {
 		Manual:   manual,
 		Kind:     stage.Kind{Reads: true, Writes: true, State: true},
 		Flags: func(f *stage.Flags) {
-			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, or Katalyst's configuration objects as kubectl takes them, again on every change")
+			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, or Katalyst's configuration objects or Koordinator's ConfigMap as kubectl takes them, again on every change")
 			f.Bool(&o.list, "list", "print the policies and end")
 			o.live.given.flags(f)
 		},
@@ -60,13 +87,13 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	}
 	now, err := o.live.load()
 	if err != nil {
-		return stage.Usagef("--config: %w", err)
+		return stage.Usagef("%w", err)
 	}
 
-	decider := katalyst.New(now.Settings)
+	o.live.runs.Store(&now.kind)
+	decider := now.kind.start(now)
 	objects := objects{file: now.objects, log: s.Log}
-	var _ policy.Decider = decider
-	version := katalyst.Policy.StateVersion
+	version := now.kind.StateVersion
 	if _, err := s.LoadState(version, decider.State()); err != nil {
 		return err
 	}
@@ -74,10 +101,10 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	err = s.Filter(ctx, stage.Filter{
 		Section: tick.SectionAdvice,
 		Reads:   []string{tick.SectionSample},
-		Ignores: unread,
+		Ignores: now.kind.unread,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			if next := o.live.changed.Swap(nil); next != nil {
-				decider.Configure(next.Settings)
+				decider.configure(next)
 				objects.file = next.objects
 			}
 			objects.over(in.Tick)

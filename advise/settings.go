@@ -4,21 +4,24 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"polder/advise/katalyst"
+	"polder/advise/koordinator"
 	"polder/lib/config"
 	"polder/lib/cpus"
-	"polder/lib/customconfig"
 	"polder/lib/stage"
 )
 
 // settings are what a configuration file may hold; its keys are the flags' names. A nil or empty value is not set.
 type settings struct {
-	Policy        *policyName      `yaml:"policy"`
+	Policy       *policyName `yaml:"policy"`
+	ReservedCPUs *cpuList    `yaml:"reserved-cpus"`
+	// What follows is policy katalyst's alone.
 	ReserveCPU    *config.MilliCPU `yaml:"reserve-cpu"`
 	ReserveMemory *config.Bytes    `yaml:"reserve-memory"`
 	FloorCPU      *config.MilliCPU `yaml:"floor-cpu"`
@@ -27,7 +30,6 @@ type settings struct {
 	UnknownCPU    *config.MilliCPU `yaml:"unknown-cpu"`
 	UnknownMemory *config.Bytes    `yaml:"unknown-memory"`
 	PoolMinCPUs   *wholeNumber     `yaml:"pool-min-cpus"`
-	ReservedCPUs  *cpuList         `yaml:"reserved-cpus"`
 }
 
 // flags registers the settings; what stays nil was not given.
@@ -37,6 +39,7 @@ func (s *settings) flags(f *stage.Flags) {
 		names[i] = p.Name
 	}
 	f.Value(optional[policyName](&s.Policy), "policy", policies[0].Name, "how to decide ("+strings.Join(names, ", ")+")")
+	f.Value(optional[cpuList](&s.ReservedCPUs), "reserved-cpus", "none", "CPUs that belong to no pool (0-1,24), for the system")
 	f.Category("Policy katalyst")
 	f.Value(optional[config.MilliCPU](&s.ReserveCPU), "reserve-cpu", "4, a tenth of a small machine", "CPU kept free for bursts of the shared pods, in cores or as 500m")
 	f.Value(optional[config.Bytes](&s.ReserveMemory), "reserve-memory", "5Gi, a tenth of a small machine", "memory kept free for the shared pods")
@@ -46,10 +49,25 @@ func (s *settings) flags(f *stage.Flags) {
 	f.Value(optional[config.MilliCPU](&s.UnknownCPU), "unknown-cpu", "4", "CPU that stands for a shared container of which nothing is known")
 	f.Value(optional[config.Bytes](&s.UnknownMemory), "unknown-memory", "8Gi", "memory that stands for a shared container of which nothing is known")
 	f.Value(optional[wholeNumber](&s.PoolMinCPUs), "pool-min-cpus", "8", "with fewer CPUs the reclaimed pods are held by quota instead of pools")
-	f.Value(optional[cpuList](&s.ReservedCPUs), "reserved-cpus", "none", "CPUs that belong to no pool (0-1,24), for the system")
 }
 
-// over lays what s sets over the policy's settings, and notes for each value where it came from.
+// ofKatalyst names the first setting that is policy katalyst's alone; empty where there is none.
+func (s *settings) ofKatalyst() string {
+	for _, setting := range []struct {
+		name  string
+		given bool
+	}{
+		{"reserve-cpu", s.ReserveCPU != nil}, {"reserve-memory", s.ReserveMemory != nil}, {"floor-cpu", s.FloorCPU != nil}, {"hold", s.Hold != nil},
+		{"shrink-step", s.ShrinkStep != nil}, {"unknown-cpu", s.UnknownCPU != nil}, {"unknown-memory", s.UnknownMemory != nil}, {"pool-min-cpus", s.PoolMinCPUs != nil},
+	} {
+		if setting.given {
+			return setting.name
+		}
+	}
+	return ""
+}
+
+// over lays what s sets over policy katalyst's settings, and notes for each value where it came from.
 func (s *settings) over(k katalyst.Settings, from func(name string) string) katalyst.Settings {
 	sources := maps.Clone(k.Sources)
 	note := func(name string, given bool) {
@@ -162,33 +180,61 @@ type live struct {
 	path    string
 	given   settings // on the command line, or by environment variables: they win over the file
 	changed atomic.Pointer[loaded]
+	runs    atomic.Pointer[kind] // the policy, which is not changed while the tool runs
 }
 
 // loaded is what the command line and the file say.
 type loaded struct {
-	katalyst.Settings
-	objects *customconfig.File // nil where the file has no configuration objects
+	kind        kind
+	katalyst    katalyst.Settings
+	koordinator koordinator.Settings
+	objects     config.Objects // none where the file has settings
 }
 
 // load reads the file.
 func (l *live) load() (*loaded, error) {
 	var file settings
-	var objects *customconfig.File
+	var objects config.Objects
 	if l.path != "" {
 		data, err := config.Load(l.path)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			objects, err = config.ReadObjects(l.path, data)
 		}
-		if objects, err = config.CustomConfig(l.path, data); err == nil && objects == nil {
+		if err == nil && objects.None() {
 			err = config.Decode(l.path, data, &file)
 		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--config: %w", err)
 		}
+	}
+	chosen, err := l.choose(&file)
+	if err != nil {
+		return nil, err
 	}
 	inFile := func(name string) string { return name + " in " + l.path }
 	merged := l.given.over(file.over(katalyst.Defaults(), inFile), func(name string) string { return "--" + name })
-	return &loaded{merged, objects}, nil
+	return &loaded{chosen, merged, koordinator.Settings{ReservedCPUs: merged.ReservedCPUs}, objects}, nil
+}
+
+// choose finds the policy, and refuses settings that it does not have: who gives them expects them to do something.
+func (l *live) choose(file *settings) (kind, error) {
+	name := policyName(policies[0].Name)
+	if file.Policy != nil {
+		name = *file.Policy
+	}
+	if l.given.Policy != nil {
+		name = *l.given.Policy
+	}
+	at := slices.IndexFunc(policies, func(k kind) bool { return k.Name == string(name) }) // policyName.Set has looked
+	if name != policyName(katalyst.Policy.Name) {
+		if alien := l.given.ofKatalyst(); alien != "" {
+			return kind{}, fmt.Errorf("--%s: a setting of policy katalyst, and the policy is %s: leave it out", alien, name)
+		}
+		if alien := file.ofKatalyst(); alien != "" {
+			return kind{}, fmt.Errorf("--config: %s: %s: a setting of policy katalyst, and the policy is %s: leave it out", l.path, alien, name)
+		}
+	}
+	return policies[at], nil
 }
 
 // watch loads the file again when it changes. A file that is no good is refused and the settings in force stay.
@@ -198,6 +244,9 @@ func (l *live) watch(ctx context.Context, s *stage.Session) error {
 	}
 	return config.Watch(ctx, l.path, s.Log, func() {
 		next, err := l.load()
+		if runs := l.runs.Load(); err == nil && runs != nil && next.kind.Name != runs.Name {
+			err = fmt.Errorf("--config: %s: policy %s: policy %s runs, and another one needs a restart", l.path, next.kind.Name, runs.Name)
+		}
 		if err != nil {
 			s.Log.Error("refused the changed configuration, the old one stays in force", "error", err)
 			return

@@ -7,7 +7,7 @@ import "polder/lib/tick"
 type Policy struct {
 	Name string
 	Doc  string // the first line is the title
-	// StateVersion changes with the form of the policy's state.
+	// StateVersion changes with the form of the policy's state. No two policies have the same: it tells whose a state is.
 	StateVersion int
 }
 

@@ -1,0 +1,259 @@
+package batch
+
+import (
+	"math"
+	"time"
+
+	"polder/lib/qos"
+)
+
+// How a prod pod's peak is predicted: Koordinator's defaults (pkg/koordlet/prediction).
+const (
+	trainEvery = time.Minute
+	coldStart  = 24 * time.Hour
+	growth     = 0.05 // of the buckets
+	peakMargin = 110  // percent
+)
+
+var (
+	halfLife    = [resources]time.Duration{12 * time.Hour, 24 * time.Hour}
+	peakShare   = [resources]float64{0.95, 0.98}
+	firstBucket = [resources]float64{25, 5 << 20} // milli-CPU, bytes: what is less does not matter
+)
+
+// maxHistories bounds the pods whose use is remembered, maxBucket the buckets: the last begins at some 10^9 times the first.
+const (
+	maxHistories = 512
+	maxBucket    = 400
+)
+
+// history is what the prod pods have used, each and together, and the system, so that their peaks can be told.
+type history struct {
+	Trained time.Time        `json:"trained,omitzero"`
+	Prod    past             `json:"prod,omitzero"`
+	System  past             `json:"system,omitzero"`
+	Pods    map[string]*past `json:"pods,omitempty"`
+}
+
+// past is one of them: from when, how often it used how much, and what it used since the last training.
+type past struct {
+	From time.Time            `json:"from"`
+	Used [resources]histogram `json:"used"`
+	Sum  [resources]float64   `json:"sum"`
+	N    [resources]int       `json:"n"`
+}
+
+// histogram counts in buckets that grow by a twentieth each, and forgets: a count is worth half after the half-life.
+type histogram struct {
+	First  int       `json:"first,omitempty"` // the bucket of the first count
+	Counts []float32 `json:"counts,omitempty"`
+}
+
+// observe notes what the pods and the system use, and trains the histograms once a minute.
+func (h *history) observe(now time.Time, pods []pod, system amounts, told has) {
+	if h.Pods == nil {
+		h.Pods = map[string]*past{}
+	}
+	if h.Trained.IsZero() || h.Trained.After(now) { // the clock was set back
+		h.Trained = now
+	}
+	since := now.Sub(h.Trained)
+	train := since >= trainEvery
+	present, prod := 0, amounts{}
+	for i := range pods {
+		p := &pods[i]
+		if p.class == qos.Prod {
+			for r := range resources {
+				prod[r] = add(prod[r], p.now[r])
+			}
+		}
+		if !p.prod {
+			continue
+		}
+		id := identity(p.Pod)
+		own := h.Pods[id]
+		if own == nil {
+			if len(h.Pods) >= maxHistories {
+				continue
+			}
+			own = &past{From: now}
+			h.Pods[id] = own
+		}
+		present++
+		if own.From.After(now) {
+			own.From = now
+		}
+		own.observe(p.now, p.told, train, since)
+	}
+	h.Prod.observe(prod, told, train, since)
+	h.System.observe(system, told, train, since)
+	if train {
+		h.Trained = now
+	}
+	if present < len(h.Pods) {
+		h.forget(pods)
+	}
+}
+
+// observe notes a use, and counts what was used on average since the last training.
+func (p *past) observe(now amounts, told has, train bool, since time.Duration) {
+	for r := range resources {
+		if told[r] {
+			p.Sum[r] += float64(now[r])
+			p.N[r]++
+		}
+		if !train {
+			continue
+		}
+		p.Used[r].decay(math.Exp2(-float64(since) / float64(halfLife[r])))
+		if p.N[r] > 0 {
+			p.Used[r].count(bucketOf(p.Sum[r]/float64(p.N[r]), firstBucket[r]))
+		}
+		p.Sum[r], p.N[r] = 0, 0
+	}
+}
+
+// forget drops the pods that are gone.
+func (h *history) forget(pods []pod) {
+	present := make(map[string]*past, len(h.Pods))
+	for i := range pods {
+		if id := identity(pods[i].Pod); pods[i].prod && h.Pods[id] != nil {
+			present[id] = h.Pods[id]
+		}
+	}
+	h.Pods = present
+}
+
+// bucketOf is the bucket of a figure; bucket b begins at first*(1.05^b - 1)/0.05.
+func bucketOf(v, first float64) int {
+	b := math.Log(v*growth/first+1) / math.Log(1+growth)
+	switch {
+	case !(b > 0):
+		return 0
+	case b > maxBucket:
+		return maxBucket
+	}
+	return int(b)
+}
+
+func bucketStart(b int, first float64) float64 {
+	return first * (math.Pow(1+growth, float64(b)) - 1) / growth
+}
+
+// decay makes all counts worth less, and drops those at both ends that are worth nothing any more.
+func (h *histogram) decay(by float64) {
+	const nothing = 1e-4
+	last := -1
+	first := -1
+	for i := range h.Counts {
+		h.Counts[i] *= float32(by)
+		if h.Counts[i] >= nothing {
+			last = i
+			if first < 0 {
+				first = i
+			}
+		}
+	}
+	if first < 0 {
+		*h = histogram{}
+		return
+	}
+	h.Counts = append(h.Counts[:0], h.Counts[first:last+1]...)
+	h.First += first
+}
+
+// count adds one to a bucket.
+func (h *histogram) count(b int) {
+	if !h.sound() { // a state file's
+		*h = histogram{}
+	}
+	switch {
+	case len(h.Counts) == 0:
+		h.First, h.Counts = b, append(h.Counts, 0)
+	case b < h.First:
+		h.Counts = append(make([]float32, h.First-b, h.First-b+len(h.Counts)), h.Counts...)
+		h.First = b
+	}
+	for b >= h.First+len(h.Counts) {
+		h.Counts = append(h.Counts, 0)
+	}
+	h.Counts[b-h.First]++
+}
+
+func (h *histogram) sound() bool {
+	return h.First >= 0 && len(h.Counts) <= maxBucket+1 && h.First <= maxBucket+1-len(h.Counts)
+}
+
+// peak is the upper end of the bucket in which a share of all counts is reached; false where nothing was counted.
+func (h *histogram) peak(share, first float64) (float64, bool) {
+	total := 0.0
+	for _, n := range h.Counts {
+		total += float64(n)
+	}
+	if !(total > 0) || !h.sound() {
+		return 0, false
+	}
+	sum := 0.0
+	for i, n := range h.Counts {
+		if sum += float64(n); sum >= share*total {
+			return bucketStart(h.First+i+1, first), true
+		}
+	}
+	return bucketStart(h.First+len(h.Counts), first), true
+}
+
+// peak is what is used at most, by all that is known; false where nothing is.
+func (p *past) peak(r resource) (float64, bool) { return p.Used[r].peak(peakShare[r], firstBucket[r]) }
+
+// withMargin is a peak as it is reckoned with.
+func withMargin(peak float64) int64 {
+	peak = math.Ceil(peak * peakMargin / 100)
+	needed, _ := whole(&peak)
+	return needed
+}
+
+// reclaimable is what the prod pods have asked for and will not use: the smaller of what they have beyond their peaks one by one,
+// and what they have together beyond their common peak and the system's. A pod that is younger than a day counts for nothing one
+// by one. An LSE pod's CPUs are nobody else's.
+func (h *history) reclaimable(now time.Time, pods []pod, capacity amounts) (free amounts, warm, cold int) {
+	var peaks, requests amounts
+	for i := range pods {
+		p := &pods[i]
+		if !p.prod {
+			continue
+		}
+		for r := range resources {
+			if r != cpu || !p.lse {
+				requests[r] = add(requests[r], p.request[r])
+			}
+		}
+		own := h.Pods[identity(p.Pod)]
+		if own == nil || now.Sub(own.From) < coldStart {
+			cold++
+			continue
+		}
+		warm++
+		for r := range resources {
+			peak, ok := own.peak(r)
+			if !ok {
+				continue
+			}
+			needed := withMargin(peak)
+			peaks[r] = add(peaks[r], needed)
+			if r != cpu || !p.lse {
+				free[r] = add(free[r], max(p.request[r]-needed, 0))
+			}
+		}
+	}
+	for r := range resources {
+		prod, known := h.Prod.peak(r)
+		system, ok := h.System.peak(r)
+		if !known || !ok {
+			free[r] = 0
+			continue
+		}
+		together := withMargin(prod + system)
+		free[r] = max(min(free[r], less(requests[r], together), less(capacity[r], max(together, peaks[r]))), 0)
+	}
+	return free, warm, cold
+}

@@ -1,0 +1,54 @@
+package batch
+
+import (
+	"fmt"
+	"time"
+
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// mid is what pods of mid priority are offered: what the prod pods have asked for and, by all that is known of them, will not use;
+// and a part of what nobody has asked for.
+func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amounts, sums [resources]podSum, c *sloconfig.Colocation) *tick.Reclaimed {
+	static := c.MidReclaimMode != nil && *c.MidReclaimMode == sloconfig.MidReclaimStatic
+	reclaimable, pods, cold := st.History.reclaimable(now, st.pods, n.capacity)
+	threshold := [resources]int64{bounded(c.MidCPUThresholdPercent, 100, 0, maxPercent), bounded(c.MidMemoryThresholdPercent, 100, 0, maxPercent)}
+	fixed := [resources]int64{bounded(c.MidStaticCPUReservedPercent, 0, 0, maxPercent), bounded(c.MidStaticMemoryReservedPercent, 0, 0, maxPercent)}
+	share := bounded(c.MidUnallocatedPercent, 0, 0, maxPercent)
+
+	mid := &tick.Reclaimed{}
+	for r := range resources {
+		if !n.known[r] {
+			continue
+		}
+		w, capacity := words[r], n.capacity[r]
+		amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
+		var left int64
+		var text string
+		if static {
+			left = scaled(capacity, fixed[r], 100)
+			text = fmt.Sprintf("%s (static): capacity %s x %d %% (%s) = %s", w.mid, amount(capacity), fixed[r], w.midStatic, amount(left))
+		} else {
+			unused := max(less(capacity, used[r]), 0)
+			held := max(system[r], n.kubelet[r], n.annotated[r])
+			unallocated := max(less(less(capacity, held), sums[r].requests), 0)
+			base := min(reclaimable[r], unused)
+			left = add(base, scaled(unallocated, share, 100))
+			text = fmt.Sprintf("%s: the smaller of prod reclaimable %s (%d pods, and %d too young to tell) and unused %s, + unallocated %s x %d %% (midUnallocatedPercent) = %s",
+				w.mid, amount(reclaimable[r]), pods, cold, amount(unused), amount(unallocated), share, amount(left))
+		}
+		if limit := scaled(capacity, threshold[r], 100); limit < left {
+			left = limit
+			text += fmt.Sprintf("; at most %s (%s %d)", amount(limit), w.midLimit, threshold[r])
+		}
+		left = min(left, most)
+		a.Reasons = append(a.Reasons, text)
+		if r == cpu {
+			mid.MilliCPU = &left
+		} else {
+			mid.MemoryBytes = &left
+		}
+	}
+	return mid
+}

@@ -1,0 +1,139 @@
+package batch
+
+import (
+	"fmt"
+	"strings"
+
+	"polder/lib/cpus"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// resourceStatus is the pod's annotation with what the scheduler gave it.
+const resourceStatus = "scheduling.koordinator.sh/resource-status"
+
+// maxZones bounds the NUMA nodes; the kernel's own bound is 1024, and machines have some 8.
+const maxZones = 64
+
+// zone is a NUMA node with CPUs and memory.
+type zone struct {
+	id       int
+	capacity amounts
+}
+
+// zonesOf are the machine's NUMA nodes, where it has more than one and all that is asked of them is known: a node of memory alone
+// is left out.
+func zonesOf(t *tick.Topology) []zone {
+	if t == nil || len(t.NUMANodes) > maxZones {
+		return nil
+	}
+	var zones []zone
+	seen := map[int]bool{}
+	for i := range t.NUMANodes {
+		n := &t.NUMANodes[i]
+		list, err := cpus.Parse(n.CPUs)
+		bytes, ok := whole(n.MemoryBytes)
+		if err != nil || n.ID < 0 || seen[n.ID] {
+			return nil
+		}
+		seen[n.ID] = true
+		if list.IsEmpty() {
+			continue
+		}
+		if !ok {
+			return nil
+		}
+		zones = append(zones, zone{n.ID, amounts{int64(list.Size()) * 1000, bytes}})
+	}
+	return zones
+}
+
+// numa is the offer by NUMA node: the node's formulas, with each zone's capacity, equal parts of what belongs to no zone, and of
+// each pod the part that runs there.
+func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Colocation) []tick.ReclaimedNUMA {
+	zones := n.zones
+	if len(zones) == 0 {
+		return nil
+	}
+	sums := make([][resources]podSum, len(zones))
+	for i := range pods {
+		if p := &pods[i]; p.high {
+			at := placed(p, zones)
+			for _, z := range at {
+				for r := range resources {
+					sums[z][r].count(p, r, len(at))
+				}
+			}
+		}
+	}
+	offers := make([]tick.ReclaimedNUMA, len(zones))
+	for z := range zones {
+		offers[z].ID = zones[z].id
+	}
+	for r := range resources {
+		if !n.known[r] {
+			continue
+		}
+		w := words[r]
+		reserved := shared(max(n.kubelet[r], n.annotated[r]), len(zones))
+		var text strings.Builder
+		fmt.Fprintf(&text, "%s by NUMA node:", w.batch)
+		for z := range zones {
+			t := reckon(r, zones[z].capacity[r], shared(system[r], len(zones)), reserved, &sums[z][r], c)
+			left := t.left()
+			if limit, set := cap100(r, c); set {
+				left = min(left, scaled(zones[z].capacity[r], limit, 100))
+			}
+			left = min(max(left, 0), most)
+			if r == cpu && n.ratio > 100 {
+				left = min(scaledUp(left, n.ratio, 100), most)
+			}
+			if z < maxShown {
+				fmt.Fprintf(&text, " %d: %d - %d - %d - %d -> %d%s;", zones[z].id, t.capacity, t.margin, t.held, t.pods, left, w.unit)
+			}
+			if r == cpu {
+				offers[z].MilliCPU = &left
+			} else {
+				offers[z].MemoryBytes = &left
+			}
+		}
+		if len(zones) > maxShown {
+			fmt.Fprintf(&text, " and %d more", len(zones)-maxShown)
+		}
+		if len(zones) > 1 { // else it says what the node's reason does
+			a.Reasons = append(a.Reasons, strings.TrimSuffix(text.String(), ";"))
+		}
+	}
+	return offers
+}
+
+// maxShown is of how many NUMA nodes a reason has the terms.
+const maxShown = 8
+
+// placed are the indices of the zones that a pod runs on: those that the scheduler gave it, else all.
+func placed(p *pod, zones []zone) []int {
+	var at []int
+	if text := p.Annotations[resourceStatus]; strings.Contains(text, "numaNodeResources") {
+		var says struct {
+			Nodes []struct {
+				Node int `json:"node"`
+			} `json:"numaNodeResources"`
+		}
+		if tick.Unmarshal([]byte(text), &says) == nil {
+			for z := range zones {
+				for i := range says.Nodes {
+					if says.Nodes[i].Node == zones[z].id {
+						at = append(at, z)
+						break
+					}
+				}
+			}
+		}
+	}
+	if at == nil {
+		for z := range zones {
+			at = append(at, z)
+		}
+	}
+	return at
+}

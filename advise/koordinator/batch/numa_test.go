@@ -1,0 +1,102 @@
+package batch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// nodes gives the sample two NUMA nodes of 5 CPUs and 50 Gi.
+func twoNodes(s *tick.Sample) *tick.Sample {
+	s.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-4", MemoryBytes: tick.Ptr(gi(50))}, {ID: 1, CPUs: "5-9", MemoryBytes: tick.Ptr(gi(50))}}
+	return s
+}
+
+func bound(ids ...int) func(*tick.Pod) {
+	return func(p *tick.Pod) {
+		var list []string
+		for _, id := range ids {
+			list = append(list, fmt.Sprintf(`{"node":%d,"resources":{"cpu":"1"}}`, id))
+		}
+		p.Annotations = map[string]string{resourceStatus: `{"cpuset":"0-1","numaNodeResources":[` + strings.Join(list, ",") + `]}`}
+	}
+}
+
+// The same formulas by NUMA node. Margins are 2000m and 17.5 Gi, and the system's half is 1000m less than the pods use.
+func TestNUMA(t *testing.T) {
+	const g = 1 << 30
+	for name, c := range map[string]struct {
+		pods   []tick.Pod
+		sample func(*tick.Sample)
+		config func(*sloconfig.Colocation)
+		cpu    []int64
+		memory []int64
+	}{
+		"no pods":                         {cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"evenly, where nothing is said":   {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10)}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"on one node":                     {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(1))}, cpu: []int64{2500, 1500}, memory: []int64{22.5 * g, 12.5 * g}},
+		"on both":                         {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(0, 1))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"named twice":                     {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1.0015, 10, bound(1, 1))}, cpu: []int64{2500, 1499}, memory: []int64{22.5 * g, 12.5 * g}},
+		"on nodes that there are not":     {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(-1, 2, 9))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"one of them is there":            {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(7, 0))}, cpu: []int64{1500, 2500}, memory: []int64{12.5 * g, 22.5 * g}},
+		"an annotation that is none":      {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, func(p *tick.Pod) { p.Annotations = map[string]string{resourceStatus: `{"numaNodeResources":1`} })}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"of a batch pod":                  {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, bound(1))}, cpu: []int64{2500, 2500}, memory: []int64{22.5 * g, 22.5 * g}},
+		"no metric: the request":          {pods: []tick.Pod{onePod("a", "Burstable", 1, 10, -1, 0, bound(1))}, cpu: []int64{2000, 1000}, memory: []int64{17.5 * g, 7.5 * g}},
+		"unknown to the cluster: evenly":  {pods: []tick.Pod{onePod("a", "", -1, 0, 1, 10, missing(tick.MissingCluster))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"halves are rounded up":           {sample: func(s *tick.Sample) { s.CPU.UsageMilliCPU = tick.Ptr(2001.0) }, cpu: []int64{1999, 1999}, memory: []int64{17.5 * g, 17.5 * g}},
+		"reserved":                        {sample: func(s *tick.Sample) { s.Annotations = map[string]string{reservation: `{"resources":{"cpu":"4001m"}}`} }, cpu: []int64{999, 999}, memory: []int64{17.5 * g, 17.5 * g}},
+		"LSE":                             {pods: []tick.Pod{onePod("a", "Guaranteed", 2, 2, 1, 10, bound(0), label("koordinator.sh/qosClass", "LSE"))}, cpu: []int64{500, 2500}, memory: []int64{12.5 * g, 22.5 * g}},
+		"request, of memory":              {pods: []tick.Pod{onePod("a", "Burstable", 2, 20, 1, 10, bound(0))}, config: func(c *sloconfig.Colocation) { c.MemoryCalculatePolicy = tick.Ptr("request") }, cpu: []int64{1500, 2500}, memory: []int64{12 * g, 32 * g}},
+		"maxUsageRequest without metrics": {pods: []tick.Pod{onePod("a", "Burstable", 1, 20, -1, 0, bound(0))}, config: func(c *sloconfig.Colocation) { c.CPUCalculatePolicy = tick.Ptr("maxUsageRequest") }, cpu: []int64{1000, 2000}, memory: []int64{0, 17.5 * g}},
+		"capped":                          {config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = tick.Ptr(int64(10)) }, cpu: []int64{500, 500}, memory: []int64{17.5 * g, 17.5 * g}},
+		"normalized":                      {sample: func(s *tick.Sample) { s.Annotations = map[string]string{normalization: "1.2"} }, cpu: []int64{2400, 2400}, memory: []int64{17.5 * g, 17.5 * g}},
+		"never less than nothing":         {pods: []tick.Pod{onePod("a", "Burstable", 20, 200, -1, 0, bound(0))}, cpu: []int64{0, 2000}, memory: []int64{0, 17.5 * g}},
+		"a node of memory alone": {sample: func(s *tick.Sample) {
+			s.Topology.NUMANodes = append(s.Topology.NUMANodes, tick.TopologyNUMA{ID: 2, MemoryBytes: tick.Ptr(gi(500))})
+		}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"memory that is not known": {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].MemoryBytes = nil }},
+		"an id that stands twice":  {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = 0 }},
+		"an id that is none":       {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = -1 }},
+		"CPUs that are none":       {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].CPUs = "x" }},
+		"too many":                 {sample: func(s *tick.Sample) { s.Topology.NUMANodes = make([]tick.TopologyNUMA, maxZones+1) }},
+		"none":                     {sample: func(s *tick.Sample) { s.Topology = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := twoNodes(sample(c.pods...))
+			if c.sample != nil {
+				c.sample(s)
+			}
+			st := shipped()
+			if c.config != nil {
+				c.config(&st.Colocation)
+			}
+			a := advised(s, st)
+			var gotCPU, gotMemory []int64
+			for i, n := range a.Reclaimed.NUMANodes {
+				if n.ID != i {
+					t.Errorf("id %d at %d", n.ID, i)
+				}
+				gotCPU, gotMemory = append(gotCPU, *n.MilliCPU), append(gotMemory, *n.MemoryBytes)
+			}
+			if fmt.Sprint(gotCPU) != fmt.Sprint(c.cpu) || fmt.Sprint(gotMemory) != fmt.Sprint(c.memory) {
+				t.Errorf("%v %v; want %v %v: %v", gotCPU, gotMemory, c.cpu, c.memory, a.Reasons)
+			}
+		})
+	}
+}
+
+// Parts of what belongs to no NUMA node are rounded up; none of it is lost where there are no zones.
+func TestShared(t *testing.T) {
+	for _, c := range []struct {
+		v    int64
+		n    int
+		want int64
+	}{{10, 3, 4}, {9, 3, 3}, {1, 2, 1}, {0, 2, 0}, {7, 0, 7}, {-3, 2, -3}} {
+		if got := shared(c.v, c.n); got != c.want {
+			t.Errorf("shared(%d, %d) = %d; want %d", c.v, c.n, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package batch
+
+import "math/bits"
+
+// most bounds every amount: what a float64, and so every reader of JSON, holds to the unit. maxPercent bounds percentages.
+const (
+	most       = int64(1) << 53
+	maxPercent = 1_000_000
+	huge       = int64(1) << 61 // bounds sums: two of them do not run over
+)
+
+// whole is a figure from outside as a whole number from 0, parts of a unit left out; false where it is missing or none.
+func whole(f *float64) (int64, bool) {
+	switch {
+	case f == nil || *f != *f:
+		return 0, false
+	case *f <= 0:
+		return 0, true
+	case *f >= float64(most):
+		return most, true
+	}
+	return int64(*f), true
+}
+
+// add and less are a sum and a difference that stop at the largest number instead of running over.
+func add(a, b int64) int64  { return max(min(a+b, huge), -huge) }
+func less(a, b int64) int64 { return add(a, -b) }
+
+// scaled is v*by/of, cut off towards zero as Go's division is.
+func scaled(v, by, of int64) int64 {
+	negative := (v < 0) != (by < 0)
+	hi, lo := bits.Mul64(magnitude(v), magnitude(by))
+	if hi >= uint64(of) {
+		lo = uint64(huge)
+	} else if lo, _ = bits.Div64(hi, lo, uint64(of)); lo > uint64(huge) {
+		lo = uint64(huge)
+	}
+	if negative {
+		return -int64(lo)
+	}
+	return int64(lo)
+}
+
+// scaledUp is v*by/of, rounded up; both are from 0.
+func scaledUp(v, by, of int64) int64 {
+	hi, lo := bits.Mul64(magnitude(v), magnitude(by))
+	if hi >= uint64(of) {
+		return huge
+	}
+	quotient, rest := bits.Div64(hi, lo, uint64(of))
+	if rest > 0 {
+		quotient++
+	}
+	return int64(min(quotient, uint64(huge)))
+}
+
+// shared is one of n equal parts, rounded up; all of it where there are none.
+func shared(v int64, n int) int64 {
+	if n <= 0 || v <= 0 {
+		return v
+	}
+	return (v-1)/int64(n) + 1
+}
+
+func magnitude(v int64) uint64 {
+	if v < 0 {
+		return -uint64(v)
+	}
+	return uint64(v)
+}
+
+// bounded is a setting within bounds, or its default where it is not set.
+func bounded(v *int64, otherwise, from, to int64) int64 {
+	if v == nil {
+		return otherwise
+	}
+	return min(max(*v, from), to)
+}
+
+func is(b *bool) bool { return b != nil && *b }

@@ -1,0 +1,269 @@
+package batch
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"polder/lib/qos"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// pod is what counts of a pod that has not ended.
+type pod struct {
+	*tick.Pod
+	class string // of its priority
+	high  bool   // neither batch nor free
+	prod  bool   // what it asked for and does not use may be offered to mid pods
+	known bool   // by the cluster; another one is there, and nobody knows what it asked for
+	lse   bool
+	now   amounts // its use in this tick
+	told  has     // whether that is known
+
+	request amounts
+	used    amounts // on average
+	metric  has     // whether that is known
+}
+
+// podOf says what a pod is; false where it has ended: what is left of it is the system's.
+func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
+	if p.Phase == "Succeeded" || p.Phase == "Failed" {
+		return pod{}, false
+	}
+	class := qos.PriorityClassOrDefault(p)
+	one := pod{
+		Pod: p, class: class, high: class != qos.Batch && class != qos.Free, known: p.Missing != tick.MissingCluster,
+		lse: qos.Koordinator(p) == qos.LSE,
+	}
+	one.prod = class == qos.Prod && one.known && !p.Terminating
+	for r := range resources {
+		one.request[r], _ = whole(pick(p.Requests, r))
+	}
+	one.now[cpu], one.told[cpu] = whole(p.UsageMilliCPU)
+	one.now[memory], one.told[memory] = memoryOf(p.Memory, c)
+	return one, true
+}
+
+// memoryOf is a pod's memory in use: its anonymous pages, and the page cache where that is to count. What it uses in other ways,
+// such as the kernel's own for it, is the system's, as the node's total has it.
+func memoryOf(m *tick.Memory, c *sloconfig.Colocation) (int64, bool) {
+	if m == nil {
+		return 0, false
+	}
+	anonymous, ok := whole(m.RSSBytes)
+	switch cache, known := whole(m.CacheBytes); {
+	case withPageCache(c) && ok && known:
+		return add(anonymous, cache), true
+	case withPageCache(c):
+		return whole(m.UsageBytes)
+	case ok:
+		return anonymous, true
+	}
+	return whole(m.WorkingSetBytes)
+}
+
+// nodeMemory is the node's memory in use, by the same measure.
+func nodeMemory(m *tick.NodeMemory, c *sloconfig.Colocation) (int64, bool) {
+	if m == nil {
+		return 0, false
+	}
+	free := m.AvailableBytes
+	if withPageCache(c) {
+		free = m.FreeBytes
+	}
+	total, ok := whole(m.TotalBytes)
+	left, known := whole(free)
+	return max(total-left, 0), ok && known
+}
+
+func withPageCache(c *sloconfig.Colocation) bool {
+	return c.MetricMemoryCollectPolicy != nil && *c.MetricMemoryCollectPolicy == sloconfig.UsageWithPageCache
+}
+
+// uses are the figures of the last while.
+type uses struct {
+	slots
+	Node   [resources]series   `json:"node"`
+	System [resources]series   `json:"system"` // the node's without the pods'
+	Pods   map[string]*podUses `json:"pods,omitempty"`
+}
+
+type podUses [resources]series
+
+// parts is how many slots a while is divided into, each dropping out of the average as one, and minWidth the least width of one.
+const (
+	parts    = 20
+	minWidth = 5 * time.Second
+)
+
+// windowOf is how long is averaged over; Koordinator's agent takes no less than a minute.
+func windowOf(c *sloconfig.Colocation) time.Duration {
+	return time.Duration(bounded(c.MetricAggregateDurationSeconds, 300, 60, 86400)) * time.Second
+}
+
+// observe notes what the node and its pods use. It says what is missing where the node's use is not known.
+func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
+	u := &st.Uses
+	begun := u.goOn(t.Time, windowOf(c))
+	for r := range resources {
+		u.Node[r].follow(begun, len(u.At))
+		u.System[r].follow(begun, len(u.At))
+	}
+	st.pods = st.pods[:0]
+	if u.Pods == nil {
+		u.Pods = make(map[string]*podUses, len(t.Sample.Pods))
+	}
+	var all amounts
+	for i := range t.Sample.Pods {
+		p, runs := podOf(&t.Sample.Pods[i], c)
+		if !runs {
+			continue
+		}
+		id := identity(p.Pod)
+		own := u.Pods[id]
+		if own == nil {
+			own = &podUses{}
+			u.Pods[id] = own
+		}
+		for r := range resources {
+			own[r].follow(begun, len(u.At))
+			if p.told[r] {
+				own[r].note(p.now[r])
+				all[r] = add(all[r], p.now[r])
+			}
+			p.used[r], p.metric[r] = own[r].average()
+		}
+		st.pods = append(st.pods, p)
+	}
+	if len(u.Pods) > len(st.pods) {
+		u.forget(st.pods)
+	}
+
+	var now amounts
+	var told has
+	if t.Sample.CPU != nil {
+		now[cpu], told[cpu] = whole(t.Sample.CPU.UsageMilliCPU)
+	}
+	now[memory], told[memory] = nodeMemory(t.Sample.Memory, c)
+	var system amounts
+	for r := range resources {
+		if told[r] {
+			system[r] = max(less(now[r], all[r]), 0)
+			u.Node[r].note(now[r])
+			u.System[r].note(system[r])
+		}
+	}
+	st.History.observe(t.Time, st.pods, system, told)
+	switch {
+	case told[cpu] && told[memory]:
+		return ""
+	case t.Sample.IntervalSeconds == nil && told[memory]:
+		return "first reading, there are no rates yet"
+	case told[memory]:
+		return "the node's CPU use is not known"
+	case told[cpu]:
+		return "the node's memory in use is not known"
+	}
+	return "the node's use is not known"
+}
+
+// forget drops the pods that are gone.
+func (u *uses) forget(pods []pod) {
+	present := make(map[string]*podUses, len(pods))
+	for i := range pods {
+		id := identity(pods[i].Pod)
+		present[id] = u.Pods[id]
+	}
+	u.Pods = present
+}
+
+// identity tells a pod from a later one of the same name.
+func identity(p *tick.Pod) string {
+	switch {
+	case p.UID != "":
+		return p.UID
+	case p.Namespace != "" || p.Name != "":
+		return p.Namespace + "/" + p.Name
+	}
+	return p.Cgroup
+}
+
+// podSum is what the high-priority pods take of one resource, by each policy: their requests, their uses, and the larger of
+// the two of each pod.
+type podSum struct {
+	requests, uses, larger int64
+	// What the uses are made of, and of how many pods each.
+	measured, requested, exclusive, strange     int64
+	nMeasured, nRequested, nExclusive, nStrange int
+}
+
+// sum adds the high-priority pods up.
+func sum(pods []pod) (s [resources]podSum) {
+	for i := range pods {
+		if pods[i].high {
+			for r := range resources {
+				s[r].count(&pods[i], r, 1)
+			}
+		}
+	}
+	return s
+}
+
+// count adds a pod, or one of n equal parts of it. A pod without a metric counts with its request under every policy: where
+// Koordinator leaves it out (maxUsageRequest), new services are not seen.
+func (s *podSum) count(p *pod, r resource, n int) {
+	request, used := shared(p.request[r], n), shared(p.used[r], n)
+	switch {
+	case !p.known:
+		s.strange = add(s.strange, used)
+		s.nStrange++
+		s.uses, s.larger = add(s.uses, used), add(s.larger, used)
+		return
+	case !p.metric[r]:
+		used = request
+		s.requested = add(s.requested, request)
+		s.nRequested++
+		s.larger = add(s.larger, request)
+	case p.lse && r == cpu && request > 0:
+		used = max(request, used) // nobody else may use its CPUs
+		s.exclusive = add(s.exclusive, used)
+		s.nExclusive++
+		s.larger = add(s.larger, used)
+	default:
+		s.measured = add(s.measured, used)
+		s.nMeasured++
+		s.larger = add(s.larger, max(request, used))
+	}
+	s.requests = add(s.requests, request)
+	s.uses = add(s.uses, used)
+}
+
+// parts says what the pods' term is made of.
+func (s *podSum) parts(policy string, amount func(int64) string) string {
+	known := s.nMeasured + s.nRequested + s.nExclusive
+	switch policy {
+	case sloconfig.CalculateRequest:
+		return fmt.Sprintf(" (requests of %d)", known)
+	case sloconfig.CalculateMaxUsageRequest:
+		return fmt.Sprintf(" (the larger of request and usage of %d, %s)", known, unknown(s, amount))
+	}
+	var list []string
+	for _, part := range []struct {
+		n    int
+		v    int64
+		text string
+	}{{s.nMeasured, s.measured, "used by %d"}, {s.nExclusive, s.exclusive, "of %d LSE"}, {s.nRequested, s.requested, "requested by %d without metric"}, {s.nStrange, s.strange, "used by %d that the cluster does not know"}} {
+		if part.n > 0 {
+			list = append(list, amount(part.v)+" "+fmt.Sprintf(part.text, part.n))
+		}
+	}
+	if list == nil {
+		return ""
+	}
+	return " (" + strings.Join(list, " + ") + ")"
+}
+
+func unknown(s *podSum, amount func(int64) string) string {
+	return fmt.Sprintf("and %s used by %d that the cluster does not know", amount(s.strange), s.nStrange)
+}

@@ -1,0 +1,63 @@
+package burst
+
+import (
+	"hash/fnv"
+	"math"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// bucket limits for how long a container's quota may be over its limit. A token is one percent of the limit for one second.
+type bucket struct {
+	Tokens float64   `json:"tokens"`
+	At     time.Time `json:"at"`
+	// Seconds and Percent are the settings that it was made for.
+	Seconds int64 `json:"seconds"`
+	Percent int64 `json:"percent"`
+}
+
+func (b *bucket) period() time.Duration {
+	return time.Duration(min(b.Seconds, 1e9)) * time.Second
+}
+
+// allowed reports whether the container's quota may be over its limit, and pays for what it used since the last tick: what is
+// over the limit is taken from the bucket, what is left of it is saved where less than 60 % are used. What is not known counts
+// as the limit itself.
+func (r *round) allowed(p *tick.Pod, t *tick.Container, c config, limit int64) bool {
+	if c.seconds < 0 {
+		return true
+	}
+	capacity := float64(c.seconds) * float64(c.percent-100)
+	b := r.state.Buckets[t.Cgroup]
+	if b == nil || b.Seconds != c.seconds || b.Percent != c.percent || r.now.Sub(b.At) > 2*b.period() {
+		b = &bucket{Tokens: capacity * first(p.UID, t.Name), At: r.now, Seconds: c.seconds, Percent: c.percent}
+		if r.state.Buckets == nil {
+			r.state.Buckets = map[string]*bucket{}
+		}
+		r.state.Buckets[t.Cgroup] = b
+	}
+	used := 100.0
+	if u := t.UsageMilliCPU; u != nil && !math.IsNaN(*u) {
+		used = max(*u, 0) / float64(limit) * 100
+	}
+	if elapsed := r.now.Sub(b.At).Seconds(); elapsed > 0 && (used >= 100 || used < 60) {
+		b.Tokens += (100 - used) * elapsed
+	}
+	b.Tokens = max(min(b.Tokens, capacity), -capacity)
+	b.At = r.now
+	return b.Tokens > 0
+}
+
+// first is how full a new bucket is, from 0 to less than a half: containers that start together shall not spend together. It is the
+// same at every run, so that a recording decides the same again.
+func first(uid, container string) float64 {
+	h := fnv.New64a()
+	h.Write([]byte(uid))
+	h.Write([]byte{0})
+	h.Write([]byte(container))
+	sum := h.Sum64()
+	sum ^= sum >> 33 // the hash's low bits spread better than its high ones
+	sum *= 0xff51afd7ed558ccd
+	return float64(sum>>11) / (1 << 54)
+}

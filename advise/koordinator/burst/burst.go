@@ -1,0 +1,252 @@
+// Package burst is Koordinator's CPU burst: containers may save up what they do not use of their quota (cpu.max.burst), and
+// the quota of throttled ones grows while the node is idle, as its koordlet does it (qosmanager/plugins/cpuburst of its
+// repository). It is pure.
+//
+// Nothing is said of a cgroup that never had more than its limit. What had is set back to its limit when that is no longer
+// wanted, for a while, and then nothing is said again.
+package burst
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"polder/lib/cpus"
+	"polder/lib/qos"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+	"polder/lib/window"
+)
+
+// linger is how long a limit is advised once nothing more is: isolate may be away for a moment.
+const linger = 10 * time.Minute
+
+// Bounds of what is believed and advised: the largest machine's, and what isolate takes.
+const (
+	maxMilliCPU      = (cpus.MaxID + 1) * 1000
+	maxBurstMilliCPU = 100 * maxMilliCPU
+)
+
+// State is what is remembered of one node, in the form of the state file.
+type State struct {
+	// Usage is what the share pool used, in milli-CPU.
+	Usage window.Trail `json:"usage"`
+	// Cgroups are the pods' and containers' that have had more than their limit.
+	Cgroups map[string]*held `json:"cgroups,omitempty"`
+	// Buckets are the tokens of the containers whose quota may grow for some time only, by cgroup.
+	Buckets map[string]*bucket `json:"buckets,omitempty"`
+}
+
+// held is what was advised of one cgroup.
+type held struct {
+	// MilliCPU is a container's quota; 0 where that is its limit.
+	MilliCPU int64 `json:"milliCPU,omitempty"`
+	// Quota and Burst say that the key has had another value than the pod's spec and the kernel give it.
+	Quota bool `json:"quota,omitempty"`
+	Burst bool `json:"burst,omitempty"`
+	// At is when it last had.
+	At time.Time `json:"at"`
+}
+
+// Advise wants the quotas and bursts of the pods that are neither LSE, LSR nor BE, and of their containers.
+func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
+	r := round{state: st, strategies: s, advice: a, now: t.Time}
+	if t.Sample == nil {
+		if len(st.Cgroups) > 0 || r.of(&s.Burst) != (config{}) {
+			a.Reasons = append(a.Reasons, "CPU burst: no sample: every quota and burst stays as it is")
+		}
+		return
+	}
+	configs := make([]config, len(t.Sample.Pods))
+	scaling := false
+	for i := range t.Sample.Pods {
+		configs[i] = r.config(&t.Sample.Pods[i])
+		scaling = scaling || configs[i].quota
+	}
+	if scaling {
+		r.look(t.Sample)
+	} else {
+		st.Usage = window.Trail{}
+	}
+	for i := range t.Sample.Pods {
+		r.pod(&t.Sample.Pods[i], configs[i])
+	}
+	r.explain(scaling)
+	st.forget(t.Time)
+}
+
+// round is one tick's work.
+type round struct {
+	state      *State
+	strategies *sloconfig.Strategies
+	advice     *tick.Advice
+	now        time.Time
+
+	node      state
+	nodeText  string
+	nodeMilli int64 // of all CPUs; 0 where not known
+	wrong     []string
+
+	bursting, up, down, above, spent int
+}
+
+// burstable reports whether a pod's CPU may burst at all, by its label alone.
+func burstable(p *tick.Pod) bool {
+	switch qos.Koordinator(p) {
+	case qos.LSE, qos.LSR, qos.BE:
+		return false
+	}
+	return true
+}
+
+func active(p *tick.Pod) bool {
+	return p.Missing == "" && p.Phase != "Succeeded" && p.Phase != "Failed"
+}
+
+// limitOf is a CPU limit in milli-CPU; 0 where there is none.
+func limitOf(r *tick.Resources) int64 {
+	if r == nil || r.MilliCPU == nil || math.IsNaN(*r.MilliCPU) || *r.MilliCPU <= 0 {
+		return 0
+	}
+	return int64(min(*r.MilliCPU, maxMilliCPU))
+}
+
+// pod wants the values of one pod and its containers. The pod's quota moves by what its containers' move together; a pod
+// without a limit has no quota, and gets none.
+func (r *round) pod(p *tick.Pod, c config) {
+	if p.Missing == tick.MissingCluster {
+		r.keep(p)
+		return
+	}
+	if !active(p) || c == (config{}) && !r.holds(p) {
+		return
+	}
+	alone := false
+	var more, bursts int64
+	for i := range p.Containers {
+		t := &p.Containers[i]
+		if t.Cgroup == "" {
+			continue
+		}
+		limit := limitOf(t.Limits)
+		if t.Cgroup == p.Cgroup {
+			alone = true
+			if t.Limits == nil { // no pod of Kubernetes
+				limit = limitOf(p.Limits)
+			}
+		}
+		quota := r.scale(p, t, c, limit)
+		burst := c.burstOf(limit, quota)
+		if limit > 0 {
+			more += quota - limit
+		}
+		bursts += burst
+		r.want(t.Cgroup, p, limit, quota, burst)
+	}
+	if limit := limitOf(p.Limits); p.Cgroup != "" && !alone {
+		quota := min(limit+more, maxMilliCPU)
+		if limit == 0 {
+			quota = 0
+		}
+		r.want(p.Cgroup, p, limit, quota, min(bursts, quota))
+	}
+	if bursts > 0 {
+		r.bursting++
+	}
+}
+
+// keep leaves a pod that the cluster does not know (any more, or yet: it may be out of reach) as it is.
+func (r *round) keep(p *tick.Pod) {
+	touch := func(cgroup string) {
+		if h := r.state.Cgroups[cgroup]; h != nil {
+			h.At = r.now
+		}
+	}
+	touch(p.Cgroup)
+	for i := range p.Containers {
+		touch(p.Containers[i].Cgroup)
+	}
+}
+
+// holds reports whether a value of the pod's cgroups is to be set back.
+func (r *round) holds(p *tick.Pod) bool {
+	if len(r.state.Cgroups) == 0 {
+		return false
+	}
+	return r.state.Cgroups[p.Cgroup] != nil || slices.ContainsFunc(p.Containers, func(c tick.Container) bool { return r.state.Cgroups[c.Cgroup] != nil })
+}
+
+// want advises a quota that differs from the limit and a burst, or the limit and none where there once were.
+func (r *round) want(cgroup string, p *tick.Pod, limit, quota, burst int64) {
+	h := r.state.Cgroups[cgroup]
+	if h == nil {
+		if quota == limit && burst == 0 {
+			return
+		}
+		if r.state.Cgroups == nil {
+			r.state.Cgroups = map[string]*held{}
+		}
+		h = new(held)
+		r.state.Cgroups[cgroup] = h
+	}
+	h.MilliCPU = 0
+	if quota != limit {
+		h.MilliCPU, h.Quota, h.At = quota, true, r.now
+		r.above++
+	}
+	if burst > 0 {
+		h.Burst, h.At = true, r.now
+	}
+	c := tick.Cgroup{Cgroup: cgroup}
+	if h.Quota && limit > 0 && qos.Koordinator(p) != qos.BE { // a batch pod's quota is of its batch requests
+		c.CPUMaxMilliCPU = &quota
+		r.advice.Fallback = append(r.advice.Fallback, tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: &limit})
+	}
+	if h.Burst {
+		c.CPUBurstMilliCPU = &burst
+	}
+	if c.CPUMaxMilliCPU != nil || c.CPUBurstMilliCPU != nil {
+		r.advice.Cgroups = append(r.advice.Cgroups, c)
+	}
+}
+
+// explain says what was found and done, in few sentences.
+func (r *round) explain(scaling bool) {
+	say := func(format string, a ...any) {
+		r.advice.Reasons = append(r.advice.Reasons, "CPU burst: "+fmt.Sprintf(format, a...))
+	}
+	if scaling {
+		say("%s", r.nodeText)
+	}
+	if scaling || r.above > 0 || r.bursting > 0 {
+		say("%s may save up, %s over the limit; %s up, %d down, %d without tokens", count(r.bursting, "pod"), count(r.above, "cgroup"), count(r.up, "quota"), r.down, r.spent)
+	}
+	const most = 3
+	for _, w := range r.wrong[:min(len(r.wrong), most)] {
+		say("%s", w)
+	}
+	if more := len(r.wrong) - most; more > 0 {
+		say("annotations of %s more are no good", count(more, "pod"))
+	}
+}
+
+// forget drops the cgroups that have had nothing but their limit for long.
+func (st *State) forget(now time.Time) {
+	for name, h := range st.Cgroups {
+		if h != nil && h.At.After(now) {
+			h.At = now // the clock was set back
+		}
+		if h == nil || now.Sub(h.At) > linger {
+			delete(st.Cgroups, name)
+		}
+	}
+	for name, b := range st.Buckets {
+		if b != nil && b.At.After(now) {
+			b.At = now
+		}
+		if b == nil || now.Sub(b.At) > min(max(2*b.period(), linger), 24*time.Hour) {
+			delete(st.Buckets, name)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package burst
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// Annotation is a pod's own CPU burst, as JSON.
+const Annotation = "koordinator.sh/cpuBurst"
+
+// maxAnnotation is the most that is read of one.
+const maxAnnotation = 64 << 10
+
+// parse reads an annotation. Fields that are no good are left out and the error names them; with nil nothing of it holds.
+func parse(text string) (*sloconfig.CPUBurst, error) {
+	if len(text) > maxAnnotation {
+		return nil, fmt.Errorf("it has %d bytes", len(text))
+	}
+	var b *sloconfig.CPUBurst
+	if err := json.Unmarshal([]byte(text), &b); err != nil {
+		return nil, fmt.Errorf("want a JSON object of whole numbers and a policy: %w", err)
+	}
+	if b == nil { // null
+		return new(sloconfig.CPUBurst), nil
+	}
+	var errs []error
+	if b.Policy != nil {
+		switch *b.Policy {
+		case sloconfig.BurstNone, sloconfig.BurstCPU, sloconfig.BurstCFSQuota, sloconfig.BurstAutomatic:
+		default:
+			errs = append(errs, fmt.Errorf("policy %s is none of none, cpuBurstOnly, cfsQuotaBurstOnly and auto", quote(*b.Policy)))
+			b.Policy = nil
+		}
+	}
+	for _, f := range []struct {
+		name        string
+		v           **int64
+		least, most int64
+	}{
+		{"cpuBurstPercent", &b.CPUBurstPercent, 1, 10_000},
+		{"cfsQuotaBurstPercent", &b.CFSQuotaBurstPercent, 0, math.MaxInt32}, // under 100: the limit itself
+		{"cfsQuotaBurstPeriodSeconds", &b.CFSQuotaBurstPeriodSeconds, -1, math.MaxInt32},
+	} {
+		if v := *f.v; v != nil && (*v < f.least || *v > f.most) {
+			errs = append(errs, fmt.Errorf("%s %d is not within %d to %d", f.name, *v, f.least, f.most))
+			*f.v = nil
+		}
+	}
+	return b, errors.Join(errs...)
+}
+
+// config is what is in force for a pod: the node's settings under its own.
+func (r *round) config(p *tick.Pod) config {
+	if !active(p) || !burstable(p) {
+		return config{}
+	}
+	merged := r.strategies.Burst
+	if text, annotated := p.Annotations[Annotation]; annotated {
+		own, err := parse(text)
+		if err != nil {
+			what := "a part of it does not hold"
+			if own == nil {
+				what = "it does not hold"
+			}
+			r.wrong = append(r.wrong, fmt.Sprintf("annotation %s of pod %s: %s: %s", Annotation, quote(p.Namespace+"/"+p.Name), what, oneLine(err)))
+		}
+		if own != nil {
+			merged = over(merged, own)
+		}
+	}
+	return r.of(&merged)
+}
+
+// over is the node's settings where the pod's own are silent. How busy the node may be is not the pod's to say.
+func over(node sloconfig.CPUBurst, own *sloconfig.CPUBurst) sloconfig.CPUBurst {
+	if own.Policy != nil {
+		node.Policy = own.Policy
+	}
+	for into, from := range map[**int64]*int64{
+		&node.CPUBurstPercent: own.CPUBurstPercent, &node.CFSQuotaBurstPercent: own.CFSQuotaBurstPercent,
+		&node.CFSQuotaBurstPeriodSeconds: own.CFSQuotaBurstPeriodSeconds,
+	} {
+		if from != nil {
+			*into = from
+		}
+	}
+	return node
+}
+
+// quote clips what others wrote.
+func quote(text string) string {
+	const most = 100
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strconv.Quote(text)
+}
+
+// oneLine is an error as a part of a sentence.
+func oneLine(err error) string {
+	const most = 300
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return text
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,163 @@
+// Package koordinator is Koordinator's policy: batch and mid resources, suppression of batch pods, burst of CPU, memory QoS and
+// division of the cache, each in a package below this one, by the strategies of the ConfigMap slo-controller-config as
+// sample.config has them for the node. Formulas and defaults are Koordinator's; docs/policy-koordinator.md says where this differs.
+package koordinator
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"polder/advise/koordinator/batch"
+	"polder/advise/koordinator/burst"
+	"polder/advise/koordinator/memory"
+	"polder/advise/koordinator/resctrl"
+	"polder/advise/koordinator/suppress"
+	"polder/advise/policy"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// Policy describes the package in the list of policies.
+var Policy = policy.Policy{
+	Name: "koordinator",
+	Doc: `Koordinator's batch and mid resources, suppression and QoS strategies
+What high-priority pods and the system leave of the node beside a safety margin is offered to batch pods; these are held to a
+part of the CPUs, or to a quota, that follows the services' load. The strategies are the ConfigMap slo-controller-config's.`,
+	StateVersion: 1001,
+}
+
+// maxNodes bounds what is remembered where a stream carries ever new node names.
+const maxNodes = 20_000
+
+// Settings are what no ConfigMap says.
+type Settings struct {
+	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
+	ReservedCPUs string
+}
+
+// Decider decides for any number of nodes, each with a state of its own.
+type Decider struct {
+	settings Settings
+	nodes    map[string]*node
+}
+
+// New returns a Decider.
+func New(s Settings) *Decider { return &Decider{settings: s, nodes: map[string]*node{}} }
+
+// Configure replaces the settings, from the next tick on; what is remembered stays.
+func (d *Decider) Configure(s Settings) { d.settings = s }
+
+// State returns a pointer to what is remembered, by node.
+func (d *Decider) State() any { return &d.nodes }
+
+// node is what is remembered of one node, in the form of the state file.
+type node struct {
+	Seen time.Time `json:"seen,omitzero"`
+	// Strategies are the last that were read: they hold while the ConfigMap cannot be.
+	Strategies *sloconfig.Strategies `json:"strategies,omitempty"`
+	Batch      batch.State           `json:"batch"`
+	Suppress   suppress.State        `json:"suppress"`
+	Burst      burst.State           `json:"burst"`
+	Memory     memory.State          `json:"memory"`
+	Resctrl    resctrl.State         `json:"resctrl"`
+	Fallback   []tick.Cgroup         `json:"fallback,omitempty"`
+
+	read *sloconfig.Strategies // of raw; nil before the first tick
+	raw  tick.Raw
+}
+
+// Decide implements [policy.Decider].
+func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
+	n := d.nodes[t.Node]
+	if n == nil {
+		d.forget()
+		n = &node{}
+		d.nodes[t.Node] = n
+	}
+	n.Seen = t.Time
+	a := &tick.Advice{Policy: Policy.Name}
+	s, why := n.strategies(t.Sample)
+	if why != "" {
+		a.Reasons = []string{why}
+	}
+	if s == nil {
+		a.Fallback = n.Fallback
+		return a
+	}
+	if t.Sample == nil || t.Sample.Fleet == nil && t.Sample.Agent == nil {
+		n.Batch.Advise(t, s, a)
+	} else { // collect --fleet knows nothing of the node's use: the node's own pipe decides
+		a.Reasons = append(a.Reasons, "the sample is of a fleet: nothing is said of batch resources")
+	}
+	n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.settings.ReservedCPUs})
+	n.Burst.Advise(t, s, a)
+	n.Memory.Advise(t, s, a)
+	n.Resctrl.Advise(t, s, a)
+	a.Cgroups = merge(a.Cgroups, a)
+	a.Fallback = merge(a.Fallback, a)
+	if t.Sample == nil || t.Sample.Topology == nil { // nothing was decided of the cgroups
+		a.Fallback = n.Fallback
+	}
+	n.Fallback = a.Fallback
+	a.Reasons = bounded(a.Reasons)
+	return a
+}
+
+// strategies are those in force; nil, and why, where none are known.
+func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
+	if s == nil {
+		if n.Strategies == nil {
+			return nil, "no sample: no decision"
+		}
+		return n.Strategies, ""
+	}
+	if n.read != nil && bytes.Equal(n.raw, s.Config) && (len(s.Errors) == 0 || n.Strategies == n.read) {
+		return n.read, ""
+	}
+	found, err := sloconfig.Read(s.Config)
+	unread := slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "config" })
+	switch {
+	case err == nil:
+		n.read, n.raw, n.Strategies = found, slices.Clone(s.Config), found
+		return found, ""
+	case errors.Is(err, sloconfig.ErrNone) && !unread: // nobody reads a ConfigMap
+		shipped := sloconfig.Shipped()
+		n.read, n.raw, n.Strategies = &shipped, slices.Clone(s.Config), nil
+		return n.read, ""
+	}
+	n.read = nil
+	if errors.Is(err, sloconfig.ErrNone) {
+		err = errors.New("the ConfigMap could not be read yet (sample.errors)")
+	}
+	if n.Strategies == nil {
+		return nil, fmt.Sprintf("strategies: %v, and none were known before: no decision", err)
+	}
+	return n.Strategies, fmt.Sprintf("strategies: %v: the last known ones of %s stay in force", err, n.Strategies.From)
+}
+
+// maxReasons bounds the reasons of one tick.
+const maxReasons = 60
+
+func bounded(reasons []string) []string {
+	if len(reasons) <= maxReasons {
+		return reasons
+	}
+	return append(reasons[:maxReasons:maxReasons], fmt.Sprintf("and %d more", len(reasons)-maxReasons))
+}
+
+// forget makes room for one more node: it drops the one that was seen longest ago.
+func (d *Decider) forget() {
+	if len(d.nodes) < maxNodes {
+		return
+	}
+	var oldest string
+	for name, n := range d.nodes {
+		if oldest == "" || n.Seen.Before(d.nodes[oldest].Seen) || n.Seen.Equal(d.nodes[oldest].Seen) && name < oldest {
+			oldest = name
+		}
+	}
+	delete(d.nodes, oldest)
+}

@@ -1,0 +1,233 @@
+package koordinator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// node is a tick of a node of 16 CPUs, two pods, and kubelet's tier of BestEffort pods.
+func nodeTick(second int, change ...func(*tick.Sample)) *tick.Tick {
+	s := &tick.Sample{
+		IntervalSeconds: tick.Ptr(1.0),
+		Topology:        &tick.Topology{CPUs: "0-15", Cores: []string{"0,8", "1,9", "2,10", "3,11", "4,12", "5,13", "6,14", "7,15"}, NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-15", MemoryBytes: tick.Ptr(64e9)}}},
+		Capacity:        &tick.Resources{MilliCPU: tick.Ptr(16000.0), MemoryBytes: tick.Ptr(64e9)},
+		Allocatable:     &tick.Resources{MilliCPU: tick.Ptr(15500.0), MemoryBytes: tick.Ptr(60e9)},
+		CPU:             &tick.NodeCPU{UsageMilliCPU: tick.Ptr(4000.0 + float64(second%7)*100)},
+		Memory:          &tick.NodeMemory{TotalBytes: tick.Ptr(64e9), FreeBytes: tick.Ptr(20e9), AvailableBytes: tick.Ptr(30e9)},
+		CgroupVersion:   2,
+		Tiers:           []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort", CPUSetCPUs: "0-15", CPUMaxMilliCPU: tick.Ptr(int64(tick.Unlimited))}},
+		Kubelet:         &tick.Kubelet{CPUManagerPolicy: "none"},
+		Labels:          map[string]string{"kubernetes.io/hostname": "n"},
+		Pods: []tick.Pod{
+			{UID: "a", Namespace: "default", Name: "web", QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: "Burstable", Phase: "Running", Labels: map[string]string{"koordinator.sh/qosClass": "LS"},
+				Requests: &tick.Resources{MilliCPU: tick.Ptr(4000.0), MemoryBytes: tick.Ptr(8e9)}, Cgroup: "/kubepods/burstable/poda", UsageMilliCPU: tick.Ptr(2000.0), Memory: &tick.Memory{RSSBytes: tick.Ptr(4e9)},
+				Containers: []tick.Container{{Name: "web", Cgroup: "/kubepods/burstable/poda/c", UsageMilliCPU: tick.Ptr(2000.0), CPUSetCPUs: "0-15"}}},
+			{UID: "b", Namespace: "default", Name: "spark", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: "BestEffort", Phase: "Running", Labels: map[string]string{"koordinator.sh/qosClass": "BE"},
+				Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(1e9)}, Limits: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(1e9)},
+				Cgroup: "/kubepods/besteffort/podb", UsageMilliCPU: tick.Ptr(800.0), Memory: &tick.Memory{RSSBytes: tick.Ptr(5e8)},
+				Containers: []tick.Container{{Name: "spark", Cgroup: "/kubepods/besteffort/podb/c", UsageMilliCPU: tick.Ptr(800.0), CPUSetCPUs: "0-15",
+					Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(1e9)}, Limits: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(1e9)}}}},
+		},
+	}
+	for _, f := range change {
+		f(s)
+	}
+	return &tick.Tick{V: 1, Node: "n", Time: start.Add(time.Duration(second) * time.Second), Sample: s}
+}
+
+func encoded(t testing.TB, v any) string {
+	t.Helper()
+	text, err := tick.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Where the strategies come from: the tick, else what was known while the ConfigMap cannot be read, else the shipped ones.
+func TestStrategies(t *testing.T) {
+	config := func(text string) func(*tick.Sample) { return func(s *tick.Sample) { s.Config = tick.Raw(text) } }
+	unread := func(s *tick.Sample) { s.Errors = []tick.SourceError{{Source: "config", Error: "no"}} }
+	d := New(Settings{})
+	at := 0
+	expect := func(what string, want int64, reason string, change ...func(*tick.Sample)) {
+		t.Helper()
+		at++
+		a := d.Decide(nodeTick(7*at, change...))
+		got := int64(-1)
+		if a.Reclaimed != nil {
+			got = *a.Reclaimed.MilliCPU
+		}
+		if got != want || !strings.Contains(strings.Join(a.Reasons, "\n"), reason) {
+			t.Errorf("%s: batch-cpu = %d; want %d and %q: %q", what, got, want, reason, a.Reasons)
+		}
+	}
+	// 16000 less the system's 1200 and the pod's 2000, and less the margin.
+	expect("the ConfigMap is not read yet", -1, "strategies: the ConfigMap could not be read yet (sample.errors), and none were known before: no decision", unread)
+	expect("it is no JSON of ours, and none were known", -1, "none were known before: no decision", config(`{"koordinator":7}`))
+	expect("nobody reads one", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60")
+	expect("and now it cannot be read", -1, "no decision", unread)
+	expect("read", 16000-3200-1200-2000, "cpuReclaimThresholdPercent 80", config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":80}}}`))
+	expect("not read any more", 16000-3200-1200-2000, "the last known ones of k/c stay in force", unread)
+	expect("with a fault", 16000-3200-1200-2000, "the last known ones of k/c stay in force", config(`{"koordinator":{"colocation":{"enable":"yes"}}}`))
+	expect("with a fault of another source", 16000-3200-1200-2000, "", config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":80}}}`), func(s *tick.Sample) { s.Errors = []tick.SourceError{{Source: "psi", Error: "no"}} })
+	expect("changed", 16000-4800-1200-2000, "cpuReclaimThresholdPercent 70", config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":70}}}`))
+	expect("defaults: it is disabled", -1, "colocation is disabled", config(`{"koordinator":{"from":"k/c"}}`))
+	expect("Katalyst's alone", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60", config(`{"adminQoSConfiguration":{}}`))
+
+	// The state has them.
+	kept := New(Settings{})
+	kept.Decide(nodeTick(0, config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":80}}}`)))
+	d = New(Settings{})
+	if err := tick.Unmarshal([]byte(encoded(t, kept.State())), d.State()); err != nil {
+		t.Fatal(err)
+	}
+	expect("after a restart, not read yet", 16000-3200-1200-2000, "stay in force", unread)
+}
+
+// Without a sample nothing is decided, and what the last advice would fall back to still holds.
+func TestNoSample(t *testing.T) {
+	d := New(Settings{})
+	if a := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start}); a.Reclaimed != nil || len(a.Reasons) != 1 || a.Reasons[0] != "no sample: no decision" {
+		t.Errorf("first: %+v", a)
+	}
+	config := func(s *tick.Sample) {
+		shipped := sloconfig.Shipped()
+		s.Config = tick.Raw(`{"koordinator":` + encoded(t, &shipped) + `}`)
+	}
+	before := d.Decide(nodeTick(1, config))
+	if len(before.Fallback) == 0 || before.Reclaimed == nil {
+		t.Fatalf("no fallback or offer: %+v", before)
+	}
+	silent := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start.Add(2 * time.Second)})
+	if encoded(t, silent.Fallback) != encoded(t, before.Fallback) || len(silent.Cgroups) != 0 {
+		t.Errorf("fallback %s; want %s; cgroups %v", encoded(t, silent.Fallback), encoded(t, before.Fallback), silent.Cgroups)
+	}
+	if silent.Reclaimed == nil || *silent.Reclaimed.MilliCPU != *before.Reclaimed.MilliCPU {
+		t.Errorf("the last offer does not stay: %+v", silent)
+	}
+}
+
+// A fleet's sample says nothing of the node's use: what the node's own pipe offers is not taken back for that.
+func TestFleet(t *testing.T) {
+	d := New(Settings{})
+	for _, second := range []int{0, 3600} {
+		a := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start.Add(time.Duration(second) * time.Second), Sample: &tick.Sample{IntervalSeconds: tick.Ptr(1.0), Agent: &tick.Agent{}, Fleet: &tick.Fleet{}}})
+		if a.Withdrawn != "" || a.Reclaimed != nil || len(a.Reasons) == 0 {
+			t.Errorf("after %d s: %+v", second, a)
+		}
+	}
+}
+
+// The same recording gives the same advice, also where the tool was restarted in its midst.
+func TestReplay(t *testing.T) {
+	one, other := New(Settings{}), New(Settings{})
+	for second := range 400 {
+		if second == 200 {
+			next := New(Settings{})
+			if err := tick.Unmarshal([]byte(encoded(t, other.State())), next.State()); err != nil {
+				t.Fatal(err)
+			}
+			other = next
+		}
+		a, b := encoded(t, one.Decide(nodeTick(second))), encoded(t, other.Decide(nodeTick(second)))
+		if a != b {
+			t.Fatalf("second %d:\n%s\n%s", second, a, b)
+		}
+	}
+}
+
+// What several parts of the policy want of one cgroup is one entry.
+func TestEachCgroupOnce(t *testing.T) {
+	d := New(Settings{})
+	config := func(s *tick.Sample) {
+		s.Config = tick.Raw(`{"koordinator":{"from":"k/c","colocation":{"enable":true},"resourceThreshold":{"enable":true},"resourceQOS":{"beClass":{"memoryQOS":{"enable":true,"minLimitPercent":50,"throttlingPercent":80}}}}}`)
+	}
+	var a *tick.Advice
+	for second := range 3 {
+		a = d.Decide(nodeTick(second, config))
+	}
+	both := 0
+	for i, c := range a.Cgroups {
+		if i > 0 && a.Cgroups[i-1].Cgroup >= c.Cgroup {
+			t.Errorf("%s stands behind %s", c.Cgroup, a.Cgroups[i-1].Cgroup)
+		}
+		if (c.CPUWeight != nil || c.CPUSetCPUs != "") && c.MemoryMinBytes != nil {
+			both++
+		}
+	}
+	if both == 0 {
+		t.Errorf("no cgroup has keys of both suppression and memory QoS: %s", encoded(t, a))
+	}
+}
+
+// Each cgroup stands once, parents before what is below them.
+func TestMerge(t *testing.T) {
+	a := &tick.Advice{}
+	got := merge([]tick.Cgroup{
+		{Cgroup: "/b/c", CPUWeight: tick.Ptr(int64(2))}, {Cgroup: ""}, {Cgroup: "relative"},
+		{Cgroup: "/b", CPUSetCPUs: "0-3", CPUMaxMilliCPU: tick.Ptr(int64(-1))},
+		{Cgroup: "/b", MemoryLowBytes: tick.Ptr(int64(4096)), CPUIdle: tick.Ptr(true)},
+		{Cgroup: "/b/c", MemoryMaxBytes: tick.Ptr(int64(-1))},
+	}, a)
+	want := `[{"cgroup":"/b","cpusetCPUs":"0-3","cpuMaxMilliCPU":-1,"cpuIdle":true,"memoryLowBytes":4096},{"cgroup":"/b/c","cpuWeight":2,"memoryMaxBytes":-1}]`
+	if encoded(t, got) != want || len(a.Reasons) != 0 {
+		t.Errorf("%s %q; want %s", encoded(t, got), a.Reasons, want)
+	}
+
+	n := func(v int64) *int64 { return &v }
+	for _, c := range []struct {
+		x, y   tick.Cgroup
+		want   string
+		reason string
+	}{
+		{tick.Cgroup{CPUMaxMilliCPU: n(-1)}, tick.Cgroup{CPUMaxMilliCPU: n(500)}, `"cpuMaxMilliCPU":500`, "cpuMaxMilliCPU is wanted as -1 and as 500: 500 holds"},
+		{tick.Cgroup{CPUMaxMilliCPU: n(400)}, tick.Cgroup{CPUMaxMilliCPU: n(-1)}, `"cpuMaxMilliCPU":400`, "400 holds"},
+		{tick.Cgroup{MemoryHighBytes: n(4096)}, tick.Cgroup{MemoryHighBytes: n(8192)}, `"memoryHighBytes":4096`, "4096 holds"},
+		{tick.Cgroup{MemoryMaxBytes: n(8192)}, tick.Cgroup{MemoryMaxBytes: n(4096)}, `"memoryMaxBytes":4096`, "4096 holds"},
+		{tick.Cgroup{MemoryMinBytes: n(8192)}, tick.Cgroup{MemoryMinBytes: n(0)}, `"memoryMinBytes":0`, "0 holds"},
+		{tick.Cgroup{MemoryWmarkMinAdjPercent: n(-25)}, tick.Cgroup{MemoryWmarkMinAdjPercent: n(50)}, `"memoryWmarkMinAdjPercent":-25`, "-25 holds"},
+		{tick.Cgroup{CPUWeight: n(7)}, tick.Cgroup{CPUWeight: n(7)}, `"cpuWeight":7`, ""},
+		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "2-9"}, `"cpusetCPUs":"2-3"`, "2-3 holds"},
+		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "8-9"}, `"cpusetCPUs":"8-9"`, "8-9 holds"},
+		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "0-3"}, `"cpusetCPUs":"0-3"`, ""},
+		{tick.Cgroup{CPUSetMems: "0"}, tick.Cgroup{CPUSetMems: "x"}, `"cpusetMems":"0"`, "0 holds"},
+		{tick.Cgroup{CPUIdle: tick.Ptr(false)}, tick.Cgroup{CPUIdle: tick.Ptr(true)}, `"cpuIdle":true`, "true holds"},
+	} {
+		c.x.Cgroup, c.y.Cgroup = "/a", "/a"
+		a := &tick.Advice{}
+		got := encoded(t, merge([]tick.Cgroup{c.x, c.y}, a))
+		if got != `[{"cgroup":"/a",`+c.want+`}]` || (len(a.Reasons) == 0) != (c.reason == "") || c.reason != "" && !strings.Contains(a.Reasons[0], c.reason) {
+			t.Errorf("%s, %q; want %s, %q", got, a.Reasons, c.want, c.reason)
+		}
+	}
+}
+
+func TestReasonsAreBounded(t *testing.T) {
+	var reasons []string
+	for i := range 1000 {
+		reasons = append(reasons, fmt.Sprint(i))
+	}
+	if got := bounded(reasons); len(got) != maxReasons+1 || got[maxReasons] != "and 940 more" {
+		t.Errorf("%d reasons, the last is %q", len(got), got[len(got)-1])
+	}
+}
+
+// What is remembered of nodes is bounded: the one that was seen longest ago goes.
+func TestForget(t *testing.T) {
+	d := New(Settings{})
+	for i := range maxNodes {
+		d.nodes[fmt.Sprint(i)] = &node{Seen: start.Add(time.Duration(i) * time.Second)}
+	}
+	d.Decide(&tick.Tick{V: 1, Node: "new", Time: start})
+	if len(d.nodes) != maxNodes || d.nodes["0"] != nil || d.nodes["new"] == nil {
+		t.Errorf("%d nodes, the oldest %v", len(d.nodes), d.nodes["0"])
+	}
+}

@@ -1,0 +1,293 @@
+// Package memory is Koordinator's memory QoS: protection and throttling of memory by class, as its koordlet calculates them
+// (qosmanager/plugins/cgreconcile of its repository). It is pure.
+//
+// Nothing is said of a cgroup whose values are the kernel's own. What was once advised is set back to the kernel's own value
+// when it is no longer wanted, for a while, and then nothing is said again.
+package memory
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/qos"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// linger is how long the kernel's own values are advised once nothing else is: isolate may be away for a moment.
+const linger = 10 * time.Minute
+
+// PageBytes is the page that memory.high is rounded down to. isolate rounds to the machine's own, where that is larger.
+const PageBytes = 4096
+
+// maxBytes is the most that one figure is believed to be: 1 PiB, so that no sum of a node's pods overflows.
+const maxBytes = 1 << 50
+
+// State is what is remembered of one node, in the form of the state file.
+type State struct {
+	// Cgroups are those that have had values other than the kernel's own.
+	Cgroups map[string]*held `json:"cgroups,omitempty"`
+}
+
+// held is what was advised of one cgroup.
+type held struct {
+	Keys knobs `json:"keys"`
+	// At is when that was last other than the kernel's own.
+	At time.Time `json:"at"`
+}
+
+// Advise wants the memory values of kubelet's tiers, pods and containers.
+func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
+	if t.Sample == nil {
+		if len(st.Cgroups) > 0 || enabled(s) {
+			a.Reasons = append(a.Reasons, "memory QoS: no sample: every cgroup's memory values stay as they are")
+		}
+		return
+	}
+	n := node{state: st, sample: t.Sample, strategies: s, advice: a, now: t.Time}
+	n.tiers()
+	for i := range t.Sample.Pods {
+		n.pod(&t.Sample.Pods[i])
+	}
+	n.sums()
+	n.explain()
+	st.forget(t.Time)
+}
+
+// enabled reports whether a class's memory QoS is on.
+func enabled(s *sloconfig.Strategies) bool {
+	for _, class := range []*sloconfig.ClassQOS{s.QOS.LSR, s.QOS.LS, s.QOS.BE, s.QOS.System} {
+		if on(class) {
+			return true
+		}
+	}
+	return false
+}
+
+func on(class *sloconfig.ClassQOS) bool {
+	return class != nil && class.Memory != nil && class.Memory.Enable != nil && *class.Memory.Enable
+}
+
+// node is one tick's work.
+type node struct {
+	state      *State
+	sample     *tick.Sample
+	strategies *sloconfig.Strategies
+	advice     *tick.Advice
+	now        time.Time
+
+	template *sloconfig.Strategies // of the pods' policy "auto"
+	at       []tier
+	pods     int // under memory QoS
+	wrong    []string
+	noHigh   int // containers without a limit where what is allocatable is not known
+	// partial says that pods under memory QoS are not known any more: their part of the sums is not known either.
+	partial bool
+}
+
+// tier is one of kubelet's, with the sums of what is below it.
+type tier struct {
+	*tick.Tier
+	min, low int64
+}
+
+func (n *node) tiers() {
+	n.at = make([]tier, len(n.sample.Tiers))
+	for i := range n.sample.Tiers {
+		n.at[i].Tier = &n.sample.Tiers[i]
+	}
+}
+
+// pod wants the values of one pod and its containers.
+func (n *node) pod(p *tick.Pod) {
+	switch {
+	case p.Missing == tick.MissingCluster:
+		n.keep(p)
+		return
+	case p.Missing != "" || p.Phase == "Succeeded" || p.Phase == "Failed":
+		return
+	}
+	m := n.settings(p)
+	if m == nil && !n.holds(p) {
+		return
+	}
+	values := static(m)
+	be := qos.Koordinator(p) == qos.BE
+	var least, low int64
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Cgroup == "" {
+			continue
+		}
+		requests, limits := c.Requests, c.Limits
+		if c.Cgroup == p.Cgroup && requests == nil && limits == nil { // no pod of Kubernetes
+			requests, limits = p.Requests, p.Limits
+		}
+		v := values
+		n.calculate(&v, m, memoryOf(requests, be), memoryOf(limits, be))
+		least, low = least+v.least, low+v.low
+		n.want(c.Cgroup, &v)
+	}
+	if p.Cgroup != "" && !slices.ContainsFunc(p.Containers, func(c tick.Container) bool { return c.Cgroup == p.Cgroup }) {
+		v := values
+		v.least, v.low = least, low
+		n.want(p.Cgroup, &v)
+	}
+	for i := range n.at {
+		if strings.HasPrefix(p.Cgroup, n.at[i].Cgroup+"/") {
+			n.at[i].min, n.at[i].low = n.at[i].min+least, n.at[i].low+low
+		}
+	}
+	if m != nil && values != neutral || least+low > 0 {
+		n.pods++
+	}
+}
+
+// keep leaves a pod that the cluster does not know (any more, or yet: it may be out of reach) as it is.
+func (n *node) keep(p *tick.Pod) {
+	touch := func(cgroup string) {
+		if h := n.state.Cgroups[cgroup]; h != nil {
+			h.At, n.partial = n.now, true
+		}
+	}
+	touch(p.Cgroup)
+	for i := range p.Containers {
+		touch(p.Containers[i].Cgroup)
+	}
+}
+
+// holds reports whether a value of the pod's cgroups is to be set back.
+func (n *node) holds(p *tick.Pod) bool {
+	if len(n.state.Cgroups) == 0 {
+		return false
+	}
+	if n.state.Cgroups[p.Cgroup] != nil {
+		return true
+	}
+	return slices.ContainsFunc(p.Containers, func(c tick.Container) bool { return n.state.Cgroups[c.Cgroup] != nil })
+}
+
+// memoryOf is an amount of memory, of the batch kind for pods of class BE; 0 where there is none.
+func memoryOf(r *tick.Resources, be bool) int64 {
+	if r == nil {
+		return 0
+	}
+	amount := r.MemoryBytes
+	if be {
+		amount = r.ReclaimedMemoryBytes
+	}
+	if amount == nil || math.IsNaN(*amount) || *amount <= 0 {
+		return 0
+	}
+	return int64(min(*amount, maxBytes))
+}
+
+// calculate sets a container's protection and limit by its request and its limit, 0 where it has none.
+func (n *node) calculate(v *values, m *sloconfig.MemoryQOS, request, limit int64) {
+	if m == nil {
+		return
+	}
+	v.least = request * percent(m.MinLimitPercent) / 100
+	v.low = request * percent(m.LowLimitPercent) / 100
+	if v.low > 0 {
+		v.low = max(v.low, v.least)
+	}
+	throttle := percent(m.ThrottlingPercent)
+	if throttle == 0 {
+		return
+	}
+	if limit == 0 {
+		if limit = memoryOf(n.sample.Allocatable, false); limit == 0 {
+			n.noHigh++
+			v.unknown |= knobHigh
+			return
+		}
+	}
+	high := max((request+(limit-request)*throttle/100)/PageBytes*PageBytes, v.least)
+	if high >= PageBytes { // nothing could run in less
+		v.high = high
+	}
+}
+
+// percent is 0 to 100, and 0 where nothing is said.
+func percent(p *int64) int64 {
+	if p == nil {
+		return 0
+	}
+	return min(max(*p, 0), 100)
+}
+
+// sums wants what kubelet's tiers need so that the protection below them counts, and their priorities.
+func (n *node) sums() {
+	if n.partial || len(n.sample.Pods) == 0 && len(n.sample.Errors) > 0 {
+		for i := range n.at {
+			if h := n.state.Cgroups[n.at[i].Cgroup]; h != nil {
+				h.At = n.now
+			}
+		}
+		return
+	}
+	for i := range n.at {
+		at := &n.at[i]
+		v := neutral
+		v.least, v.low = at.min, at.low
+		var class *sloconfig.ClassQOS
+		switch at.Name {
+		case tick.TierPods:
+			class = n.strategies.QOS.LSR
+		case tick.TierBurstable:
+			class = n.strategies.QOS.LS
+		case tick.TierBestEffort:
+			class = n.strategies.QOS.BE
+		}
+		if on(class) {
+			of := static(class.Memory)
+			v.priority, v.usePriority = of.priority, of.usePriority
+		}
+		n.want(at.Cgroup, &v)
+	}
+}
+
+// explain says what was found, in few sentences.
+func (n *node) explain() {
+	say := func(format string, a ...any) {
+		n.advice.Reasons = append(n.advice.Reasons, "memory QoS: "+fmt.Sprintf(format, a...))
+	}
+	if n.pods > 0 {
+		text := count(n.pods, "pod")
+		for i := range n.at {
+			if !n.partial {
+				text += fmt.Sprintf("; %s keeps min %d and low %d bytes", quote(n.at[i].Name), n.at[i].min, n.at[i].low)
+			}
+		}
+		if n.partial {
+			text += "; kubelet's tiers stay as they are, for the cluster does not know some pods"
+		}
+		say("%s", text)
+	}
+	if n.noHigh > 0 {
+		say("%s without a limit: what is allocatable is not known, so memory.high stays as it is", count(n.noHigh, "container"))
+	}
+	const most = 3
+	for _, w := range n.wrong[:min(len(n.wrong), most)] {
+		say("%s", w)
+	}
+	if more := len(n.wrong) - most; more > 0 {
+		say("annotations of %s more are no good", count(more, "pod"))
+	}
+}
+
+// forget drops the cgroups whose values have been the kernel's own for long.
+func (st *State) forget(now time.Time) {
+	for name, h := range st.Cgroups {
+		if h != nil && h.At.After(now) {
+			h.At = now // the clock was set back
+		}
+		if h == nil || now.Sub(h.At) > linger {
+			delete(st.Cgroups, name)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package memory
+
+import (
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// values are all that memory QoS says of one cgroup.
+type values struct {
+	least, low, high          int64
+	ratio, scale, adjust      int64
+	priority                  int64
+	usePriority, killTogether bool
+	// unknown are those that could not be made out: they stay as they are.
+	unknown knobs
+}
+
+// neutral is what the kernel has by itself.
+var neutral = values{high: tick.Unlimited, scale: 50}
+
+// knobs are a set of the values, by the places that the state file keeps them at.
+type knobs uint16
+
+const (
+	knobMin knobs = 1 << iota
+	knobLow
+	knobHigh
+	knobRatio
+	knobScale
+	knobAdjust
+	knobPriority
+	knobUsePriority
+	knobOOMGroup
+)
+
+// static are the values that are the setting itself, for whichever cgroup. What is out of range is left at the kernel's own.
+func static(m *sloconfig.MemoryQOS) values {
+	v := neutral
+	if m == nil {
+		return v
+	}
+	set := func(into *int64, from *int64, least, most int64) {
+		if from != nil && *from >= least && *from <= most {
+			*into = *from
+		}
+	}
+	set(&v.ratio, m.WmarkRatio, 0, 100)
+	set(&v.scale, m.WmarkScalePermill, 1, 1000)
+	set(&v.adjust, m.WmarkMinAdj, -25, 50)
+	set(&v.priority, m.Priority, 0, 12)
+	v.usePriority = m.PriorityEnable != nil && *m.PriorityEnable == 1
+	v.killTogether = m.OOMKillGroup != nil && *m.OOMKillGroup == 1
+	return v
+}
+
+// want advises what differs from the kernel's own values, and the kernel's own where it once did.
+func (n *node) want(cgroup string, v *values) {
+	differs := v.differs()
+	h := n.state.Cgroups[cgroup]
+	if h == nil && differs == 0 {
+		return
+	}
+	if h == nil {
+		if n.state.Cgroups == nil {
+			n.state.Cgroups = map[string]*held{}
+		}
+		h = new(held)
+		n.state.Cgroups[cgroup] = h
+	}
+	if differs|v.unknown&h.Keys != 0 {
+		h.At = n.now
+	}
+	h.Keys |= differs
+	if k := h.Keys &^ v.unknown; k != 0 {
+		n.advice.Cgroups = append(n.advice.Cgroups, v.entry(cgroup, k))
+	}
+}
+
+func (v *values) differs() (k knobs) {
+	note := func(at knobs, differs bool) {
+		if differs {
+			k |= at
+		}
+	}
+	note(knobMin, v.least != neutral.least)
+	note(knobLow, v.low != neutral.low)
+	note(knobHigh, v.high != neutral.high)
+	note(knobRatio, v.ratio != neutral.ratio)
+	note(knobScale, v.scale != neutral.scale)
+	note(knobAdjust, v.adjust != neutral.adjust)
+	note(knobPriority, v.priority != neutral.priority)
+	note(knobUsePriority, v.usePriority)
+	note(knobOOMGroup, v.killTogether)
+	return k
+}
+
+// entry has the values of the set.
+func (v *values) entry(cgroup string, k knobs) tick.Cgroup {
+	c := tick.Cgroup{Cgroup: cgroup}
+	own := *v // nothing of the loop's
+	for _, number := range []struct {
+		at   knobs
+		into **int64
+		from *int64
+	}{
+		{knobMin, &c.MemoryMinBytes, &own.least},
+		{knobLow, &c.MemoryLowBytes, &own.low},
+		{knobHigh, &c.MemoryHighBytes, &own.high},
+		{knobRatio, &c.MemoryWmarkRatioPercent, &own.ratio},
+		{knobScale, &c.MemoryWmarkScalePermille, &own.scale},
+		{knobAdjust, &c.MemoryWmarkMinAdjPercent, &own.adjust},
+		{knobPriority, &c.MemoryPriority, &own.priority},
+	} {
+		if k&number.at != 0 {
+			*number.into = number.from
+		}
+	}
+	if k&knobUsePriority != 0 {
+		c.MemoryUsePriorityOOM = &own.usePriority
+	}
+	if k&knobOOMGroup != 0 {
+		c.MemoryOOMGroup = &own.killTogether
+	}
+	return c
+}

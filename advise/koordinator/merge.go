@@ -1,0 +1,125 @@
+package koordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// merge joins the entries of one cgroup into one, and sorts them by path: parents come before what is below them. The parts of
+// the policy want different keys; where two want one all the same, the stricter value holds and a reason says so.
+func merge(entries []tick.Cgroup, a *tick.Advice) []tick.Cgroup {
+	if len(entries) == 0 {
+		return nil
+	}
+	entries = slices.DeleteFunc(entries, func(c tick.Cgroup) bool { return !strings.HasPrefix(c.Cgroup, "/") })
+	slices.SortStableFunc(entries, func(a, b tick.Cgroup) int { return strings.Compare(a.Cgroup, b.Cgroup) })
+	merged := entries[:0]
+	for _, c := range entries {
+		if n := len(merged); n > 0 && merged[n-1].Cgroup == c.Cgroup {
+			join(&merged[n-1], &c, a)
+		} else {
+			merged = append(merged, c)
+		}
+	}
+	return merged
+}
+
+// join adds c's keys to into.
+func join(into, c *tick.Cgroup, a *tick.Advice) {
+	clash := func(key string, x, y, holds any) {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("cgroup %s: %s is wanted as %v and as %v: %v holds", c.Cgroup, key, x, y, holds))
+	}
+	for _, list := range []struct {
+		key  string
+		into *string
+		from string
+	}{{"cpusetCPUs", &into.CPUSetCPUs, c.CPUSetCPUs}, {"cpusetMems", &into.CPUSetMems, c.CPUSetMems}} {
+		if x, y := *list.into, list.from; x == "" || y == "" || x == y {
+			*list.into = x + y
+			if x == y {
+				*list.into = x
+			}
+		} else {
+			*list.into = narrower(x, y)
+			clash(list.key, x, y, *list.into)
+		}
+	}
+	for _, number := range []struct {
+		key  string
+		into **int64
+		from *int64
+	}{
+		{"cpuMaxMilliCPU", &into.CPUMaxMilliCPU, c.CPUMaxMilliCPU},
+		{"cpuBurstMilliCPU", &into.CPUBurstMilliCPU, c.CPUBurstMilliCPU},
+		{"cpuWeight", &into.CPUWeight, c.CPUWeight},
+		{"memoryMinBytes", &into.MemoryMinBytes, c.MemoryMinBytes},
+		{"memoryLowBytes", &into.MemoryLowBytes, c.MemoryLowBytes},
+		{"memoryHighBytes", &into.MemoryHighBytes, c.MemoryHighBytes},
+		{"memoryMaxBytes", &into.MemoryMaxBytes, c.MemoryMaxBytes},
+		{"memoryWmarkRatioPercent", &into.MemoryWmarkRatioPercent, c.MemoryWmarkRatioPercent},
+		{"memoryWmarkScalePermille", &into.MemoryWmarkScalePermille, c.MemoryWmarkScalePermille},
+		{"memoryWmarkMinAdjPercent", &into.MemoryWmarkMinAdjPercent, c.MemoryWmarkMinAdjPercent},
+		{"memoryPriority", &into.MemoryPriority, c.MemoryPriority},
+		{"ioWeight", &into.IOWeight, c.IOWeight},
+	} {
+		switch x, y := *number.into, number.from; {
+		case y == nil:
+		case x == nil:
+			*number.into = y
+		case *x != *y:
+			*number.into = smaller(x, y, strings.Contains(number.key, "Max") || strings.Contains(number.key, "High"))
+			clash(number.key, *x, *y, **number.into)
+		}
+	}
+	for _, on := range []struct {
+		key  string
+		into **bool
+		from *bool
+	}{{"cpuIdle", &into.CPUIdle, c.CPUIdle}, {"memoryOOMGroup", &into.MemoryOOMGroup, c.MemoryOOMGroup}, {"memoryUsePriorityOOM", &into.MemoryUsePriorityOOM, c.MemoryUsePriorityOOM}} {
+		switch x, y := *on.into, on.from; {
+		case y == nil:
+		case x == nil:
+			*on.into = y
+		case *x != *y:
+			*on.into = tick.Ptr(true)
+			clash(on.key, *x, *y, true)
+		}
+	}
+}
+
+// smaller is the smaller of two numbers; of limits, none is larger than any.
+func smaller(x, y *int64, limit bool) *int64 {
+	if limit && (*x < 0 || *y < 0) {
+		if *x < 0 {
+			return y
+		}
+		return x
+	}
+	if *y < *x {
+		return y
+	}
+	return x
+}
+
+// narrower is what two lists have in common, or the shorter one where that is nothing: an empty list would mean all.
+func narrower(x, y string) string {
+	one, err := cpus.Parse(x)
+	if err != nil {
+		return y
+	}
+	other, err := cpus.Parse(y)
+	if err != nil {
+		return x
+	}
+	if both := one.Intersection(other); !both.IsEmpty() {
+		return both.String()
+	}
+	if other.Size() < one.Size() {
+		return y
+	}
+	return x
+}

@@ -1,0 +1,98 @@
+package resctrl
+
+import (
+	"fmt"
+	"math/bits"
+
+	"polder/lib/schemata"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// parts are the lines of a group with the sums in words, and what of its settings cannot be followed.
+func parts(m *tick.Resctrl, q *sloconfig.ResctrlQOS) (lines, terms []string, problems []error) {
+	for _, part := range []func(*tick.Resctrl, *sloconfig.ResctrlQOS) ([]schemata.Line, string, error){cache, bandwidth} {
+		more, term, err := part(m, q)
+		switch {
+		case err != nil:
+			problems = append(problems, err)
+		case len(more) > 0:
+			for _, l := range more {
+				lines = append(lines, l.String())
+			}
+			terms = append(terms, term)
+		}
+	}
+	return lines, terms, problems
+}
+
+// cache is the lines that give a group its ways of the L3 cache, with the sum in words; none where the machine cannot divide it.
+func cache(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, string, error) {
+	if len(m.L3) == 0 {
+		return nil, "", nil
+	}
+	if q.CATRangeStartPercent == nil || q.CATRangeEndPercent == nil {
+		return nil, "", fmt.Errorf("catRangeStartPercent or catRangeEndPercent is not set")
+	}
+	start, end := *q.CATRangeStartPercent, *q.CATRangeEndPercent
+	if start < 0 || end > 100 || end <= start {
+		return nil, "", fmt.Errorf("catRangeStartPercent %d and catRangeEndPercent %d: want 0 to 100, the end over the start", start, end)
+	}
+	whole, err := schemata.Mask(m.CBMMask)
+	if err != nil || !schemata.Contiguous(whole) || whole&1 == 0 {
+		return nil, "", fmt.Errorf("the machine's cache mask %.60q is not one block of ways from the first", m.CBMMask)
+	}
+	n := int64(bits.Len64(whole))
+	from, to := ceil(n*start), ceil(n*end)
+	term := fmt.Sprintf("L3 %d-%d %% of %d ways", start, end, n)
+	if least := min(max(m.MinCBMBits, 1), n); to-from < least { // up first, then down
+		to = min(from+least, n)
+		from = to - least
+		term += fmt.Sprintf(", at least %d", least)
+	}
+	mask := uint64(1)<<to - uint64(1)<<from
+	term += fmt.Sprintf(" = %d to %d = %x", from, to-1, mask)
+	if m.CDP {
+		return []schemata.Line{schemata.Uniform(schemata.L3Code, m.L3, mask), schemata.Uniform(schemata.L3Data, m.L3, mask)}, term, nil
+	}
+	return []schemata.Line{schemata.Uniform(schemata.L3, m.L3, mask)}, term, nil
+}
+
+// ceil divides by a hundred, upwards.
+func ceil(n int64) int64 { return (n + 99) / 100 }
+
+// wholeAMD is the memory bandwidth of an AMD machine's domain in eighths of a GB/s, as Koordinator has it: four fifths of Milan's
+// 25 GB/s. No file of the kernel has the machine's own.
+const wholeAMD = 160
+
+// bandwidth is the line that gives a group its part of the memory bandwidth; none where the machine cannot divide it.
+func bandwidth(m *tick.Resctrl, q *sloconfig.ResctrlQOS) ([]schemata.Line, string, error) {
+	if len(m.MB) == 0 {
+		return nil, "", nil
+	}
+	switch {
+	case q.MBAPercent == nil:
+		return nil, "", fmt.Errorf("mbaPercent is not set")
+	case *q.MBAPercent < 1 || *q.MBAPercent > 100:
+		return nil, "", fmt.Errorf("mbaPercent %d: want 1 to 100", *q.MBAPercent)
+	case m.MBps:
+		return nil, "", fmt.Errorf("mbaPercent %d: memory bandwidth is in MiB/s here (mounted with mba_MBps)", *q.MBAPercent)
+	}
+	percent := *q.MBAPercent
+	var part int64
+	switch m.Vendor {
+	case schemata.Intel:
+		step := m.MBGranularity
+		if step < 1 || step > 100 {
+			step = 10
+		}
+		part = min((min(max(percent, m.MBMin), 100)+step-1)/step*step, 100)
+	case schemata.AMD:
+		if part = max(wholeAMD*percent/100, m.MBMin); percent == 100 {
+			part = schemata.UnlimitedAMD
+		}
+	default:
+		return nil, "", fmt.Errorf("mbaPercent %d: how this processor counts memory bandwidth is not known", percent)
+	}
+	return []schemata.Line{schemata.Uniform(schemata.MB, m.MB, uint64(part))}, fmt.Sprintf("MB %d %% = %d", percent, part), nil
+}

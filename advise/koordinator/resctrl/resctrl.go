@@ -1,0 +1,146 @@
+// Package resctrl divides the L3 cache and the memory bandwidth between the classes, by the ConfigMap's resource-qos-config
+// (resctrlQOS): the groups of /sys/fs/resctrl, their schemata, and the pods that belong into each. It is pure.
+package resctrl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"polder/lib/qos"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// State is what is remembered of one node, in the form of the state file.
+type State struct {
+	// Used are the groups that were ever asked for since resctrl was mounted: once disabled, they are given the whole again.
+	Used []string `json:"used,omitempty"`
+}
+
+// OwnGroup is the annotation of a pod that has a group of its own: it belongs into none of the classes'.
+const OwnGroup = "node.koordinator.sh/resctrl"
+
+// groups are the classes' own, those first that are to be had where the machine has too few. A pod of class LSE belongs into LSR's.
+var groups = []struct {
+	name    string
+	classes []string
+	of      func(*sloconfig.ResourceQOS) *sloconfig.ClassQOS
+}{
+	{"BE", []string{qos.BE}, func(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.BE }},
+	{"LS", []string{qos.LS}, func(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.LS }},
+	{"LSR", []string{qos.LSR, qos.LSE}, func(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.LSR }},
+}
+
+// Advise adds the wanted groups to the advice.
+func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
+	var enabled []string
+	for _, g := range groups {
+		if enabledIn(g.of(&s.QOS)) {
+			enabled = append(enabled, g.name)
+		}
+	}
+	if len(enabled) == 0 && len(st.Used) == 0 {
+		return
+	}
+	m, why := machine(t.Sample)
+	if m == nil {
+		if len(enabled) > 0 {
+			a.Reasons = append(a.Reasons, fmt.Sprintf("resctrl: %s: cache and memory bandwidth of %s are left alone", why, strings.Join(enabled, ", ")))
+		}
+		if t.Sample != nil && !unread(t.Sample) { // the kernel forgets all groups when it is unmounted
+			st.Used = nil
+		}
+		return
+	}
+	r := &round{State: st, machine: m, advice: a}
+	for _, g := range groups {
+		switch q := g.of(&s.QOS); {
+		case enabledIn(q):
+			r.group(g.name, q.Resctrl, cgroups(t.Sample.Pods, g.classes))
+		case slices.Contains(st.Used, g.name):
+			r.whole(g.name)
+		}
+	}
+}
+
+func enabledIn(q *sloconfig.ClassQOS) bool {
+	return q != nil && q.Resctrl != nil && q.Resctrl.Enable != nil && *q.Resctrl.Enable
+}
+
+// machine is what can be divided; nil, and why, where that is not known.
+func machine(s *tick.Sample) (*tick.Resctrl, string) {
+	switch {
+	case s == nil:
+		return nil, "there is no sample"
+	case s.Resctrl == nil && unread(s):
+		return nil, "it could not be read (sample.errors)"
+	case s.Resctrl == nil:
+		return nil, "it is not mounted at /sys/fs/resctrl (mount -t resctrl resctrl /sys/fs/resctrl, where the processor has it)"
+	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0 && unread(s):
+		return nil, "what it divides could not be read (sample.errors)"
+	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0:
+		return nil, "this machine can divide neither its L3 cache nor its memory bandwidth"
+	}
+	return s.Resctrl, ""
+}
+
+func unread(s *tick.Sample) bool {
+	return slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "resctrl" })
+}
+
+// cgroups are those of the classes' pods, by the reading that gives every pod a class: with all in them, sandbox included.
+func cgroups(pods []tick.Pod, classes []string) []string {
+	var out []string
+	for i := range pods {
+		p := &pods[i]
+		_, own := p.Annotations[OwnGroup]
+		switch {
+		case p.Cgroup == "" || p.Cgroup == "/", p.Missing != "", own, p.Phase == "Succeeded", p.Phase == "Failed":
+		case slices.Contains(classes, qos.KoordinatorOrDefault(p)):
+			out = append(out, p.Cgroup)
+		}
+	}
+	return out
+}
+
+// round is one tick's work.
+type round struct {
+	*State
+	machine *tick.Resctrl
+	advice  *tick.Advice
+	made    []string // the groups that were advised, which may have to be made
+}
+
+func (r *round) say(format string, args ...any) {
+	r.advice.Reasons = append(r.advice.Reasons, fmt.Sprintf("resctrl "+format, args...))
+}
+
+// group wants a class's group with its part.
+func (r *round) group(name string, q *sloconfig.ResctrlQOS, members []string) {
+	if n := r.machine.CLOSIDs; n > 0 && int64(len(r.made)) >= n-1 {
+		r.say("%s: left alone: the machine has %d groups in all (num_closids), the root's and %s's", name, n, strings.Join(r.made, "'s and "))
+		return
+	}
+	lines, terms, problems := parts(r.machine, q)
+	for _, p := range problems {
+		r.say("%s: %v: left alone", name, p)
+	}
+	if len(lines) == 0 {
+		return
+	}
+	r.made = append(r.made, name)
+	if !slices.Contains(r.Used, name) {
+		r.Used = append(slices.Clone(r.Used), name)
+	}
+	r.advice.Resctrl = append(r.advice.Resctrl, tick.ResctrlGroup{Group: name, Schemata: lines, Cgroups: members})
+	r.say("%s: %s; pods: %d", name, strings.Join(terms, ", "), len(members))
+}
+
+// whole gives a group that was used and is disabled all there is. Its tasks stay: they lack nothing there.
+func (r *round) whole(name string) {
+	all := &sloconfig.ResctrlQOS{CATRangeStartPercent: tick.Ptr(int64(0)), CATRangeEndPercent: tick.Ptr(int64(100)), MBAPercent: tick.Ptr(int64(100))}
+	if lines, _, _ := parts(r.machine, all); len(lines) > 0 {
+		r.advice.Resctrl = append(r.advice.Resctrl, tick.ResctrlGroup{Group: name, Schemata: lines, IfExists: true})
+	}
+}

@@ -1,0 +1,33 @@
+package suppress
+
+import (
+	"fmt"
+	"testing"
+
+	"polder/lib/tick"
+)
+
+// BenchmarkAdvise is a tick of a node of 48 CPUs with 200 pods, a quarter of them batch ones whose load moves.
+func BenchmarkAdvise(b *testing.B) {
+	var pods []tick.Pod
+	for i := range 200 {
+		name := fmt.Sprint("p", i)
+		if i%4 > 0 {
+			pod := service(50)
+			pod.UID, pod.Cgroup, pod.Containers[0].Cgroup = name, "/kubepods/burstable/pod"+name, "/kubepods/burstable/pod"+name+"/c"
+			pods = append(pods, pod)
+			continue
+		}
+		pod := labelled("BE", name, 100)
+		pod.Limits = &tick.Resources{ReclaimedMilliCPU: p(2000.0), ReclaimedMemoryBytes: p(1e9)}
+		pod.Containers[0].Limits = pod.Limits
+		pods = append(pods, pod)
+	}
+	st, s, slo := &State{}, machine(pods...), with(nil)
+	s.Kubelet.ExclusiveCPUs = "20-23"
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		s.Pods[1].UsageMilliCPU = p(float64(i % 20_000))
+		st.step(s, slo)
+	}
+}

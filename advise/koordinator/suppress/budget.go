@@ -1,0 +1,137 @@
+package suppress
+
+import (
+	"fmt"
+	"strings"
+
+	"polder/lib/tick"
+)
+
+// budget is what the batch pods may use; it may be negative.
+type budget struct {
+	milliCPU, capacity int64
+	sum                string // the sum, for a person to redo
+}
+
+// budget is summed up from the newest sample; why says what is missing.
+func (c *call) budget() (b budget, why string) {
+	s := c.sample
+	switch {
+	case s.Capacity == nil || s.Capacity.MilliCPU == nil || *s.Capacity.MilliCPU <= 0:
+		return b, "the node's CPU capacity is not known"
+	case s.CPU == nil || s.CPU.UsageMilliCPU == nil:
+		return b, "the node's CPU use is not known"
+	case len(s.Pods) == 0:
+		return b, "there are no pods in the sample"
+	case c.strangers():
+		return b, "the cluster's pods are not known yet"
+	case c.lostTier():
+		return b, "kubelet's cgroup " + clip(c.st.Tier) + " is not in the sample, and pods below it are"
+	}
+	var all, serving float64
+	pods, there, measured := 0, 0, 0
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.Missing != tick.MissingCgroup {
+			there++
+		}
+		if p.UsageMilliCPU == nil {
+			continue
+		}
+		measured++
+		use := bounded(*p.UsageMilliCPU)
+		all += use
+		if services(p) {
+			serving += use
+			pods++
+		}
+	}
+	if there > 0 && measured == 0 {
+		return b, "no pod's CPU use is known"
+	}
+	b.capacity = int64(bounded(*s.Capacity.MilliCPU))
+	percent := percentOf(c.strategy.Threshold.CPUSuppressThresholdPercent, 65)
+	reserved, from := c.nodeReserved(b.capacity)
+	system, systemFrom := bounded(*s.CPU.UsageMilliCPU)-all, "use of no pod"
+	if system < reserved {
+		system, systemFrom = reserved, from
+	}
+	b.milliCPU = b.capacity*percent/100 - int64(serving) - int64(system)
+	b.sum = fmt.Sprintf("capacity %dm * %d %% (cpuSuppressThresholdPercent) - services %dm (%s) - system %dm (%s) = %dm",
+		b.capacity, percent, int64(serving), count(pods, "pod"), int64(system), systemFrom, b.milliCPU)
+	if least := c.strategy.Threshold.CPUSuppressMinPercent; least != nil {
+		if keeps := b.capacity * percentOf(least, 0) / 100; b.milliCPU < keeps {
+			b.milliCPU = keeps
+			b.sum += fmt.Sprintf(", at least %dm (cpuSuppressMinPercent %d)", keeps, percentOf(least, 0))
+		}
+	}
+	return b, ""
+}
+
+// nodeReserved is what kubelet or the annotation reserves, whichever is more, and which.
+func (c *call) nodeReserved(capacity int64) (float64, string) {
+	kubelet := 0.0
+	if a := c.sample.Allocatable; a != nil && a.MilliCPU != nil {
+		kubelet = float64(capacity) - bounded(*a.MilliCPU)
+	}
+	switch {
+	case c.reservedMilliCPU > max(kubelet, 0):
+		return c.reservedMilliCPU, "reserved by annotation"
+	case kubelet > 0:
+		return kubelet, "capacity - allocatable"
+	}
+	return 0, "nothing reserved"
+}
+
+// strangers reports whether there are pods of Kubernetes and nothing is known of any: collect was started while the API
+// server is away. They would all be services, and batch lose its CPUs.
+func (c *call) strangers() bool {
+	some := false
+	for i := range c.sample.Pods {
+		p := &c.sample.Pods[i]
+		if p.QoSSource != tick.QoSFromRule {
+			return false
+		}
+		some = some || p.Missing == tick.MissingCluster
+	}
+	return some && c.unread("pods")
+}
+
+// lostTier reports whether the tier that was held is not seen this time, though it must be there: its pods alone are not held, for
+// the next tick would undo it.
+func (c *call) lostTier() bool {
+	if c.tier != nil || c.st.Tier == "" {
+		return false
+	}
+	for i := range c.sample.Pods {
+		if strings.HasPrefix(c.sample.Pods[i].Cgroup, c.st.Tier+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func percentOf(p *int64, otherwise int64) int64 {
+	if p == nil {
+		return otherwise
+	}
+	return min(max(*p, 0), 100)
+}
+
+// maxAmount is more than any machine has, and so little that sums of it stay whole numbers.
+const maxAmount = 1e12
+
+// bounded takes an amount of CPU from the stream: what is negative or no number is 0.
+func bounded(v float64) float64 {
+	if !(v > 0) {
+		return 0
+	}
+	return min(v, maxAmount)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

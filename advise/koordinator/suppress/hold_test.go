@@ -1,0 +1,262 @@
+package suppress
+
+import (
+	"slices"
+	"testing"
+
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+const (
+	own       = tier + "/podb"
+	container = tier + "/podb/c"
+)
+
+// listed is what is wanted of the lists of the tier, the pod and its container.
+func listed(t *testing.T, list []tick.Cgroup) string {
+	t.Helper()
+	var out []string
+	for _, path := range []string{tier, own, container} {
+		out = append(out, of(t, list, path).CPUSetCPUs)
+	}
+	return text(out)
+}
+
+func TestLevel(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		change      func(*tick.Sample)
+		list, floor string
+		why         string
+	}{
+		{"kubelet manages no CPUs: tier, pods and containers", nil, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, `["0,24","0,24","0,24"]`, ""},
+		{"static: the containers alone", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "static" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "not /kubepods/besteffort: kubelet's CPU manager policy is static"},
+		{"static on version 1", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy, s.CgroupVersion = "static", 1 }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is static"},
+		{"a policy of later kubelets", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "dynamic" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is dynamic"},
+		{"not known", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is not known"},
+		{"no state of kubelet's", func(s *tick.Sample) { s.Kubelet = nil }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is not known"},
+		{"version 1 as version 2", func(s *tick.Sample) { s.CgroupVersion = 1 }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, `["0,24","0,24","0,24"]`, ""},
+		{"no container yet", func(s *tick.Sample) { s.Pods[1].Containers = nil }, `["0,12,24,36","0,12,24,36",""]`, `["0,24","0,24",""]`, ""},
+		{"the pod has no cgroup yet", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCgroup }, `["0,12,24,36","",""]`, `["0,24","",""]`, ""},
+		{"the pod is over", func(s *tick.Sample) { s.Pods[1].Phase = "Failed" }, `["0,12,24,36","",""]`, `["0,24","",""]`, ""},
+		{"the cluster does not know the pod: its tier alone", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCluster }, `["0,12,24,36","",""]`, `["0,24","",""]`, ""},
+		{"BestEffort without a label", func(s *tick.Sample) { s.Pods[1].Labels, s.Pods[1].QoSSource = nil, tick.QoSFromKubernetes }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, `["0,24","0,24","0,24"]`, ""},
+		{"the tier is too narrow for its containers, by somebody else", func(s *tick.Sample) {
+			s.Kubelet.CPUManagerPolicy, s.Kubelet.ExclusiveCPUs, s.Tiers[1].CPUSetCPUs = "static", "47", "0-7"
+		}, `["0-46","","0,12,24,36"]`, `["","","0,24"]`, "policy is static"},
+		{"it is wide enough", func(s *tick.Sample) {
+			s.Kubelet.CPUManagerPolicy, s.Tiers[1].CPUSetCPUs = "static", "0-36"
+		}, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is static"},
+		{"a tier that is no path", func(s *tick.Sample) { s.Tiers[1].Cgroup = "kubepods" }, `["","0,12,24,36","0,12,24,36"]`, `["","0,24","0,24"]`, ""},
+		{"the root is no tier", func(s *tick.Sample) { s.Tiers[1].Cgroup = "/" }, `["","0,12,24,36","0,12,24,36"]`, `["","0,24","0,24"]`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := sized(4000)
+			s.Pods = append(s.Pods, service(0))
+			s.Pods[2].Cgroup, s.Pods[2].Containers[0].Cgroup = "/kubepods/burstable/podx", "/kubepods/burstable/podx/c"
+			if c.change != nil {
+				c.change(s)
+			}
+			a := new(State).step(s, with(nil))
+			if got := listed(t, a.Cgroups); got != c.list {
+				t.Errorf("wants %s; want %s", got, c.list)
+			}
+			if got := listed(t, a.Fallback); got != c.floor {
+				t.Errorf("fallback %s; want %s", got, c.floor)
+			}
+			if !said(a, c.why) || (c.why == "") != (len(a.Reasons) == 1) {
+				t.Errorf("reasons %q", a.Reasons)
+			}
+			for _, w := range append(a.Cgroups, a.Fallback...) {
+				if w.Cgroup == "/kubepods/burstable/podx" || w.Cgroup == "/kubepods/burstable/podx/c" || w.Cgroup == "/" || w.Cgroup[0] != '/' {
+					t.Errorf("wants %s", text(w))
+				}
+			}
+		})
+	}
+}
+
+// On a machine without Kubernetes the batch cgroups are held themselves, unless something else is below them.
+func TestPlainMachine(t *testing.T) {
+	group := ruled(tick.QoSReclaimed, "/group", 0)
+	group.Containers = []tick.Container{{Name: "a", Cgroup: "/group/a"}}
+	around := ruled(tick.QoSReclaimed, "/around", 0)
+	around.Containers = []tick.Container{{Name: "a", Cgroup: "/around/a"}}
+	s := plain(machine(ruled(tick.QoSShared, "/web", 27_200), ruled(tick.QoSReclaimed, "/spark", 0), group, around, ruled(tick.QoSShared, "/around/db", 0), ruled(tick.QoSReclaimed, "/around2", 0)))
+	s.CPU.UsageMilliCPU = p(27_200.0)
+	a := new(State).step(s, with(nil))
+	var got []string
+	for _, c := range a.Cgroups {
+		got = append(got, c.Cgroup+" "+c.CPUSetCPUs)
+	}
+	slices.Sort(got)
+	want := []string{"/around/a 0,12,24,36", "/around2 0,12,24,36", "/group 0,12,24,36", "/group/a 0,12,24,36", "/spark 0,12,24,36"}
+	if !slices.Equal(got, want) {
+		t.Errorf("wants %q; want %q", got, want)
+	}
+	if len(a.Fallback) != 5 || a.Fallback[0].CPUSetCPUs != "0,24" || len(a.Reasons) != 1 {
+		t.Errorf("fallback %s, reasons %q", text(a.Fallback), a.Reasons)
+	}
+}
+
+// What was once in force is undone when it no longer is wanted, for as long as the cgroups are there.
+func TestUndo(t *testing.T) {
+	const mode = sloconfig.SuppressCPUSet
+	quota := policy(sloconfig.SuppressCFSQuota)
+	for _, c := range []struct {
+		name          string
+		first, second *sloconfig.Strategies
+		change        func(*tick.Sample) // before the second
+		lists         string
+		quotas        []int64 // of tier, pod and container; 0 is not wanted
+	}{
+		{"never used, disabled", disabled(), disabled(), nil, `["","",""]`, []int64{0, 0, 0}},
+		{"lists, disabled", policy(mode), disabled(), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"lists, disabled: but for what is kept out", policy(mode), disabled(), func(s *tick.Sample) {
+			s.Pods = append(s.Pods, pinned("LSE", "e", "0-3"))
+			s.Annotations = map[string]string{annotationReservation: `{"reservedCPUs":"4"}`, annotationSystem: `{"cpuset":"5"}`}
+		}, `["6-47","6-47","6-47"]`, []int64{0, 0, 0}},
+		{"lists, disabled, and nothing is left: never an empty list", policy(mode), disabled(), func(s *tick.Sample) {
+			s.Pods = append(s.Pods, pinned("LSE", "e", "0-47"))
+		}, `["0","0","0"]`, []int64{0, 0, 0}},
+		{"lists to quota", policy(mode), quota, nil, `["0-47","0-47","0-47"]`, []int64{4000, -1, -1}},
+		{"quota, disabled", quota, disabled(), nil, `["","",""]`, []int64{-1, -1, -1}},
+		{"quota to lists", quota, policy(mode), nil, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, []int64{-1, -1, -1}},
+		{"enable is not set", policy(mode), with(func(s *sloconfig.Strategies) { s.Threshold.Enable = nil }), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"the pod is a service by now", policy(mode), policy(mode), func(s *tick.Sample) {
+			s.Pods[1].Labels["koordinator.sh/qosClass"], s.Pods[1].KubernetesQOS = "LS", "Burstable"
+		}, `["0,12,24,36","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"the pod was a batch one, with a limit of its own", quota, policy(mode), func(s *tick.Sample) {
+			s.Pods[1].Labels["koordinator.sh/qosClass"], s.Pods[1].KubernetesQOS = "LS", "Burstable"
+			s.Pods[1].Limits, s.Pods[1].Containers[0].Limits = &tick.Resources{MilliCPU: p(700.0)}, &tick.Resources{MilliCPU: p(300.0)}
+		}, `["0,12,24,36","",""]`, []int64{-1, 700, 300}},
+		{"the pod is over", policy(mode), disabled(), func(s *tick.Sample) { s.Pods = s.Pods[:1] }, `["0-47","",""]`, []int64{0, 0, 0}},
+		{"the tier is not seen", policy(mode), disabled(), func(s *tick.Sample) { s.Tiers = nil }, `["","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"kubelet manages CPUs by now", policy(mode), policy(mode), func(s *tick.Sample) {
+			s.Kubelet.CPUManagerPolicy, s.Kubelet.ExclusiveCPUs = "static", "47"
+		}, `["0-46","0-46","0,12,24,36"]`, []int64{0, 0, 0}},
+		{"the same on version 1: isolate puts back what it wrote", policy(mode), policy(mode), func(s *tick.Sample) {
+			s.Kubelet.CPUManagerPolicy, s.CgroupVersion = "static", 1
+		}, `["","","0,12,24,36"]`, []int64{0, 0, 0}},
+		{"kubelet's state cannot be read: nothing moves above", policy(mode), policy(mode), func(s *tick.Sample) {
+			s.Kubelet, s.Errors = nil, []tick.SourceError{{Source: "kubelet"}}
+		}, `["","","0,12,24,36"]`, []int64{0, 0, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st, s := &State{}, sized(4000)
+			st.step(s, c.first)
+			if c.change != nil {
+				c.change(s)
+			}
+			for range 3 { // for as long
+				again := &State{}
+				if err := tick.Unmarshal([]byte(text(st)), again); err != nil { // through the state file
+					t.Fatal(err)
+				}
+				st = again
+				a := st.step(s, c.second)
+				if got := listed(t, a.Cgroups); got != c.lists {
+					t.Errorf("lists %s; want %s", got, c.lists)
+				}
+				for i, path := range []string{tier, own, container} {
+					got := int64(0)
+					if w := of(t, a.Cgroups, path); w.CPUMaxMilliCPU != nil {
+						got = *w.CPUMaxMilliCPU
+					}
+					if got != c.quotas[i] {
+						t.Errorf("%s: quota %d; want %d", path, got, c.quotas[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+// A batch pod whose batch resources are gone has the values back that kubelet had given it.
+func TestUndoBatchValues(t *testing.T) {
+	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 2000, 1 << 30}))
+	st.step(s, disabled())
+	s.Pods[1] = batchPod(amounts{})
+	s.Pods[1].Containers[0].Limits = &tick.Resources{MemoryBytes: p(8192.0)}
+	s.Pods[1].Containers[0].Requests = &tick.Resources{MilliCPU: p(1000.0)}
+	a := st.step(s, disabled())
+	if got := values(of(t, a.Cgroups, own)); got != "1 -1 -1" {
+		t.Errorf("the pod: %s", got)
+	}
+	if got := values(of(t, a.Cgroups, own+"/0")); got != "39 -1 8192" {
+		t.Errorf("the container: %s", got)
+	}
+	s.Pods = s.Pods[:1]
+	if st.step(s, disabled()); len(st.Held) != 0 {
+		t.Errorf("remembers %s", text(st.Held))
+	}
+}
+
+func TestIdle(t *testing.T) {
+	on := with(func(s *sloconfig.Strategies) {
+		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
+	})
+	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 0, 0}))
+	s.Tiers[1].CPUSetCPUs = "0-47"
+	a := st.step(s, on)
+	if w := of(t, a.Cgroups, tier); w.CPUIdle == nil || !*w.CPUIdle || w.CPUWeight != nil {
+		t.Errorf("the tier wants %s", text(w))
+	}
+	if w := of(t, a.Cgroups, own); w.CPUIdle != nil || w.CPUWeight == nil {
+		t.Errorf("a pod below wants %s", text(w))
+	}
+	for range 2 { // the kernel makes the weight the default's: kubelet's was the least
+		a = st.step(s, with(nil))
+		if w := of(t, a.Cgroups, tier); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
+			t.Errorf("after that the tier wants %s", text(w))
+		}
+	}
+	for name, change := range map[string]func(*sloconfig.Strategies){
+		"by default":    func(*sloconfig.Strategies) {},
+		"no class":      func(s *sloconfig.Strategies) { s.QOS.BE = nil },
+		"no settings":   func(s *sloconfig.Strategies) { s.QOS.BE.CPU = nil },
+		"not set":       func(s *sloconfig.Strategies) { s.QOS.BE.CPU = &sloconfig.CPUQOS{} },
+		"enabled alone": func(s *sloconfig.Strategies) { s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true)} },
+		"not idle": func(s *sloconfig.Strategies) {
+			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(0))}
+		},
+		"not enabled": func(s *sloconfig.Strategies) {
+			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(false), SchedIdle: p(int64(1))}
+		},
+		"another number": func(s *sloconfig.Strategies) {
+			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(2))}
+		},
+	} {
+		a = new(State).step(s, with(change))
+		for _, w := range a.Cgroups {
+			if w.CPUIdle != nil {
+				t.Errorf("%s: %s", name, text(w))
+			}
+		}
+	}
+	s.Tiers = nil
+	if w := of(t, new(State).step(s, on).Cgroups, own); w.CPUIdle == nil || w.CPUWeight != nil || w.MemoryMaxBytes == nil {
+		t.Errorf("without a tier a pod wants %s", text(w))
+	}
+	st = &State{}
+	rules := plain(machine(ruled(tick.QoSShared, "/web", 0), ruled(tick.QoSReclaimed, "/spark", 0)))
+	if w := of(t, st.step(rules, on).Cgroups, "/spark"); w.CPUIdle == nil || !*w.CPUIdle {
+		t.Errorf("without a tier: %s", text(w))
+	}
+	if a = st.step(rules, with(nil)); *of(t, a.Cgroups, "/spark").CPUIdle || of(t, a.Cgroups, "/web").Cgroup != "" {
+		t.Errorf("after that: %s", text(a.Cgroups))
+	}
+}
+
+func TestTierMoves(t *testing.T) {
+	st, s := &State{}, sized(4000)
+	st.step(s, with(nil))
+	s.Tiers[1].Cgroup = "/kubepods.slice/kubepods-besteffort.slice"
+	s.Pods[1].Cgroup = s.Tiers[1].Cgroup + "/kubepods-besteffort-podb.slice"
+	s.Pods[1].Containers[0].Cgroup = s.Pods[1].Cgroup + "/cri-containerd-c.scope"
+	a := st.step(s, with(nil))
+	if len(a.Cgroups) != 3 || st.Tier != s.Tiers[1].Cgroup || len(st.Held) != 3 || of(t, a.Cgroups, st.Tier).CPUSetCPUs == "" {
+		t.Errorf("wants %s, remembers %s", text(a.Cgroups), text(st))
+	}
+}

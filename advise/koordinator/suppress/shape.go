@@ -1,0 +1,48 @@
+package suppress
+
+import (
+	"fmt"
+	"slices"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+type set = cpus.Set
+
+// shape is a node's topology, and the list that it was made from.
+type shape struct {
+	*cpus.Topology
+	from tick.Topology
+}
+
+// see makes the shape, unless it is known already.
+func (st *State) see(t *tick.Topology) error {
+	if st.shape != nil && sameTopology(&st.shape.from, t) {
+		return nil
+	}
+	numa := make(map[int]string, len(t.NUMANodes))
+	for _, n := range t.NUMANodes {
+		numa[n.ID] = n.CPUs
+	}
+	topology, err := cpus.NewTopology(cpus.Shape{Online: t.CPUs, Cores: t.Cores, L3: t.L3, Sockets: t.Sockets, NUMA: numa})
+	if err != nil {
+		return fmt.Errorf("topology: %w", err)
+	}
+	st.shape = &shape{Topology: topology, from: *t}
+	return nil
+}
+
+func sameTopology(a, b *tick.Topology) bool {
+	return a.CPUs == b.CPUs && slices.Equal(a.Cores, b.Cores) && slices.Equal(a.Sockets, b.Sockets) && slices.Equal(a.L3, b.L3) &&
+		slices.EqualFunc(a.NUMANodes, b.NUMANodes, func(x, y tick.TopologyNUMA) bool { return x.ID == y.ID && x.CPUs == y.CPUs })
+}
+
+// parse reads a list of our own, or a state file's: what is no list is empty.
+func parse(list string) set {
+	s, err := cpus.Parse(list)
+	if err != nil {
+		return set{}
+	}
+	return s
+}

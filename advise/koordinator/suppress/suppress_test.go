@@ -1,0 +1,269 @@
+package suppress
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+func p[T any](v T) *T { return &v }
+
+// machine is the 48-CPU node of the guides, with kubelet's cgroups and its CPU manager off.
+func machine(pods ...tick.Pod) *tick.Sample {
+	t := &tick.Topology{CPUs: "0-47", Sockets: []string{"0-11,24-35", "12-23,36-47"},
+		NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-11,24-35"}, {ID: 1, CPUs: "12-23,36-47"}}}
+	for i := range 24 {
+		t.Cores = append(t.Cores, fmt.Sprintf("%d,%d", i, i+24))
+	}
+	return &tick.Sample{
+		Topology: t, CgroupVersion: 2, Pods: pods,
+		CPU:         &tick.NodeCPU{UsageMilliCPU: p(10_000.0)},
+		Capacity:    &tick.Resources{MilliCPU: p(48_000.0)},
+		Allocatable: &tick.Resources{MilliCPU: p(48_000.0)},
+		Kubelet:     &tick.Kubelet{CPUManagerPolicy: "none"},
+		Tiers: []tick.Tier{
+			{Name: tick.TierPods, Cgroup: "/kubepods", CPUSetCPUs: "0-47", CPUMaxMilliCPU: p(int64(-1))},
+			{Name: tick.TierBestEffort, Cgroup: tier, CPUSetCPUs: "0-47", CPUMaxMilliCPU: p(int64(-1))},
+		},
+	}
+}
+
+const tier = "/kubepods/besteffort"
+
+// service is a Burstable pod without a label.
+func service(use float64) tick.Pod {
+	return tick.Pod{UID: "s", Namespace: "shop", Name: "web", QoS: tick.QoSShared, QoSSource: tick.QoSFromKubernetes, KubernetesQOS: "Burstable",
+		Cgroup: "/kubepods/burstable/pods", UsageMilliCPU: &use, Containers: []tick.Container{{Name: "web", Cgroup: "/kubepods/burstable/pods/c"}}}
+}
+
+// labelled is a pod with Koordinator's label.
+func labelled(class, name string, use float64) tick.Pod {
+	at, kubernetes := "/kubepods/pod"+name, "Guaranteed"
+	if class == "BE" {
+		at, kubernetes = tier+"/pod"+name, "BestEffort"
+	}
+	return tick.Pod{UID: name, Namespace: "ns", Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: kubernetes,
+		Labels: map[string]string{"koordinator.sh/qosClass": class}, Annotations: map[string]string{},
+		Cgroup: at, UsageMilliCPU: &use, Containers: []tick.Container{{Name: "main", Cgroup: at + "/c", CPUSetCPUs: "0-47"}}}
+}
+
+// pinned is one with CPUs from Koordinator's scheduler.
+func pinned(class, name, list string) tick.Pod {
+	pod := labelled(class, name, 0)
+	pod.Annotations[annotationStatus] = fmt.Sprintf(`{"cpuset":%q,"numaNodeResources":[{"node":0}]}`, list)
+	return pod
+}
+
+// ruled is a cgroup on a machine without Kubernetes.
+func ruled(class, at string, use float64) tick.Pod {
+	return tick.Pod{UID: at, Name: at[1:], QoS: class, QoSSource: tick.QoSFromRule, Cgroup: at, UsageMilliCPU: &use,
+		Containers: []tick.Container{{Name: at[1:], Cgroup: at, CPUSetCPUs: "0-47"}}}
+}
+
+// plain makes a sample one of a machine without Kubernetes.
+func plain(s *tick.Sample) *tick.Sample {
+	s.Tiers, s.Kubelet = nil, nil
+	return s
+}
+
+// with is the shipped strategies, changed.
+func with(change func(*sloconfig.Strategies)) *sloconfig.Strategies {
+	s := sloconfig.Shipped()
+	if change != nil {
+		change(&s)
+	}
+	return &s
+}
+
+func policy(name string) *sloconfig.Strategies {
+	return with(func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressPolicy = &name })
+}
+
+func disabled() *sloconfig.Strategies {
+	return with(func(s *sloconfig.Strategies) { s.Threshold.Enable = p(false) })
+}
+
+func (st *State) step(s *tick.Sample, strategies *sloconfig.Strategies) *tick.Advice {
+	a := &tick.Advice{}
+	st.Advise(&tick.Tick{V: 1, Node: "n", Time: time.Unix(1_767_225_600, 0), Sample: s}, strategies, a, Settings{})
+	return a
+}
+
+// of is what is wanted of a cgroup.
+func of(t *testing.T, list []tick.Cgroup, path string) tick.Cgroup {
+	t.Helper()
+	found := tick.Cgroup{}
+	for _, c := range list {
+		if c.Cgroup == path {
+			if found.Cgroup != "" {
+				t.Fatalf("%s is named twice", path)
+			}
+			found = c
+		}
+	}
+	return found
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func said(a *tick.Advice, part string) bool {
+	return strings.Contains(strings.Join(a.Reasons, "\n"), part)
+}
+
+func TestBudget(t *testing.T) {
+	annotated := func(s *tick.Sample, text string) { s.Annotations = map[string]string{annotationReservation: text} }
+	for _, c := range []struct {
+		name   string
+		change func(*tick.Sample)
+		slo    func(*sloconfig.Strategies)
+		want   int64
+	}{
+		// 48000 * 65 % - 4000 - max(10000 - 7000, 0)
+		{"the sum", nil, nil, 31200 - 4000 - 3000},
+		{"another threshold", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = p(int64(50)) }, 24000 - 7000},
+		{"no threshold is the default", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = nil }, 31200 - 7000},
+		{"threshold 0", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = p(int64(0)) }, -7000},
+		{"a threshold over 100 is 100", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = p(int64(1 << 60)) }, 48000 - 7000},
+		{"a negative threshold is 0", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = p(int64(-5)) }, -7000},
+		{"percent is cut to a whole number", func(s *tick.Sample) { s.Capacity.MilliCPU = p(1001.0) }, nil, 650 - 7000 + 0},
+		{"use is cut to whole milli-CPU", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(4000.9); s.CPU.UsageMilliCPU = p(10_001.8) }, nil, 31200 - 4000 - 3000},
+		{"negative where services use it all", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(40_000.0) }, nil, 31200 - 40000},
+		{"not under the least share", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(40_000.0) }, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = p(int64(20)) }, 9600},
+		{"the least share does not bind above", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = p(int64(20)) }, 24200},
+		{"a least share of 0", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(40_000.0) }, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = p(int64(0)) }, 0},
+		{"pods use more than the node", func(s *tick.Sample) { s.CPU.UsageMilliCPU = p(5_000.0) }, nil, 31200 - 4000},
+		{"kubelet reserves more than the system uses", func(s *tick.Sample) { s.Allocatable.MilliCPU = p(43_000.0) }, nil, 31200 - 4000 - 5000},
+		{"allocatable over capacity", func(s *tick.Sample) { s.Allocatable.MilliCPU = p(99_000.0) }, nil, 24200},
+		{"no allocatable", func(s *tick.Sample) { s.Allocatable = nil }, nil, 24200},
+		{"the annotation reserves more", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"6"}}`) }, nil, 31200 - 4000 - 6000},
+		{"the annotation reserves less than kubelet", func(s *tick.Sample) {
+			annotated(s, `{"resources":{"cpu":"4500m"}}`)
+			s.Allocatable.MilliCPU = p(43_000.0)
+		}, nil, 31200 - 4000 - 5000},
+		{"named CPUs take the quantity's place", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"20"},"reservedCPUs":"0-3"}`) }, nil, 31200 - 4000 - 4000},
+		{"for reserved CPUs only", func(s *tick.Sample) { annotated(s, `{"reservedCPUs":"0-9","applyPolicy":"ReservedCPUsOnly"}`) }, nil, 31200 - 4000 - 10000},
+		{"a list that is none leaves the quantity", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":6},"reservedCPUs":"0-"}`) }, nil, 31200 - 4000 - 6000},
+		{"a quantity that is none", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"x"}}`) }, nil, 24200},
+		{"a negative quantity", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"-9"}}`) }, nil, 24200},
+		{"an annotation that is no JSON", func(s *tick.Sample) { annotated(s, `6 cores`) }, nil, 24200},
+		{"a pod that the cluster does not know is a service", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCluster }, nil, 31200 - 7000 - 3000},
+		{"BestEffort without a label is batch", func(s *tick.Sample) { s.Pods[0].KubernetesQOS = "BestEffort" }, nil, 31200 - 3000},
+		{"a label BE is batch, whatever Kubernetes says", func(s *tick.Sample) { s.Pods[1].KubernetesQOS = "Guaranteed" }, nil, 24200},
+		{"a label LS on a BestEffort pod is no service", func(s *tick.Sample) {
+			s.Pods[1].Labels["koordinator.sh/qosClass"] = "LS"
+		}, nil, 24200},
+		{"a label that is none counts by Kubernetes' class", func(s *tick.Sample) {
+			s.Pods[1].Labels["koordinator.sh/qosClass"] = "be"
+			s.Pods[1].KubernetesQOS = "Burstable"
+		}, nil, 31200 - 7000 - 3000},
+		{"a pod without a use is the system's", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = nil }, nil, 31200 - 7000},
+		{"negative use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(-4000.0) }, nil, 31200 - 7000},
+		{"huge use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(1e308) }, nil, 31200 - 1e12},
+		{"huge capacity", func(s *tick.Sample) { s.Capacity.MilliCPU = p(1e308); s.Allocatable = nil }, nil, 65e10 - 7000},
+		{"half a CPU", func(s *tick.Sample) {
+			s.Capacity.MilliCPU, s.Allocatable, s.CPU.UsageMilliCPU = p(500.0), nil, p(100.0)
+			s.Pods = []tick.Pod{service(50)}
+		}, nil, 325 - 100},
+		{"the newest sample alone counts", func(s *tick.Sample) { s.IntervalSeconds = nil }, nil, 24200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := machine(service(4000), labelled("BE", "b", 3000))
+			if c.change != nil {
+				c.change(s)
+			}
+			a, st := &tick.Advice{}, &State{}
+			if err := st.see(s.Topology); err != nil {
+				t.Fatal(err)
+			}
+			call := &call{st: st, sample: s, strategy: with(c.slo), a: a, shape: st.shape}
+			call.enroll()
+			call.keepOut()
+			b, why := call.budget()
+			if why != "" || b.milliCPU != c.want {
+				t.Errorf("budget = %d (%s) %s; want %d", b.milliCPU, b.sum, why, c.want)
+			}
+		})
+	}
+}
+
+func TestReasonHasTheSum(t *testing.T) {
+	a := new(State).step(machine(service(4000), labelled("BE", "b", 3000)), with(func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = p(int64(60)) }))
+	want := "suppression: capacity 48000m * 65 % (cpuSuppressThresholdPercent) - services 4000m (1 pod) - system 3000m (use of no pod) = 24200m, at least 28800m (cpuSuppressMinPercent 60) -> 29 CPUs"
+	if len(a.Reasons) != 1 || a.Reasons[0] != want {
+		t.Errorf("reasons %q\nwant %q", a.Reasons, want)
+	}
+}
+
+// What is missing changes nothing: nothing is wanted of lists and quotas, and the floor stays ready.
+func TestStaysAsItIs(t *testing.T) {
+	for _, c := range []struct {
+		name, why string
+		change    func(*tick.Sample)
+	}{
+		{"no capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity = nil }},
+		{"no CPU capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = nil }},
+		{"capacity 0", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = p(0.0) }},
+		{"negative capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = p(-1.0) }},
+		{"no CPU of the node", "CPU use is not known", func(s *tick.Sample) { s.CPU = nil }},
+		{"no use of the node", "CPU use is not known", func(s *tick.Sample) { s.CPU.UsageMilliCPU = nil }},
+		{"no pods", "no pods in the sample", func(s *tick.Sample) { s.Pods = nil }},
+		{"no pod's use", "no pod's CPU use is known", func(s *tick.Sample) {
+			for i := range s.Pods {
+				s.Pods[i].UsageMilliCPU = nil
+			}
+		}},
+		{"strangers alone", "not known yet", func(s *tick.Sample) {
+			for i := range s.Pods {
+				s.Pods[i].Missing, s.Pods[i].QoSSource = tick.MissingCluster, tick.QoSFromRule
+			}
+			s.Errors = []tick.SourceError{{Source: "pods", Error: "no answer"}}
+		}},
+		{"the tier is not seen", "kubelet's cgroup /kubepods/besteffort is not in the sample", func(s *tick.Sample) { s.Tiers = nil }},
+		{"no topology", "no topology", func(s *tick.Sample) { s.Topology = nil }},
+		{"a topology that is none", "topology", func(s *tick.Sample) { s.Topology.CPUs = "x" }},
+		{"a topology without CPUs", "topology", func(s *tick.Sample) { s.Topology.CPUs = "" }},
+	} {
+		for _, mode := range []string{sloconfig.SuppressCPUSet, sloconfig.SuppressCFSQuota} {
+			t.Run(c.name+" "+mode, func(t *testing.T) {
+				st := &State{}
+				batch := labelled("BE", "b", 3000)
+				batch.Limits = &tick.Resources{ReclaimedMilliCPU: p(2000.0)}
+				batch.Containers[0].Limits = batch.Limits
+				st.step(machine(service(4000), batch), policy(mode))
+				before := text(st)
+				s := machine(service(4000), batch)
+				c.change(s)
+				a := st.step(s, policy(mode))
+				if text(st) != before {
+					t.Errorf("state\n%s\nbecame\n%s", before, text(st))
+				}
+				if !said(a, c.why) || !said(a, "stays as it is") {
+					t.Errorf("reasons %q", a.Reasons)
+				}
+				for _, w := range a.Cgroups {
+					if w.CPUSetCPUs != "" || w.CPUMaxMilliCPU != nil && mode == sloconfig.SuppressCFSQuota {
+						t.Errorf("wants %s", text(w))
+					}
+				}
+				if s.Topology != nil && len(s.Topology.CPUs) > 1 && len(a.Fallback) == 0 {
+					t.Error("no fallback")
+				}
+			})
+		}
+	}
+	a := new(State).step(nil, with(nil))
+	if len(a.Cgroups)+len(a.Fallback)+len(a.Pools) > 0 || !said(a, "no topology") {
+		t.Errorf("no sample: %s", text(a))
+	}
+}

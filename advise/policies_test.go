@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// A state tells by its version whose it is.
+func TestStateVersionsDiffer(t *testing.T) {
+	whose := map[int]string{}
+	for _, p := range policies {
+		if other := whose[p.StateVersion]; other != "" {
+			t.Errorf("%s and %s have the same state version %d", p.Name, other, p.StateVersion)
+		}
+		whose[p.StateVersion] = p.Name
+	}
+}
+
+// filled gives every field of a sample a value: what its type is good for, and the names that decide something.
+func filled(t *testing.T) string {
+	t.Helper()
+	const text = `{"intervalSeconds":1,
+	"topology":{"cpus":"0-15","cores":["0,8","1,9","2,10","3,11","4,12","5,13","6,14","7,15"],"sockets":["0-15"],"l3":["0-15"],"numaNodes":[{"id":0,"cpus":"0-15","memoryBytes":64e9}]},
+	"cpu":{"usageMilliCPU":5000,"load1":9,"load5":8,"load15":7,"pressure":{"some":{"avg10":9},"full":{"avg10":8}}},
+	"memory":{"totalBytes":64e9,"freeBytes":20e9,"availableBytes":30e9,"cacheBytes":1e9,"lowWatermarkBytes":1e8,"watermarkScaleFactor":50,"kswapdStealPages":7,"kswapdStealPerSecond":3,"pressure":{"some":{"avg10":9}}},
+	"numaNodes":[{"id":0,"usageMilliCPU":5000,"memory":{"totalBytes":64e9,"freeBytes":20e9}}],
+	"capacity":{"milliCPU":16000,"memoryBytes":64e9,"reclaimedMilliCPU":5000,"reclaimedMemoryBytes":1e9},"allocatable":{"milliCPU":15000,"memoryBytes":60e9},
+	"cgroupVersion":2,"tiers":[{"name":"kubepods","cgroup":"/kubepods"},{"name":"burstable","cgroup":"/kubepods/burstable"},{"name":"besteffort","cgroup":"/kubepods/besteffort","cpusetCPUs":"0-15","cpuMaxMilliCPU":-1,"usageMilliCPU":900}],
+	"resctrl":{"vendor":"intel","cbmMask":"7ff","minCBMBits":1,"closids":8,"l3":[0],"mb":[0],"mbMinPercent":10,"mbGranularityPercent":10},
+	"kubelet":{"cpuManagerPolicy":"none"},"labels":{"kubernetes.io/hostname":"n"},"annotations":{"node.koordinator.sh/reservation":"{\"resources\":{\"cpu\":\"1\"}}"},
+	"config":{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuCalculatePolicy":"maxUsageRequest","midUnallocatedPercent":10},"resourceThreshold":{"enable":true},"cpuBurst":{"policy":"auto"},
+		"resourceQOS":{"lsClass":{"memoryQOS":{"enable":true,"minLimitPercent":50,"throttlingPercent":80,"priorityEnable":1,"priority":3},"resctrlQOS":{"enable":true,"catRangeEndPercent":50}},"beClass":{"memoryQOS":{"enable":true,"lowLimitPercent":20},"cpuQOS":{"enable":true,"schedIdle":1},"resctrlQOS":{"enable":true}}}}},
+	"pods":[POD]}`
+	const pod = `{"uid":"UID","namespace":"default","name":"NAME","qos":"QOS","qosSource":"koordinator","kubernetesQOS":"Burstable","priority":PRIORITY,"koordinatorPriority":7,"static":true,"startTime":"2026-01-01T00:00:00Z","phase":"Running",
+	"labels":{"koordinator.sh/qosClass":"CLASS"},"annotations":{"koordinator.sh/memoryQOS":"{\"policy\":\"auto\"}","koordinator.sh/cpuBurst":"{\"cpuBurstPercent\":200}"},
+	"requests":{"milliCPU":2000,"memoryBytes":2e9,"reclaimedMilliCPU":1000,"reclaimedMemoryBytes":1e9},"limits":{"milliCPU":4000,"memoryBytes":4e9,"reclaimedMilliCPU":1000,"reclaimedMemoryBytes":1e9},
+	"cgroup":"/kubepods/burstable/podNAME","usageMilliCPU":1000,"load1":2,"load5":1,"threads":20,"memory":{"usageBytes":3e9,"workingSetBytes":2e9,"rssBytes":1e9,"cacheBytes":1e9},"memoryPressure":{"some":{"avg10":5}},"errors":["x"],
+	"containers":[{"name":"main","id":"abc","cgroup":"/kubepods/burstable/podNAME/c","cpusetCPUs":"0-15","usageMilliCPU":1000,"load1":2,"load5":1,"threads":20,"throttledPercent":40,"memory":{"usageBytes":3e9,"workingSetBytes":2e9,"rssBytes":1e9,"cacheBytes":1e9},"numaMemory":[{"id":0,"bytes":3e9}],
+		"requests":{"milliCPU":2000,"memoryBytes":2e9,"reclaimedMilliCPU":1000,"reclaimedMemoryBytes":1e9},"limits":{"milliCPU":4000,"memoryBytes":4e9,"reclaimedMilliCPU":1000,"reclaimedMemoryBytes":1e9}}]}`
+	var pods []string
+	for _, p := range [][]string{{"web", "shared", "LS", "9500"}, {"own", "dedicated", "LSE", "9500"}, {"spark", "reclaimed", "BE", "5500"}, {"agent", "system", "SYSTEM", "0"}} {
+		pods = append(pods, strings.NewReplacer("UID", "uid-"+p[0], "NAME", p[0], "QOS", p[1], "CLASS", p[2], "PRIORITY", p[3]).Replace(pod))
+	}
+	return strings.NewReplacer("POD", strings.Join(pods, ","), "\n", "", "\t", "").Replace(text)
+}
+
+// What is not decoded for a policy changes nothing in its advice; a name that is misspelt or of no field would.
+func TestUnreadFieldsAreNotRead(t *testing.T) {
+	types := map[string]reflect.Type{}
+	for _, v := range []any{tick.Sample{}, tick.Pod{}, tick.Container{}, tick.Memory{}, tick.NodeCPU{}, tick.NodeMemory{}} {
+		types[reflect.TypeOf(v).Name()] = reflect.TypeOf(v)
+	}
+	sample := filled(t)
+	for _, p := range policies {
+		for _, name := range p.unread {
+			owner, field, _ := strings.Cut(name, ".")
+			if of := types[owner]; of == nil {
+				t.Errorf("%s: %s: no such type", p.Name, name)
+			} else if _, ok := of.FieldByName(field); !ok {
+				t.Errorf("%s: %s: no such field", p.Name, name)
+			}
+		}
+		decoder := tick.NewDecoder(p.unread...)
+		l := loaded{kind: p}
+		whole, lean := p.start(&l), p.start(&l)
+		for second := range 5 {
+			at := time.Date(2026, 1, 1, 0, second, 0, 0, time.UTC).Format(time.RFC3339)
+			line, err := tick.ParseLine([]byte(`{"v":1,"node":"n","time":"` + at + `","sample":` + sample + `}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := line.Decode(tick.SectionSample)
+			if err != nil {
+				t.Fatal(err)
+			}
+			some, err := decoder.Decode(line, tick.SectionSample)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, _ := tick.Marshal(whole.Decide(all))
+			got, _ := tick.Marshal(lean.Decide(some))
+			if string(got) != string(want) {
+				t.Fatalf("%s: without the fields\n%s\nwith them\n%s", p.Name, got, want)
+			}
+			if second == 4 && !strings.Contains(string(want), `"reclaimed"`) {
+				t.Errorf("%s decides nothing: %s", p.Name, want)
+			}
+		}
+	}
+}
+
+// The policy does not change while the tool runs: a file that says so is refused, and the settings in force stay.
+func TestPolicyStaysOnReload(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "advise.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := stage.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("reserve-cpu: 8\n")
+	in, input := io.Pipe()
+	output, out := io.Pipe()
+	log := &buffer{}
+	done := make(chan int)
+	go func() {
+		done <- command().Execute(t.Context(), stage.Env{Args: []string{"advise", "--config", path}, In: in, Out: out, Err: log, Getenv: os.Getenv, Now: time.Now})
+		out.Close()
+	}()
+	lines := bufio.NewScanner(output)
+	policy := func() string {
+		t.Helper()
+		if _, err := io.WriteString(input, `{"v":1,"node":"n","time":"2026-01-01T00:00:00Z","sample":{"intervalSeconds":1,"topology":{"cpus":"0-47"}}}`+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if !lines.Scan() {
+			t.Fatalf("no tick: %v", lines.Err())
+		}
+		l, err := tick.ParseLine(lines.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := l.Decode(tick.SectionAdvice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return decoded.Advice.Policy
+	}
+	if got := policy(); got != "katalyst" {
+		t.Errorf("policy %s; want katalyst", got)
+	}
+	write("policy: koordinator\n")
+	waitFor(t, log, "policy koordinator: policy katalyst runs, and another one needs a restart", 1)
+	if got := policy(); got != "katalyst" {
+		t.Errorf("policy %s; want katalyst", got)
+	}
+	write("reserve-cpu: 9\n")
+	waitFor(t, log, "configuration loaded", 1)
+	input.Close()
+	if got := <-done; got != 0 {
+		t.Errorf("exit status %d: %s", got, log)
+	}
+}
