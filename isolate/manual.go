@@ -11,7 +11,7 @@ Sections: reads advice; writes isolation.
   isolation.applied     values written                isolation.unchanged   values that were as wanted
   isolation.missing     cgroups that do not exist     isolation.writes[]    {cgroup, key, old, new}
   isolation.errors[]    {cgroup, key, error}          isolation.fallback    the fallback was applied since the last tick
-  isolation.refused     why the tick was not acted on
+  isolation.refused     why the tick was not acted on      isolation.unavailable  wanted keys that this machine has no file or mount for
 
 A cgroup of version 1 that the advice does not name follows the one above it where the kernel would otherwise refuse
 (its CPUs must be within its parent's, and its quota too); such writes are listed as well.
@@ -30,6 +30,20 @@ be in its way; each is in isolation.errors:
     kubelet's next container would not start. What was narrowed before is widened to its first value.
   - On cgroup v2, and under "none", tiers and pods are written too, but not those above exclusive CPUs.
   - While the state cannot be read, no cpuset of kubelet's is written. Everything else goes on.
+
+advice.resctrl are groups of /sys/fs/resctrl (L3 cache and memory bandwidth): a missing one is made, its schemata are held against
+the machine's own masks before a line that differs is written, and the tasks of the named cgroups that are not in it are moved,
+what they fork goes with them. Writes and errors name it as the cgroup "resctrl/GROUP", with the keys group, schemata and tasks.
+Other groups, and lines that are not named, are left alone. Its journal is FILE.resctrl; --restore removes the groups that isolate
+made, which gives their tasks to the root group, and puts back the lines of those that were there.
+
+A burst (cpuBurstMilliCPU) is held to its cgroup's quota, as the kernel demands, and a burst that the advice does not name
+gives way to a quota that falls; quotas and bursts are written in an order in which no burst is over its quota. memory.min and
+memory.low fall from the bottom up and rise from the top down, so that no cgroup promises more below it than it has.
+
+What this machine has no file or mount for (resctrl, cpu.cfs_burst_us before Linux 5.14, memory.min on cgroup v1, the memory.wmark_*
+of other vendors' kernels) is left alone: it is in isolation.errors and in the log once, when it is first wanted, and from then on its
+key is in isolation.unavailable. The file is looked for again every 100 ticks.
 
 A memory.max of version 2 that the kernel could only enforce by killing is not written.
 

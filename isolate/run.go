@@ -13,6 +13,7 @@ import (
 
 	"polder/isolate/apply"
 	"polder/isolate/plan"
+	"polder/isolate/resctrl"
 	"polder/lib/cgroup"
 	"polder/lib/cpumanager"
 	"polder/lib/stage"
@@ -73,10 +74,15 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 		return fmt.Errorf("%w: isolate has nothing to work on (in a container, mount the host's /sys/fs/cgroup writable)", err)
 	}
 	if o.restore {
-		return restore(s, o, h)
+		err := restore(s, o, h)
+		if errors.Is(err, apply.ErrInUse) {
+			return err
+		}
+		return errors.Join(err, restoreResctrl(s, o, h))
 	}
 	t := &tool{s: s, o: o}
 	a := apply.Options{Hierarchy: h, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun, Log: s.Log}
+	groups := resctrl.Options{Root: o.root, Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}
 	if !s.DryRun {
 		warnReadOnly(s, h)
 		if a.Journal, err = openJournal(s, o); err != nil {
@@ -84,9 +90,13 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 		}
 		if a.Journal != nil {
 			defer a.Journal.Close()
+			if groups.Journal, err = resctrl.OpenJournal(o.journal, o.root, s.Now); err != nil {
+				return stage.Usagef("--journal: %w", err)
+			}
+			defer groups.Journal.Close()
 		}
 	}
-	t.apply = apply.New(a)
+	t.apply, t.resctrl = apply.New(a), resctrl.New(groups)
 	defer t.apply.Close()
 	return s.Filter(ctx, stage.Filter{
 		Section:     tick.SectionIsolation,
@@ -158,4 +168,21 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 		return fmt.Errorf("not everything is restored; %s keeps the rest", o.journal)
 	}
 	return nil
+}
+
+// restoreResctrl does the same with the groups of /sys/fs/resctrl, where any were touched.
+func restoreResctrl(s *stage.Session, o options, h *cgroup.Hierarchy) error {
+	if _, err := os.Stat(resctrl.JournalName(o.journal)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	j, err := resctrl.OpenJournal(o.journal, o.root, s.Now)
+	if err != nil {
+		return fmt.Errorf("--journal: %w", err)
+	}
+	out, err := resctrl.New(resctrl.Options{Root: o.root, Hierarchy: h, Journal: j, DryRun: s.DryRun, Now: s.Now, Log: s.Log}).Restore(o.force)
+	fmt.Fprintf(s.Err, "isolate: %s\n", out)
+	if err == nil && (out.Failed > 0 || out.Foreign > 0) {
+		err = fmt.Errorf("not everything of resctrl is restored; %s keeps the rest", resctrl.JournalName(o.journal))
+	}
+	return err
 }

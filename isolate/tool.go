@@ -5,15 +5,17 @@ import (
 	"time"
 
 	"polder/isolate/apply"
+	"polder/isolate/resctrl"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
 
 // tool is isolate between two ticks.
 type tool struct {
-	s     *stage.Session
-	o     options
-	apply *apply.Applier
+	s       *stage.Session
+	o       options
+	apply   *apply.Applier
+	resctrl *resctrl.Applier
 
 	fallback []tick.Cgroup
 	heard    time.Time // when the last advice came that was acted on
@@ -34,8 +36,11 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 	case len(in.Advice.Cgroups) == 0 && len(in.Advice.Fallback) > 0: // advise could not decide, and says what should hold
 		t.fallback = in.Advice.Fallback
 		t.checkSilence()
+		t.resctrl.Apply(&out, in.Advice.Resctrl) // has no fallback: it holds or is left as it is
+		t.log(&out)
 	default:
 		out = t.apply.Apply(in.Advice.Cgroups)
+		t.resctrl.Apply(&out, in.Advice.Resctrl)
 		t.log(&out)
 		t.fallback, t.heard = in.Advice.Fallback, t.s.Now()
 		if t.silent {

@@ -61,6 +61,7 @@ type Applier struct {
 
 	records  map[plan.File]*record
 	pruneAt  int
+	lacks    lacks
 	restores bool
 	above    map[plan.File]string // what a restore wrote where the kernel takes no empty list
 }
@@ -68,7 +69,7 @@ type Applier struct {
 // item is one setting with its files.
 type item struct {
 	plan.Setting
-	file, period, inForce *file
+	file, period, quota, inForce *file
 
 	judged uint64 // the readings of the files that done was judged by
 	done   bool   // the file says what is wanted
@@ -87,6 +88,7 @@ func New(o Options) *Applier {
 		maxOpen: maxOpen(),
 		pruneAt: leastPrune,
 		above:   map[plan.File]string{},
+		lacks:   newLacks(),
 	}
 	if o.Writer == nil {
 		a.Writer = o.Hierarchy
@@ -128,7 +130,11 @@ func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 	a.readMachine()
 	a.program(wanted)
 	for _, p := range a.problems {
-		r.fail(p)
+		if plan.Unavailable(p) {
+			a.lacks.say(r, p)
+		} else {
+			r.fail(p)
+		}
 	}
 	a.readItems(r)
 	if changing := a.changing(r); len(changing) > 0 {
@@ -247,6 +253,7 @@ func (a *Applier) change(r *round, changing []*item) {
 			bound = append(bound, &it.Setting)
 		}
 	}
+	a.bursts(settings)
 	settings = append(settings, a.weights(changing)...)
 	writes, problems := plan.Make(a.machine, settings, a.around(bound, settings))
 	for _, p := range problems {
@@ -269,6 +276,28 @@ func (a *Applier) change(r *round, changing []*item) {
 	}
 	a.carry(r, writes)
 	a.prune()
+}
+
+// bursts reads the bursts that go with quotas: a kernel takes no quota under one. An older kernel has no such file.
+func (a *Applier) bursts(settings []plan.Setting) {
+	for i := range settings {
+		if s := &settings[i]; s.BurstFile() != "" && (s.Version == 1 || !s.Done()) { // on version 1 a parent's may cut it
+			s.Burst, s.BurstOwn = a.burstOf(s.File)
+		}
+	}
+}
+
+// burstOf is the burst beside a quota, and what it was before any plan changed it.
+func (a *Applier) burstOf(f plan.File) (present, own string) {
+	f.Name = f.BurstFile()
+	present, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+	if err != nil {
+		return "", ""
+	}
+	if r := a.records[f]; r != nil && r.Inode == a.inode(f) && r.ours(f.Name, present) {
+		own = r.First
+	}
+	return present, own
 }
 
 // weights gives cgroups that are idle no more the weight back that the kernel took when we made them idle, unless the

@@ -79,5 +79,8 @@ func (n *neighbours) add(f plan.File, period string) {
 	if r := n.a.records[f]; r != nil && r.ours(f.Name, around.Present) {
 		around.Own = r.First
 	}
+	if f.BurstFile() != "" {
+		around.Burst, around.BurstOwn = n.a.burstOf(f)
+	}
 	n.out = append(n.out, around)
 }

@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +41,7 @@ func (r *round) wrote(w plan.Write, old, now string) {
 }
 
 func (r *round) finish() tick.Isolation {
+	slices.Sort(r.Unavailable)
 	if r.notListed > 0 {
 		r.Errors = append(r.Errors, tick.IsolationError{Error: fmt.Sprintf("%d more errors are not listed", r.notListed)})
 	}
@@ -167,6 +169,8 @@ var hints = []struct {
 	{"memory.limit_in_bytes", unix.EINVAL, "the limit is over memory.memsw.limit_in_bytes"},
 	{"cpu.cfs_quota_us", unix.EINVAL, "the quota is under cpu.cfs_burst_us, over the quota of the cgroup above, or under that of one below"},
 	{"cpu.max", unix.EINVAL, "the quota is under cpu.max.burst"},
+	{"cpu.cfs_burst_us", unix.EINVAL, "the burst is over cpu.cfs_quota_us"},
+	{"cpu.max.burst", unix.EINVAL, "the burst is over the quota of cpu.max"},
 	{"cpu.shares", unix.EINVAL, "an idle cgroup (cpu.idle is 1) takes no weight"},
 	{"cpu.weight", unix.EINVAL, "an idle cgroup (cpu.idle is 1) takes no weight"},
 	{"", unix.EROFS, "the cgroup hierarchy is mounted read-only here"},

@@ -51,6 +51,9 @@ func (a *Applier) attach(it *item) {
 	if beside.Name = it.PeriodFile(); beside.Name != "" {
 		it.period = a.fileOf(beside)
 	}
+	if beside.Name = it.QuotaFile(); beside.Name != "" {
+		it.quota = a.fileOf(beside)
+	}
 	if it.Version == 2 && it.Name == "cpuset.cpus" {
 		beside.Name = "cpuset.cpus.effective"
 		it.inForce = a.fileOf(beside)
@@ -59,18 +62,24 @@ func (a *Applier) attach(it *item) {
 
 // readItems reads every item's files and judges those that changed. Cgroups of which nothing is there are counted.
 func (a *Applier) readItems(r *round) {
+	a.lacks.next()
 	said := map[string]bool{}
 	for start := 0; start < len(a.items); {
 		end := start
-		absent := 0
+		absent, present := 0, 0
 		for ; end < len(a.items) && a.items[end].Cgroup == a.items[start].Cgroup; end++ {
-			if !a.readItem(&a.items[end]) {
+			switch it := &a.items[end]; {
+			case a.lacks.known(it):
+				it.err = errNoFile
+			case a.readItem(it):
+				present++
+			default:
 				absent++
 			}
 		}
 		group := a.items[start:end]
 		start = end
-		if absent == len(group) {
+		if present == 0 && absent > 0 {
 			r.Missing++
 			continue
 		}
@@ -79,10 +88,19 @@ func (a *Applier) readItems(r *round) {
 			if it.err == nil {
 				continue
 			}
-			text := a.explainMissing(it)
-			if !said[text] { // one that is true of many keys and cgroups is said of the first
-				said[text] = true
-				r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: text})
+			if errors.Is(it.err, errNoFile) {
+				a.lacks.without(r, it.Key)
+				continue
+			}
+			e := tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: a.explainMissing(it)}
+			if plan.Unavailable(e) {
+				a.lacks.note(it)
+				a.lacks.say(r, e)
+				continue
+			}
+			if !said[e.Error] { // one that is true of many keys and cgroups is said of the first
+				said[e.Error] = true
+				r.fail(e)
 			}
 		}
 	}
@@ -101,9 +119,11 @@ func (a *Applier) readItem(it *item) bool {
 		}
 	}
 	readings := it.file.readings
-	if err == nil && it.period != nil {
-		err = a.read(it.period)
-		readings += it.period.readings
+	for _, beside := range []*file{it.period, it.quota} {
+		if err == nil && beside != nil {
+			err = a.read(beside)
+			readings += beside.readings
+		}
 	}
 	it.err = err
 	if err != nil {
@@ -117,6 +137,9 @@ func (a *Applier) readItem(it *item) bool {
 		it.Present = it.file.text
 		if it.period != nil {
 			it.Period = it.period.text
+		}
+		if it.quota != nil {
+			it.Quota = it.quota.text
 		}
 		it.done, it.judged = it.Done(), readings
 	}
@@ -144,11 +167,7 @@ func (a *Applier) explainMissing(it *item) string {
 			return it.Controller + " is not enabled in " + clip(at) + ": write +" + it.Controller + " to it"
 		}
 	}
-	name := it.Name
-	if it.Other != "" {
-		name += " or " + it.Other
-	}
-	return "unavailable: this kernel has no " + name
+	return it.NoFile()
 }
 
 // notEnabled is the uppermost cgroup.subtree_control above the item that has not its controller.

@@ -109,12 +109,16 @@ func (a *Applier) putBack(r *round, back []*restoring) {
 		if period := s.PeriodFile(); err == nil && period != "" {
 			s.Period, err = a.Hierarchy.ReadFile(s.Controller, s.Cgroup, period)
 		}
+		if quota := s.QuotaFile(); err == nil && quota != "" {
+			s.Quota, err = a.Hierarchy.ReadFile(s.Controller, s.Cgroup, quota)
+		}
 		if err != nil {
 			a.Log.Warn("not restored", "cgroup", it.file.Cgroup, "file", it.file.Name, "error", err)
 			continue
 		}
 		settings = append(settings, s)
 	}
+	a.bursts(settings)
 	var bound []*plan.Setting
 	for i := range settings {
 		if s := &settings[i]; s.Bound() && !s.Done() {

@@ -147,7 +147,7 @@ func (r *realTree) snapshot(names ...string) map[string]string {
 	for _, name := range append([]string{""}, names...) {
 		for file, controller := range map[string]string{
 			"cpuset.cpus": "cpuset", "cpuset.mems": "cpuset", "cpu.cfs_quota_us": "cpu", "cpu.cfs_period_us": "cpu",
-			"cpu.shares": "cpu", "cpu.idle": "cpu", "memory.limit_in_bytes": "memory",
+			"cpu.cfs_burst_us": "cpu", "cpu.shares": "cpu", "cpu.idle": "cpu", "memory.limit_in_bytes": "memory",
 		} {
 			data, err := os.ReadFile(filepath.Join(r.dir(controller, name), file))
 			if err != nil {

@@ -15,6 +15,9 @@ func FuzzAdvice(f *testing.F) {
 		`[{"cgroup":"/batch","cpusetCPUs":"0-3","cpuMaxMilliCPU":500,"cpuWeight":5,"cpuIdle":true,"memoryMaxBytes":1,"ioWeight":7}]`,
 		`[{"cgroup":"/batch","cpusetCPUs":"0-99999999"},{"cgroup":"/batch"},{"cgroup":"/../x","cpuWeight":1},{"cgroup":"","cpuIdle":false}]`,
 		`[{"cgroup":"/a\n","cpuMaxMilliCPU":9223372036854775807},{"cgroup":"/a/b","cpuMaxMilliCPU":-1,"memoryHighBytes":-9223372036854775808}]`,
+		`[{"cgroup":"/a","cpuBurstMilliCPU":10000,"cpuMaxMilliCPU":500},{"cgroup":"/a/b","cpuBurstMilliCPU":-1},{"cgroup":"/a/c","cpuBurstMilliCPU":9223372036854775807}]`,
+		`[{"cgroup":"/a","memoryMinBytes":9223372036854775807,"memoryLowBytes":4096},{"cgroup":"/a/b","memoryMinBytes":8192,"memoryLowBytes":0,"memoryHighBytes":-1}]`,
+		`[{"cgroup":"/a","memoryOOMGroup":true,"memoryUsePriorityOOM":false,"memoryPriority":13,"memoryWmarkRatioPercent":95,"memoryWmarkScalePermille":0,"memoryWmarkMinAdjPercent":-26}]`,
 	} {
 		for _, present := range []string{"", "max", "100000", "0-7", "-1", "max 100000", "default 100", "x\ny"} {
 			f.Add(seed, present, "100000")
@@ -34,6 +37,7 @@ func FuzzAdvice(f *testing.F) {
 			settings, _ := Translate(m, wanted)
 			for i := range settings {
 				settings[i].Present, settings[i].Period = present, period
+				settings[i].Quota, settings[i].Burst, settings[i].BurstOwn = present, period, present
 			}
 			writes, _ := Make(m, settings, nil)
 			for _, w := range writes {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"polder/lib/cpus"
 	"polder/lib/tick"
@@ -16,7 +17,7 @@ const maxMilliCPU = (cpus.MaxID + 1) * 1000
 type key struct {
 	name       string
 	controller string
-	v1, v2     []string // the file's names, the preferred one first; none where the version has no such thing
+	v1, v2     []string // the file's names, the preferred one first; not every kernel has the file
 	// fill sets the setting's value; false where the key is not wanted.
 	fill func(m *Machine, c *tick.Cgroup, s *Setting) (wanted bool, err error)
 }
@@ -26,14 +27,36 @@ type key struct {
 var keys = []key{
 	{"cpusetMems", "cpuset", []string{fileMems}, []string{fileMems}, fillMems},
 	{"cpusetCPUs", "cpuset", []string{fileCPUs}, []string{fileCPUs}, fillCPUs},
-	{"cpuIdle", "cpu", []string{fileIdle}, []string{fileIdle}, fillIdle},
+	{"cpuIdle", "cpu", []string{fileIdle}, []string{fileIdle}, switchOfKey(func(c *tick.Cgroup) *bool { return c.CPUIdle })},
 	{"cpuWeight", "cpu", []string{"cpu.shares"}, []string{"cpu.weight"}, fillWeight},
 	{"cpuMaxMilliCPU", "cpu", []string{fileQuota}, []string{fileMax}, fillQuota},
-	{"memoryMinBytes", "memory", nil, []string{"memory.min"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryMinBytes }, false)},
-	{"memoryLowBytes", "memory", nil, []string{"memory.low"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryLowBytes }, false)},
-	{"memoryHighBytes", "memory", nil, []string{"memory.high"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryHighBytes }, true)},
+	{"cpuBurstMilliCPU", "cpu", []string{fileBurst}, []string{fileMaxBurst}, fillBurst},
+	{"memoryMinBytes", "memory", []string{fileMin}, []string{fileMin}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryMinBytes }, false)},
+	{"memoryLowBytes", "memory", []string{fileLow}, []string{fileLow}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryLowBytes }, false)},
+	{"memoryHighBytes", "memory", []string{"memory.high"}, []string{"memory.high"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryHighBytes }, true)},
 	{"memoryMaxBytes", "memory", []string{"memory.limit_in_bytes"}, []string{"memory.max"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryMaxBytes }, true)},
+	{"memoryOOMGroup", "memory", []string{"memory.oom.group"}, []string{"memory.oom.group"}, switchOfKey(func(c *tick.Cgroup) *bool { return c.MemoryOOMGroup })},
+	{"memoryWmarkRatioPercent", "memory", []string{"memory.wmark_ratio"}, []string{"memory.wmark_ratio"}, numberOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkRatioPercent }, 0, 100)},
+	{"memoryWmarkScalePermille", "memory", []string{"memory.wmark_scale_factor"}, []string{"memory.wmark_scale_factor"}, numberOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkScalePermille }, 1, 1000)},
+	{"memoryWmarkMinAdjPercent", "memory", []string{"memory.wmark_min_adj"}, []string{"memory.wmark_min_adj"}, numberOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkMinAdjPercent }, -25, 50)},
+	{"memoryUsePriorityOOM", "memory", []string{"memory.use_priority_oom"}, []string{"memory.use_priority_oom"}, switchOfKey(func(c *tick.Cgroup) *bool { return c.MemoryUsePriorityOOM })},
+	{"memoryPriority", "memory", []string{"memory.priority"}, []string{"memory.priority"}, numberOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryPriority }, 0, 12)},
 	{"ioWeight", "io", []string{"blkio.weight", "blkio.bfq.weight"}, []string{"io.weight", "io.bfq.weight"}, fillIO},
+}
+
+// unavailable begins what is said of a value that the machine has no place for.
+const unavailable = "unavailable: "
+
+// Unavailable reports whether the machine lacks the file or the mount: that will be so in the next round too.
+func Unavailable(e tick.IsolationError) bool { return strings.HasPrefix(e.Error, unavailable) }
+
+// NoFile says that the kernel has not got the setting's file.
+func (s *Setting) NoFile() string {
+	name := s.Name
+	if s.Other != "" {
+		name += " or " + s.Other
+	}
+	return unavailable + "this kernel has no " + name + "; left alone"
 }
 
 // Known reports whether a file is one that a plan may write: a journal names no others.
@@ -108,9 +131,7 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 		if version == 1 {
 			names = k.v1
 		}
-		if len(names) > 0 {
-			s.Name = names[0]
-		}
+		s.Name = names[0]
 		if len(names) > 1 {
 			s.Other = names[1]
 		}
@@ -123,10 +144,7 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 		}
 		switch {
 		case version == 0:
-			t.once(c, k.name, "unavailable: the controller "+k.controller+" is not mounted in any cgroup hierarchy")
-			continue
-		case len(names) == 0:
-			t.once(c, k.name, "unavailable: cgroup v1 has nothing that does the same; left alone")
+			t.once(c, k.name, unavailable+"the controller "+k.controller+" is not mounted in any cgroup hierarchy")
 			continue
 		case err != nil:
 			t.problem(c, k.name, err.Error())
@@ -188,17 +206,6 @@ func fillMems(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	return list(s, c.CPUSetMems, m.Mems, "memory nodes")
 }
 
-func fillIdle(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
-	if c.CPUIdle == nil {
-		return false, nil
-	}
-	s.text = "0"
-	if *c.CPUIdle {
-		s.text = "1"
-	}
-	return true, nil
-}
-
 func fillWeight(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	switch {
 	case c.CPUWeight == nil:
@@ -252,34 +259,15 @@ func (s *Setting) UseOther() {
 	}
 }
 
-func bytesOfKey(get func(*tick.Cgroup) *int64, limit bool) func(*Machine, *tick.Cgroup, *Setting) (bool, error) {
-	return func(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
-		n := get(c)
-		switch {
-		case n == nil:
-			return false, nil
-		case limit && *n == tick.Unlimited:
-			s.text = "max"
-			if s.Version == 1 {
-				s.text = "-1"
-			}
-			return true, nil
-		case *n < 0:
-			return false, fmt.Errorf("%d refused: want a number of bytes", *n)
-		case limit && *n < m.PageBytes:
-			return false, fmt.Errorf("%d refused: less than one page would leave the cgroup without memory", *n)
-		}
-		s.text = strconv.FormatInt(*n/m.PageBytes*m.PageBytes, 10) // as the kernel rounds
-		return true, nil
-	}
-}
-
 // Equal reports whether two wanted states are the same.
 func Equal(a, b *tick.Cgroup) bool {
 	return a.Cgroup == b.Cgroup && a.CPUSetCPUs == b.CPUSetCPUs && a.CPUSetMems == b.CPUSetMems &&
-		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUWeight, b.CPUWeight) && same(a.CPUIdle, b.CPUIdle) &&
+		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) && same(a.CPUIdle, b.CPUIdle) &&
 		same(a.MemoryMinBytes, b.MemoryMinBytes) && same(a.MemoryLowBytes, b.MemoryLowBytes) &&
-		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) && same(a.IOWeight, b.IOWeight)
+		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) &&
+		same(a.MemoryOOMGroup, b.MemoryOOMGroup) && same(a.MemoryWmarkRatioPercent, b.MemoryWmarkRatioPercent) &&
+		same(a.MemoryWmarkScalePermille, b.MemoryWmarkScalePermille) && same(a.MemoryWmarkMinAdjPercent, b.MemoryWmarkMinAdjPercent) &&
+		same(a.MemoryPriority, b.MemoryPriority) && same(a.MemoryUsePriorityOOM, b.MemoryUsePriorityOOM) && same(a.IOWeight, b.IOWeight)
 }
 
 func same[T comparable](a, b *T) bool {

@@ -42,19 +42,44 @@ type Setting struct {
 	Version int
 
 	set   cpus.Set // of a list
-	milli int64    // of a quota, unless raw
+	milli int64    // of a quota or burst, unless raw
 	text  string   // of everything else
 	raw   bool     // text is the file's own, of a restore
 	given cpus.Set // what kubelet gave to containers of the cgroup's pod
 
-	// Present is the file's text, and Period that of PeriodFile; the caller fills them in.
-	Present, Period string
+	// Present is the file's text, Period and Quota those of PeriodFile and QuotaFile; the caller fills them in.
+	Present, Period, Quota string
+	// Burst is, beside a quota that changes, the text of BurstFile, for a kernel takes no quota that is under it; BurstOwn is
+	// what it was before any plan changed it, empty where none did. Where the advice names the burst they are not needed.
+	Burst, BurstOwn string
 }
 
 // PeriodFile is the file whose value belongs to the setting's; empty where there is none.
 func (s *Setting) PeriodFile() string {
-	if s.Name == fileQuota {
+	if s.Name == fileQuota || s.Name == fileBurst {
 		return filePeriod
+	}
+	return ""
+}
+
+// QuotaFile is the file with the quota that a burst is held to; empty for what is no burst.
+func (s *Setting) QuotaFile() string {
+	switch s.Name {
+	case fileBurst:
+		return fileQuota
+	case fileMaxBurst:
+		return fileMax
+	}
+	return ""
+}
+
+// BurstFile is the file with the burst that goes with a quota's; empty for what is no quota.
+func (f *File) BurstFile() string {
+	switch f.Name {
+	case fileQuota:
+		return fileBurst
+	case fileMax:
+		return fileMaxBurst
 	}
 	return ""
 }
@@ -83,6 +108,8 @@ type Around struct {
 	Present, Period string
 	// Own is what the file had before any plan changed it; empty where none did.
 	Own string
+	// Burst and BurstOwn are as in [Setting].
+	Burst, BurstOwn string
 	// Fill asks for the parent's value: version 1 starts cgroups with an empty cpuset.mems, in which nothing can run.
 	Fill bool
 }
@@ -111,11 +138,13 @@ func Make(m Machine, settings []Setting, around []Around) ([]Write, []tick.Isola
 	p := planner{machine: m}
 	mems := p.sets(fileMems, m.Mems, settings, around)
 	cpuset := p.sets(fileCPUs, m.CPUs, settings, around)
-	quota := p.quotas(settings, around)
+	quota, burst := p.quotas(settings, around)
+	least, low := p.protections(fileMin, settings), p.protections(fileLow, settings)
 	rest := p.rest(settings)
 
 	// What shrinks goes first, so that nothing grows onto CPUs that are still in use by whom they are taken from.
-	steps := slices.Concat(mems.shrink, cpuset.shrink, quota.shrink, rest, mems.grow, cpuset.grow, quota.grow)
+	steps := slices.Concat(mems.shrink, cpuset.shrink, burst.shrink, quota.shrink, least.shrink, low.shrink, rest,
+		mems.grow, cpuset.grow, quota.grow, burst.grow, least.grow, low.grow)
 	for i, d := range steps {
 		d.place = i
 	}
@@ -148,7 +177,7 @@ func (p *planner) rest(settings []Setting) []*draft {
 	var out []*draft
 	for i := range settings {
 		s := &settings[i]
-		if isList(s.Name) || s.Name == fileQuota || s.Name == fileMax || s.Done() {
+		if isList(s.Name) || isQuota(s.Name) || isBurst(s.Name) || isProtection(s.Name) || s.Done() {
 			continue
 		}
 		text, err := s.Want()

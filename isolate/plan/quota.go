@@ -21,6 +21,7 @@ type quotaNode struct {
 	text     string // what to write for new
 	now      string // the file's, as far as the plan has come
 	last     *draft
+	writes   []*draft
 
 	oldInForce, newInForce share
 }
@@ -31,9 +32,10 @@ type quotaNode struct {
 //
 // What counts is the limit in force, a parent's where a child has none of its own. A child that loses its own limit while
 // its parent's falls first goes down to the parent's new one: at no moment may it use the parent's old.
-func (p *planner) quotas(settings []Setting, around []Around) phases {
+//
+// The second result are the writes of bursts, which are held to the quotas.
+func (p *planner) quotas(settings []Setting, around []Around) (out, bursts phases) {
 	nodes := p.quotaNodes(settings, around)
-	var out phases
 	for _, n := range nodes {
 		p.settleQuota(n)
 		n.oldInForce, n.newInForce = n.old, n.new
@@ -69,7 +71,7 @@ func (p *planner) quotas(settings []Setting, around []Around) phases {
 		}
 		out.grow = n.write(out.grow, n.text, needs)
 	}
-	return out
+	return out, p.bursts(settings, around, nodes)
 }
 
 func quotaOf(text string) string {
@@ -82,7 +84,7 @@ func (n *quotaNode) write(steps []*draft, text string, needs []*draft) []*draft 
 		Write: Write{File: n.File, Key: n.key, Old: n.now, New: text, Implied: n.setting == nil},
 		needs: needs,
 	}
-	n.now = text
+	n.now, n.writes = text, append(n.writes, n.last)
 	return append(steps, n.last)
 }
 
@@ -92,7 +94,7 @@ func (p *planner) quotaNodes(settings []Setting, around []Around) []*quotaNode {
 	changed := false
 	for i := range settings {
 		s := &settings[i]
-		if s.Name != fileQuota && s.Name != fileMax {
+		if !isQuota(s.Name) {
 			continue
 		}
 		n := &quotaNode{File: s.File, key: s.Key, setting: s, present: s.Present, period: s.Period}

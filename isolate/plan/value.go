@@ -19,6 +19,11 @@ const (
 	filePeriod = "cpu.cfs_period_us"
 	fileMax    = "cpu.max"
 	fileIdle   = "cpu.idle"
+
+	fileBurst    = "cpu.cfs_burst_us"
+	fileMaxBurst = "cpu.max.burst"
+	fileMin      = "memory.min"
+	fileLow      = "memory.low"
 )
 
 // minQuotaMicroseconds is the least quota that the kernel takes (min_cfs_quota_period).
@@ -28,7 +33,15 @@ const minQuotaMicroseconds = 1000
 const noLimitBytes = math.MaxInt64 &^ 0xffff
 
 func isList(name string) bool  { return name == fileCPUs || name == fileMems }
-func isBytes(name string) bool { return strings.HasPrefix(name, "memory.") }
+func isBurst(name string) bool { return name == fileBurst || name == fileMaxBurst }
+func isQuota(name string) bool { return name == fileQuota || name == fileMax }
+
+// isProtection reports whether a cgroup's value counts only as far as those above have as much.
+func isProtection(name string) bool { return name == fileMin || name == fileLow }
+
+func isBytes(name string) bool {
+	return isProtection(name) || name == "memory.high" || name == "memory.max" || name == "memory.limit_in_bytes"
+}
 
 // WeightFile names the file that the kernel changes along with cpu.idle.
 func WeightFile(version int) string {
@@ -56,6 +69,8 @@ func (s *Setting) Want() (string, error) {
 		}
 		text, err := quotaText(s.milli, period, "max")
 		return text + " " + period, err
+	case isBurst(s.Name):
+		return s.burst(s.Quota)
 	}
 	return s.text, nil
 }

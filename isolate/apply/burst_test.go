@@ -1,0 +1,213 @@
+package apply
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+// service is a pod with a container, under burst: milli-CPU of quota and of burst each.
+func (r *realTree) service(podQuota, podBurst, quota, burst int64) []tick.Cgroup {
+	return []tick.Cgroup{
+		{Cgroup: r.path("pod"), CPUMaxMilliCPU: p(podQuota), CPUBurstMilliCPU: p(podBurst)},
+		{Cgroup: r.path("pod/c"), CPUMaxMilliCPU: p(quota), CPUBurstMilliCPU: p(burst)},
+	}
+}
+
+func (r *realTree) bandwidth(name string) string {
+	return r.get("cpu", name, "cpu.cfs_quota_us") + " " + r.get("cpu", name, "cpu.cfs_burst_us")
+}
+
+// The kernel takes no quota under the burst and no burst over the quota: every step up and down must be in order.
+func TestBurstOnTheKernel(t *testing.T) {
+	r := newRealTree(t, "pod", "pod/c", "pod/d")
+	for _, name := range []string{"pod", "pod/c", "pod/d"} { // as kubelet makes them
+		r.set("cpu", name, "cpu.cfs_quota_us", "100000")
+	}
+	r.set("cpu", "pod/d", "cpu.cfs_burst_us", "70000") // somebody's own
+	first := r.snapshot("pod", "pod/c", "pod/d")
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	for _, step := range []struct {
+		wanted     []tick.Cgroup
+		pod, c, d  string
+		writes     int
+		unchanging bool
+	}{
+		{wanted: r.service(1000, 10000, 1000, 10000), pod: "100000 100000", c: "100000 100000", d: "100000 70000", writes: 2},
+		{wanted: r.service(1000, 10000, 1000, 10000), pod: "100000 100000", c: "100000 100000", d: "100000 70000", writes: 0},
+		{wanted: r.service(1200, 10000, 1200, 10000), pod: "120000 120000", c: "120000 120000", d: "100000 70000", writes: 4},
+		{wanted: r.service(3000, 3000, 3000, 3000), pod: "300000 300000", c: "300000 300000", d: "100000 70000", writes: 4},
+		{wanted: r.service(500, 10000, 400, 300), pod: "50000 50000", c: "40000 30000", d: "50000 50000", writes: 6},
+		{wanted: r.service(2000, 0, 2000, 500), pod: "200000 0", c: "200000 50000", d: "100000 70000", writes: 6}, // and d gets its own back
+		{wanted: r.service(-1, 0, -1, 0), pod: "-1 0", c: "-1 0", d: "100000 70000", writes: 3},
+		{wanted: r.service(-1, 5000, 100, 5000), pod: "-1 500000", c: "10000 10000", d: "100000 70000", writes: 3},
+		{wanted: r.service(200, 100, 100, 100), pod: "20000 10000", c: "10000 10000", d: "20000 20000", writes: 4},
+	} {
+		before := w.writes
+		out := a.Apply(step.wanted)
+		if len(out.Errors) > 0 || out.Missing > 0 || len(out.Unavailable) > 0 {
+			t.Fatalf("%+v:\n%s", step, errorsOf(out))
+		}
+		if pod, c, d := r.bandwidth("pod"), r.bandwidth("pod/c"), r.bandwidth("pod/d"); pod != step.pod || c != step.c || d != step.d {
+			t.Errorf("%+v:\ngot %s, %s, %s; writes %v", step, pod, c, d, out.Writes)
+		}
+		if got := w.writes - before; got != step.writes {
+			t.Errorf("%+v: %d writes, want %d: %v", step, got, step.writes, out.Writes)
+		}
+	}
+	if out := restoreWith(t, r, j, false); out.Failed+out.Foreign > 0 {
+		t.Errorf("restore: %v", out)
+	}
+	if diff := cmp.Diff(first, r.snapshot("pod", "pod/c", "pod/d")); diff != "" {
+		t.Errorf("after the restore (-first +now):\n%s", diff)
+	}
+}
+
+// TestBurstKilledAtEveryWrite stops a plan before each of its writes: a restore gives back the first state.
+func TestBurstKilledAtEveryWrite(t *testing.T) {
+	names := []string{"pod", "pod/c", "pod/d"}
+	r := newRealTree(t, names...)
+	for _, name := range names {
+		r.set("cpu", name, "cpu.cfs_quota_us", "150000")
+		r.set("cpu", name, "cpu.cfs_burst_us", "120000")
+	}
+	first := r.snapshot(names...)
+	plans := [][]tick.Cgroup{r.service(300, 300, 200, 200), r.service(4000, 10000, 3000, 1000), r.service(600, 100, -1, 0)}
+	for killAt := 1; ; killAt++ {
+		left := false
+		for i, wanted := range plans {
+			j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+			left = !applyUntil(t, r, j, wanted, killAt) || left
+			for restoreKill := 1; !restoreUntil(t, r, j, restoreKill); restoreKill += 2 {
+				if restoreKill > 1000 {
+					t.Fatal("the restore does not come to an end")
+				}
+			}
+			if diff := cmp.Diff(first, r.snapshot(names...)); diff != "" {
+				t.Fatalf("plan %d killed at write %d: after the restore (-first +now):\n%s", i, killAt, diff)
+			}
+		}
+		if !left {
+			if killAt < 6 {
+				t.Errorf("only %d writes: the plans are too short to show anything", killAt)
+			}
+			return
+		}
+	}
+}
+
+// What the kernel or the mount lacks is said once and named from then on; everything else is done.
+func TestUnavailableIsSaidOnce(t *testing.T) {
+	r := newRealTree(t, "a", "b")
+	a, w := newApplier(t, r.h, nil)
+	on := tick.Ptr(true)
+	wanted := []tick.Cgroup{
+		{Cgroup: r.path("a"), CPUWeight: p(50), MemoryMinBytes: p(4096), MemoryLowBytes: p(4096), MemoryHighBytes: p(1 << 30), MemoryOOMGroup: on, MemoryPriority: p(3), MemoryWmarkRatioPercent: p(95)},
+		{Cgroup: r.path("b"), CPUWeight: p(50), MemoryMinBytes: p(4096), MemoryUsePriorityOOM: on, MemoryWmarkScalePermille: p(20), MemoryWmarkMinAdjPercent: p(-25)},
+		{Cgroup: r.path("gone"), MemoryMinBytes: p(4096), CPUWeight: p(50)},
+	}
+	keys := []string{
+		"memoryMinBytes", "memoryLowBytes", "memoryHighBytes", "memoryOOMGroup", "memoryPriority", "memoryWmarkRatioPercent",
+		"memoryUsePriorityOOM", "memoryWmarkScalePermille", "memoryWmarkMinAdjPercent",
+	}
+	slices.Sort(keys)
+	for round := range 2*lookAgain + 5 {
+		if round == 7 { // another advice says nothing again
+			wanted = append(wanted, tick.Cgroup{Cgroup: r.path(""), MemoryLowBytes: p(4096), CPUWeight: p(70)})
+		}
+		out := a.Apply(slices.Clone(wanted))
+		want := 0
+		if round == 0 {
+			want = len(keys)
+		}
+		if len(out.Errors) != want {
+			t.Fatalf("round %d: %d errors, want %d:\n%s", round, len(out.Errors), want, errorsOf(out))
+		}
+		got := slices.Clone(out.Unavailable)
+		slices.Sort(got)
+		if diff := cmp.Diff(keys, got); diff != "" {
+			t.Fatalf("round %d: unavailable (-want +got):\n%s", round, diff)
+		}
+		if out.Missing != 1 {
+			t.Fatalf("round %d: missing %d, want 1", round, out.Missing)
+		}
+		if round == 0 && (!strings.Contains(errorsOf(out), "memoryMinBytes: unavailable: this kernel has no memory.min; left alone") || w.writes != 2) {
+			t.Errorf("%d writes, errors:\n%s", w.writes, errorsOf(out))
+		}
+	}
+}
+
+// A file that comes up later (a module, another scheduler) is found; a controller that is mounted nowhere is said once.
+func TestUnavailableComesUp(t *testing.T) {
+	h, base := newCopy(t, map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory", "a/cpu.max": "50000 100000", "a/memory.max": "max"})
+	a, _ := newApplier(t, h, nil)
+	wanted := []tick.Cgroup{{Cgroup: "/a", CPUBurstMilliCPU: p(300), MemoryOOMGroup: tick.Ptr(true)}}
+	if out := a.Apply(wanted); len(out.Errors) != 2 || len(out.Unavailable) != 2 || !strings.Contains(errorsOf(out), "this kernel has no cpu.max.burst") {
+		t.Fatalf("unavailable %v, errors:\n%s", out.Unavailable, errorsOf(out))
+	}
+	if err := os.WriteFile(filepath.Join(base, "a/cpu.max.burst"), []byte("0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for round := range lookAgain + 1 {
+		if out := a.Apply(wanted); out.Applied == 1 {
+			if got := read(t, base, "a/cpu.max.burst"); got != "30000" || round < lookAgain/2 {
+				t.Errorf("round %d: %s, want 30000 after a while", round, got)
+			}
+			return
+		}
+	}
+	t.Error("the file is not found")
+}
+
+// All the new keys on a copy of version 2, and back.
+func TestKnobsOnVersion2(t *testing.T) {
+	h, base := newCopy(t, map[string]string{
+		"a/cpu.max": "50000 100000", "a/cpu.max.burst": "0", "a/memory.oom.group": "0", "a/memory.wmark_ratio": "0", "a/memory.wmark_scale_factor": "50",
+		"a/memory.wmark_min_adj": "0", "a/memory.priority": "0", "a/memory.use_priority_oom": "0", "a/memory.min": "max", "a/memory.low": "0", "a/memory.high": "max",
+	})
+	path := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, path)
+	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
+	on := tick.Ptr(true)
+	out := a.Apply([]tick.Cgroup{{
+		Cgroup: "/a", CPUBurstMilliCPU: p(10000), CPUMaxMilliCPU: p(800), MemoryOOMGroup: on, MemoryWmarkRatioPercent: p(95), MemoryWmarkScalePermille: p(20),
+		MemoryWmarkMinAdjPercent: p(-25), MemoryPriority: p(12), MemoryUsePriorityOOM: on, MemoryMinBytes: p(8192), MemoryLowBytes: p(12288), MemoryHighBytes: p(1 << 20),
+	}})
+	if len(out.Errors) > 0 || out.Applied != 11 {
+		t.Errorf("applied %d, errors:\n%s", out.Applied, errorsOf(out))
+	}
+	for file, want := range map[string]string{
+		"cpu.max": "80000 100000", "cpu.max.burst": "80000", "memory.oom.group": "1", "memory.wmark_ratio": "95", "memory.wmark_scale_factor": "20", "memory.wmark_min_adj": "-25",
+		"memory.priority": "12", "memory.use_priority_oom": "1", "memory.min": "8192", "memory.low": "12288", "memory.high": "1048576",
+	} {
+		if got := read(t, base, "a/"+file); got != want {
+			t.Errorf("%s = %q, want %q", file, got, want)
+		}
+	}
+	j.Close()
+	j, err := OpenJournal(path, "/", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	b, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
+	if out, err := b.Restore(false); err != nil || out.Back != 11 || out.Failed+out.Foreign > 0 {
+		t.Errorf("restore: %v, %v", out, err)
+	}
+	var now []string
+	for _, file := range []string{"cpu.max", "cpu.max.burst", "memory.wmark_scale_factor", "memory.wmark_min_adj", "memory.min"} {
+		now = append(now, read(t, base, "a/"+file))
+	}
+	if got := fmt.Sprint(now); got != "[50000 100000 0 50 0 max]" {
+		t.Errorf("restored %s", got)
+	}
+}

@@ -1,0 +1,193 @@
+package resctrl
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/lib/cgroup"
+	"polder/lib/resctrl"
+	"polder/lib/tick"
+)
+
+// realGroups lets a directory of cgroup v1's freezer stand in for /sys/fs/resctrl: there too the kernel makes a group's files with
+// its directory, "tasks" takes one task's id a write and refuses one that has ended with ESRCH, and a task is in one group alone.
+// It has no schemata. The pods' cgroups are in another hierarchy, as always.
+type realGroups struct {
+	t    *testing.T
+	root string // of the copy whose sys/fs/resctrl is the freezer's
+	dir  string
+	h    *cgroup.Hierarchy
+	pods string
+}
+
+func newRealGroups(t *testing.T) *realGroups {
+	t.Helper()
+	unable := func(err any) {
+		t.Helper()
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("needs root and a writable cgroup v1: %v", err)
+		}
+		t.Skipf("needs root and a writable cgroup v1: %v", err)
+	}
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		unable(err)
+	}
+	name := fmt.Sprintf("/polder-test-resctrl-%d", os.Getpid())
+	dir, version, err := h.Dir("freezer", name)
+	if err != nil || version != 1 {
+		unable(fmt.Sprintf("the freezer is on version %d: %v", version, err))
+	}
+	pods, _, err := h.Dir("", name)
+	if err != nil || strings.HasPrefix(pods, filepath.Dir(dir)) {
+		unable(fmt.Sprintf("no other hierarchy for the pods: %s, %v", pods, err))
+	}
+	g := &realGroups{t: t, root: t.TempDir(), dir: dir, h: h, pods: name}
+	t.Cleanup(func() {
+		for _, made := range []string{filepath.Join(dir, "BE"), filepath.Join(dir, "LS"), filepath.Join(dir, "info"), dir, filepath.Join(pods, "a/c"), filepath.Join(pods, "a"), pods} {
+			for range 100 { // the kernel counts tasks that have just ended
+				if err := unix.Rmdir(made); err != unix.EBUSY {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	})
+	for _, make := range []string{dir, filepath.Join(dir, "info"), pods, filepath.Join(pods, "a"), filepath.Join(pods, "a/c")} {
+		if err := os.Mkdir(make, 0o755); err != nil {
+			unable(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(g.root, "sys/fs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, filepath.Join(g.root, resctrl.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// task starts a process in a pod's cgroup.
+func (g *realGroups) task(cgroup string) *exec.Cmd {
+	g.t.Helper()
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if err := g.h.WriteFile("", cgroup, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
+		g.t.Fatal(err)
+	}
+	return cmd
+}
+
+func (g *realGroups) tasks(group string) []string {
+	g.t.Helper()
+	data, err := os.ReadFile(filepath.Join(g.dir, group, "tasks"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	out := strings.Fields(string(data))
+	slices.Sort(out)
+	return out
+}
+
+func TestKernelMovesTasks(t *testing.T) {
+	g := newRealGroups(t)
+	a := New(Options{Root: g.root, Hierarchy: g.h, Contest: 5, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	a.kernel.move = runcTask
+	first, second := g.task(g.pods+"/a/c"), g.task(g.pods+"/a")
+	want := []string{strconv.Itoa(first.Process.Pid), strconv.Itoa(second.Process.Pid)}
+	slices.Sort(want)
+	apply := func(group string) tick.Isolation {
+		var out tick.Isolation
+		a.Apply(&out, []tick.ResctrlGroup{{Group: group, Cgroups: []string{g.pods + "/a"}}})
+		return out
+	}
+	if out := apply("BE"); len(out.Errors) > 0 || out.Applied != 2 || !slices.Equal(g.tasks("BE"), want) {
+		t.Fatalf("%s; tasks %v, want %v", told(out), g.tasks("BE"), want)
+	}
+	if out := apply("BE"); told(out) != "" {
+		t.Errorf("again: %s", told(out))
+	}
+
+	// The pod's class changes: its tasks are in the other group, and not in the first.
+	if out := apply("LS"); len(out.Errors) > 0 || !slices.Equal(g.tasks("LS"), want) || len(g.tasks("BE")) > 0 {
+		t.Errorf("%s; LS %v, BE %v, want %v", told(out), g.tasks("LS"), g.tasks("BE"), want)
+	}
+
+	// A task that has ended between the reading and the write is no error, and those after it are moved.
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	at, err := os.OpenRoot(filepath.Join(g.root, resctrl.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	r := &round{Applier: a, out: &tick.Isolation{}, at: at}
+	a.fresh = []uint64{uint64(ended.Process.Pid), uint64(first.Process.Pid)}
+	r.move("BE")
+	if got := told(*r.out); got != fmt.Sprintf("resctrl/BE tasks \"\" -> \"%d\"\n", first.Process.Pid) || len(g.tasks("BE")) != 1 {
+		t.Errorf("%s; BE %v", got, g.tasks("BE"))
+	}
+
+	// One that the kernel refuses is an error that says which, and ends nothing.
+	r.out = &tick.Isolation{}
+	a.fresh = []uint64{1 << 40, uint64(second.Process.Pid)}
+	r.move("BE")
+	if got := told(*r.out); !strings.Contains(got, "1 of 2 tasks were not moved: move task 1099511627776: ") || len(g.tasks("BE")) != 2 {
+		t.Errorf("%s; BE %v", got, g.tasks("BE"))
+	}
+}
+
+// The kernel's own directory is 0555: root without capabilities, as the service runs, makes no group, and is told what to do. A
+// group that was made beforehand is used.
+func TestKernelWithoutCapabilities(t *testing.T) {
+	g := newRealGroups(t)
+	if err := os.Chmod(g.dir, 0o555); err != nil { // as the root of every such file system is
+		t.Fatal(err)
+	}
+	task := g.task(g.pods + "/a")
+	apply := func() string {
+		var out tick.Isolation
+		New(Options{Root: g.root, Hierarchy: g.h, Now: time.Now, Log: slog.New(slog.DiscardHandler)}).Apply(&out, []tick.ResctrlGroup{{Group: "BE", Cgroups: []string{g.pods + "/a"}}})
+		return told(out)
+	}
+	without := func(f func() string) (out string) {
+		done := make(chan struct{})
+		go func() { // the thread ends with it: capabilities are the thread's own
+			defer close(done)
+			runtime.LockOSThread()
+			header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+			if err := unix.Capset(&header, &make([]unix.CapUserData, 2)[0]); err != nil {
+				out = err.Error()
+				return
+			}
+			out = f()
+		}()
+		<-done
+		return out
+	}
+	if got := without(apply); !strings.Contains(got, "BE: permission denied") || !strings.HasSuffix(got, "make it beforehand, or give isolate CAP_DAC_OVERRIDE\n") {
+		t.Errorf("%s", got)
+	}
+	if err := os.Mkdir(filepath.Join(g.dir, "BE"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := without(apply); got != fmt.Sprintf("resctrl/BE tasks \"\" -> \"%d\"\n", task.Process.Pid) {
+		t.Errorf("%s", got)
+	}
+}

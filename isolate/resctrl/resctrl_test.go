@@ -1,0 +1,385 @@
+package resctrl
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/cgroup"
+	"polder/lib/resctrl"
+	"polder/lib/tick"
+)
+
+// machine is a copy of a machine with resctrl. Its files are ordinary ones: nothing refuses a value, a write adds a line where
+// the kernel changes one, and a task can be in two groups. What the kernel itself answers has been seen on no hardware; the tests
+// in kernel_test.go let cgroups of version 1 answer, whose tasks files are alike.
+type machine struct {
+	t    *testing.T
+	root string
+	now  time.Time
+	a    *Applier
+}
+
+const bootFile = "proc/sys/kernel/random/boot_id"
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{t: t, root: t.TempDir(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	for name, text := range map[string]string{
+		bootFile: "boot-1\n", "proc/cpuinfo": "vendor_id\t: GenuineIntel\n",
+		"sys/fs/cgroup/cgroup.controllers":    "cpu memory\n",
+		"sys/fs/cgroup/be/a/c/cgroup.threads": "101\n103\n", "sys/fs/cgroup/be/a/cgroup.threads": "", "sys/fs/cgroup/be/a/pause/cgroup.threads": "102\n",
+		"sys/fs/cgroup/be/cgroup.threads": "", "sys/fs/cgroup/ls/cgroup.threads": "201\n",
+		"info/last_cmd_status": "ok\n", "info/L3/cbm_mask": "fff\n", "info/L3/min_cbm_bits": "2\n", "info/L3/num_closids": "4\n",
+		"info/MB/min_bandwidth": "10\n", "info/MB/bandwidth_gran": "10\n", "info/MB/num_closids": "4\n",
+		"mon_groups/x": "", "mon_data/x": "", "tasks": "1\n", "schemata": "    MB:0=100;1=100\n    L3:0=fff;1=fff\n",
+	} {
+		if !strings.Contains(name, "sys/") && !strings.HasPrefix(name, "proc/") {
+			name = filepath.Join(resctrl.Dir, name)
+		}
+		m.write(name, text)
+	}
+	m.a = m.applier(nil)
+	return m
+}
+
+// applier has the kernel's part of making and removing groups, on the copy.
+func (m *machine) applier(j *Journal) *Applier {
+	m.t.Helper()
+	h, err := cgroup.Detect(m.root)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	a := New(Options{Root: m.root, Hierarchy: h, Journal: j, Contest: 2, Now: func() time.Time { return m.now }, Log: slog.New(slog.DiscardHandler)})
+	a.kernel = kernel{
+		move: moveTask,
+		mkdir: func(at *os.Root, group string, mode fs.FileMode) error {
+			err := at.Mkdir(group, mode)
+			if err == nil {
+				m.write(filepath.Join(resctrl.Dir, group, "schemata"), "    MB:0=100;1=100\n    L3:0=fff;1=fff\n")
+				m.write(filepath.Join(resctrl.Dir, group, "tasks"), "")
+			}
+			return err
+		},
+		rmdir: (*os.Root).RemoveAll,
+	}
+	return a
+}
+
+func (m *machine) journal() *Journal {
+	m.t.Helper()
+	j, err := OpenJournal(filepath.Join(m.root, "journal"), m.root, func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) })
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { _ = j.Close() })
+	return j
+}
+
+func (m *machine) write(name, text string) {
+	m.t.Helper()
+	path := filepath.Join(m.root, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// read is a file of resctrl's, its lines joined by blanks; "-" where it is not there.
+func (m *machine) read(name string) string {
+	m.t.Helper()
+	data, err := os.ReadFile(filepath.Join(m.root, resctrl.Dir, name))
+	if err != nil {
+		return "-"
+	}
+	return strings.Join(strings.Fields(string(data)), " ")
+}
+
+func (m *machine) apply(wanted ...tick.ResctrlGroup) tick.Isolation {
+	var out tick.Isolation
+	m.a.Apply(&out, wanted)
+	return out
+}
+
+// told is what the tick says, a line each.
+func told(i tick.Isolation) string {
+	var b strings.Builder
+	for _, w := range i.Writes {
+		fmt.Fprintf(&b, "%s %s %q -> %q\n", w.Cgroup, w.Key, w.Old, w.New)
+	}
+	for _, e := range i.Errors {
+		fmt.Fprintf(&b, "! %s %s: %s\n", e.Cgroup, e.Key, e.Error)
+	}
+	return b.String()
+}
+
+func be() tick.ResctrlGroup {
+	return tick.ResctrlGroup{Group: "BE", Schemata: []string{"L3:0=f;1=f", "MB:0=20;1=20"}, Cgroups: []string{"/be/a"}}
+}
+
+func TestMakesAGroup(t *testing.T) {
+	m := newMachine(t)
+	out := m.apply(be())
+	want := `resctrl/BE group "" -> "BE"
+resctrl/BE schemata "L3:0=fff;1=fff" -> "L3:0=f;1=f"
+resctrl/BE schemata "MB:0=100;1=100" -> "MB:0=20;1=20"
+resctrl/BE tasks "" -> "101 102 103"
+`
+	if diff := cmp.Diff(want, told(out)); diff != "" || out.Applied != 4 || out.Unchanged != 0 {
+		t.Errorf("applied %d (-want +got):\n%s", out.Applied, diff)
+	}
+	if got := m.read("BE/tasks"); got != "101 102 103" {
+		t.Errorf("tasks %s", got)
+	}
+
+	// Nothing differs: nothing is written. A new task alone is moved, and one that is gone is none.
+	if out := m.apply(be()); told(out) != "" || out.Applied != 0 || out.Unchanged != 2 {
+		t.Errorf("again: %+v", out)
+	}
+	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "103\n104\n")
+	if out := m.apply(be()); told(out) != "" {
+		t.Errorf("what comes from outside waits: %+v", out)
+	}
+	m.now = m.now.Add(walkEvery)
+	if out := m.apply(be()); told(out) != "resctrl/BE tasks \"\" -> \"104\"\n" || out.Applied != 1 {
+		t.Errorf("a new task: %+v", out)
+	}
+
+	// A part is given up, one domain's alone.
+	g := be()
+	g.Schemata = []string{"L3:1=3f"}
+	if out := m.apply(g); told(out) != "resctrl/BE schemata \"L3:1=f\" -> \"L3:1=3f\"\n" {
+		t.Errorf("one domain: %+v", out)
+	}
+
+	// A cgroup that is named anew, or for another group, does not wait.
+	g.Cgroups = append(g.Cgroups, "/ls")
+	if out := m.apply(g); told(out) != "resctrl/BE tasks \"\" -> \"201\"\n" {
+		t.Errorf("a new cgroup: %+v", out)
+	}
+	if out := m.apply(tick.ResctrlGroup{Group: "LS", Cgroups: []string{"/ls"}}); told(out) != "resctrl/LS group \"\" -> \"LS\"\nresctrl/LS tasks \"\" -> \"201\"\n" {
+		t.Errorf("another group: %+v", out)
+	}
+	if out := m.apply(tick.ResctrlGroup{Group: "LS", Cgroups: []string{"/gone"}}); out.Missing != 1 {
+		t.Errorf("gone: %+v", out)
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	m := newMachine(t)
+	m.a.DryRun = true
+	want := `resctrl/BE group "" -> "BE"
+resctrl/BE schemata "" -> "L3:0=f;1=f"
+resctrl/BE schemata "" -> "MB:0=20;1=20"
+resctrl/BE tasks "" -> "101 102 103"
+`
+	for range 2 {
+		if out := m.apply(be()); told(out) != want || out.Applied != 0 {
+			t.Errorf("%+v", out)
+		}
+	}
+	if got := m.read("BE/tasks"); got != "-" {
+		t.Errorf("a dry run made the group: %s", got)
+	}
+}
+
+// Lines of the stream are untrusted: what is no group's name, no line of this machine's or no cgroup is refused, and the rest holds.
+func TestRefuses(t *testing.T) {
+	group := func(name string, lines ...string) tick.ResctrlGroup {
+		return tick.ResctrlGroup{Group: name, Schemata: lines}
+	}
+	for name, c := range map[string]struct {
+		wanted []tick.ResctrlGroup
+		want   string // in what is told; "!" alone for nothing at all
+	}{
+		"no name":          {[]tick.ResctrlGroup{group("", "L3:0=f")}, "! resctrl : refused: \"\": a group's name has 1 to 64"},
+		"long name":        {[]tick.ResctrlGroup{group(strings.Repeat("a", 65), "L3:0=f")}, "aaa\": a group's name has 1 to 64"},
+		"parent":           {[]tick.ResctrlGroup{group("..", "L3:0=f")}, "begins with no dot"},
+		"path":             {[]tick.ResctrlGroup{group("a/b", "L3:0=f")}, `"a/b": a group's name has letters`},
+		"newline":          {[]tick.ResctrlGroup{group("a\nb", "L3:0=f")}, "a group's name has letters"},
+		"info":             {[]tick.ResctrlGroup{group("info", "L3:0=f")}, `"info" is the kernel's own`},
+		"mon_groups":       {[]tick.ResctrlGroup{group("mon_groups", "L3:0=f")}, "is the kernel's own"},
+		"mon_data":         {[]tick.ResctrlGroup{group("mon_data", "L3:0=f")}, "is the kernel's own"},
+		"a file":           {[]tick.ResctrlGroup{group("tasks", "L3:0=f")}, "tasks is no directory"},
+		"twice":            {[]tick.ResctrlGroup{group("B", "L3:0=f"), group("B", "L3:0=3")}, "! resctrl/B : refused: the group is named twice"},
+		"no line":          {[]tick.ResctrlGroup{group("B", "L3:0=f\nMB:0=10")}, "! resctrl/B schemata: refused: "},
+		"line twice":       {[]tick.ResctrlGroup{group("B", "L3:0=f", "L3:1=f")}, "L3 is named twice"},
+		"too wide":         {[]tick.ResctrlGroup{group("B", "L3:0=ffff")}, "! resctrl/B schemata: refused: L3:0=ffff: domain 0: ffff is not within the machine's mask fff"},
+		"too narrow":       {[]tick.ResctrlGroup{group("B", "L3:0=1")}, "fewer ways than the least of 2"},
+		"a hole":           {[]tick.ResctrlGroup{group("B", "L3:0=505")}, "not one block"},
+		"no domain":        {[]tick.ResctrlGroup{group("B", "L3:7=f")}, "no domain 7"},
+		"bandwidth":        {[]tick.ResctrlGroup{group("B", "MB:0=5")}, "5 is not from 10 to 100"},
+		"code":             {[]tick.ResctrlGroup{group("B", "L3CODE:0=f")}, "not divided for code and data"},
+		"if it exists":     {[]tick.ResctrlGroup{{Group: "B", Schemata: []string{"L3:0=f"}, Cgroups: []string{"/be"}, IfExists: true}}, "!"},
+		"every task":       {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/"}}}, "! resctrl/B tasks: refused: the root cgroup is the whole machine"},
+		"cgroup elsewhere": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/be/../.."}}}, "not a cgroup's path"},
+		"cgroup of another": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/be/a/c", "/ls"}}, {Group: "C", Cgroups: []string{"/be", "/ls"}}},
+			"! resctrl/B tasks: refused: /be belongs into the group C\n! resctrl/C tasks: refused: /ls belongs into the group B\n"},
+		"cgroup gone": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/gone"}}}, "resctrl/B group"},
+	} {
+		m := newMachine(t)
+		out := m.apply(c.wanted...)
+		got := told(out)
+		if c.want == "!" && got != "" || c.want != "!" && !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s\nwant %s", name, got, c.want)
+		}
+		if strings.Contains(c.want, "schemata: refused") && name != "line twice" && m.read("B/tasks") != "-" {
+			t.Errorf("%s: the group was made, though it could not hold a line", name)
+		}
+		for _, file := range []string{"schemata", "tasks"} { // the root's own are never touched
+			if got, want := m.read(file), map[string]string{"schemata": "MB:0=100;1=100 L3:0=fff;1=fff", "tasks": "1"}[file]; got != want {
+				t.Errorf("%s: the root's %s is %s", name, file, got)
+			}
+		}
+		if name == "cgroup gone" && out.Missing != 1 {
+			t.Errorf("%s: missing %d", name, out.Missing)
+		}
+	}
+
+	// One sound line is enough for the group, and the other is said.
+	m := newMachine(t)
+	if got := told(m.apply(group("B", "L3:0=ffff", "MB:0=15"))); !strings.Contains(got, `"MB:0=100" -> "MB:0=20"`) || strings.Count(got, "! resctrl/B schemata: refused") != 1 {
+		t.Error(got)
+	}
+	// Rounded up by the kernel is as wanted.
+	if out := m.apply(group("B", "MB:0=15")); told(out) != "" || out.Unchanged != 1 {
+		t.Errorf("%+v", out)
+	}
+}
+
+// There are as many groups as the machine has; those of others count.
+func TestNoGroupIsLeft(t *testing.T) {
+	m := newMachine(t)
+	for _, other := range []string{"a", "b", "c"} {
+		m.write(filepath.Join(resctrl.Dir, other, "tasks"), "")
+	}
+	if got := told(m.apply(be())); !strings.Contains(got, "! resctrl/BE group: not made: the machine has 4 groups in all, the root's and a, b, c") || m.read("BE/tasks") != "-" {
+		t.Error(got)
+	}
+	g := be()
+	g.Group = "c" // one that is there is changed
+	g.Schemata = nil
+	if got := told(m.apply(g)); got != "resctrl/c tasks \"\" -> \"101 102 103\"\n" {
+		t.Error(got)
+	}
+}
+
+func TestNotMounted(t *testing.T) {
+	m := newMachine(t)
+	if err := os.RemoveAll(filepath.Join(m.root, resctrl.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		out := m.apply(be(), be())
+		if got := told(out); round == 0 && (strings.Count(got, "\n") != 1 || !strings.Contains(got, "! resctrl resctrl: unavailable: resctrl is not mounted at ") || !strings.Contains(got, "left alone")) || round > 0 && got != "" {
+			t.Errorf("round %d: %s", round, got)
+		}
+		if !slices.Equal(out.Unavailable, []string{"resctrl"}) {
+			t.Errorf("round %d: unavailable %q", round, out.Unavailable)
+		}
+	}
+	m.write(resctrl.Dir+"/info/last_cmd_status", "ok\n")
+	if out := m.apply(be()); out.Unavailable != nil {
+		t.Errorf("mounted: %+v", out)
+	}
+	if err := os.RemoveAll(filepath.Join(m.root, resctrl.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if out := m.apply(be()); len(out.Errors) != 1 {
+		t.Errorf("unmounted again: %+v", out)
+	}
+	if got := told(m.apply()); got != "" {
+		t.Error(got)
+	}
+}
+
+// A line that someone else insists on is left alone after --contest rounds, and tried again when it has been quiet for long.
+func TestContest(t *testing.T) {
+	m := newMachine(t)
+	g := be()
+	g.Schemata = g.Schemata[:1]
+	m.apply(g)
+	for round := 1; round <= 3; round++ {
+		m.write(filepath.Join(resctrl.Dir, "BE/schemata"), fmt.Sprintf("L3:0=%d0;1=f\n", round*3))
+		got := told(m.apply(g))
+		if !strings.Contains(got, "changed by someone else from L3:0=f;1=f to L3:0=") || strings.Contains(got, "left alone: someone else changed it 3 times (--contest 2)") != (round == 3) {
+			t.Errorf("round %d: %s", round, got)
+		}
+	}
+	rounds := 0
+	for ; m.read("BE/schemata") == "L3:0=90;1=f" && rounds < 200; rounds++ {
+		m.apply(g)
+	}
+	if rounds != quietRounds {
+		t.Errorf("tried again after %d rounds; want %d", rounds, quietRounds)
+	}
+}
+
+// Tasks that another pid namespace hides have no id: that is said, not passed over.
+func TestHiddenTasks(t *testing.T) {
+	m := newMachine(t)
+	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")
+	if got := told(m.apply(be())); !strings.Contains(got, "2 tasks are of another pid namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
+		t.Error(got)
+	}
+}
+
+// BenchmarkSteady is a tick in which nothing is to be done: 250 pods of 20 threads.
+func BenchmarkSteady(b *testing.B) {
+	m := &machine{root: b.TempDir()}
+	h, g := m.crowd(b)
+	now := time.Now()
+	a := New(Options{Root: m.root, Hierarchy: h, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	b.ReportAllocs()
+	for b.Loop() {
+		now = now.Add(time.Second)
+		var out tick.Isolation
+		if a.Apply(&out, g); out.Applied > 0 || len(out.Errors) > 0 || out.Unchanged != 1 {
+			b.Fatal(told(out))
+		}
+	}
+}
+
+// crowd makes a machine with many pods, all of whose tasks are where they belong.
+func (m *machine) crowd(b *testing.B) (*cgroup.Hierarchy, []tick.ResctrlGroup) {
+	write := func(name, text string) {
+		path := filepath.Join(m.root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	g := tick.ResctrlGroup{Group: "BE", Schemata: []string{"L3:0=f"}}
+	var tasks strings.Builder
+	write("sys/fs/cgroup/cgroup.controllers", "cpu\n")
+	for pod := range 250 {
+		var tids strings.Builder
+		for thread := range 20 {
+			fmt.Fprintf(&tids, "%d\n", 1000+pod*20+thread)
+		}
+		write(fmt.Sprintf("sys/fs/cgroup/pods/%d/cgroup.threads", pod), "")
+		write(fmt.Sprintf("sys/fs/cgroup/pods/%d/c/cgroup.threads", pod), tids.String())
+		tasks.WriteString(tids.String())
+		g.Cgroups = append(g.Cgroups, fmt.Sprintf("/pods/%d", pod))
+	}
+	write(resctrl.Dir+"/info/last_cmd_status", "ok\n")
+	write(resctrl.Dir+"/BE/schemata", "L3:0=f\n")
+	write(resctrl.Dir+"/BE/tasks", tasks.String())
+	h, err := cgroup.Detect(m.root)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return h, []tick.ResctrlGroup{g}
+}

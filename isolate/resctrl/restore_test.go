@@ -1,0 +1,164 @@
+package resctrl
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/resctrl"
+	"polder/lib/tick"
+)
+
+// What was made is removed, what was changed is as it was; each part by itself after a kill.
+func TestRestore(t *testing.T) {
+	m := newMachine(t)
+	m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0;1=ff0\nMB:0=50;1=50\n")
+	m.write(filepath.Join(resctrl.Dir, "theirs/tasks"), "7\n")
+	m.a = m.applier(m.journal())
+	theirs := tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}, Cgroups: []string{"/ls"}}
+	if out := m.apply(be(), theirs); len(out.Errors) > 0 {
+		t.Fatal(told(out))
+	}
+	theirs.Schemata[0] = "L3:0=3f"
+	m.apply(be(), theirs)
+	if got := m.read("theirs/tasks"); got != "7 201" {
+		t.Fatalf("tasks %s", got)
+	}
+
+	dry := m.applier(m.journal()) // as after a kill: read from the disk
+	dry.DryRun = true
+	if out, err := dry.Restore(false); err != nil || out != (Restored{Removed: 1, Back: 1}) || m.read("BE/tasks") == "-" || dry.Journal.Len() != 2 {
+		t.Errorf("dry run: %s, %v", out, err)
+	}
+
+	a := m.applier(m.journal())
+	out, err := a.Restore(false)
+	if err != nil || out != (Restored{Removed: 1, Back: 1}) {
+		t.Errorf("%s, %v", out, err)
+	}
+	if m.read("BE/tasks") != "-" || !strings.HasSuffix(m.read("theirs/schemata"), "L3:0=ff0") {
+		t.Errorf("BE %s, theirs %s", m.read("BE/tasks"), m.read("theirs/schemata"))
+	}
+	if _, err := os.Stat(a.Journal.path); err == nil {
+		t.Error("the journal is still there")
+	}
+	if out, err := m.applier(m.journal()).Restore(false); err != nil || out != (Restored{}) {
+		t.Errorf("once more: %s, %v", out, err)
+	}
+}
+
+func TestRestoreLeavesOthersAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(m *machine)
+		force     bool
+		want      Restored
+	}{
+		"changed by another":         {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=c\n") }, false, Restored{Removed: 1, Foreign: 1}},
+		"changed by another, forced": {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=c\n") }, true, Restored{Removed: 1, Back: 1}},
+		"back already":               {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0\n") }, false, Restored{Removed: 1, Already: 1}},
+		"gone":                       {func(m *machine) { os.RemoveAll(filepath.Join(m.root, resctrl.Dir, "BE")) }, false, Restored{Vanished: 1, Back: 1}},
+		"made anew": {func(m *machine) {
+			old := filepath.Join(m.root, resctrl.Dir, "BE")
+			if err := os.Rename(old, old+".old"); err != nil {
+				panic(err)
+			}
+			m.write(filepath.Join(resctrl.Dir, "BE/tasks"), "9\n")
+		}, false, Restored{Vanished: 1, Back: 1}},
+		"unreadable": {func(m *machine) { os.Remove(filepath.Join(m.root, resctrl.Dir, "theirs/schemata")) }, false, Restored{Removed: 1, Failed: 1}},
+		"unmounted":  {func(m *machine) { os.RemoveAll(filepath.Join(m.root, resctrl.Dir)) }, false, Restored{Vanished: 2}},
+		"rebooted":   {func(m *machine) { m.write(bootFile, "boot-2\n") }, false, Restored{}},
+	} {
+		m := newMachine(t)
+		m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0;1=ff0\n")
+		m.a = m.applier(m.journal())
+		if out := m.apply(be(), tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}}); len(out.Errors) > 0 {
+			t.Fatal(told(out))
+		}
+		c.meanwhile(m)
+		out, err := m.applier(m.journal()).Restore(c.force)
+		if err != nil || out != c.want {
+			t.Errorf("%s: %s, %v; want %s", name, out, err, c.want)
+		}
+		_, statErr := os.Stat(filepath.Join(m.root, "journal.resctrl"))
+		if kept := statErr == nil; kept != (out.Failed+out.Foreign > 0) {
+			t.Errorf("%s: journal kept %v", name, kept)
+		}
+		if name == "made anew" && m.read("BE/tasks") != "9" {
+			t.Error("another's group of that name was removed")
+		}
+	}
+}
+
+// Killed between making the group and noting which one it is: it is removed all the same. One that could not be made is not.
+func TestJournal(t *testing.T) {
+	m := newMachine(t)
+	j := m.journal()
+	for _, err := range []error{j.creates("BE"), j.creates("LS")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.forget("LS")
+	m.write(filepath.Join(resctrl.Dir, "BE/tasks"), "")
+	m.write(filepath.Join(resctrl.Dir, "LS/tasks"), "")
+	text, err := os.ReadFile(j.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := "{\"group\":\"../x\",\"boot\":\"boot-1\",\"creates\":true}\n\x00\n\n{\"group\":\"info\",\"creates\":true}\n" + string(text) + `{"group":"LS","boot":"boot-1","crea`
+	if err := os.WriteFile(j.path, []byte(bad), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := m.journal()
+	if again.Len() != 1 || again.Bad != 4 || !again.cut {
+		t.Fatalf("%d groups, %d bad lines, cut %v; want 1, 4, true", again.Len(), again.Bad, again.cut)
+	}
+	if err := again.created("LS", 5); err != nil { // after a cut line
+		t.Fatal(err)
+	}
+	if third := m.journal(); third.Len() != 2 || third.Bad != 4 {
+		t.Fatalf("%d groups, %d bad lines", third.Len(), third.Bad)
+	}
+	if out, err := m.applier(m.journal()).Restore(false); err != nil || out != (Restored{Removed: 1, Vanished: 1}) {
+		t.Errorf("%s, %v", out, err)
+	}
+	if m.read("LS/tasks") == "-" {
+		t.Error("a group of someone else's was removed")
+	}
+
+	// What cannot be put back is not changed.
+	m.a = m.applier(&Journal{path: filepath.Join(m.root, "no/such/dir"), now: time.Now, records: map[string]*record{}})
+	if got := told(m.apply(be())); !strings.Contains(got, "not made, for it could not be removed again") || m.read("BE/tasks") != "-" {
+		t.Error(got)
+	}
+	if got := told(m.apply(tick.ResctrlGroup{Group: "LS", Schemata: []string{"L3:0=f"}})); !strings.Contains(got, "! resctrl/LS schemata") {
+		t.Error(got)
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(m.root, "journal.resctrl")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenJournal(filepath.Join(m.root, "journal"), m.root, time.Now); err == nil {
+		t.Error("a journal that is a link is opened")
+	}
+}
+
+func FuzzJournal(f *testing.F) {
+	f.Add([]byte(`{"group":"BE","boot":"b","creates":true}` + "\n" + `{"group":"LS","inode":7,"boot":"b","first":"L3:0=f","wrote":"L3:0=3"}`))
+	f.Add([]byte(`{"group":"BE","boot":"b","not":true}` + "\n{\x00\n" + `{"group":"a/b"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		j := &Journal{boot: "b", records: map[string]*record{}}
+		j.load(data)
+		for group, r := range j.records {
+			if CheckName(group) != nil || r.created && len(r.first) > 0 {
+				t.Fatalf("%q: %+v", group, r)
+			}
+			for resource, wrote := range r.wrote {
+				if len(wrote) > keepWrote || r.first[resource].Resource != "" && r.first[resource].Resource != resource {
+					t.Fatalf("%q: %+v", group, r)
+				}
+			}
+		}
+	})
+}
