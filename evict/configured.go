@@ -63,7 +63,7 @@ func (n *node) awaitsConfig(t *tick.Tick) bool {
 	switch {
 	case t.Sample == nil:
 		return c.tries // nothing is measured
-	case !unread(t.Sample), len(t.Sample.Config) > 0:
+	case !unread(t.Sample), told(t.Sample.Config):
 		c.read, n.Awaits = true, time.Time{}
 	}
 	if c.read || n.Config.Raw() != nil {
@@ -87,7 +87,7 @@ func (e *engine) configuredFor(n *node, t *tick.Tick) (*settings, []string) {
 		return c.settings, nil
 	}
 	raw, labels := t.Sample.Config, t.Sample.Labels
-	if len(raw) == 0 && unread(t.Sample) { // not known is not none
+	if unread(t.Sample) && !told(raw) { // not known is not none
 		raw = c.raw
 		if c.settings == nil {
 			raw = n.Config.Raw()
@@ -125,6 +125,13 @@ func (e *engine) configuredFor(n *node, t *tick.Tick) (*settings, []string) {
 // unread reports whether collect could not read the configuration objects.
 func unread(s *tick.Sample) bool {
 	return s != nil && slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "config" })
+}
+
+// told reports whether a tick's configuration says what there is of Katalyst's objects: of Koordinator's ConfigMap it may say
+// something all the same.
+func told(raw tick.Raw) bool {
+	var top map[string]tick.Raw
+	return len(raw) > 0 && (tick.Unmarshal(raw, &top) != nil || top["katalyst"] != nil)
 }
 
 // with are the settings with what objects say over the defaults.

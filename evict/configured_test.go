@@ -225,11 +225,17 @@ func TestConfigIsKept(t *testing.T) {
 		"one that is not collect's":        configTick(1, `{"katalyst":{"evictionConfiguration":5}}`, ""),
 		"no sample, and then nothing read": `{"v":1,"node":"n","time":"2026-01-01T12:00:01Z"}` + "\n" + configTick(2, "", `,"errors":[{"source":"config","error":"x"}]`),
 		"nothing read":                     configTick(1, "", `,"errors":[{"source":"config","error":"x"}]`),
+		"Koordinator's alone":              configTick(1, `{"koordinator":{}}`, `,"errors":[{"source":"config","error":"x"}]`),
 	} {
 		_, out, log := runEvict(t, in, "--state", state, "--max-age", "1000000h", "--node", "n")
 		if got := thresholds(t, out); len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "10 ") {
 			t.Errorf("%s: %q; want 10: %s", what, got, log)
 		}
+	}
+	// What is known to be gone is gone, whatever is wrong with the other dialect's.
+	_, out, log := runEvict(t, configTick(1, `{"katalyst":{},"koordinator":{}}`, `,"errors":[{"source":"config","error":"x"}]`), "--state", state, "--max-age", "1000000h", "--node", "n")
+	if got := thresholds(t, out); len(got) != 1 || strings.HasPrefix(got[0], "10 ") {
+		t.Errorf("known to be none: %q; want the default: %s", got, log)
 	}
 }
 
@@ -253,6 +259,7 @@ func TestConfigNotReadYet(t *testing.T) {
 		{"read after some seconds", "", []string{at(0, "", reading), at(9, "", reading), at(10, known, ""), at(11, "", reading)}, []bool{true, true, false, false}},
 		{"read in part", "", []string{at(0, "", reading), at(1, known, reading)}, []bool{true, false}},
 		{"never read", "", []string{at(0, "", reading), at(59, "", reading), at(60, "", reading), at(61, "", reading)}, []bool{true, true, false, false}},
+		{"Koordinator's alone", "", []string{at(0, `{"koordinator":{}}`, reading), at(1, `{"katalyst":{},"koordinator":{}}`, reading)}, []bool{true, false}},
 		{"another source", "", []string{at(0, "", strings.Replace(reading, `"config"`, `"pods"`, 1))}, []bool{false}},
 		{"never read by an earlier run either", at(0, "", reading), []string{at(59, "", reading), at(60, "", reading)}, []bool{true, false}},
 		{"read by an earlier run", at(0, known, ""), []string{at(60, "", reading)}, []bool{false}},

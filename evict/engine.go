@@ -7,6 +7,7 @@ import (
 	"polder/evict/act"
 	"polder/evict/pick"
 	"polder/evict/rule"
+	"polder/lib/sloconfig"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -22,7 +23,8 @@ type engine struct {
 	runner   *act.Runner // nil where nothing is to be done: --action log, --dry-run, --explain
 	events   *act.Events // nil without a cluster
 	explains bool
-	centre   *centre // nil without --fleet
+	slo      *sloconfig.File // the ConfigMap of which the log has what is not supported
+	centre   *centre         // nil without --fleet
 	// orders ends what the runner does when the tool stops, cancel does so when the stream has failed.
 	orders context.Context
 	cancel context.CancelFunc
@@ -37,6 +39,7 @@ func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	}
 	n := e.node(in.Node)
 	s, refused := e.settingsFor(n, in.Tick)
+	e.announce(s)
 	e.resume(n, in.Time)
 
 	present, complete := pods(in.Sample)
@@ -48,7 +51,10 @@ func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	if in.Sample == nil {
 		section.Errors = []string{"the tick has no sample: nothing was measured"}
 	} else {
-		findings, section.Errors = n.measure(s, in.Tick)
+		koordinator, wrong := n.strategies.read(s, in.Tick)
+		e.logStrategies(n, koordinator, wrong)
+		findings, section.Errors = n.measure(s, koordinator, in.Tick)
+		refused = append(refused[:len(refused):len(refused)], wrong...)
 	}
 	section.Errors = append(section.Errors, refused...)
 	for _, f := range findings {
@@ -117,7 +123,7 @@ func (e *engine) order(n *node, l *pick.Leaving, grace time.Duration, asked act.
 	l.Awaited = true
 	e.runner.Start(e.orders, act.Order{
 		Node: n.name, Eviction: l.Eviction, Cgroup: l.Cgroup,
-		Grace: grace, Patience: pick.Patience(&l.Eviction), Asked: asked, Record: record,
+		Grace: grace, Patience: pick.Patience(&l.Eviction), Asked: asked, Koordinator: rule.Koordinator(l.Eviction.Rule), Record: record,
 	})
 }
 

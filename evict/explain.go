@@ -14,6 +14,7 @@ import (
 
 	"polder/evict/pick"
 	"polder/evict/rule"
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
@@ -34,7 +35,7 @@ func (e *engine) explain() error {
 func explain(n *node, t *tick.Tick, s *settings, section *tick.Eviction, round pick.Round) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "NODE %s  %s\n\n", clean(n.name), t.Time.UTC().Format(time.RFC3339Nano))
-	writePressures(&b, t.Time, s, round)
+	writePressures(&b, t.Time, s, n.strategies.good, round)
 	for _, x := range section.Errors {
 		fmt.Fprintf(&b, "! %s\n", clean(x))
 	}
@@ -46,10 +47,15 @@ func explain(n *node, t *tick.Tick, s *settings, section *tick.Eviction, round p
 	}
 	writeGoing(&b, t.Time, n.Going)
 	writeSources(&b, s)
+	if x := n.strategies.good; x != nil {
+		fmt.Fprintf(&b, "\n%s\n", source(x))
+		writeThresholds(&b, x, strategyKeys())
+	}
 	return b.String()
 }
 
-func writePressures(b *strings.Builder, now time.Time, s *settings, round pick.Round) {
+// writePressures writes a line a finding. Koordinator's rules have none where nobody has a word for them.
+func writePressures(b *strings.Builder, now time.Time, s *settings, koordinator *sloconfig.Strategies, round pick.Round) {
 	w := columns(b)
 	row(w, "RULE", "SCOPE", "KIND", "VALUE", "", "THRESHOLD", "MET", "SINCE", "TOLERANCE LEFT", "COOLDOWN LEFT", "OUTCOME")
 	on, _ := switchedOn(s) // checked when the settings were read
@@ -61,8 +67,14 @@ func writePressures(b *strings.Builder, now time.Time, s *settings, round pick.R
 				measured = true
 			}
 		}
+		why := ""
+		if r.Strategy != nil {
+			why, _ = r.Off(koordinator)
+		}
 		switch {
-		case measured:
+		case measured, r.Strategy != nil && koordinator == nil && !slices.Contains(s.Rules, r.Name):
+		case on[r.Name] && why != "":
+			row(w, r.Name, none, none, none, "", none, none, none, none, none, "off ("+why+")")
 		case on[r.Name]:
 			row(w, r.Name, none, none, none, "", none, none, none, none, none, "not measured")
 		default:

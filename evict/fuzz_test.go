@@ -32,6 +32,7 @@ func FuzzConfig(f *testing.F) {
 		"reclaimed-threshold: .nan", "load-threshold-met-percentage: 2", "load-metric-ring-size: 1e9", "load-sync-period: 9223372036854775807ns", "a: &a [*a]", "rules: {}", "- 1", "\x00", "burst: 1\nburst: 2",
 		"apiVersion: config.katalyst.kubewharf.io/v1alpha1\nkind: KatalystCustomConfig\nmetadata: {name: x}\nspec: {targetType: {group: config.katalyst.kubewharf.io, resource: evictionconfigurations, version: v1alpha1}}\n---\n" +
 			"apiVersion: config.katalyst.kubewharf.io/v1alpha1\nkind: EvictionConfiguration\nmetadata: {name: default}\nspec: {config: {evictionPluginsConfig: {memoryEvictionPluginConfig: {systemKswapdRateExceedTimesThreshold: 1}}}}\n",
+		plainConfig, plainConfig + "---\n" + plainConfig, strings.ReplaceAll(plainConfig, "60", "1e99"), "kind: ConfigMap\napiVersion: v1\ndata: {resource-threshold-config: '{'}\n",
 		"dry-run-rules: ['*']\nper-rule: -1\n", "dry-run-rules: [x]", "per-rule: -2", "per-hour: 0\nper-namespace: 0", "per-hour: 1e99",
 	} {
 		f.Add([]byte(seed))
@@ -74,6 +75,10 @@ func FuzzTick(f *testing.F) {
 	f.Add(`{"pods":[`+pod+`,`+pod+`]}`, `{"policy":"x","reclaimed":{"milliCPU":1}}`, `{"nodes":{"n":{"hour":[{"at":"9999-01-01T00:00:00Z","uid":"u"}],"queue":{"u":"9999-01-01T00:00:00Z"},"steady":{"start":"9999-01-01T00:00:00Z"},"going":{"u":{"unanswered":true,"spared":"2026-01-01T00:00:00Z","rules":["x"]}}}}}`)
 	f.Add(`{"intervalSeconds":1e300,"pods":[{"uid":"u","name":"\u001b[2J","qos":"reclaimed","priority":-9223372036854775808,"requests":{"reclaimedMilliCPU":1e308}}]}`, `{"policy":"x","reclaimed":{"milliCPU":1}}`, `{"nodes":{"n":{"hour":[{}],"going":{"":null}}}}`)
 	f.Add(`{"config":`+strings.NewReplacer("\n", "", "\t", "").Replace(every)+`,"errors":[{"source":"config","error":"x"}]}`, `{"policy":"x"}`, `{"nodes":{"n":{"config":{"evictionConfiguration":null,"x":{"config":5},"file adminQoSConfiguration":{"name":"a"}}}}}`)
+	f.Add(`{"intervalSeconds":5,"config":`+string(configOf(all))+`,"cpu":{"usageMilliCPU":9e3},"memory":{"totalBytes":100,"availableBytes":1},"capacity":{"milliCPU":1e4,"memoryBytes":100},"allocatable":{"reclaimedMilliCPU":1,"reclaimedMemoryBytes":1},`+
+		`"tiers":[{"name":"besteffort","cgroup":"/b","cpusetCPUs":"0-1","usageMilliCPU":2000}],"pods":[{"uid":"u","namespace":"d","name":"\u202e","qos":"reclaimed","labels":{"koordinator.sh/qosClass":"BE","koordinator.sh/eviction-enabled":"true"},`+
+		`"requests":{"reclaimedMilliCPU":1e5,"reclaimedMemoryBytes":50},"usageMilliCPU":1e3,"memory":{"rssBytes":40}}]}`, `{"policy":"koordinator"}`,
+		`{"nodes":{"n":{"rules":{"BECPUEvict":{"watched":{"start":"2026-11-21T11:59:00Z","last":"2026-11-21T11:59:55Z"},"policy":"evictByRealLimit"},"CPUEvict":{"usage":{"points":null}},"MemoryAllocatableEvict":{"over":{"memory":null}}},"cooldowns":{"koordinator cpu":{"last":"9999-01-01T00:00:00Z"}}}}}`)
 	state := filepath.Join(f.TempDir(), "state.json")
 	f.Fuzz(func(t *testing.T, sample, advice, before string) {
 		if err := os.WriteFile(state, []byte(`{"tool":"evict","version":1,"state":`+before+`}`), 0o600); err != nil {

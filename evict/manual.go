@@ -21,7 +21,8 @@ WHO GOES
    At each tick the hard findings are served first, in the order of --list, each by its own ranking; equal pods go by name.
    Then one pod goes for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and
    name. Who waits and is not named at the next tick is withdrawn. How many:
-      --per-rule       pods for one rule at one tick, each only while those before it release too little
+      --per-rule       pods for one rule at one tick, each only while those before it release too little. Koordinator's rules take as
+                       many as they need at one tick, unless it is given
       --burst          pods at one tick, over all rules
       --per-hour       pods of the node within an hour; --per-namespace those of one namespace
    The hour is one of the ticks' time, kept with --state, and not shortened by a clock that is set. A refused eviction is not
@@ -34,6 +35,19 @@ TRYING RULES
    --dry-run is for all: nothing is done, on any tick. --dry-run-rules names rules that are measured while the others act: their
    findings have "dryRun":true, who would go has the state wouldEvict, and there is neither a taint nor an eviction, and
    nothing of the limits but the rule's own is used.
+
+KOORDINATOR'S RULES
+   BEMemoryEvict, BECPUEvict, MemoryAllocatableEvict, CPUAllocatableEvict, MemoryEvict and CPUEvict have no settings here. A rule is on
+   where resource-threshold-config of the node has "enable": true and the rule's thresholds (--list names them), which the
+   ticks bring (sample.config.koordinator, by collect --slo-config), or --config with the ConfigMap itself. Where neither says
+   anything, they are off; while the ticks cannot tell (sample.errors, source config), what was in force stays. Thresholds that
+   do not go together turn their rule off, with the key and the reason in eviction.errors and in the log.
+
+   They are served in that order. What goes for one counts for all, by what it is to each; after an eviction all of memory's rest for
+   4 seconds, all of CPU's for 20, and CPU's begin 20 seconds after the node is first seen. A BE pod is one with the label
+   koordinator.sh/qosClass: BE, without any label one that requests batch resources or that Katalyst's annotation or collect's
+   rules say is reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, lets a pod go for those alone. The grace
+   period is the pod's own.
 
 WHAT HAPPENS TO IT (--action)
    log      nothing: the tick says wouldEvict, and so does the log when it begins
@@ -55,7 +69,8 @@ WHAT HAPPENS TO IT (--action)
    evict and delete are for a cluster (--kubeconfig, or the pod's own service account, which needs to create
    pods/eviction or delete pods, get pods, and create and patch events in events.k8s.io), with collect --kubeconfig at the
    stream's head. They tell the pod's events: EvictCreated, EvictSucceeded, EvictFailed, EvictExceededGracePeriod, the same
-   one within 6 minutes as a series of one object.
+   one within 6 minutes as a series of one object. For Koordinator's rules the events are that dialect's, warnings both:
+   evictPodSuccess when the API server has granted the eviction, evictPodFail when it has not, with its reason at the end.
 
    freeze and kill are for machines without one. Cgroups that hold evict itself, a process that it runs under or process 1
    are refused.
@@ -97,6 +112,9 @@ EXAMPLES
    Why this pod, and not that one? Of now, and of yesterday's last tick before noon
       collect --once | advise | evict --explain --state /var/lib/polder/evict.json
       jq -c 'select(.time < "2026-11-21T12:00:00Z")' yesterday.jsonl | evict --explain
+   Evict BE pods by the ConfigMap of a cluster of Koordinator's, without that cluster
+      kubectl get cm -n koordinator-system slo-controller-config -o yaml > slo.yaml
+      collect | advise --policy koordinator --config slo.yaml | isolate | evict --action kill --config slo.yaml --state /run/evict.json > /dev/null
    Try a rule on this node before it acts
       ... | evict --action evict --dry-run-rules cpu-pressure-eviction-plugin > /dev/null
 
@@ -112,6 +130,9 @@ objects, from sample.config, whose changes hold from that tick on. A flag wins o
 the defaults; an AdminQoSConfiguration over an EvictionConfiguration. An object that cannot be used is named in eviction.errors, and
 the last good one of the node stays. While it is not known yet which objects the cluster has, for a minute at most, every rule is
 only tried, and eviction.errors says so. docs/configuration.md has the fields.
+
+Koordinator's ConfigMap slo-controller-config, as kubectl takes it, may stand there too, by itself or beside them: it stands in the
+place of the tick's strategies. Flags keep their defaults with it.
 
 EXIT STATUS
    0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`

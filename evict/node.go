@@ -11,6 +11,7 @@ import (
 	"polder/evict/pick"
 	"polder/evict/rule"
 	"polder/lib/kube"
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
@@ -27,6 +28,7 @@ type node struct {
 	Awaits time.Time `json:"awaitsConfig,omitzero"`
 
 	configured configured
+	strategies strategies
 
 	name string
 	last time.Time          // of the newest tick; zero before the first one of this run
@@ -59,15 +61,17 @@ func (n *node) init(name string) {
 }
 
 // measure has every selected rule look at the tick.
-func (n *node) measure(s *settings, t *tick.Tick) ([]rule.Finding, []string) {
+func (n *node) measure(s *settings, koordinator *sloconfig.Strategies, t *tick.Tick) ([]rule.Finding, []string) {
 	rules, err := rule.Select(s.Rules)
 	if err != nil {
 		return nil, []string{err.Error()} // checked when the settings were read
 	}
+	with := s.Settings
+	with.Strategies = koordinator
 	var findings []rule.Finding
 	var errs []string
 	for _, r := range rules {
-		m := n.window(r).Measure(&s.Settings, t)
+		m := n.window(r).Measure(&with, t)
 		for i := range m.Findings {
 			m.Findings[i].DryRun = s.tries(r.Name)
 		}

@@ -14,6 +14,7 @@ import (
 	"polder/evict/rule"
 	"polder/lib/config"
 	"polder/lib/customconfig"
+	"polder/lib/sloconfig"
 	"polder/lib/stage"
 )
 
@@ -33,6 +34,8 @@ type settings struct {
 	// from says where each setting is from, by its flag's name; objects are those of a --config in Katalyst's form.
 	from    map[string]string
 	objects *customconfig.File
+	// slo is a --config that is Koordinator's ConfigMap.
+	slo *sloconfig.File
 }
 
 func defaults() settings {
@@ -50,7 +53,11 @@ func defaults() settings {
 
 // limits are those of the choice.
 func (s *settings) limits() pick.Limits {
-	return pick.Limits{PerRule: s.PerRule, Burst: s.Burst, PerHour: s.PerHour, PerNamespace: s.PerNamespace, OptOut: s.OptOut}
+	l := pick.Limits{PerRule: s.PerRule, Burst: s.Burst, PerCovered: pick.Unlimited, PerHour: s.PerHour, PerNamespace: s.PerNamespace, OptOut: s.OptOut}
+	if s.from[pick.LimitPerRule] != fromDefault {
+		l.PerCovered = s.PerRule
+	}
+	return l
 }
 
 // everyRule as a name in dry-run-rules means all.
@@ -80,7 +87,7 @@ func (o *options) flags(f *stage.Flags) {
 	f.Category("Evict")
 	f.Choice(&o.action, "action", act.Log, "what happens to a victim", act.Log, act.EvictPods, act.DeletePods, act.FreezePods, act.KillPods)
 	f.Path(&o.kubeconfig, "kubeconfig", "", "for --action evict and delete: the cluster of `FILE` (default: the one whose pod evict runs in)")
-	f.Path(&o.config, "config", "", "read the settings below from `FILE` (YAML, keys named as the flags, or Katalyst's configuration objects as kubectl takes them), again when it changes; flags on the command line win")
+	f.Path(&o.config, "config", "", "read the settings below from `FILE` (YAML, keys named as the flags, or Katalyst's configuration objects or Koordinator's ConfigMap as kubectl takes them), again when it changes; flags on the command line win")
 	f.Bool(&o.list, "list", "print every rule with its settings and where they come from, and end")
 	f.Path(&o.checked, "check-config", "", "read `FILE` as --config does, print what would be in force or what is wrong with it, and end (status 0 or 2)")
 	f.Bool(&o.explain, "explain", "do nothing; at the end of the input print for each node's last tick every rule's value against its threshold, and every candidate with its rank and why it goes or not")
@@ -118,17 +125,20 @@ func (s *settings) check(bad func(key string, err error)) {
 func (o *options) resolve(s *stage.Session) (*settings, map[string]string, error) {
 	merged := defaults()
 	var data []byte
+	own := false // the file has the flags' names
 	if o.config != "" {
 		var err error
 		if data, err = config.Load(o.config); err != nil {
 			return nil, nil, stage.Usagef("%w", err)
 		}
-		if merged.objects, err = config.CustomConfig(o.config, data); err == nil && merged.objects == nil {
+		objects, err := config.ReadObjects(o.config, data)
+		if own = objects.None(); err == nil && own {
 			err = config.Decode(o.config, data, &merged)
 		}
 		if err != nil {
 			return nil, nil, stage.Usagef("%w", err)
 		}
+		merged.objects, merged.slo = objects.Custom, objects.SLO
 	}
 	from := map[string]string{}
 	for _, k := range keys {
@@ -136,7 +146,7 @@ func (o *options) resolve(s *stage.Session) (*settings, map[string]string, error
 		case s.IsSet(k.name):
 			k.copy(&merged, &o.given)
 			from[k.name] = "flag"
-		case data != nil && merged.objects == nil && config.Line(data, k.name) > 0:
+		case own && config.Line(data, k.name) > 0:
 			from[k.name] = fmt.Sprintf("%s:%d", o.config, config.Line(data, k.name))
 		default:
 			from[k.name] = "default"

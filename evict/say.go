@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"polder/evict/pick"
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
@@ -12,6 +13,10 @@ type said struct {
 	states  map[string]string // of evictions, by UID and rule
 	would   map[string]bool   // who would go, by UID and rule
 	limited map[pick.Limited]bool
+	// strategy is Koordinator's of the node, koordinator which of its rules are on with it, and strategies what was wrong with it.
+	strategy    *sloconfig.Strategies
+	koordinator string
+	strategies  []string
 }
 
 // logChanges logs and counts each eviction when its state changes.

@@ -81,13 +81,23 @@ func (c *Cluster) end(ctx context.Context, o Order, report func(string, error), 
 		case errors.Is(err, context.Canceled):
 			return err
 		case err != nil:
-			c.Events.Say(&o.Eviction, eventFailed(err))
+			c.say(o, failed, err)
 			return err
 		}
-		c.Events.Say(&o.Eviction, eventCreated(&o.Eviction))
+		c.say(o, created, nil)
 		report(tick.StateCreated, nil)
 	}
 	return c.await(ctx, o)
+}
+
+func (c *Cluster) say(o Order, what happening, err error) {
+	words := katalyst
+	if o.Koordinator {
+		words = koordinator
+	}
+	if x := words(&o.Eviction, what, err); x != nil {
+		c.Events.Say(&o.Eviction, *x)
+	}
 }
 
 // ask asks until the pod was told to end. It reports true where the pod has gone meanwhile.
@@ -154,14 +164,14 @@ func (c *Cluster) await(ctx context.Context, o Order) error {
 		}
 		switch {
 		case gone:
-			c.Events.Say(&o.Eviction, eventSucceeded(&o.Eviction))
+			c.say(o, succeeded, nil)
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case kube.IsForbidden(err) && !forbidden.IsZero() && time.Since(forbidden) > forbiddenFor:
 			return fmt.Errorf("look whether the pod has gone: %w", err)
 		case time.Since(began) > patience:
-			c.Events.Say(&o.Eviction, eventExceeded())
+			c.say(o, exceeded, nil)
 			if err != nil {
 				return fmt.Errorf("not known to have gone after %s: %w", patience, err)
 			}

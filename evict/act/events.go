@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Event types and what the events say: Katalyst's own.
+// Event types, and what the events say is done.
 const (
 	eventNormal  = "Normal"
 	eventWarning = "Warning"
@@ -21,21 +21,47 @@ const (
 
 type event struct{ kind, reason, note string }
 
-func eventCreated(e *tick.PodEviction) event {
-	return event{eventNormal, "EvictCreated", "Successfully create eviction; reason: " + e.Reason}
+// happening is what there is to tell of an eviction.
+type happening int
+
+const (
+	created   happening = iota // the pod was asked to end
+	failed                     // it was not
+	succeeded                  // it has gone
+	exceeded                   // it has not, in its time
+)
+
+// katalyst has Katalyst's own words.
+func katalyst(e *tick.PodEviction, what happening, err error) *event {
+	switch what {
+	case created:
+		return &event{eventNormal, "EvictCreated", "Successfully create eviction; reason: " + e.Reason}
+	case failed:
+		return &event{eventWarning, "EvictFailed", "Evict failed: " + err.Error()}
+	case succeeded:
+		return &event{eventNormal, "EvictSucceeded", "Evicted pod has been deleted physically; reason: " + e.Reason}
+	}
+	return &event{eventWarning, "EvictExceededGracePeriod", "Container runtime did not kill the pod within specified grace period"}
 }
 
-func eventFailed(err error) event {
-	return event{eventWarning, "EvictFailed", "Evict failed: " + err.Error()}
+// koordinator has Koordinator's, which tells of the asking alone: a warning also where it is granted.
+func koordinator(e *tick.PodEviction, what happening, err error) *event {
+	name := e.Name
+	if e.Reason == reasonEvicted {
+		name = e.Namespace + "/" + e.Name
+	}
+	note := fmt.Sprintf("evict Pod:%s, reason: %s, message: %s", name, e.Reason, e.Message)
+	switch what {
+	case created:
+		return &event{eventWarning, "evictPodSuccess", note}
+	case failed:
+		return &event{eventWarning, "evictPodFail", note + ": " + err.Error()}
+	}
+	return nil
 }
 
-func eventSucceeded(e *tick.PodEviction) event {
-	return event{eventNormal, "EvictSucceeded", "Evicted pod has been deleted physically; reason: " + e.Reason}
-}
-
-func eventExceeded() event {
-	return event{eventWarning, "EvictExceededGracePeriod", "Container runtime did not kill the pod within specified grace period"}
-}
+// reasonEvicted is the one of Koordinator's newer rules, which name the namespace beside the pod.
+const reasonEvicted = "evicted"
 
 // Events tells the cluster what happens to pods, beside the evictions: an event that cannot be written is logged, and
 // holds nothing up. The same event of the same pod within seriesGap is a series of one object.

@@ -29,6 +29,8 @@ type Order struct {
 	// Grace is how long the pod has still to end by itself, Patience how long it is waited for in all.
 	Grace, Patience time.Duration
 	Asked           Asked
+	// Koordinator says that the events are in that dialect's words.
+	Koordinator bool
 	// Record is called before anything is done, so that what was done is found again after a crash.
 	Record func() error
 	// graceIs is told the pod's own grace period once it is known.

@@ -17,8 +17,9 @@ const Unlimited = -1
 
 // Limits bound the victims. Each is a number of pods, or Unlimited.
 type Limits struct {
-	// PerRule is for one rule at one tick, Burst for all rules together.
-	PerRule, Burst int
+	// PerRule is for one rule at one tick, Burst for all rules together. PerCovered is PerRule for the findings that are to be
+	// covered at one tick (see [rule.Finding.UntilCovered]).
+	PerRule, Burst, PerCovered int
 	// PerHour is for the last hour of the ticks' time, PerNamespace for the pods of one namespace within it.
 	PerHour, PerNamespace int
 	// OptOut are annotations that keep a pod: KEY=VALUE, or KEY for any value.
@@ -202,8 +203,12 @@ func (r *round) leaving(f *rule.Finding) float64 {
 	return sum
 }
 
-// missing is how much more than released must end for the finding's value not to be past the threshold.
+// missing is how much more than released must end for the finding's need to be covered: its value not to be past the threshold,
+// where it does not say what it needs.
 func missing(f *rule.Finding, released float64) float64 {
+	if f.Need > 0 {
+		return f.Need - released
+	}
 	if f.Below {
 		return f.Threshold - (f.Value + released)
 	}
@@ -244,7 +249,7 @@ func newNeed(r *round, v *Verdict) *need {
 		at, own := pass.byUID[x.Pod.UID]
 		_, other := r.real.byUID[x.Pod.UID]
 		switch {
-		case own && n.wanted() && within(r.limits.PerRule, pass.perRule[f.Rule]):
+		case own && n.wanted() && within(r.limits.perRule(f), pass.perRule[f.Rule]):
 			r.victims(f)[at].join(f, x)
 			pass.perRule[f.Rule]++
 			x.Goes, x.Why = true, "goes, for another finding too"
@@ -255,7 +260,19 @@ func newNeed(r *round, v *Verdict) *need {
 		}
 		n.released += x.Releases
 	}
+	for _, x := range f.Leaving {
+		if r.chosen(pass, x.Pod.UID) && x.Releases > 0 { // who is on its way already is not chosen
+			n.released += x.Releases
+		}
+	}
 	return n
+}
+
+// chosen reports whether a pod goes already in this round, for whatever finding.
+func (r *round) chosen(pass *taken, uid string) bool {
+	_, own := pass.byUID[uid]
+	_, other := r.real.byUID[uid]
+	return own || other
 }
 
 func (n *need) wanted() bool { return missing(n.finding, n.released) > 0 }
@@ -298,7 +315,7 @@ func (r *round) take(n *need, x *Choice) (bool, string) {
 // alone.
 func (r *round) over(f *rule.Finding, p *tick.Pod) string {
 	switch pass := r.pass(f); {
-	case !within(r.limits.PerRule, pass.perRule[f.Rule]):
+	case !within(r.limits.perRule(f), pass.perRule[f.Rule]):
 		return LimitPerRule
 	case f.DryRun:
 		return ""
@@ -312,6 +329,14 @@ func (r *round) over(f *rule.Finding, p *tick.Pod) string {
 		return LimitPerNamespace
 	}
 	return ""
+}
+
+// perRule is the limit of the finding's rule at one tick.
+func (l *Limits) perRule(f *rule.Finding) int {
+	if f.UntilCovered {
+		return l.PerCovered
+	}
+	return l.PerRule
 }
 
 // within reports whether one more is allowed.
@@ -340,14 +365,14 @@ func NewVictim(f *rule.Finding, x *Choice) Victim {
 	return Victim{Pod: p, Rules: []string{f.Rule}, Rests: []string{f.Rest()}, Eviction: tick.PodEviction{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name,
 		Rule: f.Rule, Scope: f.Scope,
-		Reason:             fmt.Sprintf("met threshold in scope: %s from plugin: %s", f.Scope, f.Rule),
+		Reason:             cmp.Or(f.Reason, fmt.Sprintf("met threshold in scope: %s from plugin: %s", f.Scope, f.Rule)),
 		Message:            cmp.Or(x.Message, f.Message),
 		GracePeriodSeconds: grace,
 	}}
 }
 
-// join adds another finding's reason. The longer grace period holds, and the pod's own, which is not known here, counts
-// as the longest.
+// join adds another finding's reason, but to Koordinator's words, which are an event's that clusters look for. The longer grace
+// period holds, and the pod's own, which is not known here, counts as the longest.
 func (v *Victim) join(f *rule.Finding, x *Choice) {
 	other := NewVictim(f, x).Eviction
 	if !slices.Contains(v.Rules, f.Rule) {
@@ -356,8 +381,10 @@ func (v *Victim) join(f *rule.Finding, x *Choice) {
 	if !slices.Contains(v.Rests, f.Rest()) {
 		v.Rests = append(v.Rests, f.Rest())
 	}
-	v.Eviction.Reason += "; " + other.Reason
-	v.Eviction.Message += "; " + other.Message
+	if !rule.Koordinator(v.Eviction.Rule) {
+		v.Eviction.Reason += "; " + other.Reason
+		v.Eviction.Message += "; " + other.Message
+	}
 	mine, its := v.Eviction.GracePeriodSeconds, other.GracePeriodSeconds
 	if its == nil || mine != nil && *its > *mine {
 		v.Eviction.GracePeriodSeconds = its

@@ -30,6 +30,9 @@ type ask struct {
 	uid, namespace string
 }
 
+// covered is the rule whose findings are to be covered at one tick.
+const covered = "r2"
+
 const cooldown = 2 * time.Minute
 
 func (w *world) grow(t *rapid.T) {
@@ -53,17 +56,27 @@ func (w *world) grow(t *rapid.T) {
 func (w *world) findings(t *rapid.T) []rule.Finding {
 	var findings []rule.Finding
 	for i := range rapid.IntRange(0, 5).Draw(t, "findings") {
-		var c []rule.Candidate
+		var c, others []rule.Candidate
 		sum := 0.0
 		for _, p := range w.pods {
-			if rapid.Bool().Draw(t, "is candidate") {
-				amount := float64(rapid.IntRange(0, 5).Draw(t, "amount"))
+			amount := float64(rapid.IntRange(0, 5).Draw(t, "amount"))
+			switch rapid.IntRange(0, 3).Draw(t, "is candidate") {
+			case 0, 1:
 				sum += amount
 				c = append(c, candidate(p, amount))
+			case 2:
+				others = append(others, candidate(p, amount))
 			}
 		}
 		f := finding(fmt.Sprintf("r%d", i%3), sum, float64(rapid.IntRange(0, 20).Draw(t, "threshold")), c...)
-		f.Scope = fmt.Sprintf("s%d", i)
+		f.Scope, f.Leaving = fmt.Sprintf("s%d", i), others
+		f.UntilCovered = f.Rule == covered
+		if rapid.Bool().Draw(t, "has a need") {
+			f.Need = float64(rapid.IntRange(1, 20).Draw(t, "need"))
+		}
+		if f.UntilCovered && rapid.Bool().Draw(t, "rests with others") {
+			f.RestsAs = "all of one kind"
+		}
 		f.Hard, f.DryRun = rapid.Bool().Draw(t, "hard"), rapid.IntRange(0, 3).Draw(t, "dry") == 0
 		if f.Below = rapid.Bool().Draw(t, "below"); f.Below {
 			f.Value, f.Threshold = f.Threshold, f.Value
@@ -155,7 +168,7 @@ func TestRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := func(name string) int { return rapid.IntRange(-1, 4).Draw(t, name) }
 		w := &world{memory: remembers(nil, nil, nil), clock: now, lastTake: map[string]time.Duration{}}
-		w.limits = Limits{PerRule: limit("per rule"), Burst: limit("burst"), PerHour: limit("per hour"), PerNamespace: limit("per namespace"), OptOut: []string{OptOut}}
+		w.limits = Limits{PerRule: limit("per rule"), PerCovered: limit("per covered rule"), Burst: limit("burst"), PerHour: limit("per hour"), PerNamespace: limit("per namespace"), OptOut: []string{OptOut}}
 		for range rapid.IntRange(1, 12).Draw(t, "ticks") {
 			w.step(t)
 			findings := w.findings(t)
@@ -196,8 +209,12 @@ func (w *world) checkVictims(t *rapid.T, round Round) {
 			}
 		}
 		for r, n := range perRule {
-			if n > w.limits.PerRule && w.limits.PerRule != Unlimited {
-				t.Fatalf("rule %s took %d pods in a round; the limit is %d", r, n, w.limits.PerRule)
+			limit := w.limits.PerRule
+			if r == covered {
+				limit = w.limits.PerCovered
+			}
+			if n > limit && limit != Unlimited {
+				t.Fatalf("rule %s took %d pods in a round; the limit is %d", r, n, limit)
 			}
 		}
 	}
@@ -210,7 +227,10 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	if f.Below {
 		need = -need
 	}
-	for _, x := range f.Candidates {
+	if f.Need > 0 {
+		need = f.Need
+	}
+	for _, x := range slices.Concat(f.Candidates, f.Leaving) {
 		released[x.Pod.UID] = x.Releases
 		if w.memory.releases(x.Pod, w.clock) {
 			need -= x.Releases
@@ -218,6 +238,9 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	}
 	var own []Victim
 	for _, v := range slices.Concat(round.Victims, round.Would) {
+		if len(own) == 0 && !w.memory.releases(v.Pod, w.clock) && (v.Eviction.Rule != f.Rule || v.Eviction.Scope != f.Scope) {
+			need -= released[v.Pod.UID] // it goes before, for another finding
+		}
 		if v.Eviction.Rule == f.Rule && v.Eviction.Scope == f.Scope {
 			own = append(own, v)
 		}

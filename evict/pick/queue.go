@@ -60,7 +60,7 @@ func (r *round) soft(dry bool) {
 func (r *round) also(w waiting, p *tick.Pod) {
 	f := w.need.finding
 	pass := r.pass(f)
-	if w.choice.Pod.UID != p.UID || w.choice.Goes || !w.need.wanted() || !within(r.limits.PerRule, pass.perRule[f.Rule]) {
+	if w.choice.Pod.UID != p.UID || w.choice.Goes || !w.need.wanted() || !within(r.limits.perRule(f), pass.perRule[f.Rule]) {
 		return
 	}
 	r.victims(f)[pass.byUID[p.UID]].join(f, w.choice)

@@ -26,6 +26,16 @@ func FuzzMeasure(f *testing.F) {
 			 "zones":{"zone0|katalyst.kubewharf.io/reclaimed_millicpu":null},"over":{"r":null},"free":{"start":"9999-12-31T23:59:59Z"}}`,
 		},
 		{`{"memory":{"totalBytes":-1,"freeBytes":-1,"watermarkScaleFactor":1e308},"pods":[{"qos":"reclaimed","requests":{"reclaimedMilliCPU":-1}}]}`, `{"reclaimed":{},"pools":[{"name":"reclaim"}]}`, `{"kswapd":{"known":true,"rate":-1}}`},
+		{
+			`{"intervalSeconds":5,"cpu":{"usageMilliCPU":9900},"memory":{"totalBytes":1e11,"availableBytes":1e9},"capacity":{"milliCPU":10000,"memoryBytes":1e11},"allocatable":{"milliCPU":1,"memoryBytes":1e-300,"reclaimedMilliCPU":1e-300,"reclaimedMemoryBytes":5e-324,"midMilliCPU":0},
+			 "tiers":[{"name":"besteffort","cpusetCPUs":"0-1","cpuMaxMilliCPU":-9223372036854775808,"usageMilliCPU":2000},{"name":"besteffort"}],
+			 "pods":[{"uid":"b","name":"b","qos":"reclaimed","labels":{"koordinator.sh/qosClass":"BE","koordinator.sh/eviction-enabled":"true"},"annotations":{"koordinator.sh/eviction-policy":"[null]","koordinator.sh/eviction-priority":"2147483647"},"priority":-9223372036854775808,"koordinatorPriority":9223372036854775807,"usageMilliCPU":1e308,
+			   "requests":{"reclaimedMilliCPU":1e18,"reclaimedMemoryBytes":1e18},"memory":{"rssBytes":1e18},"containers":[{"cpusetCPUs":"0"},{"cpusetCPUs":"0-8191"}]},
+			  {"uid":"c","name":"c","qos":"reclaimed","labels":{"koordinator.sh/qosClass":"BE","koordinator.sh/eviction-enabled":"true"},"requests":{"reclaimedMilliCPU":5e-324},"phase":"Pending","missing":"cgroup"},
+			  {"uid":"d","qos":"shared","labels":{"koordinator.sh/priority-class":"koord-mid","koordinator.sh/eviction-enabled":"true"},"requests":{"midMilliCPU":1e18},"terminating":true}]}`,
+			`{"policy":"koordinator","withdrawn":"x"}`,
+			`{"watched":{"start":"2026-11-21T11:00:00Z","last":"2026-11-21T11:59:59Z"},"policy":"evictByRealLimit","usage":{"points":[{"at":"2026-11-21T11:59:59Z","sum":1e308,"n":-1},{"at":"2026-11-21T11:59:59Z","sum":1e308,"n":9223372036854775807},{"at":"9999-01-01T00:00:00Z","sum":-1e308,"n":0}]},"request":{"points":[{"at":"2026-11-21T11:59:59Z","sum":1e308,"n":1},{"at":"2026-11-21T11:59:59Z","sum":1e308,"n":1}]},"limit":{"points":null},"over":{"kubernetes.io/batch-cpu":null}}`,
+		},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}
@@ -34,7 +44,7 @@ func FuzzMeasure(f *testing.F) {
 		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), x.Advice) != nil || x.Sample == nil {
 			return
 		}
-		all := Defaults()
+		all := *strategy(every)
 		all.RSSOveruseEnabled, all.ReclaimedSoftCPUThreshold, all.MemoryPSIPods, all.SuppressionMinDuration, all.MemoryKswapdTimes = true, 1.5, 1, time.Second, 1
 		all.ReclaimedHysteresis, all.MemoryHysteresis, all.LoadHysteresis, all.SuppressionHysteresis, all.RSSOveruseHysteresis = 0.5, 0.5, 0.5, 0.5, 0.5
 		for _, r := range All {

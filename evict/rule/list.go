@@ -5,12 +5,19 @@ import (
 	"strings"
 )
 
-// All are the rules, in the order in which they are measured.
+// All are the rules, in the order in which they are measured and served. Koordinator's are in its own order: what goes for batch
+// pods alone counts for requests, and that for use.
 var All = []*Rule{
 	reclaimedPressure,
 	memoryPressure,
 	cpuPressure,
 	rssOveruse,
+	beMemoryEvict,
+	beCPUEvict,
+	memoryAllocatableEvict,
+	cpuAllocatableEvict,
+	memoryEvict,
+	cpuEvict,
 }
 
 // Select returns the named rules in the order of All, all of them where names is empty.

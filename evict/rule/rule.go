@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
@@ -21,6 +22,10 @@ type Rule struct {
 	Scopes []string
 	// Keys name the settings that the rule reads.
 	Keys []string
+	// Thresholds name the keys of the node's strategy (resource-threshold-config) that it reads, and Strategy says why the rule
+	// is off with one; nil for rules that are no concern of the strategy.
+	Thresholds []string
+	Strategy   func(*sloconfig.Threshold) error
 	// New returns the empty window of one node.
 	New func() Window
 }
@@ -56,6 +61,15 @@ type Finding struct {
 	GracePeriodSeconds *int64
 	// Cooldown is the rest between two evictions of the rule in the scope.
 	Cooldown time.Duration
+	// RestsAs names what rests together after an eviction, where that is more than the rule in the scope.
+	RestsAs string
+	// Need is how much has to end, in the unit of [Candidate.Releases], where that is another than the value's, or not all of the
+	// way to the threshold; 0 otherwise.
+	Need float64
+	// UntilCovered says that the pods that are needed go at one tick, however many, unless a limit of a rule's pods is set.
+	UntilCovered bool
+	// Reason is the eviction's, where it is not said in Katalyst's words.
+	Reason string
 	// Waits says in a few words why nobody goes for it at this tick although it is met; empty otherwise.
 	Waits string
 	// Message is one sentence for people.
@@ -70,8 +84,9 @@ func (f *Finding) About() string {
 	return f.Scope + " (" + f.Part + ")"
 }
 
-// Rest names what rests after an eviction: the rule in the scope, for one scope's evictions say nothing about another's need.
-func (f *Finding) Rest() string { return f.Rule + " " + f.Scope }
+// Rest names what rests after an eviction: the rule in the scope, for one scope's evictions say nothing about another's need,
+// or what rests together.
+func (f *Finding) Rest() string { return cmp.Or(f.RestsAs, f.Rule+" "+f.Scope) }
 
 // Candidate is a pod with its rank for one finding.
 type Candidate struct {

@@ -1,6 +1,10 @@
 package rule
 
-import "time"
+import (
+	"time"
+
+	"polder/lib/sloconfig"
+)
 
 // Settings are those of all rules. The keys in the configuration file are the flags' names. A grace period of 0 is the
 // pod's own: no rule ends a pod without one. A hysteresis of 0 is none.
@@ -69,6 +73,9 @@ type Settings struct {
 	RSSOveruseTolerance   time.Duration `yaml:"rss-overuse-tolerance"`
 	RSSOveruseGracePeriod time.Duration `yaml:"rss-overuse-grace-period"`
 	RSSOveruseHysteresis  float64       `yaml:"rss-overuse-hysteresis"`
+
+	// Strategies are Koordinator's for the node, nil where there are none: its rules have no other settings.
+	Strategies *sloconfig.Strategies `yaml:"-"`
 }
 
 // Defaults are the guide's, and today's Katalyst's for what the guide does not have.

@@ -1,0 +1,127 @@
+package pick
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/evict/rule"
+	"polder/lib/tick"
+)
+
+// koordinators is a finding of one of Koordinator's rules, which needs so much.
+func koordinators(name string, need float64, candidates ...rule.Candidate) rule.Finding {
+	f := finding(name, 75, 70, candidates...)
+	f.Need, f.UntilCovered, f.RestsAs, f.Reason, f.GracePeriodSeconds = need, true, "koordinator memory", "because of "+name, nil
+	return f
+}
+
+// A finding that says what it needs has pods go at one tick until that is covered.
+func TestUntilCovered(t *testing.T) {
+	a, b, c := candidate(pod("a"), 10), candidate(pod("b"), 5), candidate(pod("c"), 4)
+	limits := func(change func(*Limits)) Limits {
+		l := usual(Unlimited)
+		l.PerCovered = Unlimited
+		change(&l)
+		return l
+	}
+	none := func(*Limits) {}
+	fresh := func() *Memory { return remembers(nil, nil, nil) }
+	leaving := func(f rule.Finding, x ...rule.Candidate) rule.Finding {
+		f.Leaving = x
+		return f
+	}
+	for _, tt := range []struct {
+		name     string
+		findings []rule.Finding
+		limits   Limits
+		memory   *Memory
+		want     []string
+		limited  []Limited
+	}{
+		{"one is enough", []rule.Finding{koordinators("MemoryEvict", 10, a, b, c)}, limits(none), fresh(), []string{"a"}, nil},
+		{"just not", []rule.Finding{koordinators("MemoryEvict", 10.5, a, b, c)}, limits(none), fresh(), []string{"a", "b"}, nil},
+		{"all of them", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(none), fresh(), []string{"a", "b", "c"}, nil},
+		{"its value says nothing of the need", []rule.Finding{changed(koordinators("MemoryEvict", 100, a, b, c), func(f *rule.Finding) { f.Value = f.Threshold })}, limits(none), fresh(), []string{"a", "b", "c"}, nil},
+		{"nor under a threshold", []rule.Finding{changed(koordinators("BECPUEvict", 11, a, b, c), func(f *rule.Finding) { f.Below, f.Value, f.Threshold = true, 60, 60 })}, limits(none), fresh(), []string{"a", "b"}, nil},
+		{"as many as a rule may take, where that is set", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerCovered = 2 }), fresh(), []string{"a", "b"}, []Limited{{"MemoryEvict", LimitPerRule}}},
+		{"as many as all may", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.Burst = 1 }), fresh(), []string{"a"}, []Limited{{"MemoryEvict", LimitBurst}}},
+		{"as many as in an hour", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerHour = 2 }), fresh(), []string{"a", "b"}, []Limited{{"MemoryEvict", LimitPerHour}}},
+		{"what is on its way counts", []rule.Finding{koordinators("MemoryEvict", 12, a, b, c)}, limits(none), remembers([]string{"uid-a"}, nil, nil), []string{"b"}, nil},
+		{"and can be enough", []rule.Finding{koordinators("MemoryEvict", 10, a, b, c)}, limits(none), remembers([]string{"uid-a"}, nil, nil), nil, nil},
+		{"what releases nothing stays", []rule.Finding{koordinators("MemoryEvict", 100, candidate(pod("z"), 0), b)}, limits(none), fresh(), []string{"b"}, nil},
+		{"what goes for one counts for the next", []rule.Finding{koordinators("BEMemoryEvict", 8, a), koordinators("MemoryEvict", 12, a, b, c)}, limits(none), fresh(), []string{"a", "b"}, nil},
+		{"also where the next could not choose it", []rule.Finding{koordinators("BEMemoryEvict", 8, a), leaving(koordinators("MemoryEvict", 10, b, c), a)}, limits(none), fresh(), []string{"a"}, nil},
+		{"by what it is to the next", []rule.Finding{koordinators("BEMemoryEvict", 8, a), leaving(koordinators("MemoryEvict", 10, b, c), candidate(a.Pod, 3))}, limits(none), fresh(), []string{"a", "b", "c"}, nil},
+		{"not twice", []rule.Finding{koordinators("BEMemoryEvict", 8, a), leaving(koordinators("MemoryEvict", 12, b, c), a)}, limits(none), fresh(), []string{"a", "b"}, nil},
+	} {
+		round := Choose(now, tt.findings, tt.limits, tt.memory)
+		if tt.want == nil {
+			tt.want = []string{}
+		}
+		if d := cmp.Diff(tt.want, names(round.Victims)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, d)
+		}
+		if d := cmp.Diff(tt.limited, round.Limited); d != "" {
+			t.Errorf("%s: limits (-want +got):\n%s", tt.name, d)
+		}
+	}
+}
+
+// What rests together does so whichever of the rules took a pod, and at one tick none rests for another.
+func TestRestTogether(t *testing.T) {
+	a, b := candidate(pod("a"), 10), candidate(pod("b"), 5)
+	l := free()
+	l.PerCovered = Unlimited
+	m := remembers(nil, nil, nil)
+	both := []rule.Finding{koordinators("BEMemoryEvict", 10, a), koordinators("MemoryEvict", 5, b)}
+	round := Choose(now, both, l, m)
+	if d := cmp.Diff([]string{"a", "b"}, names(round.Victims)); d != "" {
+		t.Fatalf("at one tick (-want +got):\n%s", d)
+	}
+	m.Take(round.Victims[0], now)
+	later := now.Add(30 * time.Second)
+	if v := Choose(later, both[1:], l, m); len(v.Victims) > 0 || v.Verdicts[0].CooldownLeft != 30*time.Second {
+		t.Errorf("while it rests: %v, left %s", names(v.Victims), v.Verdicts[0].CooldownLeft)
+	}
+	other := koordinators("BECPUEvict", 5, b)
+	other.RestsAs = "koordinator cpu"
+	if v := Choose(later, []rule.Finding{other}, l, m); len(v.Victims) != 1 {
+		t.Error("CPU rests with memory")
+	}
+	// A refusal gives the rest back.
+	m.Refuse("uid-a", "refused", later, time.Minute)
+	if v := Choose(later, both[1:], l, m); len(v.Victims) != 1 {
+		t.Error("rests after a refusal")
+	}
+}
+
+// What is said of a pod that goes for several findings: in Koordinator's words the first one's alone, for it is an event's text.
+func TestWords(t *testing.T) {
+	a := candidate(pod("a"), 10)
+	first, second := koordinators("BEMemoryEvict", 10, a), koordinators("MemoryEvict", 20, a)
+	katalysts := finding("memory-pressure-eviction-plugin", 20, 10, a)
+	l := free()
+	l.PerCovered = Unlimited
+	for _, tt := range []struct {
+		findings        []rule.Finding
+		reason, message string
+		rules           []string
+		grace           *int64
+	}{
+		{[]rule.Finding{first, second}, "because of BEMemoryEvict", "m", []string{"BEMemoryEvict", "MemoryEvict"}, nil},
+		{[]rule.Finding{first, katalysts}, "because of BEMemoryEvict", "m", []string{"BEMemoryEvict", "memory-pressure-eviction-plugin"}, nil},
+		{[]rule.Finding{katalysts, first}, "met threshold in scope: s from plugin: memory-pressure-eviction-plugin; because of BEMemoryEvict", "m; m", []string{"memory-pressure-eviction-plugin", "BEMemoryEvict"}, nil},
+		{[]rule.Finding{katalysts}, "met threshold in scope: s from plugin: memory-pressure-eviction-plugin", "m", []string{"memory-pressure-eviction-plugin"}, tick.Ptr(int64(60))},
+	} {
+		round := Choose(now, tt.findings, l, remembers(nil, nil, nil))
+		if len(round.Victims) != 1 {
+			t.Fatalf("%v go", names(round.Victims))
+		}
+		v := round.Victims[0]
+		if v.Eviction.Reason != tt.reason || v.Eviction.Message != tt.message || cmp.Diff(tt.rules, v.Rules) != "" || cmp.Diff(tt.grace, v.Eviction.GracePeriodSeconds) != "" {
+			t.Errorf("%+v; want %+v", v, tt)
+		}
+	}
+}

@@ -1,0 +1,347 @@
+package rule
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/qos"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// guide are the thresholds of the guide "Eviction Strategy base on CPU Satisfaction".
+func guide(change ...func(*sloconfig.Threshold)) *Settings {
+	return strategy(func(th *sloconfig.Threshold) {
+		th.CPUEvictBESatisfactionLowerPercent, th.CPUEvictBESatisfactionUpperPercent = tick.Ptr(int64(60)), tick.Ptr(int64(80))
+		th.CPUEvictBEUsageThresholdPercent, th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(90)), tick.Ptr(int64(60))
+		for _, c := range change {
+			c(th)
+		}
+	})
+}
+
+// tier changes the tier of BE pods: the milli-CPU that it uses, its CPUs, and its quota in milli-CPU.
+func tier(used float64, set string, quota int64) func(*tick.Sample) {
+	return func(s *tick.Sample) {
+		s.Tiers[0].UsageMilliCPU, s.Tiers[0].CPUSetCPUs, s.Tiers[0].CPUMaxMilliCPU = &used, set, &quota
+	}
+}
+
+func changed(x *tick.Tick, change ...func(*tick.Sample)) *tick.Tick {
+	for _, c := range change {
+		c(x.Sample)
+	}
+	return x
+}
+
+// steady plays so many ticks, 5 seconds apart, and returns the last one's measure.
+func steady(s *Settings, ticks int, at func(seconds int) *tick.Tick) Measure {
+	w := beCPUEvict.New()
+	var m Measure
+	for i := range ticks {
+		m = w.Measure(s, at(5*i))
+	}
+	return m
+}
+
+func TestEnough(t *testing.T) {
+	x := satisfaction{usage: 90}
+	for _, tt := range []struct {
+		used, limit float64
+		want        bool
+	}{
+		{2000, 0, false}, {2000, -1, false}, {0, 999, true}, {0, 1, true}, {0, 1000, false}, {899, 1000, false}, {900, 1000, true}, {1799, 2000, false}, {1800, 2000, true}, {5000, 2000, true},
+	} {
+		if got := x.enough(tt.used, tt.limit); got != tt.want {
+			t.Errorf("enough(%v, %v) = %t; want %t", tt.used, tt.limit, got, tt.want)
+		}
+	}
+	if !(satisfaction{usage: 0}).enough(0, 1000) || (satisfaction{usage: 100}).enough(999, 1000) {
+		t.Error("usage thresholds 0 and 100")
+	}
+}
+
+func TestRelease(t *testing.T) {
+	x := satisfaction{lower: 60, upper: 80}
+	for _, tt := range []struct{ request, limit, want float64 }{
+		{0, 2000, 0}, {-1, 2000, 0},
+		{4000, 2000, 1200}, // the guide's
+		{4000, 1200, 2000},
+		{4000, 2400, 800},  // equal triggers
+		{4000, 2401, 0},    // 60.025 %
+		{4000, 8000, 0},    // more than is asked for
+		{4000, 0, 3200},    // nothing may be used
+		{1, 0, 0},          // 0.8
+		{1000, 400, 400},   // no 399 of floating point
+		{3333, 1000, 1666}, // whole milli-CPU
+		{1e18, 0, 8e17},
+	} {
+		if got := x.release(tt.request, tt.limit); got != tt.want {
+			t.Errorf("release(%v, %v) = %v; want %v", tt.request, tt.limit, got, tt.want)
+		}
+	}
+	if got := (satisfaction{lower: 60, upper: 60}).release(1000, 600); got != 0 {
+		t.Errorf("without a gap: %v; want 0", got)
+	}
+}
+
+// The decision, from samples that are all the same: of what is used, requested and may be used.
+func TestSatisfaction(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		change     func(*tick.Sample)
+		asked      float64
+		settings   *Settings
+		value      float64
+		need       float64
+		threshold  float64
+		ticksFirst int // the first tick at which it is met
+	}{
+		{"half of it, the guide's event", tier(2000, "0-1", -1), 4000, guide(), 50, 1200, 60, 4},
+		{"equal triggers", tier(2400, "0-5", 2400), 4000, guide(), 60, 800, 60, 4},
+		{"satisfied", tier(3000, "0-2", -1), 4000, guide(), 75, 0, 60, 0},
+		{"more than is asked for", tier(4000, "0-3", -1), 2000, guide(), 200, 0, 60, 0},
+		{"too little used", tier(1799, "0-1", -1), 4000, guide(), 50, 0, 60, 0},
+		{"just enough used", tier(1800, "0-1", -1), 4000, guide(), 50, 1200, 60, 4},
+		{"the quota is less", tier(1500, "0-3", 1500), 4000, guide(), 37.5, 1700, 60, 4},
+		{"the CPU set is less", tier(2000, "0-1", 8000), 4000, guide(), 50, 1200, 60, 4},
+		{"less than a core needs no use", tier(0, "0-3", 500), 4000, guide(), 12.5, 2700, 60, 4},
+		{"a quota of 0", tier(2000, "0-1", 0), 4000, guide(), 0, 0, 60, 0},
+		{"nobody asks for any", tier(2000, "0-1", -1), 0, guide(), 100, 0, 60, 0},
+		{"usage threshold of 95", tier(1800, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictBEUsageThresholdPercent = tick.Ptr(int64(95)) }), 50, 0, 60, 0},
+		{"usage threshold not set: 90", tier(1800, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictBEUsageThresholdPercent = nil }), 50, 1200, 60, 4},
+		{"window not set: the sample's own", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = nil }), 50, 1200, 60, 1},
+		{"window under the interval", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(2)) }), 50, 1200, 60, 1},
+		{"a negative window", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(-5)) }), 50, 1200, 60, 1},
+		{"a long window", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(120)) }), 50, 1200, 60, 8},
+		{"a window without end", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(math.MaxInt64)) }), 50, 0, 60, 0},
+		{"what the node offers", tier(1800, "0-15", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictPolicy = tick.Ptr(sloconfig.EvictByAllocatable) }), 50, 1200, 60, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			first := 0
+			for n := 1; n <= 20; n++ {
+				m := steady(tt.settings, n, func(s int) *tick.Tick {
+					x := changed(koordTick(s, 0, 0, bePod("be", asks(tt.asked), uses(1000, 1))), tt.change)
+					x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(2000.0)
+					return x
+				})
+				f := onlyFinding(t, m)
+				if f.Value != tt.value || f.Threshold != tt.threshold || !f.Below || !f.Hard || len(m.Errors) > 0 {
+					t.Fatalf("%+v, errors %v; want a satisfaction of %v", f.PressureFinding, m.Errors, tt.value)
+				}
+				if f.Met && first == 0 {
+					first = n
+				}
+				if f.Met && f.Need != tt.need || f.Met != (len(f.Candidates) > 0) {
+					t.Fatalf("at tick %d need %v, candidates %v; want %v", n, f.Need, f.Candidates, tt.need)
+				}
+				// Nobody goes within the first 20 seconds of watching.
+				if wait := "watched for less than 20s"; f.Met && (f.Waits == wait) != (5*(n-1) < 20) {
+					t.Errorf("at tick %d: waits %q", n, f.Waits)
+				}
+			}
+			if first != tt.ticksFirst {
+				t.Errorf("met from tick %d on; want %d: a third of the window", first, tt.ticksFirst)
+			}
+		})
+	}
+}
+
+// The average and the last sample both have to call for it, and the smaller amount counts.
+func TestSatisfactionAverageAndLast(t *testing.T) {
+	type sample struct {
+		used, asked float64
+		set         string
+	}
+	low, high := sample{2000, 4000, "0-1"}, sample{4000, 4000, "0-3"}
+	repeat := func(n int, s sample) (out []sample) {
+		for range n {
+			out = append(out, s)
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		name    string
+		samples []sample
+		need    float64
+	}{
+		{"the same", repeat(12, low), 1200},
+		{"the last one is satisfied", append(repeat(11, low), high), 0},
+		{"the average is satisfied", append(repeat(11, high), low), 0},
+		{"the last one calls for less", append(repeat(11, low), sample{2000, 3500, "0-1"}), 800},
+		{"the average calls for less", append(repeat(11, low), sample{2000, 9000, "0-1"}), 1533}, // of (11x4000 + 9000)/12 = 4416.7
+		{"the last one uses too little", append(repeat(11, low), sample{100, 4000, "0-1"}), 0},
+		{"the average uses too little", append(repeat(11, sample{100, 4000, "0-1"}), low), 0},
+		{"nobody asks any more", append(repeat(11, low), sample{2000, 0, "0-1"}), 0},
+	} {
+		w := beCPUEvict.New()
+		var f Finding
+		for i, x := range tt.samples {
+			f = onlyFinding(t, w.Measure(guide(), changed(koordTick(5*i, 0, 0, bePod("be", asks(x.asked))), tier(x.used, x.set, -1))))
+		}
+		if f.Need != tt.need || f.Met != (tt.need > 0) {
+			t.Errorf("%s: met %t, need %v; want %v", tt.name, f.Met, f.Need, tt.need)
+		}
+	}
+}
+
+// A window that was seen in part, with a silence in it, twice the same tick, or a clock set back.
+func TestSatisfactionWindow(t *testing.T) {
+	at := func(s int) *tick.Tick { return koordTick(s, 0, 0, bePod("be", asks(4000))) }
+	for _, tt := range []struct {
+		name  string
+		times []int
+		met   bool
+	}{
+		{"a third", []int{0, 5, 10, 15}, true},
+		{"less than a third", []int{0, 5, 10}, false},
+		{"the same tick again and again", []int{0, 0, 0, 0, 0, 0}, false},
+		{"with a silence", []int{0, 5, 10, 55}, true},
+		{"what was before the window", []int{0, 5, 10, 100}, false},
+		{"the clock was set back", []int{100, 105, 110, 10, 15, 20}, false},
+		{"and goes on", []int{100, 105, 110, 10, 15, 20, 25}, true},
+	} {
+		w := beCPUEvict.New()
+		var f Finding
+		for _, s := range tt.times {
+			f = onlyFinding(t, w.Measure(guide(), at(s)))
+		}
+		if f.Met != tt.met {
+			t.Errorf("%s: met %t", tt.name, f.Met)
+		}
+	}
+	// Watching begins anew after a silence; another policy's limits are no average of these.
+	w := beCPUEvict.New()
+	for _, s := range []int{0, 5, 10, 15, 20} {
+		w.Measure(guide(), at(s))
+	}
+	if f := onlyFinding(t, w.Measure(guide(), at(25))); !f.Met || f.Waits != "" {
+		t.Errorf("after 25 s: %+v, waits %q", f.PressureFinding, f.Waits)
+	}
+	offered := at(30)
+	offered.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(2000.0)
+	if f := onlyFinding(t, w.Measure(guide(func(th *sloconfig.Threshold) { th.CPUEvictPolicy = tick.Ptr(sloconfig.EvictByAllocatable) }), offered)); f.Met {
+		t.Error("met with the averages of another policy")
+	}
+	// Whoever turns it off and on again begins anew.
+	w.Measure(strategy(nil), at(35))
+	if f := onlyFinding(t, w.Measure(guide(), at(40))); f.Met {
+		t.Error("met with the averages of before it was off")
+	}
+}
+
+func TestSatisfactionMissing(t *testing.T) {
+	allocatable := guide(func(th *sloconfig.Threshold) { th.CPUEvictPolicy = tick.Ptr(sloconfig.EvictByAllocatable) })
+	for _, tt := range []struct {
+		name     string
+		settings *Settings
+		change   func(*tick.Tick)
+		want     string
+	}{
+		{"no rates", guide(), func(x *tick.Tick) { x.Sample.IntervalSeconds = nil }, "the sample is the first of its collect, without rates"},
+		{"an interval of 0", guide(), func(x *tick.Tick) { x.Sample.IntervalSeconds = tick.Ptr(0.0) }, "the sample is the first of its collect, without rates"},
+		{"no use of the tier", guide(), func(x *tick.Tick) { x.Sample.Tiers[0].UsageMilliCPU = nil }, "the CPU that BE pods use is not known"},
+		{"a negative use", guide(), func(x *tick.Tick) { x.Sample.Tiers[0].UsageMilliCPU = tick.Ptr(-1.0) }, "the CPU that BE pods use is not known"},
+		{"no limit", guide(), func(x *tick.Tick) { x.Sample.Tiers[0].CPUSetCPUs, x.Sample.Tiers[0].CPUMaxMilliCPU = "", nil }, "the CPUs that BE pods may use are not known"},
+		{"a CPU set that is none", guide(), func(x *tick.Tick) { x.Sample.Tiers[0].CPUSetCPUs = "x" }, "the CPUs that BE pods may use are not known"},
+		{"no allocatable", allocatable, func(x *tick.Tick) { x.Sample.Allocatable = nil }, "the node has no allocatable kubernetes.io/batch-cpu"},
+		{"no allocatable batch-cpu", allocatable, func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = nil }, "the node has no allocatable kubernetes.io/batch-cpu"},
+		{"a negative one", allocatable, func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(-1.0) }, "the node has no allocatable kubernetes.io/batch-cpu"},
+		{"one of 0", allocatable, func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(0.0) }, "the node's allocatable kubernetes.io/batch-cpu is 0, which is taken for withdrawn"},
+		{"a withdrawn one", allocatable, func(x *tick.Tick) { x.Advice = &tick.Advice{Withdrawn: "degraded"} }, "the offer of kubernetes.io/batch-cpu is withdrawn"},
+	} {
+		m := steady(tt.settings, 12, func(s int) *tick.Tick {
+			x := koordTick(s, 0, 0, bePod("be", asks(4000)))
+			tt.change(x)
+			return x
+		})
+		if want := "BECPUEvict: " + tt.want + ": not measured"; len(m.Findings) > 0 || errorsOf(m) != want {
+			t.Errorf("%s: findings %+v, errors %q; want %q", tt.name, m.Findings, errorsOf(m), want)
+		}
+	}
+}
+
+// What BE pods may use is the smallest of the CPU sets, and on a plain machine their own; what they use there is theirs.
+func TestSatisfactionLimit(t *testing.T) {
+	on := func(sets ...string) func(*tick.Pod) {
+		return func(p *tick.Pod) {
+			for _, s := range sets {
+				p.Containers = append(p.Containers, tick.Container{CPUSetCPUs: s})
+			}
+		}
+	}
+	plain := func(s *tick.Sample) {
+		s.Tiers = []tick.Tier{{Name: tick.TierPods, CPUSetCPUs: "0", UsageMilliCPU: tick.Ptr(9.0)}}
+	}
+	tiered := func(*tick.Sample) {}
+	service := func(p *tick.Pod) { p.Labels[qos.KoordinatorClass] = qos.LS }
+	for _, tt := range []struct {
+		name   string
+		change func(*tick.Sample)
+		pods   []tick.Pod
+		want   beCPU
+		why    string
+	}{
+		{"the tier's", tiered, []tick.Pod{bePod("a", asks(4000), on("0-3"))}, beCPU{2000, 4000, 2000}, ""},
+		{"a container's", tiered, []tick.Pod{bePod("a", asks(4000), on("0-3", "1"))}, beCPU{2000, 4000, 1000}, ""},
+		{"one that is not known", tiered, []tick.Pod{bePod("a", asks(4000), on("", "x"))}, beCPU{2000, 4000, 2000}, ""},
+		{"another's does not count", tiered, []tick.Pod{bePod("a", asks(4000), on("0-3")), bePod("s", asks(500), service, on("0"))}, beCPU{2000, 4000, 2000}, ""},
+		{"nor one that has ended", tiered, []tick.Pod{bePod("a", asks(4000)), bePod("b", asks(500), phase("Succeeded"), on("0")), bePod("c", asks(500), phase("Failed"), on("0"))}, beCPU{2000, 4000, 2000}, ""},
+		{"who terminates asks for nothing", tiered, []tick.Pod{bePod("a", asks(4000)), bePod("b", asks(500), terminating)}, beCPU{2000, 4000, 2000}, ""},
+		{"who is pending asks", tiered, []tick.Pod{bePod("a", asks(4000), phase("Pending"), func(p *tick.Pod) { p.Missing = tick.MissingCgroup })}, beCPU{2000, 4000, 2000}, ""},
+		{"who asks for none", tiered, []tick.Pod{bePod("a")}, beCPU{2000, 0, 2000}, ""},
+		{"the containers' sum", tiered, []tick.Pod{bePod("a", func(p *tick.Pod) {
+			p.Requests = nil
+			p.Containers = []tick.Container{{Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(500.0)}}, {Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(700.0)}}}
+		})}, beCPU{2000, 1200, 2000}, ""},
+		{"no pods", tiered, nil, beCPU{2000, 0, 2000}, ""},
+		{"plain", plain, []tick.Pod{bePod("a", asks(4000), uses(900, 0), on("0-1")), bePod("b", asks(1000), uses(1000, 0), on("0-2"))}, beCPU{1900, 5000, 2000}, ""},
+		{"plain, one of which the use is not known", plain, []tick.Pod{bePod("a", asks(4000), on("0-1"))}, beCPU{}, "the CPU that BE pods use is not known"},
+		{"plain, without CPU sets", plain, []tick.Pod{bePod("a", asks(4000), uses(900, 0))}, beCPU{}, "the CPUs that BE pods may use are not known"},
+		{"plain, without pods", plain, nil, beCPU{}, ""},
+	} {
+		got, why := beSample(changed(koordTick(0, 0, 0, tt.pods...), tt.change), sloconfig.EvictByRealLimit)
+		if why != tt.why || why == "" && got != tt.want {
+			t.Errorf("%s: %+v, %q; want %+v, %q", tt.name, got, why, tt.want, tt.why)
+		}
+	}
+}
+
+func TestSatisfactionCandidates(t *testing.T) {
+	m := steady(guide(), 6, func(s int) *tick.Tick {
+		return koordTick(s, 0, 0,
+			bePod("busy", asks(1000), uses(900, 0)),
+			bePod("idle", asks(1000), uses(100, 0)),
+			bePod("low", asks(1000), uses(0, 0), prioritized(4000)),
+			bePod("new", asks(1000)),
+			bePod("asks-none", uses(2000, 0)),
+			bePod("forbids", asks(500), uses(500, 0), annotated(qos.EvictionPolicy, `[]`)),
+			bePod("ends", asks(500), uses(500, 0), terminating),
+			bePod("done", asks(500), phase("Succeeded")),
+			bePod("service", asks(500), uses(500, 0), labelled(qos.KoordinatorClass, qos.LS)),
+		)
+	})
+	f := onlyFinding(t, m)
+	// 4500 are asked for: 4500 x 0.8 - 2000 are too many.
+	if f.Need != 1600 || f.Reason != "EvictPodByBECPUSatisfaction" || f.Cooldown.Seconds() != 20 || f.Rest() != "koordinator cpu" || !f.UntilCovered {
+		t.Errorf("%+v", f)
+	}
+	if d := cmp.Diff(map[string]float64{"busy": 1000, "idle": 1000, "low": 1000, "new": 1000, "asks-none": 0}, released(f.Candidates)); d != "" {
+		t.Errorf("candidates (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(map[string]float64{"forbids": 500}, released(f.Leaving)); d != "" {
+		t.Errorf("others (-want +got):\n%s", d)
+	}
+	if got := strings.Join(ranked(f), " "); got != "low asks-none busy idle new" {
+		t.Errorf("order %s", got)
+	}
+	if want := "killAndEvictBEPodsRelease for node(node-1), need realase CPU : 1600"; f.Candidates[0].Message != want {
+		t.Errorf("message %q; want the guide's, %q", f.Candidates[0].Message, want)
+	}
+	if want := "BE pods may use 2000m of the 4500m of CPU that they request, 44%, at the threshold of 60% or under it, and use 2000m: 1600m have to be released to come near 80%"; f.Message != want {
+		t.Errorf("message %q; want %q", f.Message, want)
+	}
+}

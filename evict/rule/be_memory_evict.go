@@ -1,0 +1,128 @@
+package rule
+
+import (
+	"fmt"
+
+	"polder/lib/qos"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// beMemoryEvict is Koordinator's eviction of batch pods by the node's memory.
+var beMemoryEvict = &Rule{
+	Name: "BEMemoryEvict",
+	Doc: `the node's memory is used beyond Koordinator's threshold: BE pods go
+The node's used memory, total less available, in whole percent of its capacity (70.9 counts as 70), is at
+memoryEvictThresholdPercent or over it. BE pods go, at one tick, until what they use adds up to the capacity's share down to
+memoryEvictLowerPercent (threshold less 2 where that is not set): the lowest spec.priority first, then the largest use. A pod's use
+is its anonymous memory (rssBytes), for page cache is given back without its end. Then none for 4 seconds. Where one of the
+pods has no priority, none counts. Pods of which the use is not known go last, one at a time.`,
+	Scopes:     []string{ScopeMemoryUsed},
+	Thresholds: []string{"enable", "memoryEvictThresholdPercent", "memoryEvictLowerPercent"},
+	Strategy: func(th *sloconfig.Threshold) error {
+		_, err := memoryBounds(th)
+		return err
+	},
+	New: func() Window { return &beMemoryWindow{} },
+}
+
+// ScopeMemoryUsed is the node's used memory, in percent of its capacity.
+const ScopeMemoryUsed = "memory.used.percent"
+
+func memoryBounds(th *sloconfig.Threshold) (bounds, error) {
+	if err := enabled(th); err != nil {
+		return bounds{}, err
+	}
+	return usageBounds("memoryEvictThresholdPercent", th.MemoryEvictThresholdPercent, "memoryEvictLowerPercent", th.MemoryEvictLowerPercent)
+}
+
+type beMemoryWindow struct {
+	Over level `json:"over"`
+}
+
+func (w *beMemoryWindow) Measure(s *Settings, t *tick.Tick) Measure {
+	m, off := beMemoryEvict.off(s.Strategies)
+	if off {
+		*w = beMemoryWindow{}
+		return m
+	}
+	b, _ := memoryBounds(&s.Strategies.Threshold)
+	f, ok := memoryUsed(beMemoryEvict, b, t, &w.Over, &m)
+	if !ok {
+		return m
+	}
+	if f.Met {
+		f.Reason = reasonMemory
+		f.candidates(t, func(p *tick.Pod) bool {
+			return activePod(p) && qos.Koordinator(p) == qos.BE && qos.MayEvict(p, beMemoryEvict.Name)
+		}, anonymous, f.Need)
+		message := fmt.Sprintf("killAndEvictBEPods for node(%s), need to release memory: %.0f", t.Node, f.Need)
+		for i := range f.Candidates {
+			f.Candidates[i].Message = message
+		}
+		batchRanks(f.Candidates, anonymous)
+	}
+	m.Findings = append(m.Findings, f)
+	return m
+}
+
+// memoryUsed compares the node's use with the bounds.
+func memoryUsed(r *Rule, b bounds, t *tick.Tick, l *level, m *Measure) (Finding, bool) {
+	used, capacity, why := nodeMemory(t.Sample)
+	if why != "" {
+		l.observe(t, false)
+		m.Errors = append(m.Errors, missingInput(r.Name, why))
+		return Finding{}, false
+	}
+	percent := wholePercent(used, capacity)
+	f := r.finding(ScopeMemoryUsed, percent, b.upper)
+	f.Met = l.observe(t, percent >= b.upper)
+	f.Since = since(l.Start)
+	if f.Met {
+		f.Need = b.need(percent, capacity)
+		f.Message = fmt.Sprintf("%.0f%% of the node's memory are used (%s of %s), at the threshold of %.0f%% or over it: %s have to be released to come to %.0f%%",
+			percent, mebibytes(used), mebibytes(capacity), b.upper, mebibytes(f.Need), b.lower)
+	}
+	return f, true
+}
+
+// nodeMemory is what is used of the node's memory, as Koordinator's NodeMetric has it, and its capacity.
+func nodeMemory(s *tick.Sample) (used, capacity float64, why string) {
+	if s.Memory == nil || s.Capacity == nil {
+		return 0, 0, "the sample has not the node's memory and capacity"
+	}
+	total, okTotal := amount(s.Memory.TotalBytes)
+	available, okAvailable := amount(s.Memory.AvailableBytes)
+	capacity, okCapacity := amount(s.Capacity.MemoryBytes)
+	switch {
+	case !okTotal || !okAvailable || available > total:
+		return 0, 0, "the sample has not the node's total and available memory"
+	case !okCapacity || capacity < 1:
+		return 0, 0, "the sample has not the node's memory capacity"
+	}
+	return total - available, capacity, ""
+}
+
+// anonymous is the memory that ends with a pod: what is in the page cache can be had without.
+func anonymous(p *tick.Pod) (float64, bool) { return podMemory(p, rssBytes) }
+
+// candidates divides the pods into those that may go and those that may not and count as released when they are on their way
+// out. One of which the measure is not known is taken to release what is needed where that is over 0, and is left out
+// otherwise.
+func (f *Finding) candidates(t *tick.Tick, may func(*tick.Pod) bool, measure func(*tick.Pod) (float64, bool), unknown float64) {
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		if Ended(p) || p.Missing == tick.MissingCgroup {
+			continue // holds nothing
+		}
+		v, ok := measure(p)
+		switch accepted := may(p); {
+		case !accepted && ok:
+			f.Leaving = append(f.Leaving, Candidate{Pod: p, Releases: v})
+		case accepted && ok:
+			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: v})
+		case accepted && unknown > 0:
+			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: unknown})
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package rule
+
+import (
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// cpuAllocatableEvict is Koordinator's eviction by what pods request of CPU.
+var cpuAllocatableEvict = &Rule{
+	Name: "CPUAllocatableEvict",
+	Doc: `pods request far more CPU than the node offers: pods that allow it go
+As MemoryAllocatableEvict, with cpuAllocatableEvictThresholdPercent and cpuAllocatableEvictLowerPercent, for batch-cpu, mid-cpu and the node's
+own CPU. Then none for 20 seconds, nor in the first 20 seconds of watching.`,
+	Scopes:     []string{resourceBatchCPU.name, resourceMidCPU.name, resourceCPU.name},
+	Thresholds: []string{"enable", "cpuAllocatableEvictThresholdPercent", "cpuAllocatableEvictLowerPercent", "allocatableEvictPriorityThreshold"},
+	Strategy: func(th *sloconfig.Threshold) error {
+		_, err := cpuAllocatableBounds(th)
+		return err
+	},
+	New: func() Window { return &cpuAllocatableWindow{} },
+}
+
+func cpuAllocatableBounds(th *sloconfig.Threshold) (bounds, error) {
+	const key = "cpuAllocatableEvictThresholdPercent"
+	if err := enabled(th); err != nil {
+		return bounds{}, err
+	}
+	b, err := requestBounds(key, th.CPUAllocatableEvictThresholdPercent, "cpuAllocatableEvictLowerPercent", th.CPUAllocatableEvictLowerPercent)
+	if err != nil {
+		return b, err
+	}
+	return b, batchPriority(th, key)
+}
+
+type cpuAllocatableWindow struct {
+	Watched watched `json:"watched"`
+	Over    levels  `json:"over,omitempty"`
+}
+
+func (w *cpuAllocatableWindow) Measure(s *Settings, t *tick.Tick) Measure {
+	m, off := cpuAllocatableEvict.off(s.Strategies)
+	if off {
+		*w = cpuAllocatableWindow{}
+		return m
+	}
+	b, _ := cpuAllocatableBounds(&s.Strategies.Threshold)
+	w.Over.measure(&m, cpuAllocatableEvict, b, *s.Strategies.Threshold.AllocatableEvictPriorityThreshold, t, w.Watched.look(t),
+		[]requested{resourceBatchCPU, resourceMidCPU, resourceCPU})
+	return m
+}

@@ -1,0 +1,113 @@
+package rule
+
+import (
+	"fmt"
+	"math"
+
+	"polder/lib/qos"
+	"polder/lib/tick"
+)
+
+// requested is a resource that pods of some priority classes request.
+type requested struct {
+	name  string
+	class string // of the pods; empty for all that are neither batch nor mid
+	text  func(float64) string
+	of    func(*tick.Resources) *float64
+}
+
+// Resources by their names in Kubernetes.
+var (
+	resourceBatchCPU    = requested{"kubernetes.io/batch-cpu", qos.Batch, milliCPU, reclaimedMilliCPU}
+	resourceMidCPU      = requested{"kubernetes.io/mid-cpu", qos.Mid, milliCPU, func(r *tick.Resources) *float64 { return r.MidMilliCPU }}
+	resourceCPU         = requested{"cpu", "", milliCPU, func(r *tick.Resources) *float64 { return r.MilliCPU }}
+	resourceBatchMemory = requested{"kubernetes.io/batch-memory", qos.Batch, mebibytes, reclaimedMemoryBytes}
+	resourceMidMemory   = requested{"kubernetes.io/mid-memory", qos.Mid, mebibytes, func(r *tick.Resources) *float64 { return r.MidMemoryBytes }}
+	resourceMemory      = requested{"memory", "", mebibytes, func(r *tick.Resources) *float64 { return r.MemoryBytes }}
+)
+
+// ofPod is what a pod requests of it; false where its class requests another.
+func (r requested) ofPod(p *tick.Pod) (float64, bool) {
+	class := qos.PriorityClassOrDefault(p)
+	if class != qos.Batch && class != qos.Mid {
+		class = ""
+	}
+	if class != r.class {
+		return 0, false
+	}
+	v, ok := podRequest(p, r.of)
+	return v, ok && v > 0
+}
+
+// allocatable is what the node offers of a resource, or why that is not known. A 0 is not taken at its word: an offer that is
+// withdrawn, and a kubelet that has just started, leave it, and everybody would go for it.
+func allocatable(t *tick.Tick, r requested) (float64, string) {
+	if r.class != "" && t.Advice != nil && t.Advice.Withdrawn != "" {
+		return 0, fmt.Sprintf("the offer of %s is withdrawn", r.name)
+	}
+	if t.Sample.Allocatable != nil {
+		switch v, ok := amount(r.of(t.Sample.Allocatable)); {
+		case ok && v > 0:
+			return v, ""
+		case ok:
+			return 0, fmt.Sprintf("the node's allocatable %s is 0, which is taken for withdrawn", r.name)
+		}
+	}
+	return 0, fmt.Sprintf("the node has no allocatable %s", r.name)
+}
+
+// levels are those of a rule's resources, by name.
+type levels map[string]*level
+
+// measure compares what pods of a priority, or a lower one, request of the resources with what the node offers.
+func (l *levels) measure(m *Measure, r *Rule, b bounds, atMost int64, t *tick.Tick, waits string, resources []requested) {
+	before := *l
+	*l = nil
+	for _, x := range resources {
+		f, sum := r.finding(x.name, 0, 0), 0.0
+		for i := range t.Sample.Pods {
+			p := &t.Sample.Pods[i]
+			if !activePod(p) || qos.PriorityNumber(p) > atMost {
+				continue
+			}
+			request, ok := x.ofPod(p)
+			if !ok {
+				continue
+			}
+			sum += request
+			c := Candidate{Pod: p, Releases: request, Rank: annotatedRank(p, request), Message: triggered(r.Name, p)}
+			if mayGo(p, r.Name, atMost) {
+				f.Candidates = append(f.Candidates, c)
+			} else {
+				f.Leaving = append(f.Leaving, c)
+			}
+		}
+		if sum == 0 {
+			continue // nobody requests it: whether it is offered does not matter
+		}
+		offered, why := allocatable(t, x)
+		if why != "" {
+			m.Errors = append(m.Errors, missingInput(r.Name, why))
+			continue
+		}
+		over := before[x.name]
+		if over == nil {
+			over = &level{}
+		}
+		if *l == nil {
+			*l = levels{}
+		}
+		(*l)[x.name] = over
+		f.Value, f.Threshold = sum, b.upper*offered/100
+		f.Met = over.observe(t, f.Value > f.Threshold)
+		f.Since = since(over.Start)
+		if !f.Met {
+			f.Candidates, f.Leaving = nil, nil
+		} else {
+			f.Need, f.Reason, f.Waits = math.Ceil(sum-b.lower*offered/100), reasonEvicted, waits
+			f.Message = fmt.Sprintf("pods of priority %d or lower request %s of %s, over %.0f%% of the %s that the node offers: %s have to be released to come to %.0f%%",
+				atMost, x.text(sum), x.name, b.upper, x.text(offered), x.text(f.Need), b.lower)
+		}
+		m.Findings = append(m.Findings, f)
+	}
+}
