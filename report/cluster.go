@@ -25,6 +25,7 @@ type clusterOptions struct {
 	noFlush    bool
 	withdraw   bool
 	taintNode  bool
+	prefix     string  // of Koordinator's resources
 	minChange  float64 // in percent
 	minAge     time.Duration
 	resync     time.Duration
@@ -32,12 +33,13 @@ type clusterOptions struct {
 }
 
 func (o *clusterOptions) flags(f *stage.Flags) {
-	f.Category("Cluster, for --to cnr and --to node")
+	f.Category("Cluster, for --to cnr, --to node and --to nodemetric")
 	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE` (default: the one whose pod report runs in)")
 	f.Float(&o.minChange, "min-change", 5, "write an amount that has grown by at least this many percent at once; one that has shrunk by 1 percent always is")
 	f.Duration(&o.minAge, "min-interval", 30*time.Second, "write an amount that has shrunk by less than 1 percent when the last write is so long ago")
 	f.Duration(&o.resync, "resync", 5*time.Minute, "write at least this often, whatever has changed (0 is never)")
 	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for so long")
+	f.String(&o.prefix, "resource-prefix", object.Prefix, "node: what comes before Koordinator's batch-cpu, batch-memory, mid-cpu and mid-memory: kubernetes.io, or koordinator.sh as in v0.1")
 	f.Bool(&o.allNodes, "all-nodes", "write the objects of every node that ticks name, not of --node alone")
 	f.Bool(&o.taintNode, "taint-node", "put evict's taints on the Node, too, where they hold for every pod")
 	f.Bool(&o.fleet, "fleet", "write what the centre has to say of every node (collect --fleet, evict --fleet); implies --all-nodes")
@@ -47,6 +49,8 @@ func (o *clusterOptions) flags(f *stage.Flags) {
 
 func (o *clusterOptions) check(s *stage.Session) error {
 	switch {
+	case o.prefix != object.Prefix && o.prefix != object.OldPrefix:
+		return stage.Usagef("--resource-prefix %q: want %s or %s", o.prefix, object.Prefix, object.OldPrefix)
 	case !(o.minChange >= 0 && o.minChange <= 100):
 		return stage.Usagef("--min-change %v: want percent, 0 to 100", o.minChange)
 	case o.staleAfter == 0:
@@ -69,6 +73,11 @@ func (o *clusterOptions) check(s *stage.Session) error {
 
 func (o *clusterOptions) rules() object.Rules {
 	return object.Rules{MinChange: o.minChange / 100, MinInterval: o.minAge, Resync: o.resync}
+}
+
+// given are the rules that the user has set.
+func given(s *stage.Session) object.Given {
+	return object.Given{MinChange: s.IsSet("min-change"), MinInterval: s.IsSet("min-interval"), Resync: s.IsSet("resync")}
 }
 
 // seen is an object as the cluster has it, with the parts that matter here.
@@ -164,7 +173,7 @@ func (c *cluster) leave() {
 }
 
 // The permissions that report needs, for its errors.
-const permissions = "report's role needs nodes: get, list, watch; nodes/status: patch; customnoderesources: get, list, watch, create, patch; customnoderesources/status: patch; with --taint-node or --fleet also nodes: patch; for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch"
+const permissions = "report's role needs nodes: get, list, watch; nodes/status: patch; customnoderesources: get, list, watch, create, patch; customnoderesources/status: patch; with --taint-node or --fleet also nodes: patch; for --to nodemetric nodes: get; nodemetrics: create; nodemetrics/status: patch; for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch"
 
 // longestError is about what a person reads.
 const longestError = 600
@@ -175,9 +184,10 @@ func explain(r kube.Resource, err error) error {
 	if len(text) > longestError {
 		text = strings.ToValidUTF8(text[:longestError], "") + "…"
 	}
-	switch cnr := r == kube.CustomNodeResources; {
+	ours := map[kube.Resource]string{kube.CustomNodeResources: object.CNRKind, kube.NodeMetrics: object.NodeMetricKind}[r]
+	switch cnr := ours != ""; {
 	case cnr && kube.IsNotFound(err):
-		return fmt.Errorf("%s (does the cluster have the kind CustomNodeResource? Install the CRDs: kubectl apply --server-side -f deploy/kubernetes/crds)", text)
+		return fmt.Errorf("%s (does the cluster have the kind %s? Install the CRDs: kubectl apply --server-side -f deploy/kubernetes/crds)", text, ours)
 	case kube.IsForbidden(err):
 		return fmt.Errorf("%s (%s)", text, permissions)
 	case cnr && (kube.IsInvalid(err) || strings.Contains(text, "field not declared in schema")):

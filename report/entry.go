@@ -2,6 +2,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,6 +40,9 @@ type entry struct {
 	heard   time.Time // when a tick last had figures
 	written object.Written
 	resync  time.Duration
+
+	strategies object.Strategies // the newest that ticks had
+	tried      []object.Dialect  // under whose names something may be offered by this process
 
 	have     *seen
 	intact   bool // have has what was written
@@ -108,9 +112,44 @@ func (e *entry) next(p *publisher, now time.Time) object.Due {
 			return object.NotDue
 		}
 	}
+	return e.rules(p, want).Next(e.written, want, e.intact, now)
+}
+
+// rules are those by which the object is written: in Koordinator's dialect, Koordinator's own.
+func (e *entry) rules(p *publisher, want object.Figures) object.Rules {
 	rules := p.rules
-	rules.Resync = e.resync
-	return rules.Next(e.written, want, e.intact, now)
+	if p.isNode() && want.Dialect == object.Koordinator {
+		return rules.Koordinator(e.strategies.Colocation(), p.given)
+	}
+	if e.resync > 0 {
+		rules.Resync = e.resync
+	}
+	return rules
+}
+
+// left are the dialects but one under whose names this process may have offered something.
+func (e *entry) left(now object.Dialect) []object.Dialect {
+	var left []object.Dialect
+	for _, d := range e.tried {
+		if d != now {
+			left = append(left, d)
+		}
+	}
+	return left
+}
+
+// try notes that figures are about to be written.
+func (e *entry) try(f object.Figures) {
+	if f.Dialect != "" && !f.Empty() && !slices.Contains(e.tried, f.Dialect) {
+		e.tried = append(e.tried, f.Dialect)
+	}
+}
+
+// settle notes what is written now. What is left behind is forgotten: it may come back as somebody else's.
+func (e *entry) settle(f object.Figures, now time.Time) {
+	e.tried = slices.DeleteFunc(e.tried, func(d object.Dialect) bool { return slices.Contains(f.Left, d) || d == f.Dialect && f.Empty() })
+	f.Left = nil
+	e.written = object.Written{Figures: &f, At: now}
 }
 
 // paused reports whether a write that is due has to wait.
@@ -122,7 +161,7 @@ func (e *entry) paused(now time.Time) bool {
 func (e *entry) wrote(p *publisher, j job, after *seen, now time.Time) {
 	e.changed = e.changed && e.news || e.written.Figures == nil || !e.written.Figures.Equal(j.figures)
 	e.news = true
-	e.written = object.Written{Figures: &j.figures, At: now}
+	e.settle(j.figures, now)
 	e.resync = time.Duration(float64(p.rules.Resync) * (1 - rand.Float64()/4)) // not all nodes at once
 	e.intact, e.restoreAt = true, time.Time{}
 	e.calm()
@@ -151,12 +190,12 @@ func (e *entry) failed(err error, now time.Time) {
 func (e *entry) calm() { e.err, e.failures, e.retryAt = nil, 0, time.Time{} }
 
 // published is what the object offers, as far as is known.
-func (e *entry) published() object.Amounts {
+func (e *entry) published(d object.Dialect, prefix string) object.Amounts {
 	switch {
-	case e.written.Figures != nil:
+	case e.written.Figures != nil && e.written.Figures.Dialect == d:
 		return e.written.Figures.Reclaimed
 	case e.have != nil:
-		return object.NodeAmounts(e.have.object)
+		return object.NodeAmounts(e.have.object, d, prefix)
 	}
 	return object.Amounts{}
 }

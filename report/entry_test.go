@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,4 +137,100 @@ func TestSay(t *testing.T) {
 	e.memory.Take(offer(43000), noon)
 	e.busy = true
 	say(tick.TargetPending, true)
+}
+
+// batch is what Koordinator's policy offers.
+func batch(milli int64) object.Figures {
+	return object.Figures{Dialect: object.Koordinator, Reclaimed: object.Amounts{MilliCPU: &milli}}
+}
+
+// A change of the policy: names under which this process may have offered something go, until that has succeeded; all others are
+// somebody else's.
+func TestPolicyChanges(t *testing.T) {
+	p, _ := keeper(nodeKind)
+	e, now := newEntry("n", noon), noon
+	names := func() string {
+		var all []string
+		for name, v := range p.want(e, now).Resources(object.Prefix) {
+			if v != nil {
+				name += "=" + strconv.FormatInt(*v, 10)
+			}
+			all = append(all, name[strings.LastIndex(name, "/")+1:])
+		}
+		slices.Sort(all)
+		return strings.Join(all, " ")
+	}
+	const katalyst = "reclaimed_memory reclaimed_millicpu"
+	for _, step := range []struct {
+		name     string
+		f        object.Figures
+		begun    bool // a write
+		ends     error
+		succeeds bool
+		want     string
+	}{
+		{"nobody has spoken", object.Figures{}, false, nil, false, "batch-cpu batch-memory mid-cpu mid-memory " + katalyst},
+		{"Koordinator's", batch(4541), true, nil, false, "batch-cpu=4541 batch-memory mid-cpu mid-memory"},
+		{"another policy while it is written", object.Figures{Dialect: object.Katalyst, Reclaimed: offer(44000).Reclaimed}, false, nil, false, "batch-cpu batch-memory mid-cpu mid-memory reclaimed_memory reclaimed_millicpu=44000"},
+		{"and after that failed: it may be there all the same", object.Figures{}, true, errors.New("timeout"), false, "batch-cpu batch-memory mid-cpu mid-memory reclaimed_memory reclaimed_millicpu=44000"},
+		{"written", object.Figures{}, false, nil, true, "reclaimed_memory reclaimed_millicpu=44000"},
+		{"back", batch(5000), true, nil, false, "batch-cpu=5000 batch-memory mid-cpu mid-memory " + katalyst},
+		{"which is written", object.Figures{}, false, nil, true, "batch-cpu=5000 batch-memory mid-cpu mid-memory"},
+		{"withdrawn", object.Figures{Dialect: object.Koordinator, Gone: "disabled"}, true, nil, true, "batch-cpu batch-memory mid-cpu mid-memory"},
+		{"and nothing is left of it with another policy", object.Figures{Dialect: object.Katalyst, Reclaimed: offer(1).Reclaimed}, false, nil, false, "reclaimed_memory reclaimed_millicpu=1"},
+	} {
+		now = now.Add(time.Second)
+		e.memory.Take(step.f, now)
+		if step.begun {
+			e.try(p.want(e, now))
+		}
+		if step.ends != nil {
+			e.failed(step.ends, now)
+		}
+		if step.succeeds {
+			e.wrote(p, job{node: "n", figures: p.want(e, now)}, nil, now)
+		}
+		if got := names(); got != step.want {
+			t.Errorf("%s: %s; want %s", step.name, got, step.want)
+		}
+	}
+}
+
+// Each dialect is written by its own rules: 8 % more are worth a write in Polder's, 0.9 % less are after a while; in Koordinator's
+// neither is, until the ConfigMap's time has passed.
+func TestRulesOfTheDialect(t *testing.T) {
+	p, _ := keeper(nodeKind)
+	for _, tt := range []struct {
+		name    string
+		dialect object.Dialect
+		config  string
+		milli   int64
+		after   time.Duration
+		want    object.Due
+	}{
+		{"Katalyst, 8 % more", object.Katalyst, "", 10800, time.Second, object.Moved},
+		{"Koordinator, 8 % more", object.Koordinator, "", 10800, time.Second, object.NotDue},
+		{"Koordinator, 8 % more by a strict ConfigMap", object.Koordinator, `{"resourceDiffThreshold":0.05}`, 10800, time.Second, object.Moved},
+		{"Katalyst goes by no such ConfigMap", object.Katalyst, `{"resourceDiffThreshold":0.5}`, 10800, time.Second, object.Moved},
+		{"Katalyst, less", object.Katalyst, "", 9910, time.Minute, object.Moved},
+		{"Koordinator, less", object.Koordinator, "", 9910, time.Minute, object.NotDue},
+		{"Koordinator, less, and it is time", object.Koordinator, "", 9910, 5*time.Minute + 1, object.Again},
+		{"Koordinator, less, and it is the ConfigMap's time", object.Koordinator, `{"updateTimeThresholdSeconds":20}`, 9910, time.Minute, object.Again},
+	} {
+		e := newEntry("n", noon)
+		if tt.config != "" {
+			e.strategies.Take(&tick.Sample{Config: tick.Raw(`{"koordinator":{"colocation":` + tt.config + `}}`)})
+		}
+		f := batch(10000)
+		f.Dialect = tt.dialect
+		e.wrote(p, job{node: "n", figures: f}, nil, noon)
+		e.resync = p.rules.Resync
+		at := noon.Add(tt.after)
+		next := batch(tt.milli)
+		next.Dialect = tt.dialect
+		e.memory.Take(next, at)
+		if got := e.next(p, at); got != tt.want {
+			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
+		}
+	}
 }

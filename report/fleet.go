@@ -21,7 +21,7 @@ const targetFleet = "fleet"
 
 // fleetNames are the targets of the centre: its own beside those that were asked for.
 func fleetNames(to []string) ([]string, error) {
-	for _, name := range []string{cnrKind.target, nodeKind.target} {
+	for _, name := range []string{cnrKind.target, nodeKind.target, targetNodeMetric} {
 		if slices.Contains(to, name) {
 			return nil, stage.Usagef("--to %s and --fleet exclude each other: a node's figures are its own report's to write", name)
 		}

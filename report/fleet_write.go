@@ -47,8 +47,8 @@ func (w *writer) writeCentre(ctx context.Context, j *centreJob) error {
 		return errors.Join(append(errs, err)...)
 	}
 	if j.want.Withdraws() {
-		if !object.NodeHolds(j.haveNode.object, object.Amounts{}) {
-			now, err := w.patch(ctx, kube.Nodes, j.node, kube.MergePatch, object.NodePatch(object.Amounts{}), "status")
+		if nothing := object.Nothing(); !object.NodeHolds(j.haveNode.object, nothing) {
+			now, err := w.patch(ctx, kube.Nodes, j.node, kube.MergePatch, object.NodePatch(nothing), "status")
 			errs = append(errs, err)
 			if err == nil {
 				j.haveNode, j.wroteNode = now, true

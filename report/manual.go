@@ -11,9 +11,12 @@ Reads ticks and reports them to each target of --to:
                 while nothing in it would change but the tick's time, and written at least every 10 seconds
    cnr          the node's CustomNodeResource (kubectl get kcnr), made if it is missing: what reclaimed pods may have, in all
                 and by NUMA node with the pods that have some of it, and the taints that evict decided on
-   node         the extended resources resource.katalyst.kubewharf.io/reclaimed_millicpu and .../reclaimed_memory in the node's
-                status, which kube-scheduler counts
-
+   node         the extended resources of the node's status that kube-scheduler counts. Under the policy koordinator:
+                kubernetes.io/batch-cpu and batch-memory, and mid-cpu and mid-memory where they are advised (--resource-prefix
+                koordinator.sh has the names of v0.1); under any other: resource.katalyst.kubewharf.io/reclaimed_millicpu and
+                .../reclaimed_memory
+   nodemetric   Koordinator's NodeMetric (kubectl get nodemetrics), made if it is missing: what the node, its pods and the rest
+                of its system use, averaged, with percentiles over several times
    kcc          the status of each KatalystCustomConfig (kubectl get kcc): condition Valid, with what is wrong with its objects and
                 their names. One report in a cluster is enough, and with --fleet it is there by itself
 
@@ -37,6 +40,15 @@ THE CLUSTER
    was killed for good leaves its last figures. report --withdraw takes them away and ends; it serves as a preStop hook, for
    what somebody else takes away is put back only 2 seconds later, and ever later where it goes on.
 
+   Under the policy koordinator --to node keeps Koordinator's rules in place of those: an amount is written at once when it is
+   more than resourceDiffThreshold (10 %) of what was written away from it, up or down, when it comes or goes, and whatever has
+   changed later than updateTimeThresholdSeconds (300) after the last write. Both are the ConfigMap's, from sample.config;
+   --min-change, --min-interval and --resync, where they are given, stand above it. advice.withdrawn takes the resources away at
+   once, not to zero, and the note says why; what kubelet or somebody else has wiped is put back as ever. When the policy changes,
+   what this process has written under the other names goes with the first write under the new ones. Names that it has not
+   written are left alone, but for --withdraw, for the centre, and for a process that hears of no policy for --stale-after: those
+   take Katalyst's names and Koordinator's of the --resource-prefix, and the centre of either prefix.
+
    Calls run beside the stream, one at a time for each object, and the newest figures win. What became of them is in
    a later tick's section: written, unchanged, pending, or failed with an error that says what to do. A server that is away is
    asked again after half a second, then less often, every 8 seconds at last; after an error that somebody has to mend, every
@@ -46,7 +58,7 @@ THE CLUSTER
    polder-report; a field that another manager holds is taken over, and the log names the manager. Taints are merged with
    what others have set, which stays, however often they write; the annotation polder/taints names ours, and their timeAdded
    stays as long as they do. A pod that may run on several NUMA nodes counts by an equal part on each. In the node's status the
-   two resources alone are written, so that kubelet's own are kubelet's.
+   extended resources alone are written, so that kubelet's own are kubelet's.
 
    No kube-scheduler reads a CustomNodeResource's taints. While evict has one under node.katalyst.kubewharf.io/ that keeps pods
    away (NoSchedule, NoExecute), --to node therefore offers no more than the reclaimed pods of the sample request, so that no new
@@ -63,8 +75,19 @@ THE CLUSTER
    The centre (report --fleet) withdraws the offer of a node whose agent is gone, and marks the Node with the annotation
    polder/withdrawn. While it is there, --to node and --to cnr offer nothing, and the note gives its reason.
 
+   --to nodemetric writes the status as soon as two samples are there, and then every metricReportIntervalSeconds (60, at least
+   30) of the ticks' time; while the node's CPU or memory is not known it is left as it is. Usages are averages over
+   metricAggregateDurationSeconds (300, at least 60). The aggregates are avg, p50, p90, p95 and p99 over each of
+   metricAggregatePolicy.durations (5m, 10m, 30m), and empty until the samples since report's start cover half of it. Memory is
+   what is not available, and of a pod its anonymous memory; with metricMemoryCollectPolicy usageWithPageCache what is not free,
+   and the pod's cache as well; usageWithHotPageCache counts as the first. The system's use is the node's without the pods', and
+   not known in a tick in which that of a running container is not. Pods are there by namespace and name, when both of their
+   figures are known. The spec is left to Koordinator's manager; what others write in the status, as prodReclaimableMetric, stays.
+   The object goes with its node; --withdraw leaves it, for its updateTime says how old it is.
+
    The role needs: nodes get, list, watch, and for --taint-node patch; nodes/status patch; customnoderesources get, list,
-   watch, create, patch; customnoderesources/status patch; for kcc katalystcustomconfigs get, katalystcustomconfigs/status
+   watch, create, patch; customnoderesources/status patch; for nodemetric nodes get, nodemetrics create,
+   nodemetrics/status patch; for kcc katalystcustomconfigs get, katalystcustomconfigs/status
    patch. The CRDs are in deploy/kubernetes/crds. With --dry-run no cluster is asked, and the objects are in the log ("would
    be written").
 
@@ -80,7 +103,8 @@ THE CENTRE (--fleet)
    are, and so does silence. Nothing is written but what the objects lack. At the end of its input what waits is written, if it can be
    within seconds; with --no-flush it is dropped, and only the writes under way end: for a live input, which ends where
    collect loses the lease, and what waits is what another leader knows better. --withdraw takes taints, annotations and conditions
-   away from all nodes. The target kcc is on as well; --to cnr and --to node are each node's own report's.
+   away from all nodes. The target kcc is on as well; --to cnr, --to node and --to nodemetric are each node's own
+   report's.
    The role needs: nodes get, list, watch, patch; nodes/status patch; customnoderesources get, list, watch, create, patch;
    customnoderesources/status patch; what kcc needs.
 
@@ -93,6 +117,8 @@ EXAMPLES
       ... | report --to prometheus --metrics-file /var/lib/node_exporter/polder.prom > /dev/null
    Offer reclaimed CPU and memory to a cluster, from outside of it
       collect --kubeconfig ~/.kube/config | advise | isolate | report --to cnr,node --kubeconfig ~/.kube/config > /dev/null
+   Offer batch resources as Koordinator does, and the NodeMetric beside them
+      collect --kubeconfig ~/.kube/config | advise --policy koordinator | isolate | report --to node,nodemetric --kubeconfig ~/.kube/config > /dev/null
    See what would be written there, from a recording
       report --to cnr --to node --dry-run --input yesterday.jsonl > /dev/null
    The centre, of which one process leads

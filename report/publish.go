@@ -41,6 +41,7 @@ type publisher struct {
 	ctx        context.Context // ends with a signal
 	cluster    *cluster        // nil in a dry run
 	rules      object.Rules
+	given      object.Given // which of them the user has set
 	staleAfter time.Duration
 	left       bool // a Node's taints, if there are ours, are of another process
 
@@ -66,7 +67,7 @@ func openCNR(ctx context.Context, s *stage.Session, o *options, _ io.Writer) (ta
 }
 
 func openNode(ctx context.Context, s *stage.Session, o *options, _ io.Writer) (target, error) {
-	return openPublisher(ctx, s, o, nodeKind)
+	return openPublisher(ctx, s, o, nodeKindOf(o.cluster.prefix))
 }
 
 func openNodeTaints(ctx context.Context, s *stage.Session, o *options, _ io.Writer) (target, error) {
@@ -74,7 +75,7 @@ func openNodeTaints(ctx context.Context, s *stage.Session, o *options, _ io.Writ
 }
 
 func openPublisher(ctx context.Context, s *stage.Session, o *options, k kind) (target, error) {
-	p := &publisher{kind: k, session: s, ctx: ctx, started: s.Now(), rules: o.cluster.rules(), staleAfter: o.cluster.staleAfter, entries: map[string]*entry{}, stopLooking: func() {}}
+	p := &publisher{kind: k, session: s, ctx: ctx, started: s.Now(), rules: o.cluster.rules(), given: given(s), staleAfter: o.cluster.staleAfter, entries: map[string]*entry{}, stopLooking: func() {}}
 	p.left = k.target == nodeKind.target && !o.cluster.taintNode
 	if s.DryRun {
 		return p, nil // which needs no cluster
@@ -166,11 +167,14 @@ func (p *publisher) put(in stage.Incoming) (tick.Target, error) {
 		return said(p.target, tick.TargetFailed, false, err), nil
 	}
 	now, figures := p.session.Now(), object.Read(in.Tick)
+	if p.isNode() {
+		e.strategies.Take(in.Sample)
+	}
 	if p.cluster == nil {
 		return p.pretend(e, figures, in.Time), nil
 	}
 	e.memory.Take(figures, now)
-	if !figures.Empty() || figures.Taints != nil {
+	if figures.Speaks() || figures.Taints != nil {
 		e.heard = now
 	}
 	p.consider(e)
@@ -179,13 +183,15 @@ func (p *publisher) put(in stage.Incoming) (tick.Target, error) {
 
 // want is what the entry's object should hold now.
 func (p *publisher) want(e *entry, now time.Time) object.Figures {
-	f := p.figures(e.memory.Now(now, p.staleAfter), e.published())
+	f := e.memory.Now(now, p.staleAfter)
+	f = p.figures(f, e.published(f.Dialect, p.prefix))
 	switch reason := p.marks[e.node]; {
 	case f.TaintsAlone && f.Taints == nil && now.Sub(e.since) >= p.staleAfter:
 		f.Taints, f.Said = []tick.Taint{}, true // a process before this one may have left some, and nobody speaks of them
 	case !f.TaintsAlone && reason != "":
 		f = f.Withdrawn(reason)
 	}
+	f.Left = e.left(f.Dialect)
 	if f.Note == "" && p.left && e.have != nil {
 		if ours := object.NodeTaintsOf(e.have.object).Ours(); len(ours) > 0 {
 			f.Note = fmt.Sprintf("the Node still has taints of a report with --taint-node: %.300s (report --withdraw --to node takes them away)", strings.Join(ours, ", "))
@@ -218,11 +224,12 @@ func (p *publisher) pretend(e *entry, f object.Figures, now time.Time) tick.Targ
 	e.memory.Take(f, now)
 	want := p.want(e, now)
 	e.note = want.Note
-	if want.Empty() && len(want.Taints) == 0 && e.written.Figures == nil || p.rules.Next(e.written, want, true, now) == object.NotDue {
+	if want.Empty() && len(want.Taints) == 0 && e.written.Figures == nil || e.rules(p, want).Next(e.written, want, true, now) == object.NotDue {
 		return said(p.target, tick.TargetUnchanged, false, nil)
 	}
 	changed := e.written.Figures == nil || !e.written.Figures.Equal(want)
-	e.written = object.Written{Figures: &want, At: now}
+	e.try(want)
+	e.settle(want, now)
 	text, err := tick.Marshal(p.show(e.node, want, now))
 	if err != nil {
 		return said(p.target, tick.TargetFailed, changed, err)
@@ -259,11 +266,18 @@ func (p *publisher) consider(e *entry) {
 	p.start()
 }
 
+// isNode reports whether it is a Node's status that is kept.
+func (p *publisher) isNode() bool { return p.target == nodeKind.target }
+
+// digits are taken out of notes that are compared: a number that moves with each tick is no news.
+var digits = regexp.MustCompile(`[0-9]+`)
+
 // remark logs once why an object is not what the ticks say.
 func (p *publisher) remark(e *entry, note string) {
 	switch {
 	case note == e.note:
 		return
+	case digits.ReplaceAllString(note, "") == digits.ReplaceAllString(e.note, ""):
 	case note == "":
 		p.session.Log.Info("as the ticks say again", "target", p.target, "node", e.node)
 	default:
@@ -283,6 +297,7 @@ func (p *publisher) start() {
 		if !e.intact {
 			p.session.Log.Warn("putting back what somebody else has changed or taken away", "target", p.target, "node", e.node)
 		}
+		e.try(p.want(e, now))
 		j := job{node: e.node, uid: p.uids[e.node], have: e.have, figures: p.want(e, now), at: now}
 		go func() {
 			ctx, done := context.WithTimeout(context.WithoutCancel(p.ctx), 3*requestLimit)

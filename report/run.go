@@ -26,7 +26,7 @@ type options struct {
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Report")
-	f.Strings(&o.to, "to", "report to this target (tty, table, prometheus, cnr, node, kcc), can be given several times (default tty on a terminal, table elsewhere)")
+	f.Strings(&o.to, "to", "report to this target (tty, table, prometheus, cnr, node, nodemetric, kcc), can be given several times (default tty on a terminal, table elsewhere)")
 	f.Path(&o.metricsFile, "metrics-file", "", "write metrics to `FILE`, for --to prometheus; node_exporter wants a name that ends in .prom")
 	f.Int(&o.header, "header", 25, "table: name the columns again after this many lines on a terminal (0 is never)")
 	f.Bool(&o.ascii, "ascii", "tty: draw with ASCII characters alone")
@@ -52,6 +52,7 @@ var targets = []struct {
 	{"cnr", false, openCNR},
 	{"node", false, openNode},
 	{nodeTaints, false, openNodeTaints},
+	{targetNodeMetric, false, openNodeMetric},
 	{targetKCC, false, openKCC},
 	{"table", true, openTable},
 	{"tty", true, openScreen},

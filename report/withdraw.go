@@ -21,7 +21,7 @@ const forbidden = 5 * time.Second
 
 // withdraw takes away what was written to the cluster.
 func (o *options) withdraw(ctx context.Context, s *stage.Session) error {
-	kinds := []kind{cnrKind, nodeKind, nodeTaintsKind}
+	kinds := []kind{cnrKind, nodeKindOf(o.cluster.prefix), nodeTaintsKind}
 	if len(o.to) > 0 {
 		for _, name := range o.to {
 			if name != cnrKind.target && name != nodeKind.target {

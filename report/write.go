@@ -16,6 +16,7 @@ import (
 type kind struct {
 	target   string
 	resource kube.Resource
+	prefix   string // of Koordinator's resources
 	// figures are those that the object is about, of what was said; it offers the amounts already.
 	figures func(object.Figures, object.Amounts) object.Figures
 	// holds reports whether the object has them.
@@ -49,29 +50,40 @@ type job struct {
 	at      time.Time
 }
 
-var nodeKind = kind{
-	target:   "node",
-	resource: kube.Nodes,
-	figures: func(f object.Figures, published object.Amounts) object.Figures {
-		f = f.Hold(published)
-		return object.Figures{Reclaimed: f.Reclaimed, Held: f.Held, Note: f.Note}
-	},
-	holds: func(o kube.Object, f object.Figures) bool { return object.NodeHolds(o, f.Reclaimed) },
-	write: func(ctx context.Context, w *writer, j job) (*seen, error) {
-		if j.have == nil {
-			return nil, nil
-		}
-		return w.patch(ctx, kube.Nodes, j.node, kube.MergePatch, object.NodePatch(j.figures.Reclaimed), "status")
-	},
-	show: func(_ string, f object.Figures, _ time.Time) kube.Object { return object.NodePatch(f.Reclaimed) },
+var nodeKind = nodeKindOf(object.Prefix)
+
+// nodeKindOf is the node's status, in which Koordinator's resources have the prefix.
+func nodeKindOf(prefix string) kind {
+	return kind{
+		target:   "node",
+		resource: kube.Nodes,
+		prefix:   prefix,
+		figures: func(f object.Figures, published object.Amounts) object.Figures {
+			f = f.Hold(published)
+			return object.Figures{Reclaimed: f.Reclaimed, Mid: f.Mid, Dialect: f.Dialect, Held: f.Held, Said: f.Said, Note: f.Note}
+		},
+		holds: func(o kube.Object, f object.Figures) bool { return object.NodeHolds(o, f.Resources(prefix)) },
+		write: func(ctx context.Context, w *writer, j job) (*seen, error) {
+			if j.have == nil {
+				return nil, nil
+			}
+			return w.patch(ctx, kube.Nodes, j.node, kube.MergePatch, object.NodePatch(j.figures.Resources(prefix)), "status")
+		},
+		show: func(_ string, f object.Figures, _ time.Time) kube.Object {
+			return object.NodePatch(f.Resources(prefix))
+		},
+	}
 }
 
 var cnrKind = kind{
 	target:   "cnr",
 	resource: kube.CustomNodeResources,
-	figures:  func(f object.Figures, _ object.Amounts) object.Figures { return f },
-	holds:    object.CNRHolds,
-	write:    writeCNR,
+	figures: func(f object.Figures, _ object.Amounts) object.Figures {
+		f.Mid, f.Dialect = object.Amounts{}, "" // its names are the same for every policy
+		return f
+	},
+	holds: object.CNRHolds,
+	write: writeCNR,
 	show: func(node string, f object.Figures, at time.Time) kube.Object {
 		o := object.CNR(node, "")
 		if !f.Empty() {

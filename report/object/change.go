@@ -1,6 +1,7 @@
 package object
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -34,12 +35,12 @@ const trifle = 0.01
 
 // step is how much b is from a. Less is urgent, for pods may be bound to what is no longer there; more is when it is at
 // least the share (0.05) more. What comes or goes is a change of any size.
-func (a Amounts) step(b Amounts, share float64) step {
-	return max(stepOf(a.MilliCPU, b.MilliCPU, share), stepOf(a.MemoryBytes, b.MemoryBytes, share))
+func (a Amounts) step(b Amounts, r Rules) step {
+	return max(r.step(a.MilliCPU, b.MilliCPU), r.step(a.MemoryBytes, b.MemoryBytes))
 }
 
-func stepOf(a, b *int64, share float64) step {
-	switch {
+func (r Rules) step(a, b *int64) step {
+	switch share := r.MinChange; {
 	case a == nil || b == nil:
 		if a == b {
 			return still
@@ -47,6 +48,12 @@ func stepOf(a, b *int64, share float64) step {
 		return much
 	case *b == *a:
 		return still
+	case r.Even && math.Abs(float64(*b-*a)) > share*float64(*a):
+		return much
+	case r.Even && *b < *a:
+		return less
+	case r.Even:
+		return little
 	case *b < *a && float64(*a-*b) < trifle*float64(*a):
 		return less
 	case *b > *a && float64(*b-*a) < share*float64(*a):
@@ -57,23 +64,24 @@ func stepOf(a, b *int64, share float64) step {
 
 // Equal reports whether objects of f and g would be the same. Taints that nobody has spoken of are as they are.
 func (f Figures) Equal(g Figures) bool {
-	return f.Reclaimed.Equal(g.Reclaimed) && f.sameShape(g) && f.sameTaints(g) &&
+	return f.Reclaimed.Equal(g.Reclaimed) && f.Mid.Equal(g.Mid) && (f.Dialect == "" || f.Dialect == g.Dialect) && f.sameShape(g) && f.sameTaints(g) &&
 		slices.EqualFunc(f.Zones, g.Zones, func(a, b Zone) bool { return a.Reclaimed.Equal(b.Reclaimed) })
 }
 
 // step is how far it is from f to g.
-func (f Figures) step(g Figures, share float64) step {
-	if !f.sameShape(g) || !f.sameTaints(g) {
+func (f Figures) step(g Figures, r Rules) step {
+	// Without a dialect all names were taken away.
+	if f.Dialect != "" && f.Dialect != g.Dialect || !g.leaves(f) || !f.sameShape(g) || !f.sameTaints(g) {
 		return much
 	}
-	s := f.Reclaimed.step(g.Reclaimed, share)
+	s := max(f.Reclaimed.step(g.Reclaimed, r), f.Mid.step(g.Mid, r))
 	// A taint that comes or goes, and each pod that goes while it holds: the scheduler would fill the gap.
 	if s != still && f.Held != g.Held || s == less && g.Held {
 		s = much
 	}
 	for i := range f.Zones {
 		a, b := f.Zones[i].Reclaimed, g.Zones[i].Reclaimed
-		zone := a.step(b, share)
+		zone := a.step(b, r)
 		if a.sameParts(b) { // free memory wanders between the zones all the time: only the node's sum is urgent
 			zone = min(zone, less)
 		}
@@ -102,6 +110,8 @@ func (f Figures) sameTaints(g Figures) bool {
 type Rules struct {
 	// MinChange is the share (0.05) by which an amount has to grow to be written at once.
 	MinChange float64
+	// Even is Koordinator's way: a change either way is urgent when it is over MinChange, and only then.
+	Even bool
 	// MinInterval is how old the last write has to be before an amount that is a trifle less is written.
 	MinInterval time.Duration
 	// Resync is after how long an object is written whatever has changed; 0 is never.
@@ -136,10 +146,10 @@ func (r Rules) Next(w Written, want Figures, intact bool, now time.Time) Due {
 		return Undone
 	}
 	age := now.Sub(w.At)
-	switch s := w.Figures.step(want, r.MinChange); {
+	switch s := w.Figures.step(want, r); {
 	case s == much, s == less && age >= r.MinInterval:
 		return Moved
-	case r.Resync > 0 && age >= r.Resync && (!want.Empty() || len(want.Taints) > 0):
+	case r.Resync > 0 && (age > r.Resync || age == r.Resync && !r.Even) && (!want.Empty() || len(want.Taints) > 0):
 		return Again
 	}
 	return NotDue

@@ -74,7 +74,7 @@ func TestStep(t *testing.T) {
 		{"nobody speaks of taints", base.with(tainted("a")), base, still},
 		{"somebody begins to", base, base.with(tainted()), much},
 	} {
-		if got := tt.from.step(tt.to, 0.05); got != tt.want {
+		if got := tt.from.step(tt.to, Rules{MinChange: 0.05}); got != tt.want {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
 		}
 		if same := tt.from.Equal(tt.to); same != (tt.want == still) {

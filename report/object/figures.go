@@ -4,6 +4,7 @@ package object
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -38,6 +39,11 @@ type Consumer struct {
 // Figures are what a node has to report.
 type Figures struct {
 	Reclaimed Amounts
+	// Mid is what Koordinator's mid pods may have. Dialect is whose names a Node's resources bear; Left are those that this
+	// process offered something under before, and that shall go.
+	Mid       Amounts
+	Dialect   Dialect
+	Left      []Dialect
 	Zones     []Zone     // by id
 	Consumers []Consumer // by name
 	// Taints are those that should be there now; nil means that nobody has said.
@@ -45,6 +51,8 @@ type Figures struct {
 	// Requested is what the reclaimed pods request that stay; nil where the tick does not tell.
 	Requested *Amounts
 
+	// Gone says why nothing is offered any more, which is not silence.
+	Gone string
 	// Held says that the offer is kept down because of a taint, Said that an offer of nothing is meant, and no silence;
 	// TaintsAlone that the object is about taints alone. Note is for people.
 	Held, Said, TaintsAlone bool
@@ -55,7 +63,7 @@ type Figures struct {
 func (f Figures) Silent() bool { return f.Empty() && !f.Said }
 
 // Empty reports whether there is nothing to offer, which is not the same as an offer of nothing.
-func (f Figures) Empty() bool { return f.Reclaimed.empty() }
+func (f Figures) Empty() bool { return f.Reclaimed.empty() && f.Mid.empty() }
 
 // The most that is taken of one tick: an object of the cluster may have 1.5 MB, and nobody knows who wrote the line.
 const (
@@ -67,9 +75,8 @@ const (
 // Read takes a tick's figures. Amounts under zero are zero: an advice that could go lower offers nothing.
 func Read(t *tick.Tick) Figures {
 	var f Figures
-	if t.Advice != nil && t.Advice.Reclaimed != nil {
-		r := t.Advice.Reclaimed
-		f.Reclaimed = Amounts{floor(r.MilliCPU), floor(r.MemoryBytes)}
+	if t.Advice != nil {
+		f.said(t.Advice)
 	}
 	if t.Sample != nil && t.Sample.Topology != nil {
 		f.Zones = zones(t.Sample.Topology, t.Advice)
@@ -186,15 +193,25 @@ func runsOn(p *tick.Pod, nodes map[int]cpus.Set) []int {
 type Memory struct {
 	last                               Figures
 	cpuAt, memoryAt, zonesAt, taintsAt time.Time
+	midCPUAt, midMemoryAt, goneAt      time.Time
 }
 
 // Take notes the figures of a tick that came at the time.
 func (m *Memory) Take(f Figures, at time.Time) {
+	if f.Speaks() {
+		m.turn(f, at)
+	}
 	if f.Reclaimed.MilliCPU != nil {
 		m.last.Reclaimed.MilliCPU, m.cpuAt = f.Reclaimed.MilliCPU, at
 	}
 	if f.Reclaimed.MemoryBytes != nil {
 		m.last.Reclaimed.MemoryBytes, m.memoryAt = f.Reclaimed.MemoryBytes, at
+	}
+	if f.Mid.MilliCPU != nil {
+		m.last.Mid.MilliCPU, m.midCPUAt = f.Mid.MilliCPU, at
+	}
+	if f.Mid.MemoryBytes != nil {
+		m.last.Mid.MemoryBytes, m.midMemoryAt = f.Mid.MemoryBytes, at
 	}
 	if f.Zones != nil && !f.Empty() {
 		m.last.Zones, m.last.Consumers, m.zonesAt = f.Zones, f.Consumers, at
@@ -203,6 +220,14 @@ func (m *Memory) Take(f Figures, at time.Time) {
 		m.last.Taints, m.taintsAt = f.Taints, at
 	}
 	m.last.Requested = f.Requested // what pods requested a while ago is no bound for those of now
+}
+
+// turn forgets what was offered where another policy speaks now, or the policy says that nothing is offered any more.
+func (m *Memory) turn(f Figures, at time.Time) {
+	if f.Gone != "" || f.Dialect != m.last.Dialect {
+		m.last.Reclaimed, m.last.Mid = Amounts{}, Amounts{}
+	}
+	m.last.Dialect, m.last.Gone, m.goneAt = f.Dialect, f.Gone, at
 }
 
 // Now is what holds at the time: what was said within the last limit. Taints that nobody has confirmed for so long are none,
@@ -215,6 +240,15 @@ func (m *Memory) Now(at time.Time, limit time.Duration) Figures {
 	}
 	if !fresh(m.memoryAt) {
 		f.Reclaimed.MemoryBytes = nil
+	}
+	if !fresh(m.midCPUAt) {
+		f.Mid.MilliCPU = nil
+	}
+	if !fresh(m.midMemoryAt) {
+		f.Mid.MemoryBytes = nil
+	}
+	if f.Gone != "" && fresh(m.goneAt) {
+		f.Said, f.Note = true, fmt.Sprintf("nothing is offered: %.*s", longestReason, f.Gone)
 	}
 	if !fresh(m.zonesAt) || f.Empty() {
 		f.Zones, f.Consumers = nil, nil

@@ -221,7 +221,7 @@ func (c Centre) Lacks(node, cnr map[string]any) string {
 	if c.MarkPatch(node) != nil {
 		lacks = append(lacks, "mark")
 	}
-	if c.Withdraws() && (!NodeHolds(node, Amounts{}) || CNRWithdrawal(cnr) != nil) {
+	if c.Withdraws() && (!NodeHolds(node, Nothing()) || CNRWithdrawal(cnr) != nil) {
 		lacks = append(lacks, "withdrawal")
 	}
 	return strings.Join(lacks, ", ")

@@ -151,6 +151,23 @@ func TestMarkPatch(t *testing.T) {
 	}
 }
 
+// A node that offers nothing has none of both dialects' resources, of whichever prefix.
+func TestCentreWithdrawsBothDialects(t *testing.T) {
+	c := ReadCentre(centreTick(tick.AgentNotFound, noon.Add(-time.Hour), &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: []tick.Taint{unfit}}))
+	for name, lacks := range map[string]bool{
+		ReclaimedMilliCPU: true, ReclaimedMemory: true,
+		"kubernetes.io/batch-cpu": true, "kubernetes.io/batch-memory": true, "kubernetes.io/mid-cpu": true, "kubernetes.io/mid-memory": true,
+		"koordinator.sh/batch-cpu": true, "koordinator.sh/mid-memory": true,
+		"example.com/thing": false, "cpu": false,
+	} {
+		offers := map[string]any{"memory": "1", name: "1"}
+		node := map[string]any{"status": map[string]any{"capacity": offers, "allocatable": offers}}
+		if got := c.Lacks(node, nil); strings.Contains(got, "withdrawal") != lacks {
+			t.Errorf("with %s: %q", name, got)
+		}
+	}
+}
+
 // Whatever the node's own writer has set, the centre's taints come and go beside it.
 func TestCentreTaintsAreItsOwn(t *testing.T) {
 	const name = "node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks"

@@ -27,7 +27,7 @@ const longestReason = 200
 
 // Withdrawn are the figures of a node whose offer the centre has withdrawn: its taints alone.
 func (f Figures) Withdrawn(reason string) Figures {
-	return Figures{Taints: f.Taints, Said: true, Note: fmt.Sprintf("nothing is offered: the Node is marked %s: %.*s", WithdrawnAnnotation, longestReason, reason)}
+	return Figures{Taints: f.Taints, Dialect: f.Dialect, Said: true, Note: fmt.Sprintf("nothing is offered: the Node is marked %s: %.*s", WithdrawnAnnotation, longestReason, reason)}
 }
 
 // keepsAway reports whether a taint is one of a pressure's that reclaimed pods are not to be bound against.
@@ -73,8 +73,9 @@ func (f Figures) NodeTaints() Figures {
 	return t
 }
 
-// NodeAmounts are what a Node's status offers.
-func NodeAmounts(node map[string]any) Amounts {
+// NodeAmounts are what a Node's status offers to reclaimed pods under a dialect's names.
+func NodeAmounts(node map[string]any, d Dialect, prefix string) Amounts {
+	n := d.names(prefix)
 	list, _ := at(node, "status", "allocatable").(map[string]any)
 	amount := func(name string) *int64 {
 		v, err := quantity.Whole(list[name])
@@ -83,7 +84,7 @@ func NodeAmounts(node map[string]any) Amounts {
 		}
 		return whole(&v)
 	}
-	return Amounts{amount(ReclaimedMilliCPU), amount(ReclaimedMemory)}
+	return Amounts{amount(n.milliCPU), amount(n.memory)}
 }
 
 // requested is what the reclaimed pods request that are bound to the node and stay there; nil where the sample does not tell.

@@ -218,7 +218,7 @@ func TestNodeAmounts(t *testing.T) {
 		{`{"status":{"capacity":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"50k"},"allocatable":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"44k","resource.katalyst.kubewharf.io/reclaimed_memory":"1Gi"}}}`, "44000 1073741824"},
 		{`{"status":{"allocatable":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"many","resource.katalyst.kubewharf.io/reclaimed_memory":"-1"}}}`, "- -"},
 	} {
-		if got := NodeAmounts(decode(t, tt.node)).String(); got != tt.want {
+		if got := NodeAmounts(decode(t, tt.node), Katalyst, Prefix).String(); got != tt.want {
 			t.Errorf("%s: %s; want %s", tt.node, got, tt.want)
 		}
 	}

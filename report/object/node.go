@@ -1,29 +1,45 @@
 package object
 
-// NodePatch is a JSON merge patch for a node's status that names the two resources alone, so that kubelet's own stay as
-// they are. An amount that is not known is taken away. Kubelet derives what is allocatable from the capacity, whenever it
-// writes its status: both are the same.
-func NodePatch(a Amounts) map[string]any {
+import (
+	"strconv"
+	"strings"
+
+	"polder/lib/quantity"
+)
+
+// NodePatch is a JSON merge patch for a node's status that names the resources alone, so that kubelet's own stay as they
+// are. An amount that is not known is taken away. Kubelet derives what is allocatable from the capacity, whenever it writes its
+// status: both are the same.
+func NodePatch(r Resources) map[string]any {
 	list := func() map[string]any {
-		l := map[string]any{ReclaimedMilliCPU: nil, ReclaimedMemory: nil}
-		for k, v := range a.list(ReclaimedMilliCPU, ReclaimedMemory) {
-			l[k] = v
+		l := map[string]any{}
+		for name, v := range r {
+			l[name] = nil
+			if v != nil {
+				l[name] = text(name, *v)
+			}
 		}
 		return l
 	}
 	return map[string]any{"status": map[string]any{"capacity": list(), "allocatable": list()}}
 }
 
+// text is an amount as it is written: see [bytes].
+func text(name string, v int64) string {
+	if strings.HasSuffix(name, "memory") {
+		return strconv.FormatInt(v, 10)
+	}
+	return quantity.Format(v)
+}
+
 // NodeHolds reports whether a node has exactly the amounts, and those that are not known not at all. Kubelet sets to zero
 // what it does not know when it starts on a new machine.
-func NodeHolds(node map[string]any, a Amounts) bool {
+func NodeHolds(node map[string]any, r Resources) bool {
 	for _, part := range []string{"capacity", "allocatable"} {
 		have, _ := at(node, "status", part).(map[string]any)
-		want := a.list(ReclaimedMilliCPU, ReclaimedMemory)
-		for _, name := range []string{ReclaimedMilliCPU, ReclaimedMemory} {
+		for name, want := range r {
 			h, there := have[name]
-			w, wanted := want[name]
-			if there != wanted || wanted && !Holds(h, w) {
+			if there != (want != nil) || there && !Holds(h, text(name, *want)) {
 				return false
 			}
 		}

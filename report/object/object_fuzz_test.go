@@ -47,8 +47,8 @@ func FuzzCNR(f *testing.F) {
 		if fit, _ := forNode([]tick.Taint{{Key: key, Effect: effect}}); len(fit) > 0 && !strings.HasPrefix(key, TaintPrefix) {
 			t.Errorf("taint %q is for a Node", key)
 		}
-		NodeHolds(cnr, Amounts{})
-		if a := NodeAmounts(cnr); a.MilliCPU != nil && *a.MilliCPU < 0 {
+		NodeHolds(cnr, Nothing())
+		if a := NodeAmounts(cnr, Koordinator, Prefix); a.MilliCPU != nil && *a.MilliCPU < 0 {
 			t.Errorf("a Node offers %d", *a.MilliCPU)
 		}
 		Mark(cnr)

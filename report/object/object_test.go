@@ -171,7 +171,7 @@ func TestNodePatch(t *testing.T) {
 		{of(42500, -1), `{"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":"42500"}`},
 		{of(-1, -1), `{"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`},
 	} {
-		got, err := json.Marshal(NodePatch(tt.f.Reclaimed))
+		got, err := json.Marshal(NodePatch(Figures{Dialect: Katalyst, Reclaimed: tt.f.Reclaimed}.Resources(Prefix)))
 		if want := `{"status":{"allocatable":` + tt.want + `,"capacity":` + tt.want + `}}`; err != nil || string(got) != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
@@ -199,7 +199,7 @@ func TestNodeHolds(t *testing.T) {
 		{"nothing is there", node(map[string]any{"cpu": "48"}, nil), of(-1, -1), true},
 		{"no node", nil, of(1, 1), false},
 	} {
-		if got := NodeHolds(tt.node, tt.f.Reclaimed); got != tt.want {
+		if got := NodeHolds(tt.node, Figures{Dialect: Katalyst, Reclaimed: tt.f.Reclaimed}.Resources(Prefix)); got != tt.want {
 			t.Errorf("%s: %v; want %v", tt.name, got, tt.want)
 		}
 	}
