@@ -64,6 +64,7 @@ containers:
 {{ include "polder.tool" (dict "root" . "tool" "collect" "beat" "/run/polder/1/collect" "args" (list "--output" "fifo:/run/polder/1/ticks.fifo" "--state" "/var/lib/polder/collect.json")) | trim }}
   volumeMounts:
   {{- include "polder.cgroups-read-only" . | trim | nindent 2 }}
+  {{- with include "polder.resctrl-mount" (dict "root" . "readOnly" true) | trim }}{{ nindent 2 . }}{{ end }}
   {{- with include "polder.kubelet-mount" . | trim }}{{ nindent 2 . }}{{ end }}
   - {name: pipe-1, mountPath: /run/polder/1}
   - {name: state-collect, mountPath: /var/lib/polder}
@@ -77,6 +78,7 @@ containers:
 {{ include "polder.tool" (dict "root" . "tool" "isolate" "beat" "/run/polder/3/isolate" "upstream" "/run/polder/2/advise" "args" (list "--input" "fifo:/run/polder/2/ticks.fifo" "--output" "fifo:/run/polder/3/ticks.fifo" "--journal" "/var/lib/polder/isolate.journal")) | trim }}
   volumeMounts:
   - {name: cgroups, mountPath: /sys/fs/cgroup}
+  {{- with include "polder.resctrl-mount" (dict "root" .) | trim }}{{ nindent 2 . }}{{ end }}
   {{- with include "polder.kubelet-mount" . | trim }}{{ nindent 2 . }}{{ end }}
   - {name: pipe-2, mountPath: /run/polder/2}
   - {name: pipe-3, mountPath: /run/polder/3}

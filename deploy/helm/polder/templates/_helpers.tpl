@@ -18,6 +18,21 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if or (eq .Values.admissionPolicy "always") (and (eq .Values.admissionPolicy "auto") (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")) }}true{{ end }}
 {{- end }}
 
+{{- /* Where report reports to, with commas. */ -}}
+{{- define "polder.targets" -}}
+{{- join "," (.Values.report.to | default (ternary (list "node" "nodemetric") (list "cnr" "node") (eq .Values.policy "koordinator"))) }}
+{{- end }}
+
+{{- /* The eviction rules of the policy. */ -}}
+{{- define "polder.rules" -}}
+{{- if eq .Values.policy "koordinator" }}BEMemoryEvict,BECPUEvict,MemoryAllocatableEvict,CPUAllocatableEvict,MemoryEvict,CPUEvict{{ else }}reclaimed-resource-pressure-eviction-plugin{{ end }}
+{{- end }}
+
+{{- /* The scheduler's profile, which is also the name of its file and lease. */ -}}
+{{- define "polder.profile" -}}
+{{ ternary "koord-scheduler" "katalyst-scheduler" (eq .Values.policy "koordinator") }}
+{{- end }}
+
 {{- /* Who has the role of a tool: "namespace:account" for each. */ -}}
 {{- define "polder.subjects" -}}
 - {kind: ServiceAccount, name: {{ include "polder.name" .root }}, namespace: {{ .root.Release.Namespace }}}
@@ -35,11 +50,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- if eq .tool "collect" }}
 {{- $_ := set $env "in-cluster" "true" }}
+{{- if eq $v.policy "koordinator" }}
+{{- $_ := set $env "slo-config" (printf "%s/%s" $v.koordinator.sloConfig.namespace $v.koordinator.sloConfig.name) }}
+{{- $_ := set $env "best-effort" "reclaimed" }}
+{{- end }}
+{{- else if eq .tool "advise" }}
+{{- if ne $v.policy "katalyst" }}{{ $_ := set $env "policy" $v.policy }}{{ end }}
 {{- else if eq .tool "evict" }}
 {{- $_ := set $env "action" $v.evict.action }}
+{{- $_ := set $env "rules" (include "polder.rules" .root | trim) }}
 {{- else if eq .tool "report" }}
-{{- $_ := set $env "to" (join "," $v.report.to) }}
-{{- $_ := set $env "output" (ternary "-" "/dev/null" (has "table" $v.report.to)) }}
+{{- $to := include "polder.targets" .root }}
+{{- $_ := set $env "to" $to }}
+{{- $_ := set $env "output" (ternary "-" "/dev/null" (has "table" (splitList "," $to))) }}
 {{- if $v.report.taintNode }}
 {{- $_ := set $env "taint-node" "true" }}
 {{- end }}
@@ -101,6 +124,13 @@ capabilities: {drop: [ALL]}
   {{- if semverCompare ">=1.31.0-0" .Capabilities.KubeVersion.Version }}
   recursiveReadOnly: IfPossible
   {{- end }}
+{{- end }}
+
+{{- /* Cache ways and memory bandwidth: a mount of its own below sysfs. */ -}}
+{{- define "polder.resctrl-mount" -}}
+{{- if .root.Values.host.resctrl }}
+- {name: resctrl, mountPath: /sys/fs/resctrl{{ if .readOnly }}, readOnly: true{{ end }}}
+{{- end }}
 {{- end }}
 
 {{- define "polder.kubelet-mount" -}}

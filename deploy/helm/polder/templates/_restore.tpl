@@ -6,6 +6,9 @@ initContainers:
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   command: [/usr/local/bin/report, --withdraw]
   env: {{- include "polder.common-env" . | trim | nindent 2 }}
+  {{- with index .Values.report.flags "resource-prefix" }}
+  - {name: POLDER_REPORT_RESOURCE_PREFIX, value: {{ . | quote }}} # the names under which something is offered
+  {{- end }}
   securityContext: {{- include "polder.confined" . | trim | nindent 4 }}
     runAsUser: 65532
     runAsGroup: 65532
@@ -24,6 +27,7 @@ initContainers:
   resources: {{- toYaml .Values.isolate.resources | nindent 4 }}
   volumeMounts:
   - {name: cgroups, mountPath: /sys/fs/cgroup}
+  {{- with include "polder.resctrl-mount" (dict "root" .) | trim }}{{ nindent 2 . }}{{ end }}
   - {name: state, mountPath: /var/lib/polder}
 containers:
 - name: done

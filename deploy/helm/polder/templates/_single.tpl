@@ -29,6 +29,7 @@ containers:
   resources: {{- toYaml .Values.resources | nindent 4 }}
   volumeMounts:
   - {name: cgroups, mountPath: /sys/fs/cgroup}
+  {{- with include "polder.resctrl-mount" (dict "root" .) | trim }}{{ nindent 2 . }}{{ end }}
   - {name: state, mountPath: /var/lib/polder}
   {{- with include "polder.kubelet-mount" . | trim }}{{ nindent 2 . }}{{ end }}
   - {name: run, mountPath: /run/polder}
