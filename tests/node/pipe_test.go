@@ -134,6 +134,27 @@ func ran(name, cgroup string) func(*tick.Tick) string {
 	}
 }
 
+// tiers says that the sample has kubelet's cgroups as they are, and the guaranteed service's use above it and in no tier.
+func (w *watched) tiers(x *tick.Tick) string {
+	want := map[string]string{"kubepods": "/kubepods", "burstable": "/kubepods/burstable", "besteffort": "/kubepods/besteffort"}
+	for _, tier := range x.Sample.Tiers {
+		if want[tier.Name] != tier.Cgroup {
+			return fmt.Sprintf("tier %s is %s; want %s", tier.Name, tier.Cgroup, want[tier.Name])
+		}
+		delete(want, tier.Name)
+		if cpus := w.ReadCgroup("cpuset", tier.Cgroup, "cpuset.effective_cpus"); tier.CPUSetCPUs != cpus || tier.CPUMaxMilliCPU == nil || *tier.CPUMaxMilliCPU != tick.Unlimited {
+			return fmt.Sprintf("tier %s has the CPUs %s and the quota %v; want %s and none", tier.Name, tier.CPUSetCPUs, tier.CPUMaxMilliCPU, cpus)
+		}
+		if tier.UsageMilliCPU == nil || (*tier.UsageMilliCPU > 10) != (tier.Name == "kubepods") {
+			return fmt.Sprintf("tier %s uses %v", tier.Name, tier.UsageMilliCPU)
+		}
+	}
+	if len(want) > 0 {
+		return fmt.Sprintf("there is no %v", want)
+	}
+	return ""
+}
+
 // TestPipeOnANode: the whole pipe beside a kubelet knows the guide's pods and their real cgroups, holds the reclaimed one and
 // offers the rest; a container that is started anew and pods that come and go in the middle of ticks are no errors.
 func TestPipeOnANode(t *testing.T) {
@@ -170,6 +191,10 @@ func TestPipeOnANode(t *testing.T) {
 	if p.QoS != tick.QoSShared || p.QoSSource != tick.QoSFromKatalyst || p.Namespace != "default" || p.Requests == nil || p.Requests.MilliCPU == nil || *p.Requests.MilliCPU != 2000 {
 		t.Errorf("the guide's service is %+v", p)
 	}
+	if p.KubernetesQOS != "Guaranteed" {
+		t.Errorf("the service's class in Kubernetes is %q; want Guaranteed", p.KubernetesQOS)
+	}
+	w.until("kubelet's tiers", w.tiers)
 	if got := n.Kubectl("get", "pod", "shared-normal-pod", "-o", "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}"); got != p.UID+" containerd://"+p.Containers[0].ID {
 		t.Errorf("the cluster says %s; the sample has pod %s, container %s", got, p.UID, p.Containers[0].ID)
 	}

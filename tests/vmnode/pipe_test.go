@@ -19,9 +19,18 @@ const (
 	journal        = "/run/polder/journal"
 )
 
-// startPipe starts the tools on the node as a user would, each with a kubeconfig of its own account, and more flags for
-// advise and evict. They are told to use two CPUs at once: emulated ones are slow, and 48 of them share what the host has.
+// flags are the tools' beside those that all pipes have.
+type flags struct{ collect, advise, evict, report string }
+
+// startPipe starts the tools for the guide, with more flags for advise and evict.
 func (w *world) startPipe(advise, evict string) {
+	w.Helper()
+	w.start(flags{advise: advise, evict: evict, report: "--to cnr,node"})
+}
+
+// start starts the tools on the node as a user would, each with a kubeconfig of its own account. They are told to use two CPUs
+// at once: emulated ones are slow, and 48 of them share what the host has.
+func (w *world) start(f flags) {
 	w.Helper()
 	for _, tool := range []string{"collect", "evict", "report"} {
 		path := w.KubeconfigFor(toolsNamespace, "polder-"+tool)
@@ -33,11 +42,11 @@ func (w *world) startPipe(advise, evict string) {
 		}
 	}
 	stages := []string{
-		"collect --interval 2s --node " + wire.Node + " --kubeconfig " + kubeconfig("collect"),
-		"advise " + advise,
+		"collect --interval 2s --node " + wire.Node + " --kubeconfig " + kubeconfig("collect") + " " + f.collect,
+		"advise " + f.advise,
 		"isolate --journal " + journal,
-		"evict --action evict --kubeconfig " + kubeconfig("evict") + " " + evict,
-		"report --to cnr,node --kubeconfig " + kubeconfig("report"),
+		"evict --action evict --kubeconfig " + kubeconfig("evict") + " " + f.evict,
+		"report " + f.report + " --kubeconfig " + kubeconfig("report"),
 	}
 	for i, stage := range stages {
 		name, _, _ := strings.Cut(stage, " ")

@@ -48,8 +48,9 @@ func newWorld(t *testing.T) *world {
 	return newWorldOn(t, Machine())
 }
 
-// newWorldOn starts both, with the shipped scheduler profile, CRDs and roles, and waits until the node is Ready.
-func newWorldOn(t *testing.T, m qemu.Machine) *world {
+// newWorldOn starts both, with the shipped scheduler profile, CRDs and roles, these with values of the chart, and waits until the
+// node is Ready.
+func newWorldOn(t *testing.T, m qemu.Machine, values ...string) *world {
 	t.Helper()
 	need(t)
 	w := &world{begin: time.Now()}
@@ -63,11 +64,17 @@ func newWorldOn(t *testing.T, m qemu.Machine) *world {
 		t.Fatal(err)
 	}
 	tools := node.Tools(t)
+	scheduler := "../../deploy/kubernetes/scheduler/katalyst-scheduler.yaml"
+	if len(values) > 0 { // Koordinator's guide has the cluster's default profile bind its pod
+		if scheduler, err = node.SchedulerConfig(t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.ControlPlane = controlplane.Start(t, controlplane.Options{
-		SchedulerConfig: "../../deploy/kubernetes/scheduler/katalyst-scheduler.yaml",
+		SchedulerConfig: scheduler,
 		APIServerFlags:  []string{egress.Flag()},
 	})
-	w.install()
+	w.install(values)
 	w.say("control plane ready, everything built")
 	w.node = StartVMNode(t, w.ControlPlane, egress, Options{Machine: m, Tools: tools, Images: images, Log: w.say})
 	t.Cleanup(func() {
@@ -101,12 +108,16 @@ func newWorldOn(t *testing.T, m qemu.Machine) *world {
 }
 
 // install applies the shipped CRDs, and of the chart the roles, an account a tool.
-func (w *world) install() {
+func (w *world) install(values []string) {
 	w.Helper()
 	w.ApplyFile("../../deploy/kubernetes/crds")
 	w.MakeNamespace(toolsNamespace)
-	chart := w.output("helm", "template", "polder", "../../deploy/helm/polder", "--namespace", toolsNamespace, "--kube-version", "v1.36.3",
-		"--set", "serviceAccount.perTool=true", "--show-only", "templates/rbac.yaml", "--show-only", "templates/serviceaccounts.yaml")
+	args := []string{"template", "polder", "../../deploy/helm/polder", "--namespace", toolsNamespace, "--kube-version", "v1.36.3",
+		"--set", "serviceAccount.perTool=true", "--show-only", "templates/rbac.yaml", "--show-only", "templates/serviceaccounts.yaml"}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	chart := w.output("helm", args...)
 	w.Apply(chart)
 }
 

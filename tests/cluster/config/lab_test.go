@@ -146,6 +146,7 @@ type lab struct {
 	last  *tick.Tick
 	count int
 	log   strings.Builder
+	stop  func() // ends the pipe
 }
 
 // offered is what advise offers on that machine, in milli-CPU.
@@ -158,6 +159,16 @@ func start(t *testing.T) *lab {
 	l.ApplyFile("../../../deploy/kubernetes/crds")
 	l.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 	l.Apply(accounts)
+	root := idleMachine(t)
+	l.run(fmt.Sprintf("%s --root %s --node n1 --kubeconfig %s --interval 250ms | %s | %s --dry-run --node n1 | %s --to kcc --node n1 --kubeconfig %s",
+		pipe.Binary(t, "collect"), root, l.KubeconfigFor("kube-system", "collect"), pipe.Binary(t, "advise"), pipe.Binary(t, "evict"),
+		pipe.Binary(t, "report"), l.KubeconfigFor("kube-system", "report")))
+	return l
+}
+
+// idleMachine is the root of a machine that does nothing.
+func idleMachine(t *testing.T) string {
+	t.Helper()
 	root := t.TempDir()
 	for path, content := range map[string]string{
 		"proc/uptime": "1000.00 1.00", "proc/loadavg": "0 0 0 1/1 1", "proc/stat": stat(8), "sys/devices/system/cpu/online": "0-7",
@@ -171,10 +182,7 @@ func start(t *testing.T) *lab {
 			t.Fatal(err)
 		}
 	}
-	l.run(fmt.Sprintf("%s --root %s --node n1 --kubeconfig %s --interval 250ms | %s | %s --dry-run --node n1 | %s --to kcc --node n1 --kubeconfig %s",
-		pipe.Binary(t, "collect"), root, l.KubeconfigFor("kube-system", "collect"), pipe.Binary(t, "advise"), pipe.Binary(t, "evict"),
-		pipe.Binary(t, "report"), l.KubeconfigFor("kube-system", "report")))
-	return l
+	return root
 }
 
 func stat(cpus int) string {
@@ -216,6 +224,10 @@ func (l *lab) run(pipeline string) {
 			}
 		}
 	}()
+	l.stop = func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		<-read
+	}
 	l.t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-read

@@ -33,6 +33,10 @@ func TestChartIsTakenByTheServer(t *testing.T) {
 			"host.seLinuxOptions.type=spc_t", "image.pullSecrets[0].name=registry", "podLabels.team=x", "podAnnotations.note=y",
 			"metrics.enabled=true", "metrics.dashboard.enabled=true", "collect.flags.interval=2s", "advise.flags.reserve-cpu=2", "evict.action=delete", "report.to={cnr,table}",
 		},
+		"koordinator": {
+			"policy=koordinator", "form=containers", "host.resctrl=true", "scheduler.enabled=true", "serviceAccount.perTool=true", "centre.enabled=true",
+			"koordinator.sloConfig.create=true", "koordinator.priorityClasses=true", "koordinator.profiles.enabled=true", "koordinator.profiles.rounds=3",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := c.TryKubectl(template(t, set...), "apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-")
@@ -55,6 +59,9 @@ func TestChartIsTakenByTheServer(t *testing.T) {
 	if _, err := helm(t, "template", "polder", chart, "--kube-version", "1.28.0"); err == nil {
 		t.Error("the chart takes 1.28")
 	}
+	if _, err := helm(t, "template", "polder", chart, "--kube-version", "1.35.0", "--set", "koordinator.profiles.enabled=true"); err == nil || !strings.Contains(err.Error(), "needs MutatingAdmissionPolicy, of Kubernetes 1.36 and later; this is v1.35.0") {
+		t.Errorf("for 1.35 the chart says %v", err)
+	}
 }
 
 func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
@@ -74,6 +81,15 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 		"image.pullPolicy=Sometimes":     "at '/image/pullPolicy'",
 		"dryRun=perhaps":                 "at '/dryRun': got string, want boolean",
 		"updateStrategy.type=Everything": "at '/updateStrategy/type'",
+		"policy=both":                    "at '/policy': value must be one of 'katalyst', 'koordinator'",
+		"advise.flags.policy=katalyst":   "at '/advise/flags/policy'",
+		"collect.flags.slo-config=a/b":   "at '/collect/flags/slo-config'",
+
+		"koordinator.profiles.rounds=1":            "at '/koordinator/profiles/rounds': minimum: got 1, want 2",
+		"koordinator.profiles.failurePolicy=Maybe": "at '/koordinator/profiles/failurePolicy'",
+		"koordinator.sloConfig.name=Slo":           "at '/koordinator/sloConfig/name'",
+		"koordinator.sloConfig.data.colocation=1":  "at '/koordinator/sloConfig/data/colocation'",
+		"koordinator.priorityClasses=some":         "at '/koordinator/priorityClasses'",
 	} {
 		t.Run(set, func(t *testing.T) {
 			_, err := helm(t, "template", "polder", chart, "--kube-version", "1.36.0", "--set", set)
@@ -239,12 +255,28 @@ func part(t *testing.T, file string, set ...string) string {
 // The manifests for those without helm are the chart's.
 func TestManifestsAreTheCharts(t *testing.T) {
 	head := "# Made from deploy/helm/polder (go test ./tests/cluster/deploy -run Manifests -update): change it there.\n"
+	own := "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + namespace + "\n  labels: {pod-security.kubernetes.io/enforce: privileged} # the host's cgroups and process ids\n"
 	for path, render := range map[string]func() string{
 		"polder.yaml": func() string {
-			return "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + namespace + "\n  labels: {pod-security.kubernetes.io/enforce: privileged} # the host's cgroups and process ids\n" + template(t)
+			return own + template(t)
 		},
 		"scheduler/deployment.yaml": func() string { return "---\n" + part(t, "scheduler.yaml", "scheduler.enabled=true") },
 		"centre.yaml":               func() string { return "---\n" + part(t, "centre.yaml", "centre.enabled=true") },
+		"koordinator/polder.yaml": func() string {
+			return own + template(t, "policy=koordinator")
+		},
+		"koordinator/slo-controller-config.yaml": func() string {
+			return "---\n" + part(t, "koordinator-config.yaml", "policy=koordinator", "koordinator.sloConfig.create=true")
+		},
+		"koordinator/scheduler.yaml": func() string {
+			return "---\n" + part(t, "scheduler.yaml", "policy=koordinator", "scheduler.enabled=true")
+		},
+		"koordinator/priorityclasses.yaml": func() string {
+			return "---\n" + part(t, "koordinator-priorities.yaml", "koordinator.priorityClasses=true")
+		},
+		"koordinator/profiles.yaml": func() string {
+			return "---\n" + part(t, "koordinator-profiles.yaml", "koordinator.profiles.enabled=true") + "\n---\n" + part(t, "koordinator-pods.yaml", "koordinator.profiles.enabled=true")
+		},
 	} {
 		want := head + strings.TrimRight(render(), "\n") + "\n"
 		path = filepath.Join(manifests, path)
@@ -258,7 +290,7 @@ func TestManifestsAreTheCharts(t *testing.T) {
 		}
 	}
 	// The definitions and the profile are the chart's own files.
-	for _, path := range []string{"crds/*.yaml", "scheduler/katalyst-scheduler.yaml"} {
+	for _, path := range []string{"crds/*.yaml", "scheduler/*-scheduler.yaml"} {
 		files, err := filepath.Glob(filepath.Join(manifests, path))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v", path, err)
@@ -327,18 +359,7 @@ func TestInstall(t *testing.T) {
 		return ""
 	})
 	c.Kubectl("get", "kcnr,kcc,aqc,ec", "--all-namespaces")
-	// The policies fit the types that they are about.
-	for _, policy := range []string{"polder-own-node", "polder-own-resources"} {
-		c.Eventually(soon, "the server has checked "+policy, func() string {
-			if c.Kubectl("get", "validatingadmissionpolicy", policy, "-o", "jsonpath={.status.observedGeneration}") == "" {
-				return "it has not"
-			}
-			if warnings := c.Kubectl("get", "validatingadmissionpolicy", policy, "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
-				t.Fatalf("%s: %s", policy, warnings)
-			}
-			return ""
-		})
-	}
+	checked(t, c, "polder-own-node", "polder-own-resources")
 	run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=containers")
 	c.Eventually(soon, "the other form", func() string {
 		// Nobody runs the pods, so nobody ends them.
@@ -353,10 +374,11 @@ func TestInstall(t *testing.T) {
 		t.Errorf("the notes of restore do not say how to go on:\n%s", notes)
 	}
 	run("uninstall", "polder", "--namespace", namespace)
+	installKoordinator(t, c, run)
 	if left := c.Kubectl("get", "clusterroles,clusterrolebindings,validatingadmissionpolicies", "-o", "name", "-l", "app.kubernetes.io/name=polder"); left != "" {
 		t.Errorf("uninstalling leaves %s", left)
 	}
-	if crds := c.Kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/part-of=polder"); strings.Count(crds, "\n") != 3 {
-		t.Errorf("uninstalling leaves the definitions %s, want all four: their objects are the user's", crds)
+	if crds := c.Kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/part-of=polder"); strings.Count(crds, "\n") != 5 {
+		t.Errorf("uninstalling leaves the definitions %s, want all six: their objects are the user's", crds)
 	}
 }

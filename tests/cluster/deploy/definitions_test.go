@@ -259,7 +259,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	c.Get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &list)
 	short := map[string]string{}
 	for _, crd := range list.Items {
-		if !strings.HasSuffix(crd.Metadata.Name, ".katalyst.kubewharf.io") {
+		if !strings.HasSuffix(crd.Metadata.Name, ".katalyst.kubewharf.io") && !strings.HasSuffix(crd.Metadata.Name, ".koordinator.sh") {
 			continue
 		}
 		short[crd.Metadata.Name] = strings.Join(crd.Spec.Names.ShortNames, ",")
@@ -283,6 +283,8 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		"katalystcustomconfigs.config.katalyst.kubewharf.io":  "kcc",
 		"adminqosconfigurations.config.katalyst.kubewharf.io": "aqc",
 		"evictionconfigurations.config.katalyst.kubewharf.io": "ec",
+		"clustercolocationprofiles.config.koordinator.sh":     "",
+		"nodemetrics.slo.koordinator.sh":                      "",
 	}
 	if fmt.Sprint(short) != fmt.Sprint(want) {
 		t.Errorf("the kinds and their short names are %v, want %v", short, want)

@@ -60,6 +60,7 @@ func cluster(t *testing.T) *controlplane.ControlPlane {
 		return c
 	}
 	c.MakeNamespace(namespace)
+	c.MakeNamespace("koordinator-system")
 	c.ApplyFile(manifests + "/crds")
 	c.ApplyFile(manifests + "/polder.yaml")
 	c.Apply(template(t, "serviceAccount.perTool=true", "scheduler.enabled=true"))

@@ -145,10 +145,17 @@ func TestStockSchedulerBindsTheGuidesPods(t *testing.T) {
 
 // The second scheduler that the chart deploys can do its work with the roles that it gets there.
 func TestSecondSchedulerHasTheRolesThatItNeeds(t *testing.T) {
+	for profile, manifest := range map[string]string{"katalyst-scheduler": "scheduler/deployment.yaml", "koord-scheduler": "koordinator/scheduler.yaml"} {
+		t.Run(profile, func(t *testing.T) { secondScheduler(t, profile, manifest) })
+	}
+}
+
+func secondScheduler(t *testing.T, profile, manifest string) {
 	dir := controlplane.Need(t, "kube-scheduler")
 	c := controlplane.Start(t, controlplane.Options{})
 	c.MakeNamespace(namespace)
-	c.ApplyFile(manifests + "/scheduler/deployment.yaml")
+	c.ApplyFile(filepath.Join(manifests, manifest))
+	guideReclaimedPod := strings.Replace(guideReclaimedPod, "katalyst-scheduler", profile, 1)
 	var deployment struct {
 		Spec struct {
 			Template struct {
@@ -162,7 +169,7 @@ func TestSecondSchedulerHasTheRolesThatItNeeds(t *testing.T) {
 		t.Fatalf("its command is %q", command)
 	}
 	// In a pod the token is found by itself.
-	configuration := c.Kubectl("-n", namespace, "get", "configmap", "polder-scheduler", "-o", `jsonpath={.data.katalyst-scheduler\.yaml}`)
+	configuration := c.Kubectl("-n", namespace, "get", "configmap", "polder-scheduler", "-o", "jsonpath={.data."+profile+"\\.yaml}")
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	kubeconfig := c.KubeconfigFor(namespace, "polder-scheduler")
 	if err := os.WriteFile(path, []byte(configuration+"\nclientConnection: {kubeconfig: "+kubeconfig+"}\n"), 0o600); err != nil {
@@ -178,7 +185,7 @@ func TestSecondSchedulerHasTheRolesThatItNeeds(t *testing.T) {
 	c.MakeNode("node-1", "48", "195924424Ki", millicpu, "44k", memory, "195257901056")
 	create(t, c, guideReclaimedPod)
 	scheduled(t, c, "reclaimed-normal-pod")
-	if holder := c.Kubectl("-n", namespace, "get", "lease", "katalyst-scheduler", "-o", "jsonpath={.spec.holderIdentity}"); holder == "" {
+	if holder := c.Kubectl("-n", namespace, "get", "lease", profile, "-o", "jsonpath={.spec.holderIdentity}"); holder == "" {
 		t.Error("nobody holds the lease")
 	}
 	if err := scheduler.Died(); err != nil {
@@ -190,7 +197,7 @@ func TestSecondSchedulerHasTheRolesThatItNeeds(t *testing.T) {
 		}
 	}
 	// The other scheduler's pods are none of its business.
-	create(t, c, strings.Replace(renamed(guideReclaimedPod, "others"), "schedulerName: katalyst-scheduler", "schedulerName: default-scheduler", 1))
+	create(t, c, strings.Replace(renamed(guideReclaimedPod, "others"), "schedulerName: "+profile, "schedulerName: default-scheduler", 1))
 	create(t, c, renamed(guideReclaimedPod, "ours"))
 	scheduled(t, c, "ours")
 	if node := c.Kubectl("get", "pod", "others", "-o", "jsonpath={.spec.nodeName}"); node != "" {

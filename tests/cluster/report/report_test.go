@@ -53,6 +53,8 @@ rules:
 - {apiGroups: [""], resources: [nodes/status], verbs: [patch]}
 - {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources], verbs: [get, list, watch, create, patch]}
 - {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources/status], verbs: [patch]}
+- {apiGroups: [slo.koordinator.sh], resources: [nodemetrics], verbs: [create]}
+- {apiGroups: [slo.koordinator.sh], resources: [nodemetrics/status], verbs: [patch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

@@ -21,6 +21,8 @@ var basics = suite{
 		{"cpuset", readCPUSet},
 		{"bare", readDelegation},
 		{"keys", writeKeys},
+		{"burst", writeBurst},
+		{"protection", writeProtection},
 		{"confines", writeConfines},
 		{"memory high", writeMemoryHigh},
 		{"memory max", writeMemoryMax},

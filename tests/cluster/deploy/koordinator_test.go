@@ -1,0 +1,219 @@
+package deploy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"polder/tests/cluster/controlplane"
+)
+
+// One value makes the tools work together by the policy, and each can be said otherwise.
+func TestPolicyIsASetting(t *testing.T) {
+	for name, one := range map[string]struct{ set, want, not []string }{
+		"katalyst": {nil, []string{
+			`{name: POLDER_EVICT_RULES, value: "reclaimed-resource-pressure-eviction-plugin"}`, `{name: POLDER_REPORT_TO, value: "cnr,node"}`,
+		}, []string{"POLDER_ADVISE_POLICY", "SLO_CONFIG", "BEST_EFFORT", "nodemetrics]", "koordinator-system", "MutatingAdmissionPolicy", "PriorityClass\n"}},
+		"koordinator": {[]string{"policy=koordinator", "scheduler.enabled=true"}, []string{
+			`{name: POLDER_ADVISE_POLICY, value: "koordinator"}`, `{name: POLDER_COLLECT_SLO_CONFIG, value: "koordinator-system/slo-controller-config"}`,
+			`{name: POLDER_COLLECT_BEST_EFFORT, value: "reclaimed"}`, `{name: POLDER_REPORT_TO, value: "node,nodemetric"}`,
+			`{name: POLDER_EVICT_RULES, value: "BEMemoryEvict,BECPUEvict,MemoryAllocatableEvict,CPUAllocatableEvict,MemoryEvict,CPUEvict"}`,
+			"--leader-elect-resource-name=koord-scheduler", "schedulerName: koord-scheduler",
+		}, []string{"kind: ConfigMap\nmetadata:\n  name: slo-controller-config", "MutatingAdmissionPolicy", "kind: PriorityClass\n", "schedulerName: katalyst-scheduler"}},
+		"said otherwise": {
+			[]string{"policy=koordinator", "koordinator.sloConfig.namespace=ops", "koordinator.sloConfig.name=slo", "evict.flags.rules=BEMemoryEvict", "report.to={node,table}", "collect.flags.best-effort=shared"},
+			[]string{`{name: POLDER_COLLECT_SLO_CONFIG, value: "ops/slo"}`, `{name: POLDER_EVICT_RULES, value: "BEMemoryEvict"}`, `{name: POLDER_REPORT_TO, value: "node,table"}`,
+				`{name: POLDER_COLLECT_BEST_EFFORT, value: "shared"}`, `{name: POLDER_REPORT_OUTPUT, value: "-"}`},
+			[]string{"nodemetrics, ", "koordinator-system"},
+		},
+		"withdrawn by the names that it was offered by": {
+			[]string{"policy=koordinator", "restore=true", "report.flags.resource-prefix=koordinator.sh"}, []string{`{name: POLDER_REPORT_RESOURCE_PREFIX, value: "koordinator.sh"}`}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := template(t, one.set...)
+			for _, want := range one.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("there is no %s", want)
+				}
+			}
+			for _, not := range one.not {
+				if not == "nodemetrics, " { // the policy own-node is about them, whoever may write them
+					not = "resources: [nodemetrics], verbs"
+				}
+				if strings.Contains(out, not) {
+					t.Errorf("there is %s", not)
+				}
+			}
+		})
+	}
+}
+
+// collect may read resctrl, and isolate alone write it.
+func TestResctrlIsMountedWhereItIsAskedFor(t *testing.T) {
+	for set, want := range map[string][]string{
+		"form=containers": {"- {name: resctrl, mountPath: /sys/fs/resctrl, readOnly: true}", "- {name: resctrl, mountPath: /sys/fs/resctrl}"},
+		"form=single":     {"- {name: resctrl, mountPath: /sys/fs/resctrl}"},
+		"restore=true":    {"- {name: resctrl, mountPath: /sys/fs/resctrl}"},
+	} {
+		var got []string
+		out := template(t, "host.resctrl=true", set)
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "name: resctrl, ") {
+				got = append(got, strings.TrimSpace(line))
+			}
+		}
+		if !slices.Equal(got, want) || !strings.Contains(out, "hostPath: {path: /sys/fs/resctrl, type: Directory}") {
+			t.Errorf("%s: it is mounted as %q, want %q", set, got, want)
+		}
+		if strings.Contains(template(t, set), "resctrl") {
+			t.Errorf("%s: it is mounted unasked", set)
+		}
+	}
+}
+
+// installKoordinator installs the other policy, with all that belongs to it, and removes it.
+func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(args ...string) string) {
+	t.Helper()
+	koordinator := []string{"--namespace", namespace, "--set", "policy=koordinator,koordinator.priorityClasses=true,koordinator.profiles.enabled=true"}
+	notes := run(append([]string{"install", "polder", chart}, koordinator...)...)
+	for _, want := range []string{"kubectl get nodemetrics", "schedulerName: koord-scheduler wait", "There is no ConfigMap koordinator-system/slo-controller-config"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes do not say %q:\n%s", want, notes)
+		}
+	}
+	if notes := run(append([]string{"upgrade", "polder", chart, "--set", "koordinator.sloConfig.create=true"}, koordinator...)...); strings.Contains(notes, "There is no ConfigMap") {
+		t.Errorf("the notes miss what was made:\n%s", notes)
+	}
+	checked(t, c, "polder-own-node", "polder-pods", "polder-profile-patches")
+	if got := c.Kubectl("-n", "koordinator-system", "get", "configmap", "slo-controller-config", "-o", "jsonpath={.data.resource-threshold-config}"); !strings.Contains(got, `"enable": true`) {
+		t.Errorf("the ConfigMap has %s", got)
+	}
+	if got := c.Kubectl("get", "priorityclasses", "-o", `jsonpath={range .items[?(@.metadata.labels)]}{.metadata.name}={.value} {end}`); got != "koord-batch=5000 koord-free=3000 koord-mid=7000 koord-prod=9000" {
+		t.Errorf("the priority classes are %s", got)
+	}
+	run("uninstall", "polder", "--namespace", namespace)
+	c.Kubectl("get", "namespace", "koordinator-system") // others' things may be in it
+	if left := c.Kubectl("get", "mutatingadmissionpolicies,mutatingadmissionpolicybindings,priorityclasses", "-o", "name", "-l", "app.kubernetes.io/name=polder"); left != "" {
+		t.Errorf("uninstalling leaves %s", left)
+	}
+}
+
+// checked waits until the server has checked that the policies fit the types that they are about.
+func checked(t *testing.T, c *controlplane.ControlPlane, policies ...string) {
+	t.Helper()
+	for _, policy := range policies {
+		c.Eventually(soon, "the server has checked "+policy, func() string {
+			if c.Kubectl("get", "validatingadmissionpolicy", policy, "-o", "jsonpath={.status.observedGeneration}") == "" {
+				return "it has not"
+			}
+			if warnings := c.Kubectl("get", "validatingadmissionpolicy", policy, "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
+				t.Fatalf("%s: %s", policy, warnings)
+			}
+			return ""
+		})
+	}
+}
+
+const (
+	nodeMetrics = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+	sloMap      = core + "/namespaces/koordinator-system/configmaps"
+)
+
+func nodeMetric(name string) string {
+	return fmt.Sprintf(`{"apiVersion":"slo.koordinator.sh/v1alpha1","kind":"NodeMetric","metadata":{"name":%q},"spec":{}}`, name)
+}
+
+// With policy koordinator, collect may read the one ConfigMap, and report write its own node's NodeMetric and resources.
+func TestKoordinatorRoles(t *testing.T) {
+	c := cluster(t)
+	out, err := helm(t, "template", "koord", chart, "--namespace", namespace, "--kube-version", "1.36.0", "--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
+		"--set", "policy=koordinator,serviceAccount.perTool=true,koordinator.sloConfig.create=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Apply(out)
+	c.MakeNode("koord-1", "48", "195924424Ki")
+	c.MakeNode("koord-2", "48", "195924424Ki")
+	c.Apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: other, namespace: koordinator-system}, data: {a: b}}")
+	collect, report, katalyst := account(t, c, "koord-polder-collect", "koord-1"), account(t, c, "koord-polder-report", "koord-1"), account(t, c, "polder-collect", "koord-1")
+	const node = core + "/nodes/koord-1/status"
+	measured := `{"status":{"updateTime":"2026-11-21T12:00:00Z","nodeMetric":{"nodeUsage":{"resources":{"cpu":"138m","memory":"1815637738"}}}}}`
+	batch := func(prefix, amount string) string {
+		list := fmt.Sprintf(`{"%[1]s/batch-cpu":%[2]s,"%[1]s/batch-memory":%[2]s,"%[1]s/mid-cpu":%[2]s,"%[1]s/mid-memory":%[2]s}`, prefix, amount)
+		return `{"status":{"capacity":` + list + `,"allocatable":` + list + `}}`
+	}
+	for _, one := range []struct {
+		name string
+		as   *speaker
+		request
+		refusal string // empty where it is allowed
+	}{
+		// When this is refused, the server knows the policies.
+		{"another node", report, patch("merge", core+"/nodes/koord-2/status", batch("kubernetes.io", `"1k"`)), "Polder's token is of node koord-1: it may not write nodes koord-2"},
+
+		{"the ConfigMap by watch", collect, get(sloMap + "?fieldSelector=metadata.name%3Dslo-controller-config&watch=true"), ""},
+		{"the ConfigMap in a list", collect, get(sloMap + "?fieldSelector=metadata.name%3Dslo-controller-config"), ""},
+		{"the ConfigMap", collect, get(sloMap + "/slo-controller-config"), ""},
+		{"another", collect, get(sloMap + "/other"), "cannot get"},
+		{"another in a list", collect, get(sloMap + "?fieldSelector=metadata.name%3Dother"), "cannot list"},
+		{"all of the namespace", collect, get(sloMap), "cannot list"},
+		{"all of the cluster", collect, get(core + "/configmaps?fieldSelector=metadata.name%3Dslo-controller-config"), "cannot list"},
+		{"the same name elsewhere", collect, get(core + "/namespaces/default/configmaps/slo-controller-config"), "cannot get"},
+		{"the ConfigMap's change", collect, patch("merge", sloMap+"/slo-controller-config", `{"data":{}}`), "cannot patch"},
+		{"its secrets", collect, get(core + "/namespaces/koordinator-system/secrets"), "cannot list"},
+		{"NodeMetrics", collect, get(nodeMetrics), "cannot list"},
+		{"the ConfigMap with policy katalyst", katalyst, get(sloMap + "/slo-controller-config"), "cannot get"},
+		{"the ConfigMap by report", report, get(sloMap + "/slo-controller-config"), "cannot get"},
+
+		{"another node's NodeMetric", report, post(nodeMetrics, nodeMetric("koord-2")), "Polder's token is of node koord-1: it may not write nodemetrics koord-2"},
+		{"its NodeMetric", report, post(nodeMetrics, nodeMetric("koord-1")), ""},
+		{"its status", report, patch("merge", nodeMetrics+"/koord-1/status", measured), ""},
+		{"its own", report, patch("merge", nodeMetrics+"/koord-1", `{"metadata":{"labels":{"a":"b"}}}`), ""},
+		{"it", report, get(nodeMetrics + "/koord-1"), ""},
+		{"all of them", report, get(nodeMetrics), ""},
+		{"all of them by watch", report, get(nodeMetrics + "?watch=true"), ""},
+		{"its end", report, remove(nodeMetrics + "/koord-1"), "cannot delete"},
+		{"its whole", report, put(nodeMetrics+"/koord-1", nodeMetric("koord-1")), "cannot update"},
+
+		{"batch and mid", report, patch("merge", node, batch("kubernetes.io", `"1k"`)), ""},
+		{"by the old names", report, patch("merge", node, batch("koordinator.sh", `"1k"`)), ""},
+		{"taken away again", report, patch("merge", node, batch("koordinator.sh", "null")), ""},
+		{"what is not ours there", report, patch("merge", node, `{"status":{"capacity":{"koordinator.sh/gpu-core":"100"}}}`), "Polder may change its own resources alone, not koordinator.sh/gpu-core"},
+		{"a profile", report, post("/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles", `{}`), "cannot create"},
+		{"profiles", report, get("/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles"), "cannot list"},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			code, message := one.as.say(t, one.request, func(status int) bool { return (status == http.StatusForbidden) != (one.refusal != "") })
+			switch {
+			case one.refusal == "" && code/100 != 2:
+				t.Errorf("it is refused with %d: %s", code, message)
+			case one.refusal != "" && (code != http.StatusForbidden || !strings.Contains(message, one.refusal)):
+				t.Errorf("it is answered with %d: %s\nwant %s", code, message, one.refusal)
+			}
+		})
+	}
+	// Another node's, written by somebody else, cannot be changed either.
+	if status, answer := c.API("POST", nodeMetrics, nodeMetric("koord-2")); status != http.StatusCreated {
+		t.Fatalf("status %d: %s", status, answer)
+	}
+	for _, path := range []string{nodeMetrics + "/koord-2", nodeMetrics + "/koord-2/status"} {
+		code, message := report.say(t, patch("merge", path, `{"metadata":{"labels":{"a":"b"}},"status":{"updateTime":"2026-11-21T12:00:00Z"}}`), func(int) bool { return false })
+		if code != http.StatusForbidden || !strings.Contains(message, "it may not write nodemetrics koord-2") {
+			t.Errorf("%s is answered with %d: %s", path, code, message)
+		}
+	}
+	want := []string{
+		" nodes get,list,watch",
+		" nodes/status patch",
+		"node.katalyst.kubewharf.io customnoderesources create,get,list,patch,watch", // of the policy before, to be withdrawn
+		"node.katalyst.kubewharf.io customnoderesources/status patch",
+		"slo.koordinator.sh nodemetrics create,get,list,patch,watch",
+		"slo.koordinator.sh nodemetrics/status patch",
+	}
+	if got := may(t, c, "koord-polder-report"); !slices.Equal(got, want) {
+		t.Errorf("report may\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

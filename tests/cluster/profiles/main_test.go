@@ -1,0 +1,197 @@
+// Package profiles tries ClusterColocationProfiles, which admission policies apply, Koordinator's rules for pods, and the shipped
+// profile of the scheduler, on Kubernetes' own control plane.
+package profiles
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/cluster/controlplane"
+)
+
+// From here to what is shipped.
+const manifests = "../../../deploy/kubernetes"
+
+// soon is how long something may take that takes a second or two on a calm machine.
+const soon = 60 * time.Second
+
+var shared *controlplane.Plane
+
+func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+
+func runAll(m *testing.M) int {
+	if _, err := controlplane.Programs("etcd", "kube-apiserver", "kube-scheduler", "kubectl"); err != nil {
+		return m.Run() // each test says so
+	}
+	var err error
+	if shared, err = controlplane.Open(controlplane.Options{SchedulerConfig: manifests + "/scheduler/koord-scheduler.yaml"}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer shared.Close()
+	return m.Run()
+}
+
+// cluster is the shared control plane, with what a user of profiles applies.
+func cluster(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	controlplane.Need(t, "etcd", "kube-apiserver", "kube-scheduler", "kubectl")
+	c := shared.For(t)
+	if status, _ := c.API("GET", "/api/v1/namespaces/probe", ""); status == http.StatusOK {
+		return c
+	}
+	c.ApplyFile(manifests + "/crds/clustercolocationprofiles.yaml")
+	c.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	c.ApplyFile(manifests + "/koordinator/priorityclasses.yaml")
+	c.ApplyFile(manifests + "/koordinator/profiles.yaml")
+	c.Apply(`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: own}, value: 5123, preemptionPolicy: Never}`)
+	c.MakeNamespace("probe")
+	settle(t, c)
+	// The rules for pods are another policy, which the server learns of by itself.
+	c.Eventually(soon, "the server knows the rules for pods", func() string {
+		if status, _ := c.API("POST", podsOf("probe")+"?dryRun=All", pod("BE", `{"koordinator.sh/qosClass":"BE"}`, "", container("c", "", ""))); status != http.StatusUnprocessableEntity {
+			return fmt.Sprintf("a pod that breaks them is answered with %d", status)
+		}
+		return ""
+	})
+	return c
+}
+
+const profilesPath = "/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles"
+
+func podsOf(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
+
+// space makes a namespace with the label test=name, and the profiles, each a spec in JSON (";" and its annotations behind it), with a
+// namespaceSelector for it where they have none. The profiles are in force when it returns, and go with the test.
+func space(t *testing.T, c *controlplane.ControlPlane, name string, profiles map[string]string) string {
+	t.Helper()
+	c.MakeNamespace(name)
+	c.API("PATCH", "/api/v1/namespaces/"+name, fmt.Sprintf(`{"metadata":{"labels":{"test":%q}}}`, name))
+	for _, key := range slices.Sorted(maps.Keys(profiles)) {
+		text, annotations, _ := strings.Cut(profiles[key], ";")
+		var spec map[string]any
+		if err := json.Unmarshal([]byte(text), &spec); err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		if _, ok := spec["namespaceSelector"]; !ok {
+			spec["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"test": name}}
+		}
+		if annotations == "" {
+			annotations = "{}"
+		}
+		body, err := json.Marshal(map[string]any{
+			"apiVersion": "config.koordinator.sh/v1alpha1", "kind": "ClusterColocationProfile", "spec": spec,
+			"metadata": map[string]any{"name": key, "annotations": json.RawMessage(annotations)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, answer := c.API("POST", profilesPath, string(body)); status != http.StatusCreated {
+			t.Fatalf("profile %s: status %d: %s", key, status, answer)
+		}
+		t.Cleanup(func() { c.API("DELETE", profilesPath+"/"+key, "") })
+	}
+	settle(t, c)
+	return name
+}
+
+var settled int
+
+// settle waits until the server applies profiles as they are now: it hears of them in the order of their changes.
+func settle(t *testing.T, c *controlplane.ControlPlane) {
+	t.Helper()
+	settled++
+	body := fmt.Sprintf(`{"apiVersion":"config.koordinator.sh/v1alpha1","kind":"ClusterColocationProfile","metadata":{"name":"probe"},
+		"spec":{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"probe"}},"labels":{"probe":"%d"}}}`, settled)
+	if status, answer := c.API("PATCH", profilesPath+"/probe", body); status == http.StatusNotFound {
+		if status, answer := c.API("POST", profilesPath, body); status != http.StatusCreated {
+			t.Fatalf("profile probe: status %d: %s", status, answer)
+		}
+	} else if status != http.StatusOK {
+		t.Fatalf("profile probe: status %d: %s", status, answer)
+	}
+	want := fmt.Sprint(settled)
+	c.Eventually(soon, "the profiles are in force", func() string {
+		_, answer := c.API("POST", podsOf("probe")+"?dryRun=All", pod("probe", "{}", "", container("c", "", "")))
+		if got := read(t, answer); got.Metadata.Labels["probe"] != want {
+			return string(answer)
+		}
+		return ""
+	})
+}
+
+// container is a container in JSON with requests and limits, each the inside of an object.
+func container(name, requests, limits string) string {
+	return fmt.Sprintf(`{"name":%q,"image":"none","resources":{"requests":{%s},"limits":{%s}}}`, name, requests, limits)
+}
+
+// pod is a pod in JSON; spec is more of its spec, with a comma behind it, and containers are joined by commas.
+func pod(name, labels, spec, containers string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"labels":%s},"spec":{%s"containers":[%s]}}`, strings.ToLower(name), labels, spec, containers)
+}
+
+// made is a pod as the server has it.
+type made struct {
+	Metadata struct{ Labels, Annotations map[string]string }
+	Spec     struct {
+		SchedulerName, PriorityClassName, PreemptionPolicy string
+		Priority                                           int
+		TerminationGracePeriodSeconds                      int
+		Overhead                                           map[string]string
+		Containers, InitContainers                         []struct {
+			Name, Image string
+			Env         []struct{ Name, Value string }
+			Resources   struct{ Requests, Limits map[string]string }
+		}
+	}
+	raw map[string]any
+}
+
+func read(t *testing.T, answer []byte) made {
+	t.Helper()
+	var m made
+	if err := json.Unmarshal(answer, &m); err != nil {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	if err := json.Unmarshal(answer, &m.raw); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// try submits a pod and keeps nothing of it.
+func try(t *testing.T, c *controlplane.ControlPlane, namespace, body string) made {
+	t.Helper()
+	status, answer := c.API("POST", podsOf(namespace)+"?dryRun=All", body)
+	if status != http.StatusCreated {
+		t.Fatalf("status %d: %s\n%s", status, answer, body)
+	}
+	return read(t, answer)
+}
+
+// refused submits what has to be refused, and returns the message.
+func refused(t *testing.T, c *controlplane.ControlPlane, method, path, body string) string {
+	t.Helper()
+	status, answer := c.API(method, path, body)
+	var failure struct{ Message string }
+	if err := json.Unmarshal(answer, &failure); err != nil || status/100 == 2 {
+		t.Errorf("%s is answered with %d: %s (%v)", body, status, answer, err)
+	}
+	return failure.Message
+}
+
+// list is a resource list in one line.
+func list(l map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(l)) {
+		parts = append(parts, k+"="+l[k])
+	}
+	return strings.NewReplacer("kubernetes.io/", "").Replace(strings.Join(parts, " "))
+}

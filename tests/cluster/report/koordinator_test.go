@@ -1,0 +1,319 @@
+package report
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+	"polder/tests/cluster/controlplane"
+	"polder/tests/cluster/pipe"
+)
+
+// batch is a tick of now in which Koordinator's policy offers so much.
+func (c *cluster) batch(milli, bytes int64) *tick.Tick {
+	in := c.offer(milli, bytes)
+	in.Advice.Policy = "koordinator"
+	return in
+}
+
+// configured is the tick with strategies, as collect has them from the ConfigMap.
+func configured(in *tick.Tick, colocation string) *tick.Tick {
+	if in.Sample == nil {
+		in.Sample = &tick.Sample{}
+	}
+	in.Sample.Config = tick.Raw(`{"koordinator":{"from":"koordinator-system/slo-controller-config","colocation":` + colocation + `}}`)
+	return in
+}
+
+// offered is what the node's status has of the names, as "cpu memory"; where capacity and allocatable differ, both.
+func (c *cluster) offered(names ...string) string {
+	c.t.Helper()
+	var o struct {
+		Status struct{ Capacity, Allocatable map[string]string }
+	}
+	c.Get("/api/v1/nodes/"+c.node, &o)
+	brief := func(l map[string]string) string {
+		var words []string
+		for _, name := range names {
+			if v, ok := l[name]; ok {
+				words = append(words, v)
+			} else {
+				words = append(words, "-")
+			}
+		}
+		return strings.Join(words, " ")
+	}
+	if a, b := brief(o.Status.Capacity), brief(o.Status.Allocatable); a != b {
+		return a + " but " + b
+	}
+	return brief(o.Status.Capacity)
+}
+
+var (
+	batchNames = []string{"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory", "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"}
+	oldNames   = []string{"koordinator.sh/batch-cpu", "koordinator.sh/batch-memory"}
+)
+
+func (c *cluster) offers(within time.Duration, want string, names ...string) {
+	c.t.Helper()
+	c.Eventually(within, "the offer "+want, func() string {
+		if got := c.offered(names...); got != want {
+			return got
+		}
+		return ""
+	})
+}
+
+func (c *cluster) toNode(args ...string) *pipe.Tool {
+	c.t.Helper()
+	return pipe.Start(c.t, "report", append([]string{"--to", "node", "--kubeconfig", c.kubeconfig, "--node", c.node}, args...)...)
+}
+
+// The guide's kubectl describe node.
+func TestGuideDescribesNode(t *testing.T) {
+	c := begin(t)
+	x := c.toNode("--resource-prefix", "koordinator.sh")
+	next := func() *tick.Tick { return c.batch(4541, 17236565027) }
+	c.until(x, 15*time.Second, next, "^node unchanged$")
+	out := c.Kubectl("describe", "node", c.node)
+	for _, part := range []string{"Capacity", "Allocatable"} {
+		_, rest, _ := strings.Cut(out, "\n"+part+":\n")
+		end := regexp.MustCompile(`(?m)^\S`).FindStringIndex(rest)
+		if end == nil {
+			t.Fatalf("no %s:\n%s", part, out)
+		}
+		section := rest[:end[0]]
+		for _, line := range []string{`koordinator\.sh/batch-cpu: +4541`, `koordinator\.sh/batch-memory: +17236565027`} {
+			if !regexp.MustCompile(`(?m)^ +` + line + `$`).MatchString(section) {
+				t.Errorf("%s has no line %s:\n%s", part, line, section)
+			}
+		}
+	}
+	if got := c.offered(append(batchNames, milliCPU, memory)...); got != "- - - - - -" {
+		t.Errorf("under other names: %s", got)
+	}
+}
+
+// When batch resources are published, withdrawn and put back.
+func TestKoordinatorPublishes(t *testing.T) {
+	c := begin(t)
+	x := c.toNode()
+	until := func(next func() *tick.Tick, pattern string) {
+		t.Helper()
+		c.until(x, 15*time.Second, next, pattern)
+	}
+	same := func(milli int64) func() *tick.Tick { return func() *tick.Tick { return c.batch(milli, 1<<34) } }
+	until(same(10000), "^node unchanged$")
+	c.offers(0, "10k 17179869184 - -", batchNames...)
+
+	// 10 % either way is not over resourceDiffThreshold; a little more is.
+	for _, milli := range []int64{11000, 9000, 9999, 10001} {
+		for range 5 {
+			if got := said(x.Put(same(milli)())); got != "node unchanged" {
+				t.Fatalf("%d of 10000: %s", milli, got)
+			}
+		}
+	}
+	until(same(8999), "node written changed")
+	c.offers(5*time.Second, "8999 17179869184 - -", batchNames...)
+	until(same(9900), "node written changed")
+	c.offers(5*time.Second, "9900 17179869184 - -", batchNames...)
+
+	// The ConfigMap has another threshold, and a time after which a trifle is published as well.
+	strict := func() *tick.Tick { return configured(c.batch(9700, 1<<34), `{"resourceDiffThreshold":0.01}`) }
+	until(strict, "node written changed")
+	timed := func() *tick.Tick { return configured(c.batch(9701, 1<<34), `{"updateTimeThresholdSeconds":3}`) }
+	if got := said(x.Put(timed())); got != "node unchanged" {
+		t.Errorf("a trifle at once: %s", got)
+	}
+	began := time.Now()
+	until(timed, "node written changed")
+	c.offers(5*time.Second, "9701 17179869184 - -", batchNames...)
+	t.Logf("a trifle was published after %s", time.Since(began).Round(100*time.Millisecond))
+
+	// Mid resources come, and go on their own when nobody speaks of them.
+	mid := func() *tick.Tick {
+		in := same(9701)()
+		in.Advice.Mid = &tick.Reclaimed{MilliCPU: tick.Ptr(int64(500)), MemoryBytes: tick.Ptr(int64(1 << 30))}
+		return in
+	}
+	until(mid, "^node unchanged$")
+	c.offers(5*time.Second, "9701 17179869184 500 1073741824", batchNames...)
+
+	// Kubelet starts on what it takes for a new machine, and sets to zero what is not its own.
+	for _, value := range []string{`null`, `"0"`} {
+		list := fmt.Sprintf(`{%q:%s,%q:%s}`, batchNames[0], value, batchNames[1], value)
+		c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, list, list))
+		c.offers(15*time.Second, "9701 17179869184 500 1073741824", batchNames...) // without a tick
+	}
+
+	// Disabled: deleted, not zeroed, at once; and back.
+	gone := func() *tick.Tick {
+		return &tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "koordinator", Withdrawn: "colocation is disabled for the node"}}
+	}
+	began = time.Now()
+	out := x.Put(gone())
+	c.offers(5*time.Second, "- - - -", batchNames...)
+	t.Logf("withdrawn after %s", time.Since(began).Round(10*time.Millisecond))
+	if note := out.Report.Targets[0].Note; note != "nothing is offered: colocation is disabled for the node" {
+		t.Errorf("it says %q", note)
+	}
+	until(mid, "^node unchanged$")
+	c.offers(0, "9701 17179869184 500 1073741824", batchNames...)
+
+	// Another policy: what this process has published under the names of the one before goes with the same write.
+	katalyst := func() *tick.Tick { return c.offer(44000, bytes) }
+	until(katalyst, "^node unchanged$")
+	c.offers(0, "- - - -", batchNames...)
+	c.offers(0, "44k 195257901056", milliCPU, memory)
+	// What comes then under them is somebody else's.
+	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", `{"status":{"capacity":{"kubernetes.io/batch-cpu":"7"},"allocatable":{"kubernetes.io/batch-cpu":"7"}}}`)
+	until(katalyst, "^node unchanged$")
+	c.offers(0, "7 - - -", batchNames...)
+	until(mid, "^node unchanged$")
+	c.offers(0, "9701 17179869184 500 1073741824", batchNames...)
+	c.offers(0, "- -", milliCPU, memory)
+	if err := x.End(); err != nil {
+		t.Fatal(err)
+	}
+
+	// --withdraw does not know which policy there was: it takes both dialects' names.
+	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":{%q:"7","koordinator.sh/batch-cpu":"8"},"allocatable":{%q:"7","koordinator.sh/batch-cpu":"8"}}}`, milliCPU, milliCPU))
+	w := pipe.Start(t, "report", "--withdraw", "--to", "node", "--kubeconfig", c.kubeconfig, "--node", c.node)
+	if err := w.End(); err != nil {
+		t.Fatalf("report --withdraw: %v\n%s", err, w.Log())
+	}
+	c.offers(0, "- - - - - -", append([]string{milliCPU, memory}, batchNames...)...)
+	c.offers(0, "8 -", oldNames...) // another prefix
+}
+
+// Silence withdraws, whoever has spoken last; and a process that never hears a tick withdraws what one before it has left.
+func TestKoordinatorSilence(t *testing.T) {
+	c := begin(t)
+	x := c.toNode("--stale-after", "3s")
+	next := func() *tick.Tick { return c.batch(4541, 17236565027) }
+	c.until(x, 15*time.Second, next, "^node unchanged$")
+	c.offers(0, "4541 17236565027 - -", batchNames...)
+	c.offers(20*time.Second, "- - - -", batchNames...)
+	c.until(x, 15*time.Second, next, "^node unchanged$")
+	x.Kill()
+	c.offers(0, "4541 17236565027 - -", batchNames...)
+	y := c.toNode("--stale-after", "3s")
+	c.offers(20*time.Second, "- - - -", batchNames...)
+	if err := y.End(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+}
+
+// A node under a pressure's taint offers no more than its batch pods request, under these names, too; and nothing while the
+// centre has marked it.
+func TestKoordinatorHeld(t *testing.T) {
+	c := begin(t)
+	x := c.toNode()
+	held := func(keys ...string) func() *tick.Tick {
+		return func() *tick.Tick {
+			in := c.batch(4541, 17236565027)
+			in.Sample = &tick.Sample{Pods: []tick.Pod{{UID: "u", Namespace: "d", Name: "spark", QoS: tick.QoSReclaimed,
+				Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(float64(1 << 30))}}}}
+			return taint(in, keys...)
+		}
+	}
+	c.until(x, 15*time.Second, held(), "^node unchanged$")
+	c.until(x, 15*time.Second, held("MemoryPressure"), "node written changed")
+	c.offers(5*time.Second, "1k 1073741824 - -", batchNames...)
+	c.until(x, 15*time.Second, held(), "^node unchanged$")
+	c.offers(0, "4541 17236565027 - -", batchNames...)
+	c.Kubectl("annotate", "node", c.node, "polder/withdrawn=agent-health: gone")
+	c.offers(10*time.Second, "- - - -", batchNames...)
+	c.Kubectl("annotate", "node", c.node, "polder/withdrawn-")
+	c.until(x, 15*time.Second, held(), "^node unchanged$")
+	c.offers(10*time.Second, "4541 17236565027 - -", batchNames...)
+}
+
+// The real scheduler binds pods by what is published: as many as fit, and to the node with room.
+func TestBatchPodsAreBound(t *testing.T) {
+	c := beginOn(t, controlplane.Start(t, controlplane.Options{Scheduler: true}))
+	c.MakeNode("small", "48", "195924424Ki")
+	x := pipe.Start(t, "report", "--to", "node", "--kubeconfig", c.kubeconfig, "--all-nodes")
+	node := c.node
+	offer := func() string {
+		last := ""
+		for name, milli := range map[string]int64{node: 4541, "small": 1000} {
+			in := c.batch(milli, 17236565027)
+			in.Node = name
+			last += said(x.Put(in)) + " "
+		}
+		return last
+	}
+	c.Eventually(20*time.Second, "both are published", func() string {
+		if out := offer(); out != "node unchanged node unchanged " {
+			return out
+		}
+		return ""
+	})
+	pod := func(name string, milli int) {
+		// Batch CPU may be over-committed: a limit above the request, which an extended resource of another domain may not have.
+		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default","labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"containers":[{"name":"c","image":"registry.local/pause:1",
+			"resources":{"requests":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"1Gi"},"limits":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"2Gi"}}}]}}`, name, milli, 2*milli))
+	}
+	bound := func(name string) string {
+		return c.Kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName}")
+	}
+	pod("fits", 4000)
+	c.Eventually(20*time.Second, "the pod that fits one node is bound to it", func() string {
+		if got := bound("fits"); got != node {
+			return got
+		}
+		return ""
+	})
+	pod("waits", 1001)
+	c.Eventually(20*time.Second, "the pod that asks for more than is left pends", func() string {
+		out := c.Kubectl("get", "pod", "waits", "-o", `jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}`)
+		if !strings.Contains(out, "2 Insufficient kubernetes.io/batch-cpu") || bound("waits") != "" {
+			return out
+		}
+		return ""
+	})
+	pod("small", 1000)
+	c.Eventually(20*time.Second, "the pod that fits the other one", func() string {
+		if got := bound("small"); got != "small" {
+			return got
+		}
+		return ""
+	})
+	// More is offered: the scheduler hears of it.
+	in := c.batch(5541, 17236565027)
+	in.Node = node
+	x.Put(in)
+	c.Eventually(time.Minute, "the pod that waited is bound", func() string {
+		if got := bound("waits"); got != node {
+			return got
+		}
+		return ""
+	})
+}
+
+// The centre withdraws what a node without an agent offers under either dialect's names.
+func TestCentreWithdrawsBatch(t *testing.T) {
+	c := begin(t)
+	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":{%[1]q:"1",%[2]q:"2",%[3]q:"3"},"allocatable":{%[1]q:"1",%[2]q:"2",%[3]q:"3"}}}`, batchNames[0], batchNames[3], milliCPU))
+	c.offers(0, "1 - - 2 3", append(batchNames, milliCPU)...)
+	x := pipe.Start(t, "report", "--fleet", "--kubeconfig", c.Kubeconfig())
+	c.Eventually(20*time.Second, "nothing is offered", func() string {
+		out := x.Put(&tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(),
+			Sample:   &tick.Sample{Agent: &tick.Agent{State: tick.AgentNotFound, Since: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}},
+			Eviction: &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: []tick.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoScheduleForReclaimedTasks"}}}})
+		if got := c.offered(append(batchNames, milliCPU)...); got != "- - - - -" {
+			return got + ": " + said(out)
+		}
+		return ""
+	})
+	if out := c.Kubectl("get", "node", c.node, "-o", `jsonpath={.metadata.annotations.polder/withdrawn}`); !strings.Contains(out, "agent-health: ") {
+		t.Errorf("the mark: %q", out)
+	}
+}
