@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"polder/advise/katalyst"
@@ -94,8 +95,12 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	decider := now.kind.start(now)
 	objects := objects{file: now.objects, log: s.Log}
 	version := now.kind.StateVersion
-	if _, err := s.LoadState(version, decider.State()); err != nil {
+	known, err := s.LoadState(version, decider.State())
+	if err != nil {
 		return err
+	}
+	if _, err := os.Stat(s.State); s.State != "" && !known && err == nil {
+		s.Log.Warn("what an earlier advise advised is not known, and not undone: after a change of --policy run isolate --restore, and report --withdraw with the flags of before")
 	}
 	saved := s.Now()
 	err = s.Filter(ctx, stage.Filter{

@@ -81,6 +81,9 @@ type node struct {
 
 // Decide implements [policy.Decider].
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
+	if d.nodes == nil { // a state file's null
+		d.nodes = map[string]*node{}
+	}
 	n := d.nodes[t.Node]
 	if n == nil {
 		d.forget()

@@ -104,3 +104,16 @@ func TestSandboxAlone(t *testing.T) {
 		}
 	}
 }
+
+// A state file of null is one without nodes.
+func TestNullState(t *testing.T) {
+	for _, text := range []string{`null`, `{"n":null}`, `{"n":{}}`} {
+		d := New(Defaults())
+		if err := tick.Unmarshal([]byte(text), d.State()); err != nil {
+			t.Fatal(err)
+		}
+		if a := d.Decide(at(0, shared("a", 1), reclaimed("b"))); a.Reclaimed == nil {
+			t.Errorf("%s: no decision: %v", text, a.Reasons)
+		}
+	}
+}

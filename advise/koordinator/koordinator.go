@@ -56,7 +56,7 @@ func (d *Decider) State() any { return &d.nodes }
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
 	Seen time.Time `json:"seen,omitzero"`
-	// Strategies are the last that were read: they hold while the ConfigMap cannot be.
+	// Strategies are the last that were in force: they hold while the ConfigMap cannot be read.
 	Strategies *sloconfig.Strategies `json:"strategies,omitempty"`
 	Batch      batch.State           `json:"batch"`
 	Suppress   suppress.State        `json:"suppress"`
@@ -65,12 +65,16 @@ type node struct {
 	Resctrl    resctrl.State         `json:"resctrl"`
 	Fallback   []tick.Cgroup         `json:"fallback,omitempty"`
 
-	read *sloconfig.Strategies // of raw; nil before the first tick
-	raw  tick.Raw
+	read    *sloconfig.Strategies // of raw; nil before the first tick
+	raw     tick.Raw
+	shipped bool // raw has none
 }
 
 // Decide implements [policy.Decider].
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
+	if d.nodes == nil { // a state file's null
+		d.nodes = map[string]*node{}
+	}
 	n := d.nodes[t.Node]
 	if n == nil {
 		d.forget()
@@ -92,13 +96,15 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	} else { // collect --fleet knows nothing of the node's use: the node's own pipe decides
 		a.Reasons = append(a.Reasons, "the sample is of a fleet: nothing is said of batch resources")
 	}
-	n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.settings.ReservedCPUs})
+	seen := n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.settings.ReservedCPUs})
+	suppressed := len(a.Cgroups)
 	n.Burst.Advise(t, s, a)
+	giveWay(a.Cgroups[:suppressed], a.Cgroups[suppressed:], n.Suppress.Yields)
 	n.Memory.Advise(t, s, a)
 	n.Resctrl.Advise(t, s, a)
 	a.Cgroups = merge(a.Cgroups, a)
 	a.Fallback = merge(a.Fallback, a)
-	if t.Sample == nil || t.Sample.Topology == nil { // nothing was decided of the cgroups
+	if !seen { // nothing was decided of the cgroups
 		a.Fallback = n.Fallback
 	}
 	n.Fallback = a.Fallback
@@ -114,18 +120,18 @@ func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 		}
 		return n.Strategies, ""
 	}
-	if n.read != nil && bytes.Equal(n.raw, s.Config) && (len(s.Errors) == 0 || n.Strategies == n.read) {
+	if n.read != nil && bytes.Equal(n.raw, s.Config) && (len(s.Errors) == 0 || !n.shipped) {
 		return n.read, ""
 	}
 	found, err := sloconfig.Read(s.Config)
 	unread := slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "config" })
 	switch {
 	case err == nil:
-		n.read, n.raw, n.Strategies = found, slices.Clone(s.Config), found
+		n.read, n.raw, n.Strategies, n.shipped = found, slices.Clone(s.Config), found, false
 		return found, ""
 	case errors.Is(err, sloconfig.ErrNone) && !unread: // nobody reads a ConfigMap
 		shipped := sloconfig.Shipped()
-		n.read, n.raw, n.Strategies = &shipped, slices.Clone(s.Config), nil
+		n.read, n.raw, n.Strategies, n.shipped = &shipped, slices.Clone(s.Config), &shipped, true
 		return n.read, ""
 	}
 	n.read = nil

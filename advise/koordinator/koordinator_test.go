@@ -73,7 +73,12 @@ func TestStrategies(t *testing.T) {
 	expect("the ConfigMap is not read yet", -1, "strategies: the ConfigMap could not be read yet (sample.errors), and none were known before: no decision", unread)
 	expect("it is no JSON of ours, and none were known", -1, "none were known before: no decision", config(`{"koordinator":7}`))
 	expect("nobody reads one", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60")
-	expect("and now it cannot be read", -1, "no decision", unread)
+	expect("and now it cannot be read", 16000-6400-1200-2000, "the last known ones of defaults stay in force", unread)
+	expect("and still not", 16000-6400-1200-2000, "the last known ones of defaults stay in force", unread)
+	if a := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start.Add(time.Duration(7*at) * time.Second)}); a.Reclaimed == nil || len(a.Fallback) == 0 || strings.Contains(strings.Join(a.Reasons, "\n"), "no decision") {
+		t.Errorf("without a sample: %+v", a)
+	}
+	expect("nobody reads one again", 16000-6400-1200-2000, "cpuReclaimThresholdPercent 60")
 	expect("read", 16000-3200-1200-2000, "cpuReclaimThresholdPercent 80", config(`{"koordinator":{"from":"k/c","colocation":{"enable":true,"cpuReclaimThresholdPercent":80}}}`))
 	expect("not read any more", 16000-3200-1200-2000, "the last known ones of k/c stay in force", unread)
 	expect("with a fault", 16000-3200-1200-2000, "the last known ones of k/c stay in force", config(`{"koordinator":{"colocation":{"enable":"yes"}}}`))
@@ -112,6 +117,72 @@ func TestNoSample(t *testing.T) {
 	}
 	if silent.Reclaimed == nil || *silent.Reclaimed.MilliCPU != *before.Reclaimed.MilliCPU {
 		t.Errorf("the last offer does not stay: %+v", silent)
+	}
+}
+
+// While the topology cannot be read as while there is none, what would be fallen back to still holds.
+func TestBadTopology(t *testing.T) {
+	d := New(Settings{})
+	before := d.Decide(nodeTick(1))
+	if len(before.Fallback) == 0 {
+		t.Fatalf("no fallback: %+v", before)
+	}
+	for second, change := range []func(*tick.Sample){
+		func(s *tick.Sample) { s.Topology.CPUs = "0-15x" },
+		func(s *tick.Sample) { s.Topology.CPUs = "" },
+		func(s *tick.Sample) { s.Topology = nil },
+	} {
+		if a := d.Decide(nodeTick(2+second, change)); encoded(t, a.Fallback) != encoded(t, before.Fallback) {
+			t.Errorf("%d: fallback %s; want %s", second, encoded(t, a.Fallback), encoded(t, before.Fallback))
+		}
+	}
+}
+
+// A pod that was a batch one and is a service by now: undoing its quota gives way to the burst's, once and for all.
+func TestBatchPodBecomesService(t *testing.T) {
+	d := New(Settings{})
+	config := func(s *tick.Sample) {
+		s.Config = tick.Raw(`{"koordinator":{"from":"k/c","colocation":{"enable":true},"resourceThreshold":{"enable":true,"cpuSuppressPolicy":"cfsQuota"},"cpuBurst":{"policy":"auto","cpuBurstPercent":1000,"cfsQuotaBurstPercent":300,"cfsQuotaBurstPeriodSeconds":-1,"sharePoolThresholdPercent":50}}}`)
+	}
+	service := func(s *tick.Sample) {
+		config(s)
+		p := &s.Pods[1]
+		p.Labels["koordinator.sh/qosClass"], p.KubernetesQOS, p.QoS = "LS", "Burstable", tick.QoSShared
+		p.Limits = &tick.Resources{MilliCPU: tick.Ptr(1000.0)}
+		p.Containers[0].Limits, p.Containers[0].ThrottledPercent = p.Limits, tick.Ptr(50.0)
+	}
+	for second := range 3 {
+		d.Decide(nodeTick(second, config))
+	}
+	grown := int64(0)
+	for second := 3; second < 30; second++ {
+		a := d.Decide(nodeTick(second, service))
+		for _, reason := range a.Reasons {
+			if strings.Contains(reason, "is wanted as") {
+				t.Fatalf("second %d: %s", second, reason)
+			}
+		}
+		for _, c := range a.Cgroups {
+			if c.Cgroup == "/kubepods/besteffort/podb/c" && c.CPUMaxMilliCPU != nil {
+				grown = *c.CPUMaxMilliCPU
+			}
+		}
+	}
+	if grown != 3000 {
+		t.Errorf("the quota has grown to %dm; want 3000m", grown)
+	}
+}
+
+// A state file of null is one without nodes.
+func TestNullState(t *testing.T) {
+	for _, text := range []string{`null`, `{"n":null}`, `{"n":{}}`} {
+		d := New(Settings{})
+		if err := tick.Unmarshal([]byte(text), d.State()); err != nil {
+			t.Fatal(err)
+		}
+		if a := d.Decide(nodeTick(1)); a.Reclaimed == nil {
+			t.Errorf("%s: %+v", text, a)
+		}
 	}
 }
 

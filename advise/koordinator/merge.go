@@ -28,6 +28,20 @@ func merge(entries []tick.Cgroup, a *tick.Advice) []tick.Cgroup {
 	return merged
 }
 
+// giveWay takes those quotas out of entries that only undo an earlier one, where others want one of the same cgroup.
+func giveWay(entries, others []tick.Cgroup, yields func(cgroup string) bool) {
+	for i := range others {
+		if others[i].CPUMaxMilliCPU == nil || !yields(others[i].Cgroup) {
+			continue
+		}
+		for j := range entries {
+			if entries[j].Cgroup == others[i].Cgroup {
+				entries[j].CPUMaxMilliCPU = nil
+			}
+		}
+	}
+}
+
 // join adds c's keys to into.
 func join(into, c *tick.Cgroup, a *tick.Advice) {
 	clash := func(key string, x, y, holds any) {

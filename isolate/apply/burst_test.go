@@ -168,6 +168,34 @@ func TestUnavailableComesUp(t *testing.T) {
 	t.Error("the file is not found")
 }
 
+// One reading that finds no file, of a cgroup that is just being removed say, is no kernel without it: the other cgroups' are written.
+func TestOneReadingIsNoLack(t *testing.T) {
+	h, base := newCopy(t, map[string]string{"a/memory.low": "0", "a/memory.min": "0", "b/memory.low": "0", "b/memory.min": "0"})
+	a, _ := newApplier(t, h, nil)
+	if out := a.Apply([]tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: p(4096)}}); len(out.Errors) > 0 {
+		t.Fatal(errorsOf(out))
+	}
+	if err := os.Remove(filepath.Join(base, "b/memory.low")); err != nil {
+		t.Fatal(err)
+	}
+	wanted := []tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: p(8192)}, {Cgroup: "/b", MemoryLowBytes: p(8192), MemoryMinBytes: p(4096)}}
+	for round := range 3 {
+		out := a.Apply(wanted)
+		if len(out.Unavailable) > 0 || len(out.Errors) != 1 || !strings.Contains(errorsOf(out), "there is no memory.low in it, though this kernel has such a file") {
+			t.Fatalf("round %d: unavailable %v, errors:\n%s", round, out.Unavailable, errorsOf(out))
+		}
+		if got := read(t, base, "a/memory.low"); got != "8192" {
+			t.Fatalf("round %d: %s, want 8192", round, got)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(base, "b/memory.low"), []byte("0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := a.Apply(wanted); len(out.Errors) > 0 || read(t, base, "b/memory.low") != "8192" {
+		t.Errorf("found again: %s", errorsOf(out))
+	}
+}
+
 // All the new keys on a copy of version 2, and back.
 func TestKnobsOnVersion2(t *testing.T) {
 	h, base := newCopy(t, map[string]string{

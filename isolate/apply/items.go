@@ -93,6 +93,9 @@ func (a *Applier) readItems(r *round) {
 				continue
 			}
 			e := tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: a.explainMissing(it)}
+			if plan.Unavailable(e) && a.lacks.has(it) {
+				e.Error = "there is no " + it.Name + " in it, though this kernel has such a file: the cgroup is being made or removed, or it is the root's"
+			}
 			if plan.Unavailable(e) {
 				a.lacks.note(it)
 				a.lacks.say(r, e)
@@ -134,6 +137,7 @@ func (a *Applier) readItem(it *item) bool {
 		return true
 	}
 	if readings != it.judged {
+		a.lacks.saw(it)
 		it.Present = it.file.text
 		if it.period != nil {
 			it.Period = it.period.text

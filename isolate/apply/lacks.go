@@ -18,10 +18,11 @@ var errNoFile = errors.New("this kernel has no such file")
 type lacks struct {
 	files map[plan.File]int // rounds until a file is looked for again; no cgroup in them: a kernel has a file for all or for none
 	said  map[tick.IsolationError]bool
+	had   map[plan.File]bool // files that were read of some cgroup: this kernel has them, whatever one reading says
 }
 
 func newLacks() lacks {
-	return lacks{files: map[plan.File]int{}, said: map[tick.IsolationError]bool{}}
+	return lacks{files: map[plan.File]int{}, said: map[tick.IsolationError]bool{}, had: map[plan.File]bool{}}
 }
 
 // next counts a round.
@@ -36,6 +37,20 @@ func (l *lacks) next() {
 func fileAnywhere(it *item) plan.File { return plan.File{Controller: it.Controller, Name: it.Name} }
 
 func (l *lacks) known(it *item) bool { return len(l.files) > 0 && l.files[fileAnywhere(it)] > 0 }
+
+// saw notes that the machine has an item's file.
+func (l *lacks) saw(it *item) {
+	at := fileAnywhere(it)
+	l.had[at] = true
+	delete(l.files, at)
+}
+
+// has reports whether the machine is known to have an item's file, or the other of the two that its key may be in.
+func (l *lacks) has(it *item) bool {
+	other := fileAnywhere(it)
+	other.Name = it.Other
+	return l.had[fileAnywhere(it)] || l.had[other]
+}
 
 func (l *lacks) note(it *item) { l.files[fileAnywhere(it)] = lookAgain }
 

@@ -177,6 +177,9 @@ func (r *round) wrote(group, key, old, now string) {
 
 // group makes one group true.
 func (r *round) group(g *tick.ResctrlGroup) {
+	if g.IfExists && len(g.Schemata) == 0 {
+		return // advised where nothing was mounted: what it shall have is not known
+	}
 	var want []schemata.Line
 	for _, text := range g.Schemata {
 		l, err := schemata.Parse(text)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -270,35 +269,6 @@ func TestNoGroupIsLeft(t *testing.T) {
 	g.Group = "c" // one that is there is changed
 	g.Schemata = nil
 	if got := told(m.apply(g)); got != "resctrl/c tasks \"\" -> \"101 102 103\"\n" {
-		t.Error(got)
-	}
-}
-
-func TestNotMounted(t *testing.T) {
-	m := newMachine(t)
-	if err := os.RemoveAll(filepath.Join(m.root, resctrl.Dir)); err != nil {
-		t.Fatal(err)
-	}
-	for round := range 3 {
-		out := m.apply(be(), be())
-		if got := told(out); round == 0 && (strings.Count(got, "\n") != 1 || !strings.Contains(got, "! resctrl resctrl: unavailable: resctrl is not mounted at ") || !strings.Contains(got, "left alone")) || round > 0 && got != "" {
-			t.Errorf("round %d: %s", round, got)
-		}
-		if !slices.Equal(out.Unavailable, []string{"resctrl"}) {
-			t.Errorf("round %d: unavailable %q", round, out.Unavailable)
-		}
-	}
-	m.write(resctrl.Dir+"/info/last_cmd_status", "ok\n")
-	if out := m.apply(be()); out.Unavailable != nil {
-		t.Errorf("mounted: %+v", out)
-	}
-	if err := os.RemoveAll(filepath.Join(m.root, resctrl.Dir)); err != nil {
-		t.Fatal(err)
-	}
-	if out := m.apply(be()); len(out.Errors) != 1 {
-		t.Errorf("unmounted again: %+v", out)
-	}
-	if got := told(m.apply()); got != "" {
 		t.Error(got)
 	}
 }

@@ -150,15 +150,21 @@ func (b *CPUBurst) check() []*fault {
 	return v.faults
 }
 
+// namedClass is a class with its name.
+type namedClass struct {
+	name string
+	*ClassQOS
+}
+
+// classes are those that are set.
+func (q *ResourceQOS) classes() []namedClass {
+	all := []namedClass{{"lsrClass", q.LSR}, {"lsClass", q.LS}, {"beClass", q.BE}, {"systemClass", q.System}}
+	return slices.DeleteFunc(all, func(c namedClass) bool { return c.ClassQOS == nil })
+}
+
 func (q *ResourceQOS) check() []*fault {
 	var v checks
-	for _, c := range []struct {
-		name string
-		*ClassQOS
-	}{{"lsrClass", q.LSR}, {"lsClass", q.LS}, {"beClass", q.BE}, {"systemClass", q.System}} {
-		if c.ClassQOS == nil {
-			continue
-		}
+	for _, c := range q.classes() {
 		if p := c.CPU; p != nil {
 			v.within(c.name+".cpuQOS.schedIdle", p.SchedIdle, 0, 1)
 		}
@@ -174,6 +180,22 @@ func (q *ResourceQOS) check() []*fault {
 		}
 	}
 	return v.faults
+}
+
+// unused are the parts that are enabled, or have a value, and that nobody acts on: cpu.idle is for batch pods, and resctrl has no
+// group of the system's.
+func (q *ResourceQOS) unused() (paths []string) {
+	on := func(enable *bool) bool { return enable != nil && *enable }
+	for _, c := range q.classes() {
+		if p := c.CPU; p != nil && c.ClassQOS != q.BE && (on(p.Enable) || p.SchedIdle != nil) {
+			paths = append(paths, c.name+".cpuQOS")
+		}
+		if r := c.Resctrl; r != nil && c.ClassQOS == q.System &&
+			(on(r.Enable) || r.CATRangeStartPercent != nil || r.CATRangeEndPercent != nil || r.MBAPercent != nil) {
+			paths = append(paths, c.name+".resctrlQOS")
+		}
+	}
+	return paths
 }
 
 func (c *checks) memory(in string, m *MemoryQOS) {

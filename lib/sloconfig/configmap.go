@@ -60,6 +60,9 @@ func settle[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *
 		for _, path := range d.scan.unknown {
 			c.Unsupported = append(c.Unsupported, k.key+": "+path+unsaid(path))
 		}
+		for _, path := range d.unused {
+			c.Unsupported = append(c.Unsupported, k.key+": "+path)
+		}
 		return d
 	}
 	instead := "the last good one stays in force"
@@ -101,15 +104,16 @@ func (c *ConfigMap) note(key string, faults []*fault, instead string) {
 var (
 	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config", "system-config"}
 	otherFields = []string{
-		"groupIdentity", "coreExpeller", "pageCacheLimitEnable", "pageCacheLimitSync", "pageCacheLimitSize",
-		"blkioQOS", "networkQOS", "policies", "cgroupRoot", "extensions",
+		"groupIdentity", "coreExpeller", "blkioQOS", "networkQOS", "policies", "cgroupRoot", "extensions",
 	}
+	// pageCacheLimit begins the names of several, which kernels write as pagecache_limit.
+	pageCacheLimit = "pagecachelimit"
 )
 
 // unsaid says of a field that it is none of Koordinator's either, as far as is known here.
 func unsaid(path string) string {
 	name := path[strings.LastIndexByte(path, '.')+1:]
-	if slices.ContainsFunc(otherFields, func(f string) bool { return strings.EqualFold(f, name) }) {
+	if strings.HasPrefix(strings.ToLower(strings.ReplaceAll(name, "_", "")), pageCacheLimit) || slices.ContainsFunc(otherFields, func(f string) bool { return strings.EqualFold(f, name) }) {
 		return ""
 	}
 	return " (not known)"

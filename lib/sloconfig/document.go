@@ -36,18 +36,19 @@ type kind[T any] struct {
 	key, cluster, nodes string
 	part                func(*Strategies) *T
 	check, doubts       func(*T) []*fault
+	unused              func(*T) []string // the known parts that are set and not acted on
 	shape               *shape
 }
 
 var (
-	colocationKind = newKind(KeyColocation, "", "nodeConfigs", func(s *Strategies) *Colocation { return &s.Colocation }, (*Colocation).check, (*Colocation).doubts)
-	thresholdKind  = newKind(KeyThreshold, "clusterStrategy", "nodeStrategies", func(s *Strategies) *Threshold { return &s.Threshold }, (*Threshold).check, nil)
-	qosKind        = newKind(KeyQOS, "clusterStrategy", "nodeStrategies", func(s *Strategies) *ResourceQOS { return &s.QOS }, (*ResourceQOS).check, nil)
-	burstKind      = newKind(KeyBurst, "clusterStrategy", "nodeStrategies", func(s *Strategies) *CPUBurst { return &s.Burst }, (*CPUBurst).check, nil)
+	colocationKind = newKind(KeyColocation, "", "nodeConfigs", func(s *Strategies) *Colocation { return &s.Colocation }, (*Colocation).check, (*Colocation).doubts, nil)
+	thresholdKind  = newKind(KeyThreshold, "clusterStrategy", "nodeStrategies", func(s *Strategies) *Threshold { return &s.Threshold }, (*Threshold).check, nil, nil)
+	qosKind        = newKind(KeyQOS, "clusterStrategy", "nodeStrategies", func(s *Strategies) *ResourceQOS { return &s.QOS }, (*ResourceQOS).check, nil, (*ResourceQOS).unused)
+	burstKind      = newKind(KeyBurst, "clusterStrategy", "nodeStrategies", func(s *Strategies) *CPUBurst { return &s.Burst }, (*CPUBurst).check, nil, nil)
 )
 
-func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault) *kind[T] {
-	k := &kind[T]{key: key, cluster: cluster, nodes: nodes, part: part, check: check, doubts: doubts}
+func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault, unused func(*T) []string) *kind[T] {
+	k := &kind[T]{key: key, cluster: cluster, nodes: nodes, part: part, check: check, doubts: doubts, unused: unused}
 	strategy := shapeOf[T]()
 	entries := strategy.with(field{"name", nil}, field{"nodeSelector", shapeOf[nodeSelector]()})
 	entries.list = true
@@ -59,6 +60,9 @@ func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check
 	if doubts == nil {
 		k.doubts = func(*T) []*fault { return nil }
 	}
+	if unused == nil {
+		k.unused = func(*T) []string { return nil }
+	}
 	return k
 }
 
@@ -67,8 +71,9 @@ type document[T any] struct {
 	scan    *scan
 	cluster *T
 	entries []entry[T]
-	// wrong are what is wrong in node entries, doubts what holds all the same.
+	// wrong are what is wrong in node entries, doubts what holds all the same, unused what nobody acts on.
 	wrong, doubts []*fault
+	unused        []string
 }
 
 // entry is what a document says to some nodes.
@@ -103,6 +108,7 @@ func (k *kind[T]) read(text string) (*document[T], []*fault) {
 			return d, []*fault{asFault(err, k.cluster)}
 		}
 	}
+	d.ignores(k.cluster, k.unused(own))
 	defaults := Defaults()
 	d.cluster = merged(k.part(&defaults), own)
 	if faults := k.check(d.cluster); len(faults) > 0 {
@@ -162,6 +168,7 @@ func (d *document[T]) entry(k *kind[T], i int, text []byte) {
 		refuse(asFault(err, ""))
 		return
 	}
+	d.ignores(e.path, k.unused(own))
 	strategy := merged(d.cluster, own)
 	if faults := k.check(strategy); len(faults) > 0 {
 		refuse(faults...)
@@ -172,6 +179,13 @@ func (d *document[T]) entry(k *kind[T], i int, text []byte) {
 	}
 	e.strategy = strategy
 	d.entries = append(d.entries, e)
+}
+
+// ignores notes what is set in a part and not acted on.
+func (d *document[T]) ignores(in string, paths []string) {
+	for _, path := range paths[:min(len(paths), maxNoted-len(d.unused))] {
+		d.unused = append(d.unused, join(in, path))
+	}
 }
 
 // nodeSelector is a LabelSelector of Kubernetes.

@@ -276,48 +276,6 @@ func TestRatios(t *testing.T) {
 	}
 }
 
-// What is set and not acted on is listed.
-func TestUnsupported(t *testing.T) {
-	c := Memory{}.Settle("x", map[string]string{
-		KeyColocation: `{"enable":true,"cpuReclaimTresholdPercent":50,"nodeConfigs":[{"name":"n","nodeSelector":{},"extensions":{}}]}`,
-		KeyThreshold:  `{"enable":true,"clusterStrategy":{"enable":true}}`,
-		KeyQOS: `{"clusterStrategy":{"policies":{"cpuPolicy":"coreSched"},"cgroupRoot":{},"beClass":{"cpuQOS":{"groupIdentity":-1,"coreExpeller":true},
-			"memoryQOS":{"pageCacheLimitEnable":1},"blkioQOS":{"enable":true},"networkQOS":{"enable":true}}}}`,
-		KeyBurst:                        "",
-		"host-application-config":       `{"applications":[{"name":"nginx"}]}`,
-		"cpu-normalization-config":      `{"enable":true}`,
-		"resource-amplification-config": " {\n} ",
-		"system-config":                 `{"clusterStrategy":{"minFreeKbytesFactor":100}}`,
-		"resource-treshold-config":      `{"clusterStrategy":{"enable":true}}`,
-	})
-	want := []string{
-		"cpu-normalization-config", "host-application-config", "resource-treshold-config (not known)", "system-config",
-		"colocation-config: cpuReclaimTresholdPercent (not known)", "colocation-config: nodeConfigs[0].extensions",
-		"resource-threshold-config: enable (not known)",
-		"resource-qos-config: clusterStrategy.policies", "resource-qos-config: clusterStrategy.cgroupRoot",
-		"resource-qos-config: clusterStrategy.beClass.cpuQOS.groupIdentity", "resource-qos-config: clusterStrategy.beClass.cpuQOS.coreExpeller",
-		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pageCacheLimitEnable", "resource-qos-config: clusterStrategy.beClass.blkioQOS", "resource-qos-config: clusterStrategy.beClass.networkQOS",
-	}
-	if got := strings.Join(c.Unsupported, "\n"); got != strings.Join(want, "\n") {
-		t.Errorf("unsupported:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
-	}
-	if len(c.Problems) > 0 {
-		t.Errorf("problems %v", c.Problems)
-	}
-	many := map[string]string{}
-	for i := range 10_000 {
-		many[fmt.Sprint("key", i)] = "x"
-	}
-	var fields strings.Builder
-	for i := range 10_000 {
-		fmt.Fprintf(&fields, "%q:1,", fmt.Sprint("field", i))
-	}
-	many[KeyBurst] = "{" + fields.String() + `"clusterStrategy":{}}`
-	if c := (Memory{}).Settle("x", many); len(c.Unsupported) != maxNoted+1 || !strings.HasSuffix(c.Unsupported[maxNoted], " more") {
-		t.Errorf("%d unsupported", len(c.Unsupported))
-	}
-}
-
 // What is resolved for one node is not another's.
 func TestResolvedIsOwn(t *testing.T) {
 	c := Memory{}.Settle("x", data(KeyColocation, `{"enable":true,"metricAggregatePolicy":{"durations":["1m"]}}`))

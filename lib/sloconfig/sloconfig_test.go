@@ -2,8 +2,6 @@ package sloconfig
 
 import (
 	"encoding/json"
-	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -53,155 +51,6 @@ func at(t testing.TB, s *Strategies, path string) string {
 
 // partOf is where a key's strategy is in the result.
 var partOf = map[string]string{KeyColocation: "colocation", KeyThreshold: "resourceThreshold", KeyQOS: "resourceQOS", KeyBurst: "cpuBurst"}
-
-// Every field: its default, values that it takes, and values that it does not.
-func TestFields(t *testing.T) {
-	const (
-		dontKnow = "want "
-		percents = "0 1 60 100 101 100000|-1 100001 9223372036854775807 9223372036854775808 1.5 60.0 6e1 \"60\" true [] {}"
-		hundred  = "0 1 99 100|-1 101 9223372036854775807 0.5 \"10\" true"
-		over0    = "1 60 100000000|0 -1 100000001 9223372036854775807 1.5 \"60\" true"
-		flag     = "0 1|-1 2 true \"1\""
-		boolean  = "true false|0 1 \"true\" []"
-	)
-	for _, c := range []struct{ key, field, fallback, values string }{
-		{KeyColocation, "enable", "false", boolean},
-		{KeyColocation, "metricAggregateDurationSeconds", "300", over0},
-		{KeyColocation, "metricReportIntervalSeconds", "60", over0},
-		{KeyColocation, "metricAggregatePolicy", `{"durations":["5m","10m","30m"]}`, `{"durations":["1m"]} {"durations":["1h30m","24h"]}|{"durations":["0s"]} {"durations":["-5m"]} {"durations":["5"]} {"durations":["25h"]} {"durations":[300]} {"durations":"5m"} [] {"durations":["1m","2m","3m","4m","5m","6m","7m","8m","9m","10m","11m"]}`},
-		{KeyColocation, "metricMemoryCollectPolicy", `"usageWithoutPageCache"`, `"usageWithHotPageCache" "usageWithPageCache" "usageWithoutPageCache"|"" "rss" 3`},
-		{KeyColocation, "cpuReclaimThresholdPercent", "60", percents},
-		{KeyColocation, "cpuCalculatePolicy", `"usage"`, `"usage" "maxUsageRequest"|"" "Usage" "limit" 1`},
-		{KeyColocation, "memoryReclaimThresholdPercent", "65", percents},
-		{KeyColocation, "memoryCalculatePolicy", `"usage"`, `"usage" "request" "maxUsageRequest"|"" "limit" null1`},
-		{KeyColocation, "degradeTimeMinutes", "15", "1 15 1000000|0 -1 1000001 0.5 \"15\""},
-		{KeyColocation, "updateTimeThresholdSeconds", "300", over0},
-		{KeyColocation, "resourceDiffThreshold", "0.1", `0.1 1 0.0001|0 -0.1 1e400 NaN "0.1" true`},
-		{KeyColocation, "midCPUThresholdPercent", "100", hundred},
-		{KeyColocation, "midMemoryThresholdPercent", "100", hundred},
-		{KeyColocation, "midUnallocatedPercent", "0", hundred},
-		{KeyColocation, "midReclaimMode", `""`, `"" "static"|"Static" "dynamic" 1`},
-		{KeyColocation, "midStaticCPUReservedPercent", "0", "0 50 100|-1 100001 0.5"},
-		{KeyColocation, "midStaticMemoryReservedPercent", "0", "0 50 100|-1 100001 0.5"},
-		{KeyColocation, "batchCPUThresholdPercent", "", percents},
-		{KeyColocation, "batchMemoryThresholdPercent", "", percents},
-
-		{KeyThreshold, "enable", "false", boolean},
-		{KeyThreshold, "cpuSuppressThresholdPercent", "65", hundred},
-		{KeyThreshold, "cpuSuppressMinPercent", "", hundred},
-		{KeyThreshold, "cpuSuppressPolicy", `"cpuset"`, `"cpuset" "cfsQuota"|"" "cfsquota" "auto" 1`},
-		{KeyThreshold, "memoryEvictThresholdPercent", "70", hundred},
-		{KeyThreshold, "memoryEvictLowerPercent", "", "0 68 69|-1 70 71 101"}, // under the default threshold
-		{KeyThreshold, "memoryAllocatableEvictThresholdPercent", "", percents},
-		{KeyThreshold, "memoryAllocatableEvictLowerPercent", "", percents},
-		{KeyThreshold, "cpuEvictBESatisfactionUpperPercent", "", hundred},
-		{KeyThreshold, "cpuEvictBESatisfactionLowerPercent", "", hundred},
-		{KeyThreshold, "cpuEvictBEUsageThresholdPercent", "90", hundred},
-		{KeyThreshold, "cpuEvictTimeWindowSeconds", "", over0},
-		{KeyThreshold, "cpuEvictThresholdPercent", "", hundred},
-		{KeyThreshold, "cpuEvictLowerPercent", "", hundred},
-		{KeyThreshold, "cpuAllocatableEvictThresholdPercent", "", percents},
-		{KeyThreshold, "cpuAllocatableEvictLowerPercent", "", percents},
-		{KeyThreshold, "cpuEvictPolicy", `"evictByRealLimit"`, `"evictByRealLimit" "evictByAllocatable"|"" "evict"`},
-		{KeyThreshold, "evictEnabledPriorityThreshold", "", "0 -5 5999 2147483647|2147483648 1.5 \"5999\""},
-		{KeyThreshold, "allocatableEvictPriorityThreshold", "", "0 5999 7999|-1 8000 9000"},
-
-		{KeyBurst, "policy", `"none"`, `"none" "cpuBurstOnly" "cfsQuotaBurstOnly" "auto"|"" "Auto" "cpuBurst" true`},
-		{KeyBurst, "cpuBurstPercent", "1000", "1 1000 10000|0 -1 10001"},
-		{KeyBurst, "cfsQuotaBurstPercent", "300", "100 300 100000|99 0 -1 100001"},
-		{KeyBurst, "cfsQuotaBurstPeriodSeconds", "-1", "-1 0 1800|-2 100000001 0.5"},
-		{KeyBurst, "sharePoolThresholdPercent", "50", hundred},
-
-		{KeyQOS, "lsrClass.memoryQOS.wmarkMinAdj", "-25", "-25 0 50|-26 51"},
-		{KeyQOS, "lsClass.memoryQOS.wmarkRatio", "95", hundred},
-		{KeyQOS, "lsClass.memoryQOS.wmarkScalePermill", "20", "1 1000|0 1001"},
-		{KeyQOS, "systemClass.memoryQOS.wmarkRatio", "0", hundred},
-		{KeyQOS, "systemClass.memoryQOS.wmarkScalePermill", "50", "1 1000|0 1001"},
-		{KeyQOS, "systemClass.memoryQOS.wmarkMinAdj", "0", "-25 50|-26 51"},
-		{KeyQOS, "beClass.memoryQOS.wmarkMinAdj", "50", "-25 50|-26 51"},
-		{KeyQOS, "beClass.memoryQOS.minLimitPercent", "0", hundred},
-		{KeyQOS, "beClass.memoryQOS.lowLimitPercent", "0", hundred},
-		{KeyQOS, "beClass.memoryQOS.throttlingPercent", "0", hundred},
-		{KeyQOS, "beClass.memoryQOS.priorityEnable", "0", flag},
-		{KeyQOS, "beClass.memoryQOS.priority", "0", "0 12|-1 13"},
-		{KeyQOS, "beClass.memoryQOS.oomKillGroup", "0", flag},
-		{KeyQOS, "beClass.memoryQOS.enable", "false", boolean},
-		{KeyQOS, "beClass.cpuQOS.enable", "false", boolean},
-		{KeyQOS, "beClass.cpuQOS.schedIdle", "0", flag},
-		{KeyQOS, "beClass.resctrlQOS.enable", "false", boolean},
-		{KeyQOS, "beClass.resctrlQOS.catRangeStartPercent", "0", "0 29|-1 30 100 101"}, // under the default end
-		{KeyQOS, "beClass.resctrlQOS.catRangeEndPercent", "30", "1 100|0 -1 101"},
-		{KeyQOS, "lsClass.resctrlQOS.catRangeEndPercent", "100", "1 100|0 -1 101"},
-		{KeyQOS, "beClass.resctrlQOS.mbaPercent", "100", "1 100|0 101"},
-	} {
-		path := partOf[c.key] + "." + c.field
-		s, problems := resolved(t, nil, nil, nil)
-		if got := at(t, s, path); got != c.fallback || problems != "" {
-			t.Errorf("%s: default %s, %s; want %s", path, got, problems, c.fallback)
-		}
-		document := func(value string) string {
-			names := strings.Split(c.field, ".")
-			for i := len(names) - 1; i > 0; i-- {
-				value = fmt.Sprintf("{%q:%s}", names[i], value)
-			}
-			return in(c.key, fmt.Sprintf("%q:%s", names[0], value))
-		}
-		good, bad, _ := strings.Cut(c.values, "|")
-		for _, value := range strings.Fields(good) {
-			s, problems := resolved(t, data(c.key, document(value)), nil, nil)
-			if got := at(t, s, path); got != value || problems != "" {
-				t.Errorf("%s: %s is %s, %s", path, value, got, problems)
-			}
-			if s, problems := resolved(t, data(c.key, upper(document(value))), nil, nil); at(t, s, path) != value || problems != "" {
-				t.Errorf("%s in capitals: %s is %s, %s", path, value, at(t, s, path), problems)
-			}
-		}
-		for _, value := range strings.Fields(bad) {
-			s, problems := resolved(t, data(c.key, document(value)), nil, nil)
-			last := c.field[strings.LastIndex(c.field, ".")+1:]
-			syntax := value == "NaN" || value == "null1"
-			if got := at(t, s, path); got != c.fallback || !strings.HasPrefix(problems, c.key+": ") || !strings.Contains(problems, dontKnow) && !syntax ||
-				!strings.Contains(problems, last) && !syntax || !strings.HasSuffix(problems, "none before it was good: the defaults hold, with nothing enabled") {
-				t.Errorf("%s: %s is taken as %s; problems %q", path, value, got, problems)
-			}
-		}
-		// A null is nothing.
-		if s, problems := resolved(t, data(c.key, document("null")), nil, nil); at(t, s, path) != c.fallback || problems != "" {
-			t.Errorf("%s: null is %s, %s", path, at(t, s, path), problems)
-		}
-	}
-}
-
-// upper has the names in capitals, and the values as they are.
-func upper(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		if end := strings.Index(text[i:], `":`); end >= 0 {
-			start := strings.LastIndexByte(text[i:i+end], '"')
-			b.WriteString(text[i:i+start] + strings.ToUpper(text[i+start:i+end]))
-			i += end
-			b.WriteString(`":`)
-			i += 2
-			continue
-		}
-		b.WriteString(text[i:])
-		break
-	}
-	return b.String()
-}
-
-// All fields are in the table above.
-func TestFieldsAreAll(t *testing.T) {
-	for key, want := range map[string]int{KeyColocation: 20, KeyThreshold: 19, KeyBurst: 5, KeyQOS: 4} {
-		got := map[string]int{
-			KeyColocation: reflect.TypeFor[Colocation]().NumField(), KeyThreshold: reflect.TypeFor[Threshold]().NumField(),
-			KeyBurst: reflect.TypeFor[CPUBurst]().NumField(), KeyQOS: reflect.TypeFor[ResourceQOS]().NumField(),
-		}[key]
-		if got != want {
-			t.Errorf("%s has %d fields: put the new ones into TestFields, and %d here", key, got, want)
-		}
-	}
-}
 
 // Pairs of thresholds.
 func TestPairs(t *testing.T) {
@@ -271,6 +120,7 @@ func TestDocuments(t *testing.T) {
 		{KeyThreshold, `{} {}`, "it is no JSON: "},
 		{KeyThreshold, `{"clusterStrategy":[]}`, "clusterStrategy: got array: want an object"},
 		{KeyThreshold, `{"nodeStrategies":{}}`, "nodeStrategies: got object: want a list"},
+		{KeyColocation, `{"metricAggregatePolicy":[]}`, "metricAggregatePolicy: got array: want an object: " + none},
 		{KeyColocation, `{"nodeConfigs":3}`, "nodeConfigs: got number: want a list"},
 		{KeyColocation, strings.Repeat("[", 20_000), "it is no JSON"},
 		{KeyColocation, `{"enable":true,"x":"` + strings.Repeat("x", maxDocument) + `"}`, "bytes: want 524288 at most"},

@@ -90,6 +90,7 @@ type ResctrlGroup struct {
 	Schemata []string `json:"schemata,omitempty"`
 	// Cgroups are those whose tasks belong into the group, with those below them.
 	Cgroups []string `json:"cgroups,omitempty"`
-	// IfExists says that a group that is not there is not made.
+	// IfExists says that a group that is not there is not made. Without schemata such a group is only named, so that it is said where
+	// resctrl is not mounted.
 	IfExists bool `json:"ifExists,omitempty"`
 }

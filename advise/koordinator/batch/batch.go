@@ -40,6 +40,8 @@ type (
 type State struct {
 	// Known is when the node's use was last known; before that, when the node was seen first.
 	Known time.Time `json:"known,omitzero"`
+	// Seen is when the node was seen last.
+	Seen time.Time `json:"seen,omitzero"`
 	// Reclaimed and Mid are the last offer, which stays while the node's use is unknown, but not for long.
 	Reclaimed *tick.Reclaimed `json:"reclaimed,omitempty"`
 	Mid       *tick.Reclaimed `json:"mid,omitempty"`
@@ -53,9 +55,16 @@ type State struct {
 // Advise offers what is to be offered: it sets the advice's Reclaimed and Mid, or Withdrawn. It is pure but for the state.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	c := &s.Colocation
+	degrade := time.Duration(bounded(c.DegradeTimeMinutes, 15, 1, 1e6)) * time.Minute
 	if st.Known.IsZero() || st.Known.After(t.Time) { // the clock was set back
 		st.Known = t.Time
 	}
+	if st.Reclaimed != nil && t.Time.Sub(st.Seen) > degrade {
+		// Nobody looked for so long, and the first reading has no rates: what is published has its time once more, for else it would
+		// go and come back with the second. The offer of then is too old to be repeated.
+		st.Known, st.Reclaimed, st.Mid = t.Time, nil, nil
+	}
+	st.Seen = t.Time
 	var n *node
 	why := "no sample"
 	if t.Sample != nil {
@@ -69,7 +78,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	case !is(c.Enable):
 		st.withdraw(a, fmt.Sprintf("colocation is disabled for this node (%s: enable)", s.From))
 	case why != "":
-		st.wait(a, t.Time, why, time.Duration(bounded(c.DegradeTimeMinutes, 15, 1, 1e6))*time.Minute)
+		st.wait(a, t.Time, why, degrade)
 	default:
 		st.Known = t.Time
 		st.offer(a, t, n, c)

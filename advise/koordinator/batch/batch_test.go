@@ -221,7 +221,18 @@ func TestNode(t *testing.T) {
 		"a cap of nothing": {config: func(c *sloconfig.Colocation) {
 			c.BatchCPUThresholdPercent, c.BatchMemoryThresholdPercent = tick.Ptr(int64(0)), tick.Ptr(int64(0))
 		}},
-		"a cap over 100 % binds nothing here": {config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = tick.Ptr(int64(300)) }, cpu: 4000, memory: 35 * g},
+		"a cap of memory over 100 % binds nothing here": {config: func(c *sloconfig.Colocation) { c.BatchMemoryThresholdPercent = tick.Ptr(int64(300)) }, cpu: 4000, memory: 35 * g},
+		"a cap of memory over 100 %, below overcommit": {config: func(c *sloconfig.Colocation) {
+			c.MemoryReclaimThresholdPercent, c.BatchMemoryThresholdPercent = tick.Ptr(int64(300)), tick.Ptr(int64(120))
+		}, cpu: 4000, memory: 120 * g},
+		"the margin is cut off to the unit": {sample: func(s *tick.Sample) { s.Capacity.MilliCPU, s.Allocatable = tick.Ptr(10001.0), nil }, config: func(c *sloconfig.Colocation) {
+			c.CPUReclaimThresholdPercent = tick.Ptr(int64(60)) // 10001 x 40 % = 4000.4
+		}, cpu: 10001 - 4000 - 2000, memory: 35 * g},
+		"and at 61 % too": {sample: func(s *tick.Sample) { s.Capacity.MilliCPU, s.Allocatable = tick.Ptr(10001.0), nil }, config: func(c *sloconfig.Colocation) {
+			c.CPUReclaimThresholdPercent = tick.Ptr(int64(61)) // 10001 x 39 % = 3900.39
+		}, cpu: 10001 - 3900 - 2000, memory: 35 * g},
+		"unknown to the cluster and of free priority": {pods: []tick.Pod{onePod("a", "", 5, 50, 1, 10, missing(tick.MissingCluster), label("koordinator.sh/priority-class", "koord-free"))}, cpu: 5000, memory: 45 * g},
+		"a cap over 100 % binds nothing here":         {config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = tick.Ptr(int64(300)) }, cpu: 4000, memory: 35 * g},
 		"a cap below overcommit": {config: func(c *sloconfig.Colocation) {
 			c.CPUReclaimThresholdPercent, c.BatchCPUThresholdPercent = tick.Ptr(int64(300)), tick.Ptr(int64(120))
 		}, cpu: 12000, memory: 35 * g},

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -212,11 +213,11 @@ func withMargin(peak float64) int64 {
 	return needed
 }
 
-// reclaimable is what the prod pods have asked for and will not use: the smaller of what they have beyond their peaks one by one,
-// and what they have together beyond their common peak and the system's. A pod that is younger than a day counts for nothing one
+// reclaimable is what the prod pods have asked for and will not use: the smallest of what they have beyond their peaks one by one,
+// what they have together beyond their common peak and the system's, and what the node has beyond the larger of that peak and
+// the sum of theirs. A pod that is younger than a day counts for nothing one
 // by one. An LSE pod's CPUs are nobody else's.
-func (h *history) reclaimable(now time.Time, pods []pod, capacity amounts) (free amounts, warm, cold int) {
-	var peaks, requests amounts
+func (h *history) reclaimable(now time.Time, pods []pod, capacity amounts) (f forecast) {
 	for i := range pods {
 		p := &pods[i]
 		if !p.prod {
@@ -224,36 +225,55 @@ func (h *history) reclaimable(now time.Time, pods []pod, capacity amounts) (free
 		}
 		for r := range resources {
 			if r != cpu || !p.lse {
-				requests[r] = add(requests[r], p.request[r])
+				f.requests[r] = add(f.requests[r], p.request[r])
 			}
 		}
 		own := h.Pods[identity(p.Pod)]
 		if own == nil || now.Sub(own.From) < coldStart {
-			cold++
+			f.cold++
 			continue
 		}
-		warm++
+		f.warm++
 		for r := range resources {
 			peak, ok := own.peak(r)
 			if !ok {
 				continue
 			}
 			needed := withMargin(peak)
-			peaks[r] = add(peaks[r], needed)
+			f.peaks[r] = add(f.peaks[r], needed)
 			if r != cpu || !p.lse {
-				free[r] = add(free[r], max(p.request[r]-needed, 0))
+				f.beyond[r] = add(f.beyond[r], max(p.request[r]-needed, 0))
 			}
 		}
 	}
 	for r := range resources {
 		prod, known := h.Prod.peak(r)
 		system, ok := h.System.peak(r)
-		if !known || !ok {
-			free[r] = 0
+		if f.known[r] = known && ok; !f.known[r] {
 			continue
 		}
-		together := withMargin(prod + system)
-		free[r] = max(min(free[r], less(requests[r], together), less(capacity[r], max(together, peaks[r]))), 0)
+		f.together[r] = withMargin(prod + system)
+		f.free[r] = max(min(f.beyond[r], less(f.requests[r], f.together[r]), less(capacity[r], max(f.together[r], f.peaks[r]))), 0)
 	}
-	return free, warm, cold
+	return f
+}
+
+// forecast is what is reclaimable of the prod pods, and how that comes about.
+type forecast struct {
+	free       amounts
+	warm, cold int // pods whose peaks are known, or too young
+	known      has // whether the common peak is
+	// beyond is what the pods have asked for over their own peaks, requests all that they have asked for, peaks the sum of their
+	// own, and together the common one with the system.
+	beyond, requests, peaks, together amounts
+}
+
+// says is the sum in words.
+func (f *forecast) says(r resource, capacity int64, amount func(int64) string) string {
+	pods := fmt.Sprintf("%d pods, and %d too young to tell", f.warm, f.cold)
+	if !f.known[r] {
+		return fmt.Sprintf("prod reclaimable %s (nothing is known of earlier use; %s)", amount(0), pods)
+	}
+	return fmt.Sprintf("prod reclaimable %s (the smallest of: requests beyond own peaks %s (%s), requests %s - common peak %s, capacity %s - the larger of common peak and sum of own peaks %s)",
+		amount(f.free[r]), amount(f.beyond[r]), pods, amount(f.requests[r]), amount(f.together[r]), amount(capacity), amount(f.peaks[r]))
 }

@@ -12,7 +12,7 @@ import (
 // and a part of what nobody has asked for.
 func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amounts, sums [resources]podSum, c *sloconfig.Colocation) *tick.Reclaimed {
 	static := c.MidReclaimMode != nil && *c.MidReclaimMode == sloconfig.MidReclaimStatic
-	reclaimable, pods, cold := st.History.reclaimable(now, st.pods, n.capacity)
+	prod := st.History.reclaimable(now, st.pods, n.capacity)
 	threshold := [resources]int64{bounded(c.MidCPUThresholdPercent, 100, 0, maxPercent), bounded(c.MidMemoryThresholdPercent, 100, 0, maxPercent)}
 	fixed := [resources]int64{bounded(c.MidStaticCPUReservedPercent, 0, 0, maxPercent), bounded(c.MidStaticMemoryReservedPercent, 0, 0, maxPercent)}
 	share := bounded(c.MidUnallocatedPercent, 0, 0, maxPercent)
@@ -33,10 +33,10 @@ func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amount
 			unused := max(less(capacity, used[r]), 0)
 			held := max(system[r], n.kubelet[r], n.annotated[r])
 			unallocated := max(less(less(capacity, held), sums[r].requests), 0)
-			base := min(reclaimable[r], unused)
-			left = add(base, scaled(unallocated, share, 100))
-			text = fmt.Sprintf("%s: the smaller of prod reclaimable %s (%d pods, and %d too young to tell) and unused %s, + unallocated %s x %d %% (midUnallocatedPercent) = %s",
-				w.mid, amount(reclaimable[r]), pods, cold, amount(unused), amount(unallocated), share, amount(left))
+			left = add(min(prod.free[r], unused), scaled(unallocated, share, 100))
+			text = fmt.Sprintf("%s: the smaller of %s and unused %s (capacity %s - used %s), + %d %% (midUnallocatedPercent) of unallocated %s (capacity %s - the largest of system %s, kubelet %s and annotation %s - requests of high-priority pods %s) = %s",
+				w.mid, prod.says(r, capacity, amount), amount(unused), amount(capacity), amount(used[r]), share, amount(unallocated),
+				amount(capacity), amount(system[r]), amount(n.kubelet[r]), amount(n.annotated[r]), amount(sums[r].requests), amount(left))
 		}
 		if limit := scaled(capacity, threshold[r], 100); limit < left {
 			left = limit

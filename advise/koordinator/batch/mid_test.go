@@ -58,6 +58,21 @@ func TestMid(t *testing.T) {
 		"static, capped": {config: func(c *sloconfig.Colocation) {
 			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidCPUThresholdPercent = tick.Ptr("static"), tick.Ptr(int64(15)), tick.Ptr(int64(10))
 		}, cpu: 1000},
+		"reserved by annotation": {sample: func(s *tick.Sample) {
+			s.Annotations = map[string]string{reservation: `{"resources":{"cpu":"6","memory":"80Gi"}}`}
+		}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = tick.Ptr(int64(100)) }, cpu: 4000, memory: 20 * g},
+		"capped at a part of memory": {config: func(c *sloconfig.Colocation) {
+			c.MidUnallocatedPercent, c.MidMemoryThresholdPercent = tick.Ptr(int64(100)), tick.Ptr(int64(45))
+		}, cpu: 8000, memory: 45 * g},
+		"a cap over 100 % binds nothing": {config: func(c *sloconfig.Colocation) {
+			c.MidUnallocatedPercent, c.MidMemoryThresholdPercent, c.MidCPUThresholdPercent = tick.Ptr(int64(100)), tick.Ptr(int64(400)), tick.Ptr(int64(101))
+		}, cpu: 8000, memory: 70 * g},
+		"static above 100 % is capped": {config: func(c *sloconfig.Colocation) {
+			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidStaticMemoryReservedPercent = tick.Ptr("static"), tick.Ptr(int64(250)), tick.Ptr(int64(101))
+		}, cpu: 10000, memory: 100 * g},
+		"static above 100 %, as is the cap": {config: func(c *sloconfig.Colocation) {
+			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidCPUThresholdPercent = tick.Ptr("static"), tick.Ptr(int64(250)), tick.Ptr(int64(200))
+		}, cpu: 20000},
 		"static, not set": {config: func(c *sloconfig.Colocation) { c.MidReclaimMode = tick.Ptr("static") }},
 	} {
 		s := sample(c.pods...)
@@ -69,8 +84,31 @@ func TestMid(t *testing.T) {
 			c.config(&st.Colocation)
 		}
 		a := advised(s, st)
+		if ends := redoMid(t, a.Reasons); a.Mid != nil && (ends["cpu"] != *a.Mid.MilliCPU || ends["memory"] != *a.Mid.MemoryBytes || len(ends) != 2) {
+			t.Errorf("%s: by the reasons: %v: %q", name, ends, a.Reasons)
+		}
 		if a.Mid == nil || *a.Mid.MilliCPU != c.cpu || *a.Mid.MemoryBytes != c.memory {
 			t.Errorf("%s: mid %d, %d; want %d, %d: %v", name, *a.Mid.MilliCPU, *a.Mid.MemoryBytes, c.cpu, c.memory, a.Reasons)
+		}
+	}
+}
+
+// Where the capacity of one resource is not known, nothing is said of that one.
+func TestMidOfOneResource(t *testing.T) {
+	for _, cpuKnown := range []bool{true, false} {
+		s, st := sample(), shipped()
+		st.Colocation.MidUnallocatedPercent = tick.Ptr(int64(100))
+		if cpuKnown {
+			s.Capacity.MemoryBytes = nil
+		} else {
+			s.Capacity.MilliCPU = nil
+		}
+		a := advised(s, st)
+		if a.Mid == nil || (a.Mid.MilliCPU != nil) != cpuKnown || (a.Mid.MemoryBytes == nil) != cpuKnown {
+			t.Errorf("CPU known: %t: %+v: %q", cpuKnown, a.Mid, a.Reasons)
+		}
+		if ends := redoMid(t, a.Reasons); len(ends) != 1 || cpuKnown && ends["cpu"] != 8000 || !cpuKnown && ends["memory"] != 70<<30 {
+			t.Errorf("CPU known: %t: by the reasons %v", cpuKnown, ends)
 		}
 	}
 }
@@ -111,6 +149,9 @@ func TestReclaimable(t *testing.T) {
 	st.Advise(at(quiet(pods...), after), shipped(), a)
 	near("mid-cpu", a.Mid.MilliCPU, 4000-(1100+100)*1.1, 100)
 	near("mid-memory", a.Mid.MemoryBytes, gi(26)-gi(11+1)*1.1, gi(12)*1.1*0.05+24<<20)
+	if ends := redoMid(t, a.Reasons); ends["cpu"] != *a.Mid.MilliCPU || ends["memory"] != *a.Mid.MemoryBytes || ends["cpu"] == 0 {
+		t.Errorf("by the reasons: %v; want %d and %d: %q", ends, *a.Mid.MilliCPU, *a.Mid.MemoryBytes, a.Reasons)
+	}
 
 	// What is known of the prod pods together and of the system is needed.
 	for what, forget := range map[string]func(*history){"prod": func(h *history) { h.Prod = past{} }, "system": func(h *history) { h.System = past{} }} {
@@ -139,7 +180,7 @@ func TestReclaimable(t *testing.T) {
 		t.Errorf("of a pod on its way out: %d, %d", *blank.Mid.MilliCPU, *blank.Mid.MemoryBytes)
 	}
 	// And so is room for the peaks.
-	if free, _, _ := st.History.reclaimable(start.Add(after), st.pods, amounts{1400, int64(gi(14))}); free[cpu] > 400-130 || free[memory] > int64(gi(14)-gi(12)*1.1) {
+	if free := st.History.reclaimable(start.Add(after), st.pods, amounts{1400, int64(gi(14))}).free; free[cpu] > 400-130 || free[memory] > int64(gi(14)-gi(12)*1.1) {
 		t.Errorf("on a node without room: %v", free)
 	}
 

@@ -21,8 +21,7 @@ type zone struct {
 	capacity amounts
 }
 
-// zonesOf are the machine's NUMA nodes, where it has more than one and all that is asked of them is known: a node of memory alone
-// is left out.
+// zonesOf are the machine's NUMA nodes, where all that is asked of them is known: a node of memory alone is left out.
 func zonesOf(t *tick.Topology) []zone {
 	if t == nil || len(t.NUMANodes) > maxZones {
 		return nil
@@ -75,22 +74,39 @@ func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Col
 			continue
 		}
 		w := words[r]
+		amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
 		reserved := shared(max(n.kubelet[r], n.annotated[r]), len(zones))
 		var text strings.Builder
-		fmt.Fprintf(&text, "%s by NUMA node:", w.batch)
+		fmt.Fprintf(&text, "%s by NUMA node (%s, %s %d):", w.batch, policyOf(r, c), w.margin, reclaimPercent(r, c))
 		for z := range zones {
 			t := reckon(r, zones[z].capacity[r], shared(system[r], len(zones)), reserved, &sums[z][r], c)
 			left := t.left()
-			if limit, set := cap100(r, c); set {
-				left = min(left, scaled(zones[z].capacity[r], limit, 100))
+			say := func(format string, args ...any) {
+				if z < maxShown {
+					fmt.Fprintf(&text, format, args...)
+				}
 			}
-			left = min(max(left, 0), most)
+			held := "system"
+			if t.policy == sloconfig.CalculateRequest || reserved >= shared(system[r], len(zones)) {
+				held = "reserved"
+			}
+			say(" %d: capacity %s - margin %s - %s %s - high-priority pods %s = %s", zones[z].id, amount(t.capacity), amount(t.margin), held, amount(t.held), amount(t.pods), amount(left))
+			if limit, set := cap100(r, c); set {
+				if limited := scaled(zones[z].capacity[r], limit, 100); limited < left {
+					left = limited
+					say(", at most %s (%s %d)", amount(left), w.limit, limit)
+				}
+			}
+			if left < 0 {
+				left = 0
+				say(", less than nothing: %s", amount(left))
+			}
+			left = min(left, most)
 			if r == cpu && n.ratio > 100 {
 				left = min(scaledUp(left, n.ratio, 100), most)
+				say(", x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, normalization, amount(left))
 			}
-			if z < maxShown {
-				fmt.Fprintf(&text, " %d: %d - %d - %d - %d -> %d%s;", zones[z].id, t.capacity, t.margin, t.held, t.pods, left, w.unit)
-			}
+			say(";")
 			if r == cpu {
 				offers[z].MilliCPU = &left
 			} else {

@@ -57,6 +57,14 @@ func TestNUMA(t *testing.T) {
 		"a node of memory alone": {sample: func(s *tick.Sample) {
 			s.Topology.NUMANodes = append(s.Topology.NUMANodes, tick.TopologyNUMA{ID: 2, MemoryBytes: tick.Ptr(gi(500))})
 		}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"one node alone is offered as the whole is": {sample: func(s *tick.Sample) {
+			s.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-9", MemoryBytes: tick.Ptr(gi(100))}}
+		}, pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(0))}, cpu: []int64{4000}, memory: []int64{35 * g}},
+		"memory, capped": {config: func(c *sloconfig.Colocation) { c.BatchMemoryThresholdPercent = tick.Ptr(int64(8)) }, cpu: []int64{2000, 2000}, memory: []int64{4 * g, 4 * g}},
+		"a margin over 100 %: less than none": {config: func(c *sloconfig.Colocation) {
+			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = tick.Ptr(int64(140)), tick.Ptr(int64(150))
+		}, cpu: []int64{6000, 6000}, memory: []int64{60 * g, 60 * g}},
+		"a cap and a ratio":        {sample: func(s *tick.Sample) { s.Annotations = map[string]string{normalization: "1.33"} }, config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = tick.Ptr(int64(10)) }, cpu: []int64{665, 665}, memory: []int64{17.5 * g, 17.5 * g}},
 		"memory that is not known": {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].MemoryBytes = nil }},
 		"an id that stands twice":  {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = 0 }},
 		"an id that is none":       {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = -1 }},
@@ -80,6 +88,12 @@ func TestNUMA(t *testing.T) {
 					t.Errorf("id %d at %d", n.ID, i)
 				}
 				gotCPU, gotMemory = append(gotCPU, *n.MilliCPU), append(gotMemory, *n.MemoryBytes)
+			}
+			ends := redoNUMA(t, a.Reasons)
+			for i := range gotCPU {
+				if len(gotCPU) > 1 && (ends[fmt.Sprint("cpu ", i)] != gotCPU[i] || ends[fmt.Sprint("memory ", i)] != gotMemory[i] || len(ends) != 2*len(gotCPU)) {
+					t.Errorf("by the reasons: %v; want %v %v: %q", ends, gotCPU, gotMemory, a.Reasons)
+				}
 			}
 			if fmt.Sprint(gotCPU) != fmt.Sprint(c.cpu) || fmt.Sprint(gotMemory) != fmt.Sprint(c.memory) {
 				t.Errorf("%v %v; want %v %v: %v", gotCPU, gotMemory, c.cpu, c.memory, a.Reasons)

@@ -146,6 +146,12 @@ func TestDegrade(t *testing.T) {
 		{"without any sample", 16 * time.Minute, nil, -1, "degraded: no sample", ""},
 		{"known again", 17 * time.Minute, sample(onePod("a", "Burstable", 2, 2, 1, 10)), 4000, "", ""},
 		{"blind again", 18 * time.Minute, blind, 4000, "", ""},
+		{"back after an hour, without rates: no flap", 78 * time.Minute, blind, -1, "", "first reading, there are no rates yet: nothing is said"},
+		{"with rates", 78*time.Minute + time.Second, sample(onePod("a", "Burstable", 2, 2, 1, 10)), 4000, "", ""},
+		{"away again", 140 * time.Minute, nil, -1, "", "no sample: nothing is said"},
+		{"still blind", 155 * time.Minute, blind, -1, "", "nothing is said"},
+		{"one time of grace", 155*time.Minute + 1, blind, -1, "degraded: first reading", "nothing is offered"},
+		{"no second one after another gap", 200 * time.Minute, blind, -1, "degraded: first reading", ""},
 	}
 	for _, c := range steps {
 		a := &tick.Advice{}

@@ -191,10 +191,7 @@ func (n *node) calculate(v *values, m *sloconfig.MemoryQOS, request, limit int64
 		return
 	}
 	v.least = request * percent(m.MinLimitPercent) / 100
-	v.low = request * percent(m.LowLimitPercent) / 100
-	if v.low > 0 {
-		v.low = max(v.low, v.least)
-	}
+	v.low = max(request*percent(m.LowLimitPercent)/100, v.least)
 	throttle := percent(m.ThrottlingPercent)
 	if throttle == 0 {
 		return

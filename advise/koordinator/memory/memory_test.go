@@ -92,22 +92,22 @@ func TestContainer(t *testing.T) {
 		want           tick.Cgroup
 	}{
 		{"nothing is set", sloconfig.MemoryQOS{}, 100 * mi, 200 * mi, tick.Cgroup{}},
-		{"min", sloconfig.MemoryQOS{MinLimitPercent: n(50)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(50 * mi)}},
-		{"min is not rounded here", sloconfig.MemoryQOS{MinLimitPercent: n(33)}, 1000, 0, tick.Cgroup{MemoryMinBytes: n(330)}},
+		{"min", sloconfig.MemoryQOS{MinLimitPercent: n(50)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(50 * mi)}},
+		{"min is not rounded here", sloconfig.MemoryQOS{MinLimitPercent: n(33)}, 1000, 0, tick.Cgroup{MemoryMinBytes: n(330), MemoryLowBytes: n(330)}},
 		{"low", sloconfig.MemoryQOS{LowLimitPercent: n(100)}, 100 * mi, 0, tick.Cgroup{MemoryLowBytes: n(100 * mi)}},
 		{"low is raised to min", sloconfig.MemoryQOS{MinLimitPercent: n(80), LowLimitPercent: n(40)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(80 * mi), MemoryLowBytes: n(80 * mi)}},
-		{"no low is not raised", sloconfig.MemoryQOS{MinLimitPercent: n(80), LowLimitPercent: n(0)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(80 * mi)}},
+		{"nor is there less low than min where none is asked for", sloconfig.MemoryQOS{MinLimitPercent: n(80), LowLimitPercent: n(0)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(80 * mi), MemoryLowBytes: n(80 * mi)}},
 		{"no request", sloconfig.MemoryQOS{MinLimitPercent: n(80), LowLimitPercent: n(90)}, 0, 0, tick.Cgroup{}},
 		{"negative request", sloconfig.MemoryQOS{MinLimitPercent: n(80)}, -5, 0, tick.Cgroup{}},
 		{"a request that is no number", sloconfig.MemoryQOS{MinLimitPercent: n(80)}, math.NaN(), 0, tick.Cgroup{}},
-		{"an endless request", sloconfig.MemoryQOS{MinLimitPercent: n(100)}, math.Inf(1), 0, tick.Cgroup{MemoryMinBytes: n(maxBytes)}},
-		{"a percentage over 100", sloconfig.MemoryQOS{MinLimitPercent: n(150)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(100 * mi)}},
+		{"an endless request", sloconfig.MemoryQOS{MinLimitPercent: n(100)}, math.Inf(1), 0, tick.Cgroup{MemoryMinBytes: n(maxBytes), MemoryLowBytes: n(maxBytes)}},
+		{"a percentage over 100", sloconfig.MemoryQOS{MinLimitPercent: n(150)}, 100 * mi, 0, tick.Cgroup{MemoryMinBytes: n(100 * mi), MemoryLowBytes: n(100 * mi)}},
 		{"a negative percentage", sloconfig.MemoryQOS{MinLimitPercent: n(-1)}, 100 * mi, 0, tick.Cgroup{}},
 		{"high", sloconfig.MemoryQOS{ThrottlingPercent: n(80)}, 100 * mi, 200 * mi, tick.Cgroup{MemoryHighBytes: n(180 * mi)}},
 		{"high is rounded to pages", sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, 4096, 12391, tick.Cgroup{MemoryHighBytes: n(8192)}},
 		{"high without a limit", sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, 2 * gi, 0, tick.Cgroup{MemoryHighBytes: n(9 * gi)}},
 		{"high without a request", sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, 0, 200 * mi, tick.Cgroup{MemoryHighBytes: n(100 * mi)}},
-		{"high is raised to min", sloconfig.MemoryQOS{MinLimitPercent: n(100), ThrottlingPercent: n(1)}, 4097, 4098, tick.Cgroup{MemoryMinBytes: n(4097), MemoryHighBytes: n(4097)}},
+		{"high is raised to min", sloconfig.MemoryQOS{MinLimitPercent: n(100), ThrottlingPercent: n(1)}, 4097, 4098, tick.Cgroup{MemoryMinBytes: n(4097), MemoryLowBytes: n(4097), MemoryHighBytes: n(4097)}},
 		{"a limit under the request", sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, 200 * mi, 100 * mi, tick.Cgroup{MemoryHighBytes: n(150 * mi)}},
 		{"high of less than a page is none", sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, 0, 8000, tick.Cgroup{}},
 		{"throttling 0", sloconfig.MemoryQOS{ThrottlingPercent: n(0)}, 100 * mi, 200 * mi, tick.Cgroup{}},
@@ -200,8 +200,8 @@ func TestBatchMemory(t *testing.T) {
 		s := with(be, sloconfig.MemoryQOS{MinLimitPercent: n(50), ThrottlingPercent: n(50)})
 		s.QOS.LS = s.QOS.BE
 		want := map[string]tick.Cgroup{
-			"BE": {MemoryMinBytes: n(5 * mi), MemoryHighBytes: n(15 * mi)},
-			"LS": {MemoryMinBytes: n(50 * mi), MemoryHighBytes: n(150 * mi)},
+			"BE": {MemoryMinBytes: n(5 * mi), MemoryLowBytes: n(5 * mi), MemoryHighBytes: n(15 * mi)},
+			"LS": {MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(50 * mi), MemoryHighBytes: n(150 * mi)},
 		}[label]
 		if diff := cmp.Diff(want, entry(t, advise(new(State), s, sampleOf(p), 0), p.Cgroup+"/c")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", label, diff)
@@ -217,7 +217,7 @@ func TestBatchMemory(t *testing.T) {
 
 func TestAnnotation(t *testing.T) {
 	template := tick.Cgroup{MemoryWmarkRatioPercent: n(95), MemoryWmarkScalePermille: n(20), MemoryWmarkMinAdjPercent: n(-25)}
-	half := tick.Cgroup{MemoryMinBytes: n(50 * mi)}
+	half := tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(50 * mi)}
 	for _, c := range []struct {
 		name, text string
 		enabled    bool // the class, with minLimitPercent 50
@@ -228,18 +228,18 @@ func TestAnnotation(t *testing.T) {
 		{"default", `{"policy":"default"}`, true, half, ""},
 		{"default of a disabled class", `{"policy":"default"}`, false, tick.Cgroup{}, ""},
 		{"empty policy", `{"policy":"","lowLimitPercent":60}`, true, tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(60 * mi)}, ""},
-		{"a field alone", `{"minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi)}, ""},
-		{"a field alone, of a disabled class", `{"minLimitPercent":10}`, false, tick.Cgroup{MemoryMinBytes: n(10 * mi)}, ""},
-		{"any case", `{"MINLIMITPERCENT":10,"Policy":"default"}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi)}, ""},
+		{"a field alone", `{"minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}, ""},
+		{"a field alone, of a disabled class", `{"minLimitPercent":10}`, false, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}, ""},
+		{"any case", `{"MINLIMITPERCENT":10,"Policy":"default"}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}, ""},
 		{"none", `{"policy":"none","minLimitPercent":10}`, true, tick.Cgroup{}, ""},
 		{"auto of a disabled class", `{"policy":"auto"}`, false, template, ""},
 		{"auto takes the template's place", `{"policy":"auto"}`, true, template, ""},
-		{"auto and a field", `{"policy":"auto","wmarkRatio":0,"wmarkScalePermill":50,"wmarkMinAdj":0,"minLimitPercent":100}`, false, tick.Cgroup{MemoryMinBytes: n(100 * mi)}, ""},
+		{"auto and a field", `{"policy":"auto","wmarkRatio":0,"wmarkScalePermill":50,"wmarkMinAdj":0,"minLimitPercent":100}`, false, tick.Cgroup{MemoryMinBytes: n(100 * mi), MemoryLowBytes: n(100 * mi)}, ""},
 		{"null", `null`, true, half, ""},
 		{"a null field", `{"minLimitPercent":null}`, true, half, ""},
-		{"unknown fields", `{"x":[1,{}],"minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi)}, ""},
+		{"unknown fields", `{"x":[1,{}],"minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}, ""},
 		{"enable is not the pod's to say", `{"enable":false}`, true, half, ""},
-		{"unknown policy", `{"policy":"AUTO","minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi)}, "policy"},
+		{"unknown policy", `{"policy":"AUTO","minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}, "policy"},
 		{"no JSON", `policy=auto`, true, half, "does not hold"},
 		{"a list", `[]`, true, half, "does not hold"},
 		{"a text for a number", `{"policy":"none","minLimitPercent":"10"}`, true, half, "does not hold"},
@@ -284,7 +284,7 @@ func TestSetBack(t *testing.T) {
 	off := sloconfig.Defaults()
 	no := tick.Ptr(false)
 	back := tick.Cgroup{
-		MemoryMinBytes: n(0), MemoryHighBytes: n(tick.Unlimited), MemoryOOMGroup: no, MemoryWmarkRatioPercent: n(0), MemoryWmarkScalePermille: n(50),
+		MemoryMinBytes: n(0), MemoryLowBytes: n(0), MemoryHighBytes: n(tick.Unlimited), MemoryOOMGroup: no, MemoryWmarkRatioPercent: n(0), MemoryWmarkScalePermille: n(50),
 		MemoryWmarkMinAdjPercent: n(0), MemoryPriority: n(0), MemoryUsePriorityOOM: no,
 	}
 	for _, after := range []time.Duration{time.Second, linger} {
@@ -292,7 +292,7 @@ func TestSetBack(t *testing.T) {
 		if diff := cmp.Diff(back, entry(t, a, p.Cgroup+"/c")); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", after, diff)
 		}
-		if diff := cmp.Diff(tick.Cgroup{MemoryMinBytes: n(0), MemoryUsePriorityOOM: no, MemoryPriority: n(0)}, entry(t, a, "/kubepods/burstable")); diff != "" {
+		if diff := cmp.Diff(tick.Cgroup{MemoryMinBytes: n(0), MemoryLowBytes: n(0), MemoryUsePriorityOOM: no, MemoryPriority: n(0)}, entry(t, a, "/kubepods/burstable")); diff != "" {
 			t.Errorf("the tier after %s (-want +got):\n%s", after, diff)
 		}
 	}
@@ -316,7 +316,7 @@ func TestMissing(t *testing.T) {
 	sample.Allocatable = nil
 	a := advise(st, s, sample, time.Second)
 	for cgroup, want := range map[string]tick.Cgroup{
-		known.Cgroup + "/c":   {MemoryMinBytes: n(50 * mi)}, // its memory.high is not known now
+		known.Cgroup + "/c":   {MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(50 * mi)}, // its memory.high is not known now
 		lost.Cgroup + "/c":    {},
 		lost.Cgroup:           {},
 		"/kubepods/burstable": {},
@@ -334,7 +334,7 @@ func TestMissing(t *testing.T) {
 	if a = advise(st, s, failed, 3*time.Second); len(a.Cgroups) > 0 {
 		t.Errorf("without pods, and an error: %+v", a.Cgroups)
 	}
-	if a = advise(st, s, sampleOf(), 4*time.Second); cmp.Diff(tick.Cgroup{MemoryMinBytes: n(0)}, entry(t, a, "/kubepods")) != "" {
+	if a = advise(st, s, sampleOf(), 4*time.Second); cmp.Diff(tick.Cgroup{MemoryMinBytes: n(0), MemoryLowBytes: n(0)}, entry(t, a, "/kubepods")) != "" {
 		t.Errorf("without pods: %+v", a.Cgroups)
 	}
 	// The clock is set back by a day: what was noted for later does not stay for ever.
@@ -348,7 +348,7 @@ func TestMissing(t *testing.T) {
 func TestNoKubernetes(t *testing.T) {
 	p := tick.Pod{Name: "serve", QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/serve", Requests: memoryAmount(100 * mi), Containers: []tick.Container{{Cgroup: "/serve"}}}
 	a := advise(new(State), with(ls, sloconfig.MemoryQOS{MinLimitPercent: n(50)}), &tick.Sample{Pods: []tick.Pod{p}}, 0)
-	if diff := cmp.Diff([]tick.Cgroup{{Cgroup: "/serve", MemoryMinBytes: n(50 * mi)}}, a.Cgroups); diff != "" {
+	if diff := cmp.Diff([]tick.Cgroup{{Cgroup: "/serve", MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(50 * mi)}}, a.Cgroups); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -16,6 +16,8 @@ import (
 type State struct {
 	// Used are the groups that were ever asked for since resctrl was mounted: once disabled, they are given the whole again.
 	Used []string `json:"used,omitempty"`
+	// Missing is that the last sample had no resctrl mounted, which is said once.
+	Missing bool `json:"missing,omitempty"`
 }
 
 // OwnGroup is the annotation of a pod that has a group of its own: it belongs into none of the classes'.
@@ -41,18 +43,27 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 		}
 	}
 	if len(enabled) == 0 && len(st.Used) == 0 {
+		st.Missing = false
 		return
 	}
 	m, why := machine(t.Sample)
 	if m == nil {
-		if len(enabled) > 0 {
+		missing := t.Sample != nil && t.Sample.Resctrl == nil && !unread(t.Sample)
+		if len(enabled) > 0 && !(missing && st.Missing) {
 			a.Reasons = append(a.Reasons, fmt.Sprintf("resctrl: %s: cache and memory bandwidth of %s are left alone", why, strings.Join(enabled, ", ")))
 		}
 		if t.Sample != nil && !unread(t.Sample) { // the kernel forgets all groups when it is unmounted
 			st.Used = nil
 		}
+		if missing {
+			name(t.Sample, s, a)
+		}
+		if t.Sample != nil {
+			st.Missing = missing && len(enabled) > 0
+		}
 		return
 	}
+	st.Missing = false
 	r := &round{State: st, machine: m, advice: a}
 	for _, g := range groups {
 		switch q := g.of(&s.QOS); {
@@ -60,6 +71,15 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 			r.group(g.name, q.Resctrl, cgroups(t.Sample.Pods, g.classes))
 		case slices.Contains(st.Used, g.name):
 			r.whole(g.name)
+		}
+	}
+}
+
+// name names the wanted groups where nothing is mounted, for isolate to report: without lines, and not to be made.
+func name(sample *tick.Sample, s *sloconfig.Strategies, a *tick.Advice) {
+	for _, g := range groups {
+		if enabledIn(g.of(&s.QOS)) {
+			a.Resctrl = append(a.Resctrl, tick.ResctrlGroup{Group: g.name, Cgroups: cgroups(sample.Pods, g.classes), IfExists: true})
 		}
 	}
 }

@@ -213,7 +213,12 @@ func TestUnknown(t *testing.T) {
 	} {
 		a := &tick.Advice{}
 		(&State{}).Advise(&tick.Tick{Sample: sample}, &s, a)
-		if diff := cmp.Diff([]string{want}, a.Reasons); diff != "" || len(a.Resctrl) > 0 {
+		for _, g := range a.Resctrl {
+			if !strings.Contains(want, "not mounted") || len(g.Schemata) > 0 || !g.IfExists {
+				t.Errorf("%s: wants %+v", want, g)
+			}
+		}
+		if diff := cmp.Diff([]string{want}, a.Reasons); diff != "" {
 			t.Errorf("(-want +got):\n%s%+v", diff, a.Resctrl)
 		}
 	}
@@ -222,6 +227,46 @@ func TestUnknown(t *testing.T) {
 	(&State{Used: []string{"BE", "mine"}}).Advise(&tick.Tick{Sample: &tick.Sample{Resctrl: intel()}}, &s, a)
 	if len(a.Resctrl) != 1 || a.Resctrl[0].Group != "BE" {
 		t.Errorf("no strategies: %+v", a.Resctrl)
+	}
+}
+
+// Where nothing is mounted the groups are named, for isolate to report, with no lines and not to be made; the reason is said once,
+// and again when it was mounted, or not asked for, in between.
+func TestNotMounted(t *testing.T) {
+	st, be := &State{}, with(n(0), n(30), n(20))
+	pod := tick.Pod{Cgroup: "/b/1", Labels: map[string]string{qos.KoordinatorClass: "BE"}}
+	want := []tick.ResctrlGroup{{Group: "BE", Cgroups: []string{"/b/1"}, IfExists: true}}
+	for i, step := range []struct {
+		machine *tick.Resctrl
+		class   *sloconfig.ClassQOS
+		said    bool
+		groups  []tick.ResctrlGroup
+	}{
+		{nil, be, true, want}, {nil, be, false, want}, {nil, be, false, want},
+		{nil, nil, false, nil}, {nil, be, true, want}, {nil, be, false, want},
+		{intel(), be, true, []tick.ResctrlGroup{{Group: "BE", Schemata: []string{"L3:0=3f;1=3f", "MB:0=20;1=20"}, Cgroups: []string{"/b/1"}}}},
+		{nil, be, true, want}, {nil, be, false, want},
+	} {
+		text, err := tick.Marshal(st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st = &State{}
+		if err := tick.Unmarshal(text, st); err != nil { // through the state file
+			t.Fatal(err)
+		}
+		a := advise(st, step.machine, step.class, pod)
+		if diff := cmp.Diff(step.groups, a.Resctrl); diff != "" || (len(a.Reasons) > 0) != step.said {
+			t.Errorf("step %d: reasons %q (-want +got):\n%s", i, a.Reasons, diff)
+		}
+	}
+	unread, s := &tick.Sample{Errors: []tick.SourceError{{Source: "resctrl", Error: "torn"}}}, sloconfig.Defaults()
+	s.QOS.BE = be
+	for range 2 { // that may be over with the next tick, and is no missing mount
+		a := &tick.Advice{}
+		if st.Advise(&tick.Tick{Sample: unread}, &s, a); len(a.Resctrl) > 0 || len(a.Reasons) != 1 {
+			t.Errorf("not to be read: %+v", a)
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ func (c *call) budget() (b budget, why string) {
 	case c.lostTier():
 		return b, "kubelet's cgroup " + clip(c.st.Tier) + " is not in the sample, and pods below it are"
 	}
-	var all, serving float64
+	var all, serving, below float64 // below the tier
 	pods, there, measured := 0, 0, 0
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -41,6 +41,9 @@ func (c *call) budget() (b budget, why string) {
 		measured++
 		use := bounded(*p.UsageMilliCPU)
 		all += use
+		if c.tier != nil && strings.HasPrefix(p.Cgroup, c.tier.Cgroup+"/") {
+			below += use
+		}
 		if services(p) {
 			serving += use
 			pods++
@@ -48,6 +51,9 @@ func (c *call) budget() (b budget, why string) {
 	}
 	if there > 0 && measured == 0 {
 		return b, "no pod's CPU use is known"
+	}
+	if c.tier != nil && c.tier.UsageMilliCPU != nil { // pods below it that have no rate yet are no system's use
+		all += max(bounded(*c.tier.UsageMilliCPU)-below, 0)
 	}
 	b.capacity = int64(bounded(*s.Capacity.MilliCPU))
 	percent := percentOf(c.strategy.Threshold.CPUSuppressThresholdPercent, 65)

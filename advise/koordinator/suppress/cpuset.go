@@ -1,6 +1,8 @@
 package suppress
 
 import (
+	"fmt"
+
 	"polder/lib/cpus"
 	"polder/lib/sloconfig"
 )
@@ -27,12 +29,13 @@ func (c *call) bySet(b budget) {
 		n = minCPUs
 	}
 	if present := c.presentCPUs(); present > 0 {
-		if most := int64(present + (c.Online.Size()+9)/10); n > most {
-			n, bound = most, "; it grows by a tenth of all CPUs a step"
+		step := (c.Online.Size() + 9) / 10
+		if most := int64(present + step); n > most {
+			n, bound = most, fmt.Sprintf("; it grows by a tenth of all %d CPUs a step, rounded up: from %d by %d", c.Online.Size(), present, step)
 		}
 	}
 	if n > int64(have) {
-		n, bound = int64(have), "; there are no more that are not kept out"
+		n, bound = int64(have), fmt.Sprintf("; there are no more than %d that are not kept out", have)
 	}
 	fromLSR := int(n) * c.lsr.Size() / have
 	fromRest := int(n) - fromLSR
@@ -42,8 +45,11 @@ func (c *call) bySet(b budget) {
 	}
 	c.st.Mode, c.st.CPUs = sloconfig.SuppressCPUSet, be.String()
 	kept := ""
+	if !c.lsr.IsEmpty() {
+		kept = fmt.Sprintf("; %d of the %d of LSR pods (%d * %d / %d), %d of the other %d", fromLSR, c.lsr.Size(), n, c.lsr.Size(), have, fromRest, rest.Size())
+	}
 	if !c.out.IsEmpty() {
-		kept = "; kept out: " + c.outText()
+		kept += "; kept out: " + c.outText()
 	}
 	c.say("suppression: %s -> %s%s%s", b.sum, count(int(n), "CPU"), bound, kept)
 	c.hold(be)

@@ -31,7 +31,7 @@ func TestCPUSet(t *testing.T) {
 		{"two at a budget of 0", sized(0), nil, "0,24", "-> 2 CPUs; no CPU is left"},
 		{"two at a negative budget", sized(-90_000), nil, "0,24", "= -90000m -> 2 CPUs; no CPU is left for batch pods, they keep the minimum"},
 		{"shrinks at once", sized(2000), nil, "0,24", "-> 2 CPUs"},
-		{"grows by a tenth, rounded up", sized(31_200), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs = "0,24" }, "0-1,12-13,24-25,36", "-> 7 CPUs; it grows by a tenth of all CPUs a step"},
+		{"grows by a tenth, rounded up", sized(31_200), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs = "0,24" }, "0-1,12-13,24-25,36", "-> 7 CPUs; it grows by a tenth of all 48 CPUs a step, rounded up: from 2 by 5"},
 		{"grows by less where that is enough", sized(5000), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs = "0,24" }, "0-1,12,24,36", "-> 5 CPUs"},
 		{"reserved CPUs are kept out", sized(4000), func(s *tick.Sample) {
 			s.Annotations = map[string]string{annotationReservation: `{"reservedCPUs":"0,24"}`}
@@ -59,15 +59,18 @@ func TestCPUSet(t *testing.T) {
 		{"an LS pod's annotation says nothing", sized(4000, pinned("LS", "e", "0-1")), nil, "0,12,24,36", "-> 4 CPUs"},
 		{"kubelet's exclusive CPUs are kept out", sized(4000), func(s *tick.Sample) { s.Kubelet.ExclusiveCPUs = "12,36" }, "0,13,24,37", "kept out: kubelet's exclusive 12,36"},
 		// 48 CPUs, 4 of LSR: of 12 one is theirs.
-		{"of LSR pods' CPUs in proportion", sized(12_000, pinned("LSR", "r", "2-3,26-27")), nil, "0-2,4,12-14,24-25,36-38", "-> 12 CPUs"},
-		{"and rounded down", sized(11_000, pinned("LSR", "r", "2-3,26-27")), nil, "0-1,4,12-14,24-25,36-38", "-> 11 CPUs"},
+		{"of LSR pods' CPUs in proportion", sized(12_000, pinned("LSR", "r", "2-3,26-27")), nil, "0-2,4,12-14,24-25,36-38", "-> 12 CPUs; 1 of the 4 of LSR pods (12 * 4 / 48), 11 of the other 44"},
+		{"and rounded down", sized(11_000, pinned("LSR", "r", "2-3,26-27")), nil, "0-1,4,12-14,24-25,36-38", "-> 11 CPUs; 0 of the 4 of LSR pods (11 * 4 / 48), 11 of the other 44"},
 		{"half the machine is LSR's", sized(4000, pinned("LSR", "r", "0-11,24-35")), nil, "0,12,24,36", "-> 4 CPUs"},
 		{"LSR has all: Koordinator's share would be nothing", sized(4000, pinned("LSR", "r", "0-47")), nil, "0,12,24,36", "-> 4 CPUs"},
 		{"a CPU that is LSE's and LSR's is LSE's", sized(4000, pinned("LSR", "r", "0-47"), pinned("LSE", "e", "0,24")), nil, "1,12,25,36", "LSE 0,24"},
-		{"all that there are, where the budget is more", sized(31_200, pinned("LSE", "e", "0-43")), nil, "44-47", "there are no more that are not kept out"},
+		{"all that there are, where the budget is more", sized(31_200, pinned("LSE", "e", "0-43")), nil, "44-47", "there are no more than 4 that are not kept out"},
 		{"one CPU is left", sized(31_200, pinned("LSE", "e", "0-46")), nil, "47", "-> 1 CPU;"},
 		{"two CPUs are left", sized(-1, pinned("LSE", "e", "0-44")), nil, "45-46", "-> 2 CPUs; no CPU is left"},
 		{"an LSE pod's CPUs that are offline", sized(4000, pinned("LSE", "e", "48-100")), nil, "0,12,24,36", "-> 4 CPUs"},
+		{"an LSR pod's CPUs that are offline", sized(4000, pinned("LSR", "r", "48-100")), nil, "0,12,24,36", "-> 4 CPUs"},
+		{"some of them", sized(12_000, pinned("LSR", "r", "3,27,60-99")), nil, "0-2,12-14,24-26,36-38", "0 of the 2 of LSR pods (12 * 2 / 48), 12 of the other 46"},
+		{"of an LSE pod some are offline", sized(4000, pinned("LSE", "e", "0,24,48-100")), nil, "1,12,25,36", "kept out: LSE 0,24"},
 		{"a policy that is no policy is the default", sized(4000), nil, "0,12,24,36", "-> 4 CPUs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -164,6 +167,24 @@ func TestSmallMachines(t *testing.T) {
 		s.Capacity.MilliCPU = p(1000.0)
 		if a := new(State).step(s, with(nil)); of(t, a.Cgroups, tier).CPUSetCPUs != c.want {
 			t.Errorf("%s: %s; want %s", c.online, text(a), c.want)
+		}
+	}
+}
+
+// The growth limit on small machines: a tenth, rounded up, is one CPU.
+func TestGrowthOnSmallMachines(t *testing.T) {
+	for _, c := range []struct{ online, present, want, why string }{
+		{"0", "0", "0", "-> 1 CPU; there are no more than 1 that are not kept out"},
+		{"0-1", "1", "0-1", "-> 2 CPUs"},
+		{"0-3", "0", "0-1", "-> 2 CPUs; it grows by a tenth of all 4 CPUs a step, rounded up: from 1 by 1"},
+		{"0-3", "0-1", "0-2", "from 2 by 1"},
+	} {
+		s := sized(4000)
+		s.Topology = &tick.Topology{CPUs: c.online}
+		s.Tiers[0].CPUSetCPUs, s.Tiers[1].CPUSetCPUs = c.online, c.present
+		a := new(State).step(s, with(nil))
+		if w := of(t, a.Cgroups, tier); w.CPUSetCPUs != c.want || !said(a, c.why) {
+			t.Errorf("%s of %s: %s, %q; want %s, %q", c.present, c.online, text(w), a.Reasons, c.want, c.why)
 		}
 	}
 }

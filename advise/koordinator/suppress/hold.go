@@ -146,6 +146,9 @@ func (c *call) undo(decided bool) {
 			continue
 		case !isTier && !live:
 			continue
+		case !isTier && at.pod.Missing == tick.MissingCluster: // what it asked for is not known (yet, or any more): it stays as it is
+			held[path] |= was
+			continue
 		}
 		gone := was &^ held[path]
 		held[path] |= was
@@ -158,6 +161,54 @@ func (c *call) undo(decided bool) {
 	}
 	c.st.Held = held
 	c.widen()
+	if decided {
+		c.unheld()
+	}
+}
+
+// unheld wants a tier that is held, though nothing of what was advised is remembered (the state was lost, or somebody else held
+// it), as wide as it is without suppression, as Koordinator does each time. Who insists on another value has it in the end:
+// isolate leaves it to him.
+func (c *call) unheld() {
+	if c.tier == nil {
+		return
+	}
+	if now := c.tier.CPUMaxMilliCPU; now != nil && *now > 0 && c.st.QuotaMilliCPU == 0 {
+		if w := c.want.of(c.tier.Cgroup); w.CPUMaxMilliCPU == nil {
+			w.CPUMaxMilliCPU = tick.Ptr(int64(tick.Unlimited))
+			c.say("suppression: %s has a quota of %dm that nothing asks for: it is lifted", clip(c.tier.Cgroup), *now)
+		}
+	}
+	if !c.above || c.st.Mode == sloconfig.SuppressCPUSet || len(c.sample.Pods) == 0 || c.strangers() {
+		return
+	}
+	to := c.full()
+	for i := range c.sample.Tiers { // it cannot be wider than the one above
+		if t := &c.sample.Tiers[i]; t.Name == tick.TierPods {
+			if within := to.Intersection(parse(t.CPUSetCPUs)); !within.IsEmpty() {
+				to = within
+			}
+		}
+	}
+	differs := func(list string) bool { now := parse(list); return !now.IsEmpty() && !now.Equals(to) }
+	narrow, where := c.tier.CPUSetCPUs, clip(c.tier.Cgroup)
+	for i := range c.pods {
+		if p := &c.pods[i]; p.held && p.tier && !differs(narrow) {
+			for _, j := range p.containers {
+				if own := &p.Containers[j]; differs(own.CPUSetCPUs) {
+					narrow, where = own.CPUSetCPUs, clip(own.Cgroup)
+					break
+				}
+			}
+		}
+	}
+	if !differs(narrow) {
+		return
+	}
+	if c.want.of(c.tier.Cgroup).CPUSetCPUs == "" {
+		c.say("suppression: %s has CPUs %s, and nothing asks for that: batch pods get %s", where, clip(narrow), clip(to.String()))
+	}
+	c.holdIn(&c.want, to)
 }
 
 func (c *call) neutral(w *tick.Cgroup, at place, gone keys) {
@@ -181,6 +232,10 @@ func (c *call) neutral(w *tick.Cgroup, at place, gone keys) {
 	}
 	if gone&keyQuota != 0 {
 		w.CPUMaxMilliCPU = tick.Ptr(quotaOf(valueOf(limits.MilliCPU), 1))
+		if c.st.yields == nil {
+			c.st.yields = map[string]bool{}
+		}
+		c.st.yields[w.Cgroup] = at.pod != nil
 	}
 	if gone&keyMemory != 0 {
 		w.MemoryMaxBytes = tick.Ptr(bytesOf(valueOf(limits.MemoryBytes)))

@@ -2,6 +2,7 @@ package suppress
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"polder/lib/sloconfig"
@@ -168,6 +169,127 @@ func TestUndo(t *testing.T) {
 						t.Errorf("%s: quota %d; want %d", path, got, c.quotas[i])
 					}
 				}
+			}
+		})
+	}
+}
+
+// Pods that the cluster does not know (yet, or any more) keep what they have: nothing is wanted of their cgroups.
+func TestUndoOfStrangers(t *testing.T) {
+	for _, slo := range []*sloconfig.Strategies{policy(sloconfig.SuppressCPUSet), policy(sloconfig.SuppressCFSQuota), disabled()} {
+		pods := func() []tick.Pod {
+			one, other := batchPod(amounts{1000, 2000, 1 << 30}), batchPod(amounts{1000, 2000, 1 << 30})
+			other.UID, other.Name, other.Cgroup = "o", "other", tier+"/podo"
+			other.Containers = slices.Clone(other.Containers)
+			for i := range other.Containers {
+				other.Containers[i].Cgroup = tier + "/podo/c"
+			}
+			return []tick.Pod{service(1000), one, other}
+		}
+		st := &State{}
+		first := st.step(machine(pods()...), slo)
+		if w := of(t, first.Cgroups, tier+"/podo"); w.MemoryMaxBytes == nil || w.CPUWeight == nil {
+			t.Fatalf("wants %s", text(w))
+		}
+		before := text(st.Held)
+
+		lost := pods() // collect was restarted while the API is away
+		for i := range lost {
+			lost[i].Missing, lost[i].QoSSource, lost[i].Labels, lost[i].KubernetesQOS = tick.MissingCluster, tick.QoSFromRule, nil, ""
+			lost[i].Requests, lost[i].Limits = nil, nil
+			for j := range lost[i].Containers {
+				lost[i].Containers[j].Requests, lost[i].Containers[j].Limits = nil, nil
+			}
+		}
+		s := machine(lost...)
+		s.Errors = []tick.SourceError{{Source: "pods", Error: "no answer"}}
+		a := st.step(s, slo)
+		for _, w := range a.Cgroups {
+			if strings.HasPrefix(w.Cgroup, tier+"/") || w.CPUSetCPUs != "" || w.CPUMaxMilliCPU != nil {
+				t.Errorf("all unknown: wants %s", text(w))
+			}
+		}
+		if text(st.Held) != before {
+			t.Errorf("all unknown: remembers %s; want %s", text(st.Held), before)
+		}
+
+		some := pods() // only one of them
+		some[2] = lost[2]
+		a = st.step(machine(some...), slo)
+		for _, w := range a.Cgroups {
+			if strings.HasPrefix(w.Cgroup, tier+"/podo") {
+				t.Errorf("one unknown: wants %s", text(w))
+			}
+		}
+		if w := of(t, a.Cgroups, own); w.MemoryMaxBytes == nil || *w.MemoryMaxBytes != 1<<30 {
+			t.Errorf("the other one wants %s", text(w))
+		}
+		if text(st.Held) != before {
+			t.Errorf("one unknown: remembers %s; want %s", text(st.Held), before)
+		}
+
+		back := pods() // known again, with no batch resources: now it is undone
+		back[2].Requests, back[2].Limits, back[2].Containers[0].Requests, back[2].Containers[0].Limits = nil, nil, nil, nil
+		if w := of(t, st.step(machine(back...), slo).Cgroups, tier+"/podo"); w.MemoryMaxBytes == nil || *w.MemoryMaxBytes != tick.Unlimited {
+			t.Errorf("known again: wants %s", text(w))
+		}
+	}
+}
+
+// A tier that is held is widened though nothing of that is remembered: by what is in force, until it is so.
+func TestUndoWithoutState(t *testing.T) {
+	quota := policy(sloconfig.SuppressCFSQuota)
+	for _, c := range []struct {
+		name   string
+		slo    *sloconfig.Strategies
+		change func(*tick.Sample)
+		lists  string
+		quota  int64 // of the tier; 0 is not wanted
+	}{
+		{"disabled", disabled(), nil, `["0-47","0-47","0-47"]`, 0},
+		{"under a quota", quota, nil, `["0-47","0-47","0-47"]`, 4000},
+		{"but for what is kept out", disabled(), func(s *tick.Sample) { s.Pods = append(s.Pods, pinned("LSE", "e", "0-3")) }, `["4-47","4-47","4-47"]`, 0},
+		{"it is what is kept out alone", disabled(), func(s *tick.Sample) {
+			s.Pods, s.Tiers[1].CPUSetCPUs = append(s.Pods, pinned("LSE", "e", "0-3")), "4-47"
+			s.Pods[1].Containers[0].CPUSetCPUs = "4-47"
+		}, `["","",""]`, 0},
+		{"a container alone", disabled(), func(s *tick.Sample) {
+			s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "0-47", "0,24"
+		}, `["0-47","0-47","0-47"]`, 0},
+		{"no wider than the one above", disabled(), func(s *tick.Sample) { s.Tiers[0].CPUSetCPUs = "0-23" }, `["0-23","0-23","0-23"]`, 0},
+		{"as wide as the one above", disabled(), func(s *tick.Sample) {
+			s.Tiers[0].CPUSetCPUs, s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "0-23", "0-23", "0-23"
+		}, `["","",""]`, 0},
+		{"not known", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "", "" }, `["","",""]`, 0},
+		{"kubelet manages CPUs", disabled(), func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "static" }, `["","",""]`, 0},
+		{"kubelet's policy is not known", disabled(), func(s *tick.Sample) { s.Kubelet = nil }, `["","",""]`, 0},
+		{"a quota", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = p(int64(20)) }, `["0-47","0-47","0-47"]`, -1},
+		{"a quota, and lists are wanted", policy(sloconfig.SuppressCPUSet), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = p(int64(20)) }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, -1},
+		{"no pods: nothing is known", disabled(), func(s *tick.Sample) { s.Pods = nil }, `["","",""]`, 0},
+		{"strangers alone", disabled(), func(s *tick.Sample) {
+			for i := range s.Pods {
+				s.Pods[i].Missing, s.Pods[i].QoSSource = tick.MissingCluster, tick.QoSFromRule
+			}
+			s.Errors, s.Tiers[1].CPUMaxMilliCPU = []tick.SourceError{{Source: "pods", Error: "no answer"}}, p(int64(20))
+		}, `["","",""]`, 0},
+		{"nothing could be decided", quota, func(s *tick.Sample) { s.CPU, s.Tiers[1].CPUMaxMilliCPU = nil, p(int64(20)) }, `["","",""]`, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := sized(4000)
+			s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "0,24", "0,24"
+			if c.change != nil {
+				c.change(s)
+			}
+			a := new(State).step(s, c.slo)
+			if got := listed(t, a.Cgroups); got != c.lists {
+				t.Errorf("lists %s; want %s: %q", got, c.lists, a.Reasons)
+			}
+			got := int64(0)
+			if w := of(t, a.Cgroups, tier); w.CPUMaxMilliCPU != nil {
+				got = *w.CPUMaxMilliCPU
+			}
+			if got != c.quota {
+				t.Errorf("quota %d; want %d: %q", got, c.quota, a.Reasons)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package suppress
 
 import (
+	"fmt"
 	"math"
 
 	"polder/lib/sloconfig"
@@ -26,9 +27,9 @@ func (c *call) byQuota(b budget) {
 		bound = "; no CPU is left for batch pods, they keep the minimum"
 	case present == tick.Unlimited:
 	case want > minQuotaMilliCPU && present >= minQuotaMilliCPU && max(want-present, present-want) < band:
-		quota, bound = present, "; that is within a hundredth of the machine of the present one, which stays"
+		quota, bound = present, fmt.Sprintf("; %dm is within a hundredth of the machine (%dm) of the present %dm, which stays", want, band, present)
 	case want > present+step:
-		quota, bound = present+step, "; it grows by a tenth of the machine a step"
+		quota, bound = present+step, fmt.Sprintf("; it grows by a tenth of the machine a step: from %dm by %dm", present, step)
 	}
 	c.st.Mode, c.st.CPUs, c.st.QuotaMilliCPU = sloconfig.SuppressCFSQuota, "", quota
 	c.say("suppression: %s -> quota %dm%s", b.sum, quota, bound)

@@ -34,8 +34,13 @@ type State struct {
 	// Held says which keys were ever wanted of a cgroup that is still there: those that no longer are must be undone.
 	Held map[string]keys `json:"held,omitempty"`
 
-	shape *shape // derived from the topology, made anew when that changes
+	shape  *shape          // derived from the topology, made anew when that changes
+	yields map[string]bool // the cgroups whose wanted quota only undoes an earlier one
 }
+
+// Yields reports whether the quota that was last wanted of a pod's or container's cgroup only undoes an earlier one: it gives way
+// to what others want there.
+func (st *State) Yields(cgroup string) bool { return st.yields[cgroup] }
 
 // call is one tick's decision on the way.
 type call struct {
@@ -55,16 +60,18 @@ type call struct {
 	want   wants
 }
 
-// Advise adds to the advice what is wanted of the batch pods' cgroups, and the pools.
-func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings) {
+// Advise adds to the advice what is wanted of the batch pods' cgroups, and the pools. It reports false where the machine is not
+// known: then nothing is said, and what was to be fallen back to still holds.
+func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings) bool {
+	clear(st.yields)
 	if t.Sample == nil || t.Sample.Topology == nil {
 		a.Reasons = append(a.Reasons, "suppression: no topology in the sample: everything stays as it is")
-		return
+		return false
 	}
 	c := &call{st: st, sample: t.Sample, strategy: s, a: a, settings: settings}
 	if err := st.see(t.Sample.Topology); err != nil {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("suppression: %v: everything stays as it is", err))
-		return
+		return false
 	}
 	c.shape = st.shape
 	c.enroll()
@@ -81,12 +88,19 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, s
 	c.want.into(&a.Cgroups)
 	c.floor()
 	c.pools()
+	return true
 }
 
 // suppress decides the batch pods' part, and reports false where it cannot and everything stays as it is.
 func (c *call) suppress() bool {
 	threshold := &c.strategy.Threshold
 	if threshold.Enable == nil || !*threshold.Enable {
+		if c.strangers() { // whose CPUs are whose is not known
+			if c.st.Mode != "" {
+				c.say("suppression: the cluster's pods are not known yet: everything stays as it is")
+			}
+			return false
+		}
 		if c.st.Mode != "" {
 			c.say("suppression: resource-threshold-config has enable false: batch pods get all CPUs %s, and no quota but their own", c.full())
 		}

@@ -167,6 +167,15 @@ func TestBudget(t *testing.T) {
 			s.Pods[1].Labels["koordinator.sh/qosClass"] = "be"
 			s.Pods[1].KubernetesQOS = "Burstable"
 		}, nil, 31200 - 7000 - 3000},
+		{"a batch pod without a rate yet is not the system's, where its tier's use is known", func(s *tick.Sample) {
+			s.Pods[1].UsageMilliCPU, s.Tiers[1].UsageMilliCPU = nil, p(3000.0)
+		}, nil, 24200},
+		{"the pods' use counts where the tier's is less", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = p(1000.0) }, nil, 24200},
+		{"what the tier uses beside its pods is batch's", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = p(4000.0) }, nil, 25200},
+		{"a service below the tier counts once", func(s *tick.Sample) {
+			s.Pods[1].Missing, s.Tiers[1].UsageMilliCPU = tick.MissingCluster, p(3000.0)
+		}, nil, 31200 - 7000 - 3000},
+		{"a use of the tier that is none", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = p(-1e9) }, nil, 24200},
 		{"a pod without a use is the system's", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = nil }, nil, 31200 - 7000},
 		{"negative use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(-4000.0) }, nil, 31200 - 7000},
 		{"huge use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(1e308) }, nil, 31200 - 1e12},

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/stage"
+)
+
+// sloFile is Koordinator's ConfigMap with a document.
+func sloFile(threshold, qos string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: slo-controller-config}\ndata:\n" +
+		"  resource-threshold-config: |\n    " + threshold + "\n  resource-qos-config: |\n    " + qos + "\n"
+}
+
+// What a ConfigMap of --config sets and nothing acts on is in the log once, and again where a changed file says something else.
+// What holds and is odd all the same is once for each node.
+func TestConfigMapIsAnnounced(t *testing.T) {
+	const (
+		unsupported = "settings of the ConfigMap that are not supported"
+		problem     = "nodeStrategies[0]: it has no nodeSelector: it is for no node"
+	)
+	path := filepath.Join(t.TempDir(), "slo.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := stage.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const threshold = `{"clusterStrategy":{"enable":true,"cpuSuppressTreshold":1},"nodeStrategies":[{"cpuSuppressThresholdPercent":50}]}`
+	write(sloFile(threshold, `{"clusterStrategy":{"lsClass":{"cpuQOS":{"enable":true}}}}`))
+	in, input := io.Pipe()
+	output, out := io.Pipe()
+	log := &buffer{}
+	done := make(chan int)
+	go func() {
+		env := stage.Env{Args: []string{"advise", "--policy", "koordinator", "--config", path}, In: in, Out: out, Err: log, Getenv: os.Getenv, Now: time.Now}
+		done <- command().Execute(t.Context(), env)
+		out.Close()
+	}()
+	lines := bufio.NewScanner(output)
+	ticks := func(from int) {
+		t.Helper()
+		for i := range 6 {
+			at := time.Date(2026, 1, 1, 0, 0, from+i, 0, time.UTC).Format(time.RFC3339)
+			fmt.Fprintf(input, `{"v":1,"node":"n%d","time":%q,"sample":{"intervalSeconds":1,"topology":{"cpus":"0-7"}}}`+"\n", i%2, at)
+			if !lines.Scan() {
+				t.Fatalf("no tick: %v", lines.Err())
+			}
+		}
+	}
+	count := func(text string, want int) {
+		t.Helper()
+		if got := strings.Count(log.String(), text); got != want {
+			t.Errorf("%q is in the log %d times; want %d:\n%s", text, got, want, log)
+		}
+	}
+	ticks(0)
+	count(unsupported, 1)
+	count("resource-threshold-config: clusterStrategy.cpuSuppressTreshold (not known), resource-qos-config: clusterStrategy.lsClass.cpuQOS", 1)
+	count(problem, 2) // two nodes
+
+	write(sloFile(threshold, `{"clusterStrategy":{"systemClass":{"resctrlQOS":{"mbaPercent":50}}}}`))
+	waitFor(t, log, "configuration loaded", 1)
+	ticks(10)
+	count(unsupported, 2)
+	count("resource-qos-config: clusterStrategy.systemClass.resctrlQOS", 1)
+	count(problem, 2) // as before
+
+	write(sloFile(`{"clusterStrategy":{"enable":true}}`, `{}`))
+	waitFor(t, log, "configuration loaded", 2)
+	ticks(20)
+	count(unsupported, 2)
+	count(problem, 2)
+	input.Close()
+	if got := <-done; got != 0 {
+		t.Errorf("exit status %d: %s", got, log)
+	}
+}

@@ -1,0 +1,89 @@
+package sloconfig
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What is set and not acted on is listed.
+func TestUnsupported(t *testing.T) {
+	c := Memory{}.Settle("x", map[string]string{
+		KeyColocation: `{"enable":true,"cpuReclaimTresholdPercent":50,"nodeConfigs":[{"name":"n","nodeSelector":{},"extensions":{}}]}`,
+		KeyThreshold:  `{"enable":true,"clusterStrategy":{"enable":true}}`,
+		KeyQOS: `{"clusterStrategy":{"policies":{"cpuPolicy":"coreSched"},"cgroupRoot":{},"beClass":{"cpuQOS":{"groupIdentity":-1,"coreExpeller":true},
+			"memoryQOS":{"pageCacheLimitEnable":1,"PageCacheLimitSize":2,"pagecache_limit_sync":3},"blkioQOS":{"enable":true},"networkQOS":{"enable":true}}}}`,
+		KeyBurst:                        "",
+		"host-application-config":       `{"applications":[{"name":"nginx"}]}`,
+		"cpu-normalization-config":      `{"enable":true}`,
+		"resource-amplification-config": " {\n} ",
+		"system-config":                 `{"clusterStrategy":{"minFreeKbytesFactor":100}}`,
+		"resource-treshold-config":      `{"clusterStrategy":{"enable":true}}`,
+	})
+	want := []string{
+		"cpu-normalization-config", "host-application-config", "resource-treshold-config (not known)", "system-config",
+		"colocation-config: cpuReclaimTresholdPercent (not known)", "colocation-config: nodeConfigs[0].extensions",
+		"resource-threshold-config: enable (not known)",
+		"resource-qos-config: clusterStrategy.policies", "resource-qos-config: clusterStrategy.cgroupRoot",
+		"resource-qos-config: clusterStrategy.beClass.cpuQOS.groupIdentity", "resource-qos-config: clusterStrategy.beClass.cpuQOS.coreExpeller",
+		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pageCacheLimitEnable", "resource-qos-config: clusterStrategy.beClass.memoryQOS.PageCacheLimitSize",
+		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pagecache_limit_sync", "resource-qos-config: clusterStrategy.beClass.blkioQOS", "resource-qos-config: clusterStrategy.beClass.networkQOS",
+	}
+	if got := strings.Join(c.Unsupported, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("unsupported:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+	}
+	if len(c.Problems) > 0 {
+		t.Errorf("problems %v", c.Problems)
+	}
+	many := map[string]string{}
+	for i := range 10_000 {
+		many[fmt.Sprint("key", i)] = "x"
+	}
+	var fields strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&fields, "%q:1,", fmt.Sprint("field", i))
+	}
+	many[KeyBurst] = "{" + fields.String() + `"clusterStrategy":{}}`
+	if c := (Memory{}).Settle("x", many); len(c.Unsupported) != maxNoted+1 || !strings.HasSuffix(c.Unsupported[maxNoted], " more") {
+		t.Errorf("%d unsupported", len(c.Unsupported))
+	}
+}
+
+// Known parts of classes that nobody acts on are listed where they are enabled or have a value, and taken all the same.
+func TestUnused(t *testing.T) {
+	const parts = `"cpuQOS":{"enable":true,"schedIdle":1},"memoryQOS":{"enable":true},"resctrlQOS":{"enable":true,"mbaPercent":50}`
+	cluster := func(text string) string { return `{"clusterStrategy":{` + text + `}}` }
+	for _, c := range []struct{ text, want string }{
+		{cluster(`"lsrClass":{` + parts + `}`), "clusterStrategy.lsrClass.cpuQOS"},
+		{cluster(`"lsClass":{` + parts + `}`), "clusterStrategy.lsClass.cpuQOS"},
+		{cluster(`"beClass":{` + parts + `}`), ""},
+		{cluster(`"systemClass":{` + parts + `}`), "clusterStrategy.systemClass.cpuQOS clusterStrategy.systemClass.resctrlQOS"},
+		{cluster(`"SYSTEMCLASS":{"RESCTRLQOS":{"ENABLE":true}}`), "clusterStrategy.systemClass.resctrlQOS"},
+		{cluster(`"systemClass":{"cpuQOS":{"schedIdle":0}}`), "clusterStrategy.systemClass.cpuQOS"},
+		{cluster(`"systemClass":{"resctrlQOS":{"catRangeStartPercent":0}}`), "clusterStrategy.systemClass.resctrlQOS"},
+		{cluster(`"systemClass":{"resctrlQOS":{"enable":false,"catRangeEndPercent":100}}`), "clusterStrategy.systemClass.resctrlQOS"},
+		{cluster(`"systemClass":{"resctrlQOS":{"mbaPercent":100}}`), "clusterStrategy.systemClass.resctrlQOS"},
+		{cluster(`"lsClass":{"cpuQOS":{"enable":false}},"systemClass":{"cpuQOS":{},"resctrlQOS":{"enable":false}}`), ""},
+		{cluster(`"lsClass":{"cpuQOS":{"enable":null,"schedIdle":null}},"lsrClass":null,"systemClass":{"resctrlQOS":null}`), ""},
+		{`{"nodeStrategies":[{"nodeSelector":{},"beClass":{` + parts + `}},{"nodeSelector":{},"lsClass":{` + parts + `}}]}`, "nodeStrategies[1].lsClass.cpuQOS"},
+	} {
+		m := Memory{}.Settle("x", data(KeyQOS, c.text))
+		var want []string
+		for path := range strings.FieldsSeq(c.want) {
+			want = append(want, KeyQOS+": "+path)
+		}
+		if diff := cmp.Diff(want, m.Unsupported); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.text, diff)
+		}
+		// A refusal would turn off what is supported.
+		if _, errs := m.Resolve(nil, nil); len(m.Problems) > 0 || len(errs) > 0 && !strings.Contains(fmt.Sprint(errs), "the first one counts") {
+			t.Errorf("%s: problems %v, %v", c.text, m.Problems, errs)
+		}
+	}
+	many := `{"nodeStrategies":[` + strings.Repeat(`{"nodeSelector":{"matchLabels":{"a":"b"}},"systemClass":{`+parts+`}},`, 900) + `{}]}`
+	if c := (Memory{}).Settle("x", data(KeyQOS, many)); len(c.Unsupported) != maxNoted {
+		t.Errorf("%d unsupported; want %d at most", len(c.Unsupported), maxNoted)
+	}
+}
