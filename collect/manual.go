@@ -37,7 +37,8 @@ Another value there makes the pod shared. This, a quantity that is none, and the
 summed as the scheduler does; a limit that a container lacks, the pod lacks. Reclaimed resources count under their names
 resource.katalyst.kubewharf.io/reclaimed_millicpu, katalyst.kubewharf.io/reclaimed_millicpu, kubernetes.io/batch-cpu and
 koordinator.sh/batch-cpu, and those of memory. Labels and annotations are passed on under the dialects' prefixes (nodes':
-kubernetes.io/ too) up to 4 KiB each and 16 KiB a pod.
+kubernetes.io/ too) up to 4 KiB each and 16 KiB a pod. What keeps a pod from being evicted is not crowded out: of its annotations
+koordinator.sh/eviction-policy, polder/evict and those of --keep-annotation come first, with an empty value where theirs is too long.
 
 sample.config is what Katalyst's configuration objects put in force for the node: of AdminQoSConfigurations and
 EvictionConfigurations, each if a KatalystCustomConfig names the kind, the one that names the node and has not expired, else

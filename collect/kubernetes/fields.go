@@ -19,24 +19,39 @@ const (
 	maxValues = 16 << 10
 )
 
-// kept are the labels or annotations that are passed on: those that want holds for, as far as the bounds allow.
-func kept(kind string, m map[string]string, want func(string) bool, complain func(string)) map[string]string {
+// kept are the labels or annotations that are passed on: those that want holds for, as far as the bounds allow. Those that
+// protect come first, and their keys stay where their values are over the bounds: no other may crowd a protection out.
+func kept(kind string, m map[string]string, want func(string) bool, protect []string, complain func(string)) map[string]string {
 	var out map[string]string
 	total := 0
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if !want(key) {
-			continue
+	keep := func(key string, protects bool) {
+		value, ok := m[key]
+		if _, done := out[key]; !ok || done || !want(key) {
+			return
 		}
-		size := encoded(key) + encoded(m[key])
+		size := encoded(key) + encoded(value)
 		if size > maxValue || total+size > maxValues {
-			complain(fmt.Sprintf("%s %s of %d bytes is left out: want %d at most, and %d in all", kind, fields.Clip(key), size, maxValue, maxValues))
-			continue
+			what := "is left out"
+			if protects {
+				what, value = "is passed on as empty", ""
+			}
+			complain(fmt.Sprintf("%s %s of %d bytes %s: want %d at most, and %d in all", kind, fields.Clip(key), size, what, maxValue, maxValues))
+			if !protects {
+				return
+			}
+			size = encoded(key)
 		}
 		total += size
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[key] = m[key]
+		out[key] = value
+	}
+	for _, key := range protect { // there are few, and the API server bounds keys
+		keep(key, true)
+	}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		keep(key, false)
 	}
 	return out
 }
@@ -58,6 +73,12 @@ func encoded(text string) int {
 // Marks says which of a pod's labels and annotations are passed on: the dialects', and the further keys that are named.
 func marks(further []string) func(string) bool {
 	return func(key string) bool { return qos.Dialect(key) || slices.Contains(further, key) }
+}
+
+// protecting are the annotations of a pod that keep it from being evicted: evict's opt-outs, which are among the keys that are
+// named, by their presence or value, and Koordinator's policy, which lets nobody evict the pod where it is no JSON list.
+func (r *Reading) protecting() []string {
+	return slices.Concat([]string{qos.EvictionPolicy}, r.Annotations)
 }
 
 // nodeMark says which of a node's are.

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +24,28 @@ func TestMid(t *testing.T) {
 	p = (&Reading{}).Pod(decoded(t, `{"spec":{"containers":[{"name":"a","resources":{"requests":{"kubernetes.io/mid-cpu":"x","kubernetes.io/mid-memory":"-1"}}}]}}`))
 	if p.Tick.Requests != nil || len(p.Tick.Errors) != 2 {
 		t.Errorf("%+v, errors %q; want none, and two errors", p.Tick.Requests, p.Tick.Errors)
+	}
+}
+
+// A sidecar's batch resources are the pod's beside its containers', an init container's where they are more.
+func TestBatchOfSidecar(t *testing.T) {
+	res := func(milli int) string {
+		return fmt.Sprintf(`"resources":{"requests":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"%dMi"}}`, milli, milli)
+	}
+	for name, c := range map[string]struct {
+		inits string
+		want  float64
+	}{
+		"none":                    {``, 1000},
+		"sidecar":                 {`{"name":"s","restartPolicy":"Always",` + res(500) + `}`, 1500},
+		"two":                     {`{"name":"s","restartPolicy":"Always",` + res(500) + `},{"name":"r","restartPolicy":"Always",` + res(200) + `}`, 1700},
+		"init":                    {`{"name":"i",` + res(500) + `}`, 1000},
+		"sidecar and larger init": {`{"name":"s","restartPolicy":"Always",` + res(500) + `},{"name":"i",` + res(3000) + `}`, 3500},
+	} {
+		p := (&Reading{}).Pod(decoded(t, `{"metadata":{"labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"initContainers":[`+c.inits+`],"containers":[{"name":"a",`+res(1000)+`}]}}`))
+		if got := p.Tick.Requests; *got.ReclaimedMilliCPU != c.want || *got.ReclaimedMemoryBytes != c.want*(1<<20) || len(p.Tick.Errors) > 0 {
+			t.Errorf("%s: %v milli, %v bytes, errors %q; want %v", name, *got.ReclaimedMilliCPU, *got.ReclaimedMemoryBytes, p.Tick.Errors, c.want)
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func (p *Pod) Ended() bool { return p.Tick.Phase == "Succeeded" || p.Tick.Phase 
 type Reading struct {
 	// BestEffort is the class of Kubernetes' BestEffort pods that bear no mark of a dialect.
 	BestEffort string
-	// Annotations are keys that are passed on beside the dialects'.
+	// Annotations are keys that are passed on beside the dialects', and before them: evict's opt-outs are among these.
 	Annotations []string
 }
 
@@ -66,8 +66,8 @@ func (r *Reading) Pod(o object) *Pod {
 	t.UID = fields.Text(o, "metadata", "uid")
 	t.Namespace, t.Name = name(o, "namespace", complain), name(o, "name", complain)
 	labels, annotations := fields.TextMap(o, "metadata", "labels"), fields.TextMap(o, "metadata", "annotations")
-	t.Labels = kept("label", labels, marks(nil), complain)
-	t.Annotations = kept("annotation", annotations, marks(r.Annotations), complain)
+	t.Labels = kept("label", labels, marks(nil), nil, complain)
+	t.Annotations = kept("annotation", annotations, marks(r.Annotations), r.protecting(), complain)
 
 	source := annotations[annotationSource]
 	_, mirror := annotations[annotationMirror]

@@ -297,6 +297,9 @@ func TestSatisfactionLimit(t *testing.T) {
 			p.Requests = nil
 			p.Containers = []tick.Container{{Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(500.0)}}, {Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(700.0)}}}
 		})}, beCPU{2000, 1200, 2000}, ""},
+		{"the pod's own before its containers': with a sidecar, as collect sums them", tiered, []tick.Pod{bePod("a", asks(1500), asksInContainers(1000, 500))}, beCPU{2000, 1500, 2000}, ""},
+		{"and a larger init container's", tiered, []tick.Pod{bePod("a", asks(3500), asksInContainers(1000, 500))}, beCPU{2000, 3500, 2000}, ""},
+		{"the containers' sum, a sidecar's too", tiered, []tick.Pod{bePod("a", asksInContainers(1000, 500))}, beCPU{2000, 1500, 2000}, ""},
 		{"no pods", tiered, nil, beCPU{2000, 0, 2000}, ""},
 		{"plain", plain, []tick.Pod{bePod("a", asks(4000), uses(900, 0), on("0-1")), bePod("b", asks(1000), uses(1000, 0), on("0-2"))}, beCPU{1900, 5000, 2000}, ""},
 		{"plain, one of which the use is not known", plain, []tick.Pod{bePod("a", asks(4000), on("0-1"))}, beCPU{}, "the CPU that BE pods use is not known"},
@@ -310,6 +313,33 @@ func TestSatisfactionLimit(t *testing.T) {
 	}
 }
 
+// asksInContainers gives a pod containers with their requests for batch-cpu: a sidecar is one of them.
+func asksInContainers(milli ...float64) func(*tick.Pod) {
+	return func(p *tick.Pod) {
+		for _, m := range milli {
+			p.Containers = append(p.Containers, tick.Container{Requests: &tick.Resources{ReclaimedMilliCPU: &m}})
+		}
+	}
+}
+
+// An allocatable batch-cpu of 1 milli-CPU is taken at its word: it is what Koordinator takes a missing one for, and here a missing
+// one is nobody's end.
+func TestSatisfactionOfOneMilli(t *testing.T) {
+	settings := guide(func(th *sloconfig.Threshold) { th.CPUEvictPolicy = tick.Ptr(sloconfig.EvictByAllocatable) })
+	for _, tt := range []struct{ asked, value, need float64 }{
+		{4000, 0.025, 3199}, {100, 1, 79}, {2, 50, 0}, {1, 100, 0}, // 0.6 are less than a milli-CPU
+	} {
+		m := steady(settings, 6, func(s int) *tick.Tick {
+			x := koordTick(s, 0, 0, bePod("be", asks(tt.asked), uses(0, 1)))
+			x.Sample.Tiers[0].UsageMilliCPU, x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(0.0), tick.Ptr(1.0)
+			return x
+		})
+		if f := onlyFinding(t, m); f.Value != tt.value || f.Need != tt.need || f.Met != (tt.need > 0) || f.Waits != "" || len(m.Errors) > 0 {
+			t.Errorf("%v asked: %v, need %v, waits %q, errors %v; want %v, %v", tt.asked, f.Value, f.Need, f.Waits, m.Errors, tt.value, tt.need)
+		}
+	}
+}
+
 func TestSatisfactionCandidates(t *testing.T) {
 	m := steady(guide(), 6, func(s int) *tick.Tick {
 		return koordTick(s, 0, 0,
@@ -318,30 +348,32 @@ func TestSatisfactionCandidates(t *testing.T) {
 			bePod("low", asks(1000), uses(0, 0), prioritized(4000)),
 			bePod("new", asks(1000)),
 			bePod("asks-none", uses(2000, 0)),
-			bePod("forbids", asks(500), uses(500, 0), annotated(qos.EvictionPolicy, `[]`)),
+			bePod("forbids", asks(250), uses(500, 0), annotated(qos.EvictionPolicy, `["CPUEvict","becpuevict"]`)),
+			bePod("names-none", asks(250), uses(500, 0), annotated(qos.EvictionPolicy, `[]`)),
+			bePod("names-it", asks(500), uses(400, 0), annotated(qos.EvictionPolicy, `["BECPUEvict"]`)),
 			bePod("ends", asks(500), uses(500, 0), terminating),
 			bePod("done", asks(500), phase("Succeeded")),
 			bePod("service", asks(500), uses(500, 0), labelled(qos.KoordinatorClass, qos.LS)),
 		)
 	})
 	f := onlyFinding(t, m)
-	// 4500 are asked for: 4500 x 0.8 - 2000 are too many.
-	if f.Need != 1600 || f.Reason != "EvictPodByBECPUSatisfaction" || f.Cooldown.Seconds() != 20 || f.Rest() != "koordinator cpu" || !f.UntilCovered {
+	// 5000 are asked for: 5000 x 0.8 - 2000 are too many.
+	if f.Need != 2000 || f.Reason != "EvictPodByBECPUSatisfaction" || f.Cooldown.Seconds() != 20 || f.Rest() != "koordinator cpu" || !f.UntilCovered {
 		t.Errorf("%+v", f)
 	}
-	if d := cmp.Diff(map[string]float64{"busy": 1000, "idle": 1000, "low": 1000, "new": 1000, "asks-none": 0}, released(f.Candidates)); d != "" {
+	if d := cmp.Diff(map[string]float64{"busy": 1000, "idle": 1000, "low": 1000, "new": 1000, "names-it": 500, "asks-none": 0}, released(f.Candidates)); d != "" {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(map[string]float64{"forbids": 500}, released(f.Leaving)); d != "" {
+	if d := cmp.Diff(map[string]float64{"forbids": 250, "names-none": 250}, released(f.Leaving)); d != "" {
 		t.Errorf("others (-want +got):\n%s", d)
 	}
-	if got := strings.Join(ranked(f), " "); got != "low asks-none busy idle new" {
+	if got := strings.Join(ranked(f), " "); got != "low asks-none busy names-it idle new" {
 		t.Errorf("order %s", got)
 	}
-	if want := "killAndEvictBEPodsRelease for node(node-1), need realase CPU : 1600"; f.Candidates[0].Message != want {
+	if want := "killAndEvictBEPodsRelease for node(node-1), need realase CPU : 2000"; f.Candidates[0].Message != want {
 		t.Errorf("message %q; want the guide's, %q", f.Candidates[0].Message, want)
 	}
-	if want := "BE pods may use 2000m of the 4500m of CPU that they request, 44%, at the threshold of 60% or under it, and use 2000m: 1600m have to be released to come near 80%"; f.Message != want {
+	if want := "BE pods may use 2000m of the 5000m of CPU that they request, 40%, at the threshold of 60% or under it, and use 2000m: 2000m have to be released to come near 80%"; f.Message != want {
 		t.Errorf("message %q; want %q", f.Message, want)
 	}
 }

@@ -118,6 +118,58 @@ func TestRequestedOfNothing(t *testing.T) {
 	}
 }
 
+// What is missing of one resource takes nothing from what is known of another, in the same tick.
+func TestRequestedOneMissing(t *testing.T) {
+	pods := []tick.Pod{
+		bePod("batch", enabledPod, asksBatch(4400, 44)), bePod("mid", enabledPod, asksMid(2200, 22)), bePod("own", enabledPod, asksOwn(3000, 11_000, 110)),
+	}
+	const batchCPU, midCPU, ownCPU = "kubernetes.io/batch-cpu 800", "kubernetes.io/mid-cpu 400", "cpu 2000"
+	const batchMemory, midMemory, ownMemory = "kubernetes.io/batch-memory 8", "kubernetes.io/mid-memory 4", "memory 20"
+	for _, tt := range []struct {
+		name   string
+		change func(*tick.Tick)
+		rule   *Rule
+		met    []string // resource and need
+		errors []string // the resources that are not measured
+	}{
+		{"batch-cpu", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = nil }, cpuAllocatableEvict, []string{midCPU, ownCPU}, []string{"the node has no allocatable kubernetes.io/batch-cpu"}},
+		{"mid-cpu of 0", func(x *tick.Tick) { x.Sample.Allocatable.MidMilliCPU = tick.Ptr(0.0) }, cpuAllocatableEvict, []string{batchCPU, ownCPU}, []string{"the node's allocatable kubernetes.io/mid-cpu is 0, which is taken for withdrawn"}},
+		{"cpu", func(x *tick.Tick) { x.Sample.Allocatable.MilliCPU = nil }, cpuAllocatableEvict, []string{batchCPU, midCPU}, []string{"the node has no allocatable cpu"}},
+		{"the other rule's alone", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMemoryBytes = nil }, cpuAllocatableEvict, []string{batchCPU, midCPU, ownCPU}, nil},
+		{"batch-memory", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMemoryBytes = nil }, memoryAllocatableEvict, []string{midMemory, ownMemory}, []string{"the node has no allocatable kubernetes.io/batch-memory"}},
+		{"mid-memory and memory", func(x *tick.Tick) {
+			x.Sample.Allocatable.MidMemoryBytes, x.Sample.Allocatable.MemoryBytes = tick.Ptr(-1.0), nil
+		}, memoryAllocatableEvict, []string{batchMemory}, []string{"the node has no allocatable kubernetes.io/mid-memory", "the node has no allocatable memory"}},
+		{"what is offered, withdrawn", func(x *tick.Tick) { x.Advice = &tick.Advice{Withdrawn: "degraded"} }, memoryAllocatableEvict, []string{ownMemory}, []string{"the offer of kubernetes.io/batch-memory is withdrawn", "the offer of kubernetes.io/mid-memory is withdrawn"}},
+	} {
+		x := koordTick(0, 0, 0, pods...)
+		tt.change(x)
+		unit := 1.0
+		if tt.rule == memoryAllocatableEvict {
+			unit = gib
+		}
+		m := tt.rule.New().Measure(allocatableStrategy(100, 90, 7999), x)
+		var met, errors []string
+		for _, f := range m.Findings {
+			met = append(met, fmt.Sprintf("%s %v", f.Scope, f.Need/unit))
+			pod := "own"
+			if name, ok := strings.CutPrefix(f.Scope, "kubernetes.io/"); ok {
+				pod, _, _ = strings.Cut(name, "-")
+			}
+			// Each its own pods: who asks for what is missing stays.
+			if len(f.Candidates) != 1 || f.Candidates[0].Pod.Name != pod {
+				t.Errorf("%s: candidates of %s: %v", tt.name, f.Scope, released(f.Candidates))
+			}
+		}
+		for _, why := range tt.errors {
+			errors = append(errors, tt.rule.Name+": "+why+": not measured")
+		}
+		if d := cmp.Diff(tt.met, met) + cmp.Diff(errors, m.Errors); d != "" {
+			t.Errorf("%s, %s (-want +got):\n%s", tt.rule.Name, tt.name, d)
+		}
+	}
+}
+
 func TestRequestedCandidates(t *testing.T) {
 	pods := []tick.Pod{
 		bePod("small", enabledPod, asksBatch(1000, 10)),

@@ -1,0 +1,69 @@
+package kubernetes
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"polder/lib/qos"
+)
+
+// What keeps a pod from being evicted is passed on whatever else it is annotated with.
+func TestProtectionIsKept(t *testing.T) {
+	const optOut, own = "polder/evict", "example.com/keep"
+	crowd := map[string]any{}
+	for i := range 40 { // they sort before
+		crowd[fmt.Sprintf("a.koordinator.sh/many-%02d", i)] = strings.Repeat("y", 1000)
+	}
+	alone := map[string]any{}
+	list := `["MemoryEvict","` + strings.Repeat("x", maxValue) + `"]`
+	for name, c := range map[string]struct {
+		others    map[string]any
+		key, text string
+		want      string
+		problem   string
+		rule      bool // MemoryEvict may evict it
+	}{
+		"policy":                    {crowd, qos.EvictionPolicy, "[]", "[]", "", false},
+		"policy for the rule":       {crowd, qos.EvictionPolicy, `["MemoryEvict"]`, `["MemoryEvict"]`, "", true},
+		"long policy":               {alone, qos.EvictionPolicy, list, "", "koordinator.sh/eviction-policy of 4", false},
+		"long policy among many":    {crowd, qos.EvictionPolicy, list, "", "koordinator.sh/eviction-policy of 4", false},
+		"policy of controls":        {crowd, qos.EvictionPolicy, strings.Repeat("\x01", maxValue/5), "", "is passed on as empty", false},
+		"policy as long as may be":  {crowd, qos.EvictionPolicy, strings.Repeat("x", maxValue-len(qos.EvictionPolicy)), strings.Repeat("x", maxValue-len(qos.EvictionPolicy)), "", false},
+		"opt-out":                   {crowd, optOut, "false", "false", "", true},
+		"opt-out by the key":        {crowd, optOut, strings.Repeat("because ", maxValue), "", "polder/evict of 32", true},
+		"another opt-out":           {crowd, own, "true", "true", "", true},
+		"another opt-out, too long": {alone, own, strings.Repeat("\"", maxValue/2), "", "example.com/keep of ", true},
+	} {
+		annotations := maps.Clone(c.others)
+		annotations[c.key] = c.text
+		p := (&Reading{Annotations: []string{optOut, own}}).Pod(object{"metadata": object{"annotations": annotations}})
+		if got, ok := p.Tick.Annotations[c.key]; !ok || got != c.want {
+			t.Errorf("%s: %.40q, %t of %d annotations; want %.40q", name, got, ok, len(p.Tick.Annotations), c.want)
+		}
+		if got := qos.MayEvict(&p.Tick, "MemoryEvict"); got != c.rule {
+			t.Errorf("%s: MayEvict = %t", name, got)
+		}
+		// It is said before what may be cut off.
+		first := ""
+		if c.problem != "" && len(p.Tick.Errors) > 0 {
+			first = p.Tick.Errors[0]
+		}
+		if !strings.Contains(first, c.problem) || len(c.others) == 0 && (c.problem == "") != (len(p.Tick.Errors) == 0) {
+			t.Errorf("%s: errors %q; want %q first", name, p.Tick.Errors, c.problem)
+		}
+		size := 0
+		for key, value := range p.Tick.Annotations {
+			size += encoded(key) + encoded(value)
+		}
+		if size > maxValues || len(c.others) > 0 && len(p.Tick.Annotations) < 10 {
+			t.Errorf("%s: %d annotations of %d bytes", name, len(p.Tick.Annotations), size)
+		}
+	}
+	// Keys that nobody reads do not take their place, named twice or not there.
+	p := (&Reading{Annotations: []string{optOut, own, optOut}}).Pod(object{"metadata": object{"annotations": object{optOut: "false", "team": "a"}}})
+	if len(p.Tick.Annotations) != 1 || p.Tick.Annotations[optOut] != "false" || len(p.Tick.Errors) > 0 {
+		t.Errorf("%q, errors %q", p.Tick.Annotations, p.Tick.Errors)
+	}
+}
