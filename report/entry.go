@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -42,7 +43,7 @@ type entry struct {
 	resync  time.Duration
 
 	strategies object.Strategies // the newest that ticks had
-	tried      []object.Dialect  // under whose names something may be offered by this process
+	tried      []object.Dialect  // under whose names something may be offered that is a report's
 
 	have     *seen
 	intact   bool // have has what was written
@@ -61,8 +62,10 @@ type entry struct {
 	changed bool   // and it wrote something new
 }
 
+// newEntry is a node's of which nothing is known. A process before this one may have offered under Katalyst's names, which on a
+// Node nobody but a report writes; Koordinator's may be its manager's.
 func newEntry(node string, now time.Time) *entry {
-	return &entry{node: node, since: now, heard: now, intact: true}
+	return &entry{node: node, since: now, heard: now, intact: true, tried: []object.Dialect{object.Katalyst}}
 }
 
 // see takes the object as a watch has it, which may be behind our own last write.
@@ -127,11 +130,12 @@ func (e *entry) rules(p *publisher, want object.Figures) object.Rules {
 	return rules
 }
 
-// left are the dialects but one under whose names this process may have offered something.
+// left are the dialects but one under whose names a report may have offered something. Without one the names are Katalyst's, as
+// in an object that has the same for every policy.
 func (e *entry) left(now object.Dialect) []object.Dialect {
 	var left []object.Dialect
 	for _, d := range e.tried {
-		if d != now {
+		if d != cmp.Or(now, object.Katalyst) {
 			left = append(left, d)
 		}
 	}

@@ -170,7 +170,7 @@ func TestPolicyChanges(t *testing.T) {
 		want     string
 	}{
 		{"nobody has spoken", object.Figures{}, false, nil, false, "batch-cpu batch-memory mid-cpu mid-memory " + katalyst},
-		{"Koordinator's", batch(4541), true, nil, false, "batch-cpu=4541 batch-memory mid-cpu mid-memory"},
+		{"Koordinator's: a process before may have offered under Katalyst's names", batch(4541), true, nil, false, "batch-cpu=4541 batch-memory mid-cpu mid-memory " + katalyst},
 		{"another policy while it is written", object.Figures{Dialect: object.Katalyst, Reclaimed: offer(44000).Reclaimed}, false, nil, false, "batch-cpu batch-memory mid-cpu mid-memory reclaimed_memory reclaimed_millicpu=44000"},
 		{"and after that failed: it may be there all the same", object.Figures{}, true, errors.New("timeout"), false, "batch-cpu batch-memory mid-cpu mid-memory reclaimed_memory reclaimed_millicpu=44000"},
 		{"written", object.Figures{}, false, nil, true, "reclaimed_memory reclaimed_millicpu=44000"},
@@ -193,6 +193,79 @@ func TestPolicyChanges(t *testing.T) {
 		if got := names(); got != step.want {
 			t.Errorf("%s: %s; want %s", step.name, got, step.want)
 		}
+	}
+}
+
+// A policy that was changed over a restart: what a process before has left under Katalyst's names goes with the first write that
+// succeeds, even where nothing is offered; what is under Koordinator's may be somebody else's and stays.
+func TestPolicyChangedBefore(t *testing.T) {
+	both := func(node *seen) *seen {
+		for _, part := range []string{"capacity", "allocatable"} {
+			node.object["status"].(kube.Object)[part].(kube.Object)["kubernetes.io/batch-cpu"] = "4541"
+		}
+		return node
+	}
+	gone := object.Figures{Dialect: object.Koordinator, Gone: "disabled"}
+	for _, tt := range []struct {
+		name       string
+		have       *seen
+		f          object.Figures
+		due        object.Due
+		left, kept string // of the names that are spoken of
+	}{
+		{"Koordinator's", nodeWith("1", "44k"), batch(4541), object.Moved, "reclaimed_millicpu", ""},
+		{"of the same amount as is there", both(nodeWith("1", "44k")), batch(4541), object.Moved, "reclaimed_millicpu", ""},
+		{"Koordinator's, which offers nothing", nodeWith("1", "44k"), gone, object.Moved, "reclaimed_millicpu", ""},
+		{"which offers nothing on a clean node", nodeWith("1", nil), gone, object.NotDue, "reclaimed_millicpu", ""},
+		{"Katalyst's", both(nodeWith("1", "44k")), object.Figures{Dialect: object.Katalyst, Reclaimed: offer(44000).Reclaimed}, object.Moved, "", "batch-cpu"},
+	} {
+		p, _ := keeper(nodeKind)
+		e := newEntry("n", noon)
+		e.have = tt.have
+		e.memory.Take(tt.f, noon)
+		if got := e.next(p, noon); got != tt.due {
+			t.Errorf("%s: %d; want %d", tt.name, got, tt.due)
+		}
+		speaks := func(part string) (is, null bool) {
+			for name, v := range p.want(e, noon).Resources(object.Prefix) {
+				if strings.HasSuffix(name, part) {
+					return true, v == nil
+				}
+			}
+			return false, false
+		}
+		if tt.left != "" {
+			if is, null := speaks(tt.left); !is || !null {
+				t.Errorf("%s: %s is not taken away", tt.name, tt.left)
+			}
+		}
+		if tt.kept != "" {
+			if is, _ := speaks(tt.kept); is {
+				t.Errorf("%s: %s is not left alone", tt.name, tt.kept)
+			}
+		}
+		if tt.due == object.NotDue {
+			continue
+		}
+		e.failed(errors.New("timeout"), noon)
+		if is, _ := speaks("reclaimed_millicpu"); !is {
+			t.Errorf("%s: after a failure Katalyst's names are left", tt.name)
+		}
+		e.try(p.want(e, noon))
+		e.wrote(p, job{node: "n", figures: p.want(e, noon)}, nil, noon)
+		if is, _ := speaks("reclaimed_millicpu"); is != (tt.f.Dialect == object.Katalyst) {
+			t.Errorf("%s: after the write: Katalyst's names are spoken of: %v", tt.name, is)
+		}
+		if got := e.next(p, noon); got != object.NotDue {
+			t.Errorf("%s: written: %d", tt.name, got)
+		}
+	}
+	c, _ := keeper(cnrKind) // whose names are the same for both
+	e := newEntry("n", noon)
+	e.memory.Take(batch(4541), noon)
+	e.wrote(c, job{node: "n", figures: c.want(e, noon)}, nil, noon)
+	if got := e.next(c, noon); got != object.NotDue || c.want(e, noon).Left != nil {
+		t.Errorf("a CustomNodeResource: %d, %+v", got, c.want(e, noon))
 	}
 }
 
@@ -223,7 +296,8 @@ func TestRulesOfTheDialect(t *testing.T) {
 		}
 		f := batch(10000)
 		f.Dialect = tt.dialect
-		e.wrote(p, job{node: "n", figures: f}, nil, noon)
+		e.memory.Take(f, noon)
+		e.wrote(p, job{node: "n", figures: p.want(e, noon)}, nil, noon)
 		e.resync = p.rules.Resync
 		at := noon.Add(tt.after)
 		next := batch(tt.milli)

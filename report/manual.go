@@ -45,9 +45,10 @@ THE CLUSTER
    changed later than updateTimeThresholdSeconds (300) after the last write. Both are the ConfigMap's, from sample.config;
    --min-change, --min-interval and --resync, where they are given, stand above it. advice.withdrawn takes the resources away at
    once, not to zero, and the note says why; what kubelet or somebody else has wiped is put back as ever. When the policy changes,
-   what this process has written under the other names goes with the first write under the new ones. Names that it has not
-   written are left alone, but for --withdraw, for the centre, and for a process that hears of no policy for --stale-after: those
-   take Katalyst's names and Koordinator's of the --resource-prefix, and the centre of either prefix.
+   what was written under Katalyst's names goes with the first write under Koordinator's, whichever process wrote it; the other way
+   round what this process has written goes, for Koordinator's names may be its manager's. Those are left alone, but for --withdraw,
+   for the centre, and for a process that hears of no policy for --stale-after: these take Katalyst's names and Koordinator's of
+   the --resource-prefix, and the centre of either prefix.
 
    Calls run beside the stream, one at a time for each object, and the newest figures win. What became of them is in
    a later tick's section: written, unchanged, pending, or failed with an error that says what to do. A server that is away is
@@ -83,7 +84,8 @@ THE CLUSTER
    and the pod's cache as well; usageWithHotPageCache counts as the first. The system's use is the node's without the pods', and
    not known in a tick in which that of a running container is not. Pods are there by namespace and name, when both of their
    figures are known. The spec is left to Koordinator's manager; what others write in the status, as prodReclaimableMetric, stays.
-   The object goes with its node; --withdraw leaves it, for its updateTime says how old it is.
+   A write that waits has the newest figures that are known, and the time of those. The object goes with its node; --withdraw
+   leaves it, for its updateTime says how old it is. It is each node's own report's: not with --all-nodes.
 
    The role needs: nodes get, list, watch, and for --taint-node patch; nodes/status patch; customnoderesources get, list,
    watch, create, patch; customnoderesources/status patch; for nodemetric nodes get, nodemetrics create,

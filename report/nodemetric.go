@@ -76,7 +76,8 @@ func (r *measurer) put(in stage.Incoming) (tick.Target, error) {
 	m.heard = r.session.Now()
 	m.strategies.Take(in.Sample)
 	m.usage.Take(in.Tick, m.strategies.Colocation())
-	if m.due != nil || m.usage.Due(in.Time) {
+	// One that waits is made anew, but not of figures that are no longer known: it would say that the old ones are of now.
+	if m.usage.Due(in.Time) || m.due != nil && m.usage.Ready(in.Time) {
 		m.due, m.at = m.usage.Status(in.Time), in.Time
 	}
 	r.remark(in.Node, m, m.usage.Note(in.Time))

@@ -143,6 +143,9 @@ func (o *options) names(s *stage.Session) ([]string, error) {
 	if o.cluster.fleet {
 		return fleetNames(names)
 	}
+	if o.cluster.allNodes && slices.Contains(names, targetNodeMetric) {
+		return nil, stage.Usagef("--to nodemetric and --all-nodes exclude each other: half an hour of every node's samples is too much for one process; each node's own report writes its NodeMetric")
+	}
 	return names, nil
 }
 

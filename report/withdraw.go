@@ -24,11 +24,17 @@ func (o *options) withdraw(ctx context.Context, s *stage.Session) error {
 	kinds := []kind{cnrKind, nodeKindOf(o.cluster.prefix), nodeTaintsKind}
 	if len(o.to) > 0 {
 		for _, name := range o.to {
-			if name != cnrKind.target && name != nodeKind.target {
+			if name != cnrKind.target && name != nodeKind.target && name != targetNodeMetric {
 				return stage.Usagef("--to %q: --withdraw is for cnr and node", name)
 			}
 		}
 		kinds = slices.DeleteFunc(kinds, func(k kind) bool { return !o.wants(k.of()) })
+	}
+	if o.wants(targetNodeMetric) { // a preStop hook has the --to of the report that it is for
+		s.Log.Info("stays: its updateTime says how old it is", "target", targetNodeMetric)
+	}
+	if len(kinds) == 0 {
+		return nil
 	}
 	client, err := o.cluster.open()
 	if err != nil {

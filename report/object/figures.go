@@ -39,8 +39,8 @@ type Consumer struct {
 // Figures are what a node has to report.
 type Figures struct {
 	Reclaimed Amounts
-	// Mid is what Koordinator's mid pods may have. Dialect is whose names a Node's resources bear; Left are those that this
-	// process offered something under before, and that shall go.
+	// Mid is what Koordinator's mid pods may have. Dialect is whose names a Node's resources bear; Left are those that
+	// a report may have offered something under before, and that shall go.
 	Mid       Amounts
 	Dialect   Dialect
 	Left      []Dialect

@@ -158,7 +158,7 @@ func (x *use) aggregates(now time.Time, durations []time.Duration) []any {
 // Note says what is not as the settings or the ticks have it; empty where all is.
 func (u *Usage) Note(now time.Time) string {
 	switch {
-	case u.New() || !u.ready(now):
+	case u.New() || !u.Ready(now):
 		return "not written: the node's use of CPU and memory is not known yet, or no longer"
 	case u.beyond > 0:
 		return fmt.Sprintf("%d pods are left out: more than %d, or without a name that may be written", u.beyond, maxMeasuredPods)

@@ -311,12 +311,12 @@ func (u *Usage) takeNUMA(t *tick.Tick) {
 // Due reports whether the NodeMetric is to be written at the time: as soon as two samples are there, and then in every interval.
 // Without both of the node's figures it is not, for who reads it would take a missing one for zero.
 func (u *Usage) Due(now time.Time) bool {
-	return !u.New() && u.ready(now) &&
+	return !u.New() && u.Ready(now) &&
 		(u.reported.IsZero() || now.Before(u.reported) || now.Sub(u.reported) >= u.settings.interval)
 }
 
-// ready reports whether the node's use is known, and of lately.
-func (u *Usage) ready(now time.Time) bool {
+// Ready reports whether the node's use is known, and of lately.
+func (u *Usage) Ready(now time.Time) bool {
 	for _, trail := range []*window.Trail{&u.node.cpu, &u.node.memory} {
 		if _, at, ok := trail.Last(); !ok || now.Sub(at) > u.settings.interval {
 			return false

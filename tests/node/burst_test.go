@@ -42,12 +42,7 @@ isolate --node %[3]s --journal /run/isolate > /dev/null`, Tools(t), n.Kubeconfig
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		n.Enter("pkill", "-TERM", "-x", "collect") // and the others at the end of their input
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the pipe: %v", err)
-		}
-	})
+	endAfter(t, n, cmd)
 	// has says what a pod's cgroups lack of a quota and a burst in microseconds.
 	has := func(pod, quota, burst string) string {
 		for _, cgroup := range []string{n.ContainerCgroup(pod, "c"), n.PodCgroup(pod)} {

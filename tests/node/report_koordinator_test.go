@@ -4,12 +4,40 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"polder/tests/cluster/controlplane"
 )
+
+// endAfter ends a pipe that was started in the node when the test is over: collect, and the others at the end of their input. One that
+// does not end is killed.
+func endAfter(t *testing.T, n *Node, pipe *exec.Cmd) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- pipe.Wait() }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if out, err := n.Command(ctx, "pkill", "-TERM", "-x", "collect").CombinedOutput(); err != nil {
+			t.Errorf("pkill collect: %v: %s", err, out) // and on: what was started is to be ended
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the pipe: %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the pipe does not end")
+			if err := pipe.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+			<-ended
+		}
+	})
+}
 
 // TestBatchOnANode: beside a kubelet, the ConfigMap turns colocation on and off; a pod with batch requests runs on what is
 // offered; the offer outlives kubelet's restart, after which it writes the node's status anew; and the NodeMetric names the pod.
@@ -41,12 +69,7 @@ report --node %[3]s --to node,nodemetric --kubeconfig %[2]s > /dev/null`, Tools(
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		n.Enter("pkill", "-TERM", "-x", "collect") // and the others at the end of their input
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the pipe: %v", err)
-		}
-	})
+	endAfter(t, n, cmd)
 	offer := func() string {
 		return n.Kubectl("get", "node", n.Name, "-o", `jsonpath={.status.capacity.kubernetes\.io/batch-cpu} {.status.allocatable.kubernetes\.io/batch-memory}`)
 	}

@@ -129,11 +129,11 @@ func follow(t *testing.T, c *controlplane.ControlPlane, kubeconfig, state string
 	return l
 }
 
-// settled waits until the strategies are as wanted, in the form "field=value field=value", and the errors about configuration are.
+// settled waits until the strategies are as wanted, also where the API server starts meanwhile, in the form "field=value field=value", and the errors about configuration are.
 func (l *lab) settled(what, want string, problems ...string) {
 	l.t.Helper()
 	begun := time.Now()
-	l.Eventually(10*time.Second, what, func() string {
+	l.Eventually(time.Minute, what, func() string {
 		t := l.newest()
 		if t == nil {
 			return "no tick"

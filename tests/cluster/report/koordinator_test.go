@@ -127,12 +127,12 @@ func TestKoordinatorPublishes(t *testing.T) {
 	// The ConfigMap has another threshold, and a time after which a trifle is published as well.
 	strict := func() *tick.Tick { return configured(c.batch(9700, 1<<34), `{"resourceDiffThreshold":0.01}`) }
 	until(strict, "node written changed")
-	timed := func() *tick.Tick { return configured(c.batch(9701, 1<<34), `{"updateTimeThresholdSeconds":3}`) }
+	timed := func() *tick.Tick { return configured(c.batch(9701, 1<<34), `{"updateTimeThresholdSeconds":20}`) }
 	if got := said(x.Put(timed())); got != "node unchanged" {
 		t.Errorf("a trifle at once: %s", got)
 	}
 	began := time.Now()
-	until(timed, "node written changed")
+	c.until(x, time.Minute, timed, "node written changed")
 	c.offers(5*time.Second, "9701 17179869184 - -", batchNames...)
 	t.Logf("a trifle was published after %s", time.Since(began).Round(100*time.Millisecond))
 
@@ -190,6 +190,46 @@ func TestKoordinatorPublishes(t *testing.T) {
 	}
 	c.offers(0, "- - - - - -", append([]string{milliCPU, memory}, batchNames...)...)
 	c.offers(0, "8 -", oldNames...) // another prefix
+}
+
+// A policy that is changed over a restart: what a process of Katalyst's has left goes with the first write under Koordinator's
+// names; these stay when it is changed back, as a koord-manager may keep them, until --withdraw is told, after which the process
+// that runs puts its own back.
+func TestPolicyOverARestart(t *testing.T) {
+	c := begin(t)
+	names := append([]string{milliCPU, memory}, batchNames...)
+	run := func(next func() *tick.Tick) *pipe.Tool {
+		t.Helper()
+		x := c.toNode()
+		c.until(x, 15*time.Second, next, "^node unchanged$")
+		return x
+	}
+	end := func(x *pipe.Tool) {
+		t.Helper()
+		if err := x.End(); err != nil {
+			t.Fatalf("%v\n%s", err, x.Log())
+		}
+	}
+	end(run(c.same(44000, bytes)))
+	c.offers(0, "44k 195257901056 - - - -", names...)
+	end(run(func() *tick.Tick { return c.batch(4541, 17236565027) }))
+	c.offers(0, "- - 4541 17236565027 - -", names...)
+	x := run(c.same(44000, bytes))
+	c.offers(0, "44k 195257901056 4541 17236565027 - -", names...)
+
+	// With what a pod that reports NodeMetrics, too, has in its environment.
+	end(pipe.Start(t, "report", "--withdraw", "--to", "node,nodemetric", "--kubeconfig", c.kubeconfig, "--node", c.node))
+	c.offers(20*time.Second, "44k 195257901056 - - - -", names...)
+	end(x)
+
+	// A Koordinator's that offers nothing takes them away as well.
+	gone := func() *tick.Tick {
+		return &tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "koordinator", Withdrawn: "colocation is disabled for the node"}}
+	}
+	y := c.toNode()
+	c.until(y, 15*time.Second, gone, "^node unchanged$")
+	c.offers(15*time.Second, "- - - - - -", names...)
+	end(y)
 }
 
 // Silence withdraws, whoever has spoken last; and a process that never hears a tick withdraws what one before it has left.

@@ -38,10 +38,12 @@ func (c *cluster) toNodeMetric(args ...string) *pipe.Tool {
 }
 
 // measured is a tick so long ago, of a node that uses as much as the guide's.
-func (c *cluster) measured(ago time.Duration) *tick.Tick {
+func (c *cluster) measured(ago time.Duration) *tick.Tick { return c.measuredAt(time.Now().Add(-ago)) }
+
+func (c *cluster) measuredAt(at time.Time) *tick.Tick {
 	f := tick.Ptr[float64]
 	used := &tick.Memory{RSSBytes: f(17828 * 1024)}
-	return &tick.Tick{V: 1, Node: c.node, Time: time.Now().Add(-ago).UTC(), Sample: &tick.Sample{
+	return &tick.Tick{V: 1, Node: c.node, Time: at.UTC(), Sample: &tick.Sample{
 		CPU:    &tick.NodeCPU{UsageMilliCPU: f(438)},
 		Memory: &tick.NodeMemory{TotalBytes: f(32611012 * 1024), AvailableBytes: f(32611012*1024 - 1815637738)},
 		Pods: []tick.Pod{{UID: "u", Namespace: "default", Name: "storage-service-6c7c59f868-k72r5", QoS: tick.QoSShared, KubernetesQOS: "Burstable",
@@ -148,9 +150,9 @@ status:
 func TestNodeMetricOverTime(t *testing.T) {
 	c := measuring(t)
 	x := c.toNodeMetric()
-	written := 0
+	written, begun := 0, time.Now().Add(-40*time.Minute)
 	for i := range 481 {
-		in := c.measured(40*time.Minute - time.Duration(i)*5*time.Second)
+		in := c.measuredAt(begun.Add(time.Duration(i) * 5 * time.Second))
 		*in.Sample.CPU.UsageMilliCPU += float64(i % 100)
 		if strings.Contains(said(x.Put(in)), "pending") {
 			c.until(x, 10*time.Second, func() *tick.Tick { return in }, "written") // as a live pipe would have the time to
