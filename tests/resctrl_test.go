@@ -53,25 +53,46 @@ func TestResctrlOfThisMachine(t *testing.T) {
 	}
 	const strategies = `"sample":{"config":{"koordinator":{"from":"by hand","resourceQOS":{"beClass":{"resctrlQOS":{"enable":true}}}}},`
 	line = bytes.Replace(line, []byte(`"sample":{`), []byte(strategies), 1)
-	advised, _, _ := run(bytes.Repeat(line, 3), "advise", "--policy", "koordinator")
+	advised, _, lines := run(bytes.Repeat(line, 3), "advise", "--policy", "koordinator")
 	said := 0
-	for _, reason := range advised.Advice.Reasons {
-		if strings.HasPrefix(reason, "resctrl") {
-			said++
-			if unmounted := strings.Contains(reason, "not mounted at /sys/fs/resctrl"); unmounted == mounted || unmounted && !strings.HasSuffix(reason, "of BE are left alone") {
-				t.Errorf("reason %q; mounted: %v", reason, mounted)
+	for text := range bytes.Lines(lines) {
+		l, err := tick.ParseLine(bytes.TrimSpace(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		each, err := l.Decode(tick.SectionAdvice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, reason := range each.Advice.Reasons {
+			if strings.HasPrefix(reason, "resctrl") {
+				said++
+				if unmounted := strings.Contains(reason, "not mounted at /sys/fs/resctrl"); unmounted == mounted || unmounted && !strings.HasSuffix(reason, "of BE are left alone") {
+					t.Errorf("reason %q; mounted: %v", reason, mounted)
+				}
 			}
 		}
 	}
-	if said == 0 || !mounted && (said != 1 || advised.Advice.Resctrl != nil) {
-		t.Errorf("%d reasons of resctrl in %q; groups %+v", said, advised.Advice.Reasons, advised.Advice.Resctrl)
+	named := len(advised.Advice.Resctrl) == 1 && advised.Advice.Resctrl[0].Group == "BE" && advised.Advice.Resctrl[0].Schemata == nil && advised.Advice.Resctrl[0].IfExists
+	if said == 0 || !mounted && (said != 1 || !named) {
+		t.Errorf("%d reasons of resctrl; groups %+v", said, advised.Advice.Resctrl)
 	}
 
-	// An advice that wants it all the same: of someone else, or of before it was unmounted.
+	// What is advised here, and what somebody else wants all the same, or advise did before it was unmounted.
+	groups := []string{`{"group":"BE","ifExists":true}`, `{"group":"polder-test","schemata":["L3:0=1"],"cgroups":["/polder-no-such"]}`}
+	if mounted {
+		groups = groups[1:]
+	}
+	for _, group := range groups {
+		t.Run(group, func(t *testing.T) { isolateResctrl(t, run, mounted, group) })
+	}
+}
+
+func isolateResctrl(t *testing.T, run func([]byte, string, ...string) (*tick.Tick, string, []byte), mounted bool, group string) {
 	var by strings.Builder
 	for i := range 3 {
-		fmt.Fprintf(&by, `{"v":1,"node":"n1","time":%q,"advice":{"policy":"by hand","resctrl":[{"group":"polder-test","schemata":["L3:0=1"],"cgroups":["/polder-no-such"]}]}}`+"\n",
-			time.Now().Add(time.Duration(i)*time.Millisecond).UTC().Format(time.RFC3339Nano))
+		fmt.Fprintf(&by, `{"v":1,"node":"n1","time":%q,"advice":{"policy":"by hand","resctrl":[%s]}}`+"\n",
+			time.Now().Add(time.Duration(i)*time.Millisecond).UTC().Format(time.RFC3339Nano), group)
 	}
 	args := []string{"--node", "n1", "--max-age", "0", "--journal", filepath.Join(t.TempDir(), "journal")}
 	if mounted {
