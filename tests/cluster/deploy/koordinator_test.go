@@ -3,6 +3,7 @@ package deploy
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,9 @@ func TestPolicyIsASetting(t *testing.T) {
 			[]string{`{name: POLDER_COLLECT_SLO_CONFIG, value: "ops/slo"}`, `{name: POLDER_EVICT_RULES, value: "BEMemoryEvict"}`, `{name: POLDER_REPORT_TO, value: "node,table"}`,
 				`{name: POLDER_COLLECT_BEST_EFFORT, value: "shared"}`, `{name: POLDER_REPORT_OUTPUT, value: "-"}`},
 			[]string{"nodemetrics, ", "koordinator-system"},
+		},
+		"in the namespace of the ConfigMap": { // which helm makes, or has
+			[]string{"policy=koordinator", "koordinator.sloConfig.namespace=" + namespace}, []string{"  name: polder-collect\n  namespace: " + namespace}, []string{"kind: Namespace\n"},
 		},
 		"withdrawn by the names that it was offered by": {
 			[]string{"policy=koordinator", "restore=true", "report.flags.resource-prefix=koordinator.sh"}, []string{`{name: POLDER_REPORT_RESOURCE_PREFIX, value: "koordinator.sh"}`}, nil,
@@ -79,7 +83,8 @@ func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(arg
 	t.Helper()
 	koordinator := []string{"--namespace", namespace, "--set", "policy=koordinator,koordinator.priorityClasses=true,koordinator.profiles.enabled=true"}
 	notes := run(append([]string{"install", "polder", chart}, koordinator...)...)
-	for _, want := range []string{"kubectl get nodemetrics", "schedulerName: koord-scheduler wait", "There is no ConfigMap koordinator-system/slo-controller-config"} {
+	for _, want := range []string{"kubectl get nodemetrics", "schedulerName: koord-scheduler wait", "There is no ConfigMap koordinator-system/slo-controller-config",
+		"Before policy is changed on a release that runs, run it once with --set restore=true"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %q:\n%s", want, notes)
 		}
@@ -96,8 +101,76 @@ func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(arg
 	}
 	run("uninstall", "polder", "--namespace", namespace)
 	c.Kubectl("get", "namespace", "koordinator-system") // others' things may be in it
+	// Into the ConfigMap's own namespace, which helm makes, too.
+	c.Kubectl("delete", "namespace", "koordinator-system")
+	run("install", "polder", chart, "--namespace", "koordinator-system", "--create-namespace", "--set", "policy=koordinator")
+	if got := c.Kubectl("-n", "koordinator-system", "get", "rolebinding", "polder-collect", "-o", "jsonpath={.subjects[0].namespace}"); got != "koordinator-system" {
+		t.Errorf("the role is of an account of %s", got)
+	}
+	run("uninstall", "polder", "--namespace", "koordinator-system")
 	if left := c.Kubectl("get", "mutatingadmissionpolicies,mutatingadmissionpolicybindings,priorityclasses", "-o", "name", "-l", "app.kubernetes.io/name=polder"); left != "" {
 		t.Errorf("uninstalling leaves %s", left)
+	}
+}
+
+// helm upgrade installs no definitions. Without that of the profiles the policies would refuse every pod: the chart refuses first.
+func TestUpgradeNeedsTheDefinitions(t *testing.T) {
+	dir := controlplane.Need(t, "helm")
+	c := controlplane.Start(t, controlplane.Options{})
+	run := func(args ...string) (string, error) {
+		cmd := c.KubectlCommand(t.Context(), append(args, "--namespace", namespace)...)
+		cmd.Path, cmd.Args[0] = filepath.Join(dir, "helm"), "helm"
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	c.MakeNamespace(namespace)
+	if out, err := run("install", "polder", chart); err != nil {
+		t.Fatal(out)
+	}
+	c.Kubectl("delete", "crd", "clustercolocationprofiles.config.koordinator.sh", "nodemetrics.slo.koordinator.sh")
+	c.Eventually(soon, "the server has forgotten the definitions", func() string {
+		if status, _ := c.API("GET", "/apis/config.koordinator.sh/v1alpha1", ""); status != http.StatusNotFound {
+			return fmt.Sprintf("status %d", status)
+		}
+		return ""
+	})
+	enable := []string{"upgrade", "polder", chart, "--set", "policy=koordinator,koordinator.profiles.enabled=true"}
+	const first = "kubectl apply --server-side -f deploy/kubernetes/crds"
+	if out, err := run(enable...); err == nil || !strings.Contains(out, "helm upgrade installs none: the API server would refuse every pod. First: "+first) {
+		t.Errorf("helm says %v: %s", err, out)
+	}
+	pod := func(namespace string) string {
+		status, answer := c.API("POST", core+"/namespaces/"+namespace+"/pods?dryRun=All", `{"metadata":{"name":"p"},"spec":{"automountServiceAccountToken":false,"containers":[{"name":"c","image":"none"}]}}`)
+		if status != http.StatusCreated {
+			return fmt.Sprintf("a pod in %s is answered with %d: %s", namespace, status, answer)
+		}
+		return ""
+	}
+	if left := c.Kubectl("get", "mutatingadmissionpolicies", "-o", "name"); left != "" || pod("default") != "" {
+		t.Errorf("there is %s, and %s", left, pod("default"))
+	}
+	// The other policy alone does no harm: it is said.
+	if out, err := run("upgrade", "polder", chart, "--set", "policy=koordinator"); err != nil || !strings.Contains(out, "no definition of NodeMetrics, and helm upgrade installs none: "+first) {
+		t.Errorf("helm says %v: %s", err, out)
+	}
+	// What it asks for is what it needs.
+	c.ApplyFile(manifests + "/crds")
+	c.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	if out, err := run(enable...); err != nil || strings.Contains(out, "no definition of NodeMetrics") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// If somebody deletes it all the same, the system's pods and Polder's own can be made.
+	c.Kubectl("delete", "crd", "clustercolocationprofiles.config.koordinator.sh")
+	c.Eventually(soon, "other pods are refused", func() string {
+		if pod("default") == "" {
+			return "they are made"
+		}
+		return ""
+	})
+	for _, exempt := range []string{"kube-system", namespace} {
+		if problem := pod(exempt); problem != "" {
+			t.Error(problem)
+		}
 	}
 }
 
@@ -156,25 +229,25 @@ func TestKoordinatorRoles(t *testing.T) {
 
 		{"the ConfigMap by watch", collect, get(sloMap + "?fieldSelector=metadata.name%3Dslo-controller-config&watch=true"), ""},
 		{"the ConfigMap in a list", collect, get(sloMap + "?fieldSelector=metadata.name%3Dslo-controller-config"), ""},
-		{"the ConfigMap", collect, get(sloMap + "/slo-controller-config"), ""},
+		{"the ConfigMap by name", collect, get(sloMap + "/slo-controller-config"), "cannot get"},
 		{"another", collect, get(sloMap + "/other"), "cannot get"},
 		{"another in a list", collect, get(sloMap + "?fieldSelector=metadata.name%3Dother"), "cannot list"},
 		{"all of the namespace", collect, get(sloMap), "cannot list"},
 		{"all of the cluster", collect, get(core + "/configmaps?fieldSelector=metadata.name%3Dslo-controller-config"), "cannot list"},
-		{"the same name elsewhere", collect, get(core + "/namespaces/default/configmaps/slo-controller-config"), "cannot get"},
+		{"the same name elsewhere", collect, get(core + "/namespaces/default/configmaps?fieldSelector=metadata.name%3Dslo-controller-config"), "cannot list"},
 		{"the ConfigMap's change", collect, patch("merge", sloMap+"/slo-controller-config", `{"data":{}}`), "cannot patch"},
 		{"its secrets", collect, get(core + "/namespaces/koordinator-system/secrets"), "cannot list"},
 		{"NodeMetrics", collect, get(nodeMetrics), "cannot list"},
-		{"the ConfigMap with policy katalyst", katalyst, get(sloMap + "/slo-controller-config"), "cannot get"},
-		{"the ConfigMap by report", report, get(sloMap + "/slo-controller-config"), "cannot get"},
+		{"the ConfigMap with policy katalyst", katalyst, get(sloMap + "?fieldSelector=metadata.name%3Dslo-controller-config"), "cannot list"},
+		{"the ConfigMap by report", report, get(sloMap + "?fieldSelector=metadata.name%3Dslo-controller-config"), "cannot list"},
 
 		{"another node's NodeMetric", report, post(nodeMetrics, nodeMetric("koord-2")), "Polder's token is of node koord-1: it may not write nodemetrics koord-2"},
 		{"its NodeMetric", report, post(nodeMetrics, nodeMetric("koord-1")), ""},
 		{"its status", report, patch("merge", nodeMetrics+"/koord-1/status", measured), ""},
-		{"its own", report, patch("merge", nodeMetrics+"/koord-1", `{"metadata":{"labels":{"a":"b"}}}`), ""},
-		{"it", report, get(nodeMetrics + "/koord-1"), ""},
-		{"all of them", report, get(nodeMetrics), ""},
-		{"all of them by watch", report, get(nodeMetrics + "?watch=true"), ""},
+		{"its own but for the status", report, patch("merge", nodeMetrics+"/koord-1", `{"metadata":{"labels":{"a":"b"}}}`), "cannot patch"},
+		{"it", report, get(nodeMetrics + "/koord-1"), "cannot get"},
+		{"all of them", report, get(nodeMetrics), "cannot list"},
+		{"all of them by watch", report, get(nodeMetrics + "?watch=true"), "cannot watch"},
 		{"its end", report, remove(nodeMetrics + "/koord-1"), "cannot delete"},
 		{"its whole", report, put(nodeMetrics+"/koord-1", nodeMetric("koord-1")), "cannot update"},
 
@@ -199,18 +272,16 @@ func TestKoordinatorRoles(t *testing.T) {
 	if status, answer := c.API("POST", nodeMetrics, nodeMetric("koord-2")); status != http.StatusCreated {
 		t.Fatalf("status %d: %s", status, answer)
 	}
-	for _, path := range []string{nodeMetrics + "/koord-2", nodeMetrics + "/koord-2/status"} {
-		code, message := report.say(t, patch("merge", path, `{"metadata":{"labels":{"a":"b"}},"status":{"updateTime":"2026-11-21T12:00:00Z"}}`), func(int) bool { return false })
-		if code != http.StatusForbidden || !strings.Contains(message, "it may not write nodemetrics koord-2") {
-			t.Errorf("%s is answered with %d: %s", path, code, message)
-		}
+	code, message := report.say(t, patch("merge", nodeMetrics+"/koord-2/status", `{"status":{"updateTime":"2026-11-21T12:00:00Z"}}`), func(int) bool { return false })
+	if code != http.StatusForbidden || !strings.Contains(message, "it may not write nodemetrics koord-2") {
+		t.Errorf("another's status is answered with %d: %s", code, message)
 	}
 	want := []string{
 		" nodes get,list,watch",
 		" nodes/status patch",
 		"node.katalyst.kubewharf.io customnoderesources create,get,list,patch,watch", // of the policy before, to be withdrawn
 		"node.katalyst.kubewharf.io customnoderesources/status patch",
-		"slo.koordinator.sh nodemetrics create,get,list,patch,watch",
+		"slo.koordinator.sh nodemetrics create",
 		"slo.koordinator.sh nodemetrics/status patch",
 	}
 	if got := may(t, c, "koord-polder-report"); !slices.Equal(got, want) {

@@ -127,6 +127,31 @@ func TestFields(t *testing.T) {
 					" | l=2 b 7 koord-free3000 patched [<nil> map[arch:x disk:ssd] map[runAsGroup:2 runAsUser:5 seLinuxOptions:map[level:s0 user:u]] 3 map[medium:Memory]] false other[{A 2} {B $(A)} {C 3}] cpu=1 memory=2Gi 2sideinit"
 			},
 		},
+		// As Koordinator's strategic merge does, however deep: what is not named stays, and null adds nothing.
+		"patch of objects in objects": {
+			map[string]string{"1": `{"patch":{"metadata":{"annotations":{"none":null}},"spec":{
+				"nodeSelector":{"none":null},
+				"securityContext":{"runAsUser":null,"seLinuxOptions":{"level":"s0","role":null}},
+				"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n"]}]}]}}},
+				"containers":[{"name":"c","lifecycle":{"preStop":{"httpGet":{"path":"/new","scheme":null}},"postStart":null},"resources":{"limits":{"memory":null,"cpu":"2"}}},
+					{"name":"added","image":"side","resources":{"limits":{"memory":null,"cpu":"1"},"requests":null}},{"name":"second","image":"side","securityContext":{"capabilities":{"add":["X"]}}}],
+				"initContainers":[{"name":"first","image":"init","resources":{"limits":{"cpu":null}}}]}}}`},
+			pod("p", `{}`, `"affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{"matchFields":[{"key":"metadata.name","operator":"In","values":["m"]}]}}]}},`,
+				`{"name":"c","image":"i","lifecycle":{"preStop":{"httpGet":{"path":"/old","port":80,"host":"h","scheme":"HTTPS"}},"postStart":{"exec":{"command":["a"]}}}}`),
+			func(m made) string {
+				spec := m.raw["spec"].(map[string]any)
+				nodes := spec["affinity"].(map[string]any)["nodeAffinity"].(map[string]any)
+				var containers []string
+				for _, one := range append(spec["containers"].([]any), spec["initContainers"].([]any)...) {
+					one := one.(map[string]any)
+					containers = append(containers, fmt.Sprint(one["name"], one["lifecycle"], one["resources"], one["securityContext"]))
+				}
+				return fmt.Sprint(spec["nodeSelector"], " ", spec["securityContext"], len(nodes), nodes["requiredDuringSchedulingIgnoredDuringExecution"], containers) +
+					" | <nil> map[seLinuxOptions:map[level:s0]] 2 map[nodeSelectorTerms:[map[matchFields:[map[key:metadata.name operator:In values:[n]]]]]] " +
+					"[cmap[preStop:map[httpGet:map[host:h path:/new port:80 scheme:HTTP]]] map[limits:map[cpu:2] requests:map[cpu:2]] <nil> " +
+					"added<nil> map[limits:map[cpu:1] requests:map[cpu:1]] <nil> second<nil> map[] map[capabilities:map[add:[X]]] first<nil> map[] <nil>]"
+			},
+		},
 		"nothing at all": {
 			map[string]string{"1": `{}`},
 			pod("p", `{}`, "", container("c", `"cpu":"1"`, "")),

@@ -65,6 +65,8 @@ func TestProfilesAreRefused(t *testing.T) {
 		{patch(`{"spec":{"volumes":[{"emptyDir":{}}]}}`), "spec.patch.spec: each element of volumes needs its name"},
 		{patch(`{"spec":{"hostAliases":{"ip":"127.0.0.1"}}}`), "spec.patch.spec: each element of hostAliases needs its ip"},
 		{patch(`{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"b"}]}]}}`), "spec.patch.spec: each element of volumeMounts needs its mountPath"},
+		{patch(`{"spec":{"affinity":{"nodeAffinity":{"a":{"b":{}}}}}}`), "spec.patch: objects are merged four deep, and pods have none below: spec.affinity.nodeAffinity.a.b"},
+		{patch(`{"spec":{"initContainers":[{"name":"a","lifecycle":{"preStop":{"httpGet":{"port":{"b":{}}}}}}]}}`), "pods have none below: initContainers.lifecycle.preStop.httpGet.port"},
 		{patch(`{"spec":null}`), "not a spec that is no object"},
 		{patch(`{"metadata":[]}`), "not a metadata that is no object"},
 	} {
@@ -74,9 +76,33 @@ func TestProfilesAreRefused(t *testing.T) {
 			}
 		})
 	}
+	// As docs/profiles.md lists them.
+	for field, most := range map[string]int{
+		"selector.matchLabels": 64, "namespaceSelector.matchLabels": 64, "labels": 64, "annotations": 64, "labelSuffixes": 64, "labelKeysMapping": 32, "annotationKeysMapping": 32,
+	} {
+		var pairs []string
+		for i := range most + 1 {
+			pairs = append(pairs, fmt.Sprintf(`"k%d":"v%d"`, i, i))
+		}
+		outer, inner, nested := strings.Cut(field, ".")
+		spec := func(pairs []string) string {
+			object := "{" + strings.Join(pairs, ",") + "}"
+			if nested {
+				object = fmt.Sprintf(`{%q:%s}`, inner, object)
+			}
+			return fmt.Sprintf(`{%q:%s}`, outer, object)
+		}
+		if message := refused(t, c, "POST", profilesPath+"?dryRun=All", profile(spec(pairs))); !strings.Contains(message, fmt.Sprintf("spec.%s: Too many: %d: must have at most %d items", field, most+1, most)) {
+			t.Errorf("%s: it is refused with %s", field, message)
+		}
+		if status, answer := c.API("POST", profilesPath+"?dryRun=All", profile(spec(pairs[1:]))); status != http.StatusCreated {
+			t.Errorf("%s: status %d: %s", field, status, answer)
+		}
+	}
 	for _, spec := range []string{
 		`{}`, `{"probability":100}`, `{"probability":"100%"}`, `{"qosClass":"LSE","priorityClassName":"koord-mid"}`, `{"qosClass":"LSR","priorityClassName":"own"}`,
-		`{"selector":null,"namespaceSelector":{"matchLabels":{}},"patch":null}`, patch(`{}`), patch(`{"metadata":{"labels":{"a":null}},"spec":{"containers":[{"name":"a","command":["$(X)"]}]}}`),
+		`{"selector":null,"namespaceSelector":{"matchLabels":{}},"patch":null}`, patch(`{}`), patch(`{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchFields":[{"key":"a"}]}]}}}}}`),
+		patch(`{"metadata":{"labels":{"a":null}},"spec":{"containers":[{"name":"a","command":["$(X)"]}]}}`),
 	} {
 		if status, answer := c.API("POST", profilesPath+"?dryRun=All", profile(spec)); status != http.StatusCreated {
 			t.Errorf("%s: status %d: %s", spec, status, answer)

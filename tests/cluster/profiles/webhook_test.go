@@ -13,7 +13,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// Without the definition of the profiles the server refuses pods, and says why, but for the system's own.
+// Without the definition of the profiles the server refuses pods, and says why, but for the system's and Polder's own.
 func TestWithoutTheDefinition(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{})
 	c.ApplyFile(manifests + "/koordinator/profiles.yaml")
@@ -25,6 +25,8 @@ func TestWithoutTheDefinition(t *testing.T) {
 		return ""
 	})
 	try(t, c, "kube-system", body)
+	c.MakeNamespace("polder-system")
+	try(t, c, "polder-system", body)
 }
 
 // A webhook comes after the policies: the container that it adds is converted as well, and it sees the pod as the profile made it.
