@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +17,9 @@ type notifier struct {
 	socket int
 	to     unix.SockaddrUnix
 	within time.Duration // the manager ends a tool that says nothing for so long; 0: it does not
+
+	begun atomic.Bool
+	once  sync.Once
 }
 
 // newNotifier reads the manager's wishes. The socket does not block: a manager that is busy is not to stop the stream,
@@ -49,7 +54,16 @@ func (n *notifier) ready(ctx context.Context) {
 		return
 	}
 	n.say("READY=1")
-	context.AfterFunc(ctx, func() { n.say("STOPPING=1") })
+	n.begun.Store(true)
+	context.AfterFunc(ctx, n.stopping)
+}
+
+// stopping says so, once. A tool that has been told to stop may be at its end before the word's own goroutine runs: it says it
+// then, too.
+func (n *notifier) stopping() {
+	if n != nil && n.begun.Load() {
+		n.once.Do(func() { n.say("STOPPING=1") })
+	}
 }
 
 // alive feeds the manager's watchdog.

@@ -208,7 +208,11 @@ func (c Command) app(env Env) *cli.App {
 			if s.MaxLine <= 0 && c.Kind.Reads {
 				return Usagef("--max-line %d: want a positive number of bytes", s.MaxLine)
 			}
-			return c.Run(cc.Context, s)
+			err = c.Run(cc.Context, s)
+			if cc.Context.Err() != nil {
+				s.notify.stopping()
+			}
+			return err
 		},
 	}
 }
