@@ -69,7 +69,7 @@ func olderMounts(t *T) {
 	out := t.isolate("--journal /run/journal-older", tick.Cgroup{
 		Cgroup: "/read/a", CPUSetCPUs: "5", CPUMaxMilliCPU: tick.Ptr[int64](300), MemoryMaxBytes: tick.Ptr[int64](512 << 20), MemoryHighBytes: tick.Ptr[int64](1 << 30),
 	})
-	t.refuses(out, "/read/a", "cgroup v1 has nothing that does the same")
+	t.refuses(out, "/read/a", "this kernel has no memory.high")
 	t.expect(v2, "cpuset/read/a/cpuset.cpus", "5", "cpu,cpuacct/read/a/cpu.cfs_quota_us", "30000", "memory/read/a/memory.limit_in_bytes", itoa(512<<20))
 	if allowed := threadStatus(l.busiest(), "Cpus_allowed_list"); allowed != "5" {
 		t.Errorf("a busy thread may run on %s, want 5", allowed)
