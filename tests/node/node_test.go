@@ -289,8 +289,13 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	for deadline := time.Now().Add(soon); len(processes(cgroup)) > 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * soon); len(processes(cgroup)) > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
+			for _, pid := range processes(cgroup) {
+				status, _ := os.ReadFile(fmt.Sprintf("/proc/%v/status", pid)) // it may be gone by now
+				at, _ := os.ReadFile(fmt.Sprintf("/proc/%v/wchan", pid))
+				t.Logf("%v waits in %s:\n%s", pid, at, status)
+			}
 			t.Fatalf("processes are left: %v", processes(cgroup))
 		}
 	}

@@ -174,7 +174,7 @@ func TestPipeOnANode(t *testing.T) {
 	})
 	n.Eventually(soon, "kubectl get kcnr", func() string {
 		if out := n.Kubectl("get", "kcnr", "--no-headers"); !strings.HasPrefix(out, n.Name+" ") {
-			return out
+			return "so far: " + out
 		}
 		return ""
 	})
@@ -223,7 +223,7 @@ func TestPipeOnANode(t *testing.T) {
 	}
 	n.Eventually(time.Minute, "a new container", func() string {
 		if got := n.Kubectl("get", "pod", "shared-normal-pod", "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}"); got != "1 true" {
-			return got
+			return "so far: " + got
 		}
 		return ""
 	})

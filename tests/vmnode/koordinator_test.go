@@ -73,7 +73,7 @@ func (w *world) batchResources() {
 	w.await(3*time.Minute, "the NodeMetric has the node's use", func() string {
 		metrics, _ = w.TryKubectl("", "get", "nodemetrics", wire.Node, "-o", "yaml")
 		if !regexp.MustCompile(`(?m)^    nodeUsage:\n      resources:\n        cpu: \d+m?\n        memory: (?:"\d+"|\d+Ki)$`).MatchString(metrics) {
-			return metrics
+			return "so far: " + metrics
 		}
 		return ""
 	})
@@ -88,7 +88,7 @@ func (w *world) ownCgroups() {
 	for file, want := range map[string]string{"cpu.max": "400000 100000", "cpu.weight": "157", "memory.max": strconv.Itoa(4 << 30)} {
 		w.await(time.Minute, file+" is the batch limit", func() string {
 			if got := strings.TrimSpace(w.on("cat " + cgroup + "/" + file)); got != want {
-				return got
+				return "so far: " + got
 			}
 			return ""
 		})
@@ -204,7 +204,7 @@ func (w *world) satisfaction() {
 		events = w.Kubectl("get", "event")
 		m := want.FindStringSubmatch(events)
 		if m == nil {
-			return events
+			return "so far: " + events
 		}
 		if release, err := strconv.Atoi(m[1]); err != nil || release < 800 || release > 1200 {
 			w.Errorf("the release is %s, want 800 to 1200", m[1])

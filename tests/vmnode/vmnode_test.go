@@ -97,10 +97,10 @@ func newWorldOn(t *testing.T, m qemu.Machine, values ...string) *world {
 			case c.Type == "Ready" && c.Status == "True":
 				return ""
 			case c.Type == "Ready":
-				return c.Message
+				return "so far: " + c.Message
 			}
 		}
-		return string(text)
+		return "so far: " + string(text)
 	})
 	w.Untaint(wire.Node) // as the controller-manager would
 	w.say("the node is Ready")

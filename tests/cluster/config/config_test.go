@@ -125,7 +125,7 @@ func TestStatusOfOthers(t *testing.T) {
 			out := tool.Put(in).Report.Targets[0]
 			if got := fmt.Sprint(out.State, " ", out.Error); !strings.HasPrefix(got, want) {
 				time.Sleep(20 * time.Millisecond)
-				return got
+				return "so far: " + got
 			}
 			return ""
 		})

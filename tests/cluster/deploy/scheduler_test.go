@@ -81,7 +81,7 @@ func scheduled(t *testing.T, c *controlplane.ControlPlane, name string) string {
 	}
 	c.Eventually(soon, name+" is bound", func() string {
 		if c.Get("/api/v1/namespaces/default/pods/"+name, &pod); pod.Spec.NodeName == "" {
-			return string(pod.Status)
+			return "so far: " + string(pod.Status)
 		}
 		return ""
 	})
@@ -113,7 +113,7 @@ func TestStockSchedulerBindsTheGuidesPods(t *testing.T) {
 	c.Eventually(soon, "too-large is told why it waits", func() string {
 		condition = c.Kubectl("get", "pod", "too-large", "-o", `jsonpath={.status.phase} {.status.conditions[?(@.type=="PodScheduled")].reason}: {.status.conditions[?(@.type=="PodScheduled")].message}`)
 		if !strings.Contains(condition, "Unschedulable") {
-			return condition
+			return "so far: " + condition
 		}
 		return ""
 	})

@@ -64,7 +64,7 @@ func (c *centre) leads(l *lab, within time.Duration) {
 	l.t.Helper()
 	l.Eventually(within, "it leads", func() string {
 		if log := c.Tail(100); !strings.Contains(log, "leading from now on") {
-			return log
+			return "so far: " + log
 		}
 		return ""
 	})
@@ -162,7 +162,7 @@ func TestLeaderKilled(t *testing.T) {
 	second := l.centre("second", settings) // it sees no pod of an agent, and nothing of when that went
 	l.Eventually(30*time.Second, "the second one waits for its turn", func() string {
 		if _, err := os.Stat(filepath.Join(second.run, "ready")); err != nil {
-			return second.Tail(20)
+			return "not ready: " + second.Tail(20)
 		}
 		return ""
 	})
@@ -212,7 +212,7 @@ func TestLeaderKilled(t *testing.T) {
 	fourth := l.centre("fourth", settings)
 	l.Eventually(30*time.Second, "the fourth one waits for its turn", func() string {
 		if _, err := os.Stat(filepath.Join(fourth.run, "ready")); err != nil {
-			return fourth.Tail(20)
+			return "not ready: " + fourth.Tail(20)
 		}
 		return ""
 	})
@@ -229,7 +229,7 @@ func TestLeaderKilled(t *testing.T) {
 	fifth := l.centre("fifth", settings)
 	l.Eventually(30*time.Second, "the fifth one waits for its turn", func() string {
 		if _, err := os.Stat(filepath.Join(fifth.run, "ready")); err != nil {
-			return fifth.Tail(20)
+			return "not ready: " + fifth.Tail(20)
 		}
 		return ""
 	})

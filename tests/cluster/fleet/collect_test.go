@@ -174,7 +174,7 @@ func TestCollectFleetOnce(t *testing.T) {
 	x = l.collect()
 	l.Eventually(20*time.Second, "the log says that it may not ask", func() string {
 		if log := x.Log(); !strings.Contains(log, "refuses since") && !strings.Contains(log, "refuses for") {
-			return log
+			return "so far: " + log
 		}
 		return ""
 	})

@@ -216,7 +216,7 @@ func TestFourStages(t *testing.T) {
 		events := l.Kubectl("get", "events", "-n", "batch", "-o", `jsonpath={range .items[*]}{.reason} {.involvedObject.name}: {.message}{"\n"}{end}`)
 		for _, want := range []string{"EvictCreated a:", "EvictSucceeded b:", "agent-health"} {
 			if !strings.Contains(events, want) {
-				return events
+				return "so far: " + events
 			}
 		}
 		return ""

@@ -42,7 +42,7 @@ func TestScheduling(t *testing.T) {
 	}
 	c.Eventually(soon, "too-large is told why it waits", func() string {
 		if got := waits(); !strings.HasPrefix(got, "Pending Unschedulable: 0/3 nodes are available: ") || !strings.Contains(got, "3 Insufficient "+batchCPU) {
-			return got
+			return "so far: " + got
 		}
 		return ""
 	})

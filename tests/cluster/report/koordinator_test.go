@@ -63,7 +63,7 @@ func (c *cluster) offers(within time.Duration, want string, names ...string) {
 	c.t.Helper()
 	c.Eventually(within, "the offer "+want, func() string {
 		if got := c.offered(names...); got != want {
-			return got
+			return "so far: " + got
 		}
 		return ""
 	})
@@ -292,7 +292,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 	}
 	c.Eventually(20*time.Second, "both are published", func() string {
 		if out := offer(); out != "node unchanged node unchanged " {
-			return out
+			return "so far: " + out
 		}
 		return ""
 	})
@@ -307,7 +307,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 	pod("fits", 4000)
 	c.Eventually(20*time.Second, "the pod that fits one node is bound to it", func() string {
 		if got := bound("fits"); got != node {
-			return got
+			return "so far: " + got
 		}
 		return ""
 	})
@@ -315,14 +315,14 @@ func TestBatchPodsAreBound(t *testing.T) {
 	c.Eventually(20*time.Second, "the pod that asks for more than is left pends", func() string {
 		out := c.Kubectl("get", "pod", "waits", "-o", `jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}`)
 		if !strings.Contains(out, "2 Insufficient kubernetes.io/batch-cpu") || bound("waits") != "" {
-			return out
+			return "so far: " + out
 		}
 		return ""
 	})
 	pod("small", 1000)
 	c.Eventually(20*time.Second, "the pod that fits the other one", func() string {
 		if got := bound("small"); got != "small" {
-			return got
+			return "so far: " + got
 		}
 		return ""
 	})
@@ -332,7 +332,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 	x.Put(in)
 	c.Eventually(time.Minute, "the pod that waited is bound", func() string {
 		if got := bound("waits"); got != node {
-			return got
+			return "so far: " + got
 		}
 		return ""
 	})

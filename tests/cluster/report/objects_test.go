@@ -86,7 +86,7 @@ func TestGuide(t *testing.T) {
 		if strings.Contains(out, "node.katalyst.kubewharf.io/CPUPressure") && strings.Contains(out, "40k") {
 			return ""
 		}
-		return out
+		return "so far: " + out
 	})
 	c.settle(x, tick40)
 	spec := c.Kubectl("get", "kcnr", c.node, "-o", "jsonpath={.spec}")

@@ -55,7 +55,7 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 	reclaimed("first", "2k")
 	c.Eventually(30*time.Second, "a calm node takes a pod", func() string {
 		if got := c.scheduled("first"); got != c.node {
-			return got
+			return "so far: " + got
 		}
 		return ""
 	})
@@ -80,7 +80,7 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 		t.Helper()
 		c.Eventually(30*time.Second, "the scheduler finds no node", func() string {
 			if got := c.scheduled("second"); !strings.HasPrefix(got, "Unschedulable: 0/1 nodes are available: 1 Insufficient "+milliCPU) {
-				return got
+				return "so far: " + got
 			}
 			return ""
 		})
@@ -116,7 +116,7 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 	t.Logf("after it, the offer is back after %s", time.Since(began).Round(10*time.Millisecond))
 	c.Eventually(time.Minute, "the pod that waited is bound", func() string {
 		if got := c.scheduled("second"); got != c.node {
-			return got
+			return "so far: " + got
 		}
 		return ""
 	})
