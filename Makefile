@@ -51,7 +51,7 @@ test-faults-full: ## faults and hostile input at full length; prints the figures
 		$(GO) test ./tests -count=1 -timeout 40m -v -run 'TestFault|TestHostile' >$$log 2>&1; status=$$?; \
 	grep -E 'figures|^ *--- FAIL|^(ok|FAIL)' $$log; echo "the whole log: $$log"; exit $$status
 
-fuzz: ## fuzz every target for FUZZTIME (60s), four at a time
+fuzz: ## fuzz every target for FUZZTIME (60s), six at a time
 	scripts/fuzz $(FUZZTIME)
 
 lint: ## gofmt, go vet, staticcheck, shellcheck
