@@ -12,9 +12,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"polder/tests/node/wire"
 )
+
+// The signal that ends a node with its test is asked for by the process's first thread, before it becomes this program. Another
+// thread that becomes the next program takes the process over, and the kernel forgets the wish: all is done on the first.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
