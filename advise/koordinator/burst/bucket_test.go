@@ -83,7 +83,7 @@ func TestTokens(t *testing.T) {
 
 // A container that is throttled all the time has its quota over the limit for its tokens' time, and then goes back.
 func TestBurstEnds(t *testing.T) {
-	st, s := new(State), policy("cfsQuotaBurstOnly")
+	st, s := new(State), burstPolicy("cfsQuotaBurstOnly")
 	s.Burst.CFSQuotaBurstPeriodSeconds = n(120) // capacity 24000
 	p := pod(1000)
 	quota, highest, since := int64(1000), int64(0), 0

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
@@ -220,14 +221,14 @@ func (r *round) explain(scaling bool) {
 		say("%s", r.nodeText)
 	}
 	if scaling || r.above > 0 || r.bursting > 0 {
-		say("%s may save up, %s over the limit; %s up, %d down, %d without tokens", count(r.bursting, "pod"), count(r.above, "cgroup"), count(r.up, "quota"), r.down, r.spent)
+		say("%s may save up, %s over the limit; %s up, %d down, %d without tokens", policy.Count(r.bursting, "pod"), policy.Count(r.above, "cgroup"), policy.Count(r.up, "quota"), r.down, r.spent)
 	}
 	const most = 3
 	for _, w := range r.wrong[:min(len(r.wrong), most)] {
 		say("%s", w)
 	}
 	if more := len(r.wrong) - most; more > 0 {
-		say("annotations of %s more are no good", count(more, "pod"))
+		say("annotations of %s more are no good", policy.Count(more, "pod"))
 	}
 }
 

@@ -17,8 +17,8 @@ var start = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 func n(v int64) *int64     { return &v }
 func f(v float64) *float64 { return &v }
 
-// policy is the defaults with a policy.
-func policy(name string) *sloconfig.Strategies {
+// burstPolicy is the defaults with a policy.
+func burstPolicy(name string) *sloconfig.Strategies {
 	s := sloconfig.Defaults()
 	s.Burst.Policy = &name
 	return &s
@@ -127,7 +127,7 @@ func TestPodBurst(t *testing.T) {
 	p := pod(1000)
 	p.Containers = append(p.Containers, tick.Container{Name: "d", Cgroup: podPath + "/d", Limits: amount(500)}, tick.Container{Name: "waits", Limits: amount(700)})
 	p.Limits = amount(1500)
-	s := policy("cpuBurstOnly")
+	s := burstPolicy("cpuBurstOnly")
 	s.Burst.CPUBurstPercent = n(40)
 	if got := entryOf(t, advise(new(State), s, sampleOf(0, p), 0).Cgroups, podPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: n(600)}, got) != "" {
 		t.Errorf("pod %+v, want a burst of 600", got)
@@ -181,7 +181,7 @@ func TestQuota(t *testing.T) {
 		{"cpuBurstOnly never", func(b *sloconfig.CPUBurst) { b.Policy = tick.Ptr("cpuBurstOnly"); b.CPUBurstPercent = n(0) }, []step{{1000, throttled, 0}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := policy("cfsQuotaBurstOnly")
+			s := burstPolicy("cfsQuotaBurstOnly")
 			if c.change != nil {
 				c.change(&s.Burst)
 			}
@@ -226,7 +226,7 @@ func TestPodQuota(t *testing.T) {
 	p.Containers[0].ThrottledPercent = f(1)
 	p.Containers = append(p.Containers, tick.Container{Name: "d", Cgroup: podPath + "/d", Limits: amount(500), ThrottledPercent: f(2)}, tick.Container{Name: "e", Cgroup: podPath + "/e", Limits: amount(100)})
 	p.Limits = amount(1600)
-	a := advise(new(State), policy("auto"), sampleOf(0, p), 0)
+	a := advise(new(State), burstPolicy("auto"), sampleOf(0, p), 0)
 	for cgroup, want := range map[string]tick.Cgroup{
 		containerPath:  {CPUMaxMilliCPU: n(1200), CPUBurstMilliCPU: n(1200)},
 		podPath + "/d": {CPUMaxMilliCPU: n(600), CPUBurstMilliCPU: n(600)},
@@ -238,7 +238,7 @@ func TestPodQuota(t *testing.T) {
 		}
 	}
 	p.Limits, p.Containers[2].Limits = nil, nil
-	a = advise(new(State), policy("auto"), sampleOf(0, p), 0)
+	a = advise(new(State), burstPolicy("auto"), sampleOf(0, p), 0)
 	if got := entryOf(t, a.Cgroups, podPath); got != (tick.Cgroup{}) {
 		t.Errorf("the pod without a limit: %+v, want nothing", got)
 	}
@@ -281,7 +281,7 @@ func TestAnnotation(t *testing.T) {
 		{"too long", `{"x":"` + strings.Repeat("x", maxAnnotation) + `"}`, "cpuBurstOnly", half, "does not hold"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := policy(c.node)
+			s := burstPolicy(c.node)
 			s.Burst.CPUBurstPercent = n(50)
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = f(1)
@@ -318,19 +318,19 @@ func TestSetBack(t *testing.T) {
 		pod  tick.Pod
 		want tick.Cgroup
 	}{
-		{"the policy is off", policy("none"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(0)}},
-		{"no burst any more", policy("cfsQuotaBurstOnly"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: n(1200), CPUBurstMilliCPU: n(0)}},
-		{"no scaling any more", policy("cpuBurstOnly"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(1000)}},
-		{"it is LSR now", policy("auto"), lsr, tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(0)}},
-		{"it is BE now: the quota is another's", policy("auto"), be, tick.Cgroup{CPUBurstMilliCPU: n(0)}},
-		{"a smaller limit", policy("none"), smaller, tick.Cgroup{CPUMaxMilliCPU: n(300), CPUBurstMilliCPU: n(0)}},
-		{"no limit any more", policy("auto"), unlimited, tick.Cgroup{CPUBurstMilliCPU: n(0)}},
+		{"the policy is off", burstPolicy("none"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(0)}},
+		{"no burst any more", burstPolicy("cfsQuotaBurstOnly"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: n(1200), CPUBurstMilliCPU: n(0)}},
+		{"no scaling any more", burstPolicy("cpuBurstOnly"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(1000)}},
+		{"it is LSR now", burstPolicy("auto"), lsr, tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(0)}},
+		{"it is BE now: the quota is another's", burstPolicy("auto"), be, tick.Cgroup{CPUBurstMilliCPU: n(0)}},
+		{"a smaller limit", burstPolicy("none"), smaller, tick.Cgroup{CPUMaxMilliCPU: n(300), CPUBurstMilliCPU: n(0)}},
+		{"no limit any more", burstPolicy("auto"), unlimited, tick.Cgroup{CPUBurstMilliCPU: n(0)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st := new(State)
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = f(1)
-			advise(st, policy("auto"), sampleOf(1000, p), 0)
+			advise(st, burstPolicy("auto"), sampleOf(1000, p), 0)
 			for _, after := range []time.Duration{time.Second, linger} {
 				a := advise(st, c.s, sampleOf(1000, c.pod), after)
 				for _, cgroup := range []string{containerPath, podPath} {
@@ -339,7 +339,7 @@ func TestSetBack(t *testing.T) {
 					}
 				}
 			}
-			off, gone := policy("none"), linger+linger+time.Second
+			off, gone := burstPolicy("none"), linger+linger+time.Second
 			advise(st, off, sampleOf(1000, c.pod), gone)
 			if a := advise(st, off, sampleOf(1000, c.pod), gone+linger+time.Second); len(a.Cgroups)+len(a.Reasons)+len(a.Fallback) > 0 || len(st.Cgroups)+len(st.Buckets)+len(st.Usage.Points) > 0 {
 				t.Errorf("in the end: %+v, state %+v; want nothing", a, st)
@@ -352,35 +352,35 @@ func TestMissing(t *testing.T) {
 	st := new(State)
 	p := pod(1000)
 	p.Containers[0].ThrottledPercent = f(1)
-	advise(st, policy("auto"), sampleOf(1000, p), 0)
+	advise(st, burstPolicy("auto"), sampleOf(1000, p), 0)
 	lost := p
 	lost.Missing = tick.MissingCluster
-	if a := advise(st, policy("auto"), sampleOf(1000, lost), linger+time.Second); len(a.Cgroups) > 0 || st.Cgroups[containerPath] == nil {
+	if a := advise(st, burstPolicy("auto"), sampleOf(1000, lost), linger+time.Second); len(a.Cgroups) > 0 || st.Cgroups[containerPath] == nil {
 		t.Errorf("a pod that the cluster does not know: %+v", a.Cgroups)
 	}
 	p.Phase = "Succeeded"
-	if a := advise(st, policy("auto"), sampleOf(1000, p), linger+2*time.Second); len(a.Cgroups) > 0 {
+	if a := advise(st, burstPolicy("auto"), sampleOf(1000, p), linger+2*time.Second); len(a.Cgroups) > 0 {
 		t.Errorf("a finished pod: %+v", a.Cgroups)
 	}
-	if a := advise(st, policy("auto"), nil, linger+3*time.Second); len(a.Cgroups) > 0 || len(a.Reasons) != 1 {
+	if a := advise(st, burstPolicy("auto"), nil, linger+3*time.Second); len(a.Cgroups) > 0 || len(a.Reasons) != 1 {
 		t.Errorf("no sample: %+v", a)
 	}
-	if a := advise(new(State), policy("none"), nil, 0); len(a.Reasons) > 0 {
+	if a := advise(new(State), burstPolicy("none"), nil, 0); len(a.Reasons) > 0 {
 		t.Errorf("no sample, and nothing is wanted: %q", a.Reasons)
 	}
 	// The clock is set back by a day: what was noted for later does not stay for ever.
-	advise(st, policy("none"), sampleOf(0), -24*time.Hour)
-	if advise(st, policy("none"), sampleOf(0), -24*time.Hour+linger+time.Second); len(st.Cgroups) > 0 {
+	advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour)
+	if advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour+linger+time.Second); len(st.Cgroups) > 0 {
 		t.Errorf("after the clock was set back %d cgroups are remembered", len(st.Cgroups))
 	}
 	hostile := &State{Cgroups: map[string]*held{podPath: nil, "/x": nil}, Buckets: map[string]*bucket{containerPath: nil, "/x": nil}}
-	advise(hostile, policy("auto"), sampleOf(1000, pod(1000)), 0)
-	advise(hostile, policy("none"), sampleOf(1000, pod(1000)), 0)
+	advise(hostile, burstPolicy("auto"), sampleOf(1000, pod(1000)), 0)
+	advise(hostile, burstPolicy("none"), sampleOf(1000, pod(1000)), 0)
 }
 
 func TestNoKubernetes(t *testing.T) {
 	p := tick.Pod{Name: "serve", QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/serve", Limits: amount(1000), Containers: []tick.Container{{Cgroup: "/serve", ThrottledPercent: f(3)}}}
-	a := advise(new(State), policy("auto"), sampleOf(1000, p), 0)
+	a := advise(new(State), burstPolicy("auto"), sampleOf(1000, p), 0)
 	if diff := cmp.Diff([]tick.Cgroup{{Cgroup: "/serve", CPUMaxMilliCPU: n(1200), CPUBurstMilliCPU: n(1200)}}, a.Cgroups); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -36,13 +36,13 @@ func TestSharePool(t *testing.T) {
 		{"a pod's use that is no number", 6000, []tick.Pod{labelled("BE", f(math.NaN()), 0), labelled("BE", f(math.Inf(-1)), 0)}, overload},
 		{"the node's that is no number", math.NaN(), nil, unknown},
 	} {
-		r := round{state: new(State), strategies: policy("auto"), now: start}
+		r := round{state: new(State), strategies: burstPolicy("auto"), now: start}
 		if r.look(sampleOf(c.used, c.pods...)); r.node != c.want {
 			t.Errorf("%s: %s, want %s (%s)", c.name, r.node, c.want, r.nodeText)
 		}
 	}
 	for _, cpus := range []string{"", "garbage", "0-99999999"} {
-		r := round{state: new(State), strategies: policy("auto"), now: start}
+		r := round{state: new(State), strategies: burstPolicy("auto"), now: start}
 		s := sampleOf(0)
 		s.Topology.CPUs = cpus
 		if r.look(s); r.node != unknown {
@@ -62,7 +62,7 @@ func TestAverage(t *testing.T) {
 		for second := range 30 {
 			s := sampleOf(float64(second) * 100)
 			s.IntervalSeconds = c.interval
-			r := round{state: st, strategies: policy("auto"), now: start.Add(time.Duration(second) * time.Second)}
+			r := round{state: st, strategies: burstPolicy("auto"), now: start.Add(time.Duration(second) * time.Second)}
 			r.look(s)
 			var used float64
 			if _, err := fmt.Sscanf(r.nodeText[strings.Index(r.nodeText, "uses"):], "uses %fm", &used); err != nil {

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 
+	"polder/advise/policy"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -35,7 +34,7 @@ func parse(text string) (*sloconfig.CPUBurst, error) {
 		switch *b.Policy {
 		case sloconfig.BurstNone, sloconfig.BurstCPU, sloconfig.BurstCFSQuota, sloconfig.BurstAutomatic:
 		default:
-			errs = append(errs, fmt.Errorf("policy %s is none of none, cpuBurstOnly, cfsQuotaBurstOnly and auto", quote(*b.Policy)))
+			errs = append(errs, fmt.Errorf("policy %s is none of none, cpuBurstOnly, cfsQuotaBurstOnly and auto", policy.Quote(*b.Policy)))
 			b.Policy = nil
 		}
 	}
@@ -69,7 +68,7 @@ func (r *round) config(p *tick.Pod) config {
 			if own == nil {
 				what = "it does not hold"
 			}
-			r.wrong = append(r.wrong, fmt.Sprintf("annotation %s of pod %s: %s: %s", Annotation, quote(p.Namespace+"/"+p.Name), what, oneLine(err)))
+			r.wrong = append(r.wrong, fmt.Sprintf("annotation %s of pod %s: %s: %s", Annotation, policy.Quote(p.Namespace+"/"+p.Name), what, policy.OneLine(err)))
 		}
 		if own != nil {
 			merged = over(merged, own)
@@ -92,30 +91,4 @@ func over(node sloconfig.CPUBurst, own *sloconfig.CPUBurst) sloconfig.CPUBurst {
 		}
 	}
 	return node
-}
-
-// quote clips what others wrote.
-func quote(text string) string {
-	const most = 100
-	if len(text) > most {
-		text = text[:most] + "…"
-	}
-	return strconv.Quote(text)
-}
-
-// oneLine is an error as a part of a sentence.
-func oneLine(err error) string {
-	const most = 300
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	if len(text) > most {
-		text = text[:most] + "…"
-	}
-	return text
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -21,7 +21,7 @@ func TestProperties(t *testing.T) {
 		quota, burst := map[string]int64{}, map[string]int64{}
 		for range rapid.IntRange(1, 12).Draw(t, "ticks") {
 			at += time.Duration(rapid.Int64Range(-5, 30).Draw(t, "seconds")) * time.Second
-			s := policy(rapid.SampledFrom([]string{"none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto", "x"}).Draw(t, "policy"))
+			s := burstPolicy(rapid.SampledFrom([]string{"none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto", "x"}).Draw(t, "policy"))
 			s.Burst.CPUBurstPercent = rapid.Ptr(rapid.Int64Range(-1, 20000), true).Draw(t, "cpuBurstPercent")
 			s.Burst.CFSQuotaBurstPercent = rapid.Ptr(rapid.Int64Range(-1, 1000), true).Draw(t, "cfsQuotaBurstPercent")
 			s.Burst.CFSQuotaBurstPeriodSeconds = rapid.Ptr(rapid.Int64Range(-1, 100), true).Draw(t, "cfsQuotaBurstPeriodSeconds")
@@ -110,7 +110,7 @@ func FuzzAnnotation(f *testing.F) {
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = tick.Ptr(1.0)
 			p.Annotations[Annotation] = text
-			a := advise(st, policy("none"), sampleOf(1000, p), time.Duration(i)*time.Second)
+			a := advise(st, burstPolicy("none"), sampleOf(1000, p), time.Duration(i)*time.Second)
 			for _, c := range a.Cgroups {
 				if q := c.CPUMaxMilliCPU; q != nil && (*q < 1000 || *q > 10000) {
 					t.Errorf("annotation %q: quota %d", text, *q)

@@ -4,9 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
+	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -47,7 +46,7 @@ func parse(text string) (*annotation, error) {
 	switch a.Policy {
 	case "", policyDefault, policyNone, policyAuto:
 	default:
-		errs = append(errs, fmt.Errorf("policy %s is none of default, none and auto", quote(a.Policy)))
+		errs = append(errs, fmt.Errorf("policy %s is none of default, none and auto", policy.Quote(a.Policy)))
 		a.Policy = policyDefault
 	}
 	for _, f := range []struct {
@@ -90,7 +89,7 @@ func (n *node) settings(p *tick.Pod) *sloconfig.MemoryQOS {
 		if own == nil {
 			what = "it does not hold"
 		}
-		n.wrong = append(n.wrong, fmt.Sprintf("annotation %s of pod %s: %s: %s", Annotation, quote(p.Namespace+"/"+p.Name), what, oneLine(err)))
+		n.wrong = append(n.wrong, fmt.Sprintf("annotation %s of pod %s: %s: %s", Annotation, policy.Quote(p.Namespace+"/"+p.Name), what, policy.OneLine(err)))
 	}
 	if own == nil {
 		return base
@@ -132,30 +131,4 @@ func classOf(p *tick.Pod, of *sloconfig.ResourceQOS) *sloconfig.ClassQOS {
 		return of.System
 	}
 	return of.LS
-}
-
-// quote clips what others wrote.
-func quote(text string) string {
-	const most = 100
-	if len(text) > most {
-		text = text[:most] + "…"
-	}
-	return strconv.Quote(text)
-}
-
-// oneLine is an error as a part of a sentence.
-func oneLine(err error) string {
-	const most = 300
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	if len(text) > most {
-		text = text[:most] + "…"
-	}
-	return text
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

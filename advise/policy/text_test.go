@@ -1,0 +1,26 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestText(t *testing.T) {
+	if got := Quote("a\"b\n"); got != `"a\"b\n"` {
+		t.Error(got)
+	}
+	for n := range 5 { // cut at every place of a character of four bytes
+		text := OneLine(errors.New(strings.Repeat("x", 296+n) + strings.Repeat("\U0001F30A", 9)))
+		if !utf8.ValidString(text) || len(text) > 300+len("…") || !strings.HasSuffix(text, "…") {
+			t.Errorf("%d: %q", n, text)
+		}
+	}
+	if got := OneLine(errors.New("a\nb")); got != "a; b" {
+		t.Error(got)
+	}
+	if Count(1, "pod") != "1 pod" || Count(0, "pod") != "0 pods" {
+		t.Error(Count(1, "pod"), Count(0, "pod"))
+	}
+}
