@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"polder/lib/stage"
+	"polder/tests/await"
 )
 
 // sloFile is Koordinator's ConfigMap with a document.
@@ -37,7 +38,7 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	write(sloFile(threshold, `{"clusterStrategy":{"lsClass":{"cpuQOS":{"enable":true}}}}`))
 	in, input := io.Pipe()
 	output, out := io.Pipe()
-	log := &buffer{}
+	log := &await.Log{}
 	done := make(chan int)
 	go func() {
 		env := stage.Env{Args: []string{"advise", "--policy", "koordinator", "--config", path}, In: in, Out: out, Err: log, Getenv: os.Getenv, Now: time.Now}
@@ -67,14 +68,14 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	count(problem, 2) // two nodes
 
 	write(sloFile(threshold, `{"clusterStrategy":{"systemClass":{"resctrlQOS":{"mbaPercent":50}}}}`))
-	waitFor(t, log, "configuration loaded", 1)
+	log.Says(t, patient, "configuration loaded", 1)
 	ticks(10)
 	count(unsupported, 2)
 	count("resource-qos-config: clusterStrategy.systemClass.resctrlQOS", 1)
 	count(problem, 2) // as before
 
 	write(sloFile(`{"clusterStrategy":{"enable":true}}`, `{}`))
-	waitFor(t, log, "configuration loaded", 2)
+	log.Says(t, patient, "configuration loaded", 2)
 	ticks(20)
 	count(unsupported, 2)
 	count(problem, 2)

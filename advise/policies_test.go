@@ -6,12 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"polder/lib/stage"
 	"polder/lib/tick"
+	"polder/tests/await"
 )
 
 // A state tells by its version whose it is.
@@ -110,7 +113,7 @@ func TestPolicyStaysOnReload(t *testing.T) {
 	write("reserve-cpu: 8\n")
 	in, input := io.Pipe()
 	output, out := io.Pipe()
-	log := &buffer{}
+	log := &await.Log{}
 	done := make(chan int)
 	go func() {
 		done <- command().Execute(t.Context(), stage.Env{Args: []string{"advise", "--config", path}, In: in, Out: out, Err: log, Getenv: os.Getenv, Now: time.Now})
@@ -139,14 +142,36 @@ func TestPolicyStaysOnReload(t *testing.T) {
 		t.Errorf("policy %s; want katalyst", got)
 	}
 	write("policy: koordinator\n")
-	waitFor(t, log, "policy koordinator: policy katalyst runs, and another one needs a restart", 1)
+	log.Says(t, patient, "policy koordinator: policy katalyst runs, and another one needs a restart", 1)
 	if got := policy(); got != "katalyst" {
 		t.Errorf("policy %s; want katalyst", got)
 	}
 	write("reserve-cpu: 9\n")
-	waitFor(t, log, "configuration loaded", 1)
+	log.Says(t, patient, "configuration loaded", 1)
 	input.Close()
 	if got := <-done; got != 0 {
 		t.Errorf("exit status %d: %s", got, log)
+	}
+}
+
+// What was advised of the cgroups of another run of the kernel is not undone on those that have their names now; what is known of
+// pods stays.
+func TestRebootForgetsCgroups(t *testing.T) {
+	for _, tt := range []struct{ policy, state, want string }{
+		{"katalyst", `{"n":{"share":"0-3","dedicated":{"a/b":"4-5"},"bound":{"x":true},"started":{"y":5},"fallback":[{"cgroup":"/a"}],"given":"6","pools":true,"quota":true,"tier":"/k"},"null":null}`,
+			`"share":"0-3".*"dedicated":{"a/b":"4-5"},"given":"6",`},
+		{"koordinator", `{"n":{"batch":{"seen":"2026-11-21T12:00:00Z"},"suppress":{"mode":"cpuset","given":"6","tier":"/k","held":{"/a":3}},"burst":{"cgroups":{"/b":{"quota":true}}},"memory":{"cgroups":{"/c":{}}},"resctrl":{"used":["BE"]},"fallback":[{"cgroup":"/a"}]},"null":null}`,
+			`"seen":"2026-11-21T12:00:00Z".*"suppress":{"given":"6"},"burst":{"usage":{}},"memory":{},"resctrl":{}}`},
+	} {
+		i := slices.IndexFunc(policies, func(k kind) bool { return k.Name == tt.policy })
+		d := policies[i].start(&loaded{})
+		if err := tick.Unmarshal([]byte(tt.state), d.State()); err != nil {
+			t.Fatal(err)
+		}
+		d.Reboot()
+		got, err := tick.Marshal(d.State())
+		if err != nil || !regexp.MustCompile(tt.want).Match(got) {
+			t.Errorf("%s: %s, %v; want %s", tt.policy, got, err, tt.want)
+		}
 	}
 }

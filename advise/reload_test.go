@@ -2,49 +2,21 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"polder/lib/stage"
 	"polder/lib/tick"
+	"polder/tests/await"
 )
 
-// buffer is a log that can be read while it is written.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-// waitFor waits until the log says text, n times.
-func waitFor(t *testing.T, log *buffer, text string, n int) {
-	t.Helper()
-	for range 1000 {
-		if strings.Count(log.String(), text) >= n {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("%q is not in the log %d times: %s", text, n, log)
-}
+// patient is how long the tests wait for anything: they say what happens, not how fast a busy machine does it.
+const patient = time.Minute
 
 // The configuration file is read again when it changes, also by the symlink swap of a ConfigMap; one that is no good is
 // refused with its line, and the old one stays in force.
@@ -74,7 +46,7 @@ func TestReload(t *testing.T) {
 
 	in, input := io.Pipe()
 	output, out := io.Pipe()
-	log := &buffer{}
+	log := &await.Log{}
 	done := make(chan int)
 	go func() {
 		done <- command().Execute(t.Context(), stage.Env{Args: []string{"advise", "--config", path, "--floor-cpu", "2"}, In: in, Out: out, Err: log, Getenv: os.Getenv, Now: time.Now})
@@ -108,13 +80,13 @@ func TestReload(t *testing.T) {
 	}
 	expect("first file", 40000)
 	write("..two", "reserve-cpu: 20\n")
-	waitFor(t, log, "configuration loaded", 1)
+	log.Says(t, patient, "configuration loaded", 1)
 	expect("second file", 28000)
 	write("..three", "hold: 1s\nreserve-cpu: many\n")
-	waitFor(t, log, "advise.yaml:2:", 1)
+	log.Says(t, patient, "advise.yaml:2:", 1)
 	expect("a bad file", 28000)
 	write("..four", "reserve-cpu: 30\n")
-	waitFor(t, log, "configuration loaded", 2)
+	log.Says(t, patient, "configuration loaded", 2)
 	expect("fourth file", 18000)
 	input.Close()
 	if got := <-done; got != 0 {

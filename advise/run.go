@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -26,19 +27,21 @@ type kind struct {
 type decider interface {
 	policy.Decider
 	configure(*loaded)
+	// Reboot forgets what another run of the kernel has ended.
+	Reboot()
 }
 
 // policies lists what --policy takes; the first is the default.
 var policies = []kind{
 	{katalyst.Policy, []string{
-		"Sample.CPU", "Sample.Annotations", "Sample.Tiers", "Sample.Resctrl",
-		"Pod.Threads", "Pod.Priority", "Pod.KoordinatorPriority", "Pod.KubernetesQOS", "Pod.Labels", "Pod.Static", "Pod.Errors",
-		"Container.ID", "Container.Name", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
+		"Sample.Annotations", "Sample.Resctrl", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeCPU.Pressure",
+		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.KubernetesQOS", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
+		"Container.ID", "Container.Name", "Container.ThrottledPercent", "Container.NUMAMemory",
 		"Memory.UsageBytes", "Memory.WorkingSetBytes", "Memory.CacheBytes",
 	}, func(l *loaded) decider { return ofKatalyst{katalyst.New(l.katalyst)} }},
 	{koordinator.Policy, []string{
 		"Sample.NUMANodes",
-		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.MemoryPressure", "Pod.Static", "Pod.Errors",
+		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.MemoryPressure", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Load1", "Container.Load5", "Container.Threads", "Container.NUMAMemory",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeCPU.Pressure", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
@@ -99,9 +102,14 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if err != nil {
 		return err
 	}
+	if known && s.StateBoot == stage.OtherBoot {
+		s.Log.Info("the state is of another run of the kernel: what was advised of cgroups then is forgotten")
+		decider.Reboot()
+	}
 	if _, err := os.Stat(s.State); s.State != "" && !known && err == nil {
 		s.Log.Warn("what an earlier advise advised is not known, and not undone: after a change of --policy run isolate --restore, and report --withdraw with the flags of before")
 	}
+	saver := saver{save: func(state tick.Raw) error { return s.SaveState(version, state) }, log: s.Log}
 	saved := s.Now()
 	err = s.Filter(ctx, stage.Filter{
 		Section: tick.SectionAdvice,
@@ -113,15 +121,54 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 				objects.file = next.objects
 			}
 			objects.over(in.Tick)
-			advice := decider.Decide(in.Tick)
+			seen, finish := policy.WithoutPartitions(in.Tick)
+			advice := decider.Decide(seen)
+			finish(advice)
 			if now := s.Now(); s.State != "" && now.Sub(saved).Abs() >= saveEvery {
 				saved = now
-				if err := s.SaveState(version, decider.State()); err != nil {
-					s.Log.Error("state is not saved", "error", err)
-				}
+				saver.begin(decider.State())
 			}
 			return advice, nil
 		},
 	})
+	saver.wait()
 	return errors.Join(err, s.SaveState(version, decider.State()))
+}
+
+// saver saves the state beside the stream, which a slow disk must not hold up.
+type saver struct {
+	save func(tick.Raw) error
+	log  *slog.Logger
+	busy chan struct{} // closed when the save under way has ended; nil where there is none yet
+}
+
+// begin encodes the state on the goroutine of the stream and saves it beside it; where a save has not ended yet, the next one is in time.
+func (v *saver) begin(state any) {
+	if v.busy != nil {
+		select {
+		case <-v.busy:
+		default:
+			return
+		}
+	}
+	encoded, err := tick.Marshal(state)
+	if err != nil {
+		v.log.Error("state is not saved", "error", err)
+		return
+	}
+	done := make(chan struct{})
+	v.busy = done
+	go func() {
+		defer close(done)
+		if err := v.save(tick.Raw(encoded)); err != nil {
+			v.log.Error("state is not saved", "error", err)
+		}
+	}()
+}
+
+// wait returns when the save under way has ended.
+func (v *saver) wait() {
+	if v.busy != nil {
+		<-v.busy
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"polder/advise/class"
 	"polder/advise/katalyst"
 	"polder/advise/koordinator"
 	"polder/lib/config"
@@ -21,6 +22,7 @@ import (
 type settings struct {
 	Policy       *policyName `yaml:"policy"`
 	ReservedCPUs *cpuList    `yaml:"reserved-cpus"`
+	BatchClass   *className  `yaml:"batch-class"`
 	// What follows is policy katalyst's alone.
 	ReserveCPU    *config.MilliCPU `yaml:"reserve-cpu"`
 	ReserveMemory *config.Bytes    `yaml:"reserve-memory"`
@@ -30,6 +32,7 @@ type settings struct {
 	UnknownCPU    *config.MilliCPU `yaml:"unknown-cpu"`
 	UnknownMemory *config.Bytes    `yaml:"unknown-memory"`
 	PoolMinCPUs   *wholeNumber     `yaml:"pool-min-cpus"`
+	Limit         *limitName       `yaml:"limit"`
 }
 
 // flags registers the settings; what stays nil was not given.
@@ -40,6 +43,7 @@ func (s *settings) flags(f *stage.Flags) {
 	}
 	f.Value(optional[policyName](&s.Policy), "policy", policies[0].Name, "how to decide ("+strings.Join(names, ", ")+")")
 	f.Value(optional[cpuList](&s.ReservedCPUs), "reserved-cpus", "none", "CPUs that belong to no pool (0-1,24), for the system")
+	f.Value(optional[className](&s.BatchClass), "batch-class", "idle on a plain host, none for pods", "scheduling class of batch pods' cgroups ("+strings.Join(class.Names, ", ")+"): those in idle run only while nothing beside them wants to")
 	f.Category("Policy katalyst")
 	f.Value(optional[config.MilliCPU](&s.ReserveCPU), "reserve-cpu", "4, a tenth of a small machine", "CPU kept free for bursts of the shared pods, in cores or as 500m")
 	f.Value(optional[config.Bytes](&s.ReserveMemory), "reserve-memory", "5Gi, a tenth of a small machine", "memory kept free for the shared pods")
@@ -48,7 +52,8 @@ func (s *settings) flags(f *stage.Flags) {
 	f.Value(optional[config.MilliCPU](&s.ShrinkStep), "shrink-step", "2", "the most by which the shared pool shrinks in one step")
 	f.Value(optional[config.MilliCPU](&s.UnknownCPU), "unknown-cpu", "4", "CPU that stands for a shared container of which nothing is known")
 	f.Value(optional[config.Bytes](&s.UnknownMemory), "unknown-memory", "8Gi", "memory that stands for a shared container of which nothing is known")
-	f.Value(optional[wholeNumber](&s.PoolMinCPUs), "pool-min-cpus", "8", "with fewer CPUs the reclaimed pods are held by quota instead of pools")
+	f.Value(optional[wholeNumber](&s.PoolMinCPUs), "pool-min-cpus", "8", "with fewer CPUs the reclaimed pods are held by class or quota instead of pools")
+	f.Value(optional[limitName](&s.Limit), "limit", "class where there is one", "what holds the reclaimed pods on a machine with too few CPUs for pools (class, quota)")
 }
 
 // ofKatalyst names the first setting that is policy katalyst's alone; empty where there is none.
@@ -58,7 +63,7 @@ func (s *settings) ofKatalyst() string {
 		given bool
 	}{
 		{"reserve-cpu", s.ReserveCPU != nil}, {"reserve-memory", s.ReserveMemory != nil}, {"floor-cpu", s.FloorCPU != nil}, {"hold", s.Hold != nil},
-		{"shrink-step", s.ShrinkStep != nil}, {"unknown-cpu", s.UnknownCPU != nil}, {"unknown-memory", s.UnknownMemory != nil}, {"pool-min-cpus", s.PoolMinCPUs != nil},
+		{"shrink-step", s.ShrinkStep != nil}, {"unknown-cpu", s.UnknownCPU != nil}, {"unknown-memory", s.UnknownMemory != nil}, {"pool-min-cpus", s.PoolMinCPUs != nil}, {"limit", s.Limit != nil},
 	} {
 		if setting.given {
 			return setting.name
@@ -88,6 +93,12 @@ func (s *settings) over(k katalyst.Settings, from func(name string) string) kata
 	note("pool-min-cpus", set(&k.PoolMinCPUs, s.PoolMinCPUs))
 	if s.ReservedCPUs != nil {
 		k.ReservedCPUs = string(*s.ReservedCPUs)
+	}
+	if s.BatchClass != nil {
+		k.BatchClass = string(*s.BatchClass)
+	}
+	if s.Limit != nil {
+		k.Limit = string(*s.Limit)
 	}
 	k.Sources = sources
 	return k
@@ -162,6 +173,36 @@ func (w *wholeNumber) String() string { return strconv.Itoa(int(*w)) }
 
 func (w *wholeNumber) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, w.Set) }
 
+// className is the name of a scheduling class.
+type className string
+
+func (c *className) Set(text string) error {
+	if !slices.Contains(class.Names, text) {
+		return fmt.Errorf("%q is no class: want %s", text, strings.Join(class.Names, ", "))
+	}
+	*c = className(text)
+	return nil
+}
+
+func (c *className) String() string { return string(*c) }
+
+func (c *className) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, c.Set) }
+
+// limitName says what holds the reclaimed pods on a small machine.
+type limitName string
+
+func (l *limitName) Set(text string) error {
+	if text != katalyst.LimitClass && text != katalyst.LimitQuota {
+		return fmt.Errorf("%q: want %s or %s", text, katalyst.LimitClass, katalyst.LimitQuota)
+	}
+	*l = limitName(text)
+	return nil
+}
+
+func (l *limitName) String() string { return string(*l) }
+
+func (l *limitName) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, l.Set) }
+
 // cpuList is a checked CPU list.
 type cpuList string
 
@@ -213,7 +254,7 @@ func (l *live) load() (*loaded, error) {
 	}
 	inFile := func(name string) string { return name + " in " + l.path }
 	merged := l.given.over(file.over(katalyst.Defaults(), inFile), func(name string) string { return "--" + name })
-	return &loaded{chosen, merged, koordinator.Settings{ReservedCPUs: merged.ReservedCPUs}, objects}, nil
+	return &loaded{chosen, merged, koordinator.Settings{ReservedCPUs: merged.ReservedCPUs, BatchClass: merged.BatchClass}, objects}, nil
 }
 
 // choose finds the policy, and refuses settings that it does not have: who gives them expects them to do something.

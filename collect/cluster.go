@@ -22,6 +22,7 @@ type clusterOptions struct {
 	inCluster              bool
 	cgroupRoot, bestEffort string
 	annotations            []string
+	systemNamespaces       []string
 	sloConfig              string
 }
 
@@ -32,6 +33,7 @@ func (o *clusterOptions) flags(f *stage.Flags) {
 	f.Path(&o.pods, "pods", "", "take the pods from `FILE`, as kubectl get pods -o json prints them, read again when it changes")
 	f.Path(&o.cgroupRoot, "cgroup-root", "", "kubelet's cgroupRoot: kubepods are below this `CGROUP` (changes the default rules of classification)")
 	f.Choice(&o.bestEffort, "best-effort", tick.QoSShared, "class of Kubernetes' BestEffort pods without a dialect's mark: Katalyst takes them for shared, Koordinator for reclaimed", tick.QoSShared, tick.QoSReclaimed)
+	f.Strings(&o.systemNamespaces, "system-namespace", "pods in `NAMESPACE` may be of the system class, which is neither confined nor evicted; may be repeated (default: kube-system)")
 	f.String(&o.sloConfig, "slo-config", "", "follow Koordinator's ConfigMap `NAMESPACE/NAME`, as in koordinator-system/slo-controller-config")
 	f.Strings(&o.annotations, "keep-annotation", "pass the pods' annotation `KEY` on too, beside the dialects' and polder/evict; may be repeated")
 }
@@ -44,6 +46,11 @@ const (
 	waitOnce = 10 * time.Second
 	waitLoop = 2 * time.Second
 )
+
+// reading is how pods are read.
+func (o *clusterOptions) reading() kubernetes.Reading {
+	return kubernetes.Reading{BestEffort: o.bestEffort, Annotations: append([]string{annotationEvict}, o.annotations...), SystemNamespaces: o.systemNamespaces}
+}
 
 // given reports whether there is a cluster to ask.
 func (o *clusterOptions) given() bool { return o.kubeconfig != "" || o.inCluster || o.pods != "" }
@@ -68,7 +75,7 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 	if err != nil {
 		return nil, err
 	}
-	reading := kubernetes.Reading{BestEffort: o.bestEffort, Annotations: append([]string{annotationEvict}, o.annotations...)}
+	reading := o.reading()
 	if o.pods != "" {
 		return opened(live.OpenFile(ctx, o.pods, node, reading, s.Log, s.Now))
 	}

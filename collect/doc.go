@@ -12,7 +12,8 @@
 //
 // A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
 // kernel averages its own. It is absent for the first 5 s and begins with their mean, not at 0. Threads are found through
-// the cgroup's tasks in the hierarchy that accounts for CPU time, and the machine's pid namespace must be in sight.
+// the cgroup's tasks in the hierarchy that accounts for CPU time, and the machine's pid namespace must be in sight. Looking at them
+// takes a twentieth of the interval at most; the rest has its turn in the next rounds.
 //
 // With a cluster, collect watches the node's pods, the node object and Katalyst's configuration objects, and with --slo-config
 // Koordinator's ConfigMap, and joins them with what it reads. A list that is not current is used on, and sample.errors says since when. See collect --help.

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"polder/collect/fleet"
-	"polder/collect/kubernetes"
 	"polder/collect/kubernetes/live"
 	"polder/lib/kube"
 	"polder/lib/stage"
@@ -130,7 +129,7 @@ func (o *options) openFleet(ctx context.Context, s *stage.Session) (*centre, err
 	if agent.Empty() {
 		return nil, errors.New("--agent-selector is empty: every pod would be an agent's")
 	}
-	reading := kubernetes.Reading{BestEffort: o.cluster.bestEffort, Annotations: append([]string{annotationEvict}, o.cluster.annotations...)}
+	reading := o.cluster.reading()
 	if api := s.Metrics.API(); api != nil {
 		kube.Observe(api)
 	}

@@ -33,7 +33,9 @@ A pod's class is that of the first of these:
    a request for batch-cpu or batch-memory       reclaimed
    the Kubernetes class                          shared; BestEffort: what --best-effort says
 
-Another value there makes the pod shared. This, a quantity that is none, and the like are in the pod's errors. Requests are
+Another value there makes the pod shared, and so does the system class outside the namespaces that --system-namespace names
+(kube-system): system pods are neither confined nor evicted, and anybody may write the mark. A pod is static where its Node
+owns it; the annotations of static pods alone make none. This, a quantity that is none, and the like are in the pod's errors. Requests are
 summed as the scheduler does; a limit that a container lacks, the pod lacks. Reclaimed resources count under their names
 resource.katalyst.kubewharf.io/reclaimed_millicpu, katalyst.kubewharf.io/reclaimed_millicpu, kubernetes.io/batch-cpu and
 koordinator.sh/batch-cpu, and those of memory. Labels and annotations are passed on under the dialects' prefixes (nodes':
@@ -68,8 +70,10 @@ sample.kubelet has the policy of kubelet's CPU manager and the CPUs that it gave
 cpu_manager_state in --kubelet-root. It is absent where there is no kubelet, and where sample.errors says that the file cannot
 be read.
 
+sample.partitions are the roots of CPU partitions (cgroup v2: cpuset.cpus.partition is root or isolated) with their CPUs.
+
 sample.tiers are kubelet's cgroups above the pods' (kubepods, burstable, besteffort; of either driver, below --cgroup-root): the CPU
-list in force, the quota and the use of all in it.
+list in force, the quota and the use of all in it, and whether cpu.idle is 1, which keeps kubelet from starting.
 
 With --fleet it reads the cluster alone, and writes a tick a node every 10 s, all of one time: sample.agent says whether a pod of
 the node's agent (--agent-selector, --agent-namespace) is ready, notReady or notFound, and since when; sample.fleet counts the
@@ -82,7 +86,11 @@ the lease. See docs/fleet.md.
 
 A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
 kernel averages its own; it is absent for the first 5 s and begins with their mean (so --once has none without --state).
-Rates cover sample.intervalSeconds; the first tick has none.
+Looking at threads takes a twentieth of the interval at most, and 250 ms: those that were not reached have their turn in the next
+rounds, which sample.errors says. Until then the container keeps its load, for a minute after its last sample; after that it has
+none. The number of threads, where the pids controller is not on, is counted in as much time, by the same rules.
+
+Rates cover sample.intervalSeconds; the first tick has none. sample.periodSeconds is --interval, however late the tick is.
 
 Examples:
 

@@ -110,12 +110,14 @@ func (o *options) open(ctx context.Context, s *stage.Session) (*run, error) {
 	if err != nil {
 		return nil, stage.Usagef("%w", err)
 	}
-	return &run{
-		options:   o,
-		session:   s,
-		collector: source.New(&source.Env{Host: h, Rules: rules, KubeletRoot: o.kubeletRoot, CgroupRoot: o.cluster.cgroupRoot, Cluster: cluster, Log: s.Log, Now: s.Now}),
-		tick:      tick.Tick{V: tick.Version, Node: node},
-	}, nil
+	env := &source.Env{
+		Host: h, Rules: rules, KubeletRoot: o.kubeletRoot, CgroupRoot: o.cluster.cgroupRoot, Cluster: cluster, Log: s.Log, Now: s.Now,
+		Interval: o.interval,
+	}
+	if o.once {
+		env.Interval = window.LoadEvery // no next tick is waiting
+	}
+	return &run{options: o, session: s, collector: source.New(env), tick: tick.Tick{V: tick.Version, Node: node}}, nil
 }
 
 func (o *options) rules() (*classify.Rules, error) {
@@ -160,6 +162,8 @@ type run struct {
 	collector *source.Collector
 	out       *stage.Source
 	tick      tick.Tick
+
+	periodSeconds float64
 
 	rescanned time.Time
 	saving    chan error // has the result of the last save in the background
@@ -231,6 +235,10 @@ func (r *run) put() error {
 	r.tick.Time = at.UTC().Truncate(time.Millisecond)
 	r.tick.Sample = r.collector.Read(rescan)
 	r.tick.Sample.DroppedTicks = r.out.Dropped()
+	if !r.options.once {
+		r.periodSeconds = r.interval.Seconds()
+		r.tick.Sample.PeriodSeconds = &r.periodSeconds
+	}
 	r.logDropped(at)
 	return r.out.Put(&r.tick)
 }

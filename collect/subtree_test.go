@@ -20,6 +20,8 @@ import (
 	"polder/lib/cgroup"
 	"polder/lib/host"
 	"polder/lib/tick"
+	"polder/tests/await"
+	"polder/tests/need"
 )
 
 // controllers are those of version 1 that collect reads.
@@ -35,30 +37,9 @@ type subtree struct {
 // newSubtree makes the cgroup, and removes it with all that is in it when the test ends.
 func newSubtree(t *testing.T) *subtree {
 	t.Helper()
-	cannot := func(format string, args ...any) {
-		t.Helper()
-		if os.Getenv("CI") == "true" {
-			t.Fatalf(format, args...)
-		}
-		t.Skipf(format, args...)
-	}
-	if os.Getuid() != 0 {
-		cannot("not root")
-	}
-	h, err := cgroup.Detect("/")
-	if err != nil {
-		cannot("no cgroups: %v", err)
-	}
-	for _, c := range controllers {
-		if h.Version(c) != 1 {
-			cannot("no cgroup v1 with the controller %s", c)
-		}
-	}
+	h := need.CgroupsV1(t, controllers...)
 	s := &subtree{t: t, h: h, base: fmt.Sprintf("/polder-test-%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)}
 	t.Cleanup(func() { s.remove(s.base) })
-	if err := os.Mkdir(s.dir("cpuacct", s.base), 0o755); err != nil {
-		cannot("cgroups cannot be written: %v", err)
-	}
 	s.mkdir(s.base)
 	return s
 }
@@ -103,20 +84,20 @@ func (s *subtree) remove(cgroup string) {
 			s.remove(cgroup + "/" + name)
 		}
 	}
-	deadline := time.Now().Add(10 * time.Second)
 	for _, c := range controllers {
-		for {
-			err := os.Remove(s.dir(c, cgroup))
-			if err == nil || errors.Is(err, fs.ErrNotExist) {
-				break
-			}
-			if time.Now().After(deadline) {
-				s.t.Errorf("remove cgroup %s: %v", cgroup, err)
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		removeDir(s.t, s.dir(c, cgroup))
 	}
+}
+
+// removeDir removes a cgroup's directory as soon as the kernel lets go of the last process.
+func removeDir(t *testing.T, dir string) {
+	t.Helper()
+	await.Until(t, time.Minute, "remove cgroup "+dir, func() string {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // start runs a shell line in a cgroup until the test ends or stop is called.
@@ -157,13 +138,17 @@ func (s *subtree) run(line string, place func(pid string)) int {
 // start what it is to wait for.
 func asleep(t *testing.T, dir string, processes int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for quiet := 0; quiet < 3; time.Sleep(10 * time.Millisecond) {
+	quiet := 0
+	await.Until(t, time.Minute, fmt.Sprintf("%d processes in %s are asleep", processes, dir), func() string {
 		pids, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		list := strings.Fields(string(pids))
+		if len(list) != processes {
+			quiet = 0
+			return fmt.Sprintf("there are %d", len(list))
+		}
 		quiet++
 		for _, pid := range list {
 			stat, err := os.ReadFile("/proc/" + pid + "/stat")
@@ -171,13 +156,11 @@ func asleep(t *testing.T, dir string, processes int) {
 				quiet = 0
 			}
 		}
-		if len(list) != processes {
-			quiet = 0
+		if quiet < 3 {
+			return fmt.Sprintf("they were so %d times in a row", quiet)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d processes in %s are not asleep after 5 s; want %d", len(list), dir, processes)
-		}
-	}
+		return ""
+	})
 }
 
 // ranSeconds is how long a process's first thread has run, by the scheduler's own account.
@@ -196,8 +179,8 @@ func ranSeconds(t *testing.T, pid string) float64 {
 
 const busyLoop = "while :; do :; done"
 
-// collector samples the subtree. skipped is added to its clock.
-func (s *subtree) collector(skipped *time.Duration) *source.Collector {
+// collector samples the subtree, by a clock.
+func (s *subtree) collector(now func() time.Time) *source.Collector {
 	s.t.Helper()
 	rules, err := classify.Parse("test.yaml", []byte("rules:\n- {cgroup: "+s.base+"/pod*, class: shared, containers: children}\n- {cgroup: "+s.base+"/*, class: reclaimed}\n"))
 	if err != nil {
@@ -209,7 +192,7 @@ func (s *subtree) collector(skipped *time.Duration) *source.Collector {
 	}
 	c := source.New(&source.Env{
 		Host: h, Rules: rules, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Now: func() time.Time { return time.Now().Add(*skipped) },
+		Now: now,
 	})
 	s.t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -228,13 +211,7 @@ func pod(sample *tick.Sample, name string) *tick.Pod {
 // eventually reads without a rescan until ok says so.
 func eventually(t *testing.T, c *source.Collector, what string, ok func(*tick.Sample) bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !ok(c.Read(false)) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 10 s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	await.Until(t, time.Minute, what, await.Is(func() bool { return ok(c.Read(false)) }))
 }
 
 func within(t *testing.T, what string, got *float64, low, high float64) {
@@ -244,4 +221,45 @@ func within(t *testing.T, what string, got *float64, low, high float64) {
 	} else if *got < low || *got > high {
 		t.Errorf("%s = %v; want %v to %v", what, *got, low, high)
 	}
+}
+
+// counts are the kernel's own counters of some cgroups.
+type counts struct{ usage, periods, throttled map[string]float64 } // seconds, and numbers of periods
+
+func (s *subtree) counts(names ...string) counts {
+	s.t.Helper()
+	out := counts{map[string]float64{}, map[string]float64{}, map[string]float64{}}
+	for _, name := range names {
+		usage, err := os.ReadFile(filepath.Join(s.dir("cpuacct", s.base+name), "cpuacct.usage"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		nanoseconds, err := strconv.ParseFloat(strings.TrimSpace(string(usage)), 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		stat, err := os.ReadFile(filepath.Join(s.dir("cpu", s.base+name), "cpu.stat"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		var periods, throttled float64
+		if _, err := fmt.Sscanf(string(stat), "nr_periods %g\nnr_throttled %g\n", &periods, &throttled); err != nil {
+			s.t.Fatalf("cpu.stat %q: %v", stat, err)
+		}
+		out.usage[name], out.periods[name], out.throttled[name] = nanoseconds/1e9, periods, throttled
+	}
+	return out
+}
+
+// bracketed is what was so before and after something was done, and when.
+type bracketed[T any] struct {
+	before, after T
+	begun, ended  time.Time
+}
+
+func bracket[T any](look func() T, do func()) (b bracketed[T]) {
+	b.before, b.begun = look(), time.Now()
+	do()
+	b.ended, b.after = time.Now(), look()
+	return b
 }

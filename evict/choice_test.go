@@ -194,7 +194,7 @@ func TestCounts(t *testing.T) {
 	s := &stage.Session{Env: stage.Env{Now: func() time.Time { return noon }}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	e := &engine{session: s, settings: new(live), nodes: map[string]*node{}, saver: newSaver(s)}
 	given := defaults()
-	given.Burst = 0
+	given.Burst, given.ReclaimedTolerance = 0, 0
 	given.DryRunRules = []string{reclaimedRule}
 	tickAt := func(i int, change ...func(*tick.Tick)) {
 		given := given

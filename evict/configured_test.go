@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"polder/evict/dynamic"
 	"polder/lib/customconfig"
 	"polder/lib/tick"
+	"polder/tests/await"
 )
 
 // every has every field that evict has a setting for, each with another value than the default.
@@ -187,11 +187,7 @@ func TestReloadObjects(t *testing.T) {
 	threshold := func() float64 { at++; return p.put(ticks(at)).Pressures[0].Threshold }
 	wait := func(what string, done func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("never: %s; log:\n%s", what, p.log)
-			}
-		}
+		await.Until(t, patient, what, await.Is(done))
 	}
 	if got := threshold(); got != 40000 {
 		t.Fatalf("threshold %v; want 40000", got)

@@ -21,6 +21,7 @@ type engine struct {
 	saver    *saver
 	counts   counts
 	runner   *act.Runner // nil where nothing is to be done: --action log, --dry-run, --explain
+	cgroups  *cgroups    // nil where none is frozen or killed
 	events   *act.Events // nil without a cluster
 	explains bool
 	slo      *sloconfig.File // the ConfigMap of which the log has what is not supported
@@ -40,6 +41,7 @@ func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	n := e.node(in.Node)
 	s, refused := e.settingsFor(n, in.Tick)
 	e.announce(s)
+	e.check(n)
 	e.resume(n, in.Time)
 
 	present, complete := pods(in.Sample)
@@ -104,6 +106,7 @@ func (e *engine) evict(n *node, round pick.Round, now time.Time) []tick.PodEvict
 			continue
 		}
 		l := n.Take(v, now)
+		l.Inode = e.cgroups.inode(l.Cgroup)
 		asked = append(asked, l.Eviction)
 		e.order(n, l, pick.Grace(&l.Eviction), act.NotAsked)
 	}
@@ -122,7 +125,7 @@ func (e *engine) order(n *node, l *pick.Leaving, grace time.Duration, asked act.
 	record := e.saver.prepare(e.snapshot)
 	l.Awaited = true
 	e.runner.Start(e.orders, act.Order{
-		Node: n.name, Eviction: l.Eviction, Cgroup: l.Cgroup,
+		Node: n.name, Eviction: l.Eviction, Cgroup: l.Cgroup, Inode: l.Inode,
 		Grace: grace, Patience: pick.Patience(&l.Eviction), Asked: asked, Koordinator: rule.Koordinator(l.Eviction.Rule), Record: record,
 	})
 }

@@ -1,17 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
-	"sync"
+	"slices"
 	"testing"
 	"time"
 
 	"polder/lib/stage"
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
+	"polder/tests/await"
 )
 
 // pipe is a running evict that is fed a tick at a time.
@@ -19,34 +19,20 @@ type pipe struct {
 	t    *testing.T
 	in   *io.PipeWriter
 	out  *json.Decoder
-	log  *syncBuffer
+	log  *await.Log
 	end  chan int
 	stop context.CancelFunc
 }
 
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
+// patient is how long the tests wait for anything: they say what happens, not how fast a busy machine does it.
+const patient = time.Minute
 
 func startEvict(t *testing.T, args ...string) *pipe {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
-	p := &pipe{t: t, in: inW, out: json.NewDecoder(outR), log: &syncBuffer{}, end: make(chan int, 1), stop: stop}
+	p := &pipe{t: t, in: inW, out: json.NewDecoder(outR), log: &await.Log{}, end: make(chan int, 1), stop: stop}
 	go func() {
 		status := command().Execute(ctx, stageEnv(append([]string{"evict", "--max-age", "0", "--node", "n"}, args...), inR, outW, p.log))
 		outW.Close()
@@ -86,22 +72,21 @@ func (p *pipe) close() int {
 	return <-p.end
 }
 
-// tickEvery is the time between two ticks, on the ticks' clock and about that on the wall's.
+// tickEvery is the time between two ticks, on the ticks' clock.
 const tickEvery = 20 * time.Millisecond
 
 // until puts ticks until the section says what is wanted of a pod.
 func (p *pipe) until(at *int, make func(int) *tick.Tick, uid, state string) *tick.Eviction {
 	p.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	var e *tick.Eviction
+	await.Until(p.t, patient, uid+" is "+state, func() string {
 		*at++
-		e := p.put(make(*at))
-		if states(e)[uid] == state {
-			return e
+		if e = p.put(make(*at)); states(e)[uid] == state {
+			return ""
 		}
-		time.Sleep(tickEvery)
-	}
-	p.t.Fatalf("%s never was %s; log:\n%s", uid, state, p.log)
-	return nil
+		return "the log is:\n" + p.log.String()
+	})
+	return e
 }
 
 func states(e *tick.Eviction) map[string]string {
@@ -112,6 +97,10 @@ func states(e *tick.Eviction) map[string]string {
 	return m
 }
 
+// stageEnv has the reclaimed resources' rule act at the first tick: most tests have one that needs an eviction.
 func stageEnv(args []string, in io.Reader, out, log io.Writer) stage.Env {
+	if args = slices.Clone(args); !slices.Contains(args, "--fleet") && !slices.Contains(args, "--reclaimed-tolerance") {
+		args = slices.Insert(args, 1, "--reclaimed-tolerance", "0s")
+	}
 	return stage.Env{Args: args, In: in, Out: out, Err: log, Getenv: func(string) string { return "" }, Now: time.Now}
 }

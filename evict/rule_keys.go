@@ -16,6 +16,7 @@ var ruleKeys = []key{
 	ratioKey("reclaimed-soft-cpu-threshold", "over this many times the CPU offered, a reclaimed pod goes when no other has to (0: off)", func(s *settings) *float64 { return &s.ReclaimedSoftCPUThreshold }),
 	ratioKey("reclaimed-soft-memory-threshold", "over this many times the memory offered, a reclaimed pod goes when no other has to (0: off)", func(s *settings) *float64 { return &s.ReclaimedSoftMemoryThreshold }),
 	onOffKey("reclaimed-numa-enabled", "compare requests and offer on each NUMA node too, for the reclaimed pods bound to one", func(s *settings) *bool { return &s.ReclaimedNUMAEnabled }),
+	onOffKey("reclaimed-zero-offer-enabled", "take an offer of 0 at its word, and evict for it; otherwise it counts as withdrawn, and nobody goes for it", func(s *settings) *bool { return &s.ReclaimedZeroOfferEnabled }),
 	spanKey("reclaimed-tolerance", "how long a reclaimed threshold must have been met before a pod goes", func(s *settings) *time.Duration { return &s.ReclaimedTolerance }),
 	spanKey("reclaimed-grace-period", "grace period of the reclaimed pods that go (0: the pod's own)", func(s *settings) *time.Duration { return &s.ReclaimedGracePeriod }),
 	hysteresisKey("reclaimed-hysteresis", func(s *settings) *float64 { return &s.ReclaimedHysteresis }),

@@ -31,7 +31,7 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if o.fleet {
 		e.centre = newCentre()
 	}
-	if err := e.load(); err != nil {
+	if err := e.load(o.action); err != nil {
 		return err
 	}
 	if acts {
@@ -85,6 +85,7 @@ func (o *options) runner(s *stage.Session, e *engine) (*act.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.cgroups = &cgroups{h, o.action}
 	r.Do = act.KillWay(h)
 	if o.action == act.FreezePods {
 		r.Do = act.FreezeWay(h)

@@ -22,7 +22,7 @@ type saved struct {
 	Fleet *fleet.State     `json:"fleet,omitempty"`
 }
 
-func (e *engine) load() error {
+func (e *engine) load(action string) error {
 	var s saved
 	found, err := e.session.LoadState(stateVersion, &s)
 	if err != nil || !found {
@@ -34,6 +34,9 @@ func (e *engine) load() error {
 	}
 	for name, n := range s.Nodes {
 		if n != nil {
+			if e.centre == nil { // the centre's own machine is none of its nodes
+				n.ofBoot(e.session.StateBoot, action)
+			}
 			e.nodes[name] = n
 		}
 	}

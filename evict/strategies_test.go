@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What a ConfigMap of --config sets and nothing acts on is in the log once, and again where a changed file says something else;
@@ -48,11 +47,7 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	}
 	again := func(n int) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); strings.Count(p.log.String(), "configuration read again") < n; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("never read again %d times:\n%s", n, p.log)
-			}
-		}
+		p.log.Says(t, patient, "configuration read again", n)
 	}
 	ticks()
 	count(unsupported, 1)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"polder/evict/act"
+	"polder/evict/pick"
 	"polder/lib/cgroup"
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -46,11 +47,20 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 		return nil
 	}
 	n.Memory.Init()
+	other := func(l *pick.Leaving) bool { // a killing holds the other hierarchy's inode, and may have stopped while it froze
+		frozen, killed := act.InodeOf(h, act.FreezePods, l.Cgroup), act.InodeOf(h, act.KillPods, l.Cgroup)
+		return l.Inode != 0 && frozen != 0 && frozen != l.Inode && killed != l.Inode
+	}
 	var errs []error
 	for _, uid := range slices.Sorted(maps.Keys(n.Going)) {
 		l := n.Going[uid]
 		begun := l.Eviction.State == tick.StateRequested || l.Eviction.State == tick.StateFailed
 		if l.Cgroup == "" || !l.Held && !begun {
+			continue
+		}
+		if s.StateBoot == stage.OtherBoot || other(l) {
+			s.Log.Info("not thawed: what was frozen is gone, and there is another cgroup of that name at most", "cgroup", l.Cgroup)
+			delete(n.Going, uid)
 			continue
 		}
 		if s.DryRun {

@@ -19,7 +19,10 @@ A cgroup of version 1 that the advice does not name follows the one above it whe
 The journal (--journal) keeps the first value of every file that is changed, on the disk before the change. It outlives
 kill -9, and 'isolate --restore --journal FILE' puts everything back. Without it nothing can be put back.
 
-When no tick with an advice has come for --stale-after, the last advice's fallback is applied. Ticks that are too old or
+When no tick with an advice has come for --stale-after, the last advice's fallback is applied, and again every 5 seconds until
+all of it holds. So it is at once where the input ends or the output is gone: in a plain pipe a neighbour has died. At a signal
+(SIGTERM, SIGINT) all stays as it is, for --restore or the next isolate. --at-end keep is for single ticks, as from cron, whose
+end is no death; --stale-after 0 is for no fallback at all. Ticks that are too old or
 of another node (--max-age, --node) are passed on and do not count.
 
 Beside a kubelet its CPU manager's state is read whenever it has changed (--kubelet-root), and no cpuset is written that would
@@ -30,6 +33,9 @@ be in its way; each is in isolation.errors:
     kubelet's next container would not start. What was narrowed before is widened to its first value.
   - On cgroup v2, and under "none", tiers and pods are written too, but not those above exclusive CPUs.
   - While the state cannot be read, no cpuset of kubelet's is written. Everything else goes on.
+
+The root of a CPU partition (cgroup v2: cpuset.cpus.partition) keeps its list, and its CPUs are left out of the list of every cgroup
+outside it, in a restore too; each is in isolation.errors.
 
 advice.resctrl are groups of /sys/fs/resctrl (L3 cache and memory bandwidth): a missing one is made, its schemata are held against
 the machine's own masks before a line that differs is written, and the tasks of the named cgroups that are not in it are moved,
@@ -48,7 +54,8 @@ key is in isolation.unavailable. The file is looked for again every 100 ticks.
 A memory.max of version 2 that the kernel could only enforce by killing is not written.
 
 A value that someone else changes is reported and written again; after --contest rounds it is left alone with an error, until
-it has been quiet for 100 rounds. A container that kubelet sets back to its own list is written again however often.
+it has been quiet for 100 rounds. A container that kubelet sets back to its own list is written again however often, and so are
+weight and quota of kubelet's cgroups above the pods where they are reset as kubelet does: about once a minute, and with each new pod.
 
 Examples:
 

@@ -29,7 +29,14 @@ type options struct {
 	force      bool
 	contest    int
 	staleAfter time.Duration
+	atEnd      string
 }
+
+// What --at-end takes.
+const (
+	fallbackAtEnd = "fallback"
+	keepAtEnd     = "keep"
+)
 
 func command() stage.Command {
 	var o options
@@ -45,6 +52,7 @@ func command() stage.Command {
 			f.Bool(&o.force, "force", "with --restore: also what someone else changed meanwhile")
 			f.Int(&o.contest, "contest", 5, "write a value again this many times when someone else changes it, then leave it alone")
 			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the last advice's fallback when no newer one has come for this long (0: never)")
+			f.Choice(&o.atEnd, "at-end", fallbackAtEnd, "what holds when the input ends, or the output is gone, without a signal: the last advice's fallback, or what is there", fallbackAtEnd, keepAtEnd)
 			f.Path(&o.root, "root", "/", "the machine is a copy under `DIR`")
 			f.Path(&o.kubelet, "kubelet-root", "/var/lib/kubelet", "kubelet's root `DIR`, under --root: which CPUs it gave away is read there")
 		},
@@ -98,7 +106,7 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 	}
 	t.apply, t.resctrl = apply.New(a), resctrl.New(groups)
 	defer t.apply.Close()
-	return s.Filter(ctx, stage.Filter{
+	err = s.Filter(ctx, stage.Filter{
 		Section:     tick.SectionIsolation,
 		Reads:       []string{tick.SectionAdvice},
 		Handle:      t.handle,
@@ -106,6 +114,10 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 		SilentAfter: o.staleAfter,
 		Live:        !s.DryRun,
 	})
+	if ctx.Err() == nil {
+		err = errors.Join(err, t.end(ctx))
+	}
+	return err
 }
 
 func onlineFile(o options) string { return filepath.Join(o.root, "sys/devices/system/cpu/online") }

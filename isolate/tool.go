@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"polder/isolate/apply"
@@ -19,7 +20,8 @@ type tool struct {
 
 	fallback []tick.Cgroup
 	heard    time.Time // when the last advice came that was acted on
-	silent   bool      // the fallback was applied since
+	silent   bool      // the fallback was applied since, and all of it holds
+	falling  bool      // it was begun since
 	// pending is what was done since the last tick, for the next one to tell.
 	pending *tick.Isolation
 	logged  map[tick.IsolationError]bool
@@ -39,13 +41,14 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		t.resctrl.Apply(&out, in.Advice.Resctrl) // has no fallback: it holds or is left as it is
 		t.log(&out)
 	default:
+		t.apply.At(in.Time)
 		out = t.apply.Apply(in.Advice.Cgroups)
 		t.resctrl.Apply(&out, in.Advice.Resctrl)
 		t.log(&out)
 		t.fallback, t.heard = in.Advice.Fallback, t.s.Now()
-		if t.silent {
+		if t.falling {
 			t.s.Log.Info("advice is back")
-			t.silent = false
+			t.silent, t.falling = false, false
 		}
 	}
 	if t.pending != nil {
@@ -66,16 +69,52 @@ func (t *tool) checkSilence() {
 	}
 }
 
-// fall applies the fallback, once in a silence.
+// fall applies the fallback, once in a silence. It is tried again until all of it holds but what is refused.
 func (t *tool) fall() {
 	if t.s.DryRun || t.silent || len(t.fallback) == 0 || t.o.staleAfter <= 0 {
 		return
 	}
 	age := t.s.Now().Sub(t.heard)
+	t.apply.At(t.s.Now())
 	out := t.apply.Apply(t.fallback)
-	t.s.Log.Warn("no advice: fallback applied", "after", age.Round(time.Millisecond), "applied", out.Applied, "errors", len(out.Errors))
+	if !t.falling || len(out.Errors) == 0 {
+		t.s.Log.Warn("no advice: fallback applied", "after", age.Round(time.Millisecond), "applied", out.Applied, "errors", len(out.Errors))
+	}
 	t.log(&out)
-	t.silent, t.pending = true, &out
+	t.silent, t.falling = t.apply.Failed() == 0, true
+	if t.pending != nil {
+		out.Applied += t.pending.Applied
+		out.Writes = append(t.pending.Writes, out.Writes...)
+	}
+	t.pending = &out
+}
+
+// A fallback at the end of the input is tried so often, with a pause between two.
+const (
+	endTries = 5
+	endPause = time.Second
+)
+
+// end applies the fallback where the input has ended, or the output is gone, without a signal: a neighbour in the pipe has died, and
+// nobody is left to take back what was widened or squeezed last.
+func (t *tool) end(ctx context.Context) error {
+	if t.o.atEnd == keepAtEnd {
+		return nil
+	}
+	for try := 1; ; try++ {
+		t.fall()
+		switch {
+		case t.silent || !t.falling:
+			return nil
+		case try == endTries:
+			return fmt.Errorf("the pipe has ended, and the fallback could not be applied: %d errors (isolate --restore puts everything back)", t.apply.Failed())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(endPause):
+		}
+	}
 }
 
 // maxLogged bounds the errors of one tick that are logged; all that are listed are in the tick.

@@ -2,14 +2,20 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"polder/isolate/apply"
+	"polder/lib/cgroup"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -108,4 +114,79 @@ func TestWhatCountsAsSilence(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A fallback of which a part failed is tried again, in a silence and at the end of the input, until all of it holds.
+func TestAFallbackThatFailedIsTriedAgain(t *testing.T) {
+	for _, atEnd := range []bool{false, true} {
+		t.Run(fmt.Sprintf("at the end %t", atEnd), func(t *testing.T) {
+			root, batch := machine(t)
+			file := filepath.Join(root, "sys/fs/cgroup/cpuset/batch/cpuset.cpus")
+			s := &stage.Session{Env: stage.Env{Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
+			h, err := cgroup.Detect(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, heard: time.Now()}
+			refused := &refusing{Hierarchy: h, left: 2}
+			a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Writer: refused, Log: s.Log})
+			defer a.apply.Close()
+			a.fallback = []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}
+			if atEnd {
+				if err := a.end(t.Context()); err != nil {
+					t.Error(err)
+				}
+			} else {
+				a.fall()
+				if a.silent || batch() != "0-3" {
+					t.Fatalf("after the first try: silent %t, %s holds %s; want it refused", a.silent, file, batch())
+				}
+				a.fall()
+				a.fall()
+			}
+			if !a.silent || batch() != "0" || refused.left != 0 {
+				t.Errorf("silent %t, batch on %s; want the fallback", a.silent, batch())
+			}
+			if a.pending == nil || len(a.pending.Errors) != 0 || a.pending.Applied != 1 {
+				t.Errorf("to be told: %+v; want one write and no error", a.pending)
+			}
+		})
+	}
+}
+
+// refusing refuses its first writes.
+type refusing struct {
+	*cgroup.Hierarchy
+	left int
+}
+
+func (r *refusing) WriteFile(controller, path, name, value string) error {
+	if r.left > 0 {
+		r.left--
+		return syscall.EIO
+	}
+	return r.Hierarchy.WriteFile(controller, path, name, value)
+}
+
+// A fallback that cannot be applied at the end is a failure, and a signal ends the trying.
+func TestAFallbackThatFailsForGoodIsAFailure(t *testing.T) {
+	root, _ := machine(t)
+	h, err := cgroup.Detect(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage.Session{Env: stage.Env{Now: time.Now}, Log: slog.New(slog.DiscardHandler)}
+		a := &tool{s: s, o: options{root: root, staleAfter: time.Second, atEnd: fallbackAtEnd}, fallback: []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}}
+		a.apply = apply.New(apply.Options{Hierarchy: h, Online: onlineFile(a.o), Writer: &refusing{Hierarchy: h, left: 1000}, Log: s.Log})
+		defer a.apply.Close()
+		if err := a.end(t.Context()); err == nil || !strings.Contains(err.Error(), "the fallback could not be applied") {
+			t.Errorf("end = %v; want a failure", err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if err := a.end(ctx); err != nil {
+			t.Errorf("end after a signal = %v; want nil", err)
+		}
+	})
 }

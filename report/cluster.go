@@ -28,6 +28,7 @@ type clusterOptions struct {
 	prefix     string  // of Koordinator's resources
 	minChange  float64 // in percent
 	minAge     time.Duration
+	growAge    time.Duration
 	resync     time.Duration
 	staleAfter time.Duration
 }
@@ -35,9 +36,10 @@ type clusterOptions struct {
 func (o *clusterOptions) flags(f *stage.Flags) {
 	f.Category("Cluster, for --to cnr, --to node and --to nodemetric")
 	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE` (default: the one whose pod report runs in)")
-	f.Float(&o.minChange, "min-change", 5, "write an amount that has grown by at least this many percent at once; one that has shrunk by 1 percent always is")
-	f.Duration(&o.minAge, "min-interval", 30*time.Second, "write an amount that has shrunk by less than 1 percent when the last write is so long ago")
-	f.Duration(&o.resync, "resync", 5*time.Minute, "write at least this often, whatever has changed (0 is never)")
+	f.Float(&o.minChange, "min-change", 5, "write an amount that has grown by at least this many percent; one that has shrunk by 1 percent always is, and at once")
+	f.Duration(&o.growAge, "grow-interval", 7*time.Minute, "write more only so long after an object's amounts have moved, either way (0 is at once)")
+	f.Duration(&o.minAge, "min-interval", 10*time.Minute, "write an amount that has shrunk by less than 1 percent when the last write is so long ago")
+	f.Duration(&o.resync, "resync", 10*time.Minute, "write at least this often, whatever has changed (0 is never)")
 	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for so long")
 	f.String(&o.prefix, "resource-prefix", object.Prefix, "node: what comes before Koordinator's batch-cpu, batch-memory, mid-cpu and mid-memory: kubernetes.io, or koordinator.sh as in v0.1")
 	f.Bool(&o.allNodes, "all-nodes", "write the objects of every node that ticks name, not of --node alone")

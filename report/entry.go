@@ -41,6 +41,7 @@ type entry struct {
 	heard   time.Time // when a tick last had figures
 	written object.Written
 	resync  time.Duration
+	growth  object.Growth
 
 	strategies object.Strategies // the newest that ticks had
 	tried      []object.Dialect  // under whose names something may be offered that is a report's
@@ -130,6 +131,15 @@ func (e *entry) rules(p *publisher, want object.Figures) object.Rules {
 	return rules
 }
 
+// damped are the figures without the growth whose time has not come.
+func (e *entry) damped(p *publisher, want object.Figures, now time.Time) object.Figures {
+	interval := p.growInterval
+	if p.isNode() && want.Dialect == object.Koordinator && !p.growGiven {
+		interval = object.GrowInterval(e.strategies.Colocation())
+	}
+	return e.growth.Damp(e.written.Figures, want, interval, now)
+}
+
 // left are the dialects but one under whose names a report may have offered something. Without one the names are Katalyst's, as
 // in an object that has the same for every policy.
 func (e *entry) left(now object.Dialect) []object.Dialect {
@@ -153,6 +163,7 @@ func (e *entry) try(f object.Figures) {
 func (e *entry) settle(f object.Figures, now time.Time) {
 	e.tried = slices.DeleteFunc(e.tried, func(d object.Dialect) bool { return slices.Contains(f.Left, d) || d == f.Dialect && f.Empty() })
 	f.Left = nil
+	e.growth.Wrote(e.written.Figures, f, now)
 	e.written = object.Written{Figures: &f, At: now}
 }
 

@@ -33,9 +33,11 @@ Ticks that are too old or of another node (--max-age, --node) are not written as
 says so. The screen and the table show every tick: they are for recordings, too.
 
 THE CLUSTER
-   An amount is written at once when it has shrunk by 1 % or grown by --min-change (5 %), and so are pods and taints that come
-   and go. A smaller loss, as of memory, which never stands still, is written when the last write is --min-interval ago (30 s);
-   the rest waits for --resync (5 min). A tick without an advice is no offer of nothing: nothing is written, and what no tick
+   An amount is written at once when it has shrunk by 1 %, and so are pods and taints that come and go. One that has grown by
+   --min-change (5 %) is written when the object's amounts have stood still for --grow-interval (7 min): a loss is not undone at
+   once, and a load that wanders does not cost a write a swing. Until then no amount is more than what is written. A smaller loss,
+   as of memory, which never stands still, is written when the last write is --min-interval ago (10 min); the rest waits for
+   --resync (10 min). A tick without an advice is no offer of nothing: nothing is written, and what no tick
    has confirmed for --stale-after is withdrawn. So is what an earlier process left, but only while report runs: a report that
    was killed for good leaves its last figures. report --withdraw takes them away and ends; it serves as a preStop hook, for
    what somebody else takes away is put back only 2 seconds later, and ever later where it goes on.
@@ -43,7 +45,8 @@ THE CLUSTER
    Under the policy koordinator --to node keeps Koordinator's rules in place of those: an amount is written at once when it is
    more than resourceDiffThreshold (10 %) of what was written away from it, up or down, when it comes or goes, and whatever has
    changed later than updateTimeThresholdSeconds (300) after the last write. Both are the ConfigMap's, from sample.config;
-   --min-change, --min-interval and --resync, where they are given, stand above it. advice.withdrawn takes the resources away at
+   Growth waits for updateTimeThresholdSeconds after the last move, too. --min-change, --min-interval, --grow-interval and --resync,
+   where they are given, stand above it. advice.withdrawn takes the resources away at
    once, not to zero, and the note says why; what kubelet or somebody else has wiped is put back as ever. When the policy changes,
    what was written under Katalyst's names goes with the first write under Koordinator's, whichever process wrote it; the other way
    round what this process has written goes, for Koordinator's names may be its manager's. Those are left alone, but for --withdraw,

@@ -43,7 +43,10 @@ type publisher struct {
 	rules      object.Rules
 	given      object.Given // which of them the user has set
 	staleAfter time.Duration
-	left       bool // a Node's taints, if there are ours, are of another process
+	// growInterval is how long an amount that has grown waits after the object's amounts have moved; growGiven says that it is the user's.
+	growInterval time.Duration
+	growGiven    bool
+	left         bool // a Node's taints, if there are ours, are of another process
 
 	stopLooking context.CancelFunc
 	looking     sync.WaitGroup
@@ -76,6 +79,7 @@ func openNodeTaints(ctx context.Context, s *stage.Session, o *options, _ io.Writ
 
 func openPublisher(ctx context.Context, s *stage.Session, o *options, k kind) (target, error) {
 	p := &publisher{kind: k, session: s, ctx: ctx, started: s.Now(), rules: o.cluster.rules(), given: given(s), staleAfter: o.cluster.staleAfter, entries: map[string]*entry{}, stopLooking: func() {}}
+	p.growInterval, p.growGiven = o.cluster.growAge, s.IsSet("grow-interval")
 	p.left = k.target == nodeKind.target && !o.cluster.taintNode
 	if s.DryRun {
 		return p, nil // which needs no cluster
@@ -191,6 +195,7 @@ func (p *publisher) want(e *entry, now time.Time) object.Figures {
 	case !f.TaintsAlone && reason != "":
 		f = f.Withdrawn(reason)
 	}
+	f = e.damped(p, f, now)
 	f.Left = e.left(f.Dialect)
 	if f.Note == "" && p.left && e.have != nil {
 		if ours := object.NodeTaintsOf(e.have.object).Ours(); len(ours) > 0 {

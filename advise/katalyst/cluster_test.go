@@ -251,8 +251,7 @@ func TestNamedPoolsStay(t *testing.T) {
 	}
 }
 
-// With more pools than whole cores all are one.
-func TestTooManyPools(t *testing.T) {
+func TestPoolsThatNeedLessThanACoreAreOneWithShare(t *testing.T) {
 	var pods []tick.Pod
 	for i := range 30 {
 		pods = append(pods, pooled(fmt.Sprintf("p%02d", i), fmt.Sprintf("pool-%02d", i), 0.1))
@@ -261,27 +260,26 @@ func TestTooManyPools(t *testing.T) {
 	if names := slices.Sorted(maps.Keys(poolsOf(a))); !slices.Equal(names, []string{"reclaim", "share"}) {
 		t.Errorf("pools %v", names)
 	}
-	wantReason(t, a, "pools pool-00, pool-01, pool-02, pool-03, pool-04, … are one with share: there are 22 whole cores for the shared pods")
+	wantReason(t, a, "pools pool-00, pool-01, pool-02, pool-03, pool-04, … are one with share: each needs less than a core")
 	if got := wants(a.Cgroups)["p07"]; got != poolsOf(a)["share"] {
 		t.Errorf("p07 is on %q", got)
 	}
 }
 
-// Where sizes do not fit: rounded up in proportion, and what is too many taken from who has most for what it asked.
-func TestScale(t *testing.T) {
+func TestNobodyGetsLessThanItsProportion(t *testing.T) {
 	for _, c := range []struct {
-		sizes []int
+		sizes []float64
 		total int
 		want  []int
 	}{
-		{[]int{10, 20, 30}, 44, []int{7, 15, 22}},
-		{[]int{1, 1, 100}, 10, []int{1, 1, 8}},
-		{[]int{5, 5}, 9, []int{5, 4}},
-		{[]int{1, 2}, 30, []int{10, 20}},
-		{[]int{0, 3}, 7, []int{0, 7}},
-		{[]int{1, 1, 1}, 2, []int{1, 1, 1}},
+		{[]float64{10, 20, 30}, 44, []int{7, 15, 22}},
+		{[]float64{1, 1, 100}, 10, []int{1, 1, 8}},
+		{[]float64{5, 5}, 9, []int{5, 4}},
+		{[]float64{1, 2}, 30, []int{10, 20}},
+		{[]float64{0, 3}, 7, []int{0, 7}},
+		{[]float64{1, 1, 1}, 2, []int{1, 1, 1}},
 	} {
-		got := scale(c.sizes, c.total)
+		got := apportion(c.sizes, c.total)
 		sum := 0
 		for _, n := range got {
 			sum += n
@@ -291,7 +289,7 @@ func TestScale(t *testing.T) {
 			slices.Reverse(got)
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("scale(%v, %d) = %v; want %v", c.sizes, c.total, got, c.want)
+			t.Errorf("apportion(%v, %d) = %v; want %v", c.sizes, c.total, got, c.want)
 		}
 	}
 }

@@ -21,12 +21,12 @@ func (n *node) confine(a *tick.Advice, members []member, groups []group, avail n
 			continue
 		}
 		want := tick.Cgroup{CPUSetCPUs: list, CPUSetMems: m.mems}
-		if n.Quota && m.class == tick.QoSReclaimed { // CPUs came online: there is room for pools again
-			want.CPUMaxMilliCPU = tick.Ptr(limitOf(m.Pod))
-		}
 		for j := range cgroups(m.Pod) {
 			if want.Cgroup = cgroup(m.Pod, j); want.Cgroup == "" {
 				continue
+			}
+			if n.Quota && m.class == tick.QoSReclaimed { // CPUs came online: there is room for pools again
+				want.CPUMaxMilliCPU = tick.Ptr(limitOf(m.Pod, j))
 			}
 			a.Cgroups = append(a.Cgroups, want)
 			if fallback != "" {
@@ -71,15 +71,25 @@ func cgroup(p *tick.Pod, i int) string {
 	return p.Containers[i].Cgroup
 }
 
-// limitOf is a pod's own CPU limit, or none.
-func limitOf(p *tick.Pod) int64 {
-	if p.Limits == nil {
-		return tick.Unlimited
+// limitOf is the CPU limit of a pod's i-th cgroup: the container's own and the pod's, whichever is less; none without.
+func limitOf(p *tick.Pod, i int) int64 {
+	least := int64(tick.Unlimited)
+	both := []*tick.Resources{p.Limits, nil}
+	if i < len(p.Containers) {
+		both[1] = p.Containers[i].Limits
 	}
-	for _, limit := range []*float64{p.Limits.MilliCPU, p.Limits.ReclaimedMilliCPU} {
-		if limit != nil && *limit > 0 {
-			return int64(math.Ceil(bounded(*limit)))
+	for _, limits := range both {
+		if limits == nil {
+			continue
+		}
+		for _, limit := range []*float64{limits.MilliCPU, limits.ReclaimedMilliCPU} {
+			if limit == nil || !(*limit > 0) {
+				continue
+			}
+			if own := int64(math.Ceil(bounded(*limit))); least == tick.Unlimited || own < least {
+				least = own
+			}
 		}
 	}
-	return tick.Unlimited
+	return least
 }

@@ -19,19 +19,25 @@ type claim struct {
 
 // dedicate gives each dedicated pod whole cores for its CPU request, near one NUMA node, or all of as few nodes as it
 // needs. A pod keeps what it has; the reclaimed side gives before the shared one does, and one core of the shared pool and
-// the floor stay.
-func (n *node) dedicate(a *tick.Advice, members []member, r resolved) map[string]named {
+// the floor stay. What a pod has beyond its request, which is all that a scheduler has counted, is not taken from services.
+func (n *node) dedicate(a *tick.Advice, members []member, r resolved, s Settings) map[string]named {
 	claims := n.claims(a, members)
 	avail := n.shape.avail.Set
 	given := make(map[string]named, len(claims))
+	serving := 0
+	if len(claims) > 0 {
+		serving = n.serving(members, r, s) + r.floorCPUs()
+	}
 	for _, c := range claims { // first who has, so that nobody new takes it
-		if has, ok := n.keeps(c, avail); ok && avail.Size()-has.Size() >= n.shape.LargestCore() {
+		has, ok := n.keeps(c, avail)
+		if ok = ok && avail.Size()-has.Size() >= n.shape.LargestCore(); ok && !(c.exclusive && avail.Size()-has.Size() < serving) {
 			given[c.key] = has
 			avail = avail.Difference(has.Set)
 		}
 	}
 	var shared cpus.Set
-	for _, c := range claims {
+	for i := range claims {
+		c := &claims[i]
 		if _, has := given[c.key]; has {
 			continue
 		}
@@ -39,17 +45,19 @@ func (n *node) dedicate(a *tick.Advice, members []member, r resolved) map[string
 			shared = n.presentShared()
 		}
 		room := avail.Size() - r.floorCPUs() - n.shape.LargestCore()
-		taken, ok := n.shape.TakeNear(avail, shared, c.cpus)
-		what := ""
-		if c.exclusive {
-			taken, ok = n.shape.wholeNodes(avail, c.cpus)
-			what = " in NUMA nodes of its own"
-		}
-		if !ok || taken.Size() > room {
+		taken, what, ok := n.take(c, avail, shared, room, serving)
+		switch {
+		case !ok || taken.Size() > room:
 			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s asks for %d CPUs%s and %d can be given: it stays in the shared pool", c.key, c.cpus, what, max(room, 0)))
 			continue
+		case taken.Size() > c.cpus && avail.Size()-taken.Size() < serving:
+			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s asks for %d CPUs, which are %d in whole cores, and services need all but %d: it stays in the shared pool",
+				c.key, c.cpus, taken.Size(), max(avail.Size()-serving, 0)))
+			continue
+		case what == instead:
+			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s has %d CPUs%s: services need all but %d", c.key, taken.Size(), what, max(avail.Size()-serving, 0)))
 		}
-		if had := n.Dedicated[c.key]; had != "" {
+		if had := n.Dedicated[c.key]; had != "" && had != taken.String() {
 			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s moves from CPUs %s to %s: it cannot keep them, or asks for others", c.key, quote(had), taken))
 		}
 		given[c.key] = name(taken)
@@ -63,6 +71,51 @@ func (n *node) dedicate(a *tick.Advice, members []member, r resolved) map[string
 	return given
 }
 
+// instead is what a pod has that asks for NUMA nodes of its own which services need.
+const instead = " and no NUMA nodes of its own"
+
+// take takes CPUs for a claim that has none, and says what of.
+func (n *node) take(c *claim, avail, shared cpus.Set, room, serving int) (taken cpus.Set, what string, ok bool) {
+	if c.exclusive {
+		what = " in NUMA nodes of its own"
+		left := serving
+		had := n.shape.parse(n.Dedicated[c.key])
+		if !had.IsEmpty() { // it lost them before: not again before the shared pool has been smaller for its hold
+			left = max(serving, shared.Size())
+		}
+		if taken, ok = n.shape.wholeNodes(avail, c.cpus); !ok || taken.Size() > room || avail.Size()-taken.Size() >= left {
+			return taken, what, ok
+		}
+		c.exclusive, what = false, instead
+		if plain := *c; !had.IsEmpty() {
+			if has, keeps := n.keeps(plain, avail); keeps {
+				return has.Set, what, true
+			}
+		}
+	}
+	taken, ok = n.shape.TakeNear(avail, shared, c.cpus)
+	return taken, what, ok
+}
+
+// serving is the CPUs that the shared pods need, with the reserve.
+func (n *node) serving(members []member, r resolved, s Settings) int {
+	var sum estimate
+	for i := range members {
+		m := &members[i]
+		if m.class != tick.QoSShared {
+			continue
+		}
+		n.workloads = workloads(m.Pod, n.workloads[:0])
+		for j, w := range n.workloads {
+			w.promised, w.ending = m.ramping, m.Terminating
+			if !m.kubelet || !n.shape.gaveTo(&m.Containers[j]) {
+				sum.addCPU(w, s)
+			}
+		}
+	}
+	return int(ceilCPUs(min(float64(r.reserveMilliCPU)+sum.milliCPU, float64(n.shape.online.Size())*1000)))
+}
+
 // claims are those of the dedicated pods: the ones that have CPUs from kubelet and those without a request have none.
 // Whole nodes come first, while there are some.
 func (n *node) claims(a *tick.Advice, members []member) []claim {
@@ -74,6 +127,9 @@ func (n *node) claims(a *tick.Advice, members []member) []claim {
 			continue
 		case m.Requests == nil || m.Requests.MilliCPU == nil || !(*m.Requests.MilliCPU > 0):
 			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s has no CPU request: it stays in the shared pool", m.key))
+			continue
+		case *m.Requests.MilliCPU < 1000: // a label costs nothing: what was not requested is not taken from others
+			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s requests %.0fm, less than a CPU: it stays in the shared pool", m.key, *m.Requests.MilliCPU))
 			continue
 		}
 		c := byKey[m.key]

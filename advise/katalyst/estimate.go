@@ -13,15 +13,17 @@ type estimate struct {
 	memoryBytes float64
 	containers  int
 	byRequest   int // use or load was missing or zero: the CPU request counted too
-	unknown     int // nothing was known
+	unknown     int // nothing was read, and there is no request
 	rssMissing  int // the memory request stood in
 	rssUnknown  int
+	system      float64 // milli-CPU used by what is no confined pod
 }
 
 // workload is a container, or a pod that lists none, with the requests that hold for it.
 type workload struct {
 	usage, load1, load5, rss *float64
 	milliCPU, memoryBytes    *float64 // requests
+	empty                    bool     // it has no threads
 	promised                 bool     // the CPU request counts whatever is used: the pod has just started, or is dedicated
 	held                     bool     // and the memory request: the pod is dedicated
 	ending                   bool     // only what is used counts
@@ -31,8 +33,8 @@ type workload struct {
 // pool that they belong to as well.
 //
 // CPU: for each container the largest of use, load1 and load5; where any of them is missing or not positive, the CPU
-// request counts too; where that leaves nothing, unknown.UnknownMilliCPU. Memory: rss, else the request, else
-// UnknownMemoryBytes. (Katalyst v0.1.0: sysadvisor/plugin/qosaware/resource, policy canonical.)
+// request counts too; where none of them was read and there is no request, UnknownMilliCPU. Memory: rss, else the request, else
+// UnknownMemoryBytes. (Katalyst v0.1.0: sysadvisor/plugin/qosaware/resource, policy canonical; it takes 0 for unknown.)
 //
 // The request of a pod that has just started always counts, and so does a dedicated pod's, for that is what it was
 // promised; its memory counts also where it has CPUs of its own, and all memory of NUMA nodes that it has alone. A pod
@@ -44,14 +46,19 @@ func (n *node) need(members []member, groups []group, s Settings) estimate {
 		if m.class != tick.QoSShared && m.class != tick.QoSDedicated {
 			continue
 		}
-		g, before := &groups[m.group], sum.memoryBytes
+		before := sum.memoryBytes
 		n.workloads = workloads(m.Pod, n.workloads[:0])
 		for j, w := range n.workloads {
 			w.held = m.class == tick.QoSDedicated
 			w.promised = w.held || m.ramping
 			w.ending = m.Terminating
+			g := &groups[m.group]
 			if m.own == "" && !(m.kubelet && n.shape.gaveTo(&m.Containers[j])) {
+				unknown := sum.unknown
 				if milliCPU, counts := sum.addCPU(w, s); counts {
+					if sum.unknown > unknown { // no pool that a pod names has CPUs for what nobody knows
+						g = &groups[0]
+					}
 					g.milliCPU = bounded(g.milliCPU + milliCPU)
 					g.containers++
 				}
@@ -68,11 +75,12 @@ func finished(p *tick.Pod) bool { return p.Phase == "Succeeded" || p.Phase == "F
 
 // addCPU returns what a container needs; false where it is at its end and needs nothing.
 func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, counts bool) {
-	missing := false
+	missing, read := false, w.empty
 	for _, m := range [...]struct {
 		value  *float64
 		factor float64
 	}{{w.usage, 1}, {w.load1, 1000}, {w.load5, 1000}} {
+		read = read || m.value != nil && *m.value >= 0
 		if m.value == nil || !(*m.value > 0) {
 			missing = true
 			continue
@@ -86,7 +94,7 @@ func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, counts bool
 	case (missing || w.promised) && w.milliCPU != nil && *w.milliCPU > milliCPU:
 		milliCPU = *w.milliCPU
 		e.byRequest++
-	case milliCPU <= 0:
+	case milliCPU <= 0 && !read:
 		milliCPU = float64(s.UnknownMilliCPU)
 		e.unknown++
 	}
@@ -106,6 +114,7 @@ func (e *estimate) addMemory(w workload, s Settings) {
 	case w.memoryBytes != nil && *w.memoryBytes > 0:
 		e.memoryBytes = bounded(e.memoryBytes + *w.memoryBytes)
 		e.rssMissing++
+	case w.rss != nil && *w.rss >= 0: // it was read, and is nothing
 	default:
 		e.memoryBytes = bounded(e.memoryBytes + float64(s.UnknownMemoryBytes))
 		e.rssUnknown++
@@ -119,7 +128,7 @@ func bounded(f float64) float64 { return min(f, 1<<53) }
 // equal parts.
 func workloads(p *tick.Pod, ws []workload) []workload {
 	if len(p.Containers) == 0 {
-		w := workload{usage: p.UsageMilliCPU, load1: p.Load1, load5: p.Load5}
+		w := workload{usage: p.UsageMilliCPU, load1: p.Load1, load5: p.Load5, empty: p.Threads != nil && *p.Threads == 0}
 		if p.Memory != nil {
 			w.rss = p.Memory.RSSBytes
 		}
@@ -132,7 +141,7 @@ func workloads(p *tick.Pod, ws []workload) []workload {
 	memoryPart := part(p, func(r *tick.Resources) *float64 { return r.MemoryBytes })
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		w := workload{usage: c.UsageMilliCPU, load1: c.Load1, load5: c.Load5, milliCPU: cpuPart, memoryBytes: memoryPart}
+		w := workload{usage: c.UsageMilliCPU, load1: c.Load1, load5: c.Load5, milliCPU: cpuPart, memoryBytes: memoryPart, empty: c.Threads != nil && *c.Threads == 0}
 		if c.Memory != nil {
 			w.rss = c.Memory.RSSBytes
 		}

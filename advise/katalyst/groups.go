@@ -18,8 +18,10 @@ type group struct {
 	name       string
 	reserve    int64 // its part
 	milliCPU   float64
+	system     float64 // the first one's: what the machine uses beside the confined pods
 	containers int
 	vacant     bool // it has no pods any more, and is held
+	small      bool // what its pods need counts in the first one, and is not worth a core of its own
 	merged     bool // it has no CPUs of its own and uses the first one's
 	hold       *hold
 	present    named
@@ -34,8 +36,8 @@ type ownPool struct {
 	hold
 }
 
-// gather makes the shared pools: the common one and those that pods name. With more pools than cores all are one.
-func (n *node) gather(a *tick.Advice, members []member, now time.Time, limit int, r resolved, s Settings) []group {
+// gather makes the shared pools: the common one and those that pods name, which anybody may do.
+func (n *node) gather(members []member, now time.Time, r resolved, s Settings) []group {
 	groups := append(n.groups[:0], group{name: tick.PoolShare, hold: &n.hold, reserve: r.reserveMilliCPU})
 	defer func() { n.groups = groups }()
 	byName := map[string]int(nil)
@@ -50,20 +52,10 @@ func (n *node) gather(a *tick.Advice, members []member, now time.Time, limit int
 	if byName == nil && len(n.Named) == 0 {
 		return groups
 	}
-	room := limit / n.shape.LargestCore()
-	if byName != nil && len(byName) >= room {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("pools %s are one with share: there are %s for the shared pods",
-			clipped(slices.Sorted(maps.Keys(byName))), count(room, "whole core")))
-		return groups
-	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		byName[name] = len(groups)
 		groups = append(groups, group{name: name, hold: &hold{}})
 	}
-	for i := range groups {
-		groups[i].reserve = r.reserveMilliCPU / int64(len(groups))
-	}
-	groups[0].reserve += r.reserveMilliCPU % int64(len(groups))
 	for _, name := range slices.Sorted(maps.Keys(n.Named)) {
 		known := n.Named[name]
 		if known == nil { // a state file's
@@ -72,7 +64,7 @@ func (n *node) gather(a *tick.Advice, members []member, now time.Time, limit int
 		known.clock(now)
 		if i, here := byName[name]; here {
 			groups[i].hold = &known.hold
-		} else if known.held(now, s.Hold) > 0 && len(groups) < room && refusedPool(name) == "" {
+		} else if known.held(now, s.Hold) > 0 && refusedPool(name) == "" {
 			groups = append(groups, group{name: name, hold: &known.hold, vacant: true})
 		}
 	}
@@ -99,11 +91,86 @@ func clipped(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// wanted is what a pool should have, in milli-CPU.
+func (g *group) wanted() float64 { return float64(g.reserve) + g.milliCPU + g.system }
+
+// needText says what is needed, for a reason.
+func needText(milliCPU float64, containers int, system float64) string {
+	text := fmt.Sprintf("need %.0fm of %s", milliCPU, count(containers, "container"))
+	if system >= 0.5 {
+		text += fmt.Sprintf(" + system %.0fm", system)
+	}
+	return text
+}
+
+// aCore is the least need for which a pool that pods name has CPUs of its own: a name costs nothing, and whole cores do.
+const aCore = 1000
+
+// demands says how many units each pool wants, by its need and its part of the reserve, and what it needs of CPUs alone. Pools
+// that need less than a core are one with the first; where there is too little for all, those are too whose proportion is less
+// than a unit. The reserve is divided in equal parts over the others.
+func demands(groups []group, reserve int64, units, unit int) (wants []int, needs []float64, sum int) {
+	fold := func(g *group) {
+		g.small = true
+		groups[0].milliCPU = bounded(groups[0].milliCPU + g.milliCPU)
+		groups[0].containers += g.containers
+	}
+	for i := range groups {
+		if g := &groups[i]; i > 0 && !g.vacant && g.milliCPU < aCore {
+			fold(g)
+		}
+	}
+	wants, needs = make([]int, len(groups)), make([]float64, len(groups))
+	for folded := true; folded; {
+		own := int64(0)
+		for i := range groups {
+			if g := &groups[i]; !g.vacant && !g.small {
+				own++
+			}
+		}
+		folded, sum = false, 0
+		all := 0.0
+		for i := range groups {
+			g := &groups[i]
+			wants[i], needs[i], g.reserve = 0, 0, 0
+			if g.vacant || g.small {
+				continue
+			}
+			g.reserve = reserve / own
+			if i == 0 {
+				g.reserve += reserve % own
+			}
+			wants[i] = int(max(1, min(math.Ceil(ceilCPUs(g.wanted())/float64(unit)), float64(units))))
+			needs[i] = min((g.milliCPU+g.system)/1000, float64(units*unit)) // nobody can use more
+			if i == 0 {
+				needs[i] = max(needs[i], 0.001) // it has a unit whatever it needs
+			}
+			sum += wants[i]
+			all += needs[i]
+		}
+		if sum <= units {
+			break
+		}
+		least := 0
+		for i := range groups {
+			if i > 0 && wants[i] > 0 && (least == 0 || needs[i] < needs[least]) {
+				least = i
+			}
+		}
+		if least > 0 && needs[least]*float64(units) < all {
+			fold(&groups[least])
+			folded = true
+		}
+	}
+	return wants, needs, sum
+}
+
 // sizes decides several shared pools, each as [node.size] would, in units of the largest core, and returns their union.
 // What they need beyond the limit they share out in proportion; what is only held gives way to need first.
 func (n *node) sizes(a *tick.Advice, now time.Time, avail named, groups []group, limit int, r resolved, s Settings) named {
 	unit := n.shape.LargestCore()
-	units, wants, sum := limit/unit, make([]int, len(groups)), 0
+	units := max(limit/unit, 1)
+	wants, needs, sum := demands(groups, r.reserveMilliCPU, units, unit)
 	for i := range groups {
 		g := &groups[i]
 		if i == 0 {
@@ -111,22 +178,21 @@ func (n *node) sizes(a *tick.Advice, now time.Time, avail named, groups []group,
 		} else if p := n.Named[g.name]; p != nil {
 			g.present = n.present(avail, p.CPUs)
 		}
-		if !g.vacant {
-			need := math.Ceil(ceilCPUs(float64(g.reserve)+g.milliCPU) / float64(unit))
-			wants[i] = int(max(1, min(need, float64(units))))
-		}
 		g.want, g.bound = wants[i]*unit, ""
-		sum += wants[i]
 	}
 	sizes := wants
 	switch {
 	case sum > units:
-		sizes = scale(wants, units)
+		sizes = divide(needs, units, unit)
 		for i := range groups {
 			groups[i].bound = fmt.Sprintf("; %d CPUs would do, the shared pools divide %d: the reclaimed pool keeps its floor of %d CPUs (%s)", groups[i].want, units*unit, r.floorCPUs(), r.floorFrom)
 		}
 	case r.off:
-		sizes = scale(wants, units)
+		weights := make([]float64, len(wants))
+		for i := range wants {
+			weights[i] = float64(wants[i])
+		}
+		sizes = apportion(weights, units)
 		for i := range groups {
 			groups[i].bound = fmt.Sprintf("; nothing is reclaimed, so the shared pools have all but the floor of %d CPUs (%s)", r.floorCPUs(), r.floorFrom)
 		}
@@ -137,15 +203,25 @@ func (n *node) sizes(a *tick.Advice, now time.Time, avail named, groups []group,
 		groups[i].size = sizes[i] * unit
 	}
 	all := n.settle(avail, groups)
+	var small []string
 	for i := range groups {
-		g := &groups[i]
-		if !g.vacant {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: reserve %dm of %dm (%s) + need %.0fm of %s = %.0fm -> %d CPUs in whole cores%s", g.name,
-				g.reserve, r.reserveMilliCPU, r.reserveFrom, g.milliCPU, count(g.containers, "container"), float64(g.reserve)+g.milliCPU, g.cpus.Size(), g.bound))
-		} else if g.cpus.Size() > 0 {
+		switch g := &groups[i]; {
+		case !g.vacant && !g.small:
+			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: reserve %dm of %dm (%s) + %s = %.0fm -> %d CPUs in whole cores%s", g.name,
+				g.reserve, r.reserveMilliCPU, r.reserveFrom, needText(g.milliCPU, g.containers, g.system), g.wanted(), g.cpus.Size(), g.bound))
+		case g.merged:
+			small = append(small, g.name)
+		case g.small:
+			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: it needs %.0fm, less than a core%s", g.name, g.milliCPU, g.bound))
+		case g.cpus.Size() > 0:
 			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: it has no pods any more%s", g.name, g.bound))
 		}
+		g := &groups[i]
 		g.hold.remember(now, g.present.Size(), g.cpus.Size(), g.want)
+	}
+	if len(small) > 0 {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("pools %s are one with share: each needs less than a core, or its proportion of %s is less than one",
+			clipped(small), count(units, "whole core")))
 	}
 	return all
 }
@@ -188,6 +264,8 @@ func (n *node) settle(avail named, groups []group) named {
 		g := &groups[i]
 		if g.cpus = placed[i]; g.size > 0 && g.cpus.IsEmpty() {
 			g.cpus, g.merged, g.bound = placed[0], true, "; there is no core left, it is one with share"
+		} else if g.small && g.cpus.IsEmpty() {
+			g.cpus, g.merged = placed[0], true
 		}
 	}
 	return placed[len(groups)]
@@ -222,39 +300,76 @@ func (s *shape) place(avail cpus.Set, groups []group) []named {
 	return placed
 }
 
-// scale brings sizes to a total in proportion: each is rounded up, and while that is too many the one loses that has most
-// for what it asked, the larger one of two, but never its last (Katalyst: sysadvisor's provision assembler).
-func scale(sizes []int, total int) []int {
-	sum := 0
-	for _, size := range sizes {
-		sum += size
+// apportion divides a total in proportion to weights, so that none gets less than its proportion in whole numbers; what is left
+// goes by one to whoever has least for its weight (D'Hondt's method). Whoever has a weight gets one at least.
+func apportion(weights []float64, total int) []int {
+	sum := 0.0
+	for _, w := range weights {
+		sum += w
 	}
-	scaled, now := make([]int, len(sizes)), 0
-	for i, size := range sizes {
-		if size > 0 {
-			scaled[i] = (size*total + sum - 1) / sum
+	sizes, given := make([]int, len(weights)), 0
+	for i, w := range weights {
+		if sum > 0 {
+			sizes[i] = int(w * float64(total) / sum)
 		}
-		now += scaled[i]
+		if w > 0 || i == 0 && sum == 0 {
+			sizes[i] = max(sizes[i], 1)
+		}
+		given += sizes[i]
 	}
-	for ; now > total; now-- {
-		most := -1
-		for i := range scaled {
-			if scaled[i] <= 1 {
-				continue
-			}
-			if most < 0 {
-				most = i
-				continue
-			}
-			a, b := scaled[i]*sizes[most], scaled[most]*sizes[i] // as fractions of what was asked
-			if a > b || a == b && scaled[i] > scaled[most] {
+	sizes = addTo(sizes, weights, total)
+	for ; given > total; given-- {
+		most := 0
+		for i := range sizes {
+			if sizes[i] > sizes[most] {
 				most = i
 			}
 		}
-		if most < 0 {
+		if sizes[most] <= 1 {
 			break
 		}
-		scaled[most]--
+		sizes[most]--
 	}
-	return scaled
+	return sizes
+}
+
+// divide divides units by needs of CPUs: each need in whole units where there are as many, so that the reserve alone does not fit;
+// else each its proportion.
+func divide(needs []float64, units, unit int) []int {
+	if least, enough := wholeUnits(needs, units, unit); enough {
+		return addTo(least, needs, units)
+	}
+	return apportion(needs, units)
+}
+
+// addTo gives what is left of a total, by one, to whoever has least for its weight.
+func addTo(sizes []int, weights []float64, total int) []int {
+	given := 0
+	for _, size := range sizes {
+		given += size
+	}
+	for ; given < total; given++ {
+		least := 0
+		for i, w := range weights {
+			if w*float64(sizes[least]+1) > weights[least]*float64(sizes[i]+1) {
+				least = i
+			}
+		}
+		sizes[least]++
+	}
+	return sizes
+}
+
+// wholeUnits are the needs, of CPUs, in whole units, and whether there are as many.
+func wholeUnits(needs []float64, units, unit int) (sizes []int, enough bool) {
+	sum := 0
+	sizes = make([]int, len(needs))
+	for i, need := range needs {
+		sizes[i] = int(math.Ceil(need/float64(unit) - 1e-6))
+		if need > 0 {
+			sizes[i] = max(sizes[i], 1)
+		}
+		sum += sizes[i]
+	}
+	return sizes, sum <= units
 }

@@ -11,7 +11,9 @@ package katalyst
 import (
 	"fmt"
 	"slices"
+	"time"
 
+	"polder/advise/class"
 	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
@@ -45,6 +47,16 @@ func (d *Decider) Configure(s Settings) { d.settings = s }
 // State returns a pointer to what is remembered, by node.
 func (d *Decider) State() any { return &d.nodes }
 
+// Reboot forgets what was advised of cgroups that another run of the kernel had: those of the same name are others', and have nothing
+// to be undone. Dedicated pods keep their CPUs, and pools their hold-downs.
+func (d *Decider) Reboot() {
+	for _, n := range d.nodes {
+		if n != nil {
+			n.Bound, n.Started, n.Fallback, n.Pools, n.Quota, n.Tier, n.Class = nil, nil, nil, false, false, "", nil
+		}
+	}
+}
+
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
 	// Share is the common shared pool (a CPU list) and ShareMilliCPU the same in quota mode.
@@ -64,9 +76,15 @@ type node struct {
 	Given string `json:"given,omitempty"`
 	// Pools and Quota say which of the two was ever in force, so that the other undoes it, and Tier which cgroup of kubelet's
 	// was ever narrowed.
-	Pools bool   `json:"pools,omitempty"`
-	Quota bool   `json:"quota,omitempty"`
-	Tier  string `json:"tier,omitempty"`
+	Pools bool `json:"pools,omitempty"`
+	// Decided says that a decision was made of which no part was guessed: hold-downs begin with it.
+	Decided bool `json:"decided,omitempty"`
+	// Guessed is when the node was decided on first.
+	Guessed time.Time `json:"guessed,omitzero"`
+	Quota   bool      `json:"quota,omitempty"`
+	Tier    string    `json:"tier,omitempty"`
+	// Class is the scheduling class of the reclaimed pods.
+	Class *class.State `json:"class,omitempty"`
 
 	shape   *shape   // derived from the topology, made anew when that changes
 	dynamic *dynamic // and from the tick's configuration
@@ -104,41 +122,66 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 
 	small := n.shape.online.Size() < d.settings.PoolMinCPUs || len(n.shape.Cores) < 2
 	machineBytes := machineBytes(s)
-	r := d.settings.resolve(n.configure(s.Config), small, n.milliCPU(s), int64(machineBytes))
+	settings := d.settings.within(n.milliCPU(s), int64(machineBytes))
+	r := settings.resolve(n.configure(s.Config), small, n.milliCPU(s), int64(machineBytes))
 	a.Reclaimed = &tick.Reclaimed{}
 	members := d.enroll(n, a, t)
 	n.owned = cpus.Set{}
+	n.forgetGuess()
+	sys := n.system(members, s)
 	var e estimate
 	var weights []uint64
 	switch {
 	case n.shape.avail.IsEmpty():
-		e = n.need(members, make([]group, 1), d.settings)
+		e = n.need(members, make([]group, 1), settings)
 		a.Reclaimed.MilliCPU, a.Fallback = tick.Ptr(int64(0)), nil
 		a.Reasons = append(a.Reasons, fmt.Sprintf("kubelet gave away all CPUs that are not reserved (%s): there are no pools", n.shape.exclusive))
 	case small:
 		n.bind(a, members, nil, nil)
-		e = n.need(members, make([]group, 1), d.settings)
-		n.quota(a, t, members, e, r, d.settings)
+		e = n.need(members, make([]group, 1), settings)
+		e.system = sys.milliCPU
+		n.quota(a, t, members, e, r, settings)
 		weights = n.shape.perNUMA()
 		n.widen(a)
 	default:
-		dedicated := n.dedicate(a, members, r)
+		dedicated := n.dedicate(a, members, r, settings)
 		avail := n.shape.rest(dedicated)
 		limit := max(avail.Size()-r.floorCPUs(), 1)
-		groups := n.gather(a, members, t.Time, limit, r, d.settings)
-		e = n.need(members, groups, d.settings)
-		l := n.pools(a, t, groups, avail, limit, r, d.settings)
+		groups := n.gather(members, t.Time, r, settings)
+		e = n.need(members, groups, settings)
+		groups[0].system = sys.milliCPU
+		l := n.pools(a, t, groups, avail, limit, r, settings)
 		weights = l.perNUMA
 		n.offer(a, s, l)
 		n.confine(a, members, groups, avail, l)
 		n.tier(a, s, members, l)
 	}
-	a.Reasons = append(a.Reasons, e.reasons(d.settings)...)
+	n.Class = n.Class.Advise(t, a, settings.BatchClass, class.Machine{MilliCPU: n.milliCPU(s), FloorMilliCPU: r.floorMilliCPU, CgroupVersion: s.CgroupVersion})
+	a.Reasons = append(append(a.Reasons, e.reasons(settings)...), sys.reasons...)
+	n.decided(t.Time, e.unknown > 0, settings.Hold)
+	e.memoryBytes = bounded(e.memoryBytes + sys.memoryBytes)
+	policy.AwakenTiers(s, a)
 	n.memory(a, s, machineBytes, r, e)
 	n.publish(a, s, r, machineBytes, weights)
 	a.Reasons = append(a.Reasons, r.reasons...)
 	n.Fallback = a.Fallback
 	return a
+}
+
+// forgetGuess forgets sizes that were only guessed: they hold nothing down.
+func (n *node) forgetGuess() {
+	if !n.Decided {
+		n.Share, n.ShareMilliCPU, n.hold, n.Named = "", 0, hold{}, nil
+	}
+}
+
+// decided notes a decision. One in which the need of some containers was guessed is the first real one after the hold: some are
+// never read.
+func (n *node) decided(now time.Time, guessed bool, hold time.Duration) {
+	if n.Guessed.IsZero() || n.Guessed.After(now) {
+		n.Guessed = now
+	}
+	n.Decided = n.Decided || !guessed || now.Sub(n.Guessed) >= hold
 }
 
 // exclusiveCPUs is what kubelet gave away; where its state could not be read, what it was last.

@@ -241,6 +241,32 @@ func TestQuotaOnSmallMachines(t *testing.T) {
 }
 
 // CPUs go offline under the pools until the machine is small, and come back.
+func TestAQuotaIsWithinEachContainersOwnLimit(t *testing.T) {
+	small := &tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}
+	pod := reclaimed("b")
+	pod.Containers = []tick.Container{
+		{Name: "a", Cgroup: "/kubepods/burstable/podb/a", Limits: &tick.Resources{MilliCPU: tick.Ptr(100.0)}},
+		{Name: "c", Cgroup: "/kubepods/burstable/podb/c", Limits: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(300.0), MilliCPU: tick.Ptr(2000.0)}},
+	}
+	pod.Limits = &tick.Resources{MilliCPU: tick.Ptr(2100.0)}
+	tk := at(0, pod)
+	tk.Sample.Topology = small
+	d := New(Defaults())
+	within := func(when string, list []tick.Cgroup) {
+		for _, c := range list {
+			most := map[string]int64{"/kubepods/burstable/podb/a": 100, "/kubepods/burstable/podb/c": 300}[c.Cgroup]
+			if q := c.CPUMaxMilliCPU; q == nil || *q == tick.Unlimited || *q > most {
+				t.Errorf("%s: %s has the quota %v, and the limit %d", when, c.Cgroup, q, most)
+			}
+		}
+	}
+	a := d.Decide(tk)
+	within("by quota", a.Cgroups)
+	within("the fallback", a.Fallback)
+	again := at(1, pod)
+	within("with pools again", d.Decide(again).Cgroups)
+}
+
 func TestBetweenPoolsAndQuota(t *testing.T) {
 	d := New(Defaults())
 	tk := at(0, shared("a", 1), reclaimed("b"))

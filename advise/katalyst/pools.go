@@ -75,7 +75,7 @@ func (n *node) presentShared() cpus.Set {
 // size decides the shared pool: at once when it grows, after the hold and in steps when it shrinks.
 func (n *node) size(a *tick.Advice, now time.Time, avail named, g *group, limit int, r resolved, s Settings) named {
 	present := n.present(avail, n.Share)
-	raw := float64(r.reserveMilliCPU) + g.milliCPU
+	raw := float64(r.reserveMilliCPU) + g.milliCPU + g.system
 	want := int(min(ceilCPUs(raw), float64(limit)))
 	if r.off {
 		want = limit
@@ -99,8 +99,8 @@ func (n *node) size(a *tick.Advice, now time.Time, avail named, g *group, limit 
 			share = stepped
 		}
 	}
-	a.Reasons = append(a.Reasons, fmt.Sprintf("share: reserve %dm (%s) + need %.0fm of %s = %.0fm -> %d CPUs in whole cores%s",
-		r.reserveMilliCPU, r.reserveFrom, g.milliCPU, count(g.containers, "container"), raw, share.Size(), bound))
+	a.Reasons = append(a.Reasons, fmt.Sprintf("share: reserve %dm (%s) + %s = %.0fm -> %d CPUs in whole cores%s",
+		r.reserveMilliCPU, r.reserveFrom, needText(g.milliCPU, g.containers, g.system), raw, share.Size(), bound))
 	n.remember(now, present.Size(), share.Size(), wanted)
 	return share
 }

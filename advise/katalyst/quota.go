@@ -15,7 +15,7 @@ const minQuotaMilliCPU = 10
 func (n *node) quota(a *tick.Advice, t *tick.Tick, members []member, e estimate, r resolved, s Settings) {
 	all := max(min(n.milliCPU(t.Sample)-int64(n.shape.exclusive.Size())*1000, int64(n.shape.avail.Size())*1000), 0)
 	limit := max(all-r.floorMilliCPU, 0)
-	raw := float64(r.reserveMilliCPU) + e.milliCPU
+	raw := float64(r.reserveMilliCPU) + e.milliCPU + e.system
 	want := int64(math.Ceil(min(raw, float64(limit))))
 	present := min(n.ShareMilliCPU, limit) // CPUs may have gone offline since
 	share, bound := want, ""
@@ -37,21 +37,25 @@ func (n *node) quota(a *tick.Advice, t *tick.Tick, members []member, e estimate,
 
 	reclaimed := all - share
 	a.Reasons = append(a.Reasons,
-		fmt.Sprintf("%d CPUs are too few for pools (pool-min-cpus %d: %s): reclaimed pods are held by quota", n.shape.online.Size(), s.PoolMinCPUs, s.source("pool-min-cpus")),
-		fmt.Sprintf("share: reserve %dm (%s) + need %.0fm of %s = %.0fm -> %dm%s", r.reserveMilliCPU, r.reserveFrom, e.milliCPU, count(e.containers, "container"), raw, share, bound))
+		fmt.Sprintf("share: reserve %dm (%s) + %s = %.0fm -> %dm%s", r.reserveMilliCPU, r.reserveFrom, needText(e.milliCPU, e.containers, e.system), raw, share, bound))
 	a.Reclaimed.MilliCPU = &reclaimed
-	n.limit(a, members, reclaimed, min(r.floorMilliCPU, all))
-	n.Quota = true
+	n.limit(a, members, reclaimed, min(r.floorMilliCPU, all), s)
 }
 
 // limit divides the quota over the reclaimed pods' cgroups in proportion to their reclaimed CPU requests, and equally
-// among pods that say none. The parts do not follow use from tick to tick, so that a steady state writes nothing.
-func (n *node) limit(a *tick.Advice, members []member, reclaimed, floor int64) {
+// among pods that say none. The parts do not follow use from tick to tick, so that a steady state writes nothing. What its scheduling
+// class keeps from the services has no quota but that of its own limits.
+func (n *node) limit(a *tick.Advice, members []member, reclaimed, floor int64, s Settings) {
 	a.Fallback = nil
-	sum := 0.0
+	sum, byQuota, byClass := 0.0, 0, 0
 	for i := range members {
-		if m := &members[i]; m.class == tick.QoSReclaimed && standing(m.Pod) > 0 {
+		switch m := &members[i]; {
+		case m.class != tick.QoSReclaimed || standing(m.Pod) == 0:
+		case s.byQuota(m.Pod):
 			sum += weightOf(m.Pod)
+			byQuota++
+		default:
+			byClass++
 		}
 	}
 	for i := range members {
@@ -68,13 +72,33 @@ func (n *node) limit(a *tick.Advice, members []member, reclaimed, floor int64) {
 			if n.Pools { // the machine had pools before CPUs went offline
 				want.CPUSetCPUs = n.shape.avail.list
 			}
-			if m.class == tick.QoSReclaimed {
-				want.CPUMaxMilliCPU = quotaOf(m.Pod, reclaimed, part)
-				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: quotaOf(m.Pod, floor, part)})
+			switch {
+			case m.class != tick.QoSReclaimed:
+			case s.byQuota(m.Pod):
+				want.CPUMaxMilliCPU = quotaOf(m.Pod, j, reclaimed, part)
+				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: quotaOf(m.Pod, j, floor, part)})
+			default:
+				if own := limitOf(m.Pod, j); n.Quota || own != tick.Unlimited { // what no limit and no earlier quota is known of is left alone
+					want.CPUMaxMilliCPU = &own
+					a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: &own})
+				}
 			}
-			a.Cgroups = append(a.Cgroups, want)
+			if want != (tick.Cgroup{Cgroup: want.Cgroup}) {
+				a.Cgroups = append(a.Cgroups, want)
+			}
 		}
 	}
+	n.Quota = n.Quota || byQuota > 0
+	held := ""
+	switch {
+	case byQuota > 0 && byClass > 0:
+		held = ", by quota or, on their own, by their scheduling class"
+	case byClass > 0:
+		held = " by their scheduling class"
+	default:
+		held = " by quota"
+	}
+	a.Reasons = append(a.Reasons, fmt.Sprintf("%d CPUs are too few for pools (pool-min-cpus %d: %s): reclaimed pods are held%s", n.shape.online.Size(), s.PoolMinCPUs, s.source("pool-min-cpus"), held))
 }
 
 // standing is the number of a pod's cgroups that exist.
@@ -91,10 +115,10 @@ func standing(p *tick.Pod) int {
 	return number
 }
 
-// quotaOf is a cgroup's part of milliCPU, within the pod's own limit and what the kernel takes.
-func quotaOf(p *tick.Pod, milliCPU int64, part float64) *int64 {
+// quotaOf is the part of milliCPU of a pod's i-th cgroup, within its limits and what the kernel takes.
+func quotaOf(p *tick.Pod, i int, milliCPU int64, part float64) *int64 {
 	quota := int64(float64(milliCPU) * part)
-	if limit := limitOf(p); limit > 0 {
+	if limit := limitOf(p, i); limit > 0 {
 		quota = min(quota, limit)
 	}
 	quota = max(quota, minQuotaMilliCPU)

@@ -1,6 +1,11 @@
 package katalyst
 
-import "time"
+import (
+	"time"
+
+	"polder/advise/class"
+	"polder/lib/tick"
+)
 
 // Settings are the policy's numbers; CPU in milli-CPU, memory in bytes.
 type Settings struct {
@@ -24,8 +29,24 @@ type Settings struct {
 	PoolMinCPUs int
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
+	// BatchClass is the scheduling class of reclaimed pods, one of [class.Names]; empty is the default.
+	BatchClass string
+	// Limit says what holds reclaimed pods on a machine that is too small for pools: [LimitQuota] or, for those that have one, their
+	// scheduling class: [LimitClass], or empty.
+	Limit string
 	// Sources says where a value came from that is no default, by the flag's name ("reserve-cpu").
 	Sources map[string]string
+}
+
+// Values of [Settings.Limit].
+const (
+	LimitQuota = "quota"
+	LimitClass = "class"
+)
+
+// byQuota reports whether a reclaimed pod is held by quota on a small machine.
+func (s Settings) byQuota(p *tick.Pod) bool {
+	return s.Limit == LimitQuota || class.Of(s.BatchClass, p) == class.None
 }
 
 // Defaults are Katalyst's (v0.1.0), but for PoolMinCPUs, which is ours.
@@ -56,6 +77,15 @@ func (s Settings) source(name string) string {
 	return "default"
 }
 
+// within are the settings for a machine: no default is more than all of it.
+func (s Settings) within(milliCPU, bytes int64) Settings {
+	s.UnknownMilliCPU = min(s.UnknownMilliCPU, max(milliCPU, 0))
+	if bytes > 0 {
+		s.UnknownMemoryBytes = min(s.UnknownMemoryBytes, bytes)
+	}
+	return s
+}
+
 // resolved are the settings for one machine and tick, with the sources of those that the tick's configuration may set.
 type resolved struct {
 	reserveMilliCPU, floorMilliCPU, reserveMemoryBytes int64
@@ -74,6 +104,9 @@ func (s Settings) resolve(dyn *dynamic, small bool, machineMilliCPU, machineByte
 			return *tuned, dyn.from(field)
 		case small && machine/10 < normal:
 			return machine / 10, "default, a tenth of the machine"
+		}
+		if machine > 0 {
+			normal = min(normal, machine)
 		}
 		return normal, "default"
 	}

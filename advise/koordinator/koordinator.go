@@ -8,14 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"polder/advise/class"
 	"polder/advise/koordinator/batch"
 	"polder/advise/koordinator/burst"
 	"polder/advise/koordinator/memory"
 	"polder/advise/koordinator/resctrl"
 	"polder/advise/koordinator/suppress"
 	"polder/advise/policy"
+	"polder/lib/cpus"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -36,6 +39,8 @@ const maxNodes = 20_000
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
+	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty is the default. A strategy's schedIdle is beside it.
+	BatchClass string
 }
 
 // Decider decides for any number of nodes, each with a state of its own.
@@ -53,6 +58,18 @@ func (d *Decider) Configure(s Settings) { d.settings = s }
 // State returns a pointer to what is remembered, by node.
 func (d *Decider) State() any { return &d.nodes }
 
+// Reboot forgets what was advised of cgroups that another run of the kernel had: those of the same name are others', and have nothing
+// to be undone. What is known of the pods' use stays.
+func (d *Decider) Reboot() {
+	for _, n := range d.nodes {
+		if n == nil {
+			continue
+		}
+		n.Suppress = suppress.State{Given: n.Suppress.Given}
+		n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
+	}
+}
+
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
 	Seen time.Time `json:"seen,omitzero"`
@@ -63,6 +80,7 @@ type node struct {
 	Burst      burst.State           `json:"burst"`
 	Memory     memory.State          `json:"memory"`
 	Resctrl    resctrl.State         `json:"resctrl"`
+	Class      *class.State          `json:"class,omitempty"`
 	Fallback   []tick.Cgroup         `json:"fallback,omitempty"`
 
 	read    *sloconfig.Strategies // of raw; nil before the first tick
@@ -103,13 +121,36 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.Memory.Advise(t, s, a)
 	n.Resctrl.Advise(t, s, a)
 	a.Cgroups = merge(a.Cgroups, a)
+	if seen {
+		policy.AwakenTiers(t.Sample, a)
+	}
 	a.Fallback = merge(a.Fallback, a)
+	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, machineOf(t.Sample))
+	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before what is below them
+		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
+	}
 	if !seen { // nothing was decided of the cgroups
 		a.Fallback = n.Fallback
 	}
 	n.Fallback = a.Fallback
 	a.Reasons = bounded(a.Reasons)
 	return a
+}
+
+// machineOf is what batch pods' floor is measured by: a tenth of the machine.
+func machineOf(s *tick.Sample) class.Machine {
+	m := class.Machine{}
+	if s == nil {
+		return m
+	}
+	m.CgroupVersion = s.CgroupVersion
+	if s.Topology != nil {
+		if online, err := cpus.Parse(s.Topology.CPUs); err == nil {
+			m.MilliCPU = int64(online.Size()) * 1000
+			m.FloorMilliCPU = m.MilliCPU / 10
+		}
+	}
+	return m
 }
 
 // strategies are those in force; nil, and why, where none are known.

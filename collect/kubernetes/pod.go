@@ -12,12 +12,12 @@ import (
 	"polder/lib/tick"
 )
 
-// Annotations of the kubelet.
-const (
-	annotationHash   = "kubernetes.io/config.hash" // of a static pod's file: the UID in its cgroup's name
-	annotationMirror = "kubernetes.io/config.mirror"
-	annotationSource = "kubernetes.io/config.source"
-)
+// annotationHash is kubelet's, of a static pod's file: the UID in its cgroup's name. Anybody may write it, and the other marks of
+// static pods (config.mirror, config.source); what makes a pod static is that a Node owns it.
+const annotationHash = "kubernetes.io/config.hash"
+
+// SystemNamespace is where pods may be of the system class unless the administrator names others.
+const SystemNamespace = "kube-system"
 
 // Pod is what is kept of a pod object. It is not changed after it was made.
 type Pod struct {
@@ -46,6 +46,15 @@ type Reading struct {
 	BestEffort string
 	// Annotations are keys that are passed on beside the dialects', and before them: evict's opt-outs are among these.
 	Annotations []string
+	// SystemNamespaces are those whose pods may be of the system class; nil is [SystemNamespace] alone.
+	SystemNamespaces []string
+}
+
+func (r *Reading) system(namespace string) bool {
+	if r.SystemNamespaces == nil {
+		return namespace == SystemNamespace
+	}
+	return namespace != "" && slices.Contains(r.SystemNamespaces, namespace)
 }
 
 // maxProblems bounds the complaints about one pod.
@@ -69,10 +78,8 @@ func (r *Reading) Pod(o object) *Pod {
 	t.Labels = kept("label", labels, marks(nil), nil, complain)
 	t.Annotations = kept("annotation", annotations, marks(r.Annotations), r.protecting(), complain)
 
-	source := annotations[annotationSource]
-	_, mirror := annotations[annotationMirror]
-	t.Static = mirror || source == "file" || source == "http" ||
-		slices.ContainsFunc(fields.List(o, "metadata", "ownerReferences"), func(owner object) bool { return fields.Text(owner, "kind") == "Node" })
+	t.OwnerKind = ownerKind(o)
+	t.Static = ownedByItsNode(o)
 	p.CgroupUID = t.UID
 	if hash := annotations[annotationHash]; hash != "" && t.Static {
 		p.CgroupUID = hash
@@ -86,7 +93,7 @@ func (r *Reading) Pod(o object) *Pod {
 	sums := p.read(o, complain)
 
 	t.KubernetesQOS = kubernetesClass(o)
-	marked := qos.Pod{Labels: labels, Annotations: annotations, Kubernetes: t.KubernetesQOS, Batch: sums.batch, Reclaimed: sums.reclaimed}
+	marked := qos.Pod{Labels: labels, Annotations: annotations, Kubernetes: t.KubernetesQOS, Batch: sums.batch, Reclaimed: sums.reclaimed, System: r.system(t.Namespace)}
 	var problems []string
 	t.QoS, t.QoSSource, problems = marked.Class(r.BestEffort)
 	for _, problem := range problems {
@@ -97,6 +104,30 @@ func (r *Reading) Pod(o object) *Pod {
 		complain(err.Error())
 	}
 	return p
+}
+
+// ownerKind is the kind of the object that controls the pod, or else of the first that owns it.
+func ownerKind(o object) string {
+	owners := fields.List(o, "metadata", "ownerReferences")
+	for _, owner := range owners {
+		if control, _ := fields.Any(owner, "controller").(bool); control {
+			return fields.Clip(fields.Text(owner, "kind"))
+		}
+	}
+	if len(owners) == 0 {
+		return ""
+	}
+	return fields.Clip(fields.Text(owners[0], "kind"))
+}
+
+// ownedByItsNode reports whether a Node owns the pod, as kubelet writes it on the mirrors of static pods: that Node which it runs on,
+// as far as both are named. Where somebody else writes it, the cluster's garbage collection ends the pod, unless he knows the Node's UID.
+func ownedByItsNode(o object) bool {
+	node := fields.Text(o, "spec", "nodeName")
+	return slices.ContainsFunc(fields.List(o, "metadata", "ownerReferences"), func(owner object) bool {
+		version, name := fields.Text(owner, "apiVersion"), fields.Text(owner, "name")
+		return fields.Text(owner, "kind") == "Node" && (version == "" || version == "v1") && (name == "" || node == "" || name == node)
+	})
 }
 
 // name is a part of the pod's name. The API server lets no bad one in, but a file may hold one.

@@ -3,11 +3,13 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/lib/qos"
 	"polder/lib/tick"
 )
 
@@ -64,22 +66,57 @@ func TestPod(t *testing.T) {
 	}
 }
 
-func TestStatic(t *testing.T) {
+func TestOnlyPodsThatTheirNodeOwnsAreStatic(t *testing.T) {
 	for name, c := range map[string]struct {
 		metadata string
 		static   bool
 		uid      string
 	}{
-		"mirror":             {`"uid":"api","annotations":{"kubernetes.io/config.mirror":"0123456789abcdef","kubernetes.io/config.hash":"0123456789abcdef","kubernetes.io/config.source":"file"}`, true, "0123456789abcdef"},
-		"owned by the node":  {`"uid":"api","ownerReferences":[{"kind":"Node","name":"n1"}]`, true, "api"},
-		"from kubelet":       {`"uid":"0123456789abcdef","annotations":{"kubernetes.io/config.source":"file","kubernetes.io/config.hash":"0123456789abcdef"}`, true, "0123456789abcdef"},
-		"from the API":       {`"uid":"api","annotations":{"kubernetes.io/config.source":"api"}`, false, "api"},
-		"pretends to a hash": {`"uid":"api","annotations":{"kubernetes.io/config.hash":"somebody-elses"}`, false, "api"},
-		"owned by a set":     {`"uid":"api","ownerReferences":[{"kind":"ReplicaSet"}]`, false, "api"},
+		"mirror": {`"uid":"api","annotations":{"kubernetes.io/config.mirror":"0123456789abcdef","kubernetes.io/config.hash":"0123456789abcdef","kubernetes.io/config.source":"file"},"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","controller":true}]`,
+			true, "0123456789abcdef"},
+		"owned by the node":              {`"uid":"api","ownerReferences":[{"kind":"Node","name":"n1"}]`, true, "api"},
+		"owned by another node":          {`"uid":"api","annotations":{"kubernetes.io/config.hash":"x"},"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n2"}]`, false, "api"},
+		"owned by a Node of another API": {`"uid":"api","annotations":{"kubernetes.io/config.hash":"x"},"ownerReferences":[{"apiVersion":"tenant.example/v1","kind":"Node","name":"n1"}]`, false, "api"},
+		"a mirror's annotations alone":   {`"uid":"api","annotations":{"kubernetes.io/config.mirror":"x","kubernetes.io/config.hash":"x","kubernetes.io/config.source":"file"}`, false, "api"},
+		"a file's annotations alone":     {`"uid":"api","annotations":{"kubernetes.io/config.source":"file","kubernetes.io/config.hash":"api"}`, false, "api"},
+		"from http":                      {`"uid":"api","annotations":{"kubernetes.io/config.source":"http","kubernetes.io/config.hash":"x"}`, false, "api"},
+		"from the API":                   {`"uid":"api","annotations":{"kubernetes.io/config.source":"api"}`, false, "api"},
+		"pretends to a hash":             {`"uid":"api","annotations":{"kubernetes.io/config.hash":"somebody-elses"}`, false, "api"},
+		"owned by a set":                 {`"uid":"api","ownerReferences":[{"kind":"ReplicaSet"}]`, false, "api"},
 	} {
-		p := (&Reading{}).Pod(decoded(t, `{"metadata":{`+c.metadata+`}}`))
+		p := (&Reading{}).Pod(decoded(t, `{"metadata":{`+c.metadata+`},"spec":{"nodeName":"n1"}}`))
 		if p.Tick.Static != c.static || p.CgroupUID != c.uid {
 			t.Errorf("%s: static %v, UID in the cgroup %s; want %v, %s", name, p.Tick.Static, p.CgroupUID, c.static, c.uid)
+		}
+	}
+}
+
+func TestTheSystemClassHoldsOnlyInTheAdministratorsNamespaces(t *testing.T) {
+	for _, c := range []struct {
+		namespace string
+		allowed   []string
+		metadata  string
+		want      string
+	}{
+		{"shop", nil, `"annotations":{"katalyst.kubewharf.io/qos_level":"system_cores"}`, tick.QoSShared},
+		{"kube-system", nil, `"annotations":{"katalyst.kubewharf.io/qos_level":"system_cores"}`, tick.QoSSystem},
+		{"shop", nil, `"labels":{"koordinator.sh/qosClass":"SYSTEM"}`, tick.QoSShared},
+		{"kube-system", nil, `"labels":{"koordinator.sh/qosClass":"SYSTEM"}`, tick.QoSSystem},
+		{"kube-system-x", nil, `"labels":{"koordinator.sh/qosClass":"SYSTEM"}`, tick.QoSShared},
+		{"", nil, `"labels":{"koordinator.sh/qosClass":"SYSTEM"}`, tick.QoSShared},
+		{"", []string{""}, `"labels":{"koordinator.sh/qosClass":"SYSTEM"}`, tick.QoSShared},
+		{"kube-system", []string{"agents"}, `"labels":{"koordinator.sh/qosClass":"SYSTEM"}`, tick.QoSShared},
+		{"agents", []string{"kube-system", "agents"}, `"annotations":{"katalyst.kubewharf.io/qos_level":"system_cores"}`, tick.QoSSystem},
+		{"shop", nil, `"labels":{"koordinator.sh/qosClass":"SYSTEM"},"ownerReferences":[{"kind":"Node"}]`, tick.QoSShared},
+		{"shop", nil, `"labels":{"koordinator.sh/qosClass":"BE"},"annotations":{"katalyst.kubewharf.io/qos_level":"system_cores"}`, tick.QoSShared},
+	} {
+		p := (&Reading{SystemNamespaces: c.allowed}).Pod(decoded(t, fmt.Sprintf(`{"metadata":{"namespace":%q,"name":"p",%s}}`, c.namespace, c.metadata)))
+		refused := slices.ContainsFunc(p.Tick.Errors, func(e string) bool { return strings.Contains(e, "namespace that is not the system's") })
+		if p.Tick.QoS != c.want || refused != (c.want != tick.QoSSystem) {
+			t.Errorf("%s in %q, allowed %q: %s, errors %q; want %s", c.metadata, c.namespace, c.allowed, p.Tick.QoS, p.Tick.Errors, c.want)
+		}
+		if c.want != tick.QoSSystem && qos.Koordinator(&p.Tick) == qos.System {
+			t.Errorf("%s in %q is of Koordinator's class SYSTEM", c.metadata, c.namespace)
 		}
 	}
 }

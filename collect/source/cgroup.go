@@ -34,7 +34,7 @@ func (c *cgroupReader) open(r *Round) error {
 	numa := r.Topology != nil && len(r.Topology.NUMANodes) > 1
 	t := &tree{
 		h: h, rules: c.env.Rules, log: c.env.Log, reader: cgroup.NewReader(h, numa),
-		nodes: map[string]*node{}, clock: r.Clock, saved: c.saved,
+		nodes: map[string]*node{}, clock: r.Clock, saved: c.saved, env: c.env,
 	}
 	if t.watcher, err = h.Watch(); err != nil {
 		c.env.Log.Warn("new cgroups are found by the rescan alone", "error", err)
@@ -84,6 +84,7 @@ func (c *cgroupReader) Load(s *State) { c.saved = s.Cgroups }
 // tree is the part of the primary hierarchy that can hold pods.
 type tree struct {
 	h       *cgroup.Hierarchy
+	env     *Env
 	rules   *classify.Rules
 	log     *slog.Logger
 	reader  *cgroup.Reader
@@ -294,13 +295,27 @@ func (t *tree) open(c *container) {
 // read reads all containers. One that turns out to be gone is no error; where a new one has its name, that is read.
 func (t *tree) read(r *Round) {
 	t.gone = t.gone[:0]
+	allowed := t.env.threadTime()
+	t.reader.Allow(allowed.more)
+	uncounted := 0
 	for _, n := range t.nodes {
 		if n.container != nil && !t.readContainer(n.container, r) {
 			t.gone = append(t.gone, n)
 		}
+		if c := n.container; c != nil && c.group != nil && c.group.Counting() {
+			uncounted++
+		}
+		if r.Rescan && n.isPod() && n.pressure.closed() {
+			t.openStalls(n)
+		}
 		if err := n.pressure.read(r.Clock.Seconds()); err != nil {
 			t.errs = append(t.errs, err)
 		}
+	}
+	if uncounted > 0 {
+		t.errs = append(t.errs, fmt.Errorf("not all threads were counted in %s, the next rounds go on: "+
+			"containers whose number is up to %s old, or absent: %d",
+			allowed.limit, loadMaxAge, uncounted))
 	}
 	for _, n := range t.gone {
 		t.remove(n)

@@ -16,6 +16,10 @@ type container struct {
 	before, now reading
 	loads       window.Load
 	sampled     loadSample
+	pass        pass
+	// counted is when the threads were last counted, where that is known.
+	counted      float64
+	threadsKnown bool
 
 	usage, load1, load5, threads, throttled float64
 	usageBytes, workingSet, rss, cache      float64
@@ -38,6 +42,12 @@ func (c *container) update(seconds float64) {
 		c.before = c.now
 	}
 	c.now = reading{seconds: seconds, has: v.Has, usage: v.UsageNanoseconds, periods: v.Periods, throttled: v.ThrottledPeriods}
+	switch {
+	case v.Has&cgroup.HasThreads != 0:
+		c.counted, c.threads, c.threadsKnown = seconds, float64(v.Threads), true
+	case !c.group.Counting() || seconds-c.counted > loadMaxAge.Seconds():
+		c.threadsKnown = false
+	}
 }
 
 // fill writes the container's values into its part of the sample.
@@ -45,7 +55,7 @@ func (c *container) fill(into *tick.Container) {
 	into.CPUSetCPUs, into.NUMAMemory = "", nil
 	into.Threads, into.Memory = nil, nil
 	into.UsageMilliCPU, into.ThrottledPercent = c.rates()
-	loaded := c.loads.Known(asTime(c.now.seconds))
+	loaded := c.loadKnown(asTime(c.now.seconds))
 	into.Load1 = known(&c.load1, rounded(c.loads.Load1, 1000), loaded)
 	into.Load5 = known(&c.load5, rounded(c.loads.Load5, 1000), loaded)
 	if c.group == nil {
@@ -55,7 +65,7 @@ func (c *container) fill(into *tick.Container) {
 	if v.Has&cgroup.HasCPUSet != 0 {
 		into.CPUSetCPUs = v.CPUSetCPUs
 	}
-	into.Threads = known(&c.threads, float64(v.Threads), v.Has&cgroup.HasThreads != 0)
+	into.Threads = known(&c.threads, c.threads, c.threadsKnown)
 	if has := v.Has & (cgroup.HasMemory | cgroup.HasMemoryStat); has != 0 {
 		stat := has&cgroup.HasMemoryStat != 0
 		c.memory.UsageBytes = known(&c.usageBytes, float64(v.MemoryBytes), has&cgroup.HasMemory != 0)
@@ -102,6 +112,10 @@ func (c *container) close() {
 
 func (c *container) save() CgroupState {
 	s := CgroupState{Inode: c.inode, Seconds: c.now.seconds, Load: c.loads}
+	if c.pass.At > 0 {
+		p := c.pass
+		s.Walk = &p
+	}
 	if c.now.has&cgroup.HasUsage != 0 {
 		s.UsageNanoseconds = tick.Ptr(c.now.usage)
 	}
@@ -113,6 +127,9 @@ func (c *container) save() CgroupState {
 
 func (c *container) load(s CgroupState) {
 	c.loads = s.Load
+	if s.Walk != nil {
+		c.pass = *s.Walk
+	}
 	c.now = reading{seconds: s.Seconds}
 	if s.UsageNanoseconds != nil {
 		c.now.has |= cgroup.HasUsage

@@ -15,31 +15,37 @@ type pairing struct {
 	present map[string]*kubernetes.Pod // what it has, by the UID in the cgroup's name
 	before  map[string]*kubernetes.Pod // what had a cgroup the last time
 	joined  map[string]*kubernetes.Pod
+	seen    map[*kubernetes.Pod]bool // it has a cgroup
 }
 
 // pair begins to make the lists anew.
-func (p *pods) pair() *pairing {
-	j := &pairing{before: p.joined, joined: map[string]*kubernetes.Pod{}}
+func (p *pods) pair(nodes []*node) *pairing {
+	j := &pairing{before: p.joined, joined: map[string]*kubernetes.Pod{}, seen: map[*kubernetes.Pod]bool{}}
 	if p.cluster == nil {
 		return j
 	}
 	j.there = true
 	list := p.cluster.Pods()
 	j.present = make(map[string]*kubernetes.Pod, len(list))
-	// A pod's own UID is the API server's word. A static pod's hash is an annotation, which anyone may write: it finds a
-	// cgroup that is nobody else's, and that no other pod claims.
+	there := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		if uid, ok := kubernetes.PodUID(path.Base(n.path)); ok {
+			there[uid] = true
+		}
+	}
+	// A pod's own UID is the API server's word, and finds its cgroup whatever else the pod bears. A static pod's hash is an
+	// annotation, which anyone may write: it finds a cgroup that is nobody else's, and that no other pod claims.
 	claims := map[string]int{}
 	for _, known := range list {
-		switch uid := known.CgroupUID; uid {
-		case "":
-		case known.Tick.UID:
-			j.present[uid] = known
-		default:
+		if known.Tick.UID != "" {
+			j.present[known.Tick.UID] = known
+		}
+		if uid := known.CgroupUID; uid != "" && uid != known.Tick.UID && !there[known.Tick.UID] {
 			claims[uid]++
 		}
 	}
 	for _, known := range list {
-		if uid := known.CgroupUID; claims[uid] == 1 && uid != known.Tick.UID && j.present[uid] == nil {
+		if uid := known.CgroupUID; claims[uid] == 1 && uid != known.Tick.UID && !there[known.Tick.UID] && j.present[uid] == nil {
 			j.present[uid] = known
 		}
 	}
@@ -69,7 +75,7 @@ func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {
 	case j.joined[uid] != nil: // a second cgroup of the name elsewhere
 		return nil, tick.MissingCluster
 	}
-	j.joined[uid] = known
+	j.joined[uid], j.seen[known] = known, true
 	return known, missing
 }
 
@@ -77,7 +83,8 @@ func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {
 func (j *pairing) rest() []*kubernetes.Pod {
 	var list []*kubernetes.Pod
 	for uid, known := range j.present {
-		if j.joined[uid] == nil && !known.Ended() {
+		if j.joined[uid] == nil && !known.Ended() && !j.seen[known] {
+			j.seen[known] = true
 			list = append(list, known)
 		}
 	}

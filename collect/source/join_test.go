@@ -261,6 +261,28 @@ func TestJoinByRules(t *testing.T) {
 	}
 }
 
+// Whatever static pod's hash a pod bears: its own cgroup is found by the UID that the API server gave it.
+func TestAForgedHashHidesNoCgroup(t *testing.T) {
+	for name, hash := range map[string]string{"of nothing": "0123456789abcdef0123456789abcdef", "of a static pod": uidB} {
+		m := newMachine(t)
+		for _, uid := range []string{uidA, uidB} {
+			m.cgroup("/kubepods/burstable/pod"+uid+"/x", "1")
+		}
+		forged := clusterPod("batch", hash, tick.QoSReclaimed)
+		forged.Tick.UID = uidA
+		c := &told{}
+		c.set(forged, clusterPod("static", uidB, tick.QoSSystem))
+		want := []string{uidA + " batch reclaimed ", "api-" + uidB + " static system "}
+		got := lines(m.clustered(c).Read(true))
+		for i := range got {
+			got[i] = strings.TrimSuffix(got[i], " x")
+		}
+		if len(got) != 2 || !strings.HasPrefix(got[0], want[0]) || !strings.HasPrefix(got[1], want[1]) {
+			t.Errorf("%s: %q; want %q", name, got, want)
+		}
+	}
+}
+
 // A hash is an annotation, which anyone may write: it takes no other pod's cgroup, nor one that two pods claim.
 func TestJoinForged(t *testing.T) {
 	m := newMachine(t)

@@ -10,6 +10,7 @@ var All = []Source{
 	Cgroup,
 	Load,
 	Pods,
+	Partitions,
 	Tiers,
 	Capacity,
 	Node,

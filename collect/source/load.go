@@ -1,6 +1,10 @@
 package source
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"polder/lib/cgroup"
@@ -10,32 +14,59 @@ import (
 // A container's averages are absent for its first 5 seconds, and begin with their mean; see [window.Load].
 var Load = Source{
 	Name: "load",
-	Doc:  "runnable threads, from cgroup tasks and /proc/TID/stat",
+	Doc:  "runnable threads, from cgroup tasks and /proc/TID/task/TID/stat, within a twentieth of the interval",
 	New:  func(e *Env) Reader { return &loadReader{env: e} },
 }
 
-type loadReader struct{ env *Env }
+type loadReader struct {
+	env *Env
+	due []*container
+}
 
 // loadSample is what is remembered of a container's last sample.
 type loadSample struct {
 	usage, throttled uint64
-	runnable         int
+	runnable         uint64
 	skipped          bool
 	any              bool
 }
+
+// pass is one walk over all threads of a container, which may take several rounds.
+type pass struct {
+	cgroup.Walk
+	// At is when the walk last went on, in the clock's seconds.
+	At float64 `json:"at"`
+	// begin is what a finished pass remembers of its beginning.
+	begin loadSample
+}
+
+// loadMaxAge is how old the last sample of a load may be: its averages are absent then. It is the time of the shorter one.
+const loadMaxAge = time.Minute
 
 func (l *loadReader) Read(r *Round) error {
 	t := l.env.pods.tree
 	if t == nil {
 		return nil
 	}
-	at := asTime(r.Clock.Seconds())
+	seconds := r.Clock.Seconds()
+	l.due = l.due[:0]
 	for _, n := range t.nodes {
-		if c := n.container; c != nil && c.group != nil {
-			c.sampleLoad(t.reader, at)
+		if c := n.container; c != nil && c.group != nil && c.loadDue(asTime(seconds)) {
+			l.due = append(l.due, c)
 		}
 	}
-	return nil
+	// Whose turn was longest ago comes first: a container that takes all the time keeps the others waiting for one round.
+	slices.SortFunc(l.due, func(a, b *container) int {
+		return cmp.Or(cmp.Compare(a.lastTurn(), b.lastTurn()), strings.Compare(a.path, b.path))
+	})
+	allowed := l.env.threadTime()
+	var left overdue
+	for i, c := range l.due {
+		if i > 0 && !allowed.more(0) || !c.sampleLoad(t.reader, seconds, allowed.more) {
+			left.add(c, asTime(seconds))
+		}
+	}
+	return left.err(allowed.limit)
 }
 
 // between takes samples between two rounds that are far apart.
@@ -44,6 +75,7 @@ func (l *loadReader) between(r *Round) error {
 	if t == nil {
 		return nil
 	}
+	t.reader.Allow(l.env.threadTime().more)
 	for _, n := range t.nodes {
 		if c := n.container; c != nil && c.group != nil {
 			_ = c.group.Read() // for the use; what is wrong with it will be in the next tick
@@ -52,26 +84,60 @@ func (l *loadReader) between(r *Round) error {
 	return l.Read(r)
 }
 
-func (c *container) sampleLoad(reader *cgroup.Reader, at time.Time) {
+// loadDue reports whether it is time for a sample, and takes that of a container whose threads need not be looked at.
+func (c *container) loadDue(at time.Time) bool {
 	if !c.loads.Due(at) {
-		return
+		return false
 	}
-	v := &c.group.Values
-	s := &c.sampled
 	if c.idle() {
-		s.skipped = true
+		c.sampled.skipped, c.pass = true, pass{}
 		c.loads.Add(at, 0)
-		return
+		return false
 	}
-	runnable, ok := reader.Runnable(c.path)
-	if !ok {
-		return // gone, or on its way
-	}
-	*s = loadSample{usage: v.UsageNanoseconds, throttled: v.ThrottledPeriods, runnable: runnable, any: v.Has&cgroup.HasUsage != 0}
-	c.loads.Add(at, float64(runnable))
+	return true
 }
 
-// idle reports whether the walk over the threads may be left out, which costs some 10 us a thread. A container that had
+// lastTurn is when the container's threads were last looked at.
+func (c *container) lastTurn() float64 {
+	if c.pass.At > 0 {
+		return c.pass.At
+	}
+	if !c.loads.Valid() {
+		return 0
+	}
+	return float64(c.loads.At.UnixNano()) / 1e9
+}
+
+// sampleLoad looks at the container's threads. It reports false where the time did not suffice for all: the sample comes in a
+// later round, which goes on there.
+func (c *container) sampleLoad(reader *cgroup.Reader, seconds float64, more cgroup.More) bool {
+	p := &c.pass
+	if p.Walk == (cgroup.Walk{}) {
+		v := &c.group.Values
+		p.begin = loadSample{usage: v.UsageNanoseconds, throttled: v.ThrottledPeriods, any: v.Has&cgroup.HasUsage != 0}
+	}
+	p.At = seconds
+	done, ok := reader.Runnable(c.path, &p.Walk, more)
+	if !ok { // gone, or on its way
+		c.pass = pass{}
+		return true
+	}
+	if !done {
+		return false
+	}
+	c.sampled = p.begin
+	c.sampled.runnable = p.Count
+	c.loads.Add(asTime(seconds), float64(p.Count))
+	c.pass = pass{}
+	return true
+}
+
+// loadKnown reports whether the averages may be relied on.
+func (c *container) loadKnown(at time.Time) bool {
+	return c.loads.Known(at) && at.Sub(c.loads.At) <= loadMaxAge
+}
+
+// idle reports whether the walk over the threads may be left out, which costs some 6 us a thread. A container that had
 // no runnable thread at the last sample and has not run since can only have one that woke up meanwhile and has waited for
 // a CPU ever since. Such a starved thread must be counted, so no two samples in a row are left out: it is seen 5 s late at
 // most, and from then on at each sample until it runs. (A throttled container may have had runnable threads all the time.)
@@ -79,4 +145,32 @@ func (c *container) idle() bool {
 	v, s := &c.group.Values, &c.sampled
 	return s.any && !s.skipped && s.runnable == 0 && v.Has&cgroup.HasUsage != 0 &&
 		v.UsageNanoseconds == s.usage && v.ThrottledPeriods == s.throttled
+}
+
+// overdue are the containers whose threads were not all looked at in a round.
+type overdue struct {
+	containers, unknown int
+	first               string
+	oldest              time.Duration
+}
+
+func (o *overdue) add(c *container, at time.Time) {
+	if o.containers == 0 {
+		o.first = c.path
+	}
+	o.containers++
+	if !c.loadKnown(at) {
+		o.unknown++
+	} else {
+		o.oldest = max(o.oldest, at.Sub(c.loads.At))
+	}
+}
+
+func (o *overdue) err(limit time.Duration) error {
+	if o.containers == 0 {
+		return nil
+	}
+	return fmt.Errorf("not all threads were looked at in %s, the next round goes on with %s: "+
+		"containers whose load is up to %s old: %d, without a load: %d",
+		limit, o.first, o.oldest.Round(time.Millisecond), o.containers-o.unknown, o.unknown)
 }

@@ -1,7 +1,7 @@
 package source
 
 import (
-	"errors"
+	"fmt"
 
 	"polder/lib/host"
 	"polder/lib/tick"
@@ -40,20 +40,28 @@ func (n *numaReader) Read(r *Round) error {
 			n.nodes[i].id, n.nodes[i].cpus = t.ID, t.CPUs.List()
 		}
 	}
-	var errs []error
+	var failed error
+	others := 0 // nodes that failed besides
 	for i := range n.nodes {
 		node := &n.nodes[i]
 		n.out[i] = tick.NUMASample{ID: node.id, UsageMilliCPU: node.readUsage(r)}
 		m, err := n.host.NodeMemory(node.id)
+		if err != nil && failed == nil {
+			failed = err
+		} else if err != nil {
+			others++
+		}
 		if err != nil {
-			errs = append(errs, err)
 			continue
 		}
 		node.memory = tick.NUMAMemory{TotalBytes: counted(&node.total, m.TotalBytes), FreeBytes: counted(&node.free, m.FreeBytes)}
 		n.out[i].Memory = &node.memory
 	}
 	r.Sample.NUMANodes = n.out
-	return errors.Join(errs...)
+	if others > 0 {
+		failed = fmt.Errorf("%w (and %d more NUMA nodes)", failed, others)
+	}
+	return failed
 }
 
 func (n *numaNode) readUsage(r *Round) *float64 {

@@ -77,7 +77,7 @@ func (p *pods) assemble() {
 		}
 	}
 	slices.SortFunc(nodes, func(a, b *node) int { return strings.Compare(a.path, b.path) })
-	j := p.pair()
+	j := p.pair(nodes)
 	p.at, p.out = make([]pod, len(nodes)), make([]tick.Pod, len(nodes))
 	for i, n := range nodes {
 		out := &p.out[i]

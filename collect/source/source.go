@@ -45,6 +45,8 @@ type Env struct {
 	Cluster Cluster
 	// Now is the wall clock, with Go's monotonic reading.
 	Now func() time.Time
+	// Interval is the time between two rounds, of which looking at threads takes a small part at most; 0 leaves it all the time.
+	Interval time.Duration
 
 	pods pods // made by the cgroup source, used by load and pods
 }

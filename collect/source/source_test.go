@@ -234,7 +234,9 @@ func TestStarvedThreadIsCounted(t *testing.T) {
 	box := c.env.pods.tree.nodes["/a"].container
 	step := func() float64 {
 		at = at.Add(window.LoadEvery)
-		box.sampleLoad(c.env.pods.tree.reader, at)
+		if box.loadDue(at) {
+			box.sampleLoad(c.env.pods.tree.reader, float64(at.Unix()), nil)
+		}
 		return box.loads.Load1
 	}
 	if load := step(); load != 0 || !box.sampled.skipped {

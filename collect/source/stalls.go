@@ -26,8 +26,12 @@ func (t *tree) openStalls(n *node) {
 	}
 	if file != nil {
 		n.pressure = &stalls{file: file}
+		t.changed = true
 	}
 }
+
+// closed reports whether there was no file when it was looked for last: the pressure of a cgroup can be switched off and on.
+func (s *stalls) closed() bool { return s == nil || s.file == nil }
 
 // stallsEvery is how often the file is read, in seconds, half a second early rather than late: the kernel makes its averages
 // every 2 s, and to read them costs more than most files.

@@ -65,6 +65,20 @@ func TestMemoryPressureOfPods(t *testing.T) {
 	}
 }
 
+// The pressure of a cgroup can be switched on later: it is looked for again at each rescan.
+func TestMemoryPressureThatCameLater(t *testing.T) {
+	m := newMachine(t)
+	m.cgroup("/a", "1")
+	c := m.collector("rules: [{cgroup: /*, class: shared}]")
+	if s := c.Read(true); s.Pods[0].MemoryPressure != nil {
+		t.Fatalf("memory pressure %+v without a file", s.Pods[0].MemoryPressure)
+	}
+	m.write("sys/fs/cgroup/a/memory.pressure", "some avg10=0.50 avg60=0.00 avg300=0.00 total=77\n")
+	if d := cmp.Diff(stalledFor(0.5, 77), c.Read(true).Pods[0].MemoryPressure); d != "" {
+		t.Errorf("memory pressure that came later (-want +got):\n%s", d)
+	}
+}
+
 func stalledFor(avg10, total float64) *tick.Pressure {
 	return &tick.Pressure{Some: &tick.PressureLine{Avg10: avg10, TotalMicroseconds: total}}
 }

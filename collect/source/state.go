@@ -46,6 +46,8 @@ type CgroupState struct {
 	Periods          *uint64     `json:"periods,omitempty"`
 	ThrottledPeriods *uint64     `json:"throttledPeriods,omitempty"`
 	Load             window.Load `json:"load"`
+	// Walk is how far the sample of the load has come that is being taken; nil where there is none.
+	Walk *pass `json:"walk,omitempty"`
 }
 
 // Save returns what a later run needs to go on from here.

@@ -13,7 +13,7 @@ import (
 // Tiers are kubelet's cgroups above the pods'. Without a kubelet there are none, which is no error.
 var Tiers = Source{
 	Name: "tiers",
-	Doc:  "CPU use, CPU list in force and quota of kubelet's cgroups kubepods, burstable and besteffort",
+	Doc:  "CPU use, CPU list in force, quota and cpu.idle of kubelet's cgroups kubepods, burstable and besteffort",
 	New:  func(e *Env) Reader { return &tiersReader{env: e, drivers: classify.Tiers(e.CgroupRoot)} },
 }
 
@@ -160,6 +160,7 @@ func (t *tier) asTick() tick.Tier {
 		t.quota = milli
 		out.CPUMaxMilliCPU = &t.quota
 	}
+	out.CPUIdle = v.Has&cgroup.HasIdle != 0 && v.Idle != 0
 	return out
 }
 

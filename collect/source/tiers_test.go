@@ -83,6 +83,9 @@ func inShort(s *tick.Sample) []string {
 		if t.UsageMilliCPU != nil {
 			line += fmt.Sprint(" use ", *t.UsageMilliCPU)
 		}
+		if t.CPUIdle {
+			line += " idle"
+		}
 		out = append(out, line)
 	}
 	return out
@@ -122,13 +125,19 @@ func TestTiers(t *testing.T) {
 				m.tier(version, c.top, "1000000", "0-1", none)
 				m.tier(version, c.burstable, "500000", "0-1", none)
 				m.tier(version, c.bestEff, "100000", "1", quota)
+				idle := "sys/fs/cgroup" + c.bestEff + "/cpu.idle"
+				if version == 1 {
+					idle = "sys/fs/cgroup/cpu" + c.bestEff + "/cpu.idle"
+				}
+				m.write(idle, "0\n")
 				collector := m.kubelet(c.root)
 				collector.Read(true)
+				m.write(idle, "1\n")
 				m.write("proc/uptime", "1010.00 1.00")
 				m.tier(version, c.top, "11000000", "0-1", none)
 				m.tier(version, c.burstable, "1000", "0-1", "2000") // its counter went back: another cgroup
 				m.tier(version, c.bestEff, "5100000", "0", "1")
-				want := []string{"kubepods " + c.top + " 0-1 max -1 use 1000", "burstable " + c.burstable + " 0-1 max 20", "besteffort " + c.bestEff + " 0 max 0 use 500"}
+				want := []string{"kubepods " + c.top + " 0-1 max -1 use 1000", "burstable " + c.burstable + " 0-1 max 20", "besteffort " + c.bestEff + " 0 max 0 use 500 idle"}
 				s := collector.Read(false)
 				if diff := cmp.Diff(want, inShort(s)); diff != "" || complaints(s) != nil {
 					t.Errorf("(-want +got):\n%s%q", diff, complaints(s))
@@ -150,6 +159,7 @@ func TestTiers(t *testing.T) {
 					t.Fatal("the state is not taken")
 				}
 				m.write("proc/uptime", "1020.00 1.00")
+				m.write(idle, "0\n")
 				m.tier(version, c.bestEff, "6100000", "0", none)
 				s = later.Read(true)
 				if got := inShort(s)[2]; got != "besteffort "+c.bestEff+" 0 max -1 use 100" {

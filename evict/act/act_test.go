@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,19 +18,15 @@ import (
 
 	"polder/lib/cgroup"
 	"polder/lib/tick"
+	"polder/tests/await"
+	"polder/tests/need"
 )
 
 // tree makes a cgroup of the test's own in the primary and the freezer hierarchy, and takes it away again with all that
 // runs in it.
 func tree(t *testing.T) (*cgroup.Hierarchy, string) {
 	t.Helper()
-	h, err := cgroup.Detect("/")
-	if err != nil || os.Getuid() != 0 || h.Version(freezer) == 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("needs root and a freezer: %v", err)
-		}
-		t.Skip("needs root and a freezer")
-	}
+	h := need.Cgroups(t, "", freezer)
 	path := "/polder-test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	for _, controller := range []string{"", freezer} {
 		dir, _, err := h.Dir(controller, path)
@@ -40,9 +37,12 @@ func tree(t *testing.T) (*cgroup.Hierarchy, string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("clean up: %v", err)
-			}
+			await.Until(t, time.Minute, "remove "+dir, func() string { // the kernel counts who has ended for a moment more
+				if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+					return err.Error()
+				}
+				return ""
+			})
 		})
 	}
 	return h, path
@@ -72,12 +72,6 @@ func start(t *testing.T, h *cgroup.Hierarchy, path, script string) *exec.Cmd {
 		_ = Thaw(h, path)
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // its session: our own child, not yet waited for
 		_ = cmd.Wait()
-		for range 100 { // until the kernel has taken the orphans out as well
-			if left, err := h.PIDs("", path); err != nil || len(left) == 0 {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
 	})
 	if _, err := out.Read(make([]byte, 16)); err != nil {
 		t.Fatalf("start %q: %v", script, err)
@@ -95,17 +89,17 @@ func TestKill(t *testing.T) {
 		atLeast      time.Duration
 		atMost       time.Duration
 	}{
-		{"willing", `sleep 1000 & echo ready; wait`, 20 * time.Second, 0, 5 * time.Second},
-		{"stubborn", stubborn, 300 * time.Millisecond, 300 * time.Millisecond, 5 * time.Second},
-		{"forking", `trap '' TERM; echo ready; while :; do (sleep 0.01; sleep 1000) & sleep 0.01; done`, 100 * time.Millisecond, 100 * time.Millisecond, 5 * time.Second},
-		{"without grace", stubborn, 0, 0, 5 * time.Second},
+		{"willing", `sleep 1000 & echo ready; wait`, 10 * time.Minute, 0, 5 * time.Minute},
+		{"stubborn", stubborn, 300 * time.Millisecond, 300 * time.Millisecond, time.Minute},
+		{"forking", `trap '' TERM; echo ready; while :; do (sleep 0.01; sleep 1000) & sleep 0.01; done`, 100 * time.Millisecond, 100 * time.Millisecond, time.Minute},
+		{"without grace", stubborn, 0, 0, time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h, path := tree(t)
 			start(t, h, path, tt.script)
 			begun := 0
 			before := time.Now()
-			if err := Kill(t.Context(), h, path, tt.grace, NotAsked, func() { begun++ }); err != nil {
+			if err := Kill(t.Context(), h, Target{Path: path}, tt.grace, NotAsked, func() { begun++ }); err != nil {
 				t.Fatalf("Kill: %v", err)
 			}
 			if took := time.Since(before); took < tt.atLeast || took > tt.atMost {
@@ -114,7 +108,7 @@ func TestKill(t *testing.T) {
 			if begun != 1 {
 				t.Errorf("begun was called %d times; want 1", begun)
 			}
-			if left, err := members(h, "", path); err != nil || len(left) > 0 {
+			if left, err := members(h, Target{Path: path}); err != nil || len(left) > 0 {
 				t.Errorf("left: %v, %v", left, err)
 			}
 			if state, _ := h.ReadFile(freezer, path, "freezer.state"); h.Version(freezer) == 1 && state != "THAWED" {
@@ -127,56 +121,95 @@ func TestKill(t *testing.T) {
 func TestKillWhatIsNotThere(t *testing.T) {
 	h, path := tree(t)
 	for _, p := range []string{path, path + "/none"} {
-		if err := Kill(t.Context(), h, p, time.Minute, NotAsked, func() {}); err != nil {
+		if err := Kill(t.Context(), h, Target{Path: p}, time.Minute, NotAsked, func() {}); err != nil {
 			t.Errorf("Kill(%s) = %v; want nil: it is empty", p, err)
 		}
+	}
+}
+
+// A process in a cgroup of the same name is another's: it was not there when the pod was chosen.
+func TestKillEndsNobodyInALaterCgroupOfThatName(t *testing.T) {
+	h, path := tree(t)
+	first := start(t, h, path, stubborn)
+	meant := Target{path, InodeOf(h, KillPods, path)}
+	var later *exec.Cmd
+	err := Kill(t.Context(), h, meant, time.Millisecond, NotAsked, func() {
+		if err := killHard(t.Context(), h, meant); err != nil { // it goes by itself, and somebody makes another
+			t.Fatal(err)
+		}
+		_ = first.Wait()
+		for _, controller := range []string{"", freezer} {
+			dir, _, err := h.Dir(controller, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		tree(t)
+		later = start(t, h, path, stubborn)
+	})
+	if err != nil {
+		t.Errorf("Kill = %v; want nil: what was meant has gone", err)
+	}
+	if left, err := members(h, Target{Path: path}); err != nil || len(left) == 0 {
+		t.Errorf("left: %v, %v; want process %d of the later cgroup", left, err, later.Process.Pid)
+	}
+	if err := FreezeWay(h)(t.Context(), Order{Cgroup: path, Inode: InodeOf(h, FreezePods, path) + 1}, nil); err == nil || !strings.Contains(err.Error(), "another cgroup of that name") {
+		t.Errorf("freeze of another cgroup: %v; want it refused", err)
 	}
 }
 
 func TestKillStops(t *testing.T) {
 	h, path := tree(t)
 	start(t, h, path, stubborn)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := Kill(ctx, h, path, time.Minute, NotAsked, func() {}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := Kill(ctx, h, Target{Path: path}, time.Hour, NotAsked, cancel); !errors.Is(err, context.Canceled) {
 		t.Errorf("Kill of a stopping tool = %v; want the context's end", err)
 	}
-	if left, err := members(h, "", path); err != nil || len(left) == 0 {
+	if left, err := members(h, Target{Path: path}); err != nil || len(left) == 0 {
 		t.Errorf("left: %v, %v; want all of them, the grace period is not over", left, err)
 	}
 }
 
 func TestFreezeAndThaw(t *testing.T) {
 	h, path := tree(t)
+	// Two busy processes: one is frozen, and the other shows that it could have run meanwhile.
 	cmd := start(t, h, path, `echo ready; while :; do :; done`)
-	used := func() string {
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+	free := exec.Command("sh", "-c", "while :; do :; done")
+	if err := free.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = free.Process.Kill(); _ = free.Wait() }()
+	usedBy := func(cmd *exec.Cmd) string {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", cmd.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Join(strings.Fields(string(data))[13:15], " ") // user and system time
+		return strings.Fields(string(data))[0] // nanoseconds of CPU
 	}
+	used := func() string { return usedBy(cmd) }
 	for range 2 { // twice: freezing what is frozen changes nothing
 		if err := Freeze(t.Context(), h, path); err != nil {
 			t.Fatalf("Freeze: %v", err)
 		}
 	}
 	before := used()
-	time.Sleep(150 * time.Millisecond)
+	for range 5 {
+		was := usedBy(free)
+		await.Until(t, time.Minute, "another process runs", await.Is(func() bool { return usedBy(free) != was }))
+	}
 	if after := used(); after != before {
-		t.Errorf("a frozen process went on: %s, then %s", before, after)
+		t.Errorf("a frozen process went on: %s ns of CPU, then %s", before, after)
 	}
 	for range 2 {
 		if err := Thaw(h, path); err != nil {
 			t.Fatalf("Thaw: %v", err)
 		}
 	}
-	for deadline := time.Now().Add(5 * time.Second); used() == before; {
-		if time.Now().After(deadline) {
-			t.Fatal("a thawed process does not go on")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	await.Until(t, time.Minute, "a thawed process goes on", await.Is(func() bool { return used() != before }))
 	if err := Freeze(t.Context(), h, path+"/none"); err == nil || !strings.Contains(err.Error(), "no freezer cgroup of that name") {
 		t.Errorf("Freeze of nothing = %v", err)
 	}
@@ -208,7 +241,7 @@ func TestGuard(t *testing.T) {
 func TestRefusesItself(t *testing.T) {
 	h, path := tree(t)
 	for _, p := range []string{"/", "../x", "/a/../b"} {
-		if err := Kill(t.Context(), h, p, 0, NotAsked, func() {}); err == nil {
+		if err := Kill(t.Context(), h, Target{Path: p}, 0, NotAsked, func() {}); err == nil {
 			t.Errorf("Kill(%q) was not refused", p)
 		}
 		if err := Freeze(t.Context(), h, p); err == nil {
@@ -236,7 +269,7 @@ func TestRefusesItself(t *testing.T) {
 	if err := Freeze(t.Context(), h, path); !errors.Is(err, ErrRefused) {
 		t.Errorf("Freeze of its own cgroup = %v; want it refused", err)
 	}
-	if _, err := killRound(t.Context(), h, path); err != nil {
+	if _, err := killRound(t.Context(), h, Target{Path: path}); err != nil {
 		t.Errorf("killRound = %v: it freezes what holds this process?", err)
 	}
 }
@@ -268,12 +301,13 @@ func TestSignalGoesToNobodyElse(t *testing.T) {
 	if err := earlier.signal(unix.SIGKILL); err != nil {
 		t.Fatalf("signal: %v", err)
 	}
-	time.Sleep(50 * time.Millisecond)
-	if err := unix.Kill(cmd.Process.Pid, 0); err != nil {
+	// A signal that is sent reaches the process before one that is sent later: it ends by the later one, and not by SIGKILL.
+	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
 		t.Errorf("the later bearer of the number was signalled: %v", err)
 	}
-	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid)); err != nil || strings.Contains(string(stat), ") Z ") {
-		t.Errorf("the later bearer of the number was killed")
+	_ = cmd.Wait()
+	if ended := cmd.ProcessState.Sys().(syscall.WaitStatus); ended.Signal() != unix.SIGTERM {
+		t.Errorf("the later bearer of the number ended by %s; want SIGTERM, the test's own", ended.Signal())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,20 +15,21 @@ import (
 // An API server that was away for longer than a refusal for want of rights may pass knows no roles when it is back: that is
 // still no refusal.
 func TestForbiddenAfterAnOutage(t *testing.T) {
-	t.Parallel()
-	back := time.Now().Add(forbiddenFor + 100*time.Millisecond)
-	refused := false
-	gone, err := new(Cluster).ask(t.Context(), Order{}, func(string, error) {}, func(context.Context) error {
-		switch {
-		case time.Now().Before(back):
-			return &url.Error{Op: "Post", Err: errors.New("connection refused")}
-		case !refused:
-			refused = true
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "batch", errors.New("no roles yet"))
+	synctest.Test(t, func(t *testing.T) {
+		back := time.Now().Add(forbiddenFor + 100*time.Millisecond)
+		refused := false
+		gone, err := new(Cluster).ask(t.Context(), Order{}, func(string, error) {}, func(context.Context) error {
+			switch {
+			case time.Now().Before(back):
+				return &url.Error{Op: "Post", Err: errors.New("connection refused")}
+			case !refused:
+				refused = true
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "batch", errors.New("no roles yet"))
+			}
+			return nil
+		})
+		if gone || err != nil || !refused {
+			t.Errorf("ask = %t, %v, refused %t; want the pod to have been asked", gone, err, refused)
 		}
-		return nil
 	})
-	if gone || err != nil || !refused {
-		t.Errorf("ask = %t, %v, refused %t; want the pod to have been asked", gone, err, refused)
-	}
 }

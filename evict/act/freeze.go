@@ -28,14 +28,10 @@ func Freeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 // refreeze finishes what an earlier run may have begun long ago. What it has not begun is left alone: the need was that of
 // then.
 func refreeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
-	file := "freezer.self_freezing"
-	if h.Version(freezer) == 2 {
-		file = "cgroup.freeze"
-	}
-	switch begun, err := h.ReadFile(freezer, path, file); {
+	switch begun, err := Frozen(h, path); {
 	case err != nil:
 		return fmt.Errorf("freeze %s: look whether an earlier run has done it: %w", path, err)
-	case begun != "1":
+	case !begun:
 		return fmt.Errorf("freeze %s: the earlier run that was to do it has not, and its need is of then", path)
 	}
 	return Freeze(ctx, h, path)
@@ -105,6 +101,16 @@ func setFrozen(h *cgroup.Hierarchy, path string, frozen bool) error {
 		return h.WriteFile(freezer, path, file, on)
 	}
 	return h.WriteFile(freezer, path, file, off)
+}
+
+// Frozen reports whether a cgroup is frozen, or on the way to be, by a request of its own.
+func Frozen(h *cgroup.Hierarchy, path string) (bool, error) {
+	file := "freezer.self_freezing"
+	if h.Version(freezer) == 2 {
+		file = "cgroup.freeze"
+	}
+	text, err := h.ReadFile(freezer, path, file)
+	return text == "1", err
 }
 
 func isFrozen(h *cgroup.Hierarchy, path string) (bool, error) {

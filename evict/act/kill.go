@@ -27,8 +27,8 @@ const (
 
 // Kill ends every process of a cgroup: SIGTERM to all, unless asked says that they have had it, and what is left after
 // grace is killed. It calls begun once the processes have been asked, and returns nil when the cgroup is empty.
-func Kill(ctx context.Context, h *cgroup.Hierarchy, path string, grace time.Duration, asked Asked, begun func()) error {
-	processes, err := members(h, "", path)
+func Kill(ctx context.Context, h *cgroup.Hierarchy, c Target, grace time.Duration, asked Asked, begun func()) error {
+	processes, err := members(h, c)
 	if err != nil {
 		return err
 	}
@@ -38,17 +38,17 @@ func Kill(ctx context.Context, h *cgroup.Hierarchy, path string, grace time.Dura
 		}
 	}
 	begun()
-	empty, err := untilEmpty(ctx, h, path, grace)
+	empty, err := untilEmpty(ctx, h, c, grace)
 	if empty || err != nil {
 		return err
 	}
-	return killHard(ctx, h, path)
+	return killHard(ctx, h, c)
 }
 
-func untilEmpty(ctx context.Context, h *cgroup.Hierarchy, path string, within time.Duration) (bool, error) {
+func untilEmpty(ctx context.Context, h *cgroup.Hierarchy, c Target, within time.Duration) (bool, error) {
 	deadline := time.Now().Add(within)
 	for {
-		processes, err := members(h, "", path)
+		processes, err := members(h, c)
 		if err != nil || len(processes) == 0 {
 			return err == nil, err
 		}
@@ -62,21 +62,21 @@ func untilEmpty(ctx context.Context, h *cgroup.Hierarchy, path string, within ti
 	}
 }
 
-func killHard(ctx context.Context, h *cgroup.Hierarchy, path string) error {
+func killHard(ctx context.Context, h *cgroup.Hierarchy, c Target) error {
 	if h.Version("") == 2 {
-		err := killV2(ctx, h, path)
+		err := killV2(ctx, h, c)
 		if !notOurs(err) {
 			return err
 		}
 	}
 	deadline := time.Now().Add(killWithin)
 	for {
-		left, err := killRound(ctx, h, path)
+		left, err := killRound(ctx, h, c)
 		if left == 0 || err != nil {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("kill %s: %d processes are still there %s after SIGKILL (in an uninterruptible wait?)", path, left, killWithin)
+			return fmt.Errorf("kill %s: %d processes are still there %s after SIGKILL (in an uninterruptible wait?)", c.Path, left, killWithin)
 		}
 		if err := sleep(ctx, pollEvery); err != nil {
 			return err
@@ -95,30 +95,30 @@ func notOurs(err error) bool {
 	return false
 }
 
-func killV2(ctx context.Context, h *cgroup.Hierarchy, path string) error {
-	if _, err := members(h, "", path); err != nil { // the guard once more: processes move
+func killV2(ctx context.Context, h *cgroup.Hierarchy, c Target) error {
+	if _, err := members(h, c); err != nil { // the guard once more: processes move
 		return err
 	}
-	if err := h.WriteFile("", path, "cgroup.kill", "1"); err != nil {
-		if exists, _ := h.Exists("", path); !exists {
+	if err := h.WriteFile("", c.Path, "cgroup.kill", "1"); err != nil {
+		if exists, _ := h.Exists("", c.Path); !exists {
 			return nil
 		}
 		return fmt.Errorf("kill: %w", err)
 	}
-	empty, err := untilEmpty(ctx, h, path, killWithin)
+	empty, err := untilEmpty(ctx, h, c, killWithin)
 	if err == nil && !empty {
-		err = fmt.Errorf("kill %s: processes are still there %s after cgroup.kill (in an uninterruptible wait?)", path, killWithin)
+		err = fmt.Errorf("kill %s: processes are still there %s after cgroup.kill (in an uninterruptible wait?)", c.Path, killWithin)
 	}
 	return err
 }
 
 // killRound kills what the cgroup holds while it stands still, so that nothing forks away from under the list, and lets
 // go again, for a frozen process does not die. It returns how many processes were there.
-func killRound(ctx context.Context, h *cgroup.Hierarchy, path string) (int, error) {
-	if freezable(h, path) == nil && freeze(ctx, h, path, killFreeze) == nil {
-		defer func() { _ = Thaw(h, path) }()
+func killRound(ctx context.Context, h *cgroup.Hierarchy, c Target) (int, error) {
+	if freezable(h, c.Path) == nil && freeze(ctx, h, c.Path, killFreeze) == nil {
+		defer func() { _ = Thaw(h, c.Path) }()
 	}
-	processes, err := members(h, "", path)
+	processes, err := members(h, c)
 	if err != nil {
 		return 0, err
 	}

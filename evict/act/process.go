@@ -17,11 +17,40 @@ type process struct {
 	start uint64
 }
 
-// members are the living processes of a cgroup and of those below it. A PID counts where it is in the cgroup both
-// before and after its start time was read, so that the time belongs to the cgroup's process and to no later bearer of
-// the number.
-func members(h *cgroup.Hierarchy, controller, path string) ([]process, error) {
-	before, err := h.PIDs(controller, path)
+// Target is a cgroup that was chosen. A later one of the same name has another inode, and is not meant.
+type Target struct {
+	Path  string
+	Inode uint64 // 0 where it is not known
+}
+
+// InodeOf is the inode of a cgroup as [Target] has it for an action; 0 where it cannot be read.
+func InodeOf(h *cgroup.Hierarchy, action, path string) uint64 {
+	controller := ""
+	if action == FreezePods {
+		controller = freezer
+	}
+	inode, err := h.InodeIn(controller, path)
+	if err != nil {
+		return 0
+	}
+	return inode
+}
+
+// replaced reports whether there is another cgroup of that name now.
+func (c Target) replaced(h *cgroup.Hierarchy, controller string) bool {
+	if c.Inode == 0 {
+		return false
+	}
+	now, err := h.InodeIn(controller, c.Path)
+	return err == nil && now != c.Inode
+}
+
+// members are the living processes of a cgroup and of those below it; none where the cgroup has gone, or there is another of that
+// name. A PID counts where it is in the cgroup both before and after its start time was read, so that the time belongs to the
+// cgroup's process and to no later bearer of the number.
+func members(h *cgroup.Hierarchy, c Target) ([]process, error) {
+	path := c.Path
+	before, err := h.PIDs("", path)
 	if cgroup.Gone(err) {
 		return nil, nil
 	}
@@ -39,12 +68,15 @@ func members(h *cgroup.Hierarchy, controller, path string) ([]process, error) {
 		}
 		found = append(found, process{pid, stat.StartTime})
 	}
-	after, err := h.PIDs(controller, path)
+	after, err := h.PIDs("", path)
 	if cgroup.Gone(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of %s: %w", path, err)
+	}
+	if c.replaced(h, "") { // looked at last: the kernel gives no inode twice, so that the lists were of the one that was meant
+		return nil, nil
 	}
 	return slices.DeleteFunc(found, func(p process) bool { return !slices.Contains(after, p.pid) }), nil
 }

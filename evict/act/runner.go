@@ -3,6 +3,7 @@ package act
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type Order struct {
 	// Eviction names the pod and says why it goes.
 	Eviction tick.PodEviction
 	Cgroup   string
+	Inode    uint64 // the cgroup's, 0 where it is not known
 	// Grace is how long the pod has still to end by itself, Patience how long it is waited for in all.
 	Grace, Patience time.Duration
 	Asked           Asked
@@ -110,6 +112,9 @@ func FreezeWay(h *cgroup.Hierarchy) Way {
 		if o.Cgroup == "" {
 			return errNoCgroup
 		}
+		if (Target{o.Cgroup, o.Inode}).replaced(h, freezer) {
+			return fmt.Errorf("freeze %s: there is another cgroup of that name now", o.Cgroup)
+		}
 		if o.Asked == AlreadyAsked {
 			return refreeze(ctx, h, o.Cgroup)
 		}
@@ -123,7 +128,7 @@ func KillWay(h *cgroup.Hierarchy) Way {
 		if o.Cgroup == "" {
 			return errNoCgroup
 		}
-		return Kill(ctx, h, o.Cgroup, o.Grace, o.Asked, func() { report(tick.StateCreated, nil) })
+		return Kill(ctx, h, Target{o.Cgroup, o.Inode}, o.Grace, o.Asked, func() { report(tick.StateCreated, nil) })
 	}
 }
 

@@ -16,6 +16,8 @@ type Going map[string]*Leaving
 type Leaving struct {
 	Eviction tick.PodEviction `json:"eviction"`
 	Cgroup   string           `json:"cgroup,omitempty"`
+	// Inode is the cgroup's where its processes were frozen or killed: a later one of the same name is not meant.
+	Inode uint64 `json:"inode,omitempty"`
 	// Rests are those that it began (see [rule.Finding.Rest]), at the tick of the time Decided.
 	Rests   []string  `json:"rests,omitempty"`
 	Decided time.Time `json:"decided,omitzero"`

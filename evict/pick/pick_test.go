@@ -70,19 +70,19 @@ func TestProtected(t *testing.T) {
 		change func(*tick.Pod)
 		want   string
 	}{
-		"free":             {func(p *tick.Pod) {}, ""},
-		"system":           {func(p *tick.Pod) { p.QoS = tick.QoSSystem }, "a system pod"},
-		"no class":         {func(p *tick.Pod) { p.QoS = "x" }, "its class is not known"},
-		"no uid":           {func(p *tick.Pod) { p.UID = "" }, "it has no UID to follow it by"},
-		"ended":            {func(p *tick.Pod) { p.Phase = "Failed" }, "it has ended"},
-		"terminating":      {func(p *tick.Pod) { p.Terminating = true }, "it is terminating"},
-		"from a file":      {func(p *tick.Pod) { p.Static = true }, "a static pod"},
-		"not started":      {func(p *tick.Pod) { p.Missing = tick.MissingCgroup }, ""},
-		"cgroup alone":     {func(p *tick.Pod) { p.Missing = tick.MissingCluster }, "the cluster does not know it"},
-		"running":          {func(p *tick.Pod) { p.Phase = "Running" }, ""},
-		"mirror":           {func(p *tick.Pod) { p.Annotations = map[string]string{annotationMirror: ""} }, "the mirror of a static pod"},
-		"static":           {func(p *tick.Pod) { p.Annotations = map[string]string{annotationSource: "file"} }, "a static pod"},
-		"from the API":     {func(p *tick.Pod) { p.Annotations = map[string]string{annotationSource: "api"} }, ""},
+		"free":         {func(p *tick.Pod) {}, ""},
+		"system":       {func(p *tick.Pod) { p.QoS = tick.QoSSystem }, "a system pod"},
+		"no class":     {func(p *tick.Pod) { p.QoS = "x" }, "its class is not known"},
+		"no uid":       {func(p *tick.Pod) { p.UID = "" }, "it has no UID to follow it by"},
+		"ended":        {func(p *tick.Pod) { p.Phase = "Failed" }, "it has ended"},
+		"terminating":  {func(p *tick.Pod) { p.Terminating = true }, "it is terminating"},
+		"from a file":  {func(p *tick.Pod) { p.Static = true }, "a static pod"},
+		"not started":  {func(p *tick.Pod) { p.Missing = tick.MissingCgroup }, ""},
+		"cgroup alone": {func(p *tick.Pod) { p.Missing = tick.MissingCluster }, "the cluster does not know it"},
+		"running":      {func(p *tick.Pod) { p.Phase = "Running" }, ""},
+		"a static pod's annotations alone, which anybody may write": {func(p *tick.Pod) {
+			p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "x"}
+		}, ""},
 		"critical":         {func(p *tick.Pod) { p.Priority = tick.Ptr(int64(2_000_001_000)) }, "a critical pod"},
 		"opt out":          {func(p *tick.Pod) { p.Annotations = map[string]string{"polder/evict": "false"} }, "annotated polder/evict=false"},
 		"opt out, no":      {func(p *tick.Pod) { p.Annotations = map[string]string{"polder/evict": "true"} }, ""},

@@ -47,7 +47,7 @@ func (w *world) grow(t *rapid.T) {
 			p.Priority = tick.Ptr(rapid.SampledFrom([]int64{0, 5, criticalPriority}).Draw(t, "priority"))
 		}
 		if rapid.Bool().Draw(t, "annotated") {
-			p.Annotations = rapid.SampledFrom([]map[string]string{{annotationSource: "file"}, {annotationSource: "api"}, {"polder/evict": "false"}, {annotationMirror: ""}}).Draw(t, "annotations")
+			p.Annotations = rapid.SampledFrom([]map[string]string{{"kubernetes.io/config.source": "file"}, {"polder/evict": "false"}, {"kubernetes.io/config.mirror": ""}}).Draw(t, "annotations")
 		}
 		w.pods = append(w.pods, p)
 	}

@@ -7,13 +7,6 @@ import (
 	"polder/lib/tick"
 )
 
-// Annotations of the kubelet.
-const (
-	annotationMirror = "kubernetes.io/config.mirror"
-	annotationSource = "kubernetes.io/config.source"
-	sourceAPI        = "api"
-)
-
 // criticalPriority is the least priority of the classes system-cluster-critical and system-node-critical.
 const criticalPriority = 2_000_000_000
 
@@ -29,21 +22,17 @@ func Protected(p *tick.Pod, optOut []string) string {
 	default:
 		return "its class is not known"
 	}
-	switch source := p.Annotations[annotationSource]; {
+	switch {
 	case p.UID == "":
 		return "it has no UID to follow it by"
 	case rule.Ended(p):
 		return "it has ended"
 	case p.Terminating:
 		return "it is terminating"
-	case p.Static:
+	case p.Static: // collect looks at the owner: kubelet's annotations of static pods may be written by anybody
 		return "a static pod"
 	case p.Missing == tick.MissingCluster:
 		return "the cluster does not know it"
-	case has(p.Annotations, annotationMirror):
-		return "the mirror of a static pod"
-	case source != "" && source != sourceAPI:
-		return "a static pod"
 	case p.Priority != nil && *p.Priority >= criticalPriority:
 		return "a critical pod"
 	}
@@ -54,9 +43,4 @@ func Protected(p *tick.Pod, optOut []string) string {
 		}
 	}
 	return ""
-}
-
-func has(m map[string]string, key string) bool {
-	_, ok := m[key]
-	return ok
 }

@@ -15,7 +15,8 @@ var reclaimedPressure = &Rule{
 	Doc: `reclaimed pods request far more than there is to reclaim
 Met and hard where the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold times
 what the advice offers, for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which
-one pod goes at a time when no other has to. The pod with the lowest number in its annotation
+one pod goes at a time when no other has to. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled: nothing is
+measured against it, for the pods were promised capacity, and the switch that withdraws it asks nobody to end them. The pod with the lowest number in its annotation
 katalyst.kubewharf.io/pod_evict_score goes first (none is 0), then the one of lowest priority (one without a priority
 before all), then the one with the largest request.
 
@@ -25,7 +26,7 @@ its memory_enhancement and whose containers' CPUs are all of one node.`,
 	Scopes: []string{ScopeReclaimedMilliCPU, ScopeReclaimedMemory, "zone<id>|<one of these>"},
 	Keys: []string{
 		"reclaimed-threshold", "reclaimed-cpu-threshold", "reclaimed-memory-threshold", "reclaimed-soft-cpu-threshold", "reclaimed-soft-memory-threshold",
-		"reclaimed-numa-enabled", "reclaimed-tolerance", "reclaimed-grace-period", "reclaimed-hysteresis",
+		"reclaimed-numa-enabled", "reclaimed-zero-offer-enabled", "reclaimed-tolerance", "reclaimed-grace-period", "reclaimed-hysteresis",
 	},
 	New: func() Window { return &reclaimedWindow{} },
 }
@@ -98,14 +99,14 @@ func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
 }
 
 func (w *reclaimedWindow) measure(m *Measure, s *Settings, t *tick.Tick, hard, soft *level, r resource, offer *int64, pods []*tick.Pod, scores map[string]float64) {
-	offered, ok := whole(offer)
-	if !ok {
+	sum, candidates, without := requests(pods, r, scores)
+	offered, why := r.offer(s, offer, sum)
+	if why != "" {
 		hard.observe(t, false)
 		soft.observe(t, false)
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: the advice has no %s: not measured", r.scope, r.name))
+		m.Errors = append(m.Errors, why)
 		return
 	}
-	sum, candidates, without := requests(pods, r, scores)
 	if len(without) > 0 {
 		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request none and count as 0: %s", r.scope, len(without), len(pods), some(without)))
 	}
@@ -117,6 +118,21 @@ func (w *reclaimedWindow) measure(m *Measure, s *Settings, t *tick.Tick, hard, s
 	} else {
 		soft.observe(t, false)
 	}
+}
+
+// offer is what is offered, or why the requests are not compared with it. A 0 is not taken at its word where anything is requested:
+// a switch that is off, a reserve and a reading that falls for a moment leave it, and everybody would go for it.
+func (r resource) offer(s *Settings, offer *int64, requested float64) (offered float64, why string) {
+	offered, ok := whole(offer)
+	switch {
+	case offer == nil:
+		return 0, fmt.Sprintf("%s: the advice has no %s: not measured", r.scope, r.name)
+	case !ok:
+		return 0, fmt.Sprintf("%s: the advice has %d of %s, which is no amount: not measured", r.scope, *offer, r.name)
+	case offered == 0 && requested > 0 && !s.ReclaimedZeroOfferEnabled:
+		return 0, fmt.Sprintf("%s: the advice offers no %s, which counts as withdrawn: not measured", r.scope, r.name)
+	}
+	return offered, ""
 }
 
 // requests adds up what the pods request; without are the names of those that request nothing.
@@ -172,9 +188,10 @@ func (w *reclaimedWindow) zones(m *Measure, s *Settings, t *tick.Tick, resources
 		for j, r := range resources {
 			r.scope = fmt.Sprintf("zone%d|%s", id, r.scope)
 			r.name += fmt.Sprintf(" on NUMA node %d", id)
-			offer, ok := whole(offerOf(offered, id, j))
-			if !ok {
-				m.Errors = append(m.Errors, fmt.Sprintf("%s: the advice has no %s: not measured", r.scope, r.name))
+			sum, candidates, _ := requests(bound[id], r, scores) // who requests nothing was named above
+			offer, why := r.offer(s, offerOf(offered, id, j), sum)
+			if why != "" {
+				m.Errors = append(m.Errors, why)
 				continue
 			}
 			l := before[r.scope]
@@ -185,7 +202,6 @@ func (w *reclaimedWindow) zones(m *Measure, s *Settings, t *tick.Tick, resources
 				w.Zones = map[string]*level{}
 			}
 			w.Zones[r.scope] = l
-			sum, candidates, _ := requests(bound[id], r, scores) // who requests nothing was named above
 			m.Findings = append(m.Findings, r.finding(s, t, l, r.hard, offer, sum, candidates, ""))
 		}
 	}

@@ -242,3 +242,52 @@ func TestReclaimedZones(t *testing.T) {
 		})
 	}
 }
+
+// A pod that was promised capacity is not evicted because the offer was switched off: nothing is decided on an offer of 0 or
+// less without the explicit setting, for the machine, for a NUMA node, hard or soft.
+func TestNothingIsDecidedOnAnOfferOfZero(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		change  func(*tick.Tick)
+		setting bool
+		met     []string
+	}{
+		{"enough is offered", func(*tick.Tick) {}, false, nil},
+		{"CPU and memory are switched off", func(x *tick.Tick) { offer(x, 0, 0) }, false, nil},
+		{"memory alone touches 0", func(x *tick.Tick) { offer(x, 40_000, 0) }, false, nil},
+		{"less than 0", func(x *tick.Tick) { offer(x, -1, -1) }, false, nil},
+		{"less than 0 with the setting", func(x *tick.Tick) { offer(x, -1, -1) }, true, nil},
+		{"nothing is requested", func(x *tick.Tick) { offer(x, 0, 0); x.Sample.Pods = nil }, false, nil},
+		{"0 with the setting", func(x *tick.Tick) { offer(x, 0, 0) }, true, []string{
+			ScopeReclaimedMilliCPU, ScopeReclaimedMilliCPU, ScopeReclaimedMemory, ScopeReclaimedMemory, "zone0|" + ScopeReclaimedMilliCPU, "zone0|" + ScopeReclaimedMemory,
+		}},
+		{"next to nothing", func(x *tick.Tick) { offer(x, 1, 0) }, false, []string{ScopeReclaimedMilliCPU, ScopeReclaimedMilliCPU, "zone0|" + ScopeReclaimedMilliCPU}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := Defaults()
+			s.ReclaimedZeroOfferEnabled = tt.setting
+			s.ReclaimedSoftCPUThreshold, s.ReclaimedSoftMemoryThreshold = 1.5, 1.2
+			p := reclaimedPod("a", 6000)
+			p.Requests.ReclaimedMemoryBytes = tick.Ptr(1e6)
+			p.Annotations = map[string]string{annotationNUMABound: "0"}
+			x := tickAt(0, p)
+			x.Sample.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-23"}, {ID: 1, CPUs: "24-47"}}
+			offer(x, 40_000, 1<<30)
+			tt.change(x)
+			var met []string
+			for _, f := range reclaimedPressure.New().Measure(&s, x).Findings {
+				if f.Met {
+					met = append(met, f.Scope)
+				}
+			}
+			if d := cmp.Diff(tt.met, met); d != "" {
+				t.Errorf("findings that are met (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// offer is what the advice has, all of it on NUMA node 0.
+func offer(x *tick.Tick, milli, bytes int64) {
+	x.Advice.Reclaimed = &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes, NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: &milli, MemoryBytes: &bytes}}}
+}

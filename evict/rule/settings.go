@@ -14,12 +14,14 @@ type Settings struct {
 	ReclaimedCPUThreshold    float64 `yaml:"reclaimed-cpu-threshold"`
 	ReclaimedMemoryThreshold float64 `yaml:"reclaimed-memory-threshold"`
 	// 0 is no soft threshold.
-	ReclaimedSoftCPUThreshold    float64       `yaml:"reclaimed-soft-cpu-threshold"`
-	ReclaimedSoftMemoryThreshold float64       `yaml:"reclaimed-soft-memory-threshold"`
-	ReclaimedNUMAEnabled         bool          `yaml:"reclaimed-numa-enabled"`
-	ReclaimedTolerance           time.Duration `yaml:"reclaimed-tolerance"`
-	ReclaimedGracePeriod         time.Duration `yaml:"reclaimed-grace-period"`
-	ReclaimedHysteresis          float64       `yaml:"reclaimed-hysteresis"`
+	ReclaimedSoftCPUThreshold    float64 `yaml:"reclaimed-soft-cpu-threshold"`
+	ReclaimedSoftMemoryThreshold float64 `yaml:"reclaimed-soft-memory-threshold"`
+	ReclaimedNUMAEnabled         bool    `yaml:"reclaimed-numa-enabled"`
+	// ReclaimedZeroOfferEnabled takes an offer of 0 at its word.
+	ReclaimedZeroOfferEnabled bool          `yaml:"reclaimed-zero-offer-enabled"`
+	ReclaimedTolerance        time.Duration `yaml:"reclaimed-tolerance"`
+	ReclaimedGracePeriod      time.Duration `yaml:"reclaimed-grace-period"`
+	ReclaimedHysteresis       float64       `yaml:"reclaimed-hysteresis"`
 
 	MemorySystemEnabled bool  `yaml:"memory-system-enabled"`
 	MemoryFreeMinimum   Bytes `yaml:"memory-free-minimum"`
@@ -78,11 +80,13 @@ type Settings struct {
 	Strategies *sloconfig.Strategies `yaml:"-"`
 }
 
-// Defaults are the guide's, and today's Katalyst's for what the guide does not have.
+// Defaults are the guide's, and today's Katalyst's for what the guide does not have. Only the tolerance of the reclaimed resources
+// is longer than theirs, which is 0: an offer that falls for one tick must not cost a pod.
 func Defaults() Settings {
 	return Settings{
 		ReclaimedThreshold:   5,
 		ReclaimedNUMAEnabled: true,
+		ReclaimedTolerance:   30 * time.Second,
 		ReclaimedGracePeriod: 60 * time.Second,
 
 		MemorySystemEnabled:           true,

@@ -7,7 +7,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +16,7 @@ import (
 	"polder/lib/cgroup"
 	"polder/lib/cpumanager"
 	"polder/lib/cpus"
+	"polder/lib/kernfile"
 	"polder/lib/tick"
 )
 
@@ -40,10 +42,13 @@ type Options struct {
 type Applier struct {
 	Options
 
+	now         time.Time // of the round
 	machine     plan.Machine
 	root        map[string]*file // the root's lists, by their name in a child
 	rootChanged bool             // or what kubelet gave away
 	kubelet     kubeletSeen
+	partitions  *cgroup.Partitions
+	looked      int // how many times partitions were read
 	online      struct {
 		text string
 		set  cpus.Set
@@ -52,6 +57,7 @@ type Applier struct {
 	wanted   []tick.Cgroup // what items were made of
 	items    []item
 	problems []tick.IsolationError
+	failed   int // of the last Apply
 
 	files   map[plan.File]*file
 	age     uint64 // counts the programs; a file of an older one is let go
@@ -75,6 +81,7 @@ type item struct {
 	done   bool   // the file says what is wanted
 	err    error  // why it could not be read
 	leave  bool   // someone else insists on another value, or may not be touched
+	spare  bool   // what it stands in the place of can be had (see [plan.Setting.Instead])
 }
 
 // New returns an Applier.
@@ -90,6 +97,7 @@ func New(o Options) *Applier {
 		above:   map[plan.File]string{},
 		lacks:   newLacks(),
 	}
+	a.partitions = cgroup.NewPartitions(o.Hierarchy)
 	if o.Writer == nil {
 		a.Writer = o.Hierarchy
 	}
@@ -123,6 +131,9 @@ func (a *Applier) Close() {
 	}
 }
 
+// At sets the time of the rounds to come: that of the tick.
+func (a *Applier) At(now time.Time) { a.now = now }
+
 // Apply makes the wanted state true as far as it can and says what it did.
 func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 	r := &round{}
@@ -133,7 +144,7 @@ func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 		if plan.Unavailable(p) {
 			a.lacks.say(r, p)
 		} else {
-			r.fail(p)
+			r.refuse(p)
 		}
 	}
 	a.readItems(r)
@@ -141,8 +152,12 @@ func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 		a.change(r, changing)
 	}
 	a.checkInForce(r)
+	a.failed = r.failed
 	return r.finish()
 }
+
+// Failed is how many values the last Apply could not make true that another try may: advice that is refused is not among them.
+func (a *Applier) Failed() int { return a.failed }
 
 // readMachine reads which CPUs and memory nodes there are, and which of them are kubelet's to give.
 func (a *Applier) readMachine() {
@@ -155,6 +170,33 @@ func (a *Applier) readMachine() {
 	}
 	a.machine.Mems = a.readRoot("cpuset.mems", a.machine.Mems, "cpuset.effective_mems", "cpuset.mems.effective", "cpuset.mems")
 	a.readKubelet()
+	a.readPartitions()
+}
+
+// partitionsEvery is after how many readings all cgroups are looked through for partitions, in case that none of the lists in force
+// that are read each time has shown a new one.
+const partitionsEvery = 30
+
+// readPartitions reads which CPUs are of partitions. What is planned is planned anew where that has changed. Where they cannot be read
+// they are what they were.
+func (a *Applier) readPartitions() {
+	list, err := a.partitions.Read(a.looked%partitionsEvery == 0)
+	a.looked++
+	if err != nil {
+		a.Log.Warn("CPU partitions are taken for what they were", "error", err)
+		return
+	}
+	same := slices.EqualFunc(list, a.machine.Partitions, func(x cgroup.Partition, y plan.Partition) bool {
+		return x.Cgroup == y.Cgroup && x.CPUs.Equals(y.CPUs)
+	})
+	if same {
+		return
+	}
+	a.rootChanged, a.machine.Partitions = true, nil
+	for _, p := range list {
+		a.Log.Info("CPU partition", "cgroup", p.Cgroup, "cpus", p.CPUs.String())
+		a.machine.Partitions = append(a.machine.Partitions, plan.Partition{Cgroup: p.Cgroup, CPUs: p.CPUs})
+	}
 }
 
 // readOnline reads the online CPUs on version 2, where the root's own list leaves out those of partitions, though cgroups
@@ -163,11 +205,10 @@ func (a *Applier) readOnline() cpus.Set {
 	if a.Online == "" || a.machine.Versions["cpuset"] != 2 {
 		return cpus.Set{}
 	}
-	data, err := os.ReadFile(a.Online)
+	text, err := kernfile.ReadText(a.Online)
 	if err != nil {
 		return cpus.Set{}
 	}
-	text := strings.TrimSpace(string(data))
 	if text == a.online.text {
 		return a.online.set
 	}
@@ -212,7 +253,12 @@ func (a *Applier) changing(r *round) []*item {
 	for i := range a.items {
 		it := &a.items[i]
 		it.leave = false
+		if it.file != nil && it.file.early {
+			it.file.reconsider(a.now, a.podsBeside(it.File))
+		}
 		switch {
+		case it.spare:
+			it.leave = true
 		case it.err != nil:
 		case it.done:
 			it.file.agree(it.Present)

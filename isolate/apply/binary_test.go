@@ -3,46 +3,20 @@ package apply
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"polder/lib/tick"
+	"polder/tests/await"
+	"polder/tests/binaries"
 )
-
-// binary builds the real tool once.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "polder-isolate-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "isolate")
-	out, err := exec.Command("go", "build", "-o", path, "polder/isolate").CombinedOutput()
-	if err != nil {
-		return dir, fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built {
-		path, _ := binary()
-		os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
-}
-
-var built bool
 
 // running is the tool at work.
 type running struct {
@@ -55,13 +29,9 @@ type running struct {
 
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
-	built = true
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &running{t: t, cmd: exec.Command(path, append([]string{"--node", "n"}, args...)...), logs: &bytes.Buffer{}}
+	r := &running{t: t, cmd: exec.Command(binaries.Path(t, "isolate"), append([]string{"--node", "n"}, args...)...), logs: &bytes.Buffer{}}
 	r.cmd.Stderr = r.logs
+	var err error
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +74,7 @@ func (r *running) next() tick.Isolation {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
+	await.Until(t, time.Minute, what, await.Is(is))
 }
 
 func TestFallbackAfterSilence(t *testing.T) {
@@ -123,19 +89,25 @@ func TestFallbackAfterSilence(t *testing.T) {
 	}
 	r := start(t, "--root", root, "--stale-after", "1s", "--max-age", "10s")
 	r.send(0, advice)
-	if out := r.next(); out.Applied != 1 || out.Fallback || !weight("50")() {
+	if out := r.next(); out.Applied != 1 || out.Fallback {
 		t.Fatalf("%+v", out)
 	}
 	eventually(t, "the fallback after silence", weight("2"))
 
 	r.send(0, advice)
-	if out := r.next(); !out.Fallback || out.Applied != 2 || !weight("50")() {
+	if out := r.next(); !out.Fallback || out.Applied != 2 {
 		t.Errorf("the tick after the fallback: %+v", out)
 	}
-	r.send(0, advice)
-	if out := r.next(); out.Fallback || out.Applied != 0 {
-		t.Errorf("the next tick: %+v", out)
+	// On a busy machine more than a second may pass between two ticks, and then the fallback is right.
+	normal := func(what string) {
+		t.Helper()
+		eventually(t, what, func() bool {
+			r.send(0, advice)
+			out := r.next()
+			return !out.Fallback && out.Applied == 0 && weight("50")()
+		})
 	}
+	normal("the ticks after that")
 
 	// Ticks that are too old to be acted on, and ticks without advice, are silence too.
 	for _, c := range []struct {
@@ -151,19 +123,22 @@ func TestFallbackAfterSilence(t *testing.T) {
 			told = r.next().Fallback || told
 			return weight("2")() && told
 		})
-		r.send(0, advice)
-		if out := r.next(); !weight("50")() || out.Fallback {
-			t.Errorf("after %s: %+v", c.name, out)
-		}
+		normal("the ticks after " + c.name)
 	}
 }
 
 func TestDryRunHasNoFallback(t *testing.T) {
 	_, base := newCopy(t, map[string]string{"batch/cpu.weight": "100"})
+	fallback := &tick.Advice{Fallback: []tick.Cgroup{{Cgroup: "/batch", CPUWeight: p(2)}}}
 	r := start(t, "--root", strings.TrimSuffix(base, "/sys/fs/cgroup"), "--stale-after", "20ms", "--dry-run")
-	r.send(time.Hour, &tick.Advice{Fallback: []tick.Cgroup{{Cgroup: "/batch", CPUWeight: p(2)}}})
+	r.send(time.Hour, fallback)
 	r.next()
-	time.Sleep(200 * time.Millisecond)
+	// Another isolate that begins later and may write falls back meanwhile.
+	_, other := newCopy(t, map[string]string{"batch/cpu.weight": "100"})
+	acts := start(t, "--root", strings.TrimSuffix(other, "/sys/fs/cgroup"), "--stale-after", "20ms", "--journal", filepath.Join(t.TempDir(), "journal"))
+	acts.send(0, fallback)
+	acts.next()
+	eventually(t, "the fallback of one that acts", func() bool { return read(t, other, "batch/cpu.weight") == "2" })
 	r.send(0, nil)
 	if out := r.next(); out.Fallback || read(t, base, "batch/cpu.weight") != "100" {
 		t.Errorf("%+v, weight %s", out, read(t, base, "batch/cpu.weight"))
@@ -204,8 +179,7 @@ func TestRestoreAfterSIGKILL(t *testing.T) {
 		if round%2 == 0 {
 			continue // the next run goes on from the journal
 		}
-		path, _ := binary()
-		out, err := exec.Command(path, "--restore", "--journal", journal).CombinedOutput()
+		out, err := exec.Command(binaries.Path(t, "isolate"), "--restore", "--journal", journal).CombinedOutput()
 		if err != nil {
 			t.Fatalf("restore: %v\n%s", err, out)
 		}

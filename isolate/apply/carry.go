@@ -14,16 +14,20 @@ import (
 // maxListed bounds the writes and the errors that one tick lists: an advice is another's, and may be hostile.
 const maxListed = 1000
 
-// quietRounds without a change by someone else end a contest.
-const quietRounds = 100
-
 // round collects what is done for one tick.
 type round struct {
 	tick.Isolation
 	notListed int
+	failed    int // errors that another try may mend
 }
 
 func (r *round) fail(e tick.IsolationError) {
+	r.failed++
+	r.refuse(e)
+}
+
+// refuse is fail for advice that no try can make true.
+func (r *round) refuse(e tick.IsolationError) {
 	if len(r.Errors) >= maxListed {
 		r.notListed++
 		return
@@ -46,35 +50,6 @@ func (r *round) finish() tick.Isolation {
 		r.Errors = append(r.Errors, tick.IsolationError{Error: fmt.Sprintf("%d more errors are not listed", r.notListed)})
 	}
 	return r.Isolation
-}
-
-// foreign reports whether a value is to be left alone because someone else keeps changing it.
-func (a *Applier) foreign(it *item, r *round) bool {
-	f := it.file
-	if a.DryRun || !f.known {
-		return false
-	}
-	switch {
-	case plan.Same(it.Name, it.Present, f.agreed):
-		if f.contested > 0 {
-			if f.quiet++; f.quiet >= quietRounds {
-				f.contested = 0
-			}
-		}
-	case a.machine.Kubelet.ByKubelet(it.File, it.Present): // once, for what it gave away has changed: no contest
-		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf("set by kubelet from %s to its own %s", clip(f.agreed), clip(it.Present))})
-		f.agreed = it.Present
-	default:
-		f.contested++
-		f.quiet = 0
-		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf("changed by someone else from %s to %s", clip(f.agreed), clip(it.Present))})
-		f.agreed = it.Present
-	}
-	if f.contested <= a.Contest {
-		return false
-	}
-	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf("left alone: someone else changed it %d times (--contest %d)", f.contested, a.Contest)})
-	return true
 }
 
 // carry carries the writes out. What needs a refused write is left out; everything else goes on.

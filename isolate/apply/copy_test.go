@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"polder/lib/cgroup"
+	"polder/lib/kernfile"
 	"polder/lib/tick"
 )
 
@@ -97,7 +98,7 @@ func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
 		"thread/cgroup.type":           "threaded",
 		"no/cpu.weight":                "100",
 		"no2/cpu.weight":               "100",
-		"part/cpuset.cpus":             "1",
+		"part/cpuset.cpus":             "4",
 		"part/cpuset.cpus.partition":   "root",
 		"narrow/cpuset.cpus":           "0-3",
 		"narrow/cpuset.cpus.effective": "0-1",
@@ -152,7 +153,7 @@ func TestListsAreBounded(t *testing.T) {
 
 func TestJournalIsReadWhateverItsState(t *testing.T) {
 	line := func(file, rest string) string {
-		return `{"controller":"cpu","cgroup":"/a","file":"` + file + `","inode":7,"boot":"` + bootID("/") + `",` + rest + "}\n"
+		return `{"controller":"cpu","cgroup":"/a","file":"` + file + `","inode":7,"boot":"` + kernfile.BootID("/") + `",` + rest + "}\n"
 	}
 	for _, c := range []struct {
 		name, text      string
@@ -163,7 +164,7 @@ func TestJournalIsReadWhateverItsState(t *testing.T) {
 		{"last line cut", line("cpu.max", `"first":"max 100000"`) + `{"controller":"cpu","cgr`, 1, 1, 0},
 		{"cut in the middle", `{"contr` + "\n" + line("cpu.max", `"first":"max 100000"`), 1, 1, 0},
 		{"a value without its first one", line("cpu.max", `"wrote":"1 2"`), 0, 0, 0},
-		{"another boot", strings.Replace(line("cpu.max", `"first":"1 2"`), bootID("/"), "other", 1), 0, 0, 1},
+		{"another boot", strings.Replace(line("cpu.max", `"first":"1 2"`), kernfile.BootID("/"), "other", 1), 0, 0, 1},
 		{"a file that is none of ours", line("cgroup.procs", `"first":"1"`), 0, 1, 0},
 		{"a path that leads out", strings.Replace(line("cpu.max", `"first":"1 2"`), "/a", "/../a", 1), 0, 1, 0},
 		{"garbage", "\x00\x01\n[]\nnull\n", 0, 3, 0},
@@ -222,5 +223,24 @@ func TestJournalIsLocked(t *testing.T) {
 	}
 	if _, err := OpenJournal("/dev/full", "/", time.Now); err == nil {
 		t.Error("a device was taken for a journal")
+	}
+}
+
+// The list of online CPUs counts though the kernel ends it in a NUL byte: without it the machine would have the root's CPUs
+// alone, from which those of partitions are left out.
+func TestOnlineCPUsThatEndInNUL(t *testing.T) {
+	h, base := newCopy(t, map[string]string{
+		"cpuset.cpus.effective": "0-3", "a/cpuset.cpus": "", "a/cpuset.cpus.effective": "4-7", "a/cpuset.cpus.partition": "member",
+	})
+	online := filepath.Join(t.TempDir(), "online")
+	if err := os.WriteFile(online, []byte("0-7\n\x00"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := newApplier(t, h, func(o *Options) { o.Online = online })
+	if out := a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUSetCPUs: "4-7"}}); len(out.Errors) > 0 {
+		t.Errorf("errors:\n%s", errorsOf(out))
+	}
+	if got, err := os.ReadFile(filepath.Join(base, "a/cpuset.cpus")); err != nil || strings.TrimSpace(string(got)) != "4-7" {
+		t.Errorf("cpuset.cpus is %q, %v; want 4-7", got, err)
 	}
 }

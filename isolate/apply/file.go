@@ -2,12 +2,12 @@ package apply
 
 import (
 	"bytes"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"polder/isolate/plan"
 	"polder/lib/cgroup"
+	"polder/lib/kernfile"
 )
 
 // file is one file of a cgroup, held open between the rounds, and what is known of it.
@@ -15,7 +15,7 @@ type file struct {
 	plan.File
 	held *cgroup.File
 	seen []byte
-	text string // seen without white space around it
+	text string // seen as kernfile.Text has it
 	// readings counts the different texts seen, so that who judged one knows when there is another.
 	readings uint64
 	age      uint64
@@ -23,8 +23,7 @@ type file struct {
 	// agreed is the value that was there when all was well, or that was written last.
 	agreed string
 	known  bool
-	// contested counts how often someone else changed it, quiet the rounds since they did.
-	contested, quiet int
+	contest
 }
 
 // read reads the file. The error says [gone] where it is not there.
@@ -35,7 +34,7 @@ func (a *Applier) read(f *file) error {
 		}
 		// Removed; there may be another of the same name, of which nothing is known.
 		a.shut(f)
-		f.known, f.contested = false, 0
+		f.known, f.contest = false, contest{}
 	}
 	held, err := a.Hierarchy.Open(f.Controller, f.Cgroup, f.Name)
 	if err != nil {
@@ -60,7 +59,7 @@ func (a *Applier) readHeld(f *file) error {
 		return nil
 	}
 	f.seen = append(f.seen[:0], data...)
-	f.text = strings.TrimSpace(string(data))
+	f.text = string(kernfile.Text(data))
 	f.readings++
 	return nil
 }
@@ -76,9 +75,7 @@ func (a *Applier) shut(f *file) {
 // agree notes that the value is as it should be.
 func (f *file) agree(text string) {
 	f.agreed, f.known = text, true
-	if f.quiet++; f.quiet >= quietRounds {
-		f.contested = 0
-	}
+	f.calm()
 }
 
 // fileOf returns what is known of a file, marked as in use.

@@ -79,13 +79,14 @@ func (a *Applier) readItems(r *round) {
 		}
 		group := a.items[start:end]
 		start = end
+		dropInstead(group)
 		if present == 0 && absent > 0 {
 			r.Missing++
 			continue
 		}
 		for i := range group {
 			it := &group[i]
-			if it.err == nil {
+			if it.err == nil || it.spare {
 				continue
 			}
 			if errors.Is(it.err, errNoFile) {
@@ -103,9 +104,21 @@ func (a *Applier) readItems(r *round) {
 			}
 			if !said[e.Error] { // one that is true of many keys and cgroups is said of the first
 				said[e.Error] = true
-				r.fail(e)
+				if linked(it.err) {
+					r.refuse(e)
+				} else {
+					r.fail(e)
+				}
 			}
 		}
+	}
+}
+
+// dropInstead takes the settings of one cgroup as done that stand in the place of another that can be had.
+func dropInstead(group []item) {
+	for i := range group {
+		it := &group[i]
+		it.spare = it.Instead() != "" && slices.ContainsFunc(group, func(of item) bool { return of.Name == it.Instead() && of.err == nil })
 	}
 }
 
@@ -150,10 +163,13 @@ func (a *Applier) readItem(it *item) bool {
 	return true
 }
 
+// linked reports whether a path was refused because a link is in it.
+func linked(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) }
+
 // explainMissing says why an existing cgroup's file could not be read.
 func (a *Applier) explainMissing(it *item) string {
 	switch {
-	case errors.Is(it.err, unix.ELOOP), errors.Is(it.err, unix.EXDEV):
+	case linked(it.err):
 		return "refused: there is a link in the path (" + clip(it.err.Error()) + ")"
 	case !gone(it.err):
 		return clip(it.err.Error())

@@ -7,15 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"polder/isolate/plan"
 	"polder/lib/cgroup"
+	"polder/lib/kernfile"
 	"polder/lib/tick"
 )
 
@@ -85,13 +84,9 @@ var ErrInUse = errors.New("in use by another isolate")
 
 // OpenJournal opens the journal at path, which it makes if need be, and reads it. root is the machine's.
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
-	j := &Journal{path: path, boot: bootID(root), now: now, records: map[plan.File]*record{}}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	j := &Journal{path: path, boot: kernfile.BootID(root), now: now, records: map[plan.File]*record{}}
+	f, err := openLocked(path)
 	if err != nil {
-		return nil, err
-	}
-	if err := lock(f, path); err != nil {
-		f.Close()
 		return nil, err
 	}
 	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
@@ -114,6 +109,38 @@ func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	return j, nil
 }
 
+// lockTries is how often a journal that is replaced or removed while it is being locked is opened anew.
+const lockTries = 10
+
+// openLocked opens and locks the file that the path names. Between the two another isolate may have replaced it (see rewrite) or
+// removed it: a lock of that file would keep nobody out, and what is written to it would be lost.
+func openLocked(path string) (*os.File, error) {
+	for range lockTries {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		opened()
+		if err := lock(f, path); err != nil {
+			f.Close()
+			return nil, err
+		}
+		mine, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		if named, err := os.Lstat(path); err == nil && os.SameFile(mine, named) {
+			return f, nil
+		}
+		f.Close()
+	}
+	return nil, fmt.Errorf("%s: %w: it is replaced again and again", path, ErrInUse)
+}
+
+// opened is called between the opening and the locking of a journal, for tests.
+var opened = func() {}
+
 func lock(f *os.File, path string) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	switch {
@@ -123,14 +150,6 @@ func lock(f *os.File, path string) error {
 		return fmt.Errorf("lock %s: %w", path, err)
 	}
 	return nil
-}
-
-func bootID(root string) string {
-	data, err := os.ReadFile(filepath.Join("/", root, "proc/sys/kernel/random/boot_id"))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
 }
 
 func (j *Journal) load(data []byte) {

@@ -86,7 +86,7 @@ func (a *Applier) restoring(force bool, out *Restored) []*restoring {
 			out.Foreign++
 			a.Log.Warn("left alone: changed by someone else (--force restores it too)", "cgroup", f.Cgroup, "file", f.Name, "value", present, "first", r.First)
 		default:
-			first, err := a.machine.Kubelet.First(f, r.First, present)
+			first, err := a.machine.First(f, r.First, present)
 			if err != nil {
 				out.Failed++
 				a.Log.Warn("not restored", "cgroup", f.Cgroup, "file", f.Name, "error", err)

@@ -17,6 +17,8 @@ import (
 	"polder/lib/cgroup"
 	"polder/lib/cpus"
 	"polder/lib/tick"
+	"polder/tests/await"
+	"polder/tests/need"
 )
 
 // p makes pointers of the contract's numbers.
@@ -33,31 +35,14 @@ type realTree struct {
 
 var controllers = []string{"cpu", "cpuset", "memory"}
 
-// newRealTree makes the cgroups below the subtree, with all CPUs and memory nodes. The test is skipped where that is not
-// possible, and fails there in CI.
+// newRealTree makes the cgroups below the subtree, with all CPUs and memory nodes.
 func newRealTree(t testing.TB, cgroups ...string) *realTree {
 	t.Helper()
-	unable := func(err any) {
-		t.Helper()
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("needs root and a writable cgroup v1: %v", err)
-		}
-		t.Skipf("needs root and a writable cgroup v1: %v", err)
-	}
-	h, err := cgroup.Detect("/")
-	if err != nil {
-		unable(err)
-	}
-	tree := &realTree{t: t, h: h, root: fmt.Sprintf("/polder-test-%d-%d", os.Getpid(), trees.Add(1))}
-	for _, c := range controllers {
-		if h.Version(c) != 1 {
-			unable(c + " is not on version 1")
-		}
-	}
+	tree := &realTree{t: t, h: need.CgroupsV1(t, controllers...), root: fmt.Sprintf("/polder-test-%d-%d", os.Getpid(), trees.Add(1))}
 	t.Cleanup(tree.remove)
 	for _, name := range append([]string{""}, cgroups...) {
 		if err := tree.make(name); err != nil {
-			unable(err)
+			t.Fatal(err)
 		}
 	}
 	return tree
@@ -101,7 +86,7 @@ func (r *realTree) remove() {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
-		for range 100 {
+		await.Until(r.t, time.Minute, "remove cgroup "+r.root, func() string { // the kernel counts who has ended for a moment more
 			var dirs []string
 			_ = filepath.WalkDir(r.dir(c, ""), func(path string, d fs.DirEntry, err error) error {
 				if err == nil && d.IsDir() {
@@ -109,16 +94,14 @@ func (r *realTree) remove() {
 				}
 				return nil
 			})
-			if len(dirs) == 0 {
-				break
-			}
+			left := ""
 			for i := len(dirs) - 1; i >= 0; i-- {
-				_ = os.Remove(dirs[i])
+				if err := os.Remove(dirs[i]); err != nil {
+					left = err.Error()
+				}
 			}
-			if _, err := os.Stat(dirs[0]); err == nil {
-				time.Sleep(10 * time.Millisecond)
-			}
-		}
+			return left
+		})
 	}
 }
 

@@ -27,7 +27,7 @@ type key struct {
 var keys = []key{
 	{"cpusetMems", "cpuset", []string{fileMems}, []string{fileMems}, fillMems},
 	{"cpusetCPUs", "cpuset", []string{fileCPUs}, []string{fileCPUs}, fillCPUs},
-	{"cpuIdle", "cpu", []string{fileIdle}, []string{fileIdle}, switchOfKey(func(c *tick.Cgroup) *bool { return c.CPUIdle })},
+	{"cpuIdle", "cpu", []string{fileIdle}, []string{fileIdle}, fillIdle},
 	{"cpuWeight", "cpu", []string{"cpu.shares"}, []string{"cpu.weight"}, fillWeight},
 	{"cpuMaxMilliCPU", "cpu", []string{fileQuota}, []string{fileMax}, fillQuota},
 	{"cpuBurstMilliCPU", "cpu", []string{fileBurst}, []string{fileMaxBurst}, fillBurst},
@@ -156,8 +156,16 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 	}
 }
 
-// beside fits a list in beside kubelet's. It reports false where the list is not to be written.
+// beside fits a list in beside kubelet's and others' partitions. It reports false where the list is not to be written.
 func (t *translator) beside(c *tick.Cgroup, s *Setting) bool {
+	write, err := t.machine.withoutPartitions(s)
+	if err != nil {
+		t.once(c, s.Key, err.Error())
+	}
+	return write && t.besideKubelet(c, s)
+}
+
+func (t *translator) besideKubelet(c *tick.Cgroup, s *Setting) bool {
 	k := t.machine.Kubelet
 	if k == nil {
 		return true
@@ -206,15 +214,32 @@ func fillMems(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	return list(s, c.CPUSetMems, m.Mems, "memory nodes")
 }
 
+// fillIdle holds kubelet's cgroups above pods at 0, whatever is advised: kubelet writes their weights when it starts, the kernel
+// takes none for an idle cgroup, and so kubelet would not start.
+func fillIdle(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
+	if c.CPUIdle == nil {
+		return false, nil
+	}
+	s.text = "0"
+	if !*c.CPUIdle {
+		return true, nil
+	}
+	if at, _ := Place(c.Cgroup); at == root || at == tier {
+		return true, fmt.Errorf("refused, and held at 0: kubelet writes this cgroup's weight when it starts, " +
+			"which the kernel refuses while it is idle; advise the pods' cgroups")
+	}
+	s.text = "1"
+	return true, nil
+}
+
 func fillWeight(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	switch {
 	case c.CPUWeight == nil:
 		return false, nil
 	case *c.CPUWeight < 1 || *c.CPUWeight > 10000:
 		return false, fmt.Errorf("%d refused: a weight is from 1 to 10000", *c.CPUWeight)
-	case c.CPUIdle != nil && *c.CPUIdle:
-		return false, fmt.Errorf("not written: the kernel takes no weight for an idle cgroup (cpuIdle)")
 	}
+	s.instead = c.CPUIdle != nil && *c.CPUIdle
 	n := *c.CPUWeight
 	if s.Version == 1 {
 		n = sharesOf(n)

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -83,6 +84,22 @@ func Place(cgroup string) (level, string) {
 // IsRoot reports whether a cgroup of this name is the one under which kubelet has its pods.
 func IsRoot(name string) bool {
 	return name == "kubepods" || name == "kubepods.slice" || strings.HasSuffix(name, "-kubepods.slice")
+}
+
+// RootOf is the cgroup under which the kubelet of a cgroup has its pods; "/" for one that is no kubelet's.
+func RootOf(cgroup string) string {
+	for at := cgroup; len(at) > 1; at = path.Dir(at) {
+		if IsRoot(path.Base(at)) {
+			return at
+		}
+	}
+	return "/"
+}
+
+// IsPod reports whether a cgroup is a pod's own.
+func IsPod(cgroup string) bool {
+	at, _ := Place(cgroup)
+	return at == pod
 }
 
 // podOf is the UID in the name of a pod's cgroup; empty where it is none.
@@ -191,6 +208,25 @@ func (k *Kubelet) ByKubelet(f File, text string) bool {
 	}
 	set, err := cpus.Parse(text)
 	return err == nil && (set.Equals(k.Default) || slices.ContainsFunc(k.Before, set.Equals))
+}
+
+// ResetByKubelet reports whether a value is one that kubelet gives a cgroup above its pods again and again: the weight, and under the
+// systemd driver all else that systemd has of the cgroup's CPU, where kubelet asks for no quota.
+func ResetByKubelet(f File, text string) bool {
+	if at, _ := Place(f.Cgroup); at != root && at != tier {
+		return false
+	}
+	switch f.Name {
+	case WeightFile(1), WeightFile(2):
+		return true
+	case fileQuota:
+		return text == "-1"
+	case fileMax:
+		return strings.HasPrefix(text, "max ")
+	case fileIdle:
+		return text == "0"
+	}
+	return false
 }
 
 // PutBack reports whether a list that was written earlier must not stay: it narrows a cgroup above containers that would

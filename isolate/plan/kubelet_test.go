@@ -13,6 +13,34 @@ import (
 
 const uid = "5d1c7c1e-0c1b-4a8e-9d53-3f7a5f0f6a11"
 
+// No cgroup is made idle whose weight kubelet writes at each start, under neither of its drivers, and wherever its root is.
+func TestKubeletsTiersAreNotIdle(t *testing.T) {
+	const uid = "0123abcd-0000-4000-8000-0123456789ab"
+	const slice = "kubepods-besteffort-pod0123abcd_0000_4000_8000_0123456789ab.slice"
+	for cgroup, want := range map[string]string{
+		"/kubepods": "0", "/kubepods/besteffort": "0", "/kubepods/burstable": "0", "/a/kubepods/besteffort": "0",
+		"/kubepods.slice": "0", "/kubepods.slice/kubepods-besteffort.slice": "0", "/a.slice/a-kubepods.slice/a-kubepods-burstable.slice": "0",
+		"/kubepods/besteffort/pod" + uid: "1", "/kubepods/pod" + uid: "1", "/kubepods/besteffort/pod" + uid + "/c": "1",
+		"/kubepods.slice/kubepods-besteffort.slice/" + slice: "1", "/kubepods.slice/kubepods-besteffort.slice/" + slice + "/cri-containerd-c.scope": "1",
+		"/spark": "1", "/a.slice": "1",
+	} {
+		for _, idle := range []bool{true, false} {
+			settings, problems := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: cgroup, CPUIdle: &idle}})
+			if len(settings) != 1 {
+				t.Fatalf("%s: %d settings, problems %v", cgroup, len(settings), problems)
+			}
+			got, err := settings[0].Want()
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch refused := idle && want == "0"; {
+			case idle && got != want, !idle && got != "0", refused != (len(problems) == 1):
+				t.Errorf("%s: %t is written as %s, problems %v", cgroup, idle, got, problems)
+			}
+		}
+	}
+}
+
 func TestPlace(t *testing.T) {
 	slice := strings.ReplaceAll(uid, "-", "_")
 	for _, c := range []struct {
@@ -238,5 +266,42 @@ func TestKubeletsOwnList(t *testing.T) {
 	var none *Kubelet
 	if none.ByKubelet(File{Cgroup: "/kubepods/podx/c", Name: fileCPUs}, "0") || none.PutBack(File{Cgroup: "/kubepods", Name: fileCPUs}, 1) {
 		t.Error("no kubelet has a list")
+	}
+}
+
+// Only what kubelet, or systemd for it, writes to the cgroups above pods is taken for its own.
+func TestResetByKubelet(t *testing.T) {
+	const systemd, cgroupfs = "/kubepods.slice/kubepods-besteffort.slice", "/kubepods/besteffort"
+	for _, c := range []struct {
+		cgroup, file, text string
+		want               bool
+	}{
+		{systemd, "cpu.max", "max 100000", true},
+		{systemd, "cpu.max", "50000 100000", false},
+		{systemd, "cpu.cfs_quota_us", "-1", true},
+		{systemd, "cpu.cfs_quota_us", "1000", false},
+		{systemd, "cpu.weight", "1", true},
+		{systemd, "cpu.idle", "0", true},
+		{systemd, "cpu.idle", "1", false},
+		{systemd, "cpuset.cpus", "0-7", false},
+		{systemd, "memory.max", "max", false},
+		{cgroupfs, "cpu.shares", "2", true},
+		{"/kubepods", "cpu.max", "max 100000", true},
+		{"/a.slice/a-kubepods.slice", "cpu.max", "max 100000", true},
+		{systemd + "/kubepods-besteffort-podu.slice", "cpu.max", "max 100000", false},
+		{systemd + "/kubepods-besteffort-podu.slice/cri-containerd-c.scope", "cpu.max", "max 100000", false},
+		{"/batch.slice", "cpu.max", "max 100000", false},
+	} {
+		if got := ResetByKubelet(File{Controller: "cpu", Cgroup: c.cgroup, Name: c.file}, c.text); got != c.want {
+			t.Errorf("%s of %s, %q: %t; want %t", c.file, c.cgroup, c.text, got, c.want)
+		}
+	}
+	for cgroup, want := range map[string]string{
+		systemd: "/kubepods.slice", "/kubepods.slice": "/kubepods.slice", "/a/kubepods/burstable/podu": "/a/kubepods",
+		"/a.slice/a-kubepods.slice/a-kubepods-burstable.slice": "/a.slice/a-kubepods.slice", "/batch": "/", "/": "/",
+	} {
+		if got := RootOf(cgroup); got != want {
+			t.Errorf("kubelet's root above %s is %s; want %s", cgroup, got, want)
+		}
 	}
 }

@@ -30,6 +30,8 @@ type Machine struct {
 	PageBytes  int64
 	// Kubelet is nil where there is none.
 	Kubelet *Kubelet
+	// Partitions are those of version 2, whose CPUs are for the cgroups in them alone.
+	Partitions []Partition
 }
 
 // Setting is one wanted value of one file.
@@ -47,11 +49,22 @@ type Setting struct {
 	raw   bool     // text is the file's own, of a restore
 	given cpus.Set // what kubelet gave to containers of the cgroup's pod
 
+	instead bool // a weight for kernels without the idle class that is wanted of the same cgroup
+
 	// Present is the file's text, Period and Quota those of PeriodFile and QuotaFile; the caller fills them in.
 	Present, Period, Quota string
 	// Burst is, beside a quota that changes, the text of BurstFile, for a kernel takes no quota that is under it; BurstOwn is
 	// what it was before any plan changed it, empty where none did. Where the advice names the burst they are not needed.
 	Burst, BurstOwn string
+}
+
+// Instead names the file in whose place the setting stands: where a kernel has that file, the setting is not written, for it takes no
+// weight for an idle cgroup. Empty for a setting that stands for itself.
+func (s *Setting) Instead() string {
+	if s.instead {
+		return fileIdle
+	}
+	return ""
 }
 
 // PeriodFile is the file whose value belongs to the setting's; empty where there is none.

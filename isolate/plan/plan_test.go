@@ -81,6 +81,13 @@ func TestMakeSets(t *testing.T) {
 			want:  []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "4-7"}, {Cgroup: "/batch/a", CPUSetCPUs: "4-5"}},
 			steps: []string{"/batch/a cpuset.cpus:  -> 4-5", "/batch cpuset.cpus:  -> 4-7 needs [0]"},
 		},
+		{
+			// To shrink to 6-7 first, which the two lists have in common and the cgroup above has not, would put 0-5 in force.
+			name: "on version 2 a list is in force as far as the cgroup above has it", version: 2,
+			old:   map[string]string{"/batch": "0-5", "/batch/a": "4-7"},
+			want:  []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0-5"}, {Cgroup: "/batch/a", CPUSetCPUs: "0-1,6-7"}},
+			steps: []string{"/batch/a cpuset.cpus: 4-7 -> 0-1,6-7"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all := cpus.New(0, 1, 2, 3, 4, 5, 6, 7)
@@ -169,7 +176,7 @@ func TestTranslate(t *testing.T) {
 		{"weight 0", 2, tick.Cgroup{CPUWeight: p(0)}, "", "", "", 1},
 		{"weight too large", 2, tick.Cgroup{CPUWeight: p(10001)}, "", "", "", 1},
 		{"idle", 2, tick.Cgroup{CPUIdle: tick.Ptr(true)}, "", "", "1", 0},
-		{"weight of an idle one", 2, tick.Cgroup{CPUIdle: tick.Ptr(true), CPUWeight: p(5)}, "", "", "1", 1},
+		{"weight in place of the idle class", 2, tick.Cgroup{CPUIdle: tick.Ptr(true), CPUWeight: p(5)}, "", "", "5", 0},
 		{"memory max v1", 1, tick.Cgroup{MemoryMaxBytes: p(8191)}, "", "", "4096", 0},
 		{"memory max v1 none", 1, tick.Cgroup{MemoryMaxBytes: p(-1)}, "", "", "-1", 0},
 		{"memory max v2 none", 2, tick.Cgroup{MemoryMaxBytes: p(-1)}, "", "", "max", 0},
@@ -282,5 +289,68 @@ func TestEqualSeesEveryField(t *testing.T) {
 		if Equal(&a, &b) {
 			t.Errorf("Equal does not see %s", kind.Field(i).Name)
 		}
+	}
+}
+
+// On version 1 the kernel refuses a list with a CPU that the cgroup above has not: it is cut to what that will have, which is said.
+func TestAListIsCutToThatOfTheCgroupAbove(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		advised map[string]string
+		want    map[string]string
+		says    string
+	}{
+		{
+			name:    "above is advised to narrow",
+			advised: map[string]string{"/batch": "0-1", "/batch/a": "1-4"},
+			want:    map[string]string{"/batch": "0-1", "/batch/a": "1"},
+			says:    "2-4 left out: /batch, the cgroup above, has 0-1",
+		},
+		{
+			name:    "above is advised to widen",
+			advised: map[string]string{"/batch": "0-5", "/batch/a": "3-7"},
+			want:    map[string]string{"/batch": "0-5", "/batch/a": "3-5"},
+			says:    "6-7 left out: /batch, the cgroup above, has 0-5",
+		},
+		{
+			name:    "above is not advised",
+			advised: map[string]string{"/batch/a": "2-5"},
+			want:    map[string]string{"/batch": "0-3", "/batch/a": "2-3"},
+			says:    "4-5 left out: /batch, the cgroup above, has 0-3",
+		},
+		{
+			name:    "above has none of it: it follows",
+			advised: map[string]string{"/batch": "0-1", "/batch/a": "6-7"},
+			want:    map[string]string{"/batch": "0-1", "/batch/a": "0-1"},
+			says:    "6-7 left out: /batch, the cgroup above, has 0-1",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all := cpus.New(0, 1, 2, 3, 4, 5, 6, 7)
+			k := &kernel{version: 1, all: all, sets: map[string]cpus.Set{"/batch": cpus.New(0, 1, 2, 3), "/batch/a": cpus.New(0, 1, 2, 3)}}
+			var wanted []tick.Cgroup
+			for name, list := range c.advised {
+				wanted = append(wanted, tick.Cgroup{Cgroup: name, CPUSetCPUs: list})
+			}
+			settings, problems := Translate(machine(1, all), wanted)
+			if len(problems) > 0 {
+				t.Fatalf("problems: %v", problems)
+			}
+			k.present(settings)
+			writes, problems := Make(machine(1, all), settings, k.around(settings))
+			for i, w := range writes {
+				if err := k.write(w); err != nil {
+					t.Fatalf("write %d of %v: %v", i, steps(writes), err)
+				}
+			}
+			for name, want := range c.want {
+				if got := k.sets[name].String(); got != want {
+					t.Errorf("%s is on %s, want %s", name, got, want)
+				}
+			}
+			if len(problems) != 1 || problems[0].Cgroup != "/batch/a" || problems[0].Error != c.says {
+				t.Errorf("problems %v; want %q of /batch/a", problems, c.says)
+			}
+		})
 	}
 }

@@ -13,8 +13,11 @@ type contest struct {
 	quiet     int
 }
 
-// quietRounds without a change by someone else end a contest.
-const quietRounds = 100
+// quietRounds without a change by someone else end a contest, and forgiveRounds take one change off its count.
+const (
+	quietRounds   = 100
+	forgiveRounds = 20
+)
 
 // agree notes a line that is as wanted.
 func (r *round) agree(group string, l schemata.Line) {
@@ -42,7 +45,7 @@ func (r *round) contested(group string, now schemata.Line) bool {
 		return false
 	}
 	if !c.agreed.Holds(now) {
-		c.contested++
+		c.contested = max(0, c.contested-c.quiet/forgiveRounds) + 1
 		c.quiet = 0
 		r.fail(group, keySchemata, fmt.Errorf("changed by someone else from %s to %s", textOf(c.agreed), textOf(now)))
 		c.agreed = now

@@ -7,12 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"polder/lib/kernfile"
 	"polder/lib/schemata"
 	"polder/lib/tick"
 )
@@ -63,7 +62,7 @@ type Journal struct {
 
 // OpenJournal reads the journal of groups beside the one at path. root is the machine's.
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
-	j := &Journal{path: JournalName(path), boot: bootID(root), now: now, records: map[string]*record{}}
+	j := &Journal{path: JournalName(path), boot: kernfile.BootID(root), now: now, records: map[string]*record{}}
 	f, err := os.OpenFile(j.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return j, nil
@@ -81,14 +80,6 @@ func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
 	}
 	j.load(data)
 	return j, nil
-}
-
-func bootID(root string) string {
-	data, err := os.ReadFile(filepath.Join("/", root, "proc/sys/kernel/random/boot_id"))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(data))
 }
 
 func (j *Journal) load(data []byte) {

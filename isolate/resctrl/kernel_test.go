@@ -18,6 +18,8 @@ import (
 	"polder/lib/cgroup"
 	"polder/lib/resctrl"
 	"polder/lib/tick"
+	"polder/tests/await"
+	"polder/tests/need"
 )
 
 // realGroups lets a directory of cgroup v1's freezer stand in for /sys/fs/resctrl: there too the kernel makes a group's files with
@@ -33,40 +35,30 @@ type realGroups struct {
 
 func newRealGroups(t *testing.T) *realGroups {
 	t.Helper()
-	unable := func(err any) {
-		t.Helper()
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("needs root and a writable cgroup v1: %v", err)
-		}
-		t.Skipf("needs root and a writable cgroup v1: %v", err)
-	}
-	h, err := cgroup.Detect("/")
-	if err != nil {
-		unable(err)
-	}
+	h := need.CgroupsV1(t, "freezer", "")
 	name := fmt.Sprintf("/polder-test-resctrl-%d", os.Getpid())
-	dir, version, err := h.Dir("freezer", name)
-	if err != nil || version != 1 {
-		unable(fmt.Sprintf("the freezer is on version %d: %v", version, err))
+	dir, _, err := h.Dir("freezer", name)
+	if err != nil {
+		t.Fatal(err)
 	}
 	pods, _, err := h.Dir("", name)
 	if err != nil || strings.HasPrefix(pods, filepath.Dir(dir)) {
-		unable(fmt.Sprintf("no other hierarchy for the pods: %s, %v", pods, err))
+		t.Fatalf("no other hierarchy for the pods: %s, %v", pods, err)
 	}
 	g := &realGroups{t: t, root: t.TempDir(), dir: dir, h: h, pods: name}
 	t.Cleanup(func() {
 		for _, made := range []string{filepath.Join(dir, "BE"), filepath.Join(dir, "LS"), filepath.Join(dir, "info"), dir, filepath.Join(pods, "a/c"), filepath.Join(pods, "a"), pods} {
-			for range 100 { // the kernel counts tasks that have just ended
-				if err := unix.Rmdir(made); err != unix.EBUSY {
-					break
+			await.Until(t, time.Minute, "remove cgroup "+made, func() string { // the kernel counts tasks that have just ended
+				if err := unix.Rmdir(made); err == unix.EBUSY {
+					return err.Error()
 				}
-				time.Sleep(10 * time.Millisecond)
-			}
+				return ""
+			})
 		}
 	})
 	for _, make := range []string{dir, filepath.Join(dir, "info"), pods, filepath.Join(pods, "a"), filepath.Join(pods, "a/c")} {
 		if err := os.Mkdir(make, 0o755); err != nil {
-			unable(err)
+			t.Fatal(err)
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(g.root, "sys/fs"), 0o755); err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
+
+	"polder/lib/kernfile"
 )
 
 // File is a cgroup's file held open for reading: each reading costs one system call instead of three.
@@ -54,6 +56,12 @@ func openBeneath(dir, path string, flags int) (int, error) {
 	return fd, err
 }
 
+// has reports whether a cgroup has a file.
+func (h *Hierarchy) has(controller, cgroup, name string) bool {
+	at, _ := h.mount(controller)
+	return unix.Faccessat(unix.AT_FDCWD, filepath.Join(at, cgroup, name), unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
 // Path is the file's path, for messages.
 func (f *File) Path() string { return f.path }
 
@@ -89,7 +97,7 @@ func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 
-// ReadFile reads a cgroup's file once, without white space around it.
+// ReadFile reads a cgroup's file once; see [kernfile.Text].
 func (h *Hierarchy) ReadFile(controller, cgroup, name string) (string, error) {
 	f, err := h.Open(controller, cgroup, name)
 	if err != nil {
@@ -97,7 +105,7 @@ func (h *Hierarchy) ReadFile(controller, cgroup, name string) (string, error) {
 	}
 	defer f.Close()
 	data, err := f.Read(nil)
-	return strings.TrimSpace(string(data)), err
+	return string(kernfile.Text(data)), err
 }
 
 // WriteFile writes one value to a cgroup's file. It makes no file: one that is not there is an error.

@@ -48,10 +48,12 @@ var cpuFiles = []valueFile{
 	{controller: "cpuacct", version: 1, name: "cpuacct.usage", parse: (*Values).ParseUsage},
 	{controller: "cpu", version: 1, name: "cpu.cfs_quota_us", parse: (*Values).ParseQuota},
 	{controller: "cpu", version: 1, name: "cpu.cfs_period_us", parse: (*Values).ParsePeriod},
+	{controller: "cpu", version: 1, name: "cpu.idle", parse: (*Values).ParseIdle},
 	{controller: "cpuset", version: 1, name: "cpuset.effective_cpus", parse: (*Values).ParseCPUSet},
 
 	{controller: "cpuacct", version: 2, name: "cpu.stat", parse: (*Values).ParseCPUStat},
 	{controller: "cpu", version: 2, name: "cpu.max", parse: (*Values).ParseCPUMax},
+	{controller: "cpu", version: 2, name: "cpu.idle", parse: (*Values).ParseIdle},
 	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, inherited: true},
 }
 
@@ -60,12 +62,15 @@ type Reader struct {
 	h       *Hierarchy
 	files   []valueFile
 	buf     []byte
+	stat    []byte // memory for a thread's stat
+	tids    []uint32
 	threads bool // they are counted where no file says how many
+	more    More
 }
 
 // NewReader returns a Reader of h's cgroups. numa asks for the memory on each NUMA node too.
 func NewReader(h *Hierarchy, numa bool) *Reader {
-	r := &Reader{h: h, buf: make([]byte, 8<<10), threads: true}
+	r := &Reader{h: h, buf: make([]byte, 8<<10), stat: make([]byte, 1024), threads: true}
 	all := valueFiles
 	if numa {
 		all = append(all[:len(all):len(all)], numaFiles...)
@@ -74,7 +79,7 @@ func NewReader(h *Hierarchy, numa bool) *Reader {
 	return r
 }
 
-// NewCPUReader returns a Reader of the cgroups' CPU use, CPU list and quota alone.
+// NewCPUReader returns a Reader of the cgroups' CPU use, CPU list, quota and idle switch alone.
 func NewCPUReader(h *Hierarchy) *Reader {
 	r := &Reader{h: h, buf: make([]byte, 4<<10)}
 	r.use(cpuFiles)
@@ -89,13 +94,18 @@ func (r *Reader) use(all []valueFile) {
 	}
 }
 
+// Allow bounds the time that readings take from now on for counting threads where no file says how many.
+func (r *Reader) Allow(more More) { r.more = more }
+
 // Group is one cgroup with its files held open.
 type Group struct {
 	Path   string
 	Values Values
 
 	reader *Reader
-	files  []*File // one for each of reader.files, nil where it is not there
+	files  []*File  // one for each of reader.files, nil where it is not there
+	owners []string // the cgroup that each of files is of: an ancestor's, where the value is inherited
+	count  Walk
 }
 
 // Open opens a cgroup. Files that are not there, as where the cgroup has not been made in all hierarchies of v1, are
@@ -104,7 +114,7 @@ func (r *Reader) Open(cgroup string) (*Group, error) {
 	if err := CheckPath(cgroup); err != nil {
 		return nil, err
 	}
-	g := &Group{Path: cgroup, reader: r, files: make([]*File, len(r.files))}
+	g := &Group{Path: cgroup, reader: r, files: make([]*File, len(r.files)), owners: make([]string, len(r.files))}
 	if err := g.Reopen(); err != nil {
 		g.Close()
 		return nil, err
@@ -118,22 +128,46 @@ func (g *Group) Reopen() error {
 		if g.files[i] != nil {
 			continue
 		}
-		file, err := g.open(f)
-		if err != nil && !Gone(err) {
+		if err := g.open(i, f); err != nil && !Gone(err) {
 			return err
 		}
-		g.files[i] = file
 	}
 	return nil
 }
 
-func (g *Group) open(f valueFile) (*File, error) {
+// open opens the file of the cgroup, or where that has none and the value is inherited, of the nearest ancestor that has one.
+func (g *Group) open(i int, f valueFile) error {
 	for at := g.Path; ; at = path.Dir(at) {
 		file, err := g.reader.h.Open(f.controller, at, f.name)
-		if err == nil || !f.inherited || at == "/" || !Gone(err) {
-			return file, err
+		if err == nil {
+			g.files[i], g.owners[i] = file, at
+			return nil
+		}
+		if !f.inherited || at == "/" || !Gone(err) {
+			return err
 		}
 	}
+}
+
+// inherit looks anew for the file of an inherited value, if a nearer cgroup has one by now: a controller may be switched on or off
+// below a cgroup at any time. It costs a system call for each cgroup that has none.
+func (g *Group) inherit(i int, f valueFile) error {
+	nearer := false
+	for at := g.Path; at != g.owners[i] && !nearer; at = path.Dir(at) {
+		nearer = g.reader.h.has(f.controller, at, f.name)
+	}
+	if !nearer {
+		return nil
+	}
+	before := g.files[i]
+	err := g.open(i, f)
+	if g.files[i] != before {
+		before.Close()
+	}
+	if Gone(err) {
+		return nil // and the ancestor's still holds
+	}
+	return err
 }
 
 // Complete reports whether all files are open.
@@ -154,23 +188,35 @@ var ErrGone = errors.New("the cgroup is gone")
 func (g *Group) Read() error {
 	v := &g.Values
 	v.Has = 0
-	left := false
+	var own, inherited, lost bool // there are files of the cgroup, of an ancestor; one of the cgroup went
 	var errs []error
-	for i, file := range g.files {
-		if file == nil {
+	for i, f := range g.reader.files {
+		if g.files[i] == nil {
 			continue
 		}
+		if g.owners[i] != g.Path {
+			if err := g.inherit(i, f); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		file := g.files[i]
 		data, err := file.Read(g.reader.buf)
+		if Gone(err) && f.inherited {
+			data, err = g.readNext(i, f)
+			file = g.files[i]
+		}
 		if cap(data) > cap(g.reader.buf) {
 			g.reader.buf = data[:cap(data)]
 		}
 		switch {
 		case Gone(err):
-			file.Close()
-			g.files[i] = nil
+			if file != nil {
+				file.Close()
+			}
+			g.files[i], lost = nil, true
 			continue
 		case err == nil:
-			err = g.reader.files[i].parse(v, data)
+			err = f.parse(v, data)
 			if err != nil {
 				err = fmt.Errorf("read %s: %w", file.Path(), err)
 			}
@@ -178,9 +224,10 @@ func (g *Group) Read() error {
 		if err != nil {
 			errs = append(errs, err)
 		}
-		left = true
+		own = own || g.owners[i] == g.Path
+		inherited = inherited || g.owners[i] != g.Path
 	}
-	if !left {
+	if !own && (lost || !inherited) {
 		return fmt.Errorf("read cgroup %s: %w", g.Path, ErrGone)
 	}
 	if v.Has&HasThreads == 0 && g.reader.threads {
@@ -189,15 +236,35 @@ func (g *Group) Read() error {
 	return errors.Join(errs...)
 }
 
-// countThreads is for kernels and cgroups without the pids controller.
+// readNext reads an inherited value from the next cgroup that has it, after the one that had it lost it. Where the cgroup itself is
+// gone there is none.
+func (g *Group) readNext(i int, f valueFile) ([]byte, error) {
+	g.files[i].Close()
+	g.files[i] = nil
+	if there, err := g.reader.h.Exists(f.controller, g.Path); err != nil || !there {
+		return nil, unix.ENODEV
+	}
+	if err := g.open(i, f); err != nil {
+		return nil, err
+	}
+	return g.files[i].Read(g.reader.buf)
+}
+
+// countThreads is for kernels and cgroups without the pids controller. Where the time is over, the number is not known, and
+// the next reading goes on.
 func (g *Group) countThreads() {
-	n := uint64(0)
-	ok := g.reader.h.eachThread(g.Path, g.reader.buf, func([]byte) { n++ })
-	if ok {
-		g.Values.Threads = n
+	done, ok := g.reader.walk(g.Path, &g.count, g.reader.more, nil)
+	if done {
+		g.Values.Threads = g.count.Count
 		g.Values.Has |= HasThreads
 	}
+	if done || !ok {
+		g.count = Walk{}
+	}
 }
+
+// Counting reports whether the last reading had no time to count all threads.
+func (g *Group) Counting() bool { return g.count != Walk{} }
 
 // Close closes the files.
 func (g *Group) Close() {

@@ -206,8 +206,11 @@ func (h *Hierarchy) Dir(controller, cgroup string) (string, int, error) {
 }
 
 // Inode is the number of a cgroup's directory in the primary hierarchy: a cgroup that is made anew has another one.
-func (h *Hierarchy) Inode(cgroup string) (uint64, error) {
-	dir, _, err := h.Dir("", cgroup)
+func (h *Hierarchy) Inode(cgroup string) (uint64, error) { return h.InodeIn("", cgroup) }
+
+// InodeIn is the same in the controller's hierarchy.
+func (h *Hierarchy) InodeIn(controller, cgroup string) (uint64, error) {
+	dir, _, err := h.Dir(controller, cgroup)
 	if err != nil {
 		return 0, err
 	}

@@ -4,22 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"math"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"polder/lib/kernfile"
 )
-
-// eachThread calls f with the id of each thread in the cgroup and in those below it, by the primary hierarchy. It
-// reports false where the cgroup could not be read at all. buf is memory to read into, from its beginning.
-func (h *Hierarchy) eachThread(cgroup string, buf []byte, f func(tid []byte)) bool {
-	return h.eachThreadIn(filepath.Join(h.Primary(), cgroup), h.threadsFile(), buf, func(tid []byte, n uint64) {
-		if n != 0 {
-			f(tid)
-		}
-	})
-}
 
 func (h *Hierarchy) threadsFile() string {
 	if h.primaryVersion() == 2 {
@@ -36,36 +30,22 @@ func (h *Hierarchy) Threads(cgroup string, buf []byte, f func(tid uint64)) (hidd
 	if err != nil {
 		return 0, err
 	}
-	ok := h.eachThreadIn(dir, h.threadsFile(), buf, func(_ []byte, n uint64) {
+	if !h.eachThreadBelow(dir, buf, func(n uint64) {
 		if n == 0 {
 			hidden++
 			return
 		}
 		f(n)
-	})
-	if !ok {
+	}) {
 		return hidden, &fs.PathError{Op: "read the threads", Path: dir, Err: fs.ErrNotExist}
 	}
 	return hidden, nil
 }
 
-// eachThreadIn calls f with every number in the files: 0 stands for a thread of another pid namespace.
-func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(tid []byte, n uint64)) bool {
-	data, err := kernfile.Read(dir+"/"+name, buf)
-	if err != nil && (name == "tasks" || !errors.Is(err, unix.ENOENT)) {
+func (h *Hierarchy) eachThreadBelow(dir string, buf []byte, f func(n uint64)) bool {
+	buf, ok := h.eachThreadIn(dir, h.threadsFile(), buf, f)
+	if !ok {
 		return false
-	}
-	if err != nil { // a copy of a v2 tree, or a kernel before 4.14
-		if data, err = kernfile.Read(dir+"/cgroup.procs", buf); err != nil {
-			return false
-		}
-	}
-	for len(data) > 0 {
-		var tid []byte
-		tid, data = kernfile.Line(data)
-		if n, ok := kernfile.Uint(tid); ok {
-			f(tid, n)
-		}
 	}
 	if !hasDirectories(dir) {
 		return true
@@ -75,9 +55,34 @@ func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(tid []byte
 		return true // gone meanwhile
 	}
 	for _, child := range names {
-		h.eachThreadIn(dir+"/"+child, name, buf, f)
+		h.eachThreadBelow(dir+"/"+child, buf, f)
 	}
 	return true
+}
+
+// eachThreadIn calls f with every number in a directory's file: 0 stands for a thread of another pid namespace. It returns the
+// memory for the next reading.
+func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(n uint64)) ([]byte, bool) {
+	data, err := kernfile.Read(dir+"/"+name, buf)
+	if err != nil && (name == "tasks" || !errors.Is(err, unix.ENOENT)) {
+		return buf, false
+	}
+	if err != nil { // a copy of a v2 tree, or a kernel before 4.14
+		if data, err = kernfile.Read(dir+"/cgroup.procs", buf); err != nil {
+			return buf, false
+		}
+	}
+	if cap(data) > cap(buf) {
+		buf = data
+	}
+	for len(data) > 0 {
+		var tid []byte
+		tid, data = kernfile.Line(data)
+		if n, ok := kernfile.Uint(tid); ok {
+			f(n)
+		}
+	}
+	return buf, true
 }
 
 // hasDirectories is a cheap no where a directory has no other in it: the kernel's directories have one link for each.
@@ -86,22 +91,151 @@ func hasDirectories(dir string) bool {
 	return unix.Stat(dir, &st) != nil || st.Nlink != 2
 }
 
-// Runnable counts the threads of the cgroup, and of those below it, that run or wait for a CPU. It reports false where
-// the cgroup cannot be read.
-func (r *Reader) Runnable(cgroup string) (int, bool) {
+// Walk says where a walk over the threads of a cgroup goes on that ran out of time. The zero Walk begins anew.
+type Walk struct {
+	// Dir is the directory that the walk stopped in, from the cgroup's own. The threads of it up to TID have been visited.
+	Dir string `json:"dir,omitempty"`
+	TID uint32 `json:"tid,omitempty"`
+	// Count is the number of threads counted so far.
+	Count uint64 `json:"count,omitempty"`
+}
+
+// More tells a walk whether it has time for so many steps more; a step takes as long as looking at one thread. A nil More
+// is for walks that have all the time.
+type More func(steps int) bool
+
+// leastThreads is how many threads a walk looks at even where listing them took all its time: so it comes to an end.
+const leastThreads = 16
+
+// listedPerStep is how many threads the kernel lists in the time that looking at one takes.
+const listedPerStep = 32
+
+// Runnable counts the threads of the cgroup, and of those below it, that run or wait for a CPU. It goes on at w, and stops
+// where more says so; w.Count is the number once it is done. It reports false for ok where the cgroup cannot be read.
+func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
-		return 0, false
+		return false, false
 	}
-	runnable := 0
-	stat := make([]byte, 1024)
-	proc := filepath.Join(r.h.root, "proc") + "/"
-	ok := r.h.eachThread(cgroup, r.buf, func(tid []byte) {
-		data, err := kernfile.Read(proc+string(tid)+"/stat", stat)
-		if err == nil && ThreadState(data) == 'R' { // a thread that ended meanwhile does not run
-			runnable++
+	return r.walk(cgroup, w, more, r.runs)
+}
+
+// walker is one walk over the threads of a cgroup and of those below it: the directories in depth-first order by name, the
+// threads of each by number, so that a place in it can be found again.
+type walker struct {
+	*Reader
+	top, file string
+	at        *Walk
+	more      More
+	visit     func(tid uint32) bool // reports whether the thread counts; nil counts them all
+	visited   int
+	failed    bool // the cgroup itself cannot be read
+}
+
+func (r *Reader) walk(cgroup string, w *Walk, more More, visit func(uint32) bool) (done, ok bool) {
+	v := &walker{Reader: r, top: filepath.Join(r.h.Primary(), cgroup), file: r.h.threadsFile(), at: w, more: more, visit: visit}
+	from := *w
+	done = v.directory("", strings.TrimPrefix(from.Dir, "/"), from.TID)
+	if v.failed {
+		*w = Walk{}
+	}
+	return done && !v.failed, !v.failed
+}
+
+// directory visits the threads of a directory, those after a number, and of all below it. resume is the path below it where
+// the walk goes on; then what comes before that is left out. It reports false where the walk stopped.
+func (v *walker) directory(rel, resume string, after uint32) bool {
+	dir := v.top + rel
+	if resume == "" {
+		if !v.list(dir) {
+			v.failed = v.failed || rel == ""
+			return true
+		}
+		v.visited++
+		if !v.threads(rel, after) {
+			return false
+		}
+	}
+	if !hasDirectories(dir) {
+		return true
+	}
+	names, err := directories(dir)
+	if err != nil { // gone meanwhile
+		v.failed = v.failed || rel == ""
+		return true
+	}
+	first, rest, _ := strings.Cut(resume, "/")
+	for _, name := range names {
+		switch {
+		case name < first:
+			continue
+		case name == first && first != "":
+			if !v.directory(rel+"/"+name, rest, after) {
+				return false
+			}
+			continue
+		}
+		if v.stop(1) {
+			v.at.Dir, v.at.TID = rel+"/"+name, 0
+			return false
+		}
+		if !v.directory(rel+"/"+name, "", 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// list reads the numbers of a directory's threads, sorted. Threads of another pid namespace have none.
+func (v *walker) list(dir string) bool {
+	v.tids = v.tids[:0]
+	buf, ok := v.h.eachThreadIn(dir, v.file, v.buf, func(n uint64) {
+		if n != 0 && n < math.MaxUint32 {
+			v.tids = append(v.tids, uint32(n))
 		}
 	})
-	return runnable, ok
+	v.buf = buf
+	slices.Sort(v.tids)
+	return ok
+}
+
+// threads visits the threads that were listed, those after a number.
+func (v *walker) threads(rel string, after uint32) bool {
+	i, _ := slices.BinarySearch(v.tids, after+1)
+	left := v.tids[i:]
+	stop := v.stop(len(v.tids) / listedPerStep)
+	if v.visit == nil {
+		v.at.Count += uint64(len(left))
+		v.visited += leastThreads // the next directory may wait
+		left = nil
+	}
+	for _, tid := range left {
+		if stop {
+			return false
+		}
+		if v.visit(tid) {
+			v.at.Count++
+		}
+		v.visited++
+		v.at.Dir, v.at.TID = rel, tid
+		stop = v.stop(1)
+	}
+	return true
+}
+
+func (v *walker) stop(steps int) bool {
+	return v.more != nil && !v.more(steps) && v.visited >= leastThreads
+}
+
+// runs reports whether a thread runs or waits for a CPU. The file of its process would do as well, but for that the kernel sums
+// up all the process's threads. A thread that ended meanwhile does not run.
+func (r *Reader) runs(tid uint32) bool {
+	id := strconv.FormatUint(uint64(tid), 10)
+	proc := r.h.root + "/proc/" + id
+	data, err := kernfile.Read(proc+"/task/"+id+"/stat", r.stat)
+	if err != nil && r.h.root != "/" { // a copy may have been made without the threads of each process
+		data, err = kernfile.Read(proc+"/stat", r.stat)
+	}
+	return err == nil && ThreadState(data) == 'R'
 }
 
 // ThreadState finds the state in /proc/TID/stat, 0 where there is none. The name before it, in parentheses, may hold

@@ -23,6 +23,7 @@ const (
 	HasNUMA
 	HasQuota  // QuotaMicroseconds
 	HasPeriod // PeriodMicroseconds
+	HasIdle
 )
 
 // Values is what a cgroup's files say at one instant, the cgroups below it included. Only what Has names means anything.
@@ -37,6 +38,8 @@ type Values struct {
 	// QuotaMicroseconds is the CPU time that the cgroup may use in a period, negative where that is any.
 	QuotaMicroseconds  int64
 	PeriodMicroseconds uint64
+	// Idle is 1 where the kernel runs the cgroup only when nobody beside it wants to run (SCHED_IDLE).
+	Idle uint64
 
 	MemoryBytes, RSSBytes, CacheBytes, InactiveFileBytes uint64
 
@@ -104,6 +107,9 @@ func (v *Values) ParseQuota(data []byte) error {
 func (v *Values) ParsePeriod(data []byte) error {
 	return v.number(data, &v.PeriodMicroseconds, HasPeriod)
 }
+
+// ParseIdle parses cpu.idle, which kernels have since Linux 5.15.
+func (v *Values) ParseIdle(data []byte) error { return v.number(data, &v.Idle, HasIdle) }
 
 // ParseCPUMax parses v2's cpu.max: "max 100000" or "50000 100000".
 func (v *Values) ParseCPUMax(data []byte) error {

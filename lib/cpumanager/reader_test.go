@@ -5,9 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"polder/tests/await"
 )
 
 const (
@@ -108,13 +109,24 @@ func TestReaderReadsWhatChanged(t *testing.T) {
 			t.Fatalf("%v, %v; want the file's new text", s, err)
 		}
 	}
-	time.Sleep(settleTime + 50*time.Millisecond)
-	if _, err := r.Read(); err != nil {
-		t.Fatal(err)
-	}
+	settled(t, r)
 	if n := testing.AllocsPerRun(100, func() { _, _ = r.Read() }); n > 3 {
 		t.Errorf("%.0f allocations to see that nothing has changed", n)
 	}
+}
+
+// settled waits until the file is so old that its times tell every change.
+func settled(t testing.TB, r *Reader) {
+	t.Helper()
+	await.Until(t, 10*settleTime, "the file is old enough", func() string {
+		if _, err := r.Read(); err != nil {
+			return err.Error()
+		}
+		if !r.settled {
+			return "it is not"
+		}
+		return ""
+	})
 }
 
 // BenchmarkUnchanged is what a tick costs while kubelet gives nothing away.
@@ -123,7 +135,7 @@ func BenchmarkUnchanged(b *testing.B) {
 	if err := os.WriteFile(r.Path(), []byte(static), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(settleTime + 50*time.Millisecond)
+	settled(b, r)
 	for b.Loop() {
 		if s, err := r.Read(); err != nil || s == nil {
 			b.Fatal(s, err)

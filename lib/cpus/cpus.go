@@ -3,8 +3,9 @@
 package cpus
 
 import (
+	"cmp"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
 	"k8s.io/utils/cpuset"
@@ -22,31 +23,99 @@ func New(ids ...int) Set { return cpuset.New(ids...) }
 // Parse reads a list in the kernel's format ("0-10,12-21"); the empty text is the empty set. Ids over MaxID are
 // refused, for a short line could otherwise ask for gigabytes.
 func Parse(list string) (Set, error) {
-	if len(list) > 64<<10 {
-		return Set{}, fmt.Errorf("CPU list of %d bytes", len(list))
+	spans, err := parse(list)
+	if err != nil || len(spans) == 0 {
+		return Set{}, err
 	}
-	if list == "" {
-		return Set{}, nil
+	size := 0
+	for _, s := range spans {
+		size += s.last - s.first + 1
 	}
-	for part := range strings.SplitSeq(list, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		for _, id := range []string{first, last} {
-			if id == "" && !isRange {
-				continue
-			}
-			if n, err := strconv.Atoi(id); err != nil || n < 0 || n > MaxID || id[0] == '+' {
-				return Set{}, fmt.Errorf("CPU list %q: %q is no CPU id from 0 to %d", clip(list), clip(part), MaxID)
-			}
-			if !isRange {
-				break
-			}
+	ids := make([]int, 0, size)
+	for _, s := range spans {
+		for id := s.first; id <= s.last; id++ {
+			ids = append(ids, id)
 		}
 	}
-	s, err := cpuset.Parse(list)
-	if err != nil {
-		return Set{}, fmt.Errorf("CPU list %q: %w", clip(list), err)
+	return New(ids...), nil
+}
+
+// ParseWithin is the part of a list that lies within a set. Its cost grows with the text and the set alone, whatever the list
+// names: it is for lists that tenants write.
+func ParseWithin(list string, within Set) (Set, error) {
+	spans, err := parse(list)
+	if err != nil || len(spans) == 0 {
+		return Set{}, err
 	}
-	return s, nil
+	var ids []int
+	for _, id := range within.UnsortedList() {
+		at, found := slices.BinarySearchFunc(spans, id, func(s span, id int) int { return cmp.Compare(s.first, id) })
+		if found || at > 0 && id <= spans[at-1].last {
+			ids = append(ids, id)
+		}
+	}
+	return New(ids...), nil
+}
+
+// span is a range of ids, both ends included.
+type span struct{ first, last int }
+
+// parse reads a list's ranges: in order, and none touching another, so that no id is named twice however often the list does.
+func parse(list string) ([]span, error) {
+	if len(list) > 64<<10 {
+		return nil, fmt.Errorf("CPU list of %d bytes", len(list))
+	}
+	if list == "" {
+		return nil, nil
+	}
+	var spans []span
+	sorted := true
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		s := span{number(first), number(last)}
+		if s.first < 0 || s.last < 0 {
+			return nil, fmt.Errorf("CPU list %q: %q is no CPU id from 0 to %d", clip(list), clip(part), MaxID)
+		}
+		if s.first > s.last {
+			return nil, fmt.Errorf("CPU list %q: %q begins after its end", clip(list), clip(part))
+		}
+		sorted = sorted && (len(spans) == 0 || spans[len(spans)-1].last < s.first)
+		spans = append(spans, s)
+	}
+	if sorted {
+		return spans, nil
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	merged := spans[:1]
+	for _, s := range spans[1:] {
+		if before := &merged[len(merged)-1]; s.first <= before.last+1 {
+			before.last = max(before.last, s.last)
+		} else {
+			merged = append(merged, s)
+		}
+	}
+	return merged, nil
+}
+
+// number is an id, or -1 where the text is none.
+func number(text string) int {
+	if text == "" || len(text) > 9 {
+		return -1
+	}
+	n := 0
+	for _, c := range []byte(text) {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		n = n*10 + int(c-'0')
+	}
+	if n > MaxID {
+		return -1
+	}
+	return n
 }
 
 func clip(s string) string {

@@ -1,15 +1,14 @@
 package cpus
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"polder/lib/host/hosttest"
 )
 
 func TestTakePairs(t *testing.T) {
@@ -148,20 +147,9 @@ func TestTakePairsProperties(t *testing.T) {
 // On real machines, whatever their numbering: every number of CPUs is had, one core at most is split where cores have two threads,
 // and one CPU more moves one at most.
 func TestTakePairsOnRealMachines(t *testing.T) {
-	dir := os.Getenv("POLDER_TOPOLOGIES")
-	if dir == "" || dir == "none" {
-		if dir == "" && os.Getenv("CI") == "true" {
-			t.Fatal("POLDER_TOPOLOGIES names no directory of real machines (none: do without)")
-		}
-		t.Skip("POLDER_TOPOLOGIES names no directory of real machines")
-	}
-	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no machines in %s: %v", dir, err)
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
-			topology := realMachine(t, path)
+	for _, m := range hosttest.Machines() {
+		t.Run(m.Name, func(t *testing.T) {
+			topology := realMachine(t, m)
 			before := Set{}
 			for n := 1; n <= topology.Online.Size(); n++ {
 				set := New(topology.TakePairs(topology.Online, n)...)
@@ -190,25 +178,11 @@ func TestTakePairsOnRealMachines(t *testing.T) {
 	}
 }
 
-func realMachine(t *testing.T, path string) *Topology {
+func realMachine(t *testing.T, m hosttest.Machine) *Topology {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m struct {
-		Online        string
-		Core, Package []string
-		Node          []struct {
-			ID   int
-			CPUs string
-		}
-	}
-	if err := json.Unmarshal(data, &m); err != nil {
-		t.Fatal(err)
-	}
-	s := Shape{Online: m.Online, Cores: m.Core, Sockets: m.Package, NUMA: map[int]string{}}
-	for _, n := range m.Node {
+	a := m.Answer()
+	s := Shape{Online: a.CPUs, Cores: a.Cores, L3: a.L3, Sockets: a.Packages, NUMA: map[int]string{}}
+	for _, n := range a.Nodes {
 		s.NUMA[n.ID] = n.CPUs
 	}
 	return mustTopology(t, s)

@@ -210,3 +210,65 @@ func TestResizeProperties(t *testing.T) {
 		}
 	})
 }
+
+// First takes no core more than is needed, in the order of Balanced.
+func TestFirstTakesAsFewCoresAsSuffice(t *testing.T) {
+	topology, err := NewTopology(Shape{Online: "0-7", Cores: []string{"0-1", "2-3", "4-5", "6-7"}, NUMA: map[int]string{0: "0-3", 1: "4-7"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	avail := New(2, 3, 4, 5, 6, 7)
+	order := topology.Balanced(avail)
+	for n, cores := range []int{0, 1, 1, 2, 2, 3, 3, 3} {
+		want := New()
+		for _, c := range order[:cores] {
+			want = want.Union(c.CPUs)
+		}
+		if got := topology.First(avail, n); !got.Equals(want) {
+			t.Errorf("First(%d) = %s; want %s", n, got, want)
+		}
+	}
+}
+
+// TakeNear takes the NUMA node that fits tightest, and where none does the largest first; behind the L3 that fits tightest without
+// what is to be avoided.
+func TestTakeNearTakesWhatFitsTightest(t *testing.T) {
+	nodes, err := NewTopology(Shape{
+		Online: "0-15", Cores: []string{"0-1", "2-3", "4-5", "6-7", "8-9", "10-11", "12-13", "14-15"},
+		NUMA: map[int]string{0: "0-7", 1: "8-11", 2: "12-15"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches, err := NewTopology(Shape{
+		Online: "0-9", Cores: []string{"0-1", "2-3", "4-5", "6-7", "8-9"}, L3: []string{"0-3", "4-9"}, NUMA: map[int]string{0: "0-9"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		of     *Topology
+		avoid  Set
+		n      int
+		want   string
+		denied bool
+	}{
+		{of: nodes, n: 4, want: "8-11"}, // and of two that are as large the first
+		{of: nodes, n: 6, want: "0-5"},
+		{of: nodes, n: 8, want: "0-7"},
+		{of: nodes, n: 9, want: "0-9"},
+		{of: nodes, n: 16, want: "0-15"},
+		{of: nodes, n: 17, denied: true},
+		{of: nodes, n: 0, denied: true},
+		{of: caches, n: 4, want: "0-3"},
+		{of: caches, n: 5, want: "4-9"},
+		{of: caches, n: 2, avoid: New(4, 5, 6, 7), want: "8-9"},
+		{of: caches, n: 4, avoid: New(4, 5, 6, 7), want: "0-3"},
+		{of: caches, n: 2, avoid: New(0, 1), want: "2-3"},
+	} {
+		got, ok := c.of.TakeNear(c.of.Online, c.avoid, c.n)
+		if ok == c.denied || got.String() != c.want {
+			t.Errorf("%d of %s without %s: %s, %v; want %q", c.n, c.of.Online, c.avoid, got, ok, c.want)
+		}
+	}
+}

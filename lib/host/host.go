@@ -5,7 +5,6 @@
 package host
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -67,11 +66,7 @@ func (h *Host) Name() (string, error) {
 
 // BootID tells one run of the kernel from another; empty where it cannot be read.
 func (h *Host) BootID() string {
-	data, err := h.read("proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return string(kernfile.Text(data))
+	return kernfile.BootID(h.Path("/"))
 }
 
 // UptimeSeconds is the time since the start, in steps of 10 ms.
@@ -167,8 +162,8 @@ func pressureLine(l *procfs.PSILine) *PressureLine {
 	return &PressureLine{Avg10: l.Avg10, Avg60: l.Avg60, Avg300: l.Avg300, TotalMicroseconds: l.Total}
 }
 
-// list reads a file with one CPU or node list.
+// list reads a file that is one line: a list, a mask or a number.
 func (h *Host) list(path string) (string, error) {
 	data, err := h.read(path)
-	return string(bytes.TrimSpace(data)), err
+	return string(kernfile.Text(data)), err
 }

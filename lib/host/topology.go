@@ -56,13 +56,13 @@ func (h *Host) Topology() (Topology, error) {
 		return Topology{}, err
 	}
 	t := Topology{CPUs: online}
-	var errs [4][]error
+	var errs [4]error
 	t.Cores, errs[0] = h.partition(online, "core", true, h.coreOf)
 	t.Cores = withSingles(online, t.Cores)
 	t.Sockets, errs[1] = h.sockets(online)
 	t.L3, errs[2] = h.partition(online, "L3 cache", false, h.l3Of)
 	t.NUMANodes, errs[3] = h.numaNodes(online)
-	return t, errors.Join(slices.Concat(errs[:]...)...)
+	return t, errors.Join(errs[:]...)
 }
 
 // onlineSet is the set of online CPUs; without the kernel's list (a partial copy of /sys) it is judged by each CPU's own
@@ -112,34 +112,76 @@ func (h *Host) numbered(dir, prefix string) ([]int, error) {
 
 // partition asks of for the set of that kind that each CPU belongs to, and makes of the answers sets that have nothing in
 // common: lists may name offline CPUs, and copies of /sys taken during a change may contradict themselves. A CPU of which
-// nothing is known is left out, but for what its siblings say. The error names the CPUs whose files could not be read.
+// nothing is known is left out, but for what its siblings say. The one error names the CPUs whose files could not be read.
 // Files that are not there are no error, for many copies of /sys have none of a kind, but where every CPU is in such a set
 // and the others have them.
-func (h *Host) partition(online cpus.Set, kind string, every bool, of func(cpu string) (cpus.Set, error)) ([]cpus.Set, []error) {
+func (h *Host) partition(online cpus.Set, kind string, every bool, of func(cpu string) (cpus.Set, error)) ([]cpus.Set, error) {
 	var sets []cpus.Set
-	failed := map[string][]int{} // CPUs by what went wrong
+	var failed, absent failures
 	left := online
 	for _, id := range online.List() {
 		if !left.Contains(id) {
 			continue
 		}
 		set, err := of(cpuDir + "cpu" + strconv.Itoa(id) + "/")
+		if errors.Is(err, fs.ErrNotExist) {
+			absent.add(id, err)
+			continue
+		}
 		if err != nil {
-			failed[cause(err)] = append(failed[cause(err)], id)
+			failed.add(id, err)
 			continue
 		}
 		set = set.Intersection(left).Union(cpus.New(id))
 		sets = append(sets, set)
 		left = left.Difference(set)
 	}
-	if len(sets) == 0 || !every {
-		delete(failed, fs.ErrNotExist.Error())
+	if len(sets) > 0 && every {
+		failed.join(absent)
 	}
-	var errs []error
-	for _, why := range slices.Sorted(maps.Keys(failed)) {
-		errs = append(errs, fmt.Errorf("read the %s of CPU %s: %s", kind, cpus.New(failed[why]...), why))
+	return sets, failed.err("read the " + kind + " of CPU")
+}
+
+// failures are CPUs or NUMA nodes of which something could not be read. However many they are, they make one short error:
+// what is wrong with a kernel's files is mostly wrong with those of every CPU.
+type failures struct {
+	ids    []int
+	first  string          // what went wrong with the first
+	causes map[string]bool // all that went wrong
+}
+
+func (f *failures) add(id int, err error) {
+	why := cause(err)
+	if f.causes == nil {
+		f.first, f.causes = why, map[string]bool{}
 	}
-	return sets, errs
+	f.ids = append(f.ids, id)
+	f.causes[why] = true
+}
+
+func (f *failures) join(g failures) {
+	if len(f.ids) == 0 {
+		*f = g
+		return
+	}
+	f.ids = append(f.ids, g.ids...)
+	maps.Copy(f.causes, g.causes)
+}
+
+// err is nil where nothing failed.
+func (f *failures) err(what string) error {
+	if len(f.ids) == 0 {
+		return nil
+	}
+	ids := cpus.New(f.ids...).String()
+	if len(ids) > 60 {
+		ids = fmt.Sprintf("%d and %d more", slices.Min(f.ids), len(f.ids)-1)
+	}
+	more := ""
+	if n := len(f.causes) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d other errors)", n)
+	}
+	return fmt.Errorf("%s %s: %s%s", what, ids, f.first, more)
 }
 
 // cause is an error's text without the path, which has each CPU's own number.
@@ -162,6 +204,11 @@ func withSingles(online cpus.Set, sets []cpus.Set) []cpus.Set {
 	for _, id := range online.List() {
 		sets = append(sets, cpus.New(id))
 	}
+	return sorted(sets)
+}
+
+// sorted sorts sets by their lowest CPU.
+func sorted(sets []cpus.Set) []cpus.Set {
 	slices.SortFunc(sets, func(a, b cpus.Set) int { return a.List()[0] - b.List()[0] })
 	return sets
 }
@@ -245,56 +292,66 @@ func (h *Host) l3Of(cpu string) (cpus.Set, error) {
 	return cpus.Set{}, fs.ErrNotExist
 }
 
-// sockets are the packages by their lists, or by their ids where there are no lists.
-func (h *Host) sockets(online cpus.Set) ([]cpus.Set, []error) {
-	sets, errs := h.partition(online, "socket", true, func(cpu string) (cpus.Set, error) {
+// noPackage is the id of a package that the kernel does not know, as in guests on POWER. The lists of a package's CPUs
+// then name the core alone, or the NUMA node.
+const noPackage = "-1"
+
+// sockets are the packages by their lists, or by their ids where there are no lists. All CPUs of no package are one.
+func (h *Host) sockets(online cpus.Set) ([]cpus.Set, error) {
+	sets, err := h.partition(online, "socket", true, func(cpu string) (cpus.Set, error) {
+		if id, err := h.list(cpu + packageID); err == nil && id == noPackage {
+			return h.packages(online)[noPackage], nil
+		}
 		return h.first(cpu+"topology/", names{"package_cpus_list", "package_cpus"}, names{"core_siblings_list", "core_siblings"})
 	})
 	if len(sets) > 0 {
-		return sets, errs
+		return sets, err
 	}
-	place := map[string]int{}
-	for _, id := range online.List() {
-		socket, err := h.list(cpuDir + "cpu" + strconv.Itoa(id) + "/topology/physical_package_id")
-		if err != nil {
-			continue
-		}
-		i, ok := place[socket]
-		if !ok {
-			i = len(sets)
-			place[socket] = i
-			sets = append(sets, cpus.Set{})
-		}
-		sets[i] = sets[i].Union(cpus.New(id))
-	}
-	return sets, errs
+	return sorted(slices.Collect(maps.Values(h.packages(online)))), err
 }
 
-func (h *Host) numaNodes(online cpus.Set) ([]NUMANode, []error) {
+const packageID = "topology/physical_package_id"
+
+// packages are the CPUs by the id of their package, but for those whose id cannot be read.
+func (h *Host) packages(online cpus.Set) map[string]cpus.Set {
+	ids := map[string][]int{}
+	for _, cpu := range online.List() {
+		if id, err := h.list(cpuDir + "cpu" + strconv.Itoa(cpu) + "/" + packageID); err == nil {
+			ids[id] = append(ids[id], cpu)
+		}
+	}
+	sets := map[string]cpus.Set{}
+	for id, list := range ids {
+		sets[id] = cpus.New(list...)
+	}
+	return sets
+}
+
+func (h *Host) numaNodes(online cpus.Set) ([]NUMANode, error) {
 	ids, err := h.numbered(nodeDir, "node")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // a kernel without NUMA
 	}
 	if err != nil {
-		return nil, []error{fmt.Errorf("list NUMA nodes: %w", err)}
+		return nil, fmt.Errorf("list NUMA nodes: %w", err)
 	}
-	var errs []error
+	var noCPUs, noMemory failures
 	var nodes []NUMANode
 	for _, id := range ids {
 		node := NUMANode{ID: id}
 		set, err := h.nodeCPUs(id)
 		if err != nil {
-			errs = append(errs, err)
+			noCPUs.add(id, err)
 		}
 		node.CPUs = set.Intersection(online)
 		m, err := h.NodeMemory(id)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // not told: no error of each reading
-			errs = append(errs, err)
+			noMemory.add(id, err)
 		}
 		node.MemoryBytes = m.TotalBytes
 		nodes = append(nodes, node)
 	}
-	return nodes, errs
+	return nodes, errors.Join(noCPUs.err("read the CPUs of NUMA node"), noMemory.err("read the memory of NUMA node"))
 }
 
 func (h *Host) nodeCPUs(id int) (cpus.Set, error) {
@@ -306,11 +363,7 @@ func (h *Host) nodeCPUs(id int) (cpus.Set, error) {
 		parse = ParseMask
 	}
 	if err != nil {
-		return cpus.Set{}, fmt.Errorf("read CPUs of NUMA node %d: %w", id, err)
+		return cpus.Set{}, err
 	}
-	set, err := parse(list)
-	if err != nil {
-		return cpus.Set{}, fmt.Errorf("read CPUs of NUMA node %d: %w", id, err)
-	}
-	return set, nil
+	return parse(list)
 }

@@ -1,11 +1,9 @@
 package host
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/lib/cpus"
+	"polder/lib/host/hosttest"
 )
 
 // shape is a topology as text, for comparing.
@@ -241,75 +240,112 @@ func TestTopologyPartlyUnreadable(t *testing.T) {
 	}
 }
 
-// TestTopologyRealMachines reads the /sys of real machines, archives NAME.sysfs.tar.xz with the answers NAME.json, from the
-// directory $POLDER_TOPOLOGIES.
-func TestTopologyRealMachines(t *testing.T) {
-	dir := os.Getenv("POLDER_TOPOLOGIES")
-	if dir == "" || dir == "none" {
-		if dir == "" && os.Getenv("CI") == "true" {
-			t.Fatal("POLDER_TOPOLOGIES names no directory of real machines' /sys (none: do without)")
-		}
-		t.Skip("POLDER_TOPOLOGIES names no directory of real machines' /sys")
+// Whatever the kernel writes, one kind of file is one short error, and not one a CPU.
+func TestTopologyErrorsAreBounded(t *testing.T) {
+	rubbish := func(id int, name string) string {
+		return fmt.Sprintf("%s of %d: %s", name, id, strings.Repeat("x", 5000))
 	}
-	archives, err := filepath.Glob(filepath.Join(dir, "*.sysfs.tar.xz"))
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("no archives in %s: %v", dir, err)
-	}
-	for _, archive := range archives {
-		name := strings.TrimSuffix(filepath.Base(archive), ".sysfs.tar.xz")
-		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			for _, path := range []string{"proc", "sys"} {
-				if err := os.Mkdir(filepath.Join(root, path), 0o755); err != nil {
-					t.Fatal(err)
+	for _, tt := range []struct {
+		name    string
+		content func(id int, name string) string
+	}{
+		{"all the same", func(int, string) string { return "rubbish" }},
+		{"each different", rubbish},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			machine := tree{"cpu/online": "0-127"}
+			for id := range 128 {
+				for _, name := range []string{"topology/core_cpus_list", "topology/package_cpus_list", "cache/index3/shared_cpu_list"} {
+					machine[fmt.Sprintf("cpu/cpu%d/%s", id, name)] = tt.content(id, name)
 				}
+				machine[fmt.Sprintf("cpu/cpu%d/cache/index3/level", id)] = "3"
 			}
-			unpack := exec.Command("tar", "-C", filepath.Join(root, "sys"), "--wildcards", "-xJf", archive,
-				"*/online", "*/topology/*", "*/level", "*/shared_cpu_*", "*/node*/cpu*", "*/node*/meminfo")
-			if out, err := unpack.CombinedOutput(); err != nil && !strings.Contains(string(out), "Not found in archive") {
-				t.Fatalf("unpack %s: %v: %s", archive, err, out)
+			for id := range 16 {
+				machine[fmt.Sprintf("node/node%d/cpulist", id)] = tt.content(id, "cpulist")
+				machine[fmt.Sprintf("node/node%d/meminfo", id)] = tt.content(id, "meminfo")
 			}
-			h, err := New(root)
-			if err != nil {
-				t.Fatal(err)
+			got, err := machine.host(t).Topology()
+			if err == nil || len(got.Cores) != 128 {
+				t.Fatalf("Topology() = %d cores, %v; want each CPU as a core, and an error", len(got.Cores), err)
 			}
-			got, err := h.Topology()
-			if err != nil {
-				t.Error(err)
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != 5 {
+				t.Errorf("%d errors; want one each of cores, sockets, caches, nodes' CPUs and nodes' memory:\n%s", len(lines), err)
 			}
-			if diff := cmp.Diff(answer(t, filepath.Join(dir, name+".json")), shapeOf(got)); diff != "" {
-				t.Errorf("Topology() (-want +got):\n%s", diff)
+			for i, line := range lines {
+				who := "CPU 0-127: "
+				if i > 2 {
+					who = "node 0-15: "
+				}
+				if !strings.Contains(line, who) || len(line) > 400 {
+					t.Errorf("error of %d bytes: %s; want a short one that names %s", len(line), line, who)
+				}
 			}
 		})
 	}
 }
 
-// answer reads a machine's right answers.
-func answer(t *testing.T, path string) shape {
+// Shapes of real machines, as each kind of kernel writes them.
+func TestTopologyRealMachines(t *testing.T) {
+	kernels := []struct {
+		name   string
+		change func(*hosttest.Kernel)
+	}{
+		{"own kernel", func(*hosttest.Kernel) {}},
+		{"lists end in NUL", func(k *hosttest.Kernel) { k.Ending = "\n\x00" }},
+		{"names before 5.3", func(k *hosttest.Kernel) { k.OldNames = true }},
+		{"masks alone", func(k *hosttest.Kernel) { k.MasksOnly = true }},
+		{"masks alone that end in NUL", func(k *hosttest.Kernel) { k.MasksOnly, k.Ending = true, "\n\x00" }},
+		{"offline CPUs in lists", func(k *hosttest.Kernel) { k.StaleLists = true }},
+		{"packages unknown, lists of cores", func(k *hosttest.Kernel) { k.NoPackages = hosttest.OfCores }},
+		{"packages unknown, lists of nodes", func(k *hosttest.Kernel) { k.NoPackages = hosttest.OfNodes }},
+	}
+	for _, m := range hosttest.Machines() {
+		if testing.Short() && m.CPUs > 32 {
+			continue // writing the tree takes a second
+		}
+		of := kernels
+		if m.CPUs > 20 {
+			of = kernels[:1] // the kernel's ways do not depend on the size, and large trees take seconds
+		}
+		for _, k := range of {
+			t.Run(m.Name+"/"+k.name, func(t *testing.T) {
+				m := m
+				k.change(&m.Kernel)
+				got, err := machine(t, m).Topology()
+				if err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(m.Answer(), answerOf(got)); diff != "" {
+					t.Errorf("Topology() (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// machine makes a machine's /sys real.
+func machine(t *testing.T, m hosttest.Machine) *Host {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	root := t.TempDir()
+	if err := m.Write(root); err != nil {
+		t.Fatal(err)
+	}
+	h, err := New(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var a struct {
-		Online  string
-		Package []string
-		Core    []string
-		L3      []struct{ CPUs string }
-		Node    []struct {
-			ID   int
-			CPUs string
+	return h
+}
+
+func answerOf(t Topology) hosttest.Answer {
+	a := hosttest.Answer{CPUs: t.CPUs.String(), Cores: texts(t.Cores), Packages: texts(t.Sockets), L3: texts(t.L3)}
+	for _, n := range t.NUMANodes {
+		node := hosttest.Node{ID: n.ID, CPUs: n.CPUs.String()}
+		if n.MemoryBytes != nil {
+			node.MemoryBytes = *n.MemoryBytes
 		}
+		a.Nodes = append(a.Nodes, node)
 	}
-	if err := json.Unmarshal(data, &a); err != nil {
-		t.Fatal(err)
-	}
-	s := shape{CPUs: a.Online, Cores: a.Core, Sockets: a.Package}
-	for _, l := range a.L3 {
-		s.L3 = append(s.L3, l.CPUs)
-	}
-	for _, n := range a.Node {
-		s.NUMA = append(s.NUMA, fmt.Sprintf("%d: %s", n.ID, n.CPUs))
-	}
-	return s
+	return a
 }

@@ -107,15 +107,26 @@ func Uint(b []byte) (uint64, bool) {
 
 // UintLine reads a file that is one number.
 func UintLine(data []byte) (uint64, bool) {
-	field, rest := Field(bytes.TrimSuffix(data, []byte{'\n'}))
+	field, rest := Field(Text(data))
 	if more, _ := Field(rest); len(more) > 0 {
 		return 0, false
 	}
 	return Uint(field)
 }
 
-// Text is a one-line file's content without white space around it.
-func Text(data []byte) []byte { return bytes.TrimSpace(data) }
+const space = " \t\r\n"
+
+// Text is a one-line file's content without the white space around it and the NUL bytes behind it: some kernels (5.x on
+// arm64) end the lists and masks of /sys in "\n\x00". Whatever reads such a file takes its content from here.
+func Text(data []byte) []byte {
+	return bytes.TrimRight(bytes.TrimLeft(data, space), space+"\x00")
+}
+
+// ReadText reads a one-line file; see [Text].
+func ReadText(path string) (string, error) {
+	data, err := Read(path, nil)
+	return string(Text(data)), err
+}
 
 // Clip shortens a line for a message.
 func Clip(line []byte) []byte {

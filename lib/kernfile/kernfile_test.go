@@ -26,6 +26,27 @@ func TestRead(t *testing.T) {
 	}
 }
 
+func TestText(t *testing.T) {
+	for in, want := range map[string]string{
+		"0-3\n": "0-3", "0-3\n\x00": "0-3", "0-3\x00": "0-3", "0-3\x00\x00\n": "0-3", "\n\x00": "", "": "", " 7 \n": "7", "a b\r\n": "a b",
+		"0\x001\n": "0\x001", "\x000\n": "\x000", // not at the end: no kernel writes that
+	} {
+		if got := string(Text([]byte(in))); got != want {
+			t.Errorf("Text(%q) = %q; want %q", in, got, want)
+		}
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, []byte(in), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadText(path); got != want || err != nil {
+			t.Errorf("ReadText of %q = %q, %v; want %q", in, got, err, want)
+		}
+	}
+	if n, ok := UintLine([]byte("42\n\x00")); n != 42 || !ok {
+		t.Errorf("UintLine with a NUL byte = %d, %v; want 42", n, ok)
+	}
+}
+
 func TestUint(t *testing.T) {
 	tests := []struct {
 		in   string

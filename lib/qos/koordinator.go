@@ -46,8 +46,11 @@ var bands = []band{
 // a pod that names none, go by [KoordinatorOrDefault].
 func Koordinator(p *tick.Pod) string {
 	if label, labeled := p.Labels[KoordinatorClass]; labeled {
-		if koordinator[label] == "" {
+		switch {
+		case koordinator[label] == "":
 			return ""
+		case label == System && p.QoS != tick.QoSSystem: // in a namespace where anybody may write it
+			return LS
 		}
 		return label
 	}

@@ -45,6 +45,8 @@ type Pod struct {
 	Kubernetes string
 	// Batch says that it requests Koordinator's batch resources, Reclaimed that it requests Katalyst's reclaimed ones.
 	Batch, Reclaimed bool
+	// System says that the administrator lets pods of its namespace be the system's.
+	System bool
 }
 
 // Class is a pod's class: the first of
@@ -56,8 +58,22 @@ type Pod struct {
 //     differ there (Katalyst: shared, Koordinator: reclaimed).
 //
 // A value that is none of the dialect's makes the pod shared, whatever else it bears: a pod is never taken for reclaimed
-// because of a typing error. What is wrong or doubtful is in problems.
+// because of a typing error. So does the system class in a namespace where anybody may write it: system pods are neither
+// confined nor evicted. What is wrong or doubtful is in problems.
 func (p *Pod) Class(bestEffort string) (class, source string, problems []string) {
+	class, source, problems = p.marked(bestEffort)
+	if class == tick.QoSSystem && !p.System {
+		what := "label " + KoordinatorClass + " is SYSTEM"
+		if source == tick.QoSFromKatalyst {
+			what = "annotation " + KatalystLevel + " is system_cores"
+		}
+		return tick.QoSShared, source, append(problems, what+" in a namespace that is not the system's: taken for shared")
+	}
+	return class, source, problems
+}
+
+// marked is the class by the pod's marks, wherever it is.
+func (p *Pod) marked(bestEffort string) (class, source string, problems []string) {
 	level, leveled := p.Annotations[KatalystLevel]
 	label, labeled := p.Labels[KoordinatorClass]
 	fromLevel, fromLabel := katalyst[level], koordinator[label]

@@ -55,6 +55,7 @@ func TestClass(t *testing.T) {
 			Pod{Labels: level("reclaimed_cores"), Annotations: label("BE")}, "", tick.QoSShared, tick.QoSFromKubernetes, "",
 		},
 	} {
+		c.pod.System = true
 		class, source, problems := c.pod.Class(c.bestEffort)
 		if class != c.class || source != c.source {
 			t.Errorf("%s: %s by %s; want %s by %s", name, class, source, c.class, c.source)

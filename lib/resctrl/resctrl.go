@@ -18,6 +18,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"polder/lib/kernfile"
 	"polder/lib/schemata"
 	"polder/lib/tick"
 )
@@ -176,7 +177,7 @@ func readText(path string) (string, error) {
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxText))
-	return strings.TrimSpace(string(data)), err
+	return string(kernfile.Text(data)), err
 }
 
 func readNumber(path string) (int64, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/lib/tick"
+	"polder/tests/await"
 )
 
 // tool runs an echo between two FIFOs until it is stopped.
@@ -33,7 +34,7 @@ func tool(t *testing.T, h *harness, in, out string, change func(*Filter)) (stop 
 		select {
 		case status := <-done:
 			return status
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("the tool does not stop")
 			return -1
 		}
@@ -62,7 +63,7 @@ func TestFIFOSurvivesRestarts(t *testing.T) {
 	lines := bufio.NewReader(out)
 	next := func() string {
 		t.Helper()
-		if err := out.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := out.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		for {
@@ -90,7 +91,7 @@ func TestFIFOSurvivesRestarts(t *testing.T) {
 		// Half a line is under way when the tool is told to stop.
 		whole := line(name(1), 0) + "\n"
 		fmt.Fprint(in, whole[:len(whole)/2])
-		time.Sleep(time.Millisecond)
+		await.Until(t, time.Minute, "the tool has begun the line", await.Is(func() bool { return waiting(t, in) < len(whole)/2 }))
 		finish := func() { fmt.Fprint(in, whole[len(whole)/2:], line(name(2), 0)+"\n") }
 		rest := time.AfterFunc(20*time.Millisecond, finish)
 		if got := stop(); got != 0 {

@@ -112,6 +112,9 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	return errors.Join(err, out.end(s.Log))
 }
 
+// silentAgain is how long after a call of Silent it is called again, at most, while the input is silent.
+const silentAgain = 5 * time.Second
+
 func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals lanes, free chan<- *tick.Line) error {
 	var silence <-chan time.Time
 	var timer *time.Timer
@@ -155,6 +158,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 			free <- a.line
 		case <-silence:
 			f.Silent(ctx)
+			timer.Reset(min(f.SilentAfter, silentAgain)) // what failed is tried again
 		case <-idle:
 			s.notify.alive()
 		case <-stopped:

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"polder/lib/tick"
+	"polder/tests/await"
 )
 
 // waiting is how many bytes are in a FIFO.
@@ -106,9 +107,7 @@ func TestLineReaderWaits(t *testing.T) {
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Fatalf("Next: %v; want EOF", err)
 	}
-	for waiting(t, f) != len(sized("b", 10)) {
-		time.Sleep(time.Millisecond) // its writer writes in two pieces
-	}
+	await.Until(t, time.Minute, "the next line waits, whose writer writes in two pieces", await.Is(func() bool { return waiting(t, f) == len(sized("b", 10)) }))
 }
 
 // While one tick is in hand those behind it are in the FIFO, also for a live tool, which has passed it on before it takes

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"polder/tests/need"
 )
 
 // What the loader, a debugger or the program itself has written into stays: only what is as the file is can be had again.
@@ -57,9 +59,7 @@ func TestReleaseStartup(t *testing.T) {
 
 // A tool that is built to run at any address keeps the tables that the loader has filled in.
 func TestPositionIndependentTool(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds a program; make test runs it")
-	}
+	need.Program(t, "go", "golang-go")
 	tool := filepath.Join(t.TempDir(), "advise")
 	build := exec.Command("go", "build", "-buildmode=pie", "-o", tool, "polder/advise")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -73,6 +73,9 @@ type Session struct {
 	HeartbeatFile string
 	MetricsAddr   string
 
+	// StateBoot says whether the state that was loaded is of the present run of the kernel.
+	StateBoot Boot
+
 	// Metrics is nil without --metrics-addr.
 	Metrics *metrics.Set
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -157,6 +158,18 @@ func TestActingToolsRefuse(t *testing.T) {
 	}
 }
 
+// A tick that comes late covers a longer time: that makes it no younger.
+func TestMaxAgeDoesNotGrowWhenCollectIsLate(t *testing.T) {
+	late := strings.Replace(line("me", 10), `"sample":{"intervalSeconds":1}`, `"sample":{"periodSeconds":1,"intervalSeconds":20}`, 1)
+	h := &harness{in: strings.NewReader(late + "\n" + line("me", 0) + "\n")}
+	if got := h.run(t, h.echo(Kind{Reads: true, Writes: true, Acts: true}, nil), "--node", "me"); got != 0 {
+		t.Fatalf("exit status %d: %s", got, &h.err)
+	}
+	if diff := cmp.Diff([]string{"refused: tick is 10s old, the limit is 3s (--max-age)", "me"}, h.seen); diff != "" {
+		t.Errorf("seen (-want +got):\n%s", diff)
+	}
+}
+
 func TestSilence(t *testing.T) {
 	in, write := io.Pipe()
 	h := &harness{in: in}
@@ -239,5 +252,42 @@ func TestState(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
 		t.Errorf("%v, %v are left; want the state file alone", entries, err)
+	}
+}
+
+// Processes, cgroups and counters of another run of the kernel are gone: a state says which run it is of.
+func TestStateKnowsTheBoot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	s := &Session{Tool: "tool", State: path, Log: slog.New(slog.DiscardHandler)}
+	now := s.bootID()
+	if now == "" {
+		t.Fatal("no boot ID")
+	}
+	if err := s.SaveState(1, 1); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, boot string
+		want       Boot
+	}{
+		{"the same", now, SameBoot},
+		{"as systemd writes it", strings.ReplaceAll(now, "-", ""), SameBoot},
+		{"another", "11111111-2222-3333-4444-555555555555", OtherBoot},
+		{"none", "", UnknownBoot},
+	} {
+		if err := os.WriteFile(path, bytes.Replace(whole, []byte(now), []byte(tt.boot), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var v int
+		if ok, err := s.LoadState(1, &v); !ok || err != nil || s.StateBoot != tt.want {
+			t.Errorf("%s: loaded %t, %v, boot %d; want %d", tt.name, ok, err, s.StateBoot, tt.want)
+		}
+	}
+	if got := bootOf("a", ""); got != UnknownBoot {
+		t.Errorf("the present boot cannot be read: %d; want it unknown", got)
 	}
 }

@@ -6,19 +6,59 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"unicode/utf8"
 
+	"polder/lib/kernfile"
 	"polder/lib/tick"
 )
 
 // stateFile is the envelope of every state file.
 type stateFile struct {
-	Tool    string   `json:"tool"`
-	Version int      `json:"version"`
-	State   tick.Raw `json:"state"`
+	Tool    string `json:"tool"`
+	Version int    `json:"version"`
+	// Boot is the run of the kernel that the state is of.
+	Boot  string   `json:"boot,omitempty"`
+	State tick.Raw `json:"state"`
 }
 
-// LoadState reads the tool's state from --state into v. It reports false, and leaves v alone, where there is none: no
+// Boot says how the run of the kernel that a state was saved in relates to the present one.
+type Boot int
+
+// The values of Boot. It is unknown where the state has none, as an earlier version's, or where the present one cannot be read.
+const (
+	UnknownBoot Boot = iota
+	SameBoot
+	OtherBoot
+)
+
+// bootVariable has the boot ID where /proc does not show it: a unit with ProcSubset=pid sets it to systemd's %b.
+const bootVariable = "POLDER_BOOT_ID"
+
+// bootID is that of the present run of the kernel.
+func (s *Session) bootID() string {
+	if id := kernfile.BootID("/"); id != "" {
+		return id
+	}
+	if s.Getenv == nil {
+		return ""
+	}
+	return s.Getenv(bootVariable)
+}
+
+func bootOf(saved, now string) Boot {
+	plain := func(id string) string { return strings.ReplaceAll(id, "-", "") } // systemd writes it without dashes
+	switch {
+	case saved == "" || now == "":
+		return UnknownBoot
+	case plain(saved) == plain(now):
+		return SameBoot
+	}
+	return OtherBoot
+}
+
+// LoadState reads the tool's state from --state into v, and notes in [Session.StateBoot] which run of the kernel it is of: processes,
+// cgroups and counters of another one are gone, and what has their names now is something else. It reports false, and leaves v alone, where there is none: no
 // --state, no file yet, or one that is torn or of another version, which is logged. The tool then starts anew.
 func (s *Session) LoadState(version int, v any) (bool, error) {
 	if s.State == "" {
@@ -48,6 +88,7 @@ func (s *Session) LoadState(version int, v any) (bool, error) {
 		s.Log.Warn("state file is not readable, starting anew", "path", s.State, "error", err)
 		return false, nil
 	}
+	s.StateBoot = bootOf(file.Boot, s.bootID())
 	return true, nil
 }
 
@@ -60,7 +101,7 @@ func (s *Session) SaveState(version int, v any) error {
 	if err != nil {
 		return fmt.Errorf("write --state %s: %w", s.State, err)
 	}
-	data, err := tick.Marshal(stateFile{Tool: s.Tool, Version: version, State: state})
+	data, err := tick.Marshal(stateFile{Tool: s.Tool, Version: version, Boot: s.bootID(), State: state})
 	if err != nil {
 		return fmt.Errorf("write --state %s: %w", s.State, err)
 	}

@@ -61,7 +61,7 @@ type Cgroup struct {
 	// CPUBurstMilliCPU is what may be saved up for a burst, in milli-CPU of one period (cpu.max.burst): 500 in a period of
 	// 100 ms are 50 ms. The kernel takes no more than the quota.
 	CPUBurstMilliCPU *int64 `json:"cpuBurstMilliCPU,omitempty"`
-	// CPUWeight is cgroup v2's cpu.weight, 1 to 10000.
+	// CPUWeight is cgroup v2's cpu.weight, 1 to 10000. Beside a true CPUIdle it is what holds where the kernel has no idle class.
 	CPUWeight       *int64 `json:"cpuWeight,omitempty"`
 	CPUIdle         *bool  `json:"cpuIdle,omitempty"`
 	MemoryMinBytes  *int64 `json:"memoryMinBytes,omitempty"`

@@ -1,6 +1,7 @@
 package tick
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -198,24 +199,31 @@ func (l *Line) decode(plain jsoniter.API, sections []string) (*Tick, error) {
 	return t, nil
 }
 
-// Interval is the sample's intervalSeconds, 0 where it has none. It does not decode the sample.
+// Interval is the time between two ticks: the sample's periodSeconds, or where it has none its intervalSeconds, which a late tick
+// makes longer; 0 where it has neither. It does not decode the sample.
 func (l *Line) Interval() time.Duration {
 	sample := l.Section(SectionSample)
 	if len(sample) == 0 || sample[0] != '{' {
 		return 0
 	}
-	var seconds float64
+	var period, interval time.Duration
 	scan := scanner{b: sample}
 	_, _ = scan.object(0, 1, func(m member) bool { // the line was checked: only a stop by f ends this early
-		if string(m.key) != "intervalSeconds" {
-			return true
+		switch string(m.key) {
+		case "periodSeconds":
+			period = asDuration(sample[m.valStart:m.valEnd])
+		case "intervalSeconds":
+			interval = asDuration(sample[m.valStart:m.valEnd])
 		}
-		if Unmarshal(sample[m.valStart:m.valEnd], &seconds) != nil {
-			seconds = 0
-		}
-		return false
+		return period == 0
 	})
-	if !(seconds > 0 && seconds < 1e6) {
+	return cmp.Or(period, interval)
+}
+
+// asDuration is a number of seconds, 0 where it is none or out of this world.
+func asDuration(data []byte) time.Duration {
+	var seconds float64
+	if Unmarshal(data, &seconds) != nil || !(seconds > 0 && seconds < 1e6) {
 		return 0
 	}
 	return time.Duration(seconds * float64(time.Second))

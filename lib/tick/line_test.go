@@ -114,11 +114,15 @@ func TestDecode(t *testing.T) {
 
 func TestInterval(t *testing.T) {
 	for section, want := range map[string]time.Duration{
-		`{"pods":[],"intervalSeconds":1.5}`: 1500 * time.Millisecond,
-		`{"intervalSeconds":-1}`:            0,
-		`{"intervalSeconds":"x"}`:           0,
-		`{}`:                                0,
-		`null`:                              0,
+		`{"pods":[],"intervalSeconds":1.5}`:                  1500 * time.Millisecond,
+		`{"intervalSeconds":-1}`:                             0,
+		`{"periodSeconds":1,"intervalSeconds":20}`:           time.Second, // a late tick
+		`{"intervalSeconds":20,"pods":[],"periodSeconds":1}`: time.Second,
+		`{"periodSeconds":0,"intervalSeconds":2}`:            2 * time.Second,
+		`{"periodSeconds":"x","intervalSeconds":2}`:          2 * time.Second,
+		`{"intervalSeconds":"x"}`:                            0,
+		`{}`:                                                 0,
+		`null`:                                               0,
 	} {
 		l, err := ParseLine([]byte(`{` + head + `,"sample":` + section + `}`))
 		if err != nil {

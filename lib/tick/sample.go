@@ -2,6 +2,8 @@ package tick
 
 // Sample is what collect saw.
 type Sample struct {
+	// PeriodSeconds is the time between two ticks that collect is set to (--interval), however late this one is; nil with --once.
+	PeriodSeconds *float64 `json:"periodSeconds,omitempty"`
 	// IntervalSeconds is the time that the rates cover; nil where there is no earlier reading, and so are the rates.
 	IntervalSeconds *float64 `json:"intervalSeconds,omitempty"`
 	// DroppedTicks counts the ticks that collect gave up since it started because the next stage was slow.
@@ -20,6 +22,8 @@ type Sample struct {
 
 	// CgroupVersion is the version, 1 or 2, of the hierarchy that has the cpuset controller.
 	CgroupVersion int `json:"cgroupVersion,omitempty"`
+	// Partitions are the CPU partitions of cgroup version 2: their CPUs are for the cgroups in them alone.
+	Partitions []Partition `json:"partitions,omitempty"`
 	// Tiers are kubelet's cgroups above the pods': by their name, as in "besteffort".
 	Tiers []Tier `json:"tiers,omitempty"`
 	// Resctrl is what the machine's cache and memory bandwidth can be divided into; nil where resctrl is not mounted.
@@ -47,6 +51,13 @@ type Kubelet struct {
 	ExclusiveCPUs string `json:"exclusiveCPUs,omitempty"`
 }
 
+// Partition is the root of a CPU partition (cpuset.cpus.partition is root or isolated).
+type Partition struct {
+	Cgroup string `json:"cgroup"`
+	// CPUs are all that it has, those of the partitions in it included.
+	CPUs string `json:"cpus"`
+}
+
 // Names of tiers.
 const (
 	TierPods       = "kubepods" // above the other two, and the pods of class Guaranteed
@@ -62,6 +73,8 @@ type Tier struct {
 	CPUSetCPUs     string   `json:"cpusetCPUs,omitempty"`
 	CPUMaxMilliCPU *int64   `json:"cpuMaxMilliCPU,omitempty"`
 	UsageMilliCPU  *float64 `json:"usageMilliCPU,omitempty"`
+	// CPUIdle says that cpu.idle is 1: kubelet cannot write the cgroup's weight, and ends with an error when it starts.
+	CPUIdle bool `json:"cpuIdle,omitempty"`
 }
 
 // Resctrl is what /sys/fs/resctrl/info says (Documentation/filesystems/resctrl.rst), with the caches that schemata name.

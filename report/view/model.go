@@ -3,6 +3,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -146,16 +147,25 @@ func (m *Model) pools() (of map[int]letter, size map[letter]int) {
 	return of, size
 }
 
-// quota is the CPU quota that the advice holds a cgroup to.
-func (m *Model) quotas() map[string]int64 {
-	quotas := map[string]int64{}
+// limits are the quotas and scheduling classes that are wanted, in words, by cgroup.
+func (m *Model) limits() map[string]string {
+	limits := map[string]string{}
 	if m.Tick.Advice == nil {
-		return quotas
+		return limits
 	}
 	for _, c := range m.Tick.Advice.Cgroups {
+		var words []string
 		if c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited {
-			quotas[c.Cgroup] = *c.CPUMaxMilliCPU
+			words = append(words, "quota "+cores(floatOf(c.CPUMaxMilliCPU)))
+		}
+		if c.CPUIdle != nil && *c.CPUIdle {
+			words = append(words, "idle")
+		} else if c.CPUWeight != nil && c.CPUIdle != nil {
+			words = append(words, fmt.Sprintf("weight %d", *c.CPUWeight))
+		}
+		if len(words) > 0 {
+			limits[c.Cgroup] = strings.Join(words, " ")
 		}
 	}
-	return quotas
+	return limits
 }

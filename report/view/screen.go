@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -239,7 +240,7 @@ func (m *Model) coreLines(look Look) []*line {
 }
 
 // quotaLines stand in for the map on a machine without pools: all CPUs are everyone's, and the reclaimed pods are held
-// to a part by quota.
+// to a part by quota, or run where nobody else wants to.
 func (m *Model) quotaLines(look Look, total int) []*line {
 	if m.Tick.Advice == nil || m.Tick.Advice.Reclaimed == nil || m.Tick.Advice.Reclaimed.MilliCPU == nil {
 		return nil
@@ -247,7 +248,11 @@ func (m *Model) quotaLines(look Look, total int) []*line {
 	all := float64(total) * 1000
 	reclaimed := min(max(0, float64(*m.Tick.Advice.Reclaimed.MilliCPU)), all) // whoever wrote it: the bar has that many columns
 	services := all - reclaimed
-	l := (&line{}).add(heading, fit("quota", labelWidth))
+	what := "offer" // batch is held by its scheduling class
+	if slices.ContainsFunc(m.Tick.Advice.Cgroups, func(c tick.Cgroup) bool { return c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited }) {
+		what = "quota"
+	}
+	l := (&line{}).add(heading, fit(what, labelWidth))
 	width := barWidth(look)
 	part := int(services/all*float64(width) + 0.5)
 	l.add(poolShare, strings.Repeat("S", part)).add(poolReclaim, strings.Repeat("R", width-part))

@@ -103,7 +103,7 @@ func (m *Model) podSection(look Look) section {
 		least:   6,
 		more:    func(n int) *line { return (&line{}).add(dim, fmt.Sprintf("… and %d more", n)) },
 	}
-	quotas, marks := m.quotas(), m.marks()
+	limits, marks := m.limits(), m.marks()
 	for _, p := range pods {
 		l := &line{}
 		mark, marked := marks[p.UID]
@@ -117,7 +117,7 @@ func (m *Model) podSection(look Look) section {
 		if marked {
 			l.add(bad, mark+" ")
 		}
-		l.add(plain, confinement(p, quotas))
+		l.add(plain, confinement(p, limits))
 		s.rows = append(s.rows, l)
 	}
 	return s
@@ -158,16 +158,16 @@ func stateWord(state string) string {
 	return clean(state)
 }
 
-// confinement says where a pod may run and how much.
-func confinement(p *tick.Pod, quotas map[string]int64) string {
+// confinement says where a pod may run, how much, and in which scheduling class.
+func confinement(p *tick.Pod, limits map[string]string) string {
 	var parts []string
-	if q, ok := quotas[p.Cgroup]; ok {
-		parts = append(parts, "quota "+cores(floatOf(&q)))
+	if held := limits[p.Cgroup]; held != "" {
+		parts = append(parts, held)
 	}
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		if q, ok := quotas[c.Cgroup]; ok && c.Cgroup != p.Cgroup {
-			parts = append(parts, "quota "+cores(floatOf(&q)))
+		if held := limits[c.Cgroup]; held != "" && c.Cgroup != p.Cgroup {
+			parts = append(parts, held)
 		}
 		if c.CPUSetCPUs != "" {
 			parts = append(parts, clean(c.CPUSetCPUs))
@@ -289,7 +289,7 @@ func (m *Model) writeSection(look Look) section {
 
 // shortName is a key of the advice as the kernel calls it.
 func shortName(key string) string {
-	for _, n := range [][2]string{{"cpusetCPUs", "cpus"}, {"cpusetMems", "mems"}, {"cpuMaxMilliCPU", "quota"}, {"cpuWeight", "weight"}} {
+	for _, n := range [][2]string{{"cpusetCPUs", "cpus"}, {"cpusetMems", "mems"}, {"cpuMaxMilliCPU", "quota"}, {"cpuWeight", "weight"}, {"cpuIdle", "idle"}} {
 		if key == n[0] {
 			return n[1]
 		}

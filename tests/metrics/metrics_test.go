@@ -13,37 +13,43 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"polder/lib/metrics"
 	"polder/lib/series"
 	"polder/lib/series/seriestest"
+	"polder/tests/await"
+	"polder/tests/binaries"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/metrics.md")
 
-// bin has the tools, and the parser of queries.
-var bin string
+// bin has the tools; promql is the parser of queries.
+var bin, promql string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(func() int {
 		var err error
-		if bin, err = os.MkdirTemp("", "polder-metrics-"); err != nil {
+		if bin, err = binaries.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		own, err := os.MkdirTemp("", "polder-metrics-")
+		if err != nil {
 			panic(err)
 		}
-		defer os.RemoveAll(bin)
-		build := exec.Command("go", "build", "-ldflags", "-X polder/lib/stage.Version=v0.0.0-test", "-o", bin+"/", "polder/collect", "polder/advise", "polder/isolate", "polder/evict", "polder/report")
-		parser := exec.Command("go", "build", "-C", "promql", "-o", filepath.Join(bin, "promql"), ".")
-		for _, cmd := range []*exec.Cmd{build, parser} {
-			if cmd.Stderr = os.Stderr; cmd.Run() != nil {
-				return 1
-			}
+		defer os.RemoveAll(own)
+		promql = filepath.Join(own, "promql")
+		parser := exec.Command("go", "build", "-C", "promql", "-o", promql, ".")
+		if parser.Stderr = os.Stderr; parser.Run() != nil {
+			return 1
 		}
 		return m.Run()
 	}())
@@ -250,14 +256,10 @@ func TestAddressesAndTheEnd(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := http.Get("http://" + addr + "/metrics"); err != nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("a tool that was told to stop still answers")
-		}
-	}
+	await.Until(t, soon, "a tool that was told to stop answers no more", await.Is(func() bool {
+		_, err := http.Get("http://" + addr + "/metrics")
+		return err != nil
+	}))
 	run(0, "url=http://"+addr+"/metrics", "collect", "--count", "1", "--metrics-addr", addr)
 }
 
@@ -272,26 +274,36 @@ func TestScrapeOfAStalledStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unread.Close()
+	defer out.Close()
 	defer w.Close()
 	p := start(t, r, out, "advise")
 	r.Close()
-	out.Close()
+	line := func(i int) string {
+		return fmt.Sprintf(`{"v":1,"node":"n%d","time":"2026-11-21T12:00:00Z","padding":%q}`+"\n", i%3, strings.Repeat("x", 8<<10))
+	}
+	// The tool does not go on once nothing more goes into its full output, and then none goes into its input.
 	go func() {
-		for i := 0; ; i++ { // until both pipes are full
-			if _, err := fmt.Fprintf(w, `{"v":1,"node":"n%d","time":"2026-11-21T12:00:00Z","padding":%q}`+"\n", i%3, strings.Repeat("x", 8<<10)); err != nil {
+		for i := 0; ; i++ {
+			if _, err := io.WriteString(w, line(i)); err != nil {
 				return
 			}
 		}
 	}()
-	count := regexp.MustCompile(`polder_ticks_total\{node="n0",tool="advise"\} (\d+)`)
-	stalled := ""
-	for deadline := time.Now().Add(soon); ; time.Sleep(500 * time.Millisecond) {
-		m := count.FindStringSubmatch(p.scrape(t, `polder_ticks_total{node="n0"`))
-		if m != nil && m[1] == stalled {
-			return
-		}
-		if stalled = m[1]; time.Now().After(deadline) {
-			t.Fatal("the stream does not stall")
-		}
+	p.scrape(t, `polder_ticks_total{node="n0"`)
+	await.Until(t, soon, "both pipes are full", await.Is(func() bool { return isFull(t, w) && isFull(t, out) }))
+	p.scrape(t, `polder_ticks_total{node="n0"`)
+}
+
+// isFull reports whether a pipe has no room at all.
+func isFull(t *testing.T, f *os.File) bool {
+	t.Helper()
+	c, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
 	}
+	ready := 0
+	if cErr := c.Control(func(fd uintptr) { ready, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0) }); cErr != nil || err != nil && err != unix.EINTR {
+		t.Fatal(cErr, err)
+	}
+	return ready == 0 && err == nil
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"polder/tests/await"
 )
 
 // soon is how long something may take that takes a second on a calm machine.
@@ -107,15 +109,14 @@ func get(t *testing.T, url string) string {
 // scrape reads a tool's metrics as soon as they have what is wanted.
 func (p *process) scrape(t *testing.T, want string) string {
 	t.Helper()
-	for deadline := time.Now().Add(soon); ; time.Sleep(50 * time.Millisecond) {
-		page := get(t, p.address(t))
-		if strings.Contains(page, want) {
-			return page
+	page := ""
+	await.Until(t, soon, p.Path+" tells "+want, func() string {
+		if page = get(t, p.address(t)); strings.Contains(page, want) {
+			return ""
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not tell %s:\n%s\n%s", p.Path, want, page, p.text())
-		}
-	}
+		return page + "\n" + p.text()
+	})
+	return page
 }
 
 // family is a metric as a page has it.

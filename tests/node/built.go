@@ -8,69 +8,57 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"polder/tests/node/image"
 )
 
-// binaries are what all nodes of a test process share.
-type binaries struct {
-	guest  string
-	images []string
-}
-
 // scratch is their directory, which Main removes.
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", fmt.Sprintf("%s%d-bin-", prefix, os.Getpid())) })
 
-// built builds them, once.
-var built = sync.OnceValues(func() (*binaries, error) {
+// Images makes the containers' images, once for all nodes of a test process.
+var Images = sync.OnceValues(func() ([]string, error) {
 	dir, err := scratch()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	b := &binaries{guest: filepath.Join(dir, "guest")}
-	if err := goBuild(ctx, dir, "polder/tests/node/guest"); err != nil {
-		return nil, err
-	}
-	b.images, err = image.Build(ctx, dir)
-	return b, err
+	return image.Build(context.Background(), dir)
 })
 
-// tools builds the project's own binaries, once.
-var tools = sync.OnceValues(func() (string, error) {
+// Guest builds a node's first process, once: the package polder/tests/node/guest or polder/tests/vmnode/guest.
+func Guest(of string) (string, error) {
 	dir, err := scratch()
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	return dir, goBuild(ctx, dir, "polder/collect", "polder/advise", "polder/isolate", "polder/evict", "polder/report")
-})
-
-// Tools is a directory with the five tools, which a node sees at the same path.
-func Tools(t testing.TB) string {
-	t.Helper()
-	dir, err := tools()
-	if err != nil {
-		t.Fatal(err)
+	building.Lock()
+	defer building.Unlock()
+	path := filepath.Join(dir, filepath.Base(filepath.Dir(of)), "guest")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	}
-	return dir
+	return path, goBuild(path, of)
 }
 
-func goBuild(ctx context.Context, dir string, packages ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + "/"}, packages...)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // images have no C library
+var building sync.Mutex
+
+func goBuild(path, of string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, of)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // images and guests have no C library
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %v: %w\n%s", packages, err, out)
+		return fmt.Errorf("build %s: %w\n%s", of, err, out)
 	}
 	return nil
 }
 
-// Main runs a package's tests and removes what was built for them: for TestMain.
-func Main(m *testing.M) int {
+// Main runs a package's tests, ends what they shared, and removes what was built for them: for TestMain.
+func Main(m *testing.M, ends ...func() error) int {
 	code := m.Run()
+	for _, end := range ends {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, "after the tests:", err)
+			code = max(code, 1)
+		}
+	}
 	if dir, err := scratch(); err == nil {
 		_ = os.RemoveAll(dir) // in the way of nothing
 	}

@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
+	"polder/tests/binaries"
 	"polder/tests/cluster/controlplane"
 )
 
 // TestBurstOnANode: beside a kubelet, the ConfigMap and a pod's annotation let pods save up CPU time, each to its own measure;
 // kubelet can still lower a pod's limit in place; and when it is turned off everything is as kubelet made it.
 func TestBurstOnANode(t *testing.T) {
-	c := controlplane.Start(t, controlplane.Options{Scheduler: true})
-	c.MakeNamespace("koordinator-system")
+	n := sharedNode(t)
+	c := n.ControlPlane
 	burst := func(policy string) {
 		c.Apply(fmt.Sprintf(`
 apiVersion: v1
@@ -26,7 +26,6 @@ data:
 `, policy))
 	}
 	burst("none")
-	n := Start(t, c, Options{})
 	for _, pod := range []struct{ name, annotations string }{
 		{"plain", `{}`}, {"own", `{"koordinator.sh/cpuBurst":"{\"policy\":\"cpuBurstOnly\",\"cpuBurstPercent\":50}"}`},
 	} {
@@ -35,8 +34,8 @@ data:
 		n.AwaitRunning(pod.name)
 	}
 	line := fmt.Sprintf(`PATH=%s:$PATH
-collect --interval 500ms --kubeconfig %[2]s --node %[3]s --slo-config koordinator-system/slo-controller-config | advise --policy koordinator |
-isolate --node %[3]s --journal /run/isolate > /dev/null`, Tools(t), n.Kubeconfig(), n.Name)
+collect --interval 500ms %s --node %[3]s --slo-config koordinator-system/slo-controller-config | advise --policy koordinator |
+isolate --node %[3]s --journal /run/isolate > /dev/null`, binaries.Dir(t), n.account("collect", "policy=koordinator"), n.Name)
 	cmd := n.Command(context.Background(), "sh", "-c", line)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -56,7 +55,7 @@ isolate --node %[3]s --journal /run/isolate > /dev/null`, Tools(t), n.Kubeconfig
 	}
 	both := func(what, plain, own string) {
 		t.Helper()
-		n.Eventually(time.Minute, what, func() string {
+		n.Eventually(controlplane.Soon, what, func() string {
 			if lacks := has("plain", "30000", plain); lacks != "" {
 				return lacks
 			}
@@ -68,7 +67,7 @@ isolate --node %[3]s --journal /run/isolate > /dev/null`, Tools(t), n.Kubeconfig
 	both("the ConfigMap's burst, held to the quota", "30000", "15000")
 
 	c.Kubectl("patch", "pod", "plain", "--subresource", "resize", "-p", `{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"200m"}}}]}}`)
-	n.Eventually(time.Minute, "a lower limit under the burst", func() string { return has("plain", "20000", "20000") })
+	n.Eventually(controlplane.Soon, "a lower limit under the burst", func() string { return has("plain", "20000", "20000") })
 	c.Kubectl("patch", "pod", "plain", "--subresource", "resize", "-p", `{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"300m"}}}]}}`)
 	both("the first limit", "30000", "15000")
 

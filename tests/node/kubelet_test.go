@@ -11,10 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"polder/lib/tick"
+	"polder/tests/binaries"
+	"polder/tests/cluster/controlplane"
 )
 
 // mover is an isolate in the node, and who advises it.
@@ -26,13 +29,16 @@ type mover struct {
 	logs  strings.Builder
 
 	writes int
+	rounds atomic.Int64
 	errors map[string]int // by text
 }
+
+const moverJournal = "/run/isolate.journal"
 
 func newMover(t *testing.T, n *Node) *mover {
 	t.Helper()
 	m := &mover{n: n, errors: map[string]int{}}
-	m.cmd = n.Command(context.Background(), filepath.Join(Tools(t), "isolate"), "--node", n.Name, "--journal", "/run/isolate.journal")
+	m.cmd = n.Command(context.Background(), binaries.Path(t, "isolate"), "--node", n.Name, "--journal", moverJournal)
 	m.cmd.Stderr = &m.logs
 	var err error
 	if m.input, err = m.cmd.StdinPipe(); err != nil {
@@ -93,6 +99,7 @@ func (m *mover) keepMoving(t *testing.T, step time.Duration, advice func(round i
 				done <- err
 				return
 			}
+			m.rounds.Add(1)
 			select {
 			case <-ctx.Done():
 				done <- nil
@@ -166,7 +173,7 @@ func (n *Node) startFailures() []string {
 // awaitWave waits until all pods of a wave run, none having been started twice.
 func (n *Node) awaitWave(wave string, count int) {
 	n.Helper()
-	n.Eventually(soon, "the pods of "+wave+" run", func() string {
+	n.Eventually(controlplane.Soon, "the pods of "+wave+" run", func() string {
 		var lack []string
 		for i := range count {
 			var s status
@@ -188,7 +195,7 @@ var moves = []string{"0", "0-1", "1"}
 // Under the policy "none" the BE tier moves, and so do the other pods' containers: all start, no kubelet undoes it, and a
 // kubelet that is started anew leaves it too.
 func TestPoolsMoveUnderKubelet(t *testing.T) {
-	n := Start(t, control(t), Options{Kubelet: map[string]any{"cpuManagerReconcilePeriod": "1s", "syncFrequency": "2s"}})
+	n := sharedNode(t)
 	m := newMover(t, n)
 	stop := m.keepMoving(t, 50*time.Millisecond, func(round int) []tick.Cgroup {
 		out := []tick.Cgroup{{Cgroup: "/kubepods/besteffort", CPUSetCPUs: moves[round%3]}}
@@ -238,7 +245,8 @@ func TestPoolsMoveUnderKubelet(t *testing.T) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	n.RestartKubelet()
-	time.Sleep(5 * time.Second)
+	n.AwaitHeartbeat()
+	n.AwaitHeartbeat()
 	n.Apply(n.plain("later-0", "{}"))
 	n.awaitWave("later", 1)
 	for _, c := range append(n.containers("", "burstable", "besteffort"), "/kubepods/besteffort") {
@@ -253,8 +261,7 @@ func TestPoolsMoveUnderKubelet(t *testing.T) {
 
 // Under the policy "static" a container's own CPU stays its own whatever is advised, the tiers stay as they are so that every
 // container starts, and what kubelet gives away and takes back is heeded while others start and move.
-func TestExclusiveCPUsUnderKubelet(t *testing.T) {
-	n := Start(t, control(t), Options{CPUManagerPolicy: "static", Kubelet: map[string]any{"cpuManagerReconcilePeriod": "1s"}})
+func exclusiveCPUs(t *testing.T, n *Node) {
 	m := newMover(t, n)
 	n.Apply(n.plain("shared-0", "{requests: {memory: 8Mi}}"))
 	n.awaitWave("shared", 1)
@@ -287,7 +294,7 @@ func TestExclusiveCPUsUnderKubelet(t *testing.T) {
 		}
 		n.Apply(yaml.String())
 		n.awaitWave(fmt.Sprint("beside-", round), 4)
-		for range 20 { // a second in which all else moves
+		for begin := m.rounds.Load(); m.rounds.Load() < begin+20; time.Sleep(50 * time.Millisecond) { // in which all else moves
 			if got := n.ReadCgroup("cpuset", own, "cpuset.cpus"); got != "1" {
 				t.Fatalf("the container with a CPU of its own is on %s, want 1", got)
 			}
@@ -296,16 +303,15 @@ func TestExclusiveCPUsUnderKubelet(t *testing.T) {
 					t.Fatalf("%s is on %s, want 0-1", c, got)
 				}
 			}
-			time.Sleep(50 * time.Millisecond)
 		}
-		n.Eventually(soon, "the others leave the CPU", func() string {
+		n.Eventually(controlplane.Soon, "the others leave the CPU", func() string {
 			if got := n.ReadCgroup("cpuset", shared, "cpuset.cpus"); got != "0" {
 				return "shared-0 is on " + got
 			}
 			return ""
 		})
 		n.Kubectl("delete", "pod", name+"-0")
-		n.Eventually(soon, "kubelet takes the CPU back and the others have it", func() string {
+		n.Eventually(controlplane.Soon, "kubelet takes the CPU back and the others have it", func() string {
 			if got := n.ReadCgroup("cpuset", shared, "cpuset.cpus"); got == "0" {
 				return "shared-0 is on " + got
 			}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,53 +47,83 @@ type Node struct {
 	Cgroup string
 
 	dir     string
+	program string // the guest's
 	guest   *program.Program
 	stopped bool
 }
 
 // startLimit is for a machine under load; a node is Ready in some 3 s.
-const startLimit = 90 * time.Second
+const startLimit = 3 * time.Minute
 
-// Start starts a node, waits until it is Ready and open to the scheduler, and ends it with the test.
+// Start starts a node, waits until it is Ready and open to the scheduler, and ends it with the test. Its object goes too: in a
+// control plane that tests share no pod is bound to it any more.
 func Start(t testing.TB, c *controlplane.ControlPlane, o Options) *Node {
+	t.Helper()
+	n, err := Open(t, c, o)
+	if n != nil {
+		t.Cleanup(func() {
+			n.check(t)
+			if err := n.stop(); err != nil {
+				t.Error(err)
+			}
+			n.API("DELETE", "/api/v1/nodes/"+n.Name, "")
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Open is Start of a node that outlives the test; Stop ends it. A node that did not start is returned with the error.
+func Open(t testing.TB, c *controlplane.ControlPlane, o Options) (*Node, error) {
 	t.Helper()
 	programs := controlplane.Need(t, "kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc")
 	if os.Getuid() != 0 {
 		t.Fatal("a node takes root")
 	}
-	built, err := built()
+	images, err := Images()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if o.Name == "" {
 		o.Name = "node-1"
 	}
 	n := &Node{ControlPlane: &controlplane.ControlPlane{TB: t, Plane: c.Plane}, Name: o.Name}
 	if err := removeStale(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if n.dir, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid())); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	n.Cgroup = "/" + filepath.Base(n.dir)
-	t.Cleanup(func() {
-		if died := n.died(); died != nil {
-			t.Error(died)
-		}
-		if t.Failed() {
-			t.Log(n.Logs(25))
-		}
-		if err := n.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := n.start(programs, built, o); err != nil {
-		t.Fatal(err)
+	if n.program, err = Guest("polder/tests/node/guest"); err != nil {
+		return nil, err
 	}
-	return n
+	o.Images = append(slices.Clone(images), o.Images...)
+	return n, n.start(programs, o)
 }
 
-func (n *Node) start(programs string, built *binaries, o Options) error {
+// For is the node with helpers that fail t, for tests that share it.
+func (n *Node) For(t testing.TB) *Node {
+	t.Helper()
+	of := *n
+	of.ControlPlane = &controlplane.ControlPlane{TB: t, Plane: n.Plane}
+	return &of
+}
+
+// check fails the test where the node ended by itself, and shows the ends of its logs where the test failed.
+func (n *Node) check(t testing.TB) {
+	t.Helper()
+	if died := n.died(); died != nil {
+		t.Error(died)
+	}
+	if t.Failed() {
+		t.Log(n.Logs(25))
+	}
+}
+
+func (n *Node) start(programs string, o Options) error {
 	if err := makeCgroups(n.Cgroup); err != nil {
 		return err
 	}
@@ -101,7 +132,7 @@ func (n *Node) start(programs string, built *binaries, o Options) error {
 	}
 	config, err := json.Marshal(wire.Config{
 		Name: n.Name, Programs: programs, Cgroup: n.Cgroup, Kubelet: o.Flags,
-		Images: append(append([]string{}, built.images...), o.Images...),
+		Images: o.Images,
 	})
 	if err != nil {
 		return err
@@ -109,7 +140,7 @@ func (n *Node) start(programs string, built *binaries, o Options) error {
 	if err := os.WriteFile(n.path(wire.ConfigFile), config, 0o600); err != nil {
 		return err
 	}
-	cmd := exec.Command(built.guest, "boot", n.dir)
+	cmd := exec.Command(n.program, "boot", n.dir)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS}
 	if n.guest, err = program.Start(n.path("guest.log"), cmd); err != nil {

@@ -17,27 +17,11 @@ import (
 	"polder/tests/node/wire"
 )
 
-func TestMain(m *testing.M) { os.Exit(Main(m)) }
-
-// control is a control plane with the guide's scheduler.
-func control(t *testing.T) *controlplane.ControlPlane {
-	t.Helper()
-	controlplane.Need(t)
-	config, err := SchedulerConfig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return controlplane.Start(t, controlplane.Options{SchedulerConfig: config})
-}
-
 // The guide's pod, from its YAML to its cgroups and back to nothing.
 func TestNode(t *testing.T) {
-	c := control(t)
+	n := sharedNode(t)
+	c := n.ControlPlane
 	start := time.Now()
-	n := Start(t, c, Options{})
-	t.Logf("Ready after %.1f s", time.Since(start).Seconds())
-
-	start = time.Now()
 	c.Apply(Guide("shared-normal-pod"))
 	n.AwaitRunning("shared-normal-pod")
 	t.Logf("the pod runs after %.1f s", time.Since(start).Seconds())
@@ -65,7 +49,7 @@ func TestNode(t *testing.T) {
 		t.Errorf("kubectl logs says %q", got)
 	}
 	n.Exec("shared-normal-pod", "sh", "-c", "stress -c 2 -t 60 >/dev/null 2>&1 &")
-	n.Eventually(soon, "two more hogs run", func() string {
+	n.Eventually(controlplane.Soon, "two more hogs run", func() string {
 		if pids := strings.Fields(n.ReadCgroup("cpuset", cgroup, "cgroup.procs")); len(pids) != 5 {
 			return fmt.Sprint(pids)
 		}
@@ -74,7 +58,7 @@ func TestNode(t *testing.T) {
 	start = time.Now()
 	c.Kubectl("delete", "pod", "shared-normal-pod")
 	t.Logf("deleted in %.1f s", time.Since(start).Seconds())
-	n.Eventually(soon, "its cgroup goes", func() string {
+	n.Eventually(controlplane.Soon, "its cgroup goes", func() string {
 		if _, err := os.Stat(n.CgroupPath("cpuset", cgroup)); err != nil {
 			return ""
 		}
@@ -84,8 +68,8 @@ func TestNode(t *testing.T) {
 
 // A pod that asks for reclaimed resources is bound once the node offers them. kubelet takes the offer as it is.
 func TestExtendedResources(t *testing.T) {
-	c := control(t)
-	n := Start(t, c, Options{})
+	n := sharedNode(t)
+	c := n.ControlPlane
 	c.Apply(Guide("reclaimed-normal-pod"))
 	if status, answer := c.API("PATCH", "/api/v1/nodes/"+n.Name+"/status", `{"status":{
 		"capacity": {"resource.katalyst.kubewharf.io/reclaimed_millicpu": "2k", "resource.katalyst.kubewharf.io/reclaimed_memory": "4Gi"},
@@ -98,9 +82,20 @@ func TestExtendedResources(t *testing.T) {
 	}
 }
 
+// A node whose kubelet has the CPU manager's policy static.
+func TestStatic(t *testing.T) {
+	n := Start(t, control(t), Options{Name: "inner", CPUManagerPolicy: "static", Kubelet: map[string]any{"cpuManagerReconcilePeriod": "1s"}})
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *Node)
+	}{{"enter", enter}, {"exclusive CPUs", exclusiveCPUs}} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, n.For(t)) })
+	}
+	n.clear(t)
+}
+
 // What runs in the node by Enter sees a machine of its own, and can be told to end.
-func TestEnter(t *testing.T) {
-	n := Start(t, control(t), Options{Name: "inner", CPUManagerPolicy: "static"})
+func enter(t *testing.T, n *Node) {
 	if got := strings.TrimSpace(n.Enter("hostname")); got != "inner" {
 		t.Errorf("the host name is %q", got)
 	}
@@ -123,7 +118,7 @@ func TestEnter(t *testing.T) {
 	kubelet := func() string { return strings.TrimSpace(n.Enter("pgrep", "-x", "kubelet")) }
 	before := kubelet()
 	n.RestartKubelet()
-	n.Eventually(soon, "another kubelet", func() string {
+	n.Eventually(controlplane.Soon, "another kubelet", func() string {
 		out, err := n.Command(context.Background(), "pgrep", "-x", "kubelet").Output()
 		if err == nil && strings.TrimSpace(string(out)) != before {
 			return ""
@@ -155,7 +150,7 @@ func TestEnter(t *testing.T) {
 		t.Fatal(err)
 	}
 	sleeping := func() bool { return n.Command(context.Background(), "pgrep", "-f", "sleep 4321").Run() == nil }
-	n.Eventually(soon, "it sleeps", func() string {
+	n.Eventually(controlplane.Soon, "it sleeps", func() string {
 		if sleeping() {
 			return ""
 		}
@@ -165,7 +160,7 @@ func TestEnter(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	n.Eventually(soon, "it is gone", func() string {
+	n.Eventually(controlplane.Soon, "it is gone", func() string {
 		if sleeping() {
 			return "it sleeps"
 		}
@@ -177,11 +172,11 @@ func TestEnter(t *testing.T) {
 func TestStop(t *testing.T) {
 	c := control(t)
 	before := machine(t)
-	n := Start(t, c, Options{})
-	c.Apply(Guide("shared-normal-pod"))
-	n.AwaitRunning("shared-normal-pod")
+	n := Start(t, c, Options{Name: "stopped"})
+	c.Apply(n.plain("stop-0", "{}"))
+	n.AwaitRunning("stop-0")
 	if pids := n.Processes(); len(pids) < 6 {
-		t.Errorf("the node's processes are %v: want its first, containerd, kubelet, a shim, pause and stress at least", pids)
+		t.Errorf("the node's processes are %v: want its first, containerd, kubelet, a shim, pause and sleep at least", pids)
 	}
 	if during := machine(t); during["mounts"] != before["mounts"] {
 		t.Errorf("the node's mounts are the machine's:\n%s", during["mounts"])
@@ -194,6 +189,7 @@ func TestStop(t *testing.T) {
 		resident += pages * int64(os.Getpagesize())
 	}
 	t.Logf("%d processes, %d MiB resident", len(n.Processes()), resident>>20)
+	c.Kubectl("delete", "pod", "stop-0", "--force", "--grace-period=0")
 	start := time.Now()
 	n.Stop()
 	t.Logf("stopped in %.1f s", time.Since(start).Seconds())
@@ -225,31 +221,33 @@ func hierarchies(t *testing.T) []wire.Hierarchy {
 	return all
 }
 
-// machine is what a node could change.
+// machine is what a node could change. Others work on the machine meanwhile: what they mount or make does not count.
 func machine(t *testing.T) map[string]string {
 	t.Helper()
 	state := map[string]string{}
-	read := func(name, path string) {
+	read := func(path string) string {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		state[name] = string(data)
+		return string(data)
 	}
-	read("mounts", "/proc/self/mounts")
+	for line := range strings.Lines(read("/proc/self/mounts")) {
+		of := func(name string) bool { return strings.Contains(line, name) }
+		if strings.HasPrefix(line, "node ") || slices.ContainsFunc([]string{"kubelet", "containerd", prefix}, of) {
+			state["mounts"] += line
+		}
+	}
 	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/hostname"} {
-		read(name, "/proc/sys/"+name)
+		state[name] = read("/proc/sys/" + name)
 	}
-	for _, dir := range []string{"/run", "/var/lib", "/var/log", "/usr/libexec", "/etc", "/opt"} {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, entry := range entries {
-			names = append(names, entry.Name())
-		}
-		state[dir] = strings.Join(slices.Sorted(slices.Values(names)), " ")
+	for _, path := range []string{
+		"/run/containerd", "/run/runc", "/run/cni", "/run/nri", "/run/netns", "/run/xtables.lock",
+		"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/var/log/pods", "/var/log/containers",
+		"/usr/libexec/kubernetes", "/etc/kubernetes", "/etc/containerd", "/etc/cni", "/opt/cni", "/opt/containerd", "/opt/nri",
+	} {
+		_, err := os.Lstat(path)
+		state[path] = fmt.Sprint("is there: ", err == nil)
 	}
 	return state
 }
@@ -289,7 +287,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	for deadline := time.Now().Add(3 * soon); len(processes(cgroup)) > 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * controlplane.Soon); len(processes(cgroup)) > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			for _, pid := range processes(cgroup) {
 				status, _ := os.ReadFile(fmt.Sprintf("/proc/%v/status", pid)) // it may be gone by now

@@ -14,6 +14,7 @@ import (
 
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
+	"polder/tests/binaries"
 	"polder/tests/cluster/controlplane"
 )
 
@@ -35,8 +36,9 @@ func (n *Node) pipe(t *testing.T) *watched {
 	t.Helper()
 	w := &watched{Node: n, t: t, errors: map[string]int{}}
 	line := fmt.Sprintf(`PATH=%s:$PATH
-collect --interval 100ms --kubeconfig %[2]s --node %[3]s | advise | isolate --node %[3]s --journal /run/isolate |
-evict --node %[3]s --action evict --kubeconfig %[2]s | report --node %[3]s --to cnr,node --kubeconfig %[2]s`, Tools(t), n.Kubeconfig(), n.Name)
+collect --interval 100ms %s --node %[3]s | advise | isolate --node %[3]s --journal /run/isolate |
+evict --node %[3]s --action evict %[4]s | report --node %[3]s --grow-interval 0s --to cnr,node %[5]s`,
+		binaries.Dir(t), n.account("collect"), n.Name, n.account("evict"), n.account("report"))
 	cmd := n.Command(context.Background(), "sh", "-c", line)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -62,7 +64,7 @@ evict --node %[3]s --action evict --kubeconfig %[2]s | report --node %[3]s --to 
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("the pipe: %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(controlplane.Soon):
 			t.Error("the pipe does not end")
 		}
 	})
@@ -108,7 +110,7 @@ func podIn(x *tick.Tick, name string) *tick.Pod {
 // until waits for a tick of which condition says nothing.
 func (w *watched) until(what string, condition func(*tick.Tick) string) {
 	w.t.Helper()
-	w.Eventually(time.Minute, what, func() string {
+	w.Eventually(controlplane.Soon, what, func() string {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.last == nil {
@@ -158,13 +160,7 @@ func (w *watched) tiers(x *tick.Tick) string {
 // TestPipeOnANode: the whole pipe beside a kubelet knows the guide's pods and their real cgroups, holds the reclaimed one and
 // offers the rest; a container that is started anew and pods that come and go in the middle of ticks are no errors.
 func TestPipeOnANode(t *testing.T) {
-	config, err := SchedulerConfig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := controlplane.Start(t, controlplane.Options{SchedulerConfig: config})
-	c.ApplyFile("../../deploy/kubernetes/crds")
-	n := Start(t, c, Options{})
+	n := sharedNode(t)
 	w := n.pipe(t)
 	w.until("an offer", func(x *tick.Tick) string {
 		if x.Advice == nil || x.Advice.Reclaimed == nil || x.Advice.Reclaimed.MilliCPU == nil {
@@ -172,7 +168,7 @@ func TestPipeOnANode(t *testing.T) {
 		}
 		return ""
 	})
-	n.Eventually(soon, "kubectl get kcnr", func() string {
+	n.Eventually(controlplane.Soon, "kubectl get kcnr", func() string {
 		if out := n.Kubectl("get", "kcnr", "--no-headers"); !strings.HasPrefix(out, n.Name+" ") {
 			return "so far: " + out
 		}
@@ -205,7 +201,7 @@ func TestPipeOnANode(t *testing.T) {
 	n.AwaitRunning("batch-0")
 	batch := n.ContainerCgroup("batch-0", "main")
 	w.until("the batch pod in the sample", ran("batch-0", batch))
-	n.Eventually(soon, "the batch pod's quota", func() string {
+	n.Eventually(controlplane.Soon, "the batch pod's quota", func() string {
 		if quota, _ := strconv.Atoi(n.ReadCgroup("cpu", batch, "cpu.cfs_quota_us")); quota <= 0 || quota >= 200_000 {
 			return fmt.Sprintf("cpu.cfs_quota_us is %d", quota)
 		}
@@ -221,7 +217,7 @@ func TestPipeOnANode(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	n.Eventually(time.Minute, "a new container", func() string {
+	n.Eventually(controlplane.Soon, "a new container", func() string {
 		if got := n.Kubectl("get", "pod", "shared-normal-pod", "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}"); got != "1 true" {
 			return "so far: " + got
 		}

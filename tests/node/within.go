@@ -12,20 +12,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// soon is how long something may take that takes a second or two on a calm machine.
-const soon = 90 * time.Second
+	"polder/tests/cluster/controlplane"
+)
 
 // Command is a command that will run in the node: its namespaces and cgroups, the test's environment and directory. Signals TERM,
 // INT, HUP, USR1 and USR2 reach it, and it dies with the command that is returned. The exit code is its own, or 128 and the signal's number.
 func (n *Node) Command(ctx context.Context, command ...string) *exec.Cmd {
 	args := append([]string{"enter", n.dir, strconv.Itoa(n.guest.PID)}, command...)
-	built, err := built()
-	if err != nil {
-		n.Fatal(err)
-	}
-	cmd := exec.CommandContext(ctx, built.guest, args...)
+	cmd := exec.CommandContext(ctx, n.program, args...)
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
@@ -33,7 +28,7 @@ func (n *Node) Command(ctx context.Context, command ...string) *exec.Cmd {
 // Enter runs a command in the node and returns its standard output.
 func (n *Node) Enter(command ...string) string {
 	n.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	ctx, cancel := context.WithTimeout(context.Background(), controlplane.Soon)
 	defer cancel()
 	cmd := n.Command(ctx, command...)
 	var errs bytes.Buffer
@@ -76,7 +71,7 @@ type status struct {
 // AwaitRunning waits until all containers of a pod of the namespace default run.
 func (n *Node) AwaitRunning(pod string) {
 	n.Helper()
-	n.Eventually(soon, pod+" runs", func() string {
+	n.Eventually(controlplane.Soon, pod+" runs", func() string {
 		var s status
 		n.Get("/api/v1/namespaces/default/pods/"+pod, &s)
 		ready := s.Status.Phase == "Running"
@@ -153,6 +148,22 @@ func processes(cgroup string) []int {
 func (n *Node) RestartKubelet() {
 	n.Helper()
 	n.Enter("pkill", "-KILL", "-x", "kubelet")
+}
+
+// AwaitHeartbeat waits until kubelet writes the node's status anew, which it does every five seconds: a kubelet that was started since
+// has begun to work, and one that has is in the middle of it.
+func (n *Node) AwaitHeartbeat() {
+	n.Helper()
+	last := func() string {
+		return n.Kubectl("get", "node", n.Name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].lastHeartbeatTime}`)
+	}
+	before := last()
+	n.Eventually(controlplane.Soon, "kubelet writes the node's status", func() string {
+		if last() == before {
+			return "the last one is of " + before
+		}
+		return ""
+	})
 }
 
 // SchedulerConfig is a configuration of kube-scheduler with the guide's scheduler, for controlplane.Options.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,19 +21,29 @@ type Report struct {
 	Lines []wire.Line
 	// Console is the kernel's, and what went to the program's standard error.
 	Console string
-	// Seconds is how long the guest was up, by the host's clock.
-	Seconds float64
+	// Seconds is how long the guest was up by the host's clock, UptimeSeconds by its own, CPUSeconds what it cost the host.
+	Seconds, UptimeSeconds, CPUSeconds float64
 	// Attempts is how many times it was booted.
 	Attempts int
 	// Ended says that the guest ran all its tests and said so.
 	Ended bool
 }
 
-// Run boots a machine, has it run a suite, and returns its report once it has powered itself off. When the context ends
-// before that, the machine is killed; the error says so, and the report has what there was until then.
-func (l *Lab) Run(ctx context.Context, m Machine, suite string) (*Report, error) {
+// Run boots a machine, has it run suites that have the same mounts, and returns its report once it has powered itself off. When the context
+// ends before that, or the guest hangs, the machine is killed; the error says so, and the report has what there was until then.
+func (l *Lab) Run(ctx context.Context, m Machine, suites ...string) (*Report, error) {
+	dir, err := os.MkdirTemp(l.dir, suites[0]+"-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	done, err := m.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	for attempt := 1; ; attempt++ {
-		r, err := l.runOnce(ctx, m, suite)
+		r, err := l.runOnce(ctx, m, dir, suites)
 		if r != nil {
 			r.Attempts = attempt
 		}
@@ -42,15 +53,10 @@ func (l *Lab) Run(ctx context.Context, m Machine, suite string) (*Report, error)
 	}
 }
 
-func (l *Lab) runOnce(ctx context.Context, m Machine, suite string) (*Report, error) {
-	dir, err := os.MkdirTemp(l.dir, suite+"-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
+func (l *Lab) runOnce(ctx context.Context, m Machine, dir string, suites []string) (*Report, error) {
 	console, results, initramfs := filepath.Join(dir, "console"), filepath.Join(dir, "results"), filepath.Join(dir, "initramfs")
 	fill := l.initramfs
-	if suite == SystemdSuite {
+	if slices.Contains(suites, SystemdSuite) {
 		fill = l.systemd
 	}
 	data, err := fill(m)
@@ -60,35 +66,25 @@ func (l *Lab) runOnce(ctx context.Context, m Machine, suite string) (*Report, er
 	if err := os.WriteFile(initramfs, data, 0o644); err != nil {
 		return nil, err
 	}
-	// The kernel panics where its timer does not tick within some milliseconds, which it need not on a busy host.
+	names := strings.Join(suites, ",")
 	args := append(m.Arguments(),
 		"-kernel", l.kernel, "-initrd", initramfs,
-		"-append", fmt.Sprintf("console=ttyS0 panic=-1 no_timer_check %s=%s %s=node-%d %s", wire.SuiteParameter, suite, wire.HostParameter, m.CPUs(), m.Parameters),
+		"-append", fmt.Sprintf("%s %s=%s %s=node-%d %s", qemu.Parameters(), wire.SuiteParameter, names, wire.HostParameter, m.CPUs(), m.Parameters),
 		"-serial", "file:"+console, "-serial", "file:"+results)
-
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watch := time.AfterFunc(qemu.BootLimit, func() {
-		if info, err := os.Stat(results); err != nil || info.Size() == 0 {
-			cancel(qemu.ErrNoBoot)
-		}
-	})
-	defer watch.Stop()
 	start := time.Now()
-	runErr := qemu.Run(ctx, args)
-	r := &Report{Seconds: time.Since(start).Seconds()}
+	cpu, err := qemu.Run(ctx, args, console, results)
+	r := &Report{Seconds: time.Since(start).Seconds(), CPUSeconds: cpu.Seconds()}
 	r.read(console, results)
 	switch {
-	case r.Ended && runErr == nil:
+	case r.Ended && err == nil:
 		return r, nil
-	case ctx.Err() != nil:
-		return r, fmt.Errorf("suite %s: killed after %.0f s: %w", suite, r.Seconds, context.Cause(ctx))
-	case runErr != nil:
-		return r, fmt.Errorf("suite %s: qemu: %w", suite, runErr)
-	case len(r.Lines) == 0: // the kernel panicked before it ran anything
-		return r, fmt.Errorf("suite %s: the guest went down at once: %w", suite, qemu.ErrNoBoot)
+	case ctx.Err() != nil: // nobody wants it any more
+	case len(r.Lines) == 0 && r.UptimeSeconds == 0: // it hung or went down before it ran anything
+		err = errors.Join(qemu.ErrNoBoot, err)
+	case err == nil:
+		err = errors.New("the guest went down before its tests were done")
 	}
-	return r, fmt.Errorf("suite %s: the guest went down before its tests were done", suite)
+	return r, fmt.Errorf("suites %s, after %.0f s: %w", names, r.Seconds, err)
 }
 
 // read takes in what the guest wrote, a last line that was cut off aside.
@@ -103,6 +99,10 @@ func (r *Report) read(console, results string) {
 	for text := range bytes.Lines(data) {
 		var line wire.Line
 		if json.Unmarshal(text, &line) != nil {
+			continue
+		}
+		r.UptimeSeconds = line.UptimeSeconds
+		if line.State == wire.Alive {
 			continue
 		}
 		r.Lines = append(r.Lines, line)

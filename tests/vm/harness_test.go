@@ -30,18 +30,18 @@ func running(t *testing.T, dir string) []string {
 	return out
 }
 
-// A guest that hangs is killed at its time's end, leaves no process, and what it said until then is kept.
+// A guest that hangs is killed, leaves no process, and what it said until then is kept.
 func TestWedgedGuest(t *testing.T) {
 	need(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { // the limit need not be waited for: the guest hangs as soon as it says that it begins to
+	go func() { // it hangs as soon as it says that it begins to
 		defer cancel()
 		for ctx.Err() == nil && !hangs(lab.dir) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
-	r, err := lab.Run(ctx, Small, "wedged")
+	r, err := lab.Run(ctx, qemu.Tiny, "wedged")
 	if !errors.Is(err, context.Canceled) || r.Ended {
 		t.Fatalf("Run = %v, ended %v; want it killed", err, r.Ended)
 	}
@@ -66,10 +66,8 @@ func hangs(dir string) bool {
 // A guest whose kernel panics ends at once, and the console tells why.
 func TestCrashingGuest(t *testing.T) {
 	need(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	r, err := lab.Run(ctx, Small, "crashing")
-	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "went down") {
+	r, err := lab.Run(t.Context(), qemu.Tiny, "crashing")
+	if err == nil || !strings.Contains(err.Error(), "went down") {
 		t.Errorf("Run = %v, want one that went down", err)
 	}
 	if !strings.Contains(r.Console, "Kernel panic") {

@@ -9,11 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"polder/tests/binaries"
 	"polder/tests/vm/qemu"
 )
-
-// Tools are the project's binaries, which every guest has in /bin.
-var Tools = []string{"collect", "advise", "isolate", "evict", "report"}
 
 // Machine is a guest's hardware.
 type Machine = qemu.Machine
@@ -31,7 +29,7 @@ type Lab struct {
 	files  map[string][]byte
 }
 
-// Open builds the binaries for guests into dir, which is the caller's to remove.
+// Open builds the guest's program into dir, which is the caller's to remove. Every guest has it and the tools in /bin.
 func Open(ctx context.Context, dir string) (*Lab, error) {
 	if err := qemu.Missing(); err != nil {
 		return nil, err
@@ -41,17 +39,21 @@ func Open(ctx context.Context, dir string) (*Lab, error) {
 	if l.kernel, err = qemu.Kernel(); err != nil {
 		return nil, err
 	}
-	packages := []string{"polder/tests/vm/guest"}
-	for _, tool := range Tools {
-		packages = append(packages, "polder/"+tool)
-	}
-	build := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + "/"}, packages...)...)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", dir+"/", "polder/tests/vm/guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // the guest has no C library
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the binaries for guests: %w\n%s", err, out)
+		return nil, fmt.Errorf("build the guest's program: %w\n%s", err, out)
 	}
-	for _, name := range append([]string{"guest"}, Tools...) {
-		if l.files["bin/"+name], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+	tools, err := binaries.Find()
+	if err != nil {
+		return nil, err
+	}
+	paths := []string{filepath.Join(dir, "guest")}
+	for _, tool := range binaries.Tools {
+		paths = append(paths, filepath.Join(tools, tool))
+	}
+	for _, path := range paths {
+		if l.files["bin/"+filepath.Base(path)], err = os.ReadFile(path); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"polder/tests/binaries"
 	"polder/tests/vm/qemu"
 )
 
@@ -36,8 +37,12 @@ var systemdFiles = map[string]string{
 	"etc/systemd/system/suite.service": suiteUnit,
 	// systemd turns cpuset on where a unit asks for it; without Kubernetes nobody else does.
 	"etc/systemd/system/batch.slice": "[Slice]\nAllowedCPUs=0-7\n",
-	// Who hangs is found within the test's patience.
-	"etc/systemd/system/polder-advise.service.d/test.conf": "[Service]\nWatchdogSec=10s\nTimeoutAbortSec=2s\n",
+	// Who hangs is found soon; who is only slow on a host that has other work is not taken for one that hangs.
+	"etc/systemd/system/polder-advise.service.d/test.conf": "[Service]\nWatchdogSec=20s\nTimeoutAbortSec=2s\n",
+	"etc/systemd/system/polder-.service.d/slow-host.conf":  "[Service]\nTimeoutStopSec=10min\n",
+	"etc/systemd/system/polder.service.d/slow-host.conf":   "[Service]\nTimeoutStopSec=10min\n",
+	"etc/systemd/system.conf.d/test.conf": "[Manager]\nDefaultTimeoutStartSec=10min\nDefaultTimeoutStopSec=10min\n" +
+		"DefaultDeviceTimeoutSec=10min\n",
 }
 
 // systemdLinks are what `systemctl enable` and `systemctl mask` make.
@@ -68,7 +73,7 @@ func (l *Lab) systemd(m Machine) ([]byte, error) {
 	if err := a.Tar(root); err != nil {
 		return nil, fmt.Errorf("%s: %w", packed, err)
 	}
-	for _, tool := range Tools {
+	for _, tool := range binaries.Tools {
 		a.File("usr/local/bin/"+tool, 0o755, l.files["bin/"+tool])
 	}
 	a.File("usr/bin/guest", 0o755, l.files["bin/guest"])

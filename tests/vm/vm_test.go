@@ -2,70 +2,62 @@ package vm
 
 import (
 	"context"
-	"flag"
-	"fmt"
+	"errors"
 	"os"
+	"sync"
 	"testing"
-	"time"
 
+	"polder/tests/vm/qemu"
 	"polder/tests/vm/wire"
 )
 
-// lab is what all guests are made of; nil where they cannot be had.
+// lab is what all guests are made of, once the first test has asked for it.
 var (
-	lab     *Lab
-	whyNone error
+	lab  *Lab
+	open = sync.OnceValue(func() (err error) {
+		dir, err := os.MkdirTemp("", "polder-vm-")
+		if err != nil {
+			return err
+		}
+		if lab, err = Open(context.Background(), dir); err != nil {
+			return errors.Join(err, os.RemoveAll(dir))
+		}
+		return nil
+	})
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "polder-vm-")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		required := os.Getenv("POLDER_VM") == "1"
-		switch {
-		case testing.Short() && !required:
-			whyNone = fmt.Errorf("virtual machines take their time: not with -short")
-		default:
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-			defer cancel()
-			lab, whyNone = Open(ctx, dir)
-		}
-		if whyNone != nil && required {
-			fmt.Fprintln(os.Stderr, "POLDER_VM=1:", whyNone)
-			return 1
-		}
-		return m.Run()
-	}())
+	code := m.Run()
+	if lab != nil {
+		_ = os.RemoveAll(lab.dir) // in the way of nothing
+	}
+	os.Exit(code)
 }
 
-// need skips a test where there are no virtual machines; POLDER_VM=1 makes them a must.
+// need opens the lab, or skips the test where nobody asked for virtual machines.
 func need(t *testing.T) {
 	t.Helper()
-	if lab == nil {
-		t.Skipf("%v (POLDER_VM=1 makes it a must)", whyNone)
+	qemu.Need(t)
+	if err := open(); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// runSuite runs a suite in a guest, and each of its tests as one of ours.
-func runSuite(t *testing.T, m Machine, suite string, limit time.Duration) *Report {
+// runSuites runs suites in one guest, and each of their tests as one of ours.
+func runSuites(t *testing.T, m Machine, suites ...string) {
 	t.Helper()
 	need(t)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	r, err := lab.Run(ctx, m, suite)
+	t.Parallel() // a guest waits most of its time for the next tick
+	r, err := lab.Run(t.Context(), m, suites...)
 	if r == nil {
 		t.Fatal(err)
 	}
 	r.asTests(t)
-	t.Logf("%.1f s in all, at attempt %d to boot", r.Seconds, r.Attempts)
+	t.Logf("%.1f s in all, %.1f s by the guest's clock, %.1f s of CPU time, at attempt %d to boot",
+		r.Seconds, r.UptimeSeconds, r.CPUSeconds, r.Attempts)
 	if err != nil {
 		t.Errorf("%v; the end of the console:\n%s", err, r.Tail())
 	}
-	return r
 }
 
 // asTests makes a subtest of each of the guest's tests.
@@ -87,8 +79,6 @@ func (r *Report) asTests(t *testing.T) {
 			t.Logf("by the guest's clock:\n%s", own.String())
 			switch end {
 			case wire.Pass:
-			case wire.Skip:
-				t.SkipNow()
 			case wire.Fail:
 				t.Fail()
 			default:
@@ -98,10 +88,8 @@ func (r *Report) asTests(t *testing.T) {
 	}
 }
 
-func TestGuide(t *testing.T)        { runSuite(t, Guide, "guide48", 6*time.Minute) }
-func TestLoadEviction(t *testing.T) { runSuite(t, Guide, "load48", 6*time.Minute) }
-func TestVersion2(t *testing.T)     { runSuite(t, Small, "v2basics", 5*time.Minute) }
-func TestVersion1(t *testing.T)     { runSuite(t, Small, "v1", 3*time.Minute) }
-func TestHybrid(t *testing.T)       { runSuite(t, Small, "hybrid", 3*time.Minute) }
-func TestSystemdGuest(t *testing.T) { runSuite(t, Small, SystemdSuite, 10*time.Minute) }
-func TestFaults(t *testing.T)       { runSuite(t, Small, "faults", 8*time.Minute) }
+// A guest for each way to mount cgroups, and one for the guide's 48 CPUs.
+func TestGuide(t *testing.T)        { runSuites(t, Guide, "guide48", "load48") }
+func TestVersion2(t *testing.T)     { runSuites(t, Small, "v2basics", "faults") }
+func TestVersion1(t *testing.T)     { runSuites(t, Small, "v1", "hybrid") }
+func TestSystemdGuest(t *testing.T) { runSuites(t, Small, SystemdSuite) }

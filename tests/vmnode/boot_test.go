@@ -14,7 +14,7 @@ import (
 func TestBootFails(t *testing.T) {
 	need(t)
 	dir := t.TempDir()
-	m := qemu.Small
+	m := qemu.Tiny
 	m.Parameters = "rdinit=/no-such-program"
 	archive, err := initramfs(m, "/bin/true")
 	if err != nil {
@@ -26,8 +26,8 @@ func TestBootFails(t *testing.T) {
 	}
 	o := Options{Machine: m, Log: t.Logf}
 	n, err := o.bootAgain(t.Context(), dir, disk)
-	if n != nil || err == nil || errors.Is(err, errNoBoot) {
-		t.Fatalf("boot = %v, %v, want an error that is not %v", n, err, errNoBoot)
+	if n != nil || err == nil || errors.Is(err, qemu.ErrNoBoot) {
+		t.Fatalf("boot = %v, %v, want an error that is not %v", n, err, qemu.ErrNoBoot)
 	}
 	if !strings.Contains(err.Error(), "Kernel panic") {
 		t.Errorf("the error does not tell of the panic: %v", err)

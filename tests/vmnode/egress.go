@@ -87,7 +87,7 @@ func (e *Egress) connect(conn net.Conn) error {
 		_, err := fmt.Fprintf(conn, "HTTP/1.1 502 Bad Gateway\r\n\r\n")
 		return err
 	}
-	to, err := net.DialTimeout("tcp", kubelet, 10*time.Second)
+	to, err := net.DialTimeout("tcp", kubelet, time.Minute)
 	if err != nil {
 		_, err := fmt.Fprintf(conn, "HTTP/1.1 504 Gateway Timeout\r\n\r\n")
 		return err

@@ -30,19 +30,25 @@ var (
 	tools    = []string{"collect", "advise", "isolate", "evict", "report"}
 )
 
-// disk makes the node's root file system: no distribution, for kubelet, containerd and runc are content with busybox.
+// disk makes the node's root file system: no distribution, for kubelet, containerd and runc are content with busybox; with Systemd a
+// Debian, beside whose programs busybox has what is not among them.
 func (o *Options) disk(ctx context.Context, dir string) (string, error) {
 	root := filepath.Join(dir, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return "", err
+	}
+	if o.Systemd {
+		if err := debian(ctx, root); err != nil {
+			return "", err
+		}
+	}
 	for _, sub := range []string{"bin", "dev", "proc", "sys", "run", "tmp", "root", "var/log", "var/lib/kubelet", "etc/kubernetes", "images"} {
 		if err := os.MkdirAll(filepath.Join(root, sub), 0o755); err != nil {
 			return "", err
 		}
 	}
 	bin := filepath.Join(root, "bin")
-	if err := build(ctx, bin); err != nil {
-		return "", err
-	}
-	sources := map[string]string{qemu.Busybox: "bin/busybox"}
+	sources := map[string]string{qemu.Busybox: "bin/busybox", o.Guest: "bin/guest"}
 	for _, program := range programs {
 		sources[filepath.Join(o.Programs, program)] = "bin/" + program
 	}
@@ -63,6 +69,11 @@ func (o *Options) disk(ctx context.Context, dir string) (string, error) {
 	if err := configure(root); err != nil {
 		return "", err
 	}
+	if o.Systemd {
+		if err := systemdDriver(root); err != nil {
+			return "", err
+		}
+	}
 	for name, data := range map[string][]byte{"kubeconfig": o.Kubeconfig, "ca.crt": o.CA} {
 		if err := os.WriteFile(filepath.Join(root, "etc/kubernetes", name), data, 0o600); err != nil {
 			return "", err
@@ -75,16 +86,6 @@ func (o *Options) disk(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("make the node's disk: mke2fs: %w: %s", err, out)
 	}
 	return image, nil
-}
-
-// build builds the guest's own program.
-func build(ctx context.Context, bin string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin+"/", "polder/tests/vmnode/guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // the guest has no C library
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the node's own program: %w\n%s", err, out)
-	}
-	return nil
 }
 
 // link makes a file appear a second time; where it is on another file system, as a copy.
@@ -124,7 +125,7 @@ func applets(ctx context.Context, bin string) error {
 	return nil
 }
 
-// configure writes the embedded files. Those in a directory bin are programs.
+// configure writes the embedded files, but those that a distribution has of its own. What is in a directory bin is a program.
 func configure(root string) error {
 	return fs.WalkDir(rootFiles, "root", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -136,6 +137,9 @@ func configure(root string) error {
 		}
 		if entry.IsDir() {
 			return os.MkdirAll(filepath.Join(root, rel), 0o755)
+		}
+		if _, err := os.Lstat(filepath.Join(root, rel)); err == nil {
+			return nil
 		}
 		data, err := rootFiles.ReadFile(path)
 		if err != nil {

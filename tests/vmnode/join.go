@@ -39,6 +39,12 @@ func StartVMNode(t testing.TB, c *controlplane.ControlPlane, e *Egress, o Option
 	if o.Log == nil {
 		o.Log = t.Logf
 	}
+	// One with many CPUs has the host to itself as long as it runs: see qemu.Machine.Turn.
+	done, err := o.Machine.Turn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(done)
 	dir := t.TempDir()
 	n, err := Start(t.Context(), dir, o)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"polder/lib/cpus"
+	"polder/tests/vm/qemu"
 	"polder/tests/vmnode/wire"
 )
 
@@ -18,18 +18,24 @@ const (
 	batchPod = "be-pod-demo"
 	service  = "service"
 
+	sixteenCPUs = "0-15"
+
 	// tier is kubelet's cgroup of the BestEffort pods, of which the batch pods are.
 	tier = "/sys/fs/cgroup/kubepods/besteffort"
 )
 
-// Koordinator's guides on a node of 48 CPUs: the batch resources in the node's status, which the scheduler binds the pod against;
-// batch pods suppressed as a service's load comes and goes, by CPU sets and by quota; and the eviction by CPU satisfaction, step
+// sixteen has enough CPUs and memory for what the guide's batch pod and a service request.
+var sixteen = qemu.Machine{Sockets: 2, CoresPerSocket: 4, ThreadsPerCore: 2, MemoryMiB: 16 << 10}
+
+// Koordinator's guides on a node of 16 CPUs, whose numbers do not matter: the batch resources in the node's status, which the scheduler
+// binds the pod against; batch pods suppressed as a service's load comes and goes, by CPU sets and by quota; and the eviction by CPU satisfaction, step
 // by step as in its own guide, up to the event that it prints.
 func TestKoordinatorGuide(t *testing.T) {
-	t.Parallel() // after one of the others: as many run at once as there are processors
-	w := newWorldOn(t, Machine(), "policy=koordinator")
+	t.Parallel() // as TestKubernetesGuide
+	w := newWorldOn(t, sixteen, "policy=koordinator")
 	w.ApplyFile("../../deploy/kubernetes/koordinator/priorityclasses.yaml")
 	w.create("slo-controller-config")
+	w.on("echo 1 > " + tier + "/cpu.idle") // as another program left it
 	w.start(flags{
 		collect: "--slo-config koordinator-system/slo-controller-config",
 		advise:  "--policy koordinator",
@@ -39,8 +45,9 @@ func TestKoordinatorGuide(t *testing.T) {
 	w.create(batchPod)
 	w.awaitContainer(batchPod)
 	w.awaitContainer(service)
-	w.ownCgroups()
 	w.say("both pods run")
+	w.schedIdle()
+	w.ownCgroups()
 
 	w.suppressed("cpuset")
 	w.configure(`"cpuSuppressPolicy": "cfsQuota"`)
@@ -49,7 +56,7 @@ func TestKoordinatorGuide(t *testing.T) {
 	w.satisfaction()
 	w.stopPipe()
 	w.on("isolate --restore --journal " + journal)
-	if got := w.cpus(tier); got != allCPUs {
+	if got := w.cpus(tier); got != sixteenCPUs {
 		w.Errorf("after isolate --restore the tier has the CPUs %s", got)
 	}
 }
@@ -58,7 +65,7 @@ func TestKoordinatorGuide(t *testing.T) {
 func (w *world) batchResources() {
 	w.Helper()
 	var text string
-	w.await(3*time.Minute, "the node offers batch resources", func() string {
+	w.await("the node offers batch resources", func() string {
 		text = w.Kubectl("describe", "node", wire.Node)
 		for _, name := range []string{"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"} {
 			if n := len(regexp.MustCompile(`(?m)^  `+name+`: +[1-9][0-9]*$`).FindAllString(text, -1)); n != 2 {
@@ -70,7 +77,7 @@ func (w *world) batchResources() {
 	from, to := strings.Index(text, "Capacity:"), strings.Index(text, "System Info:")
 	w.printed("kubectl describe node "+wire.Node, text[from:to])
 	var metrics string
-	w.await(3*time.Minute, "the NodeMetric has the node's use", func() string {
+	w.await("the NodeMetric has the node's use", func() string {
 		metrics, _ = w.TryKubectl("", "get", "nodemetrics", wire.Node, "-o", "yaml")
 		if !regexp.MustCompile(`(?m)^    nodeUsage:\n      resources:\n        cpu: \d+m?\n        memory: (?:"\d+"|\d+Ki)$`).MatchString(metrics) {
 			return "so far: " + metrics
@@ -86,13 +93,64 @@ func (w *world) ownCgroups() {
 	cgroup := w.cgroupOf(batchPod)
 	// The weight of 4 * 1024 shares, by Koordinator's conversion.
 	for file, want := range map[string]string{"cpu.max": "400000 100000", "cpu.weight": "157", "memory.max": strconv.Itoa(4 << 30)} {
-		w.await(time.Minute, file+" is the batch limit", func() string {
+		w.await(file+" is the batch limit", func() string {
 			if got := strings.TrimSpace(w.on("cat " + cgroup + "/" + file)); got != want {
 				return "so far: " + got
 			}
 			return ""
 		})
 	}
+}
+
+// schedIdle turns the idle class on and off again: it is for the batch pods' cgroups, and kubelet, which writes its tier's weight at each
+// start, starts again while it is on.
+func (w *world) schedIdle() {
+	w.Helper()
+	set := func(on int) {
+		w.Kubectl("patch", "cm", "-n", "koordinator-system", "slo-controller-config", "-p",
+			fmt.Sprintf(`{"data":{"resource-qos-config":"{\"clusterStrategy\":{\"beClass\":{\"cpuQOS\":{\"enable\":true,\"schedIdle\":%d}}}}"}}`, on))
+	}
+	cgroup := filepath.Dir(w.cgroupOf(batchPod))
+	idle := func(what, want string) {
+		w.await(what, func() string {
+			got := strings.Fields(w.on("cat " + tier + "/cpu.idle " + tier + "/cpu.weight " + cgroup + "/cpu.idle"))
+			if strings.Join(got, " ") != "0 1 "+want {
+				return fmt.Sprintf("the tier's cpu.idle and cpu.weight, and the pod's cpu.idle are %v: %v", got, w.reasons())
+			}
+			return ""
+		})
+	}
+	set(1)
+	idle("the pod is idle and the tier is not", "1")
+	w.restartKubelet()
+	idle("the pod is idle and the tier is not, after kubelet's start", "1")
+	set(0)
+	idle("the pod is idle no more", "0")
+	w.say("idle class turned on and off, kubelet started meanwhile")
+}
+
+// restartKubelet kills kubelet, which is started again at once, and waits until it has written the weights of its tiers.
+func (w *world) restartKubelet() {
+	w.Helper()
+	const begun = "Starting Kubelet Plugin Manager" // it is past its cgroups then
+	before := w.logged(begun)
+	w.on("killall -KILL kubelet")
+	w.await("kubelet starts", func() string {
+		if w.logged(begun) == before {
+			return w.on("tail -n 3 /var/log/kubelet.log")
+		}
+		return ""
+	})
+	if n := w.logged("Failed to start ContainerManager"); n != 0 {
+		w.Errorf("kubelet could not write its cgroups %d times", n)
+	}
+	w.say("kubelet is started anew")
+}
+
+// logged is how many lines of kubelet's log have a text.
+func (w *world) logged(text string) int {
+	w.Helper()
+	return w.count(text, "/var/log/kubelet.log")
 }
 
 // configure changes one of the thresholds, by the patch that the guide commends.
@@ -123,7 +181,7 @@ func (w *world) share(policy string) int {
 	var quota, period int
 	text := w.on("cat " + tier + "/cpu.max")
 	if _, err := fmt.Sscan(text, &quota, &period); err != nil {
-		return 48 * 1000 // max
+		return 16 * 1000 // max
 	}
 	return quota * 1000 / period
 }
@@ -131,9 +189,9 @@ func (w *world) share(policy string) int {
 // suppressed has the service's load come and go: the batch pods' share shrinks by as much at once, and grows again.
 func (w *world) suppressed(policy string) {
 	w.Helper()
-	const most = 48 * 14 * 10 // of 48 CPUs
+	const most = 16 * 42 * 10 // of 16 CPUs
 	calm := 0
-	w.await(2*time.Minute, "batch pods are suppressed by "+policy, func() string {
+	w.await("batch pods are suppressed by "+policy, func() string {
 		if calm = w.share(policy); calm < 3000 || calm > most+999 {
 			return fmt.Sprintf("they have %d, want 3000 to %d: %v", calm, most, w.reasons())
 		}
@@ -141,7 +199,7 @@ func (w *world) suppressed(policy string) {
 	})
 	w.level(policy)
 	load := w.exec(service, "stress -c 3")
-	w.await(2*time.Minute, "the batch pods' share shrinks", func() string {
+	w.await("the batch pods' share shrinks", func() string {
 		if got := w.share(policy); got > calm-2000 {
 			return fmt.Sprintf("it is %d, and was %d without the load: %v", got, calm, w.reasons())
 		}
@@ -149,7 +207,7 @@ func (w *world) suppressed(policy string) {
 	})
 	w.say("%s: without load %d, with 3 busy threads %d", policy, calm, w.share(policy))
 	w.stop(load, service, 3)
-	w.await(2*time.Minute, "the batch pods' share grows again", func() string {
+	w.await("the batch pods' share grows again", func() string {
 		if got := w.share(policy); got < calm-1000 {
 			return fmt.Sprintf("it is %d, and was %d before the load: %v", got, calm, w.reasons())
 		}
@@ -163,11 +221,11 @@ func (w *world) suppressed(policy string) {
 func (w *world) level(policy string) {
 	w.Helper()
 	cgroup := w.cgroupOf(batchPod)
-	w.await(time.Minute, "the batch pod's cgroup follows "+policy, func() string {
+	w.await("the batch pod's cgroup follows "+policy, func() string {
 		max, set := strings.TrimSpace(w.on("cat "+cgroup+"/cpu.max")), w.cpus(cgroup)
 		tierMax := strings.TrimSpace(w.on("cat " + tier + "/cpu.max"))
 		switch {
-		case policy == "cfsQuota" && (max != "max 100000" || set != allCPUs):
+		case policy == "cfsQuota" && (max != "max 100000" || set != sixteenCPUs):
 			return fmt.Sprintf("cpu.max %s, CPUs %s", max, set)
 		case policy == "cpuset" && (max != "400000 100000" || tierMax != "max 100000" || set != w.cpus(tier)):
 			return fmt.Sprintf("cpu.max %s, the tier's %s, CPUs %s", max, tierMax, set)
@@ -179,7 +237,7 @@ func (w *world) level(policy string) {
 // satisfaction is the guide's last steps: a service takes the CPUs, and the batch pod goes.
 func (w *world) satisfaction() {
 	w.Helper()
-	w.await(2*time.Minute, "CPU sets again", func() string {
+	w.await("CPU sets again", func() string {
 		if got := w.share("cpuset"); got > 9000 {
 			return fmt.Sprint(got)
 		}
@@ -187,7 +245,7 @@ func (w *world) satisfaction() {
 	})
 	w.printed("kubectl get pod "+batchPod, w.Kubectl("get", "pod", batchPod))
 	w.exec(service, "stress -c 6")
-	w.await(5*time.Minute, batchPod+" goes", func() string {
+	w.await(batchPod+" goes", func() string {
 		if !w.exists(batchPod) {
 			return ""
 		}
@@ -200,7 +258,7 @@ func (w *world) satisfaction() {
 	want := regexp.MustCompile(`(?m)^\S+ +Warning +evictPodSuccess +pod/` + batchPod + ` +evict Pod:` + batchPod +
 		`, reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node\(` + wire.Node + `\), need realase CPU : (\d+)$`)
 	var events string
-	w.await(time.Minute, "the event", func() string {
+	w.await("the event", func() string {
 		events = w.Kubectl("get", "event")
 		m := want.FindStringSubmatch(events)
 		if m == nil {

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,8 +32,12 @@ type Options struct {
 	CA []byte
 	// Programs is where the node's are, Tools where the project's.
 	Programs, Tools string
+	// Guest is the machine's first process, of package guest.
+	Guest string
 	// Images are archives of container images, the sandbox's among them.
 	Images []string
+	// Systemd makes a Debian's systemd the first process, which kubelet and runc then ask for their cgroups (cgroupDriver: systemd).
+	Systemd bool
 	// Log takes a line for each thing that is done.
 	Log func(format string, args ...any)
 }
@@ -57,15 +60,6 @@ type Node struct {
 	qemu    *program.Program
 }
 
-// A machine that hangs while it boots, which QEMU's emulation of many CPUs now and then does, is told from one that is slow
-// by the CPU time that it has had: a boot takes some 36 s of it, a hang all that there is.
-const (
-	bootCPU  = 90 * time.Second
-	bootWall = 240 * time.Second
-)
-
-var errNoBoot = errors.New("the machine does not boot")
-
 // Start builds the disk, boots the machine, and starts containerd and kubelet. The caller waits for Ready, and ends it by
 // Stop. dir is the caller's to remove after that.
 func Start(ctx context.Context, dir string, o Options) (*Node, error) {
@@ -77,7 +71,7 @@ func Start(ctx context.Context, dir string, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	archive, err := initramfs(o.Machine, filepath.Join(dir, "root/bin/guest"))
+	archive, err := initramfs(o.Machine, o.Guest)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +99,7 @@ func (o *Options) bootAgain(ctx context.Context, dir, disk string) (*Node, error
 		case err == nil:
 			o.Log("booted in %.1f s, %.0f s of CPU time, at attempt %d", time.Since(begin).Seconds(), n.CPUTime().Seconds(), attempt)
 			return n, nil
-		case !errors.Is(err, errNoBoot) || attempt == qemu.BootAttempts:
+		case !errors.Is(err, qemu.ErrNoBoot) || attempt == qemu.BootAttempts:
 			return nil, err
 		}
 		o.Log("attempt %d: %v", attempt, err)
@@ -129,7 +123,7 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 	}
 	args := append(o.Machine.Arguments(),
 		"-kernel", kernel, "-initrd", filepath.Join(dir, "initramfs"),
-		"-append", "console=ttyS0 panic=-1 net.ifnames=0 no_timer_check "+o.Machine.Parameters,
+		"-append", qemu.Parameters()+" net.ifnames=0 "+o.Machine.Parameters,
 		"-serial", "file:"+n.console,
 		"-drive", "file="+disk+",format=raw,if=none,id=disk,cache=unsafe,snapshot=on", "-device", "virtio-blk-pci,drive=disk",
 		"-netdev", fmt.Sprintf("user,id=net,ipv6=off,hostfwd=tcp:127.0.0.1:%d-:%d,hostfwd=tcp:127.0.0.1:%d-:%d", ports[0], wire.AgentPort, ports[1], wire.KubeletPort),
@@ -138,11 +132,13 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 		return nil, err
 	}
 	go n.bound(o.Log)
-	for begin := time.Now(); ; time.Sleep(200 * time.Millisecond) {
-		try, done := context.WithTimeout(ctx, 5*time.Second)
+	progress := qemu.Watch(n.qemu.PID, n.console)
+	// QEMU takes the connection before there is anyone to answer. The later one is made, the longer it may take on a host that has other work.
+	for answer := 5 * time.Second; ; answer = min(answer*3/2, time.Minute) {
+		try, done := context.WithTimeout(ctx, answer)
 		_, err := n.Run(try, "true")
 		done()
-		used := n.CPUTime()
+		stalled := progress.Stalled()
 		switch {
 		case err == nil:
 			return n, nil
@@ -150,9 +146,10 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 			return nil, fmt.Errorf("the machine went down while it booted: %w; the end of its console:\n%s", n.qemu.Died(), n.Console())
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
-		case used > bootCPU || time.Since(begin) > bootWall:
-			err = fmt.Errorf("%w: %.0f s, %.0f s of CPU time; the end of its console:\n%s", errNoBoot, time.Since(begin).Seconds(), used.Seconds(), n.Console())
+		case stalled != nil:
+			err = fmt.Errorf("%w: %w; the end of its console:\n%s", qemu.ErrNoBoot, stalled, n.Console())
 		default:
+			time.Sleep(200 * time.Millisecond)
 			continue
 		}
 		n.Stop()
@@ -182,21 +179,6 @@ func (n *Node) bound(log func(string, ...any)) {
 	}
 }
 
-// CPUTime is what QEMU has used of the host's.
-func (n *Node) CPUTime() time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.qemu.PID))
-	if err != nil {
-		return 0 // it has ended
-	}
-	_, rest, _ := strings.Cut(string(data), ") ") // the name may have spaces in it
-	var user, system int64
-	if fields := strings.Fields(rest); len(fields) > 12 {
-		user, _ = strconv.ParseInt(fields[11], 10, 64) // the kernel's own numbers
-		system, _ = strconv.ParseInt(fields[12], 10, 64)
-	}
-	return time.Duration(user+system) * time.Second / 100 // USER_HZ
-}
-
 // freePorts finds ports of the host's loopback that nobody has.
 func freePorts(n int) ([]int, error) {
 	var ports []int
@@ -210,6 +192,12 @@ func freePorts(n int) ([]int, error) {
 	}
 	return ports, nil
 }
+
+// CPUTime is what the machine has had of the host's.
+func (n *Node) CPUTime() time.Duration { return qemu.CPUTime(n.qemu.PID) }
+
+// Died is the error of a machine that ended by itself.
+func (n *Node) Died() error { return n.qemu.Died() }
 
 // Stop ends the machine. It may be called twice.
 func (n *Node) Stop() { n.qemu.Kill() }
@@ -254,20 +242,26 @@ func (n *Node) Console() string {
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }
 
+// startLimit is for containerd and kubelet on a host that has other work. They need half a minute.
+const startLimit = 15 * time.Minute
+
 // startKubelet starts containerd, and beside each other kubelet and the import of the images; all logs are in /var/log. Emulated CPUs
 // are slow, and few real ones stand behind the 48: Go's programs are told to use four at once.
 func (n *Node) startKubelet(ctx context.Context, log func(string, ...any)) error {
 	begin := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not in %s", startLimit))
+	defer cancel()
 	for _, step := range []struct{ what, script string }{
 		{"containerd's socket", `
 			setsid containerd >/var/log/containerd.log 2>&1 </dev/null &
-			for i in $(seq 900); do kill -0 $! || break; [ -S /run/containerd/containerd.sock ] && exit; sleep 0.2; done
+			while kill -0 $!; do [ -S /run/containerd/containerd.sock ] && exit; sleep 0.2; done
 			tail -n 20 /var/log/containerd.log >&2; exit 1`},
 		{"images and kubelet", `
-			setsid kubelet --config=/etc/kubernetes/kubelet.yaml --kubeconfig=/etc/kubernetes/kubeconfig --node-ip=` + wire.Address + ` \
-				--hostname-override=` + wire.Node + ` --v=2 >/var/log/kubelet.log 2>&1 </dev/null &
+			# As its supervisor would: a kubelet whose start takes too long ends, and the next one finds all in the page cache.
+			setsid sh -c 'while :; do kubelet --config=/etc/kubernetes/kubelet.yaml --kubeconfig=/etc/kubernetes/kubeconfig \
+				--node-ip=` + wire.Address + ` --hostname-override=` + wire.Node + ` --v=2; sleep 1; done' >/var/log/kubelet.log 2>&1 </dev/null &
 			for image in /images/*; do ctr -n k8s.io images import --local "$image" || exit 1; done
-			for i in $(seq 900); do kill -0 $! || break; wget -q -O /dev/null http://127.0.0.1:10248/healthz 2>/dev/null && exit; sleep 0.2; done
+			while kill -0 $!; do wget -q -O /dev/null http://127.0.0.1:10248/healthz 2>/dev/null && exit; sleep 0.2; done
 			tail -n 20 /var/log/kubelet.log >&2; exit 1`},
 	} {
 		if _, err := n.Run(ctx, "export GOMAXPROCS=4\n"+step.script); err != nil {

@@ -14,13 +14,14 @@ import (
 const rampUp = 30 * time.Second
 
 const (
-	toolsNamespace = "polder-system"
-	ticksFile      = "/run/polder/ticks"
-	journal        = "/run/polder/journal"
+	ticksFile = "/run/polder/ticks"
+	journal   = "/run/polder/journal"
+	// On a host with other work a tick is long under way, and what it is about still holds.
+	anyAge = " --max-age 10m "
 )
 
 // flags are the tools' beside those that all pipes have.
-type flags struct{ collect, advise, evict, report string }
+type flags struct{ collect, advise, isolate, evict, report string }
 
 // startPipe starts the tools for the guide, with more flags for advise and evict.
 func (w *world) startPipe(advise, evict string) {
@@ -33,8 +34,8 @@ func (w *world) startPipe(advise, evict string) {
 func (w *world) start(f flags) {
 	w.Helper()
 	for _, tool := range []string{"collect", "evict", "report"} {
-		path := w.KubeconfigFor(toolsNamespace, "polder-"+tool)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		path := w.AccountFor(tool, w.values...)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		_, err := w.node.RunInput(ctx, "mkdir -p /etc/polder /run/polder; umask 077; cat > "+kubeconfig(tool), Flatten(w.ControlPlane, path))
 		cancel()
 		if err != nil {
@@ -44,9 +45,9 @@ func (w *world) start(f flags) {
 	stages := []string{
 		"collect --interval 2s --node " + wire.Node + " --kubeconfig " + kubeconfig("collect") + " " + f.collect,
 		"advise " + f.advise,
-		"isolate --journal " + journal,
-		"evict --action evict --kubeconfig " + kubeconfig("evict") + " " + f.evict,
-		"report " + f.report + " --kubeconfig " + kubeconfig("report"),
+		"isolate" + anyAge + "--journal " + journal + " " + f.isolate,
+		"evict" + anyAge + "--action evict --kubeconfig " + kubeconfig("evict") + " " + f.evict,
+		"report --grow-interval 0s " + f.report + " --kubeconfig " + kubeconfig("report"),
 	}
 	for i, stage := range stages {
 		name, _, _ := strings.Cut(stage, " ")
@@ -62,7 +63,7 @@ func (w *world) stopPipe() {
 	w.Helper()
 	w.on("killall -TERM collect")
 	var ends string
-	w.await(time.Minute, "the tools end", func() string {
+	w.await("the tools end", func() string {
 		if ends = w.on("cat /run/polder/ends 2>/dev/null || true"); strings.Count(ends, "\n") == len(tools) {
 			return ""
 		}

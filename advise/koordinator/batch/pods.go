@@ -33,7 +33,7 @@ func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 	}
 	class := qos.PriorityClassOrDefault(p)
 	one := pod{
-		Pod: p, class: class, high: class != qos.Batch && class != qos.Free, known: p.Missing != tick.MissingCluster,
+		Pod: p, class: class, high: class != qos.Batch && class != qos.Free || pretends(p), known: p.Missing != tick.MissingCluster,
 		lse: qos.Koordinator(p) == qos.LSE,
 	}
 	one.prod = class == qos.Prod && one.known && !p.Terminating
@@ -43,6 +43,18 @@ func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 	one.now[cpu], one.told[cpu] = whole(p.UsageMilliCPU)
 	one.now[memory], one.told[memory] = memoryOf(p.Memory, c)
 	return one, true
+}
+
+// pretends reports whether a pod that suppression does not hold is of a low class by its label alone, which anybody may write: what
+// is not confined is counted. (The API server admits spec.priority.)
+func pretends(p *tick.Pod) bool {
+	if _, labeled := p.Labels[qos.KoordinatorPriorityClass]; !labeled || qos.Koordinator(p) == qos.BE || qos.KubernetesOf(p) == qos.BestEffort {
+		return false
+	}
+	admitted := *p
+	admitted.Labels = nil
+	class := qos.PriorityClass(&admitted)
+	return class != qos.Batch && class != qos.Free
 }
 
 // memoryOf is a pod's memory in use: its anonymous pages, and the page cache where that is to count. What it uses in other ways,

@@ -277,7 +277,7 @@ func TestAnnotation(t *testing.T) {
 		{"huge", `{"cpuBurstPercent":99999999999999999999}`, "cpuBurstOnly", half, "does not hold"},
 		{"out of range", `{"cpuBurstPercent":0,"cfsQuotaBurstPercent":-1,"cfsQuotaBurstPeriodSeconds":-2}`, "cpuBurstOnly", half, "cfsQuotaBurstPeriodSeconds -2 is not within -1 to"},
 		{"over the range", `{"cpuBurstPercent":10001}`, "cpuBurstOnly", half, "cpuBurstPercent 10001 is not within 1 to 10000"},
-		{"the most", `{"cpuBurstPercent":10000}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: n(1000)}, ""},
+		{"more than the node's", `{"cpuBurstPercent":10000}`, "cpuBurstOnly", half, ""},
 		{"too long", `{"x":"` + strings.Repeat("x", maxAnnotation) + `"}`, "cpuBurstOnly", half, "does not hold"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -298,6 +298,36 @@ func TestAnnotation(t *testing.T) {
 			said := strings.Join(a.Reasons, "\n")
 			if has := strings.Contains(said, "annotation"); has != (c.reason != "") || !strings.Contains(said, c.reason) {
 				t.Errorf("reasons %q, want one with %q", a.Reasons, c.reason)
+			}
+		})
+	}
+}
+
+func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		node       sloconfig.CPUBurst
+		most       int64 // the quota that a throttled container of 1000m comes to in 100 ticks
+	}{
+		{"the default", `{"policy":"auto","cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{}, 3000},
+		{"the node's percent", `{"cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{Policy: tick.Ptr("auto"), CFSQuotaBurstPercent: n(150)}, 1500},
+		{"less than the node's", `{"cfsQuotaBurstPercent":120}`, sloconfig.CPUBurst{Policy: tick.Ptr("auto"), CFSQuotaBurstPercent: n(150)}, 1200},
+		{"for ever", `{"cfsQuotaBurstPeriodSeconds":-1}`, sloconfig.CPUBurst{Policy: tick.Ptr("auto"), CFSQuotaBurstPeriodSeconds: n(0)}, 1000},
+		{"longer than the node's", `{"cfsQuotaBurstPeriodSeconds":2147483647}`, sloconfig.CPUBurst{Policy: tick.Ptr("auto"), CFSQuotaBurstPeriodSeconds: n(0)}, 1000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := burstPolicy("none")
+			s.Burst = c.node
+			p := pod(1000)
+			p.Containers[0].ThrottledPercent = f(1)
+			p.Annotations[Annotation] = c.text
+			st, most := new(State), int64(1000)
+			for i := range 100 {
+				a := advise(st, s, sampleOf(1000, p), time.Duration(i)*time.Second)
+				most = max(most, orZero(entryOf(t, a.Cgroups, containerPath).CPUMaxMilliCPU))
+			}
+			if most != c.most {
+				t.Errorf("its quota came to %d, want %d", most, c.most)
 			}
 		})
 	}

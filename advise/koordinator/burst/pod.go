@@ -77,17 +77,26 @@ func (r *round) config(p *tick.Pod) config {
 	return r.of(&merged)
 }
 
-// over is the node's settings where the pod's own are silent. How busy the node may be is not the pod's to say.
+// over is the node's settings where the pod's own are silent. How busy the node may be is not the pod's to say, nor how far over
+// its limit it may go: there the administrator's settings are the most.
 func over(node sloconfig.CPUBurst, own *sloconfig.CPUBurst) sloconfig.CPUBurst {
 	if own.Policy != nil {
 		node.Policy = own.Policy
 	}
-	for into, from := range map[**int64]*int64{
-		&node.CPUBurstPercent: own.CPUBurstPercent, &node.CFSQuotaBurstPercent: own.CFSQuotaBurstPercent,
-		&node.CFSQuotaBurstPeriodSeconds: own.CFSQuotaBurstPeriodSeconds,
+	for into, from := range map[**int64]struct {
+		own  *int64
+		most int64
+	}{
+		&node.CPUBurstPercent:      {own.CPUBurstPercent, valueOf(node.CPUBurstPercent, defaultSaved)},
+		&node.CFSQuotaBurstPercent: {own.CFSQuotaBurstPercent, valueOf(node.CFSQuotaBurstPercent, defaultPercent)},
 	} {
-		if from != nil {
-			*into = from
+		if from.own != nil {
+			*into = tick.Ptr(min(*from.own, from.most))
+		}
+	}
+	if seconds := own.CFSQuotaBurstPeriodSeconds; seconds != nil {
+		if most := valueOf(node.CFSQuotaBurstPeriodSeconds, -1); most < 0 || *seconds >= 0 && *seconds < most {
+			node.CFSQuotaBurstPeriodSeconds = seconds
 		}
 	}
 	return node

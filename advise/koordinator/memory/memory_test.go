@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -180,6 +181,9 @@ func TestClasses(t *testing.T) {
 			if c.label != "" {
 				p.Labels["koordinator.sh/qosClass"] = c.label
 			}
+			if c.label == qos.System {
+				p.QoS = tick.QoSSystem
+			}
 			s := with(other, sloconfig.MemoryQOS{OOMKillGroup: n(1)})
 			sample := sampleOf(p)
 			sample.Tiers = nil
@@ -270,6 +274,37 @@ func TestAnnotation(t *testing.T) {
 			said := strings.Join(a.Reasons, "\n")
 			if has := strings.Contains(said, "annotation"); has != (c.reason != "") || !strings.Contains(said, strings.ReplaceAll(c.reason, `"`, `\"`)) {
 				t.Errorf("reasons %q, want one with %q", a.Reasons, c.reason)
+			}
+		})
+	}
+}
+
+// A batch pod's memory is lent: its annotation may give memory back sooner, never keep more than the class's settings.
+func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		class      sloconfig.MemoryQOS
+		want       tick.Cgroup
+	}{
+		{"protection where the class has none", `{"minLimitPercent":100,"lowLimitPercent":100,"priority":12}`, sloconfig.MemoryQOS{OOMKillGroup: n(1)},
+			tick.Cgroup{MemoryOOMGroup: tick.Ptr(true)}},
+		{"the same by the template", `{"policy":"auto","minLimitPercent":100}`, sloconfig.MemoryQOS{}, tick.Cgroup{MemoryWmarkRatioPercent: n(95), MemoryWmarkScalePermille: n(20), MemoryWmarkMinAdjPercent: n(50)}},
+		{"more than the class", `{"minLimitPercent":100}`, sloconfig.MemoryQOS{MinLimitPercent: n(50)}, tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(50 * mi)}},
+		{"less than the class", `{"minLimitPercent":10}`, sloconfig.MemoryQOS{MinLimitPercent: n(50)}, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}},
+		{"no throttling", `{"throttlingPercent":0}`, sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, tick.Cgroup{MemoryHighBytes: n(150 * mi)}},
+		{"less throttling", `{"throttlingPercent":100}`, sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, tick.Cgroup{MemoryHighBytes: n(150 * mi)}},
+		{"more throttling", `{"throttlingPercent":10}`, sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, tick.Cgroup{MemoryHighBytes: n(110 * mi)}},
+		{"out of it all", `{"policy":"none"}`, sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, tick.Cgroup{MemoryHighBytes: n(150 * mi)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			be := func(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.BE }
+			p := pod(0, 0)
+			p.Labels["koordinator.sh/qosClass"], p.Annotations[Annotation] = "BE", c.text
+			p.Containers[0].Requests = &tick.Resources{ReclaimedMemoryBytes: f(100 * mi)}
+			p.Containers[0].Limits = &tick.Resources{ReclaimedMemoryBytes: f(200 * mi)}
+			a := advise(new(State), with(be, c.class), sampleOf(p), 0)
+			if diff := cmp.Diff(c.want, entry(t, a, p.Cgroup+"/c")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -94,8 +94,12 @@ func (n *node) settings(p *tick.Pod) *sloconfig.MemoryQOS {
 	if own == nil {
 		return base
 	}
+	class := base
 	switch own.Policy {
 	case policyNone:
+		if qos.Koordinator(p) == qos.BE {
+			return base
+		}
 		return nil
 	case policyAuto:
 		if n.template == nil {
@@ -105,7 +109,7 @@ func (n *node) settings(p *tick.Pod) *sloconfig.MemoryQOS {
 		base = classOf(p, &n.template.QOS).Memory
 	}
 	if base == nil {
-		return &own.MemoryQOS
+		base = &sloconfig.MemoryQOS{}
 	}
 	merged := *base
 	for into, from := range map[**int64]*int64{
@@ -117,7 +121,28 @@ func (n *node) settings(p *tick.Pod) *sloconfig.MemoryQOS {
 			*into = from
 		}
 	}
+	if qos.Koordinator(p) == qos.BE {
+		confine(&merged, class)
+	}
 	return &merged
+}
+
+// confine keeps a batch pod within its class's settings, nil where that has none: memory that it keeps for itself is memory that
+// services do not get back, and its tenant may not lift what it is held to.
+func confine(own, class *sloconfig.MemoryQOS) {
+	if class == nil {
+		class = &sloconfig.MemoryQOS{}
+	}
+	for into, most := range map[**int64]*int64{
+		&own.MinLimitPercent: class.MinLimitPercent, &own.LowLimitPercent: class.LowLimitPercent, &own.Priority: class.Priority,
+	} {
+		if *into != nil && (most == nil || **into > *most) {
+			*into = most
+		}
+	}
+	if most := class.ThrottlingPercent; percent(most) > 0 && (percent(own.ThrottlingPercent) == 0 || *own.ThrottlingPercent > *most) {
+		own.ThrottlingPercent = most
+	}
 }
 
 // classOf is the class whose settings the pod has: its label's, else the one that its Kubernetes class stands for. LSE has LSR's.

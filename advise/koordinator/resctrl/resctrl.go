@@ -20,7 +20,8 @@ type State struct {
 	Missing bool `json:"missing,omitempty"`
 }
 
-// OwnGroup is the annotation of a pod that has a group of its own: it belongs into none of the classes'.
+// OwnGroup is the annotation of a pod that has a group of its own: it belongs into none of the classes'. It does not count for
+// batch pods: whoever writes it would leave the part of the cache that they are held to.
 const OwnGroup = "node.koordinator.sh/resctrl"
 
 // groups are the classes' own, those first that are to be had where the machine has too few. A pod of class LSE belongs into LSR's.
@@ -115,6 +116,7 @@ func cgroups(pods []tick.Pod, classes []string) []string {
 	for i := range pods {
 		p := &pods[i]
 		_, own := p.Annotations[OwnGroup]
+		own = own && qos.KoordinatorOrDefault(p) != qos.BE
 		switch {
 		case p.Cgroup == "" || p.Cgroup == "/", p.Missing != "", own, p.Phase == "Succeeded", p.Phase == "Failed":
 		case slices.Contains(classes, qos.KoordinatorOrDefault(p)):

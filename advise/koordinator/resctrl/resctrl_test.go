@@ -120,7 +120,7 @@ func TestMembers(t *testing.T) {
 		{Name: "ls", Cgroup: "/l/1", Labels: map[string]string{qos.KoordinatorClass: "LS"}},
 		{Name: "lsr", Cgroup: "/r/1", Labels: map[string]string{qos.KoordinatorClass: "LSR"}},
 		{Name: "lse", Cgroup: "/r/2", Labels: map[string]string{qos.KoordinatorClass: "LSE"}},
-		{Name: "system", Cgroup: "/s/1", Labels: map[string]string{qos.KoordinatorClass: "SYSTEM"}},
+		{Name: "system", Cgroup: "/s/1", QoS: tick.QoSSystem, Labels: map[string]string{qos.KoordinatorClass: "SYSTEM"}},
 		{Name: "guaranteed", Cgroup: "/r/3", QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared, KubernetesQOS: "Guaranteed"},
 		{Name: "burstable", Cgroup: "/l/2", QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared, KubernetesQOS: "Burstable"},
 		{Name: "best effort", Cgroup: "/b/2", QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared, KubernetesQOS: "BestEffort"},
@@ -134,7 +134,8 @@ func TestMembers(t *testing.T) {
 		{Name: "done", Cgroup: "/b/9", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Phase: "Succeeded"},
 		{Name: "failed", Cgroup: "/b/10", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Phase: "Failed"},
 		{Name: "root", Cgroup: "/", Labels: map[string]string{qos.KoordinatorClass: "BE"}},
-		{Name: "own", Cgroup: "/b/11", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Annotations: map[string]string{OwnGroup: "{}"}},
+		{Name: "own", Cgroup: "/l/11", Labels: map[string]string{qos.KoordinatorClass: "LS"}, Annotations: map[string]string{OwnGroup: "{}"}},
+		{Name: "a batch pod stays where it is held", Cgroup: "/b/12", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Annotations: map[string]string{OwnGroup: "{}"}},
 	}
 	s := sloconfig.Defaults()
 	s.QOS.LSR, s.QOS.LS, s.QOS.BE = with(n(0), n(100), n(100)), with(n(0), n(100), n(100)), with(n(0), n(30), n(100))
@@ -144,7 +145,7 @@ func TestMembers(t *testing.T) {
 	for _, g := range a.Resctrl {
 		got[g.Group] = strings.Join(g.Cgroups, " ")
 	}
-	want := map[string]string{"BE": "/b/1 /b/2 /b/3 /b/4 /b/5 /b/6", "LS": "/l/1 /l/2", "LSR": "/r/1 /r/2 /r/3"}
+	want := map[string]string{"BE": "/b/1 /b/2 /b/3 /b/4 /b/5 /b/6 /b/12", "LS": "/l/1 /l/2", "LSR": "/r/1 /r/2 /r/3"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}

@@ -1,11 +1,11 @@
 package suppress
 
 import (
-	"maps"
+	"fmt"
 	"math"
 	"path"
-	"slices"
 
+	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/quantity"
 	"polder/lib/tick"
@@ -30,6 +30,8 @@ var (
 
 // batch wants the weight, quota and memory limit of each pod that is labelled BE and has batch resources, and of its containers:
 // kubelet knows no batch resources, and makes them cgroups without limits. While a quota is in force above, they have none.
+// Labels and annotations are the tenant's: no value is wider than what kubelet set from the pod's own resources, and a limit
+// that is not given is left alone.
 func (c *call) batch(decided bool) {
 	wrong, first := 0, ""
 	for i := range c.pods {
@@ -52,11 +54,13 @@ func (c *call) batch(decided bool) {
 			continue
 		}
 		if p.own != "" {
-			c.values(p.own, whole, quota)
+			c.values(p, p.own, p.Requests, p.Limits, whole, quota)
 		}
 		for _, j := range p.containers {
-			if a, ok := parts(&p.Containers[j]); ok {
-				c.values(p.Containers[j].Cgroup, a, quota)
+			if own := &p.Containers[j]; !unnamed(own) {
+				if a, ok := parts(own); ok {
+					c.values(p, own.Cgroup, own.Requests, own.Limits, a, quota)
+				}
 			}
 		}
 	}
@@ -82,14 +86,59 @@ func (c *call) ruled(p *pod, quota bool) {
 	}
 }
 
-func (c *call) values(path string, a amounts, quota bool) {
+// values wants the values of a pod's cgroup or of a container's, whose own resources requests and limits are.
+func (c *call) values(p *pod, path string, requests, limits *tick.Resources, a amounts, quota bool) {
 	w := c.want.of(path)
-	w.CPUWeight = tick.Ptr(weightOf(sharesOf(a.request), c.sample.CgroupVersion))
-	w.MemoryMaxBytes = tick.Ptr(bytesOf(a.memory))
-	if quota {
-		w.CPUMaxMilliCPU = tick.Ptr(quotaOf(a.limit, c.ratio))
+	w.CPUWeight = tick.Ptr(policy.WeightOf(policy.SharesOf(a.weight(p, requests)), c.sample.CgroupVersion))
+	native := limits
+	if native == nil {
+		native = &tick.Resources{}
+	}
+	if bytes := bytesOf(smallest(a.memory, valueOf(native.MemoryBytes))); bytes != tick.Unlimited {
+		w.MemoryMaxBytes = &bytes
+	}
+	if a.limit > 0 && quota {
+		w.CPUMaxMilliCPU = tick.Ptr(withinLimit(quotaOf(a.limit, c.ratio), valueOf(native.MilliCPU)))
 	}
 }
+
+// weight is the CPU request that a cgroup's weight stands for. Only a pod of Kubernetes' class BestEffort gets the weight of its
+// batch request, among others of its kind: where kubelet set one from a native request, more would take from the services beside it.
+func (a amounts) weight(p *pod, requests *tick.Resources) float64 {
+	if qos.KubernetesOf(p.Pod) == qos.BestEffort {
+		return a.request
+	}
+	native := 0.0
+	if requests != nil {
+		native = valueOf(requests.MilliCPU)
+	}
+	if a.request > 0 {
+		return min(a.request, native)
+	}
+	return native
+}
+
+// smallest is the smallest of the limits that are given; 0 where none is.
+func smallest(limits ...float64) float64 {
+	least := 0.0
+	for _, limit := range limits {
+		if limit > 0 && (least == 0 || limit < least) {
+			least = limit
+		}
+	}
+	return least
+}
+
+// withinLimit is a quota that is no more than a limit in milli-CPU, which is 0 where there is none.
+func withinLimit(quota int64, limit float64) int64 {
+	if own := quotaOf(limit, 1); own != tick.Unlimited && (quota == tick.Unlimited || own < quota) {
+		return own
+	}
+	return quota
+}
+
+// unnamed reports whether it is not known which of the pod's containers a cgroup is of, nor what kubelet set there.
+func unnamed(c *tick.Container) bool { return c.Name == "" || c.Name == path.Base(c.Cgroup) }
 
 // amounts are the pod's together, and those of its containers; parts is nil where it has no batch resources. The containers' own
 // resources are preferred to the annotation. A pod is limited only if all its containers are, as far as is known: those that do
@@ -99,7 +148,7 @@ func (p *pod) amounts() (whole amounts, parts func(*tick.Container) (amounts, bo
 	named, sum := false, amounts{}
 	limited, held := true, true
 	for i := range p.Containers {
-		if own := &p.Containers[i]; own.Name != "" && own.Name != path.Base(own.Cgroup) { // else it is not known which it is
+		if own := &p.Containers[i]; !unnamed(own) {
 			named = named || reclaimed(own.Requests) || reclaimed(own.Limits)
 			if l := own.Limits; l == nil { // or a limit of Kubernetes' own, which the sums of batch resources do not count
 				limited, held = false, false
@@ -109,9 +158,15 @@ func (p *pod) amounts() (whole amounts, parts func(*tick.Container) (amounts, bo
 			sum.request += ofSpec(own).request
 		}
 	}
-	if !named && !reclaimed(p.Requests) && !reclaimed(p.Limits) {
+	if !named {
 		return p.annotated()
 	}
+	return p.totals(sum.request, limited, held), func(own *tick.Container) (amounts, bool) { return ofSpec(own), true }, nil
+}
+
+// totals are the pod's amounts, of its own resources: a request that is not known is that of the containers that are there, and a
+// limit counts only where all containers that are there have one.
+func (p *pod) totals(request float64, limited, held bool) (whole amounts) {
 	requests, limits := p.Requests, p.Limits
 	if requests == nil {
 		requests = &tick.Resources{}
@@ -120,7 +175,7 @@ func (p *pod) amounts() (whole amounts, parts func(*tick.Container) (amounts, bo
 		limits = &tick.Resources{}
 	}
 	if whole.request = valueOf(requests.ReclaimedMilliCPU); whole.request == 0 {
-		whole.request = sum.request
+		whole.request = request
 	}
 	if limit := valueOf(limits.ReclaimedMilliCPU); limited && limit >= valueOf(requests.ReclaimedMilliCPU) {
 		whole.limit = limit
@@ -128,40 +183,36 @@ func (p *pod) amounts() (whole amounts, parts func(*tick.Container) (amounts, bo
 	if limit := valueOf(limits.ReclaimedMemoryBytes); held && limit >= valueOf(requests.ReclaimedMemoryBytes) {
 		whole.memory = limit
 	}
-	return whole, func(own *tick.Container) (amounts, bool) {
-		return ofSpec(own), own.Name != "" && own.Name != path.Base(own.Cgroup)
-	}, nil
+	return whole
 }
 
-// annotated are the amounts of the annotation.
+// annotated are the amounts of a pod whose containers' own batch resources are not known: those of the pod as a whole, which the
+// annotation divides among the containers where it asks for no more. By itself the annotation is worth nothing: its writer is the
+// tenant, and no scheduler has counted it.
 func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, bool), err error) {
 	var e extended
 	ok, err := annotation(p.Annotations, annotationExtended, &e)
-	if !ok || err != nil {
-		return whole, nil, err
-	}
 	at := make(map[string]amounts, len(e.Containers))
-	some, limited, held := false, true, true
-	for _, name := range slices.Sorted(maps.Keys(e.Containers)) {
-		of := e.Containers[name]
-		a := amounts{request: amountOf(of.Requests, batchCPU), limit: amountOf(of.Limits, batchCPU), memory: amountOf(of.Limits, batchMemory)}
-		some = some || a != amounts{} || amountOf(of.Requests, batchMemory) > 0
-		at[name] = a
-		limited, held = limited && a.limit > 0, held && a.memory > 0
-		whole.request += a.request
-		whole.limit += a.limit
-		whole.memory += a.memory
+	var sum amounts
+	if ok && err == nil {
+		for name, of := range e.Containers {
+			a := amounts{request: amountOf(of.Requests, batchCPU), limit: amountOf(of.Limits, batchCPU), memory: amountOf(of.Limits, batchMemory)}
+			at[name] = a
+			sum.request, sum.limit, sum.memory = sum.request+a.request, sum.limit+a.limit, sum.memory+a.memory
+		}
 	}
-	if !some {
-		return amounts{}, nil, nil
+	if !reclaimed(p.Requests) && !reclaimed(p.Limits) {
+		if sum != (amounts{}) {
+			err = fmt.Errorf("annotation %s does not count: the pod itself requests no batch resources", annotationExtended)
+		}
+		return amounts{}, nil, err
 	}
-	if !limited {
-		whole.limit = 0
+	whole = p.totals(0, true, true)
+	if sum.request > whole.request || sum.limit > whole.limit || sum.memory > whole.memory {
+		err = fmt.Errorf("annotation %s does not count: it has more than the pod's own batch resources", annotationExtended)
+		clear(at)
 	}
-	if !held {
-		whole.memory = 0
-	}
-	return whole, func(own *tick.Container) (amounts, bool) { a, ok := at[own.Name]; return a, ok }, nil
+	return whole, func(own *tick.Container) (amounts, bool) { a, ok := at[own.Name]; return a, ok }, err
 }
 
 // amountOf is the first of a resource's names that has an amount; 0 for none, and for what is no amount.
@@ -222,24 +273,4 @@ func bytesOf(limit float64) int64 {
 		return tick.Unlimited
 	}
 	return int64(limit)
-}
-
-// Ends of cgroup v1's cpu.shares.
-const minShares, maxShares = 2, 262144
-
-// sharesOf is the cpu.shares that a request in milli-CPU stands for.
-func sharesOf(request float64) int64 {
-	return int64(min(max(request*1024/1000, minShares), maxShares))
-}
-
-// weightOf is the weight for cpu.shares. For version 2 it is Koordinator's, and kubelet's up to 1.34: proportional. On
-// version 1 isolate makes shares of the weight by opencontainers' curve, 10^((l*l+125*l)/612 - 7/34) with l = log2(shares), so
-// there it is the curve's nearest: what is written is within 1 % of the shares from 1024 on, 2.2 % from 256 on, and below that a
-// step of the curve.
-func weightOf(shares int64, version int) int64 {
-	if version != 1 {
-		return 1 + (shares-minShares)*9999/(maxShares-minShares)
-	}
-	l := math.Log2(float64(shares))
-	return min(max(int64(math.Round(math.Pow(10, (l*l+125*l)/612-7.0/34))), 1), 10000)
 }

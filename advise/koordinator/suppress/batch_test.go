@@ -2,7 +2,6 @@ package suppress
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 
@@ -52,19 +51,19 @@ func TestBatchValues(t *testing.T) {
 		main []string
 	}{
 		{"one container", batchPod(amounts{1000, 2000, 1 << 30}), "39 2000 1073741824", []string{"39 2000 1073741824"}},
-		{"no limits", batchPod(amounts{1000, 0, 0}), "39 -1 -1", []string{"39 -1 -1"}},
+		{"no limits", batchPod(amounts{1000, 0, 0}), "39 - -", []string{"39 - -"}},
 		{"no request", batchPod(amounts{0, 2000, 4096}), "1 2000 4096", []string{"1 2000 4096"}},
-		{"a negative request and limits", batchPod(amounts{-5, -5, -5}, amounts{1000, 1000, 4096}), "39 -1 -1", []string{"1 -1 -1", "39 1000 4096"}},
+		{"a negative request and limits", batchPod(amounts{-5, -5, -5}, amounts{1000, 1000, 4096}), "39 - -", []string{"1 - -", "39 1000 4096"}},
 		{"under 1 ms of quota is 1 ms", batchPod(amounts{1, 1, 4096}), "1 10 4096", []string{"1 10 4096"}},
-		{"9 milli-CPU are under 1 ms", batchPod(amounts{9, 9, 0}), "1 10 -1", []string{"1 10 -1"}},
-		{"10 are not", batchPod(amounts{10, 10, 0}), "1 10 -1", []string{"1 10 -1"}},
-		{"11 are more", batchPod(amounts{11, 11, 0}), "1 11 -1", []string{"1 11 -1"}},
-		{"parts of a milli-CPU are rounded up", batchPod(amounts{1000, 1000.2, 0}), "39 1001 -1", []string{"39 1001 -1"}},
+		{"9 milli-CPU are under 1 ms", batchPod(amounts{9, 9, 0}), "1 10 -", []string{"1 10 -"}},
+		{"10 are not", batchPod(amounts{10, 10, 0}), "1 10 -", []string{"1 10 -"}},
+		{"11 are more", batchPod(amounts{11, 11, 0}), "1 11 -", []string{"1 11 -"}},
+		{"parts of a milli-CPU are rounded up", batchPod(amounts{1000, 1000.2, 0}), "39 1001 -", []string{"39 1001 -"}},
 		{"sums of two", batchPod(amounts{1000, 1000, 1 << 20}, amounts{3000, 3000, 1 << 21}), "157 4000 3145728", []string{"39 1000 1048576", "118 3000 2097152"}},
-		{"one without a CPU limit: the pod has none", batchPod(amounts{1000, 1000, 1 << 20}, amounts{1000, 0, 1 << 20}), "79 -1 2097152", []string{"39 1000 1048576", "39 -1 1048576"}},
-		{"one without a memory limit: the pod has none", batchPod(amounts{1000, 1000, 1 << 20}, amounts{1000, 1000, 0}), "79 2000 -1", []string{"39 1000 1048576", "39 1000 -1"}},
-		{"more than any machine", batchPod(amounts{1e300, 1e300, 1e300}), "10000 8192000 -1", []string{"10000 8192000 -1"}},
-		{"over the most shares", batchPod(amounts{400_000, 0, 0}), "10000 -1 -1", []string{"10000 -1 -1"}},
+		{"one without a CPU limit: the pod has none", batchPod(amounts{1000, 1000, 1 << 20}, amounts{1000, 0, 1 << 20}), "79 - 2097152", []string{"39 1000 1048576", "39 - 1048576"}},
+		{"one without a memory limit: the pod has none", batchPod(amounts{1000, 1000, 1 << 20}, amounts{1000, 1000, 0}), "79 2000 -", []string{"39 1000 1048576", "39 1000 -"}},
+		{"more than any machine", batchPod(amounts{1e300, 1e300, 1e300}), "10000 8192000 -", []string{"10000 8192000 -"}},
+		{"over the most shares", batchPod(amounts{400_000, 0, 0}), "10000 - -", []string{"10000 - -"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := new(State).step(machine(service(1000), c.pod), disabled())
@@ -85,9 +84,8 @@ func TestBatchValues(t *testing.T) {
 
 func TestBatchPods(t *testing.T) {
 	full := amounts{1000, 2000, 1 << 30}
-	annotated := func(text string) tick.Pod {
-		pod := batchPod(amounts{})
-		pod.Requests, pod.Limits = nil, nil
+	annotated := func(text string) tick.Pod { // the containers' own resources are not known, those of the pod are
+		pod := batchPod(full)
 		pod.Containers[0].Requests, pod.Containers[0].Limits = nil, nil
 		pod.Annotations[annotationExtended] = text
 		return pod
@@ -103,12 +101,13 @@ func TestBatchPods(t *testing.T) {
 		{"the first version's names", annotated(strings.ReplaceAll(spec, "kubernetes.io/", "koordinator.sh/")), "39 2000 1073741824", "39 2000 1073741824"},
 		{"the containers' own before the annotation", change(batchPod(full), func(pod *tick.Pod) { pod.Annotations[annotationExtended] = strings.ReplaceAll(spec, "2000", "7000") }), "39 2000 1073741824", "39 2000 1073741824"},
 		{"another container in the annotation", annotated(strings.ReplaceAll(spec, `"c0"`, `"other"`)), "39 2000 1073741824", "- - -"},
-		{"a second one without limits", annotated(strings.Replace(spec, `{"c0"`, `{"x":{"requests":{"kubernetes.io/batch-cpu":1000}},"c0"`, 1)), "79 -1 -1", "39 2000 1073741824"},
-		{"amounts that are none", annotated(`{"containers":{"c0":{"requests":{"kubernetes.io/batch-cpu":"x"},"limits":{"kubernetes.io/batch-cpu":-1,"kubernetes.io/batch-memory":"1Mi"}}}}`), "1 -1 1048576", "1 -1 1048576"},
-		{"an annotation without batch resources", annotated(`{"containers":{"c0":{"requests":{"cpu":"1"}}}}`), "- - -", "- - -"},
-		{"an empty annotation", annotated(`{}`), "- - -", "- - -"},
-		{"an annotation that is no JSON", annotated(`containers`), "- - -", "- - -"},
-		{"an annotation that is too long", annotated(`{"containers":{` + strings.Repeat(" ", maxAnnotation) + `}}`), "- - -", "- - -"},
+		{"an annotation that asks for more than the pod: it does not count", annotated(strings.Replace(spec, `{"c0"`, `{"x":{"requests":{"kubernetes.io/batch-cpu":1000}},"c0"`, 1)), "39 2000 1073741824", "- - -"},
+		{"amounts that are none", annotated(`{"containers":{"c0":{"requests":{"kubernetes.io/batch-cpu":"x"},"limits":{"kubernetes.io/batch-cpu":-1,"kubernetes.io/batch-memory":"1Mi"}}}}`), "39 2000 1073741824", "1 - 1048576"},
+		{"an annotation without batch resources", annotated(`{"containers":{"c0":{"requests":{"cpu":"1"}}}}`), "39 2000 1073741824", "1 - -"},
+		{"an empty annotation", annotated(`{}`), "39 2000 1073741824", "- - -"},
+		{"an annotation that is no JSON", annotated(`containers`), "39 2000 1073741824", "- - -"},
+		{"an annotation that is too long", annotated(`{"containers":{` + strings.Repeat(" ", maxAnnotation) + `}}`), "39 2000 1073741824", "- - -"},
+		{"an annotation of a pod without batch resources alone: it does not count", change(annotated(spec), func(pod *tick.Pod) { pod.Requests, pod.Limits = nil, nil }), "- - -", "- - -"},
 		{"no batch resources at all", change(batchPod(amounts{}), func(*tick.Pod) {}), "- - -", "- - -"},
 		{"not labelled BE", change(batchPod(full), func(pod *tick.Pod) { pod.Labels["koordinator.sh/qosClass"] = "LS" }), "- - -", "- - -"},
 		{"labelled by nobody", change(batchPod(full), func(pod *tick.Pod) { pod.Labels, pod.QoSSource = nil, tick.QoSFromKubernetes }), "- - -", "- - -"},
@@ -124,15 +123,15 @@ func TestBatchPods(t *testing.T) {
 		{"the overhead counts in the pod's", change(batchPod(full), func(pod *tick.Pod) {
 			*pod.Requests.ReclaimedMilliCPU, *pod.Limits.ReclaimedMilliCPU = 2000, 3000
 		}), "79 3000 1073741824", "39 2000 1073741824"},
-		{"more requested than limited: some container that does not run has no limit", change(batchPod(full), func(pod *tick.Pod) { *pod.Requests.ReclaimedMilliCPU = 5000 }), "196 -1 1073741824", "39 2000 1073741824"},
-		{"an amount of the pod that could not be read", change(batchPod(full), func(pod *tick.Pod) { pod.Limits, pod.Requests = nil, nil }), "39 -1 -1", "39 2000 1073741824"},
-		{"a container without any limits", change(batchPod(full, amounts{}), func(pod *tick.Pod) { pod.Containers[1].Requests, pod.Containers[1].Limits = nil, nil }), "39 -1 -1", "39 2000 1073741824"},
+		{"more requested than limited: some container that does not run has no limit", change(batchPod(full), func(pod *tick.Pod) { *pod.Requests.ReclaimedMilliCPU = 5000 }), "196 - 1073741824", "39 2000 1073741824"},
+		{"an amount of the pod that could not be read", change(batchPod(full), func(pod *tick.Pod) { pod.Limits, pod.Requests = nil, nil }), "39 - -", "39 2000 1073741824"},
+		{"a container without any limits", change(batchPod(full, amounts{}), func(pod *tick.Pod) { pod.Containers[1].Requests, pod.Containers[1].Limits = nil, nil }), "39 - -", "39 2000 1073741824"},
 		{"a container of Kubernetes' own resources beside", change(batchPod(full, amounts{}), func(pod *tick.Pod) {
 			pod.Containers[0], pod.Containers[1] = pod.Containers[1], pod.Containers[0]
 			pod.Containers[0].Cgroup, pod.Containers[1].Cgroup = tier+"/podb/0", tier+"/podb/1"
 			pod.Containers[0].Requests = &tick.Resources{MilliCPU: p(500.0)}
 			pod.Containers[0].Limits = &tick.Resources{MilliCPU: p(500.0), MemoryBytes: p(8192.0)}
-		}), "39 -1 -1", "20 500 8192"},
+		}), "39 - -", "20 500 8192"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := new(State).step(machine(service(1000), c.pod), disabled())
@@ -142,7 +141,7 @@ func TestBatchPods(t *testing.T) {
 			if got := values(of(t, a.Cgroups, tier+"/podb/0")); got != c.container {
 				t.Errorf("the container: %s; want %s", got, c.container)
 			}
-			if strings.Contains(c.name, "annotation that is") != (len(a.Reasons) > 0) {
+			if (strings.Contains(c.name, "annotation that is") || strings.Contains(c.name, "does not count")) != (len(a.Reasons) > 0) {
 				t.Errorf("reasons %q", a.Reasons)
 			}
 		})
@@ -180,10 +179,10 @@ func TestBatchQuotasWhileSuppressed(t *testing.T) {
 		strategies *sloconfig.Strategies
 		want       string
 	}{
-		{policy(sloconfig.SuppressCFSQuota), "39 -1 1073741824"},
-		{policy(sloconfig.SuppressCFSQuota), "39 -1 1073741824"},
-		{policy(sloconfig.SuppressCPUSet), "39 2000 1073741824"},
-		{policy(sloconfig.SuppressCFSQuota), "39 -1 1073741824"},
+		{byPolicy(sloconfig.SuppressCFSQuota), "39 -1 1073741824"},
+		{byPolicy(sloconfig.SuppressCFSQuota), "39 -1 1073741824"},
+		{byPolicy(sloconfig.SuppressCPUSet), "39 2000 1073741824"},
+		{byPolicy(sloconfig.SuppressCFSQuota), "39 -1 1073741824"},
 		{disabled(), "39 2000 1073741824"},
 	} {
 		a := st.step(s, step.strategies)
@@ -203,41 +202,5 @@ func TestBatchOfRules(t *testing.T) {
 	advice := new(State).step(plain(machine(a, b)), disabled())
 	if got := text(advice.Cgroups); got != `[{"cgroup":"/b","cpuMaxMilliCPU":2000,"memoryMaxBytes":1000000000}]` {
 		t.Errorf("wants %s", got)
-	}
-}
-
-// On version 2 the weight is Koordinator's. On version 1 it is the one of which isolate makes the shares, or shares as near as
-// weights are.
-func TestWeightOf(t *testing.T) {
-	for shares, want := range map[int64]int64{2: 1, 27: 1, 29: 2, 1024: 39, 2048: 79, 8192: 313, 262143: 9999, 262144: 10000} {
-		if got := weightOf(shares, 2); got != want {
-			t.Errorf("weight of %d shares on version 2 = %d, want %d", shares, got, want)
-		}
-		if got := weightOf(shares, 0); got != want {
-			t.Errorf("weight of %d shares on an unknown version = %d, want %d", shares, got, want)
-		}
-	}
-	curve := func(weight int64) int64 { // what isolate writes
-		l := (-125 + math.Sqrt(125*125+4*612*(math.Log10(float64(weight))+7.0/34))) / 2
-		return min(max(int64(math.Round(math.Exp2(l))), minShares), maxShares)
-	}
-	before := int64(0)
-	for shares := int64(minShares); shares <= maxShares; shares++ {
-		weight := weightOf(shares, 1)
-		if weight < before || weight < 1 || weight > 10000 {
-			t.Fatalf("weight of %d shares = %d after %d", shares, weight, before)
-		}
-		before = weight
-		got := curve(weight)
-		off := math.Abs(float64(got-shares)) / float64(shares)
-		if near := math.Abs(float64(curve(min(weight+1, 10000)) - shares)); near < math.Abs(float64(got-shares))-1 && shares > 30 {
-			t.Fatalf("%d shares become %d by weight %d: the next would be nearer", shares, got, weight)
-		}
-		if shares >= 1024 && off > 0.008 || shares >= 256 && off > 0.022 {
-			t.Fatalf("%d shares become %d: off by %.1f %%", shares, got, 100*off)
-		}
-	}
-	if curve(weightOf(2, 1)) != 2 || curve(weightOf(1024, 1)) < 1018 || curve(weightOf(1024, 1)) > 1030 {
-		t.Errorf("the defaults become %d and %d", curve(weightOf(2, 1)), curve(weightOf(1024, 1)))
 	}
 }

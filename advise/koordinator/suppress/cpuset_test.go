@@ -79,7 +79,7 @@ func TestCPUSet(t *testing.T) {
 			}
 			slo := with(nil)
 			if strings.Contains(c.name, "is no policy") {
-				slo = policy("")
+				slo = byPolicy("")
 			}
 			a := new(State).step(c.sample, slo)
 			for _, path := range []string{tier, tier + "/podb", tier + "/podb/c"} {
@@ -312,7 +312,7 @@ func TestPools(t *testing.T) {
 	if got := text(a.Pools); got != want {
 		t.Errorf("pools\n%s\nwant\n%s", got, want)
 	}
-	for _, slo := range []*sloconfig.Strategies{disabled(), policy(sloconfig.SuppressCFSQuota)} {
+	for _, slo := range []*sloconfig.Strategies{disabled(), byPolicy(sloconfig.SuppressCFSQuota)} {
 		if a = new(State).step(s, slo); len(a.Pools) > 0 {
 			t.Errorf("without lists there are pools %s", text(a.Pools))
 		}

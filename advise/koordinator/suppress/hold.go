@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -146,7 +147,8 @@ func (c *call) undo(decided bool) {
 			continue
 		case !isTier && !live:
 			continue
-		case !isTier && at.pod.Missing == tick.MissingCluster: // what it asked for is not known (yet, or any more): it stays as it is
+		case !isTier && (at.pod.Missing == tick.MissingCluster || at.container != nil && !at.pod.rule && unnamed(at.container)):
+			// What it asked for is not known (yet, or any more): it stays as it is.
 			held[path] |= was
 			continue
 		}
@@ -242,12 +244,12 @@ func (c *call) neutral(w *tick.Cgroup, at place, gone keys) {
 	}
 	if gone&keyIdle != 0 {
 		w.CPUIdle = tick.Ptr(false)
-		if at.pod == nil { // the kernel makes it the default's, and kubelet had it at the least
+		if at.pod == nil || !at.pod.rule { // the kernel makes the weight its default, and kubelet had given it another one
 			gone |= keyWeight
 		}
 	}
-	if gone&keyWeight != 0 && (w.CPUIdle == nil || !*w.CPUIdle) {
-		w.CPUWeight = tick.Ptr(weightOf(sharesOf(valueOf(requests.MilliCPU)), c.sample.CgroupVersion))
+	if gone&keyWeight != 0 && w.CPUWeight == nil && (w.CPUIdle == nil || !*w.CPUIdle) {
+		w.CPUWeight = tick.Ptr(policy.WeightOf(policy.SharesOf(valueOf(requests.MilliCPU)), c.sample.CgroupVersion))
 	}
 }
 

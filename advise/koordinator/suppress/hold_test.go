@@ -104,7 +104,7 @@ func TestPlainMachine(t *testing.T) {
 // What was once in force is undone when it no longer is wanted, for as long as the cgroups are there.
 func TestUndo(t *testing.T) {
 	const mode = sloconfig.SuppressCPUSet
-	quota := policy(sloconfig.SuppressCFSQuota)
+	quota := byPolicy(sloconfig.SuppressCFSQuota)
 	for _, c := range []struct {
 		name          string
 		first, second *sloconfig.Strategies
@@ -113,34 +113,34 @@ func TestUndo(t *testing.T) {
 		quotas        []int64 // of tier, pod and container; 0 is not wanted
 	}{
 		{"never used, disabled", disabled(), disabled(), nil, `["","",""]`, []int64{0, 0, 0}},
-		{"lists, disabled", policy(mode), disabled(), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
-		{"lists, disabled: but for what is kept out", policy(mode), disabled(), func(s *tick.Sample) {
+		{"lists, disabled", byPolicy(mode), disabled(), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"lists, disabled: but for what is kept out", byPolicy(mode), disabled(), func(s *tick.Sample) {
 			s.Pods = append(s.Pods, pinned("LSE", "e", "0-3"))
 			s.Annotations = map[string]string{annotationReservation: `{"reservedCPUs":"4"}`, annotationSystem: `{"cpuset":"5"}`}
 		}, `["6-47","6-47","6-47"]`, []int64{0, 0, 0}},
-		{"lists, disabled, and nothing is left: never an empty list", policy(mode), disabled(), func(s *tick.Sample) {
+		{"lists, disabled, and nothing is left: never an empty list", byPolicy(mode), disabled(), func(s *tick.Sample) {
 			s.Pods = append(s.Pods, pinned("LSE", "e", "0-47"))
 		}, `["0","0","0"]`, []int64{0, 0, 0}},
-		{"lists to quota", policy(mode), quota, nil, `["0-47","0-47","0-47"]`, []int64{4000, -1, -1}},
+		{"lists to quota", byPolicy(mode), quota, nil, `["0-47","0-47","0-47"]`, []int64{4000, -1, -1}},
 		{"quota, disabled", quota, disabled(), nil, `["","",""]`, []int64{-1, -1, -1}},
-		{"quota to lists", quota, policy(mode), nil, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, []int64{-1, -1, -1}},
-		{"enable is not set", policy(mode), with(func(s *sloconfig.Strategies) { s.Threshold.Enable = nil }), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
-		{"the pod is a service by now", policy(mode), policy(mode), func(s *tick.Sample) {
+		{"quota to lists", quota, byPolicy(mode), nil, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, []int64{-1, -1, -1}},
+		{"enable is not set", byPolicy(mode), with(func(s *sloconfig.Strategies) { s.Threshold.Enable = nil }), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"the pod is a service by now", byPolicy(mode), byPolicy(mode), func(s *tick.Sample) {
 			s.Pods[1].Labels["koordinator.sh/qosClass"], s.Pods[1].KubernetesQOS = "LS", "Burstable"
 		}, `["0,12,24,36","0-47","0-47"]`, []int64{0, 0, 0}},
-		{"the pod was a batch one, with a limit of its own", quota, policy(mode), func(s *tick.Sample) {
+		{"the pod was a batch one, with a limit of its own", quota, byPolicy(mode), func(s *tick.Sample) {
 			s.Pods[1].Labels["koordinator.sh/qosClass"], s.Pods[1].KubernetesQOS = "LS", "Burstable"
 			s.Pods[1].Limits, s.Pods[1].Containers[0].Limits = &tick.Resources{MilliCPU: p(700.0)}, &tick.Resources{MilliCPU: p(300.0)}
 		}, `["0,12,24,36","",""]`, []int64{-1, 700, 300}},
-		{"the pod is over", policy(mode), disabled(), func(s *tick.Sample) { s.Pods = s.Pods[:1] }, `["0-47","",""]`, []int64{0, 0, 0}},
-		{"the tier is not seen", policy(mode), disabled(), func(s *tick.Sample) { s.Tiers = nil }, `["","0-47","0-47"]`, []int64{0, 0, 0}},
-		{"kubelet manages CPUs by now", policy(mode), policy(mode), func(s *tick.Sample) {
+		{"the pod is over", byPolicy(mode), disabled(), func(s *tick.Sample) { s.Pods = s.Pods[:1] }, `["0-47","",""]`, []int64{0, 0, 0}},
+		{"the tier is not seen", byPolicy(mode), disabled(), func(s *tick.Sample) { s.Tiers = nil }, `["","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"kubelet manages CPUs by now", byPolicy(mode), byPolicy(mode), func(s *tick.Sample) {
 			s.Kubelet.CPUManagerPolicy, s.Kubelet.ExclusiveCPUs = "static", "47"
 		}, `["0-46","0-46","0,12,24,36"]`, []int64{0, 0, 0}},
-		{"the same on version 1: isolate puts back what it wrote", policy(mode), policy(mode), func(s *tick.Sample) {
+		{"the same on version 1: isolate puts back what it wrote", byPolicy(mode), byPolicy(mode), func(s *tick.Sample) {
 			s.Kubelet.CPUManagerPolicy, s.CgroupVersion = "static", 1
 		}, `["","","0,12,24,36"]`, []int64{0, 0, 0}},
-		{"kubelet's state cannot be read: nothing moves above", policy(mode), policy(mode), func(s *tick.Sample) {
+		{"kubelet's state cannot be read: nothing moves above", byPolicy(mode), byPolicy(mode), func(s *tick.Sample) {
 			s.Kubelet, s.Errors = nil, []tick.SourceError{{Source: "kubelet"}}
 		}, `["","","0,12,24,36"]`, []int64{0, 0, 0}},
 	} {
@@ -176,7 +176,7 @@ func TestUndo(t *testing.T) {
 
 // Pods that the cluster does not know (yet, or any more) keep what they have: nothing is wanted of their cgroups.
 func TestUndoOfStrangers(t *testing.T) {
-	for _, slo := range []*sloconfig.Strategies{policy(sloconfig.SuppressCPUSet), policy(sloconfig.SuppressCFSQuota), disabled()} {
+	for _, slo := range []*sloconfig.Strategies{byPolicy(sloconfig.SuppressCPUSet), byPolicy(sloconfig.SuppressCFSQuota), disabled()} {
 		pods := func() []tick.Pod {
 			one, other := batchPod(amounts{1000, 2000, 1 << 30}), batchPod(amounts{1000, 2000, 1 << 30})
 			other.UID, other.Name, other.Cgroup = "o", "other", tier+"/podo"
@@ -238,7 +238,7 @@ func TestUndoOfStrangers(t *testing.T) {
 
 // A tier that is held is widened though nothing of that is remembered: by what is in force, until it is so.
 func TestUndoWithoutState(t *testing.T) {
-	quota := policy(sloconfig.SuppressCFSQuota)
+	quota := byPolicy(sloconfig.SuppressCFSQuota)
 	for _, c := range []struct {
 		name   string
 		slo    *sloconfig.Strategies
@@ -264,7 +264,7 @@ func TestUndoWithoutState(t *testing.T) {
 		{"kubelet manages CPUs", disabled(), func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "static" }, `["","",""]`, 0},
 		{"kubelet's policy is not known", disabled(), func(s *tick.Sample) { s.Kubelet = nil }, `["","",""]`, 0},
 		{"a quota", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = p(int64(20)) }, `["0-47","0-47","0-47"]`, -1},
-		{"a quota, and lists are wanted", policy(sloconfig.SuppressCPUSet), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = p(int64(20)) }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, -1},
+		{"a quota, and lists are wanted", byPolicy(sloconfig.SuppressCPUSet), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = p(int64(20)) }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, -1},
 		{"no pods: nothing is known", disabled(), func(s *tick.Sample) { s.Pods = nil }, `["","",""]`, 0},
 		{"strangers alone", disabled(), func(s *tick.Sample) {
 			for i := range s.Pods {
@@ -315,23 +315,36 @@ func TestUndoBatchValues(t *testing.T) {
 	}
 }
 
+// The idle class is for the batch pods' own cgroups: kubelet writes its tier's weight at each start, which the kernel refuses while
+// the tier is idle, and so kubelet would not start.
 func TestIdle(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
 		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
 	})
-	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 0, 0}))
+	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 0, 1 << 30}), labelled("BE", "plain", 0))
+	burstable := labelled("BE", "burstable", 0) // its native requests can be resized: kubelet writes the weight then
+	burstable.KubernetesQOS = "Burstable"
+	s.Pods = append(s.Pods, burstable)
 	s.Tiers[1].CPUSetCPUs = "0-47"
 	a := st.step(s, on)
-	if w := of(t, a.Cgroups, tier); w.CPUIdle == nil || !*w.CPUIdle || w.CPUWeight != nil {
-		t.Errorf("the tier wants %s", text(w))
+	if w := of(t, a.Cgroups, own); w.CPUIdle == nil || !*w.CPUIdle || w.CPUWeight != nil {
+		t.Errorf("a batch pod wants %s", text(w))
 	}
-	if w := of(t, a.Cgroups, own); w.CPUIdle != nil || w.CPUWeight == nil {
-		t.Errorf("a pod below wants %s", text(w))
+	if w := of(t, a.Cgroups, own+"/0"); w.CPUIdle != nil || w.CPUWeight == nil {
+		t.Errorf("its container wants %s", text(w))
 	}
-	for range 2 { // the kernel makes the weight the default's: kubelet's was the least
+	for _, w := range append(a.Cgroups, a.Fallback...) {
+		if w.CPUIdle != nil && w.Cgroup != own && w.Cgroup != tier+"/podplain" {
+			t.Errorf("wants %s", text(w))
+		}
+	}
+	for range 2 { // the kernel makes the weight its default: what is wanted of it is wanted again
 		a = st.step(s, with(nil))
-		if w := of(t, a.Cgroups, tier); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
-			t.Errorf("after that the tier wants %s", text(w))
+		if w := of(t, a.Cgroups, own); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 39 {
+			t.Errorf("after that the batch pod wants %s", text(w))
+		}
+		if w := of(t, a.Cgroups, tier+"/podplain"); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
+			t.Errorf("after that a pod without batch resources wants %s", text(w))
 		}
 	}
 	for name, change := range map[string]func(*sloconfig.Strategies){
@@ -357,17 +370,43 @@ func TestIdle(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A state of an older version says that the tier was made idle: that is undone, and the tier has the weight again that kubelet gives it.
+func TestIdleTierOfAnOlderVersion(t *testing.T) {
+	on := with(func(s *sloconfig.Strategies) {
+		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
+	})
+	s := machine(service(1000), labelled("BE", "b", 0))
+	st := &State{Tier: tier, Held: map[string]keys{tier: keyIdle}}
+	for range 2 {
+		if w := of(t, st.step(s, on).Cgroups, tier); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
+			t.Errorf("the tier wants %s", text(w))
+		}
+	}
+}
+
+// Without kubelet's tiers, and on cgroups that a rule names, the idle class is the cgroups' own; a rule that names a tier makes none idle.
+func TestIdleWithoutKubelet(t *testing.T) {
+	on := with(func(s *sloconfig.Strategies) {
+		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
+	})
+	s := machine(service(1000), batchPod(amounts{1000, 0, 1 << 30}))
 	s.Tiers = nil
 	if w := of(t, new(State).step(s, on).Cgroups, own); w.CPUIdle == nil || w.CPUWeight != nil || w.MemoryMaxBytes == nil {
 		t.Errorf("without a tier a pod wants %s", text(w))
 	}
-	st = &State{}
+	st := &State{}
 	rules := plain(machine(ruled(tick.QoSShared, "/web", 0), ruled(tick.QoSReclaimed, "/spark", 0)))
 	if w := of(t, st.step(rules, on).Cgroups, "/spark"); w.CPUIdle == nil || !*w.CPUIdle {
 		t.Errorf("without a tier: %s", text(w))
 	}
-	if a = st.step(rules, with(nil)); *of(t, a.Cgroups, "/spark").CPUIdle || of(t, a.Cgroups, "/web").Cgroup != "" {
+	a := st.step(rules, with(nil)) // whose weight was not kubelet's: isolate's journal has it
+	if w := of(t, a.Cgroups, "/spark"); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight != nil || of(t, a.Cgroups, "/web").Cgroup != "" {
 		t.Errorf("after that: %s", text(a.Cgroups))
+	}
+	if w := of(t, new(State).step(machine(ruled(tick.QoSReclaimed, tier, 0)), on).Cgroups, tier); w.CPUIdle != nil {
+		t.Errorf("a rule names the tier, which wants %s", text(w))
 	}
 }
 

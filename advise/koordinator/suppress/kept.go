@@ -112,7 +112,7 @@ func (c *call) keepOut() {
 		if p.class != qos.LSE && p.class != qos.LSR {
 			continue
 		}
-		mine, err := p.status()
+		mine, err := p.status(c.Online)
 		if err != nil {
 			if wrong++; wrong == 1 {
 				first = fmt.Errorf("pod %s: %w", clip(key(p.Pod)), err)
@@ -167,20 +167,32 @@ func (c *call) unread(source string) bool {
 	return false
 }
 
-// status is the CPUs that Koordinator's scheduler gave the pod.
-func (p *pod) status() (set, error) {
+// status is the online CPUs that Koordinator's scheduler gave the pod. Whoever creates the pod may write the annotation, so it
+// counts for no more whole CPUs than the pod requests, and only for Guaranteed pods, as there are no others to whom the scheduler gives any.
+func (p *pod) status(online set) (set, error) {
 	var status struct {
 		CPUSet string `json:"cpuset"`
 	}
 	ok, err := annotation(p.Annotations, annotationStatus, &status)
-	if !ok || err != nil {
+	if !ok || err != nil || status.CPUSet == "" {
 		return set{}, err
 	}
-	own, err := cpus.Parse(status.CPUSet)
+	own, err := cpus.ParseWithin(status.CPUSet, online)
 	if err != nil {
 		return set{}, fmt.Errorf("annotation %s: %w", annotationStatus, err)
 	}
-	return own, nil
+	if qos.KubernetesOf(p.Pod) != qos.Guaranteed {
+		return set{}, fmt.Errorf("annotation %s does not count: the pod is not Guaranteed", annotationStatus)
+	}
+	requested := 0
+	if p.Requests != nil {
+		requested = int(bounded(valueOf(p.Requests.MilliCPU)) / 1000)
+	}
+	if own.Size() > requested {
+		err = fmt.Errorf("annotation %s names %d CPUs and the pod requests %d whole ones: no more count", annotationStatus, own.Size(), requested)
+		own = cpus.New(own.List()[:requested]...)
+	}
+	return own, err
 }
 
 // givenBy is the CPUs that kubelet gave to the pod's containers alone.

@@ -46,6 +46,8 @@ func drawn(t *rapid.T, online int) *tick.Sample {
 		pod := labelled(class, fmt.Sprint("p", i), rapid.Float64Range(0, 20_000).Draw(t, "podUse"))
 		if class == "LSE" || class == "LSR" {
 			pod.Annotations[annotationStatus] = fmt.Sprintf(`{"cpuset":%q}`, list("own"))
+			pod.Requests = &tick.Resources{MilliCPU: p(rapid.Float64Range(0, float64(online)*1000).Draw(t, "request"))}
+			pod.KubernetesQOS = rapid.SampledFrom([]string{"Guaranteed", "Guaranteed", "Burstable"}).Draw(t, "kubernetes")
 		}
 		if class == "BE" && rapid.Bool().Draw(t, "batch") {
 			pod.Limits = &tick.Resources{ReclaimedMilliCPU: p(rapid.Float64Range(-1, 1e6).Draw(t, "limit"))}
@@ -79,12 +81,13 @@ func forbidden(s *tick.Sample, online cpus.Set) cpus.Set {
 		out = out.Union(given)
 	}
 	for i := range s.Pods {
-		if s.Pods[i].Labels[qos.KoordinatorClass] == qos.LSE {
+		if pod := &s.Pods[i]; pod.Labels[qos.KoordinatorClass] == qos.LSE && pod.KubernetesQOS == "Guaranteed" {
 			var status struct{ CPUSet string }
-			if err := unmarshal(s.Pods[i].Annotations[annotationStatus], &status); err != nil {
+			if err := unmarshal(pod.Annotations[annotationStatus], &status); err != nil {
 				panic(err)
 			}
-			out = out.Union(parse(status.CPUSet))
+			own := parse(status.CPUSet).Intersection(online).List()
+			out = out.Union(cpus.New(own[:min(len(own), int(*pod.Requests.MilliCPU/1000))]...))
 		}
 	}
 	return out.Intersection(online)
@@ -184,7 +187,7 @@ func FuzzAnnotations(f *testing.F) {
 		s.Annotations = map[string]string{annotationReservation: reservation, annotationSystem: system, annotationRatio: ratio}
 		s.Pods[1].Annotations[annotationExtended] = spec
 		s.Pods[2].Annotations[annotationStatus], s.Pods[3].Annotations[annotationStatus] = status, status
-		for _, slo := range []*sloconfig.Strategies{with(nil), policy(sloconfig.SuppressCFSQuota)} {
+		for _, slo := range []*sloconfig.Strategies{with(nil), byPolicy(sloconfig.SuppressCFSQuota)} {
 			a := new(State).step(s, slo)
 			if len(a.Reasons) == 0 || len(a.Reasons) > 8 {
 				t.Errorf("%d reasons", len(a.Reasons))

@@ -62,8 +62,8 @@ func (c *call) outside() bool {
 }
 
 // divide wants the batch pods within a quota together: their tier, and each pod that stands outside with its part, by the CPU
-// requests. The parts do not follow use from tick to tick, so that a steady state writes nothing. Below, nothing is limited: on
-// cgroup v1 the kernel takes no quota above that is under one below.
+// requests. The parts do not follow use from tick to tick, so that a steady state writes nothing. Below, nothing is limited but
+// by what kubelet limits: on cgroup v1 the kernel takes no quota above that is under one below.
 func (c *call) divide(quota int64) { c.divideIn(&c.want, quota, true) }
 
 func (c *call) divideIn(w *wants, quota int64, free bool) {
@@ -77,53 +77,60 @@ func (c *call) divideIn(w *wants, quota int64, free bool) {
 			}
 		}
 	}
-	unlimited := int64(tick.Unlimited)
+	tier := quota
 	if c.tier != nil {
-		part := quota
 		if inTier > 0 {
-			part = partOf(quota, inTier/sum)
+			tier = partOf(quota, inTier/sum)
 		}
-		w.of(c.tier.Cgroup).CPUMaxMilliCPU = &part
+		w.of(c.tier.Cgroup).CPUMaxMilliCPU = &tier
 	}
 	for i := range c.pods {
 		p := &c.pods[i]
 		if !p.held || p.tier && !free {
 			continue
 		}
-		below := &unlimited
+		part, above, alone := int64(tick.Unlimited), tier, false
 		switch {
 		case p.tier:
 			if p.own != "" {
-				w.of(p.own).CPUMaxMilliCPU = &unlimited
+				w.of(p.own).CPUMaxMilliCPU = tick.Ptr(unlessLimited(p.Limits, tier))
 			}
 		case p.own != "":
-			part := p.within(partOf(quota, p.request()/sum))
-			w.of(p.own).CPUMaxMilliCPU = &part
+			above = within(partOf(quota, p.request()/sum), p.Limits)
+			w.of(p.own).CPUMaxMilliCPU = &above
 		default:
-			part := p.within(partOf(quota, p.request()/sum/float64(max(len(p.containers), 1))))
-			below = &part
-		}
-		if below == &unlimited && !free {
-			continue
+			part, alone = within(partOf(quota, p.request()/sum/float64(max(len(p.containers), 1))), p.Limits), true
 		}
 		for _, j := range p.containers {
-			w.of(p.Containers[j].Cgroup).CPUMaxMilliCPU = below
+			switch own := &p.Containers[j]; {
+			case alone:
+				w.of(own.Cgroup).CPUMaxMilliCPU = tick.Ptr(within(part, own.Limits))
+			case free:
+				w.of(own.Cgroup).CPUMaxMilliCPU = tick.Ptr(unlessLimited(own.Limits, above))
+			}
 		}
 	}
+}
+
+// unlessLimited is no quota; where kubelet set one, that or the one above, whichever is less.
+func unlessLimited(limits *tick.Resources, above int64) int64 {
+	if limits == nil || valueOf(limits.MilliCPU) == 0 {
+		return tick.Unlimited
+	}
+	return min(quotaOf(valueOf(limits.MilliCPU), 1), above)
 }
 
 func partOf(quota int64, part float64) int64 {
 	return max(int64(float64(quota)*min(part, 1)), minPartMilliCPU)
 }
 
-// within is a pod's part within its own limit.
-func (p *pod) within(part int64) int64 {
-	if l := p.Limits; l != nil {
-		for _, limit := range []*float64{l.ReclaimedMilliCPU, l.MilliCPU} {
-			if limit != nil && *limit > 0 {
-				return max(min(part, int64(math.Ceil(bounded(*limit)))), minPartMilliCPU)
-			}
-		}
+// within is a part within the limits of a pod, or of one of its containers.
+func within(part int64, limits *tick.Resources) int64 {
+	if limits == nil {
+		return part
+	}
+	if limit := smallest(valueOf(limits.ReclaimedMilliCPU), valueOf(limits.MilliCPU)); limit > 0 {
+		part = max(min(part, int64(math.Ceil(bounded(limit)))), minPartMilliCPU)
 	}
 	return part
 }

@@ -46,7 +46,7 @@ func TestQuota(t *testing.T) {
 			if s.Allocatable != nil {
 				s.Allocatable = nil
 			}
-			a := new(State).step(s, policy(sloconfig.SuppressCFSQuota))
+			a := new(State).step(s, byPolicy(sloconfig.SuppressCFSQuota))
 			w := of(t, a.Cgroups, tier)
 			if w.CPUMaxMilliCPU == nil || *w.CPUMaxMilliCPU != c.want || w.CPUSetCPUs != "" || !said(a, c.why) {
 				t.Errorf("the tier wants %s; want %d: %q", text(w), c.want, a.Reasons)
@@ -68,7 +68,7 @@ func TestQuota(t *testing.T) {
 
 // What is kept out of the lists is so under a quota, too.
 func TestQuotaKeepsOut(t *testing.T) {
-	a := new(State).step(sized(5000, pinned("LSE", "e", "0-3")), policy(sloconfig.SuppressCFSQuota))
+	a := new(State).step(sized(5000, pinned("LSE", "e", "0-3")), byPolicy(sloconfig.SuppressCFSQuota))
 	for _, path := range []string{tier, tier + "/podb", tier + "/podb/c"} {
 		if w := of(t, a.Cgroups, path); w.CPUSetCPUs != "4-47" {
 			t.Errorf("%s wants %s", path, text(w))
@@ -90,7 +90,7 @@ func TestQuotaDivided(t *testing.T) {
 	s.Pods[4].UsageMilliCPU = p(21_200.0)
 	s.Topology.CPUs = "0-47"
 	st := &State{}
-	a := st.step(s, policy(sloconfig.SuppressCFSQuota))
+	a := st.step(s, byPolicy(sloconfig.SuppressCFSQuota))
 	want := `[{"cgroup":"/small","cpuMaxMilliCPU":3000},{"cgroup":"/limited","cpuMaxMilliCPU":1500},{"cgroup":"/silent","cpuMaxMilliCPU":1000},` +
 		`{"cgroup":"/group","cpuMaxMilliCPU":2000},{"cgroup":"/group/a","cpuMaxMilliCPU":-1},{"cgroup":"/group/b","cpuMaxMilliCPU":-1}]`
 	if got := sorted(a.Cgroups, "/small", "/limited", "/silent", "/group", "/group/a", "/group/b"); got != want {
@@ -103,7 +103,7 @@ func TestQuotaDivided(t *testing.T) {
 		t.Errorf("quota %d", st.QuotaMilliCPU)
 	}
 	s.Pods[4].UsageMilliCPU = p(0.0)
-	if st.step(s, policy(sloconfig.SuppressCFSQuota)); st.QuotaMilliCPU != 14_800 {
+	if st.step(s, byPolicy(sloconfig.SuppressCFSQuota)); st.QuotaMilliCPU != 14_800 {
 		t.Errorf("grew to %d", st.QuotaMilliCPU)
 	}
 }
@@ -127,7 +127,7 @@ func TestQuotaBesideTheTier(t *testing.T) {
 	outside.KubernetesQOS, outside.Cgroup = "Burstable", "/kubepods/burstable/podout"
 	outside.Containers[0].Cgroup = "/kubepods/burstable/podout/c"
 	outside.Requests = &tick.Resources{MilliCPU: p(3000.0)}
-	a := new(State).step(sized(8000, outside), policy(sloconfig.SuppressCFSQuota))
+	a := new(State).step(sized(8000, outside), byPolicy(sloconfig.SuppressCFSQuota))
 	if got := sorted(a.Cgroups, tier, "/kubepods/burstable/podout", "/kubepods/burstable/podout/c"); got !=
 		`[{"cgroup":"/kubepods/besteffort","cpuMaxMilliCPU":2000},{"cgroup":"/kubepods/burstable/podout","cpuMaxMilliCPU":6000},{"cgroup":"/kubepods/burstable/podout/c","cpuMaxMilliCPU":-1}]` {
 		t.Errorf("wants %s", got)
@@ -135,7 +135,7 @@ func TestQuotaBesideTheTier(t *testing.T) {
 	grown := sized(30_000, outside)
 	grown.Tiers[1].CPUMaxMilliCPU = p(int64(2000)) // its part
 	st := &State{QuotaMilliCPU: 8000}
-	if st.step(grown, policy(sloconfig.SuppressCFSQuota)); st.QuotaMilliCPU != 12_800 {
+	if st.step(grown, byPolicy(sloconfig.SuppressCFSQuota)); st.QuotaMilliCPU != 12_800 {
 		t.Errorf("grew to %d", st.QuotaMilliCPU)
 	}
 	a = new(State).step(sized(8000, outside), with(nil))

@@ -36,7 +36,7 @@ func TestReasonsCanBeRedone(t *testing.T) {
 			if st.QuotaMilliCPU > 0 {
 				s.Tiers[1].CPUMaxMilliCPU = p(st.QuotaMilliCPU)
 			}
-			a := st.step(s, policy(mode))
+			a := st.step(s, byPolicy(mode))
 			got := parse(st.CPUs).Size()
 			if mode == sloconfig.SuppressCFSQuota {
 				got = int(st.QuotaMilliCPU)

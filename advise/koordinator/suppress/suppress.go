@@ -10,7 +10,9 @@ package suppress
 
 import (
 	"fmt"
+	"slices"
 
+	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -125,7 +127,8 @@ func (c *call) say(format string, args ...any) {
 }
 
 // idle wants the batch pods scheduled where nobody else wants to run, if the strategy says so. The kernel keeps no weight for
-// a cgroup that is idle.
+// a cgroup that is idle, and refuses to be told one. So only cgroups are idle whose weight kubelet does not write again: those of its
+// own class BestEffort, which cannot be resized, and never a tier, whose weight it writes at each start.
 func (c *call) idle() {
 	cpu := (*sloconfig.CPUQOS)(nil)
 	if c.strategy.QOS.BE != nil {
@@ -134,19 +137,19 @@ func (c *call) idle() {
 	if cpu == nil || cpu.Enable == nil || !*cpu.Enable || cpu.SchedIdle == nil || *cpu.SchedIdle != 1 {
 		return
 	}
-	idle := func(path string) {
-		w := c.want.of(path)
+	for i := range c.pods {
+		p := &c.pods[i]
+		if !p.held || p.own == "" || c.isTier(p.own) || !p.rule && qos.KubernetesOf(p.Pod) != qos.BestEffort {
+			continue
+		}
+		w := c.want.of(p.own)
 		w.CPUIdle, w.CPUWeight = tick.Ptr(true), nil
 	}
-	if c.tier != nil {
-		idle(c.tier.Cgroup)
-		return
-	}
-	for i := range c.pods {
-		if p := &c.pods[i]; p.held && p.own != "" {
-			idle(p.own)
-		}
-	}
+}
+
+// isTier reports whether a cgroup is one of kubelet's above the pods': a rule may name one.
+func (c *call) isTier(cgroup string) bool {
+	return slices.ContainsFunc(c.sample.Tiers, func(t tick.Tier) bool { return t.Cgroup == cgroup })
 }
 
 // pools are for the screens: what the batch pods run on, what is kept out, and the rest.

@@ -56,6 +56,7 @@ func labelled(class, name string, use float64) tick.Pod {
 func pinned(class, name, list string) tick.Pod {
 	pod := labelled(class, name, 0)
 	pod.Annotations[annotationStatus] = fmt.Sprintf(`{"cpuset":%q,"numaNodeResources":[{"node":0}]}`, list)
+	pod.Requests = &tick.Resources{MilliCPU: p(float64(parse(list).Size()) * 1000)}
 	return pod
 }
 
@@ -80,7 +81,7 @@ func with(change func(*sloconfig.Strategies)) *sloconfig.Strategies {
 	return &s
 }
 
-func policy(name string) *sloconfig.Strategies {
+func byPolicy(name string) *sloconfig.Strategies {
 	return with(func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressPolicy = &name })
 }
 
@@ -249,11 +250,11 @@ func TestStaysAsItIs(t *testing.T) {
 				batch := labelled("BE", "b", 3000)
 				batch.Limits = &tick.Resources{ReclaimedMilliCPU: p(2000.0)}
 				batch.Containers[0].Limits = batch.Limits
-				st.step(machine(service(4000), batch), policy(mode))
+				st.step(machine(service(4000), batch), byPolicy(mode))
 				before := text(st)
 				s := machine(service(4000), batch)
 				c.change(s)
-				a := st.step(s, policy(mode))
+				a := st.step(s, byPolicy(mode))
 				if text(st) != before {
 					t.Errorf("state\n%s\nbecame\n%s", before, text(st))
 				}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"polder/collect/kubernetes"
+	"polder/tests/await"
 )
 
 func podText(name, node string) string {
@@ -48,15 +49,13 @@ func TestFile(t *testing.T) {
 	}
 	until := func(what, want, complaint string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			err := f.PodsError()
-			if names() == want && (complaint == "" && err == nil || complaint != "" && err != nil && strings.Contains(err.Error(), complaint)) {
-				return
+		await.Until(t, time.Minute, what, func() string {
+			got, err := names(), f.PodsError()
+			if got == want && (complaint == "" && err == nil || complaint != "" && err != nil && strings.Contains(err.Error(), complaint)) {
+				return ""
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %q, %v; want %q, %q", what, names(), err, want, complaint)
-			}
-		}
+			return fmt.Sprintf("%q, %v; want %q, %q", got, err, want, complaint)
+		})
 	}
 	until("this node's alone", "a", "")
 	before := f.PodsVersion()

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"polder/lib/tick"
 )
@@ -80,7 +79,8 @@ func frozen(want, problem string) func(*tick.Sample) string {
 func TestConfig(t *testing.T) {
 	l := start(t)
 	l.ApplyFile("../../../deploy/kubernetes/crds")
-	l.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	l.Established()
+	t.Cleanup(func() { l.Kubectl("delete", "kcc,aqc,ec", "--all", "-n", "default") }) // they are for all nodes
 	state := filepath.Join(t.TempDir(), "state")
 	x := l.collect("--state", state)
 	l.until(x, "nothing", config(""))
@@ -92,7 +92,7 @@ func TestConfig(t *testing.T) {
 	// Without a KatalystCustomConfig it does not count.
 	l.Apply(aqc("all", "5", ""))
 	for range 5 {
-		if s := x.Next(10 * time.Second).Sample; s.Config != nil {
+		if s := x.Next().Sample; s.Config != nil {
 			t.Fatalf("config %s without a KatalystCustomConfig", s.Config)
 		}
 	}
@@ -134,9 +134,9 @@ spec:
 	l.until(l.collect(), "a start without a state", frozen("", "both for all nodes"))
 	l.Apply(aqc("more", "7", "nodeLabelSelector: katalyst.kubewharf.io/pool=a"))
 	l.until(x, "the end of the contradiction", config(only("all", "6")))
-	l.Kubectl("label", "node", "n1", "katalyst.kubewharf.io/pool=a")
+	l.Kubectl("label", "node", l.node, "katalyst.kubewharf.io/pool=a")
 	l.until(x, "a label", config(only("more", "7")))
-	l.Apply(aqc("mine", "8", "ephemeralSelector: {nodeNames: [n1], lastDuration: 8s}"))
+	l.Apply(aqc("mine", "8", "ephemeralSelector: {nodeNames: ["+l.node+"], lastDuration: 8s}"))
 	l.until(x, "a name", config(only("mine", "8")))
 	l.until(x, "the end of its time", config(only("more", "7")))
 	l.Apply(aqc("all", "9", "paused: true"))

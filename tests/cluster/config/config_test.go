@@ -60,7 +60,7 @@ func TestGuide(t *testing.T) {
 	l.soon("the end of it", "5 met=true")
 
 	l.create(memory)
-	l.Eventually(10*time.Second, "the guide's second text", func() string {
+	l.Eventually(controlplane.Soon, "the guide's second text", func() string {
 		if !strings.Contains(l.Log(), "memory-numa-enabled=false memory-kswapd-times=1") {
 			return "evict's log does not have it"
 		}
@@ -108,10 +108,8 @@ func TestAdminQoSConfiguration(t *testing.T) {
 // The status of a KatalystCustomConfig is one's own: another writer's is taken over with a word, its transition time stays where
 // the status does, and without the permission the tick says what is lacking.
 func TestStatusOfOthers(t *testing.T) {
-	c := controlplane.Start(t, controlplane.Options{})
-	c.ApplyFile("../../../deploy/kubernetes/crds")
-	c.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-	c.Apply(accounts[:strings.LastIndex(accounts, "---")])
+	c := controlplane.Shared(t)
+	t.Cleanup(func() { c.Kubectl("delete", "kcc", "--all", "-n", "default") })
 	c.Apply(strings.Replace(reclaimed[:strings.Index(reclaimed, "---")], "metadata:", "metadata:\n  namespace: default", 1))
 	const path = "/apis/config.katalyst.kubewharf.io/v1alpha1/namespaces/default/katalystcustomconfigs/eviction-configuration"
 	if status, body := c.API("PATCH", path+"/status?fieldManager=somebody", `{"status":{"conditions":[{"type":"Valid","status":"False","reason":"Old","lastTransitionTime":"2020-01-01T00:00:00Z"},{"type":"Other","status":"True"}]}}`); status != 200 {
@@ -120,18 +118,17 @@ func TestStatusOfOthers(t *testing.T) {
 	l := &lab{ControlPlane: c, t: t}
 	said := func(tool *pipe.Tool, verdict, want string) {
 		t.Helper()
-		c.Eventually(20*time.Second, "report says "+want, func() string {
+		c.Eventually(controlplane.Soon, "report says "+want, func() string {
 			in := &tick.Tick{V: tick.Version, Node: "n1", Time: time.Now(), Sample: &tick.Sample{Config: tick.Raw(`{"katalyst":{"customConfigs":[` + verdict + `]}}`)}}
 			out := tool.Put(in).Report.Targets[0]
 			if got := fmt.Sprint(out.State, " ", out.Error); !strings.HasPrefix(got, want) {
-				time.Sleep(20 * time.Millisecond)
 				return "so far: " + got
 			}
 			return ""
 		})
 	}
 	const verdict = `{"namespace":"default","name":"eviction-configuration","observedGeneration":1,"valid":%v,"reason":%q}`
-	may := pipe.Start(t, "report", "--to", "kcc", "--node", "n1", "--kubeconfig", c.KubeconfigFor("kube-system", "report"))
+	may := pipe.Start(t, "report", "--to", "kcc", "--node", "n1", "--kubeconfig", c.AccountFor("report", toKCC))
 	said(may, fmt.Sprintf(verdict, false, "InvalidTargetConfig"), "written")
 	l.valid("eviction-configuration", "False", "InvalidTargetConfig", "", "")
 	if got := c.Kubectl("get", "kcc", "-n", "default", "eviction-configuration", "-o", `jsonpath={range .status.conditions[*]}{.type} {.lastTransitionTime},{end}`); got != "Valid 2020-01-01T00:00:00Z,Other ," {
@@ -150,7 +147,7 @@ func TestStatusOfOthers(t *testing.T) {
 	c.Kubectl("delete", "kcc", "-n", "default", "eviction-configuration")
 	said(may, fmt.Sprintf(verdict, false, "Again"), "unchanged")
 
-	mayNot := pipe.Start(t, "report", "--to", "kcc", "--node", "n1", "--kubeconfig", c.KubeconfigFor("kube-system", "collect"))
+	mayNot := pipe.Start(t, "report", "--to", "kcc", "--node", "n1", "--kubeconfig", c.AccountFor("report"))
 	said(mayNot, fmt.Sprintf(verdict, true, "Normal"), "failed default/eviction-configuration: katalystcustomconfigs.config.katalyst.kubewharf.io \"eviction-configuration\" is forbidden")
 	said(mayNot, fmt.Sprintf(verdict, true, "Normal"), "failed")
 	if !strings.Contains(mayNot.Log(), "for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch") {

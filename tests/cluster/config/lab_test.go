@@ -15,11 +15,9 @@ import (
 	"time"
 
 	"polder/lib/tick"
+	"polder/tests/binaries"
 	"polder/tests/cluster/controlplane"
-	"polder/tests/cluster/pipe"
 )
-
-func TestMain(m *testing.M) { os.Exit(pipe.Main(m)) }
 
 // The guide's two texts, as they stand there.
 const (
@@ -89,42 +87,7 @@ spec:
         evictionThreshold: {resource.katalyst.kubewharf.io/reclaimed_millicpu: %s}
 `
 
-// accounts may do what the manuals say, and no more.
-const accounts = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: collect, namespace: kube-system}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: report, namespace: kube-system}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: collect}
-rules:
-- {apiGroups: [""], resources: [pods, nodes], verbs: [list, watch]}
-- {apiGroups: [config.katalyst.kubewharf.io], resources: [katalystcustomconfigs, adminqosconfigurations, evictionconfigurations], verbs: [list, watch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: report}
-rules:
-- {apiGroups: [config.katalyst.kubewharf.io], resources: [katalystcustomconfigs], verbs: [get]}
-- {apiGroups: [config.katalyst.kubewharf.io], resources: [katalystcustomconfigs/status], verbs: [patch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: collect}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: collect}
-subjects: [{kind: ServiceAccount, name: collect, namespace: kube-system}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: report}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: report}
-subjects: [{kind: ServiceAccount, name: report, namespace: kube-system}]
----
+const batchPod = `
 apiVersion: v1
 kind: Pod
 metadata: {name: batch, namespace: default, annotations: {katalyst.kubewharf.io/qos_level: reclaimed_cores}}
@@ -149,20 +112,31 @@ type lab struct {
 	stop  func() // ends the pipe
 }
 
+// The tests share a control plane, one after the other: the objects of Katalyst's configuration are for all nodes.
+func TestMain(m *testing.M) {
+	controlplane.Main(m, controlplane.Options{}, func(c *controlplane.ControlPlane) {
+		c.ApplyFile("../../../deploy/kubernetes/crds")
+		c.Established()
+	})
+}
+
+// toKCC has the chart give report what it needs for --to kcc.
+const toKCC = "report.to={kcc}"
+
 // offered is what advise offers on that machine, in milli-CPU.
 const offered = 4000
 
 func start(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{ControlPlane: controlplane.Start(t, controlplane.Options{}), t: t}
+	l := &lab{ControlPlane: controlplane.Shared(t), t: t}
+	t.Cleanup(func() {
+		l.Kubectl("delete", "kcc,aqc,ec,pods", "--all", "-n", "default", "--grace-period=0", "--force")
+	})
 	l.MakeNode("n1", "8", "16Gi")
-	l.ApplyFile("../../../deploy/kubernetes/crds")
-	l.Kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-	l.Apply(accounts)
-	root := idleMachine(t)
+	l.Apply(batchPod)
 	l.run(fmt.Sprintf("%s --root %s --node n1 --kubeconfig %s --interval 250ms | %s | %s --dry-run --node n1 | %s --to kcc --node n1 --kubeconfig %s",
-		pipe.Binary(t, "collect"), root, l.KubeconfigFor("kube-system", "collect"), pipe.Binary(t, "advise"), pipe.Binary(t, "evict"),
-		pipe.Binary(t, "report"), l.KubeconfigFor("kube-system", "report")))
+		binaries.Path(t, "collect"), idleMachine(t), l.AccountFor("collect"), binaries.Path(t, "advise"), binaries.Path(t, "evict"),
+		binaries.Path(t, "report"), l.AccountFor("report", toKCC)))
 	return l
 }
 
@@ -275,7 +249,7 @@ func (l *lab) threshold() string {
 func (l *lab) soon(what, want string) {
 	l.t.Helper()
 	begun := time.Now()
-	l.Eventually(10*time.Second, what, func() string {
+	l.Eventually(controlplane.Soon, what, func() string {
 		if got := l.threshold(); got != want {
 			return fmt.Sprintf("the threshold is %s; want %s", got, want)
 		}
@@ -294,7 +268,7 @@ func (l *lab) create(text string) {
 // valid waits for the condition of a KatalystCustomConfig.
 func (l *lab) valid(name, status, reason, message, invalid string) {
 	l.t.Helper()
-	l.Eventually(10*time.Second, name+" is "+status, func() string {
+	l.Eventually(controlplane.Soon, name+" is "+status, func() string {
 		got := l.Kubectl("get", "kcc", "-n", "default", name, "-o",
 			`jsonpath={range .status.conditions[?(@.type=="Valid")]}{.status}|{.reason}|{.message}{end}|{.status.invalidTargetConfigList}|{.status.observedGeneration}|{.metadata.generation}`)
 		parts := strings.Split(got, "|")
@@ -311,7 +285,7 @@ func (l *lab) stays(want string) {
 	l.mu.Lock()
 	from := l.count
 	l.mu.Unlock()
-	l.Eventually(20*time.Second, "more ticks", func() string {
+	l.Eventually(controlplane.Soon, "more ticks", func() string {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.count < from+6 {

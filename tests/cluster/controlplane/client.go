@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -140,38 +141,28 @@ func (c *ControlPlane) ApplyFile(path string) {
 	c.Kubectl("apply", "--server-side", "-f", path)
 }
 
-// KubeconfigFor writes a kubeconfig with a fresh token of a service account, which must be there, and returns its path.
-func (c *ControlPlane) KubeconfigFor(namespace, serviceAccount string) string {
-	c.Helper()
-	path := c.path(namespace + "." + serviceAccount + ".kubeconfig")
-	if err := c.writeKubeconfig(path, "token: "+c.Token(namespace, serviceAccount)); err != nil {
-		c.Fatal(err)
-	}
-	return path
-}
+// Soon is a limit for what takes seconds on a calm machine: a wait that succeeds never takes longer for it.
+const Soon = 2 * time.Minute
 
-// Token is a fresh token of a service account, good for an hour.
-func (c *ControlPlane) Token(namespace, serviceAccount string) string {
-	c.Helper()
-	path := fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts/%s/token", namespace, serviceAccount)
-	status, answer := c.API(http.MethodPost, path, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":3600}}`)
-	var request struct{ Status struct{ Token string } }
-	if err := json.Unmarshal(answer, &request); status != http.StatusCreated || err != nil || request.Status.Token == "" {
-		c.Fatalf("POST %s: status %d: %s", path, status, answer)
-	}
-	return request.Status.Token
-}
+// pollInterval is how often Eventually looks: a question to the API server takes a millisecond or two.
+const pollInterval = 25 * time.Millisecond
 
-// Eventually waits until condition returns "", and fails with what it returned last.
+// Eventually waits until condition returns "", and fails with what it returned last. With a limit of 0 it has to hold now.
 func (c *ControlPlane) Eventually(limit time.Duration, what string, condition func() string) {
 	c.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+	Eventually(c.TB, limit, what, condition)
+}
+
+// Eventually is the same without a control plane.
+func Eventually(t testing.TB, limit time.Duration, what string, condition func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(pollInterval) {
 		lacking := condition()
 		if lacking == "" {
 			return
 		}
 		if time.Now().After(deadline) {
-			c.Fatalf("not within %s: %s: %s", limit, what, lacking)
+			t.Fatalf("not within %s: %s: %s", limit, what, lacking)
 		}
 	}
 }

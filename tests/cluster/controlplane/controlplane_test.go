@@ -6,14 +6,17 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
-// soon is how long something may take that takes a second or two on a calm machine.
-const soon = 60 * time.Second
+const soon = Soon
+
+// Most tests share a control plane, whose scheduler has the shape of configuration that a shipped file has.
+func TestMain(m *testing.M) {
+	Main(m, Options{SchedulerConfig: "testdata/scheduler.yaml"}, nil)
+}
 
 const widgets = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -65,32 +68,17 @@ func resident(c *ControlPlane) (total int64) {
 	return total >> 20
 }
 
-// The API server and the scheduler, with the shape of configuration that a shipped file has.
+// The API server and the scheduler.
 func TestScheduler(t *testing.T) {
-	config := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(config, []byte(`apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-leaderElection:
-  leaderElect: true
-clientConnection:
-  kubeconfig: /etc/kubernetes/scheduler.conf
-profiles:
-- schedulerName: first
-- schedulerName: second
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	c := Start(t, Options{SchedulerConfig: config})
-	t.Logf("started in %.1f s", time.Since(start).Seconds())
-
+	c := Shared(t)
 	c.Apply(widgets)
-	c.Kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.polder")
+	c.Established()
 	c.Apply("apiVersion: test.polder/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3}\n")
 	if got := c.Kubectl("get", "wg", "w", "-o", "jsonpath={.spec.size}"); got != "3" {
 		t.Errorf("the widget's size is %q", got)
 	}
 
+	t.Cleanup(func() { c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force") })
 	c.MakeNode("n1", "4", "8Gi", "example.com/thing", "5k")
 	c.MakeNode("n2", "1", "8Gi")
 	c.Apply(pod("big", "cpu: 3", "  schedulerName: first\n"))
@@ -108,83 +96,51 @@ profiles:
 	t.Logf("%d MiB resident: %v", resident(c), c.ResidentBytes())
 }
 
-// With no controller-manager: its part is written by hand. Then with one, in a namespace that it furnishes.
+// Without a controller-manager its part is written by hand.
 func TestEviction(t *testing.T) {
-	for _, managed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("managed=%v", managed), func(t *testing.T) {
-			start := time.Now()
-			c := Start(t, Options{Scheduler: true, ControllerManager: managed})
-			t.Logf("started in %.1f s", time.Since(start).Seconds())
-			c.MakeNamespace("other")
-			c.MakeNode("n1", "4", "8Gi")
-			for _, name := range []string{"guarded", "free"} {
-				c.Apply(pod(name, "cpu: 1", ""))
-				c.bound(t, name, "n1")
-				c.SetPodReady("default", name)
-			}
-			c.Apply(`apiVersion: policy/v1
+	evict(t, Shared(t), false)
+}
+
+func evict(t *testing.T, c *ControlPlane, managed bool) {
+	c.EnsureNamespace("other")
+	c.MakeNode("n1", "4", "8Gi")
+	for _, name := range []string{"guarded", "free"} {
+		c.Apply(pod(name, "cpu: 1", ""))
+		c.bound(t, name, "n1")
+		c.SetPodReady("default", name)
+	}
+	c.Apply(`apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: guard, namespace: default}
 spec: {minAvailable: 1, selector: {matchLabels: {app: guarded}}}
 `)
-			const budget = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/guard"
-			if !managed {
-				c.patch(budget+"/status", map[string]any{"status": map[string]any{
-					"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "disruptionsAllowed": 0,
-				}})
-			}
-			c.Eventually(soon, "the budget is counted", func() string {
-				var b struct {
-					Status struct{ CurrentHealthy int }
-				}
-				if c.Get(budget, &b); b.Status.CurrentHealthy == 1 {
-					return ""
-				}
-				return fmt.Sprint(b)
-			})
-			if status, answer := c.Evict("default", "guarded"); status != http.StatusTooManyRequests {
-				t.Errorf("eviction of a pod whose budget forbids it: status %d: %s", status, answer)
-			}
-			if status, answer := c.Evict("default", "free"); status != http.StatusCreated {
-				t.Errorf("eviction of a free pod: status %d: %s", status, answer)
-			}
-			t.Logf("%d MiB resident: %v", resident(c), c.ResidentBytes())
-		})
+	const budget = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/guard"
+	if !managed {
+		c.patch(budget+"/status", map[string]any{"status": map[string]any{
+			"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "disruptionsAllowed": 0,
+		}})
 	}
-}
-
-// Away, and back with all data; then silent, and back.
-func TestOutage(t *testing.T) {
-	start := time.Now()
-	c := Start(t, Options{})
-	t.Logf("started in %.1f s", time.Since(start).Seconds())
-	c.MakeNode("n1", "4", "8Gi")
-	c.Kubectl("create", "configmap", "kept", "--from-literal=a=b")
-	c.StopAPIServer()
-	if out, err := c.TryKubectl("", "get", "nodes"); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("kubectl with no API server: %s %v", out, err)
+	c.Eventually(soon, "the budget is counted", func() string {
+		var b struct {
+			Status struct{ CurrentHealthy int }
+		}
+		if c.Get(budget, &b); b.Status.CurrentHealthy == 1 {
+			return ""
+		}
+		return fmt.Sprint(b)
+	})
+	if status, answer := c.Evict("default", "guarded"); status != http.StatusTooManyRequests {
+		t.Errorf("eviction of a pod whose budget forbids it: status %d: %s", status, answer)
 	}
-	time.Sleep(2 * time.Second)
-	start = time.Now()
-	c.StartAPIServer()
-	t.Logf("back in %.1f s", time.Since(start).Seconds())
-	if got := c.Kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}"); got != "b" {
-		t.Errorf("the value is %q", got)
+	if status, answer := c.Evict("default", "free"); status != http.StatusCreated {
+		t.Errorf("eviction of a free pod: status %d: %s", status, answer)
 	}
-	if got := c.Kubectl("get", "nodes", "-o", "name"); got != "node/n1" {
-		t.Errorf("the nodes are %q", got)
-	}
-	c.FreezeAPIServer()
-	if _, err := c.TryKubectl("", "get", "nodes", "--request-timeout=1s"); err == nil {
-		t.Error("a frozen API server answers")
-	}
-	c.ThawAPIServer()
-	c.Kubectl("get", "nodes")
+	t.Logf("%d MiB resident: %v", resident(c), c.ResidentBytes())
 }
 
 // A service account can do what its role says, and is refused all else.
 func TestServiceAccount(t *testing.T) {
-	c := Start(t, Options{})
+	c := Shared(t)
 	c.MakeNode("n1", "4", "8Gi")
 	c.Apply(`apiVersion: v1
 kind: ServiceAccount
@@ -202,9 +158,12 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
 subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 `)
 	as := "--kubeconfig=" + c.KubeconfigFor("default", "reader")
-	if got := c.Kubectl(as, "get", "nodes", "-o", "name"); got != "node/n1" {
-		t.Errorf("the nodes are %q", got)
-	}
+	c.Eventually(soon, "the server knows the role", func() string {
+		if got, err := c.TryKubectl("", as, "get", "nodes", "-o", "name"); err != nil || got != "node/n1" {
+			return fmt.Sprint(got, err)
+		}
+		return ""
+	})
 	for _, refused := range [][]string{{"get", "pods"}, {"delete", "node", "n1"}, {"label", "node", "n1", "a=b"}} {
 		if out, err := c.TryKubectl("", append(refused, as)...); err == nil || !strings.Contains(err.Error(), "Forbidden") {
 			t.Errorf("kubectl %v: %s %v, want it forbidden", refused, out, err)
@@ -212,13 +171,16 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 	}
 }
 
-// What a control plane started ends with it, and its files go.
+// With a controller-manager, in a namespace that it furnishes. What a control plane started ends with it, and its files go.
 func TestClose(t *testing.T) {
 	Need(t, programs...)
+	start := time.Now()
 	p, err := Open(Options{Scheduler: true, ControllerManager: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Logf("started in %.1f s", time.Since(start).Seconds())
+	t.Run("eviction", func(t *testing.T) { evict(t, p.For(t), true) })
 	var pids []int
 	for _, one := range p.all() {
 		pids = append(pids, one.PID)
@@ -259,8 +221,34 @@ func TestPortTaken(t *testing.T) {
 		return p, err
 	}
 	defer func() { choosePorts = freePorts }()
-	Start(t, Options{}).Kubectl("get", "nodes")
+	c := Start(t, Options{})
 	if tries != 3 {
 		t.Errorf("%d tries", tries)
 	}
+	t.Run("outage", func(t *testing.T) { outage(t, c.Plane.For(t)) })
+}
+
+// Away, and back with all data; then silent, and back.
+func outage(t *testing.T, c *ControlPlane) {
+	c.MakeNode("n1", "4", "8Gi")
+	c.Kubectl("create", "configmap", "kept", "--from-literal=a=b")
+	c.StopAPIServer()
+	if out, err := c.TryKubectl("", "get", "nodes"); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("kubectl with no API server: %s %v", out, err)
+	}
+	start := time.Now()
+	c.StartAPIServer()
+	t.Logf("back in %.1f s", time.Since(start).Seconds())
+	if got := c.Kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}"); got != "b" {
+		t.Errorf("the value is %q", got)
+	}
+	if got := c.Kubectl("get", "nodes", "-o", "name"); got != "node/n1" {
+		t.Errorf("the nodes are %q", got)
+	}
+	c.FreezeAPIServer()
+	if _, err := c.TryKubectl("", "get", "nodes", "--request-timeout=1s"); err == nil {
+		t.Error("a frozen API server answers")
+	}
+	c.ThawAPIServer()
+	c.Kubectl("get", "nodes")
 }

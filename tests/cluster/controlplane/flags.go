@@ -52,6 +52,9 @@ func (p *Plane) prepare() error {
 	if p.client, err = newClient(p.Server(), p.ca, adminToken); err != nil {
 		return err
 	}
+	if err := os.WriteFile(p.path("audit.yaml"), []byte(auditPolicy), 0o600); err != nil {
+		return err
+	}
 	return p.schedulerConfig()
 }
 
@@ -86,6 +89,7 @@ func (p *Plane) etcdFlags() []string {
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("http://127.0.0.1:%d", p.ports.peer)
 	return []string{
 		"--data-dir", p.path("etcd"), "--unsafe-no-fsync", "--log-level=warn",
+		"--heartbeat-interval=10", "--election-timeout=100", // it waits that long before it elects itself, the one member
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
 	}
@@ -105,6 +109,7 @@ func (p *Plane) apiserverFlags() []string {
 		"--service-account-key-file=" + p.path("accounts.pub"), "--service-account-signing-key-file=" + p.path("accounts.key"),
 		"--kubelet-client-certificate=" + p.path("kubelet-client.crt"), "--kubelet-client-key=" + p.path("kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP",
+		"--audit-policy-file=" + p.path("audit.yaml"), "--audit-log-path=" + p.path("audit.log"),
 		"--allow-privileged=true", "--profiling=false",
 	}, p.options.APIServerFlags...)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -63,8 +64,52 @@ func (c *ControlPlane) MakeNamespace(name string) {
 	}
 }
 
+// EnsureNamespace is MakeNamespace where another test may have made it.
+func (c *ControlPlane) EnsureNamespace(name string) {
+	c.Helper()
+	status, answer := c.API(http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+	if status != http.StatusCreated && status != http.StatusConflict {
+		c.Fatalf("make namespace %s: status %d: %s", name, status, answer)
+	}
+	if err := c.furnish(context.Background(), name); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// OwnNamespace makes a namespace for this test alone, with the test's name, and returns its name. Its pods go with the test.
+func (c *ControlPlane) OwnNamespace() string {
+	c.Helper()
+	base := c.OwnName()
+	for i := 1; ; i++ {
+		name := base
+		if i > 1 { // of a run of the test before this one (-count): nobody ends a namespace but the controller-manager
+			name = fmt.Sprintf("%s-%d", base, i)
+		}
+		status, answer := c.API(http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+		if status == http.StatusConflict {
+			continue
+		}
+		if status != http.StatusCreated {
+			c.Fatalf("make namespace %s: status %d: %s", name, status, answer)
+		}
+		if err := c.furnish(context.Background(), name); err != nil {
+			c.Fatal(err)
+		}
+		c.atEndOfShared(func() {
+			c.API(http.MethodDelete, "/api/v1/namespaces/"+name+"/pods?gracePeriodSeconds=0", "")
+			c.API(http.MethodDelete, "/api/v1/namespaces/"+name, "")
+		})
+		return name
+	}
+}
+
+// OwnName is the test's name as objects are called: "TestPods/first" is "pods-first".
+func (c *ControlPlane) OwnName() string {
+	return strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(strings.TrimPrefix(c.Name(), "Test")))
+}
+
 // MakeNode makes a node by hand, ready and open to the scheduler. Nobody runs its pods. More resources come in pairs of a name
-// and a quantity.
+// and a quantity. In a control plane that tests share, it goes with the test.
 func (c *ControlPlane) MakeNode(name, cpu, memory string, more ...string) {
 	c.Helper()
 	resources := map[string]string{"cpu": cpu, "memory": memory, "pods": "110"}
@@ -75,6 +120,7 @@ func (c *ControlPlane) MakeNode(name, cpu, memory string, more ...string) {
 		"name":   name,
 		"labels": map[string]string{"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
 	}})
+	c.atEndOfShared(func() { c.API(http.MethodDelete, "/api/v1/nodes/"+name, "") })
 	now := time.Now().UTC().Format(time.RFC3339)
 	c.patch("/api/v1/nodes/"+name+"/status", map[string]any{"status": map[string]any{
 		"capacity": resources, "allocatable": resources,
@@ -164,4 +210,26 @@ func (c *ControlPlane) send(method, path string, object any) {
 	if status, answer := c.API(method, path, string(body)); status/100 != 2 {
 		c.Fatalf("%s %s: status %d: %s", method, path, status, answer)
 	}
+}
+
+// Established waits until the server serves all definitions that were applied. (`kubectl wait` fails where one has no status yet.)
+func (c *ControlPlane) Established() {
+	c.Helper()
+	c.Eventually(Soon, "the definitions are established", func() string {
+		var list struct {
+			Items []struct {
+				Metadata struct{ Name string }
+				Status   struct {
+					Conditions []struct{ Type, Status string }
+				}
+			}
+		}
+		c.Get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &list)
+		for _, crd := range list.Items {
+			if !slices.Contains(crd.Status.Conditions, struct{ Type, Status string }{"Established", "True"}) {
+				return crd.Metadata.Name
+			}
+		}
+		return ""
+	})
 }

@@ -15,7 +15,7 @@ const Variable = "POLDER_CLUSTER"
 var errNotAsked = errors.New("no cluster: run `make test-cluster` or `make test-node`, or set " + Variable + " to the directory that scripts/setup-cluster prints")
 
 // programs are what this package runs.
-var programs = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl"}
+var programs = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl", "helm"}
 
 // Programs is the directory that holds the named programs, or the reason why it cannot be had.
 func Programs(names ...string) (string, error) {

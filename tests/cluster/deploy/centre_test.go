@@ -3,7 +3,6 @@ package deploy
 import (
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -152,14 +151,10 @@ func TestCentreIsApartAndConfined(t *testing.T) {
 
 // With restore=true nobody leads any more when the marks are taken back: the pods that do have ended before. Helm changes the strategy of a
 // Deployment that is there, and changes it back.
-func TestCentreEndsBeforeItsMarksAreTakenBack(t *testing.T) {
-	dir := controlplane.Need(t, "helm")
-	c := controlplane.Start(t, controlplane.Options{})
+func centreEndsBeforeItsMarksAreTakenBack(t *testing.T, c *controlplane.ControlPlane) {
 	run := func(args ...string) {
 		t.Helper()
-		cmd := c.KubectlCommand(t.Context(), append(args, "--namespace", namespace)...)
-		cmd.Path, cmd.Args[0] = filepath.Join(dir, "helm"), "helm"
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := helmOn(t, c, append(args, "--namespace", namespace)...); err != nil {
 			t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
@@ -181,5 +176,8 @@ func TestCentreEndsBeforeItsMarksAreTakenBack(t *testing.T) {
 	for _, restore := range []string{"false", "true", "false"} {
 		c.Apply(template(t, "centre.enabled=true", "restore="+restore))
 		check(map[string]string{"false": running, "true": restored}[restore])
+	}
+	if _, err := c.TryKubectl(template(t, "centre.enabled=true"), "delete", "-f", "-"); err != nil {
+		t.Error(err)
 	}
 }

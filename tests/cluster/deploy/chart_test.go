@@ -6,14 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"polder/tests/cluster/controlplane"
 )
 
 func TestLint(t *testing.T) {
+	t.Parallel()
 	if out, err := helm(t, "lint", chart, "--strict", "--kube-version", "1.36.0"); err != nil {
 		t.Error(out, err)
 	}
@@ -23,18 +24,18 @@ func TestLint(t *testing.T) {
 func TestChartIsTakenByTheServer(t *testing.T) {
 	c := cluster(t)
 	for name, set := range map[string][]string{
-		"single":     {"form=single"},
+		"single":     {"form=single", "serviceAccount.perTool=true", "host.kubeletState=directory"},
 		"containers": {"form=containers"},
 		"dry run":    {"form=containers", "dryRun=true"},
 		"restore":    {"restore=true", "centre.enabled=true"},
 		"centre":     {"centre.enabled=true", "centre.action=delete", "centre.dryRun=true", "centre.evict.flags.taint-after=5m", "podLabels.team=x"},
 		"everything": {
-			"form=containers", "scheduler.enabled=true", "serviceAccount.perTool=true", "hostNetwork=true", "host.kubeletState=false",
+			"scheduler.enabled=true", "hostNetwork=true", "host.kubeletState=none",
 			"host.seLinuxOptions.type=spc_t", "image.pullSecrets[0].name=registry", "podLabels.team=x", "podAnnotations.note=y",
 			"metrics.enabled=true", "metrics.dashboard.enabled=true", "collect.flags.interval=2s", "advise.flags.reserve-cpu=2", "evict.action=delete", "report.to={cnr,table}",
 		},
 		"koordinator": {
-			"policy=koordinator", "form=containers", "host.resctrl=true", "scheduler.enabled=true", "serviceAccount.perTool=true", "centre.enabled=true",
+			"policy=koordinator", "host.resctrl=true", "scheduler.enabled=true", "centre.enabled=true",
 			"koordinator.sloConfig.create=true", "koordinator.priorityClasses=true", "koordinator.profiles.enabled=true", "koordinator.profiles.rounds=3",
 		},
 	} {
@@ -65,6 +66,7 @@ func TestChartIsTakenByTheServer(t *testing.T) {
 }
 
 func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string]string{
 		"form=both":                      "at '/form': value must be one of 'single', 'containers'",
 		"imgae.tag=x":                    "additional properties 'imgae' not allowed",
@@ -102,6 +104,7 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 
 // A number that YAML reads as a float is the number that was written.
 func TestFlagsAreSettings(t *testing.T) {
+	t.Parallel()
 	out := template(t, "collect.flags.max-line=16777216", "advise.flags.reserve-cpu=2.5", "isolate.flags.force=true", "dryRun=true")
 	for _, want := range []string{
 		`{name: POLDER_COLLECT_MAX_LINE, value: "16777216"}`, `{name: POLDER_ADVISE_RESERVE_CPU, value: "2.5"}`, `{name: POLDER_ISOLATE_FORCE, value: "true"}`,
@@ -116,94 +119,200 @@ func TestFlagsAreSettings(t *testing.T) {
 
 // confined is what each container may have; the test fails with any container that is not here.
 var confined = map[string]struct {
-	root          bool
-	token         bool
-	cgroups       string // "", "read" or "write"
-	kubelet, host bool   // host: the directory of isolate's journal
+	user, group int
+	token       string // the service account whose token it has, without the release's name
+	cgroups     string // "", "read" or "write"
+	kubelet     string // of kubelet's directory: "", "file" or "copy", which is that of the file
+	fifos       string // the numbers of those that it can open
+	state       string // its directory of the host
 }{
-	"polder":  {true, true, "write", true, true},
-	"collect": {true, true, "read", true, false},
-	"advise":  {},
-	"isolate": {true, false, "write", true, true},
-	"evict":   {token: true},
-	"report":  {token: true},
-	"fifos":   {},
+	"prepare":       {0, 65532, "", "", "", "1 2 3 4", "/var/lib/polder"},
+	"kubelet-state": {0, 0, "", "", "file", "", ""},
+	"collect":       {65521, 65532, "-collect", "read", "copy", "1", "/var/lib/polder/collect"},
+	"advise":        {65522, 65532, "", "", "", "1 2", "/var/lib/polder/advise"},
+	"isolate":       {0, 0, "", "write", "copy", "2 3", "/var/lib/polder"},
+	"evict":         {65524, 65532, "-evict", "", "", "3 4", "/var/lib/polder/evict"},
+	"report":        {65525, 65532, "-report", "", "", "4", ""},
+	// form=single
+	"polder": {0, 0, "", "write", "copy", "", "/var/lib/polder"},
 	// restore
-	"withdraw": {token: true},
-	"restore":  {true, false, "write", false, true},
-	"done":     {},
+	"withdraw": {65532, 65532, "-report", "", "", "", ""},
+	"restore":  {0, 0, "", "write", "", "", "/var/lib/polder"},
+	"done":     {65532, 65532, "", "", "", "", ""},
 }
 
 func TestContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
 	c := cluster(t)
-	for _, set := range []string{"form=single", "form=containers", "restore=true"} {
+	for set, want := range map[string]string{
+		"form=containers": "polder-collect: prepare kubelet-state collect, polder-evict: prepare evict, polder-isolate: prepare kubelet-state advise isolate, polder-report: prepare report",
+		"form=single":     "polder: kubelet-state polder",
+		"restore=true":    "polder-isolate: restore done, polder-report: withdraw done",
+	} {
 		t.Run(set, func(t *testing.T) {
-			var pod podTemplate
-			daemonSet(t, c, &pod, set)
-			if pod.Spec.SecurityContext.SeccompProfile.Type != "RuntimeDefault" || pod.Spec.AutomountServiceAccountToken || pod.Spec.PriorityClassName != "system-node-critical" {
-				t.Errorf("the pod is %+v", pod.Spec)
-			}
-			containers := append(pod.Spec.InitContainers, pod.Spec.Containers...)
-			if want := map[string]int{"form=single": 1, "form=containers": 6, "restore=true": 3}[set]; len(containers) != want {
-				t.Errorf("there are %d containers, want %d", len(containers), want)
-			}
-			pipes := map[string][]string{}
-			for _, one := range containers {
-				want, known := confined[one.Name]
-				if !known {
-					t.Errorf("nobody has said what container %s may have", one.Name)
+			var got []string
+			for name, pod := range daemonSets(t, c, set) {
+				var names []string
+				for _, one := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+					names = append(names, one.Name)
+					pod.check(t, name, one)
 				}
-				s := one.SecurityContext
-				if s.Privileged || s.AllowPrivilegeEscalation || !s.ReadOnlyRootFilesystem || len(s.Capabilities.Add) > 0 || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
-					t.Errorf("%s: %+v", one.Name, s)
+				got = append(got, name+": "+strings.Join(names, " "))
+				if pod.Spec.SecurityContext.SeccompProfile.Type != "RuntimeDefault" || pod.Spec.AutomountServiceAccountToken || pod.Spec.PriorityClassName != "system-node-critical" {
+					t.Errorf("the pod of %s is %+v", name, pod.Spec)
 				}
-				if (s.RunAsUser == 0) != want.root || s.RunAsNonRoot == want.root {
-					t.Errorf("%s runs as user %d", one.Name, s.RunAsUser)
-				}
-				got := confined[""]
-				got.root = s.RunAsUser == 0
-				for _, m := range one.VolumeMounts {
-					switch m.Name {
-					case "api":
-						got.token = true
-					case "cgroups":
-						if got.cgroups = "write"; m.ReadOnly && m.RecursiveReadOnly == "IfPossible" {
-							got.cgroups = "read"
-						}
-					case "kubelet":
-						got.kubelet = true
-						if !m.ReadOnly {
-							t.Errorf("%s may write kubelet's directory", one.Name)
-						}
-					case "state":
-						got.host = true
-					}
-					if strings.HasPrefix(m.Name, "pipe-") && one.Name != "fifos" {
-						pipes[m.Name] = append(pipes[m.Name], one.Name)
-					}
-				}
-				if got != want {
-					t.Errorf("%s has %+v, want %+v", one.Name, got, want)
+				// Only these must see threads of others.
+				if pod.Spec.HostPID != (name == "polder-collect" || name == "polder") {
+					t.Errorf("%s: hostPID %t", name, pod.Spec.HostPID)
 				}
 			}
-			// Nobody but the tools at its two ends reaches a FIFO.
-			if set == "form=containers" {
-				for name, want := range map[string]string{"pipe-1": "collect advise", "pipe-2": "advise isolate", "pipe-3": "isolate evict", "pipe-4": "evict report"} {
-					if got := strings.Join(pipes[name], " "); got != want {
-						t.Errorf("%s is mounted by %s, want %s", name, got, want)
-					}
-				}
+			slices.Sort(got)
+			if got := strings.Join(got, ", "); got != want {
+				t.Errorf("there are\n%s\nwant\n%s", got, want)
 			}
 		})
+	}
+	// Threads of other pods are moved to resctrl groups.
+	for name, pod := range daemonSets(t, c, "host.resctrl=true") {
+		if want := name == "polder-collect" || name == "polder-isolate"; pod.Spec.HostPID != want {
+			t.Errorf("with resctrl %s has hostPID %t", name, pod.Spec.HostPID)
+		}
+	}
+}
+
+// check compares a container of the DaemonSet of this name with what is said of it.
+func (p *podTemplate) check(t *testing.T, name string, one container) {
+	t.Helper()
+	want, known := confined[one.Name]
+	if !known {
+		t.Errorf("nobody has said what container %s may have", one.Name)
+	}
+	s := one.SecurityContext
+	if s.Privileged || s.AllowPrivilegeEscalation || !s.ReadOnlyRootFilesystem || len(s.Capabilities.Add) > 0 || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
+		t.Errorf("%s: %+v", one.Name, s)
+	}
+	if s.RunAsNonRoot != (s.RunAsUser != 0) {
+		t.Errorf("%s runs as user %d, and runAsNonRoot is %t", one.Name, s.RunAsUser, s.RunAsNonRoot)
+	}
+	got := confined[""]
+	got.user, got.group = s.RunAsUser, s.RunAsGroup
+	hosts := map[string]string{} // the paths of the host by volume
+	for _, v := range p.Spec.Volumes {
+		hosts[v.Name] = v.HostPath.Path
+	}
+	var fifos []string
+	for _, m := range one.VolumeMounts {
+		path, ofRun := strings.CutPrefix(hosts[m.Name], "/run/polder-pods")
+		switch {
+		case m.Name == "api":
+			if got.token = strings.TrimPrefix(p.Spec.ServiceAccountName, "polder"); p.Spec.ServiceAccountName == "" {
+				t.Errorf("%s has a token of no account of Polder's", one.Name)
+			}
+		case hosts[m.Name] == "/sys/fs/cgroup":
+			if got.cgroups = "write"; m.ReadOnly && m.RecursiveReadOnly == "IfPossible" {
+				got.cgroups = "read"
+			}
+		case hosts[m.Name] == "/var/lib/kubelet/cpu_manager_state" && m.ReadOnly:
+			got.kubelet = "file"
+		case m.Name == "kubelet-copy":
+			if got.kubelet == "" {
+				got.kubelet = "copy"
+			}
+			if m.ReadOnly != (one.Name != "kubelet-state") {
+				t.Errorf("%s mounts the copy of kubelet's file with readOnly %t", one.Name, m.ReadOnly)
+			}
+		case ofRun && path == "":
+			fifos = []string{"1", "2", "3", "4"}
+		case ofRun:
+			fifos = append(fifos, strings.TrimPrefix(path, "/"))
+		case strings.HasPrefix(hosts[m.Name], "/var/lib/polder"):
+			got.state = hosts[m.Name]
+		case hosts[m.Name] != "":
+			t.Errorf("nobody has said that %s may have %s of the host", one.Name, hosts[m.Name])
+		}
+	}
+	got.fifos = strings.Join(fifos, " ")
+	if got != want {
+		t.Errorf("%s: %s has %+v, want %+v", name, one.Name, got, want)
+	}
+}
+
+// Each account has the role of its tool and no other, and who needs none has none.
+func TestEachToolHasAnAccountOfItsOwn(t *testing.T) {
+	t.Parallel()
+	subjects := regexp.MustCompile(`(?m)^- \{kind: ServiceAccount, name: ([^,]+), namespace: polder-system\}`)
+	role := regexp.MustCompile(`(?m)^roleRef: .*name: ([^}]+)\}`)
+	for set, want := range map[string]string{
+		"form=containers": "collect: polder-collect, evict: polder-evict, report: polder-report",
+		"form=single":     "collect: polder, evict: polder, report: polder",
+		"form=single,serviceAccount.perTool=true": "collect: polder polder-collect, evict: polder polder-evict, report: polder polder-report",
+	} {
+		var got []string
+		accounts := map[string]bool{}
+		out := template(t, set)
+		for document := range strings.SplitSeq(out, "\n---\n") {
+			switch {
+			case strings.Contains(document, "\nkind: ClusterRoleBinding\n"):
+				var names []string
+				for _, m := range subjects.FindAllStringSubmatch(document, -1) {
+					names = append(names, m[1])
+					accounts[m[1]] = true
+				}
+				got = append(got, strings.TrimPrefix(role.FindStringSubmatch(document)[1], "polder-")+": "+strings.Join(names, " "))
+			}
+		}
+		slices.Sort(got)
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("%s: the roles are of %s, want %s", set, got, want)
+		}
+		if n := strings.Count(out, "\nkind: ServiceAccount\n"); n != len(accounts) {
+			t.Errorf("%s: there are %d accounts, %v have a role", set, n, accounts)
+		}
+	}
+}
+
+// Kubelet's directory is mounted where it is asked for, and nowhere else.
+func TestKubeletsStateIsASetting(t *testing.T) {
+	t.Parallel()
+	const file, directory = "hostPath: {path: /var/lib/kubelet/cpu_manager_state, type: File}", "hostPath: {path: /var/lib/kubelet, type: Directory}"
+	user := regexp.MustCompile(`(?s)\n      - name: collect\n.*?runAsUser: (\d+)`)
+	for set, want := range map[string]struct {
+		files, directories int
+		root               string
+	}{
+		"host.kubeletState=file":                  {2, 0, "/run/kubelet"},
+		"host.kubeletState=true":                  {2, 0, "/run/kubelet"},
+		"host.kubeletState=directory":             {0, 2, "/var/lib/kubelet"},
+		"host.kubeletState=none":                  {0, 0, "/var/lib/kubelet"},
+		"host.kubeletState=false":                 {0, 0, "/var/lib/kubelet"},
+		"host.kubeletState=file,form=single":      {1, 0, "/run/kubelet"},
+		"host.kubeletState=directory,form=single": {0, 1, "/var/lib/kubelet"},
+	} {
+		out := template(t, set)
+		if files, directories := strings.Count(out, file), strings.Count(out, directory); files != want.files || directories != want.directories {
+			t.Errorf("%s: the file is mounted into %d pods and the directory into %d; want %d and %d", set, files, directories, want.files, want.directories)
+		}
+		// Kubelet's own file is root's, and its copy is for all.
+		if m := user.FindStringSubmatch(out); m != nil && (m[1] == "0") != (want.directories > 0) {
+			t.Errorf("%s: collect is user %s", set, m[1])
+		}
+		for _, tool := range []string{"COLLECT", "ISOLATE"} {
+			if !strings.Contains(out, `{name: POLDER_`+tool+`_KUBELET_ROOT, value: "`+want.root+`"}`) {
+				t.Errorf("%s: %s does not read it in %s", set, tool, want.root)
+			}
+		}
 	}
 }
 
 type podTemplate struct {
 	Spec struct {
-		AutomountServiceAccountToken bool
-		PriorityClassName            string
-		SecurityContext              struct{ SeccompProfile struct{ Type string } }
-		InitContainers, Containers   []container
+		AutomountServiceAccountToken, HostPID bool
+		PriorityClassName, ServiceAccountName string
+		SecurityContext                       struct{ SeccompProfile struct{ Type string } }
+		InitContainers, Containers            []container
+		Volumes                               []struct {
+			Name     string
+			HostPath struct{ Path string }
+		}
 	}
 }
 
@@ -212,7 +321,7 @@ type container struct {
 	Command         []string
 	SecurityContext struct {
 		Privileged, AllowPrivilegeEscalation, ReadOnlyRootFilesystem, RunAsNonRoot bool
-		RunAsUser                                                                  int
+		RunAsUser, RunAsGroup                                                      int
 		Capabilities                                                               struct{ Add, Drop []string }
 	}
 	VolumeMounts []struct {
@@ -221,24 +330,31 @@ type container struct {
 	}
 }
 
-// daemonSet is the pod template as the server understands it.
-func daemonSet(t *testing.T, c *controlplane.ControlPlane, into *podTemplate, set ...string) {
+// daemonSets are the pod templates of the chart's DaemonSets, by their names, as the server understands them.
+func daemonSets(t *testing.T, c *controlplane.ControlPlane, set ...string) map[string]*podTemplate {
 	t.Helper()
+	templates := map[string]*podTemplate{}
+	release := strings.NewReplacer("=", "-").Replace(strings.Join(set, "-"))
 	for document := range strings.SplitSeq(template(t, set...), "\n---\n") {
-		if !strings.Contains(document, "kind: DaemonSet") {
+		name := daemonSetName.FindStringSubmatch(document)
+		if name == nil {
 			continue
 		}
-		name := strings.NewReplacer("=", "-").Replace(strings.Join(set, "-"))
-		c.Apply(strings.Replace(document, "\n  name: polder\n", "\n  name: "+name+"\n", 1))
+		own := strings.Replace(name[1], "polder", strings.ToLower(release), 1)
+		c.Apply(strings.Replace(document, "\n  name: "+name[1]+"\n", "\n  name: "+own+"\n", 1))
 		var object struct {
 			Spec struct{ Template podTemplate }
 		}
-		c.Get("/apis/apps/v1/namespaces/"+namespace+"/daemonsets/"+name, &object)
-		*into = object.Spec.Template
-		return
+		c.Get("/apis/apps/v1/namespaces/"+namespace+"/daemonsets/"+own, &object)
+		templates[name[1]] = &object.Spec.Template
 	}
-	t.Fatal("the chart renders no DaemonSet")
+	if len(templates) == 0 {
+		t.Fatal("the chart renders no DaemonSet")
+	}
+	return templates
 }
+
+var daemonSetName = regexp.MustCompile(`(?m)^kind: DaemonSet\nmetadata:\n  name: (.+)$`)
 
 // part is what one of the chart's templates renders.
 func part(t *testing.T, file string, set ...string) string {
@@ -328,44 +444,61 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// helm installs it, changes its form and removes it, on a cluster whose controllers make its pods.
-func TestInstall(t *testing.T) {
-	dir := controlplane.Need(t, "helm", "kube-controller-manager")
+// What helm does on a cluster, one thing after the other: each uninstalls what it has installed.
+func TestHelm(t *testing.T) {
+	t.Parallel()
+	controlplane.Need(t, "helm", "kube-controller-manager")
 	c := controlplane.Start(t, controlplane.Options{ControllerManager: true})
+	t.Run("install", func(t *testing.T) { install(t, c.Plane.For(t)) })
+	t.Run("centre", func(t *testing.T) { centreEndsBeforeItsMarksAreTakenBack(t, c.Plane.For(t)) })
+}
+
+// helmOn runs helm on a cluster.
+func helmOn(t *testing.T, c *controlplane.ControlPlane, args ...string) (string, error) {
+	t.Helper()
+	cmd := c.KubectlCommand(t.Context(), args...)
+	cmd.Path, cmd.Args[0] = filepath.Join(controlplane.Need(t, "helm"), "helm"), "helm"
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// helm installs it, changes its form and removes it, on a cluster whose controllers make its pods.
+func install(t *testing.T, c *controlplane.ControlPlane) {
 	run := func(args ...string) string {
 		t.Helper()
-		cmd := c.KubectlCommand(t.Context(), args...)
-		cmd.Path, cmd.Args[0] = filepath.Join(dir, "helm"), "helm"
-		out, err := cmd.CombinedOutput()
+		out, err := helmOn(t, c, args...)
 		if err != nil {
 			t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
-		return string(out)
+		return out
 	}
 	c.MakeNode("node-1", "48", "195924424Ki")
 	notes := run("install", "polder", chart, "--namespace", namespace, "--create-namespace")
-	for _, want := range []string{"Polder runs on every node as one container", "kubectl get kcnr", "schedulerName: katalyst-scheduler wait"} {
+	for _, want := range []string{"Polder runs on every node as four pods, with a container a tool", "kubectl get kcnr", "schedulerName: katalyst-scheduler wait"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %q:\n%s", want, notes)
 		}
 	}
 	pods := func() string {
-		return c.Kubectl("-n", namespace, "get", "pods", "-o", `jsonpath={range .items[*]}{.spec.containers[*].name} of {.spec.priority}{end}`)
+		all := strings.Split(strings.TrimSpace(c.Kubectl("-n", namespace, "get", "pods", "-o",
+			`jsonpath={range .items[*]}{.spec.serviceAccountName}={.spec.containers[*].name},{.spec.priority}{"\n"}{end}`)), "\n")
+		slices.Sort(all)
+		return strings.Join(all, " ")
 	}
-	c.Eventually(soon, "the DaemonSet's pod", func() string {
-		if got := pods(); got != "polder of 2000001000" {
-			return "there is " + got
+	const apart = "default=advise isolate,2000001000 polder-collect=collect,2000001000 polder-evict=evict,2000001000 polder-report=report,2000001000"
+	c.Eventually(soon, "the DaemonSets' pods", func() string {
+		if got := pods(); got != apart {
+			return "there are " + got
 		}
 		return ""
 	})
 	c.Kubectl("get", "kcnr,kcc,aqc,ec", "--all-namespaces")
-	checked(t, c, "polder-own-node", "polder-own-resources")
-	run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=containers")
+	checked(t, c, "polder-own-node", "polder-own-resources", "polder-own-evictions", "polder-own-events", "polder-own-event-pods")
+	run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=single")
 	c.Eventually(soon, "the other form", func() string {
 		// Nobody runs the pods, so nobody ends them.
 		_, _ = c.TryKubectl("", "-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
-		if got := pods(); got != "collect advise isolate evict report of 2000001000" {
-			time.Sleep(time.Second)
+		if got := pods(); got != "polder=polder,2000001000" {
 			return "there is " + got
 		}
 		return ""

@@ -14,11 +14,12 @@ func TestDeleteOwnPodsAlone(t *testing.T) {
 		c.MakeNode(node, "4", "8Gi")
 	}
 	for name, node := range map[string]string{"del-mine": "del-1", "del-mine-too": "del-1", "del-theirs": "del-2", "del-nobodys": ""} {
-		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default"},"spec":{"nodeName":%q,"schedulerName":"none","terminationGracePeriodSeconds":0,"containers":[{"name":"main","image":"none"}]}}`, name, node))
+		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default","annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores"}},"spec":{"nodeName":%q,"schedulerName":"none","terminationGracePeriodSeconds":0,"containers":[{"name":"main","image":"none"}]}}`, name, node))
 	}
-	c.Apply(template(t, "serviceAccount.perTool=true", "scheduler.enabled=true", "evict.action=delete"))
+	podOn(c, "del-service", "del-1", "", "")
+	c.Apply(template(t, "form=single", "serviceAccount.perTool=true", "scheduler.enabled=true", "evict.action=delete"))
 	t.Cleanup(func() {
-		c.Apply(template(t, "serviceAccount.perTool=true", "scheduler.enabled=true"))
+		c.Apply(template(t, "form=single", "serviceAccount.perTool=true", "scheduler.enabled=true"))
 		c.Kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "polder-own-pods")
 	})
 	pod := func(name string) request { return remove(core + "/namespaces/default/pods/" + name) }
@@ -37,6 +38,7 @@ func TestDeleteOwnPodsAlone(t *testing.T) {
 			{"another node's, in earnest", mine, pod("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
 			{"no node's", mine, pod("del-nobodys"), policy + "Polder's token is of node del-1: it may not delete pods of no node"},
 			{"with a token of no node", nobodys, pod(of.mine), policy + "Polder's token names no node"},
+			{"a service", mine, pod("del-service"), policy + "Polder may delete only reclaimed pods"},
 			{"all at once", mine, remove(core + "/namespaces/default/pods"), "cannot deletecollection"},
 			{"its own", mine, pod(of.mine), ""},
 		} {
@@ -57,8 +59,8 @@ func TestDeleteOwnPodsAlone(t *testing.T) {
 		t.Errorf("there are %s; want the others'", got)
 	}
 	// Who deletes pods by another account is not concerned.
-	c.Kubectl("delete", "pod", "del-theirs", "del-nobodys", "--grace-period=0", "--force")
-	if strings.Contains(template(t), "own-pods") {
+	c.Kubectl("delete", "pod", "del-theirs", "del-nobodys", "del-service", "--grace-period=0", "--force")
+	if strings.Contains(template(t), "polder-own-pods") {
 		t.Error("the policy is there without the right")
 	}
 }

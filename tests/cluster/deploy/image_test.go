@@ -13,6 +13,7 @@ import (
 
 // scripts/image makes an image of the Dockerfile's layout, the same bytes each time, in which the programs run that it is for.
 func TestImage(t *testing.T) {
+	t.Parallel()
 	controlplane.Need(t) // it may fetch packages: not between two edits
 	if _, err := exec.LookPath("apt-cache"); err != nil {
 		t.Fatal("it is made of Debian's packages: ", err)

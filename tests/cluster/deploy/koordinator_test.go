@@ -3,7 +3,6 @@ package deploy
 import (
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 // One value makes the tools work together by the policy, and each can be said otherwise.
 func TestPolicyIsASetting(t *testing.T) {
+	t.Parallel()
 	for name, one := range map[string]struct{ set, want, not []string }{
 		"katalyst": {nil, []string{
 			`{name: POLDER_EVICT_RULES, value: "reclaimed-resource-pressure-eviction-plugin"}`, `{name: POLDER_REPORT_TO, value: "cnr,node"}`,
@@ -57,6 +57,7 @@ func TestPolicyIsASetting(t *testing.T) {
 
 // collect may read resctrl, and isolate alone write it.
 func TestResctrlIsMountedWhereItIsAskedFor(t *testing.T) {
+	t.Parallel()
 	for set, want := range map[string][]string{
 		"form=containers": {"- {name: resctrl, mountPath: /sys/fs/resctrl, readOnly: true}", "- {name: resctrl, mountPath: /sys/fs/resctrl}"},
 		"form=single":     {"- {name: resctrl, mountPath: /sys/fs/resctrl}"},
@@ -115,14 +116,9 @@ func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(arg
 
 // helm upgrade installs no definitions. Without that of the profiles the policies would refuse every pod: the chart refuses first.
 func TestUpgradeNeedsTheDefinitions(t *testing.T) {
-	dir := controlplane.Need(t, "helm")
-	c := controlplane.Start(t, controlplane.Options{})
-	run := func(args ...string) (string, error) {
-		cmd := c.KubectlCommand(t.Context(), append(args, "--namespace", namespace)...)
-		cmd.Path, cmd.Args[0] = filepath.Join(dir, "helm"), "helm"
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
+	t.Parallel()
+	c := controlplane.Start(t, controlplane.Options{}) // one that has not known the profiles before
+	run := func(args ...string) (string, error) { return helmOn(t, c, append(args, "--namespace", namespace)...) }
 	c.MakeNamespace(namespace)
 	if out, err := run("install", "polder", chart); err != nil {
 		t.Fatal(out)
@@ -155,12 +151,15 @@ func TestUpgradeNeedsTheDefinitions(t *testing.T) {
 	}
 	// What it asks for is what it needs.
 	c.ApplyFile(manifests + "/crds")
-	c.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	c.Established()
 	if out, err := run(enable...); err != nil || strings.Contains(out, "no definition of NodeMetrics") {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// If somebody deletes it all the same, the system's pods and Polder's own can be made.
+	// If somebody deletes it all the same, the system's pods and Polder's own can be made. A server that has seen the definition may
+	// go on with what it knows until it is started again.
 	c.Kubectl("delete", "crd", "clustercolocationprofiles.config.koordinator.sh")
+	c.StopAPIServer()
+	c.StartAPIServer()
 	c.Eventually(soon, "other pods are refused", func() string {
 		if pod("default") == "" {
 			return "they are made"
@@ -203,7 +202,7 @@ func nodeMetric(name string) string {
 func TestKoordinatorRoles(t *testing.T) {
 	c := cluster(t)
 	out, err := helm(t, "template", "koord", chart, "--namespace", namespace, "--kube-version", "1.36.0", "--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
-		"--set", "policy=koordinator,serviceAccount.perTool=true,koordinator.sloConfig.create=true")
+		"--set", "policy=koordinator,koordinator.sloConfig.create=true")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"polder/tests/cluster/controlplane"
 )
@@ -24,52 +23,33 @@ const (
 	manifests = top + "/deploy/kubernetes"
 )
 
-// soon is how long something may take that takes a second or two on a calm machine.
-const soon = 60 * time.Second
+const soon = controlplane.Soon
 
 // namespace is where the chart is installed.
-const namespace = "polder-system"
-
-// shared is the control plane of most tests: with the definitions, the roles of each tool, and the policies.
-var shared *controlplane.Plane
+const namespace = controlplane.Namespace
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	os.Exit(runAll(m))
+	controlplane.Main(m, controlplane.Options{SchedulerConfig: manifests + "/scheduler/katalyst-scheduler.yaml"}, setUp)
 }
 
-func runAll(m *testing.M) int {
-	if _, err := controlplane.Programs("etcd", "kube-apiserver", "kubectl"); err != nil {
-		return m.Run() // each test says so
-	}
-	var err error
-	if shared, err = controlplane.Open(controlplane.Options{SchedulerConfig: manifests + "/scheduler/katalyst-scheduler.yaml"}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer shared.Close()
-	return m.Run()
-}
-
-// cluster is the shared control plane, furnished.
-func cluster(t *testing.T) *controlplane.ControlPlane {
-	t.Helper()
-	controlplane.Need(t, "etcd", "kube-apiserver", "kube-scheduler", "kubectl", "helm")
-	c := shared.For(t)
-	if status, _ := c.API("GET", "/api/v1/namespaces/"+namespace, ""); status == 200 {
-		return c
-	}
+// setUp installs the definitions, the roles of each tool, and the policies.
+func setUp(c *controlplane.ControlPlane) {
 	c.MakeNamespace(namespace)
 	c.MakeNamespace("koordinator-system")
 	c.ApplyFile(manifests + "/crds")
 	c.ApplyFile(manifests + "/polder.yaml")
-	c.Apply(template(t, "serviceAccount.perTool=true", "scheduler.enabled=true"))
-	c.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-	return c
+	c.Apply(template(c.TB, "form=single", "serviceAccount.perTool=true", "scheduler.enabled=true"))
+	c.Established()
+}
+
+// cluster is the control plane of most tests. They run one after the other: there is one chart.
+func cluster(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	return controlplane.Shared(t)
 }
 
 // helm runs helm, without a cluster.
-func helm(t *testing.T, args ...string) (string, error) {
+func helm(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	dir := controlplane.Need(t, "helm")
 	cmd := exec.Command(filepath.Join(dir, "helm"), args...)
@@ -84,7 +64,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 }
 
 // template renders the chart as for a server of this version, with the values set.
-func template(t *testing.T, set ...string) string {
+func template(t testing.TB, set ...string) string {
 	t.Helper()
 	args := []string{"template", "polder", chart, "--namespace", namespace, "--kube-version", "1.36.0",
 		"--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"}

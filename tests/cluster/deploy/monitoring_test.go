@@ -43,7 +43,18 @@ func TestMetrics(t *testing.T) {
 	for _, form := range []string{"single", "containers"} {
 		t.Run(form, func(t *testing.T) {
 			out := template(t, "form="+form, "metrics.enabled=true", "metrics.ports.isolate=7777", "metrics.podMonitor.enabled=true", "metrics.podMonitor.labels.release=p")
-			containers, _ := at(document(t, out, "DaemonSet"), "spec", "template", "spec", "containers").([]any)
+			var containers []any
+			for document := range strings.SplitSeq(out, "\n---\n") {
+				var set map[string]any
+				if !strings.Contains(document, "\nkind: DaemonSet\n") {
+					continue
+				}
+				if err := yaml.Unmarshal([]byte(document), &set); err != nil {
+					t.Fatal(err)
+				}
+				list, _ := at(set, "spec", "template", "spec", "containers").([]any)
+				containers = append(containers, list...)
+			}
 			ports, listens := map[string]int{}, map[string]string{}
 			for _, c := range containers {
 				list, _ := at(c, "ports").([]any)

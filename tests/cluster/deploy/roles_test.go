@@ -21,8 +21,8 @@ type speaker struct {
 	server, token string
 }
 
-// account is the speaker of a service account of the chart, with a token of the node, if one is named, as pods have it.
-func account(t *testing.T, c *controlplane.ControlPlane, name, node string) *speaker {
+// speakerOf is a speaker without a token.
+func speakerOf(t *testing.T, c *controlplane.ControlPlane) *speaker {
 	t.Helper()
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(read(t, c.CA()))) {
@@ -30,20 +30,46 @@ func account(t *testing.T, c *controlplane.ControlPlane, name, node string) *spe
 	}
 	s := &speaker{&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: soon}, c.Server(), ""}
 	t.Cleanup(s.http.CloseIdleConnections)
+	return s
+}
+
+// account is the speaker of a service account of the chart, with a token of the node, if one is named.
+func account(t *testing.T, c *controlplane.ControlPlane, name, node string) *speaker {
+	t.Helper()
+	s := speakerOf(t, c)
 	if node == "" {
 		s.token = c.Token(namespace, name)
 		return s
 	}
 	var object struct{ Metadata struct{ UID string } }
 	c.Get("/api/v1/nodes/"+node, &object)
-	status, answer := c.API(http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts/"+name+"/token", fmt.Sprintf(
-		`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Node","name":%q,"uid":%q}}}`,
-		node, object.Metadata.UID))
+	s.token = boundToken(t, c, name, "Node", node, object.Metadata.UID)
+	return s
+}
+
+// boundToken is a token of a service account that is bound to an object.
+func boundToken(t *testing.T, c *controlplane.ControlPlane, account, kind, name, uid string) string {
+	t.Helper()
+	status, answer := c.API(http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts/"+account+"/token", fmt.Sprintf(
+		`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"boundObjectRef":{"apiVersion":"v1","kind":%q,"name":%q,"uid":%q}}}`,
+		kind, name, uid))
 	var request struct{ Status struct{ Token string } }
 	if err := json.Unmarshal(answer, &request); err != nil || status != http.StatusCreated {
-		t.Fatalf("token of %s for %s: status %d: %s", name, node, status, answer)
+		t.Fatalf("token of %s for %s %s: status %d: %s", account, kind, name, status, answer)
 	}
-	s.token = request.Status.Token
+	return request.Status.Token
+}
+
+// podOf is the speaker of a service account with a token of a pod on the node, as kubelet requests it for the pods of the chart.
+func podOf(t *testing.T, c *controlplane.ControlPlane, account, node string) *speaker {
+	t.Helper()
+	pod := account + "-of-" + node
+	c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":%q},"spec":{"nodeName":%q,"serviceAccountName":%q,"automountServiceAccountToken":false,"containers":[{"name":"main","image":"none"}]}}`,
+		pod, namespace, node, account))
+	var object struct{ Metadata struct{ UID string } }
+	c.Get(core+"/namespaces/"+namespace+"/pods/"+pod, &object)
+	s := speakerOf(t, c)
+	s.token = boundToken(t, c, account, "Pod", pod, object.Metadata.UID)
 	return s
 }
 
@@ -51,7 +77,7 @@ func account(t *testing.T, c *controlplane.ControlPlane, name, node string) *spe
 // policies with some delay: retry says of which answers to wait for another.
 func (s *speaker) say(t *testing.T, r request, retry func(status int) bool) (status int, message string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(soon); ; time.Sleep(50 * time.Millisecond) {
 		req, err := http.NewRequest(r.method, s.server+r.path, strings.NewReader(r.body))
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +161,7 @@ var work = map[string][]request{
 	},
 	"evict": {
 		get(core + "/namespaces/default/pods/roles"),
-		post(events, `{"metadata":{"name":"roles"},"eventTime":"2026-11-21T10:00:00.000000Z","action":"Evicting","reason":"EvictCreated","type":"Normal","note":"n","reportingController":"polder","reportingInstance":"roles-1","regarding":{"kind":"Pod","namespace":"default","name":"roles"}}`),
+		post(events, `{"metadata":{"name":"roles"},"eventTime":"2026-11-21T10:00:00.000000Z","action":"Evicting","reason":"EvictCreated","type":"Normal","note":"n","reportingController":"polder-evict","reportingInstance":"roles-1","regarding":{"kind":"Pod","namespace":"default","name":"roles"}}`),
 		patch("merge", events+"/roles", `{"series":{"count":2,"lastObservedTime":"2026-11-21T10:01:00.000000Z"}}`),
 		post(core+"/namespaces/default/pods/roles/eviction", evictionOf("roles")),
 	},
@@ -181,8 +207,9 @@ var mischief = []request{
 func TestEachToolMayDoItsWorkAndNothingElse(t *testing.T) {
 	c := cluster(t)
 	c.MakeNode("roles-1", "4", "8Gi")
+	t.Cleanup(func() { c.Kubectl("delete", "events.v1.events.k8s.io", "--all") })
 	for _, pod := range []string{"roles", "other"} {
-		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default"},"spec":{"nodeName":"roles-1","terminationGracePeriodSeconds":0,"containers":[{"name":"main","image":"none"}]}}`, pod))
+		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default","annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores"}},"spec":{"nodeName":"roles-1","terminationGracePeriodSeconds":0,"containers":[{"name":"main","image":"none"}]}}`, pod))
 	}
 	for _, tool := range []string{"collect", "evict", "report"} {
 		t.Run(tool, func(t *testing.T) {

@@ -96,8 +96,8 @@ func create(t *testing.T, c *controlplane.ControlPlane, yaml string) {
 }
 
 func TestStockSchedulerBindsTheGuidesPods(t *testing.T) {
-	controlplane.Need(t, "kube-scheduler")
-	c := controlplane.Start(t, controlplane.Options{SchedulerConfig: manifests + "/scheduler/katalyst-scheduler.yaml"})
+	c := cluster(t)
+	t.Cleanup(func() { c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force") })
 	c.MakeNode("plain", "48", "195924424Ki")
 	c.MakeNode("node-1", "48", "195924424Ki", millicpu, "44k", memory, "195257901056")
 	create(t, c, guideShared)
@@ -145,15 +145,21 @@ func TestStockSchedulerBindsTheGuidesPods(t *testing.T) {
 
 // The second scheduler that the chart deploys can do its work with the roles that it gets there.
 func TestSecondSchedulerHasTheRolesThatItNeeds(t *testing.T) {
+	t.Parallel()
+	c := controlplane.Start(t, controlplane.Options{})
+	c.MakeNamespace(namespace)
+	c.MakeNode("node-1", "48", "195924424Ki", millicpu, "44k", memory, "195257901056")
 	for profile, manifest := range map[string]string{"katalyst-scheduler": "scheduler/deployment.yaml", "koord-scheduler": "koordinator/scheduler.yaml"} {
-		t.Run(profile, func(t *testing.T) { secondScheduler(t, profile, manifest) })
+		t.Run(profile, func(t *testing.T) { secondScheduler(t, c.Plane.For(t), profile, manifest) })
 	}
 }
 
-func secondScheduler(t *testing.T, profile, manifest string) {
+func secondScheduler(t *testing.T, c *controlplane.ControlPlane, profile, manifest string) {
 	dir := controlplane.Need(t, "kube-scheduler")
-	c := controlplane.Start(t, controlplane.Options{})
-	c.MakeNamespace(namespace)
+	t.Cleanup(func() { // there is one of the name at a time
+		c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+		c.Kubectl("delete", "-f", filepath.Join(manifests, manifest))
+	})
 	c.ApplyFile(filepath.Join(manifests, manifest))
 	guideReclaimedPod := strings.Replace(guideReclaimedPod, "katalyst-scheduler", profile, 1)
 	var deployment struct {
@@ -182,7 +188,6 @@ func secondScheduler(t *testing.T, profile, manifest string) {
 		t.Fatal(err)
 	}
 	defer scheduler.Kill()
-	c.MakeNode("node-1", "48", "195924424Ki", millicpu, "44k", memory, "195257901056")
 	create(t, c, guideReclaimedPod)
 	scheduled(t, c, "reclaimed-normal-pod")
 	if holder := c.Kubectl("-n", namespace, "get", "lease", profile, "-o", "jsonpath={.spec.holderIdentity}"); holder == "" {

@@ -13,8 +13,8 @@ func TestTaintNode(t *testing.T) {
 	c.MakeNode("taint-2", "4", "8Gi")
 	c.Kubectl("taint", "node", "taint-1", "team/a=b:NoSchedule")
 	c.Kubectl("annotate", "node", "taint-1", "polder/withdrawn=agent not ready")
-	c.Apply(template(t, "serviceAccount.perTool=true", "scheduler.enabled=true", "report.taintNode=true"))
-	t.Cleanup(func() { c.Apply(template(t, "serviceAccount.perTool=true", "scheduler.enabled=true")) })
+	c.Apply(template(t, "form=single", "serviceAccount.perTool=true", "scheduler.enabled=true", "report.taintNode=true"))
+	t.Cleanup(func() { c.Apply(template(t, "form=single", "serviceAccount.perTool=true", "scheduler.enabled=true")) })
 	s := account(t, c, "polder-report", "taint-1")
 	node := func(name string) string { return core + "/nodes/" + name }
 	const theirs, ours = `{"key":"team/a","value":"b","effect":"NoSchedule"}`, `{"key":"node.katalyst.kubewharf.io/MemoryPressure","effect":"NoSchedule","timeAdded":"2026-11-21T12:00:00Z"}`

@@ -67,13 +67,13 @@ value: 5000
 preemptionPolicy: PreemptLowerPriority
 `
 
-// guidePod is the guide's, by the name of be-pod-demo.
+// guidePod is the guide's, by the name of be-pod-demo, for the test's own node.
 const guidePod = `
 apiVersion: v1
 kind: Pod
 metadata:
   name: %[1]s
-  namespace: default
+  namespace: %[2]s
   labels:
     koordinator.sh/qosClass: 'BE' # set Pod QoS as BE
     app: %[1]s
@@ -94,22 +94,16 @@ spec:
   restartPolicy: Always
   schedulerName: default-scheduler
   priorityClassName: koord-batch
+  nodeSelector: {kubernetes.io/hostname: %[3]s}
 `
 
-// koordinated is a control plane with a node that offers batch resources, the class of batch pods, and a ConfigMap as the API
-// server returns it, in a file.
-func koordinated(t *testing.T, options controlplane.Options, configMap string) (c *cluster, config string) {
+// koordinated is a cluster whose node offers batch resources, with a ConfigMap as the API server returns it, in a file.
+func koordinated(t *testing.T, configMap string) (c *cluster, config string) {
 	t.Helper()
-	options.Scheduler = true
-	c = &cluster{controlplane.Start(t, options), t, ""}
-	c.MakeNode(node, "8", "32611012Ki", "kubernetes.io/batch-cpu", "9k", "kubernetes.io/batch-memory", "16Gi")
-	c.Apply(account)
-	c.Apply(batchClass)
-	c.MakeNamespace("koordinator-system")
-	c.Apply(configMap)
-	c.kubeconfig = c.KubeconfigFor("kube-system", "evict")
+	c = startOn(t, controlplane.Shared(t), "8", "32611012Ki", "kubernetes.io/batch-cpu", "9k", "kubernetes.io/batch-memory", "16Gi")
+	c.Apply(strings.ReplaceAll(configMap, "koordinator-system", c.namespace))
 	config = filepath.Join(t.TempDir(), "slo.yaml")
-	if err := os.WriteFile(config, []byte(c.Kubectl("get", "configmap", "-n", "koordinator-system", "slo-controller-config", "-o", "yaml")), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(c.kubectl("get", "configmap", "slo-controller-config", "-o", "yaml")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return c, config
@@ -118,16 +112,16 @@ func koordinated(t *testing.T, options controlplane.Options, configMap string) (
 // bePod makes the guide's pod, which the scheduler binds, and returns it as collect shows it, with what it uses.
 func (c *cluster) bePod(name string, usedMilli, usedBytes float64) tick.Pod {
 	c.t.Helper()
-	c.Apply(fmt.Sprintf(guidePod, name))
-	c.Eventually(30*time.Second, name+" to be bound", func() string {
-		if on := c.Kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName} {.spec.priority}"); on != node+" 5000" {
+	c.Apply(fmt.Sprintf(guidePod, name, c.namespace, c.node))
+	c.Eventually(controlplane.Soon, name+" to be bound", func() string {
+		if on := c.kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName} {.spec.priority}"); on != c.node+" 5000" {
 			return "it is on " + on
 		}
 		return ""
 	})
-	c.SetPodReady("default", name)
+	c.SetPodReady(c.namespace, name)
 	return tick.Pod{
-		UID: c.uid(name), Namespace: "default", Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, Phase: "Running", Priority: tick.Ptr(int64(5000)),
+		UID: c.uid(name), Namespace: c.namespace, Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, Phase: "Running", Priority: tick.Ptr(int64(5000)),
 		KubernetesQOS: qos.BestEffort, Labels: map[string]string{qos.KoordinatorClass: qos.BE},
 		Requests:      &tick.Resources{ReclaimedMilliCPU: tick.Ptr(4000.0), ReclaimedMemoryBytes: tick.Ptr(4.0 * (1 << 30))},
 		UsageMilliCPU: &usedMilli, Memory: &tick.Memory{RSSBytes: &usedBytes},
@@ -135,9 +129,9 @@ func (c *cluster) bePod(name string, usedMilli, usedBytes float64) tick.Pod {
 }
 
 // suppressed is the node's tick at a time: so many CPUs are left to the BE pods, which use them up, and so much memory is used.
-func suppressed(at time.Time, cpus string, usedMilli, usedBytes float64, pods ...tick.Pod) *tick.Tick {
+func (c *cluster) suppressed(at time.Time, cpus string, usedMilli, usedBytes float64, pods ...tick.Pod) *tick.Tick {
 	const memory = 32611012 * 1024.0
-	return &tick.Tick{V: 1, Node: node, Time: at.UTC(), Sample: &tick.Sample{
+	return &tick.Tick{V: 1, Node: c.node, Time: at.UTC(), Sample: &tick.Sample{
 		IntervalSeconds: tick.Ptr(5.0), Pods: pods,
 		Memory:   &tick.NodeMemory{TotalBytes: tick.Ptr(memory), AvailableBytes: tick.Ptr(memory - usedBytes)},
 		Capacity: &tick.Resources{MilliCPU: tick.Ptr(8000.0), MemoryBytes: tick.Ptr(memory)},
@@ -165,8 +159,8 @@ func watch(t *testing.T, x *pipe.Tool, next func(at time.Time) *tick.Tick) {
 func (c *cluster) printed(line string) {
 	c.t.Helper()
 	want := regexp.MustCompile(`(?m)^\S+ +` + strings.ReplaceAll(regexp.QuoteMeta(line), " ", " +") + `$`)
-	c.Eventually(15*time.Second, "an event", func() string {
-		if out := c.Kubectl("get", "event"); !want.MatchString(out) {
+	c.Eventually(controlplane.Soon, "an event", func() string {
+		if out := c.kubectl("get", "event"); !want.MatchString(out) {
 			return "kubectl get event does not print " + line + ":\n" + out
 		}
 		return ""
@@ -181,30 +175,31 @@ func (c *cluster) said(name string) []string {
 // TestKoordinatorSatisfaction is the guide "Eviction Strategy base on CPU Satisfaction": its ConfigMap, its pod, and the event that it
 // prints.
 func TestKoordinatorSatisfaction(t *testing.T) {
-	c, config := koordinated(t, controlplane.Options{}, satisfactionGuide)
+	t.Parallel()
+	c, config := koordinated(t, satisfactionGuide)
 	demo := c.bePod("be-pod-demo", 1990, 1<<30)
-	at := func(at time.Time) *tick.Tick { return suppressed(at, "0-1", 1990, 1<<30, demo) }
+	at := func(at time.Time) *tick.Tick { return c.suppressed(at, "0-1", 1990, 1<<30, demo) }
 	now := func() *tick.Tick { return at(time.Now()) }
 	x := c.evictBy(config)
 	watch(t, x, at)
-	e := until(t, x, demo.Name, tick.StateCreated, 20*time.Second, now)
+	e := until(t, x, demo.Name, tick.StateCreated, now)
 	if e.Rule != "BECPUEvict" || e.Reason != "EvictPodByBECPUSatisfaction" || e.GracePeriodSeconds != nil {
 		t.Errorf("%+v", e)
 	}
 	if got := c.leaving(demo.Name); got != "30" {
 		t.Errorf("the pod leaves with a grace period of %q s; want its own 30", got)
 	}
-	const note = "evict Pod:be-pod-demo, reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node(n1), need realase CPU : 1200"
+	note := "evict Pod:be-pod-demo, reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node(" + c.node + "), need realase CPU : 1200"
 	c.printed("Warning   evictPodSuccess   pod/be-pod-demo   " + note)
 	c.gone(demo.Name)
-	until(t, x, demo.Name, tick.StateSucceeded, 20*time.Second, func() *tick.Tick { return suppressed(time.Now(), "0-1", 0, 1<<30) })
+	until(t, x, demo.Name, tick.StateSucceeded, func() *tick.Tick { return c.suppressed(time.Now(), "0-1", 0, 1<<30) })
 	if err := x.End(); err != nil {
 		t.Error(err)
 	}
 	if d := cmp.Diff([]string{"Warning evictPodSuccess Pod " + note + " <none>"}, c.said(demo.Name)); d != "" { // that is all that Koordinator says
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	if out, err := c.TryKubectl("", "get", "pod", "be-pod-demo"); err == nil || !strings.Contains(out+err.Error(), `Error from server (NotFound): pods "be-pod-demo" not found`) {
+	if out, err := c.TryKubectl("", "-n", c.namespace, "get", "pod", "be-pod-demo"); err == nil || !strings.Contains(out+err.Error(), `Error from server (NotFound): pods "be-pod-demo" not found`) {
 		t.Errorf("kubectl get pod be-pod-demo: %s, %v", out, err)
 	}
 }
@@ -212,38 +207,28 @@ func TestKoordinatorSatisfaction(t *testing.T) {
 // TestKoordinatorBudget: at a satisfaction of 30 % one of two pods has to go. The first one's disruption budget keeps it, which is
 // said once with the server's reason, and the next one goes.
 func TestKoordinatorBudget(t *testing.T) {
-	c, config := koordinated(t, controlplane.Options{ControllerManager: true}, satisfactionGuide)
+	t.Parallel()
+	c, config := koordinated(t, satisfactionGuide)
 	kept, other := c.bePod("kept", 1500, 1<<30), c.bePod("other", 900, 1<<30)
 	kept.Labels["app"] = "kept"
-	c.Apply(`
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {name: kept, namespace: default}
-spec: {minAvailable: 1, selector: {matchLabels: {app: kept}}}
-`)
-	c.Eventually(30*time.Second, "the budget's status", func() string {
-		if out := c.Kubectl("get", "pdb", "kept", "-o", "jsonpath={.status.expectedPods} {.status.disruptionsAllowed}"); out != "1 0" {
-			return "status " + out
-		}
-		return ""
-	})
+	c.budget("kept")
 	// 2.4 of 8 cores, for want of a list of that length by a quota: 8000 x 0.8 - 2400 = 4000 are too many, which is one pod.
 	at := func(at time.Time) *tick.Tick {
-		x := suppressed(at, "0-3", 2400, 1<<30, kept, other)
+		x := c.suppressed(at, "0-3", 2400, 1<<30, kept, other)
 		x.Sample.Tiers[0].CPUMaxMilliCPU = tick.Ptr(int64(2400))
 		return x
 	}
 	now := func() *tick.Tick { return at(time.Now()) }
 	x := c.evictBy(config)
 	watch(t, x, at)
-	failed := until(t, x, kept.Name, tick.StateFailed, 40*time.Second, now)
+	failed := until(t, x, kept.Name, tick.StateFailed, now)
 	if !strings.Contains(failed.Error, "refused 3 times") || !strings.Contains(failed.Error, "disruption budget") {
 		t.Errorf("failed with %q", failed.Error)
 	}
-	until(t, x, other.Name, tick.StateCreated, 20*time.Second, now)
-	const message = ", reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node(n1), need realase CPU : 4000"
+	until(t, x, other.Name, tick.StateCreated, now)
+	message := ", reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node(" + c.node + "), need realase CPU : 4000"
 	c.printed("Warning   evictPodSuccess   pod/other   evict Pod:other" + message)
-	c.Eventually(15*time.Second, "one event for all refusals", func() string {
+	c.Eventually(controlplane.Soon, "one event for all refusals", func() string {
 		lines := c.said(kept.Name)
 		if len(lines) != 1 || !strings.HasPrefix(lines[0], "Warning evictPodFail Pod evict Pod:kept"+message+": refused 3 times: ") || !strings.Contains(lines[0], "violate the pod's disruption budget") {
 			return strings.Join(lines, "\n")
@@ -258,26 +243,27 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: kept}}}
 // TestKoordinatorMemory is the release notes' memory threshold of 70 %: the BE pod of lowest priority that uses most goes. With a
 // priority set, any pod that lets itself be evicted goes for what is missing, in the words of the newer rule.
 func TestKoordinatorMemory(t *testing.T) {
+	t.Parallel()
 	const gib = 1 << 30
-	c, config := koordinated(t, controlplane.Options{}, fmt.Sprintf(memoryGuide, `, "evictEnabledPriorityThreshold": 9999`))
+	c, config := koordinated(t, fmt.Sprintf(memoryGuide, `, "evictEnabledPriorityThreshold": 9999`))
 	small, large := c.bePod("small", 10, 1*gib), c.bePod("large", 10, 2*gib)
-	c.Apply(`
+	c.Apply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata:
   name: service
-  namespace: default
+  namespace: %s
   labels: {koordinator.sh/qosClass: LS, koordinator.sh/eviction-enabled: "true"}
 spec:
-  nodeName: n1
+  nodeName: %s
   containers: [{name: stress, image: polinux/stress}]
-`)
-	service := tick.Pod{UID: c.uid("service"), Namespace: "default", Name: "service", QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, Phase: "Running", Priority: tick.Ptr(int64(0)),
+`, c.namespace, c.node))
+	service := tick.Pod{UID: c.uid("service"), Namespace: c.namespace, Name: "service", QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, Phase: "Running", Priority: tick.Ptr(int64(0)),
 		Labels: map[string]string{qos.KoordinatorClass: qos.LS, qos.EvictionEnabled: "true"}, Memory: &tick.Memory{RSSBytes: tick.Ptr(20.0 * gib)}}
 	// 22.4 GiB of 31.1 are 72 %: 4 % have to be released, which the larger one does.
 	x := c.evictBy(config)
-	until(t, x, large.Name, tick.StateCreated, 20*time.Second, func() *tick.Tick { return suppressed(time.Now(), "0-3", 10, 22.4*gib, small, large, service) })
-	c.printed("Warning   evictPodSuccess   pod/large   evict Pod:large, reason: EvictPodByNodeMemoryUsage, message: killAndEvictBEPods for node(n1), need to release memory: 1335747051")
+	until(t, x, large.Name, tick.StateCreated, func() *tick.Tick { return c.suppressed(time.Now(), "0-3", 10, 22.4*gib, small, large, service) })
+	c.printed("Warning   evictPodSuccess   pod/large   evict Pod:large, reason: EvictPodByNodeMemoryUsage, message: killAndEvictBEPods for node(" + c.node + "), need to release memory: 1335747051")
 	for _, name := range []string{small.Name, service.Name} {
 		if got := c.leaving(name); got != "" {
 			t.Errorf("%s goes too", name)
@@ -285,8 +271,8 @@ spec:
 	}
 	// The service grows: without the BE pods there is still too much in use.
 	grown := func() *tick.Tick {
-		return later(suppressed(time.Now(), "0-3", 10, 27*gib, small, service), 10*time.Second)
+		return later(c.suppressed(time.Now(), "0-3", 10, 27*gib, small, service), 10*time.Second)
 	}
-	until(t, x, service.Name, tick.StateCreated, 20*time.Second, grown)
-	c.printed("Warning   evictPodSuccess   pod/service   evict Pod:default/service, reason: evicted, message: trigger by koordlet feature MemoryEvict, kill pod: service")
+	until(t, x, service.Name, tick.StateCreated, grown)
+	c.printed("Warning   evictPodSuccess   pod/service   evict Pod:" + c.namespace + "/service, reason: evicted, message: trigger by koordlet feature MemoryEvict, kill pod: service")
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,63 +16,62 @@ import (
 	"polder/tests/cluster/pipe"
 )
 
-func TestMain(m *testing.M) { os.Exit(pipe.Main(m)) }
-
 const (
 	manifests = "../../../deploy/kubernetes"
 	crds      = manifests + "/crds"
 	cnrPath   = "/apis/node.katalyst.kubewharf.io/v1alpha1/customnoderesources/"
 )
 
-// account may do what collect's manual says of --fleet, and no more.
-const account = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: collect, namespace: kube-system}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: collect}
-rules:
-- {apiGroups: [""], resources: [pods, nodes], verbs: [list, watch]}
-- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources], verbs: [list, watch]}
-- {apiGroups: [config.katalyst.kubewharf.io], resources: [katalystcustomconfigs, adminqosconfigurations, evictionconfigurations], verbs: [list, watch]}
-- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: collect}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: collect}
-subjects: [{kind: ServiceAccount, name: collect, namespace: kube-system}]
-`
+func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}, define) }
 
-// lab is a control plane with the definitions.
+func define(c *controlplane.ControlPlane) {
+	c.ApplyFile(crds)
+	c.Established()
+}
+
+// lab is what a test has of a control plane: its nodes have its name in theirs and in the label test, and its pods are in two namespaces.
 type lab struct {
 	*controlplane.ControlPlane
-	t          *testing.T
-	kubeconfig string // of who may do what collect may
-	asCentre   string // of the chart's account
+	t             *testing.T
+	name          string
+	agents, batch string // the namespaces
 }
 
 func start(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{ControlPlane: controlplane.Start(t, controlplane.Options{}), t: t}
-	l.define()
-	l.Apply(account)
-	l.kubeconfig = l.KubeconfigFor("kube-system", "collect")
+	return startOn(t, controlplane.Shared(t))
+}
+
+// startAlone is start in a control plane of the test's own, for one that stops it or changes its definitions.
+func startAlone(t *testing.T) *lab {
+	t.Helper()
+	c := controlplane.Start(t, controlplane.Options{})
+	define(c)
+	return startOn(t, c)
+}
+
+func startOn(t *testing.T, c *controlplane.ControlPlane) *lab {
+	t.Helper()
+	l := &lab{ControlPlane: c, t: t, name: c.OwnName(), agents: c.OwnNamespace()}
+	l.batch = l.agents + "-batch"
+	l.MakeNamespace(l.batch)
 	return l
 }
 
-func (l *lab) define() {
-	l.ApplyFile(crds)
-	l.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-	l.MakeNamespace("polder-system")
-	l.MakeNamespace("batch")
+// node is a node's name.
+func (l *lab) node(i int) string { return fmt.Sprintf("%s-%03d", l.name, i) }
+
+// makeNode makes a node by hand, with the test's label.
+func (l *lab) makeNode(name string) {
+	l.t.Helper()
+	l.MakeNode(name, "48", "192Gi")
+	l.Kubectl("label", "node", name, "test="+l.name)
 }
 
 func (l *lab) collect(args ...string) *pipe.Tool {
 	l.t.Helper()
-	return pipe.Start(l.t, "collect", append([]string{"--fleet", "--kubeconfig", l.kubeconfig, "--interval", "200ms"}, args...)...)
+	return pipe.Start(l.t, "collect", append([]string{"--fleet", "--kubeconfig", l.AccountFor("centre"), "--interval", "200ms",
+		"--agent-namespace", l.agents, "--node-selector", "test=" + l.name}, args...)...)
 }
 
 // pod makes a pod on a node. What is said of its metadata is JSON.
@@ -88,13 +86,13 @@ func (l *lab) pod(namespace, name, node, metadata string) {
 const (
 	ofAgent   = `"labels":{"app.kubernetes.io/name":"polder"}`
 	reclaimed = `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores"}`
-	batch     = `"labels":{"koordinator.sh/qosClass":"BE"}`
+	ofBatch   = `"labels":{"koordinator.sh/qosClass":"BE"}`
 )
 
 // agent makes a node's agent, ready since then.
 func (l *lab) agent(node string, since time.Time) {
 	l.t.Helper()
-	l.pod("polder-system", "polder-"+node, node, ofAgent)
+	l.pod(l.agents, "polder-"+node, node, ofAgent)
 	l.ready(node, "True", since)
 }
 
@@ -102,18 +100,18 @@ func (l *lab) agent(node string, since time.Time) {
 func (l *lab) ready(node, status string, since time.Time) {
 	l.t.Helper()
 	body := fmt.Sprintf(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, status, since.UTC().Format(time.RFC3339))
-	if code, answer := l.API(http.MethodPatch, "/api/v1/namespaces/polder-system/pods/polder-"+node+"/status", body); code != http.StatusOK {
+	if code, answer := l.API(http.MethodPatch, "/api/v1/namespaces/"+l.agents+"/pods/polder-"+node+"/status", body); code != http.StatusOK {
 		l.t.Fatalf("status of %s's agent: %s", node, answer)
 	}
 }
 
 // until reads ticks until those of one time are as they are wanted. Lacks says what they lack.
-func (l *lab) until(x *pipe.Tool, within time.Duration, what string, lacks func(map[string]*tick.Tick) string) map[string]*tick.Tick {
+func (l *lab) until(x *pipe.Tool, what string, lacks func(map[string]*tick.Tick) string) map[string]*tick.Tick {
 	l.t.Helper()
 	last := "no tick"
 	round := map[string]*tick.Tick{}
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
-		next := x.Next(time.Until(deadline) + 10*time.Second)
+	for deadline := time.Now().Add(controlplane.Soon); time.Now().Before(deadline); {
+		next := x.Next()
 		for _, have := range round {
 			if have.Time.Equal(next.Time) {
 				break
@@ -126,7 +124,7 @@ func (l *lab) until(x *pipe.Tool, within time.Duration, what string, lacks func(
 		}
 		round[next.Node] = next
 	}
-	l.t.Fatalf("%s: not within %s: %s", what, within, last)
+	l.t.Fatalf("%s: not within %s: %s", what, controlplane.Soon, last)
 	return nil
 }
 

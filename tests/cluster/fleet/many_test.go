@@ -9,20 +9,20 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"polder/lib/fields"
+	"polder/tests/cluster/controlplane"
 )
 
 // 200 nodes lose their agents at once: it is the network, or us. Nothing happens, and it is said. When all but two are back,
 // these two are no longer many.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	const nodes, perNode = 200, 10
 	l := start(t)
-	name := func(i int) string { return fmt.Sprintf("n%03d", i) }
+	name := l.node
 	post := func(path, body string) {
 		if status, answer := l.API(http.MethodPost, path, body); status != http.StatusCreated {
 			t.Errorf("%s: %s", path, answer)
@@ -30,19 +30,19 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	ready := func(i int) {
 		body := fmt.Sprintf(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
-		if status, answer := l.API(http.MethodPatch, "/api/v1/namespaces/polder-system/pods/polder-"+name(i)+"/status", body); status != http.StatusOK {
+		if status, answer := l.API(http.MethodPatch, "/api/v1/namespaces/"+l.agents+"/pods/polder-"+name(i)+"/status", body); status != http.StatusOK {
 			t.Errorf("%s", answer)
 		}
 	}
 	agent := func(i int) {
-		post("/api/v1/namespaces/polder-system/pods", fmt.Sprintf(`{"metadata":{"name":"polder-%s",%s},"spec":{"nodeName":%q,"containers":[{"name":"c","image":"none"}]}}`, name(i), ofAgent, name(i)))
+		post("/api/v1/namespaces/"+l.agents+"/pods", fmt.Sprintf(`{"metadata":{"name":"polder-%s",%s},"spec":{"nodeName":%q,"containers":[{"name":"c","image":"none"}]}}`, name(i), ofAgent, name(i)))
 		ready(i)
 	}
-	each(nodes, func(i int) {
-		post("/api/v1/nodes", fmt.Sprintf(`{"metadata":{"name":%q}}`, name(i)))
+	controlplane.Each(nodes, func(i int) {
+		post("/api/v1/nodes", fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"test":%q}}}`, name(i), l.name))
 		agent(i)
 		for j := range perNode {
-			post("/api/v1/namespaces/batch/pods", fmt.Sprintf(`{"metadata":{"name":"%s-%d",%s},"spec":{"nodeName":%q,"containers":[{"name":"c","image":"none","resources":{"limits":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"1k"},"requests":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"1k"}}}]}}`,
+			post("/api/v1/namespaces/"+l.batch+"/pods", fmt.Sprintf(`{"metadata":{"name":"%s-%d",%s},"spec":{"nodeName":%q,"containers":[{"name":"c","image":"none","resources":{"limits":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"1k"},"requests":{"resource.katalyst.kubewharf.io/reclaimed_millicpu":"1k"}}}]}}`,
 				name(i), j, reclaimed, name(i)))
 		}
 	})
@@ -53,8 +53,9 @@ func TestManyAtOnce(t *testing.T) {
 	written := func(status string) string {
 		var list struct {
 			Items []struct {
-				Spec   map[string]any
-				Status struct{ Conditions []map[string]any }
+				Metadata struct{ Name string }
+				Spec     map[string]any
+				Status   struct{ Conditions []map[string]any }
 			}
 		}
 		if status, body := l.API(http.MethodGet, cnrPath, ""); status != http.StatusOK || json.Unmarshal(body, &list) != nil {
@@ -62,6 +63,9 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		n, tainted := 0, 0
 		for _, x := range list.Items {
+			if !strings.HasPrefix(x.Metadata.Name, l.name) {
+				continue // another test's
+			}
 			for _, c := range x.Status.Conditions {
 				if c["type"] == "AgentReady" && c["status"] == status {
 					n++
@@ -73,7 +77,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		return fmt.Sprintf("%d %s, %d tainted", n, status, tainted)
 	}
-	l.Eventually(time.Minute, "all agents' conditions are written", func() string {
+	l.Eventually(controlplane.Soon, "all agents' conditions are written", func() string {
 		if got := written("True"); got != "200 True, 0 tainted" {
 			return got
 		}
@@ -81,30 +85,37 @@ func TestManyAtOnce(t *testing.T) {
 	})
 	t.Logf("with %d nodes and %d reclaimed pods: %s", nodes, nodes*perNode, memory(t, c))
 
-	l.Kubectl("delete", "pods", "-n", "polder-system", "--all", "--grace-period=0", "--force")
-	l.Eventually(time.Minute, "all agents are seen to be away", func() string {
+	l.Kubectl("delete", "pods", "-n", l.agents, "--all", "--grace-period=0", "--force")
+	l.Eventually(controlplane.Soon, "all agents are seen to be away", func() string {
 		if got := written("Unknown"); got != "200 Unknown, 0 tainted" {
 			return got
 		}
 		return ""
 	})
-	time.Sleep(10 * time.Second)
-	if got := written("Unknown"); got != "200 Unknown, 0 tainted" || l.evictions() != 0 {
-		t.Errorf("%s, %d evictions; want nothing done", got, l.evictions())
+	// evict has looked at all of them for longer than it takes to taint and to evict.
+	looked := ticksOf(t, metrics)
+	l.Eventually(controlplane.Soon, "more ticks", func() string {
+		if n := ticksOf(t, metrics) - looked; n < 10*nodes {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	if got := written("Unknown"); got != "200 Unknown, 0 tainted" || l.Evictions(l.batch) != 0 {
+		t.Errorf("%s, %d evictions; want nothing done", got, l.Evictions(l.batch))
 	}
 	if log := c.Tail(100); !strings.Contains(log, "nothing new is done to any node") {
 		t.Error("the log does not say so")
 	}
 	l.checkProtection(metrics, "1")
 
-	each(nodes-2, func(i int) { agent(i + 2) })
-	l.Eventually(time.Minute, "the two that stay away are tainted, and nobody else", func() string {
+	controlplane.Each(nodes-2, func(i int) { agent(i + 2) })
+	l.Eventually(controlplane.Soon, "the two that stay away are tainted, and nobody else", func() string {
 		if got := written("True"); got != "198 True, 2 tainted" || l.taints(name(0)) != closed_ || l.taints(name(1)) != closed_ {
 			return got
 		}
 		return ""
 	})
-	l.Eventually(time.Minute, "their pods go, one node after the other", func() string {
+	l.Eventually(controlplane.Soon, "their pods go, one node after the other", func() string {
 		_, a := l.podsOn(name(0))
 		_, b := l.podsOn(name(1))
 		if a != perNode || b != perNode {
@@ -112,7 +123,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		return ""
 	})
-	if got := l.evictions(); got != 2*perNode {
+	if got := l.Evictions(l.batch); got != 2*perNode {
 		t.Errorf("%d evictions; want %d", got, 2*perNode)
 	}
 	l.checkProtection(metrics, "0")
@@ -133,18 +144,40 @@ func freeAddr(t *testing.T) string {
 // checkProtection looks at what evict's metrics say of the protection.
 func (l *lab) checkProtection(addr, want string) {
 	l.t.Helper()
+	line := fmt.Sprintf("polder_fleet_protection_active{node=%q} %s\n", l.node(0), want)
+	l.Eventually(controlplane.Soon, "the metrics have "+line, func() string {
+		if !strings.Contains(page(l.t, addr), line) {
+			return "they lack it"
+		}
+		return ""
+	})
+}
+
+func page(t *testing.T, addr string) string {
+	t.Helper()
 	answer, err := http.Get("http://" + addr + "/metrics")
 	if err != nil {
-		l.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	page, err := io.ReadAll(answer.Body)
+	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		l.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if line := `polder_fleet_protection_active{node="n000"} ` + want + "\n"; !strings.Contains(string(page), line) {
-		l.t.Errorf("the metrics lack %s", line)
+	return string(text)
+}
+
+// ticksOf is how many ticks a tool has taken up, of all nodes.
+func ticksOf(t *testing.T, addr string) (total int) {
+	t.Helper()
+	for line := range strings.Lines(page(t, addr)) {
+		if strings.HasPrefix(line, "polder_ticks_total{") {
+			n := 0.0
+			_, _ = fmt.Sscan(line[strings.LastIndexByte(line, '}')+1:], &n)
+			total += int(n)
+		}
 	}
+	return total
 }
 
 // memory is what each tool of the pipe has had at most.
@@ -173,18 +206,4 @@ func memory(t *testing.T, c *centre) string {
 		}
 	}
 	return strings.Join(all, ", ")
-}
-
-// each calls f for every number under n, 16 at a time.
-func each(n int, f func(int)) {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range 16 {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	all.Wait()
 }

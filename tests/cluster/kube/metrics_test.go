@@ -38,7 +38,8 @@ func value(t *testing.T, s *metrics.Set, series string) float64 {
 
 // What is asked of the API server is in the metrics: requests by answer, their time, and since when a watch is not heard.
 func TestMetricsOfTheAPIServer(t *testing.T) {
-	c := controlplane.Start(t, controlplane.Options{})
+	c := controlplane.Shared(t)
+	namespace := c.OwnNamespace()
 	s := metrics.New("report", "test")
 	if err := s.Serve("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -47,13 +48,13 @@ func TestMetricsOfTheAPIServer(t *testing.T) {
 	kube.Observe(s.API())
 	client := open(t, c.Kubeconfig())
 
-	if _, err := client.Create(t.Context(), configMaps, "default", configMap("counted", "1")); err != nil {
+	if _, err := client.Create(t.Context(), configMaps, namespace, configMap(namespace, "counted", "1")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Create(t.Context(), configMaps, "default", configMap("counted", "1")); !kube.IsAlreadyExists(err) {
+	if _, err := client.Create(t.Context(), configMaps, namespace, configMap(namespace, "counted", "1")); !kube.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	w := kube.Start(t.Context(), client, kube.Selection{Resource: configMaps, Namespace: "default"}, time.Now, valueOf)
+	w := kube.Start(t.Context(), client, kube.Selection{Resource: configMaps, Namespace: namespace}, time.Now, valueOf)
 	if err := w.WaitSynced(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestMetricsOfTheAPIServer(t *testing.T) {
 		t.Errorf("the watch has been silent for %v s, and its server is there", got)
 	}
 	c.StopAPIServer()
-	c.Eventually(time.Minute, "the watch's silence is told", func() string {
+	c.Eventually(controlplane.Soon, "the watch's silence is told", func() string {
 		if got := value(t, s, silence); got < 2 {
 			return strconv.FormatFloat(got, 'f', -1, 64) + " s"
 		}
@@ -84,7 +85,7 @@ func TestMetricsOfTheAPIServer(t *testing.T) {
 		t.Errorf("%v requests without an answer", got)
 	}
 	c.StartAPIServer()
-	c.Eventually(time.Minute, "the watch is heard again", func() string {
+	c.Eventually(controlplane.Soon, "the watch is heard again", func() string {
 		if got := value(t, s, silence); got != 0 {
 			return strconv.FormatFloat(got, 'f', -1, 64) + " s"
 		}

@@ -4,9 +4,7 @@ package pipe
 import (
 	"bufio"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,48 +12,8 @@ import (
 	"time"
 
 	"polder/lib/tick"
+	"polder/tests/binaries"
 )
-
-// built are the tools that this process has built, each when it was first wanted.
-var built struct {
-	sync.Mutex
-	dir  string
-	have map[string]bool
-}
-
-// Main runs a package's tests and takes the tools away afterwards: func TestMain(m *testing.M) { os.Exit(pipe.Main(m)) }.
-func Main(m *testing.M) int {
-	defer func() {
-		if built.dir != "" {
-			_ = os.RemoveAll(built.dir)
-		}
-	}()
-	return m.Run()
-}
-
-// Binary is a tool's path.
-func Binary(t testing.TB, name string) string {
-	t.Helper()
-	built.Lock()
-	defer built.Unlock()
-	if built.dir == "" {
-		dir, err := os.MkdirTemp("", "polder-tools-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		built.dir, built.have = dir, map[string]bool{}
-	}
-	path := filepath.Join(built.dir, name)
-	if !built.have[name] {
-		command := exec.Command("go", "build", "-o", path, "polder/"+name)
-		command.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("go build polder/%s: %v\n%s", name, err, out)
-		}
-		built.have[name] = true
-	}
-	return path
-}
 
 // Tool is a running tool.
 type Tool struct {
@@ -73,7 +31,7 @@ type Tool struct {
 func Start(t testing.TB, name string, args ...string) *Tool {
 	t.Helper()
 	x := &Tool{t: t, name: name, lines: make(chan string, 4096), ended: make(chan error, 1)}
-	x.cmd = exec.Command(Binary(t, name), args...)
+	x.cmd = exec.Command(binaries.Path(t, name), args...)
 	x.cmd.Stderr = x
 	var err error
 	if x.in, err = x.cmd.StdinPipe(); err != nil {
@@ -121,11 +79,14 @@ func (x *Tool) Log() string {
 // PID is the tool's.
 func (x *Tool) PID() int { return x.cmd.Process.Pid }
 
+// patience is how long a tool may take for a tick, or to end: much longer than it needs on a busy machine.
+const patience = 2 * time.Minute
+
 // Put gives the tool a tick and returns it as it comes out.
 func (x *Tool) Put(in *tick.Tick) *tick.Tick {
 	x.t.Helper()
 	x.Send(in)
-	return x.Next(10 * time.Second)
+	return x.Next()
 }
 
 // Send gives the tool a tick.
@@ -141,7 +102,7 @@ func (x *Tool) Send(in *tick.Tick) {
 }
 
 // Next is the next tick that comes out.
-func (x *Tool) Next(within time.Duration) *tick.Tick {
+func (x *Tool) Next() *tick.Tick {
 	x.t.Helper()
 	select {
 	case line, ok := <-x.lines:
@@ -153,8 +114,8 @@ func (x *Tool) Next(within time.Duration) *tick.Tick {
 			x.t.Fatalf("%s wrote %q: %v", x.name, line, err)
 		}
 		return out
-	case <-time.After(within):
-		x.t.Fatalf("%s has written nothing for %s", x.name, within)
+	case <-time.After(patience):
+		x.t.Fatalf("%s has written nothing for %s", x.name, patience)
 		return nil
 	}
 }
@@ -180,7 +141,7 @@ func (x *Tool) End(signals ...syscall.Signal) error {
 	select {
 	case err := <-x.ended:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		x.t.Fatalf("%s does not end", x.name)
 		return nil
 	}

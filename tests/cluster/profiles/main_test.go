@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"polder/tests/cluster/controlplane"
 )
@@ -19,41 +17,21 @@ import (
 // From here to what is shipped.
 const manifests = "../../../deploy/kubernetes"
 
-// soon is how long something may take that takes a second or two on a calm machine.
-const soon = 60 * time.Second
+const soon = controlplane.Soon
 
-var shared *controlplane.Plane
-
-func TestMain(m *testing.M) { os.Exit(runAll(m)) }
-
-func runAll(m *testing.M) int {
-	if _, err := controlplane.Programs("etcd", "kube-apiserver", "kube-scheduler", "kubectl"); err != nil {
-		return m.Run() // each test says so
-	}
-	var err error
-	if shared, err = controlplane.Open(controlplane.Options{SchedulerConfig: manifests + "/scheduler/koord-scheduler.yaml"}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer shared.Close()
-	return m.Run()
+func TestMain(m *testing.M) {
+	controlplane.Main(m, controlplane.Options{SchedulerConfig: manifests + "/scheduler/koord-scheduler.yaml"}, setUp)
 }
 
-// cluster is the shared control plane, with what a user of profiles applies.
-func cluster(t *testing.T) *controlplane.ControlPlane {
-	t.Helper()
-	controlplane.Need(t, "etcd", "kube-apiserver", "kube-scheduler", "kubectl")
-	c := shared.For(t)
-	if status, _ := c.API("GET", "/api/v1/namespaces/probe", ""); status == http.StatusOK {
-		return c
-	}
+// setUp applies what a user of profiles applies.
+func setUp(c *controlplane.ControlPlane) {
 	c.ApplyFile(manifests + "/crds/clustercolocationprofiles.yaml")
-	c.Kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	c.Established()
 	c.ApplyFile(manifests + "/koordinator/priorityclasses.yaml")
 	c.ApplyFile(manifests + "/koordinator/profiles.yaml")
 	c.Apply(`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: own}, value: 5123, preemptionPolicy: Never}`)
 	c.MakeNamespace("probe")
-	settle(t, c)
+	settle(c.TB, c)
 	// The rules for pods are another policy, which the server learns of by itself.
 	c.Eventually(soon, "the server knows the rules for pods", func() string {
 		if status, _ := c.API("POST", podsOf("probe")+"?dryRun=All", pod("BE", `{"koordinator.sh/qosClass":"BE"}`, "", container("c", "", ""))); status != http.StatusUnprocessableEntity {
@@ -61,7 +39,12 @@ func cluster(t *testing.T) *controlplane.ControlPlane {
 		}
 		return ""
 	})
-	return c
+}
+
+// cluster is the control plane of the package. Its tests run one after the other: settle counts the changes of all profiles.
+func cluster(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	return controlplane.Shared(t)
 }
 
 const profilesPath = "/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles"
@@ -105,7 +88,7 @@ func space(t *testing.T, c *controlplane.ControlPlane, name string, profiles map
 var settled int
 
 // settle waits until the server applies profiles as they are now: it hears of them in the order of their changes.
-func settle(t *testing.T, c *controlplane.ControlPlane) {
+func settle(t testing.TB, c *controlplane.ControlPlane) {
 	t.Helper()
 	settled++
 	body := fmt.Sprintf(`{"apiVersion":"config.koordinator.sh/v1alpha1","kind":"ClusterColocationProfile","metadata":{"name":"probe"},
@@ -154,7 +137,7 @@ type made struct {
 	raw map[string]any
 }
 
-func read(t *testing.T, answer []byte) made {
+func read(t testing.TB, answer []byte) made {
 	t.Helper()
 	var m made
 	if err := json.Unmarshal(answer, &m); err != nil {

@@ -15,6 +15,7 @@ import (
 
 // Without the definition of the profiles the server refuses pods, and says why, but for the system's and Polder's own.
 func TestWithoutTheDefinition(t *testing.T) {
+	t.Parallel()
 	c := controlplane.Start(t, controlplane.Options{})
 	c.ApplyFile(manifests + "/koordinator/profiles.yaml")
 	body := pod("p", "{}", "", container("c", "", ""))

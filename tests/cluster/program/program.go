@@ -131,7 +131,7 @@ func (p *Program) Await(ctx context.Context, ready func(context.Context) error) 
 			return fmt.Errorf("%s was stopped before it was ready", p.Name)
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready (%w): %w; its log's end:\n%s", p.Name, context.Cause(ctx), err, p.Tail(15))
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

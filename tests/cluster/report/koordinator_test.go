@@ -71,15 +71,16 @@ func (c *cluster) offers(within time.Duration, want string, names ...string) {
 
 func (c *cluster) toNode(args ...string) *pipe.Tool {
 	c.t.Helper()
-	return pipe.Start(c.t, "report", append([]string{"--to", "node", "--kubeconfig", c.kubeconfig, "--node", c.node}, args...)...)
+	return pipe.Start(c.t, "report", append([]string{"--to", "node", "--kubeconfig", c.kubeconfig, "--node", c.node, "--grow-interval", "0s"}, args...)...)
 }
 
 // The guide's kubectl describe node.
 func TestGuideDescribesNode(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	x := c.toNode("--resource-prefix", "koordinator.sh")
 	next := func() *tick.Tick { return c.batch(4541, 17236565027) }
-	c.until(x, 15*time.Second, next, "^node unchanged$")
+	c.until(x, next, "^node unchanged$")
 	out := c.Kubectl("describe", "node", c.node)
 	for _, part := range []string{"Capacity", "Allocatable"} {
 		_, rest, _ := strings.Cut(out, "\n"+part+":\n")
@@ -101,11 +102,12 @@ func TestGuideDescribesNode(t *testing.T) {
 
 // When batch resources are published, withdrawn and put back.
 func TestKoordinatorPublishes(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	x := c.toNode()
 	until := func(next func() *tick.Tick, pattern string) {
 		t.Helper()
-		c.until(x, 15*time.Second, next, pattern)
+		c.until(x, next, pattern)
 	}
 	same := func(milli int64) func() *tick.Tick { return func() *tick.Tick { return c.batch(milli, 1<<34) } }
 	until(same(10000), "^node unchanged$")
@@ -120,9 +122,9 @@ func TestKoordinatorPublishes(t *testing.T) {
 		}
 	}
 	until(same(8999), "node written changed")
-	c.offers(5*time.Second, "8999 17179869184 - -", batchNames...)
+	c.offers(controlplane.Soon, "8999 17179869184 - -", batchNames...)
 	until(same(9900), "node written changed")
-	c.offers(5*time.Second, "9900 17179869184 - -", batchNames...)
+	c.offers(controlplane.Soon, "9900 17179869184 - -", batchNames...)
 
 	// The ConfigMap has another threshold, and a time after which a trifle is published as well.
 	strict := func() *tick.Tick { return configured(c.batch(9700, 1<<34), `{"resourceDiffThreshold":0.01}`) }
@@ -132,8 +134,8 @@ func TestKoordinatorPublishes(t *testing.T) {
 		t.Errorf("a trifle at once: %s", got)
 	}
 	began := time.Now()
-	c.until(x, time.Minute, timed, "node written changed")
-	c.offers(5*time.Second, "9701 17179869184 - -", batchNames...)
+	c.until(x, timed, "node written changed")
+	c.offers(controlplane.Soon, "9701 17179869184 - -", batchNames...)
 	t.Logf("a trifle was published after %s", time.Since(began).Round(100*time.Millisecond))
 
 	// Mid resources come, and go on their own when nobody speaks of them.
@@ -143,13 +145,13 @@ func TestKoordinatorPublishes(t *testing.T) {
 		return in
 	}
 	until(mid, "^node unchanged$")
-	c.offers(5*time.Second, "9701 17179869184 500 1073741824", batchNames...)
+	c.offers(controlplane.Soon, "9701 17179869184 500 1073741824", batchNames...)
 
 	// Kubelet starts on what it takes for a new machine, and sets to zero what is not its own.
 	for _, value := range []string{`null`, `"0"`} {
 		list := fmt.Sprintf(`{%q:%s,%q:%s}`, batchNames[0], value, batchNames[1], value)
 		c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, list, list))
-		c.offers(15*time.Second, "9701 17179869184 500 1073741824", batchNames...) // without a tick
+		c.offers(controlplane.Soon, "9701 17179869184 500 1073741824", batchNames...) // without a tick
 	}
 
 	// Disabled: deleted, not zeroed, at once; and back.
@@ -158,7 +160,7 @@ func TestKoordinatorPublishes(t *testing.T) {
 	}
 	began = time.Now()
 	out := x.Put(gone())
-	c.offers(5*time.Second, "- - - -", batchNames...)
+	c.offers(controlplane.Soon, "- - - -", batchNames...)
 	t.Logf("withdrawn after %s", time.Since(began).Round(10*time.Millisecond))
 	if note := out.Report.Targets[0].Note; note != "nothing is offered: colocation is disabled for the node" {
 		t.Errorf("it says %q", note)
@@ -196,12 +198,13 @@ func TestKoordinatorPublishes(t *testing.T) {
 // names; these stay when it is changed back, as a koord-manager may keep them, until --withdraw is told, after which the process
 // that runs puts its own back.
 func TestPolicyOverARestart(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	names := append([]string{milliCPU, memory}, batchNames...)
 	run := func(next func() *tick.Tick) *pipe.Tool {
 		t.Helper()
 		x := c.toNode()
-		c.until(x, 15*time.Second, next, "^node unchanged$")
+		c.until(x, next, "^node unchanged$")
 		return x
 	}
 	end := func(x *pipe.Tool) {
@@ -219,7 +222,7 @@ func TestPolicyOverARestart(t *testing.T) {
 
 	// With what a pod that reports NodeMetrics, too, has in its environment.
 	end(pipe.Start(t, "report", "--withdraw", "--to", "node,nodemetric", "--kubeconfig", c.kubeconfig, "--node", c.node))
-	c.offers(20*time.Second, "44k 195257901056 - - - -", names...)
+	c.offers(controlplane.Soon, "44k 195257901056 - - - -", names...)
 	end(x)
 
 	// A Koordinator's that offers nothing takes them away as well.
@@ -227,24 +230,25 @@ func TestPolicyOverARestart(t *testing.T) {
 		return &tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "koordinator", Withdrawn: "colocation is disabled for the node"}}
 	}
 	y := c.toNode()
-	c.until(y, 15*time.Second, gone, "^node unchanged$")
-	c.offers(15*time.Second, "- - - - - -", names...)
+	c.until(y, gone, "^node unchanged$")
+	c.offers(controlplane.Soon, "- - - - - -", names...)
 	end(y)
 }
 
 // Silence withdraws, whoever has spoken last; and a process that never hears a tick withdraws what one before it has left.
 func TestKoordinatorSilence(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
-	x := c.toNode("--stale-after", "3s")
+	x := c.toNode("--stale-after", "5s")
 	next := func() *tick.Tick { return c.batch(4541, 17236565027) }
-	c.until(x, 15*time.Second, next, "^node unchanged$")
+	c.until(x, next, "^node unchanged$")
 	c.offers(0, "4541 17236565027 - -", batchNames...)
-	c.offers(20*time.Second, "- - - -", batchNames...)
-	c.until(x, 15*time.Second, next, "^node unchanged$")
+	c.offers(controlplane.Soon, "- - - -", batchNames...)
+	c.until(x, next, "^node unchanged$")
 	x.Kill()
 	c.offers(0, "4541 17236565027 - -", batchNames...)
-	y := c.toNode("--stale-after", "3s")
-	c.offers(20*time.Second, "- - - -", batchNames...)
+	y := c.toNode("--stale-after", "5s")
+	c.offers(controlplane.Soon, "- - - -", batchNames...)
 	if err := y.End(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
@@ -253,6 +257,7 @@ func TestKoordinatorSilence(t *testing.T) {
 // A node under a pressure's taint offers no more than its batch pods request, under these names, too; and nothing while the
 // centre has marked it.
 func TestKoordinatorHeld(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	x := c.toNode()
 	held := func(keys ...string) func() *tick.Tick {
@@ -263,22 +268,25 @@ func TestKoordinatorHeld(t *testing.T) {
 			return taint(in, keys...)
 		}
 	}
-	c.until(x, 15*time.Second, held(), "^node unchanged$")
-	c.until(x, 15*time.Second, held("MemoryPressure"), "node written changed")
-	c.offers(5*time.Second, "1k 1073741824 - -", batchNames...)
-	c.until(x, 15*time.Second, held(), "^node unchanged$")
+	c.until(x, held(), "^node unchanged$")
+	c.until(x, held("MemoryPressure"), "node written changed")
+	c.offers(controlplane.Soon, "1k 1073741824 - -", batchNames...)
+	c.until(x, held(), "^node unchanged$")
 	c.offers(0, "4541 17236565027 - -", batchNames...)
 	c.Kubectl("annotate", "node", c.node, "polder/withdrawn=agent-health: gone")
-	c.offers(10*time.Second, "- - - -", batchNames...)
+	c.offers(controlplane.Soon, "- - - -", batchNames...)
 	c.Kubectl("annotate", "node", c.node, "polder/withdrawn-")
-	c.until(x, 15*time.Second, held(), "^node unchanged$")
-	c.offers(10*time.Second, "4541 17236565027 - -", batchNames...)
+	c.until(x, held(), "^node unchanged$")
+	c.offers(controlplane.Soon, "4541 17236565027 - -", batchNames...)
 }
 
 // The real scheduler binds pods by what is published: as many as fit, and to the node with room.
 func TestBatchPodsAreBound(t *testing.T) {
-	c := beginOn(t, controlplane.Start(t, controlplane.Options{Scheduler: true}))
+	t.Parallel()
+	c := begin(t)
+	namespace := c.OwnNamespace()
 	c.MakeNode("small", "48", "195924424Ki")
+	c.Kubectl("label", "node", c.node, "small", "test="+c.node)
 	x := pipe.Start(t, "report", "--to", "node", "--kubeconfig", c.kubeconfig, "--all-nodes")
 	node := c.node
 	offer := func() string {
@@ -290,7 +298,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 		}
 		return last
 	}
-	c.Eventually(20*time.Second, "both are published", func() string {
+	c.Eventually(controlplane.Soon, "both are published", func() string {
 		if out := offer(); out != "node unchanged node unchanged " {
 			return "so far: " + out
 		}
@@ -298,29 +306,29 @@ func TestBatchPodsAreBound(t *testing.T) {
 	})
 	pod := func(name string, milli int) {
 		// Batch CPU may be over-committed: a limit above the request, which an extended resource of another domain may not have.
-		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default","labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"containers":[{"name":"c","image":"registry.local/pause:1",
-			"resources":{"requests":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"1Gi"},"limits":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"2Gi"}}}]}}`, name, milli, 2*milli))
+		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":%q,"labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"nodeSelector":{"test":%q},"containers":[{"name":"c","image":"registry.local/pause:1",
+			"resources":{"requests":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"1Gi"},"limits":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"2Gi"}}}]}}`, name, namespace, c.node, milli, 2*milli))
 	}
 	bound := func(name string) string {
-		return c.Kubectl("get", "pod", name, "-o", "jsonpath={.spec.nodeName}")
+		return c.Kubectl("-n", namespace, "get", "pod", name, "-o", "jsonpath={.spec.nodeName}")
 	}
 	pod("fits", 4000)
-	c.Eventually(20*time.Second, "the pod that fits one node is bound to it", func() string {
+	c.Eventually(controlplane.Soon, "the pod that fits one node is bound to it", func() string {
 		if got := bound("fits"); got != node {
 			return "so far: " + got
 		}
 		return ""
 	})
 	pod("waits", 1001)
-	c.Eventually(20*time.Second, "the pod that asks for more than is left pends", func() string {
-		out := c.Kubectl("get", "pod", "waits", "-o", `jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}`)
+	c.Eventually(controlplane.Soon, "the pod that asks for more than is left pends", func() string {
+		out := c.Kubectl("-n", namespace, "get", "pod", "waits", "-o", `jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}`)
 		if !strings.Contains(out, "2 Insufficient kubernetes.io/batch-cpu") || bound("waits") != "" {
 			return "so far: " + out
 		}
 		return ""
 	})
 	pod("small", 1000)
-	c.Eventually(20*time.Second, "the pod that fits the other one", func() string {
+	c.Eventually(controlplane.Soon, "the pod that fits the other one", func() string {
 		if got := bound("small"); got != "small" {
 			return "so far: " + got
 		}
@@ -330,7 +338,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 	in := c.batch(5541, 17236565027)
 	in.Node = node
 	x.Put(in)
-	c.Eventually(time.Minute, "the pod that waited is bound", func() string {
+	c.Eventually(controlplane.Soon, "the pod that waited is bound", func() string {
 		if got := bound("waits"); got != node {
 			return "so far: " + got
 		}
@@ -340,11 +348,12 @@ func TestBatchPodsAreBound(t *testing.T) {
 
 // The centre withdraws what a node without an agent offers under either dialect's names.
 func TestCentreWithdrawsBatch(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":{%[1]q:"1",%[2]q:"2",%[3]q:"3"},"allocatable":{%[1]q:"1",%[2]q:"2",%[3]q:"3"}}}`, batchNames[0], batchNames[3], milliCPU))
 	c.offers(0, "1 - - 2 3", append(batchNames, milliCPU)...)
-	x := pipe.Start(t, "report", "--fleet", "--kubeconfig", c.Kubeconfig())
-	c.Eventually(20*time.Second, "nothing is offered", func() string {
+	x := pipe.Start(t, "report", "--fleet", "--kubeconfig", c.AccountFor("centre"))
+	c.Eventually(controlplane.Soon, "nothing is offered", func() string {
 		out := x.Put(&tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(),
 			Sample:   &tick.Sample{Agent: &tick.Agent{State: tick.AgentNotFound, Since: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}},
 			Eviction: &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: []tick.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoScheduleForReclaimedTasks"}}}})

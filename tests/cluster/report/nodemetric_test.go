@@ -21,17 +21,6 @@ const (
 	nodeMetricPath = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics/"
 )
 
-// measuring is begin with the NodeMetric CRD.
-func measuring(t *testing.T) *cluster {
-	t.Helper()
-	c := begin(t)
-	c.ApplyFile(nodeMetricCRD)
-	c.Kubectl("wait", "--for=condition=Established", "crd/nodemetrics.slo.koordinator.sh")
-	node := c.node
-	t.Cleanup(func() { c.API(http.MethodDelete, nodeMetricPath+node, "") })
-	return c
-}
-
 func (c *cluster) toNodeMetric(args ...string) *pipe.Tool {
 	c.t.Helper()
 	return pipe.Start(c.t, "report", append([]string{"--to", "nodemetric", "--max-age", "0", "--kubeconfig", c.kubeconfig, "--node", c.node}, args...)...)
@@ -66,7 +55,8 @@ func (c *cluster) nodeMetric() map[string]any {
 
 // The guide's kubectl get nodemetrics, with what later releases have beside it.
 func TestGuideNodeMetric(t *testing.T) {
-	c := measuring(t)
+	t.Parallel()
+	c := begin(t)
 	x := c.toNodeMetric()
 	if got := said(x.Put(c.measured(5 * time.Second))); got != "nodemetric unchanged" {
 		t.Errorf("the first sample: %s", got)
@@ -75,8 +65,8 @@ func TestGuideNodeMetric(t *testing.T) {
 	if got := said(x.Put(second)); got != "nodemetric pending changed" {
 		t.Errorf("the second sample: %s", got)
 	}
-	c.until(x, 10*time.Second, func() *tick.Tick { return c.measured(0) }, "^nodemetric written changed$")
-	c.until(x, 10*time.Second, func() *tick.Tick { return c.measured(0) }, "^nodemetric unchanged$")
+	c.until(x, func() *tick.Tick { return c.measured(0) }, "^nodemetric written changed$")
+	c.until(x, func() *tick.Tick { return c.measured(0) }, "^nodemetric unchanged$")
 
 	yaml := c.Kubectl("get", "nodemetrics", c.node, "-o", "yaml")
 	uid := c.Kubectl("get", "node", c.node, "-o", "jsonpath={.metadata.uid}")
@@ -148,14 +138,15 @@ status:
 
 // Forty minutes of samples: reports in their interval, aggregates, and what is no longer known goes.
 func TestNodeMetricOverTime(t *testing.T) {
-	c := measuring(t)
+	t.Parallel()
+	c := begin(t)
 	x := c.toNodeMetric()
 	written, begun := 0, time.Now().Add(-40*time.Minute)
 	for i := range 481 {
 		in := c.measuredAt(begun.Add(time.Duration(i) * 5 * time.Second))
 		*in.Sample.CPU.UsageMilliCPU += float64(i % 100)
 		if strings.Contains(said(x.Put(in)), "pending") {
-			c.until(x, 10*time.Second, func() *tick.Tick { return in }, "written") // as a live pipe would have the time to
+			c.until(x, func() *tick.Tick { return in }, "written") // as a live pipe would have the time to
 			written++
 		}
 	}
@@ -166,7 +157,7 @@ func TestNodeMetricOverTime(t *testing.T) {
 		list, _ := at(c.nodeMetric(), "status", "nodeMetric", "aggregatedNodeUsages").([]any)
 		return fmt.Sprint(at(list[i], "usage", key, "resources", "cpu"))
 	}
-	c.Eventually(5*time.Second, "the aggregates over half an hour", func() string {
+	c.Eventually(controlplane.Soon, "the aggregates over half an hour", func() string {
 		got := fmt.Sprint(usage(2, "avg"), " ", usage(2, "p50"), " ", usage(2, "p99"), " ", usage(0, "p90"))
 		if !regexp.MustCompile(`^48\dm 48\dm 53\dm 5\d\dm$`).MatchString(got) {
 			return got
@@ -201,12 +192,13 @@ func TestNodeMetricOverTime(t *testing.T) {
 
 // Koordinator's manager makes the object, and its spec is its own; one that is deleted is made again.
 func TestNodeMetricOfTheManager(t *testing.T) {
-	c := measuring(t)
+	t.Parallel()
+	c := begin(t)
 	c.Apply(`{"apiVersion":"slo.koordinator.sh/v1alpha1","kind":"NodeMetric","metadata":{"name":"` + c.node + `"},"spec":{"metricCollectPolicy":{"aggregateDurationSeconds":300,"reportIntervalSeconds":60,"nodeAggregatePolicy":{"durations":["5m0s"]},"nodeMemoryCollectPolicy":"usageWithPageCache"}}}`)
 	before := fmt.Sprint(at(c.nodeMetric(), "spec"))
 	x := c.toNodeMetric()
 	x.Put(c.measured(5 * time.Second))
-	c.until(x, 10*time.Second, func() *tick.Tick { return c.measured(0) }, "written")
+	c.until(x, func() *tick.Tick { return c.measured(0) }, "written")
 	o := c.nodeMetric()
 	if got := fmt.Sprint(at(o, "spec")); got != before {
 		t.Errorf("spec: %s; want %s", got, before)
@@ -218,7 +210,7 @@ func TestNodeMetricOfTheManager(t *testing.T) {
 		t.Errorf("memory %v", got)
 	}
 	c.API(http.MethodDelete, nodeMetricPath+c.node, "")
-	c.until(x, 10*time.Second, func() *tick.Tick { return c.measured(-time.Minute) }, "written") // a minute later
+	c.until(x, func() *tick.Tick { return c.measured(-time.Minute) }, "written") // a minute later
 	if o := c.nodeMetric(); at(o, "status", "updateTime") == nil || at(o, "metadata", "ownerReferences") == nil {
 		t.Errorf("made again: %v", o)
 	}
@@ -226,15 +218,13 @@ func TestNodeMetricOfTheManager(t *testing.T) {
 
 // A CRD of an earlier Koordinator, which lacks fields: what it has is written.
 func TestNodeMetricOfAnotherCRD(t *testing.T) {
-	c := &cluster{controlplane.Start(t, controlplane.Options{}), t, "old", ""}
-	c.MakeNode(c.node, "8", "32611012Ki")
-	c.Apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: report, namespace: kube-system}}")
-	c.kubeconfig = c.KubeconfigFor("kube-system", "report")
+	t.Parallel()
+	c := bare(t, "old")
 	x := c.toNodeMetric("--node", "old")
 	next := func() *tick.Tick { return c.measured(0) }
-	c.until(x, 20*time.Second, next, `nodemetric failed changed: .*forbidden.*for --to nodemetric nodes: get; nodemetrics: create; nodemetrics/status: patch`)
-	c.Apply(account)
-	c.until(x, 60*time.Second, next, `nodemetric failed changed: .*does the cluster have the kind NodeMetric\? Install the CRDs`)
+	c.until(x, next, `nodemetric failed changed: .*forbidden.*for --to nodemetric nodes: get; nodemetrics: create; nodemetrics/status: patch`)
+	c.Grant("default", "default", "report", toAll)
+	c.until(x, next, `nodemetric failed changed: .*does the cluster have the kind NodeMetric\? Install the CRDs`)
 	c.Apply(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -259,7 +249,7 @@ spec:
               updateTime: {type: string, format: date-time}
               nodeMetric: {type: object, properties: {nodeUsage: {type: object, properties: {resources: {type: object, additionalProperties: {anyOf: [{type: integer}, {type: string}], x-kubernetes-int-or-string: true}}}}}}
 `)
-	c.until(x, 90*time.Second, next, "written")
+	c.until(x, next, "written")
 	status, err := json.Marshal(at(c.nodeMetric(), "status"))
 	if match := `^\{"nodeMetric":\{"nodeUsage":\{"resources":\{"cpu":"438m","memory":"1815637738"\}\}\},"updateTime":"[^"]+"\}$`; err != nil || !regexp.MustCompile(match).Match(status) {
 		t.Errorf("status: %s, %v", status, err)
@@ -273,15 +263,14 @@ spec:
 		put := time.Now()
 		x.Put(in)
 		slowest = max(slowest, time.Since(put))
-		time.Sleep(20 * time.Millisecond)
 	}
 	t.Logf("a tick took %s at most, of %s", slowest, time.Since(began))
-	if slowest > time.Second {
+	if slowest > 5*time.Second { // a question to the server is given longer
 		t.Errorf("a tick took %s", slowest)
 	}
 	c.ThawAPIServer()
-	c.until(x, 60*time.Second, func() *tick.Tick { return c.measured(-10 * time.Minute) }, "written")
-	c.Eventually(10*time.Second, "newer figures", func() string {
+	c.until(x, func() *tick.Tick { return c.measured(-10 * time.Minute) }, "written")
+	c.Eventually(controlplane.Soon, "newer figures", func() string {
 		if got := fmt.Sprint(at(c.nodeMetric(), "status", "nodeMetric", "nodeUsage", "resources", "cpu")); got == "438m" {
 			return got
 		}
@@ -292,7 +281,7 @@ spec:
 	c.node = "nobody"
 	y := c.toNodeMetric()
 	y.Put(c.measured(5 * time.Second))
-	c.until(y, 20*time.Second, func() *tick.Tick { return c.measured(0) }, `nodemetric failed changed: the cluster has no node "nobody"`)
+	c.until(y, func() *tick.Tick { return c.measured(0) }, `nodemetric failed changed: the cluster has no node "nobody"`)
 	if err := y.End(); err == nil || !strings.Contains(y.Log(), "nodemetric: not written at the end of the input: the cluster has no node") {
 		t.Errorf("exit %v, log %s", err, y.Log())
 	}

@@ -15,11 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/lib/tick"
+	"polder/tests/cluster/controlplane"
 	"polder/tests/cluster/pipe"
 )
 
 // What somebody else takes away comes back.
 func TestPutBack(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	x := c.start()
 	next := c.same(44000, bytes)
@@ -30,22 +32,22 @@ func TestPutBack(t *testing.T) {
 		if got := c.onNode(); got == full("44k") {
 			t.Fatal("the test has taken nothing away")
 		}
-		c.eventually(15*time.Second, "44k", full("44k")) // without a tick
+		c.eventually(controlplane.Soon, "44k", full("44k")) // without a tick
 	}
 	c.API(http.MethodDelete, cnrPath+c.node, "")
-	c.eventually(15*time.Second, "44k", full("44k"))
+	c.eventually(controlplane.Soon, "44k", full("44k"))
 	c.API(http.MethodPatch, cnrPath+c.node+"/status", `{"status":{"resourceAllocatable":{"katalyst.kubewharf.io/reclaimed_millicpu":"99k"},"topologyZone":null}}`)
-	c.eventually(20*time.Second, "44k", full("44k"))
+	c.eventually(controlplane.Soon, "44k", full("44k"))
 
 	// The node goes, and comes back as another one.
 	c.API(http.MethodDelete, "/api/v1/nodes/"+c.node, "")
 	c.API(http.MethodDelete, cnrPath+c.node, "") // the garbage collector's part
-	c.until(x, 20*time.Second, next, `node failed: the cluster has no node "putback": is --node its name there\?`)
+	c.until(x, next, `node failed: the cluster has no node "putback": is --node its name there\?`)
 	if o := c.cnr(); o != nil {
 		t.Errorf("an object without a node: %v", o)
 	}
 	c.MakeNode(c.node, "48", "195924424Ki")
-	c.eventually(30*time.Second, "44k", full("44k"))
+	c.eventually(controlplane.Soon, "44k", full("44k"))
 	owner, _ := at(c.cnr(), "metadata", "ownerReferences").([]any)
 	if len(owner) != 1 || at(owner[0], "uid") != c.Kubectl("get", "node", c.node, "-o", "jsonpath={.metadata.uid}") {
 		t.Errorf("owned by %v; want the new node", owner)
@@ -55,6 +57,7 @@ func TestPutBack(t *testing.T) {
 
 // Another manager holds fields of ours: they become ours, which is logged; its own stay.
 func TestOtherManagers(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	other := func(object, subresource string) {
 		t.Helper()
@@ -120,7 +123,7 @@ func TestAtomicTaints(t *testing.T) {
 		c.API(http.MethodDelete, cnrPath+"twice", "")
 		c.ApplyFile(crds)
 	})
-	c.Eventually(20*time.Second, "the API server takes a list with the same taint twice, which is no map", func() string {
+	c.Eventually(controlplane.Soon, "the API server takes a list with the same taint twice, which is no map", func() string {
 		if status, body := c.API(http.MethodPost, strings.TrimSuffix(cnrPath, "/"), twice); status != http.StatusCreated {
 			return string(body)
 		}
@@ -137,14 +140,15 @@ func TestAtomicTaints(t *testing.T) {
 
 // Somebody writes the object all the time: what we write and what they write is there in the end.
 func TestConflicts(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
 	stop := c.pester(cnrPath+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
 	for i := range 10 {
 		keys := []string{"CPUPressure"}[:i%2]
-		c.until(x, 30*time.Second, func() *tick.Tick { return taint(c.offer(44000, bytes), keys...) }, "cnr (written|unchanged)")
-		c.Eventually(30*time.Second, "the taint", func() string {
+		c.until(x, func() *tick.Tick { return taint(c.offer(44000, bytes), keys...) }, "cnr (written|unchanged)")
+		c.Eventually(controlplane.Soon, "the taint", func() string {
 			if out := said(x.Put(taint(c.offer(44000, bytes), keys...))); strings.Contains(out, "modified") || strings.Contains(out, "rejected our request") {
 				t.Errorf("it gives up: %s", out)
 			}
@@ -169,6 +173,7 @@ func TestConflicts(t *testing.T) {
 
 // Somebody changes the very list that is ours, too.
 func TestConflictingTaints(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
@@ -188,10 +193,10 @@ func TestConflictingTaints(t *testing.T) {
 		if err != nil {
 			return ""
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // so that others come in between
 		return string(text)
 	})
-	c.Eventually(time.Minute, "theirs", func() string {
+	c.Eventually(controlplane.Soon, "theirs", func() string {
 		if theirs.Load() == 0 {
 			return "nothing written"
 		}
@@ -199,7 +204,7 @@ func TestConflictingTaints(t *testing.T) {
 	})
 	for i := range 15 {
 		keys := []string{"CPUPressure", "MemoryPressure"}[:i%3]
-		c.Eventually(time.Minute, "the taints", func() string {
+		c.Eventually(controlplane.Soon, "the taints", func() string {
 			said(x.Put(taint(c.offer(44000, bytes), keys...)))
 			if got := c.taints(); len(got) != len(keys)+1 || !slices.Contains(got, "team/a:NoSchedule") {
 				return fmt.Sprint(got)

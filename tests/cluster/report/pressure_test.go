@@ -25,7 +25,7 @@ func pods(in *tick.Tick, milli map[string]float64) *tick.Tick {
 }
 
 // scheduled is the node that a pod is bound to, or why it is not.
-func (c *cluster) scheduled(pod string) string {
+func (c *cluster) scheduled(namespace, pod string) string {
 	c.t.Helper()
 	var o struct {
 		Spec   struct{ NodeName string }
@@ -33,7 +33,7 @@ func (c *cluster) scheduled(pod string) string {
 			Conditions []struct{ Type, Reason, Message string }
 		}
 	}
-	c.Get("/api/v1/namespaces/default/pods/"+pod, &o)
+	c.Get("/api/v1/namespaces/"+namespace+"/pods/"+pod, &o)
 	for _, condition := range o.Status.Conditions {
 		if condition.Type == "PodScheduled" && o.Spec.NodeName == "" {
 			return condition.Reason + ": " + condition.Message
@@ -45,16 +45,18 @@ func (c *cluster) scheduled(pod string) string {
 // Under pressure no new reclaimed pod comes to the node, with kube-scheduler as it is: it reads no CustomNodeResource. When the
 // pressure has passed, the one that waits is bound.
 func TestPressureKeepsPodsAway(t *testing.T) {
-	c := beginOn(t, controlplane.Start(t, controlplane.Options{Scheduler: true}))
+	t.Parallel()
+	c := begin(t)
+	namespace := c.OwnNamespace()
 	reclaimed := func(name, milli string) {
-		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default","labels":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores"}},
-			"spec":{"containers":[{"name":"main","image":"none","resources":{"requests":{%q:%q},"limits":{%q:%q}}}]}}`, name, milliCPU, milli, milliCPU, milli))
+		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":%q,"labels":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores"}},
+			"spec":{"nodeSelector":{"kubernetes.io/hostname":%q},"containers":[{"name":"main","image":"none","resources":{"requests":{%q:%q},"limits":{%q:%q}}}]}}`, name, namespace, c.node, milliCPU, milli, milliCPU, milli))
 	}
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return pods(taint(c.offer(44000, bytes)), nil) })
 	reclaimed("first", "2k")
-	c.Eventually(30*time.Second, "a calm node takes a pod", func() string {
-		if got := c.scheduled("first"); got != c.node {
+	c.Eventually(controlplane.Soon, "a calm node takes a pod", func() string {
+		if got := c.scheduled(namespace, "first"); got != c.node {
 			return "so far: " + got
 		}
 		return ""
@@ -66,7 +68,7 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 	pressure := func() *tick.Tick { return taint(calm(), "MemoryPressure") }
 	began := time.Now()
 	x.Put(pressure())
-	c.eventually(10*time.Second, "44k", "2k 0 48") // the CNR has the true figures
+	c.eventually(controlplane.Soon, "44k", "2k 0 48") // the CNR has the true figures
 	t.Logf("under pressure, the Node offers what is requested after %s", time.Since(began).Round(10*time.Millisecond))
 	if out := x.Put(pressure()).Report.Targets; !strings.Contains(out[1].Note, "no more is offered than what the reclaimed pods request; taint node.katalyst.kubewharf.io/MemoryPressure:NoSchedule") || out[0].Note != "" {
 		t.Errorf("the tick says %+v", out)
@@ -76,21 +78,23 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 		t.Errorf("taints: %v; want %v", got, want)
 	}
 	reclaimed("second", "1k")
+	probes := 0
 	refused := func(while string, next func() *tick.Tick, node string) {
 		t.Helper()
-		c.Eventually(30*time.Second, "the scheduler finds no node", func() string {
-			if got := c.scheduled("second"); !strings.HasPrefix(got, "Unschedulable: 0/1 nodes are available: 1 Insufficient "+milliCPU) {
-				return "so far: " + got
-			}
-			return ""
-		})
-		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-			x.Put(next())
+		c.settle(x, next)
+		c.eventually(0, "44k", node)
+		probes++
+		probe := fmt.Sprintf("probe-%d", probes) // which comes when all that is written
+		reclaimed(probe, "1k")
+		for _, pod := range []string{probe, "second"} {
+			c.Eventually(controlplane.Soon, while+" the scheduler finds no node for "+pod, func() string {
+				if got := c.scheduled(namespace, pod); !strings.HasPrefix(got, "Unschedulable: 0/") || !strings.Contains(got, ": 1 Insufficient "+milliCPU) {
+					return "so far: " + got
+				}
+				return ""
+			})
 		}
-		if got := c.scheduled("second"); !strings.HasPrefix(got, "Unschedulable") {
-			t.Fatalf("%s: bound to %s", while, got)
-		}
-		c.eventually(5*time.Second, "44k", node)
+		c.Kubectl("-n", namespace, "delete", "pod", probe, "--grace-period=0", "--force")
 	}
 	refused("under pressure", pressure, "2k 0 48")
 	refused("and the list of pods is not to be had", func() *tick.Tick {
@@ -106,21 +110,21 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 		return in
 	}
 	x.Put(leaving())
-	c.eventually(5*time.Second, "44k", "0 0 48")
-	c.Kubectl("delete", "pod", "first", "--grace-period=0", "--force")
+	c.eventually(controlplane.Soon, "44k", "0 0 48")
+	c.Kubectl("-n", namespace, "delete", "pod", "first", "--grace-period=0", "--force")
 	refused("and a pod has gone", leaving, "0 0 48")
 
 	began = time.Now()
 	x.Put(pods(taint(c.offer(44000, bytes)), nil))
-	c.eventually(10*time.Second, "44k", full("44k"))
+	c.eventually(controlplane.Soon, "44k", full("44k"))
 	t.Logf("after it, the offer is back after %s", time.Since(began).Round(10*time.Millisecond))
-	c.Eventually(time.Minute, "the pod that waited is bound", func() string {
-		if got := c.scheduled("second"); got != c.node {
+	c.Eventually(controlplane.Soon, "the pod that waited is bound", func() string {
+		if got := c.scheduled(namespace, "second"); got != c.node {
 			return "so far: " + got
 		}
 		return ""
 	})
-	c.Eventually(5*time.Second, "no taints", func() string { return strings.Join(c.taints(), " ") })
+	c.Eventually(controlplane.Soon, "no taints", func() string { return strings.Join(c.taints(), " ") })
 }
 
 // nodeTaints are the Node's, as "key:effect", sorted.
@@ -140,22 +144,9 @@ func (c *cluster) nodeTaints() []string {
 	return names
 }
 
-const mayTaint = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: report-taints}
-rules:
-- {apiGroups: [""], resources: [nodes], verbs: [patch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: report-taints}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: report-taints}
-subjects: [{kind: ServiceAccount, name: report, namespace: kube-system}]
-`
-
 // The Node's own taints: ours come and go beside those of others.
 func TestTaintNode(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	const cpu, memory, theirs = "node.katalyst.kubewharf.io/CPUPressure:NoSchedule", "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule", "team/a:NoSchedule"
 	expect := func(what string, within time.Duration, want ...string) {
@@ -168,32 +159,33 @@ func TestTaintNode(t *testing.T) {
 	}
 	const settled = "^cnr unchanged, node unchanged, node-taints unchanged$"
 	c.Kubectl("taint", "node", c.node, "team/a=b:NoSchedule")
+	own := "podLabels.test=" + c.node // the account is the test's alone: it gets another role
+	c.kubeconfig = c.AccountFor("report", own)
 	x := c.start("--taint-node")
 	// Without the permission, the rest is written all the same.
-	c.until(x, 20*time.Second, next("CPUPressure"), "^cnr unchanged, node unchanged, node-taints failed.*: .*forbidden.*with --taint-node or --fleet also nodes: patch")
-	c.Apply(mayTaint)
-	t.Cleanup(func() { c.Kubectl("delete", "clusterrolebinding/report-taints", "clusterrole/report-taints") })
-	c.until(x, 60*time.Second, next("CPUPressure"), settled)
+	c.until(x, next("CPUPressure"), "^cnr unchanged, node unchanged, node-taints failed.*: .*forbidden.*with --taint-node or --fleet also nodes: patch")
+	c.Grant(controlplane.Namespace, c.Release(own)+"-report", "report", "report.taintNode=true")
+	c.until(x, next("CPUPressure"), settled)
 	expect("a taint", 0, theirs, cpu)
 
 	// Somebody writes the Node all the time.
 	stop := c.pester("/api/v1/nodes/"+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
 	for i := range 10 {
 		keys := []string{"CPUPressure", "MemoryPressure"}[:i%3]
-		c.until(x, 30*time.Second, next(keys...), settled)
+		c.until(x, next(keys...), settled)
 		expect("the taints beside a busy writer", 0, []string{theirs, cpu, memory}[:1+i%3]...)
 	}
 	if writes := stop(); writes < 20 {
 		t.Errorf("they have written %d times", writes)
 	}
 
-	c.until(x, 20*time.Second, next("CPUPressure", "MemoryPressure"), settled)
+	c.until(x, next("CPUPressure", "MemoryPressure"), settled)
 	expect("two taints", 0, theirs, cpu, memory)
 	// As kubelet does when it registers, or anybody who knows of no others: the list is replaced.
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node, `{"spec":{"taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoExecute"}]}}`)
-	expect("what was taken away is back, without a tick", 15*time.Second, "node.kubernetes.io/not-ready:NoExecute", cpu, memory)
+	expect("what was taken away is back, without a tick", controlplane.Soon, "node.kubernetes.io/not-ready:NoExecute", cpu, memory)
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node, `{"spec":{"taints":null},"metadata":{"annotations":{"polder/taints":null}}}`)
-	expect("and once more", 20*time.Second, cpu, memory)
+	expect("and once more", controlplane.Soon, cpu, memory)
 	c.Kubectl("taint", "node", c.node, "team/a=b:NoSchedule")
 
 	// What Nodes do not have is said, and left out.
@@ -202,7 +194,7 @@ func TestTaintNode(t *testing.T) {
 		in.Eviction.Taints = append(in.Eviction.Taints, tick.Taint{Key: "node.katalyst.kubewharf.io/Odd", Effect: "NoScheduleForReclaimedTasks"}, tick.Taint{Key: "team/b", Effect: "NoExecute"})
 		return in
 	}
-	c.until(x, 20*time.Second, odd, settled)
+	c.until(x, odd, settled)
 	expect("the one that Nodes have", 0, cpu, theirs)
 	if note := x.Put(odd()).Report.Targets[2].Note; !strings.Contains(note, "not for a Node: taint node.katalyst.kubewharf.io/Odd:NoScheduleForReclaimedTasks, team/b:NoExecute") {
 		t.Errorf("the tick says %q", note)
@@ -216,9 +208,9 @@ func TestTaintNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	x = c.start("--taint-node")
-	c.until(x, 20*time.Second, next(), settled)
+	c.until(x, next(), settled)
 	expect("theirs alone", 0, theirs)
-	c.until(x, 20*time.Second, next("MemoryPressure"), settled)
+	c.until(x, next("MemoryPressure"), settled)
 	x.Kill()
 	x = c.start() // without the flag
 	c.settle(x, next())
@@ -238,6 +230,7 @@ func TestTaintNode(t *testing.T) {
 
 // The centre marks the Node: nothing is offered while the mark is there.
 func TestMark(t *testing.T) {
+	t.Parallel()
 	c := begin(t)
 	x := c.start()
 	next := func() *tick.Tick { return taint(c.offer(44000, bytes), "CPUPressure") }
@@ -248,7 +241,7 @@ func TestMark(t *testing.T) {
 	}
 	c.settle(x, calm)
 	mark(`"agent not ready for 10m"`)
-	c.eventually(10*time.Second, "", none) // without a tick
+	c.eventually(controlplane.Soon, "", none) // without a tick
 	c.settle(x, next)
 	c.eventually(0, "", none)
 	if got := c.taints(); len(got) != 1 {
@@ -265,11 +258,11 @@ func TestMark(t *testing.T) {
 	// Somebody, such as a second process that is half alive, offers all the same.
 	list := fmt.Sprintf(`{%q:"44k"}`, milliCPU)
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, list, list))
-	c.eventually(15*time.Second, "", none)
+	c.eventually(controlplane.Soon, "", none)
 	c.settle(x, calm)
 	began := time.Now()
 	mark(`null`)
-	c.eventually(10*time.Second, "44k", full("44k"))
+	c.eventually(controlplane.Soon, "44k", full("44k"))
 	t.Logf("back %s after the mark went", time.Since(began).Round(10*time.Millisecond))
 
 	// A process that starts on a marked node withdraws what the one before it has left.
@@ -278,5 +271,5 @@ func TestMark(t *testing.T) {
 	mark(`"for maintenance"`)
 	c.eventually(0, "44k", full("44k"))
 	c.start()
-	c.eventually(15*time.Second, "", none)
+	c.eventually(controlplane.Soon, "", none)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,82 +22,60 @@ const (
 	bytes    = int64(195257901056)
 )
 
-// shared is the control plane of all tests but those of its absence.
-var shared *controlplane.Plane
-
+// The tests share a control plane, with a scheduler and the definitions.
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		if _, err := controlplane.Programs(); err == nil {
-			if shared, err = controlplane.Open(controlplane.Options{}); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-			defer shared.Close()
-		}
-		return pipe.Main(m)
-	}())
+	controlplane.Main(m, controlplane.Options{Scheduler: true}, define)
 }
 
-// account is a service account that may do what report's manual says, and no more.
-const account = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: report, namespace: kube-system}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: report}
-rules:
-- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
-- {apiGroups: [""], resources: [nodes/status], verbs: [patch]}
-- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources], verbs: [get, list, watch, create, patch]}
-- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources/status], verbs: [patch]}
-- {apiGroups: [slo.koordinator.sh], resources: [nodemetrics], verbs: [create]}
-- {apiGroups: [slo.koordinator.sh], resources: [nodemetrics/status], verbs: [patch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: report}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: report}
-subjects: [{kind: ServiceAccount, name: report, namespace: kube-system}]
-`
+func define(c *controlplane.ControlPlane) {
+	for _, crd := range []string{crds, nodeMetricCRD} {
+		c.ApplyFile(crd)
+	}
+	c.Established()
+}
 
-// cluster is a control plane with a node and the account.
+// toAll has the chart give report what it needs for all its targets.
+const toAll = "report.to={cnr,node,nodemetric}"
+
+// cluster is a control plane with a node and an account for the test.
 type cluster struct {
 	*controlplane.ControlPlane
-	t          *testing.T
-	node       string
-	kubeconfig string
+	t                *testing.T
+	node, kubeconfig string
 }
 
 // begin makes a node of the test's own in the shared control plane.
 func begin(t *testing.T) *cluster {
 	t.Helper()
-	controlplane.Need(t)
-	return beginOn(t, shared.For(t))
+	return beginOn(t, controlplane.Shared(t))
 }
 
-// beginOn is begin in a control plane of the test's own.
+// beginOn is begin in a control plane of the test's own, which has the definitions.
 func beginOn(t *testing.T, plane *controlplane.ControlPlane) *cluster {
 	t.Helper()
-	c := &cluster{plane, t, strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), "/", "-"), ""}
-	c.Apply(account)
-	c.ApplyFile(crds)
-	c.Kubectl("wait", "--for=condition=Established", "crd/customnoderesources.node.katalyst.kubewharf.io")
+	c := &cluster{plane, t, plane.OwnName(), plane.AccountFor("report", toAll)}
 	node := c.node
 	t.Cleanup(func() { // for -count
-		c.API(http.MethodDelete, "/api/v1/nodes/"+node, "")
 		c.API(http.MethodDelete, cnrPath+node, "")
+		c.API(http.MethodDelete, nodeMetricPath+node, "")
 	})
 	c.MakeNode(c.node, "48", "195924424Ki")
-	c.kubeconfig = c.KubeconfigFor("kube-system", "report")
+	return c
+}
+
+// bare is a control plane of the test's own with a node and an account without any right, and no definitions.
+func bare(t *testing.T, node string) *cluster {
+	t.Helper()
+	c := &cluster{controlplane.Start(t, controlplane.Options{}), t, node, ""}
+	c.MakeNode(node, "48", "195924424Ki")
+	c.kubeconfig = c.KubeconfigFor("default", "default")
 	return c
 }
 
 // start starts report for the node.
 func (c *cluster) start(args ...string) *pipe.Tool {
 	c.t.Helper()
-	return pipe.Start(c.t, "report", append([]string{"--to", "cnr,node", "--kubeconfig", c.kubeconfig, "--node", c.node}, args...)...)
+	return pipe.Start(c.t, "report", append([]string{"--to", "cnr,node", "--kubeconfig", c.kubeconfig, "--node", c.node, "--grow-interval", "0s", "--min-interval", "30s"}, args...)...)
 }
 
 // offer is a tick of now in which so much is offered.
@@ -138,21 +115,21 @@ func said(out *tick.Tick) string {
 }
 
 // until gives the tool ticks until what it says matches.
-func (c *cluster) until(x *pipe.Tool, within time.Duration, next func() *tick.Tick, pattern string) {
+func (c *cluster) until(x *pipe.Tool, next func() *tick.Tick, pattern string) {
 	c.t.Helper()
-	match, last := regexp.MustCompile(pattern), ""
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if last = said(x.Put(next())); match.MatchString(last) {
-			return
+	match := regexp.MustCompile(pattern)
+	c.Eventually(controlplane.Soon, "report says "+pattern, func() string {
+		if last := said(x.Put(next())); !match.MatchString(last) {
+			return "it says " + last
 		}
-	}
-	c.t.Fatalf("not within %s: %s; it says %s", within, pattern, last)
+		return ""
+	})
 }
 
 // settle gives the tool the same figures until nothing is left to do.
 func (c *cluster) settle(x *pipe.Tool, next func() *tick.Tick) {
 	c.t.Helper()
-	c.until(x, 15*time.Second, next, "^cnr unchanged, node unchanged$")
+	c.until(x, next, "^cnr unchanged, node unchanged$")
 }
 
 func (c *cluster) same(milli, bytes int64) func() *tick.Tick {

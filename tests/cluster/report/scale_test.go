@@ -4,23 +4,20 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"polder/lib/tick"
+	"polder/tests/binaries"
 	"polder/tests/cluster/controlplane"
-	"polder/tests/cluster/pipe"
-	"polder/tests/cluster/program"
+	"polder/tests/wander"
 )
 
 const (
@@ -28,37 +25,16 @@ const (
 	steadyFor  = 3 * time.Minute
 )
 
-// kwokStage makes kwok's nodes ready.
-const kwokStage = `
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: node-initialize}
-spec:
-  resourceRef: {apiGroup: v1, kind: Node}
-  selector:
-    matchExpressions: [{key: '.status.conditions.[] | select( .type == "Ready" ) | .status', operator: NotIn, values: ["True"]}]
-  next:
-    statusTemplate: |
-      {{ $now := Now }}
-      conditions:
-      {{ range NodeConditions }}
-      - {lastHeartbeatTime: {{ $now | Quote }}, lastTransitionTime: {{ $now | Quote }}, message: {{ .message | Quote }}, reason: {{ .reason | Quote }}, status: {{ .status | Quote }}, type: {{ .type | Quote }}}
-      {{ end }}
-      capacity: {cpu: "48", memory: 195924424Ki, pods: "110"}
-      allocatable: {cpu: "48", memory: 195924424Ki, pods: "110"}
-      phase: Running
-`
-
 // BenchmarkThousandNodes reports 1,000 nodes by one process: all at once, all at once again as they shrink, and then for some
 // minutes a tick a second of each, with a load that moves, through the real advise.
 func BenchmarkThousandNodes(b *testing.B) {
-	dir := controlplane.Need(b, "kwok")
+	controlplane.Need(b, "kwok")
 	for range b.N {
-		scale(b, dir)
+		scale(b)
 	}
 }
 
-func scale(b *testing.B, dir string) {
+func scale(b *testing.B) {
 	plane, err := controlplane.Open(controlplane.Options{})
 	if err != nil {
 		b.Fatal(err)
@@ -66,18 +42,9 @@ func scale(b *testing.B, dir string) {
 	defer plane.Close()
 	c := plane.For(b)
 	c.ApplyFile(crds)
-	c.Kubectl("wait", "--for=condition=Established", "crd/customnoderesources.node.katalyst.kubewharf.io")
-	stage := filepath.Join(b.TempDir(), "stage.yaml")
-	if err := os.WriteFile(stage, []byte(kwokStage), 0o644); err != nil {
-		b.Fatal(err)
-	}
-	kwok, err := program.Start(filepath.Join(b.TempDir(), "kwok.log"), exec.Command(filepath.Join(dir, "kwok"), "--kubeconfig", c.Kubeconfig(), "--config", stage,
-		"--manage-all-nodes=true", "--node-lease-duration-seconds=40", "--cidr=10.0.0.0/8"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer kwok.Kill()
-	each(scaleNodes, func(i int) {
+	c.Established()
+	kwok := c.Kwok("")
+	controlplane.Each(scaleNodes, func(i int) {
 		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q}}`, scaleNode(i))
 		if status, answer := c.API(http.MethodPost, "/api/v1/nodes", body); status != http.StatusCreated {
 			b.Errorf("make node %d: %s", i, answer)
@@ -107,13 +74,13 @@ func scale(b *testing.B, dir string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	advise := exec.Command(pipe.Binary(b, "advise"))
+	advise := exec.Command(binaries.Path(b, "advise"))
 	advise.Stdout, advise.Stderr = advised, os.Stderr
 	in, err := advise.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
 	}
-	report := exec.Command(pipe.Binary(b, "report"), "--to", "cnr,node", "--kubeconfig", c.Kubeconfig(), "--all-nodes")
+	report := exec.Command(binaries.Path(b, "report"), "--to", "cnr,node", "--kubeconfig", c.Kubeconfig(), "--all-nodes")
 	report.Stdin, report.Stderr = ticks, os.Stderr
 	out, err := report.StdoutPipe()
 	if err != nil {
@@ -141,13 +108,13 @@ func scale(b *testing.B, dir string) {
 		}
 	}()
 
-	nodes := make([]*load, scaleNodes)
+	nodes := make([]*wander.Node, scaleNodes)
 	for i := range nodes {
-		nodes[i] = &load{name: scaleNode(i), random: rand.New(rand.NewPCG(1, uint64(i)))}
+		nodes[i] = wander.New(scaleNode(i), uint64(i))
 	}
 	all := func(cores float64) {
 		for _, n := range nodes {
-			n.write(b, in, cores)
+			write(b, in, n, cores)
 		}
 	}
 	before := requests(c)
@@ -176,7 +143,7 @@ func scale(b *testing.B, dir string) {
 			before, began = requests(c), time.Now()
 		}
 		for _, n := range nodes {
-			n.write(b, in, n.next())
+			write(b, in, n, n.Next())
 		}
 		time.Sleep(time.Until(start.Add(time.Duration(s+1) * time.Second)))
 	}
@@ -208,59 +175,9 @@ func scale(b *testing.B, dir string) {
 
 func scaleNode(i int) string { return fmt.Sprintf("kwok-%04d", i) }
 
-// each calls f for every number under n, 16 at a time.
-func each(n int, f func(int)) {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range 16 {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	all.Wait()
-}
-
-// load is a node of the guide with one service, whose load goes up and down by itself.
-type load struct {
-	name   string
-	random *rand.Rand
-	cores  float64
-	rss    float64
-}
-
-// next is the load a second later: a walk between 1 and 30 cores that is drawn to 10, with a jump once in ten minutes.
-func (l *load) next() float64 {
-	l.cores += (10-l.cores)/300 + l.random.NormFloat64()/4
-	if l.random.IntN(600) == 0 {
-		l.cores += l.random.NormFloat64() * 8
-	}
-	l.cores = min(max(l.cores, 1), 30)
-	return l.cores
-}
-
-func (l *load) write(b *testing.B, w io.Writer, cores float64) {
-	l.cores = cores
-	l.rss = min(max(l.rss+l.random.NormFloat64()*32*(1<<20), 2<<30), 90<<30)
-	f := tick.Ptr[float64]
-	numa := []tick.TopologyNUMA{{ID: 0, CPUs: "0-11,24-35", MemoryBytes: f(100313305088)}, {ID: 1, CPUs: "12-23,36-47", MemoryBytes: f(100313305088)}}
-	t := &tick.Tick{V: 1, Node: l.name, Time: time.Now().UTC(), Sample: &tick.Sample{
-		IntervalSeconds: f(1),
-		Topology:        &tick.Topology{CPUs: "0-47", Sockets: []string{"0-11,24-35", "12-23,36-47"}, NUMANodes: numa},
-		CPU:             &tick.NodeCPU{UsageMilliCPU: f(cores * 1000), Load1: f(cores), Load5: f(cores)},
-		Memory:          &tick.NodeMemory{TotalBytes: f(195924424 * 1024), FreeBytes: f(100 << 30), AvailableBytes: f(150 << 30)},
-		Capacity:        &tick.Resources{MilliCPU: f(48000), MemoryBytes: f(195924424 * 1024)},
-		Allocatable:     &tick.Resources{MilliCPU: f(48000), MemoryBytes: f(195924424 * 1024)},
-		Pods: []tick.Pod{
-			{UID: "s", Namespace: "default", Name: "service", QoS: tick.QoSShared, UsageMilliCPU: f(cores * 1000), Load1: f(cores), Load5: f(cores),
-				Memory: &tick.Memory{RSSBytes: f(l.rss)}, Requests: &tick.Resources{MilliCPU: f(8000)},
-				Containers: []tick.Container{{Name: "c", UsageMilliCPU: f(cores * 1000), Load1: f(cores), Load5: f(cores), Memory: &tick.Memory{RSSBytes: f(l.rss)}}}},
-			{UID: "r", Namespace: "default", Name: "batch", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: f(2000), ReclaimedMemoryBytes: f(1 << 30)},
-				Containers: []tick.Container{{Name: "c", CPUSetCPUs: "0-10,12-21"}}},
-		},
-	}}
-	line, err := tick.Marshal(t)
+// write sends the tick of a node with such a load.
+func write(b *testing.B, w io.Writer, n *wander.Node, cores float64) {
+	line, err := tick.Marshal(n.Tick(time.Now(), cores))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,12 +2,15 @@
 package deploy
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/tests/binaries"
 	"polder/tests/cluster/controlplane"
 	"polder/tests/node"
 )
@@ -24,11 +28,13 @@ func TestMain(m *testing.M) { os.Exit(node.Main(m)) }
 const (
 	top       = "../../.."
 	namespace = "polder-system"
-	soon      = 90 * time.Second
 )
 
 // tools are the names of the tools, in the order of the pipe.
 var tools = []string{"collect", "advise", "isolate", "evict", "report"}
+
+// apart are the pods of form containers, by their containers.
+var apart = []string{"advise isolate", "collect", "evict", "report"}
 
 // deployment is a node on which the chart is installed.
 type deployment struct {
@@ -67,7 +73,11 @@ func (d *deployment) apply(set ...string) {
 		d.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, errs.String())
 	}
 	var definitions, rest []string
+	sets := map[string]bool{}
 	for document := range strings.SplitSeq(string(out), "\n---\n") {
+		if m := daemonSetName.FindStringSubmatch(document); m != nil {
+			sets[m[1]] = true
+		}
 		if strings.Contains(document, "kind: CustomResourceDefinition") {
 			definitions = append(definitions, document)
 		} else {
@@ -76,7 +86,15 @@ func (d *deployment) apply(set ...string) {
 	}
 	d.Apply(strings.Join(definitions, "\n---\n"))
 	d.Apply(strings.Join(rest, "\n---\n"))
+	// What is not rendered any more goes, as with helm.
+	for name := range strings.FieldsSeq(d.Kubectl("-n", namespace, "get", "daemonsets", "-o", "jsonpath={.items[*].metadata.name}")) {
+		if !sets[name] {
+			d.Kubectl("-n", namespace, "delete", "daemonset", name, "--wait=false")
+		}
+	}
 }
+
+var daemonSetName = regexp.MustCompile(`(?m)^kind: DaemonSet\nmetadata:\n  name: (.+)$`)
 
 // running are the tools' processes, as PIDs on this machine.
 func (d *deployment) running() map[string]int {
@@ -90,18 +108,23 @@ func (d *deployment) running() map[string]int {
 	return found
 }
 
-// ready waits until the pod is Ready: ticks come through the whole pipe.
-func (d *deployment) ready(containers string) {
+// ready waits until there are these pods alone and all are Ready: ticks come through the whole pipe.
+func (d *deployment) ready(containers ...string) {
 	d.t.Helper()
-	d.Eventually(soon, "the pod is Ready as "+containers, func() string {
-		got := d.Kubectl("-n", namespace, "get", "pods", "-o",
-			`jsonpath={range .items[*]}{.spec.containers[*].name}:{.status.conditions[?(@.type=="Ready")].status}{.metadata.deletionTimestamp}{end}`)
-		if got == containers+":True" {
+	var want []string
+	for _, of := range containers {
+		want = append(want, of+":True")
+	}
+	d.Eventually(controlplane.Soon, "the pods are Ready: "+strings.Join(containers, ", "), func() string {
+		got := strings.Split(strings.TrimSpace(d.Kubectl("-n", namespace, "get", "pods", "-o",
+			`jsonpath={range .items[*]}{.spec.containers[*].name}:{.status.conditions[?(@.type=="Ready")].status}{.metadata.deletionTimestamp}{"\n"}{end}`)), "\n")
+		slices.Sort(got)
+		if strings.Join(got, ",") == strings.Join(want, ",") {
 			return ""
 		}
 		status := d.Kubectl("-n", namespace, "get", "pods", "-o", `jsonpath={range .items[*].status.containerStatuses[*]}{.name}: {.state}{.lastState} {end}`)
 		events := d.Kubectl("-n", namespace, "get", "events", "-o", `jsonpath={range .items[*]}{.reason}: {.message}{"\n"}{end}`)
-		return got + "\n" + status + "\n" + events + "\n" + d.logs()
+		return strings.Join(got, " ") + "\n" + status + "\n" + events + "\n" + d.logs()
 	})
 }
 
@@ -120,7 +143,7 @@ func deploy(t *testing.T) *deployment {
 		t.Fatal(err)
 	}
 	archive := filepath.Join(t.TempDir(), "polder.tar")
-	if out, err := exec.Command(top+"/scripts/image", "-t", "polder:test", "-b", node.Tools(t), archive).CombinedOutput(); err != nil {
+	if out, err := exec.Command(top+"/scripts/image", "-t", "polder:test", "-b", binaries.Dir(t), archive).CombinedOutput(); err != nil {
 		t.Fatalf("scripts/image: %v\n%s", err, out)
 	}
 	c := controlplane.Start(t, controlplane.Options{SchedulerConfig: configuration, ControllerManager: true})
@@ -133,10 +156,13 @@ func deploy(t *testing.T) *deployment {
 // Both forms, one after the other as an upgrade does it, and the removal of both.
 func TestForms(t *testing.T) {
 	d := deploy(t)
-	for _, form := range []struct{ name, containers string }{{"single", "polder"}, {"containers", strings.Join(tools, " ")}} {
+	for _, form := range []struct {
+		name string
+		pods []string
+	}{{"single", []string{"polder"}}, {"containers", apart}} {
 		t.Run(form.name, func(t *testing.T) {
 			d.t, d.form = t, form.name
-			d.works(form.containers)
+			d.works(form.pods...)
 		})
 	}
 	if t.Failed() {
@@ -146,10 +172,18 @@ func TestForms(t *testing.T) {
 		d.t = t
 		d.hangs("isolate")
 	})
+	t.Run("state", func(t *testing.T) {
+		d.t = t
+		d.remembers()
+	})
+	t.Run("kubelet's file", func(t *testing.T) {
+		d.t = t
+		d.followsKubeletsFile()
+	})
 	t.Run("restore", func(t *testing.T) {
 		d.t = t
 		d.apply("restore=true")
-		d.ready("done")
+		d.ready("done", "done")
 		if cnr, ofNode := d.offer(); cnr != "" || ofNode != "" {
 			t.Errorf("after the restore the CustomNodeResource offers %q and the node %q", cnr, ofNode)
 		}
@@ -165,15 +199,15 @@ func (d *deployment) quota() string {
 }
 
 // works deploys a form, and looks that it does what it is for and survives the death of any tool.
-func (d *deployment) works(containers string) {
+func (d *deployment) works(pods ...string) {
 	t := d.t
 	began := time.Now()
 	d.apply()
-	d.ready(containers)
+	d.ready(pods...)
 	t.Logf("Ready %.1f s after it was applied", time.Since(began).Seconds())
 
 	// The node offers what its services leave.
-	d.Eventually(soon, "an offer", func() string {
+	d.Eventually(controlplane.Soon, "an offer", func() string {
 		cnr, ofNode := d.offer()
 		if cnr == "" || cnr != ofNode {
 			return fmt.Sprintf("the CustomNodeResource says %q, the node %q\n%s", cnr, ofNode, d.logs())
@@ -182,11 +216,17 @@ func (d *deployment) works(containers string) {
 	})
 	t.Log("\n" + d.Kubectl("get", "kcnr"))
 	d.confined()
+	if got := d.Enter("stat", "-c", "%a %u", "/var/lib/polder"); got != "700 0\n" {
+		t.Errorf("the directory of the states has mode and owner %s", got)
+	}
+	if d.form == "containers" {
+		d.ownTokens()
+	}
 
 	// A reclaimed pod is bound by it, and held.
 	d.Apply(strings.NewReplacer("reclaimed_millicpu: 2k", "reclaimed_millicpu: 100").Replace(node.Guide("reclaimed-normal-pod")))
 	d.AwaitRunning("reclaimed-normal-pod")
-	d.Eventually(soon, "isolate holds the reclaimed pod by a quota", func() string {
+	d.Eventually(controlplane.Soon, "isolate holds the reclaimed pod by a quota", func() string {
 		if q := d.quota(); q == "-1" {
 			return "its quota is " + q
 		}
@@ -200,19 +240,155 @@ func (d *deployment) works(containers string) {
 	// The stream goes on: what somebody takes away is offered again.
 	d.Kubectl("patch", "node", d.Name, "--subresource=status", "--type=json", "-p",
 		`[{"op":"remove","path":"/status/allocatable/resource.katalyst.kubewharf.io~1reclaimed_millicpu"},{"op":"remove","path":"/status/capacity/resource.katalyst.kubewharf.io~1reclaimed_millicpu"}]`)
-	d.Eventually(soon, "the offer is put back", func() string {
+	d.Eventually(controlplane.Soon, "the offer is put back", func() string {
 		if _, ofNode := d.offer(); ofNode == "" {
 			return "nothing is offered"
 		}
 		return ""
 	})
-	d.ready(containers)
+	d.ready(pods...)
 }
 
 // hangs stops a tool in the middle of what it does: it is restarted, and nobody else, for the others only wait.
 func (d *deployment) hangs(name string) {
 	d.replaced(name, func(pid int) { kill(d.t, pid, syscall.SIGSTOP) })
-	d.ready(strings.Join(tools, " "))
+	d.ready(apart...)
+}
+
+// remembers checks that the tools read their states from the host when their pods are created again, and that nobody else may read them
+// there.
+func (d *deployment) remembers() {
+	t := d.t
+	const state, unreadable = "/var/lib/polder", "state file is not readable, starting anew"
+	stat := func() string {
+		return d.Enter("sh", "-c", "cd "+state+" && stat -c '%n %a %u:%g' . collect advise evict */*.json isolate.journal")
+	}
+	const want = `. 700 0:0
+collect 770 0:65532
+advise 770 0:65532
+evict 770 0:65532
+advise/advise.json 600 65522:65532
+collect/collect.json 600 65521:65532
+evict/evict.json 600 65524:65532
+isolate.journal 600 0:0
+`
+	anew := func() int {
+		logs := d.Kubectl("-n", namespace, "logs", "-l", "app.kubernetes.io/name=polder", "--all-containers", "--tail=-1")
+		return strings.Count(logs, unreadable)
+	}
+	// Without pods, put something else in the place of what they remember. Those that come read it.
+	d.apply("nodeSelector.nowhere=yes")
+	d.ready()
+	if got := stat(); got != want {
+		t.Errorf("the states are\n%s\nwant\n%s", got, want)
+	}
+	d.Enter("sh", "-c", "cd "+state+" && for file in */*.json; do echo garbage >$file; done")
+	d.apply()
+	d.ready(apart...)
+	if n := anew(); n != 3 {
+		t.Errorf("%d tools have read the garbage in their states' place, want 3: %s", n, d.logs())
+	}
+	// What they have written since is what the next ones go on with.
+	d.Kubectl("-n", namespace, "delete", "pods", "-l", "app.kubernetes.io/name=polder", "--wait")
+	d.ready(apart...)
+	if n := anew(); n != 0 {
+		t.Errorf("%d tools have started anew: %s", n, d.logs())
+	}
+	if got := stat(); got != want {
+		t.Errorf("after that the states are\n%s\nwant\n%s", got, want)
+	}
+}
+
+// followsKubeletsFile replaces kubelet's file as kubelet does: the one container that has it mounted is started with the new one, and the
+// tools read that, and keep running.
+func (d *deployment) followsKubeletsFile() {
+	t := d.t
+	const file, replacement = "/var/lib/kubelet/cpu_manager_state", `{"policyName":"none","defaultCpuSet":"","entries":{},"checksum":1353318690}`
+	before := d.running()
+	copied := func(tool string) string {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/run/kubelet/cpu_manager_state", before[tool]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(data))
+	}
+	was := strings.TrimSpace(d.Enter("cat", file))
+	for _, tool := range []string{"collect", "isolate"} {
+		if got := copied(tool); got != was {
+			t.Errorf("%s reads %s, kubelet has %s", tool, got, was)
+		}
+		if entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/root/var/lib/kubelet", before[tool])); err == nil {
+			t.Errorf("%s sees kubelet's directory, with %d entries", tool, len(entries))
+		}
+	}
+	for _, text := range []string{replacement, was} {
+		if err := os.WriteFile(d.Path(file+".new"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(d.Path(file+".new"), d.Path(file)); err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range []string{"collect", "isolate"} {
+			d.Eventually(controlplane.Soon, tool+" sees the new file", func() string {
+				if got := copied(tool); got != text {
+					return "it sees " + got
+				}
+				return ""
+			})
+		}
+	}
+	if after := d.running(); !maps.Equal(before, after) {
+		t.Errorf("tools were restarted: %v, then %v", before, after)
+	}
+}
+
+// ownTokens looks that each tool that speaks to the API server has a token of its own account, bound to its node, and the others none.
+func (d *deployment) ownTokens() {
+	d.t.Helper()
+	for name, pid := range d.running() {
+		want := map[string]string{"collect": "collect", "evict": "evict", "report": "report"}[name]
+		if want != "" {
+			want = "system:serviceaccount:" + namespace + ":polder-" + want + " of " + d.Name
+		}
+		mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		got := ""
+		for line := range strings.Lines(string(mounts)) {
+			at := strings.Fields(line)[4]
+			if !strings.Contains(at, "serviceaccount") {
+				continue
+			}
+			token, err := os.ReadFile(fmt.Sprintf("/proc/%d/root%s/token", pid, at))
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			got += tokenOf(d.t, string(token))
+		}
+		if got != want {
+			d.t.Errorf("%s has a token %q, want %q", name, got, want)
+		}
+	}
+}
+
+// tokenOf says whose a token is, and of which node.
+func tokenOf(t *testing.T, token string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(token, ".")
+	payload, _, _ := strings.Cut(rest, ".")
+	data, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims struct {
+		Sub        string
+		Kubernetes struct{ Node struct{ Name string } } `json:"kubernetes.io"`
+	}
+	if err := json.Unmarshal(data, &claims); err != nil {
+		t.Fatal(err)
+	}
+	return claims.Sub + " of " + claims.Kubernetes.Node.Name
 }
 
 func kill(t *testing.T, pid int, signal syscall.Signal) {
@@ -231,7 +407,7 @@ func (d *deployment) replaced(name string, do func(pid int)) {
 	began := time.Now()
 	do(before[name])
 	after := map[string]int{}
-	d.Eventually(soon, name+" is back", func() string {
+	d.Eventually(controlplane.Soon, name+" is back", func() string {
 		if after = d.running(); len(after) != len(tools) || after[name] == before[name] {
 			return fmt.Sprint(after)
 		}
@@ -266,8 +442,8 @@ func (d *deployment) confined() {
 			key, value, _ := strings.Cut(line, ":")
 			status[key] = strings.TrimSpace(value)
 		}
-		user := "65532"
-		if d.form == "single" || slices.Contains([]string{"collect", "isolate"}, name) {
+		user := map[string]string{"collect": "65521", "advise": "65522", "isolate": "0", "evict": "65524", "report": "65525"}[name]
+		if d.form == "single" {
 			user = "0"
 		}
 		if got := strings.Fields(status["Uid"])[1]; got != user {

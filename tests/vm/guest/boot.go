@@ -37,7 +37,7 @@ func start() error {
 	if err := unix.Sethostname([]byte(parameter(wire.HostParameter))); err != nil {
 		return fmt.Errorf("set the host's name: %w", err)
 	}
-	child := exec.Command("/proc/self/exe", "suite", parameter(wire.SuiteParameter))
+	child := exec.Command("/proc/self/exe", append([]string{"suite"}, strings.Split(parameter(wire.SuiteParameter), ",")...)...)
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	if err := child.Start(); err != nil {
 		return err
@@ -55,7 +55,7 @@ func reap(child int) error {
 		case err != nil:
 			return fmt.Errorf("wait: %w", err)
 		case pid == child && status.ExitStatus() != 0:
-			return fmt.Errorf("the suite ended with status %d, signal %s", status.ExitStatus(), status.Signal())
+			return fmt.Errorf("the suites ended with status %d, signal %s", status.ExitStatus(), status.Signal())
 		case pid == child:
 			return nil
 		}

@@ -38,11 +38,8 @@ func mountV1() error {
 	return nil
 }
 
-// mountHybrid is systemd's arrangement of the years between: controllers in v1, and an empty v2 beside them.
+// mountHybrid makes of version 1's mounts systemd's arrangement of the years between: controllers in v1, and an empty v2 beside them.
 func mountHybrid() error {
-	if err := mountV1(); err != nil {
-		return err
-	}
 	at := v2 + "/unified"
 	if err := os.Mkdir(at, 0o755); err != nil {
 		return err
@@ -88,7 +85,7 @@ func (t *T) removeGroup(dir string) {
 		}
 	}
 	var err error
-	if !within(settle, func() bool { err = os.Remove(dir); return err == nil || os.IsNotExist(err) }) {
+	if !within(func() bool { err = os.Remove(dir); return err == nil || os.IsNotExist(err) }) {
 		t.Errorf("cgroup is left: %v", err)
 	}
 }
@@ -100,6 +97,16 @@ func (t *T) expect(dir string, pairs ...string) {
 			t.Errorf("%s/%s is %q, want %q", dir, pairs[i], got, pairs[i+1])
 		}
 	}
+}
+
+// has reports whether files of a cgroup hold what they should, for who waits for that.
+func has(dir string, pairs ...string) bool {
+	for i := 0; i < len(pairs); i += 2 {
+		if read(filepath.Join(dir, pairs[i])) != pairs[i+1] {
+			return false
+		}
+	}
+	return true
 }
 
 // values reads every file of a tree of cgroups that a tool could have changed, and the sets in force.

@@ -23,6 +23,9 @@ var faults = suite{
 	},
 }
 
+// anyAge has isolate and evict act on ticks that were long under way: on a host with other work a tick is, and what it says still holds.
+const anyAge = "--max-age 10m"
+
 // node starts a service of one busy thread, batch work of two, and the whole pipe over them.
 func (t *T) node(advise string) (*pipe, string) {
 	t.group("/polder", "cpuset", "cpu", "memory", "pids")
@@ -31,7 +34,7 @@ func (t *T) node(advise string) (*pipe, string) {
 	t.startLoad(batch, "spin", "2")
 	journal := "/run/journal-" + strings.ReplaceAll(t.name, " ", "-")
 	p := t.startPipe("collect --interval 1s --rescan 5s --classify "+t.classify(guideRules), "advise "+advise,
-		"isolate --journal "+journal, "evict", "report --to prometheus --metrics-file "+guideMetrics)
+		"isolate "+anyAge+" --journal "+journal, "evict "+anyAge, "report --to prometheus --metrics-file "+guideMetrics)
 	return p, journal
 }
 
@@ -51,15 +54,21 @@ func pools(tk *tick.Tick) (share, reclaim, online string) {
 	return share, reclaim, tk.Sample.Topology.CPUs
 }
 
-// divided waits until the pools are made of just the online CPUs, and then compares the kernel with them.
+// settled says that isolate had nothing to write and nothing to complain of.
+func settled(tk *tick.Tick) bool {
+	return tk.Isolation != nil && tk.Isolation.Applied == 0 && len(tk.Isolation.Errors) == 0 && tk.Isolation.Refused == ""
+}
+
+// divided waits until the pools divide just the online CPUs, and the kernel has them so.
 func (t *T) divided(p *pipe, want string) {
-	tk := t.await(p, time.Minute, "pools over "+want+" and nothing left to write", func(tk *tick.Tick) bool {
+	// The kernel takes a CPU from all sets in a work of its own, and a later tick may move the pools: all are read until they agree.
+	tk := t.await(p, "pools over "+want+", nothing left to write, and the kernel's sets the same", func(tk *tick.Tick) bool {
 		share, reclaim, online := pools(tk)
-		return online == want && share != "" && reclaim != "" && tk.Isolation != nil && tk.Isolation.Applied == 0 && len(tk.Isolation.Errors) == 0
+		return online == want && share != "" && reclaim != "" && settled(tk) &&
+			has(v2+"/polder", "service/cpuset.cpus.effective", share, "batch/cpuset.cpus.effective", reclaim)
 	})
 	share, reclaim, _ := pools(tk)
 	t.Logf("online %s: share %s, reclaim %s, reclaimed %d", want, share, reclaim, reclaimed(tk))
-	t.expect(v2+"/polder", "service/cpuset.cpus.effective", share, "batch/cpuset.cpus.effective", reclaim)
 	a, err := cpus.Parse(share)
 	t.Must(err)
 	b, err := cpus.Parse(reclaim)
@@ -89,24 +98,23 @@ func hotplug(t *T) {
 }
 
 // hotplugSmall takes a CPU from a machine of 8, which makes it too small for pools: both sides get all CPUs, and the batch
-// work a quota; and back.
+// work a quota, where it was asked for, beside the idle class that it has all the time; and back.
 func hotplugSmall(t *T) {
-	p, journal := t.node("--hold 2s")
+	p, journal := t.node("--hold 2s --limit quota")
 	t.divided(p, "0-7")
 	t.setOnline(5, "0")
-	tk := t.await(p, time.Minute, "a quota", func(tk *tick.Tick) bool {
+	const left = "0-4,6-7"
+	tk := t.await(p, "a quota, and all CPUs for both", func(tk *tick.Tick) bool {
 		share, _, online := pools(tk)
-		return online == "0-4,6-7" && share == "" && tk.Isolation != nil && tk.Isolation.Applied == 0 && len(tk.Isolation.Errors) == 0
+		return online == left && share == "" && settled(tk) && !strings.HasPrefix(read(v2+"/polder/batch/cpu.max"), "max") &&
+			has(v2+"/polder", "service/cpuset.cpus.effective", left, "batch/cpuset.cpus.effective", left, "batch/cpu.idle", "1", "service/cpu.idle", "0")
 	})
-	quota := read(v2 + "/polder/batch/cpu.max")
-	t.Logf("7 CPUs: reclaimed %d, batch's cpu.max %s", reclaimed(tk), quota)
-	if strings.HasPrefix(quota, "max") {
-		t.Errorf("cpu.max is %s; want a quota", quota)
-	}
-	t.expect(v2+"/polder", "service/cpuset.cpus.effective", "0-4,6-7", "batch/cpuset.cpus.effective", "0-4,6-7")
+	t.Logf("7 CPUs: reclaimed %d, batch's cpu.max %s", reclaimed(tk), read(v2+"/polder/batch/cpu.max"))
 	t.setOnline(5, "1")
 	t.divided(p, "0-7")
-	t.expect(v2+"/polder", "batch/cpu.max", "max 100000")
+	t.await(p, "no quota", func(tk *tick.Tick) bool {
+		return settled(tk) && has(v2+"/polder", "batch/cpu.max", "max 100000", "batch/cpu.idle", "1")
+	})
 	t.stop(p)
 	t.tool(0, "", "isolate --restore --journal "+journal)
 }
@@ -119,17 +127,18 @@ func clock(t *T) {
 	for i, by := range []time.Duration{time.Hour, -2 * time.Hour, time.Hour} {
 		now := time.Now().Add(by)
 		t.Must(unix.ClockSettime(unix.CLOCK_REALTIME, &unix.Timespec{Sec: now.Unix(), Nsec: int64(now.Nanosecond())}))
-		tk := t.await(p, settle, "the new time, acted on", func(tk *tick.Tick) bool {
-			return tk.Time.Sub(now).Abs() < 30*time.Second && tk.Isolation != nil && tk.Isolation.Refused == "" && tk.Eviction != nil && tk.Eviction.Refused == ""
+		tk := t.await(p, "the new time, acted on", func(tk *tick.Tick) bool {
+			return time.Until(tk.Time).Abs() < by.Abs()/4 &&
+				tk.Isolation != nil && tk.Isolation.Refused == "" && tk.Eviction != nil && tk.Eviction.Refused == ""
 		})
 		t.Logf("clock set by %s: tick of %s, intervalSeconds %.2f", by, tk.Time.Format(time.RFC3339), number(tk.Sample.IntervalSeconds))
-		t.between("intervalSeconds", number(tk.Sample.IntervalSeconds), 0.1, 30)
+		t.between("intervalSeconds", number(tk.Sample.IntervalSeconds), 0.001, by.Abs().Seconds()/4)
 		t.between("usageMilliCPU", number(pod(tk, "/polder/service").UsageMilliCPU), 0, 9000)
 		if i > 0 {
 			continue
 		}
 		extra := t.startLoad(v2+"/polder/service", "spin", "3")
-		t.await(p, time.Minute, "6 of the 8 CPUs in the shared pool", func(tk *tick.Tick) bool {
+		t.await(p, "6 of the 8 CPUs in the shared pool", func(tk *tick.Tick) bool {
 			return reclaimed(tk) == 2000
 		})
 		extra.kill()

@@ -139,22 +139,29 @@ func (l *load) alive() bool {
 	}
 }
 
-// busiest is the thread of the process that has used the most CPU time, the first one aside: that one is the process to
-// whoever looks for it by number.
+// busiest is the thread of the process that has used the most CPU time, once one has used some; the first one aside: that one is the
+// process to whoever looks for it by number.
 func (l *load) busiest() (tid string) {
-	var most int64 = -1
+	const some = 500 * time.Millisecond // before the busy threads have it, those of the Go runtime itself have far less
 	dir := fmt.Sprintf("/proc/%d/task", l.Process.Pid)
-	entries, _ := os.ReadDir(dir) // none where it has ended
-	for _, e := range entries {
-		data, err := os.ReadFile(dir + "/" + e.Name() + "/schedstat")
-		if err != nil || e.Name() == strconv.Itoa(l.Process.Pid) {
-			continue
+	within(func() bool {
+		var most time.Duration
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return true // it has ended
 		}
-		used, _, _ := strings.Cut(string(data), " ")
-		if n, err := strconv.ParseInt(used, 10, 64); err == nil && n > most {
-			most, tid = n, e.Name()
+		for _, e := range entries {
+			data, err := os.ReadFile(dir + "/" + e.Name() + "/schedstat")
+			if err != nil || e.Name() == strconv.Itoa(l.Process.Pid) {
+				continue
+			}
+			used, _, _ := strings.Cut(string(data), " ")
+			if n, err := strconv.ParseInt(used, 10, 64); err == nil && time.Duration(n) > most {
+				most, tid = time.Duration(n), e.Name()
+			}
 		}
-	}
+		return most >= some
+	})
 	return tid
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"polder/lib/tick"
 )
@@ -38,15 +37,15 @@ func (t *T) loadEviction(threads int, hard bool) {
 	service := t.group("/polder/service")
 	t.Must(write(service+"/cpu.max", "200000 100000"))
 	t.startLoad(service, "spin", itoa(threads))
-	if !within(time.Minute, func() bool { return runnable(service) >= threads }) {
+	if !within(func() bool { return runnable(service) >= threads }) {
 		t.Fatalf("%d of %d threads run", runnable(service), threads)
 	}
 	// The ring is filled in half a minute instead of five.
 	p := t.startPipe(
-		"collect --interval 2s --classify "+t.classify(guideRules), "advise", "isolate --journal /run/journal-"+t.name,
-		"evict --max-age 1m --load-sync-period 3s --load-metric-ring-size 5 --load-threshold-met-percentage 0.8")
-	tk := t.await(p, 3*time.Minute, "a taint", func(tk *tick.Tick) bool {
-		return tk.Eviction != nil && len(tk.Eviction.Taints) > 0 && (!hard || len(tk.Eviction.Evictions) > 0)
+		"collect --interval 2s --classify "+t.classify(guideRules), "advise", "isolate "+anyAge+" --journal /run/journal-"+t.name,
+		"evict "+anyAge+" --load-sync-period 3s --load-metric-ring-size 5 --load-threshold-met-percentage 0.8")
+	tk := t.await(p, "a taint, and the floor's offer", func(tk *tick.Tick) bool {
+		return reclaimed(tk) == 4000 && tk.Eviction != nil && len(tk.Eviction.Taints) > 0 && (!hard || len(tk.Eviction.Evictions) > 0)
 	})
 	for _, f := range tk.Eviction.Pressures {
 		t.Logf("%s %s: %.2f, bound %.2f, met %v, hard %v", f.Rule, f.Scope, f.Value, f.Threshold, f.Met, f.Hard)
@@ -65,9 +64,6 @@ func (t *T) loadEviction(threads int, hard bool) {
 		t.Errorf("taint %+v", taint)
 	}
 	t.Logf("reclaimed %d, pools %v", reclaimed(tk), tk.Advice.Pools)
-	if reclaimed(tk) != 4000 {
-		t.Errorf("reclaimed is %d, want the floor, 4000", reclaimed(tk))
-	}
 	t.stop(p)
 	t.tool(0, "", "isolate --restore --journal /run/journal-"+t.name)
 }

@@ -1,5 +1,5 @@
-// Command guest is what runs in the virtual machines: as /init it mounts what is needed, runs the suite of tests that the
-// kernel's command line names in a process of its own, and powers the machine off. Called by another first argument it is
+// Command guest is what runs in the virtual machines: as /init it mounts what is needed, runs the suites of tests that the
+// kernel's command line names in a process of their own, and powers the machine off. Called by another first argument it is
 // a load: busy threads or eaten memory.
 package main
 
@@ -25,7 +25,7 @@ func command(args []string) error {
 	}
 	switch args[0] {
 	case "suite":
-		return runSuite(args[1:])
+		return runSuites(args[1:])
 	case "spin":
 		return spin(args[1:])
 	case "eat":

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"polder/lib/tick"
 )
@@ -62,16 +62,100 @@ func readMachine(t *T) {
 	t.Logf("kernel %s, controllers %s", read("/proc/sys/kernel/osrelease"), read(v2+"/cgroup.controllers"))
 }
 
+// value is a number of a pod with a single container; -1 where it is missing.
+type value func(*tick.Pod) float64
+
+func usage(p *tick.Pod) float64     { return number(p.UsageMilliCPU) }
+func threads(p *tick.Pod) float64   { return number(p.Containers[0].Threads) }
+func load1(p *tick.Pod) float64     { return number(p.Containers[0].Load1) }
+func throttled(p *tick.Pod) float64 { return number(p.Containers[0].ThrottledPercent) }
+
+// inRange wants a number of a cgroup's pod in a range; what it lacks of that is for people.
+func inRange(cgroup, name string, v value, from, to float64) func(*tick.Tick) (lacks string) {
+	return func(tk *tick.Tick) string {
+		p := pod(tk, cgroup)
+		if p == nil || len(p.Containers) != 1 {
+			return "the sample has no pod " + cgroup + " of one container"
+		}
+		if got := v(p); got < from || got > to {
+			return fmt.Sprintf("%s of %s is %.1f, want %.1f to %.1f", name, cgroup, got, from, to)
+		}
+		return ""
+	}
+}
+
+// awaitSample runs collect until a sample is as wanted in all ways at once, and returns it. What a load uses in a second is what
+// the host gives the guest: a single second tells little.
+func (t *T) awaitSample(what string, wanted ...func(*tick.Tick) string) *tick.Tick {
+	p := t.startPipe("collect --interval 1s --classify " + t.classify(readRules))
+	lacks := "no sample"
+	var found *tick.Tick
+	if !within(func() bool {
+		if found = p.last(); found == nil {
+			return false
+		}
+		for _, lacking := range wanted {
+			if lacks = lacking(found); lacks != "" {
+				return false
+			}
+		}
+		return true
+	}) {
+		t.Fatalf("not in %s: %s: %s", patience, what, lacks)
+	}
+	t.stop(p)
+	for _, tk := range p.ticks {
+		for _, e := range tk.Sample.Errors {
+			t.Errorf("collect: %s: %s", e.Source, e.Error)
+		}
+	}
+	t.Logf("%s after %d ticks", what, len(p.ticks))
+	return found
+}
+
 func readUsage(t *T) {
 	t.group("/read", "cpuset", "cpu", "memory", "pids")
-	busy := t.group("/read/busy")
-	t.startLoad(busy, "spin", "1")
-	before, at := usageMicros(busy), uptime()
-	tk := t.sample(4)
-	own := float64(usageMicros(busy)-before) / float64((uptime() - at).Microseconds()) * 1000
-	p, _ := t.thePod(tk, "/read/busy")
-	t.Logf("by cpu.stat and the guest's clock: %.0f milli-CPU", own)
-	t.between("usageMilliCPU", number(p.UsageMilliCPU), 850, 1250)
+	t.startLoad(t.group("/read/busy"), "spin", "1")
+	t.awaitSample("a busy thread's use", inRange("/read/busy", "usageMilliCPU", usage, 850, 1250))
+}
+
+// readCpusetOfItsOwn hands the cpuset controller down while collect runs, and takes it back: the list is that in force at any time.
+func readCpusetOfItsOwn(t *T) {
+	above := t.group("/read")
+	dir := t.group("/read/a")
+	p := t.startPipe("collect --interval 200ms --rescan 10m --classify " + t.classify(readRules))
+	list := "no tick"
+	is := func(when, want string) {
+		if !within(func() bool {
+			tk := p.last()
+			if tk == nil {
+				return false
+			}
+			if found := pod(tk, "/read/a"); found == nil {
+				list = "none: the pod is gone"
+			} else {
+				list = found.Containers[0].CPUSetCPUs
+			}
+			return list == want
+		}) {
+			t.Errorf("%s the list is %s, want %s", when, list, want)
+		}
+	}
+	is("without a cpuset", "0-7")
+	t.Must(write(above+"/cgroup.subtree_control", "+cpuset"))
+	t.Must(write(dir+"/cpuset.cpus", "2-3"))
+	is("with one of its own", "2-3")
+	t.Must(write(above+"/cgroup.subtree_control", "-cpuset"))
+	t.Must(write(above+"/cpuset.cpus", "4-7"))
+	is("without one again", "4-7")
+	t.Must(os.Remove(dir))
+	is("removed", "none: the pod is gone")
+	t.stop(p)
+	for _, tk := range p.ticks {
+		for _, e := range tk.Sample.Errors {
+			t.Errorf("collect: %s: %s", e.Source, e.Error)
+		}
+	}
 }
 
 func usageMicros(dir string) int64 {
@@ -87,7 +171,7 @@ func usageMicros(dir string) int64 {
 func readMemory(t *T) {
 	t.group("/read", "cpuset", "cpu", "memory", "pids")
 	t.startLoad(t.group("/read/eater"), "eat", "96")
-	if !within(settle, func() bool { n, _ := strconv.Atoi(read(v2 + "/read/eater/memory.current")); return n > 96<<20 }) {
+	if !within(func() bool { n, _ := strconv.Atoi(read(v2 + "/read/eater/memory.current")); return n > 96<<20 }) {
 		t.Fatalf("nothing eaten")
 	}
 	p, c := t.thePod(t.sample(2), "/read/eater")
@@ -105,22 +189,20 @@ func readThrottling(t *T) {
 	dir := t.group("/read/throttled")
 	t.Must(write(dir+"/cpu.max", "20000 100000"))
 	t.startLoad(dir, "spin", "2")
-	p, c := t.thePod(t.sample(4), "/read/throttled")
-	t.between("usageMilliCPU under 20 %", number(p.UsageMilliCPU), 150, 300)
-	t.between("throttledPercent", number(c.ThrottledPercent), 80, 100)
+	t.awaitSample("use under 20 %, throttled", inRange("/read/throttled", "usageMilliCPU", usage, 150, 300),
+		inRange("/read/throttled", "throttledPercent", throttled, 80, 100))
 }
 
 func readThreads(t *T) {
 	t.group("/read", "cpuset", "cpu", "memory", "pids")
 	dir := t.group("/read/many")
 	l := t.startLoad(dir, "spin", "3")
-	time.Sleep(time.Second) // until all have begun
-	tk := t.sample(7)
-	p, c := t.thePod(tk, "/read/many")
-	entries, err := os.ReadDir("/proc/" + itoa(l.Process.Pid) + "/task")
-	t.Must(err)
-	t.between("threads, of which /proc has "+itoa(len(entries)), number(p.Threads), float64(len(entries)), float64(len(entries)))
-	t.between("load1 of 3 busy threads", number(c.Load1), 2, 4)
+	t.awaitSample("3 busy threads, and as many in all as /proc has", inRange("/read/many", "load1", load1, 2, 4), func(tk *tick.Tick) string {
+		entries, err := os.ReadDir("/proc/" + itoa(l.Process.Pid) + "/task")
+		t.Must(err)
+		n := float64(len(entries))
+		return inRange("/read/many", "threads", threads, n, n)(tk)
+	})
 }
 
 func readCPUSet(t *T) {
@@ -148,9 +230,9 @@ func readDelegation(t *T) {
 	t.group("/read")
 	dir := t.group("/read/bare")
 	l := t.startLoad(dir, "spin", "1")
-	p, c := t.thePod(t.sample(3), "/read/bare")
-	t.between("usageMilliCPU", number(p.UsageMilliCPU), 850, 1250)
-	t.between("threads", number(p.Threads), float64(len(strings.Fields(read(dir+"/cgroup.threads")))), 20)
+	tk := t.awaitSample("a busy thread's use", inRange("/read/bare", "usageMilliCPU", usage, 850, 1250),
+		inRange("/read/bare", "threads", threads, float64(len(strings.Fields(read(dir+"/cgroup.threads")))), 20))
+	p, c := t.thePod(tk, "/read/bare")
 	if p.Memory != nil || c.ThrottledPercent != nil {
 		t.Errorf("memory %+v, throttled %v without the controllers", p.Memory, c.ThrottledPercent)
 	}

@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"os/exec"
 	"strconv"
-	"time"
 )
 
 // record48 records what collect sees of a node with two services and two batch jobs, of which one service gets busy half
@@ -75,7 +74,7 @@ func record(t *T) {
 func (t *T) awaitMemory(dir, mib string) {
 	want, err := strconv.Atoi(mib)
 	t.Must(err)
-	if !within(time.Minute, func() bool {
+	if !within(func() bool {
 		bytes, _ := strconv.Atoi(read(dir + "/memory.current")) // 0 until it can be read
 		return bytes >= want<<20
 	}) {

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"strings"
-	"time"
 
 	"polder/lib/tick"
 )
@@ -19,6 +18,7 @@ var basics = suite{
 		{"throttling", readThrottling},
 		{"threads", readThreads},
 		{"cpuset", readCPUSet},
+		{"cpuset of its own", readCpusetOfItsOwn},
 		{"bare", readDelegation},
 		{"keys", writeKeys},
 		{"burst", writeBurst},
@@ -36,16 +36,28 @@ var basics = suite{
 	},
 }
 
-// version1 and hybrid are the older ways of mounting; where a controller is decides, not what else is mounted.
+// version1 and hybrid, which comes after it in the same guest, are the older ways of mounting; where a controller is decides, not what
+// else is mounted.
 var (
 	version1 = suite{name: "v1", doc: "cgroup v1", mount: mountV1, tests: []test{{"v1", olderMounts}}}
-	hybrid   = suite{name: "hybrid", doc: "cgroup v1 with an empty v2 beside it", mount: mountHybrid, tests: []test{{"hybrid", olderMounts}}}
+	hybrid   = suite{
+		name: "hybrid", doc: "cgroup v1 with an empty v2 beside it",
+		mount: mountHybrid, mountsMore: true,
+		tests: []test{{"hybrid", olderMounts}},
+	}
 )
 
 var olderHierarchies = []string{"cpu,cpuacct", "cpuset", "memory", "pids", "freezer"}
 
 func olderMounts(t *T) {
 	for _, h := range olderHierarchies {
+		t.Cleanup(func() {
+			for _, path := range []string{"/read/a", "/read"} {
+				if dir := v2 + "/" + h + path; !within(func() bool { return os.Remove(dir) == nil }) {
+					t.Errorf("%s is left", dir)
+				}
+			}
+		})
 		for _, path := range []string{"/read", "/read/a"} {
 			dir := v2 + "/" + h + path
 			t.Must(os.Mkdir(dir, 0o755))
@@ -61,8 +73,7 @@ func olderMounts(t *T) {
 	for _, h := range olderHierarchies[1:] {
 		t.Must(write(v2+"/"+h+"/read/a/cgroup.procs", itoa(l.Process.Pid)))
 	}
-	p, c := t.thePod(t.sample(4), "/read/a")
-	t.between("usageMilliCPU", number(p.UsageMilliCPU), 1700, 2500)
+	p, c := t.thePod(t.awaitSample("two busy threads' use", inRange("/read/a", "usageMilliCPU", usage, 1700, 2500)), "/read/a")
 	if c.CPUSetCPUs != "0-7" || number(p.Memory.RSSBytes) <= 0 || number(p.Threads) <= 0 {
 		t.Errorf("cpuset %q, memory %+v, threads %v", c.CPUSetCPUs, p.Memory, number(p.Threads))
 	}
@@ -86,8 +97,8 @@ func olderMounts(t *T) {
 // olderFreeze stops and starts the load through v1's freezer.
 func (t *T) olderFreeze(l *load) {
 	rules := strings.ReplaceAll(evictRules, "/job/*", "/read/a")
-	p := t.startPipe("collect --interval 1s --classify "+t.classify(rules), "advise", "evict --action freeze --state "+evictState)
-	t.await(p, time.Minute, "an eviction that is done", func(tk *tick.Tick) bool {
+	p := t.startPipe("collect --interval 1s --classify "+t.classify(rules), "advise", "evict "+anyAge+" --action freeze --state "+evictState)
+	t.await(p, "an eviction that is done", func(tk *tick.Tick) bool {
 		return tk.Eviction != nil && len(tk.Eviction.Evictions) > 0 && tk.Eviction.Evictions[0].State == tick.StateSucceeded
 	})
 	t.stop(p)

@@ -106,7 +106,7 @@ const heartbeat = "/run/polder-report/heartbeat"
 // flows waits for a tick that comes through from now on.
 func (t *T) flows(what string) {
 	from := time.Now()
-	if !within(time.Minute, func() bool {
+	if !within(func() bool {
 		info, err := os.Stat(heartbeat)
 		return err == nil && info.ModTime().After(from)
 	}) {
@@ -117,7 +117,7 @@ func (t *T) flows(what string) {
 
 func systemdBoots(t *T) {
 	state := ""
-	if !within(3*time.Minute, func() bool {
+	if !within(func() bool {
 		state, _ = run("systemctl", "is-system-running")
 		return state == "running" || state == "degraded"
 	}) {
@@ -133,8 +133,12 @@ func systemdBoots(t *T) {
 	t.equal("ActiveState", each("ActiveState"), all("active"))
 	t.equal("NRestarts", each("NRestarts"), all("0"))
 	t.flows("after boot")
-	if warnings, _ := run("journalctl", "--no-pager", "--output=cat", "--unit=polder*", "--grep=level=(WARN|ERROR)"); strings.Contains(warnings, "level=") {
-		t.Errorf("the tools complain: %s", warnings)
+	warnings, _ := run("journalctl", "--no-pager", "--output=cat", "--unit=polder*", "--grep=level=(WARN|ERROR)")
+	for line := range strings.Lines(warnings) {
+		// A host that has other work gives no stage the time that it needs.
+		if strings.Contains(line, "level=") && !strings.Contains(line, "the next stage is slow") {
+			t.Errorf("the tools complain: %s", line)
+		}
 	}
 }
 
@@ -173,10 +177,10 @@ func systemdInForce(t *T) {
 func systemdWatchdog(t *T) {
 	const fed = "WatchdogTimestampMonotonic"
 	want := all("1min")
-	want["advise"] = "10s" // the test's
+	want["advise"] = "20s" // the test's
 	t.equal("WatchdogUSec", each("WatchdogUSec"), want)
 	before := each(fed)
-	if !within(settle, func() bool {
+	if !within(func() bool {
 		for tool, at := range each(fed) {
 			if at == before[tool] || at == "0" {
 				return false
@@ -200,7 +204,7 @@ func systemdColocation(t *T) {
 	t.Must(err)
 	_, err = run("systemd-run", "--unit=job", "--slice=batch.slice", "/usr/bin/guest", "spin", "1")
 	t.Must(err)
-	if !within(settle, func() bool {
+	if !within(func() bool {
 		return read(batchSlice+"/cgroup.procs") != "" || show("job.service", "ActiveState") == "active"
 	}) {
 		t.Fatalf("no job in batch.slice")
@@ -210,11 +214,16 @@ func systemdColocation(t *T) {
 	t.Must(err)
 	_, err = run("systemctl", "start", unit("isolate"))
 	t.Must(err)
-	if !within(time.Minute, func() bool { return !maps.Equal(atFirst, t.values()) }) {
+	if !within(func() bool { return !maps.Equal(atFirst, t.values()) }) {
 		t.Fatalf("nothing of batch.slice has changed: %s", said())
 	}
-	time.Sleep(5 * time.Second)
 	now := t.values()
+	for next := now; ; now = next { // until a tick that comes through changes nothing
+		t.flows("after a change")
+		if next = t.values(); maps.Equal(now, next) {
+			break
+		}
+	}
 	for _, path := range slices.Sorted(maps.Keys(now)) {
 		if now[path] != atFirst[path] {
 			t.Logf("%s: %s -> %s", strings.TrimPrefix(path, v2), atFirst[path], now[path])
@@ -223,9 +232,9 @@ func systemdColocation(t *T) {
 	// systemd writes its own AllowedCPUs= again; isolate does not leave it at that.
 	_, err = run("systemctl", "daemon-reload")
 	t.Must(err)
-	time.Sleep(time.Second)
+	t.flows("after daemon-reload")
 	const effective = batchSlice + "/cpuset.cpus.effective"
-	if !within(time.Minute, func() bool { return read(effective) == now[effective] }) {
+	if !within(func() bool { return read(effective) == now[effective] }) {
 		t.Errorf("after daemon-reload batch.slice has CPUs %s; want %s again: %s", read(effective), now[effective], said())
 	}
 }
@@ -243,7 +252,7 @@ func systemdKilled(tool string) func(*T) {
 		at := uptime()
 		_, err := run("systemctl", "kill", "--signal=KILL", unit(tool))
 		t.Must(err)
-		if !within(time.Minute, func() bool {
+		if !within(func() bool {
 			pid := show(unit(tool), "MainPID")
 			return pid != pids[tool] && pid != "0" && show(unit(tool), "ActiveState") == "active"
 		}) {
@@ -273,12 +282,12 @@ func systemdHangs(t *T) {
 	at := uptime()
 	_, err := run("systemctl", "kill", "--signal=STOP", unit("advise"))
 	t.Must(err)
-	if !within(time.Minute, func() bool {
+	if !within(func() bool {
 		return show(unit("advise"), "NRestarts") != restarts["advise"] && show(unit("advise"), "ActiveState") == "active"
 	}) {
 		t.Fatalf("advise is not started anew: %s", said())
 	}
-	t.Logf("advise is back after %s with a watchdog of 10 s", (uptime() - at).Round(10*time.Millisecond))
+	t.Logf("advise is back after %s with a watchdog of 20 s", (uptime() - at).Round(10*time.Millisecond))
 	t.flows("after advise hung")
 	t.restartedAlone("advise", pids, restarts)
 }
@@ -288,7 +297,7 @@ func systemdRestored(t *T) {
 	_, err := run("systemctl", "start", "polder-restore.service")
 	t.Must(err)
 	t.same(atFirst, t.values())
-	within(settle, func() bool { return maps.Equal(each("ActiveState"), all("inactive")) })
+	within(func() bool { return maps.Equal(each("ActiveState"), all("inactive")) })
 	t.equal("ActiveState", each("ActiveState"), all("inactive"))
 	if got := show("polder-restore.service", "Result"); got != "success" {
 		t.Errorf("polder-restore ends with %s: %s", got, said())
@@ -301,7 +310,7 @@ func systemdWhole(t *T) {
 	t.Must(err)
 	t.flows("under s6")
 	t.expect(v2+"/polder.slice/polder.service", "memory.min", itoa(112<<20))
-	if !within(time.Minute, func() bool { return !maps.Equal(atFirst, t.values()) }) {
+	if !within(func() bool { return !maps.Equal(atFirst, t.values()) }) {
 		t.Errorf("nothing of batch.slice has changed: %s", said())
 	}
 	_, err = run("systemctl", "start", "polder-restore.service")

@@ -16,9 +16,6 @@ import (
 	"polder/lib/tick"
 )
 
-// settle is how long the kernel or a tool may take for what should be at once. Emulated CPUs are slow.
-const settle = 20 * time.Second
-
 // pipe is the project's tools, joined as a shell joins them.
 type pipe struct {
 	stages []*exec.Cmd
@@ -91,9 +88,9 @@ func (p *pipe) last() *tick.Tick {
 }
 
 // await waits for a tick that is as wanted and returns it.
-func (t *T) await(p *pipe, limit time.Duration, what string, wanted func(*tick.Tick) bool) *tick.Tick {
+func (t *T) await(p *pipe, what string, wanted func(*tick.Tick) bool) *tick.Tick {
 	var found *tick.Tick
-	if within(limit, func() bool {
+	if within(func() bool {
 		found = p.last()
 		return found != nil && wanted(found)
 	}) {
@@ -103,7 +100,7 @@ func (t *T) await(p *pipe, limit time.Duration, what string, wanted func(*tick.T
 	if found != nil {
 		text, _ = tick.Marshal(found) // it came as JSON
 	}
-	t.Fatalf("no tick with %s in %s; the last one: %s\nthe tools said: %s", what, limit, text, p.said())
+	t.Fatalf("no tick with %s in %s; the last one: %s\nthe tools said: %s", what, patience, text, p.said())
 	return nil
 }
 
@@ -123,7 +120,7 @@ func (t *T) stop(p *pipe) {
 func (t *T) wait(p *pipe) {
 	select {
 	case <-p.eof:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("the pipe goes on; the tools said: %s", p.said())
 	}
 	for _, s := range p.stages {
@@ -162,7 +159,7 @@ func (t *T) isolate(flags string, wanted ...tick.Cgroup) *tick.Isolation {
 	t.Must(err)
 	line, err := tick.Marshal(tick.Tick{V: tick.Version, Node: host, Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "by hand", Cgroups: wanted}})
 	t.Must(err)
-	out, said := t.tool(0, string(line)+"\n", "isolate --max-age 1m "+flags)
+	out, said := t.tool(0, string(line)+"\n", "isolate --max-age 10m "+flags)
 	var tk tick.Tick
 	if err := tick.Unmarshal([]byte(out), &tk); err != nil || tk.Isolation == nil {
 		t.Fatalf("isolate wrote %q (%v), said %s", out, err, said)

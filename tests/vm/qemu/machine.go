@@ -18,6 +18,8 @@ type Machine struct {
 
 // The machines that tests run on.
 var (
+	// Tiny has 2 CPUs, for what any machine can show.
+	Tiny = Machine{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1, MemoryMiB: 512}
 	// Small has 8 CPUs and boots in some 6 s.
 	Small = Machine{Sockets: 2, CoresPerSocket: 2, ThreadsPerCore: 2, MemoryMiB: 2048}
 	// Guide has the guide's 48 CPUs and their numbers, not its memory, which nothing here would use.

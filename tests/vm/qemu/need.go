@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"testing"
 )
 
 const (
@@ -31,6 +32,20 @@ func Missing() error {
 	}
 	_, err := Kernel()
 	return err
+}
+
+// Variable asks for virtual machines where it is 1: they take minutes.
+const Variable = "POLDER_VM"
+
+// Need skips a test where nobody asked for virtual machines. Where they were asked for, a missing prerequisite is a failure.
+func Need(t testing.TB) {
+	t.Helper()
+	if os.Getenv(Variable) != "1" {
+		t.Skip("no virtual machine: run `make test-vm` or `make test-vmnode`, or set " + Variable + "=1")
+	}
+	if err := Missing(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Kernel finds the newest kernel in the cache.

@@ -4,13 +4,13 @@ package wire
 
 // States of a [Line].
 const (
-	Run  = "run"  // a test begins
-	Log  = "log"  // what it saw
-	Pass = "pass" // the end of a test
-	Fail = "fail"
-	Skip = "skip"
-	File = "file" // Data under the name Text
-	End  = "end"  // all tests are done; without this line the guest died or hung
+	Run   = "run"  // a test begins
+	Log   = "log"  // what it saw
+	Pass  = "pass" // the end of a test
+	Fail  = "fail"
+	File  = "file"  // Data under the name Text
+	Alive = "alive" // every few seconds, whatever the tests do: the guest does not hang
+	End   = "end"   // all tests are done; without this line the guest died or hung
 )
 
 // Line is one line.
@@ -26,6 +26,6 @@ type Line struct {
 
 // What the kernel's command line tells the guest.
 const (
-	SuiteParameter = "polder.suite" // which tests to run
+	SuiteParameter = "polder.suite" // which suites to run, with commas between them
 	HostParameter  = "polder.host"  // the guest's name
 )

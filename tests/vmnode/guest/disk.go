@@ -9,7 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const disk, newRoot = "/dev/vda", "/disk"
+const (
+	disk, newRoot = "/dev/vda", "/disk"
+	systemd       = "/lib/systemd/systemd" // the first process where the disk has it
+	diskLimit     = 5 * time.Minute        // it is there in a second, on a host that has nothing else to do
+)
 
 // enterDisk is process 1 in the initramfs: it loads the modules, mounts the disk and goes on there.
 func enterDisk() error {
@@ -26,8 +30,8 @@ func enterDisk() error {
 		}
 	}
 	for start := time.Now(); !exists(disk); time.Sleep(20 * time.Millisecond) {
-		if time.Since(start) > 30*time.Second {
-			return fmt.Errorf("no %s after 30 s", disk)
+		if time.Since(start) > diskLimit {
+			return fmt.Errorf("no %s after %s", disk, diskLimit)
 		}
 	}
 	if err := unix.Mount(disk, newRoot, "ext4", unix.MS_NOATIME, ""); err != nil {
@@ -45,6 +49,9 @@ func enterDisk() error {
 	}
 	if err := unix.Chroot("."); err != nil {
 		return fmt.Errorf("change the root: %w", err)
+	}
+	if exists(systemd) {
+		return unix.Exec(systemd, []string{systemd}, os.Environ())
 	}
 	return unix.Exec("/bin/guest", []string{"guest"}, os.Environ())
 }

@@ -1,5 +1,6 @@
 // Command guest is process 1 of the machine that is a node: it brings up disk, mounts and network, starts itself again as
-// the agent, and then waits for orphans. The agent runs shell scripts that the host sends it.
+// the agent, and then waits for orphans. The agent runs shell scripts that the host sends it. Where the disk has systemd, that is
+// process 1, and starts this program as the agent.
 package main
 
 import (
@@ -15,8 +16,12 @@ func main() {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == "agent":
 		err = serve()
+	case len(os.Args) > 1 && os.Args[1] == "network-and-agent": // systemd is process 1
+		if err = network(); err == nil {
+			err = serve()
+		}
 	case os.Getpid() != 1:
-		err = fmt.Errorf("want process 1, or the argument agent")
+		err = fmt.Errorf("want process 1, or the argument agent or network-and-agent")
 	case exists("/modules"):
 		err = enterDisk() // returns on a failure only
 	default:

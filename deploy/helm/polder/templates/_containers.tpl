@@ -1,6 +1,8 @@
 {{- /*
-A container a tool. FIFO n is in a volume of its own, pipe-n, which the tools at its two ends mount and nobody else: report
-cannot write what isolate reads. Each tool's heartbeat lies beside its output.
+A container a tool, and a pod for each that has a token, for a pod has one service account: collect; advise and isolate, which have none;
+evict; report. Each tool has a user of its own, so that one that is in the host's pid namespace reaches nothing of the others.
+FIFO n is in a directory of the host, n, which the tools at its two ends mount and nobody else: report cannot write what isolate
+reads. Each tool's heartbeat lies beside its output.
 */ -}}
 {{- define "polder.tool" -}}
 {{- $v := .root.Values }}
@@ -21,13 +23,14 @@ cannot write what isolate reads. Each tool's heartbeat lies beside its output.
     {{- include "polder.confined" .root | trim | nindent 4 }}
     {{- if .user }}
     runAsUser: {{ .user }}
-    runAsGroup: {{ .user }}
+    runAsGroup: 65532
     runAsNonRoot: true
     {{- else }}
     runAsUser: 0
     runAsGroup: 0
     {{- end }}
-  {{- if eq .tool "report" }}
+  {{- /* A tick came through this tool, and through the whole pipe in report's case. advise waits where isolate does not read. */ -}}
+  {{- if ne .tool "advise" }}
   readinessProbe:
     exec: {command: [/usr/local/lib/polder/s6/alive, {{ $v.heartbeat.readySeconds | quote }}, {{ .beat }}]}
     periodSeconds: {{ $v.heartbeat.periodSeconds }}
@@ -46,22 +49,40 @@ cannot write what isolate reads. Each tool's heartbeat lies beside its output.
   resources: {{- toYaml (index $v .tool).resources | nindent 4 }}
 {{- end }}
 
-{{- define "polder.containers" -}}
-initContainers:
-# FIFOs that their group may open, whatever the umask of the tools.
-- name: fifos
+{{- /* The FIFOs (.fifos, numbers) of a pod as volumes, and what prepare has mounted. */ -}}
+{{- define "polder.pipe-volumes" -}}
+{{- range .fifos }}
+- name: pipe-{{ . }}
+  hostPath: {path: {{ $.root.Values.host.runDir }}/{{ . }}, type: DirectoryOrCreate}
+{{- end }}
+- name: run
+  hostPath: {path: {{ .root.Values.host.runDir }}, type: DirectoryOrCreate}
+{{ include "polder.state-volume" .root | trim }}
+{{- end }}
+
+{{- /* Makes FIFOs and directories with the modes that they must have: whichever of the pods comes first. */ -}}
+{{- define "polder.prepare" -}}
+- name: prepare
   image: {{ include "polder.image" . }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
-  command: [/bin/sh, -c, 'for n in 1 2 3 4; do [ -p /run/polder/$n/ticks.fifo ] || mkfifo -m 0660 /run/polder/$n/ticks.fifo; done']
-  securityContext: {runAsUser: 65532, runAsGroup: 65532, runAsNonRoot: true, allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, privileged: false, capabilities: {drop: [ALL]}}
+  command: [/usr/local/lib/polder/s6/prepare]
+  securityContext:
+    {{- include "polder.confined" . | trim | nindent 4 }}
+    runAsUser: 0
+    runAsGroup: 65532
   resources: {requests: {cpu: 1m, memory: 8Mi}, limits: {memory: 32Mi}}
   volumeMounts:
-  {{- range list "1" "2" "3" "4" }}
-  - {name: pipe-{{ . }}, mountPath: /run/polder/{{ . }}}
-  {{- end }}
+  - {name: run, mountPath: /run/polder}
+  - {name: state, mountPath: /var/lib/polder}
+{{- end }}
+
+{{- define "polder.collect-pod" -}}
+initContainers:
+{{ include "polder.prepare" . | trim }}
+{{- with include "polder.kubelet-reader" . | trim }}{{ nindent 0 . }}{{ end }}
 containers:
-# Root, for cpu_manager_state is root's; without capabilities, and with cgroups to read alone.
-{{ include "polder.tool" (dict "root" . "tool" "collect" "beat" "/run/polder/1/collect" "args" (list "--output" "fifo:/run/polder/1/ticks.fifo" "--state" "/var/lib/polder/collect.json")) | trim }}
+# Without capabilities, with cgroups to read alone; root only where it reads kubelet's own file, which is root's.
+{{ include "polder.tool" (dict "root" . "tool" "collect" "user" (ternary 0 65521 (eq (include "polder.kubelet-state" .) "directory")) "beat" "/run/polder/1/collect" "args" (list "--output" "fifo:/run/polder/1/ticks.fifo" "--state" "/var/lib/polder/collect.json")) | trim }}
   volumeMounts:
   {{- include "polder.cgroups-read-only" . | trim | nindent 2 }}
   {{- with include "polder.resctrl-mount" (dict "root" . "readOnly" true) | trim }}{{ nindent 2 . }}{{ end }}
@@ -69,7 +90,20 @@ containers:
   - {name: pipe-1, mountPath: /run/polder/1}
   - {name: state-collect, mountPath: /var/lib/polder}
   {{- include "polder.token-mount" . | trim | nindent 2 }}
-{{ include "polder.tool" (dict "root" . "tool" "advise" "user" 65532 "beat" "/run/polder/2/advise" "upstream" "/run/polder/1/collect" "args" (list "--input" "fifo:/run/polder/1/ticks.fifo" "--output" "fifo:/run/polder/2/ticks.fifo" "--state" "/var/lib/polder/advise.json")) | trim }}
+volumes:
+{{ include "polder.cgroups-volumes" . | trim }}
+{{- with include "polder.kubelet-volumes" . | trim }}{{ nindent 0 . }}{{ end }}
+{{ include "polder.pipe-volumes" (dict "root" . "fifos" (list 1)) | trim }}
+{{ include "polder.tool-state" (dict "root" . "tool" "collect") | trim }}
+{{ include "polder.token-volume" . | trim }}
+{{- end }}
+
+{{- define "polder.isolate-pod" -}}
+initContainers:
+{{ include "polder.prepare" . | trim }}
+{{- with include "polder.kubelet-reader" . | trim }}{{ nindent 0 . }}{{ end }}
+containers:
+{{ include "polder.tool" (dict "root" . "tool" "advise" "user" 65522 "beat" "/run/polder/2/advise" "upstream" "/run/polder/1/collect" "args" (list "--input" "fifo:/run/polder/1/ticks.fifo" "--output" "fifo:/run/polder/2/ticks.fifo" "--state" "/var/lib/polder/advise.json")) | trim }}
   volumeMounts:
   - {name: pipe-1, mountPath: /run/polder/1}
   - {name: pipe-2, mountPath: /run/polder/2}
@@ -83,15 +117,47 @@ containers:
   - {name: pipe-2, mountPath: /run/polder/2}
   - {name: pipe-3, mountPath: /run/polder/3}
   - {name: state, mountPath: /var/lib/polder}
-{{ include "polder.tool" (dict "root" . "tool" "evict" "user" 65532 "beat" "/run/polder/4/evict" "upstream" "/run/polder/3/isolate" "args" (list "--input" "fifo:/run/polder/3/ticks.fifo" "--output" "fifo:/run/polder/4/ticks.fifo" "--state" "/var/lib/polder/evict.json")) | trim }}
+volumes:
+{{ include "polder.cgroups-volumes" . | trim }}
+{{- with include "polder.kubelet-volumes" . | trim }}{{ nindent 0 . }}{{ end }}
+{{ include "polder.pipe-volumes" (dict "root" . "fifos" (list 1 2 3)) | trim }}
+{{ include "polder.tool-state" (dict "root" . "tool" "advise") | trim }}
+{{- end }}
+
+{{- define "polder.evict-pod" -}}
+initContainers:
+{{ include "polder.prepare" . | trim }}
+containers:
+{{ include "polder.tool" (dict "root" . "tool" "evict" "user" 65524 "beat" "/run/polder/4/evict" "upstream" "/run/polder/3/isolate" "args" (list "--input" "fifo:/run/polder/3/ticks.fifo" "--output" "fifo:/run/polder/4/ticks.fifo" "--state" "/var/lib/polder/evict.json")) | trim }}
   volumeMounts:
   - {name: pipe-3, mountPath: /run/polder/3}
   - {name: pipe-4, mountPath: /run/polder/4}
   - {name: state-evict, mountPath: /var/lib/polder}
   {{- include "polder.token-mount" . | trim | nindent 2 }}
-{{ include "polder.tool" (dict "root" . "tool" "report" "user" 65532 "beat" "/run/polder/report/heartbeat" "upstream" "/run/polder/4/evict" "args" (list "--input" "fifo:/run/polder/4/ticks.fifo")) | trim }}
+volumes:
+{{ include "polder.pipe-volumes" (dict "root" . "fifos" (list 3 4)) | trim }}
+{{ include "polder.tool-state" (dict "root" . "tool" "evict") | trim }}
+{{ include "polder.token-volume" . | trim }}
+{{- end }}
+
+{{- define "polder.report-pod" -}}
+initContainers:
+{{ include "polder.prepare" . | trim }}
+containers:
+{{ include "polder.tool" (dict "root" . "tool" "report" "user" 65525 "beat" "/run/polder/report/heartbeat" "upstream" "/run/polder/4/evict" "args" (list "--input" "fifo:/run/polder/4/ticks.fifo")) | trim }}
   volumeMounts:
   - {name: pipe-4, mountPath: /run/polder/4}
   - {name: report, mountPath: /run/polder/report}
   {{- include "polder.token-mount" . | trim | nindent 2 }}
+volumes:
+{{ include "polder.pipe-volumes" (dict "root" . "fifos" (list 4)) | trim }}
+- name: report
+  emptyDir: {medium: Memory, sizeLimit: 16Mi}
+{{ include "polder.token-volume" . | trim }}
+{{- end }}
+
+{{- /* Where a tool keeps its state: on the host, for a rollout must not forget what was decided. */ -}}
+{{- define "polder.tool-state" -}}
+- name: state-{{ .tool }}
+  hostPath: {path: {{ .root.Values.host.stateDir }}/{{ .tool }}, type: DirectoryOrCreate}
 {{- end }}

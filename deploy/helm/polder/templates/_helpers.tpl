@@ -33,12 +33,37 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ ternary "koord-scheduler" "katalyst-scheduler" (eq .Values.policy "koordinator") }}
 {{- end }}
 
-{{- /* Who has the role of a tool: "namespace:account" for each. */ -}}
-{{- define "polder.subjects" -}}
-- {kind: ServiceAccount, name: {{ include "polder.name" .root }}, namespace: {{ .root.Release.Namespace }}}
-{{- if .root.Values.serviceAccount.perTool }}
-- {kind: ServiceAccount, name: {{ include "polder.name" .root }}-{{ .tool }}, namespace: {{ .root.Release.Namespace }}}
+{{- /* The names of the accounts that have the role of a tool (.tool), with commas: form containers has one a tool, form single one for
+all, and those of the tools besides where they are asked for. */ -}}
+{{- define "polder.accounts" -}}
+{{- $name := include "polder.name" .root -}}
+{{- if eq .root.Values.form "containers" -}}
+{{ $name }}-{{ .tool }}
+{{- else -}}
+{{ $name }}{{ if .root.Values.serviceAccount.perTool }},{{ $name }}-{{ .tool }}{{ end }}
+{{- end -}}
 {{- end }}
+
+{{- /* The same as the subjects of a role's binding. */ -}}
+{{- define "polder.subjects" -}}
+{{- range splitList "," (include "polder.accounts" .) }}
+- {kind: ServiceAccount, name: {{ . }}, namespace: {{ $.root.Release.Namespace }}}
+{{- end }}
+{{- end }}
+
+{{- /* The same as the API server knows them, as a list in JSON. */ -}}
+{{- define "polder.users" -}}
+{{- $users := list }}
+{{- range splitList "," (include "polder.accounts" .) }}
+{{- $users = append $users (printf "system:serviceaccount:%s:%s" $.root.Release.Namespace .) }}
+{{- end }}
+{{- toJson $users }}
+{{- end }}
+
+{{- /* How kubelet's CPU manager state is read: file, directory or none. true and false are what they were called before. */ -}}
+{{- define "polder.kubelet-state" -}}
+{{- $state := toString .Values.host.kubeletState -}}
+{{ if eq $state "true" }}file{{ else if eq $state "false" }}none{{ else }}{{ $state }}{{ end }}
 {{- end }}
 
 {{- /* The settings of one tool (.tool) as environment variables: what the chart says, then its flags. */ -}}
@@ -46,10 +71,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $v := .root.Values }}
 {{- $env := dict }}
 {{- if has .tool (list "collect" "isolate") }}
-{{- $_ := set $env "kubelet-root" $v.host.kubeletDir }}
+{{- $_ := set $env "kubelet-root" (ternary "/run/kubelet" $v.host.kubeletDir (eq (include "polder.kubelet-state" .root) "file")) }}
 {{- end }}
 {{- if eq .tool "collect" }}
 {{- $_ := set $env "in-cluster" "true" }}
+{{- $_ := set $env "system-namespace" (printf "kube-system,%s" .root.Release.Namespace) }}
 {{- if eq $v.policy "koordinator" }}
 {{- $_ := set $env "slo-config" (printf "%s/%s" $v.koordinator.sloConfig.namespace $v.koordinator.sloConfig.name) }}
 {{- $_ := set $env "best-effort" "reclaimed" }}
@@ -116,6 +142,26 @@ capabilities: {drop: [ALL]}
 - {name: api, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 
+{{- /* What automountServiceAccountToken would mount everywhere, for those that speak to the API server. */ -}}
+{{- define "polder.token-volume" -}}
+- name: api
+  projected:
+    defaultMode: 0440
+    sources:
+    - serviceAccountToken: {path: token, expirationSeconds: 3607}
+    - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+    - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- end }}
+
+{{- define "polder.cgroups-volumes" -}}
+- name: cgroups
+  hostPath: {path: /sys/fs/cgroup, type: Directory}
+{{- if .Values.host.resctrl }}
+- name: resctrl
+  hostPath: {path: /sys/fs/resctrl, type: Directory}
+{{- end }}
+{{- end }}
+
 {{- /* The host's cgroups for reading. On version 1 every hierarchy is a mount of its own, so read-only must go all the way down. */ -}}
 {{- define "polder.cgroups-read-only" -}}
 - name: cgroups
@@ -133,9 +179,51 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
+{{- /* What a tool sees of kubelet's directory: a copy of the one file, or all of it. */ -}}
 {{- define "polder.kubelet-mount" -}}
-{{- if .Values.host.kubeletState }}
+{{- if eq (include "polder.kubelet-state" .) "file" }}
+- {name: kubelet-copy, mountPath: /run/kubelet, readOnly: true}
+{{- else if eq (include "polder.kubelet-state" .) "directory" }}
 # With the host's unmounts: a volume that stayed mounted here could not be detached from the node.
 - {name: kubelet, mountPath: {{ .Values.host.kubeletDir }}, readOnly: true, mountPropagation: HostToContainer}
+{{- end }}
+{{- end }}
+
+{{- define "polder.kubelet-volumes" -}}
+{{- if eq (include "polder.kubelet-state" .) "file" }}
+# Kubelet makes it when it starts. It is never made here: another file in its place would keep kubelet from starting.
+- name: kubelet-file
+  hostPath: {path: {{ .Values.host.kubeletDir }}/cpu_manager_state, type: File}
+- name: kubelet-copy
+  emptyDir: {medium: Memory, sizeLimit: 16Mi}
+{{- else if eq (include "polder.kubelet-state" .) "directory" }}
+- name: kubelet
+  hostPath: {path: {{ .Values.host.kubeletDir }}, type: Directory}
+{{- end }}
+{{- end }}
+
+{{- /* Copies the one file where the tools beside it read it, and follows when kubelet replaces it. It runs as long as they do, and they
+start when there is a copy. */ -}}
+{{- define "polder.kubelet-reader" -}}
+{{- if eq (include "polder.kubelet-state" .) "file" }}
+- name: kubelet-state
+  image: {{ include "polder.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [/usr/local/lib/polder/s6/kubelet-state, /host/cpu_manager_state, /run/kubelet/cpu_manager_state]
+  restartPolicy: Always
+  startupProbe:
+    exec: {command: [/bin/sh, -c, 'test -e /run/kubelet/cpu_manager_state']}
+    periodSeconds: 1
+    timeoutSeconds: 10
+    failureThreshold: 60
+  securityContext:
+    {{- include "polder.confined" . | trim | nindent 4 }}
+    # The file is root's, and its owner needs no capability to read it.
+    runAsUser: 0
+    runAsGroup: 0
+  resources: {requests: {cpu: 1m, memory: 4Mi}, limits: {memory: 32Mi}}
+  volumeMounts:
+  - {name: kubelet-file, mountPath: /host/cpu_manager_state, readOnly: true}
+  - {name: kubelet-copy, mountPath: /run/kubelet}
 {{- end }}
 {{- end }}

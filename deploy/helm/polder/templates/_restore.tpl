@@ -1,6 +1,5 @@
-{{- /* Takes back what Polder left on the node and in the cluster, once, and then waits to be uninstalled. */ -}}
-{{- define "polder.restore" -}}
-initContainers:
+{{- /* Takes back what Polder left in the cluster, once. */ -}}
+{{- define "polder.withdraw" -}}
 - name: withdraw
   image: {{ include "polder.image" . }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -16,6 +15,9 @@ initContainers:
   resources: {{- toYaml .Values.report.resources | nindent 4 }}
   volumeMounts:
   {{- include "polder.token-mount" . | trim | nindent 2 }}
+{{- end }}
+{{- /* Puts back what Polder left on the node, once. */ -}}
+{{- define "polder.put-back" -}}
 - name: restore
   image: {{ include "polder.image" . }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -29,6 +31,9 @@ initContainers:
   - {name: cgroups, mountPath: /sys/fs/cgroup}
   {{- with include "polder.resctrl-mount" (dict "root" .) | trim }}{{ nindent 2 . }}{{ end }}
   - {name: state, mountPath: /var/lib/polder}
+{{- end }}
+{{- /* Waits to be uninstalled. */ -}}
+{{- define "polder.done" -}}
 containers:
 - name: done
   image: {{ include "polder.image" . }}
@@ -39,4 +44,36 @@ containers:
     runAsGroup: 65532
     runAsNonRoot: true
   resources: {requests: {cpu: 1m, memory: 8Mi}, limits: {memory: 32Mi}}
+{{- end }}
+{{- define "polder.state-volume" -}}
+- name: state
+  hostPath: {path: {{ .Values.host.stateDir }}, type: DirectoryOrCreate}
+{{- end }}
+
+{{- define "polder.single-restore" -}}
+initContainers:
+{{ include "polder.withdraw" . | trim }}
+{{ include "polder.put-back" . | trim }}
+{{ include "polder.done" . | trim }}
+volumes:
+{{ include "polder.cgroups-volumes" . | trim }}
+{{ include "polder.state-volume" . | trim }}
+{{ include "polder.token-volume" . | trim }}
+{{- end }}
+
+{{- define "polder.report-restore" -}}
+initContainers:
+{{ include "polder.withdraw" . | trim }}
+{{ include "polder.done" . | trim }}
+volumes:
+{{ include "polder.token-volume" . | trim }}
+{{- end }}
+
+{{- define "polder.isolate-restore" -}}
+initContainers:
+{{ include "polder.put-back" . | trim }}
+{{ include "polder.done" . | trim }}
+volumes:
+{{ include "polder.cgroups-volumes" . | trim }}
+{{ include "polder.state-volume" . | trim }}
 {{- end }}

@@ -1,5 +1,9 @@
 {{- /* One container: s6 runs the five tools (deploy/s6). It has what any of them needs. */ -}}
 {{- define "polder.single" -}}
+{{- with include "polder.kubelet-reader" . | trim }}
+initContainers:
+{{ . }}
+{{- end }}
 containers:
 - name: polder
   image: {{ include "polder.image" . }}
@@ -35,4 +39,13 @@ containers:
   - {name: run, mountPath: /run/polder}
   - {name: report, mountPath: /run/polder-report}
   {{- include "polder.token-mount" . | trim | nindent 2 }}
+volumes:
+{{- include "polder.cgroups-volumes" . | trim | nindent 0 }}
+{{- include "polder.state-volume" . | trim | nindent 0 }}
+{{- with include "polder.kubelet-volumes" . | trim }}{{ nindent 0 . }}{{ end }}
+{{- include "polder.token-volume" . | trim | nindent 0 }}
+- name: run
+  emptyDir: {medium: Memory, sizeLimit: 16Mi}
+- name: report
+  emptyDir: {medium: Memory, sizeLimit: 16Mi}
 {{- end }}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,67 +25,14 @@ const (
 	unfit    = "node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks"
 )
 
-// shared is the control plane of the package's tests.
-var shared *controlplane.Plane
+func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}, define) }
 
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		if _, err := controlplane.Programs(); err == nil {
-			if shared, err = controlplane.Open(controlplane.Options{}); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-			defer shared.Close()
-		}
-		return pipe.Main(m)
-	}())
+func define(c *controlplane.ControlPlane) {
+	c.ApplyFile(crds)
+	c.Established()
 }
 
-// accounts may do what the manuals say, and no more: a node's report, and the centre.
-const accounts = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: report, namespace: kube-system}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: centre, namespace: kube-system}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: report}
-rules:
-- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
-- {apiGroups: [""], resources: [nodes/status], verbs: [patch]}
-- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources], verbs: [get, list, watch, create, patch]}
-- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources/status], verbs: [patch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: centre}
-rules:
-- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
-- {apiGroups: [""], resources: [nodes/status], verbs: [patch]}
-- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources], verbs: [get, list, watch, create, patch]}
-- {apiGroups: [node.katalyst.kubewharf.io], resources: [customnoderesources/status], verbs: [patch]}
-- {apiGroups: [""], resources: [pods], verbs: [get]}
-- {apiGroups: [""], resources: [pods/eviction], verbs: [create]}
-- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: report}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: report}
-subjects: [{kind: ServiceAccount, name: report, namespace: kube-system}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: centre}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: centre}
-subjects: [{kind: ServiceAccount, name: centre, namespace: kube-system}]
-`
-
-// cluster is the control plane with the accounts and the definitions.
+// cluster is a control plane with the definitions.
 type cluster struct {
 	*controlplane.ControlPlane
 	t *testing.T
@@ -94,17 +40,7 @@ type cluster struct {
 
 func begin(t *testing.T) *cluster {
 	t.Helper()
-	controlplane.Need(t)
-	return furnish(t, shared.For(t))
-}
-
-func furnish(t *testing.T, plane *controlplane.ControlPlane) *cluster {
-	t.Helper()
-	c := &cluster{plane, t}
-	c.Apply(accounts)
-	c.ApplyFile(crds)
-	c.Kubectl("wait", "--for=condition=Established", "crd/customnoderesources.node.katalyst.kubewharf.io")
-	return c
+	return &cluster{controlplane.Shared(t), t}
 }
 
 // node makes a node; the test's end takes it away, with its CustomNodeResource.
@@ -120,7 +56,7 @@ func (c *cluster) node(name string) {
 // tool starts one of the centre's tools.
 func (c *cluster) tool(name string, args ...string) *pipe.Tool {
 	c.t.Helper()
-	return pipe.Start(c.t, name, append([]string{"--fleet", "--kubeconfig", c.KubeconfigFor("kube-system", "centre")}, args...)...)
+	return pipe.Start(c.t, name, append([]string{"--fleet", "--kubeconfig", c.AccountFor("centre")}, args...)...)
 }
 
 // state is what the cluster has of a node: what the Node and the CustomNodeResource offer, the mark, the taints with their
@@ -197,17 +133,22 @@ func decided(t *tick.Tick, tainted, held bool) *tick.Tick {
 	return t
 }
 
-// settle gives report a tick again and again until nothing is left to do, and returns all that it said.
-func (c *cluster) settle(x *pipe.Tool, next func() *tick.Tick) []tick.Target {
-	c.t.Helper()
-	var all []tick.Target
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		last := x.Put(next()).Report.Targets
-		all = append(all, last...)
-		if i := slices.IndexFunc(last, func(t tick.Target) bool { return t.Target == "fleet" }); i >= 0 && last[i].State == tick.TargetUnchanged {
-			return all
-		}
+// stateOf is what report says of the fleet's target.
+func stateOf(out *tick.Tick) string {
+	i := slices.IndexFunc(out.Report.Targets, func(t tick.Target) bool { return t.Target == "fleet" })
+	if i < 0 {
+		return ""
 	}
-	c.t.Fatalf("not settled: %+v", all[len(all)-1])
-	return nil
+	return out.Report.Targets[i].State
+}
+
+// settle gives report a tick again and again until nothing is left to do.
+func (c *cluster) settle(x *pipe.Tool, next func() *tick.Tick) {
+	c.t.Helper()
+	c.Eventually(controlplane.Soon, "nothing is left to do", func() string {
+		if out := x.Put(next()); stateOf(out) != tick.TargetUnchanged {
+			return fmt.Sprintf("%+v", out.Report.Targets)
+		}
+		return ""
+	})
 }

@@ -1,0 +1,263 @@
+// Package class puts batch pods into a scheduling class below the services', so that the kernel itself gives a waking service the CPU
+// at once, between two ticks too:
+//
+//	idle    cpu.idle: the cgroup's tasks run only while no sibling wants the CPU (SCHED_IDLE for cgroups, Linux 5.15)
+//	weight  the smallest weight: batch gets a hundredth beside a busy sibling
+//	none    the class is nobody's business; what was set before is undone
+//
+// Both are relative to the cgroup's siblings, so they are set on the pod's cgroup. A batch pod that starves is a failure too (locks,
+// liveness probes, memory that nobody frees): where the machine is full and batch gets less than its floor for a while, it has a weight
+// that stands for the floor until the services leave room again.
+package class
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/advise/policy"
+	"polder/lib/qos"
+	"polder/lib/tick"
+)
+
+// Names of classes.
+const (
+	Idle   = "idle"
+	Weight = "weight"
+	None   = "none"
+)
+
+// Names are all of them.
+var Names = []string{Idle, Weight, None}
+
+// Of is a reclaimed pod's class by the setting, which is empty for the default: the idle class for a cgroup of a plain host, and none for
+// a pod of Kubernetes, be the cluster known or not: kubelet has it in a tier of the smallest weight already. A pod that can be resized
+// (one that is not BestEffort) never has a class: kubelet writes its weight then, and the kernel takes none for an idle cgroup.
+func Of(setting string, p *tick.Pod) string {
+	plain := p.QoSSource == tick.QoSFromRule && !strings.Contains(p.Cgroup, "/kubepods") && !strings.Contains(p.Cgroup, "-kubepods")
+	switch {
+	case setting == "" && plain:
+		return Idle
+	case setting == "" || !plain && qos.KubernetesOf(p) != qos.BestEffort:
+		return None
+	}
+	return setting
+}
+
+const (
+	leastWeight   = 1
+	defaultWeight = 100  // of a cgroup for which nobody set one (Documentation/admin-guide/cgroup-v2.rst)
+	defaultShares = 1024 // likewise on version 1
+
+	// starveAfter is how long batch must have had less than its floor on a full machine, and relieveFor how long it keeps the weight at
+	// least.
+	starveAfter = 10 * time.Second
+	relieveFor  = 30 * time.Second
+	// fullPermille is the part of the machine from which on it counts as full.
+	fullPermille = 970
+)
+
+// Machine is what the floor is measured by: all of its CPU and the floor, in milli-CPU, and the version of its cgroups.
+type Machine struct {
+	MilliCPU, FloorMilliCPU int64
+	CgroupVersion           int
+}
+
+// State is what is remembered of one node, in the form of the state file.
+type State struct {
+	// Set has the class that was last set of each cgroup, while the cgroup is in the sample: where no class is wanted any more, it is
+	// what must be undone.
+	Set map[string]string `json:"set,omitempty"`
+	// StarvingSince is when batch first had less than its floor, and RelievedAt when it got the floor's weight; zero where it has not.
+	StarvingSince time.Time `json:"starvingSince,omitzero"`
+	RelievedAt    time.Time `json:"relievedAt,omitzero"`
+	// Weight is the weight that batch has since then.
+	Weight int64 `json:"weight,omitempty"`
+
+	at map[string]int // of a cgroup in the advice; used again
+}
+
+// Advise adds the wanted class of each reclaimed pod's cgroup to the advice and to its fallback, and says how the floor is kept. The
+// setting is one of [Names], or empty. It returns what is to be remembered: nil while there is nothing.
+func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine) *State {
+	if t.Sample == nil {
+		return st
+	}
+	if st == nil {
+		st = &State{}
+	}
+	weight := tick.Ptr(int64(leastWeight))
+	relieved := st.starves(t, a, setting, m)
+	if relieved {
+		weight = &st.Weight
+	}
+	set := make(map[string]string, len(st.Set))
+	var wanted []tick.Cgroup
+	held := map[string]int{}
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		if !has(p) || set[p.Cgroup] != "" { // a second pod of the same cgroup says nothing new
+			continue
+		}
+		was, known := st.Set[p.Cgroup]
+		class := classOf(setting, p)
+		if class == None {
+			if known {
+				set[p.Cgroup] = was
+				wanted = append(wanted, undone(p.Cgroup, was))
+			}
+			continue
+		}
+		set[p.Cgroup] = class
+		held[class]++
+		want := tick.Cgroup{Cgroup: p.Cgroup, CPUWeight: weight}
+		if class == Idle || known { // a kernel without the idle class has nothing to undo
+			want.CPUIdle = tick.Ptr(class == Idle && !relieved)
+		}
+		wanted = append(wanted, want)
+	}
+	if st.Set = set; len(set) == 0 {
+		return nil
+	}
+	st.index(a.Cgroups)
+	a.Cgroups = st.join(a.Cgroups, wanted)
+	st.index(a.Fallback)
+	a.Fallback = st.join(a.Fallback, wanted)
+	for _, class := range Names {
+		if n := held[class]; n > 0 && !relieved {
+			a.Reasons = append(a.Reasons, fmt.Sprintf("batch class %s: %s", class, policy.Count(n, "pod")))
+		}
+	}
+	return st
+}
+
+// has reports whether a pod has a cgroup that can be named in an advice.
+func has(p *tick.Pod) bool { return strings.HasPrefix(p.Cgroup, "/") && p.Missing == "" }
+
+// classOf is the class of any pod.
+func classOf(setting string, p *tick.Pod) string {
+	if p.QoS != tick.QoSReclaimed {
+		return None
+	}
+	return Of(setting, p)
+}
+
+// undone gives a cgroup the class of others back. isolate restores the weight that the idle class took; a weight that was set itself
+// becomes the kernel's default.
+func undone(cgroup, was string) tick.Cgroup {
+	if was == Weight {
+		return tick.Cgroup{Cgroup: cgroup, CPUWeight: tick.Ptr(int64(defaultWeight))}
+	}
+	return tick.Cgroup{Cgroup: cgroup, CPUIdle: tick.Ptr(false)}
+}
+
+// floorWeight is the weight with which a cgroup gets the floor beside one busy sibling of the default weight: w / (w + default) of
+// the machine is the floor.
+func (m Machine) floorWeight() int64 {
+	part := min(max(float64(m.FloorMilliCPU)/float64(max(m.MilliCPU, 1)), 0), 0.5)
+	if m.CgroupVersion == 1 {
+		return policy.WeightOf(int64(math.Ceil(defaultShares*part/(1-part))), 1)
+	}
+	return max(int64(math.Ceil(defaultWeight*part/(1-part))), leastWeight)
+}
+
+// starves decides whether batch has a weight for its floor, and which, and says why.
+func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
+	batch, pods, known := use(t.Sample, setting)
+	cpu := t.Sample.CPU
+	if m.FloorMilliCPU <= 0 || pods == 0 || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
+		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
+		return false
+	}
+	if !known || cpu == nil || cpu.UsageMilliCPU == nil { // what is unknown changes nothing
+		return !st.RelievedAt.IsZero()
+	}
+	floor, all, machine := float64(m.FloorMilliCPU), *cpu.UsageMilliCPU, float64(m.MilliCPU)
+	full := all*1000 >= machine*fullPermille
+	if !st.RelievedAt.IsZero() {
+		if t.Time.Sub(st.RelievedAt) < relieveFor || machine-(all-batch) < 2*floor {
+			st.adjust(batch, full, m)
+			a.Reasons = append(a.Reasons, fmt.Sprintf("batch class: weight %d until the services leave %.0fm: they use %.0fm of %dm, batch has %.0fm of its floor of %dm",
+				st.Weight, 2*floor, max(all-batch, 0), m.MilliCPU, batch, m.FloorMilliCPU))
+			return true
+		}
+		st.RelievedAt = time.Time{}
+	}
+	if batch >= floor || !full {
+		st.StarvingSince = time.Time{}
+		return false
+	}
+	if st.StarvingSince.IsZero() {
+		st.StarvingSince = t.Time
+	}
+	if starved := t.Time.Sub(st.StarvingSince); starved < starveAfter {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("batch starves: it has %.0fm of its floor of %dm on a full machine, for %s", batch, m.FloorMilliCPU, starved.Round(time.Second)))
+		return false
+	}
+	st.StarvingSince, st.RelievedAt, st.Weight = time.Time{}, t.Time, m.floorWeight()
+	a.Reasons = append(a.Reasons, fmt.Sprintf("batch class: weight %d for at least %s: batch had less than its floor of %dm on a full machine for %s", st.Weight, relieveFor, m.FloorMilliCPU, starveAfter))
+	return true
+}
+
+// adjust doubles the weight on a full machine while batch has less than nine tenths of its floor, and halves it from twice the floor on:
+// how
+// many busy siblings there are is not known. Batch never weighs more than a service for which nobody set a weight.
+func (st *State) adjust(batch float64, full bool, m Machine) {
+	floor := float64(m.FloorMilliCPU)
+	switch {
+	case full && batch < 0.9*floor:
+		st.Weight = min(2*st.Weight, defaultWeight)
+	case full && batch > 2*floor:
+		st.Weight /= 2
+	}
+	st.Weight = max(st.Weight, m.floorWeight())
+}
+
+// use is what the pods that are in a class use together in milli-CPU, how many they are, and whether the use of each of them is known.
+func use(s *tick.Sample, setting string) (milliCPU float64, pods int, known bool) {
+	known = true
+	for i := range s.Pods {
+		if p := &s.Pods[i]; has(p) && classOf(setting, p) != None {
+			pods++
+			if p.UsageMilliCPU == nil {
+				known = false
+			} else {
+				milliCPU += *p.UsageMilliCPU
+			}
+		}
+	}
+	return milliCPU, pods, known
+}
+
+func (st *State) index(list []tick.Cgroup) {
+	if st.at == nil {
+		st.at = make(map[string]int, len(list))
+	}
+	clear(st.at)
+	for i := range list {
+		st.at[list[i].Cgroup] = i
+	}
+}
+
+// join adds the wanted classes to the indexed list of cgroups, which it copies: what others want of the same cgroup stays. A weight
+// that a policy wants of a pod in the idle class is the one for kernels that have not got that class.
+func (st *State) join(list, wanted []tick.Cgroup) []tick.Cgroup {
+	list = slices.Clone(list)
+	for _, w := range wanted {
+		i, there := st.at[w.Cgroup]
+		if !there {
+			list = append(list, w)
+			continue
+		}
+		c := &list[i]
+		if w.CPUIdle != nil {
+			c.CPUIdle = w.CPUIdle
+		}
+		if w.CPUWeight != nil && (c.CPUWeight == nil || w.CPUIdle == nil || !*w.CPUIdle) {
+			c.CPUWeight = w.CPUWeight
+		}
+	}
+	return list
+}

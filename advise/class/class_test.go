@@ -1,0 +1,231 @@
+package class
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// small is a machine of 2 CPUs whose floor is a tenth.
+var small = Machine{MilliCPU: 2000, FloorMilliCPU: 200, CgroupVersion: 2}
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// at is a tick so many seconds after the beginning, on a machine that uses so much, batch's part among it.
+func at(seconds int, all, batch float64) *tick.Tick {
+	return &tick.Tick{Node: "n", Time: begin.Add(time.Duration(seconds) * time.Second), Sample: &tick.Sample{
+		CPU: &tick.NodeCPU{UsageMilliCPU: &all},
+		Pods: []tick.Pod{
+			{UID: "b", QoS: tick.QoSReclaimed, Cgroup: "/batch", UsageMilliCPU: &batch},
+			{UID: "w", QoS: tick.QoSShared, Cgroup: "/web"},
+			{UID: "gone", QoS: tick.QoSReclaimed, Cgroup: "/gone", Missing: tick.MissingCgroup},
+		},
+	}}
+}
+
+// of is what the advice and its fallback want of a cgroup; both must be the same.
+func of(t *testing.T, a *tick.Advice, cgroup string) *tick.Cgroup {
+	t.Helper()
+	find := func(list []tick.Cgroup) *tick.Cgroup {
+		var found *tick.Cgroup
+		for i := range list {
+			if list[i].Cgroup == cgroup {
+				if found != nil {
+					t.Errorf("%s is named twice: %+v", cgroup, list)
+				}
+				found = &list[i]
+			}
+		}
+		return found
+	}
+	now, fallback := find(a.Cgroups), find(a.Fallback)
+	if (now == nil) != (fallback == nil) {
+		t.Errorf("%s: advice %+v, fallback %+v", cgroup, now, fallback)
+	}
+	return now
+}
+
+func wants(t *testing.T, a *tick.Advice, idle bool, weight int64) {
+	t.Helper()
+	c := of(t, a, "/batch")
+	if c == nil || c.CPUIdle == nil || *c.CPUIdle != idle || c.CPUWeight == nil || *c.CPUWeight != weight {
+		t.Errorf("want cpuIdle %t and cpuWeight %d; is %+v; %q", idle, weight, c, a.Reasons)
+	}
+}
+
+func TestBatchPodsAreIdleAndServicesAreNot(t *testing.T) {
+	a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUSetCPUs: "0"}}}
+	var st *State
+	st = st.Advise(at(0, 100, 50), a, Idle, small)
+	wants(t, a, true, 1)
+	if c := of(t, a, "/batch"); c.CPUSetCPUs != "0" && len(a.Cgroups) != 1 {
+		t.Errorf("what the policy wants is lost: %+v", a.Cgroups)
+	}
+	if of(t, a, "/web") != nil || of(t, a, "/gone") != nil {
+		t.Errorf("others are named: %+v", a.Cgroups)
+	}
+	if st == nil || st.Set["/batch"] != Idle {
+		t.Errorf("remembered: %+v", st)
+	}
+}
+
+// TestClassIsUndone: a pod that is a service now, and all where no class is wanted any more.
+func TestClassIsUndone(t *testing.T) {
+	for _, class := range []string{Idle, Weight} {
+		var st *State
+		st = st.Advise(at(0, 100, 50), &tick.Advice{}, class, small)
+		now := at(1, 100, 50)
+		now.Sample.Pods[0].QoS = tick.QoSShared
+		for _, next := range []struct {
+			class string
+			tick  *tick.Tick
+		}{{class, now}, {None, at(2, 100, 50)}, {None, at(3, 100, 50)}} {
+			a := &tick.Advice{}
+			st = st.Advise(next.tick, a, next.class, small)
+			c := of(t, a, "/batch")
+			switch {
+			case c == nil:
+				t.Fatalf("%s, %+v: nothing undoes it", class, next)
+			case class == Idle && (c.CPUIdle == nil || *c.CPUIdle || c.CPUWeight != nil):
+				t.Errorf("%+v; want the idle class off and the weight isolate's to restore", c)
+			case class == Weight && (c.CPUIdle != nil || c.CPUWeight == nil || *c.CPUWeight != 100):
+				t.Errorf("%+v; want the kernel's default weight", c)
+			}
+		}
+		gone := at(4, 100, 0)
+		gone.Sample.Pods = gone.Sample.Pods[1:]
+		if st = st.Advise(gone, &tick.Advice{}, None, small); st != nil {
+			t.Errorf("remembered without a cgroup: %+v", st)
+		}
+	}
+}
+
+// TestFloorIsKept: batch that starves on a full machine gets the floor's weight after a while, keeps it while the services leave no room,
+// and then is idle again.
+func TestFloorIsKept(t *testing.T) {
+	var st *State
+	step := func(seconds int, all, batch float64) *tick.Advice {
+		a := &tick.Advice{}
+		st = st.Advise(at(seconds, all, batch), a, Idle, small)
+		return a
+	}
+	wants(t, step(0, 2000, 20), true, 1)
+	a := step(9, 2000, 20)
+	wants(t, a, true, 1)
+	if !strings.Contains(strings.Join(a.Reasons, "\n"), "batch starves: it has 20m of its floor of 200m on a full machine, for 9s") {
+		t.Errorf("reasons %q", a.Reasons)
+	}
+	wants(t, step(10, 2000, 20), false, 12) // 12 / 112 of 2000m are 214m
+	wants(t, step(39, 600, 200), false, 12) // there is room, but not for long enough
+	wants(t, step(60, 2000, 214), false, 12)
+	wants(t, step(61, 2000, 399), false, 12) // services use 1601m: less than twice the floor is left
+	wants(t, step(62, 1500, 0), true, 1)
+	wants(t, step(63, 2000, 150), true, 1)
+	wants(t, step(72, 2000, 250), true, 1) // it had its floor meanwhile
+	wants(t, step(74, 2000, 150), true, 1)
+	wants(t, step(83, 2000, 150), true, 1)
+	wants(t, step(84, 2000, 150), false, 12)
+}
+
+// TestACgroupIsNamedOnce: two pods of one cgroup, and a cgroup that is no path.
+func TestACgroupIsNamedOnce(t *testing.T) {
+	in := at(0, 100, 50)
+	in.Sample.Pods = append(in.Sample.Pods, in.Sample.Pods[0], tick.Pod{QoS: tick.QoSReclaimed, Cgroup: "batch"})
+	a := &tick.Advice{}
+	var st *State
+	st.Advise(in, a, Idle, small)
+	if len(a.Cgroups) != 1 || len(a.Fallback) != 1 {
+		t.Errorf("named: %+v", a.Cgroups)
+	}
+}
+
+// TestDefaultIsByTheKindOfPod: a batch cgroup of a plain host is idle, and what kubelet has in its tiers is left alone.
+func TestDefaultIsByTheKindOfPod(t *testing.T) {
+	for cgroup, want := range map[string]string{
+		"/batch.slice": Idle, "/batch": Idle, "/grid/jobs/1": Idle,
+		"/kubepods/besteffort/pod1": None, "/node/kubepods/besteffort/pod1": None,
+		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podabc.slice":                           None,
+		"/node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/node-kubepods-besteffort-podabc.slice": None,
+	} {
+		p := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: cgroup}
+		if got := Of("", &p); got != want {
+			t.Errorf("%s: class %s, want %s", cgroup, got, want)
+		}
+		if got := Of(Weight, &p); got != Weight {
+			t.Errorf("%s: class %s, want what was set", cgroup, got)
+		}
+	}
+	for _, source := range []string{"", tick.QoSFromKatalyst, tick.QoSFromKoordinator, tick.QoSFromKubernetes} {
+		if got := Of("", &tick.Pod{QoS: tick.QoSReclaimed, QoSSource: source, Cgroup: "/pods/1"}); got != None {
+			t.Errorf("source %q: class %s, want none", source, got)
+		}
+	}
+}
+
+// TestPodsThatCanBeResizedHaveNoClass: kubelet writes their weight, which the kernel refuses while they are idle.
+func TestPodsThatCanBeResizedHaveNoClass(t *testing.T) {
+	pod := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, KubernetesQOS: "Burstable", Cgroup: "/kubepods/burstable/pod1"}
+	for _, setting := range []string{"", Idle, Weight} {
+		if got := Of(setting, &pod); got != None {
+			t.Errorf("%q: class %s, want none", setting, got)
+		}
+	}
+}
+
+// TestWeightFollowsTheFloor: beside many busy siblings the first weight is too little, and later too much.
+func TestWeightFollowsTheFloor(t *testing.T) {
+	var st *State
+	for _, step := range []struct {
+		seconds    int
+		all, batch float64
+		idle       bool
+		weight     int64
+	}{
+		{0, 2000, 0, true, 1}, {10, 2000, 0, false, 12}, {11, 2000, 20, false, 24}, {12, 2000, 60, false, 48}, {13, 2000, 120, false, 96}, {14, 2000, 170, false, 100},
+		{15, 2000, 179, false, 100}, {16, 2000, 180, false, 100}, {17, 1000, 10, false, 100}, {18, 2000, 500, false, 50}, {19, 2000, 400, false, 50}, {20, 2000, 401, false, 25},
+		{21, 2000, 900, false, 12}, {22, 2000, 900, false, 12},
+	} {
+		a := &tick.Advice{}
+		st = st.Advise(at(step.seconds, step.all, step.batch), a, Idle, small)
+		if c := of(t, a, "/batch"); *c.CPUIdle != step.idle || *c.CPUWeight != step.weight {
+			t.Errorf("%+v: cpuIdle %t, cpuWeight %d", step, *c.CPUIdle, *c.CPUWeight)
+		}
+	}
+}
+
+// TestUnknownUseIsNotStarving: what was not read is not 0.
+func TestUnknownUseIsNotStarving(t *testing.T) {
+	var st *State
+	for seconds := range 60 {
+		now := at(seconds, 2000, 0)
+		if seconds%2 == 0 {
+			now.Sample.Pods[0].UsageMilliCPU = nil
+		} else {
+			now.Sample.CPU = nil
+		}
+		a := &tick.Advice{}
+		st = st.Advise(now, a, Idle, small)
+		wants(t, a, true, 1)
+	}
+}
+
+// TestFloorWeight: the weight gives the floor beside one busy sibling, on version 1 after isolate's conversion to shares.
+func TestFloorWeight(t *testing.T) {
+	for _, tt := range []struct {
+		m    Machine
+		want int64
+	}{
+		{Machine{2000, 200, 2}, 12},
+		{Machine{2000, 200, 1}, 18}, // some 114 shares of 1024
+		{Machine{48000, 4000, 2}, 10},
+		{Machine{4000, 4000, 2}, 100}, // never more than services have
+		{Machine{0, 4000, 2}, 100},
+		{Machine{48000, 1, 2}, 1},
+	} {
+		if got := tt.m.floorWeight(); got != tt.want {
+			t.Errorf("%+v: weight %d, want %d", tt.m, got, tt.want)
+		}
+	}
+}

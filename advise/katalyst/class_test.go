@@ -1,0 +1,102 @@
+package katalyst
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/advise/class"
+	"polder/lib/tick"
+)
+
+// ruled is a reclaimed cgroup of a plain host.
+func ruled(name string) tick.Pod {
+	return tick.Pod{UID: "/" + name, Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/" + name,
+		Containers: []tick.Container{{Name: name, Cgroup: "/" + name}}}
+}
+
+// on is a tick on a small machine of 4 CPUs.
+func onSmall(seconds float64, pods ...tick.Pod) *tick.Tick {
+	tk := at(seconds, pods...)
+	tk.Sample.Topology, tk.Sample.CgroupVersion = &tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}, 2
+	return tk
+}
+
+// TestClassHoldsBatchOnASmallPlainHost: batch cgroups are idle and have no quota but their own limit; pods of Kubernetes beside them are
+// held by quota, each by its part of the whole.
+func TestClassHoldsBatchOnASmallPlainHost(t *testing.T) {
+	limited := ruled("limited")
+	limited.Limits = &tick.Resources{MilliCPU: tick.Ptr(300.0)}
+	idle, one := tick.Ptr(true), tick.Ptr(int64(1))
+	for _, tt := range []struct {
+		name     string
+		settings func(*Settings)
+		want     []tick.Cgroup
+		offer    int64
+	}{
+		{"by default", func(*Settings) {}, []tick.Cgroup{
+			{Cgroup: "/limited", CPUMaxMilliCPU: tick.Ptr(int64(300)), CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: tick.Ptr(int64(2600))},
+			{Cgroup: "/batch", CPUIdle: idle, CPUWeight: one},
+		}, 2600},
+		{"limit quota", func(s *Settings) { s.Limit = LimitQuota }, []tick.Cgroup{
+			{Cgroup: "/batch", CPUMaxMilliCPU: tick.Ptr(int64(866)), CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/limited", CPUMaxMilliCPU: tick.Ptr(int64(300)), CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: tick.Ptr(int64(866))},
+		}, 2600},
+		{"class none", func(s *Settings) { s.BatchClass = class.None }, []tick.Cgroup{
+			{Cgroup: "/batch", CPUMaxMilliCPU: tick.Ptr(int64(866))},
+			{Cgroup: "/limited", CPUMaxMilliCPU: tick.Ptr(int64(300))},
+			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: tick.Ptr(int64(866))},
+		}, 2600},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := Defaults()
+			tt.settings(&s)
+			a := New(s).Decide(onSmall(0, shared("a", 1), ruled("batch"), limited, reclaimed("pod")))
+			if diff := cmp.Diff(tt.want, a.Cgroups); diff != "" {
+				t.Errorf("cgroups (-want +got):\n%s", diff)
+			}
+			if *a.Reclaimed.MilliCPU != tt.offer {
+				t.Errorf("offer %d, want %d: the class changes nothing of it", *a.Reclaimed.MilliCPU, tt.offer)
+			}
+		})
+	}
+}
+
+// TestAnEarlierQuotaGoes: what was held by quota and is held by class has no quota any more, and the reverse.
+func TestAnEarlierQuotaGoes(t *testing.T) {
+	s := Defaults()
+	s.Limit = LimitQuota
+	d := New(s)
+	if a := d.Decide(onSmall(0, ruled("batch"))); a.Cgroups[0].CPUMaxMilliCPU == nil {
+		t.Fatalf("by quota: %+v", a.Cgroups)
+	}
+	s.Limit = ""
+	d.Configure(s)
+	for seconds := range 2 {
+		a := d.Decide(onSmall(float64(seconds+1), ruled("batch")))
+		if c := a.Cgroups[0]; c.CPUMaxMilliCPU == nil || *c.CPUMaxMilliCPU != tick.Unlimited || c.CPUIdle == nil || !*c.CPUIdle {
+			t.Errorf("by class: %+v; want the idle class and no quota", c)
+		}
+		if f := a.Fallback[0]; f.CPUMaxMilliCPU == nil || *f.CPUMaxMilliCPU != tick.Unlimited || f.CPUIdle == nil || !*f.CPUIdle {
+			t.Errorf("fallback: %+v; want the same", f)
+		}
+	}
+}
+
+// TestClassOnTopOfPools: on a machine with pools the CPU lists stay as they are, with the class on top.
+func TestClassOnTopOfPools(t *testing.T) {
+	s := Defaults()
+	s.BatchClass = class.None
+	tk := at(0, shared("a", 1), ruled("batch"))
+	plain, classed := New(s).Decide(tk), New(Defaults()).Decide(tk)
+	if diff := cmp.Diff(plain.Pools, classed.Pools); diff != "" {
+		t.Errorf("pools (-without +with the class):\n%s", diff)
+	}
+	for i, c := range classed.Cgroups {
+		if c.CPUSetCPUs != plain.Cgroups[i].CPUSetCPUs || (c.Cgroup == "/batch") != (c.CPUIdle != nil && *c.CPUIdle) {
+			t.Errorf("%+v, without the class %+v", c, plain.Cgroups[i])
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package katalyst
+
+import (
+	"fmt"
+	"strings"
+
+	"polder/lib/tick"
+)
+
+// system is what the machine uses beside the pods that are confined: processes outside all of them, and system pods. It is in
+// nobody's way to use more, so it is taken from the offer, but for what is kept for it anyway. Under kubelet, system pods alone
+// count: what runs beside all pods there is what its reservations are for, and the guide's formula has no other term for it.
+type system struct {
+	milliCPU, memoryBytes float64
+	reasons               []string
+}
+
+func (n *node) system(members []member, s *tick.Sample) (sys system) {
+	confined, loose, rss, looseRSS := 0.0, 0.0, 0.0, 0.0
+	kubelet := tierNamed(s, tick.TierPods) != nil
+	for i := range members {
+		m := &members[i]
+		if m.class == "" {
+			loose += amount(m.UsageMilliCPU)
+			looseRSS += rssOf(m)
+			continue
+		}
+		confined += amount(m.UsageMilliCPU)
+		rss += rssOf(m)
+	}
+	used := loose
+	if !kubelet && s.CPU != nil && s.CPU.UsageMilliCPU != nil {
+		used = max(amount(s.CPU.UsageMilliCPU)-confined, loose)
+	}
+	kept := 0.0
+	if !kubelet { // system pods have their CPUs from the allocatable ones, and nothing is kept for them
+		kept = float64(max(int64(n.shape.online.Size())*1000-n.milliCPU(s), int64(n.shape.system.Size())*1000))
+	}
+	if sys.milliCPU = max(used-kept, 0); sys.milliCPU >= 0.5 {
+		sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0fm are used beside the confined pods (machine %.0fm, these %.0fm, system pods %.0fm; %.0fm are kept for it): not offered",
+			used, amount(nodeUse(s)), confined, loose, kept))
+	}
+	if kubelet {
+		if sys.memoryBytes = looseRSS; looseRSS > 0 {
+			sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0f bytes of memory are used by system pods: not offered", looseRSS))
+		}
+		return sys
+	}
+	if m := s.Memory; m != nil && m.TotalBytes != nil && m.AvailableBytes != nil {
+		if sys.memoryBytes = max(amount(m.TotalBytes)-amount(m.AvailableBytes)-rss, 0); sys.memoryBytes > 0 {
+			sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0f bytes of memory are used beside the confined pods (machine %.0f, these %.0f): not offered",
+				sys.memoryBytes, amount(m.TotalBytes)-amount(m.AvailableBytes), rss))
+		}
+	}
+	return sys
+}
+
+// rssOf is a pod's resident memory, by its own figure or its containers'.
+func rssOf(m *member) (bytes float64) {
+	if m.Memory != nil {
+		return amount(m.Memory.RSSBytes)
+	}
+	for i := range m.Containers {
+		if own := m.Containers[i].Memory; own != nil {
+			bytes += amount(own.RSSBytes)
+		}
+	}
+	return bytes
+}
+
+func nodeUse(s *tick.Sample) *float64 {
+	if s.CPU == nil {
+		return nil
+	}
+	return s.CPU.UsageMilliCPU
+}
+
+func tierNamed(s *tick.Sample, name string) *tick.Tier {
+	for i := range s.Tiers {
+		if t := &s.Tiers[i]; t.Name == name && strings.HasPrefix(t.Cgroup, "/") && len(t.Cgroup) > 1 {
+			return t
+		}
+	}
+	return nil
+}
+
+// amount is a figure of the stream; what is missing, negative or no number is 0.
+func amount(v *float64) float64 {
+	if v == nil || !(*v > 0) {
+		return 0
+	}
+	return bounded(*v)
+}

@@ -1,0 +1,270 @@
+package katalyst
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// idlePods are pods that request 1m and use next to nothing, changed by what their tenant writes.
+func idlePods(n int, change func(i int, p *tick.Pod)) []tick.Pod {
+	var pods []tick.Pod
+	for i := range n {
+		p := shared(fmt.Sprint("idle", i), 0.001)
+		p.Requests = &tick.Resources{MilliCPU: tick.Ptr(1.0)}
+		p.Containers[0].Requests = p.Requests
+		p.Annotations = map[string]string{}
+		change(i, &p)
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+func TestIdlePodsTakeNoCPUsFromAServiceByNamingPools(t *testing.T) {
+	own := func(i int, p *tick.Pod) { p.Annotations[cpuEnhancement] = fmt.Sprintf(`{"cpuset_pool":"own-%d"}`, i) }
+	for _, c := range []struct {
+		name   string
+		pods   int
+		change func(i int, p *tick.Pod)
+	}{
+		{"a pool each", 20, own},
+		{"more pools than cores", 110, own},
+		{"one pool together", 20, func(_ int, p *tick.Pod) { p.Annotations[cpuEnhancement] = `{"cpuset_pool":"own"}` }},
+		{"nothing is known of them", 20, func(i int, p *tick.Pod) {
+			own(i, p)
+			p.Requests, p.Containers[0] = nil, tick.Container{Cgroup: p.Containers[0].Cgroup}
+		}},
+		{"they are dedicated", 20, func(i int, p *tick.Pod) { p.QoS = tick.QoSDedicated }},
+		{"they are dedicated, with NUMA nodes of their own", 2, func(i int, p *tick.Pod) {
+			p.QoS, p.Annotations[memoryEnhancement] = tick.QoSDedicated, `{"numa_binding":"true","numa_exclusive":"true"}`
+		}},
+		{"they are dedicated and request a CPU, with NUMA nodes of their own", 1, func(i int, p *tick.Pod) {
+			p.QoS, p.Annotations[memoryEnhancement] = tick.QoSDedicated, `{"numa_binding":"true","numa_exclusive":"true"}`
+			p.Requests = &tick.Resources{MilliCPU: tick.Ptr(1000.0)}
+		}},
+		{"they are dedicated and request a CPU each, which is half a core", 16, func(i int, p *tick.Pod) {
+			p.QoS, p.Requests = tick.QoSDedicated, &tick.Resources{MilliCPU: tick.Ptr(1000.0)}
+		}},
+		{"they need a core each", 20, func(i int, p *tick.Pod) {
+			own(i, p)
+			p.Containers[0].UsageMilliCPU = tick.Ptr(1000.0)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := New(Defaults())
+			for i := range 3 {
+				a := d.Decide(at(float64(i), append(idlePods(c.pods, c.change), shared("web", 30))...))
+				if got := mustParse(t, poolsOf(a)[tick.PoolShare]).Size(); got < 30 {
+					t.Errorf("share has %d CPUs, and the service needs 30: %q", got, a.Reasons)
+				}
+				on := wants(a.Cgroups)
+				for i := range c.pods {
+					if on[fmt.Sprint("idle", i)] == "" {
+						t.Errorf("idle%d has no CPUs", i)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Whatever pools pods name and whatever they need: none has less than its proportion in whole cores, or than its need where that
+// is less, no pod is without CPUs, and what needs less than a core has none of its own.
+func TestNoPoolFallsBelowItsProportion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		needs := map[string]float64{}
+		var pods []tick.Pod
+		for i := range rapid.IntRange(0, 40).Draw(t, "pods") {
+			cores := rapid.SampledFrom([]float64{0.001, 0.4, 1, 1.5, 3, 10, 30}).Draw(t, "cores")
+			pool := rapid.SampledFrom([]string{"share", "a", "b", "c", fmt.Sprint("p", i)}).Draw(t, "pool")
+			pods = append(pods, pooled(fmt.Sprint("pod", i), pool, cores))
+			needs[pool] += cores
+		}
+		a := New(Defaults()).Decide(at(0, pods...))
+		sizes, all, total := map[string]int{}, 0.0, 0
+		for _, p := range a.Pools {
+			set, err := cpus.Parse(p.CPUs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sizes[p.Name] = set.Size(); p.Name != tick.PoolReclaim {
+				total += set.Size()
+			}
+		}
+		for pool, need := range needs { // what has no pool of its own is in share
+			if pool != tick.PoolShare && sizes[pool] == 0 {
+				needs[tick.PoolShare] += need
+				delete(needs, pool)
+			} else if pool != tick.PoolShare && need < 0.999 {
+				t.Fatalf("pool %s needs %g cores and has %d CPUs of its own", pool, need, sizes[pool])
+			}
+		}
+		const most = 44 // without the floor; more nobody can use
+		for pool := range needs {
+			needs[pool] = min(needs[pool], most)
+			all += needs[pool]
+		}
+		units := 0
+		for _, need := range needs {
+			units += max(int(math.Ceil(need/2)), 1)
+		}
+		for pool, need := range needs {
+			least := math.Floor(need/all*most/2+1e-6) * 2
+			if units <= most/2 {
+				least = need
+			}
+			least = min(least, need)
+			if needs[tick.PoolShare]/all*most < 2 { // share has a core whatever it needs
+				least -= 2
+			}
+			if float64(sizes[pool])+1e-6 < least {
+				t.Fatalf("pool %s needs %g of %g cores and has %d CPUs of %d: %v", pool, need, all, sizes[pool], total, sizes)
+			}
+		}
+		for path, list := range wants(a.Cgroups) {
+			if list == "" {
+				t.Fatalf("%s has no CPUs", path)
+			}
+		}
+	})
+}
+
+// A pod has whole NUMA nodes while services leave them, gives them back at once, and does not get them again at each lull.
+func TestNUMANodesOfItsOwnAreGivenBackToServices(t *testing.T) {
+	d := New(Defaults())
+	has := func(seconds, load float64) string {
+		return wants(d.Decide(at(seconds, alone("db", 2000), shared("web", load))).Cgroups)["db"]
+	}
+	const whole, part = "0-11,24-35 mems 0", "0,24 mems 0"
+	for _, step := range []struct {
+		seconds, load float64
+		want          string
+	}{{0, 1, whole}, {1, 30, part}, {2, 30, part}, {3, 1, part}, {20, 1, part}} {
+		if got := has(step.seconds, step.load); got != step.want {
+			t.Fatalf("at %vs with a load of %v: %s; want %s", step.seconds, step.load, got, step.want)
+		}
+	}
+	now := 30.0
+	for ; has(now, 1) != whole; now += 10 {
+		if now > 2000 {
+			t.Fatal("it never gets them again")
+		}
+	}
+	if now < 60 {
+		t.Errorf("it has them again after %vs, before the shared pool's hold was over", now)
+	}
+}
+
+// Who says that he is of the system is not confined, and what he uses is not offered.
+func TestWhatIsNotConfinedIsStillCounted(t *testing.T) {
+	system := shared("agent", 30)
+	system.QoS, system.UsageMilliCPU = tick.QoSSystem, tick.Ptr(30_000.0)
+	batch := reclaimed("batch")
+	batch.UsageMilliCPU = tick.Ptr(5000.0)
+	for name, use := range map[string]*float64{"with the machine's use": tick.Ptr(35_000.0), "without": nil} {
+		tk := at(0, system, batch)
+		tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: use}
+		a := New(Defaults()).Decide(tk)
+		if got := *a.Reclaimed.MilliCPU; got > 14_000 || got < 12_000 {
+			t.Errorf("%s: offers %dm of 48000m, and a system pod uses 30000m: %q", name, got, a.Reasons)
+		}
+		wantReason(t, a, "system: 30000m are used beside the confined pods")
+	}
+}
+
+// What kubelet keeps for daemons is not what system pods run on: they have their CPUs from the allocatable ones.
+func TestKubeletsReservationsHideNoSystemPod(t *testing.T) {
+	agent, batch := shared("agent", 30), reclaimed("batch")
+	agent.QoS, agent.UsageMilliCPU = tick.QoSSystem, tick.Ptr(30_000.0)
+	batch.UsageMilliCPU = tick.Ptr(5000.0)
+	for _, daemons := range []float64{0, 8000} { // what they use of the 10 cores that are kept for them
+		tk := at(0, agent, batch)
+		tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: tick.Ptr(35_000 + daemons)}
+		tk.Sample.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(38_000.0)}
+		tk.Sample.Tiers = []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods"}}
+		tk.Sample.Pods[0].Cgroup, tk.Sample.Pods[1].Cgroup = "/kubepods/podagent", "/kubepods/besteffort/podbatch"
+		a := New(Defaults()).Decide(tk)
+		if got := *a.Reclaimed.MilliCPU; got > 4000 || got < 2000 {
+			t.Errorf("daemons use %gm: offers %dm of 38000m, and a system pod uses 30000m: %q", daemons, got, a.Reasons)
+		}
+	}
+}
+
+func TestUseOutsideEveryPodIsUse(t *testing.T) {
+	web, batch := shared("web", 2), reclaimed("batch")
+	web.UsageMilliCPU, batch.UsageMilliCPU = tick.Ptr(2000.0), tick.Ptr(10_000.0)
+	batch.Memory = &tick.Memory{RSSBytes: tick.Ptr(float64(10 << 30))}
+	tk := at(0, web, batch)
+	before := New(Defaults()).Decide(tk)
+	tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: tick.Ptr(32_000.0)}
+	tk.Sample.Memory.AvailableBytes = tick.Ptr(*tk.Sample.Memory.TotalBytes - 30<<30)
+	a := New(Defaults()).Decide(tk)
+	if got := *before.Reclaimed.MilliCPU - *a.Reclaimed.MilliCPU; got != 20_000 {
+		t.Errorf("20000m are used outside, and %dm less are offered: %q", got, a.Reasons)
+	}
+	if got := *before.Reclaimed.MemoryBytes - *a.Reclaimed.MemoryBytes; got < 20<<30-2 || got > 20<<30 {
+		t.Errorf("20 GiB are used outside, and %d bytes less are offered: %q", got, a.Reasons)
+	}
+	wantReason(t, a, "system: 20000m are used beside the confined pods")
+
+	tk.Sample.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(38_000.0)} // 10 cores are kept for it
+	if got := *New(Defaults()).Decide(tk).Reclaimed.MilliCPU; got != *a.Reclaimed.MilliCPU {
+		t.Errorf("with 10 of the 20 cores kept by kubelet %dm are offered, want %dm", got, *a.Reclaimed.MilliCPU)
+	}
+	// Under kubelet its reservations are for what runs beside all pods: the guide's formula has no other term for it.
+	tk.Sample.Allocatable = nil
+	tk.Sample.Tiers = []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", UsageMilliCPU: tick.Ptr(32_000.0)}}
+	tk.Sample.Pods[0].Cgroup, tk.Sample.Pods[1].Cgroup = "/kubepods/podweb", "/kubepods/besteffort/podbatch"
+	wantNoReason(t, New(Defaults()).Decide(tk), "m are used beside the confined pods")
+}
+
+func TestZeroIsNotUnknown(t *testing.T) {
+	zero := func() *float64 { return tick.Ptr(0.0) }
+	for _, c := range []struct {
+		name     string
+		of       tick.Container
+		milliCPU float64
+		bytes    float64
+	}{
+		{"all read, and 0", tick.Container{UsageMilliCPU: zero(), Load1: zero(), Load5: zero(), Memory: &tick.Memory{RSSBytes: zero()}}, 0, 0},
+		{"use alone read, and 0", tick.Container{UsageMilliCPU: zero(), Memory: &tick.Memory{RSSBytes: zero()}}, 0, 0},
+		{"no threads", tick.Container{Threads: zero(), Memory: &tick.Memory{RSSBytes: zero()}}, 0, 0},
+		{"nothing read: no more than the machine", tick.Container{}, 2000, 4 << 30},
+		{"0, and a request", tick.Container{UsageMilliCPU: zero(), Load1: zero(), Load5: zero(), Memory: &tick.Memory{RSSBytes: zero()},
+			Requests: &tick.Resources{MilliCPU: tick.Ptr(700.0), MemoryBytes: tick.Ptr(5000.0)}}, 700, 5000},
+	} {
+		pod := tick.Pod{Name: "p", QoS: tick.QoSShared, Containers: []tick.Container{c.of}}
+		e := (&node{}).need([]member{{Pod: &pod, class: tick.QoSShared}}, make([]group, 1), Defaults().within(2000, 4<<30))
+		if e.milliCPU != c.milliCPU || e.memoryBytes != c.bytes {
+			t.Errorf("%s: need %gm and %g bytes; want %gm and %g", c.name, e.milliCPU, e.memoryBytes, c.milliCPU, c.bytes)
+		}
+	}
+}
+
+func TestHoldDownsBeginWithTheFirstRealDecision(t *testing.T) {
+	d := New(Defaults())
+	unknown := shared("web", 1)
+	unknown.Containers[0] = tick.Container{Cgroup: unknown.Containers[0].Cgroup}
+	guessed := d.Decide(at(0, unknown))
+	known := d.Decide(at(1, shared("web", 1)))
+	if got := mustParse(t, poolsOf(guessed)[tick.PoolShare]).Size(); got != 8 {
+		t.Errorf("while nothing is known share has %d CPUs; want 8", got)
+	}
+	if got := mustParse(t, poolsOf(known)[tick.PoolShare]).Size(); got != 6 {
+		t.Errorf("a second later share has %d CPUs; want 6: %q", got, known.Reasons)
+	}
+	d.Decide(at(2, shared("web", 9)))
+	wantReason(t, d.Decide(at(3, shared("web", 1))), "; held at 14 CPUs")
+}
+
+func TestNoDefaultExceedsTheMachine(t *testing.T) {
+	r := Defaults().resolve(&dynamic{}, false, 2000, 1e9)
+	if r.reserveMilliCPU > 2000 || r.floorMilliCPU > 2000 || r.reserveMemoryBytes > 1e9 {
+		t.Errorf("of 2 CPUs and 1 GB: reserve %dm and %d bytes, floor %dm", r.reserveMilliCPU, r.reserveMemoryBytes, r.floorMilliCPU)
+	}
+}

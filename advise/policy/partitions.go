@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// WithoutPartitions makes a policy see the CPUs alone that pods may have: those of a CPU partition are for the cgroups in it, and
+// whoever gives one to a sibling takes the partition apart. Where all pods are in a partition, its CPUs are theirs and the others are
+// not. The function that it returns finishes the advice: a pod in another's partition is left alone, and a reason names the CPUs.
+func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
+	if t.Sample == nil || t.Sample.Topology == nil || len(t.Sample.Partitions) == 0 {
+		return t, func(*tick.Advice) {}
+	}
+	var foreign []tick.Partition
+	var taken, elsewhere cpus.Set // of partitions; of what is around the pods' own
+	online, _ := cpus.Parse(t.Sample.Topology.CPUs)
+	for _, p := range t.Sample.Partitions {
+		set, err := cpus.Parse(p.CPUs)
+		switch {
+		case err != nil:
+			continue
+		case home(&p, t.Sample.Pods):
+			elsewhere = elsewhere.Union(online.Difference(set))
+		default:
+			foreign, taken = append(foreign, p), taken.Union(set.Intersection(online))
+		}
+	}
+	s := *t.Sample
+	s.Topology = cut(s.Topology, taken.Union(elsewhere))
+	left := float64(online.Difference(taken).Difference(elsewhere).Size()) * 1000
+	s.Capacity = lessCPU(s.Capacity, float64(taken.Size())*1000, left)
+	s.Allocatable = lessCPU(s.Allocatable, float64(taken.Size())*1000, left)
+	own := *t
+	own.Sample = &s
+	return &own, func(a *tick.Advice) {
+		a.Cgroups, a.Fallback = leaveAlone(a.Cgroups, foreign), leaveAlone(a.Fallback, foreign)
+		for _, p := range foreign {
+			a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs %s are in no pool: they are of the CPU partition %s", Quote(p.CPUs), Quote(p.Cgroup)))
+		}
+		if !elsewhere.IsEmpty() {
+			a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs %s are in no pool: the pods are in a CPU partition without them", elsewhere))
+		}
+	}
+}
+
+// home reports whether all pods are in a partition, and none is its root: that would have it for itself.
+func home(p *tick.Partition, pods []tick.Pod) bool {
+	some := false
+	for i := range pods {
+		if pods[i].Cgroup == "" {
+			continue
+		}
+		if some = true; !strings.HasPrefix(pods[i].Cgroup, p.Cgroup+"/") {
+			return false
+		}
+	}
+	return some
+}
+
+// cut is a topology without some of its CPUs.
+func cut(t *tick.Topology, without cpus.Set) *tick.Topology {
+	if without.IsEmpty() {
+		return t
+	}
+	one := func(list string) string {
+		set, err := cpus.Parse(list)
+		if err != nil {
+			return list // the policy complains
+		}
+		return set.Difference(without).String()
+	}
+	many := func(lists []string) (out []string) {
+		for _, list := range lists {
+			if left := one(list); left != "" {
+				out = append(out, left)
+			}
+		}
+		return out
+	}
+	out := &tick.Topology{
+		CPUs: one(t.CPUs), Cores: many(t.Cores), Sockets: many(t.Sockets), L3: many(t.L3), NUMANodes: slices.Clone(t.NUMANodes),
+	}
+	for i := range out.NUMANodes {
+		out.NUMANodes[i].CPUs = one(out.NUMANodes[i].CPUs)
+	}
+	return out
+}
+
+// lessCPU takes CPU time away from what a node has, which is never more than the CPUs that are left.
+func lessCPU(r *tick.Resources, taken, left float64) *tick.Resources {
+	if r == nil || r.MilliCPU == nil {
+		return r
+	}
+	out := *r
+	out.MilliCPU = tick.Ptr(math.Max(0, math.Min(*r.MilliCPU-taken, left)))
+	return &out
+}
+
+// leaveAlone drops the lists of cgroups in other's partitions.
+func leaveAlone(cgroups []tick.Cgroup, foreign []tick.Partition) []tick.Cgroup {
+	inside := func(c *tick.Cgroup) bool {
+		return (c.CPUSetCPUs != "" || c.CPUSetMems != "") && slices.ContainsFunc(foreign, func(p tick.Partition) bool {
+			return c.Cgroup == p.Cgroup || strings.HasPrefix(c.Cgroup, p.Cgroup+"/")
+		})
+	}
+	cloned := false
+	for i := range cgroups {
+		if !inside(&cgroups[i]) {
+			continue
+		}
+		if !cloned { // the policy may keep what it has returned
+			cgroups, cloned = slices.Clone(cgroups), true
+		}
+		cgroups[i].CPUSetCPUs, cgroups[i].CPUSetMems = "", ""
+	}
+	return cgroups
+}

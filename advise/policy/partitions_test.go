@@ -1,0 +1,92 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+func tickWith(partitions []tick.Partition, pods ...string) *tick.Tick {
+	t := &tick.Tick{Sample: &tick.Sample{
+		Topology: &tick.Topology{
+			CPUs: "0-7", Cores: []string{"0-1", "2-3", "4-5", "6-7"}, Sockets: []string{"0-7"}, L3: []string{"0-3", "4-7"},
+			NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-3"}, {ID: 1, CPUs: "4-7"}},
+		},
+		Capacity:    &tick.Resources{MilliCPU: tick.Ptr(8000.0)},
+		Allocatable: &tick.Resources{MilliCPU: tick.Ptr(7500.0), MemoryBytes: tick.Ptr(5.0)},
+		Partitions:  partitions,
+	}}
+	for _, cgroup := range pods {
+		t.Sample.Pods = append(t.Sample.Pods, tick.Pod{Cgroup: cgroup})
+	}
+	return t
+}
+
+// A policy sees no CPU of another cgroup's partition, and nothing that it says reaches into one.
+func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
+	in := tickWith([]tick.Partition{{Cgroup: "/own", CPUs: "2-4"}}, "/own/pod", "/batch", "")
+	before, _ := tick.Marshal(in)
+	seen, finish := WithoutPartitions(in)
+	want := &tick.Topology{
+		CPUs: "0-1,5-7", Cores: []string{"0-1", "5", "6-7"}, Sockets: []string{"0-1,5-7"}, L3: []string{"0-1", "5-7"},
+		NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-1"}, {ID: 1, CPUs: "5-7"}},
+	}
+	if diff := cmp.Diff(want, seen.Sample.Topology); diff != "" {
+		t.Errorf("topology (-want +got):\n%s", diff)
+	}
+	if c, a := *seen.Sample.Capacity.MilliCPU, *seen.Sample.Allocatable.MilliCPU; c != 5000 || a != 4500 {
+		t.Errorf("capacity %v, allocatable %v; want 5000, 4500", c, a)
+	}
+	advised := []tick.Cgroup{
+		{Cgroup: "/own/pod", CPUSetCPUs: "5", CPUSetMems: "0", CPUWeight: tick.Ptr[int64](5)},
+		{Cgroup: "/ownx", CPUSetCPUs: "5"},
+	}
+	out := &tick.Advice{Cgroups: advised, Fallback: advised}
+	finish(out)
+	left := []tick.Cgroup{{Cgroup: "/own/pod", CPUWeight: tick.Ptr[int64](5)}, {Cgroup: "/ownx", CPUSetCPUs: "5"}}
+	if diff := cmp.Diff(left, out.Cgroups) + cmp.Diff(left, out.Fallback); diff != "" || advised[0].CPUSetCPUs != "5" {
+		t.Errorf("advice (-want +got), what the policy keeps is %q:\n%s", advised[0].CPUSetCPUs, diff)
+	}
+	if diff := cmp.Diff([]string{`CPUs "2-4" are in no pool: they are of the CPU partition "/own"`}, out.Reasons); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+	if after, _ := tick.Marshal(in); string(after) != string(before) {
+		t.Errorf("the tick is now %s", after)
+	}
+}
+
+// Where the pods are in a partition themselves its CPUs are theirs, and no others.
+func TestPodsInAPartitionHaveItsCPUs(t *testing.T) {
+	partitions := []tick.Partition{{Cgroup: "/kubepods", CPUs: "2-7"}, {Cgroup: "/kubepods/rt", CPUs: "7"}}
+	seen, finish := WithoutPartitions(tickWith(partitions, "/kubepods/a", "/kubepods/rt"))
+	if got := seen.Sample.Topology.CPUs; got != "2-6" {
+		t.Errorf("the policy sees CPUs %s; want 2-6", got)
+	}
+	if c, a := *seen.Sample.Capacity.MilliCPU, *seen.Sample.Allocatable.MilliCPU; c != 5000 || a != 5000 {
+		t.Errorf("capacity %v, allocatable %v; want what is left", c, a)
+	}
+	out := &tick.Advice{}
+	finish(out)
+	if text := strings.Join(out.Reasons, "; "); !strings.Contains(text, "CPUs 0-1 are in no pool") || !strings.Contains(text, "/kubepods/rt") {
+		t.Errorf("reasons %q", out.Reasons)
+	}
+	// The partition of a pod by itself is not where the pods are.
+	if seen, _ := WithoutPartitions(tickWith([]tick.Partition{{Cgroup: "/a", CPUs: "0-3"}}, "/a")); seen.Sample.Topology.CPUs != "4-7" {
+		t.Errorf("beside the partition of a pod the policy sees CPUs %s; want 4-7", seen.Sample.Topology.CPUs)
+	}
+}
+
+func TestWithoutPartitionsThereIsNothingToDo(t *testing.T) {
+	in := tickWith(nil, "/a")
+	if seen, _ := WithoutPartitions(in); seen != in {
+		t.Error("a tick without partitions was changed")
+	}
+	if seen, finish := WithoutPartitions(&tick.Tick{}); seen.Sample != nil {
+		t.Error("a sample came from nowhere")
+	} else {
+		finish(&tick.Advice{})
+	}
+}

@@ -1,0 +1,71 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+// Each of kubelet's tiers that is idle gets the weight that kubelet gives it; others are left alone.
+func TestAwakenTiers(t *testing.T) {
+	pod := func(class, phase string, milliCPU float64) tick.Pod {
+		return tick.Pod{KubernetesQOS: class, Phase: phase, Requests: &tick.Resources{MilliCPU: &milliCPU}}
+	}
+	weight := func(cgroup string, n int64) tick.Cgroup {
+		return tick.Cgroup{Cgroup: cgroup, CPUIdle: tick.Ptr(false), CPUWeight: &n}
+	}
+	const top = "/kubepods.slice"
+	for name, c := range map[string]struct {
+		tiers       []tick.Tier
+		version     int
+		allocatable *tick.Resources
+		advised     []tick.Cgroup
+		want        []tick.Cgroup
+		reasons     int
+	}{
+		"none is idle": {tiers: []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort"}}, version: 2},
+		"all are": {
+			tiers: []tick.Tier{
+				{Name: tick.TierPods, Cgroup: top, CPUIdle: true},
+				{Name: tick.TierBurstable, Cgroup: top + "/burstable", CPUIdle: true},
+				{Name: tick.TierBestEffort, Cgroup: top + "/besteffort", CPUIdle: true},
+			},
+			version: 2, allocatable: &tick.Resources{MilliCPU: tick.Ptr(8000.0)},
+			want: []tick.Cgroup{weight(top, 313), weight(top+"/burstable", 59), weight(top+"/besteffort", 1)}, reasons: 3, // 8192, 1536 and 2 shares
+		},
+		"on version 1": {
+			tiers: []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort", CPUIdle: true}}, version: 1,
+			want: []tick.Cgroup{weight("/kubepods/besteffort", 1)}, reasons: 1,
+		},
+		"what else is advised stays": {
+			tiers: []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/b", CPUIdle: true}}, version: 2,
+			advised: []tick.Cgroup{{Cgroup: "/a"}, {Cgroup: "/b", CPUSetCPUs: "0"}},
+			want: []tick.Cgroup{
+				{Cgroup: "/a"}, {Cgroup: "/b", CPUSetCPUs: "0", CPUIdle: tick.Ptr(false), CPUWeight: tick.Ptr(int64(1))},
+			}, reasons: 1,
+		},
+		"the node's size is not known": {
+			tiers: []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", CPUIdle: true}}, version: 2,
+			want: []tick.Cgroup{weight("/kubepods", 39)}, reasons: 1,
+		},
+		"what is no tier": {
+			tiers: []tick.Tier{
+				{Name: "x", Cgroup: "/x", CPUIdle: true}, {Name: tick.TierPods, Cgroup: "/", CPUIdle: true}, {Name: tick.TierPods, CPUIdle: true},
+			}, version: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &tick.Sample{CgroupVersion: c.version, Tiers: c.tiers, Allocatable: c.allocatable, Pods: []tick.Pod{
+				pod("Burstable", "Running", 1000), pod("Burstable", "Pending", 500), pod("Burstable", "Failed", 700),
+				pod("Guaranteed", "Running", 900), pod("BestEffort", "Running", 0), {KubernetesQOS: "Burstable"},
+			}}
+			a := &tick.Advice{Cgroups: c.advised}
+			AwakenTiers(s, a)
+			if diff := cmp.Diff(c.want, a.Cgroups); diff != "" || len(a.Reasons) != c.reasons {
+				t.Errorf("%s\nreasons %q; want %d", diff, a.Reasons, c.reasons)
+			}
+		})
+	}
+}

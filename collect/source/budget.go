@@ -1,0 +1,38 @@
+package source
+
+import (
+	"time"
+
+	"polder/lib/window"
+)
+
+// threadShare is the part of the interval that looking at threads may take in a round; counting them, where no file says how
+// many there are, may take as much again. Both together delay a tick by a tenth of the interval at most.
+const threadShare = 20
+
+// leastSteps are always taken: so many threads cost a millisecond or two, and on a busy machine that much time passes without a
+// step.
+const leastSteps = 256
+
+// budget is the time for threads in one round.
+type budget struct {
+	now   func() time.Time
+	until time.Time
+	limit time.Duration // 0 is none
+	taken int
+}
+
+// threadTime begins a round's budget. Where rounds are far apart, the load is sampled between them.
+func (e *Env) threadTime() *budget {
+	b := &budget{now: e.Now, limit: min(e.Interval, window.LoadEvery) / threadShare}
+	if b.limit > 0 {
+		b.until = b.now().Add(b.limit)
+	}
+	return b
+}
+
+// more is a [cgroup.More].
+func (b *budget) more(steps int) bool {
+	b.taken += steps
+	return b.limit <= 0 || b.taken <= leastSteps || b.now().Before(b.until)
+}

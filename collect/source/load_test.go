@@ -1,0 +1,146 @@
+package source
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// threads makes a cgroup of so many threads, of which every fourth runs.
+func (m *machine) threads(path string, from, n int) {
+	m.t.Helper()
+	m.cgroup(path, "1000")
+	var list strings.Builder
+	for tid := from; tid < from+n; tid++ {
+		fmt.Fprintln(&list, tid)
+		state := "S"
+		if tid%4 == 0 {
+			state = "R"
+		}
+		m.write(fmt.Sprintf("proc/%d/task/%d/stat", tid, tid), fmt.Sprintf("%d (x) %s 1", tid, state))
+	}
+	m.write("sys/fs/cgroup"+path+"/cgroup.threads", list.String())
+}
+
+// slow is a Collector whose every look at the time takes a millisecond, so that the time for threads is over as soon as it is asked
+// for, and a function that reads at a time of the machine's clock.
+func (m *machine) slow() (*Collector, func(seconds int) *tick.Sample) {
+	c := m.collector("rules: [{cgroup: /*, class: shared}]")
+	now := time.Now()
+	c.env.Now = func() time.Time { now = now.Add(time.Millisecond); return now }
+	c.env.Interval = 10 * time.Millisecond
+	return c, func(seconds int) *tick.Sample {
+		m.write("proc/uptime", fmt.Sprintf("%d.00 1.00", seconds))
+		return c.Read(false)
+	}
+}
+
+// shown is each pod's load and threads, "none" where they are absent, and what the tick says of it.
+func shown(s *tick.Sample) string {
+	number := func(v *float64) string {
+		if v == nil {
+			return "none"
+		}
+		return fmt.Sprint(*v)
+	}
+	var list []string
+	for _, p := range s.Pods {
+		list = append(list, fmt.Sprintf("%s %s of %s", p.UID, number(p.Load1), number(p.Threads)))
+	}
+	for _, e := range s.Errors {
+		if e.Source == "load" || e.Source == "cgroup" {
+			list = append(list, e.Source+": "+e.Error)
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+// Where the time does not suffice for all threads, the rest has its turn in the next rounds, and the tick says so. Nobody's load
+// is 0 for that, and who has few threads does not wait for who has many.
+func TestThreadsAreLookedAtInTurn(t *testing.T) {
+	m := newMachine(t)
+	m.threads("/huge", 1000, 600)
+	m.threads("/small", 10, 4)
+	m.write("sys/fs/cgroup/small/pids.current", "4")
+	m.write("sys/fs/cgroup/huge/pids.current", "600")
+	_, read := m.slow()
+	late := func(next string, age, old, unknown int) string {
+		return fmt.Sprintf("; load: not all threads were looked at in 500µs, the next round goes on with %s: "+
+			"containers whose load is up to %ds old: %d, without a load: %d",
+			next, age, old, unknown)
+	}
+	for _, tt := range []struct {
+		at   int
+		want string
+	}{
+		{1000, "/huge none of 600; /small none of 4" + late("/huge", 0, 0, 2)},
+		{1001, "/huge none of 600; /small none of 4" + late("/huge", 0, 0, 1)}, // now /small comes first
+		{1005, "/huge none of 600; /small none of 4"},                          // some 256 threads a round: done
+		{1007, "/huge none of 600; /small 1 of 4" + late("/huge", 0, 0, 1)},    // its first five seconds are not over
+		{1010, "/huge 150 of 600; /small 1 of 4" + late("/huge", 5, 1, 0)},
+		{1011, "/huge 150 of 600; /small 1 of 4"},
+	} {
+		if got := shown(read(tt.at)); got != tt.want {
+			t.Errorf("at %d:\n got %s\nwant %s", tt.at, got, tt.want)
+		}
+	}
+}
+
+// A load whose last sample is more than a minute old is not known.
+func TestLoadIsAbsentWhenItIsOld(t *testing.T) {
+	m := newMachine(t)
+	m.threads("/huge", 1000, 600)
+	m.write("sys/fs/cgroup/huge/pids.current", "600")
+	_, read := m.slow()
+	var got []string
+	for at := 1000; at < 1400; at += 40 {
+		got = append(got, strings.Fields(shown(read(at)))[1])
+	}
+	want := "none none none 150 none 150 150 none 150 150" // a pass takes three rounds
+	if got := strings.Join(got, " "); got != want {
+		t.Errorf("load1 every 40 s = %s; want %s", got, want)
+	}
+}
+
+// A walk that another run of collect has begun goes on.
+func TestLoadGoesOnInTheNextRun(t *testing.T) {
+	m := newMachine(t)
+	m.threads("/huge", 1000, 440)
+	c, read := m.slow()
+	read(1000)
+	state := c.Save()
+	c, read = m.slow()
+	if !c.Load(state, 1e9) {
+		t.Fatal("the state was not taken")
+	}
+	read(1060)
+	if box := c.env.pods.tree.nodes["/huge"].container; box.loads.Load1 != 110 {
+		t.Errorf("load1 after the second run = %v; want 110, of all 440 threads", box.loads.Load1)
+	}
+}
+
+// Threads that no file counts are counted within the same time, and their number is kept for a minute, never 0 or a part.
+func TestThreadsAreCountedInTurn(t *testing.T) {
+	m := newMachine(t)
+	for i := range 400 {
+		m.threads(fmt.Sprintf("/a/%d", i), 1000+i, 1)
+	}
+	m.cgroup("/a", "1")
+	m.write("sys/fs/cgroup/a/cgroup.threads", "")
+	_, read := m.slow()
+	var got []string
+	for at := 1000; at < 1200; at += 20 {
+		s := read(at)
+		got = append(got, strings.TrimSuffix(strings.Fields(shown(s))[3], ";"))
+		const late = "not all threads were counted in 500µs, the next rounds go on: containers whose number is up to 1m0s old, or absent: 1"
+		if said := strings.Contains(shown(s), "cgroup: "+late); said != (at%40 == 0) {
+			t.Errorf("at %d the tick has: %s", at, shown(s))
+		}
+	}
+	if got := strings.Join(got, " "); got != "none 400 400 400 400 400 400 400 400 400" {
+		t.Errorf("threads every 20 s = %s; want none, then always 400", got)
+	}
+}

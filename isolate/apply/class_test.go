@@ -1,0 +1,87 @@
+package apply
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// TestWeightInPlaceOfTheIdleClass: a kernel that has the idle class gets no weight beside it, one that has not gets the weight, and the
+// key that it lacks is named once.
+func TestWeightInPlaceOfTheIdleClass(t *testing.T) {
+	want := []tick.Cgroup{{Cgroup: "/a", CPUIdle: tick.Ptr(true), CPUWeight: p(1)}}
+	h, base := newCopy(t, map[string]string{"a/cpu.weight": "100", "a/cpu.idle": "0"})
+	a, _ := newApplier(t, h, nil)
+	for range 2 {
+		if out := a.Apply(want); len(out.Errors) > 0 {
+			t.Errorf("errors:\n%s", errorsOf(out))
+		}
+	}
+	if idle, weight := read(t, base, "a/cpu.idle"), read(t, base, "a/cpu.weight"); idle != "1" || weight != "100" {
+		t.Errorf("with the idle class: cpu.idle %s, cpu.weight %s; want 1 and 100", idle, weight)
+	}
+
+	h, base = newCopy(t, map[string]string{"a/cpu.weight": "100"})
+	a, _ = newApplier(t, h, nil)
+	for round := range 3 {
+		out := a.Apply(want)
+		if round > 0 && len(out.Errors) > 0 {
+			t.Errorf("round %d says again:\n%s", round, errorsOf(out))
+		}
+		if !slices.Equal(out.Unavailable, []string{"cpuIdle"}) {
+			t.Errorf("unavailable: %v, want cpuIdle", out.Unavailable)
+		}
+	}
+	if weight := read(t, base, "a/cpu.weight"); weight != "1" {
+		t.Errorf("without the idle class cpu.weight is %s, want 1", weight)
+	}
+}
+
+// TestClassIsUndone: from the idle class to a weight and back, all of it is put back byte for byte.
+func TestClassIsUndone(t *testing.T) {
+	r := newRealTree(t, "batch")
+	r.set("cpu", "batch", "cpu.shares", "512")
+	before := r.snapshot("batch")
+	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	for _, step := range []struct {
+		idle         bool
+		weight       *int64
+		shares, says string
+	}{
+		{true, p(1), "3", "1"},
+		{false, p(12), "64", "0"},
+		{true, p(1), "3", "1"},
+		{false, nil, "512", "0"},
+		{true, p(1), "3", "1"},
+	} {
+		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: &step.idle, CPUWeight: step.weight}})
+		if len(out.Errors) > 0 {
+			t.Fatalf("errors:\n%s", errorsOf(out))
+		}
+		if got := r.get("cpu", "batch", "cpu.idle"); got != step.says {
+			t.Errorf("%+v: cpu.idle is %s, want %s", step, got, step.says)
+		}
+		if got := r.get("cpu", "batch", "cpu.shares"); got != step.shares {
+			t.Errorf("%+v: cpu.shares is %s, want %s", step, got, step.shares)
+		}
+	}
+	a.Close()
+	j.Close()
+	j, err := OpenJournal(j.path, "/", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	b, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	if out, err := b.Restore(false); err != nil || out.Failed+out.Foreign > 0 {
+		t.Errorf("restore: %v, %v", out, err)
+	}
+	if after := r.snapshot("batch"); !maps.Equal(before, after) {
+		t.Errorf("after the restore:\n%v\nwant\n%v", after, before)
+	}
+}

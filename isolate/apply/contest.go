@@ -1,0 +1,129 @@
+package apply
+
+import (
+	"fmt"
+	"path"
+	"time"
+
+	"polder/isolate/plan"
+	"polder/lib/tick"
+)
+
+// quietRounds without a change by someone else end a contest, and forgiveRounds take one change off its count: who rewrites a value
+// now and then is no contestant however long that goes on.
+const (
+	quietRounds   = 100
+	forgiveRounds = 20
+)
+
+// kubeletPeriod is how often kubelet updates the cgroups above its pods (periodicQOSCgroupUpdateInterval). It also does so before it
+// makes a pod's cgroup. Under the systemd driver each update takes the quota off.
+const kubeletPeriod = time.Minute
+
+// podLimit is how long kubelet takes at most from that update to the pod's cgroup.
+const podLimit = 10 * time.Second
+
+// contest is how far someone else insists on a value of their own in one file.
+type contest struct {
+	changes int // those that count
+	quiet   int // rounds since the last
+
+	reset time.Time       // when the value was last as kubelet resets it
+	pods  map[string]bool // the pods that were there then
+	early bool            // that reset counted, and the pod for which kubelet made it may be still to come
+}
+
+// calm notes a round in which nobody else changed the value.
+func (c *contest) calm() {
+	if c.quiet++; c.quiet >= quietRounds {
+		c.changes = 0
+	}
+}
+
+// change notes a change by someone else.
+func (c *contest) change() {
+	c.changes = max(0, c.changes-c.quiet/forgiveRounds) + 1
+	c.quiet = 0
+}
+
+// isKubelets reports whether a reset, seen at this time of the ticks beside these pods, is one of kubelet's own updates: it comes no
+// sooner after the last reset than they do, or a pod has been started since. Who resets the value faster than that is an opponent.
+func (c *contest) isKubelets(at time.Time, pods map[string]bool) bool {
+	since := at.Sub(c.reset)
+	own := c.reset.IsZero() || since < 0 || since >= kubeletPeriod/2 || c.started(pods)
+	c.reset, c.pods, c.early = at, pods, !own
+	return own
+}
+
+// started reports whether a pod is among them that was not there at the last reset.
+func (c *contest) started(pods map[string]bool) bool {
+	for name := range pods {
+		if !c.pods[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// reconsider takes back a reset that counted where the pod comes just after it for which kubelet made it.
+func (c *contest) reconsider(at time.Time, pods map[string]bool) {
+	switch since := at.Sub(c.reset); {
+	case since < 0 || since > podLimit:
+		c.early = false
+	case c.started(pods):
+		c.changes, c.pods, c.early = max(0, c.changes-1), pods, false
+	}
+}
+
+// foreign reports whether a value is to be left alone because someone else keeps changing it.
+func (a *Applier) foreign(it *item, r *round) bool {
+	f := it.file
+	if a.DryRun || !f.known {
+		return false
+	}
+	say := func(format string, args ...any) {
+		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case plan.Same(it.Name, it.Present, f.agreed):
+		f.calm()
+	case a.machine.Kubelet.ByKubelet(it.File, it.Present): // once, for what it gave away has changed: no contest
+		say("set by kubelet from %s to its own %s", clip(f.agreed), clip(it.Present))
+		f.agreed = it.Present
+	case plan.ResetByKubelet(it.File, it.Present) && f.isKubelets(a.now, a.podsBeside(it.File)):
+		say("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", clip(f.agreed), clip(it.Present))
+		f.agreed = it.Present
+	default:
+		f.change()
+		say("changed by someone else from %s to %s", clip(f.agreed), clip(it.Present))
+		f.agreed = it.Present
+	}
+	if f.changes <= a.Contest {
+		return false
+	}
+	say("left alone: someone else changed it %d times (--contest %d)", f.changes, a.Contest)
+	return true
+}
+
+// podsBeside are the pods' cgroups that the kubelet has whose cgroup this is.
+func (a *Applier) podsBeside(f plan.File) map[string]bool {
+	pods := map[string]bool{}
+	root := plan.RootOf(f.Cgroup)
+	var look func(cgroup string)
+	look = func(cgroup string) {
+		names, err := a.Hierarchy.Children(f.Controller, cgroup)
+		if err != nil {
+			return // removed meanwhile
+		}
+		for _, name := range names {
+			switch child := path.Join(cgroup, name); {
+			case plan.IsPod(child):
+				pods[child] = true
+			case cgroup == root: // a tier
+				look(child)
+			}
+		}
+	}
+	look(root)
+	return pods
+}

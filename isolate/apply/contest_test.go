@@ -1,0 +1,186 @@
+package apply
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/isolate/plan"
+	"polder/lib/tick"
+)
+
+// Who changes a value at every few rounds has it in the end; who does so now and then has not, however long that goes on.
+func TestAContestSettles(t *testing.T) {
+	for _, tt := range []struct {
+		every int // rounds
+		left  bool
+	}{{1, true}, {10, true}, {19, true}, {30, false}, {60, false}, {99, false}, {150, false}} {
+		a := &Applier{Options: Options{Contest: 5}}
+		it := &item{file: &file{agreed: "90000", known: true}}
+		it.Setting = plan.Setting{File: plan.File{Controller: "cpu", Cgroup: "/a", Name: "cpu.cfs_quota_us"}, Key: "cpuMaxMilliCPU"}
+		left := false
+		for i := range 5000 {
+			it.Present = "90000"
+			if i%tt.every == 0 {
+				it.Present = "-1"
+			}
+			left = a.foreign(it, &round{Isolation: tick.Isolation{}}) || left
+			it.file.agreed = "90000" // it is written again
+		}
+		if left != tt.left {
+			t.Errorf("changed every %d rounds: left alone %t; want %t", tt.every, left, tt.left)
+		}
+	}
+}
+
+// Kubelet's own updates count nothing, however seldom the ticks come and however long that goes on; who resets a value faster has it
+// in the end.
+func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
+	const contest5 = 5
+	for _, tt := range []struct {
+		name                   string
+		tick, kubelet, foreign time.Duration // how often each comes
+		pod                    time.Duration // and how often a new pod, with which kubelet resets the value as well
+		left                   bool
+	}{
+		{name: "kubelet alone, a tick a second", tick: time.Second, kubelet: time.Minute},
+		{name: "kubelet alone, ten ticks a second", tick: 100 * time.Millisecond, kubelet: time.Minute},
+		{name: "kubelet alone, ticks beside the minute", tick: 7 * time.Second, kubelet: time.Minute},
+		{name: "kubelet alone, few ticks", tick: 10 * time.Second, kubelet: time.Minute},
+		{name: "kubelet alone, a tick a minute", tick: time.Minute, kubelet: time.Minute},
+		{name: "a new pod every three seconds", tick: time.Second, kubelet: time.Minute, pod: 3 * time.Second},
+		{name: "a new pod every three seconds, few ticks", tick: 10 * time.Second, kubelet: time.Minute, pod: 3 * time.Second},
+		{name: "an opponent at each tick", tick: time.Second, foreign: time.Second, left: true},
+		{name: "an opponent every ten seconds", tick: time.Second, foreign: 10 * time.Second, left: true},
+		{name: "an opponent every twenty seconds, few ticks", tick: 10 * time.Second, foreign: 20 * time.Second, left: true},
+		{name: "an opponent beside kubelet", tick: time.Second, kubelet: time.Minute, foreign: 5 * time.Second, left: true},
+		{name: "an opponent beside new pods", tick: time.Second, kubelet: time.Minute, pod: 5 * time.Second, foreign: time.Second, left: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var c contest
+			pods, worst := map[string]bool{}, 0
+			begin := time.Unix(1_767_225_600, 0)
+			due := func(every, at time.Duration) bool { return every > 0 && (at-tt.tick)/every != at/every }
+			for at := tt.tick; at < 6*time.Hour; at += tt.tick {
+				if due(tt.pod, at) {
+					pods = map[string]bool{at.String(): true} // the one before has gone
+				}
+				switch reset := due(tt.kubelet, at) || due(tt.foreign, at) || due(tt.pod, at); {
+				case !reset:
+					c.calm()
+				case !c.isKubelets(begin.Add(at), pods):
+					c.change()
+				}
+				worst = max(worst, c.changes)
+			}
+			if left := worst > contest5; left != tt.left || !left && worst > 0 {
+				t.Errorf("%d changes count at most", worst)
+			}
+		})
+	}
+}
+
+// A clock of the ticks that goes back makes nobody an opponent.
+func TestAClockThatGoesBackIsNoContest(t *testing.T) {
+	var c contest
+	now := time.Unix(1_767_225_600, 0)
+	for _, at := range []time.Time{now, now.Add(-time.Hour), now.Add(-time.Hour + time.Minute)} {
+		if !c.isKubelets(at, nil) {
+			t.Errorf("the reset at %s counts", at)
+		}
+	}
+}
+
+// On the machine's cgroups: a tier's quota is written again at once each time that kubelet takes it off; another value, a faster hand,
+// and a cgroup that is no tier are contests as ever.
+func TestATiersQuotaIsWrittenAgain(t *testing.T) {
+	const tick10 = 10 * time.Second
+	for _, tt := range []struct {
+		name, cgroup string
+		value        string // that the other one writes, every so many ticks of 10 s
+		every        int
+		left         bool
+	}{
+		{"kubelet", "kubepods/besteffort", "-1", 6, false},
+		{"kubelet under the systemd driver", "kubepods.slice/kubepods-besteffort.slice", "-1", 6, false},
+		{"a faster one", "kubepods/besteffort", "-1", 1, true},
+		{"another value", "kubepods/besteffort", "60000", 6, true},
+		{"a pod's", "kubepods/podx", "-1", 6, true},
+		{"no kubelet's", "batch/low", "-1", 6, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRealTree(t, filepath.Dir(tt.cgroup), tt.cgroup)
+			a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 5 })
+			wanted := []tick.Cgroup{{Cgroup: r.path(tt.cgroup), CPUMaxMilliCPU: p(500)}}
+			left, at := false, time.Unix(1_767_225_600, 0)
+			for round := range 20 * tt.every {
+				reset := round > 0 && round%tt.every == 0
+				if reset {
+					r.set("cpu", tt.cgroup, "cpu.cfs_quota_us", tt.value)
+				}
+				a.At(at.Add(time.Duration(round) * tick10))
+				out := a.Apply(wanted)
+				said := errorsOf(out)
+				left = left || strings.Contains(said, "left alone")
+				if got := r.get("cpu", tt.cgroup, "cpu.cfs_quota_us"); !left && got != "50000" {
+					t.Fatalf("round %d: the quota is %s: %s", round, got, said)
+				}
+				if reset && !tt.left && !strings.Contains(said, "reset by kubelet from 50000 to -1") {
+					t.Errorf("round %d: errors %q; want kubelet's reset", round, said)
+				}
+			}
+			if left != tt.left {
+				t.Errorf("left alone: %t; want %t", left, tt.left)
+			}
+		})
+	}
+}
+
+// Kubelet resets the values just before it makes the pod's cgroup: where the reset is seen in between, it is taken back afterwards.
+func TestAPodThatComesAfterItsReset(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		pods  map[string]bool
+		want  int
+	}{
+		{"at the next tick", time.Second, map[string]bool{"a": true, "b": true}, 0},
+		{"too late", time.Minute, map[string]bool{"a": true, "b": true}, 1},
+		{"none", time.Second, map[string]bool{"a": true}, 1},
+		{"one went", time.Second, map[string]bool{}, 1},
+	} {
+		c, now := contest{}, time.Unix(1_767_225_600, 0)
+		for range 2 {
+			if !c.isKubelets(now, map[string]bool{"a": true}) {
+				c.change()
+			}
+		}
+		if c.changes != 1 || !c.early {
+			t.Fatalf("%s: %+v", tt.name, c)
+		}
+		c.reconsider(now.Add(tt.after), tt.pods)
+		if c.changes != tt.want {
+			t.Errorf("%s: %d changes count; want %d", tt.name, c.changes, tt.want)
+		}
+	}
+}
+
+// A new pod's cgroup tells that kubelet has reset its tiers' values, which it does before it makes one.
+func TestANewPodExplainsAReset(t *testing.T) {
+	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/burstable")
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 2 })
+	wanted := []tick.Cgroup{{Cgroup: r.path("kubepods/besteffort"), CPUMaxMilliCPU: p(500)}}
+	at := time.Unix(1_767_225_600, 0)
+	for round, tier := range []string{"", "/burstable", "/besteffort", "", "/burstable", "/besteffort", ""} {
+		a.At(at.Add(time.Duration(round) * time.Second))
+		if out := a.Apply(wanted); strings.Contains(errorsOf(out), "someone else") {
+			t.Errorf("round %d: %s", round, errorsOf(out))
+		}
+		r.set("cpu", "kubepods/besteffort", "cpu.cfs_quota_us", "-1")
+		if err := r.make(fmt.Sprintf("kubepods%s/pod%d", tier, round)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

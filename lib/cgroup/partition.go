@@ -1,0 +1,145 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"polder/lib/cpus"
+)
+
+// Partition is the root of a CPU partition of version 2 (cpuset.cpus.partition is root or isolated): its CPUs are for the cgroups
+// in it alone. A sibling that names one of them takes the partition apart.
+type Partition struct {
+	Cgroup string
+	// CPUs are all that it has, those of the partitions in it included.
+	CPUs cpus.Set
+}
+
+// Within reports whether a cgroup is the partition's root or below it.
+func (p *Partition) Within(cgroup string) bool {
+	return cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/")
+}
+
+// The files of partitions.
+const (
+	partitionFile = "cpuset.cpus.partition"
+	exclusiveFile = "cpuset.cpus.exclusive" // since Linux 6.7
+	effectiveFile = "cpuset.cpus.effective"
+)
+
+// Partitions reads which CPU partitions there are. It is not for use by several goroutines.
+type Partitions struct {
+	h      *Hierarchy
+	read   bool
+	traces map[string]string // what the root and the known partitions said, by their paths
+	list   []Partition
+}
+
+// NewPartitions returns a Partitions that has read nothing yet. On version 1 it finds none.
+func NewPartitions(h *Hierarchy) *Partitions { return &Partitions{h: h} }
+
+// Read returns the partitions, those above before those in them. It looks through the cgroups where all asks for it or where
+// something has changed: the CPUs of a new partition are missing from the list in force of the root, or of the partition around it.
+// After an error the list is the last one.
+func (p *Partitions) Read(all bool) ([]Partition, error) {
+	if p.h.Version("cpuset") != 2 {
+		return nil, nil
+	}
+	if p.read && !all && p.same() {
+		return p.list, nil
+	}
+	s := search{h: p.h, traces: map[string]string{}}
+	s.below("/", 0)
+	if s.err != nil {
+		return p.list, fmt.Errorf("look for CPU partitions: %w", s.err)
+	}
+	p.list, p.traces, p.read = s.list, s.traces, true
+	return p.list, nil
+}
+
+// same reports whether the root and the known partitions say what they said.
+func (p *Partitions) same() bool {
+	for at, said := range p.traces {
+		if p.h.trace(at) != said {
+			return false
+		}
+	}
+	return true
+}
+
+// trace is what a partition's files say, by which a change can be seen.
+func (h *Hierarchy) trace(cgroup string) string {
+	state, _ := h.ReadFile("cpuset", cgroup, partitionFile) // the root has none
+	list, _ := h.ReadFile("cpuset", cgroup, effectiveFile)
+	return state + "\n" + list
+}
+
+// maxPartitionDepth bounds how deep partitions are looked for.
+const maxPartitionDepth = 16
+
+// search is one look through the cgroups.
+type search struct {
+	h      *Hierarchy
+	list   []Partition
+	traces map[string]string
+	err    error
+}
+
+// below looks through a cgroup's children and returns the CPUs of the partitions that it found.
+func (s *search) below(cgroup string, depth int) (found cpus.Set) {
+	s.traces["/"] = s.h.trace("/")
+	dir, _, err := s.h.Dir("cpuset", cgroup)
+	if err != nil || depth > maxPartitionDepth || !hasDirectories(dir) {
+		return found
+	}
+	names, err := directories(dir)
+	if err != nil {
+		if !Gone(err) {
+			s.err = errors.Join(s.err, err)
+		}
+		return found
+	}
+	for _, name := range names {
+		found = found.Union(s.look(path.Join(cgroup, name), depth+1))
+	}
+	return found
+}
+
+// look looks at a cgroup and, where partitions may be below it, at those.
+func (s *search) look(cgroup string, depth int) cpus.Set {
+	state, err := s.h.ReadFile("cpuset", cgroup, partitionFile)
+	if err != nil { // without the cpuset controller there is none below it either
+		if !Gone(err) && !errors.Is(err, ErrPath) {
+			s.err = errors.Join(s.err, err)
+		}
+		return cpus.Set{}
+	}
+	if state != "root" && state != "isolated" { // a member, or "root invalid (why)"
+		exclusive, err := s.h.ReadFile("cpuset", cgroup, exclusiveFile)
+		if exclusive == "" && !errors.Is(err, fs.ErrNotExist) {
+			return cpus.Set{} // a partition below a member takes its CPUs from that
+		}
+		return s.below(cgroup, depth)
+	}
+	at := len(s.list)
+	s.list = append(s.list, Partition{Cgroup: cgroup})
+	own := s.below(cgroup, depth)
+	for _, name := range []string{effectiveFile, "cpuset.cpus"} {
+		text, err := s.h.ReadFile("cpuset", cgroup, name)
+		if err != nil || text == "" {
+			continue
+		}
+		set, err := cpus.Parse(text)
+		if err != nil {
+			s.err = errors.Join(s.err, fmt.Errorf("%s of %s: %w", name, cgroup, err))
+		}
+		own = own.Union(set)
+		break
+	}
+	s.list[at].CPUs = own
+	s.traces[cgroup] = s.h.trace(cgroup)
+	return own
+}

@@ -1,0 +1,175 @@
+package cgroup_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/lib/cgroup"
+	"polder/lib/kernfile"
+	"polder/tests/group"
+)
+
+// sleepers is the environment variable that makes this test binary a process of so many sleeping threads.
+const sleepers = "POLDER_TEST_SLEEPERS"
+
+func TestMain(m *testing.M) {
+	n, err := strconv.Atoi(os.Getenv(sleepers))
+	if err != nil {
+		os.Exit(m.Run())
+	}
+	asleep := make(chan bool)
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			asleep <- true
+			select {}
+		}()
+	}
+	for range n {
+		<-asleep
+	}
+	fmt.Println("asleep")
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
+}
+
+// withSleepers starts a process of some more than n threads in a cgroup of its own.
+func withSleepers(t testing.TB, n int) *group.Group {
+	t.Helper()
+	g := group.New(t, nil, fmt.Sprintf("sleepers%d", n))
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `read x; exec "$0"`, exe)
+	cmd.Env = append(os.Environ(), sleepers+"="+strconv.Itoa(n))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	for _, dir := range g.Dirs {
+		if err := os.WriteFile(dir+"/cgroup.procs", []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%d sleeping threads: %q, %v", n, line, err)
+	}
+	return g
+}
+
+// cpuTime is what the process has used.
+func cpuTime(t testing.TB) time.Duration {
+	t.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// A thread of a large process costs what one of a small process costs: the kernel is not asked to sum up the process for each.
+func TestCostOfAThreadIsFlat(t *testing.T) {
+	cost := func(n int) time.Duration {
+		g := withSleepers(t, n)
+		r := reader(t)
+		best := time.Hour
+		for range 5 {
+			at := cpuTime(t)
+			if done, ok := r.Runnable(g.Name, new(cgroup.Walk), nil); !done || !ok {
+				t.Fatalf("the threads of %s: done %v, ok %v", g.Name, done, ok)
+			}
+			best = min(best, (cpuTime(t)-at)/time.Duration(n))
+		}
+		return best
+	}
+	small, large := cost(200), cost(3000)
+	t.Logf("CPU time a thread: %s of 200, %s of 3000", small, large)
+	if large > 6*small { // by /proc/TID/stat it is 15 times and more
+		t.Errorf("a thread costs %s with 3000 in its process, and %s with 200", large, small)
+	}
+}
+
+func reader(t testing.TB) *cgroup.Reader {
+	t.Helper()
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cgroup.NewReader(h, false)
+}
+
+// BenchmarkRunnable measures the walk over the threads of a process that has many, against the floor: the same files read by their
+// names and nothing done with them. Beside it stands what the process's own file costs for each. All are measured in the same run.
+func BenchmarkRunnable(b *testing.B) {
+	for _, n := range []int{500, 4000, 8000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			g := withSleepers(b, n)
+			r := reader(b)
+			tids, err := filepath.Glob("/proc/" + pid(b, g) + "/task/*")
+			if err != nil {
+				b.Fatal(err)
+			}
+			buf := make([]byte, 1024)
+			read := func(path string) {
+				if _, err := kernfile.Read(path, buf); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var whole, floor, process time.Duration
+			const every = 50 // of the slow ones
+			for b.Loop() {
+				at := cpuTime(b)
+				r.Runnable(g.Name, new(cgroup.Walk), nil)
+				one := cpuTime(b)
+				for _, tid := range tids {
+					read(tid + "/stat")
+				}
+				two := cpuTime(b)
+				for i := 0; i < len(tids); i += every {
+					read("/proc/" + filepath.Base(tids[i]) + "/stat")
+				}
+				whole, floor, process = whole+one-at, floor+two-one, process+cpuTime(b)-two
+			}
+			per := func(d time.Duration, n int) float64 {
+				return float64(d.Nanoseconds()) / 1e3 / float64(b.N) / float64(n)
+			}
+			b.ReportMetric(per(whole, len(tids)), "us/thread")
+			b.ReportMetric(per(floor, len(tids)), "floor-us/thread")
+			b.ReportMetric(float64(whole)/float64(floor), "ratio")
+			b.ReportMetric(per(process, (len(tids)+every-1)/every), "process-us/thread")
+		})
+	}
+}
+
+func pid(b *testing.B, g *group.Group) string {
+	b.Helper()
+	pid, err := kernfile.ReadText(g.Dirs[0] + "/cgroup.procs")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pid
+}

@@ -1,0 +1,202 @@
+package deploy
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"polder/tests/await"
+	"polder/tests/cluster/controlplane"
+)
+
+const (
+	reclaimedPod = `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores"}`
+	batchPod     = `"labels":{"koordinator.sh/qosClass":"BE"}`
+	allowedPod   = `"labels":{"koordinator.sh/qosClass":"LS","koordinator.sh/eviction-enabled":"true"}`
+)
+
+// podOn makes a pod on a node that nobody runs, with these fields in its metadata and its spec.
+func podOn(c *controlplane.ControlPlane, name, node, metadata, spec string) {
+	c.Helper()
+	if metadata != "" {
+		metadata = "," + metadata
+	}
+	if spec != "" {
+		spec = "," + spec
+	}
+	c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default"%s},"spec":{"nodeName":%q,"schedulerName":"none",
+		"terminationGracePeriodSeconds":0,"containers":[{"name":"main","image":"none"}]%s}}`, name, metadata, node, spec))
+}
+
+// attempt is a request, and what it is refused with; empty where it is granted.
+type attempt struct {
+	name string
+	as   *speaker
+	request
+	refusal string
+}
+
+// try waits until the answer is the wanted one: the server learns of roles and policies with some delay.
+func (a attempt) try(t *testing.T) {
+	t.Helper()
+	await.Until(t, soon, "the answer to "+a.String(), func() string {
+		code, message := a.as.say(t, a.request, func(int) bool { return false })
+		switch {
+		case a.refusal == "" && code/100 != 2:
+			return fmt.Sprintf("it is refused with %d: %s", code, message)
+		case a.refusal != "" && (code != http.StatusForbidden || !strings.Contains(message, a.refusal)):
+			return fmt.Sprintf("it is answered with %d: %s\nwant %s", code, message, a.refusal)
+		}
+		return ""
+	})
+}
+
+// evicted asks to evict a pod; dry says that nothing shall come of it.
+func evicted(pod string, dry bool) request {
+	path := core + "/namespaces/default/pods/" + pod + "/eviction"
+	if dry {
+		path += "?dryRun=All"
+	}
+	return post(path, evictionOf(pod))
+}
+
+// A node's token evicts pods of that node that are reclaimed or that the rules may end, and no others.
+func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
+	c := cluster(t)
+	for _, node := range []string{"ev-1", "ev-2"} {
+		c.MakeNode(node, "4", "8Gi")
+	}
+	podOn(c, "ev-mine", "ev-1", reclaimedPod, "")
+	podOn(c, "ev-theirs", "ev-2", reclaimedPod, "")
+	podOn(c, "ev-nobodys", "", reclaimedPod, "")
+	podOn(c, "ev-service", "ev-1", "", "")
+	podOn(c, "ev-both", "ev-1", `"annotations":{"katalyst.kubewharf.io/qos_level":"shared_cores"},`+batchPod, "")
+	podOn(c, "ev-batch", "ev-1", batchPod, "")
+	podOn(c, "ev-labelled", "ev-1", allowedPod, "")
+	podOn(c, "ev-kept", "ev-1", `"annotations":{"katalyst.kubewharf.io/qos_level":"reclaimed_cores","polder/evict":"false"}`, "")
+	podOn(c, "ev-critical", "ev-1", reclaimedPod, `"priorityClassName":"system-node-critical"`)
+	podOn(c, "ev-static", "ev-1", fmt.Sprintf(`%s,"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"ev-1","uid":%q}]`,
+		reclaimedPod, c.Kubectl("get", "node", "ev-1", "-o", "jsonpath={.metadata.uid}")), "")
+	c.EnsureNamespace("ev-empty")
+	t.Cleanup(func() {
+		c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+		c.Kubectl("delete", "pods", "-n", namespace, "polder-evict-of-ev-1", "--grace-period=0", "--force")
+		c.Apply(template(t, "form=single", "serviceAccount.perTool=true", "scheduler.enabled=true"))
+	})
+	mine, bound, nobodys := podOf(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "")
+	const policy = "ValidatingAdmissionPolicy 'polder-own-evictions' with binding 'polder-own-evictions' denied request: "
+	const only = policy + "Polder may evict only "
+	for _, policies := range []struct {
+		set      []string
+		attempts []attempt
+	}{
+		{nil, []attempt{
+			// First what is refused, without effect if it is not yet: when that is so, the server knows role and policy.
+			{"another node's", mine, evicted("ev-theirs", true), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
+			{"another node's, in earnest", mine, evicted("ev-theirs", false), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
+			{"no node's", mine, evicted("ev-nobodys", false), "it may not evict pods of no node"},
+			{"with a token of no node", nobodys, evicted("ev-mine", false), policy + "Polder's token names no node"},
+			{"a service", mine, evicted("ev-service", false), only + "reclaimed pods"},
+			{"a service that Koordinator's label calls BE", mine, evicted("ev-both", false), only + "reclaimed pods"},
+			{"a labelled one, of no rule in force", mine, evicted("ev-labelled", false), only + "reclaimed pods"},
+			{"one that opts out", mine, evicted("ev-kept", false), only + "reclaimed pods"},
+			{"a critical one", mine, evicted("ev-critical", false), only + "reclaimed pods, neither static nor critical ones"},
+			{"a static one", mine, evicted("ev-static", false), only + "reclaimed pods, neither static nor critical ones"},
+			{"by the old version of the API", mine, post(core+"/namespaces/default/pods/ev-theirs/eviction",
+				`{"apiVersion":"policy/v1beta1","kind":"Eviction","metadata":{"name":"ev-theirs","namespace":"default"}}`), "pods of ev-2"},
+			{"by deletion", mine, remove(core + "/namespaces/default/pods/ev-mine"), "cannot delete"},
+			{"its own", mine, evicted("ev-mine", false), ""},
+			{"a batch pod of its own, by the node's token", bound, evicted("ev-batch", true), ""},
+		}},
+		{[]string{"evict.flags.rules=cpu-pressure-eviction-plugin"}, []attempt{
+			{"a service, which the rule may end", mine, evicted("ev-service", true), ""},
+			{"another node's, still", mine, evicted("ev-theirs", false), "it may not evict pods of ev-2"},
+			{"a static one, still", mine, evicted("ev-static", false), only + "pods that are neither static nor critical"},
+			{"one that opts out, still", mine, evicted("ev-kept", false), only + "pods that are neither static nor critical"},
+		}},
+		{[]string{"policy=koordinator"}, []attempt{
+			{"a labelled one", mine, evicted("ev-labelled", true), ""},
+			{"a pod that is BE by its label", mine, evicted("ev-both", true), ""},
+			{"a BestEffort pod without a mark", mine, evicted("ev-service", true), ""},
+			{"another node's, still", mine, evicted("ev-theirs", false), "it may not evict pods of ev-2"},
+		}},
+	} {
+		c.Apply(template(t, append([]string{"form=single", "serviceAccount.perTool=true"}, policies.set...)...))
+		for _, one := range policies.attempts {
+			t.Run(strings.Join(append(policies.set, one.name), ", "), one.try)
+		}
+	}
+	if got := c.Kubectl("get", "pods", "-o", "name"); strings.Contains(got, "ev-mine\n") || strings.Count(got, "pod/ev-") != 9 {
+		t.Errorf("there are\n%s\nwant all but ev-mine", got)
+	}
+	// A pod that is gone is gone, and not forbidden: also where there is no pod at all.
+	for _, path := range []string{"default/pods/ev-mine", "ev-empty/pods/none"} {
+		r := post(core+"/namespaces/"+path+"/eviction", evictionOf(path[strings.LastIndex(path, "/")+1:]))
+		r.body = strings.Replace(r.body, `"default"`, `"`+path[:strings.Index(path, "/")]+`"`, 1)
+		if code, message := mine.say(t, r, func(status int) bool { return status == http.StatusForbidden }); code != http.StatusNotFound {
+			t.Errorf("%s is answered with %d: %s", path, code, message)
+		}
+	}
+	// The administrator is not concerned.
+	if code, answer := c.API(http.MethodPost, core+"/namespaces/default/pods/ev-theirs/eviction", evictionOf("ev-theirs")); code != http.StatusCreated {
+		t.Errorf("the administrator's eviction is answered with %d: %s", code, answer)
+	}
+}
+
+// A node's token writes evict's events about pods of that node, and changes no others.
+func TestEventsAboutOwnPodsAlone(t *testing.T) {
+	c := cluster(t)
+	for _, node := range []string{"say-1", "say-2"} {
+		c.MakeNode(node, "4", "8Gi")
+	}
+	podOn(c, "say-mine", "say-1", reclaimedPod, "")
+	podOn(c, "say-theirs", "say-2", reclaimedPod, "")
+	t.Cleanup(func() {
+		c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+		c.Kubectl("delete", "pods", "-n", namespace, "polder-evict-of-say-1", "--grace-period=0", "--force", "--ignore-not-found")
+		c.Kubectl("delete", "events.v1.events.k8s.io", "--all")
+	})
+	uid := func(pod string) string { return c.Kubectl("get", "pod", pod, "-o", "jsonpath={.metadata.uid}") }
+	event := func(name, controller, instance, regarding string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q},"eventTime":"2026-11-21T10:00:00.000000Z","action":"Evicting","reason":"EvictCreated","type":"Normal","note":"n",
+			"reportingController":%q,"reportingInstance":%q,"regarding":{%s}}`, name, controller, instance, regarding)
+	}
+	about := func(pod, uid string) string {
+		return fmt.Sprintf(`"apiVersion":"v1","kind":"Pod","namespace":"default","name":%q,"uid":%q`, pod, uid)
+	}
+	ours := func(name, pod, uid string) request {
+		return post(events, event(name, "polder-evict", "say-1", about(pod, uid)))
+	}
+	if status, answer := c.API(http.MethodPost, events, event("say-kubelets", "kubelet", "say-1", about("say-mine", uid("say-mine")))); status != http.StatusCreated {
+		t.Fatalf("status %d: %s", status, answer)
+	}
+	mine, nobodys := podOf(t, c, "polder-evict", "say-1"), account(t, c, "polder-evict", "")
+	const policy = "ValidatingAdmissionPolicy 'polder-own-events' with binding 'polder-own-events' denied request: "
+	series := `{"series":{"count":2,"lastObservedTime":"2026-11-21T10:01:00.000000Z"}}`
+	dry := func(r request) request {
+		r.path += "?dryRun=All"
+		return r
+	}
+	for _, one := range []attempt{
+		// First what each of the policies refuses, without effect if it does not yet.
+		{"another node's pod, to try", mine, dry(ours("say-0", "say-theirs", "")), "about pods of say-2"},
+		{"as another node, to try", mine, dry(post(events, event("say-0", "polder-evict", "say-2", about("say-mine", "")))), policy},
+		{"another node's pod", mine, ours("say-0", "say-theirs", uid("say-theirs")), "'polder-own-event-pods' denied request: Polder's token is of node say-1: it may not write events about pods of say-2"},
+		{"another node's pod without its UID", mine, ours("say-0", "say-theirs", ""), "about pods of say-2"},
+		{"as another node", mine, post(events, event("say-0", "polder-evict", "say-2", about("say-mine", ""))), policy + "Polder's token is of node say-1: its events have that as reportingInstance"},
+		{"as kubelet", mine, post(events, event("say-0", "kubelet", "say-1", about("say-mine", ""))), "a reportingController of Polder's"},
+		{"with a token of no node", nobodys, ours("say-0", "say-mine", ""), "Polder's token names no node"},
+		{"about a node", mine, post(events, event("say-0", "polder-evict", "say-1", `"apiVersion":"v1","kind":"Node","name":"say-1","namespace":"default"`)), policy + "Polder's events are about pods"},
+		{"kubelet's", mine, patch("merge", events+"/say-kubelets", series), "a reportingController of Polder's"},
+		{"its own", mine, ours("say-1", "say-mine", uid("say-mine")), ""},
+		{"its own, again", mine, patch("merge", events+"/say-1", series), ""},
+		{"one that is gone", mine, ours("say-2", "say-gone", "7a8b"), ""},
+		{"one that was of the name of another node's", mine, ours("say-3", "say-theirs", "7a8b"), ""},
+	} {
+		t.Run(one.name, one.try)
+	}
+	if got := c.Kubectl("get", "events.v1.events.k8s.io", "-o", `jsonpath={.items[?(@.reportingInstance=="say-1")].metadata.name}`); got != "say-1 say-2 say-3 say-kubelets" {
+		t.Errorf("there are the events %s", got)
+	}
+}

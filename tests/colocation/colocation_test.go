@@ -1,0 +1,287 @@
+package colocation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"polder/tests/binaries"
+	"polder/tests/group"
+	"polder/tests/need"
+)
+
+// way is one of keeping a batch job from the service; its end undoes it.
+type way struct {
+	name  string
+	begin func(b *testing.B, m *measurement) (end func())
+}
+
+// ways are what is compared: what a user has without Polder, and each of its policies.
+var ways = []way{
+	{"unmanaged", func(*testing.B, *measurement) func() { return func() {} }},
+	{"cpu.idle by hand", func(b *testing.B, m *measurement) func() {
+		m.batch.Write(b, "cpu.idle", "1")
+		return func() { m.batch.Write(b, "cpu.idle", "0") }
+	}},
+	{"Polder, policy katalyst", polder("katalyst")},
+	{"Polder, policy koordinator", polder("koordinator")},
+}
+
+// How long a cell runs before it is measured, and how long it is. Polder has its first decision in the second tick.
+const (
+	warm = 3 * time.Second
+	span = 5 * time.Second
+)
+
+// cell is what is measured together: a service under a load beside a job.
+type cell struct {
+	service *service
+	percent int // of the machine, that the service and its client take alone
+	job     *job
+}
+
+// cells are those of a full run, or of a short one.
+func cells(quick bool) (list []cell) {
+	for i := range services {
+		for j := range jobs {
+			list = append(list, cell{&services[i], 50, &jobs[j]})
+		}
+		list = append(list, cell{&services[i], 20, &jobs[0]}, cell{&services[i], 70, &jobs[0]})
+	}
+	if quick {
+		return []cell{{&services[0], 50, &jobs[0]}, {&services[0], 50, &jobs[2]}, {&services[0], 70, &jobs[0]}}
+	}
+	return list
+}
+
+// result is one measurement.
+type result struct {
+	P50, P99, P999 float64 // milliseconds
+	Errors         int
+	Batch, Polder  float64 // CPUs
+	Busy           float64 // percent of the machine
+}
+
+// measurement is the machine while one service runs.
+type measurement struct {
+	client, address, protocol string
+	service, batch, polder    *group.Group
+	classify                  string
+}
+
+func BenchmarkColocation(b *testing.B) {
+	need.Root(b)
+	for program, debianPackage := range map[string]string{"nginx": "nginx-light", "redis-server": "redis-server", "stress-ng": "stress-ng", "xz": "xz-utils"} {
+		need.Program(b, program, debianPackage)
+	}
+	quick := os.Getenv("QUICK") != ""
+	rounds := 2
+	client := build(b)
+	table := newTable()
+	begin := time.Now()
+	for round := range rounds {
+		for i := range services {
+			s := &services[i]
+			var own []cell
+			for _, c := range cells(quick) {
+				if c.service == s {
+					own = append(own, c)
+				}
+			}
+			if len(own) > 0 {
+				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) { measureService(b, client, s, own, table) })
+			}
+		}
+		fmt.Printf("%s: round %d of %d\n", time.Since(begin).Round(time.Second), round+1, rounds)
+	}
+	out := os.Getenv("COLOCATION_OUTPUT")
+	if out == "" {
+		fmt.Print(table.markdown()) // what a benchmark logs is not printed
+		return
+	}
+	if err := table.write(out); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// measureService measures all cells of one service, alone first for each load.
+func measureService(b *testing.B, client string, s *service, own []cell, table *table) {
+	dir := b.TempDir()
+	top := group.New(b, nil, "bench")
+	m := &measurement{client: client, protocol: s.protocol, service: group.New(b, top, "service"), batch: group.New(b, top, "batch"), polder: group.New(b, top, "polder")}
+	m.classify = filepath.Join(dir, "classify.yaml")
+	rules := fmt.Sprintf("rules:\n  - {cgroup: %s, class: shared}\n  - {cgroup: %s, class: reclaimed}\n  - {cgroup: %s, class: system}\n", m.service.Name, m.batch.Name, m.polder.Name)
+	if err := os.WriteFile(m.classify, []byte(rules), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	port := freePort(b)
+	m.address = "127.0.0.1:" + port
+	s.start(b, m.service, dir, port)
+	answers(b, client, s.protocol, m.address)
+	rates := map[int]float64{}
+	for _, c := range own {
+		if rates[c.percent] == 0 {
+			rates[c.percent] = m.rate(b, c.percent)
+			table.add(c, alone, rates[c.percent], m.measure(b, rates[c.percent]))
+		}
+		for _, w := range ways {
+			table.add(c, w.name, rates[c.percent], m.beside(b, c.job, &w, rates[c.percent]))
+		}
+	}
+}
+
+// rate is the rate at which the service and its client take so much of the machine.
+func (m *measurement) rate(b *testing.B, percent int) float64 {
+	b.Helper()
+	rate := 50.0
+	for range 3 { // a request costs less where more of them come
+		before := used(b, m.service)
+		m.load(b, rate, 2*time.Second, 0)
+		each := (used(b, m.service) - before).Seconds() / (rate * 2)
+		rate = float64(percent) / 100 * float64(runtime.NumCPU()) / each
+	}
+	return float64(int(rate))
+}
+
+// beside measures the service beside a job that is kept from it in one way.
+func (m *measurement) beside(b *testing.B, j *job, w *way, rate float64) (r result) {
+	b.Helper()
+	b.Run(w.name+", "+j.name, func(b *testing.B) {
+		m.batch.Run(b, j.script(2*runtime.NumCPU(), b.TempDir()))
+		end := w.begin(b, m)
+		r = m.measure(b, rate)
+		end()
+		kill(b, m.batch)
+	})
+	return r
+}
+
+// measure runs the client and reads what everybody used meanwhile.
+func (m *measurement) measure(b *testing.B, rate float64) result {
+	b.Helper()
+	type reading struct {
+		at                  time.Time
+		batch, polder, busy time.Duration
+	}
+	read := func() reading { return reading{time.Now(), used(b, m.batch), used(b, m.polder), busy(b)} }
+	begun := make(chan reading, 1)
+	timer := time.AfterFunc(warm, func() { begun <- read() })
+	defer timer.Stop()
+	l := m.load(b, rate, warm+span, warm)
+	first, last := <-begun, read()
+	seconds := last.at.Sub(first.at).Seconds()
+	return result{
+		P50: l.P50, P99: l.P99, P999: l.P999, Errors: l.Errors,
+		Batch: (last.batch - first.batch).Seconds() / seconds, Polder: (last.polder - first.polder).Seconds() / seconds,
+		Busy: 100 * (last.busy - first.busy).Seconds() / seconds / float64(runtime.NumCPU()),
+	}
+}
+
+// loaded is what the client prints.
+type loaded struct {
+	Errors         int
+	P50, P99, P999 float64
+}
+
+// load runs the client in the service's cgroup.
+func (m *measurement) load(b *testing.B, rate float64, span, skip time.Duration) (l loaded) {
+	b.Helper()
+	cmd := exec.Command("sh", "-c", `read go; exec "$@"`, "sh", m.client, "-protocol", m.protocol, "-address", m.address,
+		"-rate", strconv.FormatFloat(rate, 'f', -1, 64), "-for", span.String(), "-skip", skip.String())
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var out, log strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &log
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	m.service.Enter(b, cmd.Process.Pid)
+	fmt.Fprintln(in, "go")
+	if err := cmd.Wait(); err != nil {
+		b.Fatalf("the client: %v: %s", err, &log)
+	}
+	if err := json.Unmarshal([]byte(out.String()), &l); err != nil {
+		b.Fatalf("the client printed %q: %v", &out, err)
+	}
+	return l
+}
+
+// polder runs the pipe with a policy, in a cgroup of its own.
+func polder(policy string) func(*testing.B, *measurement) func() {
+	return func(b *testing.B, m *measurement) func() {
+		b.Helper()
+		dir := b.TempDir()
+		journal := filepath.Join(dir, "journal")
+		tool := func(name string) string { return binaries.Path(b, name) }
+		pipe := m.polder.Run(b, fmt.Sprintf("%[2]s --classify %[3]s --interval 1s 2>%[1]s/collect.log | %[4]s --policy %[5]s 2>%[1]s/advise.log | %[6]s --journal %[7]s >%[1]s/ticks 2>%[1]s/isolate.log",
+			dir, tool("collect"), m.classify, tool("advise"), policy, tool("isolate"), journal))
+		return func() {
+			b.Helper()
+			if pids := m.polder.PIDs(b); len(pids) < len([]string{"collect", "advise", "isolate"}) {
+				b.Errorf("of the pipe only %v run:\n%s", pids, logs(dir))
+			}
+			kill(b, m.polder)
+			_ = pipe.Wait() // it was killed
+			if out, err := exec.Command(tool("isolate"), "--restore", "--journal", journal).CombinedOutput(); err != nil {
+				b.Fatalf("isolate --restore: %v\n%s", err, out)
+			}
+		}
+	}
+}
+
+// logs are the tools' logs.
+func logs(dir string) string {
+	var text strings.Builder
+	for _, tool := range []string{"collect", "advise", "isolate"} {
+		data, err := os.ReadFile(filepath.Join(dir, tool+".log"))
+		fmt.Fprintf(&text, "%s (%v): %s\n", tool, err, data)
+	}
+	return text.String()
+}
+
+// kill ends all that runs in a cgroup.
+func kill(b *testing.B, g *group.Group) {
+	b.Helper()
+	for range 100 {
+		pids := g.PIDs(b)
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			if n, err := strconv.Atoi(pid); err == nil && n > 0 {
+				if err := syscall.Kill(n, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+					b.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	b.Fatalf("%s: processes %v do not end", g.Name, g.PIDs(b))
+}
+
+// freePort is a port of loopback that nobody has.
+func freePort(b *testing.B) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return port
+}

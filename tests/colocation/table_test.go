@@ -1,0 +1,126 @@
+package colocation
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// alone is the name of the way without a batch job.
+const alone = "alone"
+
+// table has all results of a run, in the order in which their cells were first measured.
+type table struct {
+	rows []*row
+}
+
+type row struct {
+	cell    cell
+	way     string
+	rate    float64
+	results []result
+}
+
+func newTable() *table { return &table{} }
+
+func (t *table) add(c cell, way string, rate float64, r result) {
+	if way == alone {
+		c.job = nil
+	}
+	for _, known := range t.rows {
+		if known.cell == c && known.way == way {
+			known.results = append(known.results, r)
+			return
+		}
+	}
+	t.rows = append(t.rows, &row{c, way, rate, []result{r}})
+}
+
+// of is the median of a value, with the least and the most.
+func (r *row) of(value func(result) float64) (median, least, most float64) {
+	var values []float64
+	for _, one := range r.results {
+		values = append(values, value(one))
+	}
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2, values[0], values[n-1]
+}
+
+// title names what a row was measured for.
+func (c cell) title() string {
+	return fmt.Sprintf("%s, %d %% of the machine", c.service.name, c.percent)
+}
+
+// markdown is the table for people: a part for each service, load and job, the run alone first in each.
+func (t *table) markdown() string {
+	var b strings.Builder
+	for _, first := range t.rows {
+		if first.cell.job != nil {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%.0f requests a second. Medians of %d, and in brackets the least and the most.\n\n", first.cell.title(), first.rate, len(first.results))
+		b.WriteString("| batch job | way | p50 ms | p99 ms | p99.9 ms | errors | batch CPUs | machine busy | Polder's CPUs |\n|---|---|---|---|---|---|---|---|---|\n")
+		for _, r := range t.rows {
+			if r.cell.service == first.cell.service && r.cell.percent == first.cell.percent {
+				b.WriteString(r.line())
+			}
+		}
+	}
+	return b.String()
+}
+
+func (r *row) line() string {
+	p50, _, _ := r.of(func(x result) float64 { return x.P50 })
+	p99, least, most := r.of(func(x result) float64 { return x.P99 })
+	p999, _, _ := r.of(func(x result) float64 { return x.P999 })
+	errors, _, _ := r.of(func(x result) float64 { return float64(x.Errors) })
+	batch, leastBatch, mostBatch := r.of(func(x result) float64 { return x.Batch })
+	busy, _, _ := r.of(func(x result) float64 { return x.Busy })
+	own, _, _ := r.of(func(x result) float64 { return x.Polder })
+	job := ""
+	if r.cell.job != nil {
+		job = r.cell.job.name
+	}
+	cost := ""
+	if strings.HasPrefix(r.way, "Polder") {
+		cost = fmt.Sprintf("%.3f", own)
+	}
+	return fmt.Sprintf("| %s | %s | %.2f | %.2f (%.2f-%.2f) | %.2f | %.0f | %.2f (%.2f-%.2f) | %.0f %% | %s |\n",
+		job, r.way, p50, p99, least, most, p999, errors, batch, leastBatch, mostBatch, busy, cost)
+}
+
+// page is docs/colocation.md.
+func (t *table) page() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Does colocation work?
+
+`+"`make bench-colocation`"+` measures it and writes this page (`+"`QUICK=1`"+` for four minutes). Measured on a machine of %d CPUs, %s.
+
+Each service runs in a cgroup of its own with its client, which begins a request whenever one is due and counts the latency from then. Each batch job has
+twice as many processes as there are CPUs, in a cgroup beside the service's. The rate is the one at which service and client take so much of the machine
+alone. Every way is measured once a round; the rounds follow each other. "Polder" is collect | advise | isolate at their defaults, in a cgroup beside the others,
+started %s before the measurement of %s.
+
+Not measured here: a Kubernetes node, policy harvest, other clients than one on the same machine.
+`, runtime.NumCPU(), kernel(), warm, span)
+	b.WriteString(t.markdown())
+	return b.String()
+}
+
+func (t *table) write(path string) error {
+	return os.WriteFile(path, []byte(t.page()), 0o644)
+}
+
+// kernel is the running kernel's version, and of its cgroups.
+func kernel() string {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	version := "cgroup v1"
+	if _, missing := os.Stat("/sys/fs/cgroup/cgroup.controllers"); missing == nil {
+		version = "cgroup v2"
+	}
+	return cmp.Or(strings.TrimSpace("Linux "+string(release)), fmt.Sprint(err)) + ", " + version
+}

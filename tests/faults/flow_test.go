@@ -1,0 +1,277 @@
+package faults
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/lib/tick"
+	"polder/lib/tick/ticktest"
+	"polder/tests/await"
+)
+
+// patient is how long the fault tests wait for anything: they say what happens, not how fast a busy machine does it.
+const patient = 90 * time.Second
+
+// proc is one of the tools at work; it may be started again.
+type proc struct {
+	t    *testing.T
+	tool string
+	args []string
+	cmd  *exec.Cmd
+	log  *await.Log
+	done chan error
+}
+
+// launch starts a tool, which is ended with the test.
+func launch(t *testing.T, tool string, args ...string) *proc {
+	t.Helper()
+	p := &proc{t: t, tool: tool, args: args, log: &await.Log{}}
+	p.start()
+	t.Cleanup(func() {
+		if p.cmd != nil {
+			p.stop(unix.SIGKILL)
+		}
+		checkLog(t, tool, p.log.String())
+	})
+	return p
+}
+
+func (p *proc) start() {
+	p.t.Helper()
+	p.cmd = exec.Command(filepath.Join(bin, p.tool), p.args...)
+	p.cmd.Stderr = p.log // standard output is the null device: whatever goes on is in FIFOs
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatalf("start %s: %v", p.tool, err)
+	}
+	p.done = make(chan error, 1)
+	go func(cmd *exec.Cmd, done chan<- error) { done <- cmd.Wait() }(p.cmd, p.done)
+}
+
+func (p *proc) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Fatalf("signal %s: %v", p.tool, err)
+	}
+}
+
+// wait waits for the end and returns the exit status, -1 after a signal.
+func (p *proc) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patient):
+		_ = p.cmd.Process.Kill()
+		p.t.Fatalf("%s has not ended after %s: %s", p.tool, patient, p.log)
+	}
+	status := p.cmd.ProcessState.ExitCode()
+	p.cmd = nil
+	return status
+}
+
+func (p *proc) stop(s syscall.Signal) int {
+	p.t.Helper()
+	p.signal(s)
+	return p.wait()
+}
+
+// alive fails the test where the tool has ended: its neighbour's death is no reason to.
+func (p *proc) alive() {
+	p.t.Helper()
+	select {
+	case err := <-p.done:
+		p.done <- err
+		p.t.Fatalf("%s ended (%v) with its neighbour: %s", p.tool, err, p.log)
+	default:
+	}
+}
+
+// rssKiB is the resident memory.
+func (p *proc) rssKiB() int {
+	p.t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "VmRSS:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		p.t.Fatalf("no VmRSS of %s", p.tool)
+	}
+	n, err := strconv.Atoi(fields[0])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+// descriptors is the number of open files.
+func (p *proc) descriptors() int {
+	p.t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// checkLog fails the test where a tool crashed.
+func checkLog(t *testing.T, tool, log string) {
+	t.Helper()
+	for _, bad := range []string{"panic", "goroutine ", "fatal error", "SIGSEGV", "DATA RACE"} {
+		if strings.Contains(log, bad) {
+			t.Errorf("%s: standard error has %q: %s", tool, bad, clip(log, 4000))
+			return
+		}
+	}
+}
+
+func clip(text string, n int) string {
+	if len(text) > n {
+		return text[:n] + "…"
+	}
+	return text
+}
+
+// seen is a tick as it came out of the last tool.
+type seen struct {
+	*tick.Tick
+	line []byte // its beginning
+	at   time.Time
+}
+
+// sink reads the end of the pipe.
+type sink struct {
+	t     *testing.T
+	f     *os.File
+	ended chan struct{}
+
+	mu    sync.Mutex
+	cond  *sync.Cond
+	ticks []seen
+	bad   []string
+	check func([]byte) error // of every line
+}
+
+// keepLine is how much of a line is kept for the tests to look at.
+const keepLine = 400
+
+// newFIFO makes a FIFO and returns its path.
+func newFIFO(t *testing.T, dir, name string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// openSink reads the ticks that come out of a FIFO until the test ends.
+func openSink(t *testing.T, path string, check func([]byte) error) *sink {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sink{t: t, f: f, ended: make(chan struct{}), check: check}
+	s.cond = sync.NewCond(&s.mu)
+	go s.read()
+	t.Cleanup(func() {
+		f.Close()
+		<-s.ended
+	})
+	return s
+}
+
+func (s *sink) read() {
+	defer close(s.ended)
+	r := tick.NewReader(s.f)
+	r.Bad = func(number int64, err error) {
+		s.mu.Lock()
+		s.bad = append(s.bad, fmt.Sprintf("line %d: %v", number, err))
+		s.mu.Unlock()
+	}
+	for n := 0; ; n++ {
+		line, err := r.Next()
+		if err != nil {
+			return
+		}
+		x := seen{line: bytes.Clone(line.Bytes()[:min(keepLine, len(line.Bytes()))]), at: time.Now()}
+		x.Tick, err = line.Decode(tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport)
+		if err == nil && s.check != nil {
+			err = s.check(line.Bytes())
+		}
+		if err == nil && (n%50 == 0 || len(line.Bytes()) < 5000 && n%5 == 0) { // the schema is slow: some of them
+			err = ticktest.Validate(line.Bytes())
+		}
+		if err != nil {
+			r.Bad(line.Number, fmt.Errorf("%w: %s", err, clip(string(line.Bytes()), keepLine)))
+			continue
+		}
+		s.mu.Lock()
+		s.ticks = append(s.ticks, x)
+		s.mu.Unlock()
+		s.cond.Broadcast()
+	}
+}
+
+// all is what came so far.
+func (s *sink) all() []seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ticks[:len(s.ticks):len(s.ticks)]
+}
+
+// await returns the first tick from the one numbered from on that is as asked.
+func (s *sink) await(from int, what string, is func(seen) bool) (seen, int) {
+	s.t.Helper()
+	late := time.AfterFunc(patient, s.cond.Broadcast)
+	defer late.Stop()
+	deadline := time.Now().Add(patient)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := from; ; {
+		for ; i < len(s.ticks); i++ {
+			if is(s.ticks[i]) {
+				return s.ticks[i], i
+			}
+		}
+		if !time.Now().Before(deadline) {
+			s.t.Fatalf("not within %s: %s; %d ticks came, refused lines %q", patient, what, len(s.ticks), s.bad)
+		}
+		s.cond.Wait()
+	}
+}
+
+// whole fails the test where a line came out that is no tick, breaks the contract or is not what went in.
+func (s *sink) whole() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.bad {
+		s.t.Errorf("a garbled line came out: %s", b)
+	}
+}
+
+func put(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,42 @@
+package metrics
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+)
+
+// A rule that is met under its threshold is drawn as the threshold against the value: free memory over a threshold of a thousandth of it
+// would be 100,000 %.
+func TestDashboardDrawsWhatIsLeftTheOtherWayRound(t *testing.T) {
+	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(data, &board); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, p := range board.Panels {
+		if p.Title != "Values against thresholds" {
+			continue
+		}
+		found = true
+		for _, of := range []string{`rule="memory-pressure-eviction-plugin",part=~"free|numa.*"`, `rule="BECPUEvict"`} {
+			want := `clamp_max(polder_pressure_threshold{node="$node",` + of + `} / polder_pressure_value{node="$node",` + of + `}, 10) or `
+			if !strings.Contains(p.Targets[0].Expr, want) {
+				t.Errorf("expr %s; want in it %s", p.Targets[0].Expr, want)
+			}
+		}
+	}
+	if !found {
+		t.Error("the dashboard has no such panel")
+	}
+}

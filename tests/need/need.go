@@ -1,0 +1,84 @@
+// Package need skips tests that this machine cannot run, each with a short reason that is the same wherever it is missing.
+// Where nothing may be missing, whoever runs the tests counts what was skipped.
+package need
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"polder/lib/cgroup"
+)
+
+// Root skips a test that needs root.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
+// Program skips a test that needs a program, and names the Debian package that has it.
+func Program(t testing.TB, program, debianPackage string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("needs %s (Debian package %s)", program, debianPackage)
+	}
+}
+
+// Cgroups skips a test that needs cgroups of its own with the named controllers, of either version. "" is the hierarchy that
+// processes are looked for in.
+func Cgroups(t testing.TB, controllers ...string) *cgroup.Hierarchy {
+	t.Helper()
+	return cgroups(t, "needs a writable cgroup", 0, controllers)
+}
+
+// CgroupsV1 skips a test that needs cgroups of its own in the named controllers' hierarchies of version 1.
+func CgroupsV1(t testing.TB, controllers ...string) *cgroup.Hierarchy {
+	t.Helper()
+	return cgroups(t, "needs a writable cgroup v1", 1, controllers)
+}
+
+func cgroups(t testing.TB, need string, version int, controllers []string) *cgroup.Hierarchy {
+	t.Helper()
+	Root(t)
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		t.Skipf("%s: %v", need, err)
+	}
+	for _, controller := range controllers {
+		if v := h.Version(controller); controller != "" && (v == 0 || version != 0 && v != version) {
+			t.Skipf("%s with the controller %s", need, controller)
+		}
+		if err := writable(h, controller); err != nil {
+			t.Skipf("%s with the controller %s: %v", need, controller, err)
+		}
+	}
+	return h
+}
+
+// writable makes a cgroup and removes it.
+func writable(h *cgroup.Hierarchy, controller string) error {
+	top, _, err := h.Dir(controller, "/")
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(top, fmt.Sprintf("polder-probe-%d-", os.Getpid()))
+	if err != nil {
+		return err
+	}
+	return os.Remove(filepath.Clean(dir))
+}
+
+// Mount skips a test that needs to mount file systems, which root cannot everywhere: not in a container without that right, and
+// not in a chroot whose root directory is no mount point, from where mounts cannot be kept from the rest of the machine.
+func Mount(t testing.TB) {
+	t.Helper()
+	Root(t)
+	if out, err := exec.Command("unshare", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "none", "/mnt").CombinedOutput(); err != nil {
+		t.Skipf("needs mounts of its own: %s", strings.TrimSpace(string(out)))
+	}
+}

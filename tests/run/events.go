@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// event is a line of `go test -json` (see `go doc test2json`).
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string // in place of Package, of what is said while a package is built
+	Test       string
+	Elapsed    float64 // seconds
+	Output     string
+}
+
+// results are what became of the tests of one `go test`. Progress is printed as it comes.
+type results struct {
+	say func(format string, args ...any)
+
+	mu      sync.Mutex
+	passed  int
+	failed  []failure
+	skipped map[string][]string // the tests by the reason that they gave
+
+	output  map[string][]string  // what unfinished tests and packages have printed, by key
+	begun   map[string]time.Time // unfinished top-level tests, by key
+	failing map[string]bool      // packages with a test that failed, whose output is printed already
+}
+
+func newResults(say func(string, ...any)) *results {
+	return &results{
+		say: say, skipped: map[string][]string{},
+		output: map[string][]string{}, begun: map[string]time.Time{}, failing: map[string]bool{},
+	}
+}
+
+// A failure is a test, or a package, that failed.
+type failure struct {
+	key  string   // "package" or "package Test"
+	said []string // the first line of each of its messages
+}
+
+// slow is the time from which on a single test has a line of its own.
+const slow = 5.0
+
+// read takes the events of one `go test` until its end. What is no event is printed as it is.
+func (r *results) read(in io.Reader) error {
+	scanner := bufio.NewScanner(in)
+	scanner.Buffer(nil, 16<<20)
+	for scanner.Scan() {
+		var e event
+		if json.Unmarshal(scanner.Bytes(), &e) != nil {
+			r.say("%s", scanner.Text())
+			continue
+		}
+		r.take(e)
+	}
+	return scanner.Err()
+}
+
+func (r *results) take(e event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := strings.TrimPrefix(e.Package, "polder/")
+	key := strings.TrimSpace(name + " " + e.Test)
+	topLevel := e.Test != "" && !strings.Contains(e.Test, "/")
+	switch e.Action {
+	case "build-output":
+		r.say("%s", strings.TrimSuffix(e.Output, "\n"))
+	case "run":
+		if topLevel {
+			r.begun[key] = time.Now()
+		}
+	case "output":
+		r.output[key] = append(r.output[key], e.Output)
+	case "pass":
+		if e.Test == "" {
+			r.say("ok    %s  %.1f s", name, e.Elapsed)
+			r.forget(name)
+			return
+		}
+		r.passed++
+		if topLevel && e.Elapsed >= slow {
+			r.say("ok    %s  %.1f s", key, e.Elapsed)
+		}
+		r.forgetTest(key)
+	case "skip":
+		if e.Test != "" {
+			reason := reasonOf(r.output[key])
+			r.skipped[reason] = append(r.skipped[reason], key)
+		}
+		r.forgetTest(key)
+	case "fail":
+		r.fail(name, key, e)
+	}
+}
+
+// fail prints what a failed test printed, or of a package that failed by itself all that its unfinished tests did.
+func (r *results) fail(name, key string, e event) {
+	if e.Test != "" {
+		r.failing[name] = true
+		r.failed = append(r.failed, failure{key, messages(r.output[key])})
+		r.say("FAIL  %s  %.1f s\n%s", key, e.Elapsed, strings.Join(r.output[key], ""))
+		r.forgetTest(key)
+		return
+	}
+	var text strings.Builder
+	if !r.failing[name] { // it did not build, panicked, or ran out of time
+		var printed []string
+		for _, of := range r.of(name) {
+			printed = append(printed, r.output[of]...)
+		}
+		text.WriteString(strings.Join(printed, ""))
+		r.failed = append(r.failed, failure{name, messages(printed)})
+	}
+	r.say("FAIL  %s  %.1f s\n%s", name, e.Elapsed, text.String())
+	r.forget(name)
+}
+
+// of are the keys of a package's unfinished output, sorted.
+func (r *results) of(name string) []string {
+	var keys []string
+	for key := range r.output {
+		if key == name || strings.HasPrefix(key, name+" ") {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (r *results) forget(name string) {
+	for _, key := range r.of(name) {
+		r.forgetTest(key)
+	}
+}
+
+func (r *results) forgetTest(key string) {
+	delete(r.output, key)
+	delete(r.begun, key)
+}
+
+// reason is how `go test` prints what t.Skip was given, and the first line of any message.
+var reason = regexp.MustCompile(`^\s+\S+\.go:\d+: (.+)`)
+
+// A failed test's messages are repeated at the end of the run, so many of them and so many bytes of each: the last ones, which are those
+// of its end. Whoever has only the end of a long log sees there why a test failed.
+const (
+	repeated      = 12
+	repeatedBytes = 400
+)
+
+// messages are the first lines of the last messages in a test's output.
+func messages(output []string) []string {
+	var first []string
+	for _, line := range output {
+		if line = strings.TrimRight(line, "\n"); reason.MatchString(line) || strings.HasPrefix(line, "panic: ") {
+			first = append(first, strings.ToValidUTF8(line[:min(len(line), repeatedBytes)], ""))
+		}
+	}
+	return first[max(0, len(first)-repeated):]
+}
+
+// reasonOf finds the reason of a skip in a test's output.
+func reasonOf(output []string) string {
+	for _, line := range slices.Backward(output) {
+		if m := reason.FindStringSubmatch(line); m != nil {
+			return strings.TrimSpace(m[1])
+		}
+	}
+	return "no reason given"
+}
+
+// running names the top-level tests that run, the longest first.
+func (r *results) running() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var keys []string
+	for key := range r.begun {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b string) int { return r.begun[a].Compare(r.begun[b]) })
+	var b strings.Builder
+	for i, key := range keys {
+		if i == 3 {
+			fmt.Fprintf(&b, ", and %d more", len(keys)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s (%d s)", key, int(time.Since(r.begun[key]).Seconds()))
+	}
+	return b.String()
+}
+
+// leftOut is one line about the skipped tests: how many for which reason; empty where there are none.
+func (r *results) leftOut() string {
+	var parts []string
+	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
+		parts = append(parts, fmt.Sprintf("%d: %s", len(r.skipped[why]), why))
+	}
+	return strings.Join(parts, "; ")
+}

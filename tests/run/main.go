@@ -1,0 +1,368 @@
+// Command run runs tiers of the test suite and says what each will do, how it goes on, and what was left out.
+//
+//	go run ./tests/run [-complete] TIER...
+//
+// Its exit status is 0 only if no test failed. With -complete, or where CI=true, a test that was skipped has failed: there everything
+// that a test needs must be had.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"polder/tests/binaries"
+)
+
+func main() {
+	complete := flag.Bool("complete", os.Getenv("CI") == "true", "a skipped test is a failure")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./tests/run [-complete] TIER...")
+		flag.PrintDefaults()
+		for _, t := range tiers {
+			fmt.Fprintf(flag.CommandLine.Output(), "%-8s %s (%s)\n", t.name, t.does, t.takes)
+		}
+	}
+	flag.Parse()
+	chosen, err := choose(flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "run:", err)
+		flag.Usage()
+		os.Exit(2)
+	}
+	if !runAll(os.Stdout, chosen, *complete) {
+		os.Exit(1)
+	}
+}
+
+// choose finds the tiers of the given names, which may be those of sets. The tiers of an inner list run side by side.
+func choose(names []string) ([][]tier, error) {
+	var stages [][]string
+	for _, name := range names {
+		if set := sets[name]; set != nil {
+			stages = append(stages, set...)
+		} else {
+			stages = append(stages, []string{name})
+		}
+	}
+	if len(stages) == 0 {
+		return nil, errors.New("name a tier")
+	}
+	var chosen [][]tier
+	for _, stage := range stages {
+		var beside []tier
+		for _, name := range stage {
+			i := slices.IndexFunc(tiers, func(t tier) bool { return t.name == name })
+			if i < 0 {
+				return nil, fmt.Errorf("no tier %q", name)
+			}
+			beside = append(beside, tiers[i])
+		}
+		chosen = append(chosen, beside)
+	}
+	return chosen, nil
+}
+
+// runner runs tiers and writes what they say.
+type runner struct {
+	out   io.Writer
+	begun time.Time
+	setUp map[string]bool // the scripts that have run
+	env   []string        // for all programs
+
+	mu      sync.Mutex
+	spoke   time.Time  // when the last line was written
+	results []*results // of each `go test` so far
+	broken  []string   // what failed beside tests
+	times   []string   // what each tier took
+}
+
+// runAll runs the tiers, those of an inner list side by side, and says at the end what became of them.
+func runAll(out io.Writer, chosen [][]tier, complete bool) bool {
+	r := &runner{out: out, begun: time.Now(), spoke: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
+	stop := r.reportProgress(time.Minute)
+	for _, beside := range chosen {
+		var ready []tier
+		for _, t := range beside {
+			r.say(">> %s: %s; about %s on two cores", t.name, t.does, t.takes)
+			if err := r.prepare(t); err != nil {
+				r.fail("%s: %v", t.name, err)
+				continue
+			}
+			ready = append(ready, t)
+		}
+		var running sync.WaitGroup
+		for _, t := range ready {
+			running.Go(func() { r.tier(t) })
+		}
+		running.Wait()
+	}
+	stop()
+	return r.verdict(complete)
+}
+
+// verdict says what failed, what was left out, and how much was run. It is true where all is well.
+func (r *runner) verdict(complete bool) bool {
+	all := newResults(r.say)
+	for _, one := range r.results {
+		all.passed += one.passed
+		all.failed = append(all.failed, one.failed...)
+		for why, tests := range one.skipped {
+			all.skipped[why] = append(all.skipped[why], tests...)
+		}
+	}
+	r.say(">> times: %s", strings.Join(r.times, ", "))
+	for _, what := range r.broken {
+		r.say(">> failed: %s", what)
+	}
+	for _, f := range all.failed {
+		r.say("%s", strings.Join(append([]string{">> failed: " + f.key}, f.said...), "\n"))
+	}
+	skipped := 0
+	for _, tests := range all.skipped {
+		skipped += len(tests)
+	}
+	if left := all.leftOut(); left != "" {
+		r.say(">> left out: %s", left)
+		if complete {
+			for why, tests := range all.skipped {
+				r.say(">> failed: nothing may be left out here (%s): %s", why, strings.Join(tests, ", "))
+			}
+		}
+	}
+	failures := len(all.failed) + len(r.broken)
+	if complete {
+		failures, skipped = failures+skipped, 0
+	}
+	fmt.Fprintf(r.out, "tests: %d passed, %d failed, %d skipped\n", all.passed, failures, skipped)
+	return failures == 0
+}
+
+// tier runs one tier, which is prepared.
+func (r *runner) tier(t tier) {
+	begun := time.Now()
+	for _, one := range t.runs {
+		var err error
+		if len(one.command) > 0 {
+			err = r.command(one)
+		} else {
+			err = r.goTest(one)
+		}
+		if err != nil {
+			r.fail("%s: %v", t.name, err)
+		}
+	}
+	took := fmt.Sprintf("%s %s", t.name, clock(time.Since(begun)))
+	r.say(">> done: %s", took)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.times = append(r.times, took)
+}
+
+// result is where the results of one `go test` or program are gathered.
+func (r *runner) result() *results {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := newResults(r.say)
+	r.results = append(r.results, one)
+	return one
+}
+
+// prepare runs those of a tier's set-up scripts that have not run.
+func (r *runner) prepare(t tier) error {
+	for _, s := range t.setup {
+		if err := r.setupOnce(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setupOnce runs a set-up script unless it has run.
+func (r *runner) setupOnce(s setup) error {
+	if r.setUp[s.script] {
+		return nil
+	}
+	cmd := exec.Command(s.script)
+	cmd.Stderr = r.lines()
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.script, err)
+	}
+	r.setUp[s.script] = true
+	if lines := strings.Split(strings.TrimSpace(string(out)), "\n"); s.variable != "" {
+		r.env = append(r.env, s.variable+"="+lines[len(lines)-1])
+	}
+	return nil
+}
+
+// command runs a program that says by its exit status whether all is well.
+func (r *runner) command(one run) error {
+	args := slices.Clone(one.command)
+	for i := range args {
+		args[i] = expand(args[i])
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(slices.Clone(r.env), one.env...)
+	cmd.Stdout, cmd.Stderr = r.lines(), r.lines()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
+	}
+	r.result().passed++
+	return nil
+}
+
+// expand replaces ${NAME:-DEFAULT}.
+func expand(arg string) string {
+	inner, ok := strings.CutPrefix(arg, "${")
+	if !ok {
+		return arg
+	}
+	name, value, _ := strings.Cut(strings.TrimSuffix(inner, "}"), ":-")
+	if set := os.Getenv(name); set != "" {
+		return set
+	}
+	return value
+}
+
+// goTest runs the tests of packages. Tests that failed are in the results; the error is about anything else.
+func (r *runner) goTest(one run) error {
+	dir, err := binaries.Build()
+	if err != nil {
+		return err
+	}
+	packages, err := list(one.packages, one.except)
+	if err != nil || len(packages) == 0 {
+		return err
+	}
+	// The tier `lint` runs `go vet` over everything.
+	args := append([]string{"test", "-json", "-vet=off"}, one.args...)
+	env := append(slices.Clone(r.env), one.env...)
+	env = append(env, binaries.Variable+"="+dir)
+	found := r.result()
+	if one.race && hasCompiler(found) {
+		args, env = append(args, "-race"), append(env, "CGO_ENABLED=1")
+	} else {
+		env = append(env, "CGO_ENABLED=0")
+	}
+	cmd := exec.Command("go", append(args, packages...)...)
+	cmd.Env, cmd.Stderr = env, r.lines()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	readErr := found.read(out)
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(found.failed) > 0 {
+		err = nil // the tests that failed say it
+	}
+	return errors.Join(readErr, err)
+}
+
+// hasCompiler says whether there is the C compiler that the race detector needs.
+func hasCompiler(found *results) bool {
+	if _, err := exec.LookPath("gcc"); err == nil {
+		return true
+	}
+	found.skipped["needs gcc (Debian package gcc)"] = []string{"the race detector"}
+	return false
+}
+
+// list names the packages that have tests.
+func list(patterns, except []string) ([]string, error) {
+	names := func(patterns []string) ([]string, error) {
+		if len(patterns) == 0 {
+			return nil, nil
+		}
+		args := append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns...)
+		cmd := exec.Command("go", args...)
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("go list %s: %w\n%s", strings.Join(patterns, " "), err, errs.String())
+		}
+		return strings.Fields(string(out)), nil
+	}
+	all, err := names(patterns)
+	if err != nil {
+		return nil, err
+	}
+	without, err := names(except)
+	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(without, name) }), err
+}
+
+func (r *runner) fail(format string, args ...any) {
+	r.say("FAIL  "+format, args...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = append(r.broken, fmt.Sprintf(format, args...))
+}
+
+// say writes a line with the time since the beginning.
+func (r *runner) say(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spoke = time.Now()
+	fmt.Fprintf(r.out, "%6s  %s\n", clock(time.Since(r.begun)), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
+}
+
+// reportProgress says which tests run whenever nothing has been said for a while. The function that it returns ends that.
+func (r *runner) reportProgress(every time.Duration) func() {
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(every / 4):
+			}
+			r.mu.Lock()
+			quiet, all := time.Since(r.spoke) >= every, slices.Clone(r.results)
+			r.mu.Unlock()
+			for _, one := range all {
+				if tests := one.running(); quiet && tests != "" {
+					r.say("...   %s", tests)
+				}
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// lines is a writer whose lines are said. exec copies to it from one goroutine.
+func (r *runner) lines() io.Writer { return &lineWriter{say: r.say} }
+
+type lineWriter struct {
+	say     func(string, ...any)
+	pending []byte
+}
+
+func (w *lineWriter) Write(b []byte) (int, error) {
+	w.pending = append(w.pending, b...)
+	for {
+		i := slices.Index(w.pending, '\n')
+		if i < 0 {
+			return len(b), nil
+		}
+		w.say("%s", w.pending[:i])
+		w.pending = w.pending[i+1:]
+	}
+}
+
+// clock writes a time as minutes and seconds.
+func clock(d time.Duration) string {
+	s := int(d.Round(time.Second).Seconds())
+	return fmt.Sprintf("%d:%02d", s/60, s%60)
+}

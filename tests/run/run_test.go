@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/binaries"
+)
+
+// module writes a small module, in which the test then is.
+func module(t *testing.T, files map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	files["go.mod"] = "module polder\n\ngo 1.26.0\n"
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tool := range binaries.Tools {
+		main := filepath.Join(dir, tool, "main.go")
+		if err := os.MkdirAll(filepath.Dir(main), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(main, []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+}
+
+// quiet is a runner that writes to a buffer.
+func quiet(out *bytes.Buffer) *runner {
+	return &runner{out: out, begun: time.Now(), spoke: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
+}
+
+// Each way in which a package can end, by the real `go test`.
+func TestResults(t *testing.T) {
+	const head = "import \"testing\"\n\n"
+	module(t, map[string]string{
+		"good/a_test.go":  "package good\n" + head + "func TestOne(t *testing.T) { t.Run(\"sub\", func(t *testing.T) {}) }\n",
+		"skips/a_test.go": "package skips\n" + head + "func TestRoot(t *testing.T) { t.Skip(\"needs root\") }\nfunc TestToo(t *testing.T) { t.Skip(\"needs root\") }\n",
+		"bad/a_test.go":   "package bad\n" + head + "func TestBad(t *testing.T) { t.Error(\"two is not three\") }\n",
+		"panics/a_test.go": "package panics\n" + head +
+			"func TestPanic(t *testing.T) { panic(\"out of luck\") }\n",
+		"broken/a_test.go": "package broken\n" + head + "func TestBroken(t *testing.T) { undefined() }\n",
+		"empty/a.go":       "package empty\n",
+		"apart/a_test.go":  "package apart\n" + head + "func TestBad(t *testing.T) { t.Error(\"this package is left out\") }\n",
+	})
+	var out bytes.Buffer
+	r := quiet(&out)
+	if err := r.goTest(run{packages: []string{"./..."}, except: []string{"./apart/..."}, args: []string{"-count=1"}}); err != nil {
+		t.Errorf("goTest: %v", err)
+	}
+	text, found := out.String(), r.results[0]
+	if found.passed != 2 {
+		t.Errorf("%d tests passed, want 2:\n%s", found.passed, text)
+	}
+	said := map[string]string{}
+	for _, f := range found.failed {
+		said[f.key] = strings.Join(f.said, "\n")
+	}
+	for key, want := range map[string]string{"bad TestBad": "two is not three", "broken": "", "panics TestPanic": "panic: out of luck"} {
+		if got, failed := said[key]; !failed || !strings.Contains(got, want) {
+			t.Errorf("the failure of %s says %q, want %q:\n%s", key, got, want, text)
+		}
+	}
+	if len(said) != 3 {
+		t.Errorf("failed: %q, want three:\n%s", said, text)
+	}
+	if got := fmt.Sprint(maps.Collect(maps.All(found.skipped))); got != "map[needs root:[skips TestRoot skips TestToo]]" {
+		t.Errorf("skipped: %s", got)
+	}
+	if got := found.leftOut(); got != "2: needs root" {
+		t.Errorf("left out: %q", got)
+	}
+	for _, want := range []string{"two is not three", "out of luck", "undefined: undefined", "ok    good"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the output has no %q:\n%s", want, text)
+		}
+	}
+	if len(found.output) != 0 || len(found.begun) != 0 {
+		t.Errorf("kept: %v, %v", found.output, found.begun)
+	}
+}
+
+// A failed test, and where all is required a skipped one, fail the run; a program's exit status does too.
+func TestVerdict(t *testing.T) {
+	test := func(body string) map[string]string {
+		return map[string]string{"p/a_test.go": "package p\n\nimport \"testing\"\n\nfunc Test(t *testing.T) { " + body + " }\n"}
+	}
+	goTest := []run{{packages: []string{"./p"}}}
+	tests := []struct {
+		name     string
+		files    map[string]string
+		runs     []run
+		complete bool
+		want     bool
+		says     string // in the output
+	}{
+		{"passed", test(""), goTest, true, true, "tests: 1 passed, 0 failed, 0 skipped\n"},
+		{"failed", test("t.Fail()"), goTest, false, false, "tests: 0 passed, 1 failed, 0 skipped\n"},
+		{"skipped", test("t.Skip(\"needs root\")"), goTest, false, true, "left out: 1: needs root"},
+		{"skipped where all is required", test("t.Skip(\"needs root\")"), goTest, true, false, "tests: 0 passed, 1 failed, 0 skipped\n"},
+		{"a program", test(""), []run{{command: []string{"true"}}}, true, true, "tests: 1 passed, 0 failed, 0 skipped\n"},
+		{"a program that fails", test(""), []run{{command: []string{"sh", "-c", "echo why; exit 3"}}}, false, false, "failed: tier: sh -c echo why; exit 3: exit status 3"},
+		{"no such package", test(""), []run{{packages: []string{"./q"}}}, false, false, "tests: 0 passed, 1 failed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			module(t, tt.files)
+			var out bytes.Buffer
+			if got := runAll(&out, [][]tier{{{name: "tier", runs: tt.runs}}}, tt.complete); got != tt.want {
+				t.Errorf("all is well: %v, want %v", got, tt.want)
+			}
+			if !strings.Contains(out.String(), tt.says) {
+				t.Errorf("the output has no %q:\n%s", tt.says, out.String())
+			}
+		})
+	}
+}
+
+// A set-up script runs once, its output becomes a variable of the tests, and where it fails the tier does.
+func TestPrepare(t *testing.T) {
+	module(t, map[string]string{
+		"p/a_test.go": "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc Test(t *testing.T) {\n" +
+			"\tif got := os.Getenv(\"POLDER_THING\"); got != \"/a/thing\" {\n\t\tt.Error(got)\n\t}\n}\n",
+	})
+	write := func(name, body string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	count := filepath.Join(t.TempDir(), "count")
+	good := setup{script: write("good", "echo ran >>"+count+"; echo installing >&2; echo noise; echo /a/thing\n"), variable: "POLDER_THING"}
+	one := tier{name: "one", setup: []setup{good}, runs: []run{{packages: []string{"./p"}, args: []string{"-count=1"}}}}
+	var out bytes.Buffer
+	if !runAll(&out, [][]tier{{one}, {one}}, true) || !strings.Contains(out.String(), "installing") {
+		t.Errorf("%s", out.String())
+	}
+	if data, err := os.ReadFile(count); err != nil || string(data) != "ran\n" {
+		t.Errorf("the script ran: %q, %v", data, err)
+	}
+	out.Reset()
+	bad := tier{name: "bad", setup: []setup{{script: write("bad", "echo no network >&2; exit 1\n")}}, runs: one.runs}
+	if runAll(&out, [][]tier{{bad}}, false) || !strings.Contains(out.String(), "no network") || !strings.Contains(out.String(), "tests: 0 passed, 1 failed") {
+		t.Errorf("%s", out.String())
+	}
+}
+
+// Every tier that the sets and the Makefile name exists, and each package of the project with tests is in a tier of `make test` or
+// of `make test-deep`.
+func TestTiers(t *testing.T) {
+	t.Chdir("../..")
+	covered := map[string]bool{}
+	for _, one := range tiers {
+		for _, s := range one.setup {
+			if info, err := os.Stat(s.script); err != nil || info.Mode()&0o111 == 0 {
+				t.Errorf("tier %s: %s: %v", one.name, s.script, err)
+			}
+		}
+		if one.name == "quick" {
+			continue
+		}
+		for _, r := range one.runs {
+			packages, err := list(r.packages, r.except)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range packages {
+				covered[p] = true
+			}
+		}
+	}
+	for set := range sets {
+		if _, err := choose([]string{set}); err != nil {
+			t.Errorf("set %s: %v", set, err)
+		}
+	}
+	all, err := list([]string{"./..."}, nil)
+	if err != nil || len(all) < 50 {
+		t.Fatalf("%d packages, %v", len(all), err)
+	}
+	for _, p := range all {
+		if !covered[p] {
+			t.Errorf("no tier runs %s", p)
+		}
+	}
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(makefile)) {
+		if asked, ok := strings.CutPrefix(line, "\t@$(TIER) "); ok {
+			if _, err := choose(strings.Fields(asked)); err != nil {
+				t.Errorf("Makefile: %v", err)
+			}
+		}
+	}
+}
+
+// Tiers side by side: what one of them finds is not laid to the other.
+func TestSideBySide(t *testing.T) {
+	module(t, map[string]string{
+		"good/a_test.go": "package good\n\nimport \"testing\"\n\nfunc TestGood(t *testing.T) {}\n",
+		"bad/a_test.go":  "package bad\n\nimport \"testing\"\n\nfunc TestBad(t *testing.T) { t.Error(\"two is not three\") }\n",
+	})
+	var out bytes.Buffer
+	one := func(name string) tier { return tier{name: name, runs: []run{{packages: []string{"./" + name}}}} }
+	if runAll(&out, [][]tier{{one("good"), one("bad")}, {one("good")}}, true) {
+		t.Error("all is well")
+	}
+	for _, want := range []string{"tests: 2 passed, 1 failed, 0 skipped\n", ">> failed: bad TestBad\n    a_test.go:5: two is not three\n", ">> done: good"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output has no %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Count(out.String(), ">> failed") != 1 {
+		t.Errorf("more than one failure:\n%s", out.String())
+	}
+}
+
+// While nothing is said, the tests that run are.
+func TestRunning(t *testing.T) {
+	r := newResults(func(string, ...any) {})
+	for _, e := range []event{
+		{Action: "run", Package: "polder/a", Test: "TestOne"},
+		{Action: "run", Package: "polder/a", Test: "TestOne/sub"},
+		{Action: "run", Package: "polder/b", Test: "TestTwo"},
+		{Action: "pass", Package: "polder/b", Test: "TestTwo"},
+	} {
+		r.take(e)
+	}
+	if got := r.running(); got != "a TestOne (0 s)" {
+		t.Errorf("running: %q", got)
+	}
+}

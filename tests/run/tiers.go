@@ -1,0 +1,102 @@
+package main
+
+import "slices"
+
+// A tier is a part of the test suite that can be run alone: `make test-NAME`.
+type tier struct {
+	name  string
+	does  string // what it runs, for people
+	takes string // on two cores, with everything downloaded and built; docs/development.md has the table
+	setup []setup
+	runs  []run
+}
+
+// A setup is a script that installs or builds what a tier needs. It runs once, says on standard error what it does, and does nothing
+// where all is there.
+type setup struct {
+	script   string
+	variable string // of the tests, set to the last line that the script prints; none where empty
+}
+
+var (
+	native  = setup{script: "scripts/setup-native"}
+	kernel  = setup{script: "scripts/setup-vm"}
+	debian  = setup{script: "scripts/setup-vm-root"}
+	cluster = setup{script: "scripts/setup-cluster", variable: "POLDER_CLUSTER"}
+)
+
+// A run is one call of a program, nearly always of `go test`.
+type run struct {
+	packages []string // patterns of `go list`
+	except   []string // patterns of packages that are left out
+	args     []string // flags of `go test`
+	env      []string
+	race     bool     // with the race detector, where there is a C compiler
+	command  []string // a program that is not `go test`
+}
+
+// apart are the packages that have a tier of their own, or that measure the machine and so run alone.
+var apart = []string{"./tests/machine/...", "./tests/cluster/...", "./tests/node/...", "./tests/vm/...", "./tests/vmnode/..."}
+
+// wholePipe are the packages that run the whole pipe for a while. They are not for between two edits.
+var wholePipe = []string{"./tests/faults/...", "./tests/supervisor/...", "./tests/soak/..."}
+
+// raced are the packages in which goroutines share memory: there the race detector pays for the second build of all that they import.
+var raced = []string{"./lib/stage/...", "./lib/metrics/...", "./lib/config/...", "./lib/cgroup/...", "./isolate/...", "./evict/...", "./report/..."}
+
+// tiers are all of them. The targets of the Makefile name them in the order in which they run.
+var tiers = []tier{
+	{
+		name: "quick", does: "unit tests and scripts; what has not changed since it passed is not run again", takes: "1 minute",
+		setup: []setup{native},
+		runs:  []run{{packages: []string{"./..."}, except: slices.Concat(apart, wholePipe), args: []string{"-timeout=5m"}}},
+	},
+	{
+		name: "native", does: "everything that runs on this machine itself, on its real cgroups: all packages, those with goroutines under the race detector", takes: "5 minutes",
+		setup: []setup{native},
+		runs: []run{
+			{packages: []string{"./..."}, except: slices.Concat(apart, raced), args: []string{"-count=1", "-timeout=10m"}},
+			{packages: raced, race: true, args: []string{"-count=1", "-timeout=10m"}},
+			{packages: []string{"./tests/machine/..."}, args: []string{"-count=1", "-p=1", "-timeout=10m"}},
+		},
+	},
+	{
+		name: "lint", does: "gofmt, go vet, staticcheck, shellcheck", takes: "2 minutes",
+		setup: []setup{native},
+		runs:  []run{{command: []string{"scripts/lint"}}},
+	},
+	{
+		name: "vm", does: "virtual machines (QEMU): cgroup v2, v1 and hybrid, systemd, faults, 48 CPUs", takes: "7 minutes",
+		setup: []setup{kernel, debian},
+		runs:  []run{{packages: []string{"./tests/vm/..."}, args: []string{"-count=1", "-timeout=40m"}, env: []string{"POLDER_VM=1"}}},
+	},
+	{
+		name: "cluster", does: "the real API server, scheduler and controllers on loopback", takes: "6 minutes",
+		setup: []setup{cluster},
+		runs:  []run{{packages: []string{"./tests/cluster/..."}, args: []string{"-count=1", "-p=2", "-timeout=20m"}}},
+	},
+	{
+		name: "node", does: "a real kubelet with containerd and runc on this machine's cgroups", takes: "5 minutes",
+		setup: []setup{cluster},
+		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=1", "-timeout=20m"}}},
+	},
+	{
+		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; another with systemd", takes: "12 minutes",
+		setup: []setup{kernel, debian, cluster},
+		runs:  []run{{packages: []string{"./tests/vmnode/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=60m"}, env: []string{"POLDER_VM=1"}}},
+	},
+	{
+		name: "faults", does: "faults and hostile input at full length", takes: "6 minutes",
+		setup: []setup{native},
+		runs:  []run{{packages: []string{"./tests/faults/...", "./tests/supervisor/..."}, args: []string{"-count=1", "-timeout=30m"}, env: []string{"POLDER_DEEP=1"}}},
+	},
+	{
+		name: "fuzz", does: "each fuzz target for a minute (FUZZTIME), six at a time", takes: "8 minutes",
+		runs: []run{{command: []string{"scripts/fuzz", "${FUZZTIME:-60s}"}}},
+	},
+}
+
+// sets are names for several tiers; those of an inner list run side by side: while one waits the other computes.
+var sets = map[string][][]string{
+	"deep": {{"vm", "cluster"}, {"vmnode"}, {"node", "faults"}, {"fuzz"}},
+}

@@ -1,0 +1,81 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"polder/tests/await"
+	"polder/tests/binaries"
+	"polder/tests/need"
+)
+
+// However the pipe ends (Ctrl-C, SIGTERM, a stage that is killed), all of it ends and everything is put back.
+func TestColocatePutsEverythingBack(t *testing.T) {
+	need.Root(t)
+	t.Parallel()
+	bin := t.TempDir() // other tests of this package run meanwhile, and are not to be killed
+	if err := binaries.Link(bin); err != nil {
+		t.Fatal(err)
+	}
+	c := newColocated(t, "colocate")
+	before := c.limits()
+
+	signal := func(s syscall.Signal) func(*testing.T, *exec.Cmd) {
+		return func(t *testing.T, c *exec.Cmd) {
+			if err := c.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	type end struct {
+		name   string
+		how    func(*testing.T, *exec.Cmd)
+		status int
+	}
+	ends := []end{
+		{"SIGINT", signal(syscall.SIGINT), 0},
+		{"SIGTERM", signal(syscall.SIGTERM), 0},
+	}
+	for _, tool := range tools {
+		ends = append(ends, end{tool + " killed", func(t *testing.T, _ *exec.Cmd) {
+			for _, pid := range binaries.Running(t, bin, tool) {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, 1})
+	}
+	for _, end := range ends {
+		t.Run(end.name, func(t *testing.T) {
+			colocate := exec.Command("../../scripts/colocate", "--interval", "200ms", "--classify", c.classify, "--", "--to", "table")
+			colocate.Env = append(os.Environ(), "POLDER_BIN="+bin, "TMPDIR="+t.TempDir())
+			var out, log await.Log
+			colocate.Stdout, colocate.Stderr = &out, &log
+			if err := colocate.Start(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, log.String)
+			end.how(t, colocate)
+			var exit *exec.ExitError
+			if err := colocate.Wait(); err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			if got := colocate.ProcessState.ExitCode(); got != end.status {
+				t.Errorf("exit status %d; want %d: %s", got, end.status, &log)
+			}
+			if end.status == 1 && !strings.Contains(log.String(), "colocate: "+strings.TrimSuffix(end.name, " killed")+" ended with status 137") {
+				t.Errorf("stderr = %q; want it to name the stage", &log)
+			}
+			if after := c.limits(); after != before {
+				t.Errorf("limits = %s; want them as before, %s: %s", after, before, &log)
+			}
+			if left := binaries.Running(t, bin, tools...); len(left) > 0 {
+				t.Errorf("processes %v are left", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,523 @@
+package supervisor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick/ticktest"
+	"polder/tests/await"
+	"polder/tests/group"
+	"polder/tests/need"
+)
+
+// supervised is how long something may take that takes a second or two on a calm machine.
+const supervised = 60 * time.Second
+
+// eventually waits for condition, and says what it waited for, and what diagnosis then says, where it waits in vain.
+func eventually(t *testing.T, what string, condition func() bool, diagnosis func() string) {
+	t.Helper()
+	await.Until(t, supervised, what, func() string {
+		if condition() {
+			return ""
+		}
+		return "it is not so yet\n" + diagnosis()
+	})
+}
+
+// started finds the tools' processes whose command line names dir.
+func started(t *testing.T, dir string) map[string]int {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || filepath.Dir(target) != bin {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
+		if err != nil || !bytes.Contains(line, []byte(dir)) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[filepath.Base(target)] = pid
+	}
+	return found
+}
+
+// onlyChild is the process that pid started.
+func onlyChild(t *testing.T, pid int) int {
+	t.Helper()
+	child := 0
+	eventually(t, fmt.Sprintf("process %d has a child", pid), func() bool {
+		list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+		child, _ = strconv.Atoi(strings.TrimSpace(string(list)))
+		return child != 0
+	}, func() string { return "" })
+	return child
+}
+
+// newest is the time of the last whole tick in a file.
+func newest(path string) time.Time {
+	data, _ := os.ReadFile(path) // not there yet, or being made anew
+	data = data[:bytes.LastIndexByte(data, '\n')+1]
+	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+	var last struct{ Time time.Time }
+	_ = json.Unmarshal(lines[len(lines)-1], &last)
+	return last.Time
+}
+
+// colocated is a cgroup with a busy service and a busy batch job, and the rules that name them.
+type colocated struct {
+	top, service, batch *group.Group
+	classify            string
+}
+
+func newColocated(t *testing.T, name string) *colocated {
+	t.Helper()
+	c := &colocated{top: group.New(t, nil, name)}
+	c.service, c.batch = group.New(t, c.top, "service"), group.New(t, c.top, "batch")
+	c.service.Busy(t)
+	c.batch.Busy(t)
+	c.classify = filepath.Join(t.TempDir(), "classify.yaml")
+	put(t, c.classify, fmt.Sprintf("rules:\n  - {cgroup: %s, class: shared}\n  - {cgroup: %s, class: reclaimed}\n", c.service.Name, c.batch.Name))
+	return c
+}
+
+func (c *colocated) limits() string { return c.service.Limits() + c.batch.Limits() }
+
+// s6 is the manifest of deploy/s6, running in directories of a test's own.
+type s6 struct {
+	dir, settings, ticks string
+	cmd                  *exec.Cmd
+	log                  bytes.Buffer
+	ended                chan struct{}
+}
+
+// startS6 runs deploy/s6/start, behind the command wrapper if there is one.
+func startS6(t *testing.T, settings []string, environment []string, wrapper ...string) *s6 {
+	t.Helper()
+	s := &s6{dir: t.TempDir(), ended: make(chan struct{})}
+	s.settings, s.ticks = filepath.Join(s.dir, "polder.env"), filepath.Join(s.dir, "ticks")
+	put(t, s.settings, strings.Join(append(settings, "POLDER_COLLECT_INTERVAL=200ms", "POLDER_REPORT_OUTPUT="+s.ticks), "\n")+"\n")
+	start, err := filepath.Abs("../../deploy/s6/start")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := append(wrapper, start)
+	s.cmd = exec.Command(command[0], command[1:]...)
+	s.cmd.Env = append(os.Environ(), "POLDER_BIN="+bin, "POLDER_RUN="+filepath.Join(s.dir, "run"), "POLDER_STATE="+filepath.Join(s.dir, "state"), "POLDER_ENV="+s.settings)
+	s.cmd.Env = append(s.cmd.Env, environment...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nothing outlives a test that is killed
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = s.cmd.Wait() // the tests look at the state
+		close(s.ended)
+	}()
+	t.Cleanup(func() {
+		select {
+		case <-s.ended:
+		default:
+			_ = s.cmd.Process.Signal(syscall.SIGTERM)
+			select {
+			case <-s.ended:
+			case <-time.After(supervised):
+				_ = s.cmd.Process.Kill()
+			}
+		}
+		for _, pid := range started(t, s.dir) {
+			t.Errorf("process %d is left", pid)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return s
+}
+
+// said is what s6 and the tools have said; the command's own buffer is not to be read while it runs.
+func (s *s6) said() string {
+	select {
+	case <-s.ended:
+		return s.log.String()
+	default:
+		return "(the log is shown when s6 has ended)"
+	}
+}
+
+func (s *s6) flows(t *testing.T, what string) {
+	t.Helper()
+	from := time.Now()
+	eventually(t, "ticks come through "+what, func() bool { return newest(s.ticks).After(from) }, s.said)
+}
+
+// Under s6, as process 1 of a pid namespace as in a container: whichever tool is killed comes back, its neighbours do not
+// notice, and SIGTERM ends everything and puts the cgroups back.
+func TestS6(t *testing.T) {
+	need.Mount(t)
+	t.Parallel()
+	need.Program(t, "s6-svscan", "s6")
+	c := newColocated(t, "s6")
+	before := c.limits()
+	s := startS6(t, []string{"POLDER_COLLECT_CLASSIFY=" + c.classify, "POLDER_RESTORE=1"}, nil,
+		"unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+	s.flows(t, "at first")
+	eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, s.said)
+
+	info, err := os.Stat(filepath.Join(s.dir, "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o750 {
+		t.Errorf("the directory of the FIFOs has mode %o; want 750", got)
+	}
+	// A panic ends as SIGABRT does: it is no configuration error, though Go's exit status is the same.
+	ends := []struct {
+		tool   string
+		signal syscall.Signal
+	}{{"advise", syscall.SIGABRT}}
+	for _, tool := range tools {
+		ends = append(ends, struct {
+			tool   string
+			signal syscall.Signal
+		}{tool, syscall.SIGKILL})
+	}
+	for _, end := range ends {
+		tool := end.tool
+		t.Run(fmt.Sprintf("%s %s", tool, end.signal), func(t *testing.T) {
+			was := started(t, s.dir)
+			if len(was) != len(tools) {
+				t.Fatalf("processes %v; want one of each tool", was)
+			}
+			at := time.Now()
+			if err := syscall.Kill(was[tool], end.signal); err != nil {
+				t.Fatal(err)
+			}
+			var is map[string]int
+			eventually(t, tool+" is back", func() bool {
+				is = started(t, s.dir)
+				return is[tool] != 0 && is[tool] != was[tool]
+			}, s.said)
+			t.Logf("back after %s", time.Since(at).Round(10*time.Millisecond))
+			want := maps.Clone(was)
+			want[tool] = is[tool]
+			if diff := cmp.Diff(want, is); diff != "" {
+				t.Errorf("the neighbours' processes (-want +got):\n%s", diff)
+			}
+			s.flows(t, "after "+tool+" was "+end.signal.String())
+		})
+	}
+	if out, err := s.alive("5"); err != nil {
+		t.Errorf("alive: %v: %s", err, out)
+	}
+
+	if err := syscall.Kill(onlyChild(t, s.cmd.Process.Pid), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.ended:
+	case <-time.After(supervised):
+		t.Fatalf("s6-svscan has not ended %s after SIGTERM", supervised)
+	}
+	if got := s.cmd.ProcessState.ExitCode(); got != 0 {
+		t.Errorf("exit status %d; want 0: %s", got, s.said())
+	}
+	if left := started(t, s.dir); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	if diff := cmp.Diff(before, c.limits()); diff != "" {
+		t.Errorf("limits after the end (-before +after):\n%s%s", diff, s.said())
+	}
+	data, err := os.ReadFile(s.ticks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ticktest.ValidateAll(bytes.TrimSpace(data)); err != nil {
+		t.Errorf("the ticks: %v", err)
+	}
+}
+
+func (s *s6) alive(limit string) ([]byte, error) {
+	alive := exec.Command("../../deploy/s6/alive", limit)
+	alive.Env = append(os.Environ(), "POLDER_RUN="+filepath.Join(s.dir, "run"))
+	return alive.CombinedOutput()
+}
+
+// A tool whose configuration is no good stays down and says so once, in its log; the others go on. Mended, it is told to
+// go on by hand.
+func TestS6ConfigurationError(t *testing.T) {
+	need.Root(t)
+	t.Parallel()
+	need.Program(t, "s6-svscan", "s6")
+	bad := []struct {
+		tool, setting, says string
+	}{
+		{"advise", "POLDER_ADVISE_POLICY=guess", `"guess" is no policy`},
+		{"evict", "POLDER_EVICT_ACTION=ask", "want one of log, evict, delete, freeze, kill"},
+	}
+	for _, b := range bad {
+		t.Run(b.tool, func(t *testing.T) {
+			logs := filepath.Join(t.TempDir(), "log")
+			s := startS6(t, []string{"POLDER_ISOLATE_DRY_RUN=true", b.setting}, []string{"POLDER_LOG=" + logs})
+			said := func() string {
+				data, _ := os.ReadFile(filepath.Join(logs, b.tool, "current")) // not there at first
+				return string(data)
+			}
+			eventually(t, b.tool+" stays down", func() bool { return strings.Contains(said(), "it stays down") }, said)
+			// What s6 does not want up it does not start; "up" alone may be between two attempts. s6 learns of it once finish, which
+			// has written the line, has ended.
+			state := func() string {
+				out, err := exec.Command("s6-svstat", "-o", "up,wantedup", filepath.Join(s.dir, "run/service", b.tool)).CombinedOutput()
+				return fmt.Sprintf("%s, %v", strings.TrimSpace(string(out)), err)
+			}
+			eventually(t, b.tool+" is neither up nor wanted up", func() bool { return state() == "false false, <nil>" }, state)
+			eventually(t, "the others run", func() bool { return len(started(t, s.dir)) == len(tools)-1 }, said)
+			if got := said(); strings.Count(got, "it stays down") != 1 || !strings.Contains(got, b.says) {
+				t.Errorf("%s's log = %q; want %q, once", b.tool, got, b.says)
+			}
+			running := started(t, s.dir)
+			if _, up := running[b.tool]; up || len(running) != len(tools)-1 {
+				t.Errorf("processes %v; want all but %s", running, b.tool)
+			}
+
+			put(t, s.settings, "POLDER_COLLECT_INTERVAL=200ms\nPOLDER_ISOLATE_DRY_RUN=true\n")
+			if out, err := exec.Command("s6-svc", "-u", filepath.Join(s.dir, "run/service", b.tool)).CombinedOutput(); err != nil {
+				t.Fatalf("s6-svc: %v: %s", err, out)
+			}
+			eventually(t, b.tool+" is up", func() bool { return started(t, s.dir)[b.tool] != 0 }, said)
+			s.flows(t, "after "+b.setting+" was mended")
+		})
+	}
+}
+
+// The liveness check: no tick yet, one just now, one too old, one of a clock that was set back.
+func TestS6Alive(t *testing.T) {
+	checks := []struct {
+		name string
+		age  time.Duration
+		none bool
+		ok   bool
+	}{
+		{"no tick yet", 0, true, false},
+		{"just now", 0, false, true},
+		{"a minute ago", time.Minute, false, false},
+		{"in an hour", -time.Hour, false, false},
+	}
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			s := &s6{dir: t.TempDir()}
+			if !c.none {
+				beat := filepath.Join(s.dir, "run-report/heartbeat")
+				if err := os.MkdirAll(filepath.Dir(beat), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				put(t, beat, "")
+				at := time.Now().Add(-c.age)
+				if err := os.Chtimes(beat, at, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := s.alive("30")
+			if (err == nil) != c.ok {
+				t.Errorf("alive = %v, %q; want ok %t", err, out, c.ok)
+			}
+			if err != nil && !strings.HasPrefix(string(out), "alive: ") {
+				t.Errorf("alive says %q; want a reason", out)
+			}
+		})
+	}
+}
+
+// Every tool has a directory, and all end alike.
+func TestS6Manifest(t *testing.T) {
+	want, err := os.ReadFile("../../deploy/s6/service/collect/finish")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range tools {
+		for _, script := range []string{"run", "finish"} {
+			path := filepath.Join("../../deploy/s6/service", tool, script)
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o111 == 0 {
+				t.Errorf("%s is not executable (%v)", path, err)
+			}
+			if diff := cmp.Diff(string(want), string(data)); script == "finish" && diff != "" {
+				t.Errorf("%s is not collect's (-collect +got):\n%s", path, diff)
+			}
+			if script == "run" && (bytes.Count(data, []byte("\n")) != 3 || !bytes.Contains(data, []byte("\nexec "+tool+" --"))) {
+				t.Errorf("%s = %q; want three lines that end as the tool", path, data)
+			}
+		}
+	}
+}
+
+// Under a service manager a tool says when it is ready, feeds the watchdog with every tick and in silence, and says when
+// it stops (sd_notify(3)).
+func TestNotify(t *testing.T) {
+	const tickLine = `{"v":1,"node":"n1","time":"2026-11-21T10:00:00Z","sample":{}}` + "\n"
+	commands := []struct {
+		name string
+		args []string
+	}{
+		{"collect", []string{"--interval", "100ms"}},
+		{"advise", nil},
+		{"isolate", []string{"--dry-run"}},
+		{"evict", []string{"--dry-run"}},
+		{"report", []string{"--to", "table"}},
+	}
+	for _, c := range commands {
+		t.Run(c.name, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "notify")
+			listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			next := func() string {
+				t.Helper()
+				word := make([]byte, 256)
+				if err := listener.SetReadDeadline(time.Now().Add(supervised)); err != nil {
+					t.Fatal(err)
+				}
+				n, err := listener.Read(word)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(word[:n])
+			}
+
+			fifo := filepath.Join(t.TempDir(), "in.fifo")
+			args := c.args
+			if c.name != "collect" {
+				args = append(args, "--input", fifo)
+			}
+			tool := exec.Command(filepath.Join(bin, c.name), args...)
+			// Half an hour: only ticks feed it. What silence does is tried below.
+			tool.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=1800000000")
+			var log bytes.Buffer
+			tool.Stderr = &log
+			if err := tool.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = tool.Process.Kill()
+				_ = tool.Wait()
+			})
+			got := []string{next()}
+			if c.name != "collect" {
+				if f, err := os.OpenFile(fifo, os.O_WRONLY, 0); err != nil {
+					t.Fatal(err)
+				} else if _, err := f.WriteString(tickLine); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got = append(got, next())
+			if err := tool.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			last := next()
+			for last == "WATCHDOG=1" { // collect's next ticks
+				last = next()
+			}
+			if diff := cmp.Diff([]string{"READY=1", "WATCHDOG=1", "STOPPING=1"}, append(got, last)); diff != "" {
+				t.Errorf("it says (-want +got):\n%s%s", diff, &log)
+			}
+			if err := tool.Wait(); err != nil {
+				t.Errorf("%v: %s", err, &log)
+			}
+		})
+	}
+	t.Run("silence", func(t *testing.T) {
+		socket := filepath.Join(t.TempDir(), "notify")
+		listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		tool := exec.Command(filepath.Join(bin, "advise"), "--input", filepath.Join(t.TempDir(), "in.fifo"))
+		tool.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=300000")
+		if err := tool.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = tool.Process.Kill()
+			_ = tool.Wait()
+		}()
+		for _, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
+			word := make([]byte, 64)
+			if err := listener.SetReadDeadline(time.Now().Add(supervised)); err != nil {
+				t.Fatal(err)
+			}
+			n, err := listener.Read(word)
+			if err != nil || string(word[:n]) != want {
+				t.Fatalf("it says %q, %v; want %s", word[:n], err, want)
+			}
+		}
+	})
+	t.Run("nobody listens", func(t *testing.T) {
+		tool := exec.Command(filepath.Join(bin, "collect"), "--count", "2", "--interval", "50ms")
+		tool.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "gone"), "WATCHDOG_USEC=1000000")
+		out, err := tool.CombinedOutput()
+		if err != nil || bytes.Count(out, []byte("\n")) != 2 {
+			t.Errorf("collect = %v, %q; want two ticks and nothing else", err, out)
+		}
+	})
+}
+
+// removeTree removes a cgroup with all below it, and ends what is in there.
+func removeTree(t *testing.T, top string) {
+	t.Helper()
+	await.Until(t, supervised, "remove cgroup "+top, func() string {
+		var dirs []string
+		_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil // what vanishes meanwhile is as good as removed
+		})
+		for i := len(dirs) - 1; i >= 0; i-- {
+			pids, _ := os.ReadFile(filepath.Join(dirs[i], "cgroup.procs"))
+			for pid := range strings.FieldsSeq(string(pids)) {
+				if n, err := strconv.Atoi(pid); err == nil && n != 0 {
+					_ = syscall.Kill(n, syscall.SIGKILL)
+				}
+			}
+			_ = os.Remove(dirs[i])
+		}
+		if _, err := os.Stat(top); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Sprintf("%d directories are left", len(dirs))
+		}
+		return ""
+	})
+}
+
+func put(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

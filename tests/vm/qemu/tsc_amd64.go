@@ -1,0 +1,37 @@
+package qemu
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// timeStamp is the host's time stamp counter.
+func timeStamp() uint64
+
+// frequency tells the kernel how fast its time stamp counter is: it is the host's. A guest that finds out by itself, while the host has
+// other work, is now and then wrong by a factor, and so is its clock then.
+var frequency = sync.OnceValue(func() string {
+	return fmt.Sprintf("tsc_early_khz=%d", timeStampKHz())
+})
+
+func timeStampKHz() int64 {
+	begin, first := moment()
+	time.Sleep(100 * time.Millisecond)
+	end, last := moment()
+	return int64(float64(last-first) / end.Sub(begin).Seconds() / 1000)
+}
+
+// moment reads the clock and the counter at the same time: of several readings the one that was the least interrupted.
+func moment() (now time.Time, stamp uint64) {
+	least := uint64(1<<64 - 1)
+	for range 20 {
+		before := timeStamp()
+		at := time.Now()
+		after := timeStamp()
+		if after-before < least {
+			least, now, stamp = after-before, at, before+(after-before)/2
+		}
+	}
+	return now, stamp
+}
