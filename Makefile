@@ -5,7 +5,7 @@ TOOLS   := collect advise isolate evict report
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X polder/lib/stage.Version=$(VERSION)
 SOAKTIME ?= 30m
-TIER    := $(GO) run ./tests/run
+TIER    := $(GO) run ./tests/run $(TESTFLAGS)
 
 export CGO_ENABLED := 0
 

@@ -30,17 +30,20 @@ type results struct {
 	mu      sync.Mutex
 	passed  int
 	failed  []failure
+	chance  []failure           // failed at first, and passed when they were run again by themselves
 	skipped map[string][]string // the tests by the reason that they gave
 
 	output  map[string][]string  // what unfinished tests and packages have printed, by key
 	begun   map[string]time.Time // unfinished top-level tests, by key
 	failing map[string]bool      // packages with a test that failed, whose output is printed already
+	cut     map[string]bool      // packages that panicked or ran out of time, so that some of their tests have not run
 }
 
 func newResults(say func(string, ...any)) *results {
 	return &results{
 		say: say, skipped: map[string][]string{},
-		output: map[string][]string{}, begun: map[string]time.Time{}, failing: map[string]bool{},
+		output: map[string][]string{}, begun: map[string]time.Time{},
+		failing: map[string]bool{}, cut: map[string]bool{},
 	}
 }
 
@@ -48,6 +51,43 @@ func newResults(say func(string, ...any)) *results {
 type failure struct {
 	key  string   // "package" or "package Test"
 	said []string // the first line of each of its messages
+}
+
+// part is what can be run again by itself: a top-level test, or a whole package where test is empty.
+type part struct{ pkg, test string }
+
+// again are the parts that failed, each once, in the order in which they failed.
+func (r *results) again() []part {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []part
+	for _, f := range r.failed {
+		pkg, test, _ := strings.Cut(f.key, " ")
+		test, _, _ = strings.Cut(test, "/")
+		if r.cut[pkg] {
+			test = ""
+		}
+		if one := (part{pkg, test}); !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// forgive takes the failures of a part as those of chance. It passed by now, with so many tests.
+func (r *results) forgive(one part, passed int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.passed += passed
+	r.failed = slices.DeleteFunc(r.failed, func(f failure) bool {
+		pkg, test, _ := strings.Cut(f.key, " ")
+		top, _, _ := strings.Cut(test, "/")
+		if pkg != one.pkg || one.test != "" && top != one.test {
+			return false
+		}
+		r.chance = append(r.chance, f)
+		return true
+	})
 }
 
 // slow is the time from which on a single test has a line of its own.
@@ -82,6 +122,9 @@ func (r *results) take(e event) {
 			r.begun[key] = time.Now()
 		}
 	case "output":
+		if strings.HasPrefix(e.Output, "panic: ") || strings.HasPrefix(e.Output, "fatal error: ") {
+			r.cut[name] = true
+		}
 		r.output[key] = append(r.output[key], e.Output)
 	case "pass":
 		if e.Test == "" {
@@ -109,8 +152,9 @@ func (r *results) take(e event) {
 func (r *results) fail(name, key string, e event) {
 	if e.Test != "" {
 		r.failing[name] = true
-		r.failed = append(r.failed, failure{key, messages(r.output[key])})
-		r.say("FAIL  %s  %.1f s\n%s", key, e.Elapsed, strings.Join(r.output[key], ""))
+		said := messages(r.output[key])
+		r.failed = append(r.failed, failure{key, said})
+		r.say("FAIL  %s  %.1f s\n%s\n%s", key, e.Elapsed, strings.Join(r.output[key], ""), strings.Join(said, "\n"))
 		r.forgetTest(key)
 		return
 	}

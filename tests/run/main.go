@@ -1,9 +1,10 @@
 // Command run runs tiers of the test suite and says what each will do, how it goes on, and what was left out.
 //
-//	go run ./tests/run [-complete] TIER...
+//	go run ./tests/run [-complete] [-again] TIER...
 //
 // Its exit status is 0 only if no test failed. With -complete, or where CI=true, a test that was skipped has failed: there everything
-// that a test needs must be had.
+// that a test needs must be had. With -again a test that failed is run once more by itself: where it passes then, it does not fail the
+// run, and the last lines name it, as one to repair.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +25,9 @@ import (
 
 func main() {
 	complete := flag.Bool("complete", os.Getenv("CI") == "true", "a skipped test is a failure")
+	again := flag.Bool("again", false, "run a failed test once more by itself; what passes then is named and does not fail the run")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./tests/run [-complete] TIER...")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./tests/run [-complete] [-again] TIER...")
 		flag.PrintDefaults()
 		for _, t := range tiers {
 			fmt.Fprintf(flag.CommandLine.Output(), "%-8s %s (%s)\n", t.name, t.does, t.takes)
@@ -37,7 +40,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if !runAll(os.Stdout, chosen, *complete) {
+	if !runAll(os.Stdout, chosen, options{complete: *complete, again: *again}) {
 		os.Exit(1)
 	}
 }
@@ -70,8 +73,12 @@ func choose(names []string) ([][]tier, error) {
 	return chosen, nil
 }
 
+// options are the flags.
+type options struct{ complete, again bool }
+
 // runner runs tiers and writes what they say.
 type runner struct {
+	options
 	out   io.Writer
 	begun time.Time
 	setUp map[string]bool // the scripts that have run
@@ -85,8 +92,8 @@ type runner struct {
 }
 
 // runAll runs the tiers, those of an inner list side by side, and says at the end what became of them.
-func runAll(out io.Writer, chosen [][]tier, complete bool) bool {
-	r := &runner{out: out, begun: time.Now(), spoke: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
+func runAll(out io.Writer, chosen [][]tier, o options) bool {
+	r := &runner{options: o, out: out, begun: time.Now(), spoke: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
 	stop := r.reportProgress(time.Minute)
 	for _, beside := range chosen {
 		var ready []tier
@@ -105,15 +112,16 @@ func runAll(out io.Writer, chosen [][]tier, complete bool) bool {
 		running.Wait()
 	}
 	stop()
-	return r.verdict(complete)
+	return r.verdict()
 }
 
 // verdict says what failed, what was left out, and how much was run. It is true where all is well.
-func (r *runner) verdict(complete bool) bool {
+func (r *runner) verdict() bool {
 	all := newResults(r.say)
 	for _, one := range r.results {
 		all.passed += one.passed
 		all.failed = append(all.failed, one.failed...)
+		all.chance = append(all.chance, one.chance...)
 		for why, tests := range one.skipped {
 			all.skipped[why] = append(all.skipped[why], tests...)
 		}
@@ -125,20 +133,23 @@ func (r *runner) verdict(complete bool) bool {
 	for _, f := range all.failed {
 		r.say("%s", strings.Join(append([]string{">> failed: " + f.key}, f.said...), "\n"))
 	}
+	for _, f := range all.chance {
+		r.say("%s", strings.Join(append([]string{">> failed once, passed when run again, and is to be repaired: " + f.key}, f.said...), "\n"))
+	}
 	skipped := 0
 	for _, tests := range all.skipped {
 		skipped += len(tests)
 	}
 	if left := all.leftOut(); left != "" {
 		r.say(">> left out: %s", left)
-		if complete {
+		if r.complete {
 			for why, tests := range all.skipped {
 				r.say(">> failed: nothing may be left out here (%s): %s", why, strings.Join(tests, ", "))
 			}
 		}
 	}
 	failures := len(all.failed) + len(r.broken)
-	if complete {
+	if r.complete {
 		failures, skipped = failures+skipped, 0
 	}
 	fmt.Fprintf(r.out, "tests: %d passed, %d failed, %d skipped\n", all.passed, failures, skipped)
@@ -252,7 +263,15 @@ func (r *runner) goTest(one run) error {
 	} else {
 		env = append(env, "CGO_ENABLED=0")
 	}
-	cmd := exec.Command("go", append(args, packages...)...)
+	if err := r.goCommand(found, env, append(slices.Clone(args), packages...)); err != nil || !r.again {
+		return err
+	}
+	return r.runAgain(found, env, args)
+}
+
+// goCommand runs `go test -json` and reads its events. Tests that failed are no error.
+func (r *runner) goCommand(found *results, env, args []string) error {
+	cmd := exec.Command("go", args...)
 	cmd.Env, cmd.Stderr = env, r.lines()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -268,6 +287,33 @@ func (r *runner) goTest(one run) error {
 		err = nil // the tests that failed say it
 	}
 	return errors.Join(readErr, err)
+}
+
+// mostAgain is how many tests are run again. Where more have failed it is not by chance.
+const mostAgain = 3
+
+// runAgain runs what has failed once more, each top-level test by itself, or all of a package that was cut short. What passes then moves
+// to found.chance.
+func (r *runner) runAgain(found *results, env, args []string) error {
+	again := found.again()
+	if len(again) > mostAgain {
+		return nil
+	}
+	for _, one := range again {
+		r.say(">> once more, by itself: %s %s", one.pkg, one.test)
+		args := slices.Clone(args)
+		if one.test != "" {
+			args = append(args, "-run=^"+regexp.QuoteMeta(one.test)+"$")
+		}
+		second := newResults(r.say)
+		if err := r.goCommand(second, env, append(args, "polder/"+one.pkg)); err != nil {
+			return err
+		}
+		if len(second.failed) == 0 && second.passed > 0 && len(second.skipped) == 0 {
+			found.forgive(one, second.passed)
+		}
+	}
+	return nil
 }
 
 // hasCompiler says whether there is the C compiler that the race detector needs.

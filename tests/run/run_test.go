@@ -120,11 +120,53 @@ func TestVerdict(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			module(t, tt.files)
 			var out bytes.Buffer
-			if got := runAll(&out, [][]tier{{{name: "tier", runs: tt.runs}}}, tt.complete); got != tt.want {
+			if got := runAll(&out, [][]tier{{{name: "tier", runs: tt.runs}}}, options{complete: tt.complete}); got != tt.want {
 				t.Errorf("all is well: %v, want %v", got, tt.want)
 			}
 			if !strings.Contains(out.String(), tt.says) {
 				t.Errorf("the output has no %q:\n%s", tt.says, out.String())
+			}
+		})
+	}
+}
+
+// What failed is run once more by itself: a test of its package, or all of a package that panicked. What passes then fails nothing, and is
+// named; what fails twice fails the run, as do more failures than chance has.
+func TestAgain(t *testing.T) {
+	const head = "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\n"
+	once := func(name, how string) string { // fails at its first run alone
+		return "func " + name + "(t *testing.T) {\n\tif _, err := os.Stat(\"" + name + "\"); err != nil {\n\t\tos.WriteFile(\"" + name +
+			"\", nil, 0o644)\n\t\t" + how + "\n\t}\n}\n"
+	}
+	const passes = "func TestGood(t *testing.T) { t.Run(\"sub\", func(t *testing.T) {}); t.Log(os.Args[0]) }\n"
+	tests := []struct {
+		name, body string
+		want       bool
+		says       []string
+	}{
+		{
+			"failed by chance", passes + once("TestOnce", `t.Run("sub", func(t *testing.T) { t.Error("bad luck") })`), true,
+			[]string{"tests: 3 passed, 0 failed", "failed once, passed when run again, and is to be repaired: p TestOnce/sub\n", "bad luck\n"},
+		},
+		{"panicked by chance", once("TestOnce", `panic("bad luck")`) + passes, true, []string{"tests: 3 passed, 0 failed", "repaired: p TestOnce\n"}},
+		{"fails twice", passes + "func TestOnce(t *testing.T) { t.Error(os.Args[0]) }\n", false, []string{"once more, by itself: p TestOnce", "1 failed"}},
+		{
+			"four by chance", once("TestA", "t.Fail()") + once("TestB", "t.Fail()") + once("TestC", "t.Fail()") + once("TestD", "t.Fail()"), false,
+			[]string{"tests: 0 passed, 4 failed"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			module(t, map[string]string{"p/a_test.go": head + tt.body})
+			var out bytes.Buffer
+			one := []run{{packages: []string{"./p"}, args: []string{"-count=1"}}}
+			if got := runAll(&out, [][]tier{{{name: "tier", runs: one}}}, options{again: true}); got != tt.want {
+				t.Errorf("all is well: %v, want %v", got, tt.want)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("the output has no %q:\n%s", want, out.String())
+				}
 			}
 		})
 	}
@@ -147,7 +189,7 @@ func TestPrepare(t *testing.T) {
 	good := setup{script: write("good", "echo ran >>"+count+"; echo installing >&2; echo noise; echo /a/thing\n"), variable: "POLDER_THING"}
 	one := tier{name: "one", setup: []setup{good}, runs: []run{{packages: []string{"./p"}, args: []string{"-count=1"}}}}
 	var out bytes.Buffer
-	if !runAll(&out, [][]tier{{one}, {one}}, true) || !strings.Contains(out.String(), "installing") {
+	if !runAll(&out, [][]tier{{one}, {one}}, options{complete: true}) || !strings.Contains(out.String(), "installing") {
 		t.Errorf("%s", out.String())
 	}
 	if data, err := os.ReadFile(count); err != nil || string(data) != "ran\n" {
@@ -155,7 +197,7 @@ func TestPrepare(t *testing.T) {
 	}
 	out.Reset()
 	bad := tier{name: "bad", setup: []setup{{script: write("bad", "echo no network >&2; exit 1\n")}}, runs: one.runs}
-	if runAll(&out, [][]tier{{bad}}, false) || !strings.Contains(out.String(), "no network") || !strings.Contains(out.String(), "tests: 0 passed, 1 failed") {
+	if runAll(&out, [][]tier{{bad}}, options{}) || !strings.Contains(out.String(), "no network") || !strings.Contains(out.String(), "tests: 0 passed, 1 failed") {
 		t.Errorf("%s", out.String())
 	}
 }
@@ -219,7 +261,7 @@ func TestSideBySide(t *testing.T) {
 	})
 	var out bytes.Buffer
 	one := func(name string) tier { return tier{name: name, runs: []run{{packages: []string{"./" + name}}}} }
-	if runAll(&out, [][]tier{{one("good"), one("bad")}, {one("good")}}, true) {
+	if runAll(&out, [][]tier{{one("good"), one("bad")}, {one("good")}}, options{complete: true}) {
 		t.Error("all is well")
 	}
 	for _, want := range []string{"tests: 2 passed, 1 failed, 0 skipped\n", ">> failed: bad TestBad\n    a_test.go:5: two is not three\n", ">> done: good"} {

@@ -300,10 +300,15 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 		t.Errorf("%d evictions were asked for; want one each of two pods, and some of the precious one", n)
 	}
 	for _, name := range f.names[:2] {
-		events := c.Kubectl("get", "events", "-n", "restart", "--field-selector", "involvedObject.name="+name, "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message} {.series.count}{\"\\n\"}{end}")
-		if strings.Count(events, "EvictCreated") != 1 || !strings.Contains(events, "Successfully create eviction; reason: met threshold in scope: AgentReady from plugin: agent-health") {
-			t.Errorf("events of %s:\n%s", name, events)
-		}
+		c.Eventually(controlplane.Soon, "one event of "+name, func() string {
+			events := c.Kubectl("get", "events", "-n", "restart", "--field-selector", "involvedObject.name="+name,
+				"-o", "jsonpath={range .items[*]}{.reason} {.note}{.message} {.series.count}{\"\\n\"}{end}")
+			const reason = "Successfully create eviction; reason: met threshold in scope: AgentReady from plugin: agent-health"
+			if strings.Count(events, "EvictCreated") == 1 && strings.Contains(events, reason) {
+				return ""
+			}
+			return events
+		})
 	}
 	// Its agent is back: nothing more is asked.
 	ready := func() []tick.PodEviction {
