@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"polder/lib/series"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -96,11 +97,18 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 		open = append(open, opened)
 		terminal = terminal || t.view
 	}
+	worth := worth{own: s.Node}
+	defer func() {
+		if text := worth.String(); terminal && text != "" {
+			s.Log.Info(text)
+		}
+	}()
 	return s.Filter(ctx, stage.Filter{
 		Section:  tick.SectionReport,
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction},
 		Terminal: terminal,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
+			worth.add(in.Tick)
 			section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}
 			for _, t := range open {
 				said, err := t.put(in)
@@ -112,6 +120,28 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 			return section, nil
 		},
 	})
+}
+
+// worth is what batch got on this node, or on the first one of a stream of others.
+type worth struct {
+	own, node string
+	counted   *series.Node
+}
+
+func (w *worth) add(t *tick.Tick) {
+	if w.counted == nil || t.Node == w.own && w.node != w.own {
+		w.node, w.counted = t.Node, series.NewNode("report")
+	}
+	if t.Node == w.node {
+		w.counted.Add(t)
+	}
+}
+
+func (w *worth) String() string {
+	if w.counted == nil {
+		return ""
+	}
+	return w.counted.Worth().String()
 }
 
 // names are the targets that were asked for; tty where there is no terminal is the table.

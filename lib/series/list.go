@@ -37,6 +37,11 @@ var (
 	podsMemory       = gauge("polder_pods_memory_bytes", "Memory used by the pods of a class, without what could be dropped at once (working set).", "qos")
 	requestedCPU     = gauge("polder_reclaimed_requested_cpu_cores", "Reclaimed CPU that pods request.")
 	requestedMemory  = gauge("polder_reclaimed_requested_memory_bytes", "Reclaimed memory that pods request.")
+	batchTime        = counter("polder_batch_cpu_seconds_total", "CPU time that batch pods used.")
+	batchPodTime     = counter("polder_batch_pod_cpu_seconds_total", "CPU time that a batch pod used, while it is there.", "namespace", "pod")
+	batchBeyond      = counter("polder_batch_beyond_requests_cpu_seconds_total", "CPU time that batch pods used beyond what they request.")
+	batchThrottled   = counter("polder_batch_throttled_seconds_total", "Time in which a quota held batch back.")
+	leftTime         = counter("polder_left_cpu_seconds_total", "CPU time that all but batch did not use: used by batch, or idle.")
 	agentState       = gauge("polder_fleet_agent_state", "1 for the state that the cluster's view of the node's agent is in (collect --fleet).", "state")
 	fleetNodes       = gauge("polder_fleet_nodes", "Nodes of the fleet by the state of their agents, as the node's tick has it.", "state")
 	fleetProtection  = gauge("polder_fleet_protection_active", "Whether nothing new is done to any node, because too many agents are not ready at once (evict --fleet).")
@@ -74,6 +79,7 @@ var All = []*Metric{
 	nodeMemoryTotal, nodeMemoryAvail, nodeMemoryFree, nodeMemoryLow, nodeKswapdSteal,
 	numaCPUUsage, numaMemoryTotal, numaMemoryFree,
 	pods, podsCPUUsage, podsLoad1, podsMemory, requestedCPU, requestedMemory,
+	batchTime, batchPodTime, batchBeyond, batchThrottled, leftTime,
 	reclaimedCPU, reclaimedMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, adviceReasons,
 	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks,
 	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,

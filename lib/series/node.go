@@ -22,6 +22,7 @@ type Node struct {
 	written   counts            // by target
 	evictions counts            // by rule and state
 	states    map[string]string // the last state of each eviction, by UID and rule
+	worth     Worth
 }
 
 // NewNode is a node of which no tick has come yet, as a tool tells of it.
@@ -38,6 +39,9 @@ func (n *Node) label(tool string, t *tick.Tick) string {
 	return tool
 }
 
+// Worth is what batch got over the ticks so far.
+func (n *Node) Worth() *Worth { return &n.worth }
+
 // Add counts a tick in, by the sections that it has.
 func (n *Node) Add(t *tick.Tick) {
 	n.ticks++
@@ -45,6 +49,9 @@ func (n *Node) Add(t *tick.Tick) {
 		n.errors.add(n.label("collect", t), float64(len(t.Sample.Errors)))
 		for _, e := range t.Sample.Errors {
 			n.sources.add(e.Source, 1)
+		}
+		if t.Sample.Fleet == nil { // else the node's own tools tell it
+			n.worth.add(t)
 		}
 	}
 	if i := t.Isolation; i != nil {
@@ -86,12 +93,18 @@ func (n *Node) Add(t *tick.Tick) {
 // Prometheus' increase() sees no increase in a series that begins with its first event.
 var evictionStates = []string{tick.StateWouldEvict, tick.StateRequested, tick.StateCreated, tick.StateSucceeded, tick.StateFailed}
 
+// accepted are the states of an eviction that nothing refused.
+func accepted(state string) bool { return state == tick.StateCreated || state == tick.StateSucceeded }
+
 func (n *Node) addEvictions(said []tick.PodEviction) {
 	states := map[string]string{}
 	for _, x := range said {
 		key := x.UID + " " + x.Rule
 		if n.states[key] != x.State { // a state lasts for many ticks, and counts once
 			n.evictions.add(x.Rule+"\x00"+x.State, 1)
+			if accepted(x.State) && !accepted(n.states[key]) {
+				n.worth.Evicted++
+			}
 		}
 		states[key] = x.State
 	}
@@ -108,6 +121,7 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 		n.each(n.sources, func(source string, v float64) { p.number(sourceErrors, v, source) })
 		p.number(droppedTicks, float64(t.Sample.DroppedTicks), n.label("collect", t))
 	}
+	p.worth(&n.worth)
 	if t.Advice != nil {
 		p.advice(t.Advice)
 	}
@@ -170,6 +184,20 @@ func (p *page) advice(a *tick.Advice) {
 		}
 	})
 	p.number(adviceReasons, float64(len(a.Reasons)))
+}
+
+func (p *page) worth(w *Worth) {
+	if w.Seconds == 0 {
+		return
+	}
+	p.number(batchTime, w.Batch)
+	p.number(batchBeyond, w.BeyondRequests)
+	p.number(batchThrottled, w.Throttled)
+	p.number(leftTime, w.Left)
+	for _, key := range slices.Sorted(maps.Keys(w.pods)) {
+		namespace, pod, _ := strings.Cut(key, "\x00")
+		p.number(batchPodTime, w.pods[key], namespace, pod)
+	}
 }
 
 func (p *page) eviction(e *tick.Eviction) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"polder/lib/cpus"
+	"polder/lib/series"
 	"polder/lib/tick"
 )
 
@@ -28,6 +29,7 @@ type Model struct {
 	offeredCPU, offeredMemory []*float64
 	writes                    []writeAt
 	writesTotal               int
+	counted                   *series.Node
 }
 
 type writeAt struct {
@@ -41,6 +43,10 @@ const recordedAfter = time.Minute
 // Add takes in a tick that came at now.
 func (m *Model) Add(t *tick.Tick, now time.Time) {
 	m.Tick = t
+	if m.counted == nil {
+		m.counted = series.NewNode("report")
+	}
+	m.counted.Add(t)
 	m.Recorded = now.Sub(t.Time).Abs() > recordedAfter
 	var offered tick.Reclaimed
 	if t.Advice != nil && t.Advice.Reclaimed != nil {
@@ -58,6 +64,14 @@ func (m *Model) Add(t *tick.Tick, now time.Time) {
 	if over := len(m.writes) - keepWrites; over > 0 {
 		m.writes = slices.Delete(m.writes, 0, over)
 	}
+}
+
+// Worth is what batch got since the first tick, for a person; empty where nothing is known of it.
+func (m *Model) Worth() string {
+	if m.counted == nil {
+		return ""
+	}
+	return m.counted.Worth().String()
 }
 
 func remember(history []*float64, v *float64) []*float64 {

@@ -208,7 +208,11 @@ func (m *Model) offerLine(look Look) []*line {
 	l.sparkline(m.offeredCPU, width, func(v *float64) string { return cores(v) })
 	l.add(plain, "   ").add(good, bytes(floatOf(r.MemoryBytes))).add(plain, " memory ")
 	l.sparkline(m.offeredMemory, width, nil)
-	return []*line{l}
+	lines := []*line{l}
+	if rest, any := strings.CutPrefix(m.Worth(), "batch "); any && look.Height >= 20 {
+		lines = append(lines, (&line{}).add(heading, fit("batch", labelWidth)).add(plain, rest))
+	}
+	return lines
 }
 
 func (l *line) sparkline(history []*float64, width int, text func(*float64) string) {

@@ -59,6 +59,8 @@ func TestColocatePutsEverythingBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, log.String)
+			// The first tick has no rates: what batch got is counted from the second one on.
+			eventually(t, "a header and three ticks", func() bool { return strings.Count(out.String(), "\n") >= 4 }, log.String)
 			end.how(t, colocate)
 			var exit *exec.ExitError
 			if err := colocate.Wait(); err != nil && !errors.As(err, &exit) {
@@ -69,6 +71,9 @@ func TestColocatePutsEverythingBack(t *testing.T) {
 			}
 			if end.status == 1 && !strings.Contains(log.String(), "colocate: "+strings.TrimSuffix(end.name, " killed")+" ended with status 137") {
 				t.Errorf("stderr = %q; want it to name the stage", &log)
+			}
+			if end.name != "report killed" && !strings.Contains(log.String(), "colocate: batch got ") {
+				t.Errorf("stderr = %q; want it to say what batch got", &log)
 			}
 			if after := c.limits(); after != before {
 				t.Errorf("limits = %s; want them as before, %s: %s", after, before, &log)

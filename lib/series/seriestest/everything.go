@@ -15,8 +15,8 @@ func Everything() *tick.Tick {
 	return &tick.Tick{
 		V: tick.Version, Node: "n", Time: time.Unix(1795262400, 0).UTC(),
 		Sample: &tick.Sample{
-			Topology: &tick.Topology{CPUs: "0-3"},
-			CPU:      &tick.NodeCPU{UsageMilliCPU: f(1500), Load1: f(2), Load5: f(1), Pressure: psi},
+			IntervalSeconds: f(1), Topology: &tick.Topology{CPUs: "0-3"},
+			CPU: &tick.NodeCPU{UsageMilliCPU: f(1500), Load1: f(2), Load5: f(1), Pressure: psi},
 			Memory: &tick.NodeMemory{
 				TotalBytes: f(8e9), FreeBytes: f(1e9), AvailableBytes: f(4e9), LowWatermarkBytes: f(1e7), KswapdStealPerSecond: f(3), Pressure: psi,
 			},

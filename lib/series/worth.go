@@ -1,0 +1,139 @@
+package series
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// Worth is what batch (the pods of class reclaimed) got of a node's CPUs over its ticks, in seconds of CPU time. It is summed from the
+// rates of each tick over the time since the tick before; ticks without the node's CPUs or use count nothing.
+type Worth struct {
+	// Seconds is the time that was counted.
+	Seconds float64
+	// Batch is the CPU time that batch used, Left what everything else did not use: what batch used, and what was idle.
+	Batch, Left float64
+	// BeyondRequests is the part of Batch beyond what each pod requests, of native and reclaimed CPU.
+	BeyondRequests float64
+	// Throttled is the time, weighted by the largest part of it in which a container of batch was held back by its quota.
+	Throttled float64
+	// Evicted are the evictions that were accepted: of those that a budget refuses none.
+	Evicted float64
+
+	last time.Time
+	pods counts // the CPU time of each batch pod that is there, by namespace and name
+}
+
+// longestGap is the number of a tick's own intervals that a missing tick may make of one: after a longer gap nothing is known of it.
+const longestGap = 3
+
+// span is the time in seconds that a tick speaks for, 0 where that is not known.
+func (w *Worth) span(t *tick.Tick) float64 {
+	since := t.Time.Sub(w.last).Seconds()
+	first := w.last.IsZero()
+	w.last = t.Time
+	if t.Sample == nil || t.Sample.IntervalSeconds == nil {
+		return 0
+	}
+	interval := *t.Sample.IntervalSeconds
+	switch {
+	case !(interval > 0) || math.IsInf(interval, 0) || !first && since <= 0: // it came twice, or the clock was put back
+		return 0
+	case first || since > longestGap*interval:
+		return interval
+	}
+	return since
+}
+
+// add counts a tick in.
+func (w *Worth) add(t *tick.Tick) {
+	seconds := w.span(t)
+	if t.Sample == nil || t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil || t.Sample.Topology == nil {
+		return
+	}
+	all, err := cpus.Parse(t.Sample.Topology.CPUs)
+	if err != nil || seconds == 0 {
+		return
+	}
+	var batch, beyond, throttled float64 // milli-CPU, milli-CPU, percent
+	present := counts{}
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		if p.QoS != tick.QoSReclaimed || p.UsageMilliCPU == nil {
+			continue
+		}
+		batch += *p.UsageMilliCPU
+		beyond += max(0, *p.UsageMilliCPU-requested(p))
+		for j := range p.Containers {
+			if part := p.Containers[j].ThrottledPercent; part != nil {
+				throttled = max(throttled, min(100, *part))
+			}
+		}
+		key := p.Namespace + "\x00" + p.Name
+		if _, there := present[key]; !there {
+			present.add(key, w.pods[key])
+		}
+		present.add(key, *p.UsageMilliCPU/1000*seconds)
+	}
+	w.pods = present
+	w.Seconds += seconds
+	w.Batch += batch / 1000 * seconds
+	// Two counters are read one after the other: what the pods used may be a little more than what the node did.
+	others := max(0, *t.Sample.CPU.UsageMilliCPU-batch)
+	w.Left += max(batch, float64(all.Size())*1000-others) / 1000 * seconds
+	w.BeyondRequests += beyond / 1000 * seconds
+	w.Throttled += throttled / 100 * seconds
+}
+
+// requested is the CPU that a pod requests, in milli-CPU. What is not requested is 0.
+func requested(p *tick.Pod) (sum float64) {
+	if p.Requests == nil {
+		return 0
+	}
+	for _, v := range []*float64{p.Requests.MilliCPU, p.Requests.ReclaimedMilliCPU, p.Requests.MidMilliCPU} {
+		if v != nil {
+			sum += *v
+		}
+	}
+	return sum
+}
+
+// String is the sum for a person, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2 evictions". Idle is
+// what batch itself used, too. Nothing counted is the empty string.
+func (w *Worth) String() string {
+	if w.Seconds == 0 {
+		return ""
+	}
+	unit, per := "core-hours", 3600.0
+	if w.Left < 3600 {
+		unit, per = "core-seconds", 1
+	}
+	text := fmt.Sprintf("batch got %.1f of %.1f idle %s", w.Batch/per, w.Left/per, unit)
+	if w.Left > 0 {
+		text += fmt.Sprintf(" (%.0f %%)", 100*w.Batch/w.Left)
+	}
+	text += fmt.Sprintf(" in %s, throttled %.1f %% of it", shortSpan(w.Seconds), 100*w.Throttled/w.Seconds)
+	switch w.Evicted {
+	case 0:
+		return text
+	case 1:
+		return text + ", 1 eviction"
+	}
+	return text + fmt.Sprintf(", %.0f evictions", w.Evicted)
+}
+
+// shortSpan is a time with the two largest units that it has.
+func shortSpan(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second)).Round(time.Second)
+	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
+	switch {
+	case h > 0:
+		return fmt.Sprintf("%dh%02dm", h, m)
+	case m > 0:
+		return fmt.Sprintf("%dm%02ds", m, s)
+	}
+	return fmt.Sprintf("%ds", s)
+}

@@ -1,0 +1,114 @@
+package series
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// used is a tick of a node of 4 CPUs, of which its pods and the rest use so many milli-CPU.
+func used(at time.Duration, interval, node float64, pods ...tick.Pod) *tick.Tick {
+	return &tick.Tick{Node: "n", Time: noon.Add(at), Sample: &tick.Sample{
+		IntervalSeconds: &interval, Topology: &tick.Topology{CPUs: "0-3"}, CPU: &tick.NodeCPU{UsageMilliCPU: &node}, Pods: pods,
+	}}
+}
+
+func batchPod(name string, milliCPU float64) tick.Pod {
+	return tick.Pod{Namespace: "spark", Name: name, QoS: tick.QoSReclaimed, UsageMilliCPU: &milliCPU}
+}
+
+func TestWorth(t *testing.T) {
+	throttled := batchPod("a", 1000)
+	throttled.Containers = []tick.Container{{ThrottledPercent: tick.Ptr(50.0)}, {ThrottledPercent: tick.Ptr(10.0)}}
+	requests := batchPod("a", 1000)
+	requests.Requests = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(600.0), MilliCPU: tick.Ptr(100.0)}
+	unknown := batchPod("a", 0)
+	unknown.UsageMilliCPU = nil
+	service := batchPod("s", 2000)
+	service.QoS = tick.QoSShared
+	noNode := used(2*time.Second, 1, 0, batchPod("a", 1000))
+	noNode.Sample.CPU.UsageMilliCPU = nil
+	noInterval := used(2*time.Second, 1, 0, batchPod("a", 1000))
+	noInterval.Sample.IntervalSeconds = nil
+	start := used(0, 1, 3000, batchPod("a", 1000), service)
+	tests := []struct {
+		name                                    string
+		ticks                                   []*tick.Tick
+		seconds, batch, left, beyond, throttled float64
+	}{
+		{"services use 2 of 4", []*tick.Tick{start}, 1, 1, 2, 1, 0},
+		{"the next tick counts since the one before", []*tick.Tick{start, used(2*time.Second, 1, 1000, batchPod("a", 500))}, 3, 2, 9, 2, 0},
+		{"after a long gap its own interval counts", []*tick.Tick{start, used(time.Hour, 1, 1000, batchPod("a", 500))}, 2, 1.5, 5.5, 1.5, 0},
+		{"a tick that comes twice", []*tick.Tick{start, start}, 1, 1, 2, 1, 0},
+		{"the clock is put back", []*tick.Tick{start, used(-time.Hour, 1, 3000, batchPod("a", 1000)), used(time.Second-time.Hour, 1, 3000, batchPod("a", 1000))}, 2, 2, 4, 2, 0},
+		{"nothing is known of the node", []*tick.Tick{start, noNode}, 1, 1, 2, 1, 0},
+		{"no interval", []*tick.Tick{start, noInterval}, 1, 1, 2, 1, 0},
+		{"a pod of unknown use", []*tick.Tick{used(0, 1, 1000, unknown)}, 1, 0, 3, 0, 0},
+		{"beyond requests", []*tick.Tick{used(0, 10, 1000, requests)}, 10, 10, 40, 3, 0},
+		{"throttled", []*tick.Tick{used(0, 10, 1000, throttled)}, 10, 10, 40, 10, 5},
+		{"batch used more than the node, as the two are read", []*tick.Tick{used(0, 1, 4000, batchPod("a", 4100))}, 1, 4.1, 4.1, 4.1, 0},
+		{"an interval that is none", []*tick.Tick{used(0, math.Inf(1), 1000, throttled), used(0, math.NaN(), 1000, throttled), used(0, -1, 1000, throttled)}, 0, 0, 0, 0, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var w Worth
+			for _, x := range tt.ticks {
+				w.add(x)
+			}
+			got := []float64{w.Seconds, w.Batch, w.Left, w.BeyondRequests, w.Throttled}
+			want := []float64{tt.seconds, tt.batch, tt.left, tt.beyond, tt.throttled}
+			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
+				t.Errorf("time, batch, left, beyond requests, throttled: %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// A batch pod has a series while it is there, and its time goes on; two of one name have one series.
+func TestWorthOfPods(t *testing.T) {
+	n := NewNode("report")
+	series := func() (lines []string) {
+		for _, line := range text(n.Samples(used(0, 1, 0))) {
+			if strings.HasPrefix(line, batchPodTime.Name) {
+				lines = append(lines, strings.TrimPrefix(line, batchPodTime.Name))
+			}
+		}
+		return lines
+	}
+	n.Add(used(0, 1, 4000, batchPod("a", 1000), batchPod("b", 500), batchPod("b", 250)))
+	n.Add(used(time.Second, 1, 4000, batchPod("b", 1000)))
+	if got := strings.Join(series(), " "); got != "[n spark b]1.75" {
+		t.Errorf("series: %s", got)
+	}
+	var many []tick.Pod
+	for i := range 3 * maxKeys {
+		many = append(many, batchPod(strings.Repeat("x", i), 1))
+	}
+	n.Add(used(2*time.Second, 1, 4000, many...))
+	if got := len(series()); got > maxKeys+1 {
+		t.Errorf("%d series of pods", got)
+	}
+}
+
+// What a budget refuses is no eviction; one that goes through many states is one.
+func TestWorthOfEvictions(t *testing.T) {
+	n := NewNode("report")
+	for i, states := range [][]string{{tick.StateWouldEvict, tick.StateRequested}, {tick.StateRequested, tick.StateFailed}, {tick.StateCreated, tick.StateFailed}, {tick.StateSucceeded, tick.StateFailed}} {
+		x := used(time.Duration(i)*time.Second, 1, 2000, batchPod("a", 1000))
+		x.Eviction = &tick.Eviction{Evictions: []tick.PodEviction{{UID: "a", Rule: "r", State: states[0]}, {UID: "b", Rule: "r", State: states[1]}}}
+		n.Add(x)
+	}
+	const want = "batch got 4.0 of 12.0 idle core-seconds (33 %) in 4s, throttled 0.0 % of it, 1 eviction"
+	if got := n.Worth().String(); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got := NewNode("report").Worth().String(); got != "" {
+		t.Errorf("nothing is counted, and it says %s", got)
+	}
+}
