@@ -99,7 +99,7 @@ func writePressure(w *tabwriter.Writer, now time.Time, v pick.Verdict) {
 	if at, err := time.Parse(time.RFC3339Nano, f.Since); err == nil {
 		since = now.Sub(at).String()
 	}
-	row(w, f.Rule, f.About(), kind, number(f.Value), past, number(f.Threshold), met, since, left(v.ToleranceLeft), left(v.CooldownLeft), outcome(v))
+	row(w, f.Rule, f.About(), kind, amount(f.PressureFinding, f.Value), past, amount(f.PressureFinding, f.Threshold), met, since, left(v.ToleranceLeft), left(v.CooldownLeft), outcome(v))
 }
 
 // outcome says in a few words what comes of a finding.
@@ -140,7 +140,10 @@ func writeCandidates(b *strings.Builder, now time.Time, v pick.Verdict, queue pi
 	for i, x := range v.Candidates {
 		rank := make([]string, len(x.Rank))
 		for j, r := range x.Rank {
-			rank[j] = number(r)
+			rank[j] = none // no pod has an amount as large: it stands for an unknown priority
+			if math.Abs(r) < math.MaxInt64 {
+				rank[j] = number(r)
+			}
 		}
 		priority, waits, why := none, none, x.Why
 		if p := x.Pod.Priority; p != nil {
@@ -189,6 +192,21 @@ func left(d time.Duration) string {
 		return none
 	}
 	return d.String()
+}
+
+// amount writes a finding's value or threshold as the messages do.
+func amount(f tick.PressureFinding, v float64) string {
+	switch f.Unit() {
+	case tick.UnitMilliCPU:
+		return number(v) + "m"
+	case tick.UnitBytes:
+		return number(v/(1<<20)) + "Mi"
+	case tick.UnitPercent:
+		return number(v) + "%"
+	case tick.UnitPages:
+		return number(v) + "/s"
+	}
+	return number(v)
 }
 
 // number writes a number to three decimals, and a huge one by its power.

@@ -140,7 +140,9 @@ func requests(pods []*tick.Pod, r resource, scores map[string]float64) (sum floa
 	for _, p := range pods {
 		request, ok := podRequest(p, r.request)
 		if !ok {
-			without = append(without, p.Name)
+			if p.Namespace != "" { // a cgroup of a plain machine has no way to request anything: that is no fault
+				without = append(without, p.Name)
+			}
 			continue
 		}
 		sum += request

@@ -65,7 +65,7 @@ func TestReclaimedRanking(t *testing.T) {
 }
 
 func TestReclaimedMissing(t *testing.T) {
-	without := tick.Pod{UID: "u", Name: "w", QoS: tick.QoSReclaimed}
+	without := tick.Pod{UID: "u", Namespace: "spark", Name: "w", QoS: tick.QoSReclaimed}
 	inContainers := tick.Pod{UID: "v", Name: "c", QoS: tick.QoSReclaimed, Containers: []tick.Container{
 		{Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(15000.0), ReclaimedMemoryBytes: tick.Ptr(1.0)}},
 		{Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(15000.0)}},
@@ -80,6 +80,7 @@ func TestReclaimedMissing(t *testing.T) {
 		{"no reclaimed", func(x *tick.Tick) { x.Advice.Reclaimed = nil }, 0, []string{"has no reclaimed CPU", "has no reclaimed memory"}},
 		{"no memory", func(x *tick.Tick) { x.Advice.Reclaimed.MemoryBytes = nil }, 1, []string{"1 of 2 reclaimed pods request none and count as 0: w", "has no reclaimed memory"}},
 		{"a pod without", func(x *tick.Tick) {}, 2, []string{"1 of 2", "1 of 2"}},
+		{"a cgroup of a plain machine, which cannot request", func(x *tick.Tick) { x.Sample.Pods[0].Namespace = "" }, 2, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Defaults()

@@ -1,5 +1,7 @@
 package tick
 
+import "strings"
+
 // Isolation is what isolate did.
 type Isolation struct {
 	// Applied counts the values written this tick, Unchanged those that were as wanted already.
@@ -70,6 +72,29 @@ type PressureFinding struct {
 	Below bool `json:"below,omitempty"`
 	// DryRun says that the rule is measured and named, and nothing comes of it.
 	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// Units of a finding's value and threshold.
+const (
+	UnitMilliCPU = "milliCPU"
+	UnitBytes    = "bytes"
+	UnitPercent  = "percent"
+	UnitPages    = "pages/s"
+)
+
+// Unit is the unit of the value and the threshold, as the scope and the part tell it; empty for a number of threads or a ratio.
+func (p *PressureFinding) Unit() string {
+	switch {
+	case strings.HasSuffix(p.Scope, "percent"), p.Part == "psi":
+		return UnitPercent
+	case p.Part == "kswapd":
+		return UnitPages
+	case strings.HasSuffix(p.Scope, "millicpu"), strings.HasSuffix(p.Scope, "-cpu"), p.Scope == "cpu":
+		return UnitMilliCPU
+	case strings.HasSuffix(p.Scope, "memory"):
+		return UnitBytes
+	}
+	return ""
 }
 
 // Taint should be on the node now.

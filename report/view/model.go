@@ -57,14 +57,39 @@ func (m *Model) Add(t *tick.Tick, now time.Time) {
 	if t.Isolation == nil {
 		return
 	}
-	for _, w := range t.Isolation.Writes {
-		m.writesTotal++
-		m.writes = append(m.writes, writeAt{t.Time, w})
+	if t.Isolation.DryRun { // what is not written is planned again with every tick
+		m.writes, m.writesTotal = planned(m.writes, t), len(t.Isolation.Writes)
+	} else {
+		for _, w := range t.Isolation.Writes {
+			m.writesTotal++
+			m.writes = append(m.writes, writeAt{t.Time, w})
+		}
 	}
 	if over := len(m.writes) - keepWrites; over > 0 {
 		m.writes = slices.Delete(m.writes, 0, over)
 	}
 }
+
+// planned are the writes of a dry run's tick, each with the time since when it has been planned.
+func planned(before []writeAt, t *tick.Tick) []writeAt {
+	since := map[tick.Write]time.Time{}
+	for _, w := range before {
+		since[w.Write] = w.at
+	}
+	var now []writeAt
+	for _, w := range t.Isolation.Writes {
+		at, known := since[w]
+		if !known {
+			at = t.Time
+		}
+		now = append(now, writeAt{at, w})
+	}
+	slices.SortStableFunc(now, func(a, b writeAt) int { return a.at.Compare(b.at) })
+	return now
+}
+
+// inForce says whether the advice of the newest tick is written to the cgroups.
+func (m *Model) inForce() bool { return m.Tick.Isolation != nil && !m.Tick.Isolation.DryRun }
 
 // Worth is what batch got since the first tick, for a person; empty where nothing is known of it.
 func (m *Model) Worth() string {
@@ -161,7 +186,7 @@ func (m *Model) pools() (of map[int]letter, size map[letter]int) {
 	return of, size
 }
 
-// limits are the quotas and scheduling classes that are wanted, in words, by cgroup.
+// limits are the quotas and scheduling classes that are advised, in words, by cgroup, and said to be advised alone where nothing writes them.
 func (m *Model) limits() map[string]string {
 	limits := map[string]string{}
 	if m.Tick.Advice == nil {
@@ -178,7 +203,7 @@ func (m *Model) limits() map[string]string {
 			words = append(words, fmt.Sprintf("weight %d", *c.CPUWeight))
 		}
 		if len(words) > 0 {
-			limits[c.Cgroup] = strings.Join(words, " ")
+			limits[c.Cgroup] = cond(m.inForce(), "", "advised: ") + strings.Join(words, " ")
 		}
 	}
 	return limits

@@ -18,8 +18,12 @@ func Frame(m *Model, look Look, now time.Time) []string {
 	} else {
 		lines = append(lines, m.nodeLines(look)...)
 	}
-	lines = append(lines, m.offerLine(look)...)
 	roomy := look.Height >= 34
+	if roomy && m.Tick.Sample != nil && m.Tick.Sample.CPU != nil {
+		legend := (&line{}).add(dim, fit("", labelWidth)).add(classShare, "█").add(dim, " services  ").add(classReclaim, "▓").add(dim, " batch  ")
+		lines = slices.Insert(lines, 2, legend.add(classSystem, "▒").add(dim, " the rest"))
+	}
+	lines = append(lines, m.offerLine(look)...)
 	if roomy {
 		lines = append(lines, &line{})
 	}
@@ -47,6 +51,9 @@ func (m *Model) titleLine(look Look, now time.Time) *line {
 	}
 	if t.Advice != nil {
 		left += " · " + clean(t.Advice.Policy)
+	}
+	if t.Isolation != nil && t.Isolation.DryRun {
+		left += " · dry run"
 	}
 	form := "2006-01-02 15:04:05Z"
 	if look.Width < 70 {

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -147,9 +148,9 @@ func (m *Model) marks() map[string]string {
 func stateWord(state string) string {
 	switch state {
 	case tick.StateWouldEvict:
-		return "would go"
+		return "would be evicted"
 	case tick.StateRequested, tick.StateCreated:
-		return "going"
+		return "being evicted"
 	case tick.StateSucceeded:
 		return "evicted"
 	case tick.StateFailed:
@@ -200,54 +201,102 @@ func (m *Model) pressureSection(look Look, now time.Time) section {
 		}
 		s.rows = append(s.rows, l)
 	}
-	pressures := slices.Clone(e.Pressures)
-	slices.SortStableFunc(pressures, func(a, b tick.PressureFinding) int {
-		return cmp.Compare(order(a), order(b))
-	})
-	for _, p := range pressures {
+	for _, p := range nearest(e.Pressures) {
 		s.rows = append(s.rows, pressureRow(look, p, m.Tick.Time))
 	}
 	return s
 }
 
-// order puts what is met first.
-func order(p tick.PressureFinding) int {
-	if p.Met {
-		return 0
-	}
-	return 1
+// finding is a rule's finding with the number of further parts of its scope, which are farther from their thresholds.
+type finding struct {
+	tick.PressureFinding
+	further int
 }
 
-func pressureRow(look Look, p tick.PressureFinding, at time.Time) *line {
+// nearest are the findings that are met, and of the others of each rule, scope and level the part that is nearest to its threshold. What is
+// met comes first.
+func nearest(all []tick.PressureFinding) []finding {
+	type key struct {
+		rule, scope string
+		hard        bool
+	}
+	var met, others []finding
+	at := map[key]int{}
+	for _, p := range all {
+		k := key{p.Rule, p.Scope, p.Hard}
+		i, known := at[k]
+		switch {
+		case p.Met:
+			met = append(met, finding{p, 0})
+		case !known:
+			at[k] = len(others)
+			others = append(others, finding{p, 0})
+		case closeness(p) > closeness(others[i].PressureFinding):
+			others[i] = finding{p, others[i].further + 1}
+		default:
+			others[i].further++
+		}
+	}
+	return append(met, others...)
+}
+
+// closeness is how much of the way to its threshold a value has gone: 1 at the threshold.
+func closeness(p tick.PressureFinding) float64 {
+	part, whole := p.Value, p.Threshold
+	if p.Below {
+		part, whole = whole, part
+	}
+	switch {
+	case part <= 0:
+		return 0
+	case whole <= 0:
+		return math.Inf(1)
+	}
+	return part / whole
+}
+
+func pressureRow(look Look, p finding, at time.Time) *line {
 	name := shortKey(p.Scope)
+	if p.Part != "" {
+		name += " " + p.Part
+	}
 	level := "soft"
 	if p.Hard {
 		level = "hard"
 	}
+	near := closeness(p.PressureFinding)
 	st := good
 	switch {
 	case p.Met:
 		st = bad
-	case p.Value > p.Threshold:
+	case near > 1:
 		st = warn
 	}
-	l := (&line{}).add(plain, fit(clean(name), 24)).add(dim, fit(level, 5))
-	l.bar(p.Threshold, max(8, look.Width/8), segment{p.Value, "█", st})
-	l.add(st, " "+right(amount(p.Scope, p.Value), 9)).add(dim, " of ").add(plain, amount(p.Scope, p.Threshold))
-	if p.Met {
+	l := (&line{}).add(plain, fit(clean(name), 31)+" ").add(dim, fit(level, 5))
+	l.bar(1, max(8, look.Width/8), segment{min(near, 1), "█", st})
+	l.add(st, " "+right(amount(p.PressureFinding, p.Value), 9))
+	l.add(dim, cond(p.Below, " min ", " max ")).add(plain, amount(p.PressureFinding, p.Threshold))
+	switch since, err := time.Parse(time.RFC3339Nano, p.Since); {
+	case p.Met && err == nil:
+		l.add(bad, "  met").add(plain, " for "+span(at.Sub(since)))
+	case p.Met:
 		l.add(bad, "  met")
-		if since, err := time.Parse(time.RFC3339Nano, p.Since); err == nil {
-			l.add(plain, " for "+span(at.Sub(since)))
-		}
+	case p.further > 0:
+		l.add(dim, fmt.Sprintf("  +%d farther off", p.further))
 	}
 	return l
 }
 
-func amount(scope string, v float64) string {
-	switch {
-	case strings.HasSuffix(scope, "millicpu"):
+// amount is a finding's value or threshold with its unit.
+func amount(p tick.PressureFinding, v float64) string {
+	switch p.Unit() {
+	case tick.UnitMilliCPU:
 		return cores(&v) + " CPU"
-	case strings.HasSuffix(scope, "memory"):
+	case tick.UnitPercent:
+		return fmt.Sprintf("%.1f %%", v)
+	case tick.UnitPages:
+		return fmt.Sprintf("%.0f pages/s", v)
+	case tick.UnitBytes:
 		return bytes(&v)
 	}
 	return load(&v)
@@ -261,12 +310,10 @@ func (m *Model) writeSection(look Look) section {
 	if iso == nil && len(m.writes) == 0 {
 		return section{}
 	}
-	h := (&line{}).add(heading, "writes").add(plain, fmt.Sprintf(" %d", m.writesTotal))
+	dry := iso != nil && iso.DryRun
+	h := (&line{}).add(heading, cond(dry, "would write", "writes")).add(plain, fmt.Sprintf(" %d", m.writesTotal))
 	s := section{heading: h, least: 3}
 	if iso != nil {
-		if iso.DryRun {
-			h.add(dim, " (dry run)")
-		}
 		if iso.Fallback {
 			h.add(bad, "  fallback was applied")
 		}
@@ -282,7 +329,7 @@ func (m *Model) writeSection(look Look) section {
 		s.rows = append(s.rows, l)
 	}
 	if len(s.rows) == 0 {
-		s.rows = append(s.rows, (&line{}).add(dim, "nothing had to be written yet"))
+		s.rows = append(s.rows, (&line{}).add(dim, cond(dry, "nothing would have to be written", "nothing had to be written yet")))
 	}
 	return s
 }
@@ -324,8 +371,18 @@ func (m *Model) errorSection() section {
 		}
 	}
 	if ev := m.Tick.Eviction; ev != nil {
+		// Rates need two readings: what the first one lacks is no fault.
+		first := m.Tick.Sample != nil && m.Tick.Sample.IntervalSeconds == nil
+		waiting := false
 		for _, e := range ev.Errors {
+			if first && strings.HasSuffix(e, ": not measured") {
+				waiting = true
+				continue
+			}
 			add("evict", e)
+		}
+		if waiting {
+			s.rows = append(s.rows, (&line{}).add(dim, "evict: the first reading has no rates; the next one will"))
 		}
 	}
 	return s

@@ -13,7 +13,7 @@ func TableHeader() string {
 	return row("TIME", "NODE", "CPU", "LOAD1", "MEM", "RECLAIMED", "MEMORY", "SHARE", "RECLAIM", "WRITES", "EVICTION")
 }
 
-// TableLine is a tick in one line. A value that is not known is a dash.
+// TableLine is a tick in one line. A value that is not known is a dash. In a dry run the writes are those that it would do.
 func TableLine(t *tick.Tick, note string) string {
 	cpu, load1, mem := missing, missing, missing
 	if s := t.Sample; s != nil {
@@ -34,6 +34,9 @@ func TableLine(t *tick.Tick, note string) string {
 	writes := missing
 	if i := t.Isolation; i != nil {
 		writes = fmt.Sprint(i.Applied)
+		if i.DryRun {
+			writes = fmt.Sprintf("%d dry", len(i.Writes))
+		}
 		if len(i.Errors) > 0 {
 			writes += fmt.Sprintf("!%d", len(i.Errors))
 		}

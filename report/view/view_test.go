@@ -255,3 +255,92 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+// What a dry run plans is planned again with every tick: the screen has it once, since when, and says that nothing of it is in force.
+func TestDryRunIsShownAsOne(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	quota := func(milliCPU string) tick.Write {
+		return tick.Write{Cgroup: "/batch", Key: "cpuMaxMilliCPU", Old: "max", New: milliCPU}
+	}
+	x := func(second int, writes ...tick.Write) *tick.Tick {
+		return &tick.Tick{
+			Node: "n", Time: at.Add(time.Duration(second) * time.Second),
+			Sample:    &tick.Sample{Pods: []tick.Pod{{Name: "batch", Cgroup: "/batch", QoS: tick.QoSReclaimed}}},
+			Advice:    &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUMaxMilliCPU: tick.Ptr(int64(620))}}},
+			Isolation: &tick.Isolation{DryRun: true, Writes: writes},
+		}
+	}
+	other := tick.Write{Cgroup: "/other", Key: "cpuIdle", Old: "false", New: "true"}
+	m, now := model([]*tick.Tick{x(0, quota("620")), x(1, other, quota("620")), x(2, other, quota("620"))}, time.Second)
+	screen := strings.Join(Frame(m, Look{Width: 100, Height: 30}, now), "\n")
+	for _, want := range []string{"· dry run", "would write 2", "12:00:00 /batch ", "12:00:01 /other ", "advised: quota 0.62"} {
+		if strings.Count(screen, want) != 1 {
+			t.Errorf("want once %q:\n%s", want, screen)
+		}
+	}
+	m.Add(x(3), now)
+	if screen := strings.Join(Frame(m, Look{Width: 100, Height: 30}, now), "\n"); !strings.Contains(screen, "would write 0") || strings.Contains(screen, "/other") {
+		t.Errorf("nothing is planned any more:\n%s", screen)
+	}
+	if line := TableLine(x(0, quota("620"), other), ""); !strings.Contains(line, " 2 dry ") {
+		t.Errorf("the table's line: %s", line)
+	}
+}
+
+// A row is as full as its value is near the threshold, over it or under it; of a scope's parts the nearest one is shown, and all that are met.
+func TestPressureRows(t *testing.T) {
+	memory := func(part string, value, threshold float64, met bool) tick.PressureFinding {
+		return tick.PressureFinding{Rule: "m", Scope: "memory", Part: part, Value: value, Threshold: threshold, Below: part != "kswapd" && part != "psi", Hard: true, Met: met}
+	}
+	const gib = 1 << 30
+	rows := func(findings ...tick.PressureFinding) []string {
+		m := &Model{Tick: &tick.Tick{Eviction: &tick.Eviction{Pressures: findings}}}
+		var out []string
+		for _, row := range m.pressureSection(Look{Width: 80}, time.Time{}).rows {
+			out = append(out, strings.Join(strings.Fields(row.render(Look{Width: 100})), " "))
+		}
+		return out
+	}
+	tests := []struct {
+		name     string
+		findings []tick.PressureFinding
+		want     []string
+	}{
+		{"much is free", []tick.PressureFinding{memory("free", 22*gib, gib/32, false)}, []string{"memory free hard █········· 22.0 GiB min 32.0 MiB"}},
+		{"half of the way", []tick.PressureFinding{memory("free", 2*gib, gib, false)}, []string{"memory free hard █████····· 2.00 GiB min 1.00 GiB"}},
+		{
+			"the nearest part", []tick.PressureFinding{memory("free", 22*gib, gib, false), memory("numa1", 2*gib, gib, false), memory("kswapd", 0, 2000, false)},
+			[]string{"memory numa1 hard █████····· 2.00 GiB min 1.00 GiB +2 farther off"},
+		},
+		{
+			"all that are met", []tick.PressureFinding{memory("free", 22*gib, gib, false), memory("kswapd", 3000, 2000, true), memory("psi", 40, 20, true)},
+			[]string{"memory kswapd hard ██████████ 3000 pages/s max 2000 pages/s met", "memory psi hard ██████████ 40.0 % max 20.0 % met", "memory free hard █········· 22.0 GiB min 1.00 GiB"},
+		},
+		{"nothing is left", []tick.PressureFinding{memory("free", 0, gib, false)}, []string{"memory free hard ██████████ 0 B min 1.00 GiB"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if d := cmp.Diff(tt.want, rows(tt.findings...)); d != "" {
+				t.Errorf("rows (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// The first reading has no rates, which is no fault; what is wrong by itself is shown.
+func TestFirstReading(t *testing.T) {
+	m := &Model{Tick: &tick.Tick{Sample: &tick.Sample{}, Eviction: &tick.Eviction{Errors: []string{"cpu: no rate: not measured", "broken"}}}}
+	text := func() (out string) {
+		for _, row := range m.errorSection().rows {
+			out += row.render(Look{Width: 100}) + "\n"
+		}
+		return out
+	}
+	if got := text(); strings.Contains(got, "not measured") || !strings.Contains(got, "broken") || !strings.Contains(got, "the first reading has no rates") {
+		t.Errorf("at first: %s", got)
+	}
+	m.Tick.Sample.IntervalSeconds = tick.Ptr(1.0)
+	if got := text(); !strings.Contains(got, "not measured") || strings.Contains(got, "first reading") {
+		t.Errorf("later: %s", got)
+	}
+}
