@@ -186,6 +186,23 @@ func (m *Model) pools() (of map[int]letter, size map[letter]int) {
 	return of, size
 }
 
+// sets are the CPUs that this tick's isolate left the cgroups with, by cgroup: newer than what collect read before.
+func (m *Model) sets() map[string]string {
+	sets := map[string]string{}
+	if !m.inForce() || m.Tick.Isolation.Refused != "" || m.Tick.Advice == nil {
+		return sets
+	}
+	for _, c := range m.Tick.Advice.Cgroups {
+		if c.CPUSetCPUs != "" {
+			sets[c.Cgroup] = c.CPUSetCPUs
+		}
+	}
+	for _, e := range m.Tick.Isolation.Errors {
+		delete(sets, e.Cgroup)
+	}
+	return sets
+}
+
 // limits are the quotas and scheduling classes that are advised, in words, by cgroup, and said to be advised alone where nothing writes them.
 func (m *Model) limits() map[string]string {
 	limits := map[string]string{}

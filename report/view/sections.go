@@ -104,7 +104,7 @@ func (m *Model) podSection(look Look) section {
 		least:   6,
 		more:    func(n int) *line { return (&line{}).add(dim, fmt.Sprintf("… and %d more", n)) },
 	}
-	limits, marks := m.limits(), m.marks()
+	limits, sets, marks := m.limits(), m.sets(), m.marks()
 	for _, p := range pods {
 		l := &line{}
 		mark, marked := marks[p.UID]
@@ -118,7 +118,7 @@ func (m *Model) podSection(look Look) section {
 		if marked {
 			l.add(bad, mark+" ")
 		}
-		l.add(plain, confinement(p, limits))
+		l.add(plain, confinement(p, limits, sets))
 		s.rows = append(s.rows, l)
 	}
 	return s
@@ -160,7 +160,7 @@ func stateWord(state string) string {
 }
 
 // confinement says where a pod may run, how much, and in which scheduling class.
-func confinement(p *tick.Pod, limits map[string]string) string {
+func confinement(p *tick.Pod, limits, sets map[string]string) string {
 	var parts []string
 	if held := limits[p.Cgroup]; held != "" {
 		parts = append(parts, held)
@@ -170,8 +170,8 @@ func confinement(p *tick.Pod, limits map[string]string) string {
 		if held := limits[c.Cgroup]; held != "" && c.Cgroup != p.Cgroup {
 			parts = append(parts, held)
 		}
-		if c.CPUSetCPUs != "" {
-			parts = append(parts, clean(c.CPUSetCPUs))
+		if set := cmp.Or(sets[c.Cgroup], c.CPUSetCPUs); set != "" {
+			parts = append(parts, clean(set))
 		}
 	}
 	slices.Sort(parts)

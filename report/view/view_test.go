@@ -287,6 +287,33 @@ func TestDryRunIsShownAsOne(t *testing.T) {
 	}
 }
 
+// What isolate has just written is shown, not what collect had read before; where the write failed it is what was read.
+func TestSetsInForce(t *testing.T) {
+	x := &tick.Tick{
+		Sample: &tick.Sample{Pods: []tick.Pod{{Name: "batch", Cgroup: "/p", Containers: []tick.Container{{Cgroup: "/p/c", CPUSetCPUs: "0-7"}}}}},
+		Advice: &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/p/c", CPUSetCPUs: "0-3"}}},
+	}
+	for _, tt := range []struct {
+		name      string
+		isolation *tick.Isolation
+		want      string
+	}{
+		{"written", &tick.Isolation{Applied: 1}, "0-3"},
+		{"a dry run", &tick.Isolation{DryRun: true}, "0-7"},
+		{"failed", &tick.Isolation{Errors: []tick.IsolationError{{Cgroup: "/p/c", Key: "cpusetCPUs"}}}, "0-7"},
+		{"refused", &tick.Isolation{Refused: "stale"}, "0-7"},
+		{"nobody writes", nil, "0-7"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			x.Isolation = tt.isolation
+			m := &Model{Tick: x}
+			if got := confinement(&x.Sample.Pods[0], m.limits(), m.sets()); got != tt.want {
+				t.Errorf("the pod runs on %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 // A row is as full as its value is near the threshold, over it or under it; of a scope's parts the nearest one is shown, and all that are met.
 func TestPressureRows(t *testing.T) {
 	memory := func(part string, value, threshold float64, met bool) tick.PressureFinding {
