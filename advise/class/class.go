@@ -176,6 +176,7 @@ func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine
 	}
 	floor, all, machine := float64(m.FloorMilliCPU), *cpu.UsageMilliCPU, float64(m.MilliCPU)
 	full := all*1000 >= machine*fullPermille
+	a.BatchStarved = tick.Ptr(full && batch < floor)
 	if !st.RelievedAt.IsZero() {
 		if t.Time.Sub(st.RelievedAt) < relieveFor || machine-(all-batch) < 2*floor {
 			st.adjust(batch, full, m)

@@ -109,6 +109,9 @@ func TestFloorIsKept(t *testing.T) {
 	step := func(seconds int, all, batch float64) *tick.Advice {
 		a := &tick.Advice{}
 		st = st.Advise(at(seconds, all, batch), a, Idle, small)
+		if want := all == 2000 && batch < 200; a.BatchStarved == nil || *a.BatchStarved != want {
+			t.Errorf("after %d s, with %vm of %vm: batchStarved is not %v", seconds, batch, all, want)
+		}
 		return a
 	}
 	wants(t, step(0, 2000, 20), true, 1)
@@ -208,6 +211,9 @@ func TestUnknownUseIsNotStarving(t *testing.T) {
 		a := &tick.Advice{}
 		st = st.Advise(now, a, Idle, small)
 		wants(t, a, true, 1)
+		if a.BatchStarved != nil {
+			t.Errorf("batchStarved is %v, of what is not known", *a.BatchStarved)
+		}
 	}
 }
 

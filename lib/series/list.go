@@ -41,6 +41,7 @@ var (
 	batchPodTime     = counter("polder_batch_pod_cpu_seconds_total", "CPU time that a batch pod used, while it is there.", "namespace", "pod")
 	batchBeyond      = counter("polder_batch_beyond_requests_cpu_seconds_total", "CPU time that batch pods used beyond what they request.")
 	batchThrottled   = counter("polder_batch_throttled_seconds_total", "Time in which a quota held batch back.")
+	batchStarved     = gauge("polder_batch_starved", "Whether batch in a class below the services' gets less than its floor on a full machine.")
 	leftTime         = counter("polder_left_cpu_seconds_total", "CPU time that all but batch did not use: used by batch, or idle.")
 	agentState       = gauge("polder_fleet_agent_state", "1 for the state that the cluster's view of the node's agent is in (collect --fleet).", "state")
 	fleetNodes       = gauge("polder_fleet_nodes", "Nodes of the fleet by the state of their agents, as the node's tick has it.", "state")
@@ -80,7 +81,7 @@ var All = []*Metric{
 	numaCPUUsage, numaMemoryTotal, numaMemoryFree,
 	pods, podsCPUUsage, podsLoad1, podsMemory, requestedCPU, requestedMemory,
 	batchTime, batchPodTime, batchBeyond, batchThrottled, leftTime,
-	reclaimedCPU, reclaimedMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, adviceReasons,
+	reclaimedCPU, reclaimedMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, batchStarved, adviceReasons,
 	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks,
 	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,
 	agentState, fleetNodes, fleetProtection, fleetHeld, fleetWaiting,

@@ -183,6 +183,9 @@ func (p *page) advice(a *tick.Advice) {
 			p.number(poolCPUs, float64(set.Size()), x.Name)
 		}
 	})
+	if a.BatchStarved != nil {
+		p.truth(batchStarved, *a.BatchStarved)
+	}
 	p.number(adviceReasons, float64(len(a.Reasons)))
 }
 

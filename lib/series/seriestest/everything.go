@@ -30,7 +30,7 @@ func Everything() *tick.Tick {
 		Advice: &tick.Advice{
 			Reclaimed: &tick.Reclaimed{MilliCPU: n(2000), MemoryBytes: n(1e9), NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: n(2000), MemoryBytes: n(1e9)}}},
 			Pools:     []tick.Pool{{Name: tick.PoolShare, CPUs: "0-1"}, {Name: tick.PoolReclaim, CPUs: "2-3"}},
-			Reasons:   []string{"the floor"},
+			Reasons:   []string{"the floor"}, BatchStarved: tick.Ptr(true),
 		},
 		Isolation: &tick.Isolation{Applied: 1, Unchanged: 2, Writes: []tick.Write{{Cgroup: "/p", Key: "cpusetCPUs", Old: "0-3", New: "2-3"}}},
 		Eviction: &tick.Eviction{
