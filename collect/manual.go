@@ -95,7 +95,7 @@ Rates cover sample.intervalSeconds; the first tick has none. sample.periodSecond
 Examples:
 
    collect | advise --policy katalyst | report --to tty
-   collect --once | jq '.sample.pods[] | {name, qos, usageMilliCPU}'
+   collect --once | jq '.sample.pods[]? | {name, qos, usageMilliCPU}'
    collect --once --state /var/lib/polder/collect.json >> /var/log/polder.jsonl    # from cron: rates since the last run
    collect --in-cluster --state /var/lib/polder/collect.json | advise | report --to cnr
    collect --in-cluster --slo-config koordinator-system/slo-controller-config | advise --policy koordinator

@@ -29,7 +29,7 @@ func (o *options) flags(f *stage.Flags) {
 	f.Category("Report")
 	f.Strings(&o.to, "to", "report to this target (tty, table, prometheus, cnr, node, nodemetric, kcc), can be given several times (default tty on a terminal, table elsewhere)")
 	f.Path(&o.metricsFile, "metrics-file", "", "write metrics to `FILE`, for --to prometheus; node_exporter wants a name that ends in .prom")
-	f.Int(&o.header, "header", 25, "table: name the columns again after this many lines on a terminal (0 is never)")
+	f.Int(&o.header, "header", 25, "table: name the columns first, and on a terminal again after this many lines (0: not at all)")
 	f.Bool(&o.ascii, "ascii", "tty: draw with ASCII characters alone")
 	o.cluster.flags(f)
 }
@@ -125,20 +125,22 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 // worth is what batch got on this node, or on the first one of a stream of others.
 type worth struct {
 	own, node string
+	ticks     int
 	counted   *series.Node
 }
 
 func (w *worth) add(t *tick.Tick) {
 	if w.counted == nil || t.Node == w.own && w.node != w.own {
-		w.node, w.counted = t.Node, series.NewNode("report")
+		w.node, w.ticks, w.counted = t.Node, 0, series.NewNode("report")
 	}
 	if t.Node == w.node {
+		w.ticks++
 		w.counted.Add(t)
 	}
 }
 
 func (w *worth) String() string {
-	if w.counted == nil {
+	if w.ticks < 2 { // a line a minute from cron would be no sum
 		return ""
 	}
 	return w.counted.Worth().String()

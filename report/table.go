@@ -15,12 +15,13 @@ import (
 type table struct {
 	out     io.Writer
 	session *stage.Session
-	every   int // lines between two headers, 0 for one header alone
+	bare    bool // without a header
+	every   int  // lines between two headers, 0 for one header alone
 	lines   int
 }
 
 func openTable(_ context.Context, s *stage.Session, o *options, out io.Writer) (target, error) {
-	t := &table{out: out, session: s}
+	t := &table{out: out, session: s, bare: o.header == 0}
 	if isTerminal(s) {
 		t.every = o.header
 	}
@@ -32,7 +33,7 @@ const recordedAfter = time.Minute
 
 func (t *table) put(in stage.Incoming) (tick.Target, error) {
 	text := ""
-	if t.lines == 0 || t.every > 0 && t.lines%t.every == 0 {
+	if !t.bare && (t.lines == 0 || t.every > 0 && t.lines%t.every == 0) {
 		text = view.TableHeader() + "\n"
 	}
 	t.lines++
