@@ -10,7 +10,8 @@ import (
 // does not weigh for an hour, and what comes again within the hour is not forgotten. Growth is what the largest use of a span had
 // more than the level before it.
 const (
-	minute    = time.Minute // use is its mean over so long
+	meanTime  = 15 * time.Second // use is its mean over so long: what is shorter is for the idle cores and the scheduling class
+	minute    = time.Minute
 	shortTime = 10 * time.Minute
 	longTime  = time.Hour
 	spanTime  = 5 * time.Minute
@@ -38,7 +39,7 @@ const classes = len(restless) + 1
 // forecast predicts the use of one resource, as parts of what there is. It learns from each span how much the use grew, and
 // remembers no more than an hour of minutes and a table of growths.
 type forecast struct {
-	// Seen is when the use was seen last, and Use its mean over a minute.
+	// Seen is when the use was seen last, and Use its mean over [meanTime].
 	Seen time.Time `json:"seen,omitzero"`
 	Use  float64   `json:"use"`
 	// Hour has the largest use of each minute, oldest first; the last one is not over.
@@ -84,7 +85,7 @@ func (f *forecast) see(now time.Time, part float64) bool {
 	case gap == 0:
 		return false
 	default:
-		f.Use += min(gap.Seconds()/minute.Seconds(), 1) * (part - f.Use)
+		f.Use += min(gap.Seconds()/meanTime.Seconds(), 1) * (part - f.Use)
 	}
 	f.Seen = now
 	last := len(f.Hour) - 1
@@ -178,7 +179,8 @@ func (f *forecast) margin(l level, s Settings) (part, spans float64) {
 
 // text explains a level, in amounts of the whole.
 func (l level) text(amount func(part float64) string) string {
-	return fmt.Sprintf("level %s (half of the largest use of 10 minutes, %s, and half of the hour's, %s)", amount(l.part), amount(l.short), amount(l.long))
+	return fmt.Sprintf("level %s (half of the largest use of 10 minutes, %s, and half of the hour's, %s)",
+		amount(l.part), amount(l.short), amount(l.long))
 }
 
 // bins of a table of growths: from nothing to all of the machine, in steps of half a percent.

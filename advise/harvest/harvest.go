@@ -118,7 +118,8 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.place(a, t, need, d.settings)
 	policy.AwakenTiers(s, a)
 	milliCPU := int64(n.shape.Online.Size()) * 1000
-	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion})
+	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
+	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, m)
 	a.Cgroups, a.Fallback = once(a.Cgroups), once(a.Fallback)
 	n.Fallback = a.Fallback
 	return a
@@ -236,7 +237,8 @@ func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings
 	bytes := int64(n.OfferedMemory.Part * all)
 	a.Reclaimed.MemoryBytes = &bytes
 	size := func(part float64) string { return fmt.Sprintf("%.1f GiB", part*all/(1<<30)) }
-	a.Reasons = append(a.Reasons, fmt.Sprintf("memory: %s - largest use of the hour without cache that can be dropped %s - growth %s%s - %s -> %s%s",
+	const text = "memory: %s - largest use of the hour without cache that can be dropped %s - growth %s%s - %s -> %s%s"
+	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
 		size(1), size(l.long), size(margin), sure(l, spans), newText(need, size(need.newBytes/all)), size(n.OfferedMemory.Part), bound))
 }
 
@@ -247,7 +249,8 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	weights := sh.allNUMA
 	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.avail.Size() <= sh.LargestCore() {
 		n.Place.Kept, n.Place.Needed = "", time.Time{}
-		a.Reasons = append(a.Reasons, fmt.Sprintf("%d CPUs are too few for idle cores (%d): batch runs on all, held by its scheduling class", sh.Online.Size(), s.MinCPUs))
+		a.Reasons = append(a.Reasons,
+			fmt.Sprintf("%d CPUs are too few for idle cores (%d): batch runs on all, held by its scheduling class", sh.Online.Size(), s.MinCPUs))
 		if n.Place.Confined && !sh.avail.IsEmpty() { // the machine was larger
 			confine(a, t.Sample.Pods, sh.availList, sh.availList)
 		}

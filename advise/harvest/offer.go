@@ -29,6 +29,7 @@ func (o *offer) follow(now time.Time, can, use float64, s Settings) (bound strin
 	if o.Since.After(now) || o.Fell.After(now) { // the clock was set back
 		o.Since, o.Fell = now, now
 	}
+	o.Part = min(max(o.Part, 0), 1) // a state file may say anything
 	room := 1 - use - o.Part
 	switch {
 	case !o.Known:

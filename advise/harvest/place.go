@@ -74,7 +74,9 @@ func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *di
 	if want == limit && ceilCPUs(used)+idle > limit {
 		why = fmt.Sprintf("; batch keeps its floor of %d CPUs", avail-limit)
 	}
-	a.Reasons = append(a.Reasons, fmt.Sprintf("batch runs on %d of %d CPUs: services use %.0fm, and %d CPUs stay idle for their bursts (%s of %.0f growths within two ticks were up to %.0fm)%s%s",
+	const text = "batch runs on %d of %d CPUs: services use %.0fm, and %d CPUs stay idle for their bursts " +
+		"(%s of %.0f growths within two ticks were up to %.0fm)%s%s"
+	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
 		d.size, avail, used, idle, percent(s.Burst), seen, burst, why, held))
 	return d
 }

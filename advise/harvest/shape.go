@@ -87,7 +87,8 @@ func (sh *shape) divide(present string, want, limit int) *division {
 	kept := sh.Resize(sh.avail, before, want, limit)
 	batch := sh.avail.Difference(kept)
 	d := &division{
-		kept: kept.String(), batch: batch.String(), floor: sh.First(batch, sh.floorCPUs()).String(), size: batch.Size(), perNUMA: sh.perNUMA(batch),
+		kept: kept.String(), batch: batch.String(), floor: sh.First(batch, sh.floorCPUs()).String(),
+		size: batch.Size(), perNUMA: sh.perNUMA(batch),
 		present: before.Size(), shrinks: kept.Size() < before.Size() && before.Size() <= limit,
 	}
 	sh.divisions[key] = d

@@ -60,7 +60,8 @@ func generated(machines, days int) (list []trace) {
 				}
 			}
 			use := max(0.02, base+swing*(1-math.Cos(day))+burst+noise*rng.NormFloat64())
-			t.samples = append(t.samples, sample{midnight.Add(time.Duration(i) * time.Minute), []float64{min(use, 1) * float64(t.cpus*1000)}, 0.5 + 0.1*use})
+			at := midnight.Add(time.Duration(i) * time.Minute)
+			t.samples = append(t.samples, sample{at, []float64{min(use, 1) * float64(t.cpus*1000)}, 0.5 + 0.1*use})
 		}
 		list = append(list, t)
 	}
@@ -164,7 +165,8 @@ func alibaba(path string) (list []trace, err error) {
 			if second-of[at].second > longestHeld.Seconds() {
 				continue
 			}
-			t.samples = append(t.samples, sample{midnight.Add(time.Duration(second) * time.Second), []float64{of[at].cpu / 100 * alibabaCPUs * 1000}, of[at].memory / 100})
+			now := midnight.Add(time.Duration(second) * time.Second)
+			t.samples = append(t.samples, sample{now, []float64{of[at].cpu / 100 * alibabaCPUs * 1000}, of[at].memory / 100})
 		}
 		list = append(list, t)
 	}
@@ -204,7 +206,8 @@ func read(dir string) ([]set, error) {
 	}
 	sets := slices.DeleteFunc([]set{planet, ali}, func(s set) bool { return len(s.traces) == 0 })
 	if len(sets) == 0 {
-		return nil, fmt.Errorf("%s has no trace: want directories with at least %d files a day of PlanetLab's virtual machines (unpacked), or tables of Alibaba's machine_usage (*.csv, *.csv.gz)", dir, planetlabVMs)
+		return nil, fmt.Errorf("%s has no trace: want directories with at least %d files a day of PlanetLab's virtual machines (unpacked), "+
+			"or tables of Alibaba's machine_usage (*.csv, *.csv.gz)", dir, planetlabVMs)
 	}
 	return sets, nil
 }
