@@ -31,8 +31,8 @@ type Settings struct {
 func Defaults() Settings {
 	return Settings{
 		Price:       2.2,
-		Margin:      0.025,
-		FirstMargin: 0.04,
+		Margin:      0.02,
+		FirstMargin: 0.03,
 		Hold:        5 * time.Minute,
 		Step:        0.05,
 		NewPod:      10 * time.Minute,
