@@ -18,23 +18,23 @@ const (
 
 	// halfLife is after how long what was seen counts half.
 	halfLife = 48 * time.Hour
-	// doubts is how many spans the expected first growth counts for, beside those that were seen.
-	doubts = 2
-	// mostGrown is the most of the spans, as a part, that may have grown by more than there is room for, whatever it costs.
-	mostGrown = 0.07
-	// youngMargin is the least growth that room is left for while less than shortTime was seen.
-	youngMargin = 0.1
+	// priorSpans is how many spans the expected first growth counts for, beside those that were seen.
+	priorSpans = 2
+	// maxExceeded is the most of the spans, as a part, that may have grown by more than there is room for, whatever it costs.
+	maxExceeded = 0.07
+	// warmUpMargin is the least growth that room is left for while less than shortTime was seen.
+	warmUpMargin = 0.1
 
 	// maxMinutes and maxSpans bound what a state file may bring.
 	maxMinutes = int(longTime/minute) + 2
 	maxSpans   = 16
 )
 
-// restless are the distances between the largest use of the hour and its mean from which on a machine belongs to the next class:
-// calm machines grow less than restless ones, so each class has its own growths.
-var restless = [...]float64{0.08, 0.16}
+// variability has the distances between the largest use of the hour and its mean from which on a machine belongs to the next class:
+// use grows less where it varies less, so each class has its own growths.
+var variability = [...]float64{0.08, 0.16}
 
-const classes = len(restless) + 1
+const classes = len(variability) + 1
 
 // forecast predicts the use of one resource, as parts of what there is. It learns from each span how much the use grew, and
 // remembers no more than an hour of minutes and a table of growths.
@@ -70,7 +70,7 @@ type level struct {
 	part        float64 // the level
 	short, long float64 // the largest use of the two times
 	class       int
-	young       bool // there is less than the short time of history
+	warmingUp   bool // there is less than the short time of history
 }
 
 // see takes a use. A tick that is no newer than the last one teaches nothing: it reports false.
@@ -158,11 +158,11 @@ func (f *forecast) level(at time.Time) (l level) {
 		sum += m.Use
 		n++
 		if i == 0 {
-			l.young = at.Sub(m.At) < shortTime
+			l.warmingUp = at.Sub(m.At) < shortTime
 		}
 	}
 	l.part = (l.short + l.long) / 2
-	for n > 0 && l.class < len(restless) && l.long-sum/n > restless[l.class] {
+	for n > 0 && l.class < len(variability) && l.long-sum/n > variability[l.class] {
 		l.class++
 	}
 	return l
@@ -171,8 +171,8 @@ func (f *forecast) level(at time.Time) (l level) {
 // margin is the growth that room is left for, with the number of spans behind it.
 func (f *forecast) margin(l level, s Settings) (part, spans float64) {
 	part, spans = f.Growths[l.class].cheapest(s)
-	if l.young {
-		part = max(part, youngMargin)
+	if l.warmingUp {
+		part = max(part, warmUpMargin)
 	}
 	return part, spans
 }
@@ -223,7 +223,7 @@ func (c counts) sum() (sum float64) {
 // cheapest is the growth for which to leave room: the least of what the room costs and what more growth costs.
 func (c counts) cheapest(s Settings) (part, seen float64) {
 	seen = c.sum()
-	all := seen + doubts
+	all := seen + priorSpans
 	more, best := all, math.Inf(1)
 	first := int(math.Round(s.FirstMargin * bins))
 	for i := range bins + 1 {
@@ -231,10 +231,10 @@ func (c counts) cheapest(s Settings) (part, seen float64) {
 			more -= c[i]
 		}
 		if i == first {
-			more -= doubts
+			more -= priorSpans
 		}
 		room := float64(i) / bins
-		if beyond := max(more, 0) / all; room >= s.Margin-1e-9 && beyond <= mostGrown && room+s.Price*beyond < best {
+		if beyond := max(more, 0) / all; room >= s.Margin-1e-9 && beyond <= maxExceeded && room+s.Price*beyond < best {
 			part, best = room, room+s.Price*beyond
 		}
 	}

@@ -1,6 +1,6 @@
 // Package harvest is a policy of our own: as much for batch as the services will not need, by what they needed before.
 //
-//	offer = what batch may have - level - growth - requests of new pods
+//	offer = CPUs that batch may have - level - margin for growth - requests of new pods
 //
 // The level is where the services' use is, by its largest values; the growth is what it grew by from there, in the spans of time that
 // were seen on this very machine, weighed by a price: room costs what it is, and a span that outgrows it costs Price machines. The
@@ -106,11 +106,11 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	a := &tick.Advice{Policy: Policy.Name}
 	s := t.Sample
 	if why := n.undecidable(a, s, d.settings); why != "" {
-		return n.nothingNew(a, t, why)
+		return n.keepLastOffer(a, t, why)
 	}
 	need := n.demand(t, d.settings)
 	if math.IsNaN(need.milliCPU) {
-		return n.nothingNew(a, t, "what the services use is not known (a first reading has no rates)")
+		return n.keepLastOffer(a, t, "what the services use is not known (a first reading has no rates)")
 	}
 	n.Known = t.Time
 	n.offerCPU(a, t, need, d.settings)
@@ -120,7 +120,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
 	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, m)
-	a.Cgroups, a.Fallback = once(a.Cgroups), once(a.Fallback)
+	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)
 	n.Fallback = a.Fallback
 	return a
 }
@@ -134,7 +134,7 @@ func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) st
 		return "the sample is of a fleet"
 	case s.Topology == nil:
 		return "no topology in the sample"
-	case !n.Known.IsZero() && policy.Strangers(s):
+	case !n.Known.IsZero() && policy.PodsUnknown(s):
 		return "the cluster's pods are not known yet"
 	}
 	switch {
@@ -151,8 +151,8 @@ func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) st
 	return ""
 }
 
-// nothingNew is the advice where nothing is decided: what was offered stays for a while, and is withdrawn then.
-func (n *node) nothingNew(a *tick.Advice, t *tick.Tick, why string) *tick.Advice {
+// keepLastOffer is the advice where nothing is decided: the last offer stays in force for [staleAfter], and is withdrawn then.
+func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Advice {
 	a.Fallback = n.Fallback
 	a.Reasons = append(a.Reasons, why+": no decision")
 	switch age := t.Time.Sub(n.Known); {
@@ -182,8 +182,8 @@ func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	can := max(1-l.part-margin-need.newMilliCPU/all, 0)
 	bound := n.Offered.follow(t.Time, can, max(part, n.CPU.Use), s)
 	*a.Reclaimed.MilliCPU = int64(n.Offered.Part*all + 1e-6)
-	a.Reasons = append(a.Reasons, fmt.Sprintf("offer: %.0fm - services' %s - growth %s%s - %s -> %dm%s",
-		all, l.text(milli), milli(margin), sure(l, spans), newText(need, milli(need.newMilliCPU/all)), *a.Reclaimed.MilliCPU, bound))
+	a.Reasons = append(a.Reasons, fmt.Sprintf("offer: %.0fm - services' %s - margin for growth %s%s - %s -> %dm%s",
+		all, l.text(milli), milli(margin), basis(l, spans), newText(need, milli(need.newMilliCPU/all)), *a.Reclaimed.MilliCPU, bound))
 	text := fmt.Sprintf("services use %.0fm now", need.used)
 	if beyond := need.milliCPU - need.used; beyond >= 0.5 {
 		text += fmt.Sprintf(", and %.0fm more are kept for the system", beyond)
@@ -194,12 +194,12 @@ func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	a.Reasons = append(a.Reasons, text)
 }
 
-// sure says what is behind a growth.
-func sure(l level, spans float64) string {
-	if l.young {
+// basis says what a margin is derived from.
+func basis(l level, spans float64) string {
+	if l.warmingUp {
 		return " (less than 10 minutes are known)"
 	}
-	return fmt.Sprintf(" (of %.0f spans of 5 minutes on a %s machine)", spans, [...]string{"calm", "restless", "very restless"}[l.class])
+	return fmt.Sprintf(" (%.0f spans of 5 minutes, %s variability)", spans, [...]string{"low", "medium", "high"}[l.class])
 }
 
 func newText(need demand, requests string) string {
@@ -237,9 +237,9 @@ func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings
 	bytes := int64(n.OfferedMemory.Part * all)
 	a.Reclaimed.MemoryBytes = &bytes
 	size := func(part float64) string { return fmt.Sprintf("%.1f GiB", part*all/(1<<30)) }
-	const text = "memory: %s - largest use of the hour without cache that can be dropped %s - growth %s%s - %s -> %s%s"
+	const text = "memory: %s - largest use of the hour without cache that can be dropped %s - margin for growth %s%s - %s -> %s%s"
 	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
-		size(1), size(l.long), size(margin), sure(l, spans), newText(need, size(need.newBytes/all)), size(n.OfferedMemory.Part), bound))
+		size(1), size(l.long), size(margin), basis(l, spans), newText(need, size(need.newBytes/all)), size(n.OfferedMemory.Part), bound))
 }
 
 // place says on which CPUs batch runs.
@@ -249,8 +249,8 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	weights := sh.allNUMA
 	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.avail.Size() <= sh.LargestCore() {
 		n.Place.Kept, n.Place.Needed = "", time.Time{}
-		a.Reasons = append(a.Reasons,
-			fmt.Sprintf("%d CPUs are too few for idle cores (%d): batch runs on all, held by its scheduling class", sh.Online.Size(), s.MinCPUs))
+		const text = "%d CPUs are too few for idle cores (%d): batch runs on all, below the services by its scheduling class or weight"
+		a.Reasons = append(a.Reasons, fmt.Sprintf(text, sh.Online.Size(), s.MinCPUs))
 		if n.Place.Confined && !sh.avail.IsEmpty() { // the machine was larger
 			confine(a, t.Sample.Pods, sh.availList, sh.availList)
 		}
@@ -271,8 +271,8 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	}
 }
 
-// once sorts by path, so that parents come before what is below them, and keeps one entry a cgroup.
-func once(list []tick.Cgroup) []tick.Cgroup {
+// uniqueByPath sorts by path, so that parents come before what is below them, and keeps one entry a cgroup.
+func uniqueByPath(list []tick.Cgroup) []tick.Cgroup {
 	slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
 	return slices.CompactFunc(list, func(x, y tick.Cgroup) bool { return x.Cgroup == y.Cgroup })
 }

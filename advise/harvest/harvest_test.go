@@ -410,11 +410,11 @@ func TestForecastAndTheClock(t *testing.T) {
 	for i := range 60 {
 		f.see(start.Add(time.Duration(i)*time.Minute), 0.5)
 	}
-	if l := f.level(f.Seen); l.part != 0.5 || l.young {
+	if l := f.level(f.Seen); l.part != 0.5 || l.warmingUp {
 		t.Errorf("level %+v", l)
 	}
 	f.see(start.Add(5*time.Hour), 0.1)
-	if l := f.level(f.Seen); l.part != 0.1 || !l.young {
+	if l := f.level(f.Seen); l.part != 0.1 || !l.warmingUp {
 		t.Errorf("level %+v after hours without a sample", l)
 	}
 	back := start.Add(time.Hour)

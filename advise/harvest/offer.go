@@ -9,8 +9,8 @@ import (
 const (
 	// deadBand is how much too large an offer may be before it falls: less is no reason to move.
 	deadBand = 0.005
-	// tight is the room that the services must have left for the offer to fall by steps instead of at once.
-	tight = 0.01
+	// minHeadroom is the room that the services must have left for the offer to fall by steps instead of at once.
+	minHeadroom = 0.01
 )
 
 // offer is what was promised: it falls by steps while the services have room, at once where they have not, and rises late and by steps.
@@ -36,7 +36,7 @@ func (o *offer) follow(now time.Time, can, use float64, s Settings) (bound strin
 		*o = offer{Part: can, Since: now, Least: 1, Known: true}
 	case can < o.Part:
 		switch {
-		case room < tight:
+		case room < minHeadroom:
 			o.Part, o.Fell = can, now
 		case o.Part-can <= deadBand:
 		case now.Sub(o.Fell) < minute:

@@ -206,7 +206,7 @@ func (n *node) undecidable(s *tick.Sample) string {
 	case s.IntervalSeconds == nil && n.firstReading(s.Pods):
 		// The containers' requests would stand in, up to 4 cores each, and be held for --hold.
 		return "first reading, there are no rates yet"
-	case (n.Share != "" || n.ShareMilliCPU > 0) && policy.Strangers(s):
+	case (n.Share != "" || n.ShareMilliCPU > 0) && policy.PodsUnknown(s):
 		return "the cluster's pods are not known yet"
 	}
 	return ""

@@ -24,9 +24,9 @@ func Unread(s *tick.Sample, source string) bool {
 	return slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == source })
 }
 
-// Strangers reports whether there are pods of Kubernetes and nothing is known of any: collect was started while the API
-// server is away. They would all be shared.
-func Strangers(s *tick.Sample) bool {
+// PodsUnknown reports whether there are pods of Kubernetes and the cluster knows none of them: collect was started while the API
+// server was away. All of them would be shared.
+func PodsUnknown(s *tick.Sample) bool {
 	some := false
 	for i := range s.Pods {
 		if s.Pods[i].QoSSource != tick.QoSFromRule {
