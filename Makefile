@@ -10,7 +10,7 @@ TIER    := $(GO) run ./tests/run $(TESTFLAGS)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := check
-.PHONY: help build check test test-deep lint test-vm test-cluster test-node test-vmnode test-faults fuzz golden bench bench-cluster bench-colocation soak demo install clean
+.PHONY: help build check test test-deep lint test-vm test-cluster test-node test-vmnode test-faults fuzz golden bench bench-cluster bench-colocation bench-offers soak demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench-cluster: ## its figures of 1,000 nodes: five minutes, and the programs of 
 bench-colocation: ## what services feel and what batch gets, beside a line of shell: half an hour, writes docs/colocation.md; QUICK=1: 4 minutes, prints
 	scripts/setup-bench
 	COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 60m ./tests/colocation
+
+bench-offers: ## what each policy offers on real load, through the real advise: OFFERS_TRACES=DIR has PlanetLab's and Alibaba's traces; five minutes
+	$(GO) test -run '^$$' -bench Offers -benchtime 1x -timeout 30m ./tests/offers
 
 soak: ## the pipe for SOAKTIME (30m) over cgroups that come and go; draws docs/soak.html
 	scripts/soak --for $(SOAKTIME)

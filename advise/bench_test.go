@@ -76,6 +76,12 @@ func BenchmarkKoordinator(b *testing.B) {
 		[]byte(`"cpu":{"usageMilliCPU":12000},"capacity":{"milliCPU":48000,"memoryBytes":2e11},"allocatable":{"milliCPU":47000,"memoryBytes":19e10},"memory":{"availableBytes":9e10,"totalBytes"`)), "--policy", "koordinator")
 }
 
+// BenchmarkHarvest is the same with policy harvest.
+func BenchmarkHarvest(b *testing.B) {
+	benchmark(b, bytes.ReplaceAll(stream(b, perFile), []byte(`"memory":{"totalBytes"`),
+		[]byte(`"cpu":{"usageMilliCPU":12000},"memory":{"availableBytes":9e10,"totalBytes"`)), "--policy", "harvest")
+}
+
 // perFile is how many ticks a recording has.
 const perFile = 600
 

@@ -20,6 +20,8 @@ EXAMPLES
       collect --count 2 | advise --policy koordinator | tail -n 1 | jq -r '.advice.reasons[]'
    And with another ConfigMap, over yesterday's recording?
       advise --policy koordinator --config slo-controller-config.yaml < yesterday.jsonl | jq .advice.reclaimed
+   What will services need here, and how sure is that?
+      collect --interval 1m | advise --policy harvest --state h.json | jq -r '.advice.reasons[0]'
    Once a minute from cron, with the hold-down kept between runs
       collect --once --state c.json | advise --state a.json | isolate --journal j
 
@@ -53,7 +55,16 @@ POLICY KOORDINATOR
    --slo-config puts in "sample.config"; where nobody reads one, Koordinator's shipped values hold: colocation and
    suppression on, all else off. Where a ConfigMap cannot be read the last one stays in force. While the node's use is
    unknown the last offer stays for degradeTimeMinutes (15); then "advice.withdrawn" says why nothing is offered any more,
-   and report takes it back. Policy katalyst's settings are refused. docs/policy-koordinator.md has the formulas.
+   and report takes it back. Other policies' settings are refused. docs/policy-koordinator.md has the formulas.
+
+POLICY HARVEST
+   What services will need is predicted from their largest use of the last 10 minutes and of the hour, and from how much it grew
+   from there before, on this machine; the rest is offered, and stays promised: the offer rises late and by steps, and falls by
+   steps while the services have room. New pods count with their requests for 10m. Memory likewise, without page cache that can be dropped.
+   Batch runs on all CPUs but whole cores for what services use and a buffer of idle ones for their bursts; services are confined to
+   nothing. Machines with fewer than 8 CPUs have no buffer: there the scheduling class holds batch. While the services' use is
+   unknown nothing new is offered, and after 15m "advice.withdrawn" says why there is no offer. --state has the history.
+   docs/policy-harvest.md has the rules and the figures.
 
 EXIT STATUS
    0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`

@@ -162,6 +162,8 @@ func TestRebootForgetsCgroups(t *testing.T) {
 			`"share":"0-3".*"dedicated":{"a/b":"4-5"},"given":"6",`},
 		{"koordinator", `{"n":{"batch":{"seen":"2026-11-21T12:00:00Z"},"suppress":{"mode":"cpuset","given":"6","tier":"/k","held":{"/a":3}},"burst":{"cgroups":{"/b":{"quota":true}}},"memory":{"cgroups":{"/c":{}}},"resctrl":{"used":["BE"]},"fallback":[{"cgroup":"/a"}]},"null":null}`,
 			`"seen":"2026-11-21T12:00:00Z".*"suppress":{"given":"6"},"burst":{"usage":{}},"memory":{},"resctrl":{}}`},
+		{"harvest", `{"n":{"known":"2026-11-21T12:00:00Z","offered":{"part":0.5,"known":true},"place":{"kept":"0-1","confined":true},"class":{"set":{"/a":"idle"}},"fallback":[{"cgroup":"/a"}]},"null":null}`,
+			`"offered":{"part":0.5.*"place":{"needed":"[^"]*"}|"offered":{"part":0.5.*"place":{}}`},
 	} {
 		i := slices.IndexFunc(policies, func(k kind) bool { return k.Name == tt.policy })
 		d := policies[i].start(&loaded{})

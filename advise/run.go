@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"polder/advise/harvest"
 	"polder/advise/katalyst"
 	"polder/advise/koordinator"
 	"polder/advise/policy"
@@ -46,6 +47,15 @@ var policies = []kind{
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeCPU.Pressure", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 	}, func(l *loaded) decider { return ofKoordinator{koordinator.New(l.koordinator)} }},
+	{harvest.Policy, []string{
+		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config", "Sample.Resctrl",
+		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeCPU.Pressure", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
+		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
+		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.MemoryPressure",
+		"Pod.OwnerKind", "Pod.Static", "Pod.Terminating", "Pod.Errors",
+		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
+		"Memory.UsageBytes", "Memory.CacheBytes",
+	}, func(l *loaded) decider { return ofHarvest{harvest.New(l.harvest)} }},
 }
 
 type ofKatalyst struct{ *katalyst.Decider }
@@ -55,6 +65,10 @@ func (d ofKatalyst) configure(l *loaded) { d.Configure(l.katalyst) }
 type ofKoordinator struct{ *koordinator.Decider }
 
 func (d ofKoordinator) configure(l *loaded) { d.Configure(l.koordinator) }
+
+type ofHarvest struct{ *harvest.Decider }
+
+func (d ofHarvest) configure(l *loaded) { d.Configure(l.harvest) }
 
 type options struct {
 	list bool

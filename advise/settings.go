@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/harvest"
 	"polder/advise/katalyst"
 	"polder/advise/koordinator"
 	"polder/lib/config"
@@ -33,6 +34,15 @@ type settings struct {
 	UnknownMemory *config.Bytes    `yaml:"unknown-memory"`
 	PoolMinCPUs   *wholeNumber     `yaml:"pool-min-cpus"`
 	Limit         *limitName       `yaml:"limit"`
+	// And this policy harvest's.
+	HarvestPrice       *decimal         `yaml:"harvest-price"`
+	HarvestMargin      *part            `yaml:"harvest-margin"`
+	HarvestFirstMargin *part            `yaml:"harvest-first-margin"`
+	HarvestStep        *part            `yaml:"harvest-step"`
+	HarvestHold        *config.Duration `yaml:"harvest-hold"`
+	HarvestNewPod      *config.Duration `yaml:"harvest-new-pod"`
+	HarvestBurst       *part            `yaml:"harvest-burst"`
+	HarvestBurstHold   *config.Duration `yaml:"harvest-burst-hold"`
 }
 
 // flags registers the settings; what stays nil was not given.
@@ -54,22 +64,63 @@ func (s *settings) flags(f *stage.Flags) {
 	f.Value(optional[config.Bytes](&s.UnknownMemory), "unknown-memory", "8Gi", "memory that stands for a shared container of which nothing is known")
 	f.Value(optional[wholeNumber](&s.PoolMinCPUs), "pool-min-cpus", "8", "with fewer CPUs the reclaimed pods are held by class or quota instead of pools")
 	f.Value(optional[limitName](&s.Limit), "limit", "class where there is one", "what holds the reclaimed pods on a machine with too few CPUs for pools (class, quota)")
+	f.Category("Policy harvest")
+	f.Value(optional[decimal](&s.HarvestPrice), "harvest-price", "2.2", "what a wrong offer costs, in machines that are not offered: a larger one leaves more room for growth")
+	f.Value(optional[part](&s.HarvestMargin), "harvest-margin", "2%", "the least growth of the services that room is left for, as a part of the machine")
+	f.Value(optional[part](&s.HarvestFirstMargin), "harvest-first-margin", "3%", "the growth that is expected before any was seen")
+	f.Value(optional[part](&s.HarvestStep), "harvest-step", "5%", "the most by which the offer rises at once, and falls in a minute while the services have room")
+	f.Value(optional[config.Duration](&s.HarvestHold), "harvest-hold", "5m", "how long the offer must be too small before it rises by a step")
+	f.Value(optional[config.Duration](&s.HarvestNewPod), "harvest-new-pod", "10m", "for how long a new pod's requests count where it uses less")
+	f.Value(optional[part](&s.HarvestBurst), "harvest-burst", "99%", "the part of the services' bursts that idle cores are kept for")
+	f.Value(optional[config.Duration](&s.HarvestBurstHold), "harvest-burst-hold", "30s", "how long fewer idle cores must do before batch gets one back")
 }
 
-// ofKatalyst names the first setting that is policy katalyst's alone; empty where there is none.
-func (s *settings) ofKatalyst() string {
+// alien names the first setting that is another policy's alone, and that policy; empty where there is none.
+func (s *settings) alien(policy string) (name, whose string) {
 	for _, setting := range []struct {
-		name  string
-		given bool
+		name, whose string
+		given       bool
 	}{
-		{"reserve-cpu", s.ReserveCPU != nil}, {"reserve-memory", s.ReserveMemory != nil}, {"floor-cpu", s.FloorCPU != nil}, {"hold", s.Hold != nil},
-		{"shrink-step", s.ShrinkStep != nil}, {"unknown-cpu", s.UnknownCPU != nil}, {"unknown-memory", s.UnknownMemory != nil}, {"pool-min-cpus", s.PoolMinCPUs != nil}, {"limit", s.Limit != nil},
+		{"reserve-cpu", katalyst.Policy.Name, s.ReserveCPU != nil}, {"reserve-memory", katalyst.Policy.Name, s.ReserveMemory != nil},
+		{"floor-cpu", katalyst.Policy.Name, s.FloorCPU != nil}, {"hold", katalyst.Policy.Name, s.Hold != nil},
+		{"shrink-step", katalyst.Policy.Name, s.ShrinkStep != nil}, {"unknown-cpu", katalyst.Policy.Name, s.UnknownCPU != nil},
+		{"unknown-memory", katalyst.Policy.Name, s.UnknownMemory != nil}, {"pool-min-cpus", katalyst.Policy.Name, s.PoolMinCPUs != nil},
+		{"limit", katalyst.Policy.Name, s.Limit != nil},
+		{"harvest-price", harvest.Policy.Name, s.HarvestPrice != nil}, {"harvest-margin", harvest.Policy.Name, s.HarvestMargin != nil},
+		{"harvest-first-margin", harvest.Policy.Name, s.HarvestFirstMargin != nil}, {"harvest-step", harvest.Policy.Name, s.HarvestStep != nil},
+		{"harvest-hold", harvest.Policy.Name, s.HarvestHold != nil}, {"harvest-new-pod", harvest.Policy.Name, s.HarvestNewPod != nil},
+		{"harvest-burst", harvest.Policy.Name, s.HarvestBurst != nil}, {"harvest-burst-hold", harvest.Policy.Name, s.HarvestBurstHold != nil},
 	} {
-		if setting.given {
-			return setting.name
+		if setting.given && setting.whose != policy {
+			return setting.name, setting.whose
 		}
 	}
-	return ""
+	return "", ""
+}
+
+// overHarvest lays what s sets over policy harvest's settings.
+func (s *settings) overHarvest(h harvest.Settings) harvest.Settings {
+	set(&h.Hold, s.HarvestHold)
+	set(&h.NewPod, s.HarvestNewPod)
+	set(&h.BurstHold, s.HarvestBurstHold)
+	for _, setting := range []struct {
+		into *float64
+		from *part
+	}{{&h.Margin, s.HarvestMargin}, {&h.FirstMargin, s.HarvestFirstMargin}, {&h.Step, s.HarvestStep}, {&h.Burst, s.HarvestBurst}} {
+		if setting.from != nil {
+			*setting.into = float64(*setting.from)
+		}
+	}
+	if s.HarvestPrice != nil {
+		h.Price = float64(*s.HarvestPrice)
+	}
+	if s.ReservedCPUs != nil {
+		h.ReservedCPUs = string(*s.ReservedCPUs)
+	}
+	if s.BatchClass != nil {
+		h.BatchClass = string(*s.BatchClass)
+	}
+	return h
 }
 
 // over lays what s sets over policy katalyst's settings, and notes for each value where it came from.
@@ -173,6 +224,38 @@ func (w *wholeNumber) String() string { return strconv.Itoa(int(*w)) }
 
 func (w *wholeNumber) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, w.Set) }
 
+// decimal is a number that is not negative.
+type decimal float64
+
+func (d *decimal) Set(text string) error {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(f >= 0 && f <= 1e6) {
+		return fmt.Errorf("%q is no number from 0", text)
+	}
+	*d = decimal(f)
+	return nil
+}
+
+func (d *decimal) String() string { return strconv.FormatFloat(float64(*d), 'g', -1, 64) }
+
+func (d *decimal) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, d.Set) }
+
+// part is a part of a whole, written as a percentage.
+type part float64
+
+func (p *part) Set(text string) error {
+	f, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	if err != nil || !strings.HasSuffix(text, "%") || !(f >= 0 && f <= 100) {
+		return fmt.Errorf("%q is no part: want a percentage from 0%% to 100%%", text)
+	}
+	*p = part(f / 100)
+	return nil
+}
+
+func (p *part) String() string { return strconv.FormatFloat(100*float64(*p), 'g', -1, 64) + "%" }
+
+func (p *part) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, p.Set) }
+
 // className is the name of a scheduling class.
 type className string
 
@@ -229,6 +312,7 @@ type loaded struct {
 	kind        kind
 	katalyst    katalyst.Settings
 	koordinator koordinator.Settings
+	harvest     harvest.Settings
 	objects     config.Objects // none where the file has settings
 }
 
@@ -254,7 +338,10 @@ func (l *live) load() (*loaded, error) {
 	}
 	inFile := func(name string) string { return name + " in " + l.path }
 	merged := l.given.over(file.over(katalyst.Defaults(), inFile), func(name string) string { return "--" + name })
-	return &loaded{chosen, merged, koordinator.Settings{ReservedCPUs: merged.ReservedCPUs, BatchClass: merged.BatchClass}, objects}, nil
+	return &loaded{
+		kind: chosen, katalyst: merged, koordinator: koordinator.Settings{ReservedCPUs: merged.ReservedCPUs, BatchClass: merged.BatchClass},
+		harvest: l.given.overHarvest(file.overHarvest(harvest.Defaults())), objects: objects,
+	}, nil
 }
 
 // choose finds the policy, and refuses settings that it does not have: who gives them expects them to do something.
@@ -267,13 +354,11 @@ func (l *live) choose(file *settings) (kind, error) {
 		name = *l.given.Policy
 	}
 	at := slices.IndexFunc(policies, func(k kind) bool { return k.Name == string(name) }) // policyName.Set has looked
-	if name != policyName(katalyst.Policy.Name) {
-		if alien := l.given.ofKatalyst(); alien != "" {
-			return kind{}, fmt.Errorf("--%s: a setting of policy katalyst, and the policy is %s: leave it out", alien, name)
-		}
-		if alien := file.ofKatalyst(); alien != "" {
-			return kind{}, fmt.Errorf("--config: %s: %s: a setting of policy katalyst, and the policy is %s: leave it out", l.path, alien, name)
-		}
+	if alien, whose := l.given.alien(string(name)); alien != "" {
+		return kind{}, fmt.Errorf("--%s: a setting of policy %s, and the policy is %s: leave it out", alien, whose, name)
+	}
+	if alien, whose := file.alien(string(name)); alien != "" {
+		return kind{}, fmt.Errorf("--config: %s: %s: a setting of policy %s, and the policy is %s: leave it out", l.path, alien, whose, name)
 	}
 	return policies[at], nil
 }

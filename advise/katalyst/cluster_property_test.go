@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -189,11 +190,11 @@ func checkCluster(t *rapid.T, n *node, tk *tick.Tick, a *tick.Advice, before map
 		if c.CPUSetCPUs == "" && c.CPUMaxMilliCPU == nil || !set.IsSubsetOf(online.Difference(exclusive)) || !set.Intersection(of["reserve"]).IsEmpty() && len(a.Pools) > 0 {
 			t.Fatalf("cgroup %+v is on CPUs that are not its: %v", c, a.Pools)
 		}
-		if own := of["dedicated/"+key(p)]; p.QoS == "dedicated" && !own.IsEmpty() && !own.Equals(set) {
+		if own := of["dedicated/"+policy.Key(p)]; p.QoS == "dedicated" && !own.IsEmpty() && !own.Equals(set) {
 			t.Fatalf("dedicated %s is on %s; want %s", p.Name, set, own)
 		}
 		for name, pool := range of {
-			if strings.HasPrefix(name, "dedicated/") && name != "dedicated/"+key(p) && !pool.Intersection(set).IsEmpty() {
+			if strings.HasPrefix(name, "dedicated/") && name != "dedicated/"+policy.Key(p) && !pool.Intersection(set).IsEmpty() {
 				t.Fatalf("%s runs on CPUs of %s", p.Name, name)
 			}
 		}

@@ -3,6 +3,7 @@ package katalyst
 import (
 	"math"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -21,8 +22,8 @@ func (n *node) confine(a *tick.Advice, members []member, groups []group, avail n
 			continue
 		}
 		want := tick.Cgroup{CPUSetCPUs: list, CPUSetMems: m.mems}
-		for j := range cgroups(m.Pod) {
-			if want.Cgroup = cgroup(m.Pod, j); want.Cgroup == "" {
+		for j := range policy.Cgroups(m.Pod) {
+			if want.Cgroup = policy.Cgroup(m.Pod, j); want.Cgroup == "" {
 				continue
 			}
 			if n.Quota && m.class == tick.QoSReclaimed { // CPUs came online: there is room for pools again
@@ -55,22 +56,6 @@ func listsOf(m *member, groups []group, avail named, l *layout) (now, fallback s
 	return "", ""
 }
 
-// cgroups is the number of a pod's cgroups: its containers', or its own where it lists none.
-func cgroups(p *tick.Pod) int { return max(len(p.Containers), 1) }
-
-// cgroup is a pod's i-th; it may have no name. A pod of Kubernetes that lists no container has its sandbox alone yet, and its
-// own cgroup is not touched: nobody would widen it again when the containers are there.
-func cgroup(p *tick.Pod, i int) string {
-	switch {
-	case len(p.Containers) > 0:
-	case p.Missing != "", p.QoSSource != "" && p.QoSSource != tick.QoSFromRule:
-		return ""
-	default:
-		return p.Cgroup
-	}
-	return p.Containers[i].Cgroup
-}
-
 // limitOf is the CPU limit of a pod's i-th cgroup: the container's own and the pod's, whichever is less; none without.
 func limitOf(p *tick.Pod, i int) int64 {
 	least := int64(tick.Unlimited)
@@ -86,7 +71,7 @@ func limitOf(p *tick.Pod, i int) int64 {
 			if limit == nil || !(*limit > 0) {
 				continue
 			}
-			if own := int64(math.Ceil(bounded(*limit))); least == tick.Unlimited || own < least {
+			if own := int64(math.Ceil(policy.Bounded(*limit))); least == tick.Unlimited || own < least {
 				least = own
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -134,7 +135,7 @@ func (n *node) claims(a *tick.Advice, members []member) []claim {
 		}
 		c := byKey[m.key]
 		c.key = m.key
-		c.cpus += int(ceilCPUs(bounded(*m.Requests.MilliCPU)))
+		c.cpus += int(ceilCPUs(policy.Bounded(*m.Requests.MilliCPU)))
 		if m.wishes != nil {
 			c.binding, c.exclusive = c.binding || m.wishes.binding, c.exclusive || m.wishes.exclusive
 		}
@@ -198,14 +199,14 @@ func (n *node) bind(a *tick.Advice, members []member, claims []claim, given map[
 		if len(bound) == 0 && len(unbound) == 0 {
 			continue
 		}
-		if id := identity(m.Pod); m.mems == "" && unbound[id] {
+		if id := policy.Identity(m.Pod); m.mems == "" && unbound[id] {
 			m.mems = n.shape.mems.String() // what was bound once is let go
 		}
 		if m.mems != "" {
 			if n.Bound == nil {
 				n.Bound = map[string]bool{}
 			}
-			n.Bound[identity(m.Pod)] = true
+			n.Bound[policy.Identity(m.Pod)] = true
 		}
 	}
 }

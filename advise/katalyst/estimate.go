@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -59,19 +60,16 @@ func (n *node) need(members []member, groups []group, s Settings) estimate {
 					if sum.unknown > unknown { // no pool that a pod names has CPUs for what nobody knows
 						g = &groups[0]
 					}
-					g.milliCPU = bounded(g.milliCPU + milliCPU)
+					g.milliCPU = policy.Bounded(g.milliCPU + milliCPU)
 					g.containers++
 				}
 			}
 			sum.addMemory(w, s)
 		}
-		sum.memoryBytes = max(sum.memoryBytes, bounded(before+m.whole))
+		sum.memoryBytes = max(sum.memoryBytes, policy.Bounded(before+m.whole))
 	}
 	return sum
 }
-
-// finished pods hold nothing any more.
-func finished(p *tick.Pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
 
 // addCPU returns what a container needs; false where it is at its end and needs nothing.
 func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, counts bool) {
@@ -99,7 +97,7 @@ func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, counts bool
 		e.unknown++
 	}
 	e.containers++
-	e.milliCPU = bounded(e.milliCPU + milliCPU)
+	e.milliCPU = policy.Bounded(e.milliCPU + milliCPU)
 	return milliCPU, true
 }
 
@@ -109,20 +107,17 @@ func (e *estimate) addMemory(w workload, s Settings) {
 	}
 	switch {
 	case w.rss != nil && *w.rss > 0:
-		e.memoryBytes = bounded(e.memoryBytes + *w.rss)
+		e.memoryBytes = policy.Bounded(e.memoryBytes + *w.rss)
 	case w.ending:
 	case w.memoryBytes != nil && *w.memoryBytes > 0:
-		e.memoryBytes = bounded(e.memoryBytes + *w.memoryBytes)
+		e.memoryBytes = policy.Bounded(e.memoryBytes + *w.memoryBytes)
 		e.rssMissing++
 	case w.rss != nil && *w.rss >= 0: // it was read, and is nothing
 	default:
-		e.memoryBytes = bounded(e.memoryBytes + float64(s.UnknownMemoryBytes))
+		e.memoryBytes = policy.Bounded(e.memoryBytes + float64(s.UnknownMemoryBytes))
 		e.rssUnknown++
 	}
 }
-
-// bounded keeps sums of untrusted numbers where int64 and float64 agree.
-func bounded(f float64) float64 { return min(f, 1<<53) }
 
 // workloads appends a pod's containers. Where a container has no request of its own, the rest of the pod's counts, in
 // equal parts.
@@ -207,5 +202,5 @@ func reclaimedMemory(totalBytes float64, reserveBytes int64, e estimate) int64 {
 	if math.IsNaN(totalBytes) {
 		return 0
 	}
-	return int64(max(0, bounded(totalBytes)-float64(reserveBytes)-e.memoryBytes))
+	return int64(max(0, policy.Bounded(totalBytes)-float64(reserveBytes)-e.memoryBytes))
 }

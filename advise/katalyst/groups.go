@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -112,7 +113,7 @@ const aCore = 1000
 func demands(groups []group, reserve int64, units, unit int) (wants []int, needs []float64, sum int) {
 	fold := func(g *group) {
 		g.small = true
-		groups[0].milliCPU = bounded(groups[0].milliCPU + g.milliCPU)
+		groups[0].milliCPU = policy.Bounded(groups[0].milliCPU + g.milliCPU)
 		groups[0].containers += g.containers
 	}
 	for i := range groups {

@@ -10,7 +10,6 @@ package katalyst
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"polder/advise/class"
@@ -159,7 +158,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.Class = n.Class.Advise(t, a, settings.BatchClass, class.Machine{MilliCPU: n.milliCPU(s), FloorMilliCPU: r.floorMilliCPU, CgroupVersion: s.CgroupVersion})
 	a.Reasons = append(append(a.Reasons, e.reasons(settings)...), sys.reasons...)
 	n.decided(t.Time, e.unknown > 0, settings.Hold)
-	e.memoryBytes = bounded(e.memoryBytes + sys.memoryBytes)
+	e.memoryBytes = policy.Bounded(e.memoryBytes + sys.memoryBytes)
 	policy.AwakenTiers(s, a)
 	n.memory(a, s, machineBytes, r, e)
 	n.publish(a, s, r, machineBytes, weights)
@@ -189,30 +188,12 @@ func (n *node) exclusiveCPUs(a *tick.Advice, s *tick.Sample) string {
 	switch {
 	case s.Kubelet != nil:
 		n.Given = s.Kubelet.ExclusiveCPUs
-	case !unread(s, "kubelet"):
+	case !policy.Unread(s, "kubelet"):
 		n.Given = "" // there is no kubelet
 	case n.Given != "":
 		a.Reasons = append(a.Reasons, "kubelet's state could not be read: CPUs "+quote(n.Given)+" are taken for given away, as they were")
 	}
 	return n.Given
-}
-
-// unread reports whether collect could not read a source.
-func unread(s *tick.Sample, source string) bool {
-	return slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == source })
-}
-
-// strangers reports whether there are pods of Kubernetes and nothing is known of any: collect was started while the API
-// server is away. They would all be shared, and the dedicated ones lose their CPUs.
-func strangers(s *tick.Sample) bool {
-	some := false
-	for i := range s.Pods {
-		if s.Pods[i].QoSSource != tick.QoSFromRule {
-			return false
-		}
-		some = some || s.Pods[i].Missing == tick.MissingCluster
-	}
-	return some && unread(s, "pods")
 }
 
 // undecidable says what is missing for a decision.
@@ -225,7 +206,7 @@ func (n *node) undecidable(s *tick.Sample) string {
 	case s.IntervalSeconds == nil && n.firstReading(s.Pods):
 		// The containers' requests would stand in, up to 4 cores each, and be held for --hold.
 		return "first reading, there are no rates yet"
-	case (n.Share != "" || n.ShareMilliCPU > 0) && strangers(s):
+	case (n.Share != "" || n.ShareMilliCPU > 0) && policy.PodsUnknown(s):
 		return "the cluster's pods are not known yet"
 	}
 	return ""
@@ -267,7 +248,7 @@ func (d *Decider) forget() {
 func (n *node) milliCPU(s *tick.Sample) int64 {
 	all := int64(n.shape.online.Size()) * 1000
 	if s.Allocatable != nil && s.Allocatable.MilliCPU != nil && *s.Allocatable.MilliCPU >= 0 {
-		return min(all, int64(bounded(*s.Allocatable.MilliCPU)))
+		return min(all, int64(policy.Bounded(*s.Allocatable.MilliCPU)))
 	}
 	return all
 }
@@ -276,9 +257,9 @@ func (n *node) milliCPU(s *tick.Sample) int64 {
 func machineBytes(s *tick.Sample) float64 {
 	switch {
 	case s.Capacity != nil && s.Capacity.MemoryBytes != nil:
-		return max(0, bounded(*s.Capacity.MemoryBytes))
+		return max(0, policy.Bounded(*s.Capacity.MemoryBytes))
 	case s.Memory != nil && s.Memory.TotalBytes != nil:
-		return max(0, bounded(*s.Memory.TotalBytes))
+		return max(0, policy.Bounded(*s.Memory.TotalBytes))
 	}
 	return 0
 }

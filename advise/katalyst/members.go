@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"polder/lib/cpus"
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -29,13 +29,13 @@ func (d *Decider) enroll(n *node, a *tick.Advice, t *tick.Tick) []member {
 		p := &t.Sample.Pods[i]
 		m := member{Pod: p, class: p.QoS}
 		switch {
-		case finished(p):
+		case policy.Finished(p):
 			continue
 		case p.QoS == tick.QoSShared:
 			m.wishes = d.enhanced(p, cpuEnhancement)
 			m.kubelet = n.shape.gave(p)
 		case p.QoS == tick.QoSDedicated:
-			m.key = key(p)
+			m.key = policy.Key(p)
 			m.wishes = d.enhanced(p, memoryEnhancement)
 			m.kubelet = n.shape.gave(p)
 		case p.QoS != tick.QoSReclaimed:
@@ -43,7 +43,7 @@ func (d *Decider) enroll(n *node, a *tick.Advice, t *tick.Tick) []member {
 		}
 		if m.wishes != nil {
 			for _, fault := range m.wishes.faults {
-				a.Reasons = append(a.Reasons, fmt.Sprintf("pod %s: annotation %s: %s", key(p), annotationOf(p), fault))
+				a.Reasons = append(a.Reasons, fmt.Sprintf("pod %s: annotation %s: %s", policy.Key(p), annotationOf(p), fault))
 			}
 		}
 		members = append(members, m)
@@ -79,17 +79,7 @@ func (s *shape) gaveTo(c *tick.Container) bool {
 	if s.exclusive.IsEmpty() || c.CPUSetCPUs == "" {
 		return false
 	}
-	size := memo(&s.givens, c.CPUSetCPUs, func() int {
-		list, err := cpus.Parse(c.CPUSetCPUs)
-		if err != nil || !list.IsSubsetOf(s.exclusive) {
-			return 0
-		}
-		return list.Size()
-	})
-	if size > 0 && c.Requests != nil && c.Requests.MilliCPU != nil {
-		return *c.Requests.MilliCPU == float64(size)*1000
-	}
-	return size > 0
+	return policy.IsGiven(c, memo(&s.givens, c.CPUSetCPUs, func() int { return policy.Given(c.CPUSetCPUs, s.exclusive) }))
 }
 
 // rampUpFor is Katalyst's transition period: for so long a new shared pod runs on all CPUs that are not reserved or
@@ -111,7 +101,7 @@ func (n *node) rampUp(members []member, now time.Time) {
 			continue
 		}
 		pods++
-		id := identity(m.Pod)
+		id := policy.Identity(m.Pod)
 		end, known := n.Started[id]
 		before := end
 		switch {
@@ -137,21 +127,8 @@ func (n *node) rampUp(members []member, now time.Time) {
 	present := make(map[string]int64, pods) // some have gone
 	for i := range members {
 		if m := &members[i]; m.class == tick.QoSShared && m.Missing != tick.MissingCgroup {
-			present[identity(m.Pod)] = n.Started[identity(m.Pod)]
+			present[policy.Identity(m.Pod)] = n.Started[policy.Identity(m.Pod)]
 		}
 	}
 	n.Started = present
 }
-
-// identity tells a pod from a later one of the same name.
-func identity(p *tick.Pod) string {
-	switch {
-	case p.UID != "":
-		return p.UID
-	case p.Namespace != "" || p.Name != "":
-		return key(p)
-	}
-	return p.Cgroup
-}
-
-func key(p *tick.Pod) string { return p.Namespace + "/" + p.Name }

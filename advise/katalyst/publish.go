@@ -2,9 +2,9 @@ package katalyst
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -55,7 +55,7 @@ func (n *node) publish(a *tick.Advice, s *tick.Sample, r resolved, machineBytes 
 		return
 	}
 	c.NUMANodes = make([]tick.ReclaimedNUMA, len(n.shape.NUMA), len(n.shape.NUMA)+1)
-	for i, part := range split(*c.MilliCPU, weights) {
+	for i, part := range policy.Split(*c.MilliCPU, weights) {
 		c.NUMANodes[i] = tick.ReclaimedNUMA{ID: n.shape.NUMA[i], MilliCPU: &part}
 	}
 	n.splitMemory(a, s)
@@ -128,7 +128,7 @@ func (n *node) splitMemory(a *tick.Advice, s *tick.Sample) {
 		if numa.Memory == nil || numa.Memory.FreeBytes == nil {
 			continue
 		}
-		free[numa.ID] = uint64(max(bounded(*numa.Memory.FreeBytes), 0))
+		free[numa.ID] = uint64(max(policy.Bounded(*numa.Memory.FreeBytes), 0))
 		if n.owned.Contains(numa.ID) {
 			free[numa.ID] = 0
 		}
@@ -152,7 +152,7 @@ func (n *node) splitMemory(a *tick.Advice, s *tick.Sample) {
 	if sum == 0 {
 		return
 	}
-	for i, part := range split(*c.MemoryBytes, weights) {
+	for i, part := range policy.Split(*c.MemoryBytes, weights) {
 		c.NUMANodes[i].MemoryBytes = &part
 	}
 }
@@ -164,26 +164,4 @@ func (s *shape) perNUMA() []uint64 {
 		list[i] = uint64(s.nodes[id].Size())
 	}
 	return list
-}
-
-// split divides a total in proportion to weights, of which one at least is not 0, without losing any.
-func split(total int64, weights []uint64) []int64 {
-	sum := uint64(0)
-	for _, w := range weights {
-		sum += w
-	}
-	parts, rest := make([]int64, len(weights)), total
-	for i, w := range weights {
-		high, low := bits.Mul64(uint64(total), w)
-		part, _ := bits.Div64(high, low, sum) // w is not over sum, so that this is not over total
-		parts[i] = int64(part)
-		rest -= parts[i]
-	}
-	for i := range parts { // less than one for each that has a weight
-		if rest > 0 && weights[i] > 0 {
-			parts[i]++
-			rest--
-		}
-	}
-	return parts
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -64,8 +65,8 @@ func (n *node) limit(a *tick.Advice, members []member, reclaimed, floor int64, s
 			continue
 		}
 		part := weightOf(m.Pod) / float64(max(standing(m.Pod), 1)) / sum
-		for j := range cgroups(m.Pod) {
-			want := tick.Cgroup{Cgroup: cgroup(m.Pod, j), CPUSetMems: m.mems}
+		for j := range policy.Cgroups(m.Pod) {
+			want := tick.Cgroup{Cgroup: policy.Cgroup(m.Pod, j), CPUSetMems: m.mems}
 			if want.Cgroup == "" {
 				continue
 			}
@@ -107,8 +108,8 @@ func standing(p *tick.Pod) int {
 	if p.Missing == tick.MissingCgroup {
 		return 0
 	}
-	for i := range cgroups(p) {
-		if cgroup(p, i) != "" {
+	for i := range policy.Cgroups(p) {
+		if policy.Cgroup(p, i) != "" {
 			number++
 		}
 	}
@@ -130,7 +131,7 @@ func weightOf(p *tick.Pod) float64 {
 	if p.Requests != nil {
 		for _, request := range []*float64{p.Requests.ReclaimedMilliCPU, p.Requests.MilliCPU} {
 			if request != nil && *request > 0 {
-				return bounded(*request)
+				return policy.Bounded(*request)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -84,7 +85,7 @@ func (s *shape) bytesOf(ids cpus.Set) float64 {
 	sum := 0.0
 	for _, numa := range s.from.NUMANodes {
 		if numa.MemoryBytes != nil && *numa.MemoryBytes > 0 && ids.Contains(numa.ID) {
-			sum = bounded(sum + *numa.MemoryBytes)
+			sum = policy.Bounded(sum + *numa.MemoryBytes)
 		}
 	}
 	return sum
@@ -150,7 +151,7 @@ func (s *shape) layout(avail, share named, floorCPUs int) *layout {
 
 // see makes the shape, unless it is known already. Of the CPUs that kubelet gave away it may leave none.
 func (n *node) see(t *tick.Topology, reserved, given string) error {
-	if n.shape != nil && n.shape.reserved == reserved && n.shape.given == given && same(&n.shape.from, t) {
+	if n.shape != nil && n.shape.reserved == reserved && n.shape.given == given && policy.SameTopology(&n.shape.from, t) {
 		return nil
 	}
 	s := &shape{from: *t, reserved: reserved, given: given, nodes: map[int]cpus.Set{}}
@@ -187,12 +188,4 @@ func (n *node) see(t *tick.Topology, reserved, given string) error {
 	}
 	n.shape = s
 	return nil
-}
-
-func same(a, b *tick.Topology) bool {
-	return a.CPUs == b.CPUs && slices.Equal(a.Cores, b.Cores) && slices.Equal(a.L3, b.L3) &&
-		slices.EqualFunc(a.NUMANodes, b.NUMANodes, func(x, y tick.TopologyNUMA) bool {
-			return x.ID == y.ID && x.CPUs == y.CPUs && (x.MemoryBytes == nil) == (y.MemoryBytes == nil) &&
-				(x.MemoryBytes == nil || *x.MemoryBytes == *y.MemoryBytes)
-		})
 }

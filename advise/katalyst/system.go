@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -21,16 +22,16 @@ func (n *node) system(members []member, s *tick.Sample) (sys system) {
 	for i := range members {
 		m := &members[i]
 		if m.class == "" {
-			loose += amount(m.UsageMilliCPU)
+			loose += policy.Amount(m.UsageMilliCPU)
 			looseRSS += rssOf(m)
 			continue
 		}
-		confined += amount(m.UsageMilliCPU)
+		confined += policy.Amount(m.UsageMilliCPU)
 		rss += rssOf(m)
 	}
 	used := loose
 	if !kubelet && s.CPU != nil && s.CPU.UsageMilliCPU != nil {
-		used = max(amount(s.CPU.UsageMilliCPU)-confined, loose)
+		used = max(policy.Amount(s.CPU.UsageMilliCPU)-confined, loose)
 	}
 	kept := 0.0
 	if !kubelet { // system pods have their CPUs from the allocatable ones, and nothing is kept for them
@@ -38,7 +39,7 @@ func (n *node) system(members []member, s *tick.Sample) (sys system) {
 	}
 	if sys.milliCPU = max(used-kept, 0); sys.milliCPU >= 0.5 {
 		sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0fm are used beside the confined pods (machine %.0fm, these %.0fm, system pods %.0fm; %.0fm are kept for it): not offered",
-			used, amount(nodeUse(s)), confined, loose, kept))
+			used, policy.Amount(nodeUse(s)), confined, loose, kept))
 	}
 	if kubelet {
 		if sys.memoryBytes = looseRSS; looseRSS > 0 {
@@ -47,9 +48,9 @@ func (n *node) system(members []member, s *tick.Sample) (sys system) {
 		return sys
 	}
 	if m := s.Memory; m != nil && m.TotalBytes != nil && m.AvailableBytes != nil {
-		if sys.memoryBytes = max(amount(m.TotalBytes)-amount(m.AvailableBytes)-rss, 0); sys.memoryBytes > 0 {
+		if sys.memoryBytes = max(policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes)-rss, 0); sys.memoryBytes > 0 {
 			sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0f bytes of memory are used beside the confined pods (machine %.0f, these %.0f): not offered",
-				sys.memoryBytes, amount(m.TotalBytes)-amount(m.AvailableBytes), rss))
+				sys.memoryBytes, policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes), rss))
 		}
 	}
 	return sys
@@ -58,11 +59,11 @@ func (n *node) system(members []member, s *tick.Sample) (sys system) {
 // rssOf is a pod's resident memory, by its own figure or its containers'.
 func rssOf(m *member) (bytes float64) {
 	if m.Memory != nil {
-		return amount(m.Memory.RSSBytes)
+		return policy.Amount(m.Memory.RSSBytes)
 	}
 	for i := range m.Containers {
 		if own := m.Containers[i].Memory; own != nil {
-			bytes += amount(own.RSSBytes)
+			bytes += policy.Amount(own.RSSBytes)
 		}
 	}
 	return bytes
@@ -82,12 +83,4 @@ func tierNamed(s *tick.Sample, name string) *tick.Tier {
 		}
 	}
 	return nil
-}
-
-// amount is a figure of the stream; what is missing, negative or no number is 0.
-func amount(v *float64) float64 {
-	if v == nil || !(*v > 0) {
-		return 0
-	}
-	return bounded(*v)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -36,7 +37,7 @@ func (n *node) tier(a *tick.Advice, s *tick.Sample, members []member, l *layout)
 	case many:
 		why = "there is more than one"
 	case other != nil:
-		why = fmt.Sprintf("pod %s in it is not of class reclaimed", quote(key(other.Pod)))
+		why = fmt.Sprintf("pod %s in it is not of class reclaimed", quote(policy.Key(other.Pod)))
 	case l.reclaim.IsEmpty():
 		why = "there is no reclaim pool"
 	case s.CgroupVersion == 2:

@@ -35,6 +35,7 @@ var ways = []way{
 	}},
 	{"Polder, policy katalyst", polder("katalyst")},
 	{"Polder, policy koordinator", polder("koordinator")},
+	{"Polder, policy harvest", polder("harvest")},
 }
 
 // How long a cell runs before it is measured, and how long it is. Polder has its first decision in the second tick.

@@ -105,7 +105,7 @@ twice as many processes as there are CPUs, in a cgroup beside the service's. The
 alone. Every way is measured once a round; the rounds follow each other. "Polder" is collect | advise | isolate at their defaults, in a cgroup beside the others,
 started %s before the measurement of %s.
 
-Not measured here: a Kubernetes node, policy harvest, other clients than one on the same machine.
+Not measured here: a Kubernetes node, other clients than one on the same machine.
 `, runtime.NumCPU(), kernel(), warm, span)
 	b.WriteString(t.markdown())
 	return b.String()

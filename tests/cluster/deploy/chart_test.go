@@ -83,7 +83,7 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 		"image.pullPolicy=Sometimes":     "at '/image/pullPolicy'",
 		"dryRun=perhaps":                 "at '/dryRun': got string, want boolean",
 		"updateStrategy.type=Everything": "at '/updateStrategy/type'",
-		"policy=both":                    "at '/policy': value must be one of 'katalyst', 'koordinator'",
+		"policy=both":                    "at '/policy': value must be one of 'katalyst', 'koordinator', 'harvest'",
 		"advise.flags.policy=katalyst":   "at '/advise/flags/policy'",
 		"collect.flags.slo-config=a/b":   "at '/collect/flags/slo-config'",
 

@@ -1,0 +1,257 @@
+package harvest
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// What a forecast is made of. The level is half the largest use of the last few minutes and half that of the last hour: a lone spike
+// does not weigh for an hour, and what comes again within the hour is not forgotten. Growth is what the largest use of a span had
+// more than the level before it.
+const (
+	meanTime  = 15 * time.Second // use is its mean over so long: what is shorter is for the idle cores and the scheduling class
+	minute    = time.Minute
+	shortTime = 10 * time.Minute
+	longTime  = time.Hour
+	spanTime  = 5 * time.Minute
+
+	// halfLife is after how long what was seen counts half.
+	halfLife = 48 * time.Hour
+	// priorSpans is how many spans the expected first growth counts for, beside those that were seen.
+	priorSpans = 2
+	// maxExceeded is the most of the spans, as a part, that may have grown by more than there is room for, whatever it costs.
+	maxExceeded = 0.07
+	// warmUpMargin is the least growth that room is left for while less than shortTime was seen.
+	warmUpMargin = 0.1
+
+	// maxMinutes and maxSpans bound what a state file may bring.
+	maxMinutes = int(longTime/minute) + 2
+	maxSpans   = 16
+)
+
+// variability has the distances between the largest use of the hour and its mean from which on a machine belongs to the next class:
+// use grows less where it varies less, so each class has its own growths.
+var variability = [...]float64{0.08, 0.16}
+
+const classes = len(variability) + 1
+
+// forecast predicts the use of one resource, as parts of what there is. It learns from each span how much the use grew, and
+// remembers no more than an hour of minutes and a table of growths.
+type forecast struct {
+	// Seen is when the use was seen last, and Use its mean over [meanTime].
+	Seen time.Time `json:"seen,omitzero"`
+	Use  float64   `json:"use"`
+	// Hour has the largest use of each minute, oldest first; the last one is not over.
+	Hour []use `json:"hour,omitempty"`
+	// Spans are those that are not over.
+	Spans []span `json:"spans,omitempty"`
+	// Growths are those of the spans that are over, by the machine's class when they began.
+	Growths [classes]counts `json:"growths"`
+	// Aged is when the growths lost weight last.
+	Aged time.Time `json:"aged,omitzero"`
+}
+
+type use struct {
+	At  time.Time `json:"at"`
+	Use float64   `json:"use"`
+}
+
+// span is a time after a level.
+type span struct {
+	At    time.Time `json:"at"`
+	Level float64   `json:"level"`
+	Most  float64   `json:"most"`
+	Class int       `json:"class"`
+}
+
+// level is where a forecast begins.
+type level struct {
+	part        float64 // the level
+	short, long float64 // the largest use of the two times
+	class       int
+	warmingUp   bool // there is less than the short time of history
+}
+
+// see takes a use. A tick that is no newer than the last one teaches nothing: it reports false.
+func (f *forecast) see(now time.Time, part float64) bool {
+	gap := now.Sub(f.Seen)
+	switch {
+	case f.Seen.IsZero() || gap > longTime: // what was seen before says nothing about now, but how much the use grows
+		f.Hour, f.Spans, f.Use = nil, nil, part
+	case gap < 0: // the clock was set back, or the tick is old
+		f.back(now)
+		return false
+	case gap == 0:
+		return false
+	default:
+		f.Use += min(gap.Seconds()/meanTime.Seconds(), 1) * (part - f.Use)
+	}
+	f.Seen = now
+	last := len(f.Hour) - 1
+	if last >= 0 && now.Sub(f.Hour[last].At) < minute {
+		f.Hour[last].Use = max(f.Hour[last].Use, f.Use)
+		return true
+	}
+	if last >= 0 {
+		f.learn(f.Hour[last])
+	}
+	f.Hour = append(f.Hour, use{now, f.Use})
+	drop := 0
+	for drop < len(f.Hour)-1 && (f.Hour[drop].At.Before(now.Add(-longTime)) || len(f.Hour)-drop > maxMinutes) {
+		drop++
+	}
+	f.Hour = append(f.Hour[:0], f.Hour[drop:]...)
+	return true
+}
+
+// back keeps what was seen for another hour where the clock is set back: it may rather say too much than too little.
+func (f *forecast) back(now time.Time) {
+	for i := range f.Hour {
+		if f.Hour[i].At.After(now) {
+			f.Hour[i].At = now
+		}
+	}
+	f.Seen, f.Spans = now, nil
+	if f.Aged.After(now) {
+		f.Aged = now
+	}
+}
+
+// learn takes a minute that is over: the spans that end with it have grown, and one begins.
+func (f *forecast) learn(m use) {
+	if gap := m.At.Sub(f.Aged); f.Aged.IsZero() || gap > 0 {
+		if !f.Aged.IsZero() {
+			for i := range f.Growths {
+				f.Growths[i].age(math.Exp2(-gap.Hours() / halfLife.Hours()))
+			}
+		}
+		f.Aged = m.At
+	}
+	left := f.Spans[:0]
+	for _, s := range f.Spans {
+		s.Most = max(s.Most, m.Use)
+		if m.At.Sub(s.At) < spanTime {
+			left = append(left, s)
+		} else if s.Class >= 0 && s.Class < classes {
+			f.Growths[s.Class].add(s.Most - s.Level)
+		}
+	}
+	l := f.level(m.At)
+	f.Spans = append(left, span{At: m.At, Level: l.part, Class: l.class})
+	if over := len(f.Spans) - maxSpans; over > 0 {
+		f.Spans = append(f.Spans[:0], f.Spans[over:]...)
+	}
+}
+
+// level is the one at a time.
+func (f *forecast) level(at time.Time) (l level) {
+	sum, n := 0.0, 0.0
+	for i, m := range f.Hour {
+		if m.At.Before(at.Add(-longTime)) {
+			continue
+		}
+		l.long = max(l.long, m.Use)
+		if !m.At.Before(at.Add(-shortTime)) {
+			l.short = max(l.short, m.Use)
+		}
+		sum += m.Use
+		n++
+		if i == 0 {
+			l.warmingUp = at.Sub(m.At) < shortTime
+		}
+	}
+	l.part = (l.short + l.long) / 2
+	for n > 0 && l.class < len(variability) && l.long-sum/n > variability[l.class] {
+		l.class++
+	}
+	return l
+}
+
+// margin is the growth that room is left for, with the number of spans behind it.
+func (f *forecast) margin(l level, s Settings) (part, spans float64) {
+	part, spans = f.Growths[l.class].cheapest(s)
+	if l.warmingUp {
+		part = max(part, warmUpMargin)
+	}
+	return part, spans
+}
+
+// text explains a level, in amounts of the whole.
+func (l level) text(amount func(part float64) string) string {
+	return fmt.Sprintf("level %s (half of the largest use of 10 minutes, %s, and half of the hour's, %s)",
+		amount(l.part), amount(l.short), amount(l.long))
+}
+
+// bins of a table of growths: from nothing to all of the machine, in steps of half a percent.
+const bins = 200
+
+// counts is how often a growth was seen; what is old counts less.
+type counts []float64
+
+func (c *counts) add(part float64) {
+	i := int(math.Ceil(min(max(part, 0), 1) * bins))
+	for len(*c) <= i {
+		*c = append(*c, 0)
+	}
+	(*c)[i]++
+}
+
+// age lets all that was seen count less, and forgets what hardly counts.
+func (c *counts) age(by float64) {
+	end := 0
+	for i := range *c {
+		if (*c)[i] *= by; (*c)[i] < 1e-4 {
+			(*c)[i] = 0
+		} else {
+			end = i + 1
+		}
+	}
+	*c = (*c)[:end]
+}
+
+// sum is how often any was seen. A state file may say anything.
+func (c counts) sum() (sum float64) {
+	for i, n := range c {
+		if i <= bins && n > 0 {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// cheapest is the growth for which to leave room: the least of what the room costs and what more growth costs.
+func (c counts) cheapest(s Settings) (part, seen float64) {
+	seen = c.sum()
+	all := seen + priorSpans
+	more, best := all, math.Inf(1)
+	first := int(math.Round(s.FirstMargin * bins))
+	for i := range bins + 1 {
+		if i < len(c) && c[i] > 0 {
+			more -= c[i]
+		}
+		if i == first {
+			more -= priorSpans
+		}
+		room := float64(i) / bins
+		if beyond := max(more, 0) / all; room >= s.Margin-1e-9 && beyond <= maxExceeded && room+s.Price*beyond < best {
+			part, best = room, room+s.Price*beyond
+		}
+	}
+	if math.IsInf(best, 1) {
+		return 1, seen
+	}
+	return part, seen
+}
+
+// quantile is the growth that so many did not exceed, and how many there are.
+func (c counts) quantile(q float64) (part, seen float64) {
+	seen = c.sum()
+	upTo := 0.0
+	for i, n := range c {
+		if upTo += max(n, 0); upTo >= seen*q-1e-9 {
+			return float64(min(i, bins)) / bins, seen
+		}
+	}
+	return 0, seen
+}

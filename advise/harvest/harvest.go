@@ -1,0 +1,292 @@
+// Package harvest is a policy of our own: as much for batch as the services will not need, by what they needed before.
+//
+//	offer = CPUs that batch may have - level - margin for growth - requests of new pods
+//
+// The level is where the services' use is, by its largest values; the growth is what it grew by from there, in the spans of time that
+// were seen on this very machine, weighed by a price: room costs what it is, and a span that outgrows it costs Price machines. The
+// offer rises late and falls by steps while there is room, so that what was promised stays. Batch runs on all CPUs but whole cores
+// for what services use and a buffer of idle ones for their bursts; the services run everywhere, and batch is in a scheduling
+// class below them, so that no burst waits for a tick.
+//
+// Where the ideas are from:
+//   - Resource Central (Cortez and others, SOSP 2017): how machines were used predicts how they will be; largest values over minutes.
+//   - N-sigma and its like at Borg (Bashir and others, EuroSys 2021, "Take it to the limit"): predict the peak of a machine's sum, not
+//     of each task; the sum is steadier.
+//   - Autopilot (Rzadca and others, EuroSys 2020): histograms of use that age with a half-life, and a choice by cost, in which too
+//     little and too much have their prices, and moving one too.
+//   - PerfIso (Iorgulescu and others, USENIX ATC 2018): a buffer of idle cores that follows the services, and batch has the rest.
+//   - Heracles (Lo and others, ISCA 2015): take from batch at once, give back slowly; keep whole cores, not hyperthreads.
+package harvest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/advise/class"
+	"polder/advise/policy"
+	"polder/lib/tick"
+)
+
+// Policy describes the package in the list of policies.
+var Policy = policy.Policy{
+	Name: "harvest",
+	Doc: `what services will not need by their own history
+What services will use within the hour is predicted from their largest use and from how it grew before on this machine; the
+rest is offered, and stays promised. Batch runs on all CPUs but those in use and a buffer of idle cores.`,
+	StateVersion: 2001,
+}
+
+const (
+	// maxNodes bounds what is remembered where a stream carries ever new node names.
+	maxNodes = 20_000
+	// staleAfter is how long an offer stays while the services' use is not known.
+	staleAfter = 15 * time.Minute
+)
+
+// Decider decides for any number of nodes, each with a state of its own.
+type Decider struct {
+	settings Settings
+	nodes    map[string]*node
+}
+
+// New returns a Decider.
+func New(s Settings) *Decider { return &Decider{settings: s, nodes: map[string]*node{}} }
+
+// Configure replaces the settings, from the next tick on; what is remembered stays.
+func (d *Decider) Configure(s Settings) { d.settings = s }
+
+// State returns a pointer to what is remembered, by node.
+func (d *Decider) State() any { return &d.nodes }
+
+// Reboot forgets what was advised of cgroups that another run of the kernel had: those of the same name are others', and have nothing
+// to be undone. What is known of the services' use stays.
+func (d *Decider) Reboot() {
+	for _, n := range d.nodes {
+		if n != nil {
+			n.Place.Confined, n.Place.Kept, n.Class, n.Fallback = false, "", nil, nil
+		}
+	}
+}
+
+// node is what is remembered of one node, in the form of the state file.
+type node struct {
+	Seen time.Time `json:"seen,omitzero"`
+	// Known is when the services' use was known last; zero where it never was, or nothing is offered.
+	Known time.Time `json:"known,omitzero"`
+	// CPU and Memory predict what the services need; Offered and OfferedMemory are what is promised of it.
+	CPU           forecast `json:"cpu"`
+	Memory        forecast `json:"memory"`
+	Offered       offer    `json:"offered"`
+	OfferedMemory offer    `json:"offeredMemory"`
+	Pods          pods     `json:"pods"`
+	Place         place    `json:"place"`
+	// Given are the CPUs that kubelet gave away, as far as was last known.
+	Given    string        `json:"given,omitempty"`
+	Class    *class.State  `json:"class,omitempty"`
+	Fallback []tick.Cgroup `json:"fallback,omitempty"`
+
+	shape *shape // derived from the topology, made anew when that changes
+}
+
+// Decide implements [policy.Decider].
+func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
+	if d.nodes == nil { // a state file's null
+		d.nodes = map[string]*node{}
+	}
+	n := d.nodes[t.Node]
+	if n == nil {
+		d.forget()
+		n = &node{}
+		d.nodes[strings.Clone(t.Node)] = n
+	}
+	n.Seen = t.Time
+	a := &tick.Advice{Policy: Policy.Name}
+	s := t.Sample
+	if why := n.undecidable(a, s, d.settings); why != "" {
+		return n.keepLastOffer(a, t, why)
+	}
+	need := n.demand(t, d.settings)
+	if math.IsNaN(need.milliCPU) {
+		return n.keepLastOffer(a, t, "what the services use is not known (a first reading has no rates)")
+	}
+	n.Known = t.Time
+	n.offerCPU(a, t, need, d.settings)
+	n.offerMemory(a, t, need, d.settings)
+	n.place(a, t, need, d.settings)
+	policy.AwakenTiers(s, a)
+	milliCPU := int64(n.shape.Online.Size()) * 1000
+	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
+	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, m)
+	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)
+	n.Fallback = a.Fallback
+	return a
+}
+
+// undecidable says what is missing for a decision.
+func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) string {
+	switch {
+	case s == nil:
+		return "no sample"
+	case s.Fleet != nil || s.Agent != nil: // collect --fleet knows nothing of the node's use: the node's own pipe decides
+		return "the sample is of a fleet"
+	case s.Topology == nil:
+		return "no topology in the sample"
+	case !n.Known.IsZero() && policy.PodsUnknown(s):
+		return "the cluster's pods are not known yet"
+	}
+	switch {
+	case s.Kubelet != nil:
+		n.Given = s.Kubelet.ExclusiveCPUs
+	case !policy.Unread(s, "kubelet"):
+		n.Given = "" // there is no kubelet
+	case n.Given != "":
+		a.Reasons = append(a.Reasons, "kubelet's state could not be read: CPUs "+policy.Quote(n.Given)+" are taken for given away, as they were")
+	}
+	if err := n.see(s.Topology, settings.ReservedCPUs, n.Given); err != nil {
+		return policy.OneLine(err)
+	}
+	return ""
+}
+
+// keepLastOffer is the advice where nothing is decided: the last offer stays in force for [staleAfter], and is withdrawn then.
+func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Advice {
+	a.Fallback = n.Fallback
+	a.Reasons = append(a.Reasons, why+": no decision")
+	switch age := t.Time.Sub(n.Known); {
+	case n.Known.IsZero():
+	case age < 0: // the clock was set back
+		n.Known = t.Time
+	case age >= staleAfter:
+		a.Withdrawn = fmt.Sprintf("what the services use has not been known for %s", age.Round(time.Second))
+		n.Offered, n.OfferedMemory = offer{}, offer{}
+	}
+	return a
+}
+
+// offerCPU says how much CPU is offered, and why.
+func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
+	all := float64(n.shape.avail.Size()) * 1000
+	a.Reclaimed = &tick.Reclaimed{MilliCPU: tick.Ptr(int64(0))}
+	if all == 0 {
+		a.Reasons = append(a.Reasons, "offer: kubelet gave all CPUs away, or they are reserved: there are none for batch")
+		return
+	}
+	part := min(need.milliCPU/all, 1)
+	n.CPU.see(t.Time, part)
+	milli := func(part float64) string { return fmt.Sprintf("%.0fm", part*all) }
+	l := n.CPU.level(t.Time)
+	margin, spans := n.CPU.margin(l, s)
+	can := max(1-l.part-margin-need.newMilliCPU/all, 0)
+	bound := n.Offered.follow(t.Time, can, max(part, n.CPU.Use), s)
+	*a.Reclaimed.MilliCPU = int64(n.Offered.Part*all + 1e-6)
+	a.Reasons = append(a.Reasons, fmt.Sprintf("offer: %.0fm - services' %s - margin for growth %s%s - %s -> %dm%s",
+		all, l.text(milli), milli(margin), basis(l, spans), newText(need, milli(need.newMilliCPU/all)), *a.Reclaimed.MilliCPU, bound))
+	text := fmt.Sprintf("services use %.0fm now", need.used)
+	if beyond := need.milliCPU - need.used; beyond >= 0.5 {
+		text += fmt.Sprintf(", and %.0fm more are kept for the system", beyond)
+	}
+	if peaks := n.Pods.reasons(); peaks != "" {
+		text += "; " + peaks
+	}
+	a.Reasons = append(a.Reasons, text)
+}
+
+// basis says what a margin is derived from.
+func basis(l level, spans float64) string {
+	if l.warmingUp {
+		return " (less than 10 minutes are known)"
+	}
+	return fmt.Sprintf(" (%.0f spans of 5 minutes, %s variability)", spans, [...]string{"low", "medium", "high"}[l.class])
+}
+
+func newText(need demand, requests string) string {
+	if need.newPods == 0 {
+		return "new pods 0"
+	}
+	return fmt.Sprintf("requests of %s beyond use %s", policy.Count(need.newPods, "new pod"), requests)
+}
+
+// offerMemory says how much memory is offered. Memory cannot be taken back as CPU can: the level is the hour's largest use, and a span
+// that outgrows the room costs ten times as much.
+func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
+	all := 0.0
+	switch {
+	case t.Sample.Capacity != nil && t.Sample.Capacity.MemoryBytes != nil:
+		all = policy.Amount(t.Sample.Capacity.MemoryBytes)
+	case t.Sample.Memory != nil:
+		all = policy.Amount(t.Sample.Memory.TotalBytes)
+	}
+	if all == 0 || math.IsNaN(need.bytes) {
+		a.Reasons = append(a.Reasons, "memory: the machine's total or what the services hold is not known: none is offered")
+		return
+	}
+	kept := 0.0
+	if t.Sample.Allocatable != nil && t.Sample.Allocatable.MemoryBytes != nil {
+		kept = max(all-policy.Amount(t.Sample.Allocatable.MemoryBytes), 0)
+	}
+	part := min(max(need.bytes, kept)/all, 1)
+	n.Memory.see(t.Time, part)
+	s.Price *= 10
+	l := n.Memory.level(t.Time)
+	margin, spans := n.Memory.margin(l, s)
+	can := max(1-l.long-margin-need.newBytes/all, 0)
+	bound := n.OfferedMemory.follow(t.Time, can, max(part, n.Memory.Use), s)
+	bytes := int64(n.OfferedMemory.Part * all)
+	a.Reclaimed.MemoryBytes = &bytes
+	size := func(part float64) string { return fmt.Sprintf("%.1f GiB", part*all/(1<<30)) }
+	const text = "memory: %s - largest use of the hour without cache that can be dropped %s - margin for growth %s%s - %s -> %s%s"
+	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
+		size(1), size(l.long), size(margin), basis(l, spans), newText(need, size(need.newBytes/all)), size(n.OfferedMemory.Part), bound))
+}
+
+// place says on which CPUs batch runs.
+func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
+	sh := n.shape
+	n.Place.see(t.Time, need.used, float64(sh.avail.Size())*1000)
+	weights := sh.allNUMA
+	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.avail.Size() <= sh.LargestCore() {
+		n.Place.Kept, n.Place.Needed = "", time.Time{}
+		const text = "%d CPUs are too few for idle cores (%d): batch runs on all, below the services by its scheduling class or weight"
+		a.Reasons = append(a.Reasons, fmt.Sprintf(text, sh.Online.Size(), s.MinCPUs))
+		if n.Place.Confined && !sh.avail.IsEmpty() { // the machine was larger
+			confine(a, t.Sample.Pods, sh.availList, sh.availList)
+		}
+	} else {
+		d := n.Place.divide(a, t.Time, sh, s)
+		n.Place.Confined = true
+		weights = d.perNUMA
+		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolShare, CPUs: sh.availList}, tick.Pool{Name: tick.PoolReclaim, CPUs: d.batch})
+		if !sh.reservedOnline.IsEmpty() {
+			a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: sh.reservedOnline.String()})
+		}
+		confine(a, t.Sample.Pods, d.batch, d.floor)
+	}
+	if len(weights) > 0 && slices.Max(weights) > 0 {
+		for i, part := range policy.Split(*a.Reclaimed.MilliCPU, weights) {
+			a.Reclaimed.NUMANodes = append(a.Reclaimed.NUMANodes, tick.ReclaimedNUMA{ID: sh.NUMA[i], MilliCPU: &part})
+		}
+	}
+}
+
+// uniqueByPath sorts by path, so that parents come before what is below them, and keeps one entry a cgroup.
+func uniqueByPath(list []tick.Cgroup) []tick.Cgroup {
+	slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
+	return slices.CompactFunc(list, func(x, y tick.Cgroup) bool { return x.Cgroup == y.Cgroup })
+}
+
+// forget makes room for one more node: it drops the one that was seen longest ago.
+func (d *Decider) forget() {
+	if len(d.nodes) < maxNodes {
+		return
+	}
+	var oldest string
+	for name, n := range d.nodes {
+		if oldest == "" || n.Seen.Before(d.nodes[oldest].Seen) || n.Seen.Equal(d.nodes[oldest].Seen) && name < oldest {
+			oldest = name
+		}
+	}
+	delete(d.nodes, oldest)
+}

@@ -1,0 +1,437 @@
+package harvest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// machine is a sample of a machine of 16 CPUs in 8 cores, whose services use so much in all, and a batch pod beside.
+func machine(services float64) *tick.Sample {
+	s := &tick.Sample{
+		Topology:      &tick.Topology{CPUs: "0-15", NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-3,8-11"}, {ID: 1, CPUs: "4-7,12-15"}}},
+		CPU:           &tick.NodeCPU{UsageMilliCPU: tick.Ptr(services + 3000)},
+		Memory:        &tick.NodeMemory{TotalBytes: tick.Ptr(100e9), AvailableBytes: tick.Ptr(60e9)},
+		CgroupVersion: 2,
+		Pods:          []tick.Pod{podOf("web", tick.QoSShared, services), podOf("spark", tick.QoSReclaimed, 3000)},
+	}
+	for core := range 8 {
+		s.Topology.Cores = append(s.Topology.Cores, fmt.Sprintf("%d,%d", core, core+8))
+	}
+	return s
+}
+
+func podOf(name, qos string, milliCPU float64) tick.Pod {
+	return tick.Pod{
+		UID: name, Namespace: "shop", Name: name, QoS: qos, QoSSource: tick.QoSFromRule, Cgroup: "/" + name, UsageMilliCPU: &milliCPU,
+		Memory: &tick.Memory{RSSBytes: tick.Ptr(10e9), WorkingSetBytes: tick.Ptr(12e9)},
+	}
+}
+
+func at(after time.Duration, s *tick.Sample) *tick.Tick {
+	return &tick.Tick{V: 1, Node: "n", Time: start.Add(after), Sample: s}
+}
+
+// run decides once a minute, with each minute's use of the services, and returns the last advice.
+func run(d *Decider, from time.Duration, minutes int, services func(i int) float64) (a *tick.Advice, end time.Duration) {
+	for i := range minutes {
+		a = d.Decide(at(from+time.Duration(i)*time.Minute, machine(services(i))))
+	}
+	return a, from + time.Duration(minutes)*time.Minute
+}
+
+func steady(milliCPU float64) func(int) float64 { return func(int) float64 { return milliCPU } }
+
+func milli(t *testing.T, a *tick.Advice) int64 {
+	t.Helper()
+	if a.Reclaimed == nil || a.Reclaimed.MilliCPU == nil {
+		t.Fatalf("nothing is offered: %q", a.Reasons)
+	}
+	return *a.Reclaimed.MilliCPU
+}
+
+// On a machine that is steady all that services do not use is offered but for the least margin, once that is learnt; less before.
+func TestASteadyMachineIsOfferedWhole(t *testing.T) {
+	d := New(Defaults())
+	first, next := run(d, 0, 1, steady(4000))
+	if got := milli(t, first); got != 16000-4000-1600 { // a tenth while nothing is known
+		t.Errorf("first offer %dm", got)
+	}
+	last, _ := run(d, next, 24*60, steady(4000))
+	if got := milli(t, last); got != 16000-4000-320 {
+		t.Errorf("after a day %dm: %q", got, last.Reasons)
+	}
+	if len(last.Reclaimed.NUMANodes) != 2 {
+		t.Errorf("NUMA nodes %+v", last.Reclaimed.NUMANodes)
+	}
+}
+
+// What grows again and again is left room for, and reasons say how sure that is.
+func TestGrowthIsLearnt(t *testing.T) {
+	d := New(Defaults())
+	bursts := func(i int) float64 {
+		if i%90 == 0 { // seldom enough to be forgotten by the level
+			return 8000
+		}
+		return 4000
+	}
+	a, _ := run(d, 0, 24*60+80, bursts)
+	got := milli(t, a)
+	if got > 16000-8000+80 || got < 16000-8000-1000 {
+		t.Errorf("offer %dm beside bursts to 8000m: %q", got, a.Reasons)
+	}
+	if !strings.Contains(a.Reasons[0], "spans of 5 minutes") || !strings.Contains(a.Reasons[1], `"shop/web"`) {
+		t.Errorf("reasons %q", a.Reasons)
+	}
+}
+
+// Unknown is not zero: without a figure of the machine, one pod of unknown use is reason enough to decide nothing; with one, what the
+// machine uses counts, whoever uses it.
+func TestUnknownUseIsNotZero(t *testing.T) {
+	s := machine(4000)
+	s.CPU = nil
+	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-4000-1600 {
+		t.Errorf("from the pods' use %dm", got)
+	}
+	s.Pods[0].UsageMilliCPU = nil
+	if a := New(Defaults()).Decide(at(0, s)); a.Reclaimed != nil || len(a.Cgroups) > 0 || !strings.Contains(a.Reasons[0], "not known") {
+		t.Errorf("offer %+v of a machine of which nothing is known: %q", a.Reclaimed, a.Reasons)
+	}
+	s = machine(4000)
+	s.Pods[0].UsageMilliCPU = nil
+	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-4000-1600 {
+		t.Errorf("beside a pod of unknown use %dm", got)
+	}
+	s = machine(4000)
+	s.Pods[1].UsageMilliCPU = nil // batch of unknown use may be services' for all that is known
+	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-7000-1600 {
+		t.Errorf("beside batch of unknown use %dm", got)
+	}
+	for _, s := range []*tick.Sample{
+		nil, {}, {Topology: &tick.Topology{CPUs: "0-15"}}, {Topology: &tick.Topology{CPUs: "x"}}, {Topology: machine(0).Topology, Fleet: &tick.Fleet{}},
+	} {
+		if a := New(Defaults()).Decide(at(0, s)); a.Reclaimed != nil || len(a.Reasons) == 0 {
+			t.Errorf("offer %+v of %+v: %q", a.Reclaimed, s, a.Reasons)
+		}
+	}
+}
+
+// A sample that is missing, or old, offers nothing new; what was offered is withdrawn when that lasts.
+func TestWithoutASampleNothingIsNew(t *testing.T) {
+	d := New(Defaults())
+	a, now := run(d, 0, 60, steady(4000))
+	offered := milli(t, a)
+	for _, minutes := range []int{0, 5, 10, 20} {
+		a := d.Decide(at(now+time.Duration(minutes)*time.Minute, nil))
+		if a.Reclaimed != nil || (a.Withdrawn != "") != (minutes == 20) {
+			t.Errorf("after %d minutes without a sample: %+v, withdrawn %q", minutes, a.Reclaimed, a.Withdrawn)
+		}
+		if len(a.Fallback) == 0 {
+			t.Errorf("after %d minutes without a sample there is no fallback", minutes)
+		}
+	}
+	d = New(Defaults())
+	_, now = run(d, 0, 60, steady(4000))
+	old := d.Decide(at(now-30*time.Minute, machine(0)))
+	if got := milli(t, old); got != offered {
+		t.Errorf("an old tick makes %dm of %dm", got, offered)
+	}
+	if got := milli(t, d.Decide(at(now+time.Second, machine(4000)))); got != offered {
+		t.Errorf("the tick after it makes %dm of %dm", got, offered)
+	}
+}
+
+// A restart with the state makes the same advice, tick by tick.
+func TestARestartChangesNothing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var uses []float64
+	for range 400 {
+		uses = append(uses, 3000+rng.Float64()*6000)
+	}
+	one, other := New(Defaults()), New(Defaults())
+	for i, use := range uses {
+		if i%37 == 0 {
+			state, err := tick.Marshal(other.State())
+			if err != nil {
+				t.Fatal(err)
+			}
+			other = New(Defaults())
+			if err := tick.Unmarshal(state, other.State()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := time.Duration(i) * 17 * time.Second
+		want, _ := tick.Marshal(one.Decide(at(now, machine(use))))
+		got, _ := tick.Marshal(other.Decide(at(now, machine(use))))
+		if !bytes.Equal(got, want) {
+			t.Fatalf("tick %d:\n%s\nwithout a restart:\n%s", i, got, want)
+		}
+	}
+}
+
+// Pods that come and go leave nothing behind, and the state of a node has a bound.
+func TestMemoryIsBounded(t *testing.T) {
+	d := New(Defaults())
+	most := 0
+	for i := range 3000 {
+		s := machine(4000)
+		for p := range 40 {
+			s.Pods = append(s.Pods, podOf(fmt.Sprintf("job-%d-%d", i, p), tick.QoSShared, 10))
+		}
+		s.Pods = append(s.Pods, podOf(strings.Repeat("x", 100_000), tick.QoSShared, 1))
+		d.Decide(at(time.Duration(i)*time.Minute, s))
+		if i%500 == 499 {
+			state, err := tick.Marshal(d.State())
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, len(state))
+		}
+	}
+	if n := len(d.nodes["n"].Pods.Of); n != 41 {
+		t.Errorf("%d pods are remembered; want those that are there", n)
+	}
+	if most > 40_000 {
+		t.Errorf("the state has %d bytes", most)
+	}
+	s := machine(4000)
+	for p := range 3 * maxPods {
+		s.Pods = append(s.Pods, podOf(fmt.Sprint("many-", p), tick.QoSShared, 1))
+	}
+	d.Decide(at(4000*time.Minute, s))
+	if n := len(d.nodes["n"].Pods.Of); n > maxPods || n < maxPods/2 {
+		t.Errorf("%d pods are remembered; want %d at most", n, maxPods)
+	}
+}
+
+// A new pod counts with its requests until it is known; those that ran when the node was seen first were there before, but for ones
+// that say when they started.
+func TestNewPodsCountWithTheirRequests(t *testing.T) {
+	d := New(Defaults())
+	_, now := run(d, 0, 24*60, steady(4000))
+	calm := d.nodes["n"].Offered.Part
+	s := machine(4000)
+	young := podOf("young", tick.QoSShared, 500)
+	young.Requests = &tick.Resources{MilliCPU: tick.Ptr(6500.0)}
+	s.Pods = append(s.Pods, young)
+	offer := func(minutes int) (milliCPU int64, reason string) {
+		t.Helper()
+		a := d.Decide(at(now, s))
+		for range minutes {
+			now += time.Minute
+			a = d.Decide(at(now, s))
+		}
+		return milli(t, a), a.Reasons[0]
+	}
+	if got, reason := offer(9); got >= int64(calm*16000)-5500 || !strings.Contains(reason, "1 new pod beyond use 6000m") {
+		t.Errorf("beside a new pod that requests 6 CPUs more than it uses: %dm, %s", got, reason)
+	}
+	if got, reason := offer(60); got < int64(calm*16000)-1000 || !strings.Contains(reason, "new pods 0") {
+		t.Errorf("when it is known: %dm, %s", got, reason)
+	}
+	first := machine(4000)
+	first.Pods[0].Requests = &tick.Resources{MilliCPU: tick.Ptr(9000.0)}
+	if got := milli(t, New(Defaults()).Decide(at(0, first))); got != 16000-4000-1600 {
+		t.Errorf("what was there before counts with its request: %dm", got)
+	}
+	first.Pods[0].StartTime = start.Add(-time.Minute).Format(time.RFC3339)
+	if got := milli(t, New(Defaults()).Decide(at(0, first))); got != 16000-9000-1600 {
+		t.Errorf("what has just started does not: %dm", got)
+	}
+}
+
+// Memory: what services hold at most counts, page cache that can be dropped does not, nor what batch holds.
+func TestMemory(t *testing.T) {
+	d := New(Defaults())
+	var a *tick.Advice
+	for i := range 24 * 60 {
+		s := machine(4000)
+		if i == 24*60-30 { // half an hour ago
+			s.Memory.AvailableBytes = tick.Ptr(50e9)
+		}
+		a = d.Decide(at(time.Duration(i)*time.Minute, s))
+	}
+	if got := *a.Reclaimed.MemoryBytes; got > 60e9 || got < 55e9 { // 100 - (100 - 50 - batch's 10)
+		t.Errorf("memory offered %d: %q", got, a.Reasons)
+	}
+	s := machine(4000)
+	s.Memory = nil
+	if a := New(Defaults()).Decide(at(0, s)); a.Reclaimed.MemoryBytes != nil {
+		t.Errorf("memory of an unknown total: %d", *a.Reclaimed.MemoryBytes)
+	}
+}
+
+// What is kept for the system, reserved, or given to a container alone is not offered.
+func TestWhatOthersHaveIsNotOffered(t *testing.T) {
+	s := machine(4000)
+	s.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(14000.0), MemoryBytes: tick.Ptr(100e9)}
+	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-4000-2000-1600 {
+		t.Errorf("with 2 CPUs kept for the system: %dm", got)
+	}
+	settings := Defaults()
+	settings.ReservedCPUs = "0,8"
+	a := New(settings).Decide(at(0, machine(4000)))
+	if got := milli(t, a); got != 14000-4000-1400 {
+		t.Errorf("with a reserved core: %dm", got)
+	}
+	if a.Pools[1].Name != tick.PoolReclaim || strings.HasPrefix(a.Pools[1].CPUs, "0") {
+		t.Errorf("batch is on the reserved core: %+v", a.Pools)
+	}
+	s = machine(4000)
+	s.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "1-2,9-10"}
+	s.Pods[0].Containers = []tick.Container{{
+		Name: "c", Cgroup: "/web/c", CPUSetCPUs: "1-2,9-10", UsageMilliCPU: tick.Ptr(4000.0), Requests: &tick.Resources{MilliCPU: tick.Ptr(4000.0)},
+	}}
+	a = New(Defaults()).Decide(at(0, s))
+	if got := milli(t, a); got != 12000-1200 { // the service uses its own CPUs alone
+		t.Errorf("beside a service with CPUs of its own: %dm, %q", got, a.Reasons)
+	}
+	for _, c := range a.Cgroups {
+		set, _ := cpus.Parse(c.CPUSetCPUs)
+		if given, _ := cpus.Parse("1-2,9-10"); !set.Intersection(given).IsEmpty() {
+			t.Errorf("%s on the CPUs of another: %s", c.Cgroup, c.CPUSetCPUs)
+		}
+	}
+}
+
+// cpusOf is the list of batch's cgroup.
+func cpusOf(t *testing.T, list []tick.Cgroup) (batch cpus.Set) {
+	t.Helper()
+	for _, c := range list {
+		if c.Cgroup != "/spark" {
+			t.Errorf("%s is confined: %+v", c.Cgroup, c)
+		}
+		var err error
+		if batch, err = cpus.Parse(c.CPUSetCPUs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return batch
+}
+
+// Batch leaves the services whole cores at once, and takes them back late; the services are confined to nothing.
+func TestBatchLeavesIdleCores(t *testing.T) {
+	d := New(Defaults())
+	size := func(second int, services float64) int {
+		t.Helper()
+		a := d.Decide(at(time.Duration(second)*time.Second, machine(services)))
+		batch := cpusOf(t, a.Cgroups)
+		if floor := cpusOf(t, a.Fallback); floor.IsEmpty() || !floor.IsSubsetOf(batch) {
+			t.Errorf("the fallback %s is not of %s", floor, batch)
+		}
+		for core := range 8 { // whole cores alone
+			if batch.Contains(core) != batch.Contains(core+8) {
+				t.Errorf("batch on %s: half of a core", batch)
+			}
+		}
+		for _, c := range a.Cgroups {
+			if c.CPUIdle == nil || !*c.CPUIdle {
+				t.Errorf("%s is not idle", c.Cgroup)
+			}
+		}
+		return batch.Size()
+	}
+	if got := size(0, 3500); got != 16-4-2 { // use, and one idle core
+		t.Errorf("first %d CPUs", got)
+	}
+	if got := size(1, 7500); got != 16-8-4 { // four more at once: the next burst may be as large
+		t.Errorf("in a burst %d CPUs", got)
+	}
+	if got := size(20, 3500); got != 4 {
+		t.Errorf("after 19 seconds batch has %d CPUs", got)
+	}
+	for i := range 60 {
+		size(21+i, 3500)
+	}
+	if got := size(3600, 3500); got != 16-4-2 {
+		t.Errorf("after an hour batch has %d CPUs", got)
+	}
+	if got := size(3601, 1e12); got != 2 {
+		t.Errorf("beside services that use all, batch has %d CPUs", got)
+	}
+}
+
+// A small machine has no idle cores: batch is held by its class. What was narrowed when it was larger is widened.
+func TestASmallMachine(t *testing.T) {
+	small := func() *tick.Sample {
+		s := machine(1000)
+		s.Topology = &tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}
+		s.CPU.UsageMilliCPU = tick.Ptr(2000.0)
+		s.Pods[1].UsageMilliCPU = tick.Ptr(1000.0)
+		return s
+	}
+	a := New(Defaults()).Decide(at(0, small()))
+	if len(a.Pools) > 0 || len(a.Cgroups) != 1 || a.Cgroups[0].CPUSetCPUs != "" || !*a.Cgroups[0].CPUIdle || milli(t, a) != 4000-1000-400 {
+		t.Errorf("%+v, %q", a.Cgroups, a.Reasons)
+	}
+	d := New(Defaults())
+	d.Decide(at(0, machine(1000)))
+	a = d.Decide(at(time.Second, small()))
+	if len(a.Cgroups) != 1 || a.Cgroups[0].CPUSetCPUs != "0-3" {
+		t.Errorf("what was confined is not widened: %+v", a.Cgroups)
+	}
+	d.Reboot()
+	if a = d.Decide(at(2*time.Second, small())); a.Cgroups[0].CPUSetCPUs != "" {
+		t.Errorf("what another run of the kernel had is undone: %+v", a.Cgroups)
+	}
+}
+
+// The offer falls at once where the services have no room, else by steps of a minute, and rises late.
+func TestOfferMovesSlowly(t *testing.T) {
+	s := Defaults()
+	o := offer{}
+	var got []float64
+	for _, step := range []struct{ minute, can, use float64 }{
+		{0, 0.8, 0.1}, {0.1, 0.6, 0.1}, {0.2, 0.6, 0.1}, {1.2, 0.6, 0.1}, {1.3, 0.6, 0.35}, {1.4, 0.597, 0.35},
+		{2, 0.9, 0.1}, {4, 0.9, 0.1}, {6.5, 0.9, 0.1}, {7, 0.9, 0.1}, {12, 0.9, 0.1},
+	} {
+		o.follow(start.Add(time.Duration(step.minute*float64(time.Minute))), step.can, step.use, s)
+		got = append(got, o.Part)
+	}
+	want := []float64{0.8, 0.75, 0.75, 0.7, 0.6, 0.6, 0.6, 0.6, 0.65, 0.65, 0.7}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
+		t.Errorf("offers (-want +got):\n%s", diff)
+	}
+}
+
+// A forecast of a stream that was away for long begins anew, and one whose clock was set back goes on.
+func TestForecastAndTheClock(t *testing.T) {
+	f := forecast{}
+	for i := range 60 {
+		f.see(start.Add(time.Duration(i)*time.Minute), 0.5)
+	}
+	if l := f.level(f.Seen); l.part != 0.5 || l.warmingUp {
+		t.Errorf("level %+v", l)
+	}
+	f.see(start.Add(5*time.Hour), 0.1)
+	if l := f.level(f.Seen); l.part != 0.1 || !l.warmingUp {
+		t.Errorf("level %+v after hours without a sample", l)
+	}
+	back := start.Add(time.Hour)
+	if f.see(back, 0.2) {
+		t.Error("an old tick was learnt from")
+	}
+	if !f.see(back.Add(time.Minute), 0.2) || f.level(f.Seen).part != 0.2 {
+		t.Errorf("level %+v after the clock was set back", f.level(f.Seen))
+	}
+	for i := range 100_000 { // ticks a second, for a day
+		f.see(back.Add(time.Duration(i)*time.Second), 0.2)
+	}
+	if len(f.Hour) > maxMinutes || len(f.Spans) > maxSpans {
+		t.Errorf("%d minutes and %d spans are remembered", len(f.Hour), len(f.Spans))
+	}
+	// A tick a second and one a minute say the same of a steady use, whose noise within a minute is no peak.
+	if l := f.level(f.Seen); l.short < 0.199 || l.short > 0.201 {
+		t.Errorf("level %+v", l)
+	}
+}

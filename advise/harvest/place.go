@@ -1,0 +1,101 @@
+package harvest
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"polder/advise/policy"
+	"polder/lib/tick"
+)
+
+// burstHalfLife is after how long a growth between two ticks counts half.
+const burstHalfLife = 10 * time.Minute
+
+// place is where batch runs: everywhere but on as many whole cores as the services use, and those that stay idle for their bursts.
+type place struct {
+	// Bursts are what the services grew by within two ticks, as parts of the CPUs that batch may have.
+	Bursts counts `json:"bursts,omitempty"`
+	// Uses are those of the last ticks, newest last.
+	Uses []use `json:"uses,omitempty"`
+	// Kept are the CPUs without batch, a list, and Needed when all of them were needed last.
+	Kept   string    `json:"kept,omitempty"`
+	Needed time.Time `json:"needed,omitzero"`
+	// Confined says that batch had a list of CPUs, which must be undone where it has none any more.
+	Confined bool `json:"confined,omitempty"`
+}
+
+// see takes a use in milli-CPU of so many.
+func (p *place) see(now time.Time, milliCPU, of float64) {
+	if n := len(p.Uses); n > 0 && !now.After(p.Uses[n-1].At) {
+		p.Uses = nil // the clock was set back
+	}
+	if n := len(p.Uses); n > 0 {
+		p.Bursts.age(math.Exp2(-now.Sub(p.Uses[n-1].At).Minutes() / burstHalfLife.Minutes()))
+		least := milliCPU
+		for _, u := range p.Uses[max(n-2, 0):] {
+			least = min(least, u.Use)
+		}
+		p.Bursts.add((milliCPU - least) / max(of, 1))
+	}
+	p.Uses = append(p.Uses, use{now, milliCPU})
+	if over := len(p.Uses) - 2; over > 0 {
+		p.Uses = append(p.Uses[:0], p.Uses[over:]...)
+	}
+}
+
+// divide decides the CPUs of batch: all that batch may have but those kept without it.
+func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *division {
+	avail := sh.avail.Size()
+	used := 0.0
+	for _, u := range p.Uses {
+		used = max(used, u.Use)
+	}
+	part, seen := p.Bursts.quantile(s.Burst)
+	burst := part * float64(avail) * 1000
+	idle := max(ceilCPUs(min(burst, float64(avail)*500)), sh.LargestCore()) // half of the machine at most
+	limit := max(avail-sh.floorCPUs(), 0)
+	want := min(ceilCPUs(used)+idle, limit)
+
+	d := sh.divide(p.Kept, want, limit)
+	if p.Needed.After(now) {
+		p.Needed = now
+	}
+	held := ""
+	switch hold := s.BurstHold - now.Sub(p.Needed); {
+	case !d.shrinks:
+		p.Needed = now
+	case hold > 0:
+		d = sh.divide(p.Kept, d.present, limit)
+		held = fmt.Sprintf("; %d would do, the others are kept for %.0fs more", want, math.Ceil(hold.Seconds()))
+	}
+	p.Kept = d.kept
+	why := ""
+	if want == limit && ceilCPUs(used)+idle > limit {
+		why = fmt.Sprintf("; batch keeps its floor of %d CPUs", avail-limit)
+	}
+	const text = "batch runs on %d of %d CPUs: services use %.0fm, and %d CPUs stay idle for their bursts " +
+		"(%s of %.0f growths within two ticks were up to %.0fm)%s%s"
+	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
+		d.size, avail, used, idle, percent(s.Burst), seen, burst, why, held))
+	return d
+}
+
+// confine wants the containers of batch on a list of CPUs, and for the fallback on the floor of it.
+func confine(a *tick.Advice, pods []tick.Pod, batch, floor string) {
+	for i := range pods {
+		p := &pods[i]
+		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || policy.Finished(p) {
+			continue
+		}
+		for j := range policy.Cgroups(p) {
+			if c := policy.Cgroup(p, j); len(c) > 1 && c[0] == '/' {
+				a.Cgroups = append(a.Cgroups, tick.Cgroup{Cgroup: c, CPUSetCPUs: batch})
+				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: c, CPUSetCPUs: floor})
+			}
+		}
+	}
+}
+
+// ceilCPUs is milli-CPU in whole CPUs, rounded up; less than a thousandth of a milli-CPU is rounding noise.
+func ceilCPUs(milliCPU float64) int { return int(math.Ceil((min(milliCPU, 1e9) - 0.001) / 1000)) }
