@@ -67,6 +67,9 @@ func (o *options) explainAll(ctx context.Context, s *stage.Session, out io.Write
 	}
 	defer inserted.stop()
 	q.Inserted = inserted.sections
+	if s.IsSet("node") {
+		q.Node = s.Node
+	}
 	r := why.New(q)
 	err = s.Filter(ctx, stage.Filter{
 		Section:  tick.SectionReport,
@@ -74,9 +77,7 @@ func (o *options) explainAll(ctx context.Context, s *stage.Session, out io.Write
 		Ignores:  []string{"Sample.Config", "Sample.Labels", "Sample.Annotations", "Pod.Labels", "Pod.Annotations", "Container.NUMAMemory", "Container.ID", "Advice.Fallback", "Advice.Resctrl"},
 		Terminal: true,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
-			if !s.IsSet("node") || in.Node == s.Node {
-				r.Add(in.Tick)
-			}
+			r.Add(in.Tick)
 			return nil, nil
 		},
 	})

@@ -111,7 +111,7 @@ func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
 	var s []string
 	if a.size > 0 {
 		text := fmt.Sprintf("It could run on %s (%s)", count(a.size, "CPU"), clip(a.cpus))
-		if others := sharing(t, p, a.cpus); others > 0 {
+		if others := len(podsOn(t, a.cpus)) - 1; others > 0 {
 			text += fmt.Sprintf(", which it shared with %s", count(others, "other pod"))
 		}
 		s = append(s, text+".")
@@ -145,8 +145,8 @@ func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
 	return s
 }
 
-// sharing is the number of other pods that the advice puts on the same CPUs.
-func sharing(t *tick.Tick, p *tick.Pod, list string) (others int) {
+// podsOn are the pods that the advice puts on a list of CPUs.
+func podsOn(t *tick.Tick, list string) (pods []*tick.Pod) {
 	on := map[string]bool{}
 	for i := range t.Advice.Cgroups {
 		if t.Advice.Cgroups[i].CPUSetCPUs == list {
@@ -154,19 +154,16 @@ func sharing(t *tick.Tick, p *tick.Pod, list string) (others int) {
 		}
 	}
 	for i := range t.Sample.Pods {
-		other := &t.Sample.Pods[i]
-		if other.UID == p.UID {
-			continue
-		}
-		found := on[other.Cgroup]
-		for j := range other.Containers {
-			found = found || on[other.Containers[j].Cgroup]
+		p := &t.Sample.Pods[i]
+		found := on[p.Cgroup]
+		for j := range p.Containers {
+			found = found || on[p.Containers[j].Cgroup]
 		}
 		if found {
-			others++
+			pods = append(pods, p)
 		}
 	}
-	return others
+	return pods
 }
 
 // ownLimit is the CPU limit that the pod was made with.

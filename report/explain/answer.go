@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"polder/lib/tick"
 	"polder/report/view"
@@ -17,6 +18,10 @@ const (
 	fullPart = 0.9
 	// roomPart is the part up to which CPUs have room for more, however their load is spread.
 	roomPart = 0.7
+	// recent is how long a squeeze counts as what led to a time that is asked about.
+	recent = time.Hour
+	// leastNamed is the part of all needs from which a service is worth its name.
+	leastNamed = 0.01
 	// mostListed is how many lines a list has.
 	mostListed = 8
 )
@@ -26,7 +31,7 @@ func (r *Recording) podAt(n *node, add func(string)) {
 	t, p := n.current, n.pod
 	a := allowanceOf(t, p)
 	add(paragraph("Allowed", append(append([]string{classSays(p)}, a.says(t, p)...), used(p), inForce(t, p, a))...))
-	add(paragraph("What held it", r.held(t, p, a)))
+	add(paragraph("What held it back", r.held(t, p, a)))
 	add(paragraph("Why no more", why(t, p)...))
 	if p.QoS == tick.QoSReclaimed {
 		add(paragraph("Which service", r.services(n, t)...))
@@ -103,14 +108,13 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	case waiting:
 		return "Threads were ready to run and waited, though no limit was full: short waits that the averages do not show."
 	}
-	return "Nothing: it used less than it was allowed."
+	return "Nothing held it: it used less than it was allowed."
 }
 
 // onCPUs is what the pods on a list of CPUs use.
 func onCPUs(t *tick.Tick, list string) (milliCPU float64) {
-	for i := range t.Sample.Pods {
-		p := &t.Sample.Pods[i]
-		if p.UsageMilliCPU != nil && allowanceOf(t, p).cpus == list {
+	for _, p := range podsOn(t, list) {
+		if p.UsageMilliCPU != nil {
 			milliCPU += *p.UsageMilliCPU
 		}
 	}
@@ -156,7 +160,7 @@ func offered(t *tick.Tick) []string {
 		s = append(s, list(parts)+" to reclaimed pods (policy "+view.Clean(t.Advice.Policy)+").")
 	}
 	if t.Sample != nil {
-		asked, use, pods := 0.0, 0.0, 0
+		asked, use, pods, unknown := 0.0, 0.0, 0, 0
 		for i := range t.Sample.Pods {
 			p := &t.Sample.Pods[i]
 			if p.QoS != tick.QoSReclaimed {
@@ -168,9 +172,18 @@ func offered(t *tick.Tick) []string {
 			}
 			if p.UsageMilliCPU != nil {
 				use += *p.UsageMilliCPU
+			} else {
+				unknown++
 			}
 		}
-		s = append(s, fmt.Sprintf("%s requested %s and used %s.", count(pods, "reclaimed pod"), coresNumber(asked), coresOf(use)))
+		switch {
+		case pods == 0:
+			s = append(s, "No reclaimed pod ran.")
+		case unknown > 0:
+			s = append(s, fmt.Sprintf("%s requested %s; what %d of them used is unknown.", count(pods, "reclaimed pod"), coresOf(asked), unknown))
+		default:
+			s = append(s, fmt.Sprintf("%s requested %s and used %s.", count(pods, "reclaimed pod"), coresNumber(asked), coresOf(use)))
+		}
 	}
 	if t.Report != nil {
 		for _, x := range t.Report.Targets {
@@ -251,6 +264,15 @@ func why(t *tick.Tick, about *tick.Pod) []string {
 
 // services names those that needed most, and the last time that they took CPUs.
 func (r *Recording) services(n *node, t *tick.Tick) []string {
+	s := needed(t)
+	if q := n.squeezes.last; q != nil && t.Time.Sub(q.to) <= recent {
+		s = append(s, q.says(r.amount(n), n.clock))
+	}
+	return s
+}
+
+// needed names the services that needed most.
+func needed(t *tick.Tick) []string {
 	var s []string
 	ns := needs(t)
 	total := sum(ns)
@@ -265,7 +287,7 @@ func (r *Recording) services(n *node, t *tick.Tick) []string {
 			text += fmt.Sprintf(", %.0f %% of all services' need", 100*ns[0].milliCPU/total)
 			var next []string
 			for _, x := range ns[1:min(len(ns), 4)] {
-				if x.milliCPU > 0 {
+				if x.milliCPU >= leastNamed*total {
 					next = append(next, x.name+" "+x.amount())
 				}
 			}
@@ -277,9 +299,6 @@ func (r *Recording) services(n *node, t *tick.Tick) []string {
 			}
 		}
 		s = append(s, text+".")
-	}
-	if n.squeezes.last != nil {
-		s = append(s, n.squeezes.last.says(r.amount(n), n.clock))
 	}
 	return s
 }
@@ -316,18 +335,23 @@ func (r *Recording) throttledNow(t *tick.Tick) string {
 	if t.Sample == nil {
 		return ""
 	}
-	all := map[string]peak{}
+	all, known := map[string]peak{}, false
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if v := throttled(p); v != nil && *v >= 1 {
-			all[p.UID] = peak{name: view.Name(p.Namespace, p.Name), value: *v}
+		v := throttled(p)
+		known = known || v != nil
+		if v != nil && *v >= 1 {
+			all[p.UID] = peak{name: nameOf(p.Namespace, p.Name), value: *v}
 		}
 	}
-	return throttledList(all, nil)
+	return throttledList(all, known, nil)
 }
 
-func throttledList(all map[string]peak, clock func(peak) string) string {
-	if len(all) == 0 {
+func throttledList(all map[string]peak, known bool, clock func(peak) string) string {
+	switch {
+	case !known:
+		return paragraph("Throttled", "Unknown: no container has the figure.")
+	case len(all) == 0:
 		return paragraph("Throttled", "No pod.")
 	}
 	var parts []string
@@ -404,7 +428,10 @@ func near(t *tick.Tick) string {
 	}
 	verb := "Nearest to an eviction"
 	if next.Met {
-		verb = "Met, with no pod that may go or a wait that goes on"
+		verb = "A limit is passed and no pod goes yet"
+		if since, err := time.Parse(time.RFC3339Nano, next.Since); err == nil {
+			verb = "A limit is passed for " + view.Span(t.Time.Sub(since)) + ", and no pod goes yet"
+		}
 	}
 	side := "over"
 	if next.Below {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"polder/lib/tick"
@@ -42,16 +43,17 @@ func (es *evictions) add(t *tick.Tick, of func(*tick.PodEviction) bool) {
 				es.more++
 				continue
 			}
-			e = &eviction{uid: x.UID, rule: x.Rule, scope: x.Scope, name: view.Name(x.Namespace, x.Name), first: t.Time, message: x.Message, finding: findingOf(t, x)}
+			e = &eviction{uid: short(x.UID), rule: short(x.Rule), scope: short(x.Scope), name: nameOf(x.Namespace, x.Name), first: t.Time, message: short(x.Message), finding: findingOf(t, x)}
 			es.all = append(es.all, e)
 		}
-		e.last, e.state, e.failure = t.Time, x.State, x.Error
+		e.last, e.state, e.failure = t.Time, short(x.State), short(x.Error)
 	}
 }
 
 func (es *evictions) find(x *tick.PodEviction) *eviction {
+	uid, rule, scope := short(x.UID), short(x.Rule), short(x.Scope)
 	for _, e := range es.all {
-		if e.uid == x.UID && e.rule == x.Rule && e.scope == x.Scope {
+		if e.uid == uid && e.rule == rule && e.scope == scope {
 			return e
 		}
 	}
@@ -71,6 +73,7 @@ func findingOf(t *tick.Tick, x *tick.PodEviction) *tick.PressureFinding {
 		return nil
 	}
 	f := *found
+	f.Rule, f.Scope, f.Part, f.Since = short(f.Rule), short(f.Scope), short(f.Part), ""
 	return &f
 }
 
@@ -91,11 +94,11 @@ func (e *eviction) says(clock func(time.Time) string) string {
 	if e.failure != "" {
 		text += " The error: " + view.Clean(e.failure) + "."
 	}
-	if f := e.finding; f != nil {
-		text += fmt.Sprintf(" Measured: %s %s, the threshold is %s.", scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, f.Value), measure(f.Scope, f.Part, f.Threshold))
-		if e.state == tick.StateWouldEvict {
-			text += " (A dry run: nothing was done.)"
-		}
+	if f := e.finding; f != nil && !strings.Contains(e.message, "threshold of") { // else the message has the figures
+		text += fmt.Sprintf(" Measured: %s %s; the threshold is %s.", scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, f.Value), measure(f.Scope, f.Part, f.Threshold))
+	}
+	if e.state == tick.StateWouldEvict {
+		text += " (A dry run: nothing was done.)"
 	}
 	return text
 }
@@ -110,11 +113,11 @@ func (e *eviction) differently() string {
 	if f.Below != (by < 0) {
 		return "" // the value is not past the threshold: the rule looks at more than this one figure
 	}
-	side, amount := "less", by
+	side, amount := "lower", by
 	if f.Below {
-		side, amount = "more", -by
+		side, amount = "higher", -by
 	}
-	return fmt.Sprintf("%s would have stayed with %s %s of %s.", e.name, measure(f.Scope, f.Part, amount), side, scopeWords(f.Scope, f.Part))
+	return fmt.Sprintf("%s would have stayed, had the %s been %s %s.", e.name, scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, amount), side)
 }
 
 // sentence is a message without the dot at its end.

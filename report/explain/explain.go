@@ -4,7 +4,9 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +20,8 @@ import (
 type Question struct {
 	// Pod is namespace/name, or the name alone; empty asks about the node.
 	Pod string
+	// Node is the one node of the recording that is asked about; empty is all of them.
+	Node string
 	// At asks about one time; From and Until, either of which may be nil, about a period. Without any it is the whole recording.
 	At, From, Until *Moment
 	// Inserted names the sections that the recording does not have and that were decided for this answer.
@@ -30,6 +34,7 @@ const (
 	keptNames = 4096
 	// afterwards is how long after the time that is asked about the pod's eviction still belongs to the answer.
 	afterwards = 10 * time.Minute
+	keptTaints = 32
 	// keptSilences is how many times without an offer are listed.
 	keptSilences = 5
 )
@@ -39,7 +44,8 @@ type Recording struct {
 	q               Question
 	namespace, name string
 	nodes           []*node
-	otherNodes      bool // more than are kept
+	otherNodes      bool     // more than are kept
+	away            []string // some of those that are not asked about
 	first           time.Time
 	from, until     time.Time // zero where the recording's ends bound it
 	names           map[string]bool
@@ -68,6 +74,8 @@ type node struct {
 	begin   time.Time  // of the first of them
 	current *tick.Tick // the last of them
 	pod     *tick.Pod  // in it
+	podTick *tick.Tick // the last of them that has the pod
+	lastPod *tick.Pod  // in that
 
 	podTicks         int
 	podFirst, podEnd time.Time
@@ -77,6 +85,7 @@ type node struct {
 	offer, memory, allowed, use, throttling figures
 	peaks                                   map[string]peak // services' needs
 	throttledPods                           map[string]peak
+	throttlingKnown                         bool
 	silences                                []silence
 	moreSilences                            int
 	silent                                  bool
@@ -130,6 +139,12 @@ type silence struct {
 
 // Add takes the next tick.
 func (r *Recording) Add(t *tick.Tick) {
+	if r.q.Node != "" && t.Node != r.q.Node {
+		if len(r.away) < 5 && !slices.Contains(r.away, t.Node) {
+			r.away = append(r.away, t.Node)
+		}
+		return
+	}
 	if len(r.nodes) == 0 {
 		r.first = t.Time
 		r.resolve()
@@ -205,10 +220,13 @@ func (n *node) take(r *Recording, t *tick.Tick, p *tick.Pod) {
 	}
 	n.asked++
 	n.current, n.pod = t, p
+	if p != nil {
+		n.podTick, n.lastPod = t, p
+	}
 	n.evictions.add(t, func(x *tick.PodEviction) bool { return r.name == "" || r.isPod(x.Namespace, x.Name) })
 	if t.Eviction != nil {
 		for _, x := range t.Eviction.Taints {
-			if key := view.Clean(x.Key + ":" + x.Effect); n.taints[key] > 0 || len(n.taints) < keptNames {
+			if key := short(x.Key + ":" + x.Effect); n.taints[key] > 0 || len(n.taints) < keptTaints {
 				n.taints[key]++
 			}
 		}
@@ -253,13 +271,14 @@ func (n *node) notePeaks(r *Recording, t *tick.Tick) {
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		v := throttled(p)
+		n.throttlingKnown = n.throttlingKnown || v != nil
 		if v == nil || *v < 1 {
 			continue
 		}
 		if old, there := n.throttledPods[p.UID]; there && old.value >= *v || !there && len(n.throttledPods) >= keptNames {
 			continue
 		}
-		n.throttledPods[p.UID] = peak{name: view.Name(p.Namespace, p.Name), value: *v, at: t.Time}
+		n.throttledPods[p.UID] = peak{name: nameOf(p.Namespace, p.Name), value: *v, at: t.Time}
 	}
 }
 
@@ -275,7 +294,7 @@ func (n *node) noteSilence(t *tick.Tick, offer *float64) {
 	}
 	if !n.silent {
 		if len(n.silences) < keptSilences {
-			n.silences = append(n.silences, silence{from: t.Time, to: t.Time, why: whyNothing(t)})
+			n.silences = append(n.silences, silence{from: t.Time, to: t.Time, why: short(whyNothing(t))})
 		} else {
 			n.moreSilences++
 		}
@@ -328,10 +347,10 @@ func (r *Recording) find(n *node, t *tick.Tick) *tick.Pod {
 			if !slices.Contains(n.namespaces, p.Namespace) && len(n.namespaces) < 5 {
 				n.namespaces = append(n.namespaces, p.Namespace)
 			}
-			n.podKey = view.Name(p.Namespace, p.Name)
+			n.podKey = nameOf(p.Namespace, p.Name)
 		}
 		if len(r.names) < keptNames && n.podTicks == 0 {
-			r.names[view.Name(p.Namespace, p.Name)] = true
+			r.names[nameOf(p.Namespace, p.Name)] = true
 		}
 	}
 	return found
@@ -339,6 +358,9 @@ func (r *Recording) find(n *node, t *tick.Tick) *tick.Pod {
 
 // Answer is the text; the error says what is wrong with the question or the recording, and what to do.
 func (r *Recording) Answer() (string, error) {
+	if len(r.nodes) == 0 && len(r.away) > 0 {
+		return "", fmt.Errorf("--node %s: the recording has no tick of it; it has %s", view.Clean(r.q.Node), view.Clean(list(r.away)))
+	}
 	if len(r.nodes) == 0 {
 		return "", fmt.Errorf("no tick in the input: give a recording, as in: report --to explain < day.jsonl")
 	}
@@ -376,10 +398,10 @@ func (r *Recording) answer(n *node) (string, error) {
 		for _, namespace := range n.namespaces {
 			full = append(full, view.Name(namespace, r.name))
 		}
-		return "", fmt.Errorf("--pod %s: there are %s on %s: give the namespace too", view.Clean(r.q.Pod), list(full), n.name)
+		return "", fmt.Errorf("--pod %s: there are %s on %s: give the namespace too", view.Clean(r.q.Pod), list(full), view.Clean(n.name))
 	case n.current == nil || r.isPastEnd(n):
 		return "", r.outside(n)
-	case r.q.At != nil && r.name != "" && n.pod == nil:
+	case r.name != "" && (n.lastPod == nil || r.q.At != nil && n.pod == nil):
 		return "", r.podAway(n)
 	}
 	var paragraphs []string
@@ -427,18 +449,22 @@ func (r *Recording) outside(n *node) error {
 	case r.q.Until != nil:
 		what = "--until " + r.q.Until.text
 	}
-	return fmt.Errorf("%s: the recording has no tick of then: of %s it goes from %s to %s (%s)", what, n.name, full(n.first), full(n.last), count(n.ticks, "tick"))
+	return fmt.Errorf("%s: the recording has no tick of then: of %s it goes from %s to %s (%s)", what, view.Clean(n.name), full(n.first), full(n.last), count(n.ticks, "tick"))
 }
 
 // podAway is for a pod that is in the recording, and not at the time that is asked about.
 func (r *Recording) podAway(n *node) error {
-	text := fmt.Sprintf("--pod %s is not in the tick of %s: it is in those from %s to %s", view.Clean(r.q.Pod), full(n.current.Time), full(n.podFirst), full(n.podEnd))
+	when := "the tick of " + full(n.current.Time)
+	if r.q.At == nil {
+		when = fmt.Sprintf("the ticks from %s to %s", full(n.begin), full(n.current.Time))
+	}
+	text := fmt.Sprintf("--pod %s is not in %s: it is in those from %s to %s", view.Clean(r.q.Pod), when, full(n.podFirst), full(n.podEnd))
 	for _, e := range n.evictions.all {
-		if !e.first.After(n.current.Time) {
+		if r.q.At != nil && !e.first.After(n.current.Time) {
 			return fmt.Errorf("%s, and its eviction begins at %s: ask with --at %s", text, full(e.first), n.podEnd.Format("15:04:05"))
 		}
 	}
-	return fmt.Errorf("%s: give another --at, or none to be told of all that time", text)
+	return fmt.Errorf("%s: ask for a time in that, or leave the time out", text)
 }
 
 func (r *Recording) unknownPod() error {
@@ -464,9 +490,9 @@ func (n *node) clock(t time.Time) string {
 }
 
 func (r *Recording) title(n *node) string {
-	what := n.name
+	what := view.Clean(n.name)
 	if r.name != "" {
-		what = n.podKey + " on " + n.name
+		what = n.podKey + " on " + what
 	}
 	if r.q.At != nil {
 		return fmt.Sprintf("%s at %s", what, full(n.current.Time))
@@ -505,36 +531,27 @@ func (r *Recording) caveats(n *node) []string {
 	return s
 }
 
-// nearest are the names most like a text, at most five: those that contain it or its last part, else those that begin alike.
+// nearest are the names most like a text, at most five: those that contain its last part, then those that contain its first.
 func nearest(text string, names map[string]bool) []string {
-	_, last, _ := strings.Cut(text, "/")
-	if last == "" {
-		last = text
+	first, last, found := strings.Cut(text, "/")
+	if !found {
+		last = first
 	}
-	type scored struct {
-		name  string
-		score int
+	rank := func(name string) int {
+		switch {
+		case last != "" && strings.Contains(name, last):
+			return 0
+		case first != "" && strings.Contains(name, first):
+			return 1
+		}
+		return 2
 	}
-	var all []scored
-	for name := range names {
-		score := 0
-		for i := 0; i < min(len(name), len(text)) && name[i] == text[i]; i++ {
-			score++
-		}
-		if last != "" && strings.Contains(name, last) {
-			score += 100
-		}
-		all = append(all, scored{name, score})
-	}
-	slices.SortFunc(all, func(a, b scored) int {
-		if a.score != b.score {
-			return b.score - a.score
-		}
-		return strings.Compare(a.name, b.name)
+	all := slices.SortedFunc(maps.Keys(names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b))
 	})
-	var near []string
-	for _, s := range all[:min(len(all), 5)] {
-		near = append(near, s.name)
+	near := all[:min(len(all), 5)]
+	if more := len(all) - len(near); more > 0 {
+		near = append(slices.Clone(near), fmt.Sprintf("and %d more", more))
 	}
 	return near
 }

@@ -34,7 +34,7 @@ func needs(t *tick.Tick) []need {
 		if p.QoS != tick.QoSShared && p.QoS != tick.QoSDedicated || p.Phase == "Succeeded" || p.Phase == "Failed" {
 			continue
 		}
-		n := need{name: view.Name(p.Namespace, p.Name)}
+		n := need{name: nameOf(p.Namespace, p.Name)}
 		if p.Requests != nil {
 			n.request = p.Requests.MilliCPU
 		}

@@ -11,10 +11,6 @@ import (
 
 // podOver answers about a pod over a period.
 func (r *Recording) podOver(n *node, add func(string)) {
-	if n.podTicks == 0 || n.use.number == 0 && n.pod == nil {
-		add(paragraph("", fmt.Sprintf("The pod is not in the period: it is in the ticks from %s to %s.", full(n.podFirst), full(n.podEnd))))
-		return
-	}
 	var s []string
 	if f := n.allowed; f.number > 0 {
 		s = append(s, spread("It was allowed", f)+".")
@@ -24,15 +20,20 @@ func (r *Recording) podOver(n *node, add func(string)) {
 	if f := n.use; f.number > 0 {
 		s = append(s, spread("It used", f)+".")
 	}
+	end := "at the end"
 	if n.pod == nil {
-		s = append(s, fmt.Sprintf("It is not in the last tick: it was last seen at %s.", n.clock(n.podEnd)))
+		end = "at " + n.clock(n.podTick.Time)
+		s = append(s, fmt.Sprintf("It was last seen %s.", end))
 	}
 	add(paragraph("Allowed", s...))
 	add(r.squeezed(n))
-	if n.pod != nil {
-		a := allowanceOf(n.current, n.pod)
-		add(paragraph("At the end", append([]string{classSays(n.pod)}, a.says(n.current, n.pod)...)...))
-		add(paragraph("Why no more at the end", why(n.current, n.pod)...))
+	t, p := n.podTick, n.lastPod
+	a := allowanceOf(t, p)
+	add(paragraph(strings.ToUpper(end[:1])+end[1:], append(append([]string{classSays(p)}, a.says(t, p)...), used(p))...))
+	add(paragraph("What held it back then", r.held(t, p, a)))
+	add(paragraph("Why no more "+end, why(t, p)...))
+	if p.QoS == tick.QoSReclaimed {
+		add(paragraph("Which service", needed(t)...))
 	}
 	switch f := n.throttling; {
 	case f.number == 0:
@@ -42,10 +43,9 @@ func (r *Recording) podOver(n *node, add func(string)) {
 	default:
 		add(paragraph("Throttled", fmt.Sprintf("Yes: in %.0f %% of the periods on average, most at %s (%.0f %%).", f.average(), n.clock(f.highAt), f.high)))
 	}
-	add(r.evicted(n, n.current, tick.Ptr(tick.Pod{})))
-	if n.pod != nil {
-		add(paragraph("To change it", differently(n, n.current, n.pod, allowanceOf(n.current, n.pod))...))
-	}
+	add(r.evicted(n, t, p))
+	add(paragraph("To change it", differently(n, t, p, a)...))
+	add(failures(t, p))
 }
 
 // nodeOver answers about a node over a period.
@@ -55,7 +55,11 @@ func (r *Recording) nodeOver(n *node, add func(string)) {
 		s = append(s, spread("", n.offer)+", to reclaimed pods.")
 	}
 	if f := n.memory; f.number > 0 {
-		s = append(s, fmt.Sprintf("Memory: %s to %s.", bytesOf(f.low), bytesOf(f.high)))
+		text := bytesOf(f.low)
+		if high := bytesOf(f.high); high != text {
+			text += " to " + high
+		}
+		s = append(s, "Memory: "+text+".")
 	}
 	for _, key := range slices.Sorted(maps.Keys(n.taints)) {
 		s = append(s, fmt.Sprintf("The taint %s kept new pods away in %s.", key, count(n.taints[key], "tick")))
@@ -67,14 +71,17 @@ func (r *Recording) nodeOver(n *node, add func(string)) {
 	add(r.nothing(n))
 	add(r.squeezed(n))
 	var parts []string
-	for _, p := range largest(n.peaks, 4) {
+	for i, p := range largest(n.peaks, 4) {
+		if i > 0 && p.value < leastNamed*largest(n.peaks, 1)[0].value {
+			break
+		}
 		parts = append(parts, fmt.Sprintf("%s at %s", p.says, n.clock(p.at)))
 	}
 	if len(parts) > 0 {
 		add(paragraph("Which service", "The largest needs were "+list(parts)+"."))
 	}
 	add(paragraph("Why no more at the end", why(n.current, nil)...))
-	add(throttledList(n.throttledPods, func(p peak) string { return n.clock(p.at) }))
+	add(throttledList(n.throttledPods, n.throttlingKnown, func(p peak) string { return n.clock(p.at) }))
 	add(r.evicted(n, n.current, nil))
 	add(paragraph("To change it", differently(n, n.current, nil, allowance{})...))
 	add(failures(n.current, nil))

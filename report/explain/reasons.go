@@ -91,7 +91,7 @@ func (b balance) binding() string {
 }
 
 // suppression is advise's sum for batch pods under the policy koordinator.
-var suppression = regexp.MustCompile(`^suppression: capacity (\d+)m \* (\d+) % \((\w+)\) - services (\d+)m \((.*?)\) - system (\d+)m \(use of no pod\)(.*?) = (-?\d+)m -> (.*)$`)
+var suppression = regexp.MustCompile(`^suppression: capacity (\d+)m \* (\d+) % \((\w+)\) - services (\d+)m \((.*?)\) - system (\d+)m \((.*?)\) = (-?\d+)m(?:, (at least .*?))? -> (.*)$`)
 
 func suppressionSays(reasons []string) (text string, found bool) {
 	for _, r := range reasons {
@@ -99,12 +99,12 @@ func suppressionSays(reasons []string) (text string, found bool) {
 		if m == nil {
 			continue
 		}
-		text = fmt.Sprintf("Batch pods may have what is left of %s %% of the machine's %s (%s) after the services' %s and the %s of processes outside all pods",
-			m[2], coresOf(number(m[1])), m[3], coresOf(number(m[4])), coresOf(number(m[6])))
-		if m[7] != "" {
-			text += " (" + plain(strings.TrimLeft(m[7], " -")) + ")"
+		text = fmt.Sprintf("Batch pods may have what is left of %s %% of the machine's %s (%s) after the services' %s and the system's %s (%s)",
+			m[2], coresOf(number(m[1])), m[3], coresOf(number(m[4])), coresOf(number(m[6])), plain(m[7]))
+		if m[9] != "" {
+			m[10] = m[9] + ", " + m[10]
 		}
-		return text + fmt.Sprintf(": %s, so %s.", coresOf(number(m[8])), plain(m[9])), true
+		return text + fmt.Sprintf(": %s, so %s.", coresOf(number(m[8])), plain(m[10])), true
 	}
 	return "", false
 }
@@ -120,7 +120,7 @@ var (
 
 // plain is a reason or a message with its figures in cores and GiB, fit for a terminal.
 func plain(text string) string {
-	text = view.Clean(text)
+	text = short(text)
 	text = milliCPU.ReplaceAllStringFunc(text, func(s string) string { return coresOf(number(strings.TrimSuffix(s, "m"))) })
 	text = inBytes.ReplaceAllStringFunc(text, func(s string) string {
 		digits := strings.TrimRight(s, " bytesofmrB")

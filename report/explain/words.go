@@ -46,6 +46,27 @@ func list(parts []string) string {
 	}
 }
 
+// short makes text from a tick fit for a terminal and for being remembered: a line may have 16 MiB in one string.
+func short(s string) string {
+	const most = 400
+	if len(s) > 4*most {
+		s = strings.ToValidUTF8(s[:4*most], "")
+	}
+	s = view.Clean(s)
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return strings.Clone(s)
+}
+
+// nameOf is a pod's name with its namespace.
+func nameOf(namespace, name string) string {
+	if namespace == "" {
+		return short(name)
+	}
+	return short(namespace + "/" + name)
+}
+
 // clip cuts a path or a list that would fill lines.
 func clip(s string) string {
 	const most = 60
@@ -82,8 +103,14 @@ func wrap(words []string, indent string) string {
 	width := len(indent)
 	for i, w := range words {
 		n := utf8.RuneCountInString(w)
+		if i+1 < len(words) && strings.HasPrefix(words[i+1], "%") {
+			n += 1 + utf8.RuneCountInString(words[i+1]) // a number stays with its percent sign
+		}
 		switch {
 		case i == 0:
+		case strings.HasPrefix(w, "%"):
+			b.WriteString(" " + w)
+			continue
 		case width+1+n > columns:
 			b.WriteString("\n" + indent)
 			width = len(indent)
