@@ -119,7 +119,7 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 }
 
 func TestFilterSplicesAndForwards(t *testing.T) {
-	h := &harness{in: strings.NewReader(line("a", 0) + "\n\n{bad\n" + `{"mine":1.50,` + line("b", 0)[1:] + "\n" + line("cut", 0))}
+	h := &harness{in: strings.NewReader(line("a", 0) + "\n\n{bad\n" + `{"mine":1.50,` + line("b", 0)[1:] + "\n" + line("cut", 0)[:30])}
 	if got := h.run(t, h.echo(filterKind, nil)); got != 0 {
 		t.Fatalf("exit status %d: %s", got, &h.err)
 	}
