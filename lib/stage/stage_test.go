@@ -88,7 +88,7 @@ func TestExitStatus(t *testing.T) {
 		{"no room for a line", h.echo(filterKind, nil), []string{"--max-line", "0"}, "", 2, "--max-line 0: want a positive number"},
 		{"a bad memory limit", fails(nil), []string{"--memory-limit", "lots"}, "", 2, "want a number with KiB"},
 		{"strict", h.echo(filterKind, nil), []string{"--strict"}, "{}\n", 1, "line 1: no valid tick"},
-		{"not strict", h.echo(filterKind, nil), nil, "{}\n", 0, "dropped a line"},
+		{"not strict", h.echo(filterKind, nil), nil, "{}\n" + line("a", 0) + "\n", 0, "dropped a line"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h.in, h.err = strings.NewReader(c.in), bytes.Buffer{}
@@ -289,5 +289,26 @@ func TestStateKnowsTheBoot(t *testing.T) {
 	}
 	if got := bootOf("a", ""); got != UnknownBoot {
 		t.Errorf("the present boot cannot be read: %d; want it unknown", got)
+	}
+}
+
+// An input in which no line is a tick is another file than was meant: the end says so. One good line is enough.
+func TestFilterRefusesWhatIsNoStream(t *testing.T) {
+	for in, want := range map[string]int{
+		"root:x:0:0\n{}\n":                   1,
+		line("a", 0)[:20] + "}\n":            1,
+		"root:x:0:0\n" + line("a", 0) + "\n": 0,
+		"":                                   0,
+		"\n\n":                               0,
+		line("a", 0)[:20]:                    0, // its writer ended early
+		strings.Replace(line("a", 0), `"v":1`, `"v":2`, 1) + "\n": 1,
+	} {
+		h := &harness{in: strings.NewReader(in)}
+		if got := h.run(t, h.echo(filterKind, nil)); got != want {
+			t.Errorf("%q: exit status %d, want %d: %s", in, got, want, &h.err)
+		}
+		if said := strings.Contains(h.err.String(), "no line of the input is a tick"); said != (want == 1) {
+			t.Errorf("%q: %s", in, &h.err)
+		}
 	}
 }
