@@ -81,7 +81,7 @@ func TestExitStatus(t *testing.T) {
 		{"a failure", fails(errors.New("read x: no such thing")), nil, "", 1, "echo: read x: no such thing\n"},
 		{"the next stage is gone", fails(fmt.Errorf("write tick: %w", syscall.EPIPE)), nil, "", 0, ""},
 		{"bad configuration", fails(Usagef("--x: bad")), nil, "", 2, "echo: --x: bad\necho: see 'echo --help'\n"},
-		{"an unknown flag", fails(nil), []string{"--nonsense"}, "", 2, "flag provided but not defined: -nonsense"},
+		{"an unknown flag", fails(nil), []string{"--nonsense"}, "", 2, "unknown flag --nonsense"},
 		{"an argument", fails(nil), []string{"file"}, "", 2, `unexpected argument "file"`},
 		{"no such input", h.echo(filterKind, nil), []string{"--input", "/nonexistent/x"}, "", 2, "open --input: open /nonexistent/x: no such file"},
 		{"a bad word", fails(nil), []string{"--log-level", "loud"}, "", 2, "want one of debug, info, warn, error"},
