@@ -72,6 +72,9 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return &UsageError{err}
 	}
 	defer in.Close()
+	if in.terminal() {
+		fmt.Fprintf(s.Err, "%s: waits for ticks that are typed on this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
+	}
 	if in.recording() && s.Getenv("GOGC") == "" {
 		debug.SetGCPercent(replayGCPercent)
 	}
