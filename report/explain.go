@@ -84,6 +84,9 @@ func (o *options) explainAll(ctx context.Context, s *stage.Session, out io.Write
 	if err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return nil // stopped: what was read is no answer
+	}
 	if err := inserted.end(); err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/term"
+
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -24,8 +26,8 @@ const lookAhead = tick.DefaultMaxLine + 1<<20
 type insertion struct {
 	sections []string // that are inserted
 	tools    []*exec.Cmd
-	failures []*bytes.Buffer
 	opened   []io.Closer
+	copied   chan error // how the copying of the input into the first tool ended, where it is copied
 	stopped  context.CancelFunc
 }
 
@@ -33,7 +35,7 @@ type insertion struct {
 // beside this program. Their arguments are fixed, and their environment has nothing of this one's settings: a state file or an
 // action that is set there for the node's own tools must not be touched by a question.
 func insertDecisions(ctx context.Context, s *stage.Session) (*insertion, error) {
-	x := &insertion{stopped: func() {}}
+	x := &insertion{stopped: func() {}, copied: make(chan error, 1)}
 	in, err := x.input(s)
 	if err != nil || in == nil {
 		return x, err
@@ -62,9 +64,12 @@ func insertDecisions(ctx context.Context, s *stage.Session) (*insertion, error) 
 	return x, x.start(ctx, s, tools)
 }
 
-// input is what the recording is read from; nil for a FIFO, which is a live stream's.
+// input is what the recording is read from; nil for a FIFO, which is a live stream's, and for a terminal, of which the stream warns.
 func (x *insertion) input(s *stage.Session) (io.Reader, error) {
 	if s.Input == "-" || s.Input == "" {
+		if f, ok := s.In.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			return nil, nil
+		}
 		return s.In, nil
 	}
 	if info, err := os.Stat(s.Input); err != nil || !info.Mode().IsRegular() {
@@ -112,12 +117,17 @@ func (x *insertion) start(ctx context.Context, s *stage.Session, tools [][]strin
 			return fmt.Errorf("the recording has no %s, and %s is not beside report to decide it (%w): give it a recording that has, as in: advise < day.jsonl | evict --dry-run | report --to explain",
 				strings.Join(x.sections, " and no "), args[0], err)
 		}
-		args = append(args, "--log-level", "error", "--max-line", strconv.Itoa(s.MaxLine))
+		args = append(args, "--log-level", "warn", "--max-line", strconv.Itoa(s.MaxLine), "--strict="+strconv.FormatBool(s.Strict))
 		cmd := exec.CommandContext(ctx, path, args[1:]...)
 		cmd.Env = plainEnvironment(os.Environ())
-		cmd.Stdin = in
-		failure := &bytes.Buffer{}
-		cmd.Stderr = &capped{failure}
+		file, ok := in.(*os.File)
+		if !ok {
+			if file, err = x.pipeOf(in); err != nil {
+				return err
+			}
+		}
+		cmd.Stdin = file
+		cmd.Stderr = s.Err
 		out, into, err := os.Pipe()
 		if err != nil {
 			return fmt.Errorf("make a pipe: %w", err)
@@ -129,11 +139,25 @@ func (x *insertion) start(ctx context.Context, s *stage.Session, tools [][]strin
 		if err != nil {
 			return fmt.Errorf("start %s: %w", path, err)
 		}
-		x.tools, x.failures = append(x.tools, cmd), append(x.failures, failure)
+		x.tools = append(x.tools, cmd)
 		in = out
 	}
 	s.In = in
 	return nil
+}
+
+// pipeOf is a pipe into which a reader is copied. (os/exec would do that too, and then wait for a reader that goes on.)
+func (x *insertion) pipeOf(in io.Reader) (*os.File, error) {
+	from, into, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	x.opened = append(x.opened, from)
+	go func() {
+		_, err := io.Copy(into, in)
+		x.copied <- errors.Join(err, into.Close())
+	}()
+	return from, nil
 }
 
 // plainEnvironment is what a program needs to run, and none of a tool's settings.
@@ -144,24 +168,22 @@ func plainEnvironment(all []string) []string {
 	})
 }
 
-// capped keeps the beginning of what a tool logs.
-type capped struct{ b *bytes.Buffer }
-
-func (c *capped) Write(p []byte) (int, error) {
-	const most = 4 << 10
-	c.b.Write(p[:min(len(p), max(most-c.b.Len(), 0))])
-	return len(p), nil
-}
-
 // end waits for the tools, whose output was read to its end.
 func (x *insertion) end() error {
 	var all error
-	for i, cmd := range x.tools {
+	for _, cmd := range x.tools {
 		if err := cmd.Wait(); err != nil {
-			all = errors.Join(all, fmt.Errorf("%s, by which the recording was decided: %w: %s", filepath.Base(cmd.Path), err, strings.TrimSpace(x.failures[i].String())))
+			all = errors.Join(all, fmt.Errorf("%s, by which the recording was to be decided, failed: %w", filepath.Base(cmd.Path), err))
 		}
 	}
 	x.tools = nil
+	select {
+	case err := <-x.copied:
+		if err != nil && all == nil {
+			all = fmt.Errorf("read the recording: %w", err)
+		}
+	default: // it is not copied, or the tools ended before it did
+	}
 	return all
 }
 
