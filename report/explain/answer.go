@@ -385,7 +385,9 @@ func (r *Recording) evicted(n *node, t *tick.Tick, p *tick.Pod) string {
 	}
 	if len(found) == 0 {
 		switch {
-		case t.Eviction == nil && n.asked > 0:
+		case t.Eviction != nil && t.Eviction.Refused != "":
+			return paragraph("Evicted", "Unknown: evict refused the tick.")
+		case t.Eviction == nil:
 			return paragraph("Evicted", "The recording has no eviction here: evict did not run.")
 		case p != nil:
 			return paragraph("Evicted", "No.", near(t))

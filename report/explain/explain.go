@@ -525,6 +525,9 @@ func (r *Recording) caveats(n *node) []string {
 	if t.Isolation != nil && t.Isolation.Refused != "" {
 		s = append(s, "Isolate refused this tick ("+plain(t.Isolation.Refused)+"): the limits below were not written.")
 	}
+	if t.Eviction != nil && t.Eviction.Refused != "" {
+		s = append(s, "Evict refused this tick ("+plain(t.Eviction.Refused)+"): nothing was measured.")
+	}
 	if t.Isolation != nil && t.Isolation.Fallback {
 		s = append(s, "Isolate applied the fallback before this tick, for none had come for a while: batch was at its floor.")
 	}

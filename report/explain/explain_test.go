@@ -200,6 +200,19 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
+// What the other tools refused is no answer to what they did.
+func TestRefusedTicksAreNamed(t *testing.T) {
+	x := made(noon, 1000, 1)
+	x.Isolation = &tick.Isolation{Refused: "tick is 1h old"}
+	x.Eviction = &tick.Eviction{Refused: "tick is 1h old"}
+	text := strings.ReplaceAll(ask(t, Question{At: moment(t, "12:00")}, x), "\n", " ")
+	for _, want := range []string{"Isolate refused this tick (tick is 1h old)", "Evict refused this tick (tick is 1h old)", "Evicted: Unknown: evict refused the tick."} {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q:\n%s", want, text)
+		}
+	}
+}
+
 // A figure is in the unit of its scope.
 func TestMeasures(t *testing.T) {
 	for _, c := range []struct {
