@@ -24,6 +24,7 @@ type engine struct {
 	cgroups  *cgroups    // nil where none is frozen or killed
 	events   *act.Events // nil without a cluster
 	explains bool
+	heard    heard
 	slo      *sloconfig.File // the ConfigMap of which the log has what is not supported
 	centre   *centre         // nil without --fleet
 	// orders ends what the runner does when the tool stops, cancel does so when the stream has failed.
@@ -34,6 +35,7 @@ type engine struct {
 func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	section := &tick.Eviction{DryRun: e.session.DryRun, DroppedTicks: in.Dropped}
 	e.takeResults(in.Tick)
+	e.heard.add(in)
 	if in.Refused != "" {
 		section.Refused = in.Refused
 		return section, nil

@@ -55,6 +55,9 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		Live:     acts,
 		Terminal: o.explain,
 	})
+	if err == nil {
+		e.heard.tell(s.Log)
+	}
 	if o.explain {
 		err = errors.Join(err, e.explain())
 	}

@@ -26,6 +26,7 @@ type options struct {
 	kubelet    string
 	journal    string
 	restore    bool
+	ifExists   bool
 	force      bool
 	contest    int
 	staleAfter time.Duration
@@ -49,6 +50,7 @@ func command() stage.Command {
 			f.Category("Isolation")
 			f.Path(&o.journal, "journal", "", "keep the first value of every changed file in `FILE`, for --restore")
 			f.Bool(&o.restore, "restore", "put back what the journal has, then stop; reads no ticks")
+			f.Bool(&o.ifExists, "if-exists", "with --restore: a journal that is not there is no error, for a unit that cannot know whether isolate ever ran")
 			f.Bool(&o.force, "force", "with --restore: also what someone else changed meanwhile")
 			f.Int(&o.contest, "contest", 5, "write a value again this many times when someone else changes it, then leave it alone")
 			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the last advice's fallback when no newer one has come for this long (0: never)")
@@ -66,6 +68,8 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 		return stage.Usagef("--contest %d: want 0 or more", o.contest)
 	case o.restore && o.journal == "":
 		return stage.Usagef("--restore needs --journal FILE: that is where the first values are")
+	case o.ifExists && !o.restore:
+		return stage.Usagef("--if-exists is for --restore")
 	case o.force && !o.restore:
 		return stage.Usagef("--force is for --restore")
 	}
@@ -161,6 +165,10 @@ func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 // restore puts everything back and says so on standard error.
 func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Stat(resctrl.JournalName(o.journal))
+		if errors.Is(err, fs.ErrNotExist) && !o.ifExists {
+			return fmt.Errorf("there is no journal %s, and nothing is restored: give --journal the file that isolate was run with (a restore that is complete removes it; --if-exists takes that for success)", o.journal)
+		}
 		fmt.Fprintf(s.Err, "isolate: there is no journal %s: nothing to restore\n", o.journal)
 		return nil
 	}

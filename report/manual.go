@@ -7,6 +7,7 @@ Reads ticks and reports them to each target of --to:
                 reclaimed and how that moved, the pods, what was written to which cgroup, pressures and evictions. The last
                 picture stays when report ends. Where the output is no terminal, it is the table
    table        a line for each tick
+   explain      no line a tick but one answer about a whole recording, in sentences: see WHY? below
    prometheus   a file for node_exporter's textfile collector (--metrics-file), written whole and renamed. It is left alone
                 while nothing in it would change but the tick's time, and written at least every 10 seconds
    cnr          the node's CustomNodeResource (kubectl get kcnr), made if it is missing: what reclaimed pods may have, in all
@@ -20,7 +21,7 @@ Reads ticks and reports them to each target of --to:
    kcc          the status of each KatalystCustomConfig (kubectl get kcc): condition Valid, with what is wrong with its objects and
                 their names. One report in a cluster is enough, and with --fleet it is there by itself
 
-Without --to it is tty on a terminal, table elsewhere. With tty or table the output is for people; without them the ticks are
+Without --to it is tty on a terminal, table elsewhere. With tty, table or explain the output is for people; without them the ticks are
 passed on, with the section "report".
 
 Sections read: sample, advice, isolation, eviction. Section written: report.
@@ -31,6 +32,17 @@ with ASCII characters alone.
 
 Ticks that are too old or of another node (--max-age, --node) are not written as metrics or to the cluster, and the section
 says so. The screen and the table show every tick: they are for recordings, too.
+
+WHY?
+   report --to explain --pod spark/etl --at 12:03 < day.jsonl says what the pod was allowed at that time, what held it back, by which
+   sum services had the rest and which service needed most of it, what was throttled and evicted and by which numbers, and what
+   would have had to be different. Without --pod it is about the node, and why nothing is offered; with --from and --until, or no time
+   at all, about a period, with its squeezes: when what reclaimed pods may use fell by 5 % of the machine or more within 5 minutes.
+   A time is RFC 3339, or HH:MM or HH:MM:SS of the recording's day (of the next, where that has passed when it begins), in the time
+   zone in which its ticks write theirs: collect's is UTC. The tick is the last one before the time. --node chooses one of several nodes.
+   Where the recording's first tick has a sample and no advice, or no eviction, the advise and the evict --dry-run that are in
+   report's own directory decide, with their default settings: the answer says so. Decide by others in the pipe, as below. Memory
+   does not grow with the recording.
 
 THE CLUSTER
    An amount is written at once when it has shrunk by 1 %, and so are pods and taints that come and go. One that has grown by
@@ -118,6 +130,9 @@ EXAMPLES
       collect | advise | isolate --dry-run | evict | report
    Look at a recording
       report --to table < yesterday.jsonl
+   Why did the job stand still at three minutes past twelve, and why is so little offered?
+      report --to explain --pod spark/etl --at 12:03 < day.jsonl
+      advise --policy koordinator < day.jsonl | evict --dry-run | report --to explain --from 12:00 --until 13:00
    Metrics for node_exporter (--collector.textfile.directory=/var/lib/node_exporter)
       ... | report --to prometheus --metrics-file /var/lib/node_exporter/polder.prom > /dev/null
    Offer reclaimed CPU and memory to a cluster, from outside of it

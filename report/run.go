@@ -21,16 +21,18 @@ type options struct {
 	metricsFile string
 	header      int
 	ascii       bool
+	explain     explainOptions
 	cluster     clusterOptions
 	shared      *cluster // the targets' connection
 }
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Report")
-	f.Strings(&o.to, "to", "report to this target (tty, table, prometheus, cnr, node, nodemetric, kcc), can be given several times (default tty on a terminal, table elsewhere)")
+	f.Strings(&o.to, "to", "report to this target (tty, table, explain, prometheus, cnr, node, nodemetric, kcc), can be given several times (default tty on a terminal, table elsewhere)")
 	f.Path(&o.metricsFile, "metrics-file", "", "write metrics to `FILE`, for --to prometheus; node_exporter wants a name that ends in .prom")
 	f.Int(&o.header, "header", 25, "table: name the columns first, and on a terminal again after this many lines (0: not at all)")
 	f.Bool(&o.ascii, "ascii", "tty: draw with ASCII characters alone")
+	o.explain.flags(f)
 	o.cluster.flags(f)
 }
 
@@ -55,6 +57,7 @@ var targets = []struct {
 	{nodeTaints, false, openNodeTaints},
 	{targetNodeMetric, false, openNodeMetric},
 	{targetKCC, false, openKCC},
+	{targetExplain, true, openExplain},
 	{"table", true, openTable},
 	{"tty", true, openScreen},
 }
@@ -78,6 +81,12 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 		return err
 	}
 	defer closeOut()
+	if slices.Equal(names, []string{targetExplain}) {
+		return o.explainAll(ctx, s, out)
+	}
+	if flag := o.explain.given(); flag != "" && !slices.Contains(names, targetExplain) {
+		return stage.Usagef("%s goes with --to explain", flag)
+	}
 
 	var open []target
 	terminal := false
@@ -209,9 +218,9 @@ func terminalOf(s *stage.Session) *os.File {
 
 func isTerminal(s *stage.Session) bool { return terminalOf(s) != nil }
 
-// output opens --output for the table; where ticks are passed on, the stream does that.
+// output opens --output for the table and the answer of explain; where ticks are passed on, the stream does that.
 func output(s *stage.Session, names []string) (io.Writer, func(), error) {
-	if s.Output == "-" || s.Output == "" || !slices.Contains(names, "table") {
+	if s.Output == "-" || s.Output == "" || !slices.Contains(names, "table") && !slices.Contains(names, targetExplain) {
 		return s.Out, func() {}, nil
 	}
 	f, err := os.OpenFile(s.Output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)

@@ -22,7 +22,7 @@ var pure = []string{
 	"polder/advise/koordinator", "polder/advise/koordinator/batch", "polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory", "polder/advise/koordinator/resctrl",
 	"polder/isolate/plan",
 	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet", "polder/evict/dynamic",
-	"polder/report/view", "polder/report/object",
+	"polder/report/view", "polder/report/explain", "polder/report/object",
 	"polder/collect/kubernetes", "polder/collect/fleet",
 	"polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
 }

@@ -179,7 +179,7 @@ func TestRestoreAfterSIGKILL(t *testing.T) {
 		if round%2 == 0 {
 			continue // the next run goes on from the journal
 		}
-		out, err := exec.Command(binaries.Path(t, "isolate"), "--restore", "--journal", journal).CombinedOutput()
+		out, err := exec.Command(binaries.Path(t, "isolate"), "--restore", "--if-exists", "--journal", journal).CombinedOutput()
 		if err != nil {
 			t.Fatalf("restore: %v\n%s", err, out)
 		}

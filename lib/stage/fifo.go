@@ -44,6 +44,25 @@ func (s *stream) recording() bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+// terminal reports whether the stream is somebody's keyboard.
+func (s *stream) terminal() bool {
+	f := s.File
+	if f == nil {
+		f, _ = s.in.(*os.File)
+	}
+	if f == nil {
+		return false
+	}
+	terminal := false
+	if c, err := f.SyscallConn(); err == nil { // Fd would make the file blocking
+		_ = c.Control(func(fd uintptr) {
+			_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+			terminal = err == nil
+		})
+	}
+	return terminal
+}
+
 // openInput opens a file or a FIFO for reading, or hands out std for "-".
 func openInput(path string, std io.Reader) (*stream, error) {
 	if path == "-" || path == "" {

@@ -72,6 +72,9 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return &UsageError{err}
 	}
 	defer in.Close()
+	if in.terminal() {
+		fmt.Fprintf(s.Err, "%s: waits for ticks that are typed on this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
+	}
 	if in.recording() && s.Getenv("GOGC") == "" {
 		debug.SetGCPercent(replayGCPercent)
 	}
@@ -133,6 +136,9 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 			s.Metrics.Cut(a.counts.Cut)
 			if !ok || errors.Is(a.err, io.EOF) {
 				limit.flush(a.counts)
+				if ctx.Err() == nil {
+					return limit.noStream(a.counts)
+				}
 				return nil
 			}
 			if a.err != nil {
@@ -307,11 +313,15 @@ type rateLimit struct {
 	last     time.Time
 	skipped  int64
 	rejected int64
+	first    error // why the first line was dropped
 }
 
 func (r *rateLimit) badLine(number int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.first == nil {
+		r.first = fmt.Errorf("line %d: %w", number, err)
+	}
 	if now := r.now(); r.last.IsZero() || now.Sub(r.last) >= badLogEvery || now.Before(r.last) {
 		r.log.Warn("dropped a line", "line", number, "error", err, "notLogged", r.skipped)
 		r.last, r.skipped = now, 0
@@ -329,6 +339,17 @@ func (r *rateLimit) reject(number int64, err error, strict bool) error {
 	r.rejected++
 	r.mu.Unlock()
 	r.badLine(number, err)
+	return nil
+}
+
+// noStream is the error of an input whose end has come and in which no line was a tick: it is another file than was meant. An input
+// without lines, or with a line that was cut off, is none: its writer ended early.
+func (r *rateLimit) noStream(c tick.Counts) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bad := c.Bad + r.rejected; bad > 0 && c.Lines == r.rejected {
+		return fmt.Errorf("no line of the input is a tick (%d dropped; the first: %w): want what collect writes", bad, r.first)
+	}
 	return nil
 }
 

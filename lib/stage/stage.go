@@ -159,13 +159,14 @@ func (c Command) app(env Env) *cli.App {
 	}
 	shared := c.sharedFlags(s, &logLevel, &logFormat, &memory)
 
+	flags := append(own.flags, shared.flags...)
 	return &cli.App{
 		Name:                  c.Name,
 		Usage:                 c.Synopsis,
 		Description:           strings.TrimSpace(c.Manual),
 		UsageText:             c.Name + " [options]",
 		Version:               Version,
-		Flags:                 append(own.flags, shared.flags...),
+		Flags:                 flags,
 		Reader:                env.In,
 		Writer:                env.Out,
 		ErrWriter:             env.Err,
@@ -174,7 +175,7 @@ func (c Command) app(env Env) *cli.App {
 		CustomAppHelpTemplate: strings.ReplaceAll(cli.AppHelpTemplate, "GLOBAL OPTIONS", "OPTIONS"),
 		ExitErrHandler:        func(*cli.Context, error) {}, // Execute decides
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return &UsageError{err}
+			return usage(err, flags)
 		},
 		Action: func(cc *cli.Context) error {
 			if cc.NArg() > 0 {

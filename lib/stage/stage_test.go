@@ -81,14 +81,14 @@ func TestExitStatus(t *testing.T) {
 		{"a failure", fails(errors.New("read x: no such thing")), nil, "", 1, "echo: read x: no such thing\n"},
 		{"the next stage is gone", fails(fmt.Errorf("write tick: %w", syscall.EPIPE)), nil, "", 0, ""},
 		{"bad configuration", fails(Usagef("--x: bad")), nil, "", 2, "echo: --x: bad\necho: see 'echo --help'\n"},
-		{"an unknown flag", fails(nil), []string{"--nonsense"}, "", 2, "flag provided but not defined: -nonsense"},
+		{"an unknown flag", fails(nil), []string{"--nonsense"}, "", 2, "unknown flag --nonsense"},
 		{"an argument", fails(nil), []string{"file"}, "", 2, `unexpected argument "file"`},
 		{"no such input", h.echo(filterKind, nil), []string{"--input", "/nonexistent/x"}, "", 2, "open --input: open /nonexistent/x: no such file"},
 		{"a bad word", fails(nil), []string{"--log-level", "loud"}, "", 2, "want one of debug, info, warn, error"},
 		{"no room for a line", h.echo(filterKind, nil), []string{"--max-line", "0"}, "", 2, "--max-line 0: want a positive number"},
 		{"a bad memory limit", fails(nil), []string{"--memory-limit", "lots"}, "", 2, "want a number with KiB"},
 		{"strict", h.echo(filterKind, nil), []string{"--strict"}, "{}\n", 1, "line 1: no valid tick"},
-		{"not strict", h.echo(filterKind, nil), nil, "{}\n", 0, "dropped a line"},
+		{"not strict", h.echo(filterKind, nil), nil, "{}\n" + line("a", 0) + "\n", 0, "dropped a line"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h.in, h.err = strings.NewReader(c.in), bytes.Buffer{}
@@ -119,7 +119,7 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 }
 
 func TestFilterSplicesAndForwards(t *testing.T) {
-	h := &harness{in: strings.NewReader(line("a", 0) + "\n\n{bad\n" + `{"mine":1.50,` + line("b", 0)[1:] + "\n" + line("cut", 0))}
+	h := &harness{in: strings.NewReader(line("a", 0) + "\n\n{bad\n" + `{"mine":1.50,` + line("b", 0)[1:] + "\n" + line("cut", 0)[:30])}
 	if got := h.run(t, h.echo(filterKind, nil)); got != 0 {
 		t.Fatalf("exit status %d: %s", got, &h.err)
 	}
@@ -289,5 +289,26 @@ func TestStateKnowsTheBoot(t *testing.T) {
 	}
 	if got := bootOf("a", ""); got != UnknownBoot {
 		t.Errorf("the present boot cannot be read: %d; want it unknown", got)
+	}
+}
+
+// An input in which no line is a tick is another file than was meant: the end says so. One good line is enough.
+func TestFilterRefusesWhatIsNoStream(t *testing.T) {
+	for in, want := range map[string]int{
+		"root:x:0:0\n{}\n":                   1,
+		line("a", 0)[:20] + "}\n":            1,
+		"root:x:0:0\n" + line("a", 0) + "\n": 0,
+		"":                                   0,
+		"\n\n":                               0,
+		line("a", 0)[:20]:                    0, // its writer ended early
+		strings.Replace(line("a", 0), `"v":1`, `"v":2`, 1) + "\n": 1,
+	} {
+		h := &harness{in: strings.NewReader(in)}
+		if got := h.run(t, h.echo(filterKind, nil)); got != want {
+			t.Errorf("%q: exit status %d, want %d: %s", in, got, want, &h.err)
+		}
+		if said := strings.Contains(h.err.String(), "no line of the input is a tick"); said != (want == 1) {
+			t.Errorf("%q: %s", in, &h.err)
+		}
 	}
 }

@@ -20,7 +20,7 @@ func (e TooLong) Error() string { return fmt.Sprintf("longer than %d bytes (--ma
 type Counts struct {
 	Lines   int64 // ticks returned
 	Bad     int64 // lines dropped because they were no valid tick
-	Cut     int64 // cut-off first and last lines, which a restart leaves behind
+	Cut     int64 // cut-off first and last lines, which a restart or a killed writer leaves behind
 	TooLong int64 // lines over the limit (counted in Bad too)
 }
 
@@ -45,6 +45,7 @@ type Reader struct {
 	number    int64
 	counts    Counts
 	skip      bool // inside a line that is too long
+	last      bool // the line in hand ends with the input, not with a newline
 	err       error
 	finishing bool
 	line      Line
@@ -82,7 +83,7 @@ func (r *Reader) Next() (*Line, error) {
 		}
 		r.line.Number = r.number
 		if err := r.line.parse(raw); err != nil {
-			if r.number == 1 && r.Restarted {
+			if r.last || r.number == 1 && r.Restarted {
 				r.counts.Cut++
 				continue
 			}
@@ -134,9 +135,15 @@ func (r *Reader) nextLine() ([]byte, error) {
 		if r.err != nil {
 			err := r.err
 			if errors.Is(err, io.EOF) && (r.end > r.start || r.skip) {
-				r.counts.Cut++ // a last line without its newline: its writer was killed
+				rest, whole := r.buf[r.start:r.end], !r.skip && r.end-r.start <= maxLine
 				r.start = r.end
 				r.skip = false
+				if whole { // a tick whose writer puts no newline behind the last one; what is cut off is no tick
+					r.number++
+					r.last = true
+					return rest, nil
+				}
+				r.counts.Cut++ // its writer was killed
 			}
 			return nil, err
 		}

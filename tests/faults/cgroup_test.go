@@ -131,11 +131,11 @@ func TestFaultIsolateKilled(t *testing.T) {
 		if round%3 == 0 { // else the next run goes on from the journal
 			restores++
 			if round%2 == 0 { // a restore that is killed as well
-				half := launch(t, "isolate", "--restore", "--journal", journal)
+				half := launch(t, "isolate", "--restore", "--if-exists", "--journal", journal)
 				time.Sleep(time.Duration(rand.IntN(12)) * time.Millisecond)
 				half.stop(unix.SIGKILL)
 			}
-			_, log := runTool(t, 0, nil, "isolate", "--restore", "--journal", journal)
+			_, log := runTool(t, 0, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 			if diff := cmp.Diff(first, isolated(t, groups...)); diff != "" {
 				t.Fatalf("round %d: after --restore (-first +now):\n%s\n%s", round, diff, log)
 			}
@@ -143,7 +143,7 @@ func TestFaultIsolateKilled(t *testing.T) {
 		isolate.start()
 	}
 	isolate.stop(unix.SIGKILL)
-	_, log := runTool(t, 0, nil, "isolate", "--restore", "--journal", journal)
+	_, log := runTool(t, 0, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 	if diff := cmp.Diff(first, isolated(t, groups...)); diff != "" {
 		t.Fatalf("at the end: after --restore (-first +now):\n%s\n%s", diff, log)
 	}
@@ -216,7 +216,7 @@ func TestFaultCgroupRemade(t *testing.T) {
 			}
 		}
 	}
-	_, restored := runTool(t, 0, nil, "isolate", "--restore", "--journal", journal)
+	_, restored := runTool(t, 0, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 	if diff := cmp.Diff(first, isolated(t, standing)); diff != "" {
 		t.Errorf("after --restore (-first +now):\n%s\n%s", diff, restored)
 	}
@@ -356,7 +356,7 @@ func TestFaultForkBomb(t *testing.T) {
 			t.Errorf("%s ended with status %d: %s", p.tool, status, p.log)
 		}
 	}
-	runTool(t, 0, nil, "isolate", "--restore", "--journal", journal)
+	runTool(t, 0, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 	if diff := cmp.Diff(initial, isolated(t, top, service, batch)); diff != "" {
 		t.Errorf("after --restore (-first +now):\n%s", diff)
 	}

@@ -117,7 +117,7 @@ func (n *Node) restore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, journal := range journals {
-		cmd := n.Command(context.Background(), binaries.Path(t, "isolate"), "--restore", "--journal", "/run/"+filepath.Base(journal))
+		cmd := n.Command(context.Background(), binaries.Path(t, "isolate"), "--restore", "--if-exists", "--journal", "/run/"+filepath.Base(journal))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("isolate --restore: %v: %s", err, out)
 		}

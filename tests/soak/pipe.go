@@ -222,7 +222,7 @@ func (p *pipe) restore() error {
 	if !exists(p.path("journal")) {
 		return nil
 	}
-	out, err := p.command("isolate", "--restore", "--journal", p.path("journal")).CombinedOutput()
+	out, err := p.command("isolate", "--restore", "--if-exists", "--journal", p.path("journal")).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("isolate --restore: %w: %s", err, lastLine(string(out)))
 	}

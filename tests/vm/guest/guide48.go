@@ -156,7 +156,7 @@ func (t *T) checkGuideRestore(atFirst map[string]string, loads ...*load) {
 			t.Fatalf("%s still holds processes", dir)
 		}
 	}
-	_, said = t.tool(0, "", "isolate --restore --journal "+guideJournal)
+	_, said = t.tool(0, "", "isolate --restore --if-exists --journal "+guideJournal)
 	t.Logf("restore without processes: %s", said)
 	after, err := values(v2 + "/polder")
 	t.Must(err)

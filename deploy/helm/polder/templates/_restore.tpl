@@ -21,7 +21,7 @@
 - name: restore
   image: {{ include "polder.image" . }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
-  command: [/usr/local/bin/isolate, --restore, --journal, /var/lib/polder/isolate.journal]
+  command: [/usr/local/bin/isolate, --restore, --if-exists, --journal, /var/lib/polder/isolate.journal]
   env: {{- include "polder.common-env" . | trim | nindent 2 }}
   securityContext: {{- include "polder.confined" . | trim | nindent 4 }}
     runAsUser: 0

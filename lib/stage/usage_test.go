@@ -1,0 +1,52 @@
+package stage
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// An error names the flag as it is typed, says what is wanted, and which flag was perhaps meant.
+func TestUsageErrors(t *testing.T) {
+	var interval time.Duration
+	var number int
+	var part float64
+	var choice string
+	for _, c := range []struct {
+		args []string
+		env  string
+		want string
+	}{
+		{[]string{"--interval", "5"}, "", `--interval "5": a time span has a unit: say 5s for seconds`},
+		{[]string{"--interval=1.5"}, "", `--interval "1.5": a time span has a unit: say 1.5s for seconds`},
+		{[]string{"--interval", "soon"}, "", `--interval "soon": want a time span, as 500ms, 30s or 5m`},
+		{[]string{"--interval", "-1s"}, "", `--interval -1s: a time span cannot be negative`},
+		{[]string{"--number", "1.5"}, "", `--number "1.5": want a whole number`},
+		{[]string{"--part", "half"}, "", `--part "half": want a number`},
+		{[]string{"--strict=maybe"}, "", `--strict "maybe": want true or false`},
+		{[]string{"--choice", "no"}, "", `--choice "no": want one of a, b`},
+		{[]string{"--interval"}, "", `--interval needs a value`},
+		{[]string{"--intervall", "5s"}, "", `unknown flag --intervall: did you mean --interval?`},
+		{[]string{"-inputt=x"}, "", `unknown flag --inputt: did you mean --input?`},
+		{[]string{"--inter"}, "", `unknown flag --inter: did you mean --interval?`},
+		{[]string{"--nonsense"}, "", "unknown flag --nonsense\n"},
+		{[]string{"--x"}, "", "unknown flag --x\n"},
+		{nil, "5", `POLDER_ADVISE_INTERVAL "5" (--interval): a time span has a unit: say 5s for seconds`},
+	} {
+		h := &harness{in: strings.NewReader("")}
+		if c.env != "" {
+			t.Setenv("POLDER_ADVISE_INTERVAL", c.env)
+		}
+		command := h.echo(filterKind, nil)
+		command.Name = "advise"
+		command.Flags = func(f *Flags) {
+			f.Duration(&interval, "interval", time.Second, "")
+			f.Int(&number, "number", 0, "")
+			f.Float(&part, "part", 0, "")
+			f.Choice(&choice, "choice", "a", "", "a", "b")
+		}
+		if status := h.run(t, command, c.args...); status != 2 || !strings.HasPrefix(h.err.String(), "advise: "+c.want) {
+			t.Errorf("%q %s: status %d, %s; want %s", c.args, c.env, status, &h.err, c.want)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+// allowance is what a pod was allowed by the advice.
+type allowance struct {
+	quota     *int64 // milli-CPU, nil where there is none
+	quotaOf   string // the cgroup above the pod that has it, empty where it is the pod's own
+	cpus      string
+	size      int // of cpus
+	idle      bool
+	weight    *int64
+	memory    *int64 // bytes, nil where the advice has no limit
+	memorySet string // the kernel's name of that limit
+	named     bool   // the advice names the pod's cgroups at all
+}
+
+func allowanceOf(t *tick.Tick, p *tick.Pod) (a allowance) {
+	if t.Advice == nil || p == nil || p.Cgroup == "" {
+		return a
+	}
+	containers := map[string]bool{}
+	for i := range p.Containers {
+		if c := p.Containers[i].Cgroup; c != "" && c != p.Cgroup {
+			containers[c] = true
+		}
+	}
+	var parts int64 // of the containers' quotas
+	limited := 0
+	for i := range t.Advice.Cgroups {
+		c := &t.Advice.Cgroups[i]
+		own, inside := c.Cgroup == p.Cgroup, containers[c.Cgroup]
+		above := c.Cgroup != "/" && strings.HasPrefix(p.Cgroup, c.Cgroup+"/")
+		if !own && !inside && !above {
+			continue
+		}
+		a.named = true
+		if q := c.CPUMaxMilliCPU; q != nil && *q > 0 {
+			switch {
+			case inside:
+				parts += *q
+				limited++
+			case a.quota == nil || *q < *a.quota:
+				a.quota, a.quotaOf = q, ""
+				if above {
+					a.quotaOf = c.Cgroup
+				}
+			}
+		}
+		if c.CPUSetCPUs != "" && (a.cpus == "" || !above) {
+			a.cpus = c.CPUSetCPUs
+		}
+		if c.CPUIdle != nil {
+			a.idle = a.idle || *c.CPUIdle
+		}
+		if c.CPUWeight != nil && (a.weight == nil || own) {
+			a.weight = c.CPUWeight
+		}
+		for _, m := range [...]struct {
+			limit *int64
+			name  string
+		}{{c.MemoryMaxBytes, "memory.max"}, {c.MemoryHighBytes, "memory.high"}} {
+			if m.limit != nil && *m.limit > 0 && own && (a.memory == nil || *m.limit < *a.memory) {
+				a.memory, a.memorySet = m.limit, m.name
+			}
+		}
+	}
+	if limited > 0 && limited == len(containers) && (a.quota == nil || parts < *a.quota) {
+		a.quota, a.quotaOf = &parts, ""
+	}
+	if a.cpus == "" {
+		a.cpus = poolOf(t, p)
+	}
+	if set, err := cpus.Parse(a.cpus); err == nil {
+		a.size = set.Size()
+	}
+	return a
+}
+
+// poolOf is the CPUs of the pool that the pod's class runs on, where the advice has pools and confines a cgroup above the pod.
+func poolOf(t *tick.Tick, p *tick.Pod) string {
+	for _, pool := range t.Advice.Pools {
+		if pool.Name == tick.PoolDedicatedPrefix+p.Namespace+"/"+p.Name {
+			return pool.CPUs
+		}
+	}
+	return ""
+}
+
+// milliCPU is the most that the pod may use, false where neither a quota nor a list of CPUs bounds it.
+func (a allowance) milliCPU() (float64, bool) {
+	most, known := 0.0, false
+	if a.quota != nil {
+		most, known = float64(*a.quota), true
+	}
+	if a.size > 0 && (!known || float64(a.size)*1000 < most) {
+		most, known = float64(a.size)*1000, true
+	}
+	return most, known
+}
+
+// says is the allowance in sentences.
+func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
+	var s []string
+	if a.size > 0 {
+		text := fmt.Sprintf("It could run on %s (%s)", count(a.size, "CPU"), clip(a.cpus))
+		if others := len(podsOn(t, a.cpus)) - 1; others > 0 {
+			text += fmt.Sprintf(", which it shared with %s", count(others, "other pod"))
+		}
+		s = append(s, text+".")
+	}
+	switch {
+	case a.quota != nil && a.quotaOf != "":
+		s = append(s, fmt.Sprintf("Its quota was that of %s: %s of CPU time for all pods in it.", clip(a.quotaOf), coresOf(float64(*a.quota))))
+	case a.quota != nil:
+		s = append(s, fmt.Sprintf("Its quota was %s of CPU time.", coresOf(float64(*a.quota))))
+	}
+	switch {
+	case a.idle:
+		s = append(s, "It was in the kernel's idle class: it runs when nothing else wants the CPU.")
+	case a.weight != nil:
+		s = append(s, fmt.Sprintf("Its CPU weight was %d (the usual is 100): beside busy services it gets that part.", *a.weight))
+	}
+	if a.size == 0 && a.quota == nil {
+		s = append(s, "Polder set neither a quota nor CPUs for it.")
+	}
+	if own := ownLimit(p); own != nil && (a.quota == nil || float64(*a.quota) > *own) {
+		s = append(s, fmt.Sprintf("Its own CPU limit is %s.", coresOf(*own)))
+	}
+	switch own := ownMemory(p); {
+	case a.memory != nil:
+		s = append(s, fmt.Sprintf("Memory: at most %s (%s).", bytesOf(float64(*a.memory)), a.memorySet))
+	case own != nil:
+		s = append(s, fmt.Sprintf("Memory: its own limit of %s.", bytesOf(*own)))
+	default:
+		s = append(s, "Memory: no limit of its own.")
+	}
+	return s
+}
+
+// podsOn are the pods that the advice puts on a list of CPUs.
+func podsOn(t *tick.Tick, list string) (pods []*tick.Pod) {
+	on := map[string]bool{}
+	for i := range t.Advice.Cgroups {
+		if t.Advice.Cgroups[i].CPUSetCPUs == list {
+			on[t.Advice.Cgroups[i].Cgroup] = true
+		}
+	}
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		found := on[p.Cgroup]
+		for j := range p.Containers {
+			found = found || on[p.Containers[j].Cgroup]
+		}
+		if found {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// ownLimit is the CPU limit that the pod was made with.
+func ownLimit(p *tick.Pod) *float64 {
+	if p.Limits == nil {
+		return nil
+	}
+	if p.Limits.ReclaimedMilliCPU != nil {
+		return p.Limits.ReclaimedMilliCPU
+	}
+	return p.Limits.MilliCPU
+}
+
+func ownMemory(p *tick.Pod) *float64 {
+	if p.Limits == nil {
+		return nil
+	}
+	if p.Limits.ReclaimedMemoryBytes != nil {
+		return p.Limits.ReclaimedMemoryBytes
+	}
+	return p.Limits.MemoryBytes
+}
+
+// throttled is the largest share of periods in which a container of the pod was throttled, in percent; nil where it is unknown.
+func throttled(p *tick.Pod) *float64 {
+	var most *float64
+	for i := range p.Containers {
+		if v := p.Containers[i].ThrottledPercent; v != nil && (most == nil || *v > *most) {
+			most = v
+		}
+	}
+	return most
+}
+
+// used is what the pod did with its allowance.
+func used(p *tick.Pod) string {
+	var parts []string
+	if p.UsageMilliCPU != nil {
+		parts = append(parts, "used "+coresOf(*p.UsageMilliCPU))
+	}
+	if p.Load1 != nil {
+		parts = append(parts, fmt.Sprintf("had %.1f threads ready to run on average", *p.Load1))
+	}
+	if p.Memory != nil {
+		held := p.Memory.WorkingSetBytes
+		if held == nil {
+			held = p.Memory.UsageBytes
+		}
+		if held != nil {
+			parts = append(parts, "held "+view.Bytes(held)+" of memory")
+		}
+	}
+	if len(parts) == 0 {
+		return "What it used is unknown."
+	}
+	return "It " + list(parts) + "."
+}

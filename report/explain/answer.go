@@ -1,0 +1,521 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+const (
+	// full part of an allowance from which it is what holds a pod back.
+	fullPart = 0.9
+	// roomPart is the part up to which CPUs have room for more, however their load is spread.
+	roomPart = 0.7
+	// recent is how long a squeeze counts as what led to a time that is asked about.
+	recent = time.Hour
+	// leastNamed is the part of all needs from which a service is worth its name.
+	leastNamed = 0.01
+	// mostListed is how many lines a list has.
+	mostListed = 8
+)
+
+// podAt answers about a pod at one time.
+func (r *Recording) podAt(n *node, add func(string)) {
+	t, p := n.current, n.pod
+	a := allowanceOf(t, p)
+	add(paragraph("Allowed", append(append([]string{classSays(p)}, a.says(t, p)...), used(p), inForce(t, p, a))...))
+	add(paragraph("What held it back", r.held(t, p, a)))
+	add(paragraph("Why no more", why(t, p)...))
+	if p.QoS == tick.QoSReclaimed {
+		add(paragraph("Which service", r.services(n, t)...))
+	}
+	add(paragraph("Throttled", throttledSays(p)))
+	add(r.evicted(n, t, p))
+	add(paragraph("To change it", differently(n, t, p, a)...))
+	add(failures(t, p))
+}
+
+// nodeAt answers about a node at one time.
+func (r *Recording) nodeAt(n *node, add func(string)) {
+	t := n.current
+	add(paragraph("Offered", offered(t)...))
+	add(paragraph("Why no more", why(t, nil)...))
+	add(paragraph("Which service", r.services(n, t)...))
+	add(r.throttledNow(t))
+	add(r.evicted(n, t, nil))
+	add(paragraph("To change it", differently(n, t, nil, allowance{})...))
+	add(failures(t, nil))
+}
+
+// classSays is the pod's class and what decided it.
+func classSays(p *tick.Pod) string {
+	from := map[string]string{
+		tick.QoSFromKatalyst: "by its Katalyst labels", tick.QoSFromKoordinator: "by its Koordinator labels",
+		tick.QoSFromKubernetes: "by its class in Kubernetes", tick.QoSFromRule: "by the classification rules",
+	}[p.QoSSource]
+	text := "Its class is " + view.Clean(p.QoS)
+	if from != "" {
+		text += ", " + from
+	}
+	return text + "."
+}
+
+// inForce says where the kernel's CPUs are others than the advised ones.
+func inForce(t *tick.Tick, p *tick.Pod, a allowance) string {
+	if a.cpus == "" || t.Isolation != nil {
+		return ""
+	}
+	for i := range p.Containers {
+		if now := p.Containers[i].CPUSetCPUs; now != "" && now != a.cpus {
+			return fmt.Sprintf("(The recording has no isolation: these are the advised CPUs, those in force when the sample was taken were %s.)", clip(now))
+		}
+	}
+	return ""
+}
+
+// held says which limit held the pod.
+func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
+	use, throttle := p.UsageMilliCPU, throttled(p)
+	own := ownLimit(p)
+	used := onCPUs(t, a.cpus)
+	waiting := p.Load1 != nil && use != nil && *p.Load1*1000 > *use*1.2+500
+	switch {
+	case use == nil:
+		return "Its use is unknown, and so is what held it."
+	case throttle != nil && *throttle >= 1 && own != nil && (a.quota == nil || *own <= float64(*a.quota)):
+		return fmt.Sprintf("Its own CPU limit of %s: it was throttled in %.0f %% of the periods.", coresOf(*own), *throttle)
+	case throttle != nil && *throttle >= 1:
+		return fmt.Sprintf("Its quota: it was throttled in %.0f %% of the periods.", *throttle)
+	case a.quota != nil && a.quotaOf == "" && *use >= fullPart*float64(*a.quota):
+		return fmt.Sprintf("Its quota: it used %s of %s.", coresNumber(*use), coresOf(float64(*a.quota)))
+	case a.quotaOf != "" && inCgroup(t, a.quotaOf) >= fullPart*float64(*a.quota):
+		return fmt.Sprintf("The quota of %s: the pods in it used %s of %s.", clip(a.quotaOf), coresNumber(inCgroup(t, a.quotaOf)), coresOf(float64(*a.quota)))
+	case a.size > 0 && used >= fullPart*float64(a.size)*1000:
+		return fmt.Sprintf("Its CPUs: the pods on them used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
+	case a.size > 0 && used < roomPart*float64(a.size)*1000:
+		return fmt.Sprintf("Nothing: the pods on its CPUs used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
+	case a.idle && busy(t) >= fullPart:
+		return fmt.Sprintf("Its class: the machine was %.0f %% busy, and the idle class has what the others leave.", busy(t)*100)
+	case waiting && a.idle:
+		return "Its class, as far as one can tell: threads were ready to run and waited, as those of the idle class do while others run on the same CPUs."
+	case waiting:
+		return "Threads were ready to run and waited, though no limit was full: short waits that the averages do not show."
+	}
+	return "Nothing held it: it used less than it was allowed."
+}
+
+// onCPUs is what the pods on a list of CPUs use.
+func onCPUs(t *tick.Tick, list string) (milliCPU float64) {
+	for _, p := range podsOn(t, list) {
+		if p.UsageMilliCPU != nil {
+			milliCPU += *p.UsageMilliCPU
+		}
+	}
+	return milliCPU
+}
+
+// inCgroup is what the pods below a cgroup use.
+func inCgroup(t *tick.Tick, cgroup string) (milliCPU float64) {
+	for i := range t.Sample.Pods {
+		if p := &t.Sample.Pods[i]; p.UsageMilliCPU != nil && strings.HasPrefix(p.Cgroup, cgroup+"/") {
+			milliCPU += *p.UsageMilliCPU
+		}
+	}
+	return milliCPU
+}
+
+// busy is the part of the machine's CPU time that is used.
+func busy(t *tick.Tick) float64 {
+	all := machine(t)
+	if t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil || all == 0 {
+		return 0
+	}
+	return *t.Sample.CPU.UsageMilliCPU / all
+}
+
+// offered is what was offered, and whether it was published.
+func offered(t *tick.Tick) []string {
+	var s []string
+	milliCPU, bytes := offerOf(t)
+	switch {
+	case t.Advice == nil:
+		return []string{"This tick has no advice: nobody decided, and nothing was offered."}
+	case milliCPU == nil && bytes == nil || milliCPU != nil && *milliCPU == 0:
+		s = append(s, "Nothing: "+whyNothing(t)+".")
+	default:
+		var parts []string
+		if milliCPU != nil {
+			parts = append(parts, coresOf(*milliCPU))
+		}
+		if bytes != nil {
+			parts = append(parts, bytesOf(*bytes)+" of memory")
+		}
+		s = append(s, list(parts)+" to reclaimed pods (policy "+view.Clean(t.Advice.Policy)+").")
+	}
+	if t.Sample != nil {
+		asked, use, pods, unknown := 0.0, 0.0, 0, 0
+		for i := range t.Sample.Pods {
+			p := &t.Sample.Pods[i]
+			if p.QoS != tick.QoSReclaimed {
+				continue
+			}
+			pods++
+			if p.Requests != nil && p.Requests.ReclaimedMilliCPU != nil {
+				asked += *p.Requests.ReclaimedMilliCPU
+			}
+			if p.UsageMilliCPU != nil {
+				use += *p.UsageMilliCPU
+			} else {
+				unknown++
+			}
+		}
+		switch {
+		case pods == 0:
+			s = append(s, "No reclaimed pod ran.")
+		case unknown > 0:
+			s = append(s, fmt.Sprintf("%s requested %s; what %d of them used is unknown.", count(pods, "reclaimed pod"), coresOf(asked), unknown))
+		default:
+			s = append(s, fmt.Sprintf("%s requested %s and used %s.", count(pods, "reclaimed pod"), coresNumber(asked), coresOf(use)))
+		}
+	}
+	if t.Report != nil {
+		for _, x := range t.Report.Targets {
+			switch {
+			case x.Error != "":
+				s = append(s, fmt.Sprintf("It did not reach %s (%s): %s.", view.Clean(x.Target), view.Clean(x.State), sentence(view.Clean(x.Error))))
+			case x.Note != "":
+				s = append(s, fmt.Sprintf("%s was told something else: %s.", view.Clean(x.Target), sentence(view.Clean(x.Note))))
+			}
+		}
+	}
+	if t.Eviction != nil {
+		for _, x := range t.Eviction.Taints {
+			s = append(s, fmt.Sprintf("The taint %s:%s keeps new pods away.", view.Clean(x.Key), view.Clean(x.Effect)))
+		}
+	}
+	return s
+}
+
+// whyNothing is why a tick offers nothing.
+func whyNothing(t *tick.Tick) string {
+	a := t.Advice
+	switch {
+	case a == nil:
+		return "nobody decided"
+	case a.Withdrawn != "":
+		return "it was withdrawn: " + plain(a.Withdrawn)
+	case a.Reclaimed == nil && len(a.Reasons) > 0:
+		return "advise did not decide: " + plain(a.Reasons[0])
+	case a.Reclaimed == nil:
+		return "advise says nothing of it"
+	}
+	if b, found := shareOf(a.Reasons); found {
+		text := fmt.Sprintf("the services had %s", coresOf(b.size))
+		if all := machine(t); all > 0 {
+			text += " of " + coresOf(all)
+		}
+		if ns := needs(t); len(ns) > 0 {
+			text += ", and " + ns[0].name + " needed most: " + ns[0].amount()
+		}
+		return text
+	}
+	for _, r := range a.Reasons {
+		if strings.Contains(r, "offered") || strings.Contains(r, "no CPU is left") || strings.HasPrefix(r, "batch-cpu") {
+			return plain(r)
+		}
+	}
+	if len(a.Reasons) > 0 {
+		return plain(a.Reasons[0])
+	}
+	return "advise gives no reason"
+}
+
+// why is the policy's sum, and what else advise says; about is nil for the node.
+func why(t *tick.Tick, about *tick.Pod) []string {
+	if t.Advice == nil {
+		return []string{"This tick has no advice."}
+	}
+	var s []string
+	if b, found := shareOf(t.Advice.Reasons); found {
+		s = append(s, b.says(machine(t)))
+	}
+	if text, found := suppressionSays(t.Advice.Reasons); found {
+		s = append(s, text)
+	}
+	if others := otherReasons(t, about, 6); len(others) > 0 {
+		heading := "Advise adds: "
+		if len(s) == 0 {
+			heading = "Advise says: "
+		}
+		s = append(s, heading+strings.Join(others, "; ")+".")
+	}
+	if len(s) == 0 {
+		s = append(s, "Advise gives no reason.")
+	}
+	return s
+}
+
+// services names those that needed most, and the last time that they took CPUs.
+func (r *Recording) services(n *node, t *tick.Tick) []string {
+	s := needed(t)
+	if q := n.squeezes.last; q != nil && t.Time.Sub(q.to) <= recent {
+		s = append(s, q.says(r.amount(n), n.clock))
+	}
+	return s
+}
+
+// needed names the services that needed most.
+func needed(t *tick.Tick) []string {
+	var s []string
+	ns := needs(t)
+	total := sum(ns)
+	switch {
+	case len(ns) == 0:
+		s = append(s, "No service ran.")
+	case total == 0:
+		s = append(s, "No service needed anything.")
+	default:
+		text := ns[0].name + " needed most: " + ns[0].amount()
+		if len(ns) > 1 {
+			text += fmt.Sprintf(", %.0f %% of all services' need", 100*ns[0].milliCPU/total)
+			var next []string
+			for _, x := range ns[1:min(len(ns), 4)] {
+				if x.milliCPU >= leastNamed*total {
+					next = append(next, x.name+" "+x.amount())
+				}
+			}
+			if len(next) > 0 {
+				text += "; then " + list(next)
+			}
+			if more := len(ns) - 4; more > 0 {
+				text += fmt.Sprintf("; %s more", count(more, "service"))
+			}
+		}
+		s = append(s, text+".")
+	}
+	return s
+}
+
+// amount names what the squeezes are of.
+func (r *Recording) amount(n *node) string {
+	if r.name == "" && n.pooled {
+		return "the pool of reclaimed pods"
+	}
+	if r.name != "" && n.allowed.number > 0 {
+		return "what it was allowed"
+	}
+	return "the offer"
+}
+
+func throttledSays(p *tick.Pod) string {
+	switch v := throttled(p); {
+	case v == nil:
+		return "Unknown: no container has the figure."
+	case *v < 1:
+		return "No: no quota stopped it."
+	default:
+		var parts []string
+		for i := range p.Containers {
+			if c := &p.Containers[i]; c.ThrottledPercent != nil && *c.ThrottledPercent >= 1 {
+				parts = append(parts, fmt.Sprintf("container %s in %.0f %%", view.Clean(c.Name), *c.ThrottledPercent))
+			}
+		}
+		return "Yes, " + list(parts[:min(len(parts), 5)]) + " of the periods: its quota was used up."
+	}
+}
+
+func (r *Recording) throttledNow(t *tick.Tick) string {
+	if t.Sample == nil {
+		return ""
+	}
+	all, known := map[string]peak{}, false
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		v := throttled(p)
+		known = known || v != nil
+		if v != nil && *v >= 1 {
+			all[p.UID] = peak{name: nameOf(p.Namespace, p.Name), value: *v}
+		}
+	}
+	return throttledList(all, known, nil)
+}
+
+func throttledList(all map[string]peak, known bool, clock func(peak) string) string {
+	switch {
+	case !known:
+		return paragraph("Throttled", "Unknown: no container has the figure.")
+	case len(all) == 0:
+		return paragraph("Throttled", "No pod.")
+	}
+	var parts []string
+	for _, p := range largest(all, mostListed) {
+		text := fmt.Sprintf("%s in %.0f %% of the periods", p.name, p.value)
+		if clock != nil {
+			text += " at " + clock(p)
+		}
+		parts = append(parts, text)
+	}
+	more := ""
+	if over := len(all) - mostListed; over > 0 {
+		more = fmt.Sprintf(" %s more.", count(over, "pod"))
+	}
+	return paragraph("Throttled", list(parts)+"."+more)
+}
+
+// largest are the peaks with the largest values.
+func largest(all map[string]peak, most int) []peak {
+	sorted := slices.SortedFunc(maps.Values(all), func(a, b peak) int {
+		return cmp.Or(cmp.Compare(b.value, a.value), strings.Compare(a.name, b.name))
+	})
+	return sorted[:min(len(sorted), most)]
+}
+
+// evicted says who was evicted, by which numbers, and what would have spared them; or how far everything was from that.
+func (r *Recording) evicted(n *node, t *tick.Tick, p *tick.Pod) string {
+	found := n.evictions.all
+	if r.q.At != nil && p == nil { // of all pods those of this time alone
+		found = slices.DeleteFunc(slices.Clone(found), func(e *eviction) bool { return e.last.Before(t.Time) })
+	}
+	if len(found) == 0 {
+		switch {
+		case t.Eviction != nil && t.Eviction.Refused != "":
+			return paragraph("Evicted", "Unknown: evict refused the tick.")
+		case t.Eviction == nil:
+			return paragraph("Evicted", "The recording has no eviction here: evict did not run.")
+		case p != nil:
+			return paragraph("Evicted", "No.", near(t))
+		}
+		return paragraph("Evicted", "No pod.", near(t))
+	}
+	if len(found) == 1 {
+		return paragraph("Evicted", found[0].says(n.clock), found[0].differently())
+	}
+	text := paragraph("Evicted", count(len(found)+n.evictions.more, "eviction")+".")
+	for _, e := range found[:min(len(found), mostListed)] {
+		text += item(e.says(n.clock) + " " + e.differently())
+	}
+	if over := len(found) - mostListed; over > 0 {
+		text += item(fmt.Sprintf("and %d more", over))
+	}
+	return text
+}
+
+// near is the rule that is nearest to evicting.
+func near(t *tick.Tick) string {
+	if t.Eviction == nil {
+		return ""
+	}
+	var next *tick.PressureFinding
+	closest := 0.0
+	for i := range t.Eviction.Pressures {
+		f := &t.Eviction.Pressures[i]
+		part := f.Value / f.Threshold
+		if f.Below {
+			part = f.Threshold / f.Value
+		}
+		if !f.Hard || f.DryRun || math.IsNaN(part) || part < closest {
+			continue
+		}
+		next, closest = f, part
+	}
+	if next == nil {
+		return ""
+	}
+	verb := "Nearest to an eviction"
+	if next.Met {
+		verb = "A limit is passed and no pod goes yet"
+		if since, err := time.Parse(time.RFC3339Nano, next.Since); err == nil {
+			verb = "A limit is passed for " + view.Span(t.Time.Sub(since)) + ", and no pod goes yet"
+		}
+	}
+	side := "over"
+	if next.Below {
+		side = "under"
+	}
+	return fmt.Sprintf("%s: %s, %s; evictions begin %s %s.", verb, scopeWords(next.Scope, next.Part), measure(next.Scope, next.Part, next.Value), side, measure(next.Scope, next.Part, next.Threshold))
+}
+
+// differently is what would have had to be different for the pod, or the reclaimed pods of the node, to have more CPU.
+func differently(n *node, t *tick.Tick, p *tick.Pod, a allowance) []string {
+	if t.Advice == nil || t.Sample == nil {
+		return nil
+	}
+	var s []string
+	if p != nil {
+		if own := ownLimit(p); own != nil && p.UsageMilliCPU != nil && *p.UsageMilliCPU >= fullPart**own {
+			return []string{fmt.Sprintf("A higher limit of its own: it used %s of %s.", coresNumber(*p.UsageMilliCPU), coresOf(*own))}
+		}
+		if p.QoS != tick.QoSReclaimed {
+			return nil
+		}
+	}
+	if t.Advice.Withdrawn != "" {
+		s = append(s, "The offer comes back when this is over: "+sentence(plain(t.Advice.Withdrawn))+".")
+	}
+	all, ns := machine(t), needs(t)
+	b, found := shareOf(t.Advice.Reasons)
+	switch {
+	case found && b.raw+1000 < b.size && b.bound != "":
+		s = append(s, fmt.Sprintf("Nothing but time: the services need %s of their %s now, and the rest goes back to reclaimed pods when the wait is over. A shorter --hold or a larger --shrink-step of advise gives it back sooner.",
+			coresNumber(b.raw), coresOf(b.size)))
+	case found:
+		s = append(s, fmt.Sprintf("Each core that services need less is one more for reclaimed pods, and so is each core less in reserve (--reserve-cpu, now %s).", coresOf(b.reserve)))
+		if len(ns) > 0 && ns[0].request != nil && *ns[0].request > 0 && ns[0].milliCPU-*ns[0].request >= 500 && all > 0 {
+			less := ns[0].milliCPU - *ns[0].request
+			s = append(s, fmt.Sprintf("With %s at its request of %s, that sum would be %s, and some %s would be left.",
+				ns[0].name, coresOf(*ns[0].request), coresOf(max(b.raw-less, 0)), coresOf(min(all-max(b.raw-less, 0), all))))
+		}
+	default:
+		if m := thresholdPercent(t.Advice.Reasons); m != "" {
+			s = append(s, fmt.Sprintf("Each core that services use less is one more for batch pods, and each percent more of cpuSuppressThresholdPercent (now %s) is %s.", m, coresOf(all/100)))
+		}
+	}
+	return s
+}
+
+func thresholdPercent(reasons []string) string {
+	for _, r := range reasons {
+		if m := suppression.FindStringSubmatch(r); m != nil {
+			return m[2]
+		}
+	}
+	return ""
+}
+
+// failures are what could not be read or written; about is nil for the node.
+func failures(t *tick.Tick, about *tick.Pod) string {
+	var s []string
+	if t.Isolation != nil {
+		for _, e := range t.Isolation.Errors {
+			if about == nil || e.Cgroup == about.Cgroup || strings.HasPrefix(e.Cgroup, about.Cgroup+"/") {
+				s = append(s, fmt.Sprintf("isolate could not write %s of %s: %s.", view.Clean(e.Key), view.Clean(e.Cgroup), sentence(view.Clean(e.Error))))
+			}
+		}
+	}
+	if about != nil {
+		for _, e := range about.Errors {
+			s = append(s, sentence(plain(e))+".")
+		}
+	}
+	if t.Sample != nil && about == nil {
+		for _, e := range t.Sample.Errors {
+			s = append(s, fmt.Sprintf("collect could not read %s: %s.", view.Clean(e.Source), sentence(view.Clean(e.Error))))
+		}
+	}
+	if t.Eviction != nil && about == nil {
+		for _, e := range t.Eviction.Errors {
+			s = append(s, "evict: "+sentence(plain(e))+".")
+		}
+	}
+	if over := len(s) - 5; over > 0 {
+		s = append(s[:5:5], fmt.Sprintf("And %d more.", over))
+	}
+	return paragraph("Errors", s...)
+}

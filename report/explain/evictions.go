@@ -1,0 +1,129 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+// keptEvictions is how many evictions are remembered of one node.
+const keptEvictions = 200
+
+// eviction is one pod's, over the ticks that tell of it.
+type eviction struct {
+	uid, rule, scope string
+	name             string
+	first, last      time.Time
+	state, message   string
+	failure          string
+	finding          *tick.PressureFinding // what was measured at first
+}
+
+// evictions are those of a node.
+type evictions struct {
+	all  []*eviction
+	more int // ticks' evictions that are not remembered
+}
+
+func (es *evictions) add(t *tick.Tick, of func(*tick.PodEviction) bool) {
+	if t.Eviction == nil {
+		return
+	}
+	for i := range t.Eviction.Evictions {
+		x := &t.Eviction.Evictions[i]
+		if !of(x) {
+			continue
+		}
+		e := es.find(x)
+		if e == nil {
+			if len(es.all) >= keptEvictions {
+				es.more++
+				continue
+			}
+			e = &eviction{uid: short(x.UID), rule: short(x.Rule), scope: short(x.Scope), name: nameOf(x.Namespace, x.Name), first: t.Time, message: short(x.Message), finding: findingOf(t, x)}
+			es.all = append(es.all, e)
+		}
+		e.last, e.state, e.failure = t.Time, short(x.State), short(x.Error)
+	}
+}
+
+func (es *evictions) find(x *tick.PodEviction) *eviction {
+	uid, rule, scope := short(x.UID), short(x.Rule), short(x.Scope)
+	for _, e := range es.all {
+		if e.uid == uid && e.rule == rule && e.scope == scope {
+			return e
+		}
+	}
+	return nil
+}
+
+// findingOf is what the rule measured when it named the pod.
+func findingOf(t *tick.Tick, x *tick.PodEviction) *tick.PressureFinding {
+	var found *tick.PressureFinding
+	for i := range t.Eviction.Pressures {
+		p := &t.Eviction.Pressures[i]
+		if p.Rule == x.Rule && p.Scope == x.Scope && (found == nil || p.Met && (!found.Met || p.Hard)) {
+			found = p
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	f := *found
+	f.Rule, f.Scope, f.Part, f.Since = short(f.Rule), short(f.Scope), short(f.Part), ""
+	return &f
+}
+
+// says is the eviction in sentences.
+func (e *eviction) says(clock func(time.Time) string) string {
+	words := map[string]string{
+		tick.StateWouldEvict: "would have been evicted", tick.StateRequested: "was asked to go", tick.StateCreated: "was told to go",
+		tick.StateSucceeded: "was evicted", tick.StateFailed: "was to be evicted, which failed",
+	}[e.state]
+	if words == "" {
+		words = view.Clean(e.state)
+	}
+	when := "at " + clock(e.first)
+	if clock(e.first) != clock(e.last) {
+		when = fmt.Sprintf("from %s to %s", clock(e.first), clock(e.last))
+	}
+	text := fmt.Sprintf("%s %s %s by %s: %s.", e.name, words, when, view.Clean(e.rule), sentence(plain(e.message)))
+	if e.failure != "" {
+		text += " The error: " + view.Clean(e.failure) + "."
+	}
+	if f := e.finding; f != nil && !strings.Contains(e.message, "threshold of") { // else the message has the figures
+		text += fmt.Sprintf(" Measured: %s %s; the threshold is %s.", scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, f.Value), measure(f.Scope, f.Part, f.Threshold))
+	}
+	if e.state == tick.StateWouldEvict {
+		text += " (A dry run: nothing was done.)"
+	}
+	return text
+}
+
+// differently is what would have spared the pod.
+func (e *eviction) differently() string {
+	f := e.finding
+	if f == nil || f.Value == f.Threshold {
+		return ""
+	}
+	by := f.Value - f.Threshold
+	if f.Below != (by < 0) {
+		return "" // the value is not past the threshold: the rule looks at more than this one figure
+	}
+	side, amount := "lower", by
+	if f.Below {
+		side, amount = "higher", -by
+	}
+	return fmt.Sprintf("%s would have stayed, had the %s been %s %s.", e.name, scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, amount), side)
+}
+
+// sentence is a message without the dot at its end.
+func sentence(text string) string {
+	for len(text) > 0 && text[len(text)-1] == '.' {
+		text = text[:len(text)-1]
+	}
+	return text
+}

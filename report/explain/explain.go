@@ -1,0 +1,560 @@
+// Package explain answers "why?" from a recording, in sentences: what a pod was allowed, what held it there, which service was the
+// cause, what was throttled and evicted, and what would have had to be different. It is pure, and keeps a few ticks of a recording,
+// however long that is.
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+// Question is what is asked of a recording.
+type Question struct {
+	// Pod is namespace/name, or the name alone; empty asks about the node.
+	Pod string
+	// Node is the one node of the recording that is asked about; empty is all of them.
+	Node string
+	// At asks about one time; From and Until, either of which may be nil, about a period. Without any it is the whole recording.
+	At, From, Until *Moment
+	// Inserted names the sections that the recording does not have and that were decided for this answer.
+	Inserted []string
+}
+
+const (
+	keptNodes = 64
+	// keptNames bounds what is remembered by a pod's name or UID: peaks, throttling, the names that an error suggests.
+	keptNames = 4096
+	// afterwards is how long after the time that is asked about the pod's eviction still belongs to the answer.
+	afterwards = 10 * time.Minute
+	keptTaints = 32
+	// keptSilences is how many times without an offer are listed.
+	keptSilences = 5
+)
+
+// Recording takes ticks one after the other and answers at the end.
+type Recording struct {
+	q               Question
+	namespace, name string
+	nodes           []*node
+	otherNodes      bool     // more than are kept
+	away            []string // some of those that are not asked about
+	first           time.Time
+	from, until     time.Time // zero where the recording's ends bound it
+	names           map[string]bool
+}
+
+// New returns a Recording without ticks.
+func New(q Question) *Recording {
+	r := &Recording{q: q, names: map[string]bool{}}
+	if namespace, name, found := strings.Cut(q.Pod, "/"); found {
+		r.namespace, r.name = namespace, name
+	} else {
+		r.name = q.Pod
+	}
+	return r
+}
+
+// node is what is remembered of one node.
+type node struct {
+	name        string
+	first, last time.Time
+	ticks       int // in all
+	disorder    int // left out, for they are older than the one before
+	next        time.Time
+
+	asked   int        // ticks in the period
+	begin   time.Time  // of the first of them
+	current *tick.Tick // the last of them
+	pod     *tick.Pod  // in it
+	podTick *tick.Tick // the last of them that has the pod
+	lastPod *tick.Pod  // in that
+
+	podTicks         int
+	podFirst, podEnd time.Time
+	namespaces       []string // of the pods with the name that is asked for
+	podKey           string
+
+	offer, memory, allowed, use, throttling figures
+	peaks                                   map[string]peak // services' needs
+	throttledPods                           map[string]peak
+	throttlingKnown                         bool
+	silences                                []silence
+	moreSilences                            int
+	silent                                  bool
+	squeezes                                squeezes
+	pooled                                  bool // they are of the pool, not of the offer
+	evictions                               evictions
+	taints                                  map[string]int
+}
+
+// figures are the least, the largest and the average of an amount.
+type figures struct {
+	low, high, sum    float64
+	lowAt, highAt     time.Time
+	number            int
+	beginning, ending float64
+}
+
+func (f *figures) add(at time.Time, v *float64) {
+	if v == nil {
+		return
+	}
+	if f.number == 0 {
+		f.beginning = *v
+	}
+	if f.number == 0 || *v < f.low {
+		f.low, f.lowAt = *v, at
+	}
+	if f.number == 0 || *v > f.high {
+		f.high, f.highAt = *v, at
+	}
+	f.sum += *v
+	f.ending = *v
+	f.number++
+}
+
+func (f *figures) average() float64 { return f.sum / float64(max(f.number, 1)) }
+
+// peak is a largest value with its time.
+type peak struct {
+	name  string
+	value float64
+	at    time.Time
+	says  string
+}
+
+// silence is a time in which nothing was offered.
+type silence struct {
+	from, to time.Time
+	why      string
+}
+
+// Add takes the next tick.
+func (r *Recording) Add(t *tick.Tick) {
+	if r.q.Node != "" && t.Node != r.q.Node {
+		if len(r.away) < 5 && !slices.Contains(r.away, t.Node) {
+			r.away = append(r.away, t.Node)
+		}
+		return
+	}
+	if len(r.nodes) == 0 {
+		r.first = t.Time
+		r.resolve()
+	}
+	i := slices.IndexFunc(r.nodes, func(n *node) bool { return n.name == t.Node })
+	if i < 0 {
+		if len(r.nodes) == keptNodes {
+			r.otherNodes = true
+			return
+		}
+		i = len(r.nodes)
+		r.nodes = append(r.nodes, &node{name: t.Node, first: t.Time, peaks: map[string]peak{}, throttledPods: map[string]peak{}, taints: map[string]int{}})
+	}
+	r.nodes[i].add(r, t)
+}
+
+// resolve makes the question's moments times, by the recording's first tick.
+func (r *Recording) resolve() {
+	switch {
+	case r.q.At != nil:
+		r.until = r.q.At.end(r.q.At.after(r.first))
+	default:
+		start := r.first
+		if r.q.From != nil {
+			r.from = r.q.From.after(start)
+			start = r.from
+		}
+		if r.q.Until != nil {
+			r.until = r.q.Until.end(r.q.Until.after(start))
+		}
+	}
+}
+
+func (n *node) add(r *Recording, t *tick.Tick) {
+	if t.Time.Before(n.last) {
+		n.disorder++
+		return
+	}
+	n.ticks++
+	n.last = t.Time
+	p := r.find(n, t)
+	if p != nil {
+		if n.podTicks == 0 {
+			n.podFirst = t.Time
+		}
+		n.podTicks++
+		n.podEnd = t.Time
+	}
+	late := !r.until.IsZero() && t.Time.After(r.until)
+	// Where the recording begins within the minute that is asked about, its first tick is what is asked for.
+	if late && r.q.At != nil && n.current == nil && t.Time.Sub(r.until) < r.q.At.precision {
+		late = false
+	}
+	switch {
+	case late:
+		if n.next.IsZero() {
+			n.next = t.Time
+		}
+		if r.q.At != nil && r.name != "" && t.Time.Sub(r.until) <= afterwards {
+			n.evictions.add(t, func(x *tick.PodEviction) bool { return r.isPod(x.Namespace, x.Name) })
+		}
+		return
+	case t.Time.Before(r.from):
+		return
+	}
+	n.take(r, t, p)
+}
+
+// take takes a tick of the period that is asked about.
+func (n *node) take(r *Recording, t *tick.Tick, p *tick.Pod) {
+	if n.asked == 0 {
+		n.begin = t.Time
+	}
+	n.asked++
+	n.current, n.pod = t, p
+	if p != nil {
+		n.podTick, n.lastPod = t, p
+	}
+	n.evictions.add(t, func(x *tick.PodEviction) bool { return r.name == "" || r.isPod(x.Namespace, x.Name) })
+	if t.Eviction != nil {
+		for _, x := range t.Eviction.Taints {
+			if key := short(x.Key + ":" + x.Effect); n.taints[key] > 0 || len(n.taints) < keptTaints {
+				n.taints[key]++
+			}
+		}
+	}
+	offer, offeredMemory := offerOf(t)
+	n.offer.add(t.Time, offer)
+	n.memory.add(t.Time, offeredMemory)
+	n.noteSilence(t, offer)
+	falls := offer
+	if size, found := reclaimPool(t); found {
+		falls, n.pooled = &size, true
+	}
+	if p != nil {
+		a := allowanceOf(t, p)
+		falls = offer
+		if most, bounded := a.milliCPU(); bounded {
+			n.allowed.add(t.Time, &most)
+			falls = &most
+		}
+		n.use.add(t.Time, p.UsageMilliCPU)
+		n.throttling.add(t.Time, throttled(p))
+	}
+	if falls != nil {
+		n.squeezes.add(t, *falls)
+	}
+	if r.q.At == nil {
+		n.notePeaks(r, t)
+	}
+}
+
+func (n *node) notePeaks(r *Recording, t *tick.Tick) {
+	all := needs(t)
+	for _, x := range all[:min(len(all), 10)] {
+		if old, there := n.peaks[x.name]; there && old.value >= x.milliCPU || !there && len(n.peaks) >= keptNames {
+			continue
+		}
+		n.peaks[x.name] = peak{name: x.name, value: x.milliCPU, at: t.Time, says: x.name + " with " + x.amount()}
+	}
+	if r.name != "" || t.Sample == nil {
+		return
+	}
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		v := throttled(p)
+		n.throttlingKnown = n.throttlingKnown || v != nil
+		if v == nil || *v < 1 {
+			continue
+		}
+		if old, there := n.throttledPods[p.UID]; there && old.value >= *v || !there && len(n.throttledPods) >= keptNames {
+			continue
+		}
+		n.throttledPods[p.UID] = peak{name: nameOf(p.Namespace, p.Name), value: *v, at: t.Time}
+	}
+}
+
+// noteSilence notes where nothing is offered, and why.
+func (n *node) noteSilence(t *tick.Tick, offer *float64) {
+	if t.Advice == nil || offer != nil && *offer > 0 {
+		n.silent = false
+		return
+	}
+	if n.silent && len(n.silences) > 0 && n.moreSilences == 0 {
+		n.silences[len(n.silences)-1].to = t.Time
+		return
+	}
+	if !n.silent {
+		if len(n.silences) < keptSilences {
+			n.silences = append(n.silences, silence{from: t.Time, to: t.Time, why: short(whyNothing(t))})
+		} else {
+			n.moreSilences++
+		}
+	}
+	n.silent = true
+}
+
+// offerOf is what was offered to reclaimed pods, nil where nothing was said.
+func offerOf(t *tick.Tick) (milliCPU, memoryBytes *float64) {
+	if t.Advice == nil || t.Advice.Reclaimed == nil {
+		return nil, nil
+	}
+	if v := t.Advice.Reclaimed.MilliCPU; v != nil {
+		milliCPU = tick.Ptr(float64(*v))
+	}
+	if v := t.Advice.Reclaimed.MemoryBytes; v != nil {
+		memoryBytes = tick.Ptr(float64(*v))
+	}
+	return milliCPU, memoryBytes
+}
+
+// reclaimPool is the size of the reclaimed pods' pool in milli-CPU.
+func reclaimPool(t *tick.Tick) (milliCPU float64, found bool) {
+	if t.Advice == nil {
+		return 0, false
+	}
+	for _, p := range t.Advice.Pools {
+		if p.Name == tick.PoolReclaim {
+			set, err := cpus.Parse(p.CPUs)
+			return float64(set.Size()) * 1000, err == nil
+		}
+	}
+	return 0, false
+}
+
+func (r *Recording) isPod(namespace, name string) bool {
+	return name == r.name && (r.namespace == "" || namespace == r.namespace)
+}
+
+// find is the pod that is asked about, nil where the tick has none; on the way the names are noted that an error would suggest.
+func (r *Recording) find(n *node, t *tick.Tick) *tick.Pod {
+	if r.name == "" || t.Sample == nil {
+		return nil
+	}
+	var found *tick.Pod
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		if r.isPod(p.Namespace, p.Name) {
+			found = p
+			if !slices.Contains(n.namespaces, p.Namespace) && len(n.namespaces) < 5 {
+				n.namespaces = append(n.namespaces, p.Namespace)
+			}
+			n.podKey = nameOf(p.Namespace, p.Name)
+		}
+		if len(r.names) < keptNames && n.podTicks == 0 {
+			r.names[nameOf(p.Namespace, p.Name)] = true
+		}
+	}
+	return found
+}
+
+// Answer is the text; the error says what is wrong with the question or the recording, and what to do.
+func (r *Recording) Answer() (string, error) {
+	if len(r.nodes) == 0 && len(r.away) > 0 {
+		return "", fmt.Errorf("--node %s: the recording has no tick of it; it has %s", view.Clean(r.q.Node), view.Clean(list(r.away)))
+	}
+	if len(r.nodes) == 0 {
+		return "", fmt.Errorf("no tick in the input: give a recording, as in: report --to explain < day.jsonl")
+	}
+	if r.otherNodes {
+		return "", fmt.Errorf("the recording has more than %d nodes: choose one with --node", keptNodes)
+	}
+	nodes := r.nodes
+	if r.name != "" {
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n.podTicks == 0 })
+		if len(nodes) == 0 {
+			return "", r.unknownPod()
+		}
+	}
+	var texts []string
+	var failed error
+	for _, n := range nodes {
+		text, err := r.answer(n)
+		if err != nil {
+			failed = err
+			continue
+		}
+		texts = append(texts, text)
+	}
+	if len(texts) == 0 {
+		return "", failed
+	}
+	return strings.Join(texts, "\n"), nil
+}
+
+func (r *Recording) answer(n *node) (string, error) {
+	n.squeezes.end()
+	switch {
+	case len(n.namespaces) > 1:
+		var full []string
+		for _, namespace := range n.namespaces {
+			full = append(full, view.Name(namespace, r.name))
+		}
+		return "", fmt.Errorf("--pod %s: there are %s on %s: give the namespace too", view.Clean(r.q.Pod), list(full), view.Clean(n.name))
+	case n.current == nil || r.isPastEnd(n):
+		return "", r.outside(n)
+	case r.name != "" && (n.lastPod == nil || r.q.At != nil && n.pod == nil):
+		return "", r.podAway(n)
+	}
+	var paragraphs []string
+	add := func(p string) {
+		if p != "" {
+			paragraphs = append(paragraphs, p)
+		}
+	}
+	add(paragraph("", r.title(n)))
+	add(paragraph("", r.caveats(n)...))
+	switch {
+	case r.name != "" && r.q.At != nil:
+		r.podAt(n, add)
+	case r.name != "":
+		r.podOver(n, add)
+	case r.q.At != nil:
+		r.nodeAt(n, add)
+	default:
+		r.nodeOver(n, add)
+	}
+	return strings.Join(paragraphs, "\n"), nil
+}
+
+// isPastEnd reports whether the recording ended well before the time that is asked about.
+func (r *Recording) isPastEnd(n *node) bool {
+	if r.q.At == nil || !n.next.IsZero() {
+		return false
+	}
+	between := time.Second
+	if n.ticks > 1 {
+		between = n.last.Sub(n.first) / time.Duration(n.ticks-1)
+	}
+	return r.until.Sub(n.last) > max(3*between, r.q.At.precision, time.Second)
+}
+
+func (r *Recording) outside(n *node) error {
+	what := "that time"
+	switch {
+	case r.q.At != nil:
+		what = "--at " + r.q.At.text
+	case r.q.From != nil && r.q.Until != nil:
+		what = "--from " + r.q.From.text + " --until " + r.q.Until.text
+	case r.q.From != nil:
+		what = "--from " + r.q.From.text
+	case r.q.Until != nil:
+		what = "--until " + r.q.Until.text
+	}
+	return fmt.Errorf("%s: the recording has no tick of then: of %s it goes from %s to %s (%s)", what, view.Clean(n.name), full(n.first), full(n.last), count(n.ticks, "tick"))
+}
+
+// podAway is for a pod that is in the recording, and not at the time that is asked about.
+func (r *Recording) podAway(n *node) error {
+	when := "the tick of " + full(n.current.Time)
+	if r.q.At == nil {
+		when = fmt.Sprintf("the ticks from %s to %s", full(n.begin), full(n.current.Time))
+	}
+	text := fmt.Sprintf("--pod %s is not in %s: it is in those from %s to %s", view.Clean(r.q.Pod), when, full(n.podFirst), full(n.podEnd))
+	for _, e := range n.evictions.all {
+		if r.q.At != nil && !e.first.After(n.current.Time) {
+			return fmt.Errorf("%s, and its eviction begins at %s: ask with --at %s", text, full(e.first), n.podEnd.Format("15:04:05"))
+		}
+	}
+	return fmt.Errorf("%s: ask for a time in that, or leave the time out", text)
+}
+
+func (r *Recording) unknownPod() error {
+	near := nearest(r.q.Pod, r.names)
+	switch {
+	case len(r.names) == 0:
+		return fmt.Errorf("--pod %s: no tick of the recording has any pod", view.Clean(r.q.Pod))
+	case len(near) == 0:
+		return fmt.Errorf("--pod %s: no tick of the recording has it", view.Clean(r.q.Pod))
+	}
+	return fmt.Errorf("--pod %s: no tick of the recording has it. It has %s", view.Clean(r.q.Pod), strings.Join(near, ", "))
+}
+
+// full is a time with its date and zone.
+func full(t time.Time) string { return t.Format("2006-01-02 15:04:05Z07:00") }
+
+// clock is a time of the node's day, with the date where the recording has several.
+func (n *node) clock(t time.Time) string {
+	if n.first.Format(time.DateOnly) == n.last.Format(time.DateOnly) {
+		return t.Format("15:04:05")
+	}
+	return t.Format("2006-01-02 15:04:05")
+}
+
+func (r *Recording) title(n *node) string {
+	what := view.Clean(n.name)
+	if r.name != "" {
+		what = n.podKey + " on " + what
+	}
+	if r.q.At != nil {
+		return fmt.Sprintf("%s at %s", what, full(n.current.Time))
+	}
+	return fmt.Sprintf("%s from %s to %s (%s)", what, full(n.begin), n.clock(n.current.Time), count(n.asked, "tick"))
+}
+
+// caveats are what the reader must know to judge the rest.
+func (r *Recording) caveats(n *node) []string {
+	var s []string
+	switch len(r.q.Inserted) {
+	case 0:
+	case 1:
+		s = append(s, fmt.Sprintf("The recording has no %s. What follows is what the tool decides now, with its default settings, and not what was done then.", r.q.Inserted[0]))
+	default:
+		s = append(s, fmt.Sprintf("The recording has no %s. What follows is what the tools decide now, with their default settings, and not what was done then.", strings.Join(r.q.Inserted, " and no ")))
+	}
+	if r.q.At != nil {
+		if gap := r.until.Sub(n.current.Time); gap > time.Minute {
+			s = append(s, fmt.Sprintf("There is no tick in the %s before the time that was asked about: this one is the last before it.", view.Span(gap)))
+		}
+	}
+	if n.disorder > 0 {
+		s = append(s, fmt.Sprintf("%s left out: older than the one in front of it.", count(n.disorder, "tick")))
+	}
+	t := n.current
+	if t.Isolation != nil && t.Isolation.DryRun {
+		s = append(s, "Isolate ran with --dry-run: the limits below were decided and not written.")
+	}
+	if t.Isolation != nil && t.Isolation.Refused != "" {
+		s = append(s, "Isolate refused this tick ("+plain(t.Isolation.Refused)+"): the limits below were not written.")
+	}
+	if t.Eviction != nil && t.Eviction.Refused != "" {
+		s = append(s, "Evict refused this tick ("+plain(t.Eviction.Refused)+"): nothing was measured.")
+	}
+	if t.Isolation != nil && t.Isolation.Fallback {
+		s = append(s, "Isolate applied the fallback before this tick, for none had come for a while: batch was at its floor.")
+	}
+	return s
+}
+
+// nearest are the names most like a text, at most five: those that contain its last part, then those that contain its first.
+func nearest(text string, names map[string]bool) []string {
+	first, last, found := strings.Cut(text, "/")
+	if !found {
+		last = first
+	}
+	rank := func(name string) int {
+		switch {
+		case last != "" && strings.Contains(name, last):
+			return 0
+		case first != "" && strings.Contains(name, first):
+			return 1
+		}
+		return 2
+	}
+	all := slices.SortedFunc(maps.Keys(names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b))
+	})
+	near := all[:min(len(all), 5)]
+	if more := len(all) - len(near); more > 0 {
+		near = append(slices.Clone(near), fmt.Sprintf("and %d more", more))
+	}
+	return near
+}

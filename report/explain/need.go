@@ -1,0 +1,124 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+// need is what a service makes advise keep for it.
+type need struct {
+	name     string
+	milliCPU float64
+	by       string // what was the largest: its use, its load or its request
+	request  *float64
+}
+
+// koordinatorPolicy is the policy that counts what services use; the others count loads and requests, too.
+const koordinatorPolicy = "koordinator"
+
+// needs are the services' needs, the largest first. They are the policies' own measures: under koordinator a pod's use; otherwise
+// of each container the largest of use and both loads, and its request where one of them is missing.
+func needs(t *tick.Tick) []need {
+	if t.Sample == nil {
+		return nil
+	}
+	usageAlone := t.Advice != nil && t.Advice.Policy == koordinatorPolicy
+	var all []need
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		if p.QoS != tick.QoSShared && p.QoS != tick.QoSDedicated || p.Phase == "Succeeded" || p.Phase == "Failed" {
+			continue
+		}
+		n := need{name: nameOf(p.Namespace, p.Name)}
+		if p.Requests != nil {
+			n.request = p.Requests.MilliCPU
+		}
+		switch {
+		case usageAlone || len(p.Containers) == 0:
+			n.take(p.UsageMilliCPU, p.Load1, p.Load5, n.request, usageAlone)
+		default:
+			largest := 0.0
+			for j := range p.Containers {
+				c, one := &p.Containers[j], need{}
+				request := n.request
+				if request != nil {
+					request = tick.Ptr(*request / float64(len(p.Containers)))
+				}
+				if c.Requests != nil && c.Requests.MilliCPU != nil {
+					request = c.Requests.MilliCPU
+				}
+				one.take(c.UsageMilliCPU, c.Load1, c.Load5, request, false)
+				n.milliCPU += one.milliCPU
+				if one.milliCPU > largest {
+					largest, n.by = one.milliCPU, one.by
+				}
+			}
+		}
+		all = append(all, n)
+	}
+	slices.SortStableFunc(all, func(a, b need) int {
+		return cmp.Or(cmp.Compare(b.milliCPU, a.milliCPU), strings.Compare(a.name, b.name))
+	})
+	return all
+}
+
+func (n *need) take(usage, load1, load5, request *float64, usageAlone bool) {
+	missing := false
+	for _, m := range [...]struct {
+		value  *float64
+		factor float64
+		by     string
+	}{{usage, 1, "its use"}, {load1, 1000, "its load"}, {load5, 1000, "its load of 5 minutes"}} {
+		if usageAlone && m.by != "its use" {
+			continue
+		}
+		if m.value == nil || !(*m.value > 0) {
+			missing = true
+			continue
+		}
+		if v := *m.value * m.factor; v > n.milliCPU {
+			n.milliCPU, n.by = v, m.by
+		}
+	}
+	if missing && !usageAlone && request != nil && *request > n.milliCPU {
+		n.milliCPU, n.by = *request, "its request"
+	}
+}
+
+// amount is the need with what it was measured by.
+func (n need) amount() string {
+	text := coresOf(n.milliCPU)
+	switch {
+	case n.by == "":
+		return text
+	case n.request != nil && *n.request > 0 && n.by != "its request":
+		return fmt.Sprintf("%s (%s; it requests %s)", text, n.by, view.Cores(n.request))
+	}
+	return fmt.Sprintf("%s (%s)", text, n.by)
+}
+
+func sum(ns []need) (milliCPU float64) {
+	for _, n := range ns {
+		milliCPU += n.milliCPU
+	}
+	return milliCPU
+}
+
+// beside is the CPU time that no pod used; false where it is unknown.
+func beside(t *tick.Tick) (milliCPU float64, known bool) {
+	if t.Sample == nil || t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil {
+		return 0, false
+	}
+	milliCPU = *t.Sample.CPU.UsageMilliCPU
+	for i := range t.Sample.Pods {
+		if u := t.Sample.Pods[i].UsageMilliCPU; u != nil {
+			milliCPU -= *u
+		}
+	}
+	return max(milliCPU, 0), true
+}

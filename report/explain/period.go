@@ -1,0 +1,137 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"polder/lib/tick"
+)
+
+// podOver answers about a pod over a period.
+func (r *Recording) podOver(n *node, add func(string)) {
+	var s []string
+	if f := n.allowed; f.number > 0 {
+		s = append(s, spread("It was allowed", f)+".")
+	} else {
+		s = append(s, "Neither a quota nor CPUs bounded it.")
+	}
+	if f := n.use; f.number > 0 {
+		s = append(s, spread("It used", f)+".")
+	}
+	end := "at the end"
+	if n.pod == nil {
+		end = "at " + n.clock(n.podTick.Time)
+		s = append(s, fmt.Sprintf("It was last seen %s.", end))
+	}
+	add(paragraph("Allowed", s...))
+	add(r.squeezed(n))
+	t, p := n.podTick, n.lastPod
+	a := allowanceOf(t, p)
+	add(paragraph(strings.ToUpper(end[:1])+end[1:], append(append([]string{classSays(p)}, a.says(t, p)...), used(p))...))
+	add(paragraph("What held it back then", r.held(t, p, a)))
+	add(paragraph("Why no more "+end, why(t, p)...))
+	if p.QoS == tick.QoSReclaimed {
+		add(paragraph("Which service", needed(t)...))
+	}
+	switch f := n.throttling; {
+	case f.number == 0:
+		add(paragraph("Throttled", "Unknown: no container has the figure."))
+	case f.high < 1:
+		add(paragraph("Throttled", "No: no quota stopped it."))
+	default:
+		add(paragraph("Throttled", fmt.Sprintf("Yes: in %.0f %% of the periods on average, most at %s (%.0f %%).", f.average(), n.clock(f.highAt), f.high)))
+	}
+	add(r.evicted(n, t, p))
+	add(paragraph("To change it", differently(n, t, p, a)...))
+	add(failures(t, p))
+}
+
+// nodeOver answers about a node over a period.
+func (r *Recording) nodeOver(n *node, add func(string)) {
+	var s []string
+	if n.offer.number > 0 {
+		s = append(s, spread("", n.offer)+", to reclaimed pods.")
+	}
+	if f := n.memory; f.number > 0 {
+		text := bytesOf(f.low)
+		if high := bytesOf(f.high); high != text {
+			text += " to " + high
+		}
+		s = append(s, "Memory: "+text+".")
+	}
+	for _, key := range slices.Sorted(maps.Keys(n.taints)) {
+		s = append(s, fmt.Sprintf("The taint %s kept new pods away in %s.", key, count(n.taints[key], "tick")))
+	}
+	if len(s) == 0 && len(n.silences) == 0 {
+		s = offered(n.current)
+	}
+	add(paragraph("Offered", s...))
+	add(r.nothing(n))
+	add(r.squeezed(n))
+	var parts []string
+	for i, p := range largest(n.peaks, 4) {
+		if i > 0 && p.value < leastNamed*largest(n.peaks, 1)[0].value {
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s at %s", p.says, n.clock(p.at)))
+	}
+	if len(parts) > 0 {
+		add(paragraph("Which service", "The largest needs were "+list(parts)+"."))
+	}
+	add(paragraph("Why no more at the end", why(n.current, nil)...))
+	add(throttledList(n.throttledPods, n.throttlingKnown, func(p peak) string { return n.clock(p.at) }))
+	add(r.evicted(n, n.current, nil))
+	add(paragraph("To change it", differently(n, n.current, nil, allowance{})...))
+	add(failures(n.current, nil))
+}
+
+// spread is an amount over a period.
+func spread(begin string, f figures) string {
+	begin = strings.TrimLeft(begin+" ", " ")
+	if f.low == f.high {
+		return fmt.Sprintf("%s%s all the time", begin, coresOf(f.low))
+	}
+	return fmt.Sprintf("%s%s to %s, %s on average, %s at the end", begin, coresNumber(f.low), coresOf(f.high), coresNumber(f.average()), coresNumber(f.ending))
+}
+
+// nothing lists when nothing was offered.
+func (r *Recording) nothing(n *node) string {
+	if len(n.silences) == 0 {
+		return ""
+	}
+	if s := n.silences[0]; len(n.silences) == 1 && n.moreSilences == 0 {
+		return paragraph("Nothing was offered", fmt.Sprintf("From %s to %s: %s.", n.clock(s.from), n.clock(s.to), sentence(s.why)))
+	}
+	text := paragraph("Nothing was offered", count(len(n.silences)+n.moreSilences, "time")+".")
+	for _, s := range n.silences {
+		text += item(fmt.Sprintf("From %s to %s: %s.", n.clock(s.from), n.clock(s.to), sentence(s.why)))
+	}
+	if n.moreSilences > 0 {
+		text += item(fmt.Sprintf("and %s more", count(n.moreSilences, "time")))
+	}
+	return text
+}
+
+// squeezed lists the squeezes.
+func (r *Recording) squeezed(n *node) string {
+	q := &n.squeezes
+	switch q.total {
+	case 0:
+		if r.name == "" && !n.pooled && n.offer.number == 0 || r.name != "" && n.allowed.number == 0 && n.offer.number == 0 {
+			return ""
+		}
+		return paragraph("Squeezed", fmt.Sprintf("No: %s never fell by %.0f %% of the machine within %s.", r.amount(n), squeezePart*100, "5 minutes"))
+	case 1:
+		return paragraph("Squeezed", q.found[0].says(r.amount(n), n.clock))
+	}
+	text := paragraph("Squeezed", count(q.total, "time")+".")
+	for _, s := range q.found {
+		text += item(s.says(r.amount(n), n.clock))
+	}
+	if over := q.total - len(q.found); over > 0 {
+		text += item(fmt.Sprintf("and %s more, smaller ones", count(over, "time")))
+	}
+	return text
+}

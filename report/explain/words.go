@@ -1,0 +1,194 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+// columns is the width of a line.
+const columns = 80
+
+func coresNumber(milliCPU float64) string { return view.Cores(&milliCPU) }
+
+func coresOf(milliCPU float64) string {
+	number := view.Cores(&milliCPU)
+	if number == "1.00" {
+		return "1.00 core"
+	}
+	return number + " cores"
+}
+
+func bytesOf(v float64) string { return view.Bytes(&v) }
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// list joins with commas and an "and".
+func list(parts []string) string {
+	switch n := len(parts); n {
+	case 0:
+		return ""
+	case 1:
+		return parts[0]
+	case 2:
+		return parts[0] + " and " + parts[1]
+	default:
+		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
+	}
+}
+
+// short makes text from a tick fit for a terminal and for being remembered: a line may have 16 MiB in one string.
+func short(s string) string {
+	const most = 400
+	if len(s) > 4*most {
+		s = strings.ToValidUTF8(s[:4*most], "")
+	}
+	s = view.Clean(s)
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return strings.Clone(s)
+}
+
+// nameOf is a pod's name with its namespace.
+func nameOf(namespace, name string) string {
+	if namespace == "" {
+		return short(name)
+	}
+	return short(namespace + "/" + name)
+}
+
+// clip cuts a path or a list that would fill lines.
+func clip(s string) string {
+	const most = 60
+	s = view.Clean(s)
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
+}
+
+// paragraph wraps sentences to lines; the first begins with a heading.
+func paragraph(heading string, sentences ...string) string {
+	var words []string
+	for _, s := range sentences {
+		words = append(words, strings.Fields(s)...)
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	if heading != "" {
+		words = append([]string{heading + ":"}, words...)
+	}
+	return wrap(words, "")
+}
+
+// item is a line of a list, wrapped with an indent.
+func item(text string) string {
+	return "  - " + strings.TrimLeft(wrap(strings.Fields(text), "    "), " ")
+}
+
+func wrap(words []string, indent string) string {
+	var b strings.Builder
+	b.WriteString(indent)
+	width := len(indent)
+	for i, w := range words {
+		n := utf8.RuneCountInString(w)
+		if i+1 < len(words) && strings.HasPrefix(words[i+1], "%") {
+			n += 1 + utf8.RuneCountInString(words[i+1]) // a number stays with its percent sign
+		}
+		switch {
+		case i == 0:
+		case strings.HasPrefix(w, "%"):
+			b.WriteString(" " + w)
+			continue
+		case width+1+n > columns:
+			b.WriteString("\n" + indent)
+			width = len(indent)
+		default:
+			b.WriteByte(' ')
+			width++
+		}
+		b.WriteString(w)
+		width += n
+	}
+	return b.String() + "\n"
+}
+
+// machine is the node's CPU time in milli-CPU, 0 where it is unknown.
+func machine(t *tick.Tick) float64 {
+	s := t.Sample
+	if s == nil {
+		return 0
+	}
+	if s.Topology != nil {
+		if set, err := cpus.Parse(s.Topology.CPUs); err == nil && set.Size() > 0 {
+			return float64(set.Size()) * 1000
+		}
+	}
+	for _, r := range []*tick.Resources{s.Capacity, s.Allocatable} {
+		if r != nil && r.MilliCPU != nil && *r.MilliCPU > 0 {
+			return *r.MilliCPU
+		}
+	}
+	return 0
+}
+
+// measure is a finding's figure in the unit of its scope.
+func measure(scope, part string, v float64) string {
+	switch {
+	case strings.HasSuffix(scope, "millicpu"):
+		return coresOf(v)
+	case strings.HasSuffix(scope, ".percent"), part == "psi":
+		return fmt.Sprintf("%.1f %%", v)
+	case part == "kswapd":
+		return fmt.Sprintf("%.0f pages a second", v)
+	case strings.HasPrefix(scope, "cpu.load"):
+		return fmt.Sprintf("%.1f threads ready to run", v)
+	case strings.HasSuffix(scope, "memory"):
+		return bytesOf(v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// scopeWords says what a scope measures.
+func scopeWords(scope, part string) string {
+	zone := ""
+	if number, rest, found := strings.Cut(strings.TrimPrefix(scope, "zone"), "|"); found && strings.HasPrefix(scope, "zone") {
+		scope, zone = rest, " on NUMA node "+view.Clean(number)
+	}
+	switch {
+	case strings.HasSuffix(scope, "reclaimed_millicpu"):
+		return "CPU that reclaimed pods request" + zone
+	case strings.HasSuffix(scope, "reclaimed_memory"):
+		return "memory that reclaimed pods request" + zone
+	case scope == "cpu.suppression":
+		return "CPU requested for each CPU of the reclaim pool"
+	case scope == "cpu.used.percent":
+		return "CPU used of the node"
+	case scope == "be.cpu.satisfaction.percent":
+		return "CPU that batch pods may use, of what they request"
+	case scope == "memory.used.percent":
+		return "memory used of the node"
+	case strings.HasPrefix(scope, "cpu.load"):
+		return "load of pool " + view.Clean(part)
+	case scope == "memory" && part == "free":
+		return "free memory of the node"
+	case scope == "memory" && part == "psi":
+		return "time in which tasks wait for memory"
+	case scope == "memory" && part == "kswapd":
+		return "memory that the kernel reclaims in the background"
+	case scope == "memory" && strings.HasPrefix(part, "numa"):
+		return "free memory of NUMA node " + view.Clean(strings.TrimPrefix(part, "numa"))
+	}
+	return view.Clean(scope)
+}

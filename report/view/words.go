@@ -1,0 +1,18 @@
+package view
+
+import "time"
+
+// Cores writes milli-CPU as cores, "-" where it is unknown.
+func Cores(milli *float64) string { return cores(milli) }
+
+// Bytes writes an amount of memory with a binary unit, "-" where it is unknown.
+func Bytes(v *float64) string { return bytes(v) }
+
+// Span writes a duration with one or two units.
+func Span(d time.Duration) string { return span(d) }
+
+// Clean makes text from a tick fit for a terminal.
+func Clean(s string) string { return clean(s) }
+
+// Name is a pod's name with its namespace, fit for a terminal.
+func Name(namespace, name string) string { return qualified(namespace, name) }
