@@ -235,7 +235,7 @@ func polder(policy string) func(*testing.B, *measurement) func() {
 			}
 			kill(b, m.polder)
 			_ = pipe.Wait() // it was killed
-			if out, err := exec.Command(tool("isolate"), "--restore", "--journal", journal).CombinedOutput(); err != nil {
+			if out, err := exec.Command(tool("isolate"), "--restore", "--if-exists", "--journal", journal).CombinedOutput(); err != nil {
 				b.Fatalf("isolate --restore: %v\n%s", err, out)
 			}
 		}

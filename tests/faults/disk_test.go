@@ -169,7 +169,7 @@ func TestFaultJournalFull(t *testing.T) {
 		t.Errorf("with room again: %s", clip(string(out), 2000))
 	}
 	fill() // --restore needs no room
-	_, log := runTool(t, 0, nil, "isolate", "--restore", "--journal", journal)
+	_, log := runTool(t, 0, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 	if now := fmt.Sprint(isolated(t, own)); now != before {
 		t.Errorf("restored on a full disk the cgroup is %s; want %s: %s", now, before, log)
 	}
@@ -261,7 +261,7 @@ func TestFaultTornJournal(t *testing.T) {
 		"huge numbers":               foreign(`"inode":`, `"inode":99999999999999999999`),
 	} {
 		put(t, journal, string(text))
-		_, log := runTool(t, 0, nil, "isolate", "--restore", "--journal", journal)
+		_, log := runTool(t, 0, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 		if now := fmt.Sprint(isolated(t, own)); now != first {
 			t.Errorf("%s: after --restore %s; want %s: %s", name, now, first, log)
 		}
@@ -275,7 +275,7 @@ func TestFaultTornJournal(t *testing.T) {
 	}
 	for i := range 12 { // torn: what is whole is put back or, where it is not known to be ours, left alone with status 1
 		put(t, journal, string(whole[:len(whole)*i/12]))
-		runTool(t, anyStatus, nil, "isolate", "--restore", "--journal", journal)
+		runTool(t, anyStatus, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 		if now := fmt.Sprint(isolated(t, beside)); now != untouched {
 			t.Fatalf("torn at %d of 12: another cgroup was written: %s", i, now)
 		}

@@ -317,7 +317,7 @@ func silence(t *testing.T, stopped bool) {
 	collect.stop(unix.SIGTERM)
 	advise.stop(unix.SIGTERM)
 	isolate.stop(unix.SIGTERM)
-	_, log := runTool(t, 0, nil, "isolate", "--restore", "--journal", journal)
+	_, log := runTool(t, 0, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 	if now := service.Limits() + batch.Limits(); now != initial {
 		t.Errorf("after --restore limits are %s; want %s: %s", now, initial, log)
 	}

@@ -194,7 +194,7 @@ func TestSuppression(t *testing.T) {
 	if got := cpuList(t, main.Read("cpuset.cpus.effective", "cpuset.cpus")); cmp.Diff(got, rest) != "" {
 		t.Errorf("beside a static CPU manager a container has %v, want %v", got, rest)
 	}
-	runTool(t, 0, nil, "isolate", "--restore", "--journal", journal, "--kubelet-root", dir)
+	runTool(t, 0, nil, "isolate", "--restore", "--if-exists", "--journal", journal, "--kubelet-root", dir)
 	if diff := cmp.Diff(first, isolated(t, groups...)); diff != "" {
 		t.Errorf("not restored:\n%s", diff)
 	}

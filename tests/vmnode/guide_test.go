@@ -71,7 +71,7 @@ func (w *world) walk() {
 
 	w.stopPipe()
 	w.judgeTicks()
-	w.on("isolate --restore --journal " + journal)
+	w.on("isolate --restore --if-exists --journal " + journal)
 	for _, cgroup := range []string{shared, reclaimed} {
 		w.awaitCPUs(cgroup, allCPUs)
 	}

@@ -55,7 +55,7 @@ func TestKoordinatorGuide(t *testing.T) {
 	w.configure(`"cpuSuppressPolicy": "cpuset"`)
 	w.satisfaction()
 	w.stopPipe()
-	w.on("isolate --restore --journal " + journal)
+	w.on("isolate --restore --if-exists --journal " + journal)
 	if got := w.cpus(tier); got != sixteenCPUs {
 		w.Errorf("after isolate --restore the tier has the CPUs %s", got)
 	}

@@ -76,7 +76,7 @@ func TestSystemdDriver(t *testing.T) {
 	w.heldUnderSystemd(pod)
 	w.stopPipe()
 	w.judgeResets()
-	w.on("isolate --restore --journal " + journal)
+	w.on("isolate --restore --if-exists --journal " + journal)
 	if got := w.kernelValues(cgroupMount+systemdTier, pod, container); got != first {
 		t.Errorf("after isolate --restore:\n%s\nwant\n%s", got, first)
 	}

@@ -94,7 +94,7 @@ func hotplug(t *T) {
 		t.divided(p, step.left)
 	}
 	t.stop(p)
-	t.tool(0, "", "isolate --restore --journal "+journal)
+	t.tool(0, "", "isolate --restore --if-exists --journal "+journal)
 }
 
 // hotplugSmall takes a CPU from a machine of 8, which makes it too small for pools: both sides get all CPUs, and the batch
@@ -116,7 +116,7 @@ func hotplugSmall(t *T) {
 		return settled(tk) && has(v2+"/polder", "batch/cpu.max", "max 100000", "batch/cpu.idle", "1")
 	})
 	t.stop(p)
-	t.tool(0, "", "isolate --restore --journal "+journal)
+	t.tool(0, "", "isolate --restore --if-exists --journal "+journal)
 }
 
 // clock sets the guest's clock an hour ahead and two back. Ticks go on and are acted on, whatever their time; a service
@@ -144,7 +144,7 @@ func clock(t *T) {
 		extra.kill()
 	}
 	t.stop(p)
-	t.tool(0, "", "isolate --restore --journal "+journal)
+	t.tool(0, "", "isolate --restore --if-exists --journal "+journal)
 	if _, err := os.Stat(guideMetrics); err != nil {
 		t.Errorf("metrics: %v", err)
 	}

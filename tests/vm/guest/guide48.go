@@ -141,7 +141,7 @@ func (t *T) sayGuideMetrics() {
 // ever touched. While there are processes the kernel takes no empty list, and one that is as wide stands for it; once
 // they are gone all is bit for bit as at first.
 func (t *T) checkGuideRestore(atFirst map[string]string, loads ...*load) {
-	_, said := t.tool(0, "", "isolate --restore --journal "+guideJournal)
+	_, said := t.tool(0, "", "isolate --restore --if-exists --journal "+guideJournal)
 	t.Logf("restore: %s", said)
 	for _, l := range loads {
 		if allowed := threadStatus(l.busiest(), "Cpus_allowed_list"); allowed != "0-47" {

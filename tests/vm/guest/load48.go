@@ -65,5 +65,5 @@ func (t *T) loadEviction(threads int, hard bool) {
 	}
 	t.Logf("reclaimed %d, pools %v", reclaimed(tk), tk.Advice.Pools)
 	t.stop(p)
-	t.tool(0, "", "isolate --restore --journal /run/journal-"+t.name)
+	t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-"+t.name)
 }

@@ -39,7 +39,7 @@ func (t *T) clean(out *tick.Isolation, writes int) {
 
 // restore puts all back, and compares with what was there.
 func (t *T) restore(journal string, before map[string]string) {
-	_, said := t.tool(0, "", "isolate --restore --journal /run/journal-"+journal)
+	_, said := t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-"+journal)
 	t.Logf("restore: %s", said)
 	after, err := values(v2 + "/write")
 	t.Must(err)
