@@ -72,9 +72,12 @@ func (o *options) explainAll(ctx context.Context, s *stage.Session, out io.Write
 	}
 	r := why.New(q)
 	err = s.Filter(ctx, stage.Filter{
-		Section:  tick.SectionReport,
-		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport},
-		Ignores:  []string{"Sample.Config", "Sample.Labels", "Sample.Annotations", "Pod.Labels", "Pod.Annotations", "Container.NUMAMemory", "Container.ID", "Advice.Fallback", "Advice.Resctrl"},
+		Section: tick.SectionReport,
+		Reads:   []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport},
+		Ignores: []string{
+			"Sample.Config", "Sample.Labels", "Sample.Annotations", "Pod.Labels", "Pod.Annotations", "Container.NUMAMemory", "Container.ID",
+			"Advice.Fallback", "Advice.Resctrl",
+		},
 		Terminal: true,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			r.Add(in.Tick)

@@ -82,16 +82,19 @@ const (
 	UnitPages    = "pages/s"
 )
 
-// Unit is the unit of the value and the threshold, as the scope and the part tell it; empty for a number of threads or a ratio.
-func (p *PressureFinding) Unit() string {
+// Unit is the unit of the value and the threshold.
+func (p *PressureFinding) Unit() string { return UnitOf(p.Scope, p.Part) }
+
+// UnitOf is the unit of what a scope and its part measure; empty for a number of threads or a ratio.
+func UnitOf(scope, part string) string {
 	switch {
-	case strings.HasSuffix(p.Scope, "percent"), p.Part == "psi":
+	case strings.HasSuffix(scope, "percent"), part == "psi":
 		return UnitPercent
-	case p.Part == "kswapd":
+	case part == "kswapd":
 		return UnitPages
-	case strings.HasSuffix(p.Scope, "millicpu"), strings.HasSuffix(p.Scope, "-cpu"), p.Scope == "cpu":
+	case strings.HasSuffix(scope, "millicpu"), strings.HasSuffix(scope, "-cpu"), scope == "cpu":
 		return UnitMilliCPU
-	case strings.HasSuffix(p.Scope, "memory"):
+	case strings.HasSuffix(scope, "memory"):
 		return UnitBytes
 	}
 	return ""

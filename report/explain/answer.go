@@ -74,7 +74,8 @@ func inForce(t *tick.Tick, p *tick.Pod, a allowance) string {
 	}
 	for i := range p.Containers {
 		if now := p.Containers[i].CPUSetCPUs; now != "" && now != a.cpus {
-			return fmt.Sprintf("(The recording has no isolation: these are the advised CPUs, those in force when the sample was taken were %s.)", clip(now))
+			return fmt.Sprintf("(The recording has no isolation: these are the advised CPUs, "+
+				"those in force when the sample was taken were %s.)", clip(now))
 		}
 	}
 	return ""
@@ -96,7 +97,8 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	case a.quota != nil && a.quotaOf == "" && *use >= fullPart*float64(*a.quota):
 		return fmt.Sprintf("Its quota: it used %s of %s.", coresNumber(*use), coresOf(float64(*a.quota)))
 	case a.quotaOf != "" && inCgroup(t, a.quotaOf) >= fullPart*float64(*a.quota):
-		return fmt.Sprintf("The quota of %s: the pods in it used %s of %s.", clip(a.quotaOf), coresNumber(inCgroup(t, a.quotaOf)), coresOf(float64(*a.quota)))
+		used, quota := inCgroup(t, a.quotaOf), float64(*a.quota)
+		return fmt.Sprintf("The quota of %s: the pods in it used %s of %s.", clip(a.quotaOf), coresNumber(used), coresOf(quota))
 	case a.size > 0 && used >= fullPart*float64(a.size)*1000:
 		return fmt.Sprintf("Its CPUs: the pods on them used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
 	case a.size > 0 && used < roomPart*float64(a.size)*1000:
@@ -104,7 +106,8 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	case a.idle && busy(t) >= fullPart:
 		return fmt.Sprintf("Its class: the machine was %.0f %% busy, and the idle class has what the others leave.", busy(t)*100)
 	case waiting && a.idle:
-		return "Its class, as far as one can tell: threads were ready to run and waited, as those of the idle class do while others run on the same CPUs."
+		return "Its class, as far as one can tell: threads were ready to run and waited, as those of the idle class do " +
+			"while others run on the same CPUs."
 	case waiting:
 		return "Threads were ready to run and waited, though no limit was full: short waits that the averages do not show."
 	}
@@ -439,7 +442,9 @@ func near(t *tick.Tick) string {
 	if next.Below {
 		side = "under"
 	}
-	return fmt.Sprintf("%s: %s, %s; evictions begin %s %s.", verb, scopeWords(next.Scope, next.Part), measure(next.Scope, next.Part, next.Value), side, measure(next.Scope, next.Part, next.Threshold))
+	amount := func(v float64) string { return measure(next.Scope, next.Part, v) }
+	return fmt.Sprintf("%s: %s, %s; evictions begin %s %s.",
+		verb, scopeWords(next.Scope, next.Part), amount(next.Value), side, amount(next.Threshold))
 }
 
 // differently is what would have had to be different for the pod, or the reclaimed pods of the node, to have more CPU.
@@ -463,10 +468,12 @@ func differently(n *node, t *tick.Tick, p *tick.Pod, a allowance) []string {
 	b, found := shareOf(t.Advice.Reasons)
 	switch {
 	case found && b.raw+1000 < b.size && b.bound != "":
-		s = append(s, fmt.Sprintf("Nothing but time: the services need %s of their %s now, and the rest goes back to reclaimed pods when the wait is over. A shorter --hold or a larger --shrink-step of advise gives it back sooner.",
+		s = append(s, fmt.Sprintf("Nothing but time: the services need %s of their %s now, and the rest goes back to reclaimed pods when "+
+			"the wait is over. A shorter --hold or a larger --shrink-step of advise gives it back sooner.",
 			coresNumber(b.raw), coresOf(b.size)))
 	case found:
-		s = append(s, fmt.Sprintf("Each core that services need less is one more for reclaimed pods, and so is each core less in reserve (--reserve-cpu, now %s).", coresOf(b.reserve)))
+		s = append(s, fmt.Sprintf("Each core that services need less is one more for reclaimed pods, and so is each core less in reserve "+
+			"(--reserve-cpu, now %s).", coresOf(b.reserve)))
 		if len(ns) > 0 && ns[0].request != nil && *ns[0].request > 0 && ns[0].milliCPU-*ns[0].request >= 500 && all > 0 {
 			less := ns[0].milliCPU - *ns[0].request
 			s = append(s, fmt.Sprintf("With %s at its request of %s, that sum would be %s, and some %s would be left.",
@@ -474,7 +481,8 @@ func differently(n *node, t *tick.Tick, p *tick.Pod, a allowance) []string {
 		}
 	default:
 		if m := thresholdPercent(t.Advice.Reasons); m != "" {
-			s = append(s, fmt.Sprintf("Each core that services use less is one more for batch pods, and each percent more of cpuSuppressThresholdPercent (now %s) is %s.", m, coresOf(all/100)))
+			s = append(s, fmt.Sprintf("Each core that services use less is one more for batch pods, and each percent more of "+
+				"cpuSuppressThresholdPercent (now %s) is %s.", m, coresOf(all/100)))
 		}
 	}
 	return s

@@ -43,7 +43,10 @@ func (es *evictions) add(t *tick.Tick, of func(*tick.PodEviction) bool) {
 				es.more++
 				continue
 			}
-			e = &eviction{uid: short(x.UID), rule: short(x.Rule), scope: short(x.Scope), name: nameOf(x.Namespace, x.Name), first: t.Time, message: short(x.Message), finding: findingOf(t, x)}
+			e = &eviction{
+				uid: short(x.UID), rule: short(x.Rule), scope: short(x.Scope), name: nameOf(x.Namespace, x.Name),
+				first: t.Time, message: short(x.Message), finding: findingOf(t, x),
+			}
 			es.all = append(es.all, e)
 		}
 		e.last, e.state, e.failure = t.Time, short(x.State), short(x.Error)
@@ -95,7 +98,8 @@ func (e *eviction) says(clock func(time.Time) string) string {
 		text += " The error: " + view.Clean(e.failure) + "."
 	}
 	if f := e.finding; f != nil && !strings.Contains(e.message, "threshold of") { // else the message has the figures
-		text += fmt.Sprintf(" Measured: %s %s; the threshold is %s.", scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, f.Value), measure(f.Scope, f.Part, f.Threshold))
+		text += fmt.Sprintf(" Measured: %s %s; the threshold is %s.",
+			scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, f.Value), measure(f.Scope, f.Part, f.Threshold))
 	}
 	if e.state == tick.StateWouldEvict {
 		text += " (A dry run: nothing was done.)"
@@ -117,7 +121,8 @@ func (e *eviction) differently() string {
 	if f.Below {
 		side, amount = "higher", -by
 	}
-	return fmt.Sprintf("%s would have stayed, had the %s been %s %s.", e.name, scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, amount), side)
+	return fmt.Sprintf("%s would have stayed, had the %s been %s %s.",
+		e.name, scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, amount), side)
 }
 
 // sentence is a message without the dot at its end.

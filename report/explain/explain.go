@@ -156,7 +156,9 @@ func (r *Recording) Add(t *tick.Tick) {
 			return
 		}
 		i = len(r.nodes)
-		r.nodes = append(r.nodes, &node{name: t.Node, first: t.Time, peaks: map[string]peak{}, throttledPods: map[string]peak{}, taints: map[string]int{}})
+		r.nodes = append(r.nodes, &node{
+			name: t.Node, first: t.Time, peaks: map[string]peak{}, throttledPods: map[string]peak{}, taints: map[string]int{},
+		})
 	}
 	r.nodes[i].add(r, t)
 }
@@ -449,7 +451,8 @@ func (r *Recording) outside(n *node) error {
 	case r.q.Until != nil:
 		what = "--until " + r.q.Until.text
 	}
-	return fmt.Errorf("%s: the recording has no tick of then: of %s it goes from %s to %s (%s)", what, view.Clean(n.name), full(n.first), full(n.last), count(n.ticks, "tick"))
+	return fmt.Errorf("%s: the recording has no tick of then: of %s it goes from %s to %s (%s)",
+		what, view.Clean(n.name), full(n.first), full(n.last), count(n.ticks, "tick"))
 }
 
 // podAway is for a pod that is in the recording, and not at the time that is asked about.
@@ -506,13 +509,16 @@ func (r *Recording) caveats(n *node) []string {
 	switch len(r.q.Inserted) {
 	case 0:
 	case 1:
-		s = append(s, fmt.Sprintf("The recording has no %s. What follows is what the tool decides now, with its default settings, and not what was done then.", r.q.Inserted[0]))
+		s = append(s, fmt.Sprintf("The recording has no %s. What follows is what the tool decides now, with its default settings, "+
+			"and not what was done then.", r.q.Inserted[0]))
 	default:
-		s = append(s, fmt.Sprintf("The recording has no %s. What follows is what the tools decide now, with their default settings, and not what was done then.", strings.Join(r.q.Inserted, " and no ")))
+		s = append(s, fmt.Sprintf("The recording has no %s. What follows is what the tools decide now, with their default settings, "+
+			"and not what was done then.", strings.Join(r.q.Inserted, " and no ")))
 	}
 	if r.q.At != nil {
 		if gap := r.until.Sub(n.current.Time); gap > time.Minute {
-			s = append(s, fmt.Sprintf("There is no tick in the %s before the time that was asked about: this one is the last before it.", view.Span(gap)))
+			s = append(s, fmt.Sprintf("There is no tick in the %s before the time that was asked about: this one is the last before it.",
+				view.Span(gap)))
 		}
 	}
 	if n.disorder > 0 {

@@ -41,7 +41,8 @@ func (r *Recording) podOver(n *node, add func(string)) {
 	case f.high < 1:
 		add(paragraph("Throttled", "No: no quota stopped it."))
 	default:
-		add(paragraph("Throttled", fmt.Sprintf("Yes: in %.0f %% of the periods on average, most at %s (%.0f %%).", f.average(), n.clock(f.highAt), f.high)))
+		const text = "Yes: in %.0f %% of the periods on average, most at %s (%.0f %%)."
+		add(paragraph("Throttled", fmt.Sprintf(text, f.average(), n.clock(f.highAt), f.high)))
 	}
 	add(r.evicted(n, t, p))
 	add(paragraph("To change it", differently(n, t, p, a)...))
@@ -93,7 +94,8 @@ func spread(begin string, f figures) string {
 	if f.low == f.high {
 		return fmt.Sprintf("%s%s all the time", begin, coresOf(f.low))
 	}
-	return fmt.Sprintf("%s%s to %s, %s on average, %s at the end", begin, coresNumber(f.low), coresOf(f.high), coresNumber(f.average()), coresNumber(f.ending))
+	return fmt.Sprintf("%s%s to %s, %s on average, %s at the end",
+		begin, coresNumber(f.low), coresOf(f.high), coresNumber(f.average()), coresNumber(f.ending))
 }
 
 // nothing lists when nothing was offered.
@@ -122,7 +124,8 @@ func (r *Recording) squeezed(n *node) string {
 		if r.name == "" && !n.pooled && n.offer.number == 0 || r.name != "" && n.allowed.number == 0 && n.offer.number == 0 {
 			return ""
 		}
-		return paragraph("Squeezed", fmt.Sprintf("No: %s never fell by %.0f %% of the machine within %s.", r.amount(n), squeezePart*100, "5 minutes"))
+		const text = "No: %s never fell by %.0f %% of the machine within 5 minutes."
+		return paragraph("Squeezed", fmt.Sprintf(text, r.amount(n), squeezePart*100))
 	case 1:
 		return paragraph("Squeezed", q.found[0].says(r.amount(n), n.clock))
 	}

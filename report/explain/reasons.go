@@ -72,10 +72,12 @@ func (b balance) binding() string {
 		return ""
 	}
 	if m := heldAt.FindStringSubmatch(b.bound); m != nil {
-		return fmt.Sprintf(" Less would do, but what services got is theirs for a while: for %s more (hold %s, %s).", count(int(number(m[3])), "second"), view.Clean(m[4]), view.Clean(m[5]))
+		return fmt.Sprintf(" Less would do, but what services got is theirs for a while: for %s more (hold %s, %s).",
+			count(int(number(m[3])), "second"), view.Clean(m[4]), view.Clean(m[5]))
 	}
 	if m := shrinks.FindStringSubmatch(b.bound); m != nil {
-		return fmt.Sprintf(" %s CPUs would do; what is too much is given back %s at a time (shrink-step, %s).", m[1], count(int(number(m[2])), "CPU"), view.Clean(m[3]))
+		return fmt.Sprintf(" %s CPUs would do; what is too much is given back %s at a time (shrink-step, %s).",
+			m[1], count(int(number(m[2])), "CPU"), view.Clean(m[3]))
 	}
 	if m := keepsOwn.FindStringSubmatch(b.bound); m != nil {
 		floor := number(m[1])

@@ -65,7 +65,10 @@ func (q *squeezes) end() {
 		return
 	}
 	q.falling = false
-	s := squeeze{from: q.peak.Time, to: q.trough.Time, before: q.peakValue, after: q.troughValue, cause: cause(q.peak, q.trough, q.peakValue-q.troughValue)}
+	s := squeeze{
+		from: q.peak.Time, to: q.trough.Time, before: q.peakValue, after: q.troughValue,
+		cause: cause(q.peak, q.trough, q.peakValue-q.troughValue),
+	}
 	q.total++
 	q.last = &s
 	q.found = append(q.found, s)

@@ -145,17 +145,18 @@ func machine(t *tick.Tick) float64 {
 
 // measure is a finding's figure in the unit of its scope.
 func measure(scope, part string, v float64) string {
-	switch {
-	case strings.HasSuffix(scope, "millicpu"):
+	switch tick.UnitOf(scope, part) {
+	case tick.UnitMilliCPU:
 		return coresOf(v)
-	case strings.HasSuffix(scope, ".percent"), part == "psi":
+	case tick.UnitPercent:
 		return fmt.Sprintf("%.1f %%", v)
-	case part == "kswapd":
+	case tick.UnitPages:
 		return fmt.Sprintf("%.0f pages a second", v)
-	case strings.HasPrefix(scope, "cpu.load"):
-		return fmt.Sprintf("%.1f threads ready to run", v)
-	case strings.HasSuffix(scope, "memory"):
+	case tick.UnitBytes:
 		return bytesOf(v)
+	}
+	if strings.HasPrefix(scope, "cpu.load") {
+		return fmt.Sprintf("%.1f threads ready to run", v)
 	}
 	return fmt.Sprintf("%.2f", v)
 }
