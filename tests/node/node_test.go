@@ -149,7 +149,8 @@ func enter(t *testing.T, n *Node) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	sleeping := func() bool { return n.Command(context.Background(), "pgrep", "-f", "sleep 4321").Run() == nil }
+	// -x: not what is still to become that command.
+	sleeping := func() bool { return n.Command(context.Background(), "pgrep", "-x", "-f", "sleep 4321").Run() == nil }
 	n.Eventually(controlplane.Soon, "it sleeps", func() string {
 		if sleeping() {
 			return ""
@@ -160,6 +161,18 @@ func enter(t *testing.T, n *Node) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
+	// At whatever moment that is killed: before the command is one, too.
+	for i := range 40 {
+		cmd := n.Command(t.Context(), "sleep", "4321")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(i) * 4 * time.Millisecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+	}
 	n.Eventually(controlplane.Soon, "it is gone", func() string {
 		if sleeping() {
 			return "it sleeps"

@@ -50,7 +50,13 @@ func enter(c wire.Config, pid string, command []string) error {
 			return fmt.Errorf("enter %s: %w", file.Name(), err)
 		}
 	}
+	alive, held, err := os.Pipe() // it has an end for as long as this process lives
+	if err != nil {
+		return err
+	}
+	defer held.Close()
 	cmd := exec.Command(os.Args[0], append([]string{"become"}, command...)...)
+	cmd.ExtraFiles = []*os.File{alive} // as aliveFD
 	cmd.Dir = directory // entering mounts leads to their root
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -74,8 +80,11 @@ func enter(c wire.Config, pid string, command []string) error {
 	return nil
 }
 
+// aliveFD is the descriptor of the pipe by which become sees that the process that entered lives.
+const aliveFD = 3
+
 // become asks to die with the process that entered, and becomes the command. (What os/exec has for that looks for a parent in the
-// same process namespace.)
+// same process namespace. A parent of another one is process 0, as is who adopts its children.)
 func become(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
@@ -85,8 +94,12 @@ func become(command []string) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("ask for a signal at the parent's death: %w", err)
 	}
-	if parent := os.Getppid(); parent != 0 { // it is out of sight while it lives
-		return fmt.Errorf("the process that entered the node is gone")
+	poll := []unix.PollFd{{Fd: aliveFD, Events: unix.POLLIN}}
+	if n, err := unix.Poll(poll, 0); n != 0 || err != nil { // it died before it was asked
+		return fmt.Errorf("the process that entered the node is gone: %x, %v", poll[0].Revents, err)
+	}
+	if err := unix.Close(aliveFD); err != nil {
+		return err
 	}
 	return fmt.Errorf("start %s: %w", path, syscall.Exec(path, command, os.Environ()))
 }
