@@ -145,8 +145,11 @@ func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
 	return s
 }
 
-// podsOn are the pods that the advice puts on a list of CPUs.
+// podsOn are the pods that the advice puts on a list of CPUs; none where there is no advice.
 func podsOn(t *tick.Tick, list string) (pods []*tick.Pod) {
+	if t.Advice == nil || t.Sample == nil {
+		return nil
+	}
 	on := map[string]bool{}
 	for i := range t.Advice.Cgroups {
 		if t.Advice.Cgroups[i].CPUSetCPUs == list {
