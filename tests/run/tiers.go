@@ -81,7 +81,7 @@ var tiers = []tier{
 		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=1", "-timeout=20m"}}},
 	},
 	{
-		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; another with systemd", takes: "12 minutes",
+		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; another with systemd", takes: "11 minutes",
 		setup: []setup{kernel, debian, cluster},
 		runs:  []run{{packages: []string{"./tests/vmnode/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=60m"}, env: []string{"POLDER_VM=1"}}},
 	},
@@ -91,7 +91,7 @@ var tiers = []tier{
 		runs:  []run{{packages: []string{"./tests/faults/...", "./tests/supervisor/..."}, args: []string{"-count=1", "-timeout=30m"}, env: []string{"POLDER_DEEP=1"}}},
 	},
 	{
-		name: "fuzz", does: "each fuzz target for a minute (FUZZTIME), six at a time", takes: "8 minutes",
+		name: "fuzz", does: "each fuzz target for a minute (FUZZTIME), six at a time", takes: "9 minutes",
 		runs: []run{{command: []string{"scripts/fuzz", "${FUZZTIME:-60s}"}}},
 	},
 }

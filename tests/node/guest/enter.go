@@ -57,7 +57,7 @@ func enter(c wire.Config, pid string, command []string) error {
 	defer held.Close()
 	cmd := exec.Command(os.Args[0], append([]string{"become"}, command...)...)
 	cmd.ExtraFiles = []*os.File{alive} // as aliveFD
-	cmd.Dir = directory // entering mounts leads to their root
+	cmd.Dir = directory                // entering mounts leads to their root
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		return err
