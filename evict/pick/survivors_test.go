@@ -1,0 +1,139 @@
+package pick
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/evict/rule"
+	"polder/lib/tick"
+)
+
+// A grace period of 0 means at once; none, and one that is none, mean the pod's own.
+func TestGraceOfZeroIsAtOnce(t *testing.T) {
+	for seconds, want := range map[int64]time.Duration{0: 0, 1: time.Second, -1: ownGrace} {
+		if got := Grace(&tick.PodEviction{GracePeriodSeconds: &seconds}); got != want {
+			t.Errorf("a grace period of %d s is %s, want %s", seconds, got, want)
+		}
+	}
+}
+
+// Two findings name one pod: the longer grace period holds, whichever comes first.
+func TestTheLongerGraceHolds(t *testing.T) {
+	p := pod("a")
+	for _, tt := range []struct{ first, second int64 }{{10, 20}, {20, 10}, {20, 20}} {
+		first, second := finding("r", 9, 1, candidate(p, 1)), finding("q", 9, 1, candidate(p, 1))
+		first.GracePeriodSeconds, second.GracePeriodSeconds = &tt.first, &tt.second
+		victims := Choose(now, []rule.Finding{first, second}, usual(1), remembers(nil, nil, nil)).Victims
+		if got, want := *victims[0].Eviction.GracePeriodSeconds, max(tt.first, tt.second); got != want {
+			t.Errorf("grace periods of %d and %d s: %d s, want %d", tt.first, tt.second, got, want)
+		}
+	}
+}
+
+// A pod of a plain machine whose eviction is over stays known while its cgroup is empty, and is forgotten when somebody starts it again.
+func TestAnEmptyCgroupWasNotStartedAgain(t *testing.T) {
+	g := Going{"uid-a": {Requested: now, Ended: now}}
+	p := pod("a")
+	p.Threads = tick.Ptr(0.0)
+	g.observeEnded("uid-a", g["uid-a"], now.Add(time.Second), p)
+	if g["uid-a"] == nil {
+		t.Fatal("a pod without threads is forgotten")
+	}
+	p.Threads = tick.Ptr(1.0)
+	if g.observeEnded("uid-a", g["uid-a"], now.Add(time.Second), p); g["uid-a"] != nil {
+		t.Error("a pod that runs again is still taken for ended")
+	}
+}
+
+// How long a pod that was asked to end counts as released: five minutes, or one and a half times a longer grace period and what the
+// asking may take.
+func TestReleasedForSoLong(t *testing.T) {
+	for _, tt := range []struct {
+		grace int64
+		want  time.Duration
+	}{{0, hangAfter}, {60, hangAfter}, {600, 15*time.Minute + askPatience}} {
+		l := &Leaving{Requested: now, Eviction: tick.PodEviction{GracePeriodSeconds: &tt.grace}}
+		if !l.releases(now.Add(tt.want)) || l.releases(now.Add(tt.want+time.Nanosecond)) {
+			t.Errorf("a grace period of %d s: it does not count as released for just %s", tt.grace, tt.want)
+		}
+	}
+}
+
+// Since when a pod terminates is known while it does, and for an hour where the list of pods is not complete.
+func TestSinceWhenAPodTerminates(t *testing.T) {
+	m := remembers(nil, nil, nil)
+	leaving := func(on bool) map[string]*tick.Pod {
+		p := pod("a")
+		p.Terminating = on
+		return map[string]*tick.Pod{p.UID: p}
+	}
+	steps := []struct {
+		name     string
+		after    time.Duration
+		present  map[string]*tick.Pod
+		complete bool
+		want     time.Duration // -1: not known
+	}{
+		{"it terminates", 0, leaving(true), true, 0},
+		{"it goes on", time.Minute, leaving(true), true, 0},
+		{"it is not seen, in a list that is not complete", time.Hour, nil, false, 0},
+		{"for more than an hour", time.Hour + time.Second, nil, false, -1},
+		{"it terminates again", 2 * time.Hour, leaving(true), true, 2 * time.Hour},
+		{"it is another one of the name", 3 * time.Hour, leaving(false), true, -1},
+		{"it terminates", 4 * time.Hour, leaving(true), true, 4 * time.Hour},
+		{"it is gone", 4*time.Hour + time.Second, nil, true, -1},
+	}
+	for _, s := range steps {
+		m.Observe(now.Add(s.after), nil, s.present, s.complete)
+		want := map[string]time.Time{}
+		if s.want >= 0 {
+			want["uid-a"] = now.Add(s.want)
+		}
+		if d := cmp.Diff(want, m.Ending); d != "" {
+			t.Errorf("%s: (-want +got):\n%s", s.name, d)
+		}
+	}
+}
+
+// Of several soft findings' candidates the one that was asked already goes first, whatever its class; then reclaimed pods, and of these the
+// lowest priority.
+func TestWhoIsAskedFirst(t *testing.T) {
+	one := func(name, qos string, priority int64) rule.Candidate {
+		p := pod(name)
+		p.QoS, p.Priority = qos, &priority
+		return candidate(p, 5)
+	}
+	all := []rule.Finding{
+		soft("r", 99, 10, one("shared", tick.QoSShared, 0)),
+		soft("q", 99, 10, one("high", tick.QoSReclaimed, 5), one("low", tick.QoSReclaimed, 1)),
+	}
+	first := func(m *Memory) []string { return names(Choose(now, all, usual(1), m).Victims) }
+	if d := cmp.Diff([]string{"low"}, first(remembers(nil, nil, nil))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	asked := remembers(nil, nil, nil)
+	asked.Going["uid-shared"] = &Leaving{Requested: now, Spared: now, Unanswered: true}
+	if d := cmp.Diff([]string{"shared"}, first(asked)); d != "" {
+		t.Errorf("asked already: (-want +got):\n%s", d)
+	}
+}
+
+// A finding's share in a pod that goes for another one counts for its own bound: of two that name the pod no third goes for it in this tick.
+func TestJoiningCountsForTheRulesBound(t *testing.T) {
+	a, b := candidate(pod("a"), 5), candidate(pod("b"), 4)
+	all := []rule.Finding{soft("r", 99, 10, a), soft("q", 99, 10, a), soft("q", 99, 10, a, b)}
+	all[2].Scope = "other"
+	round := Choose(now, all, usual(9), remembers(nil, nil, nil))
+	if d := cmp.Diff([]string{"a"}, names(round.Victims)); d != "" {
+		t.Fatalf("victims (-want +got):\n%s", d)
+	}
+	var goes []bool
+	for _, v := range round.Verdicts {
+		goes = append(goes, v.Candidates[0].Goes)
+	}
+	if d := cmp.Diff([]bool{true, true, false}, goes); d != "" {
+		t.Errorf("for which findings it goes (-want +got):\n%s", d)
+	}
+}
