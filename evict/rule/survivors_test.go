@@ -1,0 +1,59 @@
+package rule
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// The bounds of a pool's load are its CPUs times the ratios, whatever these are.
+func TestBoundsOfAPoolsLoad(t *testing.T) {
+	s := Defaults()
+	s.LoadLowerBoundRatio, s.LoadUpperBoundRatio = 1.5, 2.5
+	x, err := (&pool{name: "share", size: 10}).sample(&s, &Measure{}, cpus.Set{})
+	if err != nil || x.Lower != 15 || x.Upper != 25 {
+		t.Errorf("bounds %v and %v of 10 CPUs, %v; want 15 and 25", x.Lower, x.Upper, err)
+	}
+}
+
+// What was met once stays met down to the threshold less the hysteresis, of the node's waiting and of the pods' mean; what was not met
+// has to pass the threshold itself. The message has the pods' mean.
+func TestPSIHysteresis(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		node, pods float64 // of the second tick; the first one is far over both
+		met        bool
+	}{
+		{"both over nine tenths", 13.6, 3.7, true},
+		{"the node just at it", 13.5, 9, false},
+		{"the pods just at it", 50, 3.6, true},
+		{"the pods under it", 50, 3.59, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := Defaults()
+			s.MemoryHysteresis = 0.1
+			w := memoryPressure.New()
+			var f *Finding
+			for i, stalls := range [][2]float64{{50, 9}, {tt.node, tt.pods}} {
+				var pods []tick.Pod
+				for j := range 3 {
+					p := holder(fmt.Sprintf("s%d", j), tick.QoSShared, 1)
+					p.MemoryPressure = stall(stalls[1])
+					pods = append(pods, p)
+				}
+				x := shortTick(i, 50, pods...)
+				x.Sample.Memory.Pressure = stall(stalls[0])
+				f = part(w.Measure(&s, x), partPSI)
+			}
+			if f == nil || f.Met != tt.met {
+				t.Fatalf("finding %+v; want met %t", f, tt.met)
+			}
+			if want := fmt.Sprintf("3 pods for %.2f%% on average", tt.pods); f.Met && !strings.Contains(f.Message, want) {
+				t.Errorf("message %q; want %q in it", f.Message, want)
+			}
+		})
+	}
+}
