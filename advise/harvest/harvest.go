@@ -88,7 +88,7 @@ type node struct {
 	Class    *class.State  `json:"class,omitempty"`
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
-	shape *shape // derived from the topology, made anew when that changes
+	shape *shape // derived from the topology, again whenever that changes
 }
 
 // Decide implements [policy.Decider].
