@@ -75,7 +75,7 @@ func TestMetricsOfTheAPIServer(t *testing.T) {
 		t.Errorf("the watch has been silent for %v s, and its server is there", got)
 	}
 	c.StopAPIServer()
-	c.Eventually(controlplane.Soon, "the watch's silence is told", func() string {
+	c.Eventually(controlplane.Soon, "the metric has for how long the watch has been silent", func() string {
 		if got := value(t, s, silence); got < 2 {
 			return strconv.FormatFloat(got, 'f', -1, 64) + " s"
 		}
