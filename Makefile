@@ -4,13 +4,14 @@ BIN     := bin
 TOOLS   := collect advise isolate evict report
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X polder/lib/stage.Version=$(VERSION)
+PREFIX  ?= /usr/local
 SOAKTIME ?= 30m
 TIER    := $(GO) run ./tests/run $(TESTFLAGS)
 
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := check
-.PHONY: help build check test test-deep lint test-vm test-cluster test-node test-vmnode test-faults fuzz golden bench bench-cluster bench-colocation bench-offers soak demo install clean
+.PHONY: help build check test test-deep lint test-vm test-cluster test-node test-vmnode test-faults test-browser fuzz golden bench bench-cluster bench-colocation bench-offers soak demo man install uninstall dist dist-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +46,10 @@ test-vmnode: ## of test-deep: the guides on a real node in a virtual machine
 test-faults: ## of test-deep: faults and hostile input at the length of docs/reliability.md
 	@$(TIER) faults
 
-fuzz: ## of test-deep: fuzz every target for FUZZTIME (60s), six at a time
+test-browser: ## of test-deep: the page of report --to html in a real browser
+	@$(TIER) browser
+
+fuzz: ## of test-deep: fuzz every target for FUZZTIME (60s), ten at a time
 	@$(TIER) fuzz
 
 golden: ## write what the tools print into the golden files
@@ -57,9 +61,9 @@ bench: ## the figures of docs/performance.md
 bench-cluster: ## its figures of 1,000 nodes: five minutes, and the programs of test-cluster
 	POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER && $(GO) test -run '^$$' -bench ThousandNodes -benchtime 1x -timeout 15m ./tests/cluster/report
 
-bench-colocation: ## what services feel and what batch gets, beside a line of shell: half an hour, writes docs/colocation.md; QUICK=1: 4 minutes, prints
+bench-colocation: ## what services feel and what batch gets, beside a line of shell: half an hour, writes docs/colocation.md and .svg; QUICK=1: 4 minutes, prints
 	scripts/setup-bench
-	COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 60m ./tests/colocation
+	$(if $(QUICK),,POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER &&) COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 60m ./tests/colocation
 
 bench-offers: ## what each policy offers on real load, through the real advise: OFFERS_TRACES=DIR has PlanetLab's and Alibaba's traces; five minutes
 	$(GO) test -run '^$$' -bench Offers -benchtime 1x -timeout 30m ./tests/offers
@@ -67,11 +71,25 @@ bench-offers: ## what each policy offers on real load, through the real advise: 
 soak: ## the pipe for SOAKTIME (30m) over cgroups that come and go; draws docs/soak.html
 	scripts/soak --for $(SOAKTIME)
 
-demo: build ## half a minute of the whole pipe on this machine, or of a recording
+demo: build ## the proof in under a minute: a service alone, beside a batch job, and with Polder; or a recording
+	@$(GO) build -o bin/load ./tests/colocation/load
 	@scripts/demo
 
-install: build ## copy the tools to $(DESTDIR)/usr/local/bin
-	install -D -t $(DESTDIR)/usr/local/bin $(TOOLS:%=$(BIN)/%)
+man: build ## the tools' manual pages, from their flags, into bin/man/
+	@mkdir -p $(BIN)/man
+	@for tool in $(TOOLS); do $(BIN)/$$tool --generate-man >$(BIN)/man/$$tool.1 || exit 1; done
+
+install: build man ## tools, manual pages, completion, units and a first configuration, below PREFIX=/usr/local (DESTDIR=)
+	scripts/install -p "$(PREFIX)" -d "$(DESTDIR)"
+
+uninstall: ## end Polder, put back what isolate changed, and take away what install has copied
+	scripts/uninstall -p "$(PREFIX)" -d "$(DESTDIR)"
+
+dist: ## what is downloaded, into dist/: static tarballs, .deb and .rpm, the image, the chart, SBOMs, checksums; the same bytes from the same commit
+	scripts/dist -o dist
+
+dist-check: ## make dist twice, in different directories and without a common cache, and compare: ten minutes
+	scripts/dist-check
 
 clean: ## remove what was built
-	rm -rf $(BIN)
+	rm -rf $(BIN) dist

@@ -1,35 +1,39 @@
 package main
 
-const manual = `
-Reads ticks, decides from each sample what may be reclaimed and which CPUs or quotas the pods get, and adds the section
-"advice". It touches nothing: isolate makes the advice true, report publishes it, and "advice.reasons" says what bound
-the result.
+import "polder/lib/stage"
 
+// summary is what --help and the manual begin with.
+const summary = `
+Reads ticks, decides from each sample what may be reclaimed and which CPUs or quotas the pods get,
+and adds the section "advice". It touches nothing: isolate makes the advice true, report publishes
+it, and "advice.reasons" says what bound the result.`
+
+// tasks begin the page in docs/; --help has the first five, which tests run.
+var tasks = []stage.Task{
+	{Want: "What is free on this machine right now?", Command: `collect --once | advise | jq .advice.reclaimed`},
+	{Want: "Why is so much or so little offered?", Command: `collect --once | advise | jq -r '.advice.reasons[]'`},
+	{Want: "What would a smaller reserve have given yesterday?", Command: `advise --reserve-cpu 2 < yesterday.jsonl | jq .advice.reclaimed.milliCPU`},
+	{Want: "What would another policy offer, while this one decides?", Command: `advise --shadow koordinator < yesterday.jsonl | jq -c .advice.shadow.reclaimed`},
+	{Want: "Is this file good, and what would be in force with it?", Command: `advise --check-config advise.yaml`},
+	{Want: "Which pods have which CPUs?", Command: `collect --once | advise | jq -c '.advice.cgroups[] | [.cgroup, .cpusetCPUs, .cpusetMems]'`},
+	{Want: "What would Koordinator's formulas offer here, term by term?", Command: `collect --count 2 | advise --policy koordinator | tail -n 1 | jq -r '.advice.reasons[]'`},
+	{Want: "And with another ConfigMap, over yesterday's recording?", Command: `advise --policy koordinator --config slo-controller-config.yaml < yesterday.jsonl | jq .advice.reclaimed`},
+	{Want: "What will services need here, and how sure is that?", Command: `collect --interval 1m | advise --policy harvest --state h.json | jq -r '.advice.reasons[0]'`},
+	{Want: "Once a minute from cron, with the hold-down kept between runs", Command: `collect --once --state c.json | advise --state a.json | isolate --journal j`},
+}
+
+// manual is the rest, for the page in docs/ and for man.
+const manual = `
 Sections read: sample. Section written: advice.
 
-EXAMPLES
-   What is free on this machine right now?
-      collect --once | advise | jq .advice.reclaimed
-   Why?
-      collect --once | advise | jq -r '.advice.reasons[]'
-   What would a smaller reserve have given yesterday?
-      advise --reserve-cpu 2 < yesterday.jsonl | jq .advice.reclaimed.milliCPU
-   Which pods have which CPUs?
-      collect --once | advise | jq -c '.advice.cgroups[] | [.cgroup, .cpusetCPUs, .cpusetMems]'
-   What would Koordinator's formulas offer here, term by term?
-      collect --count 2 | advise --policy koordinator | tail -n 1 | jq -r '.advice.reasons[]'
-   And with another ConfigMap, over yesterday's recording?
-      advise --policy koordinator --config slo-controller-config.yaml < yesterday.jsonl | jq .advice.reclaimed
-   What will services need here, and how sure is that?
-      collect --interval 1m | advise --policy harvest --state h.json | jq -r '.advice.reasons[0]'
-   Once a minute from cron, with the hold-down kept between runs
-      collect --once --state c.json | advise --state a.json | isolate --journal j
-
+THE CONFIGURATION FILE (--config)
 The configuration file of --config has the flags' names as keys, and is read again when it changes; the policy alone takes a
 restart:
+
       policy: katalyst
       reserve-cpu: 2
       hold: 1m
+
 Flags given on the command line (or by environment variables) win over the file, the file over what the cluster says in
 "sample.config" (Katalyst's AdminQoSConfiguration), and that over the defaults; "advice.reasons" names the source of each
 value that bound the result. A changed file that is no good is refused with its line.
@@ -66,5 +70,14 @@ POLICY HARVEST
    unknown nothing new is offered, and after 15m "advice.withdrawn" says why there is no offer. --state has the history.
    docs/policy-harvest.md has the rules and the figures.
 
-EXIT STATUS
-   0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`
+SERVICES THAT WAIT
+   Under policy harvest, and under the others with --guard on, batch loses CPUs, then quota, then memory, in steps, while a service
+   waits longer for a CPU, memory or I/O than it does without batch; it gets them back slowly. "advice.reasons" has each step and its
+   cause. Where batch uses next to nothing, or taking changes nothing, batch is not the cause and is left alone. docs/guard.md has the
+   rules.
+
+MEMORY
+   A reclaimed pod's limits of reclaimed CPU are the quota of its cgroup, and those of reclaimed memory limit its containers
+   where batch's memory is capped (policies katalyst and harvest; Koordinator's policy has its own). --batch-memory cap holds all of batch to what is offered and free, and
+   --service-memory protect gives services memory.low up to their working set: both on under policy harvest. Limits fall in
+   steps and never under what is in use at that moment by more than a tenth. docs/memory.md has the rules.`

@@ -35,26 +35,26 @@ type decider interface {
 // policies lists what --policy takes; the first is the default.
 var policies = []kind{
 	{katalyst.Policy, []string{
-		"Sample.Annotations", "Sample.Resctrl", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeCPU.Pressure",
+		"Sample.Annotations", "Sample.Resctrl", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.KubernetesQOS", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.ThrottledPercent", "Container.NUMAMemory",
-		"Memory.UsageBytes", "Memory.WorkingSetBytes", "Memory.CacheBytes",
+		"Memory.CacheBytes",
 	}, func(l *loaded) decider { return ofKatalyst{katalyst.New(l.katalyst)} }},
 	{koordinator.Policy, []string{
 		"Sample.NUMANodes",
-		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.MemoryPressure", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
+		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Load1", "Container.Load5", "Container.Threads", "Container.NUMAMemory",
-		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeCPU.Pressure", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
+		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 	}, func(l *loaded) decider { return ofKoordinator{koordinator.New(l.koordinator)} }},
 	{harvest.Policy, []string{
 		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config", "Sample.Resctrl",
-		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeCPU.Pressure", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
+		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
-		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.MemoryPressure",
+		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load1", "Pod.Load5", "Pod.Threads",
 		"Pod.OwnerKind", "Pod.Static", "Pod.Terminating", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
-		"Memory.UsageBytes", "Memory.CacheBytes",
+		"Memory.CacheBytes",
 	}, func(l *loaded) decider { return ofHarvest{harvest.New(l.harvest)} }},
 }
 
@@ -71,20 +71,28 @@ type ofHarvest struct{ *harvest.Decider }
 func (d ofHarvest) configure(l *loaded) { d.Configure(l.harvest) }
 
 type options struct {
-	list bool
-	live live
+	list   bool
+	shadow string
+	// checked is the configuration file to look at only.
+	checked string
+	live    live
 }
 
 func command() stage.Command {
-	var o options
+	o := options{live: live{flag: "config"}}
 	return stage.Command{
 		Name:     "advise",
 		Synopsis: "decide what may be reclaimed, and which CPUs each pod gets",
+		Summary:  summary,
+		Tasks:    tasks,
 		Manual:   manual,
 		Kind:     stage.Kind{Reads: true, Writes: true, State: true},
 		Flags: func(f *stage.Flags) {
-			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, or Katalyst's configuration objects or Koordinator's ConfigMap as kubectl takes them, again on every change")
+			f.Category("Deciding")
+			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, again on every change\nIt has settings, or Katalyst's configuration objects, or Koordinator's ConfigMap as kubectl takes them.")
+			f.Path(&o.checked, "check-config", "", "print what --config `FILE` would put in force, and end\nOr what is wrong with it. The status is 0 or 2.")
 			f.Bool(&o.list, "list", "print the policies and end")
+			f.String(&o.shadow, "shadow", "", "decide by this `POLICY`, too, for comparison alone\nIts settings are those of --config and the cluster. What it decides is in advice.shadow, on which no tool acts.")
 			o.live.given.flags(f)
 		},
 		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, &o) },
@@ -98,6 +106,9 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		}
 		return nil
 	}
+	if o.checked != "" {
+		return checkConfig(s, o)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := o.live.watch(ctx, s); err != nil { // before the first reading, so that no change is missed
@@ -106,6 +117,11 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	now, err := o.live.load()
 	if err != nil {
 		return stage.Usagef("%w", err)
+	}
+
+	beside, err := newShadow(o.shadow, now)
+	if err != nil {
+		return err
 	}
 
 	o.live.runs.Store(&now.kind)
@@ -123,21 +139,29 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if _, err := os.Stat(s.State); s.State != "" && !known && err == nil {
 		s.Log.Warn("what an earlier advise advised is not known, and not undone: after a change of --policy run isolate --restore, and report --withdraw with the flags of before")
 	}
+	return decideAll(ctx, s, o, now, decider, beside, &objects)
+}
+
+// decideAll decides on every tick, and saves the state now and then and at the end.
+func decideAll(ctx context.Context, s *stage.Session, o *options, now *loaded, decider decider, beside *shadow, objects *objects) error {
+	version := now.kind.StateVersion
 	saver := saver{save: func(state tick.Raw) error { return s.SaveState(version, state) }, log: s.Log}
 	saved := s.Now()
-	err = s.Filter(ctx, stage.Filter{
+	err := s.Filter(ctx, stage.Filter{
 		Section: tick.SectionAdvice,
 		Reads:   []string{tick.SectionSample},
-		Ignores: now.kind.unread,
+		Ignores: beside.unread(now.kind),
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			if next := o.live.changed.Swap(nil); next != nil {
 				decider.configure(next)
+				beside.configure(next)
 				objects.file = next.objects
 			}
 			objects.over(in.Tick)
 			seen, finish := policy.WithoutPartitions(in.Tick)
 			advice := decider.Decide(seen)
 			finish(advice)
+			advice = beside.decide(seen, finish, advice)
 			if now := s.Now(); s.State != "" && now.Sub(saved).Abs() >= saveEvery {
 				saved = now
 				saver.begin(decider.State())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,19 +12,25 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/guard"
 	"polder/advise/harvest"
 	"polder/advise/katalyst"
 	"polder/advise/koordinator"
+	"polder/advise/limits"
 	"polder/lib/config"
-	"polder/lib/cpus"
 	"polder/lib/stage"
 )
 
 // settings are what a configuration file may hold; its keys are the flags' names. A nil or empty value is not set.
 type settings struct {
-	Policy       *policyName `yaml:"policy"`
-	ReservedCPUs *cpuList    `yaml:"reserved-cpus"`
-	BatchClass   *className  `yaml:"batch-class"`
+	Policy        *policyName  `yaml:"policy"`
+	ReservedCPUs  *cpuList     `yaml:"reserved-cpus"`
+	BatchClass    *className   `yaml:"batch-class"`
+	Guard         *guardMode   `yaml:"guard"`
+	GuardTarget   *permille    `yaml:"guard-target"`
+	GuardMargin   *permille    `yaml:"guard-margin"`
+	BatchMemory   *batchMode   `yaml:"batch-memory"`
+	ServiceMemory *serviceMode `yaml:"service-memory"`
 	// What follows is policy katalyst's alone.
 	ReserveCPU    *config.MilliCPU `yaml:"reserve-cpu"`
 	ReserveMemory *config.Bytes    `yaml:"reserve-memory"`
@@ -52,47 +59,79 @@ func (s *settings) flags(f *stage.Flags) {
 		names[i] = p.Name
 	}
 	f.Value(optional[policyName](&s.Policy), "policy", policies[0].Name, "how to decide ("+strings.Join(names, ", ")+")")
-	f.Value(optional[cpuList](&s.ReservedCPUs), "reserved-cpus", "none", "CPUs that belong to no pool (0-1,24), for the system")
-	f.Value(optional[className](&s.BatchClass), "batch-class", "idle on a plain host, none for pods", "scheduling class of batch pods' cgroups ("+strings.Join(class.Names, ", ")+"): those in idle run only while nothing beside them wants to")
+	f.Words(names...)
+	f.Value(optional[cpuList](&s.ReservedCPUs), "reserved-cpus", "none", "`CPUS` of no pool, for the system, as 0-1,24")
+	f.Value(optional[className](&s.BatchClass), "batch-class", "idle on a plain host, none for pods", "scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle or none)\nThe default is idle on a plain host and none for pods of a cluster. Cgroups in idle run only while nothing beside them wants to.")
+	f.Words(class.Names...)
+	f.Value(optional[guardMode](&s.Guard), "guard", "on under policy harvest, off under the others", "take from batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\nIt takes CPUs, quota and memory. It is off by default under the other policies.")
+	f.Words(guard.Modes...)
+	f.Value(optional[permille](&s.GuardTarget), "guard-target", "what each service showed while batch used little", "how long a service may wait, in thousandths of the time (default learnt)\nThe default is what each service showed while batch used little.")
+	f.Value(optional[permille](&s.GuardMargin), "guard-margin", strconv.Itoa(guard.DefaultMarginPermille), "how much longer than learnt, in thousandths of the time\nLearnt is how long each service waited while batch used little.")
+	f.Value(optional[batchMode](&s.BatchMemory), "batch-memory", "cap under policy harvest, none under the others", "hold batch's memory to what is free ("+strings.Join(limits.BatchModes, ", ")+"; default cap for harvest)\nIt is held together to what is offered and free. It is none by default under the other policies.")
+	f.Words(limits.BatchModes...)
+	f.Value(optional[serviceMode](&s.ServiceMemory), "service-memory", "protect under policy harvest, none under the others", "memory.low for services ("+strings.Join(limits.ServiceModes, ", ")+"; default protect for harvest)\nIt covers their working set, on cgroup version 2. It is none by default under the other policies.")
+	f.Words(limits.ServiceModes...)
 	f.Category("Policy katalyst")
-	f.Value(optional[config.MilliCPU](&s.ReserveCPU), "reserve-cpu", "4, a tenth of a small machine", "CPU kept free for bursts of the shared pods, in cores or as 500m")
-	f.Value(optional[config.Bytes](&s.ReserveMemory), "reserve-memory", "5Gi, a tenth of a small machine", "memory kept free for the shared pods")
-	f.Value(optional[config.MilliCPU](&s.FloorCPU), "floor-cpu", "4, a tenth of a small machine", "CPU that the reclaimed side keeps however busy the services are")
-	f.Value(optional[config.Duration](&s.Hold), "hold", "30s", "how long the shared pool must be larger than needed before it shrinks by a step")
-	f.Value(optional[config.MilliCPU](&s.ShrinkStep), "shrink-step", "2", "the most by which the shared pool shrinks in one step")
-	f.Value(optional[config.MilliCPU](&s.UnknownCPU), "unknown-cpu", "4", "CPU that stands for a shared container of which nothing is known")
-	f.Value(optional[config.Bytes](&s.UnknownMemory), "unknown-memory", "8Gi", "memory that stands for a shared container of which nothing is known")
-	f.Value(optional[wholeNumber](&s.PoolMinCPUs), "pool-min-cpus", "8", "with fewer CPUs the reclaimed pods are held by class or quota instead of pools")
-	f.Value(optional[limitName](&s.Limit), "limit", "class where there is one", "what holds the reclaimed pods on a machine with too few CPUs for pools (class, quota)")
+	f.Value(optional[config.MilliCPU](&s.ReserveCPU), "reserve-cpu", "4, a tenth of a small machine", "`CPU` kept free for bursts of services, as 2 or 500m (default 4)\nOn a small machine the default is a tenth of it.")
+	f.Value(optional[config.Bytes](&s.ReserveMemory), "reserve-memory", "5Gi, a tenth of a small machine", "memory kept free for services (default 5Gi)\nOn a small machine the default is a tenth of it.")
+	f.Value(optional[config.MilliCPU](&s.FloorCPU), "floor-cpu", "4, a tenth of a small machine", "`CPU` that batch keeps however busy services are (default 4)\nOn a small machine the default is a tenth of it.")
+	f.Value(optional[config.Duration](&s.Hold), "hold", "30s", "how long the shared pool is too large before it shrinks")
+	f.Value(optional[config.MilliCPU](&s.ShrinkStep), "shrink-step", "2", "the most CPUs by which the shared pool shrinks in one step")
+	f.Value(optional[config.MilliCPU](&s.UnknownCPU), "unknown-cpu", "4", "`CPU` of a service's container whose use is unknown")
+	f.Value(optional[config.Bytes](&s.UnknownMemory), "unknown-memory", "8Gi", "memory of such a container")
+	f.Value(optional[wholeNumber](&s.PoolMinCPUs), "pool-min-cpus", "8", "fewer CPUs have no pools: class or quota holds batch")
+	f.Value(optional[limitName](&s.Limit), "limit", "class where there is one", "what holds batch without pools (class, quota; default class)\nThe default is class where there is one. Machines with few CPUs have no pools, see --pool-min-cpus.")
+	f.Words(katalyst.LimitClass, katalyst.LimitQuota)
 	f.Category("Policy harvest")
-	f.Value(optional[decimal](&s.HarvestPrice), "harvest-price", "2.2", "what a wrong offer costs, in machines that are not offered: a larger one leaves more room for growth")
-	f.Value(optional[part](&s.HarvestMargin), "harvest-margin", "2%", "the least growth of the services that room is left for, as a part of the machine")
-	f.Value(optional[part](&s.HarvestFirstMargin), "harvest-first-margin", "3%", "the growth that is expected before any was seen")
-	f.Value(optional[part](&s.HarvestStep), "harvest-step", "5%", "the most by which the offer rises at once, and falls in a minute while the services have room")
-	f.Value(optional[config.Duration](&s.HarvestHold), "harvest-hold", "5m", "how long the offer must be too small before it rises by a step")
-	f.Value(optional[config.Duration](&s.HarvestNewPod), "harvest-new-pod", "10m", "for how long a new pod's requests count where it uses less")
-	f.Value(optional[part](&s.HarvestBurst), "harvest-burst", "99%", "the part of the services' bursts that idle cores are kept for")
-	f.Value(optional[config.Duration](&s.HarvestBurstHold), "harvest-burst-hold", "30s", "how long fewer idle cores must do before batch gets one back")
+	f.Value(optional[decimal](&s.HarvestPrice), "harvest-price", "2.2", "cost of a wrong offer, in unoffered machines\nA larger one leaves more room for growth.")
+	f.Value(optional[part](&s.HarvestMargin), "harvest-margin", "2%", "least growth of services to leave room for\nIt is a part of the machine.")
+	f.Value(optional[part](&s.HarvestFirstMargin), "harvest-first-margin", "3%", "growth that is expected before any was seen")
+	f.Value(optional[part](&s.HarvestStep), "harvest-step", "5%", "the most by which the offer rises at once\nIt is also the most by which it falls in a minute while the services have room.")
+	f.Value(optional[config.Duration](&s.HarvestHold), "harvest-hold", "5m", "how long the offer must be too small before it rises")
+	f.Value(optional[config.Duration](&s.HarvestNewPod), "harvest-new-pod", "10m", "how long a new pod's requests count where it uses less")
+	f.Value(optional[part](&s.HarvestBurst), "harvest-burst", "99%", "part of services' bursts that has idle cores")
+	f.Value(optional[config.Duration](&s.HarvestBurstHold), "harvest-burst-hold", "30s", "how long a core is not needed before batch gets it")
+}
+
+// ownerOf is the policy that a setting is for; empty where it is for all.
+func ownerOf(name string) string {
+	switch {
+	case slices.Contains([]string{"policy", "reserved-cpus", "batch-class", "guard", "guard-target", "guard-margin", "batch-memory", "service-memory"}, name):
+		return ""
+	case strings.HasPrefix(name, "harvest-"):
+		return harvest.Policy.Name
+	}
+	return katalyst.Policy.Name
+}
+
+// settingNames are the names of all settings, in their order.
+func settingNames() []string {
+	t := reflect.TypeFor[settings]()
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i] = t.Field(i).Tag.Get("yaml")
+	}
+	return names
+}
+
+// values are the settings that are set, by name.
+func (s *settings) values() map[string]stage.Value {
+	set := map[string]stage.Value{}
+	fields := reflect.ValueOf(s).Elem()
+	for i, name := range settingNames() {
+		if v, ok := fields.Field(i).Interface().(stage.Value); ok && !fields.Field(i).IsNil() {
+			set[name] = v
+		}
+	}
+	return set
 }
 
 // alien names the first setting that is another policy's alone, and that policy; empty where there is none.
 func (s *settings) alien(policy string) (name, whose string) {
-	for _, setting := range []struct {
-		name, whose string
-		given       bool
-	}{
-		{"reserve-cpu", katalyst.Policy.Name, s.ReserveCPU != nil}, {"reserve-memory", katalyst.Policy.Name, s.ReserveMemory != nil},
-		{"floor-cpu", katalyst.Policy.Name, s.FloorCPU != nil}, {"hold", katalyst.Policy.Name, s.Hold != nil},
-		{"shrink-step", katalyst.Policy.Name, s.ShrinkStep != nil}, {"unknown-cpu", katalyst.Policy.Name, s.UnknownCPU != nil},
-		{"unknown-memory", katalyst.Policy.Name, s.UnknownMemory != nil}, {"pool-min-cpus", katalyst.Policy.Name, s.PoolMinCPUs != nil},
-		{"limit", katalyst.Policy.Name, s.Limit != nil},
-		{"harvest-price", harvest.Policy.Name, s.HarvestPrice != nil}, {"harvest-margin", harvest.Policy.Name, s.HarvestMargin != nil},
-		{"harvest-first-margin", harvest.Policy.Name, s.HarvestFirstMargin != nil}, {"harvest-step", harvest.Policy.Name, s.HarvestStep != nil},
-		{"harvest-hold", harvest.Policy.Name, s.HarvestHold != nil}, {"harvest-new-pod", harvest.Policy.Name, s.HarvestNewPod != nil},
-		{"harvest-burst", harvest.Policy.Name, s.HarvestBurst != nil}, {"harvest-burst-hold", harvest.Policy.Name, s.HarvestBurstHold != nil},
-	} {
-		if setting.given && setting.whose != policy {
-			return setting.name, setting.whose
+	given := s.values()
+	for _, name := range settingNames() {
+		if whose := ownerOf(name); given[name] != nil && whose != "" && whose != policy {
+			return name, whose
 		}
 	}
 	return "", ""
@@ -120,7 +159,32 @@ func (s *settings) overHarvest(h harvest.Settings) harvest.Settings {
 	if s.BatchClass != nil {
 		h.BatchClass = string(*s.BatchClass)
 	}
+	s.overGuard(&h.Guard)
+	s.overLimits(&h.Limits)
 	return h
+}
+
+// overGuard lays what s sets over the guard's settings.
+func (s *settings) overGuard(g *guard.Settings) {
+	if s.Guard != nil {
+		g.Mode = string(*s.Guard)
+	}
+	if s.GuardTarget != nil {
+		g.TargetPermille = float64(*s.GuardTarget)
+	}
+	if s.GuardMargin != nil {
+		g.MarginPermille = float64(*s.GuardMargin)
+	}
+}
+
+// overLimits lays what s sets over the limits' settings.
+func (s *settings) overLimits(l *limits.Settings) {
+	if s.BatchMemory != nil {
+		l.Batch = string(*s.BatchMemory)
+	}
+	if s.ServiceMemory != nil {
+		l.Services = string(*s.ServiceMemory)
+	}
 }
 
 // over lays what s sets over policy katalyst's settings, and notes for each value where it came from.
@@ -148,6 +212,8 @@ func (s *settings) over(k katalyst.Settings, from func(name string) string) kata
 	if s.BatchClass != nil {
 		k.BatchClass = string(*s.BatchClass)
 	}
+	s.overGuard(&k.Guard)
+	s.overLimits(&k.Limits)
 	if s.Limit != nil {
 		k.Limit = string(*s.Limit)
 	}
@@ -162,146 +228,10 @@ func set[T, V ~int | ~int64](into *T, from *V) bool {
 	return from != nil
 }
 
-// optionalValue is a flag of type T that tells whether it was given.
-type optionalValue[T any, P interface {
-	*T
-	stage.Value
-}] struct{ into **T }
-
-func optional[T any, P interface {
-	*T
-	stage.Value
-}](into **T) stage.Value {
-	return optionalValue[T, P]{into}
-}
-
-func (o optionalValue[T, P]) Set(text string) error {
-	v := new(T)
-	if err := P(v).Set(text); err != nil {
-		return err
-	}
-	*o.into = v
-	return nil
-}
-
-func (o optionalValue[T, P]) String() string {
-	if o.into == nil || *o.into == nil {
-		return ""
-	}
-	return P(*o.into).String()
-}
-
-// policyName is the name of one of the policies.
-type policyName string
-
-func (p *policyName) Set(text string) error {
-	for _, known := range policies {
-		if text == known.Name {
-			*p = policyName(text)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is no policy: advise --list names them", text)
-}
-
-func (p *policyName) String() string { return string(*p) }
-
-func (p *policyName) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, p.Set) }
-
-// wholeNumber is a positive number.
-type wholeNumber int
-
-func (w *wholeNumber) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return fmt.Errorf("%q is no number from 1", text)
-	}
-	*w = wholeNumber(n)
-	return nil
-}
-
-func (w *wholeNumber) String() string { return strconv.Itoa(int(*w)) }
-
-func (w *wholeNumber) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, w.Set) }
-
-// decimal is a number that is not negative.
-type decimal float64
-
-func (d *decimal) Set(text string) error {
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f >= 0 && f <= 1e6) {
-		return fmt.Errorf("%q is no number from 0", text)
-	}
-	*d = decimal(f)
-	return nil
-}
-
-func (d *decimal) String() string { return strconv.FormatFloat(float64(*d), 'g', -1, 64) }
-
-func (d *decimal) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, d.Set) }
-
-// part is a part of a whole, written as a percentage.
-type part float64
-
-func (p *part) Set(text string) error {
-	f, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-	if err != nil || !strings.HasSuffix(text, "%") || !(f >= 0 && f <= 100) {
-		return fmt.Errorf("%q is no part: want a percentage from 0%% to 100%%", text)
-	}
-	*p = part(f / 100)
-	return nil
-}
-
-func (p *part) String() string { return strconv.FormatFloat(100*float64(*p), 'g', -1, 64) + "%" }
-
-func (p *part) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, p.Set) }
-
-// className is the name of a scheduling class.
-type className string
-
-func (c *className) Set(text string) error {
-	if !slices.Contains(class.Names, text) {
-		return fmt.Errorf("%q is no class: want %s", text, strings.Join(class.Names, ", "))
-	}
-	*c = className(text)
-	return nil
-}
-
-func (c *className) String() string { return string(*c) }
-
-func (c *className) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, c.Set) }
-
-// limitName says what holds the reclaimed pods on a small machine.
-type limitName string
-
-func (l *limitName) Set(text string) error {
-	if text != katalyst.LimitClass && text != katalyst.LimitQuota {
-		return fmt.Errorf("%q: want %s or %s", text, katalyst.LimitClass, katalyst.LimitQuota)
-	}
-	*l = limitName(text)
-	return nil
-}
-
-func (l *limitName) String() string { return string(*l) }
-
-func (l *limitName) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, l.Set) }
-
-// cpuList is a checked CPU list.
-type cpuList string
-
-func (c *cpuList) Set(text string) error {
-	set, err := cpus.Parse(text)
-	*c = cpuList(set.String())
-	return err
-}
-
-func (c *cpuList) String() string { return string(*c) }
-
-func (c *cpuList) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, c.Set) }
-
 // live is the settings in force, replaced when the configuration file changes.
 type live struct {
 	path    string
+	flag    string   // that has the path
 	given   settings // on the command line, or by environment variables: they win over the file
 	changed atomic.Pointer[loaded]
 	runs    atomic.Pointer[kind] // the policy, which is not changed while the tool runs
@@ -314,53 +244,59 @@ type loaded struct {
 	koordinator koordinator.Settings
 	harvest     harvest.Settings
 	objects     config.Objects // none where the file has settings
+	file        settings       // what the file itself says
+	path        string
+	data        []byte
+}
+
+// at is the place of a setting in the file.
+func (l *loaded) at(name string) string {
+	return fmt.Sprintf("%s:%d", l.path, config.Lines(l.data)[name])
 }
 
 // load reads the file.
 func (l *live) load() (*loaded, error) {
-	var file settings
-	var objects config.Objects
+	next := loaded{path: l.path}
 	if l.path != "" {
-		data, err := config.Load(l.path)
-		if err == nil {
-			objects, err = config.ReadObjects(l.path, data)
+		var err error
+		if next.data, err = config.Load(l.path); err == nil {
+			next.objects, err = config.ReadObjects(l.path, next.data)
 		}
-		if err == nil && objects.None() {
-			err = config.Decode(l.path, data, &file)
+		if err == nil && next.objects.None() {
+			err = config.Decode(l.path, next.data, &next.file)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--config: %w", err)
+			return nil, fmt.Errorf("--%s: %w", l.flag, err)
 		}
 	}
-	chosen, err := l.choose(&file)
-	if err != nil {
+	if err := l.choose(&next); err != nil {
 		return nil, err
 	}
 	inFile := func(name string) string { return name + " in " + l.path }
-	merged := l.given.over(file.over(katalyst.Defaults(), inFile), func(name string) string { return "--" + name })
-	return &loaded{
-		kind: chosen, katalyst: merged, koordinator: koordinator.Settings{ReservedCPUs: merged.ReservedCPUs, BatchClass: merged.BatchClass},
-		harvest: l.given.overHarvest(file.overHarvest(harvest.Defaults())), objects: objects,
-	}, nil
+	next.katalyst = l.given.over(next.file.over(katalyst.Defaults(), inFile), func(name string) string { return "--" + name })
+	next.koordinator = koordinator.Settings{ReservedCPUs: next.katalyst.ReservedCPUs, BatchClass: next.katalyst.BatchClass, Guard: next.katalyst.Guard, Limits: next.katalyst.Limits}
+	next.harvest = l.given.overHarvest(next.file.overHarvest(harvest.Defaults()))
+	return &next, nil
 }
 
 // choose finds the policy, and refuses settings that it does not have: who gives them expects them to do something.
-func (l *live) choose(file *settings) (kind, error) {
+func (l *live) choose(next *loaded) error {
 	name := policyName(policies[0].Name)
-	if file.Policy != nil {
-		name = *file.Policy
+	if next.file.Policy != nil {
+		name = *next.file.Policy
 	}
 	if l.given.Policy != nil {
 		name = *l.given.Policy
 	}
 	at := slices.IndexFunc(policies, func(k kind) bool { return k.Name == string(name) }) // policyName.Set has looked
 	if alien, whose := l.given.alien(string(name)); alien != "" {
-		return kind{}, fmt.Errorf("--%s: a setting of policy %s, and the policy is %s: leave it out", alien, whose, name)
+		return fmt.Errorf("--%s: a setting of policy %s, and the policy is %s: leave it out", alien, whose, name)
 	}
-	if alien, whose := file.alien(string(name)); alien != "" {
-		return kind{}, fmt.Errorf("--config: %s: %s: a setting of policy %s, and the policy is %s: leave it out", l.path, alien, whose, name)
+	if alien, whose := next.file.alien(string(name)); alien != "" {
+		return fmt.Errorf("--%s: %s: %s: a setting of policy %s, and the policy is %s: leave it out", l.flag, next.at(alien), alien, whose, name)
 	}
-	return policies[at], nil
+	next.kind = policies[at]
+	return nil
 }
 
 // watch loads the file again when it changes. A file that is no good is refused and the settings in force stay.

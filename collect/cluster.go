@@ -29,13 +29,13 @@ type clusterOptions struct {
 func (o *clusterOptions) flags(f *stage.Flags) {
 	f.Category("Cluster")
 	f.Path(&o.kubeconfig, "kubeconfig", "", "watch the node and its pods in the cluster that `FILE` names")
-	f.Bool(&o.inCluster, "in-cluster", "watch them in the cluster that collect runs in, as its pod's service account")
-	f.Path(&o.pods, "pods", "", "take the pods from `FILE`, as kubectl get pods -o json prints them, read again when it changes")
-	f.Path(&o.cgroupRoot, "cgroup-root", "", "kubelet's cgroupRoot: kubepods are below this `CGROUP` (changes the default rules of classification)")
-	f.Choice(&o.bestEffort, "best-effort", tick.QoSShared, "class of Kubernetes' BestEffort pods without a dialect's mark: Katalyst takes them for shared, Koordinator for reclaimed", tick.QoSShared, tick.QoSReclaimed)
-	f.Strings(&o.systemNamespaces, "system-namespace", "pods in `NAMESPACE` may be of the system class, which is neither confined nor evicted; may be repeated (default: kube-system)")
-	f.String(&o.sloConfig, "slo-config", "", "follow Koordinator's ConfigMap `NAMESPACE/NAME`, as in koordinator-system/slo-controller-config")
-	f.Strings(&o.annotations, "keep-annotation", "pass the pods' annotation `KEY` on too, beside the dialects' and polder/evict; may be repeated")
+	f.Bool(&o.inCluster, "in-cluster", "watch them in the cluster that collect runs in\nIt takes the service account of its pod.")
+	f.Path(&o.pods, "pods", "", "take the pods from `FILE`, printed by kubectl get pods -o json\nIt is read again when it changes.")
+	f.Path(&o.cgroupRoot, "cgroup-root", "", "kubelet's cgroupRoot: kubepods are below this `CGROUP`\nIt changes the default rules of classification.")
+	f.Choice(&o.bestEffort, "best-effort", tick.QoSShared, "class of BestEffort pods\nA mark of Katalyst or Koordinator on the pod comes first. Katalyst takes those without one for shared, Koordinator for reclaimed.", tick.QoSShared, tick.QoSReclaimed)
+	f.Strings(&o.systemNamespaces, "system-namespace", "pods here may be of class system (default kube-system)\nPods of the system class are neither confined nor evicted. The option may be repeated.")
+	f.String(&o.sloConfig, "slo-config", "", "follow Koordinator's ConfigMap `NAMESPACE/NAME`\nIt is usually koordinator-system/slo-controller-config.")
+	f.Strings(&o.annotations, "keep-annotation", "pass the pods' annotation `KEY` on, too\nKatalyst's, Koordinator's and polder/evict are passed on without it. The option may be repeated.")
 }
 
 // annotationEvict is the key by which evict keeps pods unless it is told another.

@@ -20,7 +20,7 @@ import (
 	"polder/lib/tick"
 )
 
-// fleetOptions are the flags of the centre, which looks at all nodes.
+// fleetOptions are the flags of the fleet controller, which looks at all nodes.
 type fleetOptions struct {
 	on                                          bool
 	nodeSelector, agentSelector, agentNamespace string
@@ -31,20 +31,20 @@ type fleetOptions struct {
 // What goes with --fleet alone, and what does not go with it.
 var (
 	fleetAlone = []string{"node-selector", "agent-selector", "agent-namespace", "lease", "lease-duration", "lease-renew-deadline", "lease-retry-period", "ready-file"}
-	notFleet   = []string{"once-over", "rescan", "classify", "print-classify", "root", "kubelet-root", "node", "pods", "cgroup-root", "slo-config", "state"}
+	notFleet   = []string{"once-over", "rescan", "classify", "check-config", "print-classify", "root", "kubelet-root", "node", "pods", "cgroup-root", "slo-config", "state"}
 )
 
 func (o *fleetOptions) flags(f *stage.Flags) {
 	f.Category("All nodes")
-	f.Bool(&o.on, "fleet", "write a tick a node: is its agent ready, since when, and which reclaimed pods it has")
-	f.String(&o.nodeSelector, "node-selector", "", "look at the nodes with these `LABELS` alone, as kubectl get -l takes them")
-	f.String(&o.agentSelector, "agent-selector", "app.kubernetes.io/name=polder", "the agent's pods have these `LABELS`")
-	f.String(&o.agentNamespace, "agent-namespace", "", "the agent's pods are in this `NAMESPACE`; without it in any, so that who may make a pod anywhere may pass it off as an agent's")
-	f.String(&o.lease, "lease", "", "write ticks only while this process holds the Lease `NAMESPACE/NAME`, of several that want it")
-	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "the others wait for so long after the last renewal")
-	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end where the lease could not be renewed for so long")
+	f.Bool(&o.on, "fleet", "write a tick for each node, with the state of its agent\nThe tick says since when the agent is ready or not, and which reclaimed pods the node has.")
+	f.String(&o.nodeSelector, "node-selector", "", "look at nodes with these `LABELS` alone, as kubectl get -l")
+	f.String(&o.agentSelector, "agent-selector", "app.kubernetes.io/name=polder", "`LABELS` of the agent (default app.kubernetes.io/name=polder)")
+	f.String(&o.agentNamespace, "agent-namespace", "", "the agent's pods are in this `NAMESPACE`\nWithout it they may be in any, so that who may make a pod anywhere may pass it off as an agent's.")
+	f.String(&o.lease, "lease", "", "write ticks only while holding the Lease `NAMESPACE/NAME`\nOf several processes that want it one holds it.")
+	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "others take it so long after its last renewal")
+	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end when it could not be renewed for so long")
 	f.Duration(&o.leaseRetry, "lease-retry-period", 2*time.Second, "time between two attempts to get or to renew it")
-	f.Path(&o.readyFile, "ready-file", "", "touch `FILE` every interval in which all that decides is current (nodes, pods, CustomNodeResources), leading or not, for a readiness check")
+	f.Path(&o.readyFile, "ready-file", "", "touch `FILE` while all that is watched is current\nThat is once an interval, with the lease or without, for a readiness check: nodes, pods and CustomNodeResources.")
 }
 
 // check refuses what does not fit together.
@@ -65,8 +65,8 @@ func (o *fleetOptions) check(s *stage.Session) error {
 // fleetInterval is the time between two rounds. Minutes matter here, and each round is a tick of every node.
 const fleetInterval = 10 * time.Second
 
-// centre is one run of collect --fleet.
-type centre struct {
+// controller is one run of collect --fleet.
+type controller struct {
 	*options
 	session *stage.Session
 	live    *live.Fleet
@@ -84,7 +84,7 @@ func (o *options) runFleet(ctx context.Context, s *stage.Session) error {
 	if err != nil {
 		return stage.Usagef("%w", err)
 	}
-	if c.out, err = s.OpenSource(ctx, true); err != nil {
+	if c.out, err = s.OpenSource(ctx, o.count == 0); err != nil {
 		return err
 	}
 	if o.once {
@@ -103,7 +103,7 @@ func (o *options) runFleet(ctx context.Context, s *stage.Session) error {
 	return errors.Join(err, c.out.Close(), c.release())
 }
 
-func (o *options) openFleet(ctx context.Context, s *stage.Session) (*centre, error) {
+func (o *options) openFleet(ctx context.Context, s *stage.Session) (*controller, error) {
 	if !s.IsSet("interval") {
 		o.interval = fleetInterval
 	}
@@ -140,11 +140,11 @@ func (o *options) openFleet(ctx context.Context, s *stage.Session) (*centre, err
 	if err != nil {
 		return nil, err
 	}
-	return &centre{options: o, session: s, live: l, looks: fleet.Fleet{Interval: o.interval}}, nil
+	return &controller{options: o, session: s, live: l, looks: fleet.Fleet{Interval: o.interval}}, nil
 }
 
 // stand begins to try for the lease.
-func (c *centre) stand(ctx context.Context) error {
+func (c *controller) stand(ctx context.Context) error {
 	if c.fleet.lease == "" {
 		return nil
 	}
@@ -181,7 +181,7 @@ func identity() (string, error) {
 // releaseWithin is how long the lease's release may take: the others need not wait for it to run out then.
 const releaseWithin = 2 * time.Second
 
-func (c *centre) release() error {
+func (c *controller) release() error {
 	if c.lease == nil {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (c *centre) release() error {
 
 // loop makes a round an interval until ctx ends or the lease is lost. It looks while somebody else leads, too: so it knows
 // since when an agent is as it is, when its turn comes.
-func (c *centre) loop(ctx context.Context) error {
+func (c *controller) loop(ctx context.Context) error {
 	var led, lost <-chan struct{}
 	if c.lease != nil {
 		led, lost = c.lease.Led(), c.lease.Lost()
@@ -229,7 +229,7 @@ func (c *centre) loop(ctx context.Context) error {
 }
 
 // put looks at everything, and writes a tick a node where it is this process's turn.
-func (c *centre) put() error {
+func (c *controller) put() error {
 	now := c.session.Now()
 	c.out.Begin()
 	seen := c.live.Seen()
@@ -246,7 +246,7 @@ func (c *centre) put() error {
 }
 
 // touch says that this process is fit to lead.
-func (c *centre) touch(now time.Time, seen fleet.Seen) {
+func (c *controller) touch(now time.Time, seen fleet.Seen) {
 	path := c.fleet.readyFile
 	if path == "" || !current(seen) || c.lease != nil && c.lease.Trouble() != nil {
 		return
@@ -260,7 +260,7 @@ func (c *centre) touch(now time.Time, seen fleet.Seen) {
 }
 
 // current reports whether all is current that decisions are made from. The configuration objects are not among that: they are read to
-// say what is wrong with them, and a kind that the cluster does not have would keep every centre from being ready for ever.
+// say what is wrong with them, and a kind that the cluster does not have would keep every fleet controller from being ready for ever.
 func current(seen fleet.Seen) bool {
 	return !slices.ContainsFunc(seen.Errors, func(e tick.SourceError) bool { return e.Source != live.ConfigSource })
 }
@@ -269,7 +269,7 @@ func current(seen fleet.Seen) bool {
 const troubleEvery = time.Minute
 
 // log says what cannot be said in a tick where there is none: that nothing is read yet, or that the lease cannot be had.
-func (c *centre) log(now time.Time, seen fleet.Seen) {
+func (c *controller) log(now time.Time, seen fleet.Seen) {
 	var sources, texts []string
 	for _, e := range seen.Errors {
 		sources, texts = append(sources, e.Source), append(texts, e.Error)

@@ -12,6 +12,8 @@ func command() stage.Command {
 	return stage.Command{
 		Name:     "collect",
 		Synopsis: "sample the machine: one tick an interval, with the node's and the containers' use",
+		Summary:  summary,
+		Tasks:    tasks,
 		Manual:   manual,
 		Kind:     stage.Kind{Writes: true, State: true},
 		Flags:    o.flags,

@@ -1,13 +1,34 @@
 package main
 
-// manual is the text of --help.
-const manual = `
-Reads /proc, /sys and the control groups (version 1 and 2), and writes one line of JSON, a tick, an interval: the
-machine's shape and use, and each container's CPU use, load, memory, throttling, cpuset and threads. It changes nothing.
-A value that could not be read is absent, and sample.errors says why.
+import "polder/lib/stage"
 
+// summary is what --help and the manual begin with.
+const summary = `
+Reads /proc, /sys and the control groups (version 1 and 2), and writes one line of JSON, a tick, an
+interval: the machine's shape and use, and each container's CPU use, load, memory, throttling,
+cpuset and threads. It changes nothing. A value that could not be read is absent, and sample.errors
+says why. Rules say which cgroups are pods (--classify); with --kubeconfig or --in-cluster the
+cluster says what they are. With --fleet it reads the cluster alone, for all nodes.`
+
+// tasks begin the page in docs/; --help has the first five, which tests run.
+var tasks = []stage.Task{
+	{Want: "What does each pod of this machine use?", Command: `collect --once | jq '.sample.pods[]? | {name, qos, usageMilliCPU}'`},
+	{Want: "Watch this machine, and what could be reclaimed of it", Command: `collect | advise | report --to tty`},
+	{Want: "Record it from cron, with rates since the last run", Command: `collect --once --state collect.json >> day.jsonl`},
+	{Want: "Which cgroups are pods? Write rules, and check them", Command: `collect --print-classify > rules.yaml; collect --check-config rules.yaml`},
+	{Want: "Take the pods from a file (kubectl get pods -A -o json) instead of a cluster", Command: `collect --once --node n1 --pods pods.json`},
+	{Want: "Which containers are throttled now?", Command: `collect --count 2 | tail -n 1 | jq -c '.sample.pods[]? | .name as $pod | .containers[]? | select(.throttledPercent > 0) | [$pod, .name, .throttledPercent]'`},
+	{Want: "On a node of a cluster, as the agent does", Command: `collect --in-cluster --state /var/lib/polder/collect.json | advise | report --to cnr`},
+	{Want: "With Koordinator's settings", Command: `collect --in-cluster --slo-config koordinator-system/slo-controller-config | advise --policy koordinator`},
+	{Want: "For all nodes, beside their agents", Command: `collect --fleet --in-cluster --lease polder-system/polder-centre | evict --fleet | report --fleet --no-flush`},
+	{Want: "Look at a copy of another machine's /proc and /sys", Command: `collect --once --root /var/crash/node7 --classify rules.yaml`},
+}
+
+// manual is the rest, for the page in docs/ and for man.
+const manual = `
 Section written: sample. Sections read: none.
 
+PODS WITHOUT A CLUSTER
 Without a cluster, rules say which cgroups are pods (--classify; --print-classify prints the rules in force without it:
 kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cgroup's path wins:
 
@@ -20,12 +41,14 @@ kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cg
        namespace: batch
        requests: {reclaimedMilliCPU: 2000, reclaimedMemoryBytes: 1Gi}
 
+PODS OF A CLUSTER
 With a cluster (--kubeconfig or --in-cluster; --pods for the pods alone) the rules still find the cgroups of pods, and the
 cluster says what they are: its pods are matched by the UID and the container ids in the cgroups' names (cgroupfs and systemd
 driver; containerd, CRI-O, Docker; kubelet's cgroupRoot by --cgroup-root). A pod without a cgroup has missing "cgroup", unless
 it has ended. A pod's cgroup without a pod object has missing "cluster", and what was known of the pod holds while the cgroup
 is there; where nothing was, it is not taken for reclaimed. The sandbox's cgroup (the pause container's) is in no list.
 
+CLASSES OF PODS
 A pod's class is that of the first of these:
 
    annotation katalyst.kubewharf.io/qos_level    dedicated_cores, shared_cores, reclaimed_cores, system_cores
@@ -42,6 +65,7 @@ koordinator.sh/batch-cpu, and those of memory. Labels and annotations are passed
 kubernetes.io/ too) up to 4 KiB each and 16 KiB a pod. What keeps a pod from being evicted is not crowded out: of its annotations
 koordinator.sh/eviction-policy, polder/evict and those of --keep-annotation come first, with an empty value where theirs is too long.
 
+SETTINGS FROM THE CLUSTER
 sample.config is what Katalyst's configuration objects put in force for the node: of AdminQoSConfigurations and
 EvictionConfigurations, each if a KatalystCustomConfig names the kind, the one that names the node and has not expired, else
 that with the highest priority whose nodeLabelSelector matches, else the one for all nodes. Where one is no good, two
@@ -59,10 +83,12 @@ mid-static-cpu-reserved-ratio, mid-static-memory-reserved-ratio. A document that
 reason, and says where a second entry matches as well. Where there is no such ConfigMap the defaults hold, which enable nothing;
 until it was read there is no "koordinator". What is set and not supported is in the log at the start, and when it changes.
 
+WHEN THE SERVER IS AWAY, AND WHAT IS ASKED OF IT
 When the API server is away, ticks go on with the last lists and sample.errors says since when (a server that hangs is
 noticed after some 45 s). What collect asks of it: list and watch of pods, nodes, katalystcustomconfigs,
 adminqosconfigurations and evictionconfigurations; with --slo-config of configmaps of that name in that namespace.
 
+SECTIONS OF A SAMPLE
 sample.capacity and sample.allocatable are the node object's CPU and memory, and what it has published under Koordinator's names
 (kubernetes.io/batch-cpu, batch-memory, mid-cpu, mid-memory; koordinator.sh/batch-cpu and batch-memory of the first version).
 
@@ -72,9 +98,13 @@ be read.
 
 sample.partitions are the roots of CPU partitions (cgroup v2: cpuset.cpus.partition is root or isolated) with their CPUs.
 
+sample.batchCgroups are the cgroups above reclaimed pods that hold nothing else (no other pod, no process of their own, no cgroup that the
+rules do not name), outermost first; never the root, never kubelet's.
+
 sample.tiers are kubelet's cgroups above the pods' (kubepods, burstable, besteffort; of either driver, below --cgroup-root): the CPU
 list in force, the quota and the use of all in it, and whether cpu.idle is 1, which keeps kubelet from starting.
 
+ALL NODES (--fleet)
 With --fleet it reads the cluster alone, and writes a tick a node every 10 s, all of one time: sample.agent says whether a pod of
 the node's agent (--agent-selector, --agent-namespace) is ready, notReady or notFound, and since when; sample.fleet counts the
 nodes; sample.pods are the node's reclaimed pods, as the cluster has them; sample.config says of the configuration objects whether
@@ -84,21 +114,11 @@ agent, now or before, is not counted. With --lease only one of several writes ti
 What --fleet asks for beside the above: list and watch of all pods and nodes and of customnoderesources; get, create and update of
 the lease. See docs/fleet.md.
 
+LOAD AND RATES
 A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
 kernel averages its own; it is absent for the first 5 s and begins with their mean (so --once has none without --state).
 Looking at threads takes a twentieth of the interval at most, and 250 ms: those that were not reached have their turn in the next
 rounds, which sample.errors says. Until then the container keeps its load, for a minute after its last sample; after that it has
 none. The number of threads, where the pids controller is not on, is counted in as much time, by the same rules.
 
-Rates cover sample.intervalSeconds; the first tick has none. sample.periodSeconds is --interval, however late the tick is.
-
-Examples:
-
-   collect | advise --policy katalyst | report --to tty
-   collect --once | jq '.sample.pods[]? | {name, qos, usageMilliCPU}'
-   collect --once --state /var/lib/polder/collect.json >> /var/log/polder.jsonl    # from cron: rates since the last run
-   collect --in-cluster --state /var/lib/polder/collect.json | advise | report --to cnr
-   collect --in-cluster --slo-config koordinator-system/slo-controller-config | advise --policy koordinator
-   kubectl get pods -A -o json > pods.json; collect --once --node "$NODE" --pods pods.json
-   collect --fleet --in-cluster --lease polder-system/polder-centre | evict --fleet | report --fleet --no-flush
-   collect --once --root /var/crash/node7 --classify rules.yaml                    # a copy of /proc and /sys`
+Rates cover sample.intervalSeconds; the first tick has none. sample.periodSeconds is --interval, however late the tick is.`

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"polder/collect/classify"
+	"polder/collect/host"
+	"polder/collect/loadavg"
 	"polder/collect/source"
-	"polder/lib/host"
 	"polder/lib/stage"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // options are the tool's own flags.
@@ -21,7 +21,8 @@ type options struct {
 	interval, onceOver, rescan time.Duration
 	once, printClassify        bool
 	count                      int
-	classify, root, node       string
+	classify, checked          string
+	root, node                 string
 	kubeletRoot                string
 	cluster                    clusterOptions
 	fleet                      fleetOptions
@@ -29,17 +30,18 @@ type options struct {
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Sampling")
-	f.Duration(&o.interval, "interval", time.Second, "time between two ticks (with --fleet 10s unless it is given)")
-	f.Bool(&o.once, "once", "write one tick and end; its rates cover the time since the run that left --state, or --once-over without one")
+	f.Duration(&o.interval, "interval", time.Second, "time between two ticks\nWith --fleet it is 10s unless it is given.")
+	f.Bool(&o.once, "once", "write one tick and end\nIts rates cover the time since the run that left --state, or --once-over without one.")
 	f.Duration(&o.onceOver, "once-over", 200*time.Millisecond, "time that the rates of --once cover")
-	f.Int(&o.count, "count", 0, "end after this many ticks (0 is never)")
-	f.Duration(&o.rescan, "rescan", 30*time.Second, "look for new cgroups in all directories this often, in case that inotify missed some")
+	f.Int(&o.count, "count", 0, "end after this many ticks (0 is never)\nAll of them are written, however slow the next stage is.")
+	f.Duration(&o.rescan, "rescan", 30*time.Second, "look for new cgroups in all directories this often\nThis finds the cgroups that inotify missed.")
 	f.Category("What is sampled")
 	f.Path(&o.classify, "classify", "", "read the rules that say which cgroups are pods from `FILE`")
+	f.Path(&o.checked, "check-config", "", "print the rules of `FILE`, or what is wrong with it, and end\nThe status is 0 or 2.")
 	f.Bool(&o.printClassify, "print-classify", "print the default rules and end")
-	f.Path(&o.root, "root", "/", "read /proc and /sys under `DIR`: a copy, or another machine's mounted here")
-	f.Path(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "kubelet's root `DIR`, under --root: its CPU manager's state is read there")
-	f.String(&o.node, "node", "", "the node's `NAME` in the ticks and in the cluster (default: $NODE_NAME, or the host's name)")
+	f.Path(&o.root, "root", "/", "read /proc and /sys under `DIR`\nThat is a copy, or another machine's, mounted here.")
+	f.Path(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "kubelet's `DIR`, under --root\nThe state of its CPU manager is read there.")
+	f.String(&o.node, "node", "", "the node's `NAME` (default $NODE_NAME, or the host's name)\nIt stands in the ticks, and is looked for in the cluster.")
 	o.cluster.flags(f)
 	o.fleet.flags(f)
 }
@@ -66,11 +68,14 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 		_, err = s.Out.Write(rules)
 		return err
 	}
+	if o.checked != "" {
+		return o.checkConfig(s)
+	}
 	c, err := o.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	live := !o.once
+	live := !o.once && o.count == 0 // who asks for so many ticks gets them all
 	if c.out, err = s.OpenSource(ctx, live); err != nil {
 		return err
 	}
@@ -115,7 +120,7 @@ func (o *options) open(ctx context.Context, s *stage.Session) (*run, error) {
 		Interval: o.interval,
 	}
 	if o.once {
-		env.Interval = window.LoadEvery // no next tick is waiting
+		env.Interval = loadavg.Every // no next tick is waiting
 	}
 	return &run{options: o, session: s, collector: source.New(env), tick: tick.Tick{V: tick.Version, Node: node}}, nil
 }
@@ -195,8 +200,8 @@ func (r *run) loop(ctx context.Context) error {
 	ticks := time.NewTicker(r.interval)
 	defer ticks.Stop()
 	var samples <-chan time.Time
-	if r.interval > window.LoadEvery {
-		t := time.NewTicker(window.LoadEvery)
+	if r.interval > loadavg.Every {
+		t := time.NewTicker(loadavg.Every)
 		defer t.Stop()
 		samples = t.C
 	}

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"polder/collect/classify"
+	"polder/collect/host"
 	"polder/collect/source"
 	"polder/lib/cgroup"
-	"polder/lib/host"
 	"polder/lib/tick"
 	"polder/tests/await"
 	"polder/tests/need"

@@ -1,13 +1,37 @@
 package main
 
-const manual = `
-Reads ticks, measures every rule at every tick, and adds the section "eviction": the pressures with value and threshold,
-the taints that should be on the node, and the pods that go. A rule sees only the tick, its settings and its own window of
-ticks before. Time is the tick's, so a recording is decided as it would have been then.
+import "polder/lib/stage"
 
+// summary is what --help and the manual begin with.
+const summary = `
+Reads ticks, measures every rule at every tick, and adds the section "eviction": the pressures with
+value and threshold, the taints that should be on the node, and the pods to evict. A rule sees only
+the tick, its settings and its own window of ticks before. Time is the tick's, so a recording is
+decided as it would have been then. Nothing is done to pods unless --action says so.`
+
+// tasks begin the page in docs/; --help has the first five, which tests run.
+var tasks = []stage.Task{
+	{Want: "Who would be evicted, and why?", Command: `collect | advise | evict | jq -c '.eviction.evictions[]?'`},
+	{Want: "Why this pod, and not that one?", Command: `collect --once | advise | evict --explain`},
+	{Want: "What would another threshold have done that day?", Command: `advise < day.jsonl | evict --dry-run --reclaimed-threshold 2 | jq -c '.eviction.evictions[]?'`},
+	{Want: "Which rules are there, with which settings?", Command: `evict --list`},
+	{Want: "Make room for the services on this machine", Command: `collect | advise | isolate | evict --action kill --state evict.json > /dev/null`},
+	{Want: "The same in a cluster", Command: `collect --kubeconfig ~/.kube/config | advise | isolate | evict --action evict --kubeconfig ~/.kube/config > /dev/null`},
+	{Want: "Stop the batch work instead of ending it, and let it go on later", Command: `... | evict --action freeze --state /run/evict.json > /dev/null
+evict --thaw --state /run/evict.json`},
+	{Want: "Nodes whose agent is away, with shorter times, to see what would be done", Command: `collect --fleet --kubeconfig ~/.kube/config | evict --fleet --taint-after 2m --evict-after 5m | report --to table`},
+	{Want: "Is this file good, and what would be in force with it?", Command: `evict --check-config evict.yaml`},
+	{Want: "Why this pod, by yesterday's last tick before noon?", Command: `jq -c 'select(.time < "2026-11-21T12:00:00Z")' yesterday.jsonl | evict --explain`},
+	{Want: "Evict BE pods by the ConfigMap of a cluster of Koordinator's, without that cluster", Command: `kubectl get cm -n koordinator-system slo-controller-config -o yaml > slo.yaml
+collect | advise --policy koordinator --config slo.yaml | isolate | evict --action kill --config slo.yaml --state /run/evict.json > /dev/null`},
+	{Want: "Try a rule on this node before it acts", Command: `... | evict --action evict --dry-run-rules cpu-pressure-eviction-plugin > /dev/null`},
+}
+
+// manual is the rest, for the page in docs/ and for man.
+const manual = `
 Sections read: sample, advice. Section written: eviction.
 
-WHO GOES
+VICTIMS
    Never a system pod, a static, mirror or critical pod, one that has ended or is terminating, or one annotated
    polder/evict=false (--opt-out).
 
@@ -20,7 +44,7 @@ WHO GOES
 
    At each tick the hard findings are served first, in the order of --list, each by its own ranking; equal pods go by name.
    Then one pod goes for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and
-   name. Who waits and is not named at the next tick is withdrawn. How many:
+   name. A waiting candidate that is not named at the next tick is withdrawn. How many:
       --per-rule       pods for one rule at one tick, each only while those before it release too little. Koordinator's rules take as
                        many as they need at one tick, unless it is given
       --burst          pods at one tick, over all rules
@@ -33,7 +57,7 @@ WHO GOES
 
 TRYING RULES
    --dry-run is for all: nothing is done, on any tick. --dry-run-rules names rules that are measured while the others act: their
-   findings have "dryRun":true, who would go has the state wouldEvict, and there is neither a taint nor an eviction, and
+   findings have "dryRun":true, who would be evicted has the state wouldEvict, and there is neither a taint nor an eviction, and
    nothing of the limits but the rule's own is used.
 
 KOORDINATOR'S RULES
@@ -75,7 +99,7 @@ WHAT HAPPENS TO IT (--action)
    freeze and kill are for machines without one. Cgroups that hold evict itself, a process that it runs under or process 1
    are refused.
 
-THE CENTRE (--fleet)
+ALL NODES (--fleet)
    With the ticks of collect --fleet no rule is measured but agent-health, of all nodes: for how many seconds a node's agent has
    not been ready, against --taint-after and --evict-after. After the first the node should have the taint
    node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks (report --fleet sets it, and withdraws what the node offers),
@@ -84,44 +108,20 @@ THE CENTRE (--fleet)
    first, then those that have been without an agent for longest; where a round of ticks takes longer than the pause between two
    nodes, those of one round go together.
 
-   While the agents of more than 2 nodes and of over 20 % are not ready, or of all, it is the network or the centre: nothing new
+   While the agents of more than 2 nodes and of over 20 % are not ready, or of all, it is the network or the fleet controller: nothing new
    is done to any node, each tick's section says so ("fleet": "protection", "held"), and the log does once. The same holds for a
    node of which it is not known how its agent is, and what holds already stays: a taint goes when the agent is ready.
 
    --action is log, evict or delete. --state keeps the taints, the turns and what is on its way; a restart evicts nobody twice.
    At the end of the input evict waits for 5 seconds at most. evict --fleet --list prints the settings.
 
-EXAMPLES
-   Who would go, and why?
-      collect | advise | evict | jq -c '.eviction.evictions[]?'
-   What would another threshold have done yesterday?
-      evict --dry-run --reclaimed-threshold 2 < yesterday.jsonl | jq -c 'select(.eviction.evictions) | .time'
-   Make room for the services on this machine
-      collect | advise | isolate | evict --action kill --state /var/lib/polder/evict.json > /dev/null
-   The same in a cluster
-      collect --kubeconfig ~/.kube/config | advise | isolate | evict --action evict --kubeconfig ~/.kube/config > /dev/null
-   Stop the batch work instead of ending it, and let it go on later
-      ... | evict --action freeze --state /run/evict.json > /dev/null
-      evict --thaw --state /run/evict.json
-   The centre: nodes whose agent is away, with shorter times, to see what would be done
-      collect --fleet --kubeconfig ~/.kube/config | evict --fleet --taint-after 2m --evict-after 5m | report --to table
-   Which rules are there, with which settings?
-      evict --list
-   Is this file good, and what would be in force with it?
-      evict --check-config evict.yaml
-   Why this pod, and not that one? Of now, and of yesterday's last tick before noon
-      collect --once | advise | evict --explain --state /var/lib/polder/evict.json
-      jq -c 'select(.time < "2026-11-21T12:00:00Z")' yesterday.jsonl | evict --explain
-   Evict BE pods by the ConfigMap of a cluster of Koordinator's, without that cluster
-      kubectl get cm -n koordinator-system slo-controller-config -o yaml > slo.yaml
-      collect | advise --policy koordinator --config slo.yaml | isolate | evict --action kill --config slo.yaml --state /run/evict.json > /dev/null
-   Try a rule on this node before it acts
-      ... | evict --action evict --dry-run-rules cpu-pressure-eviction-plugin > /dev/null
-
+THE CONFIGURATION FILE (--config)
 The configuration file of --config has the flags' names as keys:
+
       rules: [reclaimed-resource-pressure-eviction-plugin]
       reclaimed-threshold: 10
       load-sync-period: 15s
+
 It is read again when it changes. A file that is no good is refused with its line, and the settings before stay.
 
 The file may as well have Katalyst's objects, as kubectl takes them (KatalystCustomConfig with EvictionConfiguration or
@@ -129,10 +129,7 @@ AdminQoSConfiguration, --- between them); those that are meant for the tick's no
 objects, from sample.config, whose changes hold from that tick on. A flag wins over the file, the file over the tick, the tick over
 the defaults; an AdminQoSConfiguration over an EvictionConfiguration. An object that cannot be used is named in eviction.errors, and
 the last good one of the node stays. While it is not known yet which objects the cluster has, for a minute at most, every rule is
-only tried, and eviction.errors says so. docs/configuration.md has the fields.
+in dry run, and eviction.errors says so. docs/configuration.md has the fields.
 
 Koordinator's ConfigMap slo-controller-config, as kubectl takes it, may stand there too, by itself or beside them: it stands in the
-place of the tick's strategies. Flags keep their defaults with it.
-
-EXIT STATUS
-   0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`
+place of the tick's strategies. Flags keep their defaults with it.`

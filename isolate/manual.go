@@ -1,21 +1,47 @@
 package main
 
+import "polder/lib/stage"
+
+// summary is what --help and the manual begin with.
+const summary = `
+Reads ticks and makes advice.cgroups true. It is the only tool that writes cgroups, of version 1 and
+2. It reads first and writes only what differs, in an order in which the kernel accepts every write
+and no cgroup is without CPUs, or has more than it had or shall have, at any moment; it reads back
+what it wrote. While nothing changes it writes nothing.
+The journal keeps the first value of every file that is changed, on the disk before the change;
+--restore puts everything back. Where the advice ends, its fallback is applied.`
+
+// tasks begin the page in docs/; --help has the first five, which tests run.
+var tasks = []stage.Task{
+	{Want: "See what would be written on this machine, and write nothing", Command: `collect --once | advise | isolate --dry-run | jq -c '.isolation.writes[]?'`},
+	{Want: "Isolate services from batch on this machine", Command: `collect | advise | isolate --journal isolate.journal | report --to tty`},
+	{Want: "Put everything back", Command: `isolate --restore --journal isolate.journal`},
+	{Want: "What would yesterday's advice write here?", Command: `advise < yesterday.jsonl | isolate --dry-run | jq -c .isolation.writes`},
+	{Want: "Limit a cgroup by hand", Command: `echo '{"v":1,"node":"n1","time":"2026-11-21T10:00:00Z","advice":{"policy":"by hand",
+  "cgroups":[{"cgroup":"/batch","cpuMaxMilliCPU":500}]}}' | tr -d '\n' | isolate --dry-run`},
+	{Want: "Which writes failed, and why?", Command: `... | isolate --journal isolate.journal | jq -c '.isolation.errors[]?'`},
+}
+
+// manual is the rest, for the page in docs/ and for man.
 const manual = `
-isolate reads ticks and makes advice.cgroups true, whoever wrote it; it knows nothing of classes of pods. It is the only
-tool that writes cgroups, of version 1 and 2. It reads first and writes only what differs, in an order in which the kernel
-accepts every write and no cgroup is without CPUs, or has more than it had or shall have, at any moment; it reads back what
-it wrote. While nothing changes it writes nothing.
+It knows nothing of classes of pods, and acts on advice.cgroups, whoever wrote it.
 
 Sections: reads advice; writes isolation.
 
-  isolation.applied     values written                isolation.unchanged   values that were as wanted
-  isolation.missing     cgroups that do not exist     isolation.writes[]    {cgroup, key, old, new}
-  isolation.errors[]    {cgroup, key, error}          isolation.fallback    the fallback was applied since the last tick
-  isolation.refused     why the tick was not acted on      isolation.unavailable  wanted keys that this machine has no file or mount for
+  isolation.applied      values written
+  isolation.unchanged    values that were as wanted
+  isolation.missing      cgroups that do not exist
+  isolation.writes[]     {cgroup, key, old, new}
+  isolation.errors[]     {cgroup, key, error}
+  isolation.fallback     the fallback was applied since the last tick
+  isolation.refused      why the tick was not acted on
+  isolation.unavailable  wanted keys that this machine has no file or mount for
 
+WHAT IS WRITTEN
 A cgroup of version 1 that the advice does not name follows the one above it where the kernel would otherwise refuse
 (its CPUs must be within its parent's, and its quota too); such writes are listed as well.
 
+JOURNAL AND FALLBACK
 The journal (--journal) keeps the first value of every file that is changed, on the disk before the change. It outlives
 kill -9, and 'isolate --restore --journal FILE' puts everything back. Without it nothing can be put back.
 
@@ -25,6 +51,7 @@ all of it holds. So it is at once where the input ends or the output is gone: in
 end is no death; --stale-after 0 is for no fallback at all. Ticks that are too old or
 of another node (--max-age, --node) are passed on and do not count.
 
+BESIDE A KUBELET
 Beside a kubelet its CPU manager's state is read whenever it has changed (--kubelet-root), and no cpuset is written that would
 be in its way; each is in isolation.errors:
 
@@ -34,6 +61,7 @@ be in its way; each is in isolation.errors:
   - On cgroup v2, and under "none", tiers and pods are written too, but not those above exclusive CPUs.
   - While the state cannot be read, no cpuset of kubelet's is written. Everything else goes on.
 
+OTHER KEYS
 The root of a CPU partition (cgroup v2: cpuset.cpus.partition) keeps its list, and its CPUs are left out of the list of every cgroup
 outside it, in a restore too; each is in isolation.errors.
 
@@ -53,17 +81,10 @@ key is in isolation.unavailable. The file is looked for again every 100 ticks.
 
 A memory.max of version 2 that the kernel could only enforce by killing is not written.
 
+EXTERNAL CHANGES
 A value that someone else changes is reported and written again; after --contest rounds it is left alone with an error, until
 it has been quiet for 100 rounds. A container that kubelet sets back to its own list is written again however often, and so are
 weight and quota of kubelet's cgroups above the pods where they are reset as kubelet does: about once a minute, and with each new pod.
 
-Examples:
-
-  collect | advise | isolate --journal /run/polder/isolate.journal | report --to tty
-  isolate --dry-run < recorded.jsonl | jq -c .isolation.writes
-  isolate --restore --journal /run/polder/isolate.journal
-  echo '{"v":1,"node":"n1","time":"2026-11-21T10:00:00Z","advice":{"policy":"by hand","cgroups":[
-    {"cgroup":"/batch","cpuMaxMilliCPU":500}]}}' | tr -d '\n' | isolate --dry-run
-
-Exit status: 0 at the end of the input or a clean stop, 1 after a failure (with --restore: something could not be put
-back, or was left to who changed it), 2 for unusable arguments.`
+RESTORE (--restore)
+The exit status is 1, too, where something could not be put back, or was left because another program changed it.`

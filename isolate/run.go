@@ -44,19 +44,21 @@ func command() stage.Command {
 	return stage.Command{
 		Name:     "isolate",
 		Synopsis: "make the advised state of cgroups true",
+		Summary:  summary,
+		Tasks:    tasks,
 		Manual:   manual,
 		Kind:     stage.Kind{Reads: true, Writes: true, Acts: true},
 		Flags: func(f *stage.Flags) {
 			f.Category("Isolation")
 			f.Path(&o.journal, "journal", "", "keep the first value of every changed file in `FILE`, for --restore")
-			f.Bool(&o.restore, "restore", "put back what the journal has, then stop; reads no ticks")
-			f.Bool(&o.ifExists, "if-exists", "with --restore: a journal that is not there is no error, for a unit that cannot know whether isolate ever ran")
-			f.Bool(&o.force, "force", "with --restore: also what someone else changed meanwhile")
-			f.Int(&o.contest, "contest", 5, "write a value again this many times when someone else changes it, then leave it alone")
-			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the last advice's fallback when no newer one has come for this long (0: never)")
-			f.Choice(&o.atEnd, "at-end", fallbackAtEnd, "what holds when the input ends, or the output is gone, without a signal: the last advice's fallback, or what is there", fallbackAtEnd, keepAtEnd)
+			f.Bool(&o.restore, "restore", "put back what the journal has, read no ticks, and end")
+			f.Bool(&o.ifExists, "if-exists", "with --restore: a journal that is not there is no error\nThis is for a unit that cannot know whether isolate ever ran.")
+			f.Bool(&o.force, "force", "with --restore: also what another program changed meanwhile")
+			f.Int(&o.contest, "contest", 5, "times that a value is written again after an external change\nAfter that the value is left alone until it has been quiet for 100 rounds.")
+			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the fallback after so long without advice (0: never)\nThe fallback is the one of the last advice.")
+			f.Choice(&o.atEnd, "at-end", fallbackAtEnd, "state to leave at the input's end\nThis is for an end without a signal: at a signal all stays. It is the fallback of the last advice, or what is there. The same holds when the output is gone.", fallbackAtEnd, keepAtEnd)
 			f.Path(&o.root, "root", "/", "the machine is a copy under `DIR`")
-			f.Path(&o.kubelet, "kubelet-root", "/var/lib/kubelet", "kubelet's root `DIR`, under --root: which CPUs it gave away is read there")
+			f.Path(&o.kubelet, "kubelet-root", "/var/lib/kubelet", "kubelet's `DIR`, under --root\nWhich CPUs kubelet gave to containers is read there.")
 		},
 		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, o) },
 	}
@@ -177,6 +179,9 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 		return fmt.Errorf("--journal: %w", err)
 	}
 	defer j.Close()
+	if j.IsForeign() {
+		return fmt.Errorf("--journal: %s is no journal of isolate: none of its %d lines is one; nothing is restored, and the file is left as it is", o.journal, j.Bad)
+	}
 	a := apply.New(apply.Options{Hierarchy: h, Online: onlineFile(o), Kubelet: kubeletOf(o), Journal: j, DryRun: s.DryRun, Log: s.Log})
 	defer a.Close()
 	out, err := a.Restore(o.force)

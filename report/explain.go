@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"polder/lib/stage"
 	"polder/lib/tick"
 	why "polder/report/explain"
 )
-
-// targetExplain answers a question about the whole input instead of reporting each tick.
-const targetExplain = "explain"
 
 // explainOptions are the flags of --to explain.
 type explainOptions struct {
@@ -20,15 +18,16 @@ type explainOptions struct {
 
 func (o *explainOptions) flags(f *stage.Flags) {
 	f.Category("Explain")
-	f.String(&o.pod, "pod", "", "explain: ask about this pod, `NAMESPACE/NAME` or NAME (default: about the node)")
-	f.String(&o.at, "at", "", "explain: ask about this `TIME`: RFC 3339, or HH:MM or HH:MM:SS of the recording's day, in the time zone of its ticks")
-	f.String(&o.from, "from", "", "explain: ask about the time from `TIME` on")
-	f.String(&o.until, "until", "", "explain: ask about the time until `TIME`")
+	f.String(&o.pod, "pod", "", "explain: about this pod, `NAMESPACE/NAME` or NAME (default the node)")
+	f.String(&o.at, "at", "", "explain: about this `TIME`, as 12:03 or in full (RFC 3339)\nHH:MM or HH:MM:SS is of the recording's day, in the time zone of its ticks.")
+	f.String(&o.from, "from", "", "explain: about the time from `TIME` on; tty: play from there")
+	f.String(&o.until, "until", "", "explain: about the time until `TIME`")
 }
 
-func (o *explainOptions) given() string {
+// given is a flag that was given, beside those that are named.
+func (o *explainOptions) given(beside ...string) string {
 	for _, f := range [...]struct{ name, value string }{{"pod", o.pod}, {"at", o.at}, {"from", o.from}, {"until", o.until}} {
-		if f.value != "" {
+		if f.value != "" && !slices.Contains(beside, f.name) {
 			return "--" + f.name
 		}
 	}
@@ -61,36 +60,15 @@ func (o *options) explainAll(ctx context.Context, s *stage.Session, out io.Write
 	if err != nil {
 		return err
 	}
-	inserted, err := insertDecisions(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer inserted.stop()
-	q.Inserted = inserted.sections
 	if s.IsSet("node") {
 		q.Node = s.Node
 	}
-	r := why.New(q)
-	err = s.Filter(ctx, stage.Filter{
-		Section: tick.SectionReport,
-		Reads:   []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport},
-		Ignores: []string{
-			"Sample.Config", "Sample.Labels", "Sample.Annotations", "Pod.Labels", "Pod.Annotations", "Container.NUMAMemory", "Container.ID",
-			"Advice.Fallback", "Advice.Resctrl",
-		},
-		Terminal: true,
-		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
-			r.Add(in.Tick)
-			return nil, nil
-		},
-	})
-	if err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return nil // stopped: what was read is no answer
-	}
-	if err := inserted.end(); err != nil {
+	var r *why.Recording
+	complete, err := readWhole(ctx, s, true, func(inserted []string) {
+		q.Inserted = inserted
+		r = why.New(q)
+	}, func(t *tick.Tick) { r.Add(t) })
+	if err != nil || !complete {
 		return err
 	}
 	text, err := r.Answer()
@@ -101,8 +79,4 @@ func (o *options) explainAll(ctx context.Context, s *stage.Session, out io.Write
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	return nil
-}
-
-func openExplain(context.Context, *stage.Session, *options, io.Writer) (target, error) {
-	return nil, stage.Usagef("--to explain answers one question about the whole input, and goes with no other target")
 }

@@ -1,4 +1,4 @@
-// Command report shows ticks: on a screen, as lines, as metrics. Its manual is in manual.go and under report --help.
+// Command report shows ticks: on a screen, as lines, as metrics. Its manual is in manual.go and under report --manual.
 package main
 
 import "polder/lib/stage"
@@ -10,6 +10,8 @@ func command() stage.Command {
 	return stage.Command{
 		Name:     "report",
 		Synopsis: "show what was seen, decided and done, and write it as metrics",
+		Summary:  summary,
+		Tasks:    tasks,
 		Manual:   manual,
 		Kind:     stage.Kind{Reads: true, Writes: true, Acts: true},
 		Flags:    o.flags,

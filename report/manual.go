@@ -1,13 +1,53 @@
 package main
 
-const manual = `
-Reads ticks and reports them to each target of --to:
+import "polder/lib/stage"
 
+// summary is what --help and the manual begin with.
+const summary = `
+Reads ticks and reports them to each target of --to, by default tty on a terminal, else table:
+  tty          a screen of the node now, or of a recording that it plays
+  table        a line for each tick
+  explain      why a pod or the node had what it had, in sentences, from a recording
+  html         a recording as one page; with --listen the page is served and live
+  score        what a policy was worth over a recording
+  prometheus   a file for node_exporter
+  cnr          Katalyst's CustomNodeResource
+  node         the resources of the Node that kube-scheduler counts
+  nodemetric   Koordinator's NodeMetric
+  kcc          the status of each KatalystCustomConfig`
+
+// tasks begin the page in docs/; --help has the first five, which tests run.
+var tasks = []stage.Task{
+	{Want: "Watch this machine, and change nothing", Command: `collect | advise | isolate --dry-run | evict | report`},
+	{Want: "Why was this pod throttled or evicted?", Command: `report --to explain --pod batch/spark-1 --at 12:03 < day.jsonl`},
+	{Want: "Yesterday as one page for a colleague", Command: `report --to html < yesterday.jsonl > yesterday.html`},
+	{Want: "See what would be written to the cluster", Command: `advise < yesterday.jsonl | report --to cnr,node --dry-run > /dev/null`},
+	{Want: "What would another policy have been worth?", Command: `advise --policy harvest < day.jsonl | evict --dry-run | report --to score --against day.jsonl`},
+	{Want: "Look at a recording, and play it from noon on, a minute a second", Command: `report --to table < yesterday.jsonl
+report --speed 60 --from 12:00 < yesterday.jsonl`},
+	{Want: "Why is so little offered?", Command: `advise --policy koordinator < day.jsonl | evict --dry-run | report --to explain --from 12:00 --until 13:00`},
+	{Want: "This machine now, in a browser", Command: `collect | advise | isolate --dry-run | evict | report --to html --listen 8470 > /dev/null`},
+	{Want: "Metrics for node_exporter (--collector.textfile.directory=/var/lib/node_exporter)", Command: `... | report --to prometheus --metrics-file /var/lib/node_exporter/polder.prom > /dev/null`},
+	{Want: "Offer reclaimed CPU and memory to a cluster, from outside of it", Command: `collect --kubeconfig ~/.kube/config | advise | isolate | report --to cnr,node --kubeconfig ~/.kube/config > /dev/null`},
+	{Want: "Offer batch resources as Koordinator does, and the NodeMetric beside them", Command: `collect --kubeconfig ~/.kube/config | advise --policy koordinator | isolate | report --to node,nodemetric --kubeconfig ~/.kube/config > /dev/null`},
+	{Want: "For all nodes, of several such processes one leads", Command: `collect --fleet --lease kube-system/polder | evict --fleet --action evict | report --fleet --no-flush > /dev/null`},
+	{Want: "Take back what was offered", Command: `report --withdraw --node "$(hostname)" --kubeconfig ~/.kube/config`},
+	{Want: "The metrics, and a line a tick in the log", Command: `... | report --to prometheus --metrics-file /run/polder.prom --to table`},
+}
+
+// manual is the rest, for the page in docs/ and for man.
+const manual = `
+Sections read: sample, advice, isolation, eviction. Section written: report.
+
+TARGETS (--to)
    tty          a screen that is drawn anew in place: the node's use, a map of the cores with the pool of each, what may be
                 reclaimed and how that moved, the pods, what was written to which cgroup, pressures and evictions. The last
-                picture stays when report ends. Where the output is no terminal, it is the table
+                picture stays when report ends. Where the output is no terminal, it is the table. A recording is played: see
+                RECORDINGS below
    table        a line for each tick
    explain      no line a tick but one answer about a whole recording, in sentences: see WHY? below
+   html         one page about a whole recording, that needs no other file and no network; with --listen the same page, live
+   score        what a policy was worth over a whole recording, and over another one beside it (--against)
    prometheus   a file for node_exporter's textfile collector (--metrics-file), written whole and renamed. It is left alone
                 while nothing in it would change but the tick's time, and written at least every 10 seconds
    cnr          the node's CustomNodeResource (kubectl get kcnr), made if it is missing: what reclaimed pods may have, in all
@@ -21,10 +61,8 @@ Reads ticks and reports them to each target of --to:
    kcc          the status of each KatalystCustomConfig (kubectl get kcc): condition Valid, with what is wrong with its objects and
                 their names. One report in a cluster is enough, and with --fleet it is there by itself
 
-Without --to it is tty on a terminal, table elsewhere. With tty, table or explain the output is for people; without them the ticks are
-passed on, with the section "report".
-
-Sections read: sample, advice, isolation, eviction. Section written: report.
+Without --to it is tty on a terminal, table elsewhere. With tty, table, explain, html or score the output is for people; without
+them, and with html --listen, the ticks are passed on, with the section "report".
 
 The screen's bar of CPU time has the services' part first, then the reclaimed pods', then the rest of the system. Pools are
 told apart by letter as well as by colour: S share, R reclaim, D dedicated, V reserve. NO_COLOR is honoured; --ascii draws
@@ -44,6 +82,24 @@ WHY?
    report's own directory decide, with their default settings: the answer says so. Decide by others in the pipe, as below. Memory
    does not grow with the recording.
 
+RECORDINGS
+   report < day.jsonl plays a recording on the screen, at --speed times its own speed, from --from on. Keys: space stops and plays on, left
+   and right are a tick, with shift (or < and >) a minute, e the next eviction or squeeze, / shows the pods with a text in their names,
+   + and - change the speed, q ends, ? lists them. A gap of more than a minute is jumped over. What comes from a pipe is a recording where
+   --speed or --from is given; it is kept in a temporary file, deleted at once, in which the keys find it again.
+
+   report --to html < day.jsonl > day.html makes one page: use by class over time, what was offered and what was free, the pool of each CPU,
+   squeezes, evictions and failures in sentences, advise's reasons at each time, a table of pods, zoom and search. It holds as much for a
+   day as for a year: up to 8640 points, each the average of as many ticks as it takes, and says what it leaves out. Decisions that the
+   recording lacks are inserted as for explain. Names in it are text and never markup; a policy in the page keeps all scripts but its own
+   from running.
+   With --listen the page is served, follows the stream, and has its last 24 hours. A PORT alone is this machine's own. Only GET is answered,
+   for at most 8 open pages. There is no password and no encryption: another address is for networks in which everybody may know the pods.
+
+   report --to score < day.jsonl adds up what a policy offered, how often that was more than was free, moves, squeezes, evictions, how many
+   threads of services waited, and writes. What would another policy have done with the same day?
+      advise --policy koordinator < day.jsonl | evict --dry-run | report --to score --against day.jsonl
+
 THE CLUSTER
    An amount is written at once when it has shrunk by 1 %, and so are pods and taints that come and go. One that has grown by
    --min-change (5 %) is written when the object's amounts have stood still for --grow-interval (7 min): a loss is not undone at
@@ -62,13 +118,13 @@ THE CLUSTER
    once, not to zero, and the note says why; what kubelet or somebody else has wiped is put back as ever. When the policy changes,
    what was written under Katalyst's names goes with the first write under Koordinator's, whichever process wrote it; the other way
    round what this process has written goes, for Koordinator's names may be its manager's. Those are left alone, but for --withdraw,
-   for the centre, and for a process that hears of no policy for --stale-after: these take Katalyst's names and Koordinator's of
-   the --resource-prefix, and the centre of either prefix.
+   for the fleet controller, and for a process that hears of no policy for --stale-after: these take Katalyst's names and Koordinator's of
+   the --resource-prefix, and the fleet controller of either prefix.
 
    Calls run beside the stream, one at a time for each object, and the newest figures win. What became of them is in
    a later tick's section: written, unchanged, pending, or failed with an error that says what to do. A server that is away is
    asked again after half a second, then less often, every 8 seconds at last; after an error that somebody has to mend, every
-   30. At the end of the input report waits for what is not written yet, and fails (status 1) where 5 seconds pass in vain.
+   30. At the end of the input report waits for what is not written yet, and fails (status 1) where no write succeeds for 5 seconds.
 
    The CustomNodeResource goes with its node (an owner reference). Its status is written by server-side apply, as
    polder-report; a field that another manager holds is taken over, and the log names the manager. Taints are merged with
@@ -88,7 +144,7 @@ THE CLUSTER
    report that was killed for good leaves them, and so does one that is started again without the flag, which says so. What
    becomes of them is in the section's target node-taints.
 
-   The centre (report --fleet) withdraws the offer of a node whose agent is gone, and marks the Node with the annotation
+   The fleet controller (report --fleet) withdraws the offer of a node whose agent is gone, and marks the Node with the annotation
    polder/withdrawn. While it is there, --to node and --to cnr offer nothing, and the note gives its reason.
 
    --to nodemetric writes the status as soon as two samples are there, and then every metricReportIntervalSeconds (60, at least
@@ -108,10 +164,10 @@ THE CLUSTER
    patch. The CRDs are in deploy/kubernetes/crds. With --dry-run no cluster is asked, and the objects are in the log ("would
    be written").
 
-THE CENTRE (--fleet)
+ALL NODES (--fleet)
    The ticks of collect --fleet | evict --fleet are written to every node's objects. Its CustomNodeResource, made if it is missing,
    gets the conditions AgentReady and AgentNotFound (AgentReady's lastTransitionTime is since when; written at least every 5
-   minutes, so that a new centre knows that somebody looked), and the taints that evict decided on, beside all others (the
+   minutes, so that a new fleet controller knows that somebody looked), and the taints that evict decided on, beside all others (the
    annotation polder/fleet-taints names them). Where evict taints a node, what it offers is withdrawn from the Node's status and
    from the CustomNodeResource, for no stock scheduler reads that taint; first the Node gets the annotation polder/withdrawn
    with the reason, and while it is there the node's own report, which may be half alive, offers nothing. When the agent is
@@ -123,30 +179,4 @@ THE CENTRE (--fleet)
    away from all nodes. The target kcc is on as well; --to cnr, --to node and --to nodemetric are each node's own
    report's.
    The role needs: nodes get, list, watch, patch; nodes/status patch; customnoderesources get, list, watch, create, patch;
-   customnoderesources/status patch; what kcc needs.
-
-EXAMPLES
-   Watch this machine
-      collect | advise | isolate --dry-run | evict | report
-   Look at a recording
-      report --to table < yesterday.jsonl
-   Why did the job stand still at three minutes past twelve, and why is so little offered?
-      report --to explain --pod spark/etl --at 12:03 < day.jsonl
-      advise --policy koordinator < day.jsonl | evict --dry-run | report --to explain --from 12:00 --until 13:00
-   Metrics for node_exporter (--collector.textfile.directory=/var/lib/node_exporter)
-      ... | report --to prometheus --metrics-file /var/lib/node_exporter/polder.prom > /dev/null
-   Offer reclaimed CPU and memory to a cluster, from outside of it
-      collect --kubeconfig ~/.kube/config | advise | isolate | report --to cnr,node --kubeconfig ~/.kube/config > /dev/null
-   Offer batch resources as Koordinator does, and the NodeMetric beside them
-      collect --kubeconfig ~/.kube/config | advise --policy koordinator | isolate | report --to node,nodemetric --kubeconfig ~/.kube/config > /dev/null
-   See what would be written there, from a recording
-      report --to cnr --to node --dry-run --input yesterday.jsonl > /dev/null
-   The centre, of which one process leads
-      collect --fleet --lease kube-system/polder | evict --fleet --action evict | report --fleet --no-flush > /dev/null
-   Take it back
-      report --withdraw --node "$(hostname)" --kubeconfig ~/.kube/config
-   Both: the metrics, and a line a tick in the log
-      ... | report --to prometheus --metrics-file /run/polder.prom --to table
-
-EXIT STATUS
-   0 end of input or a clean stop, 1 a failure while running, 2 unusable arguments or configuration.`
+   customnoderesources/status patch; what kcc needs.`

@@ -10,6 +10,7 @@ import (
 
 	"polder/lib/stage"
 	"polder/lib/tick"
+	"polder/report/cluster"
 	"polder/report/view"
 )
 
@@ -43,11 +44,11 @@ type write struct {
 	err          error
 }
 
-func openMetrics(_ context.Context, s *stage.Session, o *options, _ io.Writer) (target, error) {
+func openMetrics(_ context.Context, s *stage.Session, o *options, _ io.Writer) (cluster.Target, error) {
 	return &metrics{session: s, path: o.metricsFile, done: make(chan write, 1), replace: stage.WriteFile}, nil
 }
 
-func (m *metrics) put(in stage.Incoming) (tick.Target, error) {
+func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
 	said := tick.Target{Target: "prometheus", State: tick.TargetUnchanged}
 	if in.Refused != "" {
 		return said, nil
@@ -138,7 +139,7 @@ func (m *metrics) finish(w write) {
 }
 
 // close writes what waits.
-func (m *metrics) close() error {
+func (m *metrics) Close() error {
 	if m.busy {
 		m.finish(<-m.done)
 	}

@@ -18,6 +18,7 @@ import (
 	"polder/lib/stage"
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
+	"polder/report/cluster"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -35,9 +36,9 @@ func incoming(node string, seconds int, milli int64) stage.Incoming {
 		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli}}}}
 }
 
-func put(t *testing.T, x target, in stage.Incoming) tick.Target {
+func put(t *testing.T, x cluster.Target, in stage.Incoming) tick.Target {
 	t.Helper()
-	said, err := x.put(in)
+	said, err := x.Put(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestMetricsSlowDisk(t *testing.T) {
 	}
 	allow <- nil
 	go func() { allow <- errors.New("no space") }()
-	if err := x.close(); err != nil {
+	if err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if len(written) != 2 || !strings.Contains(written[1], "polder_reclaimed_cpu_cores{node=\"n\"} 3\n") {
@@ -116,7 +117,7 @@ func TestScreen(t *testing.T) {
 	if got := put(t, x, incoming("other", 0, 1000)); got.State != tick.TargetUnchanged {
 		t.Errorf("a node that is not shown: %+v", got)
 	}
-	if err := x.close(); err != nil {
+	if err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()
@@ -163,5 +164,21 @@ func TestSectionKeepsTheContract(t *testing.T) {
 		if err := ticktest.Validate(bytes.TrimSpace(out.Bytes())); err != nil {
 			t.Errorf("%v\n%s", err, out.String())
 		}
+	}
+}
+
+func TestTaintNodeWantsACluster(t *testing.T) {
+	o := options{to: []string{"table"}}
+	o.cluster.TaintNode = true
+	if _, err := o.names(session(nil)); err == nil || !strings.Contains(err.Error(), "--taint-node goes with --to cnr or --to node") {
+		t.Errorf("%v", err)
+	}
+	o.to = []string{"node"}
+	if names, err := o.names(session(nil)); err != nil || strings.Join(names, " ") != "node node-taints" {
+		t.Errorf("%v, %v", names, err)
+	}
+	o.to = []string{cluster.NodeTaints}
+	if _, err := o.names(session(nil)); err == nil {
+		t.Errorf("--to %s is taken", cluster.NodeTaints)
 	}
 }

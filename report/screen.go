@@ -15,6 +15,7 @@ import (
 
 	"polder/lib/stage"
 	"polder/lib/tick"
+	"polder/report/cluster"
 	"polder/report/view"
 )
 
@@ -47,16 +48,32 @@ type screen struct {
 	shown  string
 }
 
-func openScreen(ctx context.Context, s *stage.Session, o *options, out io.Writer) (target, error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	x := &screen{
-		out: out, file: terminalOf(s), session: s, stop: stop,
+func newScreen(s *stage.Session, o *options, out io.Writer) *screen {
+	return &screen{
+		out: out, file: terminalOf(s), session: s,
 		look:   view.Look{Color: s.Getenv("NO_COLOR") == "" && s.Getenv("TERM") != "dumb", ASCII: o.ascii || plainLocale(s.Getenv)},
 		models: map[string]*view.Model{},
 	}
-	if _, err := io.WriteString(out, enter); err != nil {
+}
+
+func (x *screen) enter() error {
+	_, err := io.WriteString(x.out, enter)
+	return describe(err)
+}
+
+// leave gives the terminal back, with the last picture on it.
+func (x *screen) leave(last []string) error {
+	_, err := io.WriteString(x.out, leave+strings.Join(append(last, ""), "\n"))
+	return describe(err)
+}
+
+func openScreen(ctx context.Context, s *stage.Session, o *options, out io.Writer) (cluster.Target, error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	x := newScreen(s, o, out)
+	x.stop = stop
+	if err := x.enter(); err != nil {
 		stop()
-		return nil, fmt.Errorf("draw: %w", err)
+		return nil, err
 	}
 	x.mu.Lock()
 	_ = x.draw()
@@ -82,7 +99,7 @@ func plainLocale(getenv func(string) string) bool {
 	return getenv("TERM") == "linux"
 }
 
-func (x *screen) put(in stage.Incoming) (tick.Target, error) {
+func (x *screen) Put(in stage.Incoming) (tick.Target, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	m := x.models[in.Node]
@@ -116,7 +133,8 @@ func (x *screen) keepDrawing(ctx context.Context, resized <-chan os.Signal) {
 	}
 }
 
-func (x *screen) frame() []string {
+// size is the look with the terminal's size.
+func (x *screen) size() view.Look {
 	look := x.look
 	look.Width, look.Height = 80, 24
 	if x.file != nil {
@@ -124,6 +142,11 @@ func (x *screen) frame() []string {
 			look.Width, look.Height = w, h
 		}
 	}
+	return look
+}
+
+func (x *screen) frame() []string {
+	look := x.size()
 	m := x.models[x.shown]
 	if m == nil {
 		return view.Waiting(look)
@@ -132,24 +155,29 @@ func (x *screen) frame() []string {
 	return view.Frame(m, look, x.session.Now())
 }
 
-// draw writes a frame at once: each line and then the rest of its old content, never an erased screen, so that nothing
+func (x *screen) draw() error { return x.show(x.frame()) }
+
+// show writes a frame at once: each line and then the rest of its old content, never an erased screen, so that nothing
 // flickers. The last line has no newline, which would scroll.
-func (x *screen) draw() error {
-	text := beginFrame + home + strings.Join(x.frame(), eraseLine+"\r\n") + eraseLine + eraseBelow + endFrame
-	if _, err := io.WriteString(x.out, text); err != nil {
+func (x *screen) show(frame []string) error {
+	_, err := io.WriteString(x.out, beginFrame+home+strings.Join(frame, eraseLine+"\r\n")+eraseLine+eraseBelow+endFrame)
+	return describe(err)
+}
+
+// describe is an error of drawing.
+func describe(err error) error {
+	if err != nil {
 		return fmt.Errorf("draw: %w", err)
 	}
 	return nil
 }
 
 // close gives the terminal back, with the last picture on it.
-func (x *screen) close() error {
+func (x *screen) Close() error {
 	x.stop()
 	x.drawing.Wait()
-	text := leave
-	if x.shown != "" {
-		text += strings.Join(x.frame(), "\n") + "\n"
+	if x.shown == "" {
+		return x.leave(nil)
 	}
-	_, err := io.WriteString(x.out, text)
-	return err
+	return x.leave(x.frame())
 }

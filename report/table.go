@@ -8,6 +8,7 @@ import (
 
 	"polder/lib/stage"
 	"polder/lib/tick"
+	"polder/report/cluster"
 	"polder/report/view"
 )
 
@@ -20,7 +21,7 @@ type table struct {
 	lines   int
 }
 
-func openTable(_ context.Context, s *stage.Session, o *options, out io.Writer) (target, error) {
+func openTable(_ context.Context, s *stage.Session, o *options, out io.Writer) (cluster.Target, error) {
 	t := &table{out: out, session: s, bare: o.header == 0}
 	if isTerminal(s) {
 		t.every = o.header
@@ -31,7 +32,7 @@ func openTable(_ context.Context, s *stage.Session, o *options, out io.Writer) (
 // recordedAfter is the age from which a tick that just came in is one of a recording, and not marked as old.
 const recordedAfter = time.Minute
 
-func (t *table) put(in stage.Incoming) (tick.Target, error) {
+func (t *table) Put(in stage.Incoming) (tick.Target, error) {
 	text := ""
 	if !t.bare && (t.lines == 0 || t.every > 0 && t.lines%t.every == 0) {
 		text = view.TableHeader() + "\n"
@@ -47,4 +48,4 @@ func (t *table) put(in stage.Incoming) (tick.Target, error) {
 	return tick.Target{Target: "table", State: tick.TargetWritten}, nil
 }
 
-func (t *table) close() error { return nil }
+func (t *table) Close() error { return nil }

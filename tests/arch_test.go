@@ -18,17 +18,17 @@ type pkg struct {
 
 // pure packages decide and do nothing: time comes from the tick, and the world from their arguments.
 var pure = []string{
-	"polder/advise/policy", "polder/advise/class", "polder/advise/katalyst", "polder/advise/harvest",
+	"polder/advise/policy", "polder/advise/class", "polder/advise/guard", "polder/advise/limits", "polder/advise/katalyst", "polder/advise/harvest",
 	"polder/advise/koordinator", "polder/advise/koordinator/batch", "polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory", "polder/advise/koordinator/resctrl",
 	"polder/isolate/plan",
 	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet", "polder/evict/dynamic",
-	"polder/report/view", "polder/report/explain", "polder/report/object",
-	"polder/collect/kubernetes", "polder/collect/fleet",
-	"polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
+	"polder/report/view", "polder/report/explain", "polder/report/object", "polder/report/amounts", "polder/report/score", "polder/report/page", "polder/report/replay",
+	"polder/collect/kubernetes", "polder/collect/fleet", "polder/collect/loadavg",
+	"polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
 }
 
 // pureMayImport are the project's packages that pure ones may import, beside others of their own tool.
-var pureMayImport = []string{"polder/lib/tick", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata"}
+var pureMayImport = []string{"polder/lib/tick", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata"}
 
 // impure are the standard library's ways to the world.
 var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall", "log", "log/slog", "io/ioutil", "golang.org/x/sys/unix"}
@@ -37,7 +37,7 @@ var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall"
 var soleImporter = map[string]string{
 	"github.com/json-iterator/go":                          "polder/lib/tick",
 	"github.com/prometheus/client_golang":                  "polder/lib/metrics",
-	"github.com/prometheus/procfs":                         "polder/lib/host",
+	"github.com/prometheus/procfs":                         "polder/collect/host",
 	"github.com/opencontainers/cgroups":                    "polder/lib/cgroup",
 	"github.com/opencontainers/runc/libcontainer":          "polder/evict/act",
 	"github.com/opencontainers/runc/libcontainer/intelrdt": "polder/isolate/resctrl",
@@ -47,6 +47,7 @@ var soleImporter = map[string]string{
 	"k8s.io/utils/cpuset":                                  "polder/lib/cpus",
 	"k8s.io/apimachinery/pkg/api/resource":                 "polder/lib/quantity",
 	"golang.org/x/term":                                    "polder/report",
+	"github.com/chromedp":                                  "polder/tests/browser",
 }
 
 func listPackages(t *testing.T) []pkg {

@@ -1,47 +1,59 @@
 package tests
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"polder/lib/customconfig"
 )
 
-// The page names every field of the configuration objects that evict reads, with its settings, and no other.
+// fieldTable is the page's table of the fields of a kind that evict reads, from the rows of evict's settings.
+func fieldTable(kind customconfig.Kind) string {
+	var b strings.Builder
+	b.WriteString("| field | setting | value | meaning |\n|---|---|---|---|\n")
+	for _, f := range customconfig.Fields(kind) {
+		_, path, _ := strings.Cut(f.Path, ".")
+		var names, meanings []string
+		for _, s := range f.Settings {
+			names = append(names, "`"+s.Name+"`")
+			meanings = append(meanings, s.Usage)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", path, strings.Join(names, ", "), f.Settings[0].Want, strings.Join(meanings, "; "))
+	}
+	return b.String()
+}
+
+// The page has every field of the configuration objects that evict reads, and no other; go test -update writes the tables.
 func TestConfigurationPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/configuration.md")
+	const path = "../docs/configuration.md"
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	page := string(data)
 	for _, kind := range customconfig.Kinds {
-		_, section, found := strings.Cut(string(page), "\n## "+kind.Name+"\n")
-		section, _, _ = strings.Cut(section, "\n## ")
-		section, _, _ = strings.Cut(section, "\nFields of `spec.config.reclaimedResourceConfig`")
-		rows := map[string]string{}
-		for line := range strings.Lines(section) {
-			if cells := strings.Split(line, "|"); len(cells) > 3 && strings.HasPrefix(cells[1], " `") {
-				rows[strings.Trim(cells[1], " `")] = cells[2]
-			}
+		begin, end := "<!-- evict's fields of "+kind.Name+", written by make golden -->\n", "<!-- end -->"
+		before, rest, found := strings.Cut(page, begin)
+		table, after, ends := strings.Cut(rest, end)
+		if !found || !ends {
+			t.Fatalf("%s has no %q with %q after it", path, begin, end)
 		}
-		if !found || len(rows) < 5 {
-			t.Fatalf("%s: %d rows", kind.Name, len(rows))
+		want := "\n" + fieldTable(kind) + "\n"
+		if strings.Count(want, "\n") < 10 {
+			t.Fatalf("%s: a table of a few lines:\n%s", kind.Name, want)
 		}
-		for _, f := range customconfig.Fields(kind) {
-			_, path, _ := strings.Cut(f.Path, ".")
-			row, ok := rows[path]
-			if !ok {
-				t.Errorf("%s: %s is not on the page", kind.Name, path)
-			}
-			for _, s := range f.Settings {
-				if ok && !strings.Contains(row, "`"+s+"`") {
-					t.Errorf("%s: the row of %s lacks %s", kind.Name, path, s)
-				}
-			}
-			delete(rows, path)
+		if diff := cmp.Diff(want, table); diff != "" && !*update {
+			t.Errorf("%s: %s is not what evict's settings say; run make golden (-want +got):\n%s", path, kind.Name, diff)
 		}
-		for path := range rows {
-			t.Errorf("%s: the page has %s, which is not read", kind.Name, path)
+		page = before + begin + want + end + after
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -5,19 +5,23 @@
 //	weight  the smallest weight: batch gets a hundredth beside a busy sibling
 //	none    the class is nobody's business; what was set before is undone
 //
-// Both are relative to the cgroup's siblings, so they are set on the pod's cgroup. A batch pod that starves is a failure too (locks,
+// Both are relative to the cgroup's siblings, so they are set on the pod's cgroup and on those above it that hold batch alone: the
+// outermost of these is the services' sibling, and what appears below it between two ticks has the class at once. A batch pod that starves is a failure too (locks,
 // liveness probes, memory that nobody frees): where the machine is full and batch gets less than its floor for a while, it has a weight
 // that stands for the floor until the services leave room again.
 package class
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"polder/advise/policy"
+	"polder/lib/phrase"
 	"polder/lib/qos"
 	"polder/lib/tick"
 )
@@ -36,7 +40,7 @@ var Names = []string{Idle, Weight, None}
 // a pod of Kubernetes, be the cluster known or not: kubelet has it in a tier of the smallest weight already. A pod that can be resized
 // (one that is not BestEffort) never has a class: kubelet writes its weight then, and the kernel takes none for an idle cgroup.
 func Of(setting string, p *tick.Pod) string {
-	plain := p.QoSSource == tick.QoSFromRule && !strings.Contains(p.Cgroup, "/kubepods") && !strings.Contains(p.Cgroup, "-kubepods")
+	plain := p.QoSSource == tick.QoSFromRule && !isKubelets(p.Cgroup)
 	switch {
 	case setting == "" && plain:
 		return Idle
@@ -55,6 +59,8 @@ const (
 	// least.
 	starveAfter = 10 * time.Second
 	relieveFor  = 30 * time.Second
+	// releaseFor is for how long the class of a cgroup above pods is undone after the last tick in which it had one.
+	releaseFor = time.Minute
 	// fullPermille is the part of the machine from which on it counts as full.
 	fullPermille = 970
 )
@@ -70,6 +76,8 @@ type State struct {
 	// Set has the class that was last set of each cgroup, while the cgroup is in the sample: where no class is wanted any more, it is
 	// what must be undone.
 	Set map[string]string `json:"set,omitempty"`
+	// Above has those of them that are above pods, with the time of the last tick in which they held batch alone.
+	Above map[string]time.Time `json:"above,omitempty"`
 	// StarvingSince is when batch first had less than its floor, and RelievedAt when it got the floor's weight; zero where it has not.
 	StarvingSince time.Time `json:"starvingSince,omitzero"`
 	RelievedAt    time.Time `json:"relievedAt,omitzero"`
@@ -79,8 +87,8 @@ type State struct {
 	at map[string]int // of a cgroup in the advice; used again
 }
 
-// Advise adds the wanted class of each reclaimed pod's cgroup to the advice and to its fallback, and says how the floor is kept. The
-// setting is one of [Names], or empty. It returns what is to be remembered: nil while there is nothing.
+// Advise adds the class of each reclaimed pod's cgroup, and of the cgroups that hold nothing else, to the advice and to its fallback, and
+// says how the floor is kept. The setting is one of [Names], or empty. It returns what is to be remembered: nil while there is nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine) *State {
 	if t.Sample == nil {
 		return st
@@ -88,49 +96,112 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	if st == nil {
 		st = &State{}
 	}
-	weight := tick.Ptr(int64(leastWeight))
-	relieved := st.starves(t, a, setting, m)
-	if relieved {
-		weight = &st.Weight
+	c := choices{before: st.Set, set: make(map[string]string, len(st.Set)), weight: leastWeight, isRelieved: st.starves(t, a, setting, m)}
+	if c.isRelieved {
+		c.weight = st.Weight
 	}
-	set := make(map[string]string, len(st.Set))
-	var wanted []tick.Cgroup
-	held := map[string]int{}
 	for i := range t.Sample.Pods {
-		p := &t.Sample.Pods[i]
-		if !has(p) || set[p.Cgroup] != "" { // a second pod of the same cgroup says nothing new
-			continue
+		if p := &t.Sample.Pods[i]; has(p) && c.add(p.Cgroup, classOf(setting, p)) {
+			c.pods++
 		}
-		was, known := st.Set[p.Cgroup]
-		class := classOf(setting, p)
-		if class == None {
-			if known {
-				set[p.Cgroup] = was
-				wanted = append(wanted, undone(p.Cgroup, was))
-			}
-			continue
-		}
-		set[p.Cgroup] = class
-		held[class]++
-		want := tick.Cgroup{Cgroup: p.Cgroup, CPUWeight: weight}
-		if class == Idle || known { // a kernel without the idle class has nothing to undo
-			want.CPUIdle = tick.Ptr(class == Idle && !relieved)
-		}
-		wanted = append(wanted, want)
 	}
-	if st.Set = set; len(set) == 0 {
+	seen := map[string]time.Time{}
+	for _, cgroup := range Above(t.Sample) {
+		if c.add(cgroup, cmp.Or(setting, Idle)) {
+			seen[cgroup] = t.Time
+		}
+	}
+	c.above = len(seen)
+	st.release(t.Time, &c, seen)
+	if st.Set, st.Above = c.set, seen; len(st.Set) == 0 {
 		return nil
 	}
 	st.index(a.Cgroups)
-	a.Cgroups = st.join(a.Cgroups, wanted)
+	a.Cgroups = st.join(a.Cgroups, c.desired)
 	st.index(a.Fallback)
-	a.Fallback = st.join(a.Fallback, wanted)
-	for _, class := range Names {
-		if n := held[class]; n > 0 && !relieved {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("batch class %s: %s", class, policy.Count(n, "pod")))
-		}
+	a.Fallback = st.join(a.Fallback, c.desired)
+	if c.pods > 0 && !c.isRelieved { // else starves has said what batch has instead
+		a.Reasons = append(a.Reasons, c.reason(cmp.Or(setting, Idle)))
 	}
 	return st
+}
+
+// choices are the classes of one tick.
+type choices struct {
+	before, set map[string]string // cgroup -> class, of the last tick and of this one
+	desired     []tick.Cgroup
+	weight      int64 // that of each cgroup with a class; in force where the kernel has no idle class, or where batch is relieved
+	isRelieved  bool
+	pods, above int // cgroups with a class: of pods, and above pods
+}
+
+// add chooses a class for a cgroup and reports whether it has one. A second pod of the same cgroup changes nothing.
+func (c *choices) add(cgroup, class string) bool {
+	if c.set[cgroup] != "" {
+		return false
+	}
+	was, known := c.before[cgroup]
+	if class == None {
+		if known {
+			c.undo(cgroup, was)
+		}
+		return false
+	}
+	c.set[cgroup] = class
+	want := tick.Cgroup{Cgroup: cgroup, CPUWeight: tick.Ptr(c.weight)}
+	if class == Idle || known { // a kernel without the idle class has nothing to undo
+		want.CPUIdle = tick.Ptr(class == Idle && !c.isRelieved)
+	}
+	c.desired = append(c.desired, want)
+	return true
+}
+
+// undo takes a cgroup's class back, and remembers it as long as that is advised.
+func (c *choices) undo(cgroup, was string) {
+	c.set[cgroup] = was
+	c.desired = append(c.desired, undone(cgroup, was))
+}
+
+// reason says how many cgroups are in the class.
+func (c *choices) reason(class string) string {
+	text := fmt.Sprintf("batch class %s: %s", class, phrase.Count(c.pods, "pod"))
+	if c.above > 0 {
+		text += fmt.Sprintf(", and %s above that hold nothing else", phrase.Count(c.above, "cgroup"))
+	}
+	return text
+}
+
+// release undoes the class of the cgroups above pods that hold something else by now, or no pod any more: what comes into them next may
+// be a service. It is advised for [releaseFor], since the sample does not say whether such a cgroup is still there.
+func (st *State) release(now time.Time, c *choices, seen map[string]time.Time) {
+	for _, cgroup := range slices.Sorted(maps.Keys(st.Above)) {
+		at, was := st.Above[cgroup], st.Set[cgroup]
+		if age := now.Sub(at); c.set[cgroup] == "" && was != "" && age >= 0 && age < releaseFor {
+			seen[cgroup] = at
+			c.undo(cgroup, was)
+		}
+	}
+}
+
+// isKubelets reports whether a cgroup is one that kubelet makes, or inside of one.
+func isKubelets(cgroup string) bool {
+	return strings.Contains(cgroup, "/kubepods") || strings.Contains(cgroup, "-kubepods")
+}
+
+// Above are the cgroups above reclaimed pods that hold no other pod, without kubelet's: a value that is set there is for batch alone.
+func Above(s *tick.Sample) (list []string) {
+	for _, cgroup := range s.BatchCgroups {
+		if len(cgroup) < 2 || cgroup[0] != '/' || isKubelets(cgroup) {
+			continue
+		}
+		below := strings.TrimSuffix(cgroup, "/") + "/"
+		if !slices.ContainsFunc(s.Pods, func(p tick.Pod) bool {
+			return p.QoS != tick.QoSReclaimed && strings.HasPrefix(p.Cgroup+"/", below)
+		}) {
+			list = append(list, cgroup)
+		}
+	}
+	return list
 }
 
 // has reports whether a pod has a cgroup that can be named in an advice.
@@ -165,9 +236,9 @@ func (m Machine) floorWeight() int64 {
 
 // starves decides whether batch has a weight for its floor, and which, and says why.
 func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
-	batch, pods, known := use(t.Sample, setting)
+	batch, some, known := use(t.Sample, setting)
 	cpu := t.Sample.CPU
-	if m.FloorMilliCPU <= 0 || pods == 0 || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
+	if m.FloorMilliCPU <= 0 || !some || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false
 	}
@@ -202,9 +273,9 @@ func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine
 	return true
 }
 
-// adjust doubles the weight on a full machine while batch has less than nine tenths of its floor, and halves it from twice the floor on:
-// how
-// many busy siblings there are is not known. Batch never weighs more than a service for which nobody set a weight.
+// adjust doubles the weight on a full machine while batch has less than nine tenths of its floor, and halves it where batch has more
+// than twice the floor: how many busy siblings there are is not known. Batch never weighs more than a service for which nobody set a
+// weight.
 func (st *State) adjust(batch float64, full bool, m Machine) {
 	floor := float64(m.FloorMilliCPU)
 	switch {
@@ -216,12 +287,12 @@ func (st *State) adjust(batch float64, full bool, m Machine) {
 	st.Weight = max(st.Weight, m.floorWeight())
 }
 
-// use is what the pods that are in a class use together in milli-CPU, how many they are, and whether the use of each of them is known.
-func use(s *tick.Sample, setting string) (milliCPU float64, pods int, known bool) {
+// use is what the pods that are in a class use together in milli-CPU, whether there are any, and whether the use of each of them is known.
+func use(s *tick.Sample, setting string) (milliCPU float64, some, known bool) {
 	known = true
 	for i := range s.Pods {
 		if p := &s.Pods[i]; has(p) && classOf(setting, p) != None {
-			pods++
+			some = true
 			if p.UsageMilliCPU == nil {
 				known = false
 			} else {
@@ -229,7 +300,7 @@ func use(s *tick.Sample, setting string) (milliCPU float64, pods int, known bool
 			}
 		}
 	}
-	return milliCPU, pods, known
+	return milliCPU, some, known
 }
 
 func (st *State) index(list []tick.Cgroup) {

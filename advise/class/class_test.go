@@ -1,9 +1,13 @@
 package class
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"polder/lib/tick"
 )
@@ -69,6 +73,28 @@ func TestBatchPodsAreIdleAndServicesAreNot(t *testing.T) {
 	if st == nil || st.Set["/batch"] != Idle {
 		t.Errorf("remembered: %+v", st)
 	}
+	if diff := cmp.Diff([]string{"batch class idle: 1 pod"}, a.Reasons); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+}
+
+// TestAPolicysWeightIsForKernelsWithoutTheIdleClass: it stays beside cpu.idle, and gives way to the weight of the class and to the floor's.
+func TestAPolicysWeightIsForKernelsWithoutTheIdleClass(t *testing.T) {
+	for _, tt := range []struct {
+		class   string
+		relieve bool
+		want    int64
+	}{{Idle, false, 50}, {Idle, true, 12}, {Weight, false, 1}, {Weight, true, 12}} {
+		st := &State{}
+		if tt.relieve {
+			st.RelievedAt, st.Weight = begin, 12
+		}
+		a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUWeight: tick.Ptr(int64(50))}}}
+		st.Advise(at(1, 2000, 200), a, tt.class, small)
+		if got := *a.Cgroups[0].CPUWeight; got != tt.want {
+			t.Errorf("%+v: weight %d", tt, got)
+		}
+	}
 }
 
 // TestClassIsUndone: a pod that is a service now, and all where no class is wanted any more.
@@ -132,6 +158,47 @@ func TestFloorIsKept(t *testing.T) {
 	wants(t, step(84, 2000, 150), false, 12)
 }
 
+// TestBatchStarvesBelowItsFloorOnAFullMachine: a machine is full from 97 % on, and batch starves below its floor, not at it. Without a floor nothing is known.
+func TestBatchStarvesBelowItsFloorOnAFullMachine(t *testing.T) {
+	for _, tt := range []struct {
+		all, batch float64
+		want       bool
+	}{{1940, 199, true}, {1939, 199, false}, {1940, 200, false}} {
+		a := &tick.Advice{}
+		st := &State{StarvingSince: begin}
+		st.Advise(at(10, tt.all, tt.batch), a, Idle, small)
+		wants(t, a, !tt.want, map[bool]int64{true: 12, false: 1}[tt.want])
+		if a.BatchStarved == nil || *a.BatchStarved != tt.want {
+			t.Errorf("batch has %vm of %vm in use: batchStarved is not %t", tt.batch, tt.all, tt.want)
+		}
+	}
+	a := &tick.Advice{}
+	new(State).Advise(at(0, 2000, 0), a, Idle, Machine{})
+	if a.BatchStarved != nil {
+		t.Errorf("batchStarved is %t on a machine whose floor is not known", *a.BatchStarved)
+	}
+}
+
+// TestFloorsWeightEnds: after 30 s, where the services leave twice the floor; what batch itself uses is not the services'.
+func TestFloorsWeightEnds(t *testing.T) {
+	for _, tt := range []struct {
+		seconds    int
+		all, batch float64
+		ends       bool
+	}{{29, 600, 200, false}, {30, 600, 200, true}, {30, 2000, 399, false}, {30, 2000, 400, true}} {
+		a := &tick.Advice{}
+		st := &State{RelievedAt: begin, Weight: 12}
+		st.Advise(at(tt.seconds, tt.all, tt.batch), a, Idle, small)
+		wants(t, a, tt.ends, map[bool]int64{true: 1, false: 12}[tt.ends])
+		if tt.batch == 399 {
+			want := "batch class: weight 12 until the services leave 400m: they use 1601m of 2000m, batch has 399m of its floor of 200m"
+			if diff := cmp.Diff([]string{want}, a.Reasons); diff != "" {
+				t.Errorf("reasons (-want +got):\n%s", diff)
+			}
+		}
+	}
+}
+
 // TestACgroupIsNamedOnce: two pods of one cgroup, and a cgroup that is no path.
 func TestACgroupIsNamedOnce(t *testing.T) {
 	in := at(0, 100, 50)
@@ -188,7 +255,7 @@ func TestWeightFollowsTheFloor(t *testing.T) {
 	}{
 		{0, 2000, 0, true, 1}, {10, 2000, 0, false, 12}, {11, 2000, 20, false, 24}, {12, 2000, 60, false, 48}, {13, 2000, 120, false, 96}, {14, 2000, 170, false, 100},
 		{15, 2000, 179, false, 100}, {16, 2000, 180, false, 100}, {17, 1000, 10, false, 100}, {18, 2000, 500, false, 50}, {19, 2000, 400, false, 50}, {20, 2000, 401, false, 25},
-		{21, 2000, 900, false, 12}, {22, 2000, 900, false, 12},
+		{21, 2000, 900, false, 12}, {22, 2000, 900, false, 12}, {23, 2000, 180, false, 12},
 	} {
 		a := &tick.Advice{}
 		st = st.Advise(at(step.seconds, step.all, step.batch), a, Idle, small)
@@ -233,5 +300,72 @@ func TestFloorWeight(t *testing.T) {
 		if got := tt.m.floorWeight(); got != tt.want {
 			t.Errorf("%+v: weight %d, want %d", tt.m, got, tt.want)
 		}
+	}
+}
+
+// TestCgroupsAboveBatchAlone: those above reclaimed pods that hold nothing else have the pods' class, so that services beside them have
+// the CPU first; those that hold a service, are kubelet's, or are no paths have none.
+func TestCgroupsAboveBatchAlone(t *testing.T) {
+	in := at(0, 100, 50)
+	in.Sample.Pods = append(in.Sample.Pods,
+		tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/jobs/1"},
+		tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/mixed/1"},
+		tick.Pod{QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/mixed/web"})
+	in.Sample.BatchCgroups = []string{"/grid", "/grid/jobs", "/mixed", "/", "", "grid", "/kubepods/besteffort", "/n.slice/n-kubepods.slice"}
+	a := &tick.Advice{}
+	var st *State
+	st = st.Advise(in, a, "", small)
+	for _, cgroup := range []string{"/grid", "/grid/jobs", "/grid/jobs/1", "/mixed/1"} {
+		if c := of(t, a, cgroup); c == nil || c.CPUIdle == nil || !*c.CPUIdle {
+			t.Errorf("%s: %+v; want cpuIdle", cgroup, c)
+		}
+	}
+	for _, cgroup := range []string{"/mixed", "/mixed/web", "/", "", "grid", "/kubepods/besteffort", "/n.slice/n-kubepods.slice"} {
+		if c := of(t, a, cgroup); c != nil {
+			t.Errorf("%s is advised: %+v", cgroup, c)
+		}
+	}
+	if want := "batch class idle: 2 pods, and 2 cgroups above that hold nothing else"; !slices.Contains(a.Reasons, want) {
+		t.Errorf("reasons %q; want %q", a.Reasons, want)
+	}
+	a = &tick.Advice{}
+	st.Advise(in, a, None, small)
+	for _, cgroup := range []string{"/grid", "/grid/jobs"} {
+		if c := of(t, a, cgroup); c == nil || c.CPUIdle == nil || *c.CPUIdle {
+			t.Errorf("%s without a class: %+v; want it undone", cgroup, c)
+		}
+	}
+}
+
+// TestACgroupThatBatchLeftIsReleased: whatever comes into it next is not in batch's class, whether a service joined or the last job ended.
+func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
+	with := at(0, 100, 50)
+	with.Sample.Pods[0].Cgroup, with.Sample.Pods[0].QoSSource, with.Sample.BatchCgroups = "/grid/1", tick.QoSFromRule, []string{"/grid"}
+	var st *State
+	st = st.Advise(with, &tick.Advice{}, "", small)
+	encoded, err := json.Marshal(st) // also over a restart
+	if err != nil {
+		t.Fatal(err)
+	}
+	st = nil
+	if err := json.Unmarshal(encoded, &st); err != nil {
+		t.Fatal(err)
+	}
+	left := at(1, 100, 50)
+	left.Sample.Pods = left.Sample.Pods[1:]
+	for _, step := range []struct {
+		seconds  int
+		released bool
+	}{{1, true}, {2, true}, {59, true}, {60, false}, {61, false}} {
+		left.Time = begin.Add(time.Duration(step.seconds) * time.Second)
+		a := &tick.Advice{}
+		st = st.Advise(left, a, "", small)
+		c := of(t, a, "/grid")
+		if step.released != (c != nil) || c != nil && (c.CPUIdle == nil || *c.CPUIdle) {
+			t.Errorf("after %d s: %+v", step.seconds, c)
+		}
+	}
+	if st != nil {
+		t.Errorf("remembered: %+v", st)
 	}
 }

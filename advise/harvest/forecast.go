@@ -3,7 +3,10 @@ package harvest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"polder/lib/window"
 )
 
 // What a forecast is made of. The level is half the largest use of the last few minutes and half that of the last hour: a lone spike
@@ -47,7 +50,7 @@ type forecast struct {
 	// Spans are those that are not over.
 	Spans []span `json:"spans,omitempty"`
 	// Growths are those of the spans that are over, by the machine's class when they began.
-	Growths [classes]counts `json:"growths"`
+	Growths [classes]window.Counts `json:"growths"`
 	// Aged is when the growths lost weight last.
 	Aged time.Time `json:"aged,omitzero"`
 }
@@ -97,11 +100,11 @@ func (f *forecast) see(now time.Time, part float64) bool {
 		f.learn(f.Hour[last])
 	}
 	f.Hour = append(f.Hour, use{now, f.Use})
-	drop := 0
-	for drop < len(f.Hour)-1 && (f.Hour[drop].At.Before(now.Add(-longTime)) || len(f.Hour)-drop > maxMinutes) {
+	drop := max(len(f.Hour)-maxMinutes, 0)
+	for f.Hour[drop].At.Before(now.Add(-longTime)) { // the last one is of now
 		drop++
 	}
-	f.Hour = append(f.Hour[:0], f.Hour[drop:]...)
+	f.Hour = slices.Delete(f.Hour, 0, drop)
 	return true
 }
 
@@ -123,7 +126,7 @@ func (f *forecast) learn(m use) {
 	if gap := m.At.Sub(f.Aged); f.Aged.IsZero() || gap > 0 {
 		if !f.Aged.IsZero() {
 			for i := range f.Growths {
-				f.Growths[i].age(math.Exp2(-gap.Hours() / halfLife.Hours()))
+				f.Growths[i].Age(math.Exp2(-gap.Hours() / halfLife.Hours()))
 			}
 		}
 		f.Aged = m.At
@@ -134,14 +137,12 @@ func (f *forecast) learn(m use) {
 		if m.At.Sub(s.At) < spanTime {
 			left = append(left, s)
 		} else if s.Class >= 0 && s.Class < classes {
-			f.Growths[s.Class].add(s.Most - s.Level)
+			f.Growths[s.Class].Add(s.Most - s.Level)
 		}
 	}
 	l := f.level(m.At)
 	f.Spans = append(left, span{At: m.At, Level: l.part, Class: l.class})
-	if over := len(f.Spans) - maxSpans; over > 0 {
-		f.Spans = append(f.Spans[:0], f.Spans[over:]...)
-	}
+	f.Spans = slices.Delete(f.Spans, 0, max(len(f.Spans)-maxSpans, 0))
 }
 
 // level is the one at a time.
@@ -162,7 +163,7 @@ func (f *forecast) level(at time.Time) (l level) {
 		}
 	}
 	l.part = (l.short + l.long) / 2
-	for n > 0 && l.class < len(variability) && l.long-sum/n > variability[l.class] {
+	for l.class < len(variability) && l.long-sum/max(n, 1) > variability[l.class] {
 		l.class++
 	}
 	return l
@@ -170,7 +171,7 @@ func (f *forecast) level(at time.Time) (l level) {
 
 // margin is the growth that room is left for, with the number of spans behind it.
 func (f *forecast) margin(l level, s Settings) (part, spans float64) {
-	part, spans = f.Growths[l.class].cheapest(s)
+	part, spans = cheapest(f.Growths[l.class], s)
 	if l.warmingUp {
 		part = max(part, warmUpMargin)
 	}
@@ -184,45 +185,11 @@ func (l level) text(amount func(part float64) string) string {
 }
 
 // bins of a table of growths: from nothing to all of the machine, in steps of half a percent.
-const bins = 200
-
-// counts is how often a growth was seen; what is old counts less.
-type counts []float64
-
-func (c *counts) add(part float64) {
-	i := int(math.Ceil(min(max(part, 0), 1) * bins))
-	for len(*c) <= i {
-		*c = append(*c, 0)
-	}
-	(*c)[i]++
-}
-
-// age lets all that was seen count less, and forgets what hardly counts.
-func (c *counts) age(by float64) {
-	end := 0
-	for i := range *c {
-		if (*c)[i] *= by; (*c)[i] < 1e-4 {
-			(*c)[i] = 0
-		} else {
-			end = i + 1
-		}
-	}
-	*c = (*c)[:end]
-}
-
-// sum is how often any was seen. A state file may say anything.
-func (c counts) sum() (sum float64) {
-	for i, n := range c {
-		if i <= bins && n > 0 {
-			sum += n
-		}
-	}
-	return sum
-}
+const bins = window.CountBins
 
 // cheapest is the growth for which to leave room: the least of what the room costs and what more growth costs.
-func (c counts) cheapest(s Settings) (part, seen float64) {
-	seen = c.sum()
+func cheapest(c window.Counts, s Settings) (part, seen float64) {
+	seen = c.Sum()
 	all := seen + priorSpans
 	more, best := all, math.Inf(1)
 	first := int(math.Round(s.FirstMargin * bins))
@@ -242,16 +209,4 @@ func (c counts) cheapest(s Settings) (part, seen float64) {
 		return 1, seen
 	}
 	return part, seen
-}
-
-// quantile is the growth that so many did not exceed, and how many there are.
-func (c counts) quantile(q float64) (part, seen float64) {
-	seen = c.sum()
-	upTo := 0.0
-	for i, n := range c {
-		if upTo += max(n, 0); upTo >= seen*q-1e-9 {
-			return float64(min(i, bins)) / bins, seen
-		}
-	}
-	return 0, seen
 }

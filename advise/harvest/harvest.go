@@ -26,7 +26,10 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/guard"
+	"polder/advise/limits"
 	"polder/advise/policy"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 )
 
@@ -39,12 +42,8 @@ rest is offered, and stays promised. Batch runs on all CPUs but those in use and
 	StateVersion: 2001,
 }
 
-const (
-	// maxNodes bounds what is remembered where a stream carries ever new node names.
-	maxNodes = 20_000
-	// staleAfter is how long an offer stays while the services' use is not known.
-	staleAfter = 15 * time.Minute
-)
+// staleAfter is how long an offer stays while the services' use is not known.
+const staleAfter = 15 * time.Minute
 
 // Decider decides for any number of nodes, each with a state of its own.
 type Decider struct {
@@ -66,7 +65,8 @@ func (d *Decider) State() any { return &d.nodes }
 func (d *Decider) Reboot() {
 	for _, n := range d.nodes {
 		if n != nil {
-			n.Place.Confined, n.Place.Kept, n.Class, n.Fallback = false, "", nil, nil
+			n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
+			n.Guard, n.Limits = n.Guard.Reboot(), n.Limits.Reboot()
 		}
 	}
 }
@@ -86,6 +86,8 @@ type node struct {
 	// Given are the CPUs that kubelet gave away, as far as was last known.
 	Given    string        `json:"given,omitempty"`
 	Class    *class.State  `json:"class,omitempty"`
+	Guard    *guard.State  `json:"guard,omitempty"`
+	Limits   *limits.State `json:"limits,omitempty"`
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
 	shape *shape // derived from the topology, again whenever that changes
@@ -98,7 +100,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	}
 	n := d.nodes[t.Node]
 	if n == nil {
-		d.forget()
+		policy.MakeRoom(d.nodes, func(n *node) time.Time { return n.Seen })
 		n = &node{}
 		d.nodes[strings.Clone(t.Node)] = n
 	}
@@ -120,6 +122,8 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
 	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, m)
+	n.Guard = n.Guard.Advise(t, a, d.settings.Guard, true, m)
+	n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})
 	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)
 	n.Fallback = a.Fallback
 	return a
@@ -206,7 +210,7 @@ func newText(need demand, requests string) string {
 	if need.newPods == 0 {
 		return "new pods 0"
 	}
-	return fmt.Sprintf("requests of %s beyond use %s", policy.Count(need.newPods, "new pod"), requests)
+	return fmt.Sprintf("requests of %s beyond use %s", phrase.Count(need.newPods, "new pod"), requests)
 }
 
 // offerMemory says how much memory is offered. Memory cannot be taken back as CPU can: the level is the hour's largest use, and a span
@@ -253,8 +257,10 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 		a.Reasons = append(a.Reasons, fmt.Sprintf(text, sh.Online.Size(), s.MinCPUs))
 		if n.Place.Confined && !sh.avail.IsEmpty() { // the machine was larger
 			confine(a, t.Sample.Pods, sh.availList, sh.availList)
+			policy.WidenTier(a, n.Place.Tier, sh.Online.String())
 		}
 	} else {
+		n.Place.locate(t, sh)
 		d := n.Place.divide(a, t.Time, sh, s)
 		n.Place.Confined = true
 		weights = d.perNUMA
@@ -263,8 +269,9 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 			a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: sh.reservedOnline.String()})
 		}
 		confine(a, t.Sample.Pods, d.batch, d.floor)
+		n.Place.Tier = policy.HoldTier(a, t.Sample, n.Place.Tier, policy.BatchLists{Batch: d.batch, Floor: d.floor, All: sh.Online.String()})
 	}
-	if len(weights) > 0 && slices.Max(weights) > 0 {
+	if slices.Max(weights) > 0 {
 		for i, part := range policy.Split(*a.Reclaimed.MilliCPU, weights) {
 			a.Reclaimed.NUMANodes = append(a.Reclaimed.NUMANodes, tick.ReclaimedNUMA{ID: sh.NUMA[i], MilliCPU: &part})
 		}
@@ -275,18 +282,4 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 func uniqueByPath(list []tick.Cgroup) []tick.Cgroup {
 	slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
 	return slices.CompactFunc(list, func(x, y tick.Cgroup) bool { return x.Cgroup == y.Cgroup })
-}
-
-// forget makes room for one more node: it drops the one that was seen longest ago.
-func (d *Decider) forget() {
-	if len(d.nodes) < maxNodes {
-		return
-	}
-	var oldest string
-	for name, n := range d.nodes {
-		if oldest == "" || n.Seen.Before(d.nodes[oldest].Seen) || n.Seen.Equal(d.nodes[oldest].Seen) && name < oldest {
-			oldest = name
-		}
-	}
-	delete(d.nodes, oldest)
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/limits"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -271,6 +273,106 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// Memory that the node's object keeps is not offered where services hold less, nor is what new pods have asked for; the reason has the sum.
+func TestMemoryThatIsKept(t *testing.T) {
+	s := machine(4000)
+	s.Memory.TotalBytes, s.Memory.AvailableBytes = tick.Ptr(100*gib), tick.Ptr(60*gib)
+	for i := range s.Pods {
+		s.Pods[i].Memory = &tick.Memory{RSSBytes: tick.Ptr(10 * gib), WorkingSetBytes: tick.Ptr(12 * gib)}
+	}
+	young := podOf("young", tick.QoSShared, 0)
+	young.Memory.WorkingSetBytes = tick.Ptr(gib)
+	young.StartTime, young.Requests = start.Format(time.RFC3339), &tick.Resources{MemoryBytes: tick.Ptr(6 * gib)}
+	for _, tt := range []struct {
+		name                  string
+		capacity, allocatable *float64
+		young                 bool
+		want                  float64
+		reason                string
+	}{
+		{"nothing is kept", nil, nil, false, 60 * gib, "memory: 100.0 GiB - largest use of the hour without cache that can be dropped 30.0 GiB - " +
+			"margin for growth 10.0 GiB (less than 10 minutes are known) - new pods 0 -> 60.0 GiB"},
+		{"less than services hold", nil, tick.Ptr(75 * gib), false, 60 * gib, ""},
+		{"more", nil, tick.Ptr(55 * gib), false, 45 * gib, "dropped 45.0 GiB"},
+		{"all", nil, tick.Ptr(0.0), false, 0, ""},
+		{"the object's capacity", tick.Ptr(80 * gib), nil, false, 42 * gib, "memory: 80.0 GiB"},
+		{"a new pod", nil, nil, true, 55 * gib, "requests of 1 new pod beyond use 5.0 GiB -> 55.0 GiB"},
+	} {
+		s := *s
+		if tt.capacity != nil {
+			s.Capacity = &tick.Resources{MemoryBytes: tt.capacity}
+		}
+		if tt.allocatable != nil {
+			s.Allocatable = &tick.Resources{MemoryBytes: tt.allocatable}
+		}
+		if tt.young {
+			s.Pods = append(slices.Clone(s.Pods), young)
+		}
+		a := New(Defaults()).Decide(at(0, &s))
+		if got := float64(*a.Reclaimed.MemoryBytes); got < tt.want-16 || got > tt.want+16 {
+			t.Errorf("%s: %.2f GiB; want %.2f", tt.name, got/gib, tt.want/gib)
+		}
+		if !strings.Contains(a.Reasons[2], tt.reason) {
+			t.Errorf("%s: %q; want %q", tt.name, a.Reasons[2], tt.reason)
+		}
+	}
+}
+
+const gib = float64(1 << 30)
+
+// The reason says what is kept for the system beyond what it uses.
+func TestTheReasonSaysWhatIsKept(t *testing.T) {
+	for allocatable, want := range map[float64]string{
+		16000: "services use 4000m now; largest peaks", 15999.6: "services use 4000m now; largest peaks",
+		14000: "services use 4000m now, and 2000m more are kept for the system; largest peaks",
+	} {
+		s := machine(4000)
+		s.Allocatable = &tick.Resources{MilliCPU: &allocatable}
+		if got := New(Defaults()).Decide(at(0, s)).Reasons[1]; !strings.HasPrefix(got, want) {
+			t.Errorf("of %vm allocatable: %q; want %q", allocatable, got, want)
+		}
+	}
+}
+
+// What kubelet gave away stays given away while its state cannot be read, and the reason says so.
+func TestKubeletsStateUnread(t *testing.T) {
+	const reason = `kubelet's state could not be read: CPUs "1-2,9-10" are taken for given away, as they were`
+	d := New(Defaults())
+	for i, step := range []struct {
+		kubelet *tick.Kubelet
+		unread  bool
+		avail   string
+		said    bool
+	}{
+		{nil, true, "0-15", false}, {&tick.Kubelet{ExclusiveCPUs: "1-2,9-10"}, false, "0,3-8,11-15", false},
+		{nil, true, "0,3-8,11-15", true}, {nil, false, "0-15", false},
+	} {
+		s := machine(4000)
+		s.Kubelet = step.kubelet
+		if step.unread {
+			s.Errors = []tick.SourceError{{Source: "kubelet"}}
+		}
+		a := d.Decide(at(time.Duration(i)*time.Second, s))
+		if got := a.Pools[0].CPUs; got != step.avail || slices.Contains(a.Reasons, reason) != step.said {
+			t.Errorf("step %d: batch and services have %s, want %s: %q", i, got, step.avail, a.Reasons)
+		}
+	}
+}
+
+// Batch starves where it has less than a tenth of a machine that is full, all of whose CPUs count.
+func TestBatchsFloorIsATenthOfTheMachine(t *testing.T) {
+	for _, tt := range []struct {
+		batch, all float64
+		want       bool
+	}{{1599, 15520, true}, {1600, 15520, false}, {1599, 15519, false}} {
+		s := machine(tt.all - tt.batch)
+		s.CPU.UsageMilliCPU, s.Pods[1].UsageMilliCPU = &tt.all, &tt.batch
+		if a := New(Defaults()).Decide(at(0, s)); a.BatchStarved == nil || *a.BatchStarved != tt.want {
+			t.Errorf("batch has %vm of %vm: batchStarved %v", tt.batch, tt.all, a.BatchStarved)
+		}
+	}
+}
+
 // What is kept for the system, reserved, or given to a container alone is not offered.
 func TestWhatOthersHaveIsNotOffered(t *testing.T) {
 	s := machine(4000)
@@ -304,6 +406,13 @@ func TestWhatOthersHaveIsNotOffered(t *testing.T) {
 	}
 }
 
+// withoutLimits are the defaults without limits and protection of memory, for tests of where batch runs.
+func withoutLimits() Settings {
+	s := Defaults()
+	s.Limits = limits.Settings{Batch: limits.None, Services: limits.None}
+	return s
+}
+
 // cpusOf is the list of batch's cgroup.
 func cpusOf(t *testing.T, list []tick.Cgroup) (batch cpus.Set) {
 	t.Helper()
@@ -321,7 +430,7 @@ func cpusOf(t *testing.T, list []tick.Cgroup) (batch cpus.Set) {
 
 // Batch leaves the services whole cores at once, and takes them back late; the services are confined to nothing.
 func TestBatchLeavesIdleCores(t *testing.T) {
-	d := New(Defaults())
+	d := New(withoutLimits())
 	size := func(second int, services float64) int {
 		t.Helper()
 		a := d.Decide(at(time.Duration(second)*time.Second, machine(services)))
@@ -370,11 +479,11 @@ func TestASmallMachine(t *testing.T) {
 		s.Pods[1].UsageMilliCPU = tick.Ptr(1000.0)
 		return s
 	}
-	a := New(Defaults()).Decide(at(0, small()))
+	a := New(withoutLimits()).Decide(at(0, small()))
 	if len(a.Pools) > 0 || len(a.Cgroups) != 1 || a.Cgroups[0].CPUSetCPUs != "" || !*a.Cgroups[0].CPUIdle || milli(t, a) != 4000-1000-400 {
 		t.Errorf("%+v, %q", a.Cgroups, a.Reasons)
 	}
-	d := New(Defaults())
+	d := New(withoutLimits())
 	d.Decide(at(0, machine(1000)))
 	a = d.Decide(at(time.Second, small()))
 	if len(a.Cgroups) != 1 || a.Cgroups[0].CPUSetCPUs != "0-3" {

@@ -3,10 +3,12 @@ package harvest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"polder/advise/policy"
 	"polder/lib/tick"
+	"polder/lib/window"
 )
 
 // burstHalfLife is after how long a growth between two ticks counts half.
@@ -15,14 +17,20 @@ const burstHalfLife = 10 * time.Minute
 // place is where batch runs: everywhere but on as many whole cores as the services use, and those that stay idle for their bursts.
 type place struct {
 	// Bursts are what the services grew by within two ticks, as parts of the CPUs that batch may have.
-	Bursts counts `json:"bursts,omitempty"`
+	Bursts window.Counts `json:"bursts,omitempty"`
 	// Uses are those of the last ticks, newest last.
 	Uses []use `json:"uses,omitempty"`
 	// Kept are the CPUs without batch, a list, and Needed when all of them were needed last.
 	Kept   string    `json:"kept,omitempty"`
 	Needed time.Time `json:"needed,omitzero"`
+	// NUMA is where the services run; nil where that is not known.
+	NUMA *byNUMA `json:"numa,omitempty"`
+	// Tier is kubelet's cgroup of the BestEffort pods, once it was held to batch's CPUs.
+	Tier string `json:"tier,omitempty"`
 	// Confined says that batch had a list of CPUs, which must be undone where it has none any more.
 	Confined bool `json:"confined,omitempty"`
+
+	last *division // the one in force since the last tick; nil in the first
 }
 
 // see takes a use in milli-CPU of so many.
@@ -31,17 +39,15 @@ func (p *place) see(now time.Time, milliCPU, of float64) {
 		p.Uses = nil // the clock was set back
 	}
 	if n := len(p.Uses); n > 0 {
-		p.Bursts.age(math.Exp2(-now.Sub(p.Uses[n-1].At).Minutes() / burstHalfLife.Minutes()))
+		p.Bursts.Age(math.Exp2(-now.Sub(p.Uses[n-1].At).Minutes() / burstHalfLife.Minutes()))
 		least := milliCPU
-		for _, u := range p.Uses[max(n-2, 0):] {
+		for _, u := range p.Uses {
 			least = min(least, u.Use)
 		}
-		p.Bursts.add((milliCPU - least) / max(of, 1))
+		p.Bursts.Add((milliCPU - least) / max(of, 1))
 	}
 	p.Uses = append(p.Uses, use{now, milliCPU})
-	if over := len(p.Uses) - 2; over > 0 {
-		p.Uses = append(p.Uses[:0], p.Uses[over:]...)
-	}
+	p.Uses = slices.Delete(p.Uses, 0, max(len(p.Uses)-2, 0))
 }
 
 // divide decides the CPUs of batch: all that batch may have but those kept without it.
@@ -51,13 +57,14 @@ func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *di
 	for _, u := range p.Uses {
 		used = max(used, u.Use)
 	}
-	part, seen := p.Bursts.quantile(s.Burst)
+	part, seen := p.Bursts.Quantile(s.Burst)
 	burst := part * float64(avail) * 1000
 	idle := max(ceilCPUs(min(burst, float64(avail)*500)), sh.LargestCore()) // half of the machine at most
 	limit := max(avail-sh.floorCPUs(), 0)
 	want := min(ceilCPUs(used)+idle, limit)
 
-	d := sh.divide(p.Kept, want, limit)
+	split := p.NUMA.split(want)
+	d := sh.divide(p.Kept, want, limit, split)
 	if p.Needed.After(now) {
 		p.Needed = now
 	}
@@ -66,18 +73,18 @@ func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *di
 	case !d.shrinks:
 		p.Needed = now
 	case hold > 0:
-		d = sh.divide(p.Kept, d.present, limit)
+		d = sh.divide(p.Kept, d.present, limit, split)
 		held = fmt.Sprintf("; %d would do, the others are kept for %.0fs more", want, math.Ceil(hold.Seconds()))
 	}
-	p.Kept = d.kept
+	p.Kept, p.last = d.kept, d
 	why := ""
-	if want == limit && ceilCPUs(used)+idle > limit {
+	if ceilCPUs(used)+idle > limit {
 		why = fmt.Sprintf("; batch keeps its floor of %d CPUs", avail-limit)
 	}
 	const text = "batch runs on %d of %d CPUs: services use %.0fm, and %d CPUs stay idle for their bursts " +
-		"(%s of %.0f growths within two ticks were up to %.0fm)%s%s"
+		"(%s of %.0f growths within two ticks were up to %.0fm)%s%s%s"
 	a.Reasons = append(a.Reasons, fmt.Sprintf(text,
-		d.size, avail, used, idle, percent(s.Burst), seen, burst, why, held))
+		d.size, avail, used, idle, percent(s.Burst), seen, burst, why, held, p.NUMA.text(sh, d)))
 	return d
 }
 

@@ -93,9 +93,8 @@ func (r *round) see(p *tick.Pod, use, set *float64, s Settings) bool {
 		}
 		r.Of[strings.Clone(id)] = own
 	}
-	own.present, own.key = true, ""
+	own.present, own.key = true, policy.Key(p)
 	own.Peak = max(own.Peak, policy.Amount(use))
-	own.key = policy.Key(p)
 	return use == nil || set == nil && p.Missing != "" || r.now.Sub(own.First) < s.NewPod
 }
 

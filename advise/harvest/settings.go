@@ -1,6 +1,11 @@
 package harvest
 
-import "time"
+import (
+	"time"
+
+	"polder/advise/guard"
+	"polder/advise/limits"
+)
 
 // Settings are the policy's numbers. Parts are of the machine: 0.05 is a twentieth of it.
 type Settings struct {
@@ -25,6 +30,10 @@ type Settings struct {
 	ReservedCPUs string
 	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty is the default.
 	BatchClass string
+	// Guard takes from batch while services wait; it is on unless it is switched off.
+	Guard guard.Settings
+	// Limits cap batch pods' memory and protect the services'; both are on unless they are switched off.
+	Limits limits.Settings
 }
 
 // Defaults are of two public traces: docs/policy-harvest.md has how they were chosen, and the figures.
@@ -39,5 +48,6 @@ func Defaults() Settings {
 		Burst:       0.99,
 		BurstHold:   30 * time.Second,
 		MinCPUs:     8,
+		Guard:       guard.Settings{MarginPermille: guard.DefaultMarginPermille},
 	}
 }

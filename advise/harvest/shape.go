@@ -56,7 +56,7 @@ func (n *node) see(t *tick.Topology, reserved, given string) error {
 type division struct {
 	kept, batch, floor string
 	size               int      // of batch's
-	perNUMA            []uint64 // likewise
+	perNUMA, keptNUMA  []uint64 // batch's and those without it, by NUMA node
 	present            int      // the size of what was kept before, as far as it is there
 	shrinks            bool     // fewer CPUs are kept than before
 }
@@ -64,31 +64,34 @@ type division struct {
 type divisionKey struct {
 	present     string
 	want, limit int
+	split       string // [splitKey] of the CPUs that each NUMA node should keep
 }
 
 // maxDivisions bounds those that are remembered.
 const maxDivisions = 256
 
-// divide keeps so many CPUs without batch, in whole cores, and moves as few as it can. What was kept before is a list of our own, or
-// a state file's: what is no list is none.
-func (sh *shape) divide(present string, want, limit int) *division {
-	key := divisionKey{present, want, limit}
+// divide keeps so many CPUs without batch, in whole cores, and moves as few as it can; by NUMA node as the split says, where there is one.
+// What was kept before is a list of our own, or a state file's: what is no list is none.
+func (sh *shape) divide(present string, want, limit int, split []float64) *division {
+	key := divisionKey{present, want, limit, splitKey(split)}
 	if d := sh.divisions[key]; d != nil {
 		return d
 	}
 	if sh.divisions == nil || len(sh.divisions) >= maxDivisions {
 		sh.divisions = map[divisionKey]*division{}
 	}
-	before, err := cpus.Parse(present)
-	if err != nil {
-		before = cpus.Set{}
-	}
+	before, _ := cpus.Parse(present)
 	before = before.Intersection(sh.avail)
-	kept := sh.Resize(sh.avail, before, want, limit)
+	var kept cpus.Set
+	if len(split) == len(sh.NUMA) {
+		kept = sh.resizeBy(before, want, limit, split)
+	} else {
+		kept = sh.Resize(sh.avail, before, want, limit)
+	}
 	batch := sh.avail.Difference(kept)
 	d := &division{
 		kept: kept.String(), batch: batch.String(), floor: sh.First(batch, sh.floorCPUs()).String(),
-		size: batch.Size(), perNUMA: sh.perNUMA(batch),
+		size: batch.Size(), perNUMA: sh.perNUMA(batch), keptNUMA: sh.perNUMA(kept),
 		present: before.Size(), shrinks: kept.Size() < before.Size() && before.Size() <= limit,
 	}
 	sh.divisions[key] = d

@@ -209,7 +209,7 @@ func checkCluster(t *rapid.T, n *node, tk *tick.Tick, a *tick.Advice, before map
 
 // checkTier: the tier is held to the reclaim pool where all in it are reclaimed pods and that is safe, or else has all CPUs.
 func checkTier(t *rapid.T, c tick.Cgroup, tk *tick.Tick, online, reclaim cpus.Set) {
-	if tierOf(c.Cgroup+"/pod1") != c.Cgroup && tierOf(c.Cgroup+"/kubepods-besteffort-pod1") != c.Cgroup {
+	if policy.TierOf(c.Cgroup+"/pod1") != c.Cgroup && policy.TierOf(c.Cgroup+"/kubepods-besteffort-pod1") != c.Cgroup {
 		t.Fatalf("cgroup %s is nobody's", c.Cgroup)
 	}
 	set := parsed(t, c.CPUSetCPUs)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"polder/advise/policy"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 )
 
@@ -176,25 +177,18 @@ func part(p *tick.Pod, of func(*tick.Resources) *float64) *float64 {
 func (e estimate) reasons(s Settings) []string {
 	var r []string
 	if e.byRequest > 0 {
-		r = append(r, fmt.Sprintf("%s by CPU request: use or load is missing or zero, or the pod is new or dedicated", count(e.byRequest, "shared container")))
+		r = append(r, fmt.Sprintf("%s by CPU request: use or load is missing or zero, or the pod is new or dedicated", phrase.Count(e.byRequest, "shared container")))
 	}
 	if e.unknown > 0 {
-		r = append(r, fmt.Sprintf("%s taken as %dm each (%s): no use, load or CPU request is known", count(e.unknown, "shared container"), s.UnknownMilliCPU, s.source("unknown-cpu")))
+		r = append(r, fmt.Sprintf("%s taken as %dm each (%s): no use, load or CPU request is known", phrase.Count(e.unknown, "shared container"), s.UnknownMilliCPU, s.source("unknown-cpu")))
 	}
 	if e.rssMissing > 0 {
-		r = append(r, fmt.Sprintf("%s by memory request: rss is missing", count(e.rssMissing, "shared container")))
+		r = append(r, fmt.Sprintf("%s by memory request: rss is missing", phrase.Count(e.rssMissing, "shared container")))
 	}
 	if e.rssUnknown > 0 {
-		r = append(r, fmt.Sprintf("%s taken as %d bytes each (%s): no rss or memory request is known", count(e.rssUnknown, "shared container"), s.UnknownMemoryBytes, s.source("unknown-memory")))
+		r = append(r, fmt.Sprintf("%s taken as %d bytes each (%s): no rss or memory request is known", phrase.Count(e.rssUnknown, "shared container"), s.UnknownMemoryBytes, s.source("unknown-memory")))
 	}
 	return r
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // reclaimedMemory is total less the reserve less what the shared containers hold, and not negative.

@@ -11,6 +11,7 @@ import (
 
 	"polder/advise/policy"
 	"polder/lib/cpus"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 )
 
@@ -97,7 +98,7 @@ func (g *group) wanted() float64 { return float64(g.reserve) + g.milliCPU + g.sy
 
 // needText says what is needed, for a reason.
 func needText(milliCPU float64, containers int, system float64) string {
-	text := fmt.Sprintf("need %.0fm of %s", milliCPU, count(containers, "container"))
+	text := fmt.Sprintf("need %.0fm of %s", milliCPU, phrase.Count(containers, "container"))
 	if system >= 0.5 {
 		text += fmt.Sprintf(" + system %.0fm", system)
 	}
@@ -222,7 +223,7 @@ func (n *node) sizes(a *tick.Advice, now time.Time, avail named, groups []group,
 	}
 	if len(small) > 0 {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("pools %s are one with share: each needs less than a core, or its proportion of %s is less than one",
-			clipped(small), count(units, "whole core")))
+			clipped(small), phrase.Count(units, "whole core")))
 	}
 	return all
 }

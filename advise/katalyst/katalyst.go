@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/guard"
+	"polder/advise/limits"
 	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
@@ -26,9 +28,6 @@ Shared pods keep max(usage, load1, load5) of each container plus a reserve, in w
 reclaimed and never less than a floor. On machines with fewer than 8 CPUs the reclaimed pods are held by quota.`,
 	StateVersion: 1,
 }
-
-// maxNodes bounds what is remembered where a stream carries ever new node names.
-const maxNodes = 20_000
 
 // Decider decides for any number of nodes, each with a state of its own.
 type Decider struct {
@@ -52,6 +51,7 @@ func (d *Decider) Reboot() {
 	for _, n := range d.nodes {
 		if n != nil {
 			n.Bound, n.Started, n.Fallback, n.Pools, n.Quota, n.Tier, n.Class = nil, nil, nil, false, false, "", nil
+			n.Guard, n.Limits = n.Guard.Reboot(), n.Limits.Reboot()
 		}
 	}
 }
@@ -84,6 +84,10 @@ type node struct {
 	Tier    string    `json:"tier,omitempty"`
 	// Class is the scheduling class of the reclaimed pods.
 	Class *class.State `json:"class,omitempty"`
+	// Guard is what was taken from the reclaimed pods while services waited.
+	Guard *guard.State `json:"guard,omitempty"`
+	// Limits are the reclaimed pods' own limits, the cap of their memory, and the protection of the services'.
+	Limits *limits.State `json:"limits,omitempty"`
 
 	shape   *shape   // derived from the topology, made anew when that changes
 	dynamic *dynamic // and from the tick's configuration
@@ -103,7 +107,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	}
 	n := d.nodes[t.Node]
 	if n == nil {
-		d.forget()
+		policy.MakeRoom(d.nodes, func(n *node) time.Time { return n.LastNeed })
 		n = &node{}
 		d.nodes[t.Node] = n
 	}
@@ -141,7 +145,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		e.system = sys.milliCPU
 		n.quota(a, t, members, e, r, settings)
 		weights = n.shape.perNUMA()
-		n.widen(a)
+		policy.WidenTier(a, n.Tier, n.shape.online.list)
 	default:
 		dedicated := n.dedicate(a, members, r, settings)
 		avail := n.shape.rest(dedicated)
@@ -153,18 +157,26 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		weights = l.perNUMA
 		n.offer(a, s, l)
 		n.confine(a, members, groups, avail, l)
-		n.tier(a, s, members, l)
+		n.Tier = policy.HoldTier(a, s, n.Tier, policy.BatchLists{Batch: l.reclaim.list, Floor: l.floor.list, All: n.shape.online.list})
 	}
-	n.Class = n.Class.Advise(t, a, settings.BatchClass, class.Machine{MilliCPU: n.milliCPU(s), FloorMilliCPU: r.floorMilliCPU, CgroupVersion: s.CgroupVersion})
+	n.restrain(a, t, r, settings)
 	a.Reasons = append(append(a.Reasons, e.reasons(settings)...), sys.reasons...)
 	n.decided(t.Time, e.unknown > 0, settings.Hold)
 	e.memoryBytes = policy.Bounded(e.memoryBytes + sys.memoryBytes)
 	policy.AwakenTiers(s, a)
 	n.memory(a, s, machineBytes, r, e)
+	n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{Own: true})
 	n.publish(a, s, r, machineBytes, weights)
 	a.Reasons = append(a.Reasons, r.reasons...)
 	n.Fallback = a.Fallback
 	return a
+}
+
+// restrain puts the reclaimed pods into their scheduling class, and takes from them while services wait.
+func (n *node) restrain(a *tick.Advice, t *tick.Tick, r resolved, s Settings) {
+	m := class.Machine{MilliCPU: n.milliCPU(t.Sample), FloorMilliCPU: r.floorMilliCPU, CgroupVersion: t.Sample.CgroupVersion}
+	n.Class = n.Class.Advise(t, a, s.BatchClass, m)
+	n.Guard = n.Guard.Advise(t, a, s.Guard, false, m)
 }
 
 // forgetGuess forgets sizes that were only guessed: they hold nothing down.
@@ -228,20 +240,6 @@ func (n *node) firstReading(pods []tick.Pod) bool {
 		}
 	}
 	return shared
-}
-
-// forget makes room for one more node: it drops one whose size changed longest ago.
-func (d *Decider) forget() {
-	if len(d.nodes) < maxNodes {
-		return
-	}
-	var oldest string
-	for name, n := range d.nodes {
-		if oldest == "" || n.LastNeed.Before(d.nodes[oldest].LastNeed) {
-			oldest = name
-		}
-	}
-	delete(d.nodes, oldest)
 }
 
 // milliCPU is the machine's CPU, or the node object's allocatable where that is less.

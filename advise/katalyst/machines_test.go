@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"polder/lib/cpus"
-	"polder/lib/host/hosttest"
+	"polder/lib/hosttest"
 	"polder/lib/tick"
 )
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/guard"
+	"polder/advise/limits"
 	"polder/lib/tick"
 )
 
@@ -31,6 +33,10 @@ type Settings struct {
 	ReservedCPUs string
 	// BatchClass is the scheduling class of reclaimed pods, one of [class.Names]; empty is the default.
 	BatchClass string
+	// Guard takes from the reclaimed pods while services wait; it is off unless it is switched on: the guide has none.
+	Guard guard.Settings
+	// Limits cap the reclaimed pods' memory and protect the services'; both are off unless they are switched on: the guide has none.
+	Limits limits.Settings
 	// Limit says what holds reclaimed pods on a machine that is too small for pools: [LimitQuota] or, for those that have one, their
 	// scheduling class: [LimitClass], or empty.
 	Limit string
@@ -60,6 +66,7 @@ func Defaults() Settings {
 		UnknownMilliCPU:    4000,
 		UnknownMemoryBytes: 8 << 30,
 		PoolMinCPUs:        8,
+		Guard:              guard.Settings{MarginPermille: guard.DefaultMarginPermille},
 	}
 }
 

@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/guard"
 	"polder/advise/koordinator/batch"
 	"polder/advise/koordinator/burst"
 	"polder/advise/koordinator/memory"
 	"polder/advise/koordinator/resctrl"
 	"polder/advise/koordinator/suppress"
+	"polder/advise/limits"
 	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/sloconfig"
@@ -32,15 +34,16 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 	StateVersion: 1001,
 }
 
-// maxNodes bounds what is remembered where a stream carries ever new node names.
-const maxNodes = 20_000
-
 // Settings are what no ConfigMap says.
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
 	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty is the default. A strategy's schedIdle is beside it.
 	BatchClass string
+	// Guard takes from batch pods while services wait; it is off unless it is switched on: Koordinator has none.
+	Guard guard.Settings
+	// Limits cap batch pods' memory and protect the services'; both are off unless they are switched on: Koordinator has its own memory QoS.
+	Limits limits.Settings
 }
 
 // Decider decides for any number of nodes, each with a state of its own.
@@ -67,6 +70,7 @@ func (d *Decider) Reboot() {
 		}
 		n.Suppress = suppress.State{Given: n.Suppress.Given}
 		n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
+		n.Guard, n.Limits = n.Guard.Reboot(), n.Limits.Reboot()
 	}
 }
 
@@ -81,6 +85,8 @@ type node struct {
 	Memory     memory.State          `json:"memory"`
 	Resctrl    resctrl.State         `json:"resctrl"`
 	Class      *class.State          `json:"class,omitempty"`
+	Guard      *guard.State          `json:"guard,omitempty"`
+	Limits     *limits.State         `json:"limits,omitempty"`
 	Fallback   []tick.Cgroup         `json:"fallback,omitempty"`
 
 	read    *sloconfig.Strategies // of raw; nil before the first tick
@@ -95,7 +101,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	}
 	n := d.nodes[t.Node]
 	if n == nil {
-		d.forget()
+		policy.MakeRoom(d.nodes, func(n *node) time.Time { return n.Seen })
 		n = &node{}
 		d.nodes[t.Node] = n
 	}
@@ -117,7 +123,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	seen := n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.settings.ReservedCPUs})
 	suppressed := len(a.Cgroups)
 	n.Burst.Advise(t, s, a)
-	giveWay(a.Cgroups[:suppressed], a.Cgroups[suppressed:], n.Suppress.Yields)
+	dropYielding(a.Cgroups[:suppressed], a.Cgroups[suppressed:], n.Suppress.Yields)
 	n.Memory.Advise(t, s, a)
 	n.Resctrl.Advise(t, s, a)
 	a.Cgroups = merge(a.Cgroups, a)
@@ -126,6 +132,10 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	}
 	a.Fallback = merge(a.Fallback, a)
 	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, machineOf(t.Sample))
+	n.Guard = n.Guard.Advise(t, a, d.settings.Guard, false, machineOf(t.Sample))
+	if seen {
+		n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{})
+	}
 	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before what is below them
 		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
 	}
@@ -193,18 +203,4 @@ func bounded(reasons []string) []string {
 		return reasons
 	}
 	return append(reasons[:maxReasons:maxReasons], fmt.Sprintf("and %d more", len(reasons)-maxReasons))
-}
-
-// forget makes room for one more node: it drops the one that was seen longest ago.
-func (d *Decider) forget() {
-	if len(d.nodes) < maxNodes {
-		return
-	}
-	var oldest string
-	for name, n := range d.nodes {
-		if oldest == "" || n.Seen.Before(d.nodes[oldest].Seen) || n.Seen.Equal(d.nodes[oldest].Seen) && name < oldest {
-			oldest = name
-		}
-	}
-	delete(d.nodes, oldest)
 }

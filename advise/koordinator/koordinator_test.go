@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"polder/advise/class"
+	"polder/advise/policy"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -291,14 +293,62 @@ func TestReasonsAreBounded(t *testing.T) {
 	}
 }
 
+// After a reboot nothing of the cgroups that were is remembered; what the pods used is.
+func TestARebootForgetsCgroups(t *testing.T) {
+	d := New(Settings{})
+	d.Decide(nodeTick(0))
+	d.Decide(nodeTick(1))
+	d.nodes["null"] = nil // a state file's
+	n := d.nodes["n"]
+	if len(n.Suppress.Held) == 0 || len(n.Fallback) == 0 || n.Batch.Known.IsZero() {
+		t.Fatalf("remembered: %+v", n)
+	}
+	n.Suppress.Given = "3"
+	d.Reboot()
+	if len(n.Suppress.Held) > 0 || len(n.Fallback) > 0 || n.Batch.Known.IsZero() || n.Suppress.Given != "3" {
+		t.Errorf("remembered: %+v", n)
+	}
+}
+
+// Batch pods' floor is a tenth of the machine, as far as that is known.
+func TestFloorOfTheMachine(t *testing.T) {
+	for _, tt := range []struct {
+		sample *tick.Sample
+		want   class.Machine
+	}{
+		{nil, class.Machine{}},
+		{&tick.Sample{CgroupVersion: 2}, class.Machine{CgroupVersion: 2}},
+		{&tick.Sample{Topology: &tick.Topology{CPUs: "x"}}, class.Machine{}},
+		{&tick.Sample{Topology: &tick.Topology{CPUs: "0-15"}}, class.Machine{MilliCPU: 16_000, FloorMilliCPU: 1600}},
+	} {
+		if got := machineOf(tt.sample); got != tt.want {
+			t.Errorf("%+v: %+v, want %+v", tt.sample, got, tt.want)
+		}
+	}
+}
+
+// A quota that only undoes an earlier one gives way to one that is wanted of the same cgroup, and of no other.
+func TestGiveWay(t *testing.T) {
+	quota := func(cgroup string) tick.Cgroup {
+		return tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: tick.Ptr(int64(5))}
+	}
+	entries := []tick.Cgroup{quota("/a"), quota("/b"), quota("/c")}
+	dropYielding(entries, []tick.Cgroup{quota("/a"), quota("/b"), {Cgroup: "/c"}}, func(cgroup string) bool { return cgroup != "/b" })
+	for i, want := range []bool{false, true, true} {
+		if got := entries[i].CPUMaxMilliCPU != nil; got != want {
+			t.Errorf("%s has a quota: %t", entries[i].Cgroup, got)
+		}
+	}
+}
+
 // What is remembered of nodes is bounded: the one that was seen longest ago goes.
 func TestForget(t *testing.T) {
 	d := New(Settings{})
-	for i := range maxNodes {
+	for i := range policy.MaxNodes {
 		d.nodes[fmt.Sprint(i)] = &node{Seen: start.Add(time.Duration(i) * time.Second)}
 	}
 	d.Decide(&tick.Tick{V: 1, Node: "new", Time: start})
-	if len(d.nodes) != maxNodes || d.nodes["0"] != nil || d.nodes["new"] == nil {
+	if len(d.nodes) != policy.MaxNodes || d.nodes["0"] != nil || d.nodes["new"] == nil {
 		t.Errorf("%d nodes, the oldest %v", len(d.nodes), d.nodes["0"])
 	}
 }

@@ -28,8 +28,8 @@ func merge(entries []tick.Cgroup, a *tick.Advice) []tick.Cgroup {
 	return merged
 }
 
-// giveWay takes those quotas out of entries that only undo an earlier one, where others want one of the same cgroup.
-func giveWay(entries, others []tick.Cgroup, yields func(cgroup string) bool) {
+// dropYielding takes those quotas out of entries that only undo an earlier one, where others want one of the same cgroup.
+func dropYielding(entries, others []tick.Cgroup, yields func(cgroup string) bool) {
 	for i := range others {
 		if others[i].CPUMaxMilliCPU == nil || !yields(others[i].Cgroup) {
 			continue
@@ -89,6 +89,7 @@ func join(into, c *tick.Cgroup, a *tick.Advice) {
 			clash(number.key, *x, *y, **number.into)
 		}
 	}
+	into.MemoryTighterOnly = into.MemoryTighterOnly || c.MemoryTighterOnly
 	for _, on := range []struct {
 		key  string
 		into **bool

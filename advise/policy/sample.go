@@ -90,7 +90,7 @@ func IsGiven(c *tick.Container, given int) bool {
 
 // SameTopology reports whether two samples are of a machine of the same shape.
 func SameTopology(a, b *tick.Topology) bool {
-	return a.CPUs == b.CPUs && slices.Equal(a.Cores, b.Cores) && slices.Equal(a.L3, b.L3) &&
+	return a.CPUs == b.CPUs && slices.Equal(a.Cores, b.Cores) && slices.Equal(a.Sockets, b.Sockets) && slices.Equal(a.L3, b.L3) &&
 		slices.EqualFunc(a.NUMANodes, b.NUMANodes, func(x, y tick.TopologyNUMA) bool {
 			return x.ID == y.ID && x.CPUs == y.CPUs && (x.MemoryBytes == nil) == (y.MemoryBytes == nil) &&
 				(x.MemoryBytes == nil || *x.MemoryBytes == *y.MemoryBytes)

@@ -17,10 +17,13 @@ func TestText(t *testing.T) {
 			t.Errorf("%d: %q", n, text)
 		}
 	}
-	if got := OneLine(errors.New("a\nb")); got != "a; b" {
+	if text := strings.Repeat("x", 300); OneLine(errors.New(text)) != text || OneLine(errors.New(text+"x")) != text+"…" {
+		t.Error("a text of the most bytes is clipped, or a longer one is not")
+	}
+	if got := Quote(strings.Repeat("\x80", 200)); got != `"…"` { // bytes of which none begins a character
 		t.Error(got)
 	}
-	if Count(1, "pod") != "1 pod" || Count(0, "pod") != "0 pods" {
-		t.Error(Count(1, "pod"), Count(0, "pod"))
+	if got := OneLine(errors.New("a\nb")); got != "a; b" {
+		t.Error(got)
 	}
 }

@@ -50,6 +50,11 @@ func TestAwakenTiers(t *testing.T) {
 			tiers: []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", CPUIdle: true}}, version: 2,
 			want: []tick.Cgroup{weight("/kubepods", 39)}, reasons: 1,
 		},
+		"nothing is allocatable": {
+			tiers: []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", CPUIdle: true}}, version: 2,
+			allocatable: &tick.Resources{MilliCPU: tick.Ptr(0.0)},
+			want:        []tick.Cgroup{weight("/kubepods", 39)}, reasons: 1,
+		},
 		"what is no tier": {
 			tiers: []tick.Tier{
 				{Name: "x", Cgroup: "/x", CPUIdle: true}, {Name: tick.TierPods, Cgroup: "/", CPUIdle: true}, {Name: tick.TierPods, CPUIdle: true},

@@ -86,6 +86,9 @@ const classNone = "none"
 type Rule struct {
 	glob []string // the elements; "**" stands for any number of them
 
+	// Line is where the rule stands in its file.
+	Line int
+
 	// Class is one of the contract's, or empty for cgroups that are no pods.
 	Class string
 	// ChildContainers says that a pod's containers are its child cgroups; otherwise the pod is its only container.
@@ -97,10 +100,16 @@ type Rule struct {
 // Pod reports whether the cgroups that the rule matches are pods.
 func (r *Rule) Pod() bool { return r != nil && r.Class != "" }
 
+// Cgroup is the rule's glob.
+func (r *Rule) Cgroup() string { return "/" + strings.Join(r.glob, "/") }
+
 // Rules is an ordered list of rules.
 type Rules struct {
 	rules []Rule
 }
+
+// All are the rules in their order.
+func (r *Rules) All() []Rule { return r.rules }
 
 // Match returns the first rule that matches a cgroup, nil where none does.
 func (r *Rules) Match(cgroup string) *Rule {

@@ -99,7 +99,7 @@ func Parse(name string, data []byte) (*Rules, error) {
 			errs = append(errs, located(name, line, i, err))
 			continue
 		}
-		lines[text.Cgroup.text] = line
+		lines[text.Cgroup.text], rule.Line = line, line
 		r.rules = append(r.rules, rule)
 	}
 	if len(errs) > 0 {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"polder/collect/classify"
+	"polder/collect/host"
 	"polder/collect/kubernetes"
 	"polder/lib/cgroup"
-	"polder/lib/host"
 	"polder/lib/tick"
 )
 

@@ -3,7 +3,7 @@ package source
 import (
 	"time"
 
-	"polder/lib/window"
+	"polder/collect/loadavg"
 )
 
 // threadShare is the part of the interval that looking at threads may take in a round; counting them, where no file says how
@@ -22,9 +22,12 @@ type budget struct {
 	taken int
 }
 
-// threadTime begins a round's budget. Where rounds are far apart, the load is sampled between them.
-func (e *Env) threadTime() *budget {
-	b := &budget{now: e.Now, limit: min(e.Interval, window.LoadEvery) / threadShare}
+// threadTime begins a round's budget for the threads' states.
+func (e *Env) threadTime() *budget { return e.allow(threadShare) }
+
+// allow begins a round's budget of a part of the interval. Where rounds are far apart, the load is sampled between them.
+func (e *Env) allow(share time.Duration) *budget {
+	b := &budget{now: e.Now, limit: min(e.Interval, loadavg.Every) / share}
 	if b.limit > 0 {
 		b.until = b.now().Add(b.limit)
 	}

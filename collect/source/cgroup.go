@@ -13,7 +13,7 @@ import (
 // looked for in the hierarchy that accounts for CPU time; what a cgroup lacks in the others is left out.
 var Cgroup = Source{
 	Name: "cgroup",
-	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup; each pod's memory.pressure",
+	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup; each pod's memory.pressure, and each service's cpu.pressure and io.pressure",
 	New: func(e *Env) Reader {
 		return &cgroupReader{env: e}
 	},
@@ -57,6 +57,11 @@ func (c *cgroupReader) Read(r *Round) error {
 	t.errs = t.errs[:0]
 	t.update(r.Rescan)
 	t.read(r)
+	if t.batchChanged || r.Rescan {
+		t.batchChanged = false
+		t.findBatch()
+	}
+	r.Sample.BatchCgroups = t.batch
 	return errors.Join(t.errs...)
 }
 
@@ -99,6 +104,12 @@ type tree struct {
 	errs    []error
 	gone    []*node
 	noWatch bool // said that directories cannot be watched
+
+	// batch are the cgroups that hold reclaimed pods and nothing else, and batchChanged says that they must be looked for.
+	batch        []string
+	batchChanged bool
+
+	stallsBuf [256]byte // a pressure file has some 130 bytes
 }
 
 // node is a cgroup that is a pod, a container, or looked into.
@@ -107,10 +118,11 @@ type node struct {
 	parent   *node
 	children map[string]*node
 	rule     *classify.Rule // nil where none matches, and for a pod's containers
-	// lists says that its children are of interest.
+	// lists says that its children are of interest, and hasOthers that some of them are no nodes.
 	lists     bool
+	hasOthers bool
 	container *container // nil where it is none
-	pressure  *stalls    // nil where it is no pod, or has none
+	stalls    *stalls    // nil where it is no pod
 }
 
 // isPod reports whether the node is a pod.
@@ -187,6 +199,8 @@ func (t *tree) list(n *node) {
 			t.remove(child)
 		}
 	}
+	n.hasOthers = len(n.children) < len(names)
+	t.batchChanged = true
 }
 
 // add takes a cgroup into the tree, with what is below it, if it is or may hold a pod.
@@ -220,6 +234,7 @@ func (t *tree) add(parent *node, name string) {
 		t.open(n.container)
 	}
 	if n.isPod() {
+		n.stalls = newStalls()
 		t.openStalls(n)
 	}
 	if n.lists {
@@ -257,7 +272,8 @@ func (t *tree) remove(n *node) {
 	if n.container != nil {
 		n.container.close()
 	}
-	n.pressure.close()
+	n.stalls.close()
+	t.batchChanged = true
 	t.changed = t.changed || n.isPod() || n.container != nil
 	if t.nodes[n.path] == n {
 		delete(t.nodes, n.path)
@@ -305,11 +321,11 @@ func (t *tree) read(r *Round) {
 		if c := n.container; c != nil && c.group != nil && c.group.Counting() {
 			uncounted++
 		}
-		if r.Rescan && n.isPod() && n.pressure.closed() {
-			t.openStalls(n)
-		}
-		if err := n.pressure.read(r.Clock.Seconds()); err != nil {
-			t.errs = append(t.errs, err)
+		if n.isPod() {
+			if r.Rescan {
+				t.openStalls(n)
+			}
+			t.readStalls(n, r.Clock.Seconds())
 		}
 	}
 	if uncounted > 0 {
@@ -361,7 +377,7 @@ func (t *tree) close() error {
 		if n.container != nil {
 			n.container.close()
 		}
-		n.pressure.close()
+		n.stalls.close()
 	}
 	if t.watcher == nil {
 		return nil

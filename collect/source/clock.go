@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"polder/lib/host"
+	"polder/collect/host"
 )
 
 // clock is the machine's clock: seconds since its start, so that readings of different runs can be compared. On this

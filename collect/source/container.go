@@ -1,9 +1,9 @@
 package source
 
 import (
+	"polder/collect/loadavg"
 	"polder/lib/cgroup"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // container is one container between rounds, and the memory that its part of a sample points into.
@@ -14,12 +14,13 @@ type container struct {
 	born  float64
 
 	before, now reading
-	loads       window.Load
+	loads       loadavg.Average
 	sampled     loadSample
 	pass        pass
 	// counted is when the threads were last counted, where that is known.
 	counted      float64
 	threadsKnown bool
+	waits        waits
 
 	usage, load1, load5, threads, throttled float64
 	usageBytes, workingSet, rss, cache      float64

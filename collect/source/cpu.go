@@ -4,8 +4,8 @@ import (
 	"errors"
 	"slices"
 
+	"polder/collect/host"
 	"polder/lib/cpus"
-	"polder/lib/host"
 	"polder/lib/tick"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/collect/classify"
+	"polder/collect/host"
 	"polder/collect/kubernetes"
 	"polder/lib/customconfig"
-	"polder/lib/host"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/collect/classify"
-	"polder/lib/host"
+	"polder/collect/host"
 	"polder/lib/tick"
 )
 

@@ -9,6 +9,7 @@ var All = []Source{
 	PSI,
 	Cgroup,
 	Load,
+	Wait,
 	Pods,
 	Partitions,
 	Tiers,

@@ -11,7 +11,7 @@ import (
 )
 
 // Load is each container's load: its runnable threads, sampled every 5 s and averaged as the kernel averages its own.
-// A container's averages are absent for its first 5 seconds, and begin with their mean; see [window.Load].
+// A container's averages are absent for its first 5 seconds, and begin with their mean; see [loadavg.Average].
 var Load = Source{
 	Name: "load",
 	Doc:  "runnable threads, from cgroup tasks and /proc/TID/task/TID/stat, within a twentieth of the interval",

@@ -3,7 +3,7 @@ package source
 import (
 	"errors"
 
-	"polder/lib/host"
+	"polder/collect/host"
 	"polder/lib/tick"
 )
 

@@ -3,7 +3,7 @@ package source
 import (
 	"fmt"
 
-	"polder/lib/host"
+	"polder/collect/host"
 	"polder/lib/tick"
 )
 

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -36,10 +37,11 @@ type pods struct {
 // pod is one pod, and the memory that its part of a sample points into.
 type pod struct {
 	containers []*container
-	stalls     *stalls
+	stalls     *stalls // nil where the pod has no cgroup
 
 	usage, load1, load5, threads       float64
 	usageBytes, workingSet, rss, cache float64
+	wait                               float64
 	memory                             tick.Memory
 }
 
@@ -60,7 +62,7 @@ func (p *pods) Read(r *Round) error {
 		p.assemble()
 	}
 	for i := range p.at {
-		p.at[i].fill(&p.out[i])
+		p.at[i].fill(&p.out[i], r.Clock.Seconds())
 	}
 	r.Sample.Pods = p.out
 	return err
@@ -81,7 +83,7 @@ func (p *pods) assemble() {
 	p.at, p.out = make([]pod, len(nodes)), make([]tick.Pod, len(nodes))
 	for i, n := range nodes {
 		out := &p.out[i]
-		p.at[i].stalls = n.pressure
+		p.at[i].stalls = n.stalls
 		known, missing := j.find(n)
 		if known == nil {
 			*out = n.asTick(missing)
@@ -101,6 +103,7 @@ func (p *pods) assemble() {
 		p.at, p.out = append(p.at, pod{}), append(p.out, out)
 	}
 	p.joined = j.joined
+	p.services()
 }
 
 // asTick is the part of a pod's sample that the rules tell. A pod of Kubernetes that the cluster does not know is not
@@ -177,7 +180,40 @@ func (s *sum) into(where *float64, parts float64) *float64 {
 	return known(where, rounded(s.value, parts), s.known)
 }
 
-func (p *pod) fill(out *tick.Pod) {
+// services says of each pod's stalls and threads whether it is a service: how long batch waits is not looked at.
+func (p *pods) services() {
+	for i := range p.at {
+		at, is := &p.at[i], p.out[i].QoS != tick.QoSReclaimed
+		if at.stalls != nil {
+			at.stalls.services(is)
+		}
+		for _, c := range at.containers {
+			c.waits.services(is)
+		}
+	}
+}
+
+// fillWaiting writes how long the pod's tasks waited: on version 2 by its pressure, on version 1 by the run delay of its threads.
+func (p *pod) fillWaiting(out *tick.Pod, seconds float64) {
+	out.CPUPressure, out.MemoryPressure, out.IOPressure, out.CPUWaitPermille = nil, nil, nil, nil
+	if p.stalls == nil {
+		return
+	}
+	out.CPUPressure, out.MemoryPressure, out.IOPressure = p.stalls.cpu.value(), p.stalls.memory.value(), p.stalls.io.value()
+	if out.CPUPressure != nil {
+		out.CPUWaitPermille = known(&p.wait, rounded(p.stalls.cpu.share, 10), !math.IsNaN(p.stalls.cpu.share))
+		return
+	}
+	var waited sum
+	for _, c := range p.containers {
+		if share := c.waits.share(seconds); !math.IsNaN(share) {
+			waited.add(&share)
+		}
+	}
+	out.CPUWaitPermille = waited.into(&p.wait, 10)
+}
+
+func (p *pod) fill(out *tick.Pod, seconds float64) {
 	var usage, load1, load5, threads, bytes, workingSet, rss, cache sum
 	for i, c := range p.containers {
 		t := &out.Containers[i]
@@ -193,7 +229,7 @@ func (p *pod) fill(out *tick.Pod) {
 			cache.add(m.CacheBytes)
 		}
 	}
-	out.MemoryPressure = p.stalls.value()
+	p.fillWaiting(out, seconds)
 	out.UsageMilliCPU = usage.into(&p.usage, 10)
 	out.Load1, out.Load5 = load1.into(&p.load1, 1000), load5.into(&p.load5, 1000)
 	out.Threads = threads.into(&p.threads, 1)

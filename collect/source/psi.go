@@ -4,7 +4,7 @@ import (
 	"errors"
 	"log/slog"
 
-	"polder/lib/host"
+	"polder/collect/host"
 	"polder/lib/tick"
 )
 

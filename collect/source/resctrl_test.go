@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"polder/lib/host"
+	"polder/collect/host"
 	"polder/lib/resctrl"
 	"polder/lib/tick"
 )

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"polder/collect/classify"
-	"polder/lib/host"
+	"polder/collect/host"
 	"polder/lib/tick"
 )
 

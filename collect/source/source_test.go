@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/collect/classify"
+	"polder/collect/host"
+	"polder/collect/loadavg"
 	"polder/lib/cgroup"
-	"polder/lib/host"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // machine is a root in the making.
@@ -233,7 +233,7 @@ func TestStarvedThreadIsCounted(t *testing.T) {
 	at := asTime(c.clock.Seconds())
 	box := c.env.pods.tree.nodes["/a"].container
 	step := func() float64 {
-		at = at.Add(window.LoadEvery)
+		at = at.Add(loadavg.Every)
 		if box.loadDue(at) {
 			box.sampleLoad(c.env.pods.tree.reader, float64(at.Unix()), nil)
 		}

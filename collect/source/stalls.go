@@ -2,51 +2,97 @@ package source
 
 import (
 	"fmt"
+	"math"
 
+	"polder/collect/host"
 	"polder/lib/cgroup"
-	"polder/lib/host"
 	"polder/lib/tick"
 )
 
-// stalls is a pod's memory.pressure, held open, and the memory that its part of a sample points into. It is nil for a pod
-// that has none.
+// stalls are a pod's pressure files. Those of CPUs and of I/O are the services' alone: nobody asks how long batch waits, and each file
+// costs as much as the use, the memory and the CPU list together.
 type stalls struct {
-	file *cgroup.File // nil once there is none any more
+	cpu, memory, io stall
+	all             [len(resources)]*stall // the same, by resource
+	memoryOnly      bool                   // the pod is batch
+}
+
+func newStalls() *stalls {
+	s := &stalls{}
+	s.all = [...]*stall{&s.memory, &s.cpu, &s.io}
+	return s
+}
+
+// stall is one pressure file, held open, and the memory that its part of a sample points into.
+type stall struct {
+	file *cgroup.File // nil where there is none, or none any more
 	at   float64      // when it was read last, in seconds
 	last cgroup.Pressure
 	out  pressure
-	buf  [256]byte // the file has some 130 bytes
+
+	// share is the part of the time between the last two readings in which some task waited, in thousandths; NaN where it is not known.
+	share float64
 }
 
-// openStalls opens a pod's file. One that cannot be opened is no reason to go without the pod.
+// resources are those that have a pressure file, in the order of [stalls.files].
+var resources = [...]string{"memory", "cpu", "io"}
+
+// files are those that are wanted.
+func (s *stalls) files() []*stall {
+	if s.memoryOnly {
+		return s.all[:1]
+	}
+	return s.all[:]
+}
+
+// openStalls opens those of a pod's files that are closed: the pressure of a cgroup can be switched off and on. A file that cannot be
+// opened is no reason to go without the pod.
 func (t *tree) openStalls(n *node) {
-	file, err := t.h.OpenMemoryPressure(n.path)
-	if err != nil {
-		t.errs = append(t.errs, fmt.Errorf("open memory pressure of cgroup %s: %w", n.path, err))
-	}
-	if file != nil {
-		n.pressure = &stalls{file: file}
-		t.changed = true
+	for i, s := range n.stalls.files() {
+		if s.file != nil {
+			continue
+		}
+		file, err := t.h.OpenPressure(resources[i], n.path)
+		if err != nil {
+			t.errs = append(t.errs, fmt.Errorf("open %s pressure of cgroup %s: %w", resources[i], n.path, err))
+		}
+		*s = stall{file: file, share: math.NaN()}
 	}
 }
 
-// closed reports whether there was no file when it was looked for last: the pressure of a cgroup can be switched off and on.
-func (s *stalls) closed() bool { return s == nil || s.file == nil }
+// readStalls reads those of a pod's files that may have another value.
+func (t *tree) readStalls(n *node, seconds float64) {
+	for _, s := range n.stalls.files() {
+		if err := s.read(seconds, t.stallsBuf[:]); err != nil {
+			t.errs = append(t.errs, err)
+		}
+	}
+}
 
-// stallsEvery is how often the file is read, in seconds, half a second early rather than late: the kernel makes its averages
+// services says whether the pod is a service. A pod that turns out to be batch loses the files that only services have.
+func (s *stalls) services(is bool) {
+	if s.memoryOnly = !is; !is {
+		s.cpu.close()
+		s.io.close()
+	}
+}
+
+// stallsEvery is how often a file is read, in seconds, half a second early rather than late: the kernel makes its averages
 // every 2 s, and to read them costs more than most files.
 const stallsEvery = 2 - 0.5
 
 // read reads the file anew, if the kernel may have another value.
-func (s *stalls) read(seconds float64) error {
-	if s == nil || s.file == nil {
+func (s *stall) read(seconds float64, buf []byte) error {
+	if s.file == nil {
 		return nil
 	}
-	if elapsed := seconds - s.at; elapsed > 0 && elapsed < stallsEvery { // a copy's clock may stand still
+	elapsed := seconds - s.at
+	if elapsed > 0 && elapsed < stallsEvery { // a copy's clock may stand still
 		return nil
 	}
-	s.at, s.last = seconds, cgroup.Pressure{}
-	data, err := s.file.Read(s.buf[:])
+	before := s.last
+	s.at, s.last, s.share = seconds, cgroup.Pressure{}, math.NaN()
+	data, err := s.file.Read(buf)
 	switch {
 	case cgroup.NoPressure(err):
 		s.close() // the pod is going, or it was switched off
@@ -57,12 +103,22 @@ func (s *stalls) read(seconds float64) error {
 	if err := s.last.Parse(data); err != nil {
 		return fmt.Errorf("read %s: %w", s.file.Path(), err)
 	}
+	s.share = shareOf(&before, &s.last, elapsed)
 	return nil
 }
 
+// shareOf is the part of the time between two readings in which some task waited, in thousandths.
+func shareOf(before, now *cgroup.Pressure, seconds float64) float64 {
+	was, is := before.Some.TotalMicroseconds, now.Some.TotalMicroseconds
+	if !before.HasSome || !now.HasSome || is < was || !(seconds > 0) {
+		return math.NaN()
+	}
+	return min(float64(is-was)/1e6/seconds*1000, 1000)
+}
+
 // value is what was read, nil where nothing was.
-func (s *stalls) value() *tick.Pressure {
-	if s == nil || !s.last.HasSome && !s.last.HasFull {
+func (s *stall) value() *tick.Pressure {
+	if !s.last.HasSome && !s.last.HasFull {
 		return nil
 	}
 	s.out.Some, s.out.Full = nil, nil
@@ -75,9 +131,18 @@ func (s *stalls) value() *tick.Pressure {
 	return &s.out.Pressure
 }
 
-func (s *stalls) close() {
-	if s != nil && s.file != nil {
+func (s *stall) close() {
+	if s.file != nil {
 		s.file.Close()
-		s.file, s.last = nil, cgroup.Pressure{}
+	}
+	*s = stall{share: math.NaN()}
+}
+
+func (s *stalls) close() {
+	if s == nil {
+		return
+	}
+	for _, one := range s.all {
+		one.close()
 	}
 }

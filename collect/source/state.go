@@ -1,10 +1,10 @@
 package source
 
 import (
+	"polder/collect/host"
+	"polder/collect/loadavg"
 	"polder/lib/customconfig"
-	"polder/lib/host"
 	"polder/lib/sloconfig"
-	"polder/lib/window"
 )
 
 // StateVersion is the version of State's form.
@@ -40,12 +40,12 @@ type CounterState struct {
 // CgroupState is a reading of a container's cgroup.
 type CgroupState struct {
 	// Inode tells the cgroup from a later one of the same name.
-	Inode            uint64      `json:"inode,omitempty"`
-	Seconds          float64     `json:"seconds"`
-	UsageNanoseconds *uint64     `json:"usageNanoseconds,omitempty"`
-	Periods          *uint64     `json:"periods,omitempty"`
-	ThrottledPeriods *uint64     `json:"throttledPeriods,omitempty"`
-	Load             window.Load `json:"load"`
+	Inode            uint64          `json:"inode,omitempty"`
+	Seconds          float64         `json:"seconds"`
+	UsageNanoseconds *uint64         `json:"usageNanoseconds,omitempty"`
+	Periods          *uint64         `json:"periods,omitempty"`
+	ThrottledPeriods *uint64         `json:"throttledPeriods,omitempty"`
+	Load             loadavg.Average `json:"load"`
 	// Walk is how far the sample of the load has come that is being taken; nil where there is none.
 	Walk *pass `json:"walk,omitempty"`
 }

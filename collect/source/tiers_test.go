@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/collect/classify"
-	"polder/lib/host"
+	"polder/collect/host"
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
 )

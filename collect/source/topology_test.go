@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"polder/lib/host"
-	"polder/lib/host/hosttest"
+	"polder/collect/host"
+	"polder/lib/hosttest"
 	"polder/lib/tick"
 )
 
@@ -29,7 +29,7 @@ func treeOf(t *testing.T, m hosttest.Machine) *host.Host {
 func TestTopologyOfRealMachines(t *testing.T) {
 	for _, m := range hosttest.Machines() {
 		if m.CPUs > 32 {
-			continue // lib/host reads the larger ones
+			continue // collect/host reads the larger ones
 		}
 		t.Run(m.Name, func(t *testing.T) {
 			env := &Env{Host: treeOf(t, m)}

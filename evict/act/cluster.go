@@ -132,7 +132,7 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 			}
 			continue
 		case kube.IsForbidden(err) && time.Since(forbidden) < forbiddenFor:
-		case kube.IsServerError(err): // its trouble, not the pod's: who goes first must not change for it
+		case kube.IsServerError(err): // its trouble, not the pod's: who is evicted first must not change for it
 		case !kube.IsUnreachable(err) && !kube.IsTooManyRequests(err): // too many: an overloaded server, which is asked again
 			return false, err
 		}

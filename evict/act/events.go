@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/kube"
 	"polder/lib/tick"
 )
@@ -123,7 +124,7 @@ func NewEvents(client *kube.Client, node string, log *slog.Logger, now func() ti
 
 // Say writes an event about a pod, soon.
 func (e *Events) Say(about *tick.PodEviction, x event) {
-	x.note = cut(x.note, mostNote)
+	x.note = clip.Bytes(x.note, mostNote)
 	select {
 	case e.queue <- said{*about, x, e.now()}:
 	default:
@@ -194,7 +195,7 @@ func (e *Events) object(s said, name string) kube.Object {
 		"metadata":            kube.Object{"name": name, "namespace": s.regarding.Namespace},
 		"eventTime":           micro(s.at),
 		"reportingController": Controller,
-		"reportingInstance":   cut(e.node, 128),
+		"reportingInstance":   clip.Bytes(e.node, 128),
 		"action":              eventAction,
 		"reason":              s.event.reason,
 		"note":                s.event.note,
@@ -209,19 +210,8 @@ func (e *Events) object(s said, name string) kube.Object {
 // eventName is unique by its time, as Kubernetes' recorder does it.
 func eventName(pod string, at time.Time) string {
 	suffix := fmt.Sprintf(".%x", at.UnixNano())
-	return cut(pod, mostName-len(suffix)) + suffix
+	return clip.Bytes(pod, mostName-len(suffix)) + suffix
 }
 
 // micro is the API's MicroTime.
 func micro(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
-
-// cut shortens text to so many bytes, between characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && text[most]&0xC0 == 0x80 {
-		most--
-	}
-	return text[:most]
-}

@@ -32,7 +32,7 @@ func refreeze(ctx context.Context, h *cgroup.Hierarchy, path string) error {
 	case err != nil:
 		return fmt.Errorf("freeze %s: look whether an earlier run has done it: %w", path, err)
 	case !begun:
-		return fmt.Errorf("freeze %s: the earlier run that was to do it has not, and its need is of then", path)
+		return fmt.Errorf("freeze %s: the earlier run that was to do it has not, and its reason is stale", path)
 	}
 	return Freeze(ctx, h, path)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"polder/lib/customconfig"
+	"polder/lib/evictconfig"
 	"polder/lib/fields"
 	"polder/lib/tick"
 )
@@ -162,13 +163,17 @@ type Setting struct {
 	From string
 }
 
-// rival are settings that say the same in another way: one that is given goes before its rival of lower priority, which would
-// otherwise hold beside it, or over it.
-var rival = map[string]string{
-	"reclaimed-cpu-threshold":    "reclaimed-threshold",
-	"reclaimed-memory-threshold": "reclaimed-threshold",
-	"memory-kswapd-duration":     "memory-kswapd-times",
-}
+// insteadOf names, for a setting that says the same as another one in another way, that one: of the two the one of lower priority would
+// otherwise hold beside the other, or over it.
+var insteadOf = func() map[string]string {
+	instead := map[string]string{}
+	for _, row := range new(evictconfig.Settings).Rows() {
+		if row.Instead != "" {
+			instead[row.Name] = row.Instead
+		}
+	}
+	return instead
+}()
 
 // Settings are the values of objects in the order of rising priority, without those that given holds for: flags and files
 // of flags go before objects.
@@ -181,7 +186,7 @@ func Settings(objects []Object, given func(setting string) bool) []Setting {
 	rank := map[string]int{} // the highest of each setting, from 1 on
 	for i, o := range objects {
 		for _, v := range o.Values {
-			if given(v.Setting) || rival[v.Setting] != "" && given(rival[v.Setting]) {
+			if given(v.Setting) || insteadOf[v.Setting] != "" && given(insteadOf[v.Setting]) {
 				continue
 			}
 			list = append(list, ranked{Setting{v, o.From()}, i + 1})
@@ -190,7 +195,7 @@ func Settings(objects []Object, given func(setting string) bool) []Setting {
 	}
 	var out []Setting
 	for _, s := range list {
-		if rank[s.Setting.Setting] > s.rank || rank[rival[s.Setting.Setting]] > s.rank {
+		if rank[s.Setting.Setting] > s.rank || rank[insteadOf[s.Setting.Setting]] > s.rank {
 			continue
 		}
 		out = append(out, s.Setting)

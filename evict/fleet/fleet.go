@@ -124,7 +124,7 @@ func (s *State) act(set Settings, t *tick.Tick, n *Node, since time.Time, evicta
 	if n.Waits = len(pods) > 0; !n.Waits || turns == 0 || s.ahead(t.Node, t.Time, turns) {
 		return
 	}
-	s.Next = s.Next.Add(set.pause())
+	s.Next = s.Next.Add(pauseOf(set))
 	n.Served, n.Waits = t.Time, false
 	d.Victims = pods
 }
@@ -176,7 +176,7 @@ func (s *State) sweep(now time.Time) {
 // turns is how many nodes may be served now. All ticks of a round have the same time: where a round takes longer than the pause
 // between two nodes, those of one round go together.
 func (s *State) turns(set Settings, t *tick.Tick) int {
-	pause := set.pause()
+	pause := pauseOf(set)
 	earliest := t.Time.Add(-max(0, interval(t)-pause))
 	switch {
 	case s.Next.Before(earliest):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -90,7 +91,7 @@ func TestDecide(t *testing.T) {
 		if tt.tainted {
 			s.Nodes = map[string]*Node{"n": {Tainted: true, Until: noon}}
 		}
-		d := s.Decide(Defaults(), tt.tick, everyone)
+		d := s.Decide(defaults(), tt.tick, everyone)
 		if got := len(d.Taints) > 0; got != tt.taint || got && d.Taints[0] != Taint {
 			t.Errorf("%s: taints %v; want one: %v", tt.name, d.Taints, tt.taint)
 		}
@@ -103,7 +104,7 @@ func TestDecide(t *testing.T) {
 		if said := strings.Join(d.Errors, "; "); !strings.Contains(said, tt.say) || (tt.say == "") != (said == "") {
 			t.Errorf("%s: said %q; want %q", tt.name, said, tt.say)
 		}
-		if again := s.Decide(Defaults(), tt.tick, everyone); len(again.Taints) != len(d.Taints) || again.Victims != nil {
+		if again := s.Decide(defaults(), tt.tick, everyone); len(again.Taints) != len(d.Taints) || again.Victims != nil {
 			t.Errorf("%s: the same tick once more: taints %v, victims %q", tt.name, again.Taints, names(again.Victims))
 		}
 	}
@@ -124,7 +125,7 @@ func TestPressures(t *testing.T) {
 		{tick.AgentNotFound, 1260 * time.Second, []tick.PressureFinding{finding(1260, 600, true, false, "2026-11-21T11:49:00Z"), finding(1260, 1200, true, true, "2026-11-21T11:59:00Z")}},
 		{"", 0, nil},
 	} {
-		d := new(State).Decide(Defaults(), fleetTick("n", tt.state, tt.down), everyone)
+		d := new(State).Decide(defaults(), fleetTick("n", tt.state, tt.down), everyone)
 		if diff := cmp.Diff(tt.want, d.Pressures); diff != "" {
 			t.Errorf("%s for %s (-want +got):\n%s", tt.state, tt.down, diff)
 		}
@@ -175,7 +176,7 @@ func TestTurns(t *testing.T) {
 			if pods[name] {
 				x.Sample.Pods = []tick.Pod{pod("p", tick.QoSReclaimed)}
 			}
-			d := s.Decide(Defaults(), x, everyone)
+			d := s.Decide(defaults(), x, everyone)
 			if d.Victims != nil {
 				served = append(served, fmt.Sprint(5*round, name))
 				pods[name] = false
@@ -193,7 +194,7 @@ func TestTurns(t *testing.T) {
 
 // Where a round takes longer than the pause between two nodes, those of one round go together, and no more than that.
 func TestRounds(t *testing.T) {
-	s, set := &State{}, Defaults()
+	s, set := &State{}, defaults()
 	set.NodesPerMinute = 30
 	var served []string
 	for round := range 5 {
@@ -221,7 +222,7 @@ func TestClockSetBack(t *testing.T) {
 		if x.Time = noon.Add(after); after >= 5*time.Second {
 			x.Time = x.Time.Add(-time.Hour)
 		}
-		if s.Decide(Defaults(), x, everyone).Victims != nil {
+		if s.Decide(defaults(), x, everyone).Victims != nil {
 			served = append(served, after)
 		}
 		s.Nodes = nil // nobody waits
@@ -240,7 +241,7 @@ func TestRefusedNodesGoLast(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			x := fleetTick(name, tick.AgentNotReady, time.Hour, pod("p", tick.QoSReclaimed))
 			x.Time = noon.Add(time.Duration(round) * 10 * time.Second)
-			if d := s.Decide(Defaults(), x, func(*tick.Pod) bool { return name == "a" || !gone && round > 0 }); d.Victims != nil {
+			if d := s.Decide(defaults(), x, func(*tick.Pod) bool { return name == "a" || !gone && round > 0 }); d.Victims != nil {
 				served = append(served, name)
 				gone = gone || name == "b"
 			}
@@ -256,14 +257,14 @@ func TestDeletedNode(t *testing.T) {
 	s := &State{}
 	for i, name := range []string{"z", "a", "b"} {
 		x := fleetTick(name, tick.AgentNotReady, time.Hour-time.Duration(i), pod("p", tick.QoSReclaimed))
-		if d := s.Decide(Defaults(), x, everyone); (d.Victims != nil) != (i == 0) {
+		if d := s.Decide(defaults(), x, everyone); (d.Victims != nil) != (i == 0) {
 			t.Fatalf("%s: victims %q", name, names(d.Victims))
 		}
 	}
 	for after := 10 * time.Second; ; after += 10 * time.Second { // a is never heard of again
 		x := fleetTick("b", tick.AgentNotReady, time.Hour-2, pod("p", tick.QoSReclaimed))
 		x.Time = noon.Add(after)
-		if d := s.Decide(Defaults(), x, everyone); d.Victims != nil {
+		if d := s.Decide(defaults(), x, everyone); d.Victims != nil {
 			if after != time.Minute {
 				t.Errorf("b was served after %s", after)
 			}
@@ -278,14 +279,14 @@ func TestDeletedNode(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	s := &State{}
 	for i := range mostNodes + 10 {
-		d := s.Decide(Defaults(), fleetTick(fmt.Sprint("n", i), tick.AgentNotReady, time.Hour, pod("p", tick.QoSReclaimed)), everyone)
+		d := s.Decide(defaults(), fleetTick(fmt.Sprint("n", i), tick.AgentNotReady, time.Hour, pod("p", tick.QoSReclaimed)), everyone)
 		if full := i >= mostNodes; d.Fleet.Held != full || full && d.Victims != nil {
 			t.Fatalf("node %d: %+v", i, d)
 		}
 	}
 	later := fleetTick("another", tick.AgentNotReady, time.Hour)
 	later.Time = noon.Add(2 * time.Hour)
-	if d := s.Decide(Defaults(), later, everyone); d.Fleet.Held || len(s.Nodes) != 1 {
+	if d := s.Decide(defaults(), later, everyone); d.Fleet.Held || len(s.Nodes) != 1 {
 		t.Errorf("%d nodes are remembered, %v", len(s.Nodes), d.Errors)
 	}
 }
@@ -303,16 +304,18 @@ func TestSettings(t *testing.T) {
 		{func(s *Settings) { s.NodesPerMinute = 0 }, "nodes-per-minute"},
 		{func(s *Settings) { s.NodesPerMinute = 601 }, "nodes-per-minute"},
 	} {
-		s, bad := Defaults(), ""
-		tt.change(&s)
+		s, bad := evictconfig.Defaults(), ""
+		tt.change(&s.Fleet)
 		s.Check(func(key string, _ error) { bad = key })
 		if bad != tt.bad {
-			t.Errorf("%+v: bad %q; want %q", s, bad, tt.bad)
+			t.Errorf("%+v: bad %q; want %q", s.Fleet, bad, tt.bad)
 		}
 	}
 	for perMinute, want := range map[int]time.Duration{6: 10 * time.Second, 1: time.Minute, 600: 100 * time.Millisecond, 7: time.Minute/7 + 1} {
-		if got := (&Settings{NodesPerMinute: perMinute}).pause(); got != want {
+		if got := pauseOf(Settings{NodesPerMinute: perMinute}); got != want {
 			t.Errorf("%d a minute: every %s; want %s", perMinute, got, want)
 		}
 	}
 }
+
+func defaults() Settings { return evictconfig.Defaults().Fleet }

@@ -66,9 +66,9 @@ func TestProperties(t *testing.T) {
 					}
 					served = append(served, real)
 					for n, first := range served { // the ticks of a round are one instant, in which as many go as one after the other would
-						within := real.Sub(first) + max(0, interval-set.pause()) + set.pause()/early
-						if got, most := len(served)-n, int(within/set.pause())+1; got > most {
-							t.Fatalf("%d nodes within %s of rounds of %s; want %d at most, %s between them", got, real.Sub(first), interval, most, set.pause())
+						within := real.Sub(first) + max(0, interval-pauseOf(set)) + pauseOf(set)/early
+						if got, most := len(served)-n, int(within/pauseOf(set))+1; got > most {
+							t.Fatalf("%d nodes within %s of rounds of %s; want %d at most, %s between them", got, real.Sub(first), interval, most, pauseOf(set))
 						}
 					}
 				}

@@ -93,7 +93,7 @@ func TestChoose(t *testing.T) {
 		{"all are not enough", []rule.Finding{far}, free(), fresh, []string{"a", "b", "c"}, nil},
 		{"one a rule over its findings", []rule.Finding{over, finding("r", 50, 10, c)}, usual(3), fresh, []string{"a"}, []Limited{{"r", LimitPerRule}}},
 		{"two rules", []rule.Finding{over, other}, usual(3), fresh, []string{"a", "b"}, nil},
-		{"who goes for one rule counts for the other", []rule.Finding{over, finding("q", 20, 10, a, b)}, usual(3), fresh, []string{"a"}, nil},
+		{"who is evicted for one rule counts for the other", []rule.Finding{over, finding("q", 20, 10, a, b)}, usual(3), fresh, []string{"a"}, nil},
 		{"burst", []rule.Finding{over, other}, usual(1), fresh, []string{"a"}, []Limited{{"q", LimitBurst}}},
 		{"burst 0", []rule.Finding{over}, usual(0), fresh, nil, []Limited{{"r", LimitBurst}}},
 		{"no burst", []rule.Finding{over, other}, usual(Unlimited), fresh, []string{"a", "b"}, nil},
@@ -150,7 +150,7 @@ func TestChooseSoft(t *testing.T) {
 		{"after the hard ones", []rule.Finding{soft("r", 99, 10, cheap), hard}, usual(3), []string{"dear", "cheap"}, []string{"uid-cheap"}},
 		{"burst counts both", []rule.Finding{soft("r", 99, 10, cheap), hard}, usual(1), []string{"dear"}, []string{"uid-cheap"}},
 		{"so does the rule's own limit", []rule.Finding{soft("h", 99, 10, cheap), hard}, usual(3), []string{"dear"}, []string{"uid-cheap"}},
-		{"who goes anyway counts", []rule.Finding{soft("r", 14, 10, cheap, dear), hard}, free(), []string{"dear"}, nil},
+		{"who is evicted anyway counts", []rule.Finding{soft("r", 14, 10, cheap, dear), hard}, free(), []string{"dear"}, nil},
 		{"not past the threshold", []rule.Finding{soft("r", 10, 10, cheap)}, free(), nil, nil},
 		{"a taint alone", []rule.Finding{soft("r", 99, 10)}, free(), nil, nil},
 	} {
@@ -340,7 +340,7 @@ func TestRestsByScope(t *testing.T) {
 	}
 }
 
-// A rule that is only tried says who would go, takes nothing from the others, and sees what they take.
+// A rule that is in dry run says who would be evicted, takes nothing from the others, and sees what they take.
 func TestChooseDryRun(t *testing.T) {
 	a, b, c := candidate(pod("a"), 5), candidate(pod("b"), 5), candidate(pod("c"), 5)
 	tried := func(f rule.Finding) rule.Finding {
@@ -357,14 +357,14 @@ func TestChooseDryRun(t *testing.T) {
 		{"its own limit holds", []rule.Finding{tried(finding("r", 99, 10, a, b))}, usual(0), nil, []string{"a"}},
 		{"uses nothing up", []rule.Finding{tried(finding("r", 99, 10, a)), finding("q", 99, 10, b)}, usual(1), []string{"b"}, []string{"a"}},
 		{"counts who really goes", []rule.Finding{tried(finding("r", 14, 10, a, b)), finding("q", 99, 10, b)}, usual(3), []string{"b"}, nil},
-		{"who would go does not count", []rule.Finding{tried(finding("r", 14, 10, a)), finding("q", 14, 10, a, c)}, usual(3), []string{"a"}, nil},
+		{"who would be evicted does not count", []rule.Finding{tried(finding("r", 14, 10, a)), finding("q", 14, 10, a, c)}, usual(3), []string{"a"}, nil},
 	} {
 		r := Choose(now, tt.findings, tt.limits, remembers(nil, nil, nil))
 		if d := cmp.Diff(append([]string{}, tt.want...), names(r.Victims)); d != "" {
 			t.Errorf("%s: victims (-want +got):\n%s", tt.name, d)
 		}
 		if d := cmp.Diff(append([]string{}, tt.would...), names(r.Would)); d != "" {
-			t.Errorf("%s: would go (-want +got):\n%s", tt.name, d)
+			t.Errorf("%s: would be evicted (-want +got):\n%s", tt.name, d)
 		}
 		if len(r.Limited) > 0 && tt.findings[0].DryRun && len(tt.findings) == 1 {
 			t.Errorf("%s: limits %v reached by a trial", tt.name, r.Limited)

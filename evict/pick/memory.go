@@ -128,7 +128,7 @@ func (m *Memory) ServerError(uid, why string, now time.Time) {
 	l.ServerErrors = failures
 }
 
-// Refuse notes that a pod was asked to go in vain, and that nothing has happened to it: after again, or SpareFor where that is
+// Refuse notes that a pod was asked to leave, and that nothing has happened to it: after again, or SpareFor where that is
 // 0, it is a candidate anew. Until then the next one is tried, at once: a rest after an eviction is none after a
 // refusal, and the hour's count is given back.
 func (m *Memory) Refuse(uid, why string, now time.Time, again time.Duration) {

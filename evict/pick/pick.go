@@ -1,4 +1,4 @@
-// Package pick chooses who goes: may this pod go at all, who first, how many, and what is already on its way out. It is
+// Package pick chooses who is evicted: may this pod go at all, who first, how many, and what is already on its way out. It is
 // pure: the same findings have the same victims.
 package pick
 
@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"polder/evict/rule"
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
 // Unlimited in place of a number sets no limit.
-const Unlimited = -1
+const Unlimited = evictconfig.Unlimited
 
 // Limits bound the victims. Each is a number of pods, or Unlimited.
 type Limits struct {
@@ -44,7 +45,7 @@ type Victim struct {
 
 // Round is what was chosen at one tick.
 type Round struct {
-	// Victims go, Would are those of the rules that are only tried (PressureFinding.DryRun).
+	// Victims go, Would are those of the rules that are in dry run (PressureFinding.DryRun).
 	Victims, Would []Victim
 	// Verdicts are in the findings' order.
 	Verdicts []Verdict
@@ -60,11 +61,11 @@ type Limited struct{ Rule, Limit string }
 // Verdict is what comes of one finding.
 type Verdict struct {
 	Finding *rule.Finding
-	// Why says in a few words why nobody goes for it; empty where the candidates' own verdicts do.
+	// Why says in a few words why nobody is evicted for it; empty where the candidates' own verdicts do.
 	Why string
 	// ToleranceLeft and CooldownLeft are the time until somebody may go for it.
 	ToleranceLeft, CooldownLeft time.Duration
-	// Candidates are in the order in which they would go.
+	// Candidates are in the order in which they would be evicted.
 	Candidates []Choice
 }
 
@@ -98,7 +99,7 @@ func newTaken() taken { return taken{map[string]int{}, map[string]int{}} }
 
 // Choose returns a tick's victims. Each finding calls for some while its value, less what is already on its way out and who
 // was chosen before in this round, is past its threshold: hard findings one after the other, then one pod for the soft
-// ones. The rules that are only tried come last, on their own: what the others take counts, what they would take does not.
+// ones. The rules that are in dry run come last, on their own: what the others take counts, what they would take does not.
 // The memory stays as it is: [Memory.Take] notes who really is asked to go.
 func Choose(now time.Time, findings []rule.Finding, limits Limits, m *Memory) Round {
 	r := &round{
@@ -300,7 +301,7 @@ func (r *round) take(n *need, x *Choice) (bool, string) {
 	if f.DryRun {
 		pass.byUID[x.Pod.UID] = len(r.out.Would)
 		r.out.Would = append(r.out.Would, victim)
-		return true, "would go: the rule is only tried"
+		return true, "would be evicted: the rule is in dry run"
 	}
 	pass.byUID[x.Pod.UID] = len(r.out.Victims)
 	r.out.Victims = append(r.out.Victims, victim)
@@ -311,7 +312,7 @@ func (r *round) take(n *need, x *Choice) (bool, string) {
 	return true, "goes"
 }
 
-// over names the limit that a pod would exceed. A rule that is only tried uses nothing up, and is held to its own limit
+// over names the limit that a pod would exceed. A rule that is in dry run uses nothing up, and is held to its own limit
 // alone.
 func (r *round) over(f *rule.Finding, p *tick.Pod) string {
 	switch pass := r.pass(f); {

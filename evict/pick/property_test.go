@@ -161,7 +161,7 @@ func restart(t *rapid.T, m *Memory) *Memory {
 	return back
 }
 
-// TestRounds plays any sequence of ticks, clocks that are set included: nobody goes who may not, no limit is exceeded, no
+// TestRounds plays any sequence of ticks, clocks that are set included: nobody is evicted who may not, no limit is exceeded, no
 // rest broken, not more than a pod more is released than was needed, and the same input has the same victims, also after
 // a restart.
 func TestRounds(t *testing.T) {
@@ -284,7 +284,7 @@ func (w *world) checkHour(t *rapid.T) {
 	}
 }
 
-// TestNeverMoreThanNeeded plays rounds in which nobody goes away yet: what is released stays within the need and the
+// TestNeverMoreThanNeeded plays rounds in which nobody is evicted away yet: what is released stays within the need and the
 // last victim, and reaches the need.
 func TestNeverMoreThanNeeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

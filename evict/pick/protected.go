@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"polder/evict/rule"
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -11,7 +12,7 @@ import (
 const criticalPriority = 2_000_000_000
 
 // OptOut is the annotation by which a pod is kept unless another is configured.
-const OptOut = "polder/evict=false"
+const OptOut = evictconfig.OptOut
 
 // Protected says why a pod may not go; empty where it may.
 func Protected(p *tick.Pod, optOut []string) string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
@@ -25,7 +26,7 @@ At least a third of the window must have been seen. BE pods go, at one tick, unt
 (cpuEvictBESatisfactionUpperPercent - satisfaction), the smaller one of the average's and the last tick's: the lowest spec.priority first, then
 the largest use over request. Where one of the pods has no priority, none counts. One that requests no batch-cpu stays: its
 end would release nothing. Then none for 20 seconds, nor in the first 20 seconds of watching. An allocatable batch-cpu that is missing or 0
-is taken for withdrawn: nobody goes for it.`,
+is taken for withdrawn: nobody is evicted for it.`,
 	Scopes: []string{ScopeBESatisfaction},
 	Thresholds: []string{
 		"enable", "cpuEvictBESatisfactionLowerPercent", "cpuEvictBESatisfactionUpperPercent", "cpuEvictBEUsageThresholdPercent", "cpuEvictTimeWindowSeconds", "cpuEvictPolicy",
@@ -75,7 +76,7 @@ func satisfactionOf(th *sloconfig.Threshold) (x satisfaction, err error) {
 	case !(x.usage >= 0 && x.usage <= 100):
 		return x, fmt.Errorf("%s: %v: want 0 to 100", usageKey, x.usage)
 	case x.policy != sloconfig.EvictByRealLimit && x.policy != sloconfig.EvictByAllocatable:
-		return x, fmt.Errorf("cpuEvictPolicy: %q: want %s or %s", clip(x.policy), sloconfig.EvictByRealLimit, sloconfig.EvictByAllocatable)
+		return x, fmt.Errorf("cpuEvictPolicy: %q: want %s or %s", clip.Text(x.policy, shownBytes), sloconfig.EvictByRealLimit, sloconfig.EvictByAllocatable)
 	}
 	x.lower, x.upper = float64(*lower), float64(*upper)
 	return x, nil

@@ -1,6 +1,9 @@
 package rule
 
-import "polder/lib/tick"
+import (
+	"polder/lib/evictconfig"
+	"polder/lib/tick"
+)
 
 // cpuPressure is the guide's "Load Eviction", and beside it what the reclaimed pods lack.
 var cpuPressure = &Rule{
@@ -21,11 +24,8 @@ katalyst.kubewharf.io/cpu_enhancement has a suppression_tolerance_rate. Who has 
 than suppression-min-duration goes when no other pod has to, one at a time: the largest request first, then the lowest
 priority. Each one that goes makes the rate smaller for those after it, who may so be spared.`,
 	Scopes: []string{ScopeLoad1, ScopeSuppression},
-	Keys: []string{
-		"load-enabled", "load-lower-bound-ratio", "load-upper-bound-ratio", "load-threshold-met-percentage", "load-metric-ring-size", "load-sync-period", "load-cooldown", "load-hysteresis",
-		"suppression-enabled", "suppression-max-tolerance-rate", "suppression-min-duration", "suppression-hysteresis", "cpu-grace-period",
-	},
-	New: func() Window { return &cpuWindow{} },
+	Rows:   (*evictconfig.Settings).CPURows,
+	New:    func() Window { return &cpuWindow{} },
 }
 
 // Scopes of CPU pressure.

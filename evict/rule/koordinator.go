@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/evictconfig"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -102,8 +103,8 @@ func requestBounds(upperKey string, upper *int64, lowerKey string, lower *int64)
 		return bounds{}, fmt.Errorf("%s is set, and %s is not", lowerKey, upperKey)
 	case lower == nil:
 		return bounds{}, fmt.Errorf("%s is set, and %s is not", upperKey, lowerKey)
-	case *upper > maxRatio:
-		return bounds{}, fmt.Errorf("%s: %d: want at most %d", upperKey, *upper, int64(maxRatio))
+	case *upper > evictconfig.MaxRatio:
+		return bounds{}, fmt.Errorf("%s: %d: want at most %d", upperKey, *upper, int64(evictconfig.MaxRatio))
 	}
 	return below(upperKey, *upper, lowerKey, *lower)
 }
@@ -216,7 +217,7 @@ func (r *Rule) finding(scope string, value, threshold float64) Finding {
 // watched is for how long a node has been looked at without a break.
 type watched struct{ level }
 
-// look notes a tick, and says why nobody goes yet.
+// look notes a tick, and says why nobody is evicted yet.
 func (w *watched) look(t *tick.Tick) (waits string) {
 	w.observe(t, true)
 	if left := observeCPU - w.lasted(t.Time); left > 0 {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 	"polder/lib/window"
 )
@@ -124,7 +125,7 @@ func (s *streak) count(continued, is bool) {
 	switch {
 	case !is:
 		s.Times = 0
-	case s.Times < maxTimes:
+	case s.Times < evictconfig.MaxTimes:
 		s.Times++
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -114,13 +115,13 @@ func TestGraceAndBytes(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{"0": "0", "2Gi": "2Gi", "2147483648": "2Gi", "1500": "1500", "1536Mi": "1536Mi", "1k": "1000"} {
-		var b Bytes
+		var b evictconfig.Bytes
 		if err := b.UnmarshalText([]byte(text)); err != nil || b.String() != want {
 			t.Errorf("Bytes %q = %s, %v; want %s", text, b, err, want)
 		}
 	}
 	for _, text := range []string{"", "-1", "x", "1e99", "Gi"} {
-		if b := Bytes(7); b.Set(text) == nil || b != 7 {
+		if b := evictconfig.Bytes(7); b.Set(text) == nil || b != 7 {
 			t.Errorf("Bytes %q is taken for %s", text, b)
 		}
 	}

@@ -12,6 +12,7 @@ var All = []*Rule{
 	memoryPressure,
 	cpuPressure,
 	rssOveruse,
+	serviceWaiting,
 	beMemoryEvict,
 	beCPUEvict,
 	memoryAllocatableEvict,

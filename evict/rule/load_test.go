@@ -95,7 +95,7 @@ func TestLoadVictimByHistory(t *testing.T) {
 		m = w.Measure(&s, tickAt(i, burst, steady, sharedPod("twin-b", 50), sharedPod("twin-a", 50)))
 	}
 	if d := cmp.Diff([]string{"steady", "twin-a", "twin-b", "burst"}, ranked(m.Findings[1])); d != "" {
-		t.Errorf("who goes first (-want +got):\n%s", d)
+		t.Errorf("who is evicted first (-want +got):\n%s", d)
 	}
 	// A pod that vanishes is no candidate, whatever it did.
 	m = w.Measure(&s, tickAt(10, sharedPod("twin-b", 150)))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -34,13 +35,8 @@ Who goes first is told by memory-system-ranking, for NUMA nodes memory-numa-rank
 the measure is not known goes before those of which it is, and is taken to release what is missing. A pod without a
 running container releases nothing and stays.`,
 	Scopes: []string{ScopeMemory},
-	Keys: []string{
-		"memory-system-enabled", "memory-free-minimum", "memory-numa-enabled", "memory-numa-victim-minimum", "memory-numa-below-times", "memory-numa-below-times-reclaimed",
-		"memory-kswapd-rate", "memory-kswapd-times", "memory-kswapd-duration", "memory-sync-period",
-		"memory-psi-enabled", "memory-psi-threshold", "memory-psi-pod-threshold", "memory-psi-pods", "memory-psi-pods-mean", "memory-psi-duration-reclaimed", "memory-psi-duration", "memory-psi-cooldown",
-		"memory-system-ranking", "memory-numa-ranking", "memory-tolerance", "memory-cooldown", "memory-reclaimed-grace-period", "memory-grace-period", "memory-hysteresis",
-	},
-	New: func() Window { return &memoryWindow{} },
+	Rows:   (*evictconfig.Settings).MemoryRows,
+	New:    func() Window { return &memoryWindow{} },
 }
 
 // ScopeMemory is the node's memory, whichever sign says that it is short.
@@ -237,17 +233,17 @@ const rankUnknown = 10 * maxAmount
 func rank(name string, v victim, onNode float64, known bool) float64 {
 	measure, ok := 0.0, true
 	switch name {
-	case RankQoS:
+	case evictconfig.RankQoS:
 		if v.pod.QoS == tick.QoSReclaimed {
 			measure = 1
 		}
-	case RankPriority:
+	case evictconfig.RankPriority:
 		measure = -priority(v.pod)
-	case RankMemoryUsage:
+	case evictconfig.RankMemoryUsage:
 		measure, ok = v.bytes, v.known
-	case RankRSS:
+	case evictconfig.RankRSS:
 		measure, ok = podMemory(v.pod, rssBytes)
-	case RankNUMAMemory:
+	case evictconfig.RankNUMAMemory:
 		measure, ok = onNode, known
 	}
 	if !ok {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -54,7 +55,7 @@ func TestFreeMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		free      float64
-		minimum   Bytes
+		minimum   evictconfig.Bytes
 		threshold float64
 		met       bool
 	}{
@@ -112,9 +113,9 @@ func TestMemoryRanking(t *testing.T) {
 		want    []string
 	}{
 		{Defaults().MemorySystemRanking, []string{"none", "unknown", "a", "b", "low", "high"}},
-		{[]string{RankMemoryUsage}, []string{"unknown", "high", "a", "b", "low", "none"}},
-		{[]string{RankRSS, RankPriority}, []string{"unknown", "high", "a", "b", "low", "none"}},
-		{[]string{RankPriority, RankMemoryUsage}, []string{"none", "unknown", "a", "b", "low", "high"}},
+		{[]string{evictconfig.RankMemoryUsage}, []string{"unknown", "high", "a", "b", "low", "none"}},
+		{[]string{evictconfig.RankRSS, evictconfig.RankPriority}, []string{"unknown", "high", "a", "b", "low", "none"}},
+		{[]string{evictconfig.RankPriority, evictconfig.RankMemoryUsage}, []string{"none", "unknown", "a", "b", "low", "high"}},
 	} {
 		s := Defaults()
 		s.MemorySystemRanking = tt.ranking

@@ -6,8 +6,13 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/lib/clip"
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
+
+// shownBytes is how much of a text from elsewhere stands in a message.
+const shownBytes = 40
 
 // Annotations that the rules read. The enhancements are JSON objects in a string, with strings in them.
 const (
@@ -44,8 +49,8 @@ func rate(p *tick.Pod, annotation, field string) (*float64, error) {
 		return nil, nil
 	}
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v > 0 && v <= maxRatio) {
-		return nil, fmt.Errorf("%s %q is no number over 0", field, clip(text))
+	if err != nil || !(v > 0 && v <= evictconfig.MaxRatio) {
+		return nil, fmt.Errorf("%s %q is no number over 0", field, clip.Text(text, shownBytes))
 	}
 	return &v, nil
 }
@@ -117,13 +122,4 @@ func some(names []string) string {
 		return strings.Join(names, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
-
-// clip is untrusted text for a message.
-func clip(text string) string {
-	const most = 40
-	if len(text) > most {
-		return text[:most] + "…"
-	}
-	return text
 }

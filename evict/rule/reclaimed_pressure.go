@@ -5,7 +5,9 @@ import (
 	"math"
 	"strconv"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -24,11 +26,8 @@ On each NUMA node the requests of the reclaimed pods that are bound to it are co
 offer. Bound is who has the annotation katalyst.kubewharf.io/numa_bind_result with one node, or asks for numa_binding in
 its memory_enhancement and whose containers' CPUs are all of one node.`,
 	Scopes: []string{ScopeReclaimedMilliCPU, ScopeReclaimedMemory, "zone<id>|<one of these>"},
-	Keys: []string{
-		"reclaimed-threshold", "reclaimed-cpu-threshold", "reclaimed-memory-threshold", "reclaimed-soft-cpu-threshold", "reclaimed-soft-memory-threshold",
-		"reclaimed-numa-enabled", "reclaimed-zero-offer-enabled", "reclaimed-tolerance", "reclaimed-grace-period", "reclaimed-hysteresis",
-	},
-	New: func() Window { return &reclaimedWindow{} },
+	Rows:   (*evictconfig.Settings).ReclaimedRows,
+	New:    func() Window { return &reclaimedWindow{} },
 }
 
 // Scopes of the reclaimed resources.
@@ -87,7 +86,7 @@ func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
 		}
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(math.Abs(v) <= maxAmount) {
-			m.Errors = append(m.Errors, fmt.Sprintf("pod %s: annotation %s %q is no number and counts as 0", p.Name, annotationEvictScore, clip(text)))
+			m.Errors = append(m.Errors, fmt.Sprintf("pod %s: annotation %s %q is no number and counts as 0", p.Name, annotationEvictScore, clip.Text(text, shownBytes)))
 			continue
 		}
 		if scores == nil {
@@ -121,7 +120,7 @@ func (w *reclaimedWindow) measure(m *Measure, s *Settings, t *tick.Tick, hard, s
 }
 
 // offer is what is offered, or why the requests are not compared with it. A 0 is not taken at its word where anything is requested:
-// a switch that is off, a reserve and a reading that falls for a moment leave it, and everybody would go for it.
+// a switch that is off, a reserve and a reading that falls for a moment leave it, and everybody would be evicted for it.
 func (r resource) offer(s *Settings, offer *int64, requested float64) (offered float64, why string) {
 	offered, ok := whole(offer)
 	switch {

@@ -57,7 +57,7 @@ func TestReclaimedRanking(t *testing.T) {
 	m := reclaimedPressure.New().Measure(&s, tickAt(0, high, low, none, zero, ended, service, b, a, other))
 	got := ranked(m.Findings[0])
 	if d := cmp.Diff([]string{"none", "z", "a", "b", "low", "high"}, got); d != "" {
-		t.Errorf("who goes first (-want +got):\n%s", d)
+		t.Errorf("who is evicted first (-want +got):\n%s", d)
 	}
 	if v := m.Findings[0].Value; v != 6000+90000+1000+3*7000 {
 		t.Errorf("Value = %v: ended and shared pods count?", v)
@@ -145,7 +145,7 @@ func TestReclaimedScore(t *testing.T) {
 	important.Priority = tick.Ptr(int64(1000))
 	m := reclaimedPressure.New().Measure(&s, tickAt(0, reclaimedPod("none", 30_000), scored("later", "0.5", 90_000), scored("first", "-3", 1), scored("broken", "x", 20_000), scored("nan", "NaN", 10_000), important))
 	if d := cmp.Diff([]string{"first", "none", "broken", "nan", "important", "later"}, ranked(m.Findings[0])); d != "" {
-		t.Errorf("who goes first (-want +got):\n%s", d)
+		t.Errorf("who is evicted first (-want +got):\n%s", d)
 	}
 	if len(m.Errors) != 2 || !strings.Contains(m.Errors[0], `pod broken: annotation katalyst.kubewharf.io/pod_evict_score "x" is no number`) {
 		t.Errorf("errors %q; want the two annotations that are no numbers", m.Errors)

@@ -40,7 +40,7 @@ func (r requested) ofPod(p *tick.Pod) (float64, bool) {
 }
 
 // allocatable is what the node offers of a resource, or why that is not known. A 0 is not taken at its word: an offer that is
-// withdrawn, and a kubelet that has just started, leave it, and everybody would go for it.
+// withdrawn, and a kubelet that has just started, leave it, and everybody would be evicted for it.
 func allocatable(t *tick.Tick, r requested) (float64, string) {
 	if r.class != "" && t.Advice != nil && t.Advice.Withdrawn != "" {
 		return 0, fmt.Sprintf("the offer of %s is withdrawn", r.name)

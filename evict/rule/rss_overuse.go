@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -17,7 +18,7 @@ katalyst.kubewharf.io/memory_enhancement can have an rss_overuse_threshold of it
 requests no memory is not looked at. Who has been over for rss-overuse-tolerance goes when no other pod has to, one at a time: the one that
 is over its threshold by the largest factor first.`,
 	Scopes: []string{ScopeRSS},
-	Keys:   []string{"rss-overuse-enabled", "rss-overuse-threshold", "rss-overuse-tolerance", "rss-overuse-grace-period", "rss-overuse-hysteresis"},
+	Rows:   (*evictconfig.Settings).RSSRows,
 	New:    func() Window { return &rssWindow{} },
 }
 

@@ -1,5 +1,5 @@
 // Package rule measures the kinds of pressure that end in a taint or an eviction. It is pure: a rule sees ticks, its
-// own settings and its own window, and it names candidates; who goes, and how many, is for package pick.
+// own settings and its own window, and it names candidates; who is evicted, and how many, is for package pick.
 package rule
 
 import (
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/evictconfig"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -20,8 +21,8 @@ type Rule struct {
 	Doc string
 	// Scopes are what the findings are about.
 	Scopes []string
-	// Keys name the settings that the rule reads.
-	Keys []string
+	// Rows are the settings that the rule reads, nil where there are none.
+	Rows func(*evictconfig.Settings) []evictconfig.Row
 	// Thresholds name the keys of the node's strategy (resource-threshold-config) that it reads, and Strategy says why the rule
 	// is off with one; nil for rules that are no concern of the strategy.
 	Thresholds []string
@@ -70,7 +71,7 @@ type Finding struct {
 	UntilCovered bool
 	// Reason is the eviction's, where it is not said in Katalyst's words.
 	Reason string
-	// Waits says in a few words why nobody goes for it at this tick although it is met; empty otherwise.
+	// Waits says in a few words why nobody is evicted for it at this tick although it is met; empty otherwise.
 	Waits string
 	// Message is one sentence for people.
 	Message string
@@ -100,7 +101,7 @@ type Candidate struct {
 	Message            string
 }
 
-// Compare orders candidates: who goes first stands first; equal ones by namespace and name, so that the same tick has
+// Compare orders candidates: who is evicted first stands first; equal ones by namespace and name, so that the same tick has
 // the same victims.
 func Compare(a, b Candidate) int {
 	for i := range min(len(a.Rank), len(b.Rank)) {

@@ -1,7 +1,6 @@
 package rule
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -105,52 +104,5 @@ func TestList(t *testing.T) {
 	rules, err := Select([]string{cpuPressure.Name})
 	if err != nil || len(rules) != 1 || rules[0] != cpuPressure {
 		t.Errorf("Select(%s) = %v, %v", cpuPressure.Name, rules, err)
-	}
-}
-
-func TestSettingsCheck(t *testing.T) {
-	for key, change := range map[string]func(*Settings){
-		"reclaimed-threshold":               func(s *Settings) { s.ReclaimedThreshold = 0 },
-		"reclaimed-cpu-threshold":           func(s *Settings) { s.ReclaimedCPUThreshold = -1 },
-		"reclaimed-memory-threshold":        func(s *Settings) { s.ReclaimedMemoryThreshold = math.NaN() },
-		"reclaimed-soft-cpu-threshold":      func(s *Settings) { s.ReclaimedSoftCPUThreshold = math.Inf(1) },
-		"reclaimed-soft-memory-threshold":   func(s *Settings) { s.ReclaimedSoftMemoryThreshold = -0.1 },
-		"reclaimed-tolerance":               func(s *Settings) { s.ReclaimedTolerance = 25 * time.Hour },
-		"reclaimed-hysteresis":              func(s *Settings) { s.ReclaimedHysteresis = 1 },
-		"memory-free-minimum":               func(s *Settings) { s.MemoryFreeMinimum = -1 },
-		"memory-numa-victim-minimum":        func(s *Settings) { s.MemoryNUMAVictimMinimum = 1.1 },
-		"memory-numa-below-times":           func(s *Settings) { s.MemoryNUMABelowTimes = 0 },
-		"memory-numa-below-times-reclaimed": func(s *Settings) { s.MemoryNUMABelowTimesReclaimed = 0 },
-		"memory-kswapd-rate":                func(s *Settings) { s.MemoryKswapdRate = -1 },
-		"memory-kswapd-times":               func(s *Settings) { s.MemoryKswapdTimes = 0 },
-		"memory-psi-threshold":              func(s *Settings) { s.MemoryPSIThreshold = 101 },
-		"memory-psi-pods":                   func(s *Settings) { s.MemoryPSIPods = 0 },
-		"memory-psi-pods-mean":              func(s *Settings) { s.MemoryPSIPodsMean = -1 },
-		"memory-system-ranking":             func(s *Settings) { s.MemorySystemRanking = []string{RankNUMAMemory} },
-		"memory-numa-ranking":               func(s *Settings) { s.MemoryNUMARanking = []string{RankQoS, RankQoS} },
-		"memory-hysteresis":                 func(s *Settings) { s.MemoryHysteresis = -1 },
-		"load-lower-bound-ratio":            func(s *Settings) { s.LoadLowerBoundRatio = -1 },
-		"load-upper-bound-ratio":            func(s *Settings) { s.LoadUpperBoundRatio = 0.9 },
-		"load-threshold-met-percentage":     func(s *Settings) { s.LoadThresholdMetPercentage = 80 },
-		"load-metric-ring-size":             func(s *Settings) { s.LoadMetricRingSize = 0 },
-		"load-cooldown":                     func(s *Settings) { s.LoadCooldown = -1 },
-		"suppression-max-tolerance-rate":    func(s *Settings) { s.SuppressionMaxToleranceRate = 0 },
-		"rss-overuse-threshold":             func(s *Settings) { s.RSSOveruseThreshold = 0 },
-	} {
-		s := Defaults()
-		change(&s)
-		var got []string
-		s.Check(func(key string, _ error) { got = append(got, key) })
-		if d := cmp.Diff([]string{key}, got); d != "" {
-			t.Errorf("Check (-want +got):\n%s", d)
-		}
-	}
-	s := Defaults()
-	s.Check(func(key string, err error) { t.Errorf("defaults: %s: %v", key, err) })
-	s.MemoryNUMARanking = nil
-	var got []string
-	s.Check(func(key string, _ error) { got = append(got, key) })
-	if d := cmp.Diff([]string{"memory-numa-ranking"}, got); d != "" {
-		t.Errorf("an empty ranking (-want +got):\n%s", d)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"polder/isolate/plan"
 	"polder/lib/cgroup"
+	"polder/lib/clip"
 	"polder/lib/cpumanager"
 	"polder/lib/cpus"
 	"polder/lib/kernfile"
@@ -80,7 +81,7 @@ type item struct {
 	judged uint64 // the readings of the files that done was judged by
 	done   bool   // the file says what is wanted
 	err    error  // why it could not be read
-	leave  bool   // someone else insists on another value, or may not be touched
+	leave  bool   // another program keeps writing another value, or it may not be touched
 	spare  bool   // what it stands in the place of can be had (see [plan.Setting.Instead])
 }
 
@@ -281,7 +282,7 @@ func (a *Applier) partition(it *item, r *round) bool {
 	if err != nil || state == "member" || state == "" {
 		return false
 	}
-	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "left alone: the cgroup is a CPU partition (cpuset.cpus.partition is " + clip(state) + ")"})
+	r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: "left alone: the cgroup is a CPU partition (cpuset.cpus.partition is " + clip.Text(state, shownBytes) + ")"})
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"polder/isolate/plan"
+	"polder/lib/clip"
 	"polder/lib/tick"
 )
 
@@ -23,7 +24,7 @@ const kubeletPeriod = time.Minute
 // podLimit is how long kubelet takes at most from that update to the pod's cgroup.
 const podLimit = 10 * time.Second
 
-// contest is how far someone else insists on a value of their own in one file.
+// contest counts how often another program has changed the value of one file.
 type contest struct {
 	changes int // those that count
 	quiet   int // rounds since the last
@@ -88,14 +89,14 @@ func (a *Applier) foreign(it *item, r *round) bool {
 	case plan.Same(it.Name, it.Present, f.agreed):
 		f.calm()
 	case a.machine.Kubelet.ByKubelet(it.File, it.Present): // once, for what it gave away has changed: no contest
-		say("set by kubelet from %s to its own %s", clip(f.agreed), clip(it.Present))
+		say("set by kubelet from %s to its own %s", clip.Text(f.agreed, shownBytes), clip.Text(it.Present, shownBytes))
 		f.agreed = it.Present
 	case plan.ResetByKubelet(it.File, it.Present) && f.isKubelets(a.now, a.podsBeside(it.File)):
-		say("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", clip(f.agreed), clip(it.Present))
+		say("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", clip.Text(f.agreed, shownBytes), clip.Text(it.Present, shownBytes))
 		f.agreed = it.Present
 	default:
 		f.change()
-		say("changed by someone else from %s to %s", clip(f.agreed), clip(it.Present))
+		say("changed by someone else from %s to %s", clip.Text(f.agreed, shownBytes), clip.Text(it.Present, shownBytes))
 		f.agreed = it.Present
 	}
 	if f.changes <= a.Contest {

@@ -10,8 +10,12 @@ import (
 
 	"polder/isolate/plan"
 	"polder/lib/cgroup"
+	"polder/lib/clip"
 	"polder/lib/tick"
 )
+
+// shownBytes is how much of a text from elsewhere stands in a message.
+const shownBytes = 300
 
 // program makes items of the wanted state, unless they were made of the same one.
 func (a *Applier) program(wanted []tick.Cgroup) {
@@ -24,7 +28,7 @@ func (a *Applier) program(wanted []tick.Cgroup) {
 	checked := make([]tick.Cgroup, 0, len(wanted))
 	for _, c := range wanted {
 		if err := cgroup.CheckPath(c.Cgroup); err != nil {
-			a.problems = append(a.problems, tick.IsolationError{Cgroup: clip(c.Cgroup), Error: "refused: " + clip(err.Error())})
+			a.problems = append(a.problems, tick.IsolationError{Cgroup: clip.Text(c.Cgroup, shownBytes), Error: "refused: " + clip.Text(err.Error(), shownBytes)})
 			continue
 		}
 		checked = append(checked, c)
@@ -158,6 +162,12 @@ func (a *Applier) readItem(it *item) bool {
 		if it.quota != nil {
 			it.Quota = it.quota.text
 		}
+		if it.NeedsFirst() {
+			it.First = it.Present
+			if r := a.records[it.File]; r != nil && r.Inode == a.inode(it.File) {
+				it.First = r.First
+			}
+		}
 		it.done, it.judged = it.Done(), readings
 	}
 	return true
@@ -170,13 +180,13 @@ func linked(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err
 func (a *Applier) explainMissing(it *item) string {
 	switch {
 	case linked(it.err):
-		return "refused: there is a link in the path (" + clip(it.err.Error()) + ")"
+		return "refused: there is a link in the path (" + clip.Text(it.err.Error(), shownBytes) + ")"
 	case !gone(it.err):
-		return clip(it.err.Error())
+		return clip.Text(it.err.Error(), shownBytes)
 	}
 	if exists, _ := a.Hierarchy.Exists(it.Controller, it.Cgroup); !exists {
 		dir, _, _ := a.Hierarchy.Dir(it.Controller, it.Cgroup)
-		return "there is no " + clip(dir) + ", though the cgroup is in other controllers' hierarchies"
+		return "there is no " + clip.Text(dir, shownBytes) + ", though the cgroup is in other controllers' hierarchies"
 	}
 	if it.Version == 2 {
 		kind, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "cgroup.type")
@@ -184,7 +194,7 @@ func (a *Applier) explainMissing(it *item) string {
 			return "a threaded cgroup has no " + it.Name + " of its own"
 		}
 		if at := a.notEnabled(it); at != "" {
-			return it.Controller + " is not enabled in " + clip(at) + ": write +" + it.Controller + " to it"
+			return it.Controller + " is not enabled in " + clip.Text(at, shownBytes) + ": write +" + it.Controller + " to it"
 		}
 	}
 	return it.NoFile()
@@ -204,11 +214,4 @@ func (a *Applier) notEnabled(it *item) string {
 		}
 	}
 	return at
-}
-
-func clip(s string) string {
-	if len(s) > 300 {
-		return s[:300] + "…"
-	}
-	return s
 }

@@ -73,6 +73,7 @@ type Journal struct {
 	f       *os.File
 	size    int64
 	cut     bool // the last line has no end
+	known   int  // lines that an isolate wrote, of whatever run of the machine
 	records map[plan.File]*record
 
 	// Stale counts the lines of an earlier run of the machine, Bad those that are cut off or none of ours.
@@ -163,6 +164,7 @@ func (j *Journal) load(data []byte) {
 			j.Bad++
 			continue
 		}
+		j.known++
 		if e.Boot != j.boot {
 			j.Stale++
 			continue
@@ -185,6 +187,15 @@ func (j *Journal) take(e entry) {
 	if e.Wrote != nil {
 		r.note(*e.Wrote)
 	}
+}
+
+// IsForeign reports whether the file holds whole lines of which none is a journal's: it is some other file.
+func (j *Journal) IsForeign() bool {
+	whole := j.Bad
+	if j.cut {
+		whole-- // or a journal's first line, which was cut off
+	}
+	return whole > 0 && j.known == 0
 }
 
 // Len is the number of files that the journal knows.

@@ -1,15 +1,14 @@
 package apply
 
 import (
-	"fmt"
-
 	"polder/isolate/plan"
+	"polder/lib/phrase"
 )
 
 // Restored counts what a restore did, by files.
 type Restored struct {
 	Back    int // written back
-	Already int // were as at first
+	Already int // had it already
 	Vanished,
 	Foreign int // the cgroup is gone; the value is someone else's by now
 	// LikeAbove counts the lists that were empty and cannot be again while the cgroup holds processes: they are now as
@@ -184,10 +183,11 @@ func (a *Applier) judge(back []*restoring, out *Restored) {
 
 // String says it in one line.
 func (r Restored) String() string {
-	text := fmt.Sprintf("%d values restored, %d were as at first, %d of cgroups that are gone, %d left to who changed them, %d not restored",
-		r.Back, r.Already, r.Vanished, r.Foreign, r.Failed)
-	if r.LikeAbove > 0 {
-		text += fmt.Sprintf(", %d as the cgroup above", r.LikeAbove)
-	}
-	return text
+	return phrase.Nonzero("restored "+phrase.Count(r.Back, "value"),
+		phrase.Number{N: r.Already, Text: "unchanged"},
+		phrase.Number{N: r.LikeAbove, Text: "set as the cgroup above has it"},
+		phrase.Number{N: r.Vanished, Text: "skipped: the cgroup is gone"},
+		phrase.Number{N: r.Foreign, Text: "skipped: changed externally"},
+		phrase.Number{N: r.Failed, Text: "failed"},
+	)
 }

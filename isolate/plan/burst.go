@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
 )
 
@@ -23,6 +24,15 @@ func fillBurst(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 	return true, nil
 }
 
+// period is that of the burst's quota: version 2 has it beside the quota.
+func (s *Setting) period() string {
+	if s.Name == fileMaxBurst {
+		_, period, _ := strings.Cut(s.Quota, " ")
+		return period
+	}
+	return s.Period
+}
+
 // burst is the text to write beside a quota: mainline kernels take no burst over it (tg_set_cfs_bandwidth, later
 // tg_set_bandwidth, in kernel/sched/core.c). With no quota any burst is taken, and has no effect.
 func (s *Setting) burst(quota string) (string, error) {
@@ -35,7 +45,7 @@ func (s *Setting) burst(quota string) (string, error) {
 	}
 	p, err := strconv.ParseInt(period, 10, 64)
 	if err != nil || p <= 0 || p > math.MaxInt64/maxBurstMilliCPU {
-		return "", fmt.Errorf("the period is %q, want microseconds", clip(period))
+		return "", fmt.Errorf("the period is %q, want microseconds", clip.Text(period, shownBytes))
 	}
 	burst := s.milli * p / 1000
 	if limit, err := microsOf(micros); err != nil {
@@ -53,7 +63,7 @@ func microsOf(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q, want microseconds", clip(text))
+		return 0, fmt.Errorf("%q, want microseconds", clip.Text(text, shownBytes))
 	}
 	return n, nil
 }
@@ -154,7 +164,7 @@ func (p *planner) moveBurst(out *phases, s *Setting, want string, n *quotaNode, 
 	}
 	now, last := s.Present, (*draft)(nil)
 	step := func(text string, needs ...*draft) *draft {
-		last = &draft{Write: Write{File: s.File, Key: s.Key, Old: now, New: text, Implied: implied}, needs: append(needs, last)}
+		last = &draft{Write: Write{File: s.File, Key: s.Key, Old: now, New: text, Period: s.period(), Implied: implied}, needs: append(needs, last)}
 		now = text
 		return last
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -33,7 +34,7 @@ var keys = []key{
 	{"cpuBurstMilliCPU", "cpu", []string{fileBurst}, []string{fileMaxBurst}, fillBurst},
 	{"memoryMinBytes", "memory", []string{fileMin}, []string{fileMin}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryMinBytes }, false)},
 	{"memoryLowBytes", "memory", []string{fileLow}, []string{fileLow}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryLowBytes }, false)},
-	{"memoryHighBytes", "memory", []string{"memory.high"}, []string{"memory.high"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryHighBytes }, true)},
+	{"memoryHighBytes", "memory", []string{"memory.high", fileSoft}, []string{"memory.high"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryHighBytes }, true)},
 	{"memoryMaxBytes", "memory", []string{"memory.limit_in_bytes"}, []string{"memory.max"}, bytesOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryMaxBytes }, true)},
 	{"memoryOOMGroup", "memory", []string{"memory.oom.group"}, []string{"memory.oom.group"}, switchOfKey(func(c *tick.Cgroup) *bool { return c.MemoryOOMGroup })},
 	{"memoryWmarkRatioPercent", "memory", []string{"memory.wmark_ratio"}, []string{"memory.wmark_ratio"}, numberOfKey(func(c *tick.Cgroup) *int64 { return c.MemoryWmarkRatioPercent }, 0, 100)},
@@ -198,10 +199,10 @@ func list(s *Setting, wanted string, have cpus.Set, what string) (bool, error) {
 	}
 	s.set = set.Intersection(have)
 	if s.set.IsEmpty() {
-		return false, fmt.Errorf("not written: of %s %s the machine has none (it has %s)", what, clip(wanted), clip(have.String()))
+		return false, fmt.Errorf("not written: of %s %s the machine has none (it has %s)", what, clip.Text(wanted, shownBytes), clip.Text(have.String(), shownBytes))
 	}
 	if gone := set.Difference(have); !gone.IsEmpty() {
-		return true, fmt.Errorf("%s %s are not online and were left out", what, clip(gone.String()))
+		return true, fmt.Errorf("%s %s are not online and were left out", what, clip.Text(gone.String(), shownBytes))
 	}
 	return true, nil
 }
@@ -289,7 +290,7 @@ func Equal(a, b *tick.Cgroup) bool {
 	return a.Cgroup == b.Cgroup && a.CPUSetCPUs == b.CPUSetCPUs && a.CPUSetMems == b.CPUSetMems &&
 		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) && same(a.CPUIdle, b.CPUIdle) &&
 		same(a.MemoryMinBytes, b.MemoryMinBytes) && same(a.MemoryLowBytes, b.MemoryLowBytes) &&
-		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) &&
+		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) && a.MemoryTighterOnly == b.MemoryTighterOnly &&
 		same(a.MemoryOOMGroup, b.MemoryOOMGroup) && same(a.MemoryWmarkRatioPercent, b.MemoryWmarkRatioPercent) &&
 		same(a.MemoryWmarkScalePermille, b.MemoryWmarkScalePermille) && same(a.MemoryWmarkMinAdjPercent, b.MemoryWmarkMinAdjPercent) &&
 		same(a.MemoryPriority, b.MemoryPriority) && same(a.MemoryUsePriorityOOM, b.MemoryUsePriorityOOM) && same(a.IOWeight, b.IOWeight)

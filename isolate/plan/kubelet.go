@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
 )
 
@@ -139,13 +140,13 @@ func (k *Kubelet) refuse(cgroup string, version int) error {
 	case at == outside:
 		return nil
 	case k.Unknown != "":
-		return fmt.Errorf("left alone, as all of kubelet's: which CPUs it gave away is not known (%s)", clipLong(k.Unknown))
+		return fmt.Errorf("left alone, as all of kubelet's: which CPUs it gave away is not known (%s)", clip.Text(k.Unknown, 300))
 	case !k.Sets || at >= container:
 		return nil
 	case version == 1:
-		return fmt.Errorf("left alone: kubelet's CPU manager policy is %q, and on cgroup v1 a narrowed cgroup above its containers keeps the next one from starting; advise the containers' cgroups", clip(k.Policy))
+		return fmt.Errorf("left alone: kubelet's CPU manager policy is %q, and on cgroup v1 a narrowed cgroup above its containers keeps the next one from starting; advise the containers' cgroups", clip.Text(k.Policy, shownBytes))
 	case !k.Exclusive.IsEmpty() && (at <= root || !k.Pods[uid].IsEmpty()):
-		return fmt.Errorf("left alone: containers below have CPUs that kubelet gave them exclusively (%s)", clip(k.below(uid).String()))
+		return fmt.Errorf("left alone: containers below have CPUs that kubelet gave them exclusively (%s)", clip.Text(k.below(uid).String(), shownBytes))
 	}
 	return nil
 }
@@ -168,9 +169,9 @@ func (k *Kubelet) restrict(s *Setting) (bool, error) {
 	}
 	s.set = s.set.Difference(taken)
 	if s.set.IsEmpty() {
-		return false, fmt.Errorf("not written: kubelet gave all of CPUs %s to containers exclusively", clip(taken.String()))
+		return false, fmt.Errorf("not written: kubelet gave all of CPUs %s to containers exclusively", clip.Text(taken.String(), shownBytes))
 	}
-	return true, fmt.Errorf("CPUs %s left out: kubelet gave them to containers exclusively", clip(taken.String()))
+	return true, fmt.Errorf("CPUs %s left out: kubelet gave them to containers exclusively", clip.Text(taken.String(), shownBytes))
 }
 
 // Taken says why a container's list must be left alone as it is now: its pod has CPUs of its own from kubelet, and the
@@ -181,20 +182,20 @@ func (s *Setting) Taken() string {
 		return ""
 	}
 	if s.Name == fileMems {
-		return "left alone: kubelet gave CPUs " + clip(s.given.String()) + " to containers of this pod exclusively"
+		return "left alone: kubelet gave CPUs " + clip.Text(s.given.String(), shownBytes) + " to containers of this pod exclusively"
 	}
 	present, err := cpus.Parse(s.Present)
 	if err == nil && !present.IsEmpty() && present.Intersection(s.given).IsEmpty() {
 		return ""
 	}
-	return "left alone: kubelet gave " + clip(s.given.String()) + " to this container exclusively, or to another of its pod (it has " + orNone(s.Present) + ")"
+	return "left alone: kubelet gave " + clip.Text(s.given.String(), shownBytes) + " to this container exclusively, or to another of its pod (it has " + orNone(s.Present) + ")"
 }
 
 func orNone(list string) string {
 	if list == "" {
 		return "no list"
 	}
-	return clip(list)
+	return clip.Text(list, shownBytes)
 }
 
 // ByKubelet reports whether a container's list is the one that kubelet gives to all containers without CPUs of their own:
@@ -247,7 +248,7 @@ func (k *Kubelet) First(f File, first, present string) (string, error) {
 	}
 	at, uid := k.place(f.Cgroup)
 	if at != outside && k.Unknown != "" {
-		return "", fmt.Errorf("which CPUs kubelet gave away is not known (%s)", clipLong(k.Unknown))
+		return "", fmt.Errorf("which CPUs kubelet gave away is not known (%s)", clip.Text(k.Unknown, 300))
 	}
 	s := Setting{File: f, Present: present}
 	if at >= container {
@@ -267,14 +268,7 @@ func (k *Kubelet) First(f File, first, present string) (string, error) {
 		return first, nil
 	}
 	if set = set.Difference(k.Exclusive); set.IsEmpty() {
-		return "", fmt.Errorf("kubelet gave all of CPUs %s to containers exclusively", clip(first))
+		return "", fmt.Errorf("kubelet gave all of CPUs %s to containers exclusively", clip.Text(first, shownBytes))
 	}
 	return set.String(), nil
-}
-
-func clipLong(s string) string {
-	if len(s) > 300 {
-		return s[:300] + "…"
-	}
-	return s
 }

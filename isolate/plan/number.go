@@ -39,6 +39,7 @@ func numberOfKey(get func(*tick.Cgroup) *int64, least, most int64) func(*Machine
 func bytesOfKey(get func(*tick.Cgroup) *int64, limit bool) func(*Machine, *tick.Cgroup, *Setting) (bool, error) {
 	return func(m *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 		n := get(c)
+		s.tighterOnly = c.MemoryTighterOnly
 		switch {
 		case n == nil:
 			return false, nil

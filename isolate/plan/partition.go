@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
 )
 
@@ -40,9 +41,9 @@ func (m *Machine) withoutPartitions(s *Setting) (bool, error) {
 	}
 	s.set = s.set.Difference(taken)
 	if s.set.IsEmpty() {
-		return false, fmt.Errorf("not written: all of CPUs %s are of other cgroups' CPU partitions (as %s)", clip(taken.String()), clip(of))
+		return false, fmt.Errorf("not written: all of CPUs %s are of other cgroups' CPU partitions (as %s)", clip.Text(taken.String(), shownBytes), clip.Text(of, shownBytes))
 	}
-	return true, fmt.Errorf("CPUs %s left out: they are of other cgroups' CPU partitions (as %s)", clip(taken.String()), clip(of))
+	return true, fmt.Errorf("CPUs %s left out: they are of other cgroups' CPU partitions (as %s)", clip.Text(taken.String(), shownBytes), clip.Text(of, shownBytes))
 }
 
 // First is the text that a restore may put back: see [Kubelet.First], and without the CPUs of partitions that were made since.
@@ -60,7 +61,7 @@ func (m *Machine) First(f File, first, present string) (string, error) {
 	case taken.IsEmpty():
 		return first, nil
 	case set.IsSubsetOf(taken):
-		return "", fmt.Errorf("all of CPUs %s are of other cgroups' CPU partitions by now (as %s)", clip(first), clip(of))
+		return "", fmt.Errorf("all of CPUs %s are of other cgroups' CPU partitions by now (as %s)", clip.Text(first, shownBytes), clip.Text(of, shownBytes))
 	}
 	return set.Difference(taken).String(), nil
 }

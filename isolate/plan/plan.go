@@ -49,10 +49,14 @@ type Setting struct {
 	raw   bool     // text is the file's own, of a restore
 	given cpus.Set // what kubelet gave to containers of the cgroup's pod
 
+	tighterOnly bool // a limit that never goes beyond First, or a protection that never goes under it
+
 	instead bool // a weight for kernels without the idle class that is wanted of the same cgroup
 
 	// Present is the file's text, Period and Quota those of PeriodFile and QuotaFile; the caller fills them in.
 	Present, Period, Quota string
+	// First is, where [Setting.NeedsFirst], what the file had before any plan changed it.
+	First string
 	// Burst is, beside a quota that changes, the text of BurstFile, for a kernel takes no quota that is under it; BurstOwn is
 	// what it was before any plan changed it, empty where none did. Where the advice names the burst they are not needed.
 	Burst, BurstOwn string
@@ -131,6 +135,8 @@ type Around struct {
 type Write struct {
 	File
 	Key, Old, New string
+	// Period is that of a quota or a burst, in microseconds as the kernel prints it; empty for other keys.
+	Period string
 	// Implied says that the advice does not name the cgroup: it follows the one above.
 	Implied bool
 	// Disturbs names a file of the same cgroup whose value the kernel changes along with this one.

@@ -285,6 +285,8 @@ func TestEqualSeesEveryField(t *testing.T) {
 			v.SetString("x")
 		case reflect.Pointer:
 			v.Set(reflect.New(v.Type().Elem()))
+		case reflect.Bool:
+			v.SetBool(true)
 		}
 		if Equal(&a, &b) {
 			t.Errorf("Equal does not see %s", kind.Field(i).Name)

@@ -22,14 +22,19 @@ func (p *planner) protections(name string, settings []Setting) phases {
 	falls := make([]bool, len(places))
 	for i, at := range places {
 		s := changing[at.index]
-		drafts[i] = &draft{Write: Write{File: s.File, Key: s.Key, Old: s.Present, New: s.text}}
+		want, err := s.Want()
+		if err != nil {
+			p.problem(s, err.Error())
+			continue
+		}
+		drafts[i] = &draft{Write: Write{File: s.File, Key: s.Key, Old: s.Present, New: want}}
 		old, err := protected(s.Present)
 		if err != nil {
 			p.problem(s, err.Error())
 			drafts[i] = nil
 			continue
 		}
-		now, _ := protected(s.text)
+		now, _ := protected(want)
 		falls[i] = now < old
 	}
 	for i, at := range slices.Backward(places) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"polder/lib/clip"
 )
 
 // quotaNode is one cgroup's CPU quota on its way.
@@ -81,7 +83,7 @@ func quotaOf(text string) string {
 
 func (n *quotaNode) write(steps []*draft, text string, needs []*draft) []*draft {
 	n.last = &draft{
-		Write: Write{File: n.File, Key: n.key, Old: n.now, New: text, Implied: n.setting == nil},
+		Write: Write{File: n.File, Key: n.key, Old: n.now, New: text, Period: n.period, Implied: n.setting == nil},
 		needs: needs,
 	}
 	n.now, n.writes = text, append(n.writes, n.last)
@@ -187,7 +189,7 @@ func (p *planner) settleQuota(n *quotaNode) {
 	case n.new == noLimit || n.new <= limit:
 	default:
 		if s != nil {
-			p.problem(s, fmt.Sprintf("cut to the limit of the cgroup above, %s: cgroup v1 allows no more", clip(above)))
+			p.problem(s, fmt.Sprintf("cut to the limit of the cgroup above, %s: cgroup v1 allows no more", clip.Text(above, shownBytes)))
 		}
 		n.cut(p, limit)
 	}

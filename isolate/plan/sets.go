@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
 )
 
@@ -205,7 +206,7 @@ func (p *planner) settleV1(n *setNode, all cpus.Set) {
 			if limit.IsEmpty() {
 				has = "nothing yet"
 			}
-			p.problem(n.setting, fmt.Sprintf("%s left out: %s, the cgroup above, has %s", clip(outside.String()), clip(above), clip(has)))
+			p.problem(n.setting, fmt.Sprintf("%s left out: %s, the cgroup above, has %s", clip.Text(outside.String(), shownBytes), clip.Text(above, shownBytes), clip.Text(has, shownBytes)))
 		}
 		if !set.IsEmpty() || want.IsEmpty() {
 			n.new = set

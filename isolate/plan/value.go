@@ -8,8 +8,13 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
+	"polder/lib/tick"
 )
+
+// shownBytes is how much of a text from elsewhere stands in a message.
+const shownBytes = 60
 
 // The files whose values are more than a number.
 const (
@@ -24,6 +29,7 @@ const (
 	fileMaxBurst = "cpu.max.burst"
 	fileMin      = "memory.min"
 	fileLow      = "memory.low"
+	fileSoft     = "memory.soft_limit_in_bytes"
 )
 
 // minQuotaMicroseconds is the least quota that the kernel takes (min_cfs_quota_period).
@@ -40,7 +46,7 @@ func isQuota(name string) bool { return name == fileQuota || name == fileMax }
 func isProtection(name string) bool { return name == fileMin || name == fileLow }
 
 func isBytes(name string) bool {
-	return isProtection(name) || name == "memory.high" || name == "memory.max" || name == "memory.limit_in_bytes"
+	return isProtection(name) || name == "memory.high" || name == "memory.max" || name == "memory.limit_in_bytes" || name == fileSoft
 }
 
 // WeightFile names the file that the kernel changes along with cpu.idle.
@@ -65,15 +71,40 @@ func (s *Setting) Want() (string, error) {
 	case s.Name == fileMax:
 		_, period, ok := strings.Cut(s.Present, " ")
 		if !ok {
-			return "", fmt.Errorf("cpu.max is %q, want a quota and a period", clip(s.Present))
+			return "", fmt.Errorf("cpu.max is %q, want a quota and a period", clip.Text(s.Present, shownBytes))
 		}
 		text, err := quotaText(s.milli, period, "max")
 		return text + " " + period, err
 	case isBurst(s.Name):
 		return s.burst(s.Quota)
+	case s.tighterOnly && isBytes(s.Name):
+		return s.tighter(), nil
 	}
 	return s.text, nil
 }
+
+// tighter is the limit, or the cgroup's first one where that is smaller; of a protection the larger. A first one that cannot be made out bounds
+// nothing.
+func (s *Setting) tighter() string {
+	if isProtection(s.Name) {
+		first, bad := protected(s.First)
+		if now, err := protected(s.text); bad != nil || err != nil || now >= first {
+			return s.text
+		}
+		return s.First
+	}
+	first, err := bytesOf(s.First)
+	if err != nil || first < 0 {
+		return s.text
+	}
+	if limit, err := bytesOf(s.text); err != nil || limit >= 0 && limit <= first {
+		return s.text
+	}
+	return s.First
+}
+
+// NeedsFirst reports whether the setting counts only against the file's first value.
+func (s *Setting) NeedsFirst() bool { return s.tighterOnly }
 
 // Done reports whether Present says what is wanted. A value that cannot be made out is not done.
 func (s *Setting) Done() bool {
@@ -120,7 +151,7 @@ func bytesOf(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is no number of bytes", clip(text))
+		return 0, fmt.Errorf("%q is no number of bytes", clip.Text(text, shownBytes))
 	}
 	if n >= noLimitBytes {
 		return -1, nil
@@ -134,7 +165,7 @@ func quotaText(milli int64, period, unlimited string) (string, error) {
 	}
 	p, err := strconv.ParseInt(period, 10, 64)
 	if err != nil || p <= 0 || p > math.MaxInt64/(maxMilliCPU+1) {
-		return "", fmt.Errorf("the period is %q, want microseconds", clip(period))
+		return "", fmt.Errorf("the period is %q, want microseconds", clip.Text(period, shownBytes))
 	}
 	return strconv.FormatInt(max(milli*p/1000, minQuotaMicroseconds), 10), nil
 }
@@ -145,6 +176,23 @@ type share uint64
 
 const noLimit share = math.MaxUint64
 
+// MilliCPU is what a quota's or burst's text comes to: microseconds of each period, cpu.max with its period beside them. [tick.Unlimited]
+// is no limit, and nil a text or a period that is no number.
+func MilliCPU(text, period string) *int64 {
+	micros, err := microsOf(quotaOf(text))
+	switch {
+	case err != nil:
+		return nil
+	case micros < 0:
+		return tick.Ptr(int64(tick.Unlimited))
+	}
+	p, err := strconv.ParseInt(period, 10, 64)
+	if err != nil || p <= 0 || micros > (math.MaxInt64-p)/1000 {
+		return nil
+	}
+	return tick.Ptr((micros*1000 + p/2) / p)
+}
+
 var errPeriod = errors.New("not a quota and a period in microseconds")
 
 func shareOf(quota, period string) (share, error) {
@@ -154,7 +202,7 @@ func shareOf(quota, period string) (share, error) {
 	q, errQ := strconv.ParseUint(quota, 10, 44)
 	p, errP := strconv.ParseUint(period, 10, 44)
 	if errQ != nil || errP != nil || p == 0 {
-		return 0, fmt.Errorf("%q %q: %w", clip(quota), clip(period), errPeriod)
+		return 0, fmt.Errorf("%q %q: %w", clip.Text(quota, shownBytes), clip.Text(period, shownBytes), errPeriod)
 	}
 	return share(q << 20 / p), nil
 }
@@ -166,7 +214,7 @@ func (s share) within(period string) (string, error) {
 	}
 	p, err := strconv.ParseUint(period, 10, 44)
 	if err != nil || p == 0 {
-		return "", fmt.Errorf("%q: %w", clip(period), errPeriod)
+		return "", fmt.Errorf("%q: %w", clip.Text(period, shownBytes), errPeriod)
 	}
 	hi, lo := bits.Mul64(uint64(s)+1, p) // the first quota that is over: shares are rounded down
 	lo, borrow := bits.Sub64(lo, 1, 0)
@@ -207,10 +255,3 @@ func weightOf(shares int64) int64 {
 // blkioOf gives the weight of 10 to 1000 that version 1's blkio and BFQ have for version 2's of 1 to 10000: the inverse of
 // opencontainers' 1 + (blkio-10)*9999/990.
 func blkioOf(weight int64) int64 { return 10 + (weight-1)*990/9999 }
-
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "…"
-	}
-	return s
-}

@@ -15,10 +15,14 @@ import (
 	"time"
 
 	"polder/lib/cgroup"
+	"polder/lib/clip"
 	"polder/lib/resctrl"
 	"polder/lib/schemata"
 	"polder/lib/tick"
 )
+
+// shownBytes is how much of a text from elsewhere stands in a message.
+const shownBytes = 400
 
 // Keys of what is written, in the tick.
 const (
@@ -145,7 +149,7 @@ type round struct {
 const maxListed = 200
 
 func (r *round) fail(group, key string, err error) {
-	e := tick.IsolationError{Cgroup: place(group), Key: key, Error: clip(err.Error())}
+	e := tick.IsolationError{Cgroup: place(group), Key: key, Error: clip.Text(err.Error(), shownBytes)}
 	if len(r.out.Errors) < maxListed {
 		r.out.Errors = append(r.out.Errors, e)
 	}
@@ -159,19 +163,12 @@ func place(group string) string {
 	return "resctrl/" + group
 }
 
-func clip(s string) string {
-	if len(s) > 400 {
-		return s[:400] + "…"
-	}
-	return s
-}
-
 func (r *round) wrote(group, key, old, now string) {
 	if !r.DryRun {
 		r.out.Applied++
 	}
 	if len(r.out.Writes) < maxListed {
-		r.out.Writes = append(r.out.Writes, tick.Write{Cgroup: place(group), Key: key, Old: clip(old), New: clip(now)})
+		r.out.Writes = append(r.out.Writes, tick.Write{Cgroup: place(group), Key: key, Old: clip.Text(old, shownBytes), New: clip.Text(now, shownBytes)})
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"polder/lib/schemata"
 )
 
-// contest is a line that someone else may insist on.
+// contest counts how often another program has changed one line.
 type contest struct {
 	agreed    schemata.Line // as it was read or written last
 	contested int

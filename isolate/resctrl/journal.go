@@ -159,7 +159,7 @@ func (j *Journal) changes(group string, inode uint64, old, now schemata.Line) er
 	if r == nil || r.created || r.inode != inode || r.first[old.Resource].Values == nil {
 		e.First = textOf(old)
 	} else if wrote := r.wrote[now.Resource]; len(wrote) > 0 && wrote[len(wrote)-1].String() == e.Wrote {
-		return nil // once more the same, against someone who insists
+		return nil // the same value again, which another program had changed
 	}
 	return j.note(e)
 }

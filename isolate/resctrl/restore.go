@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"polder/lib/phrase"
 	"polder/lib/resctrl"
 	"polder/lib/schemata"
 )
@@ -17,7 +18,7 @@ import (
 type Restored struct {
 	Removed  int // groups that isolate had made
 	Back     int // lines written back
-	Already  int // lines as at first
+	Already  int // lines that were so already
 	Vanished int // groups that are gone, or another's by now
 	Foreign  int // lines that someone else changed
 	Failed   int
@@ -140,6 +141,10 @@ func (a *Applier) linesBack(at *os.Root, group string, rec *record, force bool, 
 
 // String says it in one line.
 func (r Restored) String() string {
-	return fmt.Sprintf("resctrl: %d groups removed, %d lines restored, %d were as at first, %d groups gone, %d lines left to who changed them, %d not restored",
-		r.Removed, r.Back, r.Already, r.Vanished, r.Foreign, r.Failed)
+	return phrase.Nonzero("resctrl: removed "+phrase.Count(r.Removed, "group")+", restored "+phrase.Count(r.Back, "line"),
+		phrase.Number{N: r.Already, Text: "unchanged"},
+		phrase.Number{N: r.Vanished, Text: "skipped: the group is gone"},
+		phrase.Number{N: r.Foreign, Text: "skipped: changed externally"},
+		phrase.Number{N: r.Failed, Text: "failed"},
+	)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"polder/lib/cgroup"
+	"polder/lib/clip"
 	"polder/lib/kernfile"
 	"polder/lib/tick"
 )
@@ -41,7 +42,7 @@ func (r *round) refuse(group, c string) error {
 	}
 	for up := c; up != "/"; up = path.Dir(up) {
 		if owner, owned := r.owners[up]; owned && owner != group {
-			return fmt.Errorf("%s belongs into the group %s", clip(up), clip(owner))
+			return fmt.Errorf("%s belongs into the group %s", clip.Text(up, shownBytes), clip.Text(owner, shownBytes))
 		}
 	}
 	return nil

@@ -21,14 +21,14 @@ type Pressure struct {
 	HasSome, HasFull bool
 }
 
-// OpenMemoryPressure opens a cgroup's memory.pressure. It returns nil where there is none: on version 1, on kernels without
-// pressure stall information, and where it was switched off for the cgroup.
-func (h *Hierarchy) OpenMemoryPressure(cgroup string) (*File, error) {
-	const controller, file, version = "memory", "memory.pressure", 2
-	if h.Version(controller) != version {
+// OpenPressure opens a cgroup's pressure file of a resource: "cpu", "memory" or "io". It returns nil where there is none: on version 1, on
+// kernels without pressure stall information, and where it was switched off for the cgroup.
+func (h *Hierarchy) OpenPressure(resource, cgroup string) (*File, error) {
+	const version = 2
+	if h.Version(resource) != version {
 		return nil, nil
 	}
-	f, err := h.Open(controller, cgroup, file)
+	f, err := h.Open(resource, cgroup, resource+".pressure")
 	if Gone(err) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, nil
 	}

@@ -55,7 +55,7 @@ func FuzzPressure(f *testing.F) {
 	})
 }
 
-func TestOpenMemoryPressure(t *testing.T) {
+func TestOpenPressure(t *testing.T) {
 	root := t.TempDir()
 	for path, text := range map[string]string{
 		"cgroup.controllers": "cpu memory", "a/memory.pressure": "some avg10=1.50 avg60=0.00 avg300=0.00 total=3\n", "b/memory.current": "1",
@@ -72,9 +72,9 @@ func TestOpenMemoryPressure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := h.OpenMemoryPressure("/a")
+	f, err := h.OpenPressure("memory", "/a")
 	if err != nil || f == nil {
-		t.Fatalf("OpenMemoryPressure(/a) = %v, %v", f, err)
+		t.Fatalf("OpenPressure(memory, /a) = %v, %v", f, err)
 	}
 	defer f.Close()
 	data, err := f.Read(make([]byte, 256))
@@ -83,8 +83,8 @@ func TestOpenMemoryPressure(t *testing.T) {
 		t.Errorf("read %q, %v: %+v", data, err, p)
 	}
 	for _, none := range []string{"/b", "/gone"} {
-		if f, err := h.OpenMemoryPressure(none); f != nil || err != nil {
-			t.Errorf("OpenMemoryPressure(%s) = %v, %v; want nothing", none, f, err)
+		if f, err := h.OpenPressure("memory", none); f != nil || err != nil {
+			t.Errorf("OpenPressure(memory, %s) = %v, %v; want nothing", none, f, err)
 		}
 	}
 	if !NoPressure(unix.ENODEV) || !NoPressure(unix.EOPNOTSUPP) || NoPressure(errors.New("x")) {

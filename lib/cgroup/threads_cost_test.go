@@ -165,6 +165,38 @@ func BenchmarkRunnable(b *testing.B) {
 	}
 }
 
+// BenchmarkRunDelays measures what it costs to find out how long a thread has waited, against the same files read by name.
+func BenchmarkRunDelays(b *testing.B) {
+	g := withSleepers(b, 1000)
+	r := reader(b)
+	tids, err := filepath.Glob("/proc/" + pid(b, g) + "/task/*")
+	if err != nil {
+		b.Fatal(err)
+	}
+	buf := make([]byte, 1024)
+	var whole, floor time.Duration
+	for b.Loop() {
+		at := cpuTime(b)
+		read := 0
+		r.RunDelays(g.Name, new(cgroup.Walk), nil, func(uint32, uint64) { read++ })
+		if read < 1000 {
+			b.Fatalf("%d delays of 1000 threads", read)
+		}
+		one := cpuTime(b)
+		for _, tid := range tids {
+			if _, err := kernfile.Read(tid+"/schedstat", buf); err != nil {
+				b.Fatal(err)
+			}
+		}
+		whole, floor = whole+one-at, floor+cpuTime(b)-one
+	}
+	per := func(d time.Duration) float64 {
+		return float64(d.Nanoseconds()) / 1e3 / float64(b.N) / float64(len(tids))
+	}
+	b.ReportMetric(per(whole), "us/thread")
+	b.ReportMetric(per(floor), "floor-us/thread")
+}
+
 func pid(b *testing.B, g *group.Group) string {
 	b.Helper()
 	pid, err := kernfile.ReadText(g.Dirs[0] + "/cgroup.procs")

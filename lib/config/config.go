@@ -4,14 +4,17 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +66,27 @@ func at(path, text string) error {
 	return fmt.Errorf("%s: %s", path, text)
 }
 
+// DecodeKeys reads YAML whose keys are those of into, each into the pointer there, and returns their lines. What the file does not have
+// is left as it is. The errors are as of [Decode].
+func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, error) {
+	values, lines := map[string]yaml.Node{}, Lines(data)
+	if err := Decode(path, data, &values); err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, key := range slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Compare(lines[a], lines[b]) }) {
+		pointer, value := into[key], values[key]
+		if pointer == nil {
+			errs = append(errs, fmt.Errorf("%s:%d: key %s is not known", path, lines[key], key))
+		} else if err := value.Decode(pointer); errors.As(err, new(*yaml.TypeError)) {
+			errs = append(errs, located(path, err))
+		} else if err != nil { // of the type itself, which does not know its line
+			errs = append(errs, fmt.Errorf("%s:%d: %s: %w", path, lines[key], key, err))
+		}
+	}
+	return lines, errors.Join(errs...)
+}
+
 // Read reads a configuration file into v; see [Decode].
 func Read(path string, v any) error {
 	data, err := Load(path)
@@ -72,19 +96,18 @@ func Read(path string, v any) error {
 	return Decode(path, data, v)
 }
 
-// Line finds the line of a top-level key, for complaints about its value; 0 where it is not found.
-func Line(data []byte, key string) int {
+// Lines are those of the top-level keys, for complaints about their values.
+func Lines(data []byte) map[string]int {
+	lines := map[string]int{}
 	var doc yaml.Node
 	if yaml.Unmarshal(data, &doc) != nil || len(doc.Content) == 0 {
-		return 0
+		return lines
 	}
 	m := doc.Content[0]
 	for i := 0; i+1 < len(m.Content); i += 2 {
-		if m.Content[i].Value == key {
-			return m.Content[i].Line
-		}
+		lines[m.Content[i].Value] = m.Content[i].Line
 	}
-	return 0
+	return lines
 }
 
 // settle is how long a file must be quiet before it is read again: editors and ConfigMap updates come in bursts.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +56,28 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+func TestDecodeKeys(t *testing.T) {
+	count, hold, list := 7, time.Minute, []string{"x"}
+	into := map[string]any{"count": &count, "hold": &hold, "list": &list, "address": new(netip.Addr)}
+	if _, err := DecodeKeys("x.yaml", []byte("hold: 30s\nlist: [a, b]\n"), into); err != nil || count != 7 || hold != 30*time.Second || !slices.Equal(list, []string{"a", "b"}) {
+		t.Errorf("decoded %v %v %v, %v; want 7, 30s and [a b]", count, hold, list, err)
+	}
+	for text, want := range map[string]string{
+		"count: 1\ncount: 2":            `x.yaml:2: mapping key "count" already defined at line 1`,
+		"\ncount: 1\nmore: 2\nother: 3": "x.yaml:3: key more is not known\nx.yaml:4: key other is not known",
+		"hold: 1s\ncount: x":            "x.yaml:2: cannot unmarshal !!str `x` into int",
+		"- 1":                           "x.yaml:1:",
+		"count: 1\n---\ncount: 2":       "x.yaml: more than one document",
+	} {
+		if _, err := DecodeKeys("x.yaml", []byte(text), into); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("DecodeKeys(%.40q): %v; want %q", text, err, want)
+		}
+	}
+	if _, err := DecodeKeys("x.yaml", nil, into); err != nil {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
 func TestRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "big.yaml")
 	if err := os.WriteFile(path, []byte(strings.Repeat("# comment\n", maxBytes/10+1)), 0o600); err != nil {
@@ -67,11 +91,11 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestLine(t *testing.T) {
+func TestLines(t *testing.T) {
 	data := []byte("# x\na: 1\n\nb:\n  - 2\n")
 	for key, want := range map[string]int{"a": 2, "b": 4, "c": 0} {
-		if got := Line(data, key); got != want {
-			t.Errorf("Line(%s) = %d; want %d", key, got, want)
+		if got := Lines(data)[key]; got != want {
+			t.Errorf("Lines()[%s] = %d; want %d", key, got, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -71,7 +72,7 @@ func Parse(data []byte) (*State, error) {
 	if file.PolicyName == nil || *file.PolicyName == "" {
 		return nil, errors.New("there is no policyName in it")
 	}
-	s := &State{Policy: clip(*file.PolicyName)}
+	s := &State{Policy: clip.Text(*file.PolicyName, 120)}
 	var err error
 	if s.Default, err = cpus.Parse(file.DefaultCPUSet); err != nil {
 		return nil, fmt.Errorf("defaultCpuSet: %w", err)
@@ -108,7 +109,7 @@ func (s *State) entry(name string, raw tick.Raw) error {
 	if len(raw) > 0 && raw[0] == '"' {
 		var set string
 		if err := tick.Unmarshal(raw, &set); err != nil {
-			return fmt.Errorf("entry of container %s: %w", clip(name), clipped(err))
+			return fmt.Errorf("entry of container %s: %w", clip.Text(name, 120), clipped(err))
 		}
 		return s.give("", name, set)
 	}
@@ -117,7 +118,7 @@ func (s *State) entry(name string, raw tick.Raw) error {
 	}
 	var containers map[string]string
 	if err := tick.Unmarshal(raw, &containers); err != nil {
-		return fmt.Errorf("entry of pod %s: %w", clip(name), clipped(err))
+		return fmt.Errorf("entry of pod %s: %w", clip.Text(name, 120), clipped(err))
 	}
 	for container, set := range containers {
 		if err := s.give(name, container, set); err != nil {
@@ -130,7 +131,7 @@ func (s *State) entry(name string, raw tick.Raw) error {
 func (s *State) give(uid, container, text string) error {
 	set, err := cpus.Parse(text)
 	if err != nil {
-		return fmt.Errorf("entry of pod %q, container %q: %w", clip(uid), clip(container), err)
+		return fmt.Errorf("entry of pod %q, container %q: %w", clip.Text(uid, 120), clip.Text(container, 120), err)
 	}
 	if s.ids += set.Size(); s.ids > maxIDs {
 		return fmt.Errorf("the entries name more than %d CPUs", maxIDs)
@@ -142,11 +143,4 @@ func (s *State) give(uid, container, text string) error {
 }
 
 // clipped keeps a message short: the decoder quotes what it read.
-func clipped(err error) error { return errors.New(clip(err.Error())) }
-
-func clip(text string) string {
-	if len(text) > 120 {
-		return text[:120] + "…"
-	}
-	return text
-}
+func clipped(err error) error { return errors.New(clip.Text(err.Error(), 120)) }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/utils/cpuset"
+
+	"polder/lib/clip"
 )
 
 // Set is a set of CPU ids.
@@ -21,7 +23,7 @@ const MaxID = 8191
 func New(ids ...int) Set { return cpuset.New(ids...) }
 
 // Parse reads a list in the kernel's format ("0-10,12-21"); the empty text is the empty set. Ids over MaxID are
-// refused, for a short line could otherwise ask for gigabytes.
+// refused, for a short line could otherwise ask for gigabytes. The set is empty where there is an error.
 func Parse(list string) (Set, error) {
 	spans, err := parse(list)
 	if err != nil || len(spans) == 0 {
@@ -77,10 +79,10 @@ func parse(list string) ([]span, error) {
 		}
 		s := span{number(first), number(last)}
 		if s.first < 0 || s.last < 0 {
-			return nil, fmt.Errorf("CPU list %q: %q is no CPU id from 0 to %d", clip(list), clip(part), MaxID)
+			return nil, fmt.Errorf("CPU list %q: %q is no CPU id from 0 to %d", clip.Text(list, 60), clip.Text(part, 60), MaxID)
 		}
 		if s.first > s.last {
-			return nil, fmt.Errorf("CPU list %q: %q begins after its end", clip(list), clip(part))
+			return nil, fmt.Errorf("CPU list %q: %q begins after its end", clip.Text(list, 60), clip.Text(part, 60))
 		}
 		sorted = sorted && (len(spans) == 0 || spans[len(spans)-1].last < s.first)
 		spans = append(spans, s)
@@ -116,11 +118,4 @@ func number(text string) int {
 		return -1
 	}
 	return n
-}
-
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "…"
-	}
-	return s
 }

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"polder/lib/host/hosttest"
+	"polder/lib/hosttest"
 )
 
 func TestTakePairs(t *testing.T) {

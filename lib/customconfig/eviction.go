@@ -7,7 +7,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"polder/lib/evictconfig"
 )
+
+// sections are the parts of spec.config that are evict's, by kind.
+var sections = map[string]string{Eviction.Name: "evictionPluginsConfig", AdminQoS.Name: "evictionConfig"}
+
+// resourcePrefix is that of the reclaimed pods' resources as the guide's release names them. Later releases have "resource."
+// before it.
+const resourcePrefix = "katalyst.kubewharf.io/"
 
 // Value is one of evict's settings as a configuration object has it.
 type Value struct {
@@ -15,7 +24,7 @@ type Value struct {
 	Setting string
 	// Path is where it stands, from spec.config on.
 	Path []string
-	// V is a float64, an int, an int64 of bytes, a bool, a time.Duration or a []string.
+	// V is of the setting's type.
 	V any
 }
 
@@ -28,15 +37,58 @@ type EvictionValues struct {
 	Errs []*FieldError
 }
 
+// Field is one that evict has settings for.
+type Field struct {
+	Path     string // from spec.config on
+	Settings []Setting
+}
+
+// Setting is a setting that a field sets, and how.
+type Setting struct {
+	evictconfig.Row
+	evictconfig.Field
+}
+
+// Fields are those of a kind, in the order of evict's settings.
+func Fields(kind Kind) []Field {
+	var list []Field
+	for _, row := range new(evictconfig.Settings).Rows() {
+		for _, f := range row.Fields {
+			if f.Kind != kind.Name {
+				continue
+			}
+			path := sections[kind.Name] + "." + f.Path
+			i := slices.IndexFunc(list, func(f Field) bool { return f.Path == path })
+			if i < 0 {
+				i, list = len(list), append(list, Field{Path: path})
+			}
+			list[i].Settings = append(list[i].Settings, Setting{row, f})
+		}
+	}
+	return list
+}
+
+// fieldsOf are the fields of each kind, by kind and path.
+var fieldsOf = func() map[Kind]map[string]Field {
+	byPath := map[Kind]map[string]Field{}
+	for _, kind := range Kinds {
+		byPath[kind] = map[string]Field{}
+		for _, f := range Fields(kind) {
+			byPath[kind][f.Path] = f
+		}
+	}
+	return byPath
+}()
+
 // EvictionOf reads what is evict's in an object's spec.config. An absent field, and one that is null, says nothing.
 func EvictionOf(kind Kind, config Object) *EvictionValues {
-	r := &reader{kind: kind, out: &EvictionValues{}}
-	section := sections[kind]
+	r := &reader{fields: fieldsOf[kind], out: &EvictionValues{}}
+	section := sections[kind.Name]
 	if v := config[section]; v != nil {
 		if o, ok := v.(map[string]any); ok {
-			r.object(o, "")
+			r.object(o, []string{section})
 		} else {
-			r.wrong("", errors.New("want an object"))
+			r.bad([]string{section}, errors.New("want an object"))
 		}
 	}
 	slices.SortFunc(r.out.Values, func(a, b Value) int {
@@ -47,50 +99,56 @@ func EvictionOf(kind Kind, config Object) *EvictionValues {
 }
 
 type reader struct {
-	kind Kind
-	out  *EvictionValues
+	fields map[string]Field // by path
+	out    *EvictionValues
 }
 
 // object reads one level of the section.
-func (r *reader) object(o Object, at string) {
+func (r *reader) object(o Object, at []string) {
 	for _, name := range slices.Sorted(maps.Keys(o)) {
-		path, v := join(at, name), o[name]
+		path, v := below(at, name), o[name]
 		if v == nil {
 			continue
 		}
 		child, isObject := v.(map[string]any)
-		i := slices.IndexFunc(known[r.kind], func(f field) bool { return f.path == path })
+		f, isField := r.fields[strings.Join(path, ".")]
 		switch {
-		case i >= 0 && known[r.kind][i].read == nil:
-			r.thresholds(v, path, known[r.kind][i].settings)
-		case i >= 0:
-			r.value(v, path, &known[r.kind][i])
-		case !inside(r.kind, path):
-			r.unused(r.path(path))
+		case isField && f.Settings[0].Resource != "":
+			r.resources(v, path, f.Settings)
+		case isField:
+			r.value(v, path, f.Settings)
+		case !r.inside(path):
+			r.unused(path)
 		case isObject:
 			r.object(child, path)
 		default:
-			r.wrong(path, errors.New("want an object"))
+			r.bad(path, errors.New("want an object"))
 		}
 	}
 }
 
 // inside reports whether fields that are read stand below a path.
-func inside(kind Kind, path string) bool {
-	return slices.ContainsFunc(known[kind], func(f field) bool { return strings.HasPrefix(f.path, path+".") })
+func (r *reader) inside(path []string) bool {
+	prefix := strings.Join(path, ".") + "."
+	for p := range r.fields {
+		if strings.HasPrefix(p, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
-func (r *reader) value(v any, path string, f *field) {
-	value, err := f.read(v)
+func (r *reader) value(v any, path []string, settings []Setting) {
+	value, err := settings[0].Read(v)
 	if err != nil {
-		r.wrong(path, err)
+		r.bad(path, err)
 		return
 	}
 	if list, ok := value.([]string); ok {
 		known := []string{}
 		for _, name := range list {
-			if to := f.rename[name]; to == "" {
-				r.unused(append(r.path(path), name))
+			if to := settings[0].Names[name]; to == "" {
+				r.unused(below(path, name))
 			} else if !slices.Contains(known, to) {
 				known = append(known, to)
 			}
@@ -100,33 +158,34 @@ func (r *reader) value(v any, path string, f *field) {
 		}
 		value = known
 	}
-	for _, setting := range f.settings {
-		r.out.Values = append(r.out.Values, Value{setting, r.path(path), value})
+	for _, s := range settings {
+		r.out.Values = append(r.out.Values, Value{s.Name, path, value})
 	}
 }
 
-// thresholds reads factors by resource; the settings are that of CPU and that of memory.
-func (r *reader) thresholds(v any, path string, settings []string) {
+// resources reads values by resource, each of which is a setting of its own.
+func (r *reader) resources(v any, path []string, settings []Setting) {
 	o, ok := v.(map[string]any)
 	if !ok {
-		r.wrong(path, errors.New("want a factor for each resource"))
+		r.bad(path, errors.New("want a factor for each resource"))
 		return
 	}
 	for _, resource := range slices.Sorted(maps.Keys(o)) {
 		if o[resource] == nil {
 			continue
 		}
-		value, err := factor(o[resource])
-		at := append(r.path(path), resource)
-		i := slices.Index(reclaimed, strings.TrimPrefix(resource, "resource."))
-		switch {
-		case i < 0:
+		at := below(path, resource)
+		i := slices.IndexFunc(settings, func(s Setting) bool { return resourcePrefix+s.Resource == strings.TrimPrefix(resource, "resource.") })
+		if i < 0 {
 			r.unused(at)
-		case err != nil:
-			r.bad(at, err)
-		default:
-			r.out.Values = append(r.out.Values, Value{settings[i], at, value})
+			continue
 		}
+		value, err := settings[i].Read(o[resource])
+		if err != nil {
+			r.bad(at, err)
+			continue
+		}
+		r.out.Values = append(r.out.Values, Value{settings[i].Name, at, value})
 	}
 }
 
@@ -148,14 +207,16 @@ func (r *reader) pairs() {
 		}
 		at[v.Setting] = v
 	}
-	lower, l := at["load-lower-bound-ratio"].V.(float64)
-	upper, u := at["load-upper-bound-ratio"].V.(float64)
-	if l && u && upper < lower {
-		r.bad(at["load-upper-bound-ratio"].Path, fmt.Errorf("%v is under loadLowerBoundRatio %v: a pod would go before the node is tainted", upper, lower))
+	for _, p := range evictconfig.Pairs {
+		lower, upper := at[p.Lower], at[p.Upper]
+		if lower.Path == nil || upper.Path == nil {
+			continue
+		}
+		if err := p.Check(lower.V, upper.V, lower.Path[len(lower.Path)-1]); err != nil {
+			r.bad(upper.Path, err)
+		}
 	}
 }
-
-func (r *reader) wrong(path string, err error) { r.bad(r.path(path), err) }
 
 func (r *reader) bad(path []string, err error) {
 	if len(r.out.Errs) < maxProblems {
@@ -163,17 +224,5 @@ func (r *reader) bad(path []string, err error) {
 	}
 }
 
-func (r *reader) path(path string) []string {
-	p := []string{sections[r.kind]}
-	if path != "" {
-		p = append(p, strings.Split(path, ".")...)
-	}
-	return p
-}
-
-func join(at, name string) string {
-	if at == "" {
-		return name
-	}
-	return at + "." + name
-}
+// below is a path with one more key.
+func below(path []string, name string) []string { return append(path[:len(path):len(path)], name) }

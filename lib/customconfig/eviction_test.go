@@ -3,6 +3,7 @@ package customconfig
 import (
 	"encoding/json"
 	"fmt"
+	"polder/lib/evictconfig"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 func evictionOf(t testing.TB, kind Kind, section string) *EvictionValues {
 	t.Helper()
 	var o Object
-	if err := json.Unmarshal([]byte(fmt.Sprintf(`{%q:%s}`, sections[kind], section)), &o); err != nil {
+	if err := json.Unmarshal([]byte(fmt.Sprintf(`{%q:%s}`, sections[kind.Name], section)), &o); err != nil {
 		t.Fatalf("%s: %v", section, err)
 	}
 	return EvictionOf(kind, o)
@@ -60,8 +61,8 @@ func TestEvictionFields(t *testing.T) {
 		{AdminQoS, "memoryPressureEvictionConfig.numaVictimMinimumUtilizationThreshold", `0.002`, want{"memory-numa-victim-minimum": 0.002}, []string{`2`, `-0.1`}},
 		{AdminQoS, "memoryPressureEvictionConfig.numaFreeBelowWatermarkTimesThreshold", `12`, want{"memory-numa-below-times": 12}, []string{`0`}},
 		{AdminQoS, "memoryPressureEvictionConfig.numaFreeBelowWatermarkTimesReclaimedThreshold", `6`, want{"memory-numa-below-times-reclaimed": 6}, []string{`0`}},
-		{AdminQoS, "memoryPressureEvictionConfig.systemFreeMemoryThresholdMinimum", `"2Gi"`, want{"memory-free-minimum": int64(2 << 30)}, []string{`"lots"`, `-5`, `{}`}},
-		{AdminQoS, "memoryPressureEvictionConfig.systemFreeMemoryThresholdMinimum", `1048576`, want{"memory-free-minimum": int64(1 << 20)}, nil},
+		{AdminQoS, "memoryPressureEvictionConfig.systemFreeMemoryThresholdMinimum", `"2Gi"`, want{"memory-free-minimum": evictconfig.Bytes(2 << 30)}, []string{`"lots"`, `-5`, `{}`}},
+		{AdminQoS, "memoryPressureEvictionConfig.systemFreeMemoryThresholdMinimum", `1048576`, want{"memory-free-minimum": evictconfig.Bytes(1 << 20)}, nil},
 		{AdminQoS, "memoryPressureEvictionConfig.systemKswapdRateThreshold", `0`, want{"memory-kswapd-rate": 0.0}, []string{`-1`}},
 		{AdminQoS, "memoryPressureEvictionConfig.systemKswapdRateExceedDurationThreshold", `120`, want{"memory-kswapd-duration": seconds(120)}, []string{`-1`}},
 		{AdminQoS, "memoryPressureEvictionConfig.numaEvictionRankingMetrics", `["qos.pod"]`, want{"memory-numa-ranking": []string{"qos.pod"}}, []string{`[]`}},
@@ -92,7 +93,7 @@ func TestEvictionFields(t *testing.T) {
 		values := want{}
 		for _, v := range got.Values {
 			values[v.Setting] = v.V
-			if path := strings.Join(v.Path, "."); !strings.HasPrefix(path, sections[c.kind]+"."+c.field) {
+			if path := strings.Join(v.Path, "."); !strings.HasPrefix(path, sections[c.kind.Name]+"."+c.field) {
 				t.Errorf("%s: the value's path is %s", c.field, path)
 			}
 		}
@@ -109,10 +110,10 @@ func TestEvictionFields(t *testing.T) {
 		}
 		tested[c.kind.Name+" "+c.field] = true
 	}
-	for kind, list := range known {
-		for _, f := range list {
-			if !tested[kind.Name+" "+f.path] {
-				t.Errorf("%s %s is not tested", kind.Name, f.path)
+	for _, kind := range Kinds {
+		for _, f := range Fields(kind) {
+			if _, path, _ := strings.Cut(f.Path, "."); !tested[kind.Name+" "+path] {
+				t.Errorf("%s %s is not tested", kind.Name, path)
 			}
 		}
 	}

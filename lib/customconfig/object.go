@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"polder/lib/evictconfig"
 	"polder/lib/fields"
 )
 
@@ -25,8 +26,8 @@ type Kind struct {
 
 // The kinds that are read, and their group and version.
 var (
-	AdminQoS = Kind{"AdminQoSConfiguration", "adminqosconfigurations", "adminQoSConfiguration"}
-	Eviction = Kind{"EvictionConfiguration", "evictionconfigurations", "evictionConfiguration"}
+	AdminQoS = Kind{evictconfig.AdminQoSConfiguration, "adminqosconfigurations", "adminQoSConfiguration"}
+	Eviction = Kind{evictconfig.EvictionConfiguration, "evictionconfigurations", "evictionConfiguration"}
 	Kinds    = []Kind{AdminQoS, Eviction}
 )
 

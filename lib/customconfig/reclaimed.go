@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"polder/lib/evictconfig"
 	"polder/lib/quantity"
 )
 
@@ -31,7 +32,7 @@ func checkReclaimed(kind Kind, config Object) (errs []*FieldError) {
 		return errs
 	}
 	if v := section["enableReclaim"]; v != nil {
-		if _, err := truth(v); err != nil {
+		if _, err := evictconfig.ReadTruth(v); err != nil {
 			wrong(err, "enableReclaim")
 		}
 	}

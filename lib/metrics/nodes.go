@@ -37,7 +37,7 @@ type nodes struct {
 	// beyond counts what the bounds left out.
 	beyondNodes, beyondSeries float64
 	swept                     time.Time
-	// round is the time that the ticks of a centre's round share; without a centre it is not set.
+	// round is the time that the ticks of a fleet controller's round share; without a fleet controller it is not set.
 	round time.Time
 }
 
@@ -90,7 +90,7 @@ func (n *nodes) add(t *tick.Tick, now time.Time) {
 	n.nodes[t.Node] = x
 }
 
-// endRound takes back the figures of the nodes that the centre's last round had no tick of: they are no longer in the fleet, and
+// endRound takes back the figures of the nodes that the fleet controller's last round had no tick of: they are no longer in the fleet, and
 // what the fleet was when they left is not what it is. Counters go on where they were if such a node comes back before it is
 // forgotten.
 func (n *nodes) endRound() {

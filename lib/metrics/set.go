@@ -124,7 +124,7 @@ func (s *Set) Serve(addr string) error {
 	if s == nil || s.server != nil {
 		return nil
 	}
-	server, err := listen(addr, s.registry)
+	server, err := answer(addr, s.registry)
 	if err != nil {
 		return fmt.Errorf("--metrics-addr %s: %w", addr, err)
 	}

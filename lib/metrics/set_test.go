@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"polder/lib/listen"
 	"polder/lib/tick"
 )
 
@@ -136,8 +137,8 @@ func TestNoSet(t *testing.T) {
 	s.Close()
 }
 
-// A centre's nodes are those of its last round: of one that has left the fleet nothing is told, the fleet's state then least.
-func TestRoundsOfACentre(t *testing.T) {
+// A fleet controller's nodes are those of its last round: a node that has left the fleet has no metrics, the fleet's state then least.
+func TestRoundsOfAFleet(t *testing.T) {
 	s := New("evict-fleet", "")
 	if err := s.Serve("127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -180,7 +181,7 @@ func TestAddresses(t *testing.T) {
 		"127.0.0.1:9471": true, ":0": true, "[::1]:9471": true, "localhost:65535": true,
 		"": false, "9471": false, "127.0.0.1": false, "::1:9471": false, "127.0.0.1:http": false, "127.0.0.1:65536": false, "127.0.0.1:-1": false, "127.0.0.1:": false,
 	} {
-		if err := CheckAddr(addr); (err == nil) != ok {
+		if err := listen.CheckAddr(addr); (err == nil) != ok {
 			t.Errorf("CheckAddr(%q) = %v; want it taken: %t", addr, err, ok)
 		}
 	}

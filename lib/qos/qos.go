@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
 )
 
@@ -78,10 +79,10 @@ func (p *Pod) marked(bestEffort string) (class, source string, problems []string
 	label, labeled := p.Labels[KoordinatorClass]
 	fromLevel, fromLabel := katalyst[level], koordinator[label]
 	if leveled && fromLevel == "" {
-		problems = append(problems, fmt.Sprintf("annotation %s is %q: want dedicated_cores, shared_cores, reclaimed_cores or system_cores; taken for shared_cores", KatalystLevel, clip(level)))
+		problems = append(problems, fmt.Sprintf("annotation %s is %q: want dedicated_cores, shared_cores, reclaimed_cores or system_cores; taken for shared_cores", KatalystLevel, clip.Text(level, 40)))
 	}
 	if labeled && fromLabel == "" {
-		problem := fmt.Sprintf("label %s is %q: want LSE, LSR, LS, BE or SYSTEM", KoordinatorClass, clip(label))
+		problem := fmt.Sprintf("label %s is %q: want LSE, LSR, LS, BE or SYSTEM", KoordinatorClass, clip.Text(label, 40))
 		if !leveled {
 			problem += "; taken for LS"
 		}
@@ -120,7 +121,7 @@ func (p *Pod) Priority() (*int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("label %s is %q: want a whole number of 32 bits", KoordinatorPriority, clip(text))
+		return nil, fmt.Errorf("label %s is %q: want a whole number of 32 bits", KoordinatorPriority, clip.Text(text, 40))
 	}
 	return &n, nil
 }
@@ -137,11 +138,4 @@ func Dialect(key string) bool {
 		}
 	}
 	return false
-}
-
-func clip(text string) string {
-	if len(text) > 40 {
-		return text[:40] + "…"
-	}
-	return text
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"polder/lib/clip"
 )
 
 // maxText bounds an amount's text; the longest that is sensible has some twenty characters. maxExponent bounds its power of ten.
@@ -32,7 +34,7 @@ func Milli(v any) (float64, error) {
 		return 0, err
 	}
 	if q.CmpInt64(maxMilli/1000) > 0 {
-		return 0, fmt.Errorf("%q is larger than %d", clip(v), int64(maxMilli/1000))
+		return 0, fmt.Errorf("%q is larger than %d", clip.Text(fmt.Sprint(v), 40), int64(maxMilli/1000))
 	}
 	return float64(q.MilliValue()), nil
 }
@@ -45,7 +47,7 @@ func Whole(v any) (float64, error) {
 		return 0, err
 	}
 	if q.CmpInt64(maxWhole) > 0 {
-		return 0, fmt.Errorf("%q is larger than %d", clip(v), int64(maxWhole))
+		return 0, fmt.Errorf("%q is larger than %d", clip.Text(fmt.Sprint(v), 40), int64(maxWhole))
 	}
 	return float64(q.Value()), nil
 }
@@ -64,22 +66,22 @@ func parse(v any) (resource.Quantity, error) {
 	text, ok := asText(v)
 	switch {
 	case !ok:
-		return resource.Quantity{}, fmt.Errorf("%q is no amount", clip(v))
+		return resource.Quantity{}, fmt.Errorf("%q is no amount", clip.Text(fmt.Sprint(v), 40))
 	case len(text) > maxText:
-		return resource.Quantity{}, fmt.Errorf("%q is no amount: longer than %d bytes", clip(v), maxText)
+		return resource.Quantity{}, fmt.Errorf("%q is no amount: longer than %d bytes", clip.Text(fmt.Sprint(v), 40), maxText)
 	}
 	if i := strings.LastIndexAny(text, "eE"); i >= 0 { // 1e1000000000 would be written out digit by digit
 		n, err := strconv.Atoi(text[i+1:])
 		if errors.Is(err, strconv.ErrRange) || err == nil && (n < -maxExponent || n > maxExponent) {
-			return resource.Quantity{}, fmt.Errorf("%q is no amount: its exponent is out of range", clip(v))
+			return resource.Quantity{}, fmt.Errorf("%q is no amount: its exponent is out of range", clip.Text(fmt.Sprint(v), 40))
 		}
 	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil || !strings.ContainsAny(text, "0123456789") { // the library takes "m" for 0
-		return q, fmt.Errorf("%q is no amount: want one such as 500m, 2 or 1Gi", clip(v))
+		return q, fmt.Errorf("%q is no amount: want one such as 500m, 2 or 1Gi", clip.Text(fmt.Sprint(v), 40))
 	}
 	if q.Sign() < 0 {
-		return q, fmt.Errorf("%q is less than nothing", clip(v))
+		return q, fmt.Errorf("%q is less than nothing", clip.Text(fmt.Sprint(v), 40))
 	}
 	return q, nil
 }
@@ -101,13 +103,4 @@ func asText(v any) (string, bool) {
 		return strconv.FormatFloat(v, 'f', -1, 64), true
 	}
 	return "", false
-}
-
-// clip is a value for an error's text.
-func clip(v any) string {
-	text := fmt.Sprint(v)
-	if len(text) > 40 {
-		return text[:40] + "…"
-	}
-	return text
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"polder/lib/clip"
 )
 
 // Resources that are divided here. With CDP, code and data prioritization, L3 is two resources and has no line of its own.
@@ -64,7 +66,7 @@ func Parse(text string) (Line, error) {
 	l := Line{Resource: strings.TrimSpace(name)}
 	mask, known := masks(l.Resource)
 	if !found || !known {
-		return Line{}, fmt.Errorf("%q is no line of L3, L3CODE, L3DATA or MB", clip(text))
+		return Line{}, fmt.Errorf("%q is no line of L3, L3CODE, L3DATA or MB", clip.Text(text, 60))
 	}
 	base := 10
 	if mask {
@@ -75,30 +77,23 @@ func Parse(text string) (Line, error) {
 		v := Value{}
 		var err error
 		if v.ID, err = strconv.ParseInt(strings.TrimSpace(id), 10, 32); !found || err != nil || v.ID < 0 {
-			return Line{}, fmt.Errorf("%q in %q: want a domain's number, =, and its part", clip(part), clip(text))
+			return Line{}, fmt.Errorf("%q in %q: want a domain's number, =, and its part", clip.Text(part, 60), clip.Text(text, 60))
 		}
 		if v.Part, err = strconv.ParseUint(strings.TrimSpace(value), base, 64); err != nil {
-			return Line{}, fmt.Errorf("%q in %q: the part is no number to the base %d", clip(part), clip(text), base)
+			return Line{}, fmt.Errorf("%q in %q: the part is no number to the base %d", clip.Text(part, 60), clip.Text(text, 60), base)
 		}
 		if len(l.Values) == maxDomains {
-			return Line{}, fmt.Errorf("%q names more than %d domains", clip(text), maxDomains)
+			return Line{}, fmt.Errorf("%q names more than %d domains", clip.Text(text, 60), maxDomains)
 		}
 		l.Values = append(l.Values, v)
 	}
 	slices.SortFunc(l.Values, byID)
 	for i := 1; i < len(l.Values); i++ {
 		if l.Values[i].ID == l.Values[i-1].ID {
-			return Line{}, fmt.Errorf("%q names domain %d twice", clip(text), l.Values[i].ID)
+			return Line{}, fmt.Errorf("%q names domain %d twice", clip.Text(text, 60), l.Values[i].ID)
 		}
 	}
 	return l, nil
-}
-
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "…"
-	}
-	return s
 }
 
 // ParseFile reads a whole file. Lines of other resources are left out, and those without numbers ("uninitialized" in a group
@@ -187,7 +182,7 @@ func (l Line) Only(other Line) Line {
 func Mask(text string) (uint64, error) {
 	m, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no mask in hexadecimal digits", clip(text))
+		return 0, fmt.Errorf("%q is no mask in hexadecimal digits", clip.Text(text, 60))
 	}
 	return m, nil
 }

@@ -42,6 +42,8 @@ var (
 	batchBeyond      = counter("polder_batch_beyond_requests_cpu_seconds_total", "CPU time that batch pods used beyond what they request.")
 	batchThrottled   = counter("polder_batch_throttled_seconds_total", "Time in which a quota held batch back.")
 	batchStarved     = gauge("polder_batch_starved", "Whether batch in a class below the services' gets less than its floor on a full machine.")
+	servicesTime     = counter("polder_services_seconds_total", "Time in which services' waiting for a CPU was known, all services added up.")
+	servicesWaited   = counter("polder_services_waited_seconds_total", "Time in which services waited for a CPU, all services added up.")
 	leftTime         = counter("polder_left_cpu_seconds_total", "CPU time that all but batch did not use: used by batch, or idle.")
 	agentState       = gauge("polder_fleet_agent_state", "1 for the state that the cluster's view of the node's agent is in (collect --fleet).", "state")
 	fleetNodes       = gauge("polder_fleet_nodes", "Nodes of the fleet by the state of their agents, as the node's tick has it.", "state")
@@ -50,6 +52,8 @@ var (
 	fleetWaiting     = gauge("polder_fleet_waiting_nodes", "Nodes whose pods are to be evicted and that wait for their turn.")
 	reclaimedCPU     = gauge("polder_reclaimed_cpu_cores", "CPU that may be offered to reclaimed pods.")
 	reclaimedMemory  = gauge("polder_reclaimed_memory_bytes", "Memory that may be offered to reclaimed pods.")
+	shadowCPU        = gauge("polder_shadow_reclaimed_cpu_cores", "CPU that advise's shadow policy would offer to reclaimed pods.", "policy")
+	shadowMemory     = gauge("polder_shadow_reclaimed_memory_bytes", "Memory that advise's shadow policy would offer to reclaimed pods.", "policy")
 	reclaimedNUMACPU = gauge("polder_reclaimed_numa_cpu_cores", "A NUMA node's part of the reclaimed CPU.", "numa")
 	reclaimedNUMAMem = gauge("polder_reclaimed_numa_memory_bytes", "A NUMA node's part of the reclaimed memory.", "numa")
 	poolCPUs         = gauge("polder_pool_cpus", "Logical CPUs of a pool.", "pool")
@@ -80,8 +84,8 @@ var All = []*Metric{
 	nodeMemoryTotal, nodeMemoryAvail, nodeMemoryFree, nodeMemoryLow, nodeKswapdSteal,
 	numaCPUUsage, numaMemoryTotal, numaMemoryFree,
 	pods, podsCPUUsage, podsLoad1, podsMemory, requestedCPU, requestedMemory,
-	batchTime, batchPodTime, batchBeyond, batchThrottled, leftTime,
-	reclaimedCPU, reclaimedMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, batchStarved, adviceReasons,
+	batchTime, batchPodTime, batchBeyond, batchThrottled, leftTime, servicesTime, servicesWaited,
+	reclaimedCPU, reclaimedMemory, shadowCPU, shadowMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, batchStarved, adviceReasons,
 	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks,
 	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,
 	agentState, fleetNodes, fleetProtection, fleetHeld, fleetWaiting,

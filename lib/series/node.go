@@ -28,7 +28,7 @@ type Node struct {
 // NewNode is a node of which no tick has come yet, as a tool tells of it.
 func NewNode(tool string) *Node { return &Node{tool: tool} }
 
-// OfFleet is what the label tool of a centre's tools ends in: its ticks are of nodes that have a tool of that name themselves.
+// OfFleet is what the label tool of a fleet controller's tools ends in: its ticks are of nodes that have a tool of that name themselves.
 const OfFleet = "-fleet"
 
 // label is a tool of the pipe that t went through as a label's value.
@@ -177,6 +177,10 @@ func (p *page) advice(a *tick.Advice) {
 			p.put(reclaimedNUMAMem, number(x.MemoryBytes), strconv.Itoa(x.ID))
 		})
 	}
+	if x := a.Shadow; x != nil && x.Reclaimed != nil {
+		p.put(shadowCPU, inCores(number(x.Reclaimed.MilliCPU)), x.Policy)
+		p.put(shadowMemory, number(x.Reclaimed.MemoryBytes), x.Policy)
+	}
 	pools := slices.SortedStableFunc(slices.Values(a.Pools), func(a, b tick.Pool) int { return cmp.Compare(a.Name, b.Name) })
 	distinct(pools, func(x tick.Pool) string { return x.Name }, func(x tick.Pool) {
 		if set, err := cpus.Parse(x.CPUs); err == nil {
@@ -197,6 +201,10 @@ func (p *page) worth(w *Worth) {
 	p.number(batchBeyond, w.BeyondRequests)
 	p.number(batchThrottled, w.Throttled)
 	p.number(leftTime, w.Left)
+	if w.Services > 0 {
+		p.number(servicesTime, w.Services)
+		p.number(servicesWaited, w.Waited)
+	}
 	for _, key := range slices.Sorted(maps.Keys(w.pods)) {
 		namespace, pod, _ := strings.Cut(key, "\x00")
 		p.number(batchPodTime, w.pods[key], namespace, pod)

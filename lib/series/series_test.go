@@ -54,11 +54,11 @@ func TestAllAreThere(t *testing.T) {
 	}
 }
 
-// A centre does not tell what the nodes' own tools tell.
+// A fleet controller does not tell what the nodes' own tools tell.
 func TestFleet(t *testing.T) {
 	for _, s := range samplesOf(seriestest.Fleet()) {
 		if strings.HasPrefix(s.Name, "polder_pods") || strings.HasPrefix(s.Name, "polder_node") || strings.HasPrefix(s.Name, "polder_reclaimed") {
-			t.Errorf("the centre tells %s", s.Name)
+			t.Errorf("the fleet controller tells %s", s.Name)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestMadeUpRulesLeaveRoom(t *testing.T) {
 	}
 }
 
-// What a centre's tools tell of a node is not what the node's own tools of that name tell.
+// What a fleet controller's tools tell of a node is not what the node's own tools of that name tell.
 func TestFleetTools(t *testing.T) {
 	fleet := func(x *tick.Tick) *tick.Tick {
 		x.Node, x.Time = "n", time.Unix(1, 0)

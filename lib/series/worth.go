@@ -20,6 +20,10 @@ type Worth struct {
 	BeyondRequests float64
 	// Throttled is the time, weighted by the largest part of it in which a container of batch was held back by its quota.
 	Throttled float64
+	// Services is the time in which services' waiting for a CPU was known, all services added up, and Waited the part of it in which they
+	// waited: on cgroup v2 in which at least one thread of the service did, on version 1 the run delays of its threads, of each second
+	// one at most.
+	Services, Waited float64
 	// Evicted are the evictions that were accepted: of those that a budget refuses none.
 	Evicted float64
 
@@ -58,6 +62,7 @@ func (w *Worth) add(t *tick.Tick) {
 	if err != nil || seconds == 0 {
 		return
 	}
+	w.wait(t.Sample.Pods, seconds)
 	var batch, beyond, throttled float64 // milli-CPU, milli-CPU, percent
 	present := counts{}
 	for i := range t.Sample.Pods {
@@ -88,6 +93,17 @@ func (w *Worth) add(t *tick.Tick) {
 	w.Throttled += throttled / 100 * seconds
 }
 
+// wait counts how long services waited.
+func (w *Worth) wait(pods []tick.Pod, seconds float64) {
+	for i := range pods {
+		p := &pods[i]
+		if v := p.CPUWaitPermille; p.QoS != tick.QoSReclaimed && v != nil && *v >= 0 {
+			w.Services += seconds
+			w.Waited += min(*v, 1000) / 1000 * seconds
+		}
+	}
+}
+
 // requested is the CPU that a pod requests, in milli-CPU. What is not requested is 0.
 func requested(p *tick.Pod) (sum float64) {
 	if p.Requests == nil {
@@ -101,9 +117,26 @@ func requested(p *tick.Pod) (sum float64) {
 	return sum
 }
 
-// String is the sum for a person, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2 evictions". Idle is
-// what batch itself used, too. Nothing counted is the empty string.
+// String is the sum for a person, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2 evictions; services
+// waited 0.1 % of the time". Nothing counted is the empty string.
 func (w *Worth) String() string {
+	text := w.OfBatch()
+	if waited := w.OfServices(); text != "" && waited != "" {
+		text += "; " + waited
+	}
+	return text
+}
+
+// OfServices is what it says of services; empty where their waiting is not known.
+func (w *Worth) OfServices() string {
+	if w.Services == 0 {
+		return ""
+	}
+	return fmt.Sprintf("services waited %.1f %% of the time", 100*w.Waited/w.Services)
+}
+
+// OfBatch is what it says of batch. Idle is what batch itself used, too.
+func (w *Worth) OfBatch() string {
 	if w.Seconds == 0 {
 		return ""
 	}

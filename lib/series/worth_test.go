@@ -96,6 +96,36 @@ func TestWorthOfPods(t *testing.T) {
 	}
 }
 
+// Services' waiting is a mean over those whose waiting is known, of which none waits longer than all of the time.
+func TestWorthOfServices(t *testing.T) {
+	waits := func(name string, permille float64) tick.Pod {
+		p := tick.Pod{Namespace: "shop", Name: name, QoS: tick.QoSShared, CPUWaitPermille: &permille}
+		return p
+	}
+	batch := waits("b", 900)
+	batch.QoS = tick.QoSReclaimed
+	for _, tt := range []struct {
+		name             string
+		pods             []tick.Pod
+		services, waited float64
+		want             string
+	}{
+		{"none", []tick.Pod{batch, {QoS: tick.QoSShared}}, 0, 0, ""},
+		{"two", []tick.Pod{batch, waits("a", 30), waits("c", 0), {QoS: tick.QoSShared}}, 20, 0.3, "services waited 1.5 % of the time"},
+		{"two threads that wait all the time", []tick.Pod{waits("a", 2000)}, 10, 10, "services waited 100.0 % of the time"},
+		{"no amount", []tick.Pod{waits("a", -1)}, 0, 0, ""},
+	} {
+		var w Worth
+		w.add(used(0, 10, 1000, tt.pods...))
+		if math.Abs(w.Services-tt.services) > 1e-9 || math.Abs(w.Waited-tt.waited) > 1e-9 || w.OfServices() != tt.want {
+			t.Errorf("%s: %v of %v, %q; want %v of %v, %q", tt.name, w.Waited, w.Services, w.OfServices(), tt.waited, tt.services, tt.want)
+		}
+		if whole := w.String(); !strings.HasSuffix(whole, "throttled 0.0 % of it"+strings.TrimSuffix("; "+tt.want, "; ")) {
+			t.Errorf("%s: %s", tt.name, whole)
+		}
+	}
+}
+
 // What a budget refuses is no eviction; one that goes through many states is one.
 func TestWorthOfEvictions(t *testing.T) {
 	n := NewNode("report")

@@ -46,6 +46,8 @@ type Filter struct {
 // Incoming is one tick on its way through a tool.
 type Incoming struct {
 	*tick.Tick
+	// Line is the tick as it came, until Handle returns.
+	Line *tick.Line
 	// Refused says why an acting tool must leave the tick alone; empty where it may act.
 	Refused string
 	// Dropped is the number of ticks not passed on so far (Filter.Live).
@@ -179,12 +181,11 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 func (s *Session) handle(ctx context.Context, f Filter, a arrival, out *sink) error {
 	refused, why := s.refuse(a.line)
 	begun := time.Now()
-	section, err := f.Handle(ctx, Incoming{Tick: a.tick, Refused: refused, Dropped: out.dropped()})
+	section, err := f.Handle(ctx, Incoming{Tick: a.tick, Line: a.line, Refused: refused, Dropped: out.dropped()})
 	if err != nil {
 		return err
 	}
 	s.measure(a.line, section, why, time.Since(begun))
-	s.settled()
 	s.beat()
 	if f.Terminal {
 		return nil

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,12 +10,31 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Flags collects a tool's flags. Every flag can also be set by an environment variable, POLDER_, the tool's name and the
+// Flags collects a tool's flags. The first line of a flag's usage is one clause, which has room beside its name in a line of --help;
+// lines below it are whole sentences for the manual alone. Every flag can also be set by an environment variable, POLDER_, the tool's name and the
 // flag's in capitals (POLDER_ISOLATE_MAX_AGE); the command line wins.
 type Flags struct {
 	tool     string
 	flags    []cli.Flag
 	category string
+	words    map[string][]string // the values that a flag takes, for completion, by the flag's name
+}
+
+// Words names values that the flag before takes, for completion in a shell. One that can be given several times takes a list of them.
+func (f *Flags) Words(words ...string) {
+	if f.words == nil {
+		f.words = map[string][]string{}
+	}
+	f.words[f.flags[len(f.flags)-1].Names()[0]] = words
+}
+
+// add adds the other one's flags.
+func (f *Flags) add(other *Flags) {
+	f.flags = append(f.flags, other.flags...)
+	if f.words == nil {
+		f.words = map[string][]string{}
+	}
+	maps.Copy(f.words, other.words)
 }
 
 // Category names the group under which --help lists the flags that follow.
@@ -81,13 +101,18 @@ func (f *Flags) OnOff(into *bool, name string, value bool, usage string) {
 
 // Choice adds a flag that takes one of the given words.
 func (f *Flags) Choice(into *string, name, value, usage string, words ...string) {
-	usage += " (" + strings.Join(words, ", ") + ")"
+	brief, details, more := strings.Cut(usage, "\n")
+	usage = brief + " (" + strings.Join(words, ", ") + ")"
+	if more {
+		usage += "\n" + details
+	}
 	f.flags = append(f.flags, &cli.StringFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name), Action: func(_ *cli.Context, v string) error {
 		if !slices.Contains(words, v) {
 			return Usagef("--%s %q: want one of %s", name, v, strings.Join(words, ", "))
 		}
 		return nil
 	}})
+	f.Words(words...)
 }
 
 // UsageError is an error that the caller can mend on the command line or in the configuration: exit status 2.
@@ -98,6 +123,14 @@ func (e *UsageError) Unwrap() error { return e.err }
 
 // Usagef returns a [UsageError].
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// Default is what --help prints as the default of a flag that [Flags.Value] has added.
+func (f *Flags) Default(name string) string {
+	if g, ok := flagNamed(name, f.flags).(*cli.GenericFlag); ok {
+		return g.DefaultText
+	}
+	return ""
+}
 
 // Value is a flag of a type of its own.
 type Value interface {

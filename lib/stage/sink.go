@@ -156,7 +156,6 @@ func (o *Source) Put(t *tick.Tick) error {
 		return err
 	}
 	o.sink.line = append(line, '\n')
-	o.s.settled()
 	o.s.beat()
 	return o.sink.write()
 }

@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"polder/lib/listen"
 	"polder/lib/metrics"
 	"polder/lib/series"
 	"polder/lib/tick"
@@ -51,10 +53,15 @@ type Kind struct {
 type Command struct {
 	Name     string
 	Synopsis string // one line
-	Manual   string // the manual: what it does, the sections that it reads and writes, examples
-	Kind     Kind
-	Flags    func(*Flags)
-	Run      func(context.Context, *Session) error
+	Summary  string // what it does, in ten lines at most: --help and the manual begin with it
+	Tasks    []Task // --help shows the first ones, the manual all of them
+	Manual   string // all else: how it works, what it reads and writes; for the manual alone
+	// Families are beginnings of names of options, such as "load-". --help lists these by name alone, under FamiliesTitle.
+	Families      []string
+	FamiliesTitle string
+	Kind          Kind
+	Flags         func(*Flags)
+	Run           func(context.Context, *Session) error
 }
 
 // Session is one run of a tool: the outside world and the shared flags.
@@ -81,9 +88,6 @@ type Session struct {
 
 	isSet  func(string) bool
 	notify *notifier
-	// release gives back memory that the start alone needed; nil but in a process of its own.
-	release func()
-	ticks   int // so far, as long as that matters
 }
 
 // IsSet reports whether a flag was given on the command line or by its environment variable.
@@ -119,16 +123,6 @@ func Main(c Command) {
 			}
 		}
 	}()
-	run := c.Run
-	c.Run = func(ctx context.Context, s *Session) error {
-		s.release = func() {
-			if err := releaseStartup(); err != nil {
-				s.Log.Debug("pages that only the start needed stay in memory", "error", err)
-			}
-		}
-		s.release()
-		return run(ctx, s)
-	}
 	os.Exit(c.Execute(ctx, OSEnv()))
 }
 
@@ -151,104 +145,129 @@ func (c Command) Execute(ctx context.Context, env Env) int {
 
 func (c Command) app(env Env) *cli.App {
 	s := &Session{Env: env, Tool: c.Name}
-	var logLevel, logFormat, memory string
+	var with process
 
 	own := Flags{tool: c.Name}
 	if c.Flags != nil {
 		c.Flags(&own)
 	}
-	shared := c.sharedFlags(s, &logLevel, &logFormat, &memory)
+	shared := c.sharedFlags(s, &with)
 
-	flags := append(own.flags, shared.flags...)
+	own.add(shared)
+	flags := append(slices.Clip(own.flags),
+		&cli.BoolFlag{Name: manualFlag, Usage: "print the whole manual", Category: processFlags},
+		&cli.BoolFlag{Name: manFlag, Hidden: true})
+	with.flags = flags
 	return &cli.App{
-		Name:                  c.Name,
-		Usage:                 c.Synopsis,
-		Description:           strings.TrimSpace(c.Manual),
-		UsageText:             c.Name + " [options]",
-		Version:               Version,
-		Flags:                 flags,
-		Reader:                env.In,
-		Writer:                env.Out,
-		ErrWriter:             env.Err,
-		EnableBashCompletion:  true,
+		Name:                 c.Name,
+		Usage:                c.Synopsis,
+		Version:              Version,
+		Flags:                flags,
+		Reader:               env.In,
+		Writer:               env.Out,
+		ErrWriter:            env.Err,
+		EnableBashCompletion: true,
+		BashComplete: func(*cli.Context) {
+			own.complete(env.Out, env.Args[1:len(env.Args)-1]) // the last one asks for this
+		},
 		HideHelpCommand:       true,
-		CustomAppHelpTemplate: strings.ReplaceAll(cli.AppHelpTemplate, "GLOBAL OPTIONS", "OPTIONS"),
+		CustomAppHelpTemplate: "{{ExtraInfo.help}}",
+		ExtraInfo:             func() map[string]string { return map[string]string{"help": c.helpText(flags)} },
 		ExitErrHandler:        func(*cli.Context, error) {}, // Execute decides
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
 			return usage(err, flags)
 		},
-		Action: func(cc *cli.Context) error {
-			if cc.NArg() > 0 {
-				return Usagef("unexpected argument %q: options begin with --", cc.Args().First())
-			}
-			log, err := newLogger(env.Err, logFormat, logLevel, c.Name)
-			if err != nil {
-				return err
-			}
-			if err := limitMemory(memory); err != nil {
-				return err
-			}
-			s.Log = log
-			if s.notify, err = newNotifier(env.Getenv); err != nil {
-				log.Warn("cannot notify the service manager", "error", err)
-			}
-			s.isSet = cc.IsSet
-			if s.MetricsAddr != "" {
-				if err := metrics.CheckAddr(s.MetricsAddr); err != nil {
-					return Usagef("--metrics-addr %q: %w", s.MetricsAddr, err)
-				}
-				name := c.Name
-				if cc.Bool("fleet") {
-					name += series.OfFleet
-				}
-				s.Metrics = metrics.New(name, Version)
-				defer s.Metrics.Close()
-			}
-			if c.Kind.Acts && s.Node == "" {
-				if s.Node, err = os.Hostname(); err != nil {
-					return fmt.Errorf("find this node's name: %w (give it with --node)", err)
-				}
-			}
-			if s.MaxLine <= 0 && c.Kind.Reads {
-				return Usagef("--max-line %d: want a positive number of bytes", s.MaxLine)
-			}
-			err = c.Run(cc.Context, s)
-			if cc.Context.Err() != nil {
-				s.notify.stopping()
-			}
-			return err
-		},
+		Action: func(cc *cli.Context) error { return c.act(cc, s, with) },
 	}
 }
 
-func (c Command) sharedFlags(s *Session, logLevel, logFormat, memory *string) *Flags {
+// processFlags is the group of the options that are about the process itself.
+const processFlags = "Process"
+
+// process are the shared flags that concern the process alone.
+type process struct {
+	logLevel, logFormat, memoryLimit string
+
+	flags []cli.Flag // all of the tool's, for its manual
+}
+
+// act runs the command whose flags have been read.
+func (c Command) act(cc *cli.Context, s *Session, with process) error {
+	switch {
+	case cc.Bool(manFlag):
+		return c.manual(s.Out, with.flags, manPage{})
+	case cc.Bool(manualFlag):
+		return c.manual(s.Out, with.flags, markdown{})
+	}
+	if cc.NArg() > 0 {
+		return Usagef("unexpected argument %q: options begin with --", cc.Args().First())
+	}
+	log, err := newLogger(s.Err, with.logFormat, with.logLevel, c.Name)
+	if err != nil {
+		return err
+	}
+	if err := limitMemory(with.memoryLimit); err != nil {
+		return err
+	}
+	s.Log = log
+	if s.notify, err = newNotifier(s.Getenv); err != nil {
+		log.Warn("cannot notify the service manager", "error", err)
+	}
+	s.isSet = cc.IsSet
+	if s.MetricsAddr != "" {
+		if err := listen.CheckAddr(s.MetricsAddr); err != nil {
+			return Usagef("--metrics-addr %q: %w", s.MetricsAddr, err)
+		}
+		name := c.Name
+		if cc.Bool("fleet") {
+			name += series.OfFleet
+		}
+		s.Metrics = metrics.New(name, Version)
+		defer s.Metrics.Close()
+	}
+	if c.Kind.Acts && s.Node == "" {
+		if s.Node, err = os.Hostname(); err != nil {
+			return fmt.Errorf("find this node's name: %w (give it with --node)", err)
+		}
+	}
+	if s.MaxLine <= 0 && c.Kind.Reads {
+		return Usagef("--max-line %d: want a positive number of bytes", s.MaxLine)
+	}
+	err = c.Run(cc.Context, s)
+	if cc.Context.Err() != nil {
+		s.notify.stopping()
+	}
+	return err
+}
+
+func (c Command) sharedFlags(s *Session, with *process) *Flags {
 	f := Flags{tool: c.Name}
 	f.Category("Stream")
 	if c.Kind.Reads {
-		f.Path(&s.Input, "input", "-", "read ticks from `FILE` or FIFO (- is standard input; a FIFO that is named fifo:PATH or ends in .fifo is made if absent)")
-		f.Bool(&s.Strict, "strict", "stop with status 1 at the first line that is no valid tick, instead of dropping it")
+		f.Path(&s.Input, "input", "-", "read ticks from `FILE` or FIFO\n- is standard input. A FIFO that is named fifo:PATH or ends in .fifo is made if it is absent.")
+		f.Bool(&s.Strict, "strict", "stop with status 1 at the first line that is no valid tick\nWithout it such a line is dropped, logged and counted.")
 		f.Int(&s.MaxLine, "max-line", tick.DefaultMaxLine, "longest line that is taken, in bytes")
 	}
 	if c.Kind.Writes {
-		f.Path(&s.Output, "output", "-", "write to `FILE` or FIFO (- is standard output)")
+		f.Path(&s.Output, "output", "-", "write to `FILE` or FIFO\n- is standard output.")
 	}
 	if c.Kind.Acts {
 		f.Category("Acting")
-		f.Duration(&s.MaxAge, "max-age", 0, "do not act on ticks older than this; 0, where it is given, is any age")
+		f.Duration(&s.MaxAge, "max-age", 0, "do not act on older ticks\n0, where it is given, is any age.")
 		f.showDefault("three intervals")
-		f.flags = append(f.flags, &cli.StringFlag{Name: "node", Usage: "act on ticks of this `NODE` alone", DefaultText: "the host's name", Destination: &s.Node, Category: "Acting", EnvVars: append(f.envVars("node"), "NODE_NAME")})
-		f.Bool(&s.DryRun, "dry-run", "decide on any tick, of any age and node, and change nothing")
+		f.flags = append(f.flags, &cli.StringFlag{Name: "node", Usage: "act on ticks of this `NODE` alone\nThe variable NODE_NAME sets it, too.", DefaultText: "the host's name", Destination: &s.Node, Category: "Acting", EnvVars: append(f.envVars("node"), "NODE_NAME")})
+		f.Bool(&s.DryRun, "dry-run", "change nothing, and decide on ticks of any age and node")
 	}
 	if c.Kind.State {
 		f.Category("State")
-		f.Path(&s.State, "state", "", "keep what is remembered between ticks in `FILE`, so that a later run goes on from there")
+		f.Path(&s.State, "state", "", "keep what is remembered between ticks in `FILE`, for the next run")
 	}
-	f.Category("Process")
+	f.Category(processFlags)
 	f.Path(&s.HeartbeatFile, "heartbeat", "", "touch `FILE` after every tick, for a liveness check")
-	f.String(&s.MetricsAddr, "metrics-addr", "", "answer Prometheus at `HOST:PORT`, path /metrics, without encryption or password (default: nowhere)")
-	f.Choice(logLevel, "log-level", "info", "least level that is logged to standard error", "debug", "info", "warn", "error")
-	f.Choice(logFormat, "log-format", "text", "form of the log", "text", "json")
-	f.String(memory, "memory-limit", "", "soft limit of the Go heap, such as 32MiB (GOMEMLIMIT)")
+	f.String(&s.MetricsAddr, "metrics-addr", "", "answer Prometheus at `HOST:PORT` (default nowhere)\nThe path is /metrics. There is neither encryption nor a password.")
+	f.Choice(&with.logLevel, "log-level", "info", "least level to log", "debug", "info", "warn", "error")
+	f.Choice(&with.logFormat, "log-format", "text", "form of the log", "text", "json")
+	f.String(&with.memoryLimit, "memory-limit", "", "soft limit of the Go heap, as 32MiB\nGo's own variable for it is GOMEMLIMIT.")
 	return &f
 }
 

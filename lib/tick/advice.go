@@ -29,6 +29,17 @@ type Advice struct {
 	BatchStarved *bool `json:"batchStarved,omitempty"`
 	// Reasons has one short sentence for each thing that bound the result.
 	Reasons []string `json:"reasons,omitempty"`
+	// Shadow is what a second policy would have decided. Nothing acts on it.
+	Shadow *Shadow `json:"shadow,omitempty"`
+}
+
+// Shadow is the part of a second policy's advice that is compared with the first one's.
+type Shadow struct {
+	Policy    string     `json:"policy"`
+	Reclaimed *Reclaimed `json:"reclaimed,omitempty"`
+	Withdrawn string     `json:"withdrawn,omitempty"`
+	Pools     []Pool     `json:"pools,omitempty"`
+	Reasons   []string   `json:"reasons,omitempty"`
 }
 
 // Reclaimed is what may be offered to reclaimed pods.
@@ -71,6 +82,10 @@ type Cgroup struct {
 	MemoryLowBytes  *int64 `json:"memoryLowBytes,omitempty"`
 	MemoryHighBytes *int64 `json:"memoryHighBytes,omitempty"`
 	MemoryMaxBytes  *int64 `json:"memoryMaxBytes,omitempty"`
+	// MemoryTighterOnly says that MemoryHighBytes and MemoryMaxBytes count only as far as they are under what the cgroup had before isolate
+	// changed it, and MemoryMinBytes and MemoryLowBytes only as far as they are over that: what kubelet or an administrator set is neither
+	// widened nor taken back.
+	MemoryTighterOnly bool `json:"memoryTighterOnly,omitempty"`
 	// MemoryOOMGroup is memory.oom.group: the OOM killer ends all or none.
 	MemoryOOMGroup *bool `json:"memoryOOMGroup,omitempty"`
 	// What follows has files in the kernels of Anolis and Alibaba Cloud Linux alone: asynchronous reclaim begins at so many percent

@@ -8,7 +8,12 @@ import (
 	"unicode/utf8"
 
 	jsoniter "github.com/json-iterator/go"
+
+	"polder/lib/clip"
 )
+
+// shownBytes is how much of a text from elsewhere stands in a message.
+const shownBytes = 40
 
 // Line is one tick as it came, with the places of its sections known and their contents not decoded.
 type Line struct {
@@ -80,7 +85,7 @@ func (l *Line) head() error {
 	}
 	var version int64
 	if err := Unmarshal(v, &version); err != nil || version != Version {
-		return fmt.Errorf("v is %s, want %d", clip(v), Version)
+		return fmt.Errorf("v is %s, want %d", clip.Text(v, shownBytes), Version)
 	}
 	node := l.Section("node")
 	if node == nil {
@@ -89,7 +94,7 @@ func (l *Line) head() error {
 	if !(len(node) > 2 && node[0] == '"' && string(node[1:len(node)-1]) == l.Node) { // mostly the same node as the line before
 		l.Node = ""
 		if err := Unmarshal(node, &l.Node); err != nil || l.Node == "" {
-			return fmt.Errorf("node is %s, want a name", clip(node))
+			return fmt.Errorf("node is %s, want a name", clip.Text(node, shownBytes))
 		}
 		if err := CheckName(l.Node); err != nil {
 			return fmt.Errorf("node: %w", err)
@@ -105,7 +110,7 @@ func (l *Line) head() error {
 		l.Time, err = time.Parse(time.RFC3339Nano, string(at[1:len(at)-1]))
 	}
 	if err != nil || l.Time.IsZero() {
-		return fmt.Errorf("time is %s, want RFC 3339", clip(at))
+		return fmt.Errorf("time is %s, want RFC 3339", clip.Text(at, shownBytes))
 	}
 	return nil
 }
@@ -121,13 +126,6 @@ func CheckName(name string) error {
 		}
 	}
 	return nil
-}
-
-func clip(b []byte) string {
-	if len(b) > 40 {
-		return string(b[:40]) + "…"
-	}
-	return string(b)
 }
 
 // Bytes is the line without its newline. It may not be changed.

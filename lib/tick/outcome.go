@@ -28,6 +28,10 @@ type Write struct {
 	Key    string `json:"key"`
 	Old    string `json:"old"`
 	New    string `json:"new"`
+	// OldMilliCPU and NewMilliCPU are what the texts of a quota or a burst come to with the cgroup's period, [Unlimited] for no limit; nil
+	// for other keys, and where a text is no number.
+	OldMilliCPU *int64 `json:"oldMilliCPU,omitempty"`
+	NewMilliCPU *int64 `json:"newMilliCPU,omitempty"`
 }
 
 // IsolationError is one value that could not be made true.

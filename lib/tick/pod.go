@@ -61,8 +61,16 @@ type Pod struct {
 	Load5         *float64 `json:"load5,omitempty"`
 	Threads       *float64 `json:"threads,omitempty"`
 	Memory        *Memory  `json:"memory,omitempty"`
-	// MemoryPressure is the PSI of the pod's cgroup; version 2 alone has it.
+	// CPUPressure, MemoryPressure and IOPressure are the PSI of the pod's cgroup; version 2 alone has it. That of CPU and of I/O is not
+	// read of reclaimed pods.
+	CPUPressure    *Pressure `json:"cpuPressure,omitempty"`
 	MemoryPressure *Pressure `json:"memoryPressure,omitempty"`
+	IOPressure     *Pressure `json:"ioPressure,omitempty"`
+	// CPUWaitPermille is how long the pod waited for a CPU, in thousandths of the time since the reading before (2 s on average). On
+	// version 2 it is what the "some" total of cpu.pressure grew by: the time in which at least one thread waited, at most 1000. On
+	// version 1 it is what the run delays of its threads grew by, all added up: 2000 where two threads waited all the time. It is not
+	// read of reclaimed pods.
+	CPUWaitPermille *float64 `json:"cpuWaitPermille,omitempty"`
 
 	Containers []Container `json:"containers,omitempty"`
 	// Errors is what is wrong with the pod's own labels, annotations or quantities; the parts without fault hold.

@@ -26,6 +26,8 @@ type Sample struct {
 	Partitions []Partition `json:"partitions,omitempty"`
 	// Tiers are kubelet's cgroups above the pods': by their name, as in "besteffort".
 	Tiers []Tier `json:"tiers,omitempty"`
+	// BatchCgroups are the cgroups above reclaimed pods that hold nothing else, outermost first; never the root, never kubelet's.
+	BatchCgroups []string `json:"batchCgroups,omitempty"`
 	// Resctrl is what the machine's cache and memory bandwidth can be divided into; nil where resctrl is not mounted.
 	Resctrl *Resctrl `json:"resctrl,omitempty"`
 	// Kubelet is what the node's kubelet keeps on disk; nil where there is none.

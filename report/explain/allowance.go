@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"polder/lib/cpus"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 	"polder/report/view"
 )
@@ -110,9 +111,9 @@ func (a allowance) milliCPU() (float64, bool) {
 func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
 	var s []string
 	if a.size > 0 {
-		text := fmt.Sprintf("It could run on %s (%s)", count(a.size, "CPU"), clip(a.cpus))
+		text := fmt.Sprintf("It could run on %s (%s)", phrase.Count(a.size, "CPU"), clip(a.cpus))
 		if others := len(podsOn(t, a.cpus)) - 1; others > 0 {
-			text += fmt.Sprintf(", which it shared with %s", count(others, "other pod"))
+			text += fmt.Sprintf(", which it shared with %s", phrase.Count(others, "other pod"))
 		}
 		s = append(s, text+".")
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/phrase"
 	"polder/lib/tick"
 	"polder/report/view"
 )
@@ -183,9 +184,9 @@ func offered(t *tick.Tick) []string {
 		case pods == 0:
 			s = append(s, "No reclaimed pod ran.")
 		case unknown > 0:
-			s = append(s, fmt.Sprintf("%s requested %s; what %d of them used is unknown.", count(pods, "reclaimed pod"), coresOf(asked), unknown))
+			s = append(s, fmt.Sprintf("%s requested %s; what %d of them used is unknown.", phrase.Count(pods, "reclaimed pod"), coresOf(asked), unknown))
 		default:
-			s = append(s, fmt.Sprintf("%s requested %s and used %s.", count(pods, "reclaimed pod"), coresNumber(asked), coresOf(use)))
+			s = append(s, fmt.Sprintf("%s requested %s and used %s.", phrase.Count(pods, "reclaimed pod"), coresNumber(asked), coresOf(use)))
 		}
 	}
 	if t.Report != nil {
@@ -298,7 +299,7 @@ func needed(t *tick.Tick) []string {
 				text += "; then " + list(next)
 			}
 			if more := len(ns) - 4; more > 0 {
-				text += fmt.Sprintf("; %s more", count(more, "service"))
+				text += fmt.Sprintf("; %s more", phrase.Count(more, "service"))
 			}
 		}
 		s = append(s, text+".")
@@ -367,7 +368,7 @@ func throttledList(all map[string]peak, known bool, clock func(peak) string) str
 	}
 	more := ""
 	if over := len(all) - mostListed; over > 0 {
-		more = fmt.Sprintf(" %s more.", count(over, "pod"))
+		more = fmt.Sprintf(" %s more.", phrase.Count(over, "pod"))
 	}
 	return paragraph("Throttled", list(parts)+"."+more)
 }
@@ -400,7 +401,7 @@ func (r *Recording) evicted(n *node, t *tick.Tick, p *tick.Pod) string {
 	if len(found) == 1 {
 		return paragraph("Evicted", found[0].says(n.clock), found[0].differently())
 	}
-	text := paragraph("Evicted", count(len(found)+n.evictions.more, "eviction")+".")
+	text := paragraph("Evicted", phrase.Count(len(found)+n.evictions.more, "eviction")+".")
 	for _, e := range found[:min(len(found), mostListed)] {
 		text += item(e.says(n.clock) + " " + e.differently())
 	}

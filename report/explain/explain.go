@@ -156,6 +156,7 @@ func (r *Recording) Add(t *tick.Tick) {
 		i = len(r.nodes)
 		r.nodes = append(r.nodes, &node{
 			name: t.Node, first: t.Time, peaks: map[string]peak{}, throttledPods: map[string]peak{}, taints: map[string]int{},
+			squeezes: squeezes{keep: keptSqueezes},
 		})
 	}
 	r.nodes[i].add(r, t)
@@ -166,15 +167,13 @@ func (r *Recording) resolve() {
 	switch {
 	case r.q.At != nil:
 		r.until = r.q.At.end(r.q.At.after(r.first))
-	default:
-		start := r.first
-		if r.q.From != nil {
-			r.from = r.q.From.after(start)
-			start = r.from
-		}
-		if r.q.Until != nil {
-			r.until = r.q.Until.end(r.q.Until.after(start))
-		}
+	case r.q.From != nil && r.q.Until != nil:
+		from, until := period(r.q.From, r.q.Until, r.first)
+		r.from, r.until = from, r.q.Until.end(until)
+	case r.q.From != nil:
+		r.from = r.q.From.From(r.first)
+	case r.q.Until != nil:
+		r.until = r.q.Until.end(r.q.Until.after(r.first))
 	}
 }
 
@@ -321,10 +320,16 @@ func reclaimPool(t *tick.Tick) (milliCPU float64, found bool) {
 	if t.Advice == nil {
 		return 0, false
 	}
-	for _, p := range t.Advice.Pools {
-		if p.Name == tick.PoolReclaim {
+	n, found := PoolCPUs(t.Advice, tick.PoolReclaim)
+	return float64(n) * 1000, found
+}
+
+// PoolCPUs is the number of CPUs of a pool, false where the advice has no such pool.
+func PoolCPUs(a *tick.Advice, name string) (n int, found bool) {
+	for _, p := range a.Pools {
+		if p.Name == name {
 			set, err := cpus.Parse(p.CPUs)
-			return float64(set.Size()) * 1000, err == nil
+			return set.Size(), err == nil
 		}
 	}
 	return 0, false

@@ -66,6 +66,22 @@ func TestMomentsAreOfTheRecordingsDay(t *testing.T) {
 			t.Errorf("%s in a recording from %s is %s, want %s", c.text, c.start.Format(time.RFC3339), got, c.want)
 		}
 	}
+	for _, c := range []struct{ from, until, wantFrom, wantUntil string }{
+		{"11:30", "12:30", "2026-11-21T11:30:00Z", "2026-11-21T12:30:00Z"}, // it begins within the period
+		{"23:00", "01:00", "2026-11-21T23:00:00Z", "2026-11-22T01:00:00Z"},
+		{"03:00", "04:00", "2026-11-22T03:00:00Z", "2026-11-22T04:00:00Z"},
+		{"2026-11-23T12:00:00Z", "13:00", "2026-11-23T12:00:00Z", "2026-11-23T13:00:00Z"},
+	} {
+		from, until := period(moment(t, c.from), moment(t, c.until), noon)
+		if got := from.Format(time.RFC3339) + " " + until.Format(time.RFC3339); got != c.wantFrom+" "+c.wantUntil {
+			t.Errorf("from %s until %s is %s, want %s %s", c.from, c.until, got, c.wantFrom, c.wantUntil)
+		}
+	}
+	for text, want := range map[string]string{"11:30": "2026-11-21T11:30:00Z", "10:30": "2026-11-22T10:30:00Z", "12:03": "2026-11-21T12:03:00Z"} {
+		if got := moment(t, text).From(noon).Format(time.RFC3339); got != want {
+			t.Errorf("from %s is %s, want %s", text, got, want)
+		}
+	}
 	for _, text := range []string{"", "noon", "24:00", "1:02", "12:3", "12:03:61", "12", "2026-11-20", "12:03Z"} {
 		if _, err := ParseMoment(text); err == nil {
 			t.Errorf("%q is taken for a time", text)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"polder/lib/phrase"
 	"polder/report/view"
 	"slices"
 	"strings"
@@ -34,8 +35,8 @@ func (r *Recording) outside(n *node) error {
 	case r.q.Until != nil:
 		what = "--until " + r.q.Until.text
 	}
-	return fmt.Errorf("%s: the recording has no tick of then: of %s it goes from %s to %s (%s)",
-		what, view.Clean(n.name), full(n.first), full(n.last), count(n.ticks, "tick"))
+	return fmt.Errorf("%s: the recording has no tick of that time: of %s it goes from %s to %s (%s)",
+		what, view.Clean(n.name), full(n.first), full(n.last), phrase.Count(n.ticks, "tick"))
 }
 
 // podAway is for a pod that is in the recording, and not at the time that is asked about.
@@ -83,7 +84,7 @@ func (r *Recording) title(n *node) string {
 	if r.q.At != nil {
 		return fmt.Sprintf("%s at %s", what, full(n.current.Time))
 	}
-	return fmt.Sprintf("%s from %s to %s (%s)", what, full(n.begin), n.clock(n.current.Time), count(n.asked, "tick"))
+	return fmt.Sprintf("%s from %s to %s (%s)", what, full(n.begin), n.clock(n.current.Time), phrase.Count(n.asked, "tick"))
 }
 
 // caveats are what the reader must know to judge the rest.
@@ -105,7 +106,7 @@ func (r *Recording) caveats(n *node) []string {
 		}
 	}
 	if n.disorder > 0 {
-		s = append(s, fmt.Sprintf("%s left out: older than the one in front of it.", count(n.disorder, "tick")))
+		s = append(s, fmt.Sprintf("%s left out: older than the one in front of it.", phrase.Count(n.disorder, "tick")))
 	}
 	t := n.current
 	if t.Isolation != nil && t.Isolation.DryRun {

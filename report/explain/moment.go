@@ -35,6 +35,33 @@ func ParseMoment(text string) (*Moment, error) {
 	return nil, fmt.Errorf("%q: want a time of the recording's day, as 12:03 or 12:03:30, or RFC 3339, as 2026-11-21T12:03:30Z", text)
 }
 
+// late is how long after the hour that one thinks of a recording may begin: --from 12:00 of one that begins at 12:03 is all of it, and not
+// the noon of the next day.
+const late = time.Hour
+
+// From is the moment as the beginning of a period of a recording that begins at start.
+func (m *Moment) From(start time.Time) time.Time {
+	at := m.after(start)
+	if before := at.AddDate(0, 0, -1); m.timeOfDay && before.After(start.Add(-late)) {
+		return before
+	}
+	return at
+}
+
+// period is what lies between two moments in a recording that begins at start: of the periods with these times of day the first that does
+// not end before start.
+func period(from, until *Moment, start time.Time) (time.Time, time.Time) {
+	begin := from.From(start)
+	if begin.After(start) && !from.timeOfDay {
+		start = begin
+	}
+	end := until.after(start)
+	for from.timeOfDay && begin.After(end) {
+		begin = begin.AddDate(0, 0, -1)
+	}
+	return begin, end
+}
+
 // after is the moment as a time: of those with that time of day the first that does not end before start, in start's zone.
 func (m *Moment) after(start time.Time) time.Time {
 	if !m.timeOfDay {

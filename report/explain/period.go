@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"polder/lib/phrase"
 	"polder/lib/tick"
 )
 
@@ -63,7 +64,7 @@ func (r *Recording) nodeOver(n *node, add func(string)) {
 		s = append(s, "Memory: "+text+".")
 	}
 	for _, key := range slices.Sorted(maps.Keys(n.taints)) {
-		s = append(s, fmt.Sprintf("The taint %s kept new pods away in %s.", key, count(n.taints[key], "tick")))
+		s = append(s, fmt.Sprintf("The taint %s kept new pods away in %s.", key, phrase.Count(n.taints[key], "tick")))
 	}
 	if len(s) == 0 && len(n.silences) == 0 {
 		s = offered(n.current)
@@ -106,12 +107,12 @@ func (r *Recording) nothing(n *node) string {
 	if s := n.silences[0]; len(n.silences) == 1 && n.moreSilences == 0 {
 		return paragraph("Nothing was offered", fmt.Sprintf("From %s to %s: %s.", n.clock(s.from), n.clock(s.to), sentence(s.why)))
 	}
-	text := paragraph("Nothing was offered", count(len(n.silences)+n.moreSilences, "time")+".")
+	text := paragraph("Nothing was offered", phrase.Count(len(n.silences)+n.moreSilences, "time")+".")
 	for _, s := range n.silences {
 		text += item(fmt.Sprintf("From %s to %s: %s.", n.clock(s.from), n.clock(s.to), sentence(s.why)))
 	}
 	if n.moreSilences > 0 {
-		text += item(fmt.Sprintf("and %s more", count(n.moreSilences, "time")))
+		text += item(fmt.Sprintf("and %s more", phrase.Count(n.moreSilences, "time")))
 	}
 	return text
 }
@@ -129,12 +130,12 @@ func (r *Recording) squeezed(n *node) string {
 	case 1:
 		return paragraph("Squeezed", q.found[0].says(r.amount(n), n.clock))
 	}
-	text := paragraph("Squeezed", count(q.total, "time")+".")
+	text := paragraph("Squeezed", phrase.Count(q.total, "time")+".")
 	for _, s := range q.found {
 		text += item(s.says(r.amount(n), n.clock))
 	}
 	if over := q.total - len(q.found); over > 0 {
-		text += item(fmt.Sprintf("and %s more, smaller ones", count(over, "time")))
+		text += item(fmt.Sprintf("and %s more, smaller ones", phrase.Count(over, "time")))
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/lib/phrase"
 	"polder/lib/tick"
 	"polder/report/view"
 )
@@ -73,11 +74,11 @@ func (b balance) binding() string {
 	}
 	if m := heldAt.FindStringSubmatch(b.bound); m != nil {
 		return fmt.Sprintf(" Less would do, but what services got is theirs for a while: for %s more (hold %s, %s).",
-			count(int(number(m[3])), "second"), view.Clean(m[4]), view.Clean(m[5]))
+			phrase.Count(int(number(m[3])), "second"), view.Clean(m[4]), view.Clean(m[5]))
 	}
 	if m := shrinks.FindStringSubmatch(b.bound); m != nil {
 		return fmt.Sprintf(" %s CPUs would do; what is too much is given back %s at a time (shrink-step, %s).",
-			m[1], count(int(number(m[2])), "CPU"), view.Clean(m[3]))
+			m[1], phrase.Count(int(number(m[2])), "CPU"), view.Clean(m[3]))
 	}
 	if m := keepsOwn.FindStringSubmatch(b.bound); m != nil {
 		floor := number(m[1])

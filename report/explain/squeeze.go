@@ -15,7 +15,7 @@ const (
 	leastFall   = 100 // milli-CPU
 	// squeezeWithin is the time in which it must fall, and for which a squeeze goes on without a lower value.
 	squeezeWithin = 5 * time.Minute
-	// keptSqueezes is how many are remembered: the largest ones.
+	// keptSqueezes is how many an answer has: the largest ones.
 	keptSqueezes = 5
 	// partOfFall is the part of a squeeze that a need must have grown by to be named as its cause.
 	partOfFall = 0.1
@@ -30,6 +30,7 @@ type squeeze struct {
 
 // squeezes finds them in a run of ticks, of which it keeps two at a time.
 type squeezes struct {
+	keep    int       // how many are remembered
 	found   []squeeze // the largest, in order of time
 	last    *squeeze
 	total   int
@@ -72,7 +73,7 @@ func (q *squeezes) end() {
 	q.total++
 	q.last = &s
 	q.found = append(q.found, s)
-	if len(q.found) > keptSqueezes {
+	if len(q.found) > q.keep {
 		least := 0
 		for i, x := range q.found {
 			if x.before-x.after < q.found[least].before-q.found[least].after {

@@ -25,13 +25,6 @@ func coresOf(milliCPU float64) string {
 
 func bytesOf(v float64) string { return view.Bytes(&v) }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // list joins with commas and an "and".
 func list(parts []string) string {
 	switch n := len(parts); n {

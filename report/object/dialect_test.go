@@ -214,7 +214,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// What the centre withdraws is what the policy offers; the other dialect's may be somebody else's.
+// What the fleet controller withdraws is what the policy offers; the other dialect's may be somebody else's.
 func TestMarkKeepsTheDialect(t *testing.T) {
 	for _, f := range []Figures{batch(1, 1, 1, 1), of(1, 1).with(func(f *Figures) { f.Dialect = Katalyst })} {
 		got := f.Withdrawn("agent-health: gone").Resources(Prefix)

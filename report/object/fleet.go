@@ -10,8 +10,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Centre is what the centre has to say of a node, by a tick of collect --fleet and evict --fleet.
-type Centre struct {
+// FleetDecision is what the fleet controller has to say of a node, by a tick of collect --fleet and evict --fleet.
+type FleetDecision struct {
 	// Conditions are those of the node's agent; nil where it is not known how it is, and then they stay as they are.
 	Conditions []Condition
 	// Taints are those that the node should have now; nil means that they and what the node offers stay as they are. A node
@@ -49,12 +49,12 @@ const (
 	statusUnknown = "Unknown"
 )
 
-// markPrefix is how the centre's marks begin: one that somebody else has set stays.
+// markPrefix is how the fleet controller's marks begin: one that somebody else has set stays.
 const markPrefix = "agent-health: "
 
-// ReadCentre takes what a tick says.
-func ReadCentre(t *tick.Tick) Centre {
-	c := Centre{node: t.Node}
+// ReadFleetDecision takes what a tick says.
+func ReadFleetDecision(t *tick.Tick) FleetDecision {
+	c := FleetDecision{node: t.Node}
 	if t.Sample == nil || t.Sample.Agent == nil {
 		return c
 	}
@@ -94,17 +94,17 @@ func conditions(state string, since, now time.Time) []Condition {
 }
 
 // Equal reports whether two ticks have the same to say.
-func (c Centre) Equal(d Centre) bool {
+func (c FleetDecision) Equal(d FleetDecision) bool {
 	same := func(a, b Condition) bool { return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason }
 	return slices.EqualFunc(c.Conditions, d.Conditions, same) && (c.Taints == nil) == (d.Taints == nil) && slices.Equal(c.Taints, d.Taints)
 }
 
 // Withdraws reports whether the node is to offer nothing.
-func (c Centre) Withdraws() bool { return len(c.Taints) > 0 }
+func (c FleetDecision) Withdraws() bool { return len(c.Taints) > 0 }
 
 // Patch makes a CustomNodeResource's status have the conditions; nil where it has them and somebody said so lately. Others
 // stay, and a condition keeps its time unless it changes.
-func (c Centre) Patch(cnr map[string]any) Patch {
+func (c FleetDecision) Patch(cnr map[string]any) Patch {
 	have, _ := at(cnr, "status", "conditions").([]any)
 	next := slices.Clone(have)
 	changed := false
@@ -167,7 +167,7 @@ func (c Condition) object() map[string]any {
 
 // heartbeat is how old the conditions may become: a little less than what collect wants, by the node's name, so that not all
 // nodes are written at once.
-func (c Centre) heartbeat() time.Duration {
+func (c FleetDecision) heartbeat() time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(c.node))
 	return tick.AgentHeartbeat * time.Duration(75+h.Sum32()%25) / 100
@@ -183,17 +183,17 @@ func moment(v any) time.Time {
 	return t
 }
 
-// CentreTaintsOf reads an object's taints, with the centre's as ours: those of the node's own agent are others' here.
-func CentreTaintsOf(cnr map[string]any) Taints {
-	return TaintsBy(cnr, centreTaintsAnnotation, taintQoS)
+// FleetTaintsOf reads an object's taints, with the fleet controller's as ours: those of the node's own agent are others' here.
+func FleetTaintsOf(cnr map[string]any) Taints {
+	return TaintsBy(cnr, fleetTaintsAnnotation, taintQoS)
 }
 
-// centreTaintsAnnotation names the centre's taints in the object.
-const centreTaintsAnnotation = "polder/fleet-taints"
+// fleetTaintsAnnotation names the fleet controller's taints in the object.
+const fleetTaintsAnnotation = "polder/fleet-taints"
 
-// MarkPatch is a JSON merge patch of a node that gives it the mark of the centre, or takes it away; nil where there is nothing
+// MarkPatch is a JSON merge patch of a node that gives it the mark of the fleet controller, or takes it away; nil where there is nothing
 // to do. A mark that somebody else has set stays, and serves as well.
-func (c Centre) MarkPatch(node map[string]any) map[string]any {
+func (c FleetDecision) MarkPatch(node map[string]any) map[string]any {
 	have, there := at(node, "metadata", "annotations", WithdrawnAnnotation).(string)
 	var mark any
 	switch {
@@ -205,9 +205,9 @@ func (c Centre) MarkPatch(node map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{WithdrawnAnnotation: mark}}}
 }
 
-// Lacks says what the objects lack to be as the centre wants them; empty where there is nothing to write. A cnr that is nil is
+// Lacks says what the objects lack to be as the fleet controller wants them; empty where there is nothing to write. A cnr that is nil is
 // not there.
-func (c Centre) Lacks(node, cnr map[string]any) string {
+func (c FleetDecision) Lacks(node, cnr map[string]any) string {
 	var lacks []string
 	if c.Patch(cnr) != nil {
 		lacks = append(lacks, "conditions")
@@ -215,7 +215,7 @@ func (c Centre) Lacks(node, cnr map[string]any) string {
 	if c.Taints == nil {
 		return strings.Join(lacks, ", ")
 	}
-	if t := CentreTaintsOf(cnr); !t.Want(c.Taints, time.Time{}).Equal(t) {
+	if t := FleetTaintsOf(cnr); !t.Want(c.Taints, time.Time{}).Equal(t) {
 		lacks = append(lacks, "taints")
 	}
 	if c.MarkPatch(node) != nil {
@@ -228,7 +228,7 @@ func (c Centre) Lacks(node, cnr map[string]any) string {
 }
 
 // String is for the log.
-func (c Centre) String() string {
+func (c FleetDecision) String() string {
 	var words []string
 	for _, x := range c.Conditions {
 		words = append(words, fmt.Sprintf("%s=%s (%s)", x.Type, x.Status, x.Reason))

@@ -15,12 +15,12 @@ import (
 
 var unfit = tick.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoScheduleForReclaimedTasks"}
 
-// centreTick is a tick of the centre at noon, with what evict --fleet decided.
-func centreTick(state string, since time.Time, e *tick.Eviction) *tick.Tick {
+// fleetTick is a tick of the fleet controller at noon, with what evict --fleet decided.
+func fleetTick(state string, since time.Time, e *tick.Eviction) *tick.Tick {
 	return &tick.Tick{V: 1, Node: "n1", Time: noon, Eviction: e, Sample: &tick.Sample{Agent: &tick.Agent{State: state, Since: since.Format(time.RFC3339Nano)}}}
 }
 
-func TestReadCentre(t *testing.T) {
+func TestReadFleetDecision(t *testing.T) {
 	since := noon.Add(-time.Hour)
 	held, tainted := &tick.FleetEviction{Held: true}, []tick.Taint{unfit}
 	for _, tt := range []struct {
@@ -31,19 +31,19 @@ func TestReadCentre(t *testing.T) {
 	}{
 		{"no sample", &tick.Tick{}, false, false, true},
 		{"a node's own tick", &tick.Tick{Sample: &tick.Sample{}, Eviction: &tick.Eviction{Taints: tainted}}, false, false, true},
-		{"nobody knows", centreTick("", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
-		{"no such state", centreTick("ill", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
+		{"nobody knows", fleetTick("", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
+		{"no such state", fleetTick("ill", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
 		{"no time", &tick.Tick{Sample: &tick.Sample{Agent: &tick.Agent{State: tick.AgentNotReady}}, Eviction: &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}}, false, false, true},
-		{"nobody has decided", centreTick(tick.AgentNotReady, since, nil), true, false, true},
-		{"refused", centreTick(tick.AgentNotReady, since, &tick.Eviction{Refused: "old", Fleet: &tick.FleetEviction{}, Taints: tainted}), true, false, true},
-		{"a node's own evict", centreTick(tick.AgentNotReady, since, &tick.Eviction{Taints: tainted}), true, false, true},
-		{"held", centreTick(tick.AgentNotReady, since, &tick.Eviction{Fleet: held, Taints: tainted}), true, false, true},
-		{"no taint", centreTick(tick.AgentNotReady, since, &tick.Eviction{Fleet: &tick.FleetEviction{}}), true, false, false},
-		{"a dry run", centreTick(tick.AgentNotReady, since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted, DryRun: true}), true, false, false},
-		{"a taint", centreTick(tick.AgentNotFound, since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), true, true, false},
-		{"a taint of a ready node", centreTick(tick.AgentReady, since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), true, false, false},
+		{"nobody has decided", fleetTick(tick.AgentNotReady, since, nil), true, false, true},
+		{"refused", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Refused: "old", Fleet: &tick.FleetEviction{}, Taints: tainted}), true, false, true},
+		{"a node's own evict", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Taints: tainted}), true, false, true},
+		{"held", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Fleet: held, Taints: tainted}), true, false, true},
+		{"no taint", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Fleet: &tick.FleetEviction{}}), true, false, false},
+		{"a dry run", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted, DryRun: true}), true, false, false},
+		{"a taint", fleetTick(tick.AgentNotFound, since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), true, true, false},
+		{"a taint of a ready node", fleetTick(tick.AgentReady, since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), true, false, false},
 	} {
-		c := ReadCentre(tt.tick)
+		c := ReadFleetDecision(tt.tick)
 		if (c.Conditions != nil) != tt.said || c.Withdraws() != tt.withdraw || (c.Taints == nil) != tt.silent {
 			t.Errorf("%s: %+v", tt.name, c)
 		}
@@ -54,7 +54,7 @@ func TestReadCentre(t *testing.T) {
 }
 
 // Conditions by what is there already: others stay, and times change with what they are of.
-func TestCentreConditions(t *testing.T) {
+func TestFleetConditions(t *testing.T) {
 	since := noon.Add(-time.Hour - 200*time.Millisecond)
 	const then, at = "2026-11-21T11:00:00Z", "2026-11-21T12:00:00Z" // since, rounded up
 	condition := func(kind, status, reason, changed, seen string) map[string]any {
@@ -84,7 +84,7 @@ func TestCentreConditions(t *testing.T) {
 		if tt.have == nil {
 			cnr = map[string]any{}
 		}
-		c := ReadCentre(centreTick(tick.AgentNotReady, since, nil))
+		c := ReadFleetDecision(fleetTick(tick.AgentNotReady, since, nil))
 		p := c.Patch(cnr)
 		if tt.want == nil {
 			if p != nil || c.Lacks(nil, cnr) != "" {
@@ -121,11 +121,11 @@ func conditionsIn(m map[string]any) any {
 }
 
 func TestMarkPatch(t *testing.T) {
-	away := Centre{Taints: []tick.Taint{unfit}, Why: markPrefix + "because"}
-	none := Centre{Taints: []tick.Taint{}}
+	away := FleetDecision{Taints: []tick.Taint{unfit}, Why: markPrefix + "because"}
+	none := FleetDecision{Taints: []tick.Taint{}}
 	for _, tt := range []struct {
 		name string
-		c    Centre
+		c    FleetDecision
 		have string
 		want string
 	}{
@@ -152,8 +152,8 @@ func TestMarkPatch(t *testing.T) {
 }
 
 // A node that offers nothing has none of both dialects' resources, of whichever prefix.
-func TestCentreWithdrawsBothDialects(t *testing.T) {
-	c := ReadCentre(centreTick(tick.AgentNotFound, noon.Add(-time.Hour), &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: []tick.Taint{unfit}}))
+func TestFleetWithdrawsBothDialects(t *testing.T) {
+	c := ReadFleetDecision(fleetTick(tick.AgentNotFound, noon.Add(-time.Hour), &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: []tick.Taint{unfit}}))
 	for name, lacks := range map[string]bool{
 		ReclaimedMilliCPU: true, ReclaimedMemory: true,
 		"kubernetes.io/batch-cpu": true, "kubernetes.io/batch-memory": true, "kubernetes.io/mid-cpu": true, "kubernetes.io/mid-memory": true,
@@ -168,34 +168,34 @@ func TestCentreWithdrawsBothDialects(t *testing.T) {
 	}
 }
 
-// Whatever the node's own writer has set, the centre's taints come and go beside it.
-func TestCentreTaintsAreItsOwn(t *testing.T) {
+// Whatever the node's own writer has set, the fleet controller's taints come and go beside it.
+func TestFleetTaintsAreItsOwn(t *testing.T) {
 	const name = "node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks"
 	own := map[string]any{"key": "node.katalyst.kubewharf.io/MemoryPressure", "effect": "NoSchedule", "qosLevel": taintQoS}
 	cnr := map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{taintsAnnotation: "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule"}},
 		"spec":     map[string]any{"taints": []any{own}},
 	}
-	next := CentreTaintsOf(cnr).Want([]tick.Taint{unfit}, noon)
+	next := FleetTaintsOf(cnr).Want([]tick.Taint{unfit}, noon)
 	if len(next.List()) != 2 || taintName(next.List()[1]) != name {
 		t.Fatalf("%v", next.List())
 	}
 	cnr["spec"] = map[string]any{"taints": next.List()}
 	cnr["metadata"] = map[string]any{"annotations": map[string]any{
-		taintsAnnotation: "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule", centreTaintsAnnotation: name}}
+		taintsAnnotation: "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule", fleetTaintsAnnotation: name}}
 	if mine := TaintsOf(cnr).Want([]tick.Taint{}, noon); len(mine.List()) != 1 || taintName(mine.List()[0]) != name {
-		t.Errorf("the node's own writer leaves %v; want the centre's", mine.List())
+		t.Errorf("the node's own writer leaves %v; want the fleet controller's", mine.List())
 	}
-	if left := CentreTaintsOf(cnr).Want([]tick.Taint{}, noon); len(left.List()) != 1 || taintName(left.List()[0]) != taintName(own) {
-		t.Errorf("the centre leaves %v; want the node's own", left.List())
+	if left := FleetTaintsOf(cnr).Want([]tick.Taint{}, noon); len(left.List()) != 1 || taintName(left.List()[0]) != taintName(own) {
+		t.Errorf("the fleet controller leaves %v; want the node's own", left.List())
 	}
 }
 
 // A node without a taint in the tick never loses anything, and one that lacks nothing is not written.
-func TestCentreProperties(t *testing.T) {
+func TestFleetProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.SampledFrom([]string{tick.AgentReady, tick.AgentNotReady, tick.AgentNotFound, "", "x"}).Draw(t, "state")
-		x := centreTick(state, noon.Add(-time.Duration(rapid.IntRange(-10, 1000).Draw(t, "since"))*time.Second), nil)
+		x := fleetTick(state, noon.Add(-time.Duration(rapid.IntRange(-10, 1000).Draw(t, "since"))*time.Second), nil)
 		if rapid.Bool().Draw(t, "decided") {
 			x.Eviction = &tick.Eviction{DryRun: rapid.Bool().Draw(t, "dry"), Refused: rapid.SampledFrom([]string{"", "old"}).Draw(t, "refused")}
 			if rapid.Bool().Draw(t, "fleet") {
@@ -214,7 +214,7 @@ func TestCentreProperties(t *testing.T) {
 			maps.Copy(offers, map[string]any{ReclaimedMilliCPU: "44k", ReclaimedMemory: "1"})
 		}
 		node := map[string]any{"metadata": map[string]any{"annotations": annotations}, "status": map[string]any{"capacity": offers, "allocatable": offers}}
-		c := ReadCentre(x)
+		c := ReadFleetDecision(x)
 		lacks := c.Lacks(node, nil)
 		tainted := x.Eviction != nil && len(x.Eviction.Taints) > 0
 		if strings.Contains(lacks, "withdrawal") && (!tainted || x.Eviction.Fleet == nil || x.Eviction.Fleet.Held || x.Eviction.DryRun || x.Eviction.Refused != "" || state == tick.AgentReady || state == "") {

@@ -23,6 +23,11 @@ type Model struct {
 	Tick *tick.Tick
 	// Recorded says that the ticks are a recording's: their age says nothing.
 	Recorded bool
+	// Playback is how a recording is played, empty where the ticks are shown as they come.
+	Playback string
+	// Pods says which pods are shown, by their names; nil is all of them. Searched is what was asked for.
+	Pods     func(name string) bool
+	Searched string
 	// OtherNodes counts the stream's nodes that are not shown.
 	OtherNodes int
 
@@ -30,7 +35,11 @@ type Model struct {
 	writes                    []writeAt
 	writesTotal               int
 	counted                   *series.Node
+	partial                   bool // the ticks before the first one are not known
 }
+
+// Resumed is a model of a recording that begins in the midst of it: sums over all of it are not known.
+func Resumed() *Model { return &Model{partial: true} }
 
 type writeAt struct {
 	at time.Time
@@ -91,12 +100,13 @@ func planned(before []writeAt, t *tick.Tick) []writeAt {
 // inForce says whether the advice of the newest tick is written to the cgroups.
 func (m *Model) inForce() bool { return m.Tick.Isolation != nil && !m.Tick.Isolation.DryRun }
 
-// Worth is what batch got since the first tick, for a person; empty where nothing is known of it.
-func (m *Model) Worth() string {
-	if m.counted == nil {
-		return ""
+// Worth is what batch got since the first tick, and how long services waited, for a person; empty where nothing is known of it.
+func (m *Model) Worth() (batch, services string) {
+	if m.counted == nil || m.partial {
+		return "", ""
 	}
-	return m.counted.Worth().String()
+	w := m.counted.Worth()
+	return w.OfBatch(), w.OfServices()
 }
 
 func remember(history []*float64, v *float64) []*float64 {

@@ -38,6 +38,37 @@ func Frame(m *Model, look Look, now time.Time) []string {
 	return out
 }
 
+// Prompt is the last line of the screen while something is typed, or another line that stands there.
+func Prompt(text string, look Look) string {
+	return (&line{}).add(title, fit(" "+clean(text), look.Width)).render(look)
+}
+
+// playKeys are the keys of a recording that is played.
+var playKeys = [][2]string{
+	{"space", "stop, and play on; at the end from the beginning"},
+	{"left, right", "a tick back, or on"},
+	{"shift-left, shift-right", "a minute back, or on (where the terminal keeps shift to itself: < and >)"},
+	{"e", "the next eviction or squeeze"},
+	{"/", "show the pods alone whose names have a text; Enter keeps it, Esc shows all"},
+	{"+, -", "twice as fast, half as fast"},
+	{"q", "end"},
+	{"?", "these keys"},
+}
+
+// Help is a screen that names the keys of a recording that is played.
+func Help(look Look) []string {
+	lines := []*line{(&line{}).add(title, fit(" polder: the keys of a recording", look.Width)), {}}
+	for _, k := range playKeys {
+		lines = append(lines, (&line{}).add(heading, fit("  "+k[0], 27)).add(plain, k[1]))
+	}
+	lines = append(lines, &line{}, (&line{}).add(dim, "  any key shows the recording again"))
+	var out []string
+	for _, l := range lines[:min(len(lines), look.Height)] {
+		out = append(out, l.render(look))
+	}
+	return out
+}
+
 // Waiting is the screen before the first tick.
 func Waiting(look Look) []string {
 	return []string{(&line{}).add(title, fit(" polder", look.Width)).render(look), (&line{}).add(dim, " no tick has come yet").render(look)}
@@ -62,6 +93,8 @@ func (m *Model) titleLine(look Look, now time.Time) *line {
 	right := t.Time.UTC().Format(form) + "  "
 	stale := false
 	switch age := now.Sub(t.Time); {
+	case m.Playback != "":
+		right += m.Playback + " "
 	case m.Recorded:
 		right += "recorded "
 	default:
@@ -216,8 +249,14 @@ func (m *Model) offerLine(look Look) []*line {
 	l.add(plain, "   ").add(good, bytes(floatOf(r.MemoryBytes))).add(plain, " memory ")
 	l.sparkline(m.offeredMemory, width, nil)
 	lines := []*line{l}
-	if rest, any := strings.CutPrefix(m.Worth(), "batch "); any && look.Height >= 20 {
-		lines = append(lines, (&line{}).add(heading, fit("batch", labelWidth)).add(plain, rest))
+	if look.Height < 20 {
+		return lines
+	}
+	batch, services := m.Worth()
+	for _, of := range []struct{ what, text string }{{"batch", batch}, {"services", services}} {
+		if rest, any := strings.CutPrefix(of.text, of.what+" "); any {
+			lines = append(lines, (&line{}).add(heading, fit(of.what, max(labelWidth, len(of.what)+1))).add(plain, rest))
+		}
 	}
 	return lines
 }

@@ -82,9 +82,15 @@ func (m *Model) podSection(look Look) section {
 	if m.Tick.Sample == nil {
 		return section{}
 	}
-	pods := make([]*tick.Pod, len(m.Tick.Sample.Pods))
-	for i := range pods {
-		pods[i] = &m.Tick.Sample.Pods[i]
+	var pods []*tick.Pod
+	for i := range m.Tick.Sample.Pods {
+		if p := &m.Tick.Sample.Pods[i]; m.Pods == nil || m.Pods(qualified(p.Namespace, p.Name)) {
+			pods = append(pods, p)
+		}
+	}
+	number := fmt.Sprint(len(pods))
+	if m.Searched != "" {
+		number = fmt.Sprintf("%d of %d with %q", len(pods), len(m.Tick.Sample.Pods), clean(m.Searched))
 	}
 	// By class and name, not by use: rows that change places cannot be read.
 	slices.SortStableFunc(pods, func(a, b *tick.Pod) int {
@@ -100,7 +106,7 @@ func (m *Model) podSection(look Look) section {
 	}
 	name := max(12, min(longest, 50, look.Width-fixed-14))
 	s := section{
-		heading: (&line{}).add(heading, fit(fmt.Sprintf("pods %d", len(pods)), name+1)+fit("class", classWidth)+right("cpu", cpuWidth)+right("load", loadWidth)+right("memory", memWidth)+"  cpus"),
+		heading: (&line{}).add(heading, fit("pods "+number, name+1)+fit("class", classWidth)+right("cpu", cpuWidth)+right("load", loadWidth)+right("memory", memWidth)+"  cpus"),
 		least:   6,
 		more:    func(n int) *line { return (&line{}).add(dim, fmt.Sprintf("… and %d more", n)) },
 	}
@@ -325,13 +331,28 @@ func (m *Model) writeSection(look Look) section {
 	name := max(16, look.Width*2/5)
 	for _, w := range slices.Backward(m.writes) {
 		l := (&line{}).add(dim, w.at.UTC().Format("15:04:05")+" ").add(plain, fit(fitPath(clean(w.Cgroup), name), name+1))
-		l.add(dim, clean(shortName(w.Key))+" ").add(plain, clean(w.Old)).add(dim, " → ").add(plain, clean(w.New))
+		l.add(dim, clean(shortName(w.Key))+" ").add(plain, written(w.Old, w.Key, w.OldMilliCPU)).add(dim, " → ").add(plain, written(w.New, w.Key, w.NewMilliCPU))
 		s.rows = append(s.rows, l)
 	}
 	if len(s.rows) == 0 {
 		s.rows = append(s.rows, (&line{}).add(dim, cond(dry, "nothing would have to be written", "nothing had to be written yet")))
 	}
 	return s
+}
+
+// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and says so where the
+// stream does not say what they come to.
+func written(text, key string, milliCPU *int64) string {
+	switch {
+	case milliCPU != nil && *milliCPU == tick.Unlimited:
+		return "no limit"
+	case milliCPU != nil:
+		v := float64(*milliCPU)
+		return Cores(&v)
+	case (key == "cpuMaxMilliCPU" || key == "cpuBurstMilliCPU") && text != "" && text[0] >= '0' && text[0] <= '9':
+		return clean(text) + " us"
+	}
+	return clean(text)
 }
 
 // shortName is a key of the advice as the kernel calls it.

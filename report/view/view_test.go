@@ -287,6 +287,22 @@ func TestDryRunIsShownAsOne(t *testing.T) {
 	}
 }
 
+// A quota is shown in CPUs, as everywhere on the screen; the kernel's text of a stream that does not say what it comes to has its unit.
+func TestWritesAreInTheScreensUnits(t *testing.T) {
+	x := &tick.Tick{Node: "n", Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Isolation: &tick.Isolation{Applied: 2, Writes: []tick.Write{
+		{Cgroup: "/a", Key: "cpuMaxMilliCPU", Old: "-1", New: "152800", OldMilliCPU: tick.Ptr(int64(tick.Unlimited)), NewMilliCPU: tick.Ptr(int64(1528))},
+		{Cgroup: "/b", Key: "cpuMaxMilliCPU", Old: "max 100000", New: "152800 100000"},
+		{Cgroup: "/c", Key: "cpuWeight", Old: "100", New: "2"},
+	}}}
+	m, now := model([]*tick.Tick{x}, time.Second)
+	screen := strings.Join(Frame(m, Look{Width: 100, Height: 30}, now), "\n")
+	for _, want := range []string{"quota no limit → 1.53", "quota max 100000 → 152800 100000 us", "weight 100 → 2"} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("want %q:\n%s", want, screen)
+		}
+	}
+}
+
 // What isolate has just written is shown, not what collect had read before; where the write failed it is what was read.
 func TestSetsInForce(t *testing.T) {
 	x := &tick.Tick{

@@ -1,6 +1,10 @@
 package view
 
-import "time"
+import (
+	"time"
+
+	"polder/lib/tick"
+)
 
 // Cores writes milli-CPU as cores, "-" where it is unknown.
 func Cores(milli *float64) string { return cores(milli) }
@@ -16,3 +20,13 @@ func Clean(s string) string { return clean(s) }
 
 // Name is a pod's name with its namespace, fit for a terminal.
 func Name(namespace, name string) string { return qualified(namespace, name) }
+
+// StateWord is the state of an eviction in words.
+func StateWord(state string) string { return stateWord(state) }
+
+// Places says of the pods of a tick where each may run, how much, and in which scheduling class.
+func Places(t *tick.Tick) func(*tick.Pod) string {
+	m := &Model{Tick: t}
+	limits, sets := m.limits(), m.sets()
+	return func(p *tick.Pod) string { return confinement(p, limits, sets) }
+}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,7 +42,7 @@ var ways = []way{
 // How long a cell runs before it is measured, and how long it is. Polder has its first decision in the second tick.
 const (
 	warm = 3 * time.Second
-	span = 5 * time.Second
+	span = 4 * time.Second
 )
 
 // cell is what is measured together: a service under a load beside a job.
@@ -51,11 +52,13 @@ type cell struct {
 	job     *job
 }
 
-// cells are those of a full run, or of a short one.
+// cells are those of a full run, or of a short one: the first service beside every job, the others beside those that are most unlike.
 func cells(quick bool) (list []cell) {
 	for i := range services {
 		for j := range jobs {
-			list = append(list, cell{&services[i], 50, &jobs[j]})
+			if i == 0 || jobs[j].always {
+				list = append(list, cell{&services[i], 50, &jobs[j]})
+			}
 		}
 		list = append(list, cell{&services[i], 20, &jobs[0]}, cell{&services[i], 70, &jobs[0]})
 	}
@@ -71,6 +74,7 @@ type result struct {
 	Errors         int
 	Batch, Polder  float64 // CPUs
 	Busy           float64 // percent of the machine
+	Outside        float64 // p99 of the server outside, in milliseconds; 0 where there is none
 }
 
 // measurement is the machine while one service runs.
@@ -78,7 +82,12 @@ type measurement struct {
 	client, address, protocol string
 	service, batch, polder    *group.Group
 	classify                  string
+	spared                    []string     // processes of batch's cgroup that are not the job's: a container's own
+	outside                   *measurement // another server, with outsideRate requests a second; nil where there is none
 }
+
+// outsideRate is the rate of requests to the server outside, a second.
+const outsideRate = 100
 
 func BenchmarkColocation(b *testing.B) {
 	need.Root(b)
@@ -89,6 +98,10 @@ func BenchmarkColocation(b *testing.B) {
 	rounds := 2
 	client := build(b)
 	table := newTable()
+	var kubernetes *lab
+	if !quick {
+		kubernetes = startLab(b)
+	}
 	begin := time.Now()
 	for round := range rounds {
 		for i := range services {
@@ -102,6 +115,9 @@ func BenchmarkColocation(b *testing.B) {
 			if len(own) > 0 {
 				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) { measureService(b, client, s, own, table) })
 			}
+		}
+		if kubernetes != nil {
+			b.Run(fmt.Sprintf("round %d, %s", round+1, onKubernetes.name), func(b *testing.B) { measureKubernetes(b, kubernetes, client, table) })
 		}
 		fmt.Printf("%s: round %d of %d\n", time.Since(begin).Round(time.Second), round+1, rounds)
 	}
@@ -129,8 +145,14 @@ func measureService(b *testing.B, client string, s *service, own []cell, table *
 	m.address = "127.0.0.1:" + port
 	s.start(b, m.service, dir, port)
 	answers(b, client, s.protocol, m.address)
+	m.cells(b, own, ways, table)
+}
+
+// cells measures the service alone at each load, and in each way beside each job.
+func (m *measurement) cells(b *testing.B, list []cell, ways []way, table *table) {
+	b.Helper()
 	rates := map[int]float64{}
-	for _, c := range own {
+	for _, c := range list {
 		if rates[c.percent] == 0 {
 			rates[c.percent] = m.rate(b, c.percent)
 			table.add(c, alone, rates[c.percent], m.measure(b, rates[c.percent]))
@@ -162,7 +184,7 @@ func (m *measurement) beside(b *testing.B, j *job, w *way, rate float64) (r resu
 		end := w.begin(b, m)
 		r = m.measure(b, rate)
 		end()
-		kill(b, m.batch)
+		kill(b, m.batch, m.spared...)
 	})
 	return r
 }
@@ -176,15 +198,27 @@ func (m *measurement) measure(b *testing.B, rate float64) result {
 	}
 	read := func() reading { return reading{time.Now(), used(b, m.batch), used(b, m.polder), busy(b)} }
 	begun := make(chan reading, 1)
-	timer := time.AfterFunc(warm, func() { begun <- read() })
+	timer := time.AfterFunc(warm, func() {
+		defer close(begun) // where the reading fails, it ends this goroutine alone
+		begun <- read()
+	})
 	defer timer.Stop()
+	var others func() loaded
+	if m.outside != nil {
+		others = m.outside.startLoad(b, outsideRate, warm+span, warm)
+	}
 	l := m.load(b, rate, warm+span, warm)
 	first, last := <-begun, read()
+	outside := 0.0
+	if others != nil {
+		outside = others().P99
+	}
 	seconds := last.at.Sub(first.at).Seconds()
 	return result{
 		P50: l.P50, P99: l.P99, P999: l.P999, Errors: l.Errors,
 		Batch: (last.batch - first.batch).Seconds() / seconds, Polder: (last.polder - first.polder).Seconds() / seconds,
-		Busy: 100 * (last.busy - first.busy).Seconds() / seconds / float64(runtime.NumCPU()),
+		Busy:    100 * (last.busy - first.busy).Seconds() / seconds / float64(runtime.NumCPU()),
+		Outside: outside,
 	}
 }
 
@@ -195,7 +229,13 @@ type loaded struct {
 }
 
 // load runs the client in the service's cgroup.
-func (m *measurement) load(b *testing.B, rate float64, span, skip time.Duration) (l loaded) {
+func (m *measurement) load(b *testing.B, rate float64, span, skip time.Duration) loaded {
+	b.Helper()
+	return m.startLoad(b, rate, span, skip)()
+}
+
+// startLoad starts the client; what it returns waits for its end.
+func (m *measurement) startLoad(b *testing.B, rate float64, span, skip time.Duration) func() loaded {
 	b.Helper()
 	cmd := exec.Command("sh", "-c", `read go; exec "$@"`, "sh", m.client, "-protocol", m.protocol, "-address", m.address,
 		"-rate", strconv.FormatFloat(rate, 'f', -1, 64), "-for", span.String(), "-skip", skip.String())
@@ -210,13 +250,16 @@ func (m *measurement) load(b *testing.B, rate float64, span, skip time.Duration)
 	}
 	m.service.Enter(b, cmd.Process.Pid)
 	fmt.Fprintln(in, "go")
-	if err := cmd.Wait(); err != nil {
-		b.Fatalf("the client: %v: %s", err, &log)
+	return func() (l loaded) {
+		b.Helper()
+		if err := cmd.Wait(); err != nil {
+			b.Fatalf("the client: %v: %s", err, &log)
+		}
+		if err := json.Unmarshal([]byte(out.String()), &l); err != nil {
+			b.Fatalf("the client printed %q: %v", &out, err)
+		}
+		return l
 	}
-	if err := json.Unmarshal([]byte(out.String()), &l); err != nil {
-		b.Fatalf("the client printed %q: %v", &out, err)
-	}
-	return l
 }
 
 // polder runs the pipe with a policy, in a cgroup of its own.
@@ -252,11 +295,11 @@ func logs(dir string) string {
 	return text.String()
 }
 
-// kill ends all that runs in a cgroup.
-func kill(b *testing.B, g *group.Group) {
+// kill ends all that runs in a cgroup, but for what is spared.
+func kill(b *testing.B, g *group.Group, spared ...string) {
 	b.Helper()
 	for range 100 {
-		pids := g.PIDs(b)
+		pids := slices.DeleteFunc(g.PIDs(b), func(pid string) bool { return slices.Contains(spared, pid) })
 		if len(pids) == 0 {
 			return
 		}

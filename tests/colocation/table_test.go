@@ -2,6 +2,7 @@ package colocation
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -105,14 +106,23 @@ twice as many processes as there are CPUs, in a cgroup beside the service's. The
 alone. Every way is measured once a round; the rounds follow each other. "Polder" is collect | advise | isolate at their defaults, in a cgroup beside the others,
 started %s before the measurement of %s.
 
-Not measured here: a Kubernetes node, other clients than one on the same machine.
+On the Kubernetes node (a real kubelet, containerd and control plane, all on this machine) service and batch job run in the cgroups of a
+Burstable and a BestEffort pod's containers.
+
+![What batch gets, and what the service feels](colocation.svg)
+
+Each dot is one service under one load beside one job. Lower is better for the service, farther right for batch; "alone" is the dark line.
+
+Not measured here: clients on another machine; latency on cgroup v2 (a guest's CPUs are emulated).
 `, runtime.NumCPU(), kernel(), warm, span)
 	b.WriteString(t.markdown())
 	return b.String()
 }
 
+// write writes the page, and the chart beside it.
 func (t *table) write(path string) error {
-	return os.WriteFile(path, []byte(t.page()), 0o644)
+	svg := strings.TrimSuffix(path, ".md") + ".svg"
+	return errors.Join(os.WriteFile(path, []byte(t.page()), 0o644), os.WriteFile(svg, []byte(t.chart(runtime.NumCPU())), 0o644))
 }
 
 // kernel is the running kernel's version, and of its cgroups.

@@ -23,8 +23,8 @@ type Group struct {
 	Dirs []string // one directory a hierarchy
 }
 
-// controllers are the hierarchies of version 1 that a group is in.
-var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "freezer"}
+// Controllers are the hierarchies of version 1 that a group is in.
+var Controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "freezer"}
 
 // New makes a cgroup below the root, or below parent, and removes it at the end of the test with all that is in it. A name
 // below the root gets this process's number: tests of other packages run at the same time.
@@ -38,8 +38,8 @@ func New(t testing.TB, parent *Group, name string) *Group {
 		need.Cgroups(t, "cpu", "cpuset", "memory", "pids")
 		above = []string{"/sys/fs/cgroup"}
 	default:
-		need.Cgroups(t, controllers...)
-		for _, controller := range controllers {
+		need.Cgroups(t, Controllers...)
+		for _, controller := range Controllers {
 			above = append(above, "/sys/fs/cgroup/"+controller)
 		}
 	}

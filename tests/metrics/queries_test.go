@@ -137,8 +137,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// The centre's tools tell of every node, in rounds of ten seconds: alerts tell them from the nodes' own by the label tool, with
-// thresholds of their own, and are not about what a centre does anyway.
+// The fleet controller's tools tell of every node, in rounds of ten seconds: alerts tell them from the nodes' own by the label tool, with
+// thresholds of their own, and are not about what a fleet controller does anyway.
 func TestAlertsOfACentre(t *testing.T) {
 	var file ruleFile
 	if err := config.Read("../../deploy/monitoring/alerts.yaml", &file); err != nil {

@@ -149,27 +149,6 @@ spec:
 `, name, n.Name, resources)
 }
 
-// startFailures are kubelet's warnings of pods and containers that did not start.
-func (n *Node) startFailures() []string {
-	n.Helper()
-	var events struct {
-		Items []struct {
-			Type, Reason, Message string
-			InvolvedObject        struct{ Name string }
-		}
-	}
-	if err := json.Unmarshal([]byte(n.Kubectl("get", "events", "-o", "json")), &events); err != nil {
-		n.Fatal(err)
-	}
-	var out []string
-	for _, e := range events.Items {
-		if e.Type == "Warning" && (strings.HasPrefix(e.Reason, "Failed") || e.Reason == "BackOff") {
-			out = append(out, fmt.Sprintf("%s: %s: %s", e.InvolvedObject.Name, e.Reason, e.Message))
-		}
-	}
-	return out
-}
-
 // awaitWave waits until all pods of a wave run, none having been started twice.
 func (n *Node) awaitWave(wave string, count int) {
 	n.Helper()
@@ -223,9 +202,7 @@ func TestPoolsMoveUnderKubelet(t *testing.T) {
 	}
 	stop()
 	t.Logf("%d pods started in %.0f s during %d writes; errors: %v", waves*each, time.Since(started).Seconds(), m.writes, m.errors)
-	if failures := n.startFailures(); len(failures) > 0 {
-		t.Errorf("start failures:\n%s", strings.Join(failures, "\n"))
-	}
+	n.checkStarts(t)
 	for text := range m.errors {
 		if strings.Contains(text, "someone else") {
 			t.Errorf("somebody contests the lists: %s", text)
@@ -320,9 +297,7 @@ func exclusiveCPUs(t *testing.T, n *Node) {
 	}
 	stop()
 	t.Logf("%d writes; errors: %v", m.writes, m.errors)
-	if failures := n.startFailures(); len(failures) > 0 {
-		t.Errorf("start failures:\n%s", strings.Join(failures, "\n"))
-	}
+	n.checkStarts(t)
 	var said string
 	for text := range m.errors {
 		said += text + "\n"

@@ -217,9 +217,14 @@ func TestPipeOnANode(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	restarts := func() string {
+		return n.Kubectl("get", "pod", "shared-normal-pod", "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}")
+	}
+	var restarted string
 	n.Eventually(controlplane.Soon, "a new container", func() string {
-		if got := n.Kubectl("get", "pod", "shared-normal-pod", "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}"); got != "1 true" {
-			return "so far: " + got
+		restarted = restarts()
+		if count, ready, _ := strings.Cut(restarted, " "); count == "0" || ready != "true" { // more than 1 where the runtime was too slow for kubelet
+			return "so far: " + restarted
 		}
 		return ""
 	})
@@ -267,7 +272,8 @@ func TestPipeOnANode(t *testing.T) {
 	for text, count := range w.errors {
 		t.Errorf("in %d ticks: %s", count, text)
 	}
-	if failures := n.startFailures(); len(failures) > 0 {
-		t.Errorf("start failures:\n%s", strings.Join(failures, "\n"))
+	n.checkStarts(t)
+	if got := restarts(); got != restarted {
+		t.Errorf("the service's restarts and readiness are %s; they were %s", got, restarted)
 	}
 }

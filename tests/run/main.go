@@ -4,7 +4,7 @@
 //
 // Its exit status is 0 only if no test failed. With -complete, or where CI=true, a test that was skipped has failed: there everything
 // that a test needs must be had. With -again a test that failed is run once more by itself: where it passes then, it does not fail the
-// run, and the last lines name it, as one to repair.
+// run, and the last lines name it, as one to repair. So they do with what fuzzing finds where FUZZ_FINDS=report.
 package main
 
 import (
@@ -88,6 +88,7 @@ type runner struct {
 	spoke   time.Time  // when the last line was written
 	results []*results // of each `go test` so far
 	broken  []string   // what failed beside tests
+	finds   []string   // lines of programs about what they found, which fail nothing
 	times   []string   // what each tier took
 }
 
@@ -135,6 +136,9 @@ func (r *runner) verdict() bool {
 	}
 	for _, f := range all.chance {
 		r.say("%s", strings.Join(append([]string{">> failed once, passed when run again, and is to be repaired: " + f.key}, f.said...), "\n"))
+	}
+	for _, line := range r.finds {
+		r.say("%s", line)
 	}
 	skipped := 0
 	for _, tests := range all.skipped {
@@ -222,12 +226,25 @@ func (r *runner) command(one run) error {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(slices.Clone(r.env), one.env...)
-	cmd.Stdout, cmd.Stderr = r.lines(), r.lines()
+	cmd.Stdout, cmd.Stderr = r.lines(), &lineWriter{say: r.sayFind}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 	}
 	r.result().passed++
 	return nil
+}
+
+// findPrefix begins the lines in which scripts/fuzz says, where FUZZ_FINDS=report, what was found. The verdict repeats them.
+const findPrefix = ">> find: "
+
+// sayFind says a program's line, and keeps it for the verdict where it is about a find.
+func (r *runner) sayFind(format string, args ...any) {
+	r.say(format, args...)
+	if line := fmt.Sprintf(format, args...); strings.HasPrefix(line, findPrefix) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.finds = append(r.finds, line)
+	}
 }
 
 // expand replaces ${NAME:-DEFAULT}.

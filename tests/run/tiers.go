@@ -20,6 +20,7 @@ type setup struct {
 
 var (
 	native  = setup{script: "scripts/setup-native"}
+	browser = setup{script: "scripts/setup-browser"}
 	kernel  = setup{script: "scripts/setup-vm"}
 	debian  = setup{script: "scripts/setup-vm-root"}
 	cluster = setup{script: "scripts/setup-cluster", variable: "POLDER_CLUSTER"}
@@ -91,12 +92,17 @@ var tiers = []tier{
 		runs:  []run{{packages: []string{"./tests/faults/...", "./tests/supervisor/..."}, args: []string{"-count=1", "-timeout=30m"}, env: []string{"POLDER_DEEP=1"}}},
 	},
 	{
-		name: "fuzz", does: "each fuzz target for a minute (FUZZTIME), six at a time", takes: "9 minutes",
+		name: "browser", does: "the page of report --to html in a real Chromium", takes: "1 minute, and 2 more where the browser's library is not built yet",
+		setup: []setup{browser},
+		runs:  []run{{command: []string{"go", "test", "-C", "tests/browser", "-count=1", "-timeout=20m", "./..."}}},
+	},
+	{
+		name: "fuzz", does: "each fuzz target for a minute (FUZZTIME), ten at a time", takes: "6 minutes",
 		runs: []run{{command: []string{"scripts/fuzz", "${FUZZTIME:-60s}"}}},
 	},
 }
 
 // sets are names for several tiers; those of an inner list run side by side: while one waits the other computes.
 var sets = map[string][][]string{
-	"deep": {{"vm", "cluster"}, {"vmnode"}, {"node", "faults"}, {"fuzz"}},
+	"deep": {{"vm", "cluster"}, {"vmnode"}, {"node", "faults", "browser"}, {"fuzz"}},
 }

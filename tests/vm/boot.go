@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,13 +52,14 @@ func (l *Lab) Run(ctx context.Context, m Machine, suites ...string) (*Report, er
 	}
 }
 
-func (l *Lab) runOnce(ctx context.Context, m Machine, dir string, suites []string) (*Report, error) {
+func (l *Lab) runOnce(ctx context.Context, m Machine, dir string, suites []string) (report *Report, err error) {
 	console, results, initramfs := filepath.Join(dir, "console"), filepath.Join(dir, "results"), filepath.Join(dir, "initramfs")
-	fill := l.initramfs
-	if slices.Contains(suites, SystemdSuite) {
-		fill = l.systemd
+	var data []byte
+	if suites[0] == SystemdSuite || suites[0] == PackageSuite {
+		data, err = l.systemd(m, suites[0])
+	} else {
+		data, err = l.initramfs(m)
 	}
-	data, err := fill(m)
 	if err != nil {
 		return nil, err
 	}

@@ -7,14 +7,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"polder/tests/binaries"
 	"polder/tests/vm/qemu"
 )
 
-// SystemdSuite runs in a guest whose process 1 is systemd.
-const SystemdSuite = "systemd"
+// These suites run in guests whose process 1 is systemd: in the one Polder is installed by hand, in the other by its .deb.
+const (
+	SystemdSuite = "systemd"
+	PackageSuite = "package"
+)
+
+// guestPackage is where the guest has the .deb.
+const guestPackage = "root/polder.deb"
 
 // suiteUnit starts the suite as soon as systemd starts anything: what it waits for it finds out itself. Its end is the
 // machine's.
@@ -24,17 +31,16 @@ DefaultDependencies=no
 SuccessAction=poweroff-force
 FailureAction=poweroff-force
 [Service]
-ExecStart=/usr/bin/guest suite ` + SystemdSuite + `
+ExecStart=/usr/bin/guest suite SUITE
 StandardOutput=append:/dev/console
 StandardError=append:/dev/console
-Environment=PATH=/usr/bin
+Environment=PATH=/usr/sbin:/usr/bin
 `
 
 // systemdFiles are the settings of the machine, and Polder's: none of the tools', so that the defaults are tested.
 var systemdFiles = map[string]string{
-	"etc/hostname":                     "node-8\n",
-	"etc/machine-id":                   strings.Repeat("08", 16) + "\n",
-	"etc/systemd/system/suite.service": suiteUnit,
+	"etc/hostname":   "node-8\n",
+	"etc/machine-id": strings.Repeat("08", 16) + "\n",
 	// systemd turns cpuset on where a unit asks for it; without Kubernetes nobody else does.
 	"etc/systemd/system/batch.slice": "[Slice]\nAllowedCPUs=0-7\n",
 	// Who hangs is found soon; who is only slow on a host that has other work is not taken for one that hangs.
@@ -50,15 +56,14 @@ var systemdLinks = map[string]string{
 	"init":                              "/lib/systemd/systemd",
 	"etc/systemd/system/default.target": "/lib/systemd/system/multi-user.target",
 	"etc/systemd/system/sysinit.target.wants/suite.service":       "../suite.service",
-	"etc/systemd/system/multi-user.target.wants/polder.target":    "../polder.target",
 	"etc/systemd/system/getty.target":                             "/dev/null",
 	"etc/systemd/system/apt-daily.timer":                          "/dev/null",
 	"etc/systemd/system/apt-daily-upgrade.timer":                  "/dev/null",
 	"etc/systemd/system/multi-user.target.wants/remote-fs.target": "/dev/null",
 }
 
-// systemd is the initramfs of a Debian with Polder installed as docs/supervisor.md says.
-func (l *Lab) systemd(m Machine) ([]byte, error) {
+// systemd is the initramfs of a Debian that runs a suite.
+func (l *Lab) systemd(m Machine, suite string) ([]byte, error) {
 	packed, err := qemu.Root()
 	if err != nil {
 		return nil, err
@@ -73,24 +78,74 @@ func (l *Lab) systemd(m Machine) ([]byte, error) {
 	if err := a.Tar(root); err != nil {
 		return nil, fmt.Errorf("%s: %w", packed, err)
 	}
-	for _, tool := range binaries.Tools {
-		a.File("usr/local/bin/"+tool, 0o755, l.files["bin/"+tool])
-	}
 	a.File("usr/bin/guest", 0o755, l.files["bin/guest"])
+	a.File("etc/systemd/system/suite.service", 0o644, []byte(strings.Replace(suiteUnit, "SUITE", suite, 1)))
 	for name, text := range systemdFiles {
 		a.File(name, 0o644, []byte(text))
 	}
 	for name, target := range systemdLinks {
 		a.Link(name, target)
 	}
+	if suite == PackageSuite {
+		data, err := debianPackage()
+		if err != nil {
+			return nil, err
+		}
+		a.File(guestPackage, 0o644, data)
+		return a.End(), nil
+	}
+	if err := l.byHand(a); err != nil {
+		return nil, err
+	}
+	return a.End(), nil
+}
+
+// byHand installs Polder as one does without a package.
+func (l *Lab) byHand(a *qemu.Archive) error {
+	for _, tool := range binaries.Tools {
+		a.File("usr/local/bin/"+tool, 0o755, l.files["bin/"+tool])
+	}
+	a.Link("etc/systemd/system/multi-user.target.wants/polder.target", "../polder.target")
 	deploy, err := deployment()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for name, file := range deploy {
 		a.File(name, file.perm, file.data)
 	}
-	return a.End(), nil
+	return nil
+}
+
+// top is the repository.
+func top() (string, error) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "polder").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	return strings.TrimSpace(string(dir)), nil
+}
+
+// debianPackage makes the .deb of this machine's architecture, as a release has it.
+func debianPackage() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "polder-dist-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	repository, err := top()
+	if err != nil {
+		return nil, err
+	}
+	dist := exec.Command(filepath.Join(repository, "scripts/dist"), "-o", filepath.Join(dir, "dist"), "packages")
+	dist.Env = append(os.Environ(), "ARCHES="+runtime.GOARCH, "VERSION=0.1.0-test", "SOURCE_DATE_EPOCH=1700000000", "FORMATS=deb")
+	if out, err := dist.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", dist, err, out)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "dist/*.deb"))
+	if err != nil || len(found) != 1 {
+		return nil, fmt.Errorf("%s made %q: want one .deb (%w)", dist, found, err)
+	}
+	return os.ReadFile(found[0])
 }
 
 type file struct {
@@ -100,11 +155,11 @@ type file struct {
 
 // deployment is deploy/ where docs/supervisor.md has it copied to.
 func deployment() (map[string]file, error) {
-	top, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "polder").Output()
+	repository, err := top()
 	if err != nil {
-		return nil, fmt.Errorf("find the repository: %w", err)
+		return nil, err
 	}
-	deploy := filepath.Join(strings.TrimSpace(string(top)), "deploy")
+	deploy := filepath.Join(repository, "deploy")
 	out := map[string]file{}
 	for _, part := range []string{"s6", "systemd"} {
 		err := filepath.WalkDir(filepath.Join(deploy, part), func(path string, d fs.DirEntry, err error) error {

@@ -93,3 +93,6 @@ func TestGuide(t *testing.T)        { runSuites(t, Guide, "guide48", "load48") }
 func TestVersion2(t *testing.T)     { runSuites(t, Small, "v2basics", "faults") }
 func TestVersion1(t *testing.T)     { runSuites(t, Small, "v1", "hybrid") }
 func TestSystemdGuest(t *testing.T) { runSuites(t, Small, SystemdSuite) }
+
+// What is downloaded is installed, works, and leaves nothing behind.
+func TestPackageGuest(t *testing.T) { runSuites(t, Small, PackageSuite) }

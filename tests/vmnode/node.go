@@ -4,13 +4,10 @@
 package vmnode
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,7 +52,7 @@ type Node struct {
 	// KubeletAddress is where the host reaches kubelet.
 	KubeletAddress string
 
-	agent   string // the agent's URL
+	agent   wire.Client
 	console string // the file with the kernel's
 	qemu    *program.Program
 }
@@ -118,7 +115,6 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 	}
 	n := &Node{
 		KubeletAddress: fmt.Sprintf("127.0.0.1:%d", ports[1]),
-		agent:          fmt.Sprintf("http://127.0.0.1:%d%s", ports[0], wire.RunPath),
 		console:        filepath.Join(dir, "console"),
 	}
 	args := append(o.Machine.Arguments(),
@@ -131,6 +127,7 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 	if n.qemu, err = program.Start(filepath.Join(dir, "qemu.log"), exec.Command(qemu.Program, args...)); err != nil {
 		return nil, err
 	}
+	n.agent.URL, n.agent.Alive = fmt.Sprintf("http://127.0.0.1:%d%s", ports[0], wire.RunPath), n.qemu.Running
 	go n.bound(o.Log)
 	progress := qemu.Watch(n.qemu.PID, n.console)
 	// QEMU takes the connection before there is anyone to answer. The later one is made, the longer it may take on a host that has other work.
@@ -209,22 +206,9 @@ func (n *Node) Run(ctx context.Context, script string) (string, error) {
 
 // RunInput is Run with standard input.
 func (n *Node) RunInput(ctx context.Context, script string, input []byte) (string, error) {
-	body, err := json.Marshal(wire.Command{Script: script, Input: input})
+	r, err := n.agent.Run(ctx, script, input)
 	if err != nil {
 		return "", err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, n.agent, bytes.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", fmt.Errorf("the node's agent: %w", err)
-	}
-	defer answer.Body.Close()
-	var r wire.Result
-	if err := json.NewDecoder(answer.Body).Decode(&r); err != nil {
-		return "", fmt.Errorf("the node's agent: %s: %w", answer.Status, err)
 	}
 	if r.Status != 0 {
 		return string(r.Output), fmt.Errorf("on the node, status %d of %s: %s%s", r.Status, script, r.Output, r.Said)

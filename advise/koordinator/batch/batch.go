@@ -61,7 +61,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	}
 	if st.Reclaimed != nil && t.Time.Sub(st.Seen) > degrade {
 		// Nobody looked for so long, and the first reading has no rates: what is published has its time once more, for else it would
-		// go and come back with the second. The offer of then is too old to be repeated.
+		// go and come back with the second. The last offer is too old to be repeated.
 		st.Known, st.Reclaimed, st.Mid = t.Time, nil, nil
 	}
 	st.Seen = t.Time

@@ -303,6 +303,30 @@ func TestReasonsNameThePods(t *testing.T) {
 }
 
 // What is not known is left out, and nothing is offered in its place.
+// The term of the pods says of how many it is, whatever stood in for their use.
+func TestTheReasonCountsPods(t *testing.T) {
+	pods := []tick.Pod{
+		onePod("a", "Burstable", 1, 1, 1, 1), onePod("b", "Burstable", 1, 1, -1, 0), onePod("c", "Burstable", 1, 1, -1, 0),
+		onePod("d", "Guaranteed", 1, 1, 1, 1, label("koordinator.sh/qosClass", "LSE")), onePod("e", "Guaranteed", 1, 1, 1, 1, label("koordinator.sh/qosClass", "LSE")),
+		onePod("f", "Guaranteed", 1, 1, 1, 1, label("koordinator.sh/qosClass", "LSE")), onePod("g", "", -1, 0, 1, 1, missing(tick.MissingCluster)),
+	}
+	for name, want := range map[string]string{
+		"maxUsageRequest": "(the larger of request and usage of 6, and 1000m used by 1 that the cluster does not know)",
+		"usage":           "(1000m used by 1 + 3000m of 3 LSE + 2000m requested by 2 without metric + 1000m used by 1 that the cluster does not know)",
+	} {
+		st := shipped()
+		st.Colocation.CPUCalculatePolicy = &name
+		if a := advised(sample(pods...), st); !strings.Contains(a.Reasons[0], want) {
+			t.Errorf("%s: %q; want %q", name, a.Reasons[0], want)
+		}
+	}
+	st := shipped()
+	st.Colocation.MemoryCalculatePolicy = tick.Ptr("request")
+	if a := advised(sample(pods...), st); !strings.Contains(a.Reasons[1], " (requests of 6)") {
+		t.Errorf("request: %q", a.Reasons[1])
+	}
+}
+
 func TestUnknownCapacity(t *testing.T) {
 	for name, c := range map[string]struct {
 		change      func(*tick.Sample)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"polder/advise/policy"
 	"polder/lib/qos"
 )
 
@@ -28,7 +29,7 @@ const (
 	maxBucket    = 400
 )
 
-// history is what the prod pods have used, each and together, and the system, so that their peaks can be told.
+// history is what the prod pods have used, each and together, and the system, so that their peaks are known.
 type history struct {
 	Trained time.Time        `json:"trained,omitzero"`
 	Prod    past             `json:"prod,omitzero"`
@@ -51,7 +52,7 @@ type histogram struct {
 }
 
 // observe notes what the pods and the system use, and trains the histograms once a minute.
-func (h *history) observe(now time.Time, pods []pod, system amounts, told has) {
+func (h *history) observe(now time.Time, pods []pod, system amounts, measured has) {
 	if h.Pods == nil {
 		h.Pods = map[string]*past{}
 	}
@@ -71,7 +72,7 @@ func (h *history) observe(now time.Time, pods []pod, system amounts, told has) {
 		if !p.prod {
 			continue
 		}
-		id := identity(p.Pod)
+		id := policy.Identity(p.Pod)
 		own := h.Pods[id]
 		if own == nil {
 			if len(h.Pods) >= maxHistories {
@@ -84,10 +85,10 @@ func (h *history) observe(now time.Time, pods []pod, system amounts, told has) {
 		if own.From.After(now) {
 			own.From = now
 		}
-		own.observe(p.now, p.told, train, since)
+		own.observe(p.now, p.measured, train, since)
 	}
-	h.Prod.observe(prod, told, train, since)
-	h.System.observe(system, told, train, since)
+	h.Prod.observe(prod, measured, train, since)
+	h.System.observe(system, measured, train, since)
 	if train {
 		h.Trained = now
 	}
@@ -97,9 +98,9 @@ func (h *history) observe(now time.Time, pods []pod, system amounts, told has) {
 }
 
 // observe notes a use, and counts what was used on average since the last training.
-func (p *past) observe(now amounts, told has, train bool, since time.Duration) {
+func (p *past) observe(now amounts, measured has, train bool, since time.Duration) {
 	for r := range resources {
-		if told[r] {
+		if measured[r] {
 			p.Sum[r] += float64(now[r])
 			p.N[r]++
 		}
@@ -118,7 +119,7 @@ func (p *past) observe(now amounts, told has, train bool, since time.Duration) {
 func (h *history) forget(pods []pod) {
 	present := make(map[string]*past, len(h.Pods))
 	for i := range pods {
-		if id := identity(pods[i].Pod); pods[i].prod && h.Pods[id] != nil {
+		if id := policy.Identity(pods[i].Pod); pods[i].prod && h.Pods[id] != nil {
 			present[id] = h.Pods[id]
 		}
 	}
@@ -228,7 +229,7 @@ func (h *history) reclaimable(now time.Time, pods []pod, capacity amounts) (f fo
 				f.requests[r] = add(f.requests[r], p.request[r])
 			}
 		}
-		own := h.Pods[identity(p.Pod)]
+		own := h.Pods[policy.Identity(p.Pod)]
 		if own == nil || now.Sub(own.From) < coldStart {
 			f.cold++
 			continue

@@ -114,3 +114,60 @@ func TestShared(t *testing.T) {
 		}
 	}
 }
+
+// The reason by NUMA node says what is taken away for the system, or that as much is reserved, and has the terms of eight nodes; where there is
+// one node alone it would say what the node's reason does, and there is none.
+func TestTheReasonByNUMANode(t *testing.T) {
+	reason := func(change func(*tick.Sample)) string {
+		s := twoNodes(sample())
+		change(s)
+		for _, r := range advised(s, shipped()).Reasons {
+			if strings.HasPrefix(r, "batch-cpu by NUMA node") {
+				return r
+			}
+		}
+		return ""
+	}
+	many := func(n int) func(*tick.Sample) {
+		return func(s *tick.Sample) {
+			s.Topology.NUMANodes = nil
+			for i := range n {
+				s.Topology.NUMANodes = append(s.Topology.NUMANodes, tick.TopologyNUMA{ID: i, CPUs: fmt.Sprint(i), MemoryBytes: tick.Ptr(gi(1))})
+			}
+		}
+	}
+	reserved := func(text string) func(*tick.Sample) {
+		return func(s *tick.Sample) {
+			s.Annotations = map[string]string{reservation: `{"resources":{"cpu":"` + text + `"}}`}
+		}
+	}
+	for _, tt := range []struct {
+		name        string
+		change      func(*tick.Sample)
+		want, never string
+	}{
+		{"the system uses more", reserved("1998m"), " - system 1000m - ", "reserved"},
+		{"as much is reserved", reserved("2"), " - reserved 1000m - ", "system"},
+		{"eight nodes", many(8), " 7: capacity 1000m", "more"},
+		{"nine", many(9), " and 1 more", " 8: capacity"},
+		{"ten", many(10), " and 2 more", " 8: capacity"},
+	} {
+		if got := reason(tt.change); !strings.Contains(got, tt.want) || strings.Contains(got, tt.never) {
+			t.Errorf("%s: %q; want %q and no %q", tt.name, got, tt.want, tt.never)
+		}
+	}
+	if got := reason(many(1)); got != "" {
+		t.Errorf("of one node alone: %q", got)
+	}
+}
+
+// A ratio from 1 to 5 is one; the reason names any other.
+func TestEndsOfTheRatio(t *testing.T) {
+	for text, ratio := range map[string]int64{"1": 100, "5": 500, "0.99": 0, "5.01": 0} {
+		n, a := &node{}, &tick.Advice{}
+		n.normalize(text, a)
+		if n.ratio != ratio || (len(a.Reasons) > 0) != (ratio == 0) {
+			t.Errorf("%s: ratio %d %%, %q", text, n.ratio, a.Reasons)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -13,13 +14,13 @@ import (
 // pod is what counts of a pod that has not ended.
 type pod struct {
 	*tick.Pod
-	class string // of its priority
-	high  bool   // neither batch nor free
-	prod  bool   // what it asked for and does not use may be offered to mid pods
-	known bool   // by the cluster; another one is there, and nobody knows what it asked for
-	lse   bool
-	now   amounts // its use in this tick
-	told  has     // whether that is known
+	class    string // of its priority
+	high     bool   // neither batch nor free
+	prod     bool   // what it asked for and does not use may be offered to mid pods
+	known    bool   // by the cluster; another one is there, and nobody knows what it asked for
+	lse      bool
+	now      amounts // its use in this tick
+	measured has     // whether that is known
 
 	request amounts
 	used    amounts // on average
@@ -40,8 +41,8 @@ func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 	for r := range resources {
 		one.request[r], _ = whole(pick(p.Requests, r))
 	}
-	one.now[cpu], one.told[cpu] = whole(p.UsageMilliCPU)
-	one.now[memory], one.told[memory] = memoryOf(p.Memory, c)
+	one.now[cpu], one.measured[cpu] = whole(p.UsageMilliCPU)
+	one.now[memory], one.measured[memory] = memoryOf(p.Memory, c)
 	return one, true
 }
 
@@ -117,7 +118,7 @@ func windowOf(c *sloconfig.Colocation) time.Duration {
 // observe notes what the node and its pods use. It says what is missing where the node's use is not known.
 func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 	u := &st.Uses
-	begun := u.goOn(t.Time, windowOf(c))
+	begun := u.advance(t.Time, windowOf(c))
 	for r := range resources {
 		u.Node[r].follow(begun, len(u.At))
 		u.System[r].follow(begun, len(u.At))
@@ -132,7 +133,7 @@ func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 		if !runs {
 			continue
 		}
-		id := identity(p.Pod)
+		id := policy.Identity(p.Pod)
 		own := u.Pods[id]
 		if own == nil {
 			own = &podUses{}
@@ -140,7 +141,7 @@ func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 		}
 		for r := range resources {
 			own[r].follow(begun, len(u.At))
-			if p.told[r] {
+			if p.measured[r] {
 				own[r].note(p.now[r])
 				all[r] = add(all[r], p.now[r])
 			}
@@ -153,28 +154,28 @@ func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 	}
 
 	var now amounts
-	var told has
+	var measured has
 	if t.Sample.CPU != nil {
-		now[cpu], told[cpu] = whole(t.Sample.CPU.UsageMilliCPU)
+		now[cpu], measured[cpu] = whole(t.Sample.CPU.UsageMilliCPU)
 	}
-	now[memory], told[memory] = nodeMemory(t.Sample.Memory, c)
+	now[memory], measured[memory] = nodeMemory(t.Sample.Memory, c)
 	var system amounts
 	for r := range resources {
-		if told[r] {
+		if measured[r] {
 			system[r] = max(less(now[r], all[r]), 0)
 			u.Node[r].note(now[r])
 			u.System[r].note(system[r])
 		}
 	}
-	st.History.observe(t.Time, st.pods, system, told)
+	st.History.observe(t.Time, st.pods, system, measured)
 	switch {
-	case told[cpu] && told[memory]:
+	case measured[cpu] && measured[memory]:
 		return ""
-	case t.Sample.IntervalSeconds == nil && told[memory]:
+	case t.Sample.IntervalSeconds == nil && measured[memory]:
 		return "first reading, there are no rates yet"
-	case told[memory]:
+	case measured[memory]:
 		return "the node's CPU use is not known"
-	case told[cpu]:
+	case measured[cpu]:
 		return "the node's memory in use is not known"
 	}
 	return "the node's use is not known"
@@ -184,21 +185,10 @@ func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 func (u *uses) forget(pods []pod) {
 	present := make(map[string]*podUses, len(pods))
 	for i := range pods {
-		id := identity(pods[i].Pod)
+		id := policy.Identity(pods[i].Pod)
 		present[id] = u.Pods[id]
 	}
 	u.Pods = present
-}
-
-// identity tells a pod from a later one of the same name.
-func identity(p *tick.Pod) string {
-	switch {
-	case p.UID != "":
-		return p.UID
-	case p.Namespace != "" || p.Name != "":
-		return p.Namespace + "/" + p.Name
-	}
-	return p.Cgroup
 }
 
 // podSum is what the high-priority pods take of one resource, by each policy: their requests, their uses, and the larger of

@@ -21,8 +21,8 @@ type change struct {
 	begun bool
 }
 
-// goOn comes to now: a slot is so wide, and what began longer ago than the while is forgotten.
-func (s *slots) goOn(now time.Time, over time.Duration) (c change) {
+// advance comes to now: a slot is so wide, and what began longer ago than the while is forgotten.
+func (s *slots) advance(now time.Time, over time.Duration) (c change) {
 	width := max(over/parts, minWidth)
 	at := now.UnixNano()
 	for n := len(s.At); n > 0 && s.At[n-1] > at; n-- {

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
-	"polder/advise/policy"
 	"polder/lib/cpus"
+	"polder/lib/phrase"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -139,9 +139,7 @@ func (r *round) pod(p *tick.Pod, c config) {
 		}
 		quota := r.scale(p, t, c, limit)
 		burst := c.burstOf(limit, quota)
-		if limit > 0 {
-			more += quota - limit
-		}
+		more += quota - limit
 		bursts += burst
 		r.want(t.Cgroup, p, limit, quota, burst)
 	}
@@ -221,14 +219,14 @@ func (r *round) explain(scaling bool) {
 		say("%s", r.nodeText)
 	}
 	if scaling || r.above > 0 || r.bursting > 0 {
-		say("%s may save up, %s over the limit; %s up, %d down, %d without tokens", policy.Count(r.bursting, "pod"), policy.Count(r.above, "cgroup"), policy.Count(r.up, "quota"), r.down, r.spent)
+		say("%s may save up, %s over the limit; %s up, %d down, %d without tokens", phrase.Count(r.bursting, "pod"), phrase.Count(r.above, "cgroup"), phrase.Count(r.up, "quota"), r.down, r.spent)
 	}
 	const most = 3
 	for _, w := range r.wrong[:min(len(r.wrong), most)] {
 		say("%s", w)
 	}
 	if more := len(r.wrong) - most; more > 0 {
-		say("annotations of %s more are no good", policy.Count(more, "pod"))
+		say("annotations of %s more are no good", phrase.Count(more, "pod"))
 	}
 }
 

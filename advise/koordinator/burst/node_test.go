@@ -32,6 +32,7 @@ func TestSharePool(t *testing.T) {
 		{"LS and SYSTEM are its own", 6000, []tick.Pod{labelled("LS", f(3000), 4000), labelled("SYSTEM", f(3000), 4000)}, overload},
 		{"a finished one has nothing", 4000, []tick.Pod{finished}, idle},
 		{"more requested than there is", 100, []tick.Pod{labelled("LSE", f(0), 12000)}, overload},
+		{"no CPU of its own, and no use", 0, []tick.Pod{labelled("LSE", f(0), 10000)}, overload},
 		{"more used by pods than by the node", 100, []tick.Pod{labelled("BE", f(200), 0)}, idle},
 		{"a pod's use that is no number", 6000, []tick.Pod{labelled("BE", f(math.NaN()), 0), labelled("BE", f(math.Inf(-1)), 0)}, overload},
 		{"the node's that is no number", math.NaN(), nil, unknown},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"polder/advise/policy"
+	"polder/lib/phrase"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -255,7 +256,7 @@ func (n *node) explain() {
 		n.advice.Reasons = append(n.advice.Reasons, "memory QoS: "+fmt.Sprintf(format, a...))
 	}
 	if n.pods > 0 {
-		text := policy.Count(n.pods, "pod")
+		text := phrase.Count(n.pods, "pod")
 		for i := range n.at {
 			if !n.partial {
 				text += fmt.Sprintf("; %s keeps min %d and low %d bytes", policy.Quote(n.at[i].Name), n.at[i].min, n.at[i].low)
@@ -267,14 +268,14 @@ func (n *node) explain() {
 		say("%s", text)
 	}
 	if n.noHigh > 0 {
-		say("%s without a limit: what is allocatable is not known, so memory.high stays as it is", policy.Count(n.noHigh, "container"))
+		say("%s without a limit: what is allocatable is not known, so memory.high stays as it is", phrase.Count(n.noHigh, "container"))
 	}
 	const most = 3
 	for _, w := range n.wrong[:min(len(n.wrong), most)] {
 		say("%s", w)
 	}
 	if more := len(n.wrong) - most; more > 0 {
-		say("annotations of %s more are no good", policy.Count(more, "pod"))
+		say("annotations of %s more are no good", phrase.Count(more, "pod"))
 	}
 }
 

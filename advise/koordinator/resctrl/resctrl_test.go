@@ -61,6 +61,9 @@ func TestParts(t *testing.T) {
 		"all":                  {intel(), n(0), n(100), n(100), "L3:0=fffff;1=fffff MB:0=100;1=100", "= 0 to 19 = fffff"},
 		"upper part":           {intel(), n(50), n(100), n(50), "L3:0=ffc00;1=ffc00 MB:0=50;1=50", "= 10 to 19 = ffc00"},
 		"rounded up":           {intel(), n(1), n(31), n(11), "L3:0=7e;1=7e MB:0=20;1=20", "1-31 % of 20 ways = 1 to 6 = 7e, MB 11 % = 20"},
+		"steps of 1":           {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 1 }), n(0), n(30), n(11), "L3:0=3f;1=3f MB:0=11;1=11", ""},
+		"one step":             {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 100 }), n(0), n(30), n(11), "L3:0=3f;1=3f MB:0=100;1=100", ""},
+		"a step that is none":  {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 101 }), n(0), n(30), n(11), "L3:0=3f;1=3f MB:0=20;1=20", ""},
 		"least step":           {intel(), n(0), n(30), n(1), "L3:0=3f;1=3f MB:0=10;1=10", "MB 1 % = 10"},
 		"top step":             {intel(), n(0), n(30), n(91), "L3:0=3f;1=3f MB:0=100;1=100", "MB 91 % = 100"},
 		"fewest ways":          {intel(), n(0), n(1), n(100), "L3:0=3;1=3 MB:0=100;1=100", "at least 2 = 0 to 1 = 3"},
@@ -76,7 +79,6 @@ func TestParts(t *testing.T) {
 		"amd, unlimited":       {amd(), n(0), n(100), n(100), "L3:0=ffff;8=ffff MB:0=2048;8=2048", "MB 100 % = 2048"},
 		"amd, not rounded":     {amd(), n(0), n(100), n(99), "L3:0=ffff;8=ffff MB:0=158;8=158", ""},
 		"amd, least":           {amd(), n(0), n(100), n(1), "L3:0=ffff;8=ffff MB:0=1;8=1", ""},
-		"step unknown":         {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 0 }), n(0), n(30), n(11), "L3:0=3f;1=3f MB:0=20;1=20", ""},
 		"step of 7":            {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 7 }), n(0), n(30), n(99), "L3:0=3f;1=3f MB:0=100;1=100", ""},
 		"hostile steps":        {change(intel(), func(m *tick.Resctrl) { m.MBGranularity, m.MBMin = 1<<62, 1<<62 }), n(0), n(30), n(50), "L3:0=3f;1=3f MB:0=100;1=100", ""},
 		"code and data":        {change(intel(), func(m *tick.Resctrl) { m.CDP, m.MB = true, nil }), n(0), n(30), n(50), "L3CODE:0=3f;1=3f L3DATA:0=3f;1=3f", ""},
@@ -195,6 +197,11 @@ func TestDisabled(t *testing.T) {
 		t.Fatalf("mounted anew: %+v", a)
 	}
 
+	// A machine that nothing is known of any more is given nothing.
+	if a := advise(&State{Used: []string{"BE"}}, &tick.Resctrl{Vendor: "intel", L3: []int64{0}}, nil); len(a.Resctrl) > 0 {
+		t.Errorf("disabled, and the machine's mask is not known: %+v", a.Resctrl)
+	}
+
 	// What was used and cannot be followed any more stays as it is.
 	advise(st, intel(), with(n(0), n(30), n(20)))
 	if a := advise(st, intel(), with(n(30), n(3), n(0))); len(a.Resctrl) > 0 || len(a.Reasons) != 2 {
@@ -247,6 +254,8 @@ func TestNotMounted(t *testing.T) {
 		{nil, nil, false, nil}, {nil, be, true, want}, {nil, be, false, want},
 		{intel(), be, true, []tick.ResctrlGroup{{Group: "BE", Schemata: []string{"L3:0=3f;1=3f", "MB:0=20;1=20"}, Cgroups: []string{"/b/1"}}}},
 		{nil, be, true, want}, {nil, be, false, want},
+		{intel(), be, true, []tick.ResctrlGroup{{Group: "BE", Schemata: []string{"L3:0=3f;1=3f", "MB:0=20;1=20"}, Cgroups: []string{"/b/1"}}}},
+		{nil, nil, false, nil}, {nil, be, true, want},
 	} {
 		text, err := tick.Marshal(st)
 		if err != nil {

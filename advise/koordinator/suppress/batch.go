@@ -6,6 +6,7 @@ import (
 	"path"
 
 	"polder/advise/policy"
+	"polder/lib/clip"
 	"polder/lib/qos"
 	"polder/lib/quantity"
 	"polder/lib/tick"
@@ -47,7 +48,7 @@ func (c *call) batch(decided bool) {
 		whole, parts, err := p.amounts()
 		if err != nil {
 			if wrong++; wrong == 1 {
-				first = "pod " + clip(key(p.Pod)) + ": " + err.Error()
+				first = "pod " + clip.Text(policy.Key(p.Pod), shownBytes) + ": " + err.Error()
 			}
 		}
 		if parts == nil {
@@ -131,8 +132,8 @@ func smallest(limits ...float64) float64 {
 
 // withinLimit is a quota that is no more than a limit in milli-CPU, which is 0 where there is none.
 func withinLimit(quota int64, limit float64) int64 {
-	if own := quotaOf(limit, 1); own != tick.Unlimited && (quota == tick.Unlimited || own < quota) {
-		return own
+	if own := quotaOf(limit, 1); own != tick.Unlimited {
+		return min(quota, own)
 	}
 	return quota
 }
@@ -258,13 +259,10 @@ func valueOf(v *float64) float64 {
 
 // quotaOf is the quota for a limit in milli-CPU, where a CPU of the node is worth ratio of those that limits are counted in.
 func quotaOf(limit, ratio float64) int64 {
-	switch {
-	case limit <= 0:
+	if limit <= 0 {
 		return tick.Unlimited
-	case limit/ratio >= maxQuotaMilliCPU:
-		return maxQuotaMilliCPU
 	}
-	return max(int64(math.Ceil(limit/ratio)), minPartMilliCPU)
+	return int64(min(max(math.Ceil(limit/ratio), minPartMilliCPU), maxQuotaMilliCPU))
 }
 
 // bytesOf is the limit of memory; what is over 2^60 bytes is none.

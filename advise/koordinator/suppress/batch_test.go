@@ -124,6 +124,26 @@ func TestBatchPods(t *testing.T) {
 			*pod.Requests.ReclaimedMilliCPU, *pod.Limits.ReclaimedMilliCPU = 2000, 3000
 		}), "79 3000 1073741824", "39 2000 1073741824"},
 		{"more requested than limited: some container that does not run has no limit", change(batchPod(full), func(pod *tick.Pod) { *pod.Requests.ReclaimedMilliCPU = 5000 }), "196 - 1073741824", "39 2000 1073741824"},
+		{"a memory limit under the request: some container that does not run has none", change(batchPod(full), func(pod *tick.Pod) {
+			pod.Requests.ReclaimedMemoryBytes = p(1<<30 + 1.0)
+		}), "39 2000 -", "39 2000 1073741824"},
+		{"a memory limit that is the request", change(batchPod(full), func(pod *tick.Pod) { pod.Requests.ReclaimedMemoryBytes = p(float64(1 << 30)) }), "39 2000 1073741824", "39 2000 1073741824"},
+		{"containers in the annotation that are limited to more than the pod, together: it does not count", annotated(`{"containers":{` +
+			`"c0":{"limits":{"kubernetes.io/batch-cpu":1500}},"c1":{"limits":{"kubernetes.io/batch-cpu":1500}}}}`), "39 2000 1073741824", "- - -"},
+		{"or to more memory: it does not count", annotated(`{"containers":{` +
+			`"c0":{"limits":{"kubernetes.io/batch-memory":"600Mi"}},"c1":{"limits":{"kubernetes.io/batch-memory":"600Mi"}}}}`), "39 2000 1073741824", "- - -"},
+		{"the weight of a native request where that is less", change(batchPod(full), func(pod *tick.Pod) {
+			pod.KubernetesQOS, pod.Requests.MilliCPU, pod.Containers[0].Requests.MilliCPU = "Burstable", p(500.0), p(500.0)
+		}), "20 2000 1073741824", "20 2000 1073741824"},
+		{"or of the batch request, where that is", change(batchPod(full), func(pod *tick.Pod) {
+			pod.KubernetesQOS, pod.Requests.MilliCPU, pod.Containers[0].Requests.MilliCPU = "Burstable", p(5000.0), p(5000.0)
+		}), "39 2000 1073741824", "39 2000 1073741824"},
+		{"or of the native one, where there is no other", change(batchPod(amounts{0, 2000, 4096}), func(pod *tick.Pod) {
+			pod.KubernetesQOS, pod.Requests.MilliCPU, pod.Containers[0].Requests.MilliCPU = "Burstable", p(500.0), p(500.0)
+		}), "20 2000 4096", "20 2000 4096"},
+		{"without any request the least", change(batchPod(amounts{0, 2000, 4096}), func(pod *tick.Pod) {
+			pod.KubernetesQOS, pod.Requests, pod.Containers[0].Requests = "Burstable", nil, nil
+		}), "1 2000 4096", "1 2000 4096"},
 		{"an amount of the pod that could not be read", change(batchPod(full), func(pod *tick.Pod) { pod.Limits, pod.Requests = nil, nil }), "39 - -", "39 2000 1073741824"},
 		{"a container without any limits", change(batchPod(full, amounts{}), func(pod *tick.Pod) { pod.Containers[1].Requests, pod.Containers[1].Limits = nil, nil }), "39 - -", "39 2000 1073741824"},
 		{"a container of Kubernetes' own resources beside", change(batchPod(full, amounts{}), func(pod *tick.Pod) {
@@ -145,6 +165,22 @@ func TestBatchPods(t *testing.T) {
 				t.Errorf("reasons %q", a.Reasons)
 			}
 		})
+	}
+}
+
+// Of several pods with an annotation that does not count the first is named, and the others are counted.
+func TestFaultsOfBatchPods(t *testing.T) {
+	var pods []tick.Pod
+	for i := range 3 {
+		pod := labelled("BE", fmt.Sprint("b", i), 0)
+		pod.Annotations[annotationExtended] = "x"
+		pods = append(pods, pod)
+	}
+	if a := new(State).step(machine(pods[:1]...), disabled()); !said(a, "batch pods' cgroups: pod ns/b0: ") || said(a, "more)") {
+		t.Errorf("of one: %q", a.Reasons)
+	}
+	if a := new(State).step(machine(pods...), disabled()); !said(a, "batch pods' cgroups: pod ns/b0: ") || !said(a, "(and 2 pods more)") {
+		t.Errorf("of three: %q", a.Reasons)
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/advise/policy"
+	"polder/lib/clip"
+	"polder/lib/phrase"
 	"polder/lib/tick"
 )
 
@@ -23,22 +26,20 @@ func (c *call) budget() (b budget, why string) {
 		return b, "the node's CPU use is not known"
 	case len(s.Pods) == 0:
 		return b, "there are no pods in the sample"
-	case c.strangers():
+	case policy.PodsUnknown(c.sample):
 		return b, "the cluster's pods are not known yet"
 	case c.lostTier():
-		return b, "kubelet's cgroup " + clip(c.st.Tier) + " is not in the sample, and pods below it are"
+		return b, "kubelet's cgroup " + clip.Text(c.st.Tier, shownBytes) + " is not in the sample, and pods below it are"
 	}
 	var all, serving, below float64 // below the tier
-	pods, there, measured := 0, 0, 0
+	pods, there, measured := 0, false, false
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if p.Missing != tick.MissingCgroup {
-			there++
-		}
+		there = there || p.Missing != tick.MissingCgroup
 		if p.UsageMilliCPU == nil {
 			continue
 		}
-		measured++
+		measured = true
 		use := bounded(*p.UsageMilliCPU)
 		all += use
 		if c.tier != nil && strings.HasPrefix(p.Cgroup, c.tier.Cgroup+"/") {
@@ -49,7 +50,7 @@ func (c *call) budget() (b budget, why string) {
 			pods++
 		}
 	}
-	if there > 0 && measured == 0 {
+	if there && !measured {
 		return b, "no pod's CPU use is known"
 	}
 	if c.tier != nil && c.tier.UsageMilliCPU != nil { // pods below it that have no rate yet are no system's use
@@ -64,7 +65,7 @@ func (c *call) budget() (b budget, why string) {
 	}
 	b.milliCPU = b.capacity*percent/100 - int64(serving) - int64(system)
 	b.sum = fmt.Sprintf("capacity %dm * %d %% (cpuSuppressThresholdPercent) - services %dm (%s) - system %dm (%s) = %dm",
-		b.capacity, percent, int64(serving), count(pods, "pod"), int64(system), systemFrom, b.milliCPU)
+		b.capacity, percent, int64(serving), phrase.Count(pods, "pod"), int64(system), systemFrom, b.milliCPU)
 	if least := c.strategy.Threshold.CPUSuppressMinPercent; least != nil {
 		if keeps := b.capacity * percentOf(least, 0) / 100; b.milliCPU < keeps {
 			b.milliCPU = keeps
@@ -87,20 +88,6 @@ func (c *call) nodeReserved(capacity int64) (float64, string) {
 		return kubelet, "capacity - allocatable"
 	}
 	return 0, "nothing reserved"
-}
-
-// strangers reports whether there are pods of Kubernetes and nothing is known of any: collect was started while the API
-// server is away. They would all be services, and batch lose its CPUs.
-func (c *call) strangers() bool {
-	some := false
-	for i := range c.sample.Pods {
-		p := &c.sample.Pods[i]
-		if p.QoSSource != tick.QoSFromRule {
-			return false
-		}
-		some = some || p.Missing == tick.MissingCluster
-	}
-	return some && c.unread("pods")
 }
 
 // lostTier reports whether the tier that was held is not seen this time, though it must be there: its pods alone are not held, for
@@ -133,11 +120,4 @@ func bounded(v float64) float64 {
 		return 0
 	}
 	return min(v, maxAmount)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -3,15 +3,17 @@ package suppress
 import (
 	"fmt"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
+	"polder/lib/phrase"
 	"polder/lib/sloconfig"
 )
 
 // minCPUs is what batch pods keep however busy the services are.
 const minCPUs = 2
 
-// bySet divides the CPUs: policy cpuset.
-func (c *call) bySet(b budget) {
+// divideCPUs divides the CPUs: policy cpuset.
+func (c *call) divideCPUs(b budget) {
 	rest := c.Online.Difference(c.out).Difference(c.lsr)
 	have := rest.Size() + c.lsr.Size()
 	c.st.QuotaMilliCPU = 0
@@ -51,7 +53,7 @@ func (c *call) bySet(b budget) {
 	if !c.out.IsEmpty() {
 		kept += "; kept out: " + c.outText()
 	}
-	c.say("suppression: %s -> %s%s%s", b.sum, count(int(n), "CPU"), bound, kept)
+	c.say("suppression: %s -> %s%s%s", b.sum, phrase.Count(int(n), "CPU"), bound, kept)
 	c.hold(be)
 }
 
@@ -131,7 +133,7 @@ func (c *call) outText() string {
 		if text != "" {
 			text += ", "
 		}
-		text += of.name + " " + clip(of.cpus.String())
+		text += of.name + " " + clip.Text(of.cpus.String(), shownBytes)
 	}
 	return text
 }

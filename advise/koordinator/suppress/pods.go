@@ -86,5 +86,3 @@ func services(p *tick.Pod) bool {
 	}
 	return qos.KubernetesOf(p) != qos.BestEffort
 }
-
-func key(p *tick.Pod) string { return p.Namespace + "/" + p.Name }

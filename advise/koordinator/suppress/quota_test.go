@@ -22,6 +22,7 @@ func TestQuota(t *testing.T) {
 		{"at a negative budget", -40_000, 5000, nil, 20, "= -40000m -> quota 20m; no CPU is left for batch pods, they keep the minimum"},
 		{"the floor is wanted within the dead band, too", 0, 400, nil, 20, "-> quota 20m"},
 		{"and a budget of just that", 20, 400, nil, 20, "-> quota 20m"},
+		{"the floor in force stays within the dead band", 400, 20, nil, 20, "400m is within a hundredth of the machine (480m) of the present 20m, which stays"},
 		{"somebody else's quota under the floor does not stay", 100, 1, nil, 100, "-> quota 100m"},
 		{"a small quota where there was none", 300, -1, nil, 300, "-> quota 300m"}, // Koordinator: within 1 % of -1, and left unlimited
 		{"a change within 1 % is none", 10_479, 10_000, nil, 10_000, "-> quota 10000m; 10479m is within a hundredth of the machine (480m) of the present 10000m, which stays"},
@@ -63,6 +64,31 @@ func TestQuota(t *testing.T) {
 				t.Errorf("pools %s", text(a.Pools))
 			}
 		})
+	}
+}
+
+// Where all pods that are held stand outside the tier, what begins in it has the quota until it is counted.
+func TestQuotaOfAnEmptyTier(t *testing.T) {
+	outside := labelled("BE", "out", 0)
+	outside.Cgroup, outside.Containers[0].Cgroup = "/kubepods/burstable/podout", "/kubepods/burstable/podout/c"
+	s := sized(8000, outside)
+	s.Pods = append(s.Pods[:1], s.Pods[2:]...)
+	if w := of(t, new(State).step(s, byPolicy(sloconfig.SuppressCFSQuota)).Cgroups, tier); w.CPUMaxMilliCPU == nil || *w.CPUMaxMilliCPU != 8000 {
+		t.Errorf("the tier wants %s", text(w))
+	}
+}
+
+// A pod without a cgroup of its own has its part in equal parts for its containers.
+func TestQuotaOfContainersAlone(t *testing.T) {
+	one, two := ruled(tick.QoSReclaimed, "/one", 0), ruled(tick.QoSReclaimed, "/two", 0)
+	one.Requests, two.Requests = &tick.Resources{MilliCPU: p(6000.0)}, &tick.Resources{MilliCPU: p(2000.0)}
+	two.Cgroup, two.Containers = "", []tick.Container{{Name: "a", Cgroup: "/two/a"}, {Name: "b", Cgroup: "/two/b"}}
+	s := plain(machine(ruled(tick.QoSShared, "/web", 31200-8000), one, two))
+	s.CPU.UsageMilliCPU = p(0.0)
+	a := new(State).step(s, byPolicy(sloconfig.SuppressCFSQuota))
+	want := `[{"cgroup":"/one","cpuMaxMilliCPU":6000},{"cgroup":"/two/a","cpuMaxMilliCPU":1000},{"cgroup":"/two/b","cpuMaxMilliCPU":1000}]`
+	if got := sorted(a.Cgroups, "/one", "/two/a", "/two/b"); got != want {
+		t.Errorf("wants %s\nwant  %s", got, want)
 	}
 }
 

@@ -2,8 +2,8 @@ package suppress
 
 import (
 	"fmt"
-	"slices"
 
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -18,7 +18,7 @@ type shape struct {
 
 // see makes the shape, unless it is known already.
 func (st *State) see(t *tick.Topology) error {
-	if st.shape != nil && sameTopology(&st.shape.from, t) {
+	if st.shape != nil && policy.SameTopology(&st.shape.from, t) {
 		return nil
 	}
 	numa := make(map[int]string, len(t.NUMANodes))
@@ -33,16 +33,8 @@ func (st *State) see(t *tick.Topology) error {
 	return nil
 }
 
-func sameTopology(a, b *tick.Topology) bool {
-	return a.CPUs == b.CPUs && slices.Equal(a.Cores, b.Cores) && slices.Equal(a.Sockets, b.Sockets) && slices.Equal(a.L3, b.L3) &&
-		slices.EqualFunc(a.NUMANodes, b.NUMANodes, func(x, y tick.TopologyNUMA) bool { return x.ID == y.ID && x.CPUs == y.CPUs })
-}
-
 // parse reads a list of our own, or a state file's: what is no list is empty.
 func parse(list string) set {
-	s, err := cpus.Parse(list)
-	if err != nil {
-		return set{}
-	}
+	s, _ := cpus.Parse(list)
 	return s
 }

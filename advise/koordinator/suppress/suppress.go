@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 
+	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -97,7 +98,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, s
 func (c *call) suppress() bool {
 	threshold := &c.strategy.Threshold
 	if threshold.Enable == nil || !*threshold.Enable {
-		if c.strangers() { // whose CPUs are whose is not known
+		if policy.PodsUnknown(c.sample) { // whose CPUs are whose is not known
 			if c.st.Mode != "" {
 				c.say("suppression: the cluster's pods are not known yet: everything stays as it is")
 			}
@@ -117,7 +118,7 @@ func (c *call) suppress() bool {
 	if p := threshold.CPUSuppressPolicy; p != nil && *p == sloconfig.SuppressCFSQuota {
 		c.byQuota(b)
 	} else {
-		c.bySet(b)
+		c.divideCPUs(b)
 	}
 	return true
 }

@@ -122,6 +122,29 @@ func said(a *tick.Advice, part string) bool {
 	return strings.Contains(strings.Join(a.Reasons, "\n"), part)
 }
 
+// What is wrong in the annotation of reserved CPUs is said, the list before the quantity; of pods' annotations the first that is wrong.
+func TestFaultsOfAnnotationsAreSaid(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"resources":{"cpu":"x"}}`:                         "resources.cpu: ",
+		`{"resources":{"cpu":"x"},"reservedCPUs":"nought"}`: "reservedCPUs: ",
+	} {
+		s := sized(4000)
+		s.Annotations = map[string]string{annotationReservation: text}
+		if a := new(State).step(s, with(nil)); !said(a, "annotation "+annotationReservation+": "+want) {
+			t.Errorf("%s: %q; want %q", text, a.Reasons, want)
+		}
+	}
+	for n, want := range map[int]string{1: "pod ns/e0: annotation scheduling.koordinator.sh/resource-status: ", 3: " (and 2 pods more)"} {
+		s := sized(4000)
+		for i := range n {
+			s.Pods = append(s.Pods, pinned("LSE", fmt.Sprint("e", i), "nought"))
+		}
+		if a := new(State).step(s, with(nil)); !said(a, want) || said(a, "more)") != (n > 1) {
+			t.Errorf("%d pods: %q; want %q", n, a.Reasons, want)
+		}
+	}
+}
+
 func TestBudget(t *testing.T) {
 	annotated := func(s *tick.Sample, text string) { s.Annotations = map[string]string{annotationReservation: text} }
 	for _, c := range []struct {
@@ -156,6 +179,11 @@ func TestBudget(t *testing.T) {
 		{"for reserved CPUs only", func(s *tick.Sample) { annotated(s, `{"reservedCPUs":"0-9","applyPolicy":"ReservedCPUsOnly"}`) }, nil, 31200 - 4000 - 10000},
 		{"a list that is none leaves the quantity", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":6},"reservedCPUs":"0-"}`) }, nil, 31200 - 4000 - 6000},
 		{"a quantity that is none", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"x"}}`) }, nil, 24200},
+		{"no pod runs yet: all is the system's", func(s *tick.Sample) {
+			for i := range s.Pods {
+				s.Pods[i].Missing, s.Pods[i].UsageMilliCPU = tick.MissingCgroup, nil
+			}
+		}, nil, 31200 - 10000},
 		{"a negative quantity", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"-9"}}`) }, nil, 24200},
 		{"an annotation that is no JSON", func(s *tick.Sample) { annotated(s, `6 cores`) }, nil, 24200},
 		{"a pod that the cluster does not know is a service", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCluster }, nil, 31200 - 7000 - 3000},
@@ -233,7 +261,7 @@ func TestStaysAsItIs(t *testing.T) {
 				s.Pods[i].UsageMilliCPU = nil
 			}
 		}},
-		{"strangers alone", "not known yet", func(s *tick.Sample) {
+		{"unknown pods alone", "not known yet", func(s *tick.Sample) {
 			for i := range s.Pods {
 				s.Pods[i].Missing, s.Pods[i].QoSSource = tick.MissingCluster, tick.QoSFromRule
 			}

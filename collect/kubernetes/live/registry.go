@@ -147,5 +147,5 @@ func (g *registry) trouble(what string, s kube.State) error {
 	if !s.Synced {
 		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, g.client.Server(), says, for_, cause)
 	}
-	return fmt.Errorf("API server %s %s since %s (%s): %s is that of then", g.client.Server(), says, for_, cause, what)
+	return fmt.Errorf("%s is stale: API server %s %s for %s (%s)", what, g.client.Server(), says, for_, cause)
 }

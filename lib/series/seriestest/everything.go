@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Everything is a tick of which each metric has a sample, but those of a centre.
+// Everything is a tick of which each metric has a sample, but those of a fleet controller.
 func Everything() *tick.Tick {
 	f := tick.Ptr[float64]
 	n := tick.Ptr[int64]
@@ -24,13 +24,13 @@ func Everything() *tick.Tick {
 			Pods: []tick.Pod{{
 				UID: "u", Name: "p", QoS: tick.QoSReclaimed, UsageMilliCPU: f(500), Load1: f(1), Memory: &tick.Memory{WorkingSetBytes: f(1e9)},
 				Requests: &tick.Resources{ReclaimedMilliCPU: f(1000), ReclaimedMemoryBytes: f(2e9)},
-			}},
+			}, {UID: "s", Name: "s", QoS: tick.QoSShared, CPUWaitPermille: f(20)}},
 			Errors: []tick.SourceError{{Source: "psi", Error: "not there"}},
 		},
 		Advice: &tick.Advice{
 			Reclaimed: &tick.Reclaimed{MilliCPU: n(2000), MemoryBytes: n(1e9), NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: n(2000), MemoryBytes: n(1e9)}}},
 			Pools:     []tick.Pool{{Name: tick.PoolShare, CPUs: "0-1"}, {Name: tick.PoolReclaim, CPUs: "2-3"}},
-			Reasons:   []string{"the floor"}, BatchStarved: tick.Ptr(true),
+			Reasons:   []string{"the floor"}, Shadow: &tick.Shadow{Policy: "koordinator", Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr(int64(1000)), MemoryBytes: tick.Ptr(int64(1 << 30))}}, BatchStarved: tick.Ptr(true),
 		},
 		Isolation: &tick.Isolation{Applied: 1, Unchanged: 2, Writes: []tick.Write{{Cgroup: "/p", Key: "cpusetCPUs", Old: "0-3", New: "2-3"}}},
 		Eviction: &tick.Eviction{
@@ -43,7 +43,7 @@ func Everything() *tick.Tick {
 	}
 }
 
-// Fleet is the sample of a centre, which has the metrics that Everything lacks.
+// Fleet is the sample of a fleet controller, which has the metrics that Everything lacks.
 func Fleet() *tick.Tick {
 	t := Everything()
 	return &tick.Tick{V: t.V, Node: t.Node, Time: t.Time, Sample: &tick.Sample{

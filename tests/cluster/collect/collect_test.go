@@ -202,10 +202,10 @@ func TestServerAway(t *testing.T) {
 	x := l.collect()
 	l.until(x, "the pod", pods("batch reclaimed main"))
 	l.StopAPIServer()
-	seconds := regexp.MustCompile(`not reachable since ([3-9]|[1-9]\d)s \(`)
+	seconds := regexp.MustCompile(`not reachable for ([3-9]|[1-9]\d)s \(`)
 	since := func(s *tick.Sample) string {
 		for _, source := range []string{"pods", "node"} {
-			if e := complaint(s, source); !seconds.MatchString(e) || !strings.Contains(e, "is that of then") {
+			if e := complaint(s, source); !seconds.MatchString(e) || !strings.Contains(e, "is stale") {
 				return fmt.Sprintf("%s: %q", source, e)
 			}
 		}

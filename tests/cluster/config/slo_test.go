@@ -227,7 +227,7 @@ func TestSLOConfig(t *testing.T) {
 	c.StartAPIServer()
 	l.settled("the server is back", "colocation=true reclaim=40 evict=80", bad)
 	c.StopAPIServer()
-	l.settled("the server is away", "colocation=true reclaim=40 evict=80", bad, "the ConfigMap "+sloName+" is that of then")
+	l.settled("the server is away", "colocation=true reclaim=40 evict=80", bad, "the ConfigMap "+sloName+" is stale")
 	c.StartAPIServer()
 
 	l.Kubectl("delete", "cm", "-n", "koordinator-system", "slo-controller-config")

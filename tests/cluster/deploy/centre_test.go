@@ -10,7 +10,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// withCentre is the shared control plane with the centre installed.
+// withCentre is the shared control plane with the fleet controller installed.
 func withCentre(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	c := cluster(t)
@@ -123,7 +123,7 @@ func TestCentreIsApartAndConfined(t *testing.T) {
 		t.Errorf("%+v; want two pods of one container that keep apart", d.Spec)
 	}
 	if d.Spec.Template.Metadata.Labels["app.kubernetes.io/name"] == "polder" {
-		t.Error("the centre has its agents' label, and would take itself for one")
+		t.Error("the fleet controller has its agents' label, and would take itself for one")
 	}
 	s := spec.Containers[0].SecurityContext
 	if spec.HostPID || spec.HostNetwork || !spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.RunAsUser == 0 || spec.AutomountServiceAccountToken ||
@@ -145,7 +145,7 @@ func TestCentreIsApartAndConfined(t *testing.T) {
 		t.Errorf("the budget is of %v, the pods have %v", pdb.Spec.Selector.MatchLabels, d.Spec.Selector.MatchLabels)
 	}
 	if out := template(t); strings.Contains(out, "kind: Deployment") {
-		t.Error("the centre is installed without being asked for")
+		t.Error("the fleet controller is installed without being asked for")
 	}
 }
 

@@ -24,9 +24,9 @@ func TestLint(t *testing.T) {
 func TestChartIsTakenByTheServer(t *testing.T) {
 	c := cluster(t)
 	for name, set := range map[string][]string{
+		"armed":      {"dryRun=false"},
 		"single":     {"form=single", "serviceAccount.perTool=true", "host.kubeletState=directory"},
 		"containers": {"form=containers"},
-		"dry run":    {"form=containers", "dryRun=true"},
 		"restore":    {"restore=true", "centre.enabled=true"},
 		"centre":     {"centre.enabled=true", "centre.action=delete", "centre.dryRun=true", "centre.evict.flags.taint-after=5m", "podLabels.team=x"},
 		"everything": {
@@ -105,14 +105,41 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 // A number that YAML reads as a float is the number that was written.
 func TestFlagsAreSettings(t *testing.T) {
 	t.Parallel()
-	out := template(t, "collect.flags.max-line=16777216", "advise.flags.reserve-cpu=2.5", "isolate.flags.force=true", "dryRun=true")
+	out := template(t, "collect.flags.max-line=16777216", "advise.flags.reserve-cpu=2.5", "isolate.flags.force=true")
 	for _, want := range []string{
 		`{name: POLDER_COLLECT_MAX_LINE, value: "16777216"}`, `{name: POLDER_ADVISE_RESERVE_CPU, value: "2.5"}`, `{name: POLDER_ISOLATE_FORCE, value: "true"}`,
-		`{name: POLDER_ISOLATE_DRY_RUN, value: "true"}`, `{name: POLDER_EVICT_DRY_RUN, value: "true"}`, `{name: POLDER_REPORT_DRY_RUN, value: "true"}`,
-		`{name: POLDER_REPORT_TO, value: "table"}`,
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the DaemonSet lacks %s", want)
+		}
+	}
+}
+
+// Whoever installs the chart and says nothing changes nothing. One value arms it, all of it.
+func TestFirstInstallIsADryRun(t *testing.T) {
+	t.Parallel()
+	writers := map[string]int{"ISOLATE": 1, "EVICT": 1, "REPORT": 1}
+	for set, want := range map[string]map[string]int{
+		"":                                 writers,
+		"form=single":                      writers,
+		"policy=koordinator":               writers,
+		"report.taintNode=true":            writers,
+		"centre.enabled=true":              {"ISOLATE": 1, "EVICT": 2, "REPORT": 2},
+		"dryRun=false":                     {},
+		"dryRun=false,form=single":         {},
+		"dryRun=false,centre.enabled=true": {},
+		"dryRun=false,centre.enabled=true,centre.dryRun=true": {"EVICT": 1, "REPORT": 1},
+		"restore=true": {}, // what is put back is put back
+	} {
+		out := template(t, set)
+		for _, tool := range []string{"ISOLATE", "EVICT", "REPORT"} {
+			if got := strings.Count(out, `{name: POLDER_`+tool+`_DRY_RUN, value: "true"}`); got != want[tool] {
+				t.Errorf("%q: %d containers have a dry run of %s; want %d", set, got, strings.ToLower(tool), want[tool])
+			}
+		}
+		dry := len(want) == len(writers)
+		if strings.Contains(out, `{name: POLDER_REPORT_TO, value: "table"}`) != dry || dry && strings.Contains(out, "TAINT_NODE") {
+			t.Errorf("%q: in a dry run, and only there, report has the table alone", set)
 		}
 	}
 }
@@ -474,11 +501,17 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 	}
 	c.MakeNode("node-1", "48", "195924424Ki")
 	notes := run("install", "polder", chart, "--namespace", namespace, "--create-namespace")
-	for _, want := range []string{"Polder runs on every node as four pods, with a container a tool", "kubectl get kcnr", "schedulerName: katalyst-scheduler wait"} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("the notes do not say %q:\n%s", want, notes)
+	says := func(notes string, all ...string) {
+		t.Helper()
+		for _, want := range all {
+			if !strings.Contains(notes, want) {
+				t.Errorf("the notes do not say %q:\n%s", want, notes)
+			}
 		}
 	}
+	says(notes, "Polder runs on every node as four pods, with a container a tool, and changes nothing (dryRun)", "schedulerName: katalyst-scheduler wait",
+		"offer what services leave unused", "kubectl -n polder-system logs daemonset/polder-report --tail=20",
+		"helm upgrade polder CHART -n polder-system --reuse-values --set dryRun=false")
 	pods := func() string {
 		all := strings.Split(strings.TrimSpace(c.Kubectl("-n", namespace, "get", "pods", "-o",
 			`jsonpath={range .items[*]}{.spec.serviceAccountName}={.spec.containers[*].name},{.spec.priority}{"\n"}{end}`)), "\n")
@@ -494,7 +527,10 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 	})
 	c.Kubectl("get", "kcnr,kcc,aqc,ec", "--all-namespaces")
 	checked(t, c, "polder-own-node", "polder-own-resources", "polder-own-evictions", "polder-own-events", "polder-own-event-pods")
-	run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=single")
+	if notes := run("upgrade", "polder", chart, "--namespace", namespace, "--reuse-values", "--set", "dryRun=false"); !strings.Contains(notes, "kubectl get kcnr") || strings.Contains(notes, "dryRun") {
+		t.Errorf("the notes of a release that acts are\n%s", notes)
+	}
+	says(run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=single"), "If this release acted until now")
 	c.Eventually(soon, "the other form", func() string {
 		// Nobody runs the pods, so nobody ends them.
 		_, _ = c.TryKubectl("", "-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0")

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,13 +36,51 @@ func TestImage(t *testing.T) {
 	unpacked, root := filepath.Join(dir, "unpacked"), filepath.Join(dir, "root")
 	run(t, "mkdir", unpacked, root)
 	run(t, "tar", "-C", unpacked, "-xf", archives[0])
-	if manifest := read(t, filepath.Join(unpacked, "manifest.json")); !strings.Contains(manifest, `"RepoTags":["polder:try"]`) {
-		t.Errorf("the manifest is %s", manifest)
+	// It is an image of OCI's, whose blobs have the names of their digests, and one of docker's.
+	blobs, err := os.ReadDir(filepath.Join(unpacked, "blobs/sha256"))
+	if err != nil || len(blobs) != 3 {
+		t.Fatalf("the blobs are %v (%v)", blobs, err)
 	}
-	if config := read(t, filepath.Join(unpacked, "config.json")); !strings.Contains(config, `"Entrypoint":["/usr/local/lib/polder/s6/start"]`) {
+	for _, blob := range blobs {
+		if sum := run(t, "sha256sum", filepath.Join(unpacked, "blobs/sha256", blob.Name())); !strings.HasPrefix(sum, blob.Name()+" ") {
+			t.Errorf("the blob %s has the digest %s", blob.Name(), sum)
+		}
+	}
+	var index struct {
+		Manifests []struct {
+			Digest      string
+			Size        int
+			Annotations map[string]string
+		}
+	}
+	decode(t, filepath.Join(unpacked, "index.json"), &index)
+	if len(index.Manifests) != 1 || index.Manifests[0].Annotations["io.containerd.image.name"] != "docker.io/library/polder:try" {
+		t.Fatalf("the index has %+v", index)
+	}
+	var manifest struct {
+		Config struct{ Digest string }
+		Layers []struct{ Digest string }
+	}
+	named := func(digest string) string {
+		return filepath.Join(unpacked, "blobs/sha256", strings.TrimPrefix(digest, "sha256:"))
+	}
+	text := decode(t, named(index.Manifests[0].Digest), &manifest)
+	if len(text) != index.Manifests[0].Size || len(manifest.Layers) != 1 {
+		t.Fatalf("the manifest is %s", text)
+	}
+	if config := read(t, named(manifest.Config.Digest)); !strings.Contains(config, `"Entrypoint":["/usr/local/lib/polder/s6/start"]`) {
 		t.Errorf("the configuration is %s", config)
 	}
-	run(t, "tar", "-C", root, "-xf", filepath.Join(unpacked, "layer.tar"))
+	var docker []struct {
+		Config           string
+		RepoTags, Layers []string
+	}
+	decode(t, filepath.Join(unpacked, "manifest.json"), &docker)
+	if len(docker) != 1 || strings.Join(docker[0].RepoTags, " ") != "polder:try" || filepath.Join(unpacked, docker[0].Config) != named(manifest.Config.Digest) ||
+		len(docker[0].Layers) != 1 || filepath.Join(unpacked, docker[0].Layers[0]) != named(manifest.Layers[0].Digest) {
+		t.Errorf("docker's manifest is %+v", docker)
+	}
+	run(t, "tar", "-C", root, "-xf", named(manifest.Layers[0].Digest))
 	out := run(t, "chroot", root, "/bin/sh", "-c", `collect && report && cd /tmp && mkfifo x && [ -p x ] &&
 		touch heartbeat && /usr/local/lib/polder/s6/alive 15 /tmp/heartbeat && sleep 0 && cp -R /usr/local/lib/polder/s6/service /run/s &&
 		for one in s6-svscan s6-supervise s6-svscanctl s6-svc s6-log; do command -v $one; done && s6-svscan -h 2>&1 | head -c 17`)
@@ -54,6 +93,16 @@ func TestImage(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// decode reads a file of JSON, and returns its text as well.
+func decode(t *testing.T, path string, v any) string {
+	t.Helper()
+	text := read(t, path)
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		t.Fatalf("%s: %v: %s", path, err, text)
+	}
+	return text
 }
 
 func run(t *testing.T, command string, args ...string) string {

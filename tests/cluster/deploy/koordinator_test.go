@@ -37,7 +37,7 @@ func TestPolicyIsASetting(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out := template(t, one.set...)
+			out := template(t, append([]string{"dryRun=false"}, one.set...)...)
 			for _, want := range one.want {
 				if !strings.Contains(out, want) {
 					t.Errorf("there is no %s", want)
@@ -82,7 +82,7 @@ func TestResctrlIsMountedWhereItIsAskedFor(t *testing.T) {
 // installKoordinator installs the other policy, with all that belongs to it, and removes it.
 func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(args ...string) string) {
 	t.Helper()
-	koordinator := []string{"--namespace", namespace, "--set", "policy=koordinator,koordinator.priorityClasses=true,koordinator.profiles.enabled=true"}
+	koordinator := []string{"--namespace", namespace, "--set", "dryRun=false,policy=koordinator,koordinator.priorityClasses=true,koordinator.profiles.enabled=true"}
 	notes := run(append([]string{"install", "polder", chart}, koordinator...)...)
 	for _, want := range []string{"kubectl get nodemetrics", "schedulerName: koord-scheduler wait", "There is no ConfigMap koordinator-system/slo-controller-config",
 		"Before policy is changed on a release that runs, run it once with --set restore=true"} {

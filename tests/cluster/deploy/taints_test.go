@@ -36,7 +36,7 @@ func TestTaintNode(t *testing.T) {
 		{"another provider", patch("merge", node("taint-1"), `{"spec":{"providerID":"x://y"}}`), "the taints alone of a node's spec"},
 		{"a label", patch("merge", node("taint-1"), `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`), "labels, finalizers or owners"},
 		{"an annotation", patch("merge", node("taint-1"), `{"metadata":{"annotations":{"a":"b"}}}`), "the annotation polder/taints alone"},
-		{"the centre's mark", patch("merge", node("taint-1"), `{"metadata":{"annotations":{"polder/withdrawn":null}}}`), "the annotation polder/taints alone"},
+		{"the fleet controller's mark", patch("merge", node("taint-1"), `{"metadata":{"annotations":{"polder/withdrawn":null}}}`), "the annotation polder/taints alone"},
 		{"deleted", remove(node("taint-1")), "cannot delete"},
 		{"taken away again", patch("json", node("taint-1"), `[{"op":"replace","path":"/spec/taints","value":[`+theirs+`]},{"op":"remove","path":"/metadata/annotations/polder~1taints"}]`), ""},
 	} {

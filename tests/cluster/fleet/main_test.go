@@ -1,4 +1,4 @@
-// Package fleet shows the centre on the real API: collect --fleet, evict --fleet, report --fleet, and the lease for which
+// Package fleet shows the fleet controller on the real API: collect --fleet, evict --fleet, report --fleet, and the lease for which
 // several stand.
 package fleet
 

@@ -346,7 +346,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 	})
 }
 
-// The centre withdraws what a node without an agent offers under either dialect's names.
+// The fleet controller withdraws what a node without an agent offers under either dialect's names.
 func TestCentreWithdrawsBatch(t *testing.T) {
 	t.Parallel()
 	c := begin(t)

@@ -228,7 +228,7 @@ func TestTaintNode(t *testing.T) {
 	}
 }
 
-// The centre marks the Node: nothing is offered while the mark is there.
+// The fleet controller marks the Node: nothing is offered while the mark is there.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	c := begin(t)

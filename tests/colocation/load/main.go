@@ -2,7 +2,8 @@
 // latency from the time when it was due. A service that stands still for a second so has a second's requests that are up to a second late,
 // which a client that waits for each answer would not see (coordinated omission).
 //
-//	load -protocol http|redis -address HOST:PORT -rate N -for SPAN [-skip SPAN]
+//	load -protocol http|redis|set -address HOST:PORT -rate N -for SPAN [-skip SPAN]
+//	load -serve HOST:PORT
 //
 // It prints one line of JSON, a [Result]: the requests that were due within the span, those of its beginning (-skip) left out.
 package main
@@ -48,7 +49,12 @@ func main() {
 	rate := flag.Float64("rate", 100, "requests a second")
 	span := flag.Duration("for", 5*time.Second, "how long")
 	skip := flag.Duration("skip", 0, "how long of that is not counted")
+	service := flag.String("serve", "", "be a small HTTP service that listens there, and print the address")
 	flag.Parse()
+	if *service != "" {
+		fmt.Fprintln(os.Stderr, "load:", serve(*service))
+		os.Exit(1)
+	}
 	exchange, ok := map[string]func(*bufio.ReadWriter, int) error{"http": getPage, "redis": manyCommands, "set": oneSet}[*protocol]
 	if !ok || *rate <= 0 || *span <= *skip {
 		flag.Usage()

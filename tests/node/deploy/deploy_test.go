@@ -54,7 +54,7 @@ func (d *deployment) apply(set ...string) {
 	args := []string{"template", "polder", top + "/deploy/helm/polder", "--include-crds", "--namespace", namespace, "--kube-version", "1.36.0",
 		"--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"}
 	for _, value := range append([]string{
-		"form=" + d.form, "image.repository=polder", "image.tag=test", "image.pullPolicy=Never",
+		"form=" + d.form, "dryRun=false", "image.repository=polder", "image.tag=test", "image.pullPolicy=Never",
 		// Pods have no network of their own here, and nobody serves the address of the service kubernetes.
 		"hostNetwork=true", "env[0].name=KUBERNETES_SERVICE_HOST,env[0].value=" + server.Hostname(),
 		"env[1].name=KUBERNETES_SERVICE_PORT,env[1].value=" + server.Port(),

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,20 +13,12 @@ import (
 
 // serve is the agent: every request is a script, every answer what it printed.
 func serve() error {
-	http.HandleFunc("POST "+wire.RunPath, func(w http.ResponseWriter, r *http.Request) {
-		var c wire.Command
-		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(run(r.Context(), c)) // the host has gone
-	})
+	http.Handle("POST "+wire.RunPath, wire.NewAgent(run))
 	return http.ListenAndServe(fmt.Sprintf(":%d", wire.AgentPort), nil)
 }
 
-func run(ctx context.Context, c wire.Command) wire.Result {
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Script)
+func run(c wire.Command) wire.Result {
+	cmd := exec.Command("/bin/sh", "-c", c.Script)
 	var out, said bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.Input), &out, &said
 	cmd.WaitDelay = time.Second // what it left in the background may hold its output

@@ -1,4 +1,7 @@
 // Package wire is how the host talks to the agent in the machine that is a node: HTTP over QEMU's user network.
+//
+// A request or its answer may be lost there, and its sender then waits for as long as it likes. So the host numbers its commands, asks
+// again where no answer comes, and the agent runs a command of one number once: [Client] and [Agent].
 package wire
 
 // Where all is on QEMU's user network.
@@ -19,6 +22,7 @@ const RunPath = "/run"
 
 // Command is a script for the guest's shell.
 type Command struct {
+	Number int64  `json:"number"` // its own; the same where the host asks again
 	Script string `json:"script"`
 	Input  []byte `json:"input,omitempty"` // its standard input
 }

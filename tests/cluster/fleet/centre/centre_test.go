@@ -53,7 +53,7 @@ func (c *cluster) node(name string) {
 	c.MakeNode(name, "48", "195924424Ki", milliCPU, "44k", memory, "195257901056")
 }
 
-// tool starts one of the centre's tools.
+// tool starts one of the fleet controller's tools.
 func (c *cluster) tool(name string, args ...string) *pipe.Tool {
 	c.t.Helper()
 	return pipe.Start(c.t, name, append([]string{"--fleet", "--kubeconfig", c.AccountFor("centre")}, args...)...)

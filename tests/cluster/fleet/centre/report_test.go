@@ -154,7 +154,7 @@ func TestNodeWithoutObject(t *testing.T) {
 	}
 }
 
-// A centre that falls silent, or is killed, leaves everything as it is; --withdraw takes it away, and the node's own report
+// A fleet controller that falls silent, or is killed, leaves everything as it is; --withdraw takes it away, and the node's own report
 // offers again.
 func TestSilenceAndWithdrawal(t *testing.T) {
 	c := begin(t)

@@ -1,0 +1,93 @@
+package guard
+
+import (
+	"testing"
+	"time"
+
+	"polder/advise/class"
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// FuzzAdvise has the guard look at arbitrary samples, beside arbitrary advice and after an arbitrary state: what it wants is never wider than
+// what the policy advised, no list is emptied, no value is one that the kernel refuses, and what is remembered is bounded and can be
+// written again.
+func FuzzAdvise(f *testing.F) {
+	const sample = `{"cgroupVersion":2,"topology":{"cpus":"0-7","cores":["0,4","1,5","x","0-7"]},"cpu":{"pressure":{"some":{"avg10":1e300}}},"pods":[
+		{"uid":"w","name":"w","qos":"shared","cgroup":"/w","usageMilliCPU":1e308,"cpuWaitPermille":1e308,"memoryPressure":{"some":{"avg10":99}},"ioPressure":{"some":{"avg10":-1}}},
+		{"uid":"j","name":"j","qos":"reclaimed","cgroup":"/b/j","usageMilliCPU":6000,"memory":{"usageBytes":1e308},"limits":{"milliCPU":-5}},
+		{"uid":"k","name":"k","qos":"reclaimed","cgroup":"/b/k","usageMilliCPU":1e308,"containers":[{"cgroup":"/b/k/c","usageMilliCPU":-1},{"cgroup":"x"},{"cgroup":"/"}]}]}`
+	const advice = `{"policy":"x","cgroups":[{"cgroup":"/b","cpuMaxMilliCPU":5000},{"cgroup":"/b/j","cpusetCPUs":"0-7","memoryHighBytes":1},{"cgroup":"/b/k/c","cpusetCPUs":"8191"}],"fallback":[{"cgroup":"/b/j","cpusetCPUs":"9"},{"cgroup":"/b","cpuMaxMilliCPU":-1}]}`
+	const state = `{"services":{"w":{"seen":"2026-11-22T11:59:00Z","cpu":[0,1e308,-1e308,1e308]},"x":null},"batch":{"/b":{"quota":true,"memory":true,"base":-9223372036854775808,"floor":9223372036854775807,"bytes":-1},"/b/j":null,"":{"quota":true}},
+		"steps":[{"kind":"CPUs","at":"9999-01-01T00:00:00Z"},{"kind":"quota","use":-1},{"kind":"quota"},{"kind":"quota"},{"kind":"quota"},{"kind":"memory"},{"kind":"no"}],"hold":-1,"overTicks":-9223372036854775808,"known":"9999-01-01T00:00:00Z"}`
+	f.Add(`{}`, `{}`, `{}`, 0.0)
+	f.Add(sample, advice, `{}`, 0.0)
+	f.Add(sample, advice, state, 0.0)
+	f.Add(sample, `{}`, state, 1e5)
+	// A limit under the kernel's least, to which the quota goes back.
+	f.Add(`{"cgroupVersion":2,"pods":[{"uid":"j","name":"j","qos":"reclaimed","cgroup":"/b/j","usageMilliCPU":6,"limits":{"milliCPU":5}}]}`,
+		`{}`, `{"batch":{"/b/j":{"quota":true}}}`, 0.0)
+	f.Add(`{"cgroupVersion":2,"pods":[{"uid":"j","name":"j","qos":"reclaimed","cgroup":"/b/j","usageMilliCPU":6,"limits":{"milliCPU":1e308}}]}`,
+		`{}`, `{"batch":{"/b/j":{"quota":true}}}`, 0.0)
+	f.Fuzz(func(t *testing.T, sample, advice, state string, target float64) {
+		x := &tick.Tick{V: 1, Node: "n", Sample: new(tick.Sample)}
+		var policys tick.Advice
+		var st *State
+		if tick.Unmarshal([]byte(sample), x.Sample) != nil || tick.Unmarshal([]byte(advice), &policys) != nil || x.Sample == nil {
+			return
+		}
+		if tick.Unmarshal([]byte(state), &st) != nil {
+			st = nil
+		}
+		s := Settings{MarginPermille: 20}
+		if target > 0 {
+			s.TargetPermille = target
+		}
+		for i := range 12 {
+			x.Time = begin.Add(time.Duration(i) * 7 * time.Second)
+			a := policys
+			st = st.Advise(x, &a, s, i != 10, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: x.Sample.CgroupVersion})
+			checkTighter(t, policys.Cgroups, a.Cgroups)
+			checkTighter(t, policys.Fallback, a.Fallback)
+			if st != nil && (len(st.Services) > maxServices || len(st.Steps) > 8) {
+				t.Fatalf("%d services, %d steps are remembered", len(st.Services), len(st.Steps))
+			}
+			if _, err := tick.Marshal(st); err != nil {
+				t.Fatalf("what is remembered cannot be written: %v", err)
+			}
+		}
+	})
+}
+
+// checkTighter compares what is wanted with what the policy wanted, entry by entry: the guard's own come after them.
+func checkTighter(t *testing.T, before, after []tick.Cgroup) {
+	t.Helper()
+	for i := range after {
+		was, is := tick.Cgroup{}, after[i]
+		if i < len(before) {
+			was = before[i]
+		}
+		if was.CPUSetCPUs != is.CPUSetCPUs {
+			wide, err := cpus.Parse(was.CPUSetCPUs)
+			narrow, bad := cpus.Parse(is.CPUSetCPUs)
+			if err != nil || bad != nil || narrow.IsEmpty() || !narrow.IsSubsetOf(wide) {
+				t.Fatalf("cgroup %q: list %q became %q", is.Cgroup, was.CPUSetCPUs, is.CPUSetCPUs)
+			}
+		}
+		for _, limit := range []struct {
+			name    string
+			was, is *int64
+			least   int64
+		}{{"quota", was.CPUMaxMilliCPU, is.CPUMaxMilliCPU, minQuotaMilliCPU}, {"memory.high", was.MemoryHighBytes, is.MemoryHighBytes, leastMemory}} {
+			switch {
+			case limit.was == limit.is:
+			case limit.is == nil:
+				t.Fatalf("cgroup %q: %s %d is gone", is.Cgroup, limit.name, *limit.was)
+			case limit.was != nil && *limit.was >= 0 && (*limit.is < 0 || *limit.is > *limit.was):
+				t.Fatalf("cgroup %q: %s %d became %d", is.Cgroup, limit.name, *limit.was, *limit.is)
+			case *limit.is != tick.Unlimited && *limit.is < limit.least && (limit.was == nil || *limit.is != *limit.was):
+				t.Fatalf("cgroup %q: %s %d", is.Cgroup, limit.name, *limit.is)
+			}
+		}
+	}
+}

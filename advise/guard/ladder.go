@@ -1,0 +1,269 @@
+package guard
+
+import (
+	"math"
+	"strings"
+
+	"polder/advise/class"
+	"polder/advise/policy"
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+const (
+	// minQuotaMilliCPU is the least quota that the kernel takes: 1 ms of the usual period of 100 ms.
+	minQuotaMilliCPU = 10
+	// maxMilliCPU is more than any machine has; what a sample or a state file says beyond it is not a size.
+	maxMilliCPU = 1 << 40
+	// memoryStep is the part of a cgroup's memory that a step takes, and leastMemory what no step takes.
+	memoryStep  = 0.1
+	leastMemory = 128 << 20
+	mebibyte    = 1 << 20
+)
+
+// share is what was set of a batch cgroup. The numbers are those of the first step, so that a steady state writes nothing.
+type share struct {
+	// Quota and Memory say which of the two were set, and must be undone where they are wanted no more.
+	Quota  bool `json:"quota,omitempty"`
+	Memory bool `json:"memory,omitempty"`
+	// Base is the CPU that the cgroup used at the first step of quota, and Floor what it keeps, in milli-CPU.
+	Base  int64 `json:"base,omitempty"`
+	Floor int64 `json:"floor,omitempty"`
+	// Bytes is the memory that it held at the first step of memory.
+	Bytes int64 `json:"bytes,omitempty"`
+}
+
+// draft is an advice's cgroups while the guard changes them.
+type draft struct{ *policy.Draft }
+
+// apply takes from the advice what the steps say, and undoes what was set before.
+func (st *State) apply(a *tick.Advice, v *view, m class.Machine) {
+	if len(st.Steps) == 0 && len(st.Batch) == 0 {
+		return
+	}
+	d := draft{policy.NewDraft(a)}
+	if n := st.taken(kindCPUs); n > 0 {
+		for i := range d.Cgroups {
+			if c := &d.Cgroups[i]; c.CPUSetCPUs != "" && v.isBatch(c.Cgroup) {
+				c.CPUSetCPUs = v.narrowed(c.CPUSetCPUs, d.floorList(c.Cgroup), m, n)
+			}
+		}
+	}
+	limited := st.applyQuota(d, v, m, st.taken(kindQuota))
+	held := st.applyMemory(d, v, st.taken(kindMemory))
+	st.undo(d, v, limited, held)
+	d.Finish(a)
+}
+
+// floorList is the CPU list of a cgroup in the fallback: the policy's floor.
+func (d draft) floorList(path string) string {
+	if c := d.FallbackOf(path); c != nil {
+		return c.CPUSetCPUs
+	}
+	return ""
+}
+
+// narrows reports whether one more step takes CPUs.
+func (v *view) narrows(a *tick.Advice, m class.Machine, taken int) bool {
+	d := draft{policy.NewDraft(a)}
+	for i := range d.Cgroups {
+		c := &d.Cgroups[i]
+		if c.CPUSetCPUs == "" || !v.isBatch(c.Cgroup) {
+			continue
+		}
+		floor := d.floorList(c.Cgroup)
+		if v.narrowed(c.CPUSetCPUs, floor, m, taken+1) != v.narrowed(c.CPUSetCPUs, floor, m, taken) {
+			return true
+		}
+	}
+	return false
+}
+
+// narrowed is a CPU list after so many steps: the floor, and whole cores of the list up to the size that is left. It is never empty. Of two
+// lists with the same floor, one of which is in the other, the same holds for what is left of them.
+func (v *view) narrowed(list, floorList string, m class.Machine, steps int) string {
+	set, err := cpus.Parse(list)
+	if err != nil || steps == 0 || set.IsEmpty() {
+		return list
+	}
+	floor, err := cpus.Parse(floorList)
+	if err != nil {
+		floor = cpus.Set{}
+	}
+	if floor = floor.Intersection(set); floor.IsEmpty() {
+		floor = v.fill(cpus.Set{}, set, max(int(math.Ceil(float64(m.FloorMilliCPU)/1000)), 1))
+	}
+	above := float64(set.Size() - floor.Size())
+	left := set.Size() - int(math.Ceil(above*float64(steps)/float64(stepsOf[kindCPUs])-1e-9))
+	return v.fill(floor, set, left).String()
+}
+
+// fill adds cores of a list to a set until it has so many CPUs, or a core more than fits.
+func (v *view) fill(into, from cpus.Set, size int) cpus.Set {
+	for _, core := range v.wholeCores() {
+		if into.Size() >= size {
+			return into
+		}
+		into = into.Union(core.Intersection(from))
+	}
+	if into.Size() < size { // CPUs that are in no core
+		into = from
+	}
+	return into
+}
+
+// units are the cgroups whose quota the steps lower: those of which the policy wants one and that hold batch alone, and batch's own cgroups
+// where no such one is around or below them.
+func units(d draft, v *view) []group {
+	var list []group
+	for i := range d.Cgroups {
+		if c := &d.Cgroups[i]; c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU > 0 && v.batchAlone(c.Cgroup) {
+			list = append(list, group{cgroup: c.Cgroup, limit: float64(*c.CPUMaxMilliCPU)})
+		}
+	}
+	policys := list
+	for i := range v.groups {
+		g := v.groups[i]
+		covered := false
+		for j := range policys {
+			u := &policys[j]
+			switch {
+			case within(g.cgroup, u.cgroup):
+				u.use += max(g.use, 0)
+				covered = true
+			case within(u.cgroup, g.cgroup):
+				covered = true
+			}
+		}
+		if !covered {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// limits reports whether one more step of quota takes anything.
+func (st *State) limits(a *tick.Advice, v *view, m class.Machine) bool {
+	if st.taken(kindQuota) == 0 {
+		return len(v.groups) > 0 && v.batchUse > float64(m.FloorMilliCPU)+minQuotaMilliCPU
+	}
+	for _, u := range units(draft{policy.NewDraft(a)}, v) {
+		if s := st.Batch[u.cgroup]; s != nil && s.Base > s.Floor {
+			return true
+		}
+	}
+	return false
+}
+
+// applyQuota lowers quotas, and returns the cgroups of which it did.
+func (st *State) applyQuota(d draft, v *view, m class.Machine, steps int) map[string]bool {
+	if steps == 0 {
+		return nil
+	}
+	list := units(d, v)
+	used := 0.0
+	for i := range list {
+		used += max(list[i].use, 0)
+	}
+	done := make(map[string]bool, len(list))
+	for i := range list {
+		u := &list[i]
+		s := st.shareOf(u.cgroup)
+		if s.Quota = true; s.Base == 0 {
+			s.Floor, s.Base = d.part(u, used, len(list), m)
+		}
+		quota := s.Base - int64(float64(s.Base-s.Floor)*float64(min(steps, stepsOf[kindQuota]))/float64(stepsOf[kindQuota]))
+		quota = max(quota, minQuotaMilliCPU)
+		d.Each(u.cgroup, func(c *tick.Cgroup) { c.CPUMaxMilliCPU = policy.Tighter(c.CPUMaxMilliCPU, quota) })
+		done[u.cgroup] = true
+	}
+	return done
+}
+
+// part is what a cgroup keeps of batch's floor however much is taken, and what it has before the first step: what it uses, within its limit.
+// The floor is divided by use, and one that uses nothing now keeps a little, so that it can begin.
+func (d draft) part(u *group, used float64, n int, m class.Machine) (floor, base int64) {
+	part := 1 / float64(4*n)
+	if used > 0 && u.use > 0 {
+		part = max(part, u.use/used)
+	}
+	floor = max(int64(math.Ceil(float64(m.FloorMilliCPU)*part)), minQuotaMilliCPU)
+	if c := d.FallbackOf(u.cgroup); c != nil && c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU > 0 {
+		floor = *c.CPUMaxMilliCPU
+	}
+	base = int64(math.Ceil(max(u.use, 0)))
+	if u.limit > 0 {
+		base = min(base, quotaOf(u.limit))
+	}
+	return floor, max(base, floor)
+}
+
+// applyMemory lowers memory.high, and returns the cgroups of which it did. It never leaves a cgroup less than a step under what it holds.
+func (st *State) applyMemory(d draft, v *view, steps int) map[string]bool {
+	if steps == 0 {
+		return nil
+	}
+	done := make(map[string]bool, len(v.groups))
+	for i := range v.groups {
+		g := &v.groups[i]
+		if g.bytes < 0 {
+			continue
+		}
+		s := st.shareOf(g.cgroup)
+		if s.Memory = true; s.Bytes == 0 {
+			s.Bytes = int64(max(g.bytes, leastMemory))
+		}
+		high := max(float64(s.Bytes)*(1-memoryStep*float64(steps-1)), g.bytes*(1-memoryStep), leastMemory)
+		whole := int64(math.Ceil(high/mebibyte)) * mebibyte
+		d.Each(g.cgroup, func(c *tick.Cgroup) { c.MemoryHighBytes = policy.Tighter(c.MemoryHighBytes, whole) })
+		done[g.cgroup] = true
+	}
+	return done
+}
+
+// undo gives back what was set of cgroups of which nothing is wanted any more, and forgets those that are gone. What the policy wants of them
+// holds.
+func (st *State) undo(d draft, v *view, limited, held map[string]bool) {
+	limit := make(map[string]float64, len(v.groups))
+	for i := range v.groups {
+		limit[v.groups[i].cgroup] = v.groups[i].limit
+	}
+	for path, s := range st.Batch {
+		own, there := limit[path]
+		if s == nil || !there && !limited[path] || !s.Quota && !s.Memory {
+			delete(st.Batch, path)
+			continue
+		}
+		if s.Quota && !limited[path] {
+			quota := int64(tick.Unlimited)
+			if own > 0 {
+				quota = quotaOf(own)
+			}
+			s.Base, s.Floor = 0, 0
+			d.Unset(path, func(c *tick.Cgroup) **int64 { return &c.CPUMaxMilliCPU }, quota)
+		}
+		if s.Memory && !held[path] {
+			s.Bytes = 0
+			d.Unset(path, func(c *tick.Cgroup) **int64 { return &c.MemoryHighBytes }, tick.Unlimited)
+		}
+	}
+}
+
+// quotaOf is the quota that a limit in milli-CPU amounts to: the kernel takes none under [minQuotaMilliCPU], and the kubelet sets that for
+// smaller limits.
+func quotaOf(limit float64) int64 {
+	return int64(min(max(limit, minQuotaMilliCPU), maxMilliCPU))
+}
+
+// shareOf is what is known of a cgroup; it is made where there is nothing.
+func (st *State) shareOf(path string) *share {
+	s := st.Batch[path]
+	if s == nil {
+		if st.Batch == nil {
+			st.Batch = map[string]*share{}
+		}
+		s = &share{}
+		st.Batch[strings.Clone(path)] = s
+	}
+	return s
+}

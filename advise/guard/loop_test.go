@@ -1,0 +1,216 @@
+package guard
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"polder/advise/class"
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// plant is a machine of 8 CPUs with one service and one batch pod, in a closed loop with the guard: batch runs on as many CPUs as it is left,
+// and the service waits where both together want more than there is. What is read of the waiting is the mean of the last two seconds, and
+// noise.
+type plant struct {
+	state    *State
+	settings Settings
+	quota    bool // the policy has no CPU lists, so that quota is all there is
+	now      time.Time
+
+	load     func(second int) float64 // of the service, in CPUs
+	own      float64                  // how long the service waits whatever batch does, in thousandths
+	hungry   float64                  // what batch would use, in CPUs
+	batch    float64                  // what it may use, in CPUs
+	second   int
+	waited   []float64
+	changes  []int     // the seconds in which the number of steps changed
+	steps    []int     // after each second
+	waitings []float64 // in each second
+	advice   *tick.Advice
+}
+
+var begin = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+var usual = Settings{MarginPermille: DefaultMarginPermille}
+
+var eight = class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: 2}
+
+// noise is between -1 and 1, the same in each run.
+func noise(second int) float64 {
+	return math.Sin(float64(second)*12.9898) * math.Cos(float64(second)*78.233)
+}
+
+func (p *plant) run(t *testing.T, seconds int) {
+	t.Helper()
+	if p.now.IsZero() {
+		p.now, p.batch = begin, 8
+	}
+	for range seconds {
+		service := p.load(p.second)
+		batch := min(p.hungry, p.batch)
+		waiting := 5 + p.own + 200*max(0, service+batch-8) + 2*noise(p.second)
+		p.waited = append(p.waited, waiting)
+		read := p.waited[len(p.waited)-1]
+		if n := len(p.waited); n > 1 {
+			read = (read + p.waited[n-2]) / 2
+		}
+		p.tick(t, service, min(batch, max(8-service, 0.8)), read)
+		p.waitings = append(p.waitings, waiting)
+		p.second++
+		p.now = p.now.Add(time.Second)
+	}
+}
+
+// tick runs the guard once on what the plant shows.
+func (p *plant) tick(t *testing.T, service, batch, waiting float64) {
+	t.Helper()
+	x := &tick.Tick{V: 1, Node: "n", Time: p.now, Sample: &tick.Sample{
+		CgroupVersion: 2, Topology: &tick.Topology{CPUs: "0-7", Cores: []string{"0,4", "1,5", "2,6", "3,7"}},
+		Pods: []tick.Pod{
+			{UID: "web", Name: "web", QoS: tick.QoSShared, Cgroup: "/web", CPUWaitPermille: tick.Ptr(max(waiting, 0)), UsageMilliCPU: tick.Ptr(1000 * service)},
+			{UID: "job", Name: "job", QoS: tick.QoSReclaimed, Cgroup: "/job", QoSSource: tick.QoSFromRule, UsageMilliCPU: tick.Ptr(1000 * batch)},
+		},
+	}}
+	a := &tick.Advice{}
+	if !p.quota {
+		a.Cgroups = []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}}
+		a.Fallback = []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "3"}}
+	}
+	p.state = p.state.Advise(x, a, p.settings, true, eight)
+	p.advice = a
+	p.batch = 8
+	for _, c := range a.Cgroups {
+		if c.CPUSetCPUs != "" {
+			set, err := cpus.Parse(c.CPUSetCPUs)
+			if err != nil || set.IsEmpty() {
+				t.Fatalf("batch's list %q: %v", c.CPUSetCPUs, err)
+			}
+			p.batch = float64(set.Size())
+		}
+		if c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU >= 0 {
+			if *c.CPUMaxMilliCPU < eight.FloorMilliCPU {
+				t.Fatalf("second %d: a quota of %dm, under the floor", p.second, *c.CPUMaxMilliCPU)
+			}
+			p.batch = min(p.batch, float64(*c.CPUMaxMilliCPU)/1000)
+		}
+	}
+	steps := 0
+	if p.state != nil {
+		steps = len(p.state.Steps)
+	}
+	if n := len(p.steps); n > 0 && p.steps[n-1] != steps {
+		p.changes = append(p.changes, p.second)
+		if diff := steps - p.steps[n-1]; diff > 1 || diff < -1 && steps > 0 {
+			t.Errorf("second %d: from %d steps to %d", p.second, p.steps[n-1], steps)
+		}
+	}
+	p.steps = append(p.steps, steps)
+}
+
+func wave(period int, low, high float64) func(int) float64 {
+	return func(second int) float64 {
+		if second%period < period/2 {
+			return low
+		}
+		return high
+	}
+}
+
+// learn shows the guard the service without batch, through its whole wave.
+func (p *plant) learn(t *testing.T, seconds int) {
+	t.Helper()
+	hungry := p.hungry
+	p.hungry = 0
+	p.run(t, seconds)
+	p.hungry = hungry
+	if len(p.changes) > 0 {
+		t.Fatalf("steps without batch: %v", p.changes)
+	}
+}
+
+// A square wave of ten minutes: each edge costs a few changes, the service does not wait longer than its target but for the seconds after
+// an edge, and batch has the machine back in each long trough.
+func TestNoOscillationOnASquareWave(t *testing.T) {
+	for _, quota := range []bool{false, true} {
+		for _, period := range []int{10, 60, 120, 300} {
+			t.Run(fmt.Sprintf("quota %v, period %d s", quota, period), func(t *testing.T) {
+				p := &plant{load: wave(period, 1, 5), hungry: 7, settings: usual, quota: quota}
+				p.learn(t, 120)
+				p.run(t, 600)
+				edges := 2 * 600 / period
+				const perEdge = 6 // all steps of CPUs and quota
+				if most := min(perEdge*edges, 12*perEdge); len(p.changes) > most {
+					t.Errorf("%d changes at %d edges: %v; want at most %d", len(p.changes), edges, p.changes, most)
+				}
+				late := 0
+				for _, w := range p.waitings[120:] {
+					if w > 5+DefaultMarginPermille+10 {
+						late++
+					}
+				}
+				if most := 24 * edges / 2; late > most {
+					t.Errorf("the service waits too long in %d of 600 seconds; want at most %d, 24 of each peak", late, most)
+				}
+				t.Logf("%d changes at %d edges, waiting too long in %d s", len(p.changes), edges, late)
+			})
+		}
+	}
+}
+
+// A constant load has no cycle: steps are taken until the service no longer waits, and each try to give one back comes at twice the
+// distance.
+func TestNoLimitCycleOnAConstantLoad(t *testing.T) {
+	for _, load := range []float64{0.5, 1.5, 3, 4.5, 6, 7.5} {
+		for _, quota := range []bool{false, true} {
+			t.Run(fmt.Sprintf("load %v, quota %v", load, quota), func(t *testing.T) {
+				p := &plant{load: func(int) float64 { return load }, hungry: 8, settings: usual, quota: quota}
+				p.learn(t, 60)
+				p.run(t, 6*3600)
+				// Up to 8 steps at first; then tries after 30 s, 1, 2, 4 ... minutes, each of two changes: 10 in 6 hours.
+				if most := 8 + 2*10; len(p.changes) > most {
+					t.Errorf("%d changes in six hours: %v; want at most %d", len(p.changes), p.changes, most)
+				}
+				var tries []int
+				for i := 1; i < len(p.changes); i++ {
+					if at := p.changes[i]; p.steps[at] < p.steps[at-1] {
+						tries = append(tries, at)
+					}
+				}
+				for i := 2; i < len(tries); i++ {
+					if one, other := tries[i-1]-tries[i-2], tries[i]-tries[i-1]; other < one*3/2 {
+						t.Errorf("tries at %v: %d s after %d s; want them ever rarer", tries, other, one)
+						break
+					}
+				}
+				t.Logf("changes at %v, %d steps at the end", p.changes, p.steps[len(p.steps)-1])
+			})
+		}
+	}
+}
+
+// A service that waits whatever batch does is not the guard's to help: batch is at its floor for some seconds, then that waiting counts as
+// the service's own and batch has everything back.
+func TestAServiceThatWaitsByItself(t *testing.T) {
+	p := &plant{load: func(int) float64 { return 1 }, hungry: 4, settings: usual}
+	p.learn(t, 60)
+	p.own = 300
+	p.run(t, 3600)
+	squeezed := 0
+	for _, n := range p.steps {
+		if n > 0 {
+			squeezed++
+		}
+	}
+	if squeezed > 60 {
+		t.Errorf("something was taken from batch for %d s of an hour; want a minute at most", squeezed)
+	}
+	if n := p.steps[len(p.steps)-1]; n > 0 {
+		t.Errorf("%d steps after an hour; want none: %v", n, p.advice.Reasons)
+	}
+	if len(p.changes) > 30 {
+		t.Errorf("%d changes in an hour: %v", len(p.changes), p.changes)
+	}
+}

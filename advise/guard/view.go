@@ -1,0 +1,174 @@
+package guard
+
+import (
+	"strings"
+
+	"polder/advise/policy"
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// view is what a sample says of batch and of the services.
+type view struct {
+	sample *tick.Sample
+	// groups are batch's cgroups that run something, and pods the pods that they are of.
+	groups []group
+	pods   int
+	// batchUse is what is known of batch's use, in milli-CPU; batchKnown says that no pod's is missing.
+	batchUse   float64
+	batchKnown bool
+	// services is how many there are, serviceUse what they use, negative where that of one is missing.
+	services   int
+	serviceUse float64
+	// known says that some waiting is known, byNode that it is the node's alone.
+	known, byNode bool
+
+	below map[string]bool // batch's cgroups and those of its pods
+	cores []cpus.Set
+}
+
+// group is a cgroup of batch.
+type group struct {
+	cgroup string
+	use    float64 // in milli-CPU, negative where it is not known
+	bytes  float64 // of memory, likewise
+	limit  float64 // of CPU in milli-CPU, 0 where it has none
+}
+
+// look makes the view.
+func look(s *tick.Sample) view {
+	v := view{sample: s, batchKnown: true}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		switch {
+		case policy.Finished(p):
+		case p.QoS == tick.QoSReclaimed:
+			v.batch(p)
+		case isService(p):
+			v.services++
+			switch {
+			case p.UsageMilliCPU == nil:
+				v.serviceUse = -1
+			case v.serviceUse >= 0:
+				v.serviceUse += policy.Amount(p.UsageMilliCPU)
+			}
+		}
+	}
+	return v
+}
+
+// batch takes a batch pod into the view.
+func (v *view) batch(p *tick.Pod) {
+	if !strings.HasPrefix(p.Cgroup, "/") || p.Missing != "" {
+		return
+	}
+	v.pods++
+	v.batchUse += policy.Amount(p.UsageMilliCPU)
+	v.batchKnown = v.batchKnown && p.UsageMilliCPU != nil
+	for i := range policy.Cgroups(p) {
+		path := policy.Cgroup(p, i)
+		if len(path) < 2 || path[0] != '/' {
+			continue
+		}
+		use, memory, limits := p.UsageMilliCPU, p.Memory, p.Limits
+		if len(p.Containers) > 0 {
+			c := &p.Containers[i]
+			use, memory, limits = c.UsageMilliCPU, c.Memory, c.Limits
+		}
+		g := group{cgroup: path, use: known(use), bytes: -1}
+		if memory != nil {
+			g.bytes = known(memory.UsageBytes)
+		}
+		if limits != nil {
+			g.limit = policy.Amount(limits.MilliCPU)
+		}
+		v.groups = append(v.groups, g)
+	}
+}
+
+// known is a figure of the stream, negative where it is missing.
+func known(f *float64) float64 {
+	if f == nil {
+		return -1
+	}
+	return policy.Amount(f)
+}
+
+// use is what the services use, negative where that is not known.
+func (v *view) use() float64 {
+	if v.services == 0 {
+		return -1
+	}
+	return v.serviceUse
+}
+
+// isBatch reports whether a cgroup is a batch pod's, or one of its containers'.
+func (v *view) isBatch(path string) bool {
+	if v.below == nil {
+		v.below = map[string]bool{}
+		for i := range v.sample.Pods {
+			if p := &v.sample.Pods[i]; p.QoS == tick.QoSReclaimed && p.Missing == "" {
+				v.below[p.Cgroup] = true
+			}
+		}
+		for i := range v.groups {
+			v.below[v.groups[i].cgroup] = true
+		}
+	}
+	return v.below[path]
+}
+
+// batchAlone reports whether a cgroup holds batch and no service: batch's own, or a tier of it.
+func (v *view) batchAlone(path string) bool {
+	if v.isBatch(path) {
+		return true
+	}
+	if len(path) < 2 {
+		return false
+	}
+	some := false
+	for i := range v.sample.Pods {
+		p := &v.sample.Pods[i]
+		if !within(p.Cgroup, path) {
+			continue
+		}
+		if p.QoS != tick.QoSReclaimed {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
+// within reports whether a cgroup is another one or below it.
+func within(path, parent string) bool {
+	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
+}
+
+// holdsMemory reports whether some batch cgroup's memory is known.
+func (v *view) holdsMemory() bool {
+	for i := range v.groups {
+		if v.groups[i].bytes > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// wholeCores are the machine's cores; where they are not known each CPU is one.
+func (v *view) wholeCores() []cpus.Set {
+	if v.cores != nil || v.sample.Topology == nil {
+		return v.cores
+	}
+	rest, _ := cpus.Parse(v.sample.Topology.CPUs)
+	for _, list := range v.sample.Topology.Cores {
+		if core, err := cpus.Parse(list); err == nil {
+			v.cores = append(v.cores, core)
+			rest = rest.Difference(core)
+		}
+	}
+	for _, cpu := range rest.List() {
+		v.cores = append(v.cores, cpus.New(cpu))
+	}
+	return v.cores
+}

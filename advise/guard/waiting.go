@@ -1,0 +1,279 @@
+package guard
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"polder/advise/class"
+	"polder/advise/policy"
+	"polder/lib/tick"
+	"polder/lib/window"
+)
+
+// Resources that services wait for.
+const (
+	resourceCPU    = "a CPU"
+	resourceMemory = "memory"
+	resourceIO     = "I/O"
+)
+
+const (
+	// maxServices bounds what is remembered, and forgetAfter is how long a service must have been away to be forgotten.
+	maxServices = 512
+	forgetAfter = time.Hour
+	// quantile is the part of the times with little batch in which a service waited no longer than what counts as its own waiting.
+	quantile = 0.98
+	// leastSeen is how often a service must have been seen with little batch for that, and firstTargetPermille the target until then.
+	leastSeen           = 10
+	firstTargetPermille = 100
+	// halfLife is after how long what was seen counts half; only time with little batch counts.
+	halfLife = 30 * time.Minute
+	// settled is how long batch must have used little before the services' waiting counts as their own: values are some seconds old.
+	settled = 10 * time.Second
+	// littlePart is the part of the machine up to which batch uses next to nothing, and littleMilliCPU the least that counts so.
+	littlePart     = 0.02
+	littleMilliCPU = 20
+	// release is the part of its own target, or of the first one, up to which a service waits little enough for a step to be given back.
+	releasePart = 0.8
+	// maxPermille is where the table of waitings ends, in thousandths: a hundred threads that wait all the time.
+	maxPermille = 100_000
+	// levels is the number of levels of a service's use: up to leastUse milli-CPU, and each up to twice as much.
+	levels   = 12
+	leastUse = 50
+)
+
+// service is what is known of one.
+type service struct {
+	Seen time.Time `json:"seen"`
+	// Learned is when a waiting was last counted in.
+	Learned time.Time `json:"learned,omitzero"`
+	// CPU, Memory and IO are the waitings that were seen, on a scale by [scaled], by the level of the service's own use: who works more
+	// waits more, for its own threads.
+	CPU    []window.Counts `json:"cpu,omitempty"`
+	Memory []window.Counts `json:"memory,omitempty"`
+	IO     []window.Counts `json:"io,omitempty"`
+}
+
+// levelOf is the level of a service's use; -1 where that is not known.
+func levelOf(milliCPU *float64) int {
+	if milliCPU == nil {
+		return -1
+	}
+	return min(max(int(math.Ceil(math.Log2(max(policy.Amount(milliCPU), 1)/leastUse))), 0), levels-1)
+}
+
+// waiting is how long somebody waits for something, and how long that may be.
+type waiting struct {
+	name, resource   string
+	permille, target float64
+	// pod, table and level say whose waiting it is.
+	pod          *tick.Pod
+	table, level int
+	// calm is up to where a step may be given back.
+	calm float64
+}
+
+// scaled is a waiting as a part of 1, of which the first half is used: each bin of the table is 12 % longer than the one before.
+func scaled(permille float64) float64 { return math.Log2(1+permille) / math.Log2(1+maxPermille) / 2 }
+
+// unscaled is the waiting of a part of 1.
+func unscaled(part float64) float64 { return math.Exp2(2*part*math.Log2(1+maxPermille)) - 1 }
+
+// readings are a service's waitings now, in thousandths of the time, negative where they are not known. PSI of memory and of I/O is that of
+// the last 10 s.
+func readings(p *tick.Pod) (list [3]float64) {
+	list = [3]float64{-1, some(p.MemoryPressure), some(p.IOPressure)}
+	if v := p.CPUWaitPermille; v != nil && *v >= 0 {
+		list[0] = min(*v, maxPermille)
+	} else {
+		list[0] = some(p.CPUPressure)
+	}
+	return list
+}
+
+// some is the part of the last 10 s in which some task waited, in thousandths; negative where it is not known.
+func some(p *tick.Pressure) float64 {
+	if p == nil || p.Some == nil || !(p.Some.Avg10 >= 0 && p.Some.Avg10 <= 100) {
+		return -1
+	}
+	return p.Some.Avg10 * 10
+}
+
+// compare looks at each service's waiting, learns from it where batch uses little, and returns the one that is longest against its target, if
+// it is too long for a step to be given back.
+func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (worst *waiting) {
+	now := t.Time
+	little := v.batchKnown && v.batchUse <= max(littlePart*float64(m.MilliCPU), littleMilliCPU)
+	switch {
+	case !little:
+		st.Little = time.Time{}
+	case st.Little.IsZero():
+		st.Little = now
+	}
+	alone := little && now.Sub(st.Little) >= settled
+	atFloor := !st.Exhausted.IsZero() && now.Sub(st.Exhausted) >= learnAfter
+	for i := range t.Sample.Pods {
+		p := &t.Sample.Pods[i]
+		if !isService(p) {
+			continue
+		}
+		one := st.Services[policy.Identity(p)]
+		if one != nil {
+			one.Seen = now
+		}
+		learned := time.Time{}
+		if one != nil {
+			learned = one.Learned
+		}
+		level := levelOf(p.UsageMilliCPU)
+		for j, permille := range readings(p) {
+			if permille < 0 {
+				continue
+			}
+			v.known = true
+			w := one.compare(j, level, permille, s)
+			w.pod = p
+			if level >= 0 && (alone || atFloor && permille > w.target) {
+				one = st.learn(&w, one, learned, now)
+			}
+			worst = longer(worst, w)
+		}
+	}
+	st.expire(now)
+	if v.known || s.TargetPermille <= 0 || st.Known.IsZero() || now.Sub(st.Known) < unknownAfter {
+		return worst
+	}
+	return v.node(t.Sample, s)
+}
+
+// node is the last resort where no service's waiting is known: the node's own PSI. It counts what batch waits as well, so it is compared
+// with a target that somebody has set, never with one that was learned.
+func (v *view) node(sample *tick.Sample, s Settings) *waiting {
+	if sample.CPU == nil {
+		return nil
+	}
+	permille := some(sample.CPU.Pressure)
+	if permille < 0 {
+		return nil
+	}
+	v.known, v.byNode = true, true
+	w := (*service)(nil).compare(0, -1, permille, s)
+	w.name = "the node (of no service it is known)"
+	if permille <= w.calm {
+		return nil
+	}
+	return &w
+}
+
+// longer is the one of two waitings that is longer against its target; none of those that are short enough.
+func longer(worst *waiting, w waiting) *waiting {
+	if w.permille <= w.calm || worst != nil && w.permille*worst.target <= worst.permille*w.target {
+		return worst
+	}
+	w.name = strings.TrimPrefix(policy.Key(w.pod), "/")
+	return &w
+}
+
+// table is that of a resource, by its place in [readings].
+func (one *service) tables(resource int) *[]window.Counts {
+	return [...]*[]window.Counts{&one.CPU, &one.Memory, &one.IO}[resource]
+}
+
+// own is how long a service waits by itself at a level of its use. Where it was not seen at that level, what it waits at others says how long
+// it will at least: from lower levels twice as long at each. Then it is not sure.
+func (one *service) own(resource, level int) (permille float64, sure bool) {
+	if one == nil {
+		return 0, false
+	}
+	for i, table := range *one.tables(resource) {
+		part, seen := table.Quantile(quantile)
+		switch {
+		case seen < leastSeen || i >= levels:
+		case i == level:
+			return unscaled(part), true
+		case level < 0 || i > level:
+			permille = max(permille, unscaled(part))
+		default:
+			permille = max(permille, unscaled(part)*math.Exp2(float64(level-i)))
+		}
+	}
+	return permille, false
+}
+
+// compare says how long a service may wait. It may be nil: nothing is known of it then.
+func (one *service) compare(resource, level int, permille float64, s Settings) waiting {
+	w := waiting{resource: [...]string{resourceCPU, resourceMemory, resourceIO}[resource], permille: permille, table: resource, level: level}
+	switch {
+	case s.TargetPermille > 0:
+		w.target = s.TargetPermille
+	case permille <= s.MarginPermille/2: // under every target: there is no need to look
+		w.target, w.calm = s.MarginPermille, s.MarginPermille/2
+		return w
+	default:
+		own, sure := one.own(resource, level)
+		if sure {
+			w.target, w.calm = own+s.MarginPermille, own+s.MarginPermille/2
+			return w
+		}
+		w.target = max(own+s.MarginPermille, firstTargetPermille)
+	}
+	w.calm = releasePart * w.target
+	return w
+}
+
+// learn counts a waiting in that is the service's own. Only the time in which something is learned makes older things count less.
+func (st *State) learn(w *waiting, one *service, before, now time.Time) *service {
+	if one == nil {
+		if len(st.Services) >= maxServices {
+			return nil
+		}
+		if st.Services == nil {
+			st.Services = map[string]*service{}
+		}
+		one = &service{Seen: now}
+		st.Services[strings.Clone(policy.Identity(w.pod))] = one
+	}
+	list := one.tables(w.table)
+	for len(*list) <= w.level {
+		*list = append(*list, nil)
+	}
+	table := &(*list)[w.level]
+	if gap := now.Sub(before); gap > 0 && !before.IsZero() {
+		table.Age(math.Exp2(-min(gap, settled).Minutes() / halfLife.Minutes()))
+	}
+	table.Add(scaled(w.permille))
+	one.Learned = now
+	return one
+}
+
+// absolve counts a waiting in often enough that it is the service's own.
+func (st *State) absolve(w *waiting, now time.Time) {
+	one := st.Services[policy.Identity(w.pod)]
+	times := float64(leastSeen)
+	if one != nil && w.level < len(*one.tables(w.table)) {
+		times += math.Ceil((*one.tables(w.table))[w.level].Sum() * 2 * (1 - quantile))
+	}
+	for range int(min(times, 1000)) {
+		if one = st.learn(w, one, time.Time{}, now); one == nil {
+			return
+		}
+	}
+}
+
+// expire forgets services that are gone.
+func (st *State) expire(now time.Time) {
+	for id, one := range st.Services {
+		switch {
+		case one == nil || now.Sub(one.Seen) > forgetAfter || len(st.Services) > maxServices: // of a state file
+			delete(st.Services, id)
+		case one.Seen.After(now): // the clock was set back
+			one.Seen, one.Learned = now, time.Time{}
+		}
+	}
+}
+
+// isService reports whether a pod is one whose waiting counts.
+func isService(p *tick.Pod) bool {
+	return p.QoS != tick.QoSReclaimed && p.Missing != tick.MissingCgroup && !policy.Finished(p)
+}

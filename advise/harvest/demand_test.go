@@ -1,0 +1,176 @@
+package harvest
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"polder/lib/tick"
+)
+
+// inContainers moves a pod's use and memory into containers, which have equal parts of it.
+func inContainers(p *tick.Pod, n int) {
+	part := func(v *float64) *float64 { return tick.Ptr(*v / float64(n)) }
+	for range n {
+		p.Containers = append(p.Containers, tick.Container{
+			UsageMilliCPU: part(p.UsageMilliCPU),
+			Memory:        &tick.Memory{RSSBytes: part(p.Memory.RSSBytes), WorkingSetBytes: part(p.Memory.WorkingSetBytes)},
+		})
+	}
+	p.UsageMilliCPU, p.Memory = nil, nil
+}
+
+// own gives a pod CPUs of its own, by kubelet.
+func own(p *tick.Pod) {
+	inContainers(p, 1)
+	p.Containers[0].CPUSetCPUs = "1-2,9-10"
+	p.Containers[0].Requests = &tick.Resources{MilliCPU: tick.Ptr(4000.0)}
+}
+
+// What the services need is all that is used but by batch and by pods on CPUs of their own, as far as it is known, and what is kept for
+// the system where that uses less. Where a figure is missing the next best stands in for it; without any nothing is known, which is not 0.
+func TestDemand(t *testing.T) {
+	unknown := math.NaN()
+	for _, tt := range []struct {
+		name            string
+		change          func(*tick.Sample)
+		milliCPU, bytes float64
+		used            float64
+	}{
+		{"services alone", func(*tick.Sample) {}, 4000, 30e9, 4000},
+		{"the system beside them", func(s *tick.Sample) { s.CPU.UsageMilliCPU = tick.Ptr(7500.0) }, 4500, 30e9, 4500},
+		{"the system uses less than is kept for it", func(s *tick.Sample) {
+			s.CPU.UsageMilliCPU, s.Allocatable = tick.Ptr(7500.0), &tick.Resources{MilliCPU: tick.Ptr(14000.0)}
+		}, 6000, 30e9, 4500},
+		{"all is kept", func(s *tick.Sample) { s.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(0.0)} }, 20000, 30e9, 4000},
+		{"a negative amount keeps nothing", func(s *tick.Sample) { s.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(-5.0)} }, 4000, 30e9, 4000},
+		{"a second service", func(s *tick.Sample) { s.Pods = append(s.Pods, podOf("api", tick.QoSShared, 1000)) }, 5000, 30e9, 5000},
+		{"a service on CPUs of its own", func(s *tick.Sample) {
+			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), tick.Ptr(9600.0)
+			own(&s.Pods[2])
+		}, 4100, 30e9, 4100},
+		{"a service that has ended is not one", func(s *tick.Sample) { s.Pods[0].Phase = "Succeeded" }, 4000, 30e9, 4000},
+		{"nothing is used", func(s *tick.Sample) {
+			s.CPU.UsageMilliCPU, s.Pods = tick.Ptr(0.0), []tick.Pod{podOf("web", tick.QoSShared, 0)}
+		}, 0, 40e9, 0},
+
+		{"a service whose use is not known", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = nil }, 4000, 30e9, 4000},
+		{"beside one on CPUs of its own", func(s *tick.Sample) {
+			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), tick.Ptr(9600.0)
+			s.Pods[0].UsageMilliCPU = nil
+			own(&s.Pods[2])
+		}, 4100, 30e9, 4100},
+		{"where more is kept", func(s *tick.Sample) {
+			s.Pods[0].UsageMilliCPU, s.Allocatable = nil, &tick.Resources{MilliCPU: tick.Ptr(10000.0)}
+		}, 6000, 30e9, 4000},
+		{"a negative use is none", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU, s.CPU = tick.Ptr(-1.0), nil }, unknown, 30e9, 0},
+		{"a service that has not started", func(s *tick.Sample) {
+			s.Pods[0].UsageMilliCPU, s.Pods[0].Missing, s.CPU = nil, tick.MissingCgroup, nil
+		}, 0, 30e9, 0},
+
+		{"the machine's use is not known", func(s *tick.Sample) { s.CPU, s.Allocatable = nil, &tick.Resources{MilliCPU: tick.Ptr(14000.0)} }, 6000, 30e9, 4000},
+		{"the machine's is negative", func(s *tick.Sample) { s.CPU.UsageMilliCPU = tick.Ptr(-1.0) }, 4000, 30e9, 4000},
+		{"the machine's is 0, and a service's is not known", func(s *tick.Sample) {
+			s.CPU.UsageMilliCPU, s.Pods[0].UsageMilliCPU = tick.Ptr(0.0), nil
+		}, 0, 30e9, 0},
+		{"the machine's is not known, and a service uses nothing", func(s *tick.Sample) { s.CPU, s.Pods[0].UsageMilliCPU = nil, tick.Ptr(0.0) }, 0, 30e9, 0},
+		{"neither is there a pod", func(s *tick.Sample) { s.CPU, s.Pods = nil, nil }, unknown, 40e9, 0},
+		{"nor is memory known", func(s *tick.Sample) { s.CPU, s.Pods, s.Memory = nil, nil, nil }, unknown, unknown, 0},
+
+		{"containers' use is the pod's", func(s *tick.Sample) { inContainers(&s.Pods[0], 2); s.CPU = nil }, 4000, 30e9, 4000},
+		{"idle containers' as well", func(s *tick.Sample) {
+			inContainers(&s.Pods[0], 2)
+			s.Pods[0].Containers[0].UsageMilliCPU, s.CPU = tick.Ptr(0.0), nil
+		}, 2000, 30e9, 2000},
+		{"but not where one's is not known", func(s *tick.Sample) {
+			inContainers(&s.Pods[0], 2)
+			s.Pods[0].Containers[0].UsageMilliCPU, s.CPU = nil, nil
+		}, unknown, 30e9, 0},
+		{"nor where one's is negative", func(s *tick.Sample) {
+			inContainers(&s.Pods[0], 2)
+			s.Pods[0].Containers[0].UsageMilliCPU, s.CPU = tick.Ptr(-1.0), nil
+		}, unknown, 30e9, 0},
+
+		{"what batch holds is not the services', by containers too", func(s *tick.Sample) { inContainers(&s.Pods[1], 2) }, 4000, 30e9, 4000},
+		{"batch in two pods", func(s *tick.Sample) { s.Pods = append(s.Pods, podOf("hadoop", tick.QoSReclaimed, 0)) }, 4000, 20e9, 4000},
+		{"the machine's memory is not known: working sets", func(s *tick.Sample) {
+			s.Memory, s.Pods = nil, append(s.Pods, podOf("api", tick.QoSShared, 0))
+		}, 4000, 24e9, 4000},
+		{"or only its total", func(s *tick.Sample) { s.Memory.AvailableBytes = nil }, 4000, 12e9, 4000},
+		{"containers' sets are the pod's", func(s *tick.Sample) { inContainers(&s.Pods[0], 3); s.Memory = nil }, 4000, 12e9, 4000},
+		{"but not where one's is not known", func(s *tick.Sample) {
+			inContainers(&s.Pods[0], 3)
+			s.Pods[0].Containers[1].Memory, s.Memory = nil, nil
+		}, 4000, unknown, 4000},
+		{"or is not in its memory", func(s *tick.Sample) {
+			inContainers(&s.Pods[0], 3)
+			s.Pods[0].Containers[1].Memory.WorkingSetBytes, s.Memory = nil, nil
+		}, 4000, unknown, 4000},
+		{"or is negative", func(s *tick.Sample) {
+			inContainers(&s.Pods[0], 3)
+			s.Pods[0].Containers[1].Memory.WorkingSetBytes, s.Memory = tick.Ptr(-1.0), nil
+		}, 4000, unknown, 4000},
+		{"a set of nothing is known", func(s *tick.Sample) {
+			inContainers(&s.Pods[0], 3)
+			s.Pods[0].Containers[1].Memory.WorkingSetBytes, s.Memory = tick.Ptr(0.0), nil
+		}, 4000, 8e9, 4000},
+		{"a pod's own of nothing, too", func(s *tick.Sample) { s.Pods[0].Memory.WorkingSetBytes, s.Memory = tick.Ptr(0.0), nil }, 4000, 0, 4000},
+		{"a pod's own that is negative is not", func(s *tick.Sample) { s.Pods[0].Memory.WorkingSetBytes, s.Memory = tick.Ptr(-1.0), nil }, 4000, unknown, 4000},
+		{"a pod without any figure of memory", func(s *tick.Sample) { s.Pods[0].Memory, s.Memory = nil, nil }, 4000, unknown, 4000},
+		{"unless it has not started", func(s *tick.Sample) {
+			s.Pods[0].Memory, s.Pods[0].Missing, s.Memory = nil, tick.MissingCgroup, nil
+		}, 4000, 0, 4000},
+	} {
+		s := machine(4000)
+		tt.change(s)
+		n := &node{}
+		if err := n.see(s.Topology, "", "1-2,9-10"); err != nil {
+			t.Fatal(err)
+		}
+		got := n.demand(at(0, s), Defaults())
+		want := demand{milliCPU: tt.milliCPU, bytes: tt.bytes, used: tt.used, newPods: got.newPods}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(demand{}), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// CPUs that are reserved for the system are kept for it already: what the node's object keeps beyond them counts.
+func TestWhatIsReservedIsNotKeptTwice(t *testing.T) {
+	s := machine(4000)
+	n := &node{}
+	if err := n.see(s.Topology, "0,8", ""); err != nil {
+		t.Fatal(err)
+	}
+	for allocatable, want := range map[float64]float64{15000: 0, 14000: 0, 13500: 500} {
+		s.Allocatable = &tick.Resources{MilliCPU: &allocatable}
+		if got := n.keptMilliCPU(s); got != want {
+			t.Errorf("of %vm allocatable %vm are kept beside a core; want %v", allocatable, got, want)
+		}
+	}
+}
+
+// New pods count with what they have asked for and do not use yet, each for itself; the CPUs that one has alone are taken already.
+func TestRequestsOfNewPods(t *testing.T) {
+	young := func(name string, milliCPU, request, requestBytes float64) tick.Pod {
+		p := podOf(name, tick.QoSShared, milliCPU)
+		p.StartTime = start.Format(time.RFC3339)
+		p.Requests = &tick.Resources{MilliCPU: &request, MemoryBytes: &requestBytes}
+		return p
+	}
+	s := machine(4000)
+	s.Pods = append(s.Pods, young("a", 500, 2000, 13e9), young("b", 3000, 1000, 1e9), young("own", 1000, 4000, 14e9), young("c", 100, 400, 12e9), podOf("d", tick.QoSShared, 1))
+	s.Pods[6].StartTime = start.Format(time.RFC3339)
+	own(&s.Pods[4])
+	n := &node{}
+	if err := n.see(s.Topology, "", "1-2,9-10"); err != nil {
+		t.Fatal(err)
+	}
+	got := n.demand(at(time.Second, s), Defaults())
+	if got.newPods != 5 || got.newMilliCPU != 1800 || got.newBytes != 3e9 {
+		t.Errorf("%d new pods ask for %vm and %v bytes beyond use; want 5, 1800m, 3e9", got.newPods, got.newMilliCPU, got.newBytes)
+	}
+}

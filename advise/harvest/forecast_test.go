@@ -1,0 +1,196 @@
+package harvest
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"polder/lib/window"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// near compares floating-point numbers.
+var near = cmpopts.EquateApprox(0, 1e-9)
+
+// The use is its mean over a quarter of a minute, so that what is shorter weighs less.
+func TestUseIsAMean(t *testing.T) {
+	f := forecast{}
+	var got []float64
+	for _, seconds := range []int{0, 1, 2, 17, 18} {
+		f.see(start.Add(time.Duration(seconds)*time.Second), map[bool]float64{true: 0.8, false: 0.2}[seconds > 0 && seconds < 18])
+		got = append(got, f.Use)
+	}
+	if diff := cmp.Diff([]float64{0.2, 0.24, 0.24 + 0.56/15, 0.8, 0.76}, got, near); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An hour of minutes is remembered, of each the largest use; what a state file has beyond that is dropped.
+func TestAnHourOfMinutes(t *testing.T) {
+	f := forecast{}
+	for _, s := range []struct {
+		seconds int
+		use     float64
+	}{{0, 0.1}, {30, 0.3}, {59, 0.2}, {60, 0.2}, {120, 0.4}, {179, 0.3}, {180, 0.1}} {
+		f.see(start.Add(time.Duration(s.seconds)*time.Second), s.use)
+	}
+	minute := func(n int, most float64) use { return use{start.Add(time.Duration(n) * time.Minute), most} }
+	last := minute(3, f.Use)
+	if diff := cmp.Diff([]use{minute(0, 0.3), minute(1, 0.2), minute(2, 0.4), last}, f.Hour, near); diff != "" {
+		t.Errorf("minutes (-want +got):\n%s", diff)
+	}
+	f.see(start.Add(61*time.Minute), 0.1)
+	if diff := cmp.Diff([]use{minute(1, 0.2), minute(2, 0.4), last, minute(61, 0.1)}, f.Hour, near); diff != "" {
+		t.Errorf("an hour later (-want +got):\n%s", diff)
+	}
+	f.Hour = nil
+	for range 2 * maxMinutes {
+		f.Hour = append(f.Hour, minute(61, 0.1))
+	}
+	if f.see(start.Add(62*time.Minute), 0.5); len(f.Hour) != maxMinutes || f.Hour[maxMinutes-1].Use != 0.5 {
+		t.Errorf("%d minutes are remembered, the last is %+v", len(f.Hour), f.Hour[len(f.Hour)-1])
+	}
+}
+
+// Each minute begins a span, which five minutes later has grown by the largest use since then, over the level before it.
+func TestSpansTakeFiveMinutes(t *testing.T) {
+	f := forecast{}
+	for i, use := range []float64{0.2, 0.2, 0.2, 0.3, 0.2, 0.2, 0.2, 0.2} {
+		f.see(start.Add(time.Duration(i)*time.Minute), use)
+		if want := min(i, 5); len(f.Spans) != want {
+			t.Errorf("after %d minutes %d spans are open, want %d", i, len(f.Spans), want)
+		}
+	}
+	// The spans of the minutes 0 and 1 are over: both grew from 0.2 to 0.3.
+	want, aging := [classes]window.Counts{{20: 2}}, cmpopts.EquateApprox(0, 0.01)
+	if diff := cmp.Diff(want, f.Growths, aging); diff != "" {
+		t.Errorf("growths (-want +got):\n%s", diff)
+	}
+	if spans := len(f.Spans); f.see(f.Seen, 0.9) || len(f.Spans) != spans {
+		t.Errorf("a second tick of an instant was learnt from, or ended %d spans", spans)
+	}
+	for _, class := range []int{-1, classes} { // a state file's
+		f.Spans = []span{{At: start, Class: class}}
+		f.learn(use{start.Add(8 * time.Minute), 0.2})
+		if diff := cmp.Diff(want, f.Growths, aging); diff != "" {
+			t.Errorf("class %d: growths (-want +got):\n%s", class, diff)
+		}
+	}
+	f.Spans = make([]span, 2*maxSpans)
+	for i := range f.Spans {
+		f.Spans[i].At = start.Add(9 * time.Minute)
+	}
+	if f.learn(use{start.Add(9 * time.Minute), 0.2}); len(f.Spans) != maxSpans || f.Spans[maxSpans-1].Level == 0 {
+		t.Errorf("%d spans of a state file are open, the last is %+v", len(f.Spans), f.Spans[len(f.Spans)-1])
+	}
+}
+
+// What was seen window.Counts half after two days, and is forgotten when it counts for hardly anything. A clock that was set back ages nothing.
+func TestWhatWasSeenAges(t *testing.T) {
+	f := forecast{Aged: start, Growths: [classes]window.Counts{{8, 0, 4}, nil, {2}}}
+	f.learn(use{start.Add(halfLife), 0.2})
+	if diff := cmp.Diff([classes]window.Counts{{4, 0, 2}, nil, {1}}, f.Growths, near); diff != "" {
+		t.Errorf("after two days (-want +got):\n%s", diff)
+	}
+	f.learn(use{start, 0.2})
+	if diff := cmp.Diff([classes]window.Counts{{4, 0, 2}, nil, {1}}, f.Growths, near); diff != "" || !f.Aged.Equal(start.Add(halfLife)) {
+		t.Errorf("before that (-want +got):\n%s", diff)
+	}
+	c := window.Counts{1, 3e-4, 2, 1e-4, 1e-5}
+	if c.Age(0.5); !cmp.Equal(window.Counts{0.5, 1.5e-4, 1}, c, near) {
+		t.Errorf("aged: %v", c)
+	}
+}
+
+// The level is half of the largest use of ten minutes and half of the hour's; until there are ten minutes it warms up. The class is by
+// how far the hour's largest use is from its mean.
+func TestLevel(t *testing.T) {
+	back := func(minutes int) time.Time { return start.Add(-time.Duration(minutes) * time.Minute) }
+	for _, tt := range []struct {
+		name string
+		hour []use
+		want level
+	}{
+		{"nothing", nil, level{}},
+		{"the hour's begins with it", []use{{back(61), 0.9}, {back(60), 0.44}, {back(10), 0.4}, {back(0), 0.38}}, level{part: 0.42, long: 0.44, short: 0.4}},
+		{"ten minutes", []use{{back(10), 0.2}, {back(0), 0.2}}, level{part: 0.2, long: 0.2, short: 0.2}},
+		{"less than ten", []use{{back(9), 0.2}, {back(0), 0.2}}, level{part: 0.2, long: 0.2, short: 0.2, warmingUp: true}},
+		{"medium", []use{{back(30), 0.4}, {back(0), 0.2}}, level{part: 0.3, long: 0.4, short: 0.2, class: 1}},
+		{"high", []use{{back(30), 0.6}, {back(0), 0.2}}, level{part: 0.4, long: 0.6, short: 0.2, class: 2}},
+	} {
+		f := forecast{Hour: tt.hour}
+		if diff := cmp.Diff(tt.want, f.level(start), near, cmp.AllowUnexported(level{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// A growth is counted in steps of half a percent, rounded up, from nothing to all of the machine.
+func TestGrowthsAreCounted(t *testing.T) {
+	for part, want := range map[float64]int{-1: 0, 0: 0, 0.001: 1, 0.0049: 1, 0.0051: 2, 0.9999: 200, 1: 200, 7: 200} {
+		var c window.Counts
+		if c.Add(part); len(c) != want+1 || c[want] != 1 || c.Sum() != 1 {
+			t.Errorf("%v: %v", part, c)
+		}
+	}
+	if got := (window.Counts{1, -5, 0, 200: 2, 201: 7}).Sum(); got != 3 {
+		t.Errorf("of a state file with what is no growth %v count", got)
+	}
+}
+
+// The margin is the growth that costs least: room costs what it is, and each span beyond it the price. However cheap these are, not
+// more than 7 of 100 are beyond it. What was never seen window.Counts as two spans of the first margin.
+func TestMarginIsTheCheapest(t *testing.T) {
+	priced := func(price float64) Settings { s := Defaults(); s.Price = price; return s }
+	rare := window.Counts{0: 98, 10: 4}
+	never := Defaults()
+	never.FirstMargin = 2
+	for _, tt := range []struct {
+		name string
+		seen window.Counts
+		s    Settings
+		want float64
+		sum  float64
+	}{
+		{"nothing was seen", nil, Defaults(), 0.03, 0},
+		{"it never grew", window.Counts{0: 1000}, Defaults(), 0.02, 1000},
+		{"it grew seldom, which costs much", rare, priced(2.2), 0.05, 102},
+		{"it grew seldom, which costs little", rare, priced(0.5), 0.02, 102},
+		{"it grew too often for any price", window.Counts{0: 100, 20: 10}, priced(0), 0.1, 110},
+		{"as often as may be", window.Counts{0: 91, 20: 7}, priced(0), 0.03, 98},
+		{"by all of the machine", window.Counts{200: 100}, Defaults(), 1, 100},
+		{"no room is enough", nil, never, 1, 0},
+		{"what is no number of times", window.Counts{0: 1000, 5: -1e6, 300: 1e6}, Defaults(), 0.02, 1000},
+	} {
+		part, seen := cheapest(tt.seen, tt.s)
+		if math.Abs(part-tt.want) > 1e-9 || seen != tt.sum {
+			t.Errorf("%s: %v of %v, want %v of %v", tt.name, part, seen, tt.want, tt.sum)
+		}
+	}
+	f := forecast{Growths: [classes]window.Counts{{0: 1000}}}
+	if part, _ := f.margin(level{warmingUp: true}, Defaults()); part != warmUpMargin {
+		t.Errorf("while it warms up the margin is %v", part)
+	}
+}
+
+// The quantile is the least growth that so many were not above.
+func TestQuantile(t *testing.T) {
+	for _, tt := range []struct {
+		seen window.Counts
+		q    float64
+		want float64
+	}{
+		{nil, 0.99, 0},
+		{window.Counts{0: 98, 10: 2}, 0.98, 0},
+		{window.Counts{0: 98, 10: 2}, 0.99, 0.05},
+		{window.Counts{0: 98, 10: 2}, 1, 0.05},
+		{window.Counts{0: 1, 10: 1, 200: 1}, 1, 1},
+		{window.Counts{0: -5, 10: 1}, 0.5, 0.05},
+	} {
+		if got, _ := tt.seen.Quantile(tt.q); math.Abs(got-tt.want) > 1e-9 {
+			t.Errorf("%v of %v: %v, want %v", tt.q, tt.seen, got, tt.want)
+		}
+	}
+}

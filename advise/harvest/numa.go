@@ -1,0 +1,230 @@
+package harvest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"polder/advise/policy"
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// numaHalfLife is after how long a reading of where the services run counts half.
+const numaHalfLife = 30 * time.Second
+
+// byNUMA is how much CPU the services use on each NUMA node, in milli-CPU, averaged over the last minute or so.
+type byNUMA struct {
+	Use []float64 `json:"use"`
+	At  time.Time `json:"at"`
+}
+
+// see takes a sample's use of each NUMA node, without what batch used there: it is taken for spread evenly over the CPUs that it has, by
+// NUMA node in batchCPUs. It returns what is known then: nil where the use of a node is not.
+func (b *byNUMA) see(now time.Time, s *tick.Sample, ids []int, batchCPUs []uint64) *byNUMA {
+	use := servicesByNUMA(s, ids, batchCPUs)
+	if use == nil {
+		return nil
+	}
+	if b != nil && len(b.Use) == len(use) && !now.Before(b.At) {
+		old := math.Exp2(-now.Sub(b.At).Seconds() / numaHalfLife.Seconds())
+		for i := range use {
+			use[i] += old * (min(max(b.Use[i], 0), maxNUMAMilliCPU) - use[i]) // a state file may say anything
+		}
+	}
+	return &byNUMA{Use: use, At: now}
+}
+
+// maxNUMAMilliCPU is more than any NUMA node has.
+const maxNUMAMilliCPU = 1e9
+
+// servicesByNUMA is nil where there is a single node, or one whose use is not known.
+func servicesByNUMA(s *tick.Sample, ids []int, batchCPUs []uint64) []float64 {
+	if len(ids) < 2 {
+		return nil
+	}
+	batch := 0.0
+	for i := range s.Pods {
+		if p := &s.Pods[i]; p.QoS == tick.QoSReclaimed && !policy.Finished(p) {
+			own := useOf(p)
+			if own == nil && p.Missing != tick.MissingCgroup {
+				return nil
+			}
+			batch = policy.Bounded(batch + policy.Amount(own))
+		}
+	}
+	all := uint64(0)
+	for _, n := range batchCPUs {
+		all += n
+	}
+	use := make([]float64, len(ids))
+	for i, id := range ids {
+		at := slices.IndexFunc(s.NUMANodes, func(n tick.NUMASample) bool { return n.ID == id })
+		if at < 0 || s.NUMANodes[at].UsageMilliCPU == nil || *s.NUMANodes[at].UsageMilliCPU < 0 {
+			return nil
+		}
+		use[i] = min(*s.NUMANodes[at].UsageMilliCPU, maxNUMAMilliCPU)
+		if all > 0 {
+			use[i] = max(use[i]-batch*float64(batchCPUs[i])/float64(all), 0)
+		}
+	}
+	return use
+}
+
+// split divides so many CPUs over the NUMA nodes as the services' use is; nil where it is not known, or next to nothing.
+func (b *byNUMA) split(want int) []float64 {
+	if b == nil {
+		return nil
+	}
+	sum := 0.0
+	for _, u := range b.Use {
+		sum += u
+	}
+	if sum < 1 {
+		return nil
+	}
+	list := make([]float64, len(b.Use))
+	for i, u := range b.Use {
+		list[i] = math.Round(2*float64(want)*u/sum) / 2 // half CPUs, so that a steady node asks for the same
+	}
+	return list
+}
+
+// text says where the services run, and where CPUs are kept for them.
+func (b *byNUMA) text(sh *shape, d *division) string {
+	if b == nil || len(d.keptNUMA) != len(b.Use) {
+		return ""
+	}
+	nodes := make([]string, len(b.Use))
+	for i, use := range b.Use {
+		nodes[i] = fmt.Sprintf("%d of %d for %.0fm", d.keptNUMA[i], sh.allNUMA[i], use)
+	}
+	return "; CPUs without batch by NUMA node: " + strings.Join(nodes, ", ")
+}
+
+// locate takes a sample's use of each NUMA node. In the first tick batch is taken to be everywhere.
+func (p *place) locate(t *tick.Tick, sh *shape) {
+	batchCPUs := sh.allNUMA
+	if p.last != nil && len(p.last.perNUMA) == len(sh.NUMA) {
+		batchCPUs = p.last.perNUMA
+	}
+	p.NUMA = p.NUMA.see(t.Time, t.Sample, sh.NUMA, batchCPUs)
+}
+
+// splitKey is a split in the form of a key.
+func splitKey(split []float64) string {
+	var b []byte
+	for _, n := range split {
+		b = append(strconv.AppendFloat(b, n, 'f', 1, 64), ' ')
+	}
+	return string(b)
+}
+
+// resizeBy returns whole cores of avail with at least n CPUs, and not more than limit unless a single core has more, as the split says by
+// NUMA node: it grows where the node has least of its part, and shrinks where it has most beyond it. Where a node lacks a core
+// and another has one too many, one core moves: the next call moves the next one.
+func (sh *shape) resizeBy(present cpus.Set, n, limit int, split []float64) cpus.Set {
+	r := resizing{shape: sh, split: split, order: sh.Balanced(sh.avail)}
+	r.in, r.has = make([]bool, len(r.order)), make([]int, len(sh.NUMA))
+	for i, c := range r.order {
+		if !c.CPUs.Intersection(present).IsEmpty() {
+			r.set(i, true)
+		}
+	}
+	for { // shrink
+		i := r.most()
+		if i < 0 {
+			break
+		}
+		left := r.size - r.order[i].CPUs.Size()
+		if left < max(n, 1) && (r.size <= limit || left <= 0) {
+			break
+		}
+		r.set(i, false)
+	}
+	for r.size < max(n, 1) { // grow
+		i := r.least(limit)
+		if i < 0 {
+			break
+		}
+		r.set(i, true)
+	}
+	r.move(limit)
+	var ids []int
+	for i, c := range r.order {
+		if r.in[i] {
+			ids = append(ids, c.CPUs.UnsortedList()...)
+		}
+	}
+	return cpus.New(ids...)
+}
+
+// resizing is a set of cores while it changes.
+type resizing struct {
+	*shape
+	split []float64 // CPUs that each NUMA node should have
+	order []cpus.Core
+	in    []bool
+	has   []int // CPUs of each NUMA node that are in
+	size  int
+}
+
+func (r *resizing) set(i int, in bool) {
+	c := &r.order[i]
+	change := c.CPUs.Size()
+	if !in {
+		change = -change
+	}
+	r.in[i] = in
+	r.size += change
+	if at := slices.Index(r.NUMA, c.NUMA); at >= 0 {
+		r.has[at] += change
+	}
+}
+
+// lacks is how many CPUs a core's NUMA node has less than its part.
+func (r *resizing) lacks(i int) float64 {
+	at := slices.Index(r.NUMA, r.order[i].NUMA)
+	if at < 0 {
+		return 0
+	}
+	return r.split[at] - float64(r.has[at])
+}
+
+// most is the core that leaves first: the first of those whose node has most beyond its part; negative where none is in.
+func (r *resizing) most() int {
+	best := -1
+	for i := range r.order {
+		if r.in[i] && (best < 0 || r.lacks(i) < r.lacks(best)) {
+			best = i
+		}
+	}
+	return best
+}
+
+// least is the core that comes first: the last of those whose node lacks most, within the limit; negative where there is none.
+func (r *resizing) least(limit int) int {
+	best := -1
+	for i := range slices.Backward(r.order) {
+		if fits := r.size+r.order[i].CPUs.Size() <= limit || r.size == 0; !r.in[i] && fits && (best < 0 || r.lacks(i) > r.lacks(best)) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (r *resizing) move(limit int) {
+	from := r.most()
+	if from < 0 || r.lacks(from) > -float64(r.order[from].CPUs.Size()) {
+		return
+	}
+	r.set(from, false)
+	to := r.least(limit)
+	if to < 0 || r.lacks(to) < float64(r.order[to].CPUs.Size()) || r.order[to].CPUs.Size() != r.order[from].CPUs.Size() {
+		to = from
+	}
+	r.set(to, true)
+}

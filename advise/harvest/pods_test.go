@@ -1,0 +1,121 @@
+package harvest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// look is one tick's look at pods of so much use.
+func (ps *pods) look(after time.Duration, list ...tick.Pod) {
+	r := ps.begin(start.Add(after))
+	for i := range list {
+		r.see(&list[i], list[i].UsageMilliCPU, list[i].Memory.WorkingSetBytes, Defaults())
+	}
+	r.end()
+}
+
+// A peak counts for half an hour at least, and for an hour at most.
+func TestPeaksCountForHalfAnHour(t *testing.T) {
+	ps := &pods{}
+	for _, step := range []struct {
+		minute   int
+		use      float64
+		most     float64
+		whatFor  string
+		clockSet bool
+	}{
+		{0, 900, 900, "the first", false},
+		{29, 100, 900, "half an hour is not over", false},
+		{30, 100, 900, "the half before counts, too", false},
+		{59, 50, 900, "still", false},
+		{60, 50, 100, "it was an hour ago", false},
+		{-600, 70, 70, "the clock was set back, and turns with it", true},
+		{-570, 60, 70, "half an hour later", false},
+	} {
+		ps.look(time.Duration(step.minute)*time.Minute, podOf("web", tick.QoSShared, step.use))
+		if p := ps.Of["web"]; max(p.Peak, p.Before) != step.most && !step.clockSet {
+			t.Errorf("minute %d (%s): peaks %v and %v, want %v", step.minute, step.whatFor, p.Peak, p.Before, step.most)
+		}
+		if step.clockSet && !ps.Turned.Equal(start.Add(-600*time.Minute)) {
+			t.Errorf("%s: the peaks began anew at %s", step.whatFor, ps.Turned)
+		}
+	}
+}
+
+// The reasons name the three pods with the largest peaks, and none that uses nothing.
+func TestTheLargestPeaksAreNamed(t *testing.T) {
+	ps := &pods{}
+	if got := ps.reasons(); got != "" {
+		t.Errorf("without pods: %q", got)
+	}
+	ps.look(0, podOf("idle", tick.QoSShared, 0.4))
+	if got := ps.reasons(); got != "" {
+		t.Errorf("beside an idle pod: %q", got)
+	}
+	ps.look(0, podOf("idle", tick.QoSShared, 0.4), podOf("c", tick.QoSShared, 5), podOf("b", tick.QoSShared, 5), podOf("d", tick.QoSShared, 4), podOf("a", tick.QoSShared, 9))
+	if got, want := ps.reasons(), `largest peaks of the last hour: "shop/a" 9m, "shop/b" 5m, "shop/c" 5m`; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+}
+
+// A pod is new for ten minutes since it was seen or started; what was there when the node was seen first is not. One of which a figure
+// is not known, as it has not started, counts with its request however old it is.
+func TestHowLongAPodIsNew(t *testing.T) {
+	amount := tick.Ptr(1.0)
+	for _, tt := range []struct {
+		name     string
+		begun    bool
+		first    time.Duration // when it was seen first
+		started  string
+		use, set *float64
+		missing  string
+		want     bool
+	}{
+		{"it was there", false, 0, "", amount, amount, "", false},
+		{"it was there, and began a minute ago", false, 0, "2025-12-31T23:59:00Z", amount, amount, "", true},
+		{"it came", true, 0, "", amount, amount, "", true},
+		{"it came, and began an hour ago", true, 0, "2025-12-31T23:00:00Z", amount, amount, "", false},
+		{"it says that it will begin", false, 0, "2026-01-02T00:00:00Z", amount, amount, "", false},
+		{"for less than ten minutes", true, -10*time.Minute + 1, "", amount, amount, "", true},
+		{"for ten minutes", true, -10 * time.Minute, "", amount, amount, "", false},
+		{"the clock was set back", true, time.Hour, "", amount, amount, "", true},
+		{"its use is not known", true, -time.Hour, "", nil, amount, "", true},
+		{"its memory is not known", true, -time.Hour, "", amount, nil, "", false},
+		{"it has none, as it is not there", true, -time.Hour, "", amount, nil, tick.MissingCgroup, true},
+		{"it has memory, and the cluster does not know it", true, -time.Hour, "", amount, amount, tick.MissingCluster, false},
+	} {
+		ps := &pods{Begun: tt.begun}
+		if tt.first != 0 {
+			ps.Of = map[string]*pod{"a": {First: start.Add(tt.first)}, "null": nil}
+		}
+		r := ps.begin(start)
+		p := tick.Pod{UID: "a", StartTime: tt.started, Missing: tt.missing}
+		if got := r.see(&p, tt.use, tt.set, Defaults()); got != tt.want {
+			t.Errorf("%s: new is %t", tt.name, got)
+		}
+	}
+}
+
+// A thousand pods of names that are not too long are remembered; others count as new ones.
+func TestPodsThatAreRemembered(t *testing.T) {
+	ps := &pods{}
+	r := ps.begin(start)
+	see := func(uid string) bool {
+		return r.see(&tick.Pod{UID: uid}, tick.Ptr(1.0), tick.Ptr(1.0), Defaults())
+	}
+	if see(strings.Repeat("x", maxIdentity)) || !see(strings.Repeat("y", maxIdentity+1)) || len(r.Of) != 1 {
+		t.Errorf("of a name of %d bytes and a longer one %d are remembered", maxIdentity, len(r.Of))
+	}
+	for i := 1; i < maxPods; i++ {
+		if see(fmt.Sprint(i)) {
+			t.Fatalf("pod %d is new", i)
+		}
+	}
+	if !see("one more") || len(r.Of) != maxPods {
+		t.Errorf("%d pods are remembered", len(r.Of))
+	}
+}

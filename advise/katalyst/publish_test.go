@@ -1,0 +1,141 @@
+package katalyst
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+// After a reboot nothing of the cgroups that were is remembered; dedicated pods keep their CPUs.
+func TestARebootForgetsCgroups(t *testing.T) {
+	d := New(Defaults())
+	d.Decide(at(0, dedicated("db", 2000), shared("web", 1), reclaimed("b")))
+	d.nodes["null"] = nil // a state file's
+	d.Reboot()
+	n := d.nodes["n"]
+	if n.Pools || n.Fallback != nil || n.Started != nil || n.Dedicated["default/db"] == "" {
+		t.Errorf("remembered: %+v", n)
+	}
+}
+
+// The node object's memory counts where it says any, else the machine's total.
+func TestMachineBytes(t *testing.T) {
+	total := &tick.NodeMemory{TotalBytes: tick.Ptr(9.0)}
+	for _, tt := range []struct {
+		capacity *tick.Resources
+		memory   *tick.NodeMemory
+		want     float64
+	}{
+		{&tick.Resources{MemoryBytes: tick.Ptr(5.0)}, total, 5}, {&tick.Resources{MilliCPU: tick.Ptr(5.0)}, total, 9}, {nil, total, 9}, {nil, nil, 0}, {nil, &tick.NodeMemory{}, 0},
+	} {
+		if got := machineBytes(&tick.Sample{Capacity: tt.capacity, Memory: tt.memory}); got != tt.want {
+			t.Errorf("%+v: %v, want %v", tt, got, tt.want)
+		}
+	}
+}
+
+// What is reserved for the system is not taken from the offer a second time where the node's allocatable is without it.
+func TestReservedCPUsAreNotTakenTwice(t *testing.T) {
+	s := Defaults()
+	s.ReservedCPUs = "0-1,24-25"
+	tk := at(0, shared("a", 1))
+	want := *New(s).Decide(tk).Reclaimed.MilliCPU
+	tk.Sample.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(44_000.0)}
+	a := New(s).Decide(tk)
+	if got := *a.Reclaimed.MilliCPU; got != want || got != 38_000 {
+		t.Errorf("%dm are offered, want %dm: %q", got, want, a.Reasons)
+	}
+	wantNoReason(t, a, "the node's allocatable is")
+}
+
+// Where no memory can be offered the reason says so, and only there.
+func TestTheReasonForNoMemory(t *testing.T) {
+	const none = ": none is offered"
+	tk := at(0, shared("a", 1))
+	wantNoReason(t, New(Defaults()).Decide(tk), none)
+	tk.Sample.Memory.TotalBytes = tick.Ptr(float64(5 << 30))
+	wantReason(t, New(Defaults()).Decide(tk), "memory: 5368709120 bytes are no more than the reserve of 5368709120 (default) and the shared containers' 1"+none)
+}
+
+// What is as much as is to be ignored is not offered; one unit more is.
+func TestWhatIsNegligible(t *testing.T) {
+	whole := *New(Defaults()).Decide(at(0, shared("a", 1))).Reclaimed
+	for config, want := range map[string][2]int64{
+		`{"minIgnoredReclaimedResourceForReport":{"cpu":"20"}}`:     {0, 0}, // of each NUMA node
+		`{"minIgnoredReclaimedResourceForReport":{"cpu":"19999m"}}`: {*whole.MilliCPU, *whole.MemoryBytes},
+	} {
+		tk := at(0, shared("a", 1))
+		tk.Sample.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-47"}}
+		tk.Sample.Config = configured(config)
+		s := Defaults()
+		s.FloorMilliCPU, s.ReserveMilliCPU = 20_000, 27_000
+		got := New(s).Decide(tk).Reclaimed
+		if *got.MilliCPU != min(want[0], 20_000) || *got.MemoryBytes != want[1] {
+			t.Errorf("%s: %dm and %d bytes, want %v", config, *got.MilliCPU, *got.MemoryBytes, want)
+		}
+	}
+}
+
+// smallNode is a tick of four CPUs.
+func smallNode(pods ...tick.Pod) *tick.Tick {
+	tk := at(0, pods...)
+	tk.Sample.Topology = &tick.Topology{CPUs: "0-3"}
+	return tk
+}
+
+// On a small machine, too, what kubelet gave away and what is not allocatable is not offered.
+func TestQuotaLeavesOthersTheirs(t *testing.T) {
+	tk := smallNode(reclaimed("b"))
+	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "3"}
+	tk.Sample.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(3500.0)}
+	a := New(Defaults()).Decide(tk) // the reserve is a tenth of what is allocatable
+	if got := *a.Reclaimed.MilliCPU; got != 3500-1000-350 {
+		t.Errorf("%dm are offered: %q", got, a.Reasons)
+	}
+}
+
+// A quota is divided by the pods' requests, and a pod's part equally over its containers.
+func TestQuotaIsDividedByRequests(t *testing.T) {
+	one, two := reclaimed("one"), reclaimed("two")
+	one.Requests = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(2000.0)}
+	two.Requests = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(0.0), MilliCPU: tick.Ptr(4000.0)}
+	two.Containers = append(two.Containers, tick.Container{Cgroup: "/kubepods/besteffort/two-too"})
+	a := New(Defaults()).Decide(smallNode(one, two)) // 4000m less a tenth
+	want := []tick.Cgroup{
+		{Cgroup: "/kubepods/besteffort/one", CPUMaxMilliCPU: tick.Ptr(int64(1200))},
+		{Cgroup: "/kubepods/besteffort/two", CPUMaxMilliCPU: tick.Ptr(int64(1200))},
+		{Cgroup: "/kubepods/besteffort/two-too", CPUMaxMilliCPU: tick.Ptr(int64(1200))},
+	}
+	if diff := cmp.Diff(want, a.Cgroups); diff != "" {
+		t.Errorf("cgroups (-want +got):\n%s", diff)
+	}
+}
+
+// The reason says by what batch is held on a small machine.
+func TestTheReasonSaysHowBatchIsHeld(t *testing.T) {
+	for _, tt := range []struct {
+		pods []tick.Pod
+		want string
+	}{
+		{nil, "reclaimed pods are held by quota"},
+		{[]tick.Pod{reclaimed("b")}, "reclaimed pods are held by quota"},
+		{[]tick.Pod{ruled("r")}, "reclaimed pods are held by their scheduling class"},
+		{[]tick.Pod{reclaimed("b"), ruled("r")}, "reclaimed pods are held, by quota or, on their own, by their scheduling class"},
+	} {
+		wantReason(t, New(Defaults()).Decide(smallNode(tt.pods...)), tt.want)
+	}
+}
+
+// On a small machine, too, nothing is decided while the cluster's pods are not known.
+func TestPodsThatAreUnknownOnASmallMachine(t *testing.T) {
+	d := New(Defaults())
+	d.Decide(smallNode(shared("web", 1), reclaimed("b")))
+	lost := smallNode(shared("web", 1))
+	lost.Sample.Pods[0].QoSSource, lost.Sample.Pods[0].Missing = tick.QoSFromRule, tick.MissingCluster
+	lost.Sample.Errors = []tick.SourceError{{Source: "pods", Error: "never read"}}
+	if a := d.Decide(lost); a.Reclaimed != nil {
+		t.Errorf("decided: %+v", a.Reclaimed)
+	}
+}

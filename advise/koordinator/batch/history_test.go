@@ -1,0 +1,53 @@
+package batch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// What was used on average in a minute is counted once, at its end; a minute of which nothing is known counts nothing.
+func TestAMinuteIsCountedOnce(t *testing.T) {
+	h, begin := history{}, time.Unix(1_767_225_600, 0)
+	counted := func() (n int) {
+		for _, c := range h.System.Used[cpu].Counts {
+			if c > 0.9 {
+				n++
+			}
+		}
+		return n
+	}
+	for _, step := range []struct {
+		second, used int64
+		measured     bool
+		want         int // buckets that have a count
+	}{
+		{0, 1000, true, 0}, {59, 3000, true, 0}, {60, 2000, true, 1}, {61, 9000, true, 1}, {119, 9000, true, 1}, {120, 9000, true, 2}, {180, 500, false, 2},
+	} {
+		h.observe(begin.Add(time.Duration(step.second)*time.Second), nil, amounts{cpu: step.used}, has{cpu: step.measured})
+		if got := counted(); got != step.want {
+			t.Errorf("after %d s %d buckets have a count, want %d", step.second, got, step.want)
+		}
+	}
+	used := h.System.Used[cpu]
+	if first, last := used.First, used.First+len(used.Counts)-1; first != bucketOf(2000, firstBucket[cpu]) || last != bucketOf(9000, firstBucket[cpu]) {
+		t.Errorf("buckets %d to %d, want those of 2000m and 9000m", first, last)
+	}
+}
+
+// All counts lose weight alike, and those at both ends that have none are dropped.
+func TestDecay(t *testing.T) {
+	for _, tt := range []struct{ of, want histogram }{
+		{histogram{First: 3, Counts: []float32{1, 2, 0, 4}}, histogram{First: 3, Counts: []float32{0.5, 1, 0, 2}}},
+		{histogram{First: 3, Counts: []float32{1e-5, 2, 1e-5, 4, 1e-5}}, histogram{First: 4, Counts: []float32{1, 5e-6, 2}}},
+		{histogram{First: 3, Counts: []float32{1e-5}}, histogram{}},
+	} {
+		got := histogram{First: tt.of.First, Counts: append([]float32(nil), tt.of.Counts...)}
+		got.decay(0.5)
+		if diff := cmp.Diff(tt.want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", tt.of, diff)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package memory
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// The reasons count the pods whose memory is protected, throttled or has a priority, and the containers whose limit is not known.
+func TestReasonsCountPods(t *testing.T) {
+	const kept = `; "kubepods" keeps min 0 and low 0 bytes; "burstable" keeps min 0 and low 0 bytes; "besteffort" keeps min 0 and low 0 bytes`
+	for _, tt := range []struct {
+		name    string
+		m       sloconfig.MemoryQOS
+		pod     tick.Pod
+		unknown bool // what is allocatable
+		want    []string
+	}{
+		{"protected", sloconfig.MemoryQOS{LowLimitPercent: n(100)}, pod(4096, 0), false, []string{
+			`memory QoS: 1 pod; "kubepods" keeps min 0 and low 4096 bytes; "burstable" keeps min 0 and low 4096 bytes; "besteffort" keeps min 0 and low 0 bytes`}},
+		{"of a priority", sloconfig.MemoryQOS{Priority: n(5)}, pod(0, 0), false, []string{"memory QoS: 1 pod" + kept}},
+		{"nothing is set", sloconfig.MemoryQOS{}, pod(4096, 0), false, nil},
+		{"nothing to protect", sloconfig.MemoryQOS{LowLimitPercent: n(100)}, pod(0, 0), false, nil},
+		{"no limit is known", sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, pod(0, 0), true, []string{
+			"memory QoS: 1 container without a limit: what is allocatable is not known, so memory.high stays as it is"}},
+	} {
+		s := sampleOf(tt.pod)
+		if tt.unknown {
+			s.Allocatable = nil
+		}
+		a := advise(new(State), with(ls, tt.m), s, 0)
+		if diff := cmp.Diff(tt.want, a.Reasons); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// Without a sample what is held stays, which is said where anything is held or wanted.
+func TestWithoutASampleMemoryStays(t *testing.T) {
+	off, st := sloconfig.Defaults(), &State{Cgroups: map[string]*held{"/a": {Keys: knobMin, At: start}}}
+	want := []string{"memory QoS: no sample: every cgroup's memory values stay as they are"}
+	for name, a := range map[string]*tick.Advice{
+		"held": advise(st, &off, nil, 0), "wanted": advise(new(State), with(ls, sloconfig.MemoryQOS{}), nil, 0),
+	} {
+		if diff := cmp.Diff(want, a.Reasons); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if a := advise(new(State), &off, nil, 0); len(a.Reasons) > 0 {
+		t.Errorf("nothing is held or wanted: %q", a.Reasons)
+	}
+}
+
+// What one cgroup of a pod had is set back though the others never had anything: a container may have been started again.
+func TestOneCgroupIsSetBackByItself(t *testing.T) {
+	off, p := sloconfig.Defaults(), pod(4096, 0)
+	for _, cgroup := range []string{p.Cgroup, p.Containers[0].Cgroup} {
+		st := &State{Cgroups: map[string]*held{cgroup: {Keys: knobMin, At: start}}}
+		a := advise(st, &off, sampleOf(p), time.Second)
+		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, MemoryMinBytes: n(0)}}, a.Cgroups); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", cgroup, diff)
+		}
+	}
+}
+
+// A page is the least limit: nothing could run in less.
+func TestTheLeastThrottlingIsAPage(t *testing.T) {
+	for limit, want := range map[float64]*int64{2 * PageBytes: n(PageBytes), 2*PageBytes - 2: nil} {
+		p := pod(0, limit)
+		a := advise(new(State), with(ls, sloconfig.MemoryQOS{ThrottlingPercent: n(50)}), sampleOf(p), 0)
+		if diff := cmp.Diff(want, entry(t, a, p.Containers[0].Cgroup).MemoryHighBytes); diff != "" {
+			t.Errorf("half of %v bytes (-want +got):\n%s", limit, diff)
+		}
+	}
+}
+
+// The reason says whether all of an annotation that is wrong does not hold, or a part.
+func TestFaultsOfAnAnnotation(t *testing.T) {
+	const of = `memory QoS: annotation koordinator.sh/memoryQOS of pod "ns/p": `
+	off := sloconfig.Defaults()
+	for text, want := range map[string]string{
+		`{"wmarkRatio":101}`: of + "a part of it does not hold: wmarkRatio 101 is not within 0 to 100",
+		`{"policy":7}`:       of + "it does not hold: ",
+	} {
+		p := pod(0, 0)
+		p.Annotations[Annotation] = text
+		if a := advise(new(State), &off, sampleOf(p), 0); len(a.Reasons) != 1 || len(a.Reasons[0]) < len(want) || a.Reasons[0][:len(want)] != want {
+			t.Errorf("%s: %q; want %q", text, a.Reasons, want)
+		}
+	}
+}

@@ -1,0 +1,456 @@
+package suppress
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+const (
+	own       = tier + "/podb"
+	container = tier + "/podb/c"
+)
+
+// listed is what is wanted of the lists of the tier, the pod and its container.
+func listed(t *testing.T, list []tick.Cgroup) string {
+	t.Helper()
+	var out []string
+	for _, path := range []string{tier, own, container} {
+		out = append(out, of(t, list, path).CPUSetCPUs)
+	}
+	return text(out)
+}
+
+func TestLevel(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		change      func(*tick.Sample)
+		list, floor string
+		why         string
+	}{
+		{"kubelet manages no CPUs: tier, pods and containers", nil, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, `["0,24","0,24","0,24"]`, ""},
+		{"static: the containers alone", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "static" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "not /kubepods/besteffort: kubelet's CPU manager policy is static"},
+		{"static on version 1", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy, s.CgroupVersion = "static", 1 }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is static"},
+		{"a policy of later kubelets", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "dynamic" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is dynamic"},
+		{"not known", func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "" }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is not known"},
+		{"no state of kubelet's", func(s *tick.Sample) { s.Kubelet = nil }, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is not known"},
+		{"version 1 as version 2", func(s *tick.Sample) { s.CgroupVersion = 1 }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, `["0,24","0,24","0,24"]`, ""},
+		{"no container yet", func(s *tick.Sample) { s.Pods[1].Containers = nil }, `["0,12,24,36","0,12,24,36",""]`, `["0,24","0,24",""]`, ""},
+		{"the pod has no cgroup yet", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCgroup }, `["0,12,24,36","",""]`, `["0,24","",""]`, ""},
+		{"the pod is over", func(s *tick.Sample) { s.Pods[1].Phase = "Failed" }, `["0,12,24,36","",""]`, `["0,24","",""]`, ""},
+		{"the cluster does not know the pod: its tier alone", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCluster }, `["0,12,24,36","",""]`, `["0,24","",""]`, ""},
+		{"BestEffort without a label", func(s *tick.Sample) { s.Pods[1].Labels, s.Pods[1].QoSSource = nil, tick.QoSFromKubernetes }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, `["0,24","0,24","0,24"]`, ""},
+		{"the tier is too narrow for its containers, by somebody else", func(s *tick.Sample) {
+			s.Kubelet.CPUManagerPolicy, s.Kubelet.ExclusiveCPUs, s.Tiers[1].CPUSetCPUs = "static", "47", "0-7"
+		}, `["0-46","","0,12,24,36"]`, `["","","0,24"]`, "policy is static"},
+		{"it is wide enough", func(s *tick.Sample) {
+			s.Kubelet.CPUManagerPolicy, s.Tiers[1].CPUSetCPUs = "static", "0-36"
+		}, `["","","0,12,24,36"]`, `["","","0,24"]`, "policy is static"},
+		{"a tier that is no path", func(s *tick.Sample) { s.Tiers[1].Cgroup = "kubepods" }, `["","0,12,24,36","0,12,24,36"]`, `["","0,24","0,24"]`, ""},
+		{"the root is no tier", func(s *tick.Sample) { s.Tiers[1].Cgroup = "/" }, `["","0,12,24,36","0,12,24,36"]`, `["","0,24","0,24"]`, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := sized(4000)
+			s.Pods = append(s.Pods, service(0))
+			s.Pods[2].Cgroup, s.Pods[2].Containers[0].Cgroup = "/kubepods/burstable/podx", "/kubepods/burstable/podx/c"
+			if c.change != nil {
+				c.change(s)
+			}
+			a := new(State).step(s, with(nil))
+			if got := listed(t, a.Cgroups); got != c.list {
+				t.Errorf("wants %s; want %s", got, c.list)
+			}
+			if got := listed(t, a.Fallback); got != c.floor {
+				t.Errorf("fallback %s; want %s", got, c.floor)
+			}
+			if !said(a, c.why) || (c.why == "") != (len(a.Reasons) == 1) {
+				t.Errorf("reasons %q", a.Reasons)
+			}
+			for _, w := range a.Fallback {
+				if w.CPUMaxMilliCPU != nil {
+					t.Errorf("no quota is in force, and the fallback has %s", text(w))
+				}
+			}
+			for _, w := range append(a.Cgroups, a.Fallback...) {
+				if w.Cgroup == "/kubepods/burstable/podx" || w.Cgroup == "/kubepods/burstable/podx/c" || w.Cgroup == "/" || w.Cgroup[0] != '/' {
+					t.Errorf("wants %s", text(w))
+				}
+			}
+		})
+	}
+}
+
+// On a machine without Kubernetes the batch cgroups are held themselves, unless something else is below them.
+func TestPlainMachine(t *testing.T) {
+	group := ruled(tick.QoSReclaimed, "/group", 0)
+	group.Containers = []tick.Container{{Name: "a", Cgroup: "/group/a"}}
+	around := ruled(tick.QoSReclaimed, "/around", 0)
+	around.Containers = []tick.Container{{Name: "a", Cgroup: "/around/a"}}
+	s := plain(machine(ruled(tick.QoSShared, "/web", 27_200), ruled(tick.QoSReclaimed, "/spark", 0), group, around, ruled(tick.QoSShared, "/around/db", 0), ruled(tick.QoSReclaimed, "/around2", 0)))
+	s.CPU.UsageMilliCPU = p(27_200.0)
+	a := new(State).step(s, with(nil))
+	var got []string
+	for _, c := range a.Cgroups {
+		got = append(got, c.Cgroup+" "+c.CPUSetCPUs)
+	}
+	slices.Sort(got)
+	want := []string{"/around/a 0,12,24,36", "/around2 0,12,24,36", "/group 0,12,24,36", "/group/a 0,12,24,36", "/spark 0,12,24,36"}
+	if !slices.Equal(got, want) {
+		t.Errorf("wants %q; want %q", got, want)
+	}
+	if len(a.Fallback) != 5 || a.Fallback[0].CPUSetCPUs != "0,24" || len(a.Reasons) != 1 {
+		t.Errorf("fallback %s, reasons %q", text(a.Fallback), a.Reasons)
+	}
+}
+
+// What was once in force is undone when it no longer is wanted, for as long as the cgroups are there.
+func TestUndo(t *testing.T) {
+	const mode = sloconfig.SuppressCPUSet
+	quota := byPolicy(sloconfig.SuppressCFSQuota)
+	for _, c := range []struct {
+		name          string
+		first, second *sloconfig.Strategies
+		change        func(*tick.Sample) // before the second
+		lists         string
+		quotas        []int64 // of tier, pod and container; 0 is not wanted
+	}{
+		{"never used, disabled", disabled(), disabled(), nil, `["","",""]`, []int64{0, 0, 0}},
+		{"lists, disabled", byPolicy(mode), disabled(), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"lists, disabled: but for what is kept out", byPolicy(mode), disabled(), func(s *tick.Sample) {
+			s.Pods = append(s.Pods, pinned("LSE", "e", "0-3"))
+			s.Annotations = map[string]string{annotationReservation: `{"reservedCPUs":"4"}`, annotationSystem: `{"cpuset":"5"}`}
+		}, `["6-47","6-47","6-47"]`, []int64{0, 0, 0}},
+		{"lists, disabled, and nothing is left: never an empty list", byPolicy(mode), disabled(), func(s *tick.Sample) {
+			s.Pods = append(s.Pods, pinned("LSE", "e", "0-47"))
+		}, `["0","0","0"]`, []int64{0, 0, 0}},
+		{"lists to quota", byPolicy(mode), quota, nil, `["0-47","0-47","0-47"]`, []int64{4000, -1, -1}},
+		{"quota, disabled", quota, disabled(), nil, `["","",""]`, []int64{-1, -1, -1}},
+		{"quota to lists", quota, byPolicy(mode), nil, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, []int64{-1, -1, -1}},
+		{"enable is not set", byPolicy(mode), with(func(s *sloconfig.Strategies) { s.Threshold.Enable = nil }), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"the pod is a service by now", byPolicy(mode), byPolicy(mode), func(s *tick.Sample) {
+			s.Pods[1].Labels["koordinator.sh/qosClass"], s.Pods[1].KubernetesQOS = "LS", "Burstable"
+		}, `["0,12,24,36","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"the pod was a batch one, with a limit of its own", quota, byPolicy(mode), func(s *tick.Sample) {
+			s.Pods[1].Labels["koordinator.sh/qosClass"], s.Pods[1].KubernetesQOS = "LS", "Burstable"
+			s.Pods[1].Limits, s.Pods[1].Containers[0].Limits = &tick.Resources{MilliCPU: p(700.0)}, &tick.Resources{MilliCPU: p(300.0)}
+		}, `["0,12,24,36","",""]`, []int64{-1, 700, 300}},
+		{"the pod is over", byPolicy(mode), disabled(), func(s *tick.Sample) { s.Pods = s.Pods[:1] }, `["0-47","",""]`, []int64{0, 0, 0}},
+		{"the tier is not seen", byPolicy(mode), disabled(), func(s *tick.Sample) { s.Tiers = nil }, `["","0-47","0-47"]`, []int64{0, 0, 0}},
+		{"kubelet manages CPUs by now", byPolicy(mode), byPolicy(mode), func(s *tick.Sample) {
+			s.Kubelet.CPUManagerPolicy, s.Kubelet.ExclusiveCPUs = "static", "47"
+		}, `["0-46","0-46","0,12,24,36"]`, []int64{0, 0, 0}},
+		{"the same on version 1: isolate puts back what it wrote", byPolicy(mode), byPolicy(mode), func(s *tick.Sample) {
+			s.Kubelet.CPUManagerPolicy, s.CgroupVersion = "static", 1
+		}, `["","","0,12,24,36"]`, []int64{0, 0, 0}},
+		{"kubelet's state cannot be read: nothing moves above", byPolicy(mode), byPolicy(mode), func(s *tick.Sample) {
+			s.Kubelet, s.Errors = nil, []tick.SourceError{{Source: "kubelet"}}
+		}, `["","","0,12,24,36"]`, []int64{0, 0, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st, s := &State{}, sized(4000)
+			st.step(s, c.first)
+			if c.change != nil {
+				c.change(s)
+			}
+			for range 3 { // for as long
+				again := &State{}
+				if err := tick.Unmarshal([]byte(text(st)), again); err != nil { // through the state file
+					t.Fatal(err)
+				}
+				st = again
+				a := st.step(s, c.second)
+				if got := listed(t, a.Cgroups); got != c.lists {
+					t.Errorf("lists %s; want %s", got, c.lists)
+				}
+				for i, path := range []string{tier, own, container} {
+					got := int64(0)
+					if w := of(t, a.Cgroups, path); w.CPUMaxMilliCPU != nil {
+						got = *w.CPUMaxMilliCPU
+					}
+					if got != c.quotas[i] {
+						t.Errorf("%s: quota %d; want %d", path, got, c.quotas[i])
+					}
+				}
+			}
+		})
+	}
+}
+
+// Pods that the cluster does not know (yet, or any more) keep what they have: nothing is wanted of their cgroups.
+func TestUndoOfStrangers(t *testing.T) {
+	for _, slo := range []*sloconfig.Strategies{byPolicy(sloconfig.SuppressCPUSet), byPolicy(sloconfig.SuppressCFSQuota), disabled()} {
+		pods := func() []tick.Pod {
+			one, other := batchPod(amounts{1000, 2000, 1 << 30}), batchPod(amounts{1000, 2000, 1 << 30})
+			other.UID, other.Name, other.Cgroup = "o", "other", tier+"/podo"
+			other.Containers = slices.Clone(other.Containers)
+			for i := range other.Containers {
+				other.Containers[i].Cgroup = tier + "/podo/c"
+			}
+			return []tick.Pod{service(1000), one, other}
+		}
+		st := &State{}
+		first := st.step(machine(pods()...), slo)
+		if w := of(t, first.Cgroups, tier+"/podo"); w.MemoryMaxBytes == nil || w.CPUWeight == nil {
+			t.Fatalf("wants %s", text(w))
+		}
+		before := text(st.Held)
+
+		lost := pods() // collect was restarted while the API is away
+		for i := range lost {
+			lost[i].Missing, lost[i].QoSSource, lost[i].Labels, lost[i].KubernetesQOS = tick.MissingCluster, tick.QoSFromRule, nil, ""
+			lost[i].Requests, lost[i].Limits = nil, nil
+			for j := range lost[i].Containers {
+				lost[i].Containers[j].Requests, lost[i].Containers[j].Limits = nil, nil
+			}
+		}
+		s := machine(lost...)
+		s.Errors = []tick.SourceError{{Source: "pods", Error: "no answer"}}
+		a := st.step(s, slo)
+		for _, w := range a.Cgroups {
+			if strings.HasPrefix(w.Cgroup, tier+"/") || w.CPUSetCPUs != "" || w.CPUMaxMilliCPU != nil {
+				t.Errorf("all unknown: wants %s", text(w))
+			}
+		}
+		if text(st.Held) != before {
+			t.Errorf("all unknown: remembers %s; want %s", text(st.Held), before)
+		}
+
+		some := pods() // only one of them
+		some[2] = lost[2]
+		a = st.step(machine(some...), slo)
+		for _, w := range a.Cgroups {
+			if strings.HasPrefix(w.Cgroup, tier+"/podo") {
+				t.Errorf("one unknown: wants %s", text(w))
+			}
+		}
+		if w := of(t, a.Cgroups, own); w.MemoryMaxBytes == nil || *w.MemoryMaxBytes != 1<<30 {
+			t.Errorf("the other one wants %s", text(w))
+		}
+		if text(st.Held) != before {
+			t.Errorf("one unknown: remembers %s; want %s", text(st.Held), before)
+		}
+
+		back := pods() // known again, with no batch resources: now it is undone
+		back[2].Requests, back[2].Limits, back[2].Containers[0].Requests, back[2].Containers[0].Limits = nil, nil, nil, nil
+		if w := of(t, st.step(machine(back...), slo).Cgroups, tier+"/podo"); w.MemoryMaxBytes == nil || *w.MemoryMaxBytes != tick.Unlimited {
+			t.Errorf("known again: wants %s", text(w))
+		}
+	}
+}
+
+// A tier that is held is widened though nothing of that is remembered: by what is in force, until it is so.
+func TestUndoWithoutState(t *testing.T) {
+	quota := byPolicy(sloconfig.SuppressCFSQuota)
+	for _, c := range []struct {
+		name   string
+		slo    *sloconfig.Strategies
+		change func(*tick.Sample)
+		lists  string
+		quota  int64 // of the tier; 0 is not wanted
+	}{
+		{"disabled", disabled(), nil, `["0-47","0-47","0-47"]`, 0},
+		{"under a quota", quota, nil, `["0-47","0-47","0-47"]`, 4000},
+		{"but for what is kept out", disabled(), func(s *tick.Sample) { s.Pods = append(s.Pods, pinned("LSE", "e", "0-3")) }, `["4-47","4-47","4-47"]`, 0},
+		{"it is what is kept out alone", disabled(), func(s *tick.Sample) {
+			s.Pods, s.Tiers[1].CPUSetCPUs = append(s.Pods, pinned("LSE", "e", "0-3")), "4-47"
+			s.Pods[1].Containers[0].CPUSetCPUs = "4-47"
+		}, `["","",""]`, 0},
+		{"a container alone", disabled(), func(s *tick.Sample) {
+			s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "0-47", "0,24"
+		}, `["0-47","0-47","0-47"]`, 0},
+		{"no wider than the one above", disabled(), func(s *tick.Sample) { s.Tiers[0].CPUSetCPUs = "0-23" }, `["0-23","0-23","0-23"]`, 0},
+		{"as wide as the one above", disabled(), func(s *tick.Sample) {
+			s.Tiers[0].CPUSetCPUs, s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "0-23", "0-23", "0-23"
+		}, `["","",""]`, 0},
+		{"not known", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "", "" }, `["","",""]`, 0},
+		{"kubelet manages CPUs", disabled(), func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "static" }, `["","",""]`, 0},
+		{"kubelet's policy is not known", disabled(), func(s *tick.Sample) { s.Kubelet = nil }, `["","",""]`, 0},
+		{"a quota", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = p(int64(20)) }, `["0-47","0-47","0-47"]`, -1},
+		{"a quota, and lists are wanted", byPolicy(sloconfig.SuppressCPUSet), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = p(int64(20)) }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, -1},
+		{"no pods: nothing is known", disabled(), func(s *tick.Sample) { s.Pods = nil }, `["","",""]`, 0},
+		{"unknown pods alone", disabled(), func(s *tick.Sample) {
+			for i := range s.Pods {
+				s.Pods[i].Missing, s.Pods[i].QoSSource = tick.MissingCluster, tick.QoSFromRule
+			}
+			s.Errors, s.Tiers[1].CPUMaxMilliCPU = []tick.SourceError{{Source: "pods", Error: "no answer"}}, p(int64(20))
+		}, `["","",""]`, 0},
+		{"nothing could be decided", quota, func(s *tick.Sample) { s.CPU, s.Tiers[1].CPUMaxMilliCPU = nil, p(int64(20)) }, `["","",""]`, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := sized(4000)
+			s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "0,24", "0,24"
+			if c.change != nil {
+				c.change(s)
+			}
+			a := new(State).step(s, c.slo)
+			if got := listed(t, a.Cgroups); got != c.lists {
+				t.Errorf("lists %s; want %s: %q", got, c.lists, a.Reasons)
+			}
+			got := int64(0)
+			if w := of(t, a.Cgroups, tier); w.CPUMaxMilliCPU != nil {
+				got = *w.CPUMaxMilliCPU
+			}
+			if got != c.quota {
+				t.Errorf("quota %d; want %d: %q", got, c.quota, a.Reasons)
+			}
+			const nobody = "/kubepods/besteffort has CPUs 0,24, and nothing asks for that: batch pods get 0-47"
+			if c.name == "disabled" && !said(a, nobody) {
+				t.Errorf("reasons %q; want %q", a.Reasons, nobody)
+			}
+		})
+	}
+	st, s := &State{}, sized(4000) // what is remembered is said in other words
+	st.step(s, with(nil))
+	s.Tiers[1].CPUSetCPUs = st.CPUs
+	if a := st.step(s, disabled()); said(a, "nothing asks for that") || !said(a, "batch pods get all CPUs 0-47") {
+		t.Errorf("reasons %q", a.Reasons)
+	}
+}
+
+// While the cluster's pods are not known a suppression that is disabled stays as it was, and says so; where there was none there is nothing to say.
+func TestDisabledWhilePodsAreUnknown(t *testing.T) {
+	lost := sized(4000)
+	for i := range lost.Pods {
+		lost.Pods[i].Missing, lost.Pods[i].QoSSource = tick.MissingCluster, tick.QoSFromRule
+	}
+	lost.Errors = []tick.SourceError{{Source: "pods", Error: "no answer"}}
+	const stays = "the cluster's pods are not known yet: everything stays as it is"
+	st := &State{}
+	if a := st.step(lost, disabled()); len(a.Reasons) > 0 {
+		t.Errorf("without suppression: %q", a.Reasons)
+	}
+	st.step(sized(4000), with(nil))
+	if a := st.step(lost, disabled()); !said(a, stays) || st.CPUs != "0,12,24,36" {
+		t.Errorf("CPUs %s: %q", st.CPUs, a.Reasons)
+	}
+}
+
+// A batch pod whose batch resources are gone has the values back that kubelet had given it.
+func TestUndoBatchValues(t *testing.T) {
+	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 2000, 1 << 30}))
+	st.step(s, disabled())
+	s.Pods[1] = batchPod(amounts{})
+	s.Pods[1].Containers[0].Limits = &tick.Resources{MemoryBytes: p(8192.0)}
+	s.Pods[1].Containers[0].Requests = &tick.Resources{MilliCPU: p(1000.0)}
+	a := st.step(s, disabled())
+	if got := values(of(t, a.Cgroups, own)); got != "1 -1 -1" {
+		t.Errorf("the pod: %s", got)
+	}
+	if got := values(of(t, a.Cgroups, own+"/0")); got != "39 -1 8192" {
+		t.Errorf("the container: %s", got)
+	}
+	s.Pods = s.Pods[:1]
+	if st.step(s, disabled()); len(st.Held) != 0 {
+		t.Errorf("remembers %s", text(st.Held))
+	}
+}
+
+// The idle class is for the batch pods' own cgroups: kubelet writes its tier's weight at each start, which the kernel refuses while
+// the tier is idle, and so kubelet would not start.
+func TestIdle(t *testing.T) {
+	on := with(func(s *sloconfig.Strategies) {
+		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
+	})
+	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 0, 1 << 30}), labelled("BE", "plain", 0))
+	burstable := labelled("BE", "burstable", 0) // its native requests can be resized: kubelet writes the weight then
+	burstable.KubernetesQOS = "Burstable"
+	s.Pods = append(s.Pods, burstable)
+	s.Tiers[1].CPUSetCPUs = "0-47"
+	a := st.step(s, on)
+	if w := of(t, a.Cgroups, own); w.CPUIdle == nil || !*w.CPUIdle || w.CPUWeight != nil {
+		t.Errorf("a batch pod wants %s", text(w))
+	}
+	if w := of(t, a.Cgroups, own+"/0"); w.CPUIdle != nil || w.CPUWeight == nil {
+		t.Errorf("its container wants %s", text(w))
+	}
+	for _, w := range append(a.Cgroups, a.Fallback...) {
+		if w.CPUIdle != nil && w.Cgroup != own && w.Cgroup != tier+"/podplain" {
+			t.Errorf("wants %s", text(w))
+		}
+	}
+	for range 2 { // the kernel makes the weight its default: what is wanted of it is wanted again
+		a = st.step(s, with(nil))
+		if w := of(t, a.Cgroups, own); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 39 {
+			t.Errorf("after that the batch pod wants %s", text(w))
+		}
+		if w := of(t, a.Cgroups, tier+"/podplain"); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
+			t.Errorf("after that a pod without batch resources wants %s", text(w))
+		}
+	}
+	for name, change := range map[string]func(*sloconfig.Strategies){
+		"by default":    func(*sloconfig.Strategies) {},
+		"no class":      func(s *sloconfig.Strategies) { s.QOS.BE = nil },
+		"no settings":   func(s *sloconfig.Strategies) { s.QOS.BE.CPU = nil },
+		"not set":       func(s *sloconfig.Strategies) { s.QOS.BE.CPU = &sloconfig.CPUQOS{} },
+		"enabled alone": func(s *sloconfig.Strategies) { s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true)} },
+		"not idle": func(s *sloconfig.Strategies) {
+			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(0))}
+		},
+		"not enabled": func(s *sloconfig.Strategies) {
+			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(false), SchedIdle: p(int64(1))}
+		},
+		"another number": func(s *sloconfig.Strategies) {
+			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(2))}
+		},
+	} {
+		a = new(State).step(s, with(change))
+		for _, w := range a.Cgroups {
+			if w.CPUIdle != nil {
+				t.Errorf("%s: %s", name, text(w))
+			}
+		}
+	}
+}
+
+// A state of an older version says that the tier was made idle: that is undone, and the tier has the weight again that kubelet gives it.
+func TestIdleTierOfAnOlderVersion(t *testing.T) {
+	on := with(func(s *sloconfig.Strategies) {
+		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
+	})
+	s := machine(service(1000), labelled("BE", "b", 0))
+	st := &State{Tier: tier, Held: map[string]keys{tier: keyIdle}}
+	for range 2 {
+		if w := of(t, st.step(s, on).Cgroups, tier); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
+			t.Errorf("the tier wants %s", text(w))
+		}
+	}
+}
+
+// Without kubelet's tiers, and on cgroups that a rule names, the idle class is the cgroups' own; a rule that names a tier makes none idle.
+func TestIdleWithoutKubelet(t *testing.T) {
+	on := with(func(s *sloconfig.Strategies) {
+		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
+	})
+	s := machine(service(1000), batchPod(amounts{1000, 0, 1 << 30}))
+	s.Tiers = nil
+	if w := of(t, new(State).step(s, on).Cgroups, own); w.CPUIdle == nil || w.CPUWeight != nil || w.MemoryMaxBytes == nil {
+		t.Errorf("without a tier a pod wants %s", text(w))
+	}
+	st := &State{}
+	rules := plain(machine(ruled(tick.QoSShared, "/web", 0), ruled(tick.QoSReclaimed, "/spark", 0)))
+	if w := of(t, st.step(rules, on).Cgroups, "/spark"); w.CPUIdle == nil || !*w.CPUIdle {
+		t.Errorf("without a tier: %s", text(w))
+	}
+	a := st.step(rules, with(nil)) // whose weight was not kubelet's: isolate's journal has it
+	if w := of(t, a.Cgroups, "/spark"); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight != nil || of(t, a.Cgroups, "/web").Cgroup != "" {
+		t.Errorf("after that: %s", text(a.Cgroups))
+	}
+	if w := of(t, new(State).step(machine(ruled(tick.QoSReclaimed, tier, 0)), on).Cgroups, tier); w.CPUIdle != nil {
+		t.Errorf("a rule names the tier, which wants %s", text(w))
+	}
+}
+
+func TestTierMoves(t *testing.T) {
+	st, s := &State{}, sized(4000)
+	st.step(s, with(nil))
+	s.Tiers[1].Cgroup = "/kubepods.slice/kubepods-besteffort.slice"
+	s.Pods[1].Cgroup = s.Tiers[1].Cgroup + "/kubepods-besteffort-podb.slice"
+	s.Pods[1].Containers[0].Cgroup = s.Pods[1].Cgroup + "/cri-containerd-c.scope"
+	a := st.step(s, with(nil))
+	if len(a.Cgroups) != 3 || st.Tier != s.Tiers[1].Cgroup || len(st.Held) != 3 || of(t, a.Cgroups, st.Tier).CPUSetCPUs == "" {
+		t.Errorf("wants %s, remembers %s", text(a.Cgroups), text(st))
+	}
+}

@@ -1,0 +1,358 @@
+// Package limits bounds memory after a policy has decided, in three parts:
+//
+//	own      a batch pod's CPU quota and memory limit from its limits of reclaimed resources, which kubelet does not know
+//	cap      memory.high and memory.max on the level above batch pods, by what is offered and what is free
+//	protect  memory.low of services up to their working set, on version 2
+//
+// It only ever tightens what the policy advises, and never widens what the cgroup had before (isolate sees to that, by
+// [tick.Cgroup.MemoryTighterOnly]). No limit is more than a
+// step under what a cgroup uses at that moment, and no hard one is under it at all: memory.high brings the use down, memory.max only follows.
+// What is not known changes nothing; what is no longer desired is undone for a while, and then nothing is said of it any more.
+package limits
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/advise/policy"
+	"polder/lib/tick"
+)
+
+// Modes of the cap and of the protection.
+const (
+	Cap     = "cap"
+	Protect = "protect"
+	None    = "none"
+)
+
+// BatchModes and ServiceModes are all that the two settings take.
+var (
+	BatchModes   = []string{Cap, None}
+	ServiceModes = []string{Protect, None}
+)
+
+// Settings are what an administrator may set; empty is the policy's default.
+type Settings struct {
+	// Batch is one of [BatchModes], Services one of [ServiceModes].
+	Batch, Services string
+}
+
+// Defaults are what a policy does where nothing is set. Own says that it leaves the pods' own limits to this package.
+type Defaults struct{ Own, Batch, Services bool }
+
+const (
+	mebibyte = 1 << 20
+	// maxBytes is the most that a limit is believed to be, and maxMilliCPU the most that a quota is: what is over it is no limit.
+	maxBytes    = 1 << 53
+	maxMilliCPU = 8192 * 1000
+	// minQuotaMilliCPU is the least quota that the kernel takes: 1 ms of the usual period of 100 ms.
+	minQuotaMilliCPU = 10
+	// stepPart is the part of a cgroup's use that memory.high takes at most at once, and that a hard limit leaves above the use.
+	stepPart = 0.1
+	// releaseFor is for how long a value is undone after the last tick in which it was desired.
+	releaseFor = time.Minute
+	// maxCgroups bounds what is remembered, whatever a sample or a state file says.
+	maxCgroups = 10_000
+)
+
+// State is what is remembered of one node, in the form of the state file.
+type State struct {
+	// CapBytes is what batch may hold together; 0 where no cap is in force. RiseSince is since when a larger one could have been given,
+	// and LeastBytes the least that could have been given since then.
+	CapBytes   int64     `json:"capBytes,omitempty"`
+	RiseSince  time.Time `json:"riseSince,omitzero"`
+	LeastBytes int64     `json:"leastBytes,omitempty"`
+	// Known is when batch's use, the offer and the free memory were known last.
+	Known time.Time `json:"known,omitzero"`
+	// Set are the values that were advised, by cgroup, each by the part that advised it.
+	Set map[string]*set `json:"set,omitempty"`
+}
+
+// set is what was advised of one cgroup. A value of 0 is one that was not.
+type set struct {
+	Own values `json:"own,omitzero"`
+	Cap values `json:"cap,omitzero"`
+	Low int64  `json:"low,omitempty"`
+	// Above says that the cgroup is above pods: the sample does not say whether it is still there.
+	Above bool `json:"above,omitempty"`
+	// Undo is what was advised before and is not desired any more, since UndoAt or earlier.
+	Undo   keys      `json:"undo,omitzero"`
+	UndoAt time.Time `json:"undoAt,omitzero"`
+}
+
+// values are limits in milli-CPU and bytes.
+type values struct {
+	CPU  int64 `json:"cpu,omitempty"`
+	High int64 `json:"high,omitempty"`
+	Max  int64 `json:"max,omitempty"`
+}
+
+// keys name those of a [tick.Cgroup] that this package sets.
+type keys struct {
+	CPU  bool `json:"cpu,omitempty"`
+	High bool `json:"high,omitempty"`
+	Max  bool `json:"max,omitempty"`
+	Low  bool `json:"low,omitempty"`
+}
+
+// without are the keys that are not among others.
+func (k keys) without(others keys) keys {
+	return keys{k.CPU && !others.CPU, k.High && !others.High, k.Max && !others.Max, k.Low && !others.Low}
+}
+
+// and are the keys of both.
+func (k keys) and(others keys) keys {
+	return keys{k.CPU || others.CPU, k.High || others.High, k.Max || others.Max, k.Low || others.Low}
+}
+
+func (s *set) keys() keys {
+	return keys{s.Own.CPU > 0, s.Own.High > 0 || s.Cap.High > 0, s.Own.Max > 0 || s.Cap.Max > 0, s.Low > 0}
+}
+
+// Reboot forgets what was set of cgroups that another run of the kernel had.
+func (st *State) Reboot() *State { return nil }
+
+// Advise adds the limits and protections to the advice and to its fallback. It returns what is to be remembered: nil while there is nothing.
+func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, d Defaults) *State {
+	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
+		return st
+	}
+	if st == nil {
+		st = &State{}
+	}
+	st.mend(t.Time)
+	w := work{state: st, tick: t, advice: a, next: map[string]*set{}, pods: map[string]native{}}
+	w.look()
+	capped := s.Batch == Cap || s.Batch == "" && d.Batch
+	if d.Own {
+		w.own(capped)
+	}
+	if capped {
+		w.cap()
+	} else {
+		st.uncap()
+	}
+	if s.Services == Protect || s.Services == "" && d.Services {
+		w.protect(s.Services == Protect)
+	}
+	w.release()
+	w.apply()
+	if st.Set = w.next; len(st.Set) == 0 && st.CapBytes == 0 {
+		return nil
+	}
+	return st
+}
+
+// mend makes sense of a state file, and of a clock that was set back.
+func (st *State) mend(now time.Time) {
+	st.CapBytes, st.LeastBytes = bounded(st.CapBytes), bounded(st.LeastBytes)
+	for _, at := range []*time.Time{&st.RiseSince, &st.Known} {
+		if at.After(now) {
+			*at = now
+		}
+	}
+	if len(st.Set) > maxCgroups {
+		st.Set = nil
+	}
+	for path, s := range st.Set {
+		if s == nil || !isPath(path) {
+			delete(st.Set, path)
+			continue
+		}
+		if s.UndoAt.After(now) {
+			s.UndoAt = now
+		}
+		for _, v := range []*int64{&s.Own.High, &s.Own.Max, &s.Cap.High, &s.Cap.Max, &s.Low} {
+			*v = bounded(*v)
+		}
+		s.Own.CPU, s.Cap.CPU = min(max(s.Own.CPU, 0), maxMilliCPU), 0
+	}
+}
+
+func bounded(n int64) int64 { return min(max(n, 0), maxBytes) }
+
+// work is one tick's.
+type work struct {
+	state  *State
+	tick   *tick.Tick
+	advice *tick.Advice
+	next   map[string]*set
+	pods   map[string]native // of each cgroup of a pod or container in the sample
+}
+
+// native are the limits that kubelet sets of a cgroup from a pod's own resources; [tick.Unlimited] where it sets none.
+type native struct{ milliCPU, bytes int64 }
+
+// look finds the cgroups of the pods in the sample.
+func (w *work) look() {
+	for i := range w.tick.Sample.Pods {
+		p := &w.tick.Sample.Pods[i]
+		if p.Missing == tick.MissingCgroup {
+			continue
+		}
+		all := len(p.Containers) > 0 // kubelet limits a pod only where it limits each of its containers
+		milliCPU, memory := all, all
+		for j := range p.Containers {
+			c := &p.Containers[j]
+			own := nativeOf(c.Limits)
+			milliCPU, memory = milliCPU && own.milliCPU > 0, memory && own.bytes > 0
+			if isPath(c.Cgroup) && c.Cgroup != p.Cgroup {
+				w.pods[c.Cgroup] = own
+			}
+		}
+		if !isPath(p.Cgroup) {
+			continue
+		}
+		own := nativeOf(p.Limits)
+		if len(p.Containers) > 0 && !milliCPU {
+			own.milliCPU = tick.Unlimited
+		}
+		if len(p.Containers) > 0 && !memory {
+			own.bytes = tick.Unlimited
+		}
+		w.pods[p.Cgroup] = own
+	}
+}
+
+func nativeOf(r *tick.Resources) native {
+	n := native{tick.Unlimited, tick.Unlimited}
+	if r != nil {
+		n.milliCPU, n.bytes = quotaOf(r.MilliCPU), bytesOf(r.MemoryBytes)
+	}
+	return n
+}
+
+// quotaOf is a limit as a quota in milli-CPU, at least the kernel's least; what is no limit, or more than any machine has, is none.
+func quotaOf(limit *float64) int64 {
+	if limit == nil || !(*limit > 0 && *limit <= maxMilliCPU) {
+		return tick.Unlimited
+	}
+	return max(int64(math.Ceil(*limit)), minQuotaMilliCPU)
+}
+
+// bytesOf is a limit of memory, likewise.
+func bytesOf(limit *float64) int64 {
+	if limit == nil || !(*limit >= 1 && *limit <= maxBytes) {
+		return tick.Unlimited
+	}
+	return int64(*limit)
+}
+
+// maxPath is the longest path that the kernel takes (PATH_MAX).
+const maxPath = 4096
+
+func isPath(path string) bool { return len(path) > 1 && len(path) <= maxPath && path[0] == '/' }
+
+// within reports whether a cgroup is another one or below it.
+func within(path, parent string) bool {
+	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
+}
+
+// of is what is desired of a cgroup; it is made where there is nothing.
+func (w *work) of(path string) *set {
+	s := w.next[path]
+	if s == nil {
+		s = &set{}
+		if _, ofPod := w.pods[path]; !ofPod {
+			s.Above = true
+		}
+		w.next[strings.Clone(path)] = s
+	}
+	return s
+}
+
+// before is what was advised of a cgroup in the tick before.
+func (w *work) before(path string) set {
+	if s := w.state.Set[path]; s != nil {
+		return *s
+	}
+	return set{}
+}
+
+// release undoes what is not desired any more, for [releaseFor] and for as long as the cgroup is there, or may be.
+func (w *work) release() {
+	for path, was := range w.state.Set {
+		_, there := w.pods[path]
+		if !there && !was.Above {
+			continue // the cgroup is gone, and its values with it
+		}
+		s, desired := w.next[path]
+		if !desired {
+			s = &set{Above: was.Above}
+		}
+		dropped := was.keys().without(s.keys())
+		if s.UndoAt = was.UndoAt; dropped != (keys{}) {
+			s.UndoAt = w.tick.Time
+		}
+		if s.Undo = dropped.and(was.Undo.without(s.keys())); w.tick.Time.Sub(s.UndoAt) >= releaseFor {
+			s.Undo = keys{}
+		}
+		if s.Undo != (keys{}) {
+			w.next[path] = s
+		}
+	}
+}
+
+// apply puts all of it into the advice.
+func (w *work) apply() {
+	if len(w.next) == 0 {
+		return
+	}
+	d := policy.NewDraft(w.advice)
+	for _, path := range slices.Sorted(maps.Keys(w.next)) {
+		s := w.next[path]
+		own, ofPod := w.pods[path]
+		if !ofPod {
+			own = native{tick.Unlimited, tick.Unlimited}
+		}
+		is := s.keys()
+		d.Each(path, func(c *tick.Cgroup) {
+			if is.CPU {
+				c.CPUMaxMilliCPU = policy.Tighter(c.CPUMaxMilliCPU, s.Own.CPU)
+			}
+			for _, v := range []values{s.Own, s.Cap} {
+				if v.High > 0 {
+					c.MemoryHighBytes = policy.Tighter(c.MemoryHighBytes, v.High)
+				}
+				if v.Max > 0 {
+					c.MemoryMaxBytes = policy.Tighter(c.MemoryMaxBytes, v.Max)
+				}
+			}
+			if is.Low && c.MemoryLowBytes == nil {
+				c.MemoryLowBytes = tick.Ptr(s.Low)
+			}
+			if is.High || is.Max || is.Low || s.Undo.High || s.Undo.Max || s.Undo.Low {
+				c.MemoryTighterOnly = true
+			}
+		})
+		for _, key := range []struct {
+			undo bool
+			at   func(*tick.Cgroup) **int64
+			to   int64
+		}{
+			{s.Undo.CPU, func(c *tick.Cgroup) **int64 { return &c.CPUMaxMilliCPU }, own.milliCPU},
+			{s.Undo.High, func(c *tick.Cgroup) **int64 { return &c.MemoryHighBytes }, tick.Unlimited},
+			{s.Undo.Max, func(c *tick.Cgroup) **int64 { return &c.MemoryMaxBytes }, own.bytes},
+			{s.Undo.Low, func(c *tick.Cgroup) **int64 { return &c.MemoryLowBytes }, 0},
+		} {
+			if key.undo {
+				d.Unset(path, key.at, key.to)
+			}
+		}
+	}
+	d.Finish(w.advice)
+}
+
+func (w *work) say(format string, args ...any) {
+	w.advice.Reasons = append(w.advice.Reasons, fmt.Sprintf(format, args...))
+}
+
+// percent is a part of a whole for people.
+func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
+
+// size is a number of bytes for people.
+func size(bytes float64) string { return fmt.Sprintf("%.2f GiB", bytes/(1<<30)) }

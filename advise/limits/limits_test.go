@@ -1,0 +1,377 @@
+package limits
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+const gib = 1 << 30
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// all switches everything on.
+var all = Defaults{Own: true, Batch: true, Services: true}
+
+// run is a node whose ticks are a second apart.
+type run struct {
+	t        *testing.T
+	st       *State
+	second   int
+	sample   tick.Sample
+	offer    *int64
+	settings Settings
+	defaults Defaults
+	policys  []tick.Cgroup
+	advice   *tick.Advice
+}
+
+// plain is a host of 64 GiB with batch in /batch/job and a service in /web.slice/web.
+func plain(t *testing.T) *run {
+	return &run{t: t, offer: tick.Ptr(int64(20 * gib)), defaults: all, sample: tick.Sample{
+		CgroupVersion: 2,
+		Memory:        &tick.NodeMemory{TotalBytes: tick.Ptr(64.0 * gib), AvailableBytes: tick.Ptr(40.0 * gib)},
+		BatchCgroups:  []string{"/batch"},
+		Pods: []tick.Pod{
+			{UID: "j", Name: "job", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch/job", Memory: held(4 * gib)},
+			{UID: "w", Name: "web", QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/web.slice/web", Memory: held(10 * gib)},
+		},
+	}}
+}
+
+// held is memory of which all is needed.
+func held(bytes float64) *tick.Memory {
+	return &tick.Memory{UsageBytes: &bytes, WorkingSetBytes: tick.Ptr(bytes), RSSBytes: tick.Ptr(bytes)}
+}
+
+func (r *run) job() *tick.Pod { return &r.sample.Pods[0] }
+
+// after runs a tick so many seconds after the last.
+func (r *run) after(seconds int) *run {
+	r.t.Helper()
+	r.second += seconds
+	r.advice = &tick.Advice{Cgroups: r.policys}
+	if r.offer != nil {
+		r.advice.Reclaimed = &tick.Reclaimed{MemoryBytes: r.offer}
+	}
+	x := &tick.Tick{Node: "n", Time: begin.Add(time.Duration(r.second) * time.Second), Sample: &r.sample}
+	r.st = r.st.Advise(x, r.advice, r.settings, r.defaults)
+	return r
+}
+
+// of is what is advised of a cgroup, in the same words for the fallback.
+func (r *run) of(cgroup string) string {
+	r.t.Helper()
+	text := func(list []tick.Cgroup) string {
+		var out []string
+		for i := range list {
+			c := &list[i]
+			if c.Cgroup != cgroup {
+				continue
+			}
+			for _, key := range []struct {
+				name  string
+				value *int64
+				unit  int64
+			}{{"cpu", c.CPUMaxMilliCPU, 1}, {"low", c.MemoryLowBytes, mebibyte}, {"high", c.MemoryHighBytes, mebibyte}, {"max", c.MemoryMaxBytes, mebibyte}} {
+				switch {
+				case key.value == nil:
+				case *key.value == tick.Unlimited:
+					out = append(out, key.name+" none")
+				default:
+					out = append(out, fmt.Sprintf("%s %d", key.name, *key.value/key.unit))
+				}
+			}
+			if (c.MemoryHighBytes != nil || c.MemoryMaxBytes != nil) && !c.MemoryTighterOnly {
+				out = append(out, "wider")
+			}
+		}
+		return strings.Join(out, ", ")
+	}
+	now, fallback := text(r.advice.Cgroups), text(r.advice.Fallback)
+	if now != fallback && len(r.policys) == 0 {
+		r.t.Errorf("%s: advice %q, fallback %q", cgroup, now, fallback)
+	}
+	return now
+}
+
+func (r *run) want(cgroup, want string) {
+	r.t.Helper()
+	if got := r.of(cgroup); got != want {
+		r.t.Errorf("after %d s %s has %q; want %q; %q", r.second, cgroup, got, want, r.advice.Reasons)
+	}
+}
+
+func (r *run) says(part string) {
+	r.t.Helper()
+	if !strings.Contains(strings.Join(r.advice.Reasons, "\n"), part) {
+		r.t.Errorf("after %d s nothing says %q: %q", r.second, part, r.advice.Reasons)
+	}
+}
+
+func TestBatchIsCappedAtTheOffer(t *testing.T) {
+	r := plain(t).after(1)
+	r.want("/batch", "high 20480, max 22528")
+	r.want("/batch/job", "")
+	r.says("batch memory: cap 20.00 GiB (what is offered)")
+}
+
+func TestBatchIsCappedAtWhatIsFree(t *testing.T) {
+	r := plain(t)
+	r.sample.Memory.AvailableBytes = tick.Ptr(6.0 * gib)
+	r.after(1) // 4 + 6 - 1.28 GiB
+	r.want("/batch", "high 8929, max 9822")
+	r.says("what batch holds and what is available, less 2 % of the machine")
+}
+
+// Page cache of batch counts as available already: it gives the cap nothing in addition.
+func TestPageCacheIsNotCountedTwice(t *testing.T) {
+	r := plain(t)
+	r.sample.Memory.AvailableBytes = tick.Ptr(6.0 * gib)
+	r.job().Memory.RSSBytes = tick.Ptr(1.0 * gib)
+	r.after(1).want("/batch", "high 5857, max 6443")
+}
+
+// The cap falls at once, and batch is brought down to it by memory.high in steps, memory.max behind it.
+func TestBatchIsBroughtDownInSteps(t *testing.T) {
+	r := plain(t)
+	*r.job().Memory.UsageBytes, *r.job().Memory.RSSBytes = 16*gib, 16*gib
+	r.after(1).want("/batch", "high 20480, max 22528")
+	*r.job().Memory.RSSBytes, *r.sample.Memory.AvailableBytes = 13.28*gib, 0 // the rest is page cache: batch may have 12 GiB
+	r.after(1).want("/batch", "high 14746, max 18023")                       // a tenth under what it holds; the hard limit a tenth over that
+	r.says("memory.high brings it down by steps of 10 %, memory.max follows")
+	*r.job().Memory.UsageBytes = 14.4 * gib
+	r.after(1).want("/batch", "high 13272, max 16221")
+	*r.job().Memory.UsageBytes, *r.job().Memory.RSSBytes, *r.sample.Memory.AvailableBytes = 12.96*gib, 12.96*gib, 0.32*gib
+	r.after(1).want("/batch", "high 12288, max 14599")
+	*r.job().Memory.UsageBytes, *r.job().Memory.RSSBytes, *r.sample.Memory.AvailableBytes = 12*gib, 12*gib, 1.28*gib
+	r.after(1).want("/batch", "high 12288, max 13517")
+}
+
+func TestTheCapRisesLate(t *testing.T) {
+	r := plain(t).after(1)
+	r.offer = tick.Ptr(int64(30 * gib))
+	r.after(29).want("/batch", "high 20480, max 22528")
+	r.says("it may rise after 30s")
+	r.offer = tick.Ptr(int64(25 * gib))
+	r.after(1).want("/batch", "high 25600, max 28160") // the least of the time
+	r.offer = tick.Ptr(int64(25*gib + gib/2))
+	r.after(60).want("/batch", "high 25600, max 28160") // so little is no reason to write
+}
+
+// What is not known changes nothing for a minute; then there is no cap.
+func TestUnknownIsNotZero(t *testing.T) {
+	for name, hide := range map[string]func(r *run){
+		"what batch holds is not known":     func(r *run) { r.job().Memory = nil },
+		"the machine's memory is not known": func(r *run) { r.sample.Memory = &tick.NodeMemory{AvailableBytes: tick.Ptr(1.0)} },
+		"the available memory is not known": func(r *run) { r.sample.Memory.AvailableBytes = nil },
+		"no memory is offered or refused":   func(r *run) { r.offer = nil },
+	} {
+		r := plain(t)
+		r.settings.Services = None
+		r.after(1)
+		hide(r)
+		r.after(59).want("/batch", "high 20480, max 22528")
+		r.says(name + ": the cap of 20.00 GiB stays for 1s")
+		r.after(1).want("/batch", "high none, max none")
+		r.says(name + ": no cap")
+		r.after(59).want("/batch", "high none, max none")
+		r.after(1).want("/batch", "")
+
+		r = plain(t)
+		r.settings.Services = None
+		hide(r)
+		r.after(1).want("/batch", "")
+	}
+}
+
+// What is offered is known to be nothing: batch keeps what it holds and grows no more, and has the least after that.
+func TestNothingIsOffered(t *testing.T) {
+	r := plain(t)
+	r.offer = tick.Ptr(int64(0))
+	r.after(1).want("/batch", "high 4096, max 4506")
+	r.says("what batch holds, over the 0.00 GiB that are offered")
+	*r.job().Memory.UsageBytes = 5 * gib
+	r.after(60).want("/batch", "high 4608, max 5632")
+	*r.job().Memory.UsageBytes = 3 * gib
+	r.after(1).want("/batch", "high 3072, max 3380")
+	*r.job().Memory.UsageBytes, *r.job().Memory.RSSBytes = 0, 0
+	r.after(1).want("/batch", "high 655, max 721") // 1 % of the machine
+}
+
+func TestTheCapIsUndone(t *testing.T) {
+	for name, end := range map[string]func(r *run){
+		"switched off":       func(r *run) { r.settings.Batch = None },
+		"a service is in it": func(r *run) { r.sample.Pods[1].Cgroup = "/batch/web" },
+		"no batch is left":   func(r *run) { r.sample.Pods, r.sample.BatchCgroups = r.sample.Pods[1:], nil },
+		"the job has ended":  func(r *run) { r.job().Phase = "Succeeded" },
+	} {
+		r := plain(t)
+		r.settings.Services = None
+		r.after(1)
+		end(r)
+		r.after(1).want("/batch", "high none, max none")
+		r.after(59).want("/batch", "high none, max none")
+		if r.after(1); strings.Contains(r.of("/batch"), "none") {
+			t.Errorf("%s: still undone after a minute: %s", name, r.of("/batch"))
+		}
+	}
+}
+
+// Where two cgroups hold batch, what is free under the cap is divided, and what is over it is taken from both.
+func TestTwoCgroupsShareTheCap(t *testing.T) {
+	r := plain(t)
+	r.sample.BatchCgroups = []string{"/batch", "/batch/inner", "/grid"}
+	r.sample.Pods = append(r.sample.Pods, tick.Pod{UID: "g", Name: "grid", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/1", Memory: held(2 * gib)})
+	r.after(1) // 14 GiB are free
+	r.want("/batch", "high 11264, max 12391")
+	r.want("/grid", "high 9216, max 10138")
+	r.want("/batch/inner", "")
+	*r.job().Memory.UsageBytes = 30 * gib
+	r.sample.Memory.AvailableBytes = tick.Ptr(15.28 * gib) // 4 + 2 + 15.28 - 1.28
+	r.after(1)
+	r.want("/batch", "high 27648, max 33792")
+	r.want("/grid", "high 1844, max 2253")
+}
+
+// On version 1 the hard limit is all that holds.
+func TestVersion1(t *testing.T) {
+	r := plain(t)
+	r.sample.CgroupVersion = 1
+	r.after(1).want("/batch", "high 20480, max 20480")
+	r.want("/web.slice/web", "")
+	r.settings.Services = Protect
+	r.sample.Memory.AvailableBytes = tick.Ptr(1.0 * gib)
+	r.after(1).says("cgroup version 1 has no memory.low")
+	*r.job().Memory.UsageBytes = 24 * gib
+	r.after(1).want("/batch", "high 22119, max 25191")
+}
+
+// Under kubelet the tier is capped that holds batch alone, and else the pods.
+func TestKubelet(t *testing.T) {
+	r := plain(t)
+	r.settings.Services = None
+	r.sample.BatchCgroups = nil
+	r.sample.Tiers = []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort"}, {Name: tick.TierBurstable, Cgroup: "/kubepods/burstable"}}
+	r.sample.Pods[0].QoSSource, r.sample.Pods[0].Cgroup = tick.QoSFromKatalyst, "/kubepods/besteffort/podj"
+	r.after(1).want("/kubepods/besteffort", "high 20480, max 22528")
+	r.want("/kubepods/besteffort/podj", "")
+	r.sample.Pods[1].Cgroup = "/kubepods/besteffort/podw"
+	r.after(1)
+	r.want("/kubepods/besteffort", "high none, max none")
+	r.want("/kubepods/besteffort/podj", "high 20480, max 22528")
+	r.want("/kubepods/besteffort/podw", "")
+}
+
+// The guide's pods: 2 CPUs and 1 GiB as limits of reclaimed resources, which kubelet does not know.
+func TestOwnLimits(t *testing.T) {
+	r := plain(t)
+	r.settings = Settings{Batch: Cap, Services: None}
+	*r.job() = tick.Pod{UID: "j", Name: "job", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, Cgroup: "/kubepods/besteffort/podj", Containers: []tick.Container{
+		{Name: "a", Cgroup: "/kubepods/besteffort/podj/a", Memory: held(gib / 2), Limits: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(2000.0), ReclaimedMemoryBytes: tick.Ptr(1.0 * gib)}},
+		{Name: "b", Cgroup: "/kubepods/besteffort/podj/b", Memory: held(gib / 2)},
+	}}
+	const pod = "/kubepods/besteffort/podj"
+	a, b := &r.job().Containers[0], &r.job().Containers[1]
+	r.after(1).want(a.Cgroup, "max 1024")
+	r.want(b.Cgroup, "")
+	r.want(pod, "") // one container has no limit
+	r.says("batch pods' own limits: CPU of 0 pods, memory of 1 cgroup")
+	b.Limits = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(500.0)}
+	r.after(1).want(pod, "cpu 2500")
+	r.want(b.Cgroup, "")
+	r.says("batch pods' own limits: CPU of 1 pod, memory of 1 cgroup")
+
+	*a.Memory.UsageBytes = 2 * gib
+	r.after(1).want(a.Cgroup, "high 1844, max 2253")
+	*a.Memory.UsageBytes = 1.1 * gib
+	r.after(1).want(a.Cgroup, "high 1024, max 1240")
+	*a.Memory.UsageBytes = 1 * gib
+	r.after(1).want(a.Cgroup, "high none, max 1024")
+	a.Memory = nil
+	r.after(100).want(a.Cgroup, "max 1024")
+
+	a.Limits.MilliCPU, a.Limits.MemoryBytes = tick.Ptr(500.0), tick.Ptr(0.5*gib)
+	a.Memory = held(gib / 4)
+	r.after(1).want(a.Cgroup, "max 512") // never wider than what kubelet sets
+	r.want(pod, "cpu 1000")
+	b.Limits.MilliCPU = tick.Ptr(100.0)
+	r.after(1).want(pod, "cpu 600")
+	r.job().QoS = tick.QoSShared
+	r.after(1).want(a.Cgroup, "max 512") // and back to that
+}
+
+// A policy's own values stay where they are tighter.
+func TestThePolicysLimitsHold(t *testing.T) {
+	r := plain(t)
+	r.job().Limits = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(2000.0)}
+	r.policys = []tick.Cgroup{{Cgroup: "/batch/job", CPUMaxMilliCPU: tick.Ptr(int64(500))}, {Cgroup: "/batch", MemoryMaxBytes: tick.Ptr(int64(gib)), MemoryHighBytes: tick.Ptr(int64(tick.Unlimited))}}
+	r.after(1).want("/batch/job", "cpu 500")
+	r.want("/batch", "high 20480, max 1024")
+	if *r.policys[0].CPUMaxMilliCPU != 500 || *r.policys[1].MemoryHighBytes != tick.Unlimited {
+		t.Errorf("the policy's list was changed: %+v", r.policys)
+	}
+	*r.policys[0].CPUMaxMilliCPU = 3000
+	r.after(1).want("/batch/job", "cpu 2000")
+}
+
+func TestServicesAreProtected(t *testing.T) {
+	r := plain(t)
+	r.settings.Batch = None
+	r.after(1).want("/web.slice/web", "low 10240")
+	r.want("/web.slice", "low 10240") // else the kernel counts nothing of what is below
+	r.want("/batch/job", "")
+	r.says("memory protection: 10.00 GiB of 1 service cgroup")
+	*r.sample.Pods[1].Memory.WorkingSetBytes = 11 * gib
+	r.after(1).want("/web.slice/web", "low 10240") // a little writes nothing
+	*r.sample.Pods[1].Memory.WorkingSetBytes = 12 * gib
+	r.after(1).want("/web.slice/web", "low 12288")
+	r.sample.Pods[1].Memory.WorkingSetBytes = nil
+	r.after(1).want("/web.slice/web", "low 12288")
+	r.says("what some services hold is not known")
+	r.settings.Services = None
+	r.after(1).want("/web.slice/web", "low 0")
+	r.want("/web.slice", "low 0")
+	r.after(60).want("/web.slice", "")
+}
+
+// What does not fit is scaled in the lowest class; the sums above it are of what is left.
+func TestProtectionFits(t *testing.T) {
+	r := plain(t)
+	r.settings.Batch = None
+	r.sample.Pods[1].Memory = held(30 * gib)
+	r.sample.Pods = append(r.sample.Pods,
+		tick.Pod{UID: "x", Name: "x", QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/web.slice/x", Memory: held(30 * gib)},
+		tick.Pod{UID: "d", Name: "d", QoS: tick.QoSDedicated, QoSSource: tick.QoSFromRule, Cgroup: "/db", Memory: held(30 * gib)})
+	r.after(1) // 51.2 GiB may be protected
+	r.want("/db", "low 30720")
+	r.want("/web.slice/web", "low 10854")
+	r.want("/web.slice/x", "low 10854")
+	r.want("/web.slice", "low 21708")
+	r.says("it does not all fit into 80 % of the machine: scaled, shared to 35 %")
+}
+
+// A policy that protects memory itself is left alone.
+func TestThePolicysProtectionHolds(t *testing.T) {
+	r := plain(t)
+	r.policys = []tick.Cgroup{{Cgroup: "/web.slice", MemoryLowBytes: tick.Ptr(int64(gib))}}
+	r.after(1).want("/web.slice/web", "")
+	r.want("/web.slice", "low 1024")
+	r.says("the policy protects memory itself")
+}
+
+// All is off where neither the policy nor a setting asks for it, and nothing is remembered.
+func TestOffByDefault(t *testing.T) {
+	r := plain(t)
+	r.defaults = Defaults{}
+	r.job().Limits = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(2000.0)}
+	if r.after(1); len(r.advice.Cgroups)+len(r.advice.Fallback)+len(r.advice.Reasons) > 0 || r.st != nil {
+		t.Errorf("%+v, %+v", r.advice, r.st)
+	}
+	r.settings = Settings{Batch: Cap, Services: Protect}
+	r.after(1).want("/batch", "high 20480, max 22528")
+	r.want("/web.slice/web", "low 10240")
+}

@@ -1,0 +1,129 @@
+package limits
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"polder/advise/policy"
+	"polder/lib/phrase"
+	"polder/lib/tick"
+)
+
+const (
+	// protectedPermille is the part of the machine's memory that services may have protected together: the rest is the kernel's, batch's, and
+	// what is needed to reclaim at all.
+	protectedPermille = 800
+	// lowDeadPart is the part of a protection by which the working set may differ from it without a change.
+	lowDeadPart = 8
+	// maxDepth is how deep a cgroup is at most that is protected: each of those above it is named too.
+	maxDepth = 32
+)
+
+// classes are those of services, in the order in which they are protected.
+var classes = []string{tick.QoSDedicated, tick.QoSSystem, tick.QoSShared}
+
+// leaf is a service's cgroup that holds memory itself: a container's, or that of a pod that lists none.
+type leaf struct {
+	path  string
+	class int // its place in [classes]
+	set   float64
+}
+
+// protect sets memory.low of services' cgroups to their working set, or to what of it fits, and of those above them to the sums: a cgroup's
+// protection counts only as far as those above have as much. Where nobody asked for it by a setting, a kernel without memory.low is no news.
+func (w *work) protect(asked bool) {
+	s := w.tick.Sample
+	if s.CgroupVersion != 2 {
+		if !asked {
+			return
+		}
+		w.say("memory protection: cgroup version %d has no memory.low: services are not protected", s.CgroupVersion)
+		return
+	}
+	if slices.ContainsFunc(w.advice.Cgroups, func(c tick.Cgroup) bool { return c.MemoryLowBytes != nil || c.MemoryMinBytes != nil }) {
+		w.say("memory protection: the policy protects memory itself: nothing is added")
+		return
+	}
+	if s.Memory == nil || policy.Amount(s.Memory.TotalBytes) == 0 {
+		w.say("memory protection: the machine's memory is not known: services are not protected anew")
+		for at, was := range w.state.Set {
+			if was.Low > 0 {
+				w.of(at).Low = was.Low
+			}
+		}
+		return
+	}
+	leaves, unknown := w.leaves()
+	left := policy.Amount(s.Memory.TotalBytes) * protectedPermille / 1000
+	protected, scaled := 0.0, ""
+	sums := map[string]int64{}
+	for i, name := range classes {
+		sum := 0.0
+		for _, l := range leaves {
+			if l.class == i {
+				sum += l.set
+			}
+		}
+		part := 1.0
+		if sum > left {
+			part = left / sum
+			scaled += ", " + name + " to " + percent(part)
+		}
+		for _, l := range leaves {
+			if l.class != i {
+				continue
+			}
+			low := int64(l.set*part) / mebibyte * mebibyte
+			if was := w.before(l.path).Low; was > 0 && max(was-low, low-was) <= was/lowDeadPart {
+				low = was // a working set that moves a little writes nothing
+			}
+			for up := l.path; len(up) > 1 && low > 0; up = path.Dir(up) {
+				sums[up] += low
+			}
+			protected += float64(low)
+			left -= float64(low)
+		}
+	}
+	for at, low := range sums {
+		w.of(at).Low = low
+	}
+	if unknown {
+		w.say("memory protection: what some services hold is not known: their protection stays as it is")
+	}
+	if scaled != "" {
+		scaled = "; it does not all fit into " + percent(protectedPermille/1000.0) + " of the machine: scaled" + scaled
+	}
+	if len(leaves) > 0 {
+		w.say("memory protection: %s of %s%s", size(protected), phrase.Count(len(leaves), "service cgroup"), scaled)
+	}
+}
+
+// leaves are the services' cgroups and what each would have protected. One whose working set is not known keeps what it had.
+func (w *work) leaves() (list []leaf, unknown bool) {
+	seen := map[string]bool{}
+	for i := range w.tick.Sample.Pods {
+		p := &w.tick.Sample.Pods[i]
+		at := slices.Index(classes, p.QoS)
+		if at < 0 || p.Missing == tick.MissingCgroup || policy.Finished(p) {
+			continue
+		}
+		for j := range policy.Cgroups(p) {
+			where, m := policy.Cgroup(p, j), p.Memory
+			if len(p.Containers) > 0 {
+				m = p.Containers[j].Memory
+			}
+			if !isPath(where) || path.Clean(where) != where || strings.Count(where, "/") > maxDepth || seen[where] {
+				continue
+			}
+			seen[where] = true
+			if m == nil || m.WorkingSetBytes == nil || !(*m.WorkingSetBytes >= 0) {
+				unknown = true
+				list = append(list, leaf{where, at, float64(w.before(where).Low)})
+				continue
+			}
+			list = append(list, leaf{where, at, policy.Amount(m.WorkingSetBytes)})
+		}
+	}
+	return list, unknown
+}

@@ -1,0 +1,120 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"polder/lib/tick"
+)
+
+// BatchLists are the CPU lists that batch has: all that it may use now, those that it keeps however busy the services are, and those that
+// its cgroups have where nothing confines them.
+type BatchLists struct{ Batch, Floor, All string }
+
+// HoldTier wants kubelet's cgroup of the BestEffort pods on batch's CPUs, so that a new pod is there from its first moment. That is safe on
+// version 2, where the containers' lists need not fit, and on version 1 where kubelet does not manage CPUs itself; and only while all
+// pods in it are reclaimed ones. Once narrowed it is widened again, not left. held is the cgroup that was held before, empty where none
+// was; HoldTier returns the one that is to be remembered. Where lists.Batch is empty there is no pool for batch.
+func HoldTier(a *tick.Advice, s *tick.Sample, held string, lists BatchLists) string {
+	path, why := tierToHold(s, held, lists)
+	switch {
+	case path == "" && held == "":
+		return ""
+	case why != "":
+		if path != "" {
+			a.Reasons = append(a.Reasons, fmt.Sprintf("cgroup %s is not held to the reclaim pool, only the containers in it are: %s", Quote(path), why))
+		}
+		WidenTier(a, held, lists.All)
+		return held
+	case path == "":
+		path = held // no pod is in it now
+	case held != path:
+		WidenTier(a, held, lists.All)
+	}
+	a.Cgroups = append(a.Cgroups, tick.Cgroup{Cgroup: path, CPUSetCPUs: lists.Batch})
+	a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: path, CPUSetCPUs: lists.Floor})
+	return strings.Clone(path)
+}
+
+// tierToHold is the tier in which pods of the sample are, empty where there is none, and why it cannot be held.
+func tierToHold(s *tick.Sample, held string, lists BatchLists) (path, why string) {
+	many, other := false, (*tick.Pod)(nil)
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if Finished(p) {
+			continue
+		}
+		at := TierOf(p.Cgroup)
+		if at == "" && len(p.Containers) > 0 {
+			at = TierOf(p.Containers[0].Cgroup)
+		}
+		switch {
+		case at != "":
+			many = many || path != "" && path != at
+			path = at
+		case p.Missing != tick.MissingCgroup || !bestEffort(p): // it is, or will be, elsewhere
+			continue
+		}
+		if p.QoS != tick.QoSReclaimed && other == nil {
+			other = p
+		}
+	}
+	switch {
+	case path == "" && held == "":
+	case many:
+		why = "there is more than one"
+	case other != nil:
+		why = fmt.Sprintf("pod %s in it is not of class reclaimed", Quote(Key(other)))
+	case lists.Batch == "":
+		why = "there is no reclaim pool"
+	case s.CgroupVersion == 2:
+	case s.Kubelet == nil || s.Kubelet.CPUManagerPolicy == "":
+		why = "the policy of kubelet's CPU manager is not known"
+	case s.Kubelet.CPUManagerPolicy != "none":
+		why = fmt.Sprintf("on cgroup v1 kubelet's CPU manager (policy %s) must be able to give its containers any CPU", Quote(s.Kubelet.CPUManagerPolicy))
+	}
+	return path, why
+}
+
+// WidenTier gives a tier that was held all CPUs.
+func WidenTier(a *tick.Advice, held, all string) {
+	if held == "" {
+		return
+	}
+	wide := tick.Cgroup{Cgroup: held, CPUSetCPUs: all}
+	a.Cgroups, a.Fallback = append(a.Cgroups, wide), append(a.Fallback, wide)
+}
+
+// TierOf is kubelet's cgroup of the BestEffort pods above a pod's or a container's: "/kubepods/besteffort", or with the
+// systemd driver "/kubepods.slice/kubepods-besteffort.slice", each also below a cgroup of kubelet's own. Empty where the path
+// is none of theirs.
+func TierOf(path string) string {
+	if i := strings.Index(path, "/kubepods/besteffort/pod"); i >= 0 {
+		return path[:i+len("/kubepods/besteffort")]
+	}
+	const slice = "kubepods-besteffort.slice/"
+	i := strings.Index(path, slice)
+	if i < 0 {
+		return ""
+	}
+	tier := path[:i+len(slice)-1]
+	slash := strings.LastIndexByte(tier, '/')
+	parent := strings.TrimSuffix(tier[slash+1:], "-besteffort.slice") + ".slice"
+	if slash < 1 || !strings.HasSuffix(tier[:slash], "/"+parent) {
+		return ""
+	}
+	if !strings.HasPrefix(path[i+len(slice):], strings.TrimSuffix(tier[slash+1:], ".slice")+"-pod") {
+		return ""
+	}
+	return tier
+}
+
+// bestEffort reports whether Kubernetes has the pod in its class BestEffort: without requests or limits of CPU or memory.
+func bestEffort(p *tick.Pod) bool {
+	for _, r := range []*tick.Resources{p.Requests, p.Limits} {
+		if r != nil && (r.MilliCPU != nil && *r.MilliCPU > 0 || r.MemoryBytes != nil && *r.MemoryBytes > 0) {
+			return false
+		}
+	}
+	return true
+}

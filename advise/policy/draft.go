@@ -1,0 +1,71 @@
+package policy
+
+import (
+	"slices"
+
+	"polder/lib/tick"
+)
+
+// Draft is an advice's cgroups and its fallback while a layer after the policy changes them. The advice keeps its own lists until
+// [Draft.Finish].
+type Draft struct {
+	Cgroups, Fallback []tick.Cgroup
+	at, fallbackAt    map[string]int // by path
+}
+
+// NewDraft copies an advice's lists.
+func NewDraft(a *tick.Advice) *Draft {
+	index := func(list []tick.Cgroup) map[string]int {
+		at := make(map[string]int, len(list))
+		for i := range list {
+			at[list[i].Cgroup] = i
+		}
+		return at
+	}
+	return &Draft{Cgroups: slices.Clone(a.Cgroups), Fallback: slices.Clone(a.Fallback), at: index(a.Cgroups), fallbackAt: index(a.Fallback)}
+}
+
+// Finish puts the lists into the advice.
+func (d *Draft) Finish(a *tick.Advice) { a.Cgroups, a.Fallback = d.Cgroups, d.Fallback }
+
+// FallbackOf is a cgroup's entry in the fallback; nil where there is none.
+func (d *Draft) FallbackOf(path string) *tick.Cgroup {
+	if i, there := d.fallbackAt[path]; there {
+		return &d.Fallback[i]
+	}
+	return nil
+}
+
+// Each calls f with a cgroup's entries in both lists, which are made where there are none.
+func (d *Draft) Each(path string, f func(*tick.Cgroup)) {
+	f(entry(&d.Cgroups, d.at, path))
+	f(entry(&d.Fallback, d.fallbackAt, path))
+}
+
+// Unset sets a value of a cgroup where nothing is advised of that key.
+func (d *Draft) Unset(path string, key func(*tick.Cgroup) **int64, value int64) {
+	d.Each(path, func(c *tick.Cgroup) {
+		if at := key(c); *at == nil {
+			*at = &value
+		}
+	})
+}
+
+// entry is the entry of a cgroup in a list, which is made where there is none.
+func entry(list *[]tick.Cgroup, at map[string]int, path string) *tick.Cgroup {
+	i, there := at[path]
+	if !there {
+		i = len(*list)
+		at[path] = i
+		*list = append(*list, tick.Cgroup{Cgroup: path})
+	}
+	return &(*list)[i]
+}
+
+// Tighter is the smaller of two limits, of which the older may be missing; none ([tick.Unlimited]) is larger than any.
+func Tighter(old *int64, limit int64) *int64 {
+	if old != nil && *old >= 0 && (*old <= limit || limit < 0) {
+		return old
+	}
+	return &limit
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// shadow is a second policy that decides on the same samples, and on which nobody acts.
+type shadow struct {
+	kind    kind
+	decider decider
+}
+
+// newShadow is the shadow of a name, nil where there is none. What it remembers begins anew with the process: it has no state file.
+func newShadow(name string, now *loaded) (*shadow, error) {
+	if name == "" {
+		return nil, nil
+	}
+	at := slices.IndexFunc(policies, func(k kind) bool { return k.Name == name })
+	switch {
+	case at < 0:
+		var names []string
+		for _, k := range policies {
+			names = append(names, k.Name)
+		}
+		return nil, stage.Usagef("--shadow %q: want one of %s", name, strings.Join(names, ", "))
+	case name == now.kind.Name:
+		return nil, stage.Usagef("--shadow %s: that is the policy that decides: want another one", name)
+	}
+	return &shadow{policies[at], policies[at].start(now)}, nil
+}
+
+// unread are the sample's fields that neither policy looks at.
+func (s *shadow) unread(first kind) []string {
+	if s == nil {
+		return first.unread
+	}
+	var both []string
+	for _, field := range first.unread {
+		if slices.Contains(s.kind.unread, field) {
+			both = append(both, field)
+		}
+	}
+	return both
+}
+
+func (s *shadow) configure(next *loaded) {
+	if s != nil {
+		s.decider.configure(next)
+	}
+}
+
+// decide is the advice with what the shadow decides beside it.
+func (s *shadow) decide(seen *tick.Tick, finish func(*tick.Advice), advice *tick.Advice) *tick.Advice {
+	if s == nil || advice == nil {
+		return advice
+	}
+	other := s.decider.Decide(seen)
+	if other == nil {
+		return advice
+	}
+	finish(other)
+	both := *advice // the policy may keep what it has returned
+	both.Shadow = &tick.Shadow{
+		Policy: other.Policy, Reclaimed: other.Reclaimed, Withdrawn: other.Withdrawn, Pools: other.Pools, Reasons: other.Reasons,
+	}
+	return &both
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+
+	"polder/lib/stage"
+)
+
+// slow is a next stage that takes far longer for a tick than there is between two.
+type slow struct{ bytes.Buffer }
+
+func (s *slow) Write(p []byte) (int, error) {
+	time.Sleep(100 * time.Millisecond)
+	return s.Buffer.Write(p)
+}
+
+// --count N gives N ticks to a next stage that is slower than they come.
+func TestCountIsWritten(t *testing.T) {
+	var out slow
+	var log bytes.Buffer
+	status := command().Execute(t.Context(), stage.Env{
+		Args: []string{"collect", "--interval", "10ms", "--count", "5", "--node", "n1"},
+		In:   bytes.NewReader(nil), Out: &out, Err: &log, Getenv: os.Getenv, Now: time.Now,
+	})
+	if lines := bytes.Count(out.Bytes(), []byte("\n")); status != 0 || lines != 5 {
+		t.Errorf("status %d, %d ticks; want 5: %s", status, lines, log.String())
+	}
+}

@@ -1,0 +1,83 @@
+package source
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"polder/collect/classify"
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+)
+
+// findBatch lists anew the cgroups that hold reclaimed pods and nothing else, outermost first. The root and kubelet's cgroups are never
+// among them. Where it cannot be seen whether something else is in a cgroup, it is left out.
+func (t *tree) findBatch() {
+	t.batch = t.batch[:0]
+	if root := t.nodes["/"]; root != nil {
+		t.holdsOnlyBatch(root, t.kubelets())
+	}
+	slices.Sort(t.batch) // a cgroup comes before what is below it
+}
+
+// holdsOnlyBatch reports whether a cgroup holds at least one reclaimed pod, and nothing else. It adds those below it that do to the list.
+func (t *tree) holdsOnlyBatch(n *node, kubelets []string) bool {
+	if n.isPod() {
+		return n.rule.Class == tick.QoSReclaimed
+	}
+	only := len(n.children) > 0 && !n.hasOthers
+	for _, child := range n.children {
+		if !t.holdsOnlyBatch(child, kubelets) {
+			only = false
+		}
+	}
+	if !only || n.parent == nil || isOrHolds(n.path, kubelets) {
+		return false
+	}
+	other, err := t.holdsOther(n)
+	if err != nil && !cgroup.Gone(err) {
+		t.errs = append(t.errs, fmt.Errorf("look for what is in %s beside reclaimed pods: %w", n.path, err))
+	}
+	if other || err != nil {
+		return false
+	}
+	t.batch = append(t.batch, n.path)
+	return true
+}
+
+// holdsOther reports whether a cgroup has processes of its own, or, in the hierarchy of the cpu controller, children that are no nodes.
+func (t *tree) holdsOther(n *node) (bool, error) {
+	if t.h.Version("cpu") == 0 {
+		return true, nil // no scheduling class can be set either
+	}
+	names, err := t.h.Children("cpu", n.path)
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(names, func(name string) bool { return n.children[name] == nil }) {
+		return true, nil
+	}
+	dir, _, err := t.h.Dir("cpu", n.path)
+	if err != nil {
+		return false, err
+	}
+	processes, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	return len(processes) > 0, err
+}
+
+// kubelets are the cgroups that kubelet writes, whichever of its drivers made them.
+func (t *tree) kubelets() (list []string) {
+	for _, driver := range classify.Tiers(t.env.CgroupRoot) {
+		list = append(list, driver[tick.TierPods]) // the others are below it
+	}
+	return list
+}
+
+// isOrHolds reports whether a cgroup is one of the others, above one of them, or below.
+func isOrHolds(path string, others []string) bool {
+	return slices.ContainsFunc(others, func(other string) bool {
+		return path == other || strings.HasPrefix(other, path+"/") || strings.HasPrefix(path, other+"/")
+	})
+}

@@ -1,0 +1,165 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"polder/lib/cgroup"
+)
+
+// Wait is how long services wait for a CPU where no cgroup has a cpu.pressure, on version 1: the run delay of their threads. What it may
+// cost is bounded: services' threads alone, of those that ran, every 2 s, and no longer in a round than a part of the interval.
+var Wait = Source{
+	Name: "wait",
+	Doc:  "run delay of the services' threads on version 1, from /proc/TID/task/TID/schedstat, within 0.25 % of the interval",
+	New:  func(e *Env) Reader { return &waitReader{env: e} },
+}
+
+const (
+	// waitShare is the part of the interval that looking at run delays may take in a round.
+	waitShare = 400
+	// waitMaxAge is how old a container's waiting may be, in seconds: it is absent then.
+	waitMaxAge = 30
+	// maxDelays bounds the threads that are remembered, of all services together. So many cannot be looked at within waitMaxAge.
+	maxDelays = 1 << 16
+)
+
+type waitReader struct {
+	env *Env
+	due []*container
+}
+
+// waits is what is remembered of how long a container's threads waited.
+type waits struct {
+	// batch says that nobody asks. Until the pods are put together a container counts as a service's.
+	batch bool
+
+	// before are the delays that the last pass over all threads found, sorted by thread, and now those of the pass under way.
+	before, now []threadDelay
+	walk        cgroup.Walk
+	grown       uint64 // what the pass under way found more than the last one, in nanoseconds
+	turn        float64
+
+	at           float64 // when the last pass ended, in the clock's seconds; 0 where there was none
+	usage        uint64  // the CPU time that the container had used before that pass, and whether it was known
+	usageAtBegin uint64
+	hasUsage     bool
+	permille     float64 // NaN where it is not known
+}
+
+type threadDelay struct {
+	tid         uint32
+	nanoseconds uint64
+}
+
+func (w *waitReader) Read(r *Round) error {
+	t := w.env.pods.tree
+	if t == nil || t.h.Version("cpu") != 1 {
+		return nil
+	}
+	seconds := r.Clock.Seconds()
+	w.due = w.due[:0]
+	remembered := 0
+	for _, n := range t.nodes {
+		c := n.container
+		if c == nil {
+			continue
+		}
+		remembered += len(c.waits.before)
+		if c.group != nil && !c.waits.batch && c.waitDue(seconds) {
+			w.due = append(w.due, c)
+		}
+	}
+	slices.SortFunc(w.due, func(a, b *container) int {
+		return cmp.Or(cmp.Compare(a.waits.turn, b.waits.turn), strings.Compare(a.path, b.path))
+	})
+	allowed := w.env.allow(waitShare)
+	var errs []error
+	for i, c := range w.due {
+		if i > 0 && !allowed.more(0) {
+			break // their turn comes in the next rounds
+		}
+		remembered -= len(c.waits.before)
+		if !c.sampleWait(t.reader, seconds, allowed.more, maxDelays-remembered) {
+			errs = append(errs, fmt.Errorf("the services have more than %d threads: how long those of %s wait is left out", maxDelays, c.path))
+		}
+		remembered += len(c.waits.before)
+	}
+	return errors.Join(errs...)
+}
+
+// waitDue reports whether it is time for a pass. A container that has not run since the last one has not ended a wait either: it needs none.
+func (c *container) waitDue(seconds float64) bool {
+	w, v := &c.waits, &c.group.Values
+	if elapsed := seconds - w.at; w.at > 0 && elapsed >= 0 && elapsed < stallsEvery {
+		return false
+	}
+	if w.at > 0 && w.walk == (cgroup.Walk{}) && w.hasUsage && v.Has&cgroup.HasUsage != 0 && v.UsageNanoseconds == w.usage {
+		w.at, w.turn, w.permille = seconds, seconds, 0
+		return false
+	}
+	return true
+}
+
+// sampleWait goes on with the pass over the container's threads. A thread counts from its first reading, and one that is gone no longer.
+// It reports false where there are more threads than may be remembered.
+func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgroup.More, room int) bool {
+	w, v := &c.waits, &c.group.Values
+	if w.walk == (cgroup.Walk{}) {
+		w.now, w.grown = w.now[:0], 0
+		w.usageAtBegin, w.hasUsage = v.UsageNanoseconds, v.Has&cgroup.HasUsage != 0
+	}
+	w.turn = seconds
+	done, ok := reader.RunDelays(c.path, &w.walk, more, w.see)
+	switch {
+	case !ok: // gone, or on its way
+		w.forget()
+		return true
+	case len(w.now) > max(room, 0):
+		w.forget()
+		return false
+	case !done:
+		return true
+	}
+	slices.SortFunc(w.now, func(a, b threadDelay) int { return cmp.Compare(a.tid, b.tid) })
+	elapsed := seconds - w.at
+	w.permille = math.NaN()
+	if w.at > 0 && elapsed > 0 && len(w.now) > 0 {
+		w.permille = float64(w.grown) / 1e9 / elapsed * 1000
+	}
+	w.before, w.now, w.walk = w.now, w.before, cgroup.Walk{}
+	w.at, w.usage = seconds, w.usageAtBegin
+	return true
+}
+
+// see takes a thread's delay. One that is smaller than before is another thread's, of the same number.
+func (w *waits) see(tid uint32, nanoseconds uint64) {
+	i, known := slices.BinarySearchFunc(w.before, tid, func(d threadDelay, tid uint32) int { return cmp.Compare(d.tid, tid) })
+	if known && nanoseconds > w.before[i].nanoseconds {
+		w.grown += nanoseconds - w.before[i].nanoseconds
+	}
+	w.now = append(w.now, threadDelay{tid, nanoseconds})
+}
+
+// forget begins anew: the next pass is the first.
+func (w *waits) forget() { *w = waits{batch: w.batch, turn: w.turn, permille: math.NaN()} }
+
+// services says whether the container is of a service.
+func (w *waits) services(is bool) {
+	if is == w.batch {
+		w.forget()
+		w.batch = !is
+	}
+}
+
+// share is the time that the threads waited, as thousandths of the time between two passes; NaN where it is not known.
+func (w *waits) share(seconds float64) float64 {
+	if w.batch || w.at == 0 || seconds-w.at > waitMaxAge || seconds < w.at {
+		return math.NaN()
+	}
+	return w.permille
+}

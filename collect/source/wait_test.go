@@ -1,0 +1,204 @@
+package source
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+const cpuV1 = "sys/fs/cgroup/cpu,cpuacct"
+
+// v1 is a root in the making whose cgroups are of version 1.
+func newV1(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{t: t, root: t.TempDir()}
+	m.write("proc/stat", "cpu0 100 0 0 900\ncpu1 100 0 0 900\n")
+	m.write("sys/devices/system/cpu/online", "0-1")
+	m.write(cpuV1+"/cgroup.procs", "")
+	m.at(1000)
+	return m
+}
+
+func (m *machine) at(seconds float64) {
+	m.t.Helper()
+	m.write("proc/uptime", fmt.Sprintf("%.2f 1.00", seconds))
+}
+
+// delays makes a cgroup that has used so much CPU time, whose threads have waited for so many milliseconds each; a negative number is
+// a thread that is gone again.
+func (m *machine) delays(path string, usedMilliseconds int, from int, milliseconds ...int) {
+	m.t.Helper()
+	m.write(cpuV1+path+"/cpuacct.usage", fmt.Sprintln(usedMilliseconds*1_000_000))
+	var list strings.Builder
+	for i, ms := range milliseconds {
+		fmt.Fprintln(&list, from+i)
+		text := ""
+		if ms >= 0 {
+			text = fmt.Sprintf("1000 %d 5\n", ms*1_000_000)
+		}
+		m.write(fmt.Sprintf("proc/%d/task/%d/schedstat", from+i, from+i), text)
+	}
+	m.write(cpuV1+path+"/tasks", list.String())
+}
+
+// waited is each pod's waiting by cgroup, "none" where it is not known.
+func waited(s *tick.Sample) string {
+	var list []string
+	for _, p := range s.Pods {
+		text := "none"
+		if p.CPUWaitPermille != nil {
+			text = fmt.Sprint(*p.CPUWaitPermille)
+		}
+		list = append(list, p.Cgroup+" "+text)
+	}
+	return strings.Join(list, ", ")
+}
+
+const waitRules = "rules: [{cgroup: /batch*, class: reclaimed}, {cgroup: /*, class: shared}]"
+
+// A service's waiting is what the run delays of its threads grew by. Threads count from their first reading, those that are gone drop
+// out, and one whose number another one has now does not count backwards.
+func TestWaitingIsTheGrowthOfRunDelays(t *testing.T) {
+	m := newV1(t)
+	c := m.collector(waitRules)
+	read := func(at float64) string { m.at(at); return waited(c.Read(true)) }
+	m.delays("/web", 100, 10, 500, 9000)
+	m.delays("/batch", 100, 20, 500)
+	for _, tt := range []struct {
+		what string
+		at   float64
+		do   func()
+		want string
+	}{
+		{"a first reading says nothing", 1000, func() {}, "/batch none, /web none"},
+		{"two threads' growth, added up", 1002, func() { m.delays("/web", 200, 10, 700, 9600); m.delays("/batch", 900, 20, 900) }, "/batch none, /web 400"},
+		{"nothing is read anew within 1.5 s", 1003, func() { m.delays("/web", 300, 10, 1700, 9600) }, "/batch none, /web 400"},
+		{"a third thread is new, with a past", 1004, func() { m.delays("/web", 400, 10, 800, 9600, 80000) }, "/batch none, /web 50"},
+		{"the third counts now, the second is gone", 1006, func() { m.delays("/web", 500, 10, 800, -1, 80100) }, "/batch none, /web 50"},
+		{"another thread has the third's number", 1008, func() { m.delays("/web", 600, 10, 900, -1, 5) }, "/batch none, /web 50"},
+		{"what has not run has not waited", 1010, func() {}, "/batch none, /web 0"},
+		{"no thread can be read any more", 1012, func() { m.delays("/web", 700, 10, -1) }, "/batch none, /web none"},
+		{"and the first that can begins anew", 1014, func() { m.delays("/web", 800, 10, 100) }, "/batch none, /web 0"},
+		{"then it counts", 1016, func() { m.delays("/web", 900, 10, 4100) }, "/batch none, /web 2000"},
+	} {
+		tt.do()
+		if got := read(tt.at); got != tt.want {
+			t.Errorf("%s: %s; want %s", tt.what, got, tt.want)
+		}
+	}
+}
+
+// However many threads there are, a round looks at a bounded number of them, the next one goes on, and a pod that is not looked at keeps its
+// value for half a minute and has none after that.
+func TestWaitingIsReadInTurn(t *testing.T) {
+	m := newV1(t)
+	many := make([]int, 400)
+	c := m.collector(waitRules)
+	now := time.Now()
+	c.env.Now = func() time.Time { now = now.Add(time.Millisecond); return now }
+	c.env.Interval = 10 * time.Millisecond
+	used, before := 0, -1
+	read := func(at float64, each int) string {
+		used++
+		if each != before {
+			before = each
+			for i := range many {
+				many[i] = each
+			}
+			m.delays("/huge", used, 1000, many...)
+			m.delays("/small", used, 10, each)
+		}
+		m.write(cpuV1+"/huge/cpuacct.usage", fmt.Sprintln(used))
+		m.write(cpuV1+"/small/cpuacct.usage", fmt.Sprintln(used))
+		m.at(at)
+		return waited(c.Read(true))
+	}
+	for _, tt := range []struct {
+		at   float64
+		each int
+		want string
+	}{
+		{1000, 0, "/huge none, /small none"}, // 256 threads of the huge one
+		{1002, 0, "/huge none, /small none"}, // the small one first, then the rest
+		{1004, 0, "/huge none, /small none"},
+		{1006, 8, "/huge 310, /small 2"}, // 155 threads' 8 ms in 4 s; the others were looked at before
+		{1008, 8, "/huge 310, /small 2"},
+		{1010, 8, "/huge 490, /small 0"}, // the other 245
+	} {
+		if got := read(tt.at, tt.each); got != tt.want {
+			t.Errorf("at %v: %s; want %s", tt.at, got, tt.want)
+		}
+	}
+	// A pass takes two rounds: of two that are 47 s apart one ends a pass, and at the other the last one is too old.
+	if one, other := read(1053, 8), read(1100, 8); strings.HasPrefix(one, "/huge none") == strings.HasPrefix(other, "/huge none") {
+		t.Errorf("47 s apart: %s, then %s; want none at one of them", one, other)
+	}
+}
+
+// Services that have more threads than are remembered have no waiting, and the tick says so.
+func TestWaitingOfTooManyThreads(t *testing.T) {
+	m := newV1(t)
+	m.delays("/web", 1, 10, 100, 200)
+	c := m.collector(waitRules)
+	c.Read(true)
+	for _, n := range c.env.pods.tree.nodes {
+		if n.container != nil {
+			n.container.waits.before = make([]threadDelay, maxDelays)
+			n.container.waits.usage = 0
+		}
+	}
+	m.delays("/batch2", 1, 20, 100) // batch has none to remember
+	m.delays("/web2", 1, 30, 100)
+	m.at(1002)
+	s := c.Read(true)
+	const want = "the services have more than 65536 threads: how long those of /web2 wait is left out"
+	if !slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "wait" && e.Error == want }) {
+		t.Errorf("errors %+v; want %q", s.Errors, want)
+	}
+}
+
+// On version 2 it is the growth of cpu.pressure's some total; batch has neither that nor io.pressure.
+func TestWaitingByPressure(t *testing.T) {
+	m := newMachine(t)
+	m.write("sys/fs/cgroup/cgroup.controllers", "cpu io memory pids")
+	m.cgroup("/web", "1")
+	m.cgroup("/batch", "1")
+	pressure := func(pod string, total int) {
+		for _, resource := range []string{"cpu", "io", "memory"} {
+			m.write("sys/fs/cgroup"+pod+"/"+resource+".pressure", fmt.Sprintf("some avg10=1.00 avg60=0.00 avg300=0.00 total=%d\n", total))
+		}
+	}
+	c := m.collector(waitRules)
+	for _, tt := range []struct {
+		what  string
+		at    float64
+		total int
+		want  string
+	}{
+		{"a first reading", 1000, 5_000_000, "/batch none, /web none"},
+		{"a quarter of two seconds", 1002, 5_500_000, "/batch none, /web 250"},
+		{"not read again after one second", 1003, 6_500_000, "/batch none, /web 250"},
+		{"never more than all of the time", 1004, 9_000_000, "/batch none, /web 1000"},
+		{"another cgroup of the same name", 1006, 10, "/batch none, /web none"},
+		{"nothing", 1008, 10, "/batch none, /web 0"},
+	} {
+		pressure("/web", tt.total)
+		pressure("/batch", tt.total)
+		m.at(tt.at)
+		s := c.Read(true)
+		if got := waited(s); got != tt.want {
+			t.Errorf("%s: %s; want %s", tt.what, got, tt.want)
+		}
+		batch, web := &s.Pods[0], &s.Pods[1]
+		if web.CPUPressure == nil || web.IOPressure == nil || web.MemoryPressure == nil || batch.MemoryPressure == nil {
+			t.Errorf("%s: pressures of /web %v, %v, %v, memory of /batch %v; want all", tt.what, web.CPUPressure, web.IOPressure, web.MemoryPressure, batch.MemoryPressure)
+		}
+		if batch.CPUPressure != nil || batch.IOPressure != nil {
+			t.Errorf("%s: batch has %v and %v; want neither", tt.what, batch.CPUPressure, batch.IOPressure)
+		}
+	}
+}

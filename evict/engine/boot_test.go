@@ -1,0 +1,242 @@
+package engine
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/evict/act"
+	"polder/evict/pick"
+	"polder/evict/rule"
+	"polder/lib/cgroup"
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/lib/window"
+)
+
+// remake removes the cgroup with what runs in it, and makes another of the same name.
+func remake(t *testing.T, h *cgroup.Hierarchy, path string) {
+	t.Helper()
+	if err := act.Thaw(h, path); err != nil {
+		t.Fatal(err)
+	}
+	if err := act.Kill(t.Context(), h, act.Target{Path: path}, 0, act.AlreadyAsked, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, controller := range []string{"", "freezer"} {
+		dir, _, err := h.Dir(controller, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err = os.Remove(dir); err != nil && t.Context().Err() == nil && !os.IsNotExist(err); err = os.Remove(dir) {
+			time.Sleep(time.Millisecond) // the last zombie is not reaped yet
+		}
+	}
+	group(t)
+}
+
+// otherBoot has a state file be of another run of the kernel, or of none that is known.
+func otherBoot(t *testing.T, state, boot string) {
+	t.Helper()
+	data, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := regexp.MustCompile(`"boot":"[^"]+",`).ReplaceAll(data, []byte(boot))
+	if bytes.Equal(changed, data) {
+		t.Fatalf("the state names no boot: %s", data)
+	}
+	if err := os.WriteFile(state, changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// enough is a tick in which nobody has to go.
+func enough(ticks func(int) *tick.Tick) func(int) *tick.Tick {
+	return func(at int) *tick.Tick {
+		x := ticks(at)
+		x.Advice.Reclaimed.MilliCPU = tick.Ptr(int64(1e6))
+		return x
+	}
+}
+
+const anotherBoot = `"boot":"11111111-2222-3333-4444-555555555555",`
+
+// A kill that was under way is resumed in the cgroup that it was for, in the same run of the kernel, and nowhere else: a fresh
+// process in a cgroup of the same name was never asked to end.
+func TestAKillIsResumedOnlyInTheCgroupThatWasMeant(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, h *cgroup.Hierarchy, path, state string)
+		killed bool
+	}{
+		{"the same", func(*testing.T, *cgroup.Hierarchy, string, string) {}, true},
+		{"another boot", func(t *testing.T, _ *cgroup.Hierarchy, _, state string) { otherBoot(t, state, anotherBoot) }, false},
+		{"no boot", func(t *testing.T, _ *cgroup.Hierarchy, _, state string) { otherBoot(t, state, "") }, false},
+		{"replaced", func(t *testing.T, h *cgroup.Hierarchy, path, _ string) { remake(t, h, path) }, false},
+	} {
+		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
+			h, path := group(t)
+			state := filepath.Join(t.TempDir(), "state.json")
+			ticks := overcommit(path, "/none")
+			args := []string{"--action", "kill", "--reclaimed-grace-period", "1s", "--state", state}
+			p := startEvict(t, args...)
+			at := 0
+			p.put(ticks(at))
+			p.until(&at, ticks, "large", tick.StateCreated)
+			p.stop()
+			<-p.end
+			tt.change(t, h, path, state)
+			p = startEvict(t, args...)
+			e := p.put(enough(ticks)(at + 1))
+			if said := len(e.Evictions) > 0; said != tt.killed {
+				t.Errorf("the next run says %+v", e.Evictions)
+			}
+			p.close() // waits for what was begun
+			if empty(t, h, path) != tt.killed {
+				t.Errorf("killed %t; want %t", !tt.killed, tt.killed)
+			}
+		})
+	}
+}
+
+// A pod counts as released by its freezing while it is frozen: not after a reboot, in a cgroup that was replaced, or when
+// somebody has thawed it, whether that happened between two runs or during one.
+func TestAFreezingCountsOnlyWhileItHolds(t *testing.T) {
+	thawed := func(t *testing.T, h *cgroup.Hierarchy, path, _ string) {
+		if err := act.Thaw(h, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	anew := func(t *testing.T, h *cgroup.Hierarchy, path, _ string) { remake(t, h, path) }
+	for _, tt := range []struct {
+		name    string
+		change  func(t *testing.T, h *cgroup.Hierarchy, path, state string)
+		restart bool
+		again   bool
+	}{
+		{"nothing happens", func(*testing.T, *cgroup.Hierarchy, string, string) {}, true, false},
+		{"another boot", func(t *testing.T, h *cgroup.Hierarchy, path, state string) {
+			otherBoot(t, state, anotherBoot)
+			remake(t, h, path)
+		}, true, true},
+		{"no boot and thawed", func(t *testing.T, h *cgroup.Hierarchy, path, state string) {
+			otherBoot(t, state, "")
+			thawed(t, h, path, state)
+		}, true, true},
+		{"replaced between runs", anew, true, true},
+		{"thawed between runs", thawed, true, true},
+		{"replaced in a run", anew, false, true},
+		{"thawed in a run", thawed, false, true},
+	} {
+		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
+			h, path := group(t)
+			state := filepath.Join(t.TempDir(), "state.json")
+			ticks := overcommit(path, "/none")
+			args := []string{"--action", "freeze", "--state", state}
+			p := startEvict(t, args...)
+			at := 0
+			p.put(ticks(at))
+			p.until(&at, ticks, "large", tick.StateSucceeded)
+			if tt.restart {
+				p.close()
+			}
+			tt.change(t, h, path, state)
+			if tt.restart {
+				p = startEvict(t, args...)
+			}
+			at++
+			want := tick.StateSucceeded
+			if tt.again {
+				want = tick.StateRequested
+			}
+			if got := states(p.put(ticks(at)))["large"]; got != want {
+				t.Errorf("the frozen pod is %s; want %s", got, want)
+			}
+			p.until(&at, ticks, "large", tick.StateSucceeded)
+			p.close()
+			if frozen, err := act.Frozen(h, path); err != nil || !frozen {
+				t.Errorf("frozen %t, %v at the end", frozen, err)
+			}
+		})
+	}
+}
+
+// evict --thaw lets nothing run that somebody else has frozen since: in another run of the kernel, in another cgroup of that name.
+func TestThawKnowsWhatWasFrozen(t *testing.T) {
+	for name, boot := range map[string]string{"another boot": anotherBoot, "replaced": ""} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			h, path := group(t)
+			state := filepath.Join(t.TempDir(), "state.json")
+			p := startEvict(t, "--action", "freeze", "--state", state)
+			at := 0
+			p.put(overcommit(path, "/none")(at))
+			p.until(&at, overcommit(path, "/none"), "large", tick.StateSucceeded)
+			p.close()
+			if boot != "" {
+				otherBoot(t, state, boot)
+			} else {
+				remake(t, h, path)
+				if err := act.Freeze(t.Context(), h, path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out bytes.Buffer
+			status := command().Execute(t.Context(), stageEnv([]string{"evict", "--thaw", "--state", state}, nil, &out, io.Discard))
+			if status != 0 || out.Len() > 0 {
+				t.Errorf("evict --thaw = %d, %q; want nothing thawed", status, &out)
+			}
+			if frozen, err := act.Frozen(h, path); err != nil || !frozen {
+				t.Errorf("frozen %t, %v; want it frozen as it was", frozen, err)
+			}
+		})
+	}
+}
+
+// What was measured does not outlive a reboot; what delays and counts evictions, and what the API server was asked, does.
+func TestRebootForgetsWhatWasMeasured(t *testing.T) {
+	full := func() *node {
+		n := &node{Rules: map[string]tick.Raw{"r": tick.Raw("{}")}, Taints: map[string]time.Time{"k:NoSchedule": noon}}
+		n.Queue = pick.Queue{"soft": noon}
+		n.Steady = pick.Steady{Start: noon, Last: noon}
+		n.Hour = pick.Hour{{At: noon, UID: "a"}}
+		n.Cooldowns = map[string]*window.Cooldown{rule.All[0].Name: {}}
+		n.Going = pick.Going{
+			"asked": {Cgroup: "/a"}, "killed": {Cgroup: "/b", Inode: 7}, "frozen": {Held: true}, "ended": {Ended: noon}, "null": nil,
+		}
+		return n
+	}
+	for _, tt := range []struct {
+		name     string
+		boot     stage.Boot
+		action   string
+		measured bool
+		going    int
+	}{
+		{"the same", stage.SameBoot, act.KillPods, true, 5},
+		{"another, evict", stage.OtherBoot, act.EvictPods, false, 1},
+		{"another, kill", stage.OtherBoot, act.KillPods, false, 0},
+		{"another, freeze", stage.OtherBoot, act.FreezePods, false, 0},
+		{"not known, freeze", stage.UnknownBoot, act.FreezePods, false, 4},
+		{"not known, evict", stage.UnknownBoot, act.EvictPods, false, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := full()
+			n.ofBoot(tt.boot, tt.action)
+			if measured := n.Rules != nil && n.Queue != nil && n.Steady != (pick.Steady{}); measured != tt.measured {
+				t.Errorf("measured is kept: %t; want %t", measured, tt.measured)
+			}
+			if len(n.Going) != tt.going {
+				t.Errorf("%d pods on their way out; want %d", len(n.Going), tt.going)
+			}
+			if len(n.Hour) != 1 || len(n.Cooldowns) != 1 || len(n.Taints) != 1 {
+				t.Errorf("hour %v, cooldowns %v, taints %v; want one each", n.Hour, n.Cooldowns, n.Taints)
+			}
+		})
+	}
+}

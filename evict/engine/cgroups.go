@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"maps"
+
+	"polder/evict/act"
+	"polder/evict/pick"
+	"polder/lib/cgroup"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// ofBoot forgets what another run of the kernel has ended: processes that were frozen or killed, and what was measured since then.
+// What counts and delays evictions (the hour, the cooldowns, the taints, what the API server was asked) holds on. Of a state that does
+// not say which run it is of, neither is believed.
+func (n *node) ofBoot(boot stage.Boot, action string) {
+	if boot == stage.SameBoot {
+		return
+	}
+	n.Rules, n.Queue, n.Steady = nil, nil, pick.Steady{}
+	maps.DeleteFunc(n.Going, func(_ string, l *pick.Leaving) bool {
+		switch {
+		case l == nil:
+			return true
+		case boot == stage.UnknownBoot && action == act.FreezePods:
+			return false // each is looked at: who is frozen and forgotten stays so for good
+		}
+		return l.Inode != 0 || l.Held || !l.Ended.IsZero() || action == act.FreezePods || action == act.KillPods
+	})
+}
+
+// cgroups are those that the actions freeze and kill are about.
+type cgroups struct {
+	*cgroup.Hierarchy
+	action string
+}
+
+func (c *cgroups) inode(path string) uint64 {
+	if c == nil || path == "" {
+		return 0
+	}
+	return act.InodeOf(c.Hierarchy, c.action, path)
+}
+
+// forgetReplaced forgets the pods on their way out whose cgroup is no longer the one that was meant, or is to be held frozen and is not:
+// they would count as released although they run.
+func (e *engine) forgetReplaced(n *node) {
+	if e.cgroups == nil {
+		return
+	}
+	for uid, l := range n.Going {
+		now := e.cgroups.inode(l.Cgroup)
+		why := ""
+		switch {
+		case now == 0: // gone: the sample says so too
+		case l.Inode != 0 && now != l.Inode:
+			why = "there is another cgroup of that name now"
+		case l.Held:
+			if frozen, err := act.Frozen(e.cgroups.Hierarchy, l.Cgroup); err == nil && !frozen {
+				why = "it is not frozen any more"
+			}
+		case l.Inode == 0 && e.cgroups.action == act.KillPods && l.Eviction.State != tick.StateFailed:
+			why = "it is not known which cgroup of that name was meant"
+		}
+		if underWay := l.Awaited && !l.Held && l.Ended.IsZero(); why != "" && !underWay { // that says itself what comes of it
+			e.session.Log.Info("an earlier eviction is forgotten", "pod", l.Eviction.Name, "uid", uid, "cgroup", l.Cgroup, "why", why)
+			delete(n.Going, uid)
+		}
+	}
+}

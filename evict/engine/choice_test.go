@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/evict/pick"
+	"polder/evict/settings"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+const reclaimedRule = "reclaimed-resource-pressure-eviction-plugin"
+
+// crowd is a tick with ten reclaimed pods, p0 to p9, of which eight have to go. There is nothing in their cgroups.
+func crowd(at time.Duration, change ...func(*tick.Tick)) *tick.Tick {
+	x := &tick.Tick{V: 1, Node: "n", Time: noon.Add(at), Sample: &tick.Sample{},
+		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr(int64(4000)), MemoryBytes: tick.Ptr(int64(1))}}}
+	for i := range 10 {
+		name := "p" + strconv.Itoa(i)
+		x.Sample.Pods = append(x.Sample.Pods, tick.Pod{UID: name, Namespace: "ns-" + strconv.Itoa(i/5), Name: name, QoS: tick.QoSReclaimed, Cgroup: "/polder-none/" + name,
+			Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(10000.0), ReclaimedMemoryBytes: tick.Ptr(0.0)}})
+	}
+	for _, c := range change {
+		c(x)
+	}
+	return x
+}
+
+// asked are the pods that were asked to go at a tick.
+func asked(e *tick.Eviction) []string {
+	var out []string
+	for uid, state := range states(e) {
+		if state == tick.StateRequested {
+			out = append(out, uid)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A rate that was measured before a pod went calls for no second one.
+func TestKswapdOneAPeriod(t *testing.T) {
+	p := startEvict(t, "--action", "kill", "--rules", "memory-pressure-eviction-plugin", "--memory-kswapd-times", "1", "--memory-psi-enabled=false", "--memory-numa-enabled=false")
+	went := map[int][]string{}
+	gone := map[string]bool{}
+	for i := range 17 {
+		x := crowd(time.Duration(i) * time.Second)
+		x.Sample.Memory = &tick.NodeMemory{TotalBytes: tick.Ptr(1e11), FreeBytes: tick.Ptr(5e10), WatermarkScaleFactor: tick.Ptr(10.0), KswapdStealPages: tick.Ptr(float64(i) * 9000)}
+		x.Sample.Pods = slices.DeleteFunc(x.Sample.Pods, func(p tick.Pod) bool { return gone[p.UID] })
+		e := p.put(x)
+		for _, uid := range asked(e) {
+			went[i] = append(went[i], uid)
+			gone[uid] = true // the very next sample does not have it any more
+		}
+	}
+	if d := cmp.Diff(map[int][]string{5: {"p0"}, 10: {"p1"}, 15: {"p2"}}, went); d != "" {
+		t.Errorf("who went, by the second (-want +got):\n%s", d)
+	}
+	p.close()
+}
+
+func TestLimits(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		want []string // at the first tick
+		all  int      // in the end
+		log  string
+	}{
+		{"the defaults", nil, []string{"p0"}, 8, ""},
+		{"--per-rule", []string{"--per-rule", "2"}, []string{"p0", "p1"}, 8, ""},
+		{"--burst", []string{"--per-rule", "5"}, []string{"p0", "p1", "p2"}, 8, "limit=--burst"},
+		{"none", []string{"--per-rule", "-1", "--burst", "-1", "--per-hour", "-1"}, []string{"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"}, 8, ""},
+		{"--per-hour", []string{"--per-rule", "-1", "--burst", "-1", "--per-hour", "4"}, []string{"p0", "p1", "p2", "p3"}, 4, "limit=--per-hour"},
+		{"--per-namespace", []string{"--per-rule", "-1", "--burst", "-1", "--per-namespace", "1"}, []string{"p0", "p5"}, 2, "limit=--per-namespace"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := startEvict(t, append([]string{"--action", "kill", "--rules", reclaimedRule}, tt.args...)...)
+			all := map[string]bool{}
+			for i := range 40 {
+				e := p.put(crowd(time.Duration(i) * time.Second))
+				got := asked(e)
+				if i == 0 && !slices.Equal(got, tt.want) {
+					t.Errorf("at the first tick %v; want %v", got, tt.want)
+				}
+				for uid := range states(e) {
+					all[uid] = true
+				}
+			}
+			if len(all) != tt.all {
+				t.Errorf("%v went; want %d pods", slices.Sorted(maps.Keys(all)), tt.all)
+			}
+			p.close()
+			if held := strings.Count(p.log.String(), "more pods would have to go"); (held > 0) != (tt.log != "") || !strings.Contains(p.log.String(), tt.log) {
+				t.Errorf("log of a limit: %d times; want %q:\n%s", held, tt.log, p.log)
+			}
+		})
+	}
+}
+
+// The hour's count is by the ticks' time, survives a restart, and a clock that is set back frees nothing.
+func TestHourSurvives(t *testing.T) {
+	args := []string{"--action", "kill", "--rules", reclaimedRule, "--per-hour", "2", "--state", filepath.Join(t.TempDir(), "state.json")}
+	var went []string
+	for _, run := range []struct {
+		at   []time.Duration
+		want []string
+	}{
+		{[]time.Duration{0, time.Second, 2 * time.Second}, []string{"p0", "p1"}},
+		{[]time.Duration{time.Minute, 59 * time.Minute}, []string{"p0", "p1"}},
+		{[]time.Duration{-time.Hour, -time.Minute}, []string{"p0", "p1"}}, // set back: the hour ends at noon, not at one
+		{[]time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute}, []string{"p0", "p1", "p2", "p3"}},
+	} {
+		p := startEvict(t, args...)
+		for _, at := range run.at {
+			went = append(went, asked(p.put(crowd(at)))...)
+		}
+		if status := p.close(); status != 0 {
+			t.Fatalf("exit status %d:\n%s", status, p.log)
+		}
+		slices.Sort(went)
+		went = slices.Compact(went)
+		if d := cmp.Diff(run.want, went); d != "" {
+			t.Fatalf("after the run of %v went (-want +got):\n%s", run.at, d)
+		}
+	}
+}
+
+// A rule that is in dry run is measured and named, and nothing comes of it: no eviction, no taint, nothing used up.
+func TestDryRunRules(t *testing.T) {
+	for _, tt := range []struct {
+		rules string
+		dry   bool
+	}{{reclaimedRule, true}, {"*", true}, {"cpu-pressure-eviction-plugin", false}} {
+		p := startEvict(t, "--action", "kill", "--dry-run-rules", tt.rules)
+		for i := range 3 {
+			e := p.put(crowd(time.Duration(i) * time.Second))
+			for _, f := range e.Pressures {
+				if f.Rule == reclaimedRule && f.DryRun != tt.dry {
+					t.Errorf("%s: finding %+v", tt.rules, f)
+				}
+			}
+			if got := states(e)["p0"]; (got == tick.StateWouldEvict) != tt.dry || e.DryRun {
+				t.Errorf("%s: tick %d: p0 is %q, dry run of all %t", tt.rules, i, got, e.DryRun)
+			}
+			if tt.dry && len(e.Evictions) != 1 {
+				t.Errorf("%s: tick %d: evictions %v; want p0 alone, each time", tt.rules, i, states(e))
+			}
+		}
+		p.close()
+		if got := strings.Count(p.log.String(), "would evict"); got > 1 || (got == 1) != tt.dry {
+			t.Errorf("%s: logged %d times", tt.rules, got)
+		}
+	}
+	if status, _, log := runEvict(t, "", "--dry-run-rules", "nonsense"); status != 2 || !strings.Contains(log, `--dry-run-rules: no rule "nonsense": want some of `+reclaimedRule) || !strings.Contains(log, `or "*" for all`) {
+		t.Errorf("status %d: %s", status, log)
+	}
+}
+
+// A state file of any content is no reason to stop.
+func TestStateOfAnything(t *testing.T) {
+	for _, state := range []string{
+		`{"nodes":{"n":{"going":{"p0":null},"cooldowns":{"` + reclaimedRule + `":null},"hour":[{}],"queue":null,"steady":{}}}}`,
+		`{"nodes":{"n":{"hour":[{"at":"9999-12-31T23:59:59Z","uid":"x"}],"queue":{"p0":"9999-01-01T00:00:00Z"},"steady":{"start":"9999-01-01T00:00:00Z","last":"9999-01-01T00:00:00Z"}}}}`,
+		`{"nodes":{"n":{"hour":{}}}}`, `{"nodes":{"n":{"hour":"x"}}}`, `{"nodes":[]}`, `{`,
+	} {
+		path := filepath.Join(t.TempDir(), "state.json")
+		if err := stage.WriteFile(path, fmt.Appendf(nil, `{"tool":"evict","version":1,"state":%s}`, state), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := startEvict(t, "--action", "kill", "--rules", reclaimedRule, "--state", path)
+		if got := asked(p.put(crowd(0))); !slices.Equal(got, []string{"p0"}) {
+			t.Errorf("state %s: %v; want p0", state, got)
+		}
+		p.close()
+		if status, _, log := runEvict(t, "", "--thaw", "--state", path); status != 0 {
+			t.Errorf("state %s: evict --thaw = %d: %s", state, status, log)
+		}
+	}
+}
+
+// What is counted is what begins, not every tick of it.
+func TestCounts(t *testing.T) {
+	s := &stage.Session{Env: stage.Env{Now: func() time.Time { return noon }}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	e := &engine{session: s, settings: new(settings.Live), nodes: map[string]*node{}, saver: newSaver(s)}
+	given := settings.Default()
+	given.Burst, given.ReclaimedTolerance = 0, 0
+	given.DryRunRules = []string{reclaimedRule}
+	tickAt := func(i int, change ...func(*tick.Tick)) {
+		given := given
+		e.settings.Store(&given)
+		if _, err := e.handle(t.Context(), stage.Incoming{Tick: crowd(time.Duration(i)*time.Second, change...)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string, evictions, limits []count) {
+		t.Helper()
+		gotEvictions, gotLimits := e.counts.read()
+		if d := cmp.Diff([][]count{evictions, limits}, [][]count{gotEvictions, gotLimits}, cmp.AllowUnexported(count{})); d != "" {
+			t.Errorf("%s: counts (-want +got):\n%s", what, d)
+		}
+	}
+	would := func(n int64) []count { return []count{{tally{reclaimedRule, tick.StateWouldEvict}, n}} }
+	tickAt(0)
+	tickAt(1)
+	check("a trial of two ticks", would(1), nil)
+	tickAt(2, func(x *tick.Tick) { x.Sample.Pods = nil })
+	tickAt(3)
+	check("once more", would(2), nil)
+	given.DryRunRules = nil
+	tickAt(4)
+	tickAt(5)
+	check("no trial, and a burst of 0", would(2), []count{{tally{reclaimedRule, pick.LimitBurst}, 2}})
+	e.counts.eviction("of another version", tick.StateFailed)
+	check("a rule that is not known", append([]count{{tally{"other", tick.StateFailed}, 1}}, would(2)...), []count{{tally{reclaimedRule, pick.LimitBurst}, 2}})
+}

@@ -1,0 +1,220 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"polder/evict/pick"
+	"polder/evict/rule"
+	"polder/evict/settings"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// explain prints what was kept of each node's last tick.
+func (e *engine) explain() error {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
+		if text := e.nodes[name].explained; text != "" { // else it is known from the state file alone
+			all = append(all, text)
+		}
+	}
+	_, err := fmt.Fprint(e.session.Out, strings.Join(all, "\n"))
+	return err
+}
+
+// explain tells why who is evicted, and who does not, at one tick. It is made at every tick, for the pods of a tick are not to be
+// kept beyond it.
+func explain(n *node, t *tick.Tick, s *settings.Settings, section *tick.Eviction, round pick.Round) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "NODE %s  %s\n\n", settings.Clean(n.name), t.Time.UTC().Format(time.RFC3339Nano))
+	writePressures(&b, t.Time, s, n.Strategies.Good, round)
+	for _, x := range section.Errors {
+		fmt.Fprintf(&b, "! %s\n", settings.Clean(x))
+	}
+	for _, x := range round.Verdicts {
+		if x.Finding.Met && len(x.Candidates) > 0 {
+			b.WriteString("\n")
+			writeCandidates(&b, t.Time, x, round.Queue)
+		}
+	}
+	writeGoing(&b, t.Time, n.Going)
+	s.WriteChanged(&b)
+	if x := n.Strategies.Good; x != nil {
+		fmt.Fprintf(&b, "\n%s\n", settings.StrategySource(x))
+		settings.WriteThresholds(&b, x, settings.StrategyKeys())
+	}
+	return b.String()
+}
+
+// writePressures writes a line a finding. Koordinator's rules have none where nobody has a word for them.
+func writePressures(b *strings.Builder, now time.Time, s *settings.Settings, koordinator *sloconfig.Strategies, round pick.Round) {
+	w := columns(b)
+	row(w, "RULE", "SCOPE", "KIND", "VALUE", "", "THRESHOLD", "MET", "SINCE", "TOLERANCE LEFT", "COOLDOWN LEFT", "OUTCOME")
+	on, _ := s.Selected() // checked when the settings were read
+	for _, r := range rule.All {
+		measured := false
+		for _, v := range round.Verdicts {
+			if v.Finding.Rule == r.Name {
+				writePressure(w, now, v)
+				measured = true
+			}
+		}
+		why := ""
+		if r.Strategy != nil {
+			why, _ = r.Off(koordinator)
+		}
+		switch {
+		case measured, r.Strategy != nil && koordinator == nil && !slices.Contains(s.Rules, r.Name):
+		case slices.Contains(on, r) && why != "":
+			row(w, r.Name, none, none, none, "", none, none, none, none, none, "off ("+why+")")
+		case slices.Contains(on, r):
+			row(w, r.Name, none, none, none, "", none, none, none, none, none, "not measured")
+		default:
+			row(w, r.Name, none, none, none, "", none, none, none, none, none, "off (--rules)")
+		}
+	}
+	w.Flush()
+}
+
+func writePressure(w *tabwriter.Writer, now time.Time, v pick.Verdict) {
+	f := v.Finding
+	kind, past, met, since := "hard", ">", "no", none
+	if !f.Hard {
+		kind = "soft"
+	}
+	if f.Below {
+		past = "<"
+	}
+	if f.Met {
+		met = "yes"
+	}
+	if at, err := time.Parse(time.RFC3339Nano, f.Since); err == nil {
+		since = now.Sub(at).String()
+	}
+	row(w, f.Rule, f.About(), kind, amount(f.PressureFinding, f.Value), past, amount(f.PressureFinding, f.Threshold), met, since,
+		left(v.ToleranceLeft), left(v.CooldownLeft), outcome(v))
+}
+
+// outcome says in a few words what comes of a finding.
+func outcome(v pick.Verdict) string {
+	out := v.Why
+	if out == "" {
+		goes := 0
+		for _, x := range v.Candidates {
+			if x.Goes {
+				goes++
+			}
+		}
+		switch {
+		case goes > 0:
+			out = fmt.Sprintf("%d of %d candidates", goes, len(v.Candidates))
+			if goes == 1 {
+				out += " goes"
+			} else {
+				out += " go"
+			}
+		case len(v.Candidates) == 0:
+			out = "nobody is there to go"
+		default:
+			out = fmt.Sprintf("none of %d candidates goes", len(v.Candidates))
+		}
+	}
+	if v.Finding.DryRun {
+		out += " (dry run)"
+	}
+	return out
+}
+
+func writeCandidates(b *strings.Builder, now time.Time, v pick.Verdict, queue pick.Queue) {
+	f := v.Finding
+	fmt.Fprintf(b, "%s, %s: %s\n", settings.Clean(f.Rule), settings.Clean(f.About()), settings.Clean(cmp.Or(f.Message, "met")))
+	w := columns(b)
+	row(w, " ", "POD", "CLASS", "PRIORITY", "RANK", "RELEASES", "WAITS", "VERDICT")
+	for i, x := range v.Candidates {
+		rank := make([]string, len(x.Rank))
+		for j, r := range x.Rank {
+			rank[j] = none // no pod has an amount as large: it stands for an unknown priority
+			if math.Abs(r) < math.MaxInt64 {
+				rank[j] = number(r)
+			}
+		}
+		priority, waits, why := none, none, x.Why
+		if p := x.Pod.Priority; p != nil {
+			priority = strconv.FormatInt(*p, 10)
+		}
+		if since, ok := queue[x.Pod.UID]; ok && !f.Hard && !f.DryRun {
+			waits = now.Sub(since).String()
+		}
+		if why == "" {
+			why = v.Why
+		}
+		row(w, strconv.Itoa(i+1), podName(x.Pod.Namespace, x.Pod.Name), x.Pod.QoS, priority, strings.Join(rank, " "),
+			number(x.Releases), waits, why)
+	}
+	w.Flush()
+}
+
+func writeGoing(b *strings.Builder, now time.Time, going pick.Going) {
+	if len(going) == 0 {
+		return
+	}
+	b.WriteString("\nalready asked to go\n")
+	w := columns(b)
+	row(w, "POD", "RULE", "STATE", "FOR", "ERROR")
+	for _, uid := range slices.Sorted(maps.Keys(going)) {
+		x := going[uid].Eviction
+		row(w, podName(x.Namespace, x.Name), x.Rule, x.State, now.Sub(going[uid].Requested).String(), cmp.Or(x.Error, none))
+	}
+	w.Flush()
+}
+
+// none stands for what there is not.
+const none = "-"
+
+func columns(b *strings.Builder) *tabwriter.Writer { return tabwriter.NewWriter(b, 0, 0, 2, ' ', 0) }
+
+func row(w *tabwriter.Writer, cells ...string) {
+	for i, c := range cells {
+		cells[i] = settings.Clean(c)
+	}
+	fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+}
+
+// left is a time that is still to come.
+func left(d time.Duration) string {
+	if d <= 0 {
+		return none
+	}
+	return d.String()
+}
+
+// amount writes a finding's value or threshold as the messages do.
+func amount(f tick.PressureFinding, v float64) string {
+	switch f.Unit() {
+	case tick.UnitMilliCPU:
+		return number(v) + "m"
+	case tick.UnitBytes:
+		return number(v/(1<<20)) + "Mi"
+	case tick.UnitPercent:
+		return number(v) + "%"
+	case tick.UnitPages:
+		return number(v) + "/s"
+	}
+	return number(v)
+}
+
+// number writes a number to three decimals, and a huge one by its power.
+func number(v float64) string {
+	if math.Abs(v) >= 1e15 || math.IsNaN(v) {
+		return strconv.FormatFloat(v, 'g', 6, 64)
+	}
+	return strconv.FormatFloat(math.Round(v*1000)/1000+0, 'f', -1, 64) // + 0: -0 is 0
+}

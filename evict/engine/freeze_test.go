@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"polder/evict/act"
+	"polder/lib/tick"
+)
+
+func TestFreezeHoldsUntilThaw(t *testing.T) {
+	h, path := group(t)
+	state := filepath.Join(t.TempDir(), "state.json")
+	ticks := overcommit(path, "/none")
+	p := startEvict(t, "--action", "freeze", "--state", state)
+	at := 0
+	p.put(ticks(at))
+	for range 3 { // said for as long as it is frozen
+		e := p.until(&at, ticks, "large", tick.StateSucceeded)
+		if len(e.Evictions) != 1 || !strings.HasSuffix(e.Evictions[0].Message, "(frozen until evict --thaw)") {
+			t.Errorf("evictions %+v", e.Evictions)
+		}
+	}
+	if status := p.close(); status != 0 {
+		t.Fatalf("exit status %d:\n%s", status, p.log)
+	}
+	frozen := func() string {
+		file := "freezer.state"
+		if h.Version("freezer") == 2 {
+			file = "cgroup.freeze"
+		}
+		text, err := h.ReadFile("freezer", path, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if got := frozen(); got != "FROZEN" && got != "1" {
+		t.Errorf("after evict's end the cgroup is %s", got)
+	}
+	for _, want := range []string{"thawed " + path + "\n", ""} { // once is enough
+		var out bytes.Buffer
+		status := command().Execute(t.Context(), stageEnv([]string{"evict", "--thaw", "--state", state}, nil, &out, io.Discard))
+		if status != 0 || out.String() != want {
+			t.Errorf("evict --thaw = %d, %q; want 0, %q", status, out.String(), want)
+		}
+	}
+	if got := frozen(); got != "THAWED" && got != "0" {
+		t.Errorf("after --thaw the cgroup is %s", got)
+	}
+}
+
+// A run that was killed while it froze leaves a pod of which nobody knows whether it is frozen. However long ago that is, the next
+// run finds out, and evict --thaw as well.
+func TestFreezeIsFoundAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		state  string // before
+		frozen bool
+		runs   bool // before --thaw
+		want   string
+	}{
+		{"frozen", tick.StateRequested, true, true, tick.StateSucceeded},
+		{"not begun", tick.StateRequested, false, true, tick.StateFailed},
+		{"no run before thaw", tick.StateRequested, true, false, ""},
+		{"failed", tick.StateFailed, true, false, ""},
+	} {
+		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
+			h, path := group(t)
+			if tt.frozen {
+				if err := act.Freeze(t.Context(), h, path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			state := filepath.Join(t.TempDir(), "state.json")
+			text := fmt.Sprintf(`{"tool":"evict","version":1,"state":{"nodes":{"n":{"going":{"large":{"cgroup":%q,"requested":"2026-11-20T12:00:00Z",`+
+				`"eviction":{"uid":"large","namespace":"default","name":"large","rule":"r","scope":"s","state":%q}}}}}}}`, path, tt.state)
+			if err := os.WriteFile(state, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			frozen := func() bool {
+				file, is := "freezer.state", "FROZEN"
+				if h.Version("freezer") == 2 {
+					file, is = "cgroup.freeze", "1"
+				}
+				text, err := h.ReadFile("freezer", path, file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return text == is
+			}
+			if tt.runs {
+				p := startEvict(t, "--action", "freeze", "--state", state)
+				ticks := func(at int) *tick.Tick { // nobody has to go
+					x := overcommit(path, "/none")(at)
+					x.Advice.Reclaimed.MilliCPU = tick.Ptr(int64(1e6))
+					return x
+				}
+				at := 0
+				p.until(&at, ticks, "large", tt.want)
+				if status := p.close(); status != 0 {
+					t.Fatalf("exit status %d:\n%s", status, p.log)
+				}
+			}
+			if frozen() != tt.frozen {
+				t.Errorf("frozen %t; want %t as before", !tt.frozen, tt.frozen)
+			}
+			var out bytes.Buffer
+			status := command().Execute(t.Context(), stageEnv([]string{"evict", "--thaw", "--state", state}, nil, &out, io.Discard))
+			if status != 0 || !strings.Contains(out.String(), "thawed "+path+"\n") && tt.frozen || frozen() {
+				t.Errorf("evict --thaw = %d, %q, frozen %t", status, out.String(), frozen())
+			}
+		})
+	}
+}

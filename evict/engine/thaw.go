@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"polder/evict/act"
+	"polder/evict/pick"
+	"polder/lib/cgroup"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// thaw lets run again what the state file says was frozen, and what was about to be, or may have been, when an earlier
+// run was killed.
+func thaw(s *stage.Session) error {
+	if s.State == "" {
+		return stage.Usagef("--thaw needs --state FILE, the one that evict --action freeze had")
+	}
+	var state saved
+	found, err := s.LoadState(stateVersion, &state)
+	if err != nil {
+		return err
+	}
+	if !found {
+		s.Log.Info("nothing was frozen: there is no usable state file", "path", s.State)
+		return nil
+	}
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		return fmt.Errorf("--thaw: %w", err)
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(state.Nodes)) {
+		errs = append(errs, thawNode(s, h, state.Nodes[name]))
+	}
+	if s.DryRun {
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, s.SaveState(stateVersion, state))...)
+}
+
+func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
+	if n == nil {
+		return nil
+	}
+	n.Memory.Init()
+	other := func(l *pick.Leaving) bool { // a killing holds the other hierarchy's inode, and may have stopped while it froze
+		frozen, killed := act.InodeOf(h, act.FreezePods, l.Cgroup), act.InodeOf(h, act.KillPods, l.Cgroup)
+		return l.Inode != 0 && frozen != 0 && frozen != l.Inode && killed != l.Inode
+	}
+	var errs []error
+	for _, uid := range slices.Sorted(maps.Keys(n.Going)) {
+		l := n.Going[uid]
+		begun := l.Eviction.State == tick.StateRequested || l.Eviction.State == tick.StateFailed
+		if l.Cgroup == "" || !l.Held && !begun {
+			continue
+		}
+		if s.StateBoot == stage.OtherBoot || other(l) {
+			s.Log.Info("not thawed: what was frozen is gone, and there is another cgroup of that name at most", "cgroup", l.Cgroup)
+			delete(n.Going, uid)
+			continue
+		}
+		if s.DryRun {
+			fmt.Fprintf(s.Out, "would thaw %s\n", l.Cgroup)
+			continue
+		}
+		if err := act.Thaw(h, l.Cgroup); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(n.Going, uid)
+		fmt.Fprintf(s.Out, "thawed %s\n", l.Cgroup)
+	}
+	return errors.Join(errs...)
+}

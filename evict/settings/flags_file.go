@@ -1,0 +1,128 @@
+package settings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"polder/evict/rule"
+	"polder/lib/config"
+	"polder/lib/evictconfig"
+	"polder/lib/stage"
+)
+
+// Options are the settings of the command line, and the configuration file.
+type Options struct {
+	// Config is the path of --config, empty without one.
+	Config string
+	given  Settings
+}
+
+// AddFlags adds a flag for each setting.
+func (o *Options) AddFlags(f *stage.Flags) {
+	o.given = Default()
+	for _, row := range o.given.Rows() {
+		switch p := row.Into.(type) {
+		case *float64:
+			f.Float(p, row.Name, *p, row.Usage)
+		case *int:
+			f.Int(p, row.Name, *p, row.Usage)
+		case *bool:
+			f.OnOff(p, row.Name, *p, row.Usage)
+		case *time.Duration:
+			f.Duration(p, row.Name, *p, row.Usage)
+		case *evictconfig.Bytes:
+			f.Value(p, row.Name, p.String(), row.Usage)
+		case *[]string:
+			f.Strings(p, row.Name, row.Usage)
+			if row.Name == "rules" || row.Name == "dry-run-rules" {
+				f.Words(rule.Names()...)
+			}
+		}
+	}
+}
+
+// Resolve puts the defaults, the file and the command line together.
+func (o *Options) Resolve(s *stage.Session) (*Settings, error) {
+	merged := Default()
+	rows, given := merged.Rows(), o.given.Rows()
+	lines, err := merged.readFile(o.Config, rows)
+	if err != nil {
+		return nil, stage.Usagef("%w", err)
+	}
+	merged.From = map[string]string{}
+	for i, row := range rows {
+		merged.From[row.Name] = FromDefault
+		if s.IsSet(row.Name) {
+			row.Copy(given[i])
+			merged.From[row.Name] = fromFlag
+		} else if line := lines[row.Name]; line > 0 {
+			merged.From[row.Name] = fmt.Sprintf("%s:%d", o.Config, line)
+		}
+	}
+	if err := merged.checkAll(); err != nil {
+		return nil, stage.Usagef("%w", err)
+	}
+	return &merged, nil
+}
+
+// readFile reads --config, in one of its forms, and returns the lines of the settings that it names.
+func (s *Settings) readFile(path string, rows []evictconfig.Row) (map[string]int, error) {
+	if path == "" {
+		return nil, nil
+	}
+	data, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := config.ReadObjects(path, data)
+	if err != nil {
+		return nil, err
+	}
+	s.objects, s.SLO = objects.Custom, objects.SLO
+	if !objects.None() {
+		return nil, nil
+	}
+	into := map[string]any{}
+	for _, row := range rows {
+		into[row.Name] = row.Into
+	}
+	return config.DecodeKeys(path, data, into)
+}
+
+// checkAll names the source of each setting that cannot be used.
+func (s *Settings) checkAll() error {
+	var errs []error
+	s.check(func(name string, why error) {
+		if from := s.From[name]; from == fromFlag || from == FromDefault {
+			errs = append(errs, fmt.Errorf("--%s: %w", name, why))
+		} else {
+			errs = append(errs, fmt.Errorf("%s: %s: %w", from, name, why))
+		}
+	})
+	if errs == nil {
+		errs = s.checkObjects()
+	}
+	return errors.Join(errs...)
+}
+
+// Live are the settings of flags and file in force: read by every tick, replaced when the file changes.
+type Live struct{ atomic.Pointer[Settings] }
+
+// Watch reads the file again whenever it changes. A bad one is refused and the settings in force stay.
+func (o *Options) Watch(ctx context.Context, s *stage.Session, into *Live) error {
+	if o.Config == "" {
+		return nil
+	}
+	return config.Watch(ctx, o.Config, s.Log, func() {
+		merged, err := o.Resolve(s)
+		if err != nil {
+			s.Log.Error("configuration refused, the settings before stay in force", "error", err)
+			return
+		}
+		into.Store(merged)
+		s.Log.Info("configuration read again", "path", o.Config)
+	})
+}

@@ -1,0 +1,173 @@
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"polder/evict/fleet"
+	"polder/evict/rule"
+	"polder/lib/evictconfig"
+	"polder/lib/sloconfig"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// List prints every rule with the settings that it would run with.
+func (o *Options) List(s *stage.Session) error {
+	merged, err := o.Resolve(s)
+	if err != nil {
+		return err
+	}
+	merged = merged.ofNode(s)
+	on, err := merged.Selected()
+	if err != nil {
+		return err
+	}
+	strategies := merged.strategies()
+	var b strings.Builder
+	for _, r := range rule.All {
+		title, doc, _ := strings.Cut(r.Doc, "\n")
+		fmt.Fprintf(&b, "%s: %s\n", r.Name, title)
+		if !slices.Contains(on, r) {
+			b.WriteString("  off (--rules)\n")
+		}
+		if r.Strategy != nil {
+			writeStrategy(&b, r, strategies)
+		}
+		if merged.DryRunOf(r.Name) {
+			b.WriteString("  dry run (--dry-run-rules)\n")
+		}
+		for _, scope := range r.Scopes {
+			fmt.Fprintf(&b, "  scope %s\n", scope)
+		}
+		if r.Rows != nil {
+			merged.write(&b, r.Rows(&merged.Settings))
+		}
+		if strategies != nil {
+			WriteThresholds(&b, strategies, r.Thresholds)
+		} else {
+			for _, key := range r.Thresholds {
+				fmt.Fprintf(&b, "  %s\n", key)
+			}
+		}
+		fmt.Fprintf(&b, "\n  %s\n\n", strings.ReplaceAll(doc, "\n", "\n  "))
+	}
+	b.WriteString("for all rules\n")
+	merged.write(&b, merged.EngineRows())
+	_, err = fmt.Fprint(s.Out, strings.ReplaceAll(b.String(), "\n  \n", "\n\n"))
+	return err
+}
+
+// ListFleet prints the fleet controller's rule with its settings.
+func (o *Options) ListFleet(s *stage.Session) error {
+	merged, err := o.Resolve(s)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: a node's agent is not ready\n  scope %s\n", fleet.Rule, fleet.Scope)
+	optOut := slices.DeleteFunc(merged.EngineRows(), func(row evictconfig.Row) bool { return row.Name != OptOut })
+	merged.write(&b, append(merged.FleetRows(), optOut...))
+	fmt.Fprintf(&b, "\n  %s\n", strings.ReplaceAll(strings.TrimSpace(fleet.Doc), "\n", "\n  "))
+	_, err = fmt.Fprint(s.Out, b.String())
+	return err
+}
+
+// Check prints what would be in force with a configuration file, and the flags that are given beside it.
+func (o Options) Check(s *stage.Session, path string) error {
+	o.Config = path
+	merged, err := o.Resolve(s)
+	if err != nil {
+		return err
+	}
+	merged = merged.ofNode(s)
+	var b strings.Builder
+	merged.write(&b, merged.Rows())
+	if x := merged.strategies(); x != nil {
+		for _, r := range rule.All {
+			if r.Strategy != nil {
+				fmt.Fprintf(&b, "\n%s\n", r.Name)
+				writeStrategy(&b, r, x)
+				WriteThresholds(&b, x, r.Thresholds)
+			}
+		}
+		for _, text := range merged.SLO.Unsupported {
+			fmt.Fprintf(&b, "\nnot supported: %s\n", Clean(text))
+		}
+		for _, err := range merged.SLO.Problems {
+			fmt.Fprintf(&b, "\n%s\n", Clean(err.Error()))
+		}
+	}
+	_, err = fmt.Fprint(s.Out, b.String())
+	return err
+}
+
+// write writes settings with their values and where they come from, in columns.
+func (s *Settings) write(b *strings.Builder, rows []evictconfig.Row) {
+	nameWidth, valueWidth := 31, 6
+	for _, row := range rows {
+		nameWidth, valueWidth = max(nameWidth, len(row.Name)), max(valueWidth, len(row.Show()))
+	}
+	for _, row := range rows {
+		fmt.Fprintf(b, "  %-*s %-*s %s\n", nameWidth, row.Name, valueWidth, row.Show(), Clean(s.From[row.Name]))
+	}
+}
+
+// WriteChanged writes the settings that are no defaults, with their sources.
+func (s *Settings) WriteChanged(b *strings.Builder) {
+	rows := slices.DeleteFunc(s.Rows(), func(row evictconfig.Row) bool { return s.From[row.Name] == FromDefault })
+	if len(rows) > 0 {
+		b.WriteString("\nsettings that are no defaults\n")
+		s.write(b, rows)
+	}
+}
+
+// writeStrategy says where a rule of Koordinator's has its thresholds from, and whether it is on with them.
+func writeStrategy(b *strings.Builder, r *rule.Rule, s *sloconfig.Strategies) {
+	if s == nil {
+		fmt.Fprintf(b, "  thresholds: %s of each node, from sample.config; off where there is none\n", sloconfig.KeyThreshold)
+		return
+	}
+	fmt.Fprintf(b, "  thresholds: %s\n", StrategySource(s))
+	if why, _ := r.Off(s); why != "" {
+		fmt.Fprintf(b, "  off (%s)\n", Clean(why))
+	}
+}
+
+// WriteThresholds writes what a node's strategy says to some of Koordinator's rules.
+func WriteThresholds(b *strings.Builder, s *sloconfig.Strategies, keys []string) {
+	values := map[string]tick.Raw{}
+	if raw, err := tick.Marshal(s.Threshold); err == nil {
+		_ = tick.Unmarshal(raw, &values)
+	}
+	width := 0
+	for _, key := range keys {
+		width = max(width, len(key))
+	}
+	for _, key := range keys {
+		fmt.Fprintf(b, "  %-*s %s\n", width, key, Clean(cmp.Or(strings.Trim(string(values[key]), `"`), "not set")))
+	}
+}
+
+// StrategySource says where the strategies are from.
+func StrategySource(s *sloconfig.Strategies) string {
+	from := sloconfig.KeyThreshold + " of " + s.From
+	if entry := s.Entries[sloconfig.KeyThreshold]; entry != "" {
+		from += ", node entry " + entry
+	}
+	return Clean(from)
+}
+
+// Clean makes text from a tick fit for a terminal: an escape sequence in a pod's name would otherwise draw on the reader's
+// screen.
+func Clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,153 @@
+// Package settings says which of evict's settings are in force on a node, and where each is from: the command line, --config, the
+// configuration objects of the cluster, or the default. What settings there are is in lib/evictconfig.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"polder/evict/dynamic"
+	"polder/evict/pick"
+	"polder/evict/rule"
+	"polder/lib/customconfig"
+	"polder/lib/evictconfig"
+	"polder/lib/sloconfig"
+	"polder/lib/stage"
+)
+
+// Settings are those in force.
+type Settings struct {
+	evictconfig.Settings
+
+	// From says where each setting is from, by its name.
+	From map[string]string
+	// SLO is a --config that is Koordinator's ConfigMap, objects are those of a --config in Katalyst's form.
+	SLO     *sloconfig.File
+	objects *customconfig.File
+}
+
+// FromDefault is the source of a setting that nobody has set.
+const FromDefault = "default"
+
+// fromFlag is that of a setting of the command line.
+const fromFlag = "flag"
+
+// EveryRule as a name in dry-run-rules means all.
+const EveryRule = "*"
+
+// OptOut is the one setting of the rules that the fleet controller has, too.
+const OptOut = "opt-out"
+
+// Default are settings that nobody has set.
+func Default() Settings { return Settings{Settings: evictconfig.Defaults()} }
+
+// Limits are those of the choice.
+func (s *Settings) Limits() pick.Limits {
+	l := pick.Limits{
+		PerRule: s.PerRule, Burst: s.Burst, PerCovered: pick.Unlimited, PerHour: s.PerHour, PerNamespace: s.PerNamespace, OptOut: s.OptOut,
+	}
+	if s.From[pick.LimitPerRule] != FromDefault {
+		l.PerCovered = s.PerRule
+	}
+	return l
+}
+
+// DryRunOf reports whether a rule is in dry run: measured and named, and nothing comes of it.
+func (s *Settings) DryRunOf(rule string) bool {
+	return slices.Contains(s.DryRunRules, rule) || slices.Contains(s.DryRunRules, EveryRule)
+}
+
+// Selected are the rules that are measured.
+func (s *Settings) Selected() ([]*rule.Rule, error) { return rule.Select(s.Rules) }
+
+// Names are those of rows.
+func Names(rows []evictconfig.Row) []string {
+	list := make([]string, len(rows))
+	for i, row := range rows {
+		list[i] = row.Name
+	}
+	return list
+}
+
+// check calls bad for every setting that cannot be used.
+func (s *Settings) check(bad func(name string, err error)) {
+	s.Settings.Check(bad)
+	if _, err := rule.Select(s.Rules); err != nil {
+		bad("rules", err)
+	}
+	if _, err := rule.Select(slices.DeleteFunc(slices.Clone(s.DryRunRules), func(name string) bool { return name == EveryRule })); err != nil {
+		bad("dry-run-rules", fmt.Errorf("%w, or %q for all", err, EveryRule))
+	}
+}
+
+// with are the settings with what objects say over the defaults.
+func (s *Settings) with(objects []dynamic.Object) (*Settings, error) {
+	list := dynamic.Settings(objects, func(setting string) bool { return s.From[setting] != FromDefault })
+	if len(list) == 0 {
+		return s, nil
+	}
+	merged := *s
+	merged.From = maps.Clone(s.From)
+	at := map[string]string{}
+	rows := merged.Rows()
+	for _, x := range list {
+		i := slices.IndexFunc(rows, func(row evictconfig.Row) bool { return row.Name == x.Setting })
+		if i < 0 || !rows[i].Set(x.V) {
+			return nil, fmt.Errorf("%s: there is no setting %s of %v", strings.Join(x.Path, "."), x.Setting, x.V)
+		}
+		merged.From[x.Setting] = x.From
+		at[x.Setting] = strings.Join(x.Path, ".")
+	}
+	var errs []error
+	merged.check(func(setting string, why error) {
+		if at[setting] != "" {
+			setting = at[setting]
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", setting, why))
+	})
+	if errs != nil {
+		return nil, errors.Join(errs...)
+	}
+	return &merged, nil
+}
+
+// checkObjects checks each of a file's objects with the flags that are given beside it.
+func (s *Settings) checkObjects() (errs []error) {
+	if s.objects == nil {
+		return nil
+	}
+	for kind, list := range s.objects.Objects() {
+		for _, c := range list {
+			objects, _ := dynamic.Objects(nil, map[string]*customconfig.Chosen{kind.Key: c})
+			if _, err := s.with(objects); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %s %s/%s: %w", c.At, kind.Name, c.Namespace, c.Name, err))
+			}
+		}
+	}
+	return errs
+}
+
+// ofNode are the settings with what the file's objects say to --node, whose labels are known to ticks alone.
+func (s *Settings) ofNode(session *stage.Session) *Settings {
+	var local customconfig.Local
+	file, _ := local.InForce(s.objects, session.Node, nil, session.Now())
+	objects, _ := dynamic.Objects(nil, file)
+	if merged, err := s.with(objects); err == nil {
+		return merged
+	}
+	return s
+}
+
+// strategies are those of --config for --node, whose labels are known to ticks alone; nil without such a file.
+func (s *Settings) strategies() *sloconfig.Strategies {
+	var local sloconfig.Local
+	file, _ := local.InForce(s.SLO, nil, nil)
+	if file == nil {
+		return nil
+	}
+	read, _ := sloconfig.Read(sloconfig.Over(nil, file)) // as the file's reader has written them
+	return read
+}

@@ -1,0 +1,34 @@
+package apply
+
+import (
+	"testing"
+
+	"polder/lib/tick"
+)
+
+// A limit that may only be tighter leaves what an administrator had set, and no limit gives it back.
+func TestTighterOnlyNeverWidens(t *testing.T) {
+	r := newRealTree(t, "a")
+	const file = "memory.limit_in_bytes"
+	r.set("memory", "a", file, "104857600")
+	a, w := newApplier(t, r.h, nil)
+	apply := func(bytes int64, want string) {
+		t.Helper()
+		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("a"), MemoryMaxBytes: p(bytes), MemoryTighterOnly: true}})
+		if len(out.Errors) > 0 {
+			t.Errorf("%d: %s", bytes, errorsOf(out))
+		}
+		if got := r.get("memory", "a", file); got != want {
+			t.Errorf("for %d bytes %s is %s; want %s", bytes, file, got, want)
+		}
+	}
+	apply(200<<20, "104857600")
+	if w.writes != 0 {
+		t.Errorf("%d writes for a limit that is wider", w.writes)
+	}
+	apply(50<<20, "52428800")
+	apply(80<<20, "83886080")
+	apply(200<<20, "104857600")
+	apply(50<<20, "52428800")
+	apply(tick.Unlimited, "104857600")
+}

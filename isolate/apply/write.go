@@ -1,0 +1,168 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"polder/isolate/plan"
+	"polder/lib/clip"
+	"polder/lib/tick"
+)
+
+// maxListed bounds the writes and the errors that one tick lists: an advice is another's, and may be hostile.
+const maxListed = 1000
+
+// round collects what is done for one tick.
+type round struct {
+	tick.Isolation
+	notListed int
+	failed    int // errors that another try may mend
+}
+
+func (r *round) fail(e tick.IsolationError) {
+	r.failed++
+	r.refuse(e)
+}
+
+// refuse is fail for advice that no try can make true.
+func (r *round) refuse(e tick.IsolationError) {
+	if len(r.Errors) >= maxListed {
+		r.notListed++
+		return
+	}
+	r.Errors = append(r.Errors, e)
+}
+
+func (r *round) wrote(w plan.Write, old, now string) {
+	if !r.DryRun {
+		r.Applied++
+	}
+	if len(r.Writes) < maxListed {
+		x := tick.Write{Cgroup: w.Cgroup, Key: w.Key, Old: old, New: now}
+		if w.Period != "" {
+			x.OldMilliCPU, x.NewMilliCPU = plan.MilliCPU(old, w.Period), plan.MilliCPU(now, w.Period)
+		}
+		r.Writes = append(r.Writes, x)
+	}
+}
+
+func (r *round) finish() tick.Isolation {
+	slices.Sort(r.Unavailable)
+	if r.notListed > 0 {
+		r.Errors = append(r.Errors, tick.IsolationError{Error: fmt.Sprintf("%d more errors are not listed", r.notListed)})
+	}
+	return r.Isolation
+}
+
+// carry carries the writes out. What needs a refused write is left out; everything else goes on.
+func (a *Applier) carry(r *round, writes []plan.Write) {
+	refused := make([]bool, len(writes))
+	for i, w := range writes {
+		if by := firstOf(refused, w.Needs); by >= 0 {
+			refused[i] = true
+			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: fmt.Sprintf("%q not written: it needs the write of %s, which was not done", clip.Text(w.New, shownBytes), clip.Text(writes[by].Cgroup, shownBytes))})
+			continue
+		}
+		if err := a.write(r, w); err != nil {
+			refused[i] = true
+			r.fail(tick.IsolationError{Cgroup: w.Cgroup, Key: w.Key, Error: err.Error()})
+		}
+	}
+}
+
+func firstOf(refused []bool, needs []int) int {
+	for _, n := range needs {
+		if refused[n] {
+			return n
+		}
+	}
+	return -1
+}
+
+// write does one write and reads it back. A cgroup that has gone meanwhile is no error: nothing waits for it.
+func (a *Applier) write(r *round, w plan.Write) error {
+	f := a.files[w.File]
+	if f == nil {
+		f = &file{File: w.File} // implied: seldom written, not held
+		defer a.shut(f)
+	}
+	if err := a.read(f); err != nil {
+		if gone(err) {
+			return nil
+		}
+		return fmt.Errorf("not written: %w", err)
+	}
+	if rec := a.records[w.File]; a.Journal != nil && !a.restores && (rec == nil || rec.Inode != a.inode(w.File)) {
+		return nil // removed and made anew since it was read: the next tick sees what there is
+	}
+	old := f.text
+	a.awaitChildren(w, old)
+	if err := a.Writer.WriteFile(w.Controller, w.Cgroup, w.Name, lineOf(w.New)); err != nil {
+		switch {
+		case gone(err):
+			return nil
+		case a.mayBeLikeAbove(w, err):
+			return a.likeAbove(r, w, old, err)
+		}
+		return explain(w, err)
+	}
+	if err := a.read(f); err != nil {
+		if gone(err) {
+			return nil
+		}
+		return fmt.Errorf("written, but not to be read back: %w", err)
+	}
+	f.agreed, f.known = f.text, true
+	r.wrote(w, old, f.text)
+	if !plan.Same(w.Name, f.text, w.New) {
+		return fmt.Errorf("wrote %q to %s, but it reads %q", clip.Text(w.New, shownBytes), w.Name, clip.Text(f.text, shownBytes))
+	}
+	return nil
+}
+
+// lineOf is the text as written: a write of no bytes would not reach the kernel's file at all.
+func lineOf(text string) string {
+	if text == "" {
+		return "\n"
+	}
+	return text
+}
+
+// hints say what a refusal of the kernel mostly means.
+var hints = []struct {
+	name string // of the file, "" for any
+	err  error
+	hint string
+}{
+	{"cpuset.cpus", unix.EBUSY, "a cgroup below has CPUs outside, or another's cpuset is exclusive"},
+	{"cpuset.mems", unix.EBUSY, "a cgroup below has memory nodes outside, or another's cpuset is exclusive"},
+	{"cpuset.cpus", unix.EACCES, "the cgroup above has not all of these CPUs"},
+	{"cpuset.mems", unix.EACCES, "the cgroup above has not all of these memory nodes"},
+	{"cpuset.cpus", unix.ENOSPC, "the cgroup has tasks and would be left without CPUs"},
+	{"cpuset.mems", unix.ENOSPC, "the cgroup has tasks and would be left without memory nodes"},
+	{"cpuset.cpus", unix.ERANGE, "there is no such CPU"},
+	{"cpuset.cpus", unix.EINVAL, "a CPU of these is isolated, offline, or taken by another exclusive cpuset"},
+	{"memory.limit_in_bytes", unix.EBUSY, "the cgroup uses more and the kernel could not reclaim enough"},
+	{"memory.limit_in_bytes", unix.EINVAL, "the limit is over memory.memsw.limit_in_bytes"},
+	{"cpu.cfs_quota_us", unix.EINVAL, "the quota is under cpu.cfs_burst_us, over the quota of the cgroup above, or under that of one below"},
+	{"cpu.max", unix.EINVAL, "the quota is under cpu.max.burst"},
+	{"cpu.cfs_burst_us", unix.EINVAL, "the burst is over cpu.cfs_quota_us"},
+	{"cpu.max.burst", unix.EINVAL, "the burst is over the quota of cpu.max"},
+	{"cpu.shares", unix.EINVAL, "an idle cgroup (cpu.idle is 1) takes no weight"},
+	{"cpu.weight", unix.EINVAL, "an idle cgroup (cpu.idle is 1) takes no weight"},
+	{"", unix.EROFS, "the cgroup hierarchy is mounted read-only here"},
+	{"", unix.EPERM, "isolate needs root and a writable cgroup mount"},
+	{"", unix.EACCES, "isolate needs root and a writable cgroup mount"},
+}
+
+func explain(w plan.Write, err error) error {
+	for _, h := range hints {
+		if (h.name == "" || h.name == w.Name) && errors.Is(err, h.err) {
+			return fmt.Errorf("%w (%s)", err, h.hint)
+		}
+	}
+	return err
+}

@@ -1,0 +1,387 @@
+package plan
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// What is at a bound is taken, and one beyond it refused.
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		c     tick.Cgroup
+		taken bool
+	}{
+		{"a burst of a hundred times the most", tick.Cgroup{CPUBurstMilliCPU: tick.Ptr[int64](maxBurstMilliCPU)}, true},
+		{"a larger one", tick.Cgroup{CPUBurstMilliCPU: tick.Ptr[int64](maxBurstMilliCPU + 1)}, false},
+		{"no burst", tick.Cgroup{CPUBurstMilliCPU: tick.Ptr[int64](0)}, true},
+		{"one page of memory", tick.Cgroup{MemoryMaxBytes: tick.Ptr[int64](4096)}, true},
+		{"less than a page", tick.Cgroup{MemoryMaxBytes: tick.Ptr[int64](4095)}, false},
+	} {
+		c.c.Cgroup = "/a"
+		settings, problems := Translate(machine(2, cpus.New(0)), []tick.Cgroup{c.c})
+		if (len(settings) == 1) != c.taken || (len(problems) == 0) != c.taken {
+			t.Errorf("%s: settings %+v, problems %v", c.name, settings, problems)
+		}
+	}
+}
+
+// A burst is held to its quota, even to one of 0, and its period may be as long as the product with the burst is a number.
+func TestBurstBesideItsQuota(t *testing.T) {
+	const longest = math.MaxInt64 / maxBurstMilliCPU
+	for _, c := range []struct {
+		milli       int64
+		period      int64
+		quota, want string
+	}{
+		{500, 100000, "-1", "50000"},
+		{500, 100000, "40000", "40000"},
+		{500, 100000, "0", "0"},
+		{1000, longest, "-1", strconv.Itoa(longest)},
+		{1000, longest + 1, "-1", ""},
+	} {
+		s := Setting{File: File{Name: fileBurst}, milli: c.milli, Period: strconv.FormatInt(c.period, 10)}
+		if got, err := s.burst(c.quota); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
+	}
+}
+
+// Only version 1 holds a list or a quota against those above and below; it holds nothing else so.
+func TestBound(t *testing.T) {
+	for name, want := range map[string]bool{
+		fileCPUs: true, fileMems: true, fileQuota: true, "cpu.shares": false, "memory.limit_in_bytes": false,
+	} {
+		for _, version := range []int{1, 2} {
+			if s := (&Setting{File: File{Name: name}, Version: version}); s.Bound() != (want && version == 1) {
+				t.Errorf("%s of version %d is bound: %v", name, version, s.Bound())
+			}
+		}
+	}
+}
+
+// On version 2 kubelet's root is left alone while any container has CPUs of its own; a tier, in which none may have them, is not.
+func TestKubeletsRootIsLeftAlone(t *testing.T) {
+	k := beside()
+	for cgroup, left := range map[string]bool{
+		"/node-0": true, "/kubepods": true, "/kubepods.slice": true, "/kubepods/pod" + uid: true,
+		"/kubepods/besteffort": false, "/kubepods/podx": false, "/serve": false,
+	} {
+		if err := k.refuse(cgroup, 2); (err != nil) != left {
+			t.Errorf("%s: %v", cgroup, err)
+		}
+	}
+}
+
+// A restore gives a cgroup above kubelet's root its list as it was: what is below it may have CPUs that kubelet gave away.
+func TestFirstAboveKubelet(t *testing.T) {
+	for cgroup, want := range map[string]string{"/node-0": "0-7", "/node-0/kubepods": "0-7", "/node-1": "0,2-4,6-7"} {
+		if got, err := beside().First(File{"cpuset", cgroup, fileCPUs}, "0-7", "2-3"); got != want || err != nil {
+			t.Errorf("%s: %q, %v; want %s", cgroup, got, err, want)
+		}
+	}
+}
+
+// What kubelet forbids is not put back for the sake of partitions.
+func TestFirstKeepsKubeletsRefusal(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		m := Machine{Versions: map[string]int{"cpuset": version}, Kubelet: &Kubelet{Unknown: "torn"}}
+		if got, err := m.First(File{"cpuset", "/kubepods/podx/c", fileCPUs}, "0-7", "1"); err == nil || !strings.Contains(err.Error(), "torn") {
+			t.Errorf("version %d: %q, %v", version, got, err)
+		}
+	}
+}
+
+// A list is put back where it keeps kubelet's next container from starting: on version 1, above the containers, under a policy that gives
+// lists.
+func TestPutBack(t *testing.T) {
+	const tierName = "/kubepods/besteffort"
+	for cgroup, want := range map[string]bool{
+		"/node-0": true, "/kubepods": true, tierName: true, "/kubepods/pod" + uid: true,
+		"/kubepods/pod" + uid + "/c": false, "/kubepods/pod" + uid + "/c/inner": false, "/serve": false,
+	} {
+		for _, name := range []string{fileCPUs, fileMems} {
+			if got := beside().PutBack(File{"cpuset", cgroup, name}, 1); got != want {
+				t.Errorf("%s of %s is put back: %v", name, cgroup, got)
+			}
+		}
+	}
+	var none *Kubelet
+	unknown, gives := beside(), beside()
+	unknown.Unknown, gives.Sets = "torn", false
+	for _, c := range []struct {
+		k       *Kubelet
+		name    string
+		version int
+	}{{none, fileCPUs, 1}, {unknown, fileCPUs, 1}, {gives, fileCPUs, 1}, {beside(), fileCPUs, 2}, {beside(), fileQuota, 1}} {
+		if c.k.PutBack(File{"cpuset", tierName, c.name}, c.version) {
+			t.Errorf("%+v is put back", c)
+		}
+	}
+	for cgroup, want := range map[string]bool{"/kubepods/pod" + uid: true, tierName: false, "/kubepods/pod" + uid + "/c": false} {
+		if IsPod(cgroup) != want {
+			t.Errorf("%s is a pod's: %v", cgroup, IsPod(cgroup))
+		}
+	}
+}
+
+// A list that needs no CPU taken from it is put back as it was written.
+func TestFirstKeepsTheText(t *testing.T) {
+	if got, err := beside().First(File{"cpuset", "/serve", fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// The files that a setting goes with.
+func TestFilesBeside(t *testing.T) {
+	for _, c := range []struct{ name, period, quota, burst string }{
+		{fileQuota, filePeriod, "", fileBurst},
+		{fileBurst, filePeriod, fileQuota, ""},
+		{fileMax, "", "", fileMaxBurst},
+		{fileMaxBurst, "", fileMax, ""},
+		{fileCPUs, "", "", ""},
+	} {
+		s := Setting{File: File{Name: c.name}}
+		if s.PeriodFile() != c.period || s.QuotaFile() != c.quota || s.BurstFile() != c.burst || s.Instead() != "" {
+			t.Errorf("%s: %q, %q, %q, %q", c.name, s.PeriodFile(), s.QuotaFile(), s.BurstFile(), s.Instead())
+		}
+	}
+	if s := (&Setting{instead: true}); s.Instead() != fileIdle {
+		t.Errorf("a weight for an idle cgroup stands for %q", s.Instead())
+	}
+	advised := []tick.Cgroup{{Cgroup: "/a", CPUIdle: tick.Ptr(true), MemoryMaxBytes: tick.Ptr[int64](8192)}}
+	settings, _ := Translate(machine(2, cpus.New(0)), advised)
+	writes, _ := Make(machine(2, cpus.New(0)), settings, nil)
+	written := map[string]bool{}
+	for _, w := range writes {
+		written[w.Name] = true
+		if want := map[string]string{fileIdle: "cpu.weight"}[w.Name]; w.Disturbs != want {
+			t.Errorf("%s disturbs %q", w.Name, w.Disturbs)
+		}
+	}
+	if !written[fileIdle] || len(written) < 2 {
+		t.Errorf("the writes are %+v; want cpu.idle and another", writes)
+	}
+}
+
+// A journal may name the files of the keys, each with its own controller, and no others.
+func TestKnown(t *testing.T) {
+	for _, c := range []struct {
+		controller, name string
+		want             bool
+	}{
+		{"cpuset", fileCPUs, true}, {"cpu", fileQuota, true}, {"cpu", fileMax, true}, {"memory", "memory.low", true},
+		{"cpu", fileCPUs, false}, {"cpuset", fileQuota, false}, {"cpuset", "cgroup.procs", false}, {"cpu", "", false},
+	} {
+		if Known(c.controller, c.name) != c.want {
+			t.Errorf("%s of %s is known: %v", c.name, c.controller, !c.want)
+		}
+	}
+	one, two := Setting{File: File{Name: "a"}}, Setting{File: File{Name: "a"}, Other: "b"}
+	if !strings.HasSuffix(one.NoFile(), "has no a; left alone") || !strings.HasSuffix(two.NoFile(), "has no a or b; left alone") {
+		t.Errorf("%q, %q", one.NoFile(), two.NoFile())
+	}
+	count := map[string]int{}
+	for _, c := range Controllers() {
+		count[c]++
+	}
+	for _, c := range []string{"cpu", "cpuset", "memory", "io"} {
+		if count[c] != 1 {
+			t.Errorf("controller %s is named %d times", c, count[c])
+		}
+	}
+}
+
+// Restore takes a list that is one; other files' texts are the kernel's own.
+func TestRestoreSetting(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		good       bool
+	}{
+		{fileCPUs, "0-3", true}, {fileCPUs, "", true}, {fileCPUs, "many", false}, {fileMems, "x", false}, {fileMax, "max 100000", true},
+		{"io.weight", "many", true},
+	} {
+		s, err := Restore(File{"c", "/a", c.name}, "key", c.text, 2)
+		if (err == nil) != c.good {
+			t.Errorf("%s of %q: %v", c.name, c.text, err)
+		}
+		if err != nil {
+			continue
+		}
+		if want, err := s.Want(); err != nil || c.name != "io.weight" && want != c.text || c.name == "io.weight" && want != "default many" {
+			t.Errorf("%s of %q is written as %q, %v", c.name, c.text, want, err)
+		}
+	}
+}
+
+// A quota that another one above holds moves so that no more than before or after is in force at any step, with no step that is not needed.
+func TestQuotaSteps(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		version  int
+		present  map[string]string // of the cgroups that are advised
+		advised  map[string]int64
+		around   []Around
+		want     []string
+		problems int
+	}{
+		{
+			name: "who loses its own limit while that above falls goes down first", version: 2,
+			present: map[string]string{"/a": "100000 100000", "/a/b": "80000 100000"}, advised: map[string]int64{"/a": 500, "/a/b": -1},
+			want: []string{
+				"/a/b cpu.max: 80000 100000 -> 50000 100000",
+				"/a cpu.max: 100000 100000 -> 50000 100000 needs [0]",
+				"/a/b cpu.max: 50000 100000 -> max 100000 needs [0 1]",
+			},
+		},
+		{
+			name: "what is not in force needs one step", version: 2,
+			present: map[string]string{"/a": "50000 100000", "/a/b": "60000 100000"}, advised: map[string]int64{"/a": 500, "/a/b": -1},
+			want: []string{"/a/b cpu.max: 60000 100000 -> max 100000"},
+		},
+		{
+			name: "as much as the cgroup above is not over it", version: 1,
+			present: map[string]string{"/a": "50000", "/a/b": "20000"}, advised: map[string]int64{"/a": 500, "/a/b": 500},
+			want: []string{"/a/b cpu.cfs_quota_us: 20000 -> 50000"},
+		},
+		{
+			name: "what had no limit gets none back", version: 1,
+			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": -1},
+			around: []Around{{File: File{"cpu", "/a/b", fileQuota}, Present: "20000", Period: "100000", Own: "-1"}},
+			want:   []string{"/a cpu.cfs_quota_us: 20000 -> -1", "/a/b cpu.cfs_quota_us: 20000 -> -1 (implied) needs [0]"},
+		},
+		{
+			name: "a limit that was lost comes back", version: 1,
+			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": 500},
+			around: []Around{{File: File{"cpu", "/a/b", fileQuota}, Present: "-1", Period: "100000", Own: "30000"}},
+			want:   []string{"/a cpu.cfs_quota_us: 20000 -> 50000", "/a/b cpu.cfs_quota_us: -1 -> 30000 (implied) needs [0]"},
+		},
+		{
+			name: "nothing comes back beside a cgroup above that stays", version: 1,
+			present: map[string]string{"/a": "50000", "/c": "20000"}, advised: map[string]int64{"/a": 500, "/c": 500},
+			around: []Around{{File: File{"cpu", "/a/b", fileQuota}, Present: "20000", Period: "100000", Own: "30000"}},
+			want:   []string{"/c cpu.cfs_quota_us: 20000 -> 50000"},
+		},
+		{
+			name: "a journal's line that is no quota is not believed", version: 1,
+			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": 500},
+			around: []Around{{File: File{"cpu", "/a/b", fileQuota}, Present: "20000", Period: "100000", Own: "x"}},
+			want:   []string{"/a cpu.cfs_quota_us: 20000 -> 50000"},
+		},
+	} {
+		m := machine(c.version, cpus.New(0))
+		var advised []tick.Cgroup
+		for _, cgroup := range slices.Sorted(maps.Keys(c.advised)) {
+			advised = append(advised, tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: tick.Ptr(c.advised[cgroup])})
+		}
+		settings, _ := Translate(m, advised)
+		for i := range settings {
+			settings[i].Present, settings[i].Period = c.present[settings[i].Cgroup], "100000"
+		}
+		writes, problems := Make(m, settings, c.around)
+		if diff := cmp.Diff(c.want, steps(writes)); diff != "" || len(problems) != c.problems {
+			t.Errorf("%s: problems %v, steps (-want +got):\n%s", c.name, problems, diff)
+		}
+		for _, w := range writes {
+			if w.Key != "cpuMaxMilliCPU" {
+				t.Errorf("%s: the key of %+v is %q", c.name, w, w.Key)
+			}
+		}
+	}
+}
+
+// Lists of CPUs: one that means the same CPUs by another text is written; who follows goes by what it had before any plan; and each
+// step has its key.
+func TestListSteps(t *testing.T) {
+	all := cpus.New(0, 1, 2, 3)
+	settings, _ := Translate(machine(2, all), []tick.Cgroup{{Cgroup: "/a", CPUSetCPUs: "0-3"}})
+	writes, _ := Make(machine(2, all), settings, nil)
+	if diff := cmp.Diff([]string{"/a cpuset.cpus:  -> 0-3"}, steps(writes)); diff != "" {
+		t.Errorf("an inherited list becomes the cgroup's own (-want +got):\n%s", diff)
+	}
+
+	settings, _ = Translate(machine(1, all), []tick.Cgroup{{Cgroup: "/b", CPUSetCPUs: "1-3"}})
+	settings[0].Present = "0-1"
+	writes, _ = Make(machine(1, all), settings, []Around{
+		{File: File{"cpuset", "/b/x", fileCPUs}, Present: "0", Own: "0,2"},
+		{File: File{"cpuset", "/b", fileMems}, Present: "0"},
+		{File: File{"cpuset", "/b/x", fileMems}, Fill: true},
+	})
+	comes := func(w Write) bool { return w.Cgroup == "/b/x" && w.New == "2" }
+	if last := writes[len(writes)-1]; last.Cgroup != "/b" || !slices.ContainsFunc(writes, comes) {
+		t.Errorf("the child does not come to what it had: %q", steps(writes))
+	}
+	for _, w := range writes {
+		if want := map[string]string{fileCPUs: "cpusetCPUs", fileMems: "cpusetMems"}[w.Name]; w.Key != want {
+			t.Errorf("the key of %+v is %q; want %s", w, w.Key, want)
+		}
+	}
+}
+
+// Texts of files that are nearly others.
+func TestNearlyTheSame(t *testing.T) {
+	for _, c := range []struct {
+		name, a, b string
+		want       bool
+	}{
+		{"memory.max", "max", strconv.FormatInt(noLimitBytes, 10), true},
+		{"memory.high", "max", "-1", true},
+		{"memory.limit_in_bytes", "-1", "9223372036854771712", true},
+		{"memory.max", "max", strconv.FormatInt(noLimitBytes-1, 10), false},
+		{"memory.max", "x", "0", false},
+		{"memory.max", "0", "x", false},
+		{fileCPUs, "x", "", false},
+		{fileCPUs, "", "x", false},
+		{"io.weight", "8:0 300\ndefault 100", "default 100", true},
+		{"io.weight", "8:0 300\ndefault 100", "default 300", false},
+	} {
+		if got := Same(c.name, c.a, c.b); got != c.want {
+			t.Errorf("%s: %q and %q are the same: %v", c.name, c.a, c.b, got)
+		}
+	}
+}
+
+// A quota and a period are numbers, and not 0.
+func TestPeriods(t *testing.T) {
+	const longest = math.MaxInt64 / (maxMilliCPU + 1)
+	for period, want := range map[string]string{
+		"0": "", "-1": "", "x": "", "": "", "100000": "50000",
+		strconv.Itoa(longest): strconv.Itoa(500 * longest / 1000), strconv.Itoa(longest + 1): "",
+	} {
+		if got, err := quotaText(500, period, "max"); got != want || (err == nil) != (want != "") {
+			t.Errorf("half a CPU of the period %q is %q, %v; want %q", period, got, err, want)
+		}
+	}
+	for _, c := range []struct{ quota, period string }{{"x", "100000"}, {"1000", "x"}, {"1000", "0"}, {"", "100000"}, {"1000", ""}} {
+		if got, err := shareOf(c.quota, c.period); err == nil {
+			t.Errorf("%+v is a share of %d", c, got)
+		}
+	}
+	if got, err := share(1<<44 - 1).within("1048576"); got != strconv.Itoa(1<<44-1) || err != nil {
+		t.Errorf("the largest quota within a share is %s, %v", got, err)
+	}
+}
+
+// A protection that rises waits for that of the cgroup above, and is not raised where that one failed.
+func TestProtectionsThatRise(t *testing.T) {
+	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{
+		{Cgroup: "/a", MemoryLowBytes: tick.Ptr[int64](8192)}, {Cgroup: "/a/b", MemoryLowBytes: tick.Ptr[int64](4096)},
+	})
+	for i := range settings {
+		settings[i].Present = "0"
+	}
+	writes, problems := Make(machine(2, cpus.New(0)), settings, nil)
+	want := []string{"/a memory.low: 0 -> 8192", "/a/b memory.low: 0 -> 4096 needs [0]"}
+	if diff := cmp.Diff(want, steps(writes)); diff != "" || len(problems) > 0 {
+		t.Errorf("problems %v, steps (-want +got):\n%s", problems, diff)
+	}
+}

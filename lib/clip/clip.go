@@ -1,0 +1,23 @@
+// Package clip cuts text that others wrote to a length that a message can bear.
+package clip
+
+// Text is the text where it has at most so many bytes; else its beginning, cut between two characters, and an ellipsis.
+func Text[T ~string | ~[]byte](text T, most int) string {
+	if len(text) <= most {
+		return string(text)
+	}
+	return Bytes(text, most) + "…"
+}
+
+// Bytes is the longest beginning of a text that has at most so many bytes and ends between two characters.
+func Bytes[T ~string | ~[]byte](text T, most int) string {
+	if len(text) <= most {
+		return string(text)
+	}
+	most = max(most, 0)
+	const continuation, mask = 0x80, 0xC0 // of a byte that is not a character's first (RFC 3629)
+	for most > 0 && text[most]&mask == continuation {
+		most--
+	}
+	return string(text[:most])
+}

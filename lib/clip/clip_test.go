@@ -1,0 +1,40 @@
+package clip
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestText(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"abc", 0, "…"}, {"abc", -1, "…"},
+		{"añb", 2, "a…"}, {"añb", 3, "añ…"}, {"añb", 4, "añb"}, {"日本", 5, "日…"}, {"日本", 2, "…"},
+		{"\x80\x80\x80", 2, "…"}, // no character at all
+	} {
+		if got := Text(c.text, c.most); got != c.want {
+			t.Errorf("Text(%q, %d) = %q, want %q", c.text, c.most, got, c.want)
+		}
+		if got := Text([]byte(c.text), c.most); got != c.want {
+			t.Errorf("Text of bytes %q, %d = %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}
+
+// FuzzBytes: a beginning of the text that is not too long, and characters stay whole.
+func FuzzBytes(f *testing.F) {
+	f.Add("日本語", 4)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		got := Bytes(text, most)
+		if !strings.HasPrefix(text, got) || len(got) > max(most, 0) {
+			t.Errorf("Bytes(%q, %d) = %q", text, most, got)
+		}
+		if utf8.ValidString(text) && !utf8.ValidString(got) {
+			t.Errorf("Bytes(%q, %d) = %q, which ends within a character", text, most, got)
+		}
+	})
+}

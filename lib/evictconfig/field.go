@@ -1,0 +1,177 @@
+package evictconfig
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"polder/lib/fields"
+)
+
+// Kinds of Katalyst's configuration objects: the guide's, and today's.
+const (
+	EvictionConfiguration = "EvictionConfiguration"
+	AdminQoSConfiguration = "AdminQoSConfiguration"
+)
+
+// Field is a field of one of Katalyst's configuration objects that sets a setting.
+type Field struct {
+	// Kind is the object's, Path the field's within evict's section of spec.config.
+	Kind, Path string
+	// Resource is the resource whose value it is where the field is a map by resource; empty elsewhere.
+	Resource string
+	// Want says in words which values are good, and Read reads one, as it is in JSON, as the setting's type.
+	Want string
+	Read func(any) (any, error)
+	// Names gives the members of a list the setting's names; those that it lacks are left out. It is nil where the field is no list.
+	Names map[string]string
+}
+
+func eviction(path string) Field { return Field{Kind: EvictionConfiguration, Path: path} }
+func adminQoS(path string) Field { return Field{Kind: AdminQoSConfiguration, Path: path} }
+
+// of is a field with a factor for each resource.
+func of(resource string, f Field) Field {
+	b := overZero(MaxRatio)
+	f.Resource, f.Want, f.Read = resource, b.want+", for each of `reclaimed_millicpu` and `reclaimed_memory`", readNumber(b)
+	return f
+}
+
+// asText is a time span as text, or in nanoseconds as Go writes it.
+func asText(f Field) Field {
+	f.Want = "a time span of 0 to 24h, such as 300s"
+	f.Read = func(v any) (any, error) {
+		if text, ok := v.(string); ok {
+			d, err := time.ParseDuration(text)
+			if err != nil || d < 0 || d > day*time.Second {
+				return nil, fmt.Errorf("%s: want %s", shown(v), f.Want)
+			}
+			return d, nil
+		}
+		n, err := whole(v, 0, day*int64(time.Second))
+		return time.Duration(n), err
+	}
+	return f
+}
+
+// Measures by which the victims of memory pressure are ranked, as Katalyst names them.
+const (
+	RankQoS         = "qos.pod"                  // reclaimed pods before others
+	RankPriority    = "priority.pod"             // the lower priority first
+	RankMemoryUsage = "mem.usage.container"      // the larger use first
+	RankRSS         = "mem.rss.container"        // the larger resident set first
+	RankNUMAMemory  = "mem.total.numa.container" // the larger use on the NUMA node first
+)
+
+// notRanked are measures that Katalyst knows, and evict does not.
+var notRanked = []string{"native.qos.pod", "owner.pod"}
+
+// ranked is a list of measures by which pods are ranked.
+func ranked(f Field, allowed []string) Field {
+	f.Names = map[string]string{}
+	for _, name := range allowed {
+		f.Names[name] = name
+	}
+	f.Want = "some of `" + strings.Join(allowed, "`, `") + "`"
+	f.Read = func(v any) (any, error) {
+		list, err := readNames(v)
+		if err == nil {
+			err = checkList(list, allowed, notRanked)
+		}
+		return list, err
+	}
+	return f
+}
+
+// plugins are the names in dryRun, of the guide's release and of later ones, with evict's rule that does the same, or more.
+var plugins = map[string]string{
+	"*": "*",
+	"reclaimed-resource-pressure-eviction-plugin":      "reclaimed-resource-pressure-eviction-plugin",
+	"reclaimed-numa-resource-pressure-eviction-plugin": "reclaimed-resource-pressure-eviction-plugin",
+	"memory-pressure-eviction-plugin":                  "memory-pressure-eviction-plugin",
+	"system-memory-pressure-eviction-plugin":           "memory-pressure-eviction-plugin",
+	"numa-memory-pressure-eviction-plugin":             "memory-pressure-eviction-plugin",
+	"cpu-pressure-eviction-plugin":                     "cpu-pressure-eviction-plugin",
+	"cpu-pressure-load-plugin":                         "cpu-pressure-eviction-plugin",
+	"cpu-pressure-suppression-plugin":                  "cpu-pressure-eviction-plugin",
+	"rss-overuse-eviction-plugin":                      "rss-overuse-eviction-plugin",
+}
+
+// known is a list of names of which evict knows some, by names of its own.
+func known(f Field, names map[string]string) Field {
+	f.Names, f.Want = names, "names of Katalyst's plugins, or `*`"
+	f.Read = func(v any) (any, error) {
+		list, err := readNames(v)
+		return list, err
+	}
+	return f
+}
+
+func readNumber(b bounds[float64]) func(any) (any, error) {
+	return func(v any) (any, error) {
+		f, ok := fields.AsNumber(v)
+		if !ok || b.check(f) != nil {
+			return 0, fmt.Errorf("%s: want %s", shown(v), b.want)
+		}
+		return f, nil
+	}
+}
+
+func readWhole(b bounds[int]) func(any) (any, error) {
+	return func(v any) (any, error) {
+		n, ok := fields.AsWhole(v)
+		if !ok || n != int64(int(n)) || b.check(int(n)) != nil {
+			return 0, fmt.Errorf("%s: want a whole number from %s", shown(v), b.want)
+		}
+		return int(n), nil
+	}
+}
+
+func readSeconds(least int64) func(any) (any, error) {
+	return func(v any) (any, error) {
+		n, err := whole(v, least, day)
+		return time.Duration(max(n, 0)) * time.Second, err
+	}
+}
+
+func whole(v any, least, most int64) (int64, error) {
+	n, ok := fields.AsWhole(v)
+	if !ok || n < least || n > most {
+		return 0, fmt.Errorf("%s: want a whole number from %d to %d", shown(v), least, most)
+	}
+	return n, nil
+}
+
+// ReadTruth reads true or false.
+func ReadTruth(v any) (any, error) {
+	b, ok := v.(bool)
+	if !ok {
+		return nil, fmt.Errorf("%s: want true or false", shown(v))
+	}
+	return b, nil
+}
+
+// readNames reads a list of texts.
+func readNames(v any) ([]string, error) {
+	list, ok := v.([]any)
+	out := []string{}
+	for _, x := range list {
+		text, is := x.(string)
+		if ok = ok && is && text != "" && len(text) <= 200 && len(out) < 100; !ok {
+			break
+		}
+		out = append(out, text)
+	}
+	if !ok {
+		return nil, fmt.Errorf("%s: want a list of names", shown(v))
+	}
+	return out, nil
+}
+
+func shown(v any) string {
+	if text, ok := v.(string); ok {
+		return strconv.Quote(fields.Clip(text))
+	}
+	return fields.Clip(fmt.Sprint(v))
+}

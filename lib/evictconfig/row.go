@@ -1,0 +1,150 @@
+package evictconfig
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/quantity"
+)
+
+// Row is one setting of a [Settings] value.
+type Row struct {
+	// Name is that of its flag, and its key in the configuration file; Usage is what --help says.
+	Name, Usage string
+	// Into points to the value: a *float64, *int, *bool, *time.Duration, *Bytes or *[]string.
+	Into any
+	// Instead names a setting that says the same in another way. This one, where it is set, goes before it.
+	Instead string
+	// Fields are those of Katalyst's configuration objects that set it.
+	Fields []Field
+	value
+}
+
+// value is a setting's value, whatever its type.
+type value interface {
+	// Show writes the value.
+	Show() string
+	// Set sets it to a value of its own type, or reports false.
+	Set(v any) bool
+	copyFrom(value)
+	get() any
+	check() error
+	reset()
+}
+
+// Copy takes the value of the same setting of other Settings.
+func (r Row) Copy(from Row) { r.copyFrom(from.value) }
+
+func (r Row) insteadOf(name string) Row {
+	r.Instead = name
+	return r
+}
+
+// typed is a value of one type.
+type typed[T any] struct {
+	into   *T
+	normal T
+	bounds bounds[T]
+}
+
+func (t *typed[T]) Show() string     { return fmt.Sprint(*t.into) }
+func (t *typed[T]) get() any         { return *t.into }
+func (t *typed[T]) copyFrom(v value) { *t.into = *v.(*typed[T]).into }
+func (t *typed[T]) reset()           { *t.into = t.normal }
+
+func (t *typed[T]) Set(v any) bool {
+	x, ok := v.(T)
+	if ok {
+		*t.into = x
+	}
+	return ok
+}
+
+func (t *typed[T]) check() error {
+	if t.bounds.check == nil {
+		return nil
+	}
+	return t.bounds.check(*t.into)
+}
+
+// row makes a setting whose fields are read by read, unless they have a form of their own; want says in words what a field may have.
+func row[T any](name string, into *T, normal T, b bounds[T], usage string, fields []Field, want string, read func(any) (any, error)) Row {
+	for i := range fields {
+		if fields[i].Read == nil {
+			fields[i].Want, fields[i].Read = want, read
+		}
+	}
+	return Row{Name: name, Usage: usage, Into: into, Fields: fields, value: &typed[T]{into, normal, b}}
+}
+
+func number(name string, into *float64, normal float64, b bounds[float64], usage string, fields ...Field) Row {
+	return row(name, into, normal, b, usage, fields, b.want, readNumber(b))
+}
+
+// hysteresis is the part of a rule's thresholds by which a value must have come back before they are no longer met.
+func hysteresis(of string, into *float64) Row {
+	return number(of+"-hysteresis", into, 0, aPart,
+		"once met, the thresholds of "+of+"-* stay met until the value is back by this part of them, 0 to 1")
+}
+
+func count(name string, into *int, normal int, b bounds[int], usage string, fields ...Field) Row {
+	return row(name, into, normal, b, usage, fields, "a whole number from "+b.want, readWhole(b))
+}
+
+// span is a time span; its fields are in seconds.
+func span(name string, into *time.Duration, normal time.Duration, b bounds[time.Duration], usage string, fields ...Field) Row {
+	return row(name, into, normal, b, usage, fields, fmt.Sprintf("seconds, 0 to %d", day), readSeconds(0))
+}
+
+// grace is a grace period. -1 is the pod's own in a field, and so is 0: no pod goes without one.
+func grace(name string, into *time.Duration, normal time.Duration, usage string, fields ...Field) Row {
+	return row(name, into, normal, aDay, usage, fields, fmt.Sprintf("seconds, -1 to %d; -1 and 0 are the pod's own", day), readSeconds(-1))
+}
+
+func onOff(name string, into *bool, normal bool, usage string, fields ...Field) Row {
+	return row(name, into, normal, bounds[bool]{}, usage, fields, "true or false", ReadTruth)
+}
+
+func amount(name string, into *Bytes, usage string, fields ...Field) Row {
+	return row(name, into, 0, anAmount, usage, fields, "an amount of memory, such as 2Gi", func(v any) (any, error) {
+		n, err := quantity.Whole(v)
+		return Bytes(n), err
+	})
+}
+
+// texts is a list; %s in its usage stands for the default, which flags of this kind do not show.
+func texts(name string, into *[]string, normal []string, b bounds[[]string], usage string, fields ...Field) Row {
+	usage = strings.Replace(usage, "%s", strings.Join(normal, ","), 1)
+	return row(name, into, slices.Clone(normal), b, usage, fields, "", nil)
+}
+
+// Bytes is an amount of memory, written in bytes or as Kubernetes writes it ("2Gi").
+type Bytes int64
+
+// UnmarshalText reads a configuration file's value.
+func (b *Bytes) UnmarshalText(text []byte) error { return b.Set(string(text)) }
+
+// Set reads a flag's value.
+func (b *Bytes) Set(text string) error {
+	v, err := quantity.Whole(text)
+	if err != nil {
+		return err
+	}
+	if v < 0 {
+		return fmt.Errorf("%s: memory cannot be negative", text)
+	}
+	*b = Bytes(v)
+	return nil
+}
+
+// String is the shortest form that says the same.
+func (b Bytes) String() string {
+	for i, unit := range []string{"Ti", "Gi", "Mi", "Ki"} {
+		if factor := Bytes(1) << (40 - 10*i); b > 0 && b%factor == 0 {
+			return fmt.Sprintf("%d%s", b/factor, unit)
+		}
+	}
+	return fmt.Sprintf("%d", int64(b))
+}

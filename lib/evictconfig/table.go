@@ -1,0 +1,221 @@
+package evictconfig
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Unlimited is a limit of pods that is none.
+const Unlimited = -1
+
+// OptOut is the annotation that keeps a pod, unless the setting opt-out names others.
+const OptOut = "polder/evict=false"
+
+// Rows are all settings of s, in the order of the manual. The default of Rows is that of the guide, and today's Katalyst's for what the
+// guide does not have. Only the tolerance of the reclaimed resources is longer than theirs, which is 0: an offer that falls for one
+// tick must not cost a pod.
+func (s *Settings) Rows() []Row {
+	return slices.Concat(s.EngineRows(), s.ReclaimedRows(), s.MemoryRows(), s.CPURows(), s.RSSRows(), s.WaitingRows(), s.FleetRows())
+}
+
+// EngineRows are the settings of the choice among candidates, whatever the rule.
+func (s *Settings) EngineRows() []Row {
+	return []Row{
+		texts("rules", &s.Rules, nil, names, "measure these rules alone (comma-separated names; default all)"),
+		texts("dry-run-rules", &s.DryRunRules, nil, names,
+			"put these rules in dry run (comma-separated names, * is all)", known(adminQoS("dryRun"), plugins)),
+		count("per-rule", &s.PerRule, 1, pods, "evict at most this many pods at one tick for one rule (-1 is no limit)"),
+		count("burst", &s.Burst, 3, pods, "evict at most so many pods at one tick (-1: no limit)"),
+		count("per-hour", &s.PerHour, 60, pods, "evict at most this many pods of the node in an hour (-1 is no limit)"),
+		count("per-namespace", &s.PerNamespace, Unlimited, pods, "evict at most this many pods of one namespace in an hour (-1 is no limit)"),
+		texts("opt-out", &s.OptOut, []string{OptOut}, names,
+			"never evict pods with this annotation (default %s)"),
+		span("taint-transition-period", &s.TaintTransitionPeriod, 5*time.Minute, notNegative,
+			"keep a taint this long after the last tick that called for it"),
+	}
+}
+
+// ReclaimedRows are those of the rule reclaimed-resource-pressure-eviction-plugin.
+func (s *Settings) ReclaimedRows() []Row {
+	const guide, today = "reclaimedResourcesEvictionPluginConfig.", "reclaimedResourcesEvictionConfig."
+	const milliCPU, memory = "reclaimed_millicpu", "reclaimed_memory"
+	return []Row{
+		number("reclaimed-threshold", &s.ReclaimedThreshold, 5, overZero(MaxRatio), "reclaimed pods may request this many times what is offered"),
+		number("reclaimed-cpu-threshold", &s.ReclaimedCPUThreshold, 0, fromZero(MaxRatio),
+			"the same for CPU alone (0: as reclaimed-threshold)",
+			of(milliCPU, eviction(guide+"evictionThreshold")), of(milliCPU, adminQoS(today+"evictionThreshold"))).insteadOf("reclaimed-threshold"),
+		number("reclaimed-memory-threshold", &s.ReclaimedMemoryThreshold, 0, fromZero(MaxRatio),
+			"the same for memory alone (0: as reclaimed-threshold)",
+			of(memory, eviction(guide+"evictionThreshold")), of(memory, adminQoS(today+"evictionThreshold"))).insteadOf("reclaimed-threshold"),
+		number("reclaimed-soft-cpu-threshold", &s.ReclaimedSoftCPUThreshold, 0, fromZero(MaxRatio),
+			"over this many times the CPU offered, a reclaimed pod goes when no other has to (0: off)",
+			of(milliCPU, adminQoS(today+"softEvictionThreshold"))),
+		number("reclaimed-soft-memory-threshold", &s.ReclaimedSoftMemoryThreshold, 0, fromZero(MaxRatio),
+			"over this many times the memory offered, a reclaimed pod goes when no other has to (0: off)",
+			of(memory, adminQoS(today+"softEvictionThreshold"))),
+		onOff("reclaimed-numa-enabled", &s.ReclaimedNUMAEnabled, true,
+			"compare requests and offer on each NUMA node too, for the reclaimed pods bound to one"),
+		onOff("reclaimed-zero-offer-enabled", &s.ReclaimedZeroOfferEnabled, false,
+			"take an offer of 0 at its word, and evict for it; otherwise it counts as withdrawn, and nobody is evicted for it"),
+		span("reclaimed-tolerance", &s.ReclaimedTolerance, 30*time.Second, aDay,
+			"how long a reclaimed threshold must have been met before a pod goes", adminQoS(today+"thresholdMetToleranceDuration")),
+		grace("reclaimed-grace-period", &s.ReclaimedGracePeriod, 60*time.Second, "grace period of the reclaimed pods that go (0: the pod's own)",
+			adminQoS(today+"gracePeriod")),
+		hysteresis("reclaimed", &s.ReclaimedHysteresis),
+	}
+}
+
+// MemoryRows are those of the rule memory-pressure-eviction-plugin.
+func (s *Settings) MemoryRows() []Row {
+	return slices.Concat(s.freeMemoryRows(), s.memoryPSIRows(), s.memoryVictimRows())
+}
+
+const (
+	guideMemory = "memoryEvictionPluginConfig."
+	todayMemory = "memoryPressureEvictionConfig."
+)
+
+// freeMemoryRows are those of the memory that is free, of the node and of its NUMA nodes, and of kswapd.
+func (s *Settings) freeMemoryRows() []Row {
+	return []Row{
+		onOff("memory-system-enabled", &s.MemorySystemEnabled, true, "measure the node's free memory",
+			eviction(guideMemory+"enableSystemLevelDetection"), adminQoS(todayMemory+"enableSystemLevelEviction")),
+		amount("memory-free-minimum", &s.MemoryFreeMinimum,
+			"free memory (2Gi) under which reclaimed pods go even where the kernel's watermark is lower",
+			adminQoS(todayMemory+"systemFreeMemoryThresholdMinimum")),
+		onOff("memory-numa-enabled", &s.MemoryNUMAEnabled, true, "measure each NUMA node's free memory",
+			eviction(guideMemory+"enableNumaLevelDetection"), adminQoS(todayMemory+"enableNumaLevelEviction")),
+		number("memory-numa-victim-minimum", &s.MemoryNUMAVictimMinimum, 0.001, fromZero(1),
+			"part of a NUMA node's memory that a pod must use there to be a victim, 0 to 1",
+			adminQoS(todayMemory+"numaVictimMinimumUtilizationThreshold")),
+		count("memory-numa-below-times", &s.MemoryNUMABelowTimes, 4, from1(MaxTimes),
+			"any pod goes after a NUMA node was found below its watermark so many times in a row",
+			eviction(guideMemory+"numaFreeBelowWatermarkTimesThreshold"), adminQoS(todayMemory+"numaFreeBelowWatermarkTimesThreshold")),
+		count("memory-numa-below-times-reclaimed", &s.MemoryNUMABelowTimesReclaimed, 1, from1(MaxTimes),
+			"a reclaimed pod goes after so many times", adminQoS(todayMemory+"numaFreeBelowWatermarkTimesReclaimedThreshold")),
+		number("memory-kswapd-rate", &s.MemoryKswapdRate, 2000, fromZero(math.MaxInt32),
+			"pages a second that kswapd may reclaim (0: not measured)",
+			eviction(guideMemory+"systemKswapdRateThreshold"), adminQoS(todayMemory+"systemKswapdRateThreshold")),
+		count("memory-kswapd-times", &s.MemoryKswapdTimes, 4, from1(MaxTimes),
+			"a pod goes after kswapd was found at that rate so many times in a row", eviction(guideMemory+"systemKswapdRateExceedTimesThreshold")),
+		span("memory-kswapd-duration", &s.MemoryKswapdDuration, 0, aDay,
+			"a pod goes after kswapd was at that rate for so long, instead of so many times (0: times)",
+			adminQoS(todayMemory+"systemKswapdRateExceedDurationThreshold")).insteadOf("memory-kswapd-times"),
+		span("memory-sync-period", &s.MemorySyncPeriod, 5*time.Second, aDay, "time between two of the times that are counted"),
+	}
+}
+
+// memoryPSIRows are those of the memory's pressure.
+func (s *Settings) memoryPSIRows() []Row {
+	return []Row{
+		onOff("memory-psi-enabled", &s.MemoryPSIEnabled, true, "measure the memory pressure (PSI) of node and pods, on cgroup v2"),
+		number("memory-psi-threshold", &s.MemoryPSIThreshold, 15, overZero(100),
+			"some avg10 of the node's memory pressure, in percent, at which it is met"),
+		number("memory-psi-pod-threshold", &s.MemoryPSIPodThreshold, 1, fromZero(100),
+			"some avg10 over which a shared or dedicated pod counts as pressed, in percent"),
+		count("memory-psi-pods", &s.MemoryPSIPods, 3, from1(MaxTimes), "so many pods must be pressed"),
+		number("memory-psi-pods-mean", &s.MemoryPSIPodsMean, 4, fromZero(100), "mean some avg10 that the pressed pods must have, in percent"),
+		span("memory-psi-duration-reclaimed", &s.MemoryPSIDurationReclaimed, 15*time.Second, aDay,
+			"how long the pressure must have lasted before a reclaimed pod goes"),
+		span("memory-psi-duration", &s.MemoryPSIDuration, 45*time.Second, aDay, "how long the pressure must have lasted before any pod goes"),
+		span("memory-psi-cooldown", &s.MemoryPSICooldown, 35*time.Second, aDay,
+			"time between an eviction because of memory and one because of its pressure (PSI)"),
+	}
+}
+
+// memoryVictimRows say who is evicted because of memory, and when.
+func (s *Settings) memoryVictimRows() []Row {
+	system := []string{RankQoS, RankPriority, RankMemoryUsage, RankRSS}
+	numa := append(slices.Clone(system), RankNUMAMemory)
+	return []Row{
+		texts("memory-system-ranking", &s.MemorySystemRanking, []string{RankQoS, RankPriority, RankMemoryUsage}, someOf(system),
+			"who is evicted first (comma-separated; default %s)",
+			ranked(eviction(guideMemory+"systemEvictionRankingMetrics"), system),
+			ranked(adminQoS(todayMemory+"systemEvictionRankingMetrics"), system)),
+		texts("memory-numa-ranking", &s.MemoryNUMARanking, []string{RankQoS, RankPriority, RankNUMAMemory}, someOf(numa),
+			"who is evicted first where a NUMA node is short (default %s)",
+			ranked(eviction(guideMemory+"numaEvictionRankingMetrics"), numa), ranked(adminQoS(todayMemory+"numaEvictionRankingMetrics"), numa)),
+		span("memory-tolerance", &s.MemoryTolerance, 0, aDay, "how long too little memory must have been free before a pod goes"),
+		span("memory-cooldown", &s.MemoryCooldown, 0, aDay, "time between two evictions because of memory"),
+		// The guide's kind has one field for both grace periods.
+		grace("memory-reclaimed-grace-period", &s.MemoryReclaimedGracePeriod, time.Second,
+			"grace period of the reclaimed pods that go because of memory (0: the pod's own)",
+			eviction(guideMemory+"gracePeriod"), adminQoS(todayMemory+"reclaimedGracePeriod")),
+		grace("memory-grace-period", &s.MemoryGracePeriod, 0, "grace period of the other pods that go because of memory (0: the pod's own)",
+			eviction(guideMemory+"gracePeriod"), adminQoS(todayMemory+"gracePeriod")),
+		hysteresis("memory", &s.MemoryHysteresis),
+	}
+}
+
+// CPURows are those of the rule cpu-pressure-eviction-plugin.
+func (s *Settings) CPURows() []Row {
+	const today = "cpuPressureEvictionConfig."
+	return []Row{
+		onOff("load-enabled", &s.LoadEnabled, true, "measure the shared pools' load", adminQoS(today+"enableLoadEviction")),
+		number("load-lower-bound-ratio", &s.LoadLowerBoundRatio, 1, overZero(MaxRatio),
+			"taint when a shared pool's load is over this many times its CPUs", adminQoS(today+"loadLowerBoundRatio")),
+		number("load-upper-bound-ratio", &s.LoadUpperBoundRatio, 1.8, overZero(MaxRatio),
+			"evict when a shared pool's load is over this many times its CPUs", adminQoS(today+"loadUpperBoundRatio")),
+		number("load-threshold-met-percentage", &s.LoadThresholdMetPercentage, 0.8, overZero(1),
+			"part of the ring's samples that must be over a bound, 0 to 1", adminQoS(today+"loadThresholdMetPercentage")),
+		count("load-metric-ring-size", &s.LoadMetricRingSize, 10, from1(maxRing), "samples of the load that are looked at",
+			adminQoS(today+"loadMetricRingSize")),
+		span("load-sync-period", &s.LoadSyncPeriod, 30*time.Second, aDay, "time between two samples of the load"),
+		span("load-cooldown", &s.LoadCooldown, 300*time.Second, aDay, "time between two evictions because of the load",
+			asText(adminQoS(today+"loadEvictionCoolDownTime"))),
+		hysteresis("load", &s.LoadHysteresis),
+		onOff("suppression-enabled", &s.SuppressionEnabled, true, "measure how much less CPU the reclaimed pods have than they asked for",
+			adminQoS(today+"enableSuppressionEviction")),
+		number("suppression-max-tolerance-rate", &s.SuppressionMaxToleranceRate, 5, overZero(MaxRatio),
+			"a pod tolerates requests of at most this many times the reclaimed pool, whatever its annotation says",
+			adminQoS(today+"maxSuppressionToleranceRate")),
+		span("suppression-min-duration", &s.SuppressionMinDuration, 300*time.Second, aDay,
+			"how long a pod must have been suppressed before it goes", asText(adminQoS(today+"minSuppressionToleranceDuration"))),
+		hysteresis("suppression", &s.SuppressionHysteresis),
+		grace("cpu-grace-period", &s.CPUGracePeriod, 0, "grace period of the pods that go because of load or suppression (0: the pod's own)",
+			adminQoS(today+"gracePeriod")),
+	}
+}
+
+// RSSRows are those of the rule rss-overuse-eviction-plugin.
+func (s *Settings) RSSRows() []Row {
+	return []Row{
+		onOff("rss-overuse-enabled", &s.RSSOveruseEnabled, false, "measure the pods' resident memory against their requests",
+			eviction(guideMemory+"enableRssOveruseDetection"), adminQoS(todayMemory+"enableRSSOveruseEviction")),
+		number("rss-overuse-threshold", &s.RSSOveruseThreshold, 1.05, overZero(MaxRatio),
+			"a pod's resident memory may be this many times its request, unless its annotation says otherwise",
+			eviction(guideMemory+"rssOveruseRateThreshold"), adminQoS(todayMemory+"rssOveruseRateThreshold")),
+		span("rss-overuse-tolerance", &s.RSSOveruseTolerance, 0, aDay, "how long a pod must have used too much before it goes"),
+		grace("rss-overuse-grace-period", &s.RSSOveruseGracePeriod, 0, "grace period of the pods that go because of it (0: the pod's own)"),
+		hysteresis("rss-overuse", &s.RSSOveruseHysteresis),
+	}
+}
+
+// WaitingRows are those of the rule service-waiting.
+func (s *Settings) WaitingRows() []Row {
+	return []Row{
+		onOff("service-waiting-enabled", &s.ServiceWaitingEnabled, false, "measure how long services wait for a CPU"),
+		number("service-waiting-threshold", &s.ServiceWaitingThreshold, 200, overZero(MaxRatio),
+			"a service may wait for a CPU for this many thousandths of the time"),
+		span("service-waiting-duration", &s.ServiceWaitingDuration, time.Minute, aDay,
+			"how long a service must have waited too much before a reclaimed pod goes"),
+		span("service-waiting-cooldown", &s.ServiceWaitingCooldown, 2*time.Minute, aDay,
+			"time between two evictions because of services' waiting"),
+		grace("service-waiting-grace-period", &s.ServiceWaitingGracePeriod, 0,
+			"grace period of the pods that go because of it (0: the pod's own)"),
+		hysteresis("service-waiting", &s.ServiceWaitingHysteresis),
+	}
+}
+
+// FleetRows are those of the fleet controller: Katalyst's rate, a node in 10 seconds, and the guide's times.
+func (s *Settings) FleetRows() []Row {
+	return []Row{
+		span("taint-after", &s.Fleet.TaintAfter, 10*time.Minute, aWeek, "with --fleet: taint a node whose agent has not been ready for so long"),
+		span("evict-after", &s.Fleet.EvictAfter, 20*time.Minute, aWeek,
+			"with --fleet: evict when an agent is not ready for so long"),
+		// 600 is ten nodes a second: more is no limit.
+		count("nodes-per-minute", &s.Fleet.NodesPerMinute, 6, from1(600),
+			"with --fleet: evict from at most so many nodes a minute"),
+	}
+}

@@ -1,0 +1,33 @@
+// Package phrase puts numbers into sentences.
+package phrase
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Count is a number of things, whose plural ends in s: "1 pod", "2 pods".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Number is a number and what it counts: "3 failed".
+type Number struct {
+	N    int
+	Text string
+}
+
+// Nonzero is a text with those of the numbers that are not zero behind it, joined by commas.
+func Nonzero(text string, numbers ...Number) string {
+	var b strings.Builder
+	b.WriteString(text)
+	for _, n := range numbers {
+		if n.N != 0 {
+			fmt.Fprintf(&b, ", %d %s", n.N, n.Text)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,273 @@
+package stage
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+const (
+	// manFlag prints the tool's manual page for man(1). It is for whoever installs the tools.
+	manFlag = "generate-man"
+	// manualFlag prints the same manual as Markdown, which is the tool's page in docs/ and can be read where there is no man(1).
+	manualFlag = "manual"
+)
+
+// The lines of a manual that are not running text.
+var (
+	manHeading = regexp.MustCompile(`^[A-Z][A-Z0-9 ,.'?/-]*(\(--[a-z-]+\))?$`)
+	manBullet  = regexp.MustCompile(`^ *- (.*)$`)
+	manItem    = regexp.MustCompile(`^( *)(\S+(?: \S+)*)(  +)(\S+(?: \S+)*)$`)
+)
+
+// manual writes everything about the tool: what it does, its tasks and sections, its options with their details. A page in docs/
+// begins with the tasks; a manual page has them behind the description, where readers of man(1) look for examples.
+func (c Command) manual(w io.Writer, flags []cli.Flag, form markup) error {
+	var b strings.Builder
+	form.title(&b, c)
+	text := manText{Builder: &b, form: form}
+	text.text(c.Summary)
+	if form.tasksFirst() {
+		c.tasks(&b, form)
+		if c.Manual != "" {
+			form.heading(&b, "HOW IT WORKS")
+		}
+	}
+	text.text(c.Manual)
+	if !form.tasksFirst() {
+		c.tasks(&b, form)
+	}
+	form.heading(&b, "OPTIONS")
+	form.paragraph(&b)
+	form.line(&b, c.variables())
+	for _, group := range optionGroups(flags) {
+		form.subheading(&b, group.name)
+		for _, f := range group.flags {
+			d := describe(f)
+			about := d.brief
+			if d.details != "" {
+				about += ". " + d.details
+			}
+			form.item(&b, d.name, about)
+		}
+	}
+	form.heading(&b, "EXIT STATUS")
+	form.paragraph(&b)
+	form.line(&b, strings.ToUpper(exitStatus[13:14])+exitStatus[14:])
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// tasks writes what a user may want to do, and how.
+func (c Command) tasks(b *strings.Builder, form markup) {
+	if len(c.Tasks) == 0 {
+		return
+	}
+	form.heading(b, form.tasksTitle())
+	for _, task := range c.Tasks {
+		form.subheading(b, task.Want)
+		form.verbatim(b, true)
+		for line := range strings.SplitSeq(task.Command, "\n") {
+			form.raw(b, line)
+		}
+		form.verbatim(b, false)
+	}
+}
+
+// markup is how a manual is written down.
+type markup interface {
+	title(*strings.Builder, Command)
+	tasksFirst() bool
+	tasksTitle() string
+	heading(*strings.Builder, string)
+	subheading(*strings.Builder, string)
+	paragraph(*strings.Builder)
+	line(*strings.Builder, string) // of running text
+	item(b *strings.Builder, name, text string)
+	bullet(*strings.Builder, string)
+	more(*strings.Builder, string) // of an item or bullet
+	verbatim(b *strings.Builder, begins bool)
+	raw(*strings.Builder, string) // a verbatim line
+}
+
+// manText turns a manual's lines into paragraphs, lists and examples.
+type manText struct {
+	*strings.Builder
+	form      markup
+	base      int  // how far the running text of this section is indented
+	column    int  // where the text of the last list item begins; 0 outside a list
+	asWritten bool // lines are kept as they are
+	open      bool // the running text's paragraph has begun
+}
+
+// text takes a whole text.
+func (m *manText) text(text string) {
+	m.base, m.column, m.open = 0, 0, false
+	if text = strings.TrimSpace(text); text == "" {
+		return
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		m.line(strings.TrimRight(line, " "))
+	}
+	m.fill()
+}
+
+// line takes the next line.
+func (m *manText) line(line string) {
+	indent := len(line) - len(strings.TrimLeft(line, " "))
+	switch {
+	case line == "":
+		m.fill()
+		m.open, m.column = false, 0
+		return
+	case indent == 0 && manHeading.MatchString(line):
+		m.fill()
+		m.open, m.column, m.base = false, 0, 3
+		m.form.heading(m.Builder, line)
+		return
+	}
+	if indent < m.base { // a section that is not indented
+		m.base = 0
+	}
+	item, bullet := manItem.FindStringSubmatch(line), manBullet.FindStringSubmatch(line)
+	switch {
+	case item != nil && !m.asWritten:
+		m.column, m.open = len(item[1])+len(item[2])+len(item[3]), false
+		m.form.item(m.Builder, item[2], item[4])
+	case m.column > 0 && indent == m.column:
+		m.form.more(m.Builder, line[indent:])
+	case indent == m.base:
+		m.fill()
+		if !m.open || m.column > 0 {
+			m.form.paragraph(m.Builder)
+		}
+		m.open, m.column = true, 0
+		m.form.line(m.Builder, line[indent:])
+	case bullet != nil && !m.asWritten:
+		m.column = indent + 2
+		m.form.bullet(m.Builder, bullet[1])
+	default:
+		if !m.asWritten {
+			m.form.verbatim(m.Builder, true)
+			m.asWritten, m.column = true, 0
+		}
+		m.form.raw(m.Builder, strings.Repeat(" ", indent-m.base)+line[indent:])
+	}
+}
+
+// fill ends lines that are kept as they are.
+func (m *manText) fill() {
+	if m.asWritten {
+		m.form.verbatim(m.Builder, false)
+		m.asWritten, m.open = false, false
+	}
+}
+
+// manPage is a manual in the macros of man(7). A manual is plain text, in which _ and * mean themselves: urfave/cli's own page would
+// read it as Markdown.
+type manPage struct{}
+
+func (manPage) title(b *strings.Builder, c Command) {
+	fmt.Fprintf(b, ".TH %s 1 \"\" \"Polder %s\" Polder\n", strings.ToUpper(c.Name), roff(Version))
+	fmt.Fprintf(b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n[\\fIoptions\\fR]\n.SH DESCRIPTION\n", c.Name, roff(c.Synopsis), c.Name)
+}
+
+func (manPage) tasksFirst() bool                        { return false }
+func (manPage) tasksTitle() string                      { return "EXAMPLES" }
+func (manPage) heading(b *strings.Builder, s string)    { fmt.Fprintf(b, ".SH %s\n", roff(s)) }
+func (manPage) subheading(b *strings.Builder, s string) { fmt.Fprintf(b, ".SS %s\n", roff(s)) }
+func (manPage) paragraph(b *strings.Builder)            { b.WriteString(".PP\n") }
+func (manPage) line(b *strings.Builder, s string)       { fmt.Fprintln(b, roff(s)) }
+func (manPage) more(b *strings.Builder, s string)       { fmt.Fprintln(b, roff(s)) }
+func (manPage) raw(b *strings.Builder, s string)        { fmt.Fprintln(b, roff(s)) }
+func (manPage) bullet(b *strings.Builder, s string)     { fmt.Fprintf(b, ".IP \\(bu 2\n%s\n", roff(s)) }
+
+func (manPage) item(b *strings.Builder, name, s string) {
+	fmt.Fprintf(b, ".TP\n\\fB%s\\fR\n%s\n", roff(name), roff(s))
+}
+
+func (manPage) verbatim(b *strings.Builder, begins bool) {
+	if begins {
+		b.WriteString(".PP\n.nf\n")
+		return
+	}
+	b.WriteString(".fi\n")
+}
+
+var roffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`)
+
+// roff is text that troff prints as it is.
+func roff(text string) string {
+	text = roffEscapes.Replace(text)
+	if strings.HasPrefix(text, ".") {
+		text = `\&` + text
+	}
+	return text
+}
+
+// markdown is a manual as a page of docs/.
+type markdown struct{}
+
+func (markdown) title(b *strings.Builder, c Command) {
+	fmt.Fprintf(b, "# %s\n\n`%s`: %s.\n", c.Name, c.Name, c.Synopsis)
+}
+
+func (markdown) tasksFirst() bool   { return true }
+func (markdown) tasksTitle() string { return "TASKS" }
+
+func (markdown) heading(b *strings.Builder, s string) {
+	if name, option, ok := strings.Cut(s, " ("); ok {
+		s = sentenceCase(name) + " (`" + strings.TrimSuffix(option, ")") + "`)"
+	} else {
+		s = sentenceCase(s)
+	}
+	fmt.Fprintf(b, "\n## %s\n", s)
+}
+
+func sentenceCase(s string) string { return s[:1] + strings.ToLower(s[1:]) }
+
+func (markdown) subheading(b *strings.Builder, s string) { fmt.Fprintf(b, "\n### %s\n", s) }
+func (markdown) paragraph(b *strings.Builder)            { b.WriteString("\n") }
+func (markdown) line(b *strings.Builder, s string)       { fmt.Fprintln(b, marked(s)) }
+func (markdown) more(b *strings.Builder, s string)       { fmt.Fprintln(b, "  "+marked(s)) }
+func (markdown) raw(b *strings.Builder, s string)        { fmt.Fprintln(b, s) }
+
+func (markdown) bullet(b *strings.Builder, s string) {
+	listBegins(b)
+	fmt.Fprintf(b, "- %s\n", marked(s))
+}
+
+func (markdown) item(b *strings.Builder, name, s string) {
+	listBegins(b)
+	fmt.Fprintf(b, "- `%s`: %s\n", name, marked(s))
+}
+
+// listBegins leaves a line empty between a paragraph and the list below it.
+func listBegins(b *strings.Builder) {
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	if last := lines[len(lines)-1]; last != "" && !strings.HasPrefix(last, "- ") && !strings.HasPrefix(last, "  ") {
+		b.WriteString("\n")
+	}
+}
+
+func (markdown) verbatim(b *strings.Builder, begins bool) {
+	if begins {
+		b.WriteString("\n")
+	}
+	b.WriteString("```\n")
+}
+
+// code is what stands in a manual's running text and would be read as Markdown, or is an option: it is set as code.
+var code = regexp.MustCompile("(^|[ (\"'])(--[a-z][a-z-]*[a-z]|[^ `\"'(),;:]*[_*<>\\[\\]|][^ `\"'(),;]*[^ `\"'(),;:.])")
+
+// docsPage is a page of docs/ that a text names.
+var docsPage = regexp.MustCompile(`docs/([a-z-]+\.md)`)
+
+// marked is a line of running text in Markdown.
+func marked(text string) string {
+	text = code.ReplaceAllString(text, "$1`$2`")
+	return docsPage.ReplaceAllString(text, "[$1]($1)")
+}

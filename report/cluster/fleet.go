@@ -1,0 +1,184 @@
+package cluster
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"polder/lib/kube"
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/object"
+	"polder/report/reconcile"
+)
+
+// Fleet is what --fleet writes.
+const Fleet = "fleet"
+
+// FleetNames are the targets of the fleet controller: its own beside those that were asked for.
+func FleetNames(to []string) ([]string, error) {
+	for _, name := range []string{cnrKind.target, nodeKind.target, NodeMetric} {
+		if slices.Contains(to, name) {
+			return nil, stage.Usagef("--to %s and --fleet exclude each other: a node's figures are its own report's to write", name)
+		}
+	}
+	names := append(slices.Clone(to), Fleet)
+	if !slices.Contains(names, KCC) {
+		names = append(names, KCC)
+	}
+	return names, nil
+}
+
+// undoneWithin is how long after our own write a difference is taken for an external change.
+const undoneWithin = 2 * reconcile.LongestRestore
+
+// fleet writes what the fleet controller has to say of each node. Only ticks make it write: without them all stays as it is. It
+// remembers nothing that matters, for what is to be written is what the cluster's objects lack.
+type fleet struct {
+	writer
+	session    *stage.Session
+	connection *connection // nil in a dry run
+	queue      *reconcile.Queue[member, fleetJob]
+	// What the watches had when they were looked at last.
+	version, nodesVersion uint64
+	nodes, cnrs           map[string]*seen
+}
+
+// member is one node of the fleet.
+type member struct {
+	node string
+	want object.FleetDecision
+	// Our own last writes, of which the watches may not know yet.
+	ownNode, ownCNR *seen
+
+	written object.FleetDecision // what was written last, and when
+	wroteAt time.Time
+}
+
+func openFleet(ctx context.Context, s *stage.Session, o *Options) (Target, error) {
+	f := &fleet{session: s}
+	if !s.DryRun {
+		c, err := o.connect(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		f.connection, f.writer = c, writer{client: c.client, log: s.Log}
+	}
+	q := o.queue(ctx, s, Fleet)
+	q.NoFlush = o.noFlush
+	t := reconcile.Target[member, fleetJob]{
+		New: func(node string, _ time.Time) (*member, error) { return &member{node: node}, checkNode(node) },
+		Due: f.due, Desired: f.desired, Write: f.writeDecision, Settle: f.settle,
+		Show: func(j *fleetJob, _ time.Time) (string, error) { return j.want.String(), nil },
+		// Nodes that are no more.
+		Forget:  func(m *member, _ time.Time) bool { return f.nodes[m.node] == nil },
+		Explain: func(err error) error { return explain(kube.CustomNodeResources, err) },
+	}
+	if f.connection != nil {
+		t.Refresh, t.Ready = f.refresh, f.unable
+	}
+	f.queue = reconcile.Start(q, t)
+	return f, nil
+}
+
+// Put notes what a tick says and returns what has become of the ones before.
+func (f *fleet) Put(in stage.Incoming) (tick.Target, error) {
+	if in.Refused != "" {
+		return tick.Target{Target: Fleet, State: tick.TargetUnchanged}, nil
+	}
+	return f.queue.Put(in.Node, in.Time, func(m *member, _ time.Time) { m.want = object.ReadFleetDecision(in.Tick) }), nil
+}
+
+// refresh takes over what the watches have seen.
+func (f *fleet) refresh(iter.Seq[*member], time.Time) {
+	byName(f.connection.nodes, &f.nodesVersion, &f.nodes)
+	byName(f.connection.cnrs, &f.version, &f.cnrs)
+}
+
+// have are the node's objects, nil where they are not there.
+func (f *fleet) have(m *member) (node, cnr *seen) {
+	return newest(f.nodes[m.node], &m.ownNode), newest(f.cnrs[m.node], &m.ownCNR)
+}
+
+// newest is the later one of what the watch has and of our own write; what the watch has caught up with is forgotten.
+func newest(watched *seen, own **seen) *seen {
+	if *own != nil && (watched == nil || newer((*own).version, watched.version)) {
+		return *own
+	}
+	*own = nil
+	return watched
+}
+
+// lacks says what is to be written for a node; nothing where that cannot be known yet.
+func (f *fleet) lacks(m *member) string {
+	node, cnr := f.have(m)
+	if node == nil {
+		return ""
+	}
+	return m.want.Lacks(node.object, objectOf(cnr))
+}
+
+func objectOf(x *seen) kube.Object {
+	if x == nil {
+		return nil
+	}
+	return x.object
+}
+
+// unable says why nothing can be written for a node, if so.
+func (f *fleet) unable(m *member) error {
+	return f.connection.lacking(f.nodes, m.node, f.connection.cnrs)
+}
+
+// due compares what the fleet controller says with the node's objects.
+func (f *fleet) due(m *member, now time.Time) object.Due {
+	switch same := m.want.Equal(m.written); {
+	case f.connection == nil && same:
+		return object.NotDue
+	case f.connection == nil || f.nodes[m.node] == nil: // what lacks is not known
+		return object.Moved
+	case f.lacks(m) == "":
+		return object.NotDue
+	case !same:
+		return object.Moved
+	case now.Sub(m.wroteAt) < undoneWithin:
+		return object.Undone
+	}
+	return object.Again
+}
+
+func (f *fleet) desired(m *member, now time.Time) *fleetJob {
+	j := &fleetJob{node: m.node, want: m.want, at: now}
+	if f.connection != nil {
+		j.haveNode, j.haveCNR = f.have(m)
+		j.lacks = f.lacks(m)
+	}
+	return j
+}
+
+func (f *fleet) settle(m *member, j *fleetJob, err error, now time.Time) bool {
+	if err != nil { // the objects may be deleted, or others by now
+		m.ownNode, m.ownCNR, m.written, m.wroteAt = nil, nil, object.FleetDecision{}, time.Time{}
+		return false
+	}
+	if j.wroteNode {
+		m.ownNode = j.haveNode
+	}
+	if j.wroteCNR {
+		m.ownCNR = j.haveCNR
+	}
+	changed := !m.written.Equal(j.want)
+	m.written, m.wroteAt = j.want, now
+	if f.connection != nil && j.lacks != "conditions" { // those are written for every node when it is first seen
+		f.session.Log.Info("written", "target", Fleet, "node", m.node, "parts", j.lacks, "now", j.want.String())
+	}
+	return changed
+}
+
+func (f *fleet) Close() error {
+	if f.connection != nil {
+		defer f.connection.leave()
+	}
+	return f.queue.Close()
+}

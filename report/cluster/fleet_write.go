@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"polder/lib/kube"
+	"polder/lib/stage"
+	"polder/report/object"
+)
+
+// fleetJob is one write of what the fleet controller says of a node.
+type fleetJob struct {
+	node              string
+	want              object.FleetDecision
+	haveNode, haveCNR *seen
+	lacks             string // what is to be written
+	at                time.Time
+	// Whether the objects are as our own write left them.
+	wroteNode, wroteCNR bool
+}
+
+// writeDecision makes a node's objects as the fleet controller wants them. The mark comes before the withdrawal, for the node's own report
+// may be half alive: it must not put back what is taken away. What was offered before is put back by that report alone.
+func (w *writer) writeDecision(ctx context.Context, j *fleetJob) (bool, error) {
+	if j.haveCNR == nil {
+		made, err := w.apply(ctx, j.node, object.CNR(j.node, j.haveNode.uid))
+		if err != nil {
+			return false, err
+		}
+		j.haveCNR, j.wroteCNR = made, true
+	}
+	errs := []error{w.guardedCNR(ctx, j, j.want.Patch, "status")}
+	if j.want.Taints == nil {
+		return true, errs[0]
+	}
+	errs = append(errs, w.guardedCNR(ctx, j, taintPatch(object.FleetTaintsOf, j.want.Taints, j.at)))
+	if err := w.mark(ctx, j); err != nil {
+		return true, errors.Join(append(errs, err)...)
+	}
+	if j.want.Withdraws() {
+		if nothing := object.Nothing(); !object.NodeHolds(j.haveNode.object, nothing) {
+			now, err := w.patch(ctx, kube.Nodes, j.node, kube.MergePatch, object.NodePatch(nothing), "status")
+			errs = append(errs, err)
+			if err == nil {
+				j.haveNode, j.wroteNode = now, true
+			}
+		}
+		errs = append(errs, w.guardedCNR(ctx, j, object.CNRWithdrawal, "status"))
+	}
+	return true, errors.Join(errs...)
+}
+
+func (w *writer) guardedCNR(ctx context.Context, j *fleetJob, patch func(kube.Object) object.Patch, subresources ...string) error {
+	now, err := w.guarded(ctx, kube.CustomNodeResources, j.node, j.haveCNR, patch, subresources...)
+	j.wroteCNR = j.wroteCNR || now != nil
+	j.haveCNR = cmp.Or(now, j.haveCNR)
+	return err
+}
+
+func (w *writer) mark(ctx context.Context, j *fleetJob) error {
+	patch := j.want.MarkPatch(j.haveNode.object)
+	if patch == nil {
+		return nil
+	}
+	now, err := w.patch(ctx, kube.Nodes, j.node, kube.MergePatch, patch)
+	if err != nil {
+		return err
+	}
+	j.haveNode, j.wroteNode = now, true
+	return nil
+}
+
+// withdrawFleet takes away what the fleet controller wrote: taints, marks and the conditions of the agents. Each node's own report offers
+// again then.
+func (o *Options) withdrawFleet(ctx context.Context, s *stage.Session) error {
+	client, err := o.open()
+	if err != nil {
+		return err
+	}
+	limit := 20 * withdrawWithin
+	ctx, done := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
+	defer done()
+	w := &writer{client: client, log: s.Log}
+	var all error
+	for _, r := range []kube.Resource{kube.CustomNodeResources, kube.Nodes} {
+		objects, err := listSeen(ctx, client, r, s.Now)
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("withdraw %s: %w", Fleet, explain(r, err)))
+			continue
+		}
+		for _, have := range objects {
+			changed, err := w.withdrawDecision(ctx, r, have, s.DryRun)
+			switch {
+			case kube.IsNotFound(err):
+			case err != nil:
+				all = errors.Join(all, fmt.Errorf("withdraw %s of %s %s: %w", Fleet, r, have.name, explain(r, err)))
+			case changed && s.DryRun:
+				s.Log.Info("would be withdrawn", "target", Fleet, "resource", r.String(), "node", have.name)
+			case changed:
+				s.Log.Info("withdrawn", "target", Fleet, "resource", r.String(), "node", have.name)
+			}
+		}
+	}
+	return all
+}
+
+func listSeen(ctx context.Context, client *kube.Client, r kube.Resource, now func() time.Time) ([]*seen, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w := kube.Start(ctx, client, selection(r, ""), now, see)
+	if err := w.WaitSynced(ctx); err != nil {
+		return nil, err
+	}
+	return w.List(), nil
+}
+
+// withdrawDecision withdraws one object's part; it reports whether there was any.
+func (w *writer) withdrawDecision(ctx context.Context, r kube.Resource, have *seen, dryRun bool) (bool, error) {
+	if r == kube.Nodes {
+		patch := object.FleetDecision{}.MarkPatch(have.object)
+		if patch == nil || dryRun {
+			return patch != nil, nil
+		}
+		_, err := w.patch(ctx, r, have.name, kube.MergePatch, patch)
+		return true, err
+	}
+	taints := taintPatch(object.FleetTaintsOf, nil, time.Time{})
+	if dryRun {
+		return taints(have.object) != nil || object.WithoutConditions(have.object) != nil, nil
+	}
+	first, err := w.guarded(ctx, r, have.name, have, taints)
+	if err != nil {
+		return true, err
+	}
+	second, err := w.guarded(ctx, r, have.name, cmp.Or(first, have), object.WithoutConditions, "status")
+	return first != nil || second != nil, err
+}

@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"polder/lib/kube"
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/reconcile"
+)
+
+// A tick says the worst of what has become of all objects, and names the one that failed. An object that needs no write, because it
+// says so already, is no news; one that no tick names any more is forgotten.
+func TestKCCWorst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{session: session(nil), client: new(kube.Client)}
+		r.session.Now = time.Now
+		fails := errors.New("away")
+		target := r.target()
+		target.Write = func(_ context.Context, j *kccJob) (bool, error) {
+			if j.want.Name == "bad" {
+				return false, fails
+			}
+			j.wrote = j.want.Name != "as-it-is"
+			return j.wrote, nil
+		}
+		r.queue = reconcile.Start(new(Options).queue(t.Context(), r.session, KCC), target)
+		say := func(what, want string, changed bool, names ...string) {
+			t.Helper()
+			synctest.Wait()
+			var verdicts []string
+			for _, name := range names {
+				verdicts = append(verdicts, `{"namespace":"default","name":"`+name+`","valid":true,"reason":"Normal"}`)
+			}
+			config := tick.Raw(`{"katalyst":{"customConfigs":[` + strings.Join(verdicts, ",") + `]}}`)
+			got := put(t, r, stage.Incoming{Tick: &tick.Tick{V: 1, Node: "n", Time: time.Now(), Sample: &tick.Sample{Config: config}}})
+			if text := strings.TrimSpace(got.State + " " + got.Error); text != want || got.Changed != changed {
+				t.Errorf("%s: %q, changed %v; want %q, %v", what, text, got.Changed, want, changed)
+			}
+		}
+		say("all are looked at", tick.TargetPending, false, "as-it-is", "good")
+		say("one was written", tick.TargetWritten, true, "as-it-is", "good")
+		say("nothing new", tick.TargetUnchanged, false, "as-it-is", "good")
+		say("names that are no objects", tick.TargetUnchanged, false, "as-it-is", "good", "..", "a/b")
+		say("a third one", tick.TargetPending, false, "as-it-is", "good", "bad")
+		say("it fails", "failed default/bad: away", false, "as-it-is", "good", "bad")
+		say("a fourth one, beside it", "failed default/bad: away", false, "good", "bad", "other")
+		say("which is written", "failed default/bad: away", true, "good", "bad", "other")
+		time.Sleep(forgetAfter + 1)
+		say("no tick names it any more", tick.TargetUnchanged, false, "good")
+	})
+}

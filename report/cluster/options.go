@@ -1,0 +1,289 @@
+// Package cluster writes what ticks say to objects of the cluster: CustomNodeResources, Nodes, NodeMetrics, and the status of
+// KatalystCustomConfigs. How and when is package reconcile's; what, is package object's.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"polder/lib/kube"
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/object"
+	"polder/report/reconcile"
+)
+
+// manager is the field manager of all that is written.
+const manager = "polder-report"
+
+// requestLimit bounds one request. A server that does not answer is asked again with newer figures.
+const requestLimit = 10 * time.Second
+
+// Options are the flags of the cluster's targets.
+type Options struct {
+	To        []string // what --to names
+	AllNodes  bool
+	Fleet     bool
+	TaintNode bool
+	Withdraw  bool
+
+	kubeconfig string
+	noFlush    bool
+	prefix     string  // of Koordinator's resources
+	minChange  float64 // in percent
+	minAge     time.Duration
+	growAge    time.Duration
+	resync     time.Duration
+	staleAfter time.Duration
+
+	shared *connection // the targets' one
+}
+
+// Target is one kind of objects that ticks are reported to.
+type Target interface {
+	// Put reports a tick.
+	Put(stage.Incoming) (tick.Target, error)
+	// Close is called once, when no more ticks come.
+	Close() error
+}
+
+// Open opens the target of the name.
+func (o *Options) Open(ctx context.Context, s *stage.Session, name string) (Target, error) {
+	switch name {
+	case Fleet:
+		return openFleet(ctx, s, o)
+	case NodeMetric:
+		return openNodeMetric(ctx, s, o)
+	case KCC:
+		return openKCC(ctx, s, o)
+	case NodeTaints:
+		return openPublisher(ctx, s, o, nodeTaintsKind)
+	case nodeKind.target:
+		return openPublisher(ctx, s, o, nodeKindOf(o.prefix))
+	}
+	return openPublisher(ctx, s, o, cnrKind)
+}
+
+// NodeTaints is the target of --taint-node.
+const NodeTaints = "node-taints"
+
+// wants reports whether --to names the target.
+func (o *Options) wants(name string) bool { return slices.Contains(o.To, name) }
+
+// Flags adds the flags.
+func (o *Options) Flags(f *stage.Flags) {
+	f.Category("Cluster, for --to cnr, node and nodemetric")
+	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE` (default the one that report runs in)")
+	f.Float(&o.minChange, "min-change", 5, "write an amount that has grown by so many percent\nAn amount that has shrunk by 1 percent is written at once.")
+	f.Duration(&o.growAge, "grow-interval", 7*time.Minute, "offer more so long after amounts have moved (0: at once)\nThey are those of the object, and may have moved either way.")
+	f.Duration(&o.minAge, "min-interval", 10*time.Minute, "write a loss below 1 percent so long after a write")
+	f.Duration(&o.resync, "resync", 10*time.Minute, "write whatever has changed at least this often (0: never)")
+	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for so long")
+	f.String(&o.prefix, "resource-prefix", object.Prefix, "node: prefix of Koordinator's batch-cpu\nAnd before batch-memory, mid-cpu and mid-memory: kubernetes.io, or koordinator.sh as in Koordinator v0.1.")
+	f.Bool(&o.AllNodes, "all-nodes", "write the objects of every node that ticks name")
+	f.Bool(&o.TaintNode, "taint-node", "put evict's taints on the Node, too, where they hold for all pods")
+	f.Bool(&o.Fleet, "fleet", "write what the fleet controller says of every node\nIt reads the ticks of collect --fleet and evict --fleet, and implies --all-nodes.")
+	f.Bool(&o.noFlush, "no-flush", "with --fleet: write nothing more when the input ends\nThis is for a live input, which ends when the lease is lost.")
+	f.Bool(&o.Withdraw, "withdraw", "take back what was written to the cluster, and end\nIt is taken from --node, or with --all-nodes from all of them.")
+}
+
+// Check says which flags do not go together, and has --all-nodes follow from --fleet.
+func (o *Options) Check(s *stage.Session) error {
+	switch {
+	case o.prefix != object.Prefix && o.prefix != object.OldPrefix:
+		return stage.Usagef("--resource-prefix %q: want %s or %s", o.prefix, object.Prefix, object.OldPrefix)
+	case !(o.minChange >= 0 && o.minChange <= 100):
+		return stage.Usagef("--min-change %v: want percent, 0 to 100", o.minChange)
+	case o.staleAfter == 0:
+		return stage.Usagef("--stale-after 0: want a time span after which nothing is offered any more")
+	case o.noFlush && !o.Fleet:
+		return stage.Usagef("--no-flush goes with --fleet alone: give both")
+	case o.Fleet && s.IsSet("node"):
+		return stage.Usagef("--node and --fleet exclude each other: the fleet controller is for all nodes")
+	case o.Fleet && o.TaintNode:
+		return stage.Usagef("--taint-node and --fleet exclude each other: the fleet controller taints nodes for reclaimed pods alone")
+	case o.AllNodes && s.IsSet("node"):
+		return stage.Usagef("--node and --all-nodes exclude each other: give one of them")
+	}
+	o.AllNodes = o.AllNodes || o.Fleet
+	if o.AllNodes {
+		s.Node = ""
+	}
+	return nil
+}
+
+func (o *Options) rules() object.Rules {
+	return object.Rules{MinChange: o.minChange / 100, MinInterval: o.minAge, Resync: o.resync}
+}
+
+// given are the rules that the user has set.
+func given(s *stage.Session) object.Given {
+	return object.Given{MinChange: s.IsSet("min-change"), MinInterval: s.IsSet("min-interval"), Resync: s.IsSet("resync")}
+}
+
+// seen is an object as the cluster has it, with the parts that matter here.
+type seen struct {
+	name, uid, version string
+	object             kube.Object
+}
+
+func see(o kube.Object) *seen {
+	metadata, _ := o["metadata"].(kube.Object)
+	text := func(key string) string { s, _ := metadata[key].(string); return s }
+	x := &seen{name: text("name"), uid: text("uid"), version: text("resourceVersion"), object: kube.Object{}}
+	x.object["metadata"] = kube.Object{"annotations": metadata["annotations"], "ownerReferences": metadata["ownerReferences"]}
+	if _, ok := o["spec"].(kube.Object); ok { // an empty one is not the same to a patch as none
+		x.object["spec"] = part(o, "spec", "taints")
+	}
+	if _, ok := o["status"].(kube.Object); ok {
+		keys := []string{"capacity", "allocatable", "resourceCapacity", "resourceAllocatable", "resources", "topologyZone"}
+		if o["kind"] == object.CNRKind { // a Node's are many, and never still
+			keys = append(keys, "conditions")
+		}
+		x.object["status"] = part(o, "status", keys...)
+	}
+	return x
+}
+
+// part is an object's part with the keys alone: a node's status has a hundred image names.
+func part(o kube.Object, name string, keys ...string) kube.Object {
+	all, _ := o[name].(kube.Object)
+	some := kube.Object{}
+	for _, k := range keys {
+		if v, ok := all[k]; ok {
+			some[k] = v
+		}
+	}
+	return some
+}
+
+// connection is the connection that the targets share.
+type connection struct {
+	client      *kube.Client
+	nodes, cnrs *kube.Watch[*seen]
+	stop        context.CancelFunc
+	users       int
+}
+
+// connect opens the cluster for one more target.
+func (o *Options) connect(ctx context.Context, s *stage.Session) (*connection, error) {
+	if o.shared == nil {
+		if api := s.Metrics.API(); api != nil {
+			kube.Observe(api)
+		}
+		client, err := o.open()
+		if err != nil {
+			return nil, err
+		}
+		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+		o.shared = &connection{client: client, stop: stop}
+		o.shared.nodes = kube.Start(ctx, client, selection(kube.Nodes, s.Node), s.Now, see)
+		if o.wants("cnr") || o.Fleet {
+			o.shared.cnrs = kube.Start(ctx, client, selection(kube.CustomNodeResources, s.Node), s.Now, see)
+		}
+	}
+	o.shared.users++
+	return o.shared, nil
+}
+
+func (o *Options) open() (*kube.Client, error) {
+	options := kube.Options{Kubeconfig: o.kubeconfig, UserAgent: manager, Timeout: requestLimit}
+	if o.AllNodes {
+		options.QPS = -1 // the number of writes at a time is bounded, and the server knows how to defend itself
+	}
+	client, err := kube.Open(options)
+	if err != nil {
+		return nil, stage.Usagef("%w", err)
+	}
+	return client, nil
+}
+
+// queue are the options of a target's queue of objects, a node each.
+func (o *Options) queue(ctx context.Context, s *stage.Session, name string) reconcile.Options {
+	return reconcile.Options{Name: name, Label: "node", Limit: maxNodes, Context: ctx, Log: s.Log, Now: s.Now, DryRun: s.DryRun}
+}
+
+// nodeName is what a node may be called in a cluster; anything else would be another path on the server.
+var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+
+// checkNode says what is wrong with a node's name, if something is.
+func checkNode(name string) error {
+	if !nodeName.MatchString(name) {
+		return fmt.Errorf("%.80q is no name of a node in a cluster", name)
+	}
+	return nil
+}
+
+// selection is the one object of the node's name, or all of them.
+func selection(r kube.Resource, node string) kube.Selection {
+	s := kube.Selection{Resource: r}
+	if node != "" {
+		s.Fields = "metadata.name=" + node
+	}
+	return s
+}
+
+// byName takes over the objects of a watch and reports whether it has others than at the version.
+func byName(w *kube.Watch[*seen], version *uint64, into *map[string]*seen) bool {
+	v := w.Version()
+	if v == *version && *into != nil {
+		return false
+	}
+	*version, *into = v, map[string]*seen{}
+	for _, x := range w.List() {
+		(*into)[x.name] = x
+	}
+	return true
+}
+
+// lacking says why a node's object, of the watch, cannot be written, if so.
+func (c *connection) lacking(nodes map[string]*seen, node string, objects *kube.Watch[*seen]) error {
+	for _, w := range []*kube.Watch[*seen]{c.nodes, objects} {
+		if s := w.State(); !s.Synced {
+			r := kube.Nodes
+			if w == c.cnrs {
+				r = kube.CustomNodeResources
+			}
+			return explain(r, fmt.Errorf("list %s of %s: %w", r, c.client.Server(), s.Err))
+		}
+	}
+	if nodes[node] == nil {
+		return fmt.Errorf("the cluster has no node %s: is --node its name there?", strconv.Quote(node))
+	}
+	return nil
+}
+
+func (c *connection) leave() {
+	if c.users--; c.users == 0 {
+		c.stop()
+	}
+}
+
+// The permissions that report needs, for its errors.
+const permissions = "report's role needs nodes: get, list, watch; nodes/status: patch; customnoderesources: get, list, watch, create, patch; customnoderesources/status: patch; with --taint-node or --fleet also nodes: patch; for --to nodemetric nodes: get; nodemetrics: create; nodemetrics/status: patch; for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch"
+
+// longestError is about what a person reads.
+const longestError = 600
+
+// explain says what to do about an error of the API server.
+func explain(r kube.Resource, err error) error {
+	text := err.Error()
+	if len(text) > longestError {
+		text = strings.ToValidUTF8(text[:longestError], "") + "…"
+	}
+	ours := map[kube.Resource]string{kube.CustomNodeResources: object.CNRKind, kube.NodeMetrics: object.NodeMetricKind}[r]
+	switch cnr := ours != ""; {
+	case cnr && kube.IsNotFound(err):
+		return fmt.Errorf("%s (does the cluster have the kind %s? Install the CRDs: kubectl apply --server-side -f deploy/kubernetes/crds)", text, ours)
+	case kube.IsForbidden(err):
+		return fmt.Errorf("%s (%s)", text, permissions)
+	case cnr && (kube.IsInvalid(err) || strings.Contains(text, "field not declared in schema")):
+		return fmt.Errorf("%s (is the CRD of another release? Install this one's: kubectl apply --server-side -f deploy/kubernetes/crds)", text)
+	}
+	return fmt.Errorf("%s", text)
+}

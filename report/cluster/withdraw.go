@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"polder/lib/kube"
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/object"
+	"polder/report/reconcile"
+)
+
+// withdrawWithin bounds --withdraw: a preStop hook has half a minute, and so has the rest of the pod's end.
+const withdrawWithin = 15 * time.Second
+
+// forbidden is how long an API server that has just started may forbid everything.
+const forbidden = 5 * time.Second
+
+// TakeBack takes away what was written to the cluster.
+func (o *Options) TakeBack(ctx context.Context, s *stage.Session) error {
+	if o.Fleet {
+		return o.withdrawFleet(ctx, s)
+	}
+	kinds := []kind{cnrKind, nodeKindOf(o.prefix), nodeTaintsKind}
+	if len(o.To) > 0 {
+		for _, name := range o.To {
+			if name != cnrKind.target && name != nodeKind.target && name != NodeMetric {
+				return stage.Usagef("--to %q: --withdraw is for cnr and node", name)
+			}
+		}
+		kinds = slices.DeleteFunc(kinds, func(k kind) bool { return !o.wants(k.of()) })
+	}
+	if o.wants(NodeMetric) { // a preStop hook has the --to of the report that it is for
+		s.Log.Info("stays: its updateTime says how old it is", "target", NodeMetric)
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	client, err := o.open()
+	if err != nil {
+		return err
+	}
+	limit := withdrawWithin
+	if o.AllNodes {
+		limit *= 20
+	}
+	ctx, done := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
+	defer done()
+	w := writer{client: client, log: s.Log}
+	var all error
+	for _, k := range kinds {
+		names := []string{s.Node}
+		if o.AllNodes {
+			objects, err := listSeen(ctx, client, k.resource, s.Now)
+			if err != nil {
+				all = errors.Join(all, fmt.Errorf("withdraw %s: %w", k.target, explain(k.resource, err)))
+				continue
+			}
+			names = names[:0]
+			for _, x := range objects {
+				names = append(names, x.name)
+			}
+		}
+		for _, name := range names {
+			if err := withdrawOne(ctx, s, &w, k, name); err != nil {
+				all = errors.Join(all, fmt.Errorf("withdraw %s of node %s: %w", k.target, name, explain(k.resource, err)))
+			}
+		}
+	}
+	return all
+}
+
+// withdrawOne withdraws one object's part, again and again while that may be of use.
+func withdrawOne(ctx context.Context, s *stage.Session, w *writer, k kind, name string) error {
+	nothing := object.Figures{Taints: []tick.Taint{}}
+	begun := time.Now()
+	for backoff := (reconcile.Backoff{}); ; {
+		o, err := w.client.Get(ctx, k.resource, "", name)
+		if kube.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			have := see(o)
+			if k.holds(have.object, nothing) {
+				return nil
+			}
+			if s.DryRun {
+				s.Log.Info("would be withdrawn", "target", k.target, "node", name)
+				return nil
+			}
+			_, err = k.write(ctx, w, job{node: name, have: have, figures: nothing, at: s.Now()})
+		}
+		switch {
+		case err == nil:
+			s.Log.Info("withdrawn", "target", k.target, "node", name)
+			return nil
+		case reconcile.Permanent(err) && time.Since(begun) > forbidden:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(backoff.Failed(err, time.Now())):
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package cluster
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/kube"
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/object"
+)
+
+// keeper is a publisher without a cluster, and what it logs.
+func keeper(k kind) (*publisher, *bytes.Buffer) {
+	var log bytes.Buffer
+	s := session(nil)
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	return &publisher{kind: k, session: s, rules: object.Rules{MinChange: 0.05, MinInterval: 30 * time.Second, Resync: time.Hour}, staleAfter: 3 * time.Minute,
+		objects: map[string]*seen{}, marks: map[string]string{}}, &log
+}
+
+// pressed is a tick under a pressure's taint, with a reclaimed pod that requests so much; under zero, the pods are not known.
+func pressed(milli int64, pod float64, keys ...string) object.Figures {
+	t := incoming("n", 0, milli).Tick
+	t.Eviction = &tick.Eviction{}
+	for _, k := range keys {
+		t.Eviction.Taints = append(t.Eviction.Taints, tick.Taint{Key: object.TaintPrefix + k, Effect: "NoSchedule"})
+	}
+	if pod >= 0 {
+		t.Sample = &tick.Sample{Pods: []tick.Pod{{UID: "u", Namespace: "d", Name: "p", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: &pod}}}}
+	}
+	return object.Read(t)
+}
+
+// A Node under pressure: tick by tick, what it offers and whether that is written now.
+func TestHeldNode(t *testing.T) {
+	p, log := keeper(nodeKind)
+	e, now := newEntry("n", noon), noon
+	for _, step := range []struct {
+		name  string
+		f     object.Figures
+		want  int64
+		write object.Due
+		note  string
+	}{
+		{"calm", pressed(44000, 2000), 44000, object.Moved, ""},
+		{"pressure", pressed(44000, 2000, "CPUPressure"), 2000, object.Moved, "the reclaimed pods request"},
+		{"the offer moves above", pressed(40000, 2000, "CPUPressure"), 2000, object.NotDue, "the reclaimed pods request"},
+		{"a pod gives back a trifle", pressed(44000, 1990, "CPUPressure"), 1990, object.Moved, "the reclaimed pods request"},
+		{"the pods are not known", pressed(44000, -1, "CPUPressure"), 1990, object.NotDue, "is published"},
+		{"nor is there a taint any more", pressed(44000, -1), 44000, object.Moved, ""},
+		{"a taint, and the pods are not known", pressed(44000, -1, "CPUPressure"), 44000, object.NotDue, "is published"},
+		{"the offer shrinks", pressed(30000, -1, "CPUPressure"), 30000, object.Moved, "is published"},
+		{"and would be more again", pressed(44000, -1, "CPUPressure"), 30000, object.NotDue, "is published"},
+		{"no pods at all", pressed(44000, 0, "CPUPressure"), 0, object.Moved, "the reclaimed pods request"},
+		{"over", pressed(44000, 0), 44000, object.Moved, ""},
+	} {
+		now = now.Add(time.Second)
+		e.memory.Take(step.f, now)
+		want := p.want(e, now)
+		p.remark(e, want.Note)
+		if want.Reclaimed.MilliCPU == nil || *want.Reclaimed.MilliCPU != step.want || want.Taints != nil {
+			t.Errorf("%s: %+v; want %d", step.name, want, step.want)
+		}
+		if got := e.next(p, now); got != step.write {
+			t.Errorf("%s: %d; want %d", step.name, got, step.write)
+		}
+		if (e.note != "") != (step.note != "") || !strings.Contains(e.note, step.note) {
+			t.Errorf("%s: it says %q; want %q", step.name, e.note, step.note)
+		}
+		if step.write != object.NotDue {
+			e.wrote(p, job{node: "n", figures: want}, nil, now)
+		}
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 4 {
+		t.Errorf("logged %d times; want each change of the reason once:\n%s", n, log)
+	}
+	// A process that starts under pressure, and knows neither the pods nor more than what the Node offers.
+	e = newEntry("n", noon)
+	e.have = see(kube.Object{"metadata": kube.Object{"name": "n"}, "status": kube.Object{"allocatable": kube.Object{object.ReclaimedMilliCPU: "7k"}}})
+	e.memory.Take(pressed(44000, -1, "CPUPressure"), noon)
+	if want := p.want(e, noon); want.Reclaimed.MilliCPU == nil || *want.Reclaimed.MilliCPU != 7000 {
+		t.Errorf("after a start: %+v; want what is published", want)
+	}
+	e.have = nodeWith("1", nil)
+	if got := e.next(p, noon); got != object.NotDue {
+		t.Errorf("nothing is published, and the pods are not known: %d; want nothing written", got)
+	}
+	// A CustomNodeResource has the figures as they are.
+	c, _ := keeper(cnrKind)
+	e = newEntry("n", noon)
+	e.memory.Take(pressed(44000, 2000, "CPUPressure"), noon)
+	if want := c.want(e, noon); *want.Reclaimed.MilliCPU != 44000 || len(want.Taints) != 1 || want.Held {
+		t.Errorf("a CustomNodeResource: %+v", want)
+	}
+}
+
+// The fleet controller's mark withdraws at once, even what a process before this one wrote, and keeps withdrawn what comes back.
+func TestMarkedNode(t *testing.T) {
+	for _, k := range []kind{nodeKind, cnrKind} {
+		p, log := keeper(k)
+		e, now := newEntry("n", noon), noon
+		offers := func(version string) *seen {
+			x := nodeWith(version, "44k")
+			if k.target == "cnr" {
+				o := object.CNRStatus("n", offer(44000))
+				o["metadata"] = kube.Object{"name": "n", "resourceVersion": version}
+				x = see(o)
+			}
+			return x
+		}
+		step := func(name string, want object.Due, empty bool, note string) {
+			t.Helper()
+			f := p.want(e, now)
+			p.remark(e, f.Note)
+			if got := e.next(p, now); got != want || f.Empty() != empty {
+				t.Errorf("%s, %s: %d, %+v; want %d", k.target, name, got, f, want)
+			}
+			if !strings.Contains(e.note, note) || (e.note == "") != (note == "") {
+				t.Errorf("%s, %s: it says %q", k.target, name, e.note)
+			}
+		}
+		const reason = "marked polder/withdrawn: agent not ready"
+		e.have = offers("1")
+		step("before the first tick", object.NotDue, true, "")
+		p.marks["n"] = "agent not ready"
+		step("marked before the first tick", object.Moved, true, reason)
+		e.wrote(p, job{figures: p.want(e, now)}, nodeWith("2", nil), now)
+		e.memory.Take(pressed(44000, 2000, "CPUPressure"), now)
+		if k.target == "cnr" { // its taints stay ours
+			step("a tick", object.Moved, true, reason)
+			e.wrote(p, job{figures: p.want(e, now)}, nodeWith("3", nil), now)
+		}
+		step("nothing to do", object.NotDue, true, reason)
+		now = now.Add(time.Minute)
+		if e.see(offers("4"), k, now); e.intact || e.next(p, now) != object.Undone {
+			t.Errorf("%s: somebody offers in spite of the mark: %d; want it taken away", k.target, e.next(p, now))
+		}
+		e.wrote(p, job{figures: p.want(e, now)}, nodeWith("5", nil), now)
+		delete(p.marks, "n")
+		e.memory.Take(pressed(44000, -1), now)
+		step("the mark is gone", object.Moved, false, "")
+		if n := strings.Count(log.String(), "nothing is offered"); n != 1 {
+			t.Errorf("%s: logged %d times:\n%s", k.target, n, log)
+		}
+	}
+}
+
+// The Node's taints are written without an offer, and those that nobody speaks of any more go.
+func TestNodeTaintsEntry(t *testing.T) {
+	p, _ := keeper(nodeTaintsKind)
+	node := func(version string, keys ...string) *seen {
+		o := kube.Object{"metadata": kube.Object{"name": "n", "resourceVersion": version}, "spec": kube.Object{}}
+		var list []any
+		for _, k := range keys {
+			list = append(list, kube.Object{"key": object.TaintPrefix + k, "effect": "NoSchedule"})
+			o["metadata"] = kube.Object{"name": "n", "resourceVersion": version, "annotations": kube.Object{"polder/taints": object.TaintPrefix + k + ":NoSchedule"}}
+		}
+		o["spec"] = kube.Object{"taints": list}
+		return see(o)
+	}
+	said := func(keys ...string) object.Figures {
+		f := pressed(44000, -1, keys...)
+		f.Reclaimed = object.Amounts{}
+		return f
+	}
+	e := newEntry("n", noon)
+	e.have = node("1", "Old")
+	if got := e.next(p, noon.Add(p.staleAfter-1)); got != object.NotDue {
+		t.Errorf("before the first tick: %d; want what is there left for a while", got)
+	}
+	if got := e.next(p, noon.Add(p.staleAfter)); got != object.Moved {
+		t.Errorf("nobody has spoken: %d; want it taken away", got)
+	}
+	e.memory.Take(said("CPUPressure"), noon)
+	if got := e.next(p, noon); got != object.Moved {
+		t.Errorf("a taint: %d", got)
+	}
+	e.wrote(p, job{figures: p.want(e, noon)}, node("2", "CPUPressure"), noon)
+	if got := e.next(p, noon); got != object.NotDue {
+		t.Errorf("written: %d", got)
+	}
+	if e.see(node("3"), p.kind, noon); e.next(p, noon) != object.Undone {
+		t.Error("somebody took it away: want it put back")
+	}
+	e.wrote(p, job{figures: p.want(e, noon)}, node("4", "CPUPressure"), noon)
+	p.marks["n"] = "x"
+	if got := e.next(p, noon); got != object.NotDue {
+		t.Errorf("the mark is about the offer, not about taints: %d", got)
+	}
+	e.memory.Take(said(), noon)
+	if got := e.next(p, noon); got != object.Moved {
+		t.Errorf("no taint any more: %d", got)
+	}
+	e.wrote(p, job{figures: p.want(e, noon)}, node("5"), noon)
+	e.memory.Take(said("CPUPressure"), noon)
+	e.wrote(p, job{figures: p.want(e, noon)}, node("6", "CPUPressure"), noon)
+	if got := e.next(p, noon.Add(p.staleAfter)); got != object.Moved {
+		t.Errorf("no tick has confirmed it: %d; want it taken away", got)
+	}
+	// A process that starts on a clean node and hears of no taint has nothing to write.
+	e = newEntry("n", noon)
+	e.have = node("1")
+	e.memory.Take(said(), noon)
+	if got := e.next(p, noon); got != object.NotDue {
+		t.Errorf("nothing to do: %d", got)
+	}
+}
+
+// What a dry run shows of taints is there without an offer, too.
+func TestPretendTaints(t *testing.T) {
+	p, log := keeper(nodeTaintsKind)
+	p.session.DryRun = true
+	p.start(t)
+	in := stage.Incoming{Tick: &tick.Tick{V: 1, Node: "n", Time: noon, Eviction: &tick.Eviction{Taints: []tick.Taint{{Key: object.TaintPrefix + "CPUPressure", Effect: "NoSchedule"}}}}}
+	if got := put(t, p, in); got.State != tick.TargetPending || got.Target != NodeTaints {
+		t.Errorf("%+v", got)
+	}
+	if !strings.Contains(log.String(), `CPUPressure`) || strings.Contains(log.String(), "qosLevel") {
+		t.Errorf("log: %s", log)
+	}
+}

@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"polder/lib/kube"
+	"polder/lib/tick"
+	"polder/report/object"
+	"polder/report/reconcile"
+)
+
+// kind is a kind of objects that figures are written to.
+type kind struct {
+	target   string
+	resource kube.Resource
+	prefix   string // of Koordinator's resources
+	// figures are those that the object is about, of what was said; it offers the amounts already.
+	figures func(object.Figures, object.Amounts) object.Figures
+	// holds reports whether the object has them.
+	holds func(kube.Object, object.Figures) bool
+	// write makes the object, which may be nil, have them, and returns it as it is then.
+	write func(context.Context, *writer, job) (*seen, error)
+	// show is what would be written.
+	show func(node string, f object.Figures, at time.Time) kube.Object
+}
+
+// of is the target that the kind goes with.
+func (k kind) of() string {
+	if k.target == NodeTaints {
+		return "node"
+	}
+	return k.target
+}
+
+// writer is what writes need.
+type writer struct {
+	client *kube.Client
+	log    *slog.Logger
+}
+
+// job is one write.
+type job struct {
+	node    string
+	uid     string // the node's
+	have    *seen
+	figures object.Figures
+	at      time.Time
+	after   *seen // what the write returned
+}
+
+var nodeKind = nodeKindOf(object.Prefix)
+
+// nodeKindOf is the node's status, in which Koordinator's resources have the prefix.
+func nodeKindOf(prefix string) kind {
+	return kind{
+		target:   "node",
+		resource: kube.Nodes,
+		prefix:   prefix,
+		figures: func(f object.Figures, published object.Amounts) object.Figures {
+			f = f.Hold(published)
+			return object.Figures{Reclaimed: f.Reclaimed, Mid: f.Mid, Dialect: f.Dialect, Held: f.Held, Said: f.Said, Note: f.Note}
+		},
+		holds: func(o kube.Object, f object.Figures) bool { return object.NodeHolds(o, f.Resources(prefix)) },
+		write: func(ctx context.Context, w *writer, j job) (*seen, error) {
+			if j.have == nil {
+				return nil, nil
+			}
+			return w.patch(ctx, kube.Nodes, j.node, kube.MergePatch, object.NodePatch(j.figures.Resources(prefix)), "status")
+		},
+		show: func(_ string, f object.Figures, _ time.Time) kube.Object {
+			return object.NodePatch(f.Resources(prefix))
+		},
+	}
+}
+
+var cnrKind = kind{
+	target:   "cnr",
+	resource: kube.CustomNodeResources,
+	figures: func(f object.Figures, _ object.Amounts) object.Figures {
+		f.Mid, f.Dialect = object.Amounts{}, "" // its names are the same for every policy
+		return f
+	},
+	holds: object.CNRHolds,
+	write: writeCNR,
+	show: func(node string, f object.Figures, at time.Time) kube.Object {
+		o := object.CNR(node, "")
+		if !f.Empty() {
+			o = object.CNRStatus(node, f)
+		}
+		if len(f.Taints) > 0 {
+			o["spec"] = kube.Object{"taints": object.TaintsOf(o).Want(f.Taints, at).List()}
+		}
+		return o
+	},
+}
+
+// nodeTaintsKind is the node's spec. It stands apart from its status: a role that lacks the one must not hold up the other.
+var nodeTaintsKind = kind{
+	target:   NodeTaints,
+	resource: kube.Nodes,
+	figures:  func(f object.Figures, _ object.Amounts) object.Figures { return f.NodeTaints() },
+	holds: func(o kube.Object, f object.Figures) bool {
+		have := object.NodeTaintsOf(o)
+		return f.Taints == nil || have.Want(f.Taints, time.Time{}).Equal(have)
+	},
+	write: func(ctx context.Context, w *writer, j job) (*seen, error) {
+		if j.have == nil {
+			return nil, nil
+		}
+		return w.taint(ctx, kube.Nodes, j, j.have, object.NodeTaintsOf)
+	},
+	show: func(node string, f object.Figures, at time.Time) kube.Object {
+		o := kube.Object{"apiVersion": "v1", "kind": "Node", "metadata": kube.Object{"name": node}}
+		o["spec"] = kube.Object{"taints": object.NodeTaintsOf(o).Want(f.Taints, at).List()}
+		return o
+	},
+}
+
+func (w *writer) patch(ctx context.Context, r kube.Resource, name, kind string, patch any, subresources ...string) (*seen, error) {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	o, err := w.client.Patch(ctx, r, "", name, kind, body, manager, subresources...)
+	if err != nil {
+		return nil, err
+	}
+	return see(o), nil
+}
+
+// apply is a server-side apply. Fields that another manager holds are ours all the same: the figures are this node's, and
+// we are its agent. But it is said, for there may be two.
+func (w *writer) apply(ctx context.Context, node string, o kube.Object, subresources ...string) (*seen, error) {
+	o, err := w.force(ctx, node, o, subresources...)
+	if err != nil {
+		return nil, err
+	}
+	return see(o), nil
+}
+
+func (w *writer) force(ctx context.Context, node string, o kube.Object, subresources ...string) (kube.Object, error) {
+	applied, err := w.client.Apply(ctx, kube.CustomNodeResources, "", node, o, manager, false, subresources...)
+	if !kube.IsConflict(err) {
+		return applied, err
+	}
+	w.log.Warn("taking over fields that somebody else has written: is there a second agent?", "target", "cnr", "node", node, "error", err)
+	return w.client.Apply(ctx, kube.CustomNodeResources, "", node, o, manager, true, subresources...)
+}
+
+func writeCNR(ctx context.Context, w *writer, j job) (*seen, error) {
+	have := j.have
+	if have == nil && j.figures.Empty() && len(j.figures.Taints) == 0 {
+		return nil, nil
+	}
+	if have == nil || j.uid != "" && !j.figures.Empty() && !owned(have, j.uid) {
+		made, err := w.apply(ctx, j.node, object.CNR(j.node, j.uid))
+		if err != nil {
+			return have, err
+		}
+		have = made
+	}
+	// The figures first, and they are not held up by taints that the server will not have.
+	now, err := w.status(ctx, j, have)
+	if err != nil && !kube.IsInvalid(err) {
+		return have, err
+	}
+	tainted, taintsErr := w.taint(ctx, kube.CustomNodeResources, j, cmp.Or(now, have), object.TaintsOf)
+	return cmp.Or(tainted, now, have), errors.Join(err, taintsErr)
+}
+
+// status writes the status; it returns nil where there was nothing to write.
+func (w *writer) status(ctx context.Context, j job, have *seen) (*seen, error) {
+	if !j.figures.Empty() {
+		return w.apply(ctx, j.node, object.CNRStatus(j.node, j.figures), "status")
+	}
+	return w.guarded(ctx, kube.CustomNodeResources, j.node, have, object.CNRWithdrawal, "status")
+}
+
+// taint merges the taints; it returns nil where there was nothing to write.
+func (w *writer) taint(ctx context.Context, r kube.Resource, j job, have *seen, of func(kube.Object) object.Taints) (*seen, error) {
+	if j.figures.Taints == nil {
+		return nil, nil
+	}
+	return w.guarded(ctx, r, j.node, have, taintPatch(of, j.figures.Taints, j.at))
+}
+
+// taintPatch makes an object have the taints of ours; it is nil where the object has them.
+func taintPatch(of func(kube.Object) object.Taints, taints []tick.Taint, at time.Time) func(kube.Object) object.Patch {
+	return func(o kube.Object) object.Patch {
+		present := of(o)
+		if wanted := present.Want(taints, at); !wanted.Equal(present) {
+			return wanted.Patch()
+		}
+		return nil
+	}
+}
+
+// Pauses before a patch is made anew that somebody else was faster than: doubled each time, for who writes all the time
+// pauses, too.
+const (
+	firstRematch   = 5 * time.Millisecond
+	longestRematch = 500 * time.Millisecond
+)
+
+// guarded patches an object with what the function says of it, as often as somebody else changes the same part meanwhile,
+// within the limit of a request. It returns nil where there was nothing to write.
+func (w *writer) guarded(
+	ctx context.Context, r kube.Resource, name string, have *seen, patch func(kube.Object) object.Patch, subresources ...string,
+) (*seen, error) {
+	ctx, done := context.WithTimeout(ctx, requestLimit)
+	defer done()
+	var live *seen
+	vain := false
+	for pause := firstRematch; ; pause = min(2*pause, longestRematch) {
+		p := patch(have.object)
+		if len(p) == 0 {
+			return live, nil
+		}
+		now, err := w.patch(ctx, r, name, kube.JSONPatch, p, subresources...)
+		if !kube.IsConflict(err) && !kube.IsInvalid(err) {
+			return now, err
+		}
+		select { // before it is read anew, not after: what is read is to be fresh
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(reconcile.Jitter(pause)):
+		}
+		o, failed := w.client.Get(ctx, r, "", name)
+		if failed != nil {
+			return nil, errors.Join(err, failed)
+		}
+		live = see(o)
+		// Twice, for the object may have been another one in between.
+		fits := kube.IsInvalid(err) && p.Fits(live.object)
+		if fits && vain {
+			return nil, err
+		}
+		have, vain = live, fits
+	}
+}
+
+// owned reports whether the object goes with the node of that UID.
+func owned(x *seen, uid string) bool {
+	metadata, _ := x.object["metadata"].(kube.Object)
+	owners, _ := metadata["ownerReferences"].([]any)
+	for _, o := range owners {
+		if owner, _ := o.(kube.Object); owner["uid"] == uid {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,119 @@
+package object
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"polder/lib/quantity"
+	"polder/lib/tick"
+)
+
+// WithdrawnAnnotation marks a Node of which the fleet controller has withdrawn the reclaimed resources; its value is the reason. While
+// it is there, the node's own report offers nothing: it may be half alive.
+const WithdrawnAnnotation = "polder/withdrawn"
+
+// Mark is the reason why the fleet controller has withdrawn a Node's offer, empty where it has not.
+func Mark(node map[string]any) string {
+	reason, marked := at(node, "metadata", "annotations", WithdrawnAnnotation).(string)
+	if marked && reason == "" {
+		return "no reason given"
+	}
+	return reason
+}
+
+// longestReason is what is repeated of a mark, which anyone may have written who may write the Node.
+const longestReason = 200
+
+// Withdrawn are the figures of a node whose offer the fleet controller has withdrawn: its taints alone.
+func (f Figures) Withdrawn(reason string) Figures {
+	return Figures{Taints: f.Taints, Dialect: f.Dialect, Said: true, Note: fmt.Sprintf("nothing is offered: the Node is marked %s: %.*s", WithdrawnAnnotation, longestReason, reason)}
+}
+
+// keepsAway reports whether a taint is one of a pressure's that reclaimed pods are not to be bound against.
+func keepsAway(t tick.Taint) bool {
+	return strings.HasPrefix(t.Key, TaintPrefix) && (strings.HasPrefix(t.Effect, "NoSchedule") || t.Effect == "NoExecute")
+}
+
+// Hold is what a Node offers: no more than its reclaimed pods request while a taint keeps new ones away, for no stock
+// scheduler reads the taints of a CustomNodeResource. Where the pods are not known, it is no more than what is published.
+func (f Figures) Hold(published Amounts) Figures {
+	i := slices.IndexFunc(f.Taints, keepsAway)
+	if i < 0 {
+		return f
+	}
+	limit, by := published, "is published (the sample does not tell the pods)"
+	if f.Requested != nil {
+		limit, by = *f.Requested, "the reclaimed pods request"
+	}
+	f.Held = true
+	f.Note = fmt.Sprintf("no more is offered than what %s; taint %.300s:%.63s", by, f.Taints[i].Key, f.Taints[i].Effect)
+	f.Reclaimed = Amounts{least(f.Reclaimed.MilliCPU, limit.MilliCPU), least(f.Reclaimed.MemoryBytes, limit.MemoryBytes)}
+	return f
+}
+
+// least is the lesser one, and not known where either is not.
+func least(a, b *int64) *int64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	return tick.Ptr(min(*a, *b))
+}
+
+// NodeTaints are the figures of a Node's taints.
+func (f Figures) NodeTaints() Figures {
+	t := Figures{TaintsAlone: true}
+	if f.Taints != nil {
+		var unfit []string
+		t.Said = true
+		if t.Taints, unfit = forNode(f.Taints); len(unfit) > 0 {
+			t.Note = fmt.Sprintf("not for a Node: taint %.500s (want a key under %s and the effect NoSchedule, PreferNoSchedule or NoExecute)", strings.Join(unfit, ", "), TaintPrefix)
+		}
+	}
+	return t
+}
+
+// NodeAmounts are what a Node's status offers to reclaimed pods under a dialect's names.
+func NodeAmounts(node map[string]any, d Dialect, prefix string) Amounts {
+	n := d.names(prefix)
+	list, _ := at(node, "status", "allocatable").(map[string]any)
+	amount := func(name string) *int64 {
+		v, err := quantity.Whole(list[name])
+		if list[name] == nil || err != nil {
+			return nil
+		}
+		return whole(&v)
+	}
+	return Amounts{amount(n.milliCPU), amount(n.memory)}
+}
+
+// requested is what the reclaimed pods request that are bound to the node and stay there; nil where the sample does not tell.
+// A pod that is on its way out does not count: the scheduler would give its part to another one as soon as it is gone.
+func requested(t *tick.Tick) *Amounts {
+	s := t.Sample
+	if s == nil || slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "pods" }) {
+		return nil
+	}
+	gone := map[string]bool{}
+	if e := t.Eviction; e != nil && !e.DryRun && e.Refused == "" {
+		for _, x := range e.Evictions {
+			if x.State == tick.StateRequested || x.State == tick.StateCreated {
+				gone[x.UID] = true
+			}
+		}
+	}
+	var milli, memory int64
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if !isConsumer(p) || p.Terminating || gone[p.UID] {
+			continue
+		}
+		gone[p.UID] = true // who is named twice counts once
+		for sum, v := range map[*int64]*int64{&milli: whole(p.Requests.ReclaimedMilliCPU), &memory: whole(p.Requests.ReclaimedMemoryBytes)} {
+			if v != nil {
+				*sum = min(*sum+*v, largest)
+			}
+		}
+	}
+	return &Amounts{&milli, &memory}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"golang.org/x/term"
+
+	"polder/lib/stage"
+	"polder/report/cluster"
+)
+
+// options are the command line.
+type options struct {
+	to          []string
+	metricsFile string
+	header      int
+	ascii       bool
+	against     string
+	listen      string
+	speed       float64
+	explain     explainOptions
+	cluster     cluster.Options
+}
+
+func (o *options) flags(f *stage.Flags) {
+	f.Category("Report")
+	f.Strings(&o.to, "to", "report to this `TARGET`, see above (default tty or table)\nThe option may be repeated. The default is tty on a terminal, table elsewhere.")
+	f.Words(targetNames()...)
+	f.Path(&o.metricsFile, "metrics-file", "", "prometheus: write metrics to `FILE`\nnode_exporter wants a name that ends in .prom.")
+	f.Int(&o.header, "header", 25, "table: name the columns every so many lines (0: never)\nThey are named first, and again on a terminal alone.")
+	f.Bool(&o.ascii, "ascii", "tty: draw with ASCII characters alone")
+	f.Path(&o.against, "against", "", "score: score the recording in `FILE` beside the input")
+	f.String(&o.listen, "listen", "", "html: serve the page, which then follows the stream, at `HOST:PORT`\nThere is neither password nor encryption. A PORT alone is this machine's own.")
+	f.Float(&o.speed, "speed", 1, "tty: play a recording at so many times its own speed")
+	o.explain.flags(f)
+	o.cluster.Flags(f)
+}
+
+// ofWhole is what reads the whole input, nil where each tick is reported when it comes.
+func (o *options) ofWhole(s *stage.Session, names []string) (whole, error) {
+	plays, err := o.replays(s, names)
+	if err != nil {
+		return nil, err
+	}
+	allowed := []string{}
+	if plays {
+		allowed = append(allowed, "from")
+	}
+	if flag := o.explain.given(allowed...); flag != "" && !slices.Contains(names, targetExplain) {
+		return nil, stage.Usagef("%s goes with --to explain", flag)
+	}
+	if o.against != "" && !slices.Contains(names, targetScore) {
+		return nil, stage.Usagef("--against goes with --to score")
+	}
+	if plays {
+		return (*options).replayAll, nil
+	}
+	if len(names) == 1 {
+		return wholes[names[0]], nil
+	}
+	return nil, nil
+}
+
+// terminalOf is the terminal that the session writes to, nil where it is none.
+func terminalOf(s *stage.Session) *os.File {
+	f, ok := s.Out.(*os.File)
+	if ok && (s.Output == "-" || s.Output == "") && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+func isTerminal(s *stage.Session) bool { return terminalOf(s) != nil }
+
+// ownsOutput reports whether a target writes text of its own to --output.
+func ownsOutput(name string) bool { return name == "table" || wholes[name] != nil }
+
+// output opens --output for the table, and for what is said of the whole input; where ticks are passed on, the stream does that.
+func output(s *stage.Session, names []string) (io.Writer, func(), error) {
+	if s.Output == "-" || s.Output == "" || !slices.ContainsFunc(names, ownsOutput) {
+		return s.Out, func() {}, nil
+	}
+	f, err := os.OpenFile(s.Output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return nil, nil, stage.Usagef("open --output: %w", err)
+	}
+	return f, func() {
+		if err := f.Close(); err != nil {
+			s.Log.Error("close --output", "error", fmt.Errorf("%s: %w", s.Output, err))
+		}
+	}, nil
+}

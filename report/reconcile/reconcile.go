@@ -1,0 +1,390 @@
+// Package reconcile makes objects of the cluster what the ticks say: a queue of keys for each target, so many writes at a time, backoff
+// after errors, restoring after external changes, and a flush at the end of the input. Nothing that a tick waits for asks the API server.
+//
+// It is not client-go's workqueue: that one's rate limiter does not know the error, nor does the queue tell whether a key waits, is
+// being written or has failed, which is what each tick says of its target.
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"polder/lib/tick"
+	"polder/report/object"
+)
+
+const (
+	// writesAtOnce bounds the writes that are under way for one target; of one object there is never more than one.
+	writesAtOnce = 16
+	// writeLimit bounds one write, which may be several requests.
+	writeLimit = 30 * time.Second
+	// refreshShare bounds the part of the time, one in so many, that Refresh takes where there is no clock: a list of thousands of objects
+	// is not copied for each tick.
+	refreshShare = 10
+	// startPatience is how long the first lists may take before Ready's error is reported.
+	startPatience = 3 * time.Second
+	// flushPatience is how long the end of the input waits for a write to succeed, stopPatience how long a signal waits for the writes
+	// under way.
+	flushPatience = 5 * time.Second
+	stopPatience  = time.Second
+	// retryInterval is how often the end of the input looks at what waits.
+	retryInterval = 100 * time.Millisecond
+	// logInterval separates the errors that are logged: their text may have another port each time, and a thousand nodes fail at once.
+	logInterval = 10 * time.Second
+)
+
+// Target is what one kind of objects needs. S is what is remembered of an object, D the job of one write. All functions but Write are
+// called with the queue locked, and must not block; those that are marked optional may be nil.
+type Target[S, D any] struct {
+	// New is the state of a key that ticks have not named before; an error where it cannot be a key.
+	New func(key string, now time.Time) (*S, error)
+	// Due compares what is desired with what was written and observed: Moved is a new desired state, Undone an external change, and
+	// Again a write for any other reason.
+	Due func(s *S, now time.Time) object.Due
+	// Desired is the job of a write that starts now.
+	Desired func(s *S, now time.Time) *D
+	// Write carries the job out and reports whether the object had to be written; what Settle needs of the answer it leaves in the job.
+	Write func(ctx context.Context, d *D) (wrote bool, err error)
+	// Settle notes the end of a write, with a nil error in a dry run, too. It reports whether something new was written.
+	Settle func(s *S, d *D, err error, now time.Time) (changed bool)
+	// Show is what a dry run logs of a job.
+	Show func(d *D, now time.Time) (string, error)
+
+	// Refresh (optional) takes over what watches have seen into the states, which are those of all objects.
+	Refresh func(states iter.Seq[*S], now time.Time)
+	// Ready (optional) says why the object cannot be written, if so.
+	Ready func(s *S) error
+	// Forget (optional) reports whether an object that has nothing due may be forgotten.
+	Forget func(s *S, now time.Time) bool
+	// Note (optional) is the note for the tick.
+	Note func(s *S) string
+	// Explain says what to do about an error.
+	Explain func(error) error
+}
+
+// Options are what a queue needs of the tool.
+type Options struct {
+	Name    string          // the target's
+	Label   string          // what a key is, in logs: "node"
+	Limit   int             // most keys
+	Context context.Context // ends with a signal
+	Log     *slog.Logger
+	Now     func() time.Time
+	DryRun  bool
+	NoFlush bool          // what waits when the input ends is dropped
+	Every   time.Duration // how often objects are looked at without a tick; 0: ticks alone make it write
+}
+
+// Queue reconciles the objects of one target.
+type Queue[S, D any] struct {
+	Options
+	target    Target[S, D]
+	started   time.Time
+	stopClock context.CancelFunc
+	clock     sync.WaitGroup
+	ended     chan struct{} // a write has ended
+
+	mu        sync.Mutex
+	items     map[string]*item[S]
+	waiting   []*item[S] // those that are due, until their turn
+	writing   int
+	closing   bool      // nothing new is written
+	progress  time.Time // of the last write that succeeded
+	logged    time.Time
+	refreshAt time.Time // not before
+}
+
+// item is one object.
+type item[S any] struct {
+	key           string
+	state         *S
+	busy, queued  bool
+	backoff       Backoff
+	restore       restore
+	err           error // why what is due is not written
+	news, changed bool  // a write succeeded that no tick has reported yet, and it was something new
+}
+
+// Start makes a queue, which Close ends.
+func Start[S, D any](o Options, t Target[S, D]) *Queue[S, D] {
+	q := &Queue[S, D]{Options: o, target: t, started: o.Now(), stopClock: func() {}, ended: make(chan struct{}, 1)}
+	q.items = map[string]*item[S]{}
+	if o.Every > 0 && !o.DryRun {
+		var ctx context.Context
+		ctx, q.stopClock = context.WithCancel(context.WithoutCancel(o.Context))
+		q.clock.Go(func() { q.look(ctx) })
+	}
+	return q
+}
+
+func (q *Queue[S, D]) look(ctx context.Context) {
+	clock := time.NewTicker(q.Every)
+	defer clock.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-clock.C:
+		}
+		q.mu.Lock()
+		now := q.Now()
+		q.refresh(now)
+		q.considerAll(now)
+		q.mu.Unlock()
+	}
+}
+
+func (q *Queue[S, D]) refresh(now time.Time) {
+	if q.target.Refresh != nil && !now.Before(q.refreshAt) {
+		q.target.Refresh(q.states, now)
+		ended := q.Now()
+		q.refreshAt = ended.Add(refreshShare * ended.Sub(now))
+	}
+}
+
+func (q *Queue[S, D]) states(yield func(*S) bool) {
+	for _, it := range q.items {
+		if !yield(it.state) {
+			return
+		}
+	}
+}
+
+func (q *Queue[S, D]) considerAll(now time.Time) {
+	for _, it := range q.items {
+		q.consider(it, now)
+	}
+}
+
+// Set has an object's state updated by a tick of the time at, and starts a write where one is due. A dry run goes by the ticks' clock,
+// for they may be a recording.
+func (q *Queue[S, D]) Set(key string, at time.Time, update func(s *S, now time.Time)) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, err := q.set(key, at, update)
+	return err
+}
+
+// Put is Set, and returns what has become of the object's writes.
+func (q *Queue[S, D]) Put(key string, at time.Time, update func(s *S, now time.Time)) tick.Target {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	it, err := q.set(key, at, update)
+	if err != nil {
+		return tick.Target{Target: q.Name, State: tick.TargetFailed, Error: err.Error()}
+	}
+	return q.say(it, q.Now())
+}
+
+func (q *Queue[S, D]) set(key string, at time.Time, update func(s *S, now time.Time)) (*item[S], error) {
+	now := q.Now()
+	if q.DryRun {
+		now = at
+	}
+	it, err := q.item(key, now)
+	if err != nil {
+		return nil, err
+	}
+	update(it.state, now)
+	if q.DryRun {
+		q.pretend(it, now)
+		return it, nil
+	}
+	if q.Every == 0 {
+		q.refresh(now)
+	}
+	q.consider(it, now)
+	return it, nil
+}
+
+// Each considers every object and returns what has become of its writes.
+func (q *Queue[S, D]) Each(at time.Time, visit func(*S, tick.Target)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.Now()
+	if q.DryRun {
+		now = at
+	}
+	q.sweep(now)
+	for _, it := range q.items {
+		if !q.DryRun {
+			q.consider(it, now)
+		}
+		visit(it.state, q.say(it, now))
+	}
+}
+
+func (q *Queue[S, D]) item(key string, now time.Time) (*item[S], error) {
+	if it := q.items[key]; it != nil {
+		return it, nil
+	}
+	state, err := q.target.New(key, now)
+	if err != nil {
+		return nil, err
+	}
+	if len(q.items) >= q.Limit {
+		if q.sweep(now); len(q.items) >= q.Limit {
+			return nil, fmt.Errorf("more than %d %ss", q.Limit, q.Label)
+		}
+	}
+	it := &item[S]{key: key, state: state}
+	q.items[key] = it
+	return it, nil
+}
+
+// sweep forgets the objects that may be forgotten, whether or not something is due.
+func (q *Queue[S, D]) sweep(now time.Time) {
+	for key, it := range q.items {
+		if q.target.Forget != nil && !it.busy && !it.queued && q.target.Forget(it.state, now) {
+			delete(q.items, key)
+		}
+	}
+}
+
+// consider starts a write, or queues it, where one is due and nothing is to be waited for.
+func (q *Queue[S, D]) consider(it *item[S], now time.Time) {
+	if it.busy || it.queued || q.closing {
+		return
+	}
+	due := q.target.Due(it.state, now)
+	if due == object.NotDue {
+		it.calm()
+		if q.target.Forget != nil && q.target.Forget(it.state, now) {
+			delete(q.items, it.key)
+		}
+		return
+	}
+	if it.waits(due, now) {
+		return
+	}
+	if q.target.Ready != nil {
+		if err := q.target.Ready(it.state); err != nil {
+			if now.Sub(q.started) > startPatience {
+				q.complain(it, err)
+			}
+			return
+		}
+	}
+	it.queued = true
+	q.waiting = append(q.waiting, it)
+	q.start()
+}
+
+// waits reports whether a write that is due has to wait.
+func (it *item[S]) waits(due object.Due, now time.Time) bool {
+	if due != object.Undone {
+		it.restore.pending = false
+	} else if it.restore.changed(now); now.Before(it.restore.at) {
+		return true
+	}
+	return now.Before(it.backoff.until)
+}
+
+// calm forgets failures, and an external change that is no longer there.
+func (it *item[S]) calm() { it.err, it.backoff, it.restore.pending = nil, Backoff{}, false }
+
+// start starts writes as long as there may be more.
+func (q *Queue[S, D]) start() {
+	for q.writing < writesAtOnce && len(q.waiting) > 0 {
+		it := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		it.queued = false
+		now := q.Now()
+		switch q.target.Due(it.state, now) {
+		case object.NotDue:
+			it.calm()
+			continue
+		case object.Undone:
+			q.Log.Warn("putting back what somebody else has changed or taken away", "target", q.Name, q.Label, it.key)
+		}
+		it.busy = true
+		q.writing++
+		go q.write(it, q.target.Desired(it.state, now))
+	}
+}
+
+func (q *Queue[S, D]) write(it *item[S], d *D) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(q.Context), writeLimit)
+	defer done()
+	wrote, err := q.target.Write(ctx, d)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.Now()
+	q.writing--
+	it.busy = false
+	changed := q.target.Settle(it.state, d, err, now)
+	if err == nil {
+		q.progress = now
+		if it.err != nil {
+			q.Log.Info("written again", "target", q.Name, q.Label, it.key)
+		}
+		if wrote {
+			it.news, it.changed = true, changed || it.changed && it.news
+		}
+		it.calm()
+	} else {
+		it.backoff.Failed(err, now)
+		q.complain(it, q.target.Explain(err))
+	}
+	q.start()
+	q.consider(it, now) // a newer desired state may be due already
+	select {
+	case q.ended <- struct{}{}:
+	default:
+	}
+}
+
+// complain keeps an error for the tick, and logs it where it is not the same as before.
+func (q *Queue[S, D]) complain(it *item[S], err error) {
+	now := q.Now()
+	alone := len(q.items) == 1 && it.err == nil
+	if alone || (it.err == nil || it.err.Error() != err.Error()) && now.Sub(q.logged) > logInterval {
+		q.Log.Error("not written", "target", q.Name, q.Label, it.key, "error", err)
+		q.logged = now
+	}
+	it.err = err
+}
+
+// pretend logs what would be written.
+func (q *Queue[S, D]) pretend(it *item[S], now time.Time) {
+	it.calm()
+	if q.target.Due(it.state, now) == object.NotDue {
+		return
+	}
+	d := q.target.Desired(it.state, now)
+	text, err := q.target.Show(d, now)
+	it.changed = q.target.Settle(it.state, d, nil, now)
+	if it.err = err; err == nil {
+		it.news = true
+		q.Log.Info("would be written", "target", q.Name, q.Label, it.key, "object", text)
+	}
+}
+
+// say is what a tick says of the object.
+func (q *Queue[S, D]) say(it *item[S], now time.Time) tick.Target {
+	t := tick.Target{Target: q.Name, State: tick.TargetUnchanged}
+	if q.target.Note != nil {
+		t.Note = q.target.Note(it.state)
+	}
+	moved := func() bool { return q.target.Due(it.state, now) == object.Moved }
+	switch {
+	case it.err != nil:
+		t.State, t.Changed, t.Error = tick.TargetFailed, moved(), it.err.Error()
+	case it.news:
+		t.State, t.Changed = tick.TargetWritten, it.changed
+		if it.news = false; q.DryRun {
+			t.State = tick.TargetPending
+		}
+	case !q.DryRun && q.unwritten(it, now):
+		t.State, t.Changed = tick.TargetPending, moved()
+	}
+	return t
+}
+
+func (q *Queue[S, D]) unwritten(it *item[S], now time.Time) bool {
+	return it.busy || it.queued || q.target.Due(it.state, now) != object.NotDue
+}

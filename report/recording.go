@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/cluster"
+	"polder/report/page"
+	"polder/report/score"
+)
+
+// Targets that read the whole input and then say something of it once. Each has the output for itself.
+const (
+	targetExplain = "explain"
+	targetHTML    = "html"
+	targetScore   = "score"
+	// targetLive is html with --listen, which goes with the stream.
+	targetLive = "live"
+)
+
+// whole reads the whole input, and says something of it.
+type whole func(*options, context.Context, *stage.Session, io.Writer) error
+
+// wholes are those targets.
+var wholes = map[string]whole{
+	targetExplain: (*options).explainAll,
+	targetHTML:    (*options).htmlAll,
+	targetScore:   (*options).scoreAll,
+}
+
+func openWhole(name string) opener {
+	return func(context.Context, *stage.Session, *options, io.Writer) (cluster.Target, error) {
+		return nil, stage.Usagef("--to %s is about the whole input, and goes with no other target", name)
+	}
+}
+
+// ignoredByWholes are the fields that no such target looks at.
+var ignoredByWholes = []string{
+	"Sample.Config", "Sample.Labels", "Sample.Annotations", "Pod.Labels", "Pod.Annotations", "Container.NUMAMemory", "Container.ID",
+	"Advice.Fallback", "Advice.Resctrl",
+}
+
+// readWhole gives each tick of the input to add; decisions that the recording lacks are inserted, and their sections returned. It
+// returns false where it was stopped: what was read is no answer then.
+func readWhole(ctx context.Context, s *stage.Session, insert bool, begin func(inserted []string), add func(*tick.Tick)) (complete bool, err error) {
+	inserted := &insertion{stopped: func() {}}
+	if insert {
+		if inserted, err = insertDecisions(ctx, s); err != nil {
+			return false, err
+		}
+		defer inserted.stop()
+	}
+	begin(inserted.sections)
+	err = s.Filter(ctx, stage.Filter{
+		Section:  tick.SectionReport,
+		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport},
+		Ignores:  ignoredByWholes,
+		Terminal: true,
+		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
+			add(in.Tick)
+			return nil, nil
+		},
+	})
+	if err != nil || ctx.Err() != nil {
+		return false, err
+	}
+	return true, inserted.end()
+}
+
+// htmlAll writes the page of a recording.
+func (o *options) htmlAll(ctx context.Context, s *stage.Session, out io.Writer) error {
+	if isTerminal(s) {
+		return stage.Usagef("--to html writes a page: give it a file, as in: report --to html < day.jsonl > day.html")
+	}
+	var r page.Recording
+	complete, err := readWhole(ctx, s, true, func(inserted []string) { r.Inserted = inserted }, func(t *tick.Tick) {
+		if o.ofNode(s, t) {
+			r.Add(t)
+		}
+	})
+	if err != nil || !complete {
+		return err
+	}
+	if r.Nodes() == 0 {
+		return fmt.Errorf("no tick in the input: give a recording, as in: report --to html < day.jsonl > day.html")
+	}
+	return r.Write(out)
+}
+
+// ofNode reports whether a tick is of the node that was asked for, of any where none was.
+func (o *options) ofNode(s *stage.Session, t *tick.Tick) bool {
+	return !s.IsSet("node") || t.Node == s.Node
+}
+
+// scoreAll writes the score of the input, and of the recording of --against beside it.
+func (o *options) scoreAll(ctx context.Context, s *stage.Session, out io.Writer) error {
+	streams := []*score.Stream{{Name: nameOf(s.Input)}}
+	complete, err := readWhole(ctx, s, false, func([]string) {}, func(t *tick.Tick) {
+		if o.ofNode(s, t) {
+			streams[0].Add(t)
+		}
+	})
+	if err != nil || !complete {
+		return err
+	}
+	if o.against != "" {
+		other, err := o.scoreOf(ctx, s, o.against)
+		if err != nil {
+			return err
+		}
+		streams = append(streams, other)
+	}
+	for _, x := range streams {
+		if x.Empty() {
+			return fmt.Errorf("no tick in %s: give a recording, as in: report --to score < day.jsonl", x.Name)
+		}
+	}
+	if _, err := io.WriteString(out, score.Text(streams...)); err != nil {
+		return fmt.Errorf("write the score: %w", err)
+	}
+	return nil
+}
+
+// nameOf is an input as a column of the table calls it.
+func nameOf(input string) string {
+	if input == "" || input == "-" {
+		return "the input"
+	}
+	return input[strings.LastIndexByte(input, '/')+1:]
+}
+
+// scoreOf is the score of a recording in a file, which is read as the input is.
+func (o *options) scoreOf(ctx context.Context, s *stage.Session, path string) (*score.Stream, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, stage.Usagef("--against: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return nil, stage.Usagef("--against %s: want a recording in a file", path)
+	}
+	other := *s
+	other.Input, other.Metrics = path, nil
+	stream := &score.Stream{Name: nameOf(path)}
+	_, err := readWhole(ctx, &other, false, func([]string) {}, func(t *tick.Tick) {
+		if o.ofNode(s, t) {
+			stream.Add(t)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--against %s: %w", path, err)
+	}
+	return stream, nil
+}

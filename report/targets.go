@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+
+	"polder/lib/stage"
+	"polder/report/cluster"
+)
+
+// opener opens a target, whose own output, if it has any, goes to the writer.
+type opener func(context.Context, *stage.Session, *options, io.Writer) (cluster.Target, error)
+
+// targets are all that --to takes, in the order in which they are served.
+var targets = []struct {
+	name string
+	view bool // the output is its own
+	open opener
+}{
+	{"prometheus", false, openMetrics},
+	{cluster.Fleet, false, ofCluster(cluster.Fleet)},
+	{"cnr", false, ofCluster("cnr")},
+	{"node", false, ofCluster("node")},
+	{cluster.NodeTaints, false, ofCluster(cluster.NodeTaints)},
+	{cluster.NodeMetric, false, ofCluster(cluster.NodeMetric)},
+	{cluster.KCC, false, ofCluster(cluster.KCC)},
+	{targetExplain, true, openWhole(targetExplain)},
+	{targetLive, false, openLive},
+	{targetHTML, true, openWhole(targetHTML)},
+	{targetScore, true, openWhole(targetScore)},
+	{"table", true, openTable},
+	{"tty", true, openScreen},
+}
+
+// ofCluster opens a target that writes objects of the cluster.
+func ofCluster(name string) opener {
+	return func(ctx context.Context, s *stage.Session, o *options, _ io.Writer) (cluster.Target, error) {
+		return o.cluster.Open(ctx, s, name)
+	}
+}
+
+// names are the targets that were asked for; tty where there is no terminal is the table.
+func (o *options) names(s *stage.Session) ([]string, error) {
+	names := slices.Clone(o.to)
+	if len(names) == 0 && !o.cluster.Fleet {
+		names = []string{"tty"}
+	}
+	for i, n := range names {
+		if n == "tty" && !isTerminal(s) {
+			names[i] = "table"
+		}
+		if !slices.ContainsFunc(targetNames(), func(known string) bool { return known == n }) {
+			return nil, stage.Usagef("--to %q: want one of %s", n, strings.Join(targetNames(), ", "))
+		}
+	}
+	if slices.Contains(names, "tty") && slices.Contains(names, "table") {
+		return nil, stage.Usagef("--to tty and --to table want the same output: give one of them")
+	}
+	if slices.Contains(names, "prometheus") != (o.metricsFile != "") {
+		return nil, stage.Usagef("--to prometheus and --metrics-file FILE go together: give both")
+	}
+	if o.cluster.TaintNode {
+		if !slices.Contains(names, "cnr") && !slices.Contains(names, "node") {
+			return nil, stage.Usagef("--taint-node goes with --to cnr or --to node")
+		}
+		names = append(names, cluster.NodeTaints)
+	}
+	if o.listen != "" {
+		i := slices.Index(names, targetHTML)
+		if i < 0 {
+			return nil, stage.Usagef("--listen goes with --to html")
+		}
+		names[i] = targetLive
+	}
+	if o.cluster.Fleet {
+		return cluster.FleetNames(names)
+	}
+	if o.cluster.AllNodes && slices.Contains(names, cluster.NodeMetric) {
+		return nil, stage.Usagef("--to nodemetric and --all-nodes exclude each other: half an hour of every node's samples is too much for one process; each node's own report writes its NodeMetric")
+	}
+	return names, nil
+}
+
+func targetNames() []string {
+	var names []string
+	for _, t := range targets {
+		if t.name != cluster.NodeTaints && t.name != cluster.Fleet && t.name != targetLive {
+			names = append(names, t.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,149 @@
+package colocation
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"polder/tests/binaries"
+	"polder/tests/cluster/controlplane"
+	"polder/tests/group"
+	"polder/tests/node"
+)
+
+// onKubernetes is the service that is measured on a node with a real kubelet, whose control plane is on the same machine.
+var onKubernetes = service{"nginx in a pod of a Kubernetes node", "http", startNginx}
+
+// kubernetesCells are those of the node.
+func kubernetesCells() []cell {
+	return []cell{{&onKubernetes, 20, &jobs[0]}, {&onKubernetes, 50, &jobs[0]}}
+}
+
+// lab is a node with a pod for the service and one for the batch job. What runs in them is started by the benchmark, in the cgroups
+// that kubelet and containerd made for their containers.
+type lab struct {
+	node           *node.Node
+	service, batch *group.Group
+	kubeconfig     string // of collect's account
+}
+
+// besteffort is kubelet's cgroup of batch pods.
+const besteffort = "/kubepods/besteffort"
+
+func startLab(b *testing.B) *lab {
+	b.Helper()
+	controlplane.Need(b, "helm", "kubelet") // says how to build what is missing
+	config, err := node.SchedulerConfig(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := controlplane.Start(b, controlplane.Options{SchedulerConfig: config})
+	c.ApplyFile("../../deploy/kubernetes/crds")
+	n := node.Start(b, c, node.Options{})
+	c.Apply(pod("service", "shared_cores", "LS", `{"requests":{"cpu":"500m","memory":"64Mi"}}`))
+	c.Apply(pod("batch", "reclaimed_cores", "BE", `{}`))
+	l := &lab{node: n, kubeconfig: c.AccountFor("collect")}
+	for name, g := range map[string]**group.Group{"service": &l.service, "batch": &l.batch} {
+		n.AwaitRunning(name)
+		*g = l.group(n.ContainerCgroup(name, "c"))
+	}
+	return l
+}
+
+// pod is a pod's manifest: its class in both dialects, and its only container's resources.
+func pod(name, katalyst, koordinator, resources string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"default",
+		"annotations":{"katalyst.kubewharf.io/qos_level":%q},"labels":{"koordinator.sh/qosClass":%q}},
+		"spec":{"containers":[{"name":"c","image":"registry.local/pause:1","imagePullPolicy":"Never","resources":%s}]}}`, name, katalyst, koordinator, resources)
+}
+
+// group is a cgroup of the node, as the machine has it.
+func (l *lab) group(cgroup string) *group.Group {
+	g := &group.Group{Name: cgroup}
+	for _, controller := range group.Controllers {
+		if dir := l.node.CgroupPath(controller, cgroup); isDirectory(dir) {
+			g.Dirs = append(g.Dirs, dir)
+		}
+	}
+	return g
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// ways are what is compared on a node: what kubelet does by itself, each of two lines of shell, and Polder's policies.
+func (l *lab) ways() []way {
+	idle := func(cgroups ...string) func(*testing.B, *measurement) func() {
+		return func(b *testing.B, _ *measurement) func() {
+			b.Helper()
+			set := func(value string) {
+				for _, cgroup := range cgroups {
+					l.group(cgroup).Write(b, "cpu.idle", value)
+				}
+			}
+			set("1")
+			return func() { set("0"); l.group(besteffort).Write(b, "cpu.shares", "2") }
+		}
+	}
+	podOf := filepath.Dir(l.batch.Name)
+	return []way{
+		{"kubelet alone", func(*testing.B, *measurement) func() { return func() {} }},
+		{"cpu.idle on the pod", idle(podOf)},
+		{"cpu.idle on the tier", idle(besteffort)},
+		{"Polder, policy katalyst", l.polder("katalyst")},
+		{"Polder, policy koordinator", l.polder("koordinator")},
+		{"Polder, policy harvest", l.polder("harvest")},
+	}
+}
+
+// polder runs the pipe in the node, in a cgroup beside kubepods.
+func (l *lab) polder(policy string) func(*testing.B, *measurement) func() {
+	return func(b *testing.B, m *measurement) func() {
+		b.Helper()
+		dir := b.TempDir()
+		journal := filepath.Join(dir, "journal")
+		script := fmt.Sprintf(`for c in cpu cpuacct; do echo $$ > /sys/fs/cgroup/$c%[1]s/cgroup.procs; done
+PATH=%[2]s:$PATH; collect --kubeconfig %[3]s --node %[4]s 2>%[5]s/collect.log | advise --policy %[6]s 2>%[5]s/advise.log | isolate --node %[4]s --journal %[7]s >%[5]s/ticks 2>%[5]s/isolate.log`,
+			m.polder.Name, binaries.Dir(b), l.kubeconfig, l.node.Name, dir, policy, journal)
+		ctx, cancel := context.WithCancel(context.Background())
+		pipe := l.node.Command(ctx, "sh", "-c", script)
+		if err := pipe.Start(); err != nil {
+			b.Fatal(err)
+		}
+		return func() {
+			b.Helper()
+			if pids := m.polder.PIDs(b); len(pids) < len([]string{"collect", "advise", "isolate"}) {
+				b.Errorf("of the pipe only %v run:\n%s", pids, logs(dir))
+			}
+			kill(b, m.polder)
+			cancel()
+			_ = pipe.Wait() // it was killed
+			restore := l.node.Command(context.Background(), binaries.Path(b, "isolate"), "--restore", "--if-exists", "--journal", journal)
+			if out, err := restore.CombinedOutput(); err != nil {
+				b.Fatalf("isolate --restore: %v\n%s", err, out)
+			}
+		}
+	}
+}
+
+// measureKubernetes measures the cells of a node.
+func measureKubernetes(b *testing.B, l *lab, client string, table *table) {
+	const own = "/polder"
+	for _, controller := range []string{"cpu", "cpuacct"} {
+		dir := l.node.CgroupPath(controller, own)
+		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+			b.Fatal(err)
+		}
+	}
+	dir := b.TempDir()
+	m := &measurement{client: client, protocol: onKubernetes.protocol, service: l.service, batch: l.batch, polder: l.group(own), spared: l.batch.PIDs(b)}
+	port := freePort(b)
+	m.address = "127.0.0.1:" + port
+	onKubernetes.start(b, l.service, dir, port)
+	answers(b, client, m.protocol, m.address)
+	m.cells(b, kubernetesCells(), l.ways(), table)
+}

@@ -1,0 +1,137 @@
+package machine
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/await"
+	"polder/tests/binaries"
+	"polder/tests/group"
+	"polder/tests/need"
+)
+
+const mebibyte = 1 << 20
+
+// bytesIn is a file of bytes in a cgroup, by its name on version 1 or on version 2.
+func bytesIn(t *testing.T, g *group.Group, v1, v2 string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(g.Read(v1, v2), 10, 64)
+	if err != nil {
+		t.Fatalf("%s of %s: %v", v1, g.Name, err)
+	}
+	return n
+}
+
+func usage(t *testing.T, g *group.Group) int64 {
+	t.Helper()
+	return bytesIn(t, g, "memory.usage_in_bytes", "memory.current")
+}
+
+// isLimited reports whether a cgroup was ever kept from growing by a limit of its own.
+func isLimited(g *group.Group) bool {
+	if hits := g.Read("memory.failcnt"); hits != "" {
+		return hits != "0"
+	}
+	for line := range strings.Lines(g.Read("memory.events")) {
+		if name, count, _ := strings.Cut(strings.TrimSpace(line), " "); (name == "high" || name == "max") && count != "0" {
+			return true
+		}
+	}
+	return false
+}
+
+// smallMachine is a cgroup of 512 MiB that stands for a machine, with a service in it that holds 200 MiB of page cache, and batch.
+func smallMachine(t *testing.T) (machine, service, batch, job *group.Group) {
+	t.Helper()
+	machine = group.New(t, nil, "memory")
+	limit := "memory.max"
+	if machine.Read("memory.limit_in_bytes") != "" {
+		limit = "memory.limit_in_bytes"
+	}
+	machine.Write(t, limit, strconv.Itoa(512*mebibyte))
+	service, batch = group.New(t, machine, "web"), group.New(t, machine, "batch")
+	job = group.New(t, batch, "job")
+	file := filepath.Join(t.TempDir(), "data")
+	done := file + ".done"
+	service.Run(t, fmt.Sprintf("dd if=/dev/zero of=%[1]s bs=1M count=200 conv=fsync status=none; cat %[1]s %[1]s >/dev/null; : >%[2]s; exec sleep 1000", file, done))
+	await.Until(t, time.Minute, "the service has its page cache", await.Is(func() bool { return exec.Command("test", "-e", done).Run() == nil }))
+	if held := usage(t, service); held < 195*mebibyte {
+		t.Fatalf("the service has %d MiB of page cache, want 200: is the directory for temporary files on a disk?", held/mebibyte)
+	}
+	return machine, service, batch, job
+}
+
+// capBatch has the real tools decide on a sample of the small machine and carry the advice out.
+func capBatch(t *testing.T, service, batch, job *group.Group, arguments ...string) (restore func()) {
+	t.Helper()
+	version := 2
+	if batch.Read("memory.limit_in_bytes") != "" {
+		version = 1
+	}
+	held := usage(t, service)
+	line := fmt.Sprintf(`{"v":1,"node":"n","time":"2026-01-01T00:00:00Z","sample":{"intervalSeconds":1,"cgroupVersion":%d,"topology":{"cpus":"0-1"},"cpu":{"usageMilliCPU":100},`+
+		`"memory":{"totalBytes":%d,"availableBytes":%d,"freeBytes":%d},"batchCgroups":[%q],"pods":[`+
+		`{"uid":"w","name":"web","qos":"shared","qosSource":"rule","cgroup":%q,"usageMilliCPU":50,"memory":{"usageBytes":%[7]d,"workingSetBytes":%[7]d,"rssBytes":%[7]d}},`+
+		`{"uid":"j","name":"job","qos":"reclaimed","qosSource":"rule","cgroup":%[8]q,"usageMilliCPU":0,"memory":{"usageBytes":0,"workingSetBytes":0,"rssBytes":0}}]}}`+"\n",
+		version, 512*mebibyte, 512*mebibyte-held, 512*mebibyte-held, batch.Name, service.Name, held, job.Name)
+	journal := filepath.Join(t.TempDir(), "journal")
+	tool := func(name, in string, arguments ...string) string {
+		t.Helper()
+		cmd := exec.Command(binaries.Path(t, name), arguments...)
+		var out, errs bytes.Buffer
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(in), &out, &errs
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, &errs)
+		}
+		return out.String()
+	}
+	advised := tool("advise", line, append([]string{"--policy", "harvest"}, arguments...)...)
+	t.Logf("applied: %s", tool("isolate", advised, "--max-age", "0", "--node", "n", "--journal", journal))
+	return func() { t.Helper(); tool("isolate", "", "--restore", "--journal", journal) }
+}
+
+// TestBatchThatGrowsLeavesServicesTheirMemory has a batch job grow beside a service on the machine's own kernel: without a cap the kernel
+// reclaims the service's memory for it, with the cap it stops at that.
+func TestBatchThatGrowsLeavesServicesTheirMemory(t *testing.T) {
+	need.Program(t, "stress-ng", "stress-ng")
+	const grow = "exec stress-ng --quiet --vm 1 --vm-bytes 450M --vm-keep --vm-method zero-one --oomable --timeout 300"
+
+	t.Run("without a cap", func(t *testing.T) {
+		_, service, batch, job := smallMachine(t)
+		capBatch(t, service, batch, job, "--batch-memory", "none", "--service-memory", "none")
+		job.Run(t, grow)
+		await.Until(t, time.Minute, "batch has grown", await.Is(func() bool { return usage(t, batch) > 430*mebibyte }))
+		held := usage(t, service)
+		t.Logf("the service has %d MiB of 200 left", held/mebibyte)
+		if held > 100*mebibyte {
+			t.Errorf("the service has %d MiB left: nothing was reclaimed, and the other half of the test shows nothing", held/mebibyte)
+		}
+	})
+	t.Run("with the cap", func(t *testing.T) {
+		_, service, batch, job := smallMachine(t)
+		limit := func() string { return batch.Read("memory.limit_in_bytes", "memory.max") }
+		first := limit()
+		restore := capBatch(t, service, batch, job, "--service-memory", "none")
+		if limit() == first {
+			t.Fatalf("batch has no cap: %s", limit())
+		}
+		before := usage(t, service)
+		job.Run(t, grow)
+		await.Until(t, time.Minute, "batch is kept from growing", await.Is(func() bool { return isLimited(batch) }))
+		held := usage(t, service)
+		t.Logf("cap %s; the service has %d MiB of %d left, batch %d", limit(), held/mebibyte, before/mebibyte, usage(t, batch)/mebibyte)
+		if held < before*97/100 {
+			t.Errorf("the service has %d MiB of %d left: it was reclaimed beside a capped batch", held/mebibyte, before/mebibyte)
+		}
+		restore()
+		if limit() != first {
+			t.Errorf("after isolate --restore batch's limit is %s; want %s", limit(), first)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fuzzModule is a module with one fuzz target and scripts/fuzz, in which the test then is. The target fails with what its body says.
+func fuzzModule(t *testing.T, body string) {
+	t.Helper()
+	script, err := os.ReadFile("../../scripts/fuzz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module(t, map[string]string{
+		"scripts/fuzz": string(script),
+		"p/a_test.go": "package p\n\nimport \"testing\"\n\nfunc FuzzIt(f *testing.F) {\n\tf.Add([]byte{})\n" +
+			"\tf.Fuzz(func(t *testing.T, b []byte) {\n" + body + "\n\t})\n}\n",
+	})
+	if err := os.Chmod("scripts/fuzz", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("git", "init", "-q").CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v\n%s", err, out)
+	}
+	t.Setenv("FUZZCACHE", t.TempDir())
+}
+
+// What fuzzing finds anew fails a run but where FUZZ_FINDS=report: there the last lines have it with its input. A seed that fails and
+// a target that cannot be built fail the run everywhere.
+func TestFuzzFinds(t *testing.T) {
+	const find, seed, build = "\t\tif len(b) > 0 { t.Fatal(\"too long\") }", "\t\tt.Fatal(\"every input\")", "\t\tundefined()"
+	for _, tt := range []struct {
+		name, body, finds string
+		want              bool
+		reported          bool
+	}{
+		{"a find by hand", find, "", false, false},
+		{"a find in CI", find, "report", true, true},
+		{"a seed that fails", seed, "report", false, false},
+		{"a build that breaks", build, "report", false, false},
+		{"an unknown word", "", "never", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fuzzModule(t, tt.body)
+			t.Setenv("FUZZ_FINDS", tt.finds)
+			var out bytes.Buffer
+			fuzz := tier{name: "fuzz", runs: []run{{command: []string{"scripts/fuzz", "60s"}}}}
+			if got := runAll(&out, [][]tier{{fuzz}}, options{}); got != tt.want {
+				t.Errorf("all is well: %v, want %v:\n%s", got, tt.want, out.String())
+			}
+			_, end, _ := strings.Cut(out.String(), ">> times: ")
+			if got := strings.Contains(end, findPrefix+"./p FuzzIt, found by fuzzing"); got != tt.reported {
+				t.Errorf("the last lines name a find: %v, want %v:\n%s", got, tt.reported, out.String())
+			}
+			inputs, err := filepath.Glob("p/testdata/fuzz/FuzzIt/*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range inputs {
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for line := range strings.Lines(string(text)) {
+					if tt.reported && !strings.Contains(end, findPrefix+"| "+line) {
+						t.Errorf("the last lines lack the input's %q:\n%s", line, end)
+					}
+				}
+			}
+			if tt.body == find && len(inputs) != 1 {
+				t.Errorf("%d inputs are kept; want one", len(inputs))
+			}
+		})
+	}
+}

@@ -1,0 +1,218 @@
+package supervisor
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/tests/need"
+)
+
+// release is a directory that looks as an unpacked tarball does, with the tests' tools in it.
+func release(t *testing.T) string {
+	t.Helper()
+	top := t.TempDir()
+	for _, name := range []string{"scripts", "deploy", "collect", "LICENSE", "README.md", "CHANGELOG.md"} {
+		if err := os.Symlink(filepath.Join(repository(t), name), filepath.Join(top, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(top, "bin/man"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range tools {
+		page, err := exec.Command(filepath.Join(bin, tool), "--generate-man").Output()
+		if err != nil {
+			t.Fatalf("%s --generate-man: %v", tool, err)
+		}
+		put(t, filepath.Join(top, "bin/man", tool+".1"), string(page))
+		if err := os.Symlink(filepath.Join(bin, tool), filepath.Join(top, "bin", tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return top
+}
+
+func script(t *testing.T, path string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(path, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", path, args, err, out)
+	}
+	return string(out)
+}
+
+// tree are the files below a directory with their modes, links with where they lead.
+func tree(t *testing.T, top string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		what := fmt.Sprintf("%04o", info.Mode().Perm())
+		if d.Type() == fs.ModeSymlink {
+			what, _ = os.Readlink(path) // it is there
+		}
+		all = append(all, strings.TrimPrefix(path, top)+" "+what)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What is installed is complete, for both prefixes, and taken away to the last directory; what others have put there stays, and so does
+// a configuration that was changed, until then.
+func TestInstallAndUninstall(t *testing.T) {
+	t.Parallel()
+	top := release(t)
+	for prefix, settings := range map[string]string{"/usr/local": "/etc", "/usr": "/usr/lib", "/opt/polder": "/etc"} {
+		dest := t.TempDir()
+		install := []string{"-p", prefix, "-d", dest}
+		script(t, top+"/scripts/install", install...)
+		got := tree(t, dest)
+		for _, want := range []string{
+			prefix + "/bin/collect 0755", prefix + "/bin/colocate 0755", prefix + "/share/man/man1/evict.1 0644",
+			prefix + "/share/bash-completion/completions/collect 0644", prefix + "/share/bash-completion/completions/colocate collect",
+			prefix + "/lib/polder/s6/start 0755", prefix + "/lib/polder/s6/service/isolate/run 0755", prefix + "/lib/polder/systemd/polder-heartbeat 0755",
+			prefix + "/lib/systemd/system/polder.target 0644", prefix + "/lib/systemd/system/polder-.service.d/confine.conf 0644",
+			prefix + "/lib/systemd/system/polder.service.d/confine.conf ../polder-.service.d/confine.conf",
+			settings + "/sysusers.d/polder.conf 0644", settings + "/tmpfiles.d/polder.conf 0644",
+			"/etc/polder/polder.env 0644", "/etc/polder/classify.yaml 0644",
+		} {
+			if !slices.Contains(got, want) {
+				t.Errorf("%s: there is no %s among\n%s", prefix, want, strings.Join(got, "\n"))
+			}
+		}
+		unit, err := os.ReadFile(filepath.Join(dest, prefix, "lib/systemd/system/polder-isolate.service"))
+		if want := "ExecStart=" + prefix + "/bin/isolate --input"; err != nil || !bytes.Contains(unit, []byte(want)) {
+			t.Errorf("%s: the unit has no %s (%v):\n%s", prefix, want, err, unit)
+		}
+		if prefix != "/usr/local" {
+			if out, err := exec.Command("grep", "-rl", "/usr/local/", filepath.Join(dest, prefix, "lib")).Output(); err == nil {
+				t.Errorf("%s: these name another prefix: %s", prefix, out)
+			}
+		}
+
+		put(t, dest+"/etc/polder/polder.env", "POLDER_ISOLATE_DRY_RUN=true\n")
+		put(t, filepath.Join(dest, prefix, "bin/other"), "not ours\n")
+		script(t, top+"/scripts/install", install...)
+		if env, err := os.ReadFile(dest + "/etc/polder/polder.env"); err != nil || string(env) != "POLDER_ISOLATE_DRY_RUN=true\n" {
+			t.Errorf("%s: a second installation has made %q of the settings (%v)", prefix, env, err)
+		}
+		script(t, top+"/scripts/uninstall", install...)
+		if diff := cmp.Diff([]string{prefix + "/bin/other 0644"}, tree(t, dest)); diff != "" {
+			t.Errorf("%s: what is left (-want +got):\n%s", prefix, diff)
+		}
+		if err := os.RemoveAll(filepath.Join(dest, prefix, "bin/other")); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(top+"/scripts/uninstall", install...).CombinedOutput(); err == nil || !strings.Contains(string(out), "is it installed below another PREFIX or DESTDIR?") {
+			t.Errorf("%s: a second removal: %v: %s", prefix, err, out)
+		}
+	}
+	// Without anything of others nothing is left.
+	dest := t.TempDir()
+	script(t, top+"/scripts/install", "-d", dest)
+	script(t, top+"/scripts/uninstall", "-d", dest)
+	if left, err := os.ReadDir(dest); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
+// A list that names what was never installed removes nothing.
+func TestUninstallBelievesNoForeignList(t *testing.T) {
+	t.Parallel()
+	top, dest := release(t), t.TempDir()
+	script(t, top+"/scripts/install", "-d", dest)
+	list := dest + "/usr/local/lib/polder/installed"
+	good, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, dest)
+	for _, line := range []string{"/etc/passwd", "/usr/local/../../etc/passwd", "etc/passwd", "/etc/polder/../passwd"} {
+		put(t, list, string(good)+line+"\n")
+		if out, err := exec.Command(top+"/scripts/uninstall", "-d", dest).CombinedOutput(); err == nil || !strings.Contains(string(out), "nothing is removed") {
+			t.Errorf("%s: %v: %s", line, err, out)
+		}
+		if diff := cmp.Diff(before, tree(t, dest)); diff != "" {
+			t.Errorf("%s: (-before +after):\n%s", line, diff)
+		}
+	}
+}
+
+// ownMachine has places of its own for what an installation without DESTDIR touches: no file of the host's is changed.
+const ownMachine = `
+for place in /usr/local /var/lib /run; do mount -t tmpfs none $place; done
+mkdir "$WORK/upper" "$WORK/work"
+mount -t overlay -o "lowerdir=/etc,upperdir=$WORK/upper,workdir=$WORK/work" none /etc
+"$TOP/scripts/install"
+test -p /run/polder/1.fifo -a "$(getent group polder)"
+mkdir -m 0700 /var/lib/polder-isolate
+printf '%s\n' "$TICK" | isolate --max-age 0 --at-end keep --journal /var/lib/polder-isolate/isolate.journal >/dev/null
+eval "$MEANWHILE"
+status=0
+"$TOP/scripts/uninstall" || status=$?
+find /usr/local /var/lib /run /etc/polder /etc/sysusers.d /etc/tmpfiles.d -name '*polder*' -o -path '*polder*' -o -type f -path '/usr/local/*' | sort
+getent group polder || true
+exit $status
+`
+
+// The removal puts the cgroups back before the programs go. What cannot be put back is kept on record, and nothing else.
+func TestUninstallPutsBack(t *testing.T) {
+	need.Root(t)
+	need.Mount(t)
+	need.Program(t, "systemd-sysusers", "systemd")
+	t.Parallel()
+	top := release(t)
+	for name, one := range map[string]struct {
+		meanwhile string // between the change and the removal
+		left      string
+		restored  bool
+	}{
+		"all": {":", "", true},
+		"changed externally": {`for file in $(find /sys/fs/cgroup -path "*$BATCH/cpu.cfs_quota_us" -o -path "*$BATCH/cpu.max"); do echo 70000 >$file; done`,
+			"/var/lib/polder-isolate\n/var/lib/polder-isolate/isolate.journal\n", false},
+		"a state besides": {"mkdir -p /var/lib/private/polder-collect /var/lib/polder; touch /var/lib/polder/collect.json", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newColocated(t, "uninstall-"+strings.ReplaceAll(name, " ", "-"))
+			before := c.limits()
+			run := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", ownMachine)
+			work := t.TempDir()
+			tick := fmt.Sprintf(`{"v":1,"node":"n","time":%q,"advice":{"policy":"test","cgroups":[{"cgroup":%q,"cpuMaxMilliCPU":500}]}}`,
+				time.Now().UTC().Format(time.RFC3339), c.batch.Name)
+			host, err := os.Hostname()
+			if err != nil {
+				t.Fatal(err)
+			}
+			run.Env = append(os.Environ(), "TOP="+top, "WORK="+work, "TICK="+tick, "BATCH="+c.batch.Name, "MEANWHILE="+one.meanwhile, "POLDER_ISOLATE_NODE=n", "HOSTNAME="+host,
+				"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+			var said bytes.Buffer
+			run.Stderr = &said
+			out, err := run.Output()
+			if (err == nil) != one.restored || string(out) != one.left {
+				t.Errorf("the removal ends with %v, leaves %q and says\n%s\nwant left %q", err, out, &said, one.left)
+			}
+			if now := c.limits(); (now == before) != one.restored {
+				t.Errorf("the cgroups have\n%s\nand had\n%s", now, before)
+			}
+		})
+	}
+}
