@@ -70,6 +70,7 @@ type Applier struct {
 	pruneAt  int
 	lacks    lacks
 	restores bool
+	awaitFor time.Duration        // how long a narrowing waits for a cgroup that is being made
 	above    map[plan.File]string // what a restore wrote where the kernel takes no empty list
 }
 
@@ -97,6 +98,8 @@ func New(o Options) *Applier {
 		pruneAt: leastPrune,
 		above:   map[plan.File]string{},
 		lacks:   newLacks(),
+
+		awaitFor: awaitFor,
 	}
 	a.partitions = cgroup.NewPartitions(o.Hierarchy)
 	if o.Writer == nil {

@@ -158,7 +158,7 @@ func (a *Applier) awaitChildren(w plan.Write, old string) {
 	if w.Controller != "cpuset" || a.machine.Versions["cpuset"] != 1 || !narrows(old, w.New) {
 		return
 	}
-	for waited := time.Duration(0); waited < awaitFor && a.beingMade(w.File); waited += awaitStep {
+	for waited := time.Duration(0); waited < a.awaitFor && a.beingMade(w.File); waited += awaitStep {
 		time.Sleep(awaitStep)
 	}
 }

@@ -265,41 +265,51 @@ func TestMadeInTheMiddleOfAPlan(t *testing.T) {
 	}
 }
 
-// Containers are made as runc makes them, with a pause between the reading of the list above and the writing, while a tier
-// moves to and fro as fast as it can. Nearly half of them would not start if a narrowing did not wait for those being made.
-func TestContainersStartWhileATierMoves(t *testing.T) {
+// A container is made as runc makes one: without CPUs, then with the list of the cgroup above as it was read. It would not
+// start if the tier were narrowed in between.
+func TestNarrowingWaitsForAContainerBeingMade(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb")
 	k := newKubeletDir(t, policyNone)
-	a, w := newApplier(t, r.h, k.reader)
+	a, _ := newApplier(t, r.h, k.reader)
+	a.awaitFor = time.Minute
 	dir := r.dir("cpuset", "kubepods/besteffort/podb")
-	const starts = 500
-	failed := make(chan int)
-	go func() {
-		n := 0
-		for i := range starts {
-			switch err := makeAsRunc(dir, filepath.Join(dir, fmt.Sprint("c", i))); {
-			case errors.Is(err, syscall.EACCES):
-				n++
-			case err != nil:
-				t.Error(err)
-			}
+	for round := range 30 {
+		narrow := []string{"0", "1"}[round%2]
+		a.Apply(r.lists("kubepods/besteffort", "0-1"))
+		outcome := make(chan tick.Isolation, 1)
+		err := makeAsRunc(dir, filepath.Join(dir, fmt.Sprint("c", round)), func() {
+			go func() { outcome <- a.Apply(r.lists("kubepods/besteffort", narrow)) }()
+			time.Sleep(10 * time.Millisecond) // ample for a write that does not wait
+		})
+		if err != nil {
+			t.Fatalf("round %d: the container does not start: %v", round, err)
 		}
-		failed <- n
-	}()
-	for round := 0; ; round++ {
-		a.Apply(r.lists("kubepods/besteffort", []string{"0", "0-1", "1"}[round%3]))
-		select {
-		case n := <-failed:
-			if n > starts/8 || w.writes < 100 {
-				t.Errorf("%d of %d starts failed during %d writes", n, starts, w.writes)
-			}
-			return
-		default:
+		<-outcome // the pod may not have been narrowed, for the container has both CPUs now: that costs a tick
+		if out := a.Apply(r.lists("kubepods/besteffort", narrow)); len(out.Errors) > 0 {
+			t.Fatalf("round %d: %s", round, errorsOf(out))
+		}
+		if got := r.cpus("kubepods/besteffort"); got != narrow {
+			t.Fatalf("round %d: the tier is on %s, want %s", round, got, narrow)
 		}
 	}
 }
 
-func makeAsRunc(above, dir string) error {
+// A cgroup that never gets a list keeps the others from narrowing for a moment only.
+func TestNarrowingDoesNotWaitForEver(t *testing.T) {
+	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/besteffort/podb")
+	k := newKubeletDir(t, policyNone)
+	a, _ := newApplier(t, r.h, k.reader)
+	if err := os.Mkdir(filepath.Join(r.dir("cpuset", "kubepods/besteffort/podb"), "never"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a.Apply(r.lists("kubepods/besteffort", "1"))
+	if got := r.cpus("kubepods/besteffort"); got != "1" {
+		t.Errorf("the tier is on %s, want 1", got)
+	}
+}
+
+// makeAsRunc makes a container's cgroup; between is called when it has read the list above and not written its own.
+func makeAsRunc(above, dir string, between func()) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -309,7 +319,9 @@ func makeAsRunc(above, dir string) error {
 		if err != nil {
 			return err
 		}
-		time.Sleep(300 * time.Microsecond)
+		if name == "cpuset.cpus" {
+			between()
+		}
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0); err != nil {
 			return err
 		}
