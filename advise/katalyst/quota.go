@@ -84,7 +84,7 @@ func (n *node) limit(a *tick.Advice, members []member, reclaimed, floor int64, s
 					a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: &own})
 				}
 			}
-			if want != (tick.Cgroup{Cgroup: want.Cgroup}) {
+			if want.CPUSetCPUs != "" || want.CPUSetMems != "" || want.CPUMaxMilliCPU != nil {
 				a.Cgroups = append(a.Cgroups, want)
 			}
 		}

@@ -89,6 +89,7 @@ func join(into, c *tick.Cgroup, a *tick.Advice) {
 			clash(number.key, *x, *y, **number.into)
 		}
 	}
+	into.IOMax = slices.Concat(into.IOMax, c.IOMax) // of one disk isolate takes the tighter limits
 	into.MemoryTighterOnly = into.MemoryTighterOnly || c.MemoryTighterOnly
 	for _, on := range []struct {
 		key  string

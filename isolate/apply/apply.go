@@ -29,6 +29,7 @@ type Writer interface {
 // Options say how an [Applier] acts.
 type Options struct {
 	Hierarchy *cgroup.Hierarchy
+	Root      string             // of the machine's /sys and /proc, for its disks; / where empty
 	Online    string             // the file that lists the online CPUs; it need not be there
 	Kubelet   *cpumanager.Reader // none where nil
 	Writer    Writer             // the hierarchy where nil
@@ -50,6 +51,7 @@ type Applier struct {
 	kubelet     kubeletSeen
 	partitions  *cgroup.Partitions
 	looked      int // how many times partitions were read
+	disks       disksSeen
 	online      struct {
 		text string
 		set  cpus.Set
@@ -143,6 +145,7 @@ func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 	r := &round{}
 	r.DryRun = a.DryRun
 	a.readMachine()
+	a.readDisksFor(wanted)
 	a.program(wanted)
 	for _, p := range a.problems {
 		if plan.Unavailable(p) {

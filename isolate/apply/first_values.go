@@ -25,7 +25,9 @@ func (a *Applier) remember(writes []plan.Write) error {
 		}
 		if r = a.records[f]; r == nil || r.Inode != inode {
 			r = &record{Key: key, Inode: inode, First: present}
-			entries = append(entries, entry{Controller: f.Controller, Cgroup: f.Cgroup, File: f.Name, Key: key, Inode: inode, First: &r.First})
+			e := entryOf(f, inode)
+			e.Key, e.First = key, &r.First
+			entries = append(entries, e)
 			firsts = true
 		}
 		fresh[f] = r
@@ -37,7 +39,9 @@ func (a *Applier) remember(writes []plan.Write) error {
 			continue
 		}
 		text := w.New
-		entries = append(entries, entry{Controller: w.Controller, Cgroup: w.Cgroup, File: w.Name, Inode: r.Inode, Wrote: &text})
+		e := entryOf(w.File, r.Inode)
+		e.Wrote = &text
+		entries = append(entries, e)
 		if w.Disturbs != "" {
 			f := w.File
 			f.Name = w.Disturbs
@@ -49,7 +53,9 @@ func (a *Applier) remember(writes []plan.Write) error {
 				return fmt.Errorf("read what the write of %s changes too: %w", w.Name, err)
 			}
 			if r := recordOf(f, "cpuWeight", present); r != nil {
-				entries = append(entries, entry{Controller: f.Controller, Cgroup: f.Cgroup, File: f.Name, Inode: r.Inode, Disturbed: true})
+				e := entryOf(f, r.Inode)
+				e.Disturbed = true
+				entries = append(entries, e)
 			}
 		}
 	}
@@ -59,7 +65,7 @@ func (a *Applier) remember(writes []plan.Write) error {
 		}
 	}
 	for _, e := range entries {
-		f := plan.File{Controller: e.Controller, Cgroup: e.Cgroup, Name: e.File}
+		f := e.file()
 		r := fresh[f]
 		a.records[f] = r
 		r.Disturbed = r.Disturbed || e.Disturbed

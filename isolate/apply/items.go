@@ -118,11 +118,13 @@ func (a *Applier) readItems(r *round) {
 	}
 }
 
-// dropInstead takes the settings of one cgroup as done that stand in the place of another that can be had.
+// dropInstead takes the settings of one cgroup as done that stand in the place of another that can be had, and those of a second file that is
+// not there, or is the first one's already.
 func dropInstead(group []item) {
 	for i := range group {
 		it := &group[i]
-		it.spare = it.Instead() != "" && slices.ContainsFunc(group, func(of item) bool { return of.Name == it.Instead() && of.err == nil })
+		it.spare = it.Instead() != "" && slices.ContainsFunc(group, func(of item) bool { return of.Name == it.Instead() && of.err == nil }) ||
+			it.Optional() && (it.err != nil || slices.ContainsFunc(group, func(of item) bool { return !of.Optional() && of.File == it.File }))
 	}
 }
 

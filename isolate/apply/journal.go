@@ -23,6 +23,7 @@ type entry struct {
 	Controller string `json:"controller"`
 	Cgroup     string `json:"cgroup"`
 	File       string `json:"file"`
+	Device     string `json:"device,omitempty"`
 	Key        string `json:"key,omitempty"`
 	// Inode is the cgroup's and Boot the machine's run: another cgroup of the same name is not given this one's value.
 	Inode uint64 `json:"inode"`
@@ -33,6 +34,14 @@ type entry struct {
 	Wrote *string `json:"wrote,omitempty"`
 	// Disturbed says that the kernel changes the value along with another one that is written.
 	Disturbed bool `json:"disturbed,omitempty"`
+}
+
+func entryOf(f plan.File, inode uint64) entry {
+	return entry{Controller: f.Controller, Cgroup: f.Cgroup, File: f.Name, Device: f.Device, Inode: inode}
+}
+
+func (e *entry) file() plan.File {
+	return plan.File{Controller: e.Controller, Cgroup: e.Cgroup, Name: e.File, Device: e.Device}
 }
 
 // record is what the journal says of one file.
@@ -160,7 +169,7 @@ func (j *Journal) load(data []byte) {
 			continue
 		}
 		var e entry
-		if err := tick.Unmarshal(line, &e); err != nil || !plan.Known(e.Controller, e.File) || cgroup.CheckPath(e.Cgroup) != nil {
+		if err := tick.Unmarshal(line, &e); err != nil || !plan.Known(e.file()) || cgroup.CheckPath(e.Cgroup) != nil {
 			j.Bad++
 			continue
 		}
@@ -174,7 +183,7 @@ func (j *Journal) load(data []byte) {
 }
 
 func (j *Journal) take(e entry) {
-	f := plan.File{Controller: e.Controller, Cgroup: e.Cgroup, Name: e.File}
+	f := e.file()
 	r := j.records[f]
 	if e.First != nil && (r == nil || r.Inode != e.Inode) {
 		r = &record{Key: e.Key, Inode: e.Inode, First: *e.First}
@@ -245,7 +254,8 @@ func rootCause(err error) error {
 func (j *Journal) rewrite() error {
 	var entries []entry
 	for f, r := range j.records {
-		e := entry{Controller: f.Controller, Cgroup: f.Cgroup, File: f.Name, Key: r.Key, Inode: r.Inode}
+		e := entryOf(f, r.Inode)
+		e.Key = r.Key
 		first := e
 		first.First, first.Disturbed = &r.First, r.Disturbed
 		entries = append(entries, first)

@@ -22,6 +22,8 @@ func FuzzJournal(f *testing.F) {
 		`{"controller":"cpu","cgroup":"/a","file":"../../outside","inode":1,"first":"1"}` + "\n",
 		`{"controller":"cpuset","cgroup":"/a","file":"cpuset.cpus","inode":INODE,"first":"0-99999999","disturbed":true}` + "\n",
 		`{"controller":"cpu","cgroup":"/a","file":"cpu.max","inode":INODE,"first":"x\ny"}` + "\n",
+		`{"controller":"io","cgroup":"/a","file":"io.max","device":"8:0","inode":INODE,"first":"rbps=1 wbps=max riops=max wiops=max"}` + "\n",
+		`{"controller":"io","cgroup":"/a","file":"io.max","device":"8:0 rbps=1\n8:16","inode":INODE,"first":""}` + "\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -38,7 +40,7 @@ func FuzzJournal(f *testing.F) {
 		must(os.WriteFile(filepath.Join(base, "cgroup.controllers"), []byte("cpu cpuset memory io\n"), 0o600))
 		must(os.WriteFile(filepath.Join(base, "cgroup.procs"), []byte("1\n"), 0o600))
 		must(os.WriteFile(filepath.Join(base, "a/cgroup.procs"), []byte("1\n"), 0o600))
-		for _, name := range []string{"cpu.weight", "cpu.max", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.max"} {
+		for _, name := range []string{"cpu.weight", "cpu.max", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.max", "io.max"} {
 			must(os.WriteFile(filepath.Join(base, "a", name), []byte("50\n"), 0o600))
 		}
 		outside := filepath.Join(root, "outside")
@@ -54,7 +56,7 @@ func FuzzJournal(f *testing.F) {
 		must(err)
 		defer func() { j.Close() }()
 		for file := range j.records {
-			if !plan.Known(file.Controller, file.Name) || cgroup.CheckPath(file.Cgroup) != nil {
+			if !plan.Known(file) || cgroup.CheckPath(file.Cgroup) != nil {
 				t.Errorf("journal %q has a record of %+v", data, file)
 			}
 		}

@@ -23,6 +23,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	var out Restored
 	a.restores = true
 	a.readMachine()
+	a.readDisks()
 	back := a.restoring(force, &out)
 
 	// A cgroup's weight goes with its idle switch: it can be put back only after that.
@@ -69,14 +70,14 @@ func (a *Applier) restoring(force bool, out *Restored) []*restoring {
 	var back []*restoring
 	for _, f := range sortedFiles(a.records) {
 		r := a.records[f]
-		if a.inode(f) != r.Inode {
+		if a.inode(f) != r.Inode || a.diskGone(f.Device) {
 			out.Vanished++
 			if !a.DryRun {
 				delete(a.records, f)
 			}
 			continue
 		}
-		present, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+		present, err := a.text(f)
 		switch {
 		case err != nil:
 			out.Failed++
@@ -103,7 +104,7 @@ func (a *Applier) putBack(r *round, back []*restoring) {
 	for _, it := range back {
 		s, err := plan.Restore(it.file, it.record.Key, it.first, a.Hierarchy.Version(it.file.Controller))
 		if err == nil {
-			s.Present, err = a.Hierarchy.ReadFile(s.Controller, s.Cgroup, s.Name)
+			s.Present, err = a.text(s.File)
 		}
 		if period := s.PeriodFile(); err == nil && period != "" {
 			s.Period, err = a.Hierarchy.ReadFile(s.Controller, s.Cgroup, period)
@@ -144,7 +145,9 @@ func (a *Applier) noteWrites(writes []plan.Write) {
 	var entries []entry
 	for _, w := range writes {
 		if r := a.records[w.File]; r != nil {
-			entries = append(entries, entry{Controller: w.Controller, Cgroup: w.Cgroup, File: w.Name, Inode: r.Inode, Wrote: &w.New})
+			e := entryOf(w.File, r.Inode)
+			e.Wrote = &w.New
+			entries = append(entries, e)
 			r.note(w.New)
 		}
 	}
@@ -159,7 +162,7 @@ func (a *Applier) noteWrites(writes []plan.Write) {
 // judge looks at what is in the files now; what is back is forgotten.
 func (a *Applier) judge(back []*restoring, out *Restored) {
 	for _, it := range back {
-		present, err := a.Hierarchy.ReadFile(it.file.Controller, it.file.Cgroup, it.file.Name)
+		present, err := a.text(it.file)
 		switch {
 		case err != nil && gone(err):
 			out.Vanished++

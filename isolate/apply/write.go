@@ -41,7 +41,7 @@ func (r *round) wrote(w plan.Write, old, now string) {
 		r.Applied++
 	}
 	if len(r.Writes) < maxListed {
-		x := tick.Write{Cgroup: w.Cgroup, Key: w.Key, Old: old, New: now}
+		x := tick.Write{Cgroup: w.Cgroup, Key: w.Key, Old: w.Shown(old), New: w.Shown(now)}
 		if w.Period != "" {
 			x.OldMilliCPU, x.NewMilliCPU = plan.MilliCPU(old, w.Period), plan.MilliCPU(now, w.Period)
 		}
@@ -100,7 +100,7 @@ func (a *Applier) write(r *round, w plan.Write) error {
 	}
 	old := f.text
 	a.awaitChildren(w, old)
-	if err := a.Writer.WriteFile(w.Controller, w.Cgroup, w.Name, lineOf(w.New)); err != nil {
+	if err := a.Writer.WriteFile(w.Controller, w.Cgroup, w.Name, lineOf(w.Line(w.New))); err != nil {
 		switch {
 		case gone(err):
 			return nil

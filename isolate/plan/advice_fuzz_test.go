@@ -17,6 +17,7 @@ func FuzzAdvice(f *testing.F) {
 		`[{"cgroup":"/a\n","cpuMaxMilliCPU":9223372036854775807},{"cgroup":"/a/b","cpuMaxMilliCPU":-1,"memoryHighBytes":-9223372036854775808}]`,
 		`[{"cgroup":"/a","cpuBurstMilliCPU":10000,"cpuMaxMilliCPU":500},{"cgroup":"/a/b","cpuBurstMilliCPU":-1},{"cgroup":"/a/c","cpuBurstMilliCPU":9223372036854775807}]`,
 		`[{"cgroup":"/a","memoryMinBytes":9223372036854775807,"memoryLowBytes":4096},{"cgroup":"/a/b","memoryMinBytes":8192,"memoryLowBytes":0,"memoryHighBytes":-1}]`,
+		`[{"cgroup":"/a","ioMax":[{"disk":"all","readBytesPerSecond":65536},{"disk":"/boot","writesPerSecond":-1},{"disk":"../x","readsPerSecond":9223372036854775807}]}]`,
 		`[{"cgroup":"/a","memoryOOMGroup":true,"memoryUsePriorityOOM":false,"memoryPriority":13,"memoryWmarkRatioPercent":95,"memoryWmarkScalePermille":0,"memoryWmarkMinAdjPercent":-26}]`,
 	} {
 		for _, present := range []string{"", "max", "100000", "0-7", "-1", "max 100000", "default 100", "x\ny"} {
@@ -34,6 +35,7 @@ func FuzzAdvice(f *testing.F) {
 		}
 		for _, version := range []int{1, 2} {
 			m := machine(version, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
+			m.Disks = diskMachine(version).Disks
 			settings, _ := Translate(m, wanted)
 			for i := range settings {
 				settings[i].Present, settings[i].Period = present, period
@@ -41,7 +43,7 @@ func FuzzAdvice(f *testing.F) {
 			}
 			writes, _ := Make(m, settings, nil)
 			for _, w := range writes {
-				if !Known(w.Controller, w.Name) || !named[w.Cgroup] || strings.ContainsAny(w.New, "\n\x00") || w.New == "" && !isList(w.Name) {
+				if !Known(w.File) || !named[w.Cgroup] || strings.ContainsAny(w.New, "\n\x00") || w.New == "" && !isList(w.Name) {
 					t.Errorf("advice %s with %q present: write %+v", advice, present, w)
 				}
 			}

@@ -85,7 +85,7 @@ func TestKubeletsRootIsLeftAlone(t *testing.T) {
 // A restore gives a cgroup above kubelet's root its list as it was: what is below it may have CPUs that kubelet gave away.
 func TestFirstAboveKubelet(t *testing.T) {
 	for cgroup, want := range map[string]string{"/node-0": "0-7", "/node-0/kubepods": "0-7", "/node-1": "0,2-4,6-7"} {
-		if got, err := beside().First(File{"cpuset", cgroup, fileCPUs}, "0-7", "2-3"); got != want || err != nil {
+		if got, err := beside().First(File{Controller: "cpuset", Cgroup: cgroup, Name: fileCPUs}, "0-7", "2-3"); got != want || err != nil {
 			t.Errorf("%s: %q, %v; want %s", cgroup, got, err, want)
 		}
 	}
@@ -95,7 +95,7 @@ func TestFirstAboveKubelet(t *testing.T) {
 func TestFirstKeepsKubeletsRefusal(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		m := Machine{Versions: map[string]int{"cpuset": version}, Kubelet: &Kubelet{Unknown: "torn"}}
-		if got, err := m.First(File{"cpuset", "/kubepods/podx/c", fileCPUs}, "0-7", "1"); err == nil || !strings.Contains(err.Error(), "torn") {
+		if got, err := m.First(File{Controller: "cpuset", Cgroup: "/kubepods/podx/c", Name: fileCPUs}, "0-7", "1"); err == nil || !strings.Contains(err.Error(), "torn") {
 			t.Errorf("version %d: %q, %v", version, got, err)
 		}
 	}
@@ -110,7 +110,7 @@ func TestPutBack(t *testing.T) {
 		"/kubepods/pod" + uid + "/c": false, "/kubepods/pod" + uid + "/c/inner": false, "/serve": false,
 	} {
 		for _, name := range []string{fileCPUs, fileMems} {
-			if got := beside().PutBack(File{"cpuset", cgroup, name}, 1); got != want {
+			if got := beside().PutBack(File{Controller: "cpuset", Cgroup: cgroup, Name: name}, 1); got != want {
 				t.Errorf("%s of %s is put back: %v", name, cgroup, got)
 			}
 		}
@@ -123,7 +123,7 @@ func TestPutBack(t *testing.T) {
 		name    string
 		version int
 	}{{none, fileCPUs, 1}, {unknown, fileCPUs, 1}, {gives, fileCPUs, 1}, {beside(), fileCPUs, 2}, {beside(), fileQuota, 1}} {
-		if c.k.PutBack(File{"cpuset", tierName, c.name}, c.version) {
+		if c.k.PutBack(File{Controller: "cpuset", Cgroup: tierName, Name: c.name}, c.version) {
 			t.Errorf("%+v is put back", c)
 		}
 	}
@@ -136,7 +136,7 @@ func TestPutBack(t *testing.T) {
 
 // A list that needs no CPU taken from it is put back as it was written.
 func TestFirstKeepsTheText(t *testing.T) {
-	if got, err := beside().First(File{"cpuset", "/serve", fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
+	if got, err := beside().First(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -182,7 +182,7 @@ func TestKnown(t *testing.T) {
 		{"cpuset", fileCPUs, true}, {"cpu", fileQuota, true}, {"cpu", fileMax, true}, {"memory", "memory.low", true},
 		{"cpu", fileCPUs, false}, {"cpuset", fileQuota, false}, {"cpuset", "cgroup.procs", false}, {"cpu", "", false},
 	} {
-		if Known(c.controller, c.name) != c.want {
+		if Known(File{Controller: c.controller, Name: c.name}) != c.want {
 			t.Errorf("%s of %s is known: %v", c.name, c.controller, !c.want)
 		}
 	}
@@ -210,7 +210,7 @@ func TestRestoreSetting(t *testing.T) {
 		{fileCPUs, "0-3", true}, {fileCPUs, "", true}, {fileCPUs, "many", false}, {fileMems, "x", false}, {fileMax, "max 100000", true},
 		{"io.weight", "many", true},
 	} {
-		s, err := Restore(File{"c", "/a", c.name}, "key", c.text, 2)
+		s, err := Restore(File{Controller: "c", Cgroup: "/a", Name: c.name}, "key", c.text, 2)
 		if (err == nil) != c.good {
 			t.Errorf("%s of %q: %v", c.name, c.text, err)
 		}
@@ -256,25 +256,25 @@ func TestQuotaSteps(t *testing.T) {
 		{
 			name: "what had no limit gets none back", version: 1,
 			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": -1},
-			around: []Around{{File: File{"cpu", "/a/b", fileQuota}, Present: "20000", Period: "100000", Own: "-1"}},
+			around: []Around{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Present: "20000", Period: "100000", Own: "-1"}},
 			want:   []string{"/a cpu.cfs_quota_us: 20000 -> -1", "/a/b cpu.cfs_quota_us: 20000 -> -1 (implied) needs [0]"},
 		},
 		{
 			name: "a limit that was lost comes back", version: 1,
 			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": 500},
-			around: []Around{{File: File{"cpu", "/a/b", fileQuota}, Present: "-1", Period: "100000", Own: "30000"}},
+			around: []Around{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Present: "-1", Period: "100000", Own: "30000"}},
 			want:   []string{"/a cpu.cfs_quota_us: 20000 -> 50000", "/a/b cpu.cfs_quota_us: -1 -> 30000 (implied) needs [0]"},
 		},
 		{
 			name: "nothing comes back beside a cgroup above that stays", version: 1,
 			present: map[string]string{"/a": "50000", "/c": "20000"}, advised: map[string]int64{"/a": 500, "/c": 500},
-			around: []Around{{File: File{"cpu", "/a/b", fileQuota}, Present: "20000", Period: "100000", Own: "30000"}},
+			around: []Around{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Present: "20000", Period: "100000", Own: "30000"}},
 			want:   []string{"/c cpu.cfs_quota_us: 20000 -> 50000"},
 		},
 		{
 			name: "a journal's line that is no quota is not believed", version: 1,
 			present: map[string]string{"/a": "20000"}, advised: map[string]int64{"/a": 500},
-			around: []Around{{File: File{"cpu", "/a/b", fileQuota}, Present: "20000", Period: "100000", Own: "x"}},
+			around: []Around{{File: File{Controller: "cpu", Cgroup: "/a/b", Name: fileQuota}, Present: "20000", Period: "100000", Own: "x"}},
 			want:   []string{"/a cpu.cfs_quota_us: 20000 -> 50000"},
 		},
 	} {
@@ -312,9 +312,9 @@ func TestListSteps(t *testing.T) {
 	settings, _ = Translate(machine(1, all), []tick.Cgroup{{Cgroup: "/b", CPUSetCPUs: "1-3"}})
 	settings[0].Present = "0-1"
 	writes, _ = Make(machine(1, all), settings, []Around{
-		{File: File{"cpuset", "/b/x", fileCPUs}, Present: "0", Own: "0,2"},
-		{File: File{"cpuset", "/b", fileMems}, Present: "0"},
-		{File: File{"cpuset", "/b/x", fileMems}, Fill: true},
+		{File: File{Controller: "cpuset", Cgroup: "/b/x", Name: fileCPUs}, Present: "0", Own: "0,2"},
+		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileMems}, Present: "0"},
+		{File: File{Controller: "cpuset", Cgroup: "/b/x", Name: fileMems}, Fill: true},
 	})
 	comes := func(w Write) bool { return w.Cgroup == "/b/x" && w.New == "2" }
 	if last := writes[len(writes)-1]; last.Cgroup != "/b" || !slices.ContainsFunc(writes, comes) {

@@ -87,7 +87,7 @@ func (k *bandwidth) around(settings []Setting) []Around {
 	var out []Around
 	for _, name := range names {
 		if k.version == 1 && !slices.ContainsFunc(settings, func(s Setting) bool { return s.Cgroup == name && s.Name == fileQuota }) {
-			out = append(out, Around{File: File{"cpu", name, fileQuota}, Present: k.quotaText(name), Period: "100000", Burst: strconv.FormatInt(k.burst[name], 10)})
+			out = append(out, Around{File: File{Controller: "cpu", Cgroup: name, Name: fileQuota}, Present: k.quotaText(name), Period: "100000", Burst: strconv.FormatInt(k.burst[name], 10)})
 		}
 	}
 	return out

@@ -61,7 +61,14 @@ func (s *Setting) NoFile() string {
 }
 
 // Known reports whether a file is one that a plan may write: a journal names no others.
-func Known(controller, name string) bool {
+func Known(f File) bool {
+	if PerDevice(f.Name) {
+		return f.Controller == "io" && isDevice(f.Device)
+	}
+	if f.Device != "" {
+		return false
+	}
+	controller, name := f.Controller, f.Name
 	return slices.ContainsFunc(keys, func(k key) bool {
 		return k.controller == controller && (slices.Contains(k.v1, name) || slices.Contains(k.v2, name))
 	})
@@ -154,7 +161,13 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 			continue
 		}
 		t.settings = append(t.settings, s)
+		if k.name == "ioWeight" { // which of the two counts is for the disk's scheduler to say
+			s.UseOther()
+			s.optional = true
+			t.settings = append(t.settings, s)
+		}
 	}
+	t.disks(c)
 }
 
 // beside fits a list in beside kubelet's and others' partitions. It reports false where the list is not to be written.
@@ -265,8 +278,11 @@ func fillIO(_ *Machine, c *tick.Cgroup, s *Setting) (bool, error) {
 		return false, nil
 	}
 	n := *c.IOWeight
+	if s.asFirst = n == tick.Unlimited; s.asFirst {
+		return true, nil
+	}
 	if n < 1 || n > 10000 {
-		return false, fmt.Errorf("%d refused: a weight is from 1 to 10000", n)
+		return false, fmt.Errorf("%d refused: a weight is from 1 to 10000, or %d for what was there", n, tick.Unlimited)
 	}
 	s.text = strconv.FormatInt(blkioOf(n), 10)
 	if s.Version != 1 {
@@ -293,7 +309,8 @@ func Equal(a, b *tick.Cgroup) bool {
 		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) && a.MemoryTighterOnly == b.MemoryTighterOnly &&
 		same(a.MemoryOOMGroup, b.MemoryOOMGroup) && same(a.MemoryWmarkRatioPercent, b.MemoryWmarkRatioPercent) &&
 		same(a.MemoryWmarkScalePermille, b.MemoryWmarkScalePermille) && same(a.MemoryWmarkMinAdjPercent, b.MemoryWmarkMinAdjPercent) &&
-		same(a.MemoryPriority, b.MemoryPriority) && same(a.MemoryUsePriorityOOM, b.MemoryUsePriorityOOM) && same(a.IOWeight, b.IOWeight)
+		same(a.MemoryPriority, b.MemoryPriority) && same(a.MemoryUsePriorityOOM, b.MemoryUsePriorityOOM) && same(a.IOWeight, b.IOWeight) &&
+		slices.EqualFunc(a.IOMax, b.IOMax, sameLimit)
 }
 
 func same[T comparable](a, b *T) bool {

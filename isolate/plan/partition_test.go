@@ -57,15 +57,15 @@ func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 		if slices.Contains([]string{"/own", "/tier"}, c.cgroup) {
 			continue
 		}
-		first, err := m.First(File{"cpuset", c.cgroup, fileCPUs}, c.advised, "0")
+		first, err := m.First(File{Controller: "cpuset", Cgroup: c.cgroup, Name: fileCPUs}, c.advised, "0")
 		if first != c.want || (err != nil) != (c.want == "") {
 			t.Errorf("a restore of %s in %s puts back %q, %v; want %q", c.advised, c.cgroup, first, err, c.want)
 		}
 	}
-	if first, err := m.First(File{"cpuset", "/batch", fileCPUs}, "", "0"); first != "" || err != nil {
+	if first, err := m.First(File{Controller: "cpuset", Cgroup: "/batch", Name: fileCPUs}, "", "0"); first != "" || err != nil {
 		t.Errorf("an empty list is put back as %q, %v", first, err)
 	}
-	if first, err := m.First(File{"memory", "/batch", "memory.max"}, "max", "1"); first != "max" || err != nil {
+	if first, err := m.First(File{Controller: "memory", Cgroup: "/batch", Name: "memory.max"}, "max", "1"); first != "max" || err != nil {
 		t.Errorf("another file is put back as %q, %v", first, err)
 	}
 	m.Versions["cpuset"] = 1 // which has no partitions

@@ -19,6 +19,7 @@ type File struct {
 	Controller string // "cpu", "cpuset", "memory", "io"
 	Cgroup     string
 	Name       string
+	Device     string // the disk's numbers, where the file has a line for each disk ([PerDevice]); empty for others
 }
 
 // Machine is what a plan must know of the machine.
@@ -32,6 +33,8 @@ type Machine struct {
 	Kubelet *Kubelet
 	// Partitions are those of version 2, whose CPUs are for the cgroups in them alone.
 	Partitions []Partition
+	// Disks are those that limits may be set of; empty where no limits of disks are wanted.
+	Disks []Disk
 }
 
 // Setting is one wanted value of one file.
@@ -43,15 +46,18 @@ type Setting struct {
 	Key     string
 	Version int
 
-	set   cpus.Set // of a list
-	milli int64    // of a quota or burst, unless raw
-	text  string   // of everything else
-	raw   bool     // text is the file's own, of a restore
-	given cpus.Set // what kubelet gave to containers of the cgroup's pod
+	set    cpus.Set // of a list
+	milli  int64    // of a quota or burst, unless raw
+	text   string   // of everything else
+	raw    bool     // text is the file's own, of a restore
+	limits limits   // of a disk, unless raw; 0 is one that is not wanted
+	given  cpus.Set // what kubelet gave to containers of the cgroup's pod
 
+	asFirst     bool // the wanted value is the one that was there before any plan changed it
 	tighterOnly bool // a limit that never goes beyond First, or a protection that never goes under it
 
-	instead bool // a weight for kernels without the idle class that is wanted of the same cgroup
+	optional bool // the file's second name, beside the first: a kernel may have both
+	instead  bool // a weight for kernels without the idle class that is wanted of the same cgroup
 
 	// Present is the file's text, Period and Quota those of PeriodFile and QuotaFile; the caller fills them in.
 	Present, Period, Quota string
@@ -70,6 +76,9 @@ func (s *Setting) Instead() string {
 	}
 	return ""
 }
+
+// Optional reports whether the setting is one of a file that a kernel may have beside another, in which the same is set.
+func (s *Setting) Optional() bool { return s.optional }
 
 // PeriodFile is the file whose value belongs to the setting's; empty where there is none.
 func (s *Setting) PeriodFile() string {

@@ -60,6 +60,12 @@ func WeightFile(version int) string {
 // Want is the text to write, given Present and Period.
 func (s *Setting) Want() (string, error) {
 	switch {
+	case PerDevice(s.Name):
+		return s.wantLimits()
+	case s.asFirst && isDefault(s.Name):
+		return "default " + defaultOf(s.First), nil
+	case s.asFirst:
+		return s.First, nil
 	case s.raw && isDefault(s.Name):
 		return "default " + defaultOf(s.text), nil
 	case s.raw:
@@ -104,7 +110,7 @@ func (s *Setting) tighter() string {
 }
 
 // NeedsFirst reports whether the setting counts only against the file's first value.
-func (s *Setting) NeedsFirst() bool { return s.tighterOnly }
+func (s *Setting) NeedsFirst() bool { return s.tighterOnly || s.asFirst || PerDevice(s.Name) }
 
 // Done reports whether Present says what is wanted. A value that cannot be made out is not done.
 func (s *Setting) Done() bool {
@@ -129,6 +135,10 @@ func Same(name, a, b string) bool {
 		return errX == nil && errY == nil && x == y
 	case isDefault(name):
 		return defaultOf(a) == defaultOf(b)
+	case PerDevice(name):
+		x, errX := limitsOf(name, a)
+		y, errY := limitsOf(name, b)
+		return errX == nil && errY == nil && x == y
 	}
 	return false
 }

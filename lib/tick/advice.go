@@ -96,8 +96,26 @@ type Cgroup struct {
 	MemoryWmarkMinAdjPercent *int64 `json:"memoryWmarkMinAdjPercent,omitempty"`
 	MemoryPriority           *int64 `json:"memoryPriority,omitempty"`
 	MemoryUsePriorityOOM     *bool  `json:"memoryUsePriorityOOM,omitempty"`
-	// IOWeight is cgroup v2's default io.weight, 1 to 10000.
+	// IOWeight is cgroup v2's default io.weight, 1 to 10000; [Unlimited] is what the cgroup had before isolate changed it.
 	IOWeight *int64 `json:"ioWeight,omitempty"`
+	// IOMax limits what is read and written on single disks. A limit counts only as far as it is under what the cgroup had before isolate
+	// changed it. On version 1 it holds for the processes of the cgroup itself, not for those below.
+	IOMax []DiskLimit `json:"ioMax,omitempty"`
+}
+
+// AllDisks stands for every disk that has a device behind it and stands on no other: not loop devices, volumes and arrays, whose work
+// comes to those. A disk that is named by itself beside it has its own limits alone.
+const AllDisks = "all"
+
+// DiskLimit is what a cgroup may read and write on one disk in a second. A limit that is not set stays as it is, and [Unlimited] is what
+// the cgroup had before isolate changed it.
+type DiskLimit struct {
+	// Disk is a name of /sys/block, a mount point of something on the disk, or [AllDisks].
+	Disk                string `json:"disk"`
+	ReadBytesPerSecond  *int64 `json:"readBytesPerSecond,omitempty"`
+	WriteBytesPerSecond *int64 `json:"writeBytesPerSecond,omitempty"`
+	ReadsPerSecond      *int64 `json:"readsPerSecond,omitempty"`
+	WritesPerSecond     *int64 `json:"writesPerSecond,omitempty"`
 }
 
 // ResctrlGroup is the wanted state of one group of /sys/fs/resctrl (Documentation/filesystems/resctrl.rst).

@@ -72,6 +72,9 @@ type Pod struct {
 	// read of reclaimed pods.
 	CPUWaitPermille *float64 `json:"cpuWaitPermille,omitempty"`
 
+	// IO is what the pod reads and writes on disks, over the last 2 s or more.
+	IO *IO `json:"io,omitempty"`
+
 	Containers []Container `json:"containers,omitempty"`
 	// Errors is what is wrong with the pod's own labels, annotations or quantities; the parts without fault hold.
 	Errors []string `json:"errors,omitempty"`

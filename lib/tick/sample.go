@@ -13,6 +13,8 @@ type Sample struct {
 	CPU       *NodeCPU     `json:"cpu,omitempty"`
 	Memory    *NodeMemory  `json:"memory,omitempty"`
 	NUMANodes []NUMASample `json:"numaNodes,omitempty"`
+	IO        *NodeIO      `json:"io,omitempty"`
+	Disks     []Disk       `json:"disks,omitempty"`
 	Pods      []Pod        `json:"pods,omitempty"`
 
 	// Capacity and Allocatable are the node object's, or the machine's own where there is no cluster. What is reclaimed there is

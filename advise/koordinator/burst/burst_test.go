@@ -138,7 +138,7 @@ func TestPodBurst(t *testing.T) {
 	}
 	p.Limits = nil
 	a := advise(new(State), s, sampleOf(0, p), 0)
-	if got := entryOf(t, a.Cgroups, podPath); got != (tick.Cgroup{}) {
+	if got := entryOf(t, a.Cgroups, podPath); cmp.Diff(tick.Cgroup{}, got) != "" {
 		t.Errorf("pod without a limit %+v, want nothing", got)
 	}
 	if got := entryOf(t, a.Cgroups, containerPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: n(400)}, got) != "" {
@@ -239,7 +239,7 @@ func TestPodQuota(t *testing.T) {
 	}
 	p.Limits, p.Containers[2].Limits = nil, nil
 	a = advise(new(State), burstPolicy("auto"), sampleOf(0, p), 0)
-	if got := entryOf(t, a.Cgroups, podPath); got != (tick.Cgroup{}) {
+	if got := entryOf(t, a.Cgroups, podPath); cmp.Diff(tick.Cgroup{}, got) != "" {
 		t.Errorf("the pod without a limit: %+v, want nothing", got)
 	}
 	if got := entryOf(t, a.Cgroups, containerPath); orZero(got.CPUMaxMilliCPU) != 1200 {

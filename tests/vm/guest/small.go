@@ -27,6 +27,7 @@ var basics = suite{
 		{"memory high", writeMemoryHigh},
 		{"memory max", writeMemoryMax},
 		{"io weight", writeIOWeight},
+		{"io max", writeIOMax},
 		{"partition", writePartition},
 		{"delegation", writeDelegation},
 		{"threaded", writeThreaded},

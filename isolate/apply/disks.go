@@ -1,0 +1,80 @@
+package apply
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+
+	"polder/isolate/plan"
+	"polder/lib/disks"
+	"polder/lib/tick"
+)
+
+// disksEvery is after how many rounds the machine's disks and mounts are looked at again while limits of them are wanted.
+const disksEvery = 10
+
+// disksSeen says how long ago they were.
+type disksSeen struct {
+	rounds int
+	failed bool // it was said that they cannot be read
+}
+
+// readDisksFor looks at the machine's disks where limits of them are wanted. What is planned is planned anew where they have changed.
+func (a *Applier) readDisksFor(wanted []tick.Cgroup) {
+	if !slices.ContainsFunc(wanted, func(c tick.Cgroup) bool { return len(c.IOMax) > 0 }) {
+		return
+	}
+	if a.disks.rounds--; a.disks.rounds >= 0 && len(a.machine.Disks) > 0 {
+		return
+	}
+	a.disks.rounds = disksEvery
+	if before := a.machine.Disks; a.readDisks() && !reflect.DeepEqual(before, a.machine.Disks) {
+		a.rootChanged = true
+	}
+}
+
+// readDisks reads the machine's disks and where they are mounted. Where that is not possible they are what they were.
+func (a *Applier) readDisks() bool {
+	root := cmp.Or(a.Root, "/")
+	list, err := disks.List(root)
+	var mounts map[string]string
+	if err == nil {
+		mounts, err = disks.Mounts(root)
+	}
+	if err != nil {
+		if !a.disks.failed {
+			a.Log.Warn("the machine's disks are taken for what they were", "error", err)
+		}
+		a.disks.failed = true
+		return false
+	}
+	a.disks.failed = false
+	at := map[string][]string{}
+	for point, device := range mounts {
+		at[device] = append(at[device], point)
+	}
+	a.machine.Disks = nil
+	for _, d := range list {
+		slices.Sort(at[d.Device])
+		one := plan.Disk{Name: d.Name, Device: d.Device, Mounts: at[d.Device], All: d.Real && !d.Stacked && !d.Empty}
+		a.machine.Disks = append(a.machine.Disks, one)
+	}
+	return true
+}
+
+// diskGone reports whether a disk is surely not there any more, and its limits with it.
+func (a *Applier) diskGone(device string) bool {
+	if device == "" || len(a.machine.Disks) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(a.machine.Disks, func(d plan.Disk) bool { return d.Device == device })
+}
+
+// text reads a file's text once: of one that has a line for each disk, the part that is meant.
+func (a *Applier) text(f plan.File) (string, error) {
+	text, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+	if f.Device != "" {
+		text = plan.DeviceText(text, f.Device)
+	}
+	return text, err
+}

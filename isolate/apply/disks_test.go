@@ -1,0 +1,231 @@
+package apply
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"polder/lib/tick"
+	"polder/tests/need"
+)
+
+// loopDevice makes a disk of the test's own: a file behind a loop device. It gives its name and numbers.
+func loopDevice(t *testing.T) (name, device string) {
+	t.Helper()
+	need.Program(t, "losetup", "mount")
+	path := filepath.Join(t.TempDir(), "disk")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 4<<20); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("losetup", "--find", "--show", path).CombinedOutput()
+	if err != nil {
+		t.Skipf("needs loop devices: %v: %s", err, out)
+	}
+	at := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", at).CombinedOutput(); err != nil {
+			t.Errorf("detach %s: %v: %s", at, err, out)
+		}
+	})
+	data, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(at), "dev"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Base(at), strings.TrimSpace(string(data))
+}
+
+// newDiskTree is a tree that has its cgroups in the hierarchy of blkio too.
+func newDiskTree(t *testing.T, cgroups ...string) *realTree {
+	t.Helper()
+	need.CgroupsV1(t, "blkio")
+	r := newRealTree(t, cgroups...)
+	for _, name := range append([]string{""}, cgroups...) {
+		dir := r.dir("io", name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.Remove(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+				t.Error(err)
+			}
+		})
+	}
+	return r
+}
+
+var throttled = []string{"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device", "blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"}
+
+// texts are all limits of a cgroup, byte for byte.
+func (r *realTree) texts(name string) string {
+	var all []string
+	for _, file := range throttled {
+		all = append(all, strings.TrimSpace(r.get("io", name, file)))
+	}
+	return strings.Join(all, "|")
+}
+
+// The kernel has the limits that are advised, of the disks that are named and of no other; limits that were there are neither widened nor
+// lost, and a restore gives back what there was, byte for byte.
+func TestDiskLimitsOnTheKernel(t *testing.T) {
+	one, device := loopDevice(t)
+	_, otherDevice := loopDevice(t)
+	r := newDiskTree(t, "batch")
+	r.set("io", "batch", throttled[0], otherDevice+" 77777")
+	r.set("io", "batch", throttled[0], device+" 2000000")
+	r.set("io", "batch", throttled[3], device+" 50")
+	before := r.texts("batch")
+
+	journal := filepath.Join(t.TempDir(), "journal")
+	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = openJournal(t, journal) })
+	wants := func(limit tick.DiskLimit) []tick.Cgroup {
+		limit.Disk = one
+		return []tick.Cgroup{{Cgroup: r.path("batch"), IOMax: []tick.DiskLimit{limit}}}
+	}
+	wanted := wants(tick.DiskLimit{ReadBytesPerSecond: p(1 << 20), WriteBytesPerSecond: p(3 << 20), ReadsPerSecond: p(tick.Unlimited), WritesPerSecond: p(1000)})
+	out := a.Apply(wanted)
+	if len(out.Errors) > 0 || out.Applied != 2 || w.writes != 2 {
+		t.Fatalf("applied %d, %d writes, errors:\n%s", out.Applied, w.writes, errorsOf(out))
+	}
+	for i, want := range []string{otherDevice + " 77777", device + " 1048576"} {
+		if got := r.get("io", "batch", throttled[0]); !strings.Contains(got+"\n", want+"\n") {
+			t.Errorf("%s = %q, want %q in it (%d)", throttled[0], got, want, i)
+		}
+	}
+	if got := r.get("io", "batch", throttled[1]); got != device+" 3145728" {
+		t.Errorf("%s = %q", throttled[1], got)
+	}
+	if got := r.get("io", "batch", throttled[3]); got != device+" 50" {
+		t.Errorf("%s = %q, want the tighter one that was there", throttled[3], got)
+	}
+	if got := out.Writes[0]; got.Key != "ioMax" || got.Old != device+" rbps=2000000" || got.New != device+" rbps=1048576" {
+		t.Errorf("write %+v", got)
+	}
+	if again := a.Apply(wanted); again.Applied > 0 || len(again.Errors) > 0 {
+		t.Errorf("again: %+v", again)
+	}
+
+	// No limit is what was there before, not none.
+	wanted = wants(tick.DiskLimit{ReadBytesPerSecond: p(tick.Unlimited), WriteBytesPerSecond: p(tick.Unlimited)})
+	if out = a.Apply(wanted); len(out.Errors) > 0 || r.texts("batch") != before {
+		t.Errorf("without a limit: %q, want %q; errors:\n%s", r.texts("batch"), before, errorsOf(out))
+	}
+	wanted = wants(tick.DiskLimit{ReadBytesPerSecond: p(65536), ReadsPerSecond: p(4), WritesPerSecond: p(4), WriteBytesPerSecond: p(65536)})
+	if out = a.Apply(wanted); len(out.Errors) > 0 {
+		t.Errorf("errors:\n%s", errorsOf(out))
+	}
+	back, err := a.Restore(false)
+	if got := r.texts("batch"); err != nil || back.Failed+back.Foreign+back.Vanished > 0 || got != before {
+		t.Errorf("restored %+v, %v: %q, want %q", back, err, got, before)
+	}
+	if _, err := os.Stat(journal); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the journal is left: %v", err)
+	}
+}
+
+// A journal of a killed isolate is enough, and a disk that is gone by then is no failure.
+func TestDiskLimitsRestoredByAnother(t *testing.T) {
+	one, device := loopDevice(t)
+	r := newDiskTree(t, "batch")
+	journal := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, journal)
+	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
+	if out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), IOMax: []tick.DiskLimit{{Disk: one, ReadsPerSecond: p(100)}}}}); out.Applied != 1 {
+		t.Fatalf("applied %d, errors:\n%s", out.Applied, errorsOf(out))
+	}
+	if got := r.get("io", "batch", throttled[2]); got != device+" 100" {
+		t.Fatalf("%s = %q", throttled[2], got)
+	}
+	j.Close()
+
+	data, err := os.ReadFile(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const gone = "259:1048000" // no disk of any machine
+	gone1 := strings.ReplaceAll(string(data), `"device":"`+device+`"`, `"device":"`+gone+`"`)
+	if err := os.WriteFile(journal, append(data, gone1...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, w := newApplier(t, r.h, func(o *Options) { o.Journal = openJournal(t, journal) })
+	back, err := b.Restore(false)
+	if err != nil || back.Back != 1 || back.Vanished != 1 || back.Failed > 0 || w.writes != 1 {
+		t.Errorf("restored %+v, %v, with %d writes", back, err, w.writes)
+	}
+	if got := r.get("io", "batch", throttled[2]); got != "" {
+		t.Errorf("%s = %q after the restore", throttled[2], got)
+	}
+}
+
+// A disk that the machine has not got is refused, and no file is written; a cgroup without the files is named.
+func TestDiskLimitsThatCannotBe(t *testing.T) {
+	r := newDiskTree(t, "batch")
+	a, w := newApplier(t, r.h, nil)
+	for _, disk := range []string{"nothing", "../loop0", "7:0", "/no/such/mount", "all\n7:0 1", ""} {
+		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), IOMax: []tick.DiskLimit{{Disk: disk, ReadsPerSecond: p(100)}}}})
+		if w.writes > 0 || len(out.Errors) != 1 || !strings.Contains(out.Errors[0].Error, "no disk of this machine is") {
+			t.Fatalf("%q: %d writes, errors:\n%s", disk, w.writes, errorsOf(out))
+		}
+	}
+}
+
+// Version 2, on a copy: the guest's suite has the real one. A weight is in both files that a kernel may have, and where it has one that is enough.
+func TestDisksOfVersion2(t *testing.T) {
+	h, base := newCopy(t, map[string]string{
+		"a/io.max": "8:0 rbps=max wbps=1000000 riops=max wiops=max", "a/io.weight": "default 100\n8:0 200", "a/io.bfq.weight": "default 100",
+		"b/io.max": "", "b/io.bfq.weight": "default 100",
+	})
+	root := filepath.Join(base, "../../..")
+	for path, text := range map[string]string{
+		"sys/block/sda/dev": "8:0", "sys/block/sda/size": "9", "sys/block/sda/device/model": "x", "sys/dev/block/8:0/dev": "8:0",
+		"proc/self/mountinfo": "22 1 8:0 / /data rw - ext4 /dev/sda rw",
+	} {
+		at := filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	journal := filepath.Join(t.TempDir(), "journal")
+	j := openJournal(t, journal)
+	a, _ := newApplier(t, h, func(o *Options) { o.Journal, o.Root = j, root })
+	wanted := []tick.Cgroup{
+		{Cgroup: "/a", IOWeight: p(1), IOMax: []tick.DiskLimit{{Disk: "/data", ReadBytesPerSecond: p(1 << 20), WriteBytesPerSecond: p(2 << 20)}}},
+		{Cgroup: "/b", IOWeight: p(1), IOMax: []tick.DiskLimit{{Disk: tick.AllDisks, WritesPerSecond: p(7)}}},
+	}
+	out := a.Apply(wanted)
+	if len(out.Errors) > 0 || out.Applied != 5 {
+		t.Errorf("applied %d, errors:\n%s", out.Applied, errorsOf(out))
+	}
+	for file, want := range map[string]string{
+		"a/io.max": "8:0 rbps=1048576 wbps=1000000 riops=max wiops=max", "a/io.weight": "default 1", "a/io.bfq.weight": "default 10",
+		"b/io.max": "8:0 rbps=max wbps=max riops=max wiops=7", "b/io.bfq.weight": "default 10",
+	} {
+		if got := read(t, base, file); got != want {
+			t.Errorf("%s = %q, want %q", file, got, want)
+		}
+	}
+	if again := a.Apply(wanted); again.Applied > 0 || len(again.Errors) > 0 || again.Unchanged != 5 {
+		t.Errorf("again: applied %d, unchanged %d, errors:\n%s", again.Applied, again.Unchanged, errorsOf(again))
+	}
+	if back, err := a.Restore(false); err != nil || back.Back != 5 || back.Failed+back.Foreign > 0 {
+		t.Errorf("restored %+v, %v", back, err)
+	}
+	for file, want := range map[string]string{
+		"a/io.max": "8:0 rbps=max wbps=1000000 riops=max wiops=max", "a/io.weight": "default 100", "a/io.bfq.weight": "default 100",
+		"b/io.max": "8:0 rbps=max wbps=max riops=max wiops=max", "b/io.bfq.weight": "default 100",
+	} {
+		if got := read(t, base, file); got != want {
+			t.Errorf("restored %s = %q, want %q", file, got, want)
+		}
+	}
+}

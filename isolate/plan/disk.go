@@ -1,0 +1,302 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"polder/lib/clip"
+	"polder/lib/tick"
+)
+
+// keyIOMax is the key whose files have a line for each disk.
+const keyIOMax = "ioMax"
+
+// fileIOMax is version 2's file with all four limits of a disk, and throttleFiles are those of version 1, in the order of [limits].
+const fileIOMax = "io.max"
+
+var throttleFiles = [numLimits]string{
+	"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device", "blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device",
+}
+
+// limitWords are the kernel's words for them in io.max.
+var limitWords = [numLimits]string{"rbps", "wbps", "riops", "wiops"}
+
+const numLimits = 4
+
+// limits are those of one disk: bytes read and written, reads and writes in a second. [tick.Unlimited] is none.
+type limits [numLimits]int64
+
+var noLimits = limits{tick.Unlimited, tick.Unlimited, tick.Unlimited, tick.Unlimited}
+
+const (
+	// minDiskBytes and minDiskOperations are the least limits that are written, in a second: what waits for a disk cannot even be killed.
+	minDiskBytes      = 64 << 10
+	minDiskOperations = 4
+	// maxDiskBytes and maxDiskOperations are what no disk does. The kernel takes 32 bits of operations.
+	maxDiskBytes      = 1 << 50
+	maxDiskOperations = 1 << 30
+	// maxDiskLimits bounds the disks that one cgroup's advice may name.
+	maxDiskLimits = 256
+)
+
+// Disk is a disk of the machine.
+type Disk struct {
+	Name   string
+	Device string // its numbers, as in "254:0"
+	// Mounts are the points at which something of it is mounted.
+	Mounts []string
+	// All says that it is one of those that [tick.AllDisks] means.
+	All bool
+}
+
+// PerDevice reports whether a file has a line for each disk: then [File.Device] says which one is meant.
+func PerDevice(name string) bool { return limitFile(name) >= 0 }
+
+// limitFile is the place of a file among the limits, 0 for the one that has all; negative for other files.
+func limitFile(name string) int {
+	if name == fileIOMax {
+		return 0
+	}
+	return slices.Index(throttleFiles[:], name)
+}
+
+// DeviceText is the part of a file's text that is of one device, without its numbers; empty where it has none.
+func DeviceText(text, device string) string {
+	for line := range strings.Lines(text) {
+		numbers, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if numbers == device {
+			return strings.TrimSpace(rest)
+		}
+	}
+	return ""
+}
+
+// Line is the text as it is written to the file: after the device's numbers, where the file has a line for each.
+func (f *File) Line(text string) string {
+	if f.Device == "" {
+		return text
+	}
+	return f.Device + " " + text
+}
+
+// Shown is a text of the file for people.
+func (f *File) Shown(text string) string {
+	if f.Device == "" {
+		return text
+	}
+	l, err := limitsOf(f.Name, text)
+	if err != nil {
+		return f.Line(text)
+	}
+	if at := limitFile(f.Name); f.Name != fileIOMax {
+		return f.Line(limitWords[at] + "=" + limitText(l[at], "max"))
+	}
+	return f.Line(l.text(f.Name))
+}
+
+// isDevice reports whether text is the numbers of a device.
+func isDevice(text string) bool {
+	major, minor, ok := strings.Cut(text, ":")
+	digits := func(s string) bool { return s != "" && len(s) <= 7 && strings.Trim(s, "0123456789") == "" }
+	return ok && digits(major) && digits(minor)
+}
+
+func sameLimit(a, b tick.DiskLimit) bool {
+	return a.Disk == b.Disk && same(a.ReadBytesPerSecond, b.ReadBytesPerSecond) && same(a.WriteBytesPerSecond, b.WriteBytesPerSecond) &&
+		same(a.ReadsPerSecond, b.ReadsPerSecond) && same(a.WritesPerSecond, b.WritesPerSecond)
+}
+
+var errLimits = errors.New("not the limits of a disk")
+
+// limitsOf are the limits that a device's part of a file says. A file of version 1 has one of them.
+func limitsOf(name, text string) (limits, error) {
+	out := noLimits
+	at := limitFile(name)
+	switch {
+	case at < 0:
+		return out, fmt.Errorf("%s: %w", name, errLimits)
+	case text == "":
+		return out, nil
+	case name != fileIOMax:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			return out, fmt.Errorf("%q: %w", clip.Text(text, shownBytes), errLimits)
+		}
+		if n > 0 {
+			out[at] = n
+		}
+		return out, nil
+	}
+	for field := range strings.FieldsSeq(text) {
+		word, value, _ := strings.Cut(field, "=")
+		i := slices.Index(limitWords[:], word)
+		if i < 0 {
+			return out, fmt.Errorf("%q: %w", clip.Text(text, shownBytes), errLimits)
+		}
+		if value == "max" {
+			continue
+		}
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err != nil || n == 0 {
+			return out, fmt.Errorf("%q: %w", clip.Text(text, shownBytes), errLimits)
+		}
+		if n < math.MaxInt64 {
+			out[i] = int64(n)
+		}
+	}
+	return out, nil
+}
+
+// text is what the file says of the limits.
+func (l *limits) text(name string) string {
+	if name != fileIOMax {
+		return limitText(l[limitFile(name)], "0")
+	}
+	words := make([]string, numLimits)
+	for i, word := range limitWords {
+		words[i] = word + "=" + limitText(l[i], "max")
+	}
+	return strings.Join(words, " ")
+}
+
+func limitText(n int64, unlimited string) string {
+	if n < 0 {
+		return unlimited
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// wantLimits is the text of a device's limits: those that are wanted, as far as they are tighter than what was there first, and beside them
+// what is there now.
+func (s *Setting) wantLimits() (string, error) {
+	if s.raw {
+		l, err := limitsOf(s.Name, s.text)
+		return l.text(s.Name), err
+	}
+	now, err := limitsOf(s.Name, s.Present)
+	if err != nil {
+		return "", err
+	}
+	first, err := limitsOf(s.Name, s.First)
+	if err != nil {
+		return "", err
+	}
+	for i, n := range s.limits {
+		switch {
+		case n == 0: // not wanted
+		case n < 0 || first[i] >= 0 && first[i] < n:
+			now[i] = first[i]
+		default:
+			now[i] = n
+		}
+	}
+	return now.text(s.Name), nil
+}
+
+// disks turns the wanted limits of a cgroup into settings: one a disk on version 2, up to four on version 1.
+func (t *translator) disks(c *tick.Cgroup) {
+	if len(c.IOMax) == 0 {
+		return
+	}
+	version := t.machine.Versions["io"]
+	switch {
+	case version == 0:
+		t.once(c, keyIOMax, unavailable+"the controller io is not mounted in any cgroup hierarchy")
+		return
+	case len(c.IOMax) > maxDiskLimits:
+		t.problem(c, keyIOMax, fmt.Sprintf("%d disks refused: want %d at most", len(c.IOMax), maxDiskLimits))
+		return
+	}
+	wanted := t.wantedLimits(c)
+	for i := range t.machine.Disks {
+		l, ok := wanted[t.machine.Disks[i].Device]
+		if !ok {
+			continue
+		}
+		f := File{Controller: "io", Cgroup: c.Cgroup, Name: fileIOMax, Device: t.machine.Disks[i].Device}
+		s := Setting{File: f, Key: keyIOMax, Version: version, limits: l}
+		if version == 2 {
+			t.settings = append(t.settings, s)
+			continue
+		}
+		for at, name := range throttleFiles {
+			if l[at] == 0 {
+				continue
+			}
+			s.Name, s.limits = name, limits{}
+			s.limits[at] = l[at]
+			t.settings = append(t.settings, s)
+		}
+	}
+}
+
+// wantedLimits are the limits of each device. A disk that is named itself has its own, not those of all; of several names of one disk the
+// tightest limits hold.
+func (t *translator) wantedLimits(c *tick.Cgroup) map[string]limits {
+	all, named := map[string]limits{}, map[string]limits{}
+	for i := range c.IOMax {
+		d := &c.IOMax[i]
+		l, err := limitsWanted(d)
+		if err != nil {
+			t.problem(c, keyIOMax, err.Error())
+			continue
+		}
+		found := 0
+		for j := range t.machine.Disks {
+			disk := &t.machine.Disks[j]
+			switch {
+			case d.Disk == tick.AllDisks && disk.All:
+				all[disk.Device] = l.tightest(all[disk.Device])
+			case d.Disk == disk.Name || slices.Contains(disk.Mounts, d.Disk):
+				named[disk.Device] = l.tightest(named[disk.Device])
+			default:
+				continue
+			}
+			found++
+		}
+		if found == 0 {
+			const text = "no disk of this machine is %q: want a name of /sys/block, a mount point, or %q"
+			t.once(c, keyIOMax, fmt.Sprintf(text, clip.Text(d.Disk, shownBytes), tick.AllDisks))
+		}
+	}
+	for device, l := range all {
+		if _, ok := named[device]; !ok {
+			named[device] = l
+		}
+	}
+	return named
+}
+
+// limitsWanted checks what is wanted of one disk.
+func limitsWanted(d *tick.DiskLimit) (limits, error) {
+	var l limits
+	for i, n := range [numLimits]*int64{d.ReadBytesPerSecond, d.WriteBytesPerSecond, d.ReadsPerSecond, d.WritesPerSecond} {
+		least, most := int64(minDiskBytes), int64(maxDiskBytes)
+		if i >= 2 {
+			least, most = minDiskOperations, maxDiskOperations
+		}
+		switch {
+		case n == nil:
+		case *n != tick.Unlimited && (*n < least || *n > most):
+			const text = "%d of %q refused: want %d to %d a second, or %d for what there was"
+			return l, fmt.Errorf(text, *n, clip.Text(d.Disk, shownBytes), least, most, tick.Unlimited)
+		default:
+			l[i] = *n
+		}
+	}
+	return l, nil
+}
+
+// tightest are the tighter of two wishes of each limit; what only one has is that one's.
+func (l limits) tightest(other limits) limits {
+	for i, n := range other {
+		if n != 0 && (l[i] == 0 || n > 0 && (l[i] < 0 || n < l[i])) {
+			l[i] = n
+		}
+	}
+	return l
+}

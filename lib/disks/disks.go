@@ -1,0 +1,149 @@
+// Package disks lists the machine's disks, by /sys/block, and what is mounted from them, by /proc/self/mountinfo.
+package disks
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"polder/lib/kernfile"
+)
+
+// Disk is a whole disk: partitions are part of theirs.
+type Disk struct {
+	Name   string // as in "nvme0n1"
+	Device string // its numbers, as in "259:0"
+	// Empty says that there is nothing in it: a loop device without a file, a drive without a disk.
+	Empty bool
+	// Real says that there is a device behind it, of the machine's or of its hypervisor's.
+	Real bool
+	// Stacked says that what is read and written there is read and written on other disks too, and counted and limited there: device
+	// mapper, software RAID, loop devices.
+	Stacked bool
+}
+
+// List lists the disks of the machine under root, sorted by name. What goes while it is looked at is left out.
+func List(root string) ([]Disk, error) {
+	dir := filepath.Join(root, "sys/block")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // a machine without disks, or a copy of another
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list disks: %w", err)
+	}
+	var list []Disk
+	for _, e := range entries {
+		at := filepath.Join(dir, e.Name())
+		device, err := kernfile.ReadText(filepath.Join(at, "dev"))
+		if err != nil || !IsDevice(device) {
+			continue // hidden, as the paths of a disk that has several
+		}
+		size, err := kernfile.ReadText(filepath.Join(at, "size"))
+		list = append(list, Disk{
+			Name: e.Name(), Device: device, Empty: err == nil && size == "0",
+			Real: exists(filepath.Join(at, "device")), Stacked: stacked(at),
+		})
+	}
+	return list, nil
+}
+
+// stacked reports whether a disk stands on others: it names them, or a file.
+func stacked(at string) bool {
+	below, _ := os.ReadDir(filepath.Join(at, "slaves")) // none where it cannot be read
+	return len(below) > 0 || exists(filepath.Join(at, "loop")) || strings.HasPrefix(filepath.Base(at), "loop")
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// IsDevice reports whether text is the numbers of a device, as the kernel prints them.
+func IsDevice(text string) bool {
+	major, minor, ok := strings.Cut(text, ":")
+	return ok && isNumber(major) && isNumber(minor)
+}
+
+func isNumber(text string) bool {
+	if len(text) == 0 || len(text) > 7 || len(text) > 1 && text[0] == '0' {
+		return false
+	}
+	return strings.Trim(text, "0123456789") == ""
+}
+
+// Mounts gives the numbers of the disk at each mount point that has one. Of several mounts at one point the last is the one that is seen.
+func Mounts(root string) (map[string]string, error) {
+	path := filepath.Join(root, "proc/self/mountinfo")
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	defer f.Close()
+	mounts, err := mountinfo.GetMountsFromReader(f, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list mounts of %s: %w", path, err)
+	}
+	out := map[string]string{}
+	known := map[string]string{} // by a partition's numbers
+	for _, m := range mounts {
+		device := fmt.Sprintf("%d:%d", m.Major, m.Minor)
+		if m.Major == 0 { // a file system with numbers of its own, such as btrfs
+			device = numbersOf(filepath.Join(root, m.Source), m.Source)
+		}
+		if device == "" {
+			delete(out, m.Mountpoint)
+			continue
+		}
+		whole, seen := known[device]
+		if !seen {
+			whole = wholeOf(root, device)
+			known[device] = whole
+		}
+		if out[m.Mountpoint] = whole; whole == "" {
+			delete(out, m.Mountpoint)
+		}
+	}
+	return out, nil
+}
+
+// numbersOf are those of a device file; empty for what is none.
+func numbersOf(path, source string) string {
+	if !strings.HasPrefix(source, "/dev/") {
+		return ""
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+}
+
+// wholeOf are the numbers of the disk that a device is, or is a partition of; empty where it is neither.
+func wholeOf(root, device string) string {
+	at := filepath.Join(root, "sys/dev/block", device)
+	if !exists(at) {
+		return ""
+	}
+	if !exists(filepath.Join(at, "partition")) {
+		return device
+	}
+	link, err := os.Readlink(at)
+	if err != nil {
+		return ""
+	}
+	whole, err := kernfile.ReadText(filepath.Join(filepath.Dir(at), filepath.Dir(link), "dev"))
+	if err != nil || !IsDevice(whole) {
+		return ""
+	}
+	return whole
+}

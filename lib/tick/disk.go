@@ -1,0 +1,35 @@
+package tick
+
+// NodeIO is the whole node's input and output on disks.
+type NodeIO struct {
+	Pressure *Pressure `json:"pressure,omitempty"`
+}
+
+// Disk is what one whole disk did.
+type Disk struct {
+	Name string `json:"name"`
+	// Device is its numbers, as in "254:0".
+	Device string `json:"device"`
+	// UsePercent is the part of the time in which anything was under way, and Queue how much was on average. A disk that does several
+	// things at once, as most do, is not full at 100 %.
+	UsePercent *float64 `json:"usePercent,omitempty"`
+	Queue      *float64 `json:"queue,omitempty"`
+
+	ReadBytesPerSecond  *float64 `json:"readBytesPerSecond,omitempty"`
+	WriteBytesPerSecond *float64 `json:"writeBytesPerSecond,omitempty"`
+	ReadsPerSecond      *float64 `json:"readsPerSecond,omitempty"`
+	WritesPerSecond     *float64 `json:"writesPerSecond,omitempty"`
+	// ReadLatencyMicroseconds and WriteLatencyMicroseconds are the mean time of a read and a write, in the queue and in the disk; nil where
+	// there was none.
+	ReadLatencyMicroseconds  *float64 `json:"readLatencyMicroseconds,omitempty"`
+	WriteLatencyMicroseconds *float64 `json:"writeLatencyMicroseconds,omitempty"`
+}
+
+// IO is what a cgroup reads and writes on disks. What goes through the page cache counts on version 2; on version 1 the kernel's own threads
+// write it, and it is nobody's.
+type IO struct {
+	ReadBytesPerSecond  *float64 `json:"readBytesPerSecond,omitempty"`
+	WriteBytesPerSecond *float64 `json:"writeBytesPerSecond,omitempty"`
+	ReadsPerSecond      *float64 `json:"readsPerSecond,omitempty"`
+	WritesPerSecond     *float64 `json:"writesPerSecond,omitempty"`
+}
