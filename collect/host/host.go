@@ -138,7 +138,7 @@ type Pressure struct {
 // started with psi=0.
 var ErrNoPressure = errors.New("no pressure stall information (kernel older than 4.20, or psi=0)")
 
-// Pressure reads /proc/pressure/RESOURCE ("cpu", "memory").
+// Pressure reads /proc/pressure/RESOURCE ("cpu", "memory", "io").
 func (h *Host) Pressure(resource string) (Pressure, error) {
 	p, err := h.proc.PSIStatsForResource(resource)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {

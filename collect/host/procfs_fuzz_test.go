@@ -19,7 +19,7 @@ func FuzzProcfs(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		root := t.TempDir()
-		for _, name := range []string{"proc/loadavg", "proc/pressure/cpu", "proc/pressure/memory", "proc/meminfo", "proc/vmstat", "proc/zoneinfo", "proc/uptime", "proc/stat", "proc/sys/vm/watermark_scale_factor", "proc/sys/kernel/hostname", "proc/sys/kernel/random/boot_id"} {
+		for _, name := range []string{"proc/loadavg", "proc/pressure/cpu", "proc/pressure/memory", "proc/diskstats", "proc/meminfo", "proc/vmstat", "proc/zoneinfo", "proc/uptime", "proc/stat", "proc/sys/vm/watermark_scale_factor", "proc/sys/kernel/hostname", "proc/sys/kernel/random/boot_id"} {
 			path := filepath.Join(root, name)
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
@@ -65,6 +65,7 @@ func FuzzProcfs(f *testing.F) {
 		_, _ = h.LowWatermarkBytes()
 		_, _ = h.WatermarkScaleFactor()
 		_, _ = h.CPUTimes(nil)
+		_, _ = h.DiskCounts(nil)
 		h.BootID()
 	})
 }

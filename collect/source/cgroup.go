@@ -13,7 +13,7 @@ import (
 // looked for in the hierarchy that accounts for CPU time; what a cgroup lacks in the others is left out.
 var Cgroup = Source{
 	Name: "cgroup",
-	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup; each pod's memory.pressure, and each service's cpu.pressure and io.pressure",
+	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup; each pod's memory.pressure, each service's cpu.pressure and io.pressure; what each pod reads and writes (blkio.throttle, io.stat)",
 	New: func(e *Env) Reader {
 		return &cgroupReader{env: e}
 	},
@@ -110,6 +110,7 @@ type tree struct {
 	batchChanged bool
 
 	stallsBuf [256]byte // a pressure file has some 130 bytes
+	ioBuf     []byte
 }
 
 // node is a cgroup that is a pod, a container, or looked into.
@@ -123,6 +124,7 @@ type node struct {
 	hasOthers bool
 	container *container // nil where it is none
 	stalls    *stalls    // nil where it is no pod
+	io        *podIO     // likewise
 }
 
 // isPod reports whether the node is a pod.
@@ -234,8 +236,9 @@ func (t *tree) add(parent *node, name string) {
 		t.open(n.container)
 	}
 	if n.isPod() {
-		n.stalls = newStalls()
+		n.stalls, n.io = newStalls(), &podIO{}
 		t.openStalls(n)
+		t.openIO(n)
 	}
 	if n.lists {
 		n.children = map[string]*node{}
@@ -273,6 +276,7 @@ func (t *tree) remove(n *node) {
 		n.container.close()
 	}
 	n.stalls.close()
+	n.io.close()
 	t.batchChanged = true
 	t.changed = t.changed || n.isPod() || n.container != nil
 	if t.nodes[n.path] == n {
@@ -324,8 +328,10 @@ func (t *tree) read(r *Round) {
 		if n.isPod() {
 			if r.Rescan {
 				t.openStalls(n)
+				t.openIO(n)
 			}
 			t.readStalls(n, r.Clock.Seconds())
+			t.readIO(n, r.Clock.Seconds())
 		}
 	}
 	if uncounted > 0 {
@@ -378,6 +384,7 @@ func (t *tree) close() error {
 			n.container.close()
 		}
 		n.stalls.close()
+		n.io.close()
 	}
 	if t.watcher == nil {
 		return nil

@@ -7,6 +7,7 @@ var All = []Source{
 	Memory,
 	NUMA,
 	PSI,
+	Disks,
 	Cgroup,
 	Load,
 	Wait,

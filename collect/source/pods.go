@@ -38,6 +38,7 @@ type pods struct {
 type pod struct {
 	containers []*container
 	stalls     *stalls // nil where the pod has no cgroup
+	io         *podIO  // likewise
 
 	usage, load1, load5, threads       float64
 	usageBytes, workingSet, rss, cache float64
@@ -83,7 +84,7 @@ func (p *pods) assemble() {
 	p.at, p.out = make([]pod, len(nodes)), make([]tick.Pod, len(nodes))
 	for i, n := range nodes {
 		out := &p.out[i]
-		p.at[i].stalls = n.stalls
+		p.at[i].stalls, p.at[i].io = n.stalls, n.io
 		known, missing := j.find(n)
 		if known == nil {
 			*out = n.asTick(missing)
@@ -230,6 +231,9 @@ func (p *pod) fill(out *tick.Pod, seconds float64) {
 		}
 	}
 	p.fillWaiting(out, seconds)
+	if out.IO = nil; p.io != nil {
+		out.IO = p.io.value()
+	}
 	out.UsageMilliCPU = usage.into(&p.usage, 10)
 	out.Load1, out.Load5 = load1.into(&p.load1, 1000), load5.into(&p.load5, 1000)
 	out.Threads = threads.into(&p.threads, 1)

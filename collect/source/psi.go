@@ -8,10 +8,10 @@ import (
 	"polder/lib/tick"
 )
 
-// PSI is the pressure on CPUs and memory. A kernel without it is no error of each tick: it is said once in the log.
+// PSI is the pressure on CPUs, memory and disks. A kernel without it is no error of each tick: it is said once in the log.
 var PSI = Source{
 	Name: "psi",
-	Doc:  "/proc/pressure/cpu and memory",
+	Doc:  "/proc/pressure/cpu, memory and io",
 	New:  func(e *Env) Reader { return &psiReader{host: e.Host, log: e.Log} },
 }
 
@@ -19,6 +19,8 @@ type psiReader struct {
 	host        *host.Host
 	log         *slog.Logger
 	cpu, memory pressure
+	io          pressure
+	nodeIO      tick.NodeIO
 	said        bool
 }
 
@@ -31,13 +33,17 @@ type pressure struct {
 func (p *psiReader) Read(r *Round) error {
 	cpu, cpuErr := p.read("cpu", &p.cpu)
 	memory, memoryErr := p.read("memory", &p.memory)
+	io, ioErr := p.read("io", &p.io)
 	if r.Sample.CPU != nil {
 		r.Sample.CPU.Pressure = cpu
 	}
 	if r.Sample.Memory != nil {
 		r.Sample.Memory.Pressure = memory
 	}
-	return errors.Join(cpuErr, memoryErr)
+	if p.nodeIO.Pressure = io; io != nil {
+		r.Sample.IO = &p.nodeIO
+	}
+	return errors.Join(cpuErr, memoryErr, ioErr)
 }
 
 func (p *psiReader) read(resource string, into *pressure) (*tick.Pressure, error) {

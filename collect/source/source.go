@@ -48,6 +48,9 @@ type Env struct {
 	// Interval is the time between two rounds, of which looking at threads takes a small part at most; 0 leaves it all the time.
 	Interval time.Duration
 
+	// stackedDisks are the numbers of disks whose work is counted on other disks too, as the disks source has found them.
+	stackedDisks map[string]bool
+
 	pods pods // made by the cgroup source, used by load and pods
 }
 

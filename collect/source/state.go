@@ -19,6 +19,7 @@ type State struct {
 	Kswapd  *CounterState          `json:"kswapd,omitempty"`
 	Cgroups map[string]CgroupState `json:"cgroups,omitempty"`
 	Tiers   map[string]CgroupState `json:"tiers,omitempty"`
+	Disks   *DisksState            `json:"disks,omitempty"`
 	// Config is the configuration that the cluster had put in force, by kind; it is of use after another start too.
 	Config map[string]*customconfig.Chosen `json:"config,omitempty"`
 	// Strategies are what Koordinator's ConfigMap says; nil where it is not asked for.
@@ -35,6 +36,12 @@ type CPUState struct {
 type CounterState struct {
 	Seconds float64 `json:"seconds"`
 	Value   uint64  `json:"value"`
+}
+
+// DisksState is a reading of /proc/diskstats.
+type DisksState struct {
+	Seconds float64                   `json:"seconds"`
+	Disks   map[string]host.DiskCount `json:"disks"`
 }
 
 // CgroupState is a reading of a container's cgroup.
@@ -79,7 +86,7 @@ func (c *Collector) Load(s *State, withinSeconds float64) bool {
 			g.UsageNanoseconds, g.Periods, g.ThrottledPeriods = nil, nil, nil
 			s.Cgroups[name] = g
 		}
-		s.Tiers = nil
+		s.Tiers, s.Disks = nil, nil
 	} else {
 		c.last = s.Seconds
 	}

@@ -28,12 +28,18 @@ var (
 	nodeMemoryFree   = gauge("polder_node_memory_free_bytes", "Memory not used for anything.")
 	nodeMemoryLow    = gauge("polder_node_memory_low_watermark_bytes", "Free memory under which the kernel reclaims in the background.")
 	nodeKswapdSteal  = gauge("polder_node_memory_kswapd_steal_pages_per_second", "Pages that kswapd reclaims.")
+	diskUse          = gauge("polder_disk_use_ratio", "Part of the time in which a disk had anything under way.", "disk")
+	diskQueue        = gauge("polder_disk_queue", "Reads and writes that a disk had under way on average.", "disk")
+	diskBytes        = gauge("polder_disk_bytes_per_second", "What a disk read and wrote.", "disk", "direction")
+	diskOperations   = gauge("polder_disk_operations_per_second", "A disk's reads and writes.", "disk", "direction")
+	diskLatency      = gauge("polder_disk_latency_seconds", "Mean time of a disk's reads and writes, in the queue and in the disk.", "disk", "direction")
 	numaCPUUsage     = gauge("polder_numa_cpu_usage_cores", "CPU time used on a NUMA node.", "numa")
 	numaMemoryTotal  = gauge("polder_numa_memory_total_bytes", "Memory of a NUMA node.", "numa")
 	numaMemoryFree   = gauge("polder_numa_memory_free_bytes", "Memory of a NUMA node not used for anything.", "numa")
 	pods             = gauge("polder_pods", "Pods of a class.", "qos")
 	podsCPUUsage     = gauge("polder_pods_cpu_usage_cores", "CPU time used by the pods of a class.", "qos")
 	podsLoad1        = gauge("polder_pods_load1", "Runnable threads of the pods of a class, averaged over a minute.", "qos")
+	podsDiskBytes    = gauge("polder_pods_disk_bytes_per_second", "What the pods of a class read and wrote on disks.", "qos", "direction")
 	podsMemory       = gauge("polder_pods_memory_bytes", "Memory used by the pods of a class, without what could be dropped at once (working set).", "qos")
 	requestedCPU     = gauge("polder_reclaimed_requested_cpu_cores", "Reclaimed CPU that pods request.")
 	requestedMemory  = gauge("polder_reclaimed_requested_memory_bytes", "Reclaimed memory that pods request.")
@@ -82,8 +88,9 @@ var All = []*Metric{
 	tickTimestamp, ticks, droppedTicks, errorsTotal, sourceErrors,
 	nodeCPUs, nodeCPUUsage, nodeLoad1, nodeLoad5, nodeStall,
 	nodeMemoryTotal, nodeMemoryAvail, nodeMemoryFree, nodeMemoryLow, nodeKswapdSteal,
+	diskUse, diskQueue, diskBytes, diskOperations, diskLatency,
 	numaCPUUsage, numaMemoryTotal, numaMemoryFree,
-	pods, podsCPUUsage, podsLoad1, podsMemory, requestedCPU, requestedMemory,
+	pods, podsCPUUsage, podsLoad1, podsMemory, podsDiskBytes, requestedCPU, requestedMemory,
 	batchTime, batchPodTime, batchBeyond, batchThrottled, leftTime, servicesTime, servicesWaited,
 	reclaimedCPU, reclaimedMemory, shadowCPU, shadowMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, batchStarved, adviceReasons,
 	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks,

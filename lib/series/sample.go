@@ -32,6 +32,10 @@ func (p *page) sample(s *tick.Sample) {
 		p.put(nodeKswapdSteal, m.KswapdStealPerSecond)
 		p.stall("memory", m.Pressure)
 	}
+	if s.IO != nil {
+		p.stall("io", s.IO.Pressure)
+	}
+	distinct(s.Disks, func(x tick.Disk) string { return x.Name }, p.disk)
 	distinct(s.NUMANodes, func(x tick.NUMASample) int { return x.ID }, func(x tick.NUMASample) {
 		p.put(numaCPUUsage, inCores(x.UsageMilliCPU), strconv.Itoa(x.ID))
 		if x.Memory != nil {
@@ -54,6 +58,31 @@ func (p *page) sample(s *tick.Sample) {
 	}
 }
 
+// Directions of what disks do.
+const (
+	directionRead  = "read"
+	directionWrite = "write"
+)
+
+func (p *page) disk(x tick.Disk) {
+	p.put(diskUse, scaled(x.UsePercent, 0.01), x.Name)
+	p.put(diskQueue, x.Queue, x.Name)
+	p.put(diskBytes, x.ReadBytesPerSecond, x.Name, directionRead)
+	p.put(diskBytes, x.WriteBytesPerSecond, x.Name, directionWrite)
+	p.put(diskOperations, x.ReadsPerSecond, x.Name, directionRead)
+	p.put(diskOperations, x.WritesPerSecond, x.Name, directionWrite)
+	p.put(diskLatency, scaled(x.ReadLatencyMicroseconds, 1e-6), x.Name, directionRead)
+	p.put(diskLatency, scaled(x.WriteLatencyMicroseconds, 1e-6), x.Name, directionWrite)
+}
+
+// scaled turns a value into the base unit.
+func scaled(v *float64, factor float64) *float64 {
+	if v == nil {
+		return nil
+	}
+	return tick.Ptr(*v * factor)
+}
+
 func (p *page) stall(resource string, psi *tick.Pressure) {
 	if psi == nil {
 		return
@@ -70,6 +99,7 @@ func (p *page) stall(resource string, psi *tick.Pressure) {
 type sum struct {
 	pods                                            float64
 	usage, load, memory, requested, requestedMemory *float64
+	read, written                                   *float64 // on disks, in a second
 }
 
 func (p *page) pods(list []tick.Pod) {
@@ -89,6 +119,8 @@ func (p *page) pods(list []tick.Pod) {
 		p.put(podsCPUUsage, inCores(x.usage), class)
 		p.put(podsLoad1, x.load, class)
 		p.put(podsMemory, x.memory, class)
+		p.put(podsDiskBytes, x.read, class, directionRead)
+		p.put(podsDiskBytes, x.written, class, directionWrite)
 	}
 	if x := sums[tick.QoSReclaimed]; x != nil {
 		p.put(requestedCPU, inCores(x.requested))
@@ -102,6 +134,9 @@ func (x *sum) add(pod *tick.Pod) {
 	x.load = plus(x.load, pod.Load1)
 	if pod.Memory != nil {
 		x.memory = plus(x.memory, pod.Memory.WorkingSetBytes)
+	}
+	if pod.IO != nil {
+		x.read, x.written = plus(x.read, pod.IO.ReadBytesPerSecond), plus(x.written, pod.IO.WriteBytesPerSecond)
 	}
 	if pod.Requests != nil {
 		x.requested = plus(x.requested, pod.Requests.ReclaimedMilliCPU)

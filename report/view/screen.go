@@ -158,6 +158,9 @@ func (m *Model) nodeLines(look Look) []*line {
 	if s.Memory != nil {
 		lines = append(lines, memoryLine(look, s.Memory))
 	}
+	if l := diskLine(look, s); l != nil {
+		lines = append(lines, l)
+	}
 	return lines
 }
 
@@ -216,6 +219,34 @@ func memoryLine(look Look, mem *tick.NodeMemory) *line {
 	l.add(plain, fit("  "+amount, 20)+right(percent(used, mem.TotalBytes), 4))
 	l.add(dim, "  free ").add(plain, bytes(mem.FreeBytes))
 	return l.psi(mem.Pressure)
+}
+
+// diskLine is the disk that is used most, with how many there are; nil where no use is known.
+func diskLine(look Look, s *tick.Sample) *line {
+	var most *tick.Disk
+	for i := range s.Disks {
+		if d := &s.Disks[i]; d.UsePercent != nil && (most == nil || *d.UsePercent > *most.UsePercent) {
+			most = d
+		}
+	}
+	if most == nil {
+		return nil
+	}
+	l := (&line{}).add(heading, fit("disk", labelWidth))
+	l.bar(100, barWidth(look), segment{*most.UsePercent, "█", classSystem})
+	name := clean(most.Name)
+	if n := len(s.Disks); n > 1 {
+		name += fmt.Sprintf(", of %d", n)
+	}
+	l.add(plain, fit("  "+name, 20)+right(percent(most.UsePercent, tick.Ptr(100.0)), 4))
+	l.add(dim, "  queue ").add(plain, load(most.Queue))
+	if look.Width >= 100 {
+		l.add(dim, "  read ").add(plain, bytes(most.ReadBytesPerSecond)+"/s").add(dim, "  write ").add(plain, bytes(most.WriteBytesPerSecond)+"/s")
+	}
+	if s.IO != nil {
+		l.psi(s.IO.Pressure)
+	}
+	return l
 }
 
 // psi adds the share of the last ten seconds in which something waited.

@@ -20,9 +20,15 @@ func Everything() *tick.Tick {
 			Memory: &tick.NodeMemory{
 				TotalBytes: f(8e9), FreeBytes: f(1e9), AvailableBytes: f(4e9), LowWatermarkBytes: f(1e7), KswapdStealPerSecond: f(3), Pressure: psi,
 			},
+			IO: &tick.NodeIO{Pressure: psi},
+			Disks: []tick.Disk{{
+				Name: "vda", Device: "254:0", UsePercent: f(50), Queue: f(2), ReadBytesPerSecond: f(1e6), WriteBytesPerSecond: f(2e6),
+				ReadsPerSecond: f(10), WritesPerSecond: f(20), ReadLatencyMicroseconds: f(100), WriteLatencyMicroseconds: f(200),
+			}},
 			NUMANodes: []tick.NUMASample{{ID: 0, UsageMilliCPU: f(1500), Memory: &tick.NUMAMemory{TotalBytes: f(8e9), FreeBytes: f(1e9)}}},
 			Pods: []tick.Pod{{
 				UID: "u", Name: "p", QoS: tick.QoSReclaimed, UsageMilliCPU: f(500), Load1: f(1), Memory: &tick.Memory{WorkingSetBytes: f(1e9)},
+				IO:       &tick.IO{ReadBytesPerSecond: f(1e6), WriteBytesPerSecond: f(2e6), ReadsPerSecond: f(3), WritesPerSecond: f(4)},
 				Requests: &tick.Resources{ReclaimedMilliCPU: f(1000), ReclaimedMemoryBytes: f(2e9)},
 			}, {UID: "s", Name: "s", QoS: tick.QoSShared, CPUWaitPermille: f(20)}},
 			Errors: []tick.SourceError{{Source: "psi", Error: "not there"}},

@@ -1,0 +1,140 @@
+package source
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+// disk writes a line of /proc/diskstats with the counts that are looked at: reads, sectors and milliseconds of each kind, time in use and in
+// the queue.
+func diskLine(name string, minor int, reads, readSectors, readMs, writes, writeSectors, writeMs, busy, queue int) string {
+	return fmt.Sprintf("254 %d %s %d 0 %d %d %d 0 %d %d 0 %d %d\n", minor, name, reads, readSectors, readMs, writes, writeSectors, writeMs, busy, queue)
+}
+
+func (m *machine) disk(name, device, size string) {
+	m.t.Helper()
+	m.write("sys/block/"+name+"/dev", device+"\n")
+	m.write("sys/block/"+name+"/size", size+"\n")
+}
+
+// diskComplaints are what the source says it could not read.
+func diskComplaints(s *tick.Sample) string {
+	var list []string
+	for _, e := range s.Errors {
+		if e.Source == "disks" {
+			list = append(list, e.Error)
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+func TestDisks(t *testing.T) {
+	m := newMachine(t)
+	m.disk("vda", "254:0", "100")
+	m.disk("vdb", "254:16", "100")
+	m.disk("vdc", "254:32", "100") // never used
+	m.disk("loop1", "7:1", "0")
+	m.write("proc/diskstats", diskLine("vda", 0, 10, 80, 20, 5, 40, 50, 1000, 2000)+diskLine("vda1", 1, 10, 80, 20, 5, 40, 50, 1000, 2000)+
+		diskLine("vdb", 16, 7, 7, 7, 7, 7, 7, 7, 7)+diskLine("vdc", 32, 0, 0, 0, 0, 0, 0, 0, 0))
+	m.write("proc/pressure/io", "some avg10=1.50 avg60=0.00 avg300=0.00 total=9\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=3\n")
+	c := m.collector("rules: [{cgroup: /none/*, class: shared}]")
+	want := []tick.Disk{{Name: "vda", Device: "254:0"}, {Name: "vdb", Device: "254:16"}}
+	s := c.Read(true)
+	if d := cmp.Diff(want, s.Disks); d != "" {
+		t.Errorf("the first reading has counts and no rates (-want +got):\n%s", d)
+	}
+	if s.IO == nil || s.IO.Pressure == nil || s.IO.Pressure.Some.Avg10 != 1.5 || s.IO.Pressure.Full.TotalMicroseconds != 3 {
+		t.Errorf("pressure = %+v; want that of the file", s.IO)
+	}
+	m.write("proc/uptime", "1010.00 1.00")
+	m.write("proc/diskstats", diskLine("vda", 0, 30, 2128, 120, 5, 40, 50, 6000, 12000)+diskLine("vda1", 1, 30, 2128, 120, 5, 40, 50, 6000, 12000)+
+		diskLine("vdb", 16, 1, 1, 1, 8, 9, 47, 7, 7)) // vdb is another one, or its counts of reads went round
+	p := tick.Ptr[float64]
+	want[0] = tick.Disk{Name: "vda", Device: "254:0", UsePercent: p(50), Queue: p(1), ReadBytesPerSecond: p(104858), WriteBytesPerSecond: p(0),
+		ReadsPerSecond: p(2), WritesPerSecond: p(0), ReadLatencyMicroseconds: p(5000)}
+	want[1] = tick.Disk{Name: "vdb", Device: "254:16", UsePercent: p(0), Queue: p(0), WriteBytesPerSecond: p(102), WritesPerSecond: p(0.1), WriteLatencyMicroseconds: p(40000)}
+	if d := cmp.Diff(want, c.Read(false).Disks); d != "" {
+		t.Errorf("rates (-want +got):\n%s", d)
+	}
+	m.write("proc/diskstats", "nonsense\n")
+	if s = c.Read(false); len(s.Disks) > 0 || !strings.Contains(diskComplaints(s), "want numbers of a device") {
+		t.Errorf("a file that cannot be made out: %+v, errors %q; want no disks and an error", s.Disks, diskComplaints(s))
+	}
+}
+
+// A machine with more disks than a sample has says so.
+func TestDisksAreBounded(t *testing.T) {
+	m := newMachine(t)
+	var text strings.Builder
+	for i := range maxDisks + 3 {
+		name := fmt.Sprintf("vd%03d", i)
+		m.disk(name, fmt.Sprintf("254:%d", i), "1")
+		text.WriteString(diskLine(name, i, 1, 1, 1, 1, 1, 1, 1, 1))
+	}
+	m.write("proc/diskstats", text.String())
+	s := m.collector("rules: [{cgroup: /none/*, class: shared}]").Read(true)
+	if len(s.Disks) != maxDisks || !strings.Contains(diskComplaints(s), "3 are left out") {
+		t.Errorf("%d disks, errors %q; want %d and how many are left out", len(s.Disks), diskComplaints(s), maxDisks)
+	}
+}
+
+// Disks of an earlier run are what a later one compares with.
+func TestDisksAcrossRuns(t *testing.T) {
+	m := newMachine(t)
+	m.disk("vda", "254:0", "100")
+	m.write("proc/sys/kernel/random/boot_id", "b\n")
+	m.write("proc/diskstats", diskLine("vda", 0, 10, 0, 0, 0, 0, 0, 0, 0))
+	first := m.collector("rules: [{cgroup: /none/*, class: shared}]")
+	first.Read(true)
+	m.write("proc/uptime", "1010.00 1.00")
+	m.write("proc/diskstats", diskLine("vda", 0, 60, 0, 0, 0, 0, 0, 0, 0))
+	second := m.collector("rules: [{cgroup: /none/*, class: shared}]")
+	if !second.Load(first.Save(), 60) {
+		t.Fatal("the state of the first run is of no use")
+	}
+	if d := second.Read(true).Disks; len(d) != 1 || d[0].ReadsPerSecond == nil || *d[0].ReadsPerSecond != 5 {
+		t.Errorf("disks = %+v; want 5 reads a second", d)
+	}
+}
+
+// What pods read and write is a rate; what stands on other disks does not count twice, and a file that is not there is no zero.
+func TestIOOfPods(t *testing.T) {
+	m := newMachine(t)
+	m.write("sys/fs/cgroup/cgroup.controllers", "cpu memory pids io")
+	m.disk("loop0", "7:0", "5")
+	for _, pod := range []string{"/a", "/b"} {
+		m.cgroup(pod, "1")
+	}
+	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=1000 wbytes=0 rios=10 wios=0 dbytes=0 dios=0\n")
+	c := m.collector("rules: [{cgroup: /*, class: shared}]")
+	if s := c.Read(true); s.Pods[0].IO != nil || s.Pods[1].IO != nil {
+		t.Errorf("input and output %+v, %+v of the first reading; want none", s.Pods[0].IO, s.Pods[1].IO)
+	}
+	m.write("proc/uptime", "1001.00 1.00")
+	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=2000 wbytes=50 rios=12 wios=5 dbytes=0 dios=0\n7:0 rbytes=99999\n")
+	if s := c.Read(false); s.Pods[0].IO != nil {
+		t.Errorf("input and output %+v a second later; want none before 2 s", s.Pods[0].IO)
+	}
+	m.write("proc/uptime", "1002.00 1.00")
+	p := tick.Ptr[float64]
+	want := &tick.IO{ReadBytesPerSecond: p(500), WriteBytesPerSecond: p(25), ReadsPerSecond: p(1), WritesPerSecond: p(2.5)}
+	s := c.Read(false)
+	if d := cmp.Diff(want, s.Pods[0].IO); d != "" || s.Pods[1].IO != nil {
+		t.Errorf("input and output (-want +got):\n%s\nand %+v without a file", d, s.Pods[1].IO)
+	}
+	m.write("proc/uptime", "1004.00 1.00")
+	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=1 wbytes=1 rios=1 wios=1\n")
+	if s := c.Read(false); s.Pods[0].IO != nil {
+		t.Errorf("input and output %+v of counts that went back; want none", s.Pods[0].IO)
+	}
+	m.write("proc/uptime", "1006.00 1.00")
+	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=nothing\n")
+	if s := c.Read(false); s.Pods[0].IO != nil || len(s.Errors) == 0 {
+		t.Errorf("input and output %+v, errors %v of a file that cannot be made out", s.Pods[0].IO, s.Errors)
+	}
+}
