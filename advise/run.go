@@ -35,20 +35,20 @@ type decider interface {
 // policies lists what --policy takes; the first is the default.
 var policies = []kind{
 	{katalyst.Policy, []string{
-		"Sample.Annotations", "Sample.Resctrl", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
+		"Sample.Annotations", "Sample.Resctrl", "Sample.IO", "Sample.Disks", "NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.KubernetesQOS", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.ThrottledPercent", "Container.NUMAMemory",
 		"Memory.CacheBytes",
 	}, func(l *loaded) decider { return ofKatalyst{katalyst.New(l.katalyst)} }},
 	{koordinator.Policy, []string{
-		"Sample.NUMANodes",
+		"Sample.NUMANodes", "Sample.IO", "Sample.Disks",
 		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Load1", "Container.Load5", "Container.Threads", "Container.NUMAMemory",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 	}, func(l *loaded) decider { return ofKoordinator{koordinator.New(l.koordinator)} }},
 	{harvest.Policy, []string{
-		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config", "Sample.Resctrl",
+		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config", "Sample.Resctrl", "Sample.IO", "Sample.Disks",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load1", "Pod.Load5", "Pod.Threads",

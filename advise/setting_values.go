@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"polder/advise/class"
+	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/katalyst"
 	"polder/advise/limits"
@@ -167,6 +168,21 @@ func (m *serviceMode) Set(text string) error {
 func (m *serviceMode) String() string { return string(*m) }
 
 func (m *serviceMode) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, m.Set) }
+
+// diskShare is batch's share of the disks.
+type diskShare string
+
+func (d *diskShare) Set(text string) error {
+	if !slices.Contains(disk.Shares, text) {
+		return fmt.Errorf("%q: want %s", text, strings.Join(disk.Shares, " or "))
+	}
+	*d = diskShare(text)
+	return nil
+}
+
+func (d *diskShare) String() string { return string(*d) }
+
+func (d *diskShare) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, d.Set) }
 
 // permille is a number of thousandths of the time.
 type permille float64

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/harvest"
 	"polder/advise/katalyst"
@@ -31,6 +32,8 @@ type settings struct {
 	GuardMargin   *permille    `yaml:"guard-margin"`
 	BatchMemory   *batchMode   `yaml:"batch-memory"`
 	ServiceMemory *serviceMode `yaml:"service-memory"`
+	BatchDisk     *diskShare   `yaml:"batch-disk"`
+	BatchDiskMax  *diskLimits  `yaml:"batch-disk-max"`
 	// What follows is policy katalyst's alone.
 	ReserveCPU    *config.MilliCPU `yaml:"reserve-cpu"`
 	ReserveMemory *config.Bytes    `yaml:"reserve-memory"`
@@ -71,6 +74,9 @@ func (s *settings) flags(f *stage.Flags) {
 	f.Words(limits.BatchModes...)
 	f.Value(optional[serviceMode](&s.ServiceMemory), "service-memory", "protect under policy harvest, none under the others", "memory.low for services ("+strings.Join(limits.ServiceModes, ", ")+"; default protect for harvest)\nIt covers their working set, on cgroup version 2. It is none by default under the other policies.")
 	f.Words(limits.ServiceModes...)
+	f.Value(optional[diskShare](&s.BatchDisk), "batch-disk", "idle under policy harvest, none under the others", "batch's share of the disks ("+strings.Join(disk.Shares, ", ")+"; default idle for harvest)\nidle is the smallest weight, so that batch gets what services leave. The kernel heeds weights with the scheduler BFQ or with io.cost.")
+	f.Words(disk.Shares...)
+	f.Value(optional[diskLimits](&s.BatchDiskMax), "batch-disk-max", "none", "what batch may read and write together, by disk, in a second\nAs in `all=read:100Mi,write:50Mi;/var/lib/db=reads:200,writes:100`: a disk is a name of /sys/block, a mount point, or all. read and write are bytes, reads and writes operations.")
 	f.Category("Policy katalyst")
 	f.Value(optional[config.MilliCPU](&s.ReserveCPU), "reserve-cpu", "4, a tenth of a small machine", "`CPU` kept free for bursts of services, as 2 or 500m (default 4)\nOn a small machine the default is a tenth of it.")
 	f.Value(optional[config.Bytes](&s.ReserveMemory), "reserve-memory", "5Gi, a tenth of a small machine", "memory kept free for services (default 5Gi)\nOn a small machine the default is a tenth of it.")
@@ -96,7 +102,7 @@ func (s *settings) flags(f *stage.Flags) {
 // ownerOf is the policy that a setting is for; empty where it is for all.
 func ownerOf(name string) string {
 	switch {
-	case slices.Contains([]string{"policy", "reserved-cpus", "batch-class", "guard", "guard-target", "guard-margin", "batch-memory", "service-memory"}, name):
+	case slices.Contains([]string{"policy", "reserved-cpus", "batch-class", "guard", "guard-target", "guard-margin", "batch-memory", "service-memory", "batch-disk", "batch-disk-max"}, name):
 		return ""
 	case strings.HasPrefix(name, "harvest-"):
 		return harvest.Policy.Name
@@ -161,6 +167,7 @@ func (s *settings) overHarvest(h harvest.Settings) harvest.Settings {
 	}
 	s.overGuard(&h.Guard)
 	s.overLimits(&h.Limits)
+	s.overDisk(&h.Disk)
 	return h
 }
 
@@ -184,6 +191,16 @@ func (s *settings) overLimits(l *limits.Settings) {
 	}
 	if s.ServiceMemory != nil {
 		l.Services = string(*s.ServiceMemory)
+	}
+}
+
+// overDisk lays what s sets over the disks' settings.
+func (s *settings) overDisk(d *disk.Settings) {
+	if s.BatchDisk != nil {
+		d.Share = string(*s.BatchDisk)
+	}
+	if s.BatchDiskMax != nil {
+		d.Limits = *s.BatchDiskMax
 	}
 }
 
@@ -214,6 +231,7 @@ func (s *settings) over(k katalyst.Settings, from func(name string) string) kata
 	}
 	s.overGuard(&k.Guard)
 	s.overLimits(&k.Limits)
+	s.overDisk(&k.Disk)
 	if s.Limit != nil {
 		k.Limit = string(*s.Limit)
 	}
@@ -274,7 +292,7 @@ func (l *live) load() (*loaded, error) {
 	}
 	inFile := func(name string) string { return name + " in " + l.path }
 	next.katalyst = l.given.over(next.file.over(katalyst.Defaults(), inFile), func(name string) string { return "--" + name })
-	next.koordinator = koordinator.Settings{ReservedCPUs: next.katalyst.ReservedCPUs, BatchClass: next.katalyst.BatchClass, Guard: next.katalyst.Guard, Limits: next.katalyst.Limits}
+	next.koordinator = koordinator.Settings{ReservedCPUs: next.katalyst.ReservedCPUs, BatchClass: next.katalyst.BatchClass, Guard: next.katalyst.Guard, Limits: next.katalyst.Limits, Disk: next.katalyst.Disk}
 	next.harvest = l.given.overHarvest(next.file.overHarvest(harvest.Defaults()))
 	return &next, nil
 }

@@ -49,7 +49,7 @@ func FuzzAdvise(f *testing.F) {
 			st = st.Advise(x, &a, s, i != 10, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: x.Sample.CgroupVersion})
 			checkTighter(t, policys.Cgroups, a.Cgroups)
 			checkTighter(t, policys.Fallback, a.Fallback)
-			if st != nil && (len(st.Services) > maxServices || len(st.Steps) > 8) {
+			if st != nil && (len(st.Services) > maxServices || len(st.Steps) > 11) {
 				t.Fatalf("%d services, %d steps are remembered", len(st.Services), len(st.Steps))
 			}
 			if _, err := tick.Marshal(st); err != nil {

@@ -4,6 +4,7 @@
 //
 //	CPUs    batch's CPU lists become shorter, by thirds of what is above the policy's floor
 //	quota   batch's use is limited, by thirds of what it was above its floor
+//	disk    what batch reads and writes is limited, by thirds of what it was (only for waiting for I/O, on cgroup v2, and first)
 //	memory  memory.high of batch at its use, then a tenth below (only for waiting for memory or I/O, on cgroup v2)
 //
 // What it wants only ever tightens what the policy advises. It gives the last step back after a hold-down; where that was a mistake, the
@@ -118,10 +119,11 @@ const (
 	kindCPUs   = "CPUs"
 	kindQuota  = "quota"
 	kindMemory = "memory"
+	kindDisk   = "disk" // before the others, where services wait for I/O
 )
 
 // stepsOf is the number of steps of each kind.
-var stepsOf = map[string]int{kindCPUs: 3, kindQuota: 3, kindMemory: 2}
+var stepsOf = map[string]int{kindCPUs: 3, kindQuota: 3, kindMemory: 2, kindDisk: 3}
 
 // Reboot forgets what was set of cgroups that another run of the kernel had. How long services waited stays known.
 func (st *State) Reboot() *State {
@@ -191,6 +193,9 @@ func (st *State) mend(now time.Time) {
 	for _, s := range st.Batch {
 		if s != nil {
 			s.Base, s.Floor, s.Bytes = min(max(s.Base, 0), maxMilliCPU), min(max(s.Floor, 0), maxMilliCPU), min(max(s.Bytes, 0), 1<<53)
+			for i, n := range s.Rates {
+				s.Rates[i] = min(max(n, 0), maxRate)
+			}
 		}
 	}
 	taken := map[string]int{}
@@ -389,6 +394,8 @@ func (st *State) next(a *tick.Advice, v *view, worst *waiting, m class.Machine) 
 	switch {
 	case worst == nil || worst.permille <= worst.target:
 		return ""
+	case worst.resource == resourceIO && st.taken(kindDisk) < stepsOf[kindDisk] && m.CgroupVersion == 2 && st.throttles(v):
+		return kindDisk
 	case st.taken(kindCPUs) < stepsOf[kindCPUs] && v.narrows(a, m, st.taken(kindCPUs)):
 		return kindCPUs
 	case st.taken(kindQuota) < stepsOf[kindQuota] && st.limits(a, v, m):

@@ -21,9 +21,9 @@ const (
 	mebibyte    = 1 << 20
 )
 
-// share is what was set of a batch cgroup. The numbers are those of the first step, so that a steady state writes nothing.
+// share is what was set of a batch cgroup: a container's, and of disks a pod's. The numbers are those of the first step, so that a steady state writes nothing.
 type share struct {
-	// Quota and Memory say which of the two were set, and must be undone where they are wanted no more.
+	// Quota and Memory say which of them were set, and must be undone where they are wanted no more.
 	Quota  bool `json:"quota,omitempty"`
 	Memory bool `json:"memory,omitempty"`
 	// Base is the CPU that the cgroup used at the first step of quota, and Floor what it keeps, in milli-CPU.
@@ -31,6 +31,9 @@ type share struct {
 	Floor int64 `json:"floor,omitempty"`
 	// Bytes is the memory that it held at the first step of memory.
 	Bytes int64 `json:"bytes,omitempty"`
+	// Disk says that what the pod reads and writes was limited, and Rates are what it did at the first step of disk.
+	Disk  bool  `json:"disk,omitempty"`
+	Rates rates `json:"rates,omitzero"`
 }
 
 // draft is an advice's cgroups while the guard changes them.
@@ -51,7 +54,8 @@ func (st *State) apply(a *tick.Advice, v *view, m class.Machine) {
 	}
 	limited := st.applyQuota(d, v, m, st.taken(kindQuota))
 	held := st.applyMemory(d, v, st.taken(kindMemory))
-	st.undo(d, v, limited, held)
+	throttled := st.applyDisk(d, v, st.taken(kindDisk))
+	st.undo(d, v, limited, held, throttled)
 	d.Finish(a)
 }
 
@@ -223,14 +227,14 @@ func (st *State) applyMemory(d draft, v *view, steps int) map[string]bool {
 
 // undo gives back what was set of cgroups of which nothing is wanted any more, and forgets those that are gone. What the policy wants of them
 // holds.
-func (st *State) undo(d draft, v *view, limited, held map[string]bool) {
+func (st *State) undo(d draft, v *view, limited, held, throttled map[string]bool) {
 	limit := make(map[string]float64, len(v.groups))
 	for i := range v.groups {
 		limit[v.groups[i].cgroup] = v.groups[i].limit
 	}
 	for path, s := range st.Batch {
 		own, there := limit[path]
-		if s == nil || !there && !limited[path] || !s.Quota && !s.Memory {
+		if there = there || v.disksOf[path]; s == nil || !there && !limited[path] || !s.Quota && !s.Memory && !s.Disk {
 			delete(st.Batch, path)
 			continue
 		}
@@ -245,6 +249,10 @@ func (st *State) undo(d draft, v *view, limited, held map[string]bool) {
 		if s.Memory && !held[path] {
 			s.Bytes = 0
 			d.Unset(path, func(c *tick.Cgroup) **int64 { return &c.MemoryHighBytes }, tick.Unlimited)
+		}
+		if s.Disk && !throttled[path] && v.disksOf[path] {
+			s.Rates = rates{}
+			d.freeDisk(path)
 		}
 	}
 }

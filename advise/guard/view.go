@@ -23,6 +23,10 @@ type view struct {
 	// known says that some waiting is known, byNode that it is the node's alone.
 	known, byNode bool
 
+	// disks are the rates of the batch pods whose are known, and disksOf all that have a cgroup, by that.
+	disks   map[string]rates
+	disksOf map[string]bool
+
 	below map[string]bool // batch's cgroups and those of its pods
 	cores []cpus.Set
 }
@@ -63,6 +67,15 @@ func (v *view) batch(p *tick.Pod) {
 		return
 	}
 	v.pods++
+	if len(p.Cgroup) > 1 {
+		if v.disksOf == nil {
+			v.disks, v.disksOf = map[string]rates{}, map[string]bool{}
+		}
+		v.disksOf[p.Cgroup] = true
+		if r, known := ratesOf(p.IO); known {
+			v.disks[p.Cgroup] = r
+		}
+	}
 	v.batchUse += policy.Amount(p.UsageMilliCPU)
 	v.batchKnown = v.batchKnown && p.UsageMilliCPU != nil
 	for i := range policy.Cgroups(p) {

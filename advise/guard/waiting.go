@@ -104,7 +104,7 @@ func some(p *tick.Pressure) float64 {
 // it is too long for a step to be given back.
 func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (worst *waiting) {
 	now := t.Time
-	little := v.batchKnown && v.batchUse <= max(littlePart*float64(m.MilliCPU), littleMilliCPU)
+	little := v.batchKnown && v.batchUse <= max(littlePart*float64(m.MilliCPU), littleMilliCPU) && !v.usesDisks()
 	switch {
 	case !little:
 		st.Little = time.Time{}

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
 	"polder/advise/policy"
@@ -66,7 +67,7 @@ func (d *Decider) Reboot() {
 	for _, n := range d.nodes {
 		if n != nil {
 			n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
-			n.Guard, n.Limits = n.Guard.Reboot(), n.Limits.Reboot()
+			n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
 		}
 	}
 }
@@ -88,6 +89,7 @@ type node struct {
 	Class    *class.State  `json:"class,omitempty"`
 	Guard    *guard.State  `json:"guard,omitempty"`
 	Limits   *limits.State `json:"limits,omitempty"`
+	Disk     *disk.State   `json:"disk,omitempty"`
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
 	shape *shape // derived from the topology, again whenever that changes
@@ -122,6 +124,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
 	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, m)
+	n.Disk = n.Disk.Advise(t, a, d.settings.Disk, disk.Strategy{}, true)
 	n.Guard = n.Guard.Advise(t, a, d.settings.Guard, true, m)
 	n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})
 	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)

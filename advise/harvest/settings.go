@@ -3,6 +3,7 @@ package harvest
 import (
 	"time"
 
+	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
 )
@@ -34,6 +35,8 @@ type Settings struct {
 	Guard guard.Settings
 	// Limits cap batch pods' memory and protect the services'; both are on unless they are switched off.
 	Limits limits.Settings
+	// Disk gives batch pods the idle share of the disks, and limits what they read and write; the share is on unless it is switched off.
+	Disk disk.Settings
 }
 
 // Defaults are of two public traces: docs/policy-harvest.md has how they were chosen, and the figures.

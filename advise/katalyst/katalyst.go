@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
 	"polder/advise/policy"
@@ -51,7 +52,7 @@ func (d *Decider) Reboot() {
 	for _, n := range d.nodes {
 		if n != nil {
 			n.Bound, n.Started, n.Fallback, n.Pools, n.Quota, n.Tier, n.Class = nil, nil, nil, false, false, "", nil
-			n.Guard, n.Limits = n.Guard.Reboot(), n.Limits.Reboot()
+			n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
 		}
 	}
 }
@@ -88,6 +89,8 @@ type node struct {
 	Guard *guard.State `json:"guard,omitempty"`
 	// Limits are the reclaimed pods' own limits, the cap of their memory, and the protection of the services'.
 	Limits *limits.State `json:"limits,omitempty"`
+	// Disk is their share of the disks, and their limits there.
+	Disk *disk.State `json:"disk,omitempty"`
 
 	shape   *shape   // derived from the topology, made anew when that changes
 	dynamic *dynamic // and from the tick's configuration
@@ -176,6 +179,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 func (n *node) restrain(a *tick.Advice, t *tick.Tick, r resolved, s Settings) {
 	m := class.Machine{MilliCPU: n.milliCPU(t.Sample), FloorMilliCPU: r.floorMilliCPU, CgroupVersion: t.Sample.CgroupVersion}
 	n.Class = n.Class.Advise(t, a, s.BatchClass, m)
+	n.Disk = n.Disk.Advise(t, a, s.Disk, disk.Strategy{}, false)
 	n.Guard = n.Guard.Advise(t, a, s.Guard, false, m)
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/koordinator/batch"
 	"polder/advise/koordinator/burst"
@@ -44,6 +45,8 @@ type Settings struct {
 	Guard guard.Settings
 	// Limits cap batch pods' memory and protect the services'; both are off unless they are switched on: Koordinator has its own memory QoS.
 	Limits limits.Settings
+	// Disk is beside the batch class's blkioQOS.
+	Disk disk.Settings
 }
 
 // Decider decides for any number of nodes, each with a state of its own.
@@ -70,7 +73,7 @@ func (d *Decider) Reboot() {
 		}
 		n.Suppress = suppress.State{Given: n.Suppress.Given}
 		n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
-		n.Guard, n.Limits = n.Guard.Reboot(), n.Limits.Reboot()
+		n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
 	}
 }
 
@@ -87,6 +90,7 @@ type node struct {
 	Class      *class.State          `json:"class,omitempty"`
 	Guard      *guard.State          `json:"guard,omitempty"`
 	Limits     *limits.State         `json:"limits,omitempty"`
+	Disk       *disk.State           `json:"disk,omitempty"`
 	Fallback   []tick.Cgroup         `json:"fallback,omitempty"`
 
 	read    *sloconfig.Strategies // of raw; nil before the first tick
@@ -132,6 +136,9 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	}
 	a.Fallback = merge(a.Fallback, a)
 	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, machineOf(t.Sample))
+	if seen {
+		n.Disk = n.Disk.Advise(t, a, d.settings.Disk, diskOf(s, a), false)
+	}
 	n.Guard = n.Guard.Advise(t, a, d.settings.Guard, false, machineOf(t.Sample))
 	if seen {
 		n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{})

@@ -104,7 +104,9 @@ func (c *ConfigMap) note(key string, faults []*fault, instead string) {
 var (
 	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config", "system-config"}
 	otherFields = []string{
-		"groupIdentity", "coreExpeller", "blkioQOS", "networkQOS", "policies", "cgroupRoot", "extensions",
+		"groupIdentity", "coreExpeller", "networkQOS", "policies", "cgroupRoot", "extensions",
+		"readLatency", "writeLatency", "readLatencyPercent", "writeLatencyPercent", "enableUserModel", "modelReadBPS", "modelWriteBPS",
+		"modelReadSeqIOPS", "modelWriteSeqIOPS", "modelReadRandIOPS", "modelWriteRandIOPS",
 	}
 	// pageCacheLimit begins the names of several, which kernels write as pagecache_limit.
 	pageCacheLimit = "pagecachelimit"

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -270,6 +271,7 @@ func (e *entry[T]) says() string {
 func merged[T any](older, newer *T) *T {
 	out := new(T)
 	for _, s := range []*T{older, newer} {
+		dropLists(reflect.ValueOf(out), reflect.ValueOf(s))
 		text, err := json.Marshal(s)
 		if err == nil {
 			err = json.Unmarshal(text, out)
@@ -279,6 +281,25 @@ func merged[T any](older, newer *T) *T {
 		}
 	}
 	return out
+}
+
+// dropLists takes the lists out that another has as well: encoding/json decodes into the members that are there, and would leave in each what
+// the new one does not have.
+func dropLists(into, from reflect.Value) {
+	switch from.Kind() {
+	case reflect.Pointer:
+		if !from.IsNil() && !into.IsNil() {
+			dropLists(into.Elem(), from.Elem())
+		}
+	case reflect.Struct:
+		for i := range from.NumField() {
+			dropLists(into.Field(i), from.Field(i))
+		}
+	case reflect.Slice:
+		if !from.IsNil() {
+			into.SetZero()
+		}
+	}
 }
 
 func asFault(err error, in string) *fault {

@@ -93,6 +93,9 @@ func fieldCases() []fieldCase {
 			{"resctrlQOS", "catRangeStartPercent", "0", c.start},
 			{"resctrlQOS", "catRangeEndPercent", c.end, "1 100|0 -1 101"},
 			{"resctrlQOS", "mbaPercent", "100", "1 100|0 101"},
+			{"blkioQOS", "enable", "", boolean},
+			{"blkioQOS", "blocks", "", `[{"name":"/dev/sdb","type":"device","ioCfg":{"readIOPS":0,"writeBPS":1048576,"ioWeightPercent":100}}]|` +
+				`[{"ioCfg":{"readIOPS":-1}}] [{"ioCfg":{"writeIOPS":1073741825}}] [{"ioCfg":{"ioWeightPercent":0}}] [{"ioCfg":{"readBPS":1.5}}] {} "sdb"`},
 		} {
 			list = append(list, fieldCase{KeyQOS, c.name + "." + f.key + "." + f.field, f.fallback, f.values})
 		}

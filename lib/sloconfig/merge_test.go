@@ -328,3 +328,12 @@ func FuzzSettle(f *testing.F) {
 		}
 	})
 }
+
+// A list of a node's entry stands in the place of the cluster's: nothing of that is left in it.
+func TestBlocksAreReplaced(t *testing.T) {
+	s, problems := resolved(t, data(KeyQOS, `{"clusterStrategy":{"beClass":{"blkioQOS":{"enable":true,"blocks":[{"name":"/dev/sda","type":"device","ioCfg":{"readIOPS":5}},{"name":"/dev/sdb","type":"device"}]}}},
+		"nodeStrategies":[{"nodeSelector":{},"beClass":{"blkioQOS":{"blocks":[{"name":"/dev/sdc","ioCfg":{"writeIOPS":7}}]}}}]}`), nil, nil)
+	if got, want := at(t, s, "resourceQOS.beClass.blkioQOS"), `{"enable":true,"blocks":[{"name":"/dev/sdc","ioCfg":{"writeIOPS":7}}]}`; got != want || problems != "" {
+		t.Errorf("blkioQOS %s, %s; want %s", got, problems, want)
+	}
+}

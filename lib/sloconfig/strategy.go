@@ -133,6 +133,7 @@ type ClassQOS struct {
 	CPU     *CPUQOS     `json:"cpuQOS,omitempty"`
 	Memory  *MemoryQOS  `json:"memoryQOS,omitempty"`
 	Resctrl *ResctrlQOS `json:"resctrlQOS,omitempty"`
+	BlkIO   *BlkIOQOS   `json:"blkioQOS,omitempty"`
 }
 
 // CPUQOS is a class's CPU scheduling. SchedIdle 1 is cpu.idle (SCHED_IDLE), which mainline kernels have.
@@ -161,4 +162,29 @@ type ResctrlQOS struct {
 	CATRangeStartPercent *int64 `json:"catRangeStartPercent,omitempty"`
 	CATRangeEndPercent   *int64 `json:"catRangeEndPercent,omitempty"`
 	MBAPercent           *int64 `json:"mbaPercent,omitempty"`
+}
+
+// BlockDevice is the type of a [Block] that is a disk; the others are of LVM and of pods' volumes.
+const BlockDevice = "device"
+
+// BlkIOQOS is a class's limits and weight on disks.
+type BlkIOQOS struct {
+	Enable *bool   `json:"enable,omitempty"`
+	Blocks []Block `json:"blocks,omitempty"`
+}
+
+// Block is one disk, as in "/dev/sdb".
+type Block struct {
+	Name string `json:"name,omitempty"`
+	Type string `json:"type,omitempty"`
+	IO   IOCfg  `json:"ioCfg,omitzero"`
+}
+
+// IOCfg are limits in a second, where 0 is none, and a weight of 1 to 100.
+type IOCfg struct {
+	ReadIOPS        *int64 `json:"readIOPS,omitempty"`
+	WriteIOPS       *int64 `json:"writeIOPS,omitempty"`
+	ReadBPS         *int64 `json:"readBPS,omitempty"`
+	WriteBPS        *int64 `json:"writeBPS,omitempty"`
+	IOWeightPercent *int64 `json:"ioWeightPercent,omitempty"`
 }

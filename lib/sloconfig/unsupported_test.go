@@ -14,7 +14,7 @@ func TestUnsupported(t *testing.T) {
 		KeyColocation: `{"enable":true,"cpuReclaimTresholdPercent":50,"nodeConfigs":[{"name":"n","nodeSelector":{},"extensions":{}}]}`,
 		KeyThreshold:  `{"enable":true,"clusterStrategy":{"enable":true}}`,
 		KeyQOS: `{"clusterStrategy":{"policies":{"cpuPolicy":"coreSched"},"cgroupRoot":{},"beClass":{"cpuQOS":{"groupIdentity":-1,"coreExpeller":true},
-			"memoryQOS":{"pageCacheLimitEnable":1,"PageCacheLimitSize":2,"pagecache_limit_sync":3},"blkioQOS":{"enable":true},"networkQOS":{"enable":true}}}}`,
+			"memoryQOS":{"pageCacheLimitEnable":1,"PageCacheLimitSize":2,"pagecache_limit_sync":3},"blkioQOS":{"enable":true,"blocks":[{"name":"pool","type":"volumegroup","ioCfg":{"readLatency":3}}]},"networkQOS":{"enable":true}}}}`,
 		KeyBurst:                        "",
 		"host-application-config":       `{"applications":[{"name":"nginx"}]}`,
 		"cpu-normalization-config":      `{"enable":true}`,
@@ -29,7 +29,8 @@ func TestUnsupported(t *testing.T) {
 		"resource-qos-config: clusterStrategy.policies", "resource-qos-config: clusterStrategy.cgroupRoot",
 		"resource-qos-config: clusterStrategy.beClass.cpuQOS.groupIdentity", "resource-qos-config: clusterStrategy.beClass.cpuQOS.coreExpeller",
 		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pageCacheLimitEnable", "resource-qos-config: clusterStrategy.beClass.memoryQOS.PageCacheLimitSize",
-		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pagecache_limit_sync", "resource-qos-config: clusterStrategy.beClass.blkioQOS", "resource-qos-config: clusterStrategy.beClass.networkQOS",
+		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pagecache_limit_sync", "resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.readLatency", "resource-qos-config: clusterStrategy.beClass.networkQOS",
+		`resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0] (type "volumegroup")`,
 	}
 	if got := strings.Join(c.Unsupported, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("unsupported:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
@@ -59,6 +60,7 @@ func TestUnused(t *testing.T) {
 		{cluster(`"lsrClass":{` + parts + `}`), "clusterStrategy.lsrClass.cpuQOS"},
 		{cluster(`"lsClass":{` + parts + `}`), "clusterStrategy.lsClass.cpuQOS"},
 		{cluster(`"beClass":{` + parts + `}`), ""},
+		{cluster(`"lsClass":{"blkioQOS":{"enable":true}},"beClass":{"blkioQOS":{"enable":true,"blocks":[{"name":"/dev/sdb","type":"device"}]}}`), "clusterStrategy.lsClass.blkioQOS"},
 		{cluster(`"systemClass":{` + parts + `}`), "clusterStrategy.systemClass.cpuQOS clusterStrategy.systemClass.resctrlQOS"},
 		{cluster(`"SYSTEMCLASS":{"RESCTRLQOS":{"ENABLE":true}}`), "clusterStrategy.systemClass.resctrlQOS"},
 		{cluster(`"systemClass":{"cpuQOS":{"schedIdle":0}}`), "clusterStrategy.systemClass.cpuQOS"},

@@ -1,0 +1,192 @@
+package disk
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/tick"
+)
+
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// run is a node whose ticks are a second apart.
+type run struct {
+	st       *State
+	second   int
+	sample   tick.Sample
+	settings Settings
+	own      Strategy
+	idle     bool
+	advice   *tick.Advice
+}
+
+func pod(name, class, cgroup string, io bool) tick.Pod {
+	p := tick.Pod{UID: name, Name: name, QoS: class, QoSSource: tick.QoSFromRule, Cgroup: cgroup}
+	if io {
+		p.IO = &tick.IO{ReadBytesPerSecond: tick.Ptr(0.0)}
+	}
+	return p
+}
+
+// plain is a host with batch in /batch, of which the input and output is known, and a service.
+func plain(version int) *run {
+	return &run{sample: tick.Sample{CgroupVersion: version, BatchCgroups: []string{"/batch"}, Pods: []tick.Pod{
+		pod("j", tick.QoSReclaimed, "/batch/job", true), pod("k", tick.QoSReclaimed, "/batch/other", true), pod("w", tick.QoSShared, "/web", true),
+	}}}
+}
+
+func (r *run) after(seconds int) string {
+	r.second += seconds
+	r.advice = &tick.Advice{}
+	r.st = r.st.Advise(&tick.Tick{Node: "n", Time: begin.Add(time.Duration(r.second) * time.Second), Sample: &r.sample}, r.advice, r.settings, r.own, r.idle)
+	if d := cmp.Diff(r.advice.Cgroups, r.advice.Fallback); d != "" {
+		return "the fallback differs: " + d
+	}
+	return text(r.advice.Cgroups)
+}
+
+func text(list []tick.Cgroup) string {
+	var out []string
+	for _, c := range list {
+		one := c.Cgroup
+		if c.IOWeight != nil {
+			one += fmt.Sprintf(" weight %d", *c.IOWeight)
+		}
+		for _, d := range c.IOMax {
+			one += " " + d.Disk + ":"
+			for _, n := range []*int64{d.ReadBytesPerSecond, d.WriteBytesPerSecond, d.ReadsPerSecond, d.WritesPerSecond} {
+				one += fmt.Sprintf("%d ", *n)
+			}
+		}
+		out = append(out, strings.TrimSpace(one))
+	}
+	return strings.Join(out, "; ")
+}
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestShare(t *testing.T) {
+	r := plain(2)
+	expect(t, "off", r.after(1), "")
+	r.idle = true
+	expect(t, "by default", r.after(1), "/batch weight 1")
+	if len(r.advice.Reasons) != 1 || r.advice.Reasons[0] != "batch disks: weight 1 of 1 cgroup" {
+		t.Errorf("reasons %q", r.advice.Reasons)
+	}
+	r.sample.Pods[0].IO, r.sample.Pods[1].IO = nil, nil
+	expect(t, "not known for once", r.after(1), "/batch weight 1")
+	r.settings.Share = None
+	expect(t, "switched off", r.after(1), "/batch weight -1")
+	expect(t, "for a minute", r.after(59), "/batch weight -1")
+	expect(t, "and then nothing", r.after(1), "")
+	if r.st != nil {
+		t.Errorf("%+v is remembered", r.st)
+	}
+	r.settings.Share = Idle
+	expect(t, "never known", r.after(1), "")
+
+	r = plain(1)
+	r.settings.Share = Idle
+	r.sample.BatchCgroups = nil
+	r.sample.Tiers = []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/batch"}}
+	expect(t, "kubelet's tier", r.after(1), "/batch weight 1")
+	r.sample.Pods[2].Cgroup = "/batch/web"
+	expect(t, "with a service in it", r.after(1), "/batch weight -1; /batch/job weight 1; /batch/other weight 1")
+}
+
+func TestLimits(t *testing.T) {
+	r := plain(2)
+	r.settings.Limits = []tick.DiskLimit{{Disk: "all", ReadBytesPerSecond: tick.Ptr(int64(1 << 20))}, {Disk: "/var", WritesPerSecond: tick.Ptr(int64(100))}}
+	expect(t, "version 2", r.after(1), "/batch all:1048576 -1 -1 -1  /var:-1 -1 -1 100")
+	if want := `batch disks: at most 1.00 MiB/s read on "all"; 100 writes/s on "/var", divided among 1 cgroup`; len(r.advice.Reasons) != 1 || r.advice.Reasons[0] != want {
+		t.Errorf("reasons %q", r.advice.Reasons)
+	}
+	r.sample.CgroupVersion = 1
+	r.settings.Limits = r.settings.Limits[:1]
+	expect(t, "version 1", r.after(1), "/batch /var:-1 -1 -1 -1  all:-1 -1 -1 -1; /batch/job all:524288 -1 -1 -1; /batch/other all:524288 -1 -1 -1")
+	r.settings.Limits[0].ReadBytesPerSecond = tick.Ptr(int64(70_000))
+	expect(t, "never under the least", r.after(60), "/batch/job all:65536 -1 -1 -1; /batch/other all:65536 -1 -1 -1")
+	r.sample.Pods = r.sample.Pods[1:]
+	expect(t, "a pod that went is undone for a while", r.after(1), "/batch/job all:-1 -1 -1 -1; /batch/other all:70000 -1 -1 -1")
+	r.settings.Limits = nil
+	expect(t, "off", r.after(61), "/batch/other all:-1 -1 -1 -1")
+	expect(t, "off for long", r.after(60), "")
+}
+
+// A strategy of the policy's holds where nothing is set, and a weight that the policy itself wants.
+func TestStrategy(t *testing.T) {
+	r := plain(2)
+	r.own = Strategy{Weight: 60, Limits: []tick.DiskLimit{{Disk: "sdb", ReadsPerSecond: tick.Ptr(int64(10))}}}
+	expect(t, "the policy's", r.after(1), "/batch weight 60 sdb:-1 -1 10 -1")
+	r.settings.Share = Idle
+	expect(t, "a setting", r.after(1), "/batch weight 1 sdb:-1 -1 10 -1")
+	r.settings.Share = None
+	expect(t, "another", r.after(1), "/batch weight -1 sdb:-1 -1 10 -1")
+}
+
+func TestFleetAndClock(t *testing.T) {
+	r := plain(2)
+	r.idle = true
+	r.sample.Fleet = &tick.Fleet{}
+	expect(t, "of a fleet", r.after(1), "")
+	r.sample.Fleet = nil
+	r.after(100)
+	r.idle = false
+	expect(t, "off", r.after(0), "/batch weight -1")
+	expect(t, "the clock was set back", r.after(-90), "/batch weight -1")
+	expect(t, "a minute after that", r.after(60), "")
+	if (&State{}).Reboot() != nil {
+		t.Error("something outlasts another start of the machine")
+	}
+}
+
+// FuzzAdvise looks at arbitrary samples after an arbitrary state: what is advised is of cgroups, within bounds, and what is remembered can be
+// written again.
+func FuzzAdvise(f *testing.F) {
+	const sample = `{"cgroupVersion":1,"batchCgroups":["/b","x","/"],"tiers":[{"name":"besteffort","cgroup":"/k"}],"pods":[{"uid":"j","qos":"reclaimed","cgroup":"/b/j","io":{}},
+		{"uid":"k","qos":"reclaimed","cgroup":"/k/j","io":{"readsPerSecond":1e308},"containers":[{"cgroup":"/k/j/c"},{"cgroup":"/"},{"cgroup":"x"}]},{"uid":"w","qos":"shared","cgroup":"/w"}]}`
+	const state = `{"set":{"/b":{"weight":true,"disks":["all","x"],"undo":{"disks":["y"]},"undoAt":"9999-01-01T00:00:00Z"},"":{},"/gone":null}}`
+	f.Add(sample, `{}`, "all", int64(65536))
+	f.Add(sample, state, "", int64(-5))
+	f.Fuzz(func(t *testing.T, sample, state, disk string, limit int64) {
+		x := &tick.Tick{V: 1, Node: "n", Sample: new(tick.Sample)}
+		var st *State
+		if tick.Unmarshal([]byte(sample), x.Sample) != nil || x.Sample == nil {
+			return
+		}
+		if tick.Unmarshal([]byte(state), &st) != nil {
+			st = nil
+		}
+		for i := range 6 {
+			x.Time = begin.Add(time.Duration(i) * 17 * time.Second)
+			a := &tick.Advice{}
+			s := Settings{Share: Idle, Limits: []tick.DiskLimit{{Disk: disk, ReadBytesPerSecond: &limit, WritesPerSecond: &limit}}}
+			if i > 2 {
+				s = Settings{}
+			}
+			st = st.Advise(x, a, s, Strategy{}, false)
+			for _, c := range a.Cgroups {
+				if !isPath(c.Cgroup) || len(c.IOMax) > 4*maxDisks {
+					t.Fatalf("advised %+v", c)
+				}
+				for _, d := range c.IOMax {
+					if *d.ReadBytesPerSecond >= 0 && *d.ReadBytesPerSecond < minBytes || *d.WritesPerSecond >= 0 && *d.WritesPerSecond < minOperations {
+						t.Fatalf("advised %s", Text(&d))
+					}
+				}
+			}
+			if _, err := tick.Marshal(st); err != nil {
+				t.Fatalf("what is remembered cannot be written: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,98 @@
+package guard
+
+import (
+	"fmt"
+	"testing"
+
+	"polder/lib/tick"
+)
+
+// waitsForDisk is a service that waits for disks in so many hundredths of the time.
+func waitsForDisk(avg10 float64) tick.Pod {
+	p := web(0, 1000)
+	p.IOPressure = &tick.Pressure{Some: &tick.PressureLine{Avg10: avg10}}
+	return p
+}
+
+// writes is a batch pod that writes so many bytes a second; -1 is not known.
+func writes(bytes float64) tick.Pod {
+	p := job("job", 3000)
+	if bytes >= 0 {
+		p.IO = &tick.IO{WriteBytesPerSecond: &bytes, WritesPerSecond: tick.Ptr(bytes / (1 << 20))}
+	}
+	return p
+}
+
+func diskLimits(list []tick.Cgroup) string {
+	text := ""
+	for _, c := range list {
+		for _, d := range c.IOMax {
+			text += fmt.Sprintf("%s %s %d,%d,%d,%d;", c.Cgroup, d.Disk, *d.ReadBytesPerSecond>>20, *d.WriteBytesPerSecond>>20, *d.ReadsPerSecond, *d.WritesPerSecond)
+		}
+	}
+	return text
+}
+
+// Batch is throttled in steps while a service waits for the disk, before its CPUs are touched, and let go slowly.
+func TestDiskSteps(t *testing.T) {
+	r := &rig{version: 2}
+	r.times(60, waitsForDisk(0), job("job", 0)) // alone
+	var got []string
+	seen := func(a *tick.Advice) {
+		if text := diskLimits(a.Cgroups); len(got) == 0 || got[len(got)-1] != text {
+			got = append(got, text)
+		}
+		if diskLimits(a.Fallback) != diskLimits(a.Cgroups) {
+			t.Fatalf("in the fallback %q, else %q", diskLimits(a.Fallback), diskLimits(a.Cgroups))
+		}
+	}
+	for range 18 {
+		seen(r.tick(waitsForDisk(40), writes(301<<20)))
+	}
+	if got := r.kinds(); got != "disk disk disk" {
+		t.Errorf("steps %s; want those of the disk first", got)
+	}
+	if a := r.tick(waitsForDisk(40), writes(301<<20)); !says(a, `guard: step 1: disk taken from batch (1 of 3)`) || !says(a, `waited for I/O for 40.0 % of the time`) {
+		t.Errorf("reasons %q", a.Reasons)
+	}
+	seen(r.tick(waitsForDisk(0), writes(-1))) // what batch does now is not known: the steps stay
+	for range 120 {
+		seen(r.tick(waitsForDisk(0), writes(1<<20)))
+	}
+	want := []string{
+		"", "/job all 1,201,32,211;", "/job all 1,101,32,121;", "/job all 1,1,32,32;",
+		"/job all 1,101,32,121;", "/job all 1,201,32,211;", "/job all -1,-1,-1,-1;",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("limits:\n%q\nwant\n%q", got, want)
+	}
+}
+
+// Version 1 has no pressure of a service, and a batch pod that leaves the disk alone is not the cause: CPUs are taken as before.
+func TestDiskStepsElsewhere(t *testing.T) {
+	for _, tt := range []struct {
+		version int
+		bytes   float64
+	}{{1, 301 << 20}, {2, 1000}, {2, -1}} {
+		r := &rig{version: tt.version, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}}}}
+		r.times(60, waitsForDisk(0), job("job", 0))
+		a := r.times(8, waitsForDisk(40), writes(tt.bytes))
+		if r.kinds() != "CPUs" || diskLimits(a.Cgroups) != "" {
+			t.Errorf("version %d, %v bytes a second: steps %q, limits %q", tt.version, tt.bytes, r.kinds(), diskLimits(a.Cgroups))
+		}
+	}
+}
+
+// Limits that the policy has stay where they are tighter.
+func TestDiskStepsAreTighter(t *testing.T) {
+	limit := int64(50 << 20)
+	r := &rig{version: 2, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", IOMax: []tick.DiskLimit{{Disk: "sda", WriteBytesPerSecond: &limit}}}}}}
+	r.times(60, waitsForDisk(0), job("job", 0))
+	r.times(7, waitsForDisk(40), writes(301<<20))
+	if got, want := diskLimits(r.tick(waitsForDisk(40), writes(301<<20)).Cgroups), "/job sda 1,50,32,211;/job all 1,201,32,211;"; got != want {
+		t.Errorf("limits %q, want %q", got, want)
+	}
+	if limit != 50<<20 || r.policy.Cgroups[0].IOMax[0].ReadBytesPerSecond != nil {
+		t.Errorf("the policy's own advice was changed: %+v", r.policy.Cgroups[0].IOMax)
+	}
+}
