@@ -13,6 +13,7 @@ var All = []*Rule{
 	cpuPressure,
 	rssOveruse,
 	serviceWaiting,
+	serviceIO,
 	beMemoryEvict,
 	beCPUEvict,
 	memoryAllocatableEvict,

@@ -70,6 +70,12 @@ type Settings struct {
 	ServiceWaitingDuration, ServiceWaitingCooldown, ServiceWaitingGracePeriod time.Duration
 	ServiceWaitingHysteresis                                                  float64
 
+	ServiceIOEnabled bool
+	// ServiceIOThreshold is in thousandths of the time.
+	ServiceIOThreshold                                         float64
+	ServiceIODuration, ServiceIOCooldown, ServiceIOGracePeriod time.Duration
+	ServiceIOHysteresis                                        float64
+
 	Fleet Fleet
 }
 

@@ -16,7 +16,7 @@ const OptOut = "polder/evict=false"
 // guide does not have. Only the tolerance of the reclaimed resources is longer than theirs, which is 0: an offer that falls for one
 // tick must not cost a pod.
 func (s *Settings) Rows() []Row {
-	return slices.Concat(s.EngineRows(), s.ReclaimedRows(), s.MemoryRows(), s.CPURows(), s.RSSRows(), s.WaitingRows(), s.FleetRows())
+	return slices.Concat(s.EngineRows(), s.ReclaimedRows(), s.MemoryRows(), s.CPURows(), s.RSSRows(), s.WaitingRows(), s.ServiceIORows(), s.FleetRows())
 }
 
 // EngineRows are the settings of the choice among candidates, whatever the rule.
@@ -205,6 +205,22 @@ func (s *Settings) WaitingRows() []Row {
 		grace("service-waiting-grace-period", &s.ServiceWaitingGracePeriod, 0,
 			"grace period of the pods that go because of it (0: the pod's own)"),
 		hysteresis("service-waiting", &s.ServiceWaitingHysteresis),
+	}
+}
+
+// ServiceIORows are those of the rule service-io-waiting.
+func (s *Settings) ServiceIORows() []Row {
+	return []Row{
+		onOff("service-io-enabled", &s.ServiceIOEnabled, false, "measure how long services wait for disks"),
+		number("service-io-threshold", &s.ServiceIOThreshold, 200, overZero(1000),
+			"a service may wait for disks for this many thousandths of the time"),
+		span("service-io-duration", &s.ServiceIODuration, time.Minute, aDay,
+			"how long a service must have waited for disks too much"),
+		span("service-io-cooldown", &s.ServiceIOCooldown, 2*time.Minute, aDay,
+			"time between two evictions because of services' disks"),
+		grace("service-io-grace-period", &s.ServiceIOGracePeriod, 0,
+			"grace period of the pods that go because of it (0: the pod's own)"),
+		hysteresis("service-io", &s.ServiceIOHysteresis),
 	}
 }
 
