@@ -76,7 +76,7 @@ func (s *settings) flags(f *stage.Flags) {
 	f.Words(limits.ServiceModes...)
 	f.Value(optional[diskShare](&s.BatchDisk), "batch-disk", "idle under policy harvest, none under the others", "batch's share of the disks ("+strings.Join(disk.Shares, ", ")+"; default idle for harvest)\nidle is the smallest weight, so that batch gets what services leave. The kernel heeds weights with the scheduler BFQ or with io.cost.")
 	f.Words(disk.Shares...)
-	f.Value(optional[diskLimits](&s.BatchDiskMax), "batch-disk-max", "none", "what batch may read and write together, by disk, in a second\nAs in `all=read:100Mi,write:50Mi;/var/lib/db=reads:200,writes:100`: a disk is a name of /sys/block, a mount point, or all. read and write are bytes, reads and writes operations.")
+	f.Value(optional[diskLimits](&s.BatchDiskMax), "batch-disk-max", "none", "most that batch reads and writes, by disk, in a second\nAs in `all=read:100Mi,write:50Mi;/var/lib/db=reads:200,writes:100`: a disk is a name of /sys/block, a mount point, or all. read and write are bytes, reads and writes operations.")
 	f.Category("Policy katalyst")
 	f.Value(optional[config.MilliCPU](&s.ReserveCPU), "reserve-cpu", "4, a tenth of a small machine", "`CPU` kept free for bursts of services, as 2 or 500m (default 4)\nOn a small machine the default is a tenth of it.")
 	f.Value(optional[config.Bytes](&s.ReserveMemory), "reserve-memory", "5Gi, a tenth of a small machine", "memory kept free for services (default 5Gi)\nOn a small machine the default is a tenth of it.")
