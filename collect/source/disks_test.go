@@ -115,24 +115,24 @@ func TestIOOfPods(t *testing.T) {
 	if s := c.Read(true); s.Pods[0].IO != nil || s.Pods[1].IO != nil {
 		t.Errorf("input and output %+v, %+v of the first reading; want none", s.Pods[0].IO, s.Pods[1].IO)
 	}
-	m.write("proc/uptime", "1001.00 1.00")
+	m.write("proc/uptime", "1004.00 1.00")
 	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=2000 wbytes=50 rios=12 wios=5 dbytes=0 dios=0\n7:0 rbytes=99999\n")
 	if s := c.Read(false); s.Pods[0].IO != nil {
-		t.Errorf("input and output %+v a second later; want none before 2 s", s.Pods[0].IO)
+		t.Errorf("input and output %+v 4 s later; want none before 5 s", s.Pods[0].IO)
 	}
-	m.write("proc/uptime", "1002.00 1.00")
+	m.write("proc/uptime", "1005.00 1.00")
 	p := tick.Ptr[float64]
-	want := &tick.IO{ReadBytesPerSecond: p(500), WriteBytesPerSecond: p(25), ReadsPerSecond: p(1), WritesPerSecond: p(2.5)}
+	want := &tick.IO{ReadBytesPerSecond: p(200), WriteBytesPerSecond: p(10), ReadsPerSecond: p(0.4), WritesPerSecond: p(1)}
 	s := c.Read(false)
 	if d := cmp.Diff(want, s.Pods[0].IO); d != "" || s.Pods[1].IO != nil {
 		t.Errorf("input and output (-want +got):\n%s\nand %+v without a file", d, s.Pods[1].IO)
 	}
-	m.write("proc/uptime", "1004.00 1.00")
+	m.write("proc/uptime", "1010.00 1.00")
 	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=1 wbytes=1 rios=1 wios=1\n")
 	if s := c.Read(false); s.Pods[0].IO != nil {
 		t.Errorf("input and output %+v of counts that went back; want none", s.Pods[0].IO)
 	}
-	m.write("proc/uptime", "1006.00 1.00")
+	m.write("proc/uptime", "1015.00 1.00")
 	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=nothing\n")
 	if s := c.Read(false); s.Pods[0].IO != nil || len(s.Errors) == 0 {
 		t.Errorf("input and output %+v, errors %v of a file that cannot be made out", s.Pods[0].IO, s.Errors)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// BenchmarkIO reads the input and output of 1,000 real cgroups with held files, as collect does every 2 s or less often. Those of a cgroup
+// BenchmarkIO reads the input and output of 1,000 real cgroups with held files, as collect does every 5 s or less often. Those of a cgroup
 // that has never used a disk are the shortest; what a line costs shows in BenchmarkParseIO.
 func BenchmarkIO(b *testing.B) {
 	const groups = 1000

@@ -72,7 +72,7 @@ type Pod struct {
 	// read of reclaimed pods.
 	CPUWaitPermille *float64 `json:"cpuWaitPermille,omitempty"`
 
-	// IO is what the pod reads and writes on disks, over the last 2 s or more.
+	// IO is what the pod reads and writes on disks, over the last 5 s or more.
 	IO *IO `json:"io,omitempty"`
 
 	Containers []Container `json:"containers,omitempty"`
