@@ -41,7 +41,12 @@ func (f *Flags) add(other *Flags) {
 func (f *Flags) Category(name string) { f.category = name }
 
 func (f *Flags) envVars(name string) []string {
-	return []string{"POLDER_" + strings.ToUpper(strings.ReplaceAll(f.tool+"_"+name, "-", "_"))}
+	return []string{variable(f.tool, name)}
+}
+
+// variable is the one of the environment that sets a tool's flag.
+func variable(tool, flag string) string {
+	return "POLDER_" + strings.ToUpper(strings.ReplaceAll(tool+"_"+flag, "-", "_"))
 }
 
 // String adds a flag that takes text.
