@@ -7,13 +7,12 @@ import (
 
 	"polder/lib/evictconfig"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // level is a threshold with what it remembers: since when it has been met. With a hysteresis, a threshold that is met
 // stays so until the value has come back past it by that part of it.
 type level struct {
-	window.Since
+	Since
 	// Last is when it was looked at last, Interval that sample's.
 	Last     time.Time     `json:"last,omitzero"`
 	Interval time.Duration `json:"interval,omitzero"`

@@ -7,14 +7,13 @@ import (
 
 	"polder/lib/cpus"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // poolLoad is what is remembered of one shared pool.
 type poolLoad struct {
-	Ring window.Ring[loadSample] `json:"ring"`
-	Soft level                   `json:"soft"`
-	Hard level                   `json:"hard"`
+	Ring Ring[loadSample] `json:"ring"`
+	Soft level            `json:"soft"`
+	Hard level            `json:"hard"`
 }
 
 // loadSample is a pool's load with the bounds that held when it was taken: the pool may have another size now.

@@ -1,4 +1,4 @@
-package window
+package pick
 
 import "time"
 

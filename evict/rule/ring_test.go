@@ -1,13 +1,9 @@
-package window
+package rule
 
 import (
 	"testing"
 	"time"
 )
-
-var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
 func over(bound float64) func(float64) bool { return func(v float64) bool { return v > bound } }
 
@@ -89,30 +85,6 @@ func TestSince(t *testing.T) {
 	} {
 		if got := s.Observe(at(step.at), step.holds); !got.Equal(step.want) {
 			t.Errorf("Observe(%d, %v) = %v; want %v", step.at, step.holds, got, step.want)
-		}
-	}
-}
-
-func TestCooldown(t *testing.T) {
-	const span = 300 * time.Second
-	var c Cooldown
-	if got := c.Left(at(0), span); got != 0 {
-		t.Errorf("Left before any event = %s; want 0", got)
-	}
-	c.Strike(at(1000))
-	for _, step := range []struct {
-		at   int
-		want time.Duration
-	}{
-		{1000, span},
-		{1299, time.Second},
-		{1300, 0},
-		{400, span},        // set back: not early …
-		{699, time.Second}, // … and not for longer than the span
-		{700, 0},
-	} {
-		if got := c.Left(at(step.at), span); got != step.want {
-			t.Errorf("Left(%d) = %s; want %s", step.at, got, step.want)
 		}
 	}
 }
