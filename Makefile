@@ -78,6 +78,7 @@ demo: build ## the proof in under a minute: a service alone, beside a batch job,
 man: build ## the tools' manual pages, from their flags, into bin/man/
 	@mkdir -p $(BIN)/man
 	@for tool in $(TOOLS); do $(BIN)/$$tool --generate-man >$(BIN)/man/$$tool.1 || exit 1; done
+	@for tool in collect evict report; do $(BIN)/$$tool fleet --generate-man >$(BIN)/man/$$tool-fleet.1 || exit 1; done
 
 install: build man ## tools, manual pages, completion, units and a first configuration, below PREFIX=/usr/local (DESTDIR=)
 	scripts/install -p "$(PREFIX)" -d "$(DESTDIR)"

@@ -25,12 +25,11 @@ type options struct {
 	root, node                 string
 	kubeletRoot                string
 	cluster                    clusterOptions
-	fleet                      fleetOptions
 }
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Sampling")
-	f.Duration(&o.interval, "interval", time.Second, "time between two ticks\nWith --fleet it is 10s unless it is given.")
+	f.Duration(&o.interval, "interval", time.Second, "time between two ticks")
 	f.Bool(&o.once, "once", "write one tick and end\nIts rates cover the time since the run that left --state, or --once-over without one.")
 	f.Duration(&o.onceOver, "once-over", 200*time.Millisecond, "time that the rates of --once cover")
 	f.Int(&o.count, "count", 0, "end after this many ticks (0 is never)\nAll of them are written, however slow the next stage is.")
@@ -43,7 +42,6 @@ func (o *options) flags(f *stage.Flags) {
 	f.Path(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "kubelet's `DIR`, under --root\nThe state of its CPU manager is read there.")
 	f.String(&o.node, "node", "", "the node's `NAME` (default $NODE_NAME, or the host's name)\nIt stands in the ticks, and is looked for in the cluster.")
 	o.cluster.flags(f)
-	o.fleet.flags(f)
 }
 
 // gcPercent is the garbage collector's pace unless GOGC says otherwise. Collect allocates little between two ticks, so
@@ -53,12 +51,6 @@ const gcPercent = 50
 func (o *options) run(ctx context.Context, s *stage.Session) error {
 	if s.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
-	}
-	if err := o.fleet.check(s); err != nil {
-		return stage.Usagef("%w", err)
-	}
-	if o.fleet.on {
-		return o.runFleet(ctx, s)
 	}
 	if o.printClassify {
 		rules, err := o.defaultRules()

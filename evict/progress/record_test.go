@@ -1,4 +1,4 @@
-package engine
+package progress
 
 import (
 	"errors"
@@ -33,8 +33,8 @@ func TestResults(t *testing.T) {
 		{"two budgets", []error{apierrors.NewInternalError(errors.New("This pod has more than one PodDisruptionBudget"))}, false},
 		{"forbidden", []error{apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", nil)}, false},
 	} {
-		n := &node{}
-		n.init("n")
+		n := &Record{}
+		n.Init("n")
 		for _, err := range tt.errs {
 			n.Take(pick.Victim{Pod: pod, Eviction: tick.PodEviction{UID: pod.UID}}, at)
 			n.result(act.Result{UID: pod.UID, State: tick.StateFailed, Err: err}, at, act.EvictPods)
@@ -48,8 +48,8 @@ func TestResults(t *testing.T) {
 // A pod's own grace period, which comes while it ends, does not begin its wait anew.
 func TestResultGrace(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	n := &node{}
-	n.init("n")
+	n := &Record{}
+	n.Init("n")
 	l := n.Take(pick.Victim{Pod: &tick.Pod{UID: "u"}, Eviction: tick.PodEviction{UID: "u"}}, at)
 	for i, r := range []act.Result{{State: tick.StateCreated}, {State: tick.StateCreated, OwnGrace: time.Hour}} {
 		r.UID = "u"

@@ -1,4 +1,4 @@
-package fleet
+package health
 
 import (
 	"fmt"
@@ -81,8 +81,8 @@ func TestDecide(t *testing.T) {
 		{name: "a pod that is named twice", tick: change(func(x *tick.Tick) { x.Sample.Pods = []tick.Pod{a, b, a} }), taint: true, victims: "a b"},
 		{name: "no such time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "yesterday" }), held: true, say: "yesterday"},
 		{name: "no sample", tick: change(func(x *tick.Tick) { x.Sample = nil }), tainted: true, taint: true, held: true, say: "no sample"},
-		{name: "a node's own tick", tick: change(func(x *tick.Tick) { x.Sample.Agent, x.Sample.Fleet = nil, nil }), held: true, say: "collect --fleet"},
-		{name: "no totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = nil }), held: true, say: "collect --fleet"},
+		{name: "a node's own tick", tick: change(func(x *tick.Tick) { x.Sample.Agent, x.Sample.Fleet = nil, nil }), held: true, say: "collect fleet"},
+		{name: "no totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = nil }), held: true, say: "collect fleet"},
 		{name: "protection", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 100, Ready: 79, NotReady: 21} }), held: true, say: "21 of 100"},
 		{name: "protection, tainted", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 1, NotReady: 1} }), tainted: true, taint: true, held: true, say: "of 1 nodes none"},
 		{name: "not among the totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 5, Ready: 5} }), held: true, say: "totals"},
@@ -304,11 +304,11 @@ func TestSettings(t *testing.T) {
 		{func(s *Settings) { s.NodesPerMinute = 0 }, "nodes-per-minute"},
 		{func(s *Settings) { s.NodesPerMinute = 601 }, "nodes-per-minute"},
 	} {
-		s, bad := evictconfig.Defaults(), ""
-		tt.change(&s.Fleet)
+		s, bad := defaults(), ""
+		tt.change(&s)
 		s.Check(func(key string, _ error) { bad = key })
 		if bad != tt.bad {
-			t.Errorf("%+v: bad %q; want %q", s.Fleet, bad, tt.bad)
+			t.Errorf("%+v: bad %q; want %q", s, bad, tt.bad)
 		}
 	}
 	for perMinute, want := range map[int]time.Duration{6: 10 * time.Second, 1: time.Minute, 600: 100 * time.Millisecond, 7: time.Minute/7 + 1} {
@@ -318,4 +318,4 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func defaults() Settings { return evictconfig.Defaults().Fleet }
+func defaults() Settings { return evictconfig.FleetDefaults() }

@@ -1,4 +1,4 @@
-package engine
+package fleet
 
 import (
 	"os"
@@ -7,9 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"polder/lib/stage"
 	"polder/lib/tick"
 	"polder/lib/tick/ticktest"
 )
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// run runs the subcommand once.
+func run(t *testing.T, in string, args ...string) (status int, out, log string) {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	status = Command().Execute(t.Context(), stage.Env{
+		Args: append([]string{"evict fleet"}, args...), In: strings.NewReader(in), Out: &stdout, Err: &stderr,
+		Getenv: func(string) string { return "" }, Now: func() time.Time { return noon },
+	})
+	return status, stdout.String(), stderr.String()
+}
 
 // FuzzFleet gives the fleet controller arbitrary samples, with an arbitrary state before: what comes out follows the contract, and nobody
 // goes who is not a reclaimed pod of the sample, or whose node's agent is not known to have been away for long enough.
@@ -29,7 +43,7 @@ func FuzzFleet(f *testing.F) {
 	}
 	state := filepath.Join(f.TempDir(), "state.json")
 	f.Fuzz(func(t *testing.T, sample, before string) {
-		if err := os.WriteFile(state, []byte(`{"tool":"evict","version":1,"state":`+before+`}`), 0o600); err != nil {
+		if err := os.WriteFile(state, []byte(`{"tool":"evict-fleet","version":1,"state":`+before+`}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		line := `{"v":1,"node":"n","time":"2026-11-21T12:00:00Z","sample":` + sample + `}`
@@ -41,7 +55,7 @@ func FuzzFleet(f *testing.F) {
 		if err != nil {
 			return
 		}
-		status, out, log := runEvict(t, line+"\n"+line+"\n", "--fleet", "--state", state)
+		status, out, log := run(t, line+"\n"+line+"\n", "--state", state)
 		if status != 0 {
 			t.Fatalf("status %d: %s", status, log)
 		}
@@ -117,7 +131,7 @@ func TestFleetKeepsTheTurns(t *testing.T) {
 		second int
 		want   bool
 	}{{"a", 0, true}, {"b", 5, false}, {"b", 9, false}, {"b", 10, true}} {
-		status, out, log := runEvict(t, line(tt.node, tt.second), "--fleet", "--state", state, "--max-age", "0")
+		status, out, log := run(t, line(tt.node, tt.second), "--state", state, "--max-age", "0")
 		if got := strings.Contains(out, tick.StateWouldEvict); status != 0 || got != tt.want {
 			t.Errorf("node %s after %d s: status %d, somebody goes: %v; want %v\n%s", tt.node, tt.second, status, got, tt.want, log)
 		}
@@ -138,7 +152,7 @@ func TestFleetForgets(t *testing.T) {
 		in.WriteString(string(b) + "\n")
 	}
 	state := filepath.Join(t.TempDir(), "state.json")
-	if status, _, log := runEvict(t, in.String(), "--fleet", "--state", state, "--max-age", "0"); status != 0 {
+	if status, _, log := run(t, in.String(), "--state", state, "--max-age", "0"); status != 0 {
 		t.Fatal(log)
 	}
 	data, err := os.ReadFile(state)

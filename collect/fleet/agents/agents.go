@@ -1,6 +1,6 @@
-// Package fleet says of each of a cluster's nodes how its agent is, and since when. It is pure: what the cluster has is
+// Package agents says of each of a cluster's nodes how its agent is, and since when. It is pure: what the cluster has is
 // handed in, and the time.
-package fleet
+package agents
 
 import (
 	"cmp"

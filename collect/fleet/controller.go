@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -7,70 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"polder/collect/fleet"
+	"polder/collect/fleet/agents"
 	"polder/collect/kubernetes/live"
 	"polder/lib/kube"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
 
-// fleetOptions are the flags of the fleet controller, which looks at all nodes.
-type fleetOptions struct {
-	on                                          bool
-	nodeSelector, agentSelector, agentNamespace string
-	lease, readyFile                            string
-	leaseDuration, leaseRenew, leaseRetry       time.Duration
-}
-
-// What goes with --fleet alone, and what does not go with it.
-var (
-	fleetAlone = []string{"node-selector", "agent-selector", "agent-namespace", "lease", "lease-duration", "lease-renew-deadline", "lease-retry-period", "ready-file"}
-	notFleet   = []string{"once-over", "rescan", "classify", "check-config", "print-classify", "root", "kubelet-root", "node", "pods", "cgroup-root", "slo-config", "state"}
-)
-
-func (o *fleetOptions) flags(f *stage.Flags) {
-	f.Category("All nodes")
-	f.Bool(&o.on, "fleet", "write a tick for each node, with the state of its agent\nThe tick says since when the agent is ready or not, and which reclaimed pods the node has.")
-	f.String(&o.nodeSelector, "node-selector", "", "look at nodes with these `LABELS` alone, as kubectl get -l")
-	f.String(&o.agentSelector, "agent-selector", "app.kubernetes.io/name=polder", "`LABELS` of the agent (default app.kubernetes.io/name=polder)")
-	f.String(&o.agentNamespace, "agent-namespace", "", "the agent's pods are in this `NAMESPACE`\nWithout it they may be in any, so that who may make a pod anywhere may pass it off as an agent's.")
-	f.String(&o.lease, "lease", "", "write ticks only while holding the Lease `NAMESPACE/NAME`\nOf several processes that want it one holds it.")
-	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "others take it so long after its last renewal")
-	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end when it could not be renewed for so long")
-	f.Duration(&o.leaseRetry, "lease-retry-period", 2*time.Second, "time between two attempts to get or to renew it")
-	f.Path(&o.readyFile, "ready-file", "", "touch `FILE` while all that is watched is current\nThat is once an interval, with the lease or without, for a readiness check: nodes, pods and CustomNodeResources.")
-}
-
-// check refuses what does not fit together.
-func (o *fleetOptions) check(s *stage.Session) error {
-	list := notFleet
-	problem := "--%s does not go with --fleet, which reads the cluster alone"
-	if !o.on {
-		list, problem = fleetAlone, "--%s goes with --fleet alone"
-	}
-	for _, flag := range list {
-		if s.IsSet(flag) {
-			return fmt.Errorf(problem, flag)
-		}
-	}
-	return nil
-}
-
-// fleetInterval is the time between two rounds. Minutes matter here, and each round is a tick of every node.
-const fleetInterval = 10 * time.Second
-
-// controller is one run of collect --fleet.
+// controller is one run.
 type controller struct {
 	*options
 	session *stage.Session
 	live    *live.Fleet
-	looks   fleet.Fleet
+	looks   agents.Fleet
 	out     *stage.Source
 	lease   *kube.Lease // nil without --lease
 
@@ -79,8 +35,11 @@ type controller struct {
 	dropped   int64
 }
 
-func (o *options) runFleet(ctx context.Context, s *stage.Session) error {
-	c, err := o.openFleet(ctx, s)
+func (o *options) run(ctx context.Context, s *stage.Session) error {
+	if s.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	c, err := o.open(ctx, s)
 	if err != nil {
 		return stage.Usagef("%w", err)
 	}
@@ -88,7 +47,7 @@ func (o *options) runFleet(ctx context.Context, s *stage.Session) error {
 		return err
 	}
 	if o.once {
-		waiting, cancel := context.WithTimeout(ctx, waitOnce)
+		waiting, cancel := context.WithTimeout(ctx, live.WaitOnce)
 		defer cancel()
 		c.live.Wait(waiting)
 		return errors.Join(c.put(), c.out.Close())
@@ -103,54 +62,50 @@ func (o *options) runFleet(ctx context.Context, s *stage.Session) error {
 	return errors.Join(err, c.out.Close(), c.release())
 }
 
-func (o *options) openFleet(ctx context.Context, s *stage.Session) (*controller, error) {
-	if !s.IsSet("interval") {
-		o.interval = fleetInterval
-	}
+func (o *options) open(ctx context.Context, s *stage.Session) (*controller, error) {
 	switch {
-	case o.cluster.kubeconfig == "" && !o.cluster.inCluster:
-		return nil, errors.New("--fleet: want --kubeconfig or --in-cluster")
-	case o.cluster.kubeconfig != "" && o.cluster.inCluster:
+	case o.kubeconfig == "" && !o.inCluster:
+		return nil, errors.New("want --kubeconfig or --in-cluster")
+	case o.kubeconfig != "" && o.inCluster:
 		return nil, errors.New("--kubeconfig and --in-cluster: want one of them")
 	case o.interval < 100*time.Millisecond:
 		return nil, fmt.Errorf("--interval %s: want 100ms or more", o.interval)
 	case o.count < 0:
 		return nil, fmt.Errorf("--count %d: want 0 or more", o.count)
-	case o.once && o.fleet.lease != "":
+	case o.once && o.leaseName != "":
 		return nil, errors.New("--once and --lease: want one of them")
 	}
-	if _, err := labels.Parse(o.fleet.nodeSelector); err != nil {
+	if _, err := labels.Parse(o.nodeSelector); err != nil {
 		return nil, fmt.Errorf("--node-selector: %w", err)
 	}
-	agent, err := labels.Parse(o.fleet.agentSelector)
+	agent, err := labels.Parse(o.agentSelector)
 	if err != nil {
 		return nil, fmt.Errorf("--agent-selector: %w", err)
 	}
 	if agent.Empty() {
 		return nil, errors.New("--agent-selector is empty: every pod would be an agent's")
 	}
-	reading := o.cluster.reading()
 	if api := s.Metrics.API(); api != nil {
 		kube.Observe(api)
 	}
 	l, err := live.OpenFleet(ctx, live.FleetOptions{
-		Kubeconfig: o.cluster.kubeconfig, UserAgent: "polder-collect-fleet/" + stage.Version, Nodes: o.fleet.nodeSelector, Now: s.Now, Log: s.Log,
-		Reading: fleet.Reading{Reading: reading, Agent: agent, AgentNamespace: o.fleet.agentNamespace},
+		Kubeconfig: o.kubeconfig, UserAgent: "polder-collect-fleet/" + stage.Version, Nodes: o.nodeSelector, Now: s.Now, Log: s.Log,
+		Reading: agents.Reading{Reading: o.reading.Reading(), Agent: agent, AgentNamespace: o.agentNamespace},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &controller{options: o, session: s, live: l, looks: fleet.Fleet{Interval: o.interval}}, nil
+	return &controller{options: o, session: s, live: l, looks: agents.Fleet{Interval: o.interval}}, nil
 }
 
 // stand begins to try for the lease.
 func (c *controller) stand(ctx context.Context) error {
-	if c.fleet.lease == "" {
+	if c.leaseName == "" {
 		return nil
 	}
-	namespace, name, ok := strings.Cut(c.fleet.lease, "/")
+	namespace, name, ok := strings.Cut(c.leaseName, "/")
 	if !ok {
-		return stage.Usagef("--lease %q: want NAMESPACE/NAME", c.fleet.lease)
+		return stage.Usagef("--lease %q: want NAMESPACE/NAME", c.leaseName)
 	}
 	who, err := identity()
 	if err != nil {
@@ -158,12 +113,12 @@ func (c *controller) stand(ctx context.Context) error {
 	}
 	c.lease, err = c.live.Client().Stand(ctx, kube.Election{
 		Namespace: namespace, Name: name, Identity: who,
-		Duration: c.fleet.leaseDuration, Within: c.fleet.leaseRenew, Retry: c.fleet.leaseRetry,
+		Duration: c.leaseDuration, Within: c.leaseRenew, Retry: c.leaseRetry,
 	})
 	if err != nil {
 		return stage.Usagef("--lease: %w", err)
 	}
-	c.session.Log.Info("standing for the lease", "lease", c.fleet.lease, "as", who)
+	c.session.Log.Info("standing for the lease", "lease", c.leaseName, "as", who)
 	return nil
 }
 
@@ -200,7 +155,7 @@ func (c *controller) loop(ctx context.Context) error {
 	if c.lease != nil {
 		led, lost = c.lease.Led(), c.lease.Lost()
 	}
-	waiting, cancel := context.WithTimeout(ctx, waitLoop)
+	waiting, cancel := context.WithTimeout(ctx, live.WaitLoop)
 	c.live.Wait(waiting)
 	cancel()
 	rounds := time.NewTicker(c.interval)
@@ -222,7 +177,7 @@ func (c *controller) loop(ctx context.Context) error {
 			return fmt.Errorf("no longer leading: %w", c.lease.Err())
 		case <-led:
 			led = nil
-			c.session.Log.Info("leading from now on", "lease", c.fleet.lease)
+			c.session.Log.Info("leading from now on", "lease", c.leaseName)
 		case <-rounds.C:
 		}
 	}
@@ -246,8 +201,8 @@ func (c *controller) put() error {
 }
 
 // touch says that this process is fit to lead.
-func (c *controller) touch(now time.Time, seen fleet.Seen) {
-	path := c.fleet.readyFile
+func (c *controller) touch(now time.Time, seen agents.Seen) {
+	path := c.readyFile
 	if path == "" || !current(seen) || c.lease != nil && c.lease.Trouble() != nil {
 		return
 	}
@@ -261,7 +216,7 @@ func (c *controller) touch(now time.Time, seen fleet.Seen) {
 
 // current reports whether all is current that decisions are made from. The configuration objects are not among that: they are read to
 // say what is wrong with them, and a kind that the cluster does not have would keep every fleet controller from being ready for ever.
-func current(seen fleet.Seen) bool {
+func current(seen agents.Seen) bool {
 	return !slices.ContainsFunc(seen.Errors, func(e tick.SourceError) bool { return e.Source != live.ConfigSource })
 }
 
@@ -269,7 +224,7 @@ func current(seen fleet.Seen) bool {
 const troubleEvery = time.Minute
 
 // log says what cannot be said in a tick where there is none: that nothing is read yet, or that the lease cannot be had.
-func (c *controller) log(now time.Time, seen fleet.Seen) {
+func (c *controller) log(now time.Time, seen agents.Seen) {
 	var sources, texts []string
 	for _, e := range seen.Errors {
 		sources, texts = append(sources, e.Source), append(texts, e.Error)

@@ -1,4 +1,4 @@
-package engine
+package progress
 
 import (
 	"cmp"
@@ -6,21 +6,21 @@ import (
 	"slices"
 	"sync"
 
-	"polder/evict/fleet"
-	"polder/evict/rule"
 	"polder/lib/metrics"
 )
 
 // counts are what evict has done since it started, over all nodes. They are added to on the goroutine of the stream, and can
 // be read on any.
 type counts struct {
+	rules []string // their names; any other is "other"
+
 	mu        sync.Mutex
-	evictions map[tally]int64
-	limits    map[tally]int64
+	evictions map[Tally]int64
+	limits    map[Tally]int64
 }
 
-// tally is what is counted: for evictions by rule and outcome, for limits by rule and limit.
-type tally struct {
+// Tally is what is counted: for evictions by rule and outcome, for limits by rule and limit.
+type Tally struct {
 	// Rule is the first rule that named the pod.
 	Rule string
 	// What is the state that an eviction came to (tick.StateCreated and so on; tick.StateWouldEvict when a pod begins to be one
@@ -28,23 +28,23 @@ type tally struct {
 	What string
 }
 
-// count is a tally with its number.
-type count struct {
-	tally
+// Count is a tally with its number.
+type Count struct {
+	Tally
 	N int64
 }
 
-func (c *counts) eviction(rule, state string) { c.add(&c.evictions, tally{rule, state}) }
+func (c *counts) eviction(rule, state string) { c.add(&c.evictions, Tally{rule, state}) }
 
-func (c *counts) limit(rule, limit string) { c.add(&c.limits, tally{rule, limit}) }
+func (c *counts) limit(rule, limit string) { c.add(&c.limits, Tally{rule, limit}) }
 
-func (c *counts) add(to *map[tally]int64, t tally) {
+func (c *counts) add(to *map[Tally]int64, t Tally) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if *to == nil {
-		*to = map[tally]int64{}
+		*to = map[Tally]int64{}
 	}
-	if t.Rule != fleet.Rule && !slices.Contains(rule.Names(), t.Rule) {
+	if !slices.Contains(c.rules, t.Rule) {
 		t.Rule = "other" // the state file of another version may name any
 	}
 	(*to)[t]++
@@ -61,19 +61,22 @@ func (c *counts) tell(m *metrics.Set) {
 	})
 }
 
+// Counts returns the evictions by rule and outcome and the limits by rule and name, each sorted.
+func (w *Work) Counts() (evictions, limits []Count) { return w.counts.read() }
+
 // read returns the evictions by rule and outcome and the limits by rule and name, each sorted.
-func (c *counts) read() (evictions, limits []count) {
+func (c *counts) read() (evictions, limits []Count) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return sorted(c.evictions), sorted(c.limits)
 }
 
-func sorted(m map[tally]int64) []count {
-	var out []count
-	for _, t := range slices.SortedFunc(maps.Keys(m), func(a, b tally) int {
+func sorted(m map[Tally]int64) []Count {
+	var out []Count
+	for _, t := range slices.SortedFunc(maps.Keys(m), func(a, b Tally) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.What, b.What))
 	}) {
-		out = append(out, count{t, m[t]})
+		out = append(out, Count{t, m[t]})
 	}
 	return out
 }

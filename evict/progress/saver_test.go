@@ -1,4 +1,4 @@
-package engine
+package progress
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ func TestStateOnAHungDisk(t *testing.T) {
 		var mu sync.Mutex
 		var saved []string
 		s := &stage.Session{Env: stage.Env{Now: time.Now}, State: "/slow/state", Log: slog.New(slog.DiscardHandler)}
-		v := newSaver(s)
+		v := newSaver(s, 1)
 		var waiting atomic.Int32
 		v.save = func(state tick.Raw) error {
 			waiting.Add(1)

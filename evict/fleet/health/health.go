@@ -1,6 +1,6 @@
-// Package fleet decides about nodes whose agent is not ready: when a node is closed to reclaimed pods, and when those that it
-// has go. It is pure: it sees the ticks of collect --fleet, its settings and what it remembers of the ticks before.
-package fleet
+// Package health decides about nodes whose agent is not ready: when a node is closed to reclaimed pods, and when those that it
+// has go. It is pure: it sees the ticks of collect fleet, its settings and what it remembers of the ticks before.
+package health
 
 import (
 	"cmp"
@@ -257,7 +257,7 @@ func notReady(t *tick.Tick) (time.Time, string) {
 	case t.Sample == nil:
 		return time.Time{}, "the tick has no sample"
 	case t.Sample.Agent == nil || t.Sample.Fleet == nil:
-		return time.Time{}, "the tick says nothing of the node's agent and of the fleet (is it collect --fleet that runs before?)"
+		return time.Time{}, "the tick says nothing of the node's agent and of the fleet (is it collect fleet that runs before?)"
 	}
 	a := t.Sample.Agent
 	switch a.State {

@@ -1,4 +1,4 @@
-package fleet
+package agents
 
 import (
 	"encoding/json"
