@@ -7,9 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"polder/collect/pressure"
-	"polder/lib/tick"
 )
 
 func TestParseStat(t *testing.T) {
@@ -124,19 +121,18 @@ func TestPressure(t *testing.T) {
 		"pressure/memory": "some avg10=NaN avg60=0.00 avg300=0.00 total=0\n",
 		"pressure/io":     "some avg10=1.00 avg60=0.00 avg300=0.00 total=7\n",
 	})
-	var got pressure.File
-	err := h.Pressure("cpu", &got)
-	want := &tick.Pressure{Some: &tick.PressureLine{Avg10: 2.52, Avg60: 2.03, Avg300: 0.98, TotalMicroseconds: 13785501}, Full: &tick.PressureLine{}}
-	if diff := cmp.Diff(want, got.Value()); err != nil || diff != "" {
+	got, err := h.Pressure("cpu")
+	want := Pressure{Some: &PressureLine{2.52, 2.03, 0.98, 13785501}, Full: &PressureLine{}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("Pressure(cpu): %v (-want +got):\n%s", err, diff)
 	}
-	if err := h.Pressure("io", &got); err != nil || got.Value().Full != nil || got.Value().Some == nil {
-		t.Errorf("Pressure(io) = %+v, %v; want some alone", got.Value(), err)
+	if got, err := h.Pressure("io"); err != nil || got.Full != nil || got.Some == nil {
+		t.Errorf("Pressure(io) = %v, %v; want some alone", got, err)
 	}
-	if err := h.Pressure("memory", &got); err == nil || got.Value() != nil {
-		t.Errorf("Pressure(memory) with NaN = %+v: no error", got.Value())
+	if _, err := h.Pressure("memory"); err == nil {
+		t.Error("Pressure(memory) with NaN: no error")
 	}
-	if err := h.Pressure("irq", &got); !errors.Is(err, ErrNoPressure) {
+	if _, err := h.Pressure("irq"); !errors.Is(err, ErrNoPressure) {
 		t.Errorf("Pressure(irq) = %v; want ErrNoPressure", err)
 	}
 }

@@ -5,9 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"polder/collect/pressure"
-	"polder/lib/tick"
 )
 
 // FuzzProcfs has the same arbitrary text in every file that the library parses, or that has a parser of one line: what
@@ -50,12 +47,9 @@ func FuzzProcfs(f *testing.F) {
 			sane("LoadAverage", l1, l5, l15)
 		}
 		for _, resource := range []string{"cpu", "memory"} {
-			var p pressure.File
-			if err := h.Pressure(resource, &p); err != nil {
-				continue
-			}
-			for _, l := range []*tick.PressureLine{p.Value().Some, p.Value().Full} {
-				if l != nil {
+			p, err := h.Pressure(resource)
+			for _, l := range []*PressureLine{p.Some, p.Full} {
+				if err == nil && l != nil {
 					sane("Pressure", l.Avg10, l.Avg60, l.Avg300)
 				}
 			}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"polder/collect/pressure"
+	"polder/collect/host"
 	"polder/lib/cgroup"
 	"polder/lib/tick"
 )
@@ -27,7 +27,8 @@ func newStalls() *stalls {
 type stall struct {
 	file *cgroup.File // nil where there is none, or none any more
 	at   float64      // when it was read last, in seconds
-	last pressure.File
+	last cgroup.Pressure
+	out  pressure
 
 	// share is the part of the time between the last two readings in which some task waited, in thousandths; NaN where it is not known.
 	share float64
@@ -89,9 +90,8 @@ func (s *stall) read(seconds float64, buf []byte) error {
 	if elapsed > 0 && elapsed < stallsEvery { // a copy's clock may stand still
 		return nil
 	}
-	before, known := s.waited()
-	s.last.Forget()
-	s.at, s.share = seconds, math.NaN()
+	before := s.last
+	s.at, s.last, s.share = seconds, cgroup.Pressure{}, math.NaN()
 	data, err := s.file.Read(buf)
 	switch {
 	case cgroup.NoPressure(err):
@@ -103,30 +103,33 @@ func (s *stall) read(seconds float64, buf []byte) error {
 	if err := s.last.Parse(data); err != nil {
 		return fmt.Errorf("read %s: %w", s.file.Path(), err)
 	}
-	if now, ok := s.waited(); ok && known {
-		s.share = shareOf(before, now, elapsed)
-	}
+	s.share = shareOf(&before, &s.last, elapsed)
 	return nil
 }
 
-// waited is for how many microseconds some task has waited, as it was read last.
-func (s *stall) waited() (microseconds float64, ok bool) {
-	if p := s.last.Value(); p != nil && p.Some != nil {
-		return p.Some.TotalMicroseconds, true
-	}
-	return 0, false
-}
-
 // shareOf is the part of the time between two readings in which some task waited, in thousandths.
-func shareOf(was, is, seconds float64) float64 {
-	if is < was || !(seconds > 0) {
+func shareOf(before, now *cgroup.Pressure, seconds float64) float64 {
+	was, is := before.Some.TotalMicroseconds, now.Some.TotalMicroseconds
+	if !before.HasSome || !now.HasSome || is < was || !(seconds > 0) {
 		return math.NaN()
 	}
-	return min((is-was)/1e6/seconds*1000, 1000)
+	return min(float64(is-was)/1e6/seconds*1000, 1000)
 }
 
 // value is what was read, nil where nothing was.
-func (s *stall) value() *tick.Pressure { return s.last.Value() }
+func (s *stall) value() *tick.Pressure {
+	if !s.last.HasSome && !s.last.HasFull {
+		return nil
+	}
+	s.out.Some, s.out.Full = nil, nil
+	if s.last.HasSome {
+		s.out.Some = pressureLine((*host.PressureLine)(&s.last.Some), &s.out.some)
+	}
+	if s.last.HasFull {
+		s.out.Full = pressureLine((*host.PressureLine)(&s.last.Full), &s.out.full)
+	}
+	return &s.out.Pressure
+}
 
 func (s *stall) close() {
 	if s.file != nil {
