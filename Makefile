@@ -53,7 +53,8 @@ fuzz: ## of test-deep: fuzz every target for FUZZTIME (60s), ten at a time
 	@$(TIER) fuzz
 
 golden: ## write what the tools print into the golden files
-	$(GO) test ./tests -run 'TestScript|TestPages' -update
+	$(GO) test ./tests -run 'TestScript|TestPages|TestConfigurationPage' -update
+	$(GO) test ./advise/settings -run TestConfigurationPage -update
 
 bench: ## the figures of docs/performance.md
 	scripts/bench

@@ -193,7 +193,8 @@ func TestStateOfAnything(t *testing.T) {
 // What is counted is what begins, not every tick of it.
 func TestCounts(t *testing.T) {
 	s := &stage.Session{Env: stage.Env{Now: func() time.Time { return noon }}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	e := &engine{session: s, settings: new(settings.Live), nodes: map[string]*node{}, saver: newSaver(s)}
+	e := &engine{session: s, settings: new(settings.Live), nodes: map[string]*node{}}
+	e.saver = s.NewSaver(stateVersion, saveEvery, e.snapshot)
 	given := settings.Default()
 	given.Burst, given.ReclaimedTolerance = 0, 0
 	given.DryRunRules = []string{reclaimedRule}

@@ -21,7 +21,7 @@ type engine struct {
 	session    *stage.Session
 	settings   *settings.Live
 	nodes      map[string]*node
-	saver      *saver
+	saver      *stage.Saver
 	counts     counts
 	runner     *act.Runner // nil where nothing is to be done: --action log, --dry-run, --explain
 	cgroups    *cgroups    // nil where none is frozen or killed
@@ -41,7 +41,7 @@ func (e *engine) order(n *node, asked act.Asked, leaving ...*pick.Leaving) {
 	if len(leaving) == 0 {
 		return
 	}
-	record := sync.OnceValue(e.saver.prepare(e.snapshot))
+	record := sync.OnceValue(e.saver.Prepare())
 	for _, l := range leaving {
 		l.Awaited = true
 		grace := max(0, pick.Grace(&l.Eviction)-n.last.Sub(l.Requested)) // what is left of it
@@ -107,5 +107,5 @@ func (e *engine) finish(err error) error {
 			e.events.Close()
 		}
 	}
-	return e.saver.last(err, e.snapshot)
+	return e.saver.End(err)
 }

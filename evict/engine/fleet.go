@@ -108,7 +108,7 @@ func (e *engine) handleFleet(_ context.Context, in stage.Incoming) (any, error) 
 	section.Evictions = append(section.Evictions, e.act(n, victims(&d), nil, in.Time)...)
 	n.forget(section.Evictions)
 	e.forgetNodes(in.Time)
-	e.saver.maybe(e.snapshot)
+	e.saver.SaveIfDue()
 	return section, nil
 }
 

@@ -28,7 +28,8 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if acts && o.action == act.FreezePods && s.State == "" {
 		return stage.Usagef("--action freeze needs --state FILE: evict --thaw finds there what was frozen")
 	}
-	e := &engine{session: s, settings: &live, nodes: map[string]*node{}, saver: newSaver(s), explains: o.explain}
+	e := &engine{session: s, settings: &live, nodes: map[string]*node{}, explains: o.explain}
+	e.saver = s.NewSaver(stateVersion, saveEvery, e.snapshot)
 	if o.fleet {
 		e.controller = newController()
 	}

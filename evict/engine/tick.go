@@ -140,6 +140,6 @@ func (e *engine) encode(n *node, in stage.Incoming, x decoded, d decision, evict
 		n.explained = explain(n, in.Tick, x.settings, section, d.round)
 	}
 	n.forget(section.Evictions)
-	e.saver.maybe(e.snapshot)
+	e.saver.SaveIfDue()
 	return section
 }
