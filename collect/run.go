@@ -76,7 +76,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 	} else {
 		err = c.loop(ctx)
 	}
-	return errors.Join(err, c.save(), c.out.Close(), c.collector.Close())
+	return errors.Join(c.saver.End(err), c.out.Close(), c.collector.Close())
 }
 
 // open checks the options and opens the machine.
@@ -114,7 +114,9 @@ func (o *options) open(ctx context.Context, s *stage.Session) (*run, error) {
 	if o.once {
 		env.Interval = loadavg.Every // no next tick is waiting
 	}
-	return &run{options: o, session: s, collector: source.New(env), tick: tick.Tick{V: tick.Version, Node: node}}, nil
+	r := &run{options: o, session: s, collector: source.New(env), tick: tick.Tick{V: tick.Version, Node: node}}
+	r.saver = s.NewSaver(source.StateVersion, 0, func() (tick.Raw, error) { return tick.Marshal(r.collector.Save()) })
+	return r, nil
 }
 
 func (o *options) rules() (*classify.Rules, error) {
@@ -163,8 +165,8 @@ type run struct {
 	periodSeconds float64
 
 	rescanned time.Time
-	saving    chan error // has the result of the last save in the background
-	dropped   int64      // ticks that the log knows of
+	saver     *stage.Saver
+	dropped   int64 // ticks that the log knows of
 	droppedAt time.Time
 }
 
@@ -215,7 +217,7 @@ func (r *run) loop(ctx context.Context) error {
 			case <-samples:
 				r.collector.SampleLoad()
 			case <-saves.C:
-				r.saveBehind()
+				r.saver.SaveIfDue()
 			}
 		}
 	}

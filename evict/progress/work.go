@@ -16,6 +16,9 @@ import (
 	"polder/lib/tick"
 )
 
+// saveEvery is how often the state is saved while nothing is evicted.
+const saveEvery = 10 * time.Second
+
 // Work is one run's. All but the runner's orders and the saving of the state is done on the goroutine of the stream.
 type Work struct {
 	// Quiet keeps would-be evictions out of the log.
@@ -23,13 +26,12 @@ type Work struct {
 	// Inode finds a cgroup's; nil where no cgroup is frozen or killed.
 	Inode func(cgroup string) uint64
 
-	session  *stage.Session
-	saver    *saver
-	record   func(node string) *Record
-	snapshot func() (tick.Raw, error)
-	counts   counts
-	runner   *act.Runner // nil where nothing is to be done: --action log, --dry-run, --explain
-	events   *act.Events // nil without a cluster
+	session *stage.Session
+	saver   *stage.Saver
+	record  func(node string) *Record
+	counts  counts
+	runner  *act.Runner // nil where nothing is to be done: --action log, --dry-run, --explain
+	events  *act.Events // nil without a cluster
 	// orders ends what the runner does when the tool stops, cancel does so when the stream has failed.
 	orders context.Context
 	cancel context.CancelFunc
@@ -38,7 +40,7 @@ type Work struct {
 // New makes a run's. Record finds or makes what is remembered of a node, snapshot encodes all that is remembered, on the goroutine of the
 // stream; rules are the names under which evictions are counted.
 func New(s *stage.Session, version int, rules []string, record func(string) *Record, snapshot func() (tick.Raw, error)) *Work {
-	return &Work{session: s, saver: newSaver(s, version), record: record, snapshot: snapshot, counts: counts{rules: rules}}
+	return &Work{session: s, saver: s.NewSaver(version, saveEvery, snapshot), record: record, counts: counts{rules: rules}}
 }
 
 // Begin has the metrics tell what is counted, and lets the runner, which may be nil, act until ctx ends.
@@ -78,7 +80,7 @@ func (w *Work) order(r *Record, asked act.Asked, leaving ...*pick.Leaving) {
 	if len(leaving) == 0 {
 		return
 	}
-	record := sync.OnceValue(w.saver.prepare(w.snapshot))
+	record := sync.OnceValue(w.saver.Prepare())
 	for _, l := range leaving {
 		l.Awaited = true
 		grace := max(0, pick.Grace(&l.Eviction)-r.last.Sub(l.Requested)) // what is left of it
@@ -152,7 +154,7 @@ func (w *Work) Act(r *Record, victims, tried []pick.Victim, now time.Time) []tic
 }
 
 // Save saves what is remembered when the last time is long ago.
-func (w *Work) Save() { w.saver.maybe(w.snapshot) }
+func (w *Work) Save() { w.saver.SaveIfDue() }
 
 // Finish ends the run. At the end of the input it waits for what was begun, at a signal it does not: with --state the
 // next run goes on with it.
@@ -172,5 +174,5 @@ func (w *Work) Finish(err error) error {
 			w.events.Close()
 		}
 	}
-	return w.saver.last(err, w.snapshot)
+	return w.saver.End(err)
 }

@@ -200,6 +200,9 @@ func sharedPools(t *tick.Tick) ([]pool, error) {
 		pools, at = []pool{{name: tick.PoolShare, size: size}}, map[string]int{tick.PoolShare: 0}
 	}
 	for _, p := range active(t, tick.QoSShared) {
+		if t.Sample.HasOwnPartition(p) {
+			continue // its load is on other CPUs than the pools'
+		}
 		i, ok := at[enhancement(p, annotationCPU, "cpuset_pool")]
 		if !ok {
 			i, ok = at[tick.PoolShare]

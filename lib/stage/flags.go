@@ -129,14 +129,6 @@ func (e *UsageError) Unwrap() error { return e.err }
 // Usagef returns a [UsageError].
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
-// Default is what --help prints as the default of a flag that [Flags.Value] has added.
-func (f *Flags) Default(name string) string {
-	if g, ok := flagNamed(name, f.flags).(*cli.GenericFlag); ok {
-		return g.DefaultText
-	}
-	return ""
-}
-
 // Value is a flag of a type of its own.
 type Value interface {
 	Set(string) error

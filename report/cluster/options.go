@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/kube"
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -264,10 +265,7 @@ const longestError = 600
 
 // explain says what to do about an error of the API server.
 func explain(r kube.Resource, err error) error {
-	text := err.Error()
-	if len(text) > longestError {
-		text = strings.ToValidUTF8(text[:longestError], "") + "…"
-	}
+	text := clip.Text(err.Error(), longestError)
 	ours := map[kube.Resource]string{kube.CustomNodeResources: object.CNRKind, kube.NodeMetrics: object.NodeMetricKind}[r]
 	switch cnr := ours != ""; {
 	case cnr && kube.IsNotFound(err):
