@@ -53,7 +53,8 @@ fuzz: ## of test-deep: fuzz every target for FUZZTIME (60s), ten at a time
 	@$(TIER) fuzz
 
 golden: ## write what the tools print into the golden files
-	$(GO) test ./tests -run 'TestScript|TestPages' -update
+	$(GO) test ./tests -run 'TestScript|TestPages|TestConfigurationPage' -update
+	$(GO) test ./advise/settings -run TestConfigurationPage -update
 
 bench: ## the figures of docs/performance.md
 	scripts/bench
@@ -61,7 +62,7 @@ bench: ## the figures of docs/performance.md
 bench-cluster: ## its figures of 1,000 nodes: five minutes, and the programs of test-cluster
 	POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER && $(GO) test -run '^$$' -bench ThousandNodes -benchtime 1x -timeout 15m ./tests/cluster/report
 
-bench-colocation: ## what services feel and what batch gets, beside a line of shell: half an hour, writes docs/colocation.md and .svg; QUICK=1: 4 minutes, prints
+bench-colocation: ## what services feel and what batch gets, beside a line of shell: half an hour, writes docs/colocation.md and .svg; ROUNDS=1: 15 minutes; QUICK=1: 4 minutes, prints
 	scripts/setup-bench
 	$(if $(QUICK),,POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER &&) COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 60m ./tests/colocation
 
@@ -78,6 +79,7 @@ demo: build ## the proof in under a minute: a service alone, beside a batch job,
 man: build ## the tools' manual pages, from their flags, into bin/man/
 	@mkdir -p $(BIN)/man
 	@for tool in $(TOOLS); do $(BIN)/$$tool --generate-man >$(BIN)/man/$$tool.1 || exit 1; done
+	@for tool in collect evict report; do $(BIN)/$$tool fleet --generate-man >$(BIN)/man/$$tool-fleet.1 || exit 1; done
 
 install: build man ## tools, manual pages, completion, units and a first configuration, below PREFIX=/usr/local (DESTDIR=)
 	scripts/install -p "$(PREFIX)" -d "$(DESTDIR)"

@@ -15,24 +15,21 @@ import (
 
 // checkConfig prints what would be in force with a configuration file and the flags that are given beside it.
 func checkConfig(s *stage.Session, o *options) error {
-	l := live{path: o.checked, flag: "check-config", given: o.live.given}
+	l := live{path: o.checked, flag: "check-config", given: o.live.given, isGiven: s.IsSet}
 	now, err := l.load()
 	if err != nil {
 		return stage.Usagef("%w", err)
 	}
-	var flags stage.Flags
-	new(settings).flags(&flags)
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
-	given, file := l.given.values(), now.file.values()
-	for _, name := range settingNames() {
-		switch owner := ownerOf(name); {
-		case owner != "" && owner != now.kind.Name:
-		case given[name] != nil:
-			fmt.Fprintf(w, "  %s\t%s\tflag\n", name, given[name])
-		case file[name] != nil:
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", name, file[name], now.at(name))
+	for _, r := range now.Rows() {
+		switch {
+		case r.Policy != "" && r.Policy != now.Policy:
+		case l.has(r.Name):
+			fmt.Fprintf(w, "  %s\t%s\tflag\n", r.Name, r)
+		case now.inFile(r.Name):
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", r.Name, r, now.at(r.Name))
 		default:
-			fmt.Fprintf(w, "  %s\t%s\tdefault\n", name, flags.Default(name))
+			fmt.Fprintf(w, "  %s\t%s\tdefault\n", r.Name, r.Default)
 		}
 	}
 	if err := w.Flush(); err != nil {

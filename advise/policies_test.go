@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/advise/policy"
 	"polder/lib/stage"
 	"polder/lib/tick"
 	"polder/tests/await"
@@ -97,6 +98,50 @@ func TestUnreadFieldsAreNotRead(t *testing.T) {
 			if second == 4 && !strings.Contains(string(want), `"reclaimed"`) {
 				t.Errorf("%s decides nothing: %s", p.Name, want)
 			}
+		}
+	}
+}
+
+// A pod on the CPUs of a partition needs none of those that the others share: what it uses and requests changes nothing in what is offered.
+func TestPodOnCPUsOfAPartitionNeedsNoneOfTheOthers(t *testing.T) {
+	sample := filled(t)
+	offers := func(p kind, milliCPU float64) (out []float64) {
+		decider := p.start(&loaded{kind: p})
+		for second := range 5 {
+			at := time.Date(2026, 1, 1, 0, second, 0, 0, time.UTC).Format(time.RFC3339)
+			line, err := tick.ParseLine([]byte(`{"v":1,"node":"n","time":"` + at + `","sample":` + sample + `}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := line.Decode(tick.SectionSample)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.Sample.Partitions = []tick.Partition{{Cgroup: "/realtime", CPUs: "12-15"}}
+			own := in.Sample.Pods[0]
+			own.UID, own.Name, own.Cgroup = "uid-realtime", "realtime", "/realtime/pod"
+			own.UsageMilliCPU, own.Requests = &milliCPU, &tick.Resources{MilliCPU: &milliCPU}
+			own.Containers = []tick.Container{{Name: "main", Cgroup: "/realtime/pod/main", UsageMilliCPU: &milliCPU, Requests: own.Requests}}
+			in.Sample.Pods = append(in.Sample.Pods, own)
+			in.Sample.CPU.UsageMilliCPU = tick.Ptr(*in.Sample.CPU.UsageMilliCPU + milliCPU)
+			seen, finish := policy.WithoutPartitions(in)
+			advice := decider.Decide(seen)
+			finish(advice)
+			for _, c := range advice.Cgroups {
+				if strings.HasPrefix(c.Cgroup, "/realtime") && c.CPUSetCPUs != "" {
+					t.Errorf("%s: %s gets the CPUs %s", p.Name, c.Cgroup, c.CPUSetCPUs)
+				}
+			}
+			if advice.Reclaimed != nil && advice.Reclaimed.MilliCPU != nil {
+				out = append(out, float64(*advice.Reclaimed.MilliCPU))
+			}
+		}
+		return out
+	}
+	for _, p := range policies {
+		idle, busy := offers(p, 0), offers(p, 3000)
+		if len(idle) == 0 || !slices.Equal(idle, busy) {
+			t.Errorf("%s offers %v beside an idle pod with CPUs of its own, and %v beside a busy one", p.Name, idle, busy)
 		}
 	}
 }

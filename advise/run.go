@@ -2,16 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"polder/advise/harvest"
 	"polder/advise/katalyst"
 	"polder/advise/koordinator"
 	"polder/advise/policy"
+	"polder/advise/settings"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -39,14 +39,14 @@ var policies = []kind{
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.KubernetesQOS", "Pod.Labels", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.ThrottledPercent", "Container.NUMAMemory",
 		"Memory.CacheBytes",
-	}, func(l *loaded) decider { return ofKatalyst{katalyst.New(l.katalyst)} }},
+	}, func(l *loaded) decider { return ofKatalyst{katalyst.New(l.ForKatalyst(l.from))} }},
 	{koordinator.Policy, []string{
 		"Sample.NUMANodes", "Sample.IO", "Sample.Disks",
 		"Pod.KoordinatorPriority", "Pod.StartTime", "Pod.Load1", "Pod.Load5", "Pod.Threads", "Pod.OwnerKind", "Pod.Static", "Pod.Errors",
 		"Container.ID", "Container.Load1", "Container.Load5", "Container.Threads", "Container.NUMAMemory",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
-	}, func(l *loaded) decider { return ofKoordinator{koordinator.New(l.koordinator)} }},
+	}, func(l *loaded) decider { return ofKoordinator{koordinator.New(l.ForKoordinator())} }},
 	{harvest.Policy, []string{
 		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config", "Sample.Resctrl", "Sample.IO", "Sample.Disks",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
@@ -55,20 +55,20 @@ var policies = []kind{
 		"Pod.OwnerKind", "Pod.Static", "Pod.Terminating", "Pod.Errors",
 		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
 		"Memory.CacheBytes",
-	}, func(l *loaded) decider { return ofHarvest{harvest.New(l.harvest)} }},
+	}, func(l *loaded) decider { return ofHarvest{harvest.New(l.ForHarvest())} }},
 }
 
 type ofKatalyst struct{ *katalyst.Decider }
 
-func (d ofKatalyst) configure(l *loaded) { d.Configure(l.katalyst) }
+func (d ofKatalyst) configure(l *loaded) { d.Configure(l.ForKatalyst(l.from)) }
 
 type ofKoordinator struct{ *koordinator.Decider }
 
-func (d ofKoordinator) configure(l *loaded) { d.Configure(l.koordinator) }
+func (d ofKoordinator) configure(l *loaded) { d.Configure(l.ForKoordinator()) }
 
 type ofHarvest struct{ *harvest.Decider }
 
-func (d ofHarvest) configure(l *loaded) { d.Configure(l.harvest) }
+func (d ofHarvest) configure(l *loaded) { d.Configure(l.ForHarvest()) }
 
 type options struct {
 	list   bool
@@ -79,7 +79,7 @@ type options struct {
 }
 
 func command() stage.Command {
-	o := options{live: live{flag: "config"}}
+	o := options{live: live{flag: "config", given: settings.Defaults()}}
 	return stage.Command{
 		Name:     "advise",
 		Synopsis: "decide what may be reclaimed, and which CPUs each pod gets",
@@ -93,7 +93,7 @@ func command() stage.Command {
 			f.Path(&o.checked, "check-config", "", "print what --config `FILE` would put in force, and end\nOr what is wrong with it. The status is 0 or 2.")
 			f.Bool(&o.list, "list", "print the policies and end")
 			f.String(&o.shadow, "shadow", "", "decide by this `POLICY`, too, for comparison alone\nIts settings are those of --config and the cluster. What it decides is in advice.shadow, on which no tool acts.")
-			o.live.given.flags(f)
+			o.live.given.AddFlags(f)
 		},
 		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, &o) },
 	}
@@ -106,6 +106,7 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		}
 		return nil
 	}
+	o.live.isGiven = s.IsSet
 	if o.checked != "" {
 		return checkConfig(s, o)
 	}
@@ -142,11 +143,12 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	return decideAll(ctx, s, o, now, decider, beside, &objects)
 }
 
+// saveEvery is how often the state is saved while the stream runs; it is saved at the end too.
+const saveEvery = 10 * time.Second
+
 // decideAll decides on every tick, and saves the state now and then and at the end.
 func decideAll(ctx context.Context, s *stage.Session, o *options, now *loaded, decider decider, beside *shadow, objects *objects) error {
-	version := now.kind.StateVersion
-	saver := saver{save: func(state tick.Raw) error { return s.SaveState(version, state) }, log: s.Log}
-	saved := s.Now()
+	saver := s.NewSaver(now.kind.StateVersion, saveEvery, func() (tick.Raw, error) { return tick.Marshal(decider.State()) })
 	err := s.Filter(ctx, stage.Filter{
 		Section: tick.SectionAdvice,
 		Reads:   []string{tick.SectionSample},
@@ -162,51 +164,9 @@ func decideAll(ctx context.Context, s *stage.Session, o *options, now *loaded, d
 			advice := decider.Decide(seen)
 			finish(advice)
 			advice = beside.decide(seen, finish, advice)
-			if now := s.Now(); s.State != "" && now.Sub(saved).Abs() >= saveEvery {
-				saved = now
-				saver.begin(decider.State())
-			}
+			saver.SaveIfDue()
 			return advice, nil
 		},
 	})
-	saver.wait()
-	return errors.Join(err, s.SaveState(version, decider.State()))
-}
-
-// saver saves the state beside the stream, which a slow disk must not hold up.
-type saver struct {
-	save func(tick.Raw) error
-	log  *slog.Logger
-	busy chan struct{} // closed when the save under way has ended; nil where there is none yet
-}
-
-// begin encodes the state on the goroutine of the stream and saves it beside it; where a save has not ended yet, the next one is in time.
-func (v *saver) begin(state any) {
-	if v.busy != nil {
-		select {
-		case <-v.busy:
-		default:
-			return
-		}
-	}
-	encoded, err := tick.Marshal(state)
-	if err != nil {
-		v.log.Error("state is not saved", "error", err)
-		return
-	}
-	done := make(chan struct{})
-	v.busy = done
-	go func() {
-		defer close(done)
-		if err := v.save(tick.Raw(encoded)); err != nil {
-			v.log.Error("state is not saved", "error", err)
-		}
-	}()
-}
-
-// wait returns when the save under way has ended.
-func (v *saver) wait() {
-	if v.busy != nil {
-		<-v.busy
-	}
+	return saver.End(err)
 }

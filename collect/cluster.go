@@ -6,24 +6,20 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
-	"polder/collect/kubernetes"
 	"polder/collect/kubernetes/live"
 	"polder/collect/source"
 	"polder/lib/kube"
 	"polder/lib/stage"
-	"polder/lib/tick"
 )
 
 // clusterOptions are the flags that say what is known of a cluster.
 type clusterOptions struct {
-	kubeconfig, pods       string
-	inCluster              bool
-	cgroupRoot, bestEffort string
-	annotations            []string
-	systemNamespaces       []string
-	sloConfig              string
+	kubeconfig, pods string
+	inCluster        bool
+	cgroupRoot       string
+	reading          live.ReadingFlags
+	sloConfig        string
 }
 
 func (o *clusterOptions) flags(f *stage.Flags) {
@@ -32,24 +28,8 @@ func (o *clusterOptions) flags(f *stage.Flags) {
 	f.Bool(&o.inCluster, "in-cluster", "watch them in the cluster that collect runs in\nIt takes the service account of its pod.")
 	f.Path(&o.pods, "pods", "", "take the pods from `FILE`, printed by kubectl get pods -o json\nIt is read again when it changes.")
 	f.Path(&o.cgroupRoot, "cgroup-root", "", "kubelet's cgroupRoot: kubepods are below this `CGROUP`\nIt changes the default rules of classification.")
-	f.Choice(&o.bestEffort, "best-effort", tick.QoSShared, "class of BestEffort pods\nA mark of Katalyst or Koordinator on the pod comes first. Katalyst takes those without one for shared, Koordinator for reclaimed.", tick.QoSShared, tick.QoSReclaimed)
-	f.Strings(&o.systemNamespaces, "system-namespace", "pods here may be of class system (default kube-system)\nPods of the system class are neither confined nor evicted. The option may be repeated.")
 	f.String(&o.sloConfig, "slo-config", "", "follow Koordinator's ConfigMap `NAMESPACE/NAME`\nIt is usually koordinator-system/slo-controller-config.")
-	f.Strings(&o.annotations, "keep-annotation", "pass the pods' annotation `KEY` on, too\nKatalyst's, Koordinator's and polder/evict are passed on without it. The option may be repeated.")
-}
-
-// annotationEvict is the key by which evict keeps pods unless it is told another.
-const annotationEvict = "polder/evict"
-
-// How long the first tick waits for the cluster. A run that writes one tick alone has no later one that knows more.
-const (
-	waitOnce = 10 * time.Second
-	waitLoop = 2 * time.Second
-)
-
-// reading is how pods are read.
-func (o *clusterOptions) reading() kubernetes.Reading {
-	return kubernetes.Reading{BestEffort: o.bestEffort, Annotations: append([]string{annotationEvict}, o.annotations...), SystemNamespaces: o.systemNamespaces}
+	o.reading.Add(f)
 }
 
 // given reports whether there is a cluster to ask.
@@ -75,7 +55,7 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 	if err != nil {
 		return nil, err
 	}
-	reading := o.reading()
+	reading := o.reading.Reading()
 	if o.pods != "" {
 		return opened(live.OpenFile(ctx, o.pods, node, reading, s.Log, s.Now))
 	}
@@ -88,9 +68,9 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 	if err != nil {
 		return nil, err
 	}
-	wait := waitLoop
+	wait := live.WaitLoop
 	if once {
-		wait = waitOnce
+		wait = live.WaitOnce
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

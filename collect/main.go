@@ -1,6 +1,7 @@
 package main
 
 import (
+	"polder/collect/fleet"
 	"polder/lib/stage"
 )
 
@@ -18,5 +19,7 @@ func command() stage.Command {
 		Kind:     stage.Kind{Writes: true, State: true},
 		Flags:    o.flags,
 		Run:      o.run,
+
+		Subcommands: []stage.Command{fleet.Command()},
 	}
 }

@@ -8,7 +8,7 @@ Reads /proc, /sys and the control groups (version 1 and 2), and writes one line 
 interval: the machine's shape and use, and each container's CPU use, load, memory, throttling,
 cpuset and threads. It changes nothing. A value that could not be read is absent, and sample.errors
 says why. Rules say which cgroups are pods (--classify); with --kubeconfig or --in-cluster the
-cluster says what they are. With --fleet it reads the cluster alone, for all nodes.`
+cluster says what they are. collect fleet reads the cluster alone, for all nodes.`
 
 // tasks begin the page in docs/; --help has the first five, which tests run.
 var tasks = []stage.Task{
@@ -20,7 +20,7 @@ var tasks = []stage.Task{
 	{Want: "Which containers are throttled now?", Command: `collect --count 2 | tail -n 1 | jq -c '.sample.pods[]? | .name as $pod | .containers[]? | select(.throttledPercent > 0) | [$pod, .name, .throttledPercent]'`},
 	{Want: "On a node of a cluster, as the agent does", Command: `collect --in-cluster --state /var/lib/polder/collect.json | advise | report --to cnr`},
 	{Want: "With Koordinator's settings", Command: `collect --in-cluster --slo-config koordinator-system/slo-controller-config | advise --policy koordinator`},
-	{Want: "For all nodes, beside their agents", Command: `collect --fleet --in-cluster --lease polder-system/polder-centre | evict --fleet | report --fleet --no-flush`},
+	{Want: "For all nodes, beside their agents", Command: `collect fleet --in-cluster --lease polder-system/polder-centre | evict fleet | report fleet --no-flush > /dev/null`},
 	{Want: "Look at a copy of another machine's /proc and /sys", Command: `collect --once --root /var/crash/node7 --classify rules.yaml`},
 }
 
@@ -103,16 +103,6 @@ rules do not name), outermost first; never the root, never kubelet's.
 
 sample.tiers are kubelet's cgroups above the pods' (kubepods, burstable, besteffort; of either driver, below --cgroup-root): the CPU
 list in force, the quota and the use of all in it, and whether cpu.idle is 1, which keeps kubelet from starting.
-
-ALL NODES (--fleet)
-With --fleet it reads the cluster alone, and writes a tick a node every 10 s, all of one time: sample.agent says whether a pod of
-the node's agent (--agent-selector, --agent-namespace) is ready, notReady or notFound, and since when; sample.fleet counts the
-nodes; sample.pods are the node's reclaimed pods, as the cluster has them; sample.config says of the configuration objects whether
-they are in order. Where the API server is away or refuses, the agent has no state: nothing is concluded from an old list. Since
-when it is not ready outlives collect: report --fleet writes it down in the CustomNodeResource. A node that bears no sign of an
-agent, now or before, is not counted. With --lease only one of several writes ticks; it ends with status 1 when it loses the lease.
-What --fleet asks for beside the above: list and watch of all pods and nodes and of customnoderesources; get, create and update of
-the lease. See docs/fleet.md.
 
 LOAD AND RATES
 A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the

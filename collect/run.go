@@ -25,12 +25,11 @@ type options struct {
 	root, node                 string
 	kubeletRoot                string
 	cluster                    clusterOptions
-	fleet                      fleetOptions
 }
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Sampling")
-	f.Duration(&o.interval, "interval", time.Second, "time between two ticks\nWith --fleet it is 10s unless it is given.")
+	f.Duration(&o.interval, "interval", time.Second, "time between two ticks")
 	f.Bool(&o.once, "once", "write one tick and end\nIts rates cover the time since the run that left --state, or --once-over without one.")
 	f.Duration(&o.onceOver, "once-over", 200*time.Millisecond, "time that the rates of --once cover")
 	f.Int(&o.count, "count", 0, "end after this many ticks (0 is never)\nAll of them are written, however slow the next stage is.")
@@ -43,7 +42,6 @@ func (o *options) flags(f *stage.Flags) {
 	f.Path(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "kubelet's `DIR`, under --root\nThe state of its CPU manager is read there.")
 	f.String(&o.node, "node", "", "the node's `NAME` (default $NODE_NAME, or the host's name)\nIt stands in the ticks, and is looked for in the cluster.")
 	o.cluster.flags(f)
-	o.fleet.flags(f)
 }
 
 // gcPercent is the garbage collector's pace unless GOGC says otherwise. Collect allocates little between two ticks, so
@@ -53,12 +51,6 @@ const gcPercent = 50
 func (o *options) run(ctx context.Context, s *stage.Session) error {
 	if s.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
-	}
-	if err := o.fleet.check(s); err != nil {
-		return stage.Usagef("%w", err)
-	}
-	if o.fleet.on {
-		return o.runFleet(ctx, s)
 	}
 	if o.printClassify {
 		rules, err := o.defaultRules()
@@ -84,7 +76,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 	} else {
 		err = c.loop(ctx)
 	}
-	return errors.Join(err, c.save(), c.out.Close(), c.collector.Close())
+	return errors.Join(c.saver.End(err), c.out.Close(), c.collector.Close())
 }
 
 // open checks the options and opens the machine.
@@ -122,7 +114,9 @@ func (o *options) open(ctx context.Context, s *stage.Session) (*run, error) {
 	if o.once {
 		env.Interval = loadavg.Every // no next tick is waiting
 	}
-	return &run{options: o, session: s, collector: source.New(env), tick: tick.Tick{V: tick.Version, Node: node}}, nil
+	r := &run{options: o, session: s, collector: source.New(env), tick: tick.Tick{V: tick.Version, Node: node}}
+	r.saver = s.NewSaver(source.StateVersion, 0, func() (tick.Raw, error) { return tick.Marshal(r.collector.Save()) })
+	return r, nil
 }
 
 func (o *options) rules() (*classify.Rules, error) {
@@ -171,8 +165,8 @@ type run struct {
 	periodSeconds float64
 
 	rescanned time.Time
-	saving    chan error // has the result of the last save in the background
-	dropped   int64      // ticks that the log knows of
+	saver     *stage.Saver
+	dropped   int64 // ticks that the log knows of
 	droppedAt time.Time
 }
 
@@ -223,7 +217,7 @@ func (r *run) loop(ctx context.Context) error {
 			case <-samples:
 				r.collector.SampleLoad()
 			case <-saves.C:
-				r.saveBehind()
+				r.saver.SaveIfDue()
 			}
 		}
 	}

@@ -27,35 +27,3 @@ func (r *run) load(within time.Duration) bool {
 	}
 	return true
 }
-
-// save saves the state, after a save in the background has ended.
-func (r *run) save() error {
-	if r.saving != nil {
-		<-r.saving
-	}
-	if r.session.State == "" {
-		return nil
-	}
-	return r.session.SaveState(source.StateVersion, r.collector.Save())
-}
-
-// saveBehind saves the state in the background: a slow disk must not hold up the ticks. A save that has not ended yet
-// takes this one's place.
-func (r *run) saveBehind() {
-	if r.session.State == "" {
-		return
-	}
-	if r.saving != nil {
-		select {
-		case err := <-r.saving:
-			if err != nil {
-				r.session.Log.Warn("save the state", "error", err)
-			}
-		default:
-			return
-		}
-	}
-	r.saving = make(chan error, 1)
-	state := r.collector.Save()
-	go func(done chan<- error) { done <- r.session.SaveState(source.StateVersion, state) }(r.saving)
-}

@@ -3,6 +3,7 @@ package main
 
 import (
 	"polder/evict/engine"
+	"polder/evict/fleet"
 	"polder/lib/stage"
 )
 
@@ -11,5 +12,6 @@ func main() { stage.Main(command()) }
 func command() stage.Command {
 	c := engine.Command()
 	c.Summary, c.Tasks, c.Manual = summary, tasks, manual
+	c.Subcommands = []stage.Command{fleet.Command()}
 	return c
 }

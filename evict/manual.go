@@ -19,7 +19,7 @@ var tasks = []stage.Task{
 	{Want: "The same in a cluster", Command: `collect --kubeconfig ~/.kube/config | advise | isolate | evict --action evict --kubeconfig ~/.kube/config > /dev/null`},
 	{Want: "Stop the batch work instead of ending it, and let it go on later", Command: `... | evict --action freeze --state /run/evict.json > /dev/null
 evict --thaw --state /run/evict.json`},
-	{Want: "Nodes whose agent is away, with shorter times, to see what would be done", Command: `collect --fleet --kubeconfig ~/.kube/config | evict --fleet --taint-after 2m --evict-after 5m | report --to table`},
+	{Want: "Nodes whose agent is away, with shorter times, to see what would be done", Command: `collect fleet --kubeconfig ~/.kube/config | evict fleet --taint-after 2m --evict-after 5m | report --to table`},
 	{Want: "Is this file good, and what would be in force with it?", Command: `evict --check-config evict.yaml`},
 	{Want: "Why this pod, by yesterday's last tick before noon?", Command: `jq -c 'select(.time < "2026-11-21T12:00:00Z")' yesterday.jsonl | evict --explain`},
 	{Want: "Evict BE pods by the ConfigMap of a cluster of Koordinator's, without that cluster", Command: `kubectl get cm -n koordinator-system slo-controller-config -o yaml > slo.yaml
@@ -98,22 +98,6 @@ WHAT HAPPENS TO IT (--action)
 
    freeze and kill are for machines without one. Cgroups that hold evict itself, a process that it runs under or process 1
    are refused.
-
-ALL NODES (--fleet)
-   With the ticks of collect --fleet no rule is measured but agent-health, of all nodes: for how many seconds a node's agent has
-   not been ready, against --taint-after and --evict-after. After the first the node should have the taint
-   node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks (report --fleet sets it, and withdraws what the node offers),
-   until the agent is ready again. After the second its reclaimed pods are evicted, all of them, with their own grace periods,
-   the protected and annotated ones above excepted: a node at a time, at most --nodes-per-minute. Nodes that had no turn yet come
-   first, then those that have been without an agent for longest; where a round of ticks takes longer than the pause between two
-   nodes, those of one round go together.
-
-   While the agents of more than 2 nodes and of over 20 % are not ready, or of all, it is the network or the fleet controller: nothing new
-   is done to any node, each tick's section says so ("fleet": "protection", "held"), and the log does once. The same holds for a
-   node of which it is not known how its agent is, and what holds already stays: a taint goes when the agent is ready.
-
-   --action is log, evict or delete. --state keeps the taints, the turns and what is on its way; a restart evicts nobody twice.
-   At the end of the input evict waits for 5 seconds at most. evict --fleet --list prints the settings.
 
 THE CONFIGURATION FILE (--config)
 The configuration file of --config has the flags' names as keys:

@@ -1,7 +1,10 @@
 // Command report shows ticks: on a screen, as lines, as metrics. Its manual is in manual.go and under report --manual.
 package main
 
-import "polder/lib/stage"
+import (
+	"polder/lib/stage"
+	"polder/report/fleet"
+)
 
 func main() { stage.Main(command()) }
 
@@ -16,5 +19,7 @@ func command() stage.Command {
 		Kind:     stage.Kind{Reads: true, Writes: true, Acts: true},
 		Flags:    o.flags,
 		Run:      o.run,
+
+		Subcommands: []stage.Command{fleet.Command()},
 	}
 }

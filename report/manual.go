@@ -30,7 +30,7 @@ report --speed 60 --from 12:00 < yesterday.jsonl`},
 	{Want: "Metrics for node_exporter (--collector.textfile.directory=/var/lib/node_exporter)", Command: `... | report --to prometheus --metrics-file /var/lib/node_exporter/polder.prom > /dev/null`},
 	{Want: "Offer reclaimed CPU and memory to a cluster, from outside of it", Command: `collect --kubeconfig ~/.kube/config | advise | isolate | report --to cnr,node --kubeconfig ~/.kube/config > /dev/null`},
 	{Want: "Offer batch resources as Koordinator does, and the NodeMetric beside them", Command: `collect --kubeconfig ~/.kube/config | advise --policy koordinator | isolate | report --to node,nodemetric --kubeconfig ~/.kube/config > /dev/null`},
-	{Want: "For all nodes, of several such processes one leads", Command: `collect --fleet --lease kube-system/polder | evict --fleet --action evict | report --fleet --no-flush > /dev/null`},
+	{Want: "For all nodes, of several such processes one leads", Command: `collect fleet --in-cluster --lease kube-system/polder | evict fleet --action evict | report fleet --no-flush > /dev/null`},
 	{Want: "Take back what was offered", Command: `report --withdraw --node "$(hostname)" --kubeconfig ~/.kube/config`},
 	{Want: "The metrics, and a line a tick in the log", Command: `... | report --to prometheus --metrics-file /run/polder.prom --to table`},
 }
@@ -59,7 +59,7 @@ TARGETS (--to)
    nodemetric   Koordinator's NodeMetric (kubectl get nodemetrics), made if it is missing: what the node, its pods and the rest
                 of its system use, averaged, with percentiles over several times
    kcc          the status of each KatalystCustomConfig (kubectl get kcc): condition Valid, with what is wrong with its objects and
-                their names. One report in a cluster is enough, and with --fleet it is there by itself
+                their names. One report in a cluster is enough, and report fleet writes it by itself
 
 Without --to it is tty on a terminal, table elsewhere. With tty, table, explain, html or score the output is for people; without
 them, and with html --listen, the ticks are passed on, with the section "report".
@@ -144,7 +144,7 @@ THE CLUSTER
    report that was killed for good leaves them, and so does one that is started again without the flag, which says so. What
    becomes of them is in the section's target node-taints.
 
-   The fleet controller (report --fleet) withdraws the offer of a node whose agent is gone, and marks the Node with the annotation
+   The fleet controller (report fleet) withdraws the offer of a node whose agent is gone, and marks the Node with the annotation
    polder/withdrawn. While it is there, --to node and --to cnr offer nothing, and the note gives its reason.
 
    --to nodemetric writes the status as soon as two samples are there, and then every metricReportIntervalSeconds (60, at least
@@ -162,21 +162,4 @@ THE CLUSTER
    watch, create, patch; customnoderesources/status patch; for nodemetric nodes get, nodemetrics create,
    nodemetrics/status patch; for kcc katalystcustomconfigs get, katalystcustomconfigs/status
    patch. The CRDs are in deploy/kubernetes/crds. With --dry-run no cluster is asked, and the objects are in the log ("would
-   be written").
-
-ALL NODES (--fleet)
-   The ticks of collect --fleet | evict --fleet are written to every node's objects. Its CustomNodeResource, made if it is missing,
-   gets the conditions AgentReady and AgentNotFound (AgentReady's lastTransitionTime is since when; written at least every 5
-   minutes, so that a new fleet controller knows that somebody looked), and the taints that evict decided on, beside all others (the
-   annotation polder/fleet-taints names them). Where evict taints a node, what it offers is withdrawn from the Node's status and
-   from the CustomNodeResource, for no stock scheduler reads that taint; first the Node gets the annotation polder/withdrawn
-   with the reason, and while it is there the node's own report, which may be half alive, offers nothing. When the agent is
-   ready, taint and annotation go, and the node's own report offers again.
-   A tick in which evict holds back (its protection, or nobody knows how the agent is) leaves taints, annotation and offer as they
-   are, and so does silence. Nothing is written but what the objects lack. At the end of its input what waits is written, if it can be
-   within seconds; with --no-flush it is dropped, and only the writes under way end: for a live input, which ends where
-   collect loses the lease, and what waits is what another leader knows better. --withdraw takes taints, annotations and conditions
-   away from all nodes. The target kcc is on as well; --to cnr, --to node and --to nodemetric are each node's own
-   report's.
-   The role needs: nodes get, list, watch, patch; nodes/status patch; customnoderesources get, list, watch, create, patch;
-   customnoderesources/status patch; what kcc needs.`
+   be written").`

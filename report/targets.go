@@ -20,7 +20,6 @@ var targets = []struct {
 	open opener
 }{
 	{"prometheus", false, openMetrics},
-	{cluster.Fleet, false, ofCluster(cluster.Fleet)},
 	{"cnr", false, ofCluster("cnr")},
 	{"node", false, ofCluster("node")},
 	{cluster.NodeTaints, false, ofCluster(cluster.NodeTaints)},
@@ -44,7 +43,7 @@ func ofCluster(name string) opener {
 // names are the targets that were asked for; tty where there is no terminal is the table.
 func (o *options) names(s *stage.Session) ([]string, error) {
 	names := slices.Clone(o.to)
-	if len(names) == 0 && !o.cluster.Fleet {
+	if len(names) == 0 {
 		names = []string{"tty"}
 	}
 	for i, n := range names {
@@ -74,9 +73,6 @@ func (o *options) names(s *stage.Session) ([]string, error) {
 		}
 		names[i] = targetLive
 	}
-	if o.cluster.Fleet {
-		return cluster.FleetNames(names)
-	}
 	if o.cluster.AllNodes && slices.Contains(names, cluster.NodeMetric) {
 		return nil, stage.Usagef("--to nodemetric and --all-nodes exclude each other: half an hour of every node's samples is too much for one process; each node's own report writes its NodeMetric")
 	}
@@ -86,7 +82,7 @@ func (o *options) names(s *stage.Session) ([]string, error) {
 func targetNames() []string {
 	var names []string
 	for _, t := range targets {
-		if t.name != cluster.NodeTaints && t.name != cluster.Fleet && t.name != targetLive {
+		if t.name != cluster.NodeTaints && t.name != targetLive {
 			names = append(names, t.name)
 		}
 	}

@@ -21,9 +21,9 @@ var pure = []string{
 	"polder/advise/policy", "polder/advise/class", "polder/advise/guard", "polder/advise/disk", "polder/advise/limits", "polder/advise/katalyst", "polder/advise/harvest",
 	"polder/advise/koordinator", "polder/advise/koordinator/batch", "polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory", "polder/advise/koordinator/resctrl",
 	"polder/isolate/plan",
-	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet", "polder/evict/dynamic",
+	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet/health", "polder/evict/dynamic",
 	"polder/report/view", "polder/report/explain", "polder/report/object", "polder/report/amounts", "polder/report/score", "polder/report/page", "polder/report/replay",
-	"polder/collect/kubernetes", "polder/collect/fleet", "polder/collect/loadavg",
+	"polder/collect/kubernetes", "polder/collect/fleet/agents", "polder/collect/loadavg",
 	"polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata",
 }
 

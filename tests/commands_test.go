@@ -160,7 +160,7 @@ func pages(t *testing.T) (all []string) {
 		t.Fatal(err)
 	}
 	for _, path := range append([]string{"../CONTRIBUTING.md", "../README.md", "../SECURITY.md"}, found...) {
-		if !slices.Contains(tools, strings.TrimSuffix(filepath.Base(path), ".md")) {
+		if !slices.ContainsFunc(allCommands, func(c string) bool { return id(c)+".md" == filepath.Base(path) }) {
 			all = append(all, strings.TrimPrefix(path, "../"))
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // page is a tool's page in docs/: its --manual, so that it cannot say anything else.
 func page(t *testing.T, tool string) string {
 	t.Helper()
-	manual, err := exec.Command(filepath.Join(bin, tool), "--manual").Output()
+	manual, err := command(tool, "--manual").Output()
 	if err != nil {
 		t.Fatalf("%s --manual: %v", tool, err)
 	}
@@ -26,8 +26,8 @@ func page(t *testing.T, tool string) string {
 
 // The pages of the tools are what --manual prints; go test -update writes them.
 func TestPages(t *testing.T) {
-	for _, tool := range tools {
-		path := filepath.Join("..", "docs", tool+".md")
+	for _, tool := range allCommands {
+		path := filepath.Join("..", "docs", id(tool)+".md")
 		want := page(t, tool)
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -86,12 +86,12 @@ func TestMakeHelp(t *testing.T) {
 
 // --version works for every tool, and completion in bash for these and for colocate: flags, and the values of flags that have some.
 func TestVersionAndCompletion(t *testing.T) {
-	for _, tool := range tools {
-		out, err := exec.Command(filepath.Join(bin, tool), "--version").Output()
+	for _, tool := range allCommands {
+		out, err := command(tool, "--version").Output()
 		if want := tool + " version v0.0.0-test\n"; err != nil || string(out) != want {
 			t.Errorf("%s --version = %q, %v; want %q", tool, out, err, want)
 		}
-		if got := completed(t, "_polder_complete", tool, "--log"); got != "--log-format --log-level" {
+		if got := completed(t, "_polder_complete", append(strings.Fields(tool), "--log")...); got != "--log-format --log-level" {
 			t.Errorf("completion of '%s --log' = %q", tool, got)
 		}
 	}
@@ -112,6 +112,11 @@ func TestVersionAndCompletion(t *testing.T) {
 		{"_polder_complete", []string{"evict", "--rules", "memory-pressure-eviction-plugin,rss"}, "memory-pressure-eviction-plugin,rss-overuse-eviction-plugin"},
 		{"_polder_complete", []string{"report", "--to", "t"}, "table tty"},
 		{"_polder_complete", []string{"collect", "--classify", "x"}, ""},
+		{"_polder_complete", []string{"collect", "f"}, "fleet"},
+		{"_polder_complete", []string{"collect", "fleet"}, "fleet"},
+		{"_polder_complete", []string{"collect", "fleet", "--lease-d"}, "--lease-duration"},
+		{"_polder_complete", []string{"collect", "--once", "f"}, ""},
+		{"_polder_complete", []string{"evict", "fleet", "--action", ""}, "delete evict log"},
 		{"_polder_colocate", []string{colocate, "--ac"}, "--action"},
 		{"_polder_colocate", []string{colocate, "--action", ""}, "freeze kill log"},
 		{"_polder_colocate", []string{colocate, "--classify", "x"}, ""},

@@ -24,7 +24,7 @@ const (
 // help is what a tool prints for --help.
 func help(t *testing.T, tool string) string {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(bin, tool), "--help").CombinedOutput()
+	out, err := command(tool, "--help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s --help: %v: %s", tool, err, out)
 	}
@@ -45,7 +45,7 @@ func helpBlocks(text string) map[string][]string {
 // the manual, which names every option.
 func TestHelpFits(t *testing.T) {
 	option := regexp.MustCompile(`^  --[a-z]`)
-	for _, tool := range tools {
+	for _, tool := range allCommands {
 		text := help(t, tool)
 		lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 		if len(lines) > helpLines {
@@ -73,7 +73,7 @@ func TestHelpFits(t *testing.T) {
 		if options < 10 {
 			t.Errorf("%s --help: %d options were found", tool, options)
 		}
-		for _, want := range []string{"Usage: " + tool + " [options]\n", "\nExit status: 0 ", " POLDER_" + strings.ToUpper(tool) + "_LOG_LEVEL is --log-level", tool + " --manual, man " + tool + ", docs/" + tool + ".md"} {
+		for _, want := range []string{"Usage: " + tool + " [options]\n", "\nExit status: 0 ", " POLDER_" + strings.ToUpper(strings.ReplaceAll(tool, " ", "_")) + "_LOG_LEVEL is --log-level", tool + " --manual, man " + id(tool) + ", docs/" + id(tool) + ".md"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s --help does not say %q", tool, want)
 			}
@@ -104,7 +104,7 @@ func helpCommands(lines []string) (commands []string) {
 }
 
 // Every example of --help runs, on this machine and on a recording, and ends well. What would run for ever ends after two ticks, and
-// isolate and evict change nothing.
+// isolate and evict change nothing. The examples that need a cluster run in tests/cluster/fleet.
 func TestHelpExamples(t *testing.T) {
 	need.Program(t, "jq", "jq")
 	bash, err := exec.LookPath("bash")
@@ -112,15 +112,19 @@ func TestHelpExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	recording := readDemo(t)
-	for _, tool := range tools {
+	for _, tool := range allCommands {
 		commands := helpCommands(helpBlocks(help(t, tool))["Examples:"])
 		if len(commands) == 0 || len(commands) > helpExamples {
 			t.Errorf("%s --help has %d examples; want 1 to %d", tool, len(commands), helpExamples)
 		}
 		for _, command := range commands {
+			if strings.Contains(command, "--kubeconfig") || strings.Contains(command, "--in-cluster") {
+				continue
+			}
 			dir := t.TempDir()
 			for name, content := range map[string]string{
 				"day.jsonl":       recording,
+				"fleet.jsonl":     fleetTicks,
 				"yesterday.jsonl": recording,
 				"advise.yaml":     "reserve-cpu: 2\n",
 				"pods.json":       `{"apiVersion":"v1","kind":"List","items":[]}`,
@@ -146,6 +150,11 @@ func TestHelpExamples(t *testing.T) {
 		}
 	}
 }
+
+// fleetTicks are those of a node whose agent goes, as collect fleet writes them.
+const fleetTicks = `{"v":1,"node":"n1","time":"2026-11-21T12:01:00Z","sample":{"intervalSeconds":10,"agent":{"state":"notReady","since":"2026-11-21T12:00:30Z"},"fleet":{"nodes":10,"ready":9,"notReady":1},"pods":[{"uid":"u","namespace":"batch","name":"a","qos":"reclaimed"}]}}
+{"v":1,"node":"n1","time":"2026-11-21T12:21:00Z","sample":{"intervalSeconds":10,"agent":{"state":"notReady","since":"2026-11-21T12:00:30Z"},"fleet":{"nodes":10,"ready":9,"notReady":1},"pods":[{"uid":"u","namespace":"batch","name":"a","qos":"reclaimed"}]}}
+`
 
 // readDemo is the recording of the guides, moved to noon, the time that examples ask about.
 func readDemo(t *testing.T) string {

@@ -5,7 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -17,6 +20,18 @@ var update = flag.Bool("update", false, "write what the tools print into the scr
 
 // tools are the binaries that the scripts call by name.
 var tools = binaries.Tools
+
+// allCommands are the tools and their subcommands, each of which has a help, a manual and completion of its own.
+var allCommands = slices.Concat(tools, binaries.Subcommands)
+
+// command runs one of them.
+func command(name string, args ...string) *exec.Cmd {
+	words := strings.Fields(name)
+	return exec.Command(filepath.Join(bin, words[0]), append(words[1:], args...)...)
+}
+
+// id is a command's name in one word, as its page has it.
+func id(name string) string { return strings.ReplaceAll(name, " ", "-") }
 
 // bin is the directory of the tools.
 var bin string

@@ -18,37 +18,24 @@ type demand struct {
 	newPods               int
 }
 
+// sums are what a sample's pods use together, and whether that is all of it.
+type sums struct {
+	services, given, batch, batchRSS, sets float64
+	isKnown, setsKnown                     bool
+}
+
 func (n *node) demand(t *tick.Tick, s Settings) demand {
 	d := demand{}
-	services, given, batch, batchRSS, sets := 0.0, 0.0, 0.0, 0.0, 0.0
-	known, setsKnown := true, true
-	now := t.Time
-	present := n.Pods.begin(now)
+	sum := sums{isKnown: true, setsKnown: true}
+	present := n.Pods.begin(t.Time)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		if policy.Finished(p) {
 			continue
 		}
 		use, set := useOf(p), workingSetOf(p)
-		switch {
-		case p.QoS == tick.QoSReclaimed:
-			batch = policy.Bounded(batch + policy.Amount(use))
-			batchRSS = policy.Bounded(batchRSS + rssOf(p))
-			continue
-		case p.Missing == tick.MissingCgroup: // it has not started
-		case use == nil || *use < 0:
-			known = false
-		case n.hasGiven(p):
-			given = policy.Bounded(given + *use)
-		default:
-			services = policy.Bounded(services + *use)
-		}
-		if set == nil || *set < 0 {
-			setsKnown = setsKnown && p.Missing == tick.MissingCgroup
-		} else {
-			sets = policy.Bounded(sets + *set)
-		}
-		if !present.see(p, use, set, s) {
+		sum.add(p, use, set, n.hasGiven(p))
+		if p.QoS == tick.QoSReclaimed || !present.see(p, use, set, s) {
 			continue
 		}
 		d.newPods++
@@ -60,33 +47,63 @@ func (n *node) demand(t *tick.Tick, s Settings) demand {
 		}
 	}
 	present.end()
+	d.cpu(t.Sample, sum, n.keptMilliCPU(t.Sample))
+	d.memory(t.Sample, sum)
+	return d
+}
 
-	kept := n.keptMilliCPU(t.Sample)
+// add adds a pod that uses so much CPU, and whose working set is so large; hasGiven says that it has CPUs of its own.
+func (s *sums) add(p *tick.Pod, use, set *float64, hasGiven bool) {
+	switch {
+	case p.QoS == tick.QoSReclaimed:
+		s.batch = policy.Bounded(s.batch + policy.Amount(use))
+		s.batchRSS = policy.Bounded(s.batchRSS + rssOf(p))
+		return
+	case p.Missing == tick.MissingCgroup: // it has not started
+	case use == nil || *use < 0:
+		s.isKnown = false
+	case hasGiven:
+		s.given = policy.Bounded(s.given + *use)
+	default:
+		s.services = policy.Bounded(s.services + *use)
+	}
+	if set == nil || *set < 0 {
+		s.setsKnown = s.setsKnown && p.Missing == tick.MissingCgroup
+	} else {
+		s.sets = policy.Bounded(s.sets + *set)
+	}
+}
+
+// cpu is the services' CPU, by the machine's use or else by that of its pods; kept is what the system has to itself.
+func (d *demand) cpu(sample *tick.Sample, sum sums, kept float64) {
 	machine := (*float64)(nil)
-	if cpu := t.Sample.CPU; cpu != nil && cpu.UsageMilliCPU != nil && *cpu.UsageMilliCPU >= 0 {
+	if cpu := sample.CPU; cpu != nil && cpu.UsageMilliCPU != nil && *cpu.UsageMilliCPU >= 0 {
 		machine = cpu.UsageMilliCPU
 	}
 	switch {
-	case machine != nil && known:
-		system := max(policy.Bounded(*machine)-batch-given-services, 0)
-		d.used, d.milliCPU = services+system, services+max(system, kept)
+	case machine != nil && sum.isKnown:
+		system := max(policy.Bounded(*machine)-sum.batch-sum.given-sum.services, 0)
+		d.used, d.milliCPU = sum.services+system, sum.services+max(system, kept)
 	case machine != nil: // what the pods use is in it
-		d.used = max(policy.Bounded(*machine)-batch-given, services)
+		d.used = max(policy.Bounded(*machine)-sum.batch-sum.given, sum.services)
 		d.milliCPU = max(d.used, kept)
-	case known && len(t.Sample.Pods) > 0:
-		d.used, d.milliCPU = services, services+kept
+	case sum.isKnown && len(sample.Pods) > 0:
+		d.used, d.milliCPU = sum.services, sum.services+kept
 	default:
 		d.milliCPU = math.NaN()
 	}
-	switch m := t.Sample.Memory; {
+}
+
+// memory is the services' memory, by what the machine has available or else by the pods' working sets.
+func (d *demand) memory(sample *tick.Sample, sum sums) {
+	switch m := sample.Memory; {
 	case m != nil && m.TotalBytes != nil && m.AvailableBytes != nil: // the page cache that can be dropped is available
-		d.bytes = max(policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes)-batchRSS, 0)
-	case setsKnown && len(t.Sample.Pods) > 0:
-		d.bytes = sets
+		d.bytes = max(policy.Amount(m.TotalBytes)-policy.Amount(m.AvailableBytes)-sum.batchRSS, 0)
+	case sum.setsKnown && len(sample.Pods) > 0:
+		d.bytes = sum.sets
 	default:
 		d.bytes = math.NaN()
 	}
-	return d
 }
 
 // keptMilliCPU is what the node's object keeps for the system, beside the reserved CPUs.

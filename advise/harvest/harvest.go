@@ -137,7 +137,7 @@ func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) st
 	switch {
 	case s == nil:
 		return "no sample"
-	case s.Fleet != nil || s.Agent != nil: // collect --fleet knows nothing of the node's use: the node's own pipe decides
+	case s.Fleet != nil || s.Agent != nil: // collect fleet knows nothing of the node's use: the node's own pipe decides
 		return "the sample is of a fleet"
 	case s.Topology == nil:
 		return "no topology in the sample"

@@ -85,6 +85,20 @@ func TestAnEarlierQuotaGoes(t *testing.T) {
 	}
 }
 
+// TestQuotaThatNobodySetStays: where no quota was ever set, none is lifted: somebody else's would go with it.
+func TestQuotaThatNobodySetStays(t *testing.T) {
+	d := New(Defaults())
+	for seconds := range 3 {
+		a := d.Decide(onSmall(float64(seconds), ruled("batch")))
+		if c := a.Cgroups[0]; c.CPUMaxMilliCPU != nil || c.CPUIdle == nil {
+			t.Errorf("tick %d: %+v; want the idle class, and the quota left alone", seconds, c)
+		}
+		if len(a.Fallback) > 0 && a.Fallback[0].CPUMaxMilliCPU != nil {
+			t.Errorf("tick %d: fallback %+v; want the quota left alone", seconds, a.Fallback[0])
+		}
+	}
+}
+
 // TestClassOnTopOfPools: on a machine with pools the CPU lists stay as they are, with the class on top.
 func TestClassOnTopOfPools(t *testing.T) {
 	s := Defaults()

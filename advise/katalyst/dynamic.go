@@ -11,11 +11,15 @@ import (
 	"polder/lib/tick"
 )
 
-// Fields of reclaimedResourceConfig that act.
+// FieldReserve and FieldFloor are the fields of reclaimedResourceConfig that set what settings of this policy set, too.
+const (
+	FieldReserve = "reservedResourceForAllocate"
+	FieldFloor   = "minReclaimedResourceForAllocate"
+)
+
+// Fields of reclaimedResourceConfig that act beside these.
 const (
 	fieldEnable     = "enableReclaim"
-	fieldReserve    = "reservedResourceForAllocate"
-	fieldFloor      = "minReclaimedResourceForAllocate"
 	fieldWithhold   = "reservedResourceForReport"
 	fieldLeast      = "minReclaimedResourceForReport"
 	fieldNegligible = "minIgnoredReclaimedResourceForReport"
@@ -116,9 +120,9 @@ func (d *dynamic) field(name string, raw tick.Raw) {
 			return
 		}
 		d.off = !enable
-	case fieldReserve:
+	case FieldReserve:
 		d.reserve = d.amounts(name, raw)
-	case fieldFloor:
+	case FieldFloor:
 		d.floor = d.amounts(name, raw)
 		if d.floor.bytes != nil {
 			d.reasons = append(d.reasons, d.from(name)+".memory is not used by this policy")

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
 )
 
@@ -111,9 +112,4 @@ func refusedPool(name string) string {
 }
 
 // quote is untrusted text for a reason.
-func quote(text string) string {
-	if len(text) > 60 {
-		text = text[:60] + "…"
-	}
-	return strconv.Quote(text)
-}
+func quote(text string) string { return strconv.Quote(clip.Text(text, 60)) }

@@ -105,15 +105,7 @@ type node struct {
 
 // Decide implements [policy.Decider].
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
-	if d.nodes == nil { // a state file's null
-		d.nodes = map[string]*node{}
-	}
-	n := d.nodes[t.Node]
-	if n == nil {
-		policy.MakeRoom(d.nodes, func(n *node) time.Time { return n.LastNeed })
-		n = &node{}
-		d.nodes[t.Node] = n
-	}
+	n := d.node(t.Node)
 	n.clock(t.Time)
 	a := &tick.Advice{Policy: Policy.Name, Fallback: n.Fallback}
 	s := t.Sample
@@ -135,33 +127,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.owned = cpus.Set{}
 	n.forgetGuess()
 	sys := n.system(members, s)
-	var e estimate
-	var weights []uint64
-	switch {
-	case n.shape.avail.IsEmpty():
-		e = n.need(members, make([]group, 1), settings)
-		a.Reclaimed.MilliCPU, a.Fallback = tick.Ptr(int64(0)), nil
-		a.Reasons = append(a.Reasons, fmt.Sprintf("kubelet gave away all CPUs that are not reserved (%s): there are no pools", n.shape.exclusive))
-	case small:
-		n.bind(a, members, nil, nil)
-		e = n.need(members, make([]group, 1), settings)
-		e.system = sys.milliCPU
-		n.quota(a, t, members, e, r, settings)
-		weights = n.shape.perNUMA()
-		policy.WidenTier(a, n.Tier, n.shape.online.list)
-	default:
-		dedicated := n.dedicate(a, members, r, settings)
-		avail := n.shape.rest(dedicated)
-		limit := max(avail.Size()-r.floorCPUs(), 1)
-		groups := n.gather(members, t.Time, r, settings)
-		e = n.need(members, groups, settings)
-		groups[0].system = sys.milliCPU
-		l := n.pools(a, t, groups, avail, limit, r, settings)
-		weights = l.perNUMA
-		n.offer(a, s, l)
-		n.confine(a, members, groups, avail, l)
-		n.Tier = policy.HoldTier(a, s, n.Tier, policy.BatchLists{Batch: l.reclaim.list, Floor: l.floor.list, All: n.shape.online.list})
-	}
+	e, weights := n.divide(a, t, members, small, sys.milliCPU, r, settings)
 	n.restrain(a, t, r, settings)
 	a.Reasons = append(append(a.Reasons, e.reasons(settings)...), sys.reasons...)
 	n.decided(t.Time, e.unknown > 0, settings.Hold)
@@ -173,6 +139,49 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	a.Reasons = append(a.Reasons, r.reasons...)
 	n.Fallback = a.Fallback
 	return a
+}
+
+// node is what is remembered of a node.
+func (d *Decider) node(name string) *node {
+	if d.nodes == nil { // a state file's null
+		d.nodes = map[string]*node{}
+	}
+	n := d.nodes[name]
+	if n == nil {
+		policy.MakeRoom(d.nodes, func(n *node) time.Time { return n.LastNeed })
+		n = &node{}
+		d.nodes[name] = n
+	}
+	return n
+}
+
+// divide divides the CPUs into pools or, on a small machine, holds the reclaimed pods by quota. It returns what the services need, and how
+// much of the offered CPU is of each NUMA node.
+func (n *node) divide(a *tick.Advice, t *tick.Tick, members []member, small bool, systemMilliCPU float64, r resolved, s Settings) (estimate, []uint64) {
+	switch {
+	case n.shape.avail.IsEmpty():
+		a.Reclaimed.MilliCPU, a.Fallback = tick.Ptr(int64(0)), nil
+		a.Reasons = append(a.Reasons, fmt.Sprintf("kubelet gave away all CPUs that are not reserved (%s): there are no pools", n.shape.exclusive))
+		return n.need(members, make([]group, 1), s), nil
+	case small:
+		n.bind(a, members, nil, nil)
+		e := n.need(members, make([]group, 1), s)
+		e.system = systemMilliCPU
+		n.quota(a, t, members, e, r, s)
+		policy.WidenTier(a, n.Tier, n.shape.online.list)
+		return e, n.shape.perNUMA()
+	}
+	dedicated := n.dedicate(a, members, r, s)
+	avail := n.shape.rest(dedicated)
+	limit := max(avail.Size()-r.floorCPUs(), 1)
+	groups := n.gather(members, t.Time, r, s)
+	e := n.need(members, groups, s)
+	groups[0].system = systemMilliCPU
+	l := n.pools(a, t, groups, avail, limit, r, s)
+	n.offer(a, t.Sample, l)
+	n.confine(a, members, groups, avail, l)
+	n.Tier = policy.HoldTier(a, t.Sample, n.Tier, policy.BatchLists{Batch: l.reclaim.list, Floor: l.floor.list, All: n.shape.online.list})
+	return e, l.perNUMA
 }
 
 // restrain puts the reclaimed pods into their scheduling class, and takes from them while services wait.

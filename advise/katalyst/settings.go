@@ -121,9 +121,9 @@ func (s Settings) resolve(dyn *dynamic, small bool, machineMilliCPU, machineByte
 		return normal, "default"
 	}
 	r := resolved{dynamic: dyn}
-	r.reserveMilliCPU, r.reserveFrom = pick(s.ReserveMilliCPU, "reserve-cpu", dyn.reserve.milliCPU, fieldReserve, defaultReserveMilliCPU, machineMilliCPU)
-	r.floorMilliCPU, r.floorFrom = pick(s.FloorMilliCPU, "floor-cpu", dyn.floor.milliCPU, fieldFloor, defaultFloorMilliCPU, machineMilliCPU)
-	r.reserveMemoryBytes, r.reserveMemoryFrom = pick(s.ReserveMemoryBytes, "reserve-memory", dyn.reserve.bytes, fieldReserve, defaultReserveMemoryBytes, machineBytes)
+	r.reserveMilliCPU, r.reserveFrom = pick(s.ReserveMilliCPU, "reserve-cpu", dyn.reserve.milliCPU, FieldReserve, defaultReserveMilliCPU, machineMilliCPU)
+	r.floorMilliCPU, r.floorFrom = pick(s.FloorMilliCPU, "floor-cpu", dyn.floor.milliCPU, FieldFloor, defaultFloorMilliCPU, machineMilliCPU)
+	r.reserveMemoryBytes, r.reserveMemoryFrom = pick(s.ReserveMemoryBytes, "reserve-memory", dyn.reserve.bytes, FieldReserve, defaultReserveMemoryBytes, machineBytes)
 	return r
 }
 

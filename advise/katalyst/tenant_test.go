@@ -3,6 +3,7 @@ package katalyst
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -70,6 +71,38 @@ func TestIdlePodsTakeNoCPUsFromAServiceByNamingPools(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A NUMA node of its own is refused where services need it, and only there: to the CPU.
+func TestNUMANodeOfOnesOwnUpToWhatServicesNeed(t *testing.T) {
+	given, refused := 0, 0
+	for cores := 10.0; cores < 40; cores += 0.25 {
+		pod := idlePods(1, func(_ int, p *tick.Pod) {
+			p.QoS, p.Annotations[memoryEnhancement] = tick.QoSDedicated, `{"numa_binding":"true","numa_exclusive":"true"}`
+			p.Requests = &tick.Resources{MilliCPU: tick.Ptr(2000.0)}
+		})
+		a := New(Defaults()).Decide(at(0, append(pod, shared("web", cores))...))
+		spare := -1 // what services leave, as the refusal says
+		for _, r := range a.Reasons {
+			if _, text, said := strings.Cut(r, "services need all but "); said {
+				fmt.Sscan(text, &spare)
+			}
+		}
+		list, _, _ := strings.Cut(wants(a.Cgroups)["idle0"], " mems")
+		switch got := mustParse(t, list).Size(); {
+		case spare >= 24 || spare >= 0 && got != 2:
+			t.Errorf("a service of %g cores: the pod has %d CPUs, and services leave %d: %q", cores, got, spare, a.Reasons)
+		case spare < 0 && got != 24:
+			t.Errorf("a service of %g cores: the pod has %d CPUs, want the 24 of a NUMA node: %q", cores, got, a.Reasons)
+		case spare < 0:
+			given++
+		default:
+			refused++
+		}
+	}
+	if given == 0 || refused == 0 {
+		t.Errorf("given %d times, refused %d times", given, refused)
 	}
 }
 

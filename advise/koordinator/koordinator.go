@@ -121,7 +121,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	}
 	if t.Sample == nil || t.Sample.Fleet == nil && t.Sample.Agent == nil {
 		n.Batch.Advise(t, s, a)
-	} else { // collect --fleet knows nothing of the node's use: the node's own pipe decides
+	} else { // collect fleet knows nothing of the node's use: the node's own pipe decides
 		a.Reasons = append(a.Reasons, "the sample is of a fleet: nothing is said of batch resources")
 	}
 	seen := n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.settings.ReservedCPUs})

@@ -47,21 +47,7 @@ func join(into, c *tick.Cgroup, a *tick.Advice) {
 	clash := func(key string, x, y, holds any) {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("cgroup %s: %s is wanted as %v and as %v: %v holds", c.Cgroup, key, x, y, holds))
 	}
-	for _, list := range []struct {
-		key  string
-		into *string
-		from string
-	}{{"cpusetCPUs", &into.CPUSetCPUs, c.CPUSetCPUs}, {"cpusetMems", &into.CPUSetMems, c.CPUSetMems}} {
-		if x, y := *list.into, list.from; x == "" || y == "" || x == y {
-			*list.into = x + y
-			if x == y {
-				*list.into = x
-			}
-		} else {
-			*list.into = narrower(x, y)
-			clash(list.key, x, y, *list.into)
-		}
-	}
+	joinLists(into, c, clash)
 	for _, number := range []struct {
 		key  string
 		into **int64
@@ -91,6 +77,29 @@ func join(into, c *tick.Cgroup, a *tick.Advice) {
 	}
 	into.IOMax = slices.Concat(into.IOMax, c.IOMax) // of one disk isolate takes the tighter limits
 	into.MemoryTighterOnly = into.MemoryTighterOnly || c.MemoryTighterOnly
+	joinSwitches(into, c, clash)
+}
+
+// joinLists takes the narrower of two lists.
+func joinLists(into, c *tick.Cgroup, clash func(key string, x, y, holds any)) {
+	for _, list := range []struct {
+		key  string
+		into *string
+		from string
+	}{{"cpusetCPUs", &into.CPUSetCPUs, c.CPUSetCPUs}, {"cpusetMems", &into.CPUSetMems, c.CPUSetMems}} {
+		switch x, y := *list.into, list.from; {
+		case y == "" || x == y:
+		case x == "":
+			*list.into = y
+		default:
+			*list.into = narrower(x, y)
+			clash(list.key, x, y, *list.into)
+		}
+	}
+}
+
+// joinSwitches switches on what one of two wants on.
+func joinSwitches(into, c *tick.Cgroup, clash func(key string, x, y, holds any)) {
 	for _, on := range []struct {
 		key  string
 		into **bool

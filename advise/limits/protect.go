@@ -55,8 +55,21 @@ func (w *work) protect(asked bool) {
 		return
 	}
 	leaves, unknown := w.leaves()
-	left := policy.Amount(s.Memory.TotalBytes) * protectedPermille / 1000
-	protected, scaled := 0.0, ""
+	protected, scaled := w.protectLeaves(leaves, policy.Amount(s.Memory.TotalBytes)*protectedPermille/1000)
+	if unknown {
+		w.say("memory protection: what some services hold is not known: their protection stays as it is")
+	}
+	if scaled != "" {
+		scaled = "; it does not all fit into " + percent(protectedPermille/1000.0) + " of the machine: scaled" + scaled
+	}
+	if len(leaves) > 0 {
+		w.say("memory protection: %s of %s%s", size(protected), phrase.Count(len(leaves), "service cgroup"), scaled)
+	}
+}
+
+// protectLeaves protects services' cgroups and those above them, as far as the bytes that are left go. It returns how much is protected,
+// and which classes were scaled.
+func (w *work) protectLeaves(leaves []leaf, left float64) (protected float64, scaled string) {
 	sums := map[string]int64{}
 	for i, name := range classes {
 		sum := 0.0
@@ -88,15 +101,7 @@ func (w *work) protect(asked bool) {
 	for at, low := range sums {
 		w.of(at).Low = low
 	}
-	if unknown {
-		w.say("memory protection: what some services hold is not known: their protection stays as it is")
-	}
-	if scaled != "" {
-		scaled = "; it does not all fit into " + percent(protectedPermille/1000.0) + " of the machine: scaled" + scaled
-	}
-	if len(leaves) > 0 {
-		w.say("memory protection: %s of %s%s", size(protected), phrase.Count(len(leaves), "service cgroup"), scaled)
-	}
+	return protected, scaled
 }
 
 // leaves are the services' cgroups and what each would have protected. One whose working set is not known keeps what it had.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"polder/lib/cpus"
 	"polder/lib/tick"
@@ -12,7 +11,8 @@ import (
 
 // WithoutPartitions makes a policy see the CPUs alone that pods may have: those of a CPU partition are for the cgroups in it, and
 // whoever gives one to a sibling takes the partition apart. Where all pods are in a partition, its CPUs are theirs and the others are
-// not. The function that it returns finishes the advice: a pod in another's partition is left alone, and a reason names the CPUs.
+// not. A pod in another's partition needs none of these CPUs. The function that it returns finishes the advice: such a pod is left alone,
+// and a reason names the CPUs.
 func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 	if t.Sample == nil || t.Sample.Topology == nil || len(t.Sample.Partitions) == 0 {
 		return t, func(*tick.Advice) {}
@@ -25,7 +25,7 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 		switch {
 		case err != nil:
 			continue
-		case home(&p, t.Sample.Pods):
+		case p.IsHome(t.Sample.Pods):
 			elsewhere = elsewhere.Union(online.Difference(set))
 		default:
 			foreign, taken = append(foreign, p), taken.Union(set.Intersection(online))
@@ -36,6 +36,7 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 	left := float64(online.Difference(taken).Difference(elsewhere).Size()) * 1000
 	s.Capacity = lessCPU(s.Capacity, float64(taken.Size())*1000, left)
 	s.Allocatable = lessCPU(s.Allocatable, float64(taken.Size())*1000, left)
+	withoutOwnCPUs(&s, foreign)
 	own := *t
 	own.Sample = &s
 	return &own, func(a *tick.Advice) {
@@ -49,18 +50,47 @@ func WithoutPartitions(t *tick.Tick) (*tick.Tick, func(*tick.Advice)) {
 	}
 }
 
-// home reports whether all pods are in a partition, and none is its root: that would have it for itself.
-func home(p *tick.Partition, pods []tick.Pod) bool {
-	some := false
-	for i := range pods {
-		if pods[i].Cgroup == "" {
+// withoutOwnCPUs makes the pods in others' partitions need no CPU: they have CPUs of their own. What they are known to use is no use of the
+// node's other CPUs either.
+func withoutOwnCPUs(s *tick.Sample, foreign []tick.Partition) {
+	used, cloned := 0.0, false
+	for i := range s.Pods {
+		if !slices.ContainsFunc(foreign, func(p tick.Partition) bool { return p.Holds(s.Pods[i].Cgroup) }) {
 			continue
 		}
-		if some = true; !strings.HasPrefix(pods[i].Cgroup, p.Cgroup+"/") {
-			return false
+		if !cloned {
+			s.Pods, cloned = slices.Clone(s.Pods), true
 		}
+		p := &s.Pods[i]
+		used += Amount(p.UsageMilliCPU)
+		needNoCPU(p)
 	}
-	return some
+	if used > 0 && s.CPU != nil && s.CPU.UsageMilliCPU != nil {
+		node := *s.CPU
+		node.UsageMilliCPU = tick.Ptr(math.Max(0, *node.UsageMilliCPU-used))
+		s.CPU = &node
+	}
+}
+
+// needNoCPU makes a pod need no CPU. One of class dedicated asks for none then.
+func needNoCPU(p *tick.Pod) {
+	none := func(r *tick.Resources) *tick.Resources {
+		out := tick.Resources{}
+		if r != nil {
+			out = *r
+		}
+		out.MilliCPU = tick.Ptr(0.0)
+		return &out // its limits stay: they are written to cgroups
+	}
+	if p.QoS == tick.QoSDedicated {
+		p.QoS = tick.QoSShared
+	}
+	p.UsageMilliCPU, p.Load1, p.Load5, p.Requests = tick.Ptr(0.0), tick.Ptr(0.0), tick.Ptr(0.0), none(p.Requests)
+	p.Containers = slices.Clone(p.Containers)
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		c.UsageMilliCPU, c.Load1, c.Load5, c.Requests = tick.Ptr(0.0), tick.Ptr(0.0), tick.Ptr(0.0), none(c.Requests)
+	}
 }
 
 // cut is a topology without some of its CPUs.
@@ -106,7 +136,7 @@ func lessCPU(r *tick.Resources, taken, left float64) *tick.Resources {
 func leaveAlone(cgroups []tick.Cgroup, foreign []tick.Partition) []tick.Cgroup {
 	inside := func(c *tick.Cgroup) bool {
 		return (c.CPUSetCPUs != "" || c.CPUSetMems != "") && slices.ContainsFunc(foreign, func(p tick.Partition) bool {
-			return c.Cgroup == p.Cgroup || strings.HasPrefix(c.Cgroup, p.Cgroup+"/")
+			return p.Holds(c.Cgroup)
 		})
 	}
 	cloned := false

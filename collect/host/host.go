@@ -1,6 +1,6 @@
 // Package host reads the machine under a root directory: /proc and /sys. Reading is split from parsing; the parsers
 // take any bytes. It is the only importer of prometheus/procfs, which reads what is small and simple there (loadavg,
-// meminfo, pressure); the files that have a line or more a CPU or a zone are parsed here, for procfs takes them apart
+// meminfo); the files that have a line or more a CPU or a zone are parsed here, for procfs takes them apart
 // with Sscanf and regular expressions.
 package host
 
@@ -11,7 +11,6 @@ import (
 	"strconv"
 
 	"github.com/prometheus/procfs"
-	"golang.org/x/sys/unix"
 
 	"polder/lib/kernfile"
 )
@@ -121,45 +120,6 @@ func (h *Host) WatermarkScaleFactor() (uint64, error) {
 		return 0, fmt.Errorf("read %s: %q is no number", h.Path(path), kernfile.Clip(data))
 	}
 	return n, nil
-}
-
-// PressureLine is one line of a pressure file: shares of time in percent, and the total in microseconds.
-type PressureLine struct {
-	Avg10, Avg60, Avg300 float64
-	TotalMicroseconds    uint64
-}
-
-// Pressure is one pressure file (Documentation/accounting/psi.rst); nil lines are not in the file.
-type Pressure struct {
-	Some, Full *PressureLine
-}
-
-// ErrNoPressure is wrapped where the kernel has no pressure stall information: older than 4.20, built without it, or
-// started with psi=0.
-var ErrNoPressure = errors.New("no pressure stall information (kernel older than 4.20, or psi=0)")
-
-// Pressure reads /proc/pressure/RESOURCE ("cpu", "memory", "io").
-func (h *Host) Pressure(resource string) (Pressure, error) {
-	p, err := h.proc.PSIStatsForResource(resource)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return Pressure{}, fmt.Errorf("read %s pressure: %w", resource, ErrNoPressure)
-	}
-	if err != nil {
-		return Pressure{}, fmt.Errorf("read %s pressure: %w", resource, err)
-	}
-	for _, l := range []*procfs.PSILine{p.Some, p.Full} {
-		if l != nil && !(finite(l.Avg10) && finite(l.Avg60) && finite(l.Avg300)) {
-			return Pressure{}, fmt.Errorf("read %s pressure: an average is no number", resource)
-		}
-	}
-	return Pressure{Some: pressureLine(p.Some), Full: pressureLine(p.Full)}, nil
-}
-
-func pressureLine(l *procfs.PSILine) *PressureLine {
-	if l == nil {
-		return nil
-	}
-	return &PressureLine{Avg10: l.Avg10, Avg60: l.Avg60, Avg300: l.Avg300, TotalMicroseconds: l.Total}
 }
 
 // list reads a file that is one line: a list, a mask or a number.

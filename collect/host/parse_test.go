@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -113,28 +112,6 @@ func write(t *testing.T, files map[string]string) *Host {
 		t.Fatal(err)
 	}
 	return h
-}
-
-func TestPressure(t *testing.T) {
-	h := write(t, map[string]string{
-		"pressure/cpu":    "some avg10=2.52 avg60=2.03 avg300=0.98 total=13785501\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
-		"pressure/memory": "some avg10=NaN avg60=0.00 avg300=0.00 total=0\n",
-		"pressure/io":     "some avg10=1.00 avg60=0.00 avg300=0.00 total=7\n",
-	})
-	got, err := h.Pressure("cpu")
-	want := Pressure{Some: &PressureLine{2.52, 2.03, 0.98, 13785501}, Full: &PressureLine{}}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("Pressure(cpu): %v (-want +got):\n%s", err, diff)
-	}
-	if got, err := h.Pressure("io"); err != nil || got.Full != nil || got.Some == nil {
-		t.Errorf("Pressure(io) = %v, %v; want some alone", got, err)
-	}
-	if _, err := h.Pressure("memory"); err == nil {
-		t.Error("Pressure(memory) with NaN: no error")
-	}
-	if _, err := h.Pressure("irq"); !errors.Is(err, ErrNoPressure) {
-		t.Errorf("Pressure(irq) = %v; want ErrNoPressure", err)
-	}
 }
 
 func TestSmallFiles(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"polder/lib/tick"
 )
 
 // FuzzProcfs has the same arbitrary text in every file that the library parses, or that has a parser of one line: what
@@ -47,8 +49,9 @@ func FuzzProcfs(f *testing.F) {
 			sane("LoadAverage", l1, l5, l15)
 		}
 		for _, resource := range []string{"cpu", "memory"} {
-			p, err := h.Pressure(resource)
-			for _, l := range []*PressureLine{p.Some, p.Full} {
+			var p Pressure
+			err := h.ReadPressure(resource, &p)
+			for _, l := range []*tick.PressureLine{p.Some, p.Full} {
 				if err == nil && l != nil {
 					sane("Pressure", l.Avg10, l.Avg60, l.Avg300)
 				}

@@ -18,16 +18,10 @@ var PSI = Source{
 type psiReader struct {
 	host        *host.Host
 	log         *slog.Logger
-	cpu, memory pressure
-	io          pressure
+	cpu, memory host.Pressure // the sample points into these
+	io          host.Pressure
 	nodeIO      tick.NodeIO
 	said        bool
-}
-
-// pressure is the memory that a sample points into.
-type pressure struct {
-	tick.Pressure
-	some, full tick.PressureLine
 }
 
 func (p *psiReader) Read(r *Round) error {
@@ -46,8 +40,8 @@ func (p *psiReader) Read(r *Round) error {
 	return errors.Join(cpuErr, memoryErr, ioErr)
 }
 
-func (p *psiReader) read(resource string, into *pressure) (*tick.Pressure, error) {
-	h, err := p.host.Pressure(resource)
+func (p *psiReader) read(resource string, into *host.Pressure) (*tick.Pressure, error) {
+	err := p.host.ReadPressure(resource, into)
 	if errors.Is(err, host.ErrNoPressure) {
 		if !p.said {
 			p.said = true
@@ -58,14 +52,5 @@ func (p *psiReader) read(resource string, into *pressure) (*tick.Pressure, error
 	if err != nil {
 		return nil, err
 	}
-	into.Some, into.Full = pressureLine(h.Some, &into.some), pressureLine(h.Full, &into.full)
 	return &into.Pressure, nil
-}
-
-func pressureLine(h *host.PressureLine, into *tick.PressureLine) *tick.PressureLine {
-	if h == nil {
-		return nil
-	}
-	*into = tick.PressureLine{Avg10: h.Avg10, Avg60: h.Avg60, Avg300: h.Avg300, TotalMicroseconds: float64(h.TotalMicroseconds)}
-	return into
 }

@@ -23,12 +23,11 @@ func newStalls() *stalls {
 	return s
 }
 
-// stall is one pressure file, held open, and the memory that its part of a sample points into.
+// stall is one pressure file, held open, and what was read of it last, into which a sample points.
 type stall struct {
 	file *cgroup.File // nil where there is none, or none any more
 	at   float64      // when it was read last, in seconds
-	last cgroup.Pressure
-	out  pressure
+	last host.Pressure
 
 	// share is the part of the time between the last two readings in which some task waited, in thousandths; NaN where it is not known.
 	share float64
@@ -90,8 +89,9 @@ func (s *stall) read(seconds float64, buf []byte) error {
 	if elapsed > 0 && elapsed < stallsEvery { // a copy's clock may stand still
 		return nil
 	}
-	before := s.last
-	s.at, s.last, s.share = seconds, cgroup.Pressure{}, math.NaN()
+	before := totalOf(&s.last)
+	s.at, s.share = seconds, math.NaN()
+	s.last.Forget()
 	data, err := s.file.Read(buf)
 	switch {
 	case cgroup.NoPressure(err):
@@ -103,32 +103,32 @@ func (s *stall) read(seconds float64, buf []byte) error {
 	if err := s.last.Parse(data); err != nil {
 		return fmt.Errorf("read %s: %w", s.file.Path(), err)
 	}
-	s.share = shareOf(&before, &s.last, elapsed)
+	s.share = shareOf(before, totalOf(&s.last), elapsed)
 	return nil
 }
 
-// shareOf is the part of the time between two readings in which some task waited, in thousandths.
-func shareOf(before, now *cgroup.Pressure, seconds float64) float64 {
-	was, is := before.Some.TotalMicroseconds, now.Some.TotalMicroseconds
-	if !before.HasSome || !now.HasSome || is < was || !(seconds > 0) {
+// totalOf is the time in which some task waited, in microseconds; NaN where it is not known.
+func totalOf(p *host.Pressure) float64 {
+	if p.Some == nil {
 		return math.NaN()
 	}
-	return min(float64(is-was)/1e6/seconds*1000, 1000)
+	return p.Some.TotalMicroseconds
+}
+
+// shareOf is the part of the time between two readings in which some task waited, in thousandths.
+func shareOf(before, now, seconds float64) float64 {
+	if !(now >= before) || !(seconds > 0) {
+		return math.NaN()
+	}
+	return min((now-before)/1e6/seconds*1000, 1000)
 }
 
 // value is what was read, nil where nothing was.
 func (s *stall) value() *tick.Pressure {
-	if !s.last.HasSome && !s.last.HasFull {
+	if !s.last.IsKnown() {
 		return nil
 	}
-	s.out.Some, s.out.Full = nil, nil
-	if s.last.HasSome {
-		s.out.Some = pressureLine((*host.PressureLine)(&s.last.Some), &s.out.some)
-	}
-	if s.last.HasFull {
-		s.out.Full = pressureLine((*host.PressureLine)(&s.last.Full), &s.out.full)
-	}
-	return &s.out.Pressure
+	return &s.last.Pressure
 }
 
 func (s *stall) close() {

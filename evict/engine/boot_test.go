@@ -16,7 +16,6 @@ import (
 	"polder/lib/cgroup"
 	"polder/lib/stage"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // remake removes the cgroup with what runs in it, and makes another of the same name.
@@ -205,7 +204,7 @@ func TestRebootForgetsWhatWasMeasured(t *testing.T) {
 		n.Queue = pick.Queue{"soft": noon}
 		n.Steady = pick.Steady{Start: noon, Last: noon}
 		n.Hour = pick.Hour{{At: noon, UID: "a"}}
-		n.Cooldowns = map[string]*window.Cooldown{rule.All[0].Name: {}}
+		n.Cooldowns = map[string]*pick.Cooldown{rule.All[0].Name: {}}
 		n.Going = pick.Going{
 			"asked": {Cgroup: "/a"}, "killed": {Cgroup: "/b", Inode: 7}, "frozen": {Held: true}, "ended": {Ended: noon}, "null": nil,
 		}

@@ -2,11 +2,9 @@ package engine
 
 import (
 	"context"
-	"slices"
 
 	"polder/evict/act"
 	"polder/evict/settings"
-	"polder/lib/evictconfig"
 	"polder/lib/stage"
 )
 
@@ -19,8 +17,6 @@ type options struct {
 	// kubeconfig is empty for the cluster of the pod that evict runs in.
 	kubeconfig          string
 	list, thaw, explain bool
-	// fleet makes evict the fleet controller's.
-	fleet bool
 }
 
 // Command is evict with its flags.
@@ -35,12 +31,7 @@ func Command() stage.Command {
 		Kind:          stage.Kind{Reads: true, Writes: true, State: true, Acts: true},
 		Flags:         o.flags,
 		Run: func(ctx context.Context, s *stage.Session) error {
-			if err := o.checkFleet(s); err != nil {
-				return err
-			}
 			switch {
-			case o.list && o.fleet:
-				return o.ListFleet(s)
 			case o.list:
 				return o.List(s)
 			case o.checked != "":
@@ -63,34 +54,6 @@ func (o *options) flags(f *stage.Flags) {
 	f.Path(&o.checked, "check-config", "", "print what --config `FILE` would put in force, and end\nOr what is wrong with it. The status is 0 or 2.")
 	f.Bool(&o.explain, "explain", "do nothing; print why pods would be evicted or not\nAt the end of the input it prints for each node's last tick every rule's value "+
 		"against its threshold, and every candidate with its rank and why it is a victim or not.")
-	f.Bool(&o.fleet, "fleet", "decide about nodes whose agent is not ready\nIt reads the ticks of collect --fleet, and measures no rule.")
 	f.Bool(&o.thaw, "thaw", "let what --action freeze froze run again, and end\nIt reads the record in --state.")
 	o.AddFlags(f)
-}
-
-// checkFleet refuses flags that do not go together with --fleet, or without it.
-func (o *options) checkFleet(s *stage.Session) error {
-	var all evictconfig.Settings
-	fleet := settings.Names(all.FleetRows())
-	for _, row := range all.Rows() {
-		switch of := slices.Contains(fleet, row.Name); {
-		case !s.IsSet(row.Name):
-		case of && !o.fleet:
-			return stage.Usagef("--%s is the fleet controller's: give --fleet, too", row.Name)
-		case !of && o.fleet && row.Name != settings.OptOut:
-			return stage.Usagef("--%s is for a node's own rules: not with --fleet", row.Name)
-		}
-	}
-	switch {
-	case !o.fleet:
-		return nil
-	case o.action == act.FreezePods, o.action == act.KillPods:
-		return stage.Usagef("--action %s is for the machine that evict runs on: with --fleet want %s, %s or %s",
-			o.action, act.Log, act.EvictPods, act.DeletePods)
-	case s.IsSet("node"):
-		return stage.Usagef("--node and --fleet exclude each other: the fleet controller is for all nodes")
-	case o.thaw, o.explain:
-		return stage.Usagef("--thaw and --explain are for a node's own rules: not with --fleet")
-	}
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"polder/evict/pick"
+	"polder/evict/progress"
 	"polder/evict/rule"
 	"polder/evict/settings"
 	"polder/lib/sloconfig"
@@ -34,7 +35,7 @@ func (e *engine) explain() error {
 // kept beyond it.
 func explain(n *node, t *tick.Tick, s *settings.Settings, section *tick.Eviction, round pick.Round) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "NODE %s  %s\n\n", settings.Clean(n.name), t.Time.UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "NODE %s  %s\n\n", settings.Clean(n.Record.Node()), t.Time.UTC().Format(time.RFC3339Nano))
 	writePressures(&b, t.Time, s, n.Strategies.Good, round)
 	for _, x := range section.Errors {
 		fmt.Fprintf(&b, "! %s\n", settings.Clean(x))
@@ -156,7 +157,7 @@ func writeCandidates(b *strings.Builder, now time.Time, v pick.Verdict, queue pi
 		if why == "" {
 			why = v.Why
 		}
-		row(w, strconv.Itoa(i+1), podName(x.Pod.Namespace, x.Pod.Name), x.Pod.QoS, priority, strings.Join(rank, " "),
+		row(w, strconv.Itoa(i+1), progress.PodName(x.Pod.Namespace, x.Pod.Name), x.Pod.QoS, priority, strings.Join(rank, " "),
 			number(x.Releases), waits, why)
 	}
 	w.Flush()
@@ -171,7 +172,7 @@ func writeGoing(b *strings.Builder, now time.Time, going pick.Going) {
 	row(w, "POD", "RULE", "STATE", "FOR", "ERROR")
 	for _, uid := range slices.Sorted(maps.Keys(going)) {
 		x := going[uid].Eviction
-		row(w, podName(x.Namespace, x.Name), x.Rule, x.State, now.Sub(going[uid].Requested).String(), cmp.Or(x.Error, none))
+		row(w, progress.PodName(x.Namespace, x.Name), x.Rule, x.State, now.Sub(going[uid].Requested).String(), cmp.Or(x.Error, none))
 	}
 	w.Flush()
 }

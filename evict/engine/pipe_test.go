@@ -99,7 +99,7 @@ func states(e *tick.Eviction) map[string]string {
 
 // stageEnv has the reclaimed resources' rule act at the first tick: most tests have one that needs an eviction.
 func stageEnv(args []string, in io.Reader, out, log io.Writer) stage.Env {
-	if args = slices.Clone(args); !slices.Contains(args, "--fleet") && !slices.Contains(args, "--reclaimed-tolerance") {
+	if args = slices.Clone(args); !slices.Contains(args, "--reclaimed-tolerance") {
 		args = slices.Insert(args, 1, "--reclaimed-tolerance", "0s")
 	}
 	return stage.Env{Args: args, In: in, Out: out, Err: log, Getenv: func(string) string { return "" }, Now: time.Now}

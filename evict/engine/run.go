@@ -6,9 +6,10 @@ import (
 	"fmt"
 
 	"polder/evict/act"
+	"polder/evict/progress"
+	"polder/evict/rule"
 	"polder/evict/settings"
 	"polder/lib/cgroup"
-	"polder/lib/kube"
 	"polder/lib/stage"
 	"polder/lib/tick"
 )
@@ -28,27 +29,21 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if acts && o.action == act.FreezePods && s.State == "" {
 		return stage.Usagef("--action freeze needs --state FILE: evict --thaw finds there what was frozen")
 	}
-	e := &engine{session: s, settings: &live, nodes: map[string]*node{}, saver: newSaver(s), explains: o.explain}
-	if o.fleet {
-		e.controller = newController()
-	}
+	e := newEngine(s, &live)
+	e.explains, e.Quiet = o.explain, o.explain
 	if err := e.load(o.action); err != nil {
 		return err
 	}
+	var runner *act.Runner
 	if acts {
-		if e.runner, err = o.runner(s, e); err != nil {
+		if runner, err = o.runner(e); err != nil {
 			return fmt.Errorf("--action %s: %w", o.action, err)
 		}
-		e.orders, e.cancel = context.WithCancel(ctx)
-		defer e.cancel()
 	}
 	if err := o.Watch(ctx, s, &live); err != nil {
 		return err
 	}
-	e.counts.tell(s.Metrics)
-	if o.fleet {
-		return e.finish(e.fleet(ctx))
-	}
+	e.Begin(ctx, runner)
 	err = s.Filter(ctx, stage.Filter{
 		Section:  tick.SectionEviction,
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice},
@@ -62,35 +57,27 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if o.explain {
 		err = errors.Join(err, e.explain())
 	}
-	return e.finish(err)
+	return e.Finish(err)
+}
+
+func newEngine(s *stage.Session, live *settings.Live) *engine {
+	e := &engine{session: s, settings: live, nodes: map[string]*node{}}
+	e.Work = progress.New(s, stateVersion, rule.Names(), e.record, e.snapshot)
+	return e
 }
 
 // runner makes what carries the action out.
-func (o *options) runner(s *stage.Session, e *engine) (*act.Runner, error) {
-	r := &act.Runner{Action: o.action, Log: s.Log}
-	switch o.action {
-	case act.EvictPods, act.DeletePods:
-		if api := s.Metrics.API(); api != nil {
-			kube.Observe(api)
-		}
-		client, err := kube.Open(kube.Options{Kubeconfig: o.kubeconfig, UserAgent: act.Controller, QPS: o.qps()})
-		if err != nil {
-			return nil, stage.Usagef("%w", err)
-		}
-		e.events = act.NewEvents(client, s.Node, s.Log, s.Now)
-		c := &act.Cluster{Client: client, Events: e.events}
-		r.Do = c.Evict
-		if o.action == act.DeletePods {
-			r.Do = c.Delete
-		}
-		return r, nil
+func (o *options) runner(e *engine) (*act.Runner, error) {
+	if o.action == act.EvictPods || o.action == act.DeletePods {
+		return e.Cluster(o.action, o.kubeconfig, e.session.Node, 0)
 	}
 	h, err := cgroup.Detect("/")
 	if err != nil {
 		return nil, err
 	}
 	e.cgroups = &cgroups{h, o.action}
-	r.Do = act.KillWay(h)
+	e.Inode = e.cgroups.inode
+	r := &act.Runner{Action: o.action, Log: e.session.Log, Do: act.KillWay(h)}
 	if o.action == act.FreezePods {
 		r.Do = act.FreezeWay(h)
 	}

@@ -1,24 +1,79 @@
 package fleet
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"polder/evict/fleet/health"
+	"polder/evict/settings"
+	"polder/lib/config"
 	"polder/lib/evictconfig"
-	"time"
+	"polder/lib/stage"
 )
 
-// Settings are those of the fleet controller.
-type Settings = evictconfig.Fleet
-
-// pauseOf is the time between the evictions of two nodes.
-func pauseOf(s Settings) time.Duration {
-	return (time.Minute + time.Duration(s.NodesPerMinute) - 1) / time.Duration(max(s.NodesPerMinute, 1))
+// inForce are the settings in force, and where each is from, by its name.
+type inForce struct {
+	health.Settings
+	from map[string]string
 }
 
-// Doc is the rule's manual.
-const Doc = `
-Where a node's agent has not been ready for taint-after, or no pod of it is there, the node's CustomNodeResource should have
-the taint node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks, until the agent is ready again. After evict-after
-the node's reclaimed pods go, all of them, with their own grace periods, at most nodes-per-minute nodes a minute: nodes that
-had no turn yet before others, then those that have been without an agent for longest.
-Nothing new is done to any node while the agents of more than 2 nodes and of over 20 % of them are not ready, or of all:
-that is the network or the fleet controller. Nor to a node of which it is not known how it is. What holds then stays.
-`
+// configured are the settings of the command line, and the configuration file.
+type configured struct {
+	config string // the path of --config, empty without one
+	given  health.Settings
+}
+
+func (c *configured) addFlags(f *stage.Flags) {
+	c.given = evictconfig.FleetDefaults()
+	settings.AddRows(f, c.given.Rows())
+}
+
+// resolve puts the defaults, the file and the command line together.
+func (c *configured) resolve(s *stage.Session) (*inForce, error) {
+	x := &inForce{Settings: evictconfig.FleetDefaults()}
+	rows := x.Rows()
+	var lines map[string]int
+	if c.config != "" {
+		data, err := config.Load(c.config)
+		if err == nil {
+			lines, err = settings.DecodeRows(c.config, data, rows)
+		}
+		if err != nil {
+			return nil, stage.Usagef("%w", err)
+		}
+	}
+	x.from = settings.MergeRows(s, rows, c.given.Rows(), c.config, lines)
+	if err := errors.Join(settings.CheckRows(x.from, x.Check)...); err != nil {
+		return nil, stage.Usagef("%w", err)
+	}
+	return x, nil
+}
+
+// watch reads the file again whenever it changes. A bad one is refused and the settings in force stay.
+func (c *configured) watch(ctx context.Context, s *stage.Session, into *atomic.Pointer[inForce]) error {
+	if c.config == "" {
+		return nil
+	}
+	return config.Watch(ctx, c.config, s.Log, func() {
+		x, err := c.resolve(s)
+		if err != nil {
+			s.Log.Error("configuration refused, the settings before stay in force", "error", err)
+			return
+		}
+		into.Store(x)
+		s.Log.Info("configuration read again", "path", c.config)
+	})
+}
+
+// list prints the rule and its settings.
+func (x *inForce) list(s *stage.Session) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: a node's agent is not ready\n  scope %s\n", health.Rule, health.Scope)
+	settings.WriteRows(&b, x.Rows(), x.from)
+	fmt.Fprintf(&b, "\n  %s\n", strings.ReplaceAll(strings.TrimSpace(decision), "\n", "\n  "))
+	_, err := fmt.Fprint(s.Out, b.String())
+	return err
+}

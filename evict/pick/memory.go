@@ -6,7 +6,6 @@ import (
 
 	"polder/evict/rule"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // Memory is what the choice remembers of one node. It is encoded as JSON into the state file; its zero value is empty.
@@ -16,7 +15,7 @@ type Memory struct {
 	// Ending says since when a pod has been seen to terminate, by UID.
 	Ending map[string]time.Time `json:"ending,omitempty"`
 	// Cooldowns are the rests after evictions, by [rule.Finding.Rest].
-	Cooldowns map[string]*window.Cooldown `json:"cooldowns,omitempty"`
+	Cooldowns map[string]*Cooldown `json:"cooldowns,omitempty"`
 	// Hour are the evictions within the last hour.
 	Hour Hour `json:"hour,omitempty"`
 	// Queue are the pods that soft findings name.
@@ -34,9 +33,9 @@ func (m *Memory) Init() {
 		m.Ending = map[string]time.Time{}
 	}
 	if m.Cooldowns == nil {
-		m.Cooldowns = map[string]*window.Cooldown{}
+		m.Cooldowns = map[string]*Cooldown{}
 	}
-	maps.DeleteFunc(m.Cooldowns, func(_ string, c *window.Cooldown) bool { return c == nil })
+	maps.DeleteFunc(m.Cooldowns, func(_ string, c *Cooldown) bool { return c == nil })
 	if m.Queue == nil {
 		m.Queue = Queue{}
 	}
@@ -96,7 +95,7 @@ func (m *Memory) Take(v Victim, now time.Time) *Leaving {
 	for _, r := range v.Rests {
 		c := m.Cooldowns[r]
 		if c == nil {
-			c = new(window.Cooldown)
+			c = new(Cooldown)
 			m.Cooldowns[r] = c
 		}
 		c.Strike(now)

@@ -9,7 +9,6 @@ import (
 
 	"polder/evict/rule"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 func TestHour(t *testing.T) {
@@ -193,7 +192,7 @@ func TestMemoryJSON(t *testing.T) {
 	}
 	back.Init()
 	want := remembers(nil, nil, nil)
-	want.Cooldowns["r"] = &window.Cooldown{Last: now}
+	want.Cooldowns["r"] = &Cooldown{Last: now}
 	want.Going["u"] = &Leaving{Eviction: tick.PodEviction{UID: "u", State: tick.StateCreated}, Requested: now}
 	if d := cmp.Diff(want, back); d != "" {
 		t.Errorf("an older state (-want +got):\n%s", d)

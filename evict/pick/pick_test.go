@@ -8,7 +8,6 @@ import (
 
 	"polder/evict/rule"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -42,7 +41,7 @@ func remembers(going, spared, resting []string) *Memory {
 		m.Going[uid] = &Leaving{Requested: now, Spared: now}
 	}
 	for _, r := range resting {
-		m.Cooldowns[r+" s"] = &window.Cooldown{Last: now}
+		m.Cooldowns[r+" s"] = &Cooldown{Last: now}
 	}
 	return m
 }

@@ -7,13 +7,12 @@ import (
 
 	"polder/lib/evictconfig"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // level is a threshold with what it remembers: since when it has been met. With a hysteresis, a threshold that is met
 // stays so until the value has come back past it by that part of it.
 type level struct {
-	window.Since
+	Since
 	// Last is when it was looked at last, Interval that sample's.
 	Last     time.Time     `json:"last,omitzero"`
 	Interval time.Duration `json:"interval,omitzero"`
@@ -48,7 +47,25 @@ func (l *level) over(t *tick.Tick, value, threshold, hysteresis float64) (counts
 	return threshold, l.observe(t, value > threshold)
 }
 
-// under is the same for a threshold that is met where the value is under it.
+// podOver compares a pod's value, by what was known of the pod before. Where it is over, now has the pod's level, which is returned; else
+// it is nil. The threshold is the one that counts now.
+func podOver(now *map[string]*level, before map[string]*level, uid string, t *tick.Tick, value, threshold, hysteresis float64) (*level, float64) {
+	l := before[uid]
+	if l == nil {
+		l = &level{}
+	}
+	counts, met := l.over(t, value, threshold, hysteresis)
+	if !met {
+		return nil, counts
+	}
+	if *now == nil {
+		*now = map[string]*level{}
+	}
+	(*now)[uid] = l
+	return l, counts
+}
+
+// under is over for a threshold that is met where the value is under it.
 func (l *level) under(t *tick.Tick, value, threshold, hysteresis float64) (counts float64, met bool) {
 	if l.held(t) {
 		threshold *= 1 + hysteresis

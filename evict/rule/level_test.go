@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
@@ -108,21 +107,10 @@ func TestLongestGap(t *testing.T) {
 	}
 }
 
-func TestGraceAndBytes(t *testing.T) {
+func TestGrace(t *testing.T) {
 	for d, want := range map[time.Duration]*int64{0: nil, -time.Second: nil, time.Millisecond: tick.Ptr(int64(1)), time.Second: tick.Ptr(int64(1)), 1500 * time.Millisecond: tick.Ptr(int64(2))} {
 		if got := grace(d); (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("grace(%s) = %v; want %v", d, got, want)
-		}
-	}
-	for text, want := range map[string]string{"0": "0", "2Gi": "2Gi", "2147483648": "2Gi", "1500": "1500", "1536Mi": "1536Mi", "1k": "1000"} {
-		var b evictconfig.Bytes
-		if err := b.UnmarshalText([]byte(text)); err != nil || b.String() != want {
-			t.Errorf("Bytes %q = %s, %v; want %s", text, b, err, want)
-		}
-	}
-	for _, text := range []string{"", "-1", "x", "1e99", "Gi"} {
-		if b := evictconfig.Bytes(7); b.Set(text) == nil || b != 7 {
-			t.Errorf("Bytes %q is taken for %s", text, b)
 		}
 	}
 }

@@ -7,14 +7,13 @@ import (
 
 	"polder/lib/cpus"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // poolLoad is what is remembered of one shared pool.
 type poolLoad struct {
-	Ring window.Ring[loadSample] `json:"ring"`
-	Soft level                   `json:"soft"`
-	Hard level                   `json:"hard"`
+	Ring Ring[loadSample] `json:"ring"`
+	Soft level            `json:"soft"`
+	Hard level            `json:"hard"`
 }
 
 // loadSample is a pool's load with the bounds that held when it was taken: the pool may have another size now.
@@ -201,6 +200,9 @@ func sharedPools(t *tick.Tick) ([]pool, error) {
 		pools, at = []pool{{name: tick.PoolShare, size: size}}, map[string]int{tick.PoolShare: 0}
 	}
 	for _, p := range active(t, tick.QoSShared) {
+		if t.Sample.HasOwnPartition(p) {
+			continue // its load is on other CPUs than the pools'
+		}
 		i, ok := at[enhancement(p, annotationCPU, "cpuset_pool")]
 		if !ok {
 			i, ok = at[tick.PoolShare]

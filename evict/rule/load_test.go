@@ -246,6 +246,27 @@ func TestLoadExclusiveCPUs(t *testing.T) {
 	}
 }
 
+// What runs in a CPU partition of its own loads no pool; in a partition that all pods are in it does.
+func TestLoadInAPartition(t *testing.T) {
+	s := onlyLoad()
+	for _, tt := range []struct {
+		name, partition string
+		want            float64
+	}{
+		{"the pod's", "/own", 1}, {"above the pod", "/above", 1}, {"another's", "/other", 9}, {"a name that begins alike", "/abo", 9}, {"all pods'", "/all", 9},
+	} {
+		x := tickAt(0, sharedPod("a", 1), sharedPod("own", 8))
+		x.Sample.Pods[0].Cgroup, x.Sample.Pods[1].Cgroup = "/all/a", map[string]string{"/own": "/own", "/above": "/above/own"}[tt.partition]
+		if x.Sample.Pods[1].Cgroup == "" {
+			x.Sample.Pods[1].Cgroup = "/all/above/own"
+		}
+		x.Sample.Partitions = []tick.Partition{{Cgroup: tt.partition, CPUs: "8-11"}}
+		if m := cpuPressure.New().Measure(&s, x); m.Findings[0].Value != tt.want {
+			t.Errorf("%s: load %v; want %v", tt.name, m.Findings[0].Value, tt.want)
+		}
+	}
+}
+
 func TestLoadHysteresis(t *testing.T) {
 	s := onlyLoad()
 	s.LoadHysteresis, s.LoadSyncPeriod, s.LoadMetricRingSize, s.LoadThresholdMetPercentage = 0.1, time.Second, 1, 1

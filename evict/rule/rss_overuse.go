@@ -60,19 +60,8 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 		case own != nil:
 			times = *own
 		}
-		l := before[p.UID]
-		if l == nil {
-			l = &level{}
-		}
-		threshold, met := l.over(t, rss, times*request, s.RSSOveruseHysteresis)
-		if !met {
-			continue
-		}
-		if w.Over == nil {
-			w.Over = map[string]*level{}
-		}
-		w.Over[p.UID] = l
-		if l.lasted(t.Time) < s.RSSOveruseTolerance {
+		l, threshold := podOver(&w.Over, before, p.UID, t, rss, times*request, s.RSSOveruseHysteresis)
+		if l == nil || l.lasted(t.Time) < s.RSSOveruseTolerance {
 			continue
 		}
 		if began.IsZero() || l.Start.Before(began) {

@@ -47,21 +47,10 @@ func (w *cpuWindow) suppression(m *Measure, s *Settings, t *tick.Tick) {
 			m.Errors = append(m.Errors, fmt.Sprintf("%s: pod %s: annotation %s: %v: the pod is left alone", ScopeSuppression, x.Pod.Name, annotationCPU, err))
 			continue
 		}
-		l := before[x.Pod.UID]
-		if l == nil {
-			l = &level{}
-		}
 		present := cores(left) / size
-		counts, met := l.over(t, present, tolerance, s.SuppressionHysteresis)
+		l, counts := podOver(&w.Suppressed, before, x.Pod.UID, t, present, tolerance, s.SuppressionHysteresis)
 		f.Threshold = min(f.Threshold, counts)
-		if !met {
-			continue
-		}
-		if w.Suppressed == nil {
-			w.Suppressed = map[string]*level{}
-		}
-		w.Suppressed[x.Pod.UID] = l
-		if l.lasted(t.Time) <= s.SuppressionMinDuration {
+		if l == nil || l.lasted(t.Time) <= s.SuppressionMinDuration {
 			continue
 		}
 		message := fmt.Sprintf("current pool suppression rate %.2f is over than the pod suppression tolerance rate %.2f", present, counts)

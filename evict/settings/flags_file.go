@@ -3,11 +3,8 @@ package settings
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
-	"time"
 
-	"polder/evict/rule"
 	"polder/lib/config"
 	"polder/lib/evictconfig"
 	"polder/lib/stage"
@@ -23,25 +20,7 @@ type Options struct {
 // AddFlags adds a flag for each setting.
 func (o *Options) AddFlags(f *stage.Flags) {
 	o.given = Default()
-	for _, row := range o.given.Rows() {
-		switch p := row.Into.(type) {
-		case *float64:
-			f.Float(p, row.Name, *p, row.Usage)
-		case *int:
-			f.Int(p, row.Name, *p, row.Usage)
-		case *bool:
-			f.OnOff(p, row.Name, *p, row.Usage)
-		case *time.Duration:
-			f.Duration(p, row.Name, *p, row.Usage)
-		case *evictconfig.Bytes:
-			f.Value(p, row.Name, p.String(), row.Usage)
-		case *[]string:
-			f.Strings(p, row.Name, row.Usage)
-			if row.Name == "rules" || row.Name == "dry-run-rules" {
-				f.Words(rule.Names()...)
-			}
-		}
-	}
+	AddRows(f, o.given.Rows())
 }
 
 // Resolve puts the defaults, the file and the command line together.
@@ -52,16 +31,7 @@ func (o *Options) Resolve(s *stage.Session) (*Settings, error) {
 	if err != nil {
 		return nil, stage.Usagef("%w", err)
 	}
-	merged.From = map[string]string{}
-	for i, row := range rows {
-		merged.From[row.Name] = FromDefault
-		if s.IsSet(row.Name) {
-			row.Copy(given[i])
-			merged.From[row.Name] = fromFlag
-		} else if line := lines[row.Name]; line > 0 {
-			merged.From[row.Name] = fmt.Sprintf("%s:%d", o.Config, line)
-		}
-	}
+	merged.From = MergeRows(s, rows, given, o.Config, lines)
 	if err := merged.checkAll(); err != nil {
 		return nil, stage.Usagef("%w", err)
 	}
@@ -85,23 +55,12 @@ func (s *Settings) readFile(path string, rows []evictconfig.Row) (map[string]int
 	if !objects.None() {
 		return nil, nil
 	}
-	into := map[string]any{}
-	for _, row := range rows {
-		into[row.Name] = row.Into
-	}
-	return config.DecodeKeys(path, data, into)
+	return DecodeRows(path, data, rows)
 }
 
 // checkAll names the source of each setting that cannot be used.
 func (s *Settings) checkAll() error {
-	var errs []error
-	s.check(func(name string, why error) {
-		if from := s.From[name]; from == fromFlag || from == FromDefault {
-			errs = append(errs, fmt.Errorf("--%s: %w", name, why))
-		} else {
-			errs = append(errs, fmt.Errorf("%s: %s: %w", from, name, why))
-		}
-	})
+	errs := CheckRows(s.From, s.check)
 	if errs == nil {
 		errs = s.checkObjects()
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode"
 
-	"polder/evict/fleet"
 	"polder/evict/rule"
 	"polder/lib/evictconfig"
 	"polder/lib/sloconfig"
@@ -61,21 +60,6 @@ func (o *Options) List(s *stage.Session) error {
 	return err
 }
 
-// ListFleet prints the fleet controller's rule with its settings.
-func (o *Options) ListFleet(s *stage.Session) error {
-	merged, err := o.Resolve(s)
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: a node's agent is not ready\n  scope %s\n", fleet.Rule, fleet.Scope)
-	optOut := slices.DeleteFunc(merged.EngineRows(), func(row evictconfig.Row) bool { return row.Name != OptOut })
-	merged.write(&b, append(merged.FleetRows(), optOut...))
-	fmt.Fprintf(&b, "\n  %s\n", strings.ReplaceAll(strings.TrimSpace(fleet.Doc), "\n", "\n  "))
-	_, err = fmt.Fprint(s.Out, b.String())
-	return err
-}
-
 // Check prints what would be in force with a configuration file, and the flags that are given beside it.
 func (o Options) Check(s *stage.Session, path string) error {
 	o.Config = path
@@ -105,16 +89,8 @@ func (o Options) Check(s *stage.Session, path string) error {
 	return err
 }
 
-// write writes settings with their values and where they come from, in columns.
-func (s *Settings) write(b *strings.Builder, rows []evictconfig.Row) {
-	nameWidth, valueWidth := 31, 6
-	for _, row := range rows {
-		nameWidth, valueWidth = max(nameWidth, len(row.Name)), max(valueWidth, len(row.Show()))
-	}
-	for _, row := range rows {
-		fmt.Fprintf(b, "  %-*s %-*s %s\n", nameWidth, row.Name, valueWidth, row.Show(), Clean(s.From[row.Name]))
-	}
-}
+// write writes settings with their values and where they come from.
+func (s *Settings) write(b *strings.Builder, rows []evictconfig.Row) { WriteRows(b, rows, s.From) }
 
 // WriteChanged writes the settings that are no defaults, with their sources.
 func (s *Settings) WriteChanged(b *strings.Builder) {

@@ -38,9 +38,6 @@ const fromFlag = "flag"
 // EveryRule as a name in dry-run-rules means all.
 const EveryRule = "*"
 
-// OptOut is the one setting of the rules that the fleet controller has, too.
-const OptOut = "opt-out"
-
 // Default are settings that nobody has set.
 func Default() Settings { return Settings{Settings: evictconfig.Defaults()} }
 
@@ -62,15 +59,6 @@ func (s *Settings) DryRunOf(rule string) bool {
 
 // Selected are the rules that are measured.
 func (s *Settings) Selected() ([]*rule.Rule, error) { return rule.Select(s.Rules) }
-
-// Names are those of rows.
-func Names(rows []evictconfig.Row) []string {
-	list := make([]string, len(rows))
-	for i, row := range rows {
-		list[i] = row.Name
-	}
-	return list
-}
 
 // check calls bad for every setting that cannot be used.
 func (s *Settings) check(bad func(name string, err error)) {

@@ -72,7 +72,7 @@ func TestClassIsUndone(t *testing.T) {
 	}
 	a.Close()
 	j.Close()
-	j, err := OpenJournal(j.path, "/", time.Now)
+	j, err := OpenJournal(j.Path(), "/", time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

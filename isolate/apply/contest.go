@@ -5,16 +5,10 @@ import (
 	"path"
 	"time"
 
+	"polder/isolate/journal"
 	"polder/isolate/plan"
 	"polder/lib/clip"
 	"polder/lib/tick"
-)
-
-// quietRounds without a change by someone else end a contest, and forgiveRounds take one change off its count: who rewrites a value
-// now and then is no contestant however long that goes on.
-const (
-	quietRounds   = 100
-	forgiveRounds = 20
 )
 
 // kubeletPeriod is how often kubelet updates the cgroups above its pods (periodicQOSCgroupUpdateInterval). It also does so before it
@@ -24,27 +18,13 @@ const kubeletPeriod = time.Minute
 // podLimit is how long kubelet takes at most from that update to the pod's cgroup.
 const podLimit = 10 * time.Second
 
-// contest counts how often another program has changed the value of one file.
+// contest is that over the value of one file, with what tells kubelet's own updates from an opponent's.
 type contest struct {
-	changes int // those that count
-	quiet   int // rounds since the last
+	journal.Contest
 
 	reset time.Time       // when the value was last as kubelet resets it
 	pods  map[string]bool // the pods that were there then
 	early bool            // that reset counted, and the pod for which kubelet made it may be still to come
-}
-
-// calm notes a round in which nobody else changed the value.
-func (c *contest) calm() {
-	if c.quiet++; c.quiet >= quietRounds {
-		c.changes = 0
-	}
-}
-
-// change notes a change by someone else.
-func (c *contest) change() {
-	c.changes = max(0, c.changes-c.quiet/forgiveRounds) + 1
-	c.quiet = 0
 }
 
 // isKubelets reports whether a reset, seen at this time of the ticks beside these pods, is one of kubelet's own updates: it comes no
@@ -72,7 +52,8 @@ func (c *contest) reconsider(at time.Time, pods map[string]bool) {
 	case since < 0 || since > podLimit:
 		c.early = false
 	case c.started(pods):
-		c.changes, c.pods, c.early = max(0, c.changes-1), pods, false
+		c.Forgive()
+		c.pods, c.early = pods, false
 	}
 }
 
@@ -87,7 +68,7 @@ func (a *Applier) foreign(it *item, r *round) bool {
 	}
 	switch {
 	case plan.Same(it.Name, it.Present, f.agreed):
-		f.calm()
+		f.Calm()
 	case a.machine.Kubelet.ByKubelet(it.File, it.Present): // once, for what it gave away has changed: no contest
 		say("set by kubelet from %s to its own %s", clip.Text(f.agreed, shownBytes), clip.Text(it.Present, shownBytes))
 		f.agreed = it.Present
@@ -95,14 +76,15 @@ func (a *Applier) foreign(it *item, r *round) bool {
 		say("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", clip.Text(f.agreed, shownBytes), clip.Text(it.Present, shownBytes))
 		f.agreed = it.Present
 	default:
-		f.change()
+		f.Change()
 		say("changed by someone else from %s to %s", clip.Text(f.agreed, shownBytes), clip.Text(it.Present, shownBytes))
 		f.agreed = it.Present
 	}
-	if f.changes <= a.Contest {
+	why := f.LeftAlone(a.Contest)
+	if why == "" {
 		return false
 	}
-	say("left alone: someone else changed it %d times (--contest %d)", f.changes, a.Contest)
+	say("%s", why)
 	return true
 }
 

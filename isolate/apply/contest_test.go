@@ -69,11 +69,11 @@ func TestKubeletsResetsAreToldFromAContest(t *testing.T) {
 				}
 				switch reset := due(tt.kubelet, at) || due(tt.foreign, at) || due(tt.pod, at); {
 				case !reset:
-					c.calm()
+					c.Calm()
 				case !c.isKubelets(begin.Add(at), pods):
-					c.change()
+					c.Change()
 				}
-				worst = max(worst, c.changes)
+				worst = max(worst, c.Changes())
 			}
 			if left := worst > contest5; left != tt.left || !left && worst > 0 {
 				t.Errorf("%d changes count at most", worst)
@@ -154,15 +154,15 @@ func TestAPodThatComesAfterItsReset(t *testing.T) {
 		c, now := contest{}, time.Unix(1_767_225_600, 0)
 		for range 2 {
 			if !c.isKubelets(now, map[string]bool{"a": true}) {
-				c.change()
+				c.Change()
 			}
 		}
-		if c.changes != 1 || !c.early {
+		if c.Changes() != 1 || !c.early {
 			t.Fatalf("%s: %+v", tt.name, c)
 		}
 		c.reconsider(now.Add(tt.after), tt.pods)
-		if c.changes != tt.want {
-			t.Errorf("%s: %d changes count; want %d", tt.name, c.changes, tt.want)
+		if c.Changes() != tt.want {
+			t.Errorf("%s: %d changes count; want %d", tt.name, c.Changes(), tt.want)
 		}
 	}
 }

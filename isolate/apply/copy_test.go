@@ -67,7 +67,7 @@ func TestVersion2(t *testing.T) {
 		}
 	}
 	j.Close()
-	j, err := OpenJournal(j.path, "/", time.Now)
+	j, err := OpenJournal(j.Path(), "/", time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestJournalIsReadWhateverItsState(t *testing.T) {
 				t.Errorf("%d files, %d bad, %d stale; want %d, %d, %d", j.Len(), j.Bad, j.Stale, c.files, c.bad, c.old)
 			}
 			first := "x"
-			if err := j.append([]entry{{Controller: "cpu", Cgroup: "/b", File: "cpu.idle", Inode: 9, First: &first}}, true); err != nil {
+			if err := j.Append([]entry{{Controller: "cpu", Cgroup: "/b", File: "cpu.idle", Inode: 9, First: &first}}, true); err != nil {
 				t.Fatal(err)
 			}
 			j.Close()
@@ -206,7 +206,7 @@ func TestJournalForgetsWhatIsGone(t *testing.T) {
 	if len(a.records) != 1 {
 		t.Errorf("%d records, want the living one", len(a.records))
 	}
-	data, err := os.ReadFile(j.path)
+	data, err := os.ReadFile(j.Path())
 	if err != nil || strings.Contains(string(data), `"/a"`) || !strings.Contains(string(data), `"/b"`) {
 		t.Errorf("journal %s, %v; want /b alone", data, err)
 	}

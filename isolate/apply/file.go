@@ -81,7 +81,7 @@ func (a *Applier) shut(f *file) {
 // agree notes that the value is as it should be.
 func (f *file) agree(text string) {
 	f.agreed, f.known = text, true
-	f.calm()
+	f.Calm()
 }
 
 // fileOf returns what is known of a file, marked as in use.

@@ -60,7 +60,7 @@ func (a *Applier) remember(writes []plan.Write) error {
 		}
 	}
 	if a.Journal != nil {
-		if err := a.Journal.append(entries, firsts); err != nil {
+		if err := a.Journal.Append(entries, firsts); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ const leastPrune = 512
 
 // prune forgets the cgroups that are gone once there are many, so that neither memory nor journal grow with the churn.
 func (a *Applier) prune() {
-	large := a.Journal != nil && a.Journal.size > max(rewriteAt, int64(len(a.records))*2048)
+	large := a.Journal != nil && a.Journal.Size() > max(rewriteAt, int64(len(a.records))*2048)
 	if len(a.records) < a.pruneAt && !large {
 		return
 	}

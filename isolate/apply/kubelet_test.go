@@ -213,7 +213,7 @@ func TestRestoreBesideKubelet(t *testing.T) {
 	restore := func() Restored {
 		t.Helper()
 		j.Close()
-		j = openJournal(t, j.path)
+		j = openJournal(t, j.Path())
 		b, _ := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
 		out, err := b.Restore(false)
 		if err != nil {
@@ -229,7 +229,7 @@ func TestRestoreBesideKubelet(t *testing.T) {
 	if out := restore(); out.Failed != 0 || out.Already != 1 || r.cpus("kubepods/podb/c") != "0" {
 		t.Errorf("with CPU 1 given away: %v, container on %s; want it left on kubelet's 0", out, r.cpus("kubepods/podb/c"))
 	}
-	if _, err := os.Stat(j.path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(j.Path()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the journal is still there: %v", err)
 	}
 }

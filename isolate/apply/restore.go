@@ -52,7 +52,7 @@ func (a *Applier) Restore(force bool) (Restored, error) {
 	}
 	a.judge(back, &out)
 	if len(a.records) == 0 {
-		return out, a.Journal.remove()
+		return out, a.Journal.Remove()
 	}
 	return out, a.Journal.rewrite()
 }
@@ -154,7 +154,7 @@ func (a *Applier) noteWrites(writes []plan.Write) {
 	if len(entries) == 0 {
 		return
 	}
-	if err := a.Journal.append(entries, false); err != nil {
+	if err := a.Journal.Append(entries, false); err != nil {
 		a.Log.Warn("restoring without noting it", "error", err)
 	}
 }

@@ -3,21 +3,15 @@ package resctrl
 import (
 	"fmt"
 
+	"polder/isolate/journal"
 	"polder/lib/schemata"
 )
 
-// contest counts how often another program has changed one line.
+// contest is that over one line.
 type contest struct {
-	agreed    schemata.Line // as it was read or written last
-	contested int
-	quiet     int
+	journal.Contest
+	agreed schemata.Line // as it was read or written last
 }
-
-// quietRounds without a change by someone else end a contest, and forgiveRounds take one change off its count.
-const (
-	quietRounds   = 100
-	forgiveRounds = 20
-)
 
 // agree notes a line that is as wanted.
 func (r *round) agree(group string, l schemata.Line) {
@@ -31,11 +25,7 @@ func (r *round) agree(group string, l schemata.Line) {
 		r.lines[key] = c
 	}
 	c.agreed = l
-	if c.contested > 0 {
-		if c.quiet++; c.quiet >= quietRounds {
-			c.contested = 0
-		}
-	}
+	c.Calm()
 }
 
 // contested reports whether a line that differs is to be left alone because someone else keeps changing it.
@@ -44,19 +34,17 @@ func (r *round) contested(group string, now schemata.Line) bool {
 	if r.DryRun || c == nil {
 		return false
 	}
-	if !c.agreed.Holds(now) {
-		c.contested = max(0, c.contested-c.quiet/forgiveRounds) + 1
-		c.quiet = 0
+	if c.agreed.Holds(now) { // it is the advice that has changed, or the value stays as the other one wants it
+		c.Calm()
+	} else {
+		c.Change()
 		r.fail(group, keySchemata, fmt.Errorf("changed by someone else from %s to %s", textOf(c.agreed), textOf(now)))
 		c.agreed = now
-	} else if c.contested > r.Contest { // it stays as the other wants it
-		if c.quiet++; c.quiet >= quietRounds {
-			c.contested = 0
-		}
 	}
-	if c.contested <= r.Contest {
+	why := c.LeftAlone(r.Contest)
+	if why == "" {
 		return false
 	}
-	r.fail(group, keySchemata, fmt.Errorf("%s left alone: someone else changed it %d times (--contest %d)", textOf(now), c.contested, r.Contest))
+	r.fail(group, keySchemata, fmt.Errorf("%s %s", textOf(now), why))
 	return true
 }

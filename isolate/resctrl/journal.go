@@ -1,31 +1,21 @@
 package resctrl
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"polder/lib/kernfile"
+	"polder/isolate/journal"
 	"polder/lib/schemata"
-	"polder/lib/tick"
 )
 
 // JournalName is the name of the groups' journal beside that of the cgroups.
-func JournalName(journal string) string { return journal + ".resctrl" }
+func JournalName(path string) string { return path + ".resctrl" }
 
 // entry is one line of the journal.
 type entry struct {
 	Group string `json:"group"`
-	// Inode is the group's and Boot the machine's run: another group of the same name is not taken for this one.
+	// Inode is the group's and the stamp has the machine's run: another group of the same name is not taken for this one.
 	Inode uint64 `json:"inode,omitempty"`
-	Boot  string `json:"boot,omitempty"`
-	Time  string `json:"time,omitempty"`
+	journal.Stamp
 
 	// Creates stands before the group is made, Created after that with its inode, and Not where it could not be made.
 	Creates bool   `json:"creates,omitempty"`
@@ -49,56 +39,23 @@ const keepWrote = 2
 // Journal is the file that keeps which groups were made, and the first lines of those that were there. Whoever has the cgroups'
 // journal locked has this one too. It is made with the first entry. All its methods may be called on nil.
 type Journal struct {
-	path    string
-	boot    string
-	now     func() time.Time
-	f       *os.File // nil until something is written
-	cut     bool     // the last line has no end
+	*journal.File[entry, *entry]
 	records map[string]*record
-
-	// Bad counts the lines that are cut off or none of ours.
-	Bad int
 }
 
 // OpenJournal reads the journal of groups beside the one at path. root is the machine's.
 func OpenJournal(path, root string, now func() time.Time) (*Journal, error) {
-	j := &Journal{path: JournalName(path), boot: kernfile.BootID(root), now: now, records: map[string]*record{}}
-	f, err := os.OpenFile(j.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return j, nil
-	}
-	if err != nil {
+	j := &Journal{records: map[string]*record{}}
+	var err error
+	if j.File, err = journal.OpenUnlocked(JournalName(path), root, now, (*entry).isValid, j.take); err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", j.path)
-	}
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", j.path, err)
-	}
-	j.load(data)
 	return j, nil
 }
 
-func (j *Journal) load(data []byte) {
-	j.cut = len(data) > 0 && data[len(data)-1] != '\n'
-	for one := range bytes.SplitSeq(data, []byte("\n")) {
-		if len(bytes.TrimSpace(one)) == 0 {
-			continue
-		}
-		var e entry
-		switch err := tick.Unmarshal(one, &e); {
-		case err != nil, CheckName(e.Group) != nil:
-			j.Bad++
-		case e.Boot == j.boot: // an earlier run of the machine had other groups
-			j.take(e)
-		}
-	}
-}
+func (e *entry) isValid() bool { return CheckName(e.Group) == nil }
 
-func (j *Journal) take(e entry) {
+func (j *Journal) take(e *entry) {
 	r := j.records[e.Group]
 	switch {
 	case e.Not:
@@ -169,46 +126,17 @@ func (j *Journal) note(e entry) error {
 	if j == nil {
 		return nil
 	}
-	if j.f == nil {
-		f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return err
-		}
-		j.f = f
+	if err := j.Append([]entry{e}, true); err != nil {
+		return err
 	}
-	e.Boot, e.Time = j.boot, j.now().UTC().Format(time.RFC3339)
-	var data []byte
-	if j.cut {
-		data = append(data, '\n')
-	}
-	data, err := tick.AppendMarshal(data, e)
-	if err == nil {
-		_, err = j.f.Write(append(data, '\n'))
-	}
-	if err == nil {
-		err = j.f.Sync()
-	}
-	if err != nil {
-		j.cut = true // a blank line does no harm
-		return fmt.Errorf("write journal: %w", err)
-	}
-	j.cut = false
-	j.take(e)
+	j.take(&e)
 	return nil
 }
 
 // Close closes the journal.
 func (j *Journal) Close() error {
-	if j == nil || j.f == nil {
+	if j == nil {
 		return nil
 	}
-	return j.f.Close()
-}
-
-// remove removes the journal: everything is restored.
-func (j *Journal) remove() error {
-	if err := os.Remove(j.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove journal: %w", err)
-	}
-	return nil
+	return j.File.Close()
 }

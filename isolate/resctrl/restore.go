@@ -68,7 +68,7 @@ func (a *Applier) done() error {
 	if a.DryRun || a.Journal == nil || a.Journal.Len() > 0 {
 		return nil
 	}
-	return a.Journal.remove()
+	return a.Journal.Remove()
 }
 
 func (a *Applier) removeGroup(at *os.Root, group string, out *Restored) bool {

@@ -41,7 +41,7 @@ func TestRestore(t *testing.T) {
 	if m.read("BE/tasks") != "-" || !strings.HasSuffix(m.read("theirs/schemata"), "L3:0=ff0") {
 		t.Errorf("BE %s, theirs %s", m.read("BE/tasks"), m.read("theirs/schemata"))
 	}
-	if _, err := os.Stat(a.Journal.path); err == nil {
+	if _, err := os.Stat(a.Journal.Path()); err == nil {
 		t.Error("the journal is still there")
 	}
 	if out, err := m.applier(m.journal()).Restore(false); err != nil || out != (Restored{}) {
@@ -103,17 +103,17 @@ func TestJournal(t *testing.T) {
 	j.forget("LS")
 	m.write(filepath.Join(resctrl.Dir, "BE/tasks"), "")
 	m.write(filepath.Join(resctrl.Dir, "LS/tasks"), "")
-	text, err := os.ReadFile(j.path)
+	text, err := os.ReadFile(j.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
 	bad := "{\"group\":\"../x\",\"boot\":\"boot-1\",\"creates\":true}\n\x00\n\n{\"group\":\"info\",\"creates\":true}\n" + string(text) + `{"group":"LS","boot":"boot-1","crea`
-	if err := os.WriteFile(j.path, []byte(bad), 0o600); err != nil {
+	if err := os.WriteFile(j.Path(), []byte(bad), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	again := m.journal()
-	if again.Len() != 1 || again.Bad != 4 || !again.cut {
-		t.Fatalf("%d groups, %d bad lines, cut %v; want 1, 4, true", again.Len(), again.Bad, again.cut)
+	if again.Len() != 1 || again.Bad != 4 {
+		t.Fatalf("%d groups, %d bad lines; want 1 and 4", again.Len(), again.Bad)
 	}
 	if err := again.created("LS", 5); err != nil { // after a cut line
 		t.Fatal(err)
@@ -129,7 +129,11 @@ func TestJournal(t *testing.T) {
 	}
 
 	// What cannot be put back is not changed.
-	m.a = m.applier(&Journal{path: filepath.Join(m.root, "no/such/dir"), now: time.Now, records: map[string]*record{}})
+	nowhere, err := OpenJournal(filepath.Join(m.root, "no/such/dir/journal"), m.root, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.a = m.applier(nowhere)
 	if got := told(m.apply(be())); !strings.Contains(got, "not made, for it could not be removed again") || m.read("BE/tasks") != "-" {
 		t.Error(got)
 	}
@@ -147,9 +151,22 @@ func TestJournal(t *testing.T) {
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"group":"BE","boot":"b","creates":true}` + "\n" + `{"group":"LS","inode":7,"boot":"b","first":"L3:0=f","wrote":"L3:0=3"}`))
 	f.Add([]byte(`{"group":"BE","boot":"b","not":true}` + "\n{\x00\n" + `{"group":"a/b"}`))
+	root := f.TempDir()
+	path := filepath.Join(root, "journal")
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(root, bootFile)), 0o755); err != nil {
+		f.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, bootFile), []byte("b\n"), 0o600); err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		j := &Journal{boot: "b", records: map[string]*record{}}
-		j.load(data)
+		if err := os.WriteFile(JournalName(path), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j, err := OpenJournal(path, root, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for group, r := range j.records {
 			if CheckName(group) != nil || r.created && len(r.first) > 0 {
 				t.Fatalf("%q: %+v", group, r)

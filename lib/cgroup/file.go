@@ -14,11 +14,9 @@ import (
 	"polder/lib/kernfile"
 )
 
-// File is a cgroup's file held open for reading: each reading costs one system call instead of three.
-type File struct {
-	fd   int
-	path string
-}
+// File is a cgroup's file held open for reading. The error of a reading wraps unix.ENODEV where the cgroup has been removed meanwhile
+// ([Gone] tells).
+type File = kernfile.File
 
 // noLinks is how cgroup files are opened: beneath the hierarchy's mount, through no link.
 const noLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
@@ -36,7 +34,7 @@ func (h *Hierarchy) Open(controller, cgroup, name string) (*File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: filepath.Join(at, cgroup, name), Err: err}
 	}
-	return &File{fd: fd, path: filepath.Join(at, cgroup, name)}, nil
+	return kernfile.NewFile(fd, filepath.Join(at, cgroup, name)), nil
 }
 
 func openBeneath(dir, path string, flags int) (int, error) {
@@ -61,36 +59,6 @@ func (h *Hierarchy) has(controller, cgroup, name string) bool {
 	at, _ := h.mount(controller)
 	return unix.Faccessat(unix.AT_FDCWD, filepath.Join(at, cgroup, name), unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
-
-// Path is the file's path, for messages.
-func (f *File) Path() string { return f.path }
-
-// Read reads the whole file into buf, which it makes larger where needed, and returns what it read. The error wraps
-// unix.ENODEV where the cgroup has been removed meanwhile ([Gone] tells).
-func (f *File) Read(buf []byte) ([]byte, error) {
-	buf = buf[:cap(buf)]
-	n := 0
-	for {
-		if n == len(buf) {
-			buf = append(buf, make([]byte, max(len(buf), 4096))...)
-		}
-		m, err := unix.Pread(f.fd, buf[n:], int64(n))
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return nil, &fs.PathError{Op: "read", Path: f.path, Err: err}
-		}
-		n += m
-		// Kernel files come in one piece where the buffer is large enough; a full buffer may have cut it.
-		if m == 0 || n < len(buf) {
-			return buf[:n], nil
-		}
-	}
-}
-
-// Close closes the file.
-func (f *File) Close() error { return unix.Close(f.fd) }
 
 // Gone reports whether err says that the cgroup is not there, or not any more.
 func Gone(err error) bool {

@@ -9,6 +9,24 @@ func Text[T ~string | ~[]byte](text T, most int) string {
 	return Bytes(text, most) + "…"
 }
 
+// Columns is the text where it has at most so many characters; else its beginning and an ellipsis, which together have so many.
+func Columns(text string, most int) string {
+	if len(text) <= most { // no character has less than a byte
+		return text
+	}
+	left := max(most, 0)
+	end := 0 // of what there is room for beside the ellipsis
+	for at := range text {
+		if left--; left == 0 {
+			end = at
+		}
+		if left < 0 {
+			return text[:end] + "…"
+		}
+	}
+	return text
+}
+
 // Bytes is the longest beginning of a text that has at most so many bytes and ends between two characters.
 func Bytes[T ~string | ~[]byte](text T, most int) string {
 	if len(text) <= most {

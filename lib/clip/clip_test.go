@@ -25,6 +25,21 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestColumns(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"abc", 1, "…"}, {"abc", 0, "…"}, {"abc", -1, "…"},
+		{"añb", 3, "añb"}, {"añbc", 3, "añ…"}, {"日本", 2, "日本"}, {"日本語", 2, "日…"},
+	} {
+		if got := Columns(c.text, c.most); got != c.want {
+			t.Errorf("Columns(%q, %d) = %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}
+
 // FuzzBytes: a beginning of the text that is not too long, and characters stay whole.
 func FuzzBytes(f *testing.F) {
 	f.Add("日本語", 4)

@@ -66,8 +66,8 @@ func at(path, text string) error {
 	return fmt.Errorf("%s: %s", path, text)
 }
 
-// DecodeKeys reads YAML whose keys are those of into, each into the pointer there, and returns their lines. What the file does not have
-// is left as it is. The errors are as of [Decode].
+// DecodeKeys reads YAML whose keys are those of into, each into the pointer there, and returns their lines. What the file does not have,
+// or has as null, is left as it is. The errors are as of [Decode].
 func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, error) {
 	values, lines := map[string]yaml.Node{}, Lines(data)
 	if err := Decode(path, data, &values); err != nil {
@@ -78,6 +78,8 @@ func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, 
 		pointer, value := into[key], values[key]
 		if pointer == nil {
 			errs = append(errs, fmt.Errorf("%s:%d: key %s is not known", path, lines[key], key))
+		} else if value.ShortTag() == "!!null" {
+			delete(lines, key)
 		} else if err := value.Decode(pointer); errors.As(err, new(*yaml.TypeError)) {
 			errs = append(errs, located(path, err))
 		} else if err != nil { // of the type itself, which does not know its line

@@ -107,12 +107,6 @@ func TestQuantitiesPrintAsTheyAreRead(t *testing.T) {
 			t.Errorf("MilliCPU %s = %s, %v; want %s", text, m, err, want)
 		}
 	}
-	for text, want := range map[string]string{"5Gi": "5Gi", "1024": "1Ki", "1000": "1000", "2M": "2000000", "0": "0", "1.5Gi": "1536Mi"} {
-		var b Bytes
-		if err := b.Set(text); err != nil || b.String() != want {
-			t.Errorf("Bytes %s = %s, %v; want %s", text, b, err, want)
-		}
-	}
 }
 
 // Every way in which a file is replaced is seen, and a touch that changes nothing is not.

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"polder/lib/quantity"
 )
 
 // MilliCPU is an amount of CPU, written in cores ("4", "0.5") or in thousandths ("500m"), as in Kubernetes.
@@ -35,45 +37,11 @@ func (m MilliCPU) String() string {
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (m *MilliCPU) UnmarshalYAML(n *Node) error { return SetScalar(n, m.Set) }
 
-// Bytes is an amount of memory, written in bytes or with Ki, Mi, Gi, Ti, k, M, G, T, as in Kubernetes.
-type Bytes int64
-
-var byteUnits = []struct {
-	suffix string
-	factor float64
-}{
-	{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40},
-	{"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12},
-}
-
-// Set implements flag.Value.
-func (b *Bytes) Set(text string) error {
-	number, factor := text, 1.0
-	for _, u := range byteUnits {
-		if n, ok := strings.CutSuffix(text, u.suffix); ok {
-			number, factor = n, u.factor
-			break
-		}
-	}
-	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(f >= 0 && f*factor <= 1<<53) {
-		return fmt.Errorf("%q is no amount of memory: want bytes or a number with Ki, Mi, Gi or Ti, not negative", text)
-	}
-	*b = Bytes(f * factor)
-	return nil
-}
-
-func (b Bytes) String() string {
-	for i := 3; i >= 0; i-- {
-		if factor := Bytes(byteUnits[i].factor); b > 0 && b%factor == 0 {
-			return strconv.FormatInt(int64(b/factor), 10) + byteUnits[i].suffix
-		}
-	}
-	return strconv.FormatInt(int64(b), 10)
-}
+// Bytes is an amount of memory; see [quantity.Bytes].
+type Bytes quantity.Bytes
 
 // UnmarshalYAML implements yaml.Unmarshaler.
-func (b *Bytes) UnmarshalYAML(n *Node) error { return SetScalar(n, b.Set) }
+func (b *Bytes) UnmarshalYAML(n *Node) error { return SetScalar(n, (*quantity.Bytes)(b).Set) }
 
 // Duration is a time span ("30s", "5m"), not negative.
 type Duration time.Duration

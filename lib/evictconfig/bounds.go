@@ -90,7 +90,6 @@ type Pair struct{ Lower, Upper, Because string }
 // Pairs are all of them.
 var Pairs = []Pair{
 	{"load-lower-bound-ratio", "load-upper-bound-ratio", "a pod would be evicted before the node is tainted"},
-	{"taint-after", "evict-after", "pods would be evicted before the node is closed to their like"},
 }
 
 // Check compares two values of the same type; lowerName is the lower one's name in the error.

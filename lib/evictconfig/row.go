@@ -120,31 +120,5 @@ func texts(name string, into *[]string, normal []string, b bounds[[]string], usa
 	return row(name, into, slices.Clone(normal), b, usage, fields, "", nil)
 }
 
-// Bytes is an amount of memory, written in bytes or as Kubernetes writes it ("2Gi").
-type Bytes int64
-
-// UnmarshalText reads a configuration file's value.
-func (b *Bytes) UnmarshalText(text []byte) error { return b.Set(string(text)) }
-
-// Set reads a flag's value.
-func (b *Bytes) Set(text string) error {
-	v, err := quantity.Whole(text)
-	if err != nil {
-		return err
-	}
-	if v < 0 {
-		return fmt.Errorf("%s: memory cannot be negative", text)
-	}
-	*b = Bytes(v)
-	return nil
-}
-
-// String is the shortest form that says the same.
-func (b Bytes) String() string {
-	for i, unit := range []string{"Ti", "Gi", "Mi", "Ki"} {
-		if factor := Bytes(1) << (40 - 10*i); b > 0 && b%factor == 0 {
-			return fmt.Sprintf("%d%s", b/factor, unit)
-		}
-	}
-	return fmt.Sprintf("%d", int64(b))
-}
+// Bytes is an amount of memory.
+type Bytes = quantity.Bytes

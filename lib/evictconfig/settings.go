@@ -75,16 +75,6 @@ type Settings struct {
 	ServiceIOThreshold                                         float64
 	ServiceIODuration, ServiceIOCooldown, ServiceIOGracePeriod time.Duration
 	ServiceIOHysteresis                                        float64
-
-	Fleet Fleet
-}
-
-// Fleet are the settings of the fleet controller.
-type Fleet struct {
-	// TaintAfter and EvictAfter are how long a node's agent must not have been ready.
-	TaintAfter, EvictAfter time.Duration
-	// NodesPerMinute bounds the nodes whose pods are evicted.
-	NodesPerMinute int
 }
 
 // Defaults are the settings with the default of each row.
@@ -97,15 +87,18 @@ func Defaults() Settings {
 }
 
 // Check calls bad with a setting's name for each setting that cannot be used. Names of rules are for the caller to check.
-func (s *Settings) Check(bad func(name string, err error)) {
+func (s *Settings) Check(bad func(name string, err error)) { checkRows(s.Rows(), Pairs, bad) }
+
+// checkRows checks each row, and the pairs, which must be among the rows.
+func checkRows(list []Row, pairs []Pair, bad func(name string, err error)) {
 	rows := map[string]Row{}
-	for _, row := range s.Rows() {
+	for _, row := range list {
 		rows[row.Name] = row
 		if err := row.check(); err != nil {
 			bad(row.Name, err)
 		}
 	}
-	for _, p := range Pairs {
+	for _, p := range pairs {
 		if err := p.Check(rows[p.Lower].get(), rows[p.Upper].get(), p.Lower); err != nil {
 			bad(p.Upper, err)
 		}

@@ -16,7 +16,7 @@ const OptOut = "polder/evict=false"
 // guide does not have. Only the tolerance of the reclaimed resources is longer than theirs, which is 0: an offer that falls for one
 // tick must not cost a pod.
 func (s *Settings) Rows() []Row {
-	return slices.Concat(s.EngineRows(), s.ReclaimedRows(), s.MemoryRows(), s.CPURows(), s.RSSRows(), s.WaitingRows(), s.ServiceIORows(), s.FleetRows())
+	return slices.Concat(s.EngineRows(), s.ReclaimedRows(), s.MemoryRows(), s.CPURows(), s.RSSRows(), s.WaitingRows(), s.ServiceIORows())
 }
 
 // EngineRows are the settings of the choice among candidates, whatever the rule.
@@ -29,8 +29,7 @@ func (s *Settings) EngineRows() []Row {
 		count("burst", &s.Burst, 3, pods, "evict at most so many pods at one tick (-1: no limit)"),
 		count("per-hour", &s.PerHour, 60, pods, "evict at most this many pods of the node in an hour (-1 is no limit)"),
 		count("per-namespace", &s.PerNamespace, Unlimited, pods, "evict at most this many pods of one namespace in an hour (-1 is no limit)"),
-		texts("opt-out", &s.OptOut, []string{OptOut}, names,
-			"never evict pods with this annotation (default %s)"),
+		optOut(&s.OptOut),
 		span("taint-transition-period", &s.TaintTransitionPeriod, 5*time.Minute, notNegative,
 			"keep a taint this long after the last tick that called for it"),
 	}
@@ -224,14 +223,7 @@ func (s *Settings) ServiceIORows() []Row {
 	}
 }
 
-// FleetRows are those of the fleet controller: Katalyst's rate, a node in 10 seconds, and the guide's times.
-func (s *Settings) FleetRows() []Row {
-	return []Row{
-		span("taint-after", &s.Fleet.TaintAfter, 10*time.Minute, aWeek, "with --fleet: taint a node whose agent has not been ready for so long"),
-		span("evict-after", &s.Fleet.EvictAfter, 20*time.Minute, aWeek,
-			"with --fleet: evict when an agent is not ready for so long"),
-		// 600 is ten nodes a second: more is no limit.
-		count("nodes-per-minute", &s.Fleet.NodesPerMinute, 6, from1(600),
-			"with --fleet: evict from at most so many nodes a minute"),
-	}
+// optOut is the setting that the rules and the fleet controller both have.
+func optOut(into *[]string) Row {
+	return texts("opt-out", into, []string{OptOut}, names, "never evict pods with this annotation (default %s)")
 }

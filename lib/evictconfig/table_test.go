@@ -71,18 +71,15 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
-	fields := 0
-	for _, of := range []reflect.Value{reflect.ValueOf(&s).Elem(), reflect.ValueOf(&s.Fleet).Elem()} {
-		for i := range of.NumField() {
-			if name := of.Type().Field(i).Name; name != "Fleet" {
-				fields++
-				if !pointers[of.Field(i).Addr().Interface()] {
-					t.Errorf("%s has no row", name)
-				}
-			}
-		}
+	f := FleetDefaults()
+	apart := map[any]bool{}
+	for _, row := range f.Rows() {
+		apart[row.Into] = true
 	}
-	if fields < 70 || fields != len(names) {
+	if n := hasRows(t, reflect.ValueOf(&f).Elem(), apart); n != 4 || n != len(apart) {
+		t.Errorf("fleet: %d fields and %d rows; want 4", n, len(apart))
+	}
+	if fields := hasRows(t, reflect.ValueOf(&s).Elem(), pointers); fields < 67 || fields != len(names) {
 		t.Errorf("%d fields and %d rows", fields, len(names))
 	}
 	for _, row := range s.Rows() {
@@ -90,6 +87,17 @@ func TestRows(t *testing.T) {
 			t.Errorf("setting %s stands in the place of %s, which there is not", row.Name, row.Instead)
 		}
 	}
+}
+
+// hasRows fails for each field that no row points to, and returns the number of fields.
+func hasRows(t *testing.T, of reflect.Value, pointers map[any]bool) int {
+	t.Helper()
+	for i := range of.NumField() {
+		if !pointers[of.Field(i).Addr().Interface()] {
+			t.Errorf("%s has no row", of.Type().Field(i).Name)
+		}
+	}
+	return of.NumField()
 }
 
 // What is written into one Settings value is not in another one.

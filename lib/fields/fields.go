@@ -2,7 +2,11 @@
 // the API's is taken for absent.
 package fields
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"polder/lib/clip"
+)
 
 // Object is an API object, or a part of one, as it is in JSON.
 type Object = map[string]any
@@ -116,9 +120,4 @@ func AsNumber(v any) (float64, bool) {
 const longest = 100
 
 // Clip is a text for a message.
-func Clip(s string) string {
-	if len(s) > longest {
-		return s[:longest] + "…"
-	}
-	return s
-}
+func Clip(s string) string { return clip.Text(s, longest) }

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"polder/lib/clip"
 	"polder/lib/series"
 	"polder/lib/tick"
 )
@@ -148,11 +148,7 @@ func legible(samples []series.Sample, limit int) (kept []series.Sample, left int
 // label is a text as a label's value.
 func label(text string) string {
 	if len(text) > maxLabelLength {
-		cut := maxLabelLength - len("…")
-		for cut > 0 && !utf8.RuneStart(text[cut]) {
-			cut--
-		}
-		text = text[:cut] + "…"
+		text = clip.Text(text, maxLabelLength-len("…"))
 	}
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	return strings.ReplaceAll(text, "\x00", "\uFFFD")

@@ -18,6 +18,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"polder/lib/clip"
 	"polder/lib/kernfile"
 	"polder/lib/schemata"
 	"polder/lib/tick"
@@ -187,7 +188,7 @@ func readNumber(path string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s: %q is no number", path, text[:min(len(text), 60)])
+		return 0, fmt.Errorf("%s: %q is no number", path, clip.Text(text, 60))
 	}
 	return n, nil
 }

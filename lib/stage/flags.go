@@ -41,7 +41,12 @@ func (f *Flags) add(other *Flags) {
 func (f *Flags) Category(name string) { f.category = name }
 
 func (f *Flags) envVars(name string) []string {
-	return []string{"POLDER_" + strings.ToUpper(strings.ReplaceAll(f.tool+"_"+name, "-", "_"))}
+	return []string{variable(f.tool, name)}
+}
+
+// variable is the one of the environment that sets a tool's flag.
+func variable(tool, flag string) string {
+	return "POLDER_" + strings.ToUpper(strings.ReplaceAll(tool+"_"+flag, "-", "_"))
 }
 
 // String adds a flag that takes text.
@@ -123,14 +128,6 @@ func (e *UsageError) Unwrap() error { return e.err }
 
 // Usagef returns a [UsageError].
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
-
-// Default is what --help prints as the default of a flag that [Flags.Value] has added.
-func (f *Flags) Default(name string) string {
-	if g, ok := flagNamed(name, f.flags).(*cli.GenericFlag); ok {
-		return g.DefaultText
-	}
-	return ""
-}
 
 // Value is a flag of a type of its own.
 type Value interface {

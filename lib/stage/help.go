@@ -129,7 +129,11 @@ func shortSpan(text string) string {
 // helpText is what --help prints: two screens at most.
 func (c Command) helpText(flags []cli.Flag) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s - %s\n\nUsage: %s [options]\n\n", c.Name, c.Synopsis, c.Name)
+	fmt.Fprintf(&b, "%s - %s\n\nUsage: %s [options]\n", c.Name, c.Synopsis, c.Name)
+	for _, sub := range c.Subcommands {
+		hang(&b, fmt.Sprintf("       %s [options]  ", sub.Name), sub.Synopsis)
+	}
+	b.WriteString("\n")
 	if summary := strings.TrimSpace(c.Summary); summary != "" {
 		fmt.Fprintf(&b, "%s\n\n", summary)
 	}
@@ -149,7 +153,7 @@ func (c Command) helpText(flags []cli.Flag) string {
 		c.helpGroup(&b, group)
 	}
 	fmt.Fprintf(&b, "%s\n%s\n", c.variables(), exitStatus)
-	fmt.Fprintf(&b, "The whole manual, with more examples: %s --manual, man %s, docs/%s.md\n", c.Name, c.Name, c.Name)
+	fmt.Fprintf(&b, "The manual, with more examples: %s --manual, man %s, docs/%s.md\n", c.Name, c.id(), c.id())
 	return b.String()
 }
 
@@ -157,8 +161,7 @@ const exitStatus = "Exit status: 0 end of input or a clean stop, 1 failure, 2 ba
 
 // variables says how options are set by the environment.
 func (c Command) variables() string {
-	name := strings.ToUpper(c.Name)
-	return fmt.Sprintf("Variables set options, too: POLDER_%s_LOG_LEVEL is --log-level. The command line wins.", name)
+	return fmt.Sprintf("Variables set options, too: %s is --log-level. The command line wins.", variable(c.id(), "log-level"))
 }
 
 // helpGroup prints a group's options, one a line, and those that belong to one of the families by name alone.

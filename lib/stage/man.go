@@ -171,8 +171,12 @@ func (m *manText) fill() {
 type manPage struct{}
 
 func (manPage) title(b *strings.Builder, c Command) {
-	fmt.Fprintf(b, ".TH %s 1 \"\" \"Polder %s\" Polder\n", strings.ToUpper(c.Name), roff(Version))
-	fmt.Fprintf(b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n[\\fIoptions\\fR]\n.SH DESCRIPTION\n", c.Name, roff(c.Synopsis), c.Name)
+	fmt.Fprintf(b, ".TH %s 1 \"\" \"Polder %s\" Polder\n", strings.ToUpper(c.id()), roff(Version))
+	fmt.Fprintf(b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n[\\fIoptions\\fR]\n", roff(c.id()), roff(c.Synopsis), c.Name)
+	for _, sub := range c.Subcommands {
+		fmt.Fprintf(b, ".br\n.B %s\n[\\fIoptions\\fR], see %s(1)\n", sub.Name, roff(sub.id()))
+	}
+	b.WriteString(".SH DESCRIPTION\n")
 }
 
 func (manPage) tasksFirst() bool                        { return false }
@@ -213,6 +217,9 @@ type markdown struct{}
 
 func (markdown) title(b *strings.Builder, c Command) {
 	fmt.Fprintf(b, "# %s\n\n`%s`: %s.\n", c.Name, c.Name, c.Synopsis)
+	for _, sub := range c.Subcommands {
+		fmt.Fprintf(b, "\n[`%s`](%s.md), a subcommand: %s.\n", sub.Name, sub.id(), sub.Synopsis)
+	}
 }
 
 func (markdown) tasksFirst() bool   { return true }

@@ -20,7 +20,6 @@ import (
 
 	"polder/lib/listen"
 	"polder/lib/metrics"
-	"polder/lib/series"
 	"polder/lib/tick"
 )
 
@@ -47,10 +46,13 @@ type Kind struct {
 	Writes bool // --output
 	State  bool // --state
 	Acts   bool // --max-age, --node, --dry-run
+	// AllNodes is for a tool that acts on ticks of all nodes alike: it has no --node.
+	AllNodes bool
 }
 
-// Command is one tool.
+// Command is one tool, or a subcommand of one.
 type Command struct {
+	// Name is what a user types: "collect", or of a subcommand "collect fleet".
 	Name     string
 	Synopsis string // one line
 	Summary  string // what it does, in ten lines at most: --help and the manual begin with it
@@ -62,13 +64,15 @@ type Command struct {
 	Kind          Kind
 	Flags         func(*Flags)
 	Run           func(context.Context, *Session) error
+	// Subcommands are chosen by the first argument. Each has its own flags, variables, help and manual.
+	Subcommands []Command
 }
 
 // Session is one run of a tool: the outside world and the shared flags.
 type Session struct {
 	Env
 	Log  *slog.Logger
-	Tool string
+	Tool string // the tool's name; of a subcommand "collect-fleet"
 
 	Input, Output string
 	Strict        bool
@@ -98,6 +102,7 @@ const stopWithin = 5 * time.Second
 
 // Main runs the command as the process: it ends with the command's exit status.
 func Main(c Command) {
+	c, env := c.choose(OSEnv())
 	// A panic ends with SIGABRT: Go's own status for it is 2, which says that the configuration is no good, and
 	// supervisors do not start such a tool again.
 	debug.SetTraceback("crash")
@@ -123,13 +128,17 @@ func Main(c Command) {
 			}
 		}
 	}()
-	os.Exit(c.Execute(ctx, OSEnv()))
+	os.Exit(c.Execute(ctx, env))
 }
 
 // Execute runs the command and returns its exit status: 0 end of input or a clean stop, 1 a failure while running, 2
 // unusable arguments or configuration.
 func (c Command) Execute(ctx context.Context, env Env) int {
-	err := c.app(env).RunContext(ctx, env.Args)
+	c, env = c.choose(env)
+	err := c.checkVariables(env)
+	if err == nil {
+		err = c.app(env).RunContext(ctx, env.Args)
+	}
 	var usage *UsageError
 	switch {
 	case err == nil, errors.Is(err, syscall.EPIPE):
@@ -144,10 +153,10 @@ func (c Command) Execute(ctx context.Context, env Env) int {
 }
 
 func (c Command) app(env Env) *cli.App {
-	s := &Session{Env: env, Tool: c.Name}
+	s := &Session{Env: env, Tool: c.id()}
 	var with process
 
-	own := Flags{tool: c.Name}
+	own := Flags{tool: c.id()}
 	if c.Flags != nil {
 		c.Flags(&own)
 	}
@@ -168,14 +177,16 @@ func (c Command) app(env Env) *cli.App {
 		ErrWriter:            env.Err,
 		EnableBashCompletion: true,
 		BashComplete: func(*cli.Context) {
-			own.complete(env.Out, env.Args[1:len(env.Args)-1]) // the last one asks for this
+			words := env.Args[1 : len(env.Args)-1] // the last one asks for this
+			c.completeSubcommand(env.Out, words)
+			own.complete(env.Out, words)
 		},
 		HideHelpCommand:       true,
 		CustomAppHelpTemplate: "{{ExtraInfo.help}}",
 		ExtraInfo:             func() map[string]string { return map[string]string{"help": c.helpText(flags)} },
 		ExitErrHandler:        func(*cli.Context, error) {}, // Execute decides
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return usage(err, flags)
+			return c.usage(err, flags)
 		},
 		Action: func(cc *cli.Context) error { return c.act(cc, s, with) },
 	}
@@ -200,9 +211,9 @@ func (c Command) act(cc *cli.Context, s *Session, with process) error {
 		return c.manual(s.Out, with.flags, markdown{})
 	}
 	if cc.NArg() > 0 {
-		return Usagef("unexpected argument %q: options begin with --", cc.Args().First())
+		return c.unexpected(cc.Args().First())
 	}
-	log, err := newLogger(s.Err, with.logFormat, with.logLevel, c.Name)
+	log, err := newLogger(s.Err, with.logFormat, with.logLevel, s.Tool)
 	if err != nil {
 		return err
 	}
@@ -218,14 +229,10 @@ func (c Command) act(cc *cli.Context, s *Session, with process) error {
 		if err := listen.CheckAddr(s.MetricsAddr); err != nil {
 			return Usagef("--metrics-addr %q: %w", s.MetricsAddr, err)
 		}
-		name := c.Name
-		if cc.Bool("fleet") {
-			name += series.OfFleet
-		}
-		s.Metrics = metrics.New(name, Version)
+		s.Metrics = metrics.New(s.Tool, Version)
 		defer s.Metrics.Close()
 	}
-	if c.Kind.Acts && s.Node == "" {
+	if c.Kind.Acts && !c.Kind.AllNodes && s.Node == "" {
 		if s.Node, err = os.Hostname(); err != nil {
 			return fmt.Errorf("find this node's name: %w (give it with --node)", err)
 		}
@@ -241,7 +248,7 @@ func (c Command) act(cc *cli.Context, s *Session, with process) error {
 }
 
 func (c Command) sharedFlags(s *Session, with *process) *Flags {
-	f := Flags{tool: c.Name}
+	f := Flags{tool: c.id()}
 	f.Category("Stream")
 	if c.Kind.Reads {
 		f.Path(&s.Input, "input", "-", "read ticks from `FILE` or FIFO\n- is standard input. A FIFO that is named fifo:PATH or ends in .fifo is made if it is absent.")
@@ -255,7 +262,9 @@ func (c Command) sharedFlags(s *Session, with *process) *Flags {
 		f.Category("Acting")
 		f.Duration(&s.MaxAge, "max-age", 0, "do not act on older ticks\n0, where it is given, is any age.")
 		f.showDefault("three intervals")
-		f.flags = append(f.flags, &cli.StringFlag{Name: "node", Usage: "act on ticks of this `NODE` alone\nThe variable NODE_NAME sets it, too.", DefaultText: "the host's name", Destination: &s.Node, Category: "Acting", EnvVars: append(f.envVars("node"), "NODE_NAME")})
+		if !c.Kind.AllNodes {
+			f.flags = append(f.flags, &cli.StringFlag{Name: "node", Usage: "act on ticks of this `NODE` alone\nThe variable NODE_NAME sets it, too.", DefaultText: "the host's name", Destination: &s.Node, Category: "Acting", EnvVars: append(f.envVars("node"), "NODE_NAME")})
+		}
 		f.Bool(&s.DryRun, "dry-run", "change nothing, and decide on ticks of any age and node")
 	}
 	if c.Kind.State {

@@ -18,9 +18,15 @@ var (
 )
 
 // usage is such an error in the words of this house: flags as they are typed, what is wanted, and the flag that was perhaps meant.
-func usage(err error, flags []cli.Flag) error {
+func (c Command) usage(err error, flags []cli.Flag) error {
 	text := err.Error()
 	if m := unknownFlag.FindStringSubmatch(text); m != nil {
+		if sub := c.subcommand(m[1]); sub != nil {
+			return Usagef("unknown flag --%s: use `%s`", m[1], sub.Name)
+		}
+		if sub := c.subcommandWith(m[1]); sub != nil {
+			return Usagef("unknown flag --%s: it is one of `%s`", m[1], sub.Name)
+		}
 		if near := nearestFlag(m[1], flags); near != "" {
 			return Usagef("unknown flag --%s: did you mean --%s?", m[1], near)
 		}

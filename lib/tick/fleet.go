@@ -9,7 +9,7 @@ const (
 	AgentNotFound = "notFound"
 )
 
-// Conditions of a CustomNodeResource, Katalyst's, by which Since outlives collect: report --fleet writes them, collect --fleet
+// Conditions of a CustomNodeResource, Katalyst's, by which Since outlives collect: report fleet writes them, collect fleet
 // reads them when it begins. AgentReady is "True" while the state is ready, and its lastTransitionTime is Since. That counts
 // while lastHeartbeatTime says that somebody has looked within AgentTrust: an agent that was ready in between, while nobody
 // did, would pass for one that never was. So it is written anew at least every AgentHeartbeat.
@@ -21,7 +21,7 @@ const (
 	AgentTrust     = 3 * AgentHeartbeat
 )
 
-// Agent is what the cluster says of a node's agent, in the ticks of collect --fleet.
+// Agent is what the cluster says of a node's agent, in the ticks of collect fleet.
 type Agent struct {
 	// State is AgentReady, AgentNotReady or AgentNotFound; empty where it is not known now, because what the API server
 	// said last is old or was never read. Nobody acts on that.
@@ -60,7 +60,7 @@ type Fleet struct {
 	Without int `json:"without,omitempty"`
 }
 
-// FleetEviction is what evict --fleet decided with the whole fleet in mind.
+// FleetEviction is what evict fleet decided with the whole fleet in mind.
 type FleetEviction struct {
 	// Protection says why nothing new is done to any node, as where many agents are not ready at once; empty where there is
 	// no reason.

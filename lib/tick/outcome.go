@@ -53,7 +53,7 @@ type Eviction struct {
 	Errors []string `json:"errors,omitempty"`
 	// Queued counts the pods that wait for their turn because a soft finding names them.
 	Queued int `json:"queued,omitempty"`
-	// Fleet is in the section of evict --fleet alone.
+	// Fleet is in the section of evict fleet alone.
 	Fleet *FleetEviction `json:"fleet,omitempty"`
 	// DroppedTicks counts the ticks that were not passed on since the start because the next stage was slow.
 	DroppedTicks int64 `json:"droppedTicks,omitempty"`

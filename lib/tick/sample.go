@@ -40,7 +40,7 @@ type Sample struct {
 	// Config is the dynamic configuration in force, as resolved for this node.
 	Config Raw `json:"config,omitempty"`
 
-	// Agent and Fleet are in the ticks of collect --fleet alone, whose Pods are the node's reclaimed ones.
+	// Agent and Fleet are in the ticks of collect fleet alone, whose Pods are the node's reclaimed ones.
 	Agent *Agent `json:"agent,omitempty"`
 	Fleet *Fleet `json:"fleet,omitempty"`
 

@@ -90,7 +90,7 @@ func TestBeforeTheFirstTick(t *testing.T) {
 
 // start starts the publisher's queue.
 func (p *publisher) start(t *testing.T) {
-	p.queue = reconcile.Start(new(Options).queue(t.Context(), p.session, p.target), p.reconciled())
+	p.queue = reconcile.Start(queueOf(t.Context(), p.session, p.target), p.reconciled())
 }
 
 func TestSay(t *testing.T) {

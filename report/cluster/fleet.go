@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"iter"
-	"slices"
 	"time"
 
 	"polder/lib/kube"
@@ -13,21 +13,39 @@ import (
 	"polder/report/reconcile"
 )
 
-// Fleet is what --fleet writes.
+// Fleet is the target that has what the fleet controller says of every node.
 const Fleet = "fleet"
 
-// FleetNames are the targets of the fleet controller: its own beside those that were asked for.
-func FleetNames(to []string) ([]string, error) {
-	for _, name := range []string{cnrKind.target, nodeKind.target, NodeMetric} {
-		if slices.Contains(to, name) {
-			return nil, stage.Usagef("--to %s and --fleet exclude each other: a node's figures are its own report's to write", name)
-		}
+// FleetOptions are the flags of report fleet.
+type FleetOptions struct {
+	Access
+	Withdraw bool
+
+	noFlush bool
+	resync  time.Duration
+}
+
+// Flags adds the flags.
+func (o *FleetOptions) Flags(f *stage.Flags) {
+	f.Category("Cluster")
+	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE` (default the one that report runs in)")
+	f.Bool(&o.noFlush, "no-flush", "write nothing more when the input ends\nThis is for a live input, which ends when the lease is lost.")
+	f.Duration(&o.resync, "resync", 10*time.Minute, "look at a KatalystCustomConfig's status this often (0: never)")
+	f.Bool(&o.Withdraw, "withdraw", "take back what was written of all nodes, and end\nThat is for when the fleet controller has ended: one that runs would write it again.")
+}
+
+// Open opens the targets of the fleet controller.
+func (o *FleetOptions) Open(ctx context.Context, s *stage.Session) ([]Target, error) {
+	o.AllNodes = true
+	nodes, err := openFleet(ctx, s, o)
+	if err != nil {
+		return nil, err
 	}
-	names := append(slices.Clone(to), Fleet)
-	if !slices.Contains(names, KCC) {
-		names = append(names, KCC)
+	configs, err := openKCC(ctx, s, &o.Access, o.resync, o.noFlush)
+	if err != nil {
+		return nil, errors.Join(err, nodes.Close())
 	}
-	return names, nil
+	return []Target{nodes, configs}, nil
 }
 
 // undoneWithin is how long after our own write a difference is taken for an external change.
@@ -56,16 +74,16 @@ type member struct {
 	wroteAt time.Time
 }
 
-func openFleet(ctx context.Context, s *stage.Session, o *Options) (Target, error) {
+func openFleet(ctx context.Context, s *stage.Session, o *FleetOptions) (Target, error) {
 	f := &fleet{session: s}
 	if !s.DryRun {
-		c, err := o.connect(ctx, s)
+		c, err := o.connect(ctx, s, true)
 		if err != nil {
 			return nil, err
 		}
 		f.connection, f.writer = c, writer{client: c.client, log: s.Log}
 	}
-	q := o.queue(ctx, s, Fleet)
+	q := queueOf(ctx, s, Fleet)
 	q.NoFlush = o.noFlush
 	t := reconcile.Target[member, fleetJob]{
 		New: func(node string, _ time.Time) (*member, error) { return &member{node: node}, checkNode(node) },

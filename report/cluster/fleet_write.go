@@ -74,9 +74,10 @@ func (w *writer) mark(ctx context.Context, j *fleetJob) error {
 	return nil
 }
 
-// withdrawFleet takes away what the fleet controller wrote: taints, marks and the conditions of the agents. Each node's own report offers
+// TakeBack takes away what the fleet controller wrote: taints, marks and the conditions of the agents. Each node's own report offers
 // again then.
-func (o *Options) withdrawFleet(ctx context.Context, s *stage.Session) error {
+func (o *FleetOptions) TakeBack(ctx context.Context, s *stage.Session) error {
+	o.AllNodes = true
 	client, err := o.open()
 	if err != nil {
 		return err

@@ -50,16 +50,16 @@ type kccJob struct {
 	wrote bool
 }
 
-func openKCC(ctx context.Context, s *stage.Session, o *Options) (Target, error) {
-	r := &registry{session: s, resync: o.resync}
+func openKCC(ctx context.Context, s *stage.Session, a *Access, resync time.Duration, noFlush bool) (Target, error) {
+	r := &registry{session: s, resync: resync}
 	if !s.DryRun {
 		var err error
-		if r.client, err = o.open(); err != nil {
+		if r.client, err = a.open(); err != nil {
 			return nil, err
 		}
 	}
-	q := o.queue(ctx, s, KCC)
-	q.Label, q.Limit, q.NoFlush = "config", maxRegistrations, o.noFlush
+	q := queueOf(ctx, s, KCC)
+	q.Label, q.Limit, q.NoFlush = "config", maxRegistrations, noFlush
 	r.queue = reconcile.Start(q, r.target())
 	return r, nil
 }

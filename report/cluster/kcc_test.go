@@ -29,7 +29,7 @@ func TestKCCWorst(t *testing.T) {
 			j.wrote = j.want.Name != "as-it-is"
 			return j.wrote, nil
 		}
-		r.queue = reconcile.Start(new(Options).queue(t.Context(), r.session, KCC), target)
+		r.queue = reconcile.Start(queueOf(t.Context(), r.session, KCC), target)
 		say := func(what, want string, changed bool, names ...string) {
 			t.Helper()
 			synctest.Wait()

@@ -46,15 +46,15 @@ type metricJob struct {
 	status map[string]any
 }
 
-func openNodeMetric(ctx context.Context, s *stage.Session, o *Options) (Target, error) {
+func openNodeMetric(ctx context.Context, s *stage.Session, a *Access) (Target, error) {
 	r := &measurer{session: s}
 	if !s.DryRun {
 		var err error
-		if r.client, err = o.open(); err != nil {
+		if r.client, err = a.open(); err != nil {
 			return nil, err
 		}
 	}
-	r.queue = reconcile.Start(o.queue(ctx, s, NodeMetric), r.target())
+	r.queue = reconcile.Start(queueOf(ctx, s, NodeMetric), r.target())
 	return r, nil
 }
 

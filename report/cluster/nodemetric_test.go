@@ -31,7 +31,7 @@ func TestNodeMetricWaits(t *testing.T) {
 		m = waits
 		return errors.New("the server is away")
 	}
-	r.queue = reconcile.Start(new(Options).queue(t.Context(), r.session, NodeMetric), target)
+	r.queue = reconcile.Start(queueOf(t.Context(), r.session, NodeMetric), target)
 	for _, step := range []struct {
 		name    string
 		seconds int

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/kube"
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -24,24 +25,27 @@ const manager = "polder-report"
 // requestLimit bounds one request. A server that does not answer is asked again with newer figures.
 const requestLimit = 10 * time.Second
 
+// Access is how targets get to the cluster, and what they share there.
+type Access struct {
+	AllNodes bool
+
+	kubeconfig string
+	shared     *connection
+}
+
 // Options are the flags of the cluster's targets.
 type Options struct {
+	Access
 	To        []string // what --to names
-	AllNodes  bool
-	Fleet     bool
 	TaintNode bool
 	Withdraw  bool
 
-	kubeconfig string
-	noFlush    bool
 	prefix     string  // of Koordinator's resources
 	minChange  float64 // in percent
 	minAge     time.Duration
 	growAge    time.Duration
 	resync     time.Duration
 	staleAfter time.Duration
-
-	shared *connection // the targets' one
 }
 
 // Target is one kind of objects that ticks are reported to.
@@ -55,12 +59,10 @@ type Target interface {
 // Open opens the target of the name.
 func (o *Options) Open(ctx context.Context, s *stage.Session, name string) (Target, error) {
 	switch name {
-	case Fleet:
-		return openFleet(ctx, s, o)
 	case NodeMetric:
-		return openNodeMetric(ctx, s, o)
+		return openNodeMetric(ctx, s, &o.Access)
 	case KCC:
-		return openKCC(ctx, s, o)
+		return openKCC(ctx, s, &o.Access, o.resync, false)
 	case NodeTaints:
 		return openPublisher(ctx, s, o, nodeTaintsKind)
 	case nodeKind.target:
@@ -87,12 +89,10 @@ func (o *Options) Flags(f *stage.Flags) {
 	f.String(&o.prefix, "resource-prefix", object.Prefix, "node: prefix of Koordinator's batch-cpu\nAnd before batch-memory, mid-cpu and mid-memory: kubernetes.io, or koordinator.sh as in Koordinator v0.1.")
 	f.Bool(&o.AllNodes, "all-nodes", "write the objects of every node that ticks name")
 	f.Bool(&o.TaintNode, "taint-node", "put evict's taints on the Node, too, where they hold for all pods")
-	f.Bool(&o.Fleet, "fleet", "write what the fleet controller says of every node\nIt reads the ticks of collect --fleet and evict --fleet, and implies --all-nodes.")
-	f.Bool(&o.noFlush, "no-flush", "with --fleet: write nothing more when the input ends\nThis is for a live input, which ends when the lease is lost.")
 	f.Bool(&o.Withdraw, "withdraw", "take back what was written to the cluster, and end\nIt is taken from --node, or with --all-nodes from all of them.")
 }
 
-// Check says which flags do not go together, and has --all-nodes follow from --fleet.
+// Check says which flags do not go together.
 func (o *Options) Check(s *stage.Session) error {
 	switch {
 	case o.prefix != object.Prefix && o.prefix != object.OldPrefix:
@@ -101,16 +101,9 @@ func (o *Options) Check(s *stage.Session) error {
 		return stage.Usagef("--min-change %v: want percent, 0 to 100", o.minChange)
 	case o.staleAfter == 0:
 		return stage.Usagef("--stale-after 0: want a time span after which nothing is offered any more")
-	case o.noFlush && !o.Fleet:
-		return stage.Usagef("--no-flush goes with --fleet alone: give both")
-	case o.Fleet && s.IsSet("node"):
-		return stage.Usagef("--node and --fleet exclude each other: the fleet controller is for all nodes")
-	case o.Fleet && o.TaintNode:
-		return stage.Usagef("--taint-node and --fleet exclude each other: the fleet controller taints nodes for reclaimed pods alone")
 	case o.AllNodes && s.IsSet("node"):
 		return stage.Usagef("--node and --all-nodes exclude each other: give one of them")
 	}
-	o.AllNodes = o.AllNodes || o.Fleet
 	if o.AllNodes {
 		s.Node = ""
 	}
@@ -170,30 +163,30 @@ type connection struct {
 	users       int
 }
 
-// connect opens the cluster for one more target.
-func (o *Options) connect(ctx context.Context, s *stage.Session) (*connection, error) {
-	if o.shared == nil {
+// connect opens the cluster for one more target; cnrs says whether one of all the targets needs the CustomNodeResources.
+func (a *Access) connect(ctx context.Context, s *stage.Session, cnrs bool) (*connection, error) {
+	if a.shared == nil {
 		if api := s.Metrics.API(); api != nil {
 			kube.Observe(api)
 		}
-		client, err := o.open()
+		client, err := a.open()
 		if err != nil {
 			return nil, err
 		}
 		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-		o.shared = &connection{client: client, stop: stop}
-		o.shared.nodes = kube.Start(ctx, client, selection(kube.Nodes, s.Node), s.Now, see)
-		if o.wants("cnr") || o.Fleet {
-			o.shared.cnrs = kube.Start(ctx, client, selection(kube.CustomNodeResources, s.Node), s.Now, see)
+		a.shared = &connection{client: client, stop: stop}
+		a.shared.nodes = kube.Start(ctx, client, selection(kube.Nodes, s.Node), s.Now, see)
+		if cnrs {
+			a.shared.cnrs = kube.Start(ctx, client, selection(kube.CustomNodeResources, s.Node), s.Now, see)
 		}
 	}
-	o.shared.users++
-	return o.shared, nil
+	a.shared.users++
+	return a.shared, nil
 }
 
-func (o *Options) open() (*kube.Client, error) {
-	options := kube.Options{Kubeconfig: o.kubeconfig, UserAgent: manager, Timeout: requestLimit}
-	if o.AllNodes {
+func (a *Access) open() (*kube.Client, error) {
+	options := kube.Options{Kubeconfig: a.kubeconfig, UserAgent: manager, Timeout: requestLimit}
+	if a.AllNodes {
 		options.QPS = -1 // the number of writes at a time is bounded, and the server knows how to defend itself
 	}
 	client, err := kube.Open(options)
@@ -203,8 +196,8 @@ func (o *Options) open() (*kube.Client, error) {
 	return client, nil
 }
 
-// queue are the options of a target's queue of objects, a node each.
-func (o *Options) queue(ctx context.Context, s *stage.Session, name string) reconcile.Options {
+// queueOf are the options of a target's queue of objects, a node each.
+func queueOf(ctx context.Context, s *stage.Session, name string) reconcile.Options {
 	return reconcile.Options{Name: name, Label: "node", Limit: maxNodes, Context: ctx, Log: s.Log, Now: s.Now, DryRun: s.DryRun}
 }
 
@@ -265,17 +258,14 @@ func (c *connection) leave() {
 }
 
 // The permissions that report needs, for its errors.
-const permissions = "report's role needs nodes: get, list, watch; nodes/status: patch; customnoderesources: get, list, watch, create, patch; customnoderesources/status: patch; with --taint-node or --fleet also nodes: patch; for --to nodemetric nodes: get; nodemetrics: create; nodemetrics/status: patch; for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch"
+const permissions = "report's role needs nodes: get, list, watch; nodes/status: patch; customnoderesources: get, list, watch, create, patch; customnoderesources/status: patch; with --taint-node and for report fleet also nodes: patch; for --to nodemetric nodes: get; nodemetrics: create; nodemetrics/status: patch; for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch"
 
 // longestError is about what a person reads.
 const longestError = 600
 
 // explain says what to do about an error of the API server.
 func explain(r kube.Resource, err error) error {
-	text := err.Error()
-	if len(text) > longestError {
-		text = strings.ToValidUTF8(text[:longestError], "") + "…"
-	}
+	text := clip.Text(err.Error(), longestError)
 	ours := map[kube.Resource]string{kube.CustomNodeResources: object.CNRKind, kube.NodeMetrics: object.NodeMetricKind}[r]
 	switch cnr := ours != ""; {
 	case cnr && kube.IsNotFound(err):

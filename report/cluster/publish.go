@@ -47,13 +47,13 @@ func openPublisher(ctx context.Context, s *stage.Session, o *Options, k kind) (T
 	p := &publisher{kind: k, session: s, rules: o.rules(), given: given(s), staleAfter: o.staleAfter,
 		growInterval: o.growAge, growGiven: s.IsSet("grow-interval"), left: k.target == nodeKind.target && !o.TaintNode}
 	if !s.DryRun {
-		c, err := o.connect(ctx, s)
+		c, err := o.connect(ctx, s, o.wants(cnrKind.target))
 		if err != nil {
 			return nil, err
 		}
 		p.connection, p.writer = c, writer{client: c.client, log: s.Log}
 	}
-	q := o.queue(ctx, s, k.target)
+	q := queueOf(ctx, s, k.target)
 	q.Every = lookEvery
 	p.queue = reconcile.Start(q, p.reconciled())
 	if s.Node != "" && p.connection != nil {

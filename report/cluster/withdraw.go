@@ -22,9 +22,6 @@ const forbidden = 5 * time.Second
 
 // TakeBack takes away what was written to the cluster.
 func (o *Options) TakeBack(ctx context.Context, s *stage.Session) error {
-	if o.Fleet {
-		return o.withdrawFleet(ctx, s)
-	}
 	kinds := []kind{cnrKind, nodeKindOf(o.prefix), nodeTaintsKind}
 	if len(o.To) > 0 {
 		for _, name := range o.To {

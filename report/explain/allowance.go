@@ -55,23 +55,7 @@ func allowanceOf(t *tick.Tick, p *tick.Pod) (a allowance) {
 				}
 			}
 		}
-		if c.CPUSetCPUs != "" && (a.cpus == "" || !above) {
-			a.cpus = c.CPUSetCPUs
-		}
-		if c.CPUIdle != nil {
-			a.idle = a.idle || *c.CPUIdle
-		}
-		if c.CPUWeight != nil && (a.weight == nil || own) {
-			a.weight = c.CPUWeight
-		}
-		for _, m := range [...]struct {
-			limit *int64
-			name  string
-		}{{c.MemoryMaxBytes, "memory.max"}, {c.MemoryHighBytes, "memory.high"}} {
-			if m.limit != nil && *m.limit > 0 && own && (a.memory == nil || *m.limit < *a.memory) {
-				a.memory, a.memorySet = m.limit, m.name
-			}
-		}
+		a.allow(c, own, above)
 	}
 	if limited > 0 && limited == len(containers) && (a.quota == nil || parts < *a.quota) {
 		a.quota, a.quotaOf = &parts, ""
@@ -83,6 +67,27 @@ func allowanceOf(t *tick.Tick, p *tick.Pod) (a allowance) {
 		a.size = set.Size()
 	}
 	return a
+}
+
+// allow takes what one of the pod's cgroups, or one above it, has beside a quota.
+func (a *allowance) allow(c *tick.Cgroup, own, above bool) {
+	if c.CPUSetCPUs != "" && (a.cpus == "" || !above) {
+		a.cpus = c.CPUSetCPUs
+	}
+	if c.CPUIdle != nil {
+		a.idle = a.idle || *c.CPUIdle
+	}
+	if c.CPUWeight != nil && (a.weight == nil || own) {
+		a.weight = c.CPUWeight
+	}
+	for _, m := range [...]struct {
+		limit *int64
+		name  string
+	}{{c.MemoryMaxBytes, "memory.max"}, {c.MemoryHighBytes, "memory.high"}} {
+		if m.limit != nil && *m.limit > 0 && own && (a.memory == nil || *m.limit < *a.memory) {
+			a.memory, a.memorySet = m.limit, m.name
+		}
+	}
 }
 
 // poolOf is the CPUs of the pool that the pod's class runs on, where the advice has pools and confines a cgroup above the pod.
@@ -111,7 +116,7 @@ func (a allowance) milliCPU() (float64, bool) {
 func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
 	var s []string
 	if a.size > 0 {
-		text := fmt.Sprintf("It could run on %s (%s)", phrase.Count(a.size, "CPU"), clip(a.cpus))
+		text := fmt.Sprintf("It could run on %s (%s)", phrase.Count(a.size, "CPU"), brief(a.cpus))
 		if others := len(podsOn(t, a.cpus)) - 1; others > 0 {
 			text += fmt.Sprintf(", which it shared with %s", phrase.Count(others, "other pod"))
 		}
@@ -119,7 +124,7 @@ func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
 	}
 	switch {
 	case a.quota != nil && a.quotaOf != "":
-		s = append(s, fmt.Sprintf("Its quota was that of %s: %s of CPU time for all pods in it.", clip(a.quotaOf), coresOf(float64(*a.quota))))
+		s = append(s, fmt.Sprintf("Its quota was that of %s: %s of CPU time for all pods in it.", brief(a.quotaOf), coresOf(float64(*a.quota))))
 	case a.quota != nil:
 		s = append(s, fmt.Sprintf("Its quota was %s of CPU time.", coresOf(float64(*a.quota))))
 	}

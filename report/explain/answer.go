@@ -76,7 +76,7 @@ func inForce(t *tick.Tick, p *tick.Pod, a allowance) string {
 	for i := range p.Containers {
 		if now := p.Containers[i].CPUSetCPUs; now != "" && now != a.cpus {
 			return fmt.Sprintf("(The recording has no isolation: these are the advised CPUs, "+
-				"those in force when the sample was taken were %s.)", clip(now))
+				"those in force when the sample was taken were %s.)", brief(now))
 		}
 	}
 	return ""
@@ -99,7 +99,7 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 		return fmt.Sprintf("Its quota: it used %s of %s.", coresNumber(*use), coresOf(float64(*a.quota)))
 	case a.quotaOf != "" && inCgroup(t, a.quotaOf) >= fullPart*float64(*a.quota):
 		used, quota := inCgroup(t, a.quotaOf), float64(*a.quota)
-		return fmt.Sprintf("The quota of %s: the pods in it used %s of %s.", clip(a.quotaOf), coresNumber(used), coresOf(quota))
+		return fmt.Sprintf("The quota of %s: the pods in it used %s of %s.", brief(a.quotaOf), coresNumber(used), coresOf(quota))
 	case a.size > 0 && used >= fullPart*float64(a.size)*1000:
 		return fmt.Sprintf("Its CPUs: the pods on them used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
 	case a.size > 0 && used < roomPart*float64(a.size)*1000:
@@ -164,30 +164,7 @@ func offered(t *tick.Tick) []string {
 		s = append(s, list(parts)+" to reclaimed pods (policy "+view.Clean(t.Advice.Policy)+").")
 	}
 	if t.Sample != nil {
-		asked, use, pods, unknown := 0.0, 0.0, 0, 0
-		for i := range t.Sample.Pods {
-			p := &t.Sample.Pods[i]
-			if p.QoS != tick.QoSReclaimed {
-				continue
-			}
-			pods++
-			if p.Requests != nil && p.Requests.ReclaimedMilliCPU != nil {
-				asked += *p.Requests.ReclaimedMilliCPU
-			}
-			if p.UsageMilliCPU != nil {
-				use += *p.UsageMilliCPU
-			} else {
-				unknown++
-			}
-		}
-		switch {
-		case pods == 0:
-			s = append(s, "No reclaimed pod ran.")
-		case unknown > 0:
-			s = append(s, fmt.Sprintf("%s requested %s; what %d of them used is unknown.", phrase.Count(pods, "reclaimed pod"), coresOf(asked), unknown))
-		default:
-			s = append(s, fmt.Sprintf("%s requested %s and used %s.", phrase.Count(pods, "reclaimed pod"), coresNumber(asked), coresOf(use)))
-		}
+		s = append(s, reclaimedPods(t.Sample))
 	}
 	if t.Report != nil {
 		for _, x := range t.Report.Targets {
@@ -205,6 +182,33 @@ func offered(t *tick.Tick) []string {
 		}
 	}
 	return s
+}
+
+// reclaimedPods is what the reclaimed pods asked for and used.
+func reclaimedPods(sample *tick.Sample) string {
+	asked, use, pods, unknown := 0.0, 0.0, 0, 0
+	for i := range sample.Pods {
+		p := &sample.Pods[i]
+		if p.QoS != tick.QoSReclaimed {
+			continue
+		}
+		pods++
+		if p.Requests != nil && p.Requests.ReclaimedMilliCPU != nil {
+			asked += *p.Requests.ReclaimedMilliCPU
+		}
+		if p.UsageMilliCPU != nil {
+			use += *p.UsageMilliCPU
+		} else {
+			unknown++
+		}
+	}
+	switch {
+	case pods == 0:
+		return "No reclaimed pod ran."
+	case unknown > 0:
+		return fmt.Sprintf("%s requested %s; what %d of them used is unknown.", phrase.Count(pods, "reclaimed pod"), coresOf(asked), unknown)
+	}
+	return fmt.Sprintf("%s requested %s and used %s.", phrase.Count(pods, "reclaimed pod"), coresNumber(asked), coresOf(use))
 }
 
 // whyNothing is why a tick offers nothing.

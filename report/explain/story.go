@@ -109,12 +109,12 @@ func conditions(t *tick.Tick, offer *float64) (all []Event) {
 			add(EventFailure, "isolate refused the tick: "+sentence(plain(i.Refused))+".")
 		}
 		for _, x := range i.Errors[:min(len(i.Errors), most)] {
-			add(EventFailure, fmt.Sprintf("isolate could not write %s of %s: %s.", view.Clean(x.Key), clip(x.Cgroup), sentence(short(x.Error))))
+			add(EventFailure, fmt.Sprintf("isolate could not write %s of %s: %s.", view.Clean(x.Key), brief(x.Cgroup), sentence(short(x.Error))))
 		}
 	}
 	if t.Sample != nil {
 		for _, x := range t.Sample.Errors[:min(len(t.Sample.Errors), most)] {
-			add(EventFailure, fmt.Sprintf("collect could not read %s: %s.", clip(x.Source), sentence(short(x.Error))))
+			add(EventFailure, fmt.Sprintf("collect could not read %s: %s.", brief(x.Source), sentence(short(x.Error))))
 		}
 	}
 	return all

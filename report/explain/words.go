@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"polder/lib/clip"
 	"polder/lib/cpus"
 	"polder/lib/tick"
 	"polder/report/view"
@@ -42,14 +43,7 @@ func list(parts []string) string {
 // short makes text from a tick fit for a terminal and for being remembered: a line may have 16 MiB in one string.
 func short(s string) string {
 	const most = 400
-	if len(s) > 4*most {
-		s = strings.ToValidUTF8(s[:4*most], "")
-	}
-	s = view.Clean(s)
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return strings.Clone(s)
+	return strings.Clone(clip.Columns(view.Clean(clip.Bytes(s, 4*most)), most))
 }
 
 // nameOf is a pod's name with its namespace.
@@ -60,15 +54,8 @@ func nameOf(namespace, name string) string {
 	return short(namespace + "/" + name)
 }
 
-// clip cuts a path or a list that would fill lines.
-func clip(s string) string {
-	const most = 60
-	s = view.Clean(s)
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
-}
+// brief cuts a path or a list that would fill lines.
+func brief(s string) string { return clip.Columns(view.Clean(s), 60) }
 
 // paragraph wraps sentences to lines; the first begins with a heading.
 func paragraph(heading string, sentences ...string) string {

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// FleetDecision is what the fleet controller has to say of a node, by a tick of collect --fleet and evict --fleet.
+// FleetDecision is what the fleet controller has to say of a node, by a tick of collect fleet and evict fleet.
 type FleetDecision struct {
 	// Conditions are those of the node's agent; nil where it is not known how it is, and then they stay as they are.
 	Conditions []Condition

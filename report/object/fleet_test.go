@@ -15,7 +15,7 @@ import (
 
 var unfit = tick.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoScheduleForReclaimedTasks"}
 
-// fleetTick is a tick of the fleet controller at noon, with what evict --fleet decided.
+// fleetTick is a tick of the fleet controller at noon, with what evict fleet decided.
 func fleetTick(state string, since time.Time, e *tick.Eviction) *tick.Tick {
 	return &tick.Tick{V: 1, Node: "n1", Time: noon, Eviction: e, Sample: &tick.Sample{Agent: &tick.Agent{State: state, Since: since.Format(time.RFC3339Nano)}}}
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
+
+	"polder/lib/clip"
 )
 
 // clean makes text from a tick fit for a terminal: names come from whoever can make a pod or a cgroup, and an escape
@@ -26,14 +29,11 @@ func clean(s string) string {
 
 // fit cuts or pads s to width columns. What does not fit ends in an ellipsis.
 func fit(s string, width int) string {
-	r := []rune(s)
-	switch {
-	case width <= 0:
+	if width <= 0 {
 		return ""
-	case len(r) > width:
-		return string(r[:width-1]) + "…"
 	}
-	return s + strings.Repeat(" ", width-len(r))
+	s = clip.Columns(s, width)
+	return s + strings.Repeat(" ", width-utf8.RuneCountInString(s))
 }
 
 // fitPath cuts in the middle: a cgroup's or a pod's name tells most at its two ends.

@@ -24,6 +24,9 @@ const Version = "v0.0.0-test"
 // Tools are the five tools, in the order of the pipe.
 var Tools = []string{"collect", "advise", "isolate", "evict", "report"}
 
+// Subcommands are those of the tools, as a user types them.
+var Subcommands = []string{"collect fleet", "evict fleet", "report fleet"}
+
 // Dir is the directory that has the tools, as an absolute path. Nobody may write there: see Link.
 func Dir(t testing.TB) string {
 	t.Helper()

@@ -143,7 +143,9 @@ func measureKubernetes(b *testing.B, l *lab, client string, table *table) {
 	m := &measurement{client: client, protocol: onKubernetes.protocol, service: l.service, batch: l.batch, polder: l.group(own), spared: l.batch.PIDs(b)}
 	port := freePort(b)
 	m.address = "127.0.0.1:" + port
+	spared := l.service.PIDs(b)
 	onKubernetes.start(b, l.service, dir, port)
+	b.Cleanup(func() { kill(b, l.service, spared...) }) // nginx's workers outlive a master that is killed, and the pod's cgroup stays with them
 	answers(b, client, m.protocol, m.address)
 	m.cells(b, kubernetesCells(), l.ways(), table)
 }

@@ -99,9 +99,9 @@ func (t *table) page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Does colocation work?
 
-`+"`make bench-colocation`"+` measures it and writes this page (`+"`QUICK=1`"+` for four minutes). Measured on a machine of %d CPUs, %s.
+`+"`make bench-colocation`"+` measures it and writes this page (`+"`QUICK=1`"+` for four minutes, `+"`ROUNDS=1`"+` for a quarter of an hour). Measured on a machine of %d CPUs, %s.
 
-Each service runs in a cgroup of its own with its client, which begins a request whenever one is due and counts the latency from then. Each batch job has
+Each service runs in a cgroup of its own at the top of the hierarchy, as below systemd's slices, with its client, which begins a request whenever one is due and counts the latency from then. Each batch job has
 twice as many processes as there are CPUs, in a cgroup beside the service's. The rate is the one at which service and client take so much of the machine
 alone. Every way is measured once a round; the rounds follow each other. "Polder" is collect | advise | isolate at their defaults, in a cgroup beside the others,
 started %s before the measurement of %s.

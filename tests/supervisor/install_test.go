@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/tests/binaries"
 	"polder/tests/need"
 )
 
@@ -30,14 +31,17 @@ func release(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, tool := range tools {
-		page, err := exec.Command(filepath.Join(bin, tool), "--generate-man").Output()
-		if err != nil {
-			t.Fatalf("%s --generate-man: %v", tool, err)
-		}
-		put(t, filepath.Join(top, "bin/man", tool+".1"), string(page))
 		if err := os.Symlink(filepath.Join(bin, tool), filepath.Join(top, "bin", tool)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, command := range slices.Concat(tools, binaries.Subcommands) {
+		words := strings.Fields(command)
+		page, err := exec.Command(filepath.Join(bin, words[0]), append(words[1:], "--generate-man")...).Output()
+		if err != nil {
+			t.Fatalf("%s --generate-man: %v", command, err)
+		}
+		put(t, filepath.Join(top, "bin/man", strings.Join(words, "-")+".1"), string(page))
 	}
 	return top
 }
@@ -87,7 +91,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		script(t, top+"/scripts/install", install...)
 		got := tree(t, dest)
 		for _, want := range []string{
-			prefix + "/bin/collect 0755", prefix + "/bin/colocate 0755", prefix + "/share/man/man1/evict.1 0644",
+			prefix + "/bin/collect 0755", prefix + "/bin/colocate 0755", prefix + "/share/man/man1/evict.1 0644", prefix + "/share/man/man1/evict-fleet.1 0644",
 			prefix + "/share/bash-completion/completions/collect 0644", prefix + "/share/bash-completion/completions/colocate collect",
 			prefix + "/lib/polder/s6/start 0755", prefix + "/lib/polder/s6/service/isolate/run 0755", prefix + "/lib/polder/systemd/polder-heartbeat 0755",
 			prefix + "/lib/systemd/system/polder.target 0644", prefix + "/lib/systemd/system/polder-.service.d/confine.conf 0644",

@@ -73,40 +73,14 @@ func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Col
 		if !n.known[r] {
 			continue
 		}
-		w := words[r]
-		amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
-		reserved := shared(max(n.kubelet[r], n.annotated[r]), len(zones))
 		var text strings.Builder
-		fmt.Fprintf(&text, "%s by NUMA node (%s, %s %d):", w.batch, policyOf(r, c), w.margin, reclaimPercent(r, c))
+		fmt.Fprintf(&text, "%s by NUMA node (%s, %s %d):", words[r].batch, policyOf(r, c), words[r].margin, reclaimPercent(r, c))
 		for z := range zones {
-			t := reckon(r, zones[z].capacity[r], shared(system[r], len(zones)), reserved, &sums[z][r], c)
-			left := t.left()
-			say := func(format string, args ...any) {
+			left := n.ofZone(r, &zones[z], &sums[z][r], system[r], c, func(format string, args ...any) {
 				if z < maxShown {
 					fmt.Fprintf(&text, format, args...)
 				}
-			}
-			held := "system"
-			if t.policy == sloconfig.CalculateRequest || reserved >= shared(system[r], len(zones)) {
-				held = "reserved"
-			}
-			say(" %d: capacity %s - margin %s - %s %s - high-priority pods %s = %s", zones[z].id, amount(t.capacity), amount(t.margin), held, amount(t.held), amount(t.pods), amount(left))
-			if limit, set := cap100(r, c); set {
-				if limited := scaled(zones[z].capacity[r], limit, 100); limited < left {
-					left = limited
-					say(", at most %s (%s %d)", amount(left), w.limit, limit)
-				}
-			}
-			if left < 0 {
-				left = 0
-				say(", less than nothing: %s", amount(left))
-			}
-			left = min(left, most)
-			if r == cpu && n.ratio > 100 {
-				left = min(scaledUp(left, n.ratio, 100), most)
-				say(", x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, normalization, amount(left))
-			}
-			say(";")
+			})
 			if r == cpu {
 				offers[z].MilliCPU = &left
 			} else {
@@ -121,6 +95,39 @@ func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Col
 		}
 	}
 	return offers
+}
+
+// ofZone is what one zone offers of a resource; say gets its terms.
+func (n *node) ofZone(r resource, z *zone, pods *podSum, system int64, c *sloconfig.Colocation, say func(format string, args ...any)) int64 {
+	w := words[r]
+	amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
+	system = shared(system, len(n.zones))
+	reserved := shared(max(n.kubelet[r], n.annotated[r]), len(n.zones))
+	t := reckon(r, z.capacity[r], system, reserved, pods, c)
+	left := t.left()
+	held := "system"
+	if t.policy == sloconfig.CalculateRequest || reserved >= system {
+		held = "reserved"
+	}
+	say(" %d: capacity %s - margin %s - %s %s - high-priority pods %s = %s",
+		z.id, amount(t.capacity), amount(t.margin), held, amount(t.held), amount(t.pods), amount(left))
+	if limit, set := cap100(r, c); set {
+		if limited := scaled(z.capacity[r], limit, 100); limited < left {
+			left = limited
+			say(", at most %s (%s %d)", amount(left), w.limit, limit)
+		}
+	}
+	if left < 0 {
+		left = 0
+		say(", less than nothing: %s", amount(left))
+	}
+	left = min(left, most)
+	if r == cpu && n.ratio > 100 {
+		left = min(scaledUp(left, n.ratio, 100), most)
+		say(", x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, normalization, amount(left))
+	}
+	say(";")
+	return left
 }
 
 // maxShown is of how many NUMA nodes a reason has the terms.

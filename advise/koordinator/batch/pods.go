@@ -123,35 +123,7 @@ func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 		u.Node[r].follow(begun, len(u.At))
 		u.System[r].follow(begun, len(u.At))
 	}
-	st.pods = st.pods[:0]
-	if u.Pods == nil {
-		u.Pods = make(map[string]*podUses, len(t.Sample.Pods))
-	}
-	var all amounts
-	for i := range t.Sample.Pods {
-		p, runs := podOf(&t.Sample.Pods[i], c)
-		if !runs {
-			continue
-		}
-		id := policy.Identity(p.Pod)
-		own := u.Pods[id]
-		if own == nil {
-			own = &podUses{}
-			u.Pods[id] = own
-		}
-		for r := range resources {
-			own[r].follow(begun, len(u.At))
-			if p.measured[r] {
-				own[r].note(p.now[r])
-				all[r] = add(all[r], p.now[r])
-			}
-			p.used[r], p.metric[r] = own[r].average()
-		}
-		st.pods = append(st.pods, p)
-	}
-	if len(u.Pods) > len(st.pods) {
-		u.forget(st.pods)
-	}
+	all := st.observePods(t, c, begun)
 
 	var now amounts
 	var measured has
@@ -179,6 +151,40 @@ func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 		return "the node's memory in use is not known"
 	}
 	return "the node's use is not known"
+}
+
+// observePods notes what the pods use, and returns the sum; begun is as of follow.
+func (st *State) observePods(t *tick.Tick, c *sloconfig.Colocation, begun change) (all amounts) {
+	u := &st.Uses
+	st.pods = st.pods[:0]
+	if u.Pods == nil {
+		u.Pods = make(map[string]*podUses, len(t.Sample.Pods))
+	}
+	for i := range t.Sample.Pods {
+		p, runs := podOf(&t.Sample.Pods[i], c)
+		if !runs {
+			continue
+		}
+		id := policy.Identity(p.Pod)
+		own := u.Pods[id]
+		if own == nil {
+			own = &podUses{}
+			u.Pods[id] = own
+		}
+		for r := range resources {
+			own[r].follow(begun, len(u.At))
+			if p.measured[r] {
+				own[r].note(p.now[r])
+				all[r] = add(all[r], p.now[r])
+			}
+			p.used[r], p.metric[r] = own[r].average()
+		}
+		st.pods = append(st.pods, p)
+	}
+	if len(u.Pods) > len(st.pods) {
+		u.forget(st.pods)
+	}
+	return all
 }
 
 // forget drops the pods that are gone.

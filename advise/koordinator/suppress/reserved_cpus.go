@@ -109,6 +109,13 @@ func (c *call) keepOut() {
 		c.system = c.system.Intersection(c.Online)
 	}
 
+	c.keepOwned()
+	c.out = c.reserved.Union(c.system, c.exclusive, c.lse)
+	c.lsr = c.lsr.Difference(c.out)
+}
+
+// keepOwned reads which CPUs are pods' own.
+func (c *call) keepOwned() {
 	given := parse(c.given()).Intersection(c.Online)
 	c.exclusive = given
 	wrong, first := 0, error(nil)
@@ -142,8 +149,6 @@ func (c *call) keepOut() {
 		first = fmt.Errorf("%w (and %d pods more)", first, wrong-1)
 	}
 	c.complain(first)
-	c.out = c.reserved.Union(c.system, c.exclusive, c.lse)
-	c.lsr = c.lsr.Difference(c.out)
 }
 
 func (c *call) complain(err error) {

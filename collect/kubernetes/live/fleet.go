@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"polder/collect/fleet"
+	"polder/collect/fleet/agents"
 	"polder/lib/customconfig"
 	"polder/lib/kube"
 	"polder/lib/tick"
@@ -17,7 +17,7 @@ type FleetOptions struct {
 	// Kubeconfig is a file's path; empty means the service account of this process's pod.
 	Kubeconfig string
 	UserAgent  string
-	Reading    fleet.Reading
+	Reading    agents.Reading
 	// Nodes is a label selector; empty is all nodes.
 	Nodes string
 	Now   func() time.Time
@@ -28,9 +28,9 @@ type FleetOptions struct {
 // is not needed of an object is dropped as it arrives. The methods are for one goroutine.
 type Fleet struct {
 	registry
-	nodes   *kube.Watch[*fleet.Node]
-	pods    *kube.Watch[*fleet.Pod]
-	records *kube.Watch[*fleet.Record]
+	nodes   *kube.Watch[*agents.Node]
+	pods    *kube.Watch[*agents.Pod]
+	records *kube.Watch[*agents.Record]
 }
 
 // boundPods are those that have a node and are not over.
@@ -44,9 +44,9 @@ func OpenFleet(ctx context.Context, o FleetOptions) (*Fleet, error) {
 	}
 	f := &Fleet{registry: openRegistry(ctx, client, o.Now)}
 	f.log = o.Log
-	f.nodes = kube.Start(ctx, client, kube.Selection{Resource: kube.Nodes, Labels: o.Nodes}, o.Now, fleet.NodeOf)
+	f.nodes = kube.Start(ctx, client, kube.Selection{Resource: kube.Nodes, Labels: o.Nodes}, o.Now, agents.NodeOf)
 	f.pods = kube.Start(ctx, client, kube.Selection{Resource: kube.Pods, Fields: boundPods}, o.Now, o.Reading.Pod)
-	f.records = kube.Start(ctx, client, kube.Selection{Resource: kube.CustomNodeResources, AskAgain: askAgain}, o.Now, fleet.RecordOf)
+	f.records = kube.Start(ctx, client, kube.Selection{Resource: kube.CustomNodeResources, AskAgain: askAgain}, o.Now, agents.RecordOf)
 	return f, nil
 }
 
@@ -64,8 +64,8 @@ func (f *Fleet) Wait(ctx context.Context) {
 const ConfigSource = "config"
 
 // Seen is what is known now.
-func (f *Fleet) Seen() fleet.Seen {
-	s := fleet.Seen{Nodes: f.nodes.List(), Pods: f.pods.List(), Records: f.records.List()}
+func (f *Fleet) Seen() agents.Seen {
+	s := agents.Seen{Nodes: f.nodes.List(), Pods: f.pods.List(), Records: f.records.List()}
 	note := func(source string, err error) {
 		if err != nil {
 			s.Errors = append(s.Errors, tick.SourceError{Source: source, Error: err.Error()})

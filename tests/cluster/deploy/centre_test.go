@@ -164,7 +164,7 @@ func centreEndsBeforeItsMarksAreTakenBack(t *testing.T, c *controlplane.ControlP
 			t.Errorf("the Deployment is %s; want %s", got, want)
 		}
 	}
-	const running, restored = "RollingUpdate of 2:", `Recreate of 1: ["/usr/local/bin/report","--fleet","--withdraw"]`
+	const running, restored = "RollingUpdate of 2:", `Recreate of 1: ["/usr/local/bin/report","fleet","--withdraw"]`
 	run("install", "polder", chart, "--create-namespace", "--set", "centre.enabled=true")
 	check(running)
 	run("upgrade", "polder", chart, "--reuse-values", "--set", "restore=true")

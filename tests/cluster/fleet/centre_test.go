@@ -39,7 +39,7 @@ func (l *lab) centre(name string, settings map[string]string) *centre {
 	}
 	maps.Copy(all, settings)
 	for key, value := range all {
-		cmd.Env = append(cmd.Env, "POLDER_"+strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))+"="+value)
+		cmd.Env = append(cmd.Env, "POLDER_"+strings.ToUpper(strings.NewReplacer(".", "_FLEET_", "-", "_").Replace(key))+"="+value)
 	}
 	p, err := program.Start(filepath.Join(dir, name+".log"), cmd)
 	if err != nil {

@@ -121,7 +121,7 @@ func TestCollectFleet(t *testing.T) {
 		}
 	}
 
-	// A configuration object that is no good is said, for report --fleet to write it down.
+	// A configuration object that is no good is said, for report fleet to write it down.
 	l.Apply(`{"apiVersion":"config.katalyst.kubewharf.io/v1alpha1","kind":"KatalystCustomConfig","metadata":{"name":"evictions","namespace":"default"},
 		"spec":{"targetType":{"group":"config.katalyst.kubewharf.io","version":"v1alpha1","resource":"evictionconfigurations"}}}`)
 	for _, name := range []string{"one", "two"} {

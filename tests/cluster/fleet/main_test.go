@@ -1,4 +1,4 @@
-// Package fleet shows the fleet controller on the real API: collect --fleet, evict --fleet, report --fleet, and the lease for which
+// Package fleet shows the fleet controller on the real API: collect fleet, evict fleet, report fleet, and the lease for which
 // several stand.
 package fleet
 
@@ -70,7 +70,7 @@ func (l *lab) makeNode(name string) {
 
 func (l *lab) collect(args ...string) *pipe.Tool {
 	l.t.Helper()
-	return pipe.Start(l.t, "collect", append([]string{"--fleet", "--kubeconfig", l.AccountFor("centre"), "--interval", "200ms",
+	return pipe.Start(l.t, "collect", append([]string{"fleet", "--kubeconfig", l.AccountFor("centre"), "--interval", "200ms",
 		"--agent-namespace", l.agents, "--node-selector", "test=" + l.name}, args...)...)
 }
 

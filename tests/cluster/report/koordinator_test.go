@@ -352,7 +352,7 @@ func TestCentreWithdrawsBatch(t *testing.T) {
 	c := begin(t)
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":{%[1]q:"1",%[2]q:"2",%[3]q:"3"},"allocatable":{%[1]q:"1",%[2]q:"2",%[3]q:"3"}}}`, batchNames[0], batchNames[3], milliCPU))
 	c.offers(0, "1 - - 2 3", append(batchNames, milliCPU)...)
-	x := pipe.Start(t, "report", "--fleet", "--kubeconfig", c.AccountFor("centre"))
+	x := pipe.Start(t, "report", "fleet", "--kubeconfig", c.AccountFor("centre"))
 	c.Eventually(controlplane.Soon, "nothing is offered", func() string {
 		out := x.Put(&tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(),
 			Sample:   &tick.Sample{Agent: &tick.Agent{State: tick.AgentNotFound, Since: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}},

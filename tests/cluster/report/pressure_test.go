@@ -163,7 +163,7 @@ func TestTaintNode(t *testing.T) {
 	c.kubeconfig = c.AccountFor("report", own)
 	x := c.start("--taint-node")
 	// Without the permission, the rest is written all the same.
-	c.until(x, next("CPUPressure"), "^cnr unchanged, node unchanged, node-taints failed.*: .*forbidden.*with --taint-node or --fleet also nodes: patch")
+	c.until(x, next("CPUPressure"), "^cnr unchanged, node unchanged, node-taints failed.*: .*forbidden.*with --taint-node and for report fleet also nodes: patch")
 	c.Grant(controlplane.Namespace, c.Release(own)+"-report", "report", "report.taintNode=true")
 	c.until(x, next("CPUPressure"), settled)
 	expect("a taint", 0, theirs, cpu)

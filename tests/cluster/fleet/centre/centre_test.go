@@ -1,4 +1,4 @@
-// Package centre shows evict --fleet and report --fleet on the real API, by ticks as collect --fleet writes them.
+// Package centre shows evict fleet and report fleet on the real API, by ticks as collect fleet writes them.
 package centre
 
 import (
@@ -56,7 +56,7 @@ func (c *cluster) node(name string) {
 // tool starts one of the fleet controller's tools.
 func (c *cluster) tool(name string, args ...string) *pipe.Tool {
 	c.t.Helper()
-	return pipe.Start(c.t, name, append([]string{"--fleet", "--kubeconfig", c.AccountFor("centre")}, args...)...)
+	return pipe.Start(c.t, name, append([]string{"fleet", "--kubeconfig", c.AccountFor("centre")}, args...)...)
 }
 
 // state is what the cluster has of a node: what the Node and the CustomNodeResource offer, the mark, the taints with their
@@ -123,7 +123,7 @@ func heard(node, agent string, since time.Time, nodes, notReady int, pods ...tic
 	}}
 }
 
-// decided is the tick with what evict --fleet says of it.
+// decided is the tick with what evict fleet says of it.
 func decided(t *tick.Tick, tainted, held bool) *tick.Tick {
 	t.Eviction = &tick.Eviction{Fleet: &tick.FleetEviction{Held: held}}
 	if tainted {

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"polder/advise/settings"
+	"polder/lib/config"
+	"polder/lib/stage"
+)
+
+// live is the settings in force, replaced when the configuration file changes.
+type live struct {
+	path    string
+	flag    string                    // that has the path
+	given   settings.Settings         // of the command line, or of environment variables: they win over the file
+	isGiven func(setting string) bool // none where nil
+	changed atomic.Pointer[loaded]
+	runs    atomic.Pointer[kind] // the policy, which is not changed while the tool runs
+}
+
+// loaded is what the command line and the file say.
+type loaded struct {
+	settings.Settings
+	kind    kind
+	from    map[string]string // where each setting is from that is no default, by its name
+	lines   map[string]int    // of those that the file has
+	objects config.Objects    // none where the file has settings
+	path    string
+}
+
+// load reads the file.
+func (l *live) load() (*loaded, error) {
+	next := &loaded{Settings: settings.Defaults(), path: l.path, from: map[string]string{}}
+	rows := next.Rows()
+	if err := next.read(rows); err != nil {
+		return nil, fmt.Errorf("--%s: %w", l.flag, err)
+	}
+	for name := range next.lines {
+		next.from[name] = name + " in " + l.path
+	}
+	given := l.given.Rows()
+	for i, r := range rows {
+		if l.has(r.Name) {
+			r.Copy(given[i])
+			next.from[r.Name] = "--" + r.Name
+		}
+	}
+	at := slices.IndexFunc(policies, func(k kind) bool { return k.Name == next.Policy }) // the setting's bounds are these names
+	next.kind = policies[at]
+	if err := l.refuseAlien(next, rows); err != nil {
+		return nil, err
+	}
+	return next, nil
+}
+
+// has reports whether a setting is of the command line.
+func (l *live) has(name string) bool { return l.isGiven != nil && l.isGiven(name) }
+
+// read reads the file into the rows' values, or into objects.
+func (l *loaded) read(rows []settings.Row) error {
+	if l.path == "" {
+		return nil
+	}
+	data, err := config.Load(l.path)
+	if err != nil {
+		return err
+	}
+	if l.objects, err = config.ReadObjects(l.path, data); err != nil || !l.objects.None() {
+		return err
+	}
+	into := map[string]any{}
+	for _, r := range rows {
+		into[r.Name] = r.Value
+	}
+	l.lines, err = config.DecodeKeys(l.path, data, into)
+	return err
+}
+
+// refuseAlien refuses settings that the policy does not have: who gives them expects them to do something.
+func (l *live) refuseAlien(next *loaded, rows []settings.Row) error {
+	for _, where := range []struct {
+		has  func(name string) bool
+		name func(name string) string
+	}{
+		{l.has, func(name string) string { return "--" + name }},
+		{next.inFile, func(name string) string { return fmt.Sprintf("--%s: %s: %s", l.flag, next.at(name), name) }},
+	} {
+		for _, r := range rows {
+			if where.has(r.Name) && r.Policy != "" && r.Policy != next.Policy {
+				return fmt.Errorf("%s: a setting of policy %s, and the policy is %s: leave it out", where.name(r.Name), r.Policy, next.Policy)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *loaded) inFile(name string) bool { return l.lines[name] > 0 }
+
+// at is the place of a setting in the file.
+func (l *loaded) at(name string) string { return fmt.Sprintf("%s:%d", l.path, l.lines[name]) }
+
+// watch loads the file again when it changes. A file that is no good is refused and the settings in force stay.
+func (l *live) watch(ctx context.Context, s *stage.Session) error {
+	if l.path == "" {
+		return nil
+	}
+	return config.Watch(ctx, l.path, s.Log, func() {
+		next, err := l.load()
+		if runs := l.runs.Load(); err == nil && runs != nil && next.kind.Name != runs.Name {
+			err = fmt.Errorf("--config: %s: policy %s: policy %s runs, and another one needs a restart", l.path, next.kind.Name, runs.Name)
+		}
+		if err != nil {
+			s.Log.Error("refused the changed configuration, the old one stays in force", "error", err)
+			return
+		}
+		l.changed.Store(next)
+		s.Log.Info("configuration loaded", "path", l.path)
+	})
+}

@@ -1,0 +1,108 @@
+package settings
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"polder/lib/quantity"
+	"polder/lib/tick"
+)
+
+// Bounds of a limit, in a second: what isolate writes.
+const (
+	minDiskBytes      = 64 << 10
+	maxDiskBytes      = 1 << 50
+	minDiskOperations = 4
+	maxDiskOperations = 1 << 30
+	maxDiskNames      = 32
+)
+
+// diskLimits are limits by disk: "all=read:100Mi,write:50Mi;/var/lib=reads:200".
+func diskLimits(name string, into *[]tick.DiskLimit, usage string) Row {
+	const want = "DISK=read:BYTES,write:BYTES,reads:NUMBER,writes:NUMBER, and a semicolon between disks"
+	return row(name, into, want, func(text string) ([]tick.DiskLimit, error) {
+		var list []tick.DiskLimit
+		seen := map[string]bool{}
+		for entry := range strings.SplitSeq(text, ";") {
+			at := strings.LastIndexByte(entry, '=') // a mount point may have one in it
+			if at < 1 {
+				return nil, fmt.Errorf("%q: want %s", entry, want)
+			}
+			one := tick.DiskLimit{Disk: strings.TrimSpace(entry[:at])}
+			if seen[one.Disk] || one.Disk == "" {
+				return nil, fmt.Errorf("%q: want each disk once, by a name of /sys/block, a mount point, or %s", entry, tick.AllDisks)
+			}
+			seen[one.Disk] = true
+			for limit := range strings.SplitSeq(entry[at+1:], ",") {
+				if err := setLimit(&one, strings.TrimSpace(limit)); err != nil {
+					return nil, err
+				}
+			}
+			list = append(list, one)
+		}
+		if len(list) > maxDiskNames {
+			return nil, fmt.Errorf("%d disks: want %d at most", len(list), maxDiskNames)
+		}
+		return list, nil
+	}, showLimits, usage)
+}
+
+// diskLimitKeys are the words of the limits.
+var diskLimitKeys = []struct {
+	word  string
+	bytes bool
+	at    func(*tick.DiskLimit) **int64
+}{
+	{"read", true, func(d *tick.DiskLimit) **int64 { return &d.ReadBytesPerSecond }},
+	{"write", true, func(d *tick.DiskLimit) **int64 { return &d.WriteBytesPerSecond }},
+	{"reads", false, func(d *tick.DiskLimit) **int64 { return &d.ReadsPerSecond }},
+	{"writes", false, func(d *tick.DiskLimit) **int64 { return &d.WritesPerSecond }},
+}
+
+func setLimit(d *tick.DiskLimit, text string) error {
+	word, value, _ := strings.Cut(text, ":")
+	for _, key := range diskLimitKeys {
+		if key.word != word {
+			continue
+		}
+		var n int64
+		if key.bytes {
+			var bytes quantity.Bytes
+			if err := bytes.Set(value); err != nil || bytes < minDiskBytes || bytes > maxDiskBytes {
+				return fmt.Errorf("%q: want %d bytes a second or more, as in %s:50Mi", text, minDiskBytes, word)
+			}
+			n = int64(bytes)
+		} else {
+			var err error
+			if n, err = strconv.ParseInt(value, 10, 64); err != nil || n < minDiskOperations || n > maxDiskOperations {
+				return fmt.Errorf("%q: want %d operations a second or more, as in %s:200", text, minDiskOperations, word)
+			}
+		}
+		if *key.at(d) != nil {
+			return fmt.Errorf("%q: %s is there twice", text, word)
+		}
+		*key.at(d) = &n
+		return nil
+	}
+	return fmt.Errorf("%q: want read:, write:, reads: or writes:", text)
+}
+
+func showLimits(list []tick.DiskLimit) string {
+	var entries []string
+	for i := range list {
+		one := &list[i]
+		var limits []string
+		for _, key := range diskLimitKeys {
+			switch n := *key.at(one); {
+			case n == nil:
+			case key.bytes:
+				limits = append(limits, key.word+":"+quantity.Bytes(*n).String())
+			default:
+				limits = append(limits, key.word+":"+strconv.FormatInt(*n, 10))
+			}
+		}
+		entries = append(entries, one.Disk+"="+strings.Join(limits, ","))
+	}
+	return strings.Join(entries, ";")
+}

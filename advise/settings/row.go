@@ -1,0 +1,196 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"polder/lib/config"
+	"polder/lib/cpus"
+	"polder/lib/quantity"
+)
+
+// Row is one setting of a [Settings] value.
+type Row struct {
+	// Name is that of its flag, and its key in the configuration file; Usage is what --help says.
+	Name, Usage string
+	// Default is what --help says of it: the value, unless the default depends on the machine or on the policy.
+	Default string
+	// Want says in words which values are good, with their unit; Words are all of them where they can be listed.
+	Want  string
+	Words []string
+	// Policy is the only one that has it; empty where all have.
+	Policy string
+	// Katalyst names the field of AdminQoSConfiguration that sets it while no flag and no file does; Koordinator names what that project
+	// has for it.
+	Katalyst, Koordinator string
+
+	Value
+}
+
+// Value is a setting's value, whatever its type.
+type Value interface {
+	// Set reads it, and refuses what is out of bounds.
+	Set(text string) error
+	String() string
+	UnmarshalYAML(*config.Node) error
+	copyFrom(Value)
+}
+
+// Copy takes the value of the same setting of other Settings.
+func (r Row) Copy(from Row) { r.copyFrom(from.Value) }
+
+// shownAs is a row whose default is no value of its own.
+func (r Row) shownAs(text string) Row {
+	r.Default = text
+	return r
+}
+
+// typed is a value of one type, read and shown as text.
+type typed[T any] struct {
+	into *T
+	read func(string) (T, error)
+	show func(T) string
+}
+
+func (t *typed[T]) Set(text string) error {
+	v, err := t.read(text)
+	if err == nil {
+		*t.into = v
+	}
+	return err
+}
+
+// String shows nothing of an empty value, as the flags' library has one.
+func (t *typed[T]) String() string {
+	if t.into == nil {
+		return ""
+	}
+	return t.show(*t.into)
+}
+
+func (t *typed[T]) UnmarshalYAML(n *config.Node) error { return config.SetScalar(n, t.Set) }
+
+func (t *typed[T]) copyFrom(v Value) { *t.into = *v.(*typed[T]).into }
+
+func row[T any](name string, into *T, want string, read func(string) (T, error), show func(T) string, usage string) Row {
+	v := &typed[T]{into, read, show}
+	return Row{Name: name, Usage: usage, Default: v.String(), Want: want, Value: v}
+}
+
+func asIs(text string) string { return text }
+
+// word is a setting that takes one of some words; refusal is what the error says of another one, after it.
+func word(name string, into *string, words []string, refusal, usage string) Row {
+	r := row(name, into, strings.Join(words, ", "), func(text string) (string, error) {
+		if !slices.Contains(words, text) {
+			return "", fmt.Errorf("%q%s", text, refusal)
+		}
+		return text, nil
+	}, asIs, usage)
+	r.Words = words
+	return r
+}
+
+// oneOf is a word whose error names the good ones.
+func oneOf(name string, into *string, words []string, usage string) Row {
+	return word(name, into, words, ": want "+strings.Join(words, " or "), usage)
+}
+
+func cpuList(name string, into *string, usage string) Row {
+	return row(name, into, "a list of CPUs, such as 0-1,24", func(text string) (string, error) {
+		set, err := cpus.Parse(text)
+		return set.String(), err
+	}, asIs, usage)
+}
+
+func milliCPU(name string, into *int64, usage string) Row {
+	return row(name, into, "cores (4, 0.5) or milli-CPU (500m)", func(text string) (int64, error) {
+		var m config.MilliCPU
+		err := m.Set(text)
+		return int64(m), err
+	}, func(v int64) string { return config.MilliCPU(v).String() }, usage)
+}
+
+func bytes(name string, into *int64, usage string) Row {
+	return row(name, into, "bytes, or a number with Ki, Mi, Gi or Ti", func(text string) (int64, error) {
+		var b quantity.Bytes
+		err := b.Set(text)
+		return int64(b), err
+	}, func(v int64) string { return quantity.Bytes(v).String() }, usage)
+}
+
+func span(name string, into *time.Duration, usage string) Row {
+	r := row(name, into, "a time span, such as 30s or 5m", func(text string) (time.Duration, error) {
+		var d config.Duration
+		err := d.Set(text)
+		return time.Duration(d), err
+	}, time.Duration.String, usage)
+	if short, ok := strings.CutSuffix(r.Default, "m0s"); ok {
+		r.Default = short + "m"
+	}
+	return r
+}
+
+func whole(name string, into *int, usage string) Row {
+	return row(name, into, "a whole number from 1", func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return 0, fmt.Errorf("%q is no number from 1", text)
+		}
+		return n, nil
+	}, strconv.Itoa, usage)
+}
+
+func number(name string, into *float64, usage string) Row {
+	const most = 1e6
+	return row(name, into, "a number from 0 to 1000000", func(text string) (float64, error) {
+		f, err := within(text, most)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no number from 0", text)
+		}
+		return f, nil
+	}, plain, usage)
+}
+
+// part is a part of a whole, written as a percentage.
+func part(name string, into *float64, usage string) Row {
+	const want = "a percentage from 0% to 100%"
+	return row(name, into, want, func(text string) (float64, error) {
+		digits, percent := strings.CutSuffix(text, "%")
+		f, err := within(digits, 100)
+		if err != nil || !percent {
+			return 0, fmt.Errorf("%q is no part: want %s", text, want)
+		}
+		return f / 100, nil
+	}, func(v float64) string { return plain(100*v) + "%" }, usage)
+}
+
+// permille is a number of thousandths of the time.
+func permille(name string, into *float64, usage string) Row {
+	const most, want = 100_000, "thousandths of the time, over 0 and up to 100000"
+	return row(name, into, want, func(text string) (float64, error) {
+		f, err := within(text, most)
+		if err != nil || f == 0 {
+			return 0, fmt.Errorf("%q: want %s (a hundred threads that wait all the time)", text, want)
+		}
+		return f, nil
+	}, plain, usage)
+}
+
+var errBounds = errors.New("out of bounds")
+
+// within reads a number from 0 to most. NaN is none: each comparison with it is false.
+func within(text string, most float64) (float64, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	if err == nil && !(f >= 0 && f <= most) {
+		err = errBounds
+	}
+	return math.Abs(f), err // a 0 may have a sign
+}
+
+func plain(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

@@ -1,0 +1,203 @@
+// Package settings is the table of advise's settings: one row for each, with its flag, default and bounds, the policy that has it, and what
+// sets the same in the objects of Katalyst and of Koordinator.
+package settings
+
+import (
+	"strings"
+
+	"polder/advise/class"
+	"polder/advise/disk"
+	"polder/advise/guard"
+	"polder/advise/harvest"
+	"polder/advise/katalyst"
+	"polder/advise/koordinator"
+	"polder/advise/limits"
+	"polder/advise/policy"
+	"polder/lib/stage"
+)
+
+// Policies are those that can be chosen; the first is the default.
+var Policies = []policy.Policy{katalyst.Policy, koordinator.Policy, harvest.Policy}
+
+// Settings are the values. What each means, its default and its bounds are in its row: see [Settings.Rows].
+type Settings struct {
+	Policy string
+	// These are all policies'. They hold in place of what Katalyst and Harvest say.
+	ReservedCPUs, BatchClass string
+	Guard                    guard.Settings
+	Limits                   limits.Settings
+	Disk                     disk.Settings
+
+	Katalyst katalyst.Settings
+	Harvest  harvest.Settings
+}
+
+// Defaults are settings that nobody has set.
+func Defaults() Settings {
+	return Settings{
+		Policy:   Policies[0].Name,
+		Guard:    guard.Settings{MarginPermille: guard.DefaultMarginPermille},
+		Katalyst: katalyst.Defaults(),
+		Harvest:  harvest.Defaults(),
+	}
+}
+
+// ForKatalyst are those of that policy; from says where a setting is from that is set, by its name.
+func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
+	k := s.Katalyst
+	k.ReservedCPUs, k.BatchClass, k.Guard, k.Limits, k.Disk, k.Sources = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Disk, from
+	return k
+}
+
+// ForKoordinator are those of that policy.
+func (s *Settings) ForKoordinator() koordinator.Settings {
+	return koordinator.Settings{ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Disk: s.Disk}
+}
+
+// ForHarvest are those of that policy.
+func (s *Settings) ForHarvest() harvest.Settings {
+	h := s.Harvest
+	h.ReservedCPUs, h.BatchClass, h.Guard, h.Limits, h.Disk = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Disk
+	return h
+}
+
+// Group is some rows below one heading of the manual.
+type Group struct {
+	Title string // empty where they stay below the one before
+	Rows  []Row
+}
+
+// Groups are all settings of s, in the order of the manual.
+func (s *Settings) Groups() []Group {
+	return []Group{
+		{"", s.commonRows()},
+		{"Policy katalyst", of(katalyst.Policy, s.katalystRows())},
+		{"Policy harvest", of(harvest.Policy, s.harvestRows())},
+	}
+}
+
+// Rows are all settings of s, in the order of the manual.
+func (s *Settings) Rows() []Row {
+	var rows []Row
+	for _, g := range s.Groups() {
+		rows = append(rows, g.Rows...)
+	}
+	return rows
+}
+
+// of marks the rows of one policy.
+func of(p policy.Policy, rows []Row) []Row {
+	for i := range rows {
+		rows[i].Policy = p.Name
+	}
+	return rows
+}
+
+// AddFlags adds a flag for each setting.
+func (s *Settings) AddFlags(f *stage.Flags) {
+	for _, g := range s.Groups() {
+		if g.Title != "" {
+			f.Category(g.Title)
+		}
+		for _, r := range g.Rows {
+			f.Value(r.Value, r.Name, r.Default, r.Usage)
+			if len(r.Words) > 0 {
+				f.Words(r.Words...)
+			}
+		}
+	}
+}
+
+// commonRows are the settings of all policies.
+func (s *Settings) commonRows() []Row {
+	names := make([]string, len(Policies))
+	for i, p := range Policies {
+		names[i] = p.Name
+	}
+	reserved := cpuList("reserved-cpus", &s.ReservedCPUs, "`CPUS` of no pool, for the system, as 0-1,24").shownAs("none")
+	reserved.Koordinator = "`reservedCPUs` of the node's annotation `node.koordinator.sh/reservation` adds to it"
+	diskMax := diskLimits("batch-disk-max", &s.Disk.Limits,
+		"most that batch reads and writes, by disk, in a second\n"+
+			"As in `all=read:100Mi,write:50Mi;/var/lib/db=reads:200,writes:100`: a disk is a name of /sys/block, a mount point, or all. "+
+			"read and write are bytes, reads and writes operations.").shownAs("none")
+	diskMax.Koordinator = "`blkioQOS` of `beClass` adds to it"
+	return []Row{
+		word("policy", &s.Policy, names, " is no policy: advise --list names them", "how to decide ("+strings.Join(names, ", ")+")"),
+		reserved,
+		word("batch-class", &s.BatchClass, class.Names, " is no class: want "+strings.Join(class.Names, ", "),
+			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle or none)\n"+
+				"The default is idle on a plain host and none for pods of a cluster. Cgroups in idle run only while nothing beside them wants to.").
+			shownAs("idle on a plain host, none for pods"),
+		oneOf("guard", &s.Guard.Mode, guard.Modes,
+			"take from batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
+				"It takes CPUs, quota and memory. It is off by default under the other policies.").
+			shownAs("on under policy harvest, off under the others"),
+		permille("guard-target", &s.Guard.TargetPermille,
+			"how long a service may wait, in thousandths of the time (default learnt)\n"+
+				"The default is what each service showed while batch used little.").shownAs("what each service showed while batch used little"),
+		permille("guard-margin", &s.Guard.MarginPermille,
+			"how much longer than learnt, in thousandths of the time\nLearnt is how long each service waited while batch used little."),
+		oneOf("batch-memory", &s.Limits.Batch, limits.BatchModes,
+			"hold batch's memory to what is free ("+strings.Join(limits.BatchModes, ", ")+"; default cap for harvest)\n"+
+				"It is held together to what is offered and free. It is none by default under the other policies.").
+			shownAs("cap under policy harvest, none under the others"),
+		oneOf("service-memory", &s.Limits.Services, limits.ServiceModes,
+			"memory.low for services ("+strings.Join(limits.ServiceModes, ", ")+"; default protect for harvest)\n"+
+				"It covers their working set, on cgroup version 2. It is none by default under the other policies.").
+			shownAs("protect under policy harvest, none under the others"),
+		oneOf("batch-disk", &s.Disk.Share, disk.Shares,
+			"batch's share of the disks ("+strings.Join(disk.Shares, ", ")+"; default idle for harvest)\n"+
+				"idle is the smallest weight, so that batch gets what services leave. The kernel heeds weights with the scheduler BFQ or with io.cost.").
+			shownAs("idle under policy harvest, none under the others"),
+		diskMax,
+	}
+}
+
+// adminQoS names a field of Katalyst's AdminQoSConfiguration.
+func adminQoS(field, resource string) string {
+	return "reclaimedResourceConfig." + field + "." + resource
+}
+
+// katalystRows are policy katalyst's own.
+func (s *Settings) katalystRows() []Row {
+	k := &s.Katalyst
+	reserveCPU := milliCPU("reserve-cpu", &k.ReserveMilliCPU,
+		"`CPU` kept free for bursts of services, as 2 or 500m (default 4)\nOn a small machine the default is a tenth of it.")
+	reserveMemory := bytes("reserve-memory", &k.ReserveMemoryBytes,
+		"memory kept free for services (default 5Gi)\nOn a small machine the default is a tenth of it.")
+	floorCPU := milliCPU("floor-cpu", &k.FloorMilliCPU,
+		"`CPU` that batch keeps however busy services are (default 4)\nOn a small machine the default is a tenth of it.")
+	reserveCPU.Katalyst = adminQoS(katalyst.FieldReserve, "cpu")
+	reserveMemory.Katalyst = adminQoS(katalyst.FieldReserve, "memory")
+	floorCPU.Katalyst = adminQoS(katalyst.FieldFloor, "cpu")
+	return []Row{
+		reserveCPU.shownAs("4, a tenth of a small machine"),
+		reserveMemory.shownAs("5Gi, a tenth of a small machine"),
+		floorCPU.shownAs("4, a tenth of a small machine"),
+		span("hold", &k.Hold, "how long the shared pool is too large before it shrinks"),
+		milliCPU("shrink-step", &k.ShrinkStepMilliCPU, "the most CPUs by which the shared pool shrinks in one step"),
+		milliCPU("unknown-cpu", &k.UnknownMilliCPU, "`CPU` of a service's container whose use is unknown"),
+		bytes("unknown-memory", &k.UnknownMemoryBytes, "memory of such a container"),
+		whole("pool-min-cpus", &k.PoolMinCPUs, "fewer CPUs have no pools: class or quota holds batch"),
+		oneOf("limit", &k.Limit, []string{katalyst.LimitClass, katalyst.LimitQuota},
+			"what holds batch without pools (class, quota; default class)\n"+
+				"The default is class where there is one. Machines with few CPUs have no pools, see --pool-min-cpus.").
+			shownAs("class where there is one"),
+	}
+}
+
+// harvestRows are policy harvest's own.
+func (s *Settings) harvestRows() []Row {
+	h := &s.Harvest
+	return []Row{
+		number("harvest-price", &h.Price, "cost of a wrong offer, in unoffered machines\nA larger one leaves more room for growth."),
+		part("harvest-margin", &h.Margin, "least growth of services to leave room for\nIt is a part of the machine."),
+		part("harvest-first-margin", &h.FirstMargin, "growth that is expected before any was seen"),
+		part("harvest-step", &h.Step,
+			"the most by which the offer rises at once\nIt is also the most by which it falls in a minute while the services have room."),
+		span("harvest-hold", &h.Hold, "how long the offer must be too small before it rises"),
+		span("harvest-new-pod", &h.NewPod, "how long a new pod's requests count where it uses less"),
+		part("harvest-burst", &h.Burst, "part of services' bursts that has idle cores"),
+		span("harvest-burst-hold", &h.BurstHold, "how long a core is not needed before batch gets it"),
+	}
+}

@@ -1,0 +1,225 @@
+// Package agents says of each of a cluster's nodes how its agent is, and since when. It is pure: what the cluster has is
+// handed in, and the time.
+package agents
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Seen is what is known of the cluster at one time.
+type Seen struct {
+	Nodes   []*Node
+	Pods    []*Pod // nil pointers are left out
+	Records []*Record
+	// Stale says why the nodes, the pods or, at the beginning, the records are not known as they are now; empty where they
+	// are. Nothing is concluded from them then.
+	Stale string
+	// Errors and Config stand in every tick.
+	Errors []tick.SourceError
+	Config tick.Raw
+}
+
+// Fleet remembers how the agents were. The zero value remembers nothing.
+type Fleet struct {
+	// Interval is in every tick.
+	Interval time.Duration
+
+	began time.Time // the first time that all was known
+	nodes map[string]*memory
+}
+
+// memory is what is remembered of a node.
+type memory struct {
+	agent bool // it had one, or has
+	known
+}
+
+// known is how an agent was, and since when, when it was last looked at.
+type known struct {
+	ready       bool
+	since, seen time.Time
+}
+
+// blink is how long nobody may look, and what an agent was before and after counts as what it was in between.
+const blink = time.Minute
+
+// Look makes the ticks of all nodes, by name.
+func (f *Fleet) Look(now time.Time, s Seen) []*tick.Tick {
+	now = now.UTC().Truncate(time.Millisecond)
+	if f.nodes == nil {
+		f.nodes = map[string]*memory{}
+	}
+	if f.began.IsZero() && s.Stale == "" {
+		f.began = now
+	}
+	agents, reclaimed := map[string][]*Pod{}, map[string][]tick.Pod{}
+	for _, p := range s.Pods {
+		if p == nil {
+			continue
+		}
+		if p.Agent != nil {
+			agents[p.NodeName] = append(agents[p.NodeName], p)
+		}
+		if p.Reclaimed != nil {
+			reclaimed[p.NodeName] = append(reclaimed[p.NodeName], *p.Reclaimed)
+		}
+	}
+	records := map[string]*Record{}
+	for _, r := range s.Records {
+		records[r.Name] = r
+	}
+
+	total := &tick.Fleet{}
+	ticks := make([]*tick.Tick, 0, len(s.Nodes))
+	here := make(map[string]bool, len(s.Nodes))
+	for _, n := range s.Nodes {
+		if n.Name == "" || tick.CheckName(n.Name) != nil || here[n.Name] {
+			continue
+		}
+		here[n.Name] = true
+		m := f.nodes[n.Name]
+		if m == nil {
+			m = &memory{}
+			f.nodes[n.Name] = m
+		}
+		pods := agents[n.Name]
+		record := records[n.Name]
+		m.agent = m.agent || len(pods) > 0 || record != nil || n.Offers
+		agent := &tick.Agent{Pods: agentPods(pods)}
+		switch {
+		case !m.agent:
+			agent.Reason = "there is no sign that it has an agent, or had one"
+			total.Without++
+		case s.Stale != "":
+			agent.Reason = s.Stale
+			total.Nodes++
+			total.Unknown++
+		default:
+			m.look(now, f.began, n, pods, record)
+			agent.State, agent.Reason = state(pods)
+			agent.Since = written(m.since)
+			total.Nodes++
+			if m.ready {
+				total.Ready++
+			} else {
+				total.NotReady++
+			}
+		}
+		ticks = append(ticks, &tick.Tick{V: tick.Version, Node: n.Name, Time: now, Sample: &tick.Sample{
+			IntervalSeconds: tick.Ptr(f.Interval.Seconds()), Agent: agent, Fleet: total, Pods: byName(reclaimed[n.Name]),
+			Labels: n.Labels, Annotations: n.Annotations, Config: s.Config, Errors: s.Errors,
+		}})
+	}
+	if s.Stale == "" { // a list that is not read yet is empty
+		for name := range f.nodes {
+			if !here[name] {
+				delete(f.nodes, name)
+			}
+		}
+	}
+	slices.SortFunc(ticks, func(a, b *tick.Tick) int { return strings.Compare(a.Node, b.Node) })
+	return ticks
+}
+
+// state is what the agent's pods say. One that is ready is enough: during a rolling update there may be two.
+func state(pods []*Pod) (state, reason string) {
+	if len(pods) == 0 {
+		return tick.AgentNotFound, "no pod of the agent is on the node"
+	}
+	for _, p := range pods {
+		if p.Agent.Ready {
+			return tick.AgentReady, ""
+		}
+	}
+	return tick.AgentNotReady, "pod " + pods[0].Agent.Namespace + "/" + pods[0].Agent.Name + " is not ready"
+}
+
+// look notes how the agent is now. What it was before is remembered, or else recorded by whoever looked before this run.
+func (m *memory) look(now, began time.Time, n *Node, pods []*Pod, r *Record) {
+	before := m.known
+	if now.Sub(before.seen) > tick.AgentTrust && r != nil {
+		before = known{r.Ready, r.Since, r.Seen}
+	}
+	fresh := !before.seen.IsZero() && now.Sub(before.seen) <= tick.AgentTrust && before.seen.Sub(now) <= blink
+	s, _ := state(pods)
+	m.ready = s == tick.AgentReady
+	switch {
+	case m.ready && fresh && before.ready:
+		m.since = before.since
+	case m.ready:
+		m.since = firstReady(pods, now)
+	case fresh && before.ready:
+		// It has ceased since it was seen: when, its pod says. Where there is none, nobody does.
+		m.since = now
+		if changed := lastChanged(pods); !changed.IsZero() {
+			m.since = later(changed, before.seen)
+		}
+	case fresh && now.Sub(before.seen) <= blink:
+		m.since = before.since
+	case fresh:
+		// Nobody has looked for some minutes. What has changed in between may have been ready.
+		m.since = before.since
+		if changed := lastChanged(pods); changed.After(before.seen) {
+			m.since = changed
+		}
+	case len(pods) > 0:
+		m.since = lastChanged(pods)
+	case n.Created.After(began):
+		m.since = n.Created
+	default:
+		m.since = now
+	}
+	if m.since.IsZero() || m.since.After(now) { // nothing is said, or by a clock that is ahead
+		m.since = now
+	}
+	m.seen = now
+}
+
+// firstReady is when the first of those that are ready came to be.
+func firstReady(pods []*Pod, now time.Time) time.Time {
+	first := now
+	for _, p := range pods {
+		if p.Agent.Ready && !p.Changed.IsZero() && p.Changed.Before(first) {
+			first = p.Changed
+		}
+	}
+	return first
+}
+
+// lastChanged is when the last of the pods that are not ready came to be so.
+func lastChanged(pods []*Pod) (last time.Time) {
+	for _, p := range pods {
+		last = later(last, p.Changed)
+	}
+	return last
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func agentPods(pods []*Pod) []tick.AgentPod {
+	slices.SortFunc(pods, func(a, b *Pod) int { return names(a.Agent.Namespace, a.Agent.Name, b.Agent.Namespace, b.Agent.Name) })
+	var out []tick.AgentPod
+	for _, p := range pods {
+		out = append(out, *p.Agent)
+	}
+	return out
+}
+
+func byName(pods []tick.Pod) []tick.Pod {
+	slices.SortFunc(pods, func(a, b tick.Pod) int { return names(a.Namespace, a.Name, b.Namespace, b.Name) })
+	return pods
+}
+
+func names(aNamespace, aName, bNamespace, bName string) int {
+	return cmp.Or(strings.Compare(aNamespace, bNamespace), strings.Compare(aName, bName))
+}

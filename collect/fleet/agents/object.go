@@ -1,0 +1,143 @@
+package agents
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"polder/collect/kubernetes"
+	"polder/lib/fields"
+	"polder/lib/tick"
+)
+
+// Object is an API object as it is in JSON.
+type Object = fields.Object
+
+// Node is what is kept of a node object.
+type Node struct {
+	Name    string
+	Created time.Time
+	// Offers says that it has the resources under which our agent offers what is reclaimed: it has put them there. Koordinator's
+	// batch- and koordinator.sh/ resources are no sign of ours: a node of its agent alone is not ours to close.
+	Offers              bool
+	Labels, Annotations map[string]string
+}
+
+// ownPrefix is that of the project's own annotations.
+const ownPrefix = "polder/"
+
+// NodeOf reads a node object.
+func NodeOf(o Object) *Node {
+	k := kubernetes.NodeOf(o)
+	n := &Node{Name: k.Name, Created: moment(o, "metadata", "creationTimestamp"), Labels: k.Labels, Annotations: maps.Clone(k.Annotations)}
+	for key, value := range fields.TextMap(o, "metadata", "annotations") {
+		if strings.HasPrefix(key, ownPrefix) && len(key)+len(value) < longestOwn {
+			if n.Annotations == nil {
+				n.Annotations = map[string]string{}
+			}
+			n.Annotations[key] = value
+		}
+	}
+	for _, list := range []string{"capacity", "allocatable"} {
+		for name := range fields.Child(o, "status", list) {
+			n.Offers = n.Offers || strings.HasPrefix(name, reclaimedPrefix)
+		}
+	}
+	return n
+}
+
+const (
+	longestOwn = 1 << 10
+	// reclaimedPrefix is that of the extended resources that the agent's report writes to its node.
+	reclaimedPrefix = "resource.katalyst.kubewharf.io/reclaimed_"
+)
+
+// Pod is what is kept of a pod: of the agent's pods and of the reclaimed ones alone.
+type Pod struct {
+	NodeName string
+	// Agent is nil where it is none of the agent's, Changed when its condition Ready changed last, or else when it was made.
+	Agent   *tick.AgentPod
+	Changed time.Time
+	// Reclaimed is nil where it is of another class.
+	Reclaimed *tick.Pod
+}
+
+// Reading says how pods are read.
+type Reading struct {
+	kubernetes.Reading
+	// Agent and AgentNamespace say which pods are the agent's; an empty namespace is any.
+	Agent          labels.Selector
+	AgentNamespace string
+}
+
+// Pod reads a pod object; it is nil where nothing of it is to be kept.
+func (r *Reading) Pod(o Object) *Pod {
+	p := &Pod{NodeName: fields.Text(o, "spec", "nodeName")}
+	if p.NodeName == "" {
+		return nil // nobody has bound it yet
+	}
+	namespace := fields.Text(o, "metadata", "namespace")
+	if (r.AgentNamespace == "" || namespace == r.AgentNamespace) && r.Agent.Matches(labels.Set(fields.TextMap(o, "metadata", "labels"))) {
+		p.agent(o, namespace)
+	}
+	if k := r.Reading.Pod(o); k.Tick.QoS == tick.QoSReclaimed && !k.Ended() {
+		reclaimed := k.Tick // alone: the containers are not kept
+		p.Reclaimed = &reclaimed
+	}
+	if p.Agent == nil && p.Reclaimed == nil {
+		return nil
+	}
+	return p
+}
+
+func (p *Pod) agent(o Object, namespace string) {
+	p.Agent = &tick.AgentPod{
+		UID: fields.Text(o, "metadata", "uid"), Namespace: namespace, Name: fields.Text(o, "metadata", "name"),
+		Terminating: fields.Text(o, "metadata", "deletionTimestamp") != "",
+	}
+	p.Changed = moment(o, "metadata", "creationTimestamp")
+	for _, c := range fields.List(o, "status", "conditions") {
+		if fields.Text(c, "type") != "Ready" {
+			continue
+		}
+		p.Agent.Ready = fields.Text(c, "status") == "True"
+		if changed := moment(c, "lastTransitionTime"); !changed.IsZero() {
+			p.Changed = changed
+			p.Agent.Since = written(changed)
+		}
+	}
+}
+
+// Record is what a CustomNodeResource's condition says of the agent, in a run before this one.
+type Record struct {
+	Name string
+	// Ready says what it was since Since, as far as was looked at Seen. Both times are zero where there is no condition.
+	Ready       bool
+	Since, Seen time.Time
+}
+
+// RecordOf reads a CustomNodeResource.
+func RecordOf(o Object) *Record {
+	r := &Record{Name: fields.Text(o, "metadata", "name")}
+	for _, c := range fields.List(o, "status", "conditions") {
+		since, seen := moment(c, "lastTransitionTime"), moment(c, "lastHeartbeatTime")
+		if fields.Text(c, "type") != tick.ConditionAgentReady || since.IsZero() || seen.IsZero() {
+			continue
+		}
+		r.Ready, r.Since, r.Seen = fields.Text(c, "status") == "True", since, seen
+	}
+	return r
+}
+
+// moment is a time, zero where there is none.
+func moment(o Object, path ...string) time.Time {
+	t, err := time.Parse(time.RFC3339, fields.Text(o, path...))
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+func written(t time.Time) string { return t.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano) }

@@ -1,0 +1,250 @@
+package fleet
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"polder/collect/fleet/agents"
+	"polder/collect/kubernetes/live"
+	"polder/lib/kube"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// controller is one run.
+type controller struct {
+	*options
+	session *stage.Session
+	live    *live.Fleet
+	looks   agents.Fleet
+	out     *stage.Source
+	lease   *kube.Lease // nil without --lease
+
+	troubled  string // what the log said last
+	troubleAt time.Time
+	dropped   int64
+}
+
+func (o *options) run(ctx context.Context, s *stage.Session) error {
+	if s.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	c, err := o.open(ctx, s)
+	if err != nil {
+		return stage.Usagef("%w", err)
+	}
+	if c.out, err = s.OpenSource(ctx, o.count == 0); err != nil {
+		return err
+	}
+	if o.once {
+		waiting, cancel := context.WithTimeout(ctx, live.WaitOnce)
+		defer cancel()
+		c.live.Wait(waiting)
+		return errors.Join(c.put(), c.out.Close())
+	}
+	err = c.stand(ctx)
+	if err == nil {
+		err = c.loop(ctx)
+	}
+	if c.lease != nil && c.lease.Err() != nil {
+		return err // without the ticks that still wait: another one may be leading now
+	}
+	return errors.Join(err, c.out.Close(), c.release())
+}
+
+func (o *options) open(ctx context.Context, s *stage.Session) (*controller, error) {
+	switch {
+	case o.kubeconfig == "" && !o.inCluster:
+		return nil, errors.New("want --kubeconfig or --in-cluster")
+	case o.kubeconfig != "" && o.inCluster:
+		return nil, errors.New("--kubeconfig and --in-cluster: want one of them")
+	case o.interval < 100*time.Millisecond:
+		return nil, fmt.Errorf("--interval %s: want 100ms or more", o.interval)
+	case o.count < 0:
+		return nil, fmt.Errorf("--count %d: want 0 or more", o.count)
+	case o.once && o.leaseName != "":
+		return nil, errors.New("--once and --lease: want one of them")
+	}
+	if _, err := labels.Parse(o.nodeSelector); err != nil {
+		return nil, fmt.Errorf("--node-selector: %w", err)
+	}
+	agent, err := labels.Parse(o.agentSelector)
+	if err != nil {
+		return nil, fmt.Errorf("--agent-selector: %w", err)
+	}
+	if agent.Empty() {
+		return nil, errors.New("--agent-selector is empty: every pod would be an agent's")
+	}
+	if api := s.Metrics.API(); api != nil {
+		kube.Observe(api)
+	}
+	l, err := live.OpenFleet(ctx, live.FleetOptions{
+		Kubeconfig: o.kubeconfig, UserAgent: "polder-collect-fleet/" + stage.Version, Nodes: o.nodeSelector, Now: s.Now, Log: s.Log,
+		Reading: agents.Reading{Reading: o.reading.Reading(), Agent: agent, AgentNamespace: o.agentNamespace},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &controller{options: o, session: s, live: l, looks: agents.Fleet{Interval: o.interval}}, nil
+}
+
+// stand begins to try for the lease.
+func (c *controller) stand(ctx context.Context) error {
+	if c.leaseName == "" {
+		return nil
+	}
+	namespace, name, ok := strings.Cut(c.leaseName, "/")
+	if !ok {
+		return stage.Usagef("--lease %q: want NAMESPACE/NAME", c.leaseName)
+	}
+	who, err := identity()
+	if err != nil {
+		return err
+	}
+	c.lease, err = c.live.Client().Stand(ctx, kube.Election{
+		Namespace: namespace, Name: name, Identity: who,
+		Duration: c.leaseDuration, Within: c.leaseRenew, Retry: c.leaseRetry,
+	})
+	if err != nil {
+		return stage.Usagef("--lease: %w", err)
+	}
+	c.session.Log.Info("standing for the lease", "lease", c.leaseName, "as", who)
+	return nil
+}
+
+// identity is this process's: the host's name is the pod's, and two of them may follow each other under one name.
+func identity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find this host's name: %w", err)
+	}
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return host + "_" + hex.EncodeToString(random[:]), nil
+}
+
+// releaseWithin is how long the lease's release may take: the others need not wait for it to run out then.
+const releaseWithin = 2 * time.Second
+
+func (c *controller) release() error {
+	if c.lease == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
+	defer cancel()
+	if err := c.lease.Release(ctx); err != nil {
+		c.session.Log.Warn("the lease runs out by itself", "error", err)
+	}
+	return nil
+}
+
+// loop makes a round an interval until ctx ends or the lease is lost. It looks while somebody else leads, too: so it knows
+// since when an agent is as it is, when its turn comes.
+func (c *controller) loop(ctx context.Context) error {
+	var led, lost <-chan struct{}
+	if c.lease != nil {
+		led, lost = c.lease.Led(), c.lease.Lost()
+	}
+	waiting, cancel := context.WithTimeout(ctx, live.WaitLoop)
+	c.live.Wait(waiting)
+	cancel()
+	rounds := time.NewTicker(c.interval)
+	defer rounds.Stop()
+	for n := 0; ; {
+		if err := c.put(); err != nil {
+			return err
+		}
+		if led == nil {
+			n++
+		}
+		if n == c.count && n > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-lost:
+			return fmt.Errorf("no longer leading: %w", c.lease.Err())
+		case <-led:
+			led = nil
+			c.session.Log.Info("leading from now on", "lease", c.leaseName)
+		case <-rounds.C:
+		}
+	}
+}
+
+// put looks at everything, and writes a tick a node where it is this process's turn.
+func (c *controller) put() error {
+	now := c.session.Now()
+	c.out.Begin()
+	seen := c.live.Seen()
+	ticks := c.looks.Look(now, seen)
+	c.log(now, seen)
+	c.touch(now, seen)
+	if c.lease != nil && !c.lease.Held() {
+		return nil
+	}
+	for _, t := range ticks {
+		t.Sample.DroppedTicks = c.out.Dropped()
+	}
+	return c.out.PutAll(ticks)
+}
+
+// touch says that this process is fit to lead.
+func (c *controller) touch(now time.Time, seen agents.Seen) {
+	path := c.readyFile
+	if path == "" || !current(seen) || c.lease != nil && c.lease.Trouble() != nil {
+		return
+	}
+	if os.Chtimes(path, now, now) == nil {
+		return
+	}
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		c.session.Log.Warn("touch --ready-file", "error", err)
+	}
+}
+
+// current reports whether all is current that decisions are made from. The configuration objects are not among that: they are read to
+// say what is wrong with them, and a kind that the cluster does not have would keep every fleet controller from being ready for ever.
+func current(seen agents.Seen) bool {
+	return !slices.ContainsFunc(seen.Errors, func(e tick.SourceError) bool { return e.Source != live.ConfigSource })
+}
+
+// troubleEvery is how often trouble that goes on is logged.
+const troubleEvery = time.Minute
+
+// log says what cannot be said in a tick where there is none: that nothing is read yet, or that the lease cannot be had.
+func (c *controller) log(now time.Time, seen agents.Seen) {
+	var sources, texts []string
+	for _, e := range seen.Errors {
+		sources, texts = append(sources, e.Source), append(texts, e.Error)
+	}
+	if c.lease != nil {
+		if err := c.lease.Trouble(); err != nil {
+			sources, texts = append(sources, "lease"), append(texts, kube.Cause(err))
+		}
+	}
+	trouble := strings.Join(sources, ", ")
+	if trouble != c.troubled || trouble != "" && now.Sub(c.troubleAt) >= troubleEvery {
+		if trouble == "" {
+			c.session.Log.Info("all that is read is current again")
+		} else {
+			c.session.Log.Warn("not all that is read is current: nothing is concluded from that", "of", trouble, "error", strings.Join(texts, "; "))
+		}
+		c.troubled, c.troubleAt = trouble, now
+	}
+	if total := c.out.Dropped(); total != c.dropped {
+		c.session.Log.Warn("the next stage is slow: dropped ticks for newer ones", "rounds", total-c.dropped, "total", total)
+		c.dropped = total
+	}
+}

@@ -1,0 +1,114 @@
+// Package fleet is evict fleet, the second stage of the fleet controller: it decides about nodes whose agent is not ready, and evicts their
+// reclaimed pods. What is decided is package health's.
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"polder/evict/act"
+	"polder/evict/fleet/health"
+	"polder/evict/progress"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// options are the command line.
+type options struct {
+	configured
+	action     string
+	kubeconfig string // empty for the cluster of the pod that it runs in
+	list       bool
+}
+
+// Command is the subcommand.
+func Command() stage.Command {
+	o := new(options)
+	return stage.Command{
+		Name:     "evict fleet",
+		Synopsis: "taint nodes whose agent is not ready, and evict their reclaimed pods",
+		Summary:  summary,
+		Tasks:    tasks,
+		Manual:   manual,
+		Kind:     stage.Kind{Reads: true, Writes: true, State: true, Acts: true, AllNodes: true},
+		Flags:    o.flags,
+		Run:      o.run,
+	}
+}
+
+func (o *options) flags(f *stage.Flags) {
+	f.Category("Evict")
+	f.Choice(&o.action, "action", act.Log, "what happens to a victim", act.Log, act.EvictPods, act.DeletePods)
+	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE`, for --action evict and delete\nWithout it, it is the one whose pod evict runs in.")
+	f.Path(&o.config, "config", "", "read settings from the YAML `FILE`, again on every change\nIts keys are named as the flags below. Flags on the command line win.")
+	f.Bool(&o.list, "list", "print the settings and their sources, and end")
+	f.Category("Settings")
+	o.addFlags(f)
+}
+
+// qps bounds the requests a second: the fleet controller waits for the pods of several nodes at a time.
+const qps = 100
+
+func (o *options) run(ctx context.Context, s *stage.Session) error {
+	first, err := o.resolve(s)
+	if err != nil {
+		return err
+	}
+	if o.list {
+		return first.list(s)
+	}
+	c := newController(s)
+	c.settings.Store(first)
+	if err := c.load(); err != nil {
+		return err
+	}
+	var runner *act.Runner
+	if o.action != act.Log && !s.DryRun {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("find this host's name: %w", err)
+		}
+		if runner, err = c.Cluster(o.action, o.kubeconfig, host, qps); err != nil {
+			return fmt.Errorf("--action %s: %w", o.action, err)
+		}
+	}
+	if err := o.watch(ctx, s, &c.settings); err != nil {
+		return err
+	}
+	c.Begin(ctx, runner)
+	return c.Finish(c.follow(ctx))
+}
+
+const stateVersion = 1
+
+// saved is the state file's content.
+type saved struct {
+	Nodes map[string]*progress.Record `json:"nodes"`
+	Fleet *health.State               `json:"fleet,omitempty"`
+}
+
+// load takes up --state. The machine that this process runs on may have been started anew: it is none of the nodes.
+func (c *controller) load() error {
+	var s saved
+	found, err := c.session.LoadState(stateVersion, &s)
+	if err != nil || !found {
+		return err
+	}
+	if s.Fleet != nil {
+		c.state = *s.Fleet
+		c.state.Init()
+	}
+	for name, r := range s.Nodes {
+		if r != nil {
+			r.DropInvalid()
+			c.nodes[name] = r
+		}
+	}
+	return nil
+}
+
+// snapshot encodes what is remembered, on the goroutine of the stream.
+func (c *controller) snapshot() (tick.Raw, error) {
+	return tick.Marshal(saved{Nodes: c.nodes, Fleet: &c.state})
+}

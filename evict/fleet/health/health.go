@@ -1,0 +1,316 @@
+// Package health decides about nodes whose agent is not ready: when a node is closed to reclaimed pods, and when those that it
+// has go. It is pure: it sees the ticks of collect fleet, its settings and what it remembers of the ticks before.
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Rule and Scope name what is measured: for how long the agent has not been ready.
+const (
+	Rule  = "agent-health"
+	Scope = "AgentReady"
+)
+
+// Taint is Katalyst's for such a node.
+var Taint = tick.Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoScheduleForReclaimedTasks"}
+
+const (
+	// mostNodes bounds what is remembered.
+	mostNodes = 10_000
+	// leastAlive is how long a node that is no longer heard of keeps its place, for intervals up to a third of it.
+	leastAlive = time.Minute
+	// forgetAfter is how long it is remembered that it has a taint.
+	forgetAfter = time.Hour
+	// longestInterval bounds what is believed of the time between two rounds, and so how many nodes go together.
+	longestInterval = time.Minute
+	// longestDown is more than any node is down: an older time is a mistake.
+	longestDown = 10 * 365 * 24 * time.Hour
+	// early is the part of a pause by which a node may be served too soon.
+	early = 20
+)
+
+// State is what is remembered of the fleet. It is encoded as JSON into the state file.
+type State struct {
+	// Next is when the next node may be served.
+	Next time.Time `json:"next,omitzero"`
+	// Nodes are those whose agent is not ready.
+	Nodes map[string]*Node `json:"nodes,omitempty"`
+
+	swept time.Time // when those that are gone were last forgotten
+}
+
+// Init makes a state that was read from a file fit for use: what is no entry there is left out.
+func (s *State) Init() {
+	maps.DeleteFunc(s.Nodes, func(_ string, n *Node) bool { return n == nil })
+}
+
+// Node is one of them.
+type Node struct {
+	Tainted bool `json:"tainted,omitempty"`
+	// Waits says that it has pods to evict, Since when its agent ceased to be ready, Served when its pods were last evicted.
+	Waits  bool      `json:"waits,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	Served time.Time `json:"served,omitzero"`
+	// Until is when it loses its place unless it is heard of.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Decision is what is to be said of one tick, and done about its node.
+type Decision struct {
+	Pressures []tick.PressureFinding
+	Taints    []tick.Taint
+	Errors    []string
+	Fleet     tick.FleetEviction
+	// Due says that the agent has not been ready for long enough, and that nothing forbids to act on that.
+	Due bool
+	// Message says why, where it is Due; Victims are the pods that go now, by name.
+	Message string
+	Victims []*tick.Pod
+}
+
+// Decide looks at a tick. Evictable says which of the node's reclaimed pods may go now: not those that are protected or on
+// their way out.
+func (s *State) Decide(set Settings, t *tick.Tick, evictable func(*tick.Pod) bool) Decision {
+	d := Decision{}
+	d.Fleet.Protection = protection(t)
+	if ready(t) {
+		delete(s.Nodes, t.Node)
+		d.Pressures = findings(set, 0, time.Time{})
+		d.Fleet.Waiting = s.waiting(t.Time)
+		return d
+	}
+	since, why := notReady(t)
+	if why == "" {
+		d.Pressures = findings(set, t.Time.Sub(since), since)
+		why = d.Fleet.Protection
+	}
+	n, full := s.node(t)
+	why = cmp.Or(why, full)
+	n.Until = t.Time.Add(alive(t))
+	if why != "" {
+		d.Fleet.Held = true
+		d.Errors = append(d.Errors, why+": nothing new is done about this node")
+		n.Waits = false
+	} else {
+		s.act(set, t, n, since, evictable, &d)
+	}
+	if n.Tainted {
+		d.Taints = []tick.Taint{Taint}
+	}
+	d.Fleet.Waiting = s.waiting(t.Time)
+	return d
+}
+
+// act taints the node and takes its pods, if it is time and its turn.
+func (s *State) act(set Settings, t *tick.Tick, n *Node, since time.Time, evictable func(*tick.Pod) bool, d *Decision) {
+	down := t.Time.Sub(since)
+	n.Tainted = n.Tainted || down >= set.TaintAfter
+	d.Due = down >= set.EvictAfter
+	var pods []*tick.Pod
+	if d.Due {
+		d.Message = fmt.Sprintf("the node's agent has not been ready for %s (%s now), over the threshold of %s", down.Round(time.Second), words(t.Sample.Agent.State), set.EvictAfter)
+		pods = Reclaimed(t, evictable)
+	}
+	n.Since = since
+	turns := s.turns(set, t)
+	if n.Waits = len(pods) > 0; !n.Waits || turns == 0 || s.ahead(t.Node, t.Time, turns) {
+		return
+	}
+	s.Next = s.Next.Add(pauseOf(set))
+	n.Served, n.Waits = t.Time, false
+	d.Victims = pods
+}
+
+func words(state string) string {
+	if state == tick.AgentNotFound {
+		return "there is none"
+	}
+	return "it is there"
+}
+
+// node is what is remembered of the tick's node, or where it is one too many, an empty one and why.
+func (s *State) node(t *tick.Tick) (*Node, string) {
+	n := s.Nodes[t.Node]
+	if n != nil {
+		return n, ""
+	}
+	s.sweep(t.Time)
+	n = &Node{}
+	if _, unknown := notReady(t); unknown != "" {
+		return n, "" // it has no taint of ours, and gets none
+	}
+	if len(s.Nodes) >= mostNodes {
+		return n, fmt.Sprintf("more than %d nodes", mostNodes)
+	}
+	if s.Nodes == nil {
+		s.Nodes = map[string]*Node{}
+	}
+	s.Nodes[t.Node] = n
+	return n, ""
+}
+
+// sweep forgets nodes that are gone.
+func (s *State) sweep(now time.Time) {
+	keep := forgetAfter
+	if len(s.Nodes) >= mostNodes {
+		keep = 0
+	} else if since := now.Sub(s.swept); since >= 0 && since < forgetAfter {
+		return
+	}
+	s.swept = now
+	for name, n := range s.Nodes {
+		if now.Sub(n.Until) >= keep {
+			delete(s.Nodes, name)
+		}
+	}
+}
+
+// turns is how many nodes may be served now. All ticks of a round have the same time: where a round takes longer than the pause
+// between two nodes, those of one round go together.
+func (s *State) turns(set Settings, t *tick.Tick) int {
+	pause := pauseOf(set)
+	earliest := t.Time.Add(-max(0, interval(t)-pause))
+	switch {
+	case s.Next.Before(earliest):
+		s.Next = earliest
+	case s.Next.Sub(t.Time) > pause: // the clock was set back: the wait begins anew
+		s.Next = t.Time.Add(pause)
+	}
+	late := t.Time.Add(pause / early).Sub(s.Next) // rounds come a little sooner now and then; in the long run nothing is gained by it
+	if late < 0 {
+		return 0
+	}
+	return int(late/pause) + 1
+}
+
+// ahead reports whether so many nodes wait before the node that none of the turns is its own. One that was never served comes
+// before one that was, then who has been without an agent for longest, then by name.
+func (s *State) ahead(name string, now time.Time, turns int) bool {
+	n := s.Nodes[name]
+	if n == nil {
+		return true
+	}
+	for other, o := range s.Nodes {
+		if o.Waits && o != n && o.Until.After(now) && before(other, o, name, n) {
+			if turns--; turns == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func before(a string, x *Node, b string, y *Node) bool {
+	if c := x.Served.Compare(y.Served); c != 0 { // the zero time is the earliest
+		return c < 0
+	}
+	if c := x.Since.Compare(y.Since); c != 0 {
+		return c < 0
+	}
+	return a < b
+}
+
+// waiting counts the nodes that wait for their turn.
+func (s *State) waiting(now time.Time) int {
+	count := 0
+	for _, n := range s.Nodes {
+		if n.Waits && n.Until.After(now) {
+			count++
+		}
+	}
+	return count
+}
+
+// alive is how long the node keeps its place: three intervals.
+func alive(t *tick.Tick) time.Duration { return max(leastAlive, 3*interval(t)) }
+
+// interval is the time between two rounds, 0 where it is not known.
+func interval(t *tick.Tick) time.Duration {
+	if t.Sample == nil || t.Sample.IntervalSeconds == nil || !(*t.Sample.IntervalSeconds > 0) {
+		return 0
+	}
+	return time.Duration(min(*t.Sample.IntervalSeconds, longestInterval.Seconds()) * float64(time.Second))
+}
+
+func protection(t *tick.Tick) string {
+	if t.Sample == nil || t.Sample.Fleet == nil {
+		return ""
+	}
+	return Protection(t.Sample.Fleet)
+}
+
+func ready(t *tick.Tick) bool {
+	return t.Sample != nil && t.Sample.Agent != nil && t.Sample.Agent.State == tick.AgentReady
+}
+
+// notReady is since when the agent has not been ready, or why that is not known.
+func notReady(t *tick.Tick) (time.Time, string) {
+	switch {
+	case t.Sample == nil:
+		return time.Time{}, "the tick has no sample"
+	case t.Sample.Agent == nil || t.Sample.Fleet == nil:
+		return time.Time{}, "the tick says nothing of the node's agent and of the fleet (is it collect fleet that runs before?)"
+	}
+	a := t.Sample.Agent
+	switch a.State {
+	case tick.AgentNotReady, tick.AgentNotFound:
+	case "":
+		if a.Reason != "" {
+			return time.Time{}, "it is not known how the node's agent is: " + a.Reason
+		}
+		return time.Time{}, "it is not known how the node's agent is"
+	default:
+		return time.Time{}, fmt.Sprintf("the agent's state %.40q is none of %s, %s, %s", a.State, tick.AgentReady, tick.AgentNotReady, tick.AgentNotFound)
+	}
+	since, err := time.Parse(time.RFC3339, a.Since)
+	switch {
+	case t.Sample.Fleet.NotReady < 1:
+		return time.Time{}, "the fleet's totals know of no node whose agent is not ready"
+	case err != nil, since.Before(t.Time.Add(-longestDown)):
+		return time.Time{}, fmt.Sprintf("it is not known since when the node's agent is not ready (%.40q)", a.Since)
+	case since.After(t.Time): // a clock that is ahead
+		return t.Time, ""
+	}
+	return since, ""
+}
+
+// findings are both thresholds.
+func findings(set Settings, down time.Duration, since time.Time) []tick.PressureFinding {
+	finding := func(threshold time.Duration, hard bool) tick.PressureFinding {
+		f := tick.PressureFinding{
+			Rule: Rule, Scope: Scope, Value: down.Seconds(), Threshold: threshold.Seconds(), Met: !since.IsZero() && down >= threshold, Hard: hard,
+		}
+		if f.Met {
+			f.Since = since.Add(threshold).UTC().Format(time.RFC3339Nano)
+		}
+		return f
+	}
+	return []tick.PressureFinding{finding(set.TaintAfter, false), finding(set.EvictAfter, true)}
+}
+
+// Reclaimed are the node's reclaimed pods that may go, by name.
+func Reclaimed(t *tick.Tick, evictable func(*tick.Pod) bool) []*tick.Pod {
+	var pods []*tick.Pod
+	for i := range t.Sample.Pods {
+		if p := &t.Sample.Pods[i]; p.QoS == tick.QoSReclaimed && evictable(p) {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *tick.Pod) int {
+		return strings.Compare(a.Namespace+"/"+a.Name+"/"+a.UID, b.Namespace+"/"+b.Name+"/"+b.UID)
+	})
+	seen := map[string]bool{}
+	return slices.DeleteFunc(pods, func(p *tick.Pod) bool { // who is named twice goes once
+		twice := seen[p.UID]
+		seen[p.UID] = true
+		return twice
+	})
+}

@@ -1,0 +1,28 @@
+package health
+
+import (
+	"fmt"
+
+	"polder/lib/tick"
+)
+
+// Katalyst's bounds: so many nodes do not fail by themselves, it is the network or us.
+const (
+	fewNodes     = 2
+	largestShare = 0.2
+)
+
+// Protection says why nothing new may be done to any node of the fleet; empty where there is no reason. It depends on the
+// totals of one instant alone. A node of which it is not known how it is counts as bad.
+func Protection(f *tick.Fleet) string {
+	bad := f.Nodes - f.Ready
+	switch {
+	case f.Nodes < 0 || f.Ready < 0 || f.NotReady < 0 || f.Unknown < 0 || f.Ready > f.Nodes || f.NotReady > f.Nodes || f.Unknown != bad-f.NotReady:
+		return fmt.Sprintf("the fleet's totals do not add up (%d nodes, %d ready, %d not ready, %d unknown)", f.Nodes, f.Ready, f.NotReady, f.Unknown)
+	case f.Nodes > 0 && f.Ready == 0:
+		return fmt.Sprintf("of %d nodes none is known to have an agent that is ready: that is the network or the fleet controller, not the nodes", f.Nodes)
+	case bad > fewNodes && float64(bad) > largestShare*float64(f.Nodes):
+		return fmt.Sprintf("the agents of %d of %d nodes are not ready, over %.0f %%: that is the network or the fleet controller, not the nodes", bad, f.Nodes, 100*largestShare)
+	}
+	return ""
+}

@@ -1,0 +1,82 @@
+package progress
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"polder/lib/metrics"
+)
+
+// counts are what evict has done since it started, over all nodes. They are added to on the goroutine of the stream, and can
+// be read on any.
+type counts struct {
+	rules []string // their names; any other is "other"
+
+	mu        sync.Mutex
+	evictions map[Tally]int64
+	limits    map[Tally]int64
+}
+
+// Tally is what is counted: for evictions by rule and outcome, for limits by rule and limit.
+type Tally struct {
+	// Rule is the first rule that named the pod.
+	Rule string
+	// What is the state that an eviction came to (tick.StateCreated and so on; tick.StateWouldEvict when a pod begins to be one
+	// that would be evicted), or the name of a limit that held a pod back, once a tick.
+	What string
+}
+
+// Count is a tally with its number.
+type Count struct {
+	Tally
+	N int64
+}
+
+func (c *counts) eviction(rule, state string) { c.add(&c.evictions, Tally{rule, state}) }
+
+func (c *counts) limit(rule, limit string) { c.add(&c.limits, Tally{rule, limit}) }
+
+func (c *counts) add(to *map[Tally]int64, t Tally) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if *to == nil {
+		*to = map[Tally]int64{}
+	}
+	if !slices.Contains(c.rules, t.Rule) {
+		t.Rule = "other" // the state file of another version may name any
+	}
+	(*to)[t]++
+}
+
+// tell has the metrics tell the limits; the evictions they have from the ticks, by node.
+func (c *counts) tell(m *metrics.Set) {
+	labels := []string{"rule", "limit"}
+	m.Counters("polder_eviction_limits_total", "Ticks in which a limit held a rule's pods back.", labels, func(put func(float64, ...string)) {
+		_, limits := c.read()
+		for _, l := range limits {
+			put(float64(l.N), l.Rule, l.What)
+		}
+	})
+}
+
+// Counts returns the evictions by rule and outcome and the limits by rule and name, each sorted.
+func (w *Work) Counts() (evictions, limits []Count) { return w.counts.read() }
+
+// read returns the evictions by rule and outcome and the limits by rule and name, each sorted.
+func (c *counts) read() (evictions, limits []Count) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return sorted(c.evictions), sorted(c.limits)
+}
+
+func sorted(m map[Tally]int64) []Count {
+	var out []Count
+	for _, t := range slices.SortedFunc(maps.Keys(m), func(a, b Tally) int {
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.What, b.What))
+	}) {
+		out = append(out, Count{t, m[t]})
+	}
+	return out
+}

@@ -1,0 +1,86 @@
+package progress
+
+import (
+	"maps"
+
+	"polder/evict/pick"
+	"polder/lib/tick"
+)
+
+// said is what was logged of a node's pods last, so that the log tells changes and not every tick.
+type said struct {
+	states  map[string]string // of evictions, by UID and rule
+	would   map[string]bool   // who would be evicted, by UID and rule
+	limited map[pick.Limited]bool
+}
+
+// LogChanges logs and counts each eviction when its state changes.
+func (w *Work) LogChanges(r *Record, now []tick.PodEviction) {
+	if r.said.states == nil {
+		r.said.states = map[string]string{}
+	}
+	for _, x := range now {
+		key := x.UID + " " + x.Rule
+		if r.said.states[key] == x.State {
+			continue
+		}
+		r.said.states[key] = x.State
+		w.counts.eviction(x.Rule, x.State)
+		attrs := []any{"state", x.State, "node", r.name, "pod", PodName(x.Namespace, x.Name), "uid", x.UID,
+			"reason", x.Reason, "message", x.Message}
+		if x.Error != "" {
+			w.session.Log.Warn("evict", append(attrs, "error", x.Error)...)
+		} else {
+			w.session.Log.Info("evict", attrs...)
+		}
+	}
+}
+
+// Forget drops what was said of pods that are not spoken of any more.
+func (r *Record) Forget(now []tick.PodEviction) {
+	spoken := make(map[string]bool, len(now))
+	for _, x := range now {
+		spoken[x.UID+" "+x.Rule] = true
+	}
+	for _, l := range r.Going {
+		spoken[l.Eviction.UID+" "+l.Eviction.Rule] = true
+	}
+	maps.DeleteFunc(r.said.states, func(key, _ string) bool { return !spoken[key] })
+}
+
+// logWould logs and counts who would be evicted when that begins, not at every tick for as long as it holds.
+func (w *Work) logWould(r *Record, now []tick.PodEviction) {
+	before := r.said.would
+	r.said.would = map[string]bool{}
+	for _, x := range now {
+		key := x.UID + " " + x.Rule
+		r.said.would[key] = true
+		if !before[key] && !w.Quiet {
+			w.counts.eviction(x.Rule, x.State)
+			w.session.Log.Info("would evict", "node", r.name, "pod", PodName(x.Namespace, x.Name), "uid", x.UID,
+				"reason", x.Reason, "message", x.Message)
+		}
+	}
+}
+
+// LogLimits counts the limits that were reached, and logs when one begins to hold pods back. A rule's own limit is
+// nothing to tell: the rest goes at the next ticks.
+func (w *Work) LogLimits(r *Record, now []pick.Limited) {
+	before := r.said.limited
+	r.said.limited = map[pick.Limited]bool{}
+	for _, x := range now {
+		w.counts.limit(x.Rule, x.Limit)
+		r.said.limited[x] = true
+		if !before[x] && !w.Quiet && x.Limit != pick.LimitPerRule {
+			w.session.Log.Warn("more pods would have to go than the limit allows", "node", r.name, "rule", x.Rule, "limit", "--"+x.Limit)
+		}
+	}
+}
+
+// PodName is a pod's name with its namespace, if it has one.
+func PodName(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}

@@ -1,0 +1,125 @@
+package progress
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"polder/evict/act"
+	"polder/evict/pick"
+	"polder/lib/kube"
+	"polder/lib/tick"
+)
+
+// Record is what is remembered of one node's evictions. The exported fields are kept in the state file.
+type Record struct {
+	pick.Memory
+
+	name string
+	last time.Time          // of the newest tick; zero before the first one of this run
+	news []tick.PodEviction // to be said in the next tick
+	said said
+}
+
+// evictionStates are those that the contract knows: an entry of a state file that has another one is no eviction.
+var evictionStates = []string{tick.StateWouldEvict, tick.StateRequested, tick.StateCreated, tick.StateSucceeded, tick.StateFailed}
+
+// DropInvalid drops what is no eviction from a record that was read from a state file.
+func (r *Record) DropInvalid() {
+	maps.DeleteFunc(r.Going, func(_ string, l *pick.Leaving) bool {
+		return l == nil || !slices.Contains(evictionStates, l.Eviction.State)
+	})
+}
+
+// Init makes a record that is new, or was read from a file, fit for use.
+func (r *Record) Init(node string) {
+	r.name = node
+	r.Memory.Init()
+}
+
+// Node is the node's name.
+func (r *Record) Node() string { return r.name }
+
+// New reports whether no tick of the node has come in this run.
+func (r *Record) New() bool { return r.last.IsZero() }
+
+// TakeNews returns what has changed since the tick before.
+func (r *Record) TakeNews() []tick.PodEviction {
+	news := r.news
+	r.news = nil
+	return news
+}
+
+// result notes what came of an order.
+func (r *Record) result(x act.Result, at time.Time, action string) {
+	l := r.Going[x.UID]
+	if l == nil {
+		return // gone from the sample already, and said so
+	}
+	switch x.State {
+	case tick.StateFailed:
+		r.failed(x, l, at)
+		r.news = append(r.news, l.Eviction)
+	case tick.StateSucceeded:
+		if action == act.FreezePods {
+			l.Held = true
+			l.Eviction.State = tick.StateSucceeded
+			l.Eviction.Message += " (frozen until evict --thaw)"
+			return // said for as long as it is frozen
+		}
+		if ended, ok := r.Going.End(x.UID, at); ok {
+			r.news = append(r.news, ended)
+		}
+	default:
+		if l.Spared.IsZero() {
+			l.Eviction.State, l.Eviction.Error = x.State, ""
+			if x.Err != nil { // not yet, and why
+				l.Eviction.Error = x.Err.Error()
+			}
+			switch {
+			case x.OwnGrace > 0:
+				l.OwnGrace = x.OwnGrace
+			case x.State == tick.StateCreated:
+				l.Requested = at // its grace period begins now
+			}
+		}
+	}
+}
+
+// failed notes an order that came to nothing: before the pod was asked, which leaves everything as it was; without anybody
+// knowing whether it was; or after it, as it did not go.
+func (r *Record) failed(x act.Result, l *pick.Leaving, at time.Time) {
+	switch asked := l.Eviction.State != tick.StateRequested; {
+	case asked:
+		r.Going.Fail(x.UID, x.Err.Error(), at, x.Again)
+	case kube.IsServerError(x.Err) && !kube.IsUnreachable(x.Err) && !kube.IsDisruptionBudget(x.Err):
+		r.ServerError(x.UID, x.Err.Error(), at)
+	case unanswered(x.Err):
+		r.Going.NoAnswer(x.UID, x.Err.Error(), at)
+	default:
+		r.Refuse(x.UID, x.Err.Error(), at, x.Again)
+	}
+}
+
+// unanswered reports whether an error leaves open what the API server has done.
+func unanswered(err error) bool {
+	return kube.IsUnreachable(err) || kube.IsTooManyRequests(err) && !kube.IsDisruptionBudget(err)
+}
+
+// Pods are the sample's pods by UID. They are complete, so that a pod that is missing has gone, unless collect says that it
+// could not read them all.
+func Pods(s *tick.Sample) (map[string]*tick.Pod, bool) {
+	if s == nil {
+		return nil, false
+	}
+	present := make(map[string]*tick.Pod, len(s.Pods))
+	for i := range s.Pods {
+		present[s.Pods[i].UID] = &s.Pods[i]
+	}
+	for _, x := range s.Errors {
+		if x.Source == "pods" || x.Source == "cgroup" {
+			return present, false
+		}
+	}
+	return present, true
+}

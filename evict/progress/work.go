@@ -1,0 +1,178 @@
+// Package progress carries evictions out and remembers what becomes of them, whoever has decided on them: a node's own rules or the fleet
+// controller. It has the orders and their results, the log, the counters and the state file.
+package progress
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"polder/evict/act"
+	"polder/evict/pick"
+	"polder/evict/rule"
+	"polder/lib/kube"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// saveEvery is how often the state is saved while nothing is evicted.
+const saveEvery = 10 * time.Second
+
+// Work is one run's. All but the runner's orders and the saving of the state is done on the goroutine of the stream.
+type Work struct {
+	// Quiet keeps would-be evictions out of the log.
+	Quiet bool
+	// Inode finds a cgroup's; nil where no cgroup is frozen or killed.
+	Inode func(cgroup string) uint64
+
+	session *stage.Session
+	saver   *stage.Saver
+	record  func(node string) *Record
+	counts  counts
+	runner  *act.Runner // nil where nothing is to be done: --action log, --dry-run, --explain
+	events  *act.Events // nil without a cluster
+	// orders ends what the runner does when the tool stops, cancel does so when the stream has failed.
+	orders context.Context
+	cancel context.CancelFunc
+}
+
+// New makes a run's. Record finds or makes what is remembered of a node, snapshot encodes all that is remembered, on the goroutine of the
+// stream; rules are the names under which evictions are counted.
+func New(s *stage.Session, version int, rules []string, record func(string) *Record, snapshot func() (tick.Raw, error)) *Work {
+	return &Work{session: s, saver: s.NewSaver(version, saveEvery, snapshot), record: record, counts: counts{rules: rules}}
+}
+
+// Begin has the metrics tell what is counted, and lets the runner, which may be nil, act until ctx ends.
+func (w *Work) Begin(ctx context.Context, r *act.Runner) {
+	w.counts.tell(w.session.Metrics)
+	w.runner = r
+	w.orders, w.cancel = context.WithCancel(ctx)
+}
+
+// Cluster is the runner that evicts or deletes pods through the API server; instance names this process in the pods' events.
+func (w *Work) Cluster(action, kubeconfig, instance string, qps float32) (*act.Runner, error) {
+	if api := w.session.Metrics.API(); api != nil {
+		kube.Observe(api)
+	}
+	client, err := kube.Open(kube.Options{Kubeconfig: kubeconfig, UserAgent: act.Controller, QPS: qps})
+	if err != nil {
+		return nil, stage.Usagef("%w", err)
+	}
+	w.events = act.NewEvents(client, instance, w.session.Log, w.session.Now)
+	c := &act.Cluster{Client: client, Events: w.events}
+	r := &act.Runner{Action: action, Log: w.session.Log, Do: c.Evict}
+	if action == act.DeletePods {
+		r.Do = c.Delete
+	}
+	return r, nil
+}
+
+// Acts reports whether anything is done to pods.
+func (w *Work) Acts() bool { return w.runner != nil }
+
+// Cancel ends what the runner does.
+func (w *Work) Cancel() { w.cancel() }
+
+// order has the runner end pods; asked says whether an earlier run has asked for it. What is remembered is written once, before the
+// first pod is asked.
+func (w *Work) order(r *Record, asked act.Asked, leaving ...*pick.Leaving) {
+	if len(leaving) == 0 {
+		return
+	}
+	record := sync.OnceValue(w.saver.Prepare())
+	for _, l := range leaving {
+		l.Awaited = true
+		grace := max(0, pick.Grace(&l.Eviction)-r.last.Sub(l.Requested)) // what is left of it
+		w.runner.Start(w.orders, act.Order{
+			Node: r.name, Eviction: l.Eviction, Cgroup: l.Cgroup, Inode: l.Inode,
+			Grace: grace, Patience: pick.Patience(&l.Eviction), Asked: asked, Koordinator: rule.Koordinator(l.Eviction.Rule), Record: record,
+		})
+	}
+}
+
+// TakeResults notes what came of the orders since the tick before.
+func (w *Work) TakeResults(now *tick.Tick) {
+	if w.runner == nil {
+		return
+	}
+	for _, x := range w.runner.Take() {
+		r := w.record(x.Node)
+		at := now.Time
+		if now.Node != x.Node {
+			at = r.last
+		}
+		r.result(x, at, w.runner.Action)
+	}
+}
+
+// Resume goes on with what an earlier run began, as long as that is still waited for; a later process in a cgroup of
+// the same name is not meant. What was to be frozen is looked at however long ago that is: a frozen pod that is forgotten
+// stays so for good.
+func (w *Work) Resume(r *Record, now time.Time) {
+	first := r.last.IsZero()
+	r.last = now
+	if !first || w.runner == nil {
+		return
+	}
+	for _, l := range r.Going {
+		asked := act.Asked(l.Eviction.State == tick.StateCreated)
+		switch {
+		case l.Waits(now):
+		case w.runner.Action == act.FreezePods && l.Eviction.State == tick.StateRequested && !l.Held && l.Spared.IsZero() && l.Ended.IsZero():
+			l.Requested, asked = now, act.AlreadyAsked
+		default:
+			continue
+		}
+		w.session.Log.Info("going on with an eviction of an earlier run", "pod", l.Eviction.Name, "uid", l.Eviction.UID)
+		w.order(r, asked, l)
+	}
+}
+
+// Act has the victims ended, or says who would be evicted. What is remembered is written once, before the first one is asked.
+func (w *Work) Act(r *Record, victims, tried []pick.Victim, now time.Time) []tick.PodEviction {
+	if w.runner == nil {
+		victims, tried = nil, slices.Concat(victims, tried)
+	}
+	var asked, would []tick.PodEviction
+	leaving := make([]*pick.Leaving, len(victims))
+	for i, v := range victims {
+		l := r.Take(v, now)
+		if leaving[i] = l; w.Inode != nil {
+			l.Inode = w.Inode(l.Cgroup)
+		}
+		asked = append(asked, l.Eviction)
+	}
+	w.order(r, act.NotAsked, leaving...)
+	for _, v := range tried {
+		v.Eviction.State = tick.StateWouldEvict
+		would = append(would, v.Eviction)
+	}
+	w.LogChanges(r, asked)
+	w.logWould(r, would)
+	return append(asked, would...)
+}
+
+// Save saves what is remembered when the last time is long ago.
+func (w *Work) Save() { w.saver.SaveIfDue() }
+
+// Finish ends the run. At the end of the input it waits for what was begun, at a signal it does not: with --state the
+// next run goes on with it.
+func (w *Work) Finish(err error) error {
+	defer w.cancel()
+	if w.runner != nil {
+		if err != nil {
+			w.cancel()
+		}
+		w.runner.Wait()
+		for _, x := range w.runner.Take() {
+			r := w.record(x.Node)
+			r.result(x, r.last, w.runner.Action)
+			w.LogChanges(r, r.TakeNews())
+		}
+		if w.events != nil {
+			w.events.Close()
+		}
+	}
+	return w.saver.End(err)
+}

@@ -1,0 +1,82 @@
+package settings
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"polder/evict/rule"
+	"polder/lib/config"
+	"polder/lib/evictconfig"
+	"polder/lib/stage"
+)
+
+// AddRows adds a flag for each row of a table of settings.
+func AddRows(f *stage.Flags, rows []evictconfig.Row) {
+	for _, row := range rows {
+		switch p := row.Into.(type) {
+		case *float64:
+			f.Float(p, row.Name, *p, row.Usage)
+		case *int:
+			f.Int(p, row.Name, *p, row.Usage)
+		case *bool:
+			f.OnOff(p, row.Name, *p, row.Usage)
+		case *time.Duration:
+			f.Duration(p, row.Name, *p, row.Usage)
+		case *evictconfig.Bytes:
+			f.Value(p, row.Name, p.String(), row.Usage)
+		case *[]string:
+			f.Strings(p, row.Name, row.Usage)
+			if row.Name == "rules" || row.Name == "dry-run-rules" {
+				f.Words(rule.Names()...)
+			}
+		}
+	}
+}
+
+// DecodeRows reads a configuration file whose keys are the rows' names, and returns the line of each that it has.
+func DecodeRows(path string, data []byte, rows []evictconfig.Row) (map[string]int, error) {
+	into := map[string]any{}
+	for _, row := range rows {
+		into[row.Name] = row.Into
+	}
+	return config.DecodeKeys(path, data, into)
+}
+
+// MergeRows puts what the command line has given over rows, of which a file has set those with a line, and says where each is from.
+func MergeRows(s *stage.Session, rows, given []evictconfig.Row, path string, lines map[string]int) map[string]string {
+	from := map[string]string{}
+	for i, row := range rows {
+		from[row.Name] = FromDefault
+		if s.IsSet(row.Name) {
+			row.Copy(given[i])
+			from[row.Name] = fromFlag
+		} else if line := lines[row.Name]; line > 0 {
+			from[row.Name] = fmt.Sprintf("%s:%d", path, line)
+		}
+	}
+	return from
+}
+
+// CheckRows names the source of each setting that check finds fault with.
+func CheckRows(from map[string]string, check func(bad func(name string, why error))) (errs []error) {
+	check(func(name string, why error) {
+		if source := from[name]; source == fromFlag || source == FromDefault {
+			errs = append(errs, fmt.Errorf("--%s: %w", name, why))
+		} else {
+			errs = append(errs, fmt.Errorf("%s: %s: %w", source, name, why))
+		}
+	})
+	return errs
+}
+
+// WriteRows writes settings with their values and where they come from, in columns.
+func WriteRows(b *strings.Builder, rows []evictconfig.Row, from map[string]string) {
+	nameWidth, valueWidth := 31, 6
+	for _, row := range rows {
+		nameWidth, valueWidth = max(nameWidth, len(row.Name)), max(valueWidth, len(row.Show()))
+	}
+	for _, row := range rows {
+		fmt.Fprintf(b, "  %-*s %-*s %s\n", nameWidth, row.Name, valueWidth, row.Show(), Clean(from[row.Name]))
+	}
+}

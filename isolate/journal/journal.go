@@ -1,0 +1,270 @@
+// Package journal has what isolate keeps of its own changes and of those of others: a [File] of entries, from which its changes can be
+// reverted, and a [Contest] for each value that another program changes, too.
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/lib/kernfile"
+	"polder/lib/tick"
+)
+
+// Stamp says in which run of the machine an entry was written, and when. The type of a journal's entries embeds it.
+type Stamp struct {
+	Boot string `json:"boot,omitempty"`
+	Time string `json:"time,omitempty"`
+}
+
+func (s *Stamp) stamp() *Stamp { return s }
+
+// Entry is a pointer to the type of a journal's entries, which embeds [Stamp].
+type Entry[E any] interface {
+	*E
+	stamp() *Stamp
+}
+
+// File is an append-only file of entries, one JSON object a line.
+type File[E any, P Entry[E]] struct {
+	path  string
+	boot  string
+	now   func() time.Time
+	f     *os.File // nil where nothing has been written and the file is not locked
+	size  int64
+	cut   bool // the last line has no end
+	known int  // lines that an isolate wrote, of whatever run of the machine
+
+	// Stale counts the lines of an earlier run of the machine, Bad those that are cut off or no entries.
+	Stale, Bad int
+}
+
+// ErrInUse is returned where another isolate has the journal open.
+var ErrInUse = errors.New("in use by another isolate")
+
+// Open opens and locks the journal at path, which it makes if need be. It calls take with each entry of this run of the machine for which
+// valid holds. root is the machine's.
+func Open[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, take func(P)) (*File[E, P], error) {
+	f, err := openLocked(path)
+	if err != nil {
+		return nil, err
+	}
+	j := &File[E, P]{path: path, boot: kernfile.BootID(root), now: now, f: f}
+	if err := j.read(f, valid, take); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// OpenUnlocked is Open for a journal that the lock of another one keeps from others. It is made with the first entry.
+func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, valid func(P) bool, take func(P)) (*File[E, P], error) {
+	j := &File[E, P]{path: path, boot: kernfile.BootID(root), now: now}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return j, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := j.read(f, valid, take); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// lockTries is how often a journal that is replaced or removed while it is being locked is opened anew.
+const lockTries = 10
+
+// openLocked opens and locks the file that the path names. Between the two another isolate may have replaced it (see Rewrite) or
+// removed it: a lock of that file would keep nobody out, and what is written to it would be lost.
+func openLocked(path string) (*os.File, error) {
+	for range lockTries {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		opened()
+		if err := lock(f, path); err != nil {
+			f.Close()
+			return nil, err
+		}
+		mine, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		if named, err := os.Lstat(path); err == nil && os.SameFile(mine, named) {
+			return f, nil
+		}
+		f.Close()
+	}
+	return nil, fmt.Errorf("%s: %w: it is replaced again and again", path, ErrInUse)
+}
+
+// opened is called between the opening and the locking of a journal, for tests.
+var opened = func() {}
+
+func lock(f *os.File, path string) error {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("%s: %w: stop that one first", path, ErrInUse)
+	case err != nil:
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
+	return nil
+}
+
+func (j *File[E, P]) read(f *os.File, valid func(P) bool, take func(P)) error {
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", j.path)
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", j.path, err)
+	}
+	j.size = int64(len(data))
+	j.cut = len(data) > 0 && data[len(data)-1] != '\n'
+	for line := range bytes.SplitSeq(data, []byte("\n")) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		e := P(new(E))
+		if err := tick.Unmarshal(line, e); err != nil || !valid(e) {
+			j.Bad++
+			continue
+		}
+		j.known++
+		if e.stamp().Boot != j.boot {
+			j.Stale++
+			continue
+		}
+		take(e)
+	}
+	return nil
+}
+
+// IsForeign reports whether the file holds whole lines of which none is a journal's: it is some other file.
+func (j *File[E, P]) IsForeign() bool {
+	whole := j.Bad
+	if j.cut {
+		whole-- // or a journal's first line, which was cut off
+	}
+	return whole > 0 && j.known == 0
+}
+
+// Path is the file's.
+func (j *File[E, P]) Path() string { return j.path }
+
+// Size is the file's, in bytes.
+func (j *File[E, P]) Size() int64 { return j.size }
+
+// Append adds entries, on the disk before it returns where sync is asked for. On an error the file is as before.
+func (j *File[E, P]) Append(entries []E, sync bool) error {
+	var data []byte
+	if j.cut {
+		data = append(data, '\n')
+	}
+	at := j.now().UTC().Format(time.RFC3339)
+	for _, e := range entries {
+		*P(&e).stamp() = Stamp{Boot: j.boot, Time: at}
+		var err error
+		if data, err = tick.AppendMarshal(data, e); err != nil {
+			return fmt.Errorf("write journal %s: %w", j.path, err)
+		}
+		data = append(data, '\n')
+	}
+	if err := j.create(); err != nil {
+		return fmt.Errorf("write journal %s: %w", j.path, rootCause(err))
+	}
+	n, err := j.f.Write(data)
+	if err == nil && sync {
+		err = j.f.Sync()
+	}
+	if err == nil {
+		j.size += int64(n)
+		j.cut = false
+		return nil
+	}
+	if truncErr := j.f.Truncate(j.size); truncErr != nil && n > 0 {
+		j.size += int64(n)
+		j.cut = true
+	}
+	return fmt.Errorf("write journal %s: %w", j.path, rootCause(err))
+}
+
+// create opens a journal that is not locked, and makes it if need be.
+func (j *File[E, P]) create() error {
+	if j.f != nil {
+		return nil
+	}
+	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err == nil {
+		j.f = f
+	}
+	return err
+}
+
+// rootCause drops the path, which our own message has.
+func rootCause(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}
+
+// Rewrite replaces a locked journal by one of these entries. Where that does not work the old one stays in force.
+func (j *File[E, P]) Rewrite(entries []E) error {
+	path := j.path + ".new"
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("rewrite journal: %w", err)
+	}
+	fresh := &File[E, P]{path: path, boot: j.boot, now: j.now, f: f}
+	if err = lock(f, path); err == nil {
+		err = fresh.Append(entries, true)
+	}
+	if err == nil {
+		err = os.Rename(path, j.path)
+	}
+	if err != nil {
+		f.Close()
+		os.Remove(path)
+		return fmt.Errorf("rewrite journal: %w", err)
+	}
+	j.f.Close()
+	j.f, j.size, j.cut = f, fresh.size, false
+	return nil
+}
+
+// Remove removes the journal: everything is restored. In a directory that is not ours to change, it is emptied.
+func (j *File[E, P]) Remove() error {
+	err := os.Remove(j.path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err = j.create(); err == nil {
+		err = j.f.Truncate(0)
+	}
+	if err != nil {
+		return fmt.Errorf("empty journal: %w", err)
+	}
+	return nil
+}
+
+// Close closes the journal and lets others have it.
+func (j *File[E, P]) Close() error {
+	if j.f == nil {
+		return nil
+	}
+	return j.f.Close()
+}

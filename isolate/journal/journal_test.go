@@ -1,0 +1,186 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/tests/need"
+)
+
+type entry struct {
+	Name string `json:"name"`
+	Stamp
+	Value string `json:"value,omitempty"`
+}
+
+// kept is a journal with the names of the entries that were read.
+type kept struct {
+	*File[entry, *entry]
+	names []string
+}
+
+type opener = func(path, root string, now func() time.Time, valid func(*entry) bool, take func(*entry)) (*File[entry, *entry], error)
+
+func openAt(t *testing.T, open opener, path, root string) (*kept, error) {
+	t.Helper()
+	k := &kept{}
+	now := func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+	var err error
+	k.File, err = open(path, root, now, func(e *entry) bool { return e.Name != "" }, func(e *entry) { k.names = append(k.names, e.Name) })
+	if err == nil {
+		t.Cleanup(func() { k.Close() })
+	}
+	return k, err
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// A journal that another isolate replaces, or removes, between the opening and the locking is opened anew: what is locked is what the
+// path names.
+func TestTheLockIsOfTheFileThatThePathNames(t *testing.T) {
+	for name, other := range map[string]func(path string) error{
+		"replaced": func(path string) error {
+			if err := os.WriteFile(path+".new", nil, 0o600); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		},
+		"removed": os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "journal")
+			times := 0
+			opened = func() {
+				if times++; times <= 3 {
+					if err := other(path); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			defer func() { opened = func() {} }()
+			j, err := openAt(t, Open, path, "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Append([]entry{{Name: "a"}}, true); err != nil {
+				t.Fatal(err)
+			}
+			if len(read(t, path)) == 0 {
+				t.Error("the file that the path names lacks the entry")
+			}
+			if _, err := openAt(t, Open, path, "/"); !errors.Is(err, ErrInUse) {
+				t.Errorf("a second isolate: %v; want that the journal is in use", err)
+			}
+		})
+	}
+}
+
+// Both kinds of journal read the same entries, and count the same lines.
+func TestReading(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "proc/sys/kernel/random"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"), []byte("b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]opener{"locked": Open[entry], "not locked": OpenUnlocked[entry]} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "journal")
+			text := `{"name":"a","boot":"b"}` + "\n\n\x00\n" + `{"name":"old","boot":"a"}` + "\n" +
+				`{"boot":"b"}` + "\n" + `{"name":"b","boot":"b"}` + "\n" + `{"name":"cu`
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			j, err := openAt(t, open, path, root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(j.names, []string{"a", "b"}) || j.Bad != 3 || j.Stale != 1 || j.IsForeign() {
+				t.Errorf("entries %q, %d bad, %d stale, foreign %t; want a and b, 3, 1, false", j.names, j.Bad, j.Stale, j.IsForeign())
+			}
+			if err := j.Append([]entry{{Name: "c", Value: "1"}}, true); err != nil { // after a cut line
+				t.Fatal(err)
+			}
+			if got, want := read(t, path), text+"\n"+`{"name":"c","boot":"b","time":"2026-01-01T00:00:00Z","value":"1"}`+"\n"; got != want {
+				t.Errorf("the journal is %q; want %q", got, want)
+			}
+			if err := j.Remove(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(path); !os.IsNotExist(err) {
+				t.Errorf("the journal is still there: %v", err)
+			}
+		})
+	}
+}
+
+func TestTheUnlockedJournalIsMadeWithTheFirstEntry(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	j, err := openAt(t, OpenUnlocked, path, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("before the first entry: %v; want no file", err)
+	}
+	if err := j.Append([]entry{{Name: "a"}}, true); err != nil || j.Size() != int64(len(read(t, path))) {
+		t.Errorf("%v, size %d of %q", err, j.Size(), read(t, path))
+	}
+}
+
+// A full disk takes a part of an entry: the file is as before, and the next entry stands on a line of its own.
+func TestAppendToAFullDisk(t *testing.T) {
+	need.Mount(t)
+	for name, open := range map[string]opener{"locked": Open[entry], "not locked": OpenUnlocked[entry]} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := unix.Mount("polder-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", os.Getpagesize())); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+					t.Error(err)
+				}
+			})
+			path := filepath.Join(dir, "journal")
+			j, err := openAt(t, open, path, "/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Append([]entry{{Name: "a"}}, true); err != nil {
+				t.Fatal(err)
+			}
+			before := read(t, path)
+			large := entry{Name: "large", Value: strings.Repeat("x", 2*os.Getpagesize())}
+			if err := j.Append([]entry{large}, true); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "write journal "+path+": ") {
+				t.Errorf("a large entry: %v; want that the disk is full", err)
+			}
+			if got := read(t, path); got != before {
+				t.Errorf("the journal is %q; want it as before, %q", got, before)
+			}
+			if err := j.Append([]entry{{Name: "b"}}, true); err != nil {
+				t.Fatal(err)
+			}
+			again, err := openAt(t, OpenUnlocked, path, "/")
+			if err != nil || !slices.Equal(again.names, []string{"a", "b"}) || again.Bad > 0 {
+				t.Errorf("read again: entries %q, %d bad, %v", again.names, again.Bad, err)
+			}
+		})
+	}
+}

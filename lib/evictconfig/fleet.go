@@ -1,0 +1,38 @@
+package evictconfig
+
+import "time"
+
+// Fleet are the settings of the fleet controller, evict fleet. No configuration object of Katalyst's sets them.
+type Fleet struct {
+	// TaintAfter and EvictAfter are how long a node's agent must not have been ready.
+	TaintAfter, EvictAfter time.Duration
+	// NodesPerMinute bounds the nodes whose pods are evicted.
+	NodesPerMinute int
+	OptOut         []string
+}
+
+// Rows are all settings of f. The defaults are Katalyst's rate, a node in 10 seconds, and the guide's times.
+func (f *Fleet) Rows() []Row {
+	return []Row{
+		span("taint-after", &f.TaintAfter, 10*time.Minute, aWeek, "taint a node whose agent has not been ready for so long"),
+		span("evict-after", &f.EvictAfter, 20*time.Minute, aWeek, "evict its reclaimed pods when that has lasted for so long"),
+		// 600 is ten nodes a second: more is no limit.
+		count("nodes-per-minute", &f.NodesPerMinute, 6, from1(600), "evict from at most so many nodes a minute"),
+		optOut(&f.OptOut),
+	}
+}
+
+// fleetPairs are like [Pairs].
+var fleetPairs = []Pair{{"taint-after", "evict-after", "pods would be evicted before the node is closed to their like"}}
+
+// FleetDefaults are the settings with the default of each row.
+func FleetDefaults() Fleet {
+	var f Fleet
+	for _, row := range f.Rows() {
+		row.reset()
+	}
+	return f
+}
+
+// Check calls bad with a setting's name for each setting that cannot be used.
+func (f *Fleet) Check(bad func(name string, err error)) { checkRows(f.Rows(), fleetPairs, bad) }

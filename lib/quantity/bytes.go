@@ -1,0 +1,29 @@
+package quantity
+
+import "fmt"
+
+// Bytes is an amount of memory in a setting, written in bytes or as Kubernetes writes it ("2Gi").
+type Bytes int64
+
+// Set reads a flag's value.
+func (b *Bytes) Set(text string) error {
+	v, err := Whole(text)
+	if err != nil {
+		return fmt.Errorf("%.80q is no amount of memory: want bytes or a number with Ki, Mi, Gi or Ti, not negative", text)
+	}
+	*b = Bytes(v)
+	return nil
+}
+
+// UnmarshalText reads a configuration file's value.
+func (b *Bytes) UnmarshalText(text []byte) error { return b.Set(string(text)) }
+
+// String is the shortest form that says the same.
+func (b Bytes) String() string {
+	for i, unit := range []string{"Ti", "Gi", "Mi", "Ki"} {
+		if factor := Bytes(1) << (40 - 10*i); b > 0 && b%factor == 0 {
+			return fmt.Sprintf("%d%s", b/factor, unit)
+		}
+	}
+	return fmt.Sprintf("%d", int64(b))
+}

@@ -1,0 +1,104 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Saver writes the state file beside the stream, which a slow disk must not hold up. With --dry-run it writes nothing: what did not
+// happen is not to be remembered. Its methods are called on the goroutine of the stream.
+type Saver struct {
+	session  *Session
+	snapshot func() (tick.Raw, error)
+	off      bool
+	every    time.Duration
+	at       time.Time // when the last save began, by the session's clock
+	save     func(state tick.Raw) error
+	within   time.Duration
+
+	made    int64         // counts the snapshots, so that an older one never replaces a newer one
+	turn    chan struct{} // taken by who writes: a disk that hangs holds one writer
+	written int64         // by the one whose turn it is
+	busy    sync.WaitGroup
+}
+
+// saveWithin is how long a disk may take: a hung one must hold up neither what waits for a record nor the end.
+const saveWithin = 5 * time.Second
+
+// NewSaver returns the saver of a tool's state; version is as in [Session.SaveState]. snapshot encodes the state as it is.
+func (s *Session) NewSaver(version int, every time.Duration, snapshot func() (tick.Raw, error)) *Saver {
+	return &Saver{
+		session: s, snapshot: snapshot, off: s.State == "" || s.DryRun, every: every, at: s.Now(), within: saveWithin,
+		turn: make(chan struct{}, 1),
+		save: func(state tick.Raw) error { return s.SaveState(version, state) },
+	}
+}
+
+// SaveIfDue saves beside the stream when the last time is long ago.
+func (v *Saver) SaveIfDue() {
+	now := v.session.Now()
+	if v.off || now.Sub(v.at) < v.every && !now.Before(v.at) {
+		return
+	}
+	v.at = now
+	write := v.Prepare()
+	v.busy.Go(func() {
+		if err := write(); err != nil {
+			v.session.Log.Warn("the state is not saved", "error", err)
+		}
+	})
+}
+
+// Prepare takes a snapshot now and returns the function that writes it, which may be called on any goroutine.
+func (v *Saver) Prepare() func() error {
+	if v.off {
+		return func() error { return nil }
+	}
+	state, err := v.snapshot()
+	v.made++
+	number := v.made
+	return func() error {
+		if err != nil {
+			return err
+		}
+		return v.write(number, state)
+	}
+}
+
+// write returns when the state is written, or within the time that a disk may take.
+func (v *Saver) write(number int64, state tick.Raw) error {
+	late := time.NewTimer(v.within)
+	defer late.Stop()
+	hangs := fmt.Errorf("write --state %s: not done after %s (a disk that hangs?)", v.session.State, v.within)
+	select {
+	case v.turn <- struct{}{}:
+	case <-late.C:
+		return hangs
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-v.turn }()
+		if number < v.written {
+			done <- nil
+			return
+		}
+		v.written = number
+		done <- v.save(state)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return hangs
+	}
+}
+
+// End saves a last time; it adds what goes wrong to err.
+func (v *Saver) End(err error) error {
+	v.busy.Wait()
+	return errors.Join(err, v.Prepare()())
+}

@@ -1,0 +1,84 @@
+package stage
+
+import (
+	"io"
+	"strings"
+)
+
+// id is the command's name in one word, for files, variables, metrics and the log: "collect-fleet".
+func (c Command) id() string { return strings.ReplaceAll(c.Name, " ", "-") }
+
+// word is what a user types for a subcommand behind its tool's name.
+func (c Command) word() string {
+	_, word, _ := strings.Cut(c.Name, " ")
+	return word
+}
+
+// subcommand is the one of that word, nil where there is none.
+func (c Command) subcommand(word string) *Command {
+	for i := range c.Subcommands {
+		if c.Subcommands[i].word() == word {
+			return &c.Subcommands[i]
+		}
+	}
+	return nil
+}
+
+// subcommandWith is one that has a flag of its own of that name, nil where there is none.
+func (c Command) subcommandWith(flag string) *Command {
+	for i := range c.Subcommands {
+		var f Flags
+		if c.Subcommands[i].Flags(&f); flagNamed(flag, f.flags) != nil {
+			return &c.Subcommands[i]
+		}
+	}
+	return nil
+}
+
+// completionFlag is what a shell's completion appends to an unfinished command line.
+const completionFlag = "--generate-bash-completion"
+
+// choose is the command that the arguments name, with the arguments that are its own.
+func (c Command) choose(env Env) (Command, Env) {
+	if len(env.Args) < 2 || len(env.Args) == 3 && env.Args[2] == completionFlag { // the word itself is being completed
+		return c, env
+	}
+	sub := c.subcommand(env.Args[1])
+	if sub == nil {
+		return c, env
+	}
+	env.Args = append([]string{sub.Name}, env.Args[2:]...)
+	return *sub, env
+}
+
+// completeSubcommand prints the subcommands that the only word of a command line may become.
+func (c Command) completeSubcommand(w io.Writer, words []string) {
+	if len(words) > 1 {
+		return
+	}
+	begins := ""
+	if len(words) == 1 {
+		begins = words[0]
+	}
+	for _, sub := range c.Subcommands {
+		offer(w, "", begins, []string{sub.word()})
+	}
+}
+
+// unexpected is the error about an argument that is no option.
+func (c Command) unexpected(argument string) error {
+	if sub := c.subcommand(argument); sub != nil {
+		return Usagef("unexpected argument %q: the subcommand comes before its options: %s [options]", argument, sub.Name)
+	}
+	return Usagef("unexpected argument %q: options begin with --", argument)
+}
+
+// checkVariables refuses a variable that has a subcommand's name, as one of 0.1.0 had: the tool itself would run instead, unnoticed.
+func (c Command) checkVariables(env Env) error {
+	for _, sub := range c.Subcommands {
+		if name := variable(c.id(), sub.word()); env.Getenv != nil && env.Getenv(name) != "" {
+			return Usagef("%s is not a variable of %s: use `%s`", name, c.Name, sub.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package tick
+
+import "strings"
+
+// Holds reports whether a cgroup is the partition's root or below it.
+func (p *Partition) Holds(cgroup string) bool {
+	return cgroup == p.Cgroup || strings.HasPrefix(cgroup, p.Cgroup+"/")
+}
+
+// IsHome reports whether all pods are below the partition's root, and none is the root: that would have the partition for itself.
+func (p *Partition) IsHome(pods []Pod) bool {
+	some := false
+	for i := range pods {
+		if pods[i].Cgroup == "" {
+			continue
+		}
+		if some = true; pods[i].Cgroup == p.Cgroup || !p.Holds(pods[i].Cgroup) {
+			return false
+		}
+	}
+	return some
+}
+
+// HasOwnPartition reports whether the pod runs on the CPUs of a partition that is not all pods' home: it uses none of the CPUs that the
+// others share.
+func (s *Sample) HasOwnPartition(pod *Pod) bool {
+	for i := range s.Partitions {
+		if p := &s.Partitions[i]; pod.Cgroup != "" && p.Holds(pod.Cgroup) && !p.IsHome(s.Pods) {
+			return true
+		}
+	}
+	return false
+}

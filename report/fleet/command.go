@@ -1,0 +1,61 @@
+// Package fleet is report fleet, the last stage of the fleet controller: it writes what the others say of every node to the node's objects.
+// How is package cluster's.
+package fleet
+
+import (
+	"context"
+	"slices"
+
+	"polder/lib/stage"
+	"polder/lib/tick"
+	"polder/report/cluster"
+)
+
+// Command is the subcommand.
+func Command() stage.Command {
+	o := new(cluster.FleetOptions)
+	return stage.Command{
+		Name:     "report fleet",
+		Synopsis: "write how each node's agent is to the cluster, taint nodes, and withdraw their offer",
+		Summary:  summary,
+		Tasks:    tasks,
+		Manual:   manual,
+		Kind:     stage.Kind{Reads: true, Writes: true, Acts: true, AllNodes: true},
+		Flags:    o.Flags,
+		Run: func(ctx context.Context, s *stage.Session) error {
+			if o.Withdraw {
+				return o.TakeBack(ctx, s)
+			}
+			return run(ctx, s, o)
+		},
+	}
+}
+
+func run(ctx context.Context, s *stage.Session, o *cluster.FleetOptions) (err error) {
+	targets, err := o.Open(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, t := range slices.Backward(targets) {
+			if e := t.Close(); e != nil && err == nil {
+				err = e
+			}
+		}
+	}()
+	return s.Filter(ctx, stage.Filter{
+		Section: tick.SectionReport,
+		Reads:   []string{tick.SectionSample, tick.SectionEviction},
+		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
+			section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}
+			for _, t := range targets {
+				said, err := t.Put(in)
+				if err != nil {
+					return nil, err
+				}
+				section.Targets = append(section.Targets, said)
+			}
+			return section, nil
+		},
+	})
+}

@@ -1,0 +1,61 @@
+package fleet
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/binaries"
+	"polder/tests/need"
+)
+
+// The examples of --help that ask a cluster from outside of it run on a real one, and end well. What would run for ever ends after two
+// rounds, and nothing is written.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "jq", "jq")
+	l := start(t)
+	l.makeNode(l.node(1))
+	l.agent(l.node(1), time.Now())
+	home := t.TempDir()
+	if err := os.Mkdir(filepath.Join(home, ".kube"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(l.AccountFor("centre"), filepath.Join(home, ".kube", "config")); err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, tool := range []string{"collect", "evict", "report"} {
+		help, err := exec.Command(binaries.Path(t, tool), "fleet", "--help").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ := strings.Cut(string(help), "\nExamples:\n")
+		text, _, _ = strings.Cut(text, "\n\n")
+		// An example begins with its sentence, which is indented less than its lines.
+		for _, lines := range regexp.MustCompile(`(?m)^  \S.*$`).Split(text, -1) {
+			example := strings.TrimSpace(lines)
+			if !strings.Contains(example, "--kubeconfig ~/.kube/config") {
+				continue
+			}
+			ran++
+			run := exec.Command("bash", "-o", "pipefail", "-c", example)
+			run.Env = append(os.Environ(), "HOME="+home, "PATH="+binaries.Dir(t)+":"+os.Getenv("PATH"), "POLDER_REPORT_FLEET_DRY_RUN=true",
+				"POLDER_COLLECT_FLEET_INTERVAL=200ms", "POLDER_COLLECT_FLEET_NODE_SELECTOR=test="+l.name, "POLDER_COLLECT_FLEET_AGENT_NAMESPACE="+l.agents)
+			if !strings.Contains(example, "--once") {
+				run.Env = append(run.Env, "POLDER_COLLECT_FLEET_COUNT=2")
+			}
+			if out, err := run.CombinedOutput(); err != nil {
+				t.Errorf("%s fleet --help: %s: %v: %s", tool, example, err, bytes.TrimSpace(out))
+			}
+		}
+	}
+	if ran < 5 {
+		t.Errorf("%d examples ran; want 5 at least", ran)
+	}
+}
