@@ -190,7 +190,9 @@ func (s *Session) handle(ctx context.Context, f Filter, a arrival, out *sink) er
 }
 
 // read turns the input into lines; it closes the channel at the end.
-func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines chan<- arrival, free <-chan *tick.Line, gone <-chan struct{}) {
+func (s *Session) read(
+	ctx context.Context, in *stream, limit *rateLimit, lines chan<- arrival, free <-chan *tick.Line, gone <-chan struct{},
+) {
 	defer close(lines)
 	r := tick.NewReader(in.in)
 	r.Strict, r.MaxLine, r.Restarted, r.WholeLines = s.Strict, s.MaxLine, in.fifo, in.wholeLines
