@@ -2,13 +2,13 @@ package source
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"polder/collect/classify"
 	"polder/lib/cgroup"
+	"polder/lib/kernfile"
 	"polder/lib/tick"
 )
 
@@ -63,7 +63,7 @@ func (t *tree) holdsOther(n *node) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	processes, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	processes, err := kernfile.Read(filepath.Join(dir, "cgroup.procs"), nil)
 	return len(processes) > 0, err
 }
 

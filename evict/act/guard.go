@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"polder/lib/kernfile"
 )
 
 // guard refuses cgroups that hold processes which evict must never touch: the system's first, evict itself, those that
@@ -39,7 +41,7 @@ func guard(cgroup string, pids []int) error {
 
 // parentOf reads the fourth field of /proc/PID/stat (proc(5)); the second one, in parentheses, may hold anything.
 func parentOf(pid int) (int, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	data, err := kernfile.Read("/proc/"+strconv.Itoa(pid)+"/stat", nil)
 	if err != nil {
 		return 0, err
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
+
+	"polder/lib/kernfile"
 )
 
 // Modes of mounting.
@@ -126,11 +128,11 @@ func (h *Hierarchy) settle() error {
 		return fmt.Errorf("%w under %s (looked for cgroup and cgroup2 in /proc/self/mountinfo)", ErrNoCgroups, h.root)
 	}
 	if h.unified != "" {
-		data, err := os.ReadFile(filepath.Join(h.unified, "cgroup.controllers"))
+		text, err := kernfile.ReadText(filepath.Join(h.unified, "cgroup.controllers"))
 		if err != nil {
 			return fmt.Errorf("read the controllers of cgroup v2: %w", err)
 		}
-		h.v2 = strings.Fields(string(data))
+		h.v2 = strings.Fields(text)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func Read(root string) (*tick.Resctrl, error) {
 	}
 	dir := filepath.Join(root, Dir)
 	m := &tick.Resctrl{Vendor: vendor(root)}
-	text, err := readText(filepath.Join(dir, "schemata"))
+	text, err := kernfile.ReadText(filepath.Join(dir, "schemata"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it is mounted for monitoring alone
 		return m, nil
@@ -77,7 +77,7 @@ func readCache(m *tick.Resctrl, dir string, lines []schemata.Line) error {
 		m.CDP = true
 	}
 	info := filepath.Join(dir, "info", line.Resource)
-	mask, err := readText(filepath.Join(info, "cbm_mask"))
+	mask, err := kernfile.ReadText(filepath.Join(info, "cbm_mask"))
 	if err != nil {
 		return err
 	}
@@ -168,21 +168,8 @@ func vendor(root string) string {
 	return ""
 }
 
-// maxText bounds what is read of a file; that of tasks is read elsewhere.
-const maxText = 64 << 10
-
-func readText(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxText))
-	return string(kernfile.Text(data)), err
-}
-
 func readNumber(path string) (int64, error) {
-	text, err := readText(path)
+	text, err := kernfile.ReadText(path)
 	if err != nil {
 		return 0, err
 	}

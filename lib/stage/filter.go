@@ -85,11 +85,10 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 		return err
 	}
 
-	// Reading, decoding and handling go on side by side, each on the next line. Decoding takes longest: two decoders
-	// take the lines in turn, and the loop takes from them in the same order. From a FIFO no line is taken before the one
+	// Reading, decoding and handling go on side by side, each on the next line. From a FIFO no line is taken before the one
 	// before it has been passed on: what this process has taken dies with it, what is in the FIFO does not.
-	lines, arrivals := lanes{make(chan arrival), make(chan arrival)}, lanes{make(chan arrival), make(chan arrival)}
-	ahead := 6
+	lines, arrivals := make(chan arrival), make(chan arrival)
+	ahead := 4
 	if in.fifo {
 		ahead = 1
 		if l, err := newLineReader(in.File); err != nil {
@@ -109,9 +108,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	limit := &rateLimit{log: s.Log, now: s.Now}
 	go s.read(ctx, in, limit, lines, free, gone)
 	decoder := tick.NewDecoder(f.Ignores...)
-	for i := range lines {
-		go decode(decoder, f.Reads, lines[i], arrivals[i], gone)
-	}
+	go decode(decoder, f.Reads, lines, arrivals, gone)
 
 	err = s.loop(ctx, f, in.fifo, out, limit, arrivals, free)
 	return errors.Join(err, out.end(s.Log))
@@ -120,7 +117,7 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 // silentAgain is how long after a call of Silent it is called again, at most, while the input is silent.
 const silentAgain = 5 * time.Second
 
-func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals lanes, free chan<- *tick.Line) error {
+func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals <-chan arrival, free chan<- *tick.Line) error {
 	var silence <-chan time.Time
 	var timer *time.Timer
 	if f.Silent != nil && f.SilentAfter > 0 {
@@ -131,10 +128,9 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 	idle, stopIdle := s.notify.idle()
 	defer stopIdle()
 	stopped := ctx.Done()
-	for turn := 0; ; {
+	for {
 		select {
-		case a, ok := <-arrivals[turn%len(arrivals)]:
-			turn++
+		case a, ok := <-arrivals:
 			s.Metrics.Cut(a.counts.Cut)
 			if !ok || errors.Is(a.err, io.EOF) {
 				limit.flush(a.counts)
@@ -193,14 +189,11 @@ func (s *Session) handle(ctx context.Context, f Filter, a arrival, out *sink) er
 	return out.put(a.line, f.Section, section)
 }
 
-// lanes are channels that are used in turn.
-type lanes [2]chan arrival
-
-// read turns the input into lines; it closes the channels at the end.
-func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines lanes, free <-chan *tick.Line, gone <-chan struct{}) {
-	for i := range lines {
-		defer close(lines[i])
-	}
+// read turns the input into lines; it closes the channel at the end.
+func (s *Session) read(
+	ctx context.Context, in *stream, limit *rateLimit, lines chan<- arrival, free <-chan *tick.Line, gone <-chan struct{},
+) {
+	defer close(lines)
 	r := tick.NewReader(in.in)
 	r.Strict, r.MaxLine, r.Restarted, r.WholeLines = s.Strict, s.MaxLine, in.fifo, in.wholeLines
 	r.Bad = func(number int64, err error) {
@@ -212,7 +205,7 @@ func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines 
 		interrupted := context.AfterFunc(ctx, func() { _ = in.SetReadDeadline(time.Now()) })
 		defer interrupted()
 	}
-	for turn := 0; ; turn++ {
+	for {
 		var a arrival
 		select {
 		case a.line = <-free: // before the next line is touched
@@ -235,7 +228,7 @@ func (s *Session) read(ctx context.Context, in *stream, limit *rateLimit, lines 
 			line.CopyTo(a.line)
 		}
 		select {
-		case lines[turn%len(lines)] <- a:
+		case lines <- a:
 		case <-gone:
 			return
 		}
