@@ -124,20 +124,20 @@ func TestFirstInstallIsADryRun(t *testing.T) {
 		"form=single":                      writers,
 		"policy=koordinator":               writers,
 		"report.taintNode=true":            writers,
-		"centre.enabled=true":              {"ISOLATE": 1, "EVICT": 2, "REPORT": 2},
+		"centre.enabled=true":              {"ISOLATE": 1, "EVICT": 1, "REPORT": 1, "EVICT_FLEET": 1, "REPORT_FLEET": 1},
 		"dryRun=false":                     {},
 		"dryRun=false,form=single":         {},
 		"dryRun=false,centre.enabled=true": {},
-		"dryRun=false,centre.enabled=true,centre.dryRun=true": {"EVICT": 1, "REPORT": 1},
+		"dryRun=false,centre.enabled=true,centre.dryRun=true": {"EVICT_FLEET": 1, "REPORT_FLEET": 1},
 		"restore=true": {}, // what is put back is put back
 	} {
 		out := template(t, set)
-		for _, tool := range []string{"ISOLATE", "EVICT", "REPORT"} {
+		for _, tool := range []string{"ISOLATE", "EVICT", "REPORT", "EVICT_FLEET", "REPORT_FLEET"} {
 			if got := strings.Count(out, `{name: POLDER_`+tool+`_DRY_RUN, value: "true"}`); got != want[tool] {
 				t.Errorf("%q: %d containers have a dry run of %s; want %d", set, got, strings.ToLower(tool), want[tool])
 			}
 		}
-		dry := len(want) == len(writers)
+		dry := want["ISOLATE"] > 0
 		if strings.Contains(out, `{name: POLDER_REPORT_TO, value: "table"}`) != dry || dry && strings.Contains(out, "TAINT_NODE") {
 			t.Errorf("%q: in a dry run, and only there, report has the table alone", set)
 		}
