@@ -19,4 +19,5 @@ var All = []Source{
 	Config,
 	Kubelet,
 	Resctrl,
+	Links,
 }

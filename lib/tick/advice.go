@@ -24,6 +24,8 @@ type Advice struct {
 	Fallback []Cgroup `json:"fallback,omitempty"`
 	// Resctrl are the wanted groups of /sys/fs/resctrl; those that are not named are left alone.
 	Resctrl []ResctrlGroup `json:"resctrl,omitempty"`
+	// Network is the desired shaping of the uplinks, which isolate --only network makes true; nil where nothing is said of it.
+	Network *Network `json:"network,omitempty"`
 	// BatchStarved says whether batch pods that are in a class below the services' get less than their floor on a full machine; nil where
 	// there are none, or that is not known.
 	BatchStarved *bool `json:"batchStarved,omitempty"`

@@ -183,6 +183,9 @@ func (l *Line) decode(plain jsoniter.API, sections []string) (*Tick, error) {
 		case SectionReport:
 			t.Report = new(Report)
 			into = t.Report
+		case SectionNetwork:
+			t.Network = new(NetworkIsolation)
+			into = t.Network
 		default:
 			return nil, fmt.Errorf("decode section %q: no such section", name)
 		}

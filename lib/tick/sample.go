@@ -32,6 +32,8 @@ type Sample struct {
 	BatchCgroups []string `json:"batchCgroups,omitempty"`
 	// Resctrl is what the machine's cache and memory bandwidth can be divided into; nil where resctrl is not mounted.
 	Resctrl *Resctrl `json:"resctrl,omitempty"`
+	// Links are the machine's network links, without the loopback.
+	Links []Link `json:"links,omitempty"`
 	// Kubelet is what the node's kubelet keeps on disk; nil where there is none.
 	Kubelet *Kubelet `json:"kubelet,omitempty"`
 

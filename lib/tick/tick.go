@@ -19,6 +19,8 @@ const (
 	SectionIsolation = "isolation"
 	SectionEviction  = "eviction"
 	SectionReport    = "report"
+	// SectionNetwork is what isolate --only network did.
+	SectionNetwork = "network"
 )
 
 // Tick is all that was seen, decided and done on one node at one instant.
@@ -32,6 +34,9 @@ type Tick struct {
 	Isolation *Isolation `json:"isolation,omitempty"`
 	Eviction  *Eviction  `json:"eviction,omitempty"`
 	Report    *Report    `json:"report,omitempty"`
+
+	// Network is the section of a second isolate, that of --only network.
+	Network *NetworkIsolation `json:"network,omitempty"`
 }
 
 // Ptr returns a pointer to v: the contract's optional values are pointers.
