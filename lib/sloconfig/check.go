@@ -181,6 +181,12 @@ func (q *ResourceQOS) check() []*fault {
 		if b := c.BlkIO; b != nil {
 			v.blkio(c.name+".blkioQOS.", b)
 		}
+		if n := c.Network; n != nil {
+			v.network(c.name+".networkQOS.", n)
+		}
+	}
+	if q.Policies != nil {
+		v.oneOf("policies.netQOSPolicy", q.Policies.NetQOSPolicy, "", NetQOSPolicyTC, NetQOSPolicyTerway)
 	}
 	return v.faults
 }
@@ -202,6 +208,7 @@ func (q *ResourceQOS) unused() (paths []string) {
 		} else if b != nil {
 			paths = append(paths, b.unused(c.name+".blkioQOS.")...)
 		}
+		paths = append(paths, c.unusedNetwork(q)...)
 	}
 	return paths
 }

@@ -22,6 +22,7 @@ type ConfigMap struct {
 	threshold  *document[Threshold]
 	qos        *document[ResourceQOS]
 	burst      *document[CPUBurst]
+	system     *document[System]
 	// Problems are what is wrong in it, with key and reason, and what holds in its place.
 	Problems []error
 	// Unsupported are the keys and fields that are set and that the tools do not act on.
@@ -36,6 +37,7 @@ func (m Memory) Settle(from string, data map[string]string) *ConfigMap {
 	c.threshold = settle(c, m, thresholdKind, data)
 	c.qos = settle(c, m, qosKind, data)
 	c.burst = settle(c, m, burstKind, data)
+	c.system = settle(c, m, systemKind, data)
 	c.Unsupported = append(unknownKeys(data), c.Unsupported...)
 	if n := len(c.Unsupported) - maxNoted; n > 0 {
 		c.Unsupported = append(c.Unsupported[:maxNoted], fmt.Sprintf("and %d more", n))
@@ -102,9 +104,9 @@ func (c *ConfigMap) note(key string, faults []*fault, instead string) {
 
 // Koordinator's further keys, and those of its fields that the tools have nothing for.
 var (
-	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config", "system-config"}
+	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 	otherFields = []string{
-		"groupIdentity", "coreExpeller", "networkQOS", "policies", "cgroupRoot", "extensions",
+		"groupIdentity", "coreExpeller", "cpuPolicy", "cgroupRoot", "extensions", "minFreeKbytesFactor", "watermarkScaleFactor", "memcgReapBackGround",
 		"readLatency", "writeLatency", "readLatencyPercent", "writeLatencyPercent", "enableUserModel", "modelReadBPS", "modelWriteBPS",
 		"modelReadSeqIOPS", "modelWriteSeqIOPS", "modelReadRandIOPS", "modelWriteRandIOPS",
 	}
@@ -150,6 +152,7 @@ func (c *ConfigMap) Resolve(nodeLabels, annotations map[string]string) (*Strateg
 	errs = append(errs, resolve(&s, thresholdKind, c.threshold, nodeLabels)...)
 	errs = append(errs, resolve(&s, qosKind, c.qos, nodeLabels)...)
 	errs = append(errs, resolve(&s, burstKind, c.burst, nodeLabels)...)
+	errs = append(errs, resolve(&s, systemKind, c.system, nodeLabels)...)
 	errs = append(errs, s.ofNode(nodeLabels, annotations)...)
 	if s.ColocationDisabled {
 		s.Colocation.Enable = ptr(false)

@@ -20,10 +20,11 @@ const (
 	KeyThreshold  = "resource-threshold-config"
 	KeyQOS        = "resource-qos-config"
 	KeyBurst      = "cpu-burst-config"
+	KeySystem     = "system-config"
 )
 
 // Keys are all of them.
-var Keys = []string{KeyColocation, KeyThreshold, KeyQOS, KeyBurst}
+var Keys = []string{KeyColocation, KeyThreshold, KeyQOS, KeyBurst, KeySystem}
 
 // Bounds of one document. A ConfigMap has 1 MiB at most.
 const (
@@ -46,6 +47,7 @@ var (
 	thresholdKind  = newKind(KeyThreshold, "clusterStrategy", "nodeStrategies", func(s *Strategies) *Threshold { return &s.Threshold }, (*Threshold).check, nil, nil)
 	qosKind        = newKind(KeyQOS, "clusterStrategy", "nodeStrategies", func(s *Strategies) *ResourceQOS { return &s.QOS }, (*ResourceQOS).check, nil, (*ResourceQOS).unused)
 	burstKind      = newKind(KeyBurst, "clusterStrategy", "nodeStrategies", func(s *Strategies) *CPUBurst { return &s.Burst }, (*CPUBurst).check, nil, nil)
+	systemKind     = newKind(KeySystem, "clusterStrategy", "nodeStrategies", func(s *Strategies) *System { return &s.System }, (*System).check, nil, nil)
 )
 
 func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault, unused func(*T) []string) *kind[T] {

@@ -20,7 +20,9 @@ func fieldCases() []fieldCase {
 		hundred  = "0 1 99 100|-1 101 9223372036854775807 0.5 \"10\" true"
 		over0    = "1 60 100000000|0 -1 100000001 9223372036854775807 1.5 \"60\" true"
 		flag     = "0 1|-1 2 true \"1\""
-		boolean  = "true false|0 1 \"true\" []"
+		// A number is percent, a text bits per second.
+		bandwidth = `0 30 100 "50M" "10G"|-1 101 1.5 1e9 "" "-5M" "x" "2P" true [] {}`
+		boolean   = "true false|0 1 \"true\" []"
 	)
 	list := []fieldCase{
 		{KeyColocation, "enable", "false", boolean},
@@ -69,6 +71,9 @@ func fieldCases() []fieldCase {
 		{KeyBurst, "cfsQuotaBurstPercent", "300", "100 300 100000|99 0 -1 100001"},
 		{KeyBurst, "cfsQuotaBurstPeriodSeconds", "-1", "-1 0 1800|-2 100000001 0.5"},
 		{KeyBurst, "sharePoolThresholdPercent", "50", hundred},
+
+		{KeySystem, "totalNetworkBandwidth", "", `"10G" "0" "1000000000"|"" "-1" "2P" "x" true [] {}`},
+		{KeyQOS, "policies.netQOSPolicy", "", `"tc" "terway-qos" ""|"TC" "cni" 1`},
 	}
 	for _, c := range []struct{ name, ratio, scale, adjust, end, start string }{
 		{"lsrClass", "95", "20", "-25", "100", "0 99|-1 100 101"},
@@ -96,6 +101,11 @@ func fieldCases() []fieldCase {
 			{"blkioQOS", "enable", "", boolean},
 			{"blkioQOS", "blocks", "", `[{"name":"/dev/sdb","type":"device","ioCfg":{"readIOPS":0,"writeBPS":1048576,"ioWeightPercent":100}}]|` +
 				`[{"ioCfg":{"readIOPS":-1}}] [{"ioCfg":{"writeIOPS":1073741825}}] [{"ioCfg":{"ioWeightPercent":0}}] [{"ioCfg":{"readBPS":1.5}}] {} "sdb"`},
+			{"networkQOS", "enable", "", boolean},
+			{"networkQOS", "egressRequest", "", bandwidth},
+			{"networkQOS", "egressLimit", "", bandwidth},
+			{"networkQOS", "ingressRequest", "", bandwidth},
+			{"networkQOS", "ingressLimit", "", bandwidth},
 		} {
 			list = append(list, fieldCase{KeyQOS, c.name + "." + f.key + "." + f.field, f.fallback, f.values})
 		}
@@ -167,6 +177,7 @@ func TestFieldsAreAll(t *testing.T) {
 	var want, got []string
 	for key, part := range map[string]reflect.Type{
 		KeyColocation: reflect.TypeFor[Colocation](), KeyThreshold: reflect.TypeFor[Threshold](), KeyBurst: reflect.TypeFor[CPUBurst](), KeyQOS: reflect.TypeFor[ResourceQOS](),
+		KeySystem: reflect.TypeFor[System](),
 	} {
 		want = append(want, leaves(part, key+": ")...)
 	}

@@ -25,6 +25,7 @@ func FileOf(from string, data map[string]string, at func(key string, line int) s
 	errs = append(errs, refusals(thresholdKind, data, at)...)
 	errs = append(errs, refusals(qosKind, data, at)...)
 	errs = append(errs, refusals(burstKind, data, at)...)
+	errs = append(errs, refusals(systemKind, data, at)...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

@@ -53,7 +53,7 @@ func at(t testing.TB, s *Strategies, path string) string {
 }
 
 // partOf is where a key's strategy is in the result.
-var partOf = map[string]string{KeyColocation: "colocation", KeyThreshold: "resourceThreshold", KeyQOS: "resourceQOS", KeyBurst: "cpuBurst"}
+var partOf = map[string]string{KeyColocation: "colocation", KeyThreshold: "resourceThreshold", KeyQOS: "resourceQOS", KeyBurst: "cpuBurst", KeySystem: "system"}
 
 // Pairs of thresholds.
 func TestPairs(t *testing.T) {

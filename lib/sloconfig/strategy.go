@@ -16,6 +16,7 @@ type Strategies struct {
 	Threshold  Threshold   `json:"resourceThreshold"`
 	QOS        ResourceQOS `json:"resourceQOS"`
 	Burst      CPUBurst    `json:"cpuBurst"`
+	System     System      `json:"system"`
 
 	// ColocationDisabled says that the cluster's own strategy has enable false: no node entry or annotation turns it on.
 	ColocationDisabled bool `json:"colocationDisabled,omitempty"`
@@ -122,6 +123,8 @@ type CPUBurst struct {
 
 // ResourceQOS is resource-qos-config, a class's settings each.
 type ResourceQOS struct {
+	Policies *QOSPolicies `json:"policies,omitempty"`
+
 	LSR    *ClassQOS `json:"lsrClass,omitempty"`
 	LS     *ClassQOS `json:"lsClass,omitempty"`
 	BE     *ClassQOS `json:"beClass,omitempty"`
@@ -134,6 +137,7 @@ type ClassQOS struct {
 	Memory  *MemoryQOS  `json:"memoryQOS,omitempty"`
 	Resctrl *ResctrlQOS `json:"resctrlQOS,omitempty"`
 	BlkIO   *BlkIOQOS   `json:"blkioQOS,omitempty"`
+	Network *NetworkQOS `json:"networkQOS,omitempty"`
 }
 
 // CPUQOS is a class's CPU scheduling. SchedIdle 1 is cpu.idle (SCHED_IDLE), which mainline kernels have.

@@ -13,8 +13,9 @@ func TestUnsupported(t *testing.T) {
 	c := Memory{}.Settle("x", map[string]string{
 		KeyColocation: `{"enable":true,"cpuReclaimTresholdPercent":50,"nodeConfigs":[{"name":"n","nodeSelector":{},"extensions":{}}]}`,
 		KeyThreshold:  `{"enable":true,"clusterStrategy":{"enable":true}}`,
-		KeyQOS: `{"clusterStrategy":{"policies":{"cpuPolicy":"coreSched"},"cgroupRoot":{},"beClass":{"cpuQOS":{"groupIdentity":-1,"coreExpeller":true},
-			"memoryQOS":{"pageCacheLimitEnable":1,"PageCacheLimitSize":2,"pagecache_limit_sync":3},"blkioQOS":{"enable":true,"blocks":[{"name":"pool","type":"volumegroup","ioCfg":{"readLatency":3}}]},"networkQOS":{"enable":true}}}}`,
+		KeyQOS: `{"clusterStrategy":{"policies":{"cpuPolicy":"coreSched","netQOSPolicy":"tc"},"cgroupRoot":{},"beClass":{"cpuQOS":{"groupIdentity":-1,"coreExpeller":true},
+			"memoryQOS":{"pageCacheLimitEnable":1,"PageCacheLimitSize":2,"pagecache_limit_sync":3},"blkioQOS":{"enable":true,"blocks":[{"name":"pool","type":"volumegroup","ioCfg":{"readLatency":3}}]},
+			"networkQOS":{"enable":true,"ingressLimit":50}},"lsrClass":{"networkQOS":{"enable":true}}}}`,
 		KeyBurst:                        "",
 		"host-application-config":       `{"applications":[{"name":"nginx"}]}`,
 		"cpu-normalization-config":      `{"enable":true}`,
@@ -23,14 +24,15 @@ func TestUnsupported(t *testing.T) {
 		"resource-treshold-config":      `{"clusterStrategy":{"enable":true}}`,
 	})
 	want := []string{
-		"cpu-normalization-config", "host-application-config", "resource-treshold-config (not known)", "system-config",
+		"cpu-normalization-config", "host-application-config", "resource-treshold-config (not known)",
 		"colocation-config: cpuReclaimTresholdPercent (not known)", "colocation-config: nodeConfigs[0].extensions",
 		"resource-threshold-config: enable (not known)",
-		"resource-qos-config: clusterStrategy.policies", "resource-qos-config: clusterStrategy.cgroupRoot",
+		"resource-qos-config: clusterStrategy.policies.cpuPolicy", "resource-qos-config: clusterStrategy.cgroupRoot",
 		"resource-qos-config: clusterStrategy.beClass.cpuQOS.groupIdentity", "resource-qos-config: clusterStrategy.beClass.cpuQOS.coreExpeller",
 		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pageCacheLimitEnable", "resource-qos-config: clusterStrategy.beClass.memoryQOS.PageCacheLimitSize",
-		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pagecache_limit_sync", "resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.readLatency", "resource-qos-config: clusterStrategy.beClass.networkQOS",
-		`resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0] (type "volumegroup")`,
+		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pagecache_limit_sync", "resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.readLatency",
+		"resource-qos-config: clusterStrategy.lsrClass.networkQOS", `resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0] (type "volumegroup")`,
+		"resource-qos-config: clusterStrategy.beClass.networkQOS.ingressLimit", "system-config: clusterStrategy.minFreeKbytesFactor",
 	}
 	if got := strings.Join(c.Unsupported, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("unsupported:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
