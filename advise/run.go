@@ -126,7 +126,7 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	}
 
 	o.live.runs.Store(&now.kind)
-	decider := now.kind.start(now)
+	decider := shaper{decider: now.kind.start(now), settings: now.Network}
 	objects := objects{file: now.objects, log: s.Log}
 	version := now.kind.StateVersion
 	known, err := s.LoadState(version, decider.State())
@@ -140,7 +140,7 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	if _, err := os.Stat(s.State); s.State != "" && !known && err == nil {
 		s.Log.Warn("what an earlier advise advised is not known, and not undone: after a change of --policy run isolate --restore, and report --withdraw with the flags of before")
 	}
-	return decideAll(ctx, s, o, now, decider, beside, &objects)
+	return decideAll(ctx, s, o, now, &decider, beside, &objects)
 }
 
 // saveEvery is how often the state is saved while the stream runs; it is saved at the end too.

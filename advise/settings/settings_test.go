@@ -77,6 +77,11 @@ func TestBounds(t *testing.T) {
 		"harvest-new-pod":      {"-5m"},
 		"harvest-burst":        {"99.9"},
 		"harvest-burst-hold":   {"30"},
+
+		"batch-network-rate":    {"", "10", "0%", "-1%", "101%", "NaN%", "NaNMbit", "1Kbit", "1Mb", "1e300Gbit", "-5Mbit", "%", "Mbit"},
+		"batch-network-ceiling": {"100", "x%"},
+		"network-links":         {"", "eth0,", "eth 0", "../eth0", "a/b", "sixteen-letters-"},
+		"network-rate":          {"", "off", "10%", "1000000000", "63Kbit", "1000001Gbit"},
 	}
 	s := Defaults()
 	for _, r := range s.Rows() {

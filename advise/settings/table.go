@@ -12,6 +12,7 @@ import (
 	"polder/advise/katalyst"
 	"polder/advise/koordinator"
 	"polder/advise/limits"
+	"polder/advise/network"
 	"polder/advise/policy"
 	"polder/lib/stage"
 )
@@ -27,6 +28,7 @@ type Settings struct {
 	Guard                    guard.Settings
 	Limits                   limits.Settings
 	Disk                     disk.Settings
+	Network                  network.Settings
 
 	Katalyst katalyst.Settings
 	Harvest  harvest.Settings
@@ -37,6 +39,7 @@ func Defaults() Settings {
 	return Settings{
 		Policy:   Policies[0].Name,
 		Guard:    guard.Settings{MarginPermille: guard.DefaultMarginPermille},
+		Network:  network.Settings{Batch: network.Share{Ceiling: network.Bandwidth{Percent: 100}}},
 		Katalyst: katalyst.Defaults(),
 		Harvest:  harvest.Defaults(),
 	}
@@ -71,6 +74,7 @@ type Group struct {
 func (s *Settings) Groups() []Group {
 	return []Group{
 		{"", s.commonRows()},
+		{"Network", s.networkRows()},
 		{"Policy katalyst", of(katalyst.Policy, s.katalystRows())},
 		{"Policy harvest", of(harvest.Policy, s.harvestRows())},
 	}

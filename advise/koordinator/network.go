@@ -1,0 +1,60 @@
+package koordinator
+
+import (
+	"fmt"
+
+	"polder/advise/network"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// Network are the strategies' settings of the network for a node that was decided on: the ConfigMap's networkQOS of the classes BE and LS, and
+// totalNetworkBandwidth as the uplink's rate. They are the zero value where the class BE's is not enabled.
+func (d *Decider) Network(t *tick.Tick) (network.Settings, []string) {
+	n := d.nodes[t.Node]
+	if n == nil || n.read == nil && n.Strategies == nil {
+		return network.Settings{}, nil
+	}
+	strategies := n.read
+	if strategies == nil {
+		strategies = n.Strategies
+	}
+	q := &strategies.QOS
+	if !networkEnabled(q.BE) {
+		return network.Settings{}, nil
+	}
+	if p := q.Policies; p != nil && p.NetQOSPolicy != nil && *p.NetQOSPolicy == sloconfig.NetQOSPolicyTerway {
+		return network.Settings{}, []string{fmt.Sprintf("network: netQOSPolicy %s: its settings are files of Terway's own agent: the network is left alone", sloconfig.NetQOSPolicyTerway)}
+	}
+	s := network.Settings{Batch: shareOf(q.BE.Network)}
+	if !s.Batch.Rate.IsSet() { // egressRequest 0, the default: what is idle alone
+		s.Batch.Rate.BitsPerSecond = 1
+	}
+	if networkEnabled(q.LS) {
+		s.Services = shareOf(q.LS.Network)
+	}
+	if total := strategies.System.TotalNetworkBandwidth; total != nil {
+		s.LinkBitsPerSecond, _ = total.BitsPerSecond() // it was checked when it was read; what is none is 0, which is not set
+	}
+	return s, nil
+}
+
+func networkEnabled(q *sloconfig.ClassQOS) bool {
+	return q != nil && q.Network != nil && q.Network.Enable != nil && *q.Network.Enable
+}
+
+// shareOf is what a class has. What was no good was refused when it was read, and counts as not set here.
+func shareOf(q *sloconfig.NetworkQOS) network.Share {
+	return network.Share{Rate: bandwidthOf(q.EgressRequest), Ceiling: bandwidthOf(q.EgressLimit)}
+}
+
+func bandwidthOf(b *sloconfig.Bandwidth) network.Bandwidth {
+	if b == nil {
+		return network.Bandwidth{}
+	}
+	percent, bits, err := b.Parse()
+	if err != nil {
+		return network.Bandwidth{}
+	}
+	return network.Bandwidth{Percent: percent, BitsPerSecond: bits}
+}

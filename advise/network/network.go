@@ -1,0 +1,191 @@
+// Package network says how the uplinks' packets are shaped: batch has a guaranteed part of each uplink, may borrow what is idle up to a
+// ceiling, and services come first. It remembers nothing: each tick's advice follows from that tick alone. What cannot be decided is not said,
+// and what is not said for a while isolate undoes.
+package network
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"polder/advise/policy"
+	"polder/lib/phrase"
+	"polder/lib/tick"
+)
+
+// Names of the classes.
+const (
+	Services = "services"
+	Batch    = "batch"
+)
+
+// Bandwidth is a part of a link's rate, or an amount; the zero value is not set.
+type Bandwidth struct {
+	// Percent is of the link's rate; at most one of the two is over 0.
+	Percent       float64
+	BitsPerSecond int64
+}
+
+// IsSet reports whether there is one.
+func (b Bandwidth) IsSet() bool { return b.Percent > 0 || b.BitsPerSecond > 0 }
+
+// of is the bandwidth of a link of so many bits per second, or what holds where none is set.
+func (b Bandwidth) of(rate, otherwise int64) int64 {
+	switch {
+	case b.Percent > 0:
+		return int64(float64(rate) * min(b.Percent, 100) / 100)
+	case b.BitsPerSecond > 0:
+		return min(b.BitsPerSecond, rate)
+	}
+	return otherwise
+}
+
+// Share is what a class has.
+type Share struct{ Rate, Ceiling Bandwidth }
+
+// Settings are what an administrator or the cluster's configuration says.
+type Settings struct {
+	// Batch is what batch has; nothing is said of the network where its rate is not set.
+	Batch Share
+	// Services is what services have; their rate is otherwise all that is not batch's.
+	Services Share
+	// Links are the links that are shaped; empty are all that a default route leads out of.
+	Links []string
+	// LinkBitsPerSecond is each link's rate; 0 is what the driver says.
+	LinkBitsPerSecond int64
+}
+
+const (
+	// leastBits is the least rate of a class: a packet of 1500 bytes in 0.2 seconds.
+	leastBits = 64_000
+	// mostBits is the most that a rate is believed to be.
+	mostBits = 1e15
+	// nominalPart is the part of the driver's speed that the classes share. HTB does not count preamble, gap and checksum of a frame (24 bytes of
+	// 1538), and orders only packets that wait in it: with the whole speed they would wait in the device, services' behind batch's.
+	nominalPart = 0.95
+	// mostOfBatch is the part of a link that batch is guaranteed at most: services are never left without.
+	mostOfBatch = 0.5
+	// maxCgroups bounds what is advised, whatever a sample says.
+	maxCgroups = 2000
+	maxPath    = 4096
+)
+
+// Advise adds the desired shaping to the advice.
+func Advise(t *tick.Tick, a *tick.Advice, s Settings) {
+	if !s.Batch.Rate.IsSet() || t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
+		return
+	}
+	say := func(format string, args ...any) {
+		a.Reasons = append(a.Reasons, "network: "+fmt.Sprintf(format, args...))
+	}
+	if policy.PodsUnknown(t.Sample) {
+		say("which pods are batch is not known: nothing is said of the links")
+		return
+	}
+	links := s.links(t.Sample, say)
+	if len(links) == 0 {
+		return
+	}
+	cgroups := batchCgroups(t.Sample)
+	n := &tick.Network{}
+	for _, l := range links {
+		if desired, why := s.link(l, cgroups); desired != nil {
+			n.Links = append(n.Links, *desired)
+			say("%s", describe(desired, why, len(cgroups)))
+		} else {
+			say("%s: %s", policy.Quote(l.Name), why)
+		}
+	}
+	if len(n.Links) > 0 {
+		a.Network = n
+	}
+}
+
+// links are those of the machine's that are shaped.
+func (s Settings) links(sample *tick.Sample, say func(string, ...any)) (links []*tick.Link) {
+	if len(sample.Links) == 0 {
+		say("the machine's links are not known: nothing is said of them")
+		return nil
+	}
+	byName := map[string]*tick.Link{}
+	for i := range sample.Links {
+		if l := &sample.Links[i]; l.Name != "" && byName[l.Name] == nil {
+			byName[l.Name] = l
+			if len(s.Links) == 0 && l.DefaultRoute {
+				links = append(links, l)
+			}
+		}
+	}
+	for i, name := range s.Links {
+		switch l := byName[name]; {
+		case slices.Contains(s.Links[:i], name):
+		case l == nil:
+			say("the machine has no link %s", policy.Quote(name))
+		default:
+			links = append(links, l)
+		}
+	}
+	if len(s.Links) == 0 && len(links) == 0 {
+		say("no link has a default route: name the uplinks (--network-links)")
+	}
+	return links
+}
+
+// link is the desired shaping of one link, and how its rate is known; nil, and why, where it cannot be said.
+func (s Settings) link(l *tick.Link, cgroups []string) (desired *tick.NetworkLink, why string) {
+	rate, why := s.LinkBitsPerSecond, "as set"
+	if rate == 0 {
+		speed := policy.Amount(l.SpeedBitsPerSecond)
+		if speed == 0 {
+			return nil, "its speed is not known: set it (--network-rate)"
+		}
+		rate, why = int64(speed*nominalPart), fmt.Sprintf("%.0f %% of its speed", 100*nominalPart)
+	}
+	if rate < 4*leastBits || rate > mostBits {
+		return nil, fmt.Sprintf("a rate of %d bit/s is none that can be divided", rate)
+	}
+	batch := tick.NetworkClass{Class: Batch, Priority: 7, Cgroups: cgroups}
+	batch.RateBitsPerSecond = min(max(s.Batch.Rate.of(rate, 0), leastBits), int64(float64(rate)*mostOfBatch))
+	batch.CeilingBitsPerSecond = max(s.Batch.Ceiling.of(rate, rate), batch.RateBitsPerSecond)
+	rest := rate - batch.RateBitsPerSecond
+	services := tick.NetworkClass{Class: Services, Default: true}
+	services.RateBitsPerSecond = min(max(s.Services.Rate.of(rate, rest), leastBits), rest)
+	services.CeilingBitsPerSecond = max(s.Services.Ceiling.of(rate, rate), services.RateBitsPerSecond)
+	return &tick.NetworkLink{Link: strings.Clone(l.Name), RateBitsPerSecond: rate, Classes: []tick.NetworkClass{services, batch}}, why
+}
+
+func describe(l *tick.NetworkLink, why string, cgroups int) string {
+	batch := l.Classes[1]
+	return fmt.Sprintf("%s: %s (%s); batch: %s guaranteed, %s at most; services first; %s", policy.Quote(l.Link), bits(l.RateBitsPerSecond), why,
+		bits(batch.RateBitsPerSecond), bits(batch.CeilingBitsPerSecond), phrase.Count(cgroups, "batch cgroup"))
+}
+
+// bits is a rate for people.
+func bits(n int64) string {
+	switch {
+	case n >= 1e10:
+		return fmt.Sprintf("%.1f Gbit/s", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f Mbit/s", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%d kbit/s", n/1000)
+}
+
+// batchCgroups are the cgroups of the reclaimed pods.
+func batchCgroups(s *tick.Sample) (list []string) {
+	seen := map[string]bool{}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		where := p.Cgroup
+		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || policy.Finished(p) || seen[where] || len(list) == maxCgroups {
+			continue
+		}
+		if len(where) > 1 && len(where) <= maxPath && where[0] == '/' && path.Clean(where) == where {
+			seen[where] = true
+			list = append(list, strings.Clone(where))
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,124 @@
+package settings
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"polder/advise/network"
+)
+
+// networkRows are the settings of the uplinks' shaping, for all policies.
+func (s *Settings) networkRows() []Row {
+	n := &s.Network
+	rate := bandwidth("batch-network-rate", &n.Batch.Rate,
+		"what batch is guaranteed of each uplink, as 10%\nA `RATE` is a part of the uplink's, or as 100Mbit. It also takes what services leave idle. isolate --only network makes it true.")
+	rate.Koordinator = "`beClass.networkQOS.egressRequest`"
+	ceiling := bandwidth("batch-network-ceiling", &n.Batch.Ceiling, "the most that batch has of an idle uplink")
+	ceiling.Koordinator = "`beClass.networkQOS.egressLimit`"
+	linkRate := bitRate("network-rate", &n.LinkBitsPerSecond,
+		"`RATE` of each uplink (default 95% of what its driver says)\n"+
+			"Virtual links mostly do not say it. It must not be over what the link, or the provider's limit, lets through.").
+		shownAs("95% of what its driver says")
+	linkRate.Koordinator = "`totalNetworkBandwidth` of `system-config`"
+	return []Row{
+		rate,
+		ceiling,
+		linkNames("network-links", &n.Links, "the uplinks' `NAMES` (default those with a default route)\nThey must be among the machine's own links.").
+			shownAs("those with a default route"),
+		linkRate,
+	}
+}
+
+// off is the word for no bandwidth.
+const off = "off"
+
+// bandwidth is a part of a link's rate, or bits per second.
+func bandwidth(name string, into *network.Bandwidth, usage string) Row {
+	const want = "off, a part of the link's rate as 10%, or a rate as 100Mbit"
+	return row(name, into, want, func(text string) (network.Bandwidth, error) {
+		if text == off {
+			return network.Bandwidth{}, nil
+		}
+		if digits, percent := strings.CutSuffix(text, "%"); percent {
+			if f, err := within(digits, 100); err == nil && f > 0 {
+				return network.Bandwidth{Percent: f}, nil
+			}
+			return network.Bandwidth{}, fmt.Errorf("%q: want %s, over 0%% and up to 100%%", text, want)
+		}
+		n, err := bitsPerSecond(text)
+		if err != nil {
+			return network.Bandwidth{}, fmt.Errorf("%q: want %s", text, want)
+		}
+		return network.Bandwidth{BitsPerSecond: n}, nil
+	}, func(b network.Bandwidth) string {
+		switch {
+		case b.Percent > 0:
+			return plain(b.Percent) + "%"
+		case b.BitsPerSecond > 0:
+			return bitsText(b.BitsPerSecond)
+		}
+		return off
+	}, usage)
+}
+
+// bitRate is a link's rate.
+func bitRate(name string, into *int64, usage string) Row {
+	const want = "a rate as 100Mbit or 10Gbit"
+	return row(name, into, want, func(text string) (int64, error) {
+		n, err := bitsPerSecond(text)
+		if err != nil {
+			return 0, fmt.Errorf("%q: want %s", text, want)
+		}
+		return n, nil
+	}, bitsText, usage)
+}
+
+// rateUnits are those of rates, decimal as tc's, the largest first.
+var rateUnits = []struct {
+	name string
+	bits float64
+}{{"Gbit", 1e9}, {"Mbit", 1e6}, {"Kbit", 1e3}}
+
+// bitsPerSecond reads a rate. A bare number is refused: it might mean bits, or bytes, or Mbit.
+func bitsPerSecond(text string) (int64, error) {
+	const least, most = 64_000, 1e15
+	for _, u := range rateUnits {
+		digits, found := strings.CutSuffix(strings.ToLower(text), strings.ToLower(u.name))
+		if !found {
+			continue
+		}
+		f, err := within(digits, most/u.bits)
+		if err == nil && f*u.bits < least {
+			err = errBounds
+		}
+		return int64(f * u.bits), err
+	}
+	return 0, fmt.Errorf("%q has no unit", text)
+}
+
+// bitsText is a rate as it is set.
+func bitsText(n int64) string {
+	for _, u := range rateUnits {
+		if f := float64(n) / u.bits; f >= 1 {
+			return strconv.FormatFloat(f, 'f', -1, 64) + u.name
+		}
+	}
+	return ""
+}
+
+// linkNames are the names of links.
+func linkNames(name string, into *[]string, usage string) Row {
+	const want, longest = "names of links, as eth0,eth1", 15
+	return row(name, into, want, func(text string) ([]string, error) {
+		names := strings.Split(text, ",")
+		for _, name := range names {
+			if name == "" || len(name) > longest || strings.ContainsAny(name, "/: \t\n") {
+				return nil, fmt.Errorf("%q: want %s", text, want)
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names), nil
+	}, func(names []string) string { return strings.Join(names, ",") }, usage)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"polder/advise/network"
+	"polder/lib/tick"
+)
+
+// shaper is a policy with the shaping of the uplinks, which is the same for all policies.
+type shaper struct {
+	decider
+	settings network.Settings
+}
+
+// configure takes the settings that a changed configuration brings.
+func (s *shaper) configure(next *loaded) {
+	s.decider.configure(next)
+	s.settings = next.Network
+}
+
+// networkStrategist is a policy that has settings of the network from the cluster's configuration: they hold where the command line and the
+// file have none.
+type networkStrategist interface {
+	Network(*tick.Tick) (s network.Settings, reasons []string)
+}
+
+// Decide is the policy's advice with the shaping.
+func (s *shaper) Decide(t *tick.Tick) *tick.Advice {
+	advice := s.decider.Decide(t)
+	if advice == nil {
+		return nil
+	}
+	both := *advice // the policy may keep what it has returned
+	settings := s.settings
+	if from, ok := s.decider.(networkStrategist); ok && !settings.Batch.Rate.IsSet() {
+		theirs, reasons := from.Network(t)
+		both.Reasons = append(both.Reasons[:len(both.Reasons):len(both.Reasons)], reasons...)
+		theirs.Links = settings.Links
+		if settings.LinkBitsPerSecond > 0 {
+			theirs.LinkBitsPerSecond = settings.LinkBitsPerSecond
+		}
+		settings = theirs
+	}
+	network.Advise(t, &both, settings)
+	return &both
+}
