@@ -26,7 +26,7 @@ var tasks = []stage.Task{
 const manual = `
 It knows nothing of classes of pods, and acts on advice.cgroups, whoever wrote it.
 
-Sections: reads advice; writes isolation.
+Sections: reads advice; writes isolation, or with --only network, network.
 
   isolation.applied      values written
   isolation.unchanged    values that were as wanted
@@ -80,6 +80,12 @@ of other vendors' kernels) is left alone: it is in isolation.errors and in the l
 key is in isolation.unavailable. The file is looked for again every 100 ticks.
 
 A memory.max of version 2 that the kernel could only enforce by killing is not written.
+
+NETWORK
+isolate --only network is a second instance, with CAP_NET_ADMIN and nothing else, that makes advice.network true: HTB at the root of
+each named link, a class for each class of packets, and nftables that mark the packets of the named cgroups. Its section is network,
+with counters of each class; its journal is a file of its own. It leaves alone a link whose root qdisc another program has set,
+and says so once. A link that no advice has named for a minute is given back; in a silence all stays. docs/network.md has the rest.
 
 EXTERNAL CHANGES
 A value that someone else changes is reported and written again; after --contest rounds it is left alone with an error, until

@@ -31,6 +31,7 @@ type options struct {
 	contest    int
 	staleAfter time.Duration
 	atEnd      string
+	only       string
 }
 
 // What --at-end takes.
@@ -57,6 +58,7 @@ func command() stage.Command {
 			f.Int(&o.contest, "contest", 5, "times that a value is written again after an external change\nAfter that the value is left alone until it has been quiet for 100 rounds.")
 			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the fallback after so long without advice (0: never)\nThe fallback is the one of the last advice.")
 			f.Choice(&o.atEnd, "at-end", fallbackAtEnd, "state to leave at the input's end\nThis is for an end without a signal: at a signal all stays. It is the fallback of the last advice, or what is there. The same holds when the output is gone.", fallbackAtEnd, keepAtEnd)
+			f.Choice(&o.only, "only", onlyCgroups, "what this process works on\ncgroups are those and /sys/fs/resctrl. network is the uplinks, by advice.network: it needs CAP_NET_ADMIN and nothing else, has a journal of its own, and is a second isolate beside the first.", onlyCgroups, onlyNetwork)
 			f.Path(&o.root, "root", "/", "the machine is a copy under `DIR`")
 			f.Path(&o.kubelet, "kubelet-root", "/var/lib/kubelet", "kubelet's `DIR`, under --root\nWhich CPUs kubelet gave to containers is read there.")
 		},
@@ -74,12 +76,20 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 		return stage.Usagef("--if-exists is for --restore")
 	case o.force && !o.restore:
 		return stage.Usagef("--force is for --restore")
+	case o.force && o.only == onlyNetwork:
+		return stage.Usagef("--force is not for --only %s: a qdisc or table of another program is never removed", onlyNetwork)
 	}
 	root, err := filepath.Abs(o.root)
 	if err != nil {
 		return stage.Usagef("--root %s: %w", o.root, err)
 	}
 	o.root = root
+	if o.only == onlyNetwork && o.root != "/" {
+		return stage.Usagef("--only %s is for this machine's own links: leave --root out", onlyNetwork)
+	}
+	if o.only == onlyNetwork {
+		return runNetwork(ctx, s, o)
+	}
 	h, err := cgroup.Detect(o.root)
 	if err != nil {
 		if o.root != "/" {

@@ -24,11 +24,17 @@ type tool struct {
 	falling  bool      // it was begun since
 	// pending is what was done since the last tick, for the next one to tell.
 	pending *tick.Isolation
-	logged  map[tick.IsolationError]bool
+	logger  logger
+	// saidNetwork is that the log has who acts on advice.network.
+	saidNetwork bool
 }
 
 func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 	out := tick.Isolation{DryRun: t.s.DryRun}
+	if in.Advice != nil && in.Advice.Network != nil && !t.saidNetwork {
+		t.saidNetwork = true
+		t.s.Log.Info("advice.network is for a second isolate beside this one: isolate --only network")
+	}
 	switch {
 	case in.Refused != "":
 		t.checkSilence()
@@ -39,12 +45,12 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		t.fallback = in.Advice.Fallback
 		t.checkSilence()
 		t.resctrl.Apply(&out, in.Advice.Resctrl) // has no fallback: it holds or is left as it is
-		t.log(&out)
+		t.logger.errors(t.s.Log, out.Errors)
 	default:
 		t.apply.At(in.Time)
 		out = t.apply.Apply(in.Advice.Cgroups)
 		t.resctrl.Apply(&out, in.Advice.Resctrl)
-		t.log(&out)
+		t.logger.errors(t.s.Log, out.Errors)
 		t.fallback, t.heard = in.Advice.Fallback, t.s.Now()
 		if t.falling {
 			t.s.Log.Info("advice is back")
@@ -80,7 +86,7 @@ func (t *tool) fall() {
 	if !t.falling || len(out.Errors) == 0 {
 		t.s.Log.Warn("no advice: fallback applied", "after", age.Round(time.Millisecond), "applied", out.Applied, "errors", len(out.Errors))
 	}
-	t.log(&out)
+	t.logger.errors(t.s.Log, out.Errors)
 	t.silent, t.falling = t.apply.Failed() == 0, true
 	if t.pending != nil {
 		out.Applied += t.pending.Applied
@@ -115,29 +121,4 @@ func (t *tool) end(ctx context.Context) error {
 		case <-time.After(endPause):
 		}
 	}
-}
-
-// maxLogged bounds the errors of one tick that are logged; all that are listed are in the tick.
-const maxLogged = 10
-
-// log logs the errors that the tick before did not have.
-func (t *tool) log(out *tick.Isolation) {
-	if len(out.Errors) == 0 {
-		t.logged = nil
-		return
-	}
-	now := make(map[tick.IsolationError]bool, len(out.Errors))
-	count := 0
-	for _, e := range out.Errors {
-		if !t.logged[e] && !now[e] {
-			if count++; count <= maxLogged {
-				t.s.Log.Warn("not as advised", "cgroup", e.Cgroup, "key", e.Key, "error", e.Error)
-			}
-		}
-		now[e] = true
-	}
-	if count > maxLogged {
-		t.s.Log.Warn("not as advised: more, see isolation.errors", "notLogged", count-maxLogged)
-	}
-	t.logged = now
 }

@@ -18,9 +18,9 @@ type pkg struct {
 
 // pure packages decide and do nothing: time comes from the tick, and the world from their arguments.
 var pure = []string{
-	"polder/advise/policy", "polder/advise/class", "polder/advise/guard", "polder/advise/disk", "polder/advise/limits", "polder/advise/katalyst", "polder/advise/harvest",
+	"polder/advise/policy", "polder/advise/class", "polder/advise/guard", "polder/advise/disk", "polder/advise/limits", "polder/advise/network", "polder/advise/katalyst", "polder/advise/harvest",
 	"polder/advise/koordinator", "polder/advise/koordinator/batch", "polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory", "polder/advise/koordinator/resctrl",
-	"polder/isolate/plan",
+	"polder/isolate/plan", "polder/isolate/network/plan",
 	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet/health", "polder/evict/dynamic",
 	"polder/report/view", "polder/report/explain", "polder/report/object", "polder/report/amounts", "polder/report/score", "polder/report/page", "polder/report/replay",
 	"polder/collect/kubernetes", "polder/collect/fleet/agents", "polder/collect/loadavg",
@@ -42,6 +42,8 @@ var soleImporter = map[string]string{
 	"github.com/opencontainers/runc/libcontainer":          "polder/evict/act",
 	"github.com/opencontainers/runc/libcontainer/intelrdt": "polder/isolate/resctrl",
 	"github.com/urfave/cli":                                "polder/lib/stage",
+	"github.com/vishvananda/netlink":                       "polder/isolate/network",
+	"github.com/google/nftables":                           "polder/isolate/network",
 	"k8s.io/client-go":                                     "polder/lib/kube",
 	"go.yaml.in/yaml":                                      "polder/lib/config",
 	"k8s.io/utils/cpuset":                                  "polder/lib/cpus",

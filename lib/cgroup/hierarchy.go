@@ -187,6 +187,9 @@ func (h *Hierarchy) Primary() string {
 	return h.unified
 }
 
+// Unified is the mount point of version 2, which may be there beside version 1; empty where there is none.
+func (h *Hierarchy) Unified() string { return h.unified }
+
 func (h *Hierarchy) primaryVersion() int {
 	if h.Primary() == h.unified {
 		return 2

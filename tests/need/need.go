@@ -36,6 +36,17 @@ func Cgroups(t testing.TB, controllers ...string) *cgroup.Hierarchy {
 	return cgroups(t, "needs a writable cgroup", 0, controllers)
 }
 
+// Unified skips a test that needs cgroups of version 2, be it beside version 1, and returns where they are mounted.
+func Unified(t testing.TB) string {
+	t.Helper()
+	Root(t)
+	h, err := cgroup.Detect("/")
+	if err != nil || h.Unified() == "" {
+		t.Skip("needs a mount of cgroup version 2")
+	}
+	return h.Unified()
+}
+
 // CgroupsV1 skips a test that needs cgroups of its own in the named controllers' hierarchies of version 1.
 func CgroupsV1(t testing.TB, controllers ...string) *cgroup.Hierarchy {
 	t.Helper()

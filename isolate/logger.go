@@ -1,0 +1,37 @@
+package main
+
+import (
+	"log/slog"
+
+	"polder/lib/tick"
+)
+
+// maxLogged bounds the errors of one tick that are logged; all that are listed are in the tick.
+const maxLogged = 10
+
+// logger logs the errors of ticks.
+type logger struct {
+	logged map[tick.IsolationError]bool
+}
+
+// errors logs the errors that the tick before did not have.
+func (l *logger) errors(log *slog.Logger, list []tick.IsolationError) {
+	if len(list) == 0 {
+		l.logged = nil
+		return
+	}
+	now := make(map[tick.IsolationError]bool, len(list))
+	count := 0
+	for _, e := range list {
+		if !l.logged[e] && !now[e] {
+			if count++; count <= maxLogged {
+				log.Warn("not as advised", "cgroup", e.Cgroup, "key", e.Key, "error", e.Error)
+			}
+		}
+		now[e] = true
+	}
+	if count > maxLogged {
+		log.Warn("not as advised: more, see the tick's errors", "notLogged", count-maxLogged)
+	}
+	l.logged = now
+}

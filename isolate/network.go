@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"polder/isolate/journal"
+	"polder/isolate/network"
+	"polder/lib/cgroup"
+	"polder/lib/stage"
+	"polder/lib/tick"
+)
+
+// What --only takes: each process has the privileges of one.
+const (
+	onlyCgroups = "cgroups"
+	onlyNetwork = "network"
+)
+
+// shaper is isolate --only network between two ticks.
+type shaper struct {
+	s       *stage.Session
+	network *network.Applier
+	logger  logger
+}
+
+func runNetwork(ctx context.Context, s *stage.Session, o options) error {
+	h, err := cgroup.Detect(o.root)
+	if err != nil {
+		s.Log.Warn("no cgroups: no packet is known to be of one", "error", err)
+		h = nil
+	}
+	a := network.Options{Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}
+	if o.restore {
+		return restoreNetwork(s, o, a)
+	}
+	if !s.DryRun {
+		if a.Journal, err = openNetworkJournal(s, o); err != nil {
+			return err
+		}
+		defer a.Journal.Close()
+	}
+	t := &shaper{s: s, network: network.New(a)}
+	return s.Filter(ctx, stage.Filter{Section: tick.SectionNetwork, Reads: []string{tick.SectionAdvice}, Handle: t.handle, Live: !s.DryRun})
+}
+
+// handle acts on an advice. In a silence all stays as it is: services come first by what is in force already.
+func (t *shaper) handle(_ context.Context, in stage.Incoming) (any, error) {
+	out := tick.NetworkIsolation{DryRun: t.s.DryRun, Refused: in.Refused, DroppedTicks: in.Dropped}
+	if in.Refused == "" && in.Advice != nil {
+		t.network.Apply(&out, in.Advice.Network)
+		t.logger.errors(t.s.Log, out.Errors)
+	}
+	return out, nil
+}
+
+func openNetworkJournal(s *stage.Session, o options) (*network.Journal, error) {
+	if o.journal == "" {
+		s.Log.Warn("no --journal: what is changed cannot be undone by --restore")
+		return nil, nil
+	}
+	j, err := network.OpenJournal(o.journal, o.root, s.Now)
+	switch {
+	case errors.Is(err, journal.ErrInUse):
+		return nil, fmt.Errorf("--journal: %w", err)
+	case err != nil:
+		return nil, stage.Usagef("--journal: %w", err)
+	case j.IsForeign():
+		j.Close()
+		return nil, stage.Usagef("--journal %s: it is no journal of isolate --only network", o.journal)
+	}
+	return j, nil
+}
+
+// restoreNetwork undoes what the journal has, and says so on standard error.
+func restoreNetwork(s *stage.Session, o options, a network.Options) error {
+	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
+		if !o.ifExists {
+			return fmt.Errorf("there is no journal %s, and nothing is restored: give --journal the file that isolate --only network was run with (a restore that is complete removes it; --if-exists takes that for success)", o.journal)
+		}
+		fmt.Fprintf(s.Err, "isolate: there is no journal %s: nothing to restore\n", o.journal)
+		return nil
+	}
+	j, err := network.OpenJournal(o.journal, o.root, s.Now)
+	if err != nil {
+		return fmt.Errorf("--journal: %w", err)
+	}
+	defer j.Close()
+	if j.IsForeign() {
+		return fmt.Errorf("--journal: %s is no journal of isolate --only network: nothing is restored, and the file is left as it is", o.journal)
+	}
+	a.Journal = j
+	out, err := network.New(a).Restore()
+	fmt.Fprintf(s.Err, "isolate: %s\n", out)
+	if err == nil && (out.Failed > 0 || out.Foreign > 0) {
+		err = fmt.Errorf("not everything of the network is restored; %s keeps the rest", o.journal)
+	}
+	return err
+}

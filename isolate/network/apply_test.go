@@ -1,0 +1,340 @@
+package network
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"polder/isolate/network/plan"
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+	"polder/tests/need"
+)
+
+// namespace puts the test into a network namespace of its own, with the uplink eth0. Its thread ends with the test.
+func namespace(t *testing.T) {
+	t.Helper()
+	need.Root(t)
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	addLink(t, "eth0")
+}
+
+func addLink(t *testing.T, name string) netlink.Link {
+	t.Helper()
+	at := netlink.NewLinkAttrs()
+	at.Name = name
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: at, PeerName: name + "p"}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkSetUp(l)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// machine is an Applier on the machine's own kernel, with a clock of the test's.
+type machine struct {
+	*Applier
+	t    *testing.T
+	time time.Time
+	path string
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	namespace(t)
+	m := &machine{t: t, time: time.Now(), path: filepath.Join(t.TempDir(), "journal")}
+	m.restart()
+	return m
+}
+
+// restart is another isolate with the same journal.
+func (m *machine) restart() {
+	m.t.Helper()
+	if m.Applier != nil {
+		m.Journal.Close()
+	}
+	now := func() time.Time { return m.time }
+	j, err := OpenJournal(m.path, "/", now)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.Applier = New(Options{Hierarchy: h, Journal: j, Contest: 2, Now: now, Log: slog.New(slog.DiscardHandler)})
+}
+
+func (m *machine) apply(desired *tick.Network) tick.NetworkIsolation {
+	var out tick.NetworkIsolation
+	m.Apply(&out, desired)
+	return out
+}
+
+// desired is what advise would say of a link.
+func desired(link string, cgroups ...string) *tick.Network {
+	return &tick.Network{Links: []tick.NetworkLink{{Link: link, RateBitsPerSecond: 100e6, Classes: []tick.NetworkClass{
+		{Class: "services", RateBitsPerSecond: 90e6, CeilingBitsPerSecond: 100e6, Default: true},
+		{Class: "batch", RateBitsPerSecond: 10e6, CeilingBitsPerSecond: 50e6, Priority: 7, Cgroups: cgroups},
+	}}}}
+}
+
+func (m *machine) link(name string) plan.Link {
+	m.t.Helper()
+	var k links
+	all, err := k.observe()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(l plan.Link) bool { return l.Name == name })
+	if i < 0 {
+		m.t.Fatalf("no link %s", name)
+	}
+	return all[i]
+}
+
+func (m *machine) tablesOfOurs() (list []string) {
+	m.t.Helper()
+	c, err := nftables.New()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	all, err := c.ListTables()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, table := range all {
+		if table.Name == tableName {
+			list = append(list, fmt.Sprint(table.Family))
+		}
+	}
+	return list
+}
+
+// sound fails where there are errors beyond what this kernel lacks.
+func (m *machine) sound(out tick.NetworkIsolation) {
+	m.t.Helper()
+	for _, e := range out.Errors {
+		if !strings.HasPrefix(e.Error, "unavailable: the kernel has no fq_codel") {
+			m.t.Errorf("error %+v", e)
+		}
+	}
+}
+
+// A link is shaped as desired, the same again changes nothing, a new rate changes its class alone, and a restore leaves nothing.
+func TestShapeAndRestore(t *testing.T) {
+	m := newMachine(t)
+	first := m.link("eth0")
+	out := m.apply(desired("eth0", "/"+filepath.Base(t.TempDir())))
+	m.sound(out)
+	got := m.link("eth0")
+	slices.SortFunc(got.Classes, func(x, y plan.Class) int { return int(x.Minor) - int(y.Minor) })
+	want := []plan.Class{{Minor: 1, Rate: 12_500_000, Ceiling: 12_500_000}, {Minor: 0x100, Rate: 11_250_000, Ceiling: 12_500_000}, {Minor: 0x101, Rate: 1_250_000, Ceiling: 6_250_000, Priority: 7}}
+	if !got.IsOurs() || !slices.Equal(got.Classes, want) {
+		t.Fatalf("eth0 %+v; want %+v", got, want)
+	}
+	leaf := kindLeaf
+	if slices.Contains(out.Unavailable, "link leaf") { // this kernel has no fq_codel
+		leaf = ""
+	}
+	if got.Leaves[0x100] != leaf || got.Leaves[0x101] != leaf {
+		t.Errorf("leaves %v; want %q", got.Leaves, leaf)
+	}
+	if out.Applied == 0 || out.Missing != 1 || len(out.Classes) != 2 || len(m.tablesOfOurs()) != 1 {
+		t.Errorf("first %+v, tables %v", out, m.tablesOfOurs())
+	}
+	if out = m.apply(desired("eth0", "/"+filepath.Base(t.TempDir()))); out.Applied > 0 || len(out.Errors) > 0 {
+		t.Errorf("the same again %+v", out)
+	}
+	m.restart()
+	if out = m.apply(desired("eth0", "/"+filepath.Base(t.TempDir()))); out.Applied > 0 {
+		t.Errorf("the same after a restart %+v", out)
+	}
+	changed := desired("eth0", "/"+filepath.Base(t.TempDir()))
+	changed.Links[0].Classes[1].CeilingBitsPerSecond = 80e6
+	if out = m.apply(changed); out.Applied != 1 || out.Writes[0].Key != "class:batch" || !strings.Contains(out.Writes[0].Old, "ceiling 50000000") {
+		t.Errorf("another ceiling %+v", out)
+	}
+	if restored, err := m.Restore(); err != nil || restored.String() != "network: restored 1 link, removed 1 table" {
+		t.Errorf("restore: %s, %v", restored, err)
+	}
+	if got := m.link("eth0"); got.RootKind != first.RootKind || got.RootMajor != 0 || len(m.tablesOfOurs()) > 0 {
+		t.Errorf("after the restore %+v, tables %v", got, m.tablesOfOurs())
+	}
+	if _, err := os.Stat(m.path); err == nil {
+		t.Error("the journal is still there")
+	}
+}
+
+// A cgroup's number is what its sockets have, and each link into a namespace that a process of the cgroup is in is marked.
+func TestSources(t *testing.T) {
+	m := newMachine(t)
+	unified := need.Unified(t)
+	name := fmt.Sprintf("/polder-test-%d-sources", os.Getpid())
+	if err := os.Mkdir(unified+name, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(unified + name) })
+	out := m.apply(desired("eth0", name, "/", "relative", "/a/../b"))
+	if out.Missing != 0 || out.Applied == 0 {
+		t.Errorf("%+v", out)
+	}
+	refused := 0
+	for _, e := range out.Errors {
+		if strings.HasPrefix(e.Error, "refused: ") {
+			refused++
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(unified+name, &st); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.seek.found.cgroups; refused != 3 || !slices.Equal(got, []cgroupMark{{st.Ino, 1, 0x1000}}) {
+		t.Errorf("%d refused, cgroups %+v; want 3, and %d at depth 1", refused, got, st.Ino)
+	}
+}
+
+// A qdisc and a table of another program are left as they are, which is said once.
+func TestOthersAreLeftAlone(t *testing.T) {
+	m := newMachine(t)
+	l, err := netlink.LinkByName("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.QdiscReplace(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT})); err != nil {
+		t.Fatal(err)
+	}
+	out := m.apply(desired("eth0"))
+	if len(out.Errors) != 1 || !strings.Contains(out.Errors[0].Error, "another program") || out.Applied > 0 {
+		t.Errorf("first %+v", out)
+	}
+	if out = m.apply(desired("eth0")); len(out.Errors) > 0 || !slices.Equal(out.Unavailable, []string{"link/eth0"}) {
+		t.Errorf("then %+v", out)
+	}
+	if got := m.link("eth0"); got.RootMajor != 1 {
+		t.Errorf("eth0 %+v", got)
+	}
+	addLink(t, "eth1")
+	c, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.AddTable(&nftables.Table{Name: tableName, Family: nftables.TableFamilyINet})
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	out = m.apply(desired("eth1"))
+	if got := m.link("eth1"); !got.IsOurs() || !slices.ContainsFunc(out.Errors, func(e tick.IsolationError) bool { return strings.Contains(e.Error, "without our sign") }) {
+		t.Errorf("eth1 %+v, %+v", got, out)
+	}
+	if restored, err := m.Restore(); err != nil || restored.Links != 1 || len(m.tablesOfOurs()) != 1 {
+		t.Errorf("restore %s, %v, tables %v", restored, err, m.tablesOfOurs())
+	}
+}
+
+// What another program removes is set again, but not for ever; a table that is flushed comes back.
+func TestContest(t *testing.T) {
+	m := newMachine(t)
+	m.sound(m.apply(desired("eth0")))
+	l, err := netlink.LinkByName("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lost := 1; lost <= 3; lost++ {
+		if err := m.links.do(plan.Step{Op: plan.RemoveRoot, Link: "eth0", Index: l.Attrs().Index}); err != nil {
+			t.Fatal(err)
+		}
+		out := m.apply(desired("eth0"))
+		if got := m.link("eth0"); got.IsOurs() != (lost <= 2) {
+			t.Errorf("lost %d times: %+v, %+v", lost, got, out)
+		}
+	}
+	if err := m.tables.remove(inet); err != nil {
+		t.Fatal(err)
+	}
+	m.apply(desired("eth0"))
+	if len(m.tablesOfOurs()) != 1 {
+		t.Error("the table did not come back")
+	}
+}
+
+// A link that no advice names any more is given back after a minute, not before; that of an earlier isolate, too.
+func TestRelease(t *testing.T) {
+	m := newMachine(t)
+	m.sound(m.apply(desired("eth0")))
+	m.restart()
+	m.time = m.time.Add(releaseAfter / 2)
+	m.apply(nil)
+	if got := m.link("eth0"); !got.IsOurs() {
+		t.Fatalf("after half the time %+v", got)
+	}
+	m.time = m.time.Add(releaseAfter/2 + time.Second)
+	if out := m.apply(nil); m.link("eth0").RootMajor != 0 || len(m.tablesOfOurs()) > 0 {
+		t.Errorf("after the time %+v, %+v, tables %v", m.link("eth0"), out, m.tablesOfOurs())
+	}
+	if out := m.apply(nil); out.Applied > 0 || len(out.Errors) > 0 {
+		t.Errorf("after that %+v", out)
+	}
+}
+
+// A journal that is cut, foreign or another's: what it has counts, and nobody else has it meanwhile.
+func TestJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	now := func() time.Time { return time.Unix(0, 0) }
+	j, err := OpenJournal(path, "/", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.shapes("eth0", 3, "mq"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenJournal(path, "/", now); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("opened twice: %v", err)
+	}
+	j.Close()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("{\"link\":\"eth1\",\"boot\":\"another\",\"index\":4}\n{\"link\":")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if j, err = OpenJournal(path, "/", now); err != nil || !slices.Equal(j.Links(), []string{"eth0"}) || j.Bad != 1 || j.IsForeign() {
+		t.Errorf("%+v, %v", j, err)
+	}
+	if err := j.marks("inet"); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	if j, err = OpenJournal(path, "/", now); err != nil || !j.tables["inet"] {
+		t.Errorf("after a cut line: %+v, %v", j, err)
+	}
+	j.Close()
+	foreign := filepath.Join(t.TempDir(), "foreign")
+	if err := os.WriteFile(foreign, []byte("a\nb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = OpenJournal(foreign, "/", now); err != nil || !j.IsForeign() {
+		t.Errorf("%+v, %v", j, err)
+	}
+	j.Close()
+}

@@ -1,0 +1,165 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"polder/isolate/network/plan"
+	"polder/lib/tick"
+)
+
+// kindLeaf is the qdisc below each class: fair between its flows, and short queues.
+const kindLeaf = "fq_codel"
+
+// links are the kernel's links with their qdiscs, of isolate's own network namespace.
+type links struct {
+	seen []netlink.Link
+}
+
+// isMissing reports whether the kernel lacks what was asked for, and not a link that has just gone.
+func isMissing(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) }
+
+// explain adds what helps.
+func explain(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w (isolate --only network needs CAP_NET_ADMIN in the network namespace of the links)", err)
+	}
+	return err
+}
+
+// again runs a listing again that the kernel says has changed meanwhile.
+func again[T any](list func() (T, error)) (T, error) {
+	for range 3 {
+		if got, err := list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return got, err
+		}
+	}
+	return list()
+}
+
+// observe lists the links with what stands at their roots.
+func (k *links) observe() ([]plan.Link, error) {
+	found, err := again(netlink.LinkList)
+	if err != nil {
+		return nil, err
+	}
+	k.seen = found
+	qdiscs, err := again(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
+	if err != nil {
+		return nil, err
+	}
+	out := make([]plan.Link, 0, len(found))
+	for _, f := range found {
+		at := f.Attrs()
+		l := plan.Link{Name: at.Name, Index: at.Index, Loopback: at.RawFlags&unix.IFF_LOOPBACK != 0, Leaves: map[uint16]string{}}
+		for _, q := range qdiscs {
+			a := q.Attrs()
+			major, minor := netlink.MajorMinor(a.Parent)
+			switch {
+			case a.LinkIndex != at.Index:
+			case a.Parent == netlink.HANDLE_ROOT:
+				l.RootKind = q.Type()
+				l.RootMajor, _ = netlink.MajorMinor(a.Handle)
+			case major == plan.Handle:
+				l.Leaves[minor] = q.Type()
+			}
+		}
+		if l.RootMajor == plan.Handle {
+			if l.Classes, err = classesOf(f); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+func classesOf(l netlink.Link) (list []plan.Class, err error) {
+	classes, err := again(func() ([]netlink.Class, error) { return netlink.ClassList(l, 0) })
+	for _, c := range classes {
+		if htb, ok := c.(*netlink.HtbClass); ok {
+			if major, minor := netlink.MajorMinor(htb.Handle); major == plan.Handle {
+				list = append(list, plan.Class{Minor: minor, Rate: htb.Rate, Ceiling: htb.Ceil, Priority: htb.Prio})
+			}
+		}
+	}
+	return list, err
+}
+
+// do carries one step out.
+func (k *links) do(s plan.Step) error {
+	root := netlink.QdiscAttrs{LinkIndex: s.Index, Handle: netlink.MakeHandle(plan.Handle, 0), Parent: netlink.HANDLE_ROOT}
+	class := netlink.ClassAttrs{LinkIndex: s.Index, Handle: netlink.MakeHandle(plan.Handle, s.Class.Minor), Parent: root.Handle}
+	if s.Class.Minor != plan.MinorRoot {
+		class.Parent = netlink.MakeHandle(plan.Handle, plan.MinorRoot)
+	}
+	switch s.Op {
+	case plan.AddRoot:
+		htb := netlink.NewHtb(root)
+		htb.Defcls = plan.MinorDefault
+		return netlink.QdiscReplace(htb) // the one that the kernel sets by itself cannot be added to
+	case plan.SetClass:
+		return netlink.ClassReplace(htbClass(class, s.Class))
+	case plan.AddLeaf:
+		// Without a handle the kernel chooses one.
+		return netlink.QdiscAdd(netlink.NewFqCodel(netlink.QdiscAttrs{LinkIndex: s.Index, Parent: class.Handle}))
+	case plan.RemoveClass:
+		return netlink.ClassDel(&netlink.HtbClass{ClassAttrs: class})
+	case plan.RemoveRoot:
+		return netlink.QdiscDel(&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "htb"})
+	}
+	return fmt.Errorf("no such step: %s", s.Op)
+}
+
+const (
+	// leastBurst and burstSeconds are what a class may send at once: 1 ms of its rate, and 10 packets at least, for the kernel's timers to keep up.
+	leastBurst   = 10 * 1514
+	burstPart    = 1000
+	mostBurst    = 64 << 20
+	leastQuantum = 1514
+	mostQuantum  = 60_000 // over 200000 the kernel warns
+)
+
+func htbClass(at netlink.ClassAttrs, c plan.Class) *netlink.HtbClass {
+	burst := func(rate uint64) uint32 { return uint32(min(max(rate/burstPart, leastBurst), mostBurst)) }
+	class := netlink.NewHtbClass(at, netlink.HtbClassAttrs{
+		Rate: c.Rate * 8, Ceil: c.Ceiling * 8, Buffer: burst(c.Rate), Cbuffer: burst(c.Ceiling), Prio: c.Priority,
+		Quantum: uint32(min(max(c.Rate/10, leastQuantum), mostQuantum)),
+	})
+	for _, rate := range []*uint64{&class.Rate, &class.Ceil} {
+		if uint32(*rate) == 0 { // the library writes a rate over 32 bits into a field of 32 too, where the kernel refuses 0
+			*rate++
+		}
+	}
+	return class
+}
+
+// count reads the counters of classes.
+func (k *links) count(named []plan.Named) (out []tick.NetworkCount, err error) {
+	classes := map[int][]netlink.Class{}
+	for _, n := range named {
+		if _, read := classes[n.Index]; !read {
+			i := slices.IndexFunc(k.seen, func(l netlink.Link) bool { return l.Attrs().Index == n.Index })
+			var list []netlink.Class
+			if list, err = again(func() ([]netlink.Class, error) { return netlink.ClassList(k.seen[i], 0) }); err != nil {
+				return out, err
+			}
+			classes[n.Index] = list
+		}
+		for _, c := range classes[n.Index] {
+			a := c.Attrs()
+			if a.Handle != netlink.MakeHandle(plan.Handle, n.Minor) || a.Statistics == nil || a.Statistics.Basic == nil || a.Statistics.Queue == nil {
+				continue
+			}
+			out = append(out, tick.NetworkCount{
+				Link: n.Link, Class: n.Name, SentBytes: float64(a.Statistics.Basic.Bytes), SentPackets: float64(a.Statistics.Basic.Packets),
+				DroppedPackets: float64(a.Statistics.Queue.Drops), BacklogBytes: float64(a.Statistics.Queue.Backlog),
+			})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,89 @@
+package network
+
+import (
+	"maps"
+	"slices"
+
+	"polder/isolate/network/plan"
+	"polder/lib/phrase"
+)
+
+// Restored counts what a restore did.
+type Restored struct {
+	Links    int // links given back to the kernel
+	Tables   int // tables removed
+	Vanished int // links and tables that are gone, or the kernel's again
+	Foreign  int // those that another program has set meanwhile
+	Failed   int
+}
+
+// Restore removes the qdiscs that were set, for which the kernel puts its own, and the tables that were made; it removes the journal when all
+// is back.
+func (a *Applier) Restore() (Restored, error) {
+	var out Restored
+	j := a.Journal
+	observed, err := a.links.observe()
+	if err != nil {
+		return out, err
+	}
+	for _, f := range []family{inet, netdev} { // first: a packet with the number of a class that is gone is the default class's
+		if j.tables[f.name] {
+			a.restoreTable(f, &out)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.links)) {
+		i := slices.IndexFunc(observed, func(l plan.Link) bool { return l.Name == name && l.Index == j.links[name].Index })
+		switch {
+		case i < 0 || observed[i].RootMajor == 0:
+			out.Vanished++
+		case !observed[i].IsOurs():
+			out.Foreign++
+			a.Log.Warn("network: left alone: another program has set the link's qdisc meanwhile", "link", name, "qdisc", observed[i].RootKind)
+		default:
+			var err error
+			if !a.DryRun {
+				err = a.links.do(plan.Step{Op: plan.RemoveRoot, Link: name, Index: observed[i].Index})
+			}
+			if err != nil {
+				out.Failed++
+				a.Log.Warn("network: not restored", "link", name, "error", explain(err))
+				continue
+			}
+			out.Links++
+			a.Log.Info("network: the link has the kernel's own qdisc again", "link", name, "dryRun", a.DryRun)
+		}
+	}
+	if out.Failed > 0 || out.Foreign > 0 || a.DryRun {
+		return out, nil
+	}
+	return out, j.Remove()
+}
+
+func (a *Applier) restoreTable(f family, out *Restored) {
+	is, foreign, err := a.tables.stateOf(f)
+	if err == nil && !foreign && is != "" && !a.DryRun {
+		err = a.tables.remove(f)
+	}
+	switch {
+	case err != nil:
+		out.Failed++
+		a.Log.Warn("network: not restored", "table", f.name+" "+tableName, "error", explain(err))
+	case foreign:
+		out.Foreign++
+		a.Log.Warn("network: left alone", "table", f.name+" "+tableName, "error", errForeign)
+	case is == "":
+		out.Vanished++
+	default:
+		out.Tables++
+		a.Log.Info("network: table removed", "table", f.name+" "+tableName, "dryRun", a.DryRun)
+	}
+}
+
+// String says it in one line.
+func (r Restored) String() string {
+	return phrase.Nonzero("network: restored "+phrase.Count(r.Links, "link")+", removed "+phrase.Count(r.Tables, "table"),
+		phrase.Number{N: r.Vanished, Text: "skipped: already gone"},
+		phrase.Number{N: r.Foreign, Text: "skipped: changed externally"},
+		phrase.Number{N: r.Failed, Text: "failed"},
+	)
+}

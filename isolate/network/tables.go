@@ -1,0 +1,288 @@
+package network
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+
+	"polder/isolate/network/plan"
+)
+
+// tableName is that of our two tables: in family inet, where sockets' packets are marked and marks become classes, and in netdev, where what
+// comes out of pods is marked.
+const tableName = "polder"
+
+// stateChain is a chain without a hook that has one rule: its comment says that the table is ours, and which rules it has.
+const stateChain = "state"
+
+// sign begins that comment.
+const sign = "polder "
+
+// tables are our nftables.
+type tables struct{}
+
+// ruleset is all that our tables say.
+type ruleset struct {
+	cgroups []cgroupMark
+	links   []linkMark
+	targets []plan.Target
+}
+
+// family is one of our two tables.
+type family struct {
+	of   nftables.TableFamily
+	name string
+}
+
+var (
+	inet   = family{nftables.TableFamilyINet, "inet"}
+	netdev = family{nftables.TableFamilyNetdev, "netdev"}
+)
+
+// comment says what a family's table has; empty where it is not needed.
+func (s *ruleset) comment(f family) string {
+	if len(s.targets) == 0 || f == netdev && len(s.links) == 0 {
+		return ""
+	}
+	text := fmt.Sprint(s.links)
+	if f == inet {
+		text = fmt.Sprint(s.cgroups, s.targets)
+	}
+	return sign + fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
+}
+
+// stateOf is a table's comment: empty where there is no such table, and foreign where it is there without our sign.
+func (tables) stateOf(f family) (comment string, foreign bool, err error) {
+	c, err := nftables.New()
+	if err != nil {
+		return "", false, err
+	}
+	all, err := c.ListTablesOfFamily(f.of)
+	if err != nil {
+		return "", false, err
+	}
+	if !slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == tableName && t.Family == f.of }) {
+		return "", false, nil
+	}
+	table := &nftables.Table{Name: tableName, Family: f.of}
+	rules, err := c.GetRules(table, &nftables.Chain{Name: stateChain, Table: table})
+	if err != nil || len(rules) != 1 {
+		return "", true, err
+	}
+	// The comment is a type, a length and the text with its end.
+	_, text, found := bytes.Cut(rules[0].UserData, []byte(sign))
+	if !found || len(text) == 0 {
+		return "", true, nil
+	}
+	return sign + string(text[:len(text)-1]), false, nil
+}
+
+// set replaces a table whole, in one transaction of the kernel: no packet sees a part of it.
+func (tables) set(f family, s *ruleset, comment string) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table := &nftables.Table{Name: tableName, Family: f.of}
+	c.AddTable(table)
+	c.DelTable(table)
+	c.AddTable(table)
+	state := c.AddChain(&nftables.Chain{Name: stateChain, Table: table})
+	c.AddRule(&nftables.Rule{Table: table, Chain: state, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}},
+		UserData: userdata.AppendString(nil, userdata.TypeComment, comment)})
+	if f == inet {
+		err = s.addInet(c, table)
+	} else {
+		s.addNetdev(c, table)
+	}
+	if err != nil {
+		return err
+	}
+	return c.Flush()
+}
+
+// remove removes a table.
+func (tables) remove(f family) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	c.DelTable(&nftables.Table{Name: tableName, Family: f.of})
+	return c.Flush()
+}
+
+// chunk is how many elements of a set go into one message.
+const chunk = 500
+
+// addInet adds the chain that marks the packets of sockets, and the one in which marks become classes.
+func (s *ruleset) addInet(c *nftables.Conn, table *nftables.Table) error {
+	policy := nftables.ChainPolicyAccept
+	if len(s.cgroups) > 0 {
+		output := c.AddChain(&nftables.Chain{Name: "sockets", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookOutput,
+			Priority: nftables.ChainPriorityMangle, Policy: &policy})
+		for mark := uint32(1) << 12; mark <= plan.MarkMask; mark += 1 << 12 {
+			if err := s.addSockets(c, table, output, mark); err != nil {
+				return err
+			}
+		}
+	}
+	out := c.AddChain(&nftables.Chain{Name: "classes", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPostrouting,
+		Priority: nftables.ChainPriorityMangle, Policy: &policy})
+	for _, t := range s.targets {
+		c.AddRule(&nftables.Rule{Table: table, Chain: out, Exprs: []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyOIF, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(uint32(t.Index))},
+			&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
+			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(plan.MarkMask), Xor: binaryutil.NativeEndian.PutUint32(0)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(t.Mark)},
+			&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(t.Priority)},
+			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: 1},
+		}})
+	}
+	return nil
+}
+
+// addSockets adds a rule for each depth at which there are cgroups of a mark: the kernel compares a socket's cgroup at one depth.
+func (s *ruleset) addSockets(c *nftables.Conn, table *nftables.Table, chain *nftables.Chain, mark uint32) error {
+	for _, level := range (&sources{cgroups: s.cgroups}).levels() {
+		var elements []nftables.SetElement
+		for _, g := range s.cgroups {
+			if g.mark == mark && g.level == level {
+				elements = append(elements, nftables.SetElement{Key: binaryutil.NativeEndian.PutUint64(g.id)})
+			}
+		}
+		if len(elements) == 0 {
+			continue
+		}
+		set := &nftables.Set{Table: table, Name: fmt.Sprintf("cgroups-%x-%d", mark, level), KeyType: nftables.TypeCGroupV2, KeyByteOrder: binaryutil.NativeEndian}
+		if err := c.AddSet(set, elements[:min(len(elements), chunk)]); err != nil {
+			return err
+		}
+		for at := chunk; at < len(elements); at += chunk {
+			if err := c.SetAddElements(set, elements[at:min(len(elements), at+chunk)]); err != nil {
+				return err
+			}
+		}
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append([]expr.Any{
+			&expr.Socket{Key: expr.SocketKeyCgroupv2, Level: level, Register: 1},
+			&expr.Lookup{SourceRegister: 1, SetName: set.Name, SetID: set.ID},
+		}, setMark(mark)...)})
+	}
+	return nil
+}
+
+// setMark sets our bits of a packet's mark, and leaves the others.
+func setMark(mark uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(^uint32(plan.MarkMask)), Xor: binaryutil.NativeEndian.PutUint32(mark)},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
+	}
+}
+
+// addNetdev adds a chain for each link into a pod: what comes out of it there is marked. The kernel has taken the marks that the pod itself
+// set from the packets.
+func (s *ruleset) addNetdev(c *nftables.Conn, table *nftables.Table) {
+	policy := nftables.ChainPolicyAccept
+	for _, l := range s.links {
+		chain := c.AddChain(&nftables.Chain{Name: fmt.Sprintf("link-%d", l.index), Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress,
+			Priority: nftables.ChainPriorityMangle, Policy: &policy, Device: l.name})
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: setMark(l.mark)})
+	}
+}
+
+// mark makes the tables say which packets belong to which class.
+func (r *round) mark(p *plan.Plan) {
+	s := r.seek.seek(p.Marks, r.links.seen)
+	r.out.Missing += s.missing
+	for _, err := range s.errs {
+		r.fail(placeTables, "marks", err)
+	}
+	rules := ruleset{cgroups: s.cgroups, links: s.links, targets: p.Targets}
+	if r.noMarks {
+		rules.cgroups = nil
+		if len(s.cgroups) > 0 {
+			r.once(placeTables, "sockets", noSocket)
+		}
+	}
+	if r.Hierarchy != nil && r.Hierarchy.Unified() == "" && len(p.Marks) > 0 {
+		r.once(placeTables, "sockets", "unavailable: no cgroup version 2 is mounted: packets of processes in the host's network namespace keep the default class")
+	}
+	for _, f := range []family{inet, netdev} {
+		r.table(f, &rules)
+	}
+}
+
+const noSocket = "unavailable: the kernel has no nftables socket expression (Linux 5.13): packets of processes in the host's network namespace keep the default class"
+
+// table makes one of the tables true.
+func (r *round) table(f family, rules *ruleset) {
+	where := placeTables + "/" + f.name
+	want := rules.comment(f)
+	is, foreign, err := r.tables.stateOf(f)
+	switch {
+	case isMissing(err):
+		if want != "" {
+			r.once(where, "", "unavailable: the kernel has no nftables of this family: packets keep the default class")
+		}
+	case err != nil && want == "": // nothing is desired: what cannot be seen is not ours to say
+	case err != nil:
+		r.fail(where, "", fmt.Errorf("list the tables: %w", explain(err)))
+	case foreign:
+		r.once(where, "", fmt.Sprintf("left alone: there is a table %s %s without our sign, which another program has made", f.name, tableName))
+	case is == want:
+		if want != "" {
+			r.out.Unchanged++
+		}
+	default:
+		r.change(f, where, is, want, rules)
+	}
+}
+
+func (r *round) change(f family, where, is, want string, rules *ruleset) {
+	var err error
+	switch {
+	case r.DryRun:
+	case want == "":
+		err = r.tables.remove(f)
+	default:
+		if err = r.Journal.marks(f.name); err == nil {
+			err = r.tables.set(f, rules, want)
+		}
+	}
+	if err != nil && f == inet && len(rules.cgroups) > 0 && isMissing(err) {
+		r.noMarks = true
+		r.once(where, "sockets", noSocket)
+		without := *rules
+		without.cgroups = nil
+		r.table(f, &without)
+		return
+	}
+	if err != nil {
+		r.fail(where, "table", explain(err))
+		return
+	}
+	r.wrote(where, "table", strings.TrimPrefix(is, sign), rules.describe(f, want))
+}
+
+// describe is a table in words.
+func (s *ruleset) describe(f family, comment string) string {
+	switch {
+	case comment == "":
+		return ""
+	case f == netdev:
+		return fmt.Sprintf("%d links into pods", len(s.links))
+	}
+	return fmt.Sprintf("%d cgroups, %d classes", len(s.cgroups), len(s.targets))
+}
+
+// errForeign is that a table of our name is not ours.
+var errForeign = errors.New("it is without our sign, and another program's")
