@@ -132,7 +132,7 @@ func (o *options) replayAll(ctx context.Context, s *stage.Session, out io.Writer
 func (p *player) readAll(ctx context.Context) {
 	err := p.session.Filter(ctx, stage.Filter{
 		Section:  tick.SectionReport,
-		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction},
+		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionNetwork},
 		Ignores:  ignoredByWholes,
 		Terminal: true,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {

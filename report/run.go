@@ -55,7 +55,7 @@ func (o *options) follow(ctx context.Context, s *stage.Session, names []string, 
 	}
 	return s.Filter(ctx, stage.Filter{
 		Section:  tick.SectionReport,
-		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction},
+		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionNetwork},
 		Terminal: r.views,
 		Handle:   r.report,
 	})

@@ -40,6 +40,8 @@ var (
 	podsCPUUsage     = gauge("polder_pods_cpu_usage_cores", "CPU time used by the pods of a class.", "qos")
 	podsLoad1        = gauge("polder_pods_load1", "Runnable threads of the pods of a class, averaged over a minute.", "qos")
 	podsDiskBytes    = gauge("polder_pods_disk_bytes_per_second", "What the pods of a class read and wrote on disks.", "qos", "direction")
+	linkReceived     = gauge("polder_link_received_bytes_per_second", "Bytes that a link receives.", "link")
+	linkSent         = gauge("polder_link_sent_bytes_per_second", "Bytes that a link sends.", "link")
 	podsMemory       = gauge("polder_pods_memory_bytes", "Memory used by the pods of a class, without what could be dropped at once (working set).", "qos")
 	requestedCPU     = gauge("polder_reclaimed_requested_cpu_cores", "Reclaimed CPU that pods request.")
 	requestedMemory  = gauge("polder_reclaimed_requested_memory_bytes", "Reclaimed memory that pods request.")
@@ -72,6 +74,9 @@ var (
 	isolationUnchanged = gauge("polder_isolation_unchanged_values", "Values of the newest advice that were as wanted already.")
 	isolationMissing   = gauge("polder_isolation_missing_cgroups", "Cgroups of the advice that do not exist.")
 	isolationFallbacks = counter("polder_isolation_fallbacks_total", "Times that the fallback was applied, because no advice came.")
+	networkSent        = counter("polder_network_class_sent_bytes_total", "Bytes that a class of packets sent over a link, since the class was made.", "link", "class")
+	networkDropped     = counter("polder_network_class_dropped_packets_total", "Packets of a class that a full queue dropped, since the class was made.", "link", "class")
+	networkBacklog     = gauge("polder_network_class_backlog_bytes", "Bytes of a class that wait for the link.", "link", "class")
 	pressureValue      = gauge("polder_pressure_value", "What a rule measured, in its scope's unit.", "rule", "scope", "part", "level")
 	pressureThreshold  = gauge("polder_pressure_threshold", "The threshold that it is compared with.", "rule", "scope", "part", "level")
 	pressureMet        = gauge("polder_pressure_met", "Whether the rule's condition is met.", "rule", "scope", "part", "level")
@@ -89,11 +94,11 @@ var All = []*Metric{
 	nodeCPUs, nodeCPUUsage, nodeLoad1, nodeLoad5, nodeStall,
 	nodeMemoryTotal, nodeMemoryAvail, nodeMemoryFree, nodeMemoryLow, nodeKswapdSteal,
 	diskUse, diskQueue, diskBytes, diskOperations, diskLatency,
-	numaCPUUsage, numaMemoryTotal, numaMemoryFree,
+	numaCPUUsage, numaMemoryTotal, numaMemoryFree, linkReceived, linkSent,
 	pods, podsCPUUsage, podsLoad1, podsMemory, podsDiskBytes, requestedCPU, requestedMemory,
 	batchTime, batchPodTime, batchBeyond, batchThrottled, leftTime, servicesTime, servicesWaited,
 	reclaimedCPU, reclaimedMemory, shadowCPU, shadowMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, batchStarved, adviceReasons,
-	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks,
+	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks, networkSent, networkDropped, networkBacklog,
 	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,
 	agentState, fleetNodes, fleetProtection, fleetHeld, fleetWaiting,
 	targetState, targetWrites,

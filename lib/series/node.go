@@ -65,6 +65,9 @@ func (n *Node) Add(t *tick.Tick) {
 			}
 		}
 	}
+	if i := t.Network; i != nil {
+		n.errors.add(n.label("isolate", t), float64(len(i.Errors)))
+	}
 	if e := t.Eviction; e != nil {
 		n.errors.add(n.label("evict", t), float64(len(e.Errors)))
 		for _, x := range e.Pressures {
@@ -124,6 +127,13 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 	p.worth(&n.worth)
 	if t.Advice != nil {
 		p.advice(t.Advice)
+	}
+	if i := t.Network; i != nil {
+		distinct(i.Classes, func(x tick.NetworkCount) string { return x.Link + "\x00" + x.Class }, func(x tick.NetworkCount) {
+			p.number(networkSent, x.SentBytes, x.Link, x.Class)
+			p.number(networkDropped, x.DroppedPackets, x.Link, x.Class)
+			p.number(networkBacklog, x.BacklogBytes, x.Link, x.Class)
+		})
 	}
 	if i := t.Isolation; i != nil {
 		n.each(n.writes, func(key string, v float64) { p.number(isolationWrites, v, key) })

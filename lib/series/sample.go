@@ -43,6 +43,10 @@ func (p *page) sample(s *tick.Sample) {
 			p.put(numaMemoryFree, x.Memory.FreeBytes, strconv.Itoa(x.ID))
 		}
 	})
+	distinct(s.Links, func(x tick.Link) string { return x.Name }, func(x tick.Link) {
+		p.put(linkReceived, x.ReceivedBytesPerSecond, x.Name)
+		p.put(linkSent, x.SentBytesPerSecond, x.Name)
+	})
 	if s.Fleet == nil { // else the node's own collect tells them
 		p.pods(s.Pods)
 	}

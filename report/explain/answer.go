@@ -36,6 +36,7 @@ func (r *Recording) podAt(n *node, add func(string)) {
 	add(paragraph("Why no more", why(t, p)...))
 	if p.QoS == tick.QoSReclaimed {
 		add(paragraph("Which service", r.services(n, t)...))
+		add(paragraph("Network", networkSays(t)...))
 	}
 	add(paragraph("Throttled", throttledSays(p)))
 	add(r.evicted(n, t, p))
@@ -49,6 +50,7 @@ func (r *Recording) nodeAt(n *node, add func(string)) {
 	add(paragraph("Offered", offered(t)...))
 	add(paragraph("Why no more", why(t, nil)...))
 	add(paragraph("Which service", r.services(n, t)...))
+	add(paragraph("Network", networkSays(t)...))
 	add(r.throttledNow(t))
 	add(r.evicted(n, t, nil))
 	add(paragraph("To change it", differently(n, t, nil, allowance{})...))

@@ -391,6 +391,11 @@ func (m *Model) errorSection() section {
 			add("isolate", e.Cgroup+" "+e.Key+": "+e.Error)
 		}
 	}
+	if n := m.Tick.Network; n != nil {
+		for _, e := range n.Errors {
+			add("isolate", e.Cgroup+" "+e.Key+": "+e.Error)
+		}
+	}
 	if ev := m.Tick.Eviction; ev != nil {
 		// Rates need two readings: what the first one lacks is no fault.
 		first := m.Tick.Sample != nil && m.Tick.Sample.IntervalSeconds == nil

@@ -31,6 +31,7 @@ func Everything() *tick.Tick {
 				IO:       &tick.IO{ReadBytesPerSecond: f(1e6), WriteBytesPerSecond: f(2e6), ReadsPerSecond: f(3), WritesPerSecond: f(4)},
 				Requests: &tick.Resources{ReclaimedMilliCPU: f(1000), ReclaimedMemoryBytes: f(2e9)},
 			}, {UID: "s", Name: "s", QoS: tick.QoSShared, CPUWaitPermille: f(20)}},
+			Links:  []tick.Link{{Name: "eth0", DefaultRoute: true, ReceivedBytesPerSecond: f(1e6), SentBytesPerSecond: f(2e6)}},
 			Errors: []tick.SourceError{{Source: "psi", Error: "not there"}},
 		},
 		Advice: &tick.Advice{
@@ -45,7 +46,8 @@ func Everything() *tick.Tick {
 			Evictions: []tick.PodEviction{{UID: "u", Name: "p", Rule: "r", Scope: "memory", State: tick.StateRequested}},
 			Fleet:     &tick.FleetEviction{},
 		},
-		Report: &tick.Report{Targets: []tick.Target{{Target: "cnr", State: tick.TargetWritten}}},
+		Network: &tick.NetworkIsolation{Classes: []tick.NetworkCount{{Link: "eth0", Class: "batch", SentBytes: 1e6, SentPackets: 1000, DroppedPackets: 3, BacklogBytes: 3000}}},
+		Report:  &tick.Report{Targets: []tick.Target{{Target: "cnr", State: tick.TargetWritten}}},
 	}
 }
 

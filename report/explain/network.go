@@ -1,0 +1,42 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+
+	"polder/lib/phrase"
+	"polder/lib/tick"
+)
+
+// networkSays is what batch's packets have of each uplink, and what the kernel counted of them; nothing where nothing is advised of it.
+func networkSays(t *tick.Tick) (s []string) {
+	if t.Advice == nil || t.Advice.Network == nil {
+		return nil
+	}
+	for _, l := range t.Advice.Network.Links {
+		for _, c := range l.Classes {
+			if c.Default {
+				continue
+			}
+			s = append(s, fmt.Sprintf("On %s %s is guaranteed %s of %s Mbit/s, and has up to %s of what the default class leaves idle.",
+				brief(l.Link), brief(c.Class), megabits(c.RateBitsPerSecond), megabits(l.RateBitsPerSecond), megabits(c.CeilingBitsPerSecond)))
+			if t.Network == nil {
+				continue
+			}
+			if i := slices.IndexFunc(t.Network.Classes, func(x tick.NetworkCount) bool { return x.Link == l.Link && x.Class == c.Class }); i >= 0 {
+				x := t.Network.Classes[i]
+				s = append(s, fmt.Sprintf("Its full queue has dropped %s since it was made, and %.0f KiB wait.", phrase.Count(int(min(x.DroppedPackets, 1e15)), "packet"), x.BacklogBytes/1024))
+			}
+		}
+	}
+	if t.Network == nil && len(s) > 0 {
+		s = append(s, "The recording does not say whether that is in force: isolate --only network is not in its pipe.")
+	}
+	if t.Network != nil && len(t.Network.Errors) > 0 {
+		s = append(s, fmt.Sprintf("Not all of it is in force: %s.", plain(t.Network.Errors[0].Error)))
+	}
+	return s
+}
+
+// megabits is a rate in Mbit/s.
+func megabits(bits int64) string { return fmt.Sprintf("%.4g", float64(bits)/1e6) }

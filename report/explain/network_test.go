@@ -1,0 +1,33 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	"polder/lib/tick"
+)
+
+// What batch has of the uplink is told of a node and of a batch pod, not of a service; and whether anybody made it true.
+func TestNetwork(t *testing.T) {
+	x := made(noon, 4000, 1000)
+	x.Advice.Network = &tick.Network{Links: []tick.NetworkLink{{Link: "eth0", RateBitsPerSecond: 950e6, Classes: []tick.NetworkClass{
+		{Class: "services", RateBitsPerSecond: 855e6, CeilingBitsPerSecond: 950e6, Default: true}, {Class: "batch", RateBitsPerSecond: 95e6, CeilingBitsPerSecond: 500e6},
+	}}}}
+	at := moment(t, "12:00")
+	const sentence = "On eth0 batch is guaranteed 95 of 950 Mbit/s, and has up to 500 of what the default class leaves idle."
+	for _, about := range []string{"", "batch/job"} {
+		if text := spaces(ask(t, Question{Pod: about, At: at}, x)); !strings.Contains(text, sentence+" The recording does not say whether that is in force") {
+			t.Errorf("about %q: %s", about, text)
+		}
+	}
+	if text := spaces(ask(t, Question{Pod: "shop/web", At: at}, x)); strings.Contains(text, "eth0") {
+		t.Errorf("about a service: %s", text)
+	}
+	x.Network = &tick.NetworkIsolation{Classes: []tick.NetworkCount{{Link: "eth0", Class: "batch", DroppedPackets: 3, BacklogBytes: 2048}}, Errors: []tick.IsolationError{{Cgroup: "link/eth1", Error: "left alone"}}}
+	if text := spaces(ask(t, Question{At: at}, x)); !strings.Contains(text, sentence+" Its full queue has dropped 3 packets since it was made, and 2 KiB wait. Not all of it is in force: left alone.") {
+		t.Errorf("in force: %s", text)
+	}
+}
+
+// spaces joins the lines of a text that was broken into lines.
+func spaces(text string) string { return strings.Join(strings.Fields(text), " ") }
