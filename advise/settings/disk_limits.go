@@ -85,7 +85,7 @@ func setLimit(d *tick.DiskLimit, text string) error {
 		*key.at(d) = &n
 		return nil
 	}
-	return fmt.Errorf("%q: want read:, write:, reads: or writes:", text)
+	return fmt.Errorf("%q: want read, write, reads or writes, a colon and a number", text)
 }
 
 func showLimits(list []tick.DiskLimit) string {

@@ -229,3 +229,29 @@ func TestDisksOfVersion2(t *testing.T) {
 		}
 	}
 }
+
+// The weight is in the kernel's file, and -1 gives back what was there; a kernel without such a file is said to have none, once.
+func TestDiskWeightOnTheKernel(t *testing.T) {
+	r := newDiskTree(t, "batch")
+	a, w := newApplier(t, r.h, nil)
+	wants := func(weight int64) tick.Isolation {
+		return a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), IOWeight: &weight}})
+	}
+	const file = "blkio.bfq.weight"
+	if _, err := os.Stat(filepath.Join(r.dir("io", "batch"), file)); err != nil {
+		first, second := wants(1), wants(2)
+		if w.writes > 0 || len(first.Errors) != 1 || len(second.Errors) > 0 || len(second.Unavailable) != 1 {
+			t.Errorf("without %s: %+v, then %+v; want it named once", file, first, second)
+		}
+		return
+	}
+	r.set("io", "batch", file, "77")
+	for _, step := range []struct {
+		weight int64
+		want   string
+	}{{1, "10"}, {10000, "1000"}, {tick.Unlimited, "77"}} {
+		if out := wants(step.weight); len(out.Errors) > 0 || out.Applied != 1 || r.get("io", "batch", file) != step.want {
+			t.Errorf("weight %d: %s, want %s; errors:\n%s", step.weight, r.get("io", "batch", file), step.want, errorsOf(out))
+		}
+	}
+}

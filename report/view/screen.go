@@ -240,9 +240,6 @@ func diskLine(look Look, s *tick.Sample) *line {
 	}
 	l.add(plain, fit("  "+name, 20)+right(percent(most.UsePercent, tick.Ptr(100.0)), 4))
 	l.add(dim, "  queue ").add(plain, load(most.Queue))
-	if look.Width >= 100 {
-		l.add(dim, "  read ").add(plain, bytes(most.ReadBytesPerSecond)+"/s").add(dim, "  write ").add(plain, bytes(most.WriteBytesPerSecond)+"/s")
-	}
 	if s.IO != nil {
 		l.psi(s.IO.Pressure)
 	}
