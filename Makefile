@@ -28,7 +28,7 @@ test: ## everything that runs on this machine itself, on its real cgroups; as ro
 test-deep: ## virtual machines, real clusters and nodes, faults at length, a minute's fuzz of each target: 35 minutes
 	@$(TIER) deep
 
-lint: ## gofmt, go vet, staticcheck, shellcheck
+lint: ## golangci-lint (.golangci.yml), shfmt, shellcheck
 	@$(TIER) lint
 
 test-vm: ## of test-deep: the suites in virtual machines

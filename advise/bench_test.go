@@ -28,14 +28,14 @@ func stream(b testing.TB, n int) []byte {
 	var out bytes.Buffer
 	for second := range n {
 		t := tick.Tick{V: 1, Node: "node-1", Time: time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC), Sample: &tick.Sample{
-			IntervalSeconds: tick.Ptr(1.0), Topology: topology, Memory: &tick.NodeMemory{TotalBytes: tick.Ptr(195924424.0 * 1024)},
+			IntervalSeconds: new(1.0), Topology: topology, Memory: &tick.NodeMemory{TotalBytes: new(195924424.0 * 1024)},
 		}}
 		for i := range 100 {
 			load := float64((i*7+second)%20) / 100
 			c := tick.Container{
 				Name: "app", ID: strings.Repeat("0123456789abcdef", 4), Cgroup: fmt.Sprintf("/kubepods/burstable/pod%036d/%064d", i, i), CPUSetCPUs: "10-11,22-23,34-35,46-47",
-				UsageMilliCPU: tick.Ptr(load * 1000), Load1: tick.Ptr(load + 0.001), Load5: tick.Ptr(load + 0.002), Threads: tick.Ptr(12.0), ThrottledPercent: tick.Ptr(0.5),
-				Memory: &tick.Memory{UsageBytes: tick.Ptr(123456789.0), WorkingSetBytes: tick.Ptr(123456000.0), RSSBytes: tick.Ptr(120000000.0), CacheBytes: tick.Ptr(3456789.0)},
+				UsageMilliCPU: new(load * 1000), Load1: new(load + 0.001), Load5: new(load + 0.002), Threads: new(12.0), ThrottledPercent: new(0.5),
+				Memory: &tick.Memory{UsageBytes: new(123456789.0), WorkingSetBytes: new(123456000.0), RSSBytes: new(120000000.0), CacheBytes: new(3456789.0)},
 			}
 			qos := tick.QoSShared
 			if i%3 == 0 {
@@ -44,7 +44,7 @@ func stream(b testing.TB, n int) []byte {
 			t.Sample.Pods = append(t.Sample.Pods, tick.Pod{
 				UID: fmt.Sprintf("%036d", i), Namespace: "default", Name: fmt.Sprintf("pod-%d", i), QoS: qos, QoSSource: tick.QoSFromRule, Cgroup: fmt.Sprintf("/kubepods/burstable/pod%036d", i),
 				UsageMilliCPU: c.UsageMilliCPU, Load1: c.Load1, Load5: c.Load5, Threads: c.Threads, Memory: c.Memory,
-				Requests: &tick.Resources{MilliCPU: tick.Ptr(200.0), MemoryBytes: tick.Ptr(1073741824.0)}, Containers: []tick.Container{c},
+				Requests: &tick.Resources{MilliCPU: new(200.0), MemoryBytes: new(1073741824.0)}, Containers: []tick.Container{c},
 			})
 		}
 		line, err := tick.Marshal(t)

@@ -78,9 +78,9 @@ SERVICES THAT WAIT
 
 MEMORY
    A reclaimed pod's limits of reclaimed CPU are the quota of its cgroup, and those of reclaimed memory limit its containers
-   where batch's memory is capped (policies katalyst and harvest; Koordinator's policy has its own). --batch-memory cap holds all of batch to what is offered and free, and
-   --service-memory protect gives services memory.low up to their working set: both on under policy harvest. Limits fall in
-   steps and never under what is in use at that moment by more than a tenth. docs/memory.md has the rules.
+   where batch's memory is capped (policies katalyst and harvest; Koordinator's policy has its own). --batch-memory cap holds all of
+   batch to what is offered and free, and --service-memory protect gives services memory.low up to their working set: both on
+   under policy harvest. Limits fall in steps and never under what is in use at that moment by more than a tenth. docs/memory.md has the rules.
 
 NETWORK
    --batch-network-rate guarantees batch a part of each uplink ("advice.network"), lets it take what is idle, and lets services come first.

@@ -53,18 +53,18 @@ func (o *objects) over(t *tick.Tick) {
 		l.raw, l.version = slices.Clone(t.Sample.Config), version
 		l.over = sloconfig.Over(customconfig.Over(l.raw, chosen), strategies)
 	}
-	said := ""
+	var said strings.Builder
 	for _, err := range slices.Concat(errs, wrong) {
-		said += err.Error() + "\n"
+		said.WriteString(err.Error() + "\n")
 	}
-	if said != "" && said != l.said {
+	if said.String() != "" && said.String() != l.said {
 		what := "configuration refused"
 		if len(errs) == 0 { // the file is good, and holds
 			what = "something is wrong with the ConfigMap, or with what the node says beside it"
 		}
-		o.log.Warn(what, "node", t.Node, "error", said)
+		o.log.Warn(what, "node", t.Node, "error", said.String())
 	}
-	l.said = said
+	l.said = said.String()
 	t.Sample.Config = l.over
 }
 

@@ -123,7 +123,7 @@ func TestPodOnCPUsOfAPartitionNeedsNoneOfTheOthers(t *testing.T) {
 			own.UsageMilliCPU, own.Requests = &milliCPU, &tick.Resources{MilliCPU: &milliCPU}
 			own.Containers = []tick.Container{{Name: "main", Cgroup: "/realtime/pod/main", UsageMilliCPU: &milliCPU, Requests: own.Requests}}
 			in.Sample.Pods = append(in.Sample.Pods, own)
-			in.Sample.CPU.UsageMilliCPU = tick.Ptr(*in.Sample.CPU.UsageMilliCPU + milliCPU)
+			in.Sample.CPU.UsageMilliCPU = new(*in.Sample.CPU.UsageMilliCPU + milliCPU)
 			seen, finish := policy.WithoutPartitions(in)
 			advice := decider.Decide(seen)
 			finish(advice)
@@ -203,12 +203,18 @@ func TestPolicyStaysOnReload(t *testing.T) {
 // pods stays.
 func TestRebootForgetsCgroups(t *testing.T) {
 	for _, tt := range []struct{ policy, state, want string }{
-		{"katalyst", `{"n":{"share":"0-3","dedicated":{"a/b":"4-5"},"bound":{"x":true},"started":{"y":5},"fallback":[{"cgroup":"/a"}],"given":"6","pools":true,"quota":true,"tier":"/k"},"null":null}`,
-			`"share":"0-3".*"dedicated":{"a/b":"4-5"},"given":"6",`},
-		{"koordinator", `{"n":{"batch":{"seen":"2026-11-21T12:00:00Z"},"suppress":{"mode":"cpuset","given":"6","tier":"/k","held":{"/a":3}},"burst":{"cgroups":{"/b":{"quota":true}}},"memory":{"cgroups":{"/c":{}}},"resctrl":{"used":["BE"]},"fallback":[{"cgroup":"/a"}]},"null":null}`,
-			`"seen":"2026-11-21T12:00:00Z".*"suppress":{"given":"6"},"burst":{"usage":{}},"memory":{},"resctrl":{}}`},
-		{"harvest", `{"n":{"known":"2026-11-21T12:00:00Z","offered":{"part":0.5,"known":true},"place":{"kept":"0-1","confined":true},"class":{"set":{"/a":"idle"}},"fallback":[{"cgroup":"/a"}]},"null":null}`,
-			`"offered":{"part":0.5.*"place":{"needed":"[^"]*"}|"offered":{"part":0.5.*"place":{}}`},
+		{
+			"katalyst", `{"n":{"share":"0-3","dedicated":{"a/b":"4-5"},"bound":{"x":true},"started":{"y":5},"fallback":[{"cgroup":"/a"}],"given":"6","pools":true,"quota":true,"tier":"/k"},"null":null}`,
+			`"share":"0-3".*"dedicated":{"a/b":"4-5"},"given":"6",`,
+		},
+		{
+			"koordinator", `{"n":{"batch":{"seen":"2026-11-21T12:00:00Z"},"suppress":{"mode":"cpuset","given":"6","tier":"/k","held":{"/a":3}},"burst":{"cgroups":{"/b":{"quota":true}}},"memory":{"cgroups":{"/c":{}}},"resctrl":{"used":["BE"]},"fallback":[{"cgroup":"/a"}]},"null":null}`,
+			`"seen":"2026-11-21T12:00:00Z".*"suppress":{"given":"6"},"burst":{"usage":{}},"memory":{},"resctrl":{}}`,
+		},
+		{
+			"harvest", `{"n":{"known":"2026-11-21T12:00:00Z","offered":{"part":0.5,"known":true},"place":{"kept":"0-1","confined":true},"class":{"set":{"/a":"idle"}},"fallback":[{"cgroup":"/a"}]},"null":null}`,
+			`"offered":{"part":0.5.*"place":{"needed":"[^"]*"}|"offered":{"part":0.5.*"place":{}}`,
+		},
 	} {
 		i := slices.IndexFunc(policies, func(k kind) bool { return k.Name == tt.policy })
 		d := policies[i].start(&loaded{})

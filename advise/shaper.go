@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"polder/advise/network"
 	"polder/lib/tick"
 )
@@ -33,7 +35,7 @@ func (s *shaper) Decide(t *tick.Tick) *tick.Advice {
 	settings := s.settings
 	if from, ok := s.decider.(networkStrategist); ok && !settings.Batch.Rate.IsSet() {
 		theirs, reasons := from.Network(t)
-		both.Reasons = append(both.Reasons[:len(both.Reasons):len(both.Reasons)], reasons...)
+		both.Reasons = append(slices.Clip(both.Reasons), reasons...)
 		theirs.Links = settings.Links
 		if settings.LinkBitsPerSecond > 0 {
 			theirs.LinkBitsPerSecond = settings.LinkBitsPerSecond

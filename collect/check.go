@@ -49,8 +49,10 @@ func amounts(r *tick.Resources) string {
 		name  string
 		value *float64
 	}{
-		{"milliCPU", r.MilliCPU}, {"memoryBytes", r.MemoryBytes},
-		{"reclaimedMilliCPU", r.ReclaimedMilliCPU}, {"reclaimedMemoryBytes", r.ReclaimedMemoryBytes},
+		{"milliCPU", r.MilliCPU},
+		{"memoryBytes", r.MemoryBytes},
+		{"reclaimedMilliCPU", r.ReclaimedMilliCPU},
+		{"reclaimedMemoryBytes", r.ReclaimedMemoryBytes},
 	} {
 		if of.value != nil {
 			parts = append(parts, fmt.Sprintf("%s=%.0f", of.name, *of.value))

@@ -16,7 +16,8 @@
 // takes a twentieth of the interval at most; the rest has its turn in the next rounds.
 //
 // With a cluster, collect watches the node's pods, the node object and Katalyst's configuration objects, and with --slo-config
-// Koordinator's ConfigMap, and joins them with what it reads. A list that is not current is used on, and sample.errors says since when. See collect --help.
+// Koordinator's ConfigMap, and joins them with what it reads. A list that is not current is used on, and sample.errors says since when. See
+// collect --help.
 //
 // A pod's cgroup includes all cgroups below it: where a rule names a cgroup below a pod's as a pod too, its use is in
 // both.

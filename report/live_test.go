@@ -106,8 +106,14 @@ func TestLivePageIsGuarded(t *testing.T) {
 		method, path, host string
 		want               int
 	}{
-		{"GET", "/", "", 200}, {"POST", "/", "", 405}, {"DELETE", "/events", "", 405}, {"GET", "/etc/passwd", "", 404},
-		{"GET", "/", "attacker.example", 421}, {"GET", "/events", "127.0.0.1.attacker.example:80", 421}, {"GET", "/", "localhost:8470", 200}, {"GET", "/", "[::1]:1", 200},
+		{"GET", "/", "", 200},
+		{"POST", "/", "", 405},
+		{"DELETE", "/events", "", 405},
+		{"GET", "/etc/passwd", "", 404},
+		{"GET", "/", "attacker.example", 421},
+		{"GET", "/events", "127.0.0.1.attacker.example:80", 421},
+		{"GET", "/", "localhost:8470", 200},
+		{"GET", "/", "[::1]:1", 200},
 	} {
 		request, _ := http.NewRequest(tt.method, url+tt.path, nil)
 		request.Host = tt.host

@@ -112,8 +112,7 @@ func (m *metrics) start(w write) {
 
 // writeError leaves out the temporary file's name, which is another one each time.
 func writeError(path string, err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
 	}
 	switch {

@@ -185,10 +185,8 @@ func (p *player) play(ctx context.Context, keys <-chan []byte) error {
 		case <-ctx.Done():
 			return nil
 		case sent := <-keys:
-			for _, k := range replay.Keys(sent) {
-				if p.press(k) {
-					return nil
-				}
+			if slices.ContainsFunc(replay.Keys(sent), p.press) {
+				return nil
 			}
 		case <-resized:
 			drawn = ""

@@ -32,8 +32,10 @@ func session(env map[string]string) *stage.Session {
 }
 
 func incoming(node string, seconds int, milli int64) stage.Incoming {
-	return stage.Incoming{Tick: &tick.Tick{V: 1, Node: node, Time: noon.Add(time.Duration(seconds) * time.Second),
-		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli}}}}
+	return stage.Incoming{Tick: &tick.Tick{
+		V: 1, Node: node, Time: noon.Add(time.Duration(seconds) * time.Second),
+		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli}},
+	}}
 }
 
 func put(t *testing.T, x cluster.Target, in stage.Incoming) tick.Target {
@@ -156,8 +158,10 @@ func TestSectionKeepsTheContract(t *testing.T) {
 	in := `{"v":1,"node":"n","time":"2026-11-21T12:00:00Z","advice":{"policy":"katalyst","reclaimed":{"milliCPU":4000}}}` + "\n"
 	for _, file := range []string{filepath.Join(dir, "a.prom"), filepath.Join(dir, "none", "a.prom")} {
 		var out bytes.Buffer
-		env := stage.Env{Args: []string{"report", "--to", "prometheus", "--metrics-file", file, "--max-age", "0", "--node", "n"},
-			In: strings.NewReader(in), Out: &out, Err: io.Discard, Getenv: func(string) string { return "" }, Now: time.Now}
+		env := stage.Env{
+			Args: []string{"report", "--to", "prometheus", "--metrics-file", file, "--max-age", "0", "--node", "n"},
+			In:   strings.NewReader(in), Out: &out, Err: io.Discard, Getenv: func(string) string { return "" }, Now: time.Now,
+		}
 		if status := command().Execute(context.Background(), env); status != 0 {
 			t.Fatalf("exit status %d", status)
 		}

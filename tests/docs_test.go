@@ -77,7 +77,7 @@ func TestMakeHelp(t *testing.T) {
 	}
 	_, phony, _ := bytes.Cut(makefile, []byte(".PHONY:"))
 	phony, _, _ = bytes.Cut(phony, []byte("\n"))
-	for _, target := range strings.Fields(string(phony)) {
+	for target := range strings.FieldsSeq(string(phony)) {
 		if !regexp.MustCompile(`(?m)^` + target + ` +\S`).Match(out) {
 			t.Errorf("make help does not list %s:\n%s", target, out)
 		}

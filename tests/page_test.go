@@ -27,8 +27,8 @@ func writeDay(t testing.TB, out io.Writer) {
 			cores = n.Next()
 		}
 		x := n.Tick(start.Add(time.Duration(i)*10*time.Second), cores)
-		x.Sample.IntervalSeconds, x.Sample.PeriodSeconds = tick.Ptr(10.0), tick.Ptr(10.0)
-		x.Sample.Pods[1].UsageMilliCPU = tick.Ptr(1500 + 1000*math.Sin(float64(i)/50))
+		x.Sample.IntervalSeconds, x.Sample.PeriodSeconds = new(10.0), new(10.0)
+		x.Sample.Pods[1].UsageMilliCPU = new(1500 + 1000*math.Sin(float64(i)/50))
 		for p := range 40 {
 			x.Sample.Pods = append(x.Sample.Pods, worker(fmt.Sprintf("worker-%d", p), 50+20*math.Sin(float64(i+p)/20)))
 		}
@@ -47,8 +47,8 @@ func writeDay(t testing.TB, out io.Writer) {
 func worker(name string, milliCPU float64) tick.Pod {
 	return tick.Pod{
 		UID: name, Namespace: "jobs", Name: name, QoS: tick.QoSReclaimed, UsageMilliCPU: &milliCPU, Cgroup: "/batch/" + name,
-		Requests:   &tick.Resources{ReclaimedMilliCPU: tick.Ptr(100.0), ReclaimedMemoryBytes: tick.Ptr(67108864.0)},
-		Containers: []tick.Container{{Name: "c", Cgroup: "/batch/" + name + "/c", CPUSetCPUs: "0-47", UsageMilliCPU: &milliCPU, ThrottledPercent: tick.Ptr(0.0)}},
+		Requests:   &tick.Resources{ReclaimedMilliCPU: new(100.0), ReclaimedMemoryBytes: new(67108864.0)},
+		Containers: []tick.Container{{Name: "c", Cgroup: "/batch/" + name + "/c", CPUSetCPUs: "0-47", UsageMilliCPU: &milliCPU, ThrottledPercent: new(0.0)}},
 	}
 }
 

@@ -6,9 +6,9 @@
 //	none    the class is nobody's business; what was set before is undone
 //
 // Both are relative to the cgroup's siblings, so they are set on the pod's cgroup and on those above it that hold batch alone: the
-// outermost of these is the services' sibling, and what appears below it between two ticks has the class at once. A batch pod that starves is a failure too (locks,
-// liveness probes, memory that nobody frees): where the machine is full and batch gets less than its floor for a while, it has a weight
-// that stands for the floor until the services leave room again.
+// outermost of these is the services' sibling, and what appears below it between two ticks has the class at once. A batch pod that starves
+// is a failure too (locks, liveness probes, memory that nobody frees): where the machine is full and batch gets less than its floor for a
+// while, it has a weight that stands for the floor until the services leave room again.
 package class
 
 import (
@@ -148,9 +148,9 @@ func (c *choices) add(cgroup, class string) bool {
 		return false
 	}
 	c.set[cgroup] = class
-	want := tick.Cgroup{Cgroup: cgroup, CPUWeight: tick.Ptr(c.weight)}
+	want := tick.Cgroup{Cgroup: cgroup, CPUWeight: new(c.weight)}
 	if class == Idle || known { // a kernel without the idle class has nothing to undo
-		want.CPUIdle = tick.Ptr(class == Idle && !c.isRelieved)
+		want.CPUIdle = new(class == Idle && !c.isRelieved)
 	}
 	c.desired = append(c.desired, want)
 	return true
@@ -219,9 +219,9 @@ func classOf(setting string, p *tick.Pod) string {
 // becomes the kernel's default.
 func undone(cgroup, was string) tick.Cgroup {
 	if was == Weight {
-		return tick.Cgroup{Cgroup: cgroup, CPUWeight: tick.Ptr(int64(defaultWeight))}
+		return tick.Cgroup{Cgroup: cgroup, CPUWeight: new(int64(defaultWeight))}
 	}
-	return tick.Cgroup{Cgroup: cgroup, CPUIdle: tick.Ptr(false)}
+	return tick.Cgroup{Cgroup: cgroup, CPUIdle: new(false)}
 }
 
 // floorWeight is the weight with which a cgroup gets the floor beside one busy sibling of the default weight: w / (w + default) of
@@ -247,7 +247,7 @@ func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine
 	}
 	floor, all, machine := float64(m.FloorMilliCPU), *cpu.UsageMilliCPU, float64(m.MilliCPU)
 	full := all*1000 >= machine*fullPermille
-	a.BatchStarved = tick.Ptr(full && batch < floor)
+	a.BatchStarved = new(full && batch < floor)
 	if !st.RelievedAt.IsZero() {
 		if t.Time.Sub(st.RelievedAt) < relieveFor || machine-(all-batch) < 2*floor {
 			st.adjust(batch, full, m)

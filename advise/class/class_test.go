@@ -89,7 +89,7 @@ func TestAPolicysWeightIsForKernelsWithoutTheIdleClass(t *testing.T) {
 		if tt.relieve {
 			st.RelievedAt, st.Weight = begin, 12
 		}
-		a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUWeight: tick.Ptr(int64(50))}}}
+		a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUWeight: new(int64(50))}}}
 		st.Advise(at(1, 2000, 200), a, tt.class, small)
 		if got := *a.Cgroups[0].CPUWeight; got != tt.want {
 			t.Errorf("%+v: weight %d", tt, got)
@@ -253,9 +253,21 @@ func TestWeightFollowsTheFloor(t *testing.T) {
 		idle       bool
 		weight     int64
 	}{
-		{0, 2000, 0, true, 1}, {10, 2000, 0, false, 12}, {11, 2000, 20, false, 24}, {12, 2000, 60, false, 48}, {13, 2000, 120, false, 96}, {14, 2000, 170, false, 100},
-		{15, 2000, 179, false, 100}, {16, 2000, 180, false, 100}, {17, 1000, 10, false, 100}, {18, 2000, 500, false, 50}, {19, 2000, 400, false, 50}, {20, 2000, 401, false, 25},
-		{21, 2000, 900, false, 12}, {22, 2000, 900, false, 12}, {23, 2000, 180, false, 12},
+		{0, 2000, 0, true, 1},
+		{10, 2000, 0, false, 12},
+		{11, 2000, 20, false, 24},
+		{12, 2000, 60, false, 48},
+		{13, 2000, 120, false, 96},
+		{14, 2000, 170, false, 100},
+		{15, 2000, 179, false, 100},
+		{16, 2000, 180, false, 100},
+		{17, 1000, 10, false, 100},
+		{18, 2000, 500, false, 50},
+		{19, 2000, 400, false, 50},
+		{20, 2000, 401, false, 25},
+		{21, 2000, 900, false, 12},
+		{22, 2000, 900, false, 12},
+		{23, 2000, 180, false, 12},
 	} {
 		a := &tick.Advice{}
 		st = st.Advise(at(step.seconds, step.all, step.batch), a, Idle, small)

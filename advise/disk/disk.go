@@ -3,9 +3,9 @@
 //	share   the smallest weight (io.weight, BFQ's): batch gets what services leave, at once and between two ticks too
 //	limits  what batch may read and write together on a disk in a second (io.max, blkio.throttle)
 //
-// Both are set on the outermost cgroups that hold batch alone. On version 1 limits hold for a cgroup's own processes and not for those below, so
-// there they are set on each container's. Nothing is advised of a cgroup of which input and output was never seen: the controller is not
-// handed down to it. What is no longer desired is undone for a while, which is to say that it is as it was before.
+// Both are set on the outermost cgroups that hold batch alone. On version 1 limits hold for a cgroup's own processes and not for those
+// below, so there they are set on each container's. Nothing is advised of a cgroup of which input and output was never seen: the controller
+// is not handed down to it. What is no longer desired is undone for a while, which is to say that it is as it was before.
 //
 // That batch is throttled while services wait is the guard's.
 package disk
@@ -85,8 +85,8 @@ type set struct {
 // Reboot forgets what was set of cgroups that another run of the kernel had.
 func (st *State) Reboot() *State { return nil }
 
-// Advise adds batch's weight and limits to the advice and to its fallback. idle says that batch has the idle share by default. It returns what
-// is to be remembered: nil while there is nothing.
+// Advise adds batch's weight and limits to the advice and to its fallback. idle says that batch has the idle share by default. It returns
+// what is to be remembered: nil while there is nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, own Strategy, idle bool) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st
@@ -178,7 +178,7 @@ func divided(d *tick.DiskLimit, n int64) tick.DiskLimit {
 		if limit == nil || *limit < 0 {
 			return tick.Ptr(int64(tick.Unlimited))
 		}
-		return tick.Ptr(max(*limit/n, least))
+		return new(max(*limit/n, least))
 	}
 	return tick.DiskLimit{
 		Disk:               d.Disk,
@@ -198,8 +198,10 @@ func Text(d *tick.DiskLimit) string {
 		bytes bool
 		verb  string
 	}{
-		{d.ReadBytesPerSecond, true, "read"}, {d.WriteBytesPerSecond, true, "written"},
-		{d.ReadsPerSecond, false, "reads"}, {d.WritesPerSecond, false, "writes"},
+		{d.ReadBytesPerSecond, true, "read"},
+		{d.WriteBytesPerSecond, true, "written"},
+		{d.ReadsPerSecond, false, "reads"},
+		{d.WritesPerSecond, false, "writes"},
 	} {
 		switch {
 		case one.limit == nil || *one.limit < 0:
@@ -212,8 +214,8 @@ func Text(d *tick.DiskLimit) string {
 	return strings.Join(parts, ", ") + " on " + policy.Quote(d.Disk)
 }
 
-// seen are those of the cgroups in which some pod's input and output is known, and those of which something was advised before: a reading that
-// failed changes nothing.
+// seen are those of the cgroups in which some pod's input and output is known, and those of which something was advised before: a reading
+// that failed changes nothing.
 func (st *State) seen(s *tick.Sample, list []string) []string {
 	return slices.DeleteFunc(list, func(path string) bool {
 		if was := st.Set[path]; was != nil && !was.none() {
@@ -225,8 +227,8 @@ func (st *State) seen(s *tick.Sample, list []string) []string {
 	})
 }
 
-// units are the outermost cgroups that hold batch alone, kubelet's of the BestEffort pods among them, and the batch pods that are in none of
-// those.
+// units are the outermost cgroups that hold batch alone, kubelet's of the BestEffort pods among them, and the batch pods that are in none
+// of those.
 func units(s *tick.Sample) (list []string) {
 	above := class.Above(s) // outermost first
 	for i := range s.Tiers {
@@ -357,7 +359,7 @@ func apply(a *tick.Advice, next map[string]*set) {
 			switch {
 			case c.IOWeight != nil:
 			case s.Weight:
-				c.IOWeight = tick.Ptr(s.weight)
+				c.IOWeight = new(s.weight)
 			case s.Undo.Weight:
 				c.IOWeight = tick.Ptr(int64(tick.Unlimited))
 			}

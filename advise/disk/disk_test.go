@@ -27,7 +27,7 @@ type run struct {
 func pod(name, class, cgroup string, io bool) tick.Pod {
 	p := tick.Pod{UID: name, Name: name, QoS: class, QoSSource: tick.QoSFromRule, Cgroup: cgroup}
 	if io {
-		p.IO = &tick.IO{ReadBytesPerSecond: tick.Ptr(0.0)}
+		p.IO = &tick.IO{ReadBytesPerSecond: new(0.0)}
 	}
 	return p
 }
@@ -105,7 +105,7 @@ func TestShare(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	r := plain(2)
-	r.settings.Limits = []tick.DiskLimit{{Disk: "all", ReadBytesPerSecond: tick.Ptr(int64(1 << 20))}, {Disk: "/var", WritesPerSecond: tick.Ptr(int64(100))}}
+	r.settings.Limits = []tick.DiskLimit{{Disk: "all", ReadBytesPerSecond: new(int64(1 << 20))}, {Disk: "/var", WritesPerSecond: new(int64(100))}}
 	expect(t, "version 2", r.after(1), "/batch all:1048576 -1 -1 -1  /var:-1 -1 -1 100")
 	if want := `batch disks: at most 1.00 MiB/s read on "all"; 100 writes/s on "/var", divided among 1 cgroup`; len(r.advice.Reasons) != 1 || r.advice.Reasons[0] != want {
 		t.Errorf("reasons %q", r.advice.Reasons)
@@ -113,7 +113,7 @@ func TestLimits(t *testing.T) {
 	r.sample.CgroupVersion = 1
 	r.settings.Limits = r.settings.Limits[:1]
 	expect(t, "version 1", r.after(1), "/batch /var:-1 -1 -1 -1  all:-1 -1 -1 -1; /batch/job all:524288 -1 -1 -1; /batch/other all:524288 -1 -1 -1")
-	r.settings.Limits[0].ReadBytesPerSecond = tick.Ptr(int64(70_000))
+	r.settings.Limits[0].ReadBytesPerSecond = new(int64(70_000))
 	expect(t, "never under the least", r.after(60), "/batch/job all:65536 -1 -1 -1; /batch/other all:65536 -1 -1 -1")
 	r.sample.Pods = r.sample.Pods[1:]
 	expect(t, "a pod that went is undone for a while", r.after(1), "/batch/job all:-1 -1 -1 -1; /batch/other all:70000 -1 -1 -1")
@@ -125,7 +125,7 @@ func TestLimits(t *testing.T) {
 // A strategy of the policy's holds where nothing is set, and a weight that the policy itself wants.
 func TestStrategy(t *testing.T) {
 	r := plain(2)
-	r.own = Strategy{Weight: 60, Limits: []tick.DiskLimit{{Disk: "sdb", ReadsPerSecond: tick.Ptr(int64(10))}}}
+	r.own = Strategy{Weight: 60, Limits: []tick.DiskLimit{{Disk: "sdb", ReadsPerSecond: new(int64(10))}}}
 	expect(t, "the policy's", r.after(1), "/batch weight 60 sdb:-1 -1 10 -1")
 	r.settings.Share = Idle
 	expect(t, "a setting", r.after(1), "/batch weight 1 sdb:-1 -1 10 -1")

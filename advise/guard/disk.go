@@ -86,8 +86,8 @@ func (st *State) throttles(v *view) bool {
 	return sum.over(leastDisk)
 }
 
-// applyDisk limits what batch pods read and write on every disk, and returns the cgroups of which it did. What each did at the first step is
-// what the steps take parts of.
+// applyDisk limits what batch pods read and write on every disk, and returns the cgroups of which it did. What each did at the first step
+// is what the steps take parts of.
 func (st *State) applyDisk(d draft, v *view, steps int) map[string]bool {
 	if steps == 0 {
 		return nil

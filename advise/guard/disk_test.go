@@ -18,7 +18,7 @@ func waitsForDisk(avg10 float64) tick.Pod {
 func writes(bytes float64) tick.Pod {
 	p := job("job", 3000)
 	if bytes >= 0 {
-		p.IO = &tick.IO{WriteBytesPerSecond: &bytes, WritesPerSecond: tick.Ptr(bytes / (1 << 20))}
+		p.IO = &tick.IO{WriteBytesPerSecond: &bytes, WritesPerSecond: new(bytes / (1 << 20))}
 	}
 	return p
 }

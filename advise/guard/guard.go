@@ -8,11 +8,11 @@
 //	memory  memory.high of batch at its use, then a tenth below (only for waiting for memory or I/O, on cgroup v2)
 //
 // What it wants only ever tightens what the policy advises. It gives the last step back after a hold-down; where that was a mistake, the
-// hold-down doubles, so that a constant load sees ever fewer changes and no cycle. Where the services' own use has fallen since the step, the
-// load is another one, and the first hold-down counts again.
+// hold-down doubles, so that a constant load sees ever fewer changes and no cycle. Where the services' own use has fallen since the step,
+// the load is another one, and the first hold-down counts again.
 //
-// The idea is that of Heracles (Lo and others, ISCA 2015): feedback on what services feel, take at once, give back slowly; that of the target
-// is CPI2's (Zhang and others, EuroSys 2013): compare a service with its own past, not with a number for all.
+// The idea is that of Heracles (Lo and others, ISCA 2015): feedback on what services feel, take at once, give back slowly; that of the
+// target is CPI2's (Zhang and others, EuroSys 2013): compare a service with its own past, not with a number for all.
 package guard
 
 import (
@@ -133,8 +133,8 @@ func (st *State) Reboot() *State {
 	return &State{Services: st.Services}
 }
 
-// Advise compares the services' waiting with their targets, and takes from the batch cgroups in the advice and its fallback. It returns what
-// is to be remembered: nil while there is nothing. The guard is on by default where byDefault says so.
+// Advise compares the services' waiting with their targets, and takes from the batch cgroups in the advice and its fallback. It returns
+// what is to be remembered: nil while there is nothing. The guard is on by default where byDefault says so.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool, m class.Machine) *State {
 	if t.Sample == nil {
 		return st

@@ -193,16 +193,16 @@ func TestUnknownWaiting(t *testing.T) {
 // The guard tightens what the policy wants, and never loosens it.
 func TestThePolicysValuesHoldWhereTheyAreTighter(t *testing.T) {
 	r := &rig{policy: tick.Advice{
-		Cgroups:  []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: tick.Ptr(int64(900))}},
-		Fallback: []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: tick.Ptr(int64(100))}},
+		Cgroups:  []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: new(int64(900))}},
+		Fallback: []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: new(int64(100))}},
 	}}
 	r.times(13, web(300, 1000), job("job", 900))
-	r.policy.Cgroups = []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: tick.Ptr(int64(50))}}
+	r.policy.Cgroups = []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: new(int64(50))}}
 	a := r.tick(web(300, 1000), job("job", 900))
 	if got := entries(a.Cgroups) + " | " + entries(a.Fallback); got != "/job 50m | /job 100m" {
 		t.Errorf("%s; want the policy's", got)
 	}
-	r.policy.Cgroups = []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: tick.Ptr(int64(8000))}}
+	r.policy.Cgroups = []tick.Cgroup{{Cgroup: "/job", CPUMaxMilliCPU: new(int64(8000))}}
 	a = r.tick(web(300, 1000), job("job", 900))
 	if got := entries(a.Cgroups); got != "/job 367m" { // two of three steps from 900m to the fallback's 100m
 		t.Errorf("%s; want the guard's", got)
@@ -222,10 +222,10 @@ func TestThePolicysValuesHoldWhereTheyAreTighter(t *testing.T) {
 func TestQuotaOfATier(t *testing.T) {
 	const tier = "/kubepods/besteffort"
 	pod := func(name, path, class string) tick.Pod {
-		return tick.Pod{UID: name, Name: name, QoS: class, Cgroup: path, UsageMilliCPU: tick.Ptr(2000.0), Containers: []tick.Container{{Cgroup: path + "/c", UsageMilliCPU: tick.Ptr(2000.0)}}}
+		return tick.Pod{UID: name, Name: name, QoS: class, Cgroup: path, UsageMilliCPU: new(2000.0), Containers: []tick.Container{{Cgroup: path + "/c", UsageMilliCPU: new(2000.0)}}}
 	}
 	a, b := pod("a", tier+"/poda", tick.QoSReclaimed), pod("b", tier+"/podb", tick.QoSReclaimed)
-	r := &rig{policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: tier, CPUMaxMilliCPU: tick.Ptr(int64(5000))}}}}
+	r := &rig{policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: tier, CPUMaxMilliCPU: new(int64(5000))}}}}
 	got := entries(r.times(8, web(300, 1000), a, b).Cgroups)
 	if want := tier + " 2934m"; got != want { // a third of the way from 4000m to 800m
 		t.Errorf("batch alone in the tier: %s; want %s", got, want)
@@ -243,7 +243,7 @@ func TestStepsOfMemory(t *testing.T) {
 	waits.MemoryPressure = &tick.Pressure{Some: &tick.PressureLine{Avg10: 30}}
 	holds := func(mebi float64) tick.Pod {
 		p := job("job", 700) // under the floor: no quota can be taken
-		p.Memory = &tick.Memory{UsageBytes: tick.Ptr(mebi * (1 << 20))}
+		p.Memory = &tick.Memory{UsageBytes: new(mebi * (1 << 20))}
 		return p
 	}
 	r := &rig{version: 2}

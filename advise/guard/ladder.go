@@ -21,7 +21,8 @@ const (
 	mebibyte    = 1 << 20
 )
 
-// share is what was set of a batch cgroup: a container's, and of disks a pod's. The numbers are those of the first step, so that a steady state writes nothing.
+// share is what was set of a batch cgroup: a container's, and of disks a pod's. The numbers are those of the first step, so that a steady
+// state writes nothing.
 type share struct {
 	// Quota and Memory say which of them were set, and must be undone where they are wanted no more.
 	Quota  bool `json:"quota,omitempty"`
@@ -184,8 +185,8 @@ func (st *State) applyQuota(d draft, v *view, m class.Machine, steps int) map[st
 	return done
 }
 
-// part is what a cgroup keeps of batch's floor however much is taken, and what it has before the first step: what it uses, within its limit.
-// The floor is divided by use, and one that uses nothing now keeps a little, so that it can begin.
+// part is what a cgroup keeps of batch's floor however much is taken, and what it has before the first step: what it uses, within its
+// limit. The floor is divided by use, and one that uses nothing now keeps a little, so that it can begin.
 func (d draft) part(u *group, used float64, n int, m class.Machine) (floor, base int64) {
 	part := 1 / float64(4*n)
 	if used > 0 && u.use > 0 {
@@ -225,8 +226,8 @@ func (st *State) applyMemory(d draft, v *view, steps int) map[string]bool {
 	return done
 }
 
-// undo gives back what was set of cgroups of which nothing is wanted any more, and forgets those that are gone. What the policy wants of them
-// holds.
+// undo gives back what was set of cgroups of which nothing is wanted any more, and forgets those that are gone. What the policy wants of
+// them holds.
 func (st *State) undo(d draft, v *view, limited, held, throttled map[string]bool) {
 	limit := make(map[string]float64, len(v.groups))
 	for i := range v.groups {

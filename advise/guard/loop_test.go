@@ -70,8 +70,8 @@ func (p *plant) tick(t *testing.T, service, batch, waiting float64) {
 	x := &tick.Tick{V: 1, Node: "n", Time: p.now, Sample: &tick.Sample{
 		CgroupVersion: 2, Topology: &tick.Topology{CPUs: "0-7", Cores: []string{"0,4", "1,5", "2,6", "3,7"}},
 		Pods: []tick.Pod{
-			{UID: "web", Name: "web", QoS: tick.QoSShared, Cgroup: "/web", CPUWaitPermille: tick.Ptr(max(waiting, 0)), UsageMilliCPU: tick.Ptr(1000 * service)},
-			{UID: "job", Name: "job", QoS: tick.QoSReclaimed, Cgroup: "/job", QoSSource: tick.QoSFromRule, UsageMilliCPU: tick.Ptr(1000 * batch)},
+			{UID: "web", Name: "web", QoS: tick.QoSShared, Cgroup: "/web", CPUWaitPermille: new(max(waiting, 0)), UsageMilliCPU: new(1000 * service)},
+			{UID: "job", Name: "job", QoS: tick.QoSReclaimed, Cgroup: "/job", QoSSource: tick.QoSFromRule, UsageMilliCPU: new(1000 * batch)},
 		},
 	}}
 	a := &tick.Advice{}

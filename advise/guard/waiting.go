@@ -100,8 +100,8 @@ func some(p *tick.Pressure) float64 {
 	return p.Some.Avg10 * 10
 }
 
-// compare looks at each service's waiting, learns from it where batch uses little, and returns the one that is longest against its target, if
-// it is too long for a step to be given back.
+// compare looks at each service's waiting, learns from it where batch uses little, and returns the one that is longest against its target,
+// if it is too long for a step to be given back.
 func (st *State) compare(t *tick.Tick, v *view, s Settings, m class.Machine) (worst *waiting) {
 	now := t.Time
 	little := v.batchKnown && v.batchUse <= max(littlePart*float64(m.MilliCPU), littleMilliCPU) && !v.usesDisks()
@@ -180,8 +180,8 @@ func (one *service) tables(resource int) *[]window.Counts {
 	return [...]*[]window.Counts{&one.CPU, &one.Memory, &one.IO}[resource]
 }
 
-// own is how long a service waits by itself at a level of its use. Where it was not seen at that level, what it waits at others says how long
-// it will at least: from lower levels twice as long at each. Then it is not sure.
+// own is how long a service waits by itself at a level of its use. Where it was not seen at that level, what it waits at others says how
+// long it will at least: from lower levels twice as long at each. Then it is not sure.
 func (one *service) own(resource, level int) (permille float64, sure bool) {
 	if one == nil {
 		return 0, false

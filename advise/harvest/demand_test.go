@@ -13,7 +13,7 @@ import (
 
 // inContainers moves a pod's use and memory into containers, which have equal parts of it.
 func inContainers(p *tick.Pod, n int) {
-	part := func(v *float64) *float64 { return tick.Ptr(*v / float64(n)) }
+	part := func(v *float64) *float64 { return new(*v / float64(n)) }
 	for range n {
 		p.Containers = append(p.Containers, tick.Container{
 			UsageMilliCPU: part(p.UsageMilliCPU),
@@ -27,7 +27,7 @@ func inContainers(p *tick.Pod, n int) {
 func own(p *tick.Pod) {
 	inContainers(p, 1)
 	p.Containers[0].CPUSetCPUs = "1-2,9-10"
-	p.Containers[0].Requests = &tick.Resources{MilliCPU: tick.Ptr(4000.0)}
+	p.Containers[0].Requests = &tick.Resources{MilliCPU: new(4000.0)}
 }
 
 // What the services need is all that is used but by batch and by pods on CPUs of their own, as far as it is known, and what is kept for
@@ -41,49 +41,49 @@ func TestDemand(t *testing.T) {
 		used            float64
 	}{
 		{"services alone", func(*tick.Sample) {}, 4000, 30e9, 4000},
-		{"the system beside them", func(s *tick.Sample) { s.CPU.UsageMilliCPU = tick.Ptr(7500.0) }, 4500, 30e9, 4500},
+		{"the system beside them", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(7500.0) }, 4500, 30e9, 4500},
 		{"the system uses less than is kept for it", func(s *tick.Sample) {
-			s.CPU.UsageMilliCPU, s.Allocatable = tick.Ptr(7500.0), &tick.Resources{MilliCPU: tick.Ptr(14000.0)}
+			s.CPU.UsageMilliCPU, s.Allocatable = new(7500.0), &tick.Resources{MilliCPU: new(14000.0)}
 		}, 6000, 30e9, 4500},
-		{"all is kept", func(s *tick.Sample) { s.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(0.0)} }, 20000, 30e9, 4000},
-		{"a negative amount keeps nothing", func(s *tick.Sample) { s.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(-5.0)} }, 4000, 30e9, 4000},
+		{"all is kept", func(s *tick.Sample) { s.Allocatable = &tick.Resources{MilliCPU: new(0.0)} }, 20000, 30e9, 4000},
+		{"a negative amount keeps nothing", func(s *tick.Sample) { s.Allocatable = &tick.Resources{MilliCPU: new(-5.0)} }, 4000, 30e9, 4000},
 		{"a second service", func(s *tick.Sample) { s.Pods = append(s.Pods, podOf("api", tick.QoSShared, 1000)) }, 5000, 30e9, 5000},
 		{"a service on CPUs of its own", func(s *tick.Sample) {
-			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), tick.Ptr(9600.0)
+			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
 			own(&s.Pods[2])
 		}, 4100, 30e9, 4100},
 		{"a service that has ended is not one", func(s *tick.Sample) { s.Pods[0].Phase = "Succeeded" }, 4000, 30e9, 4000},
 		{"nothing is used", func(s *tick.Sample) {
-			s.CPU.UsageMilliCPU, s.Pods = tick.Ptr(0.0), []tick.Pod{podOf("web", tick.QoSShared, 0)}
+			s.CPU.UsageMilliCPU, s.Pods = new(0.0), []tick.Pod{podOf("web", tick.QoSShared, 0)}
 		}, 0, 40e9, 0},
 
 		{"a service whose use is not known", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = nil }, 4000, 30e9, 4000},
 		{"beside one on CPUs of its own", func(s *tick.Sample) {
-			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), tick.Ptr(9600.0)
+			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
 			s.Pods[0].UsageMilliCPU = nil
 			own(&s.Pods[2])
 		}, 4100, 30e9, 4100},
 		{"where more is kept", func(s *tick.Sample) {
-			s.Pods[0].UsageMilliCPU, s.Allocatable = nil, &tick.Resources{MilliCPU: tick.Ptr(10000.0)}
+			s.Pods[0].UsageMilliCPU, s.Allocatable = nil, &tick.Resources{MilliCPU: new(10000.0)}
 		}, 6000, 30e9, 4000},
-		{"a negative use is none", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU, s.CPU = tick.Ptr(-1.0), nil }, unknown, 30e9, 0},
+		{"a negative use is none", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU, s.CPU = new(-1.0), nil }, unknown, 30e9, 0},
 		{"a service that has not started", func(s *tick.Sample) {
 			s.Pods[0].UsageMilliCPU, s.Pods[0].Missing, s.CPU = nil, tick.MissingCgroup, nil
 		}, 0, 30e9, 0},
 
-		{"the machine's use is not known", func(s *tick.Sample) { s.CPU, s.Allocatable = nil, &tick.Resources{MilliCPU: tick.Ptr(14000.0)} }, 6000, 30e9, 4000},
-		{"the machine's is negative", func(s *tick.Sample) { s.CPU.UsageMilliCPU = tick.Ptr(-1.0) }, 4000, 30e9, 4000},
+		{"the machine's use is not known", func(s *tick.Sample) { s.CPU, s.Allocatable = nil, &tick.Resources{MilliCPU: new(14000.0)} }, 6000, 30e9, 4000},
+		{"the machine's is negative", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(-1.0) }, 4000, 30e9, 4000},
 		{"the machine's is 0, and a service's is not known", func(s *tick.Sample) {
-			s.CPU.UsageMilliCPU, s.Pods[0].UsageMilliCPU = tick.Ptr(0.0), nil
+			s.CPU.UsageMilliCPU, s.Pods[0].UsageMilliCPU = new(0.0), nil
 		}, 0, 30e9, 0},
-		{"the machine's is not known, and a service uses nothing", func(s *tick.Sample) { s.CPU, s.Pods[0].UsageMilliCPU = nil, tick.Ptr(0.0) }, 0, 30e9, 0},
+		{"the machine's is not known, and a service uses nothing", func(s *tick.Sample) { s.CPU, s.Pods[0].UsageMilliCPU = nil, new(0.0) }, 0, 30e9, 0},
 		{"neither is there a pod", func(s *tick.Sample) { s.CPU, s.Pods = nil, nil }, unknown, 40e9, 0},
 		{"nor is memory known", func(s *tick.Sample) { s.CPU, s.Pods, s.Memory = nil, nil, nil }, unknown, unknown, 0},
 
 		{"containers' use is the pod's", func(s *tick.Sample) { inContainers(&s.Pods[0], 2); s.CPU = nil }, 4000, 30e9, 4000},
 		{"idle containers' as well", func(s *tick.Sample) {
 			inContainers(&s.Pods[0], 2)
-			s.Pods[0].Containers[0].UsageMilliCPU, s.CPU = tick.Ptr(0.0), nil
+			s.Pods[0].Containers[0].UsageMilliCPU, s.CPU = new(0.0), nil
 		}, 2000, 30e9, 2000},
 		{"but not where one's is not known", func(s *tick.Sample) {
 			inContainers(&s.Pods[0], 2)
@@ -91,7 +91,7 @@ func TestDemand(t *testing.T) {
 		}, unknown, 30e9, 0},
 		{"nor where one's is negative", func(s *tick.Sample) {
 			inContainers(&s.Pods[0], 2)
-			s.Pods[0].Containers[0].UsageMilliCPU, s.CPU = tick.Ptr(-1.0), nil
+			s.Pods[0].Containers[0].UsageMilliCPU, s.CPU = new(-1.0), nil
 		}, unknown, 30e9, 0},
 
 		{"what batch holds is not the services', by containers too", func(s *tick.Sample) { inContainers(&s.Pods[1], 2) }, 4000, 30e9, 4000},
@@ -111,14 +111,14 @@ func TestDemand(t *testing.T) {
 		}, 4000, unknown, 4000},
 		{"or is negative", func(s *tick.Sample) {
 			inContainers(&s.Pods[0], 3)
-			s.Pods[0].Containers[1].Memory.WorkingSetBytes, s.Memory = tick.Ptr(-1.0), nil
+			s.Pods[0].Containers[1].Memory.WorkingSetBytes, s.Memory = new(-1.0), nil
 		}, 4000, unknown, 4000},
 		{"a set of nothing is known", func(s *tick.Sample) {
 			inContainers(&s.Pods[0], 3)
-			s.Pods[0].Containers[1].Memory.WorkingSetBytes, s.Memory = tick.Ptr(0.0), nil
+			s.Pods[0].Containers[1].Memory.WorkingSetBytes, s.Memory = new(0.0), nil
 		}, 4000, 8e9, 4000},
-		{"a pod's own of nothing, too", func(s *tick.Sample) { s.Pods[0].Memory.WorkingSetBytes, s.Memory = tick.Ptr(0.0), nil }, 4000, 0, 4000},
-		{"a pod's own that is negative is not", func(s *tick.Sample) { s.Pods[0].Memory.WorkingSetBytes, s.Memory = tick.Ptr(-1.0), nil }, 4000, unknown, 4000},
+		{"a pod's own of nothing, too", func(s *tick.Sample) { s.Pods[0].Memory.WorkingSetBytes, s.Memory = new(0.0), nil }, 4000, 0, 4000},
+		{"a pod's own that is negative is not", func(s *tick.Sample) { s.Pods[0].Memory.WorkingSetBytes, s.Memory = new(-1.0), nil }, 4000, unknown, 4000},
 		{"a pod without any figure of memory", func(s *tick.Sample) { s.Pods[0].Memory, s.Memory = nil, nil }, 4000, unknown, 4000},
 		{"unless it has not started", func(s *tick.Sample) {
 			s.Pods[0].Memory, s.Pods[0].Missing, s.Memory = nil, tick.MissingCgroup, nil

@@ -176,7 +176,7 @@ func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Adv
 // offerCPU says how much CPU is offered, and why.
 func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	all := float64(n.shape.avail.Size()) * 1000
-	a.Reclaimed = &tick.Reclaimed{MilliCPU: tick.Ptr(int64(0))}
+	a.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
 	if all == 0 {
 		a.Reasons = append(a.Reasons, "offer: kubelet gave all CPUs away, or they are reserved: there are none for batch")
 		return

@@ -22,8 +22,8 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func machine(services float64) *tick.Sample {
 	s := &tick.Sample{
 		Topology:      &tick.Topology{CPUs: "0-15", NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-3,8-11"}, {ID: 1, CPUs: "4-7,12-15"}}},
-		CPU:           &tick.NodeCPU{UsageMilliCPU: tick.Ptr(services + 3000)},
-		Memory:        &tick.NodeMemory{TotalBytes: tick.Ptr(100e9), AvailableBytes: tick.Ptr(60e9)},
+		CPU:           &tick.NodeCPU{UsageMilliCPU: new(services + 3000)},
+		Memory:        &tick.NodeMemory{TotalBytes: new(100e9), AvailableBytes: new(60e9)},
 		CgroupVersion: 2,
 		Pods:          []tick.Pod{podOf("web", tick.QoSShared, services), podOf("spark", tick.QoSReclaimed, 3000)},
 	}
@@ -36,7 +36,7 @@ func machine(services float64) *tick.Sample {
 func podOf(name, qos string, milliCPU float64) tick.Pod {
 	return tick.Pod{
 		UID: name, Namespace: "shop", Name: name, QoS: qos, QoSSource: tick.QoSFromRule, Cgroup: "/" + name, UsageMilliCPU: &milliCPU,
-		Memory: &tick.Memory{RSSBytes: tick.Ptr(10e9), WorkingSetBytes: tick.Ptr(12e9)},
+		Memory: &tick.Memory{RSSBytes: new(10e9), WorkingSetBytes: new(12e9)},
 	}
 }
 
@@ -224,7 +224,7 @@ func TestNewPodsCountWithTheirRequests(t *testing.T) {
 	calm := d.nodes["n"].Offered.Part
 	s := machine(4000)
 	young := podOf("young", tick.QoSShared, 500)
-	young.Requests = &tick.Resources{MilliCPU: tick.Ptr(6500.0)}
+	young.Requests = &tick.Resources{MilliCPU: new(6500.0)}
 	s.Pods = append(s.Pods, young)
 	offer := func(minutes int) (milliCPU int64, reason string) {
 		t.Helper()
@@ -242,7 +242,7 @@ func TestNewPodsCountWithTheirRequests(t *testing.T) {
 		t.Errorf("when it is known: %dm, %s", got, reason)
 	}
 	first := machine(4000)
-	first.Pods[0].Requests = &tick.Resources{MilliCPU: tick.Ptr(9000.0)}
+	first.Pods[0].Requests = &tick.Resources{MilliCPU: new(9000.0)}
 	if got := milli(t, New(Defaults()).Decide(at(0, first))); got != 16000-4000-1600 {
 		t.Errorf("what was there before counts with its request: %dm", got)
 	}
@@ -259,7 +259,7 @@ func TestMemory(t *testing.T) {
 	for i := range 24 * 60 {
 		s := machine(4000)
 		if i == 24*60-30 { // half an hour ago
-			s.Memory.AvailableBytes = tick.Ptr(50e9)
+			s.Memory.AvailableBytes = new(50e9)
 		}
 		a = d.Decide(at(time.Duration(i)*time.Minute, s))
 	}
@@ -276,13 +276,13 @@ func TestMemory(t *testing.T) {
 // Memory that the node's object keeps is not offered where services hold less, nor is what new pods have asked for; the reason has the sum.
 func TestMemoryThatIsKept(t *testing.T) {
 	s := machine(4000)
-	s.Memory.TotalBytes, s.Memory.AvailableBytes = tick.Ptr(100*gib), tick.Ptr(60*gib)
+	s.Memory.TotalBytes, s.Memory.AvailableBytes = new(100*gib), new(60*gib)
 	for i := range s.Pods {
-		s.Pods[i].Memory = &tick.Memory{RSSBytes: tick.Ptr(10 * gib), WorkingSetBytes: tick.Ptr(12 * gib)}
+		s.Pods[i].Memory = &tick.Memory{RSSBytes: new(10 * gib), WorkingSetBytes: new(12 * gib)}
 	}
 	young := podOf("young", tick.QoSShared, 0)
-	young.Memory.WorkingSetBytes = tick.Ptr(gib)
-	young.StartTime, young.Requests = start.Format(time.RFC3339), &tick.Resources{MemoryBytes: tick.Ptr(6 * gib)}
+	young.Memory.WorkingSetBytes = new(gib)
+	young.StartTime, young.Requests = start.Format(time.RFC3339), &tick.Resources{MemoryBytes: new(6 * gib)}
 	for _, tt := range []struct {
 		name                  string
 		capacity, allocatable *float64
@@ -292,10 +292,10 @@ func TestMemoryThatIsKept(t *testing.T) {
 	}{
 		{"nothing is kept", nil, nil, false, 60 * gib, "memory: 100.0 GiB - largest use of the hour without cache that can be dropped 30.0 GiB - " +
 			"margin for growth 10.0 GiB (less than 10 minutes are known) - new pods 0 -> 60.0 GiB"},
-		{"less than services hold", nil, tick.Ptr(75 * gib), false, 60 * gib, ""},
-		{"more", nil, tick.Ptr(55 * gib), false, 45 * gib, "dropped 45.0 GiB"},
-		{"all", nil, tick.Ptr(0.0), false, 0, ""},
-		{"the object's capacity", tick.Ptr(80 * gib), nil, false, 42 * gib, "memory: 80.0 GiB"},
+		{"less than services hold", nil, new(75 * gib), false, 60 * gib, ""},
+		{"more", nil, new(55 * gib), false, 45 * gib, "dropped 45.0 GiB"},
+		{"all", nil, new(0.0), false, 0, ""},
+		{"the object's capacity", new(80 * gib), nil, false, 42 * gib, "memory: 80.0 GiB"},
 		{"a new pod", nil, nil, true, 55 * gib, "requests of 1 new pod beyond use 5.0 GiB -> 55.0 GiB"},
 	} {
 		s := *s
@@ -344,8 +344,10 @@ func TestKubeletsStateUnread(t *testing.T) {
 		avail   string
 		said    bool
 	}{
-		{nil, true, "0-15", false}, {&tick.Kubelet{ExclusiveCPUs: "1-2,9-10"}, false, "0,3-8,11-15", false},
-		{nil, true, "0,3-8,11-15", true}, {nil, false, "0-15", false},
+		{nil, true, "0-15", false},
+		{&tick.Kubelet{ExclusiveCPUs: "1-2,9-10"}, false, "0,3-8,11-15", false},
+		{nil, true, "0,3-8,11-15", true},
+		{nil, false, "0-15", false},
 	} {
 		s := machine(4000)
 		s.Kubelet = step.kubelet
@@ -376,7 +378,7 @@ func TestBatchsFloorIsATenthOfTheMachine(t *testing.T) {
 // What is kept for the system, reserved, or given to a container alone is not offered.
 func TestWhatOthersHaveIsNotOffered(t *testing.T) {
 	s := machine(4000)
-	s.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(14000.0), MemoryBytes: tick.Ptr(100e9)}
+	s.Allocatable = &tick.Resources{MilliCPU: new(14000.0), MemoryBytes: new(100e9)}
 	if got := milli(t, New(Defaults()).Decide(at(0, s))); got != 16000-4000-2000-1600 {
 		t.Errorf("with 2 CPUs kept for the system: %dm", got)
 	}
@@ -392,7 +394,7 @@ func TestWhatOthersHaveIsNotOffered(t *testing.T) {
 	s = machine(4000)
 	s.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "1-2,9-10"}
 	s.Pods[0].Containers = []tick.Container{{
-		Name: "c", Cgroup: "/web/c", CPUSetCPUs: "1-2,9-10", UsageMilliCPU: tick.Ptr(4000.0), Requests: &tick.Resources{MilliCPU: tick.Ptr(4000.0)},
+		Name: "c", Cgroup: "/web/c", CPUSetCPUs: "1-2,9-10", UsageMilliCPU: new(4000.0), Requests: &tick.Resources{MilliCPU: new(4000.0)},
 	}}
 	a = New(Defaults()).Decide(at(0, s))
 	if got := milli(t, a); got != 12000-1200 { // the service uses its own CPUs alone
@@ -475,8 +477,8 @@ func TestASmallMachine(t *testing.T) {
 	small := func() *tick.Sample {
 		s := machine(1000)
 		s.Topology = &tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}
-		s.CPU.UsageMilliCPU = tick.Ptr(2000.0)
-		s.Pods[1].UsageMilliCPU = tick.Ptr(1000.0)
+		s.CPU.UsageMilliCPU = new(2000.0)
+		s.Pods[1].UsageMilliCPU = new(1000.0)
 		return s
 	}
 	a := New(withoutLimits()).Decide(at(0, small()))
@@ -501,8 +503,17 @@ func TestOfferMovesSlowly(t *testing.T) {
 	o := offer{}
 	var got []float64
 	for _, step := range []struct{ minute, can, use float64 }{
-		{0, 0.8, 0.1}, {0.1, 0.6, 0.1}, {0.2, 0.6, 0.1}, {1.2, 0.6, 0.1}, {1.3, 0.6, 0.35}, {1.4, 0.597, 0.35},
-		{2, 0.9, 0.1}, {4, 0.9, 0.1}, {6.5, 0.9, 0.1}, {7, 0.9, 0.1}, {12, 0.9, 0.1},
+		{0, 0.8, 0.1},
+		{0.1, 0.6, 0.1},
+		{0.2, 0.6, 0.1},
+		{1.2, 0.6, 0.1},
+		{1.3, 0.6, 0.35},
+		{1.4, 0.597, 0.35},
+		{2, 0.9, 0.1},
+		{4, 0.9, 0.1},
+		{6.5, 0.9, 0.1},
+		{7, 0.9, 0.1},
+		{12, 0.9, 0.1},
 	} {
 		o.follow(start.Add(time.Duration(step.minute*float64(time.Minute))), step.can, step.use, s)
 		got = append(got, o.Part)

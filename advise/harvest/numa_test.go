@@ -21,7 +21,7 @@ func onNodes(batch cpus.Set, services ...float64) *tick.Sample {
 	for i, use := range services {
 		node, _ := cpus.Parse(s.Topology.NUMANodes[i].CPUs)
 		part := 3000 * float64(node.Intersection(batch).Size()) / float64(batch.Size())
-		s.NUMANodes = append(s.NUMANodes, tick.NUMASample{ID: i, UsageMilliCPU: tick.Ptr(use + part)})
+		s.NUMANodes = append(s.NUMANodes, tick.NUMASample{ID: i, UsageMilliCPU: new(use + part)})
 	}
 	return s
 }
@@ -84,7 +84,7 @@ func TestUnknownUseOfANodeIsNotZero(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"a node is missing":        func(s *tick.Sample) { s.NUMANodes = s.NUMANodes[:1] },
 		"a node's use is unknown":  func(s *tick.Sample) { s.NUMANodes[1].UsageMilliCPU = nil },
-		"a node's use is nonsense": func(s *tick.Sample) { s.NUMANodes[1].UsageMilliCPU = tick.Ptr(-1.0) },
+		"a node's use is nonsense": func(s *tick.Sample) { s.NUMANodes[1].UsageMilliCPU = new(-1.0) },
 		"batch's use is unknown":   func(s *tick.Sample) { s.Pods[1].UsageMilliCPU = nil },
 	} {
 		s := onNodes(all, 4000, 0)

@@ -144,10 +144,14 @@ func TestOfferByNUMANode(t *testing.T) {
 func TestOnlyBatchsCgroupsAreConfined(t *testing.T) {
 	s := machine(3500)
 	for _, p := range []struct{ cgroup, qos, missing, phase string }{
-		{"/", tick.QoSReclaimed, "", ""}, {"x", tick.QoSReclaimed, "", ""}, {"", tick.QoSReclaimed, "", ""},
-		{"/a", tick.QoSShared, "", ""}, {"/b", tick.QoSReclaimed, tick.MissingCgroup, ""}, {"/c", tick.QoSReclaimed, "", "Failed"},
+		{"/", tick.QoSReclaimed, "", ""},
+		{"x", tick.QoSReclaimed, "", ""},
+		{"", tick.QoSReclaimed, "", ""},
+		{"/a", tick.QoSShared, "", ""},
+		{"/b", tick.QoSReclaimed, tick.MissingCgroup, ""},
+		{"/c", tick.QoSReclaimed, "", "Failed"},
 	} {
-		s.Pods = append(s.Pods, tick.Pod{UID: p.cgroup, Cgroup: p.cgroup, QoS: p.qos, Missing: p.missing, Phase: p.phase, UsageMilliCPU: tick.Ptr(0.0)})
+		s.Pods = append(s.Pods, tick.Pod{UID: p.cgroup, Cgroup: p.cgroup, QoS: p.qos, Missing: p.missing, Phase: p.phase, UsageMilliCPU: new(0.0)})
 	}
 	cpusOf(t, New(withoutLimits()).Decide(at(0, s)).Cgroups)
 }

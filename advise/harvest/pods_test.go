@@ -65,7 +65,7 @@ func TestTheLargestPeaksAreNamed(t *testing.T) {
 // A pod is new for ten minutes since it was seen or started; what was there when the node was seen first is not. One of which a figure
 // is not known, as it has not started, counts with its request however old it is.
 func TestHowLongAPodIsNew(t *testing.T) {
-	amount := tick.Ptr(1.0)
+	amount := new(1.0)
 	for _, tt := range []struct {
 		name     string
 		begun    bool
@@ -105,7 +105,7 @@ func TestPodsThatAreRemembered(t *testing.T) {
 	ps := &pods{}
 	r := ps.begin(start)
 	see := func(uid string) bool {
-		return r.see(&tick.Pod{UID: uid}, tick.Ptr(1.0), tick.Ptr(1.0), Defaults())
+		return r.see(&tick.Pod{UID: uid}, new(1.0), new(1.0), Defaults())
 	}
 	if see(strings.Repeat("x", maxIdentity)) || !see(strings.Repeat("y", maxIdentity+1)) || len(r.Of) != 1 {
 		t.Errorf("of a name of %d bytes and a longer one %d are remembered", maxIdentity, len(r.Of))

@@ -145,9 +145,9 @@ func TestLimitOf(t *testing.T) {
 		want           int64
 	}{
 		{nil, nil, tick.Unlimited},
-		{&tick.Resources{MilliCPU: tick.Ptr(0.0)}, &tick.Resources{ReclaimedMilliCPU: tick.Ptr(0.0)}, tick.Unlimited},
-		{&tick.Resources{MilliCPU: tick.Ptr(2000.0)}, &tick.Resources{MilliCPU: tick.Ptr(0.0)}, 2000},
-		{&tick.Resources{MilliCPU: tick.Ptr(2000.0)}, &tick.Resources{ReclaimedMilliCPU: tick.Ptr(500.5)}, 501},
+		{&tick.Resources{MilliCPU: new(0.0)}, &tick.Resources{ReclaimedMilliCPU: new(0.0)}, tick.Unlimited},
+		{&tick.Resources{MilliCPU: new(2000.0)}, &tick.Resources{MilliCPU: new(0.0)}, 2000},
+		{&tick.Resources{MilliCPU: new(2000.0)}, &tick.Resources{ReclaimedMilliCPU: new(500.5)}, 501},
 	} {
 		p := reclaimed("b")
 		p.Limits, p.Containers[0].Limits = c.pod, c.container

@@ -11,8 +11,10 @@ import (
 
 // ruled is a reclaimed cgroup of a plain host.
 func ruled(name string) tick.Pod {
-	return tick.Pod{UID: "/" + name, Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/" + name,
-		Containers: []tick.Container{{Name: name, Cgroup: "/" + name}}}
+	return tick.Pod{
+		UID: "/" + name, Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/" + name,
+		Containers: []tick.Container{{Name: name, Cgroup: "/" + name}},
+	}
 }
 
 // on is a tick on a small machine of 4 CPUs.
@@ -26,8 +28,8 @@ func onSmall(seconds float64, pods ...tick.Pod) *tick.Tick {
 // held by quota, each by its part of the whole.
 func TestClassHoldsBatchOnASmallPlainHost(t *testing.T) {
 	limited := ruled("limited")
-	limited.Limits = &tick.Resources{MilliCPU: tick.Ptr(300.0)}
-	idle, one := tick.Ptr(true), tick.Ptr(int64(1))
+	limited.Limits = &tick.Resources{MilliCPU: new(300.0)}
+	idle, one := new(true), new(int64(1))
 	for _, tt := range []struct {
 		name     string
 		settings func(*Settings)
@@ -35,19 +37,19 @@ func TestClassHoldsBatchOnASmallPlainHost(t *testing.T) {
 		offer    int64
 	}{
 		{"by default", func(*Settings) {}, []tick.Cgroup{
-			{Cgroup: "/limited", CPUMaxMilliCPU: tick.Ptr(int64(300)), CPUIdle: idle, CPUWeight: one},
-			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: tick.Ptr(int64(2600))},
+			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300)), CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(2600))},
 			{Cgroup: "/batch", CPUIdle: idle, CPUWeight: one},
 		}, 2600},
 		{"limit quota", func(s *Settings) { s.Limit = LimitQuota }, []tick.Cgroup{
-			{Cgroup: "/batch", CPUMaxMilliCPU: tick.Ptr(int64(866)), CPUIdle: idle, CPUWeight: one},
-			{Cgroup: "/limited", CPUMaxMilliCPU: tick.Ptr(int64(300)), CPUIdle: idle, CPUWeight: one},
-			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: tick.Ptr(int64(866))},
+			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(866)), CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300)), CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(866))},
 		}, 2600},
 		{"class none", func(s *Settings) { s.BatchClass = class.None }, []tick.Cgroup{
-			{Cgroup: "/batch", CPUMaxMilliCPU: tick.Ptr(int64(866))},
-			{Cgroup: "/limited", CPUMaxMilliCPU: tick.Ptr(int64(300))},
-			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: tick.Ptr(int64(866))},
+			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(866))},
+			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300))},
+			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(866))},
 		}, 2600},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package katalyst
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func clusterMachine(t *rapid.T) *tick.Topology {
 		}
 		node := tick.TopologyNUMA{ID: id * 2, CPUs: fmt.Sprintf("%d-%d", first, next-1)}
 		if rapid.Bool().Draw(t, "memory is known") {
-			node.MemoryBytes = tick.Ptr(rapid.Float64Range(0, 1e12).Draw(t, "bytes"))
+			node.MemoryBytes = new(rapid.Float64Range(0, 1e12).Draw(t, "bytes"))
 		}
 		topology.NUMANodes = append(topology.NUMANodes, node)
 	}
@@ -41,7 +42,7 @@ func clusterPod(t *rapid.T) tick.Pod {
 		if rapid.Bool().Draw(t, what+" is missing") {
 			return nil
 		}
-		return tick.Ptr(rapid.Float64Range(0, most).Draw(t, what))
+		return new(rapid.Float64Range(0, most).Draw(t, what))
 	}
 	p := tick.Pod{
 		UID: "uid-" + name, Namespace: "default", Name: name,
@@ -94,7 +95,7 @@ func TestClusterProperties(t *testing.T) {
 			}
 			now = now.Add(time.Duration(rapid.IntRange(-10, 50).Draw(t, "seconds")) * time.Second)
 			tk := &tick.Tick{V: 1, Node: "n", Time: now, Sample: &tick.Sample{
-				IntervalSeconds: tick.Ptr(1.0), Topology: topology, Memory: &tick.NodeMemory{TotalBytes: tick.Ptr(1e11)},
+				IntervalSeconds: new(1.0), Topology: topology, Memory: &tick.NodeMemory{TotalBytes: new(1e11)},
 				CgroupVersion: rapid.IntRange(1, 2).Draw(t, "cgroup version"),
 				Kubelet: &tick.Kubelet{
 					CPUManagerPolicy: rapid.SampledFrom([]string{"none", "static"}).Draw(t, "policy"),
@@ -107,13 +108,11 @@ func TestClusterProperties(t *testing.T) {
 				}).Draw(t, "config")),
 			}}
 			for _, numa := range topology.NUMANodes {
-				tk.Sample.NUMANodes = append(tk.Sample.NUMANodes, tick.NUMASample{ID: numa.ID, Memory: &tick.NUMAMemory{FreeBytes: tick.Ptr(rapid.Float64Range(0, 1e11).Draw(t, "free"))}})
+				tk.Sample.NUMANodes = append(tk.Sample.NUMANodes, tick.NUMASample{ID: numa.ID, Memory: &tick.NUMAMemory{FreeBytes: new(rapid.Float64Range(0, 1e11).Draw(t, "free"))}})
 			}
 			before := map[string]string{}
 			if n := d.nodes["n"]; n != nil {
-				for k, v := range n.Dedicated {
-					before[k] = v
-				}
+				maps.Copy(before, n.Dedicated)
 			}
 			a := d.Decide(tk)
 			if a.Reclaimed == nil {

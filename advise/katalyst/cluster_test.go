@@ -66,22 +66,52 @@ func TestNUMABinding(t *testing.T) {
 	}{
 		{"within one node", []tick.Pod{bound("db", 6000)}, map[string]string{"db": "0-2,24-26"}, "0-2,24-26 mems 0", ""},
 		{"a whole node's CPUs", []tick.Pod{bound("db", 24000)}, map[string]string{"db": "0-11,24-35"}, "0-11,24-35 mems 0", ""},
-		{"as few nodes as needed", []tick.Pod{bound("db", 26000)}, map[string]string{"db": "0-12,24-36"}, "0-12,24-36 mems 0-1",
-			"dedicated pod default/db is bound to NUMA nodes 0-1: no single one has 26 CPUs free"},
+		{
+			"as few nodes as needed",
+			[]tick.Pod{bound("db", 26000)},
+			map[string]string{"db": "0-12,24-36"},
+			"0-12,24-36 mems 0-1",
+			"dedicated pod default/db is bound to NUMA nodes 0-1: no single one has 26 CPUs free",
+		},
 		{"without numa_binding its memory is anywhere", []tick.Pod{dedicated("db", 6000)}, map[string]string{"db": "0-2,24-26"}, "0-2,24-26", ""},
 		{"numa_binding false", []tick.Pod{enhancedBy(dedicated("db", 6000), memoryEnhancement, `{"numa_binding":"false"}`)}, map[string]string{"db": "0-2,24-26"}, "0-2,24-26", ""},
 		{"exclusive: the whole node", []tick.Pod{alone("db", 2000)}, map[string]string{"db": "0-11,24-35"}, "0-11,24-35 mems 0", ""},
 		{"exclusive comes first", []tick.Pod{bound("aa", 2000), alone("db", 2000)}, map[string]string{"aa": "12,36", "db": "0-11,24-35"}, "0-11,24-35 mems 0", ""},
-		{"two exclusive ones do not fit two nodes", []tick.Pod{alone("aa", 2000), alone("db", 2000)}, map[string]string{"aa": "0-11,24-35"}, "21-23,45-47",
-			"dedicated pod default/db asks for 2 CPUs in NUMA nodes of its own and 18 can be given: it stays in the shared pool"},
-		{"exclusive for more than can be given", []tick.Pod{alone("db", 30000)}, map[string]string{}, "4-11,15-23,28-35,39-47",
-			"dedicated pod default/db asks for 30 CPUs in NUMA nodes of its own and 42 can be given"},
-		{"broken JSON", []tick.Pod{enhancedBy(dedicated("db", 2000), memoryEnhancement, `{"numa_binding":`)}, map[string]string{"db": "0,24"}, "0,24",
-			"pod default/db: annotation katalyst.kubewharf.io/memory_enhancement: want a JSON object"},
-		{"no string", []tick.Pod{enhancedBy(dedicated("db", 2000), memoryEnhancement, `{"numa_binding":true}`)}, map[string]string{"db": "0,24"}, "0,24",
-			`numa_binding is neither "true" nor "false"`},
-		{"exclusive alone", []tick.Pod{enhancedBy(dedicated("db", 2000), memoryEnhancement, `{"numa_exclusive":"true"}`)}, map[string]string{"db": "0,24"}, "0,24",
-			"numa_exclusive is nothing without numa_binding"},
+		{
+			"two exclusive ones do not fit two nodes",
+			[]tick.Pod{alone("aa", 2000), alone("db", 2000)},
+			map[string]string{"aa": "0-11,24-35"},
+			"21-23,45-47",
+			"dedicated pod default/db asks for 2 CPUs in NUMA nodes of its own and 18 can be given: it stays in the shared pool",
+		},
+		{
+			"exclusive for more than can be given",
+			[]tick.Pod{alone("db", 30000)},
+			map[string]string{},
+			"4-11,15-23,28-35,39-47",
+			"dedicated pod default/db asks for 30 CPUs in NUMA nodes of its own and 42 can be given",
+		},
+		{
+			"broken JSON",
+			[]tick.Pod{enhancedBy(dedicated("db", 2000), memoryEnhancement, `{"numa_binding":`)},
+			map[string]string{"db": "0,24"},
+			"0,24",
+			"pod default/db: annotation katalyst.kubewharf.io/memory_enhancement: want a JSON object",
+		},
+		{
+			"no string",
+			[]tick.Pod{enhancedBy(dedicated("db", 2000), memoryEnhancement, `{"numa_binding":true}`)},
+			map[string]string{"db": "0,24"},
+			"0,24",
+			`numa_binding is neither "true" nor "false"`,
+		},
+		{
+			"exclusive alone",
+			[]tick.Pod{enhancedBy(dedicated("db", 2000), memoryEnhancement, `{"numa_exclusive":"true"}`)},
+			map[string]string{"db": "0,24"},
+			"0,24",
+			"numa_exclusive is nothing without numa_binding",
+		},
 		{"on a shared pod it is nothing", []tick.Pod{enhancedBy(shared("db", 1), memoryEnhancement, `{"numa_binding":"true","numa_exclusive":"true"}`)}, map[string]string{}, "11,22-23,35,46-47", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,8 +177,8 @@ func TestDedicatedKeeps(t *testing.T) {
 func TestExclusiveMemory(t *testing.T) {
 	tk := at(0, alone("db", 2000))
 	for i := range tk.Sample.Topology.NUMANodes {
-		tk.Sample.Topology.NUMANodes[i].MemoryBytes = tick.Ptr(97962212.0 * 1024)
-		tk.Sample.NUMANodes = append(tk.Sample.NUMANodes, tick.NUMASample{ID: i, Memory: &tick.NUMAMemory{FreeBytes: tick.Ptr(90e9)}})
+		tk.Sample.Topology.NUMANodes[i].MemoryBytes = new(97962212.0 * 1024)
+		tk.Sample.NUMANodes = append(tk.Sample.NUMANodes, tick.NUMASample{ID: i, Memory: &tick.NUMAMemory{FreeBytes: new(90e9)}})
 	}
 	a := New(Defaults()).Decide(tk)
 	want := int64(97962212*1024 - 5<<30)
@@ -173,15 +203,35 @@ func TestNamedPools(t *testing.T) {
 		milliCPU int64
 		reasons  []string
 	}{
-		{"the reserve is divided", []tick.Pod{shared("a", 1), pooled("b", "batch", 3)}, map[string]int{"share": 4, "batch": 6, "reclaim": 38}, 38000,
-			[]string{"share: reserve 2000m of 4000m (default) + need 1000m of 1 container = 3000m -> 4 CPUs", "batch: reserve 2000m of 4000m (default) + need 3000m of 1 container = 5000m -> 6 CPUs"}},
-		{"what does not divide is the common one's", []tick.Pod{pooled("b", "batch", 1), pooled("f", "flink", 1)}, map[string]int{"share": 2, "batch": 4, "flink": 4, "reclaim": 38}, 38000,
-			[]string{"share: reserve 1334m of 4000m", "flink: reserve 1333m"}},
-		{"over the limit", []tick.Pod{shared("a", 30), pooled("b", "batch", 60)}, map[string]int{"share": 18, "batch": 26, "reclaim": 4}, 4000,
-			[]string{"share: ", "; 32 CPUs would do, the shared pools divide 44: the reclaimed pool keeps its floor of 4 CPUs (default)"}},
+		{
+			"the reserve is divided",
+			[]tick.Pod{shared("a", 1), pooled("b", "batch", 3)},
+			map[string]int{"share": 4, "batch": 6, "reclaim": 38},
+			38000,
+			[]string{"share: reserve 2000m of 4000m (default) + need 1000m of 1 container = 3000m -> 4 CPUs", "batch: reserve 2000m of 4000m (default) + need 3000m of 1 container = 5000m -> 6 CPUs"},
+		},
+		{
+			"what does not divide is the common one's",
+			[]tick.Pod{pooled("b", "batch", 1), pooled("f", "flink", 1)},
+			map[string]int{"share": 2, "batch": 4, "flink": 4, "reclaim": 38},
+			38000,
+			[]string{"share: reserve 1334m of 4000m", "flink: reserve 1333m"},
+		},
+		{
+			"over the limit",
+			[]tick.Pod{shared("a", 30), pooled("b", "batch", 60)},
+			map[string]int{"share": 18, "batch": 26, "reclaim": 4},
+			4000,
+			[]string{"share: ", "; 32 CPUs would do, the shared pools divide 44: the reclaimed pool keeps its floor of 4 CPUs (default)"},
+		},
 		{"the common one by name", []tick.Pod{pooled("b", "share", 1)}, map[string]int{"share": 6, "reclaim": 42}, 42000, nil},
-		{"reserved", []tick.Pod{pooled("b", "reclaim", 1)}, map[string]int{"share": 6, "reclaim": 42}, 42000,
-			[]string{`pod default/b: annotation katalyst.kubewharf.io/cpu_enhancement: cpuset_pool "reclaim" is a reserved name: it goes to the pool share`}},
+		{
+			"reserved",
+			[]tick.Pod{pooled("b", "reclaim", 1)},
+			map[string]int{"share": 6, "reclaim": 42},
+			42000,
+			[]string{`pod default/b: annotation katalyst.kubewharf.io/cpu_enhancement: cpuset_pool "reclaim" is a reserved name: it goes to the pool share`},
+		},
 		{"no word", []tick.Pod{pooled("b", "dedicated/default/x", 1)}, map[string]int{"share": 6, "reclaim": 42}, 42000, []string{`"dedicated/default/x" is no word`}},
 		{"no text", []tick.Pod{enhancedBy(shared("b", 1), cpuEnhancement, `{"cpuset_pool":["x"]}`)}, map[string]int{"share": 6, "reclaim": 42}, 42000, []string{"is no text"}},
 		{"of dedicated pods it is nothing", []tick.Pod{enhancedBy(dedicated("b", 2000), cpuEnhancement, `{"cpuset_pool":"batch"}`)}, map[string]int{"share": 4, "dedicated/default/b": 2, "reclaim": 42}, 42000, nil},

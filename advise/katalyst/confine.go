@@ -27,7 +27,7 @@ func (n *node) confine(a *tick.Advice, members []member, groups []group, avail n
 				continue
 			}
 			if n.Quota && m.class == tick.QoSReclaimed { // CPUs came online: there is room for pools again
-				want.CPUMaxMilliCPU = tick.Ptr(limitOf(m.Pod, j))
+				want.CPUMaxMilliCPU = new(limitOf(m.Pod, j))
 			}
 			a.Cgroups = append(a.Cgroups, want)
 			if fallback != "" {

@@ -168,7 +168,7 @@ func (d *dynamic) amounts(field string, raw tick.Raw) (a amounts) {
 			d.refuse(where, err.Error())
 			continue
 		}
-		*into = tick.Ptr(int64(amount))
+		*into = new(int64(amount))
 	}
 	return a
 }

@@ -23,14 +23,22 @@ func TestReasonsCountWhatStoodIn(t *testing.T) {
 		want []string
 	}{
 		{"all was read", shared("a", 1), nil},
-		{"a load is missing", of(func(c *tick.Container) { c.Load5, c.Requests = nil, &tick.Resources{MilliCPU: p(2000)} }),
-			[]string{"2 shared containers by CPU request: use or load is missing or zero, or the pod is new or dedicated"}},
-		{"nothing was read", of(func(c *tick.Container) { c.UsageMilliCPU, c.Load1, c.Load5 = nil, nil, nil }),
-			[]string{"2 shared containers taken as 4000m each (default): no use, load or CPU request is known"}},
-		{"rss is missing", of(func(c *tick.Container) { c.Memory, c.Requests = nil, &tick.Resources{MemoryBytes: p(77)} }),
-			[]string{"2 shared containers by memory request: rss is missing"}},
-		{"no memory was read", of(func(c *tick.Container) { c.Memory = nil }),
-			[]string{"2 shared containers taken as 8589934592 bytes each (default): no rss or memory request is known"}},
+		{
+			"a load is missing", of(func(c *tick.Container) { c.Load5, c.Requests = nil, &tick.Resources{MilliCPU: p(2000)} }),
+			[]string{"2 shared containers by CPU request: use or load is missing or zero, or the pod is new or dedicated"},
+		},
+		{
+			"nothing was read", of(func(c *tick.Container) { c.UsageMilliCPU, c.Load1, c.Load5 = nil, nil, nil }),
+			[]string{"2 shared containers taken as 4000m each (default): no use, load or CPU request is known"},
+		},
+		{
+			"rss is missing", of(func(c *tick.Container) { c.Memory, c.Requests = nil, &tick.Resources{MemoryBytes: p(77)} }),
+			[]string{"2 shared containers by memory request: rss is missing"},
+		},
+		{
+			"no memory was read", of(func(c *tick.Container) { c.Memory = nil }),
+			[]string{"2 shared containers taken as 8589934592 bytes each (default): no rss or memory request is known"},
+		},
 	} {
 		other := tt.pod
 		other.Name, other.Containers = "q", slices.Clone(other.Containers)
@@ -84,12 +92,12 @@ func TestRequestsFallToContainersWithoutOne(t *testing.T) {
 // What the machine uses beside the confined pods is the common pool's, also where there are others.
 func TestSystemUseIsTheCommonPools(t *testing.T) {
 	tk := at(0, shared("a", 1), pooled("b", "batch", 3))
-	tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: tick.Ptr(2000.0)}
+	tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: new(2000.0)}
 	a := New(Defaults()).Decide(tk)
 	wantReason(t, a, "share: reserve 2000m of 4000m (default) + need 1000m of 1 container + system 2000m = 5000m -> 6 CPUs")
 	wantReason(t, a, "batch: reserve 2000m of 4000m (default) + need 3000m of 1 container = 5000m -> 6 CPUs")
 	tk = at(0, shared("a", 1), pooled("b", "batch", 60))
-	tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: tick.Ptr(29_000.0)}
+	tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: new(29_000.0)}
 	if got := mustParse(t, poolsOf(New(Defaults()).Decide(tk))["share"]).Size(); got != 18 {
 		t.Errorf("where there is too little for all the common pool has %d CPUs, want its proportion of 18", got)
 	}

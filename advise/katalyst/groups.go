@@ -182,7 +182,7 @@ func (n *node) sizes(a *tick.Advice, now time.Time, avail named, groups []group,
 		}
 		g.want, g.bound = wants[i]*unit, ""
 	}
-	sizes := wants
+	var sizes []int
 	switch {
 	case sum > units:
 		sizes = divide(needs, units, unit)

@@ -133,7 +133,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.decided(t.Time, e.unknown > 0, settings.Hold)
 	e.memoryBytes = policy.Bounded(e.memoryBytes + sys.memoryBytes)
 	policy.AwakenTiers(s, a)
-	n.memory(a, s, machineBytes, r, e)
+	n.memory(a, machineBytes, r, e)
 	n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{Own: true})
 	n.publish(a, s, r, machineBytes, weights)
 	a.Reasons = append(a.Reasons, r.reasons...)
@@ -160,7 +160,7 @@ func (d *Decider) node(name string) *node {
 func (n *node) divide(a *tick.Advice, t *tick.Tick, members []member, small bool, systemMilliCPU float64, r resolved, s Settings) (estimate, []uint64) {
 	switch {
 	case n.shape.avail.IsEmpty():
-		a.Reclaimed.MilliCPU, a.Fallback = tick.Ptr(int64(0)), nil
+		a.Reclaimed.MilliCPU, a.Fallback = new(int64(0)), nil
 		a.Reasons = append(a.Reasons, fmt.Sprintf("kubelet gave away all CPUs that are not reserved (%s): there are no pools", n.shape.exclusive))
 		return n.need(members, make([]group, 1), s), nil
 	case small:

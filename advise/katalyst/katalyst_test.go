@@ -29,9 +29,9 @@ func guideTopology() *tick.Topology {
 // at makes a tick of the guide's node.
 func at(seconds float64, pods ...tick.Pod) *tick.Tick {
 	return &tick.Tick{V: 1, Node: "n", Time: start.Add(time.Duration(seconds * float64(time.Second))), Sample: &tick.Sample{
-		IntervalSeconds: tick.Ptr(1.0),
+		IntervalSeconds: new(1.0),
 		Topology:        guideTopology(),
-		Memory:          &tick.NodeMemory{TotalBytes: tick.Ptr(195924424.0 * 1024)},
+		Memory:          &tick.NodeMemory{TotalBytes: new(195924424.0 * 1024)},
 		Pods:            pods,
 	}}
 }
@@ -39,8 +39,8 @@ func at(seconds float64, pods ...tick.Pod) *tick.Tick {
 // shared makes a shared pod of one container with use and loads in cores.
 func shared(name string, cores float64) tick.Pod {
 	return tick.Pod{Namespace: "default", Name: name, QoS: tick.QoSShared, StartTime: "2023-01-03T10:00:00Z", Containers: []tick.Container{{
-		Cgroup: "/kubepods/" + name, UsageMilliCPU: tick.Ptr(cores * 1000), Load1: &cores, Load5: &cores,
-		Memory: &tick.Memory{RSSBytes: tick.Ptr(1.0)},
+		Cgroup: "/kubepods/" + name, UsageMilliCPU: new(cores * 1000), Load1: &cores, Load5: &cores,
+		Memory: &tick.Memory{RSSBytes: new(1.0)},
 	}}}
 }
 
@@ -49,8 +49,10 @@ func reclaimed(name string) tick.Pod {
 }
 
 func dedicated(name string, milliCPU float64) tick.Pod {
-	return tick.Pod{Namespace: "default", Name: name, QoS: tick.QoSDedicated, Requests: &tick.Resources{MilliCPU: &milliCPU},
-		Containers: []tick.Container{{Cgroup: "/kubepods/" + name}}}
+	return tick.Pod{
+		Namespace: "default", Name: name, QoS: tick.QoSDedicated, Requests: &tick.Resources{MilliCPU: &milliCPU},
+		Containers: []tick.Container{{Cgroup: "/kubepods/" + name}},
+	}
 }
 
 func poolsOf(a *tick.Advice) map[string]string {
@@ -194,7 +196,7 @@ func TestReservedCPUs(t *testing.T) {
 
 func TestAllocatableBoundsTheOffer(t *testing.T) {
 	tk := at(0)
-	tk.Sample.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(46500.0)}
+	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(46500.0)}
 	if a := New(Defaults()).Decide(tk); *a.Reclaimed.MilliCPU != 42500 {
 		t.Errorf("reclaimed = %d; want the allocatable 46500 less the shared 4000", *a.Reclaimed.MilliCPU)
 	}
@@ -203,10 +205,10 @@ func TestAllocatableBoundsTheOffer(t *testing.T) {
 func TestQuotaOnSmallMachines(t *testing.T) {
 	small := func(seconds, cores float64) *tick.Tick {
 		limited := reclaimed("limited")
-		limited.Limits = &tick.Resources{MilliCPU: tick.Ptr(50.0)}
+		limited.Limits = &tick.Resources{MilliCPU: new(50.0)}
 		tk := at(seconds, shared("web", cores), reclaimed("batch"), limited)
 		tk.Sample.Topology = &tick.Topology{CPUs: "0-1", Cores: []string{"0", "1"}}
-		tk.Sample.Memory.TotalBytes = tick.Ptr(10e9)
+		tk.Sample.Memory.TotalBytes = new(10e9)
 		return tk
 	}
 	d := New(Defaults())
@@ -225,8 +227,8 @@ func TestQuotaOnSmallMachines(t *testing.T) {
 			t.Errorf("at %vs with %v cores: reclaimed = %d, pools %v; want %d and none", step.seconds, step.cores, *a.Reclaimed.MilliCPU, a.Pools, step.milliCPU)
 		}
 		want := []tick.Cgroup{
-			{Cgroup: "/kubepods/besteffort/batch", CPUMaxMilliCPU: tick.Ptr(step.milliCPU / 2)},
-			{Cgroup: "/kubepods/besteffort/limited", CPUMaxMilliCPU: tick.Ptr(int64(50))},
+			{Cgroup: "/kubepods/besteffort/batch", CPUMaxMilliCPU: new(step.milliCPU / 2)},
+			{Cgroup: "/kubepods/besteffort/limited", CPUMaxMilliCPU: new(int64(50))},
 		}
 		if diff := cmp.Diff(want, a.Cgroups); diff != "" {
 			t.Errorf("at %vs: cgroups (-want +got):\n%s", step.seconds, diff)
@@ -245,10 +247,10 @@ func TestAQuotaIsWithinEachContainersOwnLimit(t *testing.T) {
 	small := &tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}}
 	pod := reclaimed("b")
 	pod.Containers = []tick.Container{
-		{Name: "a", Cgroup: "/kubepods/burstable/podb/a", Limits: &tick.Resources{MilliCPU: tick.Ptr(100.0)}},
-		{Name: "c", Cgroup: "/kubepods/burstable/podb/c", Limits: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(300.0), MilliCPU: tick.Ptr(2000.0)}},
+		{Name: "a", Cgroup: "/kubepods/burstable/podb/a", Limits: &tick.Resources{MilliCPU: new(100.0)}},
+		{Name: "c", Cgroup: "/kubepods/burstable/podb/c", Limits: &tick.Resources{ReclaimedMilliCPU: new(300.0), MilliCPU: new(2000.0)}},
 	}
-	pod.Limits = &tick.Resources{MilliCPU: tick.Ptr(2100.0)}
+	pod.Limits = &tick.Resources{MilliCPU: new(2100.0)}
 	tk := at(0, pod)
 	tk.Sample.Topology = small
 	d := New(Defaults())
@@ -278,7 +280,7 @@ func TestBetweenPoolsAndQuota(t *testing.T) {
 	a := d.Decide(tk)
 	want := []tick.Cgroup{
 		{Cgroup: "/kubepods/a", CPUSetCPUs: "0-6"},
-		{Cgroup: "/kubepods/besteffort/b", CPUSetCPUs: "0-6", CPUMaxMilliCPU: tick.Ptr(int64(7000 - 1700))},
+		{Cgroup: "/kubepods/besteffort/b", CPUSetCPUs: "0-6", CPUMaxMilliCPU: new(int64(7000 - 1700))},
 	}
 	if diff := cmp.Diff(want, a.Cgroups); diff != "" {
 		t.Errorf("on 7 CPUs: cgroups (-want +got):\n%s", diff)
@@ -374,7 +376,7 @@ func TestProperties(t *testing.T) {
 			}
 			total := number.Draw(t, "total bytes")
 			tk := &tick.Tick{V: 1, Node: "n", Time: now, Sample: &tick.Sample{
-				IntervalSeconds: tick.Ptr(1.0), Topology: topology,
+				IntervalSeconds: new(1.0), Topology: topology,
 				Memory: &tick.NodeMemory{TotalBytes: total}, Pods: rapid.SliceOfN(pod, 0, 6).Draw(t, "pods"),
 			}}
 			check(t, tk, d.Decide(tk), all, total)

@@ -46,16 +46,36 @@ func TestKubeletExclusiveCPUs(t *testing.T) {
 		cgroups  map[string]string
 		milliCPU int64
 	}{
-		{"its container is left alone and needs nothing", pinned(shared("a", 2), "10-11,34-35", 4000),
-			map[string]string{"share": "9,23,33,47", "reclaim": "0-8,12-22,24-32,36-46"}, map[string]string{}, 40000},
-		{"a container beside it runs in kubelet's pool, and counts", sidecar,
-			map[string]string{"share": "9,22-23,33,46-47", "reclaim": "0-8,12-21,24-32,36-45"}, map[string]string{}, 38000},
-		{"a dedicated pod has them for its own", pinned(dedicated("a", 4000), "10-11,34-35", 4000),
-			map[string]string{"share": "9,23,33,47", "reclaim": "0-8,12-22,24-32,36-46"}, map[string]string{}, 40000},
-		{"they were its pool's before kubelet gave them to another", pinned(shared("a", 2), "10-11", 500),
-			map[string]string{"share": "9,22-23,33,46-47", "reclaim": "0-8,12-21,24-32,36-45"}, map[string]string{"a": "9,22-23,33,46-47"}, 38000},
-		{"a list that is wider is kubelet's common one", pinned(shared("a", 2), "0-47", 4000),
-			map[string]string{"share": "9,22-23,33,46-47", "reclaim": "0-8,12-21,24-32,36-45"}, map[string]string{"a": "9,22-23,33,46-47"}, 38000},
+		{
+			"its container is left alone and needs nothing", pinned(shared("a", 2), "10-11,34-35", 4000),
+			map[string]string{"share": "9,23,33,47", "reclaim": "0-8,12-22,24-32,36-46"},
+			map[string]string{},
+			40000,
+		},
+		{
+			"a container beside it runs in kubelet's pool, and counts", sidecar,
+			map[string]string{"share": "9,22-23,33,46-47", "reclaim": "0-8,12-21,24-32,36-45"},
+			map[string]string{},
+			38000,
+		},
+		{
+			"a dedicated pod has them for its own", pinned(dedicated("a", 4000), "10-11,34-35", 4000),
+			map[string]string{"share": "9,23,33,47", "reclaim": "0-8,12-22,24-32,36-46"},
+			map[string]string{},
+			40000,
+		},
+		{
+			"they were its pool's before kubelet gave them to another", pinned(shared("a", 2), "10-11", 500),
+			map[string]string{"share": "9,22-23,33,46-47", "reclaim": "0-8,12-21,24-32,36-45"},
+			map[string]string{"a": "9,22-23,33,46-47"},
+			38000,
+		},
+		{
+			"a list that is wider is kubelet's common one", pinned(shared("a", 2), "0-47", 4000),
+			map[string]string{"share": "9,22-23,33,46-47", "reclaim": "0-8,12-21,24-32,36-45"},
+			map[string]string{"a": "9,22-23,33,46-47"},
+			38000,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tk := at(0, c.pod)
@@ -114,7 +134,7 @@ func TestTier(t *testing.T) {
 	b := inTier(reclaimed("b"), fs+"/podb")
 	missing := tick.Pod{Namespace: "default", Name: "late", UID: "late", QoS: tick.QoSShared, Missing: tick.MissingCgroup}
 	late := missing
-	late.Requests = &tick.Resources{MilliCPU: tick.Ptr(100.0)}
+	late.Requests = &tick.Resources{MilliCPU: new(100.0)}
 	unknown := inTier(shared("u", 1), fs+"/podu")
 	unknown.QoS = ""
 	for _, c := range []struct {

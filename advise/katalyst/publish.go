@@ -20,7 +20,7 @@ func (n *node) offer(a *tick.Advice, s *tick.Sample, l *layout) {
 }
 
 // memory sets what memory is reclaimed.
-func (n *node) memory(a *tick.Advice, s *tick.Sample, totalBytes float64, r resolved, e estimate) {
+func (n *node) memory(a *tick.Advice, totalBytes float64, r resolved, e estimate) {
 	if totalBytes <= 0 {
 		a.Reasons = append(a.Reasons, "memory: the machine's total is not known: no memory is offered")
 		return
@@ -136,7 +136,7 @@ func (n *node) splitMemory(a *tick.Advice, s *tick.Sample) {
 	sum := uint64(0)
 	for _, node := range n.shape.from.NUMANodes { // nodes of memory alone
 		if bytes, known := free[node.ID]; known && bytes > 0 && !slices.Contains(n.shape.NUMA, node.ID) {
-			c.NUMANodes = append(c.NUMANodes, tick.ReclaimedNUMA{ID: node.ID, MilliCPU: tick.Ptr(int64(0))})
+			c.NUMANodes = append(c.NUMANodes, tick.ReclaimedNUMA{ID: node.ID, MilliCPU: new(int64(0))})
 		}
 	}
 	weights := make([]uint64, len(c.NUMANodes))

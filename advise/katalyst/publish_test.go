@@ -22,13 +22,13 @@ func TestARebootForgetsCgroups(t *testing.T) {
 
 // The node object's memory counts where it says any, else the machine's total.
 func TestMachineBytes(t *testing.T) {
-	total := &tick.NodeMemory{TotalBytes: tick.Ptr(9.0)}
+	total := &tick.NodeMemory{TotalBytes: new(9.0)}
 	for _, tt := range []struct {
 		capacity *tick.Resources
 		memory   *tick.NodeMemory
 		want     float64
 	}{
-		{&tick.Resources{MemoryBytes: tick.Ptr(5.0)}, total, 5}, {&tick.Resources{MilliCPU: tick.Ptr(5.0)}, total, 9}, {nil, total, 9}, {nil, nil, 0}, {nil, &tick.NodeMemory{}, 0},
+		{&tick.Resources{MemoryBytes: new(5.0)}, total, 5}, {&tick.Resources{MilliCPU: new(5.0)}, total, 9}, {nil, total, 9}, {nil, nil, 0}, {nil, &tick.NodeMemory{}, 0},
 	} {
 		if got := machineBytes(&tick.Sample{Capacity: tt.capacity, Memory: tt.memory}); got != tt.want {
 			t.Errorf("%+v: %v, want %v", tt, got, tt.want)
@@ -42,7 +42,7 @@ func TestReservedCPUsAreNotTakenTwice(t *testing.T) {
 	s.ReservedCPUs = "0-1,24-25"
 	tk := at(0, shared("a", 1))
 	want := *New(s).Decide(tk).Reclaimed.MilliCPU
-	tk.Sample.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(44_000.0)}
+	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(44_000.0)}
 	a := New(s).Decide(tk)
 	if got := *a.Reclaimed.MilliCPU; got != want || got != 38_000 {
 		t.Errorf("%dm are offered, want %dm: %q", got, want, a.Reasons)
@@ -55,7 +55,7 @@ func TestTheReasonForNoMemory(t *testing.T) {
 	const none = ": none is offered"
 	tk := at(0, shared("a", 1))
 	wantNoReason(t, New(Defaults()).Decide(tk), none)
-	tk.Sample.Memory.TotalBytes = tick.Ptr(float64(5 << 30))
+	tk.Sample.Memory.TotalBytes = new(float64(5 << 30))
 	wantReason(t, New(Defaults()).Decide(tk), "memory: 5368709120 bytes are no more than the reserve of 5368709120 (default) and the shared containers' 1"+none)
 }
 
@@ -89,7 +89,7 @@ func smallNode(pods ...tick.Pod) *tick.Tick {
 func TestQuotaLeavesOthersTheirs(t *testing.T) {
 	tk := smallNode(reclaimed("b"))
 	tk.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: "3"}
-	tk.Sample.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(3500.0)}
+	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(3500.0)}
 	a := New(Defaults()).Decide(tk) // the reserve is a tenth of what is allocatable
 	if got := *a.Reclaimed.MilliCPU; got != 3500-1000-350 {
 		t.Errorf("%dm are offered: %q", got, a.Reasons)
@@ -99,14 +99,14 @@ func TestQuotaLeavesOthersTheirs(t *testing.T) {
 // A quota is divided by the pods' requests, and a pod's part equally over its containers.
 func TestQuotaIsDividedByRequests(t *testing.T) {
 	one, two := reclaimed("one"), reclaimed("two")
-	one.Requests = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(2000.0)}
-	two.Requests = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(0.0), MilliCPU: tick.Ptr(4000.0)}
+	one.Requests = &tick.Resources{ReclaimedMilliCPU: new(2000.0)}
+	two.Requests = &tick.Resources{ReclaimedMilliCPU: new(0.0), MilliCPU: new(4000.0)}
 	two.Containers = append(two.Containers, tick.Container{Cgroup: "/kubepods/besteffort/two-too"})
 	a := New(Defaults()).Decide(smallNode(one, two)) // 4000m less a tenth
 	want := []tick.Cgroup{
-		{Cgroup: "/kubepods/besteffort/one", CPUMaxMilliCPU: tick.Ptr(int64(1200))},
-		{Cgroup: "/kubepods/besteffort/two", CPUMaxMilliCPU: tick.Ptr(int64(1200))},
-		{Cgroup: "/kubepods/besteffort/two-too", CPUMaxMilliCPU: tick.Ptr(int64(1200))},
+		{Cgroup: "/kubepods/besteffort/one", CPUMaxMilliCPU: new(int64(1200))},
+		{Cgroup: "/kubepods/besteffort/two", CPUMaxMilliCPU: new(int64(1200))},
+		{Cgroup: "/kubepods/besteffort/two-too", CPUMaxMilliCPU: new(int64(1200))},
 	}
 	if diff := cmp.Diff(want, a.Cgroups); diff != "" {
 		t.Errorf("cgroups (-want +got):\n%s", diff)

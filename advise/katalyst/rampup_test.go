@@ -116,11 +116,11 @@ func TestRampUpOfWhom(t *testing.T) {
 func TestMissingAndTerminating(t *testing.T) {
 	missing := func(p tick.Pod, side string) tick.Pod { p.Missing = side; return p }
 	ending := func(p tick.Pod) tick.Pod { p.Terminating = true; return p }
-	bare := tick.Pod{Namespace: "default", Name: "x", UID: "x", QoS: tick.QoSShared, Requests: &tick.Resources{MilliCPU: tick.Ptr(5000.0), MemoryBytes: tick.Ptr(1e9)}}
+	bare := tick.Pod{Namespace: "default", Name: "x", UID: "x", QoS: tick.QoSShared, Requests: &tick.Resources{MilliCPU: new(5000.0), MemoryBytes: new(1e9)}}
 	unknown := shared("x", 30)
 	unknown.QoS = ""
 	idle := shared("x", 0)
-	idle.Requests = &tick.Resources{MilliCPU: tick.Ptr(9000.0), MemoryBytes: tick.Ptr(1e9)}
+	idle.Requests = &tick.Resources{MilliCPU: new(9000.0), MemoryBytes: new(1e9)}
 	idle.Containers[0].Memory = nil
 	used := shared("x", 3)
 	used.Requests = idle.Requests

@@ -38,7 +38,8 @@ type Settings struct {
 	Guard guard.Settings
 	// Limits cap the reclaimed pods' memory and protect the services'; both are off unless they are switched on: the guide has none.
 	Limits limits.Settings
-	// Disk gives batch pods the idle share of the disks, and limits what they read and write; both are off unless they are switched on: the guide has none.
+	// Disk gives batch pods the idle share of the disks, and limits what they read and write; both are off unless they are switched on: the
+	// guide has none.
 	Disk disk.Settings
 	// Limit says what holds reclaimed pods on a machine that is too small for pools: [LimitQuota] or, for those that have one, their
 	// scheduling class: [LimitClass], or empty.

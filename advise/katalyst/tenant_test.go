@@ -17,7 +17,7 @@ func idlePods(n int, change func(i int, p *tick.Pod)) []tick.Pod {
 	var pods []tick.Pod
 	for i := range n {
 		p := shared(fmt.Sprint("idle", i), 0.001)
-		p.Requests = &tick.Resources{MilliCPU: tick.Ptr(1.0)}
+		p.Requests = &tick.Resources{MilliCPU: new(1.0)}
 		p.Containers[0].Requests = p.Requests
 		p.Annotations = map[string]string{}
 		change(i, &p)
@@ -46,14 +46,14 @@ func TestIdlePodsTakeNoCPUsFromAServiceByNamingPools(t *testing.T) {
 		}},
 		{"they are dedicated and request a CPU, with NUMA nodes of their own", 1, func(i int, p *tick.Pod) {
 			p.QoS, p.Annotations[memoryEnhancement] = tick.QoSDedicated, `{"numa_binding":"true","numa_exclusive":"true"}`
-			p.Requests = &tick.Resources{MilliCPU: tick.Ptr(1000.0)}
+			p.Requests = &tick.Resources{MilliCPU: new(1000.0)}
 		}},
 		{"they are dedicated and request a CPU each, which is half a core", 16, func(i int, p *tick.Pod) {
-			p.QoS, p.Requests = tick.QoSDedicated, &tick.Resources{MilliCPU: tick.Ptr(1000.0)}
+			p.QoS, p.Requests = tick.QoSDedicated, &tick.Resources{MilliCPU: new(1000.0)}
 		}},
 		{"they need a core each", 20, func(i int, p *tick.Pod) {
 			own(i, p)
-			p.Containers[0].UsageMilliCPU = tick.Ptr(1000.0)
+			p.Containers[0].UsageMilliCPU = new(1000.0)
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestNUMANodeOfOnesOwnUpToWhatServicesNeed(t *testing.T) {
 	for cores := 10.0; cores < 40; cores += 0.25 {
 		pod := idlePods(1, func(_ int, p *tick.Pod) {
 			p.QoS, p.Annotations[memoryEnhancement] = tick.QoSDedicated, `{"numa_binding":"true","numa_exclusive":"true"}`
-			p.Requests = &tick.Resources{MilliCPU: tick.Ptr(2000.0)}
+			p.Requests = &tick.Resources{MilliCPU: new(2000.0)}
 		})
 		a := New(Defaults()).Decide(at(0, append(pod, shared("web", cores))...))
 		spare := -1 // what services leave, as the refusal says
@@ -196,10 +196,10 @@ func TestNUMANodesOfItsOwnAreGivenBackToServices(t *testing.T) {
 // Who says that he is of the system is not confined, and what he uses is not offered.
 func TestWhatIsNotConfinedIsStillCounted(t *testing.T) {
 	system := shared("agent", 30)
-	system.QoS, system.UsageMilliCPU = tick.QoSSystem, tick.Ptr(30_000.0)
+	system.QoS, system.UsageMilliCPU = tick.QoSSystem, new(30_000.0)
 	batch := reclaimed("batch")
-	batch.UsageMilliCPU = tick.Ptr(5000.0)
-	for name, use := range map[string]*float64{"with the machine's use": tick.Ptr(35_000.0), "without": nil} {
+	batch.UsageMilliCPU = new(5000.0)
+	for name, use := range map[string]*float64{"with the machine's use": new(35_000.0), "without": nil} {
 		tk := at(0, system, batch)
 		tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: use}
 		a := New(Defaults()).Decide(tk)
@@ -213,12 +213,12 @@ func TestWhatIsNotConfinedIsStillCounted(t *testing.T) {
 // What kubelet keeps for daemons is not what system pods run on: they have their CPUs from the allocatable ones.
 func TestKubeletsReservationsHideNoSystemPod(t *testing.T) {
 	agent, batch := shared("agent", 30), reclaimed("batch")
-	agent.QoS, agent.UsageMilliCPU = tick.QoSSystem, tick.Ptr(30_000.0)
-	batch.UsageMilliCPU = tick.Ptr(5000.0)
+	agent.QoS, agent.UsageMilliCPU = tick.QoSSystem, new(30_000.0)
+	batch.UsageMilliCPU = new(5000.0)
 	for _, daemons := range []float64{0, 8000} { // what they use of the 10 cores that are kept for them
 		tk := at(0, agent, batch)
-		tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: tick.Ptr(35_000 + daemons)}
-		tk.Sample.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(38_000.0)}
+		tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: new(35_000 + daemons)}
+		tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(38_000.0)}
 		tk.Sample.Tiers = []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods"}}
 		tk.Sample.Pods[0].Cgroup, tk.Sample.Pods[1].Cgroup = "/kubepods/podagent", "/kubepods/besteffort/podbatch"
 		a := New(Defaults()).Decide(tk)
@@ -230,12 +230,12 @@ func TestKubeletsReservationsHideNoSystemPod(t *testing.T) {
 
 func TestUseOutsideEveryPodIsUse(t *testing.T) {
 	web, batch := shared("web", 2), reclaimed("batch")
-	web.UsageMilliCPU, batch.UsageMilliCPU = tick.Ptr(2000.0), tick.Ptr(10_000.0)
-	batch.Memory = &tick.Memory{RSSBytes: tick.Ptr(float64(10 << 30))}
+	web.UsageMilliCPU, batch.UsageMilliCPU = new(2000.0), new(10_000.0)
+	batch.Memory = &tick.Memory{RSSBytes: new(float64(10 << 30))}
 	tk := at(0, web, batch)
 	before := New(Defaults()).Decide(tk)
-	tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: tick.Ptr(32_000.0)}
-	tk.Sample.Memory.AvailableBytes = tick.Ptr(*tk.Sample.Memory.TotalBytes - 30<<30)
+	tk.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: new(32_000.0)}
+	tk.Sample.Memory.AvailableBytes = new(*tk.Sample.Memory.TotalBytes - 30<<30)
 	a := New(Defaults()).Decide(tk)
 	if got := *before.Reclaimed.MilliCPU - *a.Reclaimed.MilliCPU; got != 20_000 {
 		t.Errorf("20000m are used outside, and %dm less are offered: %q", got, a.Reasons)
@@ -245,19 +245,19 @@ func TestUseOutsideEveryPodIsUse(t *testing.T) {
 	}
 	wantReason(t, a, "system: 20000m are used beside the confined pods")
 
-	tk.Sample.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(38_000.0)} // 10 cores are kept for it
+	tk.Sample.Allocatable = &tick.Resources{MilliCPU: new(38_000.0)} // 10 cores are kept for it
 	if got := *New(Defaults()).Decide(tk).Reclaimed.MilliCPU; got != *a.Reclaimed.MilliCPU {
 		t.Errorf("with 10 of the 20 cores kept by kubelet %dm are offered, want %dm", got, *a.Reclaimed.MilliCPU)
 	}
 	// Under kubelet its reservations are for what runs beside all pods: the guide's formula has no other term for it.
 	tk.Sample.Allocatable = nil
-	tk.Sample.Tiers = []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", UsageMilliCPU: tick.Ptr(32_000.0)}}
+	tk.Sample.Tiers = []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", UsageMilliCPU: new(32_000.0)}}
 	tk.Sample.Pods[0].Cgroup, tk.Sample.Pods[1].Cgroup = "/kubepods/podweb", "/kubepods/besteffort/podbatch"
 	wantNoReason(t, New(Defaults()).Decide(tk), "m are used beside the confined pods")
 }
 
 func TestZeroIsNotUnknown(t *testing.T) {
-	zero := func() *float64 { return tick.Ptr(0.0) }
+	zero := func() *float64 { return new(0.0) }
 	for _, c := range []struct {
 		name     string
 		of       tick.Container
@@ -268,8 +268,10 @@ func TestZeroIsNotUnknown(t *testing.T) {
 		{"use alone read, and 0", tick.Container{UsageMilliCPU: zero(), Memory: &tick.Memory{RSSBytes: zero()}}, 0, 0},
 		{"no threads", tick.Container{Threads: zero(), Memory: &tick.Memory{RSSBytes: zero()}}, 0, 0},
 		{"nothing read: no more than the machine", tick.Container{}, 2000, 4 << 30},
-		{"0, and a request", tick.Container{UsageMilliCPU: zero(), Load1: zero(), Load5: zero(), Memory: &tick.Memory{RSSBytes: zero()},
-			Requests: &tick.Resources{MilliCPU: tick.Ptr(700.0), MemoryBytes: tick.Ptr(5000.0)}}, 700, 5000},
+		{"0, and a request", tick.Container{
+			UsageMilliCPU: zero(), Load1: zero(), Load5: zero(), Memory: &tick.Memory{RSSBytes: zero()},
+			Requests: &tick.Resources{MilliCPU: new(700.0), MemoryBytes: new(5000.0)},
+		}, 700, 5000},
 	} {
 		pod := tick.Pod{Name: "p", QoS: tick.QoSShared, Containers: []tick.Container{c.of}}
 		e := (&node{}).need([]member{{Pod: &pod, class: tick.QoSShared}}, make([]group, 1), Defaults().within(2000, 4<<30))

@@ -26,7 +26,7 @@ func diskOf(s *sloconfig.Strategies, a *tick.Advice) disk.Strategy {
 			return nil
 		}
 		raised = raised || *n < least
-		return tick.Ptr(max(*n, least))
+		return new(max(*n, least))
 	}
 	for i := range s.QOS.BE.BlkIO.Blocks {
 		b := &s.QOS.BE.BlkIO.Blocks[i]

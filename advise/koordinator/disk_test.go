@@ -26,7 +26,7 @@ func TestDiskOf(t *testing.T) {
 	if got := diskOf(&s, &tick.Advice{}); got.Weight != 0 || got.Limits != nil {
 		t.Errorf("not enabled: %+v", got)
 	}
-	s.QOS.BE.BlkIO.Enable = tick.Ptr(true)
+	s.QOS.BE.BlkIO.Enable = new(true)
 	a := &tick.Advice{}
 	want := disk.Strategy{Weight: 40, Limits: []tick.DiskLimit{
 		{Disk: "sdb", ReadBytesPerSecond: n(1 << 20)}, {Disk: "sdc", WriteBytesPerSecond: n(64 << 10), WritesPerSecond: n(4)},

@@ -17,25 +17,31 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // node is a tick of a node of 16 CPUs, two pods, and kubelet's tier of BestEffort pods.
 func nodeTick(second int, change ...func(*tick.Sample)) *tick.Tick {
 	s := &tick.Sample{
-		IntervalSeconds: tick.Ptr(1.0),
-		Topology:        &tick.Topology{CPUs: "0-15", Cores: []string{"0,8", "1,9", "2,10", "3,11", "4,12", "5,13", "6,14", "7,15"}, NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-15", MemoryBytes: tick.Ptr(64e9)}}},
-		Capacity:        &tick.Resources{MilliCPU: tick.Ptr(16000.0), MemoryBytes: tick.Ptr(64e9)},
-		Allocatable:     &tick.Resources{MilliCPU: tick.Ptr(15500.0), MemoryBytes: tick.Ptr(60e9)},
-		CPU:             &tick.NodeCPU{UsageMilliCPU: tick.Ptr(4000.0 + float64(second%7)*100)},
-		Memory:          &tick.NodeMemory{TotalBytes: tick.Ptr(64e9), FreeBytes: tick.Ptr(20e9), AvailableBytes: tick.Ptr(30e9)},
+		IntervalSeconds: new(1.0),
+		Topology:        &tick.Topology{CPUs: "0-15", Cores: []string{"0,8", "1,9", "2,10", "3,11", "4,12", "5,13", "6,14", "7,15"}, NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-15", MemoryBytes: new(64e9)}}},
+		Capacity:        &tick.Resources{MilliCPU: new(16000.0), MemoryBytes: new(64e9)},
+		Allocatable:     &tick.Resources{MilliCPU: new(15500.0), MemoryBytes: new(60e9)},
+		CPU:             &tick.NodeCPU{UsageMilliCPU: new(4000.0 + float64(second%7)*100)},
+		Memory:          &tick.NodeMemory{TotalBytes: new(64e9), FreeBytes: new(20e9), AvailableBytes: new(30e9)},
 		CgroupVersion:   2,
 		Tiers:           []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort", CPUSetCPUs: "0-15", CPUMaxMilliCPU: tick.Ptr(int64(tick.Unlimited))}},
 		Kubelet:         &tick.Kubelet{CPUManagerPolicy: "none"},
 		Labels:          map[string]string{"kubernetes.io/hostname": "n"},
 		Pods: []tick.Pod{
-			{UID: "a", Namespace: "default", Name: "web", QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: "Burstable", Phase: "Running", Labels: map[string]string{"koordinator.sh/qosClass": "LS"},
-				Requests: &tick.Resources{MilliCPU: tick.Ptr(4000.0), MemoryBytes: tick.Ptr(8e9)}, Cgroup: "/kubepods/burstable/poda", UsageMilliCPU: tick.Ptr(2000.0), Memory: &tick.Memory{RSSBytes: tick.Ptr(4e9)},
-				Containers: []tick.Container{{Name: "web", Cgroup: "/kubepods/burstable/poda/c", UsageMilliCPU: tick.Ptr(2000.0), CPUSetCPUs: "0-15"}}},
-			{UID: "b", Namespace: "default", Name: "spark", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: "BestEffort", Phase: "Running", Labels: map[string]string{"koordinator.sh/qosClass": "BE"},
-				Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(1e9)}, Limits: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(1e9)},
-				Cgroup: "/kubepods/besteffort/podb", UsageMilliCPU: tick.Ptr(800.0), Memory: &tick.Memory{RSSBytes: tick.Ptr(5e8)},
-				Containers: []tick.Container{{Name: "spark", Cgroup: "/kubepods/besteffort/podb/c", UsageMilliCPU: tick.Ptr(800.0), CPUSetCPUs: "0-15",
-					Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(1e9)}, Limits: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(1e9)}}}},
+			{
+				UID: "a", Namespace: "default", Name: "web", QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: "Burstable", Phase: "Running", Labels: map[string]string{"koordinator.sh/qosClass": "LS"},
+				Requests: &tick.Resources{MilliCPU: new(4000.0), MemoryBytes: new(8e9)}, Cgroup: "/kubepods/burstable/poda", UsageMilliCPU: new(2000.0), Memory: &tick.Memory{RSSBytes: new(4e9)},
+				Containers: []tick.Container{{Name: "web", Cgroup: "/kubepods/burstable/poda/c", UsageMilliCPU: new(2000.0), CPUSetCPUs: "0-15"}},
+			},
+			{
+				UID: "b", Namespace: "default", Name: "spark", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: "BestEffort", Phase: "Running", Labels: map[string]string{"koordinator.sh/qosClass": "BE"},
+				Requests: &tick.Resources{ReclaimedMilliCPU: new(1000.0), ReclaimedMemoryBytes: new(1e9)}, Limits: &tick.Resources{ReclaimedMilliCPU: new(1000.0), ReclaimedMemoryBytes: new(1e9)},
+				Cgroup: "/kubepods/besteffort/podb", UsageMilliCPU: new(800.0), Memory: &tick.Memory{RSSBytes: new(5e8)},
+				Containers: []tick.Container{{
+					Name: "spark", Cgroup: "/kubepods/besteffort/podb/c", UsageMilliCPU: new(800.0), CPUSetCPUs: "0-15",
+					Requests: &tick.Resources{ReclaimedMilliCPU: new(1000.0), ReclaimedMemoryBytes: new(1e9)}, Limits: &tick.Resources{ReclaimedMilliCPU: new(1000.0), ReclaimedMemoryBytes: new(1e9)},
+				}},
+			},
 		},
 	}
 	for _, f := range change {
@@ -150,8 +156,8 @@ func TestBatchPodBecomesService(t *testing.T) {
 		config(s)
 		p := &s.Pods[1]
 		p.Labels["koordinator.sh/qosClass"], p.KubernetesQOS, p.QoS = "LS", "Burstable", tick.QoSShared
-		p.Limits = &tick.Resources{MilliCPU: tick.Ptr(1000.0)}
-		p.Containers[0].Limits, p.Containers[0].ThrottledPercent = p.Limits, tick.Ptr(50.0)
+		p.Limits = &tick.Resources{MilliCPU: new(1000.0)}
+		p.Containers[0].Limits, p.Containers[0].ThrottledPercent = p.Limits, new(50.0)
 	}
 	for second := range 3 {
 		d.Decide(nodeTick(second, config))
@@ -192,7 +198,7 @@ func TestNullState(t *testing.T) {
 func TestFleet(t *testing.T) {
 	d := New(Settings{})
 	for _, second := range []int{0, 3600} {
-		a := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start.Add(time.Duration(second) * time.Second), Sample: &tick.Sample{IntervalSeconds: tick.Ptr(1.0), Agent: &tick.Agent{}, Fleet: &tick.Fleet{}}})
+		a := d.Decide(&tick.Tick{V: 1, Node: "n", Time: start.Add(time.Duration(second) * time.Second), Sample: &tick.Sample{IntervalSeconds: new(1.0), Agent: &tick.Agent{}, Fleet: &tick.Fleet{}}})
 		if a.Withdrawn != "" || a.Reclaimed != nil || len(a.Reasons) == 0 {
 			t.Errorf("after %d s: %+v", second, a)
 		}
@@ -245,10 +251,12 @@ func TestEachCgroupOnce(t *testing.T) {
 func TestMerge(t *testing.T) {
 	a := &tick.Advice{}
 	got := merge([]tick.Cgroup{
-		{Cgroup: "/b/c", CPUWeight: tick.Ptr(int64(2))}, {Cgroup: ""}, {Cgroup: "relative"},
-		{Cgroup: "/b", CPUSetCPUs: "0-3", CPUMaxMilliCPU: tick.Ptr(int64(-1))},
-		{Cgroup: "/b", MemoryLowBytes: tick.Ptr(int64(4096)), CPUIdle: tick.Ptr(true)},
-		{Cgroup: "/b/c", MemoryMaxBytes: tick.Ptr(int64(-1))},
+		{Cgroup: "/b/c", CPUWeight: new(int64(2))},
+		{Cgroup: ""},
+		{Cgroup: "relative"},
+		{Cgroup: "/b", CPUSetCPUs: "0-3", CPUMaxMilliCPU: new(int64(-1))},
+		{Cgroup: "/b", MemoryLowBytes: new(int64(4096)), CPUIdle: new(true)},
+		{Cgroup: "/b/c", MemoryMaxBytes: new(int64(-1))},
 	}, a)
 	want := `[{"cgroup":"/b","cpusetCPUs":"0-3","cpuMaxMilliCPU":-1,"cpuIdle":true,"memoryLowBytes":4096},{"cgroup":"/b/c","cpuWeight":2,"memoryMaxBytes":-1}]`
 	if encoded(t, got) != want || len(a.Reasons) != 0 {
@@ -272,7 +280,7 @@ func TestMerge(t *testing.T) {
 		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "8-9"}, `"cpusetCPUs":"8-9"`, "8-9 holds"},
 		{tick.Cgroup{CPUSetCPUs: "0-3"}, tick.Cgroup{CPUSetCPUs: "0-3"}, `"cpusetCPUs":"0-3"`, ""},
 		{tick.Cgroup{CPUSetMems: "0"}, tick.Cgroup{CPUSetMems: "x"}, `"cpusetMems":"0"`, "0 holds"},
-		{tick.Cgroup{CPUIdle: tick.Ptr(false)}, tick.Cgroup{CPUIdle: tick.Ptr(true)}, `"cpuIdle":true`, "true holds"},
+		{tick.Cgroup{CPUIdle: new(false)}, tick.Cgroup{CPUIdle: new(true)}, `"cpuIdle":true`, "true holds"},
 	} {
 		c.x.Cgroup, c.y.Cgroup = "/a", "/a"
 		a := &tick.Advice{}
@@ -330,7 +338,7 @@ func TestFloorOfTheMachine(t *testing.T) {
 // A quota that only undoes an earlier one gives way to one that is wanted of the same cgroup, and of no other.
 func TestGiveWay(t *testing.T) {
 	quota := func(cgroup string) tick.Cgroup {
-		return tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: tick.Ptr(int64(5))}
+		return tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: new(int64(5))}
 	}
 	entries := []tick.Cgroup{quota("/a"), quota("/b"), quota("/c")}
 	dropYielding(entries, []tick.Cgroup{quota("/a"), quota("/b"), {Cgroup: "/c"}}, func(cgroup string) bool { return cgroup != "/b" })

@@ -110,7 +110,7 @@ func joinSwitches(into, c *tick.Cgroup, clash func(key string, x, y, holds any))
 		case x == nil:
 			*on.into = y
 		case *x != *y:
-			*on.into = tick.Ptr(true)
+			*on.into = new(true)
 			clash(on.key, *x, *y, true)
 		}
 	}

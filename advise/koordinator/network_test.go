@@ -19,12 +19,14 @@ func TestNetwork(t *testing.T) {
 		{"not enabled", `{"resourceQOS":{"beClass":{"networkQOS":{"egressRequest":10}}}}`, "", network.Settings{}},
 		{"services alone", `{"resourceQOS":{"lsClass":{"networkQOS":{"enable":true,"egressRequest":10}}}}`, "", network.Settings{}},
 		{"the defaults", `{"resourceQOS":{"beClass":{"networkQOS":{"enable":true}}}}`, "", network.Settings{Batch: network.Share{Rate: network.Bandwidth{BitsPerSecond: 1}}}},
-		{"all", `{"system":{"totalNetworkBandwidth":"10G"},"resourceQOS":{"policies":{"netQOSPolicy":"tc"},
+		{
+			"all", `{"system":{"totalNetworkBandwidth":"10G"},"resourceQOS":{"policies":{"netQOSPolicy":"tc"},
 			"beClass":{"networkQOS":{"enable":true,"egressRequest":10,"egressLimit":"5G","ingressLimit":50}},"lsClass":{"networkQOS":{"enable":true,"egressRequest":"6G","egressLimit":90}}}}`, "",
 			network.Settings{
 				Batch:    network.Share{Rate: network.Bandwidth{Percent: 10}, Ceiling: network.Bandwidth{BitsPerSecond: 5e9}},
 				Services: network.Share{Rate: network.Bandwidth{BitsPerSecond: 6e9}, Ceiling: network.Bandwidth{Percent: 90}}, LinkBitsPerSecond: 10e9,
-			}},
+			},
+		},
 		{"Terway's", `{"resourceQOS":{"policies":{"netQOSPolicy":"terway-qos"},"beClass":{"networkQOS":{"enable":true}}}}`, "Terway's own agent", network.Settings{}},
 	} {
 		d := New(Settings{})

@@ -114,7 +114,7 @@ func TestLimitsNeverKill(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	node := plain(t)
 	node.sample.Pods = append(node.sample.Pods,
-		tick.Pod{UID: "k", Name: "k", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/lone", Memory: held(0), Limits: &tick.Resources{ReclaimedMemoryBytes: tick.Ptr(2.0 * gib)}},
+		tick.Pod{UID: "k", Name: "k", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/lone", Memory: held(0), Limits: &tick.Resources{ReclaimedMemoryBytes: new(2.0 * gib)}},
 		tick.Pod{UID: "d", Name: "d", QoS: tick.QoSDedicated, QoSSource: tick.QoSFromRule, Cgroup: "/db", Memory: held(0)})
 	for i := range 20_000 {
 		if r.IntN(4) > 0 {
@@ -123,7 +123,7 @@ func TestLimitsNeverKill(t *testing.T) {
 				*p.Memory.WorkingSetBytes, *p.Memory.RSSBytes = *p.Memory.UsageBytes*r.Float64(), *p.Memory.UsageBytes*r.Float64()
 			}
 			*node.sample.Memory.AvailableBytes = r.Float64() * 64 * gib
-			node.offer = tick.Ptr(int64(r.Float64() * 64 * gib))
+			node.offer = new(int64(r.Float64() * 64 * gib))
 			node.sample.CgroupVersion = 1 + r.IntN(2)
 		}
 		before := node.advice

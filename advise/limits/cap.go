@@ -29,8 +29,8 @@ type unit struct {
 	use, rss float64
 }
 
-// units are the cgroups that are capped, and whether the use of each is known: the outermost cgroups that hold batch alone, kubelet's of the
-// BestEffort pods among them, and the batch pods that are in none of those.
+// units are the cgroups that are capped, and whether the use of each is known: the outermost cgroups that hold batch alone, kubelet's of
+// the BestEffort pods among them, and the batch pods that are in none of those.
 func (w *work) units() (list []unit, known bool) {
 	above := class.Above(w.tick.Sample) // outermost first
 	for i := range w.tick.Sample.Tiers {
@@ -80,8 +80,8 @@ func (w *work) batchAlone(path string) bool {
 	return !slices.ContainsFunc(w.tick.Sample.Pods, func(p tick.Pod) bool { return p.QoS != tick.QoSReclaimed && within(p.Cgroup, path) })
 }
 
-// cap sets memory.high and memory.max of batch: together no more than what is offered, and than what batch holds and is free beside a part that stays
-// free. What batch holds over the offer it keeps while that is free, and grows no more.
+// cap sets memory.high and memory.max of batch: together no more than what is offered, and than what batch holds and is free beside a part
+// that stays free. What batch holds over the offer it keeps while that is free, and grows no more.
 func (w *work) cap() {
 	st, now := w.state, w.tick.Time
 	list, known := w.units()

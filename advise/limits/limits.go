@@ -5,9 +5,9 @@
 //	protect  memory.low of services up to their working set, on version 2
 //
 // It only ever tightens what the policy advises, and never widens what the cgroup had before (isolate sees to that, by
-// [tick.Cgroup.MemoryTighterOnly]). No limit is more than a
-// step under what a cgroup uses at that moment, and no hard one is under it at all: memory.high brings the use down, memory.max only follows.
-// What is not known changes nothing; what is no longer desired is undone for a while, and then nothing is said of it any more.
+// [tick.Cgroup.MemoryTighterOnly]). No limit is more than a step under what a cgroup uses at that moment, and no hard one is under it at
+// all: memory.high brings the use down, memory.max only follows. What is not known changes nothing; what is no longer desired is undone for
+// a while, and then nothing is said of it any more.
 package limits
 
 import (
@@ -116,7 +116,8 @@ func (s *set) keys() keys {
 // Reboot forgets what was set of cgroups that another run of the kernel had.
 func (st *State) Reboot() *State { return nil }
 
-// Advise adds the limits and protections to the advice and to its fallback. It returns what is to be remembered: nil while there is nothing.
+// Advise adds the limits and protections to the advice and to its fallback. It returns what is to be remembered: nil while there is
+// nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, d Defaults) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st
@@ -323,7 +324,7 @@ func (w *work) apply() {
 				}
 			}
 			if is.Low && c.MemoryLowBytes == nil {
-				c.MemoryLowBytes = tick.Ptr(s.Low)
+				c.MemoryLowBytes = new(s.Low)
 			}
 			if is.High || is.Max || is.Low || s.Undo.High || s.Undo.Max || s.Undo.Low {
 				c.MemoryTighterOnly = true

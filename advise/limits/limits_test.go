@@ -31,9 +31,9 @@ type run struct {
 
 // plain is a host of 64 GiB with batch in /batch/job and a service in /web.slice/web.
 func plain(t *testing.T) *run {
-	return &run{t: t, offer: tick.Ptr(int64(20 * gib)), defaults: all, sample: tick.Sample{
+	return &run{t: t, offer: new(int64(20 * gib)), defaults: all, sample: tick.Sample{
 		CgroupVersion: 2,
-		Memory:        &tick.NodeMemory{TotalBytes: tick.Ptr(64.0 * gib), AvailableBytes: tick.Ptr(40.0 * gib)},
+		Memory:        &tick.NodeMemory{TotalBytes: new(64.0 * gib), AvailableBytes: new(40.0 * gib)},
 		BatchCgroups:  []string{"/batch"},
 		Pods: []tick.Pod{
 			{UID: "j", Name: "job", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch/job", Memory: held(4 * gib)},
@@ -44,7 +44,7 @@ func plain(t *testing.T) *run {
 
 // held is memory of which all is needed.
 func held(bytes float64) *tick.Memory {
-	return &tick.Memory{UsageBytes: &bytes, WorkingSetBytes: tick.Ptr(bytes), RSSBytes: tick.Ptr(bytes)}
+	return &tick.Memory{UsageBytes: &bytes, WorkingSetBytes: new(bytes), RSSBytes: new(bytes)}
 }
 
 func (r *run) job() *tick.Pod { return &r.sample.Pods[0] }
@@ -121,7 +121,7 @@ func TestBatchIsCappedAtTheOffer(t *testing.T) {
 
 func TestBatchIsCappedAtWhatIsFree(t *testing.T) {
 	r := plain(t)
-	r.sample.Memory.AvailableBytes = tick.Ptr(6.0 * gib)
+	r.sample.Memory.AvailableBytes = new(6.0 * gib)
 	r.after(1) // 4 + 6 - 1.28 GiB
 	r.want("/batch", "high 8929, max 9822")
 	r.says("what batch holds and what is available, less 2 % of the machine")
@@ -130,8 +130,8 @@ func TestBatchIsCappedAtWhatIsFree(t *testing.T) {
 // Page cache of batch counts as available already: it gives the cap nothing in addition.
 func TestPageCacheIsNotCountedTwice(t *testing.T) {
 	r := plain(t)
-	r.sample.Memory.AvailableBytes = tick.Ptr(6.0 * gib)
-	r.job().Memory.RSSBytes = tick.Ptr(1.0 * gib)
+	r.sample.Memory.AvailableBytes = new(6.0 * gib)
+	r.job().Memory.RSSBytes = new(1.0 * gib)
 	r.after(1).want("/batch", "high 5857, max 6443")
 }
 
@@ -153,12 +153,12 @@ func TestBatchIsBroughtDownInSteps(t *testing.T) {
 
 func TestTheCapRisesLate(t *testing.T) {
 	r := plain(t).after(1)
-	r.offer = tick.Ptr(int64(30 * gib))
+	r.offer = new(int64(30 * gib))
 	r.after(29).want("/batch", "high 20480, max 22528")
 	r.says("it may rise after 30s")
-	r.offer = tick.Ptr(int64(25 * gib))
+	r.offer = new(int64(25 * gib))
 	r.after(1).want("/batch", "high 25600, max 28160") // the least of the time
-	r.offer = tick.Ptr(int64(25*gib + gib/2))
+	r.offer = new(int64(25*gib + gib/2))
 	r.after(60).want("/batch", "high 25600, max 28160") // so little is no reason to write
 }
 
@@ -166,7 +166,7 @@ func TestTheCapRisesLate(t *testing.T) {
 func TestUnknownIsNotZero(t *testing.T) {
 	for name, hide := range map[string]func(r *run){
 		"what batch holds is not known":     func(r *run) { r.job().Memory = nil },
-		"the machine's memory is not known": func(r *run) { r.sample.Memory = &tick.NodeMemory{AvailableBytes: tick.Ptr(1.0)} },
+		"the machine's memory is not known": func(r *run) { r.sample.Memory = &tick.NodeMemory{AvailableBytes: new(1.0)} },
 		"the available memory is not known": func(r *run) { r.sample.Memory.AvailableBytes = nil },
 		"no memory is offered or refused":   func(r *run) { r.offer = nil },
 	} {
@@ -191,7 +191,7 @@ func TestUnknownIsNotZero(t *testing.T) {
 // What is offered is known to be nothing: batch keeps what it holds and grows no more, and has the least after that.
 func TestNothingIsOffered(t *testing.T) {
 	r := plain(t)
-	r.offer = tick.Ptr(int64(0))
+	r.offer = new(int64(0))
 	r.after(1).want("/batch", "high 4096, max 4506")
 	r.says("what batch holds, over the 0.00 GiB that are offered")
 	*r.job().Memory.UsageBytes = 5 * gib
@@ -231,7 +231,7 @@ func TestTwoCgroupsShareTheCap(t *testing.T) {
 	r.want("/grid", "high 9216, max 10138")
 	r.want("/batch/inner", "")
 	*r.job().Memory.UsageBytes = 30 * gib
-	r.sample.Memory.AvailableBytes = tick.Ptr(15.28 * gib) // 4 + 2 + 15.28 - 1.28
+	r.sample.Memory.AvailableBytes = new(15.28 * gib) // 4 + 2 + 15.28 - 1.28
 	r.after(1)
 	r.want("/batch", "high 27648, max 33792")
 	r.want("/grid", "high 1844, max 2253")
@@ -244,7 +244,7 @@ func TestVersion1(t *testing.T) {
 	r.after(1).want("/batch", "high 20480, max 20480")
 	r.want("/web.slice/web", "")
 	r.settings.Services = Protect
-	r.sample.Memory.AvailableBytes = tick.Ptr(1.0 * gib)
+	r.sample.Memory.AvailableBytes = new(1.0 * gib)
 	r.after(1).says("cgroup version 1 has no memory.low")
 	*r.job().Memory.UsageBytes = 24 * gib
 	r.after(1).want("/batch", "high 22119, max 25191")
@@ -271,7 +271,7 @@ func TestOwnLimits(t *testing.T) {
 	r := plain(t)
 	r.settings = Settings{Batch: Cap, Services: None}
 	*r.job() = tick.Pod{UID: "j", Name: "job", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, Cgroup: "/kubepods/besteffort/podj", Containers: []tick.Container{
-		{Name: "a", Cgroup: "/kubepods/besteffort/podj/a", Memory: held(gib / 2), Limits: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(2000.0), ReclaimedMemoryBytes: tick.Ptr(1.0 * gib)}},
+		{Name: "a", Cgroup: "/kubepods/besteffort/podj/a", Memory: held(gib / 2), Limits: &tick.Resources{ReclaimedMilliCPU: new(2000.0), ReclaimedMemoryBytes: new(1.0 * gib)}},
 		{Name: "b", Cgroup: "/kubepods/besteffort/podj/b", Memory: held(gib / 2)},
 	}}
 	const pod = "/kubepods/besteffort/podj"
@@ -280,7 +280,7 @@ func TestOwnLimits(t *testing.T) {
 	r.want(b.Cgroup, "")
 	r.want(pod, "") // one container has no limit
 	r.says("batch pods' own limits: CPU of 0 pods, memory of 1 cgroup")
-	b.Limits = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(500.0)}
+	b.Limits = &tick.Resources{ReclaimedMilliCPU: new(500.0)}
 	r.after(1).want(pod, "cpu 2500")
 	r.want(b.Cgroup, "")
 	r.says("batch pods' own limits: CPU of 1 pod, memory of 1 cgroup")
@@ -294,11 +294,11 @@ func TestOwnLimits(t *testing.T) {
 	a.Memory = nil
 	r.after(100).want(a.Cgroup, "max 1024")
 
-	a.Limits.MilliCPU, a.Limits.MemoryBytes = tick.Ptr(500.0), tick.Ptr(0.5*gib)
+	a.Limits.MilliCPU, a.Limits.MemoryBytes = new(500.0), new(0.5*gib)
 	a.Memory = held(gib / 4)
 	r.after(1).want(a.Cgroup, "max 512") // never wider than what kubelet sets
 	r.want(pod, "cpu 1000")
-	b.Limits.MilliCPU = tick.Ptr(100.0)
+	b.Limits.MilliCPU = new(100.0)
 	r.after(1).want(pod, "cpu 600")
 	r.job().QoS = tick.QoSShared
 	r.after(1).want(a.Cgroup, "max 512") // and back to that
@@ -307,8 +307,8 @@ func TestOwnLimits(t *testing.T) {
 // A policy's own values stay where they are tighter.
 func TestThePolicysLimitsHold(t *testing.T) {
 	r := plain(t)
-	r.job().Limits = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(2000.0)}
-	r.policys = []tick.Cgroup{{Cgroup: "/batch/job", CPUMaxMilliCPU: tick.Ptr(int64(500))}, {Cgroup: "/batch", MemoryMaxBytes: tick.Ptr(int64(gib)), MemoryHighBytes: tick.Ptr(int64(tick.Unlimited))}}
+	r.job().Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0)}
+	r.policys = []tick.Cgroup{{Cgroup: "/batch/job", CPUMaxMilliCPU: new(int64(500))}, {Cgroup: "/batch", MemoryMaxBytes: new(int64(gib)), MemoryHighBytes: tick.Ptr(int64(tick.Unlimited))}}
 	r.after(1).want("/batch/job", "cpu 500")
 	r.want("/batch", "high 20480, max 1024")
 	if *r.policys[0].CPUMaxMilliCPU != 500 || *r.policys[1].MemoryHighBytes != tick.Unlimited {
@@ -357,7 +357,7 @@ func TestProtectionFits(t *testing.T) {
 // A policy that protects memory itself is left alone.
 func TestThePolicysProtectionHolds(t *testing.T) {
 	r := plain(t)
-	r.policys = []tick.Cgroup{{Cgroup: "/web.slice", MemoryLowBytes: tick.Ptr(int64(gib))}}
+	r.policys = []tick.Cgroup{{Cgroup: "/web.slice", MemoryLowBytes: new(int64(gib))}}
 	r.after(1).want("/web.slice/web", "")
 	r.want("/web.slice", "low 1024")
 	r.says("the policy protects memory itself")
@@ -367,7 +367,7 @@ func TestThePolicysProtectionHolds(t *testing.T) {
 func TestOffByDefault(t *testing.T) {
 	r := plain(t)
 	r.defaults = Defaults{}
-	r.job().Limits = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(2000.0)}
+	r.job().Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0)}
 	if r.after(1); len(r.advice.Cgroups)+len(r.advice.Fallback)+len(r.advice.Reasons) > 0 || r.st != nil {
 		t.Errorf("%+v, %+v", r.advice, r.st)
 	}

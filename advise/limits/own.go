@@ -8,10 +8,10 @@ import (
 	"polder/lib/tick"
 )
 
-// own limits each batch pod by its own limits of reclaimed resources. Kubelet does not know these and sets no limit for them. The quota is the
-// pod's cgroup's, the sum over its containers where each has a limit: kubelet takes a quota off a container that it did not ask for, each
-// time it writes the container's CPU list (policy static of its CPU manager). Memory is
-// limited container by container, and only where batch's memory is capped.
+// own limits each batch pod by its own limits of reclaimed resources. Kubelet does not know these and sets no limit for them. The quota is
+// the pod's cgroup's, the sum over its containers where each has a limit: kubelet takes a quota off a container that it did not ask for,
+// each time it writes the container's CPU list (policy static of its CPU manager). Memory is limited container by container, and only where
+// batch's memory is capped.
 func (w *work) own(limitsMemory bool) {
 	cpu, memory, over := 0, 0, 0
 	for i := range w.tick.Sample.Pods {

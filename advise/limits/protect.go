@@ -31,7 +31,8 @@ type leaf struct {
 }
 
 // protect sets memory.low of services' cgroups to their working set, or to what of it fits, and of those above them to the sums: a cgroup's
-// protection counts only as far as those above have as much. Where nobody asked for it by a setting, a kernel without memory.low is no news.
+// protection counts only as far as those above have as much. Where nobody asked for it by a setting, a kernel without memory.low is no
+// news.
 func (w *work) protect(asked bool) {
 	s := w.tick.Sample
 	if s.CgroupVersion != 2 {

@@ -1,6 +1,6 @@
 // Package network says how the uplinks' packets are shaped: batch has a guaranteed part of each uplink, may borrow what is idle up to a
-// ceiling, and services come first. It remembers nothing: each tick's advice follows from that tick alone. What cannot be decided is not said,
-// and what is not said for a while isolate undoes.
+// ceiling, and services come first. It remembers nothing: each tick's advice follows from that tick alone. What cannot be decided is not
+// said, and what is not said for a while isolate undoes.
 package network
 
 import (
@@ -61,8 +61,8 @@ const (
 	leastBits = 64_000
 	// mostBits is the most that a rate is believed to be.
 	mostBits = 1e15
-	// nominalPart is the part of the driver's speed that the classes share. HTB does not count preamble, gap and checksum of a frame (24 bytes of
-	// 1538), and orders only packets that wait in it: with the whole speed they would wait in the device, services' behind batch's.
+	// nominalPart is the part of the driver's speed that the classes share. HTB does not count preamble, gap and checksum of a frame (24 bytes
+	// of 1538), and orders only packets that wait in it: with the whole speed they would wait in the device, services' behind batch's.
 	nominalPart = 0.95
 	// mostOfBatch is the part of a link that batch is guaranteed at most: services are never left without.
 	mostOfBatch = 0.5

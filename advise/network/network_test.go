@@ -15,8 +15,10 @@ func sample() *tick.Sample {
 	return &tick.Sample{
 		Links: []tick.Link{{Name: "eth0", DefaultRoute: true, SpeedBitsPerSecond: tick.Ptr(1e9)}, {Name: "eth1", SpeedBitsPerSecond: tick.Ptr(1e10)}, {Name: "tun0", DefaultRoute: true}},
 		Pods: []tick.Pod{
-			{UID: "a", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch/a"}, {UID: "b", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch/b"},
-			{UID: "c", QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/serve"}, {UID: "d", QoS: tick.QoSReclaimed, Cgroup: "/batch/d", Phase: "Succeeded"},
+			{UID: "a", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch/a"},
+			{UID: "b", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/batch/b"},
+			{UID: "c", QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/serve"},
+			{UID: "d", QoS: tick.QoSReclaimed, Cgroup: "/batch/d", Phase: "Succeeded"},
 			{UID: "e", QoS: tick.QoSReclaimed, Cgroup: "/batch/../serve"},
 		},
 	}

@@ -67,7 +67,7 @@ func withoutOwnCPUs(s *tick.Sample, foreign []tick.Partition) {
 	}
 	if used > 0 && s.CPU != nil && s.CPU.UsageMilliCPU != nil {
 		node := *s.CPU
-		node.UsageMilliCPU = tick.Ptr(math.Max(0, *node.UsageMilliCPU-used))
+		node.UsageMilliCPU = new(math.Max(0, *node.UsageMilliCPU-used))
 		s.CPU = &node
 	}
 }
@@ -79,17 +79,17 @@ func needNoCPU(p *tick.Pod) {
 		if r != nil {
 			out = *r
 		}
-		out.MilliCPU = tick.Ptr(0.0)
+		out.MilliCPU = new(0.0)
 		return &out // its limits stay: they are written to cgroups
 	}
 	if p.QoS == tick.QoSDedicated {
 		p.QoS = tick.QoSShared
 	}
-	p.UsageMilliCPU, p.Load1, p.Load5, p.Requests = tick.Ptr(0.0), tick.Ptr(0.0), tick.Ptr(0.0), none(p.Requests)
+	p.UsageMilliCPU, p.Load1, p.Load5, p.Requests = new(0.0), new(0.0), new(0.0), none(p.Requests)
 	p.Containers = slices.Clone(p.Containers)
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		c.UsageMilliCPU, c.Load1, c.Load5, c.Requests = tick.Ptr(0.0), tick.Ptr(0.0), tick.Ptr(0.0), none(c.Requests)
+		c.UsageMilliCPU, c.Load1, c.Load5, c.Requests = new(0.0), new(0.0), new(0.0), none(c.Requests)
 	}
 }
 
@@ -128,7 +128,7 @@ func lessCPU(r *tick.Resources, taken, left float64) *tick.Resources {
 		return r
 	}
 	out := *r
-	out.MilliCPU = tick.Ptr(math.Max(0, math.Min(*r.MilliCPU-taken, left)))
+	out.MilliCPU = new(math.Max(0, math.Min(*r.MilliCPU-taken, left)))
 	return &out
 }
 

@@ -15,8 +15,8 @@ func tickWith(partitions []tick.Partition, pods ...string) *tick.Tick {
 			CPUs: "0-7", Cores: []string{"0-1", "2-3", "4-5", "6-7"}, Sockets: []string{"0-7"}, L3: []string{"0-3", "4-7"},
 			NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-3"}, {ID: 1, CPUs: "4-7"}},
 		},
-		Capacity:    &tick.Resources{MilliCPU: tick.Ptr(7800.0)},
-		Allocatable: &tick.Resources{MilliCPU: tick.Ptr(7500.0), MemoryBytes: tick.Ptr(5.0)},
+		Capacity:    &tick.Resources{MilliCPU: new(7800.0)},
+		Allocatable: &tick.Resources{MilliCPU: new(7500.0), MemoryBytes: new(5.0)},
 		Partitions:  partitions,
 	}}
 	for _, cgroup := range pods {
@@ -41,14 +41,15 @@ func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 		t.Errorf("capacity %v, allocatable %v; want 4800, 4500", c, a)
 	}
 	advised := []tick.Cgroup{
-		{Cgroup: "/own/pod", CPUSetCPUs: "5", CPUSetMems: "0", CPUWeight: tick.Ptr[int64](5)},
-		{Cgroup: "/own/pod/a", CPUSetCPUs: "5"}, {Cgroup: "/own/pod/b", CPUSetMems: "1"},
+		{Cgroup: "/own/pod", CPUSetCPUs: "5", CPUSetMems: "0", CPUWeight: new(int64(5))},
+		{Cgroup: "/own/pod/a", CPUSetCPUs: "5"},
+		{Cgroup: "/own/pod/b", CPUSetMems: "1"},
 		{Cgroup: "/ownx", CPUSetCPUs: "5"},
 	}
 	out := &tick.Advice{Cgroups: advised, Fallback: advised}
 	finish(out)
 	left := []tick.Cgroup{
-		{Cgroup: "/own/pod", CPUWeight: tick.Ptr[int64](5)}, {Cgroup: "/own/pod/a"}, {Cgroup: "/own/pod/b"}, {Cgroup: "/ownx", CPUSetCPUs: "5"},
+		{Cgroup: "/own/pod", CPUWeight: new(int64(5))}, {Cgroup: "/own/pod/a"}, {Cgroup: "/own/pod/b"}, {Cgroup: "/ownx", CPUSetCPUs: "5"},
 	}
 	if diff := cmp.Diff(left, out.Cgroups) + cmp.Diff(left, out.Fallback); diff != "" || advised[0].CPUSetCPUs != "5" {
 		t.Errorf("advice (-want +got), what the policy keeps is %q:\n%s", advised[0].CPUSetCPUs, diff)

@@ -122,8 +122,10 @@ func TestWhatKubeletGave(t *testing.T) {
 // Two topologies are the same where nothing that a policy reads differs.
 func TestSameTopology(t *testing.T) {
 	machine := func(change func(*tick.Topology)) *tick.Topology {
-		m := &tick.Topology{CPUs: "0-3", Cores: []string{"0-1", "2-3"}, L3: []string{"0-3"},
-			NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-1", MemoryBytes: tick.Ptr(5.0)}, {ID: 1, CPUs: "2-3"}}}
+		m := &tick.Topology{
+			CPUs: "0-3", Cores: []string{"0-1", "2-3"}, L3: []string{"0-3"},
+			NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-1", MemoryBytes: new(5.0)}, {ID: 1, CPUs: "2-3"}},
+		}
 		change(m)
 		return m
 	}
@@ -136,9 +138,9 @@ func TestSameTopology(t *testing.T) {
 		"a node":         func(m *tick.Topology) { m.NUMANodes = m.NUMANodes[:1] },
 		"its number":     func(m *tick.Topology) { m.NUMANodes[0].ID = 2 },
 		"its CPUs":       func(m *tick.Topology) { m.NUMANodes[0].CPUs = "0" },
-		"its memory":     func(m *tick.Topology) { m.NUMANodes[0].MemoryBytes = tick.Ptr(6.0) },
+		"its memory":     func(m *tick.Topology) { m.NUMANodes[0].MemoryBytes = new(6.0) },
 		"memory unknown": func(m *tick.Topology) { m.NUMANodes[0].MemoryBytes = nil },
-		"memory known":   func(m *tick.Topology) { m.NUMANodes[1].MemoryBytes = tick.Ptr(0.0) },
+		"memory known":   func(m *tick.Topology) { m.NUMANodes[1].MemoryBytes = new(0.0) },
 	} {
 		if got := SameTopology(machine(func(*tick.Topology) {}), machine(change)); got != (name == "") {
 			t.Errorf("%q differs: the same is %t", name, got)

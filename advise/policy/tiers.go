@@ -22,7 +22,7 @@ func AwakenTiers(s *tick.Sample, a *tick.Advice) {
 			continue
 		}
 		want := wantOf(a, t.Cgroup)
-		want.CPUIdle, want.CPUWeight = tick.Ptr(false), tick.Ptr(WeightOf(SharesOf(milliCPU), s.CgroupVersion))
+		want.CPUIdle, want.CPUWeight = new(false), new(WeightOf(SharesOf(milliCPU), s.CgroupVersion))
 		a.Reasons = append(a.Reasons, fmt.Sprintf("%.100s is idle (cpu.idle), which keeps kubelet from starting again: "+
 			"it is set to 0, and the weight to kubelet's", t.Cgroup))
 	}

@@ -14,7 +14,7 @@ func TestAwakenTiers(t *testing.T) {
 		return tick.Pod{KubernetesQOS: class, Phase: phase, Requests: &tick.Resources{MilliCPU: &milliCPU}}
 	}
 	weight := func(cgroup string, n int64) tick.Cgroup {
-		return tick.Cgroup{Cgroup: cgroup, CPUIdle: tick.Ptr(false), CPUWeight: &n}
+		return tick.Cgroup{Cgroup: cgroup, CPUIdle: new(false), CPUWeight: &n}
 	}
 	const top = "/kubepods.slice"
 	for name, c := range map[string]struct {
@@ -32,7 +32,7 @@ func TestAwakenTiers(t *testing.T) {
 				{Name: tick.TierBurstable, Cgroup: top + "/burstable", CPUIdle: true},
 				{Name: tick.TierBestEffort, Cgroup: top + "/besteffort", CPUIdle: true},
 			},
-			version: 2, allocatable: &tick.Resources{MilliCPU: tick.Ptr(8000.0)},
+			version: 2, allocatable: &tick.Resources{MilliCPU: new(8000.0)},
 			want: []tick.Cgroup{weight(top, 313), weight(top+"/burstable", 59), weight(top+"/besteffort", 1)}, reasons: 3, // 8192, 1536 and 2 shares
 		},
 		"on version 1": {
@@ -43,7 +43,7 @@ func TestAwakenTiers(t *testing.T) {
 			tiers: []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/b", CPUIdle: true}}, version: 2,
 			advised: []tick.Cgroup{{Cgroup: "/a"}, {Cgroup: "/b", CPUSetCPUs: "0"}},
 			want: []tick.Cgroup{
-				{Cgroup: "/a"}, {Cgroup: "/b", CPUSetCPUs: "0", CPUIdle: tick.Ptr(false), CPUWeight: tick.Ptr(int64(1))},
+				{Cgroup: "/a"}, {Cgroup: "/b", CPUSetCPUs: "0", CPUIdle: new(false), CPUWeight: new(int64(1))},
 			}, reasons: 1,
 		},
 		"the node's size is not known": {
@@ -52,7 +52,7 @@ func TestAwakenTiers(t *testing.T) {
 		},
 		"nothing is allocatable": {
 			tiers: []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods", CPUIdle: true}}, version: 2,
-			allocatable: &tick.Resources{MilliCPU: tick.Ptr(0.0)},
+			allocatable: &tick.Resources{MilliCPU: new(0.0)},
 			want:        []tick.Cgroup{weight("/kubepods", 39)}, reasons: 1,
 		},
 		"what is no tier": {
@@ -64,7 +64,8 @@ func TestAwakenTiers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &tick.Sample{CgroupVersion: c.version, Tiers: c.tiers, Allocatable: c.allocatable, Pods: []tick.Pod{
 				pod("Burstable", "Running", 1000), pod("Burstable", "Pending", 500), pod("Burstable", "Failed", 700),
-				pod("Guaranteed", "Running", 900), pod("BestEffort", "Running", 0), {KubernetesQOS: "Burstable"},
+				pod("Guaranteed", "Running", 900), pod("BestEffort", "Running", 0),
+				{KubernetesQOS: "Burstable"},
 			}}
 			a := &tick.Advice{Cgroups: c.advised}
 			AwakenTiers(s, a)

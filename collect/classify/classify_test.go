@@ -112,12 +112,12 @@ rules:
 	if r.Match("/a").Pod() {
 		t.Error("the first rule that matches does not win")
 	}
-	want := &tick.Resources{MilliCPU: tick.Ptr(2000.0), MemoryBytes: tick.Ptr(float64(1 << 30)), ReclaimedMilliCPU: tick.Ptr(1500.0), ReclaimedMemoryBytes: tick.Ptr(100.0)}
+	want := &tick.Resources{MilliCPU: new(2000.0), MemoryBytes: new(float64(1 << 30)), ReclaimedMilliCPU: new(1500.0), ReclaimedMemoryBytes: new(100.0)}
 	got := r.Match("/ab")
 	if diff := cmp.Diff(want, got.Requests); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(&tick.Resources{MemoryBytes: tick.Ptr(2e9)}, got.Limits); diff != "" {
+	if diff := cmp.Diff(&tick.Resources{MemoryBytes: new(2e9)}, got.Limits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
 	if got.Namespace != "ns" || got.Name != "n" || got.Class != tick.QoSDedicated {
@@ -129,7 +129,7 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"nothing", "", "rules.yaml: no rules"},
 		{"no YAML", "rules: [", "rules.yaml"},
-		{"an unknown key", "rules:\n  - cgroup: /a\n    class: shared\n    clas: x\n", "rules.yaml:4: key clas"},
+		{"an unknown key", "rules:\n  - cgroup: /a\n    class: shared\n    class: x\n", "rules.yaml:4: key class"},
 		{"an unknown class", "rules:\n  - cgroup: /a\n    class: best\n", `rules.yaml:3: class "best"`},
 		{"no class", "rules:\n  - cgroup: /a\n", "rules.yaml:2: cgroup /a has no class"},
 		{"no cgroup", "rules:\n  - class: shared\n", "rules.yaml: rule 1: no cgroup"},

@@ -187,5 +187,5 @@ func float[T ~int64 | ~float64](v *T) *float64 {
 	if v == nil {
 		return nil
 	}
-	return tick.Ptr(float64(*v))
+	return new(float64(*v))
 }

@@ -15,8 +15,10 @@ func TestParseDiskstats(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []DiskCount{
-		{Name: "vda", Major: 254, Reads: 209451, ReadSectors: 7253538, ReadMilliseconds: 184281, Writes: 27291, WriteSectors: 19271936, WriteMilliseconds: 51759,
-			BusyMilliseconds: 19844, QueueMilliseconds: 238109},
+		{
+			Name: "vda", Major: 254, Reads: 209451, ReadSectors: 7253538, ReadMilliseconds: 184281, Writes: 27291, WriteSectors: 19271936, WriteMilliseconds: 51759,
+			BusyMilliseconds: 19844, QueueMilliseconds: 238109,
+		},
 		{Name: "vda1", Major: 254, Minor: 1, Reads: 1, ReadSectors: 3, ReadMilliseconds: 4, Writes: 5, WriteSectors: 7, WriteMilliseconds: 8, BusyMilliseconds: 10, QueueMilliseconds: 11},
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -104,8 +104,8 @@ func (h *Host) DefaultRoutes() (map[string]bool, error) {
 	return links, errors.Join(errs...)
 }
 
-// parseRoutes takes the default routes of /proc/net/route: "eth0 00000000 0102A8C0 0003 0 0 0 00000000 …", with the destination in the second
-// column and its mask in the eighth.
+// parseRoutes takes the default routes of /proc/net/route: "eth0 00000000 0102A8C0 0003 0 0 0 00000000 …", with the destination in the
+// second column and its mask in the eighth.
 func parseRoutes(data []byte, into map[string]bool) {
 	for line := range bytes.Lines(data) {
 		f := bytes.Fields(line)
@@ -115,8 +115,8 @@ func parseRoutes(data []byte, into map[string]bool) {
 	}
 }
 
-// parseRoutes6 takes those of /proc/net/ipv6_route, of which the first two columns are the destination and its length, and the last two flags
-// and link. The kernel lists a default route of its own there that refuses, on the loopback.
+// parseRoutes6 takes those of /proc/net/ipv6_route, of which the first two columns are the destination and its length, and the last two
+// flags and link. The kernel lists a default route of its own there that refuses, on the loopback.
 func parseRoutes6(data []byte, into map[string]bool) {
 	for line := range bytes.Lines(data) {
 		f := bytes.Fields(line)
@@ -132,8 +132,8 @@ func up(flags []byte) bool {
 	return err == nil && n&unix.RTF_UP != 0 && n&unix.RTF_REJECT == 0
 }
 
-// LinkSpeed is what a link's driver says of its speed, in bits per second; false where it says nothing, as of a link that is down and of most
-// virtual ones.
+// LinkSpeed is what a link's driver says of its speed, in bits per second; false where it says nothing, as of a link that is down and of
+// most virtual ones.
 func (h *Host) LinkSpeed(name string) (bitsPerSecond uint64, known bool) {
 	if !IsLinkName(name) {
 		return 0, false

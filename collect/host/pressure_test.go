@@ -38,8 +38,10 @@ func TestPressureParse(t *testing.T) {
 	if err := p.Parse([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
-	want := tick.Pressure{Some: &tick.PressureLine{Avg10: 12.34, Avg60: 0.05, Avg300: 100, TotalMicroseconds: 13785501},
-		Full: &tick.PressureLine{Avg300: 0.01, TotalMicroseconds: 7}}
+	want := tick.Pressure{
+		Some: &tick.PressureLine{Avg10: 12.34, Avg60: 0.05, Avg300: 100, TotalMicroseconds: 13785501},
+		Full: &tick.PressureLine{Avg300: 0.01, TotalMicroseconds: 7},
+	}
 	if d := cmp.Diff(want, p.Pressure); d != "" {
 		t.Errorf("Parse (-want +got):\n%s", d)
 	}

@@ -186,11 +186,10 @@ func (f *failures) err(what string) error {
 
 // cause is an error's text without the path, which has each CPU's own number.
 func cause(err error) string {
-	var path *fs.PathError
 	if errors.Is(err, fs.ErrNotExist) {
 		return fs.ErrNotExist.Error()
 	}
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return filepath.Base(path.Path) + ": " + path.Err.Error()
 	}
 	return err.Error()
@@ -218,7 +217,7 @@ type names struct{ list, mask string }
 
 // first parses the first of some sets that can be had. Where none can, the error is of a file that is there, if any is.
 func (h *Host) first(dir string, sets ...names) (cpus.Set, error) {
-	var wrong error = fs.ErrNotExist
+	wrong := fs.ErrNotExist
 	try := func(name string, parse func(string) (cpus.Set, error)) (cpus.Set, bool) {
 		text, err := h.list(dir + name)
 		if err == nil {

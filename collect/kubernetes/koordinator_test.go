@@ -14,7 +14,7 @@ func TestMid(t *testing.T) {
 	p := (&Reading{BestEffort: tick.QoSShared}).Pod(decoded(t, `{"spec":{"containers":[
 		{"name":"a","resources":{"requests":{"kubernetes.io/mid-cpu":"1500","kubernetes.io/mid-memory":"1Gi"},"limits":{"kubernetes.io/mid-cpu":"2k","kubernetes.io/mid-memory":"1Gi"}}},
 		{"name":"b","resources":{"requests":{"kubernetes.io/mid-cpu":500}}}]}}`))
-	want := &tick.Resources{MidMilliCPU: tick.Ptr(2000.0), MidMemoryBytes: tick.Ptr(float64(1 << 30))}
+	want := &tick.Resources{MidMilliCPU: new(2000.0), MidMemoryBytes: new(float64(1 << 30))}
 	if diff := cmp.Diff(want, p.Tick.Requests); diff != "" || p.Tick.QoS != tick.QoSShared || p.Tick.QoSSource != tick.QoSFromKubernetes || p.Tick.Errors != nil {
 		t.Errorf("%s by %s, errors %q, requests %s", p.Tick.QoS, p.Tick.QoSSource, p.Tick.Errors, diff)
 	}
@@ -70,10 +70,10 @@ func TestNodePublished(t *testing.T) {
 	resources := func(milli, bytes, batch, batchBytes, mid, midBytes float64) *tick.Resources {
 		r := amountsOf(milli, bytes, batch, batchBytes)
 		if mid >= 0 {
-			r.MidMilliCPU = tick.Ptr(mid)
+			r.MidMilliCPU = new(mid)
 		}
 		if midBytes >= 0 {
-			r.MidMemoryBytes = tick.Ptr(midBytes)
+			r.MidMemoryBytes = new(midBytes)
 		}
 		return r
 	}

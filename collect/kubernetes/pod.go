@@ -93,7 +93,10 @@ func (r *Reading) Pod(o object) *Pod {
 	sums := p.read(o, complain)
 
 	t.KubernetesQOS = kubernetesClass(o)
-	marked := qos.Pod{Labels: labels, Annotations: annotations, Kubernetes: t.KubernetesQOS, Batch: sums.batch, Reclaimed: sums.reclaimed, System: r.system(t.Namespace)}
+	marked := qos.Pod{
+		Labels: labels, Annotations: annotations, Kubernetes: t.KubernetesQOS,
+		Batch: sums.batch, Reclaimed: sums.reclaimed, System: r.system(t.Namespace),
+	}
 	var problems []string
 	t.QoS, t.QoSSource, problems = marked.Class(r.BestEffort)
 	for _, problem := range problems {

@@ -27,7 +27,7 @@ func amountsOf(milli, bytes, reclaimedMilli, reclaimedBytes float64) *tick.Resou
 	r := &tick.Resources{}
 	for into, n := range map[**float64]float64{&r.MilliCPU: milli, &r.MemoryBytes: bytes, &r.ReclaimedMilliCPU: reclaimedMilli, &r.ReclaimedMemoryBytes: reclaimedBytes} {
 		if n >= 0 {
-			*into = tick.Ptr(n)
+			*into = new(n)
 		}
 	}
 	return r
@@ -50,7 +50,7 @@ func TestPod(t *testing.T) {
 		CgroupUID: "8f4e8a3a-1111-4000-8000-000000000001", NodeName: "n1",
 		Tick: tick.Pod{
 			UID: "8f4e8a3a-1111-4000-8000-000000000001", Namespace: "shop", Name: "web-0", QoS: tick.QoSShared, QoSSource: tick.QoSFromKatalyst,
-			KubernetesQOS: "Burstable", Priority: tick.Ptr(int64(1000)), KoordinatorPriority: tick.Ptr(int64(5500)), Terminating: true,
+			KubernetesQOS: "Burstable", Priority: new(int64(1000)), KoordinatorPriority: new(int64(5500)), Terminating: true,
 			Phase: "Running", StartTime: "2026-01-01T00:00:00Z",
 			Labels:      map[string]string{"koordinator.sh/qosClass": "LS", "koordinator.sh/priority": "5500"},
 			Annotations: map[string]string{"katalyst.kubewharf.io/qos_level": "shared_cores", "katalyst.kubewharf.io/cpu_enhancement": `{"cpuset_pool":"batch"}`, "polder/evict": "false"},
@@ -72,8 +72,10 @@ func TestOnlyPodsThatTheirNodeOwnsAreStatic(t *testing.T) {
 		static   bool
 		uid      string
 	}{
-		"mirror": {`"uid":"api","annotations":{"kubernetes.io/config.mirror":"0123456789abcdef","kubernetes.io/config.hash":"0123456789abcdef","kubernetes.io/config.source":"file"},"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","controller":true}]`,
-			true, "0123456789abcdef"},
+		"mirror": {
+			`"uid":"api","annotations":{"kubernetes.io/config.mirror":"0123456789abcdef","kubernetes.io/config.hash":"0123456789abcdef","kubernetes.io/config.source":"file"},"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n1","controller":true}]`,
+			true, "0123456789abcdef",
+		},
 		"owned by the node":              {`"uid":"api","ownerReferences":[{"kind":"Node","name":"n1"}]`, true, "api"},
 		"owned by another node":          {`"uid":"api","annotations":{"kubernetes.io/config.hash":"x"},"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n2"}]`, false, "api"},
 		"owned by a Node of another API": {`"uid":"api","annotations":{"kubernetes.io/config.hash":"x"},"ownerReferences":[{"apiVersion":"tenant.example/v1","kind":"Node","name":"n1"}]`, false, "api"},

@@ -90,7 +90,7 @@ func (l *list) resources() *tick.Resources {
 	var out tick.Resources
 	for i, a := range amounts {
 		if l.known[i] && !l.bad[i] {
-			*a.of(&out) = tick.Ptr(l.value[i])
+			*a.of(&out) = new(l.value[i])
 		}
 	}
 	if out == (tick.Resources{}) {

@@ -33,7 +33,7 @@ func BenchmarkRoundCluster(b *testing.B) {
 	for i := range benchGroups {
 		p := clusterPod(fmt.Sprintf("web-%d", i), fmt.Sprintf("%04d", i), tick.QoSShared)
 		p.Tick.Annotations = map[string]string{"katalyst.kubewharf.io/qos_level": "shared_cores"}
-		p.Tick.Requests = &tick.Resources{MilliCPU: tick.Ptr(500.0), MemoryBytes: tick.Ptr(1e9)}
+		p.Tick.Requests = &tick.Resources{MilliCPU: new(500.0), MemoryBytes: new(1e9)}
 		pods = append(pods, p)
 	}
 	c.set(pods...)
@@ -162,8 +162,12 @@ func benchFiles(b *testing.B, base string) []*cgroup.File {
 	})
 	for i := range benchGroups {
 		for _, f := range [][2]string{
-			{"cpuacct", "cpuacct.usage"}, {"cpu", "cpu.stat"}, {"memory", "memory.usage_in_bytes"},
-			{"memory", "memory.stat"}, {"cpuset", "cpuset.effective_cpus"}, {"pids", "pids.current"},
+			{"cpuacct", "cpuacct.usage"},
+			{"cpu", "cpu.stat"},
+			{"memory", "memory.usage_in_bytes"},
+			{"memory", "memory.stat"},
+			{"cpuset", "cpuset.effective_cpus"},
+			{"pids", "pids.current"},
 		} {
 			file, err := h.Open(f[0], fmt.Sprintf("%s/pod%04d", base, i), f[1])
 			if err != nil {

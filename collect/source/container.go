@@ -118,10 +118,10 @@ func (c *container) save() CgroupState {
 		s.Walk = &p
 	}
 	if c.now.has&cgroup.HasUsage != 0 {
-		s.UsageNanoseconds = tick.Ptr(c.now.usage)
+		s.UsageNanoseconds = new(c.now.usage)
 	}
 	if c.now.has&cgroup.HasThrottling != 0 {
-		s.Periods, s.ThrottledPeriods = tick.Ptr(c.now.periods), tick.Ptr(c.now.throttled)
+		s.Periods, s.ThrottledPeriods = new(c.now.periods), new(c.now.throttled)
 	}
 	return s
 }

@@ -55,8 +55,10 @@ func TestDisks(t *testing.T) {
 	m.write("proc/diskstats", diskLine("vda", 0, 30, 2128, 120, 5, 40, 50, 6000, 12000)+diskLine("vda1", 1, 30, 2128, 120, 5, 40, 50, 6000, 12000)+
 		diskLine("vdb", 16, 1, 1, 1, 8, 9, 47, 7, 7)) // vdb is another one, or its counts of reads went round
 	p := tick.Ptr[float64]
-	want[0] = tick.Disk{Name: "vda", Device: "254:0", UsePercent: p(50), Queue: p(1), ReadBytesPerSecond: p(104858), WriteBytesPerSecond: p(0),
-		ReadsPerSecond: p(2), WritesPerSecond: p(0), ReadLatencyMicroseconds: p(5000)}
+	want[0] = tick.Disk{
+		Name: "vda", Device: "254:0", UsePercent: p(50), Queue: p(1), ReadBytesPerSecond: p(104858), WriteBytesPerSecond: p(0),
+		ReadsPerSecond: p(2), WritesPerSecond: p(0), ReadLatencyMicroseconds: p(5000),
+	}
 	want[1] = tick.Disk{Name: "vdb", Device: "254:16", UsePercent: p(0), Queue: p(0), WriteBytesPerSecond: p(102), WritesPerSecond: p(0.1), WriteLatencyMicroseconds: p(40000)}
 	if d := cmp.Diff(want, c.Read(false).Disks); d != "" {
 		t.Errorf("rates (-want +got):\n%s", d)

@@ -133,7 +133,7 @@ func TestJoin(t *testing.T) {
 
 	c.podsErr = nil
 	c.set(
-		clusterPod("web", uidA, tick.QoSDedicated, kubernetes.Container{Name: "main", ID: "x", Awaited: true, Requests: &tick.Resources{MilliCPU: tick.Ptr(5.0)}}),
+		clusterPod("web", uidA, tick.QoSDedicated, kubernetes.Container{Name: "main", ID: "x", Awaited: true, Requests: &tick.Resources{MilliCPU: new(5.0)}}),
 		clusterPod("batch", uidB, tick.QoSReclaimed, kubernetes.Container{Name: "stress", ID: "y", Awaited: true}),
 		clusterPod("new", uidC, tick.QoSShared, kubernetes.Container{Name: "new", Awaited: true}),
 	)
@@ -199,7 +199,7 @@ func TestNodeObject(t *testing.T) {
 	}
 	c.nodeErr = nil
 	c.node = &kubernetes.Node{
-		Allocatable: &tick.Resources{MilliCPU: tick.Ptr(1500.0)}, Labels: map[string]string{"kubernetes.io/hostname": "n"}, Problems: []string{"odd"},
+		Allocatable: &tick.Resources{MilliCPU: new(1500.0)}, Labels: map[string]string{"kubernetes.io/hostname": "n"}, Problems: []string{"odd"},
 	}
 	s = collector.Read(true)
 	if *s.Capacity.MilliCPU != 2000 || *s.Allocatable.MilliCPU != 1500 || s.Labels["kubernetes.io/hostname"] != "n" || string(s.Config) != `{"katalyst":{}}` {

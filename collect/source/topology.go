@@ -48,7 +48,7 @@ func asTick(h *host.Topology) *tick.Topology {
 	for _, n := range h.NUMANodes {
 		node := tick.TopologyNUMA{ID: n.ID, CPUs: n.CPUs.String()}
 		if n.MemoryBytes != nil {
-			node.MemoryBytes = tick.Ptr(float64(*n.MemoryBytes))
+			node.MemoryBytes = new(float64(*n.MemoryBytes))
 		}
 		t.NUMANodes = append(t.NUMANodes, node)
 	}

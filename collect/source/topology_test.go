@@ -40,7 +40,7 @@ func TestTopologyOfRealMachines(t *testing.T) {
 			a := m.Answer()
 			want := &tick.Topology{CPUs: a.CPUs, Cores: a.Cores, Sockets: a.Packages, L3: a.L3}
 			for _, n := range a.Nodes {
-				want.NUMANodes = append(want.NUMANodes, tick.TopologyNUMA{ID: n.ID, CPUs: n.CPUs, MemoryBytes: tick.Ptr(float64(n.MemoryBytes))})
+				want.NUMANodes = append(want.NUMANodes, tick.TopologyNUMA{ID: n.ID, CPUs: n.CPUs, MemoryBytes: new(float64(n.MemoryBytes))})
 			}
 			if diff := cmp.Diff(want, round.Sample.Topology); diff != "" {
 				t.Errorf("topology (-want +got):\n%s", diff)

@@ -92,7 +92,8 @@ func (w *waitReader) Read(r *Round) error {
 	return errors.Join(errs...)
 }
 
-// waitDue reports whether it is time for a pass. A container that has not run since the last one has not ended a wait either: it needs none.
+// waitDue reports whether it is time for a pass. A container that has not run since the last one has not ended a wait either: it needs
+// none.
 func (c *container) waitDue(seconds float64) bool {
 	w, v := &c.waits, &c.group.Values
 	if elapsed := seconds - w.at; w.at > 0 && elapsed >= 0 && elapsed < stallsEvery {

@@ -129,7 +129,7 @@ func (m Memory) Settle(objects []Object, check func([]Object) error) (inForce []
 		}
 	}
 	for _, o := range objects {
-		with := func(o Object) []Object { return append(inForce[:len(inForce):len(inForce)], o) }
+		with := func(o Object) []Object { return append(slices.Clip(inForce), o) }
 		err := o.Err
 		if err == nil {
 			err = check(with(o))

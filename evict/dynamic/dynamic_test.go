@@ -3,6 +3,7 @@ package dynamic
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,12 +37,7 @@ func chosen(config string) *customconfig.Chosen {
 func in(objects []Object, given ...string) map[string]string {
 	out := map[string]string{}
 	for _, s := range Settings(objects, func(name string) bool {
-		for _, g := range given {
-			if g == name {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(given, name)
 	}) {
 		out[s.Setting] = fmt.Sprint(s.V, " ", s.From)
 	}

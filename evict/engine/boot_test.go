@@ -59,7 +59,7 @@ func otherBoot(t *testing.T, state, boot string) {
 func enough(ticks func(int) *tick.Tick) func(int) *tick.Tick {
 	return func(at int) *tick.Tick {
 		x := ticks(at)
-		x.Advice.Reclaimed.MilliCPU = tick.Ptr(int64(1e6))
+		x.Advice.Reclaimed.MilliCPU = new(int64(1e6))
 		return x
 	}
 }

@@ -25,12 +25,16 @@ const reclaimedRule = "reclaimed-resource-pressure-eviction-plugin"
 
 // crowd is a tick with ten reclaimed pods, p0 to p9, of which eight have to go. There is nothing in their cgroups.
 func crowd(at time.Duration, change ...func(*tick.Tick)) *tick.Tick {
-	x := &tick.Tick{V: 1, Node: "n", Time: noon.Add(at), Sample: &tick.Sample{},
-		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr(int64(4000)), MemoryBytes: tick.Ptr(int64(1))}}}
+	x := &tick.Tick{
+		V: 1, Node: "n", Time: noon.Add(at), Sample: &tick.Sample{},
+		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(4000)), MemoryBytes: new(int64(1))}},
+	}
 	for i := range 10 {
 		name := "p" + strconv.Itoa(i)
-		x.Sample.Pods = append(x.Sample.Pods, tick.Pod{UID: name, Namespace: "ns-" + strconv.Itoa(i/5), Name: name, QoS: tick.QoSReclaimed, Cgroup: "/polder-none/" + name,
-			Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(10000.0), ReclaimedMemoryBytes: tick.Ptr(0.0)}})
+		x.Sample.Pods = append(x.Sample.Pods, tick.Pod{
+			UID: name, Namespace: "ns-" + strconv.Itoa(i/5), Name: name, QoS: tick.QoSReclaimed, Cgroup: "/polder-none/" + name,
+			Requests: &tick.Resources{ReclaimedMilliCPU: new(10000.0), ReclaimedMemoryBytes: new(0.0)},
+		})
 	}
 	for _, c := range change {
 		c(x)
@@ -57,7 +61,7 @@ func TestKswapdOneAPeriod(t *testing.T) {
 	gone := map[string]bool{}
 	for i := range 17 {
 		x := crowd(time.Duration(i) * time.Second)
-		x.Sample.Memory = &tick.NodeMemory{TotalBytes: tick.Ptr(1e11), FreeBytes: tick.Ptr(5e10), WatermarkScaleFactor: tick.Ptr(10.0), KswapdStealPages: tick.Ptr(float64(i) * 9000)}
+		x.Sample.Memory = &tick.NodeMemory{TotalBytes: new(1e11), FreeBytes: new(5e10), WatermarkScaleFactor: new(10.0), KswapdStealPages: new(float64(i) * 9000)}
 		x.Sample.Pods = slices.DeleteFunc(x.Sample.Pods, func(p tick.Pod) bool { return gone[p.UID] })
 		e := p.put(x)
 		for _, uid := range asked(e) {

@@ -26,7 +26,10 @@ func Command() stage.Command {
 		Name:     "evict",
 		Synopsis: "measure pressure on a node, taint it, and evict pods that must leave it",
 		// --help has these options by their names alone: there are too many of them.
-		Families:      []string{"per-", "taint-", "cpu-", "load-", "memory-", "memory-numa-", "memory-psi-", "reclaimed-", "rss-overuse-", "service-io-", "service-waiting-", "suppression-"},
+		Families: []string{
+			"per-", "taint-", "cpu-", "load-", "memory-", "memory-numa-", "memory-psi-",
+			"reclaimed-", "rss-overuse-", "service-io-", "service-waiting-", "suppression-",
+		},
 		FamiliesTitle: "Limits and settings of the rules (evict --list has their values, evict --manual the meaning)",
 		Kind:          stage.Kind{Reads: true, Writes: true, State: true, Acts: true},
 		Flags:         o.flags,

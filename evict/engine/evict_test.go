@@ -28,14 +28,20 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // overcommit is a tick with two reclaimed pods of which one must go.
 func overcommit(first, second string) func(int) *tick.Tick {
 	pod := func(name, cgroup string, milli float64) tick.Pod {
-		return tick.Pod{UID: name, Namespace: "default", Name: name, QoS: tick.QoSReclaimed, Cgroup: cgroup,
-			Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(milli), ReclaimedMemoryBytes: tick.Ptr(0.0)}}
+		return tick.Pod{
+			UID: name, Namespace: "default", Name: name, QoS: tick.QoSReclaimed, Cgroup: cgroup,
+			Requests: &tick.Resources{ReclaimedMilliCPU: new(milli), ReclaimedMemoryBytes: new(0.0)},
+		}
 	}
 	return func(at int) *tick.Tick {
-		return &tick.Tick{V: 1, Node: "n", Time: noon.Add(time.Duration(at) * tickEvery),
+		return &tick.Tick{
+			V: 1, Node: "n", Time: noon.Add(time.Duration(at) * tickEvery),
 			Sample: &tick.Sample{Pods: []tick.Pod{pod("large", first, 15000), pod("small", second, 10000)}},
-			Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr(int64(4000)), MemoryBytes: tick.Ptr(int64(1))},
-				Pools: []tick.Pool{{Name: "share", CPUs: "0-3"}}}}
+			Advice: &tick.Advice{
+				Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(4000)), MemoryBytes: new(int64(1))},
+				Pools: []tick.Pool{{Name: "share", CPUs: "0-3"}},
+			},
+		}
 	}
 }
 

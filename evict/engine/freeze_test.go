@@ -98,7 +98,7 @@ func TestFreezeIsFoundAgain(t *testing.T) {
 				p := startEvict(t, "--action", "freeze", "--state", state)
 				ticks := func(at int) *tick.Tick { // nobody has to go
 					x := overcommit(path, "/none")(at)
-					x.Advice.Reclaimed.MilliCPU = tick.Ptr(int64(1e6))
+					x.Advice.Reclaimed.MilliCPU = new(int64(1e6))
 					return x
 				}
 				at := 0

@@ -19,12 +19,12 @@ import (
 func plainTicks(cgroup string) func(int) *tick.Tick {
 	return func(at int) *tick.Tick {
 		return &tick.Tick{V: 1, Node: "n", Time: noon.Add(time.Duration(at) * 5 * time.Second), Sample: &tick.Sample{
-			IntervalSeconds: tick.Ptr(5.0),
-			Memory:          &tick.NodeMemory{TotalBytes: tick.Ptr(1e9), AvailableBytes: tick.Ptr(250e6)},
-			Capacity:        &tick.Resources{MilliCPU: tick.Ptr(8000.0), MemoryBytes: tick.Ptr(1e9)},
+			IntervalSeconds: new(5.0),
+			Memory:          &tick.NodeMemory{TotalBytes: new(1e9), AvailableBytes: new(250e6)},
+			Capacity:        &tick.Resources{MilliCPU: new(8000.0), MemoryBytes: new(1e9)},
 			Pods: []tick.Pod{{
-				UID: "batch", Name: "batch", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: cgroup, UsageMilliCPU: tick.Ptr(1990.0),
-				Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(4000.0)}, Memory: &tick.Memory{RSSBytes: tick.Ptr(1e8)},
+				UID: "batch", Name: "batch", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: cgroup, UsageMilliCPU: new(1990.0),
+				Requests: &tick.Resources{ReclaimedMilliCPU: new(4000.0)}, Memory: &tick.Memory{RSSBytes: new(1e8)},
 				Containers: []tick.Container{{Cgroup: cgroup, CPUSetCPUs: "2-3"}},
 			}},
 		}}

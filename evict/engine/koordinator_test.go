@@ -136,12 +136,14 @@ func (m *machine) grow(t *rapid.T) {
 		if rapid.IntRange(0, 4).Draw(t, "has "+what) == 0 {
 			return nil
 		}
-		return tick.Ptr(float64(rapid.IntRange(0, most).Draw(t, what)))
+		return new(float64(rapid.IntRange(0, most).Draw(t, what)))
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "new pods") {
 		m.made++
-		p := tick.Pod{UID: fmt.Sprintf("u%d", m.made), Namespace: "default", Name: fmt.Sprintf("p%d", m.made), QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator,
-			Labels: map[string]string{}, Annotations: map[string]string{}, KubernetesQOS: qos.BestEffort, Requests: &tick.Resources{}, Memory: &tick.Memory{}}
+		p := tick.Pod{
+			UID: fmt.Sprintf("u%d", m.made), Namespace: "default", Name: fmt.Sprintf("p%d", m.made), QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator,
+			Labels: map[string]string{}, Annotations: map[string]string{}, KubernetesQOS: qos.BestEffort, Requests: &tick.Resources{}, Memory: &tick.Memory{},
+		}
 		if class := pick("class", qos.BE, qos.BE, qos.LS, qos.System, ""); class != "" {
 			p.Labels[qos.KoordinatorClass] = class
 			if class != qos.BE {
@@ -155,7 +157,7 @@ func (m *machine) grow(t *rapid.T) {
 			p.Annotations[qos.EvictionPolicy] = pick("policy", `[]`, `["BEMemoryEvict"]`, `["CPUEvict","BECPUEvict"]`, `x`)
 		}
 		if rapid.Bool().Draw(t, "has a priority") {
-			p.Priority = tick.Ptr(rapid.SampledFrom([]int64{0, 3000, 5000, 5999, 7500, 9000, 2_000_000_000}).Draw(t, "priority"))
+			p.Priority = new(rapid.SampledFrom([]int64{0, 3000, 5000, 5999, 7500, 9000, 2_000_000_000}).Draw(t, "priority"))
 		}
 		p.Requests.ReclaimedMilliCPU, p.Requests.ReclaimedMemoryBytes = maybe("batch-cpu", 6000), maybe("batch-memory", 50)
 		p.Requests.MidMilliCPU, p.Requests.MilliCPU = maybe("mid-cpu", 3000), maybe("cpu", 3000)
@@ -182,15 +184,17 @@ func (m *machine) tick(t *rapid.T) *tick.Tick {
 		if rapid.IntRange(0, 9).Draw(t, "has "+what) == 0 {
 			return nil
 		}
-		return tick.Ptr(float64(rapid.IntRange(least, most).Draw(t, what)))
+		return new(float64(rapid.IntRange(least, most).Draw(t, what)))
 	}
 	x := &tick.Tick{V: 1, Node: "n", Time: m.at, Sample: &tick.Sample{
 		IntervalSeconds: maybe("interval", 0, 10), Pods: slices.Clone(m.pods),
 		CPU:      &tick.NodeCPU{UsageMilliCPU: maybe("use of the node's CPU", 0, 12_000)},
-		Memory:   &tick.NodeMemory{TotalBytes: tick.Ptr(100.0), AvailableBytes: maybe("available memory", 0, 60)},
-		Capacity: &tick.Resources{MilliCPU: tick.Ptr(10_000.0), MemoryBytes: tick.Ptr(100.0)},
-		Allocatable: &tick.Resources{MilliCPU: tick.Ptr(10_000.0), MemoryBytes: tick.Ptr(100.0), ReclaimedMilliCPU: maybe("allocatable batch-cpu", -1, 4000),
-			ReclaimedMemoryBytes: maybe("allocatable batch-memory", 0, 50), MidMilliCPU: maybe("allocatable mid-cpu", 0, 2000)},
+		Memory:   &tick.NodeMemory{TotalBytes: new(100.0), AvailableBytes: maybe("available memory", 0, 60)},
+		Capacity: &tick.Resources{MilliCPU: new(10_000.0), MemoryBytes: new(100.0)},
+		Allocatable: &tick.Resources{
+			MilliCPU: new(10_000.0), MemoryBytes: new(100.0), ReclaimedMilliCPU: maybe("allocatable batch-cpu", -1, 4000),
+			ReclaimedMemoryBytes: maybe("allocatable batch-memory", 0, 50), MidMilliCPU: maybe("allocatable mid-cpu", 0, 2000),
+		},
 	}}
 	if rapid.Bool().Draw(t, "has kubelet's tier") {
 		x.Sample.Tiers = []tick.Tier{{Name: tick.TierBestEffort, CPUSetCPUs: rapid.SampledFrom([]string{"", "0-1", "0-4"}).Draw(t, "its CPUs"), UsageMilliCPU: maybe("its use", 0, 5000)}}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"polder/evict/pick"
 	"polder/evict/progress"
@@ -56,7 +57,7 @@ func (e *engine) decode(n *node, in stage.Incoming) decoded {
 	var wrong []string
 	x.koordinator, wrong = n.Strategies.Read(x.settings, in.Tick)
 	n.Strategies.Log(e.session.Log.With("node", n.Record.Node()))
-	x.refused = append(x.refused[:len(x.refused):len(x.refused)], wrong...)
+	x.refused = append(slices.Clip(x.refused), wrong...)
 	return x
 }
 

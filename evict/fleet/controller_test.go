@@ -30,8 +30,10 @@ func run(t *testing.T, in string, args ...string) (status int, out, log string) 
 func FuzzFleet(f *testing.F) {
 	const agent = `"agent":{"state":"notReady","since":"2026-11-21T11:00:00Z"},"fleet":{"nodes":9,"ready":8,"notReady":1}`
 	const pod = `{"uid":"u","namespace":"n","name":"p","qos":"reclaimed"}`
-	for _, before := range []string{`{}`, `{"nodes":{"n":null},"fleet":{"nodes":{"n":null},"next":"9999-01-01T00:00:00Z"}}`,
-		`{"nodes":{"n":{"going":{"u":{"eviction":{"uid":"u","state":"requested"},"requested":"2026-11-21T11:59:59Z"}}}},"fleet":{"next":"0000-01-01T00:00:00Z","nodes":{"n":{"tainted":true,"waits":true,"until":"9999-12-31T23:59:59Z"},"m":{"waits":true,"until":"2030-01-01T00:00:00Z"}}}}`} {
+	for _, before := range []string{
+		`{}`, `{"nodes":{"n":null},"fleet":{"nodes":{"n":null},"next":"9999-01-01T00:00:00Z"}}`,
+		`{"nodes":{"n":{"going":{"u":{"eviction":{"uid":"u","state":"requested"},"requested":"2026-11-21T11:59:59Z"}}}},"fleet":{"next":"0000-01-01T00:00:00Z","nodes":{"n":{"tainted":true,"waits":true,"until":"9999-12-31T23:59:59Z"},"m":{"waits":true,"until":"2030-01-01T00:00:00Z"}}}}`,
+	} {
 		for _, seed := range []string{
 			`{` + agent + `,"pods":[` + pod + `,` + pod + `]}`, `{"intervalSeconds":1e300,` + agent + `,"pods":[` + pod + `]}`, `{"intervalSeconds":-1,` + agent + `}`,
 			`{"agent":{"state":"notFound","since":"0000-01-01T00:00:00+23:59"},"fleet":{"nodes":9223372036854775807,"ready":9223372036854775806,"notReady":1},"pods":[` + pod + `]}`,

@@ -128,7 +128,7 @@ func TestChooseSoft(t *testing.T) {
 		p.QoS, p.Priority = qos, priority
 		return candidate(p, 5)
 	}
-	low, high := tick.Ptr(int64(1)), tick.Ptr(int64(9))
+	low, high := new(int64(1)), new(int64(9))
 	shared, cheap := one("shared", tick.QoSShared, low), one("cheap", tick.QoSReclaimed, low)
 	dear, none := one("dear", tick.QoSReclaimed, high), one("none", tick.QoSReclaimed, nil)
 	large := candidate(cheap.Pod, 9)
@@ -209,7 +209,7 @@ func TestChooseJoins(t *testing.T) {
 	}
 	// A candidate's own grace period goes before its finding's.
 	own := candidate(p, 1)
-	own.GracePeriodSeconds = tick.Ptr(int64(1))
+	own.GracePeriodSeconds = new(int64(1))
 	if v := Choose(now, []rule.Finding{finding("r", 9, 1, own)}, usual(1), remembers(nil, nil, nil)).Victims[0]; *v.Eviction.GracePeriodSeconds != 1 {
 		t.Errorf("grace period %d s; want the candidate's 1", *v.Eviction.GracePeriodSeconds)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/evict/rule"
-	"polder/lib/tick"
 )
 
 // koordinators is a finding of one of Koordinator's rules, which needs so much.
@@ -113,7 +112,7 @@ func TestWords(t *testing.T) {
 		{[]rule.Finding{first, second}, "because of BEMemoryEvict", "m", []string{"BEMemoryEvict", "MemoryEvict"}, nil},
 		{[]rule.Finding{first, katalysts}, "because of BEMemoryEvict", "m", []string{"BEMemoryEvict", "memory-pressure-eviction-plugin"}, nil},
 		{[]rule.Finding{katalysts, first}, "met threshold in scope: s from plugin: memory-pressure-eviction-plugin; because of BEMemoryEvict", "m; m", []string{"memory-pressure-eviction-plugin", "BEMemoryEvict"}, nil},
-		{[]rule.Finding{katalysts}, "met threshold in scope: s from plugin: memory-pressure-eviction-plugin", "m", []string{"memory-pressure-eviction-plugin"}, tick.Ptr(int64(60))},
+		{[]rule.Finding{katalysts}, "met threshold in scope: s from plugin: memory-pressure-eviction-plugin", "m", []string{"memory-pressure-eviction-plugin"}, new(int64(60))},
 	} {
 		round := Choose(now, tt.findings, l, remembers(nil, nil, nil))
 		if len(round.Victims) != 1 {

@@ -33,7 +33,7 @@ func (h *Hour) Add(uid, namespace string, now time.Time) {
 
 // Refund takes back a pod's last eviction, which came to nothing.
 func (h *Hour) Refund(uid string) {
-	for i := len(*h) - 1; i >= 0; i-- {
+	for i := range slices.Backward(*h) {
 		if (*h)[i].UID == uid {
 			*h = slices.Delete(*h, i, i+1)
 			return

@@ -24,7 +24,7 @@ func finding(name string, value, threshold float64, candidates ...rule.Candidate
 	return rule.Finding{
 		PressureFinding:    tick.PressureFinding{Rule: name, Scope: "s", Value: value, Threshold: threshold, Met: value > threshold, Hard: true},
 		Candidates:         candidates,
-		GracePeriodSeconds: tick.Ptr(int64(60)),
+		GracePeriodSeconds: new(int64(60)),
 		Cooldown:           time.Minute,
 		Message:            "m",
 	}
@@ -82,7 +82,7 @@ func TestProtected(t *testing.T) {
 		"a static pod's annotations alone, which anybody may write": {func(p *tick.Pod) {
 			p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "x"}
 		}, ""},
-		"critical":         {func(p *tick.Pod) { p.Priority = tick.Ptr(int64(2_000_001_000)) }, "a critical pod"},
+		"critical":         {func(p *tick.Pod) { p.Priority = new(int64(2_000_001_000)) }, "a critical pod"},
 		"opt out":          {func(p *tick.Pod) { p.Annotations = map[string]string{"polder/evict": "false"} }, "annotated polder/evict=false"},
 		"opt out, no":      {func(p *tick.Pod) { p.Annotations = map[string]string{"polder/evict": "true"} }, ""},
 		"opt out, any":     {func(p *tick.Pod) { p.Annotations = map[string]string{"keep": "x"} }, "annotated keep"},
@@ -210,7 +210,7 @@ func TestGoing(t *testing.T) {
 			t.Error("an empty cgroup that is still listed does not count as released")
 		}
 		again := *p
-		again.Threads = tick.Ptr(2.0)
+		again.Threads = new(2.0)
 		state(t, g.Observe(at(7), map[string]*tick.Pod{p.UID: &again}, true))
 		if g.Has(p.UID) {
 			t.Error("a pod that was started again counts as released")
@@ -228,7 +228,7 @@ func TestPatience(t *testing.T) {
 	for _, tt := range []struct {
 		grace *int64
 		want  time.Duration
-	}{{tick.Ptr(int64(1)), 10 * time.Second}, {tick.Ptr(int64(60)), 90 * time.Second}, {nil, 45 * time.Second}, {tick.Ptr(int64(-1)), 45 * time.Second}} {
+	}{{new(int64(1)), 10 * time.Second}, {new(int64(60)), 90 * time.Second}, {nil, 45 * time.Second}, {new(int64(-1)), 45 * time.Second}} {
 		if got := Patience(&tick.PodEviction{GracePeriodSeconds: tt.grace}); got != tt.want {
 			t.Errorf("Patience(%v) = %s; want %s", tt.grace, got, tt.want)
 		}

@@ -44,7 +44,7 @@ func (w *world) grow(t *rapid.T) {
 		p.Phase = rapid.SampledFrom([]string{"", "Running", "Succeeded"}).Draw(t, "phase")
 		p.Terminating = rapid.IntRange(0, 9).Draw(t, "terminating") == 0
 		if rapid.Bool().Draw(t, "has a priority") {
-			p.Priority = tick.Ptr(rapid.SampledFrom([]int64{0, 5, criticalPriority}).Draw(t, "priority"))
+			p.Priority = new(rapid.SampledFrom([]int64{0, 5, criticalPriority}).Draw(t, "priority"))
 		}
 		if rapid.Bool().Draw(t, "annotated") {
 			p.Annotations = rapid.SampledFrom([]map[string]string{{"kubernetes.io/config.source": "file"}, {"polder/evict": "false"}, {"kubernetes.io/config.mirror": ""}}).Draw(t, "annotations")
@@ -105,7 +105,7 @@ func (w *world) step(t *rapid.T) {
 	for _, p := range w.pods {
 		present[p.UID] = p
 	}
-	w.memory.Observe(w.clock, &tick.Sample{IntervalSeconds: tick.Ptr(d.Seconds())}, present, rapid.Bool().Draw(t, "complete"))
+	w.memory.Observe(w.clock, &tick.Sample{IntervalSeconds: new(d.Seconds())}, present, rapid.Bool().Draw(t, "complete"))
 }
 
 // take notes the victims, and what comes of some of them at once.
@@ -139,8 +139,8 @@ func (w *world) take(t *rapid.T, victims []Victim) {
 
 // forget drops a pod's last eviction, which was none.
 func (w *world) forget(uid string) {
-	for i := len(w.asked) - 1; i >= 0; i-- {
-		if w.asked[i].uid == uid {
+	for i, v := range slices.Backward(w.asked) {
+		if v.uid == uid {
 			w.asked = slices.Delete(w.asked, i, i+1)
 			return
 		}

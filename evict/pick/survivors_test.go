@@ -36,12 +36,12 @@ func TestTheLongerGraceHolds(t *testing.T) {
 func TestAnEmptyCgroupWasNotStartedAgain(t *testing.T) {
 	g := Going{"uid-a": {Requested: now, Ended: now}}
 	p := pod("a")
-	p.Threads = tick.Ptr(0.0)
+	p.Threads = new(0.0)
 	g.observeEnded("uid-a", g["uid-a"], now.Add(time.Second), p)
 	if g["uid-a"] == nil {
 		t.Fatal("a pod without threads is forgotten")
 	}
-	p.Threads = tick.Ptr(1.0)
+	p.Threads = new(1.0)
 	if g.observeEnded("uid-a", g["uid-a"], now.Add(time.Second), p); g["uid-a"] != nil {
 		t.Error("a pod that runs again is still taken for ended")
 	}

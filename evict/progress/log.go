@@ -26,8 +26,10 @@ func (w *Work) LogChanges(r *Record, now []tick.PodEviction) {
 		}
 		r.said.states[key] = x.State
 		w.counts.eviction(x.Rule, x.State)
-		attrs := []any{"state", x.State, "node", r.name, "pod", PodName(x.Namespace, x.Name), "uid", x.UID,
-			"reason", x.Reason, "message", x.Message}
+		attrs := []any{
+			"state", x.State, "node", r.name, "pod", PodName(x.Namespace, x.Name), "uid", x.UID,
+			"reason", x.Reason, "message", x.Message,
+		}
 		if x.Error != "" {
 			w.session.Log.Warn("evict", append(attrs, "error", x.Error)...)
 		} else {

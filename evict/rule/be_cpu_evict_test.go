@@ -15,8 +15,8 @@ import (
 // guide are the thresholds of the guide "Eviction Strategy base on CPU Satisfaction".
 func guide(change ...func(*sloconfig.Threshold)) *Settings {
 	return strategy(func(th *sloconfig.Threshold) {
-		th.CPUEvictBESatisfactionLowerPercent, th.CPUEvictBESatisfactionUpperPercent = tick.Ptr(int64(60)), tick.Ptr(int64(80))
-		th.CPUEvictBEUsageThresholdPercent, th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(90)), tick.Ptr(int64(60))
+		th.CPUEvictBESatisfactionLowerPercent, th.CPUEvictBESatisfactionUpperPercent = new(int64(60)), new(int64(80))
+		th.CPUEvictBEUsageThresholdPercent, th.CPUEvictTimeWindowSeconds = new(int64(90)), new(int64(60))
 		for _, c := range change {
 			c(th)
 		}
@@ -67,7 +67,8 @@ func TestEnough(t *testing.T) {
 func TestRelease(t *testing.T) {
 	x := satisfaction{lower: 60, upper: 80}
 	for _, tt := range []struct{ request, limit, want float64 }{
-		{0, 2000, 0}, {-1, 2000, 0},
+		{0, 2000, 0},
+		{-1, 2000, 0},
 		{4000, 2000, 1200}, // the guide's
 		{4000, 1200, 2000},
 		{4000, 2400, 800},  // equal triggers
@@ -111,12 +112,12 @@ func TestSatisfaction(t *testing.T) {
 		{"less than a core needs no use", tier(0, "0-3", 500), 4000, guide(), 12.5, 2700, 60, 4},
 		{"a quota of 0", tier(2000, "0-1", 0), 4000, guide(), 0, 0, 60, 0},
 		{"nobody asks for any", tier(2000, "0-1", -1), 0, guide(), 100, 0, 60, 0},
-		{"usage threshold of 95", tier(1800, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictBEUsageThresholdPercent = tick.Ptr(int64(95)) }), 50, 0, 60, 0},
+		{"usage threshold of 95", tier(1800, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictBEUsageThresholdPercent = new(int64(95)) }), 50, 0, 60, 0},
 		{"usage threshold not set: 90", tier(1800, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictBEUsageThresholdPercent = nil }), 50, 1200, 60, 4},
 		{"window not set: the sample's own", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = nil }), 50, 1200, 60, 1},
-		{"window under the interval", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(2)) }), 50, 1200, 60, 1},
-		{"a negative window", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(-5)) }), 50, 1200, 60, 1},
-		{"a long window", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(120)) }), 50, 1200, 60, 8},
+		{"window under the interval", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = new(int64(2)) }), 50, 1200, 60, 1},
+		{"a negative window", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = new(int64(-5)) }), 50, 1200, 60, 1},
+		{"a long window", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = new(int64(120)) }), 50, 1200, 60, 8},
 		{"a window without end", tier(2000, "0-1", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(math.MaxInt64)) }), 50, 0, 60, 0},
 		{"what the node offers", tier(1800, "0-15", -1), 4000, guide(func(th *sloconfig.Threshold) { th.CPUEvictPolicy = tick.Ptr(sloconfig.EvictByAllocatable) }), 50, 1200, 60, 4},
 	} {
@@ -125,7 +126,7 @@ func TestSatisfaction(t *testing.T) {
 			for n := 1; n <= 20; n++ {
 				m := steady(tt.settings, n, func(s int) *tick.Tick {
 					x := changed(koordTick(s, 0, 0, bePod("be", asks(tt.asked), uses(1000, 1))), tt.change)
-					x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(2000.0)
+					x.Sample.Allocatable.ReclaimedMilliCPU = new(2000.0)
 					return x
 				})
 				f := onlyFinding(t, m)
@@ -222,7 +223,7 @@ func TestSatisfactionWindow(t *testing.T) {
 		t.Errorf("after 25 s: %+v, waits %q", f.PressureFinding, f.Waits)
 	}
 	offered := at(30)
-	offered.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(2000.0)
+	offered.Sample.Allocatable.ReclaimedMilliCPU = new(2000.0)
 	if f := onlyFinding(t, w.Measure(guide(func(th *sloconfig.Threshold) { th.CPUEvictPolicy = tick.Ptr(sloconfig.EvictByAllocatable) }), offered)); f.Met {
 		t.Error("met with the averages of another policy")
 	}
@@ -242,15 +243,15 @@ func TestSatisfactionMissing(t *testing.T) {
 		want     string
 	}{
 		{"no rates", guide(), func(x *tick.Tick) { x.Sample.IntervalSeconds = nil }, "the sample is the first of its collect, without rates"},
-		{"an interval of 0", guide(), func(x *tick.Tick) { x.Sample.IntervalSeconds = tick.Ptr(0.0) }, "the sample is the first of its collect, without rates"},
+		{"an interval of 0", guide(), func(x *tick.Tick) { x.Sample.IntervalSeconds = new(0.0) }, "the sample is the first of its collect, without rates"},
 		{"no use of the tier", guide(), func(x *tick.Tick) { x.Sample.Tiers[0].UsageMilliCPU = nil }, "the CPU that BE pods use is not known"},
-		{"a negative use", guide(), func(x *tick.Tick) { x.Sample.Tiers[0].UsageMilliCPU = tick.Ptr(-1.0) }, "the CPU that BE pods use is not known"},
+		{"a negative use", guide(), func(x *tick.Tick) { x.Sample.Tiers[0].UsageMilliCPU = new(-1.0) }, "the CPU that BE pods use is not known"},
 		{"no limit", guide(), func(x *tick.Tick) { x.Sample.Tiers[0].CPUSetCPUs, x.Sample.Tiers[0].CPUMaxMilliCPU = "", nil }, "the CPUs that BE pods may use are not known"},
 		{"a CPU set that is none", guide(), func(x *tick.Tick) { x.Sample.Tiers[0].CPUSetCPUs = "x" }, "the CPUs that BE pods may use are not known"},
 		{"no allocatable", allocatable, func(x *tick.Tick) { x.Sample.Allocatable = nil }, "the node has no allocatable kubernetes.io/batch-cpu"},
 		{"no allocatable batch-cpu", allocatable, func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = nil }, "the node has no allocatable kubernetes.io/batch-cpu"},
-		{"a negative one", allocatable, func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(-1.0) }, "the node has no allocatable kubernetes.io/batch-cpu"},
-		{"one of 0", allocatable, func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(0.0) }, "the node's allocatable kubernetes.io/batch-cpu is 0, which is taken for withdrawn"},
+		{"a negative one", allocatable, func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = new(-1.0) }, "the node has no allocatable kubernetes.io/batch-cpu"},
+		{"one of 0", allocatable, func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = new(0.0) }, "the node's allocatable kubernetes.io/batch-cpu is 0, which is taken for withdrawn"},
 		{"a withdrawn one", allocatable, func(x *tick.Tick) { x.Advice = &tick.Advice{Withdrawn: "degraded"} }, "the offer of kubernetes.io/batch-cpu is withdrawn"},
 	} {
 		m := steady(tt.settings, 12, func(s int) *tick.Tick {
@@ -274,7 +275,7 @@ func TestSatisfactionLimit(t *testing.T) {
 		}
 	}
 	plain := func(s *tick.Sample) {
-		s.Tiers = []tick.Tier{{Name: tick.TierPods, CPUSetCPUs: "0", UsageMilliCPU: tick.Ptr(9.0)}}
+		s.Tiers = []tick.Tier{{Name: tick.TierPods, CPUSetCPUs: "0", UsageMilliCPU: new(9.0)}}
 	}
 	tiered := func(*tick.Sample) {}
 	service := func(p *tick.Pod) { p.Labels[qos.KoordinatorClass] = qos.LS }
@@ -295,7 +296,7 @@ func TestSatisfactionLimit(t *testing.T) {
 		{"who asks for none", tiered, []tick.Pod{bePod("a")}, beCPU{2000, 0, 2000}, ""},
 		{"the containers' sum", tiered, []tick.Pod{bePod("a", func(p *tick.Pod) {
 			p.Requests = nil
-			p.Containers = []tick.Container{{Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(500.0)}}, {Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(700.0)}}}
+			p.Containers = []tick.Container{{Requests: &tick.Resources{ReclaimedMilliCPU: new(500.0)}}, {Requests: &tick.Resources{ReclaimedMilliCPU: new(700.0)}}}
 		})}, beCPU{2000, 1200, 2000}, ""},
 		{"the pod's own before its containers': with a sidecar, as collect sums them", tiered, []tick.Pod{bePod("a", asks(1500), asksInContainers(1000, 500))}, beCPU{2000, 1500, 2000}, ""},
 		{"and a larger init container's", tiered, []tick.Pod{bePod("a", asks(3500), asksInContainers(1000, 500))}, beCPU{2000, 3500, 2000}, ""},
@@ -331,7 +332,7 @@ func TestSatisfactionOfOneMilli(t *testing.T) {
 	} {
 		m := steady(settings, 6, func(s int) *tick.Tick {
 			x := koordTick(s, 0, 0, bePod("be", asks(tt.asked), uses(0, 1)))
-			x.Sample.Tiers[0].UsageMilliCPU, x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(0.0), tick.Ptr(1.0)
+			x.Sample.Tiers[0].UsageMilliCPU, x.Sample.Allocatable.ReclaimedMilliCPU = new(0.0), new(1.0)
 			return x
 		})
 		if f := onlyFinding(t, m); f.Value != tt.value || f.Need != tt.need || f.Met != (tt.need > 0) || f.Waits != "" || len(m.Errors) > 0 {

@@ -33,7 +33,7 @@ func TestBEMemoryUse(t *testing.T) {
 		{"all of it", 100, nil, 100, true, 32},
 		{"to a lower one", 70, lower(60), 70, true, 10},
 		{"to a lower one of 0", 70, lower(0), 70, true, 70},
-		{"a threshold of 1", 1, func(th *sloconfig.Threshold) { th.MemoryEvictThresholdPercent = tick.Ptr(int64(1)) }, 1, true, 2},
+		{"a threshold of 1", 1, func(th *sloconfig.Threshold) { th.MemoryEvictThresholdPercent = new(int64(1)) }, 1, true, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := strategy(tt.change)
@@ -54,7 +54,7 @@ func TestBEMemoryUse(t *testing.T) {
 // The capacity is the Node object's, which need not be the kernel's total.
 func TestBEMemoryOfCapacity(t *testing.T) {
 	x := koordTick(0, 0, 75, bePod("be", uses(0, 1)))
-	x.Sample.Capacity.MemoryBytes = tick.Ptr(50.0 * gib)
+	x.Sample.Capacity.MemoryBytes = new(50.0 * gib)
 	f := onlyFinding(t, beMemoryEvict.New().Measure(strategy(nil), x))
 	if f.Value != 150 || f.Need != 41*gib {
 		t.Errorf("%s; want 150 %% of the capacity, and 82 %% of it to be released", says(f))
@@ -71,12 +71,12 @@ func TestBEMemoryMissing(t *testing.T) {
 		{"no capacity", func(s *tick.Sample) { s.Capacity = nil }, "the sample has not the node's memory and capacity"},
 		{"no total", func(s *tick.Sample) { s.Memory.TotalBytes = nil }, "the sample has not the node's total and available memory"},
 		{"no available", func(s *tick.Sample) { s.Memory.AvailableBytes = nil }, "the sample has not the node's total and available memory"},
-		{"more available than there is", func(s *tick.Sample) { s.Memory.AvailableBytes = tick.Ptr(101.0 * gib) }, "the sample has not the node's total and available memory"},
-		{"negative", func(s *tick.Sample) { s.Memory.AvailableBytes = tick.Ptr(-1.0) }, "the sample has not the node's total and available memory"},
-		{"huge", func(s *tick.Sample) { s.Memory.TotalBytes = tick.Ptr(1e300) }, "the sample has not the node's total and available memory"},
+		{"more available than there is", func(s *tick.Sample) { s.Memory.AvailableBytes = new(101.0 * gib) }, "the sample has not the node's total and available memory"},
+		{"negative", func(s *tick.Sample) { s.Memory.AvailableBytes = new(-1.0) }, "the sample has not the node's total and available memory"},
+		{"huge", func(s *tick.Sample) { s.Memory.TotalBytes = new(1e300) }, "the sample has not the node's total and available memory"},
 		{"no memory capacity", func(s *tick.Sample) { s.Capacity.MemoryBytes = nil }, "the sample has not the node's memory capacity"},
-		{"a capacity of 0", func(s *tick.Sample) { s.Capacity.MemoryBytes = tick.Ptr(0.0) }, "the sample has not the node's memory capacity"},
-		{"no number", func(s *tick.Sample) { s.Capacity.MemoryBytes = tick.Ptr(math.NaN()) }, "the sample has not the node's memory capacity"},
+		{"a capacity of 0", func(s *tick.Sample) { s.Capacity.MemoryBytes = new(0.0) }, "the sample has not the node's memory capacity"},
+		{"no number", func(s *tick.Sample) { s.Capacity.MemoryBytes = new(math.NaN()) }, "the sample has not the node's memory capacity"},
 	} {
 		w := beMemoryEvict.New()
 		w.Measure(strategy(nil), koordTick(0, 0, 90, bePod("be", uses(0, 1))))
@@ -131,8 +131,8 @@ func TestBEMemoryCandidates(t *testing.T) {
 // A pod's use is its anonymous memory, and the containers' sum where the pod has none.
 func TestAnonymous(t *testing.T) {
 	p := bePod("be", func(p *tick.Pod) {
-		p.Memory = &tick.Memory{UsageBytes: tick.Ptr(9.0), WorkingSetBytes: tick.Ptr(8.0), CacheBytes: tick.Ptr(7.0)}
-		p.Containers = []tick.Container{{Memory: &tick.Memory{RSSBytes: tick.Ptr(2.0)}}, {Memory: &tick.Memory{RSSBytes: tick.Ptr(3.0)}}, {}}
+		p.Memory = &tick.Memory{UsageBytes: new(9.0), WorkingSetBytes: new(8.0), CacheBytes: new(7.0)}
+		p.Containers = []tick.Container{{Memory: &tick.Memory{RSSBytes: new(2.0)}}, {Memory: &tick.Memory{RSSBytes: new(3.0)}}, {}}
 	})
 	if v, ok := anonymous(&p); v != 5 || !ok {
 		t.Errorf("anonymous = %v, %t; want 5", v, ok)
@@ -157,7 +157,7 @@ func TestMemoryEvict(t *testing.T) {
 		bePod("done", uses(0, 8), enabledPod, phase("Succeeded")),
 		bePod("forbids", uses(0, 9), enabledPod, annotated(qos.EvictionPolicy, `["BEMemoryEvict"]`)),
 	}
-	s := strategy(func(th *sloconfig.Threshold) { th.EvictEnabledPriorityThreshold = tick.Ptr(int64(5999)) })
+	s := strategy(func(th *sloconfig.Threshold) { th.EvictEnabledPriorityThreshold = new(int64(5999)) })
 	f := onlyFinding(t, memoryEvict.New().Measure(s, koordTick(0, 0, 70.9, pods...)))
 	if says(f) != says(Finding{PressureFinding: tick.PressureFinding{Value: 70, Threshold: 70, Met: true}, Need: 2 * gib}) || !f.Hard {
 		t.Errorf("%s; want 70 of 70, and 2 GiB", says(f))

@@ -13,7 +13,7 @@ import (
 
 func cpuStrategy(change ...func(*sloconfig.Threshold)) *Settings {
 	return strategy(func(th *sloconfig.Threshold) {
-		th.CPUEvictThresholdPercent, th.EvictEnabledPriorityThreshold, th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(70)), tick.Ptr(int64(5999)), tick.Ptr(int64(60))
+		th.CPUEvictThresholdPercent, th.EvictEnabledPriorityThreshold, th.CPUEvictTimeWindowSeconds = new(int64(70)), new(int64(5999)), new(int64(60))
 		for _, c := range change {
 			c(th)
 		}
@@ -75,9 +75,9 @@ func TestCPUMissing(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"no CPU":          func(s *tick.Sample) { s.CPU = nil },
 		"no use":          func(s *tick.Sample) { s.CPU.UsageMilliCPU = nil },
-		"a negative one":  func(s *tick.Sample) { s.CPU.UsageMilliCPU = tick.Ptr(-1.0) },
+		"a negative one":  func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(-1.0) },
 		"no capacity":     func(s *tick.Sample) { s.Capacity = nil },
-		"a capacity of 0": func(s *tick.Sample) { s.Capacity.MilliCPU = tick.Ptr(0.0) },
+		"a capacity of 0": func(s *tick.Sample) { s.Capacity.MilliCPU = new(0.0) },
 		"no rates":        func(s *tick.Sample) { s.IntervalSeconds = nil },
 	} {
 		m := cpuEvict.New().Measure(cpuStrategy(), changed(koordTick(0, 9000, 0), change))

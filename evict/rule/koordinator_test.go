@@ -26,11 +26,11 @@ func strategy(change func(*sloconfig.Threshold)) *Settings {
 
 // every turns all of Koordinator's rules on.
 func every(th *sloconfig.Threshold) {
-	th.CPUEvictBESatisfactionLowerPercent, th.CPUEvictBESatisfactionUpperPercent = tick.Ptr(int64(60)), tick.Ptr(int64(80))
-	th.CPUEvictThresholdPercent, th.EvictEnabledPriorityThreshold = tick.Ptr(int64(70)), tick.Ptr(int64(9999))
-	th.MemoryAllocatableEvictThresholdPercent, th.MemoryAllocatableEvictLowerPercent = tick.Ptr(int64(100)), tick.Ptr(int64(90))
-	th.CPUAllocatableEvictThresholdPercent, th.CPUAllocatableEvictLowerPercent = tick.Ptr(int64(100)), tick.Ptr(int64(90))
-	th.AllocatableEvictPriorityThreshold = tick.Ptr(int64(7999))
+	th.CPUEvictBESatisfactionLowerPercent, th.CPUEvictBESatisfactionUpperPercent = new(int64(60)), new(int64(80))
+	th.CPUEvictThresholdPercent, th.EvictEnabledPriorityThreshold = new(int64(70)), new(int64(9999))
+	th.MemoryAllocatableEvictThresholdPercent, th.MemoryAllocatableEvictLowerPercent = new(int64(100)), new(int64(90))
+	th.CPUAllocatableEvictThresholdPercent, th.CPUAllocatableEvictLowerPercent = new(int64(100)), new(int64(90))
+	th.AllocatableEvictPriorityThreshold = new(int64(7999))
 }
 
 // koordTick is a node of 10 cores and 100 GiB with so many used, and kubelet's tier of BE pods of so many CPUs.
@@ -38,15 +38,15 @@ func koordTick(seconds int, usedMilli, usedGiB float64, pods ...tick.Pod) *tick.
 	return &tick.Tick{
 		V: 1, Node: "node-1", Time: at(seconds),
 		Sample: &tick.Sample{
-			IntervalSeconds: tick.Ptr(5.0), Pods: pods,
-			CPU:      &tick.NodeCPU{UsageMilliCPU: tick.Ptr(usedMilli)},
-			Memory:   &tick.NodeMemory{TotalBytes: tick.Ptr(100.0 * gib), AvailableBytes: tick.Ptr((100 - usedGiB) * gib)},
-			Capacity: &tick.Resources{MilliCPU: tick.Ptr(10_000.0), MemoryBytes: tick.Ptr(100.0 * gib)},
+			IntervalSeconds: new(5.0), Pods: pods,
+			CPU:      &tick.NodeCPU{UsageMilliCPU: new(usedMilli)},
+			Memory:   &tick.NodeMemory{TotalBytes: new(100.0 * gib), AvailableBytes: new((100 - usedGiB) * gib)},
+			Capacity: &tick.Resources{MilliCPU: new(10_000.0), MemoryBytes: new(100.0 * gib)},
 			Allocatable: &tick.Resources{
-				MilliCPU: tick.Ptr(10_000.0), MemoryBytes: tick.Ptr(100.0 * gib), ReclaimedMilliCPU: tick.Ptr(4000.0), ReclaimedMemoryBytes: tick.Ptr(40.0 * gib),
-				MidMilliCPU: tick.Ptr(2000.0), MidMemoryBytes: tick.Ptr(20.0 * gib),
+				MilliCPU: new(10_000.0), MemoryBytes: new(100.0 * gib), ReclaimedMilliCPU: new(4000.0), ReclaimedMemoryBytes: new(40.0 * gib),
+				MidMilliCPU: new(2000.0), MidMemoryBytes: new(20.0 * gib),
 			},
-			Tiers: []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort", CPUSetCPUs: "0-1", CPUMaxMilliCPU: tick.Ptr(int64(-1)), UsageMilliCPU: tick.Ptr(2000.0)}},
+			Tiers: []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort", CPUSetCPUs: "0-1", CPUMaxMilliCPU: new(int64(-1)), UsageMilliCPU: new(2000.0)}},
 		},
 	}
 }
@@ -55,7 +55,7 @@ func koordTick(seconds int, usedMilli, usedGiB float64, pods ...tick.Pod) *tick.
 func bePod(name string, change ...func(*tick.Pod)) tick.Pod {
 	p := tick.Pod{
 		UID: "uid-" + name, Namespace: "default", Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, Phase: "Running", KubernetesQOS: qos.BestEffort,
-		Labels: map[string]string{qos.KoordinatorClass: qos.BE}, Annotations: map[string]string{}, Priority: tick.Ptr(int64(5000)),
+		Labels: map[string]string{qos.KoordinatorClass: qos.BE}, Annotations: map[string]string{}, Priority: new(int64(5000)),
 		Requests: &tick.Resources{}, Memory: &tick.Memory{},
 	}
 	for _, c := range change {
@@ -65,11 +65,11 @@ func bePod(name string, change ...func(*tick.Pod)) tick.Pod {
 }
 
 func uses(milli, gibs float64) func(*tick.Pod) {
-	return func(p *tick.Pod) { p.UsageMilliCPU, p.Memory.RSSBytes = tick.Ptr(milli), tick.Ptr(gibs*gib) }
+	return func(p *tick.Pod) { p.UsageMilliCPU, p.Memory.RSSBytes = new(milli), new(gibs*gib) }
 }
 
 func asks(milli float64) func(*tick.Pod) {
-	return func(p *tick.Pod) { p.Requests.ReclaimedMilliCPU = tick.Ptr(milli) }
+	return func(p *tick.Pod) { p.Requests.ReclaimedMilliCPU = new(milli) }
 }
 
 func prioritized(n int64) func(*tick.Pod)     { return func(p *tick.Pod) { p.Priority = &n } }
@@ -119,7 +119,7 @@ func TestStrategies(t *testing.T) {
 		fault  bool
 	}{
 		{beMemoryEvict, "the default threshold counts as set", nil, on, false},
-		{beMemoryEvict, "not enabled", func(th *sloconfig.Threshold) { th.Enable = tick.Ptr(false) }, "enable is not true", false},
+		{beMemoryEvict, "not enabled", func(th *sloconfig.Threshold) { th.Enable = new(false) }, "enable is not true", false},
 		{beMemoryEvict, "enable is missing", func(th *sloconfig.Threshold) { th.Enable = nil }, "enable is not true", false},
 		{beMemoryEvict, "no threshold", usage(nil, nil, nil), "memoryEvictThresholdPercent is not set", false},
 		{beMemoryEvict, "a lower one alone", usage(nil, n(60), nil), "memoryEvictLowerPercent is set, and memoryEvictThresholdPercent is not", true},
@@ -143,7 +143,7 @@ func TestStrategies(t *testing.T) {
 		{cpuEvict, "both", usage(n(70), nil, n(5999)), on, false},
 		{cpuEvict, "0", usage(n(0), nil, n(5999)), "cpuEvictThresholdPercent: 0: want 1 to 100", true},
 		{cpuEvict, "lower over it", usage(n(50), n(60), n(5999)), "cpuEvictLowerPercent: 60: want 0 or more, and less than cpuEvictThresholdPercent, which is 50", true},
-		{cpuEvict, "not enabled", func(th *sloconfig.Threshold) { every(th); th.Enable = tick.Ptr(false) }, "enable is not true", false},
+		{cpuEvict, "not enabled", func(th *sloconfig.Threshold) { every(th); th.Enable = new(false) }, "enable is not true", false},
 		{beCPUEvict, "nothing", nil, "cpuEvictBESatisfactionLowerPercent is not set", false},
 		{beCPUEvict, "the guide's", satisfied(n(60), n(80)), on, false},
 		{beCPUEvict, "lower alone", satisfied(n(60), nil), "cpuEvictBESatisfactionLowerPercent is set, and cpuEvictBESatisfactionUpperPercent is not", true},
@@ -156,8 +156,8 @@ func TestStrategies(t *testing.T) {
 		{beCPUEvict, "usage 101", func(th *sloconfig.Threshold) { every(th); th.CPUEvictBEUsageThresholdPercent = n(101) }, "cpuEvictBEUsageThresholdPercent: 101: want 0 to 100", true},
 		{beCPUEvict, "usage negative", func(th *sloconfig.Threshold) { every(th); th.CPUEvictBEUsageThresholdPercent = n(-1) }, "cpuEvictBEUsageThresholdPercent: -1: want 0 to 100", true},
 		{beCPUEvict, "usage not set", func(th *sloconfig.Threshold) { every(th); th.CPUEvictBEUsageThresholdPercent = nil }, on, false},
-		{beCPUEvict, "no such policy", func(th *sloconfig.Threshold) { every(th); th.CPUEvictPolicy = tick.Ptr("evictByMood") }, `cpuEvictPolicy: "evictByMood": want evictByRealLimit or evictByAllocatable`, true},
-		{beCPUEvict, "an empty policy", func(th *sloconfig.Threshold) { every(th); th.CPUEvictPolicy = tick.Ptr("") }, on, false},
+		{beCPUEvict, "no such policy", func(th *sloconfig.Threshold) { every(th); th.CPUEvictPolicy = new("evictByMood") }, `cpuEvictPolicy: "evictByMood": want evictByRealLimit or evictByAllocatable`, true},
+		{beCPUEvict, "an empty policy", func(th *sloconfig.Threshold) { every(th); th.CPUEvictPolicy = new("") }, on, false},
 		{memoryAllocatableEvict, "nothing", nil, "memoryAllocatableEvictThresholdPercent is not set", false},
 		{memoryAllocatableEvict, "upper alone", allocatable(n(100), nil, n(5999)), "memoryAllocatableEvictThresholdPercent is set, and memoryAllocatableEvictLowerPercent is not", true},
 		{memoryAllocatableEvict, "lower alone", allocatable(nil, n(90), n(5999)), "memoryAllocatableEvictLowerPercent is set, and memoryAllocatableEvictThresholdPercent is not", true},
@@ -353,7 +353,7 @@ func pressedTick(seconds int) *tick.Tick {
 }
 
 func TestKoordinatorsWindowsSurviveEncoding(t *testing.T) {
-	s := strategy(func(th *sloconfig.Threshold) { every(th); th.CPUEvictTimeWindowSeconds = tick.Ptr(int64(60)) })
+	s := strategy(func(th *sloconfig.Threshold) { every(th); th.CPUEvictTimeWindowSeconds = new(int64(60)) })
 	for _, r := range All {
 		if !Koordinator(r.Name) {
 			continue

@@ -108,7 +108,7 @@ func TestLongestGap(t *testing.T) {
 }
 
 func TestGrace(t *testing.T) {
-	for d, want := range map[time.Duration]*int64{0: nil, -time.Second: nil, time.Millisecond: tick.Ptr(int64(1)), time.Second: tick.Ptr(int64(1)), 1500 * time.Millisecond: tick.Ptr(int64(2))} {
+	for d, want := range map[time.Duration]*int64{0: nil, -time.Second: nil, time.Millisecond: new(int64(1)), time.Second: new(int64(1)), 1500 * time.Millisecond: new(int64(2))} {
 		if got := grace(d); (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("grace(%s) = %v; want %v", d, got, want)
 		}

@@ -141,7 +141,7 @@ func TestLoadMissing(t *testing.T) {
 		{"small machine without reclaimed", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed = nil, nil }, false, "neither a pool share nor reclaimed"},
 		{"small machine without topology", func(x *tick.Tick) { x.Advice.Pools, x.Sample.Topology = nil, nil }, false, "no topology"},
 		{"everything is offered", func(x *tick.Tick) { x.Advice.Pools = nil; *x.Advice.Reclaimed.MilliCPU = 48000 }, false, "leaves none"},
-		{"the pod's own load", func(x *tick.Tick) { x.Sample.Pods = []tick.Pod{{UID: "u", QoS: "shared", Load1: tick.Ptr(1.0)}} }, true, ""},
+		{"the pod's own load", func(x *tick.Tick) { x.Sample.Pods = []tick.Pod{{UID: "u", QoS: "shared", Load1: new(1.0)}} }, true, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := onlyLoad()
@@ -181,8 +181,13 @@ func TestLoadNamedPools(t *testing.T) {
 	var m Measure
 	for i := range 10 {
 		x := tickAt(i, sharedPod("a", 7.5), named("b", "batch", 8), named("c", "batch", 3), named("lost", "flink", 1))
-		x.Advice.Pools = []tick.Pool{{Name: tick.PoolReserve, CPUs: "0-1"}, {Name: tick.PoolReclaim, CPUs: "2-9"},
-			{Name: tick.PoolDedicatedPrefix + "ns/pod", CPUs: "10-19"}, {Name: "batch", CPUs: "20-25"}, {Name: tick.PoolShare, CPUs: "26-29"}}
+		x.Advice.Pools = []tick.Pool{
+			{Name: tick.PoolReserve, CPUs: "0-1"},
+			{Name: tick.PoolReclaim, CPUs: "2-9"},
+			{Name: tick.PoolDedicatedPrefix + "ns/pod", CPUs: "10-19"},
+			{Name: "batch", CPUs: "20-25"},
+			{Name: tick.PoolShare, CPUs: "26-29"},
+		}
 		m = w.Measure(&s, x)
 	}
 	type row struct {
@@ -196,8 +201,10 @@ func TestLoadNamedPools(t *testing.T) {
 		got = append(got, row{f.Part, f.Value, f.Threshold, f.Met, f.Hard, ranked(f)})
 	}
 	want := []row{
-		{"batch", 11, 6, true, false, nil}, {"batch", 11, 6 * 1.8, true, true, []string{"b", "c"}},
-		{"share", 8.5, 4, true, false, nil}, {"share", 8.5, 4 * 1.8, true, true, []string{"a", "lost"}},
+		{"batch", 11, 6, true, false, nil},
+		{"batch", 11, 6 * 1.8, true, true, []string{"b", "c"}},
+		{"share", 8.5, 4, true, false, nil},
+		{"share", 8.5, 4 * 1.8, true, true, []string{"a", "lost"}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("findings (-want +got):\n%s", d)
@@ -233,13 +240,17 @@ func TestLoadExclusiveCPUs(t *testing.T) {
 		request               float64
 		want                  float64
 	}{
-		{"its own", "4-7", "4-5", 2000, 1}, {"the pool's", "4-7", "0-3", 2000, 9}, {"another number", "4-7", "4-5", 1500, 9},
-		{"none given", "", "4-5", 2000, 9}, {"not known", "x", "4-5", 2000, 9}, {"no cpuset", "4-7", "", 2000, 9},
+		{"its own", "4-7", "4-5", 2000, 1},
+		{"the pool's", "4-7", "0-3", 2000, 9},
+		{"another number", "4-7", "4-5", 1500, 9},
+		{"none given", "", "4-5", 2000, 9},
+		{"not known", "x", "4-5", 2000, 9},
+		{"no cpuset", "4-7", "", 2000, 9},
 	} {
 		x := tickAt(0, sharedPod("a", 1), sharedPod("own", 8))
 		x.Sample.Kubelet = &tick.Kubelet{CPUManagerPolicy: "static", ExclusiveCPUs: tt.exclusive}
 		c := &x.Sample.Pods[1].Containers[0]
-		c.CPUSetCPUs, c.Requests = tt.cpus, &tick.Resources{MilliCPU: tick.Ptr(tt.request)}
+		c.CPUSetCPUs, c.Requests = tt.cpus, &tick.Resources{MilliCPU: new(tt.request)}
 		if m := cpuPressure.New().Measure(&s, x); m.Findings[0].Value != tt.want {
 			t.Errorf("%s: load %v; want %v", tt.name, m.Findings[0].Value, tt.want)
 		}

@@ -27,7 +27,7 @@ func TestMemoryLeaving(t *testing.T) {
 	var m Measure
 	for i := range 2 {
 		x := shortTick(5*i, 0.05, pods...)
-		x.Sample.Memory.KswapdStealPages = tick.Ptr(float64(i) * 1e6)
+		x.Sample.Memory.KswapdStealPages = new(float64(i) * 1e6)
 		x.Sample.Memory.Pressure = stall(90)
 		m = w.Measure(&s, x)
 	}

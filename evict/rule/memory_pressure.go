@@ -3,6 +3,7 @@ package rule
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"polder/lib/evictconfig"
 	"polder/lib/tick"
@@ -184,12 +185,7 @@ func victims(t *tick.Tick) []victim {
 // only accepts the classes.
 func only(classes ...string) func(*tick.Pod) bool {
 	return func(p *tick.Pod) bool {
-		for _, c := range classes {
-			if p.QoS == c {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(classes, p.QoS)
 	}
 }
 

@@ -104,7 +104,7 @@ func TestKswapdInputs(t *testing.T) {
 	}
 	x = shortTick(5, 50)
 	x.Sample.Memory.KswapdStealPages = nil
-	x.Sample.Memory.KswapdStealPerSecond = tick.Ptr(3000.0)
+	x.Sample.Memory.KswapdStealPerSecond = new(3000.0)
 	if f := part(w.Measure(&s, x), partKswapd); f == nil || !f.Met || f.Value != 3000 {
 		t.Errorf("with the rate alone: %+v", f)
 	}
@@ -125,7 +125,7 @@ func TestKswapdInputs(t *testing.T) {
 	s.MemoryKswapdTimes = 1
 	for i, pages := range []float64{0, 40_000, 40_000, 40_000, 40_000, 40_000} {
 		x = shortTick(i, 50)
-		x.Sample.Memory.KswapdStealPages, x.Sample.Memory.KswapdStealPerSecond = &pages, tick.Ptr(0.0)
+		x.Sample.Memory.KswapdStealPages, x.Sample.Memory.KswapdStealPerSecond = &pages, new(0.0)
 		if f := part(w.Measure(&s, x), partKswapd); i == 5 && (f.Value != 8000 || !f.Met) {
 			t.Errorf("40,000 pages in the first of 5 seconds: %+v; want 8000 a second", f)
 		}

@@ -19,9 +19,9 @@ const gib = float64(1 << 30)
 func shortTick(seconds int, freeGiB float64, pods ...tick.Pod) *tick.Tick {
 	x := tickAt(seconds, pods...)
 	x.Sample.CgroupVersion = 2
-	x.Sample.Memory = &tick.NodeMemory{TotalBytes: tick.Ptr(100 * gib), FreeBytes: tick.Ptr(freeGiB * gib), WatermarkScaleFactor: tick.Ptr(10.0), KswapdStealPages: tick.Ptr(0.0)}
+	x.Sample.Memory = &tick.NodeMemory{TotalBytes: new(100 * gib), FreeBytes: new(freeGiB * gib), WatermarkScaleFactor: new(10.0), KswapdStealPages: new(0.0)}
 	for id := range 2 {
-		x.Sample.NUMANodes = append(x.Sample.NUMANodes, tick.NUMASample{ID: id, Memory: &tick.NUMAMemory{TotalBytes: tick.Ptr(50 * gib), FreeBytes: tick.Ptr(freeGiB / 2 * gib)}})
+		x.Sample.NUMANodes = append(x.Sample.NUMANodes, tick.NUMASample{ID: id, Memory: &tick.NUMAMemory{TotalBytes: new(50 * gib), FreeBytes: new(freeGiB / 2 * gib)}})
 	}
 	return x
 }
@@ -29,10 +29,10 @@ func shortTick(seconds int, freeGiB float64, pods ...tick.Pod) *tick.Tick {
 // holder is a pod that holds memory, all of it on NUMA node 0, and requests half of that.
 func holder(name, class string, mebi float64) tick.Pod {
 	bytes := mebi * (1 << 20)
-	memory := &tick.Memory{UsageBytes: tick.Ptr(bytes), RSSBytes: tick.Ptr(bytes)}
-	requests := &tick.Resources{MemoryBytes: tick.Ptr(bytes / 2), ReclaimedMemoryBytes: tick.Ptr(bytes / 2), ReclaimedMilliCPU: tick.Ptr(0.0)}
+	memory := &tick.Memory{UsageBytes: new(bytes), RSSBytes: new(bytes)}
+	requests := &tick.Resources{MemoryBytes: new(bytes / 2), ReclaimedMemoryBytes: new(bytes / 2), ReclaimedMilliCPU: new(0.0)}
 	return tick.Pod{UID: "uid-" + name, Namespace: "default", Name: name, QoS: class, Memory: memory, Containers: []tick.Container{
-		{Memory: memory, NUMAMemory: []tick.NUMABytes{{ID: 0, Bytes: bytes}, {ID: 1, Bytes: 0}}, Load1: tick.Ptr(0.0), Requests: requests},
+		{Memory: memory, NUMAMemory: []tick.NUMABytes{{ID: 0, Bytes: bytes}, {ID: 1, Bytes: 0}}, Load1: new(0.0), Requests: requests},
 	}}
 }
 
@@ -71,7 +71,7 @@ func TestFreeMemory(t *testing.T) {
 			s := Defaults()
 			s.MemoryFreeMinimum = tt.minimum
 			x := shortTick(0, 10, holder("r", tick.QoSReclaimed, 10), holder("s", tick.QoSShared, 99), holder("d", tick.QoSDedicated, 99))
-			x.Sample.Memory.FreeBytes = tick.Ptr(tt.free)
+			x.Sample.Memory.FreeBytes = new(tt.free)
 			m := memoryPressure.New().Measure(&s, x)
 			f := part(m, partFree)
 			want := tick.PressureFinding{Rule: memoryPressure.Name, Scope: ScopeMemory, Part: partFree, Value: tt.free, Threshold: tt.threshold, Met: tt.met, Hard: true, Below: true}
@@ -101,10 +101,10 @@ func TestFreeMemory(t *testing.T) {
 
 func TestMemoryRanking(t *testing.T) {
 	low, high := holder("low", tick.QoSReclaimed, 100), holder("high", tick.QoSReclaimed, 900)
-	low.Priority, high.Priority = tick.Ptr(int64(-5)), tick.Ptr(int64(10))
+	low.Priority, high.Priority = new(int64(-5)), new(int64(10))
 	b, a := holder("b", tick.QoSReclaimed, 200), holder("a", tick.QoSReclaimed, 200)
-	b.Priority, a.Priority = tick.Ptr(int64(-5)), tick.Ptr(int64(-5))
-	unknown := tick.Pod{UID: "u", Name: "unknown", QoS: tick.QoSReclaimed, Priority: tick.Ptr(int64(-5))}
+	b.Priority, a.Priority = new(int64(-5)), new(int64(-5))
+	unknown := tick.Pod{UID: "u", Name: "unknown", QoS: tick.QoSReclaimed, Priority: new(int64(-5))}
 	ended, waiting := holder("ended", tick.QoSReclaimed, 5000), holder("waiting", tick.QoSReclaimed, 5000)
 	ended.Phase, waiting.Missing = "Failed", tick.MissingCgroup
 	pods := []tick.Pod{high, low, b, a, unknown, ended, waiting, holder("none", tick.QoSReclaimed, 1)}
@@ -138,11 +138,11 @@ func TestFreeMemoryMissing(t *testing.T) {
 	}{
 		"no memory":    {func(s *tick.Sample) { s.Memory = nil }, "memory: the sample has not the node's memory: not measured"},
 		"no free":      {func(s *tick.Sample) { s.Memory.FreeBytes = nil }, "has not the node's free and total memory"},
-		"negative":     {func(s *tick.Sample) { s.Memory.FreeBytes = tick.Ptr(-1.0) }, "has not the node's free and total memory"},
+		"negative":     {func(s *tick.Sample) { s.Memory.FreeBytes = new(-1.0) }, "has not the node's free and total memory"},
 		"no total":     {func(s *tick.Sample) { s.Memory.TotalBytes = nil }, "has not the node's free and total memory"},
 		"no watermark": {func(s *tick.Sample) { s.Memory.WatermarkScaleFactor = nil }, "no watermark scale factor"},
-		"all of it":    {func(s *tick.Sample) { s.Memory.WatermarkScaleFactor = tick.Ptr(1e4) }, "no watermark scale factor"},
-		"small":        {func(s *tick.Sample) { s.Memory.TotalBytes = tick.Ptr(gib) }, "memory-free-minimum 1Gi is all of the node's memory"},
+		"all of it":    {func(s *tick.Sample) { s.Memory.WatermarkScaleFactor = new(1e4) }, "no watermark scale factor"},
+		"small":        {func(s *tick.Sample) { s.Memory.TotalBytes = new(gib) }, "memory-free-minimum 1Gi is all of the node's memory"},
 	} {
 		s := Defaults()
 		s.MemoryFreeMinimum = 1 << 30
@@ -160,7 +160,7 @@ func measureEvery(s Settings, n int, change func(i int, x *tick.Tick), pods ...t
 	w := memoryPressure.New()
 	for i := range n {
 		x := shortTick(5*i, 50, pods...)
-		x.Sample.NUMANodes[0].Memory.FreeBytes = tick.Ptr(0.0)
+		x.Sample.NUMANodes[0].Memory.FreeBytes = new(0.0)
 		if change != nil {
 			change(i, x)
 		}
@@ -179,7 +179,7 @@ func TestNUMAMemory(t *testing.T) {
 		return func(i int, x *tick.Tick) {
 			for _, k := range at {
 				if i == k {
-					x.Sample.NUMANodes[0].Memory.FreeBytes = tick.Ptr(bytes)
+					x.Sample.NUMANodes[0].Memory.FreeBytes = new(bytes)
 				}
 			}
 		}
@@ -274,7 +274,7 @@ func TestNUMAMemoryMissing(t *testing.T) {
 		}
 	}
 	// A node of CPUs alone has no memory to be short of; on a machine of one node all of a pod's memory is there.
-	m = measureEvery(Defaults(), 1, func(_ int, x *tick.Tick) { x.Sample.NUMANodes[0].Memory.TotalBytes = tick.Ptr(0.0) })
+	m = measureEvery(Defaults(), 1, func(_ int, x *tick.Tick) { x.Sample.NUMANodes[0].Memory.TotalBytes = new(0.0) })
 	if part(m, "numa0") != nil || len(m.Errors) != 0 {
 		t.Errorf("a node without memory: %+v", m)
 	}

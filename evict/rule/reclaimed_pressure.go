@@ -18,8 +18,8 @@ var reclaimedPressure = &Rule{
 Met and hard where the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold times
 what the advice offers, for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which
 one pod goes at a time when no other has to. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled: nothing is
-measured against it, for the pods were promised capacity, and the switch that withdraws it asks nobody to end them. The pod with the lowest number in its annotation
-katalyst.kubewharf.io/pod_evict_score goes first (none is 0), then the one of lowest priority (one without a priority
+measured against it, for the pods were promised capacity, and the switch that withdraws it asks nobody to end them. The pod with
+the lowest number in its annotation katalyst.kubewharf.io/pod_evict_score goes first (none is 0), then the one of lowest priority (one without a priority
 before all), then the one with the largest request.
 
 On each NUMA node the requests of the reclaimed pods that are bound to it are compared with that node's part of the
@@ -97,7 +97,9 @@ func evictScores(m *Measure, pods []*tick.Pod) map[string]float64 {
 	return scores
 }
 
-func (w *reclaimedWindow) measure(m *Measure, s *Settings, t *tick.Tick, hard, soft *level, r resource, offer *int64, pods []*tick.Pod, scores map[string]float64) {
+func (w *reclaimedWindow) measure(
+	m *Measure, s *Settings, t *tick.Tick, hard, soft *level, r resource, offer *int64, pods []*tick.Pod, scores map[string]float64,
+) {
 	sum, candidates, without := requests(pods, r, scores)
 	offered, why := r.offer(s, offer, sum)
 	if why != "" {
@@ -168,7 +170,9 @@ func (r resource) finding(s *Settings, t *tick.Tick, l *level, times, offered, s
 }
 
 // zones compares on each NUMA node that has pods bound to it.
-func (w *reclaimedWindow) zones(m *Measure, s *Settings, t *tick.Tick, resources []resource, offered []tick.ReclaimedNUMA, pods []*tick.Pod, scores map[string]float64) {
+func (w *reclaimedWindow) zones(
+	m *Measure, s *Settings, t *tick.Tick, resources []resource, offered []tick.ReclaimedNUMA, pods []*tick.Pod, scores map[string]float64,
+) {
 	before := w.Zones
 	w.Zones = nil
 	if !s.ReclaimedNUMAEnabled || t.Sample.Topology == nil || len(t.Sample.Topology.NUMANodes) < 2 {

@@ -42,16 +42,16 @@ func TestReclaimedThreshold(t *testing.T) {
 
 func TestReclaimedRanking(t *testing.T) {
 	low, high := reclaimedPod("low", 6000), reclaimedPod("high", 90000)
-	low.Priority, high.Priority = tick.Ptr(int64(-5)), tick.Ptr(int64(10))
+	low.Priority, high.Priority = new(int64(-5)), new(int64(10))
 	none := reclaimedPod("none", 1000)
 	zero := reclaimedPod("zero", 0)
 	ended := reclaimedPod("ended", 50000)
 	ended.Phase = "Succeeded"
 	service := sharedPod("service", 1)
 	b, a := reclaimedPod("b", 7000), reclaimedPod("a", 7000)
-	b.Priority, a.Priority = tick.Ptr(int64(-5)), tick.Ptr(int64(-5))
+	b.Priority, a.Priority = new(int64(-5)), new(int64(-5))
 	other := reclaimedPod("z", 7000)
-	other.Namespace, other.Priority = "another", tick.Ptr(int64(-5))
+	other.Namespace, other.Priority = "another", new(int64(-5))
 
 	s := Defaults()
 	m := reclaimedPressure.New().Measure(&s, tickAt(0, high, low, none, zero, ended, service, b, a, other))
@@ -67,8 +67,8 @@ func TestReclaimedRanking(t *testing.T) {
 func TestReclaimedMissing(t *testing.T) {
 	without := tick.Pod{UID: "u", Namespace: "spark", Name: "w", QoS: tick.QoSReclaimed}
 	inContainers := tick.Pod{UID: "v", Name: "c", QoS: tick.QoSReclaimed, Containers: []tick.Container{
-		{Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(15000.0), ReclaimedMemoryBytes: tick.Ptr(1.0)}},
-		{Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(15000.0)}},
+		{Requests: &tick.Resources{ReclaimedMilliCPU: new(15000.0), ReclaimedMemoryBytes: new(1.0)}},
+		{Requests: &tick.Resources{ReclaimedMilliCPU: new(15000.0)}},
 	}}
 	for _, tt := range []struct {
 		name     string
@@ -114,7 +114,7 @@ func TestReclaimedThresholds(t *testing.T) {
 	s.ReclaimedCPUThreshold, s.ReclaimedSoftCPUThreshold, s.ReclaimedSoftMemoryThreshold = 10, 1.5, 1.2
 	s.ReclaimedTolerance, s.ReclaimedGracePeriod = time.Minute, 0
 	a := reclaimedPod("a", 6001)
-	a.Requests.ReclaimedMemoryBytes = tick.Ptr(1.2 * (1 << 30))
+	a.Requests.ReclaimedMemoryBytes = new(1.2 * (1 << 30))
 	m := reclaimedPressure.New().Measure(&s, tickAt(0, a))
 	var got []row
 	for _, f := range m.Findings {
@@ -142,7 +142,7 @@ func TestReclaimedScore(t *testing.T) {
 	}
 	s := Defaults()
 	important := reclaimedPod("important", 1000)
-	important.Priority = tick.Ptr(int64(1000))
+	important.Priority = new(int64(1000))
 	m := reclaimedPressure.New().Measure(&s, tickAt(0, reclaimedPod("none", 30_000), scored("later", "0.5", 90_000), scored("first", "-3", 1), scored("broken", "x", 20_000), scored("nan", "NaN", 10_000), important))
 	if d := cmp.Diff([]string{"first", "none", "broken", "nan", "important", "later"}, ranked(m.Findings[0])); d != "" {
 		t.Errorf("who is evicted first (-want +got):\n%s", d)
@@ -161,8 +161,11 @@ func TestReclaimedHysteresis(t *testing.T) {
 		met            bool
 		since          string
 	}{
-		{20_000, 20_000, false, ""}, {20_001, 20_000, true, "2026-11-21T12:00:01Z"}, {18_001, 18_000, true, "2026-11-21T12:00:01Z"},
-		{18_000, 18_000, false, ""}, {19_000, 20_000, false, ""},
+		{20_000, 20_000, false, ""},
+		{20_001, 20_000, true, "2026-11-21T12:00:01Z"},
+		{18_001, 18_000, true, "2026-11-21T12:00:01Z"},
+		{18_000, 18_000, false, ""},
+		{19_000, 20_000, false, ""},
 	} {
 		f := w.Measure(&s, tickAt(i, reclaimedPod("a", tt.sum))).Findings[0]
 		if f.Met != tt.met || f.Threshold != tt.threshold || f.Since != tt.since {
@@ -174,7 +177,7 @@ func TestReclaimedHysteresis(t *testing.T) {
 func TestReclaimedZones(t *testing.T) {
 	bound := func(name string, milli float64, annotations map[string]string, sets ...string) tick.Pod {
 		p := reclaimedPod(name, milli)
-		p.Requests.ReclaimedMemoryBytes = tick.Ptr(1.0)
+		p.Requests.ReclaimedMemoryBytes = new(1.0)
 		p.Annotations = annotations
 		for _, set := range sets {
 			p.Containers = append(p.Containers, tick.Container{CPUSetCPUs: set})
@@ -185,7 +188,7 @@ func TestReclaimedZones(t *testing.T) {
 	told := func(id string) map[string]string { return map[string]string{annotationNUMABound: id} }
 	numbers := func(x *tick.Tick) {
 		x.Sample.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-23"}, {ID: 1, CPUs: "24-47"}}
-		x.Advice.Reclaimed.NUMANodes = []tick.ReclaimedNUMA{{ID: 0, MilliCPU: tick.Ptr(int64(1000)), MemoryBytes: tick.Ptr(int64(1 << 20))}, {ID: 1, MilliCPU: tick.Ptr(int64(3000)), MemoryBytes: tick.Ptr(int64(1 << 20))}}
+		x.Advice.Reclaimed.NUMANodes = []tick.ReclaimedNUMA{{ID: 0, MilliCPU: new(int64(1000)), MemoryBytes: new(int64(1 << 20))}, {ID: 1, MilliCPU: new(int64(3000)), MemoryBytes: new(int64(1 << 20))}}
 	}
 	pods := []tick.Pod{
 		bound("asked", 3000, asks, "1-2", "3"), bound("told", 2001, told("0")), bound("other", 9000, asks, "24-30"),
@@ -200,7 +203,7 @@ func TestReclaimedZones(t *testing.T) {
 		errors int
 	}{
 		{"over", func(*Settings, *tick.Tick) {}, 5001, true, 0},
-		{"at", func(_ *Settings, x *tick.Tick) { x.Sample.Pods[1].Requests.ReclaimedMilliCPU = tick.Ptr(2000.0) }, 5000, false, 0},
+		{"at", func(_ *Settings, x *tick.Tick) { x.Sample.Pods[1].Requests.ReclaimedMilliCPU = new(2000.0) }, 5000, false, 0},
 		{"off", func(s *Settings, _ *tick.Tick) { s.ReclaimedNUMAEnabled = false }, -1, false, 0},
 		{"one node", func(_ *Settings, x *tick.Tick) { x.Sample.Topology.NUMANodes = x.Sample.Topology.NUMANodes[:1] }, -1, false, 0},
 		{"no topology", func(_ *Settings, x *tick.Tick) { x.Sample.Topology = nil }, -1, false, 0},
@@ -269,7 +272,7 @@ func TestNothingIsDecidedOnAnOfferOfZero(t *testing.T) {
 			s.ReclaimedZeroOfferEnabled = tt.setting
 			s.ReclaimedSoftCPUThreshold, s.ReclaimedSoftMemoryThreshold = 1.5, 1.2
 			p := reclaimedPod("a", 6000)
-			p.Requests.ReclaimedMemoryBytes = tick.Ptr(1e6)
+			p.Requests.ReclaimedMemoryBytes = new(1e6)
 			p.Annotations = map[string]string{annotationNUMABound: "0"}
 			x := tickAt(0, p)
 			x.Sample.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-23"}, {ID: 1, CPUs: "24-47"}}

@@ -23,8 +23,8 @@ func allocatableStrategy(upper, lower, priority int64) *Settings {
 // asksMid and asksOwn make a pod of another class with its requests.
 func asksMid(milli, gibs float64) func(*tick.Pod) {
 	return func(p *tick.Pod) {
-		p.Priority = tick.Ptr(int64(7000))
-		p.Requests = &tick.Resources{MidMilliCPU: tick.Ptr(milli), MidMemoryBytes: tick.Ptr(gibs * gib)}
+		p.Priority = new(int64(7000))
+		p.Requests = &tick.Resources{MidMilliCPU: new(milli), MidMemoryBytes: new(gibs * gib)}
 	}
 }
 
@@ -32,13 +32,13 @@ func asksOwn(priority int64, milli, gibs float64) func(*tick.Pod) {
 	return func(p *tick.Pod) {
 		p.Priority = &priority
 		p.Labels[qos.KoordinatorClass] = qos.LS
-		p.Requests = &tick.Resources{MilliCPU: tick.Ptr(milli), MemoryBytes: tick.Ptr(gibs * gib)}
+		p.Requests = &tick.Resources{MilliCPU: new(milli), MemoryBytes: new(gibs * gib)}
 	}
 }
 
 func asksBatch(milli, gibs float64) func(*tick.Pod) {
 	return func(p *tick.Pod) {
-		p.Requests = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(milli), ReclaimedMemoryBytes: tick.Ptr(gibs * gib)}
+		p.Requests = &tick.Resources{ReclaimedMilliCPU: new(milli), ReclaimedMemoryBytes: new(gibs * gib)}
 	}
 }
 
@@ -58,13 +58,21 @@ func TestRequested(t *testing.T) {
 		{"over 100 %", []tick.Pod{bePod("a", asksBatch(8001, 81))}, allocatableStrategy(200, 150, 7999), "kubernetes.io/batch-cpu 8001 of 8000, 2001", "kubernetes.io/batch-memory 81 of 80, 21"},
 		{"down to nothing", []tick.Pod{bePod("a", asksBatch(8001, 81))}, allocatableStrategy(100, 0, 7999), "kubernetes.io/batch-cpu 8001 of 4000, 8001", "kubernetes.io/batch-memory 81 of 40, 81"},
 		{"over the priority", []tick.Pod{bePod("a", asksBatch(9000, 90), prioritized(5001))}, allocatableStrategy(100, 90, 5000), "", ""},
-		{"who has ended or ends does not ask", []tick.Pod{bePod("a", asksBatch(9000, 90), terminating), bePod("b", asksBatch(9000, 90), phase("Succeeded")), bePod("c", asksBatch(1000, 10))}, allocatableStrategy(100, 90, 7999),
-			"kubernetes.io/batch-cpu 1000 of 4000, 0", "kubernetes.io/batch-memory 10 of 40, 0"},
-		{"each class its own", []tick.Pod{bePod("a", asksBatch(4400, 44)), bePod("b", asksMid(2200, 22)), bePod("c", asksOwn(3000, 11_000, 110)), bePod("d", asksOwn(9000, 50_000, 500))}, allocatableStrategy(100, 90, 7999),
+		{
+			"who has ended or ends does not ask",
+			[]tick.Pod{bePod("a", asksBatch(9000, 90), terminating), bePod("b", asksBatch(9000, 90), phase("Succeeded")), bePod("c", asksBatch(1000, 10))},
+			allocatableStrategy(100, 90, 7999),
+			"kubernetes.io/batch-cpu 1000 of 4000, 0", "kubernetes.io/batch-memory 10 of 40, 0",
+		},
+		{
+			"each class its own",
+			[]tick.Pod{bePod("a", asksBatch(4400, 44)), bePod("b", asksMid(2200, 22)), bePod("c", asksOwn(3000, 11_000, 110)), bePod("d", asksOwn(9000, 50_000, 500))},
+			allocatableStrategy(100, 90, 7999),
 			"kubernetes.io/batch-cpu 4400 of 4000, 800; kubernetes.io/mid-cpu 2200 of 2000, 400; cpu 11000 of 10000, 2000",
-			"kubernetes.io/batch-memory 44 of 40, 8; kubernetes.io/mid-memory 22 of 20, 4; memory 110 of 100, 20"},
+			"kubernetes.io/batch-memory 44 of 40, 8; kubernetes.io/mid-memory 22 of 20, 4; memory 110 of 100, 20",
+		},
 		{"batch pods' own requests are no batch-cpu", []tick.Pod{bePod("a", func(p *tick.Pod) {
-			p.Requests = &tick.Resources{MilliCPU: tick.Ptr(9000.0), MemoryBytes: tick.Ptr(90 * gib)}
+			p.Requests = &tick.Resources{MilliCPU: new(9000.0), MemoryBytes: new(90 * gib)}
 		})}, allocatableStrategy(100, 90, 7999), "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,9 +106,9 @@ func TestRequestedOfNothing(t *testing.T) {
 	}{
 		{"no allocatable", func(x *tick.Tick) { x.Sample.Allocatable = nil }, "the node has no allocatable kubernetes.io/batch-cpu"},
 		{"no batch-cpu", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = nil }, "the node has no allocatable kubernetes.io/batch-cpu"},
-		{"0 of it", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(0.0) }, "the node's allocatable kubernetes.io/batch-cpu is 0, which is taken for withdrawn"},
-		{"a negative amount", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(-5.0) }, "the node has no allocatable kubernetes.io/batch-cpu"},
-		{"a huge one", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = tick.Ptr(1e300) }, "the node has no allocatable kubernetes.io/batch-cpu"},
+		{"0 of it", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = new(0.0) }, "the node's allocatable kubernetes.io/batch-cpu is 0, which is taken for withdrawn"},
+		{"a negative amount", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = new(-5.0) }, "the node has no allocatable kubernetes.io/batch-cpu"},
+		{"a huge one", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = new(1e300) }, "the node has no allocatable kubernetes.io/batch-cpu"},
 		{"withdrawn", func(x *tick.Tick) { x.Advice = &tick.Advice{Withdrawn: "the strategy is disabled"} }, "the offer of kubernetes.io/batch-cpu is withdrawn"},
 	} {
 		x := koordTick(0, 0, 0, bePod("a", enabledPod, asksBatch(4400, 44)))
@@ -133,12 +141,12 @@ func TestRequestedOneMissing(t *testing.T) {
 		errors []string // the resources that are not measured
 	}{
 		{"batch-cpu", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMilliCPU = nil }, cpuAllocatableEvict, []string{midCPU, ownCPU}, []string{"the node has no allocatable kubernetes.io/batch-cpu"}},
-		{"mid-cpu of 0", func(x *tick.Tick) { x.Sample.Allocatable.MidMilliCPU = tick.Ptr(0.0) }, cpuAllocatableEvict, []string{batchCPU, ownCPU}, []string{"the node's allocatable kubernetes.io/mid-cpu is 0, which is taken for withdrawn"}},
+		{"mid-cpu of 0", func(x *tick.Tick) { x.Sample.Allocatable.MidMilliCPU = new(0.0) }, cpuAllocatableEvict, []string{batchCPU, ownCPU}, []string{"the node's allocatable kubernetes.io/mid-cpu is 0, which is taken for withdrawn"}},
 		{"cpu", func(x *tick.Tick) { x.Sample.Allocatable.MilliCPU = nil }, cpuAllocatableEvict, []string{batchCPU, midCPU}, []string{"the node has no allocatable cpu"}},
 		{"the other rule's alone", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMemoryBytes = nil }, cpuAllocatableEvict, []string{batchCPU, midCPU, ownCPU}, nil},
 		{"batch-memory", func(x *tick.Tick) { x.Sample.Allocatable.ReclaimedMemoryBytes = nil }, memoryAllocatableEvict, []string{midMemory, ownMemory}, []string{"the node has no allocatable kubernetes.io/batch-memory"}},
 		{"mid-memory and memory", func(x *tick.Tick) {
-			x.Sample.Allocatable.MidMemoryBytes, x.Sample.Allocatable.MemoryBytes = tick.Ptr(-1.0), nil
+			x.Sample.Allocatable.MidMemoryBytes, x.Sample.Allocatable.MemoryBytes = new(-1.0), nil
 		}, memoryAllocatableEvict, []string{batchMemory}, []string{"the node has no allocatable kubernetes.io/mid-memory", "the node has no allocatable memory"}},
 		{"what is offered, withdrawn", func(x *tick.Tick) { x.Advice = &tick.Advice{Withdrawn: "degraded"} }, memoryAllocatableEvict, []string{ownMemory}, []string{"the offer of kubernetes.io/batch-memory is withdrawn", "the offer of kubernetes.io/mid-memory is withdrawn"}},
 	} {

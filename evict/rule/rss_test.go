@@ -14,7 +14,7 @@ import (
 // resident is a pod of one container that requests 1000 MiB.
 func resident(name, class string, mebi float64) tick.Pod {
 	p := holder(name, class, 2000)
-	p.Memory.RSSBytes = tick.Ptr(mebi * (1 << 20))
+	p.Memory.RSSBytes = new(mebi * (1 << 20))
 	return p
 }
 
@@ -22,7 +22,7 @@ func TestRSSOveruse(t *testing.T) {
 	noRequest := resident("none", tick.QoSShared, 9000)
 	noRequest.Containers = append(noRequest.Containers, tick.Container{})
 	zero := resident("zero", tick.QoSShared, 9000)
-	zero.Containers = append(zero.Containers, tick.Container{Requests: &tick.Resources{MemoryBytes: tick.Ptr(0.0)}})
+	zero.Containers = append(zero.Containers, tick.Container{Requests: &tick.Resources{MemoryBytes: new(0.0)}})
 	own := func(name, threshold string, mebi float64) tick.Pod {
 		p := resident(name, tick.QoSShared, mebi)
 		p.Annotations = map[string]string{annotationMemory: `{"rss_overuse_threshold": "` + threshold + `"}`}

@@ -18,21 +18,23 @@ func tickAt(seconds int, pods ...tick.Pod) *tick.Tick {
 		V: 1, Node: "n", Time: start.Add(time.Duration(seconds) * time.Second),
 		Sample: &tick.Sample{Pods: pods, Topology: &tick.Topology{CPUs: "0-47"}},
 		Advice: &tick.Advice{
-			Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr(int64(4000)), MemoryBytes: tick.Ptr(int64(1 << 30))},
+			Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(4000)), MemoryBytes: new(int64(1 << 30))},
 			Pools:     []tick.Pool{{Name: tick.PoolShare, CPUs: "0-43"}, {Name: tick.PoolReclaim, CPUs: "44-47"}},
 		},
 	}
 }
 
 func reclaimedPod(name string, milli float64) tick.Pod {
-	return tick.Pod{UID: "uid-" + name, Namespace: "default", Name: name, QoS: tick.QoSReclaimed,
-		Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(milli), ReclaimedMemoryBytes: tick.Ptr(0.0)}}
+	return tick.Pod{
+		UID: "uid-" + name, Namespace: "default", Name: name, QoS: tick.QoSReclaimed,
+		Requests: &tick.Resources{ReclaimedMilliCPU: new(milli), ReclaimedMemoryBytes: new(0.0)},
+	}
 }
 
 func sharedPod(name string, loads ...float64) tick.Pod {
 	p := tick.Pod{UID: "uid-" + name, Namespace: "default", Name: name, QoS: tick.QoSShared}
 	for _, l := range loads {
-		p.Containers = append(p.Containers, tick.Container{Load1: tick.Ptr(l)})
+		p.Containers = append(p.Containers, tick.Container{Load1: new(l)})
 	}
 	return p
 }
@@ -50,7 +52,7 @@ func ranked(f Finding) []string {
 // busyTick meets every threshold.
 func busyTick(seconds int) *tick.Tick {
 	x := shortTick(seconds, 0.05, holder("big", tick.QoSReclaimed, 20_000), holder("service", tick.QoSShared, 2000), sharedPod("a", 80), reclaimedPod("r", 90000))
-	x.Sample.Memory.KswapdStealPages = tick.Ptr(5000 * float64(seconds))
+	x.Sample.Memory.KswapdStealPages = new(5000 * float64(seconds))
 	x.Sample.Memory.Pressure = stall(50)
 	for i := range x.Sample.Pods {
 		x.Sample.Pods[i].MemoryPressure = stall(20)

@@ -46,10 +46,18 @@ func TestServiceIO(t *testing.T) {
 			stalls("many", batch, -1, 1000, 10_000),
 		}, 205, []string{"many", "large", "small"}, ""},
 		{"who does nothing, or nobody knows what, stays", []tick.Pod{stalls("a", shared, 50, 1, 1), stalls("b", batch, -1, 0, 0), stalls("c", batch, -1, -1, -1)}, 500, nil, ""},
-		{"not known, as on version 1", []tick.Pod{stalls("a", shared, -1, 1, 1), stalls("b", batch, -1, 900, 1)}, -1, nil,
-			"io.pressure.services: how long any of the 1 services waits is not known: not measured"},
-		{"no share of a time", []tick.Pod{stalls("a", shared, 101, 1, 1)}, -1, nil,
-			"io.pressure.services: how long any of the 1 services waits is not known: not measured"},
+		{
+			"not known, as on version 1",
+			[]tick.Pod{stalls("a", shared, -1, 1, 1), stalls("b", batch, -1, 900, 1)},
+			-1, nil,
+			"io.pressure.services: how long any of the 1 services waits is not known: not measured",
+		},
+		{
+			"no share of a time",
+			[]tick.Pod{stalls("a", shared, 101, 1, 1)},
+			-1, nil,
+			"io.pressure.services: how long any of the 1 services waits is not known: not measured",
+		},
 		{"batch waits", []tick.Pod{stalls("b", batch, 90, 900, 1), stalls("a", shared, 0, 1, 1)}, 0, nil, ""},
 		{"ended", []tick.Pod{ended}, -1, nil, ""},
 	} {

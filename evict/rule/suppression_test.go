@@ -35,9 +35,9 @@ func always(pods ...tick.Pod) func(int) []tick.Pod { return func(int) []tick.Pod
 
 func TestSuppression(t *testing.T) {
 	low := tolerant("low", 10_000, "")
-	low.Priority = tick.Ptr(int64(-1))
+	low.Priority = new(int64(-1))
 	high := tolerant("high", 10_000, "")
-	high.Priority = tick.Ptr(int64(1))
+	high.Priority = new(int64(1))
 	ended := tolerant("ended", 90_000, "")
 	ended.Phase = "Succeeded"
 	for _, tt := range []struct {
@@ -113,7 +113,7 @@ func TestSuppressionMissing(t *testing.T) {
 		{"no reclaim pool", func(x *tick.Tick) { x.Advice.Pools = x.Advice.Pools[:1] }, -1, "the advice has no pool reclaim"},
 		{"no pools", func(x *tick.Tick) { x.Advice.Pools = nil }, 5.5, ""}, // 4000m are offered
 		{"no pools and no offer", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed = nil, nil }, -1, "neither a pool reclaim nor reclaimed CPU"},
-		{"nothing offered", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed.MilliCPU = nil, tick.Ptr(int64(0)) }, -1, "neither a pool reclaim nor reclaimed CPU"},
+		{"nothing offered", func(x *tick.Tick) { x.Advice.Pools, x.Advice.Reclaimed.MilliCPU = nil, new(int64(0)) }, -1, "neither a pool reclaim nor reclaimed CPU"},
 		{"an empty pool", func(x *tick.Tick) { x.Advice.Pools[1].CPUs = "" }, -1, "pool reclaim has no CPUs"},
 		{"a broken annotation", func(x *tick.Tick) { x.Sample.Pods[0] = tolerant("a", 22_000, "-1") }, 5.5, `pod a: annotation katalyst.kubewharf.io/cpu_enhancement: suppression_tolerance_rate "-1" is no number over 0: the pod is left alone`},
 		{"no number", func(x *tick.Tick) { x.Sample.Pods[0] = tolerant("a", 22_000, "NaN") }, 5.5, "is no number over 0"},

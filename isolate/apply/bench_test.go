@@ -86,7 +86,7 @@ func BenchmarkSteady(b *testing.B) {
 	a, w := newApplier(b, r.h, nil)
 	var wanted []tick.Cgroup
 	for _, name := range names {
-		wanted = append(wanted, tick.Cgroup{Cgroup: r.path(name), CPUSetCPUs: "0-1", CPUWeight: p(50), CPUMaxMilliCPU: p(500)})
+		wanted = append(wanted, tick.Cgroup{Cgroup: r.path(name), CPUSetCPUs: "0-1", CPUWeight: new(int64(50)), CPUMaxMilliCPU: new(int64(500))})
 	}
 	a.Apply(wanted)
 	writes := w.writes

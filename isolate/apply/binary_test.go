@@ -156,7 +156,7 @@ func TestRestoreAfterSIGKILL(t *testing.T) {
 
 	squeezed := tree.wanted()
 	easy := tree.wanted()
-	easy[0].CPUSetCPUs, easy[0].CPUMaxMilliCPU, easy[0].CPUIdle, easy[1].CPUMaxMilliCPU = "0-1", p(1900), tick.Ptr(false), p(1000)
+	easy[0].CPUSetCPUs, easy[0].CPUMaxMilliCPU, easy[0].CPUIdle, easy[1].CPUMaxMilliCPU = "0-1", p(1900), new(false), p(1000)
 	for round := range 10 {
 		r := start(t, "--journal", journal, "--log-level", "error")
 		go io.Copy(io.Discard, r.out)

@@ -17,8 +17,8 @@ import (
 // service is a pod with a container, under burst: milli-CPU of quota and of burst each.
 func (r *realTree) service(podQuota, podBurst, quota, burst int64) []tick.Cgroup {
 	return []tick.Cgroup{
-		{Cgroup: r.path("pod"), CPUMaxMilliCPU: p(podQuota), CPUBurstMilliCPU: p(podBurst)},
-		{Cgroup: r.path("pod/c"), CPUMaxMilliCPU: p(quota), CPUBurstMilliCPU: p(burst)},
+		{Cgroup: r.path("pod"), CPUMaxMilliCPU: new(podQuota), CPUBurstMilliCPU: new(podBurst)},
+		{Cgroup: r.path("pod/c"), CPUMaxMilliCPU: new(quota), CPUBurstMilliCPU: new(burst)},
 	}
 }
 
@@ -110,11 +110,11 @@ func TestBurstKilledAtEveryWrite(t *testing.T) {
 func TestUnavailableIsSaidOnce(t *testing.T) {
 	r := newRealTree(t, "a", "b")
 	a, w := newApplier(t, r.h, nil)
-	on := tick.Ptr(true)
+	on := new(true)
 	wanted := []tick.Cgroup{
-		{Cgroup: r.path("a"), CPUWeight: p(50), MemoryMinBytes: p(4096), MemoryLowBytes: p(4096), MemoryHighBytes: p(1 << 30), MemoryOOMGroup: on, MemoryPriority: p(3), MemoryWmarkRatioPercent: p(95)},
-		{Cgroup: r.path("b"), CPUWeight: p(50), MemoryMinBytes: p(4096), MemoryUsePriorityOOM: on, MemoryWmarkScalePermille: p(20), MemoryWmarkMinAdjPercent: p(-25)},
-		{Cgroup: r.path("gone"), MemoryMinBytes: p(4096), CPUWeight: p(50)},
+		{Cgroup: r.path("a"), CPUWeight: new(int64(50)), MemoryMinBytes: new(int64(4096)), MemoryLowBytes: new(int64(4096)), MemoryHighBytes: new(int64(1 << 30)), MemoryOOMGroup: on, MemoryPriority: new(int64(3)), MemoryWmarkRatioPercent: new(int64(95))},
+		{Cgroup: r.path("b"), CPUWeight: new(int64(50)), MemoryMinBytes: new(int64(4096)), MemoryUsePriorityOOM: on, MemoryWmarkScalePermille: new(int64(20)), MemoryWmarkMinAdjPercent: new(int64(-25))},
+		{Cgroup: r.path("gone"), MemoryMinBytes: new(int64(4096)), CPUWeight: new(int64(50))},
 	}
 	keys := []string{
 		"memoryMinBytes", "memoryLowBytes", "memoryOOMGroup", "memoryPriority", "memoryWmarkRatioPercent",
@@ -123,7 +123,7 @@ func TestUnavailableIsSaidOnce(t *testing.T) {
 	slices.Sort(keys)
 	for round := range 2*lookAgain + 5 {
 		if round == 7 { // another advice says nothing again
-			wanted = append(wanted, tick.Cgroup{Cgroup: r.path(""), MemoryLowBytes: p(4096), CPUWeight: p(70)})
+			wanted = append(wanted, tick.Cgroup{Cgroup: r.path(""), MemoryLowBytes: new(int64(4096)), CPUWeight: new(int64(70))})
 		}
 		out := a.Apply(slices.Clone(wanted))
 		want := 0
@@ -151,7 +151,7 @@ func TestUnavailableIsSaidOnce(t *testing.T) {
 func TestUnavailableComesUp(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory", "a/cpu.max": "50000 100000", "a/memory.max": "max"})
 	a, _ := newApplier(t, h, nil)
-	wanted := []tick.Cgroup{{Cgroup: "/a", CPUBurstMilliCPU: p(300), MemoryOOMGroup: tick.Ptr(true)}}
+	wanted := []tick.Cgroup{{Cgroup: "/a", CPUBurstMilliCPU: new(int64(300)), MemoryOOMGroup: new(true)}}
 	if out := a.Apply(wanted); len(out.Errors) != 2 || len(out.Unavailable) != 2 || !strings.Contains(errorsOf(out), "this kernel has no cpu.max.burst") {
 		t.Fatalf("unavailable %v, errors:\n%s", out.Unavailable, errorsOf(out))
 	}
@@ -173,13 +173,13 @@ func TestUnavailableComesUp(t *testing.T) {
 func TestOneReadingIsNoLack(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"a/memory.low": "0", "a/memory.min": "0", "b/memory.low": "0", "b/memory.min": "0"})
 	a, _ := newApplier(t, h, nil)
-	if out := a.Apply([]tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: p(4096)}}); len(out.Errors) > 0 {
+	if out := a.Apply([]tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: new(int64(4096))}}); len(out.Errors) > 0 {
 		t.Fatal(errorsOf(out))
 	}
 	if err := os.Remove(filepath.Join(base, "b/memory.low")); err != nil {
 		t.Fatal(err)
 	}
-	wanted := []tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: p(8192)}, {Cgroup: "/b", MemoryLowBytes: p(8192), MemoryMinBytes: p(4096)}}
+	wanted := []tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: new(int64(8192))}, {Cgroup: "/b", MemoryLowBytes: new(int64(8192)), MemoryMinBytes: new(int64(4096))}}
 	for round := range 3 {
 		out := a.Apply(wanted)
 		if len(out.Unavailable) > 0 || len(out.Errors) != 1 || !strings.Contains(errorsOf(out), "there is no memory.low in it, though this kernel has such a file") {
@@ -206,10 +206,10 @@ func TestKnobsOnVersion2(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j := openJournal(t, path)
 	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
-	on := tick.Ptr(true)
+	on := new(true)
 	out := a.Apply([]tick.Cgroup{{
-		Cgroup: "/a", CPUBurstMilliCPU: p(10000), CPUMaxMilliCPU: p(800), MemoryOOMGroup: on, MemoryWmarkRatioPercent: p(95), MemoryWmarkScalePermille: p(20),
-		MemoryWmarkMinAdjPercent: p(-25), MemoryPriority: p(12), MemoryUsePriorityOOM: on, MemoryMinBytes: p(8192), MemoryLowBytes: p(12288), MemoryHighBytes: p(1 << 20),
+		Cgroup: "/a", CPUBurstMilliCPU: new(int64(10000)), CPUMaxMilliCPU: new(int64(800)), MemoryOOMGroup: on, MemoryWmarkRatioPercent: new(int64(95)), MemoryWmarkScalePermille: new(int64(20)),
+		MemoryWmarkMinAdjPercent: new(int64(-25)), MemoryPriority: new(int64(12)), MemoryUsePriorityOOM: on, MemoryMinBytes: new(int64(8192)), MemoryLowBytes: new(int64(12288)), MemoryHighBytes: new(int64(1 << 20)),
 	}})
 	if len(out.Errors) > 0 || out.Applied != 11 {
 		t.Errorf("applied %d, errors:\n%s", out.Applied, errorsOf(out))

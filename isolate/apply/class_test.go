@@ -13,7 +13,7 @@ import (
 // TestWeightInPlaceOfTheIdleClass: a kernel that has the idle class gets no weight beside it, one that has not gets the weight, and the
 // key that it lacks is named once.
 func TestWeightInPlaceOfTheIdleClass(t *testing.T) {
-	want := []tick.Cgroup{{Cgroup: "/a", CPUIdle: tick.Ptr(true), CPUWeight: p(1)}}
+	want := []tick.Cgroup{{Cgroup: "/a", CPUIdle: new(true), CPUWeight: new(int64(1))}}
 	h, base := newCopy(t, map[string]string{"a/cpu.weight": "100", "a/cpu.idle": "0"})
 	a, _ := newApplier(t, h, nil)
 	for range 2 {
@@ -53,11 +53,11 @@ func TestClassIsUndone(t *testing.T) {
 		weight       *int64
 		shares, says string
 	}{
-		{true, p(1), "3", "1"},
-		{false, p(12), "64", "0"},
-		{true, p(1), "3", "1"},
+		{true, new(int64(1)), "3", "1"},
+		{false, new(int64(12)), "64", "0"},
+		{true, new(int64(1)), "3", "1"},
 		{false, nil, "512", "0"},
-		{true, p(1), "3", "1"},
+		{true, new(int64(1)), "3", "1"},
 	} {
 		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), CPUIdle: &step.idle, CPUWeight: step.weight}})
 		if len(out.Errors) > 0 {

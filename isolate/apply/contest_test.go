@@ -113,7 +113,7 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRealTree(t, filepath.Dir(tt.cgroup), tt.cgroup)
 			a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 5 })
-			wanted := []tick.Cgroup{{Cgroup: r.path(tt.cgroup), CPUMaxMilliCPU: p(500)}}
+			wanted := []tick.Cgroup{{Cgroup: r.path(tt.cgroup), CPUMaxMilliCPU: new(int64(500))}}
 			left, at := false, time.Unix(1_767_225_600, 0)
 			for round := range 20 * tt.every {
 				reset := round > 0 && round%tt.every == 0
@@ -171,7 +171,7 @@ func TestAPodThatComesAfterItsReset(t *testing.T) {
 func TestANewPodExplainsAReset(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/burstable")
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 2 })
-	wanted := []tick.Cgroup{{Cgroup: r.path("kubepods/besteffort"), CPUMaxMilliCPU: p(500)}}
+	wanted := []tick.Cgroup{{Cgroup: r.path("kubepods/besteffort"), CPUMaxMilliCPU: new(int64(500))}}
 	at := time.Unix(1_767_225_600, 0)
 	for round, tier := range []string{"", "/burstable", "/besteffort", "", "/burstable", "/besteffort", ""} {
 		a.At(at.Add(time.Duration(round) * time.Second))

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,9 +24,7 @@ func newCopy(t *testing.T, files map[string]string) (*cgroup.Hierarchy, string) 
 		"cpuset.cpus.effective":  "0-7",
 		"cpuset.mems.effective":  "0",
 	}
-	for name, text := range files {
-		all[name] = text
-	}
+	maps.Copy(all, files)
 	for name, text := range all {
 		path := filepath.Join(base, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -52,8 +51,8 @@ func TestVersion2(t *testing.T) {
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
 	out := a.Apply([]tick.Cgroup{{
-		Cgroup: "/a", CPUSetCPUs: "4-7", CPUSetMems: "0", CPUMaxMilliCPU: p(1500), CPUWeight: p(20), CPUIdle: tick.Ptr(false),
-		MemoryMinBytes: p(4097), MemoryLowBytes: p(8192), MemoryHighBytes: p(1 << 30), MemoryMaxBytes: p(1 << 31), IOWeight: p(50),
+		Cgroup: "/a", CPUSetCPUs: "4-7", CPUSetMems: "0", CPUMaxMilliCPU: new(int64(1500)), CPUWeight: new(int64(20)), CPUIdle: new(false),
+		MemoryMinBytes: new(int64(4097)), MemoryLowBytes: new(int64(8192)), MemoryHighBytes: new(int64(1 << 30)), MemoryMaxBytes: new(int64(1 << 31)), IOWeight: new(int64(50)),
 	}})
 	if len(out.Errors) > 0 || out.Applied != 9 || out.Unchanged != 1 {
 		t.Errorf("applied %d, unchanged %d, errors:\n%s", out.Applied, out.Unchanged, errorsOf(out))
@@ -108,15 +107,15 @@ func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
 	}
 	a, w := newApplier(t, h, nil)
 	out := a.Apply([]tick.Cgroup{
-		{Cgroup: "/no", CPUSetCPUs: "0", CPUWeight: p(100)},
-		{Cgroup: "/no2", CPUSetCPUs: "0", CPUWeight: p(100)},
+		{Cgroup: "/no", CPUSetCPUs: "0", CPUWeight: new(int64(100))},
+		{Cgroup: "/no2", CPUSetCPUs: "0", CPUWeight: new(int64(100))},
 		{Cgroup: "/part", CPUSetCPUs: "2"},
-		{Cgroup: "/thread", MemoryMaxBytes: p(1 << 30)},
+		{Cgroup: "/thread", MemoryMaxBytes: new(int64(1 << 30))},
 		{Cgroup: "/narrow", CPUSetCPUs: "0-3"},
-		{Cgroup: "/link", CPUWeight: p(100)},
-		{Cgroup: "/../etc", CPUWeight: p(100)},
-		{Cgroup: "relative", CPUWeight: p(100)},
-		{Cgroup: "/no\n", CPUWeight: p(100)},
+		{Cgroup: "/link", CPUWeight: new(int64(100))},
+		{Cgroup: "/../etc", CPUWeight: new(int64(100))},
+		{Cgroup: "relative", CPUWeight: new(int64(100))},
+		{Cgroup: "/no\n", CPUWeight: new(int64(100))},
 	})
 	said := errorsOf(out)
 	for _, want := range []string{
@@ -195,12 +194,12 @@ func TestJournalForgetsWhatIsGone(t *testing.T) {
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, _ := newApplier(t, h, func(o *Options) { o.Journal = j })
 	a.pruneAt = 1
-	a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUWeight: p(50)}})
+	a.Apply([]tick.Cgroup{{Cgroup: "/a", CPUWeight: new(int64(50))}})
 	if err := os.Rename(filepath.Join(base, "a"), filepath.Join(base, "b")); err != nil {
 		t.Fatal(err)
 	}
 	a.pruneAt = 1
-	a.Apply([]tick.Cgroup{{Cgroup: "/b", CPUWeight: p(70)}})
+	a.Apply([]tick.Cgroup{{Cgroup: "/b", CPUWeight: new(int64(70))}})
 	a.pruneAt = 1
 	a.prune()
 	if len(a.records) != 1 {

@@ -89,7 +89,7 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 		limit.Disk = one
 		return []tick.Cgroup{{Cgroup: r.path("batch"), IOMax: []tick.DiskLimit{limit}}}
 	}
-	wanted := wants(tick.DiskLimit{ReadBytesPerSecond: p(1 << 20), WriteBytesPerSecond: p(3 << 20), ReadsPerSecond: p(tick.Unlimited), WritesPerSecond: p(1000)})
+	wanted := wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(1 << 20)), WriteBytesPerSecond: new(int64(3 << 20)), ReadsPerSecond: new(int64(tick.Unlimited)), WritesPerSecond: new(int64(1000))})
 	out := a.Apply(wanted)
 	if len(out.Errors) > 0 || out.Applied != 2 || w.writes != 2 {
 		t.Fatalf("applied %d, %d writes, errors:\n%s", out.Applied, w.writes, errorsOf(out))
@@ -113,11 +113,11 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 	}
 
 	// No limit is what was there before, not none.
-	wanted = wants(tick.DiskLimit{ReadBytesPerSecond: p(tick.Unlimited), WriteBytesPerSecond: p(tick.Unlimited)})
+	wanted = wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(tick.Unlimited)), WriteBytesPerSecond: new(int64(tick.Unlimited))})
 	if out = a.Apply(wanted); len(out.Errors) > 0 || r.texts("batch") != before {
 		t.Errorf("without a limit: %q, want %q; errors:\n%s", r.texts("batch"), before, errorsOf(out))
 	}
-	wanted = wants(tick.DiskLimit{ReadBytesPerSecond: p(65536), ReadsPerSecond: p(4), WritesPerSecond: p(4), WriteBytesPerSecond: p(65536)})
+	wanted = wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(65536)), ReadsPerSecond: new(int64(4)), WritesPerSecond: new(int64(4)), WriteBytesPerSecond: new(int64(65536))})
 	if out = a.Apply(wanted); len(out.Errors) > 0 {
 		t.Errorf("errors:\n%s", errorsOf(out))
 	}
@@ -137,7 +137,7 @@ func TestDiskLimitsRestoredByAnother(t *testing.T) {
 	journal := filepath.Join(t.TempDir(), "journal")
 	j := openJournal(t, journal)
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
-	if out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), IOMax: []tick.DiskLimit{{Disk: one, ReadsPerSecond: p(100)}}}}); out.Applied != 1 {
+	if out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), IOMax: []tick.DiskLimit{{Disk: one, ReadsPerSecond: new(int64(100))}}}}); out.Applied != 1 {
 		t.Fatalf("applied %d, errors:\n%s", out.Applied, errorsOf(out))
 	}
 	if got := r.get("io", "batch", throttled[2]); got != device+" 100" {
@@ -169,7 +169,7 @@ func TestDiskLimitsThatCannotBe(t *testing.T) {
 	r := newDiskTree(t, "batch")
 	a, w := newApplier(t, r.h, nil)
 	for _, disk := range []string{"nothing", "../loop0", "7:0", "/no/such/mount", "all\n7:0 1", ""} {
-		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), IOMax: []tick.DiskLimit{{Disk: disk, ReadsPerSecond: p(100)}}}})
+		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("batch"), IOMax: []tick.DiskLimit{{Disk: disk, ReadsPerSecond: new(int64(100))}}}})
 		if w.writes > 0 || len(out.Errors) != 1 || !strings.Contains(out.Errors[0].Error, "no disk of this machine is") {
 			t.Fatalf("%q: %d writes, errors:\n%s", disk, w.writes, errorsOf(out))
 		}
@@ -199,8 +199,8 @@ func TestDisksOfVersion2(t *testing.T) {
 	j := openJournal(t, journal)
 	a, _ := newApplier(t, h, func(o *Options) { o.Journal, o.Root = j, root })
 	wanted := []tick.Cgroup{
-		{Cgroup: "/a", IOWeight: p(1), IOMax: []tick.DiskLimit{{Disk: "/data", ReadBytesPerSecond: p(1 << 20), WriteBytesPerSecond: p(2 << 20)}}},
-		{Cgroup: "/b", IOWeight: p(1), IOMax: []tick.DiskLimit{{Disk: tick.AllDisks, WritesPerSecond: p(7)}}},
+		{Cgroup: "/a", IOWeight: new(int64(1)), IOMax: []tick.DiskLimit{{Disk: "/data", ReadBytesPerSecond: new(int64(1 << 20)), WriteBytesPerSecond: new(int64(2 << 20))}}},
+		{Cgroup: "/b", IOWeight: new(int64(1)), IOMax: []tick.DiskLimit{{Disk: tick.AllDisks, WritesPerSecond: new(int64(7))}}},
 	}
 	out := a.Apply(wanted)
 	if len(out.Errors) > 0 || out.Applied != 5 {

@@ -118,8 +118,8 @@ func (a *Applier) readItems(r *round) {
 	}
 }
 
-// dropInstead takes the settings of one cgroup as done that stand in the place of another that can be had, and those of a second file that is
-// not there, or is the first one's already.
+// dropInstead takes the settings of one cgroup as done that stand in the place of another that can be had, and those of a second file that
+// is not there, or is the first one's already.
 func dropInstead(group []item) {
 	for i := range group {
 		it := &group[i]

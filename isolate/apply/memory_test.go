@@ -24,7 +24,7 @@ func TestLimitDoesNotKill(t *testing.T) {
 		h, base := newCopy(t, map[string]string{"a/memory.max": "500000000", "a/memory.current": c.current, "a/memory.stat": c.stat})
 		for _, dry := range []bool{true, false} {
 			a, _ := newApplier(t, h, func(o *Options) { o.DryRun = dry })
-			out := a.Apply([]tick.Cgroup{{Cgroup: "/a", MemoryMaxBytes: p(c.limit)}})
+			out := a.Apply([]tick.Cgroup{{Cgroup: "/a", MemoryMaxBytes: new(c.limit)}})
 			if (len(out.Writes) == 1) != c.written || c.written == strings.Contains(errorsOf(out), "the kernel would kill in it") {
 				t.Errorf("%s, dry run %v: writes %v, errors %s", c.name, dry, out.Writes, errorsOf(out))
 			}

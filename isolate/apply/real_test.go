@@ -20,9 +20,9 @@ import (
 
 func (r *realTree) wanted() []tick.Cgroup {
 	return []tick.Cgroup{
-		{Cgroup: r.path("batch"), CPUSetCPUs: "1", CPUMaxMilliCPU: p(700), CPUIdle: tick.Ptr(true), MemoryMaxBytes: p(1<<30 + 1)},
+		{Cgroup: r.path("batch"), CPUSetCPUs: "1", CPUMaxMilliCPU: p(700), CPUIdle: new(true), MemoryMaxBytes: p(1<<30 + 1)},
 		{Cgroup: r.path("batch/pod"), CPUMaxMilliCPU: p(300)},
-		{Cgroup: r.path("serve"), CPUSetCPUs: "0-1", CPUWeight: p(300), CPUIdle: tick.Ptr(false), MemoryMaxBytes: p(-1)},
+		{Cgroup: r.path("serve"), CPUSetCPUs: "0-1", CPUWeight: p(300), CPUIdle: new(false), MemoryMaxBytes: p(-1)},
 	}
 }
 
@@ -380,12 +380,12 @@ func TestAnIdleTierIsSetRight(t *testing.T) {
 	}
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
-	out := a.Apply([]tick.Cgroup{{Cgroup: r.path(tier), CPUIdle: tick.Ptr(false), CPUWeight: p(1)}})
+	out := a.Apply([]tick.Cgroup{{Cgroup: r.path(tier), CPUIdle: new(false), CPUWeight: p(1)}})
 	if len(out.Errors) > 0 || r.get("cpu", tier, "cpu.idle") != "0" || r.get("cpu", tier, "cpu.shares") != "2" {
 		t.Fatalf("idle %s, shares %s, errors:\n%s", r.get("cpu", tier, "cpu.idle"), r.get("cpu", tier, "cpu.shares"), errorsOf(out))
 	}
 	// Advice of an older version wants it idle again: it stays as it is.
-	out = a.Apply([]tick.Cgroup{{Cgroup: r.path(tier), CPUIdle: tick.Ptr(true)}})
+	out = a.Apply([]tick.Cgroup{{Cgroup: r.path(tier), CPUIdle: new(true)}})
 	if len(out.Errors) != 1 || r.get("cpu", tier, "cpu.idle") != "0" || r.get("cpu", tier, "cpu.shares") != "2" {
 		t.Errorf("idle %s, shares %s, errors:\n%s", r.get("cpu", tier, "cpu.idle"), r.get("cpu", tier, "cpu.shares"), errorsOf(out))
 	}

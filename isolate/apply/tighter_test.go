@@ -14,7 +14,7 @@ func TestTighterOnlyNeverWidens(t *testing.T) {
 	a, w := newApplier(t, r.h, nil)
 	apply := func(bytes int64, want string) {
 		t.Helper()
-		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("a"), MemoryMaxBytes: p(bytes), MemoryTighterOnly: true}})
+		out := a.Apply([]tick.Cgroup{{Cgroup: r.path("a"), MemoryMaxBytes: new(bytes), MemoryTighterOnly: true}})
 		if len(out.Errors) > 0 {
 			t.Errorf("%d: %s", bytes, errorsOf(out))
 		}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,7 +23,7 @@ import (
 )
 
 // p makes pointers of the contract's numbers.
-func p(n int64) *int64 { return &n }
+func p(n int64) *int64 { return new(n) }
 
 var trees atomic.Int64
 
@@ -95,8 +96,8 @@ func (r *realTree) remove() {
 				return nil
 			})
 			left := ""
-			for i := len(dirs) - 1; i >= 0; i-- {
-				if err := os.Remove(dirs[i]); err != nil {
+			for _, dir := range slices.Backward(dirs) {
+				if err := os.Remove(dir); err != nil {
 					left = err.Error()
 				}
 			}

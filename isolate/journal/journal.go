@@ -215,8 +215,7 @@ func (j *File[E, P]) create() error {
 
 // rootCause drops the path, which our own message has.
 func rootCause(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}
 	return err

@@ -1,6 +1,6 @@
 // Package network makes the desired shaping of links true: HTB with a class for each class of packets at the root of an uplink, fq_codel
-// below each class, and nftables rules that mark the packets of cgroups. It observes first, writes only what differs, leaves what other programs
-// have set alone, and keeps a journal from which all of it is undone. It needs CAP_NET_ADMIN and nothing else.
+// below each class, and nftables rules that mark the packets of cgroups. It observes first, writes only what differs, leaves what other
+// programs have set alone, and keeps a journal from which all of it is undone. It needs CAP_NET_ADMIN and nothing else.
 package network
 
 import (

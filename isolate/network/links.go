@@ -116,7 +116,8 @@ func (k *links) do(s plan.Step) error {
 }
 
 const (
-	// leastBurst and burstSeconds are what a class may send at once: 1 ms of its rate, and 10 packets at least, for the kernel's timers to keep up.
+	// leastBurst and burstSeconds are what a class may send at once: 1 ms of its rate, and 10 packets at least, for the kernel's timers to
+	// keep up.
 	leastBurst   = 10 * 1514
 	burstPart    = 1000
 	mostBurst    = 64 << 20

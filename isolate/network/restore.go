@@ -17,8 +17,8 @@ type Restored struct {
 	Failed   int
 }
 
-// Restore removes the qdiscs that were set, for which the kernel puts its own, and the tables that were made; it removes the journal when all
-// is back.
+// Restore removes the qdiscs that were set, for which the kernel puts its own, and the tables that were made; it removes the journal when
+// all is back.
 func (a *Applier) Restore() (Restored, error) {
 	var out Restored
 	j := a.Journal

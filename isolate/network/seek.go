@@ -20,8 +20,8 @@ import (
 	"polder/lib/cgroup"
 )
 
-// seeker finds where the packets of cgroups come from: sockets in isolate's own network namespace, which know their cgroup of version 2, and
-// links into other network namespaces, which a pod's processes are in. Only a pod's own end of such a link sees the pod's sockets.
+// seeker finds where the packets of cgroups come from: sockets in isolate's own network namespace, which know their cgroup of version 2,
+// and links into other network namespaces, which a pod's processes are in. Only a pod's own end of such a link sees the pod's sockets.
 type seeker struct {
 	h   *cgroup.Hierarchy
 	now func() time.Time
@@ -137,8 +137,8 @@ func (w *seekWork) cgroup(c string, mark uint32) {
 	}
 }
 
-// walk asks for the network namespace of the first process of each cgroup: containers of a pod share one, and jobs below one cgroup may have
-// one each.
+// walk asks for the network namespace of the first process of each cgroup: containers of a pod share one, and jobs below one cgroup may
+// have one each.
 func (w *seekWork) walk(top string, mark uint32) {
 	_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error { // what is gone meanwhile has no packets
 		if err != nil || !d.IsDir() {

@@ -16,8 +16,8 @@ import (
 	"polder/isolate/network/plan"
 )
 
-// tableName is that of our two tables: in family inet, where sockets' packets are marked and marks become classes, and in netdev, where what
-// comes out of pods is marked.
+// tableName is that of our two tables: in family inet, where sockets' packets are marked and marks become classes, and in netdev, where
+// what comes out of pods is marked.
 const tableName = "polder"
 
 // stateChain is a chain without a hook that has one rule: its comment says that the table is ours, and which rules it has.
@@ -96,8 +96,10 @@ func (tables) set(f family, s *ruleset, comment string) error {
 	c.DelTable(table)
 	c.AddTable(table)
 	state := c.AddChain(&nftables.Chain{Name: stateChain, Table: table})
-	c.AddRule(&nftables.Rule{Table: table, Chain: state, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}},
-		UserData: userdata.AppendString(nil, userdata.TypeComment, comment)})
+	c.AddRule(&nftables.Rule{
+		Table: table, Chain: state, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictReturn}},
+		UserData: userdata.AppendString(nil, userdata.TypeComment, comment),
+	})
 	if f == inet {
 		err = s.addInet(c, table)
 	} else {
@@ -126,16 +128,20 @@ const chunk = 500
 func (s *ruleset) addInet(c *nftables.Conn, table *nftables.Table) error {
 	policy := nftables.ChainPolicyAccept
 	if len(s.cgroups) > 0 {
-		output := c.AddChain(&nftables.Chain{Name: "sockets", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookOutput,
-			Priority: nftables.ChainPriorityMangle, Policy: &policy})
+		output := c.AddChain(&nftables.Chain{
+			Name: "sockets", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookOutput,
+			Priority: nftables.ChainPriorityMangle, Policy: &policy,
+		})
 		for mark := uint32(1) << 12; mark <= plan.MarkMask; mark += 1 << 12 {
 			if err := s.addSockets(c, table, output, mark); err != nil {
 				return err
 			}
 		}
 	}
-	out := c.AddChain(&nftables.Chain{Name: "classes", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPostrouting,
-		Priority: nftables.ChainPriorityMangle, Policy: &policy})
+	out := c.AddChain(&nftables.Chain{
+		Name: "classes", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPostrouting,
+		Priority: nftables.ChainPriorityMangle, Policy: &policy,
+	})
 	for _, t := range s.targets {
 		c.AddRule(&nftables.Rule{Table: table, Chain: out, Exprs: []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyOIF, Register: 1},
@@ -183,7 +189,10 @@ func (s *ruleset) addSockets(c *nftables.Conn, table *nftables.Table, chain *nft
 func setMark(mark uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(^uint32(plan.MarkMask)), Xor: binaryutil.NativeEndian.PutUint32(mark)},
+		&expr.Bitwise{
+			SourceRegister: 1, DestRegister: 1, Len: 4,
+			Mask: binaryutil.NativeEndian.PutUint32(^uint32(plan.MarkMask)), Xor: binaryutil.NativeEndian.PutUint32(mark),
+		},
 		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
 	}
 }
@@ -193,8 +202,10 @@ func setMark(mark uint32) []expr.Any {
 func (s *ruleset) addNetdev(c *nftables.Conn, table *nftables.Table) {
 	policy := nftables.ChainPolicyAccept
 	for _, l := range s.links {
-		chain := c.AddChain(&nftables.Chain{Name: fmt.Sprintf("link-%d", l.index), Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress,
-			Priority: nftables.ChainPriorityMangle, Policy: &policy, Device: l.name})
+		chain := c.AddChain(&nftables.Chain{
+			Name: fmt.Sprintf("link-%d", l.index), Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookIngress,
+			Priority: nftables.ChainPriorityMangle, Policy: &policy, Device: l.name,
+		})
 		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: setMark(l.mark)})
 	}
 }

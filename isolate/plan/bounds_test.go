@@ -21,11 +21,11 @@ func TestBounds(t *testing.T) {
 		c     tick.Cgroup
 		taken bool
 	}{
-		{"a burst of a hundred times the most", tick.Cgroup{CPUBurstMilliCPU: tick.Ptr[int64](maxBurstMilliCPU)}, true},
-		{"a larger one", tick.Cgroup{CPUBurstMilliCPU: tick.Ptr[int64](maxBurstMilliCPU + 1)}, false},
-		{"no burst", tick.Cgroup{CPUBurstMilliCPU: tick.Ptr[int64](0)}, true},
-		{"one page of memory", tick.Cgroup{MemoryMaxBytes: tick.Ptr[int64](4096)}, true},
-		{"less than a page", tick.Cgroup{MemoryMaxBytes: tick.Ptr[int64](4095)}, false},
+		{"a burst of a hundred times the most", tick.Cgroup{CPUBurstMilliCPU: new(int64(maxBurstMilliCPU))}, true},
+		{"a larger one", tick.Cgroup{CPUBurstMilliCPU: new(int64(maxBurstMilliCPU + 1))}, false},
+		{"no burst", tick.Cgroup{CPUBurstMilliCPU: new(int64(0))}, true},
+		{"one page of memory", tick.Cgroup{MemoryMaxBytes: new(int64(4096))}, true},
+		{"less than a page", tick.Cgroup{MemoryMaxBytes: new(int64(4095))}, false},
 	} {
 		c.c.Cgroup = "/a"
 		settings, problems := Translate(machine(2, cpus.New(0)), []tick.Cgroup{c.c})
@@ -158,7 +158,7 @@ func TestFilesBeside(t *testing.T) {
 	if s := (&Setting{instead: true}); s.Instead() != fileIdle {
 		t.Errorf("a weight for an idle cgroup stands for %q", s.Instead())
 	}
-	advised := []tick.Cgroup{{Cgroup: "/a", CPUIdle: tick.Ptr(true), MemoryMaxBytes: tick.Ptr[int64](8192)}}
+	advised := []tick.Cgroup{{Cgroup: "/a", CPUIdle: new(true), MemoryMaxBytes: new(int64(8192))}}
 	settings, _ := Translate(machine(2, cpus.New(0)), advised)
 	writes, _ := Make(machine(2, cpus.New(0)), settings, nil)
 	written := map[string]bool{}
@@ -179,8 +179,14 @@ func TestKnown(t *testing.T) {
 		controller, name string
 		want             bool
 	}{
-		{"cpuset", fileCPUs, true}, {"cpu", fileQuota, true}, {"cpu", fileMax, true}, {"memory", "memory.low", true},
-		{"cpu", fileCPUs, false}, {"cpuset", fileQuota, false}, {"cpuset", "cgroup.procs", false}, {"cpu", "", false},
+		{"cpuset", fileCPUs, true},
+		{"cpu", fileQuota, true},
+		{"cpu", fileMax, true},
+		{"memory", "memory.low", true},
+		{"cpu", fileCPUs, false},
+		{"cpuset", fileQuota, false},
+		{"cpuset", "cgroup.procs", false},
+		{"cpu", "", false},
 	} {
 		if Known(File{Controller: c.controller, Name: c.name}) != c.want {
 			t.Errorf("%s of %s is known: %v", c.name, c.controller, !c.want)
@@ -207,7 +213,11 @@ func TestRestoreSetting(t *testing.T) {
 		name, text string
 		good       bool
 	}{
-		{fileCPUs, "0-3", true}, {fileCPUs, "", true}, {fileCPUs, "many", false}, {fileMems, "x", false}, {fileMax, "max 100000", true},
+		{fileCPUs, "0-3", true},
+		{fileCPUs, "", true},
+		{fileCPUs, "many", false},
+		{fileMems, "x", false},
+		{fileMax, "max 100000", true},
 		{"io.weight", "many", true},
 	} {
 		s, err := Restore(File{Controller: "c", Cgroup: "/a", Name: c.name}, "key", c.text, 2)
@@ -281,7 +291,7 @@ func TestQuotaSteps(t *testing.T) {
 		m := machine(c.version, cpus.New(0))
 		var advised []tick.Cgroup
 		for _, cgroup := range slices.Sorted(maps.Keys(c.advised)) {
-			advised = append(advised, tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: tick.Ptr(c.advised[cgroup])})
+			advised = append(advised, tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: new(c.advised[cgroup])})
 		}
 		settings, _ := Translate(m, advised)
 		for i := range settings {
@@ -374,7 +384,7 @@ func TestPeriods(t *testing.T) {
 // A protection that rises waits for that of the cgroup above, and is not raised where that one failed.
 func TestProtectionsThatRise(t *testing.T) {
 	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{
-		{Cgroup: "/a", MemoryLowBytes: tick.Ptr[int64](8192)}, {Cgroup: "/a/b", MemoryLowBytes: tick.Ptr[int64](4096)},
+		{Cgroup: "/a", MemoryLowBytes: new(int64(8192))}, {Cgroup: "/a/b", MemoryLowBytes: new(int64(4096))},
 	})
 	for i := range settings {
 		settings[i].Present = "0"

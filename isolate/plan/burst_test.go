@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -112,10 +113,10 @@ func TestBurstsAreAcceptedStepByStep(t *testing.T) {
 				}
 				c := tick.Cgroup{Cgroup: name}
 				if rapid.Bool().Draw(t, "quotaNamed"+name) {
-					c.CPUMaxMilliCPU = tick.Ptr(rapid.OneOf(rapid.Just(int64(-1)), rapid.Int64Range(10, 4000)).Draw(t, "newQuota"+name))
+					c.CPUMaxMilliCPU = new(rapid.OneOf(rapid.Just(int64(-1)), rapid.Int64Range(10, 4000)).Draw(t, "newQuota"+name))
 				}
 				if rapid.Bool().Draw(t, "burstNamed"+name) {
-					c.CPUBurstMilliCPU = tick.Ptr(rapid.Int64Range(0, 8000).Draw(t, "newBurst"+name))
+					c.CPUBurstMilliCPU = new(rapid.Int64Range(0, 8000).Draw(t, "newBurst"+name))
 				}
 				wanted = append(wanted, c)
 			}
@@ -166,12 +167,8 @@ func TestBurstsAreAcceptedStepByStep(t *testing.T) {
 
 func (k *bandwidth) clone() *bandwidth {
 	out := &bandwidth{version: k.version, quota: map[string]int64{}, burst: map[string]int64{}}
-	for name, n := range k.quota {
-		out.quota[name] = n
-	}
-	for name, n := range k.burst {
-		out.burst[name] = n
-	}
+	maps.Copy(out.quota, k.quota)
+	maps.Copy(out.burst, k.burst)
 	return out
 }
 
@@ -189,14 +186,26 @@ func TestMakeBursts(t *testing.T) {
 		{"cut to the quota of version 2", 2, 100000, 0, tick.Cgroup{CPUBurstMilliCPU: n(10000)}, []string{"/a cpu.max.burst: 0 -> 100000"}},
 		{"no quota", 2, -1, 0, tick.Cgroup{CPUBurstMilliCPU: n(10000)}, []string{"/a cpu.max.burst: 0 -> 1000000"}},
 		{"none", 2, 100000, 70000, tick.Cgroup{CPUBurstMilliCPU: n(0)}, []string{"/a cpu.max.burst: 70000 -> 0"}},
-		{"the quota grows first", 1, 100000, 100000, tick.Cgroup{CPUMaxMilliCPU: n(2000), CPUBurstMilliCPU: n(10000)},
-			[]string{"/a cpu.cfs_quota_us: 100000 -> 200000", "/a cpu.cfs_burst_us: 100000 -> 200000 needs [0]"}},
-		{"the burst shrinks first", 2, 200000, 200000, tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(10000)},
-			[]string{"/a cpu.max.burst: 200000 -> 100000", "/a cpu.max: 200000 100000 -> 100000 100000 needs [0]"}},
-		{"a quota where there was none", 1, -1, 500000, tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(300)},
-			[]string{"/a cpu.cfs_burst_us: 500000 -> 30000", "/a cpu.cfs_quota_us: -1 -> 100000 needs [0]"}},
-		{"a burst that nobody names gives way", 1, 200000, 150000, tick.Cgroup{CPUMaxMilliCPU: n(1000)},
-			[]string{"/a cpu.cfs_burst_us: 150000 -> 100000 (implied)", "/a cpu.cfs_quota_us: 200000 -> 100000 needs [0]"}},
+		{
+			"the quota grows first", 1, 100000, 100000,
+			tick.Cgroup{CPUMaxMilliCPU: n(2000), CPUBurstMilliCPU: n(10000)},
+			[]string{"/a cpu.cfs_quota_us: 100000 -> 200000", "/a cpu.cfs_burst_us: 100000 -> 200000 needs [0]"},
+		},
+		{
+			"the burst shrinks first", 2, 200000, 200000,
+			tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(10000)},
+			[]string{"/a cpu.max.burst: 200000 -> 100000", "/a cpu.max: 200000 100000 -> 100000 100000 needs [0]"},
+		},
+		{
+			"a quota where there was none", 1, -1, 500000,
+			tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(300)},
+			[]string{"/a cpu.cfs_burst_us: 500000 -> 30000", "/a cpu.cfs_quota_us: -1 -> 100000 needs [0]"},
+		},
+		{
+			"a burst that nobody names gives way", 1, 200000, 150000,
+			tick.Cgroup{CPUMaxMilliCPU: n(1000)},
+			[]string{"/a cpu.cfs_burst_us: 150000 -> 100000 (implied)", "/a cpu.cfs_quota_us: 200000 -> 100000 needs [0]"},
+		},
 		{"and not without need", 2, 200000, 50000, tick.Cgroup{CPUMaxMilliCPU: n(1000)}, []string{"/a cpu.max: 200000 100000 -> 100000 100000"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -219,7 +228,7 @@ func TestImpliedBurstComesBack(t *testing.T) {
 		"":        {"/a cpu.cfs_quota_us: 100000 -> 300000"},
 		"rubbish": {"/a cpu.cfs_quota_us: 100000 -> 300000"},
 	} {
-		settings, _ := Translate(machine(1, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: tick.Ptr[int64](3000)}})
+		settings, _ := Translate(machine(1, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(3000))}})
 		s := &settings[0]
 		s.Present, s.Period, s.Burst = "100000", "100000", burst
 		if burst == "100000" {
@@ -234,7 +243,7 @@ func TestImpliedBurstComesBack(t *testing.T) {
 
 // One that an earlier plan made larger stays, as far as the quota allows.
 func TestImpliedBurstStays(t *testing.T) {
-	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: tick.Ptr[int64](300)}})
+	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(300))}})
 	s := &settings[0]
 	s.Present, s.Burst, s.BurstOwn = "50000 100000", "40000", "0"
 	writes, problems := Make(machine(2, cpus.New(0)), settings, nil)

@@ -59,15 +59,34 @@ func TestDiskLimits(t *testing.T) {
 		present func(File) (string, string)
 		v2, v1  []string
 	}{
-		{"by name", []tick.DiskLimit{limit("sda", 1<<20, 0, 0, 100)}, none,
-			[]string{"io.max: 8:0 rbps=1048576 wbps=max riops=max wiops=100"}, []string{"read_bps_device: 8:0 1048576", "write_iops_device: 8:0 100"}},
-		{"by mount point", []tick.DiskLimit{limit("/boot", 0, 1<<20, 0, 0)}, none,
-			[]string{"io.max: 8:0 rbps=max wbps=1048576 riops=max wiops=max"}, []string{"write_bps_device: 8:0 1048576"}},
-		{"all, and one of them by itself", []tick.DiskLimit{limit("all", 1<<20, 0, 0, 0), limit("/var/lib", 2<<20, 0, 0, 0)}, none,
+		{
+			"by name",
+			[]tick.DiskLimit{limit("sda", 1<<20, 0, 0, 100)},
+			none,
+			[]string{"io.max: 8:0 rbps=1048576 wbps=max riops=max wiops=100"},
+			[]string{"read_bps_device: 8:0 1048576", "write_iops_device: 8:0 100"},
+		},
+		{
+			"by mount point",
+			[]tick.DiskLimit{limit("/boot", 0, 1<<20, 0, 0)},
+			none,
+			[]string{"io.max: 8:0 rbps=max wbps=1048576 riops=max wiops=max"},
+			[]string{"write_bps_device: 8:0 1048576"},
+		},
+		{
+			"all, and one of them by itself",
+			[]tick.DiskLimit{limit("all", 1<<20, 0, 0, 0), limit("/var/lib", 2<<20, 0, 0, 0)},
+			none,
 			[]string{"io.max: 8:0 rbps=1048576 wbps=max riops=max wiops=max", "io.max: 8:16 rbps=2097152 wbps=max riops=max wiops=max"},
-			[]string{"read_bps_device: 8:0 1048576", "read_bps_device: 8:16 2097152"}},
-		{"two names of one disk: the tighter", []tick.DiskLimit{limit("sda", 1<<20, -1, 0, 0), limit("/", 2<<20, 1<<20, 0, 0)}, none,
-			[]string{"io.max: 8:0 rbps=1048576 wbps=1048576 riops=max wiops=max"}, []string{"read_bps_device: 8:0 1048576", "write_bps_device: 8:0 1048576"}},
+			[]string{"read_bps_device: 8:0 1048576", "read_bps_device: 8:16 2097152"},
+		},
+		{
+			"two names of one disk: the tighter",
+			[]tick.DiskLimit{limit("sda", 1<<20, -1, 0, 0), limit("/", 2<<20, 1<<20, 0, 0)},
+			none,
+			[]string{"io.max: 8:0 rbps=1048576 wbps=1048576 riops=max wiops=max"},
+			[]string{"read_bps_device: 8:0 1048576", "write_bps_device: 8:0 1048576"},
+		},
 		{"no limit where there was none", []tick.DiskLimit{limit("sda", -1, -1, -1, -1)}, none, nil, nil},
 		{"never wider than what was there", []tick.DiskLimit{limit("sda", 1<<30, -1, 0, 0)}, func(f File) (string, string) {
 			if f.Name == fileIOMax {
@@ -264,7 +283,7 @@ func TestIOWeight(t *testing.T) {
 			}
 		}
 	}
-	if _, problems := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", IOWeight: tick.Ptr(int64(0))}, {Cgroup: "/b", IOWeight: tick.Ptr(int64(-2))}}); len(problems) != 2 {
+	if _, problems := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", IOWeight: new(int64(0))}, {Cgroup: "/b", IOWeight: new(int64(-2))}}); len(problems) != 2 {
 		t.Errorf("problems %v; want two refusals", problems)
 	}
 }

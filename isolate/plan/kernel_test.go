@@ -130,10 +130,10 @@ func (k *kernel) String() string {
 func (k *kernel) present(settings []Setting) {
 	for i := range settings {
 		s := &settings[i]
-		switch {
-		case s.Name == fileCPUs:
+		switch s.Name {
+		case fileCPUs:
 			s.Present = k.sets[s.Cgroup].String()
-		case s.Name == fileQuota:
+		case fileQuota:
 			s.Present, s.Period = k.quota[s.Cgroup], k.period
 		}
 	}

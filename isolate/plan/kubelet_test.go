@@ -95,47 +95,81 @@ func TestBesideKubelet(t *testing.T) {
 		want            tick.Cgroup
 		writes, problem string
 	}{
-		{name: "a service's cgroup gets what is left", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "0-5"},
-			writes: "0,2-4", problem: "CPUs 1,5 left out: kubelet gave them to containers exclusively"},
-		{name: "nothing is left", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "1,5"},
-			problem: "not written: kubelet gave all of CPUs 1,5 to containers exclusively"},
+		{
+			name: "a service's cgroup gets what is left", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "0-5"},
+			writes: "0,2-4", problem: "CPUs 1,5 left out: kubelet gave them to containers exclusively",
+		},
+		{
+			name: "nothing is left", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "1,5"},
+			problem: "not written: kubelet gave all of CPUs 1,5 to containers exclusively",
+		},
 		{name: "a container", cgroup: "/kubepods/burstable/podx/c", present: "0,2-4,6-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7"},
-		{name: "a container with CPUs of its own", cgroup: "/kubepods/pod" + uid + "/c", present: "1", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "left alone: kubelet gave 1 to this container exclusively"},
-		{name: "one that was just made, with the list above", cgroup: "/kubepods/pod" + uid + "/c", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "left alone: kubelet gave 1 to this container exclusively"},
-		{name: "one without a list of its own", version: 2, cgroup: "/kubepods/pod" + uid + "/c", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "it has no list"},
+		{
+			name: "a container with CPUs of its own", cgroup: "/kubepods/pod" + uid + "/c", present: "1", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "left alone: kubelet gave 1 to this container exclusively",
+		},
+		{
+			name: "one that was just made, with the list above", cgroup: "/kubepods/pod" + uid + "/c", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "left alone: kubelet gave 1 to this container exclusively",
+		},
+		{
+			name: "one without a list of its own", version: 2, cgroup: "/kubepods/pod" + uid + "/c", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "it has no list",
+		},
 		{name: "one beside it that has none of them", cgroup: "/kubepods/pod" + uid + "/side", present: "0,2-4,6-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7"},
-		{name: "one that an old kubelet names by its id", cgroup: "/kubepods/pody/feed", present: "5", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "left alone: kubelet gave 5 to this container"},
-		{name: "its slice", cgroup: "/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-1.scope", present: "1", version: 2,
-			want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "left alone: kubelet gave 1"},
-		{name: "memory nodes of its pod", cgroup: "/kubepods/pod" + uid + "/side", present: "0", want: tick.Cgroup{CPUSetMems: "1"},
-			problem: "left alone: kubelet gave CPUs 1"},
-		{name: "a tier on version 1", cgroup: "/kubepods/besteffort", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: `policy is "static", and on cgroup v1 a narrowed cgroup above its containers keeps the next one from starting`},
+		{
+			name: "one that an old kubelet names by its id", cgroup: "/kubepods/pody/feed", present: "5", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "left alone: kubelet gave 5 to this container",
+		},
+		{
+			name: "its slice", cgroup: "/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-1.scope", present: "1", version: 2,
+			want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "left alone: kubelet gave 1",
+		},
+		{
+			name: "memory nodes of its pod", cgroup: "/kubepods/pod" + uid + "/side", present: "0", want: tick.Cgroup{CPUSetMems: "1"},
+			problem: "left alone: kubelet gave CPUs 1",
+		},
+		{
+			name: "a tier on version 1", cgroup: "/kubepods/besteffort", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: `policy is "static", and on cgroup v1 a narrowed cgroup above its containers keeps the next one from starting`,
+		},
 		{name: "a pod on version 1", cgroup: "/kubepods/besteffort/podx", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "on cgroup v1"},
 		{name: "above all pods on version 1", cgroup: "/node-0", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, problem: "on cgroup v1"},
 		{name: "memory nodes of a tier on version 1", cgroup: "/kubepods/besteffort", present: "0-1", want: tick.Cgroup{CPUSetMems: "0"}, problem: "on cgroup v1"},
-		{name: "a tier on version 1 and no policy", cgroup: "/kubepods/besteffort", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
-			kubelet: func(k *Kubelet) { *k = Kubelet{Policy: "none"} }},
-		{name: "a tier on version 2", version: 2, cgroup: "/kubepods/besteffort", present: "", want: tick.Cgroup{CPUSetCPUs: "5-7"}, writes: "6-7",
-			problem: "CPUs 5 left out"},
-		{name: "the pod that has them on version 2", version: 2, cgroup: "/kubepods/pod" + uid, present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "left alone: containers below have CPUs that kubelet gave them exclusively (1)"},
+		{
+			name: "a tier on version 1 and no policy", cgroup: "/kubepods/besteffort", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
+			kubelet: func(k *Kubelet) { *k = Kubelet{Policy: "none"} },
+		},
+		{
+			name: "a tier on version 2", version: 2, cgroup: "/kubepods/besteffort", present: "", want: tick.Cgroup{CPUSetCPUs: "5-7"}, writes: "6-7",
+			problem: "CPUs 5 left out",
+		},
+		{
+			name: "the pod that has them on version 2", version: 2, cgroup: "/kubepods/pod" + uid, present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "left alone: containers below have CPUs that kubelet gave them exclusively (1)",
+		},
 		{name: "another pod on version 2", version: 2, cgroup: "/kubepods/podx", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7"},
-		{name: "above all pods on version 2", version: 2, cgroup: "/node-0", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
-			problem: "containers below have CPUs that kubelet gave them exclusively (1,5)"},
-		{name: "above all pods while nothing is given away", version: 2, cgroup: "/kubepods", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
-			kubelet: func(k *Kubelet) { *k = Kubelet{Sets: true, Policy: "static"} }},
-		{name: "nothing is known", cgroup: "/kubepods/burstable/podx/c", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+		{
+			name: "above all pods on version 2", version: 2, cgroup: "/node-0", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"},
+			problem: "containers below have CPUs that kubelet gave them exclusively (1,5)",
+		},
+		{
+			name: "above all pods while nothing is given away", version: 2, cgroup: "/kubepods", present: "", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
+			kubelet: func(k *Kubelet) { *k = Kubelet{Sets: true, Policy: "static"} },
+		},
+		{
+			name: "nothing is known", cgroup: "/kubepods/burstable/podx/c", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"},
 			problem: "left alone, as all of kubelet's: which CPUs it gave away is not known (torn)",
-			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} }},
-		{name: "nothing is known, and a service", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
-			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} }},
-		{name: "what is no cpuset", cgroup: "/kubepods/besteffort", present: "100", want: tick.Cgroup{CPUWeight: tick.Ptr(int64(5))}, writes: "5", version: 2,
-			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} }},
+			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} },
+		},
+		{
+			name: "nothing is known, and a service", cgroup: "/serve", present: "0-7", want: tick.Cgroup{CPUSetCPUs: "6-7"}, writes: "6-7",
+			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} },
+		},
+		{
+			name: "what is no cpuset", cgroup: "/kubepods/besteffort", present: "100", want: tick.Cgroup{CPUWeight: new(int64(5))}, writes: "5", version: 2,
+			kubelet: func(k *Kubelet) { *k = Kubelet{Unknown: "torn"} },
+		},
 	} {
 		m := machine(max(1, c.version), cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
 		m.Mems = cpus.New(0, 1)
@@ -213,8 +247,10 @@ func TestFirstBesideKubelet(t *testing.T) {
 // FuzzBesideKubelet plans for arbitrary advice beside a kubelet: no list that is written has a CPU that was given away, none
 // is of a container that runs on such CPUs, and on version 1 none is of a cgroup above kubelet's containers.
 func FuzzBesideKubelet(f *testing.F) {
-	for _, cgroup := range []string{"/serve", "/kubepods", "/kubepods/besteffort", "/kubepods/pod" + uid, "/kubepods/pod" + uid + "/c", "/node-0", "/kubepods/podx/c/d",
-		"/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/crio-1.scope"} {
+	for _, cgroup := range []string{
+		"/serve", "/kubepods", "/kubepods/besteffort", "/kubepods/pod" + uid, "/kubepods/pod" + uid + "/c", "/node-0", "/kubepods/podx/c/d",
+		"/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/crio-1.scope",
+	} {
 		for _, present := range []string{"", "0-7", "1", "6", "x"} {
 			f.Add(cgroup, "0-7", "6", present)
 		}

@@ -112,7 +112,7 @@ func TestMakeSets(t *testing.T) {
 
 func TestImpliedGetBackWhatAPlanTook(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
-	settings, _ := Translate(machine(1, all), []tick.Cgroup{{Cgroup: "/b", CPUSetCPUs: "0-3", CPUMaxMilliCPU: tick.Ptr(int64(2000))}})
+	settings, _ := Translate(machine(1, all), []tick.Cgroup{{Cgroup: "/b", CPUSetCPUs: "0-3", CPUMaxMilliCPU: new(int64(2000))}})
 	for i := range settings {
 		switch settings[i].Name {
 		case fileCPUs:
@@ -175,8 +175,8 @@ func TestTranslate(t *testing.T) {
 		{"weight v2", 2, tick.Cgroup{CPUWeight: p(7)}, "", "", "7", 0},
 		{"weight 0", 2, tick.Cgroup{CPUWeight: p(0)}, "", "", "", 1},
 		{"weight too large", 2, tick.Cgroup{CPUWeight: p(10001)}, "", "", "", 1},
-		{"idle", 2, tick.Cgroup{CPUIdle: tick.Ptr(true)}, "", "", "1", 0},
-		{"weight in place of the idle class", 2, tick.Cgroup{CPUIdle: tick.Ptr(true), CPUWeight: p(5)}, "", "", "5", 0},
+		{"idle", 2, tick.Cgroup{CPUIdle: new(true)}, "", "", "1", 0},
+		{"weight in place of the idle class", 2, tick.Cgroup{CPUIdle: new(true), CPUWeight: p(5)}, "", "", "5", 0},
 		{"memory max v1", 1, tick.Cgroup{MemoryMaxBytes: p(8191)}, "", "", "4096", 0},
 		{"memory max v1 none", 1, tick.Cgroup{MemoryMaxBytes: p(-1)}, "", "", "-1", 0},
 		{"memory max v2 none", 2, tick.Cgroup{MemoryMaxBytes: p(-1)}, "", "", "max", 0},
@@ -186,8 +186,8 @@ func TestTranslate(t *testing.T) {
 		{"memory high v2 none", 2, tick.Cgroup{MemoryHighBytes: p(-1)}, "", "", "max", 0},
 		{"memory min", 2, tick.Cgroup{MemoryMinBytes: p(4097)}, "", "", "4096", 0},
 		{"memory min huge", 2, tick.Cgroup{MemoryMinBytes: p(1<<63 - 1)}, "", "", "9223372036854771712", 0},
-		{"OOM group", 2, tick.Cgroup{MemoryOOMGroup: tick.Ptr(true)}, "", "", "1", 0},
-		{"no OOM group", 1, tick.Cgroup{MemoryOOMGroup: tick.Ptr(false)}, "", "", "0", 0},
+		{"OOM group", 2, tick.Cgroup{MemoryOOMGroup: new(true)}, "", "", "1", 0},
+		{"no OOM group", 1, tick.Cgroup{MemoryOOMGroup: new(false)}, "", "", "0", 0},
 		{"wmark ratio 0", 1, tick.Cgroup{MemoryWmarkRatioPercent: p(0)}, "", "", "0", 0},
 		{"wmark ratio 100", 2, tick.Cgroup{MemoryWmarkRatioPercent: p(100)}, "", "", "100", 0},
 		{"wmark ratio 101", 2, tick.Cgroup{MemoryWmarkRatioPercent: p(101)}, "", "", "", 1},
@@ -202,7 +202,7 @@ func TestTranslate(t *testing.T) {
 		{"wmark adjustment 51", 2, tick.Cgroup{MemoryWmarkMinAdjPercent: p(51)}, "", "", "", 1},
 		{"priority 12", 2, tick.Cgroup{MemoryPriority: p(12)}, "", "", "12", 0},
 		{"priority 13", 2, tick.Cgroup{MemoryPriority: p(13)}, "", "", "", 1},
-		{"priority OOM", 1, tick.Cgroup{MemoryUsePriorityOOM: tick.Ptr(true)}, "", "", "1", 0},
+		{"priority OOM", 1, tick.Cgroup{MemoryUsePriorityOOM: new(true)}, "", "", "1", 0},
 		{"memory low 0", 2, tick.Cgroup{MemoryLowBytes: p(0)}, "", "", "0", 0},
 		{"memory low -1", 2, tick.Cgroup{MemoryLowBytes: p(-1)}, "", "", "", 1},
 		{"io v2", 2, tick.Cgroup{IOWeight: p(50)}, "", "", "default 50", 0},
@@ -240,9 +240,9 @@ func TestTranslate(t *testing.T) {
 
 func TestTranslateRefuses(t *testing.T) {
 	settings, problems := Translate(machine(2, cpus.New(0)), []tick.Cgroup{
-		{Cgroup: "/", CPUIdle: tick.Ptr(true)},
-		{Cgroup: "/a", CPUIdle: tick.Ptr(true)},
-		{Cgroup: "/a", CPUIdle: tick.Ptr(false)},
+		{Cgroup: "/", CPUIdle: new(true)},
+		{Cgroup: "/a", CPUIdle: new(true)},
+		{Cgroup: "/a", CPUIdle: new(false)},
 	})
 	if len(settings) != 0 || len(problems) != 2 {
 		t.Errorf("settings %v, problems %v; want none and two", settings, problems)

@@ -3,6 +3,7 @@ package plan
 import (
 	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -16,14 +17,14 @@ import (
 // drawProtections draws values of pages where each cgroup has at least as much as those below it together.
 func drawProtections(t *rapid.T, label string) map[string]int64 {
 	out := map[string]int64{}
-	for i := len(names) - 1; i >= 0; i-- { // children first
+	for _, name := range slices.Backward(names) { // children first
 		sum := int64(0)
 		for below, n := range out {
-			if path.Dir(below) == names[i] {
+			if path.Dir(below) == name {
 				sum += n
 			}
 		}
-		out[names[i]] = sum + 4096*rapid.Int64Range(0, 8).Draw(t, label+names[i])
+		out[name] = sum + 4096*rapid.Int64Range(0, 8).Draw(t, label+name)
 	}
 	return out
 }
@@ -48,7 +49,7 @@ func TestProtectionsHoldStepByStep(t *testing.T) {
 		old, want := drawProtections(t, "old"), drawProtections(t, "new")
 		var wanted []tick.Cgroup
 		for _, name := range names {
-			wanted = append(wanted, tick.Cgroup{Cgroup: name, MemoryMinBytes: tick.Ptr(want[name])})
+			wanted = append(wanted, tick.Cgroup{Cgroup: name, MemoryMinBytes: new(want[name])})
 		}
 		settings, _ := Translate(machine(2, cpus.New(0)), wanted)
 		for i := range settings {

@@ -89,8 +89,8 @@ func (s *Setting) Want() (string, error) {
 	return s.text, nil
 }
 
-// tighter is the limit, or the cgroup's first one where that is smaller; of a protection the larger. A first one that cannot be made out bounds
-// nothing.
+// tighter is the limit, or the cgroup's first one where that is smaller; of a protection the larger. A first one that cannot be made out
+// bounds nothing.
 func (s *Setting) tighter() string {
 	if isProtection(s.Name) {
 		first, bad := protected(s.First)
@@ -200,7 +200,7 @@ func MilliCPU(text, period string) *int64 {
 	if err != nil || p <= 0 || micros > (math.MaxInt64-p)/1000 {
 		return nil
 	}
-	return tick.Ptr((micros*1000 + p/2) / p)
+	return new((micros*1000 + p/2) / p)
 }
 
 var errPeriod = errors.New("not a quota and a period in microseconds")

@@ -37,8 +37,11 @@ func TestWeightsOfIO(t *testing.T) {
 		v1, v2, bfq   string
 		refusedEither bool
 	}{
-		{1, "10", "default 1", "default 10", false}, {100, "19", "default 100", "default 19", false}, {10000, "1000", "default 10000", "default 1000", false},
-		{0, "", "", "", true}, {10001, "", "", "", true},
+		{1, "10", "default 1", "default 10", false},
+		{100, "19", "default 100", "default 19", false},
+		{10000, "1000", "default 10000", "default 1000", false},
+		{0, "", "", "", true},
+		{10001, "", "", "", true},
 	} {
 		for version, want := range map[int]string{1: tt.v1, 2: tt.v2} {
 			s := Setting{Version: version}
@@ -76,8 +79,14 @@ func TestBoundsOfAQuota(t *testing.T) {
 // The largest quota within another one, by its own period, is within it by the kernel's reckoning, and one more microsecond is not.
 func TestTheLargestQuotaWithinAShare(t *testing.T) {
 	for _, tt := range []struct{ quota, period, own, want string }{
-		{"50000", "100000", "100000", "50000"}, {"50000", "100000", "200000", "100000"}, {"1000", "100000", "1000000", "10000"},
-		{"-1", "100000", "100000", "-1"}, {"max", "100000", "100000", "-1"}, {"819200000", "100000", "1000000", ""}, {"1000", "100000", "10000", ""}, {"1000", "100000", "0", ""},
+		{"50000", "100000", "100000", "50000"},
+		{"50000", "100000", "200000", "100000"},
+		{"1000", "100000", "1000000", "10000"},
+		{"-1", "100000", "100000", "-1"},
+		{"max", "100000", "100000", "-1"},
+		{"819200000", "100000", "1000000", ""},
+		{"1000", "100000", "10000", ""},
+		{"1000", "100000", "0", ""},
 	} {
 		s, err := shareOf(tt.quota, tt.period)
 		if err != nil {
@@ -109,11 +118,16 @@ func TestWhatKubeletResets(t *testing.T) {
 		cgroup, name, text string
 		want               bool
 	}{
-		{"/kubepods", "cpu.shares", "2", true}, {"/kubepods/besteffort", "cpu.weight", "1", true},
-		{"/kubepods/besteffort", "cpu.cfs_quota_us", "-1", true}, {"/kubepods/besteffort", "cpu.cfs_quota_us", "1000", false},
-		{"/kubepods/besteffort", "cpu.max", "max 100000", true}, {"/kubepods/besteffort", "cpu.max", "1000 100000", false},
-		{"/kubepods/besteffort", "cpu.idle", "0", true}, {"/kubepods/besteffort", "cpu.idle", "1", false},
-		{"/kubepods/besteffort", "memory.max", "max", false}, {"/batch", "cpu.weight", "1", false},
+		{"/kubepods", "cpu.shares", "2", true},
+		{"/kubepods/besteffort", "cpu.weight", "1", true},
+		{"/kubepods/besteffort", "cpu.cfs_quota_us", "-1", true},
+		{"/kubepods/besteffort", "cpu.cfs_quota_us", "1000", false},
+		{"/kubepods/besteffort", "cpu.max", "max 100000", true},
+		{"/kubepods/besteffort", "cpu.max", "1000 100000", false},
+		{"/kubepods/besteffort", "cpu.idle", "0", true},
+		{"/kubepods/besteffort", "cpu.idle", "1", false},
+		{"/kubepods/besteffort", "memory.max", "max", false},
+		{"/batch", "cpu.weight", "1", false},
 		{"/kubepods/besteffort/pod0f7dd0a2-7c6d-4a8e-9a3a-111111111111", "cpu.weight", "1", false},
 	} {
 		f := File{Cgroup: tt.cgroup}

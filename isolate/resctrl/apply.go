@@ -65,8 +65,10 @@ type line struct{ group, resource string }
 
 // New returns an Applier.
 func New(o Options) *Applier {
-	return &Applier{Options: o, dir: filepath.Join(o.Root, resctrl.Dir), kernel: kernel{mkdir: (*os.Root).Mkdir, rmdir: (*os.Root).Remove, move: moveTask},
-		lines: map[line]*contest{}, walked: map[string]string{}, buf: make([]byte, 4096)}
+	return &Applier{
+		Options: o, dir: filepath.Join(o.Root, resctrl.Dir), kernel: kernel{mkdir: (*os.Root).Mkdir, rmdir: (*os.Root).Remove, move: moveTask},
+		lines: map[line]*contest{}, walked: map[string]string{}, buf: make([]byte, 4096),
+	}
 }
 
 // Apply makes the wanted groups true as far as it can, and adds what it did to out.

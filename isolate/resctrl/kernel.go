@@ -98,8 +98,7 @@ func inodeOf(at *os.Root, group string) uint64 {
 func (r *round) explain(what string, err error) error { return explain(r.at, r.dir, what, err) }
 
 func explain(at *os.Root, dir, what string, err error) error {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		err = errno
 	}
 	hint := ""

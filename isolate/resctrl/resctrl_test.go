@@ -222,8 +222,10 @@ func TestRefuses(t *testing.T) {
 		"if it exists":     {[]tick.ResctrlGroup{{Group: "B", Schemata: []string{"L3:0=f"}, Cgroups: []string{"/be"}, IfExists: true}}, "!"},
 		"every task":       {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/"}}}, "! resctrl/B tasks: refused: the root cgroup is the whole machine"},
 		"cgroup elsewhere": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/be/../.."}}}, "not a cgroup's path"},
-		"cgroup of another": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/be/a/c", "/ls"}}, {Group: "C", Cgroups: []string{"/be", "/ls"}}},
-			"! resctrl/B tasks: refused: /be belongs into the group C\n! resctrl/C tasks: refused: /ls belongs into the group B\n"},
+		"cgroup of another": {
+			[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/be/a/c", "/ls"}}, {Group: "C", Cgroups: []string{"/be", "/ls"}}},
+			"! resctrl/B tasks: refused: /be belongs into the group C\n! resctrl/C tasks: refused: /ls belongs into the group B\n",
+		},
 		"cgroup gone": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/gone"}}}, "resctrl/B group"},
 	} {
 		m := newMachine(t)

@@ -106,7 +106,7 @@ func (a *Applier) linesBack(at *os.Root, group string, rec *record, force bool, 
 	for _, resource := range slices.Sorted(maps.Keys(rec.first)) {
 		first := rec.first[resource]
 		now, _ := schemata.Find(present, resource)
-		ours := slices.ContainsFunc(rec.wrote[resource], func(l schemata.Line) bool { return now.Holds(l) })
+		ours := slices.ContainsFunc(rec.wrote[resource], now.Holds)
 		switch {
 		case now.Holds(first):
 			out.Already++

@@ -99,8 +99,7 @@ func (h *Hierarchy) WriteFile(controller, cgroup, name, value string) error {
 
 // rootCause drops the library's wording, whose facts our own message has.
 func rootCause(err error) error {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		return errno
 	}
 	return err

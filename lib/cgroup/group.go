@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,7 +74,7 @@ func NewReader(h *Hierarchy, numa bool) *Reader {
 	r := &Reader{h: h, buf: make([]byte, 8<<10), stat: make([]byte, 1024), threads: true}
 	all := valueFiles
 	if numa {
-		all = append(all[:len(all):len(all)], numaFiles...)
+		all = append(slices.Clip(all), numaFiles...)
 	}
 	r.use(all)
 	return r

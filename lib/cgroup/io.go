@@ -40,8 +40,8 @@ type IOReader struct {
 	parse []func(*IO, []byte, Skip) error
 }
 
-// OpenIO opens a cgroup's files. It returns nil where there are none: without the controller, and on kernels of version 1 before 4.17, which
-// count for each cgroup alone.
+// OpenIO opens a cgroup's files. It returns nil where there are none: without the controller, and on kernels of version 1 before 4.17,
+// which count for each cgroup alone.
 func (h *Hierarchy) OpenIO(cgroup string) (*IOReader, error) {
 	version := h.Version("io")
 	r := &IOReader{}
@@ -94,8 +94,8 @@ func (r *IOReader) Close() {
 
 var errIOStat = errors.New("not a line of a device")
 
-// ParseStat parses version 2's io.stat: "254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0". Some kernels write the numbers of a device that
-// was never used before those of the next one, in the same line.
+// ParseStat parses version 2's io.stat: "254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0". Some kernels write the numbers of a device
+// that was never used before those of the next one, in the same line.
 func (v *IO) ParseStat(data []byte, skip Skip) error {
 	for len(data) > 0 {
 		var line []byte
@@ -162,8 +162,8 @@ func (v *IO) ParseServiced(data []byte, skip Skip) error {
 	return service(data, skip, &v.Reads, &v.Writes)
 }
 
-// service adds up the lines "254:0 Read 1" and "254:0 Write 2"; the others divide the same sum in other ways, and the last, "Total 3", is that
-// of all devices.
+// service adds up the lines "254:0 Read 1" and "254:0 Write 2"; the others divide the same sum in other ways, and the last, "Total 3", is
+// that of all devices.
 func service(data []byte, skip Skip, read, write *uint64) error {
 	for len(data) > 0 {
 		var line, device, kind []byte

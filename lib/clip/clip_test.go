@@ -12,8 +12,16 @@ func TestText(t *testing.T) {
 		most int
 		want string
 	}{
-		{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"abc", 0, "…"}, {"abc", -1, "…"},
-		{"añb", 2, "a…"}, {"añb", 3, "añ…"}, {"añb", 4, "añb"}, {"日本", 5, "日…"}, {"日本", 2, "…"},
+		{"", 0, ""},
+		{"abc", 3, "abc"},
+		{"abcd", 3, "abc…"},
+		{"abc", 0, "…"},
+		{"abc", -1, "…"},
+		{"añb", 2, "a…"},
+		{"añb", 3, "añ…"},
+		{"añb", 4, "añb"},
+		{"日本", 5, "日…"},
+		{"日本", 2, "…"},
 		{"\x80\x80\x80", 2, "…"}, // no character at all
 	} {
 		if got := Text(c.text, c.most); got != c.want {
@@ -31,8 +39,16 @@ func TestColumns(t *testing.T) {
 		most int
 		want string
 	}{
-		{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"abc", 1, "…"}, {"abc", 0, "…"}, {"abc", -1, "…"},
-		{"añb", 3, "añb"}, {"añbc", 3, "añ…"}, {"日本", 2, "日本"}, {"日本語", 2, "日…"},
+		{"", 0, ""},
+		{"abc", 3, "abc"},
+		{"abcd", 3, "ab…"},
+		{"abc", 1, "…"},
+		{"abc", 0, "…"},
+		{"abc", -1, "…"},
+		{"añb", 3, "añb"},
+		{"añbc", 3, "añ…"},
+		{"日本", 2, "日本"},
+		{"日本語", 2, "日…"},
 	} {
 		if got := Columns(c.text, c.most); got != c.want {
 			t.Errorf("Columns(%q, %d) = %q, want %q", c.text, c.most, got, c.want)

@@ -42,8 +42,7 @@ func Decode(path string, data []byte, v any) error {
 
 // located turns the library's "yaml: line 3: …" into "PATH:3: …".
 func located(path string, err error) error {
-	var typed *yaml.TypeError
-	if errors.As(err, &typed) {
+	if typed, ok := errors.AsType[*yaml.TypeError](err); ok {
 		lines := make([]error, len(typed.Errors))
 		for i, text := range typed.Errors {
 			lines[i] = at(path, text)

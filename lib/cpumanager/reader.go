@@ -88,8 +88,7 @@ func (r *Reader) absent() error {
 }
 
 func (r *Reader) fail(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathErr.Err
 	}
 	r.seen, r.state = true, nil

@@ -17,10 +17,14 @@ var files = []struct {
 }{
 	{"none", `{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`, "none", "", "", ""},
 	{"static, nothing given", `{"policyName":"static","defaultCpuSet":"0-7","checksum":14413152}`, "static", "0-7", "", ""},
-	{"version 2", `{"policyName":"static","defaultCpuSet":"0,3-7","entries":{"b":{"web":"1","side":"2"},"a":{"init":"1","web":"1"}},"checksum":7}`,
-		"static", "0,3-7", "a/init=1 a/web=1 b/side=2 b/web=1", "1-2"},
-	{"version 3", `{"policyName":"static","defaultCpuSet":"0,6-7","entries":{"a":{"web":"1-2","side":"3-5"}},"podEntries":{"a":{"cpuSet":"1-5"}},"checksum":7}`,
-		"static", "0,6-7", "a/=1-5 a/side=3-5 a/web=1-2", "1-5"},
+	{
+		"version 2", `{"policyName":"static","defaultCpuSet":"0,3-7","entries":{"b":{"web":"1","side":"2"},"a":{"init":"1","web":"1"}},"checksum":7}`,
+		"static", "0,3-7", "a/init=1 a/web=1 b/side=2 b/web=1", "1-2",
+	},
+	{
+		"version 3", `{"policyName":"static","defaultCpuSet":"0,6-7","entries":{"a":{"web":"1-2","side":"3-5"}},"podEntries":{"a":{"cpuSet":"1-5"}},"checksum":7}`,
+		"static", "0,6-7", "a/=1-5 a/side=3-5 a/web=1-2", "1-5",
+	},
 	{"version 1", `{"policyName":"static","defaultCpuSet":"0,3-7","entries":{"0123abc":"1-2"},"checksum":7}`, "static", "0,3-7", "/0123abc=1-2", "1-2"},
 	{"before the checksum", `{"policyName":"none","defaultCpuSet":"0-3"}`, "none", "0-3", "", ""},
 	{"a later kubelet's", `{"policyName":"dynamic","defaultCpuSet":"0","entries":{"a":{"c":"1"}},"more":[{"x":1}]}`, "dynamic", "0", "a/c=1", "1"},

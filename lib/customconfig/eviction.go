@@ -225,4 +225,4 @@ func (r *reader) bad(path []string, err error) {
 }
 
 // below is a path with one more key.
-func below(path []string, name string) []string { return append(path[:len(path):len(path)], name) }
+func below(path []string, name string) []string { return append(slices.Clip(path), name) }

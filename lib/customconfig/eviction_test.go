@@ -3,11 +3,12 @@ package customconfig
 import (
 	"encoding/json"
 	"fmt"
-	"polder/lib/evictconfig"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"polder/lib/evictconfig"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -34,8 +35,11 @@ func TestEvictionFields(t *testing.T) {
 		want  want
 		bad   []string
 	}{
-		{Eviction, "reclaimedResourcesEvictionPluginConfig.evictionThreshold", `{"` + cpu + `":10,"` + memory + `":7.5}`,
-			want{"reclaimed-cpu-threshold": 10.0, "reclaimed-memory-threshold": 7.5}, []string{`{"` + cpu + `":0}`, `{"` + cpu + `":-1}`, `{"` + memory + `":"x"}`, `{"` + memory + `":1e7}`, `5`, `[5]`}},
+		{
+			Eviction, "reclaimedResourcesEvictionPluginConfig.evictionThreshold", `{"` + cpu + `":10,"` + memory + `":7.5}`,
+			want{"reclaimed-cpu-threshold": 10.0, "reclaimed-memory-threshold": 7.5},
+			[]string{`{"` + cpu + `":0}`, `{"` + cpu + `":-1}`, `{"` + memory + `":"x"}`, `{"` + memory + `":1e7}`, `5`, `[5]`},
+		},
 		{Eviction, "memoryEvictionPluginConfig.enableNumaLevelDetection", `false`, want{"memory-numa-enabled": false}, []string{`"no"`, `0`}},
 		{Eviction, "memoryEvictionPluginConfig.enableSystemLevelDetection", `false`, want{"memory-system-enabled": false}, []string{`"no"`}},
 		{Eviction, "memoryEvictionPluginConfig.numaFreeBelowWatermarkTimesThreshold", `3`, want{"memory-numa-below-times": 3}, []string{`0`, `1.5`, `-1`, `1e9`}},
@@ -48,8 +52,11 @@ func TestEvictionFields(t *testing.T) {
 		{Eviction, "memoryEvictionPluginConfig.gracePeriod", `30`, want{"memory-grace-period": seconds(30), "memory-reclaimed-grace-period": seconds(30)}, []string{`-2`, `1e6`, `"30s"`}},
 		{Eviction, "memoryEvictionPluginConfig.gracePeriod", `-1`, want{"memory-grace-period": seconds(0), "memory-reclaimed-grace-period": seconds(0)}, nil},
 
-		{AdminQoS, "dryRun", `["cpu-pressure-load-plugin","cpu-pressure-suppression-plugin","memory-pressure-eviction-plugin"]`,
-			want{"dry-run-rules": []string{"cpu-pressure-eviction-plugin", "memory-pressure-eviction-plugin"}}, []string{`"x"`, `[1]`, `[""]`}},
+		{
+			AdminQoS, "dryRun", `["cpu-pressure-load-plugin","cpu-pressure-suppression-plugin","memory-pressure-eviction-plugin"]`,
+			want{"dry-run-rules": []string{"cpu-pressure-eviction-plugin", "memory-pressure-eviction-plugin"}},
+			[]string{`"x"`, `[1]`, `[""]`},
+		},
 		{AdminQoS, "dryRun", `["*"]`, want{"dry-run-rules": []string{"*"}}, nil},
 		{AdminQoS, "dryRun", `[]`, want{"dry-run-rules": []string{}}, nil},
 		{AdminQoS, "reclaimedResourcesEvictionConfig.evictionThreshold", `{"resource.` + cpu + `":10}`, want{"reclaimed-cpu-threshold": 10.0}, []string{`{"resource.` + cpu + `":0}`}},
@@ -130,15 +137,26 @@ func TestEvictionUnused(t *testing.T) {
 		values  int
 		err     string
 	}{
-		{Eviction, `{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"cpu":1,"katalyst.kubewharf.io/reclaimed_millicpu":5}},"networkEvictionPluginConfig":{"x":1}}`,
-			[]string{"evictionPluginsConfig.networkEvictionPluginConfig", "evictionPluginsConfig.reclaimedResourcesEvictionPluginConfig.evictionThreshold.cpu"}, 1, ""},
-		{AdminQoS, `{"rootfsPressureEvictionConfig":{"x":1},"cpuPressureEvictionConfig":{"numaCPUPressureEvictionConfig":{}}}`,
-			[]string{"evictionConfig.cpuPressureEvictionConfig.numaCPUPressureEvictionConfig", "evictionConfig.rootfsPressureEvictionConfig"}, 0, ""},
-		{AdminQoS, `{"memoryPressureEvictionConfig":{"systemEvictionRankingMetrics":["qos.pod","native.qos.pod","owner.pod"]}}`,
-			[]string{"evictionConfig.memoryPressureEvictionConfig.systemEvictionRankingMetrics.native.qos.pod", "evictionConfig.memoryPressureEvictionConfig.systemEvictionRankingMetrics.owner.pod"}, 1, ""},
+		{
+			Eviction, `{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"cpu":1,"katalyst.kubewharf.io/reclaimed_millicpu":5}},"networkEvictionPluginConfig":{"x":1}}`,
+			[]string{"evictionPluginsConfig.networkEvictionPluginConfig", "evictionPluginsConfig.reclaimedResourcesEvictionPluginConfig.evictionThreshold.cpu"},
+			1, "",
+		},
+		{
+			AdminQoS, `{"rootfsPressureEvictionConfig":{"x":1},"cpuPressureEvictionConfig":{"numaCPUPressureEvictionConfig":{}}}`,
+			[]string{"evictionConfig.cpuPressureEvictionConfig.numaCPUPressureEvictionConfig", "evictionConfig.rootfsPressureEvictionConfig"},
+			0, "",
+		},
+		{
+			AdminQoS, `{"memoryPressureEvictionConfig":{"systemEvictionRankingMetrics":["qos.pod","native.qos.pod","owner.pod"]}}`,
+			[]string{"evictionConfig.memoryPressureEvictionConfig.systemEvictionRankingMetrics.native.qos.pod", "evictionConfig.memoryPressureEvictionConfig.systemEvictionRankingMetrics.owner.pod"},
+			1, "",
+		},
 		{AdminQoS, `{"dryRun":["network-eviction-plugin"]}`, []string{"evictionConfig.dryRun.network-eviction-plugin"}, 0, ""},
-		{AdminQoS, `{"reclaimedResourcesEvictionConfig":{"evictionThreshold":{"resource.katalyst.kubewharf.io/reclaimed_memory":5,"katalyst.kubewharf.io/reclaimed_memory":6}}}`,
-			nil, 2, "resource.katalyst.kubewharf.io/reclaimed_memory: 5, and"},
+		{
+			AdminQoS, `{"reclaimedResourcesEvictionConfig":{"evictionThreshold":{"resource.katalyst.kubewharf.io/reclaimed_memory":5,"katalyst.kubewharf.io/reclaimed_memory":6}}}`,
+			nil, 2, "resource.katalyst.kubewharf.io/reclaimed_memory: 5, and",
+		},
 		{AdminQoS, `{"reclaimedResourcesEvictionConfig":{"evictionThreshold":{"resource.katalyst.kubewharf.io/reclaimed_memory":5,"katalyst.kubewharf.io/reclaimed_memory":5}}}`, nil, 2, ""},
 		{AdminQoS, `{"cpuPressureEvictionConfig":{"loadLowerBoundRatio":2,"loadUpperBoundRatio":1.5}}`, nil, 2, "loadUpperBoundRatio: 1.5 is under loadLowerBoundRatio 2"},
 		{AdminQoS, `{"cpuPressureEvictionConfig":[1]}`, nil, 0, "evictionConfig.cpuPressureEvictionConfig: want an object"},

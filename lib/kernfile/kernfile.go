@@ -97,11 +97,11 @@ func read(fd int, buf []byte, onePiece bool) ([]byte, error) {
 
 // Line cuts the first line off data, without its newline. At the end of data, rest is nil.
 func Line(data []byte) (line, rest []byte) {
-	i := bytes.IndexByte(data, '\n')
-	if i < 0 {
+	before, after, ok := bytes.Cut(data, []byte{'\n'})
+	if !ok {
 		return data, nil
 	}
-	return data[:i], data[i+1:]
+	return before, after
 }
 
 // Field cuts the first field off a line: blanks and tabs stand between fields. It is empty where none is left.

@@ -76,8 +76,7 @@ func Reason(err error) string {
 
 // Cause is an error's text without the request's address, which says nothing where one knows what was asked for.
 func Cause(err error) string {
-	var address *url.Error
-	if errors.As(err, &address) {
+	if address, ok := errors.AsType[*url.Error](err); ok {
 		return address.Err.Error()
 	}
 	return err.Error()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -286,9 +287,7 @@ func (l *Lease) write(ctx context.Context, spec Object) error {
 		all = Object{}
 		u.Object["spec"] = all
 	}
-	for key, value := range spec {
-		all[key] = value
-	}
+	maps.Copy(all, spec)
 	written, err := l.client.at(Leases, l.e.Namespace).Update(ctx, u, metav1.UpdateOptions{})
 	if IsConflict(err) || IsNotFound(err) {
 		l.object = nil

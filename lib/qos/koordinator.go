@@ -1,6 +1,7 @@
 package qos
 
 import (
+	"slices"
 	"strconv"
 
 	"polder/lib/tick"
@@ -165,12 +166,7 @@ func MayEvict(p *tick.Pod, rule string) bool {
 	if tick.Unmarshal([]byte(text), &rules) != nil {
 		return false
 	}
-	for _, r := range rules {
-		if r == rule {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(rules, rule)
 }
 
 // EvictionPriorityOf is the pod's annotated eviction priority; lower goes first, and what is no number is 0.

@@ -17,7 +17,7 @@ func labeled(kv ...string) map[string]string {
 
 // The two readings of a pod's class, as Koordinator has them (apis/extension).
 func TestKoordinatorClass(t *testing.T) {
-	cpu := &tick.Resources{MilliCPU: tick.Ptr(100.0)}
+	cpu := &tick.Resources{MilliCPU: new(100.0)}
 	for name, c := range map[string]struct {
 		pod            tick.Pod
 		class, orElse  string
@@ -35,12 +35,12 @@ func TestKoordinatorClass(t *testing.T) {
 		"batch requests without a label":   {tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: qos.BestEffort}, qos.BE, qos.BE, "", qos.Batch, 5500},
 		"Katalyst's mark":                  {tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, KubernetesQOS: qos.Burstable}, qos.BE, qos.BE, "", qos.Batch, 5500},
 		"a plain cgroup":                   {tick.Pod{QoS: tick.QoSDedicated, QoSSource: tick.QoSFromRule}, qos.LSR, qos.LSR, "", qos.Prod, 9500},
-		"the band's lower end":             {tick.Pod{Priority: tick.Ptr(int64(5000)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Batch, qos.Batch, 5000},
-		"the band's upper end":             {tick.Pod{Priority: tick.Ptr(int64(5999)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Batch, qos.Batch, 5999},
-		"between two bands":                {tick.Pod{Priority: tick.Ptr(int64(6000)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, "", qos.Prod, 6000},
-		"the label goes before the number": {tick.Pod{Priority: tick.Ptr(int64(9000)), Labels: labeled(qos.KoordinatorPriorityClass, "koord-free"), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Free, qos.Free, 9000},
-		"a label that names no priority":   {tick.Pod{Priority: tick.Ptr(int64(9000)), Labels: labeled(qos.KoordinatorPriorityClass, "gold"), KubernetesQOS: qos.BestEffort, QoSSource: tick.QoSFromKubernetes}, "", qos.BE, "", qos.Batch, 9000},
-		"a priority of 0 counts as none":   {tick.Pod{Priority: tick.Ptr(int64(0)), Labels: labeled(qos.KoordinatorPriorityClass, "koord-mid"), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Mid, qos.Mid, 7500},
+		"the band's lower end":             {tick.Pod{Priority: new(int64(5000)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Batch, qos.Batch, 5000},
+		"the band's upper end":             {tick.Pod{Priority: new(int64(5999)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Batch, qos.Batch, 5999},
+		"between two bands":                {tick.Pod{Priority: new(int64(6000)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, "", qos.Prod, 6000},
+		"the label goes before the number": {tick.Pod{Priority: new(int64(9000)), Labels: labeled(qos.KoordinatorPriorityClass, "koord-free"), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Free, qos.Free, 9000},
+		"a label that names no priority":   {tick.Pod{Priority: new(int64(9000)), Labels: labeled(qos.KoordinatorPriorityClass, "gold"), KubernetesQOS: qos.BestEffort, QoSSource: tick.QoSFromKubernetes}, "", qos.BE, "", qos.Batch, 9000},
+		"a priority of 0 counts as none":   {tick.Pod{Priority: new(int64(0)), Labels: labeled(qos.KoordinatorPriorityClass, "koord-mid"), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Mid, qos.Mid, 7500},
 	} {
 		p := &c.pod
 		if got := qos.Koordinator(p); got != c.class {

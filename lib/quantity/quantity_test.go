@@ -25,8 +25,10 @@ func TestQuantities(t *testing.T) {
 		}
 	}
 	for _, bad := range []any{
-		"", "m", "1x", " 1", "-1", "-1m", "NaN", "1e400", "1e1000000000", "1e-2000000000", "1E99999999999999999999", "9E", "1 Gi", strings.Repeat("1", 65), nil, true, map[string]any{},
-		[]any{1}, math.NaN(), math.Inf(1), -1.0, int64(-3), int64(math.MaxInt64), "１",
+		"", "m", "1x", " 1", "-1", "-1m", "NaN", "1e400", "1e1000000000", "1e-2000000000", "1E99999999999999999999", "9E", "1 Gi", strings.Repeat("1", 65), nil, true,
+		map[string]any{},
+		[]any{1},
+		math.NaN(), math.Inf(1), -1.0, int64(-3), int64(math.MaxInt64), "１",
 	} {
 		if got, err := Milli(bad); err == nil {
 			t.Errorf("Milli(%v) = %v; want an error", bad, got)

@@ -68,20 +68,37 @@ func TestRead(t *testing.T) {
 			"proc/cpuinfo": genuine, at + "schemata": "L3DATA:0=001ff;1=001ff\nL3CODE:0=001ff;1=001ff\n",
 			at + "info/L3CODE/cbm_mask": "fffff\n", at + "info/L3CODE/min_cbm_bits": "1\n", at + "info/L3CODE/num_closids": "8\n", at + "info/L3DATA/num_closids": "8\n",
 		}, &tick.Resctrl{Vendor: "intel", CBMMask: "fffff", MinCBMBits: 1, CLOSIDs: 8, L3: []int64{0, 1}, CDP: true}, nil},
-		"in MiB/s, by the mount": {with(map[string]string{"proc/self/mountinfo": "36 35 0:40 / /sys/fs/resctrl rw,relatime shared:9 - resctrl resctrl rw,mba_MBps\n"}),
-			&tick.Resctrl{Vendor: "intel", CBMMask: "fffff", MinCBMBits: 1, CLOSIDs: 8, L3: []int64{0, 1}, MB: []int64{0, 1}, MBMin: 10, MBGranularity: 10, MBps: true}, nil},
-		"in MiB/s, by the values": {with(map[string]string{at + "schemata": "MB:0=4294967295;1=4294967295\n"}),
-			&tick.Resctrl{Vendor: "intel", CLOSIDs: 8, MB: []int64{0, 1}, MBMin: 10, MBGranularity: 10, MBps: true}, nil},
-		"mounted otherwise": {with(map[string]string{"proc/self/mountinfo": "36 35 0:40 / /sys/fs/resctrl rw shared:9 - resctrl resctrl rw,cdp\n37 35 0:4 / /x rw - tmpfs mba_MBps rw\n"}),
-			&tick.Resctrl{Vendor: "intel", CBMMask: "fffff", MinCBMBits: 1, CLOSIDs: 8, L3: []int64{0, 1}, MB: []int64{0, 1}, MBMin: 10, MBGranularity: 10}, nil},
-		"no processor known": {with(map[string]string{"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\n", at + "schemata": "L3:0=f\n"}),
-			&tick.Resctrl{CBMMask: "fffff", MinCBMBits: 1, CLOSIDs: 8, L3: []int64{0}}, nil},
-		"no mask": {with(map[string]string{at + "info/L3/cbm_mask": "-"}),
-			&tick.Resctrl{Vendor: "intel", CLOSIDs: 8, MB: []int64{0, 1}, MBMin: 10, MBGranularity: 10}, []string{"read how the L3 cache is divided: open", "cbm_mask: no such file"}},
-		"not a mask": {with(map[string]string{at + "info/L3/cbm_mask": "0xfffff\n", at + "info/MB/min_bandwidth": "ten", at + "info/L2/num_closids": "-1\n"}),
-			&tick.Resctrl{Vendor: "intel"}, []string{`cbm_mask: "0xfffff" is no mask`, `min_bandwidth: "ten" is no number`, `num_closids: "-1" is no number`}},
-		"no least bits": {with(map[string]string{at + "info/L3/min_cbm_bits": "\n", at + "info/MB/bandwidth_gran": "99999999999"}),
-			&tick.Resctrl{Vendor: "intel", CLOSIDs: 8}, []string{"min_cbm_bits", "bandwidth_gran"}},
+		"in MiB/s, by the mount": {
+			with(map[string]string{"proc/self/mountinfo": "36 35 0:40 / /sys/fs/resctrl rw,relatime shared:9 - resctrl resctrl rw,mba_MBps\n"}),
+			&tick.Resctrl{Vendor: "intel", CBMMask: "fffff", MinCBMBits: 1, CLOSIDs: 8, L3: []int64{0, 1}, MB: []int64{0, 1}, MBMin: 10, MBGranularity: 10, MBps: true}, nil,
+		},
+		"in MiB/s, by the values": {
+			with(map[string]string{at + "schemata": "MB:0=4294967295;1=4294967295\n"}),
+			&tick.Resctrl{Vendor: "intel", CLOSIDs: 8, MB: []int64{0, 1}, MBMin: 10, MBGranularity: 10, MBps: true}, nil,
+		},
+		"mounted otherwise": {
+			with(map[string]string{"proc/self/mountinfo": "36 35 0:40 / /sys/fs/resctrl rw shared:9 - resctrl resctrl rw,cdp\n37 35 0:4 / /x rw - tmpfs mba_MBps rw\n"}),
+			&tick.Resctrl{Vendor: "intel", CBMMask: "fffff", MinCBMBits: 1, CLOSIDs: 8, L3: []int64{0, 1}, MB: []int64{0, 1}, MBMin: 10, MBGranularity: 10}, nil,
+		},
+		"no processor known": {
+			with(map[string]string{"proc/cpuinfo": "processor\t: 0\nCPU implementer\t: 0x41\n", at + "schemata": "L3:0=f\n"}),
+			&tick.Resctrl{CBMMask: "fffff", MinCBMBits: 1, CLOSIDs: 8, L3: []int64{0}}, nil,
+		},
+		"no mask": {
+			with(map[string]string{at + "info/L3/cbm_mask": "-"}),
+			&tick.Resctrl{Vendor: "intel", CLOSIDs: 8, MB: []int64{0, 1}, MBMin: 10, MBGranularity: 10},
+			[]string{"read how the L3 cache is divided: open", "cbm_mask: no such file"},
+		},
+		"not a mask": {
+			with(map[string]string{at + "info/L3/cbm_mask": "0xfffff\n", at + "info/MB/min_bandwidth": "ten", at + "info/L2/num_closids": "-1\n"}),
+			&tick.Resctrl{Vendor: "intel"},
+			[]string{`cbm_mask: "0xfffff" is no mask`, `min_bandwidth: "ten" is no number`, `num_closids: "-1" is no number`},
+		},
+		"no least bits": {
+			with(map[string]string{at + "info/L3/min_cbm_bits": "\n", at + "info/MB/bandwidth_gran": "99999999999"}),
+			&tick.Resctrl{Vendor: "intel", CLOSIDs: 8},
+			[]string{"min_cbm_bits", "bandwidth_gran"},
+		},
 		"huge": {with(map[string]string{at + "schemata": strings.Repeat("L3:0=f;", 1<<20)}), &tick.Resctrl{Vendor: "intel", CLOSIDs: 8}, nil},
 	} {
 		root := machine(t, c.files)

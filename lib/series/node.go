@@ -33,7 +33,8 @@ const OfFleet = "-fleet"
 
 // label is a tool of the pipe that t went through as a label's value.
 func (n *Node) label(tool string, t *tick.Tick) string {
-	if !strings.HasSuffix(tool, OfFleet) && (strings.HasSuffix(n.tool, OfFleet) || t.Sample != nil && t.Sample.Fleet != nil || t.Eviction != nil && t.Eviction.Fleet != nil) {
+	ofFleet := strings.HasSuffix(n.tool, OfFleet) || t.Sample != nil && t.Sample.Fleet != nil || t.Eviction != nil && t.Eviction.Fleet != nil
+	if !strings.HasSuffix(tool, OfFleet) && ofFleet {
 		tool += OfFleet
 	}
 	return tool

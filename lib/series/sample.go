@@ -84,7 +84,7 @@ func scaled(v *float64, factor float64) *float64 {
 	if v == nil {
 		return nil
 	}
-	return tick.Ptr(*v * factor)
+	return new(*v * factor)
 }
 
 func (p *page) stall(resource string, psi *tick.Pressure) {

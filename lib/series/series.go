@@ -5,8 +5,6 @@ package series
 
 import (
 	"math"
-
-	"polder/lib/tick"
 )
 
 // Kinds of metrics.
@@ -60,7 +58,7 @@ func inCores(milli *float64) *float64 {
 	if milli == nil {
 		return nil
 	}
-	return tick.Ptr(*milli / 1000)
+	return new(*milli / 1000)
 }
 
 // number is an optional whole number as a value.
@@ -68,7 +66,7 @@ func number(n *int64) *float64 {
 	if n == nil {
 		return nil
 	}
-	return tick.Ptr(float64(*n))
+	return new(float64(*n))
 }
 
 // plus adds what is known; a sum of nothing known is not known.
@@ -77,9 +75,9 @@ func plus(sum, v *float64) *float64 {
 	case v == nil:
 		return sum
 	case sum == nil:
-		return tick.Ptr(*v)
+		return new(*v)
 	}
-	return tick.Ptr(*sum + *v)
+	return new(*sum + *v)
 }
 
 // maxKeys bounds the label values that a counter remembers, for a stream may bring new ones for ever.

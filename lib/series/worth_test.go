@@ -25,9 +25,9 @@ func batchPod(name string, milliCPU float64) tick.Pod {
 
 func TestWorth(t *testing.T) {
 	throttled := batchPod("a", 1000)
-	throttled.Containers = []tick.Container{{ThrottledPercent: tick.Ptr(50.0)}, {ThrottledPercent: tick.Ptr(10.0)}}
+	throttled.Containers = []tick.Container{{ThrottledPercent: new(50.0)}, {ThrottledPercent: new(10.0)}}
 	requests := batchPod("a", 1000)
-	requests.Requests = &tick.Resources{ReclaimedMilliCPU: tick.Ptr(600.0), MilliCPU: tick.Ptr(100.0)}
+	requests.Requests = &tick.Resources{ReclaimedMilliCPU: new(600.0), MilliCPU: new(100.0)}
 	unknown := batchPod("a", 0)
 	unknown.UsageMilliCPU = nil
 	service := batchPod("s", 2000)
@@ -75,8 +75,8 @@ func TestWorthOfPods(t *testing.T) {
 	n := NewNode("report")
 	series := func() (lines []string) {
 		for _, line := range text(n.Samples(used(0, 1, 0))) {
-			if strings.HasPrefix(line, batchPodTime.Name) {
-				lines = append(lines, strings.TrimPrefix(line, batchPodTime.Name))
+			if after, ok := strings.CutPrefix(line, batchPodTime.Name); ok {
+				lines = append(lines, after)
 			}
 		}
 		return lines

@@ -95,7 +95,7 @@ func (c *Colocation) doubts() []*fault {
 	var v checks
 	if p := c.CPUCalculatePolicy; p != nil && *p == CalculateRequest {
 		v.wrong("cpuCalculatePolicy", "%q is for memory alone: %s holds", *p, CalculateUsage)
-		c.CPUCalculatePolicy = ptr(CalculateUsage)
+		c.CPUCalculatePolicy = new(CalculateUsage)
 	}
 	if d := c.ResourceDiffThreshold; d != nil && *d > 1 {
 		v.wrong("resourceDiffThreshold", "%s is over 1: what is offered may more than double before it is published", strconv.FormatFloat(*d, 'g', -1, 64))

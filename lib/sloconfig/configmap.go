@@ -155,7 +155,7 @@ func (c *ConfigMap) Resolve(nodeLabels, annotations map[string]string) (*Strateg
 	errs = append(errs, resolve(&s, systemKind, c.system, nodeLabels)...)
 	errs = append(errs, s.ofNode(nodeLabels, annotations)...)
 	if s.ColocationDisabled {
-		s.Colocation.Enable = ptr(false)
+		s.Colocation.Enable = new(false)
 	}
 	return &s, errs
 }

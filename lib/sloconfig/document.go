@@ -285,8 +285,8 @@ func merged[T any](older, newer *T) *T {
 	return out
 }
 
-// dropLists takes the lists out that another has as well: encoding/json decodes into the members that are there, and would leave in each what
-// the new one does not have.
+// dropLists takes the lists out that another has as well: encoding/json decodes into the members that are there, and would leave in each
+// what the new one does not have.
 func dropLists(into, from reflect.Value) {
 	switch from.Kind() {
 	case reflect.Pointer:

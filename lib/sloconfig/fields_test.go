@@ -129,7 +129,7 @@ func TestFields(t *testing.T) {
 			return in(c.key, fmt.Sprintf("%q:%s", names[0], value))
 		}
 		good, bad, _ := strings.Cut(c.values, "|")
-		for _, value := range strings.Fields(good) {
+		for value := range strings.FieldsSeq(good) {
 			s, problems := resolved(t, data(c.key, document(value)), nil, nil)
 			if got := at(t, s, path); got != value || problems != "" {
 				t.Errorf("%s: %s is %s, %s", path, value, got, problems)
@@ -138,7 +138,7 @@ func TestFields(t *testing.T) {
 				t.Errorf("%s in capitals: %s is %s, %s", path, value, at(t, s, path), problems)
 			}
 		}
-		for _, value := range strings.Fields(bad) {
+		for value := range strings.FieldsSeq(bad) {
 			s, problems := resolved(t, data(c.key, document(value)), nil, nil)
 			last := c.field[strings.LastIndex(c.field, ".")+1:]
 			syntax := value == "NaN" || value == "null1"
@@ -199,9 +199,9 @@ func leaves(t reflect.Type, path string) (paths []string) {
 	if t.Kind() != reflect.Struct {
 		return []string{strings.TrimSuffix(path, ".")}
 	}
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		paths = append(paths, leaves(t.Field(i).Type, path+name+".")...)
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		paths = append(paths, leaves(field.Type, path+name+".")...)
 	}
 	return paths
 }

@@ -25,7 +25,8 @@ var guides = []struct {
     "CPUEvictTimeWindowSeconds": 60
   }
 }
-`}},
+`,
+	}},
 	{"suppression off", map[string]string{KeyThreshold: "{\n  \"clusterStrategy\": {\n    \"enable\": false\n  }\n}\n"}},
 }
 

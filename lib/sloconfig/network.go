@@ -39,8 +39,8 @@ type System struct {
 // maxBits is the most that a rate is believed to be, in bits per second.
 const maxBits = 1_000_000_000_000_000
 
-// Bandwidth is what Koordinator calls an IntOrString: a number is percent of the node's rate, a text bits per second as a quantity ("50M"). It
-// is kept as the text "10%" or "50M".
+// Bandwidth is what Koordinator calls an IntOrString: a number is percent of the node's rate, a text bits per second as a quantity ("50M").
+// It is kept as the text "10%" or "50M".
 type Bandwidth string
 
 // UnmarshalJSON takes any value: what is none is refused by the check, which can name the field.

@@ -50,7 +50,13 @@ func (s *Strategies) check() error {
 	for _, part := range []struct {
 		name   string
 		faults []*fault
-	}{{"colocation", s.Colocation.check()}, {"resourceThreshold", s.Threshold.check()}, {"resourceQOS", s.QOS.check()}, {"cpuBurst", s.Burst.check()}, {"system", s.System.check()}} {
+	}{
+		{"colocation", s.Colocation.check()},
+		{"resourceThreshold", s.Threshold.check()},
+		{"resourceQOS", s.QOS.check()},
+		{"cpuBurst", s.Burst.check()},
+		{"system", s.System.check()},
+	} {
 		if len(part.faults) > 0 {
 			return inside(part.name, part.faults)[0]
 		}

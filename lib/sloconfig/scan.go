@@ -3,6 +3,7 @@ package sloconfig
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -50,9 +51,9 @@ func shapeOfType(t reflect.Type) *shape {
 		}
 	case reflect.Struct:
 		s := &shape{}
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-			s.fields = append(s.fields, field{name, shapeOfType(t.Field(i).Type)})
+		for field0 := range t.Fields() {
+			name, _, _ := strings.Cut(field0.Tag.Get("json"), ",")
+			s.fields = append(s.fields, field{name, shapeOfType(field0.Type)})
 		}
 		return s
 	}
@@ -157,11 +158,11 @@ func lineAt(text []byte, offset int64) int {
 // decode reads JSON as Koordinator does. What is wrong has the field's name.
 func decode(text []byte, into any) error {
 	err := json.Unmarshal(text, into)
-	switch err := err.(type) {
-	case *json.SyntaxError:
-		return &fault{offset: err.Offset, err: fmt.Errorf("it is no JSON: %w", err)}
-	case *json.UnmarshalTypeError:
-		return &fault{field: err.Field, offset: err.Offset, err: fmt.Errorf("got %s: want %s", fields.Clip(err.Value), wanted(err.Type))}
+	if syntax, is := errors.AsType[*json.SyntaxError](err); is {
+		return &fault{offset: syntax.Offset, err: fmt.Errorf("it is no JSON: %w", err)}
+	}
+	if mistyped, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		return &fault{field: mistyped.Field, offset: mistyped.Offset, err: fmt.Errorf("got %s: want %s", fields.Clip(mistyped.Value), wanted(mistyped.Type))}
 	}
 	return err
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Flags collects a tool's flags. The first line of a flag's usage is one clause, which has room beside its name in a line of --help;
-// lines below it are whole sentences for the manual alone. Every flag can also be set by an environment variable, POLDER_, the tool's name and the
-// flag's in capitals (POLDER_ISOLATE_MAX_AGE); the command line wins.
+// Flags collects a tool's flags. The first line of a flag's usage is one clause, which has room beside its name in a line of --help; lines
+// below it are whole sentences for the manual alone. Every flag can also be set by an environment variable, POLDER_, the tool's name and
+// the flag's in capitals (POLDER_ISOLATE_MAX_AGE); the command line wins.
 type Flags struct {
 	tool     string
 	flags    []cli.Flag
@@ -56,25 +56,34 @@ func (f *Flags) String(into *string, name, value, usage string) {
 
 // Path adds a flag that takes a path.
 func (f *Flags) Path(into *string, name, value, usage string) {
-	f.flags = append(f.flags, &cli.PathFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name), TakesFile: true})
+	f.flags = append(f.flags, &cli.PathFlag{
+		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name),
+		TakesFile: true,
+	})
 }
 
 // Strings adds a flag that can be given several times.
 func (f *Flags) Strings(into *[]string, name, usage string) {
-	f.flags = append(f.flags, &cli.StringSliceFlag{Name: name, Usage: usage, Category: f.category, EnvVars: f.envVars(name), Action: func(_ *cli.Context, v []string) error {
-		*into = v
-		return nil
-	}})
+	f.flags = append(f.flags, &cli.StringSliceFlag{
+		Name: name, Usage: usage, Category: f.category, EnvVars: f.envVars(name),
+		Action: func(_ *cli.Context, v []string) error {
+			*into = v
+			return nil
+		},
+	})
 }
 
 // Duration adds a flag that takes a time span (30s, 5m).
 func (f *Flags) Duration(into *time.Duration, name string, value time.Duration, usage string) {
-	f.flags = append(f.flags, &cli.DurationFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name), Action: func(_ *cli.Context, v time.Duration) error {
-		if v < 0 {
-			return Usagef("--%s %s: a time span cannot be negative", name, v)
-		}
-		return nil
-	}})
+	f.flags = append(f.flags, &cli.DurationFlag{
+		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name),
+		Action: func(_ *cli.Context, v time.Duration) error {
+			if v < 0 {
+				return Usagef("--%s %s: a time span cannot be negative", name, v)
+			}
+			return nil
+		},
+	})
 }
 
 // showDefault changes what --help says of the last time span's default.
@@ -111,12 +120,15 @@ func (f *Flags) Choice(into *string, name, value, usage string, words ...string)
 	if more {
 		usage += "\n" + details
 	}
-	f.flags = append(f.flags, &cli.StringFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name), Action: func(_ *cli.Context, v string) error {
-		if !slices.Contains(words, v) {
-			return Usagef("--%s %q: want one of %s", name, v, strings.Join(words, ", "))
-		}
-		return nil
-	}})
+	f.flags = append(f.flags, &cli.StringFlag{
+		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name),
+		Action: func(_ *cli.Context, v string) error {
+			if !slices.Contains(words, v) {
+				return Usagef("--%s %q: want one of %s", name, v, strings.Join(words, ", "))
+			}
+			return nil
+		},
+	})
 	f.Words(words...)
 }
 

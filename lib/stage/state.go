@@ -58,8 +58,8 @@ func bootOf(saved, now string) Boot {
 }
 
 // LoadState reads the tool's state from --state into v, and notes in [Session.StateBoot] which run of the kernel it is of: processes,
-// cgroups and counters of another one are gone, and what has their names now is something else. It reports false, and leaves v alone, where there is none: no
-// --state, no file yet, or one that is torn or of another version, which is logged. The tool then starts anew.
+// cgroups and counters of another one are gone, and what has their names now is something else. It reports false, and leaves v alone, where
+// there is none: no --state, no file yet, or one that is torn or of another version, which is logged. The tool then starts anew.
 func (s *Session) LoadState(version int, v any) (bool, error) {
 	if s.State == "" {
 		return false, nil

@@ -25,8 +25,8 @@ type Disk struct {
 	WriteLatencyMicroseconds *float64 `json:"writeLatencyMicroseconds,omitempty"`
 }
 
-// IO is what a cgroup reads and writes on disks. What goes through the page cache counts on version 2; on version 1 the kernel's own threads
-// write it, and it is nobody's.
+// IO is what a cgroup reads and writes on disks. What goes through the page cache counts on version 2; on version 1 the kernel's own
+// threads write it, and it is nobody's.
 type IO struct {
 	ReadBytesPerSecond  *float64 `json:"readBytesPerSecond,omitempty"`
 	WriteBytesPerSecond *float64 `json:"writeBytesPerSecond,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -64,10 +65,8 @@ func (l *Line) find() error {
 		return syntaxError(l.raw, rest, "the line's end")
 	}
 	for i, m := range l.members {
-		for _, c := range m.key {
-			if c == '\\' {
-				return fmt.Errorf("offset %d: an escape in a top-level key", m.keyStart)
-			}
+		if slices.Contains(m.key, '\\') {
+			return fmt.Errorf("offset %d: an escape in a top-level key", m.keyStart)
 		}
 		for _, other := range l.members[:i] {
 			if string(other.key) == string(m.key) {

@@ -95,8 +95,8 @@ func TestDecode(t *testing.T) {
 	}
 	want := &Tick{
 		V: 1, Node: "n1", Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Sample: &Sample{Pods: []Pod{{UID: "u", Name: "p", QoS: "shared", Load1: Ptr(1.5)}}},
-		Advice: &Advice{Policy: "mine", Reclaimed: &Reclaimed{MilliCPU: Ptr(int64(44000))}, Cgroups: []Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: Ptr(int64(-1))}}},
+		Sample: &Sample{Pods: []Pod{{UID: "u", Name: "p", QoS: "shared", Load1: new(1.5)}}},
+		Advice: &Advice{Policy: "mine", Reclaimed: &Reclaimed{MilliCPU: new(int64(44000))}, Cgroups: []Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(-1))}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Decode (-want +got):\n%s", diff)
@@ -136,7 +136,7 @@ func TestInterval(t *testing.T) {
 
 func TestMarshal(t *testing.T) {
 	got, err := Marshal(&Sample{
-		CPU:    &NodeCPU{Load1: Ptr(0.0000001), UsageMilliCPU: Ptr(44000.0)},
+		CPU:    &NodeCPU{Load1: new(0.0000001), UsageMilliCPU: new(44000.0)},
 		Labels: map[string]string{"b": "<&>", "a": "é"},
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func TestMarshal(t *testing.T) {
 		t.Errorf("Marshal = %s; want %s", got, want)
 	}
 	nan := 0.0
-	if got, err := Marshal(&NodeCPU{Load1: Ptr(nan / nan)}); err == nil {
+	if got, err := Marshal(&NodeCPU{Load1: new(nan / nan)}); err == nil {
 		t.Errorf("Marshal of NaN = %s; want an error", got)
 	}
 }
@@ -190,17 +190,17 @@ func FuzzLine(f *testing.F) {
 
 // recorded is a line of a 48-core node with n pods.
 func recorded(n int) []byte {
-	tk := &Tick{V: 1, Node: "node-1", Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Sample: &Sample{IntervalSeconds: Ptr(1.0)}}
+	tk := &Tick{V: 1, Node: "node-1", Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Sample: &Sample{IntervalSeconds: new(1.0)}}
 	for i := range n {
 		c := Container{
 			Name: "app", ID: strings.Repeat("0123456789abcdef", 4), Cgroup: fmt.Sprintf("/kubepods/burstable/pod%036d/%064d", i, i), CPUSetCPUs: "0-10,12-21,24-34,36-45",
-			UsageMilliCPU: Ptr(123.4 + float64(i)), Load1: Ptr(0.125), Load5: Ptr(0.25), Threads: Ptr(12.0), ThrottledPercent: Ptr(0.5),
-			Memory: &Memory{UsageBytes: Ptr(123456789.0), WorkingSetBytes: Ptr(123456000.0), RSSBytes: Ptr(120000000.0), CacheBytes: Ptr(3456789.0)},
+			UsageMilliCPU: new(123.4 + float64(i)), Load1: new(0.125), Load5: new(0.25), Threads: new(12.0), ThrottledPercent: new(0.5),
+			Memory: &Memory{UsageBytes: new(123456789.0), WorkingSetBytes: new(123456000.0), RSSBytes: new(120000000.0), CacheBytes: new(3456789.0)},
 		}
 		tk.Sample.Pods = append(tk.Sample.Pods, Pod{
 			UID: fmt.Sprintf("%036d", i), Namespace: "default", Name: fmt.Sprintf("service-%d", i), QoS: QoSShared, QoSSource: QoSFromRule, Cgroup: fmt.Sprintf("/kubepods/burstable/pod%036d", i),
 			UsageMilliCPU: c.UsageMilliCPU, Load1: c.Load1, Load5: c.Load5, Threads: c.Threads, Memory: c.Memory,
-			Requests: &Resources{MilliCPU: Ptr(2000.0), MemoryBytes: Ptr(1073741824.0)}, Containers: []Container{c},
+			Requests: &Resources{MilliCPU: new(2000.0), MemoryBytes: new(1073741824.0)}, Containers: []Container{c},
 		})
 	}
 	line, err := Marshal(tk)

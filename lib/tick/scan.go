@@ -171,7 +171,7 @@ func scanString(b []byte, i int) (int, error) {
 			switch b[i] {
 			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 			case 'u':
-				for k := 0; k < 4; k++ {
+				for range 4 {
 					i++
 					if i >= len(b) || !isHex(b[i]) {
 						return i, syntaxError(b, i, "four hexadecimal digits")

@@ -40,4 +40,4 @@ type Tick struct {
 }
 
 // Ptr returns a pointer to v: the contract's optional values are pointers.
-func Ptr[T any](v T) *T { return &v }
+func Ptr[T any](v T) *T { return new(v) }

@@ -34,7 +34,7 @@ func Of(t *tick.Tick) Amounts {
 	var a Amounts
 	all := explain.Machine(t)
 	if all > 0 {
-		a.Capacity = tick.Ptr(all / 1000)
+		a.Capacity = new(all / 1000)
 	}
 	if t.Sample != nil {
 		a.takeNode(t.Sample)
@@ -49,7 +49,7 @@ func Of(t *tick.Tick) Amounts {
 			a.Shadow = cores(x.Shadow.Reclaimed.MilliCPU)
 		}
 		if n, found := explain.PoolCPUs(x, tick.PoolReclaim); found {
-			a.Pool = tick.Ptr(float64(n))
+			a.Pool = new(float64(n))
 		}
 	}
 	return a
@@ -67,7 +67,7 @@ func (a *Amounts) takeNode(s *tick.Sample) {
 	}
 	a.MemoryAll = known(s.Memory.TotalBytes)
 	if available := known(s.Memory.AvailableBytes); a.MemoryAll != nil && available != nil {
-		a.Memory = tick.Ptr(*a.MemoryAll - *available)
+		a.Memory = new(*a.MemoryAll - *available)
 	}
 }
 
@@ -89,7 +89,7 @@ func (s *sum) times(factor float64) *float64 {
 	if s.unknown {
 		return nil
 	}
-	return tick.Ptr(s.value * factor)
+	return new(s.value * factor)
 }
 
 func (a *Amounts) takePods(pods []tick.Pod) {
@@ -110,11 +110,11 @@ func (a *Amounts) takePods(pods []tick.Pod) {
 			if load := known(p.Load1); load == nil || p.UsageMilliCPU == nil {
 				waiting.unknown = true
 			} else {
-				waiting.add(tick.Ptr(max(0, *load-*p.UsageMilliCPU/1000)))
+				waiting.add(new(max(0, *load-*p.UsageMilliCPU/1000)))
 			}
 		}
 	}
-	a.Requested = tick.Ptr(requested / 1000)
+	a.Requested = new(requested / 1000)
 	a.Batch, a.Services, a.ServicesWaiting = batch.times(1.0/1000), services.times(1.0/1000), waiting.times(1)
 }
 
@@ -130,10 +130,10 @@ func (a *Amounts) takeLeft(s *tick.Sample) {
 	// Two counters are read one after the other: what the pods used may be a little more than what the node did.
 	others := max(0, *node/1000-*a.Batch)
 	if a.Services != nil {
-		a.Rest = tick.Ptr(max(0, others-*a.Services))
+		a.Rest = new(max(0, others-*a.Services))
 	}
 	if a.Capacity != nil {
-		a.Free = tick.Ptr(max(0, *a.Capacity-others))
+		a.Free = new(max(0, *a.Capacity-others))
 	}
 }
 
@@ -163,12 +163,12 @@ func cores(milli *int64) *float64 {
 	if milli == nil {
 		return nil
 	}
-	return tick.Ptr(float64(*milli) / 1000)
+	return new(float64(*milli) / 1000)
 }
 
 func number(n *int64) *float64 {
 	if n == nil {
 		return nil
 	}
-	return tick.Ptr(float64(*n))
+	return new(float64(*n))
 }

@@ -21,8 +21,10 @@ func session(env map[string]string) *stage.Session {
 }
 
 func incoming(node string, seconds int, milli int64) stage.Incoming {
-	return stage.Incoming{Tick: &tick.Tick{V: 1, Node: node, Time: noon.Add(time.Duration(seconds) * time.Second),
-		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli}}}}
+	return stage.Incoming{Tick: &tick.Tick{
+		V: 1, Node: node, Time: noon.Add(time.Duration(seconds) * time.Second),
+		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli}},
+	}}
 }
 
 func put(t *testing.T, x Target, in stage.Incoming) tick.Target {

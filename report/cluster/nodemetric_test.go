@@ -16,7 +16,7 @@ func used(seconds int, milli float64) stage.Incoming {
 	t := &tick.Tick{V: 1, Node: "n", Time: noon.Add(time.Duration(seconds) * time.Second), Sample: &tick.Sample{}}
 	if milli >= 0 {
 		t.Sample.CPU = &tick.NodeCPU{UsageMilliCPU: &milli}
-		t.Sample.Memory = &tick.NodeMemory{TotalBytes: tick.Ptr(1e9), AvailableBytes: tick.Ptr(4e8)}
+		t.Sample.Memory = &tick.NodeMemory{TotalBytes: new(1e9), AvailableBytes: new(4e8)}
 	}
 	return stage.Incoming{Tick: t}
 }

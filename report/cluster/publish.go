@@ -44,8 +44,10 @@ type publisher struct {
 }
 
 func openPublisher(ctx context.Context, s *stage.Session, o *Options, k kind) (Target, error) {
-	p := &publisher{kind: k, session: s, rules: o.rules(), given: given(s), staleAfter: o.staleAfter,
-		growInterval: o.growAge, growGiven: s.IsSet("grow-interval"), left: k.target == nodeKind.target && !o.TaintNode}
+	p := &publisher{
+		kind: k, session: s, rules: o.rules(), given: given(s), staleAfter: o.staleAfter,
+		growInterval: o.growAge, growGiven: s.IsSet("grow-interval"), left: k.target == nodeKind.target && !o.TaintNode,
+	}
 	if !s.DryRun {
 		c, err := o.connect(ctx, s, o.wants(cnrKind.target))
 		if err != nil {

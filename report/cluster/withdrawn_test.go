@@ -18,8 +18,10 @@ func keeper(k kind) (*publisher, *bytes.Buffer) {
 	var log bytes.Buffer
 	s := session(nil)
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
-	return &publisher{kind: k, session: s, rules: object.Rules{MinChange: 0.05, MinInterval: 30 * time.Second, Resync: time.Hour}, staleAfter: 3 * time.Minute,
-		objects: map[string]*seen{}, marks: map[string]string{}}, &log
+	return &publisher{
+		kind: k, session: s, rules: object.Rules{MinChange: 0.05, MinInterval: 30 * time.Second, Resync: time.Hour}, staleAfter: 3 * time.Minute,
+		objects: map[string]*seen{}, marks: map[string]string{},
+	}, &log
 }
 
 // pressed is a tick under a pressure's taint, with a reclaimed pod that requests so much; under zero, the pods are not known.

@@ -40,7 +40,7 @@ func (r *Recording) podAt(n *node, add func(string)) {
 	}
 	add(paragraph("Throttled", throttledSays(p)))
 	add(r.evicted(n, t, p))
-	add(paragraph("To change it", differently(n, t, p, a)...))
+	add(paragraph("To change it", differently(t, p)...))
 	add(failures(t, p))
 }
 
@@ -53,7 +53,7 @@ func (r *Recording) nodeAt(n *node, add func(string)) {
 	add(paragraph("Network", networkSays(t)...))
 	add(r.throttledNow(t))
 	add(r.evicted(n, t, nil))
-	add(paragraph("To change it", differently(n, t, nil, allowance{})...))
+	add(paragraph("To change it", differently(t, nil)...))
 	add(failures(t, nil))
 }
 
@@ -407,14 +407,15 @@ func (r *Recording) evicted(n *node, t *tick.Tick, p *tick.Pod) string {
 	if len(found) == 1 {
 		return paragraph("Evicted", found[0].says(n.clock), found[0].differently())
 	}
-	text := paragraph("Evicted", phrase.Count(len(found)+n.evictions.more, "eviction")+".")
+	var text strings.Builder
+	text.WriteString(paragraph("Evicted", phrase.Count(len(found)+n.evictions.more, "eviction")+"."))
 	for _, e := range found[:min(len(found), mostListed)] {
-		text += item(e.says(n.clock) + " " + e.differently())
+		text.WriteString(item(e.says(n.clock) + " " + e.differently()))
 	}
 	if over := len(found) - mostListed; over > 0 {
-		text += item(fmt.Sprintf("and %d more", over))
+		text.WriteString(item(fmt.Sprintf("and %d more", over)))
 	}
-	return text
+	return text.String()
 }
 
 // near is the rule that is nearest to evicting.

@@ -2,13 +2,14 @@ package explain
 
 import (
 	"fmt"
+	"strings"
+
 	"polder/lib/tick"
 	"polder/report/view"
-	"strings"
 )
 
 // differently is what would have had to be different for the pod, or the reclaimed pods of the node, to have more CPU.
-func differently(n *node, t *tick.Tick, p *tick.Pod, a allowance) []string {
+func differently(t *tick.Tick, p *tick.Pod) []string {
 	if t.Advice == nil || t.Sample == nil {
 		return nil
 	}

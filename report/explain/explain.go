@@ -307,10 +307,10 @@ func offerOf(t *tick.Tick) (milliCPU, memoryBytes *float64) {
 		return nil, nil
 	}
 	if v := t.Advice.Reclaimed.MilliCPU; v != nil {
-		milliCPU = tick.Ptr(float64(*v))
+		milliCPU = new(float64(*v))
 	}
 	if v := t.Advice.Reclaimed.MemoryBytes; v != nil {
-		memoryBytes = tick.Ptr(float64(*v))
+		memoryBytes = new(float64(*v))
 	}
 	return milliCPU, memoryBytes
 }

@@ -15,10 +15,11 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // made is a tick of a machine of 10 CPUs with one batch pod, one service and an offer.
 func made(at time.Time, offer int64, service float64) *tick.Tick {
-	return &tick.Tick{V: 1, Node: "n", Time: at,
+	return &tick.Tick{
+		V: 1, Node: "n", Time: at,
 		Sample: &tick.Sample{Topology: &tick.Topology{CPUs: "0-9"}, Pods: []tick.Pod{
-			{UID: "b", Namespace: "batch", Name: "job", QoS: tick.QoSReclaimed, Cgroup: "/batch/job", UsageMilliCPU: tick.Ptr(500.0)},
-			{UID: "s", Namespace: "shop", Name: "web", QoS: tick.QoSShared, UsageMilliCPU: tick.Ptr(service)},
+			{UID: "b", Namespace: "batch", Name: "job", QoS: tick.QoSReclaimed, Cgroup: "/batch/job", UsageMilliCPU: new(500.0)},
+			{UID: "s", Namespace: "shop", Name: "web", QoS: tick.QoSShared, UsageMilliCPU: new(service)},
 		}},
 		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &offer}},
 	}
@@ -157,8 +158,10 @@ func TestMemoryIsBounded(t *testing.T) {
 			x.Eviction = &tick.Eviction{Taints: []tick.Taint{{Key: fmt.Sprint(i), Effect: "NoSchedule"}}}
 			for j := range 20 {
 				name := fmt.Sprintf("%d-%d-%s", i, j, strings.Repeat("x", 1000))
-				x.Sample.Pods = append(x.Sample.Pods, tick.Pod{UID: name, Name: name, QoS: tick.QoSShared, UsageMilliCPU: tick.Ptr(float64(i + j)),
-					Containers: []tick.Container{{UsageMilliCPU: tick.Ptr(float64(i)), ThrottledPercent: tick.Ptr(50.0)}}})
+				x.Sample.Pods = append(x.Sample.Pods, tick.Pod{
+					UID: name, Name: name, QoS: tick.QoSShared, UsageMilliCPU: new(float64(i + j)),
+					Containers: []tick.Container{{UsageMilliCPU: new(float64(i)), ThrottledPercent: new(50.0)}},
+				})
 				x.Eviction.Evictions = append(x.Eviction.Evictions, tick.PodEviction{UID: name, Name: name, Message: name})
 			}
 			r.Add(x)

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"polder/lib/phrase"
-	"polder/report/view"
 	"slices"
 	"strings"
 	"time"
+
+	"polder/lib/phrase"
+	"polder/report/view"
 )
 
 // isPastEnd reports whether the recording ended well before the time that is asked about.

@@ -47,7 +47,7 @@ func needs(t *tick.Tick) []need {
 				c, one := &p.Containers[j], need{}
 				request := n.request
 				if request != nil {
-					request = tick.Ptr(*request / float64(len(p.Containers)))
+					request = new(*request / float64(len(p.Containers)))
 				}
 				if c.Requests != nil && c.Requests.MilliCPU != nil {
 					request = c.Requests.MilliCPU

@@ -46,7 +46,7 @@ func (r *Recording) podOver(n *node, add func(string)) {
 		add(paragraph("Throttled", fmt.Sprintf(text, f.average(), n.clock(f.highAt), f.high)))
 	}
 	add(r.evicted(n, t, p))
-	add(paragraph("To change it", differently(n, t, p, a)...))
+	add(paragraph("To change it", differently(t, p)...))
 	add(failures(t, p))
 }
 
@@ -85,7 +85,7 @@ func (r *Recording) nodeOver(n *node, add func(string)) {
 	add(paragraph("Why no more at the end", why(n.current, nil)...))
 	add(throttledList(n.throttledPods, n.throttlingKnown, func(p peak) string { return n.clock(p.at) }))
 	add(r.evicted(n, n.current, nil))
-	add(paragraph("To change it", differently(n, n.current, nil, allowance{})...))
+	add(paragraph("To change it", differently(n.current, nil)...))
 	add(failures(n.current, nil))
 }
 
@@ -107,14 +107,15 @@ func (r *Recording) nothing(n *node) string {
 	if s := n.silences[0]; len(n.silences) == 1 && n.moreSilences == 0 {
 		return paragraph("Nothing was offered", fmt.Sprintf("From %s to %s: %s.", n.clock(s.from), n.clock(s.to), sentence(s.why)))
 	}
-	text := paragraph("Nothing was offered", phrase.Count(len(n.silences)+n.moreSilences, "time")+".")
+	var text strings.Builder
+	text.WriteString(paragraph("Nothing was offered", phrase.Count(len(n.silences)+n.moreSilences, "time")+"."))
 	for _, s := range n.silences {
-		text += item(fmt.Sprintf("From %s to %s: %s.", n.clock(s.from), n.clock(s.to), sentence(s.why)))
+		text.WriteString(item(fmt.Sprintf("From %s to %s: %s.", n.clock(s.from), n.clock(s.to), sentence(s.why))))
 	}
 	if n.moreSilences > 0 {
-		text += item(fmt.Sprintf("and %s more", phrase.Count(n.moreSilences, "time")))
+		text.WriteString(item(fmt.Sprintf("and %s more", phrase.Count(n.moreSilences, "time"))))
 	}
-	return text
+	return text.String()
 }
 
 // squeezed lists the squeezes.
@@ -130,12 +131,13 @@ func (r *Recording) squeezed(n *node) string {
 	case 1:
 		return paragraph("Squeezed", q.found[0].says(r.amount(n), n.clock))
 	}
-	text := paragraph("Squeezed", phrase.Count(q.total, "time")+".")
+	var text strings.Builder
+	text.WriteString(paragraph("Squeezed", phrase.Count(q.total, "time")+"."))
 	for _, s := range q.found {
-		text += item(s.says(r.amount(n), n.clock))
+		text.WriteString(item(s.says(r.amount(n), n.clock)))
 	}
 	if over := q.total - len(q.found); over > 0 {
-		text += item(fmt.Sprintf("and %s more, smaller ones", phrase.Count(over, "time")))
+		text.WriteString(item(fmt.Sprintf("and %s more, smaller ones", phrase.Count(over, "time"))))
 	}
-	return text
+	return text.String()
 }

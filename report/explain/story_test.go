@@ -18,9 +18,11 @@ func TestStory(t *testing.T) {
 		if i >= 300 {
 			need = 6000
 		}
-		x := &tick.Tick{V: 1, Node: "n", Time: start.Add(time.Duration(i) * time.Second),
+		x := &tick.Tick{
+			V: 1, Node: "n", Time: start.Add(time.Duration(i) * time.Second),
 			Sample: &tick.Sample{Topology: &tick.Topology{CPUs: "0-9"}, Pods: []tick.Pod{{UID: "s", Namespace: "shop", Name: "web", QoS: tick.QoSShared, UsageMilliCPU: &need}}},
-			Advice: &tick.Advice{Policy: "koordinator", Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr(int64(9000 - need))}}}
+			Advice: &tick.Advice{Policy: "koordinator", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(9000 - need))}},
+		}
 		switch {
 		case 100 <= i && i < 110:
 			x.Sample.Errors = []tick.SourceError{{Source: "psi", Error: fmt.Sprintf("read %d", i)}}
@@ -54,7 +56,8 @@ func TestStoryIsBounded(t *testing.T) {
 	s := NewStory()
 	for i := range 5000 {
 		s.Add(&tick.Tick{V: 1, Node: "n", Time: time.Unix(int64(i), 0), Sample: &tick.Sample{
-			Errors: []tick.SourceError{{Source: strings.Repeat("x", i%50), Error: strings.Repeat("y", i)}}}})
+			Errors: []tick.SourceError{{Source: strings.Repeat("x", i%50), Error: strings.Repeat("y", i)}},
+		}})
 	}
 	if all, more := s.Events(); len(all) != storyOthers || more == 0 || len(s.open) > storyOthers {
 		t.Errorf("%d events, %d more, %d go on", len(all), more, len(s.open))

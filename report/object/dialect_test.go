@@ -23,20 +23,36 @@ func TestResources(t *testing.T) {
 		f            Figures
 		want         string
 	}{
-		{"the guide's", OldPrefix, batch(4541, 17236565027, -1, -1),
-			`{"koordinator.sh/batch-cpu":"4541","koordinator.sh/batch-memory":"17236565027","koordinator.sh/mid-cpu":null,"koordinator.sh/mid-memory":null}`},
-		{"today's names, with mid", Prefix, batch(4000, 2000000, 500, 1<<30),
-			`{"kubernetes.io/batch-cpu":"4k","kubernetes.io/batch-memory":"2000000","kubernetes.io/mid-cpu":"500","kubernetes.io/mid-memory":"1073741824"}`},
-		{"nothing left to offer is no withdrawal", Prefix, batch(0, 0, -1, -1),
-			`{"kubernetes.io/batch-cpu":"0","kubernetes.io/batch-memory":"0","kubernetes.io/mid-cpu":null,"kubernetes.io/mid-memory":null}`},
-		{"withdrawn", Prefix, batch(-1, -1, -1, -1),
-			`{"kubernetes.io/batch-cpu":null,"kubernetes.io/batch-memory":null,"kubernetes.io/mid-cpu":null,"kubernetes.io/mid-memory":null}`},
-		{"Katalyst's have no mid, and the prefix is not theirs", OldPrefix, Figures{Dialect: Katalyst, Reclaimed: of(42500, 1).Reclaimed, Mid: of(1, 1).Reclaimed},
-			`{"resource.katalyst.kubewharf.io/reclaimed_memory":"1","resource.katalyst.kubewharf.io/reclaimed_millicpu":"42500"}`},
-		{"the other policy's go", Prefix, batch(1500, 1, -1, -1).with(func(f *Figures) { f.Left = []Dialect{Katalyst} }),
-			`{"kubernetes.io/batch-cpu":"1500","kubernetes.io/batch-memory":"1","kubernetes.io/mid-cpu":null,"kubernetes.io/mid-memory":null,"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`},
-		{"nobody has ever said whose: all names", OldPrefix, Figures{Said: true},
-			`{"koordinator.sh/batch-cpu":null,"koordinator.sh/batch-memory":null,"koordinator.sh/mid-cpu":null,"koordinator.sh/mid-memory":null,"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`},
+		{
+			"the guide's", OldPrefix, batch(4541, 17236565027, -1, -1),
+			`{"koordinator.sh/batch-cpu":"4541","koordinator.sh/batch-memory":"17236565027","koordinator.sh/mid-cpu":null,"koordinator.sh/mid-memory":null}`,
+		},
+		{
+			"today's names, with mid", Prefix, batch(4000, 2000000, 500, 1<<30),
+			`{"kubernetes.io/batch-cpu":"4k","kubernetes.io/batch-memory":"2000000","kubernetes.io/mid-cpu":"500","kubernetes.io/mid-memory":"1073741824"}`,
+		},
+		{
+			"nothing left to offer is no withdrawal", Prefix, batch(0, 0, -1, -1),
+			`{"kubernetes.io/batch-cpu":"0","kubernetes.io/batch-memory":"0","kubernetes.io/mid-cpu":null,"kubernetes.io/mid-memory":null}`,
+		},
+		{
+			"withdrawn", Prefix, batch(-1, -1, -1, -1),
+			`{"kubernetes.io/batch-cpu":null,"kubernetes.io/batch-memory":null,"kubernetes.io/mid-cpu":null,"kubernetes.io/mid-memory":null}`,
+		},
+		{
+			"Katalyst's have no mid, and the prefix is not theirs", OldPrefix,
+			Figures{Dialect: Katalyst, Reclaimed: of(42500, 1).Reclaimed, Mid: of(1, 1).Reclaimed},
+			`{"resource.katalyst.kubewharf.io/reclaimed_memory":"1","resource.katalyst.kubewharf.io/reclaimed_millicpu":"42500"}`,
+		},
+		{
+			"the other policy's go", Prefix, batch(1500, 1, -1, -1).with(func(f *Figures) { f.Left = []Dialect{Katalyst} }),
+			`{"kubernetes.io/batch-cpu":"1500","kubernetes.io/batch-memory":"1","kubernetes.io/mid-cpu":null,"kubernetes.io/mid-memory":null,"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`,
+		},
+		{
+			"nobody has ever said whose: all names", OldPrefix,
+			Figures{Said: true},
+			`{"koordinator.sh/batch-cpu":null,"koordinator.sh/batch-memory":null,"koordinator.sh/mid-cpu":null,"koordinator.sh/mid-memory":null,"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`,
+		},
 	} {
 		r := tt.f.Resources(tt.prefix)
 		got, err := json.Marshal(NodePatch(r))

@@ -100,7 +100,7 @@ func floor(v *int64) *int64 {
 	if v == nil {
 		return nil
 	}
-	return tick.Ptr(min(max(*v, 0), largest))
+	return new(min(max(*v, 0), largest))
 }
 
 func zones(t *tick.Topology, advice *tick.Advice) []Zone {
@@ -134,7 +134,7 @@ func whole(v *float64) *int64 {
 	if v == nil || !(*v >= 0 && *v <= largest) {
 		return nil
 	}
-	return tick.Ptr(int64(math.Round(*v)))
+	return new(int64(math.Round(*v)))
 }
 
 // consumers are the reclaimed pods that the cluster knows, and that are not over.
@@ -151,8 +151,10 @@ func consumers(s *tick.Sample) []Consumer {
 		if !isConsumer(p) {
 			continue
 		}
-		c := Consumer{Name: p.Namespace + "/" + p.Name + "/" + p.UID,
-			Requests: Amounts{whole(p.Requests.ReclaimedMilliCPU), whole(p.Requests.ReclaimedMemoryBytes)}, Zones: runsOn(p, nodes)}
+		c := Consumer{
+			Name:     p.Namespace + "/" + p.Name + "/" + p.UID,
+			Requests: Amounts{whole(p.Requests.ReclaimedMilliCPU), whole(p.Requests.ReclaimedMemoryBytes)}, Zones: runsOn(p, nodes),
+		}
 		if !c.Requests.empty() {
 			if list = append(list, c); len(list) == 4*maxConsumers {
 				break

@@ -75,8 +75,11 @@ func TestFleetConditions(t *testing.T) {
 		{"it was ready", []any{condition("AgentReady", "True", "AllAgentsReady", at, at), found}, []any{dead, found}},
 		{"another reason", []any{condition("AgentReady", "False", "Other", then, at), found}, []any{dead, found}},
 		{"since another time", []any{condition("AgentReady", "False", "WithAgentsNotReady", at, at), found}, []any{dead, found}},
-		{"it was not there", []any{condition("AgentReady", "Unknown", "WithAgentsUnknown", then, at), condition("AgentNotFound", "True", "withAgentsNotFound", then, at)},
-			[]any{dead, condition("AgentNotFound", "False", "AllAgentsFound", at, at)}},
+		{
+			"it was not there",
+			[]any{condition("AgentReady", "Unknown", "WithAgentsUnknown", then, at), condition("AgentNotFound", "True", "withAgentsNotFound", then, at)},
+			[]any{dead, condition("AgentNotFound", "False", "AllAgentsFound", at, at)},
+		},
 		{"written long ago", []any{dead, condition("AgentNotFound", "False", "AllAgentsFound", "2026-01-01T00:00:00Z", late)}, []any{dead, found}},
 		{"no conditions at all", []any{"x", 7, nil, map[string]any{"type": 1}}, []any{"x", 7, nil, map[string]any{"type": 1}, dead, condition("AgentNotFound", "False", "AllAgentsFound", at, at)}},
 	} {
@@ -182,7 +185,8 @@ func TestFleetTaintsAreItsOwn(t *testing.T) {
 	}
 	cnr["spec"] = map[string]any{"taints": next.List()}
 	cnr["metadata"] = map[string]any{"annotations": map[string]any{
-		taintsAnnotation: "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule", fleetTaintsAnnotation: name}}
+		taintsAnnotation: "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule", fleetTaintsAnnotation: name,
+	}}
 	if mine := TaintsOf(cnr).Want([]tick.Taint{}, noon); len(mine.List()) != 1 || taintName(mine.List()[0]) != name {
 		t.Errorf("the node's own writer leaves %v; want the fleet controller's", mine.List())
 	}

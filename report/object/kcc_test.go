@@ -34,7 +34,7 @@ func TestKCCStatus(t *testing.T) {
 	if got := since(KCCStatus(verdict(&no, "TargetTypeOverlap", "two"), first, at.Add(time.Hour))); got != "2026-01-01T11:00:00Z" {
 		t.Errorf("the same status is since %v", got)
 	}
-	good := KCCStatus(verdict(tick.Ptr(true), "Normal", ""), first, at.Add(time.Hour))
+	good := KCCStatus(verdict(new(true), "Normal", ""), first, at.Add(time.Hour))
 	if got := since(good); got != "2026-01-01T12:00:00Z" {
 		t.Errorf("another status is since %v", got)
 	}

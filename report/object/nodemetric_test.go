@@ -19,16 +19,18 @@ func measuredTick(after time.Duration, milli, bytes float64, pods ...tick.Pod) *
 	total := 32611012.0 * 1024
 	return &tick.Tick{V: 1, Node: "node-1", Time: noon.Add(after), Sample: &tick.Sample{
 		CPU:    &tick.NodeCPU{UsageMilliCPU: &milli},
-		Memory: &tick.NodeMemory{TotalBytes: &total, AvailableBytes: tick.Ptr(total - bytes), FreeBytes: tick.Ptr(total - bytes - 1000)},
+		Memory: &tick.NodeMemory{TotalBytes: &total, AvailableBytes: new(total - bytes), FreeBytes: new(total - bytes - 1000)},
 		Pods:   pods,
 	}}
 }
 
 // measuredPod is a pod of one container.
 func measuredPod(namespace, name string, milli, rss float64) tick.Pod {
-	memory := &tick.Memory{RSSBytes: &rss, CacheBytes: tick.Ptr(100.0)}
-	return tick.Pod{UID: name, Namespace: namespace, Name: name, QoS: tick.QoSShared, KubernetesQOS: "Burstable", UsageMilliCPU: &milli, Memory: memory,
-		Containers: []tick.Container{{Cgroup: "/c", UsageMilliCPU: &milli, Memory: memory}}}
+	memory := &tick.Memory{RSSBytes: &rss, CacheBytes: new(100.0)}
+	return tick.Pod{
+		UID: name, Namespace: namespace, Name: name, QoS: tick.QoSShared, KubernetesQOS: "Burstable", UsageMilliCPU: &milli, Memory: memory,
+		Containers: []tick.Container{{Cgroup: "/c", UsageMilliCPU: &milli, Memory: memory}},
+	}
 }
 
 func defaults() sloconfig.Colocation { return sloconfig.Defaults().Colocation }
@@ -122,8 +124,8 @@ func TestNodeMetricDue(t *testing.T) {
 		{"no memory", defaults(), []step{{0, "memory", false}, {time.Second, "memory", false}}},
 		{"no sample", defaults(), []step{{0, "sample", false}, {time.Second, "", false}, {2 * time.Second, "", true}}},
 		{"CPU is read no longer", defaults(), []step{{0, "", false}, {time.Second, "", true}, {61 * time.Second, "cpu", true}, {121 * time.Second, "cpu", false}, {122 * time.Second, "", true}}},
-		{"the interval's floor", sloconfig.Colocation{MetricReportIntervalSeconds: tick.Ptr(int64(1))}, []step{{0, "", false}, {time.Second, "", true}, {30 * time.Second, "", false}, {31 * time.Second, "", true}}},
-		{"an interval of its own", sloconfig.Colocation{MetricReportIntervalSeconds: tick.Ptr(int64(90))}, []step{{0, "", false}, {time.Second, "", true}, {90 * time.Second, "", false}, {91 * time.Second, "", true}}},
+		{"the interval's floor", sloconfig.Colocation{MetricReportIntervalSeconds: new(int64(1))}, []step{{0, "", false}, {time.Second, "", true}, {30 * time.Second, "", false}, {31 * time.Second, "", true}}},
+		{"an interval of its own", sloconfig.Colocation{MetricReportIntervalSeconds: new(int64(90))}, []step{{0, "", false}, {time.Second, "", true}, {90 * time.Second, "", false}, {91 * time.Second, "", true}}},
 		{"the clock is set back", defaults(), []step{{time.Hour, "", false}, {time.Hour + time.Second, "", true}, {0, "", true}, {time.Second, "", false}}},
 	} {
 		var u Usage
@@ -219,10 +221,10 @@ func TestNodeMetricSystem(t *testing.T) {
 		{"a container whose CPU is not known", []tick.Pod{pod(func(p *tick.Pod) { p.Containers[0].UsageMilliCPU = nil })}, "-", "700"},
 		{"a container whose memory is not known", []tick.Pod{pod(func(p *tick.Pod) { p.Containers[0].Memory = nil })}, "700m", "-"},
 		{"no number", []tick.Pod{pod(func(p *tick.Pod) {
-			p.UsageMilliCPU, p.Containers[0].UsageMilliCPU = tick.Ptr(math.NaN()), tick.Ptr(math.NaN())
+			p.UsageMilliCPU, p.Containers[0].UsageMilliCPU = new(math.NaN()), new(math.NaN())
 		})}, "-", "700"},
-		{"less than nothing", []tick.Pod{pod(func(p *tick.Pod) { p.UsageMilliCPU = tick.Ptr(-1.0) })}, "-", "700"},
-		{"a cgroup of no cluster", []tick.Pod{{Name: "batch", Cgroup: "/batch", UsageMilliCPU: tick.Ptr(300.0), Memory: &tick.Memory{RSSBytes: tick.Ptr(300.0)}}}, "700m", "700"},
+		{"less than nothing", []tick.Pod{pod(func(p *tick.Pod) { p.UsageMilliCPU = new(-1.0) })}, "-", "700"},
+		{"a cgroup of no cluster", []tick.Pod{{Name: "batch", Cgroup: "/batch", UsageMilliCPU: new(300.0), Memory: &tick.Memory{RSSBytes: new(300.0)}}}, "700m", "700"},
 		{"one of which nothing is known", []tick.Pod{{Name: "batch", Cgroup: "/batch"}}, "-", "-"},
 	} {
 		var u Usage
@@ -276,15 +278,19 @@ func TestNodeMetricPods(t *testing.T) {
 		want  string
 	}{
 		{"none", [][]tick.Pod{nil}, false, ""},
-		{"by namespace and name", [][]tick.Pod{{of("z", "a", same), of("a", "z", same), of("a", "b", same)}}, false,
-			"a/b LS koord-prod 100m, a/z LS koord-prod 100m, z/a LS koord-prod 100m"},
+		{
+			"by namespace and name",
+			[][]tick.Pod{{of("z", "a", same), of("a", "z", same), of("a", "b", same)}},
+			false,
+			"a/b LS koord-prod 100m, a/z LS koord-prod 100m, z/a LS koord-prod 100m",
+		},
 		{"classes", [][]tick.Pod{{
 			of("d", "a", labels("koordinator.sh/qosClass", "BE")),
 			of("d", "b", labels("koordinator.sh/qosClass", "LSE")),
 			of("d", "c", labels("koordinator.sh/qosClass", "BE", "koordinator.sh/priority-class", "koord-mid")),
 			of("d", "e", func(p *tick.Pod) { p.QoSSource, p.KubernetesQOS = tick.QoSFromKubernetes, "BestEffort" }),
 			of("d", "f", func(p *tick.Pod) { p.QoSSource, p.KubernetesQOS = tick.QoSFromKubernetes, "Guaranteed" }),
-			of("d", "g", func(p *tick.Pod) { p.Priority = tick.Ptr(int64(3500)) }),
+			of("d", "g", func(p *tick.Pod) { p.Priority = new(int64(3500)) }),
 		}}, false, "d/a BE koord-batch 100m, d/b LSE koord-prod 100m, d/c BE koord-mid 100m, d/e BE koord-batch 100m, d/f LSR koord-prod 100m, d/g LS koord-free 100m"},
 		{"one that the cluster does not know", [][]tick.Pod{{of("", "pod123", func(p *tick.Pod) { p.Missing = tick.MissingCluster }), of("d", "a", func(p *tick.Pod) { p.Missing = tick.MissingCluster })}}, false, ""},
 		{"one without figures", [][]tick.Pod{{of("d", "a", func(p *tick.Pod) { p.UsageMilliCPU = nil })}}, false, ""},
@@ -294,9 +300,9 @@ func TestNodeMetricPods(t *testing.T) {
 		{"one container of two is not known", [][]tick.Pod{{of("d", "a", func(p *tick.Pod) { p.Containers = append(p.Containers, tick.Container{Cgroup: "/d"}) })}}, false, ""},
 		{"gone", [][]tick.Pod{{of("d", "a", same), of("d", "b", same)}, {of("d", "b", same)}}, false, "d/b LS koord-prod 100m"},
 		{"gone, or the list could not be read", [][]tick.Pod{{of("d", "a", same), of("d", "b", same)}, {of("d", "b", same)}}, true, "d/a LS koord-prod 100m, d/b LS koord-prod 100m"},
-		{"averaged", [][]tick.Pod{{of("d", "a", same)}, {of("d", "a", func(p *tick.Pod) { p.UsageMilliCPU = tick.Ptr(301.0) })}}, false, "d/a LS koord-prod 200m"},
+		{"averaged", [][]tick.Pod{{of("d", "a", same)}, {of("d", "a", func(p *tick.Pod) { p.UsageMilliCPU = new(301.0) })}}, false, "d/a LS koord-prod 200m"},
 		{"it has a new class", [][]tick.Pod{{of("d", "a", same)}, {of("d", "a", labels("koordinator.sh/qosClass", "BE"))}}, false, "d/a BE koord-batch 100m"},
-		{"its successor of the same name", [][]tick.Pod{{of("d", "a", func(p *tick.Pod) { p.UID, p.Terminating = "1", true }), of("d", "a", func(p *tick.Pod) { p.UID, p.UsageMilliCPU = "2", tick.Ptr(7.0) })}}, false, "d/a LS koord-prod 7m"},
+		{"its successor of the same name", [][]tick.Pod{{of("d", "a", func(p *tick.Pod) { p.UID, p.Terminating = "1", true }), of("d", "a", func(p *tick.Pod) { p.UID, p.UsageMilliCPU = "2", new(7.0) })}}, false, "d/a LS koord-prod 7m"},
 		{"a name that may not be written", [][]tick.Pod{{of("d", "a\x1b[2J", same), of("d", strings.Repeat("x", 300), same)}}, false, ""},
 	} {
 		var u Usage

@@ -23,18 +23,24 @@ func guide() *tick.Tick {
 				NUMANodes: []tick.TopologyNUMA{{ID: 1, CPUs: "12-23,36-47", MemoryBytes: f(100313305088)}, {ID: 0, CPUs: "0-11,24-35", MemoryBytes: f(100313305088)}},
 			},
 			Pods: []tick.Pod{
-				{UID: "u2", Namespace: "default", Name: "near", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: f(1001)},
-					Containers: []tick.Container{{CPUSetCPUs: "12-15"}}},
-				{UID: "u1", Namespace: "default", Name: "far", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: f(2001), ReclaimedMemoryBytes: f(1 << 30)},
-					Containers: []tick.Container{{CPUSetCPUs: "0-10"}, {CPUSetCPUs: "12-21"}}},
+				{
+					UID: "u2", Namespace: "default", Name: "near", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: f(1001)},
+					Containers: []tick.Container{{CPUSetCPUs: "12-15"}},
+				},
+				{
+					UID: "u1", Namespace: "default", Name: "far", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: f(2001), ReclaimedMemoryBytes: f(1 << 30)},
+					Containers: []tick.Container{{CPUSetCPUs: "0-10"}, {CPUSetCPUs: "12-21"}},
+				},
 				{UID: "u3", Namespace: "default", Name: "service", QoS: tick.QoSShared, Requests: &tick.Resources{MilliCPU: f(2000)}},
 				{UID: "u4", Namespace: "default", Name: "over", QoS: tick.QoSReclaimed, Phase: "Succeeded", Requests: &tick.Resources{ReclaimedMilliCPU: f(1)}},
 				{UID: "u5", Name: "a cgroup", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: f(1)}},
 				{UID: "u6", Namespace: "default", Name: "asks for nothing", QoS: tick.QoSReclaimed, Requests: &tick.Resources{}},
 			},
 		},
-		Advice: &tick.Advice{Reclaimed: &tick.Reclaimed{MilliCPU: p(44000), MemoryBytes: p(195257901056),
-			NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: p(22500), MemoryBytes: p(97628950528)}, {ID: 1, MilliCPU: p(21500)}}}},
+		Advice: &tick.Advice{Reclaimed: &tick.Reclaimed{
+			MilliCPU: p(44000), MemoryBytes: p(195257901056),
+			NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: p(22500), MemoryBytes: p(97628950528)}, {ID: 1, MilliCPU: p(21500)}},
+		}},
 	}
 }
 
@@ -130,10 +136,10 @@ func brief(zones []any) string {
 func TestReadIsCareful(t *testing.T) {
 	tk := guide()
 	tk.Advice.Reclaimed.MilliCPU, tk.Advice.Reclaimed.MemoryBytes = tick.Ptr[int64](-5), tick.Ptr[int64](1<<62)
-	tk.Sample.Pods[0].Requests.ReclaimedMilliCPU = tick.Ptr(1e300)
-	tk.Sample.Pods[1].Requests.ReclaimedMilliCPU = tick.Ptr(-1.0)
+	tk.Sample.Pods[0].Requests.ReclaimedMilliCPU = new(1e300)
+	tk.Sample.Pods[1].Requests.ReclaimedMilliCPU = new(-1.0)
 	for i := range 2 * maxConsumers {
-		tk.Sample.Pods = append(tk.Sample.Pods, tick.Pod{UID: fmt.Sprint(i), Namespace: "d", Name: "p", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1.0)}})
+		tk.Sample.Pods = append(tk.Sample.Pods, tick.Pod{UID: fmt.Sprint(i), Namespace: "d", Name: "p", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: new(1.0)}})
 	}
 	f := Read(tk)
 	if *f.Reclaimed.MilliCPU != 0 || *f.Reclaimed.MemoryBytes != largest || len(f.Consumers) != maxConsumers || f.Taints != nil {

@@ -123,7 +123,7 @@ func rest(node, pods *float64) *float64 {
 	if node == nil || pods == nil {
 		return nil
 	}
-	return tick.Ptr(max(*node-*pods, 0))
+	return new(max(*node-*pods, 0))
 }
 
 // nodeUse is the node's. Memory that the kernel could give away at once is not used, unless the page cache is to count.
@@ -147,7 +147,7 @@ func without(total, free *float64) *float64 {
 	if t == nil || f == nil || *f > *t {
 		return nil
 	}
-	return tick.Ptr(*t - *f)
+	return new(*t - *f)
 }
 
 // figure is a figure that may be one.
@@ -277,7 +277,7 @@ func memoryFigure(m *tick.Memory, pageCache bool) *float64 {
 	case rss == nil || pageCache && cache == nil:
 		return nil
 	case pageCache:
-		return tick.Ptr(*rss + *cache)
+		return new(*rss + *cache)
 	}
 	return rss
 }

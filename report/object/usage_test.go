@@ -17,7 +17,7 @@ import (
 // Aggregates over several times, each where half of it is covered; and what is older than it is forgotten.
 func TestNodeMetricAggregates(t *testing.T) {
 	c := defaults()
-	c.MetricAggregateDurationSeconds = tick.Ptr(int64(1)) // the floor is a minute
+	c.MetricAggregateDurationSeconds = new(int64(1)) // the floor is a minute
 	c.MetricAggregatePolicy = &sloconfig.MetricAggregatePolicy{Durations: []string{"2m", "5m", "no time", "-1m", "48h", "10m"}}
 	var u Usage
 	now := noon
@@ -106,8 +106,10 @@ func TestNodeMetricPatch(t *testing.T) {
 		want   string
 	}{
 		{"nothing", `{"updateTime":"t"}`, `{"status":{"nodeMetric":{"aggregatedNodeUsages":null,"aggregatedSystemUsages":null,"nodeUsage":null,"numaUsages":null,"systemUsage":null},"podsMetric":null,"updateTime":"t"}}`},
-		{"some", `{"updateTime":"t","podsMetric":[1],"nodeMetric":{"nodeUsage":{"resources":{"cpu":"1"}},"systemUsage":{"resources":{"cpu":"1","memory":"2"}},"numaUsages":[]}}`,
-			`{"status":{"nodeMetric":{"aggregatedNodeUsages":null,"aggregatedSystemUsages":null,"nodeUsage":{"resources":{"cpu":"1","memory":null}},"numaUsages":[],"systemUsage":{"resources":{"cpu":"1","memory":"2"}}},"podsMetric":[1],"updateTime":"t"}}`},
+		{
+			"some", `{"updateTime":"t","podsMetric":[1],"nodeMetric":{"nodeUsage":{"resources":{"cpu":"1"}},"systemUsage":{"resources":{"cpu":"1","memory":"2"}},"numaUsages":[]}}`,
+			`{"status":{"nodeMetric":{"aggregatedNodeUsages":null,"aggregatedSystemUsages":null,"nodeUsage":{"resources":{"cpu":"1","memory":null}},"numaUsages":[],"systemUsage":{"resources":{"cpu":"1","memory":"2"}}},"podsMetric":[1],"updateTime":"t"}}`,
+		},
 	} {
 		status := decode(t, tt.status)
 		got, err := json.Marshal(NodeMetricPatch(status))

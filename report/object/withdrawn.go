@@ -57,7 +57,7 @@ func least(a, b *int64) *int64 {
 	if a == nil || b == nil {
 		return nil
 	}
-	return tick.Ptr(min(*a, *b))
+	return new(min(*a, *b))
 }
 
 // NodeTaints are the figures of a Node's taints.

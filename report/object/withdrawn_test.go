@@ -128,11 +128,17 @@ func TestRequested(t *testing.T) {
 		{"no end of it", tick.Tick{Sample: &tick.Sample{Pods: []tick.Pod{pod("a", 1<<53, 1), pod("b", 1<<53, 1)}}}, fmt.Sprint(int64(1<<53), " 2")},
 		{"evicted just now", tick.Tick{
 			Sample: &tick.Sample{Pods: []tick.Pod{pod("a", 1000, 10), pod("b", 500, 5), pod("c", 100, 1), pod("d", 10, 1)}},
-			Eviction: &tick.Eviction{Evictions: []tick.PodEviction{{UID: "a", State: tick.StateRequested}, {UID: "b", State: tick.StateCreated},
-				{UID: "c", State: tick.StateFailed}, {UID: "d", State: tick.StateWouldEvict}}}}, "110 2"},
+			Eviction: &tick.Eviction{Evictions: []tick.PodEviction{
+				{UID: "a", State: tick.StateRequested},
+				{UID: "b", State: tick.StateCreated},
+				{UID: "c", State: tick.StateFailed},
+				{UID: "d", State: tick.StateWouldEvict},
+			}},
+		}, "110 2"},
 		{"evicted in a dry run", tick.Tick{
 			Sample:   &tick.Sample{Pods: []tick.Pod{pod("a", 1000, 10)}},
-			Eviction: &tick.Eviction{DryRun: true, Evictions: []tick.PodEviction{{UID: "a", State: tick.StateRequested}}}}, "1000 10"},
+			Eviction: &tick.Eviction{DryRun: true, Evictions: []tick.PodEviction{{UID: "a", State: tick.StateRequested}}},
+		}, "1000 10"},
 	} {
 		got := ""
 		if r := Read(&tt.tick).Requested; r != nil {
@@ -182,14 +188,30 @@ func TestNodeTaints(t *testing.T) {
 	}{
 		{"nobody speaks of them", nil, nil, ""},
 		{"none", []tick.Taint{}, []tick.Taint{}, ""},
-		{"the three effects", []tick.Taint{{Key: ours + "a", Effect: "NoSchedule"}, {Key: ours + "a", Effect: "PreferNoSchedule"}, {Key: ours + "a", Effect: "NoExecute"}},
-			[]tick.Taint{{Key: ours + "a", Effect: "NoSchedule"}, {Key: ours + "a", Effect: "PreferNoSchedule"}, {Key: ours + "a", Effect: "NoExecute"}}, ""},
-		{"one that Nodes do not have", []tick.Taint{{Key: ours + "a", Effect: "NoScheduleForReclaimedTasks"}, {Key: ours + "b", Effect: "NoSchedule"}},
-			[]tick.Taint{{Key: ours + "b", Effect: "NoSchedule"}}, ours + "a:NoScheduleForReclaimedTasks"},
-		{"keys of others", []tick.Taint{{Key: "node.kubernetes.io/unreachable", Effect: "NoExecute"}, {Key: "a", Effect: "NoSchedule"}},
-			[]tick.Taint{}, "node.kubernetes.io/unreachable:NoExecute, a:NoSchedule"},
-		{"keys that no server takes", []tick.Taint{{Key: ours, Effect: "NoSchedule"}, {Key: ours + "a/b", Effect: "NoSchedule"}, {Key: ours + "-a", Effect: "NoSchedule"}, {Key: ours + "a,b", Effect: "NoSchedule"}, {Key: ours + strings.Repeat("a", 64), Effect: "NoSchedule"}},
-			[]tick.Taint{}, ours + ":NoSchedule"},
+		{
+			"the three effects",
+			[]tick.Taint{{Key: ours + "a", Effect: "NoSchedule"}, {Key: ours + "a", Effect: "PreferNoSchedule"}, {Key: ours + "a", Effect: "NoExecute"}},
+			[]tick.Taint{{Key: ours + "a", Effect: "NoSchedule"}, {Key: ours + "a", Effect: "PreferNoSchedule"}, {Key: ours + "a", Effect: "NoExecute"}},
+			"",
+		},
+		{
+			"one that Nodes do not have",
+			[]tick.Taint{{Key: ours + "a", Effect: "NoScheduleForReclaimedTasks"}, {Key: ours + "b", Effect: "NoSchedule"}},
+			[]tick.Taint{{Key: ours + "b", Effect: "NoSchedule"}},
+			ours + "a:NoScheduleForReclaimedTasks",
+		},
+		{
+			"keys of others",
+			[]tick.Taint{{Key: "node.kubernetes.io/unreachable", Effect: "NoExecute"}, {Key: "a", Effect: "NoSchedule"}},
+			[]tick.Taint{},
+			"node.kubernetes.io/unreachable:NoExecute, a:NoSchedule",
+		},
+		{
+			"keys that no server takes",
+			[]tick.Taint{{Key: ours, Effect: "NoSchedule"}, {Key: ours + "a/b", Effect: "NoSchedule"}, {Key: ours + "-a", Effect: "NoSchedule"}, {Key: ours + "a,b", Effect: "NoSchedule"}, {Key: ours + strings.Repeat("a", 64), Effect: "NoSchedule"}},
+			[]tick.Taint{},
+			ours + ":NoSchedule",
+		},
 	} {
 		got := Figures{Taints: tt.taints, Reclaimed: of(1, 1).Reclaimed}.NodeTaints()
 		if d := cmp.Diff(tt.want, got.Taints); d != "" {

@@ -155,11 +155,11 @@ const (
 func poolsOf(a *tick.Advice) (all []tick.Pool, size int) {
 	for _, p := range a.Pools[:min(len(a.Pools), mostPools)] {
 		list := p.CPUs
-		if set, err := cpus.Parse(list); err != nil || len(list) > longestList {
+		set, err := cpus.Parse(list)
+		if err != nil || len(list) > longestList {
 			continue
-		} else {
-			list = set.String()
 		}
+		list = set.String()
 		all = append(all, tick.Pool{Name: explain.Short(p.Name), CPUs: strings.Clone(list)})
 		size += 8 + len(list)
 		if p.Name != tick.PoolShare && p.Name != tick.PoolReclaim {

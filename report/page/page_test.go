@@ -22,16 +22,21 @@ var begin = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 // tickAt is a tick of a node of 4 CPUs.
 func tickAt(second int, use float64, pods ...tick.Pod) *tick.Tick {
 	f := tick.Ptr[float64]
-	return &tick.Tick{V: 1, Node: "n", Time: begin.Add(time.Duration(second) * time.Second),
+	return &tick.Tick{
+		V: 1, Node: "n", Time: begin.Add(time.Duration(second) * time.Second),
 		Sample: &tick.Sample{
 			IntervalSeconds: f(1),
-			Topology: &tick.Topology{CPUs: "0-3", Cores: []string{"0,2", "1,3"},
-				NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-3"}}},
+			Topology: &tick.Topology{
+				CPUs: "0-3", Cores: []string{"0,2", "1,3"},
+				NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-3"}},
+			},
 			CPU:  &tick.NodeCPU{UsageMilliCPU: &use},
 			Pods: pods,
 		},
-		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr(int64(4000 - use))},
-			Pools: []tick.Pool{{Name: "share", CPUs: "0-1"}, {Name: "reclaim", CPUs: "2-3"}}, Reasons: []string{"a reason"}},
+		Advice: &tick.Advice{
+			Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(4000 - use))},
+			Pools: []tick.Pool{{Name: "share", CPUs: "0-1"}, {Name: "reclaim", CPUs: "2-3"}}, Reasons: []string{"a reason"},
+		},
 	}
 }
 
@@ -70,8 +75,10 @@ func TestHostileNamesAreNoMarkup(t *testing.T) {
 	x.Advice.Pools = append(x.Advice.Pools, tick.Pool{Name: attack, CPUs: "0"}, tick.Pool{Name: "x", CPUs: attack})
 	x.Advice.Cgroups = []tick.Cgroup{{Cgroup: attack, CPUSetCPUs: attack}}
 	x.Isolation = &tick.Isolation{Errors: []tick.IsolationError{{Cgroup: attack, Key: attack, Error: attack}}, Refused: attack}
-	x.Eviction = &tick.Eviction{Taints: []tick.Taint{{Key: attack, Effect: attack}}, Errors: []string{attack},
-		Evictions: []tick.PodEviction{{UID: attack, Namespace: attack, Name: attack, Rule: attack, Scope: attack, Message: attack, State: attack, Error: attack}}}
+	x.Eviction = &tick.Eviction{
+		Taints: []tick.Taint{{Key: attack, Effect: attack}}, Errors: []string{attack},
+		Evictions: []tick.PodEviction{{UID: attack, Namespace: attack, Name: attack, Rule: attack, Scope: attack, Message: attack, State: attack, Error: attack}},
+	}
 	x.Sample.Errors = []tick.SourceError{{Source: attack, Error: attack}}
 	x.Sample.Pods[0].QoS, x.Sample.Pods[0].Containers = attack, []tick.Container{{Name: attack, CPUSetCPUs: attack}}
 	r.Add(x)

@@ -78,10 +78,23 @@ func pointOf(t *tick.Tick) *point {
 		value *float64
 		unit  float64
 	}{
-		{capacity, a.Capacity, 1}, {services, a.Services, 1}, {batch, a.Batch, 1}, {rest, a.Rest, 1}, {offered, a.Offered, 1}, {free, a.Free, 1},
-		{requested, a.Requested, 1}, {pool, a.Pool, 1}, {shadow, a.Shadow, 1}, {memory, a.Memory, mebibyte}, {memoryAll, a.MemoryAll, mebibyte},
-		{memoryOffered, a.MemoryOffered, mebibyte}, {throttled, a.Throttled, 1}, {waiting, a.CPUStall, 1}, {load, a.Load1, 1},
-		{offeredLow, a.Offered, 1}, {servicesHigh, a.Services, 1},
+		{capacity, a.Capacity, 1},
+		{services, a.Services, 1},
+		{batch, a.Batch, 1},
+		{rest, a.Rest, 1},
+		{offered, a.Offered, 1},
+		{free, a.Free, 1},
+		{requested, a.Requested, 1},
+		{pool, a.Pool, 1},
+		{shadow, a.Shadow, 1},
+		{memory, a.Memory, mebibyte},
+		{memoryAll, a.MemoryAll, mebibyte},
+		{memoryOffered, a.MemoryOffered, mebibyte},
+		{throttled, a.Throttled, 1},
+		{waiting, a.CPUStall, 1},
+		{load, a.Load1, 1},
+		{offeredLow, a.Offered, 1},
+		{servicesHigh, a.Services, 1},
 	} {
 		if x.value != nil {
 			p.value[x.figure], p.count[x.figure] = *x.value/x.unit, 1

@@ -207,10 +207,20 @@ func TestBackoff(t *testing.T) {
 		err  error
 		want time.Duration
 	}{
-		{away, 500 * time.Millisecond}, {away, time.Second}, {away, 2 * time.Second}, {away, 4 * time.Second}, {away, 8 * time.Second}, {away, 8 * time.Second},
+		{away, 500 * time.Millisecond},
+		{away, time.Second},
+		{away, 2 * time.Second},
+		{away, 4 * time.Second},
+		{away, 8 * time.Second},
+		{away, 8 * time.Second},
 		{forbidden, 500 * time.Millisecond}, // it is back, and does not know its roles yet
-		{forbidden, time.Second}, {forbidden, 2 * time.Second}, {forbidden, 4 * time.Second}, {forbidden, 8 * time.Second},
-		{forbidden, 16 * time.Second}, {forbidden, 30 * time.Second}, {forbidden, 30 * time.Second},
+		{forbidden, time.Second},
+		{forbidden, 2 * time.Second},
+		{forbidden, 4 * time.Second},
+		{forbidden, 8 * time.Second},
+		{forbidden, 16 * time.Second},
+		{forbidden, 30 * time.Second},
+		{forbidden, 30 * time.Second},
 		{away, 500 * time.Millisecond},
 		{apierrors.NewTooManyRequests("slowly", 20), 20 * time.Second}, // as the server asks
 	} {

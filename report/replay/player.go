@@ -1,5 +1,5 @@
-// Package replay is the clock and the keys of a recording that is played: which tick is shown when. It is pure: the time that has passed and
-// the keys that were pressed go in.
+// Package replay is the clock and the keys of a recording that is played: which tick is shown when. It is pure: the time that has passed
+// and the keys that were pressed go in.
 package replay
 
 import (

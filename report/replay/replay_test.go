@@ -51,10 +51,20 @@ func TestPlayerSteps(t *testing.T) {
 		do   func()
 		want int
 	}{
-		{func() { p.Step(1) }, 1}, {func() { p.Step(-5) }, 0}, {func() { p.Skip(time.Minute) }, 6}, {func() { p.Skip(time.Minute) }, 12},
-		{func() { p.Skip(-time.Minute) }, 6}, {func() { p.Skip(-time.Hour) }, 0}, {func() { p.Skip(time.Hour) }, 29}, {func() { p.Step(1) }, 29},
-		{func() { p.Seek(begin.Add(95 * time.Second)) }, 10}, {func() { p.Seek(begin.Add(time.Hour)) }, 29}, {func() { p.Skip(time.Second) }, 29},
-		{func() { p.Seek(begin) }, 0}, {func() { p.Skip(time.Second) }, 1}, {func() { p.Skip(-time.Second) }, 0},
+		{func() { p.Step(1) }, 1},
+		{func() { p.Step(-5) }, 0},
+		{func() { p.Skip(time.Minute) }, 6},
+		{func() { p.Skip(time.Minute) }, 12},
+		{func() { p.Skip(-time.Minute) }, 6},
+		{func() { p.Skip(-time.Hour) }, 0},
+		{func() { p.Skip(time.Hour) }, 29},
+		{func() { p.Step(1) }, 29},
+		{func() { p.Seek(begin.Add(95 * time.Second)) }, 10},
+		{func() { p.Seek(begin.Add(time.Hour)) }, 29},
+		{func() { p.Skip(time.Second) }, 29},
+		{func() { p.Seek(begin) }, 0},
+		{func() { p.Skip(time.Second) }, 1},
+		{func() { p.Skip(-time.Second) }, 0},
 	} {
 		if tt.do(); p.At() != tt.want {
 			t.Errorf("tick %d; want %d", p.At(), tt.want)

@@ -11,13 +11,16 @@ import (
 
 // at is a tick of a node of 10 CPUs with one service and an offer, both in milli-CPU.
 func at(minute int, service, offer float64) *tick.Tick {
-	return &tick.Tick{V: 1, Node: "n", Time: time.Date(2026, 11, 21, 8, minute, 0, 0, time.UTC),
+	return &tick.Tick{
+		V: 1, Node: "n", Time: time.Date(2026, 11, 21, 8, minute, 0, 0, time.UTC),
 		Sample: &tick.Sample{
-			IntervalSeconds: tick.Ptr(60.0), Topology: &tick.Topology{CPUs: "0-9"}, CPU: &tick.NodeCPU{UsageMilliCPU: &service},
-			Pods: []tick.Pod{{UID: "s", Name: "s", QoS: tick.QoSShared, UsageMilliCPU: &service, Load1: tick.Ptr(service/1000 + 0.5),
-				Containers: []tick.Container{{Name: "c", ThrottledPercent: tick.Ptr(10.0)}}}},
+			IntervalSeconds: new(60.0), Topology: &tick.Topology{CPUs: "0-9"}, CPU: &tick.NodeCPU{UsageMilliCPU: &service},
+			Pods: []tick.Pod{{
+				UID: "s", Name: "s", QoS: tick.QoSShared, UsageMilliCPU: &service, Load1: new(service/1000 + 0.5),
+				Containers: []tick.Container{{Name: "c", ThrottledPercent: new(10.0)}},
+			}},
 		},
-		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr(int64(offer))}},
+		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(offer))}},
 	}
 }
 

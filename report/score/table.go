@@ -109,8 +109,8 @@ func writeTable(b *strings.Builder, cells [][]string) {
 	for _, line := range cells {
 		for i, cell := range line {
 			space := strings.Repeat(" ", widths[i]-len([]rune(cell)))
-			switch {
-			case i == 0:
+			switch i {
+			case 0:
 				b.WriteString(cell + space)
 			default:
 				b.WriteString("  " + space + cell)

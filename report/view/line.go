@@ -170,7 +170,7 @@ type segment struct {
 }
 
 // bar draws segments of a whole over width columns. A part that is not nothing gets a column while there is one.
-func (l *line) bar(whole float64, width int, segments ...segment) *line {
+func (l *line) bar(whole float64, width int, segments ...segment) {
 	used := 0
 	var sum float64
 	for _, s := range segments {
@@ -185,5 +185,5 @@ func (l *line) bar(whole float64, width int, segments ...segment) *line {
 		l.add(s.style, strings.Repeat(s.fill, end-used))
 		used = end
 	}
-	return l.add(dim, strings.Repeat("·", width-used))
+	l.add(dim, strings.Repeat("·", width-used))
 }

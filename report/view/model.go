@@ -213,7 +213,8 @@ func (m *Model) sets() map[string]string {
 	return sets
 }
 
-// limits are the quotas and scheduling classes that are advised, in words, by cgroup, and said to be advised alone where nothing writes them.
+// limits are the quotas and scheduling classes that are advised, in words, by cgroup, and said to be advised alone where nothing writes
+// them.
 func (m *Model) limits() map[string]string {
 	limits := map[string]string{}
 	if m.Tick.Advice == nil {

@@ -28,8 +28,8 @@ func Frame(m *Model, look Look, now time.Time) []string {
 		lines = append(lines, &line{})
 	}
 	lines = append(lines, m.coreLines(look)...)
-	sections := []section{m.podSection(look), m.pressureSection(look, now), m.writeSection(look), m.networkSection(), m.reasonSection(), m.errorSection()}
-	lines = append(lines, lay(sections, look, look.Height-len(lines), roomy)...)
+	sections := []section{m.podSection(look), m.pressureSection(look), m.writeSection(look), m.networkSection(), m.reasonSection(), m.errorSection()}
+	lines = append(lines, lay(sections, look.Height-len(lines), roomy)...)
 
 	out := make([]string, 0, len(lines))
 	for _, l := range lines[:min(len(lines), look.Height)] {
@@ -168,7 +168,7 @@ func (m *Model) cpuLine(look Look, s *tick.Sample) *line {
 	var whole *float64
 	if s.Topology != nil {
 		if set, err := cpus.Parse(s.Topology.CPUs); err == nil {
-			whole = tick.Ptr(float64(set.Size()) * 1000)
+			whole = new(float64(set.Size()) * 1000)
 		}
 	} else if s.Capacity != nil {
 		whole = s.Capacity.MilliCPU
@@ -202,7 +202,7 @@ func memoryLine(look Look, mem *tick.NodeMemory) *line {
 	l := (&line{}).add(heading, fit("memory", labelWidth))
 	var used *float64
 	if mem.TotalBytes != nil && mem.AvailableBytes != nil {
-		used = tick.Ptr(*mem.TotalBytes - *mem.AvailableBytes)
+		used = new(*mem.TotalBytes - *mem.AvailableBytes)
 	}
 	var all, part float64
 	if mem.TotalBytes != nil {
@@ -238,7 +238,7 @@ func diskLine(look Look, s *tick.Sample) *line {
 	if n := len(s.Disks); n > 1 {
 		name += fmt.Sprintf(", of %d", n)
 	}
-	l.add(plain, fit("  "+name, 20)+right(percent(most.UsePercent, tick.Ptr(100.0)), 4))
+	l.add(plain, fit("  "+name, 20)+right(percent(most.UsePercent, new(100.0)), 4))
 	l.add(dim, "  queue ").add(plain, load(most.Queue))
 	if s.IO != nil {
 		l.psi(s.IO.Pressure)
@@ -273,7 +273,7 @@ func (m *Model) offerLine(look Look) []*line {
 	width := max(8, (look.Width-60)/2)
 	l := (&line{}).add(heading, "reclaimed ")
 	l.add(good, cores(floatOf(r.MilliCPU))).add(plain, " cores ")
-	l.sparkline(m.offeredCPU, width, func(v *float64) string { return cores(v) })
+	l.sparkline(m.offeredCPU, width, cores)
 	l.add(plain, "   ").add(good, bytes(floatOf(r.MemoryBytes))).add(plain, " memory ")
 	l.sparkline(m.offeredMemory, width, nil)
 	lines := []*line{l}

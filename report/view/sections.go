@@ -21,7 +21,7 @@ type section struct {
 }
 
 // lay gives the height to the sections: first to each its least, from the first to the last, then the rest in turns.
-func lay(sections []section, look Look, height int, roomy bool) []*line {
+func lay(sections []section, height int, roomy bool) []*line {
 	extra := 1 // the heading
 	if roomy {
 		extra = 2 // a blank line before it
@@ -106,9 +106,10 @@ func (m *Model) podSection(look Look) section {
 	}
 	name := max(12, min(longest, 50, look.Width-fixed-14))
 	s := section{
-		heading: (&line{}).add(heading, fit("pods "+number, name+1)+fit("class", classWidth)+right("cpu", cpuWidth)+right("load", loadWidth)+right("memory", memWidth)+"  cpus"),
-		least:   6,
-		more:    func(n int) *line { return (&line{}).add(dim, fmt.Sprintf("… and %d more", n)) },
+		heading: (&line{}).add(heading, fit("pods "+number, name+1)+fit("class", classWidth)+
+			right("cpu", cpuWidth)+right("load", loadWidth)+right("memory", memWidth)+"  cpus"),
+		least: 6,
+		more:  func(n int) *line { return (&line{}).add(dim, fmt.Sprintf("… and %d more", n)) },
 	}
 	limits, sets, marks := m.limits(), m.sets(), m.marks()
 	for _, p := range pods {
@@ -184,7 +185,7 @@ func confinement(p *tick.Pod, limits, sets map[string]string) string {
 	return strings.Join(slices.Compact(parts), " ")
 }
 
-func (m *Model) pressureSection(look Look, now time.Time) section {
+func (m *Model) pressureSection(look Look) section {
 	e := m.Tick.Eviction
 	if e == nil {
 		return section{}
@@ -340,8 +341,8 @@ func (m *Model) writeSection(look Look) section {
 	return s
 }
 
-// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and says so where the
-// stream does not say what they come to.
+// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and says so where
+// the stream does not say what they come to.
 func written(text, key string, milliCPU *int64) string {
 	switch {
 	case milliCPU != nil && *milliCPU == tick.Unlimited:

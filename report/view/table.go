@@ -21,7 +21,7 @@ func TableLine(t *tick.Tick, note string) string {
 			cpu, load1 = cores(s.CPU.UsageMilliCPU), load(s.CPU.Load1)
 		}
 		if s.Memory != nil && s.Memory.TotalBytes != nil && s.Memory.AvailableBytes != nil {
-			mem = percent(tick.Ptr(*s.Memory.TotalBytes-*s.Memory.AvailableBytes), s.Memory.TotalBytes)
+			mem = percent(new(*s.Memory.TotalBytes-*s.Memory.AvailableBytes), s.Memory.TotalBytes)
 		}
 	}
 	offered, memory, share, reclaim := missing, missing, missing, missing

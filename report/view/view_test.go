@@ -266,7 +266,7 @@ func TestDryRunIsShownAsOne(t *testing.T) {
 		return &tick.Tick{
 			Node: "n", Time: at.Add(time.Duration(second) * time.Second),
 			Sample:    &tick.Sample{Pods: []tick.Pod{{Name: "batch", Cgroup: "/batch", QoS: tick.QoSReclaimed}}},
-			Advice:    &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUMaxMilliCPU: tick.Ptr(int64(620))}}},
+			Advice:    &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(620))}}},
 			Isolation: &tick.Isolation{DryRun: true, Writes: writes},
 		}
 	}
@@ -290,7 +290,7 @@ func TestDryRunIsShownAsOne(t *testing.T) {
 // A quota is shown in CPUs, as everywhere on the screen; the kernel's text of a stream that does not say what it comes to has its unit.
 func TestWritesAreInTheScreensUnits(t *testing.T) {
 	x := &tick.Tick{Node: "n", Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Isolation: &tick.Isolation{Applied: 2, Writes: []tick.Write{
-		{Cgroup: "/a", Key: "cpuMaxMilliCPU", Old: "-1", New: "152800", OldMilliCPU: tick.Ptr(int64(tick.Unlimited)), NewMilliCPU: tick.Ptr(int64(1528))},
+		{Cgroup: "/a", Key: "cpuMaxMilliCPU", Old: "-1", New: "152800", OldMilliCPU: tick.Ptr(int64(tick.Unlimited)), NewMilliCPU: new(int64(1528))},
 		{Cgroup: "/b", Key: "cpuMaxMilliCPU", Old: "max 100000", New: "152800 100000"},
 		{Cgroup: "/c", Key: "cpuWeight", Old: "100", New: "2"},
 	}}}
@@ -339,7 +339,7 @@ func TestPressureRows(t *testing.T) {
 	rows := func(findings ...tick.PressureFinding) []string {
 		m := &Model{Tick: &tick.Tick{Eviction: &tick.Eviction{Pressures: findings}}}
 		var out []string
-		for _, row := range m.pressureSection(Look{Width: 80}, time.Time{}).rows {
+		for _, row := range m.pressureSection(Look{Width: 80}).rows {
 			out = append(out, strings.Join(strings.Fields(row.render(Look{Width: 100})), " "))
 		}
 		return out
@@ -352,11 +352,13 @@ func TestPressureRows(t *testing.T) {
 		{"much is free", []tick.PressureFinding{memory("free", 22*gib, gib/32, false)}, []string{"memory free hard █········· 22.0 GiB min 32.0 MiB"}},
 		{"half of the way", []tick.PressureFinding{memory("free", 2*gib, gib, false)}, []string{"memory free hard █████····· 2.00 GiB min 1.00 GiB"}},
 		{
-			"the nearest part", []tick.PressureFinding{memory("free", 22*gib, gib, false), memory("numa1", 2*gib, gib, false), memory("kswapd", 0, 2000, false)},
+			"the nearest part",
+			[]tick.PressureFinding{memory("free", 22*gib, gib, false), memory("numa1", 2*gib, gib, false), memory("kswapd", 0, 2000, false)},
 			[]string{"memory numa1 hard █████····· 2.00 GiB min 1.00 GiB +2 farther off"},
 		},
 		{
-			"all that are met", []tick.PressureFinding{memory("free", 22*gib, gib, false), memory("kswapd", 3000, 2000, true), memory("psi", 40, 20, true)},
+			"all that are met",
+			[]tick.PressureFinding{memory("free", 22*gib, gib, false), memory("kswapd", 3000, 2000, true), memory("psi", 40, 20, true)},
 			[]string{"memory kswapd hard ██████████ 3000 pages/s max 2000 pages/s met", "memory psi hard ██████████ 40.0 % max 20.0 % met", "memory free hard █········· 22.0 GiB min 1.00 GiB"},
 		},
 		{"nothing is left", []tick.PressureFinding{memory("free", 0, gib, false)}, []string{"memory free hard ██████████ 0 B min 1.00 GiB"}},
@@ -382,7 +384,7 @@ func TestFirstReading(t *testing.T) {
 	if got := text(); strings.Contains(got, "not measured") || !strings.Contains(got, "broken") || !strings.Contains(got, "the first reading has no rates") {
 		t.Errorf("at first: %s", got)
 	}
-	m.Tick.Sample.IntervalSeconds = tick.Ptr(1.0)
+	m.Tick.Sample.IntervalSeconds = new(1.0)
 	if got := text(); !strings.Contains(got, "not measured") || strings.Contains(got, "first reading") {
 		t.Errorf("later: %s", got)
 	}

@@ -88,13 +88,13 @@ func TestFaultIsolateKilled(t *testing.T) {
 	send := func() {
 		number++
 		wanted := []tick.Cgroup{
-			{Cgroup: batch.Name, CPUSetCPUs: last, CPUMaxMilliCPU: tick.Ptr(int64(700)), CPUIdle: tick.Ptr(true), MemoryMaxBytes: tick.Ptr(int64(1 << 30))},
-			{Cgroup: pod.Name, CPUMaxMilliCPU: tick.Ptr(int64(300))},
-			{Cgroup: service.Name, CPUSetCPUs: all, CPUWeight: tick.Ptr(int64(300))},
+			{Cgroup: batch.Name, CPUSetCPUs: last, CPUMaxMilliCPU: new(int64(700)), CPUIdle: new(true), MemoryMaxBytes: new(int64(1 << 30))},
+			{Cgroup: pod.Name, CPUMaxMilliCPU: new(int64(300))},
+			{Cgroup: service.Name, CPUSetCPUs: all, CPUWeight: new(int64(300))},
 		}
 		if number%2 == 0 {
-			wanted[0].CPUSetCPUs, wanted[0].CPUMaxMilliCPU, wanted[0].CPUIdle = all, tick.Ptr(int64(1500)), tick.Ptr(false)
-			wanted[1].CPUMaxMilliCPU = tick.Ptr(int64(1000))
+			wanted[0].CPUSetCPUs, wanted[0].CPUMaxMilliCPU, wanted[0].CPUIdle = all, new(int64(1500)), new(false)
+			wanted[1].CPUMaxMilliCPU = new(int64(1000))
 		}
 		line, err := tick.Marshal(tick.Tick{V: 1, Node: "n", Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "test", Cgroups: wanted}})
 		if err != nil {
@@ -185,7 +185,7 @@ func TestFaultCgroupRemade(t *testing.T) {
 	for i := range ticks {
 		milli := int64(200 + i%2*300)
 		line, err := tick.Marshal(tick.Tick{V: 1, Node: "n", Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "test", Cgroups: []tick.Cgroup{
-			{Cgroup: name, CPUMaxMilliCPU: &milli, CPUWeight: tick.Ptr(milli), MemoryMaxBytes: tick.Ptr(milli << 20)},
+			{Cgroup: name, CPUMaxMilliCPU: &milli, CPUWeight: new(milli), MemoryMaxBytes: new(milli << 20)},
 			{Cgroup: standing.Name, CPUMaxMilliCPU: &milli},
 		}}})
 		if err != nil {

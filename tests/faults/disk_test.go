@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,7 +114,7 @@ func TestFaultDiskFull(t *testing.T) {
 	} {
 		t.Run(c.args[0], func(t *testing.T) {
 			path := filepath.Join(dir, c.file)
-			args := append(c.args[:len(c.args):len(c.args)], path)
+			args := append(slices.Clip(c.args), path)
 			runTool(t, 0, input.Bytes(), args...)
 			before, err := os.ReadFile(path)
 			if err != nil || len(before) == 0 {
@@ -188,7 +189,7 @@ func TestFaultTornState(t *testing.T) {
 	} {
 		t.Run(args[0], func(t *testing.T) {
 			path := filepath.Join(dir, args[0])
-			args := append(args[:len(args):len(args)], "--state", path)
+			args := append(slices.Clip(args), "--state", path)
 			runTool(t, 0, input, args...)
 			whole, err := os.ReadFile(path)
 			if err != nil {
@@ -230,7 +231,7 @@ func TestFaultTornJournal(t *testing.T) {
 	first, untouched := fmt.Sprint(isolated(t, own)), fmt.Sprint(isolated(t, beside))
 	journal := filepath.Join(t.TempDir(), "journal")
 	line, err := tick.Marshal(tick.Tick{V: 1, Node: "n", Time: time.Now().UTC(), Advice: &tick.Advice{Cgroups: []tick.Cgroup{
-		{Cgroup: own.Name, CPUMaxMilliCPU: tick.Ptr(int64(500)), MemoryMaxBytes: tick.Ptr(int64(1 << 30))},
+		{Cgroup: own.Name, CPUMaxMilliCPU: new(int64(500)), MemoryMaxBytes: new(int64(1 << 30))},
 	}}})
 	if err != nil {
 		t.Fatal(err)

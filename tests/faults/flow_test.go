@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -230,7 +231,7 @@ func (s *sink) read() {
 func (s *sink) all() []seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ticks[:len(s.ticks):len(s.ticks)]
+	return slices.Clip(s.ticks)
 }
 
 // await returns the first tick from the one numbered from on that is as asked.

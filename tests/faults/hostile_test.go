@@ -107,8 +107,8 @@ func hostileLines() []hostile {
 		for _, wrong := range []string{`7`, `"text"`, `true`, `[]`, `[[[]]]`, `{"a":{}}`, `[null,{},7]`, `-1.5e-7`} {
 			keys := strings.Split(path, ".")
 			line := wrong
-			for i := len(keys) - 1; i >= 0; i-- {
-				line = fmt.Sprintf(`{%q:%s}`, keys[i], line)
+			for _, key := range slices.Backward(keys) {
+				line = fmt.Sprintf(`{%q:%s}`, key, line)
 			}
 			list = append(list, hostile{path + " is " + wrong, `{HEAD,` + line[1:], false})
 		}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,7 +41,7 @@ func isFull(t *testing.T, f *os.File) bool {
 		t.Fatal(err)
 	}
 	ready := 0
-	if cErr := c.Control(func(fd uintptr) { ready, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0) }); cErr != nil || err != nil && err != unix.EINTR {
+	if cErr := c.Control(func(fd uintptr) { ready, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0) }); cErr != nil || err != nil && !errors.Is(err, unix.EINTR) {
 		t.Fatal(cErr, err)
 	}
 	return ready == 0 && err == nil

@@ -58,32 +58,34 @@ func TestSuppression(t *testing.T) {
 	kubelet("none")
 	manager := "none"
 
-	amounts := &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(float64(1 << 28))}
+	amounts := &tick.Resources{ReclaimedMilliCPU: new(1000.0), ReclaimedMemoryBytes: new(float64(1 << 28))}
 	member := func(g *group.Group, class, kubernetes string) tick.Pod {
-		return tick.Pod{UID: g.Name, Namespace: "ns", Name: filepath.Base(g.Name), QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: kubernetes,
-			Labels: map[string]string{"koordinator.sh/qosClass": class}, Cgroup: g.Name, UsageMilliCPU: tick.Ptr(0.0)}
+		return tick.Pod{
+			UID: g.Name, Namespace: "ns", Name: filepath.Base(g.Name), QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: kubernetes,
+			Labels: map[string]string{"koordinator.sh/qosClass": class}, Cgroup: g.Name, UsageMilliCPU: new(0.0),
+		}
 	}
 	// step is one tick: services use so many thousandths of the machine, an LSE pod has the list.
 	step := func(mode, lse string, use int64, idle bool) (written int) {
 		t.Helper()
 		capacity := float64(cpus * 1000)
 		sample := &tick.Sample{
-			IntervalSeconds: tick.Ptr(1.0), Topology: &tick.Topology{CPUs: all}, CgroupVersion: version,
-			CPU: &tick.NodeCPU{UsageMilliCPU: tick.Ptr(0.0)}, Kubelet: &tick.Kubelet{CPUManagerPolicy: manager},
-			Capacity: &tick.Resources{MilliCPU: &capacity, MemoryBytes: tick.Ptr(1e10)}, Allocatable: &tick.Resources{MilliCPU: &capacity, MemoryBytes: tick.Ptr(1e10)},
+			IntervalSeconds: new(1.0), Topology: &tick.Topology{CPUs: all}, CgroupVersion: version,
+			CPU: &tick.NodeCPU{UsageMilliCPU: new(0.0)}, Kubelet: &tick.Kubelet{CPUManagerPolicy: manager},
+			Capacity: &tick.Resources{MilliCPU: &capacity, MemoryBytes: new(1e10)}, Allocatable: &tick.Resources{MilliCPU: &capacity, MemoryBytes: new(1e10)},
 			Tiers: []tick.Tier{{
 				Name: tick.TierBestEffort, Cgroup: tier.Name, CPUSetCPUs: tier.Read("cpuset.cpus.effective", "cpuset.cpus"),
-				CPUMaxMilliCPU: tick.Ptr(quotaOf(t, tier)), CPUIdle: tier.Read("cpu.idle") == "1",
+				CPUMaxMilliCPU: new(quotaOf(t, tier)), CPUIdle: tier.Read("cpu.idle") == "1",
 			}},
 			Pods: []tick.Pod{member(spark, "BE", "BestEffort"), member(other, "BE", "BestEffort"), member(service, "LSE", "Guaranteed")},
 		}
 		sample.Pods[0].Requests, sample.Pods[0].Limits = amounts, amounts
 		sample.Pods[0].Containers = []tick.Container{{Name: "main", Cgroup: main.Name, Requests: amounts, Limits: amounts}}
 		if lse != "" { // a pod may claim as many CPUs as it requests
-			request := &tick.Resources{MilliCPU: tick.Ptr(float64(1000 * len(cpuList(t, lse)))), MemoryBytes: tick.Ptr(float64(1 << 20))}
+			request := &tick.Resources{MilliCPU: new(float64(1000 * len(cpuList(t, lse)))), MemoryBytes: new(float64(1 << 20))}
 			sample.Pods[2].Requests, sample.Pods[2].Limits = request, request
 		}
-		sample.Pods[2].UsageMilliCPU = tick.Ptr(float64(use * int64(cpus)))
+		sample.Pods[2].UsageMilliCPU = new(float64(use * int64(cpus)))
 		sample.Pods[2].Annotations = map[string]string{"scheduling.koordinator.sh/resource-status": fmt.Sprintf(`{"cpuset":%q}`, lse)}
 		strategies := map[string]any{"from": "test", "resourceThreshold": map[string]any{"enable": mode != "", "cpuSuppressPolicy": mode}}
 		if mode == "" {

@@ -220,8 +220,10 @@ func (l *lab) pipe(more ...string) *tick.NetworkIsolation {
 	if err != nil {
 		l.t.Fatalf("advise: %v\n%s", err, sampled)
 	}
-	isolate := l.inside("node", append([]string{"setpriv", "--bounding-set=-all,+net_admin", bin + "/isolate", "--only", "network", "--node", "n1",
-		"--journal", filepath.Join(l.dir, "journal")}, more...)...)
+	isolate := l.inside("node", append([]string{
+		"setpriv", "--bounding-set=-all,+net_admin", bin + "/isolate", "--only", "network", "--node", "n1",
+		"--journal", filepath.Join(l.dir, "journal"),
+	}, more...)...)
 	isolate.Stdin = bytes.NewReader(advised)
 	var log bytes.Buffer
 	isolate.Stderr = &log

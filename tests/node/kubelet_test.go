@@ -72,7 +72,7 @@ func (m *mover) advise(cgroups []tick.Cgroup) (*tick.Isolation, error) {
 		return nil, fmt.Errorf("%w: %s", err, m.logs.String())
 	}
 	if !m.out.Scan() {
-		return nil, fmt.Errorf("isolate ended: %v: %s", m.out.Err(), m.logs.String())
+		return nil, fmt.Errorf("isolate ended: %w: %s", m.out.Err(), m.logs.String())
 	}
 	l, err := tick.ParseLine(m.out.Bytes())
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// Command is a command that will run in the node: its namespaces and cgroups, the test's environment and directory. Signals TERM,
-// INT, HUP, USR1 and USR2 reach it, and it dies with the command that is returned. The exit code is its own, or 128 and the signal's number.
+// Command is a command that will run in the node: its namespaces and cgroups, the test's environment and directory. Signals TERM, INT, HUP,
+// USR1 and USR2 reach it, and it dies with the command that is returned. The exit code is its own, or 128 and the signal's number.
 func (n *Node) Command(ctx context.Context, command ...string) *exec.Cmd {
 	args := append([]string{"enter", n.dir, strconv.Itoa(n.guest.PID)}, command...)
 	cmd := exec.CommandContext(ctx, n.program, args...)
@@ -109,7 +109,7 @@ func (n *Node) ContainerCgroup(pod, container string) string {
 	return ""
 }
 
-// CgroupPath is a cgroup's directory on the machine; controller is cpu, cpuacct, cpuset, memory…
+// CgroupPath is a cgroup's directory on the machine; controller is cpu, cpuacct, cpuset, memory….
 func (n *Node) CgroupPath(controller, cgroup string) string {
 	return filepath.Join("/sys/fs/cgroup", controller, n.Cgroup, cgroup)
 }

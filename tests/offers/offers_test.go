@@ -115,13 +115,13 @@ const machineBytes = 256 << 30
 // tick is a sample as collect has it: each pod a shared one, and nothing else on the machine.
 func (t *trace) tick(i int) *tick.Tick {
 	s := t.samples[i]
-	own := &tick.Sample{IntervalSeconds: tick.Ptr(t.interval.Seconds()), Topology: topology(t.cpus), CgroupVersion: 2}
-	own.Capacity = &tick.Resources{MilliCPU: tick.Ptr(float64(t.cpus * 1000)), MemoryBytes: tick.Ptr(float64(machineBytes))}
+	own := &tick.Sample{IntervalSeconds: new(t.interval.Seconds()), Topology: topology(t.cpus), CgroupVersion: 2}
+	own.Capacity = &tick.Resources{MilliCPU: new(float64(t.cpus * 1000)), MemoryBytes: new(float64(machineBytes))}
 	own.Allocatable = own.Capacity
-	own.CPU = &tick.NodeCPU{UsageMilliCPU: tick.Ptr(t.part(i) * float64(t.cpus*1000))}
+	own.CPU = &tick.NodeCPU{UsageMilliCPU: new(t.part(i) * float64(t.cpus*1000))}
 	if s.memory > 0 {
 		free := (1 - s.memory) * machineBytes
-		own.Memory = &tick.NodeMemory{TotalBytes: tick.Ptr(float64(machineBytes)), AvailableBytes: &free, FreeBytes: &free}
+		own.Memory = &tick.NodeMemory{TotalBytes: new(float64(machineBytes)), AvailableBytes: &free, FreeBytes: &free}
 	}
 	held := s.memory * machineBytes / float64(len(s.pods))
 	for p, milliCPU := range s.pods {
@@ -129,7 +129,7 @@ func (t *trace) tick(i int) *tick.Tick {
 		load := milliCPU / 1000
 		own.Pods = append(own.Pods, tick.Pod{
 			UID: name, Name: name, QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/services/" + name,
-			UsageMilliCPU: &milliCPU, Load1: &load, Load5: &load, Threads: tick.Ptr(1.0),
+			UsageMilliCPU: &milliCPU, Load1: &load, Load5: &load, Threads: new(1.0),
 			Memory: &tick.Memory{RSSBytes: &held, WorkingSetBytes: &held},
 		})
 	}
@@ -146,7 +146,7 @@ func topology(cpus int) *tick.Topology {
 	for node := range 2 {
 		list := fmt.Sprintf("%d-%d,%d-%d", node*quarter, (node+1)*quarter-1, half+node*quarter, half+(node+1)*quarter-1)
 		shape.Sockets = append(shape.Sockets, list)
-		shape.NUMANodes = append(shape.NUMANodes, tick.TopologyNUMA{ID: node, CPUs: list, MemoryBytes: tick.Ptr(float64(machineBytes / 2))})
+		shape.NUMANodes = append(shape.NUMANodes, tick.TopologyNUMA{ID: node, CPUs: list, MemoryBytes: new(float64(machineBytes / 2))})
 	}
 	return shape
 }

@@ -94,7 +94,7 @@ func planetlab(dir string) (list []trace, err error) {
 			return nil, err
 		}
 		var vm []float64
-		for _, line := range strings.Fields(string(text)) {
+		for line := range strings.FieldsSeq(string(text)) {
 			percent, err := strconv.ParseFloat(line, 64)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", filepath.Join(dir, e.Name()), err)

@@ -62,7 +62,7 @@ var tiers = []tier{
 		},
 	},
 	{
-		name: "lint", does: "gofmt, go vet, staticcheck, shellcheck", takes: "2 minutes",
+		name: "lint", does: "golangci-lint (.golangci.yml), shfmt, shellcheck", takes: "2 minutes",
 		setup: []setup{native},
 		runs:  []run{{command: []string{"scripts/lint"}}},
 	},

@@ -41,8 +41,10 @@ func page(r record, v verdict) []byte {
 		LoadLow, LoadHigh     float64
 		Rows, Around          []row
 		Charts                []template.HTML
-	}{Flat: len(v.failures) == 0, Verdict: v.line(r), Record: r, Cgroup: "version 1",
-		Tick: seconds(r.IntervalSecs), Every: seconds(r.EverySecs), Life: seconds(r.LifeSecs)}
+	}{
+		Flat: len(v.failures) == 0, Verdict: v.line(r), Record: r, Cgroup: "version 1",
+		Tick: seconds(r.IntervalSecs), Every: seconds(r.EverySecs), Life: seconds(r.LifeSecs),
+	}
 	if r.CgroupV2 {
 		values.Cgroup = "version 2"
 	}
@@ -123,8 +125,10 @@ func charts(r record) []chart {
 	few := perTool(descriptors)
 	return []chart{
 		{title: "Resident memory", unit: "MiB", x: minutes, lines: perTool(func(u use) float64 { return u.RSSMiB })},
-		{title: "CPU time: each sample faintly (the kernel counts in steps of 10 ms), and the mean of a minute", unit: "% of a core", x: minutes,
-			lines: perTool(func(u use) float64 { return u.CPUPercent }), smooth: int(60 / r.EverySecs)},
+		{
+			title: "CPU time: each sample faintly (the kernel counts in steps of 10 ms), and the mean of a minute", unit: "% of a core", x: minutes,
+			lines: perTool(func(u use) float64 { return u.CPUPercent }), smooth: int(60 / r.EverySecs),
+		},
 		{title: "Open descriptors of collect and isolate, which hold files of every cgroup open", unit: "descriptors", x: minutes, lines: []line{few[0], few[2]}},
 		{title: "Open descriptors of the others", unit: "descriptors", x: minutes, lines: []line{few[1], few[3], few[4]}},
 		{title: "Cgroups", unit: "cgroups", x: minutes, lines: []line{

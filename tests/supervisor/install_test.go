@@ -191,8 +191,10 @@ func TestUninstallPutsBack(t *testing.T) {
 		restored  bool
 	}{
 		"all": {":", "", true},
-		"changed externally": {`for file in $(find /sys/fs/cgroup -path "*$BATCH/cpu.cfs_quota_us" -o -path "*$BATCH/cpu.max"); do echo 70000 >$file; done`,
-			"/var/lib/polder-isolate\n/var/lib/polder-isolate/isolate.journal\n", false},
+		"changed externally": {
+			`for file in $(find /sys/fs/cgroup -path "*$BATCH/cpu.cfs_quota_us" -o -path "*$BATCH/cpu.max"); do echo 70000 >$file; done`,
+			"/var/lib/polder-isolate\n/var/lib/polder-isolate/isolate.journal\n", false,
+		},
 		"a state besides": {"mkdir -p /var/lib/private/polder-collect /var/lib/polder; touch /var/lib/polder/collect.json", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {

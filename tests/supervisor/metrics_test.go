@@ -3,6 +3,7 @@ package supervisor
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,7 @@ func (m *machine) checkMetrics(t *testing.T, settings []string) {
 		run("rm -f /units/polder-advise.service.d/metrics.conf; systemctl daemon-reload; systemctl reset-failed polder-advise.service; systemctl restart polder-advise.service")
 		m.flows(t, "after the metrics")
 	})
-	m.set(t, append(settings[:len(settings):len(settings)], "POLDER_ADVISE_METRICS_ADDR=127.0.0.1:9472")...)
+	m.set(t, append(slices.Clip(settings), "POLDER_ADVISE_METRICS_ADDR=127.0.0.1:9472")...)
 	run("systemctl restart polder-advise.service || true")
 	eventually(t, "advise says why it cannot listen", func() bool {
 		log, _ := os.ReadFile(filepath.Join(m.dir, "log"))

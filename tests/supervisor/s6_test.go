@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -499,14 +500,14 @@ func removeTree(t *testing.T, top string) {
 			}
 			return nil // what vanishes meanwhile is as good as removed
 		})
-		for i := len(dirs) - 1; i >= 0; i-- {
-			pids, _ := os.ReadFile(filepath.Join(dirs[i], "cgroup.procs"))
+		for _, dir := range slices.Backward(dirs) {
+			pids, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 			for pid := range strings.FieldsSeq(string(pids)) {
 				if n, err := strconv.Atoi(pid); err == nil && n != 0 {
 					_ = syscall.Kill(n, syscall.SIGKILL)
 				}
 			}
-			_ = os.Remove(dirs[i])
+			_ = os.Remove(dir)
 		}
 		if _, err := os.Stat(top); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Sprintf("%d directories are left", len(dirs))

@@ -53,8 +53,10 @@ func units(t *testing.T, kinds ...string) []string {
 func TestSystemdVerify(t *testing.T) {
 	need.Mount(t)
 	need.Program(t, "systemd-analyze", "systemd")
-	verify := exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-ec",
-		installed + `exec systemd-analyze verify --man=no "$@"`, "sh"}, units(t, "service", "target", "timer", "slice")...)...)
+	verify := exec.Command("unshare", append([]string{
+		"--mount", "--propagation", "private", "sh", "-ec",
+		installed + `exec systemd-analyze verify --man=no "$@"`, "sh",
+	}, units(t, "service", "target", "timer", "slice")...)...)
 	verify.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t))
 	if out, err := verify.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)

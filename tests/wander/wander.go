@@ -45,10 +45,14 @@ func (n *Node) Tick(at time.Time, cores float64) *tick.Tick {
 		Capacity:        &tick.Resources{MilliCPU: f(48000), MemoryBytes: f(195924424 * 1024)},
 		Allocatable:     &tick.Resources{MilliCPU: f(48000), MemoryBytes: f(195924424 * 1024)},
 		Pods: []tick.Pod{
-			{UID: "s", Namespace: "default", Name: "service", QoS: tick.QoSShared, UsageMilliCPU: f(cores * 1000), Load1: f(cores), Load5: f(cores),
-				Memory: &tick.Memory{RSSBytes: f(n.rss)}, Requests: &tick.Resources{MilliCPU: f(8000)}, Containers: []tick.Container{service}},
-			{UID: "r", Namespace: "default", Name: "batch", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: f(2000), ReclaimedMemoryBytes: f(1 << 30)},
-				Containers: []tick.Container{{Name: "c", CPUSetCPUs: "0-10,12-21"}}},
+			{
+				UID: "s", Namespace: "default", Name: "service", QoS: tick.QoSShared, UsageMilliCPU: f(cores * 1000), Load1: f(cores), Load5: f(cores),
+				Memory: &tick.Memory{RSSBytes: f(n.rss)}, Requests: &tick.Resources{MilliCPU: f(8000)}, Containers: []tick.Container{service},
+			},
+			{
+				UID: "r", Namespace: "default", Name: "batch", QoS: tick.QoSReclaimed, Requests: &tick.Resources{ReclaimedMilliCPU: f(2000), ReclaimedMemoryBytes: f(1 << 30)},
+				Containers: []tick.Container{{Name: "c", CPUSetCPUs: "0-10,12-21"}},
+			},
 		},
 	}}
 }

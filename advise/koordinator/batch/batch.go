@@ -136,7 +136,7 @@ func (st *State) offer(a *tick.Advice, t *tick.Tick, n *node, c *sloconfig.Coloc
 			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the node's capacity or allocatable %s is not known: nothing is said of it", words[r].batch, words[r].native))
 			continue
 		}
-		*into = tick.Ptr(n.batch(a, r, system[r], &sums[r], c))
+		*into = new(n.batch(a, r, system[r], &sums[r], c))
 	}
 	reclaimed.NUMANodes = n.numa(a, st.pods, system, c)
 	mid := st.mid(a, t.Time, n, used, system, sums, c)

@@ -20,12 +20,12 @@ func gi(n float64) float64 { return n * (1 << 30) }
 // machine is a node of 10 CPUs and 100 Gi of which kubelet keeps 500m and 1 Gi; 2 CPUs and 30 Gi are in use.
 func sample(pods ...tick.Pod) *tick.Sample {
 	return &tick.Sample{
-		IntervalSeconds: tick.Ptr(1.0),
+		IntervalSeconds: new(1.0),
 		Topology:        &tick.Topology{CPUs: "0-9"},
-		Capacity:        &tick.Resources{MilliCPU: tick.Ptr(10000.0), MemoryBytes: tick.Ptr(gi(100))},
-		Allocatable:     &tick.Resources{MilliCPU: tick.Ptr(9500.0), MemoryBytes: tick.Ptr(gi(99))},
-		CPU:             &tick.NodeCPU{UsageMilliCPU: tick.Ptr(2000.0)},
-		Memory:          &tick.NodeMemory{TotalBytes: tick.Ptr(gi(100)), FreeBytes: tick.Ptr(gi(50)), AvailableBytes: tick.Ptr(gi(70))},
+		Capacity:        &tick.Resources{MilliCPU: new(10000.0), MemoryBytes: new(gi(100))},
+		Allocatable:     &tick.Resources{MilliCPU: new(9500.0), MemoryBytes: new(gi(99))},
+		CPU:             &tick.NodeCPU{UsageMilliCPU: new(2000.0)},
+		Memory:          &tick.NodeMemory{TotalBytes: new(gi(100)), FreeBytes: new(gi(50)), AvailableBytes: new(gi(70))},
 		Pods:            pods,
 	}
 }
@@ -34,10 +34,10 @@ func sample(pods ...tick.Pod) *tick.Sample {
 func onePod(name, kubernetes string, requestCPU, requestGi, useCPU, useGi float64, change ...func(*tick.Pod)) tick.Pod {
 	p := tick.Pod{UID: "uid-" + name, Namespace: "default", Name: name, QoS: tick.QoSShared, QoSSource: tick.QoSFromKubernetes, KubernetesQOS: kubernetes, Phase: "Running", Cgroup: "/kubepods/pod" + name}
 	if requestCPU >= 0 {
-		p.Requests = &tick.Resources{MilliCPU: tick.Ptr(requestCPU * 1000), MemoryBytes: tick.Ptr(gi(requestGi))}
+		p.Requests = &tick.Resources{MilliCPU: new(requestCPU * 1000), MemoryBytes: new(gi(requestGi))}
 	}
 	if useCPU >= 0 {
-		p.UsageMilliCPU, p.Memory = tick.Ptr(useCPU*1000), &tick.Memory{RSSBytes: tick.Ptr(gi(useGi)), WorkingSetBytes: tick.Ptr(gi(useGi + 1)), UsageBytes: tick.Ptr(gi(useGi + 2))}
+		p.UsageMilliCPU, p.Memory = new(useCPU*1000), &tick.Memory{RSSBytes: new(gi(useGi)), WorkingSetBytes: new(gi(useGi + 1)), UsageBytes: new(gi(useGi + 2))}
 	}
 	for _, f := range change {
 		f(&p)
@@ -145,10 +145,10 @@ func TestNode(t *testing.T) {
 		return func(s *tick.Sample) { s.Annotations = map[string]string{key: value} }
 	}
 	maxUsageRequest := set(func(c *sloconfig.Colocation) {
-		c.CPUCalculatePolicy, c.MemoryCalculatePolicy = tick.Ptr("maxUsageRequest"), tick.Ptr("maxUsageRequest")
+		c.CPUCalculatePolicy, c.MemoryCalculatePolicy = new("maxUsageRequest"), new("maxUsageRequest")
 	})
 	request := set(func(c *sloconfig.Colocation) {
-		c.CPUCalculatePolicy, c.MemoryCalculatePolicy = tick.Ptr("request"), tick.Ptr("request")
+		c.CPUCalculatePolicy, c.MemoryCalculatePolicy = new("request"), new("request")
 	})
 	for name, c := range map[string]struct {
 		pods   []tick.Pod
@@ -164,7 +164,7 @@ func TestNode(t *testing.T) {
 		"BestEffort without a label is batch":                           {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, cpu: 5000, memory: 45 * g},
 		"of class free by its label, and confined":                      {pods: []tick.Pod{onePod("a", "BestEffort", 1, 1, 1, 10, label("koordinator.sh/priority-class", "koord-free"))}, cpu: 5000, memory: 45 * g},
 		"of class free by its label alone, and not confined: it counts": {pods: []tick.Pod{onePod("a", "Burstable", 1, 1, 1, 10, label("koordinator.sh/priority-class", "koord-free"))}, cpu: 4000, memory: 35 * g},
-		"of batch priority by its number":                               {pods: []tick.Pod{onePod("a", "Burstable", 1, 1, 1, 10, func(p *tick.Pod) { p.Priority = tick.Ptr(int64(5999)) })}, cpu: 5000, memory: 45 * g},
+		"of batch priority by its number":                               {pods: []tick.Pod{onePod("a", "Burstable", 1, 1, 1, 10, func(p *tick.Pod) { p.Priority = new(int64(5999)) })}, cpu: 5000, memory: 45 * g},
 		"of mid priority it counts":                                     {pods: []tick.Pod{onePod("a", "BestEffort", 1, 1, 1, 10, label("koordinator.sh/priority-class", "koord-mid"))}, cpu: 4000, memory: 35 * g},
 		"no metric: the request":                                        {pods: []tick.Pod{onePod("a", "Burstable", 2, 20, -1, 0)}, cpu: 2000, memory: 15 * g},
 		"no metric of memory alone":                                     {pods: []tick.Pod{onePod("a", "Burstable", 2, 20, 1, 0, func(p *tick.Pod) { p.Memory = nil })}, cpu: 4000, memory: 15 * g},
@@ -187,13 +187,13 @@ func TestNode(t *testing.T) {
 		"maxUsageRequest: no metric counts too (Q1)": {pods: []tick.Pod{onePod("a", "Burstable", 2, 20, -1, 0)}, config: maxUsageRequest, cpu: 2000, memory: 15 * g},
 		"maxUsageRequest: dangling":                  {pods: []tick.Pod{onePod("a", "", 2, 20, 1, 10, missing(tick.MissingCluster))}, config: maxUsageRequest, cpu: 4000, memory: 35 * g},
 		"maxUsageRequest: LSE":                       {pods: []tick.Pod{onePod("a", "Guaranteed", 1, 10, 2, 20, label("koordinator.sh/qosClass", "LSE"))}, config: maxUsageRequest, cpu: 10000 - 4000 - 500 - 2000, memory: 35 * g},
-		"a policy that is none is usage":             {pods: []tick.Pod{onePod("a", "Burstable", 4, 40, 1, 10)}, config: func(c *sloconfig.Colocation) { c.CPUCalculatePolicy, c.MemoryCalculatePolicy = tick.Ptr("x"), nil }, cpu: 4000, memory: 35 * g},
+		"a policy that is none is usage":             {pods: []tick.Pod{onePod("a", "Burstable", 4, 40, 1, 10)}, config: func(c *sloconfig.Colocation) { c.CPUCalculatePolicy, c.MemoryCalculatePolicy = new("x"), nil }, cpu: 4000, memory: 35 * g},
 
 		"kubelet keeps more than the system uses": {sample: func(s *tick.Sample) {
-			s.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(7000.0), MemoryBytes: tick.Ptr(gi(60))}
+			s.Allocatable = &tick.Resources{MilliCPU: new(7000.0), MemoryBytes: new(gi(60))}
 		}, cpu: 3000, memory: 25 * g},
 		"allocatable over capacity": {sample: func(s *tick.Sample) {
-			s.Allocatable = &tick.Resources{MilliCPU: tick.Ptr(12000.0), MemoryBytes: tick.Ptr(gi(200))}
+			s.Allocatable = &tick.Resources{MilliCPU: new(12000.0), MemoryBytes: new(gi(200))}
 		}, cpu: 4000, memory: 35 * g},
 		"reserved by annotation":             {sample: annotated(reservation, `{"resources":{"cpu":"3","memory":"40Gi"}}`), cpu: 3000, memory: 25 * g},
 		"reserved as numbers":                {sample: annotated(reservation, `{"resources":{"cpu":3}}`), cpu: 3000, memory: 35 * g},
@@ -207,45 +207,45 @@ func TestNode(t *testing.T) {
 		"of another name":                    {sample: annotated("node.koordinator.sh/other", `{"resources":{"cpu":"9"}}`), cpu: 4000, memory: 35 * g},
 
 		"threshold 0: all is margin": {config: func(c *sloconfig.Colocation) {
-			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = tick.Ptr(int64(0)), tick.Ptr(int64(0))
+			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = new(int64(0)), new(int64(0))
 		}},
 		"threshold 100": {config: func(c *sloconfig.Colocation) {
-			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = tick.Ptr(int64(100)), tick.Ptr(int64(100))
+			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = new(int64(100)), new(int64(100))
 		}, cpu: 8000, memory: 70 * g},
 		"threshold over 100: a negative margin": {config: func(c *sloconfig.Colocation) {
-			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = tick.Ptr(int64(150)), tick.Ptr(int64(150))
+			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = new(int64(150)), new(int64(150))
 		}, cpu: 13000, memory: 120 * g},
-		"thresholds that are not set": {config: func(c *sloconfig.Colocation) { *c = sloconfig.Colocation{Enable: tick.Ptr(true)} }, cpu: 4000, memory: 35 * g},
+		"thresholds that are not set": {config: func(c *sloconfig.Colocation) { *c = sloconfig.Colocation{Enable: new(true)} }, cpu: 4000, memory: 35 * g},
 		"a cap": {config: func(c *sloconfig.Colocation) {
-			c.BatchCPUThresholdPercent, c.BatchMemoryThresholdPercent = tick.Ptr(int64(20)), tick.Ptr(int64(10))
+			c.BatchCPUThresholdPercent, c.BatchMemoryThresholdPercent = new(int64(20)), new(int64(10))
 		}, cpu: 2000, memory: 10 * g},
 		"a cap of nothing": {config: func(c *sloconfig.Colocation) {
-			c.BatchCPUThresholdPercent, c.BatchMemoryThresholdPercent = tick.Ptr(int64(0)), tick.Ptr(int64(0))
+			c.BatchCPUThresholdPercent, c.BatchMemoryThresholdPercent = new(int64(0)), new(int64(0))
 		}},
-		"a cap of memory over 100 % binds nothing here": {config: func(c *sloconfig.Colocation) { c.BatchMemoryThresholdPercent = tick.Ptr(int64(300)) }, cpu: 4000, memory: 35 * g},
+		"a cap of memory over 100 % binds nothing here": {config: func(c *sloconfig.Colocation) { c.BatchMemoryThresholdPercent = new(int64(300)) }, cpu: 4000, memory: 35 * g},
 		"a cap of memory over 100 %, below overcommit": {config: func(c *sloconfig.Colocation) {
-			c.MemoryReclaimThresholdPercent, c.BatchMemoryThresholdPercent = tick.Ptr(int64(300)), tick.Ptr(int64(120))
+			c.MemoryReclaimThresholdPercent, c.BatchMemoryThresholdPercent = new(int64(300)), new(int64(120))
 		}, cpu: 4000, memory: 120 * g},
-		"the margin is cut off to the unit": {sample: func(s *tick.Sample) { s.Capacity.MilliCPU, s.Allocatable = tick.Ptr(10001.0), nil }, config: func(c *sloconfig.Colocation) {
-			c.CPUReclaimThresholdPercent = tick.Ptr(int64(60)) // 10001 x 40 % = 4000.4
+		"the margin is cut off to the unit": {sample: func(s *tick.Sample) { s.Capacity.MilliCPU, s.Allocatable = new(10001.0), nil }, config: func(c *sloconfig.Colocation) {
+			c.CPUReclaimThresholdPercent = new(int64(60)) // 10001 x 40 % = 4000.4
 		}, cpu: 10001 - 4000 - 2000, memory: 35 * g},
-		"and at 61 % too": {sample: func(s *tick.Sample) { s.Capacity.MilliCPU, s.Allocatable = tick.Ptr(10001.0), nil }, config: func(c *sloconfig.Colocation) {
-			c.CPUReclaimThresholdPercent = tick.Ptr(int64(61)) // 10001 x 39 % = 3900.39
+		"and at 61 % too": {sample: func(s *tick.Sample) { s.Capacity.MilliCPU, s.Allocatable = new(10001.0), nil }, config: func(c *sloconfig.Colocation) {
+			c.CPUReclaimThresholdPercent = new(int64(61)) // 10001 x 39 % = 3900.39
 		}, cpu: 10001 - 3900 - 2000, memory: 35 * g},
 		"unknown to the cluster, and of free priority by its label alone: it counts": {pods: []tick.Pod{onePod("a", "", 5, 50, 1, 10, missing(tick.MissingCluster), label("koordinator.sh/priority-class", "koord-free"))}, cpu: 4000, memory: 35 * g},
-		"a cap over 100 % binds nothing here":                                        {config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = tick.Ptr(int64(300)) }, cpu: 4000, memory: 35 * g},
+		"a cap over 100 % binds nothing here":                                        {config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(300)) }, cpu: 4000, memory: 35 * g},
 		"a cap below overcommit": {config: func(c *sloconfig.Colocation) {
-			c.CPUReclaimThresholdPercent, c.BatchCPUThresholdPercent = tick.Ptr(int64(300)), tick.Ptr(int64(120))
+			c.CPUReclaimThresholdPercent, c.BatchCPUThresholdPercent = new(int64(300)), new(int64(120))
 		}, cpu: 12000, memory: 35 * g},
 		"never less than nothing": {pods: []tick.Pod{onePod("a", "Burstable", 20, 200, -1, 0)}},
 
 		"normalized":                {sample: annotated(normalization, "1.25"), cpu: 5000, memory: 35 * g},
-		"normalized, rounded up":    {sample: func(s *tick.Sample) { annotated(normalization, "1.33")(s); s.CPU.UsageMilliCPU = tick.Ptr(2001.0) }, cpu: 5319, memory: 35 * g}, // 3999 x 1.33 = 5318.67
+		"normalized, rounded up":    {sample: func(s *tick.Sample) { annotated(normalization, "1.33")(s); s.CPU.UsageMilliCPU = new(2001.0) }, cpu: 5319, memory: 35 * g}, // 3999 x 1.33 = 5318.67
 		"normalized by 1":           {sample: annotated(normalization, "1.00"), cpu: 4000, memory: 35 * g},
 		"normalized by less":        {sample: annotated(normalization, "0.5"), cpu: 4000, memory: 35 * g},
 		"normalized by too much":    {sample: annotated(normalization, "5.01"), cpu: 4000, memory: 35 * g},
 		"normalized by nonsense":    {sample: annotated(normalization, "NaN"), cpu: 4000, memory: 35 * g},
-		"normalized behind the cap": {sample: annotated(normalization, "2"), config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = tick.Ptr(int64(20)) }, cpu: 4000, memory: 35 * g},
+		"normalized behind the cap": {sample: annotated(normalization, "2"), config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(20)) }, cpu: 4000, memory: 35 * g},
 
 		"third parties":                         {sample: annotated(thirdParties, `{"allocations":[{"name":"yarn","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1k","kubernetes.io/batch-memory":"5Gi"}},{"name":"b","priority":"koord-batch","resources":{"koordinator.sh/batch-cpu":500}},{"name":"c","priority":"koord-mid","resources":{"kubernetes.io/batch-cpu":"9k"}},{"name":"d","priority":"koord-batch","resources":{"cpu":"9"}}]}`), cpu: 2500, memory: 30 * g},
 		"third parties have more than there is": {sample: annotated(thirdParties, `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"50k"}}]}`), memory: 35 * g},
@@ -255,10 +255,10 @@ func TestNode(t *testing.T) {
 
 		"a machine without a node object":                  {sample: func(s *tick.Sample) { s.Capacity, s.Allocatable = nil, nil }, cpu: 4000, memory: 35 * g},
 		"working set, where anonymous pages are not known": {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, func(p *tick.Pod) { p.Memory.RSSBytes = nil })}, cpu: 5000, memory: 46 * g},
-		"with the page cache":                              {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = tick.Ptr("usageWithPageCache") }, cpu: 5000, memory: (100 - 35 - (50 - 12)) * g},
-		"with the page cache, its own figure":              {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, func(p *tick.Pod) { p.Memory.CacheBytes = tick.Ptr(gi(5)) })}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = tick.Ptr("usageWithPageCache") }, cpu: 5000, memory: (100 - 35 - (50 - 15)) * g},
-		"with the hot page cache, which is not known":      {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = tick.Ptr("usageWithHotPageCache") }, cpu: 5000, memory: 45 * g},
-		"negative use is none":                             {pods: []tick.Pod{onePod("a", "Burstable", 1, 1, 0, 0, func(p *tick.Pod) { p.UsageMilliCPU = tick.Ptr(-5e9) })}, cpu: 4000, memory: 35 * g},
+		"with the page cache":                              {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = new("usageWithPageCache") }, cpu: 5000, memory: (100 - 35 - (50 - 12)) * g},
+		"with the page cache, its own figure":              {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, func(p *tick.Pod) { p.Memory.CacheBytes = new(gi(5)) })}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = new("usageWithPageCache") }, cpu: 5000, memory: (100 - 35 - (50 - 15)) * g},
+		"with the hot page cache, which is not known":      {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MetricMemoryCollectPolicy = new("usageWithHotPageCache") }, cpu: 5000, memory: 45 * g},
+		"negative use is none":                             {pods: []tick.Pod{onePod("a", "Burstable", 1, 1, 0, 0, func(p *tick.Pod) { p.UsageMilliCPU = new(-5e9) })}, cpu: 4000, memory: 35 * g},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := sample(c.pods...)
@@ -321,7 +321,7 @@ func TestTheReasonCountsPods(t *testing.T) {
 		}
 	}
 	st := shipped()
-	st.Colocation.MemoryCalculatePolicy = tick.Ptr("request")
+	st.Colocation.MemoryCalculatePolicy = new("request")
 	if a := advised(sample(pods...), st); !strings.Contains(a.Reasons[1], " (requests of 6)") {
 		t.Errorf("request: %q", a.Reasons[1])
 	}

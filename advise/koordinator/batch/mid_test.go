@@ -17,7 +17,7 @@ func quiet(pods ...tick.Pod) *tick.Sample {
 	for _, p := range pods {
 		cpu, memory = cpu+*p.UsageMilliCPU, memory+*p.Memory.RSSBytes
 	}
-	s.CPU.UsageMilliCPU, s.Memory.AvailableBytes = &cpu, tick.Ptr(gi(100)-memory)
+	s.CPU.UsageMilliCPU, s.Memory.AvailableBytes = &cpu, new(gi(100)-memory)
 	return s
 }
 
@@ -43,37 +43,37 @@ func TestMid(t *testing.T) {
 		memory int64
 	}{
 		"cold: nothing is reclaimable":     {},
-		"nobody asked for anything":        {config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = tick.Ptr(int64(100)) }, cpu: 8000, memory: 70 * g},
-		"half of it":                       {config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = tick.Ptr(int64(50)) }, cpu: 4000, memory: 35 * g},
-		"less what pods ask for":           {pods: []tick.Pod{onePod("a", "Burstable", 3, 10, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = tick.Ptr(int64(100)) }, cpu: 6000, memory: 70 * g},
-		"less what is reserved":            {sample: func(s *tick.Sample) { s.Allocatable.MilliCPU = tick.Ptr(5000.0) }, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = tick.Ptr(int64(100)) }, cpu: 5000, memory: 70 * g},
-		"more is asked for than there is":  {pods: []tick.Pod{onePod("a", "Burstable", 30, 1000, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = tick.Ptr(int64(100)) }},
-		"batch pods ask for nothing of it": {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = tick.Ptr(int64(100)) }, cpu: 9000, memory: 80 * g},
+		"nobody asked for anything":        {config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 8000, memory: 70 * g},
+		"half of it":                       {config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(50)) }, cpu: 4000, memory: 35 * g},
+		"less what pods ask for":           {pods: []tick.Pod{onePod("a", "Burstable", 3, 10, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 6000, memory: 70 * g},
+		"less what is reserved":            {sample: func(s *tick.Sample) { s.Allocatable.MilliCPU = new(5000.0) }, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 5000, memory: 70 * g},
+		"more is asked for than there is":  {pods: []tick.Pod{onePod("a", "Burstable", 30, 1000, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }},
+		"batch pods ask for nothing of it": {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10)}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 9000, memory: 80 * g},
 		"capped": {config: func(c *sloconfig.Colocation) {
-			c.MidUnallocatedPercent, c.MidCPUThresholdPercent, c.MidMemoryThresholdPercent = tick.Ptr(int64(100)), tick.Ptr(int64(10)), tick.Ptr(int64(0))
+			c.MidUnallocatedPercent, c.MidCPUThresholdPercent, c.MidMemoryThresholdPercent = new(int64(100)), new(int64(10)), new(int64(0))
 		}, cpu: 1000},
 		"static": {config: func(c *sloconfig.Colocation) {
-			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidStaticMemoryReservedPercent = tick.Ptr("static"), tick.Ptr(int64(15)), tick.Ptr(int64(7))
+			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidStaticMemoryReservedPercent = new("static"), new(int64(15)), new(int64(7))
 		}, cpu: 1500, memory: 7 * g},
 		"static, capped": {config: func(c *sloconfig.Colocation) {
-			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidCPUThresholdPercent = tick.Ptr("static"), tick.Ptr(int64(15)), tick.Ptr(int64(10))
+			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidCPUThresholdPercent = new("static"), new(int64(15)), new(int64(10))
 		}, cpu: 1000},
 		"reserved by annotation": {sample: func(s *tick.Sample) {
 			s.Annotations = map[string]string{reservation: `{"resources":{"cpu":"6","memory":"80Gi"}}`}
-		}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = tick.Ptr(int64(100)) }, cpu: 4000, memory: 20 * g},
+		}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 4000, memory: 20 * g},
 		"capped at a part of memory": {config: func(c *sloconfig.Colocation) {
-			c.MidUnallocatedPercent, c.MidMemoryThresholdPercent = tick.Ptr(int64(100)), tick.Ptr(int64(45))
+			c.MidUnallocatedPercent, c.MidMemoryThresholdPercent = new(int64(100)), new(int64(45))
 		}, cpu: 8000, memory: 45 * g},
 		"a cap over 100 % binds nothing": {config: func(c *sloconfig.Colocation) {
-			c.MidUnallocatedPercent, c.MidMemoryThresholdPercent, c.MidCPUThresholdPercent = tick.Ptr(int64(100)), tick.Ptr(int64(400)), tick.Ptr(int64(101))
+			c.MidUnallocatedPercent, c.MidMemoryThresholdPercent, c.MidCPUThresholdPercent = new(int64(100)), new(int64(400)), new(int64(101))
 		}, cpu: 8000, memory: 70 * g},
 		"static above 100 % is capped": {config: func(c *sloconfig.Colocation) {
-			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidStaticMemoryReservedPercent = tick.Ptr("static"), tick.Ptr(int64(250)), tick.Ptr(int64(101))
+			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidStaticMemoryReservedPercent = new("static"), new(int64(250)), new(int64(101))
 		}, cpu: 10000, memory: 100 * g},
 		"static above 100 %, as is the cap": {config: func(c *sloconfig.Colocation) {
-			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidCPUThresholdPercent = tick.Ptr("static"), tick.Ptr(int64(250)), tick.Ptr(int64(200))
+			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidCPUThresholdPercent = new("static"), new(int64(250)), new(int64(200))
 		}, cpu: 20000},
-		"static, not set": {config: func(c *sloconfig.Colocation) { c.MidReclaimMode = tick.Ptr("static") }},
+		"static, not set": {config: func(c *sloconfig.Colocation) { c.MidReclaimMode = new("static") }},
 	} {
 		s := sample(c.pods...)
 		if c.sample != nil {
@@ -97,7 +97,7 @@ func TestMid(t *testing.T) {
 func TestMidOfOneResource(t *testing.T) {
 	for _, cpuKnown := range []bool{true, false} {
 		s, st := sample(), shipped()
-		st.Colocation.MidUnallocatedPercent = tick.Ptr(int64(100))
+		st.Colocation.MidUnallocatedPercent = new(int64(100))
 		if cpuKnown {
 			s.Capacity.MemoryBytes = nil
 		} else {
@@ -186,9 +186,9 @@ func TestReclaimable(t *testing.T) {
 
 	// It is never more than what is unused.
 	busy := quiet(pods...)
-	busy.CPU.UsageMilliCPU = tick.Ptr(9900.0)
+	busy.CPU.UsageMilliCPU = new(9900.0)
 	s := shipped()
-	s.Colocation.MetricAggregateDurationSeconds = tick.Ptr(int64(60))
+	s.Colocation.MetricAggregateDurationSeconds = new(int64(60))
 	a = &tick.Advice{}
 	st.Advise(at(busy, after+2*time.Minute), s, a)
 	if got := *a.Mid.MilliCPU; got != 100 {

@@ -11,7 +11,7 @@ import (
 
 // nodes gives the sample two NUMA nodes of 5 CPUs and 50 Gi.
 func twoNodes(s *tick.Sample) *tick.Sample {
-	s.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-4", MemoryBytes: tick.Ptr(gi(50))}, {ID: 1, CPUs: "5-9", MemoryBytes: tick.Ptr(gi(50))}}
+	s.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-4", MemoryBytes: new(gi(50))}, {ID: 1, CPUs: "5-9", MemoryBytes: new(gi(50))}}
 	return s
 }
 
@@ -46,25 +46,25 @@ func TestNUMA(t *testing.T) {
 		"of a batch pod":                  {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, bound(1))}, cpu: []int64{2500, 2500}, memory: []int64{22.5 * g, 22.5 * g}},
 		"no metric: the request":          {pods: []tick.Pod{onePod("a", "Burstable", 1, 10, -1, 0, bound(1))}, cpu: []int64{2000, 1000}, memory: []int64{17.5 * g, 7.5 * g}},
 		"unknown to the cluster: evenly":  {pods: []tick.Pod{onePod("a", "", -1, 0, 1, 10, missing(tick.MissingCluster))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
-		"halves are rounded up":           {sample: func(s *tick.Sample) { s.CPU.UsageMilliCPU = tick.Ptr(2001.0) }, cpu: []int64{1999, 1999}, memory: []int64{17.5 * g, 17.5 * g}},
+		"halves are rounded up":           {sample: func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(2001.0) }, cpu: []int64{1999, 1999}, memory: []int64{17.5 * g, 17.5 * g}},
 		"reserved":                        {sample: func(s *tick.Sample) { s.Annotations = map[string]string{reservation: `{"resources":{"cpu":"4001m"}}`} }, cpu: []int64{999, 999}, memory: []int64{17.5 * g, 17.5 * g}},
 		"LSE":                             {pods: []tick.Pod{onePod("a", "Guaranteed", 2, 2, 1, 10, bound(0), label("koordinator.sh/qosClass", "LSE"))}, cpu: []int64{500, 2500}, memory: []int64{12.5 * g, 22.5 * g}},
-		"request, of memory":              {pods: []tick.Pod{onePod("a", "Burstable", 2, 20, 1, 10, bound(0))}, config: func(c *sloconfig.Colocation) { c.MemoryCalculatePolicy = tick.Ptr("request") }, cpu: []int64{1500, 2500}, memory: []int64{12 * g, 32 * g}},
-		"maxUsageRequest without metrics": {pods: []tick.Pod{onePod("a", "Burstable", 1, 20, -1, 0, bound(0))}, config: func(c *sloconfig.Colocation) { c.CPUCalculatePolicy = tick.Ptr("maxUsageRequest") }, cpu: []int64{1000, 2000}, memory: []int64{0, 17.5 * g}},
-		"capped":                          {config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = tick.Ptr(int64(10)) }, cpu: []int64{500, 500}, memory: []int64{17.5 * g, 17.5 * g}},
+		"request, of memory":              {pods: []tick.Pod{onePod("a", "Burstable", 2, 20, 1, 10, bound(0))}, config: func(c *sloconfig.Colocation) { c.MemoryCalculatePolicy = new("request") }, cpu: []int64{1500, 2500}, memory: []int64{12 * g, 32 * g}},
+		"maxUsageRequest without metrics": {pods: []tick.Pod{onePod("a", "Burstable", 1, 20, -1, 0, bound(0))}, config: func(c *sloconfig.Colocation) { c.CPUCalculatePolicy = new("maxUsageRequest") }, cpu: []int64{1000, 2000}, memory: []int64{0, 17.5 * g}},
+		"capped":                          {config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(10)) }, cpu: []int64{500, 500}, memory: []int64{17.5 * g, 17.5 * g}},
 		"normalized":                      {sample: func(s *tick.Sample) { s.Annotations = map[string]string{normalization: "1.2"} }, cpu: []int64{2400, 2400}, memory: []int64{17.5 * g, 17.5 * g}},
 		"never less than nothing":         {pods: []tick.Pod{onePod("a", "Burstable", 20, 200, -1, 0, bound(0))}, cpu: []int64{0, 2000}, memory: []int64{0, 17.5 * g}},
 		"a node of memory alone": {sample: func(s *tick.Sample) {
-			s.Topology.NUMANodes = append(s.Topology.NUMANodes, tick.TopologyNUMA{ID: 2, MemoryBytes: tick.Ptr(gi(500))})
+			s.Topology.NUMANodes = append(s.Topology.NUMANodes, tick.TopologyNUMA{ID: 2, MemoryBytes: new(gi(500))})
 		}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
 		"one node alone is offered as the whole is": {sample: func(s *tick.Sample) {
-			s.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-9", MemoryBytes: tick.Ptr(gi(100))}}
+			s.Topology.NUMANodes = []tick.TopologyNUMA{{ID: 0, CPUs: "0-9", MemoryBytes: new(gi(100))}}
 		}, pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(0))}, cpu: []int64{4000}, memory: []int64{35 * g}},
-		"memory, capped": {config: func(c *sloconfig.Colocation) { c.BatchMemoryThresholdPercent = tick.Ptr(int64(8)) }, cpu: []int64{2000, 2000}, memory: []int64{4 * g, 4 * g}},
+		"memory, capped": {config: func(c *sloconfig.Colocation) { c.BatchMemoryThresholdPercent = new(int64(8)) }, cpu: []int64{2000, 2000}, memory: []int64{4 * g, 4 * g}},
 		"a margin over 100 %: less than none": {config: func(c *sloconfig.Colocation) {
-			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = tick.Ptr(int64(140)), tick.Ptr(int64(150))
+			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = new(int64(140)), new(int64(150))
 		}, cpu: []int64{6000, 6000}, memory: []int64{60 * g, 60 * g}},
-		"a cap and a ratio":        {sample: func(s *tick.Sample) { s.Annotations = map[string]string{normalization: "1.33"} }, config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = tick.Ptr(int64(10)) }, cpu: []int64{665, 665}, memory: []int64{17.5 * g, 17.5 * g}},
+		"a cap and a ratio":        {sample: func(s *tick.Sample) { s.Annotations = map[string]string{normalization: "1.33"} }, config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(10)) }, cpu: []int64{665, 665}, memory: []int64{17.5 * g, 17.5 * g}},
 		"memory that is not known": {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].MemoryBytes = nil }},
 		"an id that stands twice":  {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = 0 }},
 		"an id that is none":       {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = -1 }},
@@ -132,7 +132,7 @@ func TestTheReasonByNUMANode(t *testing.T) {
 		return func(s *tick.Sample) {
 			s.Topology.NUMANodes = nil
 			for i := range n {
-				s.Topology.NUMANodes = append(s.Topology.NUMANodes, tick.TopologyNUMA{ID: i, CPUs: fmt.Sprint(i), MemoryBytes: tick.Ptr(gi(1))})
+				s.Topology.NUMANodes = append(s.Topology.NUMANodes, tick.TopologyNUMA{ID: i, CPUs: fmt.Sprint(i), MemoryBytes: new(gi(1))})
 			}
 		}
 	}

@@ -18,9 +18,9 @@ func figure(t *rapid.T, what string, usual float64) *float64 {
 	case 0:
 		return nil
 	case 1:
-		return tick.Ptr(rapid.SampledFrom([]float64{0, -1, 1e18, 1e308, -1e308, math.MaxInt64, 0.4}).Draw(t, what))
+		return new(rapid.SampledFrom([]float64{0, -1, 1e18, 1e308, -1e308, math.MaxInt64, 0.4}).Draw(t, what))
 	}
-	return tick.Ptr(math.Trunc(rapid.Float64Range(0, usual).Draw(t, what)))
+	return new(math.Trunc(rapid.Float64Range(0, usual).Draw(t, what)))
 }
 
 func drawnPod(t *rapid.T, name string) tick.Pod {
@@ -61,14 +61,14 @@ func drawnStrategies(t *rapid.T) *sloconfig.Strategies {
 		if rapid.Bool().Draw(t, what+" is not set") {
 			return nil
 		}
-		return tick.Ptr(rapid.OneOf(rapid.Int64Range(0, 200), rapid.Int64()).Draw(t, what))
+		return new(rapid.OneOf(rapid.Int64Range(0, 200), rapid.Int64()).Draw(t, what))
 	}
 	return strategies(func(c *sloconfig.Colocation) {
 		c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = percent("cpu threshold"), percent("memory threshold")
 		c.BatchCPUThresholdPercent, c.BatchMemoryThresholdPercent = percent("cpu cap"), percent("memory cap")
 		c.MidUnallocatedPercent, c.MidCPUThresholdPercent = percent("unallocated"), percent("mid cap")
-		c.CPUCalculatePolicy = rapid.SampledFrom([]*string{nil, tick.Ptr("usage"), tick.Ptr("maxUsageRequest"), tick.Ptr("request")}).Draw(t, "cpu policy")
-		c.MemoryCalculatePolicy = rapid.SampledFrom([]*string{nil, tick.Ptr("usage"), tick.Ptr("maxUsageRequest"), tick.Ptr("request")}).Draw(t, "memory policy")
+		c.CPUCalculatePolicy = rapid.SampledFrom([]*string{nil, new("usage"), new("maxUsageRequest"), new("request")}).Draw(t, "cpu policy")
+		c.MemoryCalculatePolicy = rapid.SampledFrom([]*string{nil, new("usage"), new("maxUsageRequest"), new("request")}).Draw(t, "memory policy")
 	})
 }
 
@@ -105,8 +105,8 @@ func TestOffersHaveBounds(t *testing.T) {
 		check("mid-cpu", a.Mid.MilliCPU, s.Capacity.MilliCPU, c.MidCPUThresholdPercent)
 		check("mid-memory", a.Mid.MemoryBytes, nil, nil)
 		for _, n := range a.Reclaimed.NUMANodes {
-			check("a NUMA node's CPU", n.MilliCPU, tick.Ptr(5000.0), c.BatchCPUThresholdPercent)
-			check("a NUMA node's memory", n.MemoryBytes, tick.Ptr(gi(50)), c.BatchMemoryThresholdPercent)
+			check("a NUMA node's CPU", n.MilliCPU, new(5000.0), c.BatchCPUThresholdPercent)
+			check("a NUMA node's memory", n.MemoryBytes, new(gi(50)), c.BatchMemoryThresholdPercent)
 		}
 	})
 }
@@ -122,10 +122,10 @@ func TestMoreUseNeverGivesMore(t *testing.T) {
 			other.Pods = append(append([]tick.Pod(nil), s.Pods...), p)
 			other.CPU, other.Memory = &tick.NodeCPU{}, &tick.NodeMemory{TotalBytes: s.Memory.TotalBytes}
 			if s.CPU.UsageMilliCPU != nil { // the node uses what its pod does
-				other.CPU.UsageMilliCPU = tick.Ptr(*s.CPU.UsageMilliCPU + more)
+				other.CPU.UsageMilliCPU = new(*s.CPU.UsageMilliCPU + more)
 			}
 			if s.Memory.AvailableBytes != nil {
-				other.Memory.AvailableBytes = tick.Ptr(*s.Memory.AvailableBytes - more)
+				other.Memory.AvailableBytes = new(*s.Memory.AvailableBytes - more)
 			}
 			return advised(&other, st)
 		}
@@ -136,7 +136,7 @@ func TestMoreUseNeverGivesMore(t *testing.T) {
 			if f == nil {
 				return nil
 			}
-			return tick.Ptr(*f + more)
+			return new(*f + more)
 		}
 		if rapid.Bool().Draw(t, "of use") {
 			moreUse = more

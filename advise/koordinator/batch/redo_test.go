@@ -96,7 +96,7 @@ func redoNUMA(t testing.TB, reasons []string) map[string]int64 {
 			continue
 		}
 		percent := figures(head)[2]
-		for _, zone := range strings.Split(head[3], "; ") {
+		for zone := range strings.SplitSeq(head[3], "; ") {
 			m := zoneSum.FindStringSubmatch(zone)
 			if m == nil {
 				t.Errorf("%s: %q cannot be redone", reason, zone)

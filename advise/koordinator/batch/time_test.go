@@ -12,12 +12,12 @@ import (
 // Uses count as their average over metricAggregateDurationSeconds.
 func TestAverage(t *testing.T) {
 	st, s := &State{}, shipped()
-	s.Colocation.MetricAggregateDurationSeconds = tick.Ptr(int64(60))
+	s.Colocation.MetricAggregateDurationSeconds = new(int64(60))
 	cpu := func(second int, use float64) int64 {
 		t.Helper()
 		a := &tick.Advice{}
 		x := sample(onePod("a", "Burstable", 1, 1, use, 10))
-		x.CPU.UsageMilliCPU = tick.Ptr(use*1000 + 1000)
+		x.CPU.UsageMilliCPU = new(use*1000 + 1000)
 		st.Advise(at(x, time.Duration(second)*time.Second), s, a)
 		redo(t, a.Reasons)
 		return *a.Reclaimed.MilliCPU
@@ -97,7 +97,7 @@ func TestSystemOfPodsThatAreGone(t *testing.T) {
 	x := sample(onePod("a", "BestEffort", -1, 0, 1.5, 10))
 	st.Advise(at(x, 0), shipped(), &tick.Advice{})
 	gone := sample()
-	gone.CPU.UsageMilliCPU, gone.Memory.AvailableBytes = tick.Ptr(500.0), tick.Ptr(gi(80))
+	gone.CPU.UsageMilliCPU, gone.Memory.AvailableBytes = new(500.0), new(gi(80))
 	a := &tick.Advice{}
 	st.Advise(at(gone, 10*time.Second), shipped(), a)
 	if got := *a.Reclaimed.MilliCPU; got != 5500 {
@@ -205,7 +205,7 @@ func TestDisabled(t *testing.T) {
 		strategies *sloconfig.Strategies
 		want       string
 	}{
-		"for the node": {strategies(func(c *sloconfig.Colocation) { c.Enable = tick.Ptr(false) }), "colocation is disabled for this node (defaults: enable)"},
+		"for the node": {strategies(func(c *sloconfig.Colocation) { c.Enable = new(false) }), "colocation is disabled for this node (defaults: enable)"},
 		"not said":     {strategies(func(c *sloconfig.Colocation) { c.Enable = nil }), "colocation is disabled for this node"},
 		"for the cluster, though the node's is on": {func() *sloconfig.Strategies { s := shipped(); s.ColocationDisabled = true; return s }(), "colocation is disabled for the cluster"},
 	} {

@@ -51,10 +51,10 @@ func TestTokens(t *testing.T) {
 		{"under 60 % saves", 500, f(590), 1, 541},
 		{"nothing used", 500, f(0), 2, 700},
 		{"use that is not known is the limit", 500, nil, 5, 500},
-		{"no number", 500, f(math.NaN()), 5, 500},
-		{"less than nothing", 500, f(-1e9), 2, 700},
+		{"no number", 500, new(math.NaN()), 5, 500},
+		{"less than nothing", 500, new(-1e9), 2, 700},
 		{"no more than it holds", 1950, f(0), 10, 2000},
-		{"no more debt than it holds", -1900, f(1e9), 10, -2000},
+		{"no more debt than it holds", -1900, new(1e9), 10, -2000},
 		{"no time", 500, f(0), 0, 500},
 		{"back in time", 500, f(0), -5, 500},
 	} {
@@ -88,7 +88,7 @@ func TestBurstEnds(t *testing.T) {
 	p := pod(1000)
 	quota, highest, since := int64(1000), int64(0), 0
 	for second := range 400 {
-		p.Containers[0].ThrottledPercent, p.Containers[0].UsageMilliCPU = f(10), f(float64(quota))
+		p.Containers[0].ThrottledPercent, p.Containers[0].UsageMilliCPU = f(10), new(float64(quota))
 		a := advise(st, s, sampleOf(3000, p), time.Duration(second)*time.Second)
 		if q := entryOf(t, a.Cgroups, containerPath).CPUMaxMilliCPU; q != nil {
 			quota = *q

@@ -14,8 +14,9 @@ import (
 
 var start = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
-func n(v int64) *int64     { return &v }
-func f(v float64) *float64 { return &v }
+func n(v int64) *int64 { return new(v) }
+
+func f(v float64) *float64 { return new(v) }
 
 // burstPolicy is the defaults with a policy.
 func burstPolicy(name string) *sloconfig.Strategies {
@@ -30,7 +31,7 @@ func pod(limit float64) tick.Pod {
 		UID: "u", Namespace: "ns", Name: "p", QoSSource: tick.QoSFromKubernetes, KubernetesQOS: "Burstable", Phase: "Running",
 		Cgroup: "/kubepods/burstable/podu", Labels: map[string]string{}, Annotations: map[string]string{},
 	}
-	p.Containers = []tick.Container{{Name: "c", Cgroup: p.Cgroup + "/c", Limits: amount(limit), UsageMilliCPU: f(100), ThrottledPercent: f(0)}}
+	p.Containers = []tick.Container{{Name: "c", Cgroup: p.Cgroup + "/c", Limits: amount(limit), UsageMilliCPU: new(float64(100)), ThrottledPercent: new(float64(0))}}
 	p.Limits = amount(limit)
 	return p
 }
@@ -45,7 +46,7 @@ func amount(milli float64) *tick.Resources {
 // sampleOf is a node of ten CPUs of which so many milli-CPU are used.
 func sampleOf(used float64, pods ...tick.Pod) *tick.Sample {
 	return &tick.Sample{
-		IntervalSeconds: f(1), Topology: &tick.Topology{CPUs: "0-9"}, CPU: &tick.NodeCPU{UsageMilliCPU: &used}, Pods: pods,
+		IntervalSeconds: new(float64(1)), Topology: &tick.Topology{CPUs: "0-9"}, CPU: &tick.NodeCPU{UsageMilliCPU: &used}, Pods: pods,
 	}
 }
 
@@ -85,24 +86,24 @@ func TestBurst(t *testing.T) {
 		podWant tick.Cgroup
 	}{
 		{"nothing is set", sloconfig.CPUBurst{}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"none", sloconfig.CPUBurst{Policy: tick.Ptr("none")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"a policy that is none", sloconfig.CPUBurst{Policy: tick.Ptr("Auto")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"quota alone", sloconfig.CPUBurst{Policy: tick.Ptr("cfsQuotaBurstOnly")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"Koordinator's 1000 % are held to the quota", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, 1000, "", tick.Cgroup{CPUBurstMilliCPU: n(1000)}, tick.Cgroup{CPUBurstMilliCPU: n(1000)}},
-		{"50 %", sloconfig.CPUBurst{Policy: tick.Ptr("cpuBurstOnly"), CPUBurstPercent: n(50)}, 1000, "", tick.Cgroup{CPUBurstMilliCPU: n(500)}, tick.Cgroup{CPUBurstMilliCPU: n(500)}},
-		{"1 % of little", sloconfig.CPUBurst{Policy: tick.Ptr("cpuBurstOnly"), CPUBurstPercent: n(1)}, 150, "", tick.Cgroup{CPUBurstMilliCPU: n(1)}, tick.Cgroup{CPUBurstMilliCPU: n(1)}},
-		{"less than one", sloconfig.CPUBurst{Policy: tick.Ptr("cpuBurstOnly"), CPUBurstPercent: n(1)}, 50, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"negative percentage", sloconfig.CPUBurst{Policy: tick.Ptr("auto"), CPUBurstPercent: n(-7)}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"no limit", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, 0, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"negative limit", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, -1000, "", tick.Cgroup{}, tick.Cgroup{}},
-		{"a limit that is no number", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, math.NaN(), "", tick.Cgroup{}, tick.Cgroup{}},
-		{"an endless limit", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, math.Inf(1), "", tick.Cgroup{CPUBurstMilliCPU: n(maxMilliCPU)}, tick.Cgroup{CPUBurstMilliCPU: n(maxMilliCPU)}},
-		{"LS", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, 1000, "LS", tick.Cgroup{CPUBurstMilliCPU: n(1000)}, tick.Cgroup{CPUBurstMilliCPU: n(1000)}},
-		{"SYSTEM", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, 1000, "SYSTEM", tick.Cgroup{CPUBurstMilliCPU: n(1000)}, tick.Cgroup{CPUBurstMilliCPU: n(1000)}},
-		{"a label that is none", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, 1000, "lsr", tick.Cgroup{CPUBurstMilliCPU: n(1000)}, tick.Cgroup{CPUBurstMilliCPU: n(1000)}},
-		{"LSR", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, 1000, "LSR", tick.Cgroup{}, tick.Cgroup{}},
-		{"LSE", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, 1000, "LSE", tick.Cgroup{}, tick.Cgroup{}},
-		{"BE", sloconfig.CPUBurst{Policy: tick.Ptr("auto")}, 1000, "BE", tick.Cgroup{}, tick.Cgroup{}},
+		{"none", sloconfig.CPUBurst{Policy: new("none")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
+		{"a policy that is none", sloconfig.CPUBurst{Policy: new("Auto")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
+		{"quota alone", sloconfig.CPUBurst{Policy: new("cfsQuotaBurstOnly")}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
+		{"Koordinator's 1000 % are held to the quota", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
+		{"50 %", sloconfig.CPUBurst{Policy: new("cpuBurstOnly"), CPUBurstPercent: new(int64(50))}, 1000, "", tick.Cgroup{CPUBurstMilliCPU: new(int64(500))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(500))}},
+		{"1 % of little", sloconfig.CPUBurst{Policy: new("cpuBurstOnly"), CPUBurstPercent: new(int64(1))}, 150, "", tick.Cgroup{CPUBurstMilliCPU: new(int64(1))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1))}},
+		{"less than one", sloconfig.CPUBurst{Policy: new("cpuBurstOnly"), CPUBurstPercent: new(int64(1))}, 50, "", tick.Cgroup{}, tick.Cgroup{}},
+		{"negative percentage", sloconfig.CPUBurst{Policy: new("auto"), CPUBurstPercent: new(int64(-7))}, 1000, "", tick.Cgroup{}, tick.Cgroup{}},
+		{"no limit", sloconfig.CPUBurst{Policy: new("auto")}, 0, "", tick.Cgroup{}, tick.Cgroup{}},
+		{"negative limit", sloconfig.CPUBurst{Policy: new("auto")}, -1000, "", tick.Cgroup{}, tick.Cgroup{}},
+		{"a limit that is no number", sloconfig.CPUBurst{Policy: new("auto")}, math.NaN(), "", tick.Cgroup{}, tick.Cgroup{}},
+		{"an endless limit", sloconfig.CPUBurst{Policy: new("auto")}, math.Inf(1), "", tick.Cgroup{CPUBurstMilliCPU: new(int64(maxMilliCPU))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(maxMilliCPU))}},
+		{"LS", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "LS", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
+		{"SYSTEM", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "SYSTEM", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
+		{"a label that is none", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "lsr", tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}, tick.Cgroup{CPUBurstMilliCPU: new(int64(1000))}},
+		{"LSR", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "LSR", tick.Cgroup{}, tick.Cgroup{}},
+		{"LSE", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "LSE", tick.Cgroup{}, tick.Cgroup{}},
+		{"BE", sloconfig.CPUBurst{Policy: new("auto")}, 1000, "BE", tick.Cgroup{}, tick.Cgroup{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sloconfig.Defaults()
@@ -128,12 +129,12 @@ func TestPodBurst(t *testing.T) {
 	p.Containers = append(p.Containers, tick.Container{Name: "d", Cgroup: podPath + "/d", Limits: amount(500)}, tick.Container{Name: "waits", Limits: amount(700)})
 	p.Limits = amount(1500)
 	s := burstPolicy("cpuBurstOnly")
-	s.Burst.CPUBurstPercent = n(40)
-	if got := entryOf(t, advise(new(State), s, sampleOf(0, p), 0).Cgroups, podPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: n(600)}, got) != "" {
+	s.Burst.CPUBurstPercent = new(int64(40))
+	if got := entryOf(t, advise(new(State), s, sampleOf(0, p), 0).Cgroups, podPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: new(int64(600))}, got) != "" {
 		t.Errorf("pod %+v, want a burst of 600", got)
 	}
 	p.Limits = amount(550) // given for the pod as a whole
-	if got := entryOf(t, advise(new(State), s, sampleOf(0, p), 0).Cgroups, podPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: n(550)}, got) != "" {
+	if got := entryOf(t, advise(new(State), s, sampleOf(0, p), 0).Cgroups, podPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: new(int64(550))}, got) != "" {
 		t.Errorf("pod with less than its containers %+v, want a burst of 550", got)
 	}
 	p.Limits = nil
@@ -141,14 +142,14 @@ func TestPodBurst(t *testing.T) {
 	if got := entryOf(t, a.Cgroups, podPath); cmp.Diff(tick.Cgroup{}, got) != "" {
 		t.Errorf("pod without a limit %+v, want nothing", got)
 	}
-	if got := entryOf(t, a.Cgroups, containerPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: n(400)}, got) != "" {
+	if got := entryOf(t, a.Cgroups, containerPath); cmp.Diff(tick.Cgroup{CPUBurstMilliCPU: new(int64(400))}, got) != "" {
 		t.Errorf("its container %+v, want a burst of 400", got)
 	}
 }
 
 // quotas are a container's and its pod's, by the steps of one tick each.
 func TestQuota(t *testing.T) {
-	throttled := func(p *tick.Pod) { p.Containers[0].ThrottledPercent = f(5) }
+	throttled := func(p *tick.Pod) { p.Containers[0].ThrottledPercent = new(float64(5)) }
 	calm := func(*tick.Pod) {}
 	type step struct {
 		used      float64 // of the node's 10000
@@ -161,7 +162,8 @@ func TestQuota(t *testing.T) {
 		steps  []step
 	}{
 		{"grows by a fifth while idle, up to three times", nil, []step{
-			{1000, throttled, 1200}, {1000, throttled, 1440}, {1000, throttled, 1728}, {1000, throttled, 2073}, {1000, throttled, 2487}, {1000, throttled, 2984}, {1000, throttled, 3000}, {1000, throttled, 3000}}},
+			{1000, throttled, 1200}, {1000, throttled, 1440}, {1000, throttled, 1728}, {1000, throttled, 2073}, {1000, throttled, 2487}, {1000, throttled, 2984}, {1000, throttled, 3000}, {1000, throttled, 3000},
+		}},
 		{"stays when it is not throttled any more", nil, []step{{1000, throttled, 1200}, {1000, calm, 1200}, {1000, calm, 1200}}},
 		{"never where it is not throttled", nil, []step{{1000, calm, 0}, {1000, func(p *tick.Pod) { p.Containers[0].ThrottledPercent = nil }, 0}}},
 		{"throttling that is not known changes nothing", nil, []step{{1000, throttled, 1200}, {1000, func(p *tick.Pod) { p.Containers[0].ThrottledPercent = nil }, 1200}}},
@@ -169,16 +171,16 @@ func TestQuota(t *testing.T) {
 		{"overload shrinks, throttled or not, to the limit", nil, []step{{1000, throttled, 1200}, {1000, throttled, 1440}, {5000, throttled, 1152}, {9000, calm, 1000}, {9000, calm, 1000}}},
 		{"overload at first", nil, []step{{5000, throttled, 0}}},
 		{"just idle", nil, []step{{4499, throttled, 1200}}},
-		{"the threshold is the node's", func(b *sloconfig.CPUBurst) { b.SharePoolThresholdPercent = n(90) }, []step{{8000, throttled, 1200}, {9000, throttled, 1000}}},
-		{"a threshold of 0 is always met", func(b *sloconfig.CPUBurst) { b.SharePoolThresholdPercent = n(0) }, []step{{0, throttled, 0}}},
+		{"the threshold is the node's", func(b *sloconfig.CPUBurst) { b.SharePoolThresholdPercent = new(int64(90)) }, []step{{8000, throttled, 1200}, {9000, throttled, 1000}}},
+		{"a threshold of 0 is always met", func(b *sloconfig.CPUBurst) { b.SharePoolThresholdPercent = new(int64(0)) }, []step{{0, throttled, 0}}},
 		{"what the node uses is not known", nil, []step{{1000, throttled, 1200}, {-1, throttled, 1200}}},
-		{"100 %", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPercent = n(100) }, []step{{1000, throttled, 0}}},
-		{"less than 100 %", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPercent = n(99) }, []step{{1000, throttled, 0}}},
-		{"no more than the node has", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPercent = n(1 << 40) }, []step{{1000, func(p *tick.Pod) { throttled(p); p.Limits, p.Containers[0].Limits = amount(9999), amount(9999) }, 10000}}},
+		{"100 %", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPercent = new(int64(100)) }, []step{{1000, throttled, 0}}},
+		{"less than 100 %", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPercent = new(int64(99)) }, []step{{1000, throttled, 0}}},
+		{"no more than the node has", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPercent = new(int64(1 << 40)) }, []step{{1000, func(p *tick.Pod) { throttled(p); p.Limits, p.Containers[0].Limits = amount(9999), amount(9999) }, 10000}}},
 		{"a limit over what the node has", nil, []step{{1000, func(p *tick.Pod) { throttled(p); p.Limits, p.Containers[0].Limits = amount(12000), amount(12000) }, 0}}},
 		{"a tiny limit", nil, []step{{1000, func(p *tick.Pod) { throttled(p); p.Limits, p.Containers[0].Limits = amount(1), amount(1) }, 2}}},
-		{"period 0 never", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPeriodSeconds = n(0) }, []step{{1000, throttled, 0}, {1000, throttled, 0}}},
-		{"cpuBurstOnly never", func(b *sloconfig.CPUBurst) { b.Policy = tick.Ptr("cpuBurstOnly"); b.CPUBurstPercent = n(0) }, []step{{1000, throttled, 0}}},
+		{"period 0 never", func(b *sloconfig.CPUBurst) { b.CFSQuotaBurstPeriodSeconds = new(int64(0)) }, []step{{1000, throttled, 0}, {1000, throttled, 0}}},
+		{"cpuBurstOnly never", func(b *sloconfig.CPUBurst) { b.Policy = new("cpuBurstOnly"); b.CPUBurstPercent = new(int64(0)) }, []step{{1000, throttled, 0}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := burstPolicy("cfsQuotaBurstOnly")
@@ -223,15 +225,15 @@ func orZero(p *int64) int64 {
 // The pod's quota moves by what its containers' move together; without a limit it has none.
 func TestPodQuota(t *testing.T) {
 	p := pod(1000)
-	p.Containers[0].ThrottledPercent = f(1)
-	p.Containers = append(p.Containers, tick.Container{Name: "d", Cgroup: podPath + "/d", Limits: amount(500), ThrottledPercent: f(2)}, tick.Container{Name: "e", Cgroup: podPath + "/e", Limits: amount(100)})
+	p.Containers[0].ThrottledPercent = new(float64(1))
+	p.Containers = append(p.Containers, tick.Container{Name: "d", Cgroup: podPath + "/d", Limits: amount(500), ThrottledPercent: new(float64(2))}, tick.Container{Name: "e", Cgroup: podPath + "/e", Limits: amount(100)})
 	p.Limits = amount(1600)
 	a := advise(new(State), burstPolicy("auto"), sampleOf(0, p), 0)
 	for cgroup, want := range map[string]tick.Cgroup{
-		containerPath:  {CPUMaxMilliCPU: n(1200), CPUBurstMilliCPU: n(1200)},
-		podPath + "/d": {CPUMaxMilliCPU: n(600), CPUBurstMilliCPU: n(600)},
-		podPath + "/e": {CPUBurstMilliCPU: n(100)},
-		podPath:        {CPUMaxMilliCPU: n(1900), CPUBurstMilliCPU: n(1900)},
+		containerPath:  {CPUMaxMilliCPU: new(int64(1200)), CPUBurstMilliCPU: new(int64(1200))},
+		podPath + "/d": {CPUMaxMilliCPU: new(int64(600)), CPUBurstMilliCPU: new(int64(600))},
+		podPath + "/e": {CPUBurstMilliCPU: new(int64(100))},
+		podPath:        {CPUMaxMilliCPU: new(int64(1900)), CPUBurstMilliCPU: new(int64(1900))},
 	} {
 		if diff := cmp.Diff(want, entryOf(t, a.Cgroups, cgroup)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", cgroup, diff)
@@ -248,7 +250,7 @@ func TestPodQuota(t *testing.T) {
 }
 
 func TestAnnotation(t *testing.T) {
-	half := &tick.Cgroup{CPUBurstMilliCPU: n(500)}
+	half := &tick.Cgroup{CPUBurstMilliCPU: new(int64(500))}
 	for _, c := range []struct {
 		name, text string
 		node       string // the node's policy, with 50 %
@@ -260,16 +262,16 @@ func TestAnnotation(t *testing.T) {
 		{"null", "null", "cpuBurstOnly", half, ""},
 		{"off", `{"policy":"none"}`, "cpuBurstOnly", nil, ""},
 		{"on where the node is off", `{"policy":"cpuBurstOnly"}`, "none", half, ""},
-		{"one field", `{"cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: n(200)}, ""},
-		{"any case", `{"CPUBURSTPERCENT":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: n(200)}, ""},
+		{"one field", `{"cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: new(int64(200))}, ""},
+		{"any case", `{"CPUBURSTPERCENT":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: new(int64(200))}, ""},
 		{"a null field", `{"cpuBurstPercent":null}`, "cpuBurstOnly", half, ""},
-		{"quota too", `{"policy":"auto"}`, "none", &tick.Cgroup{CPUBurstMilliCPU: n(500), CPUMaxMilliCPU: n(1200)}, ""},
-		{"a quota up to 110 %", `{"policy":"cfsQuotaBurstOnly","cfsQuotaBurstPercent":110}`, "none", &tick.Cgroup{CPUMaxMilliCPU: n(1100)}, ""},
+		{"quota too", `{"policy":"auto"}`, "none", &tick.Cgroup{CPUBurstMilliCPU: new(int64(500)), CPUMaxMilliCPU: new(int64(1200))}, ""},
+		{"a quota up to 110 %", `{"policy":"cfsQuotaBurstOnly","cfsQuotaBurstPercent":110}`, "none", &tick.Cgroup{CPUMaxMilliCPU: new(int64(1100))}, ""},
 		{"a quota of 50 % is the limit", `{"policy":"cfsQuotaBurstOnly","cfsQuotaBurstPercent":50}`, "none", nil, ""},
 		{"a period of 0", `{"policy":"cfsQuotaBurstOnly","cfsQuotaBurstPeriodSeconds":0}`, "none", nil, ""},
-		{"how busy the node may be is not the pod's", `{"policy":"cfsQuotaBurstOnly","sharePoolThresholdPercent":1}`, "none", &tick.Cgroup{CPUMaxMilliCPU: n(1200)}, ""},
-		{"unknown fields", `{"x":{},"cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: n(200)}, ""},
-		{"unknown policy", `{"policy":"AUTO","cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: n(200)}, "policy"},
+		{"how busy the node may be is not the pod's", `{"policy":"cfsQuotaBurstOnly","sharePoolThresholdPercent":1}`, "none", &tick.Cgroup{CPUMaxMilliCPU: new(int64(1200))}, ""},
+		{"unknown fields", `{"x":{},"cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: new(int64(200))}, ""},
+		{"unknown policy", `{"policy":"AUTO","cpuBurstPercent":20}`, "cpuBurstOnly", &tick.Cgroup{CPUBurstMilliCPU: new(int64(200))}, "policy"},
 		{"no JSON", `auto`, "cpuBurstOnly", half, "does not hold"},
 		{"a list", `[1]`, "cpuBurstOnly", half, "does not hold"},
 		{"a text for a number", `{"policy":"none","cpuBurstPercent":"20"}`, "cpuBurstOnly", half, "does not hold"},
@@ -282,9 +284,9 @@ func TestAnnotation(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := burstPolicy(c.node)
-			s.Burst.CPUBurstPercent = n(50)
+			s.Burst.CPUBurstPercent = new(int64(50))
 			p := pod(1000)
-			p.Containers[0].ThrottledPercent = f(1)
+			p.Containers[0].ThrottledPercent = new(float64(1))
 			if c.text != "" {
 				p.Annotations[Annotation] = c.text
 			}
@@ -310,16 +312,16 @@ func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
 		most       int64 // the quota that a throttled container of 1000m comes to in 100 ticks
 	}{
 		{"the default", `{"policy":"auto","cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{}, 3000},
-		{"the node's percent", `{"cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{Policy: tick.Ptr("auto"), CFSQuotaBurstPercent: n(150)}, 1500},
-		{"less than the node's", `{"cfsQuotaBurstPercent":120}`, sloconfig.CPUBurst{Policy: tick.Ptr("auto"), CFSQuotaBurstPercent: n(150)}, 1200},
-		{"for ever", `{"cfsQuotaBurstPeriodSeconds":-1}`, sloconfig.CPUBurst{Policy: tick.Ptr("auto"), CFSQuotaBurstPeriodSeconds: n(0)}, 1000},
-		{"longer than the node's", `{"cfsQuotaBurstPeriodSeconds":2147483647}`, sloconfig.CPUBurst{Policy: tick.Ptr("auto"), CFSQuotaBurstPeriodSeconds: n(0)}, 1000},
+		{"the node's percent", `{"cfsQuotaBurstPercent":2147483647}`, sloconfig.CPUBurst{Policy: new("auto"), CFSQuotaBurstPercent: new(int64(150))}, 1500},
+		{"less than the node's", `{"cfsQuotaBurstPercent":120}`, sloconfig.CPUBurst{Policy: new("auto"), CFSQuotaBurstPercent: new(int64(150))}, 1200},
+		{"for ever", `{"cfsQuotaBurstPeriodSeconds":-1}`, sloconfig.CPUBurst{Policy: new("auto"), CFSQuotaBurstPeriodSeconds: new(int64(0))}, 1000},
+		{"longer than the node's", `{"cfsQuotaBurstPeriodSeconds":2147483647}`, sloconfig.CPUBurst{Policy: new("auto"), CFSQuotaBurstPeriodSeconds: new(int64(0))}, 1000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := burstPolicy("none")
 			s.Burst = c.node
 			p := pod(1000)
-			p.Containers[0].ThrottledPercent = f(1)
+			p.Containers[0].ThrottledPercent = new(float64(1))
 			p.Annotations[Annotation] = c.text
 			st, most := new(State), int64(1000)
 			for i := range 100 {
@@ -348,18 +350,18 @@ func TestSetBack(t *testing.T) {
 		pod  tick.Pod
 		want tick.Cgroup
 	}{
-		{"the policy is off", burstPolicy("none"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(0)}},
-		{"no burst any more", burstPolicy("cfsQuotaBurstOnly"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: n(1200), CPUBurstMilliCPU: n(0)}},
-		{"no scaling any more", burstPolicy("cpuBurstOnly"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(1000)}},
-		{"it is LSR now", burstPolicy("auto"), lsr, tick.Cgroup{CPUMaxMilliCPU: n(1000), CPUBurstMilliCPU: n(0)}},
-		{"it is BE now: the quota is another's", burstPolicy("auto"), be, tick.Cgroup{CPUBurstMilliCPU: n(0)}},
-		{"a smaller limit", burstPolicy("none"), smaller, tick.Cgroup{CPUMaxMilliCPU: n(300), CPUBurstMilliCPU: n(0)}},
-		{"no limit any more", burstPolicy("auto"), unlimited, tick.Cgroup{CPUBurstMilliCPU: n(0)}},
+		{"the policy is off", burstPolicy("none"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: new(int64(1000)), CPUBurstMilliCPU: new(int64(0))}},
+		{"no burst any more", burstPolicy("cfsQuotaBurstOnly"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: new(int64(1200)), CPUBurstMilliCPU: new(int64(0))}},
+		{"no scaling any more", burstPolicy("cpuBurstOnly"), pod(1000), tick.Cgroup{CPUMaxMilliCPU: new(int64(1000)), CPUBurstMilliCPU: new(int64(1000))}},
+		{"it is LSR now", burstPolicy("auto"), lsr, tick.Cgroup{CPUMaxMilliCPU: new(int64(1000)), CPUBurstMilliCPU: new(int64(0))}},
+		{"it is BE now: the quota is another's", burstPolicy("auto"), be, tick.Cgroup{CPUBurstMilliCPU: new(int64(0))}},
+		{"a smaller limit", burstPolicy("none"), smaller, tick.Cgroup{CPUMaxMilliCPU: new(int64(300)), CPUBurstMilliCPU: new(int64(0))}},
+		{"no limit any more", burstPolicy("auto"), unlimited, tick.Cgroup{CPUBurstMilliCPU: new(int64(0))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st := new(State)
 			p := pod(1000)
-			p.Containers[0].ThrottledPercent = f(1)
+			p.Containers[0].ThrottledPercent = new(float64(1))
 			advise(st, burstPolicy("auto"), sampleOf(1000, p), 0)
 			for _, after := range []time.Duration{time.Second, linger} {
 				a := advise(st, c.s, sampleOf(1000, c.pod), after)
@@ -381,7 +383,7 @@ func TestSetBack(t *testing.T) {
 func TestMissing(t *testing.T) {
 	st := new(State)
 	p := pod(1000)
-	p.Containers[0].ThrottledPercent = f(1)
+	p.Containers[0].ThrottledPercent = new(float64(1))
 	advise(st, burstPolicy("auto"), sampleOf(1000, p), 0)
 	lost := p
 	lost.Missing = tick.MissingCluster
@@ -409,9 +411,9 @@ func TestMissing(t *testing.T) {
 }
 
 func TestNoKubernetes(t *testing.T) {
-	p := tick.Pod{Name: "serve", QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/serve", Limits: amount(1000), Containers: []tick.Container{{Cgroup: "/serve", ThrottledPercent: f(3)}}}
+	p := tick.Pod{Name: "serve", QoS: tick.QoSShared, QoSSource: tick.QoSFromRule, Cgroup: "/serve", Limits: amount(1000), Containers: []tick.Container{{Cgroup: "/serve", ThrottledPercent: new(float64(3))}}}
 	a := advise(new(State), burstPolicy("auto"), sampleOf(1000, p), 0)
-	if diff := cmp.Diff([]tick.Cgroup{{Cgroup: "/serve", CPUMaxMilliCPU: n(1200), CPUBurstMilliCPU: n(1200)}}, a.Cgroups); diff != "" {
+	if diff := cmp.Diff([]tick.Cgroup{{Cgroup: "/serve", CPUMaxMilliCPU: new(int64(1200)), CPUBurstMilliCPU: new(int64(1200))}}, a.Cgroups); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

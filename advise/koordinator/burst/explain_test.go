@@ -13,13 +13,13 @@ import (
 // The reasons say how busy the share pool is, and count what was done.
 func TestReasonsCountWhatWasDone(t *testing.T) {
 	unpaid := burstPolicy("auto")
-	unpaid.Burst.CFSQuotaBurstPeriodSeconds = n(0)
+	unpaid.Burst.CFSQuotaBurstPeriodSeconds = new(int64(0))
 	pool := func(used, percent, state string) string {
 		return "CPU burst: share pool of 10000m - 0m of LSE and LSR pods = 10000m uses " + used + "m on average of 5.0s = " + percent +
 			" % (sharePoolThresholdPercent 50): " + state
 	}
 	p := pod(1000)
-	p.Containers[0].ThrottledPercent = f(1)
+	p.Containers[0].ThrottledPercent = new(float64(1))
 	st := new(State)
 	for i, step := range []struct {
 		s    *sloconfig.Strategies
@@ -46,7 +46,7 @@ func TestReasonsCountWhatWasDone(t *testing.T) {
 // Where it is not known how many CPUs there are a quota neither grows nor falls.
 func TestQuotaOfAnUnknownMachineStays(t *testing.T) {
 	p := pod(1000)
-	p.Containers[0].ThrottledPercent = f(1)
+	p.Containers[0].ThrottledPercent = new(float64(1))
 	st := new(State)
 	advise(st, burstPolicy("auto"), sampleOf(1000, p), 0)
 	s := sampleOf(1000, p)
@@ -61,7 +61,7 @@ func TestOneCgroupIsSetBackByItself(t *testing.T) {
 	for _, cgroup := range []string{podPath, containerPath} {
 		st := &State{Cgroups: map[string]*held{cgroup: {Burst: true, At: start}}}
 		a := advise(st, burstPolicy("none"), sampleOf(1000, pod(1000)), time.Second)
-		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, CPUBurstMilliCPU: n(0)}}, a.Cgroups); diff != "" {
+		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, CPUBurstMilliCPU: new(int64(0))}}, a.Cgroups); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", cgroup, diff)
 		}
 	}
@@ -91,7 +91,7 @@ func TestEndsOfAnAnnotation(t *testing.T) {
 
 // A pod may ask for no time at all over its limit, where the administrator allows some.
 func TestAPodMayBurstForNoTime(t *testing.T) {
-	node := sloconfig.CPUBurst{CFSQuotaBurstPeriodSeconds: n(60)}
+	node := sloconfig.CPUBurst{CFSQuotaBurstPeriodSeconds: new(int64(60))}
 	for own, want := range map[int64]int64{0: 0, 59: 59, 61: 60, -1: 60} {
 		if got := over(node, &sloconfig.CPUBurst{CFSQuotaBurstPeriodSeconds: &own}).CFSQuotaBurstPeriodSeconds; *got != want {
 			t.Errorf("a pod's own %d s are %d, want %d", own, *got, want)

@@ -172,7 +172,11 @@ const defaultSaved, defaultPercent = 1000, 300
 
 // of makes a pod's configuration of settings; that of a policy that is none has nothing.
 func (r *round) of(b *sloconfig.CPUBurst) config {
-	c := config{saved: valueOf(b.CPUBurstPercent, defaultSaved), percent: valueOf(b.CFSQuotaBurstPercent, defaultPercent), seconds: valueOf(b.CFSQuotaBurstPeriodSeconds, -1)}
+	c := config{
+		saved:   valueOf(b.CPUBurstPercent, defaultSaved),
+		percent: valueOf(b.CFSQuotaBurstPercent, defaultPercent),
+		seconds: valueOf(b.CFSQuotaBurstPeriodSeconds, -1),
+	}
 	switch valueOf(b.Policy, sloconfig.BurstNone) {
 	case sloconfig.BurstAutomatic:
 		c.burst, c.quota = true, true

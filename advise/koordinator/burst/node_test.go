@@ -15,7 +15,7 @@ func TestSharePool(t *testing.T) {
 	labelled := func(class string, used *float64, requests float64) tick.Pod {
 		return tick.Pod{Labels: map[string]string{"koordinator.sh/qosClass": class}, UsageMilliCPU: used, Requests: amount(requests), Phase: "Running"}
 	}
-	finished := labelled("LSR", f(0), 8000)
+	finished := labelled("LSR", new(float64(0)), 8000)
 	finished.Phase = "Succeeded"
 	for _, c := range []struct {
 		name string
@@ -24,17 +24,17 @@ func TestSharePool(t *testing.T) {
 		want state
 	}{
 		{"all of it", 4400, nil, idle},
-		{"what batch pods use is not", 8000, []tick.Pod{labelled("BE", f(4000), 0)}, idle},
+		{"what batch pods use is not", 8000, []tick.Pod{labelled("BE", new(float64(4000)), 0)}, idle},
 		{"and not known counts", 8000, []tick.Pod{labelled("BE", nil, 0)}, overload},
-		{"what LSR pods use is not, nor what they request", 6000, []tick.Pod{labelled("LSR", f(3000), 4000)}, overload}, // 3000 of 6000
-		{"LSE the same", 6000, []tick.Pod{labelled("LSE", f(3200), 4000)}, cooling},
-		{"LSR without a request", 6000, []tick.Pod{labelled("LSR", f(3000), 0)}, idle},
-		{"LS and SYSTEM are its own", 6000, []tick.Pod{labelled("LS", f(3000), 4000), labelled("SYSTEM", f(3000), 4000)}, overload},
+		{"what LSR pods use is not, nor what they request", 6000, []tick.Pod{labelled("LSR", new(float64(3000)), 4000)}, overload}, // 3000 of 6000
+		{"LSE the same", 6000, []tick.Pod{labelled("LSE", new(float64(3200)), 4000)}, cooling},
+		{"LSR without a request", 6000, []tick.Pod{labelled("LSR", new(float64(3000)), 0)}, idle},
+		{"LS and SYSTEM are its own", 6000, []tick.Pod{labelled("LS", new(float64(3000)), 4000), labelled("SYSTEM", new(float64(3000)), 4000)}, overload},
 		{"a finished one has nothing", 4000, []tick.Pod{finished}, idle},
-		{"more requested than there is", 100, []tick.Pod{labelled("LSE", f(0), 12000)}, overload},
-		{"no CPU of its own, and no use", 0, []tick.Pod{labelled("LSE", f(0), 10000)}, overload},
-		{"more used by pods than by the node", 100, []tick.Pod{labelled("BE", f(200), 0)}, idle},
-		{"a pod's use that is no number", 6000, []tick.Pod{labelled("BE", f(math.NaN()), 0), labelled("BE", f(math.Inf(-1)), 0)}, overload},
+		{"more requested than there is", 100, []tick.Pod{labelled("LSE", new(float64(0)), 12000)}, overload},
+		{"no CPU of its own, and no use", 0, []tick.Pod{labelled("LSE", new(float64(0)), 10000)}, overload},
+		{"more used by pods than by the node", 100, []tick.Pod{labelled("BE", new(float64(200)), 0)}, idle},
+		{"a pod's use that is no number", 6000, []tick.Pod{labelled("BE", new(math.NaN()), 0), labelled("BE", new(math.Inf(-1)), 0)}, overload},
 		{"the node's that is no number", math.NaN(), nil, unknown},
 	} {
 		r := round{state: new(State), strategies: burstPolicy("auto"), now: start}
@@ -57,7 +57,7 @@ func TestAverage(t *testing.T) {
 	for _, c := range []struct {
 		interval *float64
 		over     float64
-	}{{f(1), 5}, {f(0.5), 2.5}, {f(2), 10}, {f(5), 10}, {f(60), 10}, {nil, 10}, {f(0), 10}, {f(-1), 10}, {f(math.NaN()), 10}} {
+	}{{new(float64(1)), 5}, {new(0.5), 2.5}, {new(float64(2)), 10}, {new(float64(5)), 10}, {new(float64(60)), 10}, {nil, 10}, {new(float64(0)), 10}, {new(float64(-1)), 10}, {new(math.NaN()), 10}} {
 		st := new(State)
 		last := 0.0
 		for second := range 30 {

@@ -91,7 +91,7 @@ func over(node sloconfig.CPUBurst, own *sloconfig.CPUBurst) sloconfig.CPUBurst {
 		&node.CFSQuotaBurstPercent: {own.CFSQuotaBurstPercent, valueOf(node.CFSQuotaBurstPercent, defaultPercent)},
 	} {
 		if from.own != nil {
-			*into = tick.Ptr(min(*from.own, from.most))
+			*into = new(min(*from.own, from.most))
 		}
 	}
 	if seconds := own.CFSQuotaBurstPeriodSeconds; seconds != nil {

@@ -108,7 +108,7 @@ func FuzzAnnotation(f *testing.F) {
 		st := new(State)
 		for i := range 3 {
 			p := pod(1000)
-			p.Containers[0].ThrottledPercent = tick.Ptr(1.0)
+			p.Containers[0].ThrottledPercent = new(1.0)
 			p.Annotations[Annotation] = text
 			a := advise(st, burstPolicy("none"), sampleOf(1000, p), time.Duration(i)*time.Second)
 			for _, c := range a.Cgroups {

@@ -20,13 +20,15 @@ func TestReasonsCountPods(t *testing.T) {
 		unknown bool // what is allocatable
 		want    []string
 	}{
-		{"protected", sloconfig.MemoryQOS{LowLimitPercent: n(100)}, pod(4096, 0), false, []string{
-			`memory QoS: 1 pod; "kubepods" keeps min 0 and low 4096 bytes; "burstable" keeps min 0 and low 4096 bytes; "besteffort" keeps min 0 and low 0 bytes`}},
-		{"of a priority", sloconfig.MemoryQOS{Priority: n(5)}, pod(0, 0), false, []string{"memory QoS: 1 pod" + kept}},
+		{"protected", sloconfig.MemoryQOS{LowLimitPercent: new(int64(100))}, pod(4096, 0), false, []string{
+			`memory QoS: 1 pod; "kubepods" keeps min 0 and low 4096 bytes; "burstable" keeps min 0 and low 4096 bytes; "besteffort" keeps min 0 and low 0 bytes`,
+		}},
+		{"of a priority", sloconfig.MemoryQOS{Priority: new(int64(5))}, pod(0, 0), false, []string{"memory QoS: 1 pod" + kept}},
 		{"nothing is set", sloconfig.MemoryQOS{}, pod(4096, 0), false, nil},
-		{"nothing to protect", sloconfig.MemoryQOS{LowLimitPercent: n(100)}, pod(0, 0), false, nil},
-		{"no limit is known", sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, pod(0, 0), true, []string{
-			"memory QoS: 1 container without a limit: what is allocatable is not known, so memory.high stays as it is"}},
+		{"nothing to protect", sloconfig.MemoryQOS{LowLimitPercent: new(int64(100))}, pod(0, 0), false, nil},
+		{"no limit is known", sloconfig.MemoryQOS{ThrottlingPercent: new(int64(50))}, pod(0, 0), true, []string{
+			"memory QoS: 1 container without a limit: what is allocatable is not known, so memory.high stays as it is",
+		}},
 	} {
 		s := sampleOf(tt.pod)
 		if tt.unknown {
@@ -61,7 +63,7 @@ func TestOneCgroupIsSetBackByItself(t *testing.T) {
 	for _, cgroup := range []string{p.Cgroup, p.Containers[0].Cgroup} {
 		st := &State{Cgroups: map[string]*held{cgroup: {Keys: knobMin, At: start}}}
 		a := advise(st, &off, sampleOf(p), time.Second)
-		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, MemoryMinBytes: n(0)}}, a.Cgroups); diff != "" {
+		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, MemoryMinBytes: new(int64(0))}}, a.Cgroups); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", cgroup, diff)
 		}
 	}
@@ -69,9 +71,9 @@ func TestOneCgroupIsSetBackByItself(t *testing.T) {
 
 // A page is the least limit: nothing could run in less.
 func TestTheLeastThrottlingIsAPage(t *testing.T) {
-	for limit, want := range map[float64]*int64{2 * PageBytes: n(PageBytes), 2*PageBytes - 2: nil} {
+	for limit, want := range map[float64]*int64{2 * PageBytes: new(int64(PageBytes)), 2*PageBytes - 2: nil} {
 		p := pod(0, limit)
-		a := advise(new(State), with(ls, sloconfig.MemoryQOS{ThrottlingPercent: n(50)}), sampleOf(p), 0)
+		a := advise(new(State), with(ls, sloconfig.MemoryQOS{ThrottlingPercent: new(int64(50))}), sampleOf(p), 0)
 		if diff := cmp.Diff(want, entry(t, a, p.Containers[0].Cgroup).MemoryHighBytes); diff != "" {
 			t.Errorf("half of %v bytes (-want +got):\n%s", limit, diff)
 		}

@@ -61,12 +61,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 
 // enabled reports whether a class's memory QoS is on.
 func enabled(s *sloconfig.Strategies) bool {
-	for _, class := range []*sloconfig.ClassQOS{s.QOS.LSR, s.QOS.LS, s.QOS.BE, s.QOS.System} {
-		if on(class) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]*sloconfig.ClassQOS{s.QOS.LSR, s.QOS.LS, s.QOS.BE, s.QOS.System}, on)
 }
 
 func on(class *sloconfig.ClassQOS) bool {
@@ -256,16 +251,17 @@ func (n *node) explain() {
 		n.advice.Reasons = append(n.advice.Reasons, "memory QoS: "+fmt.Sprintf(format, a...))
 	}
 	if n.pods > 0 {
-		text := phrase.Count(n.pods, "pod")
+		var text strings.Builder
+		text.WriteString(phrase.Count(n.pods, "pod"))
 		for i := range n.at {
 			if !n.partial {
-				text += fmt.Sprintf("; %s keeps min %d and low %d bytes", policy.Quote(n.at[i].Name), n.at[i].min, n.at[i].low)
+				fmt.Fprintf(&text, "; %s keeps min %d and low %d bytes", policy.Quote(n.at[i].Name), n.at[i].min, n.at[i].low)
 			}
 		}
 		if n.partial {
-			text += "; kubelet's tiers stay as they are, for the cluster does not know some pods"
+			text.WriteString("; kubelet's tiers stay as they are, for the cluster does not know some pods")
 		}
-		say("%s", text)
+		say("%s", text.String())
 	}
 	if n.noHigh > 0 {
 		say("%s without a limit: what is allocatable is not known, so memory.high stays as it is", phrase.Count(n.noHigh, "container"))

@@ -20,13 +20,14 @@ const (
 
 var start = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
-func n(v int64) *int64     { return &v }
-func f(v float64) *float64 { return &v }
+func n(v int64) *int64 { return new(v) }
+
+func f(v float64) *float64 { return new(v) }
 
 // with has memory QoS on for one class.
 func with(of func(*sloconfig.ResourceQOS) *sloconfig.ClassQOS, m sloconfig.MemoryQOS) *sloconfig.Strategies {
 	s := sloconfig.Defaults()
-	m.Enable = tick.Ptr(true)
+	m.Enable = new(true)
 	of(&s.QOS).Memory = &m
 	return &s
 }
@@ -113,13 +114,17 @@ func TestContainer(t *testing.T) {
 		{"high of less than a page is none", sloconfig.MemoryQOS{ThrottlingPercent: n(50)}, 0, 8000, tick.Cgroup{}},
 		{"throttling 0", sloconfig.MemoryQOS{ThrottlingPercent: n(0)}, 100 * mi, 200 * mi, tick.Cgroup{}},
 		{"throttling 100", sloconfig.MemoryQOS{ThrottlingPercent: n(100)}, 100 * mi, 200 * mi, tick.Cgroup{MemoryHighBytes: n(200 * mi)}},
-		{"watermarks", sloconfig.MemoryQOS{WmarkRatio: n(95), WmarkScalePermill: n(20), WmarkMinAdj: n(-25)}, 0, 0,
-			tick.Cgroup{MemoryWmarkRatioPercent: n(95), MemoryWmarkScalePermille: n(20), MemoryWmarkMinAdjPercent: n(-25)}},
+		{
+			"watermarks",
+			sloconfig.MemoryQOS{WmarkRatio: n(95), WmarkScalePermill: n(20), WmarkMinAdj: n(-25)},
+			0, 0,
+			tick.Cgroup{MemoryWmarkRatioPercent: n(95), MemoryWmarkScalePermille: n(20), MemoryWmarkMinAdjPercent: n(-25)},
+		},
 		{"the kernel's own watermarks", sloconfig.MemoryQOS{WmarkRatio: n(0), WmarkScalePermill: n(50), WmarkMinAdj: n(0)}, 0, 0, tick.Cgroup{}},
 		{"watermarks out of range", sloconfig.MemoryQOS{WmarkRatio: n(101), WmarkScalePermill: n(0), WmarkMinAdj: n(-26), Priority: n(13)}, 0, 0, tick.Cgroup{}},
-		{"priority", sloconfig.MemoryQOS{PriorityEnable: n(1), Priority: n(12)}, 0, 0, tick.Cgroup{MemoryPriority: n(12), MemoryUsePriorityOOM: tick.Ptr(true)}},
+		{"priority", sloconfig.MemoryQOS{PriorityEnable: n(1), Priority: n(12)}, 0, 0, tick.Cgroup{MemoryPriority: n(12), MemoryUsePriorityOOM: new(true)}},
 		{"a priority switch that is none", sloconfig.MemoryQOS{PriorityEnable: n(2), OOMKillGroup: n(2)}, 0, 0, tick.Cgroup{}},
-		{"kill together", sloconfig.MemoryQOS{OOMKillGroup: n(1)}, 0, 0, tick.Cgroup{MemoryOOMGroup: tick.Ptr(true)}},
+		{"kill together", sloconfig.MemoryQOS{OOMKillGroup: n(1)}, 0, 0, tick.Cgroup{MemoryOOMGroup: new(true)}},
 		{"kill alone", sloconfig.MemoryQOS{OOMKillGroup: n(0)}, 0, 0, tick.Cgroup{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,7 +152,7 @@ func TestSums(t *testing.T) {
 	beside := pod(gi, 0)
 	beside.Cgroup, beside.Containers = "/kubepods/burstable-too/podx", []tick.Container{{Cgroup: "/kubepods/burstable-too/podx/c", Requests: memoryAmount(10 * mi)}}
 	a := advise(new(State), s, sampleOf(one, two, done, beside), 0)
-	on, prio := tick.Ptr(true), n(3)
+	on, prio := new(true), n(3)
 	for cgroup, want := range map[string]tick.Cgroup{
 		"/kubepods":                  {MemoryMinBytes: n(85 * mi), MemoryLowBytes: n(170 * mi), MemoryUsePriorityOOM: on, MemoryPriority: n(7)},
 		"/kubepods/burstable":        {MemoryMinBytes: n(75 * mi), MemoryLowBytes: n(150 * mi), MemoryUsePriorityOOM: on, MemoryPriority: prio},
@@ -172,8 +177,17 @@ func TestClasses(t *testing.T) {
 		label, kubernetes string
 		of                func(*sloconfig.ResourceQOS) *sloconfig.ClassQOS
 	}{
-		{"LSE", "Guaranteed", lsr}, {"LSR", "Guaranteed", lsr}, {"LS", "Guaranteed", ls}, {"LS", "BestEffort", ls}, {"BE", "Burstable", be}, {"SYSTEM", "Burstable", sys},
-		{"", "Guaranteed", lsr}, {"", "Burstable", ls}, {"", "BestEffort", be}, {"rubbish", "Guaranteed", lsr}, {"be", "Burstable", ls},
+		{"LSE", "Guaranteed", lsr},
+		{"LSR", "Guaranteed", lsr},
+		{"LS", "Guaranteed", ls},
+		{"LS", "BestEffort", ls},
+		{"BE", "Burstable", be},
+		{"SYSTEM", "Burstable", sys},
+		{"", "Guaranteed", lsr},
+		{"", "Burstable", ls},
+		{"", "BestEffort", be},
+		{"rubbish", "Guaranteed", lsr},
+		{"be", "Burstable", ls},
 	} {
 		for _, other := range []func(*sloconfig.ResourceQOS) *sloconfig.ClassQOS{lsr, ls, be, sys} {
 			p := pod(gi, 0)
@@ -249,13 +263,18 @@ func TestAnnotation(t *testing.T) {
 		{"a text for a number", `{"policy":"none","minLimitPercent":"10"}`, true, half, "does not hold"},
 		{"a fraction", `{"minLimitPercent":10.5}`, true, half, "does not hold"},
 		{"more after it", `{"minLimitPercent":10} x`, true, half, "does not hold"},
-		{"out of range", `{"minLimitPercent":101,"lowLimitPercent":-1,"throttlingPercent":1000,"wmarkRatio":101,"wmarkScalePermill":0,"wmarkMinAdj":51,"priorityEnable":2,"priority":13,"oomKillGroup":-1}`, true, half,
-			"wmarkScalePermill 0 is not within 1 to 1000"},
+		{
+			"out of range", `{"minLimitPercent":101,"lowLimitPercent":-1,"throttlingPercent":1000,"wmarkRatio":101,"wmarkScalePermill":0,"wmarkMinAdj":51,"priorityEnable":2,"priority":13,"oomKillGroup":-1}`, true, half,
+			"wmarkScalePermill 0 is not within 1 to 1000",
+		},
 		{"an adjustment out of range", `{"wmarkMinAdj":51}`, true, half, "wmarkMinAdj 51 is not within -25 to 50"},
 		{"the others hold", `{"minLimitPercent":101,"lowLimitPercent":70}`, true, tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(70 * mi)}, "minLimitPercent 101 is not within 0 to 100"},
 		{"too long", `{"minLimitPercent":10,"x":"` + strings.Repeat("x", maxAnnotation) + `"}`, true, half, "does not hold"},
-		{"the ends of the ranges", `{"wmarkRatio":100,"wmarkScalePermill":1000,"wmarkMinAdj":50,"priorityEnable":1,"priority":12,"oomKillGroup":1,"minLimitPercent":0}`, true,
-			tick.Cgroup{MemoryWmarkRatioPercent: n(100), MemoryWmarkScalePermille: n(1000), MemoryWmarkMinAdjPercent: n(50), MemoryUsePriorityOOM: tick.Ptr(true), MemoryPriority: n(12), MemoryOOMGroup: tick.Ptr(true)}, ""},
+		{
+			"the ends of the ranges", `{"wmarkRatio":100,"wmarkScalePermill":1000,"wmarkMinAdj":50,"priorityEnable":1,"priority":12,"oomKillGroup":1,"minLimitPercent":0}`, true,
+			tick.Cgroup{MemoryWmarkRatioPercent: n(100), MemoryWmarkScalePermille: n(1000), MemoryWmarkMinAdjPercent: n(50), MemoryUsePriorityOOM: new(true), MemoryPriority: n(12), MemoryOOMGroup: new(true)},
+			"",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defaults := sloconfig.Defaults()
@@ -286,8 +305,11 @@ func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
 		class      sloconfig.MemoryQOS
 		want       tick.Cgroup
 	}{
-		{"protection where the class has none", `{"minLimitPercent":100,"lowLimitPercent":100,"priority":12}`, sloconfig.MemoryQOS{OOMKillGroup: n(1)},
-			tick.Cgroup{MemoryOOMGroup: tick.Ptr(true)}},
+		{
+			"protection where the class has none", `{"minLimitPercent":100,"lowLimitPercent":100,"priority":12}`,
+			sloconfig.MemoryQOS{OOMKillGroup: n(1)},
+			tick.Cgroup{MemoryOOMGroup: new(true)},
+		},
 		{"the same by the template", `{"policy":"auto","minLimitPercent":100}`, sloconfig.MemoryQOS{}, tick.Cgroup{MemoryWmarkRatioPercent: n(95), MemoryWmarkScalePermille: n(20), MemoryWmarkMinAdjPercent: n(50)}},
 		{"more than the class", `{"minLimitPercent":100}`, sloconfig.MemoryQOS{MinLimitPercent: n(50)}, tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(50 * mi)}},
 		{"less than the class", `{"minLimitPercent":10}`, sloconfig.MemoryQOS{MinLimitPercent: n(50)}, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}},
@@ -317,7 +339,7 @@ func TestSetBack(t *testing.T) {
 	s := with(ls, sloconfig.MemoryQOS{MinLimitPercent: n(50), ThrottlingPercent: n(50), OOMKillGroup: n(1), WmarkRatio: n(95), WmarkScalePermill: n(20), WmarkMinAdj: n(50), PriorityEnable: n(1), Priority: n(2)})
 	advise(st, s, sampleOf(p), 0)
 	off := sloconfig.Defaults()
-	no := tick.Ptr(false)
+	no := new(false)
 	back := tick.Cgroup{
 		MemoryMinBytes: n(0), MemoryLowBytes: n(0), MemoryHighBytes: n(tick.Unlimited), MemoryOOMGroup: no, MemoryWmarkRatioPercent: n(0), MemoryWmarkScalePermille: n(50),
 		MemoryWmarkMinAdjPercent: n(0), MemoryPriority: n(0), MemoryUsePriorityOOM: no,

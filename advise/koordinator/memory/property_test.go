@@ -17,7 +17,7 @@ func drawQOS(t *rapid.T, label string) *sloconfig.MemoryQOS {
 		return rapid.Ptr(rapid.Int64Range(least, most), true).Draw(t, label+name)
 	}
 	return &sloconfig.MemoryQOS{
-		Enable: tick.Ptr(rapid.Bool().Draw(t, label+"enable")), MinLimitPercent: number("min", -5, 110), LowLimitPercent: number("low", -5, 110),
+		Enable: new(rapid.Bool().Draw(t, label+"enable")), MinLimitPercent: number("min", -5, 110), LowLimitPercent: number("low", -5, 110),
 		ThrottlingPercent: number("throttling", -5, 110), WmarkRatio: number("ratio", -5, 110), WmarkScalePermill: number("scale", -5, 1100),
 		WmarkMinAdj: number("adjust", -30, 60), PriorityEnable: number("enablePriority", 0, 2), Priority: number("priority", -1, 14), OOMKillGroup: number("kill", 0, 2),
 	}
@@ -161,15 +161,20 @@ func FuzzAnnotation(f *testing.F) {
 		p := pod(100*mi, 200*mi)
 		p.Annotations[Annotation] = text
 		st := new(State)
-		s := with(ls, sloconfig.MemoryQOS{MinLimitPercent: n(50)})
+		s := with(ls, sloconfig.MemoryQOS{MinLimitPercent: new(int64(50))})
 		a := advise(st, s, sampleOf(p), 0)
 		for _, c := range a.Cgroups {
 			for _, k := range []struct {
 				v           *int64
 				least, most int64
 			}{
-				{c.MemoryMinBytes, 0, 100 * mi}, {c.MemoryLowBytes, 0, 100 * mi}, {c.MemoryHighBytes, -1, 200 * mi}, {c.MemoryWmarkRatioPercent, 0, 100},
-				{c.MemoryWmarkScalePermille, 1, 1000}, {c.MemoryWmarkMinAdjPercent, -25, 50}, {c.MemoryPriority, 0, 12},
+				{c.MemoryMinBytes, 0, 100 * mi},
+				{c.MemoryLowBytes, 0, 100 * mi},
+				{c.MemoryHighBytes, -1, 200 * mi},
+				{c.MemoryWmarkRatioPercent, 0, 100},
+				{c.MemoryWmarkScalePermille, 1, 1000},
+				{c.MemoryWmarkMinAdjPercent, -25, 50},
+				{c.MemoryPriority, 0, 12},
 			} {
 				if k.v != nil && (*k.v < k.least || *k.v > k.most) {
 					t.Errorf("annotation %q: %+v", text, c)

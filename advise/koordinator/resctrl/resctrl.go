@@ -161,7 +161,7 @@ func (r *round) group(name string, q *sloconfig.ResctrlQOS, members []string) {
 
 // whole gives a group that was used and is disabled all there is. Its tasks stay: they lack nothing there.
 func (r *round) whole(name string) {
-	all := &sloconfig.ResctrlQOS{CATRangeStartPercent: tick.Ptr(int64(0)), CATRangeEndPercent: tick.Ptr(int64(100)), MBAPercent: tick.Ptr(int64(100))}
+	all := &sloconfig.ResctrlQOS{CATRangeStartPercent: new(int64(0)), CATRangeEndPercent: new(int64(100)), MBAPercent: new(int64(100))}
 	if lines, _, _ := parts(r.machine, all); len(lines) > 0 {
 		r.advice.Resctrl = append(r.advice.Resctrl, tick.ResctrlGroup{Group: name, Schemata: lines, IfExists: true})
 	}

@@ -13,11 +13,9 @@ import (
 	"polder/lib/tick"
 )
 
-func n(v int64) *int64 { return &v }
-
 // with is a class's settings.
 func with(start, end, mba *int64) *sloconfig.ClassQOS {
-	return &sloconfig.ClassQOS{Resctrl: &sloconfig.ResctrlQOS{Enable: tick.Ptr(true), CATRangeStartPercent: start, CATRangeEndPercent: end, MBAPercent: mba}}
+	return &sloconfig.ClassQOS{Resctrl: &sloconfig.ResctrlQOS{Enable: new(true), CATRangeStartPercent: start, CATRangeEndPercent: end, MBAPercent: mba}}
 }
 
 // Machines: an Intel one of two sockets (min_cbm_bits as on Haswell), and an AMD one of two CCDs.
@@ -57,53 +55,53 @@ func TestParts(t *testing.T) {
 		want            string
 		reason          string // in one of the reasons
 	}{
-		"defaults":             {intel(), n(0), n(30), n(100), "L3:0=3f;1=3f MB:0=100;1=100", "resctrl BE: L3 0-30 % of 20 ways = 0 to 5 = 3f, MB 100 % = 100; pods: 0"},
-		"all":                  {intel(), n(0), n(100), n(100), "L3:0=fffff;1=fffff MB:0=100;1=100", "= 0 to 19 = fffff"},
-		"upper part":           {intel(), n(50), n(100), n(50), "L3:0=ffc00;1=ffc00 MB:0=50;1=50", "= 10 to 19 = ffc00"},
-		"rounded up":           {intel(), n(1), n(31), n(11), "L3:0=7e;1=7e MB:0=20;1=20", "1-31 % of 20 ways = 1 to 6 = 7e, MB 11 % = 20"},
-		"steps of 1":           {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 1 }), n(0), n(30), n(11), "L3:0=3f;1=3f MB:0=11;1=11", ""},
-		"one step":             {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 100 }), n(0), n(30), n(11), "L3:0=3f;1=3f MB:0=100;1=100", ""},
-		"a step that is none":  {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 101 }), n(0), n(30), n(11), "L3:0=3f;1=3f MB:0=20;1=20", ""},
-		"least step":           {intel(), n(0), n(30), n(1), "L3:0=3f;1=3f MB:0=10;1=10", "MB 1 % = 10"},
-		"top step":             {intel(), n(0), n(30), n(91), "L3:0=3f;1=3f MB:0=100;1=100", "MB 91 % = 100"},
-		"fewest ways":          {intel(), n(0), n(1), n(100), "L3:0=3;1=3 MB:0=100;1=100", "at least 2 = 0 to 1 = 3"},
-		"fewest at the top":    {intel(), n(99), n(100), n(100), "L3:0=c0000;1=c0000 MB:0=100;1=100", "at least 2 = 18 to 19"},
-		"no way at all":        {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "f" }), n(10), n(20), n(100), "L3:0=6;1=6 MB:0=100;1=100", "10-20 % of 4 ways, at least 2 = 1 to 2 = 6"},
-		"fewest over all":      {change(intel(), func(m *tick.Resctrl) { m.CBMMask, m.MinCBMBits = "3", 9 }), n(0), n(10), n(100), "L3:0=3;1=3 MB:0=100;1=100", "at least 2"},
-		"least unknown":        {change(intel(), func(m *tick.Resctrl) { m.MinCBMBits = 0 }), n(99), n(100), n(100), "L3:0=80000;1=80000 MB:0=100;1=100", ""},
-		"eleven ways":          {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "7ff" }), n(0), n(30), n(100), "L3:0=f;1=f MB:0=100;1=100", "of 11 ways = 0 to 3"},
-		"padded mask":          {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "007ff" }), n(0), n(30), n(100), "L3:0=f;1=f MB:0=100;1=100", ""},
-		"64 ways":              {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "ffffffffffffffff" }), n(50), n(100), n(100), "L3:0=ffffffff00000000;1=ffffffff00000000 MB:0=100;1=100", ""},
-		"one way":              {change(intel(), func(m *tick.Resctrl) { m.CBMMask, m.MinCBMBits = "1", 1 }), n(0), n(30), n(100), "L3:0=1;1=1 MB:0=100;1=100", ""},
-		"amd":                  {amd(), n(0), n(30), n(50), "L3:0=1f;8=1f MB:0=80;8=80", "L3 0-30 % of 16 ways = 0 to 4 = 1f, MB 50 % = 80"},
-		"amd, unlimited":       {amd(), n(0), n(100), n(100), "L3:0=ffff;8=ffff MB:0=2048;8=2048", "MB 100 % = 2048"},
-		"amd, not rounded":     {amd(), n(0), n(100), n(99), "L3:0=ffff;8=ffff MB:0=158;8=158", ""},
-		"amd, least":           {amd(), n(0), n(100), n(1), "L3:0=ffff;8=ffff MB:0=1;8=1", ""},
-		"step of 7":            {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 7 }), n(0), n(30), n(99), "L3:0=3f;1=3f MB:0=100;1=100", ""},
-		"hostile steps":        {change(intel(), func(m *tick.Resctrl) { m.MBGranularity, m.MBMin = 1<<62, 1<<62 }), n(0), n(30), n(50), "L3:0=3f;1=3f MB:0=100;1=100", ""},
-		"code and data":        {change(intel(), func(m *tick.Resctrl) { m.CDP, m.MB = true, nil }), n(0), n(30), n(50), "L3CODE:0=3f;1=3f L3DATA:0=3f;1=3f", ""},
-		"no bandwidth":         {change(intel(), func(m *tick.Resctrl) { m.MB = nil }), n(0), n(30), nil, "L3:0=3f;1=3f", "resctrl BE: L3 0-30 % of 20 ways = 0 to 5 = 3f; pods: 0"},
-		"no cache":             {change(intel(), func(m *tick.Resctrl) { m.L3 = nil }), nil, nil, n(30), "MB:0=30;1=30", "resctrl BE: MB 30 % = 30; pods: 0"},
-		"start under 0":        {intel(), n(-1), n(30), n(50), "MB:0=50;1=50", "catRangeStartPercent -1 and catRangeEndPercent 30: want 0 to 100, the end over the start: left alone"},
-		"end over 100":         {intel(), n(0), n(101), n(50), "MB:0=50;1=50", "left alone"},
-		"end at the start":     {intel(), n(30), n(30), n(50), "MB:0=50;1=50", "left alone"},
-		"huge":                 {intel(), n(0), n(1<<63 - 1), n(50), "MB:0=50;1=50", "left alone"},
-		"range not set":        {intel(), n(0), nil, n(50), "MB:0=50;1=50", "is not set: left alone"},
-		"mba 0":                {intel(), n(0), n(30), n(0), "L3:0=3f;1=3f", "mbaPercent 0: want 1 to 100: left alone"},
-		"mba over 100":         {amd(), n(0), n(30), n(101), "L3:0=1f;8=1f", "mbaPercent 101: want 1 to 100: left alone"},
-		"mba not set":          {intel(), n(0), n(30), nil, "L3:0=3f;1=3f", "mbaPercent is not set: left alone"},
-		"nothing sound":        {intel(), n(9), n(3), n(-9), "", "mbaPercent -9"},
-		"in MiB/s":             {change(intel(), func(m *tick.Resctrl) { m.MBps = true }), n(0), n(30), n(50), "L3:0=3f;1=3f", "MiB/s here (mounted with mba_MBps): left alone"},
-		"another vendor":       {change(intel(), func(m *tick.Resctrl) { m.Vendor = "" }), n(0), n(30), n(50), "L3:0=3f;1=3f", "how this processor counts memory bandwidth is not known: left alone"},
-		"mask with a hole":     {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "f0f" }), n(0), n(30), n(50), "MB:0=50;1=50", `mask "f0f" is not one block`},
-		"mask not from 0":      {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "ff0" }), n(0), n(30), n(50), "MB:0=50;1=50", "left alone"},
-		"no mask":              {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "" }), n(0), n(30), n(50), "MB:0=50;1=50", "left alone"},
-		"hostile mask":         {change(intel(), func(m *tick.Resctrl) { m.CBMMask = strings.Repeat("f", 9999) }), n(0), n(30), n(50), "MB:0=50;1=50", "left alone"},
-		"nothing to divide":    {&tick.Resctrl{Vendor: "intel", CLOSIDs: 8}, n(0), n(30), n(50), "", "neither its L3 cache nor its memory bandwidth: cache and memory bandwidth of BE are left alone"},
-		"domains named twice":  {change(amd(), func(m *tick.Resctrl) { m.L3 = []int64{3, 3, 0} }), n(0), n(30), n(50), "L3:0=1f;3=1f MB:0=80;8=80", ""},
-		"the root's alone":     {change(intel(), func(m *tick.Resctrl) { m.CLOSIDs = 1 }), n(0), n(30), n(50), "", "resctrl BE: left alone: the machine has 1 groups in all"},
-		"number not known":     {change(intel(), func(m *tick.Resctrl) { m.CLOSIDs = 0 }), n(0), n(30), n(50), "L3:0=3f;1=3f MB:0=50;1=50", ""},
-		"unmounted, and so on": {nil, n(0), n(30), n(50), "", "not mounted at /sys/fs/resctrl"},
+		"defaults":             {intel(), new(int64(0)), new(int64(30)), new(int64(100)), "L3:0=3f;1=3f MB:0=100;1=100", "resctrl BE: L3 0-30 % of 20 ways = 0 to 5 = 3f, MB 100 % = 100; pods: 0"},
+		"all":                  {intel(), new(int64(0)), new(int64(100)), new(int64(100)), "L3:0=fffff;1=fffff MB:0=100;1=100", "= 0 to 19 = fffff"},
+		"upper part":           {intel(), new(int64(50)), new(int64(100)), new(int64(50)), "L3:0=ffc00;1=ffc00 MB:0=50;1=50", "= 10 to 19 = ffc00"},
+		"rounded up":           {intel(), new(int64(1)), new(int64(31)), new(int64(11)), "L3:0=7e;1=7e MB:0=20;1=20", "1-31 % of 20 ways = 1 to 6 = 7e, MB 11 % = 20"},
+		"steps of 1":           {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 1 }), new(int64(0)), new(int64(30)), new(int64(11)), "L3:0=3f;1=3f MB:0=11;1=11", ""},
+		"one step":             {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 100 }), new(int64(0)), new(int64(30)), new(int64(11)), "L3:0=3f;1=3f MB:0=100;1=100", ""},
+		"a step that is none":  {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 101 }), new(int64(0)), new(int64(30)), new(int64(11)), "L3:0=3f;1=3f MB:0=20;1=20", ""},
+		"least step":           {intel(), new(int64(0)), new(int64(30)), new(int64(1)), "L3:0=3f;1=3f MB:0=10;1=10", "MB 1 % = 10"},
+		"top step":             {intel(), new(int64(0)), new(int64(30)), new(int64(91)), "L3:0=3f;1=3f MB:0=100;1=100", "MB 91 % = 100"},
+		"fewest ways":          {intel(), new(int64(0)), new(int64(1)), new(int64(100)), "L3:0=3;1=3 MB:0=100;1=100", "at least 2 = 0 to 1 = 3"},
+		"fewest at the top":    {intel(), new(int64(99)), new(int64(100)), new(int64(100)), "L3:0=c0000;1=c0000 MB:0=100;1=100", "at least 2 = 18 to 19"},
+		"no way at all":        {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "f" }), new(int64(10)), new(int64(20)), new(int64(100)), "L3:0=6;1=6 MB:0=100;1=100", "10-20 % of 4 ways, at least 2 = 1 to 2 = 6"},
+		"fewest over all":      {change(intel(), func(m *tick.Resctrl) { m.CBMMask, m.MinCBMBits = "3", 9 }), new(int64(0)), new(int64(10)), new(int64(100)), "L3:0=3;1=3 MB:0=100;1=100", "at least 2"},
+		"least unknown":        {change(intel(), func(m *tick.Resctrl) { m.MinCBMBits = 0 }), new(int64(99)), new(int64(100)), new(int64(100)), "L3:0=80000;1=80000 MB:0=100;1=100", ""},
+		"eleven ways":          {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "7ff" }), new(int64(0)), new(int64(30)), new(int64(100)), "L3:0=f;1=f MB:0=100;1=100", "of 11 ways = 0 to 3"},
+		"padded mask":          {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "007ff" }), new(int64(0)), new(int64(30)), new(int64(100)), "L3:0=f;1=f MB:0=100;1=100", ""},
+		"64 ways":              {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "ffffffffffffffff" }), new(int64(50)), new(int64(100)), new(int64(100)), "L3:0=ffffffff00000000;1=ffffffff00000000 MB:0=100;1=100", ""},
+		"one way":              {change(intel(), func(m *tick.Resctrl) { m.CBMMask, m.MinCBMBits = "1", 1 }), new(int64(0)), new(int64(30)), new(int64(100)), "L3:0=1;1=1 MB:0=100;1=100", ""},
+		"amd":                  {amd(), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=1f;8=1f MB:0=80;8=80", "L3 0-30 % of 16 ways = 0 to 4 = 1f, MB 50 % = 80"},
+		"amd, unlimited":       {amd(), new(int64(0)), new(int64(100)), new(int64(100)), "L3:0=ffff;8=ffff MB:0=2048;8=2048", "MB 100 % = 2048"},
+		"amd, not rounded":     {amd(), new(int64(0)), new(int64(100)), new(int64(99)), "L3:0=ffff;8=ffff MB:0=158;8=158", ""},
+		"amd, least":           {amd(), new(int64(0)), new(int64(100)), new(int64(1)), "L3:0=ffff;8=ffff MB:0=1;8=1", ""},
+		"step of 7":            {change(intel(), func(m *tick.Resctrl) { m.MBGranularity = 7 }), new(int64(0)), new(int64(30)), new(int64(99)), "L3:0=3f;1=3f MB:0=100;1=100", ""},
+		"hostile steps":        {change(intel(), func(m *tick.Resctrl) { m.MBGranularity, m.MBMin = 1<<62, 1<<62 }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f MB:0=100;1=100", ""},
+		"code and data":        {change(intel(), func(m *tick.Resctrl) { m.CDP, m.MB = true, nil }), new(int64(0)), new(int64(30)), new(int64(50)), "L3CODE:0=3f;1=3f L3DATA:0=3f;1=3f", ""},
+		"no bandwidth":         {change(intel(), func(m *tick.Resctrl) { m.MB = nil }), new(int64(0)), new(int64(30)), nil, "L3:0=3f;1=3f", "resctrl BE: L3 0-30 % of 20 ways = 0 to 5 = 3f; pods: 0"},
+		"no cache":             {change(intel(), func(m *tick.Resctrl) { m.L3 = nil }), nil, nil, new(int64(30)), "MB:0=30;1=30", "resctrl BE: MB 30 % = 30; pods: 0"},
+		"start under 0":        {intel(), new(int64(-1)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "catRangeStartPercent -1 and catRangeEndPercent 30: want 0 to 100, the end over the start: left alone"},
+		"end over 100":         {intel(), new(int64(0)), new(int64(101)), new(int64(50)), "MB:0=50;1=50", "left alone"},
+		"end at the start":     {intel(), new(int64(30)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "left alone"},
+		"huge":                 {intel(), new(int64(0)), new(int64(1<<63 - 1)), new(int64(50)), "MB:0=50;1=50", "left alone"},
+		"range not set":        {intel(), new(int64(0)), nil, new(int64(50)), "MB:0=50;1=50", "is not set: left alone"},
+		"mba 0":                {intel(), new(int64(0)), new(int64(30)), new(int64(0)), "L3:0=3f;1=3f", "mbaPercent 0: want 1 to 100: left alone"},
+		"mba over 100":         {amd(), new(int64(0)), new(int64(30)), new(int64(101)), "L3:0=1f;8=1f", "mbaPercent 101: want 1 to 100: left alone"},
+		"mba not set":          {intel(), new(int64(0)), new(int64(30)), nil, "L3:0=3f;1=3f", "mbaPercent is not set: left alone"},
+		"nothing sound":        {intel(), new(int64(9)), new(int64(3)), new(int64(-9)), "", "mbaPercent -9"},
+		"in MiB/s":             {change(intel(), func(m *tick.Resctrl) { m.MBps = true }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f", "MiB/s here (mounted with mba_MBps): left alone"},
+		"another vendor":       {change(intel(), func(m *tick.Resctrl) { m.Vendor = "" }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f", "how this processor counts memory bandwidth is not known: left alone"},
+		"mask with a hole":     {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "f0f" }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", `mask "f0f" is not one block`},
+		"mask not from 0":      {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "ff0" }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "left alone"},
+		"no mask":              {change(intel(), func(m *tick.Resctrl) { m.CBMMask = "" }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "left alone"},
+		"hostile mask":         {change(intel(), func(m *tick.Resctrl) { m.CBMMask = strings.Repeat("f", 9999) }), new(int64(0)), new(int64(30)), new(int64(50)), "MB:0=50;1=50", "left alone"},
+		"nothing to divide":    {&tick.Resctrl{Vendor: "intel", CLOSIDs: 8}, new(int64(0)), new(int64(30)), new(int64(50)), "", "neither its L3 cache nor its memory bandwidth: cache and memory bandwidth of BE are left alone"},
+		"domains named twice":  {change(amd(), func(m *tick.Resctrl) { m.L3 = []int64{3, 3, 0} }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=1f;3=1f MB:0=80;8=80", ""},
+		"the root's alone":     {change(intel(), func(m *tick.Resctrl) { m.CLOSIDs = 1 }), new(int64(0)), new(int64(30)), new(int64(50)), "", "resctrl BE: left alone: the machine has 1 groups in all"},
+		"number not known":     {change(intel(), func(m *tick.Resctrl) { m.CLOSIDs = 0 }), new(int64(0)), new(int64(30)), new(int64(50)), "L3:0=3f;1=3f MB:0=50;1=50", ""},
+		"unmounted, and so on": {nil, new(int64(0)), new(int64(30)), new(int64(50)), "", "not mounted at /sys/fs/resctrl"},
 	} {
 		a := advise(&State{}, c.machine, with(c.start, c.end, c.mba))
 		if got := lines(a); got != c.want {
@@ -140,7 +138,7 @@ func TestMembers(t *testing.T) {
 		{Name: "a batch pod stays where it is held", Cgroup: "/b/12", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Annotations: map[string]string{OwnGroup: "{}"}},
 	}
 	s := sloconfig.Defaults()
-	s.QOS.LSR, s.QOS.LS, s.QOS.BE = with(n(0), n(100), n(100)), with(n(0), n(100), n(100)), with(n(0), n(30), n(100))
+	s.QOS.LSR, s.QOS.LS, s.QOS.BE = with(new(int64(0)), new(int64(100)), new(int64(100))), with(new(int64(0)), new(int64(100)), new(int64(100))), with(new(int64(0)), new(int64(30)), new(int64(100)))
 	a := &tick.Advice{}
 	(&State{}).Advise(&tick.Tick{Sample: &tick.Sample{Resctrl: intel(), Pods: pods}}, &s, a)
 	got := map[string]string{}
@@ -170,7 +168,7 @@ func TestDisabled(t *testing.T) {
 		t.Fatalf("never enabled: %+v", a)
 	}
 	pod := tick.Pod{Cgroup: "/b/1", Labels: map[string]string{qos.KoordinatorClass: "BE"}}
-	if a := advise(st, intel(), with(n(0), n(30), n(20)), pod); lines(a) != "L3:0=3f;1=3f MB:0=20;1=20" || len(a.Resctrl[0].Cgroups) != 1 || a.Resctrl[0].IfExists {
+	if a := advise(st, intel(), with(new(int64(0)), new(int64(30)), new(int64(20))), pod); lines(a) != "L3:0=3f;1=3f MB:0=20;1=20" || len(a.Resctrl[0].Cgroups) != 1 || a.Resctrl[0].IfExists {
 		t.Fatalf("enabled: %+v", a)
 	}
 	for range 2 {
@@ -203,8 +201,8 @@ func TestDisabled(t *testing.T) {
 	}
 
 	// What was used and cannot be followed any more stays as it is.
-	advise(st, intel(), with(n(0), n(30), n(20)))
-	if a := advise(st, intel(), with(n(30), n(3), n(0))); len(a.Resctrl) > 0 || len(a.Reasons) != 2 {
+	advise(st, intel(), with(new(int64(0)), new(int64(30)), new(int64(20))))
+	if a := advise(st, intel(), with(new(int64(30)), new(int64(3)), new(int64(0)))); len(a.Resctrl) > 0 || len(a.Reasons) != 2 {
 		t.Errorf("unsound: %+v", a)
 	}
 }
@@ -212,7 +210,7 @@ func TestDisabled(t *testing.T) {
 // Each way in which nothing is known is one reason, and only where a class is enabled.
 func TestUnknown(t *testing.T) {
 	s := sloconfig.Defaults()
-	s.QOS.BE, s.QOS.LS = with(n(0), n(30), n(100)), with(n(0), n(100), n(100))
+	s.QOS.BE, s.QOS.LS = with(new(int64(0)), new(int64(30)), new(int64(100))), with(new(int64(0)), new(int64(100)), new(int64(100)))
 	for want, sample := range map[string]*tick.Sample{
 		"resctrl: there is no sample: cache and memory bandwidth of BE, LS are left alone":                                                                                          nil,
 		"resctrl: it could not be read (sample.errors): cache and memory bandwidth of BE, LS are left alone":                                                                        {Errors: []tick.SourceError{{Source: "resctrl"}}},
@@ -241,7 +239,7 @@ func TestUnknown(t *testing.T) {
 // Where nothing is mounted the groups are named, for isolate to report, with no lines and not to be made; the reason is said once,
 // and again when it was mounted, or not asked for, in between.
 func TestNotMounted(t *testing.T) {
-	st, be := &State{}, with(n(0), n(30), n(20))
+	st, be := &State{}, with(new(int64(0)), new(int64(30)), new(int64(20)))
 	pod := tick.Pod{Cgroup: "/b/1", Labels: map[string]string{qos.KoordinatorClass: "BE"}}
 	want := []tick.ResctrlGroup{{Group: "BE", Cgroups: []string{"/b/1"}, IfExists: true}}
 	for i, step := range []struct {
@@ -250,12 +248,18 @@ func TestNotMounted(t *testing.T) {
 		said    bool
 		groups  []tick.ResctrlGroup
 	}{
-		{nil, be, true, want}, {nil, be, false, want}, {nil, be, false, want},
-		{nil, nil, false, nil}, {nil, be, true, want}, {nil, be, false, want},
+		{nil, be, true, want},
+		{nil, be, false, want},
+		{nil, be, false, want},
+		{nil, nil, false, nil},
+		{nil, be, true, want},
+		{nil, be, false, want},
 		{intel(), be, true, []tick.ResctrlGroup{{Group: "BE", Schemata: []string{"L3:0=3f;1=3f", "MB:0=20;1=20"}, Cgroups: []string{"/b/1"}}}},
-		{nil, be, true, want}, {nil, be, false, want},
+		{nil, be, true, want},
+		{nil, be, false, want},
 		{intel(), be, true, []tick.ResctrlGroup{{Group: "BE", Schemata: []string{"L3:0=3f;1=3f", "MB:0=20;1=20"}, Cgroups: []string{"/b/1"}}}},
-		{nil, nil, false, nil}, {nil, be, true, want},
+		{nil, nil, false, nil},
+		{nil, be, true, want},
 	} {
 		text, err := tick.Marshal(st)
 		if err != nil {

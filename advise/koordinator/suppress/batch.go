@@ -80,17 +80,17 @@ func (c *call) ruled(p *pod, quota bool) {
 		return
 	}
 	if limit := valueOf(p.Limits.ReclaimedMilliCPU); limit > 0 && quota {
-		c.want.of(p.own).CPUMaxMilliCPU = tick.Ptr(quotaOf(limit, c.ratio))
+		c.want.of(p.own).CPUMaxMilliCPU = new(quotaOf(limit, c.ratio))
 	}
 	if memory := valueOf(p.Limits.ReclaimedMemoryBytes); memory > 0 {
-		c.want.of(p.own).MemoryMaxBytes = tick.Ptr(bytesOf(memory))
+		c.want.of(p.own).MemoryMaxBytes = new(bytesOf(memory))
 	}
 }
 
 // values wants the values of a pod's cgroup or of a container's, whose own resources requests and limits are.
 func (c *call) values(p *pod, path string, requests, limits *tick.Resources, a amounts, quota bool) {
 	w := c.want.of(path)
-	w.CPUWeight = tick.Ptr(policy.WeightOf(policy.SharesOf(a.weight(p, requests)), c.sample.CgroupVersion))
+	w.CPUWeight = new(policy.WeightOf(policy.SharesOf(a.weight(p, requests)), c.sample.CgroupVersion))
 	native := limits
 	if native == nil {
 		native = &tick.Resources{}
@@ -99,7 +99,7 @@ func (c *call) values(p *pod, path string, requests, limits *tick.Resources, a a
 		w.MemoryMaxBytes = &bytes
 	}
 	if a.limit > 0 && quota {
-		w.CPUMaxMilliCPU = tick.Ptr(withinLimit(quotaOf(a.limit, c.ratio), valueOf(native.MilliCPU)))
+		w.CPUMaxMilliCPU = new(withinLimit(quotaOf(a.limit, c.ratio), valueOf(native.MilliCPU)))
 	}
 }
 

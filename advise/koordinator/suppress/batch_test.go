@@ -19,11 +19,13 @@ func batchPod(of ...amounts) tick.Pod {
 		}
 		return &v
 	}
-	pod.Requests, pod.Limits = &tick.Resources{ReclaimedMilliCPU: p(0.0)}, &tick.Resources{ReclaimedMilliCPU: p(0.0), ReclaimedMemoryBytes: p(0.0)}
+	pod.Requests, pod.Limits = &tick.Resources{ReclaimedMilliCPU: new(0.0)}, &tick.Resources{ReclaimedMilliCPU: new(0.0), ReclaimedMemoryBytes: new(0.0)}
 	for i, a := range of {
-		pod.Containers = append(pod.Containers, tick.Container{Name: fmt.Sprint("c", i), Cgroup: fmt.Sprint(tier, "/podb/", i),
+		pod.Containers = append(pod.Containers, tick.Container{
+			Name: fmt.Sprint("c", i), Cgroup: fmt.Sprint(tier, "/podb/", i),
 			Requests: &tick.Resources{ReclaimedMilliCPU: some(a.request)},
-			Limits:   &tick.Resources{ReclaimedMilliCPU: some(a.limit), ReclaimedMemoryBytes: some(a.memory)}})
+			Limits:   &tick.Resources{ReclaimedMilliCPU: some(a.limit), ReclaimedMemoryBytes: some(a.memory)},
+		})
 		*pod.Requests.ReclaimedMilliCPU += max(a.request, 0)
 		*pod.Limits.ReclaimedMilliCPU += max(a.limit, 0)
 		*pod.Limits.ReclaimedMemoryBytes += max(a.memory, 0)
@@ -125,21 +127,21 @@ func TestBatchPods(t *testing.T) {
 		}), "79 3000 1073741824", "39 2000 1073741824"},
 		{"more requested than limited: some container that does not run has no limit", change(batchPod(full), func(pod *tick.Pod) { *pod.Requests.ReclaimedMilliCPU = 5000 }), "196 - 1073741824", "39 2000 1073741824"},
 		{"a memory limit under the request: some container that does not run has none", change(batchPod(full), func(pod *tick.Pod) {
-			pod.Requests.ReclaimedMemoryBytes = p(1<<30 + 1.0)
+			pod.Requests.ReclaimedMemoryBytes = new(1<<30 + 1.0)
 		}), "39 2000 -", "39 2000 1073741824"},
-		{"a memory limit that is the request", change(batchPod(full), func(pod *tick.Pod) { pod.Requests.ReclaimedMemoryBytes = p(float64(1 << 30)) }), "39 2000 1073741824", "39 2000 1073741824"},
+		{"a memory limit that is the request", change(batchPod(full), func(pod *tick.Pod) { pod.Requests.ReclaimedMemoryBytes = new(float64(1 << 30)) }), "39 2000 1073741824", "39 2000 1073741824"},
 		{"containers in the annotation that are limited to more than the pod, together: it does not count", annotated(`{"containers":{` +
 			`"c0":{"limits":{"kubernetes.io/batch-cpu":1500}},"c1":{"limits":{"kubernetes.io/batch-cpu":1500}}}}`), "39 2000 1073741824", "- - -"},
 		{"or to more memory: it does not count", annotated(`{"containers":{` +
 			`"c0":{"limits":{"kubernetes.io/batch-memory":"600Mi"}},"c1":{"limits":{"kubernetes.io/batch-memory":"600Mi"}}}}`), "39 2000 1073741824", "- - -"},
 		{"the weight of a native request where that is less", change(batchPod(full), func(pod *tick.Pod) {
-			pod.KubernetesQOS, pod.Requests.MilliCPU, pod.Containers[0].Requests.MilliCPU = "Burstable", p(500.0), p(500.0)
+			pod.KubernetesQOS, pod.Requests.MilliCPU, pod.Containers[0].Requests.MilliCPU = "Burstable", new(500.0), new(500.0)
 		}), "20 2000 1073741824", "20 2000 1073741824"},
 		{"or of the batch request, where that is", change(batchPod(full), func(pod *tick.Pod) {
-			pod.KubernetesQOS, pod.Requests.MilliCPU, pod.Containers[0].Requests.MilliCPU = "Burstable", p(5000.0), p(5000.0)
+			pod.KubernetesQOS, pod.Requests.MilliCPU, pod.Containers[0].Requests.MilliCPU = "Burstable", new(5000.0), new(5000.0)
 		}), "39 2000 1073741824", "39 2000 1073741824"},
 		{"or of the native one, where there is no other", change(batchPod(amounts{0, 2000, 4096}), func(pod *tick.Pod) {
-			pod.KubernetesQOS, pod.Requests.MilliCPU, pod.Containers[0].Requests.MilliCPU = "Burstable", p(500.0), p(500.0)
+			pod.KubernetesQOS, pod.Requests.MilliCPU, pod.Containers[0].Requests.MilliCPU = "Burstable", new(500.0), new(500.0)
 		}), "20 2000 4096", "20 2000 4096"},
 		{"without any request the least", change(batchPod(amounts{0, 2000, 4096}), func(pod *tick.Pod) {
 			pod.KubernetesQOS, pod.Requests, pod.Containers[0].Requests = "Burstable", nil, nil
@@ -149,8 +151,8 @@ func TestBatchPods(t *testing.T) {
 		{"a container of Kubernetes' own resources beside", change(batchPod(full, amounts{}), func(pod *tick.Pod) {
 			pod.Containers[0], pod.Containers[1] = pod.Containers[1], pod.Containers[0]
 			pod.Containers[0].Cgroup, pod.Containers[1].Cgroup = tier+"/podb/0", tier+"/podb/1"
-			pod.Containers[0].Requests = &tick.Resources{MilliCPU: p(500.0)}
-			pod.Containers[0].Limits = &tick.Resources{MilliCPU: p(500.0), MemoryBytes: p(8192.0)}
+			pod.Containers[0].Requests = &tick.Resources{MilliCPU: new(500.0)}
+			pod.Containers[0].Limits = &tick.Resources{MilliCPU: new(500.0), MemoryBytes: new(8192.0)}
 		}), "39 - -", "20 500 8192"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -190,8 +192,19 @@ func TestNormalization(t *testing.T) {
 		want  int64
 		said  bool
 	}{
-		{"", 2000, false}, {"1", 2000, false}, {"1.00", 2000, false}, {"1.20", 1667, false}, {"2", 1000, false}, {"5.0", 400, false},
-		{"0.5", 2000, true}, {"5.01", 2000, true}, {"-2", 2000, true}, {"NaN", 2000, true}, {"Inf", 2000, true}, {"x", 2000, true}, {"1e400", 2000, true},
+		{"", 2000, false},
+		{"1", 2000, false},
+		{"1.00", 2000, false},
+		{"1.20", 1667, false},
+		{"2", 1000, false},
+		{"5.0", 400, false},
+		{"0.5", 2000, true},
+		{"5.01", 2000, true},
+		{"-2", 2000, true},
+		{"NaN", 2000, true},
+		{"Inf", 2000, true},
+		{"x", 2000, true},
+		{"1e400", 2000, true},
 	} {
 		s := machine(service(1000), batchPod(amounts{1000, 2000, 0}))
 		s.Annotations = map[string]string{annotationRatio: c.ratio}
@@ -233,8 +246,8 @@ func TestBatchQuotasWhileSuppressed(t *testing.T) {
 // On a machine without Kubernetes a rule's limits hold, and nothing else is touched: weight and limits are the machine's owner's.
 func TestBatchOfRules(t *testing.T) {
 	a, b := ruled(tick.QoSReclaimed, "/a", 0), ruled(tick.QoSReclaimed, "/b", 0)
-	a.Requests = &tick.Resources{ReclaimedMilliCPU: p(8000.0)}
-	b.Limits = &tick.Resources{ReclaimedMilliCPU: p(2000.0), ReclaimedMemoryBytes: p(1e9)}
+	a.Requests = &tick.Resources{ReclaimedMilliCPU: new(8000.0)}
+	b.Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0), ReclaimedMemoryBytes: new(1e9)}
 	advice := new(State).step(plain(machine(a, b)), disabled())
 	if got := text(advice.Cgroups); got != `[{"cgroup":"/b","cpuMaxMilliCPU":2000,"memoryMaxBytes":1000000000}]` {
 		t.Errorf("wants %s", got)

@@ -19,7 +19,7 @@ func BenchmarkAdvise(b *testing.B) {
 			continue
 		}
 		pod := labelled("BE", name, 100)
-		pod.Limits = &tick.Resources{ReclaimedMilliCPU: p(2000.0), ReclaimedMemoryBytes: p(1e9)}
+		pod.Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0), ReclaimedMemoryBytes: new(1e9)}
 		pod.Containers[0].Limits = pod.Limits
 		pods = append(pods, pod)
 	}
@@ -27,7 +27,7 @@ func BenchmarkAdvise(b *testing.B) {
 	s.Kubelet.ExclusiveCPUs = "20-23"
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		s.Pods[1].UsageMilliCPU = p(float64(i % 20_000))
+		s.Pods[1].UsageMilliCPU = new(float64(i % 20_000))
 		st.step(s, slo)
 	}
 }

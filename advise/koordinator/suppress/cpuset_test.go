@@ -12,7 +12,7 @@ import (
 // sized is the guide's machine with services that leave so much of the 31200m that are the batch pods'.
 func sized(budget float64, pods ...tick.Pod) *tick.Sample {
 	s := machine(append([]tick.Pod{service(31200 - budget), labelled("BE", "b", 0)}, pods...)...)
-	s.CPU.UsageMilliCPU = p(0.0)
+	s.CPU.UsageMilliCPU = new(0.0)
 	return s
 }
 
@@ -164,7 +164,7 @@ func TestSmallMachines(t *testing.T) {
 		s := sized(0)
 		s.Topology = &tick.Topology{CPUs: c.online}
 		s.Tiers[1].CPUSetCPUs = c.online
-		s.Capacity.MilliCPU = p(1000.0)
+		s.Capacity.MilliCPU = new(1000.0)
 		if a := new(State).step(s, with(nil)); of(t, a.Cgroups, tier).CPUSetCPUs != c.want {
 			t.Errorf("%s: %s; want %s", c.online, text(a), c.want)
 		}
@@ -307,7 +307,7 @@ func TestPools(t *testing.T) {
 	s.Annotations = map[string]string{annotationReservation: `{"reservedCPUs":"0,24"}`}
 	want := `[{"name":"reserve","cpus":"0,24"},{"name":"share","cpus":"5-11,13-23,29-35,37-47"},{"name":"reclaim","cpus":"4,12,28,36"},{"name":"dedicated/ns/e","cpus":"1,25"},{"name":"dedicated/ns/r","cpus":"2-3,26-27"}]`
 	// 2000m of the budget are reserved: 2 CPUs less.
-	s.Pods[0].UsageMilliCPU = p(25_200.0)
+	s.Pods[0].UsageMilliCPU = new(25_200.0)
 	a := new(State).step(s, with(nil))
 	if got := text(a.Pools); got != want {
 		t.Errorf("pools\n%s\nwant\n%s", got, want)

@@ -104,8 +104,11 @@ func keysOf(c *tick.Cgroup) (k keys) {
 		key    keys
 		wanted bool
 	}{
-		{keyCPUs, c.CPUSetCPUs != ""}, {keyQuota, c.CPUMaxMilliCPU != nil}, {keyWeight, c.CPUWeight != nil},
-		{keyMemory, c.MemoryMaxBytes != nil}, {keyIdle, c.CPUIdle != nil},
+		{keyCPUs, c.CPUSetCPUs != ""},
+		{keyQuota, c.CPUMaxMilliCPU != nil},
+		{keyWeight, c.CPUWeight != nil},
+		{keyMemory, c.MemoryMaxBytes != nil},
+		{keyIdle, c.CPUIdle != nil},
 	} {
 		if of.wanted {
 			k |= of.key
@@ -170,8 +173,8 @@ func (c *call) undo(decided bool) {
 }
 
 // widenForgotten wants a tier that is held, though nothing of what was advised is remembered (the state was lost, or somebody else held
-// it), as wide as it is without suppression, as Koordinator does each time. After --contest external changes the value is left to the other writer:
-// isolate leaves it to him.
+// it), as wide as it is without suppression, as Koordinator does each time. After --contest external changes the value is left to the other
+// writer: isolate leaves it to him.
 func (c *call) widenForgotten() {
 	if c.tier == nil {
 		return
@@ -234,23 +237,23 @@ func (c *call) neutral(w *tick.Cgroup, at place, gone keys) {
 		}
 	}
 	if gone&keyQuota != 0 {
-		w.CPUMaxMilliCPU = tick.Ptr(quotaOf(valueOf(limits.MilliCPU), 1))
+		w.CPUMaxMilliCPU = new(quotaOf(valueOf(limits.MilliCPU), 1))
 		if c.st.yields == nil {
 			c.st.yields = map[string]bool{}
 		}
 		c.st.yields[w.Cgroup] = at.pod != nil
 	}
 	if gone&keyMemory != 0 {
-		w.MemoryMaxBytes = tick.Ptr(bytesOf(valueOf(limits.MemoryBytes)))
+		w.MemoryMaxBytes = new(bytesOf(valueOf(limits.MemoryBytes)))
 	}
 	if gone&keyIdle != 0 {
-		w.CPUIdle = tick.Ptr(false)
+		w.CPUIdle = new(false)
 		if at.pod == nil || !at.pod.rule { // the kernel makes the weight its default, and kubelet had given it another one
 			gone |= keyWeight
 		}
 	}
 	if gone&keyWeight != 0 && w.CPUWeight == nil && (w.CPUIdle == nil || !*w.CPUIdle) {
-		w.CPUWeight = tick.Ptr(policy.WeightOf(policy.SharesOf(valueOf(requests.MilliCPU)), c.sample.CgroupVersion))
+		w.CPUWeight = new(policy.WeightOf(policy.SharesOf(valueOf(requests.MilliCPU)), c.sample.CgroupVersion))
 	}
 }
 

@@ -90,7 +90,7 @@ func TestPlainMachine(t *testing.T) {
 	around := ruled(tick.QoSReclaimed, "/around", 0)
 	around.Containers = []tick.Container{{Name: "a", Cgroup: "/around/a"}}
 	s := plain(machine(ruled(tick.QoSShared, "/web", 27_200), ruled(tick.QoSReclaimed, "/spark", 0), group, around, ruled(tick.QoSShared, "/around/db", 0), ruled(tick.QoSReclaimed, "/around2", 0)))
-	s.CPU.UsageMilliCPU = p(27_200.0)
+	s.CPU.UsageMilliCPU = new(27_200.0)
 	a := new(State).step(s, with(nil))
 	var got []string
 	for _, c := range a.Cgroups {
@@ -135,7 +135,7 @@ func TestUndo(t *testing.T) {
 		}, `["0,12,24,36","0-47","0-47"]`, []int64{0, 0, 0}},
 		{"the pod was a batch one, with a limit of its own", quota, byPolicy(mode), func(s *tick.Sample) {
 			s.Pods[1].Labels["koordinator.sh/qosClass"], s.Pods[1].KubernetesQOS = "LS", "Burstable"
-			s.Pods[1].Limits, s.Pods[1].Containers[0].Limits = &tick.Resources{MilliCPU: p(700.0)}, &tick.Resources{MilliCPU: p(300.0)}
+			s.Pods[1].Limits, s.Pods[1].Containers[0].Limits = &tick.Resources{MilliCPU: new(700.0)}, &tick.Resources{MilliCPU: new(300.0)}
 		}, `["0,12,24,36","",""]`, []int64{-1, 700, 300}},
 		{"the pod is over", byPolicy(mode), disabled(), func(s *tick.Sample) { s.Pods = s.Pods[:1] }, `["0-47","",""]`, []int64{0, 0, 0}},
 		{"the tier is not seen", byPolicy(mode), disabled(), func(s *tick.Sample) { s.Tiers = nil }, `["","0-47","0-47"]`, []int64{0, 0, 0}},
@@ -268,16 +268,16 @@ func TestUndoWithoutState(t *testing.T) {
 		{"not known", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "", "" }, `["","",""]`, 0},
 		{"kubelet manages CPUs", disabled(), func(s *tick.Sample) { s.Kubelet.CPUManagerPolicy = "static" }, `["","",""]`, 0},
 		{"kubelet's policy is not known", disabled(), func(s *tick.Sample) { s.Kubelet = nil }, `["","",""]`, 0},
-		{"a quota", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = p(int64(20)) }, `["0-47","0-47","0-47"]`, -1},
-		{"a quota, and lists are wanted", byPolicy(sloconfig.SuppressCPUSet), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = p(int64(20)) }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, -1},
+		{"a quota", disabled(), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = new(int64(20)) }, `["0-47","0-47","0-47"]`, -1},
+		{"a quota, and lists are wanted", byPolicy(sloconfig.SuppressCPUSet), func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = new(int64(20)) }, `["0,12,24,36","0,12,24,36","0,12,24,36"]`, -1},
 		{"no pods: nothing is known", disabled(), func(s *tick.Sample) { s.Pods = nil }, `["","",""]`, 0},
 		{"unknown pods alone", disabled(), func(s *tick.Sample) {
 			for i := range s.Pods {
 				s.Pods[i].Missing, s.Pods[i].QoSSource = tick.MissingCluster, tick.QoSFromRule
 			}
-			s.Errors, s.Tiers[1].CPUMaxMilliCPU = []tick.SourceError{{Source: "pods", Error: "no answer"}}, p(int64(20))
+			s.Errors, s.Tiers[1].CPUMaxMilliCPU = []tick.SourceError{{Source: "pods", Error: "no answer"}}, new(int64(20))
 		}, `["","",""]`, 0},
-		{"nothing could be decided", quota, func(s *tick.Sample) { s.CPU, s.Tiers[1].CPUMaxMilliCPU = nil, p(int64(20)) }, `["","",""]`, 0},
+		{"nothing could be decided", quota, func(s *tick.Sample) { s.CPU, s.Tiers[1].CPUMaxMilliCPU = nil, new(int64(20)) }, `["","",""]`, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sized(4000)
@@ -333,8 +333,8 @@ func TestUndoBatchValues(t *testing.T) {
 	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 2000, 1 << 30}))
 	st.step(s, disabled())
 	s.Pods[1] = batchPod(amounts{})
-	s.Pods[1].Containers[0].Limits = &tick.Resources{MemoryBytes: p(8192.0)}
-	s.Pods[1].Containers[0].Requests = &tick.Resources{MilliCPU: p(1000.0)}
+	s.Pods[1].Containers[0].Limits = &tick.Resources{MemoryBytes: new(8192.0)}
+	s.Pods[1].Containers[0].Requests = &tick.Resources{MilliCPU: new(1000.0)}
 	a := st.step(s, disabled())
 	if got := values(of(t, a.Cgroups, own)); got != "1 -1 -1" {
 		t.Errorf("the pod: %s", got)
@@ -352,7 +352,7 @@ func TestUndoBatchValues(t *testing.T) {
 // the tier is idle, and so kubelet would not start.
 func TestIdle(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
-		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
+		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
 	})
 	st, s := &State{}, machine(service(1000), batchPod(amounts{1000, 0, 1 << 30}), labelled("BE", "plain", 0))
 	burstable := labelled("BE", "burstable", 0) // its native requests can be resized: kubelet writes the weight then
@@ -385,15 +385,15 @@ func TestIdle(t *testing.T) {
 		"no class":      func(s *sloconfig.Strategies) { s.QOS.BE = nil },
 		"no settings":   func(s *sloconfig.Strategies) { s.QOS.BE.CPU = nil },
 		"not set":       func(s *sloconfig.Strategies) { s.QOS.BE.CPU = &sloconfig.CPUQOS{} },
-		"enabled alone": func(s *sloconfig.Strategies) { s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true)} },
+		"enabled alone": func(s *sloconfig.Strategies) { s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true)} },
 		"not idle": func(s *sloconfig.Strategies) {
-			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(0))}
+			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(0))}
 		},
 		"not enabled": func(s *sloconfig.Strategies) {
-			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(false), SchedIdle: p(int64(1))}
+			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(false), SchedIdle: new(int64(1))}
 		},
 		"another number": func(s *sloconfig.Strategies) {
-			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(2))}
+			s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(2))}
 		},
 	} {
 		a = new(State).step(s, with(change))
@@ -408,7 +408,7 @@ func TestIdle(t *testing.T) {
 // A state of an older version says that the tier was made idle: that is undone, and the tier has the weight again that kubelet gives it.
 func TestIdleTierOfAnOlderVersion(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
-		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
+		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
 	})
 	s := machine(service(1000), labelled("BE", "b", 0))
 	st := &State{Tier: tier, Held: map[string]keys{tier: keyIdle}}
@@ -422,7 +422,7 @@ func TestIdleTierOfAnOlderVersion(t *testing.T) {
 // Without kubelet's tiers, and on cgroups that a rule names, the idle class is the cgroups' own; a rule that names a tier makes none idle.
 func TestIdleWithoutKubelet(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
-		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: p(true), SchedIdle: p(int64(1))}
+		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
 	})
 	s := machine(service(1000), batchPod(amounts{1000, 0, 1 << 30}))
 	s.Tiers = nil

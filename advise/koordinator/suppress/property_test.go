@@ -20,9 +20,9 @@ func drawn(t *rapid.T, online int) *tick.Sample {
 	}
 	s := &tick.Sample{
 		Topology: &tick.Topology{CPUs: fmt.Sprintf("0-%d", online-1)}, CgroupVersion: rapid.IntRange(1, 2).Draw(t, "version"),
-		CPU:         &tick.NodeCPU{UsageMilliCPU: p(rapid.Float64Range(0, float64(online)*1000).Draw(t, "use"))},
-		Capacity:    &tick.Resources{MilliCPU: p(float64(online) * 1000)},
-		Allocatable: &tick.Resources{MilliCPU: p(float64(online) * 950)},
+		CPU:         &tick.NodeCPU{UsageMilliCPU: new(rapid.Float64Range(0, float64(online)*1000).Draw(t, "use"))},
+		Capacity:    &tick.Resources{MilliCPU: new(float64(online) * 1000)},
+		Allocatable: &tick.Resources{MilliCPU: new(float64(online) * 950)},
 		Annotations: map[string]string{},
 	}
 	for i := range online / 2 {
@@ -30,7 +30,7 @@ func drawn(t *rapid.T, online int) *tick.Sample {
 	}
 	if rapid.Bool().Draw(t, "kubelet") {
 		s.Kubelet = &tick.Kubelet{CPUManagerPolicy: rapid.SampledFrom([]string{"none", "static", ""}).Draw(t, "policy")}
-		s.Tiers = []tick.Tier{{Name: tick.TierBestEffort, Cgroup: tier, CPUSetCPUs: list("inForce"), CPUMaxMilliCPU: p(rapid.Int64Range(-1, 20_000).Draw(t, "quota"))}}
+		s.Tiers = []tick.Tier{{Name: tick.TierBestEffort, Cgroup: tier, CPUSetCPUs: list("inForce"), CPUMaxMilliCPU: new(rapid.Int64Range(-1, 20_000).Draw(t, "quota"))}}
 		if rapid.Bool().Draw(t, "given") {
 			s.Kubelet.ExclusiveCPUs = list("exclusive")
 		}
@@ -46,11 +46,11 @@ func drawn(t *rapid.T, online int) *tick.Sample {
 		pod := labelled(class, fmt.Sprint("p", i), rapid.Float64Range(0, 20_000).Draw(t, "podUse"))
 		if class == "LSE" || class == "LSR" {
 			pod.Annotations[annotationStatus] = fmt.Sprintf(`{"cpuset":%q}`, list("own"))
-			pod.Requests = &tick.Resources{MilliCPU: p(rapid.Float64Range(0, float64(online)*1000).Draw(t, "request"))}
+			pod.Requests = &tick.Resources{MilliCPU: new(rapid.Float64Range(0, float64(online)*1000).Draw(t, "request"))}
 			pod.KubernetesQOS = rapid.SampledFrom([]string{"Guaranteed", "Guaranteed", "Burstable"}).Draw(t, "kubernetes")
 		}
 		if class == "BE" && rapid.Bool().Draw(t, "batch") {
-			pod.Limits = &tick.Resources{ReclaimedMilliCPU: p(rapid.Float64Range(-1, 1e6).Draw(t, "limit"))}
+			pod.Limits = &tick.Resources{ReclaimedMilliCPU: new(rapid.Float64Range(-1, 1e6).Draw(t, "limit"))}
 			pod.Containers[0].Limits, pod.Containers[0].Requests = pod.Limits, pod.Limits
 		}
 		pod.Missing = rapid.SampledFrom([]string{"", "", "", tick.MissingCgroup, tick.MissingCluster}).Draw(t, "missing")
@@ -106,8 +106,8 @@ func TestSuppressionProperties(t *testing.T) {
 		for range rapid.IntRange(1, 5).Draw(t, "steps") {
 			s := drawn(t, online)
 			slo := sloconfig.Shipped()
-			slo.Threshold.CPUSuppressPolicy = p(rapid.SampledFrom([]string{sloconfig.SuppressCPUSet, sloconfig.SuppressCPUSet, sloconfig.SuppressCFSQuota}).Draw(t, "mode"))
-			slo.Threshold.Enable = p(rapid.IntRange(0, 4).Draw(t, "enable") > 0)
+			slo.Threshold.CPUSuppressPolicy = new(rapid.SampledFrom([]string{sloconfig.SuppressCPUSet, sloconfig.SuppressCPUSet, sloconfig.SuppressCFSQuota}).Draw(t, "mode"))
+			slo.Threshold.Enable = new(rapid.IntRange(0, 4).Draw(t, "enable") > 0)
 			before := *st
 			again := &State{}
 			if err := tick.Unmarshal([]byte(text(twin)), again); err != nil {

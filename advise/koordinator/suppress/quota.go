@@ -93,7 +93,7 @@ func (c *call) divideIn(w *wants, quota int64, free bool) {
 		switch {
 		case p.tier:
 			if p.own != "" {
-				w.of(p.own).CPUMaxMilliCPU = tick.Ptr(unlessLimited(p.Limits, tier))
+				w.of(p.own).CPUMaxMilliCPU = new(unlessLimited(p.Limits, tier))
 			}
 		case p.own != "":
 			above = within(partOf(quota, p.request()/sum), p.Limits)
@@ -104,9 +104,9 @@ func (c *call) divideIn(w *wants, quota int64, free bool) {
 		for _, j := range p.containers {
 			switch own := &p.Containers[j]; {
 			case alone:
-				w.of(own.Cgroup).CPUMaxMilliCPU = tick.Ptr(within(part, own.Limits))
+				w.of(own.Cgroup).CPUMaxMilliCPU = new(within(part, own.Limits))
 			case free:
-				w.of(own.Cgroup).CPUMaxMilliCPU = tick.Ptr(unlessLimited(own.Limits, above))
+				w.of(own.Cgroup).CPUMaxMilliCPU = new(unlessLimited(own.Limits, above))
 			}
 		}
 	}

@@ -35,12 +35,12 @@ func TestQuota(t *testing.T) {
 		{"not known what is in force", 5000, -1, func(s *tick.Sample) { s.Tiers[1].CPUMaxMilliCPU = nil }, 5000, ""},
 		{"a quota of 0 in force is none", 5000, 0, nil, 5000, ""},
 		{"huge in force", 5000, 1 << 60, nil, 5000, ""},
-		{"a huge machine", 5000, -1, func(s *tick.Sample) { s.Capacity.MilliCPU = p(1e300) }, 8192_000, ""},
-		{"half a CPU", -30_870, 100, func(s *tick.Sample) { s.Capacity.MilliCPU = p(500.0); s.Pods[0].UsageMilliCPU = p(0.0) }, 150, "it grows by a tenth"},
+		{"a huge machine", 5000, -1, func(s *tick.Sample) { s.Capacity.MilliCPU = new(1e300) }, 8192_000, ""},
+		{"half a CPU", -30_870, 100, func(s *tick.Sample) { s.Capacity.MilliCPU = new(500.0); s.Pods[0].UsageMilliCPU = new(0.0) }, 150, "it grows by a tenth"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sized(c.budget)
-			s.Tiers[1].CPUMaxMilliCPU = p(c.present)
+			s.Tiers[1].CPUMaxMilliCPU = new(c.present)
 			if c.change != nil {
 				c.change(s)
 			}
@@ -81,10 +81,10 @@ func TestQuotaOfAnEmptyTier(t *testing.T) {
 // A pod without a cgroup of its own has its part in equal parts for its containers.
 func TestQuotaOfContainersAlone(t *testing.T) {
 	one, two := ruled(tick.QoSReclaimed, "/one", 0), ruled(tick.QoSReclaimed, "/two", 0)
-	one.Requests, two.Requests = &tick.Resources{MilliCPU: p(6000.0)}, &tick.Resources{MilliCPU: p(2000.0)}
+	one.Requests, two.Requests = &tick.Resources{MilliCPU: new(6000.0)}, &tick.Resources{MilliCPU: new(2000.0)}
 	two.Cgroup, two.Containers = "", []tick.Container{{Name: "a", Cgroup: "/two/a"}, {Name: "b", Cgroup: "/two/b"}}
 	s := plain(machine(ruled(tick.QoSShared, "/web", 31200-8000), one, two))
-	s.CPU.UsageMilliCPU = p(0.0)
+	s.CPU.UsageMilliCPU = new(0.0)
 	a := new(State).step(s, byPolicy(sloconfig.SuppressCFSQuota))
 	want := `[{"cgroup":"/one","cpuMaxMilliCPU":6000},{"cgroup":"/two/a","cpuMaxMilliCPU":1000},{"cgroup":"/two/b","cpuMaxMilliCPU":1000}]`
 	if got := sorted(a.Cgroups, "/one", "/two/a", "/two/b"); got != want {
@@ -105,15 +105,15 @@ func TestQuotaKeepsOut(t *testing.T) {
 // On a machine without tiers the quota is divided by the requests, within the pods' own limits.
 func TestQuotaDivided(t *testing.T) {
 	small, limited, silent := ruled(tick.QoSReclaimed, "/small", 0), ruled(tick.QoSReclaimed, "/limited", 0), ruled(tick.QoSReclaimed, "/silent", 0)
-	small.Requests = &tick.Resources{ReclaimedMilliCPU: p(3000.0)}
-	limited.Requests = &tick.Resources{MilliCPU: p(4000.0)}
-	limited.Limits = &tick.Resources{ReclaimedMilliCPU: p(1500.0)}
+	small.Requests = &tick.Resources{ReclaimedMilliCPU: new(3000.0)}
+	limited.Requests = &tick.Resources{MilliCPU: new(4000.0)}
+	limited.Limits = &tick.Resources{ReclaimedMilliCPU: new(1500.0)}
 	below := ruled(tick.QoSReclaimed, "/group", 0)
-	below.Requests = &tick.Resources{ReclaimedMilliCPU: p(2000.0)}
+	below.Requests = &tick.Resources{ReclaimedMilliCPU: new(2000.0)}
 	below.Containers = []tick.Container{{Name: "a", Cgroup: "/group/a"}, {Name: "b", Cgroup: "/group/b"}}
 	s := plain(sized(10_000, small, limited, silent, below, ruled(tick.QoSShared, "/web", 0)))
 	s.Pods = s.Pods[2:]
-	s.Pods[4].UsageMilliCPU = p(21_200.0)
+	s.Pods[4].UsageMilliCPU = new(21_200.0)
 	s.Topology.CPUs = "0-47"
 	st := &State{}
 	a := st.step(s, byPolicy(sloconfig.SuppressCFSQuota))
@@ -128,7 +128,7 @@ func TestQuotaDivided(t *testing.T) {
 	if st.QuotaMilliCPU != 10_000 {
 		t.Errorf("quota %d", st.QuotaMilliCPU)
 	}
-	s.Pods[4].UsageMilliCPU = p(0.0)
+	s.Pods[4].UsageMilliCPU = new(0.0)
 	if st.step(s, byPolicy(sloconfig.SuppressCFSQuota)); st.QuotaMilliCPU != 14_800 {
 		t.Errorf("grew to %d", st.QuotaMilliCPU)
 	}
@@ -152,14 +152,14 @@ func TestQuotaBesideTheTier(t *testing.T) {
 	outside := labelled("BE", "out", 0)
 	outside.KubernetesQOS, outside.Cgroup = "Burstable", "/kubepods/burstable/podout"
 	outside.Containers[0].Cgroup = "/kubepods/burstable/podout/c"
-	outside.Requests = &tick.Resources{MilliCPU: p(3000.0)}
+	outside.Requests = &tick.Resources{MilliCPU: new(3000.0)}
 	a := new(State).step(sized(8000, outside), byPolicy(sloconfig.SuppressCFSQuota))
 	if got := sorted(a.Cgroups, tier, "/kubepods/burstable/podout", "/kubepods/burstable/podout/c"); got !=
 		`[{"cgroup":"/kubepods/besteffort","cpuMaxMilliCPU":2000},{"cgroup":"/kubepods/burstable/podout","cpuMaxMilliCPU":6000},{"cgroup":"/kubepods/burstable/podout/c","cpuMaxMilliCPU":-1}]` {
 		t.Errorf("wants %s", got)
 	}
 	grown := sized(30_000, outside)
-	grown.Tiers[1].CPUMaxMilliCPU = p(int64(2000)) // its part
+	grown.Tiers[1].CPUMaxMilliCPU = new(int64(2000)) // its part
 	st := &State{QuotaMilliCPU: 8000}
 	if st.step(grown, byPolicy(sloconfig.SuppressCFSQuota)); st.QuotaMilliCPU != 12_800 {
 		t.Errorf("grew to %d", st.QuotaMilliCPU)

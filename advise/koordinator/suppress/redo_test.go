@@ -34,7 +34,7 @@ func TestReasonsCanBeRedone(t *testing.T) {
 				s.Tiers[1].CPUSetCPUs = st.CPUs // isolate has made it true
 			}
 			if st.QuotaMilliCPU > 0 {
-				s.Tiers[1].CPUMaxMilliCPU = p(st.QuotaMilliCPU)
+				s.Tiers[1].CPUMaxMilliCPU = new(st.QuotaMilliCPU)
 			}
 			a := st.step(s, byPolicy(mode))
 			got := parse(st.CPUs).Size()

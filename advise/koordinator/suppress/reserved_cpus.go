@@ -167,8 +167,8 @@ func (c *call) given() string {
 	return c.st.Given
 }
 
-// status is the online CPUs that Koordinator's scheduler gave the pod. Whoever creates the pod may write the annotation, so it
-// counts for no more whole CPUs than the pod requests, and only for Guaranteed pods, as there are no others to whom the scheduler gives any.
+// status is the online CPUs that Koordinator's scheduler gave the pod. Whoever creates the pod may write the annotation, so it counts for
+// no more whole CPUs than the pod requests, and only for Guaranteed pods, as there are no others to whom the scheduler gives any.
 func (p *pod) status(online set) (set, error) {
 	var status struct {
 		CPUSet string `json:"cpuset"`

@@ -144,7 +144,7 @@ func (c *call) idle() {
 			continue
 		}
 		w := c.want.of(p.own)
-		w.CPUIdle, w.CPUWeight = tick.Ptr(true), nil
+		w.CPUIdle, w.CPUWeight = new(true), nil
 	}
 }
 

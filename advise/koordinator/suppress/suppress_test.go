@@ -11,24 +11,24 @@ import (
 	"polder/lib/tick"
 )
 
-func p[T any](v T) *T { return &v }
-
 // machine is the 48-CPU node of the guides, with kubelet's cgroups and its CPU manager off.
 func machine(pods ...tick.Pod) *tick.Sample {
-	t := &tick.Topology{CPUs: "0-47", Sockets: []string{"0-11,24-35", "12-23,36-47"},
-		NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-11,24-35"}, {ID: 1, CPUs: "12-23,36-47"}}}
+	t := &tick.Topology{
+		CPUs: "0-47", Sockets: []string{"0-11,24-35", "12-23,36-47"},
+		NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-11,24-35"}, {ID: 1, CPUs: "12-23,36-47"}},
+	}
 	for i := range 24 {
 		t.Cores = append(t.Cores, fmt.Sprintf("%d,%d", i, i+24))
 	}
 	return &tick.Sample{
 		Topology: t, CgroupVersion: 2, Pods: pods,
-		CPU:         &tick.NodeCPU{UsageMilliCPU: p(10_000.0)},
-		Capacity:    &tick.Resources{MilliCPU: p(48_000.0)},
-		Allocatable: &tick.Resources{MilliCPU: p(48_000.0)},
+		CPU:         &tick.NodeCPU{UsageMilliCPU: new(10_000.0)},
+		Capacity:    &tick.Resources{MilliCPU: new(48_000.0)},
+		Allocatable: &tick.Resources{MilliCPU: new(48_000.0)},
 		Kubelet:     &tick.Kubelet{CPUManagerPolicy: "none"},
 		Tiers: []tick.Tier{
-			{Name: tick.TierPods, Cgroup: "/kubepods", CPUSetCPUs: "0-47", CPUMaxMilliCPU: p(int64(-1))},
-			{Name: tick.TierBestEffort, Cgroup: tier, CPUSetCPUs: "0-47", CPUMaxMilliCPU: p(int64(-1))},
+			{Name: tick.TierPods, Cgroup: "/kubepods", CPUSetCPUs: "0-47", CPUMaxMilliCPU: new(int64(-1))},
+			{Name: tick.TierBestEffort, Cgroup: tier, CPUSetCPUs: "0-47", CPUMaxMilliCPU: new(int64(-1))},
 		},
 	}
 }
@@ -37,8 +37,10 @@ const tier = "/kubepods/besteffort"
 
 // service is a Burstable pod without a label.
 func service(use float64) tick.Pod {
-	return tick.Pod{UID: "s", Namespace: "shop", Name: "web", QoS: tick.QoSShared, QoSSource: tick.QoSFromKubernetes, KubernetesQOS: "Burstable",
-		Cgroup: "/kubepods/burstable/pods", UsageMilliCPU: &use, Containers: []tick.Container{{Name: "web", Cgroup: "/kubepods/burstable/pods/c"}}}
+	return tick.Pod{
+		UID: "s", Namespace: "shop", Name: "web", QoS: tick.QoSShared, QoSSource: tick.QoSFromKubernetes, KubernetesQOS: "Burstable",
+		Cgroup: "/kubepods/burstable/pods", UsageMilliCPU: &use, Containers: []tick.Container{{Name: "web", Cgroup: "/kubepods/burstable/pods/c"}},
+	}
 }
 
 // labelled is a pod with Koordinator's label.
@@ -47,23 +49,27 @@ func labelled(class, name string, use float64) tick.Pod {
 	if class == "BE" {
 		at, kubernetes = tier+"/pod"+name, "BestEffort"
 	}
-	return tick.Pod{UID: name, Namespace: "ns", Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: kubernetes,
+	return tick.Pod{
+		UID: name, Namespace: "ns", Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: kubernetes,
 		Labels: map[string]string{"koordinator.sh/qosClass": class}, Annotations: map[string]string{},
-		Cgroup: at, UsageMilliCPU: &use, Containers: []tick.Container{{Name: "main", Cgroup: at + "/c", CPUSetCPUs: "0-47"}}}
+		Cgroup: at, UsageMilliCPU: &use, Containers: []tick.Container{{Name: "main", Cgroup: at + "/c", CPUSetCPUs: "0-47"}},
+	}
 }
 
 // pinned is one with CPUs from Koordinator's scheduler.
 func pinned(class, name, list string) tick.Pod {
 	pod := labelled(class, name, 0)
 	pod.Annotations[annotationStatus] = fmt.Sprintf(`{"cpuset":%q,"numaNodeResources":[{"node":0}]}`, list)
-	pod.Requests = &tick.Resources{MilliCPU: p(float64(parse(list).Size()) * 1000)}
+	pod.Requests = &tick.Resources{MilliCPU: new(float64(parse(list).Size()) * 1000)}
 	return pod
 }
 
 // ruled is a cgroup on a machine without Kubernetes.
 func ruled(class, at string, use float64) tick.Pod {
-	return tick.Pod{UID: at, Name: at[1:], QoS: class, QoSSource: tick.QoSFromRule, Cgroup: at, UsageMilliCPU: &use,
-		Containers: []tick.Container{{Name: at[1:], Cgroup: at, CPUSetCPUs: "0-47"}}}
+	return tick.Pod{
+		UID: at, Name: at[1:], QoS: class, QoSSource: tick.QoSFromRule, Cgroup: at, UsageMilliCPU: &use,
+		Containers: []tick.Container{{Name: at[1:], Cgroup: at, CPUSetCPUs: "0-47"}},
+	}
 }
 
 // plain makes a sample one of a machine without Kubernetes.
@@ -86,7 +92,7 @@ func byPolicy(name string) *sloconfig.Strategies {
 }
 
 func disabled() *sloconfig.Strategies {
-	return with(func(s *sloconfig.Strategies) { s.Threshold.Enable = p(false) })
+	return with(func(s *sloconfig.Strategies) { s.Threshold.Enable = new(false) })
 }
 
 func (st *State) step(s *tick.Sample, strategies *sloconfig.Strategies) *tick.Advice {
@@ -155,25 +161,25 @@ func TestBudget(t *testing.T) {
 	}{
 		// 48000 * 65 % - 4000 - max(10000 - 7000, 0)
 		{"the sum", nil, nil, 31200 - 4000 - 3000},
-		{"another threshold", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = p(int64(50)) }, 24000 - 7000},
+		{"another threshold", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = new(int64(50)) }, 24000 - 7000},
 		{"no threshold is the default", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = nil }, 31200 - 7000},
-		{"threshold 0", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = p(int64(0)) }, -7000},
-		{"a threshold over 100 is 100", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = p(int64(1 << 60)) }, 48000 - 7000},
-		{"a negative threshold is 0", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = p(int64(-5)) }, -7000},
-		{"percent is cut to a whole number", func(s *tick.Sample) { s.Capacity.MilliCPU = p(1001.0) }, nil, 650 - 7000 + 0},
-		{"use is cut to whole milli-CPU", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(4000.9); s.CPU.UsageMilliCPU = p(10_001.8) }, nil, 31200 - 4000 - 3000},
-		{"negative where services use it all", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(40_000.0) }, nil, 31200 - 40000},
-		{"not under the least share", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(40_000.0) }, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = p(int64(20)) }, 9600},
-		{"the least share does not bind above", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = p(int64(20)) }, 24200},
-		{"a least share of 0", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(40_000.0) }, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = p(int64(0)) }, 0},
-		{"pods use more than the node", func(s *tick.Sample) { s.CPU.UsageMilliCPU = p(5_000.0) }, nil, 31200 - 4000},
-		{"kubelet reserves more than the system uses", func(s *tick.Sample) { s.Allocatable.MilliCPU = p(43_000.0) }, nil, 31200 - 4000 - 5000},
-		{"allocatable over capacity", func(s *tick.Sample) { s.Allocatable.MilliCPU = p(99_000.0) }, nil, 24200},
+		{"threshold 0", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = new(int64(0)) }, -7000},
+		{"a threshold over 100 is 100", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = new(int64(1 << 60)) }, 48000 - 7000},
+		{"a negative threshold is 0", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressThresholdPercent = new(int64(-5)) }, -7000},
+		{"percent is cut to a whole number", func(s *tick.Sample) { s.Capacity.MilliCPU = new(1001.0) }, nil, 650 - 7000 + 0},
+		{"use is cut to whole milli-CPU", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = new(4000.9); s.CPU.UsageMilliCPU = new(10_001.8) }, nil, 31200 - 4000 - 3000},
+		{"negative where services use it all", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = new(40_000.0) }, nil, 31200 - 40000},
+		{"not under the least share", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = new(40_000.0) }, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = new(int64(20)) }, 9600},
+		{"the least share does not bind above", nil, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = new(int64(20)) }, 24200},
+		{"a least share of 0", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = new(40_000.0) }, func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = new(int64(0)) }, 0},
+		{"pods use more than the node", func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(5_000.0) }, nil, 31200 - 4000},
+		{"kubelet reserves more than the system uses", func(s *tick.Sample) { s.Allocatable.MilliCPU = new(43_000.0) }, nil, 31200 - 4000 - 5000},
+		{"allocatable over capacity", func(s *tick.Sample) { s.Allocatable.MilliCPU = new(99_000.0) }, nil, 24200},
 		{"no allocatable", func(s *tick.Sample) { s.Allocatable = nil }, nil, 24200},
 		{"the annotation reserves more", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"6"}}`) }, nil, 31200 - 4000 - 6000},
 		{"the annotation reserves less than kubelet", func(s *tick.Sample) {
 			annotated(s, `{"resources":{"cpu":"4500m"}}`)
-			s.Allocatable.MilliCPU = p(43_000.0)
+			s.Allocatable.MilliCPU = new(43_000.0)
 		}, nil, 31200 - 4000 - 5000},
 		{"named CPUs take the quantity's place", func(s *tick.Sample) { annotated(s, `{"resources":{"cpu":"20"},"reservedCPUs":"0-3"}`) }, nil, 31200 - 4000 - 4000},
 		{"for reserved CPUs only", func(s *tick.Sample) { annotated(s, `{"reservedCPUs":"0-9","applyPolicy":"ReservedCPUsOnly"}`) }, nil, 31200 - 4000 - 10000},
@@ -197,20 +203,20 @@ func TestBudget(t *testing.T) {
 			s.Pods[1].KubernetesQOS = "Burstable"
 		}, nil, 31200 - 7000 - 3000},
 		{"a batch pod without a rate yet is not the system's, where its tier's use is known", func(s *tick.Sample) {
-			s.Pods[1].UsageMilliCPU, s.Tiers[1].UsageMilliCPU = nil, p(3000.0)
+			s.Pods[1].UsageMilliCPU, s.Tiers[1].UsageMilliCPU = nil, new(3000.0)
 		}, nil, 24200},
-		{"the pods' use counts where the tier's is less", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = p(1000.0) }, nil, 24200},
-		{"what the tier uses beside its pods is batch's", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = p(4000.0) }, nil, 25200},
+		{"the pods' use counts where the tier's is less", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = new(1000.0) }, nil, 24200},
+		{"what the tier uses beside its pods is batch's", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = new(4000.0) }, nil, 25200},
 		{"a service below the tier counts once", func(s *tick.Sample) {
-			s.Pods[1].Missing, s.Tiers[1].UsageMilliCPU = tick.MissingCluster, p(3000.0)
+			s.Pods[1].Missing, s.Tiers[1].UsageMilliCPU = tick.MissingCluster, new(3000.0)
 		}, nil, 31200 - 7000 - 3000},
-		{"a use of the tier that is none", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = p(-1e9) }, nil, 24200},
+		{"a use of the tier that is none", func(s *tick.Sample) { s.Tiers[1].UsageMilliCPU = new(-1e9) }, nil, 24200},
 		{"a pod without a use is the system's", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = nil }, nil, 31200 - 7000},
-		{"negative use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(-4000.0) }, nil, 31200 - 7000},
-		{"huge use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = p(1e308) }, nil, 31200 - 1e12},
-		{"huge capacity", func(s *tick.Sample) { s.Capacity.MilliCPU = p(1e308); s.Allocatable = nil }, nil, 65e10 - 7000},
+		{"negative use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = new(-4000.0) }, nil, 31200 - 7000},
+		{"huge use", func(s *tick.Sample) { s.Pods[0].UsageMilliCPU = new(1e308) }, nil, 31200 - 1e12},
+		{"huge capacity", func(s *tick.Sample) { s.Capacity.MilliCPU = new(1e308); s.Allocatable = nil }, nil, 65e10 - 7000},
 		{"half a CPU", func(s *tick.Sample) {
-			s.Capacity.MilliCPU, s.Allocatable, s.CPU.UsageMilliCPU = p(500.0), nil, p(100.0)
+			s.Capacity.MilliCPU, s.Allocatable, s.CPU.UsageMilliCPU = new(500.0), nil, new(100.0)
 			s.Pods = []tick.Pod{service(50)}
 		}, nil, 325 - 100},
 		{"the newest sample alone counts", func(s *tick.Sample) { s.IntervalSeconds = nil }, nil, 24200},
@@ -236,7 +242,7 @@ func TestBudget(t *testing.T) {
 }
 
 func TestReasonHasTheSum(t *testing.T) {
-	a := new(State).step(machine(service(4000), labelled("BE", "b", 3000)), with(func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = p(int64(60)) }))
+	a := new(State).step(machine(service(4000), labelled("BE", "b", 3000)), with(func(s *sloconfig.Strategies) { s.Threshold.CPUSuppressMinPercent = new(int64(60)) }))
 	want := "suppression: capacity 48000m * 65 % (cpuSuppressThresholdPercent) - services 4000m (1 pod) - system 3000m (use of no pod) = 24200m, at least 28800m (cpuSuppressMinPercent 60) -> 29 CPUs"
 	if len(a.Reasons) != 1 || a.Reasons[0] != want {
 		t.Errorf("reasons %q\nwant %q", a.Reasons, want)
@@ -251,8 +257,8 @@ func TestStaysAsItIs(t *testing.T) {
 	}{
 		{"no capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity = nil }},
 		{"no CPU capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = nil }},
-		{"capacity 0", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = p(0.0) }},
-		{"negative capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = p(-1.0) }},
+		{"capacity 0", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = new(0.0) }},
+		{"negative capacity", "capacity is not known", func(s *tick.Sample) { s.Capacity.MilliCPU = new(-1.0) }},
 		{"no CPU of the node", "CPU use is not known", func(s *tick.Sample) { s.CPU = nil }},
 		{"no use of the node", "CPU use is not known", func(s *tick.Sample) { s.CPU.UsageMilliCPU = nil }},
 		{"no pods", "no pods in the sample", func(s *tick.Sample) { s.Pods = nil }},
@@ -276,7 +282,7 @@ func TestStaysAsItIs(t *testing.T) {
 			t.Run(c.name+" "+mode, func(t *testing.T) {
 				st := &State{}
 				batch := labelled("BE", "b", 3000)
-				batch.Limits = &tick.Resources{ReclaimedMilliCPU: p(2000.0)}
+				batch.Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0)}
 				batch.Containers[0].Limits = batch.Limits
 				st.step(machine(service(4000), batch), byPolicy(mode))
 				before := text(st)

@@ -15,7 +15,7 @@ import (
 // guaranteed is a pod of 100m and 100 MiB whose tenant labels it BE.
 func guaranteed(annotation string) tick.Pod {
 	pod := labelled("BE", "g", 0)
-	own := &tick.Resources{MilliCPU: p(100.0), MemoryBytes: p(float64(100 << 20))}
+	own := &tick.Resources{MilliCPU: new(100.0), MemoryBytes: new(float64(100 << 20))}
 	pod.Cgroup, pod.KubernetesQOS = "/kubepods/podg", qos.Guaranteed
 	pod.Requests, pod.Limits = own, own
 	pod.Containers = []tick.Container{{Name: "main", Cgroup: "/kubepods/podg/c", Requests: own, Limits: own}}
@@ -95,7 +95,7 @@ func drawnTenant(t *rapid.T) tick.Pod {
 		if rapid.Bool().Draw(t, "no "+name) {
 			return nil
 		}
-		return p(float64(int64(rapid.Float64Range(1, most).Draw(t, name))))
+		return new(float64(int64(rapid.Float64Range(1, most).Draw(t, name))))
 	}
 	native := rapid.Bool().Draw(t, "native")
 	var requests, limits tick.Resources
@@ -104,7 +104,7 @@ func drawnTenant(t *rapid.T) tick.Pod {
 			return
 		}
 		if *into == nil {
-			*into = p(0.0)
+			*into = new(0.0)
 		}
 		**into += *v
 	}

@@ -111,7 +111,7 @@ func (f *Fleet) Look(now time.Time, s Seen) []*tick.Tick {
 			}
 		}
 		ticks = append(ticks, &tick.Tick{V: tick.Version, Node: n.Name, Time: now, Sample: &tick.Sample{
-			IntervalSeconds: tick.Ptr(f.Interval.Seconds()), Agent: agent, Fleet: total, Pods: byName(reclaimed[n.Name]),
+			IntervalSeconds: new(f.Interval.Seconds()), Agent: agent, Fleet: total, Pods: byName(reclaimed[n.Name]),
 			Labels: n.Labels, Annotations: n.Annotations, Config: s.Config, Errors: s.Errors,
 		}})
 	}

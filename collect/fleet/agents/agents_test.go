@@ -121,8 +121,12 @@ func TestRun(t *testing.T) {
 	down := func(changed time.Duration) []*Pod { return []*Pod{agentPod(t, "n", "a", "False", -changed)} }
 	for name, steps := range map[string][]step{
 		"falls, goes, comes back": {
-			{0, up(-min), "", "ready -60"}, {10 * s, down(7 * s), "", "notReady 7"}, {20 * s, nil, "", "notFound 7"},
-			{30 * s, down(25 * s), "", "notReady 7"}, {40 * s, up(38 * s), "", "ready 38"}, {50 * s, up(38 * s), "", "ready 38"},
+			{0, up(-min), "", "ready -60"},
+			{10 * s, down(7 * s), "", "notReady 7"},
+			{20 * s, nil, "", "notFound 7"},
+			{30 * s, down(25 * s), "", "notReady 7"},
+			{40 * s, up(38 * s), "", "ready 38"},
+			{50 * s, up(38 * s), "", "ready 38"},
 		},
 		"a rolling update": {
 			{0, up(-min), "", "ready -60"}, {10 * s, up(8 * s), "", "ready -60"},
@@ -256,8 +260,10 @@ func TestTicks(t *testing.T) {
 	}
 	pods = append(pods, agentPod(t, "n2", "a", "False", time.Minute))
 	f := Fleet{Interval: 10 * time.Second}
-	ticks := f.Look(noon.Add(123456789), Seen{Nodes: []*Node{node(t, "n2", time.Hour), node(t, "n1", time.Hour)}, Pods: pods, Records: []*Record{{Name: "n1"}},
-		Errors: []tick.SourceError{{Source: "config", Error: "x"}}, Config: tick.Raw(`{"katalyst":{}}`)})
+	ticks := f.Look(noon.Add(123456789), Seen{
+		Nodes: []*Node{node(t, "n2", time.Hour), node(t, "n1", time.Hour)}, Pods: pods, Records: []*Record{{Name: "n1"}},
+		Errors: []tick.SourceError{{Source: "config", Error: "x"}}, Config: tick.Raw(`{"katalyst":{}}`),
+	})
 	if len(ticks) != 2 || ticks[0].Node != "n1" || ticks[1].Node != "n2" || ticks[0].Time != ticks[1].Time {
 		t.Fatalf("ticks %v; want n1's and n2's of one time", ticks)
 	}

@@ -3,6 +3,7 @@ package live
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"polder/lib/customconfig"
@@ -44,7 +45,7 @@ func (c *Cluster) resolve() (tick.Raw, []error) {
 		c.resolveNow(now)
 		r.resolved, r.of = true, of
 	}
-	return r.raw, append(r.errs[:len(r.errs):len(r.errs)], c.configTrouble()...)
+	return r.raw, append(slices.Clip(r.errs), c.configTrouble()...)
 }
 
 // resolveNow decides anew.

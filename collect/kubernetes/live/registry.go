@@ -131,7 +131,7 @@ func (g *registry) trouble(what string, s kube.State) error {
 	case s.Err == nil:
 		return fmt.Errorf("%s is being read for the first time", what)
 	}
-	for_ := g.now().Sub(s.Since).Round(time.Second)
+	silence := g.now().Sub(s.Since).Round(time.Second)
 	cause := kube.Cause(s.Err)
 	says := "not reachable"
 	if !kube.IsUnreachable(s.Err) {
@@ -145,7 +145,7 @@ func (g *registry) trouble(what string, s kube.State) error {
 		cause = "the first request is under way"
 	}
 	if !s.Synced {
-		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, g.client.Server(), says, for_, cause)
+		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, g.client.Server(), says, silence, cause)
 	}
-	return fmt.Errorf("%s is stale: API server %s %s for %s (%s)", what, g.client.Server(), says, for_, cause)
+	return fmt.Errorf("%s is stale: API server %s %s for %s (%s)", what, g.client.Server(), says, silence, cause)
 }

@@ -22,7 +22,7 @@ func fleetTick(node, state string, down time.Duration, pods ...tick.Pod) *tick.T
 		since = noon.Add(-down).Format(time.RFC3339Nano)
 	}
 	return &tick.Tick{V: 1, Node: node, Time: noon, Sample: &tick.Sample{
-		IntervalSeconds: tick.Ptr(10.0),
+		IntervalSeconds: new(10.0),
 		Agent:           &tick.Agent{State: state, Since: since},
 		Fleet:           &tick.Fleet{Nodes: 100, Ready: 98, NotReady: 2},
 		Pods:            pods,

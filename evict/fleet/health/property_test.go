@@ -38,7 +38,7 @@ func TestProperties(t *testing.T) {
 			fleet.Ready = nodes - fleet.NotReady
 			for i := range nodes {
 				x := genTick(t, fmt.Sprint("n", i), real.Add(offset), fleet)
-				x.Sample.IntervalSeconds = tick.Ptr(interval.Seconds())
+				x.Sample.IntervalSeconds = new(interval.Seconds())
 				mayGo := rapid.Bool().Draw(t, "evictable")
 				evictable := func(*tick.Pod) bool { return mayGo }
 				d := s.Decide(set, x, evictable)

@@ -19,7 +19,8 @@ const (
 	MinorDefault = 0x100
 )
 
-// MarkMask are the bits of a packet's mark that say its class. kube-proxy has 0x4000 and 0x8000, Cilium 0xf00, Calico and others the upper half.
+// MarkMask are the bits of a packet's mark that say its class. kube-proxy has 0x4000 and 0x8000, Cilium 0xf00, Calico and others the upper
+// half.
 const MarkMask = 0x3000
 
 // markShift is the place of the lowest of them.
@@ -128,8 +129,8 @@ type Plan struct {
 	Held []string
 }
 
-// Make compares the desired state with the observed one. due are links that isolate shapes and that no advice has named for long: what is ours
-// there is given back to the kernel.
+// Make compares the desired state with the observed one. due are links that isolate shapes and that no advice has named for long: what is
+// ours there is given back to the kernel.
 func Make(desired *tick.Network, links []Link, due []string) Plan {
 	m := maker{links: map[string]*Link{}}
 	for i := range links {
@@ -201,8 +202,10 @@ func (m *maker) check(desired *tick.Network) (sound []*tick.NetworkLink) {
 			continue
 		}
 		if l.RootMajor != 0 && !l.IsOurs() {
-			m.plan.Problems = append(m.plan.Problems, Problem{Link: d.Link, Lasting: true,
-				Text: fmt.Sprintf("left alone: its root qdisc is %s %x:, which another program has set (tc qdisc del dev %s root gives the link back to the kernel)", l.RootKind, l.RootMajor, d.Link)})
+			m.plan.Problems = append(m.plan.Problems, Problem{
+				Link: d.Link, Lasting: true,
+				Text: fmt.Sprintf("left alone: its root qdisc is %s %x:, which another program has set (tc qdisc del dev %s root gives the link back to the kernel)", l.RootKind, l.RootMajor, d.Link),
+			})
 			continue
 		}
 		sound = append(sound, d)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -115,7 +116,7 @@ func (l *lab) settled(what, want string, problems ...string) {
 		}
 		s, err := sloconfig.Read(t.Sample.Config)
 		if want == "" {
-			if err != sloconfig.ErrNone {
+			if !errors.Is(err, sloconfig.ErrNone) {
 				return fmt.Sprintf("config %s, %v; want none", t.Sample.Config, err)
 			}
 			return ""

@@ -24,8 +24,8 @@ type accounts struct {
 	releases map[string]string
 }
 
-// AccountFor makes the chart's service account of a tool (collect, evict, report) or of the fleet controller, with the roles that the chart gives
-// it under these values ("report.taintNode=true"), waits until the server knows them, and returns the path of a kubeconfig. Accounts
+// AccountFor makes the chart's service account of a tool (collect, evict, report) or of the fleet controller, with the roles that the chart
+// gives it under these values ("report.taintNode=true"), waits until the server knows them, and returns the path of a kubeconfig. Accounts
 // under different values are different ones, and those under the same values one. The chart's admission policies are not installed.
 func (c *ControlPlane) AccountFor(tool string, values ...string) string {
 	c.Helper()

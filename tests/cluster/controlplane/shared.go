@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -34,7 +35,7 @@ func Main(m *testing.M, options Options, setUp func(*ControlPlane)) {
 	status := m.Run()
 	if toShare.plane != nil {
 		if err := toShare.plane.Close(); err != nil {
-			println(err.Error())
+			fmt.Fprintln(os.Stderr, err)
 			status = 1
 		}
 	}

@@ -25,8 +25,10 @@ func TestPolicyIsASetting(t *testing.T) {
 		}, []string{"kind: ConfigMap\nmetadata:\n  name: slo-controller-config", "MutatingAdmissionPolicy", "kind: PriorityClass\n", "schedulerName: katalyst-scheduler"}},
 		"said otherwise": {
 			[]string{"policy=koordinator", "koordinator.sloConfig.namespace=ops", "koordinator.sloConfig.name=slo", "evict.flags.rules=BEMemoryEvict", "report.to={node,table}", "collect.flags.best-effort=shared"},
-			[]string{`{name: POLDER_COLLECT_SLO_CONFIG, value: "ops/slo"}`, `{name: POLDER_EVICT_RULES, value: "BEMemoryEvict"}`, `{name: POLDER_REPORT_TO, value: "node,table"}`,
-				`{name: POLDER_COLLECT_BEST_EFFORT, value: "shared"}`, `{name: POLDER_REPORT_OUTPUT, value: "-"}`},
+			[]string{
+				`{name: POLDER_COLLECT_SLO_CONFIG, value: "ops/slo"}`, `{name: POLDER_EVICT_RULES, value: "BEMemoryEvict"}`, `{name: POLDER_REPORT_TO, value: "node,table"}`,
+				`{name: POLDER_COLLECT_BEST_EFFORT, value: "shared"}`, `{name: POLDER_REPORT_OUTPUT, value: "-"}`,
+			},
 			[]string{"nodemetrics, ", "koordinator-system"},
 		},
 		"in the namespace of the ConfigMap": { // which helm makes, or has
@@ -84,8 +86,10 @@ func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(arg
 	t.Helper()
 	koordinator := []string{"--namespace", namespace, "--set", "dryRun=false,policy=koordinator,koordinator.priorityClasses=true,koordinator.profiles.enabled=true"}
 	notes := run(append([]string{"install", "polder", chart}, koordinator...)...)
-	for _, want := range []string{"kubectl get nodemetrics", "schedulerName: koord-scheduler wait", "There is no ConfigMap koordinator-system/slo-controller-config",
-		"Before policy is changed on a release that runs, run it once with --set restore=true"} {
+	for _, want := range []string{
+		"kubectl get nodemetrics", "schedulerName: koord-scheduler wait", "There is no ConfigMap koordinator-system/slo-controller-config",
+		"Before policy is changed on a release that runs, run it once with --set restore=true",
+	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %q:\n%s", want, notes)
 		}

@@ -66,8 +66,10 @@ func helm(t testing.TB, args ...string) (string, error) {
 // template renders the chart as for a server of this version, with the values set.
 func template(t testing.TB, set ...string) string {
 	t.Helper()
-	args := []string{"template", "polder", chart, "--namespace", namespace, "--kube-version", "1.36.0",
-		"--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"}
+	args := []string{
+		"template", "polder", chart, "--namespace", namespace, "--kube-version", "1.36.0",
+		"--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
+	}
 	for _, value := range set {
 		args = append(args, "--set", value)
 	}

@@ -141,8 +141,8 @@ func (c *cluster) sees(name string, want ...string) {
 func (c *cluster) round(pods ...tick.Pod) *tick.Tick {
 	return &tick.Tick{
 		V: 1, Node: c.node, Time: time.Now().UTC(),
-		Sample: &tick.Sample{Pods: pods, IntervalSeconds: tick.Ptr(1.0)},
-		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr(int64(4000)), MemoryBytes: tick.Ptr(int64(1 << 40))}},
+		Sample: &tick.Sample{Pods: pods, IntervalSeconds: new(1.0)},
+		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(4000)), MemoryBytes: new(int64(1 << 40))}},
 	}
 }
 

@@ -121,9 +121,9 @@ func (c *cluster) bePod(name string, usedMilli, usedBytes float64) tick.Pod {
 	})
 	c.SetPodReady(c.namespace, name)
 	return tick.Pod{
-		UID: c.uid(name), Namespace: c.namespace, Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, Phase: "Running", Priority: tick.Ptr(int64(5000)),
+		UID: c.uid(name), Namespace: c.namespace, Name: name, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, Phase: "Running", Priority: new(int64(5000)),
 		KubernetesQOS: qos.BestEffort, Labels: map[string]string{qos.KoordinatorClass: qos.BE},
-		Requests:      &tick.Resources{ReclaimedMilliCPU: tick.Ptr(4000.0), ReclaimedMemoryBytes: tick.Ptr(4.0 * (1 << 30))},
+		Requests:      &tick.Resources{ReclaimedMilliCPU: new(4000.0), ReclaimedMemoryBytes: new(4.0 * (1 << 30))},
 		UsageMilliCPU: &usedMilli, Memory: &tick.Memory{RSSBytes: &usedBytes},
 	}
 }
@@ -132,10 +132,10 @@ func (c *cluster) bePod(name string, usedMilli, usedBytes float64) tick.Pod {
 func (c *cluster) suppressed(at time.Time, cpus string, usedMilli, usedBytes float64, pods ...tick.Pod) *tick.Tick {
 	const memory = 32611012 * 1024.0
 	return &tick.Tick{V: 1, Node: c.node, Time: at.UTC(), Sample: &tick.Sample{
-		IntervalSeconds: tick.Ptr(5.0), Pods: pods,
-		Memory:   &tick.NodeMemory{TotalBytes: tick.Ptr(memory), AvailableBytes: tick.Ptr(memory - usedBytes)},
-		Capacity: &tick.Resources{MilliCPU: tick.Ptr(8000.0), MemoryBytes: tick.Ptr(memory)},
-		Tiers:    []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort", CPUSetCPUs: cpus, CPUMaxMilliCPU: tick.Ptr(int64(-1)), UsageMilliCPU: &usedMilli}},
+		IntervalSeconds: new(5.0), Pods: pods,
+		Memory:   &tick.NodeMemory{TotalBytes: tick.Ptr(memory), AvailableBytes: new(memory - usedBytes)},
+		Capacity: &tick.Resources{MilliCPU: new(8000.0), MemoryBytes: tick.Ptr(memory)},
+		Tiers:    []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "/kubepods/besteffort", CPUSetCPUs: cpus, CPUMaxMilliCPU: new(int64(-1)), UsageMilliCPU: &usedMilli}},
 	}}
 }
 
@@ -215,7 +215,7 @@ func TestKoordinatorBudget(t *testing.T) {
 	// 2.4 of 8 cores, for want of a list of that length by a quota: 8000 x 0.8 - 2400 = 4000 are too many, which is one pod.
 	at := func(at time.Time) *tick.Tick {
 		x := c.suppressed(at, "0-3", 2400, 1<<30, kept, other)
-		x.Sample.Tiers[0].CPUMaxMilliCPU = tick.Ptr(int64(2400))
+		x.Sample.Tiers[0].CPUMaxMilliCPU = new(int64(2400))
 		return x
 	}
 	now := func() *tick.Tick { return at(time.Now()) }
@@ -258,8 +258,10 @@ spec:
   nodeName: %s
   containers: [{name: stress, image: polinux/stress}]
 `, c.namespace, c.node))
-	service := tick.Pod{UID: c.uid("service"), Namespace: c.namespace, Name: "service", QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, Phase: "Running", Priority: tick.Ptr(int64(0)),
-		Labels: map[string]string{qos.KoordinatorClass: qos.LS, qos.EvictionEnabled: "true"}, Memory: &tick.Memory{RSSBytes: tick.Ptr(20.0 * gib)}}
+	service := tick.Pod{
+		UID: c.uid("service"), Namespace: c.namespace, Name: "service", QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, Phase: "Running", Priority: new(int64(0)),
+		Labels: map[string]string{qos.KoordinatorClass: qos.LS, qos.EvictionEnabled: "true"}, Memory: &tick.Memory{RSSBytes: tick.Ptr(20.0 * gib)},
+	}
 	// 22.4 GiB of 31.1 are 72 %: 4 % have to be released, which the larger one does.
 	x := c.evictBy(config)
 	until(t, x, large.Name, tick.StateCreated, func() *tick.Tick { return c.suppressed(time.Now(), "0-3", 10, 22.4*gib, small, large, service) })

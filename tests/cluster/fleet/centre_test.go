@@ -95,7 +95,7 @@ func (l *lab) taints(node string) string {
 	return strings.Join(out, " ")
 }
 
-const closed_ = "node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks"
+const closedTaint = "node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks"
 
 // awaitTaint waits for a node's taint, or for its end.
 func (l *lab) awaitTaint(node, want string) {
@@ -158,7 +158,7 @@ func TestLeaderKilled(t *testing.T) {
 
 	l.Kubectl("delete", "-n", l.agents, "pod", "polder-"+n1, "--grace-period=0", "--force")
 	gone := time.Now()
-	l.awaitTaint(n1, closed_)
+	l.awaitTaint(n1, closedTaint)
 	since := l.conditions(n1)["AgentReady"]["lastTransitionTime"]
 	// The second one sees no pod of an agent, and nothing of when that went: by itself it would evict this much later than it should.
 	// As much later it may be slow.
@@ -175,7 +175,7 @@ func TestLeaderKilled(t *testing.T) {
 	first.Kill()
 	second.leads(l)
 	l.Eventually(controlplane.Soon, "pods are evicted", func() string { // and the taint stays all the time
-		if got := l.taints(n1); got != closed_ {
+		if got := l.taints(n1); got != closedTaint {
 			t.Fatalf("%s's taints are %q", n1, got)
 		}
 		if _, leaving := l.podsOn(n1); leaving == 0 {
@@ -210,7 +210,7 @@ func TestLeaderKilled(t *testing.T) {
 	second.Kill()
 	third.leads(l)
 	l.ready(l.node(2), "False", time.Now())
-	l.awaitTaint(l.node(2), closed_)
+	l.awaitTaint(l.node(2), closedTaint)
 	if got := l.Evictions(l.batch); got != 3 {
 		t.Errorf("%d evictions were asked for; want 3", got)
 	}
@@ -247,7 +247,7 @@ func TestLostLeaseWritesNothing(t *testing.T) {
 	c := l.centre("centre", map[string]string{"evict.taint-after": "2s"})
 	c.leads(l)
 	l.ready(n1, "False", time.Now())
-	l.awaitTaint(n1, closed_)
+	l.awaitTaint(n1, closedTaint)
 	l.Eventually(controlplane.Soon, n1+" is marked", func() string {
 		if l.mark(n1) == "" {
 			return "it is not"

@@ -70,8 +70,10 @@ func (l *lab) makeNode(name string) {
 
 func (l *lab) collect(args ...string) *pipe.Tool {
 	l.t.Helper()
-	return pipe.Start(l.t, "collect", append([]string{"fleet", "--kubeconfig", l.AccountFor("centre"), "--interval", "200ms",
-		"--agent-namespace", l.agents, "--node-selector", "test=" + l.name}, args...)...)
+	return pipe.Start(l.t, "collect", append([]string{
+		"fleet", "--kubeconfig", l.AccountFor("centre"), "--interval", "200ms",
+		"--agent-namespace", l.agents, "--node-selector", "test=" + l.name,
+	}, args...)...)
 }
 
 // pod makes a pod on a node. What is said of its metadata is JSON.
@@ -145,7 +147,7 @@ func states(round map[string]*tick.Tick, nodes ...string) string {
 func want(text string) func(map[string]*tick.Tick) string {
 	return func(round map[string]*tick.Tick) string {
 		var nodes []string
-		for _, x := range strings.Fields(text) {
+		for x := range strings.FieldsSeq(text) {
 			nodes = append(nodes, x[:strings.IndexByte(x, ':')])
 		}
 		if got := states(round, nodes...); got != text || len(round) != len(nodes) {

@@ -110,7 +110,7 @@ func TestManyAtOnce(t *testing.T) {
 
 	controlplane.Each(nodes-2, func(i int) { agent(i + 2) })
 	l.Eventually(controlplane.Soon, "the two that stay away are tainted, and nobody else", func() string {
-		if got := written("True"); got != "198 True, 2 tainted" || l.taints(name(0)) != closed_ || l.taints(name(1)) != closed_ {
+		if got := written("True"); got != "198 True, 2 tainted" || l.taints(name(0)) != closedTaint || l.taints(name(1)) != closedTaint {
 			return got
 		}
 		return ""

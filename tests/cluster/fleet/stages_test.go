@@ -69,10 +69,14 @@ func (l *lab) own(node string) *own {
 				return
 			case <-interval.C:
 			}
-			o.said.Store(x.Put(&tick.Tick{V: 1, Node: node, Time: time.Now().UTC(),
-				Sample: &tick.Sample{IntervalSeconds: tick.Ptr(0.5)},
-				Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: tick.Ptr[int64](44000),
-					MemoryBytes: tick.Ptr[int64](195257901056)}}}))
+			o.said.Store(x.Put(&tick.Tick{
+				V: 1, Node: node, Time: time.Now().UTC(),
+				Sample: &tick.Sample{IntervalSeconds: new(0.5)},
+				Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{
+					MilliCPU:    new(int64(44000)),
+					MemoryBytes: new(int64(195257901056)),
+				}},
+			}))
 		}
 	}()
 	o.end = sync.OnceFunc(func() {
@@ -134,7 +138,7 @@ func TestFourStages(t *testing.T) {
 	if time.Since(down) < 6*time.Second && (taints != "" || offer != full) { // a busy machine may be late
 		t.Fatalf("%s after the agent's death: taints %q, offers %q; want none yet, and %q", time.Since(down), taints, offer, full)
 	}
-	l.awaitTaint(n1, closed_)
+	l.awaitTaint(n1, closedTaint)
 	if d := time.Since(down); d < 6*time.Second {
 		t.Errorf("tainted after %s; want 6 s", d)
 	}

@@ -23,8 +23,8 @@ func TestRulesForPods(t *testing.T) {
 		if qos != "" {
 			l = append(l, fmt.Sprintf(`"koordinator.sh/qosClass":%q`, qos))
 		}
-		if strings.HasPrefix(class, "label:") {
-			l = append(l, fmt.Sprintf(`"koordinator.sh/priority-class":%q`, strings.TrimPrefix(class, "label:")))
+		if after, ok := strings.CutPrefix(class, "label:"); ok {
+			l = append(l, fmt.Sprintf(`"koordinator.sh/priority-class":%q`, after))
 		}
 		return "{" + strings.Join(l, ",") + "}"
 	}

@@ -78,7 +78,7 @@ func (p *Program) Died() error {
 	if p.Running() || p.stopping {
 		return nil
 	}
-	return fmt.Errorf("%s ended by itself: %v; its log's end:\n%s", p.Name, p.err, p.Tail(15))
+	return fmt.Errorf("%s ended by itself: %w; its log's end:\n%s", p.Name, p.err, p.Tail(15))
 }
 
 // Signal sends a signal to the process group.

@@ -141,7 +141,7 @@ func TestKoordinatorPublishes(t *testing.T) {
 	// Mid resources come, and go on their own when nobody speaks of them.
 	mid := func() *tick.Tick {
 		in := same(9701)()
-		in.Advice.Mid = &tick.Reclaimed{MilliCPU: tick.Ptr(int64(500)), MemoryBytes: tick.Ptr(int64(1 << 30))}
+		in.Advice.Mid = &tick.Reclaimed{MilliCPU: new(int64(500)), MemoryBytes: new(int64(1 << 30))}
 		return in
 	}
 	until(mid, "^node unchanged$")
@@ -263,8 +263,10 @@ func TestKoordinatorHeld(t *testing.T) {
 	held := func(keys ...string) func() *tick.Tick {
 		return func() *tick.Tick {
 			in := c.batch(4541, 17236565027)
-			in.Sample = &tick.Sample{Pods: []tick.Pod{{UID: "u", Namespace: "d", Name: "spark", QoS: tick.QoSReclaimed,
-				Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1000.0), ReclaimedMemoryBytes: tick.Ptr(float64(1 << 30))}}}}
+			in.Sample = &tick.Sample{Pods: []tick.Pod{{
+				UID: "u", Namespace: "d", Name: "spark", QoS: tick.QoSReclaimed,
+				Requests: &tick.Resources{ReclaimedMilliCPU: new(1000.0), ReclaimedMemoryBytes: new(float64(1 << 30))},
+			}}}
 			return taint(in, keys...)
 		}
 	}
@@ -354,9 +356,11 @@ func TestCentreWithdrawsBatch(t *testing.T) {
 	c.offers(0, "1 - - 2 3", append(batchNames, milliCPU)...)
 	x := pipe.Start(t, "report", "fleet", "--kubeconfig", c.AccountFor("centre"))
 	c.Eventually(controlplane.Soon, "nothing is offered", func() string {
-		out := x.Put(&tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(),
+		out := x.Put(&tick.Tick{
+			V: 1, Node: c.node, Time: time.Now().UTC(),
 			Sample:   &tick.Sample{Agent: &tick.Agent{State: tick.AgentNotFound, Since: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}},
-			Eviction: &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: []tick.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoScheduleForReclaimedTasks"}}}})
+			Eviction: &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: []tick.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoScheduleForReclaimedTasks"}}},
+		})
 		if got := c.offered(append(batchNames, milliCPU)...); got != "- - - - -" {
 			return got + ": " + said(out)
 		}

@@ -35,8 +35,10 @@ func (c *cluster) measuredAt(at time.Time) *tick.Tick {
 	return &tick.Tick{V: 1, Node: c.node, Time: at.UTC(), Sample: &tick.Sample{
 		CPU:    &tick.NodeCPU{UsageMilliCPU: f(438)},
 		Memory: &tick.NodeMemory{TotalBytes: f(32611012 * 1024), AvailableBytes: f(32611012*1024 - 1815637738)},
-		Pods: []tick.Pod{{UID: "u", Namespace: "default", Name: "storage-service-6c7c59f868-k72r5", QoS: tick.QoSShared, KubernetesQOS: "Burstable",
-			UsageMilliCPU: f(300), Memory: used, Containers: []tick.Container{{Cgroup: "/c", UsageMilliCPU: f(300), Memory: used}}}},
+		Pods: []tick.Pod{{
+			UID: "u", Namespace: "default", Name: "storage-service-6c7c59f868-k72r5", QoS: tick.QoSShared, KubernetesQOS: "Burstable",
+			UsageMilliCPU: f(300), Memory: used, Containers: []tick.Container{{Cgroup: "/c", UsageMilliCPU: f(300), Memory: used}},
+		}},
 	}}
 }
 

@@ -22,8 +22,10 @@ func TestGuide(t *testing.T) {
 		in := taint(c.offer(44000, bytes))
 		in.Sample = &tick.Sample{
 			Topology: &tick.Topology{CPUs: "0-47", Sockets: []string{"0-11,24-35", "12-23,36-47"}, NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-11,24-35"}, {ID: 1, CPUs: "12-23,36-47"}}},
-			Pods: []tick.Pod{{UID: "u", Namespace: "default", Name: "reclaimed-normal-pod", QoS: tick.QoSReclaimed,
-				Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(2000.0)}, Containers: []tick.Container{{CPUSetCPUs: "12-21"}}}},
+			Pods: []tick.Pod{{
+				UID: "u", Namespace: "default", Name: "reclaimed-normal-pod", QoS: tick.QoSReclaimed,
+				Requests: &tick.Resources{ReclaimedMilliCPU: new(2000.0)}, Containers: []tick.Container{{CPUSetCPUs: "12-21"}},
+			}},
 		}
 		return in
 	}

@@ -80,8 +80,10 @@ func (c *cluster) start(args ...string) *pipe.Tool {
 
 // offer is a tick of now in which so much is offered.
 func (c *cluster) offer(milli, bytes int64) *tick.Tick {
-	return &tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(),
-		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes}}}
+	return &tick.Tick{
+		V: 1, Node: c.node, Time: time.Now().UTC(),
+		Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes}},
+	}
 }
 
 // taint says that there are taints, and unless there is a sample, that the pods request more than is offered: they hold no
@@ -89,8 +91,10 @@ func (c *cluster) offer(milli, bytes int64) *tick.Tick {
 func taint(in *tick.Tick, keys ...string) *tick.Tick {
 	in.Eviction = &tick.Eviction{}
 	if in.Sample == nil {
-		in.Sample = &tick.Sample{Pods: []tick.Pod{{UID: "u", Namespace: "d", Name: "large", QoS: tick.QoSReclaimed,
-			Requests: &tick.Resources{ReclaimedMilliCPU: tick.Ptr(1e6), ReclaimedMemoryBytes: tick.Ptr(1e15)}}}}
+		in.Sample = &tick.Sample{Pods: []tick.Pod{{
+			UID: "u", Namespace: "d", Name: "large", QoS: tick.QoSReclaimed,
+			Requests: &tick.Resources{ReclaimedMilliCPU: new(1e6), ReclaimedMemoryBytes: new(1e15)},
+		}}}
 	}
 	for _, k := range keys {
 		in.Eviction.Taints = append(in.Eviction.Taints, tick.Taint{Key: "node.katalyst.kubewharf.io/" + k, Effect: "NoSchedule"})
@@ -178,8 +182,12 @@ func at(v any, path ...string) any {
 func (c *cluster) inCNR() string {
 	o := c.cnr()
 	var all []string
-	for _, path := range [][]string{{"resourceAllocatable", "katalyst.kubewharf.io/reclaimed_millicpu"}, {"resourceCapacity", "katalyst.kubewharf.io/reclaimed_millicpu"},
-		{"resources", "allocatable", milliCPU}, {"resources", "capacity", milliCPU}} {
+	for _, path := range [][]string{
+		{"resourceAllocatable", "katalyst.kubewharf.io/reclaimed_millicpu"},
+		{"resourceCapacity", "katalyst.kubewharf.io/reclaimed_millicpu"},
+		{"resources", "allocatable", milliCPU},
+		{"resources", "capacity", milliCPU},
+	} {
 		text, _ := at(o, append([]string{"status"}, path...)...).(string)
 		all = append(all, text)
 	}

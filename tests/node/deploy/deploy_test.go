@@ -51,8 +51,10 @@ func (d *deployment) apply(set ...string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	args := []string{"template", "polder", top + "/deploy/helm/polder", "--include-crds", "--namespace", namespace, "--kube-version", "1.36.0",
-		"--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"}
+	args := []string{
+		"template", "polder", top + "/deploy/helm/polder", "--include-crds", "--namespace", namespace, "--kube-version", "1.36.0",
+		"--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
+	}
 	for _, value := range append([]string{
 		"form=" + d.form, "dryRun=false", "image.repository=polder", "image.tag=test", "image.pullPolicy=Never",
 		// Pods have no network of their own here, and nobody serves the address of the service kubernetes.

@@ -96,7 +96,7 @@ func become(command []string) error {
 	}
 	poll := []unix.PollFd{{Fd: aliveFD, Events: unix.POLLIN}}
 	if n, err := unix.Poll(poll, 0); n != 0 || err != nil { // it died before it was asked
-		return fmt.Errorf("the process that entered the node is gone: %x, %v", poll[0].Revents, err)
+		return fmt.Errorf("the process that entered the node is gone: %x, %w", poll[0].Revents, err)
 	}
 	if err := unix.Close(aliveFD); err != nil {
 		return err

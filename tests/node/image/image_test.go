@@ -103,8 +103,7 @@ func TestStressArguments(t *testing.T) {
 	} {
 		out, err := exec.Command(program, strings.Fields(test.args)...).CombinedOutput()
 		code := 0
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			code = exit.ExitCode()
 		}
 		if code != test.code || !strings.Contains(string(out), test.says) {

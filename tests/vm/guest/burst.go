@@ -38,7 +38,7 @@ func writeBurst(t *T) {
 		}
 	}
 	// A quota falls under a burst that the advice does not name.
-	t.clean(t.isolate(flags, tick.Cgroup{Cgroup: "/write/pod", CPUMaxMilliCPU: tick.Ptr[int64](150)}), 2)
+	t.clean(t.isolate(flags, tick.Cgroup{Cgroup: "/write/pod", CPUMaxMilliCPU: new(int64(150))}), 2)
 	t.expect(pod, "cpu.max", "15000 100000", "cpu.max.burst", "15000")
 	t.restore("burst", before)
 }
@@ -52,10 +52,10 @@ func writeProtection(t *T) {
 	t.Must(err)
 	const flags = "--journal /run/journal-protection"
 	mi := func(n int64) *int64 { n <<= 20; return &n }
-	on := tick.Ptr(true)
+	on := new(true)
 	out := t.isolate(flags,
 		tick.Cgroup{Cgroup: "/write/pod/c", MemoryMinBytes: mi(48), MemoryLowBytes: mi(64), MemoryHighBytes: mi(256), MemoryOOMGroup: on},
-		tick.Cgroup{Cgroup: "/write/pod", MemoryMinBytes: mi(48), MemoryLowBytes: mi(64), MemoryOOMGroup: on, MemoryWmarkRatioPercent: tick.Ptr[int64](95)},
+		tick.Cgroup{Cgroup: "/write/pod", MemoryMinBytes: mi(48), MemoryLowBytes: mi(64), MemoryOOMGroup: on, MemoryWmarkRatioPercent: new(int64(95))},
 		tick.Cgroup{Cgroup: "/write", MemoryMinBytes: mi(48), MemoryLowBytes: mi(64)})
 	t.refuses(out, "/write/pod", "this kernel has no memory.wmark_ratio; left alone")
 	if out.Applied != 9 || len(out.Errors) != 1 || !slices.Equal(out.Unavailable, []string{"memoryWmarkRatioPercent"}) {

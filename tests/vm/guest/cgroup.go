@@ -90,7 +90,7 @@ func (t *T) removeGroup(dir string) {
 	}
 }
 
-// expect compares files of a cgroup with what they should hold: name, value, name, value …
+// expect compares files of a cgroup with what they should hold: name, value, name, value ….
 func (t *T) expect(dir string, pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
 		if got := read(filepath.Join(dir, pairs[i])); got != pairs[i+1] {

@@ -33,8 +33,8 @@ func waitedMicros(dir string) (total int64) {
 	return total
 }
 
-// colocate has a service that is busy half of the time on all CPUs beside a batch job that is always busy, in a cgroup below one of its own.
-// A line of shell and each policy keep the service from waiting as long as it does beside the unmanaged job, and let batch run.
+// colocate has a service that is busy half of the time on all CPUs beside a batch job that is always busy, in a cgroup below one of its
+// own. A line of shell and each policy keep the service from waiting as long as it does beside the unmanaged job, and let batch run.
 // Emulated CPUs say nothing of latency.
 func colocate(t *T) {
 	t.group("/colo", "cpuset", "cpu", "memory", "pids")

@@ -23,11 +23,11 @@ func writeIOMax(t *T) {
 		if d.Empty {
 			continue
 		}
-		limits = append(limits, tick.DiskLimit{Disk: d.Name, ReadBytesPerSecond: tick.Ptr[int64](1 << 20), WritesPerSecond: tick.Ptr[int64](50)})
+		limits = append(limits, tick.DiskLimit{Disk: d.Name, ReadBytesPerSecond: new(int64(1 << 20)), WritesPerSecond: new(int64(50))})
 		want = append(want, d.Device+" rbps=1048576 wbps=max riops=max wiops=50")
 	}
 	if len(want) == 0 {
-		t.refuses(t.isolate("", tick.Cgroup{Cgroup: "/write/a", IOMax: []tick.DiskLimit{{Disk: "vda", ReadsPerSecond: tick.Ptr[int64](100)}}}), "/write/a", "no disk of this machine is")
+		t.refuses(t.isolate("", tick.Cgroup{Cgroup: "/write/a", IOMax: []tick.DiskLimit{{Disk: "vda", ReadsPerSecond: new(int64(100))}}}), "/write/a", "no disk of this machine is")
 		t.Logf("this guest has no disk")
 		return
 	}

@@ -30,7 +30,7 @@ func current(dir string) int {
 func writeMemoryHigh(t *T) {
 	t.group("/write", "cpuset", "cpu", "memory", "pids")
 	dir := t.group("/write/a")
-	t.clean(t.isolate("", tick.Cgroup{Cgroup: "/write/a", MemoryHighBytes: tick.Ptr[int64](32 << 20)}), 1)
+	t.clean(t.isolate("", tick.Cgroup{Cgroup: "/write/a", MemoryHighBytes: new(int64(32 << 20))}), 1)
 	const wants = 96
 	l := t.startLoad(dir, "eat", itoa(wants))
 	if !within(func() bool { return event(dir, "high") > 0 }) {
@@ -49,7 +49,7 @@ func writeMemoryHigh(t *T) {
 	if killed := event(dir, "oom_kill"); killed != 0 || !l.alive() {
 		t.Errorf("%d killed, alive %t; want the process alive", killed, l.alive())
 	}
-	t.clean(t.isolate("", tick.Cgroup{Cgroup: "/write/a", MemoryHighBytes: tick.Ptr[int64](tick.Unlimited)}), 1)
+	t.clean(t.isolate("", tick.Cgroup{Cgroup: "/write/a", MemoryHighBytes: new(int64(tick.Unlimited))}), 1)
 	if !within(func() bool { return current(dir) >= wants }) {
 		t.Errorf("%d MiB in use without the limit; want %d", current(dir), wants)
 	}
@@ -59,7 +59,7 @@ func writeMemoryHigh(t *T) {
 func writeMemoryMax(t *T) {
 	t.group("/write", "cpuset", "cpu", "memory", "pids")
 	dir, beside := t.group("/write/a"), t.group("/write/b")
-	t.clean(t.isolate("", tick.Cgroup{Cgroup: "/write/a", MemoryMaxBytes: tick.Ptr[int64](32 << 20)}), 1)
+	t.clean(t.isolate("", tick.Cgroup{Cgroup: "/write/a", MemoryMaxBytes: new(int64(32 << 20))}), 1)
 	other := t.startLoad(beside, "eat", "96")
 	l := t.startLoad(dir, "eat", "96")
 	if !within(func() bool { return !l.alive() && event(dir, "oom_kill") == 1 }) {
@@ -77,7 +77,7 @@ func writeIOWeight(t *T) {
 	dir := t.group("/write/a")
 	before, err := values(v2 + "/write")
 	t.Must(err)
-	out := t.isolate("--journal /run/journal-io", tick.Cgroup{Cgroup: "/write/a", IOWeight: tick.Ptr[int64](300)})
+	out := t.isolate("--journal /run/journal-io", tick.Cgroup{Cgroup: "/write/a", IOWeight: new(int64(300))})
 	if _, offered := before[dir+"/io.weight"]; offered {
 		t.clean(out, 1)
 		t.expect(dir, "io.weight", "default 300")
@@ -89,6 +89,6 @@ func writeIOWeight(t *T) {
 
 	bare := t.group("/bare", "cpu")
 	t.group("/bare/a")
-	t.refuses(t.isolate("", tick.Cgroup{Cgroup: "/bare/a", IOWeight: tick.Ptr[int64](300)}), "/bare/a", "io is not enabled in /bare/cgroup.subtree_control")
+	t.refuses(t.isolate("", tick.Cgroup{Cgroup: "/bare/a", IOWeight: new(int64(300))}), "/bare/a", "io is not enabled in /bare/cgroup.subtree_control")
 	t.expect(bare, "cgroup.subtree_control", "cpu")
 }

@@ -80,7 +80,7 @@ func olderMounts(t *T) {
 		t.Errorf("cpuset %q, memory %+v, threads %v", c.CPUSetCPUs, p.Memory, number(p.Threads))
 	}
 	out := t.isolate("--journal /run/journal-older", tick.Cgroup{
-		Cgroup: "/read/a", CPUSetCPUs: "5", CPUMaxMilliCPU: tick.Ptr[int64](300), MemoryMaxBytes: tick.Ptr[int64](512 << 20), MemoryHighBytes: tick.Ptr[int64](1 << 30),
+		Cgroup: "/read/a", CPUSetCPUs: "5", CPUMaxMilliCPU: new(int64(300)), MemoryMaxBytes: new(int64(512 << 20)), MemoryHighBytes: new(int64(1 << 30)),
 	})
 	if len(out.Errors) > 0 {
 		t.Errorf("isolation errors: %+v", out.Errors)

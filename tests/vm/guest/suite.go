@@ -175,8 +175,8 @@ func (t *T) Send(name string, data []byte) {
 }
 
 func (t *T) cleanup() {
-	for i := len(t.cleanups) - 1; i >= 0; i-- {
-		t.cleanups[i]()
+	for _, v := range slices.Backward(t.cleanups) {
+		v()
 	}
 }
 

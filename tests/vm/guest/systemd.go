@@ -218,11 +218,13 @@ func systemdColocation(t *T) {
 		t.Fatalf("nothing of batch.slice has changed: %s", said())
 	}
 	now := t.values()
-	for next := now; ; now = next { // until a tick that comes through changes nothing
+	for { // until a tick that comes through changes nothing
 		t.flows("after a change")
-		if next = t.values(); maps.Equal(now, next) {
+		next := t.values()
+		if maps.Equal(now, next) {
 			break
 		}
+		now = next
 	}
 	for _, path := range slices.Sorted(maps.Keys(now)) {
 		if now[path] != atFirst[path] {

@@ -13,7 +13,7 @@ func writeKeys(t *T) {
 	before, err := values(v2 + "/write")
 	t.Must(err)
 	wanted := tick.Cgroup{
-		Cgroup: "/write/a", CPUSetCPUs: "2-3", CPUSetMems: "0", CPUMaxMilliCPU: tick.Ptr[int64](1500), CPUWeight: tick.Ptr[int64](300), CPUIdle: tick.Ptr(false),
+		Cgroup: "/write/a", CPUSetCPUs: "2-3", CPUSetMems: "0", CPUMaxMilliCPU: tick.Ptr[int64](1500), CPUWeight: tick.Ptr[int64](300), CPUIdle: new(false),
 		MemoryMinBytes: tick.Ptr[int64](16 << 20), MemoryLowBytes: tick.Ptr[int64](32 << 20),
 		MemoryHighBytes: tick.Ptr[int64](256<<20 + 1), MemoryMaxBytes: tick.Ptr[int64](512 << 20),
 	}
@@ -23,7 +23,7 @@ func writeKeys(t *T) {
 		"memory.min", itoa(16<<20), "memory.low", itoa(32<<20), "memory.high", itoa(256<<20), "memory.max", itoa(512<<20))
 	t.clean(t.isolate(flags, wanted), 0)
 
-	wanted.CPUIdle, wanted.CPUWeight = tick.Ptr(true), nil
+	wanted.CPUIdle, wanted.CPUWeight = new(true), nil
 	wanted.CPUMaxMilliCPU, wanted.MemoryHighBytes, wanted.MemoryMaxBytes = tick.Ptr[int64](tick.Unlimited), tick.Ptr[int64](tick.Unlimited), tick.Ptr[int64](tick.Unlimited)
 	t.clean(t.isolate(flags, wanted), 4)
 	t.expect(dir, "cpu.idle", "1", "cpu.weight", "0", "cpu.max", "max 100000", "memory.high", "max", "memory.max", "max")

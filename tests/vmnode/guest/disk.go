@@ -71,8 +71,14 @@ func load(path string) error {
 // mountAll mounts what a node has, cgroup v2 among it.
 func mountAll() error {
 	for _, m := range []struct{ kind, at string }{
-		{"proc", "/proc"}, {"sysfs", "/sys"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"},
-		{"devpts", "/dev/pts"}, {"tmpfs", "/dev/shm"}, {"mqueue", "/dev/mqueue"}, {"cgroup2", "/sys/fs/cgroup"},
+		{"proc", "/proc"},
+		{"sysfs", "/sys"},
+		{"tmpfs", "/run"},
+		{"tmpfs", "/tmp"},
+		{"devpts", "/dev/pts"},
+		{"tmpfs", "/dev/shm"},
+		{"mqueue", "/dev/mqueue"},
+		{"cgroup2", "/sys/fs/cgroup"},
 	} {
 		if err := os.MkdirAll(m.at, 0o755); err != nil {
 			return err

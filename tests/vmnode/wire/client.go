@@ -20,7 +20,8 @@ type Client struct {
 	try    time.Duration // how long an answer may take at first; firstTry where it is 0
 }
 
-// firstTry is how long an answer may take before it is taken for lost. Each later one may take longer by half, for a machine on a busy host.
+// firstTry is how long an answer may take before it is taken for lost. Each later one may take longer by half, for a machine on a busy
+// host.
 const firstTry = 4 * answerAfter
 
 // retryPause is between two requests of which the first was refused: whoever refuses at once would be asked all the time.

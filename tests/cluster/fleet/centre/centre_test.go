@@ -116,7 +116,7 @@ func (c *cluster) state(name string) state {
 // heard is a node's tick of now, in a fleet of so many nodes of which some are not ready: the agent's state since then.
 func heard(node, agent string, since time.Time, nodes, notReady int, pods ...tick.Pod) *tick.Tick {
 	return &tick.Tick{V: 1, Node: node, Time: time.Now().UTC(), Sample: &tick.Sample{
-		IntervalSeconds: tick.Ptr(10.0),
+		IntervalSeconds: new(10.0),
 		Agent:           &tick.Agent{State: agent, Since: since.UTC().Format(time.RFC3339Nano)},
 		Fleet:           &tick.Fleet{Nodes: nodes, Ready: nodes - notReady, NotReady: notReady},
 		Pods:            pods,

@@ -229,8 +229,10 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 		}
 		return ""
 	})
-	precious := tick.Pod{UID: c.Kubectl("get", "pod", "precious", "-n", "restart", "-o", "jsonpath={.metadata.uid}"),
-		Namespace: "restart", Name: "precious", QoS: tick.QoSReclaimed, Phase: "Running"}
+	precious := tick.Pod{
+		UID:       c.Kubectl("get", "pod", "precious", "-n", "restart", "-o", "jsonpath={.metadata.uid}"),
+		Namespace: "restart", Name: "precious", QoS: tick.QoSReclaimed, Phase: "Running",
+	}
 	first := f.names[0]
 	args := []string{"--action", "evict", "--nodes-per-minute", "12", "--state", filepath.Join(t.TempDir(), "state.json")}
 	evict := c.tool("evict", args...)
@@ -243,7 +245,7 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 			pods = append(pods, precious)
 		}
 		in := heard(name, tick.AgentNotReady, hour, 15, 2, pods...)
-		in.Sample.IntervalSeconds = tick.Ptr(2.0) // less than the pause between two nodes
+		in.Sample.IntervalSeconds = new(2.0) // less than the pause between two nodes
 		return in
 	}
 	began := time.Now()

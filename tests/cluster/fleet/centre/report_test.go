@@ -23,8 +23,10 @@ func (c *cluster) ownReport(node string) func() {
 	milli, bytes := int64(44000), int64(195257901056)
 	return func() {
 		c.t.Helper()
-		x.Put(&tick.Tick{V: 1, Node: node, Time: time.Now().UTC(), Eviction: &tick.Eviction{},
-			Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes}}})
+		x.Put(&tick.Tick{
+			V: 1, Node: node, Time: time.Now().UTC(), Eviction: &tick.Eviction{},
+			Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{MilliCPU: &milli, MemoryBytes: &bytes}},
+		})
 	}
 }
 
