@@ -129,7 +129,7 @@ func TestParseRefuses(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"nothing", "", "rules.yaml: no rules"},
 		{"no YAML", "rules: [", "rules.yaml"},
-		{"an unknown key", "rules:\n  - cgroup: /a\n    class: shared\n    class: x\n", "rules.yaml:4: key class"},
+		{"an unknown key", "rules:\n  - cgroup: /a\n    class: shared\n    clas: x\n", "rules.yaml:4: key clas"},
 		{"an unknown class", "rules:\n  - cgroup: /a\n    class: best\n", `rules.yaml:3: class "best"`},
 		{"no class", "rules:\n  - cgroup: /a\n", "rules.yaml:2: cgroup /a has no class"},
 		{"no cgroup", "rules:\n  - class: shared\n", "rules.yaml: rule 1: no cgroup"},
