@@ -51,9 +51,9 @@ func colocate(t *T) {
 		var now share
 		if !within(func() bool {
 			now = shares(web, job)
-			return now.waited < unmanaged.waited*0.8 && now.batch >= 0.5
+			return (now.waited < unmanaged.waited*0.8 || now.service > unmanaged.service*1.1) && now.batch >= 0.5
 		}) {
-			t.Errorf("%s: %s; want the service to wait clearly less than unmanaged, and batch to run", way, now)
+			t.Errorf("%s: %s; want the service to wait clearly less than unmanaged, or to get clearly more CPU, and batch to run", way, now)
 		}
 		t.Logf("%s: %s", way, now)
 	}
