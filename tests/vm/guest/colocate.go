@@ -34,7 +34,8 @@ func waitedMicros(dir string) (total int64) {
 }
 
 // colocate has a service that is busy half of the time on all CPUs beside a batch job that is always busy, in a cgroup below one of its
-// own. A line of shell and each policy keep the service from waiting as long as it does beside the unmanaged job, and let batch run.
+// own. By a line of shell and by each policy the service waits less than beside the unmanaged job or, where its pool has fewer CPUs than
+// it has threads, gets more CPU; and batch runs.
 // Emulated CPUs say nothing of latency.
 func colocate(t *T) {
 	t.group("/colo", "cpuset", "cpu", "memory", "pids")
