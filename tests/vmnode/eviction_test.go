@@ -134,19 +134,25 @@ func (w *world) create(name string) {
 }
 
 // exec runs a command in a pod as the guide does, and returns when it runs. On a host that has other work kubelet may give up on the
-// streams of kubectl exec before they are made: kubectl then ends with status 0, says nothing, and nothing runs. So it is asked again.
+// streams of kubectl exec before they are made: kubectl then ends with status 0 or waits for ever, says nothing, and nothing runs. So it is
+// asked again.
 // What runs goes on when kubectl's connection ends.
 func (w *world) exec(pod, command string) *program.Program {
 	w.Helper()
 	cgroup := w.cgroupOf(pod)
 	args := append([]string{"exec", pod, "--"}, strings.Fields(command)...)
 	var p *program.Program
+	var asked time.Time
 	w.await(command+" runs in "+pod, func() string {
+		if p != nil && p.Running() && time.Since(asked) > 2*time.Minute && !w.runs(cgroup, command) {
+			p.Kill()
+		}
 		if p == nil || !p.Running() && !w.runs(cgroup, command) {
 			if p != nil {
 				w.say("kubectl exec ended and %s does not run: again", command)
 			}
 			var err error
+			asked = time.Now()
 			if p, err = program.Start(filepath.Join(w.Dir(), "exec.log"), w.KubectlCommand(context.Background(), args...)); err != nil {
 				w.Fatal(err)
 			}
