@@ -64,7 +64,7 @@ func TestLinks(t *testing.T) {
 		t.Errorf("second reading %+v, %v; want 50 and 100 bytes a second", second, err)
 	}
 	uptime, now = uptime+10, now.Add(10*time.Second)
-	device(3, 4) // counters that fell: the link was made anew
+	device(3, 4) // counters that fell: the link was removed and made again
 	if third, err := read(false); err != nil || third[0].SentBytesPerSecond != nil {
 		t.Errorf("after the counters fell: %+v, %v", third, err)
 	}

@@ -140,7 +140,7 @@ func (e *entry) wrote(p *publisher, j job, after *seen, now time.Time) {
 }
 
 // failed notes one that did not. What the object holds now is not known: a part may be written, or all without an answer; one that was
-// deleted meanwhile is made anew.
+// deleted meanwhile is created again.
 func (e *entry) failed(deleted bool) {
 	e.written.Figures, e.intact = nil, true
 	if deleted {

@@ -83,7 +83,7 @@ func (r *measurer) Put(in stage.Incoming) (tick.Target, error) {
 		m.heard = now
 		m.strategies.Take(in.Sample)
 		m.usage.Take(in.Tick, m.strategies.Colocation())
-		// One that waits is made anew, but not of figures that are no longer known: it would say that the old ones are of now.
+		// One that waits is rebuilt, but not from figures that are no longer known: old figures would look current.
 		if m.usage.Due(in.Time) || m.due != nil && m.usage.Ready(in.Time) {
 			m.due, m.at = m.usage.Status(in.Time), in.Time
 		}

@@ -28,7 +28,7 @@ func (r *ReadingFlags) Add(f *stage.Flags) {
 	f.Strings(&r.annotations, "keep-annotation", "pass the pods' annotation `KEY` on, too\nKatalyst's, Koordinator's and polder/evict are passed on without it. The option may be repeated.")
 }
 
-// annotationEvict is the key by which evict keeps pods unless it is told another.
+// annotationEvict is the key by which evict does not evict pods, unless a flag names another one.
 const annotationEvict = "polder/evict"
 
 // Reading is how pods are read.

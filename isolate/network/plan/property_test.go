@@ -78,7 +78,7 @@ func drawDesired(t *rapid.T) *tick.Network {
 	return d
 }
 
-// kernel is a machine that does what it is told, and refuses what the real one refuses.
+// kernel is a copy in memory of a machine that takes each write, and refuses what the real one refuses.
 type kernel struct {
 	t     *rapid.T
 	links []Link
