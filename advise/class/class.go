@@ -16,11 +16,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"polder/advise/policy"
+	"polder/lib/clip"
 	"polder/lib/phrase"
 	"polder/lib/qos"
 	"polder/lib/tick"
@@ -112,6 +114,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 		}
 	}
 	c.above = len(seen)
+	beside := c.besideServices(t.Sample.Pods)
 	st.release(t.Time, &c, seen)
 	if st.Set, st.Above = c.set, seen; len(st.Set) == 0 {
 		return nil
@@ -122,6 +125,9 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	a.Fallback = st.join(a.Fallback, c.desired)
 	if c.pods > 0 && !c.isRelieved { // else starves has said what batch has instead
 		a.Reasons = append(a.Reasons, c.reason(cmp.Or(setting, Idle)))
+		if beside != "" {
+			a.Reasons = append(a.Reasons, beside)
+		}
 	}
 	return st
 }
@@ -130,7 +136,8 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 type choices struct {
 	before, set map[string]string // cgroup -> class, of the last tick and of this one
 	desired     []tick.Cgroup
-	weight      int64 // that of each cgroup with a class; in force where the kernel has no idle class, or where batch is relieved
+	chosen      []string // cgroups with a class now, without those whose class is undone
+	weight      int64    // that of each cgroup with a class; in force where the kernel has no idle class, or where batch is relieved
 	isRelieved  bool
 	pods, above int // cgroups with a class: of pods, and above pods
 }
@@ -147,7 +154,7 @@ func (c *choices) add(cgroup, class string) bool {
 		}
 		return false
 	}
-	c.set[cgroup] = class
+	c.set[cgroup], c.chosen = class, append(c.chosen, cgroup)
 	want := tick.Cgroup{Cgroup: cgroup, CPUWeight: new(c.weight)}
 	if class == Idle || known { // a kernel without the idle class has nothing to undo
 		want.CPUIdle = new(class == Idle && !c.isRelieved)
@@ -169,6 +176,41 @@ func (c *choices) reason(class string) string {
 		text += fmt.Sprintf(", and %s above that hold nothing else", phrase.Count(c.above, "cgroup"))
 	}
 	return text
+}
+
+// besideServices names the first cgroup below which both batch and a service are, or nothing. To the kernel's own threads, which are at
+// the top, such a cgroup is one sibling, whatever class batch has inside it (docs/adr/0014). kubelet's cgroups always are of that kind,
+// and nobody could change it.
+func (c *choices) besideServices(pods []tick.Pod) string {
+	above := map[string]bool{} // cgroups that services are below
+	for i := range pods {
+		if p := &pods[i]; has(p) && p.QoS != tick.QoSReclaimed {
+			for parent := path.Dir(p.Cgroup); parent != "/" && !above[parent]; parent = path.Dir(parent) {
+				above[parent] = true
+			}
+		}
+	}
+	first, count := "", 0
+	for _, cgroup := range c.chosen {
+		parent := path.Dir(cgroup)
+		if isKubelets(cgroup) || c.set[parent] != "" { // the one with a class above it counts
+			continue
+		}
+		for parent != "/" && !above[parent] {
+			parent = path.Dir(parent)
+		}
+		if parent == "/" {
+			continue
+		}
+		if count++; first == "" || parent < first {
+			first = parent
+		}
+	}
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("batch class: %s below a cgroup that holds services too, as %s: they can wait long for the kernel's own threads "+
+		"(disk, network), whatever the class; move batch to a cgroup at the top", phrase.Count(count, "batch cgroup"), clip.Text(first, 100))
 }
 
 // release undoes the class of the cgroups above pods that hold something else by now, or no pod any more: what comes into them next may

@@ -349,6 +349,47 @@ func TestCgroupsAboveBatchAlone(t *testing.T) {
 	}
 }
 
+// TestBatchBelowACgroupWithServicesIsNamed: to the kernel's own threads the two are one sibling. Batch at the top, alone below what is at
+// the top, or in kubelet's cgroups is not named, nor is a pod that was batch before.
+func TestBatchBelowACgroupWithServicesIsNamed(t *testing.T) {
+	const lab = "batch class: 1 batch cgroup below a cgroup that holds services too, as /lab: they can wait long for the kernel's own threads " +
+		"(disk, network), whatever the class; move batch to a cgroup at the top"
+	for name, tt := range map[string]struct {
+		cgroup string
+		alone  []string
+		class  string
+		want   bool
+	}{
+		"at the top":                       {"/batch", nil, "", false},
+		"below one of which nobody knows":  {"/jobs/1", nil, "", false},
+		"below one of its own at the top":  {"/grid/1", []string{"/grid"}, "", false},
+		"below one with services":          {"/lab/1", nil, "", true},
+		"its own, below one with services": {"/lab/grid/1", []string{"/lab/grid"}, "", true},
+		"two levels below":                 {"/lab/grid/1", nil, "", true},
+		"by weight":                        {"/lab/1", nil, Weight, true},
+		"without a class":                  {"/lab/1", nil, None, false},
+		"kubelet's":                        {"/kubepods/besteffort/podb", nil, Idle, false},
+		"kubelet's slice":                  {"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podb.slice", nil, Idle, false},
+	} {
+		in := at(0, 100, 50)
+		in.Sample.Pods[0].Cgroup, in.Sample.Pods[0].QoSSource, in.Sample.BatchCgroups = tt.cgroup, tick.QoSFromRule, tt.alone
+		for _, service := range []string{"/lab/web", "/kubepods/besteffort/podw", "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podw.slice"} {
+			in.Sample.Pods = append(in.Sample.Pods, tick.Pod{UID: service, QoS: tick.QoSShared, Cgroup: service})
+		}
+		a := &tick.Advice{}
+		var st *State
+		st = st.Advise(in, a, tt.class, small)
+		if slices.Contains(a.Reasons, lab) != tt.want {
+			t.Errorf("%s: reasons %q; named should be %t", name, a.Reasons, tt.want)
+		}
+		in.Sample.Pods[0].QoS, in.Sample.BatchCgroups = tick.QoSShared, nil
+		a = &tick.Advice{}
+		if st.Advise(in, a, tt.class, small); len(a.Reasons) > 0 {
+			t.Errorf("%s, a service by now: reasons %q", name, a.Reasons)
+		}
+	}
+}
+
 // TestACgroupThatBatchLeftIsReleased: whatever comes into it next is not in batch's class, whether a service joined or the last job ended.
 func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
 	with := at(0, 100, 50)
