@@ -2,17 +2,14 @@ package colocation
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,6 +42,13 @@ const (
 	span = 4 * time.Second
 )
 
+// A measurement during which the host took more than tolerable percent of the machine says little of it. It is made once more, as long as
+// the run has not made that many of them again.
+const (
+	tolerable = 2.0
+	mostAgain = 20
+)
+
 // cell is what is measured together: a service under a load beside a job.
 type cell struct {
 	service *service
@@ -74,6 +78,7 @@ type result struct {
 	Errors         int
 	Batch, Polder  float64 // CPUs
 	Busy           float64 // percent of the machine
+	Stolen         float64 // percent of the machine, that the host took from it
 	Outside        float64 // p99 of the server outside, in milliseconds; 0 where there is none
 }
 
@@ -83,6 +88,7 @@ type measurement struct {
 	service, batch, polder    *group.Group
 	classify                  string
 	spared                    []string     // processes of batch's cgroup that are not the job's: a container's own
+	again                     *int         // measurements that were made once more, over the whole run
 	outside                   *measurement // another server, with outsideRate requests a second; nil where there is none
 }
 
@@ -105,7 +111,7 @@ func BenchmarkColocation(b *testing.B) {
 	if !quick {
 		kubernetes = startLab(b)
 	}
-	begin := time.Now()
+	begin, again := time.Now(), 0
 	for round := range rounds {
 		for i := range services {
 			s := &services[i]
@@ -116,11 +122,11 @@ func BenchmarkColocation(b *testing.B) {
 				}
 			}
 			if len(own) > 0 {
-				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) { measureService(b, client, s, own, table) })
+				b.Run(fmt.Sprintf("round %d, %s", round+1, s.name), func(b *testing.B) { measureService(b, client, s, own, table, &again) })
 			}
 		}
 		if kubernetes != nil {
-			b.Run(fmt.Sprintf("round %d, %s", round+1, onKubernetes.name), func(b *testing.B) { measureKubernetes(b, kubernetes, client, table) })
+			b.Run(fmt.Sprintf("round %d, %s", round+1, onKubernetes.name), func(b *testing.B) { measureKubernetes(b, kubernetes, client, table, &again) })
 		}
 		fmt.Printf("%s: round %d of %d\n", time.Since(begin).Round(time.Second), round+1, rounds)
 	}
@@ -135,11 +141,11 @@ func BenchmarkColocation(b *testing.B) {
 }
 
 // measureService measures all cells of one service, alone first for each load.
-func measureService(b *testing.B, client string, s *service, own []cell, table *table) {
+func measureService(b *testing.B, client string, s *service, own []cell, table *table, again *int) {
 	dir := b.TempDir()
 	// At the top, where systemd has its slices: batch work below a cgroup that holds services too spends what that has against the
 	// kernel's own threads, which the services wait for (BenchmarkHierarchy).
-	m := &measurement{client: client, protocol: s.protocol, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
+	m := &measurement{client: client, protocol: s.protocol, again: again, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
 	m.classify = filepath.Join(dir, "classify.yaml")
 	rules := fmt.Sprintf("rules:\n  - {cgroup: %s, class: shared}\n  - {cgroup: %s, class: reclaimed}\n  - {cgroup: %s, class: system}\n", m.service.Name, m.batch.Name, m.polder.Name)
 	if err := os.WriteFile(m.classify, []byte(rules), 0o644); err != nil {
@@ -172,9 +178,9 @@ func (m *measurement) rate(b *testing.B, percent int) float64 {
 	b.Helper()
 	rate := 50.0
 	for range 3 { // a request costs less where more of them come
-		before := used(b, m.service)
+		before := m.service.CPUTime(b)
 		m.load(b, rate, 2*time.Second, 0)
-		each := (used(b, m.service) - before).Seconds() / (rate * 2)
+		each := (m.service.CPUTime(b) - before).Seconds() / (rate * 2)
 		rate = float64(percent) / 100 * float64(runtime.NumCPU()) / each
 	}
 	return float64(int(rate))
@@ -188,19 +194,35 @@ func (m *measurement) beside(b *testing.B, j *job, w *way, rate float64) (r resu
 		end := w.begin(b, m)
 		r = m.measure(b, rate)
 		end()
-		kill(b, m.batch, m.spared...)
+		m.batch.Kill(b, m.spared...)
 	})
 	return r
 }
 
-// measure runs the client and reads what everybody used meanwhile.
+// measure is what one run of the client shows, or a second one where the host disturbed the first more.
 func (m *measurement) measure(b *testing.B, rate float64) result {
 	b.Helper()
-	type reading struct {
-		at                  time.Time
-		batch, polder, busy time.Duration
+	r := m.once(b, rate)
+	if r.Stolen > tolerable && m.again != nil && *m.again < mostAgain {
+		*m.again++
+		if second := m.once(b, rate); second.Stolen < r.Stolen {
+			return second
+		}
 	}
-	read := func() reading { return reading{time.Now(), used(b, m.batch), used(b, m.polder), busy(b)} }
+	return r
+}
+
+// once runs the client and reads what everybody used meanwhile.
+func (m *measurement) once(b *testing.B, rate float64) result {
+	b.Helper()
+	type reading struct {
+		at                          time.Time
+		batch, polder, busy, stolen time.Duration
+	}
+	read := func() reading {
+		busy, stolen := machineTime(b)
+		return reading{time.Now(), m.batch.CPUTime(b), m.polder.CPUTime(b), busy, stolen}
+	}
 	begun := make(chan reading, 1)
 	timer := time.AfterFunc(warm, func() {
 		defer close(begun) // where the reading fails, it ends this goroutine alone
@@ -222,6 +244,7 @@ func (m *measurement) measure(b *testing.B, rate float64) result {
 		P50: l.P50, P99: l.P99, P999: l.P999, Errors: l.Errors,
 		Batch: (last.batch - first.batch).Seconds() / seconds, Polder: (last.polder - first.polder).Seconds() / seconds,
 		Busy:    100 * (last.busy - first.busy).Seconds() / seconds / float64(runtime.NumCPU()),
+		Stolen:  100 * (last.stolen - first.stolen).Seconds() / seconds / float64(runtime.NumCPU()),
 		Outside: outside,
 	}
 }
@@ -280,7 +303,7 @@ func polder(policy string) func(*testing.B, *measurement) func() {
 			if pids := m.polder.PIDs(b); len(pids) < len([]string{"collect", "advise", "isolate"}) {
 				b.Errorf("of the pipe only %v run:\n%s", pids, logs(dir))
 			}
-			kill(b, m.polder)
+			m.polder.Kill(b)
 			_ = pipe.Wait() // it was killed
 			if out, err := exec.Command(tool("isolate"), "--restore", "--if-exists", "--journal", journal).CombinedOutput(); err != nil {
 				b.Fatalf("isolate --restore: %v\n%s", err, out)
@@ -297,26 +320,6 @@ func logs(dir string) string {
 		fmt.Fprintf(&text, "%s (%v): %s\n", tool, err, data)
 	}
 	return text.String()
-}
-
-// kill ends all that runs in a cgroup, but for what is spared.
-func kill(b *testing.B, g *group.Group, spared ...string) {
-	b.Helper()
-	for range 100 {
-		pids := slices.DeleteFunc(g.PIDs(b), func(pid string) bool { return slices.Contains(spared, pid) })
-		if len(pids) == 0 {
-			return
-		}
-		for _, pid := range pids {
-			if n, err := strconv.Atoi(pid); err == nil && n > 0 {
-				if err := syscall.Kill(n, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-					b.Fatal(err)
-				}
-			}
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	b.Fatalf("%s: processes %v do not end", g.Name, g.PIDs(b))
 }
 
 // freePort is a port of loopback that nobody has.

@@ -1,9 +1,15 @@
 package colocation
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"polder/tests/group"
 	"polder/tests/need"
@@ -99,5 +105,64 @@ func BenchmarkHierarchy(b *testing.B) {
 	for _, r := range table.rows {
 		p99, least, most := r.of(func(x result) float64 { return x.Outside })
 		fmt.Printf("| %s | %.2f (%.2f-%.2f) |\n", r.way, p99, least, most)
+	}
+}
+
+// BenchmarkKernelThreads shows for what a service below kubepods waits that asks for the disk with each request: the kernel's own threads
+// (kworker, ksoftirqd, jbd2), which are kubepods' siblings at the top. Nothing is changed but their priority.
+func BenchmarkKernelThreads(b *testing.B) {
+	need.Root(b)
+	need.CgroupsV1(b, "cpu", "cpuacct")
+	need.Program(b, "redis-server", "redis-server")
+	need.Program(b, "stress-ng", "stress-ng")
+	h := newHierarchy(b)
+	s := services[2]
+	s.name += ", below kubepods"
+	m := &measurement{client: build(b), protocol: s.protocol, service: h.service, batch: h.batch, polder: group.New(b, nil, "none")}
+	port := freePort(b)
+	m.address = "127.0.0.1:" + port
+	s.start(b, h.service, b.TempDir(), port)
+	answers(b, m.client, m.protocol, m.address)
+	own := h.ways()
+	ways := []way{own[0], own[2], {"cpu.idle on the tier, the kernel's threads at nice -20", func(b *testing.B, m *measurement) func() {
+		b.Helper()
+		end, back := own[2].begin(b, m), hurryKernelThreads(b)
+		return func() { end(); back() }
+	}}}
+	table := newTable()
+	for range 3 {
+		m.cells(b, []cell{{&s, 20, &jobs[0]}}, ways, table)
+	}
+	fmt.Print(table.markdown())
+}
+
+// hurryKernelThreads gives the kernel's threads the highest priority of the normal class; what it returns puts each one's own back.
+func hurryKernelThreads(b *testing.B) (back func()) {
+	b.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		b.Fatal(err)
+	}
+	before := map[int]int{}
+	for _, path := range stats {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		nice, err := strconv.Atoi(fields[16])
+		const kthreadd = "2"
+		if err != nil || fields[1] != kthreadd || nice < 0 {
+			continue
+		}
+		if unix.Setpriority(unix.PRIO_PROCESS, pid, -20) == nil {
+			before[pid] = nice
+		}
+	}
+	return func() {
+		for pid, nice := range before {
+			_ = unix.Setpriority(unix.PRIO_PROCESS, pid, nice) // a thread that has ended needs none
+		}
 	}
 }

@@ -29,8 +29,8 @@ type lab struct {
 	kubeconfig     string // of collect's account
 }
 
-// besteffort is kubelet's cgroup of batch pods.
-const besteffort = "/kubepods/besteffort"
+// podIdle is the one line of shell that a user of a Kubernetes node has.
+const podIdle = "cpu.idle on the pod"
 
 func startLab(b *testing.B) *lab {
 	b.Helper()
@@ -75,28 +75,24 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// ways are what is compared on a node: what kubelet does by itself, each of two lines of shell, and Polder's policies.
+// ways are what is compared on a node: what kubelet does by itself, a line of shell, and Polder's policies.
 func (l *lab) ways() []way {
-	idle := func(cgroups ...string) func(*testing.B, *measurement) func() {
-		return func(b *testing.B, _ *measurement) func() {
-			b.Helper()
-			set := func(value string) {
-				for _, cgroup := range cgroups {
-					l.group(cgroup).Write(b, "cpu.idle", value)
-				}
-			}
-			set("1")
-			return func() { set("0"); l.group(besteffort).Write(b, "cpu.shares", "2") }
+	pod := l.group(filepath.Dir(l.batch.Name))
+	idle := func(b *testing.B, _ *measurement) func() {
+		b.Helper()
+		pod.Write(b, "cpu.idle", "1")
+		return func() {
+			pod.Write(b, "cpu.idle", "0")
+			pod.Write(b, "cpu.shares", "2") // as kubelet had it
 		}
 	}
-	podOf := filepath.Dir(l.batch.Name)
 	return []way{
 		{"kubelet alone", func(*testing.B, *measurement) func() { return func() {} }},
-		{"cpu.idle on the pod", idle(podOf)},
-		{"cpu.idle on the tier", idle(besteffort)},
+		{podIdle, idle},
 		{"Polder, policy katalyst", l.polder("katalyst")},
 		{"Polder, policy koordinator", l.polder("koordinator")},
 		{"Polder, policy harvest", l.polder("harvest")},
+		{"Polder, policy harvest, --batch-class idle", l.polder("harvest --batch-class idle")},
 	}
 }
 
@@ -119,7 +115,7 @@ PATH=%[2]s:$PATH; collect --kubeconfig %[3]s --node %[4]s 2>%[5]s/collect.log | 
 			if pids := m.polder.PIDs(b); len(pids) < len([]string{"collect", "advise", "isolate"}) {
 				b.Errorf("of the pipe only %v run:\n%s", pids, logs(dir))
 			}
-			kill(b, m.polder)
+			m.polder.Kill(b)
 			cancel()
 			_ = pipe.Wait() // it was killed
 			restore := l.node.Command(context.Background(), binaries.Path(b, "isolate"), "--restore", "--if-exists", "--journal", journal)
@@ -131,7 +127,7 @@ PATH=%[2]s:$PATH; collect --kubeconfig %[3]s --node %[4]s 2>%[5]s/collect.log | 
 }
 
 // measureKubernetes measures the cells of a node.
-func measureKubernetes(b *testing.B, l *lab, client string, table *table) {
+func measureKubernetes(b *testing.B, l *lab, client string, table *table, again *int) {
 	const own = "/polder"
 	for _, controller := range []string{"cpu", "cpuacct"} {
 		dir := l.node.CgroupPath(controller, own)
@@ -140,12 +136,12 @@ func measureKubernetes(b *testing.B, l *lab, client string, table *table) {
 		}
 	}
 	dir := b.TempDir()
-	m := &measurement{client: client, protocol: onKubernetes.protocol, service: l.service, batch: l.batch, polder: l.group(own), spared: l.batch.PIDs(b)}
+	m := &measurement{client: client, again: again, protocol: onKubernetes.protocol, service: l.service, batch: l.batch, polder: l.group(own), spared: l.batch.PIDs(b)}
 	port := freePort(b)
 	m.address = "127.0.0.1:" + port
 	spared := l.service.PIDs(b)
 	onKubernetes.start(b, l.service, dir, port)
-	b.Cleanup(func() { kill(b, l.service, spared...) }) // nginx's workers outlive a master that is killed, and the pod's cgroup stays with them
+	b.Cleanup(func() { l.service.Kill(b, spared...) }) // nginx's workers outlive a master that is killed, and the pod's cgroup stays with them
 	answers(b, client, m.protocol, m.address)
 	m.cells(b, kubernetesCells(), l.ways(), table)
 }

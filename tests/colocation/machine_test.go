@@ -95,46 +95,30 @@ func stressor(name, of, options string, always bool) job {
 	}}
 }
 
-// used is the CPU time of a cgroup.
-func used(b *testing.B, g *group.Group) time.Duration {
-	b.Helper()
-	if text := g.Read("cpuacct.usage"); text != "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return time.Duration(n)
-	}
-	for line := range strings.Lines(g.Read("cpu.stat")) {
-		var n int64
-		if _, err := fmt.Sscanf(line, "usage_usec %d", &n); err == nil {
-			return time.Duration(n) * time.Microsecond
-		}
-	}
-	b.Fatalf("%s: its CPU time is in no file", g.Name)
-	return 0
-}
-
-// busy is the CPU time of the whole machine, without what was idle or waited for a disk.
-func busy(b *testing.B) time.Duration {
+// machineTime is the CPU time that the whole machine used, without what was idle or waited for a disk, and what the host took from this
+// virtual machine while it wanted to run.
+func machineTime(b *testing.B) (busy, stolen time.Duration) {
 	b.Helper()
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		b.Fatal(err)
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
-	const idle, iowait = 3, 4
-	sum := int64(0)
+	const idle, iowait, steal = 3, 4, 7
 	for i, field := range strings.Fields(line)[1:] {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if i != idle && i != iowait && i < 8 { // guests are in user time already
-			sum += n
+		ticks := time.Duration(n) * 10 * time.Millisecond // USER_HZ
+		switch {
+		case i == steal:
+			stolen = ticks
+		case i != idle && i != iowait && i < steal: // what is after it, guests, is in user time already
+			busy += ticks
 		}
 	}
-	return time.Duration(sum) * 10 * time.Millisecond // USER_HZ
+	return busy, stolen
 }
 
 // build compiles the client.

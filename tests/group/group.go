@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -169,6 +170,42 @@ func (g *Group) Write(t testing.TB, name, text string) {
 		}
 	}
 	t.Fatalf("cgroup %s has no file %s", g.Name, name)
+}
+
+// CPUTime is what the cgroup has used of CPUs.
+func (g *Group) CPUTime(t testing.TB) time.Duration {
+	t.Helper()
+	if text := g.Read("cpuacct.usage"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(n)
+	}
+	for line := range strings.Lines(g.Read("cpu.stat")) {
+		var n int64
+		if _, err := fmt.Sscanf(line, "usage_usec %d", &n); err == nil {
+			return time.Duration(n) * time.Microsecond
+		}
+	}
+	t.Fatalf("%s: its CPU time is in no file", g.Name)
+	return 0
+}
+
+// Kill ends all that runs in the cgroup, but for the processes that are spared, and waits until they are gone.
+func (g *Group) Kill(t testing.TB, spared ...string) {
+	t.Helper()
+	await.Until(t, 10*time.Second, "end of the processes of "+g.Name, func() string {
+		pids := slices.DeleteFunc(g.PIDs(t), func(pid string) bool { return slices.Contains(spared, pid) })
+		for _, pid := range pids {
+			if n, err := strconv.Atoi(pid); err == nil && n > 0 {
+				if err := syscall.Kill(n, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+					t.Fatal(err)
+				}
+			}
+		}
+		return strings.Join(pids, " ")
+	})
 }
 
 // Limits is what the pipe changes of a batch cgroup, as the kernel prints it.

@@ -1,0 +1,182 @@
+// Package cost measures what Polder costs a machine: the whole pipe beside many containers, and collect beside cAdvisor's manager in
+// the same run. `make bench` runs it.
+package cost
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/binaries"
+	"polder/tests/group"
+	"polder/tests/need"
+)
+
+const (
+	// worker is the environment variable that makes this program a container's process, with so many threads.
+	worker = "POLDER_COST_WORKER"
+	// settle is how long everything runs before it is measured: averages have begun, a garbage collection has been.
+	settle = 15 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	if threads, err := strconv.Atoi(os.Getenv(worker)); err == nil {
+		work(threads)
+	}
+	os.Exit(m.Run())
+}
+
+// work has that many threads of which each wakes twice a second for a moment, as those of services do. It does not end.
+func work(threads int) {
+	for range threads {
+		go func() {
+			runtime.LockOSThread()
+			for {
+				time.Sleep(time.Second / 2)
+			}
+		}()
+	}
+	select {}
+}
+
+// containers makes cgroups with a process each, which has that many threads; 0 is one that only sleeps. It returns the cgroup above them.
+func containers(b *testing.B, count, threads int) *group.Group {
+	b.Helper()
+	above := group.New(b, nil, "cost")
+	for i := range count {
+		c := group.New(b, above, "c"+strconv.Itoa(i))
+		if threads == 0 {
+			c.Sleep(b)
+			continue
+		}
+		c.Run(b, fmt.Sprintf("%s=%d exec %s", worker, threads, os.Args[0]))
+	}
+	return above
+}
+
+// classify is the file of rules by which half of the containers are services and half are batch.
+func classify(b *testing.B, above *group.Group) string {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "classify.yaml")
+	rules := fmt.Sprintf("rules:\n  - {cgroup: '%s/c*[02468]', class: shared}\n  - {cgroup: '%[1]s/c*', class: reclaimed}\n", above.Name)
+	if err := os.WriteFile(path, []byte(rules), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	return path
+}
+
+// share runs a script in a cgroup of its own and returns the part of one CPU that it takes in percent; look, where given, is called
+// before it ends. What runs in the cgroup is ended.
+func share(b *testing.B, name, script string, span time.Duration, look func(*group.Group)) float64 {
+	b.Helper()
+	own := group.New(b, nil, name)
+	cmd := own.Run(b, script)
+	time.Sleep(settle)
+	begin, before := time.Now(), own.CPUTime(b)
+	time.Sleep(span)
+	percent := 100 * (own.CPUTime(b) - before).Seconds() / time.Since(begin).Seconds()
+	if look != nil {
+		look(own)
+	}
+	own.Kill(b)
+	_ = cmd.Wait() // it was killed
+	return percent
+}
+
+// BenchmarkPipe is the whole pipe with a tick a second over 250 containers of 8 threads, of which each wakes twice a second: the part of
+// one CPU that it takes, and its anonymous memory, tool by tool.
+func BenchmarkPipe(b *testing.B) {
+	need.Root(b)
+	const span = 60 * time.Second
+	rules := classify(b, containers(b, 250, 8))
+	dir := b.TempDir()
+	tool := func(name string) string { return binaries.Path(b, name) }
+	journal := filepath.Join(dir, "journal")
+	script := fmt.Sprintf("%s --classify %s | %s --state %[3]s/advise.json | %[5]s --journal %[4]s | %[6]s --state %[3]s/evict.json | %[7]s --to prometheus --metrics-file %[3]s/polder.prom >/dev/null",
+		tool("collect"), rules, tool("advise"), dir, journal, tool("isolate"), tool("evict"), tool("report"))
+	for range b.N {
+		percent := share(b, "pipe", script, span, func(own *group.Group) {
+			total := 0.0
+			for _, pid := range own.PIDs(b) {
+				name, seconds, anonymous, peak := process(b, pid)
+				total += anonymous
+				fmt.Printf("%-8s %5.1f MiB anonymous, %5.1f at its peak of all, CPU time %.2f s\n", name, anonymous, peak, seconds)
+			}
+			b.ReportMetric(total, "MiB-anonymous")
+		})
+		b.ReportMetric(percent, "%core")
+	}
+	if out, err := exec.Command(tool("isolate"), "--restore", "--if-exists", "--journal", journal).CombinedOutput(); err != nil {
+		b.Fatalf("isolate --restore: %v\n%s", err, out)
+	}
+}
+
+// BenchmarkCollectBesideCadvisor is collect and cAdvisor's manager over the same cgroups, each once a second, in turns: the parts of one
+// CPU that they take, and how many times as much cAdvisor does.
+func BenchmarkCollectBesideCadvisor(b *testing.B) {
+	need.Root(b)
+	const span = 20 * time.Second
+	peer := filepath.Join(b.TempDir(), "cadvisor")
+	build := exec.Command("go", "build", "-o", peer, ".")
+	build.Dir = "cadvisor"
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("go build in tests/cost/cadvisor: %v\n%s", err, out)
+	}
+	for _, count := range []int{250, 1000} {
+		b.Run(strconv.Itoa(count), func(b *testing.B) {
+			rules := classify(b, containers(b, count, 0))
+			ours, theirs := 0.0, 0.0
+			for range b.N {
+				for range 2 {
+					ours += share(b, "collect", fmt.Sprintf("%s --classify %s >/dev/null", binaries.Path(b, "collect"), rules), span, nil)
+					theirs += share(b, "cadvisor", "exec "+peer+" 2>/dev/null", span, nil)
+				}
+			}
+			rounds := float64(2 * b.N)
+			b.ReportMetric(ours/rounds, "%core-collect")
+			b.ReportMetric(theirs/rounds, "%core-cAdvisor")
+			b.ReportMetric(theirs/ours, "times")
+		})
+	}
+}
+
+// process is a process's name, its CPU time in seconds, and its memory now and at its peak in MiB: what is anonymous, and all.
+func process(b *testing.B, pid string) (name string, seconds, anonymous, peak float64) {
+	b.Helper()
+	status, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		kib, _ := strconv.ParseFloat(strings.TrimSuffix(value, " kB"), 64) // only where it is an amount
+		switch key {
+		case "Name":
+			name = value
+		case "RssAnon":
+			anonymous = kib / 1024
+		case "VmHWM":
+			peak = kib / 1024
+		}
+	}
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	for _, field := range fields[11:13] { // user and system time
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		seconds += ticks / 100 // USER_HZ
+	}
+	return name, seconds, anonymous, peak
+}
