@@ -97,12 +97,16 @@ func BenchmarkPipe(b *testing.B) {
 	rules := classify(b, containers(b, 250, 8))
 	dir := b.TempDir()
 	tool := func(name string) string { return binaries.Path(b, name) }
-	journal := filepath.Join(dir, "journal")
-	script := fmt.Sprintf("%s --classify %s | %s --state %[3]s/advise.json | %[5]s --journal %[4]s | %[6]s --state %[3]s/evict.json | %[7]s --to prometheus --metrics-file %[3]s/polder.prom >/dev/null",
-		tool("collect"), rules, tool("advise"), dir, journal, tool("isolate"), tool("evict"), tool("report"))
+	script := fmt.Sprintf(`cd %s; exec 2>log
+%s --classify %s | %s --state advise.json | %s --journal journal | %s --state evict.json | %s --to prometheus --metrics-file polder.prom >/dev/null`,
+		dir, tool("collect"), rules, tool("advise"), tool("isolate"), tool("evict"), tool("report"))
 	for range b.N {
 		percent := share(b, "pipe", script, span, func(own *group.Group) {
 			total := 0.0
+			if pids := own.PIDs(b); len(pids) < len(binaries.Tools) {
+				log, err := os.ReadFile(filepath.Join(dir, "log"))
+				b.Fatalf("of the pipe only %v run: %s (%v)", pids, log, err)
+			}
 			for _, pid := range own.PIDs(b) {
 				name, seconds, anonymous, peak := process(b, pid)
 				total += anonymous
@@ -112,7 +116,7 @@ func BenchmarkPipe(b *testing.B) {
 		})
 		b.ReportMetric(percent, "%core")
 	}
-	if out, err := exec.Command(tool("isolate"), "--restore", "--if-exists", "--journal", journal).CombinedOutput(); err != nil {
+	if out, err := exec.Command(tool("isolate"), "--restore", "--if-exists", "--journal", filepath.Join(dir, "journal")).CombinedOutput(); err != nil {
 		b.Fatalf("isolate --restore: %v\n%s", err, out)
 	}
 }
