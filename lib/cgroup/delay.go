@@ -25,7 +25,7 @@ func (r *Reader) RunDelays(cgroup string, w *Walk, more More, f func(tid uint32,
 // runDelay reads a thread's schedstat. A thread that ended meanwhile has none.
 func (r *Reader) runDelay(tid uint32) (nanoseconds uint64, ok bool) {
 	id := strconv.FormatUint(uint64(tid), 10)
-	data, err := kernfile.Read(r.h.root+"/proc/"+id+"/task/"+id+"/schedstat", r.stat)
+	data, err := kernfile.ReadPiece(r.h.root+"/proc/"+id+"/task/"+id+"/schedstat", r.stat)
 	if err != nil {
 		return 0, false
 	}

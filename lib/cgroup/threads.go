@@ -231,9 +231,9 @@ func (v *walker) stop(steps int) bool {
 func (r *Reader) runs(tid uint32) bool {
 	id := strconv.FormatUint(uint64(tid), 10)
 	proc := r.h.root + "/proc/" + id
-	data, err := kernfile.Read(proc+"/task/"+id+"/stat", r.stat)
+	data, err := kernfile.ReadPiece(proc+"/task/"+id+"/stat", r.stat)
 	if err != nil && r.h.root != "/" { // a copy may have been made without the threads of each process
-		data, err = kernfile.Read(proc+"/stat", r.stat)
+		data, err = kernfile.ReadPiece(proc+"/stat", r.stat)
 	}
 	return err == nil && ThreadState(data) == 'R'
 }

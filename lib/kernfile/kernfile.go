@@ -19,13 +19,18 @@ const MaxBytes = 64 << 20
 
 // Read reads a whole file into buf, which it makes larger where needed, and returns what it read. The size that stat
 // tells of such files is meaningless, so it is not asked for.
-func Read(path string, buf []byte) ([]byte, error) {
+func Read(path string, buf []byte) ([]byte, error) { return readPath(path, buf, false) }
+
+// ReadPiece is Read for files that the kernel writes in one piece: a system call less where buf has room for it; see [File.Read].
+func ReadPiece(path string, buf []byte) ([]byte, error) { return readPath(path, buf, true) }
+
+func readPath(path string, buf []byte, onePiece bool) ([]byte, error) {
 	fd, err := open(path)
 	if err != nil {
 		return buf[:0], &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	data, err := ReadFD(fd, buf)
+	data, err := read(fd, buf, onePiece)
 	if err != nil {
 		return buf[:0], &fs.PathError{Op: "read", Path: path, Err: err}
 	}

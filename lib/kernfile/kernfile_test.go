@@ -15,9 +15,11 @@ func TestRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, buf := range [][]byte{nil, make([]byte, 10), make([]byte, 4096)} {
-			got, err := Read(path, buf)
-			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("Read of %d bytes into %d = %d bytes, %v", size, len(buf), len(got), err)
+			for name, read := range map[string]func(string, []byte) ([]byte, error){"Read": Read, "ReadPiece": ReadPiece} {
+				got, err := read(path, buf)
+				if err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%s of %d bytes into %d = %d bytes, %v", name, size, len(buf), len(got), err)
+				}
 			}
 		}
 	}
