@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"polder/advise/histogram"
 	"polder/advise/policy"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // burstHalfLife is after how long a growth between two ticks counts half.
@@ -17,7 +17,7 @@ const burstHalfLife = 10 * time.Minute
 // place is where batch runs: everywhere but on as many whole cores as the services use, and those that stay idle for their bursts.
 type place struct {
 	// Bursts are what the services grew by within two ticks, as parts of the CPUs that batch may have.
-	Bursts window.Counts `json:"bursts,omitempty"`
+	Bursts histogram.Histogram `json:"bursts,omitempty"`
 	// Uses are those of the last ticks, newest last.
 	Uses []use `json:"uses,omitempty"`
 	// Kept are the CPUs without batch, a list, and Needed when all of them were needed last.
