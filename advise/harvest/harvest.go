@@ -48,29 +48,11 @@ const staleAfter = 15 * time.Minute
 
 // Decider decides for any number of nodes, each with a state of its own.
 type Decider struct {
-	settings Settings
-	nodes    map[string]*node
+	policy.Base[Settings, node, *node]
 }
 
 // New returns a Decider.
-func New(s Settings) *Decider { return &Decider{settings: s, nodes: map[string]*node{}} }
-
-// Configure replaces the settings, from the next tick on; what is remembered stays.
-func (d *Decider) Configure(s Settings) { d.settings = s }
-
-// State returns a pointer to what is remembered, by node.
-func (d *Decider) State() any { return &d.nodes }
-
-// Reboot forgets what was advised of cgroups that another run of the kernel had: those of the same name are others', and have nothing
-// to be undone. What is known of the services' use stays.
-func (d *Decider) Reboot() {
-	for _, n := range d.nodes {
-		if n != nil {
-			n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
-			n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
-		}
-	}
-}
+func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, node](s)} }
 
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
@@ -95,38 +77,39 @@ type node struct {
 	shape *shape // derived from the topology, again whenever that changes
 }
 
+// LastUsed is when the node was seen last.
+func (n *node) LastUsed() time.Time { return n.Seen }
+
+// Reboot keeps what is known of the services' use.
+func (n *node) Reboot() {
+	n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
+	n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
+}
+
 // Decide implements [policy.Decider].
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
-	if d.nodes == nil { // a state file's null
-		d.nodes = map[string]*node{}
-	}
-	n := d.nodes[t.Node]
-	if n == nil {
-		policy.MakeRoom(d.nodes, func(n *node) time.Time { return n.Seen })
-		n = &node{}
-		d.nodes[strings.Clone(t.Node)] = n
-	}
+	n := d.Node(t.Node)
 	n.Seen = t.Time
 	a := &tick.Advice{Policy: Policy.Name}
 	s := t.Sample
-	if why := n.undecidable(a, s, d.settings); why != "" {
+	if why := n.undecidable(a, s, d.Settings); why != "" {
 		return n.keepLastOffer(a, t, why)
 	}
-	need := n.demand(t, d.settings)
+	need := n.demand(t, d.Settings)
 	if math.IsNaN(need.milliCPU) {
 		return n.keepLastOffer(a, t, "what the services use is not known (a first reading has no rates)")
 	}
 	n.Known = t.Time
-	n.offerCPU(a, t, need, d.settings)
-	n.offerMemory(a, t, need, d.settings)
-	n.place(a, t, need, d.settings)
+	n.offerCPU(a, t, need, d.Settings)
+	n.offerMemory(a, t, need, d.Settings)
+	n.place(a, t, need, d.Settings)
 	policy.AwakenTiers(s, a)
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
-	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, m)
-	n.Disk = n.Disk.Advise(t, a, d.settings.Disk, disk.Strategy{}, true)
-	n.Guard = n.Guard.Advise(t, a, d.settings.Guard, true, m)
-	n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})
+	n.Class = n.Class.Advise(t, a, d.Settings.BatchClass, m)
+	n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, disk.Strategy{}, true)
+	n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, true, m)
+	n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})
 	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)
 	n.Fallback = a.Fallback
 	return a

@@ -149,7 +149,7 @@ func TestUsesOfNodesInAStateFile(t *testing.T) {
 	for _, use := range [][]float64{{1e308, -1e308}, {1}, {1, 2, 3}} {
 		d := New(withoutLimits())
 		n := &node{Place: place{NUMA: &byNUMA{Use: use, At: start.Add(-time.Second)}}}
-		d.nodes["n"] = n
+		d.Nodes["n"] = n
 		d.Decide(at(0, onNodes(all, 4000, 0)))
 		if got := n.Place.NUMA.Use; len(got) != 2 || slices.Max(got) > maxNUMAMilliCPU || slices.Min(got) < 0 {
 			t.Errorf("%v becomes %v", use, got)

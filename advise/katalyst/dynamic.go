@@ -46,12 +46,12 @@ type dynamic struct {
 // from names a field and its object.
 func (d *dynamic) from(field string) string { return d.object + ": " + field }
 
-// configure reads the tick's configuration, unless it is known already.
-func (n *node) configure(raw tick.Raw) *dynamic {
-	if n.dynamic == nil || !bytes.Equal(n.dynamic.raw, raw) {
-		n.dynamic = readDynamic(raw)
+// renew is what a configuration says: d where it is the same.
+func (d *dynamic) renew(raw tick.Raw) *dynamic {
+	if d == nil || !bytes.Equal(d.raw, raw) {
+		return readDynamic(raw)
 	}
-	return n.dynamic
+	return d
 }
 
 // readDynamic takes what is sound from a configuration; the rest is named in its reasons.

@@ -149,12 +149,19 @@ func (s *shape) layout(avail, share named, floorCPUs int) *layout {
 	})
 }
 
-// see makes the shape, unless it is known already. Of the CPUs that kubelet gave away it may leave none.
-func (n *node) see(t *tick.Topology, reserved, given string) error {
-	if n.shape != nil && n.shape.reserved == reserved && n.shape.given == given && policy.SameTopology(&n.shape.from, t) {
-		return nil
+// left is a pool as it was, without CPUs that are not available any more.
+func (s *shape) left(avail named, list string) named {
+	return memo(&s.resizes, resizeKey{avail.list, list, -1, -1}, func() named {
+		return name(s.parse(list).Intersection(avail.Set))
+	})
+}
+
+// renew is the shape of a topology: this one where nothing has changed. Of the CPUs that kubelet gave away it may leave none.
+func (s *shape) renew(t *tick.Topology, reserved, given string) (*shape, error) {
+	if s != nil && s.reserved == reserved && s.given == given && policy.SameTopology(&s.from, t) {
+		return s, nil
 	}
-	s := &shape{from: *t, reserved: reserved, given: given, nodes: map[int]cpus.Set{}}
+	s = &shape{from: *t, reserved: reserved, given: given, nodes: map[int]cpus.Set{}}
 	numa, memory := make(map[int]string, len(t.NUMANodes)), []int(nil)
 	for _, node := range t.NUMANodes {
 		numa[node.ID] = node.CPUs
@@ -164,20 +171,20 @@ func (n *node) see(t *tick.Topology, reserved, given string) error {
 	}
 	var err error
 	if s.Topology, err = cpus.NewTopology(cpus.Shape{Online: t.CPUs, Cores: t.Cores, L3: t.L3, NUMA: numa}); err != nil {
-		return fmt.Errorf("topology: %w", err)
+		return nil, fmt.Errorf("topology: %w", err)
 	}
 	if s.system, err = cpus.Parse(reserved); err != nil {
-		return fmt.Errorf("reserved CPUs: %w", err)
+		return nil, fmt.Errorf("reserved CPUs: %w", err)
 	}
 	if s.exclusive, err = cpus.Parse(given); err != nil {
-		return fmt.Errorf("kubelet's exclusive CPUs: %w", err)
+		return nil, fmt.Errorf("kubelet's exclusive CPUs: %w", err)
 	}
 	s.online, s.mems = name(s.Online), cpus.New(memory...)
 	s.exclusive = s.exclusive.Intersection(s.Online)
 	s.system = s.system.Intersection(s.Online).Difference(s.exclusive)
 	s.avail = name(s.Online.Difference(s.system).Difference(s.exclusive))
 	if s.avail.IsEmpty() && s.exclusive.IsEmpty() {
-		return fmt.Errorf("topology: all online CPUs (%s) are reserved", s.online.list)
+		return nil, fmt.Errorf("topology: all online CPUs (%s) are reserved", s.online.list)
 	}
 	ids := map[int][]int{}
 	for _, c := range s.Cores {
@@ -186,6 +193,5 @@ func (n *node) see(t *tick.Topology, reserved, given string) error {
 	for id, list := range ids {
 		s.nodes[id] = cpus.New(list...)
 	}
-	n.shape = s
-	return nil
+	return s, nil
 }

@@ -11,7 +11,7 @@ import (
 // Network are the strategies' settings of the network for a node that was decided on: the ConfigMap's networkQOS of the classes BE and LS,
 // and totalNetworkBandwidth as the uplink's rate. They are the zero value where the class BE's is not enabled.
 func (d *Decider) Network(t *tick.Tick) (network.Settings, []string) {
-	n := d.nodes[t.Node]
+	n := d.Nodes[t.Node]
 	if n == nil || n.read == nil && n.Strategies == nil {
 		return network.Settings{}, nil
 	}

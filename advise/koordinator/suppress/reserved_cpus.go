@@ -78,53 +78,61 @@ type kept struct {
 	reserved, system, exclusive, lse set
 	out                              set // all of these
 	lsr                              set
+	given                            set // by kubelet, whether or not they are online
 	reservedMilliCPU                 float64
 	owned                            []owned
 }
 
-// keepOut reads it.
-func (c *call) keepOut() {
+// keptOut reads it; given is what kubelet gave away. What is wrong is left out.
+func keptOut(v *view, settings Settings, given string) (k kept, faults []error) {
+	complain := func(err error) {
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
 	var r reservation
-	ok, err := annotation(c.sample.Annotations, annotationReservation, &r)
+	ok, err := annotation(v.sample.Annotations, annotationReservation, &r)
 	if ok {
-		c.reserved, c.reservedMilliCPU, err = r.read()
+		k.reserved, k.reservedMilliCPU, err = r.read()
 	}
-	c.complain(err)
-	own, err := cpus.Parse(c.settings.ReservedCPUs)
+	complain(err)
+	own, err := cpus.Parse(settings.ReservedCPUs)
 	if err != nil {
-		c.complain(fmt.Errorf("reserved CPUs: %w", err))
+		complain(fmt.Errorf("reserved CPUs: %w", err))
 	}
-	c.reserved = c.reserved.Union(own).Intersection(c.Online)
+	k.reserved = k.reserved.Union(own).Intersection(v.Online)
 
 	var system struct {
 		CPUSet    string `json:"cpuset"`
 		Exclusive *bool  `json:"cpusetExclusive"`
 	}
-	if ok, err := annotation(c.sample.Annotations, annotationSystem, &system); err != nil {
-		c.complain(err)
+	if ok, err := annotation(v.sample.Annotations, annotationSystem, &system); err != nil {
+		complain(err)
 	} else if ok && (system.Exclusive == nil || *system.Exclusive) {
-		if c.system, err = cpus.Parse(system.CPUSet); err != nil {
-			c.complain(fmt.Errorf("annotation %s: %w", annotationSystem, err))
+		if k.system, err = cpus.Parse(system.CPUSet); err != nil {
+			complain(fmt.Errorf("annotation %s: %w", annotationSystem, err))
 		}
-		c.system = c.system.Intersection(c.Online)
+		k.system = k.system.Intersection(v.Online)
 	}
 
-	c.keepOwned()
-	c.out = c.reserved.Union(c.system, c.exclusive, c.lse)
-	c.lsr = c.lsr.Difference(c.out)
+	k.given = parse(given)
+	complain(k.readOwned(v))
+	k.out = k.reserved.Union(k.system, k.exclusive, k.lse)
+	k.lsr = k.lsr.Difference(k.out)
+	return k, faults
 }
 
-// keepOwned reads which CPUs are pods' own.
-func (c *call) keepOwned() {
-	given := parse(c.given()).Intersection(c.Online)
-	c.exclusive = given
+// readOwned reads which CPUs are pods' own.
+func (k *kept) readOwned(v *view) error {
+	given := k.given.Intersection(v.Online)
+	k.exclusive = given
 	wrong, first := 0, error(nil)
-	for i := range c.pods {
-		p := &c.pods[i]
+	for i := range v.pods {
+		p := &v.pods[i]
 		if p.class != qos.LSE && p.class != qos.LSR {
 			continue
 		}
-		mine, err := p.status(c.Online)
+		mine, err := p.status(v.Online)
 		if err != nil {
 			if wrong++; wrong == 1 {
 				first = fmt.Errorf("pod %s: %w", clip.Text(policy.Key(p.Pod), shownBytes), err)
@@ -132,39 +140,34 @@ func (c *call) keepOwned() {
 		}
 		if p.class == qos.LSR { // who bears the label shares what kubelet gave it
 			fromKubelet := p.givenBy(given)
-			c.exclusive = c.exclusive.Difference(fromKubelet)
+			k.exclusive = k.exclusive.Difference(fromKubelet)
 			mine = mine.Union(fromKubelet)
 		}
-		if mine = mine.Intersection(c.Online); mine.IsEmpty() {
+		if mine = mine.Intersection(v.Online); mine.IsEmpty() {
 			continue
 		}
 		if p.class == qos.LSE {
-			c.lse = c.lse.Union(mine)
+			k.lse = k.lse.Union(mine)
 		} else {
-			c.lsr = c.lsr.Union(mine)
+			k.lsr = k.lsr.Union(mine)
 		}
-		c.owned = append(c.owned, owned{policy.Key(p.Pod), mine})
+		k.owned = append(k.owned, owned{policy.Key(p.Pod), mine})
 	}
 	if wrong > 1 {
 		first = fmt.Errorf("%w (and %d pods more)", first, wrong-1)
 	}
-	c.complain(first)
+	return first
 }
 
-func (c *call) complain(err error) {
-	if err != nil {
-		c.say("suppression: %v", err)
+// givenAway is what kubelet gave away; where its state could not be read, what it was last.
+func givenAway(s *tick.Sample, last string) string {
+	switch {
+	case s.Kubelet != nil:
+		return s.Kubelet.ExclusiveCPUs
+	case !policy.Unread(s, "kubelet"):
+		return "" // there is no kubelet
 	}
-}
-
-// given is what kubelet gave away; where its state could not be read, what it was last.
-func (c *call) given() string {
-	if c.sample.Kubelet != nil {
-		c.st.Given = c.sample.Kubelet.ExclusiveCPUs
-	} else if !policy.Unread(c.sample, "kubelet") {
-		c.st.Given = "" // there is no kubelet
-	}
-	return c.st.Given
+	return last
 }
 
 // status is the online CPUs that Koordinator's scheduler gave the pod. Whoever creates the pod may write the annotation, so it counts for
@@ -214,15 +217,14 @@ func (p *pod) givenBy(given set) set {
 const maxRatio = 5
 
 // normalization is the node's ratio by which limits are divided; 1 where it has none.
-func (c *call) normalization() float64 {
-	text, ok := c.sample.Annotations[annotationRatio]
+func normalization(s *tick.Sample) (float64, error) {
+	text, ok := s.Annotations[annotationRatio]
 	if !ok || text == "" {
-		return 1
+		return 1, nil
 	}
 	ratio, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(ratio >= 1 && ratio <= maxRatio) {
-		c.say("suppression: annotation %s is %q: want a number from 1 to %d; taken for 1", annotationRatio, clip.Text(text, shownBytes), maxRatio)
-		return 1
+		return 1, fmt.Errorf("annotation %s is %q: want a number from 1 to %d; taken for 1", annotationRatio, clip.Text(text, shownBytes), maxRatio)
 	}
-	return ratio
+	return ratio, nil
 }

@@ -16,10 +16,10 @@ type shape struct {
 	from tick.Topology
 }
 
-// see makes the shape, unless it is known already.
-func (st *State) see(t *tick.Topology) error {
-	if st.shape != nil && policy.SameTopology(&st.shape.from, t) {
-		return nil
+// renew is the shape of a topology: this one where nothing has changed.
+func (s *shape) renew(t *tick.Topology) (*shape, error) {
+	if s != nil && policy.SameTopology(&s.from, t) {
+		return s, nil
 	}
 	numa := make(map[int]string, len(t.NUMANodes))
 	for _, n := range t.NUMANodes {
@@ -27,10 +27,9 @@ func (st *State) see(t *tick.Topology) error {
 	}
 	topology, err := cpus.NewTopology(cpus.Shape{Online: t.CPUs, Cores: t.Cores, L3: t.L3, Sockets: t.Sockets, NUMA: numa})
 	if err != nil {
-		return fmt.Errorf("topology: %w", err)
+		return s, fmt.Errorf("topology: %w", err)
 	}
-	st.shape = &shape{Topology: topology, from: *t}
-	return nil
+	return &shape{Topology: topology, from: *t}, nil
 }
 
 // parse reads a list of our own, or a state file's: what is no list is empty.

@@ -226,14 +226,11 @@ func TestBudget(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			a, st := &tick.Advice{}, &State{}
-			if err := st.see(s.Topology); err != nil {
+			v, _, err := new(State).look(s, with(c.slo), Settings{})
+			if err != nil {
 				t.Fatal(err)
 			}
-			call := &call{st: st, sample: s, strategy: with(c.slo), a: a, shape: st.shape}
-			call.enroll()
-			call.keepOut()
-			b, why := call.budget()
+			b, why := v.budget()
 			if why != "" || b.milliCPU != c.want {
 				t.Errorf("budget = %d (%s) %s; want %d", b.milliCPU, b.sum, why, c.want)
 			}
