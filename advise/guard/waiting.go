@@ -275,5 +275,5 @@ func (st *State) expire(now time.Time) {
 
 // isService reports whether a pod is one whose waiting counts.
 func isService(p *tick.Pod) bool {
-	return p.QoS != tick.QoSReclaimed && p.Missing != tick.MissingCgroup && !policy.Finished(p)
+	return p.QoS != tick.QoSReclaimed && p.Missing != tick.MissingCgroup && !p.Ended()
 }

@@ -30,7 +30,7 @@ func (n *node) demand(t *tick.Tick, s Settings) demand {
 	present := n.Pods.begin(t.Time)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if policy.Finished(p) {
+		if p.Ended() {
 			continue
 		}
 		use, set := useOf(p), workingSetOf(p)

@@ -48,7 +48,7 @@ func servicesByNUMA(s *tick.Sample, ids []int, batchCPUs []uint64) []float64 {
 	}
 	batch := 0.0
 	for i := range s.Pods {
-		if p := &s.Pods[i]; p.QoS == tick.QoSReclaimed && !policy.Finished(p) {
+		if p := &s.Pods[i]; p.QoS == tick.QoSReclaimed && !p.Ended() {
 			own := useOf(p)
 			if own == nil && p.Missing != tick.MissingCgroup {
 				return nil

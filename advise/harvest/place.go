@@ -92,7 +92,7 @@ func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *di
 func confine(a *tick.Advice, pods []tick.Pod, batch, floor string) {
 	for i := range pods {
 		p := &pods[i]
-		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || policy.Finished(p) {
+		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || p.Ended() {
 			continue
 		}
 		for j := range policy.Cgroups(p) {

@@ -33,7 +33,7 @@ func (d *Decider) classify(in inputs) (members []member, faults []string) {
 		p := &in.sample.Pods[i]
 		m := member{Pod: p, class: p.QoS}
 		switch {
-		case policy.Finished(p):
+		case p.Ended():
 			continue
 		case p.QoS == tick.QoSShared:
 			m.wishes = d.enhanced(p, cpuEnhancement)

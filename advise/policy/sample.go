@@ -37,9 +37,6 @@ func PodsUnknown(s *tick.Sample) bool {
 	return some && Unread(s, "pods")
 }
 
-// Finished reports whether a pod has ended.
-func Finished(p *tick.Pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
-
 // Identity tells a pod from a later one of the same name.
 func Identity(p *tick.Pod) string {
 	switch {

@@ -123,7 +123,7 @@ func (src *waitingSource) longest(m *Measure, t *tick.Tick) (worst *tick.Pod, pe
 	services := 0
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if p.QoS == tick.QoSReclaimed || Ended(p) || p.Missing == tick.MissingCgroup {
+		if p.QoS == tick.QoSReclaimed || p.Ended() || p.Missing == tick.MissingCgroup {
 			continue
 		}
 		services++

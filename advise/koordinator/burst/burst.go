@@ -101,9 +101,7 @@ func burstable(p *tick.Pod) bool {
 	return true
 }
 
-func active(p *tick.Pod) bool {
-	return p.Missing == "" && p.Phase != "Succeeded" && p.Phase != "Failed"
-}
+func active(p *tick.Pod) bool { return p.Missing == "" && !p.Ended() }
 
 // limitOf is a CPU limit in milli-CPU; 0 where there is none.
 func limitOf(r *tick.Resources) int64 {

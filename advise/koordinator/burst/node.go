@@ -49,7 +49,7 @@ func (r *round) look(s *tick.Sample) {
 	r.nodeMilli = int64(total)
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if p.Phase == "Succeeded" || p.Phase == "Failed" {
+		if p.Ended() {
 			continue
 		}
 		switch qos.Koordinator(p) {

@@ -104,7 +104,7 @@ func (n *node) pod(p *tick.Pod) {
 	case p.Missing == tick.MissingCluster:
 		n.keep(p)
 		return
-	case p.Missing != "" || p.Phase == "Succeeded" || p.Phase == "Failed":
+	case p.Missing != "" || p.Ended():
 		return
 	}
 	m := n.settings(p)

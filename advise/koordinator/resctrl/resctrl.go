@@ -118,7 +118,7 @@ func cgroups(pods []tick.Pod, classes []string) []string {
 		_, own := p.Annotations[OwnGroup]
 		own = own && qos.KoordinatorOrDefault(p) != qos.BE
 		switch {
-		case p.Cgroup == "" || p.Cgroup == "/", p.Missing != "", own, p.Phase == "Succeeded", p.Phase == "Failed":
+		case p.Cgroup == "" || p.Cgroup == "/", p.Missing != "", own, p.Ended():
 		case slices.Contains(classes, qos.KoordinatorOrDefault(p)):
 			out = append(out, p.Cgroup)
 		}

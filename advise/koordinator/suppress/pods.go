@@ -36,7 +36,7 @@ func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
 	var others []string // cgroups of what is not suppressed
 	for i := range s.Pods {
 		p := pod{Pod: &s.Pods[i]}
-		if p.Phase == "Succeeded" || p.Phase == "Failed" {
+		if p.Ended() {
 			continue
 		}
 		p.class = qos.Koordinator(p.Pod)
