@@ -127,13 +127,9 @@ func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) st
 	case !n.Known.IsZero() && policy.PodsUnknown(s):
 		return "the cluster's pods are not known yet"
 	}
-	switch {
-	case s.Kubelet != nil:
-		n.Given = s.Kubelet.ExclusiveCPUs
-	case !policy.Unread(s, "kubelet"):
-		n.Given = "" // there is no kubelet
-	case n.Given != "":
-		a.Reasons = append(a.Reasons, "kubelet's state could not be read: CPUs "+policy.Quote(n.Given)+" are taken for given away, as they were")
+	given, why := policy.ExclusiveCPUs(s, n.Given)
+	if n.Given = given; why != "" {
+		a.Reasons = append(a.Reasons, why)
 	}
 	if err := n.see(s.Topology, settings.ReservedCPUs, n.Given); err != nil {
 		return policy.OneLine(err)
@@ -158,7 +154,7 @@ func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Adv
 
 // offerCPU says how much CPU is offered, and why.
 func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
-	all := float64(n.shape.avail.Size()) * 1000
+	all := float64(n.shape.Avail.Size()) * 1000
 	a.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
 	if all == 0 {
 		a.Reasons = append(a.Reasons, "offer: kubelet gave all CPUs away, or they are reserved: there are none for batch")
@@ -235,13 +231,13 @@ func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings
 // place says on which CPUs batch runs.
 func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	sh := n.shape
-	n.Place.see(t.Time, need.used, float64(sh.avail.Size())*1000)
+	n.Place.see(t.Time, need.used, float64(sh.Avail.Size())*1000)
 	weights := sh.allNUMA
-	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.avail.Size() <= sh.LargestCore() {
+	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.Avail.Size() <= sh.LargestCore() {
 		n.Place.Kept, n.Place.Needed = "", time.Time{}
 		const text = "%d CPUs are too few for idle cores (%d): batch runs on all, below the services by its scheduling class or weight"
 		a.Reasons = append(a.Reasons, fmt.Sprintf(text, sh.Online.Size(), s.MinCPUs))
-		if n.Place.Confined && !sh.avail.IsEmpty() { // the machine was larger
+		if n.Place.Confined && !sh.Avail.IsEmpty() { // the machine was larger
 			confine(a, t.Sample.Pods, sh.availList, sh.availList)
 			policy.WidenTier(a, n.Place.Tier, sh.Online.String())
 		}
@@ -251,8 +247,8 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 		n.Place.Confined = true
 		weights = d.perNUMA
 		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolShare, CPUs: sh.availList}, tick.Pool{Name: tick.PoolReclaim, CPUs: d.batch})
-		if !sh.reservedOnline.IsEmpty() {
-			a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: sh.reservedOnline.String()})
+		if !sh.Reserved.IsEmpty() {
+			a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: sh.Reserved.String()})
 		}
 		confine(a, t.Sample.Pods, d.batch, d.floor)
 		n.Place.Tier = policy.HoldTier(a, t.Sample, n.Place.Tier, policy.BatchLists{Batch: d.batch, Floor: d.floor, All: sh.Online.String()})

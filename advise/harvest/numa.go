@@ -127,7 +127,7 @@ func splitKey(split []float64) string {
 // NUMA node: it grows where the node has least of its part, and shrinks where it has most beyond it. Where a node lacks a core
 // and another has one too many, one core moves: the next call moves the next one.
 func (sh *shape) resizeBy(present cpus.Set, n, limit int, split []float64) cpus.Set {
-	r := resizing{shape: sh, split: split, order: sh.Balanced(sh.avail)}
+	r := resizing{shape: sh, split: split, order: sh.Balanced(sh.Avail)}
 	r.in, r.has = make([]bool, len(r.order)), make([]int, len(sh.NUMA))
 	for i, c := range r.order {
 		if !c.CPUs.Intersection(present).IsEmpty() {

@@ -52,7 +52,7 @@ func (p *place) see(now time.Time, milliCPU, of float64) {
 
 // divide decides the CPUs of batch: all that batch may have but those kept without it.
 func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *division {
-	avail := sh.avail.Size()
+	avail := sh.Avail.Size()
 	used := 0.0
 	for _, u := range p.Uses {
 		used = max(used, u.Use)

@@ -229,7 +229,7 @@ func bind(in inputs, members []member, claims []claim, given map[string]named, d
 func (s *shape) wholeNodes(avail cpus.Set, want int) (cpus.Set, bool) {
 	var free []cpus.Set
 	for _, id := range s.NUMA {
-		if node := s.nodes[id].Difference(s.system); !node.IsEmpty() && node.IsSubsetOf(avail) {
+		if node := s.nodes[id].Difference(s.Reserved); !node.IsEmpty() && node.IsSubsetOf(avail) {
 			free = append(free, node)
 		}
 	}
@@ -252,7 +252,7 @@ func (s *shape) wholeNodes(avail cpus.Set, want int) (cpus.Set, bool) {
 func (s *shape) isWhole(set named, want int) bool {
 	whole, least := cpus.Set{}, set.Size()
 	for _, id := range s.nodesOf(set).List() {
-		node := s.nodes[id].Difference(s.system)
+		node := s.nodes[id].Difference(s.Reserved)
 		whole, least = whole.Union(node), min(least, node.Size())
 	}
 	return whole.Equals(set.Set) && set.Size()-least < want

@@ -154,7 +154,7 @@ func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) 
 	if why = undecidable(s, n.Share != "" || n.ShareMilliCPU > 0); why != "" {
 		return in, why
 	}
-	given, reasons := exclusiveCPUs(s, n.Given)
+	given, unread := policy.ExclusiveCPUs(s, n.Given)
 	n.Given = given
 	sh, err := n.shape.renew(s.Topology, settings.ReservedCPUs, given)
 	if err != nil {
@@ -162,8 +162,11 @@ func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) 
 	}
 	n.shape, n.dynamic = sh, n.dynamic.renew(s.Config)
 	in = inputs{
-		now: t.Time, sample: s, shape: sh, milliCPU: milliCPU(s, sh), bytes: machineBytes(s), reasons: reasons,
+		now: t.Time, sample: s, shape: sh, milliCPU: milliCPU(s, sh), bytes: machineBytes(s),
 		small: sh.online.Size() < settings.PoolMinCPUs || len(sh.Cores) < 2,
+	}
+	if unread != "" {
+		in.reasons = []string{unread}
 	}
 	in.settings = settings.within(in.milliCPU, int64(in.bytes))
 	in.resolved = in.settings.resolve(n.dynamic, in.small, in.milliCPU, int64(in.bytes))
@@ -189,7 +192,7 @@ func divide(in inputs, members []member, systemMilliCPU float64, before divided)
 		d := division{divided: before, need: need(in, members, make([]group, 1))}
 		d.owned = cpus.Set{}
 		d.part.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
-		d.because("kubelet gave away all CPUs that are not reserved (%s): there are no pools", in.shape.exclusive)
+		d.because("kubelet gave away all CPUs that are not reserved (%s): there are no pools", in.shape.Exclusive)
 		return d
 	case in.small:
 		return byQuota(in, members, systemMilliCPU, before)
@@ -218,19 +221,6 @@ func (n *node) decided(now time.Time, guessed bool, hold time.Duration) {
 		n.Guessed = now
 	}
 	n.Decided = n.Decided || !guessed || now.Sub(n.Guessed) >= hold
-}
-
-// exclusiveCPUs is what kubelet gave away; where its state could not be read, what it was last.
-func exclusiveCPUs(s *tick.Sample, last string) (given string, reasons []string) {
-	switch {
-	case s.Kubelet != nil:
-		return s.Kubelet.ExclusiveCPUs, nil
-	case !policy.Unread(s, "kubelet"):
-		return "", nil // there is no kubelet
-	case last != "":
-		reasons = []string{"kubelet's state could not be read: CPUs " + quote(last) + " are taken for given away, as they were"}
-	}
-	return last, reasons
 }
 
 // undecidable says what is missing for a decision. hasPools says that there was one before.

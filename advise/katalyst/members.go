@@ -66,7 +66,7 @@ func annotationOf(p *tick.Pod) string {
 // gave reports whether kubelet gave one of the pod's containers CPUs for itself. Where a container's list lies within the
 // given CPUs it has them, unless its request says another number: then kubelet has given away what we had told it to use.
 func (s *shape) gave(p *tick.Pod) bool {
-	if s.exclusive.IsEmpty() {
+	if s.Exclusive.IsEmpty() {
 		return false
 	}
 	for i := range p.Containers {
@@ -78,10 +78,10 @@ func (s *shape) gave(p *tick.Pod) bool {
 }
 
 func (s *shape) gaveTo(c *tick.Container) bool {
-	if s.exclusive.IsEmpty() || c.CPUSetCPUs == "" {
+	if s.Exclusive.IsEmpty() || c.CPUSetCPUs == "" {
 		return false
 	}
-	return policy.IsGiven(c, memo(&s.givens, c.CPUSetCPUs, func() int { return policy.Given(c.CPUSetCPUs, s.exclusive) }))
+	return policy.IsGiven(c, memo(&s.givens, c.CPUSetCPUs, func() int { return policy.Given(c.CPUSetCPUs, s.Exclusive) }))
 }
 
 // rampUpFor is Katalyst's transition period: for so long a new shared pod runs on all CPUs that are not reserved or

@@ -31,8 +31,8 @@ func byPools(in inputs, members []member, systemMilliCPU float64, before divided
 	d.perNUMA, d.Pools = l.perNUMA, true
 	d.Share, d.ShareMilliCPU, d.hold, d.Named = groups[0].cpus.list, 0, groups[0].hold, namedPools(groups)
 	d.part.Pools = pools(in, groups, l, d.Dedicated)
-	if !in.shape.exclusive.IsEmpty() {
-		d.because("CPUs %s are in no pool: kubelet gave them to containers of their own", in.shape.exclusive)
+	if !in.shape.Exclusive.IsEmpty() {
+		d.because("CPUs %s are in no pool: kubelet gave them to containers of their own", in.shape.Exclusive)
 	}
 	milliCPU, why := offered(in, l.reclaim.Set)
 	d.part.Reclaimed, d.part.Reasons = &tick.Reclaimed{MilliCPU: &milliCPU}, appendText(d.part.Reasons, why)
@@ -43,8 +43,8 @@ func byPools(in inputs, members []member, systemMilliCPU float64, before divided
 
 // pools are the advice's: the reserved CPUs, the shared pools that have CPUs of their own, the reclaimed one, and the dedicated pods'.
 func pools(in inputs, groups []group, l *layout, dedicated map[string]string) (list []tick.Pool) {
-	if !in.shape.system.IsEmpty() {
-		list = append(list, tick.Pool{Name: tick.PoolReserve, CPUs: in.shape.system.String()})
+	if !in.shape.Reserved.IsEmpty() {
+		list = append(list, tick.Pool{Name: tick.PoolReserve, CPUs: in.shape.Reserved.String()})
 	}
 	for i := range groups {
 		if g := &groups[i]; g.hasPool() {

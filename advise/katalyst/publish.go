@@ -13,7 +13,7 @@ import (
 // offered is what is reclaimed of CPU: the pool, and not more than the node object allows once the others have theirs.
 func offered(in inputs, pool cpus.Set) (milliCPU int64, reason string) {
 	milliCPU = int64(pool.Size()) * 1000
-	taken := int64(in.shape.online.Size()-in.shape.system.Size())*1000 - milliCPU
+	taken := int64(in.shape.online.Size()-in.shape.Reserved.Size())*1000 - milliCPU
 	if allowed := max(in.milliCPU-taken, 0); allowed < milliCPU {
 		return allowed, fmt.Sprintf("reclaimed CPU is %dm, not the pool's %dm: the node's allocatable is %dm", allowed, milliCPU, in.milliCPU)
 	}
@@ -141,7 +141,7 @@ func splitMemory(in inputs, c tick.Reclaimed, owned cpus.Set) (nodes []tick.Recl
 		}
 	}
 	sum := uint64(0)
-	for _, node := range in.shape.from.NUMANodes { // nodes of memory alone
+	for _, node := range in.shape.From.NUMANodes { // nodes of memory alone
 		if bytes, known := free[node.ID]; known && bytes > 0 && !slices.Contains(in.shape.NUMA, node.ID) {
 			nodes = append(nodes, tick.ReclaimedNUMA{ID: node.ID, MilliCPU: new(int64(0))})
 		}

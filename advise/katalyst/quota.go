@@ -19,7 +19,7 @@ func byQuota(in inputs, members []member, systemMilliCPU float64, before divided
 	d.need = need(in, members, make([]group, 1))
 	d.need.system = systemMilliCPU
 
-	all := max(min(in.milliCPU-int64(in.shape.exclusive.Size())*1000, int64(in.shape.avail.Size())*1000), 0)
+	all := max(min(in.milliCPU-int64(in.shape.Exclusive.Size())*1000, int64(in.shape.avail.Size())*1000), 0)
 	limit := max(all-in.floorMilliCPU, 0)
 	raw := float64(in.reserveMilliCPU) + d.need.milliCPU + systemMilliCPU
 	want := int64(math.Ceil(min(raw, float64(limit))))

@@ -8,13 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
 // needOf is the need of pods that have run for long.
 func needOf(pods ...tick.Pod) estimate {
 	tk := at(0, pods...)
-	in := inputs{sample: tk.Sample, shape: &shape{}, settings: Defaults()}
+	in := inputs{sample: tk.Sample, shape: &shape{Shape: new(policy.Shape)}, settings: Defaults()}
 	members, _ := New(Defaults()).classify(in)
 	rampUp(members, nil, tk.Time)
 	return need(in, members, make([]group, 1))

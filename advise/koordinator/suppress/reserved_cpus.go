@@ -159,17 +159,6 @@ func (k *kept) readOwned(v *view) error {
 	return first
 }
 
-// givenAway is what kubelet gave away; where its state could not be read, what it was last.
-func givenAway(s *tick.Sample, last string) string {
-	switch {
-	case s.Kubelet != nil:
-		return s.Kubelet.ExclusiveCPUs
-	case !policy.Unread(s, "kubelet"):
-		return "" // there is no kubelet
-	}
-	return last
-}
-
 // status is the online CPUs that Koordinator's scheduler gave the pod. Whoever creates the pod may write the annotation, so it counts for
 // no more whole CPUs than the pod requests, and only for Guaranteed pods, as there are no others to whom the scheduler gives any.
 func (p *pod) status(online set) (set, error) {

@@ -122,8 +122,10 @@ func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings S
 	if s == nil || s.Topology == nil {
 		return nil, nil, errors.New("no topology in the sample")
 	}
-	if st.shape, err = st.shape.renew(s.Topology); err != nil {
-		return nil, nil, err
+	if !st.shape.IsOf(s.Topology, "", "") {
+		if st.shape, err = policy.NewShape(s.Topology, "", ""); err != nil {
+			return nil, nil, err
+		}
 	}
 	v = &view{sample: s, strategy: strategy, shape: st.shape, tier: bestEffortTier(s)}
 	if v.tier != nil {
@@ -138,7 +140,7 @@ func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings S
 	}
 	v.above = v.cpuManager == "none"
 	v.pods = podsOf(s, v.tier)
-	st.Given = givenAway(s, st.Given)
+	st.Given, _ = policy.ExclusiveCPUs(s, st.Given)
 	var faults []error
 	v.kept, faults = keptOut(v, settings, st.Given)
 	if v.ratio, err = normalization(s); err != nil {
