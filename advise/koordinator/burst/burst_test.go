@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -280,7 +281,7 @@ func TestAnnotation(t *testing.T) {
 		{"out of range", `{"cpuBurstPercent":0,"cfsQuotaBurstPercent":-1,"cfsQuotaBurstPeriodSeconds":-2}`, "cpuBurstOnly", half, "cfsQuotaBurstPeriodSeconds -2 is not within -1 to"},
 		{"over the range", `{"cpuBurstPercent":10001}`, "cpuBurstOnly", half, "cpuBurstPercent 10001 is not within 1 to 10000"},
 		{"more than the node's", `{"cpuBurstPercent":10000}`, "cpuBurstOnly", half, ""},
-		{"too long", `{"x":"` + strings.Repeat("x", maxAnnotation) + `"}`, "cpuBurstOnly", half, "does not hold"},
+		{"too long", `{"x":"` + strings.Repeat("x", annotation.MaxBytes) + `"}`, "cpuBurstOnly", half, "does not hold"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := burstPolicy(c.node)
@@ -288,7 +289,7 @@ func TestAnnotation(t *testing.T) {
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = new(float64(1))
 			if c.text != "" {
-				p.Annotations[Annotation] = c.text
+				p.Annotations[annotation.CPUBurst] = c.text
 			}
 			a := advise(new(State), s, sampleOf(1000, p), 0)
 			if c.want == nil {
@@ -322,7 +323,7 @@ func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
 			s.Burst = c.node
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = new(float64(1))
-			p.Annotations[Annotation] = c.text
+			p.Annotations[annotation.CPUBurst] = c.text
 			st, most := new(State), int64(1000)
 			for i := range 100 {
 				a := advise(st, s, sampleOf(1000, p), time.Duration(i)*time.Second)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -77,7 +78,7 @@ func TestEndsOfAnAnnotation(t *testing.T) {
 		`{"policy":7}`:          of + "it does not hold: ",
 	} {
 		p := pod(1000)
-		p.Annotations[Annotation] = text
+		p.Annotations[annotation.CPUBurst] = text
 		a := advise(new(State), burstPolicy("none"), sampleOf(1000, p), 0)
 		got := ""
 		if len(a.Reasons) == 1 {

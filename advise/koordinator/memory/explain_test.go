@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -89,7 +90,7 @@ func TestFaultsOfAnAnnotation(t *testing.T) {
 		`{"policy":7}`:       of + "it does not hold: ",
 	} {
 		p := pod(0, 0)
-		p.Annotations[Annotation] = text
+		p.Annotations[annotation.MemoryQOS] = text
 		if a := advise(new(State), &off, sampleOf(p), 0); len(a.Reasons) != 1 || len(a.Reasons[0]) < len(want) || a.Reasons[0][:len(want)] != want {
 			t.Errorf("%s: %q; want %q", text, a.Reasons, want)
 		}

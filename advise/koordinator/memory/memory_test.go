@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -269,7 +270,7 @@ func TestAnnotation(t *testing.T) {
 		},
 		{"an adjustment out of range", `{"wmarkMinAdj":51}`, true, half, "wmarkMinAdj 51 is not within -25 to 50"},
 		{"the others hold", `{"minLimitPercent":101,"lowLimitPercent":70}`, true, tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(70 * mi)}, "minLimitPercent 101 is not within 0 to 100"},
-		{"too long", `{"minLimitPercent":10,"x":"` + strings.Repeat("x", maxAnnotation) + `"}`, true, half, "does not hold"},
+		{"too long", `{"minLimitPercent":10,"x":"` + strings.Repeat("x", annotation.MaxBytes) + `"}`, true, half, "does not hold"},
 		{
 			"the ends of the ranges", `{"wmarkRatio":100,"wmarkScalePermill":1000,"wmarkMinAdj":50,"priorityEnable":1,"priority":12,"oomKillGroup":1,"minLimitPercent":0}`, true,
 			tick.Cgroup{MemoryWmarkRatioPercent: n(100), MemoryWmarkScalePermille: n(1000), MemoryWmarkMinAdjPercent: n(50), MemoryUsePriorityOOM: new(true), MemoryPriority: n(12), MemoryOOMGroup: new(true)},
@@ -284,7 +285,7 @@ func TestAnnotation(t *testing.T) {
 			}
 			p := pod(100*mi, 0)
 			if c.text != "" {
-				p.Annotations[Annotation] = c.text
+				p.Annotations[annotation.MemoryQOS] = c.text
 			}
 			a := advise(new(State), s, sampleOf(p), 0)
 			if diff := cmp.Diff(c.want, entry(t, a, p.Cgroup+"/c")); diff != "" {
@@ -321,7 +322,7 @@ func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			be := func(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.BE }
 			p := pod(0, 0)
-			p.Labels["koordinator.sh/qosClass"], p.Annotations[Annotation] = "BE", c.text
+			p.Labels["koordinator.sh/qosClass"], p.Annotations[annotation.MemoryQOS] = "BE", c.text
 			p.Containers[0].Requests = &tick.Resources{ReclaimedMemoryBytes: f(100 * mi)}
 			p.Containers[0].Limits = &tick.Resources{ReclaimedMemoryBytes: f(200 * mi)}
 			a := advise(new(State), with(be, c.class), sampleOf(p), 0)

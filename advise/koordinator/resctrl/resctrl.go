@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"polder/advise/koordinator/annotation"
+	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -19,10 +21,6 @@ type State struct {
 	// Missing is that the last sample had no resctrl mounted, which is said once.
 	Missing bool `json:"missing,omitempty"`
 }
-
-// OwnGroup is the annotation of a pod that has a group of its own: it belongs into none of the classes'. It does not count for
-// batch pods: whoever writes it would leave the part of the cache that they are held to.
-const OwnGroup = "node.koordinator.sh/resctrl"
 
 // groups are the classes' own, those first that are to be had where the machine has too few. A pod of class LSE belongs into LSR's.
 var groups = []struct {
@@ -106,16 +104,16 @@ func machine(s *tick.Sample) (*tick.Resctrl, string) {
 	return s.Resctrl, ""
 }
 
-func unread(s *tick.Sample) bool {
-	return slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "resctrl" })
-}
+func unread(s *tick.Sample) bool { return policy.Unread(s, "resctrl") }
 
-// cgroups are those of the classes' pods, by the reading that gives every pod a class: with all in them, sandbox included.
+// cgroups are those of the classes' pods, by the reading that gives every pod a class: with all in them, sandbox included. A pod that has a
+// group of its own by annotation belongs into none of the classes'. That does not count for batch pods: whoever writes it would leave the
+// part of the cache that they are held to.
 func cgroups(pods []tick.Pod, classes []string) []string {
 	var out []string
 	for i := range pods {
 		p := &pods[i]
-		_, own := p.Annotations[OwnGroup]
+		_, own := p.Annotations[annotation.Resctrl]
 		own = own && qos.KoordinatorOrDefault(p) != qos.BE
 		switch {
 		case p.Cgroup == "" || p.Cgroup == "/", p.Missing != "", own, p.Ended():

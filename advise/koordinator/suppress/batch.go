@@ -5,6 +5,7 @@ import (
 	"math"
 	"path"
 
+	"polder/advise/koordinator/annotation"
 	"polder/advise/policy"
 	"polder/lib/clip"
 	"polder/lib/qos"
@@ -190,12 +191,11 @@ func (p *pod) totals(request float64, limited, held bool) (whole amounts) {
 // annotation divides among the containers where it asks for no more. By itself the annotation is worth nothing: its writer is the
 // tenant, and no scheduler has counted it.
 func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, bool), err error) {
-	var e extended
-	ok, err := annotation(p.Annotations, annotationExtended, &e)
-	at := make(map[string]amounts, len(e.Containers))
+	says, err := annotation.Read[extended](p.Annotations, annotation.Extended)
+	at := map[string]amounts{}
 	var sum amounts
-	if ok && err == nil {
-		for name, of := range e.Containers {
+	if says != nil {
+		for name, of := range says.Containers {
 			a := amounts{request: amountOf(of.Requests, batchCPU), limit: amountOf(of.Limits, batchCPU), memory: amountOf(of.Limits, batchMemory)}
 			at[name] = a
 			sum.request, sum.limit, sum.memory = sum.request+a.request, sum.limit+a.limit, sum.memory+a.memory
@@ -203,13 +203,13 @@ func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, 
 	}
 	if !reclaimed(p.Requests) && !reclaimed(p.Limits) {
 		if sum != (amounts{}) {
-			err = fmt.Errorf("annotation %s does not count: the pod itself requests no batch resources", annotationExtended)
+			err = fmt.Errorf("annotation %s does not count: the pod itself requests no batch resources", annotation.Extended)
 		}
 		return amounts{}, nil, err
 	}
 	whole = p.totals(0, true, true)
 	if sum.request > whole.request || sum.limit > whole.limit || sum.memory > whole.memory {
-		err = fmt.Errorf("annotation %s does not count: it has more than the pod's own batch resources", annotationExtended)
+		err = fmt.Errorf("annotation %s does not count: it has more than the pod's own batch resources", annotation.Extended)
 		clear(at)
 	}
 	return whole, func(own *tick.Container) (amounts, bool) { a, ok := at[own.Name]; return a, ok }, err

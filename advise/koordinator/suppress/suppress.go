@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 
+	"polder/advise/koordinator/annotation"
 	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
@@ -143,8 +144,8 @@ func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings S
 	st.Given, _ = policy.ExclusiveCPUs(s, st.Given)
 	var faults []error
 	v.kept, faults = keptOut(v, settings, st.Given)
-	if v.ratio, err = normalization(s); err != nil {
-		faults = append(faults, err)
+	if v.ratio, err = annotation.RatioOf(s.Annotations); err != nil {
+		faults = append(faults, fmt.Errorf("%w; taken for 1", err))
 	}
 	for _, fault := range faults {
 		reasons = append(reasons, fmt.Sprintf("suppression: %v", fault))
