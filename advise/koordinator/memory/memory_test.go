@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"polder/advise/koordinator/annotation"
+	"polder/advise/koordinator/revert"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -345,7 +346,7 @@ func TestSetBack(t *testing.T) {
 		MemoryMinBytes: n(0), MemoryLowBytes: n(0), MemoryHighBytes: n(tick.Unlimited), MemoryOOMGroup: no, MemoryWmarkRatioPercent: n(0), MemoryWmarkScalePermille: n(50),
 		MemoryWmarkMinAdjPercent: n(0), MemoryPriority: n(0), MemoryUsePriorityOOM: no,
 	}
-	for _, after := range []time.Duration{time.Second, linger} {
+	for _, after := range []time.Duration{time.Second, revert.For} {
 		a := advise(st, &off, sampleOf(p), after)
 		if diff := cmp.Diff(back, entry(t, a, p.Cgroup+"/c")); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", after, diff)
@@ -354,8 +355,8 @@ func TestSetBack(t *testing.T) {
 			t.Errorf("the tier after %s (-want +got):\n%s", after, diff)
 		}
 	}
-	advise(st, &off, sampleOf(p), linger+time.Second) // the last word
-	if a := advise(st, &off, sampleOf(p), linger+2*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
+	advise(st, &off, sampleOf(p), revert.For+time.Second) // the last word
+	if a := advise(st, &off, sampleOf(p), revert.For+2*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
 		t.Errorf("in the end: %+v, state %v; want nothing", a, st.Cgroups)
 	}
 }
@@ -397,7 +398,7 @@ func TestMissing(t *testing.T) {
 	}
 	// The clock is set back by a day: what was noted for later does not stay for ever.
 	advise(st, s, sampleOf(), -24*time.Hour)
-	if advise(st, s, sampleOf(), -24*time.Hour+linger+time.Second); len(st.Cgroups) > 0 {
+	if advise(st, s, sampleOf(), -24*time.Hour+revert.For+time.Second); len(st.Cgroups) > 0 {
 		t.Errorf("after the clock was set back %d cgroups are remembered", len(st.Cgroups))
 	}
 }

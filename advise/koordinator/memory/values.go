@@ -55,17 +55,10 @@ func static(m *sloconfig.MemoryQOS) values {
 // want advises what differs from the kernel's own values, and the kernel's own where it once did.
 func (n *node) want(cgroup string, v *values) {
 	differs := v.differs()
-	h := n.state.Cgroups[cgroup]
-	if h == nil && differs == 0 {
+	if n.state.Cgroups[cgroup] == nil && differs == 0 {
 		return
 	}
-	if h == nil {
-		if n.state.Cgroups == nil {
-			n.state.Cgroups = map[string]*held{}
-		}
-		h = new(held)
-		n.state.Cgroups[cgroup] = h
-	}
+	h := n.state.Cgroups.Remember(cgroup)
 	if differs|v.unknown&h.Keys != 0 {
 		h.At = n.now
 	}
