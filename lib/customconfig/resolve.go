@@ -103,6 +103,24 @@ func (c *Configs) Resolve(kind Kind, node string, nodeLabels map[string]string, 
 	return &Chosen{Namespace: best.Namespace, Name: best.Name, Config: best.Config}, next, nil
 }
 
+// InForce is [Configs.Resolve] of all kinds, by their keys; last is the result before.
+func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (inForce map[string]*Chosen, next time.Time, errs []error) {
+	inForce = map[string]*Chosen{}
+	for _, kind := range Kinds {
+		chosen, again, err := c.Resolve(kind, node, nodeLabels, last[kind.Key], now)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if !again.IsZero() && (next.IsZero() || again.Before(next)) {
+			next = again
+		}
+		if chosen != nil {
+			inForce[kind.Key] = chosen
+		}
+	}
+	return inForce, next, errs
+}
+
 func overlapping(kind Kind, targets []*Target) error {
 	return fmt.Errorf("KatalystCustomConfigs %s/%s and %s/%s are both for %s",
 		targets[0].Namespace, targets[0].Name, targets[1].Namespace, targets[1].Name, kind.Resource)
