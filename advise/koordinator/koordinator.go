@@ -164,7 +164,7 @@ func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 		return n.read, ""
 	}
 	found, err := sloconfig.Read(s.Config)
-	unread := slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "config" })
+	unread := s.Unread("config")
 	switch {
 	case err == nil:
 		n.read, n.raw, n.Strategies, n.shipped = found, slices.Clone(s.Config), found, false

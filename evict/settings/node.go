@@ -73,7 +73,7 @@ func (n *Node) awaitsConfig(t *tick.Tick) bool {
 	switch {
 	case t.Sample == nil:
 		return c.tries // nothing is measured
-	case !unread(t.Sample), saysObjects(t.Sample.Config):
+	case !t.Sample.Unread("config"), saysObjects(t.Sample.Config):
 		c.read, n.Awaits = true, time.Time{}
 	}
 	if c.read || n.Config.Raw() != nil {
@@ -96,7 +96,7 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 		return c.settings, nil
 	}
 	raw, labels := t.Sample.Config, t.Sample.Labels
-	if unread(t.Sample) && !saysObjects(raw) { // not known is not none
+	if t.Sample.Unread("config") && !saysObjects(raw) { // not known is not none
 		raw = c.raw
 		if c.settings == nil {
 			raw = n.Config.Raw()
@@ -129,11 +129,6 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 	}
 	c.log(log.With("node", t.Node), before, objects)
 	return c.settings, c.errs
-}
-
-// unread reports whether collect could not read the configuration objects.
-func unread(s *tick.Sample) bool {
-	return s != nil && slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "config" })
 }
 
 // saysObjects reports whether a tick's configuration says what there is of Katalyst's objects: of Koordinator's ConfigMap it may say

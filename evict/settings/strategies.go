@@ -34,7 +34,7 @@ type Strategies struct {
 
 // Read takes them from --config, else from a tick with a sample. Without either the rules are off.
 func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []string) {
-	raw, unread := t.Sample.Config, unread(t.Sample)
+	raw, unread := t.Sample.Config, t.Sample.Unread("config")
 	file, wrong := k.local.InForce(s.SLO, t.Sample.Labels, t.Sample.Annotations)
 	if k.looked && k.of == k.local.Version && k.unread == unread && bytes.Equal(k.raw, raw) {
 		return k.Good, k.errs

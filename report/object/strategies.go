@@ -16,9 +16,6 @@ type Strategies struct {
 	raw  tick.Raw // what they were read from
 }
 
-// sourceConfig is collect's name for the dynamic configuration.
-const sourceConfig = "config"
-
 // Take notes a sample's. A configuration that could not be read leaves the last ones in force; one that is there and has none
 // of Koordinator's leaves the defaults.
 func (m *Strategies) Take(s *tick.Sample) {
@@ -29,7 +26,7 @@ func (m *Strategies) Take(s *tick.Sample) {
 	switch {
 	case err == nil:
 		m.last, m.raw = read, slices.Clone(s.Config)
-	case errors.Is(err, sloconfig.ErrNone) && !slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == sourceConfig }):
+	case errors.Is(err, sloconfig.ErrNone) && !s.Unread("config"):
 		m.last, m.raw = nil, nil
 	}
 }

@@ -3,7 +3,6 @@ package batch
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"polder/advise/koordinator/annotation"
 	"polder/lib/cpus"
@@ -27,7 +26,7 @@ type node struct {
 
 // see reads the node; why says what is missing for any decision.
 func see(s *tick.Sample, a *tick.Advice) (n *node, why string) {
-	if s.Labels == nil && s.Annotations == nil && slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "node" }) {
+	if s.Labels == nil && s.Annotations == nil && s.Unread("node") {
 		// The machine's own capacity would stand in, without what kubelet keeps back.
 		return nil, "the node object could not be read"
 	}
