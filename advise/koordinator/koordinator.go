@@ -4,8 +4,6 @@
 package koordinator
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,22 +58,17 @@ func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, n
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
 	Seen time.Time `json:"seen,omitzero"`
-	// Strategies are the last that were in force: they hold while the ConfigMap cannot be read.
-	Strategies *sloconfig.Strategies `json:"strategies,omitempty"`
-	Batch      batch.State           `json:"batch"`
-	Suppress   suppress.State        `json:"suppress"`
-	Burst      burst.State           `json:"burst"`
-	Memory     memory.State          `json:"memory"`
-	Resctrl    resctrl.State         `json:"resctrl"`
-	Class      *class.State          `json:"class,omitempty"`
-	Guard      *guard.State          `json:"guard,omitempty"`
-	Limits     *limits.State         `json:"limits,omitempty"`
-	Disk       *disk.State           `json:"disk,omitempty"`
-	Fallback   []tick.Cgroup         `json:"fallback,omitempty"`
-
-	read    *sloconfig.Strategies // of raw; nil before the first tick
-	raw     tick.Raw
-	shipped bool // raw has none
+	sloconfig.InForce
+	Batch    batch.State    `json:"batch"`
+	Suppress suppress.State `json:"suppress"`
+	Burst    burst.State    `json:"burst"`
+	Memory   memory.State   `json:"memory"`
+	Resctrl  resctrl.State  `json:"resctrl"`
+	Class    *class.State   `json:"class,omitempty"`
+	Guard    *guard.State   `json:"guard,omitempty"`
+	Limits   *limits.State  `json:"limits,omitempty"`
+	Disk     *disk.State    `json:"disk,omitempty"`
+	Fallback []tick.Cgroup  `json:"fallback,omitempty"`
 }
 
 // LastUsed is when the node was seen last.
@@ -155,33 +148,21 @@ func machineOf(s *tick.Sample) class.Machine {
 // strategies are those in force; nil, and why, where none are known.
 func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 	if s == nil {
-		if n.Strategies == nil {
+		if n.Last == nil {
 			return nil, "no sample: no decision"
 		}
-		return n.Strategies, ""
+		return n.Last, ""
 	}
-	if n.read != nil && bytes.Equal(n.raw, s.Config) && (len(s.Errors) == 0 || !n.shipped) {
-		return n.read, ""
-	}
-	found, err := sloconfig.Read(s.Config)
-	unread := s.Unread("config")
-	switch {
-	case err == nil:
-		n.read, n.raw, n.Strategies, n.shipped = found, slices.Clone(s.Config), found, false
-		return found, ""
-	case errors.Is(err, sloconfig.ErrNone) && !unread: // nobody reads a ConfigMap
-		shipped := sloconfig.Shipped()
-		n.read, n.raw, n.Strategies, n.shipped = &shipped, slices.Clone(s.Config), &shipped, true
-		return n.read, ""
-	}
-	n.read = nil
-	if errors.Is(err, sloconfig.ErrNone) {
-		err = errors.New("the ConfigMap could not be read yet (sample.errors)")
-	}
-	if n.Strategies == nil {
+	switch err := n.Take(s); {
+	case err != nil && n.Last == nil:
 		return nil, fmt.Sprintf("strategies: %v, and none were known before: no decision", err)
+	case err != nil:
+		return n.Last, fmt.Sprintf("strategies: %v: the last known ones of %s stay in force", err, n.Last.From)
+	case n.Last == nil: // nobody reads a ConfigMap
+		shipped := sloconfig.Shipped()
+		n.Last = &shipped
 	}
-	return n.Strategies, fmt.Sprintf("strategies: %v: the last known ones of %s stay in force", err, n.Strategies.From)
+	return n.Last, ""
 }
 
 // maxReasons bounds the reasons of one tick.
