@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"polder/evict/dynamic"
+	"polder/lib/config"
 	"polder/lib/customconfig"
 	"polder/lib/tick"
 )
@@ -34,7 +35,8 @@ type fromObjects struct {
 
 	settings *Settings
 	errs     []string
-	logged   []string
+	reported config.Reported
+	logged   []string // the fields that evict does not use
 
 	read  bool // by collect, at least once in this run
 	tries bool // every rule is in dry run until it is
@@ -140,12 +142,8 @@ func saysObjects(raw tick.Raw) bool {
 
 // log says what has changed, once.
 func (c *fromObjects) log(log *slog.Logger, before *Settings, objects []dynamic.Object) {
-	for _, text := range c.errs {
-		if !slices.Contains(c.logged, text) {
-			log.Warn("configuration refused", "error", text)
-		}
-	}
-	logged := slices.Clone(c.errs)
+	c.reported.Problems(log, "configuration refused", c.errs)
+	var logged []string
 	for _, o := range objects {
 		if len(o.Unused) == 0 {
 			continue

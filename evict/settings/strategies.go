@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"polder/evict/rule"
+	"polder/lib/config"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -22,8 +23,8 @@ type Strategies struct {
 	inFile tick.Raw // of these, as a tick has them
 	errs   []string
 
-	// What was logged last: the errors, the strategies, and which of Koordinator's rules are on with them.
-	loggedErrs  []string
+	// What was logged last: what is wrong, the strategies, and which of Koordinator's rules are on with them.
+	reported    config.Reported
 	logged      *sloconfig.Strategies
 	loggedRules string
 }
@@ -50,12 +51,7 @@ func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []s
 
 // Log says what has changed, once.
 func (k *Strategies) Log(log *slog.Logger) {
-	for _, text := range k.errs {
-		if !slices.Contains(k.loggedErrs, text) {
-			log.Warn("configuration refused", "error", text)
-		}
-	}
-	k.loggedErrs = k.errs
+	k.reported.Problems(log, "configuration refused", k.errs)
 	s := k.Last
 	if k.logged == s {
 		return
