@@ -117,9 +117,9 @@ func (n *node) subtract(annotations map[string]string) error {
 		if allocation.Priority != qos.Batch {
 			continue
 		}
-		for r := range resources {
-			for _, domain := range []string{"kubernetes.io/", "koordinator.sh/"} {
-				v, set := allocation.Resources[domain+words[r].batch]
+		for r, names := range [resources][]string{qos.BatchCPU, qos.BatchMemory} {
+			for _, name := range names {
+				v, set := allocation.Resources[name]
 				if !set {
 					continue
 				}

@@ -24,12 +24,6 @@ type extended struct {
 	} `json:"containers"`
 }
 
-// Names of batch resources: today's, and those of Koordinator's first version.
-var (
-	batchCPU    = []string{"kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu"}
-	batchMemory = []string{"kubernetes.io/batch-memory", "koordinator.sh/batch-memory"}
-)
-
 // batch wants the weight, quota and memory limit of each pod that is labelled BE and has batch resources, and of its containers:
 // kubelet knows no batch resources, and makes them cgroups without limits. While a quota is in force above, they have none.
 // Labels and annotations are the tenant's: no value is wider than what kubelet set from the pod's own resources, and a limit
@@ -196,7 +190,7 @@ func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, 
 	var sum amounts
 	if says != nil {
 		for name, of := range says.Containers {
-			a := amounts{request: amountOf(of.Requests, batchCPU), limit: amountOf(of.Limits, batchCPU), memory: amountOf(of.Limits, batchMemory)}
+			a := amounts{request: amountOf(of.Requests, qos.BatchCPU), limit: amountOf(of.Limits, qos.BatchCPU), memory: amountOf(of.Limits, qos.BatchMemory)}
 			at[name] = a
 			sum.request, sum.limit, sum.memory = sum.request+a.request, sum.limit+a.limit, sum.memory+a.memory
 		}
