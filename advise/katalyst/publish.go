@@ -7,6 +7,7 @@ import (
 
 	"polder/advise/policy"
 	"polder/lib/cpus"
+	"polder/lib/customconfig"
 	"polder/lib/tick"
 )
 
@@ -41,15 +42,15 @@ func reclaimedMemory(in inputs, held float64) (bytes *int64, reason string) {
 func publish(in inputs, c tick.Reclaimed, weights []uint64, owned cpus.Set) (_ tick.Reclaimed, reasons []string) {
 	milliCPU := *c.MilliCPU
 	if in.off {
-		reasons = append(reasons, fmt.Sprintf("nothing is reclaimed (%s): the reclaimed pods run at their floor", in.from(fieldEnable)))
+		reasons = append(reasons, fmt.Sprintf("nothing is reclaimed (%s): the reclaimed pods run at their floor", in.from(customconfig.FieldEnable)))
 		zero(&milliCPU, c.MemoryBytes)
 	} else {
-		least := in.least.milliCPU
+		least := in.least.MilliCPU
 		if milliCPU == 0 {
 			least = nil // nobody could have it
 		}
-		reasons = append(reasons, adjust(in, "CPU", "m", &milliCPU, in.withheld.milliCPU, least, in.milliCPU)...)
-		reasons = append(reasons, adjust(in, "memory", " bytes", c.MemoryBytes, in.withheld.bytes, in.least.bytes, int64(in.bytes))...)
+		reasons = append(reasons, adjust(in, "CPU", "m", &milliCPU, in.withheld.MilliCPU, least, in.milliCPU)...)
+		reasons = append(reasons, adjust(in, "memory", " bytes", c.MemoryBytes, in.withheld.Bytes, in.least.Bytes, int64(in.bytes))...)
 	}
 	c.MilliCPU = &milliCPU
 	if slices.Max(append(weights, 0)) == 0 {
@@ -82,11 +83,11 @@ func adjust(in inputs, what, unit string, offer, withheld, least *int64, all int
 		return nil
 	}
 	if withheld != nil && *withheld > 0 {
-		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are withheld (%s)", what, *withheld, unit, in.from(fieldWithhold)))
+		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are withheld (%s)", what, *withheld, unit, in.from(customconfig.FieldWithhold)))
 		*offer = max(*offer-*withheld, 0)
 	}
 	if least != nil && *offer < min(*least, all) {
-		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are raised to %d%s (%s)", what, *offer, unit, min(*least, all), unit, in.from(fieldLeast)))
+		reasons = append(reasons, fmt.Sprintf("reclaimed %s: %d%s are raised to %d%s (%s)", what, *offer, unit, min(*least, all), unit, in.from(customconfig.FieldLeast)))
 		*offer = min(*least, all)
 	}
 	return reasons
@@ -94,19 +95,19 @@ func adjust(in inputs, what, unit string, offer, withheld, least *int64, all int
 
 // neglect offers nothing where it would not be worth it: of a NUMA node, and of the machine.
 func neglect(in inputs, c *tick.Reclaimed) (reasons []string) {
-	if in.negligible.milliCPU == nil && in.negligible.bytes == nil {
+	if in.negligible.MilliCPU == nil && in.negligible.Bytes == nil {
 		return nil
 	}
 	few := func(milliCPU, bytes *int64) bool {
-		return in.negligible.milliCPU != nil && milliCPU != nil && *milliCPU <= *in.negligible.milliCPU ||
-			in.negligible.bytes != nil && bytes != nil && *bytes <= *in.negligible.bytes
+		return in.negligible.MilliCPU != nil && milliCPU != nil && *milliCPU <= *in.negligible.MilliCPU ||
+			in.negligible.Bytes != nil && bytes != nil && *bytes <= *in.negligible.Bytes
 	}
 	for i := range c.NUMANodes {
 		part := &c.NUMANodes[i]
 		if !few(part.MilliCPU, part.MemoryBytes) || *part.MilliCPU == 0 && (part.MemoryBytes == nil || *part.MemoryBytes == 0) {
 			continue
 		}
-		reasons = append(reasons, fmt.Sprintf("NUMA node %d: what is reclaimed there is negligible and not offered (%s)", part.ID, in.from(fieldNegligible)))
+		reasons = append(reasons, fmt.Sprintf("NUMA node %d: what is reclaimed there is negligible and not offered (%s)", part.ID, in.from(customconfig.FieldNegligible)))
 		*c.MilliCPU -= *part.MilliCPU
 		if part.MemoryBytes != nil {
 			*c.MemoryBytes -= *part.MemoryBytes
@@ -114,7 +115,7 @@ func neglect(in inputs, c *tick.Reclaimed) (reasons []string) {
 		zero(part.MilliCPU, part.MemoryBytes)
 	}
 	if few(c.MilliCPU, c.MemoryBytes) && (*c.MilliCPU > 0 || c.MemoryBytes != nil && *c.MemoryBytes > 0) {
-		reasons = append(reasons, fmt.Sprintf("what is reclaimed is negligible and not offered (%s)", in.from(fieldNegligible)))
+		reasons = append(reasons, fmt.Sprintf("what is reclaimed is negligible and not offered (%s)", in.from(customconfig.FieldNegligible)))
 		zero(c.MilliCPU, c.MemoryBytes)
 		for i := range c.NUMANodes {
 			zero(c.NUMANodes[i].MilliCPU, c.NUMANodes[i].MemoryBytes)

@@ -148,7 +148,15 @@ func CandidateOf(kind Kind, o Object) *Candidate {
 		wrong(fmt.Errorf("its configuration of %d bytes is left out: want %d at most", len(c.Config), maxConfig), "config")
 		c.Config = nil
 	}
-	for _, err := range checkSections(kind, config) {
+	problems := EvictionOf(kind, config).Errs
+	if kind == AdminQoS {
+		problems = append(problems, ReclaimedOf(config).Errs...)
+	}
+	for i, err := range problems {
+		if i == maxProblems {
+			wrong(fmt.Errorf("and %d more", len(problems)-maxProblems), "config")
+			break
+		}
 		wrong(err.Err, append([]string{"config"}, err.Path...)...)
 	}
 	c.Err = errors.Join(errs...)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"polder/lib/fields"
+	"polder/lib/tick"
 )
 
 // maxProblems bounds the complaints about one kind.
@@ -23,6 +24,43 @@ type Chosen struct {
 	Config    json.RawMessage `json:"config"`
 	// At is its place where it is of a file ("FILE:12").
 	At string `json:"at,omitempty"`
+}
+
+// Object is its configuration. The error says that it has none that is an object.
+func (c *Chosen) Object() (Object, error) {
+	config := Object{}
+	if len(c.Config) > 0 && string(c.Config) != "null" && tick.Unmarshal(c.Config, &config) != nil {
+		return nil, errors.New("config: want an object")
+	}
+	return config, nil
+}
+
+// Read takes the objects in force from a tick's configuration, by their kinds' keys. The error says that some are not what collect writes.
+func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	notCollects := errors.New("sample.config: want objects as collect writes them: not used")
+	var top struct {
+		Katalyst map[string]tick.Raw `json:"katalyst"`
+	}
+	if tick.Unmarshal(raw, &top) != nil {
+		return nil, notCollects
+	}
+	chosen = map[string]*Chosen{}
+	for _, kind := range Kinds {
+		text := top.Katalyst[kind.Key]
+		if len(text) == 0 || string(text) == "null" {
+			continue
+		}
+		c := &Chosen{}
+		if tick.Unmarshal(text, c) != nil {
+			err = notCollects
+			continue
+		}
+		chosen[kind.Key] = c
+	}
+	return chosen, err
 }
 
 // Configs are the objects that there are.
