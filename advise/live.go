@@ -60,22 +60,12 @@ func (l *live) load() (*loaded, error) {
 func (l *live) has(name string) bool { return l.isGiven != nil && l.isGiven(name) }
 
 // read reads the file into the rows' values, or into objects.
-func (l *loaded) read(rows []settings.Row) error {
-	if l.path == "" {
-		return nil
-	}
-	data, err := config.Load(l.path)
-	if err != nil {
-		return err
-	}
-	if l.objects, err = config.ReadObjects(l.path, data); err != nil || !l.objects.None() {
-		return err
-	}
+func (l *loaded) read(rows []settings.Row) (err error) {
 	into := map[string]any{}
 	for _, r := range rows {
 		into[r.Name] = r.Value
 	}
-	l.lines, err = config.DecodeKeys(l.path, data, into)
+	l.lines, l.objects, err = config.ReadFile(l.path, into)
 	return err
 }
 
@@ -104,19 +94,11 @@ func (l *loaded) at(name string) string { return fmt.Sprintf("%s:%d", l.path, l.
 
 // watch loads the file again when it changes. A file that is no good is refused and the settings in force stay.
 func (l *live) watch(ctx context.Context, s *stage.Session) error {
-	if l.path == "" {
-		return nil
-	}
-	return config.Watch(ctx, l.path, s.Log, func() {
+	return config.Reload(ctx, l.path, s.Log, func() (*loaded, error) {
 		next, err := l.load()
 		if runs := l.runs.Load(); err == nil && runs != nil && next.kind.Name != runs.Name {
 			err = fmt.Errorf("--config: %s: policy %s: policy %s runs, and another one needs a restart", l.path, next.kind.Name, runs.Name)
 		}
-		if err != nil {
-			s.Log.Error("refused the changed configuration, the old one stays in force", "error", err)
-			return
-		}
-		l.changed.Store(next)
-		s.Log.Info("configuration loaded", "path", l.path)
-	})
+		return next, err
+	}, l.changed.Store)
 }

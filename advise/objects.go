@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"polder/lib/config"
 	"polder/lib/customconfig"
@@ -14,10 +13,10 @@ import (
 
 // objects are the configuration objects of a file, which stand in the place of the cluster's of the same kinds.
 type objects struct {
-	file  config.Objects
-	log   *slog.Logger
-	nodes map[string]*local
-	slo   *sloconfig.File // of which the log has what is not supported
+	file     config.Objects
+	log      *slog.Logger
+	nodes    map[string]*local
+	reported config.Reported
 }
 
 // local is what they say to one node, and what came of it last.
@@ -26,16 +25,18 @@ type local struct {
 	slo       sloconfig.Local
 	version   uint64
 	raw, over tick.Raw
-	said      string
+	reported  config.Reported
 }
 
 // over puts them into a tick.
 func (o *objects) over(t *tick.Tick) {
 	if o.file.None() {
-		o.nodes, o.slo = nil, nil
+		o.nodes, o.reported = nil, config.Reported{}
 		return
 	}
-	o.announce()
+	if o.file.SLO != nil {
+		o.reported.Unsupported(o.log, o.file.SLO.Unsupported)
+	}
 	if t.Sample == nil {
 		return
 	}
@@ -53,27 +54,14 @@ func (o *objects) over(t *tick.Tick) {
 		l.raw, l.version = slices.Clone(t.Sample.Config), version
 		l.over = sloconfig.Over(customconfig.Over(l.raw, chosen), strategies)
 	}
-	var said strings.Builder
+	var problems []string
 	for _, err := range slices.Concat(errs, wrong) {
-		said.WriteString(err.Error() + "\n")
+		problems = append(problems, err.Error())
 	}
-	if said.String() != "" && said.String() != l.said {
-		what := "configuration refused"
-		if len(errs) == 0 { // the file is good, and holds
-			what = "something is wrong with the ConfigMap, or with what the node says beside it"
-		}
-		o.log.Warn(what, "node", t.Node, "error", said.String())
+	what := "configuration refused"
+	if len(errs) == 0 { // the file is good, and holds
+		what = "something is wrong with the ConfigMap, or with what the node says beside it"
 	}
-	l.said = said.String()
+	l.reported.Problems(o.log.With("node", t.Node), what, problems)
 	t.Sample.Config = l.over
-}
-
-// announce says once what a ConfigMap sets and nothing acts on.
-func (o *objects) announce() {
-	if o.slo == o.file.SLO {
-		return
-	}
-	if o.slo = o.file.SLO; o.slo != nil && len(o.slo.Unsupported) > 0 {
-		o.log.Info("settings of the ConfigMap that are not supported", "settings", strings.Join(o.slo.Unsupported, ", "))
-	}
 }

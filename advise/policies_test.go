@@ -192,7 +192,7 @@ func TestPolicyStaysOnReload(t *testing.T) {
 		t.Errorf("policy %s; want katalyst", got)
 	}
 	write("reserve-cpu: 9\n")
-	log.Says(t, patient, "configuration loaded", 1)
+	log.Says(t, patient, "configuration read again", 1)
 	input.Close()
 	if got := <-done; got != 0 {
 		t.Errorf("exit status %d: %s", got, log)

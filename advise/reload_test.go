@@ -80,13 +80,13 @@ func TestReload(t *testing.T) {
 	}
 	expect("first file", 40000)
 	write("..two", "reserve-cpu: 20\n")
-	log.Says(t, patient, "configuration loaded", 1)
+	log.Says(t, patient, "configuration read again", 1)
 	expect("second file", 28000)
 	write("..three", "hold: 1s\nreserve-cpu: many\n")
 	log.Says(t, patient, "advise.yaml:2:", 1)
 	expect("a bad file", 28000)
 	write("..four", "reserve-cpu: 30\n")
-	log.Says(t, patient, "configuration loaded", 2)
+	log.Says(t, patient, "configuration read again", 2)
 	expect("fourth file", 18000)
 	input.Close()
 	if got := <-done; got != 0 {

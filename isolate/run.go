@@ -67,6 +67,31 @@ func command() stage.Command {
 }
 
 func run(ctx context.Context, s *stage.Session, o options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.only == onlyNetwork {
+		return runNetwork(ctx, s, o)
+	}
+	h, err := cgroup.Detect(o.root)
+	if err != nil {
+		if o.root != "/" {
+			return stage.Usagef("--root %s: %w", o.root, err)
+		}
+		return fmt.Errorf("%w: isolate has nothing to work on (in a container, mount the host's /sys/fs/cgroup writable)", err)
+	}
+	if o.restore {
+		err := restore(s, o, h)
+		if errors.Is(err, apply.ErrInUse) {
+			return err
+		}
+		return errors.Join(err, restoreResctrl(s, o, h))
+	}
+	return isolate(ctx, s, o, h)
+}
+
+// check refuses options that cannot be used together, and makes the root an absolute path.
+func (o *options) check() (err error) {
 	switch {
 	case o.contest < 0:
 		return stage.Usagef("--contest %d: want 0 or more", o.contest)
@@ -87,24 +112,11 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 	if o.only == onlyNetwork && o.root != "/" {
 		return stage.Usagef("--only %s is for this machine's own links: leave --root out", onlyNetwork)
 	}
-	if o.only == onlyNetwork {
-		return runNetwork(ctx, s, o)
-	}
-	h, err := cgroup.Detect(o.root)
-	if err != nil {
-		if o.root != "/" {
-			return stage.Usagef("--root %s: %w", o.root, err)
-		}
-		return fmt.Errorf("%w: isolate has nothing to work on (in a container, mount the host's /sys/fs/cgroup writable)", err)
-	}
-	if o.restore {
-		err := restore(s, o, h)
-		if errors.Is(err, apply.ErrInUse) {
-			return err
-		}
-		return errors.Join(err, restoreResctrl(s, o, h))
-	}
-	t := &tool{s: s, o: o}
+	return nil
+}
+
+// isolate makes each tick's advice true, in cgroups and in /sys/fs/resctrl.
+func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarchy) (err error) {
 	a := apply.Options{Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun, Log: s.Log}
 	groups := resctrl.Options{Root: o.root, Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}
 	if !s.DryRun {
@@ -120,7 +132,7 @@ func run(ctx context.Context, s *stage.Session, o options) error {
 			defer groups.Journal.Close()
 		}
 	}
-	t.apply, t.resctrl = apply.New(a), resctrl.New(groups)
+	t := &tool{s: s, o: o, apply: apply.New(a), resctrl: resctrl.New(groups)}
 	defer t.apply.Close()
 	err = s.Filter(ctx, stage.Filter{
 		Section:     tick.SectionIsolation,

@@ -21,7 +21,8 @@ const (
 	patience = 250 * time.Millisecond
 )
 
-// metrics keeps a metrics file.
+// metrics keeps a metrics file. It is not written by package reconcile: a file has no conflicts and no other writer, a disk is asked again
+// without backoff, time is the ticks' own, and each tick tells of the write that it caused, for which it waits a little.
 type metrics struct {
 	session *stage.Session
 	path    string

@@ -271,7 +271,7 @@ func containers(s *tick.Sample) (list []string) {
 }
 
 func isBatch(p *tick.Pod) bool {
-	return p.QoS == tick.QoSReclaimed && p.Missing == "" && !policy.Finished(p)
+	return p.QoS == tick.QoSReclaimed && p.Missing == "" && !p.Ended()
 }
 
 // batchAlone reports whether some pod is in a cgroup, and no service.

@@ -45,7 +45,7 @@ func look(s *tick.Sample) view {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		switch {
-		case policy.Finished(p):
+		case p.Ended():
 		case p.QoS == tick.QoSReclaimed:
 			v.batch(p)
 		case isService(p):

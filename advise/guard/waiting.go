@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/histogram"
 	"polder/advise/policy"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // Resources that services wait for.
@@ -50,9 +50,9 @@ type service struct {
 	Learned time.Time `json:"learned,omitzero"`
 	// CPU, Memory and IO are the waitings that were seen, on a scale by [scaled], by the level of the service's own use: who works more
 	// waits more, for its own threads.
-	CPU    []window.Counts `json:"cpu,omitempty"`
-	Memory []window.Counts `json:"memory,omitempty"`
-	IO     []window.Counts `json:"io,omitempty"`
+	CPU    []histogram.Histogram `json:"cpu,omitempty"`
+	Memory []histogram.Histogram `json:"memory,omitempty"`
+	IO     []histogram.Histogram `json:"io,omitempty"`
 }
 
 // levelOf is the level of a service's use; -1 where that is not known.
@@ -176,8 +176,8 @@ func longer(worst *waiting, w waiting) *waiting {
 }
 
 // table is that of a resource, by its place in [readings].
-func (one *service) tables(resource int) *[]window.Counts {
-	return [...]*[]window.Counts{&one.CPU, &one.Memory, &one.IO}[resource]
+func (one *service) tables(resource int) *[]histogram.Histogram {
+	return [...]*[]histogram.Histogram{&one.CPU, &one.Memory, &one.IO}[resource]
 }
 
 // own is how long a service waits by itself at a level of its use. Where it was not seen at that level, what it waits at others says how
@@ -275,5 +275,5 @@ func (st *State) expire(now time.Time) {
 
 // isService reports whether a pod is one whose waiting counts.
 func isService(p *tick.Pod) bool {
-	return p.QoS != tick.QoSReclaimed && p.Missing != tick.MissingCgroup && !policy.Finished(p)
+	return p.QoS != tick.QoSReclaimed && p.Missing != tick.MissingCgroup && !p.Ended()
 }

@@ -30,7 +30,7 @@ func (n *node) demand(t *tick.Tick, s Settings) demand {
 	present := n.Pods.begin(t.Time)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if policy.Finished(p) {
+		if p.Ended() {
 			continue
 		}
 		use, set := useOf(p), workingSetOf(p)
@@ -111,16 +111,16 @@ func (n *node) keptMilliCPU(s *tick.Sample) float64 {
 	if s.Allocatable == nil || s.Allocatable.MilliCPU == nil || *s.Allocatable.MilliCPU < 0 {
 		return 0
 	}
-	return max(float64(n.shape.Online.Size()-n.shape.reservedOnline.Size())*1000-policy.Bounded(*s.Allocatable.MilliCPU), 0)
+	return max(float64(n.shape.Online.Size()-n.shape.Reserved.Size())*1000-policy.Bounded(*s.Allocatable.MilliCPU), 0)
 }
 
 // hasGiven reports whether a pod runs on CPUs that kubelet gave it alone: what it uses is not taken from the others.
 func (n *node) hasGiven(p *tick.Pod) bool {
-	if n.shape.exclusive.IsEmpty() {
+	if n.shape.Exclusive.IsEmpty() {
 		return false
 	}
 	return slices.ContainsFunc(p.Containers, func(c tick.Container) bool {
-		return c.CPUSetCPUs != "" && policy.IsGiven(&c, policy.Given(c.CPUSetCPUs, n.shape.exclusive))
+		return c.CPUSetCPUs != "" && policy.IsGiven(&c, policy.Given(c.CPUSetCPUs, n.shape.Exclusive))
 	})
 }
 

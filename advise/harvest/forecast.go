@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"polder/lib/window"
+	"polder/advise/histogram"
 )
 
 // What a forecast is made of. The level is half the largest use of the last few minutes and half that of the last hour: a lone spike
@@ -50,7 +50,7 @@ type forecast struct {
 	// Spans are those that are not over.
 	Spans []span `json:"spans,omitempty"`
 	// Growths are those of the spans that are over, by the machine's class when they began.
-	Growths [classes]window.Counts `json:"growths"`
+	Growths [classes]histogram.Histogram `json:"growths"`
 	// Aged is when the growths lost weight last.
 	Aged time.Time `json:"aged,omitzero"`
 }
@@ -185,10 +185,10 @@ func (l level) text(amount func(part float64) string) string {
 }
 
 // bins of a table of growths: from nothing to all of the machine, in steps of half a percent.
-const bins = window.CountBins
+const bins = histogram.Bins
 
 // cheapest is the growth for which to leave room: the least of what the room costs and what more growth costs.
-func cheapest(c window.Counts, s Settings) (part, seen float64) {
+func cheapest(c histogram.Histogram, s Settings) (part, seen float64) {
 	seen = c.Sum()
 	all := seen + priorSpans
 	more, best := all, math.Inf(1)

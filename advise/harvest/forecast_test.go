@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"polder/lib/window"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"polder/advise/histogram"
 )
 
 // near compares floating-point numbers.
@@ -64,7 +64,7 @@ func TestSpansTakeFiveMinutes(t *testing.T) {
 		}
 	}
 	// The spans of the minutes 0 and 1 are over: both grew from 0.2 to 0.3.
-	want, aging := [classes]window.Counts{{20: 2}}, cmpopts.EquateApprox(0, 0.01)
+	want, aging := [classes]histogram.Histogram{{20: 2}}, cmpopts.EquateApprox(0, 0.01)
 	if diff := cmp.Diff(want, f.Growths, aging); diff != "" {
 		t.Errorf("growths (-want +got):\n%s", diff)
 	}
@@ -87,20 +87,16 @@ func TestSpansTakeFiveMinutes(t *testing.T) {
 	}
 }
 
-// What was seen window.Counts half after two days, and is forgotten when it counts for hardly anything. A clock that was set back ages nothing.
+// What was seen counts half after two days, and is forgotten when it counts for hardly anything. A clock that was set back ages nothing.
 func TestWhatWasSeenAges(t *testing.T) {
-	f := forecast{Aged: start, Growths: [classes]window.Counts{{8, 0, 4}, nil, {2}}}
+	f := forecast{Aged: start, Growths: [classes]histogram.Histogram{{8, 0, 4}, nil, {2}}}
 	f.learn(use{start.Add(halfLife), 0.2})
-	if diff := cmp.Diff([classes]window.Counts{{4, 0, 2}, nil, {1}}, f.Growths, near); diff != "" {
+	if diff := cmp.Diff([classes]histogram.Histogram{{4, 0, 2}, nil, {1}}, f.Growths, near); diff != "" {
 		t.Errorf("after two days (-want +got):\n%s", diff)
 	}
 	f.learn(use{start, 0.2})
-	if diff := cmp.Diff([classes]window.Counts{{4, 0, 2}, nil, {1}}, f.Growths, near); diff != "" || !f.Aged.Equal(start.Add(halfLife)) {
+	if diff := cmp.Diff([classes]histogram.Histogram{{4, 0, 2}, nil, {1}}, f.Growths, near); diff != "" || !f.Aged.Equal(start.Add(halfLife)) {
 		t.Errorf("before that (-want +got):\n%s", diff)
-	}
-	c := window.Counts{1, 3e-4, 2, 1e-4, 1e-5}
-	if c.Age(0.5); !cmp.Equal(window.Counts{0.5, 1.5e-4, 1}, c, near) {
-		t.Errorf("aged: %v", c)
 	}
 }
 
@@ -127,70 +123,37 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// A growth is counted in steps of half a percent, rounded up, from nothing to all of the machine.
-func TestGrowthsAreCounted(t *testing.T) {
-	for part, want := range map[float64]int{-1: 0, 0: 0, 0.001: 1, 0.0049: 1, 0.0051: 2, 0.9999: 200, 1: 200, 7: 200} {
-		var c window.Counts
-		if c.Add(part); len(c) != want+1 || c[want] != 1 || c.Sum() != 1 {
-			t.Errorf("%v: %v", part, c)
-		}
-	}
-	if got := (window.Counts{1, -5, 0, 200: 2, 201: 7}).Sum(); got != 3 {
-		t.Errorf("of a state file with what is no growth %v count", got)
-	}
-}
-
 // The margin is the growth that costs least: room costs what it is, and each span beyond it the price. However cheap these are, not
-// more than 7 of 100 are beyond it. What was never seen window.Counts as two spans of the first margin.
+// more than 7 of 100 are beyond it. What was never seen counts as two spans of the first margin.
 func TestMarginIsTheCheapest(t *testing.T) {
 	priced := func(price float64) Settings { s := Defaults(); s.Price = price; return s }
-	rare := window.Counts{0: 98, 10: 4}
+	rare := histogram.Histogram{0: 98, 10: 4}
 	never := Defaults()
 	never.FirstMargin = 2
 	for _, tt := range []struct {
 		name string
-		seen window.Counts
+		seen histogram.Histogram
 		s    Settings
 		want float64
 		sum  float64
 	}{
 		{"nothing was seen", nil, Defaults(), 0.03, 0},
-		{"it never grew", window.Counts{0: 1000}, Defaults(), 0.02, 1000},
+		{"it never grew", histogram.Histogram{0: 1000}, Defaults(), 0.02, 1000},
 		{"it grew seldom, which costs much", rare, priced(2.2), 0.05, 102},
 		{"it grew seldom, which costs little", rare, priced(0.5), 0.02, 102},
-		{"it grew too often for any price", window.Counts{0: 100, 20: 10}, priced(0), 0.1, 110},
-		{"as often as may be", window.Counts{0: 91, 20: 7}, priced(0), 0.03, 98},
-		{"by all of the machine", window.Counts{200: 100}, Defaults(), 1, 100},
+		{"it grew too often for any price", histogram.Histogram{0: 100, 20: 10}, priced(0), 0.1, 110},
+		{"as often as may be", histogram.Histogram{0: 91, 20: 7}, priced(0), 0.03, 98},
+		{"by all of the machine", histogram.Histogram{200: 100}, Defaults(), 1, 100},
 		{"no room is enough", nil, never, 1, 0},
-		{"what is no number of times", window.Counts{0: 1000, 5: -1e6, 300: 1e6}, Defaults(), 0.02, 1000},
+		{"what is no number of times", histogram.Histogram{0: 1000, 5: -1e6, 300: 1e6}, Defaults(), 0.02, 1000},
 	} {
 		part, seen := cheapest(tt.seen, tt.s)
 		if math.Abs(part-tt.want) > 1e-9 || seen != tt.sum {
 			t.Errorf("%s: %v of %v, want %v of %v", tt.name, part, seen, tt.want, tt.sum)
 		}
 	}
-	f := forecast{Growths: [classes]window.Counts{{0: 1000}}}
+	f := forecast{Growths: [classes]histogram.Histogram{{0: 1000}}}
 	if part, _ := f.margin(level{warmingUp: true}, Defaults()); part != warmUpMargin {
 		t.Errorf("while it warms up the margin is %v", part)
-	}
-}
-
-// The quantile is the least growth that so many were not above.
-func TestQuantile(t *testing.T) {
-	for _, tt := range []struct {
-		seen window.Counts
-		q    float64
-		want float64
-	}{
-		{nil, 0.99, 0},
-		{window.Counts{0: 98, 10: 2}, 0.98, 0},
-		{window.Counts{0: 98, 10: 2}, 0.99, 0.05},
-		{window.Counts{0: 98, 10: 2}, 1, 0.05},
-		{window.Counts{0: 1, 10: 1, 200: 1}, 1, 1},
-		{window.Counts{0: -5, 10: 1}, 0.5, 0.05},
-	} {
-		if got, _ := tt.seen.Quantile(tt.q); math.Abs(got-tt.want) > 1e-9 {
-			t.Errorf("%v of %v: %v, want %v", tt.q, tt.seen, got, tt.want)
-		}
 	}
 }

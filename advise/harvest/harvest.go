@@ -48,29 +48,11 @@ const staleAfter = 15 * time.Minute
 
 // Decider decides for any number of nodes, each with a state of its own.
 type Decider struct {
-	settings Settings
-	nodes    map[string]*node
+	policy.Base[Settings, node, *node]
 }
 
 // New returns a Decider.
-func New(s Settings) *Decider { return &Decider{settings: s, nodes: map[string]*node{}} }
-
-// Configure replaces the settings, from the next tick on; what is remembered stays.
-func (d *Decider) Configure(s Settings) { d.settings = s }
-
-// State returns a pointer to what is remembered, by node.
-func (d *Decider) State() any { return &d.nodes }
-
-// Reboot forgets what was advised of cgroups that another run of the kernel had: those of the same name are others', and have nothing
-// to be undone. What is known of the services' use stays.
-func (d *Decider) Reboot() {
-	for _, n := range d.nodes {
-		if n != nil {
-			n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
-			n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
-		}
-	}
-}
+func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, node](s)} }
 
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
@@ -95,38 +77,39 @@ type node struct {
 	shape *shape // derived from the topology, again whenever that changes
 }
 
+// LastUsed is when the node was seen last.
+func (n *node) LastUsed() time.Time { return n.Seen }
+
+// Reboot keeps what is known of the services' use.
+func (n *node) Reboot() {
+	n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
+	n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
+}
+
 // Decide implements [policy.Decider].
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
-	if d.nodes == nil { // a state file's null
-		d.nodes = map[string]*node{}
-	}
-	n := d.nodes[t.Node]
-	if n == nil {
-		policy.MakeRoom(d.nodes, func(n *node) time.Time { return n.Seen })
-		n = &node{}
-		d.nodes[strings.Clone(t.Node)] = n
-	}
+	n := d.Node(t.Node)
 	n.Seen = t.Time
 	a := &tick.Advice{Policy: Policy.Name}
 	s := t.Sample
-	if why := n.undecidable(a, s, d.settings); why != "" {
+	if why := n.undecidable(a, s, d.Settings); why != "" {
 		return n.keepLastOffer(a, t, why)
 	}
-	need := n.demand(t, d.settings)
+	need := n.demand(t, d.Settings)
 	if math.IsNaN(need.milliCPU) {
 		return n.keepLastOffer(a, t, "what the services use is not known (a first reading has no rates)")
 	}
 	n.Known = t.Time
-	n.offerCPU(a, t, need, d.settings)
-	n.offerMemory(a, t, need, d.settings)
-	n.place(a, t, need, d.settings)
+	n.offerCPU(a, t, need, d.Settings)
+	n.offerMemory(a, t, need, d.Settings)
+	n.place(a, t, need, d.Settings)
 	policy.AwakenTiers(s, a)
 	milliCPU := int64(n.shape.Online.Size()) * 1000
 	m := class.Machine{MilliCPU: milliCPU, FloorMilliCPU: milliCPU / 10, CgroupVersion: s.CgroupVersion}
-	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, m)
-	n.Disk = n.Disk.Advise(t, a, d.settings.Disk, disk.Strategy{}, true)
-	n.Guard = n.Guard.Advise(t, a, d.settings.Guard, true, m)
-	n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})
+	n.Class = n.Class.Advise(t, a, d.Settings.BatchClass, m)
+	n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, disk.Strategy{}, true)
+	n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, true, m)
+	n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})
 	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)
 	n.Fallback = a.Fallback
 	return a
@@ -144,13 +127,9 @@ func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) st
 	case !n.Known.IsZero() && policy.PodsUnknown(s):
 		return "the cluster's pods are not known yet"
 	}
-	switch {
-	case s.Kubelet != nil:
-		n.Given = s.Kubelet.ExclusiveCPUs
-	case !policy.Unread(s, "kubelet"):
-		n.Given = "" // there is no kubelet
-	case n.Given != "":
-		a.Reasons = append(a.Reasons, "kubelet's state could not be read: CPUs "+policy.Quote(n.Given)+" are taken for given away, as they were")
+	given, why := policy.ExclusiveCPUs(s, n.Given)
+	if n.Given = given; why != "" {
+		a.Reasons = append(a.Reasons, why)
 	}
 	if err := n.see(s.Topology, settings.ReservedCPUs, n.Given); err != nil {
 		return policy.OneLine(err)
@@ -175,7 +154,7 @@ func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Adv
 
 // offerCPU says how much CPU is offered, and why.
 func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
-	all := float64(n.shape.avail.Size()) * 1000
+	all := float64(n.shape.Avail.Size()) * 1000
 	a.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
 	if all == 0 {
 		a.Reasons = append(a.Reasons, "offer: kubelet gave all CPUs away, or they are reserved: there are none for batch")
@@ -252,13 +231,13 @@ func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings
 // place says on which CPUs batch runs.
 func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	sh := n.shape
-	n.Place.see(t.Time, need.used, float64(sh.avail.Size())*1000)
+	n.Place.see(t.Time, need.used, float64(sh.Avail.Size())*1000)
 	weights := sh.allNUMA
-	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.avail.Size() <= sh.LargestCore() {
+	if sh.Online.Size() < s.MinCPUs || len(sh.Cores) < 2 || sh.Avail.Size() <= sh.LargestCore() {
 		n.Place.Kept, n.Place.Needed = "", time.Time{}
 		const text = "%d CPUs are too few for idle cores (%d): batch runs on all, below the services by its scheduling class or weight"
 		a.Reasons = append(a.Reasons, fmt.Sprintf(text, sh.Online.Size(), s.MinCPUs))
-		if n.Place.Confined && !sh.avail.IsEmpty() { // the machine was larger
+		if n.Place.Confined && !sh.Avail.IsEmpty() { // the machine was larger
 			confine(a, t.Sample.Pods, sh.availList, sh.availList)
 			policy.WidenTier(a, n.Place.Tier, sh.Online.String())
 		}
@@ -268,8 +247,8 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 		n.Place.Confined = true
 		weights = d.perNUMA
 		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolShare, CPUs: sh.availList}, tick.Pool{Name: tick.PoolReclaim, CPUs: d.batch})
-		if !sh.reservedOnline.IsEmpty() {
-			a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: sh.reservedOnline.String()})
+		if !sh.Reserved.IsEmpty() {
+			a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: sh.Reserved.String()})
 		}
 		confine(a, t.Sample.Pods, d.batch, d.floor)
 		n.Place.Tier = policy.HoldTier(a, t.Sample, n.Place.Tier, policy.BatchLists{Batch: d.batch, Floor: d.floor, All: sh.Online.String()})

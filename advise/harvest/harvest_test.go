@@ -200,7 +200,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			most = max(most, len(state))
 		}
 	}
-	if n := len(d.nodes["n"].Pods.Of); n != 41 {
+	if n := len(d.Nodes["n"].Pods.Of); n != 41 {
 		t.Errorf("%d pods are remembered; want those that are there", n)
 	}
 	if most > 40_000 {
@@ -211,7 +211,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.Pods = append(s.Pods, podOf(fmt.Sprint("many-", p), tick.QoSShared, 1))
 	}
 	d.Decide(at(4000*time.Minute, s))
-	if n := len(d.nodes["n"].Pods.Of); n > maxPods || n < maxPods/2 {
+	if n := len(d.Nodes["n"].Pods.Of); n > maxPods || n < maxPods/2 {
 		t.Errorf("%d pods are remembered; want %d at most", n, maxPods)
 	}
 }
@@ -221,7 +221,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestNewPodsCountWithTheirRequests(t *testing.T) {
 	d := New(Defaults())
 	_, now := run(d, 0, 24*60, steady(4000))
-	calm := d.nodes["n"].Offered.Part
+	calm := d.Nodes["n"].Offered.Part
 	s := machine(4000)
 	young := podOf("young", tick.QoSShared, 500)
 	young.Requests = &tick.Resources{MilliCPU: new(6500.0)}

@@ -48,7 +48,7 @@ func servicesByNUMA(s *tick.Sample, ids []int, batchCPUs []uint64) []float64 {
 	}
 	batch := 0.0
 	for i := range s.Pods {
-		if p := &s.Pods[i]; p.QoS == tick.QoSReclaimed && !policy.Finished(p) {
+		if p := &s.Pods[i]; p.QoS == tick.QoSReclaimed && !p.Ended() {
 			own := useOf(p)
 			if own == nil && p.Missing != tick.MissingCgroup {
 				return nil
@@ -127,7 +127,7 @@ func splitKey(split []float64) string {
 // NUMA node: it grows where the node has least of its part, and shrinks where it has most beyond it. Where a node lacks a core
 // and another has one too many, one core moves: the next call moves the next one.
 func (sh *shape) resizeBy(present cpus.Set, n, limit int, split []float64) cpus.Set {
-	r := resizing{shape: sh, split: split, order: sh.Balanced(sh.avail)}
+	r := resizing{shape: sh, split: split, order: sh.Balanced(sh.Avail)}
 	r.in, r.has = make([]bool, len(r.order)), make([]int, len(sh.NUMA))
 	for i, c := range r.order {
 		if !c.CPUs.Intersection(present).IsEmpty() {

@@ -113,17 +113,17 @@ func TestSplitKeepsAsMany(t *testing.T) {
 		before := cpus.Set{}
 		for _, c := range sh.Cores {
 			if r.IntN(2) == 0 {
-				before = before.Union(c.CPUs.Intersection(sh.avail))
+				before = before.Union(c.CPUs.Intersection(sh.Avail))
 			}
 		}
 		want, limit := r.IntN(18), r.IntN(15)
 		split := []float64{r.Float64() * 16, r.Float64() * 16}
 		got := sh.resizeBy(before, want, limit, split)
-		if got.IsEmpty() || !got.IsSubsetOf(sh.avail) {
+		if got.IsEmpty() || !got.IsSubsetOf(sh.Avail) {
 			t.Fatalf("%s, want %d, limit %d, split %v: %s", before, want, limit, split, got)
 		}
 		for _, c := range sh.Cores {
-			if own := c.CPUs.Intersection(sh.avail); !own.IsSubsetOf(got) && !own.Intersection(got).IsEmpty() {
+			if own := c.CPUs.Intersection(sh.Avail); !own.IsSubsetOf(got) && !own.Intersection(got).IsEmpty() {
 				t.Fatalf("core %s is divided by %s", c.CPUs, got)
 			}
 		}
@@ -149,7 +149,7 @@ func TestUsesOfNodesInAStateFile(t *testing.T) {
 	for _, use := range [][]float64{{1e308, -1e308}, {1}, {1, 2, 3}} {
 		d := New(withoutLimits())
 		n := &node{Place: place{NUMA: &byNUMA{Use: use, At: start.Add(-time.Second)}}}
-		d.nodes["n"] = n
+		d.Nodes["n"] = n
 		d.Decide(at(0, onNodes(all, 4000, 0)))
 		if got := n.Place.NUMA.Use; len(got) != 2 || slices.Max(got) > maxNUMAMilliCPU || slices.Min(got) < 0 {
 			t.Errorf("%v becomes %v", use, got)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"polder/advise/histogram"
 	"polder/advise/policy"
 	"polder/lib/tick"
-	"polder/lib/window"
 )
 
 // burstHalfLife is after how long a growth between two ticks counts half.
@@ -17,7 +17,7 @@ const burstHalfLife = 10 * time.Minute
 // place is where batch runs: everywhere but on as many whole cores as the services use, and those that stay idle for their bursts.
 type place struct {
 	// Bursts are what the services grew by within two ticks, as parts of the CPUs that batch may have.
-	Bursts window.Counts `json:"bursts,omitempty"`
+	Bursts histogram.Histogram `json:"bursts,omitempty"`
 	// Uses are those of the last ticks, newest last.
 	Uses []use `json:"uses,omitempty"`
 	// Kept are the CPUs without batch, a list, and Needed when all of them were needed last.
@@ -52,7 +52,7 @@ func (p *place) see(now time.Time, milliCPU, of float64) {
 
 // divide decides the CPUs of batch: all that batch may have but those kept without it.
 func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *division {
-	avail := sh.avail.Size()
+	avail := sh.Avail.Size()
 	used := 0.0
 	for _, u := range p.Uses {
 		used = max(used, u.Use)
@@ -92,7 +92,7 @@ func (p *place) divide(a *tick.Advice, now time.Time, sh *shape, s Settings) *di
 func confine(a *tick.Advice, pods []tick.Pod, batch, floor string) {
 	for i := range pods {
 		p := &pods[i]
-		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || policy.Finished(p) {
+		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || p.Ended() {
 			continue
 		}
 		for j := range policy.Cgroups(p) {

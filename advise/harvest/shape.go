@@ -1,8 +1,6 @@
 package harvest
 
 import (
-	"fmt"
-
 	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/tick"
@@ -10,13 +8,8 @@ import (
 
 // shape is a node's topology in the form that the policy needs.
 type shape struct {
-	*cpus.Topology
-	from            tick.Topology // what it was made from, with reserved and given
-	reserved, given string
-	reservedOnline  cpus.Set
-	exclusive       cpus.Set // given away by kubelet
-	avail           cpus.Set // online without these two: batch may have them
-	availList       string
+	*policy.Shape
+	availList string
 
 	// A steady node asks for the same divisions every second: each is worked out once.
 	divisions map[divisionKey]*division
@@ -25,30 +18,15 @@ type shape struct {
 
 // see makes the shape, unless it is known already.
 func (n *node) see(t *tick.Topology, reserved, given string) error {
-	if n.shape != nil && n.shape.reserved == reserved && n.shape.given == given && policy.SameTopology(&n.shape.from, t) {
+	if n.shape != nil && n.shape.IsOf(t, reserved, given) {
 		return nil
 	}
-	sh := &shape{from: *t, reserved: reserved, given: given}
-	numa := make(map[int]string, len(t.NUMANodes))
-	for _, node := range t.NUMANodes {
-		numa[node.ID] = node.CPUs
+	machine, err := policy.NewShape(t, reserved, given)
+	if err != nil {
+		return err
 	}
-	var err error
-	if sh.Topology, err = cpus.NewTopology(cpus.Shape{Online: t.CPUs, Cores: t.Cores, L3: t.L3, NUMA: numa}); err != nil {
-		return fmt.Errorf("topology: %w", err)
-	}
-	if sh.reservedOnline, err = cpus.Parse(reserved); err != nil {
-		return fmt.Errorf("reserved CPUs: %w", err)
-	}
-	if sh.exclusive, err = cpus.Parse(given); err != nil {
-		return fmt.Errorf("kubelet's exclusive CPUs: %w", err)
-	}
-	sh.exclusive = sh.exclusive.Intersection(sh.Online)
-	sh.reservedOnline = sh.reservedOnline.Intersection(sh.Online).Difference(sh.exclusive)
-	sh.avail = sh.Online.Difference(sh.exclusive).Difference(sh.reservedOnline)
-	sh.availList = sh.avail.String()
-	sh.allNUMA = sh.perNUMA(sh.avail)
-	n.shape = sh
+	n.shape = &shape{Shape: machine, availList: machine.Avail.String()}
+	n.shape.allNUMA = n.shape.perNUMA(machine.Avail)
 	return nil
 }
 
@@ -81,14 +59,14 @@ func (sh *shape) divide(present string, want, limit int, split []float64) *divis
 		sh.divisions = map[divisionKey]*division{}
 	}
 	before, _ := cpus.Parse(present)
-	before = before.Intersection(sh.avail)
+	before = before.Intersection(sh.Avail)
 	var kept cpus.Set
 	if len(split) == len(sh.NUMA) {
 		kept = sh.resizeBy(before, want, limit, split)
 	} else {
-		kept = sh.Resize(sh.avail, before, want, limit)
+		kept = sh.Resize(sh.Avail, before, want, limit)
 	}
-	batch := sh.avail.Difference(kept)
+	batch := sh.Avail.Difference(kept)
 	d := &division{
 		kept: kept.String(), batch: batch.String(), floor: sh.First(batch, sh.floorCPUs()).String(),
 		size: batch.Size(), perNUMA: sh.perNUMA(batch), keptNUMA: sh.perNUMA(kept),
@@ -99,7 +77,7 @@ func (sh *shape) divide(present string, want, limit int, split []float64) *divis
 }
 
 // floorCPUs are what batch keeps however busy the services are: a tenth, at least a core. It is in the idle class there.
-func (sh *shape) floorCPUs() int { return max(sh.avail.Size()/10, sh.LargestCore(), 1) }
+func (sh *shape) floorCPUs() int { return max(sh.Avail.Size()/10, sh.LargestCore(), 1) }
 
 // perNUMA is the number of a set's CPUs by NUMA node.
 func (sh *shape) perNUMA(set cpus.Set) []uint64 {

@@ -84,7 +84,7 @@ func TestExclusiveNodesAreKept(t *testing.T) {
 		for i := range had {
 			tk := at(float64(i), alone("db", 8000))
 			tk.Sample.Topology = nodesOf(8, rest)
-			had[i] = fmt.Sprint(poolsOf(d.Decide(tk))[tick.PoolDedicatedPrefix+"default/db"], d.nodes["n"].owned)
+			had[i] = fmt.Sprint(poolsOf(d.Decide(tk))[tick.PoolDedicatedPrefix+"default/db"], d.Nodes["n"].owned)
 		}
 		if had[0] != had[1] {
 			t.Errorf("beside %d CPUs: %s at first, then %s", rest, had[0], had[1])
@@ -175,9 +175,9 @@ func TestKubeletsContainersOnASmallMachine(t *testing.T) {
 func TestWhatIsHeldIsSpareOnce(t *testing.T) {
 	var groups []group
 	for range 3 {
-		groups = append(groups, group{hold: &hold{LastNeed: start}, present: name(cpus.New(0, 1, 2, 3, 4, 5, 6, 7))})
+		groups = append(groups, group{hold: hold{LastNeed: start}, present: name(cpus.New(0, 1, 2, 3, 4, 5, 6, 7))})
 	}
-	sizes := new(node).holdBack(start, groups, []int{2, 2, 4}, 3, 2, Defaults())
+	sizes := holdBack(inputs{now: start, settings: Defaults()}, groups, []int{2, 2, 4}, 3, 2)
 	if diff := cmp.Diff([]int{4, 3, 4}, sizes); diff != "" {
 		t.Errorf("units (-want +got):\n%s", diff)
 	}

@@ -111,7 +111,7 @@ func TestClusterProperties(t *testing.T) {
 				tk.Sample.NUMANodes = append(tk.Sample.NUMANodes, tick.NUMASample{ID: numa.ID, Memory: &tick.NUMAMemory{FreeBytes: new(rapid.Float64Range(0, 1e11).Draw(t, "free"))}})
 			}
 			before := map[string]string{}
-			if n := d.nodes["n"]; n != nil {
+			if n := d.Nodes["n"]; n != nil {
 				maps.Copy(before, n.Dedicated)
 			}
 			a := d.Decide(tk)
@@ -121,7 +121,7 @@ func TestClusterProperties(t *testing.T) {
 				}
 				continue
 			}
-			checkCluster(t, d.nodes["n"], tk, a, before)
+			checkCluster(t, d.Nodes["n"], tk, a, before)
 		}
 	})
 }

@@ -8,16 +8,17 @@ import (
 )
 
 // confine wants each container in its pool, and for the fallback the reclaimed ones at the floor and the shared ones on
-// all that this frees. Nothing is wanted of containers that have CPUs from kubelet, and of pods that are not there yet.
-func (n *node) confine(a *tick.Advice, members []member, groups []group, avail named, l *layout) {
-	a.Cgroups = make([]tick.Cgroup, 0, len(members)+1)
-	a.Fallback = make([]tick.Cgroup, 0, len(members)+1)
+// all that this frees. Nothing is wanted of containers that have CPUs from kubelet, and of pods that are not there yet. Where the reclaimed
+// pods had quotas before, they get their own limits back.
+func confine(members []member, groups []group, avail named, l *layout, hadQuota bool) (cgroups, fallback []tick.Cgroup) {
+	cgroups = make([]tick.Cgroup, 0, len(members)+1)
+	fallback = make([]tick.Cgroup, 0, len(members)+1)
 	for i := range members {
 		m := &members[i]
 		if m.kubelet || m.Missing == tick.MissingCgroup {
 			continue
 		}
-		list, fallback := listsOf(m, groups, avail, l)
+		list, floor := listsOf(m, groups, avail, l)
 		if list == "" {
 			continue
 		}
@@ -26,15 +27,16 @@ func (n *node) confine(a *tick.Advice, members []member, groups []group, avail n
 			if want.Cgroup = policy.Cgroup(m.Pod, j); want.Cgroup == "" {
 				continue
 			}
-			if n.Quota && m.class == tick.QoSReclaimed { // CPUs came online: there is room for pools again
+			if hadQuota && m.class == tick.QoSReclaimed { // CPUs came online: there is room for pools again
 				want.CPUMaxMilliCPU = new(limitOf(m.Pod, j))
 			}
-			a.Cgroups = append(a.Cgroups, want)
-			if fallback != "" {
-				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUSetCPUs: fallback, CPUSetMems: m.mems})
+			cgroups = append(cgroups, want)
+			if floor != "" {
+				fallback = append(fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUSetCPUs: floor, CPUSetMems: m.mems})
 			}
 		}
 	}
+	return cgroups, fallback
 }
 
 // listsOf are the CPUs of a pod, now and in the fallback; empty where it is not confined.

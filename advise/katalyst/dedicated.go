@@ -21,17 +21,18 @@ type claim struct {
 // dedicate gives each dedicated pod whole cores for its CPU request, near one NUMA node, or all of as few nodes as it
 // needs. A pod keeps what it has; the reclaimed side gives before the shared one does, and one core of the shared pool and
 // the floor stay. What a pod has beyond its request, which is all that a scheduler has counted, is not taken from services.
-func (n *node) dedicate(a *tick.Advice, members []member, r resolved, s Settings) map[string]named {
-	claims := n.claims(a, members)
-	avail := n.shape.avail.Set
-	given := make(map[string]named, len(claims))
+// It replaces the dedicated pods' part of the last division, which d has, and marks the members.
+func dedicate(in inputs, members []member, d *divided) (given map[string]named, reasons []string) {
+	claims, reasons := claimsOf(members)
+	avail := in.shape.avail.Set
+	given = make(map[string]named, len(claims))
 	serving := 0
 	if len(claims) > 0 {
-		serving = n.serving(members, r, s) + r.floorCPUs()
+		serving = servingCPUs(in, members) + in.floorCPUs()
 	}
 	for _, c := range claims { // first who has, so that nobody new takes it
-		has, ok := n.keeps(c, avail)
-		if ok = ok && avail.Size()-has.Size() >= n.shape.LargestCore(); ok && !(c.exclusive && avail.Size()-has.Size() < serving) {
+		has, ok := c.keeps(in.shape, d.Dedicated[c.key], avail)
+		if ok = ok && avail.Size()-has.Size() >= in.shape.LargestCore(); ok && !(c.exclusive && avail.Size()-has.Size() < serving) {
 			given[c.key] = has
 			avail = avail.Difference(has.Set)
 		}
@@ -43,83 +44,95 @@ func (n *node) dedicate(a *tick.Advice, members []member, r resolved, s Settings
 			continue
 		}
 		if shared.IsEmpty() {
-			shared = n.presentShared()
+			shared = d.shared(in.shape)
 		}
-		room := avail.Size() - r.floorCPUs() - n.shape.LargestCore()
-		taken, what, ok := n.take(c, avail, shared, room, serving)
+		had := d.Dedicated[c.key]
+		room := avail.Size() - in.floorCPUs() - in.shape.LargestCore()
+		taken, what, ok := c.take(in.shape, had, avail, shared, room, serving)
 		switch {
 		case !ok || taken.Size() > room:
-			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s asks for %d CPUs%s and %d can be given: it stays in the shared pool", c.key, c.cpus, what, max(room, 0)))
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s asks for %d CPUs%s and %d can be given: it stays in the shared pool", c.key, c.cpus, what, max(room, 0)))
 			continue
 		case taken.Size() > c.cpus && avail.Size()-taken.Size() < serving:
-			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s asks for %d CPUs, which are %d in whole cores, and services need all but %d: it stays in the shared pool",
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s asks for %d CPUs, which are %d in whole cores, and services need all but %d: it stays in the shared pool",
 				c.key, c.cpus, taken.Size(), max(avail.Size()-serving, 0)))
 			continue
 		case what == instead:
-			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s has %d CPUs%s: services need all but %d", c.key, taken.Size(), what, max(avail.Size()-serving, 0)))
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s has %d CPUs%s: services need all but %d", c.key, taken.Size(), what, max(avail.Size()-serving, 0)))
 		}
-		if had := n.Dedicated[c.key]; had != "" && had != taken.String() {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s moves from CPUs %s to %s: it cannot keep them, or asks for others", c.key, quote(had), taken))
+		if had != "" && had != taken.String() {
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s moves from CPUs %s to %s: it cannot keep them, or asks for others", c.key, quote(had), taken))
 		}
 		given[c.key] = name(taken)
 		avail = avail.Difference(taken)
 	}
-	n.Dedicated = make(map[string]string, len(given))
+	d.Dedicated = make(map[string]string, len(given))
 	for k, set := range given {
-		n.Dedicated[k] = set.list
+		d.Dedicated[k] = set.list
 	}
-	n.bind(a, members, claims, given)
-	return given
+	var more []string
+	d.Bound, d.owned, more = bind(in, members, claims, given, *d)
+	return given, append(reasons, more...)
+}
+
+// shared is all that the shared pools had.
+func (d *divided) shared(s *shape) cpus.Set {
+	shared := s.parse(d.Share).Set
+	for _, p := range d.Named {
+		shared = shared.Union(s.parse(p.CPUs).Set)
+	}
+	return shared
 }
 
 // instead is what a pod has that asks for NUMA nodes of its own which services need.
 const instead = " and no NUMA nodes of its own"
 
-// take takes CPUs for a claim that has none, and says what of.
-func (n *node) take(c *claim, avail, shared cpus.Set, room, serving int) (taken cpus.Set, what string, ok bool) {
+// take takes CPUs for a claim that cannot keep those that it had, or had none, and says what of.
+func (c *claim) take(s *shape, before string, avail, shared cpus.Set, room, serving int) (taken cpus.Set, what string, ok bool) {
 	if c.exclusive {
 		what = " in NUMA nodes of its own"
 		left := serving
-		had := n.shape.parse(n.Dedicated[c.key])
+		had := s.parse(before)
 		if !had.IsEmpty() { // it lost them before: not again before the shared pool has been smaller for its hold
 			left = max(serving, shared.Size())
 		}
-		if taken, ok = n.shape.wholeNodes(avail, c.cpus); !ok || taken.Size() > room || avail.Size()-taken.Size() >= left {
+		if taken, ok = s.wholeNodes(avail, c.cpus); !ok || taken.Size() > room || avail.Size()-taken.Size() >= left {
 			return taken, what, ok
 		}
 		c.exclusive, what = false, instead
 		if plain := *c; !had.IsEmpty() {
-			if has, keeps := n.keeps(plain, avail); keeps {
+			if has, keeps := plain.keeps(s, before, avail); keeps {
 				return has.Set, what, true
 			}
 		}
 	}
-	taken, ok = n.shape.TakeNear(avail, shared, c.cpus)
+	taken, ok = s.TakeNear(avail, shared, c.cpus)
 	return taken, what, ok
 }
 
-// serving is the CPUs that the shared pods need, with the reserve.
-func (n *node) serving(members []member, r resolved, s Settings) int {
+// servingCPUs is the CPUs that the shared pods need, with the reserve.
+func servingCPUs(in inputs, members []member) int {
 	var sum estimate
+	var containers []workload
 	for i := range members {
 		m := &members[i]
 		if m.class != tick.QoSShared {
 			continue
 		}
-		n.workloads = workloads(m.Pod, n.workloads[:0])
-		for j, w := range n.workloads {
+		containers = workloads(m.Pod, containers[:0])
+		for j, w := range containers {
 			w.promised, w.ending = m.ramping, m.Terminating
-			if !m.kubelet || !n.shape.gaveTo(&m.Containers[j]) {
-				sum.addCPU(w, s)
+			if !m.kubelet || !in.shape.gaveTo(&m.Containers[j]) {
+				sum.addCPU(w, in.settings)
 			}
 		}
 	}
-	return int(ceilCPUs(min(float64(r.reserveMilliCPU)+sum.milliCPU, float64(n.shape.online.Size())*1000)))
+	return int(ceilCPUs(min(float64(in.reserveMilliCPU)+sum.milliCPU, float64(in.shape.online.Size())*1000)))
 }
 
-// claims are those of the dedicated pods: the ones that have CPUs from kubelet and those without a request have none.
+// claimsOf are the claims of the dedicated pods: the ones that have CPUs from kubelet and those without a request have none.
 // Whole nodes come first, while there are some.
-func (n *node) claims(a *tick.Advice, members []member) []claim {
+func claimsOf(members []member) (claims []claim, reasons []string) {
 	byKey := map[string]claim{}
 	for i := range members {
 		m := &members[i]
@@ -127,10 +140,10 @@ func (n *node) claims(a *tick.Advice, members []member) []claim {
 		case m.class != tick.QoSDedicated || m.kubelet:
 			continue
 		case m.Requests == nil || m.Requests.MilliCPU == nil || !(*m.Requests.MilliCPU > 0):
-			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s has no CPU request: it stays in the shared pool", m.key))
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s has no CPU request: it stays in the shared pool", m.key))
 			continue
 		case *m.Requests.MilliCPU < 1000: // a label costs nothing: what was not requested is not taken from others
-			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s requests %.0fm, less than a CPU: it stays in the shared pool", m.key, *m.Requests.MilliCPU))
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s requests %.0fm, less than a CPU: it stays in the shared pool", m.key, *m.Requests.MilliCPU))
 			continue
 		}
 		c := byKey[m.key]
@@ -141,7 +154,7 @@ func (n *node) claims(a *tick.Advice, members []member) []claim {
 		}
 		byKey[m.key] = c
 	}
-	return slices.SortedFunc(maps.Values(byKey), func(a, b claim) int {
+	claims = slices.SortedFunc(maps.Values(byKey), func(a, b claim) int {
 		if a.exclusive != b.exclusive {
 			if a.exclusive {
 				return -1
@@ -150,23 +163,24 @@ func (n *node) claims(a *tick.Advice, members []member) []claim {
 		}
 		return cmp.Compare(a.key, b.key)
 	})
+	return claims, reasons
 }
 
-// keeps returns what a pod has, where it may keep that.
-func (n *node) keeps(c claim, avail cpus.Set) (named, bool) {
-	has := n.shape.parse(n.Dedicated[c.key])
+// keeps returns what a pod had, where it may keep that.
+func (c *claim) keeps(s *shape, had string, avail cpus.Set) (named, bool) {
+	has := s.parse(had)
 	switch {
 	case has.IsEmpty() || !has.IsSubsetOf(avail) || has.Size() < c.cpus:
 		return named{}, false
 	case c.exclusive:
-		return has, n.shape.isWhole(has, c.cpus)
+		return has, s.isWhole(has, c.cpus)
 	}
-	return has, has.Size() < c.cpus+n.shape.LargestCore()
+	return has, has.Size() < c.cpus+s.LargestCore()
 }
 
-// bind notes for each dedicated pod its CPUs, and its memory nodes where it asks for them.
-func (n *node) bind(a *tick.Advice, members []member, claims []claim, given map[string]named) {
-	n.owned = cpus.Set{}
+// bind marks each dedicated pod with its CPUs, and its memory nodes where it asks for them. It returns which pods are bound to memory
+// nodes or were, and the NUMA nodes that a pod has alone.
+func bind(in inputs, members []member, claims []claim, given map[string]named, d divided) (nowBound map[string]bool, owned cpus.Set, reasons []string) {
 	bound := map[string]string{}
 	whole := map[string]float64{}
 	for _, c := range claims {
@@ -174,41 +188,40 @@ func (n *node) bind(a *tick.Advice, members []member, claims []claim, given map[
 		if !has || !c.binding {
 			continue
 		}
-		ids := n.shape.nodesOf(set)
+		ids := in.shape.nodesOf(set)
 		if !c.exclusive && ids.Size() > 1 {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s is bound to NUMA nodes %s: no single one has %d CPUs free", c.key, ids, c.cpus))
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s is bound to NUMA nodes %s: no single one has %d CPUs free", c.key, ids, c.cpus))
 		}
 		if c.exclusive {
-			n.owned = n.owned.Union(ids)
-			whole[c.key] = n.shape.bytesOf(ids)
+			owned = owned.Union(ids)
+			whole[c.key] = in.shape.bytesOf(ids)
 		}
-		mems := ids.Intersection(n.shape.mems)
+		mems := ids.Intersection(in.shape.mems)
 		if mems.IsEmpty() {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("dedicated pod %s is not bound to memory: NUMA nodes %s have none", c.key, ids))
+			reasons = append(reasons, fmt.Sprintf("dedicated pod %s is not bound to memory: NUMA nodes %s have none", c.key, ids))
 			continue
 		}
 		bound[c.key] = mems.String()
 	}
-	unbound := n.Bound
-	n.Bound = nil
 	for i := range members {
 		m := &members[i]
 		if m.class == tick.QoSDedicated && !m.kubelet {
-			m.own, m.mems, m.whole = n.Dedicated[m.key], bound[m.key], whole[m.key]
+			m.own, m.mems, m.whole = d.Dedicated[m.key], bound[m.key], whole[m.key]
 		}
-		if len(bound) == 0 && len(unbound) == 0 {
+		if len(bound) == 0 && len(d.Bound) == 0 {
 			continue
 		}
-		if id := policy.Identity(m.Pod); m.mems == "" && unbound[id] {
-			m.mems = n.shape.mems.String() // what was bound once is let go
+		if id := policy.Identity(m.Pod); m.mems == "" && d.Bound[id] {
+			m.mems = in.shape.mems.String() // what was bound once is let go
 		}
 		if m.mems != "" {
-			if n.Bound == nil {
-				n.Bound = map[string]bool{}
+			if nowBound == nil {
+				nowBound = map[string]bool{}
 			}
-			n.Bound[policy.Identity(m.Pod)] = true
+			nowBound[policy.Identity(m.Pod)] = true
 		}
 	}
+	return nowBound, owned, reasons
 }
 
 // wholeNodes takes NUMA nodes of which nobody else has a CPU: the smallest one with at least want CPUs, else the largest
@@ -216,7 +229,7 @@ func (n *node) bind(a *tick.Advice, members []member, claims []claim, given map[
 func (s *shape) wholeNodes(avail cpus.Set, want int) (cpus.Set, bool) {
 	var free []cpus.Set
 	for _, id := range s.NUMA {
-		if node := s.nodes[id].Difference(s.system); !node.IsEmpty() && node.IsSubsetOf(avail) {
+		if node := s.nodes[id].Difference(s.Reserved); !node.IsEmpty() && node.IsSubsetOf(avail) {
 			free = append(free, node)
 		}
 	}
@@ -239,7 +252,7 @@ func (s *shape) wholeNodes(avail cpus.Set, want int) (cpus.Set, bool) {
 func (s *shape) isWhole(set named, want int) bool {
 	whole, least := cpus.Set{}, set.Size()
 	for _, id := range s.nodesOf(set).List() {
-		node := s.nodes[id].Difference(s.system)
+		node := s.nodes[id].Difference(s.Reserved)
 		whole, least = whole.Union(node), min(least, node.Size())
 	}
 	return whole.Equals(set.Set) && set.Size()-least < want

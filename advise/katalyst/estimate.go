@@ -2,7 +2,6 @@ package katalyst
 
 import (
 	"fmt"
-	"math"
 
 	"polder/advise/policy"
 	"polder/lib/phrase"
@@ -27,7 +26,7 @@ type workload struct {
 	milliCPU, memoryBytes    *float64 // requests
 	empty                    bool     // it has no threads
 	promised                 bool     // the CPU request counts whatever is used: the pod has just started, or is dedicated
-	held                     bool     // and the memory request: the pod is dedicated
+	reserved                 bool     // and the memory request: the pod is dedicated
 	ending                   bool     // only what is used counts
 }
 
@@ -41,23 +40,24 @@ type workload struct {
 // The request of a pod that has just started always counts, and so does a dedicated pod's, for that is what it was
 // promised; its memory counts also where it has CPUs of its own, and all memory of NUMA nodes that it has alone. A pod
 // that ends counts with what it uses. A container with CPUs that kubelet gave it needs none of a pool.
-func (n *node) need(members []member, groups []group, s Settings) estimate {
+func need(in inputs, members []member, groups []group) estimate {
 	var sum estimate
+	var containers []workload
 	for i := range members {
 		m := &members[i]
 		if m.class != tick.QoSShared && m.class != tick.QoSDedicated {
 			continue
 		}
 		before := sum.memoryBytes
-		n.workloads = workloads(m.Pod, n.workloads[:0])
-		for j, w := range n.workloads {
-			w.held = m.class == tick.QoSDedicated
-			w.promised = w.held || m.ramping
+		containers = workloads(m.Pod, containers[:0])
+		for j, w := range containers {
+			w.reserved = m.class == tick.QoSDedicated
+			w.promised = w.reserved || m.ramping
 			w.ending = m.Terminating
 			g := &groups[m.group]
-			if m.own == "" && !(m.kubelet && n.shape.gaveTo(&m.Containers[j])) {
+			if m.own == "" && !(m.kubelet && in.shape.gaveTo(&m.Containers[j])) {
 				unknown := sum.unknown
-				if milliCPU, counts := sum.addCPU(w, s); counts {
+				if milliCPU, counts := sum.addCPU(w, in.settings); counts {
 					if sum.unknown > unknown { // no pool that a pod names has CPUs for what nobody knows
 						g = &groups[0]
 					}
@@ -65,7 +65,7 @@ func (n *node) need(members []member, groups []group, s Settings) estimate {
 					g.containers++
 				}
 			}
-			sum.addMemory(w, s)
+			sum.addMemory(w, in.settings)
 		}
 		sum.memoryBytes = max(sum.memoryBytes, policy.Bounded(before+m.whole))
 	}
@@ -103,7 +103,7 @@ func (e *estimate) addCPU(w workload, s Settings) (milliCPU float64, counts bool
 }
 
 func (e *estimate) addMemory(w workload, s Settings) {
-	if w.held && !w.ending && w.rss != nil && w.memoryBytes != nil && *w.memoryBytes > *w.rss {
+	if w.reserved && !w.ending && w.rss != nil && w.memoryBytes != nil && *w.memoryBytes > *w.rss {
 		w.rss = w.memoryBytes
 	}
 	switch {
@@ -189,12 +189,4 @@ func (e estimate) reasons(s Settings) []string {
 		r = append(r, fmt.Sprintf("%s taken as %d bytes each (%s): no rss or memory request is known", phrase.Count(e.rssUnknown, "shared container"), s.UnknownMemoryBytes, s.source("unknown-memory")))
 	}
 	return r
-}
-
-// reclaimedMemory is total less the reserve less what the shared containers hold, and not negative.
-func reclaimedMemory(totalBytes float64, reserveBytes int64, e estimate) int64 {
-	if math.IsNaN(totalBytes) {
-		return 0
-	}
-	return int64(max(0, policy.Bounded(totalBytes)-float64(reserveBytes)-e.memoryBytes))
 }

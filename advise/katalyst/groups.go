@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"polder/advise/policy"
 	"polder/lib/cpus"
@@ -25,12 +24,15 @@ type group struct {
 	vacant     bool // it has no pods any more, and is held
 	small      bool // what its pods need counts in the first one, and is not worth a core of its own
 	merged     bool // it has no CPUs of its own and uses the first one's
-	hold       *hold
+	hold       hold
 	present    named
 	want, size int
 	bound      string
 	cpus       named
 }
+
+// hasPool reports whether it has CPUs that are not another pool's.
+func (g *group) hasPool() bool { return !g.cpus.IsEmpty() && !g.merged }
 
 // ownPool is what is remembered of a named shared pool.
 type ownPool struct {
@@ -39,9 +41,8 @@ type ownPool struct {
 }
 
 // gather makes the shared pools: the common one and those that pods name, which anybody may do.
-func (n *node) gather(members []member, now time.Time, r resolved, s Settings) []group {
-	groups := append(n.groups[:0], group{name: tick.PoolShare, hold: &n.hold, reserve: r.reserveMilliCPU})
-	defer func() { n.groups = groups }()
+func gather(in inputs, members []member, before divided) []group {
+	groups := []group{{name: tick.PoolShare, hold: before.hold, reserve: in.reserveMilliCPU}}
 	byName := map[string]int(nil)
 	for i := range members {
 		if m := &members[i]; m.pool() != "" {
@@ -51,23 +52,24 @@ func (n *node) gather(members []member, now time.Time, r resolved, s Settings) [
 			byName[m.pool()] = 0
 		}
 	}
-	if byName == nil && len(n.Named) == 0 {
+	if byName == nil && len(before.Named) == 0 {
 		return groups
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		byName[name] = len(groups)
-		groups = append(groups, group{name: name, hold: &hold{}})
+		groups = append(groups, group{name: name})
 	}
-	for _, name := range slices.Sorted(maps.Keys(n.Named)) {
-		known := n.Named[name]
+	for _, name := range slices.Sorted(maps.Keys(before.Named)) {
+		known := before.Named[name]
 		if known == nil { // a state file's
 			continue
 		}
-		known.clock(now)
+		h := known.hold
+		h.clock(in.now)
 		if i, here := byName[name]; here {
-			groups[i].hold = &known.hold
-		} else if known.held(now, s.Hold) > 0 && refusedPool(name) == "" {
-			groups = append(groups, group{name: name, hold: &known.hold, vacant: true})
+			groups[i].hold = h
+		} else if h.remaining(in.now, in.settings.Hold) > 0 && refusedPool(name) == "" {
+			groups = append(groups, group{name: name, hold: h, vacant: true})
 		}
 	}
 	for i := range members {
@@ -167,69 +169,63 @@ func demands(groups []group, reserve int64, units, unit int) (wants []int, needs
 	return wants, needs, sum
 }
 
-// sizes decides several shared pools, each as [node.size] would, in units of the largest core, and returns their union.
+// sizes decides several shared pools, each as [group.sizeAlone] would, in units of the largest core, and returns their union.
 // What they need beyond the limit they share out in proportion; what is only held gives way to need first.
-func (n *node) sizes(a *tick.Advice, now time.Time, avail named, groups []group, limit int, r resolved, s Settings) named {
-	unit := n.shape.LargestCore()
+func sizes(in inputs, groups []group, avail named, limit int) (all named, reasons []string) {
+	unit := in.shape.LargestCore()
 	units := max(limit/unit, 1)
-	wants, needs, sum := demands(groups, r.reserveMilliCPU, units, unit)
+	wants, needs, sum := demands(groups, in.reserveMilliCPU, units, unit)
 	for i := range groups {
-		g := &groups[i]
-		if i == 0 {
-			g.present = n.present(avail, n.Share)
-		} else if p := n.Named[g.name]; p != nil {
-			g.present = n.present(avail, p.CPUs)
-		}
-		g.want, g.bound = wants[i]*unit, ""
+		groups[i].want, groups[i].bound = wants[i]*unit, ""
 	}
 	var sizes []int
 	switch {
 	case sum > units:
-		sizes = divide(needs, units, unit)
+		sizes = divideUnits(needs, units, unit)
 		for i := range groups {
-			groups[i].bound = fmt.Sprintf("; %d CPUs would do, the shared pools divide %d: the reclaimed pool keeps its floor of %d CPUs (%s)", groups[i].want, units*unit, r.floorCPUs(), r.floorFrom)
+			groups[i].bound = fmt.Sprintf("; %d CPUs would do, the shared pools divide %d: the reclaimed pool keeps its floor of %d CPUs (%s)", groups[i].want, units*unit, in.floorCPUs(), in.floorFrom)
 		}
-	case r.off:
+	case in.off:
 		weights := make([]float64, len(wants))
 		for i := range wants {
 			weights[i] = float64(wants[i])
 		}
 		sizes = apportion(weights, units)
 		for i := range groups {
-			groups[i].bound = fmt.Sprintf("; nothing is reclaimed, so the shared pools have all but the floor of %d CPUs (%s)", r.floorCPUs(), r.floorFrom)
+			groups[i].bound = fmt.Sprintf("; nothing is reclaimed, so the shared pools have all but the floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
 		}
 	default:
-		sizes = n.holdBack(now, groups, wants, units-sum, unit, s)
+		sizes = holdBack(in, groups, wants, units-sum, unit)
 	}
 	for i := range groups {
 		groups[i].size = sizes[i] * unit
 	}
-	all := n.settle(avail, groups)
+	all = settle(in.shape, avail, groups)
 	var small []string
 	for i := range groups {
 		switch g := &groups[i]; {
 		case !g.vacant && !g.small:
-			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: reserve %dm of %dm (%s) + %s = %.0fm -> %d CPUs in whole cores%s", g.name,
-				g.reserve, r.reserveMilliCPU, r.reserveFrom, needText(g.milliCPU, g.containers, g.system), g.wanted(), g.cpus.Size(), g.bound))
+			reasons = append(reasons, fmt.Sprintf("%s: reserve %dm of %dm (%s) + %s = %.0fm -> %d CPUs in whole cores%s", g.name,
+				g.reserve, in.reserveMilliCPU, in.reserveFrom, needText(g.milliCPU, g.containers, g.system), g.wanted(), g.cpus.Size(), g.bound))
 		case g.merged:
 			small = append(small, g.name)
 		case g.small:
-			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: it needs %.0fm, less than a core%s", g.name, g.milliCPU, g.bound))
+			reasons = append(reasons, fmt.Sprintf("%s: it needs %.0fm, less than a core%s", g.name, g.milliCPU, g.bound))
 		case g.cpus.Size() > 0:
-			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: it has no pods any more%s", g.name, g.bound))
+			reasons = append(reasons, fmt.Sprintf("%s: it has no pods any more%s", g.name, g.bound))
 		}
 		g := &groups[i]
-		g.hold.remember(now, g.present.Size(), g.cpus.Size(), g.want)
+		g.hold.remember(in.now, g.present.Size(), g.cpus.Size(), g.want)
 	}
 	if len(small) > 0 {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("pools %s are one with share: each needs less than a core, or its proportion of %s is less than one",
+		reasons = append(reasons, fmt.Sprintf("pools %s are one with share: each needs less than a core, or its proportion of %s is less than one",
 			clipped(small), phrase.Count(units, "whole core")))
 	}
-	return all
+	return all, reasons
 }
 
 // holdBack lets pools that need less keep what they have for the hold, and then shrink in steps, as far as it is spare.
-func (n *node) holdBack(now time.Time, groups []group, wants []int, spare, unit int, s Settings) []int {
+func holdBack(in inputs, groups []group, wants []int, spare, unit int) []int {
 	sizes := slices.Clone(wants)
 	for i := range groups {
 		g := &groups[i]
@@ -238,10 +234,10 @@ func (n *node) holdBack(now time.Time, groups []group, wants []int, spare, unit 
 			continue
 		}
 		keep := has
-		if held := g.hold.held(now, s.Hold); held > 0 {
-			g.bound = heldFor(has*unit, held, s)
-		} else if keep = max(wants[i], has-max(n.step(s)/unit, 1)); keep > wants[i] {
-			g.bound = n.stepping(g.want, s)
+		if left := g.hold.remaining(in.now, in.settings.Hold); left > 0 {
+			g.bound = heldFor(has*unit, left, in.settings)
+		} else if keep = max(wants[i], has-max(in.step()/unit, 1)); keep > wants[i] {
+			g.bound = in.stepping(g.want)
 		}
 		extra := min(keep-wants[i], spare)
 		if extra < keep-wants[i] {
@@ -254,14 +250,13 @@ func (n *node) holdBack(now time.Time, groups []group, wants []int, spare, unit 
 }
 
 // settle gives the groups CPUs of their sizes, and returns all of them. A group for which there is no core is merged.
-func (n *node) settle(avail named, groups []group) named {
-	key := append(n.key[:0], avail.list...)
+func settle(s *shape, avail named, groups []group) named {
+	key := []byte(avail.list)
 	for i := range groups {
 		key = append(append(key, '|'), groups[i].present.list...)
 		key = strconv.AppendInt(append(key, ':'), int64(groups[i].size), 10)
 	}
-	n.key = key
-	placed := memo(&n.shape.places, string(key), func() []named { return n.shape.place(avail.Set, groups) })
+	placed := memo(&s.places, string(key), func() []named { return s.place(avail.Set, groups) })
 	for i := range groups {
 		g := &groups[i]
 		if g.cpus = placed[i]; g.size > 0 && g.cpus.IsEmpty() {
@@ -335,9 +330,9 @@ func apportion(weights []float64, total int) []int {
 	return sizes
 }
 
-// divide divides units by needs of CPUs: each need in whole units where there are as many, so that the reserve alone does not fit;
+// divideUnits divides units by needs of CPUs: each need in whole units where there are as many, so that the reserve alone does not fit;
 // else each its proportion.
-func divide(needs []float64, units, unit int) []int {
+func divideUnits(needs []float64, units, unit int) []int {
 	if least, enough := wholeUnits(needs, units, unit); enough {
 		return addTo(least, needs, units)
 	}

@@ -10,6 +10,7 @@ package katalyst
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"polder/advise/class"
@@ -32,33 +33,49 @@ reclaimed and never less than a floor. On machines with fewer than 8 CPUs the re
 
 // Decider decides for any number of nodes, each with a state of its own.
 type Decider struct {
-	settings     Settings
-	nodes        map[string]*node
+	policy.Base[Settings, node, *node]
 	enhancements map[string]*enhancement
 }
 
 // New returns a Decider.
-func New(s Settings) *Decider { return &Decider{settings: s, nodes: map[string]*node{}} }
-
-// Configure replaces the settings, from the next tick on; what is remembered stays.
-func (d *Decider) Configure(s Settings) { d.settings = s }
-
-// State returns a pointer to what is remembered, by node.
-func (d *Decider) State() any { return &d.nodes }
-
-// Reboot forgets what was advised of cgroups that another run of the kernel had: those of the same name are others', and have nothing
-// to be undone. Dedicated pods keep their CPUs, and pools their hold-downs.
-func (d *Decider) Reboot() {
-	for _, n := range d.nodes {
-		if n != nil {
-			n.Bound, n.Started, n.Fallback, n.Pools, n.Quota, n.Tier, n.Class = nil, nil, nil, false, false, "", nil
-			n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
-		}
-	}
-}
+func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, node](s)} }
 
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
+	divided
+	// Started says of each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 where it has.
+	Started  map[string]int64 `json:"started,omitempty"`
+	Fallback []tick.Cgroup    `json:"fallback,omitempty"`
+	// Given are the CPUs that kubelet gave away, as far as was last known.
+	Given string `json:"given,omitempty"`
+	// Decided says that a decision was made of which no part was guessed: hold-downs begin with it.
+	Decided bool `json:"decided,omitempty"`
+	// Guessed is when the node was decided on first.
+	Guessed time.Time `json:"guessed,omitzero"`
+	// Class is the scheduling class of the reclaimed pods.
+	Class *class.State `json:"class,omitempty"`
+	// Guard is what was taken from the reclaimed pods while services waited.
+	Guard *guard.State `json:"guard,omitempty"`
+	// Limits are the reclaimed pods' own limits, the cap of their memory, and the protection of the services'.
+	Limits *limits.State `json:"limits,omitempty"`
+	// Disk is their share of the disks, and their limits there.
+	Disk *disk.State `json:"disk,omitempty"`
+
+	shape   *shape   // derived from the topology, again whenever that changes
+	dynamic *dynamic // and from the tick's configuration
+}
+
+// LastUsed is when the shared pool needed its size last.
+func (n *node) LastUsed() time.Time { return n.LastNeed }
+
+// Reboot keeps the dedicated pods' CPUs, and the pools' hold-downs.
+func (n *node) Reboot() {
+	n.Bound, n.Started, n.Fallback, n.Pools, n.Quota, n.Tier, n.Class = nil, nil, nil, false, false, "", nil
+	n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
+}
+
+// divided is how the CPUs were divided last, from which the next division begins.
+type divided struct {
 	// Share is the common shared pool (a CPU list) and ShareMilliCPU the same in quota mode.
 	Share         string `json:"share,omitempty"`
 	ShareMilliCPU int64  `json:"shareMilliCPU,omitempty"`
@@ -69,134 +86,132 @@ type node struct {
 	// identity.
 	Dedicated map[string]string `json:"dedicated,omitempty"`
 	Bound     map[string]bool   `json:"bound,omitempty"`
-	// Started says of each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 where it has.
-	Started  map[string]int64 `json:"started,omitempty"`
-	Fallback []tick.Cgroup    `json:"fallback,omitempty"`
-	// Given are the CPUs that kubelet gave away, as far as was last known.
-	Given string `json:"given,omitempty"`
 	// Pools and Quota say which of the two was ever in force, so that the other undoes it, and Tier which cgroup of kubelet's
 	// was ever narrowed.
-	Pools bool `json:"pools,omitempty"`
-	// Decided says that a decision was made of which no part was guessed: hold-downs begin with it.
-	Decided bool `json:"decided,omitempty"`
-	// Guessed is when the node was decided on first.
-	Guessed time.Time `json:"guessed,omitzero"`
-	Quota   bool      `json:"quota,omitempty"`
-	Tier    string    `json:"tier,omitempty"`
-	// Class is the scheduling class of the reclaimed pods.
-	Class *class.State `json:"class,omitempty"`
-	// Guard is what was taken from the reclaimed pods while services waited.
-	Guard *guard.State `json:"guard,omitempty"`
-	// Limits are the reclaimed pods' own limits, the cap of their memory, and the protection of the services'.
-	Limits *limits.State `json:"limits,omitempty"`
-	// Disk is their share of the disks, and their limits there.
-	Disk *disk.State `json:"disk,omitempty"`
+	Pools bool   `json:"pools,omitempty"`
+	Quota bool   `json:"quota,omitempty"`
+	Tier  string `json:"tier,omitempty"`
 
-	shape   *shape   // derived from the topology, made anew when that changes
-	dynamic *dynamic // and from the tick's configuration
-	owned   cpus.Set // ids of the NUMA nodes that a pod has alone
-
-	// Memory that is used again.
-	members   []member
-	groups    []group
-	workloads []workload
-	key       []byte
+	owned cpus.Set // ids of the NUMA nodes that a pod has alone
 }
 
-// Decide implements [policy.Decider].
+// inputs are what a decision is made from, beside the pods and what was decided before. No stage changes them.
+type inputs struct {
+	now      time.Time
+	sample   *tick.Sample
+	shape    *shape
+	settings Settings // none is more than the machine has
+	resolved          // the settings that the tick's configuration may set, too
+	milliCPU int64
+	bytes    float64 // the machine's memory, 0 where that is unknown
+	small    bool    // too small for pools
+	reasons  []string
+}
+
+// Decide implements [policy.Decider]. What is decided goes from stage to stage: what is known of the machine; what each pod is; what
+// runs beside the pods; how the CPUs are divided; what holds within each part; what is offered.
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
-	n := d.node(t.Node)
+	n := d.Node(t.Node)
 	n.clock(t.Time)
 	a := &tick.Advice{Policy: Policy.Name, Fallback: n.Fallback}
-	s := t.Sample
-	if why := n.undecidable(s); why != "" {
+	in, why := n.observe(t, d.Settings)
+	if why != "" {
 		a.Reasons = []string{why + ": no decision"}
 		return a
 	}
-	if err := n.see(s.Topology, d.settings.ReservedCPUs, n.exclusiveCPUs(a, s)); err != nil {
-		a.Reasons = []string{fmt.Sprintf("%s: no decision", err)}
-		return a
-	}
+	members, faults := d.classify(in)
+	n.Started = rampUp(members, n.Started, t.Time)
+	sys := systemUse(in, members)
 
-	small := n.shape.online.Size() < d.settings.PoolMinCPUs || len(n.shape.Cores) < 2
-	machineBytes := machineBytes(s)
-	settings := d.settings.within(n.milliCPU(s), int64(machineBytes))
-	r := settings.resolve(n.configure(s.Config), small, n.milliCPU(s), int64(machineBytes))
-	a.Reclaimed = &tick.Reclaimed{}
-	members := d.enroll(n, a, t)
-	n.owned = cpus.Set{}
-	n.forgetGuess()
-	sys := n.system(members, s)
-	e, weights := n.divide(a, t, members, small, sys.milliCPU, r, settings)
-	n.restrain(a, t, r, settings)
-	a.Reasons = append(append(a.Reasons, e.reasons(settings)...), sys.reasons...)
-	n.decided(t.Time, e.unknown > 0, settings.Hold)
-	e.memoryBytes = policy.Bounded(e.memoryBytes + sys.memoryBytes)
-	policy.AwakenTiers(s, a)
-	n.memory(a, machineBytes, r, e)
-	n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{Own: true})
-	n.publish(a, s, r, machineBytes, weights)
-	a.Reasons = append(a.Reasons, r.reasons...)
+	if !n.Decided {
+		n.divided = n.withoutSizes()
+	}
+	div := divide(in, members, sys.milliCPU, n.divided)
+	n.divided = div.divided
+	n.decided(t.Time, div.need.unknown > 0, in.settings.Hold)
+	a.Reclaimed, a.Pools, a.Cgroups, a.Fallback = div.part.Reclaimed, div.part.Pools, div.part.Cgroups, div.part.Fallback
+	a.Reasons = slices.Concat(in.reasons, faults, div.part.Reasons)
+
+	m := class.Machine{MilliCPU: in.milliCPU, FloorMilliCPU: in.floorMilliCPU, CgroupVersion: in.sample.CgroupVersion}
+	n.Class = n.Class.Advise(t, a, in.settings.BatchClass, m)
+	n.Disk = n.Disk.Advise(t, a, in.settings.Disk, disk.Strategy{}, false)
+	n.Guard = n.Guard.Advise(t, a, in.settings.Guard, false, m)
+	a.Reasons = slices.Concat(a.Reasons, div.need.reasons(in.settings), sys.reasons)
+	policy.AwakenTiers(in.sample, a)
+
+	bytes, why := reclaimedMemory(in, policy.Bounded(div.need.memoryBytes+sys.memoryBytes))
+	a.Reclaimed.MemoryBytes, a.Reasons = bytes, appendText(a.Reasons, why)
+	n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{Own: true})
+	offer, because := publish(in, *a.Reclaimed, div.perNUMA, div.owned)
+	a.Reclaimed, a.Reasons = &offer, slices.Concat(a.Reasons, because, in.resolved.reasons)
 	n.Fallback = a.Fallback
 	return a
 }
 
-// node is what is remembered of a node.
-func (d *Decider) node(name string) *node {
-	if d.nodes == nil { // a state file's null
-		d.nodes = map[string]*node{}
+// observe is what the decision is made from; why says what is missing for one.
+func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) {
+	s := t.Sample
+	if why = undecidable(s, n.Share != "" || n.ShareMilliCPU > 0); why != "" {
+		return in, why
 	}
-	n := d.nodes[name]
-	if n == nil {
-		policy.MakeRoom(d.nodes, func(n *node) time.Time { return n.LastNeed })
-		n = &node{}
-		d.nodes[name] = n
+	given, unread := policy.ExclusiveCPUs(s, n.Given)
+	n.Given = given
+	sh, err := n.shape.renew(s.Topology, settings.ReservedCPUs, given)
+	if err != nil {
+		return in, err.Error()
 	}
-	return n
+	n.shape, n.dynamic = sh, n.dynamic.renew(s.Config)
+	in = inputs{
+		now: t.Time, sample: s, shape: sh, milliCPU: milliCPU(s, sh), bytes: machineBytes(s),
+		small: sh.online.Size() < settings.PoolMinCPUs || len(sh.Cores) < 2,
+	}
+	if unread != "" {
+		in.reasons = []string{unread}
+	}
+	in.settings = settings.within(in.milliCPU, int64(in.bytes))
+	in.resolved = in.settings.resolve(n.dynamic, in.small, in.milliCPU, int64(in.bytes))
+	return in, ""
 }
 
-// divide divides the CPUs into pools or, on a small machine, holds the reclaimed pods by quota. It returns what the services need, and how
-// much of the offered CPU is of each NUMA node.
-func (n *node) divide(a *tick.Advice, t *tick.Tick, members []member, small bool, systemMilliCPU float64, r resolved, s Settings) (estimate, []uint64) {
+// division is how the CPUs are divided between services and reclaimed pods.
+type division struct {
+	divided             // from which the next one begins
+	need    estimate    // of the services
+	perNUMA []uint64    // how much of the offered CPU is of each NUMA node
+	part    tick.Advice // reclaimed CPU, pools, cgroups, fallback and reasons
+}
+
+func (d *division) because(format string, args ...any) {
+	d.part.Reasons = append(d.part.Reasons, fmt.Sprintf(format, args...))
+}
+
+// divide divides the CPUs into pools or, on a small machine, limits the reclaimed pods by quota.
+func divide(in inputs, members []member, systemMilliCPU float64, before divided) division {
 	switch {
-	case n.shape.avail.IsEmpty():
-		a.Reclaimed.MilliCPU, a.Fallback = new(int64(0)), nil
-		a.Reasons = append(a.Reasons, fmt.Sprintf("kubelet gave away all CPUs that are not reserved (%s): there are no pools", n.shape.exclusive))
-		return n.need(members, make([]group, 1), s), nil
-	case small:
-		n.bind(a, members, nil, nil)
-		e := n.need(members, make([]group, 1), s)
-		e.system = systemMilliCPU
-		n.quota(a, t, members, e, r, s)
-		policy.WidenTier(a, n.Tier, n.shape.online.list)
-		return e, n.shape.perNUMA()
+	case in.shape.avail.IsEmpty():
+		d := division{divided: before, need: need(in, members, make([]group, 1))}
+		d.owned = cpus.Set{}
+		d.part.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
+		d.because("kubelet gave away all CPUs that are not reserved (%s): there are no pools", in.shape.Exclusive)
+		return d
+	case in.small:
+		return byQuota(in, members, systemMilliCPU, before)
 	}
-	dedicated := n.dedicate(a, members, r, s)
-	avail := n.shape.rest(dedicated)
-	limit := max(avail.Size()-r.floorCPUs(), 1)
-	groups := n.gather(members, t.Time, r, s)
-	e := n.need(members, groups, s)
-	groups[0].system = systemMilliCPU
-	l := n.pools(a, t, groups, avail, limit, r, s)
-	n.offer(a, t.Sample, l)
-	n.confine(a, members, groups, avail, l)
-	n.Tier = policy.HoldTier(a, t.Sample, n.Tier, policy.BatchLists{Batch: l.reclaim.list, Floor: l.floor.list, All: n.shape.online.list})
-	return e, l.perNUMA
+	return byPools(in, members, systemMilliCPU, before)
 }
 
-// restrain puts the reclaimed pods into their scheduling class, and takes from them while services wait.
-func (n *node) restrain(a *tick.Advice, t *tick.Tick, r resolved, s Settings) {
-	m := class.Machine{MilliCPU: n.milliCPU(t.Sample), FloorMilliCPU: r.floorMilliCPU, CgroupVersion: t.Sample.CgroupVersion}
-	n.Class = n.Class.Advise(t, a, s.BatchClass, m)
-	n.Disk = n.Disk.Advise(t, a, s.Disk, disk.Strategy{}, false)
-	n.Guard = n.Guard.Advise(t, a, s.Guard, false, m)
+// appendText appends a text unless it is empty.
+func appendText(list []string, text string) []string {
+	if text == "" {
+		return list
+	}
+	return append(list, text)
 }
 
-// forgetGuess forgets sizes that were only guessed: they hold nothing down.
-func (n *node) forgetGuess() {
-	if !n.Decided {
-		n.Share, n.ShareMilliCPU, n.hold, n.Named = "", 0, hold{}, nil
-	}
+// withoutSizes is a division without the pools' sizes. Those that were only guessed hold nothing down.
+func (d divided) withoutSizes() divided {
+	d.Share, d.ShareMilliCPU, d.hold, d.Named = "", 0, hold{}, nil
+	return d
 }
 
 // decided notes a decision. One in which the need of some containers was guessed is the first real one after the hold: some are
@@ -208,44 +223,32 @@ func (n *node) decided(now time.Time, guessed bool, hold time.Duration) {
 	n.Decided = n.Decided || !guessed || now.Sub(n.Guessed) >= hold
 }
 
-// exclusiveCPUs is what kubelet gave away; where its state could not be read, what it was last.
-func (n *node) exclusiveCPUs(a *tick.Advice, s *tick.Sample) string {
-	switch {
-	case s.Kubelet != nil:
-		n.Given = s.Kubelet.ExclusiveCPUs
-	case !policy.Unread(s, "kubelet"):
-		n.Given = "" // there is no kubelet
-	case n.Given != "":
-		a.Reasons = append(a.Reasons, "kubelet's state could not be read: CPUs "+quote(n.Given)+" are taken for given away, as they were")
-	}
-	return n.Given
-}
-
-// undecidable says what is missing for a decision.
-func (n *node) undecidable(s *tick.Sample) string {
+// undecidable says what is missing for a decision. hasPools says that there was one before.
+func undecidable(s *tick.Sample, hasPools bool) string {
 	switch {
 	case s == nil:
 		return "no sample"
 	case s.Topology == nil:
 		return "no topology in the sample"
-	case s.IntervalSeconds == nil && n.firstReading(s.Pods):
+	case s.IntervalSeconds == nil && firstReading(s.Pods):
 		// The containers' requests would stand in, up to 4 cores each, and be held for --hold.
 		return "first reading, there are no rates yet"
-	case (n.Share != "" || n.ShareMilliCPU > 0) && policy.PodsUnknown(s):
+	case hasPools && policy.PodsUnknown(s):
 		return "the cluster's pods are not known yet"
 	}
 	return ""
 }
 
 // firstReading reports whether there are shared pods and none of their containers has a use.
-func (n *node) firstReading(pods []tick.Pod) bool {
+func firstReading(pods []tick.Pod) bool {
 	shared := false
+	var containers []workload
 	for i := range pods {
 		if pods[i].QoS != tick.QoSShared {
 			continue
 		}
-		n.workloads = workloads(&pods[i], n.workloads[:0])
-		for _, w := range n.workloads {
+		containers = workloads(&pods[i], containers[:0])
+		for _, w := range containers {
 			if w.usage != nil || w.load1 != nil {
 				return false
 			}
@@ -256,8 +259,8 @@ func (n *node) firstReading(pods []tick.Pod) bool {
 }
 
 // milliCPU is the machine's CPU, or the node object's allocatable where that is less.
-func (n *node) milliCPU(s *tick.Sample) int64 {
-	all := int64(n.shape.online.Size()) * 1000
+func milliCPU(s *tick.Sample, sh *shape) int64 {
+	all := int64(sh.online.Size()) * 1000
 	if s.Allocatable != nil && s.Allocatable.MilliCPU != nil && *s.Allocatable.MilliCPU >= 0 {
 		return min(all, int64(policy.Bounded(*s.Allocatable.MilliCPU)))
 	}

@@ -11,46 +11,48 @@ import (
 // member is a pod with what holds for it in this tick.
 type member struct {
 	*tick.Pod
-	class   string // shared, dedicated or reclaimed; "" is left alone
-	group   int    // the shared pool that it belongs to, an index
-	ramping bool   // it has just started: it runs everywhere, and its request counts
-	kubelet bool   // it has CPUs that kubelet gave it alone
-	key     string // of a dedicated pod
-	own     string // CPUs of a dedicated pod
-	mems    string // and memory nodes, where it is bound to them
-	whole   float64
+	class   string       // shared, dedicated or reclaimed; "" is left alone
+	ramping bool         // it has just started: it runs everywhere, and its request counts
+	kubelet bool         // it has CPUs that kubelet gave it alone
+	key     string       // of a dedicated pod
 	wishes  *enhancement // nil where it has none
+
+	// What a dedicated pod gets, see [bind]: CPUs of its own, the memory nodes that it is bound to, and all memory of NUMA nodes that it has
+	// alone.
+	own   string
+	mems  string
+	whole float64
+
+	group int // the shared pool that it belongs to, an index; see [gather]
 }
 
-// enroll sorts the pods.
-func (d *Decider) enroll(n *node, a *tick.Advice, t *tick.Tick) []member {
-	members := n.members[:0]
-	for i := range t.Sample.Pods {
-		p := &t.Sample.Pods[i]
+// classify says what each pod is, in the order of the sample, without those that have ended; and what is wrong in their annotations.
+func (d *Decider) classify(in inputs) (members []member, faults []string) {
+	members = make([]member, 0, len(in.sample.Pods))
+	for i := range in.sample.Pods {
+		p := &in.sample.Pods[i]
 		m := member{Pod: p, class: p.QoS}
 		switch {
-		case policy.Finished(p):
+		case p.Ended():
 			continue
 		case p.QoS == tick.QoSShared:
 			m.wishes = d.enhanced(p, cpuEnhancement)
-			m.kubelet = n.shape.gave(p)
+			m.kubelet = in.shape.gave(p)
 		case p.QoS == tick.QoSDedicated:
 			m.key = policy.Key(p)
 			m.wishes = d.enhanced(p, memoryEnhancement)
-			m.kubelet = n.shape.gave(p)
+			m.kubelet = in.shape.gave(p)
 		case p.QoS != tick.QoSReclaimed:
 			m.class = ""
 		}
 		if m.wishes != nil {
 			for _, fault := range m.wishes.faults {
-				a.Reasons = append(a.Reasons, fmt.Sprintf("pod %s: annotation %s: %s", policy.Key(p), annotationOf(p), fault))
+				faults = append(faults, fmt.Sprintf("pod %s: annotation %s: %s", policy.Key(p), annotationOf(p), fault))
 			}
 		}
 		members = append(members, m)
 	}
-	n.rampUp(members, t.Time)
-	n.members = members
-	return members
+	return members, faults
 }
 
 // annotationOf is the one that counts for the pod's class.
@@ -64,7 +66,7 @@ func annotationOf(p *tick.Pod) string {
 // gave reports whether kubelet gave one of the pod's containers CPUs for itself. Where a container's list lies within the
 // given CPUs it has them, unless its request says another number: then kubelet has given away what we had told it to use.
 func (s *shape) gave(p *tick.Pod) bool {
-	if s.exclusive.IsEmpty() {
+	if s.Exclusive.IsEmpty() {
 		return false
 	}
 	for i := range p.Containers {
@@ -76,22 +78,23 @@ func (s *shape) gave(p *tick.Pod) bool {
 }
 
 func (s *shape) gaveTo(c *tick.Container) bool {
-	if s.exclusive.IsEmpty() || c.CPUSetCPUs == "" {
+	if s.Exclusive.IsEmpty() || c.CPUSetCPUs == "" {
 		return false
 	}
-	return policy.IsGiven(c, memo(&s.givens, c.CPUSetCPUs, func() int { return policy.Given(c.CPUSetCPUs, s.exclusive) }))
+	return policy.IsGiven(c, memo(&s.givens, c.CPUSetCPUs, func() int { return policy.Given(c.CPUSetCPUs, s.Exclusive) }))
 }
 
 // rampUpFor is Katalyst's transition period: for so long a new shared pod runs on all CPUs that are not reserved or
 // dedicated, for at its start it is not known what it needs.
 const rampUpFor = 30 * time.Second
 
-// rampUp says which pods have just started: by their start time, or where they have none by when they were seen first.
-// What runs when a node is seen first was there before, and joins its pool at once.
-func (n *node) rampUp(members []member, now time.Time) {
-	first := n.Started == nil
+// rampUp marks the pods that have just started: by their start time, or where they have none by when they were seen first.
+// What runs when a node is seen first was there before, and joins its pool at once. It returns when each pod's ramp-up ends, from
+// when that was known before.
+func rampUp(members []member, ends map[string]int64, now time.Time) map[string]int64 {
+	first := ends == nil
 	if first {
-		n.Started = make(map[string]int64, len(members))
+		ends = make(map[string]int64, len(members))
 	}
 	at, until := now.UnixMilli(), now.Add(rampUpFor).UnixMilli()
 	pods := 0
@@ -102,7 +105,7 @@ func (n *node) rampUp(members []member, now time.Time) {
 		}
 		pods++
 		id := policy.Identity(m.Pod)
-		end, known := n.Started[id]
+		end, known := ends[id]
 		before := end
 		switch {
 		case known:
@@ -117,18 +120,18 @@ func (n *node) rampUp(members []member, now time.Time) {
 			end = 0
 		}
 		if !known || end != before {
-			n.Started[id] = end
+			ends[id] = end
 		}
 		m.ramping = end != 0
 	}
-	if len(n.Started) == pods {
-		return
+	if len(ends) == pods {
+		return ends
 	}
-	present := make(map[string]int64, pods) // some have gone
+	remaining := make(map[string]int64, pods) // some pods have ended
 	for i := range members {
 		if m := &members[i]; m.class == tick.QoSShared && m.Missing != tick.MissingCgroup {
-			present[policy.Identity(m.Pod)] = n.Started[policy.Identity(m.Pod)]
+			remaining[policy.Identity(m.Pod)] = ends[policy.Identity(m.Pod)]
 		}
 	}
-	n.Started = present
+	return remaining
 }

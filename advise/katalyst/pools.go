@@ -7,115 +7,134 @@ import (
 	"slices"
 	"time"
 
-	"polder/lib/cpus"
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
-// pools divides the machine's whole cores between the shared, the reclaimed and the dedicated pods.
-func (n *node) pools(a *tick.Advice, t *tick.Tick, groups []group, avail named, limit int, r resolved, s Settings) *layout {
-	var l *layout
-	if len(groups) == 1 {
-		g := &groups[0]
-		g.cpus = n.size(a, t.Time, avail, g, limit, r, s)
-		l = n.shape.layout(avail, g.cpus, r.floorCPUs())
-	} else {
-		l = n.shape.layout(avail, n.sizes(a, t.Time, avail, groups, limit, r, s), r.floorCPUs())
-	}
+// byPools divides the machine's whole cores between the dedicated, the shared and the reclaimed pods.
+func byPools(in inputs, members []member, systemMilliCPU float64, before divided) division {
+	d := division{divided: before}
+	var given map[string]named
+	given, d.part.Reasons = dedicate(in, members, &d.divided)
+	avail := in.shape.rest(given)
+	groups := gather(in, members, before)
+	d.need = need(in, members, groups)
+	groups[0].system = systemMilliCPU
+
+	shared, reasons := size(in, groups, avail, max(avail.Size()-in.floorCPUs(), 1), before)
+	d.part.Reasons = append(d.part.Reasons, reasons...)
+	l := in.shape.layout(avail, shared, in.floorCPUs())
 	if l.reclaim.IsEmpty() {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("no CPU is left for the reclaimed pool: the shared pods have all of %s, and the reclaimed ones run there too", avail.list))
+		d.because("no CPU is left for the reclaimed pool: the shared pods have all of %s, and the reclaimed ones run there too", avail.list)
 		l = &layout{spare: l.spare, everywhere: avail.list, perNUMA: l.perNUMA}
 	}
-	n.Share, n.ShareMilliCPU, n.Named = groups[0].cpus.list, 0, nil
+	d.perNUMA, d.Pools = l.perNUMA, true
+	d.Share, d.ShareMilliCPU, d.hold, d.Named = groups[0].cpus.list, 0, groups[0].hold, namedPools(groups)
+	d.part.Pools = pools(in, groups, l, d.Dedicated)
+	if !in.shape.Exclusive.IsEmpty() {
+		d.because("CPUs %s are in no pool: kubelet gave them to containers of their own", in.shape.Exclusive)
+	}
+	milliCPU, why := offered(in, l.reclaim.Set)
+	d.part.Reclaimed, d.part.Reasons = &tick.Reclaimed{MilliCPU: &milliCPU}, appendText(d.part.Reasons, why)
+	d.part.Cgroups, d.part.Fallback = confine(members, groups, avail, l, d.Quota)
+	d.Tier = policy.HoldTier(&d.part, in.sample, d.Tier, policy.BatchLists{Batch: l.reclaim.list, Floor: l.floor.list, All: in.shape.online.list})
+	return d
+}
 
-	if !n.shape.system.IsEmpty() {
-		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: n.shape.system.String()})
+// pools are the advice's: the reserved CPUs, the shared pools that have CPUs of their own, the reclaimed one, and the dedicated pods'.
+func pools(in inputs, groups []group, l *layout, dedicated map[string]string) (list []tick.Pool) {
+	if !in.shape.Reserved.IsEmpty() {
+		list = append(list, tick.Pool{Name: tick.PoolReserve, CPUs: in.shape.Reserved.String()})
 	}
 	for i := range groups {
-		g := &groups[i]
-		if g.cpus.IsEmpty() || g.merged {
-			continue
-		}
-		a.Pools = append(a.Pools, tick.Pool{Name: g.name, CPUs: g.cpus.list})
-		if i > 0 {
-			if n.Named == nil {
-				n.Named = make(map[string]*ownPool, len(groups))
-			}
-			n.Named[g.name] = &ownPool{CPUs: g.cpus.list, hold: *g.hold}
+		if g := &groups[i]; g.hasPool() {
+			list = append(list, tick.Pool{Name: g.name, CPUs: g.cpus.list})
 		}
 	}
 	if !l.reclaim.IsEmpty() {
-		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReclaim, CPUs: l.reclaim.list})
+		list = append(list, tick.Pool{Name: tick.PoolReclaim, CPUs: l.reclaim.list})
 	}
-	for _, k := range slices.Sorted(maps.Keys(n.Dedicated)) {
-		a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolDedicatedPrefix + k, CPUs: n.Dedicated[k]})
+	for _, k := range slices.Sorted(maps.Keys(dedicated)) {
+		list = append(list, tick.Pool{Name: tick.PoolDedicatedPrefix + k, CPUs: dedicated[k]})
 	}
-	if !n.shape.exclusive.IsEmpty() {
-		a.Reasons = append(a.Reasons, fmt.Sprintf("CPUs %s are in no pool: kubelet gave them to containers of their own", n.shape.exclusive))
-	}
-	n.Pools = true
-	return l
+	return list
 }
 
-// present is a pool as it was, without CPUs that have gone since.
-func (n *node) present(avail named, list string) named {
-	return memo(&n.shape.resizes, resizeKey{avail.list, list, -1, -1}, func() named {
-		return name(n.shape.parse(list).Intersection(avail.Set))
-	})
-}
-
-// presentShared is all that the shared pools had.
-func (n *node) presentShared() cpus.Set {
-	shared := n.shape.parse(n.Share).Set
-	for _, p := range n.Named {
-		shared = shared.Union(n.shape.parse(p.CPUs).Set)
+// namedPools are the pools that pods name, as they are remembered.
+func namedPools(groups []group) (pools map[string]*ownPool) {
+	for i := range groups {
+		g := &groups[i]
+		if i == 0 || !g.hasPool() {
+			continue
+		}
+		if pools == nil {
+			pools = make(map[string]*ownPool, len(groups))
+		}
+		pools[g.name] = &ownPool{CPUs: g.cpus.list, hold: g.hold}
 	}
-	return shared
+	return pools
 }
 
-// size decides the shared pool: at once when it grows, after the hold and in steps when it shrinks.
-func (n *node) size(a *tick.Advice, now time.Time, avail named, g *group, limit int, r resolved, s Settings) named {
-	present := n.present(avail, n.Share)
-	raw := float64(r.reserveMilliCPU) + g.milliCPU + g.system
+// size gives each shared pool its CPUs, within a limit for all, and returns all of them.
+func size(in inputs, groups []group, avail named, limit int, before divided) (all named, reasons []string) {
+	for i := range groups {
+		g := &groups[i]
+		if i == 0 {
+			g.present = in.shape.left(avail, before.Share)
+		} else if p := before.Named[g.name]; p != nil {
+			g.present = in.shape.left(avail, p.CPUs)
+		}
+	}
+	if len(groups) > 1 {
+		return sizes(in, groups, avail, limit)
+	}
+	reason := groups[0].sizeAlone(in, avail, limit)
+	return groups[0].cpus, []string{reason}
+}
+
+// sizeAlone decides the only shared pool: at once when it grows, after the hold and in steps when it shrinks.
+func (g *group) sizeAlone(in inputs, avail named, limit int) (reason string) {
+	raw := float64(in.reserveMilliCPU) + g.milliCPU + g.system
 	want := int(min(ceilCPUs(raw), float64(limit)))
-	if r.off {
+	if in.off {
 		want = limit
 	}
-	share := n.shape.resize(avail, present, want, limit)
-	wanted := share.Size()
+	share := in.shape.resize(avail, g.present, want, limit)
+	wanted, present := share.Size(), g.present.Size()
 
 	bound := ""
-	switch held := n.held(now, s.Hold); {
-	case r.off:
-		bound = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %d CPUs (%s)", r.floorCPUs(), r.floorFrom)
+	switch left := g.hold.remaining(in.now, in.settings.Hold); {
+	case in.off:
+		bound = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
 	case ceilCPUs(raw) > float64(limit):
-		bound = fmt.Sprintf("; the reclaimed pool keeps its floor of %d CPUs (%s)", r.floorCPUs(), r.floorFrom)
-	case wanted >= present.Size():
-	case held > 0:
-		bound = heldFor(present.Size(), held, s)
-		share = n.shape.resize(avail, present, present.Size(), limit)
+		bound = fmt.Sprintf("; the reclaimed pool keeps its floor of %d CPUs (%s)", in.floorCPUs(), in.floorFrom)
+	case wanted >= present:
+	case left > 0:
+		bound = heldFor(present, left, in.settings)
+		share = in.shape.resize(avail, g.present, present, limit)
 	default:
-		if stepped := n.shape.resize(avail, present, max(want, present.Size()-n.step(s)), limit); stepped.Size() > wanted {
-			bound = n.stepping(wanted, s)
+		if stepped := in.shape.resize(avail, g.present, max(want, present-in.step()), limit); stepped.Size() > wanted {
+			bound = in.stepping(wanted)
 			share = stepped
 		}
 	}
-	a.Reasons = append(a.Reasons, fmt.Sprintf("share: reserve %dm (%s) + %s = %.0fm -> %d CPUs in whole cores%s",
-		r.reserveMilliCPU, r.reserveFrom, needText(g.milliCPU, g.containers, g.system), raw, share.Size(), bound))
-	n.remember(now, present.Size(), share.Size(), wanted)
-	return share
+	g.cpus = share
+	g.hold.remember(in.now, present, share.Size(), wanted)
+	return fmt.Sprintf("share: reserve %dm (%s) + %s = %.0fm -> %d CPUs in whole cores%s",
+		in.reserveMilliCPU, in.reserveFrom, needText(g.milliCPU, g.containers, g.system), raw, share.Size(), bound)
 }
 
 // step is the most CPUs by which a pool shrinks at once.
-func (n *node) step(s Settings) int {
-	return max(int(s.ShrinkStepMilliCPU/1000), n.shape.LargestCore(), 1)
+func (in inputs) step() int {
+	return max(int(in.settings.ShrinkStepMilliCPU/1000), in.shape.LargestCore(), 1)
 }
 
-func (n *node) stepping(wanted int, s Settings) string {
-	return fmt.Sprintf("; %d CPUs would do, it shrinks by %d a step (shrink-step: %s)", wanted, n.step(s), s.source("shrink-step"))
+func (in inputs) stepping(wanted int) string {
+	return fmt.Sprintf("; %d CPUs would do, it shrinks by %d a step (shrink-step: %s)", wanted, in.step(), in.settings.source("shrink-step"))
 }
 
-func heldFor(size int, held time.Duration, s Settings) string {
-	return fmt.Sprintf("; held at %d CPUs for %.0fs more (hold %s: %s)", size, math.Ceil(held.Seconds()), s.Hold, s.source("hold"))
+func heldFor(size int, left time.Duration, s Settings) string {
+	return fmt.Sprintf("; held at %d CPUs for %.0fs more (hold %s: %s)", size, math.Ceil(left.Seconds()), s.Hold, s.source("hold"))
 }
 
 // ceilCPUs is milli-CPU in whole CPUs, rounded up. What is less than a thousandth of a milli-CPU over is rounding noise
@@ -128,8 +147,8 @@ type hold struct {
 	LastChange time.Time `json:"lastChange"`
 }
 
-// held is for how long the pool must not shrink yet.
-func (h *hold) held(now time.Time, hold time.Duration) time.Duration {
+// remaining is for how long the pool must not shrink yet.
+func (h *hold) remaining(now time.Time, hold time.Duration) time.Duration {
 	last := h.LastNeed
 	if h.LastChange.After(last) {
 		last = h.LastChange

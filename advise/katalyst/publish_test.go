@@ -12,9 +12,9 @@ import (
 func TestARebootForgetsCgroups(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, dedicated("db", 2000), shared("web", 1), reclaimed("b")))
-	d.nodes["null"] = nil // a state file's
+	d.Nodes["null"] = nil // a state file's
 	d.Reboot()
-	n := d.nodes["n"]
+	n := d.Nodes["n"]
 	if n.Pools || n.Fallback != nil || n.Started != nil || n.Dedicated["default/db"] == "" {
 		t.Errorf("remembered: %+v", n)
 	}

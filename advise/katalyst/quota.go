@@ -11,48 +11,54 @@ import (
 // minQuotaMilliCPU is the least quota that the kernel takes: 1 ms of the usual period of 100 ms.
 const minQuotaMilliCPU = 10
 
-// quota holds the reclaimed pods to what the shared ones leave, on machines that are too small to be divided into
+// byQuota limits the reclaimed pods to what the shared ones leave, on machines that are too small to be divided into
 // whole cores. The numbers are those of the pools, not rounded.
-func (n *node) quota(a *tick.Advice, t *tick.Tick, members []member, e estimate, r resolved, s Settings) {
-	all := max(min(n.milliCPU(t.Sample)-int64(n.shape.exclusive.Size())*1000, int64(n.shape.avail.Size())*1000), 0)
-	limit := max(all-r.floorMilliCPU, 0)
-	raw := float64(r.reserveMilliCPU) + e.milliCPU + e.system
+func byQuota(in inputs, members []member, systemMilliCPU float64, before divided) division {
+	d := division{divided: before, perNUMA: in.shape.perNUMA()}
+	d.Bound, d.owned, d.part.Reasons = bind(in, members, nil, nil, before)
+	d.need = need(in, members, make([]group, 1))
+	d.need.system = systemMilliCPU
+
+	all := max(min(in.milliCPU-int64(in.shape.Exclusive.Size())*1000, int64(in.shape.avail.Size())*1000), 0)
+	limit := max(all-in.floorMilliCPU, 0)
+	raw := float64(in.reserveMilliCPU) + d.need.milliCPU + systemMilliCPU
 	want := int64(math.Ceil(min(raw, float64(limit))))
-	present := min(n.ShareMilliCPU, limit) // CPUs may have gone offline since
+	last := min(before.ShareMilliCPU, limit) // CPUs may have gone offline since
 	share, bound := want, ""
-	switch {
-	case r.off:
+	switch left := d.remaining(in.now, in.settings.Hold); {
+	case in.off:
 		want, share = limit, limit
-		bound = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %dm (%s)", r.floorMilliCPU, r.floorFrom)
+		bound = fmt.Sprintf("; nothing is reclaimed, so it has all but the floor of %dm (%s)", in.floorMilliCPU, in.floorFrom)
 	case raw > float64(limit):
-		bound = fmt.Sprintf("; the reclaimed pods keep their floor of %dm (%s)", r.floorMilliCPU, r.floorFrom)
-	case want >= present:
-	case n.held(t.Time, s.Hold) > 0:
-		bound = fmt.Sprintf("; held at %dm for %.0fs more (hold %s: %s)", present, math.Ceil(n.held(t.Time, s.Hold).Seconds()), s.Hold, s.source("hold"))
-		share = present
+		bound = fmt.Sprintf("; the reclaimed pods keep their floor of %dm (%s)", in.floorMilliCPU, in.floorFrom)
+	case want >= last:
+	case left > 0:
+		bound = fmt.Sprintf("; held at %dm for %.0fs more (hold %s: %s)", last, math.Ceil(left.Seconds()), in.settings.Hold, in.settings.source("hold"))
+		share = last
 	default:
-		share = max(want, present-max(s.ShrinkStepMilliCPU, 1))
+		share = max(want, last-max(in.settings.ShrinkStepMilliCPU, 1))
 	}
-	n.remember(t.Time, int(present), int(share), int(want))
-	n.Share, n.ShareMilliCPU, n.Dedicated, n.Named = "", share, nil, nil
+	d.remember(in.now, int(last), int(share), int(want))
+	d.Share, d.ShareMilliCPU, d.Dedicated, d.Named = "", share, nil, nil
+	d.because("share: reserve %dm (%s) + %s = %.0fm -> %dm%s",
+		in.reserveMilliCPU, in.reserveFrom, needText(d.need.milliCPU, d.need.containers, systemMilliCPU), raw, share, bound)
 
 	reclaimed := all - share
-	a.Reasons = append(a.Reasons,
-		fmt.Sprintf("share: reserve %dm (%s) + %s = %.0fm -> %dm%s", r.reserveMilliCPU, r.reserveFrom, needText(e.milliCPU, e.containers, e.system), raw, share, bound))
-	a.Reclaimed.MilliCPU = &reclaimed
-	n.limit(a, members, reclaimed, min(r.floorMilliCPU, all), s)
+	d.part.Reclaimed = &tick.Reclaimed{MilliCPU: &reclaimed}
+	d.limit(in, members, reclaimed, min(in.floorMilliCPU, all))
+	policy.WidenTier(&d.part, d.Tier, in.shape.online.list)
+	return d
 }
 
 // limit divides the quota over the reclaimed pods' cgroups in proportion to their reclaimed CPU requests, and equally
-// among pods that say none. The parts do not follow use from tick to tick, so that a steady state writes nothing. What its scheduling
+// among pods that name none. The parts do not follow use from tick to tick, so that a steady state writes nothing. What its scheduling
 // class keeps from the services has no quota but that of its own limits.
-func (n *node) limit(a *tick.Advice, members []member, reclaimed, floor int64, s Settings) {
-	a.Fallback = nil
+func (d *division) limit(in inputs, members []member, reclaimed, floor int64) {
 	sum, byQuota, byClass := 0.0, 0, 0
 	for i := range members {
 		switch m := &members[i]; {
 		case m.class != tick.QoSReclaimed || standing(m.Pod) == 0:
-		case s.byQuota(m.Pod):
+		case in.settings.byQuota(m.Pod):
 			sum += weightOf(m.Pod)
 			byQuota++
 		default:
@@ -61,7 +67,7 @@ func (n *node) limit(a *tick.Advice, members []member, reclaimed, floor int64, s
 	}
 	for i := range members {
 		m := &members[i]
-		if m.kubelet || m.class == "" || m.Missing == tick.MissingCgroup || m.class != tick.QoSReclaimed && !n.Pools {
+		if m.kubelet || m.class == "" || m.Missing == tick.MissingCgroup || m.class != tick.QoSReclaimed && !d.Pools {
 			continue
 		}
 		part := weightOf(m.Pod) / float64(max(standing(m.Pod), 1)) / sum
@@ -70,36 +76,35 @@ func (n *node) limit(a *tick.Advice, members []member, reclaimed, floor int64, s
 			if want.Cgroup == "" {
 				continue
 			}
-			if n.Pools { // the machine had pools before CPUs went offline
-				want.CPUSetCPUs = n.shape.avail.list
+			if d.Pools { // the machine had pools before CPUs went offline
+				want.CPUSetCPUs = in.shape.avail.list
 			}
 			switch {
 			case m.class != tick.QoSReclaimed:
-			case s.byQuota(m.Pod):
+			case in.settings.byQuota(m.Pod):
 				want.CPUMaxMilliCPU = quotaOf(m.Pod, j, reclaimed, part)
-				a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: quotaOf(m.Pod, j, floor, part)})
+				d.part.Fallback = append(d.part.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: quotaOf(m.Pod, j, floor, part)})
 			default:
-				if own := limitOf(m.Pod, j); n.Quota || own != tick.Unlimited { // what no limit and no earlier quota is known of is left alone
+				if own := limitOf(m.Pod, j); d.Quota || own != tick.Unlimited { // what no limit and no earlier quota is known of is left alone
 					want.CPUMaxMilliCPU = &own
-					a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: &own})
+					d.part.Fallback = append(d.part.Fallback, tick.Cgroup{Cgroup: want.Cgroup, CPUMaxMilliCPU: &own})
 				}
 			}
 			if want.CPUSetCPUs != "" || want.CPUSetMems != "" || want.CPUMaxMilliCPU != nil {
-				a.Cgroups = append(a.Cgroups, want)
+				d.part.Cgroups = append(d.part.Cgroups, want)
 			}
 		}
 	}
-	n.Quota = n.Quota || byQuota > 0
-	held := ""
+	d.Quota = d.Quota || byQuota > 0
+	by := " by quota"
 	switch {
 	case byQuota > 0 && byClass > 0:
-		held = ", by quota or, on their own, by their scheduling class"
+		by = ", by quota or, on their own, by their scheduling class"
 	case byClass > 0:
-		held = " by their scheduling class"
-	default:
-		held = " by quota"
+		by = " by their scheduling class"
 	}
-	a.Reasons = append(a.Reasons, fmt.Sprintf("%d CPUs are too few for pools (pool-min-cpus %d: %s): reclaimed pods are held%s", n.shape.online.Size(), s.PoolMinCPUs, s.source("pool-min-cpus"), held))
+	d.because("%d CPUs are too few for pools (pool-min-cpus %d: %s): reclaimed pods are held%s",
+		in.shape.online.Size(), in.settings.PoolMinCPUs, in.settings.source("pool-min-cpus"), by)
 }
 
 // standing is the number of a pod's cgroups that exist.

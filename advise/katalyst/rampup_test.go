@@ -8,14 +8,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
 // needOf is the need of pods that have run for long.
 func needOf(pods ...tick.Pod) estimate {
-	d, n := New(Defaults()), &node{shape: &shape{}}
-	members := d.enroll(n, &tick.Advice{}, at(0, pods...))
-	return n.need(members, make([]group, 1), Defaults())
+	tk := at(0, pods...)
+	in := inputs{sample: tk.Sample, shape: &shape{Shape: new(policy.Shape)}, settings: Defaults()}
+	members, _ := New(Defaults()).classify(in)
+	rampUp(members, nil, tk.Time)
+	return need(in, members, make([]group, 1))
 }
 
 func newPod(name string, started string, cores, request float64) tick.Pod {
@@ -108,8 +111,8 @@ func TestRampUpOfWhom(t *testing.T) {
 	if a := d.Decide(at(62, there, here)); wants(a.Cgroups)["absent"] != "0-47" || wants(a.Cgroups)["there"] == "0-47" {
 		t.Errorf("after a restart: %v", wants(a.Cgroups))
 	}
-	if len(d.nodes["n"].Started) != 2 {
-		t.Errorf("%v are remembered; want the two that are there", d.nodes["n"].Started)
+	if len(d.Nodes["n"].Started) != 2 {
+		t.Errorf("%v are remembered; want the two that are there", d.Nodes["n"].Started)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
+	"polder/lib/customconfig"
 	"polder/lib/tick"
 )
 
@@ -122,9 +123,9 @@ func (s Settings) resolve(dyn *dynamic, small bool, machineMilliCPU, machineByte
 		return normal, "default"
 	}
 	r := resolved{dynamic: dyn}
-	r.reserveMilliCPU, r.reserveFrom = pick(s.ReserveMilliCPU, "reserve-cpu", dyn.reserve.milliCPU, FieldReserve, defaultReserveMilliCPU, machineMilliCPU)
-	r.floorMilliCPU, r.floorFrom = pick(s.FloorMilliCPU, "floor-cpu", dyn.floor.milliCPU, FieldFloor, defaultFloorMilliCPU, machineMilliCPU)
-	r.reserveMemoryBytes, r.reserveMemoryFrom = pick(s.ReserveMemoryBytes, "reserve-memory", dyn.reserve.bytes, FieldReserve, defaultReserveMemoryBytes, machineBytes)
+	r.reserveMilliCPU, r.reserveFrom = pick(s.ReserveMilliCPU, "reserve-cpu", dyn.reserve.MilliCPU, customconfig.FieldReserve, defaultReserveMilliCPU, machineMilliCPU)
+	r.floorMilliCPU, r.floorFrom = pick(s.FloorMilliCPU, "floor-cpu", dyn.floor.MilliCPU, customconfig.FieldFloor, defaultFloorMilliCPU, machineMilliCPU)
+	r.reserveMemoryBytes, r.reserveMemoryFrom = pick(s.ReserveMemoryBytes, "reserve-memory", dyn.reserve.Bytes, customconfig.FieldReserve, defaultReserveMemoryBytes, machineBytes)
 	return r
 }
 

@@ -12,15 +12,11 @@ import (
 
 // shape is a node's topology in the form that the pools need.
 type shape struct {
-	*cpus.Topology
-	from            tick.Topology // what it was made from, with reserved and given
-	reserved, given string
-	online          named            // all
-	system          cpus.Set         // reserved for the system
-	exclusive       cpus.Set         // given away by kubelet
-	avail           named            // online without these two
-	nodes           map[int]cpus.Set // online CPUs by NUMA node
-	mems            cpus.Set         // ids of the NUMA nodes that have memory, as far as is known
+	*policy.Shape
+	online named            // all
+	avail  named            // without those that are reserved for the system or given away by kubelet
+	nodes  map[int]cpus.Set // online CPUs by NUMA node
+	mems   cpus.Set         // ids of the NUMA nodes that have memory, as far as is known
 
 	// A steady node asks for the same sets every second: each is worked out once.
 	lists   map[string]named
@@ -83,7 +79,7 @@ func (s *shape) nodesOf(set named) cpus.Set {
 // bytesOf is the memory of NUMA nodes, as far as it is known.
 func (s *shape) bytesOf(ids cpus.Set) float64 {
 	sum := 0.0
-	for _, numa := range s.from.NUMANodes {
+	for _, numa := range s.From.NUMANodes {
 		if numa.MemoryBytes != nil && *numa.MemoryBytes > 0 && ids.Contains(numa.ID) {
 			sum = policy.Bounded(sum + *numa.MemoryBytes)
 		}
@@ -149,36 +145,33 @@ func (s *shape) layout(avail, share named, floorCPUs int) *layout {
 	})
 }
 
-// see makes the shape, unless it is known already. Of the CPUs that kubelet gave away it may leave none.
-func (n *node) see(t *tick.Topology, reserved, given string) error {
-	if n.shape != nil && n.shape.reserved == reserved && n.shape.given == given && policy.SameTopology(&n.shape.from, t) {
-		return nil
+// left is a pool as it was, without CPUs that are not available any more.
+func (s *shape) left(avail named, list string) named {
+	return memo(&s.resizes, resizeKey{avail.list, list, -1, -1}, func() named {
+		return name(s.parse(list).Intersection(avail.Set))
+	})
+}
+
+// renew is the shape of a topology: this one where nothing has changed. Of the CPUs that kubelet gave away it may leave none.
+func (s *shape) renew(t *tick.Topology, reserved, given string) (*shape, error) {
+	if s != nil && s.IsOf(t, reserved, given) {
+		return s, nil
 	}
-	s := &shape{from: *t, reserved: reserved, given: given, nodes: map[int]cpus.Set{}}
-	numa, memory := make(map[int]string, len(t.NUMANodes)), []int(nil)
+	machine, err := policy.NewShape(t, reserved, given)
+	if err != nil {
+		return nil, err
+	}
+	s = &shape{Shape: machine, online: name(machine.Online), avail: name(machine.Avail), nodes: map[int]cpus.Set{}}
+	if s.avail.IsEmpty() && s.Exclusive.IsEmpty() {
+		return nil, fmt.Errorf("topology: all online CPUs (%s) are reserved", s.online.list)
+	}
+	var memory []int
 	for _, node := range t.NUMANodes {
-		numa[node.ID] = node.CPUs
 		if node.MemoryBytes == nil || *node.MemoryBytes > 0 {
 			memory = append(memory, node.ID)
 		}
 	}
-	var err error
-	if s.Topology, err = cpus.NewTopology(cpus.Shape{Online: t.CPUs, Cores: t.Cores, L3: t.L3, NUMA: numa}); err != nil {
-		return fmt.Errorf("topology: %w", err)
-	}
-	if s.system, err = cpus.Parse(reserved); err != nil {
-		return fmt.Errorf("reserved CPUs: %w", err)
-	}
-	if s.exclusive, err = cpus.Parse(given); err != nil {
-		return fmt.Errorf("kubelet's exclusive CPUs: %w", err)
-	}
-	s.online, s.mems = name(s.Online), cpus.New(memory...)
-	s.exclusive = s.exclusive.Intersection(s.Online)
-	s.system = s.system.Intersection(s.Online).Difference(s.exclusive)
-	s.avail = name(s.Online.Difference(s.system).Difference(s.exclusive))
-	if s.avail.IsEmpty() && s.exclusive.IsEmpty() {
-		return fmt.Errorf("topology: all online CPUs (%s) are reserved", s.online.list)
-	}
+	s.mems = cpus.New(memory...)
 	ids := map[int][]int{}
 	for _, c := range s.Cores {
 		ids[c.NUMA] = append(ids[c.NUMA], c.CPUs.UnsortedList()...)
@@ -186,6 +179,5 @@ func (n *node) see(t *tick.Topology, reserved, given string) error {
 	for id, list := range ids {
 		s.nodes[id] = cpus.New(list...)
 	}
-	n.shape = s
-	return nil
+	return s, nil
 }

@@ -16,7 +16,8 @@ type system struct {
 	reasons               []string
 }
 
-func (n *node) system(members []member, s *tick.Sample) (sys system) {
+func systemUse(in inputs, members []member) (sys system) {
+	s := in.sample
 	confined, loose, rss, looseRSS := 0.0, 0.0, 0.0, 0.0
 	kubelet := tierNamed(s, tick.TierPods) != nil
 	for i := range members {
@@ -35,7 +36,7 @@ func (n *node) system(members []member, s *tick.Sample) (sys system) {
 	}
 	kept := 0.0
 	if !kubelet { // system pods have their CPUs from the allocatable ones, and nothing is kept for them
-		kept = float64(max(int64(n.shape.online.Size())*1000-n.milliCPU(s), int64(n.shape.system.Size())*1000))
+		kept = float64(max(int64(in.shape.online.Size())*1000-in.milliCPU, int64(in.shape.Reserved.Size())*1000))
 	}
 	if sys.milliCPU = max(used-kept, 0); sys.milliCPU >= 0.5 {
 		sys.reasons = append(sys.reasons, fmt.Sprintf("system: %.0fm are used beside the confined pods (machine %.0fm, these %.0fm, system pods %.0fm; %.0fm are kept for it): not offered",

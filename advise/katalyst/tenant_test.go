@@ -274,7 +274,7 @@ func TestZeroIsNotUnknown(t *testing.T) {
 		}, 700, 5000},
 	} {
 		pod := tick.Pod{Name: "p", QoS: tick.QoSShared, Containers: []tick.Container{c.of}}
-		e := (&node{}).need([]member{{Pod: &pod, class: tick.QoSShared}}, make([]group, 1), Defaults().within(2000, 4<<30))
+		e := need(inputs{settings: Defaults().within(2000, 4<<30)}, []member{{Pod: &pod, class: tick.QoSShared}}, make([]group, 1))
 		if e.milliCPU != c.milliCPU || e.memoryBytes != c.bytes {
 			t.Errorf("%s: need %gm and %g bytes; want %gm and %g", c.name, e.milliCPU, e.memoryBytes, c.milliCPU, c.bytes)
 		}

@@ -4,8 +4,6 @@
 package koordinator
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,64 +49,41 @@ type Settings struct {
 
 // Decider decides for any number of nodes, each with a state of its own.
 type Decider struct {
-	settings Settings
-	nodes    map[string]*node
+	policy.Base[Settings, node, *node]
 }
 
 // New returns a Decider.
-func New(s Settings) *Decider { return &Decider{settings: s, nodes: map[string]*node{}} }
-
-// Configure replaces the settings, from the next tick on; what is remembered stays.
-func (d *Decider) Configure(s Settings) { d.settings = s }
-
-// State returns a pointer to what is remembered, by node.
-func (d *Decider) State() any { return &d.nodes }
-
-// Reboot forgets what was advised of cgroups that another run of the kernel had: those of the same name are others', and have nothing
-// to be undone. What is known of the pods' use stays.
-func (d *Decider) Reboot() {
-	for _, n := range d.nodes {
-		if n == nil {
-			continue
-		}
-		n.Suppress = suppress.State{Given: n.Suppress.Given}
-		n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
-		n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
-	}
-}
+func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, node](s)} }
 
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
 	Seen time.Time `json:"seen,omitzero"`
-	// Strategies are the last that were in force: they hold while the ConfigMap cannot be read.
-	Strategies *sloconfig.Strategies `json:"strategies,omitempty"`
-	Batch      batch.State           `json:"batch"`
-	Suppress   suppress.State        `json:"suppress"`
-	Burst      burst.State           `json:"burst"`
-	Memory     memory.State          `json:"memory"`
-	Resctrl    resctrl.State         `json:"resctrl"`
-	Class      *class.State          `json:"class,omitempty"`
-	Guard      *guard.State          `json:"guard,omitempty"`
-	Limits     *limits.State         `json:"limits,omitempty"`
-	Disk       *disk.State           `json:"disk,omitempty"`
-	Fallback   []tick.Cgroup         `json:"fallback,omitempty"`
+	sloconfig.InForce
+	Batch    batch.State    `json:"batch"`
+	Suppress suppress.State `json:"suppress"`
+	Burst    burst.State    `json:"burst"`
+	Memory   memory.State   `json:"memory"`
+	Resctrl  resctrl.State  `json:"resctrl"`
+	Class    *class.State   `json:"class,omitempty"`
+	Guard    *guard.State   `json:"guard,omitempty"`
+	Limits   *limits.State  `json:"limits,omitempty"`
+	Disk     *disk.State    `json:"disk,omitempty"`
+	Fallback []tick.Cgroup  `json:"fallback,omitempty"`
+}
 
-	read    *sloconfig.Strategies // of raw; nil before the first tick
-	raw     tick.Raw
-	shipped bool // raw has none
+// LastUsed is when the node was seen last.
+func (n *node) LastUsed() time.Time { return n.Seen }
+
+// Reboot keeps what is known of the pods' use.
+func (n *node) Reboot() {
+	n.Suppress = suppress.State{Given: n.Suppress.Given}
+	n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
+	n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
 }
 
 // Decide implements [policy.Decider].
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
-	if d.nodes == nil { // a state file's null
-		d.nodes = map[string]*node{}
-	}
-	n := d.nodes[t.Node]
-	if n == nil {
-		policy.MakeRoom(d.nodes, func(n *node) time.Time { return n.Seen })
-		n = &node{}
-		d.nodes[t.Node] = n
-	}
+	n := d.Node(t.Node)
 	n.Seen = t.Time
 	a := &tick.Advice{Policy: Policy.Name}
 	s, why := n.strategies(t.Sample)
@@ -124,7 +99,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	} else { // collect fleet knows nothing of the node's use: the node's own pipe decides
 		a.Reasons = append(a.Reasons, "the sample is of a fleet: nothing is said of batch resources")
 	}
-	seen := n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.settings.ReservedCPUs})
+	seen := n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.Settings.ReservedCPUs})
 	suppressed := len(a.Cgroups)
 	n.Burst.Advise(t, s, a)
 	dropYielding(a.Cgroups[:suppressed], a.Cgroups[suppressed:], n.Suppress.Yields)
@@ -135,13 +110,13 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		policy.AwakenTiers(t.Sample, a)
 	}
 	a.Fallback = merge(a.Fallback, a)
-	n.Class = n.Class.Advise(t, a, d.settings.BatchClass, machineOf(t.Sample))
+	n.Class = n.Class.Advise(t, a, d.Settings.BatchClass, machineOf(t.Sample))
 	if seen {
-		n.Disk = n.Disk.Advise(t, a, d.settings.Disk, diskOf(s, a), false)
+		n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, diskOf(s, a), false)
 	}
-	n.Guard = n.Guard.Advise(t, a, d.settings.Guard, false, machineOf(t.Sample))
+	n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, false, machineOf(t.Sample))
 	if seen {
-		n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{})
+		n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{})
 	}
 	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before what is below them
 		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
@@ -173,33 +148,21 @@ func machineOf(s *tick.Sample) class.Machine {
 // strategies are those in force; nil, and why, where none are known.
 func (n *node) strategies(s *tick.Sample) (*sloconfig.Strategies, string) {
 	if s == nil {
-		if n.Strategies == nil {
+		if n.Last == nil {
 			return nil, "no sample: no decision"
 		}
-		return n.Strategies, ""
+		return n.Last, ""
 	}
-	if n.read != nil && bytes.Equal(n.raw, s.Config) && (len(s.Errors) == 0 || !n.shipped) {
-		return n.read, ""
-	}
-	found, err := sloconfig.Read(s.Config)
-	unread := slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "config" })
-	switch {
-	case err == nil:
-		n.read, n.raw, n.Strategies, n.shipped = found, slices.Clone(s.Config), found, false
-		return found, ""
-	case errors.Is(err, sloconfig.ErrNone) && !unread: // nobody reads a ConfigMap
-		shipped := sloconfig.Shipped()
-		n.read, n.raw, n.Strategies, n.shipped = &shipped, slices.Clone(s.Config), &shipped, true
-		return n.read, ""
-	}
-	n.read = nil
-	if errors.Is(err, sloconfig.ErrNone) {
-		err = errors.New("the ConfigMap could not be read yet (sample.errors)")
-	}
-	if n.Strategies == nil {
+	switch err := n.Take(s); {
+	case err != nil && n.Last == nil:
 		return nil, fmt.Sprintf("strategies: %v, and none were known before: no decision", err)
+	case err != nil:
+		return n.Last, fmt.Sprintf("strategies: %v: the last known ones of %s stay in force", err, n.Last.From)
+	case n.Last == nil: // nobody reads a ConfigMap
+		shipped := sloconfig.Shipped()
+		n.Last = &shipped
 	}
-	return n.Strategies, fmt.Sprintf("strategies: %v: the last known ones of %s stay in force", err, n.Strategies.From)
+	return n.Last, ""
 }
 
 // maxReasons bounds the reasons of one tick.

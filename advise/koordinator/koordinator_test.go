@@ -306,8 +306,8 @@ func TestARebootForgetsCgroups(t *testing.T) {
 	d := New(Settings{})
 	d.Decide(nodeTick(0))
 	d.Decide(nodeTick(1))
-	d.nodes["null"] = nil // a state file's
-	n := d.nodes["n"]
+	d.Nodes["null"] = nil // a state file's
+	n := d.Nodes["n"]
 	if len(n.Suppress.Held) == 0 || len(n.Fallback) == 0 || n.Batch.Known.IsZero() {
 		t.Fatalf("remembered: %+v", n)
 	}
@@ -353,10 +353,10 @@ func TestGiveWay(t *testing.T) {
 func TestForget(t *testing.T) {
 	d := New(Settings{})
 	for i := range policy.MaxNodes {
-		d.nodes[fmt.Sprint(i)] = &node{Seen: start.Add(time.Duration(i) * time.Second)}
+		d.Nodes[fmt.Sprint(i)] = &node{Seen: start.Add(time.Duration(i) * time.Second)}
 	}
 	d.Decide(&tick.Tick{V: 1, Node: "new", Time: start})
-	if len(d.nodes) != policy.MaxNodes || d.nodes["0"] != nil || d.nodes["new"] == nil {
-		t.Errorf("%d nodes, the oldest %v", len(d.nodes), d.nodes["0"])
+	if len(d.Nodes) != policy.MaxNodes || d.Nodes["0"] != nil || d.Nodes["new"] == nil {
+		t.Errorf("%d nodes, the oldest %v", len(d.Nodes), d.Nodes["0"])
 	}
 }

@@ -11,15 +11,11 @@ import (
 // Network are the strategies' settings of the network for a node that was decided on: the ConfigMap's networkQOS of the classes BE and LS,
 // and totalNetworkBandwidth as the uplink's rate. They are the zero value where the class BE's is not enabled.
 func (d *Decider) Network(t *tick.Tick) (network.Settings, []string) {
-	n := d.nodes[t.Node]
-	if n == nil || n.read == nil && n.Strategies == nil {
+	n := d.Nodes[t.Node]
+	if n == nil || n.Last == nil {
 		return network.Settings{}, nil
 	}
-	strategies := n.read
-	if strategies == nil {
-		strategies = n.Strategies
-	}
-	q := &strategies.QOS
+	q := &n.Last.QOS
 	if !networkEnabled(q.BE) {
 		return network.Settings{}, nil
 	}
@@ -33,7 +29,7 @@ func (d *Decider) Network(t *tick.Tick) (network.Settings, []string) {
 	if networkEnabled(q.LS) {
 		s.Services = shareOf(q.LS.Network)
 	}
-	if total := strategies.System.TotalNetworkBandwidth; total != nil {
+	if total := n.Last.System.TotalNetworkBandwidth; total != nil {
 		s.LinkBitsPerSecond, _ = total.BitsPerSecond() // it was checked when it was read; what is none is 0, which is not set
 	}
 	return s, nil

@@ -48,7 +48,7 @@ func (w *work) units() (list []unit, known bool) {
 	known = true
 	for i := range w.tick.Sample.Pods {
 		p := &w.tick.Sample.Pods[i]
-		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || policy.Finished(p) || !isPath(p.Cgroup) {
+		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || p.Ended() || !isPath(p.Cgroup) {
 			continue
 		}
 		use, ok := useOf(p.Memory)

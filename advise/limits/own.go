@@ -16,7 +16,7 @@ func (w *work) own(limitsMemory bool) {
 	cpu, memory, over := 0, 0, 0
 	for i := range w.tick.Sample.Pods {
 		p := &w.tick.Sample.Pods[i]
-		if p.QoS != tick.QoSReclaimed || p.Missing != "" || policy.Finished(p) {
+		if p.QoS != tick.QoSReclaimed || p.Missing != "" || p.Ended() {
 			continue
 		}
 		whole, sum := true, int64(0) // the pod's limits are all that is known

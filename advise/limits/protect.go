@@ -111,7 +111,7 @@ func (w *work) leaves() (list []leaf, unknown bool) {
 	for i := range w.tick.Sample.Pods {
 		p := &w.tick.Sample.Pods[i]
 		at := slices.Index(classes, p.QoS)
-		if at < 0 || p.Missing == tick.MissingCgroup || policy.Finished(p) {
+		if at < 0 || p.Missing == tick.MissingCgroup || p.Ended() {
 			continue
 		}
 		for j := range policy.Cgroups(p) {

@@ -178,7 +178,7 @@ func batchCgroups(s *tick.Sample) (list []string) {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		where := p.Cgroup
-		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || policy.Finished(p) || seen[where] || len(list) == maxCgroups {
+		if p.QoS != tick.QoSReclaimed || p.Missing == tick.MissingCgroup || p.Ended() || seen[where] || len(list) == maxCgroups {
 			continue
 		}
 		if len(where) > 1 && len(where) <= maxPath && where[0] == '/' && path.Clean(where) == where {

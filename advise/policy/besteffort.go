@@ -41,7 +41,7 @@ func tierToHold(s *tick.Sample, held string, lists BatchLists) (path, why string
 	many, other := false, (*tick.Pod)(nil)
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if Finished(p) {
+		if p.Ended() {
 			continue
 		}
 		at := TierOf(p.Cgroup)

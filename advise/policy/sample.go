@@ -19,11 +19,6 @@ func Amount(v *float64) float64 {
 	return Bounded(*v)
 }
 
-// Unread reports whether collect could not read a source.
-func Unread(s *tick.Sample, source string) bool {
-	return slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == source })
-}
-
 // PodsUnknown reports whether there are pods of Kubernetes and the cluster knows none of them: collect was started while the API
 // server was away. All of them would be shared.
 func PodsUnknown(s *tick.Sample) bool {
@@ -34,11 +29,8 @@ func PodsUnknown(s *tick.Sample) bool {
 		}
 		some = some || s.Pods[i].Missing == tick.MissingCluster
 	}
-	return some && Unread(s, "pods")
+	return some && s.Unread("pods")
 }
-
-// Finished reports whether a pod has ended.
-func Finished(p *tick.Pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
 
 // Identity tells a pod from a later one of the same name.
 func Identity(p *tick.Pod) string {

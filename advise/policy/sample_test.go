@@ -45,15 +45,6 @@ func TestPodsUnknown(t *testing.T) {
 	}
 }
 
-// A pod that has ended has a phase of the two ends.
-func TestFinished(t *testing.T) {
-	for phase, want := range map[string]bool{"": false, "Pending": false, "Running": false, "Unknown": false, "Succeeded": true, "Failed": true} {
-		if got := Finished(&tick.Pod{Phase: phase}); got != want {
-			t.Errorf("%q: %t", phase, got)
-		}
-	}
-}
-
 // A pod is known by its UID, else by its name, else by its cgroup.
 func TestIdentity(t *testing.T) {
 	for want, p := range map[string]tick.Pod{

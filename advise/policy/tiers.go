@@ -36,8 +36,7 @@ func tierRequest(s *tick.Sample, name string) (milliCPU float64) {
 	case tick.TierBurstable:
 		for i := range s.Pods {
 			p := &s.Pods[i]
-			over := p.Phase == "Succeeded" || p.Phase == "Failed"
-			if !over && qos.KubernetesOf(p) == qos.Burstable && p.Requests != nil && p.Requests.MilliCPU != nil {
+			if !p.Ended() && qos.KubernetesOf(p) == qos.Burstable && p.Requests != nil && p.Requests.MilliCPU != nil {
 				milliCPU += max(*p.Requests.MilliCPU, 0)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"polder/advise/limits"
 	"polder/advise/network"
 	"polder/advise/policy"
+	"polder/lib/customconfig"
 	"polder/lib/stage"
 )
 
@@ -171,9 +172,9 @@ func (s *Settings) katalystRows() []Row {
 		"memory kept free for services (default 5Gi)\nOn a small machine the default is a tenth of it.")
 	floorCPU := milliCPU("floor-cpu", &k.FloorMilliCPU,
 		"`CPU` that batch keeps however busy services are (default 4)\nOn a small machine the default is a tenth of it.")
-	reserveCPU.Katalyst = adminQoS(katalyst.FieldReserve, "cpu")
-	reserveMemory.Katalyst = adminQoS(katalyst.FieldReserve, "memory")
-	floorCPU.Katalyst = adminQoS(katalyst.FieldFloor, "cpu")
+	reserveCPU.Katalyst = adminQoS(customconfig.FieldReserve, "cpu")
+	reserveMemory.Katalyst = adminQoS(customconfig.FieldReserve, "memory")
+	floorCPU.Katalyst = adminQoS(customconfig.FieldFloor, "cpu")
 	return []Row{
 		reserveCPU.shownAs("4, a tenth of a small machine"),
 		reserveMemory.shownAs("5Gi, a tenth of a small machine"),

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"polder/lib/fields"
+	"polder/lib/qos"
 	"polder/lib/tick"
 )
 
@@ -35,7 +36,7 @@ func NodeOf(o object) *Node {
 
 // nodeNames are the resources that are taken from a node object: its own, and what Koordinator's names say is published. What
 // Katalyst's say there is the pipe's own word, and nobody's input.
-var nodeNames = slices.Concat([]string{"cpu", "memory"}, koordinatorCPU, koordinatorMemory, midCPU, midMemory)
+var nodeNames = slices.Concat([]string{"cpu", "memory"}, qos.BatchCPU, qos.BatchMemory, midCPU, midMemory)
 
 func nodeResources(o object, which string, complain func(string)) *tick.Resources {
 	all := fields.Child(o, "status", which)

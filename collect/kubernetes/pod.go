@@ -37,9 +37,6 @@ type Container struct {
 	Requests, Limits *tick.Resources
 }
 
-// Ended reports whether the pod is over: its cgroup may be gone.
-func (p *Pod) Ended() bool { return p.Tick.Phase == "Succeeded" || p.Tick.Phase == "Failed" }
-
 // Reading says how pods are read.
 type Reading struct {
 	// BestEffort is the class of Kubernetes' BestEffort pods that bear no mark of a dialect.

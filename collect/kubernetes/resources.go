@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"polder/lib/fields"
+	"polder/lib/qos"
 	"polder/lib/quantity"
 	"polder/lib/tick"
 )
@@ -18,21 +19,19 @@ type amount struct {
 	unlimited bool
 }
 
-// Names of reclaimed resources: Katalyst's of today and of the guide, Koordinator's of today and of its first version.
+// Names of reclaimed resources: Katalyst's of today and of the guide, and Koordinator's beside those in [qos.BatchCPU].
 var (
-	katalystCPU       = []string{"resource.katalyst.kubewharf.io/reclaimed_millicpu", "katalyst.kubewharf.io/reclaimed_millicpu"}
-	katalystMemory    = []string{"resource.katalyst.kubewharf.io/reclaimed_memory", "katalyst.kubewharf.io/reclaimed_memory"}
-	koordinatorCPU    = []string{"kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu"}
-	koordinatorMemory = []string{"kubernetes.io/batch-memory", "koordinator.sh/batch-memory"}
-	midCPU            = []string{"kubernetes.io/mid-cpu"}
-	midMemory         = []string{"kubernetes.io/mid-memory"}
+	katalystCPU    = []string{"resource.katalyst.kubewharf.io/reclaimed_millicpu", "katalyst.kubewharf.io/reclaimed_millicpu"}
+	katalystMemory = []string{"resource.katalyst.kubewharf.io/reclaimed_memory", "katalyst.kubewharf.io/reclaimed_memory"}
+	midCPU         = []string{"kubernetes.io/mid-cpu"}
+	midMemory      = []string{"kubernetes.io/mid-memory"}
 )
 
 var amounts = [kinds]amount{
 	{func(r *tick.Resources) **float64 { return &r.MilliCPU }, quantity.Milli, []string{"cpu"}, true},
 	{func(r *tick.Resources) **float64 { return &r.MemoryBytes }, quantity.Whole, []string{"memory"}, true},
-	{func(r *tick.Resources) **float64 { return &r.ReclaimedMilliCPU }, quantity.Whole, slices.Concat(katalystCPU, koordinatorCPU), false},
-	{func(r *tick.Resources) **float64 { return &r.ReclaimedMemoryBytes }, quantity.Whole, slices.Concat(katalystMemory, koordinatorMemory), false},
+	{func(r *tick.Resources) **float64 { return &r.ReclaimedMilliCPU }, quantity.Whole, slices.Concat(katalystCPU, qos.BatchCPU), false},
+	{func(r *tick.Resources) **float64 { return &r.ReclaimedMemoryBytes }, quantity.Whole, slices.Concat(katalystMemory, qos.BatchMemory), false},
 	{func(r *tick.Resources) **float64 { return &r.MidMilliCPU }, quantity.Whole, midCPU, false},
 	{func(r *tick.Resources) **float64 { return &r.MidMemoryBytes }, quantity.Whole, midMemory, false},
 }
@@ -132,7 +131,7 @@ func (r *requested) note(o object) {
 			return err == nil && amount > 0 // a template's 0 asks for nothing
 		})
 	}
-	r.batch = r.batch || has(koordinatorCPU) || has(koordinatorMemory)
+	r.batch = r.batch || has(qos.BatchCPU) || has(qos.BatchMemory)
 	r.reclaimed = r.reclaimed || has(katalystCPU) || has(katalystMemory)
 }
 

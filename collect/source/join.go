@@ -83,7 +83,7 @@ func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {
 func (j *pairing) rest() []*kubernetes.Pod {
 	var list []*kubernetes.Pod
 	for uid, known := range j.present {
-		if j.joined[uid] == nil && !known.Ended() && !j.seen[known] {
+		if j.joined[uid] == nil && !known.Tick.Ended() && !j.seen[known] {
 			j.seen[known] = true
 			list = append(list, known)
 		}

@@ -43,7 +43,10 @@ var order = []customconfig.Kind{customconfig.Eviction, customconfig.AdminQoS}
 // Objects are those in force in the order of rising priority: the tick's, then the file's. A kind that the file has stands
 // in the place of the tick's. The error says that the tick's are not what collect writes.
 func Objects(raw tick.Raw, file map[string]*customconfig.Chosen) (list []Object, err error) {
-	inTick, err := read(raw)
+	inTick, err := customconfig.Read(raw)
+	for _, c := range inTick {
+		c.At = "" // a tick's has none
+	}
 	for _, source := range []struct {
 		mark   string
 		chosen map[string]*customconfig.Chosen
@@ -59,42 +62,12 @@ func Objects(raw tick.Raw, file map[string]*customconfig.Chosen) (list []Object,
 	return list, err
 }
 
-var errNotCollects = errors.New("sample.config: want objects as collect writes them: not used")
-
-func read(raw tick.Raw) (map[string]*customconfig.Chosen, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	var top struct {
-		Katalyst map[string]tick.Raw `json:"katalyst"`
-	}
-	if tick.Unmarshal(raw, &top) != nil {
-		return nil, errNotCollects
-	}
-	chosen := map[string]*customconfig.Chosen{}
-	for _, kind := range order {
-		text := top.Katalyst[kind.Key]
-		if len(text) == 0 || string(text) == "null" {
-			continue
-		}
-		c := &customconfig.Chosen{}
-		if tick.Unmarshal(text, c) != nil {
-			return chosen, errNotCollects
-		}
-		c.At = "" // a tick's has none
-		chosen[kind.Key] = c
-	}
-	return chosen, nil
-}
-
 func objectOf(key string, kind customconfig.Kind, c *customconfig.Chosen) Object {
 	o := Object{Kind: key, Chosen: c}
-	config := customconfig.Object{}
-	if len(c.Config) > 0 && string(c.Config) != "null" {
-		if tick.Unmarshal(c.Config, &config) != nil {
-			o.Err = errors.New("its config is no object")
-			return o
-		}
+	config, err := c.Object()
+	if err != nil {
+		o.Err = err
+		return o
 	}
 	r := customconfig.EvictionOf(kind, config)
 	o.Values, o.Unused = r.Values, r.Unused

@@ -4,7 +4,7 @@ package engine
 import (
 	"polder/evict/progress"
 	"polder/evict/settings"
-	"polder/lib/sloconfig"
+	"polder/lib/config"
 	"polder/lib/stage"
 )
 
@@ -17,5 +17,5 @@ type engine struct {
 	cgroups  *cgroups // nil where none is frozen or killed
 	explains bool
 	input    input
-	slo      *sloconfig.File // the ConfigMap of which the log has what is not supported
+	reported config.Reported
 }

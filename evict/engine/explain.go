@@ -36,7 +36,7 @@ func (e *engine) explain() error {
 func explain(n *node, t *tick.Tick, s *settings.Settings, section *tick.Eviction, round pick.Round) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "NODE %s  %s\n\n", settings.Clean(n.Record.Node()), t.Time.UTC().Format(time.RFC3339Nano))
-	writePressures(&b, t.Time, s, n.Strategies.Good, round)
+	writePressures(&b, t.Time, s, n.Strategies.Last, round)
 	for _, x := range section.Errors {
 		fmt.Fprintf(&b, "! %s\n", settings.Clean(x))
 	}
@@ -48,7 +48,7 @@ func explain(n *node, t *tick.Tick, s *settings.Settings, section *tick.Eviction
 	}
 	writeGoing(&b, t.Time, n.Going)
 	s.WriteChanged(&b)
-	if x := n.Strategies.Good; x != nil {
+	if x := n.Strategies.Last; x != nil {
 		fmt.Fprintf(&b, "\n%s\n", settings.StrategySource(x))
 		settings.WriteThresholds(&b, x, settings.StrategyKeys())
 	}

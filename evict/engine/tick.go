@@ -43,7 +43,9 @@ type decoded struct {
 func (e *engine) decode(n *node, in stage.Incoming) decoded {
 	var x decoded
 	x.settings, x.refused = n.SettingsAt(e.settings.Load(), in.Tick, e.session.Log)
-	e.logUnsupported(x.settings)
+	if slo := x.settings.SLO; slo != nil {
+		e.reported.Unsupported(e.session.Log, slo.Unsupported)
+	}
 	e.forgetReplaced(n)
 	e.Resume(&n.Record, in.Time)
 

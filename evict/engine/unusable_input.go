@@ -2,9 +2,7 @@ package engine
 
 import (
 	"log/slog"
-	"strings"
 
-	"polder/evict/settings"
 	"polder/lib/stage"
 )
 
@@ -35,15 +33,5 @@ func (h *input) tell(log *slog.Logger) {
 	case h.advised == 0:
 		log.Warn("no tick had an advice: what is measured against the offer or in pools was not measured: "+
 			"put advise in front, as in: advise < FILE | evict --dry-run", "ticks", h.ticks)
-	}
-}
-
-// logUnsupported says once what a ConfigMap of --config sets and nothing acts on.
-func (e *engine) logUnsupported(s *settings.Settings) {
-	if e.slo == s.SLO {
-		return
-	}
-	if e.slo = s.SLO; e.slo != nil && len(e.slo.Unsupported) > 0 {
-		e.session.Log.Info("settings of the ConfigMap that are not supported", "settings", strings.Join(e.slo.Unsupported, ", "))
 	}
 }

@@ -39,7 +39,7 @@ func (c *configured) resolve(s *stage.Session) (*inForce, error) {
 	if c.config != "" {
 		data, err := config.Load(c.config)
 		if err == nil {
-			lines, err = settings.DecodeRows(c.config, data, rows)
+			lines, err = config.DecodeKeys(c.config, data, settings.Pointers(rows))
 		}
 		if err != nil {
 			return nil, stage.Usagef("%w", err)
@@ -54,18 +54,7 @@ func (c *configured) resolve(s *stage.Session) (*inForce, error) {
 
 // watch reads the file again whenever it changes. A bad one is refused and the settings in force stay.
 func (c *configured) watch(ctx context.Context, s *stage.Session, into *atomic.Pointer[inForce]) error {
-	if c.config == "" {
-		return nil
-	}
-	return config.Watch(ctx, c.config, s.Log, func() {
-		x, err := c.resolve(s)
-		if err != nil {
-			s.Log.Error("configuration refused, the settings before stay in force", "error", err)
-			return
-		}
-		into.Store(x)
-		s.Log.Info("configuration read again", "path", c.config)
-	})
+	return config.Reload(ctx, c.config, s.Log, func() (*inForce, error) { return c.resolve(s) }, into.Store)
 }
 
 // list prints the rule and its settings.

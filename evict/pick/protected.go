@@ -3,7 +3,6 @@ package pick
 import (
 	"strings"
 
-	"polder/evict/rule"
 	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
@@ -26,7 +25,7 @@ func Protected(p *tick.Pod, optOut []string) string {
 	switch {
 	case p.UID == "":
 		return "it has no UID to follow it by"
-	case rule.Ended(p):
+	case p.Ended():
 		return "it has ended"
 	case p.Terminating:
 		return "it is terminating"

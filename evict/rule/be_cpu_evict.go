@@ -190,7 +190,7 @@ func beSample(t *tick.Tick, policy string) (x beCPU, why string) {
 	limit := math.Inf(1)
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if Ended(p) || qos.Koordinator(p) != qos.BE {
+		if p.Ended() || qos.Koordinator(p) != qos.BE {
 			continue
 		}
 		if p.Missing != tick.MissingCgroup {

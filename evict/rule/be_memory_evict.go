@@ -112,7 +112,7 @@ func anonymous(p *tick.Pod) (float64, bool) { return podMemory(p, rssBytes) }
 func (f *Finding) candidates(t *tick.Tick, may func(*tick.Pod) bool, measure func(*tick.Pod) (float64, bool), unknown float64) {
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if Ended(p) || p.Missing == tick.MissingCgroup {
+		if p.Ended() || p.Missing == tick.MissingCgroup {
 			continue // holds nothing
 		}
 		v, ok := measure(p)

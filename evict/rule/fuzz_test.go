@@ -98,7 +98,7 @@ func checkFinding(t *testing.T, x *tick.Tick, f *Finding) {
 		for i := range x.Sample.Pods {
 			there = there || c.Pod == &x.Sample.Pods[i]
 		}
-		if !there || Ended(c.Pod) {
+		if !there || c.Pod.Ended() {
 			t.Errorf("%+v names %s, which is not there or has ended", f.PressureFinding, c.Pod.Name)
 		}
 	}

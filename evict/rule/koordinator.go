@@ -148,7 +148,7 @@ func batchPriority(th *sloconfig.Threshold, thresholdKey string) error {
 }
 
 // active pods hold what they request: they have neither ended nor begun to end.
-func activePod(p *tick.Pod) bool { return !Ended(p) && !p.Terminating }
+func activePod(p *tick.Pod) bool { return !p.Ended() && !p.Terminating }
 
 // mayGo reports whether a pod lets itself be evicted by one of the rules that want that said.
 func mayGo(p *tick.Pod, rule string, atMost int64) bool {

@@ -170,7 +170,7 @@ func victims(t *tick.Tick) []victim {
 	var list []victim
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if Ended(p) || p.Missing == tick.MissingCgroup {
+		if p.Ended() || p.Missing == tick.MissingCgroup {
 			continue
 		}
 		switch p.QoS {

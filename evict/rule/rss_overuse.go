@@ -44,7 +44,7 @@ func (w *rssWindow) Measure(s *Settings, t *tick.Tick) Measure {
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
 		request, ok := memoryRequest(p)
-		if !ok || Ended(p) || p.Missing == tick.MissingCgroup {
+		if !ok || p.Ended() || p.Missing == tick.MissingCgroup {
 			continue
 		}
 		rss, ok := podMemory(p, rssBytes)

@@ -116,19 +116,10 @@ func Compare(a, b Candidate) int {
 	)
 }
 
-// Phases of a pod that has ended: it holds nothing any more.
-const (
-	phaseSucceeded = "Succeeded"
-	phaseFailed    = "Failed"
-)
-
-// Ended reports whether a pod has run to its end.
-func Ended(p *tick.Pod) bool { return p.Phase == phaseSucceeded || p.Phase == phaseFailed }
-
 func active(t *tick.Tick, class string) []*tick.Pod {
 	var pods []*tick.Pod
 	for i := range t.Sample.Pods {
-		if p := &t.Sample.Pods[i]; p.QoS == class && !Ended(p) {
+		if p := &t.Sample.Pods[i]; p.QoS == class && !p.Ended() {
 			pods = append(pods, p)
 		}
 	}

@@ -2,84 +2,172 @@ package rule
 
 import (
 	"fmt"
+	"time"
 
 	"polder/lib/evictconfig"
 	"polder/lib/tick"
 )
 
-// serviceWaiting is Polder's own: it looks at what colocation must not do.
-var serviceWaiting = &Rule{
-	Name: "service-waiting",
-	Doc: `a service waits for a CPU, and batch pods use some
+// Scopes of the rules below, in thousandths of the time: how long services wait for a CPU, and for disks.
+const (
+	ScopeServiceWaiting = "cpu.wait.services"
+	ScopeServiceIO      = "io.pressure.services"
+)
+
+// Two rules of Polder's own measure what colocation must not cause: services that wait for what batch pods use. They are one rule
+// with a source each.
+var (
+	serviceWaiting = waitingSource{
+		name: "service-waiting",
+		doc: `a service waits for a CPU, and batch pods use some
 Off unless service-waiting-enabled. The value is the longest waiting of all pods that are not reclaimed, their cpuWaitPermille: on cgroup v2
 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 the run delays of its threads, added up.
 Where one has waited more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU goes, and
 then none for service-waiting-cooldown. Pods whose use is not known or 0 do not go. Where no service's waiting is known nothing is measured.`,
-	Scopes: []string{ScopeServiceWaiting},
-	Rows:   (*evictconfig.Settings).WaitingRows,
-	New:    func() Window { return &waitingWindow{} },
+		scope: ScopeServiceWaiting,
+		rows:  (*evictconfig.Settings).WaitingRows,
+		settings: func(s *Settings) waitingSettings {
+			return waitingSettings{
+				enabled: s.ServiceWaitingEnabled, threshold: s.ServiceWaitingThreshold, hysteresis: s.ServiceWaitingHysteresis,
+				duration: s.ServiceWaitingDuration, cooldown: s.ServiceWaitingCooldown, gracePeriod: s.ServiceWaitingGracePeriod,
+			}
+		},
+		resource: "a CPU",
+		waiting:  func(p *tick.Pod) (float64, bool) { return amount(p.CPUWaitPermille) },
+		use: func(p *tick.Pod) float64 {
+			milliCPU, _ := amount(p.UsageMilliCPU)
+			return milliCPU
+		},
+	}.rule()
+
+	serviceIO = waitingSource{
+		name: "service-io-waiting",
+		doc: `a service waits for the disk, and batch pods use it
+Off unless service-io-enabled. The value is the longest waiting of all pods that are not reclaimed, in thousandths of the time: some avg10 of
+their io.pressure, which cgroup v2 alone has. Where one has waited more than service-io-threshold for service-io-duration, the reclaimed
+pod that reads and writes most goes, and then none for service-io-cooldown. Pods of which that is not known or 0 do not go. Where no
+service's waiting is known nothing is measured.`,
+		scope: ScopeServiceIO,
+		rows:  (*evictconfig.Settings).ServiceIORows,
+		settings: func(s *Settings) waitingSettings {
+			return waitingSettings{
+				enabled: s.ServiceIOEnabled, threshold: s.ServiceIOThreshold, hysteresis: s.ServiceIOHysteresis,
+				duration: s.ServiceIODuration, cooldown: s.ServiceIOCooldown, gracePeriod: s.ServiceIOGracePeriod,
+			}
+		},
+		resource: "the disk",
+		waiting:  ioWaiting,
+		use:      ioUse,
+	}.rule()
+)
+
+// waitingSource is something that services wait for while batch pods use it.
+type waitingSource struct {
+	name, doc, scope string
+	rows             func(*evictconfig.Settings) []evictconfig.Row
+	settings         func(*Settings) waitingSettings
+	resource         string // as messages have it
+	// waiting is how long a service waits, in thousandths of the time; false where that is unknown.
+	waiting func(*tick.Pod) (permille float64, known bool)
+	// use is how much a batch pod uses, by which batch pods are compared; 0 where that is unknown.
+	use func(*tick.Pod) float64
 }
 
-// ScopeServiceWaiting is how long services wait for a CPU, in thousandths of the time.
-const ScopeServiceWaiting = "cpu.wait.services"
+type waitingSettings struct {
+	enabled                         bool
+	threshold, hysteresis           float64
+	duration, cooldown, gracePeriod time.Duration
+}
+
+func (src waitingSource) rule() *Rule {
+	return &Rule{
+		Name: src.name, Doc: src.doc, Scopes: []string{src.scope}, Rows: src.rows,
+		New: func() Window { return &waitingWindow{source: &src} },
+	}
+}
 
 type waitingWindow struct {
 	Waiting level `json:"waiting"`
+	source  *waitingSource
 }
 
-func (w *waitingWindow) Measure(s *Settings, t *tick.Tick) Measure {
+func (w *waitingWindow) Measure(all *Settings, t *tick.Tick) Measure {
 	var m Measure
-	if !s.ServiceWaitingEnabled {
+	s := w.source.settings(all)
+	if !s.enabled {
 		w.Waiting = level{}
 		return m
 	}
-	worst, value := longestWaiting(&m, t)
+	worst, value := w.source.longest(&m, t)
 	if worst == nil {
 		w.Waiting.observe(t, false)
 		return m
 	}
-	threshold, met := w.Waiting.over(t, value, s.ServiceWaitingThreshold, s.ServiceWaitingHysteresis)
+	threshold, met := w.Waiting.over(t, value, s.threshold, s.hysteresis)
 	f := Finding{PressureFinding: tick.PressureFinding{
-		Rule: serviceWaiting.Name, Scope: ScopeServiceWaiting,
+		Rule: w.source.name, Scope: w.source.scope,
 		Value: value, Threshold: threshold, Met: met, Hard: true, Since: since(w.Waiting.Start),
 	}}
-	f.Tolerance, f.Cooldown, f.GracePeriodSeconds = s.ServiceWaitingDuration, s.ServiceWaitingCooldown, grace(s.ServiceWaitingGracePeriod)
+	f.Tolerance, f.Cooldown, f.GracePeriodSeconds = s.duration, s.cooldown, grace(s.gracePeriod)
 	if met {
-		f.Candidates = usingCPU(t, value)
-		f.Message = fmt.Sprintf("service %s waits for a CPU for %.0f permille of the time, over the threshold of %.0f, for %.0fs",
-			worst.Name, value, threshold, w.Waiting.lasted(t.Time).Seconds())
+		f.Candidates = w.source.candidates(t, value)
+		f.Message = fmt.Sprintf("service %s waits for %s for %.0f permille of the time, over the threshold of %.0f, for %.0fs",
+			worst.Name, w.source.resource, value, threshold, w.Waiting.lasted(t.Time).Seconds())
 	}
 	m.Findings = append(m.Findings, f)
 	return m
 }
 
-// longestWaiting is the service that waits most, nil where the waiting of none is known.
-func longestWaiting(m *Measure, t *tick.Tick) (worst *tick.Pod, permille float64) {
+// longest is the service that waits most; nil where the waiting of none is known.
+func (src *waitingSource) longest(m *Measure, t *tick.Tick) (worst *tick.Pod, permille float64) {
 	services := 0
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if p.QoS == tick.QoSReclaimed || Ended(p) || p.Missing == tick.MissingCgroup {
+		if p.QoS == tick.QoSReclaimed || p.Ended() || p.Missing == tick.MissingCgroup {
 			continue
 		}
 		services++
-		if v, ok := amount(p.CPUWaitPermille); ok && (worst == nil || v > permille) {
+		if v, known := src.waiting(p); known && (worst == nil || v > permille) {
 			worst, permille = p, v
 		}
 	}
 	if worst == nil && services > 0 {
-		m.Errors = append(m.Errors, fmt.Sprintf("%s: how long any of the %d services waits is not known: not measured",
-			ScopeServiceWaiting, services))
+		m.Errors = append(m.Errors, fmt.Sprintf("%s: how long any of the %d services waits is not known: not measured", src.scope, services))
 	}
 	return worst, permille
 }
 
-// usingCPU are the reclaimed pods that use CPU; the end of one is taken to end the waiting, until the cooldown shows.
-func usingCPU(t *tick.Tick, waiting float64) []Candidate {
+// candidates are the reclaimed pods that use some. The end of one is taken to end the waiting, until the cooldown is over.
+func (src *waitingSource) candidates(t *tick.Tick, waiting float64) []Candidate {
 	var list []Candidate
 	for _, p := range active(t, tick.QoSReclaimed) {
-		if use, ok := amount(p.UsageMilliCPU); ok && use > 0 {
+		if use := src.use(p); use > 0 {
 			list = append(list, Candidate{Pod: p, Rank: []float64{use}, Releases: waiting})
 		}
 	}
 	return list
+}
+
+// ioWaiting is a pod's io.pressure, some avg10, which is in percent. More than all of the time is a mistake, and unknown.
+func ioWaiting(p *tick.Pod) (permille float64, known bool) {
+	if p.IOPressure == nil || p.IOPressure.Some == nil {
+		return 0, false
+	}
+	percent, ok := amount(&p.IOPressure.Some.Avg10)
+	return percent * 10, ok && percent <= 100
+}
+
+// ioUse is what a pod reads and writes, in bytes a second. An operation counts as 4 KiB at least: on a rotating disk the operations
+// are what costs.
+func ioUse(p *tick.Pod) float64 {
+	const leastBytes = 4096
+	if p.IO == nil {
+		return 0
+	}
+	sum := func(x, y *float64) float64 {
+		a, _ := amount(x)
+		b, _ := amount(y)
+		return a + b
+	}
+	return max(sum(p.IO.ReadBytesPerSecond, p.IO.WriteBytesPerSecond), leastBytes*sum(p.IO.ReadsPerSecond, p.IO.WritesPerSecond))
 }

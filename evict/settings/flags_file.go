@@ -40,22 +40,9 @@ func (o *Options) Resolve(s *stage.Session) (*Settings, error) {
 
 // readFile reads --config, in one of its forms, and returns the lines of the settings that it names.
 func (s *Settings) readFile(path string, rows []evictconfig.Row) (map[string]int, error) {
-	if path == "" {
-		return nil, nil
-	}
-	data, err := config.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := config.ReadObjects(path, data)
-	if err != nil {
-		return nil, err
-	}
+	lines, objects, err := config.ReadFile(path, Pointers(rows))
 	s.objects, s.SLO = objects.Custom, objects.SLO
-	if !objects.None() {
-		return nil, nil
-	}
-	return DecodeRows(path, data, rows)
+	return lines, err
 }
 
 // checkAll names the source of each setting that cannot be used.
@@ -72,16 +59,5 @@ type Live struct{ atomic.Pointer[Settings] }
 
 // Watch reads the file again whenever it changes. A bad one is refused and the settings in force stay.
 func (o *Options) Watch(ctx context.Context, s *stage.Session, into *Live) error {
-	if o.Config == "" {
-		return nil
-	}
-	return config.Watch(ctx, o.Config, s.Log, func() {
-		merged, err := o.Resolve(s)
-		if err != nil {
-			s.Log.Error("configuration refused, the settings before stay in force", "error", err)
-			return
-		}
-		into.Store(merged)
-		s.Log.Info("configuration read again", "path", o.Config)
-	})
+	return config.Reload(ctx, o.Config, s.Log, func() (*Settings, error) { return o.Resolve(s) }, into.Store)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"polder/evict/dynamic"
+	"polder/lib/config"
 	"polder/lib/customconfig"
 	"polder/lib/tick"
 )
@@ -34,7 +35,8 @@ type fromObjects struct {
 
 	settings *Settings
 	errs     []string
-	logged   []string
+	reported config.Reported
+	logged   []string // the fields that evict does not use
 
 	read  bool // by collect, at least once in this run
 	tries bool // every rule is in dry run until it is
@@ -73,7 +75,7 @@ func (n *Node) awaitsConfig(t *tick.Tick) bool {
 	switch {
 	case t.Sample == nil:
 		return c.tries // nothing is measured
-	case !unread(t.Sample), saysObjects(t.Sample.Config):
+	case !t.Sample.Unread("config"), saysObjects(t.Sample.Config):
 		c.read, n.Awaits = true, time.Time{}
 	}
 	if c.read || n.Config.Raw() != nil {
@@ -96,7 +98,7 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 		return c.settings, nil
 	}
 	raw, labels := t.Sample.Config, t.Sample.Labels
-	if unread(t.Sample) && !saysObjects(raw) { // not known is not none
+	if t.Sample.Unread("config") && !saysObjects(raw) { // not known is not none
 		raw = c.raw
 		if c.settings == nil {
 			raw = n.Config.Raw()
@@ -131,11 +133,6 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 	return c.settings, c.errs
 }
 
-// unread reports whether collect could not read the configuration objects.
-func unread(s *tick.Sample) bool {
-	return s != nil && slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "config" })
-}
-
 // saysObjects reports whether a tick's configuration says what there is of Katalyst's objects: of Koordinator's ConfigMap it may say
 // something all the same.
 func saysObjects(raw tick.Raw) bool {
@@ -145,12 +142,8 @@ func saysObjects(raw tick.Raw) bool {
 
 // log says what has changed, once.
 func (c *fromObjects) log(log *slog.Logger, before *Settings, objects []dynamic.Object) {
-	for _, text := range c.errs {
-		if !slices.Contains(c.logged, text) {
-			log.Warn("configuration refused", "error", text)
-		}
-	}
-	logged := slices.Clone(c.errs)
+	c.reported.Problems(log, "configuration refused", c.errs)
+	var logged []string
 	for _, o := range objects {
 		if len(o.Unused) == 0 {
 			continue

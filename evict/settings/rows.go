@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"polder/evict/rule"
-	"polder/lib/config"
 	"polder/lib/evictconfig"
 	"polder/lib/stage"
 )
@@ -34,13 +33,13 @@ func AddRows(f *stage.Flags, rows []evictconfig.Row) {
 	}
 }
 
-// DecodeRows reads a configuration file whose keys are the rows' names, and returns the line of each that it has.
-func DecodeRows(path string, data []byte, rows []evictconfig.Row) (map[string]int, error) {
+// Pointers are the rows' values by their names, for a configuration file to be read into.
+func Pointers(rows []evictconfig.Row) map[string]any {
 	into := map[string]any{}
 	for _, row := range rows {
 		into[row.Name] = row.Into
 	}
-	return config.DecodeKeys(path, data, into)
+	return into
 }
 
 // MergeRows puts what the command line has given over rows, of which a file has set those with a line, and says where each is from.

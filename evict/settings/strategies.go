@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -10,62 +9,50 @@ import (
 	"strings"
 
 	"polder/evict/rule"
+	"polder/lib/config"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
 // Strategies are Koordinator's for one node, kept until the words change that they are made of.
 type Strategies struct {
-	// Good are the last good ones: what was in force stays while it is not known what is.
-	Good *sloconfig.Strategies
+	sloconfig.InForce
 
-	raw    tick.Raw
-	unread bool
 	local  sloconfig.Local
-	of     uint64 // the file's, as local counts them
+	of     uint64   // the file's, as local counts them
+	inFile tick.Raw // of these, as a tick has them
 	errs   []string
-	looked bool
 
-	// What was logged last: the errors, the strategies, and which of Koordinator's rules are on with them.
-	loggedErrs  []string
+	// What was logged last: what is wrong, the strategies, and which of Koordinator's rules are on with them.
+	reported    config.Reported
 	logged      *sloconfig.Strategies
 	loggedRules string
 }
 
 // Read takes them from --config, else from a tick with a sample. Without either the rules are off.
 func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []string) {
-	raw, unread := t.Sample.Config, unread(t.Sample)
+	raw := t.Sample.Config
 	file, wrong := k.local.InForce(s.SLO, t.Sample.Labels, t.Sample.Annotations)
-	if k.looked && k.of == k.local.Version && k.unread == unread && bytes.Equal(k.raw, raw) {
-		return k.Good, k.errs
+	if file != nil {
+		if k.of != k.local.Version {
+			k.of, k.inFile = k.local.Version, sloconfig.Over(nil, file)
+		}
+		raw = k.inFile
 	}
-	k.raw, k.unread, k.of, k.errs, k.looked = slices.Clone(raw), unread, k.local.Version, nil, true
+	k.errs = nil
 	for _, err := range wrong {
 		k.errs = append(k.errs, err.Error())
 	}
-	if file != nil {
-		raw = sloconfig.Over(nil, file)
-	}
-	switch read, err := sloconfig.Read(raw); {
-	case err == nil:
-		k.Good = read
-	case !errors.Is(err, sloconfig.ErrNone):
+	if err := k.TakeRaw(raw, t.Sample.Unread("config")); err != nil && !errors.Is(err, sloconfig.ErrUnread) {
 		k.errs = append(k.errs, err.Error()+": what was in force stays")
-	case !unread:
-		k.Good = nil
 	}
-	return k.Good, k.errs
+	return k.Last, k.errs
 }
 
 // Log says what has changed, once.
 func (k *Strategies) Log(log *slog.Logger) {
-	for _, text := range k.errs {
-		if !slices.Contains(k.loggedErrs, text) {
-			log.Warn("configuration refused", "error", text)
-		}
-	}
-	k.loggedErrs = k.errs
-	s := k.Good
+	k.reported.Problems(log, "configuration refused", k.errs)
+	s := k.Last
 	if k.logged == s {
 		return
 	}

@@ -11,62 +11,20 @@ const rewriteAt = 1 << 20
 
 // remember notes, before anything is written, the first value of every file that the writes change, and what they write.
 func (a *Applier) remember(writes []plan.Write) error {
-	var entries []entry
-	firsts := false
-	fresh := map[plan.File]*record{} // not believed before they are on the disk
-	recordOf := func(f plan.File, key, present string) *record {
-		r := fresh[f]
-		if r != nil {
-			return r
-		}
-		inode := a.inode(f)
-		if inode == 0 {
-			return nil // gone: it will not be written
-		}
-		if r = a.records[f]; r == nil || r.Inode != inode {
-			r = &record{Key: key, Inode: inode, First: present}
-			e := entryOf(f, inode)
-			e.Key, e.First = key, &r.First
-			entries = append(entries, e)
-			firsts = true
-		}
-		fresh[f] = r
-		return r
-	}
+	n := notes{Applier: a, noted: map[plan.File]*record{}}
 	for _, w := range writes {
-		r := recordOf(w.File, w.Key, w.Old)
-		if r == nil {
-			continue
-		}
-		text := w.New
-		e := entryOf(w.File, r.Inode)
-		e.Wrote = &text
-		entries = append(entries, e)
-		if w.Disturbs != "" {
-			f := w.File
-			f.Name = w.Disturbs
-			present, err := a.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
-			if err != nil {
-				if gone(err) {
-					continue
-				}
-				return fmt.Errorf("read what the write of %s changes too: %w", w.Name, err)
-			}
-			if r := recordOf(f, "cpuWeight", present); r != nil {
-				e := entryOf(f, r.Inode)
-				e.Disturbed = true
-				entries = append(entries, e)
-			}
-		}
-	}
-	if a.Journal != nil {
-		if err := a.Journal.Append(entries, firsts); err != nil {
+		if err := n.add(w); err != nil {
 			return err
 		}
 	}
-	for _, e := range entries {
+	if a.Journal != nil {
+		if err := a.Journal.Append(n.entries, n.firsts); err != nil {
+			return err
+		}
+	}
+	for _, e := range n.entries {
 		f := e.file()
-		r := fresh[f]
+		r := n.noted[f]
 		a.records[f] = r
 		r.Disturbed = r.Disturbed || e.Disturbed
 		if e.Wrote != nil {
@@ -74,6 +32,63 @@ func (a *Applier) remember(writes []plan.Write) error {
 		}
 	}
 	return nil
+}
+
+// notes are what the journal is to have of some writes.
+type notes struct {
+	*Applier
+	noted   map[plan.File]*record // they count when the entries are on the disk, not before
+	entries []entry
+	firsts  bool // some of the entries have a first value
+}
+
+func (n *notes) add(w plan.Write) error {
+	r := n.record(w.File, w.Key, w.Old)
+	if r == nil {
+		return nil
+	}
+	e := entryOf(w.File, r.Inode)
+	e.Wrote = &w.New
+	n.entries = append(n.entries, e)
+	if w.Disturbs == "" {
+		return nil
+	}
+	f := w.File
+	f.Name = w.Disturbs
+	observed, err := n.Hierarchy.ReadFile(f.Controller, f.Cgroup, f.Name)
+	switch {
+	case gone(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read what the write of %s changes too: %w", w.Name, err)
+	}
+	if r := n.record(f, "cpuWeight", observed); r != nil {
+		e := entryOf(f, r.Inode)
+		e.Disturbed = true
+		n.entries = append(n.entries, e)
+	}
+	return nil
+}
+
+// record is that of a file, which is made where there is none of this very file; nil where the file is gone, and is not going to be written.
+func (n *notes) record(f plan.File, key, observed string) *record {
+	r := n.noted[f]
+	if r != nil {
+		return r
+	}
+	inode := n.inode(f)
+	if inode == 0 {
+		return nil
+	}
+	if r = n.records[f]; r == nil || r.Inode != inode {
+		r = &record{Key: key, Inode: inode, First: observed}
+		e := entryOf(f, inode)
+		e.Key, e.First = key, &r.First
+		n.entries = append(n.entries, e)
+		n.firsts = true
+	}
+	n.noted[f] = r
+	return r
 }
 
 // leastPrune is the least number of records at which those of cgroups that are gone are looked for.

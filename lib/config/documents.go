@@ -30,16 +30,6 @@ func Load(path string) ([]byte, error) {
 	return data, nil
 }
 
-// CustomConfig reads a file of Katalyst's configuration objects: YAML documents, each an object or a List of them, as
-// kubectl takes and prints them. It is nil where the file is none: its first document has neither apiVersion nor kind.
-func CustomConfig(path string, data []byte) (*customconfig.File, error) {
-	documents, err := documentsOf(path, data)
-	if documents == nil || err != nil {
-		return nil, err
-	}
-	return customconfig.FileOf(custom(documents))
-}
-
 // document is an object with its place.
 type document struct {
 	customconfig.Document

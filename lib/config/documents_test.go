@@ -59,8 +59,14 @@ items:
     ephemeralSelector: {nodeNames: [n7], lastDuration: 1h}
 `
 
+// customConfig are Katalyst's objects in a file.
+func customConfig(path string, data []byte) (*customconfig.File, error) {
+	found, err := ReadObjects(path, data)
+	return found.Custom, err
+}
+
 func TestCustomConfig(t *testing.T) {
-	f, err := CustomConfig("x.yaml", []byte(guide+admin))
+	f, err := customConfig("x.yaml", []byte(guide+admin))
 	if err != nil || f == nil {
 		t.Fatalf("%v, %v", f, err)
 	}
@@ -91,7 +97,7 @@ func TestCustomConfig(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "# nothing\n", "reclaimed-threshold: 10\n", "[", "---\n---\n", "- 1", "5", "a: 1\n---\nkind: x"} {
-		if f, err := CustomConfig("x.yaml", []byte(text)); f != nil || err != nil {
+		if f, err := customConfig("x.yaml", []byte(text)); f != nil || err != nil {
 			t.Errorf("%q: %v, %v; want to be none of these files", text, f, err)
 		}
 	}
@@ -106,7 +112,7 @@ func TestCustomConfigErrors(t *testing.T) {
 		"a number as text":  {strings.Replace(guide, "millicpu\": 10", "millicpu\": \"10\"", 1), `x.yaml:21: default/default: config.`},
 		"a key in the spec": {strings.Replace(guide, "  config:\n", "  confg:\n", 1), "x.yaml:17: EvictionConfiguration default/default: key confg is not known in its spec"},
 		"another kind":      {guide + "---\n" + head + "kind: AuthConfiguration\n", `x.yaml:25: kind "AuthConfiguration": want some of AdminQoSConfiguration, EvictionConfiguration, KatalystCustomConfig`},
-		"another group":     {guide + "---\napiVersion: v1\nkind: ConfigMap\n", `x.yaml:24: apiVersion "v1": want config.katalyst.kubewharf.io/v1alpha1`},
+		"another group":     {guide + "---\napiVersion: v1\nkind: Pod\n", `x.yaml:24: apiVersion "v1": want config.katalyst.kubewharf.io/v1alpha1`},
 		"no registry":       {guide[strings.Index(guide, "---"):], "x.yaml:2: EvictionConfiguration default/default does not count: the file has no KatalystCustomConfig for evictionconfigurations"},
 		"another target":    {strings.Replace(guide, "evictionconfigurations", "evictionconfiguration", 1), "x.yaml:6: KatalystCustomConfig default/eviction-configuration is for a kind that is not read here"},
 		"two targets":       {guide + "---\n" + strings.Replace(guide[:strings.Index(guide, "---")], "name: eviction", "name: my-eviction", 1), "x.yaml:29: KatalystCustomConfigs default/eviction-configuration and default/my-eviction-configuration are both for evictionconfigurations"},
@@ -122,7 +128,7 @@ func TestCustomConfigErrors(t *testing.T) {
 		"a label":           {strings.Replace(guide, "  config:\n", "  nodeLabelSelector: pool=a\n  config:\n", 1), "x.yaml:16: default/default: KatalystCustomConfig default/eviction-configuration allows no nodeLabelSelector of priority 0"},
 		"no time to count":  {strings.Replace(guide, "  config:\n", "  ephemeralSelector: {nodeNames: [n], lastDuration: 1h}\n  config:\n", 1), "x.yaml:17: default/default: ephemeralSelector: lastDuration without a metadata.creationTimestamp to count from"},
 	} {
-		f, err := CustomConfig("x.yaml", []byte(c.text))
+		f, err := customConfig("x.yaml", []byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v; want %q", name, f, err, c.want)
 		}
@@ -134,7 +140,7 @@ var objectSeeds = []string{guide, guide + admin, "kind: List\nitems: [1, {}]", "
 
 // fuzzObjects takes the same data for configuration objects.
 func fuzzObjects(t *testing.T, data []byte) {
-	file, err := CustomConfig("x.yaml", data)
+	file, err := customConfig("x.yaml", data)
 	if err != nil {
 		if file != nil || !strings.HasPrefix(err.Error(), "x.yaml") {
 			t.Fatalf("%v, and an error without its place: %v", file, err)

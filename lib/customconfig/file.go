@@ -196,18 +196,10 @@ func (l *Local) InForce(f *File, node string, labels map[string]string, now time
 		return l.chosen, l.errs
 	}
 	last := l.chosen
-	*l = Local{Version: l.Version + 1, file: f, labels: maps.Clone(labels), chosen: map[string]*Chosen{}}
+	*l = Local{Version: l.Version + 1, file: f, labels: maps.Clone(labels)}
+	l.chosen, l.next, l.errs = f.configs.InForce(node, labels, last, now)
 	for _, kind := range Kinds {
-		chosen, next, err := f.configs.Resolve(kind, node, labels, last[kind.Key], now)
-		if err != nil {
-			l.errs = append(l.errs, err)
-		}
-		if !next.IsZero() && (l.next.IsZero() || next.Before(l.next)) {
-			l.next = next
-		}
-		if chosen != nil {
-			l.chosen[kind.Key] = f.chosen(chosen, kind)
-		}
+		f.chosen(l.chosen[kind.Key], kind)
 	}
 	return l.chosen, l.errs
 }

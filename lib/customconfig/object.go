@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"polder/lib/clip"
 	"polder/lib/evictconfig"
 	"polder/lib/fields"
 )
@@ -105,13 +106,7 @@ func (e *FieldError) Error() string {
 const longestPath = 200
 
 // dotted is a path for a message.
-func dotted(path []string) string {
-	s := strings.Join(path, ".")
-	if len(s) > longestPath {
-		return s[:longestPath] + "…"
-	}
-	return s
-}
+func dotted(path []string) string { return clip.Text(strings.Join(path, "."), longestPath) }
 
 func (e *FieldError) Unwrap() error { return e.Err }
 
@@ -135,26 +130,8 @@ func CandidateOf(kind Kind, o Object) *Candidate {
 			wrong(fmt.Errorf("%q: %w", fields.Clip(s), err), "nodeLabelSelector")
 		}
 	}
-	c.NodeNames = fields.Texts(o, "spec", "ephemeralSelector", "nodeNames")
-	lasts := fields.Text(o, "spec", "ephemeralSelector", "lastDuration")
-	const ephemeral = "ephemeralSelector"
-	switch {
-	case len(c.NodeNames) > 0 && c.Selector != nil:
-		wrong(errors.New("it has both nodeNames and a nodeLabelSelector"), ephemeral)
-	case len(c.NodeNames) > 0 && lasts == "":
-		wrong(errors.New("nodeNames without lastDuration"), ephemeral)
-	case len(c.NodeNames) == 0 && lasts != "":
-		wrong(errors.New("lastDuration without nodeNames"), ephemeral)
-	case lasts != "":
-		d, err := time.ParseDuration(lasts)
-		made, errMade := time.Parse(time.RFC3339, fields.Text(o, "metadata", "creationTimestamp"))
-		if err != nil || d <= 0 {
-			wrong(fmt.Errorf("lastDuration %q is no time span", fields.Clip(lasts)), ephemeral)
-		} else if errMade != nil {
-			wrong(errors.New("lastDuration without a metadata.creationTimestamp to count from"), ephemeral)
-		} else {
-			c.Expires = made.Add(d)
-		}
+	if err := c.ephemeral(o); err != nil {
+		wrong(err, "ephemeralSelector")
 	}
 	if fields.Truth(o, "spec", "paused") {
 		c.Held = "it is paused"
@@ -171,11 +148,45 @@ func CandidateOf(kind Kind, o Object) *Candidate {
 		wrong(fmt.Errorf("its configuration of %d bytes is left out: want %d at most", len(c.Config), maxConfig), "config")
 		c.Config = nil
 	}
-	for _, err := range checkSections(kind, config) {
+	problems := EvictionOf(kind, config).Errs
+	if kind == AdminQoS {
+		problems = append(problems, ReclaimedOf(config).Errs...)
+	}
+	for i, err := range problems {
+		if i == maxProblems {
+			wrong(fmt.Errorf("and %d more", len(problems)-maxProblems), "config")
+			break
+		}
 		wrong(err.Err, append([]string{"config"}, err.Path...)...)
 	}
 	c.Err = errors.Join(errs...)
 	return c
+}
+
+// ephemeral reads for which nodes the object is by their names, and until when.
+func (c *Candidate) ephemeral(o Object) error {
+	c.NodeNames = fields.Texts(o, "spec", "ephemeralSelector", "nodeNames")
+	lasts := fields.Text(o, "spec", "ephemeralSelector", "lastDuration")
+	switch {
+	case len(c.NodeNames) > 0 && c.Selector != nil:
+		return errors.New("it has both nodeNames and a nodeLabelSelector")
+	case len(c.NodeNames) > 0 && lasts == "":
+		return errors.New("nodeNames without lastDuration")
+	case len(c.NodeNames) == 0 && lasts != "":
+		return errors.New("lastDuration without nodeNames")
+	case lasts == "":
+		return nil
+	}
+	d, err := time.ParseDuration(lasts)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("lastDuration %q is no time span", fields.Clip(lasts))
+	}
+	made, err := time.Parse(time.RFC3339, fields.Text(o, "metadata", "creationTimestamp"))
+	if err != nil {
+		return errors.New("lastDuration without a metadata.creationTimestamp to count from")
+	}
+	c.Expires = made.Add(d)
+	return nil
 }
 
 func (c *Candidate) name() string { return c.Namespace + "/" + c.Name }

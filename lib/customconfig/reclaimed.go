@@ -2,7 +2,7 @@ package customconfig
 
 import (
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 
 	"polder/lib/evictconfig"
@@ -12,58 +12,92 @@ import (
 // sectionReclaimed is advise's part of an AdminQoSConfiguration.
 const sectionReclaimed = "reclaimedResourceConfig"
 
-// reclaimedAmounts are its fields that have amounts of CPU and memory.
-var reclaimedAmounts = []string{
-	"reservedResourceForReport", "minReclaimedResourceForReport", "minIgnoredReclaimedResourceForReport",
-	"reservedResourceForAllocate", "minReclaimedResourceForAllocate",
+// Fields of it that have amounts of CPU and memory, and FieldEnable, which has none.
+const (
+	FieldEnable     = "enableReclaim"
+	FieldReserve    = "reservedResourceForAllocate"
+	FieldFloor      = "minReclaimedResourceForAllocate"
+	FieldWithhold   = "reservedResourceForReport"
+	FieldLeast      = "minReclaimedResourceForReport"
+	FieldNegligible = "minIgnoredReclaimedResourceForReport"
+)
+
+// Amounts are CPU and memory as an object gives them; nil where it does not.
+type Amounts struct{ MilliCPU, Bytes *int64 }
+
+// Reclaimed is what an object says to advise.
+type Reclaimed struct {
+	// Off says that nothing is reclaimed.
+	Off     bool
+	Amounts map[string]Amounts // by field
+	// Unused are the paths of fields that are set and that advise has nothing for.
+	Unused []string
+	// Errs are the fields that are no good.
+	Errs []*FieldError
 }
 
-// checkReclaimed looks at the values that advise uses: an object with one that is none is refused as a whole.
-func checkReclaimed(kind Kind, config Object) (errs []*FieldError) {
-	if kind != AdminQoS || config[sectionReclaimed] == nil {
-		return nil
-	}
-	wrong := func(err error, path ...string) {
-		errs = append(errs, &FieldError{append([]string{sectionReclaimed}, path...), err})
-	}
+// ReclaimedOf reads what is advise's in an object's spec.config. An absent field, and one that is null, says nothing.
+func ReclaimedOf(config Object) *Reclaimed {
+	r := &Reclaimed{Amounts: map[string]Amounts{}}
 	section, ok := config[sectionReclaimed].(map[string]any)
-	if !ok {
-		wrong(errors.New("want an object"))
-		return errs
+	if !ok && config[sectionReclaimed] != nil {
+		r.wrong(errors.New("want an object"))
 	}
-	if v := section["enableReclaim"]; v != nil {
-		if _, err := evictconfig.ReadTruth(v); err != nil {
-			wrong(err, "enableReclaim")
+	for _, name := range slices.Sorted(maps.Keys(section)) {
+		switch v := section[name]; name {
+		case FieldEnable:
+			if v == nil {
+				break
+			}
+			enable, err := evictconfig.ReadTruth(v)
+			if err != nil {
+				r.wrong(err, name)
+			}
+			r.Off = enable == false
+		case FieldReserve, FieldFloor, FieldWithhold, FieldLeast, FieldNegligible:
+			r.Amounts[name] = r.amounts(name, v)
+		default:
+			r.unused(v, name)
 		}
 	}
-	for _, name := range reclaimedAmounts {
-		v := section[name]
-		amounts, ok := v.(map[string]any)
-		if v != nil && !ok {
-			wrong(errors.New("want amounts of cpu and memory"), name)
-		}
-		for _, resource := range []string{"cpu", "memory"} {
-			read := quantity.Milli
-			if resource == "memory" {
-				read = quantity.Whole
-			}
-			if amounts[resource] == nil {
-				continue
-			}
-			if _, err := read(amounts[resource]); err != nil {
-				wrong(err, name, resource)
-			}
-		}
-	}
-	return errs
+	return r
 }
 
-// checkSections are the errors of all parts of an object's spec.config that are read.
-func checkSections(kind Kind, config Object) []*FieldError {
-	errs := slices.Concat(EvictionOf(kind, config).Errs, checkReclaimed(kind, config))
-	if len(errs) > maxProblems {
-		more := &FieldError{nil, fmt.Errorf("and %d more", len(errs)-maxProblems)}
-		errs = append(errs[:maxProblems], more)
+// amounts reads {"cpu": "4", "memory": "5Gi"}.
+func (r *Reclaimed) amounts(name string, v any) (a Amounts) {
+	list, ok := v.(map[string]any)
+	if !ok && v != nil {
+		r.wrong(errors.New("want amounts of cpu and memory"), name)
 	}
-	return errs
+	for _, resource := range slices.Sorted(maps.Keys(list)) {
+		into, read := &a.MilliCPU, quantity.Milli
+		switch resource {
+		case "cpu":
+		case "memory":
+			into, read = &a.Bytes, quantity.Whole
+		default:
+			r.unused(list[resource], name, resource)
+			continue
+		}
+		if list[resource] == nil {
+			continue
+		}
+		amount, err := read(list[resource])
+		if err != nil {
+			r.wrong(err, name, resource)
+			continue
+		}
+		*into = new(int64(amount))
+	}
+	return a
+}
+
+func (r *Reclaimed) wrong(err error, path ...string) {
+	r.Errs = append(r.Errs, &FieldError{append([]string{sectionReclaimed}, path...), err})
+}
+
+func (r *Reclaimed) unused(v any, path ...string) {
+	if v != nil && len(r.Unused) < maxUnused {
+		r.Unused = append(r.Unused, dotted(path))
+	}
 }

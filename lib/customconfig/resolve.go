@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"polder/lib/fields"
+	"polder/lib/tick"
 )
 
 // maxProblems bounds the complaints about one kind.
@@ -23,6 +24,43 @@ type Chosen struct {
 	Config    json.RawMessage `json:"config"`
 	// At is its place where it is of a file ("FILE:12").
 	At string `json:"at,omitempty"`
+}
+
+// Object is its configuration. The error says that it has none that is an object.
+func (c *Chosen) Object() (Object, error) {
+	config := Object{}
+	if len(c.Config) > 0 && string(c.Config) != "null" && tick.Unmarshal(c.Config, &config) != nil {
+		return nil, errors.New("config: want an object")
+	}
+	return config, nil
+}
+
+// Read takes the objects in force from a tick's configuration, by their kinds' keys. The error says that some are not what collect writes.
+func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	notCollects := errors.New("sample.config: want objects as collect writes them: not used")
+	var top struct {
+		Katalyst map[string]tick.Raw `json:"katalyst"`
+	}
+	if tick.Unmarshal(raw, &top) != nil {
+		return nil, notCollects
+	}
+	chosen = map[string]*Chosen{}
+	for _, kind := range Kinds {
+		text := top.Katalyst[kind.Key]
+		if len(text) == 0 || string(text) == "null" {
+			continue
+		}
+		c := &Chosen{}
+		if tick.Unmarshal(text, c) != nil {
+			err = notCollects
+			continue
+		}
+		chosen[kind.Key] = c
+	}
+	return chosen, err
 }
 
 // Configs are the objects that there are.
@@ -101,6 +139,24 @@ func (c *Configs) Resolve(kind Kind, node string, nodeLabels map[string]string, 
 		return last, next, fmt.Errorf("%s %s is not taken up: %s; what was in force stays", kind.Resource, best.name(), best.Held)
 	}
 	return &Chosen{Namespace: best.Namespace, Name: best.Name, Config: best.Config}, next, nil
+}
+
+// InForce is [Configs.Resolve] of all kinds, by their keys; last is the result before.
+func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (inForce map[string]*Chosen, next time.Time, errs []error) {
+	inForce = map[string]*Chosen{}
+	for _, kind := range Kinds {
+		chosen, again, err := c.Resolve(kind, node, nodeLabels, last[kind.Key], now)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if !again.IsZero() && (next.IsZero() || again.Before(next)) {
+			next = again
+		}
+		if chosen != nil {
+			inForce[kind.Key] = chosen
+		}
+	}
+	return inForce, next, errs
 }
 
 func overlapping(kind Kind, targets []*Target) error {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"polder/lib/clip"
 )
 
 // VerdictsKey is their name in sample.config, beside the kinds'.
@@ -57,10 +59,7 @@ func (c *Configs) Verdicts(now time.Time) []Verdict {
 func (c *Configs) verdict(t *Target, now time.Time) (Verdict, bool) {
 	v := Verdict{Namespace: t.Namespace, Name: t.Name, ObservedGeneration: t.Generation}
 	say := func(valid bool, reason, message string) (Verdict, bool) {
-		v.Valid, v.Reason, v.Message = &valid, reason, message
-		if len(message) > maxMessage {
-			v.Message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
-		}
+		v.Valid, v.Reason, v.Message = &valid, reason, clip.Text(message, maxMessage)
 		return v, true
 	}
 	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Resource == t.Resource })

@@ -24,6 +24,12 @@ const (
 	Free  = "koord-free"
 )
 
+// Names of batch resources: today's, and those of Koordinator's first version.
+var (
+	BatchCPU    = []string{"kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu"}
+	BatchMemory = []string{"kubernetes.io/batch-memory", "koordinator.sh/batch-memory"}
+)
+
 // KoordinatorPriorityClass is the label with the name of a priority class.
 const KoordinatorPriorityClass = "koordinator.sh/priority-class"
 

@@ -24,6 +24,28 @@ const (
 	maxDuration  = 24 * time.Hour
 )
 
+// Number is a setting that is a whole number, with its bounds.
+type Number struct {
+	Name        string
+	Value       **int64
+	Least, Most int64
+}
+
+// Numbers are all that m has.
+func (m *MemoryQOS) Numbers() []Number {
+	return []Number{
+		{"minLimitPercent", &m.MinLimitPercent, 0, 100},
+		{"lowLimitPercent", &m.LowLimitPercent, 0, 100},
+		{"throttlingPercent", &m.ThrottlingPercent, 0, 100},
+		{"wmarkRatio", &m.WmarkRatio, 0, 100},
+		{"wmarkScalePermill", &m.WmarkScalePermill, 1, 1000},
+		{"wmarkMinAdj", &m.WmarkMinAdj, -25, 50},
+		{"priorityEnable", &m.PriorityEnable, 0, 1},
+		{"priority", &m.Priority, 0, 12},
+		{"oomKillGroup", &m.OOMKillGroup, 0, 1},
+	}
+}
+
 // checks collects what is wrong.
 type checks struct{ faults []*fault }
 
@@ -169,7 +191,9 @@ func (q *ResourceQOS) check() []*fault {
 			v.within(c.name+".cpuQOS.schedIdle", p.SchedIdle, 0, 1)
 		}
 		if m := c.Memory; m != nil {
-			v.memory(c.name+".memoryQOS.", m)
+			for _, n := range m.Numbers() {
+				v.within(c.name+".memoryQOS."+n.Name, *n.Value, n.Least, n.Most)
+			}
 		}
 		if r := c.Resctrl; r != nil {
 			in := c.name + ".resctrlQOS."
@@ -243,16 +267,4 @@ func (c *checks) blkio(in string, b *BlkIOQOS) {
 		c.within(at+"writeBPS", one.IO.WriteBPS, 0, maxDiskBytes)
 		c.within(at+"ioWeightPercent", one.IO.IOWeightPercent, 1, 100)
 	}
-}
-
-func (c *checks) memory(in string, m *MemoryQOS) {
-	c.within(in+"minLimitPercent", m.MinLimitPercent, 0, 100)
-	c.within(in+"lowLimitPercent", m.LowLimitPercent, 0, 100)
-	c.within(in+"throttlingPercent", m.ThrottlingPercent, 0, 100)
-	c.within(in+"wmarkRatio", m.WmarkRatio, 0, 100)
-	c.within(in+"wmarkScalePermill", m.WmarkScalePermill, 1, 1000)
-	c.within(in+"wmarkMinAdj", m.WmarkMinAdj, -25, 50)
-	c.within(in+"priorityEnable", m.PriorityEnable, 0, 1)
-	c.within(in+"priority", m.Priority, 0, 12)
-	c.within(in+"oomKillGroup", m.OOMKillGroup, 0, 1)
 }

@@ -24,6 +24,9 @@ const (
 	MissingCluster = "cluster"
 )
 
+// Ended reports whether the pod has run to its end: it holds nothing any more.
+func (p *Pod) Ended() bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
+
 // Pod is a pod; on a machine without Kubernetes, a cgroup that the classification rules name.
 type Pod struct {
 	UID       string `json:"uid"`

@@ -1,5 +1,7 @@
 package tick
 
+import "slices"
+
 // Sample is what collect saw.
 type Sample struct {
 	// PeriodSeconds is the time between two ticks that collect is set to (--interval), however late this one is; nil with --once.
@@ -102,6 +104,11 @@ type Resctrl struct {
 	// MBMin and MBGranularity are the least share of the bandwidth and its step, in percent.
 	MBMin         int64 `json:"mbMinPercent,omitempty"`
 	MBGranularity int64 `json:"mbGranularityPercent,omitempty"`
+}
+
+// Unread reports whether collect could not read a source.
+func (s *Sample) Unread(source string) bool {
+	return slices.ContainsFunc(s.Errors, func(e SourceError) bool { return e.Source == source })
 }
 
 // SourceError says what could not be read this time.

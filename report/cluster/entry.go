@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"polder/lib/kube"
+	"polder/lib/sloconfig"
 	"polder/report/object"
 	"polder/report/reconcile"
 )
@@ -22,7 +23,7 @@ type entry struct {
 	resync  time.Duration
 	growth  object.Growth
 
-	strategies object.Strategies // the newest that ticks had
+	strategies sloconfig.InForce // the newest that ticks had
 	tried      []object.Dialect  // under whose names something may be offered that is a report's
 
 	have   *seen

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"polder/lib/kube"
+	"polder/lib/sloconfig"
 	"polder/lib/stage"
 	"polder/lib/tick"
 	"polder/report/object"
@@ -32,7 +33,7 @@ type measurer struct {
 type measured struct {
 	node       string
 	usage      object.Usage
-	strategies object.Strategies
+	strategies sloconfig.InForce
 	heard      time.Time
 	due        map[string]any // the status that is to be written, nil where there is none
 	at         time.Time      // of the tick that it is of
@@ -81,7 +82,7 @@ func (r *measurer) Put(in stage.Incoming) (tick.Target, error) {
 	}
 	return r.queue.Put(in.Node, in.Time, func(m *measured, now time.Time) {
 		m.heard = now
-		m.strategies.Take(in.Sample)
+		_ = m.strategies.Take(in.Sample) // collect and advise name what is wrong there
 		m.usage.Take(in.Tick, m.strategies.Colocation())
 		// One that waits is rebuilt, but not from figures that are no longer known: old figures would look current.
 		if m.usage.Due(in.Time) || m.due != nil && m.usage.Ready(in.Time) {

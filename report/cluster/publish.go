@@ -121,7 +121,7 @@ func (p *publisher) Put(in stage.Incoming) (tick.Target, error) {
 	return p.queue.Put(in.Node, in.Time, func(e *entry, now time.Time) {
 		figures := object.Read(in.Tick)
 		if p.isNode() {
-			e.strategies.Take(in.Sample)
+			_ = e.strategies.Take(in.Sample) // collect and advise name what is wrong there
 		}
 		e.memory.Take(figures, now)
 		if figures.Speaks() || figures.Taints != nil {

@@ -33,8 +33,7 @@ func allowanceOf(t *tick.Tick, p *tick.Pod) (a allowance) {
 			containers[c] = true
 		}
 	}
-	var parts int64 // of the containers' quotas
-	limited := 0
+	var parts []int64 // the containers' quotas
 	for i := range t.Advice.Cgroups {
 		c := &t.Advice.Cgroups[i]
 		own, inside := c.Cgroup == p.Cgroup, containers[c.Cgroup]
@@ -43,22 +42,19 @@ func allowanceOf(t *tick.Tick, p *tick.Pod) (a allowance) {
 			continue
 		}
 		a.named = true
-		if q := c.CPUMaxMilliCPU; q != nil && *q > 0 {
-			switch {
-			case inside:
-				parts += *q
-				limited++
-			case a.quota == nil || *q < *a.quota:
-				a.quota, a.quotaOf = q, ""
-				if above {
-					a.quotaOf = c.Cgroup
-				}
-			}
+		switch q := c.CPUMaxMilliCPU; {
+		case q == nil || *q <= 0:
+		case inside:
+			parts = append(parts, *q)
+		case above:
+			a.limit(*q, c.Cgroup)
+		default:
+			a.limit(*q, "")
 		}
 		a.allow(c, own, above)
 	}
-	if limited > 0 && limited == len(containers) && (a.quota == nil || parts < *a.quota) {
-		a.quota, a.quotaOf = &parts, ""
+	if len(parts) > 0 && len(parts) == len(containers) { // a container without a quota may use all that the pod may
+		a.limit(sumOf(parts), "")
 	}
 	if a.cpus == "" {
 		a.cpus = poolOf(t, p)
@@ -67,6 +63,20 @@ func allowanceOf(t *tick.Tick, p *tick.Pod) (a allowance) {
 		a.size = set.Size()
 	}
 	return a
+}
+
+// limit takes a quota, which is that of a cgroup above the pod or, where above is empty, its own; the smallest one counts.
+func (a *allowance) limit(quota int64, above string) {
+	if a.quota == nil || quota < *a.quota {
+		a.quota, a.quotaOf = &quota, above
+	}
+}
+
+func sumOf(list []int64) (sum int64) {
+	for _, n := range list {
+		sum += n
+	}
+	return sum
 }
 
 // allow takes what one of the pod's cgroups, or one above it, has beside a quota.

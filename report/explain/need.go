@@ -31,7 +31,7 @@ func needs(t *tick.Tick) []need {
 	var all []need
 	for i := range t.Sample.Pods {
 		p := &t.Sample.Pods[i]
-		if p.QoS != tick.QoSShared && p.QoS != tick.QoSDedicated || p.Phase == "Succeeded" || p.Phase == "Failed" {
+		if p.QoS != tick.QoSShared && p.QoS != tick.QoSDedicated || p.Ended() {
 			continue
 		}
 		n := need{name: nameOf(p.Namespace, p.Name)}

@@ -203,33 +203,6 @@ func TestKoordinatorRules(t *testing.T) {
 	}
 }
 
-func TestStrategies(t *testing.T) {
-	raw := func(diff string) tick.Raw {
-		return tick.Raw(`{"koordinator":{"from":"a/b","colocation":{"resourceDiffThreshold":` + diff + `}}}`)
-	}
-	unread := []tick.SourceError{{Source: "config", Error: "x"}}
-	var m Strategies
-	for _, tt := range []struct {
-		name   string
-		sample *tick.Sample
-		want   float64
-	}{
-		{"nobody reads one", &tick.Sample{}, 0.1},
-		{"it could not be read yet", &tick.Sample{Errors: unread}, 0.1},
-		{"one", &tick.Sample{Config: raw("0.3")}, 0.3},
-		{"no sample", nil, 0.3},
-		{"it cannot be read any more", &tick.Sample{Errors: unread}, 0.3},
-		{"it is none", &tick.Sample{Config: tick.Raw(`{"koordinator":7}`)}, 0.3},
-		{"another one", &tick.Sample{Config: raw("0.4")}, 0.4},
-		{"Katalyst's alone", &tick.Sample{Config: tick.Raw(`{"adminQoS":{}}`)}, 0.1},
-	} {
-		m.Take(tt.sample)
-		if got := *m.Colocation().ResourceDiffThreshold; got != tt.want {
-			t.Errorf("%s: %v; want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
 // What the fleet controller withdraws is what the policy offers; the other dialect's may be somebody else's.
 func TestMarkKeepsTheDialect(t *testing.T) {
 	for _, f := range []Figures{batch(1, 1, 1, 1), of(1, 1).with(func(f *Figures) { f.Dialect = Katalyst })} {

@@ -168,8 +168,7 @@ func consumers(s *tick.Sample) []Consumer {
 
 // isConsumer reports whether a pod is a reclaimed one that the cluster knows, and that is not over.
 func isConsumer(p *tick.Pod) bool {
-	return p.QoS == tick.QoSReclaimed && p.Namespace != "" && p.Missing != tick.MissingCluster && p.Requests != nil &&
-		p.Phase != "Succeeded" && p.Phase != "Failed"
+	return p.QoS == tick.QoSReclaimed && p.Namespace != "" && p.Missing != tick.MissingCluster && p.Requests != nil && !p.Ended()
 }
 
 // runsOn are the NUMA nodes that a pod's containers may run on: all that have CPUs where that is not known.

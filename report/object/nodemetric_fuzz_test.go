@@ -25,8 +25,8 @@ func FuzzNodeMetric(f *testing.F) {
 		if tick.Unmarshal(data, &s) != nil || s == nil {
 			return
 		}
-		var m Strategies
-		m.Take(s)
+		var m sloconfig.InForce
+		_ = m.Take(s)
 		r := Rules{}.Koordinator(m.Colocation(), Given{})
 		if r.MinChange <= 0 || math.IsNaN(r.MinChange) || r.Resync < time.Second || r.Resync > longestWait {
 			t.Fatalf("rules %+v", r)

@@ -1,46 +1,11 @@
 package object
 
 import (
-	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"polder/lib/sloconfig"
-	"polder/lib/tick"
 )
-
-// Strategies are the newest of Koordinator's that ticks had. Its zero value has the defaults.
-type Strategies struct {
-	last *sloconfig.Strategies
-	raw  tick.Raw // what they were read from
-}
-
-// sourceConfig is collect's name for the dynamic configuration.
-const sourceConfig = "config"
-
-// Take notes a sample's. A configuration that could not be read leaves the last ones in force; one that is there and has none
-// of Koordinator's leaves the defaults.
-func (m *Strategies) Take(s *tick.Sample) {
-	if s == nil || m.last != nil && len(s.Config) > 0 && slices.Equal(m.raw, s.Config) {
-		return
-	}
-	read, err := sloconfig.Read(s.Config)
-	switch {
-	case err == nil:
-		m.last, m.raw = read, slices.Clone(s.Config)
-	case errors.Is(err, sloconfig.ErrNone) && !slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == sourceConfig }):
-		m.last, m.raw = nil, nil
-	}
-}
-
-// Colocation are the strategies of what is offered and measured.
-func (m *Strategies) Colocation() sloconfig.Colocation {
-	if m.last != nil {
-		return m.last.Colocation
-	}
-	return sloconfig.Defaults().Colocation
-}
 
 // Given are the rules that somebody has set, and that stand above a strategy's.
 type Given struct{ MinChange, MinInterval, Resync bool }

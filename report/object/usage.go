@@ -164,7 +164,7 @@ func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 		u.pods = map[string]*podUse{}
 	}
 	// A list that could not be read says of nobody that it has gone.
-	known := !slices.ContainsFunc(t.Sample.Errors, func(e tick.SourceError) bool { return e.Source == "pods" })
+	known := !t.Sample.Unread("pods")
 	for _, p := range u.pods {
 		p.here = false
 	}

@@ -91,7 +91,7 @@ func NodeAmounts(node map[string]any, d Dialect, prefix string) Amounts {
 // A pod that is on its way out does not count: the scheduler would give its part to another one as soon as it is gone.
 func requested(t *tick.Tick) *Amounts {
 	s := t.Sample
-	if s == nil || slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "pods" }) {
+	if s == nil || s.Unread("pods") {
 		return nil
 	}
 	gone := map[string]bool{}

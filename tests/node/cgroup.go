@@ -7,12 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"polder/tests/node/wire"
+	"polder/tests/stale"
 )
 
 // prefix begins the names of all cgroups and directories of this package; the test's PID follows.
@@ -90,30 +89,10 @@ func removeStale() error {
 	if err != nil {
 		return err
 	}
-	mounts := []string{os.TempDir()}
 	for _, h := range hierarchies {
-		mounts = append(mounts, h.Mount)
-	}
-	for _, mount := range mounts {
-		found, err := filepath.Glob(filepath.Join(mount, prefix+"*"))
-		if err != nil {
+		if err := stale.Remove(h.Mount, prefix, removeTree); err != nil {
 			return err
 		}
-		for _, path := range found {
-			text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), prefix), "-")
-			pid, err := strconv.Atoi(text)
-			if err != nil || syscall.Kill(pid, 0) == nil {
-				continue // its test lives
-			}
-			if mount == os.TempDir() {
-				err = os.RemoveAll(path)
-			} else {
-				err = removeTree(path)
-			}
-			if err != nil {
-				return fmt.Errorf("remove what a killed test left: %w", err)
-			}
-		}
 	}
-	return nil
+	return stale.Remove(os.TempDir(), prefix, os.RemoveAll)
 }

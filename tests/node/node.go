@@ -24,6 +24,7 @@ import (
 	"polder/tests/cluster/controlplane"
 	"polder/tests/cluster/program"
 	"polder/tests/node/wire"
+	"polder/tests/stale"
 )
 
 // Options are what tests want different. The zero value is a node that is called node-1.
@@ -93,7 +94,7 @@ func Open(t testing.TB, c *controlplane.ControlPlane, o Options) (*Node, error) 
 	if err := removeStale(); err != nil {
 		return nil, err
 	}
-	if n.dir, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid())); err != nil {
+	if n.dir, err = os.MkdirTemp("", stale.Name(prefix)); err != nil {
 		return nil, err
 	}
 	n.Cgroup = "/" + filepath.Base(n.dir)

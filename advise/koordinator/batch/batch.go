@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -215,11 +216,11 @@ func (n *node) batch(a *tick.Advice, r resource, system int64, s *podSum, c *slo
 	left = min(left, most)
 	if r == cpu && n.ratio > 100 {
 		left = min(scaledUp(left, n.ratio, 100), most)
-		fmt.Fprintf(&text, "; x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, normalization, amount(left))
+		fmt.Fprintf(&text, "; x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, annotation.Ratio, amount(left))
 	}
 	if third := n.thirdParties[r]; third > 0 {
 		left = max(left-third, 0)
-		fmt.Fprintf(&text, "; - third parties %s (%s) = %s", amount(third), thirdParties, amount(left))
+		fmt.Fprintf(&text, "; - third parties %s (%s) = %s", amount(third), annotation.ThirdParties, amount(left))
 	}
 	a.Reasons = append(a.Reasons, text.String())
 	return left

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -118,13 +119,13 @@ func redo(t testing.TB, reasons []string) map[string]int64 {
 				}
 				left = 0
 			case strings.HasPrefix(step, "x "):
-				if _, err := fmt.Sscanf(step, "x %d.%02d ("+normalization+") = %dm", &n, &by, &rest); err != nil || (left*(n*100+by)+99)/100 != rest {
+				if _, err := fmt.Sscanf(step, "x %d.%02d ("+annotation.Ratio+") = %dm", &n, &by, &rest); err != nil || (left*(n*100+by)+99)/100 != rest {
 					t.Errorf("%s: step %q: %v", reason, step, err)
 				}
 				left = rest
 			case strings.HasPrefix(step, "- third parties"):
 				clean := strings.NewReplacer("m (", " (", " B", "").Replace(strings.TrimSuffix(step, "m"))
-				if _, err := fmt.Sscanf(clean, "- third parties %d ("+thirdParties+") = %d", &n, &rest); err != nil || max(left-n, 0) != rest {
+				if _, err := fmt.Sscanf(clean, "- third parties %d ("+annotation.ThirdParties+") = %d", &n, &rest); err != nil || max(left-n, 0) != rest {
 					t.Errorf("%s: step %q (%q): %v", reason, step, clean, err)
 				}
 				left = rest
@@ -195,15 +196,15 @@ func TestNode(t *testing.T) {
 		"allocatable over capacity": {sample: func(s *tick.Sample) {
 			s.Allocatable = &tick.Resources{MilliCPU: new(12000.0), MemoryBytes: new(gi(200))}
 		}, cpu: 4000, memory: 35 * g},
-		"reserved by annotation":             {sample: annotated(reservation, `{"resources":{"cpu":"3","memory":"40Gi"}}`), cpu: 3000, memory: 25 * g},
-		"reserved as numbers":                {sample: annotated(reservation, `{"resources":{"cpu":3}}`), cpu: 3000, memory: 35 * g},
-		"reservations are no sum":            {sample: annotated(reservation, `{"resources":{"cpu":"1900m"}}`), cpu: 4000, memory: 35 * g},
-		"reserved CPUs go before the amount": {sample: annotated(reservation, `{"resources":{"cpu":"9","memory":"40Gi"},"reservedCPUs":"0-2","applyPolicy":"ReservedCPUsOnly"}`), cpu: 3000, memory: 25 * g},
-		"reserved CPUs that are none":        {sample: annotated(reservation, `{"reservedCPUs":"x"}`), cpu: 4000, memory: 35 * g},
-		"and an amount beside them holds":    {sample: annotated(reservation, `{"resources":{"cpu":"3"},"reservedCPUs":"x"}`), cpu: 3000, memory: 35 * g},
-		"a reservation that is none":         {sample: annotated(reservation, `{`), cpu: 4000, memory: 35 * g},
-		"a reservation less than nothing":    {sample: annotated(reservation, `{"resources":{"cpu":"-3","memory":"40Gi"}}`), cpu: 4000, memory: 25 * g},
-		"reserved, and memory by request":    {sample: annotated(reservation, `{"resources":{"memory":"40Gi"}}`), config: request, cpu: 4000, memory: 25 * g},
+		"reserved by annotation":             {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"3","memory":"40Gi"}}`), cpu: 3000, memory: 25 * g},
+		"reserved as numbers":                {sample: annotated(annotation.Reservation, `{"resources":{"cpu":3}}`), cpu: 3000, memory: 35 * g},
+		"reservations are no sum":            {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"1900m"}}`), cpu: 4000, memory: 35 * g},
+		"reserved CPUs go before the amount": {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"9","memory":"40Gi"},"reservedCPUs":"0-2","applyPolicy":"ReservedCPUsOnly"}`), cpu: 3000, memory: 25 * g},
+		"reserved CPUs that are none":        {sample: annotated(annotation.Reservation, `{"reservedCPUs":"x"}`), cpu: 4000, memory: 35 * g},
+		"and an amount beside them holds":    {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"3"},"reservedCPUs":"x"}`), cpu: 3000, memory: 35 * g},
+		"a reservation that is none":         {sample: annotated(annotation.Reservation, `{`), cpu: 4000, memory: 35 * g},
+		"a reservation less than nothing":    {sample: annotated(annotation.Reservation, `{"resources":{"cpu":"-3","memory":"40Gi"}}`), cpu: 4000, memory: 25 * g},
+		"reserved, and memory by request":    {sample: annotated(annotation.Reservation, `{"resources":{"memory":"40Gi"}}`), config: request, cpu: 4000, memory: 25 * g},
 		"of another name":                    {sample: annotated("node.koordinator.sh/other", `{"resources":{"cpu":"9"}}`), cpu: 4000, memory: 35 * g},
 
 		"threshold 0: all is margin": {config: func(c *sloconfig.Colocation) {
@@ -239,18 +240,18 @@ func TestNode(t *testing.T) {
 		}, cpu: 12000, memory: 35 * g},
 		"never less than nothing": {pods: []tick.Pod{onePod("a", "Burstable", 20, 200, -1, 0)}},
 
-		"normalized":                {sample: annotated(normalization, "1.25"), cpu: 5000, memory: 35 * g},
-		"normalized, rounded up":    {sample: func(s *tick.Sample) { annotated(normalization, "1.33")(s); s.CPU.UsageMilliCPU = new(2001.0) }, cpu: 5319, memory: 35 * g}, // 3999 x 1.33 = 5318.67
-		"normalized by 1":           {sample: annotated(normalization, "1.00"), cpu: 4000, memory: 35 * g},
-		"normalized by less":        {sample: annotated(normalization, "0.5"), cpu: 4000, memory: 35 * g},
-		"normalized by too much":    {sample: annotated(normalization, "5.01"), cpu: 4000, memory: 35 * g},
-		"normalized by nonsense":    {sample: annotated(normalization, "NaN"), cpu: 4000, memory: 35 * g},
-		"normalized behind the cap": {sample: annotated(normalization, "2"), config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(20)) }, cpu: 4000, memory: 35 * g},
+		"normalized":                {sample: annotated(annotation.Ratio, "1.25"), cpu: 5000, memory: 35 * g},
+		"normalized, rounded up":    {sample: func(s *tick.Sample) { annotated(annotation.Ratio, "1.33")(s); s.CPU.UsageMilliCPU = new(2001.0) }, cpu: 5319, memory: 35 * g}, // 3999 x 1.33 = 5318.67
+		"normalized by 1":           {sample: annotated(annotation.Ratio, "1.00"), cpu: 4000, memory: 35 * g},
+		"normalized by less":        {sample: annotated(annotation.Ratio, "0.5"), cpu: 4000, memory: 35 * g},
+		"normalized by too much":    {sample: annotated(annotation.Ratio, "5.01"), cpu: 4000, memory: 35 * g},
+		"normalized by nonsense":    {sample: annotated(annotation.Ratio, "NaN"), cpu: 4000, memory: 35 * g},
+		"normalized behind the cap": {sample: annotated(annotation.Ratio, "2"), config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(20)) }, cpu: 4000, memory: 35 * g},
 
-		"third parties":                         {sample: annotated(thirdParties, `{"allocations":[{"name":"yarn","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1k","kubernetes.io/batch-memory":"5Gi"}},{"name":"b","priority":"koord-batch","resources":{"koordinator.sh/batch-cpu":500}},{"name":"c","priority":"koord-mid","resources":{"kubernetes.io/batch-cpu":"9k"}},{"name":"d","priority":"koord-batch","resources":{"cpu":"9"}}]}`), cpu: 2500, memory: 30 * g},
-		"third parties have more than there is": {sample: annotated(thirdParties, `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"50k"}}]}`), memory: 35 * g},
+		"third parties":                         {sample: annotated(annotation.ThirdParties, `{"allocations":[{"name":"yarn","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1k","kubernetes.io/batch-memory":"5Gi"}},{"name":"b","priority":"koord-batch","resources":{"koordinator.sh/batch-cpu":500}},{"name":"c","priority":"koord-mid","resources":{"kubernetes.io/batch-cpu":"9k"}},{"name":"d","priority":"koord-batch","resources":{"cpu":"9"}}]}`), cpu: 2500, memory: 30 * g},
+		"third parties have more than there is": {sample: annotated(annotation.ThirdParties, `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"50k"}}]}`), memory: 35 * g},
 		"third parties, normalized before": {sample: func(s *tick.Sample) {
-			s.Annotations = map[string]string{normalization: "1.5", thirdParties: `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1k"}}]}`}
+			s.Annotations = map[string]string{annotation.Ratio: "1.5", annotation.ThirdParties: `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1k"}}]}`}
 		}, cpu: 5000, memory: 35 * g},
 
 		"a machine without a node object":                  {sample: func(s *tick.Sample) { s.Capacity, s.Allocatable = nil, nil }, cpu: 4000, memory: 35 * g},
@@ -338,9 +339,9 @@ func TestUnknownCapacity(t *testing.T) {
 		"none":                              {func(s *tick.Sample) { s.Capacity = &tick.Resources{} }, false, false},
 		"no topology":                       {func(s *tick.Sample) { s.Capacity, s.Topology = nil, nil }, false, true},
 		"the node object is not read":       {func(s *tick.Sample) { s.Errors = []tick.SourceError{{Source: "node", Error: "no"}} }, false, false},
-		"third parties that cannot be read": {func(s *tick.Sample) { s.Annotations = map[string]string{thirdParties: "["} }, false, false},
+		"third parties that cannot be read": {func(s *tick.Sample) { s.Annotations = map[string]string{annotation.ThirdParties: "["} }, false, false},
 		"and an amount of theirs": {func(s *tick.Sample) {
-			s.Annotations = map[string]string{thirdParties: `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"lots"}}]}`}
+			s.Annotations = map[string]string{annotation.ThirdParties: `{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"lots"}}]}`}
 		}, false, false},
 	} {
 		s := sample()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -59,7 +60,7 @@ func TestMid(t *testing.T) {
 			c.MidReclaimMode, c.MidStaticCPUReservedPercent, c.MidCPUThresholdPercent = new("static"), new(int64(15)), new(int64(10))
 		}, cpu: 1000},
 		"reserved by annotation": {sample: func(s *tick.Sample) {
-			s.Annotations = map[string]string{reservation: `{"resources":{"cpu":"6","memory":"80Gi"}}`}
+			s.Annotations = map[string]string{annotation.Reservation: `{"resources":{"cpu":"6","memory":"80Gi"}}`}
 		}, config: func(c *sloconfig.Colocation) { c.MidUnallocatedPercent = new(int64(100)) }, cpu: 4000, memory: 20 * g},
 		"capped at a part of memory": {config: func(c *sloconfig.Colocation) {
 			c.MidUnallocatedPercent, c.MidMemoryThresholdPercent = new(int64(100)), new(int64(45))

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/cpus"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
-
-// resourceStatus is the pod's annotation with what the scheduler gave it.
-const resourceStatus = "scheduling.koordinator.sh/resource-status"
 
 // maxZones bounds the NUMA nodes; the kernel's own bound is 1024, and machines have some 8.
 const maxZones = 64
@@ -124,7 +122,7 @@ func (n *node) ofZone(r resource, z *zone, pods *podSum, system int64, c *slocon
 	left = min(left, most)
 	if r == cpu && n.ratio > 100 {
 		left = min(scaledUp(left, n.ratio, 100), most)
-		say(", x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, normalization, amount(left))
+		say(", x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, annotation.Ratio, amount(left))
 	}
 	say(";")
 	return left
@@ -136,13 +134,13 @@ const maxShown = 8
 // placed are the indices of the zones that a pod runs on: those that the scheduler gave it, else all.
 func placed(p *pod, zones []zone) []int {
 	var at []int
-	if text := p.Annotations[resourceStatus]; strings.Contains(text, "numaNodeResources") {
-		var says struct {
-			Nodes []struct {
-				Node int `json:"node"`
-			} `json:"numaNodeResources"`
-		}
-		if tick.Unmarshal([]byte(text), &says) == nil {
+	type status struct {
+		Nodes []struct {
+			Node int `json:"node"`
+		} `json:"numaNodeResources"`
+	}
+	if strings.Contains(p.Annotations[annotation.Status], "numaNodeResources") {
+		if says, _ := annotation.Read[status](p.Annotations, annotation.Status); says != nil {
 			for z := range zones {
 				for i := range says.Nodes {
 					if says.Nodes[i].Node == zones[z].id {

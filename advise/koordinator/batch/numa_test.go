@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -21,7 +22,7 @@ func bound(ids ...int) func(*tick.Pod) {
 		for _, id := range ids {
 			list = append(list, fmt.Sprintf(`{"node":%d,"resources":{"cpu":"1"}}`, id))
 		}
-		p.Annotations = map[string]string{resourceStatus: `{"cpuset":"0-1","numaNodeResources":[` + strings.Join(list, ",") + `]}`}
+		p.Annotations = map[string]string{annotation.Status: `{"cpuset":"0-1","numaNodeResources":[` + strings.Join(list, ",") + `]}`}
 	}
 }
 
@@ -35,24 +36,26 @@ func TestNUMA(t *testing.T) {
 		cpu    []int64
 		memory []int64
 	}{
-		"no pods":                         {cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
-		"evenly, where nothing is said":   {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10)}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
-		"on one node":                     {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(1))}, cpu: []int64{2500, 1500}, memory: []int64{22.5 * g, 12.5 * g}},
-		"on both":                         {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(0, 1))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
-		"named twice":                     {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1.0015, 10, bound(1, 1))}, cpu: []int64{2500, 1499}, memory: []int64{22.5 * g, 12.5 * g}},
-		"on nodes that there are not":     {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(-1, 2, 9))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
-		"one of them is there":            {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(7, 0))}, cpu: []int64{1500, 2500}, memory: []int64{12.5 * g, 22.5 * g}},
-		"an annotation that is none":      {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, func(p *tick.Pod) { p.Annotations = map[string]string{resourceStatus: `{"numaNodeResources":1`} })}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
-		"of a batch pod":                  {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, bound(1))}, cpu: []int64{2500, 2500}, memory: []int64{22.5 * g, 22.5 * g}},
-		"no metric: the request":          {pods: []tick.Pod{onePod("a", "Burstable", 1, 10, -1, 0, bound(1))}, cpu: []int64{2000, 1000}, memory: []int64{17.5 * g, 7.5 * g}},
-		"unknown to the cluster: evenly":  {pods: []tick.Pod{onePod("a", "", -1, 0, 1, 10, missing(tick.MissingCluster))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
-		"halves are rounded up":           {sample: func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(2001.0) }, cpu: []int64{1999, 1999}, memory: []int64{17.5 * g, 17.5 * g}},
-		"reserved":                        {sample: func(s *tick.Sample) { s.Annotations = map[string]string{reservation: `{"resources":{"cpu":"4001m"}}`} }, cpu: []int64{999, 999}, memory: []int64{17.5 * g, 17.5 * g}},
+		"no pods":                        {cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"evenly, where nothing is said":  {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10)}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"on one node":                    {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(1))}, cpu: []int64{2500, 1500}, memory: []int64{22.5 * g, 12.5 * g}},
+		"on both":                        {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(0, 1))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"named twice":                    {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1.0015, 10, bound(1, 1))}, cpu: []int64{2500, 1499}, memory: []int64{22.5 * g, 12.5 * g}},
+		"on nodes that there are not":    {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(-1, 2, 9))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"one of them is there":           {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(7, 0))}, cpu: []int64{1500, 2500}, memory: []int64{12.5 * g, 22.5 * g}},
+		"an annotation that is none":     {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, func(p *tick.Pod) { p.Annotations = map[string]string{annotation.Status: `{"numaNodeResources":1`} })}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"of a batch pod":                 {pods: []tick.Pod{onePod("a", "BestEffort", -1, 0, 1, 10, bound(1))}, cpu: []int64{2500, 2500}, memory: []int64{22.5 * g, 22.5 * g}},
+		"no metric: the request":         {pods: []tick.Pod{onePod("a", "Burstable", 1, 10, -1, 0, bound(1))}, cpu: []int64{2000, 1000}, memory: []int64{17.5 * g, 7.5 * g}},
+		"unknown to the cluster: evenly": {pods: []tick.Pod{onePod("a", "", -1, 0, 1, 10, missing(tick.MissingCluster))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"halves are rounded up":          {sample: func(s *tick.Sample) { s.CPU.UsageMilliCPU = new(2001.0) }, cpu: []int64{1999, 1999}, memory: []int64{17.5 * g, 17.5 * g}},
+		"reserved": {sample: func(s *tick.Sample) {
+			s.Annotations = map[string]string{annotation.Reservation: `{"resources":{"cpu":"4001m"}}`}
+		}, cpu: []int64{999, 999}, memory: []int64{17.5 * g, 17.5 * g}},
 		"LSE":                             {pods: []tick.Pod{onePod("a", "Guaranteed", 2, 2, 1, 10, bound(0), label("koordinator.sh/qosClass", "LSE"))}, cpu: []int64{500, 2500}, memory: []int64{12.5 * g, 22.5 * g}},
 		"request, of memory":              {pods: []tick.Pod{onePod("a", "Burstable", 2, 20, 1, 10, bound(0))}, config: func(c *sloconfig.Colocation) { c.MemoryCalculatePolicy = new("request") }, cpu: []int64{1500, 2500}, memory: []int64{12 * g, 32 * g}},
 		"maxUsageRequest without metrics": {pods: []tick.Pod{onePod("a", "Burstable", 1, 20, -1, 0, bound(0))}, config: func(c *sloconfig.Colocation) { c.CPUCalculatePolicy = new("maxUsageRequest") }, cpu: []int64{1000, 2000}, memory: []int64{0, 17.5 * g}},
 		"capped":                          {config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(10)) }, cpu: []int64{500, 500}, memory: []int64{17.5 * g, 17.5 * g}},
-		"normalized":                      {sample: func(s *tick.Sample) { s.Annotations = map[string]string{normalization: "1.2"} }, cpu: []int64{2400, 2400}, memory: []int64{17.5 * g, 17.5 * g}},
+		"normalized":                      {sample: func(s *tick.Sample) { s.Annotations = map[string]string{annotation.Ratio: "1.2"} }, cpu: []int64{2400, 2400}, memory: []int64{17.5 * g, 17.5 * g}},
 		"never less than nothing":         {pods: []tick.Pod{onePod("a", "Burstable", 20, 200, -1, 0, bound(0))}, cpu: []int64{0, 2000}, memory: []int64{0, 17.5 * g}},
 		"a node of memory alone": {sample: func(s *tick.Sample) {
 			s.Topology.NUMANodes = append(s.Topology.NUMANodes, tick.TopologyNUMA{ID: 2, MemoryBytes: new(gi(500))})
@@ -64,7 +67,7 @@ func TestNUMA(t *testing.T) {
 		"a margin over 100 %: less than none": {config: func(c *sloconfig.Colocation) {
 			c.CPUReclaimThresholdPercent, c.MemoryReclaimThresholdPercent = new(int64(140)), new(int64(150))
 		}, cpu: []int64{6000, 6000}, memory: []int64{60 * g, 60 * g}},
-		"a cap and a ratio":        {sample: func(s *tick.Sample) { s.Annotations = map[string]string{normalization: "1.33"} }, config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(10)) }, cpu: []int64{665, 665}, memory: []int64{17.5 * g, 17.5 * g}},
+		"a cap and a ratio":        {sample: func(s *tick.Sample) { s.Annotations = map[string]string{annotation.Ratio: "1.33"} }, config: func(c *sloconfig.Colocation) { c.BatchCPUThresholdPercent = new(int64(10)) }, cpu: []int64{665, 665}, memory: []int64{17.5 * g, 17.5 * g}},
 		"memory that is not known": {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].MemoryBytes = nil }},
 		"an id that stands twice":  {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = 0 }},
 		"an id that is none":       {sample: func(s *tick.Sample) { s.Topology.NUMANodes[1].ID = -1 }},
@@ -138,7 +141,7 @@ func TestTheReasonByNUMANode(t *testing.T) {
 	}
 	reserved := func(text string) func(*tick.Sample) {
 		return func(s *tick.Sample) {
-			s.Annotations = map[string]string{reservation: `{"resources":{"cpu":"` + text + `"}}`}
+			s.Annotations = map[string]string{annotation.Reservation: `{"resources":{"cpu":"` + text + `"}}`}
 		}
 	}
 	for _, tt := range []struct {
@@ -163,10 +166,10 @@ func TestTheReasonByNUMANode(t *testing.T) {
 
 // A ratio from 1 to 5 is one; the reason names any other.
 func TestEndsOfTheRatio(t *testing.T) {
-	for text, ratio := range map[string]int64{"1": 100, "5": 500, "0.99": 0, "5.01": 0} {
+	for text, ratio := range map[string]int64{"1": 100, "5": 500, "0.99": 100, "5.01": 100} {
 		n, a := &node{}, &tick.Advice{}
-		n.normalize(text, a)
-		if n.ratio != ratio || (len(a.Reasons) > 0) != (ratio == 0) {
+		n.normalize(map[string]string{annotation.Ratio: text}, a)
+		if n.ratio != ratio || (len(a.Reasons) > 0) != strings.Contains(text, ".") {
 			t.Errorf("%s: ratio %d %%, %q", text, n.ratio, a.Reasons)
 		}
 	}

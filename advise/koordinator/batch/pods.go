@@ -29,7 +29,7 @@ type pod struct {
 
 // podOf says what a pod is; false where it has ended: what is left of it is the system's.
 func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
-	if p.Phase == "Succeeded" || p.Phase == "Failed" {
+	if p.Ended() {
 		return pod{}, false
 	}
 	class := qos.PriorityClassOrDefault(p)

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -37,7 +38,7 @@ func drawnPod(t *rapid.T, name string) tick.Pod {
 		p.Labels = map[string]string{"koordinator.sh/qosClass": class}
 	}
 	if ids := rapid.SampledFrom([]string{"", "", `[{"node":0}]`, `[{"node":1}]`, `[{"node":5}]`, `7`}).Draw(t, "NUMA nodes"); ids != "" {
-		p.Annotations = map[string]string{resourceStatus: `{"numaNodeResources":` + ids + `}`}
+		p.Annotations = map[string]string{annotation.Status: `{"numaNodeResources":` + ids + `}`}
 	}
 	return p
 }
@@ -51,7 +52,7 @@ func drawnSample(t *rapid.T) *tick.Sample {
 		s.Pods = append(s.Pods, drawnPod(t, fmt.Sprint("p", i)))
 	}
 	if text := rapid.SampledFrom([]string{"", `{"resources":{"cpu":"2","memory":"3Gi"}}`, `{"reservedCPUs":"0-3"}`, `{"resources":{"cpu":1e30}}`, `[`}).Draw(t, "reservation"); text != "" {
-		s.Annotations = map[string]string{reservation: text}
+		s.Annotations = map[string]string{annotation.Reservation: text}
 	}
 	return s
 }

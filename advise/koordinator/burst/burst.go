@@ -8,10 +8,10 @@ package burst
 
 import (
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
+	"polder/advise/koordinator/revert"
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/phrase"
 	"polder/lib/qos"
@@ -19,9 +19,6 @@ import (
 	"polder/lib/tick"
 	"polder/lib/window"
 )
-
-// linger is how long a limit is advised once nothing more is: isolate may be away for a moment.
-const linger = 10 * time.Minute
 
 // Bounds of what is believed and advised: the largest machine's, and what isolate takes.
 const (
@@ -34,7 +31,7 @@ type State struct {
 	// Usage is what the share pool used, in milli-CPU.
 	Usage window.Trail `json:"usage"`
 	// Cgroups are the pods' and containers' that have had more than their limit.
-	Cgroups map[string]*held `json:"cgroups,omitempty"`
+	Cgroups revert.Cgroups[held, *held] `json:"cgroups,omitempty"`
 	// Buckets are the tokens of the containers whose quota may grow for some time only, by cgroup.
 	Buckets map[string]*bucket `json:"buckets,omitempty"`
 }
@@ -46,8 +43,7 @@ type held struct {
 	// Quota and Burst say that the key has had another value than the pod's spec and the kernel give it.
 	Quota bool `json:"quota,omitempty"`
 	Burst bool `json:"burst,omitempty"`
-	// At is when it last had.
-	At time.Time `json:"at"`
+	revert.Last
 }
 
 // Advise wants the quotas and bursts of the pods that are neither LSE, LSR nor BE, and of their containers.
@@ -101,26 +97,24 @@ func burstable(p *tick.Pod) bool {
 	return true
 }
 
-func active(p *tick.Pod) bool {
-	return p.Missing == "" && p.Phase != "Succeeded" && p.Phase != "Failed"
-}
+func active(p *tick.Pod) bool { return p.Missing == "" && !p.Ended() }
 
 // limitOf is a CPU limit in milli-CPU; 0 where there is none.
 func limitOf(r *tick.Resources) int64 {
-	if r == nil || r.MilliCPU == nil || math.IsNaN(*r.MilliCPU) || *r.MilliCPU <= 0 {
+	if r == nil {
 		return 0
 	}
-	return int64(min(*r.MilliCPU, maxMilliCPU))
+	return int64(min(policy.Amount(r.MilliCPU), maxMilliCPU))
 }
 
 // pod wants the values of one pod and its containers. The pod's quota moves by what its containers' move together; a pod
 // without a limit has no quota, and gets none.
 func (r *round) pod(p *tick.Pod, c config) {
 	if p.Missing == tick.MissingCluster {
-		r.keep(p)
+		r.state.Cgroups.Keep(p, r.now)
 		return
 	}
-	if !active(p) || c == (config{}) && !r.holds(p) {
+	if !active(p) || c == (config{}) && len(r.state.Cgroups.Of(p)) == 0 {
 		return
 	}
 	alone := false
@@ -155,40 +149,12 @@ func (r *round) pod(p *tick.Pod, c config) {
 	}
 }
 
-// keep leaves a pod that the cluster does not know (any more, or yet: it may be out of reach) as it is.
-func (r *round) keep(p *tick.Pod) {
-	touch := func(cgroup string) {
-		if h := r.state.Cgroups[cgroup]; h != nil {
-			h.At = r.now
-		}
-	}
-	touch(p.Cgroup)
-	for i := range p.Containers {
-		touch(p.Containers[i].Cgroup)
-	}
-}
-
-// holds reports whether a value of the pod's cgroups is to be set back.
-func (r *round) holds(p *tick.Pod) bool {
-	if len(r.state.Cgroups) == 0 {
-		return false
-	}
-	return r.state.Cgroups[p.Cgroup] != nil || slices.ContainsFunc(p.Containers, func(c tick.Container) bool { return r.state.Cgroups[c.Cgroup] != nil })
-}
-
 // want advises a quota that differs from the limit and a burst, or the limit and none where there once were.
 func (r *round) want(cgroup string, p *tick.Pod, limit, quota, burst int64) {
-	h := r.state.Cgroups[cgroup]
-	if h == nil {
-		if quota == limit && burst == 0 {
-			return
-		}
-		if r.state.Cgroups == nil {
-			r.state.Cgroups = map[string]*held{}
-		}
-		h = new(held)
-		r.state.Cgroups[cgroup] = h
+	if r.state.Cgroups[cgroup] == nil && quota == limit && burst == 0 {
+		return
 	}
+	h := r.state.Cgroups.Remember(cgroup)
 	h.MilliCPU = 0
 	if quota != limit {
 		h.MilliCPU, h.Quota, h.At = quota, true, r.now
@@ -232,19 +198,12 @@ func (r *round) explain(scaling bool) {
 
 // forget drops the cgroups that have had nothing but their limit for long.
 func (st *State) forget(now time.Time) {
-	for name, h := range st.Cgroups {
-		if h != nil && h.At.After(now) {
-			h.At = now // the clock was set back
-		}
-		if h == nil || now.Sub(h.At) > linger {
-			delete(st.Cgroups, name)
-		}
-	}
+	st.Cgroups.Forget(now)
 	for name, b := range st.Buckets {
 		if b != nil && b.At.After(now) {
 			b.At = now
 		}
-		if b == nil || now.Sub(b.At) > min(max(2*b.period(), linger), 24*time.Hour) {
+		if b == nil || now.Sub(b.At) > min(max(2*b.period(), revert.For), 24*time.Hour) {
 			delete(st.Buckets, name)
 		}
 	}

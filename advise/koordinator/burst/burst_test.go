@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/koordinator/annotation"
+	"polder/advise/koordinator/revert"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -280,7 +282,7 @@ func TestAnnotation(t *testing.T) {
 		{"out of range", `{"cpuBurstPercent":0,"cfsQuotaBurstPercent":-1,"cfsQuotaBurstPeriodSeconds":-2}`, "cpuBurstOnly", half, "cfsQuotaBurstPeriodSeconds -2 is not within -1 to"},
 		{"over the range", `{"cpuBurstPercent":10001}`, "cpuBurstOnly", half, "cpuBurstPercent 10001 is not within 1 to 10000"},
 		{"more than the node's", `{"cpuBurstPercent":10000}`, "cpuBurstOnly", half, ""},
-		{"too long", `{"x":"` + strings.Repeat("x", maxAnnotation) + `"}`, "cpuBurstOnly", half, "does not hold"},
+		{"too long", `{"x":"` + strings.Repeat("x", annotation.MaxBytes) + `"}`, "cpuBurstOnly", half, "does not hold"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := burstPolicy(c.node)
@@ -288,7 +290,7 @@ func TestAnnotation(t *testing.T) {
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = new(float64(1))
 			if c.text != "" {
-				p.Annotations[Annotation] = c.text
+				p.Annotations[annotation.CPUBurst] = c.text
 			}
 			a := advise(new(State), s, sampleOf(1000, p), 0)
 			if c.want == nil {
@@ -322,7 +324,7 @@ func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
 			s.Burst = c.node
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = new(float64(1))
-			p.Annotations[Annotation] = c.text
+			p.Annotations[annotation.CPUBurst] = c.text
 			st, most := new(State), int64(1000)
 			for i := range 100 {
 				a := advise(st, s, sampleOf(1000, p), time.Duration(i)*time.Second)
@@ -363,7 +365,7 @@ func TestSetBack(t *testing.T) {
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = new(float64(1))
 			advise(st, burstPolicy("auto"), sampleOf(1000, p), 0)
-			for _, after := range []time.Duration{time.Second, linger} {
+			for _, after := range []time.Duration{time.Second, revert.For} {
 				a := advise(st, c.s, sampleOf(1000, c.pod), after)
 				for _, cgroup := range []string{containerPath, podPath} {
 					if diff := cmp.Diff(c.want, entryOf(t, a.Cgroups, cgroup)); diff != "" {
@@ -371,9 +373,9 @@ func TestSetBack(t *testing.T) {
 					}
 				}
 			}
-			off, gone := burstPolicy("none"), linger+linger+time.Second
+			off, gone := burstPolicy("none"), revert.For+revert.For+time.Second
 			advise(st, off, sampleOf(1000, c.pod), gone)
-			if a := advise(st, off, sampleOf(1000, c.pod), gone+linger+time.Second); len(a.Cgroups)+len(a.Reasons)+len(a.Fallback) > 0 || len(st.Cgroups)+len(st.Buckets)+len(st.Usage.Points) > 0 {
+			if a := advise(st, off, sampleOf(1000, c.pod), gone+revert.For+time.Second); len(a.Cgroups)+len(a.Reasons)+len(a.Fallback) > 0 || len(st.Cgroups)+len(st.Buckets)+len(st.Usage.Points) > 0 {
 				t.Errorf("in the end: %+v, state %+v; want nothing", a, st)
 			}
 		})
@@ -387,14 +389,14 @@ func TestMissing(t *testing.T) {
 	advise(st, burstPolicy("auto"), sampleOf(1000, p), 0)
 	lost := p
 	lost.Missing = tick.MissingCluster
-	if a := advise(st, burstPolicy("auto"), sampleOf(1000, lost), linger+time.Second); len(a.Cgroups) > 0 || st.Cgroups[containerPath] == nil {
+	if a := advise(st, burstPolicy("auto"), sampleOf(1000, lost), revert.For+time.Second); len(a.Cgroups) > 0 || st.Cgroups[containerPath] == nil {
 		t.Errorf("a pod that the cluster does not know: %+v", a.Cgroups)
 	}
 	p.Phase = "Succeeded"
-	if a := advise(st, burstPolicy("auto"), sampleOf(1000, p), linger+2*time.Second); len(a.Cgroups) > 0 {
+	if a := advise(st, burstPolicy("auto"), sampleOf(1000, p), revert.For+2*time.Second); len(a.Cgroups) > 0 {
 		t.Errorf("a finished pod: %+v", a.Cgroups)
 	}
-	if a := advise(st, burstPolicy("auto"), nil, linger+3*time.Second); len(a.Cgroups) > 0 || len(a.Reasons) != 1 {
+	if a := advise(st, burstPolicy("auto"), nil, revert.For+3*time.Second); len(a.Cgroups) > 0 || len(a.Reasons) != 1 {
 		t.Errorf("no sample: %+v", a)
 	}
 	if a := advise(new(State), burstPolicy("none"), nil, 0); len(a.Reasons) > 0 {
@@ -402,7 +404,7 @@ func TestMissing(t *testing.T) {
 	}
 	// The clock is set back by a day: what was noted for later does not stay for ever.
 	advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour)
-	if advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour+linger+time.Second); len(st.Cgroups) > 0 {
+	if advise(st, burstPolicy("none"), sampleOf(0), -24*time.Hour+revert.For+time.Second); len(st.Cgroups) > 0 {
 		t.Errorf("after the clock was set back %d cgroups are remembered", len(st.Cgroups))
 	}
 	hostile := &State{Cgroups: map[string]*held{podPath: nil, "/x": nil}, Buckets: map[string]*bucket{containerPath: nil, "/x": nil}}

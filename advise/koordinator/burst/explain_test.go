@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/koordinator/annotation"
+	"polder/advise/koordinator/revert"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -59,7 +61,7 @@ func TestQuotaOfAnUnknownMachineStays(t *testing.T) {
 // What one cgroup of a pod had is set back though the others never had anything: a container may have been started again.
 func TestOneCgroupIsSetBackByItself(t *testing.T) {
 	for _, cgroup := range []string{podPath, containerPath} {
-		st := &State{Cgroups: map[string]*held{cgroup: {Burst: true, At: start}}}
+		st := &State{Cgroups: map[string]*held{cgroup: {Burst: true, Last: revert.Last{At: start}}}}
 		a := advise(st, burstPolicy("none"), sampleOf(1000, pod(1000)), time.Second)
 		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, CPUBurstMilliCPU: new(int64(0))}}, a.Cgroups); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", cgroup, diff)
@@ -77,7 +79,7 @@ func TestEndsOfAnAnnotation(t *testing.T) {
 		`{"policy":7}`:          of + "it does not hold: ",
 	} {
 		p := pod(1000)
-		p.Annotations[Annotation] = text
+		p.Annotations[annotation.CPUBurst] = text
 		a := advise(new(State), burstPolicy("none"), sampleOf(1000, p), 0)
 		got := ""
 		if len(a.Reasons) == 1 {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"polder/advise/policy"
 	"polder/lib/cpus"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
@@ -49,21 +50,21 @@ func (r *round) look(s *tick.Sample) {
 	r.nodeMilli = int64(total)
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		if p.Phase == "Succeeded" || p.Phase == "Failed" {
+		if p.Ended() {
 			continue
 		}
 		switch qos.Koordinator(p) {
 		case qos.LSE, qos.LSR:
 			if p.Requests != nil {
-				reserved += figure(p.Requests.MilliCPU)
+				reserved += policy.Amount(p.Requests.MilliCPU)
 			}
-			used += figure(p.UsageMilliCPU)
+			used += policy.Amount(p.UsageMilliCPU)
 		case qos.BE:
-			batch += figure(p.UsageMilliCPU)
+			batch += policy.Amount(p.UsageMilliCPU)
 		}
 	}
 	if s.CPU != nil && s.CPU.UsageMilliCPU != nil && !math.IsNaN(*s.CPU.UsageMilliCPU) {
-		r.state.Usage.Add(r.now, max(figure(s.CPU.UsageMilliCPU)-used-batch, 0), together, longest)
+		r.state.Usage.Add(r.now, max(policy.Amount(s.CPU.UsageMilliCPU)-used-batch, 0), together, longest)
 	}
 	average, known := r.state.Usage.Average(r.now, over)
 	if !known {
@@ -85,14 +86,6 @@ func (r *round) look(s *tick.Sample) {
 	}
 	r.nodeText = fmt.Sprintf("share pool of %.0fm - %.0fm of LSE and LSR pods = %.0fm uses %.0fm on average of %.1fs = %.1f %% (sharePoolThresholdPercent %g): %s",
 		total, reserved, pool, average, over.Seconds(), ratio*100, threshold, r.node)
-}
-
-// figure is an amount of milli-CPU; 0 where it is not known.
-func figure(v *float64) float64 {
-	if v == nil || math.IsNaN(*v) || *v <= 0 {
-		return 0
-	}
-	return min(*v, maxMilliCPU)
 }
 
 // What happens to a container's quota.

@@ -1,58 +1,32 @@
 package burst
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 
+	"polder/advise/koordinator/annotation"
 	"polder/advise/policy"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
-// Annotation is a pod's own CPU burst, as JSON.
-const Annotation = "koordinator.sh/cpuBurst"
-
-// maxAnnotation is the most that is read of one.
-const maxAnnotation = 64 << 10
-
-// parse reads an annotation. Fields that are no good are left out and the error names them; with nil nothing of it holds.
-func parse(text string) (*sloconfig.CPUBurst, error) {
-	if len(text) > maxAnnotation {
-		return nil, fmt.Errorf("it has %d bytes", len(text))
-	}
-	var b *sloconfig.CPUBurst
-	if err := json.Unmarshal([]byte(text), &b); err != nil {
-		return nil, fmt.Errorf("want a JSON object of whole numbers and a policy: %w", err)
-	}
-	if b == nil { // null
-		return new(sloconfig.CPUBurst), nil
-	}
-	var errs []error
+// check takes those of a pod's settings away that are no good, and names them.
+func check(b *sloconfig.CPUBurst) error {
+	var wrong error
 	if b.Policy != nil {
 		switch *b.Policy {
 		case sloconfig.BurstNone, sloconfig.BurstCPU, sloconfig.BurstCFSQuota, sloconfig.BurstAutomatic:
 		default:
-			errs = append(errs, fmt.Errorf("policy %s is none of none, cpuBurstOnly, cfsQuotaBurstOnly and auto", policy.Quote(*b.Policy)))
+			wrong = fmt.Errorf("policy %s is none of none, cpuBurstOnly, cfsQuotaBurstOnly and auto", policy.Quote(*b.Policy))
 			b.Policy = nil
 		}
 	}
-	for _, f := range []struct {
-		name        string
-		v           **int64
-		least, most int64
-	}{
-		{"cpuBurstPercent", &b.CPUBurstPercent, 1, 10_000},
-		{"cfsQuotaBurstPercent", &b.CFSQuotaBurstPercent, 0, math.MaxInt32}, // under 100: the limit itself
-		{"cfsQuotaBurstPeriodSeconds", &b.CFSQuotaBurstPeriodSeconds, -1, math.MaxInt32},
-	} {
-		if v := *f.v; v != nil && (*v < f.least || *v > f.most) {
-			errs = append(errs, fmt.Errorf("%s %d is not within %d to %d", f.name, *v, f.least, f.most))
-			*f.v = nil
-		}
-	}
-	return b, errors.Join(errs...)
+	return errors.Join(wrong, annotation.Sound([]sloconfig.Number{
+		{Name: "cpuBurstPercent", Value: &b.CPUBurstPercent, Least: 1, Most: 10_000},
+		{Name: "cfsQuotaBurstPercent", Value: &b.CFSQuotaBurstPercent, Least: 0, Most: math.MaxInt32}, // under 100: the limit itself
+		{Name: "cfsQuotaBurstPeriodSeconds", Value: &b.CFSQuotaBurstPeriodSeconds, Least: -1, Most: math.MaxInt32},
+	}))
 }
 
 // config is what is in force for a pod: the node's settings under its own.
@@ -61,18 +35,12 @@ func (r *round) config(p *tick.Pod) config {
 		return config{}
 	}
 	merged := r.strategies.Burst
-	if text, annotated := p.Annotations[Annotation]; annotated {
-		own, err := parse(text)
-		if err != nil {
-			what := "a part of it does not hold"
-			if own == nil {
-				what = "it does not hold"
-			}
-			r.wrong = append(r.wrong, fmt.Sprintf("annotation %s of pod %s: %s: %s", Annotation, policy.Quote(p.Namespace+"/"+p.Name), what, policy.OneLine(err)))
-		}
-		if own != nil {
-			merged = over(merged, own)
-		}
+	own, err := annotation.Settings(p, annotation.CPUBurst, check)
+	if err != nil {
+		r.wrong = append(r.wrong, err.Error())
+	}
+	if own != nil {
+		merged = over(merged, own)
 	}
 	return r.of(&merged)
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/tick"
 )
 
@@ -109,7 +110,7 @@ func FuzzAnnotation(f *testing.F) {
 		for i := range 3 {
 			p := pod(1000)
 			p.Containers[0].ThrottledPercent = new(1.0)
-			p.Annotations[Annotation] = text
+			p.Annotations[annotation.CPUBurst] = text
 			a := advise(st, burstPolicy("none"), sampleOf(1000, p), time.Duration(i)*time.Second)
 			for _, c := range a.Cgroups {
 				if q := c.CPUMaxMilliCPU; q != nil && (*q < 1000 || *q > 10000) {

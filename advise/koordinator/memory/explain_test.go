@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/koordinator/annotation"
+	"polder/advise/koordinator/revert"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -43,7 +45,7 @@ func TestReasonsCountPods(t *testing.T) {
 
 // Without a sample what is held stays, which is said where anything is held or wanted.
 func TestWithoutASampleMemoryStays(t *testing.T) {
-	off, st := sloconfig.Defaults(), &State{Cgroups: map[string]*held{"/a": {Keys: knobMin, At: start}}}
+	off, st := sloconfig.Defaults(), &State{Cgroups: map[string]*held{"/a": {Keys: knobMin, Last: revert.Last{At: start}}}}
 	want := []string{"memory QoS: no sample: every cgroup's memory values stay as they are"}
 	for name, a := range map[string]*tick.Advice{
 		"held": advise(st, &off, nil, 0), "wanted": advise(new(State), with(ls, sloconfig.MemoryQOS{}), nil, 0),
@@ -61,7 +63,7 @@ func TestWithoutASampleMemoryStays(t *testing.T) {
 func TestOneCgroupIsSetBackByItself(t *testing.T) {
 	off, p := sloconfig.Defaults(), pod(4096, 0)
 	for _, cgroup := range []string{p.Cgroup, p.Containers[0].Cgroup} {
-		st := &State{Cgroups: map[string]*held{cgroup: {Keys: knobMin, At: start}}}
+		st := &State{Cgroups: map[string]*held{cgroup: {Keys: knobMin, Last: revert.Last{At: start}}}}
 		a := advise(st, &off, sampleOf(p), time.Second)
 		if diff := cmp.Diff([]tick.Cgroup{{Cgroup: cgroup, MemoryMinBytes: new(int64(0))}}, a.Cgroups); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", cgroup, diff)
@@ -89,7 +91,7 @@ func TestFaultsOfAnAnnotation(t *testing.T) {
 		`{"policy":7}`:       of + "it does not hold: ",
 	} {
 		p := pod(0, 0)
-		p.Annotations[Annotation] = text
+		p.Annotations[annotation.MemoryQOS] = text
 		if a := advise(new(State), &off, sampleOf(p), 0); len(a.Reasons) != 1 || len(a.Reasons[0]) < len(want) || a.Reasons[0][:len(want)] != want {
 			t.Errorf("%s: %q; want %q", text, a.Reasons, want)
 		}

@@ -7,20 +7,17 @@ package memory
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"polder/advise/koordinator/revert"
 	"polder/advise/policy"
 	"polder/lib/phrase"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
-
-// linger is how long the kernel's own values are advised once nothing else is: isolate may be away for a moment.
-const linger = 10 * time.Minute
 
 // PageBytes is the page that memory.high is rounded down to. isolate rounds to the machine's own, where that is larger.
 const PageBytes = 4096
@@ -31,14 +28,13 @@ const maxBytes = 1 << 50
 // State is what is remembered of one node, in the form of the state file.
 type State struct {
 	// Cgroups are those that have had values other than the kernel's own.
-	Cgroups map[string]*held `json:"cgroups,omitempty"`
+	Cgroups revert.Cgroups[held, *held] `json:"cgroups,omitempty"`
 }
 
 // held is what was advised of one cgroup.
 type held struct {
 	Keys knobs `json:"keys"`
-	// At is when that was last other than the kernel's own.
-	At time.Time `json:"at"`
+	revert.Last
 }
 
 // Advise wants the memory values of kubelet's tiers, pods and containers.
@@ -56,7 +52,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	}
 	n.sums()
 	n.explain()
-	st.forget(t.Time)
+	st.Cgroups.Forget(t.Time)
 }
 
 // enabled reports whether a class's memory QoS is on.
@@ -102,13 +98,13 @@ func (n *node) tiers() {
 func (n *node) pod(p *tick.Pod) {
 	switch {
 	case p.Missing == tick.MissingCluster:
-		n.keep(p)
+		n.partial = n.state.Cgroups.Keep(p, n.now) || n.partial
 		return
-	case p.Missing != "" || p.Phase == "Succeeded" || p.Phase == "Failed":
+	case p.Missing != "" || p.Ended():
 		return
 	}
 	m := n.settings(p)
-	if m == nil && !n.holds(p) {
+	if m == nil && len(n.state.Cgroups.Of(p)) == 0 {
 		return
 	}
 	values := static(m)
@@ -143,30 +139,6 @@ func (n *node) pod(p *tick.Pod) {
 	}
 }
 
-// keep leaves a pod that the cluster does not know (any more, or yet: it may be out of reach) as it is.
-func (n *node) keep(p *tick.Pod) {
-	touch := func(cgroup string) {
-		if h := n.state.Cgroups[cgroup]; h != nil {
-			h.At, n.partial = n.now, true
-		}
-	}
-	touch(p.Cgroup)
-	for i := range p.Containers {
-		touch(p.Containers[i].Cgroup)
-	}
-}
-
-// holds reports whether a value of the pod's cgroups is to be set back.
-func (n *node) holds(p *tick.Pod) bool {
-	if len(n.state.Cgroups) == 0 {
-		return false
-	}
-	if n.state.Cgroups[p.Cgroup] != nil {
-		return true
-	}
-	return slices.ContainsFunc(p.Containers, func(c tick.Container) bool { return n.state.Cgroups[c.Cgroup] != nil })
-}
-
 // memoryOf is an amount of memory, of the batch kind for pods of class BE; 0 where there is none.
 func memoryOf(r *tick.Resources, be bool) int64 {
 	if r == nil {
@@ -176,10 +148,7 @@ func memoryOf(r *tick.Resources, be bool) int64 {
 	if be {
 		amount = r.ReclaimedMemoryBytes
 	}
-	if amount == nil || math.IsNaN(*amount) || *amount <= 0 {
-		return 0
-	}
-	return int64(min(*amount, maxBytes))
+	return int64(min(policy.Amount(amount), maxBytes))
 }
 
 // calculate sets a container's protection and limit by its request and its limit, 0 where it has none.
@@ -272,17 +241,5 @@ func (n *node) explain() {
 	}
 	if more := len(n.wrong) - most; more > 0 {
 		say("annotations of %s more are no good", phrase.Count(more, "pod"))
-	}
-}
-
-// forget drops the cgroups whose values have been the kernel's own for long.
-func (st *State) forget(now time.Time) {
-	for name, h := range st.Cgroups {
-		if h != nil && h.At.After(now) {
-			h.At = now // the clock was set back
-		}
-		if h == nil || now.Sub(h.At) > linger {
-			delete(st.Cgroups, name)
-		}
 	}
 }

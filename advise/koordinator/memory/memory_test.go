@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/koordinator/annotation"
+	"polder/advise/koordinator/revert"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -269,7 +271,7 @@ func TestAnnotation(t *testing.T) {
 		},
 		{"an adjustment out of range", `{"wmarkMinAdj":51}`, true, half, "wmarkMinAdj 51 is not within -25 to 50"},
 		{"the others hold", `{"minLimitPercent":101,"lowLimitPercent":70}`, true, tick.Cgroup{MemoryMinBytes: n(50 * mi), MemoryLowBytes: n(70 * mi)}, "minLimitPercent 101 is not within 0 to 100"},
-		{"too long", `{"minLimitPercent":10,"x":"` + strings.Repeat("x", maxAnnotation) + `"}`, true, half, "does not hold"},
+		{"too long", `{"minLimitPercent":10,"x":"` + strings.Repeat("x", annotation.MaxBytes) + `"}`, true, half, "does not hold"},
 		{
 			"the ends of the ranges", `{"wmarkRatio":100,"wmarkScalePermill":1000,"wmarkMinAdj":50,"priorityEnable":1,"priority":12,"oomKillGroup":1,"minLimitPercent":0}`, true,
 			tick.Cgroup{MemoryWmarkRatioPercent: n(100), MemoryWmarkScalePermille: n(1000), MemoryWmarkMinAdjPercent: n(50), MemoryUsePriorityOOM: new(true), MemoryPriority: n(12), MemoryOOMGroup: new(true)},
@@ -284,7 +286,7 @@ func TestAnnotation(t *testing.T) {
 			}
 			p := pod(100*mi, 0)
 			if c.text != "" {
-				p.Annotations[Annotation] = c.text
+				p.Annotations[annotation.MemoryQOS] = c.text
 			}
 			a := advise(new(State), s, sampleOf(p), 0)
 			if diff := cmp.Diff(c.want, entry(t, a, p.Cgroup+"/c")); diff != "" {
@@ -321,7 +323,7 @@ func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			be := func(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.BE }
 			p := pod(0, 0)
-			p.Labels["koordinator.sh/qosClass"], p.Annotations[Annotation] = "BE", c.text
+			p.Labels["koordinator.sh/qosClass"], p.Annotations[annotation.MemoryQOS] = "BE", c.text
 			p.Containers[0].Requests = &tick.Resources{ReclaimedMemoryBytes: f(100 * mi)}
 			p.Containers[0].Limits = &tick.Resources{ReclaimedMemoryBytes: f(200 * mi)}
 			a := advise(new(State), with(be, c.class), sampleOf(p), 0)
@@ -344,7 +346,7 @@ func TestSetBack(t *testing.T) {
 		MemoryMinBytes: n(0), MemoryLowBytes: n(0), MemoryHighBytes: n(tick.Unlimited), MemoryOOMGroup: no, MemoryWmarkRatioPercent: n(0), MemoryWmarkScalePermille: n(50),
 		MemoryWmarkMinAdjPercent: n(0), MemoryPriority: n(0), MemoryUsePriorityOOM: no,
 	}
-	for _, after := range []time.Duration{time.Second, linger} {
+	for _, after := range []time.Duration{time.Second, revert.For} {
 		a := advise(st, &off, sampleOf(p), after)
 		if diff := cmp.Diff(back, entry(t, a, p.Cgroup+"/c")); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", after, diff)
@@ -353,8 +355,8 @@ func TestSetBack(t *testing.T) {
 			t.Errorf("the tier after %s (-want +got):\n%s", after, diff)
 		}
 	}
-	advise(st, &off, sampleOf(p), linger+time.Second) // the last word
-	if a := advise(st, &off, sampleOf(p), linger+2*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
+	advise(st, &off, sampleOf(p), revert.For+time.Second) // the last word
+	if a := advise(st, &off, sampleOf(p), revert.For+2*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
 		t.Errorf("in the end: %+v, state %v; want nothing", a, st.Cgroups)
 	}
 }
@@ -396,7 +398,7 @@ func TestMissing(t *testing.T) {
 	}
 	// The clock is set back by a day: what was noted for later does not stay for ever.
 	advise(st, s, sampleOf(), -24*time.Hour)
-	if advise(st, s, sampleOf(), -24*time.Hour+linger+time.Second); len(st.Cgroups) > 0 {
+	if advise(st, s, sampleOf(), -24*time.Hour+revert.For+time.Second); len(st.Cgroups) > 0 {
 		t.Errorf("after the clock was set back %d cgroups are remembered", len(st.Cgroups))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -43,8 +44,8 @@ func TestProperties(t *testing.T) {
 				p.KubernetesQOS = rapid.SampledFrom([]string{"Guaranteed", "Burstable", "BestEffort"}).Draw(t, "kubernetes")
 				p.Labels["koordinator.sh/qosClass"] = rapid.SampledFrom([]string{"", "LSE", "LSR", "LS", "BE", "SYSTEM"}).Draw(t, "class")
 				if rapid.Bool().Draw(t, "annotated") {
-					own, _ := tick.Marshal(annotation{Policy: rapid.SampledFrom([]string{"", "default", "none", "auto", "x"}).Draw(t, "policy"), MemoryQOS: *drawQOS(t, "own")})
-					p.Annotations[Annotation] = string(own)
+					own, _ := tick.Marshal(podSettings{Policy: rapid.SampledFrom([]string{"", "default", "none", "auto", "x"}).Draw(t, "policy"), MemoryQOS: *drawQOS(t, "own")})
+					p.Annotations[annotation.MemoryQOS] = string(own)
 				}
 				p.Containers = nil
 				for j := range rapid.IntRange(0, 3).Draw(t, "containers") {
@@ -159,7 +160,7 @@ func FuzzAnnotation(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		p := pod(100*mi, 200*mi)
-		p.Annotations[Annotation] = text
+		p.Annotations[annotation.MemoryQOS] = text
 		st := new(State)
 		s := with(ls, sloconfig.MemoryQOS{MinLimitPercent: new(int64(50))})
 		a := advise(st, s, sampleOf(p), 0)

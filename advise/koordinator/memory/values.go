@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -39,34 +40,25 @@ func static(m *sloconfig.MemoryQOS) values {
 	if m == nil {
 		return v
 	}
-	set := func(into *int64, from *int64, least, most int64) {
-		if from != nil && *from >= least && *from <= most {
+	own := *m
+	_ = annotation.Sound(own.Numbers()) // named when it was read
+	for into, from := range map[*int64]*int64{&v.ratio: own.WmarkRatio, &v.scale: own.WmarkScalePermill, &v.adjust: own.WmarkMinAdj, &v.priority: own.Priority} {
+		if from != nil {
 			*into = *from
 		}
 	}
-	set(&v.ratio, m.WmarkRatio, 0, 100)
-	set(&v.scale, m.WmarkScalePermill, 1, 1000)
-	set(&v.adjust, m.WmarkMinAdj, -25, 50)
-	set(&v.priority, m.Priority, 0, 12)
-	v.usePriority = m.PriorityEnable != nil && *m.PriorityEnable == 1
-	v.killTogether = m.OOMKillGroup != nil && *m.OOMKillGroup == 1
+	v.usePriority = own.PriorityEnable != nil && *own.PriorityEnable == 1
+	v.killTogether = own.OOMKillGroup != nil && *own.OOMKillGroup == 1
 	return v
 }
 
 // want advises what differs from the kernel's own values, and the kernel's own where it once did.
 func (n *node) want(cgroup string, v *values) {
 	differs := v.differs()
-	h := n.state.Cgroups[cgroup]
-	if h == nil && differs == 0 {
+	if n.state.Cgroups[cgroup] == nil && differs == 0 {
 		return
 	}
-	if h == nil {
-		if n.state.Cgroups == nil {
-			n.state.Cgroups = map[string]*held{}
-		}
-		h = new(held)
-		n.state.Cgroups[cgroup] = h
-	}
+	h := n.state.Cgroups.Remember(cgroup)
 	if differs|v.unknown&h.Keys != 0 {
 		h.At = n.now
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -20,9 +21,8 @@ type State struct {
 	Missing bool `json:"missing,omitempty"`
 }
 
-// OwnGroup is the annotation of a pod that has a group of its own: it belongs into none of the classes'. It does not count for
-// batch pods: whoever writes it would leave the part of the cache that they are held to.
-const OwnGroup = "node.koordinator.sh/resctrl"
+// source is collect's name for what it reads of resctrl.
+const source = "resctrl"
 
 // groups are the classes' own, those first that are to be had where the machine has too few. A pod of class LSE belongs into LSR's.
 var groups = []struct {
@@ -49,11 +49,11 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	}
 	m, why := machine(t.Sample)
 	if m == nil {
-		missing := t.Sample != nil && t.Sample.Resctrl == nil && !unread(t.Sample)
+		missing := t.Sample != nil && t.Sample.Resctrl == nil && !t.Sample.Unread(source)
 		if len(enabled) > 0 && !(missing && st.Missing) {
 			a.Reasons = append(a.Reasons, fmt.Sprintf("resctrl: %s: cache and memory bandwidth of %s are left alone", why, strings.Join(enabled, ", ")))
 		}
-		if t.Sample != nil && !unread(t.Sample) { // the kernel forgets all groups when it is unmounted
+		if t.Sample != nil && !t.Sample.Unread(source) { // the kernel forgets all groups when it is unmounted
 			st.Used = nil
 		}
 		if missing {
@@ -94,11 +94,11 @@ func machine(s *tick.Sample) (*tick.Resctrl, string) {
 	switch {
 	case s == nil:
 		return nil, "there is no sample"
-	case s.Resctrl == nil && unread(s):
+	case s.Resctrl == nil && s.Unread(source):
 		return nil, "it could not be read (sample.errors)"
 	case s.Resctrl == nil:
 		return nil, "it is not mounted at /sys/fs/resctrl (mount -t resctrl resctrl /sys/fs/resctrl, where the processor has it)"
-	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0 && unread(s):
+	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0 && s.Unread(source):
 		return nil, "what it divides could not be read (sample.errors)"
 	case len(s.Resctrl.L3) == 0 && len(s.Resctrl.MB) == 0:
 		return nil, "this machine can divide neither its L3 cache nor its memory bandwidth"
@@ -106,19 +106,17 @@ func machine(s *tick.Sample) (*tick.Resctrl, string) {
 	return s.Resctrl, ""
 }
 
-func unread(s *tick.Sample) bool {
-	return slices.ContainsFunc(s.Errors, func(e tick.SourceError) bool { return e.Source == "resctrl" })
-}
-
-// cgroups are those of the classes' pods, by the reading that gives every pod a class: with all in them, sandbox included.
+// cgroups are those of the classes' pods, by the reading that gives every pod a class: with all in them, sandbox included. A pod that has a
+// group of its own by annotation belongs into none of the classes'. That does not count for batch pods: whoever writes it would leave the
+// part of the cache that they are held to.
 func cgroups(pods []tick.Pod, classes []string) []string {
 	var out []string
 	for i := range pods {
 		p := &pods[i]
-		_, own := p.Annotations[OwnGroup]
+		_, own := p.Annotations[annotation.Resctrl]
 		own = own && qos.KoordinatorOrDefault(p) != qos.BE
 		switch {
-		case p.Cgroup == "" || p.Cgroup == "/", p.Missing != "", own, p.Phase == "Succeeded", p.Phase == "Failed":
+		case p.Cgroup == "" || p.Cgroup == "/", p.Missing != "", own, p.Ended():
 		case slices.Contains(classes, qos.KoordinatorOrDefault(p)):
 			out = append(out, p.Cgroup)
 		}

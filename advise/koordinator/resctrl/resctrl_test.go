@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/qos"
 	"polder/lib/schemata"
 	"polder/lib/sloconfig"
@@ -134,8 +135,8 @@ func TestMembers(t *testing.T) {
 		{Name: "done", Cgroup: "/b/9", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Phase: "Succeeded"},
 		{Name: "failed", Cgroup: "/b/10", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Phase: "Failed"},
 		{Name: "root", Cgroup: "/", Labels: map[string]string{qos.KoordinatorClass: "BE"}},
-		{Name: "own", Cgroup: "/l/11", Labels: map[string]string{qos.KoordinatorClass: "LS"}, Annotations: map[string]string{OwnGroup: "{}"}},
-		{Name: "a batch pod stays where it is held", Cgroup: "/b/12", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Annotations: map[string]string{OwnGroup: "{}"}},
+		{Name: "own", Cgroup: "/l/11", Labels: map[string]string{qos.KoordinatorClass: "LS"}, Annotations: map[string]string{annotation.Resctrl: "{}"}},
+		{Name: "a batch pod stays where it is held", Cgroup: "/b/12", Labels: map[string]string{qos.KoordinatorClass: "BE"}, Annotations: map[string]string{annotation.Resctrl: "{}"}},
 	}
 	s := sloconfig.Defaults()
 	s.QOS.LSR, s.QOS.LS, s.QOS.BE = with(new(int64(0)), new(int64(100)), new(int64(100))), with(new(int64(0)), new(int64(100)), new(int64(100))), with(new(int64(0)), new(int64(30)), new(int64(100)))

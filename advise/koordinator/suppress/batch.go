@@ -5,6 +5,7 @@ import (
 	"math"
 	"path"
 
+	"polder/advise/koordinator/annotation"
 	"polder/advise/policy"
 	"polder/lib/clip"
 	"polder/lib/qos"
@@ -23,26 +24,19 @@ type extended struct {
 	} `json:"containers"`
 }
 
-// Names of batch resources: today's, and those of Koordinator's first version.
-var (
-	batchCPU    = []string{"kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu"}
-	batchMemory = []string{"kubernetes.io/batch-memory", "koordinator.sh/batch-memory"}
-)
-
 // batch wants the weight, quota and memory limit of each pod that is labelled BE and has batch resources, and of its containers:
 // kubelet knows no batch resources, and makes them cgroups without limits. While a quota is in force above, they have none.
 // Labels and annotations are the tenant's: no value is wider than what kubelet set from the pod's own resources, and a limit
-// that is not given is left alone.
-func (c *call) batch(decided bool) {
+// that is not given is left alone. Where quota is false quotas stay as they are.
+func (v *view) batch(want *wants, quota bool) (reasons []string) {
 	wrong, first := 0, ""
-	for i := range c.pods {
-		p := &c.pods[i]
+	for i := range v.pods {
+		p := &v.pods[i]
 		if p.class != qos.BE || p.Missing != "" {
 			continue
 		}
-		quota := decided || c.st.QuotaMilliCPU == 0 // else they stay as they are
 		if p.rule {
-			c.ruled(p, quota)
+			v.ruled(want, p, quota)
 			continue
 		}
 		whole, parts, err := p.amounts()
@@ -55,42 +49,42 @@ func (c *call) batch(decided bool) {
 			continue
 		}
 		if p.own != "" {
-			c.values(p, p.own, p.Requests, p.Limits, whole, quota)
+			v.values(want.of(p.own), p, p.Requests, p.Limits, whole, quota)
 		}
 		for _, j := range p.containers {
 			if own := &p.Containers[j]; !unnamed(own) {
 				if a, ok := parts(own); ok {
-					c.values(p, own.Cgroup, own.Requests, own.Limits, a, quota)
+					v.values(want.of(own.Cgroup), p, own.Requests, own.Limits, a, quota)
 				}
 			}
 		}
 	}
 	switch {
 	case wrong > 1:
-		c.say("batch pods' cgroups: %s (and %d pods more)", first, wrong-1)
+		reasons = append(reasons, fmt.Sprintf("batch pods' cgroups: %s (and %d pods more)", first, wrong-1))
 	case wrong == 1:
-		c.say("batch pods' cgroups: %s", first)
+		reasons = append(reasons, "batch pods' cgroups: "+first)
 	}
+	return reasons
 }
 
 // ruled are the values of a cgroup that is no pod of Kubernetes: only what a rule says, for its other limits and its weight among
 // the machine's services are somebody else's.
-func (c *call) ruled(p *pod, quota bool) {
+func (v *view) ruled(want *wants, p *pod, quota bool) {
 	if p.own == "" || p.Limits == nil {
 		return
 	}
 	if limit := valueOf(p.Limits.ReclaimedMilliCPU); limit > 0 && quota {
-		c.want.of(p.own).CPUMaxMilliCPU = new(quotaOf(limit, c.ratio))
+		want.of(p.own).CPUMaxMilliCPU = new(quotaOf(limit, v.ratio))
 	}
 	if memory := valueOf(p.Limits.ReclaimedMemoryBytes); memory > 0 {
-		c.want.of(p.own).MemoryMaxBytes = new(bytesOf(memory))
+		want.of(p.own).MemoryMaxBytes = new(bytesOf(memory))
 	}
 }
 
 // values wants the values of a pod's cgroup or of a container's, whose own resources requests and limits are.
-func (c *call) values(p *pod, path string, requests, limits *tick.Resources, a amounts, quota bool) {
-	w := c.want.of(path)
-	w.CPUWeight = new(policy.WeightOf(policy.SharesOf(a.weight(p, requests)), c.sample.CgroupVersion))
+func (v *view) values(w *tick.Cgroup, p *pod, requests, limits *tick.Resources, a amounts, quota bool) {
+	w.CPUWeight = new(policy.WeightOf(policy.SharesOf(a.weight(p, requests)), v.sample.CgroupVersion))
 	native := limits
 	if native == nil {
 		native = &tick.Resources{}
@@ -99,7 +93,7 @@ func (c *call) values(p *pod, path string, requests, limits *tick.Resources, a a
 		w.MemoryMaxBytes = &bytes
 	}
 	if a.limit > 0 && quota {
-		w.CPUMaxMilliCPU = new(withinLimit(quotaOf(a.limit, c.ratio), valueOf(native.MilliCPU)))
+		w.CPUMaxMilliCPU = new(withinLimit(quotaOf(a.limit, v.ratio), valueOf(native.MilliCPU)))
 	}
 }
 
@@ -191,26 +185,25 @@ func (p *pod) totals(request float64, limited, held bool) (whole amounts) {
 // annotation divides among the containers where it asks for no more. By itself the annotation is worth nothing: its writer is the
 // tenant, and no scheduler has counted it.
 func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, bool), err error) {
-	var e extended
-	ok, err := annotation(p.Annotations, annotationExtended, &e)
-	at := make(map[string]amounts, len(e.Containers))
+	says, err := annotation.Read[extended](p.Annotations, annotation.Extended)
+	at := map[string]amounts{}
 	var sum amounts
-	if ok && err == nil {
-		for name, of := range e.Containers {
-			a := amounts{request: amountOf(of.Requests, batchCPU), limit: amountOf(of.Limits, batchCPU), memory: amountOf(of.Limits, batchMemory)}
+	if says != nil {
+		for name, of := range says.Containers {
+			a := amounts{request: amountOf(of.Requests, qos.BatchCPU), limit: amountOf(of.Limits, qos.BatchCPU), memory: amountOf(of.Limits, qos.BatchMemory)}
 			at[name] = a
 			sum.request, sum.limit, sum.memory = sum.request+a.request, sum.limit+a.limit, sum.memory+a.memory
 		}
 	}
 	if !reclaimed(p.Requests) && !reclaimed(p.Limits) {
 		if sum != (amounts{}) {
-			err = fmt.Errorf("annotation %s does not count: the pod itself requests no batch resources", annotationExtended)
+			err = fmt.Errorf("annotation %s does not count: the pod itself requests no batch resources", annotation.Extended)
 		}
 		return amounts{}, nil, err
 	}
 	whole = p.totals(0, true, true)
 	if sum.request > whole.request || sum.limit > whole.limit || sum.memory > whole.memory {
-		err = fmt.Errorf("annotation %s does not count: it has more than the pod's own batch resources", annotationExtended)
+		err = fmt.Errorf("annotation %s does not count: it has more than the pod's own batch resources", annotation.Extended)
 		clear(at)
 	}
 	return whole, func(own *tick.Container) (amounts, bool) { a, ok := at[own.Name]; return a, ok }, err

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -89,7 +90,7 @@ func TestBatchPods(t *testing.T) {
 	annotated := func(text string) tick.Pod { // the containers' own resources are not known, those of the pod are
 		pod := batchPod(full)
 		pod.Containers[0].Requests, pod.Containers[0].Limits = nil, nil
-		pod.Annotations[annotationExtended] = text
+		pod.Annotations[annotation.Extended] = text
 		return pod
 	}
 	change := func(pod tick.Pod, change func(*tick.Pod)) tick.Pod { change(&pod); return pod }
@@ -101,14 +102,14 @@ func TestBatchPods(t *testing.T) {
 	}{
 		{"the annotation, where the containers have none", annotated(spec), "39 2000 1073741824", "39 2000 1073741824"},
 		{"the first version's names", annotated(strings.ReplaceAll(spec, "kubernetes.io/", "koordinator.sh/")), "39 2000 1073741824", "39 2000 1073741824"},
-		{"the containers' own before the annotation", change(batchPod(full), func(pod *tick.Pod) { pod.Annotations[annotationExtended] = strings.ReplaceAll(spec, "2000", "7000") }), "39 2000 1073741824", "39 2000 1073741824"},
+		{"the containers' own before the annotation", change(batchPod(full), func(pod *tick.Pod) { pod.Annotations[annotation.Extended] = strings.ReplaceAll(spec, "2000", "7000") }), "39 2000 1073741824", "39 2000 1073741824"},
 		{"another container in the annotation", annotated(strings.ReplaceAll(spec, `"c0"`, `"other"`)), "39 2000 1073741824", "- - -"},
 		{"an annotation that asks for more than the pod: it does not count", annotated(strings.Replace(spec, `{"c0"`, `{"x":{"requests":{"kubernetes.io/batch-cpu":1000}},"c0"`, 1)), "39 2000 1073741824", "- - -"},
 		{"amounts that are none", annotated(`{"containers":{"c0":{"requests":{"kubernetes.io/batch-cpu":"x"},"limits":{"kubernetes.io/batch-cpu":-1,"kubernetes.io/batch-memory":"1Mi"}}}}`), "39 2000 1073741824", "1 - 1048576"},
 		{"an annotation without batch resources", annotated(`{"containers":{"c0":{"requests":{"cpu":"1"}}}}`), "39 2000 1073741824", "1 - -"},
 		{"an empty annotation", annotated(`{}`), "39 2000 1073741824", "- - -"},
 		{"an annotation that is no JSON", annotated(`containers`), "39 2000 1073741824", "- - -"},
-		{"an annotation that is too long", annotated(`{"containers":{` + strings.Repeat(" ", maxAnnotation) + `}}`), "39 2000 1073741824", "- - -"},
+		{"an annotation that is too long", annotated(`{"containers":{` + strings.Repeat(" ", annotation.MaxBytes) + `}}`), "39 2000 1073741824", "- - -"},
 		{"an annotation of a pod without batch resources alone: it does not count", change(annotated(spec), func(pod *tick.Pod) { pod.Requests, pod.Limits = nil, nil }), "- - -", "- - -"},
 		{"no batch resources at all", change(batchPod(amounts{}), func(*tick.Pod) {}), "- - -", "- - -"},
 		{"not labelled BE", change(batchPod(full), func(pod *tick.Pod) { pod.Labels["koordinator.sh/qosClass"] = "LS" }), "- - -", "- - -"},
@@ -175,7 +176,7 @@ func TestFaultsOfBatchPods(t *testing.T) {
 	var pods []tick.Pod
 	for i := range 3 {
 		pod := labelled("BE", fmt.Sprint("b", i), 0)
-		pod.Annotations[annotationExtended] = "x"
+		pod.Annotations[annotation.Extended] = "x"
 		pods = append(pods, pod)
 	}
 	if a := new(State).step(machine(pods[:1]...), disabled()); !said(a, "batch pods' cgroups: pod ns/b0: ") || said(a, "more)") {
@@ -207,14 +208,14 @@ func TestNormalization(t *testing.T) {
 		{"1e400", 2000, true},
 	} {
 		s := machine(service(1000), batchPod(amounts{1000, 2000, 0}))
-		s.Annotations = map[string]string{annotationRatio: c.ratio}
+		s.Annotations = map[string]string{annotation.Ratio: c.ratio}
 		a := new(State).step(s, disabled())
 		for _, path := range []string{tier + "/podb", tier + "/podb/0"} {
 			if got := of(t, a.Cgroups, path); *got.CPUMaxMilliCPU != c.want || *got.CPUWeight != 39 {
 				t.Errorf("ratio %q: %s wants %s; want %d", c.ratio, path, text(got), c.want)
 			}
 		}
-		if c.said != said(a, annotationRatio) {
+		if c.said != said(a, annotation.Ratio) {
 			t.Errorf("ratio %q: reasons %q", c.ratio, a.Reasons)
 		}
 	}

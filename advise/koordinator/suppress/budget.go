@@ -17,8 +17,8 @@ type budget struct {
 }
 
 // budget is summed up from the newest sample; why says what is missing.
-func (c *call) budget() (b budget, why string) {
-	s := c.sample
+func (v *view) budget() (b budget, why string) {
+	s := v.sample
 	switch {
 	case s.Capacity == nil || s.Capacity.MilliCPU == nil || *s.Capacity.MilliCPU <= 0:
 		return b, "the node's CPU capacity is not known"
@@ -26,10 +26,10 @@ func (c *call) budget() (b budget, why string) {
 		return b, "the node's CPU use is not known"
 	case len(s.Pods) == 0:
 		return b, "there are no pods in the sample"
-	case policy.PodsUnknown(c.sample):
+	case policy.PodsUnknown(v.sample):
 		return b, "the cluster's pods are not known yet"
-	case c.lostTier():
-		return b, "kubelet's cgroup " + clip.Text(c.st.Tier, shownBytes) + " is not in the sample, and pods below it are"
+	case v.lostTier():
+		return b, "kubelet's cgroup " + clip.Text(v.path, shownBytes) + " is not in the sample, and pods below it are"
 	}
 	var all, serving, below float64 // below the tier
 	pods, there, measured := 0, false, false
@@ -42,7 +42,7 @@ func (c *call) budget() (b budget, why string) {
 		measured = true
 		use := bounded(*p.UsageMilliCPU)
 		all += use
-		if c.tier != nil && strings.HasPrefix(p.Cgroup, c.tier.Cgroup+"/") {
+		if v.tier != nil && strings.HasPrefix(p.Cgroup, v.tier.Cgroup+"/") {
 			below += use
 		}
 		if services(p) {
@@ -53,12 +53,12 @@ func (c *call) budget() (b budget, why string) {
 	if there && !measured {
 		return b, "no pod's CPU use is known"
 	}
-	if c.tier != nil && c.tier.UsageMilliCPU != nil { // pods below it that have no rate yet are no system's use
-		all += max(bounded(*c.tier.UsageMilliCPU)-below, 0)
+	if v.tier != nil && v.tier.UsageMilliCPU != nil { // pods below it that have no rate yet are no system's use
+		all += max(bounded(*v.tier.UsageMilliCPU)-below, 0)
 	}
 	b.capacity = int64(bounded(*s.Capacity.MilliCPU))
-	percent := percentOf(c.strategy.Threshold.CPUSuppressThresholdPercent, 65)
-	reserved, from := c.nodeReserved(b.capacity)
+	percent := percentOf(v.strategy.Threshold.CPUSuppressThresholdPercent, 65)
+	reserved, from := v.nodeReserved(b.capacity)
 	system, systemFrom := bounded(*s.CPU.UsageMilliCPU)-all, "use of no pod"
 	if system < reserved {
 		system, systemFrom = reserved, from
@@ -66,7 +66,7 @@ func (c *call) budget() (b budget, why string) {
 	b.milliCPU = b.capacity*percent/100 - int64(serving) - int64(system)
 	b.sum = fmt.Sprintf("capacity %dm * %d %% (cpuSuppressThresholdPercent) - services %dm (%s) - system %dm (%s) = %dm",
 		b.capacity, percent, int64(serving), phrase.Count(pods, "pod"), int64(system), systemFrom, b.milliCPU)
-	if least := c.strategy.Threshold.CPUSuppressMinPercent; least != nil {
+	if least := v.strategy.Threshold.CPUSuppressMinPercent; least != nil {
 		if keeps := b.capacity * percentOf(least, 0) / 100; b.milliCPU < keeps {
 			b.milliCPU = keeps
 			b.sum += fmt.Sprintf(", at least %dm (cpuSuppressMinPercent %d)", keeps, percentOf(least, 0))
@@ -76,14 +76,14 @@ func (c *call) budget() (b budget, why string) {
 }
 
 // nodeReserved is what kubelet or the annotation reserves, whichever is more, and which.
-func (c *call) nodeReserved(capacity int64) (float64, string) {
+func (v *view) nodeReserved(capacity int64) (float64, string) {
 	kubelet := 0.0
-	if a := c.sample.Allocatable; a != nil && a.MilliCPU != nil {
+	if a := v.sample.Allocatable; a != nil && a.MilliCPU != nil {
 		kubelet = float64(capacity) - bounded(*a.MilliCPU)
 	}
 	switch {
-	case c.reservedMilliCPU > max(kubelet, 0):
-		return c.reservedMilliCPU, "reserved by annotation"
+	case v.reservedMilliCPU > max(kubelet, 0):
+		return v.reservedMilliCPU, "reserved by annotation"
 	case kubelet > 0:
 		return kubelet, "capacity - allocatable"
 	}
@@ -92,12 +92,12 @@ func (c *call) nodeReserved(capacity int64) (float64, string) {
 
 // lostTier reports whether the tier that was held is not seen this time, though it must be there: its pods alone are not held, for
 // the next tick would undo it.
-func (c *call) lostTier() bool {
-	if c.tier != nil || c.st.Tier == "" {
+func (v *view) lostTier() bool {
+	if v.tier != nil || v.path == "" {
 		return false
 	}
-	for i := range c.sample.Pods {
-		if strings.HasPrefix(c.sample.Pods[i].Cgroup, c.st.Tier+"/") {
+	for i := range v.sample.Pods {
+		if strings.HasPrefix(v.sample.Pods[i].Cgroup, v.path+"/") {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/cpus"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
@@ -34,24 +35,24 @@ func TestCPUSet(t *testing.T) {
 		{"grows by a tenth, rounded up", sized(31_200), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs = "0,24" }, "0-1,12-13,24-25,36", "-> 7 CPUs; it grows by a tenth of all 48 CPUs a step, rounded up: from 2 by 5"},
 		{"grows by less where that is enough", sized(5000), func(s *tick.Sample) { s.Tiers[1].CPUSetCPUs = "0,24" }, "0-1,12,24,36", "-> 5 CPUs"},
 		{"reserved CPUs are kept out", sized(4000), func(s *tick.Sample) {
-			s.Annotations = map[string]string{annotationReservation: `{"reservedCPUs":"0,24"}`}
+			s.Annotations = map[string]string{annotation.Reservation: `{"reservedCPUs":"0,24"}`}
 		}, "12,36", "- system 2000m (reserved by annotation) = 2000m -> 2 CPUs; kept out: reserved 0,24"}, // node 1 is the larger bucket now
 		{"a quantity keeps no CPU out", sized(4000), func(s *tick.Sample) {
-			s.Annotations = map[string]string{annotationReservation: `{"resources":{"cpu":"1"}}`}
+			s.Annotations = map[string]string{annotation.Reservation: `{"resources":{"cpu":"1"}}`}
 		}, "0,12,24", "-> 3 CPUs"},
 		{"an exclusive SYSTEM set is kept out", sized(4000), func(s *tick.Sample) {
-			s.Annotations = map[string]string{annotationSystem: `{"cpuset":"0-1"}`}
+			s.Annotations = map[string]string{annotation.System: `{"cpuset":"0-1"}`}
 		}, "2,12,26,36", "kept out: SYSTEM 0-1"},
 		{"one that says exclusive", sized(2000), func(s *tick.Sample) {
-			s.Annotations = map[string]string{annotationSystem: `{"cpuset":"12-23,36-47","cpusetExclusive":true}`}
+			s.Annotations = map[string]string{annotation.System: `{"cpuset":"12-23,36-47","cpusetExclusive":true}`}
 		}, "0,24", "SYSTEM"},
 		{"one that is not exclusive is not", sized(4000), func(s *tick.Sample) {
-			s.Annotations = map[string]string{annotationSystem: `{"cpuset":"0-1","cpusetExclusive":false}`}
+			s.Annotations = map[string]string{annotation.System: `{"cpuset":"0-1","cpusetExclusive":false}`}
 		}, "0,12,24,36", "-> 4 CPUs"},
 		{"one that is no list", sized(4000), func(s *tick.Sample) {
-			s.Annotations = map[string]string{annotationSystem: `{"cpuset":"0-1-2"}`}
+			s.Annotations = map[string]string{annotation.System: `{"cpuset":"0-1-2"}`}
 		}, "0,12,24,36", "annotation node.koordinator.sh/system-qos-resource"},
-		{"one that is no JSON", sized(4000), func(s *tick.Sample) { s.Annotations = map[string]string{annotationSystem: `0-1`} }, "0,12,24,36", "want JSON"},
+		{"one that is no JSON", sized(4000), func(s *tick.Sample) { s.Annotations = map[string]string{annotation.System: `0-1`} }, "0,12,24,36", "want a JSON object"},
 		{"LSE pods' CPUs are kept out", sized(4000, pinned("LSE", "e", "0-1,24-25")), nil, "2,12,26,36", "kept out: LSE 0-1,24-25"},
 		{"a finished LSE pod has none", sized(4000, pinned("LSE", "e", "0-1,24-25")), func(s *tick.Sample) { s.Pods[2].Phase = "Succeeded" }, "0,12,24,36", "-> 4 CPUs"},
 		{"an LSE pod without CPUs", sized(4000, labelled("LSE", "e", 0)), nil, "0,12,24,36", "-> 4 CPUs"},
@@ -118,7 +119,7 @@ func TestNoCPULeft(t *testing.T) {
 			}
 			s := sized(20_000, pods...)
 			s.Kubelet.ExclusiveCPUs = c.kubelet
-			s.Annotations = map[string]string{annotationReservation: `{"reservedCPUs":"` + c.reserved + `"}`, annotationSystem: `{"cpuset":"` + c.system + `"}`}
+			s.Annotations = map[string]string{annotation.Reservation: `{"reservedCPUs":"` + c.reserved + `"}`, annotation.System: `{"cpuset":"` + c.system + `"}`}
 			st := &State{}
 			a := st.step(s, with(nil))
 			at := of(t, a.Cgroups, tier)
@@ -304,7 +305,7 @@ func TestPresentSize(t *testing.T) {
 
 func TestPools(t *testing.T) {
 	s := sized(4000, pinned("LSE", "e", "1,25"), pinned("LSR", "r", "2-3,26-27"))
-	s.Annotations = map[string]string{annotationReservation: `{"reservedCPUs":"0,24"}`}
+	s.Annotations = map[string]string{annotation.Reservation: `{"reservedCPUs":"0,24"}`}
 	want := `[{"name":"reserve","cpus":"0,24"},{"name":"share","cpus":"5-11,13-23,29-35,37-47"},{"name":"reclaim","cpus":"4,12,28,36"},{"name":"dedicated/ns/e","cpus":"1,25"},{"name":"dedicated/ns/r","cpus":"2-3,26-27"}]`
 	// 2000m of the budget are reserved: 2 CPUs less.
 	s.Pods[0].UsageMilliCPU = new(25_200.0)

@@ -1,6 +1,8 @@
 package suppress
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -41,51 +43,49 @@ func (w *wants) into(list *[]tick.Cgroup) {
 // hold wants the batch pods on a set of CPUs. Where kubelet manages no CPUs its cgroup of BestEffort pods and the pods' own are
 // narrowed, too, so that a new container is there from its first moment; where it does, or may, the containers alone are: kubelet
 // could not start the next one in a narrowed cgroup (Koordinator's issues 395, 546, 556).
-func (c *call) hold(be set) {
-	if c.tier != nil && !c.above {
-		policy := c.policy
-		if policy == "" {
-			policy = "not known"
-		}
-		c.say("suppression: only containers are narrowed, not %s: kubelet's CPU manager policy is %s", clip.Text(c.tier.Cgroup, shownBytes), clip.Text(policy, shownBytes))
+func (v *view) hold(want *wants, be set) (reasons []string) {
+	if v.tier != nil && !v.above {
+		reasons = append(reasons, fmt.Sprintf("suppression: only containers are narrowed, not %s: kubelet's CPU manager policy is %s",
+			clip.Text(v.tier.Cgroup, shownBytes), clip.Text(cmp.Or(v.cpuManager, "not known"), shownBytes)))
 	}
-	c.holdIn(&c.want, be)
+	v.confine(want, be)
+	return reasons
 }
 
-func (c *call) holdIn(w *wants, be set) {
+func (v *view) confine(want *wants, be set) {
 	list := be.String()
-	if c.tier != nil && c.above {
-		w.of(c.tier.Cgroup).CPUSetCPUs = list
+	if v.tier != nil && v.above {
+		want.of(v.tier.Cgroup).CPUSetCPUs = list
 	}
-	for i := range c.pods {
-		p := &c.pods[i]
+	for i := range v.pods {
+		p := &v.pods[i]
 		if !p.held {
 			continue
 		}
-		if p.own != "" && (p.rule || c.above) {
-			w.of(p.own).CPUSetCPUs = list
+		if p.own != "" && (p.rule || v.above) {
+			want.of(p.own).CPUSetCPUs = list
 		}
 		for _, j := range p.containers {
-			w.of(p.Containers[j].Cgroup).CPUSetCPUs = list
+			want.of(p.Containers[j].Cgroup).CPUSetCPUs = list
 		}
 	}
 }
 
 // floor is what should hold when advise falls silent: the batch pods at their minimum. It only takes; where nothing was decided,
 // CPUs that somebody else has by now are left out.
-func (c *call) floor() {
-	var w wants
-	if c.st.Mode == sloconfig.SuppressCPUSet {
-		be := parse(c.st.CPUs).Intersection(c.Online).Difference(c.out)
+func (v *view) floor(now limit) *wants {
+	w := &wants{}
+	if now.mode == sloconfig.SuppressCPUSet {
+		be := parse(now.cpus).Intersection(v.Online).Difference(v.out)
 		if be.IsEmpty() {
-			be = c.full()
+			be = v.full()
 		}
-		c.holdIn(&w, cpus.New(c.TakePairs(be, minCPUs)...))
+		v.confine(w, cpus.New(v.TakePairs(be, minCPUs)...))
 	}
-	if c.st.QuotaMilliCPU > 0 {
-		c.divideIn(&w, minQuotaMilliCPU, false)
+	if now.quotaMilliCPU > 0 {
+		v.divide(w, minQuotaMilliCPU, false)
 	}
-	w.into(&c.a.Fallback)
+	return w
 }
 
 // keys are those of a cgroup that this package wants.
@@ -124,17 +124,18 @@ type place struct {
 }
 
 // undo wants the neutral value of what was once wanted and no longer is, for as long as the cgroup is there: whether it was ever
-// written cannot be seen. Where nothing was decided, lists and quotas stay.
-func (c *call) undo(decided bool) {
-	held := make(map[string]keys, len(c.want.list))
-	for _, w := range c.want.list {
+// written cannot be seen. Where nothing was decided, lists and quotas stay. It returns which keys were ever desired by now, and the cgroups
+// whose desired quota only undoes an earlier one.
+func (v *view) undo(want *wants, before map[string]keys, decided bool) (held map[string]keys, yields map[string]bool) {
+	held = make(map[string]keys, len(want.list))
+	for _, w := range want.list {
 		if k := keysOf(w); k != 0 {
 			held[w.Cgroup] = k
 		}
 	}
-	places := make(map[string]place, 3*len(c.pods))
-	for i := range c.pods {
-		p := &c.pods[i]
+	places := make(map[string]place, 3*len(v.pods))
+	for i := range v.pods {
+		p := &v.pods[i]
 		if p.Missing != tick.MissingCgroup && p.Cgroup != "" {
 			places[p.Cgroup] = place{pod: p}
 		}
@@ -142,11 +143,11 @@ func (c *call) undo(decided bool) {
 			places[p.Containers[j].Cgroup] = place{p, &p.Containers[j]}
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(c.st.Held)) {
-		was := c.st.Held[path]
+	for _, path := range slices.Sorted(maps.Keys(before)) {
+		was := before[path]
 		at, live := places[path]
-		switch isTier := path == c.st.Tier; {
-		case isTier && c.tier == nil, !isTier && len(c.sample.Pods) == 0: // not seen this time
+		switch isTier := path == v.path; {
+		case isTier && v.tier == nil, !isTier && len(v.sample.Pods) == 0: // not seen this time
 			held[path] |= was
 			continue
 		case !isTier && !live:
@@ -161,45 +162,48 @@ func (c *call) undo(decided bool) {
 		if !decided {
 			gone &^= keyCPUs | keyQuota
 		}
-		if gone != 0 {
-			c.neutral(c.want.of(path), at, gone)
+		if gone == 0 {
+			continue
+		}
+		v.neutral(want.of(path), at, gone)
+		if gone&keyQuota != 0 {
+			if yields == nil {
+				yields = map[string]bool{}
+			}
+			yields[path] = at.pod != nil
 		}
 	}
-	c.st.Held = held
-	c.widen()
-	if decided {
-		c.widenForgotten()
-	}
+	return held, yields
 }
 
 // widenForgotten wants a tier that is held, though nothing of what was advised is remembered (the state was lost, or somebody else held
 // it), as wide as it is without suppression, as Koordinator does each time. After --contest external changes the value is left to the other
 // writer: isolate leaves it to him.
-func (c *call) widenForgotten() {
-	if c.tier == nil {
-		return
+func (v *view) widenForgotten(want *wants, l limit) (reasons []string) {
+	if v.tier == nil {
+		return nil
 	}
-	if now := c.tier.CPUMaxMilliCPU; now != nil && *now > 0 && c.st.QuotaMilliCPU == 0 {
-		if w := c.want.of(c.tier.Cgroup); w.CPUMaxMilliCPU == nil {
+	if now := v.tier.CPUMaxMilliCPU; now != nil && *now > 0 && l.quotaMilliCPU == 0 {
+		if w := want.of(v.tier.Cgroup); w.CPUMaxMilliCPU == nil {
 			w.CPUMaxMilliCPU = tick.Ptr(int64(tick.Unlimited))
-			c.say("suppression: %s has a quota of %dm that nothing asks for: it is lifted", clip.Text(c.tier.Cgroup, shownBytes), *now)
+			reasons = append(reasons, fmt.Sprintf("suppression: %s has a quota of %dm that nothing asks for: it is lifted", clip.Text(v.tier.Cgroup, shownBytes), *now))
 		}
 	}
-	if !c.above || c.st.Mode == sloconfig.SuppressCPUSet || len(c.sample.Pods) == 0 || policy.PodsUnknown(c.sample) {
-		return
+	if !v.above || l.mode == sloconfig.SuppressCPUSet || len(v.sample.Pods) == 0 || policy.PodsUnknown(v.sample) {
+		return reasons
 	}
-	to := c.full()
-	for i := range c.sample.Tiers { // it cannot be wider than the one above
-		if t := &c.sample.Tiers[i]; t.Name == tick.TierPods {
+	to := v.full()
+	for i := range v.sample.Tiers { // it cannot be wider than the one above
+		if t := &v.sample.Tiers[i]; t.Name == tick.TierPods {
 			if within := to.Intersection(parse(t.CPUSetCPUs)); !within.IsEmpty() {
 				to = within
 			}
 		}
 	}
 	differs := func(list string) bool { now := parse(list); return !now.IsEmpty() && !now.Equals(to) }
-	narrow, where := c.tier.CPUSetCPUs, clip.Text(c.tier.Cgroup, shownBytes)
-	for i := range c.pods {
-		if p := &c.pods[i]; p.held && p.tier && !differs(narrow) {
+	narrow, where := v.tier.CPUSetCPUs, clip.Text(v.tier.Cgroup, shownBytes)
+	for i := range v.pods {
+		if p := &v.pods[i]; p.held && p.tier && !differs(narrow) {
 			for _, j := range p.containers {
 				if own := &p.Containers[j]; differs(own.CPUSetCPUs) {
 					narrow, where = own.CPUSetCPUs, clip.Text(own.Cgroup, shownBytes)
@@ -209,15 +213,17 @@ func (c *call) widenForgotten() {
 		}
 	}
 	if !differs(narrow) {
-		return
+		return reasons
 	}
-	if c.want.of(c.tier.Cgroup).CPUSetCPUs == "" {
-		c.say("suppression: %s has CPUs %s, and nothing asks for that: batch pods get %s", where, clip.Text(narrow, shownBytes), clip.Text(to.String(), shownBytes))
+	if want.of(v.tier.Cgroup).CPUSetCPUs == "" {
+		reasons = append(reasons, fmt.Sprintf("suppression: %s has CPUs %s, and nothing asks for that: batch pods get %s",
+			where, clip.Text(narrow, shownBytes), clip.Text(to.String(), shownBytes)))
 	}
-	c.holdIn(&c.want, to)
+	v.confine(want, to)
+	return reasons
 }
 
-func (c *call) neutral(w *tick.Cgroup, at place, gone keys) {
+func (v *view) neutral(w *tick.Cgroup, at place, gone keys) {
 	requests, limits := (*tick.Resources)(nil), (*tick.Resources)(nil)
 	switch {
 	case at.container != nil:
@@ -232,16 +238,12 @@ func (c *call) neutral(w *tick.Cgroup, at place, gone keys) {
 		limits = &tick.Resources{}
 	}
 	if gone&keyCPUs != 0 {
-		if to := c.neutralCPUs(at); !to.IsEmpty() {
+		if to := v.neutralCPUs(at); !to.IsEmpty() {
 			w.CPUSetCPUs = to.String()
 		}
 	}
 	if gone&keyQuota != 0 {
 		w.CPUMaxMilliCPU = new(quotaOf(valueOf(limits.MilliCPU), 1))
-		if c.st.yields == nil {
-			c.st.yields = map[string]bool{}
-		}
-		c.st.yields[w.Cgroup] = at.pod != nil
 	}
 	if gone&keyMemory != 0 {
 		w.MemoryMaxBytes = new(bytesOf(valueOf(limits.MemoryBytes)))
@@ -253,41 +255,41 @@ func (c *call) neutral(w *tick.Cgroup, at place, gone keys) {
 		}
 	}
 	if gone&keyWeight != 0 && w.CPUWeight == nil && (w.CPUIdle == nil || !*w.CPUIdle) {
-		w.CPUWeight = new(policy.WeightOf(policy.SharesOf(valueOf(requests.MilliCPU)), c.sample.CgroupVersion))
+		w.CPUWeight = new(policy.WeightOf(policy.SharesOf(valueOf(requests.MilliCPU)), v.sample.CgroupVersion))
 	}
 }
 
 // neutralCPUs is what a cgroup is widened to; empty where it must be left alone. On version 1 isolate writes no list above
 // containers while kubelet manages CPUs, and puts back what it wrote before.
-func (c *call) neutralCPUs(at place) set {
+func (v *view) neutralCPUs(at place) set {
 	above := at.pod == nil || at.pod.above(at.container)
 	switch {
-	case !above || c.above:
-		return c.full()
-	case c.policy == "" || c.sample.CgroupVersion == 1:
+	case !above || v.above:
+		return v.full()
+	case v.cpuManager == "" || v.sample.CgroupVersion == 1:
 		return set{}
 	}
-	return c.wide()
+	return v.wide()
 }
 
 // above reports whether a pod's cgroup is one that kubelet made above containers.
 func (p *pod) above(container *tick.Container) bool { return !p.rule && container == nil }
 
 // wide is all CPUs but those that kubelet gave away.
-func (c *call) wide() set {
-	if wide := c.Online.Difference(parse(c.st.Given)); !wide.IsEmpty() {
+func (v *view) wide() set {
+	if wide := v.Online.Difference(v.given); !wide.IsEmpty() {
 		return wide
 	}
-	return c.Online
+	return v.Online
 }
 
 // widen wants kubelet's cgroup of BestEffort pods wide enough for the containers below, where it is not held itself.
-func (c *call) widen() {
-	if c.tier == nil || c.above || c.policy == "" || c.st.Mode != sloconfig.SuppressCPUSet {
+func (v *view) widen(want *wants, now limit) {
+	if v.tier == nil || v.above || v.cpuManager == "" || now.mode != sloconfig.SuppressCPUSet {
 		return
 	}
-	inForce := parse(c.tier.CPUSetCPUs)
-	if be := parse(c.st.CPUs); !inForce.IsEmpty() && !be.IsSubsetOf(inForce) {
-		c.want.of(c.tier.Cgroup).CPUSetCPUs = c.wide().String()
+	inForce := parse(v.tier.CPUSetCPUs)
+	if be := parse(now.cpus); !inForce.IsEmpty() && !be.IsSubsetOf(inForce) {
+		want.of(v.tier.Cgroup).CPUSetCPUs = v.wide().String()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -121,7 +122,7 @@ func TestUndo(t *testing.T) {
 		{"lists, disabled", byPolicy(mode), disabled(), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
 		{"lists, disabled: but for what is kept out", byPolicy(mode), disabled(), func(s *tick.Sample) {
 			s.Pods = append(s.Pods, pinned("LSE", "e", "0-3"))
-			s.Annotations = map[string]string{annotationReservation: `{"reservedCPUs":"4"}`, annotationSystem: `{"cpuset":"5"}`}
+			s.Annotations = map[string]string{annotation.Reservation: `{"reservedCPUs":"4"}`, annotation.System: `{"cpuset":"5"}`}
 		}, `["6-47","6-47","6-47"]`, []int64{0, 0, 0}},
 		{"lists, disabled, and nothing is left: never an empty list", byPolicy(mode), disabled(), func(s *tick.Sample) {
 			s.Pods = append(s.Pods, pinned("LSE", "e", "0-47"))

@@ -21,34 +21,28 @@ type pod struct {
 	containers []int
 }
 
-// enroll finds kubelet's cgroup, its policy, and what each pod is.
-func (c *call) enroll() {
-	for i := range c.sample.Tiers {
-		if t := &c.sample.Tiers[i]; t.Name == tick.TierBestEffort && strings.HasPrefix(t.Cgroup, "/") && len(t.Cgroup) > 1 {
-			c.tier = t
+// bestEffortTier is kubelet's cgroup of BestEffort pods; nil where there is none in the sample.
+func bestEffortTier(s *tick.Sample) (tier *tick.Tier) {
+	for i := range s.Tiers {
+		if t := &s.Tiers[i]; t.Name == tick.TierBestEffort && strings.HasPrefix(t.Cgroup, "/") && len(t.Cgroup) > 1 {
+			tier = t
 		}
 	}
-	if c.tier != nil {
-		if c.st.Tier != c.tier.Cgroup {
-			delete(c.st.Held, c.st.Tier)
-		}
-		c.st.Tier = c.tier.Cgroup
-	}
-	if c.sample.Kubelet != nil {
-		c.policy = c.sample.Kubelet.CPUManagerPolicy
-	}
-	c.above = c.policy == "none"
+	return tier
+}
 
+// podsOf says what each pod is, without those that have ended.
+func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
 	var others []string // cgroups of what is not suppressed
-	for i := range c.sample.Pods {
-		p := pod{Pod: &c.sample.Pods[i]}
-		if p.Phase == "Succeeded" || p.Phase == "Failed" {
+	for i := range s.Pods {
+		p := pod{Pod: &s.Pods[i]}
+		if p.Ended() {
 			continue
 		}
 		p.class = qos.Koordinator(p.Pod)
 		p.rule = p.QoSSource == tick.QoSFromRule || p.QoSSource == ""
 		p.held = !services(p.Pod) && p.Missing == ""
-		p.tier = c.tier != nil && strings.HasPrefix(p.Cgroup, c.tier.Cgroup+"/")
+		p.tier = tier != nil && strings.HasPrefix(p.Cgroup, tier.Cgroup+"/")
 		if p.Missing != tick.MissingCgroup && strings.HasPrefix(p.Cgroup, "/") {
 			p.own = p.Cgroup
 		}
@@ -60,17 +54,18 @@ func (c *call) enroll() {
 		if !p.held && p.Cgroup != "" {
 			others = append(others, p.Cgroup)
 		}
-		c.pods = append(c.pods, p)
+		pods = append(pods, p)
 	}
 	slices.Sort(others)
-	for i := range c.pods {
-		if p := &c.pods[i]; p.held && p.own != "" {
+	for i := range pods {
+		if p := &pods[i]; p.held && p.own != "" {
 			below := p.own + "/"
 			if at, _ := slices.BinarySearch(others, below); at < len(others) && strings.HasPrefix(others[at], below) {
 				p.own = ""
 			}
 		}
 	}
+	return pods
 }
 
 // services reports whether a pod's use is taken from the budget: one that is not labelled BE, nor of Kubernetes' class

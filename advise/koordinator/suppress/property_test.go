@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/cpus"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
@@ -36,16 +37,16 @@ func drawn(t *rapid.T, online int) *tick.Sample {
 		}
 	}
 	if rapid.Bool().Draw(t, "reservation") {
-		s.Annotations[annotationReservation] = fmt.Sprintf(`{"reservedCPUs":%q}`, list("reserved"))
+		s.Annotations[annotation.Reservation] = fmt.Sprintf(`{"reservedCPUs":%q}`, list("reserved"))
 	}
 	if rapid.Bool().Draw(t, "system") {
-		s.Annotations[annotationSystem] = fmt.Sprintf(`{"cpuset":%q}`, list("systems"))
+		s.Annotations[annotation.System] = fmt.Sprintf(`{"cpuset":%q}`, list("systems"))
 	}
 	for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
 		class := rapid.SampledFrom([]string{"BE", "BE", "LS", "LSR", "LSE", "SYSTEM", "x"}).Draw(t, "class")
 		pod := labelled(class, fmt.Sprint("p", i), rapid.Float64Range(0, 20_000).Draw(t, "podUse"))
 		if class == "LSE" || class == "LSR" {
-			pod.Annotations[annotationStatus] = fmt.Sprintf(`{"cpuset":%q}`, list("own"))
+			pod.Annotations[annotation.Status] = fmt.Sprintf(`{"cpuset":%q}`, list("own"))
 			pod.Requests = &tick.Resources{MilliCPU: new(rapid.Float64Range(0, float64(online)*1000).Draw(t, "request"))}
 			pod.KubernetesQOS = rapid.SampledFrom([]string{"Guaranteed", "Guaranteed", "Burstable"}).Draw(t, "kubernetes")
 		}
@@ -62,7 +63,7 @@ func drawn(t *rapid.T, online int) *tick.Sample {
 // forbidden are the CPUs that batch pods must not have, worked out apart from the code.
 func forbidden(s *tick.Sample, online cpus.Set) cpus.Set {
 	out := cpus.Set{}
-	for _, name := range []string{annotationReservation, annotationSystem} {
+	for _, name := range []string{annotation.Reservation, annotation.System} {
 		var list struct{ ReservedCPUs, CPUSet string }
 		if text := s.Annotations[name]; text != "" {
 			if err := unmarshal(text, &list); err != nil {
@@ -83,7 +84,7 @@ func forbidden(s *tick.Sample, online cpus.Set) cpus.Set {
 	for i := range s.Pods {
 		if pod := &s.Pods[i]; pod.Labels[qos.KoordinatorClass] == qos.LSE && pod.KubernetesQOS == "Guaranteed" {
 			var status struct{ CPUSet string }
-			if err := unmarshal(pod.Annotations[annotationStatus], &status); err != nil {
+			if err := unmarshal(pod.Annotations[annotation.Status], &status); err != nil {
 				panic(err)
 			}
 			own := parse(status.CPUSet).Intersection(online).List()
@@ -184,9 +185,9 @@ func FuzzAnnotations(f *testing.F) {
 	all := parse("0-47")
 	f.Fuzz(func(t *testing.T, reservation, system, status, spec, ratio string) {
 		s := sized(9000, pinned("LSE", "e", ""), pinned("LSR", "r", ""))
-		s.Annotations = map[string]string{annotationReservation: reservation, annotationSystem: system, annotationRatio: ratio}
-		s.Pods[1].Annotations[annotationExtended] = spec
-		s.Pods[2].Annotations[annotationStatus], s.Pods[3].Annotations[annotationStatus] = status, status
+		s.Annotations = map[string]string{annotation.Reservation: reservation, annotation.System: system, annotation.Ratio: ratio}
+		s.Pods[1].Annotations[annotation.Extended] = spec
+		s.Pods[2].Annotations[annotation.Status], s.Pods[3].Annotations[annotation.Status] = status, status
 		for _, slo := range []*sloconfig.Strategies{with(nil), byPolicy(sloconfig.SuppressCFSQuota)} {
 			a := new(State).step(s, slo)
 			if len(a.Reasons) == 0 || len(a.Reasons) > 8 {

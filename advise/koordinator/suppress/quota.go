@@ -18,9 +18,9 @@ const (
 )
 
 // byQuota limits the time on all CPUs: policy cfsQuota.
-func (c *call) byQuota(b budget) {
+func (v *view) byQuota(b budget, before limit) decision {
 	want := min(max(b.milliCPU, minQuotaMilliCPU), maxQuotaMilliCPU)
-	present := c.presentQuota()
+	present := v.presentQuota(before)
 	quota, bound := want, ""
 	switch band, step := b.capacity/100, b.capacity/10; {
 	case want == minQuotaMilliCPU && b.milliCPU < want:
@@ -31,30 +31,31 @@ func (c *call) byQuota(b budget) {
 	case want > present+step:
 		quota, bound = present+step, fmt.Sprintf("; it grows by a tenth of the machine a step: from %dm by %dm", present, step)
 	}
-	c.st.Mode, c.st.CPUs, c.st.QuotaMilliCPU = sloconfig.SuppressCFSQuota, "", quota
-	c.say("suppression: %s -> quota %dm%s", b.sum, quota, bound)
-	if full := c.full(); !full.Equals(c.Online) { // what is kept out is so under either policy
-		c.hold(full)
+	d := decision{limit: limit{mode: sloconfig.SuppressCFSQuota, quotaMilliCPU: quota}, decided: true}
+	d.because("suppression: %s -> quota %dm%s", b.sum, quota, bound)
+	if full := v.full(); !full.Equals(v.Online) { // what is kept out is so under either policy
+		d.confined = full
 	}
+	return d
 }
 
 // presentQuota is the batch pods' quota: that of their tier in force, else the one that was advised last.
-func (c *call) presentQuota() int64 {
+func (v *view) presentQuota(before limit) int64 {
 	switch {
-	case c.tier != nil && c.tier.CPUMaxMilliCPU != nil && !c.outside():
-		if now := *c.tier.CPUMaxMilliCPU; now > 0 {
+	case v.tier != nil && v.tier.CPUMaxMilliCPU != nil && !v.outside():
+		if now := *v.tier.CPUMaxMilliCPU; now > 0 {
 			return min(now, maxQuotaMilliCPU)
 		}
-	case c.st.QuotaMilliCPU > 0:
-		return c.st.QuotaMilliCPU
+	case before.quotaMilliCPU > 0:
+		return before.quotaMilliCPU
 	}
 	return tick.Unlimited
 }
 
 // outside reports whether there are suppressed pods that kubelet's cgroup of BestEffort pods does not hold.
-func (c *call) outside() bool {
-	for i := range c.pods {
-		if p := &c.pods[i]; p.held && !p.tier {
+func (v *view) outside() bool {
+	for i := range v.pods {
+		if p := &v.pods[i]; p.held && !p.tier {
 			return true
 		}
 	}
@@ -63,13 +64,12 @@ func (c *call) outside() bool {
 
 // divide wants the batch pods within a quota together: their tier, and each pod that stands outside with its part, by the CPU
 // requests. The parts do not follow use from tick to tick, so that a steady state writes nothing. Below, nothing is limited but
-// by what kubelet limits: on cgroup v1 the kernel takes no quota above that is under one below.
-func (c *call) divide(quota int64) { c.divideIn(&c.want, quota, true) }
-
-func (c *call) divideIn(w *wants, quota int64, free bool) {
+// by what kubelet limits: on cgroup v1 the kernel takes no quota above that is under one below. Where free is false nothing is desired
+// below.
+func (v *view) divide(w *wants, quota int64, free bool) {
 	inTier, sum := 0.0, 0.0
-	for i := range c.pods {
-		if p := &c.pods[i]; p.held {
+	for i := range v.pods {
+		if p := &v.pods[i]; p.held {
 			weight := p.request()
 			sum += weight
 			if p.tier {
@@ -78,14 +78,14 @@ func (c *call) divideIn(w *wants, quota int64, free bool) {
 		}
 	}
 	tier := quota
-	if c.tier != nil {
+	if v.tier != nil {
 		if inTier > 0 {
 			tier = partOf(quota, inTier/sum)
 		}
-		w.of(c.tier.Cgroup).CPUMaxMilliCPU = &tier
+		w.of(v.tier.Cgroup).CPUMaxMilliCPU = &tier
 	}
-	for i := range c.pods {
-		p := &c.pods[i]
+	for i := range v.pods {
+		p := &v.pods[i]
 		if !p.held || p.tier && !free {
 			continue
 		}

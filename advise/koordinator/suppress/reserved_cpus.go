@@ -2,70 +2,16 @@ package suppress
 
 import (
 	"fmt"
-	"strconv"
 
+	"polder/advise/koordinator/annotation"
 	"polder/advise/policy"
 	"polder/lib/clip"
 	"polder/lib/cpus"
 	"polder/lib/qos"
-	"polder/lib/quantity"
-	"polder/lib/tick"
 )
 
 // shownBytes is how much of a text from elsewhere stands in a message.
 const shownBytes = 100
-
-// Annotations of Koordinator's, JSON but for the ratio.
-const (
-	annotationReservation = "node.koordinator.sh/reservation"
-	annotationSystem      = "node.koordinator.sh/system-qos-resource"
-	annotationRatio       = "node.koordinator.sh/cpu-normalization-ratio"
-	annotationStatus      = "scheduling.koordinator.sh/resource-status"
-	annotationExtended    = "node.koordinator.sh/extended-resource-spec"
-)
-
-// maxAnnotation bounds what is read of one annotation. The node's and pods' writers are not trusted.
-const maxAnnotation = 16 << 10
-
-// annotation reads one of JSON; false where there is none.
-func annotation(of map[string]string, name string, into any) (bool, error) {
-	text, ok := of[name]
-	if !ok || text == "" {
-		return false, nil
-	}
-	if len(text) > maxAnnotation {
-		return false, fmt.Errorf("annotation %s of %d bytes is left out: want %d at most", name, len(text), maxAnnotation)
-	}
-	if err := tick.Unmarshal([]byte(text), into); err != nil {
-		return false, fmt.Errorf("annotation %s is left out: want JSON: %s", name, clip.Text(err.Error(), shownBytes))
-	}
-	return true, nil
-}
-
-// reservation is what the node's annotation keeps for what is no pod.
-type reservation struct {
-	Resources    map[string]any `json:"resources"`
-	ReservedCPUs string         `json:"reservedCPUs"`
-}
-
-// read is the annotation's CPUs, and its milli-CPU: where CPUs are named, their number takes the place of the quantity. The
-// error says what is wrong in it; the parts without fault hold.
-func (r *reservation) read() (reserved set, milliCPU float64, err error) {
-	if r.ReservedCPUs != "" {
-		if reserved, err = cpus.Parse(r.ReservedCPUs); err == nil {
-			return reserved, float64(reserved.Size()) * 1000, nil
-		}
-		err = fmt.Errorf("annotation %s: reservedCPUs: %s", annotationReservation, clip.Text(err.Error(), shownBytes))
-	}
-	if amount, ok := r.Resources["cpu"]; ok {
-		milli, wrong := quantity.Milli(amount)
-		if wrong != nil && err == nil {
-			err = fmt.Errorf("annotation %s: resources.cpu: %s", annotationReservation, clip.Text(wrong.Error(), shownBytes))
-		}
-		milliCPU = max(milli, 0)
-	}
-	return reserved, milliCPU, err
-}
 
 // owned is a pod's own CPUs.
 type owned struct {
@@ -78,53 +24,57 @@ type kept struct {
 	reserved, system, exclusive, lse set
 	out                              set // all of these
 	lsr                              set
+	given                            set // by kubelet, whether or not they are online
 	reservedMilliCPU                 float64
 	owned                            []owned
 }
 
-// keepOut reads it.
-func (c *call) keepOut() {
-	var r reservation
-	ok, err := annotation(c.sample.Annotations, annotationReservation, &r)
-	if ok {
-		c.reserved, c.reservedMilliCPU, err = r.read()
+// keptOut reads it; given is what kubelet gave away. What is wrong is left out.
+func keptOut(v *view, settings Settings, given string) (k kept, faults []error) {
+	complain := func(err error) {
+		if err != nil {
+			faults = append(faults, err)
+		}
 	}
-	c.complain(err)
-	own, err := cpus.Parse(c.settings.ReservedCPUs)
+	r, faults := annotation.ReservedOf(v.sample.Annotations)
+	k.reserved, k.reservedMilliCPU = r.CPUs, r.MilliCPU
+	own, err := cpus.Parse(settings.ReservedCPUs)
 	if err != nil {
-		c.complain(fmt.Errorf("reserved CPUs: %w", err))
+		complain(fmt.Errorf("reserved CPUs: %w", err))
 	}
-	c.reserved = c.reserved.Union(own).Intersection(c.Online)
+	k.reserved = k.reserved.Union(own).Intersection(v.Online)
 
-	var system struct {
+	type system struct {
 		CPUSet    string `json:"cpuset"`
 		Exclusive *bool  `json:"cpusetExclusive"`
 	}
-	if ok, err := annotation(c.sample.Annotations, annotationSystem, &system); err != nil {
-		c.complain(err)
-	} else if ok && (system.Exclusive == nil || *system.Exclusive) {
-		if c.system, err = cpus.Parse(system.CPUSet); err != nil {
-			c.complain(fmt.Errorf("annotation %s: %w", annotationSystem, err))
+	says, err := annotation.Read[system](v.sample.Annotations, annotation.System)
+	complain(err)
+	if says != nil && (says.Exclusive == nil || *says.Exclusive) {
+		if k.system, err = cpus.Parse(says.CPUSet); err != nil {
+			complain(fmt.Errorf("annotation %s: %w", annotation.System, err))
 		}
-		c.system = c.system.Intersection(c.Online)
+		k.system = k.system.Intersection(v.Online)
 	}
 
-	c.keepOwned()
-	c.out = c.reserved.Union(c.system, c.exclusive, c.lse)
-	c.lsr = c.lsr.Difference(c.out)
+	k.given = parse(given)
+	complain(k.readOwned(v))
+	k.out = k.reserved.Union(k.system, k.exclusive, k.lse)
+	k.lsr = k.lsr.Difference(k.out)
+	return k, faults
 }
 
-// keepOwned reads which CPUs are pods' own.
-func (c *call) keepOwned() {
-	given := parse(c.given()).Intersection(c.Online)
-	c.exclusive = given
+// readOwned reads which CPUs are pods' own.
+func (k *kept) readOwned(v *view) error {
+	given := k.given.Intersection(v.Online)
+	k.exclusive = given
 	wrong, first := 0, error(nil)
-	for i := range c.pods {
-		p := &c.pods[i]
+	for i := range v.pods {
+		p := &v.pods[i]
 		if p.class != qos.LSE && p.class != qos.LSR {
 			continue
 		}
-		mine, err := p.status(c.Online)
+		mine, err := p.status(v.Online)
 		if err != nil {
 			if wrong++; wrong == 1 {
 				first = fmt.Errorf("pod %s: %w", clip.Text(policy.Key(p.Pod), shownBytes), err)
@@ -132,64 +82,48 @@ func (c *call) keepOwned() {
 		}
 		if p.class == qos.LSR { // who bears the label shares what kubelet gave it
 			fromKubelet := p.givenBy(given)
-			c.exclusive = c.exclusive.Difference(fromKubelet)
+			k.exclusive = k.exclusive.Difference(fromKubelet)
 			mine = mine.Union(fromKubelet)
 		}
-		if mine = mine.Intersection(c.Online); mine.IsEmpty() {
+		if mine = mine.Intersection(v.Online); mine.IsEmpty() {
 			continue
 		}
 		if p.class == qos.LSE {
-			c.lse = c.lse.Union(mine)
+			k.lse = k.lse.Union(mine)
 		} else {
-			c.lsr = c.lsr.Union(mine)
+			k.lsr = k.lsr.Union(mine)
 		}
-		c.owned = append(c.owned, owned{policy.Key(p.Pod), mine})
+		k.owned = append(k.owned, owned{policy.Key(p.Pod), mine})
 	}
 	if wrong > 1 {
 		first = fmt.Errorf("%w (and %d pods more)", first, wrong-1)
 	}
-	c.complain(first)
-}
-
-func (c *call) complain(err error) {
-	if err != nil {
-		c.say("suppression: %v", err)
-	}
-}
-
-// given is what kubelet gave away; where its state could not be read, what it was last.
-func (c *call) given() string {
-	if c.sample.Kubelet != nil {
-		c.st.Given = c.sample.Kubelet.ExclusiveCPUs
-	} else if !policy.Unread(c.sample, "kubelet") {
-		c.st.Given = "" // there is no kubelet
-	}
-	return c.st.Given
+	return first
 }
 
 // status is the online CPUs that Koordinator's scheduler gave the pod. Whoever creates the pod may write the annotation, so it counts for
 // no more whole CPUs than the pod requests, and only for Guaranteed pods, as there are no others to whom the scheduler gives any.
 func (p *pod) status(online set) (set, error) {
-	var status struct {
+	type status struct {
 		CPUSet string `json:"cpuset"`
 	}
-	ok, err := annotation(p.Annotations, annotationStatus, &status)
-	if !ok || err != nil || status.CPUSet == "" {
+	says, err := annotation.Read[status](p.Annotations, annotation.Status)
+	if says == nil || says.CPUSet == "" {
 		return set{}, err
 	}
-	own, err := cpus.ParseWithin(status.CPUSet, online)
+	own, err := cpus.ParseWithin(says.CPUSet, online)
 	if err != nil {
-		return set{}, fmt.Errorf("annotation %s: %w", annotationStatus, err)
+		return set{}, fmt.Errorf("annotation %s: %w", annotation.Status, err)
 	}
 	if qos.KubernetesOf(p.Pod) != qos.Guaranteed {
-		return set{}, fmt.Errorf("annotation %s does not count: the pod is not Guaranteed", annotationStatus)
+		return set{}, fmt.Errorf("annotation %s does not count: the pod is not Guaranteed", annotation.Status)
 	}
 	requested := 0
 	if p.Requests != nil {
 		requested = int(bounded(valueOf(p.Requests.MilliCPU)) / 1000)
 	}
 	if own.Size() > requested {
-		err = fmt.Errorf("annotation %s names %d CPUs and the pod requests %d whole ones: no more count", annotationStatus, own.Size(), requested)
+		err = fmt.Errorf("annotation %s names %d CPUs and the pod requests %d whole ones: no more count", annotation.Status, own.Size(), requested)
 		own = cpus.New(own.List()[:requested]...)
 	}
 	return own, err
@@ -208,21 +142,4 @@ func (p *pod) givenBy(given set) set {
 		}
 	}
 	return own
-}
-
-// maxRatio is the most that one CPU is said to be worth of another.
-const maxRatio = 5
-
-// normalization is the node's ratio by which limits are divided; 1 where it has none.
-func (c *call) normalization() float64 {
-	text, ok := c.sample.Annotations[annotationRatio]
-	if !ok || text == "" {
-		return 1
-	}
-	ratio, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(ratio >= 1 && ratio <= maxRatio) {
-		c.say("suppression: annotation %s is %q: want a number from 1 to %d; taken for 1", annotationRatio, clip.Text(text, shownBytes), maxRatio)
-		return 1
-	}
-	return ratio
 }

@@ -9,9 +9,11 @@
 package suppress
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	"polder/advise/koordinator/annotation"
 	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
@@ -37,7 +39,7 @@ type State struct {
 	// Held says which keys were ever wanted of a cgroup that is still there: those that no longer are must be undone.
 	Held map[string]keys `json:"held,omitempty"`
 
-	shape  *shape          // derived from the topology, made anew when that changes
+	shape  *shape          // derived from the topology, again whenever that changes
 	yields map[string]bool // the cgroups whose wanted quota only undoes an earlier one
 }
 
@@ -45,130 +47,189 @@ type State struct {
 // to what others want there.
 func (st *State) Yields(cgroup string) bool { return st.yields[cgroup] }
 
-// call is one tick's decision on the way.
-type call struct {
-	st       *State
+// view is what is seen at one tick. No stage changes it.
+type view struct {
 	sample   *tick.Sample
 	strategy *sloconfig.Strategies
-	a        *tick.Advice
-	settings Settings
 	*shape
 	kept
 	pods  []pod
-	tier  *tick.Tier // kubelet's of the BestEffort pods; nil where there is none
+	tier  *tick.Tier // kubelet's of the BestEffort pods; nil where there is none in the sample
+	path  string     // the tier's cgroup, also where it is not seen this time
 	above bool       // cgroups above containers may be narrowed
-	// policy is kubelet's CPU manager's; empty where it is not known.
-	policy string
-	ratio  float64 // of the node's CPU to the one that limits are counted in
-	want   wants
+	// cpuManager is the policy of kubelet's CPU manager; empty where it is not known.
+	cpuManager string
+	ratio      float64 // of the node's CPU to the one that limits are counted in
 }
 
-// Advise adds to the advice what is wanted of the batch pods' cgroups, and the pools. It reports false where the machine is not
-// known: then nothing is said, and what was to be fallen back to still holds.
+// limit is what batch pods are held to together, as [State] has it.
+type limit struct {
+	mode, cpus    string
+	quotaMilliCPU int64
+}
+
+// decision is a limit with its reasons. Where nothing could be decided the limit is the last one.
+type decision struct {
+	limit
+	decided  bool
+	confined set // the CPUs that batch pods are to be held on; empty for none
+	reasons  []string
+}
+
+func (d *decision) because(format string, args ...any) {
+	d.reasons = append(d.reasons, fmt.Sprintf(format, args...))
+}
+
+// Advise adds to the advice what is desired of the batch pods' cgroups, and the pools. It reports false where the machine is not
+// known: then nothing is said, and what was to be fallen back to still holds. What is decided goes from stage to stage: what is seen;
+// the limit for all batch pods; what that and each pod's own resources make of the cgroups; what earlier ticks desired and this one does
+// not; the fallback; the pools.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings) bool {
-	clear(st.yields)
-	if t.Sample == nil || t.Sample.Topology == nil {
-		a.Reasons = append(a.Reasons, "suppression: no topology in the sample: everything stays as it is")
-		return false
-	}
-	c := &call{st: st, sample: t.Sample, strategy: s, a: a, settings: settings}
-	if err := st.see(t.Sample.Topology); err != nil {
+	st.yields = nil
+	v, reasons, err := st.look(t.Sample, s, settings)
+	if err != nil {
 		a.Reasons = append(a.Reasons, fmt.Sprintf("suppression: %v: everything stays as it is", err))
 		return false
 	}
-	c.shape = st.shape
-	c.enroll()
-	c.keepOut()
-	c.ratio = c.normalization()
+	a.Reasons = append(a.Reasons, reasons...)
 
-	decided := c.suppress()
-	c.batch(decided)
-	if st.QuotaMilliCPU > 0 && decided {
-		c.divide(st.QuotaMilliCPU)
+	now := v.suppress(limit{st.Mode, st.CPUs, st.QuotaMilliCPU})
+	st.Mode, st.CPUs, st.QuotaMilliCPU = now.mode, now.cpus, now.quotaMilliCPU
+	a.Reasons = append(a.Reasons, now.reasons...)
+
+	want := &wants{}
+	if !now.confined.IsEmpty() {
+		a.Reasons = append(a.Reasons, v.hold(want, now.confined)...)
 	}
-	c.idle()
-	c.undo(decided)
-	c.want.into(&a.Cgroups)
-	c.floor()
-	c.pools()
+	a.Reasons = append(a.Reasons, v.batch(want, now.decided || now.quotaMilliCPU == 0)...)
+	if now.decided && now.quotaMilliCPU > 0 {
+		v.divide(want, now.quotaMilliCPU, true)
+	}
+	v.idle(want)
+
+	st.Held, st.yields = v.undo(want, st.Held, now.decided)
+	v.widen(want, now.limit)
+	if now.decided {
+		a.Reasons = append(a.Reasons, v.widenForgotten(want, now.limit)...)
+	}
+	want.into(&a.Cgroups)
+	v.floor(now.limit).into(&a.Fallback)
+	a.Pools = append(a.Pools, v.pools(now.limit)...)
 	return true
 }
 
-// suppress decides the batch pods' part, and reports false where it cannot and everything stays as it is.
-func (c *call) suppress() bool {
-	threshold := &c.strategy.Threshold
-	if threshold.Enable == nil || !*threshold.Enable {
-		if policy.PodsUnknown(c.sample) { // whose CPUs are whose is not known
-			if c.st.Mode != "" {
-				c.say("suppression: the cluster's pods are not known yet: everything stays as it is")
-			}
-			return false
-		}
-		if c.st.Mode != "" {
-			c.say("suppression: resource-threshold-config has enable false: batch pods get all CPUs %s, and no quota but their own", c.full())
-		}
-		c.st.Mode, c.st.CPUs, c.st.QuotaMilliCPU = "", "", 0
-		return true
+// look is what is seen at this tick, with what is wrong in it.
+func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings Settings) (v *view, reasons []string, err error) {
+	if s == nil || s.Topology == nil {
+		return nil, nil, errors.New("no topology in the sample")
 	}
-	b, why := c.budget()
+	if !st.shape.IsOf(s.Topology, "", "") {
+		if st.shape, err = policy.NewShape(s.Topology, "", ""); err != nil {
+			return nil, nil, err
+		}
+	}
+	v = &view{sample: s, strategy: strategy, shape: st.shape, tier: bestEffortTier(s)}
+	if v.tier != nil {
+		if st.Tier != v.tier.Cgroup {
+			delete(st.Held, st.Tier)
+		}
+		st.Tier = v.tier.Cgroup
+	}
+	v.path = st.Tier
+	if s.Kubelet != nil {
+		v.cpuManager = s.Kubelet.CPUManagerPolicy
+	}
+	v.above = v.cpuManager == "none"
+	v.pods = podsOf(s, v.tier)
+	st.Given, _ = policy.ExclusiveCPUs(s, st.Given)
+	var faults []error
+	v.kept, faults = keptOut(v, settings, st.Given)
+	if v.ratio, err = annotation.RatioOf(s.Annotations); err != nil {
+		faults = append(faults, fmt.Errorf("%w; taken for 1", err))
+	}
+	for _, fault := range faults {
+		reasons = append(reasons, fmt.Sprintf("suppression: %v", fault))
+	}
+	return v, reasons, nil
+}
+
+// suppress decides the batch pods' part.
+func (v *view) suppress(before limit) decision {
+	threshold := &v.strategy.Threshold
+	if threshold.Enable == nil || !*threshold.Enable {
+		return v.unlimited(before)
+	}
+	b, why := v.budget()
 	if why != "" {
-		c.say("suppression: %s: everything stays as it is", why)
-		return false
+		d := decision{limit: before}
+		d.because("suppression: %s: everything stays as it is", why)
+		return d
 	}
 	if p := threshold.CPUSuppressPolicy; p != nil && *p == sloconfig.SuppressCFSQuota {
-		c.byQuota(b)
-	} else {
-		c.divideCPUs(b)
+		return v.byQuota(b, before)
 	}
-	return true
+	return v.divideCPUs(b, before)
 }
 
-func (c *call) say(format string, args ...any) {
-	c.a.Reasons = append(c.a.Reasons, fmt.Sprintf(format, args...))
+// unlimited is the decision where suppression is switched off.
+func (v *view) unlimited(before limit) (d decision) {
+	if policy.PodsUnknown(v.sample) { // whose CPUs are whose is not known
+		d.limit = before
+		if before.mode != "" {
+			d.because("suppression: the cluster's pods are not known yet: everything stays as it is")
+		}
+		return d
+	}
+	if before.mode != "" {
+		d.because("suppression: resource-threshold-config has enable false: batch pods get all CPUs %s, and no quota but their own", v.full())
+	}
+	d.decided = true
+	return d
 }
 
 // idle wants the batch pods scheduled where nobody else wants to run, if the strategy says so. The kernel keeps no weight for
 // a cgroup that is idle, and refuses to be told one. So only cgroups are idle whose weight kubelet does not write again: those of its
 // own class BestEffort, which cannot be resized, and never a tier, whose weight it writes at each start.
-func (c *call) idle() {
+func (v *view) idle(want *wants) {
 	cpu := (*sloconfig.CPUQOS)(nil)
-	if c.strategy.QOS.BE != nil {
-		cpu = c.strategy.QOS.BE.CPU
+	if v.strategy.QOS.BE != nil {
+		cpu = v.strategy.QOS.BE.CPU
 	}
 	if cpu == nil || cpu.Enable == nil || !*cpu.Enable || cpu.SchedIdle == nil || *cpu.SchedIdle != 1 {
 		return
 	}
-	for i := range c.pods {
-		p := &c.pods[i]
-		if !p.held || p.own == "" || c.isTier(p.own) || !p.rule && qos.KubernetesOf(p.Pod) != qos.BestEffort {
+	for i := range v.pods {
+		p := &v.pods[i]
+		if !p.held || p.own == "" || v.isTier(p.own) || !p.rule && qos.KubernetesOf(p.Pod) != qos.BestEffort {
 			continue
 		}
-		w := c.want.of(p.own)
+		w := want.of(p.own)
 		w.CPUIdle, w.CPUWeight = new(true), nil
 	}
 }
 
 // isTier reports whether a cgroup is one of kubelet's above the pods': a rule may name one.
-func (c *call) isTier(cgroup string) bool {
-	return slices.ContainsFunc(c.sample.Tiers, func(t tick.Tier) bool { return t.Cgroup == cgroup })
+func (v *view) isTier(cgroup string) bool {
+	return slices.ContainsFunc(v.sample.Tiers, func(t tick.Tier) bool { return t.Cgroup == cgroup })
 }
 
 // pools are for the screens: what the batch pods run on, what is kept out, and the rest.
-func (c *call) pools() {
-	if c.st.Mode != sloconfig.SuppressCPUSet || c.st.CPUs == "" {
-		return
+func (v *view) pools(now limit) (pools []tick.Pool) {
+	if now.mode != sloconfig.SuppressCPUSet || now.cpus == "" {
+		return nil
 	}
 	add := func(name string, of set) {
 		if !of.IsEmpty() {
-			c.a.Pools = append(c.a.Pools, tick.Pool{Name: name, CPUs: of.String()})
+			pools = append(pools, tick.Pool{Name: name, CPUs: of.String()})
 		}
 	}
-	reclaim := parse(c.st.CPUs).Intersection(c.Online)
-	reserve := c.out.Difference(c.lse).Difference(reclaim)
+	reclaim := parse(now.cpus).Intersection(v.Online)
+	reserve := v.out.Difference(v.lse).Difference(reclaim)
 	add(tick.PoolReserve, reserve)
-	add(tick.PoolShare, c.Online.Difference(reclaim).Difference(reserve).Difference(c.lse).Difference(c.lsr))
+	add(tick.PoolShare, v.Online.Difference(reclaim).Difference(reserve).Difference(v.lse).Difference(v.lsr))
 	add(tick.PoolReclaim, reclaim)
-	for _, own := range c.owned {
+	for _, own := range v.owned {
 		add(tick.PoolDedicatedPrefix+own.name, own.cpus)
 	}
+	return pools
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"polder/advise/koordinator/annotation"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -59,7 +60,7 @@ func labelled(class, name string, use float64) tick.Pod {
 // pinned is one with CPUs from Koordinator's scheduler.
 func pinned(class, name, list string) tick.Pod {
 	pod := labelled(class, name, 0)
-	pod.Annotations[annotationStatus] = fmt.Sprintf(`{"cpuset":%q,"numaNodeResources":[{"node":0}]}`, list)
+	pod.Annotations[annotation.Status] = fmt.Sprintf(`{"cpuset":%q,"numaNodeResources":[{"node":0}]}`, list)
 	pod.Requests = &tick.Resources{MilliCPU: new(float64(parse(list).Size()) * 1000)}
 	return pod
 }
@@ -135,8 +136,8 @@ func TestFaultsOfAnnotationsAreSaid(t *testing.T) {
 		`{"resources":{"cpu":"x"},"reservedCPUs":"nought"}`: "reservedCPUs: ",
 	} {
 		s := sized(4000)
-		s.Annotations = map[string]string{annotationReservation: text}
-		if a := new(State).step(s, with(nil)); !said(a, "annotation "+annotationReservation+": "+want) {
+		s.Annotations = map[string]string{annotation.Reservation: text}
+		if a := new(State).step(s, with(nil)); !said(a, "annotation "+annotation.Reservation+": "+want) {
 			t.Errorf("%s: %q; want %q", text, a.Reasons, want)
 		}
 	}
@@ -152,7 +153,7 @@ func TestFaultsOfAnnotationsAreSaid(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	annotated := func(s *tick.Sample, text string) { s.Annotations = map[string]string{annotationReservation: text} }
+	annotated := func(s *tick.Sample, text string) { s.Annotations = map[string]string{annotation.Reservation: text} }
 	for _, c := range []struct {
 		name   string
 		change func(*tick.Sample)
@@ -226,14 +227,11 @@ func TestBudget(t *testing.T) {
 			if c.change != nil {
 				c.change(s)
 			}
-			a, st := &tick.Advice{}, &State{}
-			if err := st.see(s.Topology); err != nil {
+			v, _, err := new(State).look(s, with(c.slo), Settings{})
+			if err != nil {
 				t.Fatal(err)
 			}
-			call := &call{st: st, sample: s, strategy: with(c.slo), a: a, shape: st.shape}
-			call.enroll()
-			call.keepOut()
-			b, why := call.budget()
+			b, why := v.budget()
 			if why != "" || b.milliCPU != c.want {
 				t.Errorf("budget = %d (%s) %s; want %d", b.milliCPU, b.sum, why, c.want)
 			}

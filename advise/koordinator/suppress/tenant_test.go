@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"polder/advise/koordinator/annotation"
 	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
@@ -13,13 +14,13 @@ import (
 )
 
 // guaranteed is a pod of 100m and 100 MiB whose tenant labels it BE.
-func guaranteed(annotation string) tick.Pod {
+func guaranteed(spec string) tick.Pod {
 	pod := labelled("BE", "g", 0)
 	own := &tick.Resources{MilliCPU: new(100.0), MemoryBytes: new(float64(100 << 20))}
 	pod.Cgroup, pod.KubernetesQOS = "/kubepods/podg", qos.Guaranteed
 	pod.Requests, pod.Limits = own, own
 	pod.Containers = []tick.Container{{Name: "main", Cgroup: "/kubepods/podg/c", Requests: own, Limits: own}}
-	pod.Annotations[annotationExtended] = annotation
+	pod.Annotations[annotation.Extended] = spec
 	return pod
 }
 
@@ -42,7 +43,7 @@ func TestAnAnnotationAloneLiftsNoLimit(t *testing.T) {
 					t.Errorf("%s: %s wants %s", text, path, got)
 				}
 			}
-			if !said(a, annotationExtended) {
+			if !said(a, annotation.Extended) {
 				t.Errorf("%s: nobody says why: %q", text, a.Reasons)
 			}
 		}
@@ -139,7 +140,7 @@ func drawnTenant(t *rapid.T) tick.Pod {
 		pod.Containers[i].Cgroup = fmt.Sprint(pod.Cgroup, "/x", i)
 	}
 	if rapid.Bool().Draw(t, "annotated") {
-		pod.Annotations[annotationExtended] = fmt.Sprintf(`{"containers":{"c0":{"requests":{"kubernetes.io/batch-cpu":%d},"limits":{"kubernetes.io/batch-cpu":%d,"koordinator.sh/batch-memory":%d}}}}`,
+		pod.Annotations[annotation.Extended] = fmt.Sprintf(`{"containers":{"c0":{"requests":{"kubernetes.io/batch-cpu":%d},"limits":{"kubernetes.io/batch-cpu":%d,"koordinator.sh/batch-memory":%d}}}}`,
 			rapid.Int64Range(-1, 1e9).Draw(t, "a"), rapid.Int64Range(-1, 1e9).Draw(t, "b"), rapid.Int64Range(-1, 1<<61).Draw(t, "c"))
 		if rapid.Bool().Draw(t, "annotation alone") {
 			for i := range pod.Containers {

@@ -4,6 +4,7 @@ package agents
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -57,23 +58,7 @@ func (f *Fleet) Look(now time.Time, s Seen) []*tick.Tick {
 	if f.began.IsZero() && s.Stale == "" {
 		f.began = now
 	}
-	agents, reclaimed := map[string][]*Pod{}, map[string][]tick.Pod{}
-	for _, p := range s.Pods {
-		if p == nil {
-			continue
-		}
-		if p.Agent != nil {
-			agents[p.NodeName] = append(agents[p.NodeName], p)
-		}
-		if p.Reclaimed != nil {
-			reclaimed[p.NodeName] = append(reclaimed[p.NodeName], *p.Reclaimed)
-		}
-	}
-	records := map[string]*Record{}
-	for _, r := range s.Records {
-		records[r.Name] = r
-	}
-
+	on := perNode(s)
 	total := &tick.Fleet{}
 	ticks := make([]*tick.Tick, 0, len(s.Nodes))
 	here := make(map[string]bool, len(s.Nodes))
@@ -82,48 +67,75 @@ func (f *Fleet) Look(now time.Time, s Seen) []*tick.Tick {
 			continue
 		}
 		here[n.Name] = true
-		m := f.nodes[n.Name]
-		if m == nil {
-			m = &memory{}
-			f.nodes[n.Name] = m
-		}
-		pods := agents[n.Name]
-		record := records[n.Name]
-		m.agent = m.agent || len(pods) > 0 || record != nil || n.Offers
-		agent := &tick.Agent{Pods: agentPods(pods)}
-		switch {
-		case !m.agent:
-			agent.Reason = "there is no sign that it has an agent, or had one"
-			total.Without++
-		case s.Stale != "":
-			agent.Reason = s.Stale
-			total.Nodes++
-			total.Unknown++
-		default:
-			m.look(now, f.began, n, pods, record)
-			agent.State, agent.Reason = state(pods)
-			agent.Since = written(m.since)
-			total.Nodes++
-			if m.ready {
-				total.Ready++
-			} else {
-				total.NotReady++
-			}
-		}
 		ticks = append(ticks, &tick.Tick{V: tick.Version, Node: n.Name, Time: now, Sample: &tick.Sample{
-			IntervalSeconds: new(f.Interval.Seconds()), Agent: agent, Fleet: total, Pods: byName(reclaimed[n.Name]),
+			IntervalSeconds: new(f.Interval.Seconds()), Agent: f.agent(now, n, on, s.Stale, total), Fleet: total, Pods: byName(on.reclaimed[n.Name]),
 			Labels: n.Labels, Annotations: n.Annotations, Config: s.Config, Errors: s.Errors,
 		}})
 	}
 	if s.Stale == "" { // a list that is not read yet is empty
-		for name := range f.nodes {
-			if !here[name] {
-				delete(f.nodes, name)
-			}
-		}
+		maps.DeleteFunc(f.nodes, func(name string, _ *memory) bool { return !here[name] })
 	}
 	slices.SortFunc(ticks, func(a, b *tick.Tick) int { return strings.Compare(a.Node, b.Node) })
 	return ticks
+}
+
+// byNode is what is on each node, by the node's name.
+type byNode struct {
+	agents    map[string][]*Pod
+	reclaimed map[string][]tick.Pod
+	records   map[string]*Record
+}
+
+func perNode(s Seen) byNode {
+	on := byNode{map[string][]*Pod{}, map[string][]tick.Pod{}, map[string]*Record{}}
+	for _, p := range s.Pods {
+		if p == nil {
+			continue
+		}
+		if p.Agent != nil {
+			on.agents[p.NodeName] = append(on.agents[p.NodeName], p)
+		}
+		if p.Reclaimed != nil {
+			on.reclaimed[p.NodeName] = append(on.reclaimed[p.NodeName], *p.Reclaimed)
+		}
+	}
+	for _, r := range s.Records {
+		on.records[r.Name] = r
+	}
+	return on
+}
+
+// agent is the state of a node's agent, which is counted in total.
+func (f *Fleet) agent(now time.Time, n *Node, on byNode, stale string, total *tick.Fleet) *tick.Agent {
+	m := f.nodes[n.Name]
+	if m == nil {
+		m = &memory{}
+		f.nodes[n.Name] = m
+	}
+	pods, record := on.agents[n.Name], on.records[n.Name]
+	m.agent = m.agent || len(pods) > 0 || record != nil || n.Offers
+	agent := &tick.Agent{Pods: agentPods(pods)}
+	switch {
+	case !m.agent:
+		agent.Reason = "there is no sign that it has an agent, or had one"
+		total.Without++
+		return agent
+	case stale != "":
+		agent.Reason = stale
+		total.Nodes++
+		total.Unknown++
+		return agent
+	}
+	m.look(now, f.began, n, pods, record)
+	agent.State, agent.Reason = state(pods)
+	agent.Since = written(m.since)
+	total.Nodes++
+	if m.ready {
+		total.Ready++
+	} else {
+		total.NotReady++
+	}
+	return agent
 }
 
 // state is what the agent's pods say. One that is ready is enough: during a rolling update there may be two.

@@ -82,7 +82,7 @@ func (r *Reading) Pod(o Object) *Pod {
 	if (r.AgentNamespace == "" || namespace == r.AgentNamespace) && r.Agent.Matches(labels.Set(fields.TextMap(o, "metadata", "labels"))) {
 		p.agent(o, namespace)
 	}
-	if k := r.Reading.Pod(o); k.Tick.QoS == tick.QoSReclaimed && !k.Ended() {
+	if k := r.Reading.Pod(o); k.Tick.QoS == tick.QoSReclaimed && !k.Tick.Ended() {
 		reclaimed := k.Tick // alone: the containers are not kept
 		p.Reclaimed = &reclaimed
 	}

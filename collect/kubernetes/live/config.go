@@ -70,20 +70,9 @@ func (c *Cluster) resolveNow(now time.Time) {
 	if node == nil {
 		in.Candidates = nil // without its labels there is no choice
 	}
-	last := map[string]*customconfig.Chosen{}
-	for _, kind := range customconfig.Kinds {
-		chosen, next, err := in.Resolve(kind, c.node, labels, r.last[kind.Key], now)
-		if err != nil {
-			r.errs = append(r.errs, err)
-		}
-		if !next.IsZero() && (r.next.IsZero() || next.Before(r.next)) {
-			r.next = next
-		}
-		if chosen != nil {
-			last[kind.Key] = chosen
-		}
-	}
-	r.last = last
+	var errs []error
+	r.last, r.next, errs = in.InForce(c.node, labels, r.last, now)
+	r.errs = append(r.errs, errs...)
 	r.write()
 }
 

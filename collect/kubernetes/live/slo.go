@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"polder/lib/config"
 	"polder/lib/fields"
 	"polder/lib/kube"
 	"polder/lib/sloconfig"
@@ -35,8 +35,7 @@ type slo struct {
 	raw    tick.Raw             // what is in force, of an earlier run until it is resolved in this one
 	errs   []error
 
-	unsupported []string // as the log has them
-	said        []string
+	reported config.Reported
 }
 
 func openSLO(ctx context.Context, client *kube.Client, name SLOConfig, now func() time.Time, log *slog.Logger) *slo {
@@ -100,24 +99,18 @@ func (s *slo) announce(there bool) {
 	if !there {
 		s.log.Info("there is no such ConfigMap: the defaults hold, with nothing enabled", "configMap", s.name)
 	}
-	if !slices.Equal(s.unsupported, s.config.Unsupported) {
-		s.log.Info("settings of the ConfigMap that are not supported", "configMap", s.name, "settings", strings.Join(s.config.Unsupported, ", "))
-	}
-	s.unsupported = s.config.Unsupported
+	s.reported.Unsupported(s.log.With("configMap", s.name), s.config.Unsupported)
 }
 
 // complain has the log say what is wrong, once.
 func (s *slo) complain() {
-	said := make([]string, len(s.errs))
+	problems := make([]string, len(s.errs))
 	for i, err := range s.errs {
-		if said[i] = err.Error(); !slices.Contains(s.said, said[i]) {
-			s.log.Warn("something is wrong with the ConfigMap, or with what the node says beside it", "error", said[i])
-		}
+		problems[i] = err.Error()
 	}
-	if len(said) == 0 && len(s.said) > 0 {
+	if s.reported.Problems(s.log, "something is wrong with the ConfigMap, or with what the node says beside it", problems) {
 		s.log.Info("the ConfigMap is in order again", "configMap", s.name)
 	}
-	s.said = said
 }
 
 // save is what load takes up in a later run.

@@ -9,13 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"polder/tests/cluster/program"
+	"polder/tests/stale"
 )
 
 // Options say what runs beside etcd and kube-apiserver.
@@ -76,7 +76,7 @@ func Open(options Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := removeStale(); err != nil {
+	if err := stale.Remove(os.TempDir(), prefix, os.RemoveAll); err != nil { // their programs died with them
 		return nil, err
 	}
 	options.Scheduler = options.Scheduler || options.SchedulerConfig != ""
@@ -107,7 +107,7 @@ func (p *Plane) start() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), startLimit, fmt.Errorf("after %s", startLimit))
 	defer cancel()
 	var err error
-	if p.dir, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid())); err != nil {
+	if p.dir, err = os.MkdirTemp("", stale.Name(prefix)); err != nil {
 		return err
 	}
 	if err := p.prepare(); err != nil {
@@ -171,25 +171,6 @@ func (p *Plane) all() []*program.Program {
 
 // prefix begins the names of all directories of this package; the test's PID follows.
 const prefix = "polder-cluster-"
-
-// removeStale removes the directories of tests that were killed. Their programs died with them.
-func removeStale() error {
-	found, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*-*"))
-	if err != nil {
-		return err
-	}
-	for _, path := range found {
-		text, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), prefix), "-")
-		pid, err := strconv.Atoi(text)
-		if err != nil || syscall.Kill(pid, 0) == nil {
-			continue // its test lives
-		}
-		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("remove what a killed test left: %w", err)
-		}
-	}
-	return nil
-}
 
 // Close ends all programs and removes their files.
 func (p *Plane) Close() error {

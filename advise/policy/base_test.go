@@ -30,7 +30,7 @@ func TestMakeRoom(t *testing.T) {
 	} {
 		nodes := full()
 		tt.change(nodes)
-		MakeRoom(nodes, itself)
+		makeRoom(nodes, itself)
 		if _, there := nodes[tt.want]; there || len(nodes) != MaxNodes-1 {
 			t.Errorf("%s: %s is there: %t, of %d nodes", tt.name, tt.want, there, len(nodes))
 		}

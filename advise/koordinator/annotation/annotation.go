@@ -1,0 +1,148 @@
+// Package annotation reads Koordinator's annotations of nodes and pods. Their writers are tenants, too: what is too long or no good does not
+// hold, and is named. It is pure.
+package annotation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"polder/advise/policy"
+	"polder/lib/cpus"
+	"polder/lib/quantity"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// Of the node. All but the ratio are JSON objects.
+const (
+	Reservation  = "node.koordinator.sh/reservation"
+	System       = "node.koordinator.sh/system-qos-resource"
+	Ratio        = "node.koordinator.sh/cpu-normalization-ratio"
+	ThirdParties = "node.koordinator.sh/thirdPartyAllocations"
+)
+
+// Of pods. All are JSON objects.
+const (
+	Status    = "scheduling.koordinator.sh/resource-status" // what the scheduler gave the pod
+	Extended  = "node.koordinator.sh/extended-resource-spec"
+	CPUBurst  = "koordinator.sh/cpuBurst"
+	MemoryQOS = "koordinator.sh/memoryQOS"
+	Resctrl   = "node.koordinator.sh/resctrl" // a group of its own
+)
+
+// MaxBytes is the most that is read of one.
+const MaxBytes = 64 << 10
+
+// Read reads one that is a JSON object: nil where there is none, or an empty text.
+func Read[T any](of map[string]string, name string) (*T, error) {
+	v, err := read[T](of[name])
+	if err != nil {
+		err = fmt.Errorf("annotation %s does not hold: %s", name, policy.OneLine(err))
+	}
+	return v, err
+}
+
+func read[T any](text string) (*T, error) {
+	switch {
+	case text == "":
+		return nil, nil
+	case len(text) > MaxBytes:
+		return nil, fmt.Errorf("it has %d bytes: want %d at most", len(text), MaxBytes)
+	}
+	v := new(T)
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		return nil, fmt.Errorf("want a JSON object: %w", err)
+	}
+	return v, nil
+}
+
+// Settings reads a pod's own settings. check takes those away that are no good; what is wrong is in the error, beside those that hold.
+func Settings[T any](p *tick.Pod, name string, check func(*T) error) (*T, error) {
+	what := "it does not hold"
+	v, err := read[T](p.Annotations[name])
+	if v != nil {
+		what, err = "a part of it does not hold", check(v)
+	}
+	if err != nil {
+		err = fmt.Errorf("annotation %s of pod %s: %s: %s", name, policy.Quote(policy.Key(p)), what, policy.OneLine(err))
+	}
+	return v, err
+}
+
+// Sound takes the numbers away that are out of bounds, and names them.
+func Sound(numbers []sloconfig.Number) error {
+	var errs []error
+	for _, n := range numbers {
+		if v := *n.Value; v != nil && (*v < n.Least || *v > n.Most) {
+			errs = append(errs, fmt.Errorf("%s %d is not within %d to %d", n.Name, *v, n.Least, n.Most))
+			*n.Value = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Reserved is what the node keeps for what is no pod.
+type Reserved struct {
+	CPUs                  cpus.Set // those that are named
+	MilliCPU, MemoryBytes float64
+}
+
+// ReservedOf reads the node's reservation: where CPUs are named, their number takes the place of the amount. What is no good reserves
+// nothing and is named in the errors; the other parts hold.
+func ReservedOf(of map[string]string) (r Reserved, errs []error) {
+	type reservation struct {
+		Resources    map[string]any `json:"resources"`
+		ReservedCPUs string         `json:"reservedCPUs"`
+	}
+	says, err := Read[reservation](of, Reservation)
+	if says == nil {
+		if err != nil {
+			errs = []error{err}
+		}
+		return r, errs
+	}
+	wrong := func(field string, err error) {
+		errs = append(errs, fmt.Errorf("annotation %s: %s: %s", Reservation, field, policy.OneLine(err)))
+	}
+	amount := func(name string, read func(any) (float64, error)) float64 {
+		v, isSet := says.Resources[name]
+		if !isSet {
+			return 0
+		}
+		n, err := read(v)
+		if err != nil {
+			wrong("resources."+name, err)
+		}
+		return n
+	}
+	isNamed := says.ReservedCPUs != ""
+	if isNamed {
+		if r.CPUs, err = cpus.Parse(says.ReservedCPUs); err != nil {
+			wrong("reservedCPUs", err)
+			isNamed = false
+		}
+	}
+	if r.MilliCPU = float64(r.CPUs.Size()) * 1000; !isNamed {
+		r.MilliCPU = amount("cpu", quantity.Milli)
+	}
+	r.MemoryBytes = amount("memory", quantity.Whole)
+	return r, errs
+}
+
+// maxRatio is the most that one CPU is said to be worth of another.
+const maxRatio = 5
+
+// RatioOf is how many CPUs of the cluster's norm one of the node is worth; 1 where nothing is said that is good.
+func RatioOf(of map[string]string) (float64, error) {
+	text := of[Ratio]
+	if text == "" {
+		return 1, nil
+	}
+	ratio, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(ratio >= 1 && ratio <= maxRatio) {
+		return 1, fmt.Errorf("annotation %s is %s: want a number from 1 to %d", Ratio, policy.Quote(text), maxRatio)
+	}
+	return ratio, nil
+}

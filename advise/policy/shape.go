@@ -1,0 +1,57 @@
+package policy
+
+import (
+	"fmt"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// Shape is a node's topology, with the CPUs that batch and services cannot have.
+type Shape struct {
+	*cpus.Topology
+	// Reserved are the online CPUs that are the system's, Exclusive those that kubelet gave away, and Avail all others.
+	Reserved, Exclusive, Avail cpus.Set
+	// From is what it was made from, with the two lists.
+	From            tick.Topology
+	reserved, given string
+}
+
+// IsOf reports whether there is a shape, and whether it was made of the same topology and lists.
+func (s *Shape) IsOf(t *tick.Topology, reserved, given string) bool {
+	return s != nil && s.reserved == reserved && s.given == given && SameTopology(&s.From, t)
+}
+
+// NewShape makes a shape of a sample's topology, the list of the system's CPUs, and that of those that kubelet gave away.
+func NewShape(t *tick.Topology, reserved, given string) (*Shape, error) {
+	s := &Shape{From: *t, reserved: reserved, given: given}
+	numa := make(map[int]string, len(t.NUMANodes))
+	for _, node := range t.NUMANodes {
+		numa[node.ID] = node.CPUs
+	}
+	var err error
+	if s.Topology, err = cpus.NewTopology(cpus.Shape{Online: t.CPUs, Cores: t.Cores, L3: t.L3, Sockets: t.Sockets, NUMA: numa}); err != nil {
+		return nil, fmt.Errorf("topology: %w", err)
+	}
+	if s.Reserved, err = cpus.Parse(reserved); err != nil {
+		return nil, fmt.Errorf("reserved CPUs: %w", err)
+	}
+	if s.Exclusive, err = cpus.Parse(given); err != nil {
+		return nil, fmt.Errorf("kubelet's exclusive CPUs: %w", err)
+	}
+	s.Exclusive = s.Exclusive.Intersection(s.Online)
+	s.Reserved = s.Reserved.Intersection(s.Online).Difference(s.Exclusive)
+	s.Avail = s.Online.Difference(s.Exclusive).Difference(s.Reserved)
+	return s, nil
+}
+
+// ExclusiveCPUs are the CPUs that kubelet gave away. Where its state could not be read they are the last ones, and why says so.
+func ExclusiveCPUs(s *tick.Sample, last string) (list, why string) {
+	switch {
+	case s.Kubelet != nil:
+		return s.Kubelet.ExclusiveCPUs, ""
+	case last == "" || !s.Unread("kubelet"): // there is no kubelet
+		return "", ""
+	}
+	return last, "kubelet's state could not be read: CPUs " + Quote(last) + " are taken for given away, as they were"
+}

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// ReadFile reads a tool's configuration file: its own settings as [DecodeKeys] does, or configuration objects. Without a path it has neither.
+func ReadFile(path string, into map[string]any) (lines map[string]int, objects Objects, err error) {
+	if path == "" {
+		return nil, objects, nil
+	}
+	data, err := Load(path)
+	if err != nil {
+		return nil, objects, err
+	}
+	if objects, err = ReadObjects(path, data); err != nil || !objects.None() {
+		return nil, objects, err
+	}
+	lines, err = DecodeKeys(path, data, into)
+	return lines, objects, err
+}
+
+// Reload reads a configuration again whenever its file changes, and hands it to take. One that is no good is refused: the one before stays in
+// force. Without a path there is nothing to watch.
+func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func() (T, error), take func(T)) error {
+	if path == "" {
+		return nil
+	}
+	return Watch(ctx, path, log, func() {
+		next, err := read()
+		if err != nil {
+			log.Error("configuration refused, the settings before stay in force", "error", err)
+			return
+		}
+		take(next)
+		log.Info("configuration read again", "path", path)
+	})
+}
+
+// Reported is what the log has of a configuration, for each to stand there once as long as it stays so.
+type Reported struct{ problems, unsupported []string }
+
+// Problems logs those that are new. It reports whether there were some and there are none any more.
+func (r *Reported) Problems(log *slog.Logger, message string, problems []string) (cleared bool) {
+	for _, text := range problems {
+		if !slices.Contains(r.problems, text) {
+			log.Warn(message, "error", text)
+		}
+	}
+	cleared = len(problems) == 0 && len(r.problems) > 0
+	r.problems = problems
+	return cleared
+}
+
+// Unsupported logs what a ConfigMap sets and nothing acts on.
+func (r *Reported) Unsupported(log *slog.Logger, settings []string) {
+	if len(settings) > 0 && !slices.Equal(r.unsupported, settings) {
+		log.Info("settings of the ConfigMap that are not supported", "settings", strings.Join(settings, ", "))
+	}
+	r.unsupported = settings
+}
