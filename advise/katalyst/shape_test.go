@@ -24,6 +24,10 @@ func TestMemoIsBounded(t *testing.T) {
 	if made != 1000 {
 		t.Errorf("%d values were made for 1000 keys", made)
 	}
+	of(1001)
+	if of(1002); of(1001) != -1001 || made != 1002 {
+		t.Errorf("a value was made anew after another one: %d in all; want 1002", made)
+	}
 }
 
 // A list that is no list, such as a damaged state file's, is empty.
