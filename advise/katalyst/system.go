@@ -19,9 +19,13 @@ type system struct {
 func systemUse(in inputs, members []member) (sys system) {
 	s := in.sample
 	confined, loose, rss, looseRSS := 0.0, 0.0, 0.0, 0.0
-	kubelet := tierNamed(s, tick.TierPods) != nil
+	top := tierNamed(s, tick.TierPods)
+	kubelet := top != nil
 	for i := range members {
 		m := &members[i]
+		if kubelet && beside(m.Pod, top.Cgroup) {
+			continue
+		}
 		if m.class == "" {
 			loose += policy.Amount(m.UsageMilliCPU)
 			looseRSS += rssOf(m)
@@ -55,6 +59,12 @@ func systemUse(in inputs, members []member) (sys system) {
 		}
 	}
 	return sys
+}
+
+// beside reports whether a system pod is none of kubelet's, but a cgroup that the classification rules name, such as systemd's system.slice,
+// in which kubelet itself runs.
+func beside(p *tick.Pod, kubelets string) bool {
+	return p.QoS == tick.QoSSystem && p.QoSSource == tick.QoSFromRule && !strings.HasPrefix(p.Cgroup, kubelets+"/")
 }
 
 // rssOf is a pod's resident memory, by its own figure or its containers'.

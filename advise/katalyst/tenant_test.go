@@ -228,6 +228,37 @@ func TestKubeletsReservationsHideNoSystemPod(t *testing.T) {
 	}
 }
 
+// Where systemd is the first process, the rules make a system pod of each of its slices. Under kubelet these are no pods: what runs there,
+// kubelet among it, is what its reservations are for. Without kubelet they count.
+func TestSystemdsSlicesAreNoPodsUnderKubelet(t *testing.T) {
+	slice := shared("system.slice", 3)
+	slice.QoS, slice.QoSSource, slice.Cgroup, slice.UsageMilliCPU = tick.QoSSystem, tick.QoSFromRule, "/system.slice", new(3000.0)
+	slice.Memory = &tick.Memory{RSSBytes: new(float64(4 << 30))}
+	agent := slice
+	agent.Name, agent.QoSSource, agent.Cgroup = "agent", tick.QoSFromKatalyst, "/kubepods.slice/kubepods-podagent.slice"
+	offer := func(kubelet bool, pods ...tick.Pod) [2]int64 {
+		tk := at(0, pods...)
+		if kubelet {
+			tk.Sample.Tiers = []tick.Tier{{Name: tick.TierPods, Cgroup: "/kubepods.slice"}}
+		}
+		r := New(Defaults()).Decide(tk).Reclaimed
+		return [2]int64{*r.MilliCPU, *r.MemoryBytes}
+	}
+	without, counted := offer(true), offer(true, agent)
+	if without[0]-counted[0] != 4000 || without[1]-counted[1] != 4<<30 {
+		t.Errorf("with a system pod of 3 cores and 4 GiB the offer falls from %d to %d", without, counted)
+	}
+	if got := offer(true, slice); got != without {
+		t.Errorf("with system.slice the offer is %d; want %d as without", got, without)
+	}
+	if got := offer(true, slice, agent); got != counted {
+		t.Errorf("with system.slice and a system pod the offer is %d; want %d as with that pod", got, counted)
+	}
+	if got := offer(false, slice); got[0] != counted[0] {
+		t.Errorf("without kubelet the offer is %d; want %d, as system.slice uses 3 cores", got, counted)
+	}
+}
+
 func TestUseOutsideEveryPodIsUse(t *testing.T) {
 	web, batch := shared("web", 2), reclaimed("batch")
 	web.UsageMilliCPU, batch.UsageMilliCPU = new(2000.0), new(10_000.0)

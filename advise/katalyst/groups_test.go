@@ -1,0 +1,270 @@
+package katalyst
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// Who has CPUs of its own, and how many units it wants: a need of a core is worth a pool, what fits is merged with nobody, and where all
+// together do not fit the least proportion goes first, if it is less than a unit.
+func TestDemandsOfPools(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		groups  []group
+		reserve int64
+		units   int // of two CPUs
+		wants   []int
+		needs   []float64
+		share   string // what the first counts with
+	}{
+		{
+			"a need of just a core has a pool, and less has none",
+			[]group{{milliCPU: 2000, containers: 3}, {milliCPU: 1000, containers: 1}, {milliCPU: 999, containers: 2}},
+			0, 20, []int{2, 1, 0}, []float64{2.999, 1, 0}, "2999m of 5",
+		},
+		{
+			"the first has a unit whatever it needs, and is merged with nobody",
+			[]group{{}, {milliCPU: 5000, containers: 1}},
+			0, 20, []int{1, 3}, []float64{0.001, 5}, "0m of 0",
+		},
+		{
+			"the system counts in the first, and nobody needs more than there is",
+			[]group{{milliCPU: 1000, system: 5000, containers: 1}, {milliCPU: 90_000, containers: 1}},
+			0, 10, []int{3, 10}, []float64{6, 20}, "1000m of 1",
+		},
+		{
+			"what just fits is merged with nobody",
+			[]group{{milliCPU: 17_000, containers: 1}, {milliCPU: 1000, containers: 1}},
+			0, 10, []int{9, 1}, []float64{17, 1}, "17000m of 1",
+		},
+		{
+			"a proportion of just a unit is kept",
+			[]group{{milliCPU: 18_000, containers: 1}, {milliCPU: 2000, containers: 1}},
+			4000, 10, []int{10, 2}, []float64{18, 2}, "18000m of 1",
+		},
+		{
+			"a proportion of less is merged",
+			[]group{{milliCPU: 18_010, containers: 1}, {milliCPU: 1990, containers: 1}},
+			4000, 10, []int{10, 0}, []float64{20, 0}, "20000m of 2",
+		},
+		{
+			"the least alone is merged, where the others fit then",
+			[]group{{milliCPU: 17_000, containers: 1}, {milliCPU: 2000, containers: 1}, {milliCPU: 1000, containers: 1}},
+			0, 10, []int{9, 1, 0}, []float64{18, 2, 0}, "18000m of 2",
+		},
+		{
+			"the least is one that has units",
+			[]group{{milliCPU: 30_000, containers: 1}, {vacant: true}, {milliCPU: 100, containers: 1}, {milliCPU: 10_000, containers: 1}},
+			0, 18, []int{16, 0, 0, 5}, []float64{30.1, 0, 0, 10}, "30100m of 2",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wants, needs, sum := demands(c.groups, c.reserve, c.units, 2)
+			all := 0
+			for _, w := range c.wants {
+				all += w
+			}
+			if diff := cmp.Diff(c.wants, wants); diff != "" || sum != all {
+				t.Errorf("a sum of %d units, wants (-want +got):\n%s", sum, diff)
+			}
+			if diff := cmp.Diff(c.needs, needs); diff != "" {
+				t.Errorf("needs (-want +got):\n%s", diff)
+			}
+			if got := fmt.Sprintf("%.0fm of %d", c.groups[0].milliCPU, c.groups[0].containers); got != c.share {
+				t.Errorf("the first counts with %s; want %s", got, c.share)
+			}
+			for i, g := range c.groups {
+				if want := i > 0 && !g.vacant && c.wants[i] == 0; g.small != want {
+					t.Errorf("pool %d is merged: %t; want %t", i, g.small, want)
+				}
+			}
+		})
+	}
+}
+
+// Each need is met in whole units where there are just as many, and what is over goes by weight; where there are fewer, each has its
+// proportion.
+func TestUnitsAreDividedByNeed(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		needs []float64 // of CPUs
+		units int       // of two
+		want  []int
+	}{
+		{"as many as are needed, in whole units", []float64{2.2, 2.2, 2.2, 13.4}, 13, []int{2, 2, 2, 7}},
+		{"one fewer", []float64{2.2, 2.2, 2.2, 13.4}, 12, []int{1, 1, 1, 9}},
+		{"rounding noise is no need", []float64{2.0000001, 4.0000001}, 3, []int{1, 2}},
+		{"no need, no unit", []float64{0.001, 0, 6}, 4, []int{1, 0, 3}},
+		{"what is over goes to who has least for its need", []float64{2, 10}, 8, []int{1, 7}},
+	} {
+		if got := divide(c.needs, c.units, 2); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v; want %v", c.name, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		weights []float64
+		total   int
+		want    []int
+	}{
+		{[]float64{0, 0}, 3, []int{3, 0}},               // nobody weighs anything: the first has all
+		{[]float64{1, 0}, 5, []int{5, 0}},               // what weighs nothing has nothing
+		{[]float64{100, 1, 1, 1}, 4, []int{1, 1, 1, 1}}, // who has most gives, down to one
+	} {
+		if got := apportion(c.weights, c.total); !slices.Equal(got, c.want) {
+			t.Errorf("apportion(%v, %d) = %v; want %v", c.weights, c.total, got, c.want)
+		}
+	}
+}
+
+// sizesOf are the pools' sizes.
+func sizesOf(t *testing.T, a *tick.Advice) map[string]int {
+	t.Helper()
+	sizes := map[string]int{}
+	for name, list := range poolsOf(a) {
+		set := mustParse(t, list)
+		sizes[name] = set.Size()
+	}
+	return sizes
+}
+
+// Pools that together want just what there is have what they want: the reserve of each is not divided anew.
+func TestPoolsThatJustFitHaveWhatTheyWant(t *testing.T) {
+	a := New(Defaults()).Decide(at(0, shared("a", 38), pooled("b", "batch", 2)))
+	if diff := cmp.Diff(map[string]int{"share": 40, "batch": 4, "reclaim": 4}, sizesOf(t, a)); diff != "" {
+		t.Errorf("sizes (-want +got):\n%s", diff)
+	}
+	for _, text := range []string{"would do", "are one with share", "held at", "it is one with share"} {
+		wantNoReason(t, a, text)
+	}
+}
+
+// What is said of pools is what holds: which containers count, which pools are held, shrink, or are there without pods.
+func TestReasonsOfPools(t *testing.T) {
+	d := New(Defaults())
+	a := d.Decide(at(0, shared("a", 1), pooled("b", "batch", 3), pooled("c", "tiny", 0.1)))
+	wantReason(t, a, "share: reserve 2000m of 4000m (default) + need 1100m of 2 containers = 3100m -> 4 CPUs")
+	wantReason(t, a, "pools tiny are one with share")
+
+	a = d.Decide(at(1, shared("a", 1), pooled("b", "batch", 3)))
+	wantNoReason(t, a, "held at")
+	wantNoReason(t, a, "are one with share")
+
+	d.Decide(at(2, shared("a", 1), pooled("b", "batch", 1)))
+	a = d.Decide(at(32, shared("a", 1), pooled("b", "batch", 1))) // its last step: from 6 to the 4 that it wants
+	if diff := cmp.Diff(map[string]int{"share": 4, "batch": 4, "reclaim": 40}, sizesOf(t, a)); diff != "" {
+		t.Errorf("sizes (-want +got):\n%s", diff)
+	}
+	wantNoReason(t, a, "shrinks by")
+
+	a = d.Decide(at(33, shared("a", 60))) // which leaves nothing to be held
+	if diff := cmp.Diff(map[string]int{"share": 44, "reclaim": 4}, sizesOf(t, a)); diff != "" {
+		t.Errorf("sizes (-want +got):\n%s", diff)
+	}
+	wantNoReason(t, a, "batch")
+}
+
+// A pool without pods is held for the hold, and gone when that is over.
+func TestAPoolWithoutPodsIsGoneAfterItsHold(t *testing.T) {
+	d := New(Defaults())
+	d.Decide(at(0, shared("a", 1), pooled("b", "batch", 9)))
+	if got := sizesOf(t, d.Decide(at(29.9, shared("a", 1))))["batch"]; got != 12 {
+		t.Errorf("0.1 s before the end of its hold it has %d CPUs; want 12", got)
+	}
+	if got, there := poolsOf(d.Decide(at(30, shared("a", 1))))["batch"]; there {
+		t.Errorf("at the end of its hold it has %s", got)
+	}
+}
+
+// A pool shrinks by as many CPUs at once as is set, in whole cores.
+func TestPoolsShrinkByTheStep(t *testing.T) {
+	s := Defaults()
+	s.ShrinkStepMilliCPU = 4000
+	d := New(s)
+	d.Decide(at(0, shared("a", 1), pooled("b", "batch", 9)))
+	a := d.Decide(at(31, shared("a", 1), pooled("b", "batch", 1)))
+	if got := sizesOf(t, a)["batch"]; got != 8 {
+		t.Errorf("batch has %d CPUs; want 8 of 12: %q", got, a.Reasons)
+	}
+	wantReason(t, a, "4 CPUs would do, it shrinks by 4 a step")
+}
+
+// What a pool has is held in whole units, also where a CPU of one has gone.
+func TestAPartOfACoreIsHeldAsOne(t *testing.T) {
+	groups := []group{{hold: &hold{LastNeed: start}, present: name(cpus.New(0, 1, 2))}}
+	if got := new(node).holdBack(start, groups, []int{1}, 5, 2, Defaults()); !slices.Equal(got, []int{2}) {
+		t.Errorf("%v units are held; want 2", got)
+	}
+}
+
+// A state file that names a pool as Polder's own pools are named makes none: their CPUs are theirs.
+func TestAStateFileNamesNoPoolOfOurs(t *testing.T) {
+	d := New(Defaults())
+	d.Decide(at(0, shared("a", 1)))
+	for _, name := range []string{tick.PoolReclaim, tick.PoolReserve, "dedicated/default/db", "a b"} {
+		d.nodes["n"].Named = map[string]*ownPool{name: {CPUs: "0-3", hold: hold{LastNeed: start}}}
+		a := d.Decide(at(1, shared("a", 1)))
+		if names := slices.Sorted(maps.Keys(poolsOf(a))); len(a.Pools) != 2 || !slices.Equal(names, []string{tick.PoolReclaim, tick.PoolShare}) {
+			t.Errorf("%s: pools %+v", name, a.Pools)
+		}
+	}
+}
+
+// Groups keep as many of their CPUs as they can, whatever becomes of the others, and no CPU is given twice: neither where two had
+// the same, nor one that has gone.
+func TestPlaceMovesAsFewCPUsAsItCan(t *testing.T) {
+	d := New(Defaults())
+	d.Decide(at(0))
+	s := d.nodes["n"].shape
+	for _, c := range []struct {
+		name     string
+		avail    string
+		presents []string
+		sizes    []int
+		keeps    []int // CPUs of its present ones
+	}{
+		{"one gives, one takes", "0-47", []string{"11,22-23,35,46-47", "10,34"}, []int{4, 4}, []int{4, 2}},
+		{"what one gives is free for the next", "0-3,24-27", []string{"0-3,24-27", ""}, []int{6, 2}, []int{6, 0}},
+		{"one without a size has none", "0-47", []string{"11,35", "10,34"}, []int{2, 0}, []int{2, 0}},
+		{"both had the same", "0-47", []string{"10-11,34-35", "10-11,34-35"}, []int{2, 4}, []int{2, 2}},
+		{"as they were", "0-47", []string{"11,35", "10,34", "23,47"}, []int{2, 2, 2}, []int{2, 2, 2}},
+		{"a core has gone", "0-10,12-34,36-47", []string{"11,23,35,47", "10,34"}, []int{4, 2}, []int{2, 2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			avail := mustParse(t, c.avail)
+			var groups []group
+			for i, list := range c.presents {
+				groups = append(groups, group{present: s.parse(list), size: c.sizes[i]})
+			}
+			placed := s.place(avail, groups)
+			taken := cpus.Set{}
+			for i, p := range placed[:len(groups)] {
+				if p.Size() != c.sizes[i] || !p.IsSubsetOf(avail) || !p.Intersection(taken).IsEmpty() {
+					t.Errorf("group %d has %s beside %s of %s; want %d CPUs", i, p.list, taken, c.avail, c.sizes[i])
+				}
+				if kept := p.Intersection(groups[i].present.Set).Size(); kept != c.keeps[i] {
+					t.Errorf("group %d had %s and has %s: it keeps %d; want %d", i, c.presents[i], p.list, kept, c.keeps[i])
+				}
+				taken = taken.Union(p.Set)
+			}
+			if all := placed[len(groups)]; !all.Equals(taken) {
+				t.Errorf("the union is %s; want %s", all.list, taken)
+			}
+		})
+	}
+}
+
+func TestClipped(t *testing.T) {
+	for names, want := range map[string]string{"a": "a", "a b c d e": "a, b, c, d, e", "a b c d e f": "a, b, c, d, e, …"} {
+		if got := clipped(strings.Fields(names)); got != want {
+			t.Errorf("%s: %q; want %q", names, got, want)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package katalyst
+
+import (
+	"strings"
+	"testing"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// What is remembered is made once and bounded, however many there are.
+func TestMemoIsBounded(t *testing.T) {
+	var m map[int]int
+	made := 0
+	of := func(k int) int { return memo(&m, k, func() int { made++; return -k }) }
+	for k := range 1000 {
+		if of(k) != -k || of(k) != -k {
+			t.Fatalf("the value of %d is %d", k, of(k))
+		}
+		if len(m) > 256 {
+			t.Fatalf("%d values are remembered", len(m))
+		}
+	}
+	if made != 1000 {
+		t.Errorf("%d values were made for 1000 keys", made)
+	}
+	of(1001)
+	if of(1002); of(1001) != -1001 || made != 1002 {
+		t.Errorf("a value was made anew after another one: %d in all; want 1002", made)
+	}
+}
+
+// A list that is no list, such as a damaged state file's, is empty.
+func TestAListThatIsNoneIsEmpty(t *testing.T) {
+	s := &shape{}
+	for _, list := range []string{"", "x", "0-", "3-1", "0-99999"} {
+		if got := s.parse(list); !got.IsEmpty() || got.list != "" {
+			t.Errorf("%q: %s (%q)", list, got, got.list)
+		}
+	}
+	if got := s.parse("2,0-1"); !got.Equals(cpus.New(0, 1, 2)) || got.list != "0-2" {
+		t.Errorf("%s (%q)", got, got.list)
+	}
+}
+
+// The memory of NUMA nodes is what is known of it; one without memory is no place to be bound to, one of which nothing is known may be.
+func TestMemoryOfNUMANodes(t *testing.T) {
+	topology := nodesOf(4, 4, 4, 4)
+	for i, bytes := range []*float64{new(10e9), new(20e9), nil, new(0.0)} {
+		topology.NUMANodes[i].MemoryBytes = bytes
+	}
+	n := &node{}
+	if err := n.see(topology, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.shape.mems.String(); got != "0-2" {
+		t.Errorf("memory nodes %s; want 0-2", got)
+	}
+	for list, want := range map[string]float64{"0": 10e9, "0-1": 30e9, "0-3": 30e9, "2-3": 0, "": 0} {
+		if got := n.shape.bytesOf(mustParse(t, list)); got != want {
+			t.Errorf("nodes %q have %g bytes; want %g", list, got, want)
+		}
+	}
+	if got := n.shape.nodesOf(name(cpus.New(3, 4, 12))).String(); got != "0-1,3" {
+		t.Errorf("CPUs 3, 4 and 12 are of the nodes %s", got)
+	}
+}
+
+// A shape is made anew when anything of it changes, and only then.
+func TestTheShapeFollowsTheMachine(t *testing.T) {
+	n := &node{}
+	see := func(topology *tick.Topology, reserved, given string) *shape {
+		t.Helper()
+		if err := n.see(topology, reserved, given); err != nil {
+			t.Fatal(err)
+		}
+		return n.shape
+	}
+	last := see(guideTopology(), "", "")
+	if see(guideTopology(), "", "") != last {
+		t.Errorf("the same machine is made anew")
+	}
+	fewer := guideTopology()
+	fewer.CPUs = "0-46"
+	for _, c := range []struct {
+		name            string
+		topology        *tick.Topology
+		reserved, given string
+		avail           string
+	}{
+		{"reserved CPUs", guideTopology(), "0,24", "", "1-23,25-47"},
+		{"other ones", guideTopology(), "1,25", "", "0,2-24,26-47"},
+		{"given CPUs", guideTopology(), "1,25", "3,27", "0,2,4-24,26,28-47"},
+		{"what is given is not reserved", guideTopology(), "1,25", "1,25", "0,2-24,26-47"},
+		{"fewer CPUs", fewer, "1,25", "1,25", "0,2-24,26-46"},
+	} {
+		s := see(c.topology, c.reserved, c.given)
+		if s == last || s.avail.list != c.avail {
+			t.Errorf("%s: %s are available; want %s", c.name, s.avail.list, c.avail)
+		}
+		if !s.system.Intersection(s.exclusive).IsEmpty() {
+			t.Errorf("%s: %s are both reserved and given", c.name, s.system.Intersection(s.exclusive))
+		}
+		last = s
+	}
+}
+
+// All CPUs may be given away, and not all reserved.
+func TestAllCPUsReservedIsAFault(t *testing.T) {
+	n := &node{}
+	if err := n.see(guideTopology(), "0-47", ""); err == nil || !strings.Contains(err.Error(), "all online CPUs (0-47) are reserved") {
+		t.Errorf("all reserved: %v", err)
+	}
+	if err := n.see(guideTopology(), "", "0-47"); err != nil || !n.shape.avail.IsEmpty() {
+		t.Errorf("all given: %v, %s are available", err, n.shape.avail.list)
+	}
+	if err := n.see(guideTopology(), "0-46", "47"); err != nil || !n.shape.avail.IsEmpty() {
+		t.Errorf("all reserved but one, which is given: %v, %s are available", err, n.shape.avail.list)
+	}
+}
+
+// What dedicated pods leave is what they leave: two pods, and one that goes.
+func TestTheRestIsWhatDedicatedPodsLeave(t *testing.T) {
+	n := &node{}
+	if err := n.see(guideTopology(), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	a, b := name(mustParse(t, "0-3,24-27")), name(mustParse(t, "4,28"))
+	for _, c := range []struct {
+		dedicated map[string]named
+		want      string
+	}{
+		{nil, "0-47"},
+		{map[string]named{"a": a, "b": b}, "5-23,29-47"},
+		{map[string]named{"b": b}, "0-3,5-27,29-47"},
+		{map[string]named{"a": b, "b": a}, "5-23,29-47"},
+	} {
+		if got := n.shape.rest(c.dedicated).list; got != c.want {
+			t.Errorf("beside %v there is %s; want %s", c.dedicated, got, c.want)
+		}
+	}
+}
