@@ -19,157 +19,12 @@ import (
 	"polder/tests/await"
 	"polder/tests/group"
 	"polder/tests/need"
+	"polder/tests/pages"
 )
-
-// elsewhere are the marks of blocks whose commands need more than this machine's kernel, and who runs such commands. A mark is a comment
-// in the line above the block, which no reader sees: <!-- run: cluster -->.
-var elsewhere = map[string]string{
-	"bench":    "go test -bench and make bench-*: scripts/bench and docs/performance.md; here their targets and packages are looked up",
-	"cluster":  "kubectl, helm and --kubeconfig: tests/cluster/deploy, tests/node, tests/vmnode",
-	"make":     "the Makefile's targets: tests/run; here they are looked up",
-	"package":  "a release's tarball, .deb, .rpm or image: make dist-check, tests/vm (TestPackageGuest), tests/supervisor",
-	"systemd":  "systemctl and the units: tests/vm, tests/supervisor",
-	"terminal": "a screen with keys: report/replay, tests/script/report_views.txtar",
-}
-
-// endless marks a block whose collect goes on, for later commands of the block, until the block ends it. A block with the mark
-// "ctrl-c FILE" goes on until FILE has something in it. In all others collect ends after two ticks, where a reader would press Ctrl-C.
-const endless = "endless"
-
-// A block is the commands of a page that stand together: an indented block, or a fence with the language sh. A fence with the language
-// output is what the last command above it prints.
-type block struct {
-	page     string
-	line     int // of its first line
-	mark     string
-	examples []example
-}
-
-// example is a command of a page, and the lines that the page shows as its output.
-type example struct {
-	line            int
-	command, output string
-}
-
-// starts is how a command of a page begins, without what it may have before it: variables' values. Any other line of a block is what the
-// command above it prints, so that a command that is missing here fails as output that nobody printed.
-var starts = regexp.MustCompile(`^(?:[A-Z_]+=\S+ )*(advise|apt|apt-get|cat|collect|colocate|ctr|curl|docker|echo|env|evict|find|findmnt|for|` +
-	`git|go|grep|gzip|head|helm|install|isolate|journalctl|jq|kill|kubectl|ls|make|mkdir|printf|ps|report|` +
-	`s6-svc|s6-svscanctl|s6-svstat|scripts/\S+|ss|` +
-	`systemctl|tail|tar|ulimit|uname|wc|/usr/local/lib/polder/s6/start) `)
-
-var (
-	mark  = regexp.MustCompile(`^<!-- run: (.+) -->$`)
-	fence = regexp.MustCompile("^ *```(.*)$")
-)
-
-// blocks are the blocks of commands of a page, in its order.
-func blocks(page, text string) (all []block, err error) {
-	lines := strings.Split(text, "\n")
-	above := "" // the last line that is not blank
-	for i := 0; i < len(lines); i++ {
-		first, end := i, i
-		language := fence.FindStringSubmatch(lines[i])
-		switch {
-		case language != nil:
-			first++
-			for end = first; end < len(lines) && fence.FindStringSubmatch(lines[end]) == nil; end++ {
-			}
-			if language[1] == "output" && len(all) > 0 && len(all[len(all)-1].examples) > 0 {
-				last := &all[len(all)-1]
-				last.examples[len(last.examples)-1].output += strings.Join(lines[first:end], "\n") + "\n"
-			}
-			if language[1] != "sh" {
-				above, i = "", end
-				continue
-			}
-		case strings.HasPrefix(lines[i], "    ") && (i == 0 || lines[i-1] == "" || mark.MatchString(lines[i-1])):
-			indented := func(i int) bool { return i < len(lines) && strings.HasPrefix(lines[i], "    ") }
-			for indented(end) || end < len(lines) && lines[end] == "" && indented(end+1) {
-				end++
-			}
-		default:
-			if lines[i] != "" {
-				above = lines[i]
-			}
-			continue
-		}
-		b := block{page: page, line: first + 1}
-		if m := mark.FindStringSubmatch(strings.TrimSpace(above)); m != nil {
-			b.mark = m[1]
-		}
-		if b.examples, err = examples(lines[first:end], first+1); err != nil {
-			return nil, fmt.Errorf("%s:%w", page, err)
-		}
-		all = append(all, b)
-		above, i = "", max(end-1, first)
-		if language != nil {
-			i = end
-		}
-	}
-	return all, nil
-}
-
-// examples are the commands of a block's lines, the first of which has a number. A command has more lines where bash says so.
-func examples(lines []string, number int) (all []example, err error) {
-	prompt := slices.ContainsFunc(lines, func(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "$ ") })
-	indent := ""
-	if len(lines) > 0 {
-		indent = lines[0][:len(lines[0])-len(strings.TrimLeft(lines[0], " "))]
-	}
-	for i := 0; i < len(lines); i++ {
-		text := strings.TrimPrefix(lines[i], indent)
-		command, isCommand := strings.CutPrefix(text, "$ ")
-		if !prompt {
-			isCommand = starts.MatchString(text + " ")
-		}
-		switch {
-		case text == "" || strings.HasPrefix(text, "#") && !prompt:
-		case isCommand:
-			x := example{line: number + i, command: command}
-			for incomplete(x.command) {
-				if i++; i == len(lines) {
-					return nil, fmt.Errorf("%d: the command does not end: %s", x.line, x.command)
-				}
-				x.command += "\n" + strings.TrimPrefix(lines[i], indent)
-			}
-			all = append(all, x)
-		case len(all) == 0:
-			return nil, fmt.Errorf("%d: %q is no command that this test knows: what is no command is in a fence, ```text", number+i, text)
-		default:
-			all[len(all)-1].output += text + "\n"
-		}
-	}
-	return all, nil
-}
-
-// incomplete reports whether bash would ask for another line.
-func incomplete(command string) bool {
-	if strings.HasSuffix(command, "\\") {
-		return true
-	}
-	out, _ := exec.Command("bash", "-n", "-c", command).CombinedOutput() // what it says is what counts
-	return regexp.MustCompile(`unexpected end of file|unexpected EOF|here-document`).Match(out)
-}
-
-// pages are README.md and those in docs/ that people write: a tool's page is its --help.
-func pages(t *testing.T) (all []string) {
-	t.Helper()
-	found, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range append([]string{"../CONTRIBUTING.md", "../README.md", "../SECURITY.md"}, found...) {
-		if !slices.ContainsFunc(allCommands, func(c string) bool { return id(c)+".md" == filepath.Base(path) }) {
-			all = append(all, strings.TrimPrefix(path, "../"))
-		}
-	}
-	return all
-}
 
 // Every command of README.md and docs/ runs as it is written, ends well, and prints what the page shows below it. It runs on real cgroups,
 // which are the test's own: there the root has batch.slice, shop.slice and system.slice, and /run and /var/lib have nothing but
-// a journal of isolate. What needs more than that is marked (elsewhere), and counted.
+// a journal of isolate. What needs more than that has a mark of pages.Places, and is counted: no command is without a place.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, program := range [][2]string{{"curl", "curl"}, {"ip", "iproute2"}, {"jq", "jq"}, {"nsenter", "util-linux"}, {"python3", "python3"}} {
@@ -178,11 +33,19 @@ func TestCommands(t *testing.T) {
 	need.Mount(t)
 	ran, marked := commands(t, machine(t))
 	t.Logf("figures: %d commands ran here", ran)
-	for _, name := range slices.Sorted(maps.Keys(elsewhere)) {
-		t.Logf("figures: %d commands are marked %s: %s", marked[name], name, elsewhere[name])
+	lookups := 0
+	for _, name := range slices.Sorted(maps.Keys(pages.Places)) {
+		t.Logf("figures: %d commands are marked %s: %s", marked[name], name, pages.Places[name])
 		if marked[name] == 0 {
 			t.Errorf("no block has the mark %s", name)
 		}
+		if slices.Contains(pages.Lookups, name) {
+			lookups += marked[name]
+		}
+	}
+	// A new command is run somewhere. Who adds one that cannot be, counts it here.
+	if lookups > 32 {
+		t.Errorf("%d commands are only looked up; there were 32: mark the new one with a place that runs it", lookups)
 	}
 	if ran < 90 {
 		t.Errorf("%d commands ran, and 90 at least were expected: are the blocks still found?", ran)
@@ -205,26 +68,26 @@ var ofMachine = regexp.MustCompile(`\b(collect|isolate|colocate|curl) |/(run|sys
 func commands(t *testing.T, n *namespaces) (ran int, marked map[string]int) {
 	t.Helper()
 	marked = map[string]int{}
-	for _, page := range pages(t) {
-		text, err := os.ReadFile(filepath.Join("..", page))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := blocks(page, string(text))
+	names, err := pages.Names()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range names {
+		all, text, err := pages.Of(page)
 		if err != nil {
 			t.Error(err)
 		}
-		dir := scratch(t, page, string(text))
+		dir := scratch(t, page, text)
 		for _, b := range all {
-			name, untilFile, ctrlC := strings.Cut(b.mark, " ")
+			name, untilFile, ctrlC := strings.Cut(b.Mark, " ")
 			switch {
-			case elsewhere[b.mark] != "":
-				marked[b.mark] += len(b.examples)
+			case pages.Places[b.Mark] != "":
+				marked[b.Mark] += len(b.Examples)
 				look(t, b)
-			case b.mark != "" && b.mark != endless && (!ctrlC || name != "ctrl-c"):
-				t.Errorf("%s:%d: the mark %q is none of %v, nor endless, nor ctrl-c FILE", page, b.line, b.mark, slices.Sorted(maps.Keys(elsewhere)))
-			case n != nil || !slices.ContainsFunc(b.examples, func(x example) bool { return ofMachine.MatchString(x.command) }):
-				ran += len(b.examples)
+			case b.Mark != "" && b.Mark != pages.Endless && b.Mark != pages.Terminal && (!ctrlC || name != "ctrl-c"):
+				t.Errorf("%s:%d: the mark %q is none of %v, nor endless, terminal or ctrl-c FILE", page, b.Line, b.Mark, slices.Sorted(maps.Keys(pages.Places)))
+			case n != nil || !slices.ContainsFunc(b.Examples, func(x pages.Example) bool { return ofMachine.MatchString(x.Command) }):
+				ran += len(b.Examples)
 				n.run(t, dir, b, untilFile)
 			}
 		}
@@ -233,24 +96,24 @@ func commands(t *testing.T, n *namespaces) (ran int, marked map[string]int) {
 }
 
 // look compares what can be said of a block without running it: its syntax, and that targets and packages that it names are there.
-func look(t *testing.T, b block) {
+func look(t *testing.T, b pages.Block) {
 	t.Helper()
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range b.examples {
-		if out, err := exec.Command("bash", "-n", "-c", x.command).CombinedOutput(); err != nil {
-			t.Errorf("%s:%d: %s: %v: %s", b.page, x.line, x.command, err, out)
+	for _, x := range b.Examples {
+		if out, err := exec.Command("bash", "-n", "-c", x.Command).CombinedOutput(); err != nil {
+			t.Errorf("%s:%d: %s: %v: %s", b.Page, x.Line, x.Command, err, out)
 		}
-		for _, m := range regexp.MustCompile(`(?:^|&& )make ([a-z-]+)`).FindAllStringSubmatch(x.command, -1) {
+		for _, m := range regexp.MustCompile(`(?:^|&& )make ([a-z-]+)`).FindAllStringSubmatch(x.Command, -1) {
 			if !regexp.MustCompile(`(?m)^` + m[1] + `:`).Match(makefile) {
-				t.Errorf("%s:%d: the Makefile has no target %s", b.page, x.line, m[1])
+				t.Errorf("%s:%d: the Makefile has no target %s", b.Page, x.Line, m[1])
 			}
 		}
-		for _, path := range regexp.MustCompile(`(?:^| )(?:\./)?((?:deploy|scripts|lib|collect|advise|isolate|tests)/[a-zA-Z0-9/._-]+)`).FindAllStringSubmatch(x.command, -1) {
+		for _, path := range regexp.MustCompile(`(?:^| )(?:\./)?((?:deploy|scripts|lib|collect|advise|isolate|tests)/[a-zA-Z0-9/._-]+)`).FindAllStringSubmatch(x.Command, -1) {
 			if _, err := os.Stat(filepath.Join("..", path[1])); err != nil {
-				t.Errorf("%s:%d: %s: %v", b.page, x.line, x.command, err)
+				t.Errorf("%s:%d: %s: %v", b.Page, x.Line, x.Command, err)
 			}
 		}
 	}
@@ -395,15 +258,19 @@ func (n *namespaces) restore(t *testing.T) {
 }
 
 // run runs a block in one shell, in the namespaces where there are some, until its end or, where untilFile names a file, until that has something in it, when it presses Ctrl-C.
-func (n *namespaces) run(t *testing.T, dir string, b block, untilFile string) {
+func (n *namespaces) run(t *testing.T, dir string, b pages.Block, untilFile string) {
 	t.Helper()
 	scratch := t.TempDir()
 	var script strings.Builder
 	script.WriteString("set -o pipefail\n")
-	for i, x := range b.examples {
+	for i, x := range b.Examples {
 		// 141 is a stage that wrote when the next one had enough.
+		command := x.Command
+		if b.Mark == pages.Terminal {
+			command = pages.OnTerminal(command)
+		}
 		fmt.Fprintf(&script, "exec >%s/%d\n%s\nstatus=$?; [ $status = 0 ] || [ $status = 141 ] || echo '%s:%d: status' $status >>%[1]s/failed\n",
-			scratch, i, x.command, b.page, x.line)
+			scratch, i, command, b.Page, x.Line)
 	}
 	path := filepath.Join(scratch, "block")
 	if err := os.WriteFile(path, []byte(script.String()), 0o644); err != nil {
@@ -423,7 +290,7 @@ func (n *namespaces) run(t *testing.T, dir string, b block, untilFile string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Env = append(os.Environ(), "PATH="+dir+"/bin:"+bin+":"+os.Getenv("PATH"), "HOME="+dir, "TZ=UTC", "KUBECONFIG=", "POLDER_BIN="+bin)
-	if b.mark == "" {
+	if b.Mark == "" {
 		cmd.Env = append(cmd.Env, "POLDER_COLLECT_COUNT=2")
 	}
 	stderr, err := os.Create(filepath.Join(scratch, "stderr")) // a file: what a block leaves running holds it open
@@ -449,15 +316,18 @@ func (n *namespaces) run(t *testing.T, dir string, b block, untilFile string) {
 	said, _ := os.ReadFile(stderr.Name())
 	failed, _ := os.ReadFile(filepath.Join(scratch, "failed")) // none where nothing failed
 	if untilFile == "" && err != nil || len(failed) > 0 {
-		t.Errorf("%s:%d: %v\n%s%s", b.page, b.line, err, failed, said)
+		t.Errorf("%s:%d: %v\n%s%s", b.Page, b.Line, err, failed, said)
 	}
-	for i, x := range b.examples {
+	for i, x := range b.Examples {
 		printed, err := os.ReadFile(fmt.Sprintf("%s/%d", scratch, i))
 		if err != nil {
-			t.Errorf("%s:%d: %s was not run: %v", b.page, x.line, x.command, err)
+			t.Errorf("%s:%d: %s was not run: %v", b.Page, x.Line, x.Command, err)
 		}
-		if diff := cmp.Diff(x.output, string(printed)); x.output != "" && diff != "" {
-			t.Errorf("%s:%d: %s prints something else (-page +printed):\n%s", b.page, x.line, x.command, diff)
+		if b.Mark == pages.Terminal && len(printed) == 0 {
+			t.Errorf("%s:%d: %s draws nothing", b.Page, x.Line, x.Command)
+		}
+		if diff := cmp.Diff(x.Output, string(printed)); x.Output != "" && diff != "" {
+			t.Errorf("%s:%d: %s prints something else (-page +printed):\n%s", b.Page, x.Line, x.Command, diff)
 		}
 	}
 }

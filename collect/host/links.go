@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,15 +32,29 @@ func IsLinkName(name string) bool {
 	})
 }
 
-// readNet reads a file of /proc/net: that of the machine's first process where the machine is mounted elsewhere, as in a pod that is not in
-// the host's network namespace, and else collect's own.
+// readNet reads a file of /proc/net: that of the machine's first process, whatever network namespace collect is in (a unit's with
+// PrivateNetwork=yes, a pod's). Anyone may read it. Where that process is hidden (hidepid) it is collect's own.
 func (h *Host) readNet(name string) ([]byte, error) {
-	if h.root != "/" {
-		if data, err := h.read("proc/1/net/" + name); err == nil {
-			return data, nil
-		}
+	if data, err := h.read("proc/1/net/" + name); err == nil {
+		return data, nil
 	}
 	return h.read("proc/net/" + name)
+}
+
+// SeesLinks reports whether /sys/class/net has exactly these links and the loopback. It shows the links of the network namespace that it was
+// mounted in: in a pod there may be another eth0, with another speed.
+func (h *Host) SeesLinks(links []Link) bool {
+	found, err := os.ReadDir(h.Path("sys/class/net"))
+	if err != nil {
+		return false
+	}
+	seen := map[string]bool{}
+	for _, entry := range found {
+		if name := entry.Name(); name != "lo" && !entry.Type().IsRegular() { // bonding_masters is a file
+			seen[name] = true
+		}
+	}
+	return len(seen) == len(links) && !slices.ContainsFunc(links, func(l Link) bool { return !seen[l.Name] })
 }
 
 // Links reads the machine's links, without the loopback, into into, which it empties first and returns.

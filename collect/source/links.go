@@ -11,7 +11,7 @@ import (
 // Links are the machine's network links. A machine without /proc/net has none, and that is no error.
 var Links = Source{
 	Name: "links",
-	Doc:  "network links from /proc/net/dev, their default routes, and their speed from /sys/class/net",
+	Doc:  "network links from /proc/1/net/dev, their default routes, and their speed from /sys/class/net",
 	New: func(e *Env) Reader {
 		return &linksReader{host: e.Host, before: map[string]linkState{}, speeds: map[string]uint64{}}
 	},
@@ -72,8 +72,12 @@ func (l *linksReader) Read(r *Round) error {
 	return routesErr
 }
 
-// readSpeeds asks each driver once in a rescan: some of them need a lock for the answer.
+// readSpeeds asks each driver once in a rescan: some of them need a lock for the answer. A link that comes between two readings changes
+// nothing until the next one.
 func (l *linksReader) readSpeeds() {
+	if !l.host.SeesLinks(l.now) {
+		return
+	}
 	clear(l.speeds)
 	for _, link := range l.now {
 		if speed, known := l.host.LinkSpeed(link.Name); known {

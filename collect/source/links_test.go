@@ -46,6 +46,12 @@ func TestLinks(t *testing.T) {
 		"00000000000000000000000000000000 00 00000000000000000000000000000000 00 00000000000000000000000000000000 ffffffff 00000001 00000000 00200200       lo\n")
 	m.write("sys/class/net/eth0/speed", "10000\n")
 	m.write("sys/class/net/tun6/speed", "-1\n")
+	m.write("sys/class/net/lo/ifindex", "1\n")
+	m.write("sys/class/net/bonding_masters", "\n")
+	if first, err := read(true); err != nil || len(first) != 3 || first[0].SpeedBitsPerSecond != nil {
+		t.Errorf("/sys/class/net without vethx, so of another network namespace: %+v, %v; want links without speeds", first, err)
+	}
+	m.write("sys/class/net/vethx/ifindex", "3\n")
 	first, err := read(true)
 	if err != nil || len(first) != 3 {
 		t.Fatalf("links %+v, %v", first, err)
@@ -68,7 +74,7 @@ func TestLinks(t *testing.T) {
 	if third, err := read(false); err != nil || third[0].SentBytesPerSecond != nil {
 		t.Errorf("after the counters fell: %+v, %v", third, err)
 	}
-	// Where the machine is mounted elsewhere, its first process has its links, whatever namespace collect is in.
+	// The machine's first process has its links, whatever namespace collect is in.
 	m.write("proc/1/net/dev", "a\nb\n  host0: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n")
 	if got, err := read(false); err != nil || len(got) != 1 || got[0].Name != "host0" {
 		t.Errorf("the first process's: %+v, %v", got, err)

@@ -38,6 +38,7 @@ func (r *Recording) podAt(n *node, add func(string)) {
 		add(paragraph("Which service", r.services(n, t)...))
 		add(paragraph("Network", networkSays(t)...))
 	}
+	add(paragraph("Disk", diskSays(t, p)...))
 	add(paragraph("Throttled", throttledSays(p)))
 	add(r.evicted(n, t, p))
 	add(paragraph("To change it", differently(t, p)...))
@@ -51,6 +52,7 @@ func (r *Recording) nodeAt(n *node, add func(string)) {
 	add(paragraph("Why no more", why(t, nil)...))
 	add(paragraph("Which service", r.services(n, t)...))
 	add(paragraph("Network", networkSays(t)...))
+	add(paragraph("Disk", diskSays(t, nil)...))
 	add(r.throttledNow(t))
 	add(r.evicted(n, t, nil))
 	add(paragraph("To change it", differently(t, nil)...))

@@ -35,7 +35,9 @@ func (r *Recording) podOver(n *node, add func(string)) {
 	add(paragraph("Why no more "+end, why(t, p)...))
 	if p.QoS == tick.QoSReclaimed {
 		add(paragraph("Which service", needed(t)...))
+		add(paragraph("Network "+end, networkSays(t)...))
 	}
+	add(paragraph("Disk "+end, diskSays(t, p)...))
 	switch f := n.throttling; {
 	case f.number == 0:
 		add(paragraph("Throttled", "Unknown: no container has the figure."))
@@ -83,6 +85,8 @@ func (r *Recording) nodeOver(n *node, add func(string)) {
 		add(paragraph("Which service", "The largest needs were "+list(parts)+"."))
 	}
 	add(paragraph("Why no more at the end", why(n.current, nil)...))
+	add(paragraph("Network at the end", networkSays(n.current)...))
+	add(paragraph("Disk at the end", diskSays(n.current, nil)...))
 	add(throttledList(n.throttledPods, n.throttlingKnown, func(p peak) string { return n.clock(p.at) }))
 	add(r.evicted(n, n.current, nil))
 	add(paragraph("To change it", differently(n.current, nil)...))

@@ -152,6 +152,7 @@ func otherReasons(t *tick.Tick, about *tick.Pod, most int) []string {
 	for _, r := range t.Advice.Reasons {
 		switch {
 		case share.MatchString(r) || suppression.MatchString(r) || systemUse.MatchString(r) || about != nil && strings.HasPrefix(r, "batch class idle:"):
+		case diskReason.MatchString(r) || diskStep.MatchString(r): // diskSays says it
 		case about != nil && (about.Cgroup != "" && strings.Contains(r, about.Cgroup) || strings.Contains(r, about.Name)):
 			own = append(own, plain(r))
 		case about == nil || !strings.Contains(r, "memory") && !strings.Contains(r, "NUMA") && !strings.HasPrefix(r, "mid-"):

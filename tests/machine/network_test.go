@@ -213,7 +213,8 @@ func (l *lab) pipe(more ...string) *tick.NetworkIsolation {
 	if err := os.WriteFile(rules, []byte(text), 0o644); err != nil {
 		l.t.Fatal(err)
 	}
-	sampled := l.in("node", bin+"/collect", "--once", "--classify", rules, "--node", "n1")
+	// collect reads the links of the machine's first process: that is itself, in a pid namespace of its own.
+	sampled := l.in("node", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", bin+"/collect", "--once", "--classify", rules, "--node", "n1")
 	advise := exec.Command(bin+"/advise", "--batch-network-rate", "10%", "--network-rate", "95Mbit")
 	advise.Stdin = strings.NewReader(sampled)
 	advised, err := advise.Output()

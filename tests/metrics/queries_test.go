@@ -254,7 +254,10 @@ func TestDashboard(t *testing.T) {
 			texts[fmt.Sprintf("%s %d: %s", p.Title, i, target.LegendFormat)] = variables.Replace(target.Expr)
 		}
 	}
-	for _, subject := range []string{"CPU by class", "Reclaimed CPU: offered, requested, used", "CPUs of the pools", "Rules that are met", "Evictions by rule and state"} {
+	for _, subject := range []string{
+		"CPU by class", "Reclaimed CPU: offered, requested, used", "CPUs of the pools", "Rules that are met", "Evictions by rule and state",
+		"Disks: use and waiting for them", "Uplinks: what services and batch send",
+	} {
 		if !slices.ContainsFunc(d.Panels, func(p panel) bool { return p.Title == subject }) {
 			t.Errorf("there is no panel %q", subject)
 		}

@@ -80,7 +80,7 @@ func TestSystemdExposure(t *testing.T) {
 		if err != nil {
 			t.Fatalf("docs/supervisor.md: %q: %v", line, err)
 		}
-		most[strings.Trim(cells[1], " `")] = level
+		most[strings.Split(cells[1], "`")[1]] = level
 	}
 	for _, path := range units(t, "service") {
 		name := filepath.Base(path)
@@ -96,9 +96,9 @@ func TestSystemdExposure(t *testing.T) {
 	}
 }
 
-// boot makes process 1 of a machine whose units are ours: all of the host's files under an overlay, our own /run, the
-// cgroups below the test's own. The console is a file: the host's is not to be written to.
-const boot = `
+// ownRoot makes the root of a machine: all of the host's files under an overlay, our own /run, the cgroups below the test's own. The console is
+// a file: the host's is not to be written to.
+const ownRoot = `
 mount -t tmpfs none "$WORK"
 mkdir "$WORK/upper" "$WORK/work" "$WORK/root"
 mount -t overlay -o "lowerdir=/,upperdir=$WORK/upper,workdir=$WORK/work" none "$WORK/root"
@@ -121,7 +121,10 @@ mount -t tmpfs none "$root/run"
 mount -t tmpfs none "$root/tmp"
 mkdir -p "$root/state"
 mount --bind "$STATE" "$root/state"
+`
 
+// boot makes process 1 of a machine whose units are ours.
+const boot = ownRoot + `
 mkdir -p "$root/usr/local/bin" "$root/usr/local/lib/polder" "$root/etc/polder" "$root/units/polder-.service.d" "$root/old"
 cp "$BIN"/* "$root/usr/local/bin/"
 cp -R "$REPO/deploy/s6" "$REPO/deploy/systemd" "$root/usr/local/lib/polder/"
@@ -155,6 +158,12 @@ type machine struct {
 // bootMachine boots systemd with polder.target; the cgroup top is its root.
 func bootMachine(t *testing.T, name string, settings ...string) *machine {
 	t.Helper()
+	return bootWith(t, name, boot, nil, settings...)
+}
+
+// bootWith is bootMachine with another script for process 1, and more of its environment.
+func bootWith(t *testing.T, name, boot string, env []string, settings ...string) *machine {
+	t.Helper()
 	m := &machine{dir: t.TempDir()}
 	// A dynamic user writes through it, and reads what is in it.
 	if err := os.Chmod(m.dir, 0o755); err != nil {
@@ -174,6 +183,7 @@ exec unshare --mount --propagation private --pid --fork --kill-child --uts --ipc
 	systemd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nothing outlives a test that is killed
 	systemd.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "GROUP="+name, "WORK="+work, "STATE="+m.dir,
 		"CONSOLE="+filepath.Join(m.dir, "console"), "BOOT="+boot)
+	systemd.Env = append(systemd.Env, env...)
 	if err := systemd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -265,6 +275,7 @@ func TestSystemdBoot(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "systemd", "systemd")
 	need.Program(t, "s6-svscan", "s6")
+	need.Program(t, "tc", "iproute2")
 	c := newColocated(t, "systemd")
 	for _, dir := range hierarchies(t) {
 		own := filepath.Join(dir, c.top.Name)
@@ -283,6 +294,7 @@ func TestSystemdBoot(t *testing.T) {
 
 	t.Run("confined", func(t *testing.T) { m.checkConfined(t) })
 	t.Run("metrics", func(t *testing.T) { m.checkMetrics(t, settings) })
+	t.Run("network", func(t *testing.T) { m.checkNetwork(t, settings) })
 	for _, tool := range tools {
 		t.Run(tool+" killed", func(t *testing.T) { m.checkReturns(t, tool, "KILL") })
 	}

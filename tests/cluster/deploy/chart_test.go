@@ -38,6 +38,8 @@ func TestChartIsTakenByTheServer(t *testing.T) {
 			"policy=koordinator", "host.resctrl=true", "scheduler.enabled=true", "centre.enabled=true",
 			"koordinator.sloConfig.create=true", "koordinator.priorityClasses=true", "koordinator.profiles.enabled=true", "koordinator.profiles.rounds=3",
 		},
+		"network":            {"network.enabled=true", "network.rate=1Gbit", "metrics.enabled=true"},
+		"restore of network": {"network.enabled=true", "network.rate=1Gbit", "restore=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := c.TryKubectl(template(t, set...), "apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-")
@@ -87,6 +89,12 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 		"advise.flags.policy=katalyst":   "at '/advise/flags/policy'",
 		"collect.flags.slo-config=a/b":   "at '/collect/flags/slo-config'",
 
+		"network.enabled=true":                        "network.enabled needs network.rate, as 1Gbit",
+		"network.enabled=true,form=single":            "network.enabled needs form=containers",
+		"network.enabled=true,network.rate=fast":      "at '/network/rate'",
+		"network.enabled=true,network.batchRate=much": "at '/network/batchRate'",
+		"network.enabled=true,network.rate=1000":      "at '/network/rate'",
+
 		"koordinator.profiles.rounds=1":            "at '/koordinator/profiles/rounds': minimum: got 1, want 2",
 		"koordinator.profiles.failurePolicy=Maybe": "at '/koordinator/profiles/failurePolicy'",
 		"koordinator.sloConfig.name=Slo":           "at '/koordinator/sloConfig/name'",
@@ -105,12 +113,38 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 // A number that YAML reads as a float is the number that was written.
 func TestFlagsAreSettings(t *testing.T) {
 	t.Parallel()
-	out := template(t, "collect.flags.max-line=16777216", "advise.flags.reserve-cpu=2.5", "isolate.flags.force=true")
+	out := template(t, "collect.flags.max-line=16777216", "advise.flags.reserve-cpu=2.5", "isolate.flags.force=true", "evict.flags.rules={a,b}")
 	for _, want := range []string{
 		`{name: POLDER_COLLECT_MAX_LINE, value: "16777216"}`, `{name: POLDER_ADVISE_RESERVE_CPU, value: "2.5"}`, `{name: POLDER_ISOLATE_FORCE, value: "true"}`,
+		`{name: POLDER_EVICT_RULES, value: "a,b"}`,
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the DaemonSet lacks %s", want)
+		}
+	}
+}
+
+// The second isolate stands between the first one and evict, with what advise needs to have something for it to do.
+func TestNetworkIsInThePipe(t *testing.T) {
+	t.Parallel()
+	if out := template(t); strings.Contains(out, "isolate-network") || strings.Contains(out, "NET_ADMIN") || strings.Contains(out, "BATCH_NETWORK_RATE") {
+		t.Error("the links are shaped by default")
+	}
+	for set, want := range map[string][]string{
+		"network.rate=1Gbit": {
+			`{name: POLDER_ADVISE_BATCH_NETWORK_RATE, value: "10%"}`, `{name: POLDER_ADVISE_NETWORK_RATE, value: "1Gbit"}`,
+			"- fifo:/run/polder/3/ticks.fifo\n  - --output\n  - fifo:/run/polder/5/ticks.fifo", "- /usr/local/bin/evict\n  - --input\n  - fifo:/run/polder/5/ticks.fifo",
+			`"90", /run/polder/4/evict, /run/polder/5/isolate-network]`,
+		},
+		"hostNetwork=true,network.batchRate=100Mbit": {`{name: POLDER_ADVISE_BATCH_NETWORK_RATE, value: "100Mbit"}`},
+		"network.rate=1Gbit,metrics.enabled=true":    {`{name: POLDER_ISOLATE_METRICS_ADDR, value: ":9476"}`, "name: network-metrics, containerPort: 9476"},
+	} {
+		out := template(t, "network.enabled=true", set)
+		out = regexp.MustCompile(`\n +- `).ReplaceAllString(out, "\n  - ")
+		for _, text := range want {
+			if !strings.Contains(out, text) {
+				t.Errorf("%s: the chart lacks %q", set, text)
+			}
 		}
 	}
 }
@@ -152,20 +186,24 @@ var confined = map[string]struct {
 	kubelet     string // of kubelet's directory: "", "file" or "copy", which is that of the file
 	fifos       string // the numbers of those that it can open
 	state       string // its directory of the host
+	added       string // its capabilities
 }{
-	"prepare":       {0, 65532, "", "", "", "1 2 3 4", "/var/lib/polder"},
-	"kubelet-state": {0, 0, "", "", "file", "", ""},
-	"collect":       {65521, 65532, "-collect", "read", "copy", "1", "/var/lib/polder/collect"},
-	"advise":        {65522, 65532, "", "", "", "1 2", "/var/lib/polder/advise"},
-	"isolate":       {0, 0, "", "write", "copy", "2 3", "/var/lib/polder"},
-	"evict":         {65524, 65532, "-evict", "", "", "3 4", "/var/lib/polder/evict"},
-	"report":        {65525, 65532, "-report", "", "", "4", ""},
+	"prepare":       {0, 65532, "", "", "", "1 2 3 4", "/var/lib/polder", ""},
+	"kubelet-state": {0, 0, "", "", "file", "", "", ""},
+	"collect":       {65521, 65532, "-collect", "read", "copy", "1", "/var/lib/polder/collect", ""},
+	"advise":        {65522, 65532, "", "", "", "1 2", "/var/lib/polder/advise", ""},
+	"isolate":       {0, 0, "", "write", "copy", "2 3", "/var/lib/polder", ""},
+	"evict":         {65524, 65532, "-evict", "", "", "3 4", "/var/lib/polder/evict", ""},
+	"report":        {65525, 65532, "-report", "", "", "4", "", ""},
+	// network.enabled
+	"isolate-network": {0, 0, "", "read", "", "3 5", "/var/lib/polder/network", "NET_ADMIN"},
+	"restore-network": {0, 0, "", "", "", "", "/var/lib/polder/network", "NET_ADMIN"},
 	// form=single
-	"polder": {0, 0, "", "write", "copy", "", "/var/lib/polder"},
+	"polder": {0, 0, "", "write", "copy", "", "/var/lib/polder", ""},
 	// restore
-	"withdraw": {65532, 65532, "-report", "", "", "", ""},
-	"restore":  {0, 0, "", "write", "", "", "/var/lib/polder"},
-	"done":     {65532, 65532, "", "", "", "", ""},
+	"withdraw": {65532, 65532, "-report", "", "", "", "", ""},
+	"restore":  {0, 0, "", "write", "", "", "/var/lib/polder", ""},
+	"done":     {65532, 65532, "", "", "", "", "", ""},
 }
 
 func TestContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
@@ -174,22 +212,29 @@ func TestContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
 		"form=containers": "polder-collect: prepare kubelet-state collect, polder-evict: prepare evict, polder-isolate: prepare kubelet-state advise isolate, polder-report: prepare report",
 		"form=single":     "polder: kubelet-state polder",
 		"restore=true":    "polder-isolate: restore done, polder-report: withdraw done",
+		"network.enabled=true,network.rate=1Gbit": "polder-collect: prepare kubelet-state collect, polder-evict: prepare evict, " +
+			"polder-isolate: prepare kubelet-state advise isolate, polder-network: prepare isolate-network, polder-report: prepare report",
+		"network.enabled=true,network.rate=1Gbit,restore=true": "polder-isolate: restore done, polder-network: restore-network done, polder-report: withdraw done",
 	} {
 		t.Run(set, func(t *testing.T) {
+			network := strings.HasPrefix(set, "network")
 			var got []string
-			for name, pod := range daemonSets(t, c, set) {
+			for name, pod := range daemonSets(t, c, strings.Split(set, ",")...) {
 				var names []string
 				for _, one := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
 					names = append(names, one.Name)
-					pod.check(t, name, one)
+					pod.check(t, name, one, network)
 				}
 				got = append(got, name+": "+strings.Join(names, " "))
 				if pod.Spec.SecurityContext.SeccompProfile.Type != "RuntimeDefault" || pod.Spec.AutomountServiceAccountToken || pod.Spec.PriorityClassName != "system-node-critical" {
 					t.Errorf("the pod of %s is %+v", name, pod.Spec)
 				}
-				// Only these must see threads of others.
-				if pod.Spec.HostPID != (name == "polder-collect" || name == "polder") {
+				// Only these must see threads of others, or the network namespaces of their processes.
+				if pod.Spec.HostPID != (name == "polder-collect" || name == "polder" || name == "polder-network" && !strings.Contains(set, "restore")) {
 					t.Errorf("%s: hostPID %t", name, pod.Spec.HostPID)
+				}
+				if pod.Spec.HostNetwork != (name == "polder-network" && network) {
+					t.Errorf("%s: hostNetwork %t", name, pod.Spec.HostNetwork)
 				}
 			}
 			slices.Sort(got)
@@ -207,21 +252,24 @@ func TestContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
 }
 
 // check compares a container of the DaemonSet of this name with what is said of it.
-func (p *podTemplate) check(t *testing.T, name string, one container) {
+func (p *podTemplate) check(t *testing.T, name string, one container, network bool) {
 	t.Helper()
 	want, known := confined[one.Name]
+	if network && one.Name == "evict" {
+		want.fifos = "5 4"
+	}
 	if !known {
 		t.Errorf("nobody has said what container %s may have", one.Name)
 	}
 	s := one.SecurityContext
-	if s.Privileged || s.AllowPrivilegeEscalation || !s.ReadOnlyRootFilesystem || len(s.Capabilities.Add) > 0 || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
+	if s.Privileged || s.AllowPrivilegeEscalation || !s.ReadOnlyRootFilesystem || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
 		t.Errorf("%s: %+v", one.Name, s)
 	}
 	if s.RunAsNonRoot != (s.RunAsUser != 0) {
 		t.Errorf("%s runs as user %d, and runAsNonRoot is %t", one.Name, s.RunAsUser, s.RunAsNonRoot)
 	}
 	got := confined[""]
-	got.user, got.group = s.RunAsUser, s.RunAsGroup
+	got.user, got.group, got.added = s.RunAsUser, s.RunAsGroup, strings.Join(s.Capabilities.Add, " ")
 	hosts := map[string]string{} // the paths of the host by volume
 	for _, v := range p.Spec.Volumes {
 		hosts[v.Name] = v.HostPath.Path
@@ -332,11 +380,11 @@ func TestKubeletsStateIsASetting(t *testing.T) {
 
 type podTemplate struct {
 	Spec struct {
-		AutomountServiceAccountToken, HostPID bool
-		PriorityClassName, ServiceAccountName string
-		SecurityContext                       struct{ SeccompProfile struct{ Type string } }
-		InitContainers, Containers            []container
-		Volumes                               []struct {
+		AutomountServiceAccountToken, HostPID, HostNetwork bool
+		PriorityClassName, ServiceAccountName              string
+		SecurityContext                                    struct{ SeccompProfile struct{ Type string } }
+		InitContainers, Containers                         []container
+		Volumes                                            []struct {
 			Name     string
 			HostPath struct{ Path string }
 		}

@@ -214,7 +214,7 @@ func TestCustomNodeResource(t *testing.T) {
     - {type: Socket, name: "0", children: [{type: Numa, name: "0", resources: {allocatable: {resource.katalyst.kubewharf.io/reclaimed_millicpu: 22k}}, children: [{type: L3CacheGroup, name: "3"}]}]}
 `)
 	table := fields(c.Kubectl("get", "kcnr"))
-	if table[0] != "NAME RECLAIMED CPU RECLAIMED MEMORY TAINTS AGE" {
+	if table[0] != "NAME RECLAIMED MILLICPU RECLAIMED BYTES TAINTS AGE" {
 		t.Errorf("kubectl get kcnr heads its columns %q", table[0])
 	}
 	if want := `node-1 44k 195257901056 [{"effect":"NoSchedule","key":"node.katalyst.kubewharf.io/CPUPressure","timeAdded":"2023-01-05T05:26:51Z"}] `; !strings.HasPrefix(table[1], want) {

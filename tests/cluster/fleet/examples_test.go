@@ -6,12 +6,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"polder/tests/binaries"
 	"polder/tests/need"
+	"polder/tests/pages"
 )
 
 // The examples of --help that ask a cluster from outside of it run on a real one, and end well. What would run for ever ends after two
@@ -58,4 +60,52 @@ func TestExamples(t *testing.T) {
 	if ran < 5 {
 		t.Errorf("%d examples ran; want 5 at least", ran)
 	}
+}
+
+// The commands of docs/fleet.md run as they are written, and print lines of the form that the page shows.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "jq", "jq")
+	l := start(t)
+	l.makeNode(l.node(1))
+	l.agent(l.node(1), time.Now())
+	blocks, err := pages.Marked("fleet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, b := range blocks {
+		home, outputs := t.TempDir(), t.TempDir()
+		if err := os.Mkdir(filepath.Join(home, ".kube"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(l.AccountFor("centre"), filepath.Join(home, ".kube", "config")); err != nil {
+			t.Fatal(err)
+		}
+		run := exec.Command("bash", "-c", b.Script(outputs, nil))
+		run.Env = append(os.Environ(), "HOME="+home, "PATH="+binaries.Dir(t)+":"+os.Getenv("PATH"), "POLDER_REPORT_FLEET_DRY_RUN=true",
+			"POLDER_COLLECT_FLEET_INTERVAL=200ms", "POLDER_COLLECT_FLEET_NODE_SELECTOR=test="+l.name, "POLDER_COLLECT_FLEET_AGENT_NAMESPACE="+l.agents)
+		if !strings.Contains(b.Examples[0].Command, "--once") { // a reader presses Ctrl-C
+			run.Env = append(run.Env, "POLDER_COLLECT_FLEET_COUNT=2")
+		}
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Errorf("%s:%d: %v: %s", b.Page, b.Line, err, out)
+		}
+		for i, x := range b.Examples {
+			ran++
+			printed, err := os.ReadFile(filepath.Join(outputs, strconv.Itoa(i)))
+			if err != nil || x.Output != "" && shapeOfLine(string(printed)) != shapeOfLine(x.Output) {
+				t.Errorf("%s:%d: %s prints %q (%v); the page has\n%s", b.Page, x.Line, x.Command, printed, err, x.Output)
+			}
+		}
+	}
+	if ran < 2 {
+		t.Errorf("%d commands ran; want 2", ran)
+	}
+}
+
+// shapeOfLine is the first line with a word for each string and number.
+func shapeOfLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return regexp.MustCompile(`\d+`).ReplaceAllString(regexp.MustCompile(`"[^"]*"`).ReplaceAllString(line, "s"), "n")
 }

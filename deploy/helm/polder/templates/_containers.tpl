@@ -6,7 +6,7 @@ reads. Each tool's heartbeat lies beside its output.
 */ -}}
 {{- define "polder.tool" -}}
 {{- $v := .root.Values }}
-- name: {{ .tool }}
+- name: {{ .name | default .tool }}
   image: {{ include "polder.image" .root }}
   imagePullPolicy: {{ $v.image.pullPolicy }}
   command:
@@ -18,9 +18,9 @@ reads. Each tool's heartbeat lies beside its output.
   - {{ .beat }}
   env:
   {{- include "polder.common-env" .root | trim | nindent 2 }}
-  {{- with include "polder.env" (dict "root" .root "tool" .tool) | trim }}{{ nindent 2 . }}{{ end }}
+  {{- with include "polder.env" (dict "root" .root "tool" .tool "port" .port) | trim }}{{ nindent 2 . }}{{ end }}
   securityContext:
-    {{- include "polder.confined" .root | trim | nindent 4 }}
+    {{- include (.confined | default "polder.confined") .root | trim | nindent 4 }}
     {{- if .user }}
     runAsUser: {{ .user }}
     runAsGroup: 65532
@@ -45,8 +45,8 @@ reads. Each tool's heartbeat lies beside its output.
     timeoutSeconds: 10
     terminationGracePeriodSeconds: 5 # who hangs does not hear SIGTERM
   {{- end }}
-  {{- with include "polder.metrics-ports" (dict "root" .root "tools" (list .tool)) | trim }}{{ nindent 2 . }}{{ end }}
-  resources: {{- toYaml (index $v .tool).resources | nindent 4 }}
+  {{- with include "polder.metrics-ports" (dict "root" .root "tools" (list (.port | default .tool))) | trim }}{{ nindent 2 . }}{{ end }}
+  resources: {{- toYaml (index $v (.port | default .tool)).resources | nindent 4 }}
 {{- end }}
 
 {{- /* The FIFOs (.fifos, numbers) of a pod as volumes, and what prepare has mounted. */ -}}
@@ -124,18 +124,38 @@ volumes:
 {{ include "polder.tool-state" (dict "root" . "tool" "advise") | trim }}
 {{- end }}
 
-{{- define "polder.evict-pod" -}}
+{{- /* A second isolate, in the host's network: no token, no cgroup to write, and one capability, which cannot be had by less than root. It
+stands between isolate and evict. */ -}}
+{{- define "polder.network-pod" -}}
 initContainers:
 {{ include "polder.prepare" . | trim }}
 containers:
-{{ include "polder.tool" (dict "root" . "tool" "evict" "user" 65524 "beat" "/run/polder/4/evict" "upstream" "/run/polder/3/isolate" "args" (list "--input" "fifo:/run/polder/3/ticks.fifo" "--output" "fifo:/run/polder/4/ticks.fifo" "--state" "/var/lib/polder/evict.json")) | trim }}
+{{ include "polder.tool" (dict "root" . "tool" "isolate" "name" "isolate-network" "port" "network" "confined" "polder.confined-network" "beat" "/run/polder/5/isolate-network" "upstream" "/run/polder/3/isolate" "args" (list "--only" "network" "--input" "fifo:/run/polder/3/ticks.fifo" "--output" "fifo:/run/polder/5/ticks.fifo" "--journal" "/var/lib/polder/network.journal")) | trim }}
   volumeMounts:
+  {{- include "polder.cgroups-read-only" . | trim | nindent 2 }}
   - {name: pipe-3, mountPath: /run/polder/3}
+  - {name: pipe-5, mountPath: /run/polder/5}
+  - {name: state-network, mountPath: /var/lib/polder}
+volumes:
+- name: cgroups
+  hostPath: {path: /sys/fs/cgroup, type: Directory}
+{{ include "polder.pipe-volumes" (dict "root" . "fifos" (list 3 5)) | trim }}
+{{ include "polder.tool-state" (dict "root" . "tool" "network") | trim }}
+{{- end }}
+
+{{- define "polder.evict-pod" -}}
+{{- $in := ternary 5 3 .Values.network.enabled }}
+initContainers:
+{{ include "polder.prepare" . | trim }}
+containers:
+{{ include "polder.tool" (dict "root" . "tool" "evict" "user" 65524 "beat" "/run/polder/4/evict" "upstream" (ternary "/run/polder/5/isolate-network" "/run/polder/3/isolate" .Values.network.enabled) "args" (list "--input" (printf "fifo:/run/polder/%d/ticks.fifo" $in) "--output" "fifo:/run/polder/4/ticks.fifo" "--state" "/var/lib/polder/evict.json")) | trim }}
+  volumeMounts:
+  - {name: pipe-{{ $in }}, mountPath: /run/polder/{{ $in }}}
   - {name: pipe-4, mountPath: /run/polder/4}
   - {name: state-evict, mountPath: /var/lib/polder}
   {{- include "polder.token-mount" . | trim | nindent 2 }}
 volumes:
-{{ include "polder.pipe-volumes" (dict "root" . "fifos" (list 3 4)) | trim }}
+{{ include "polder.pipe-volumes" (dict "root" . "fifos" (list $in 4)) | trim }}
 {{ include "polder.tool-state" (dict "root" . "tool" "evict") | trim }}
 {{ include "polder.token-volume" . | trim }}
 {{- end }}

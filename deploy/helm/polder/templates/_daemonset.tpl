@@ -1,6 +1,6 @@
 {{- /*
 A DaemonSet: .pod is the template of its pods' containers and volumes, .component the tool that it is named after where there are several,
-.account its service account, none where it is empty.
+.account its service account, none where it is empty; .hostPID and .hostNetwork as of a pod.
 */ -}}
 {{- define "polder.daemonset" -}}
 {{- $root := .root }}
@@ -44,7 +44,7 @@ spec:
       # Threads of other pods are looked at: a process in another pid namespace does not see them.
       hostPID: true
       {{- end }}
-      {{- if $v.hostNetwork }}
+      {{- if or $v.hostNetwork .hostNetwork }}
       hostNetwork: true
       dnsPolicy: ClusterFirstWithHostNet
       {{- end }}

@@ -66,7 +66,8 @@ all, and those of the tools besides where they are asked for. */ -}}
 {{ if eq $state "true" }}file{{ else if eq $state "false" }}none{{ else }}{{ $state }}{{ end }}
 {{- end }}
 
-{{- /* The settings of one tool (.tool) as environment variables: what the chart says, then its flags. */ -}}
+{{- /* The settings of one tool (.tool) as environment variables: what the chart says, then its flags. .port names the port of its metrics,
+where that is not the tool's. */ -}}
 {{- define "polder.env" -}}
 {{- $v := .root.Values }}
 {{- $env := dict }}
@@ -82,6 +83,10 @@ all, and those of the tools besides where they are asked for. */ -}}
 {{- end }}
 {{- else if eq .tool "advise" }}
 {{- if ne $v.policy "katalyst" }}{{ $_ := set $env "policy" $v.policy }}{{ end }}
+{{- if $v.network.enabled }}
+{{- with $v.network.batchRate }}{{ $_ := set $env "batch-network-rate" . }}{{ end }}
+{{- with $v.network.rate }}{{ $_ := set $env "network-rate" . }}{{ end }}
+{{- end }}
 {{- else if eq .tool "evict" }}
 {{- $_ := set $env "action" $v.evict.action }}
 {{- $_ := set $env "rules" (include "polder.rules" .root | trim) }}
@@ -94,7 +99,7 @@ all, and those of the tools besides where they are asked for. */ -}}
 {{- end }}
 {{- end }}
 {{- if $v.metrics.enabled }}
-{{- $_ := set $env "metrics-addr" (printf ":%v" (index $v.metrics.ports .tool)) }}
+{{- $_ := set $env "metrics-addr" (printf ":%v" (index $v.metrics.ports (.port | default .tool))) }}
 {{- end }}
 {{- if and $v.dryRun (has .tool (list "isolate" "evict" "report")) }}
 {{- $_ := set $env "dry-run" "true" }}
@@ -106,6 +111,7 @@ all, and those of the tools besides where they are asked for. */ -}}
 {{- end }}
 {{- $env = merge (dict) (index $v .tool).flags $env }}
 {{- range $flag, $value := $env }}
+{{- if kindIs "slice" $value }}{{ $value = join "," $value }}{{ end }}
 {{- if kindIs "float64" $value }}{{ if eq (floor $value) $value }}{{ $value = int64 $value }}{{ end }}{{ end }}
 - {name: {{ printf "POLDER_%s_%s" $.tool $flag | replace "-" "_" | upper }}, value: {{ $value | toString | quote }}}
 {{- end }}
@@ -136,6 +142,14 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 privileged: false
 capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- /* What shapes the links has one capability more. */ -}}
+{{- define "polder.confined-network" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+privileged: false
+capabilities: {drop: [ALL], add: [NET_ADMIN]}
 {{- end }}
 
 {{- define "polder.token-mount" -}}

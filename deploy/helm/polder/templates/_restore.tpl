@@ -32,6 +32,24 @@
   {{- with include "polder.resctrl-mount" (dict "root" .) | trim }}{{ nindent 2 . }}{{ end }}
   - {name: state, mountPath: /var/lib/polder}
 {{- end }}
+{{- /* Gives the uplinks back, once. */ -}}
+{{- define "polder.network-restore" -}}
+initContainers:
+- name: restore-network
+  image: {{ include "polder.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [/usr/local/bin/isolate, --only, network, --restore, --if-exists, --journal, /var/lib/polder/network.journal]
+  env: {{- include "polder.common-env" . | trim | nindent 2 }}
+  securityContext: {{- include "polder.confined-network" . | trim | nindent 4 }}
+    runAsUser: 0
+    runAsGroup: 0
+  resources: {{- toYaml .Values.network.resources | nindent 4 }}
+  volumeMounts:
+  - {name: state-network, mountPath: /var/lib/polder}
+{{ include "polder.done" . | trim }}
+volumes:
+{{ include "polder.tool-state" (dict "root" . "tool" "network") | trim }}
+{{- end }}
 {{- /* Waits to be uninstalled. */ -}}
 {{- define "polder.done" -}}
 containers:

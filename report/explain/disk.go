@@ -1,0 +1,232 @@
+package explain
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"polder/lib/phrase"
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+const (
+	// leastStall is the percentage of the time from which a service's waiting for I/O is worth a sentence.
+	leastStall = 1
+	// busyDisk is the percentage of the time from which a disk that had work under way is worth a sentence where no limit is set.
+	busyDisk = 90
+	// mostLimits is how many cgroups' limits are listed.
+	mostLimits = 3
+)
+
+// Reasons that the paragraph about disks says in its own sentences.
+var (
+	diskStep   = regexp.MustCompile(`^guard: step \d+: disk taken from batch \((\d+) of (\d+)\) at (\S+), because (.+)$`)
+	diskReason = regexp.MustCompile(`^batch disks: (weight \d|at most )`)
+)
+
+// diskSays is what the advice limits of the disks' use, what was done with it, and who waited for a disk. about is nil for the node.
+func diskSays(t *tick.Tick, about *tick.Pod) (s []string) {
+	if t.Sample == nil {
+		return nil
+	}
+	if about != nil && about.QoS != tick.QoSReclaimed {
+		return serviceOnDisks(about)
+	}
+	s = append(diskLimits(t, about), diskWeight(t, about)...)
+	limited := len(s) > 0
+	if about != nil {
+		if did := ioDone(about.IO); did != "" {
+			s = append([]string{"It " + did + "."}, s...)
+			if !limited {
+				s = append(s, "Polder limited no disk.")
+			}
+		}
+	}
+	if t.Advice != nil {
+		for _, r := range slices.Backward(t.Advice.Reasons) {
+			if m := diskStep.FindStringSubmatch(r); m != nil {
+				s = append(s, fmt.Sprintf("Step %s of %s was taken from batch's disks at %s, because %s.", m[1], m[2], brief(m[3]), plain(m[4])))
+				break
+			}
+		}
+	}
+	if stalled := mostStalled(t.Sample); stalled != nil {
+		s = append(s, fmt.Sprintf("%s waited for I/O longest of the services: %.1f %% of the time.",
+			nameOf(stalled.Namespace, stalled.Name), stalled.IOPressure.Some.Avg10))
+	}
+	return append(s, diskState(t, limited)...)
+}
+
+// serviceOnDisks is what a service did on disks, and how long it waited for them.
+func serviceOnDisks(p *tick.Pod) (s []string) {
+	if did := ioDone(p.IO); did != "" {
+		s = append(s, "It "+did+".")
+	}
+	if v := stall(p); v >= leastStall {
+		s = append(s, fmt.Sprintf("It waited for I/O in %.1f %% of the time.", v))
+	}
+	return s
+}
+
+// diskLimits are the advised limits of the pod's cgroups and of those above it, or of the node's.
+func diskLimits(t *tick.Tick, about *tick.Pod) (s []string) {
+	if t.Advice == nil {
+		return nil
+	}
+	more := 0
+	for i := range t.Advice.Cgroups {
+		c := &t.Advice.Cgroups[i]
+		own, concerned := concerns(c.Cgroup, about)
+		var limits []string
+		for j := range c.IOMax {
+			if text := limitSays(&c.IOMax[j]); text != "" && concerned {
+				limits = append(limits, text)
+			}
+		}
+		switch {
+		case len(limits) == 0:
+		case len(s) == mostLimits:
+			more++
+		case own:
+			s = append(s, fmt.Sprintf("It was limited to %s.", list(limits[:min(len(limits), mostLimits)])))
+		default:
+			s = append(s, fmt.Sprintf("All in %s together were limited to %s.", brief(c.Cgroup), list(limits[:min(len(limits), mostLimits)])))
+		}
+	}
+	if more > 0 {
+		s = append(s, fmt.Sprintf("%s more had limits.", phrase.Count(more, "cgroup")))
+	}
+	return s
+}
+
+// concerns reports whether a cgroup holds the pod, is one of its own, or whether there is no pod and each is of interest.
+func concerns(cgroup string, about *tick.Pod) (own, concerned bool) {
+	if about == nil {
+		return false, true
+	}
+	if about.Cgroup == "" {
+		return false, false
+	}
+	return cgroup == about.Cgroup, cgroup == about.Cgroup || strings.HasPrefix(cgroup, about.Cgroup+"/") ||
+		cgroup != "/" && strings.HasPrefix(about.Cgroup, cgroup+"/")
+}
+
+// limitSays is one disk's limits, empty where there is none.
+func limitSays(d *tick.DiskLimit) string {
+	var parts []string
+	for _, one := range []struct {
+		limit *int64
+		what  string
+		bytes bool
+	}{
+		{d.ReadBytesPerSecond, "read", true},
+		{d.WriteBytesPerSecond, "written", true},
+		{d.ReadsPerSecond, "read", false},
+		{d.WritesPerSecond, "write", false},
+	} {
+		switch {
+		case one.limit == nil || *one.limit < 0:
+		case one.bytes:
+			parts = append(parts, fmt.Sprintf("%s %s a second", bytesOf(float64(*one.limit)), one.what))
+		default:
+			parts = append(parts, phrase.Count(int(min(*one.limit, 1e15)), one.what)+" a second")
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	on := "disk " + brief(d.Disk)
+	if d.Disk == tick.AllDisks {
+		on = "each disk"
+	}
+	return list(parts) + " on " + on
+}
+
+// diskWeight is the advised weight of the innermost cgroup that has one.
+func diskWeight(t *tick.Tick, about *tick.Pod) []string {
+	if t.Advice == nil {
+		return nil
+	}
+	var weight *int64
+	of := ""
+	for i := range t.Advice.Cgroups {
+		c := &t.Advice.Cgroups[i]
+		if _, concerned := concerns(c.Cgroup, about); concerned && c.IOWeight != nil && *c.IOWeight > 0 && len(c.Cgroup) >= len(of) {
+			weight, of = c.IOWeight, c.Cgroup
+		}
+	}
+	if weight == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("The weight of %s on disks was %d (the usual is 100): beside others it gets that part, where the disk's scheduler heeds weights.",
+		brief(of), *weight)}
+}
+
+// ioDone is what a pod did on disks, empty where nothing of it is known.
+func ioDone(io *tick.IO) string {
+	if io == nil {
+		return ""
+	}
+	var parts []string
+	for _, one := range []struct {
+		bytes, operations *float64
+		verb, what        string
+	}{{io.ReadBytesPerSecond, io.ReadsPerSecond, "read", "read"}, {io.WriteBytesPerSecond, io.WritesPerSecond, "wrote", "write"}} {
+		if one.bytes == nil {
+			continue
+		}
+		text := fmt.Sprintf("%s %s a second", one.verb, view.Bytes(one.bytes))
+		if one.operations != nil {
+			text += fmt.Sprintf(" in %s", phrase.Count(int(min(max(*one.operations, 0), 1e15)), one.what))
+		}
+		parts = append(parts, text)
+	}
+	return list(parts)
+}
+
+// stall is the percentage of the time in which a pod waited for I/O, 0 where it is unknown: of that nothing is said.
+func stall(p *tick.Pod) float64 {
+	if p.IOPressure == nil || p.IOPressure.Some == nil {
+		return 0
+	}
+	return p.IOPressure.Some.Avg10
+}
+
+// mostStalled is the service that waited longest for I/O, nil where none did.
+func mostStalled(sample *tick.Sample) (most *tick.Pod) {
+	least := float64(leastStall)
+	for i := range sample.Pods {
+		if p := &sample.Pods[i]; p.QoS != tick.QoSReclaimed && stall(p) >= least {
+			most, least = p, stall(p)
+		}
+	}
+	return most
+}
+
+// diskState is the disk that was used most, where that matters, and why the limits may not be in force.
+func diskState(t *tick.Tick, limited bool) (s []string) {
+	var fullest *tick.Disk
+	for i := range t.Sample.Disks {
+		if d := &t.Sample.Disks[i]; d.UsePercent != nil && (fullest == nil || *d.UsePercent > *fullest.UsePercent) {
+			fullest = d
+		}
+	}
+	if fullest != nil && (limited || *fullest.UsePercent >= busyDisk) {
+		text := fmt.Sprintf("The disk that was used most, %s, had work in %.0f %% of the time", brief(fullest.Name), *fullest.UsePercent)
+		if l := fullest.WriteLatencyMicroseconds; l != nil {
+			text += fmt.Sprintf("; a write took %.3g ms", *l/1000)
+		}
+		s = append(s, text+".")
+	}
+	if t.Isolation == nil || !limited {
+		return s
+	}
+	for _, key := range []string{"ioMax", "ioWeight"} {
+		if slices.Contains(t.Isolation.Unavailable, key) {
+			s = append(s, fmt.Sprintf("This kernel has no file for %s: none of that is in force.", key))
+		}
+	}
+	return s
+}

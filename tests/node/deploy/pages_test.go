@@ -1,0 +1,140 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/binaries"
+	"polder/tests/cluster/controlplane"
+	"polder/tests/node"
+	"polder/tests/pages"
+)
+
+// walk is the order in which a reader comes to the blocks that need a kubelet, by a part of each.
+var walk = []string{"helm install", "dryRun=false", "jsonpath='{.status.allocatable}'", "centre.enabled=true", "policy=koordinator", "helm uninstall"}
+
+// inWalk are the pages' blocks in that order.
+func inWalk(t *testing.T) []pages.Block {
+	t.Helper()
+	blocks, err := pages.Marked("node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(b pages.Block) int {
+		return slices.IndexFunc(walk, func(part string) bool {
+			return slices.ContainsFunc(b.Examples, func(x pages.Example) bool {
+				return strings.Contains(x.Command, part) && !strings.Contains(x.Command, "centre.dryRun=false")
+			})
+		})
+	}
+	for _, b := range blocks {
+		if place(b) < 0 {
+			t.Errorf("%s:%d: the test does not know when a reader comes to this block: put a part of it into walk", b.Page, b.Line)
+		}
+	}
+	slices.SortStableFunc(blocks, func(a, b pages.Block) int { return place(a) - place(b) })
+	return blocks
+}
+
+// settings are what this machine's node needs beside the page: pods have no network of their own, and nobody serves the address of the service
+// kubernetes. The default image is there.
+const settings = `hostNetwork: true
+env:
+- {name: KUBERNETES_SERVICE_HOST, value: %q}
+- {name: KUBERNETES_SERVICE_PORT, value: %q}
+heartbeat: {periodSeconds: 1}
+`
+
+// The installation of docs/install.md on a real node, as it is written, from the first look to the removal; with docs/fleet.md's part of it.
+func TestPages(t *testing.T) {
+	programs := controlplane.Need(t, "helm", "kubelet")
+	dir := t.TempDir()
+	version := chartVersion(t)
+	archive := filepath.Join(dir, "polder.tar")
+	if out, err := exec.Command(top+"/scripts/image", "-t", "polder:"+version, "-b", binaries.Dir(t), archive).CombinedOutput(); err != nil {
+		t.Fatalf("scripts/image: %v\n%s", err, out)
+	}
+	c := controlplane.Start(t, controlplane.Options{Scheduler: true, ControllerManager: true})
+	n := node.Start(t, c, node.Options{Name: "node-1", Images: []string{archive}})
+	server, err := url.Parse(n.Server())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"values.yaml": fmt.Sprintf(settings, server.Hostname(), server.Port()),
+		"bin/helm":    fmt.Sprintf("#!/bin/sh\n[ \"$1\" != install ] || set -- \"$@\" --values %s/values.yaml\nexec %s/helm \"$@\"\n", dir, programs),
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deployPath, err := filepath.Abs(top + "/deploy")
+	if err == nil {
+		err = os.Symlink(deployPath, filepath.Join(dir, "deploy"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, b := range inWalk(t) {
+		outputs := t.TempDir()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a command that does not end
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "bash", "-c", b.Script(outputs, nil))
+		cmd.Dir = dir
+		cmd.Env = []string{"HOME=" + dir, "KUBECONFIG=" + n.Kubeconfig(), "PATH=" + dir + "/bin:" + programs + ":/usr/sbin:/usr/bin:/sbin:/bin"}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			status, _ := n.TryKubectl("", "-n", namespace, "get", "pods", "-o", "wide") // what can be said of it
+			t.Fatalf("%s:%d: %v\n%s\n%s", b.Page, b.Line, err, out, status)
+		}
+		for i, x := range b.Examples {
+			printed, err := os.ReadFile(filepath.Join(outputs, fmt.Sprint(i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("$ %s\n%s", x.Command, clipped(string(printed)))
+			if len(printed) == 0 && !strings.HasPrefix(x.Command, "kubectl create") {
+				t.Errorf("%s:%d: %s prints nothing", b.Page, x.Line, x.Command)
+			}
+			ran++
+		}
+		for _, wrong := range b.Printed(outputs) {
+			t.Error(wrong)
+		}
+	}
+	if left := n.Kubectl("get", "daemonsets,deployments", "-A", "-o", "name"); left != "" {
+		t.Errorf("after the removal there is %s", left)
+	}
+	t.Logf("figures: %d commands of the pages ran on a node", ran)
+	if ran < 20 {
+		t.Errorf("%d commands ran; want 20 at least: are the blocks still found?", ran)
+	}
+}
+
+func clipped(text string) string { return text[:min(len(text), 2000)] }
+
+// chartVersion is the version of the image that the chart has by default.
+func chartVersion(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(top + "/deploy/helm/polder/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^appVersion: "?([^"\s]+)"?$`).FindSubmatch(data)
+	if m == nil {
+		t.Fatal("Chart.yaml has no appVersion")
+	}
+	return string(m[1])
+}
