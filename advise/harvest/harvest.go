@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
@@ -67,7 +68,7 @@ func (d *Decider) Reboot() {
 	for _, n := range d.nodes {
 		if n != nil {
 			n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
-			n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
+			n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 		}
 	}
 }
@@ -89,6 +90,7 @@ type node struct {
 	Class    *class.State  `json:"class,omitempty"`
 	Guard    *guard.State  `json:"guard,omitempty"`
 	Limits   *limits.State `json:"limits,omitempty"`
+	Cold     *cold.State   `json:"cold,omitempty"`
 	Disk     *disk.State   `json:"disk,omitempty"`
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
@@ -127,6 +129,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.Disk = n.Disk.Advise(t, a, d.settings.Disk, disk.Strategy{}, true)
 	n.Guard = n.Guard.Advise(t, a, d.settings.Guard, true, m)
 	n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})
+	n.Cold = n.Cold.Advise(t, a, d.settings.Cold)
 	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)
 	n.Fallback = a.Fallback
 	return a

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
@@ -52,7 +53,7 @@ func (d *Decider) Reboot() {
 	for _, n := range d.nodes {
 		if n != nil {
 			n.Bound, n.Started, n.Fallback, n.Pools, n.Quota, n.Tier, n.Class = nil, nil, nil, false, false, "", nil
-			n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
+			n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 		}
 	}
 }
@@ -89,6 +90,7 @@ type node struct {
 	Guard *guard.State `json:"guard,omitempty"`
 	// Limits are the reclaimed pods' own limits, the cap of their memory, and the protection of the services'.
 	Limits *limits.State `json:"limits,omitempty"`
+	Cold   *cold.State   `json:"cold,omitempty"`
 	// Disk is their share of the disks, and their limits there.
 	Disk *disk.State `json:"disk,omitempty"`
 
@@ -135,6 +137,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	policy.AwakenTiers(s, a)
 	n.memory(a, machineBytes, r, e)
 	n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{Own: true})
+	n.Cold = n.Cold.Advise(t, a, d.settings.Cold)
 	n.publish(a, s, r, machineBytes, weights)
 	a.Reasons = append(a.Reasons, r.reasons...)
 	n.Fallback = a.Fallback

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/koordinator/batch"
@@ -45,6 +46,8 @@ type Settings struct {
 	Guard guard.Settings
 	// Limits cap batch pods' memory and protect the services'; both are off unless they are switched on: Koordinator has its own memory QoS.
 	Limits limits.Settings
+	// Cold takes memory back that batch pods hold and do not use; it is off unless it is switched on.
+	Cold cold.Settings
 	// Disk is beside the batch class's blkioQOS.
 	Disk disk.Settings
 }
@@ -73,7 +76,7 @@ func (d *Decider) Reboot() {
 		}
 		n.Suppress = suppress.State{Given: n.Suppress.Given}
 		n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
-		n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
+		n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 	}
 }
 
@@ -90,6 +93,7 @@ type node struct {
 	Class      *class.State          `json:"class,omitempty"`
 	Guard      *guard.State          `json:"guard,omitempty"`
 	Limits     *limits.State         `json:"limits,omitempty"`
+	Cold       *cold.State           `json:"cold,omitempty"`
 	Disk       *disk.State           `json:"disk,omitempty"`
 	Fallback   []tick.Cgroup         `json:"fallback,omitempty"`
 
@@ -142,6 +146,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.Guard = n.Guard.Advise(t, a, d.settings.Guard, false, machineOf(t.Sample))
 	if seen {
 		n.Limits = n.Limits.Advise(t, a, d.settings.Limits, limits.Defaults{})
+		n.Cold = n.Cold.Advise(t, a, d.settings.Cold)
 	}
 	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before what is below them
 		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })
