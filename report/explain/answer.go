@@ -36,6 +36,7 @@ func (r *Recording) podAt(n *node, add func(string)) {
 	add(paragraph("Why no more", why(t, p)...))
 	if p.QoS == tick.QoSReclaimed {
 		add(paragraph("Which service", r.services(n, t)...))
+		add(paragraph("Cold memory", n.coldSays(t)...))
 		add(paragraph("Network", networkSays(t)...))
 	}
 	add(paragraph("Throttled", throttledSays(p)))
@@ -50,6 +51,7 @@ func (r *Recording) nodeAt(n *node, add func(string)) {
 	add(paragraph("Offered", offered(t)...))
 	add(paragraph("Why no more", why(t, nil)...))
 	add(paragraph("Which service", r.services(n, t)...))
+	add(paragraph("Cold memory", n.coldSays(t)...))
 	add(paragraph("Network", networkSays(t)...))
 	add(r.throttledNow(t))
 	add(r.evicted(n, t, nil))
