@@ -80,7 +80,9 @@ MEMORY
    A reclaimed pod's limits of reclaimed CPU are the quota of its cgroup, and those of reclaimed memory limit its containers
    where batch's memory is capped (policies katalyst and harvest; Koordinator's policy has its own). --batch-memory cap holds all of
    batch to what is offered and free, and --service-memory protect gives services memory.low up to their working set: both on
-   under policy harvest. Limits fall in steps and never under what is in use at that moment by more than a tenth. docs/memory.md has the rules.
+   under policy harvest. Limits fall in steps and never under what is in use at that moment by more than a tenth.
+--batch-reclaim cold takes a part of what batch pods hold back every 6 s, for as long as their own waiting for memory and what they
+need again bear it ("advice.memoryReclaim", which isolate does once). docs/memory.md has the rules.
 
 NETWORK
    --batch-network-rate guarantees batch a part of each uplink ("advice.network"), lets it take what is idle, and lets services come first.

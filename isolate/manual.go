@@ -35,6 +35,9 @@ Sections: reads advice; writes isolation, or with --only network, network.
   isolation.errors[]     {cgroup, key, error}
   isolation.fallback     the fallback was applied since the last tick
   isolation.refused      why the tick was not acted on
+  isolation.reclaims[]   what became of memory that was to be taken back:
+                         {bootSeconds, cgroup, bytes, reclaimedBytes,
+                         seconds, state, why}
   isolation.unavailable  wanted keys that this machine has no file or mount for
 
 WHAT IS WRITTEN
@@ -78,6 +81,9 @@ memory.low fall from the bottom up and rise from the top down, so that no cgroup
 What this machine has no file or mount for (resctrl, cpu.cfs_burst_us before Linux 5.14, memory.min on cgroup v1, the memory.wmark_*
 of other vendors' kernels) is left alone: it is in isolation.errors and in the log once, when it is first wanted, and from then on its
 key is in isolation.unavailable. The file is looked for again every 100 ticks.
+
+advice.memoryReclaim is memory to be taken back once (memory.reclaim of version 2). It is done beside the ticks, one at a time, for a second at
+most, and never twice: its name is the run of the kernel and the time in it, which must be later than the last one's and than isolate's own start.
 
 A memory.max of version 2 that the kernel could only enforce by killing is not written.
 

@@ -13,6 +13,7 @@ import (
 
 	"polder/isolate/apply"
 	"polder/isolate/plan"
+	"polder/isolate/reclaim"
 	"polder/isolate/resctrl"
 	"polder/lib/cgroup"
 	"polder/lib/cpumanager"
@@ -133,7 +134,8 @@ func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarc
 		}
 	}
 	t := &tool{s: s, o: o, apply: apply.New(a), resctrl: resctrl.New(groups)}
-	defer t.apply.Close()
+	t.reclaim = reclaim.New(reclaim.Options{Hierarchy: h, Root: o.root, DryRun: s.DryRun, Now: s.Now, Log: s.Log})
+	defer t.close()
 	err = s.Filter(ctx, stage.Filter{
 		Section:     tick.SectionIsolation,
 		Reads:       []string{tick.SectionAdvice},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"polder/isolate/apply"
+	"polder/isolate/reclaim"
 	"polder/isolate/resctrl"
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -17,6 +18,7 @@ type tool struct {
 	o       options
 	apply   *apply.Applier
 	resctrl *resctrl.Applier
+	reclaim *reclaim.Runner
 
 	fallback []tick.Cgroup
 	heard    time.Time // when the last advice came that was acted on
@@ -50,6 +52,7 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		t.apply.At(in.Time)
 		out = t.apply.Apply(in.Advice.Cgroups)
 		t.resctrl.Apply(&out, in.Advice.Resctrl)
+		t.reclaim.Apply(&out, in.Advice.MemoryReclaim)
 		t.logger.errors(t.s.Log, out.Errors)
 		t.fallback, t.heard = in.Advice.Fallback, t.s.Now()
 		if t.falling {
@@ -64,8 +67,15 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		out.Errors = append(t.pending.Errors, out.Errors...)
 		t.pending = nil
 	}
+	t.reclaim.Tell(&out)
 	out.DroppedTicks = in.Dropped
 	return out, nil
+}
+
+// close ends what goes on beside the ticks, and lets the held files go.
+func (t *tool) close() {
+	t.reclaim.Close()
+	t.apply.Close()
 }
 
 // checkSilence applies the fallback once the last advice is too old, though other ticks come.

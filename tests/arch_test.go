@@ -18,7 +18,7 @@ type pkg struct {
 
 // pure packages decide and do nothing: time comes from the tick, and the world from their arguments.
 var pure = []string{
-	"polder/advise/policy", "polder/advise/histogram", "polder/advise/class", "polder/advise/guard", "polder/advise/disk", "polder/advise/limits", "polder/advise/network", "polder/advise/katalyst", "polder/advise/harvest",
+	"polder/advise/policy", "polder/advise/histogram", "polder/advise/class", "polder/advise/guard", "polder/advise/disk", "polder/advise/limits", "polder/advise/cold", "polder/advise/network", "polder/advise/katalyst", "polder/advise/harvest",
 	"polder/advise/koordinator", "polder/advise/koordinator/annotation", "polder/advise/koordinator/batch", "polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory", "polder/advise/koordinator/resctrl", "polder/advise/koordinator/revert",
 	"polder/isolate/plan", "polder/isolate/network/plan",
 	"polder/evict/rule", "polder/evict/pick", "polder/evict/fleet/health", "polder/evict/dynamic",

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
@@ -71,6 +72,7 @@ type node struct {
 	Class    *class.State  `json:"class,omitempty"`
 	Guard    *guard.State  `json:"guard,omitempty"`
 	Limits   *limits.State `json:"limits,omitempty"`
+	Cold     *cold.State   `json:"cold,omitempty"`
 	Disk     *disk.State   `json:"disk,omitempty"`
 	Fallback []tick.Cgroup `json:"fallback,omitempty"`
 
@@ -83,7 +85,7 @@ func (n *node) LastUsed() time.Time { return n.Seen }
 // Reboot keeps what is known of the services' use.
 func (n *node) Reboot() {
 	n.Place.Confined, n.Place.Kept, n.Place.Tier, n.Class, n.Fallback = false, "", "", nil, nil
-	n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
+	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
 
 // Decide implements [policy.Decider].
@@ -110,6 +112,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, disk.Strategy{}, true)
 	n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, true, m)
 	n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{Own: true, Batch: true, Services: true})
+	n.Cold = n.Cold.Advise(t, a, d.Settings.Cold)
 	a.Cgroups, a.Fallback = uniqueByPath(a.Cgroups), uniqueByPath(a.Fallback)
 	n.Fallback = a.Fallback
 	return a

@@ -3,6 +3,7 @@ package harvest
 import (
 	"time"
 
+	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
@@ -35,6 +36,8 @@ type Settings struct {
 	Guard guard.Settings
 	// Limits cap batch pods' memory and protect the services'; both are on unless they are switched off.
 	Limits limits.Settings
+	// Cold takes memory back that batch pods hold and do not use; it is off unless it is switched on.
+	Cold cold.Settings
 	// Disk gives batch pods the idle share of the disks, and limits what they read and write; the share is on unless it is switched off.
 	Disk disk.Settings
 }

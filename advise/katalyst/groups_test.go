@@ -105,7 +105,7 @@ func TestUnitsAreDividedByNeed(t *testing.T) {
 		{"no need, no unit", []float64{0.001, 0, 6}, 4, []int{1, 0, 3}},
 		{"what is over goes to who has least for its need", []float64{2, 10}, 8, []int{1, 7}},
 	} {
-		if got := divide(c.needs, c.units, 2); !slices.Equal(got, c.want) {
+		if got := divideUnits(c.needs, c.units, 2); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v; want %v", c.name, got, c.want)
 		}
 	}
@@ -198,8 +198,8 @@ func TestPoolsShrinkByTheStep(t *testing.T) {
 
 // What a pool has is held in whole units, also where a CPU of one has gone.
 func TestAPartOfACoreIsHeldAsOne(t *testing.T) {
-	groups := []group{{hold: &hold{LastNeed: start}, present: name(cpus.New(0, 1, 2))}}
-	if got := new(node).holdBack(start, groups, []int{1}, 5, 2, Defaults()); !slices.Equal(got, []int{2}) {
+	groups := []group{{hold: hold{LastNeed: start}, present: name(cpus.New(0, 1, 2))}}
+	if got := holdBack(inputs{now: start, settings: Defaults()}, groups, []int{1}, 5, 2); !slices.Equal(got, []int{2}) {
 		t.Errorf("%v units are held; want 2", got)
 	}
 }
@@ -209,7 +209,7 @@ func TestAStateFileNamesNoPoolOfOurs(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0, shared("a", 1)))
 	for _, name := range []string{tick.PoolReclaim, tick.PoolReserve, "dedicated/default/db", "a b"} {
-		d.nodes["n"].Named = map[string]*ownPool{name: {CPUs: "0-3", hold: hold{LastNeed: start}}}
+		d.Nodes["n"].Named = map[string]*ownPool{name: {CPUs: "0-3", hold: hold{LastNeed: start}}}
 		a := d.Decide(at(1, shared("a", 1)))
 		if names := slices.Sorted(maps.Keys(poolsOf(a))); len(a.Pools) != 2 || !slices.Equal(names, []string{tick.PoolReclaim, tick.PoolShare}) {
 			t.Errorf("%s: pools %+v", name, a.Pools)
@@ -222,7 +222,7 @@ func TestAStateFileNamesNoPoolOfOurs(t *testing.T) {
 func TestPlaceMovesAsFewCPUsAsItCan(t *testing.T) {
 	d := New(Defaults())
 	d.Decide(at(0))
-	s := d.nodes["n"].shape
+	s := d.Nodes["n"].shape
 	for _, c := range []struct {
 		name     string
 		avail    string

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
@@ -58,6 +59,7 @@ type node struct {
 	Guard *guard.State `json:"guard,omitempty"`
 	// Limits are the reclaimed pods' own limits, the cap of their memory, and the protection of the services'.
 	Limits *limits.State `json:"limits,omitempty"`
+	Cold   *cold.State   `json:"cold,omitempty"`
 	// Disk is their share of the disks, and their limits there.
 	Disk *disk.State `json:"disk,omitempty"`
 
@@ -71,7 +73,7 @@ func (n *node) LastUsed() time.Time { return n.LastNeed }
 // Reboot keeps the dedicated pods' CPUs, and the pools' hold-downs.
 func (n *node) Reboot() {
 	n.Bound, n.Started, n.Fallback, n.Pools, n.Quota, n.Tier, n.Class = nil, nil, nil, false, false, "", nil
-	n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
+	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
 
 // divided is how the CPUs were divided last, from which the next division begins.
@@ -142,6 +144,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	bytes, why := reclaimedMemory(in, policy.Bounded(div.need.memoryBytes+sys.memoryBytes))
 	a.Reclaimed.MemoryBytes, a.Reasons = bytes, appendText(a.Reasons, why)
 	n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{Own: true})
+	n.Cold = n.Cold.Advise(t, a, d.Settings.Cold)
 	offer, because := publish(in, *a.Reclaimed, div.perNUMA, div.owned)
 	a.Reclaimed, a.Reasons = &offer, slices.Concat(a.Reasons, because, in.resolved.reasons)
 	n.Fallback = a.Fallback

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/limits"
@@ -39,6 +40,8 @@ type Settings struct {
 	Guard guard.Settings
 	// Limits cap the reclaimed pods' memory and protect the services'; both are off unless they are switched on: the guide has none.
 	Limits limits.Settings
+	// Cold takes memory back that batch pods hold and do not use; it is off unless it is switched on.
+	Cold cold.Settings
 	// Disk gives batch pods the idle share of the disks, and limits what they read and write; both are off unless they are switched on: the
 	// guide has none.
 	Disk disk.Settings

@@ -8,6 +8,16 @@ import (
 	"polder/lib/tick"
 )
 
+func shapeOf(t *testing.T, topology *tick.Topology, reserved, given string) *shape {
+	t.Helper()
+	var none *shape
+	s, err := none.renew(topology, reserved, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // What is remembered is made once and bounded, however many there are.
 func TestMemoIsBounded(t *testing.T) {
 	var m map[int]int
@@ -49,35 +59,24 @@ func TestMemoryOfNUMANodes(t *testing.T) {
 	for i, bytes := range []*float64{new(10e9), new(20e9), nil, new(0.0)} {
 		topology.NUMANodes[i].MemoryBytes = bytes
 	}
-	n := &node{}
-	if err := n.see(topology, "", ""); err != nil {
-		t.Fatal(err)
-	}
-	if got := n.shape.mems.String(); got != "0-2" {
+	s := shapeOf(t, topology, "", "")
+	if got := s.mems.String(); got != "0-2" {
 		t.Errorf("memory nodes %s; want 0-2", got)
 	}
 	for list, want := range map[string]float64{"0": 10e9, "0-1": 30e9, "0-3": 30e9, "2-3": 0, "": 0} {
-		if got := n.shape.bytesOf(mustParse(t, list)); got != want {
+		if got := s.bytesOf(mustParse(t, list)); got != want {
 			t.Errorf("nodes %q have %g bytes; want %g", list, got, want)
 		}
 	}
-	if got := n.shape.nodesOf(name(cpus.New(3, 4, 12))).String(); got != "0-1,3" {
+	if got := s.nodesOf(name(cpus.New(3, 4, 12))).String(); got != "0-1,3" {
 		t.Errorf("CPUs 3, 4 and 12 are of the nodes %s", got)
 	}
 }
 
 // A shape is made anew when anything of it changes, and only then.
 func TestTheShapeFollowsTheMachine(t *testing.T) {
-	n := &node{}
-	see := func(topology *tick.Topology, reserved, given string) *shape {
-		t.Helper()
-		if err := n.see(topology, reserved, given); err != nil {
-			t.Fatal(err)
-		}
-		return n.shape
-	}
-	last := see(guideTopology(), "", "")
-	if see(guideTopology(), "", "") != last {
+	last := shapeOf(t, guideTopology(), "", "")
+	if again, err := last.renew(guideTopology(), "", ""); err != nil || again != last {
 		t.Errorf("the same machine is made anew")
 	}
 	fewer := guideTopology()
@@ -94,12 +93,15 @@ func TestTheShapeFollowsTheMachine(t *testing.T) {
 		{"what is given is not reserved", guideTopology(), "1,25", "1,25", "0,2-24,26-47"},
 		{"fewer CPUs", fewer, "1,25", "1,25", "0,2-24,26-46"},
 	} {
-		s := see(c.topology, c.reserved, c.given)
+		s, err := last.renew(c.topology, c.reserved, c.given)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if s == last || s.avail.list != c.avail {
 			t.Errorf("%s: %s are available; want %s", c.name, s.avail.list, c.avail)
 		}
-		if !s.system.Intersection(s.exclusive).IsEmpty() {
-			t.Errorf("%s: %s are both reserved and given", c.name, s.system.Intersection(s.exclusive))
+		if !s.Reserved.Intersection(s.Exclusive).IsEmpty() {
+			t.Errorf("%s: %s are both reserved and given", c.name, s.Reserved.Intersection(s.Exclusive))
 		}
 		last = s
 	}
@@ -107,24 +109,21 @@ func TestTheShapeFollowsTheMachine(t *testing.T) {
 
 // All CPUs may be given away, and not all reserved.
 func TestAllCPUsReservedIsAFault(t *testing.T) {
-	n := &node{}
-	if err := n.see(guideTopology(), "0-47", ""); err == nil || !strings.Contains(err.Error(), "all online CPUs (0-47) are reserved") {
+	var none *shape
+	if _, err := none.renew(guideTopology(), "0-47", ""); err == nil || !strings.Contains(err.Error(), "all online CPUs (0-47) are reserved") {
 		t.Errorf("all reserved: %v", err)
 	}
-	if err := n.see(guideTopology(), "", "0-47"); err != nil || !n.shape.avail.IsEmpty() {
-		t.Errorf("all given: %v, %s are available", err, n.shape.avail.list)
+	if s := shapeOf(t, guideTopology(), "", "0-47"); !s.avail.IsEmpty() {
+		t.Errorf("all given: %s are available", s.avail.list)
 	}
-	if err := n.see(guideTopology(), "0-46", "47"); err != nil || !n.shape.avail.IsEmpty() {
-		t.Errorf("all reserved but one, which is given: %v, %s are available", err, n.shape.avail.list)
+	if s := shapeOf(t, guideTopology(), "0-46", "47"); !s.avail.IsEmpty() {
+		t.Errorf("all reserved but one, which is given: %s are available", s.avail.list)
 	}
 }
 
 // What dedicated pods leave is what they leave: two pods, and one that goes.
 func TestTheRestIsWhatDedicatedPodsLeave(t *testing.T) {
-	n := &node{}
-	if err := n.see(guideTopology(), "", ""); err != nil {
-		t.Fatal(err)
-	}
+	s := shapeOf(t, guideTopology(), "", "")
 	a, b := name(mustParse(t, "0-3,24-27")), name(mustParse(t, "4,28"))
 	for _, c := range []struct {
 		dedicated map[string]named
@@ -135,7 +134,7 @@ func TestTheRestIsWhatDedicatedPodsLeave(t *testing.T) {
 		{map[string]named{"b": b}, "0-3,5-27,29-47"},
 		{map[string]named{"a": b, "b": a}, "5-23,29-47"},
 	} {
-		if got := n.shape.rest(c.dedicated).list; got != c.want {
+		if got := s.rest(c.dedicated).list; got != c.want {
 			t.Errorf("beside %v there is %s; want %s", c.dedicated, got, c.want)
 		}
 	}

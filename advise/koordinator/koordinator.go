@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"polder/advise/class"
+	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/koordinator/batch"
@@ -43,6 +44,8 @@ type Settings struct {
 	Guard guard.Settings
 	// Limits cap batch pods' memory and protect the services'; both are off unless they are switched on: Koordinator has its own memory QoS.
 	Limits limits.Settings
+	// Cold takes memory back that batch pods hold and do not use; it is off unless it is switched on.
+	Cold cold.Settings
 	// Disk is beside the batch class's blkioQOS.
 	Disk disk.Settings
 }
@@ -67,6 +70,7 @@ type node struct {
 	Class    *class.State   `json:"class,omitempty"`
 	Guard    *guard.State   `json:"guard,omitempty"`
 	Limits   *limits.State  `json:"limits,omitempty"`
+	Cold     *cold.State    `json:"cold,omitempty"`
 	Disk     *disk.State    `json:"disk,omitempty"`
 	Fallback []tick.Cgroup  `json:"fallback,omitempty"`
 }
@@ -78,7 +82,7 @@ func (n *node) LastUsed() time.Time { return n.Seen }
 func (n *node) Reboot() {
 	n.Suppress = suppress.State{Given: n.Suppress.Given}
 	n.Burst, n.Memory, n.Resctrl, n.Class, n.Fallback = burst.State{}, memory.State{}, resctrl.State{}, nil, nil
-	n.Disk, n.Guard, n.Limits = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot()
+	n.Disk, n.Guard, n.Limits, n.Cold = n.Disk.Reboot(), n.Guard.Reboot(), n.Limits.Reboot(), n.Cold.Reboot()
 }
 
 // Decide implements [policy.Decider].
@@ -117,6 +121,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n.Guard = n.Guard.Advise(t, a, d.Settings.Guard, false, machineOf(t.Sample))
 	if seen {
 		n.Limits = n.Limits.Advise(t, a, d.Settings.Limits, limits.Defaults{})
+		n.Cold = n.Cold.Advise(t, a, d.Settings.Cold)
 	}
 	for _, list := range [][]tick.Cgroup{a.Cgroups, a.Fallback} { // parents come before what is below them
 		slices.SortStableFunc(list, func(x, y tick.Cgroup) int { return strings.Compare(x.Cgroup, y.Cgroup) })

@@ -104,6 +104,7 @@ func (w *work) cap() {
 	for i := range list {
 		w.bound(&list[i], float64(st.CapBytes), total, len(list))
 	}
+	w.watched(list)
 	switch {
 	case over:
 		w.say("batch memory: cap %s (%s%s); batch holds %s: memory.high brings it down by steps of %s, memory.max follows",
@@ -171,8 +172,9 @@ func (w *work) stay(list []unit, why string) {
 	}
 	w.say("batch memory: %s: the cap of %s stays for %s", why, size(float64(st.CapBytes)), (unknownAfter - age).Round(time.Second))
 	for i := range list {
-		if was := w.before(list[i].path).Cap; was != (values{}) {
-			w.of(list[i].path).Cap = was
+		if was := w.before(list[i].path); was.Cap != (values{}) {
+			s := w.of(list[i].path)
+			s.Cap, s.Watch = was.Cap, was.Watch
 		}
 	}
 }
@@ -223,6 +225,14 @@ func (w *work) bound(u *unit, all, total float64, n int) {
 		}
 	}
 	s, was := w.of(u.path), w.before(u.path).Cap
+	if s.Watch = w.watch(u, goal); s.Watch != nil {
+		if w.tick.Time.Before(s.Watch.Until) {
+			high = max(goal, u.use)
+		}
+		if s.Watch.isTight(w.tick.Time) {
+			hard = max(hard, float64(was.Max))
+		}
+	}
 	s.Cap.High = steady(was.High, whole(high), u.use*(1-stepPart))
 	s.Cap.Max = steady(was.Max, whole(hard), u.use)
 }

@@ -6,7 +6,8 @@
 //
 // It only ever tightens what the policy advises, and never widens what the cgroup had before (isolate sees to that, by
 // [tick.Cgroup.MemoryTighterOnly]). No limit is more than a step under what a cgroup uses at that moment, and no hard one is under it at
-// all: memory.high brings the use down, memory.max only follows. What is not known changes nothing; what is no longer desired is undone for
+// all: memory.high brings the use down, memory.max only follows, and memory.events say whether it does (see
+// [watch]). What is not known changes nothing; what is no longer desired is undone for
 // a while, and then nothing is said of it any more.
 package limits
 
@@ -77,6 +78,8 @@ type set struct {
 	Own values `json:"own,omitzero"`
 	Cap values `json:"cap,omitzero"`
 	Low int64  `json:"low,omitempty"`
+	// Watch is what the events of a capped cgroup say; nil where they are not known.
+	Watch *watch `json:"watch,omitempty"`
 	// Above says that the cgroup is above pods: the sample does not say whether it is still there.
 	Above bool `json:"above,omitempty"`
 	// Undo is what was advised before and is not desired any more, since UndoAt or earlier.
@@ -169,6 +172,9 @@ func (st *State) mend(now time.Time) {
 		}
 		for _, v := range []*int64{&s.Own.High, &s.Own.Max, &s.Cap.High, &s.Cap.Max, &s.Low} {
 			*v = bounded(*v)
+		}
+		if s.Watch != nil {
+			s.Watch.mend(now)
 		}
 		s.Own.CPU, s.Cap.CPU = min(max(s.Own.CPU, 0), maxMilliCPU), 0
 	}

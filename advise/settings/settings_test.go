@@ -59,6 +59,7 @@ func TestBounds(t *testing.T) {
 		"batch-memory":         {"on"},
 		"service-memory":       {"on"},
 		"batch-disk":           {"", "all"},
+		"batch-reclaim":        {"", "on", "Cold"},
 		"batch-disk-max":       {"", "sda", "sda=", "=read:1Mi", "sda=read:1Ki", "sda=reads:3", "sda=reads:x", "sda=speed:5", "sda=read:1Mi,read:2Mi", "sda=reads:5;sda=reads:6"},
 		"reserve-cpu":          {"", "-1", "many", "NaN", "0.0001"},
 		"reserve-memory":       {"", "-1", "lots"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"polder/advise/class"
+	"polder/advise/cold"
 	"polder/advise/disk"
 	"polder/advise/guard"
 	"polder/advise/harvest"
@@ -28,6 +29,7 @@ type Settings struct {
 	ReservedCPUs, BatchClass string
 	Guard                    guard.Settings
 	Limits                   limits.Settings
+	Cold                     cold.Settings
 	Disk                     disk.Settings
 	Network                  network.Settings
 
@@ -40,6 +42,7 @@ func Defaults() Settings {
 	return Settings{
 		Policy:   Policies[0].Name,
 		Guard:    guard.Settings{MarginPermille: guard.DefaultMarginPermille},
+		Cold:     cold.Settings{Mode: cold.None},
 		Network:  network.Settings{Batch: network.Share{Ceiling: network.Bandwidth{Percent: 100}}},
 		Katalyst: katalyst.Defaults(),
 		Harvest:  harvest.Defaults(),
@@ -49,19 +52,19 @@ func Defaults() Settings {
 // ForKatalyst are those of that policy; from says where a setting is from that is set, by its name.
 func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	k := s.Katalyst
-	k.ReservedCPUs, k.BatchClass, k.Guard, k.Limits, k.Disk, k.Sources = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Disk, from
+	k.ReservedCPUs, k.BatchClass, k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold, s.Disk, from
 	return k
 }
 
 // ForKoordinator are those of that policy.
 func (s *Settings) ForKoordinator() koordinator.Settings {
-	return koordinator.Settings{ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Disk: s.Disk}
+	return koordinator.Settings{ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Cold: s.Cold, Disk: s.Disk}
 }
 
 // ForHarvest are those of that policy.
 func (s *Settings) ForHarvest() harvest.Settings {
 	h := s.Harvest
-	h.ReservedCPUs, h.BatchClass, h.Guard, h.Limits, h.Disk = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Disk
+	h.ReservedCPUs, h.BatchClass, h.Guard, h.Limits, h.Cold, h.Disk = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold, s.Disk
 	return h
 }
 
@@ -150,6 +153,9 @@ func (s *Settings) commonRows() []Row {
 			"memory.low for services ("+strings.Join(limits.ServiceModes, ", ")+"; default protect for harvest)\n"+
 				"It covers their working set, on cgroup version 2. It is none by default under the other policies.").
 			shownAs("protect under policy harvest, none under the others"),
+		oneOf("batch-reclaim", &s.Cold.Mode, cold.Modes,
+			"take back memory that batch does not use ("+strings.Join(cold.Modes, ", ")+")\n"+
+				"cold takes a part of each batch pod every 6 s, for as long as it does not notice. It needs cgroup version 2 and Linux 5.19."),
 		oneOf("batch-disk", &s.Disk.Share, disk.Shares,
 			"batch's share of the disks ("+strings.Join(disk.Shares, ", ")+"; default idle for harvest)\n"+
 				"idle is the smallest weight, so that batch gets what services leave. The kernel heeds weights with the scheduler BFQ or with io.cost.").

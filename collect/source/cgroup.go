@@ -13,7 +13,7 @@ import (
 // looked for in the hierarchy that accounts for CPU time; what a cgroup lacks in the others is left out.
 var Cgroup = Source{
 	Name: "cgroup",
-	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup; each pod's memory.pressure, each service's cpu.pressure and io.pressure; what each pod reads and writes (blkio.throttle, io.stat)",
+	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup; each pod's memory.pressure and memory.events, each service's cpu.pressure and io.pressure; what each pod reads and writes (blkio.throttle, io.stat)",
 	New: func(e *Env) Reader {
 		return &cgroupReader{env: e}
 	},
@@ -125,6 +125,7 @@ type node struct {
 	container *container // nil where it is none
 	stalls    *stalls    // nil where it is no pod
 	io        *podIO     // likewise
+	events    *events    // likewise
 }
 
 // isPod reports whether the node is a pod.
@@ -236,9 +237,10 @@ func (t *tree) add(parent *node, name string) {
 		t.open(n.container)
 	}
 	if n.isPod() {
-		n.stalls, n.io = newStalls(), &podIO{}
+		n.stalls, n.io, n.events = newStalls(), &podIO{}, &events{}
 		t.openStalls(n)
 		t.openIO(n)
+		t.openEvents(n.events, n.path)
 	}
 	if n.lists {
 		n.children = map[string]*node{}
@@ -277,6 +279,7 @@ func (t *tree) remove(n *node) {
 	}
 	n.stalls.close()
 	n.io.close()
+	n.events.close()
 	t.batchChanged = true
 	t.changed = t.changed || n.isPod() || n.container != nil
 	if t.nodes[n.path] == n {
@@ -329,9 +332,11 @@ func (t *tree) read(r *Round) {
 			if r.Rescan {
 				t.openStalls(n)
 				t.openIO(n)
+				t.openEvents(n.events, n.path)
 			}
 			t.readStalls(n, r.Clock.Seconds())
 			t.readIO(n, r.Clock.Seconds())
+			t.readEvents(n.events, r.Clock.Seconds(), ioEvery)
 		}
 	}
 	if uncounted > 0 {
@@ -385,6 +390,7 @@ func (t *tree) close() error {
 		}
 		n.stalls.close()
 		n.io.close()
+		n.events.close()
 	}
 	if t.watcher == nil {
 		return nil

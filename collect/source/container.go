@@ -1,6 +1,8 @@
 package source
 
 import (
+	"os"
+
 	"polder/collect/loadavg"
 	"polder/lib/cgroup"
 	"polder/lib/tick"
@@ -24,6 +26,7 @@ type container struct {
 
 	usage, load1, load5, threads, throttled float64
 	usageBytes, workingSet, rss, cache      float64
+	refaults                                float64
 	memory                                  tick.Memory
 	numa                                    []tick.NUMABytes
 }
@@ -34,6 +37,7 @@ type reading struct {
 	has                cgroup.Has
 	usage              uint64
 	periods, throttled uint64
+	refaults           uint64 // pages
 }
 
 // update takes over what the group has just read.
@@ -42,7 +46,7 @@ func (c *container) update(seconds float64) {
 	if seconds > c.now.seconds { // a copy's clock may stand still: then the older reading is the one to compare with
 		c.before = c.now
 	}
-	c.now = reading{seconds: seconds, has: v.Has, usage: v.UsageNanoseconds, periods: v.Periods, throttled: v.ThrottledPeriods}
+	c.now = reading{seconds: seconds, has: v.Has, usage: v.UsageNanoseconds, periods: v.Periods, throttled: v.ThrottledPeriods, refaults: v.RefaultPages}
 	switch {
 	case v.Has&cgroup.HasThreads != 0:
 		c.counted, c.threads, c.threadsKnown = seconds, float64(v.Threads), true
@@ -73,6 +77,7 @@ func (c *container) fill(into *tick.Container) {
 		c.memory.WorkingSetBytes = known(&c.workingSet, float64(v.WorkingSetBytes()), has == cgroup.HasMemory|cgroup.HasMemoryStat)
 		c.memory.RSSBytes = known(&c.rss, float64(v.RSSBytes), stat)
 		c.memory.CacheBytes = known(&c.cache, float64(v.CacheBytes), stat)
+		c.memory.RefaultBytesPerSecond = c.refaultRate()
 		into.Memory = &c.memory
 	}
 	if v.Has&cgroup.HasNUMA != 0 {
@@ -104,6 +109,19 @@ func (c *container) rates() (usage, throttled *float64) {
 	}
 	return usage, throttled
 }
+
+// refaultRate is what was needed again in a second after it had been reclaimed, nil where there is no reading before.
+func (c *container) refaultRate() *float64 {
+	b, n := &c.before, &c.now
+	elapsed := n.seconds - b.seconds
+	if elapsed <= 0 || b.has&n.has&cgroup.HasRefaults == 0 || n.refaults < b.refaults {
+		return nil
+	}
+	return known(&c.refaults, rounded(float64(n.refaults-b.refaults)*pageBytes/elapsed, 1), true)
+}
+
+// pageBytes is the size of a page of memory, in which the kernel counts what it reclaims.
+var pageBytes = float64(os.Getpagesize())
 
 func (c *container) close() {
 	if c.group != nil {

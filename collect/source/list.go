@@ -14,6 +14,7 @@ var All = []Source{
 	Pods,
 	Partitions,
 	Tiers,
+	BatchMemory,
 	Capacity,
 	Node,
 	Config,

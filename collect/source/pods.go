@@ -39,11 +39,12 @@ type pod struct {
 	containers []*container
 	stalls     *stalls // nil where the pod has no cgroup
 	io         *podIO  // likewise
+	events     *events // likewise
 
-	usage, load1, load5, threads       float64
-	usageBytes, workingSet, rss, cache float64
-	wait                               float64
-	memory                             tick.Memory
+	usage, load1, load5, threads                 float64
+	usageBytes, workingSet, rss, cache, refaults float64
+	wait                                         float64
+	memory                                       tick.Memory
 }
 
 func (p *pods) Read(r *Round) error {
@@ -84,7 +85,7 @@ func (p *pods) assemble() {
 	p.at, p.out = make([]pod, len(nodes)), make([]tick.Pod, len(nodes))
 	for i, n := range nodes {
 		out := &p.out[i]
-		p.at[i].stalls, p.at[i].io = n.stalls, n.io
+		p.at[i].stalls, p.at[i].io, p.at[i].events = n.stalls, n.io, n.events
 		known, missing := j.find(n)
 		if known == nil {
 			*out = n.asTick(missing)
@@ -215,7 +216,7 @@ func (p *pod) fillWaiting(out *tick.Pod, seconds float64) {
 }
 
 func (p *pod) fill(out *tick.Pod, seconds float64) {
-	var usage, load1, load5, threads, bytes, workingSet, rss, cache sum
+	var usage, load1, load5, threads, bytes, workingSet, rss, cache, refaults sum
 	for i, c := range p.containers {
 		t := &out.Containers[i]
 		c.fill(t)
@@ -228,12 +229,14 @@ func (p *pod) fill(out *tick.Pod, seconds float64) {
 			workingSet.add(m.WorkingSetBytes)
 			rss.add(m.RSSBytes)
 			cache.add(m.CacheBytes)
+			refaults.add(m.RefaultBytesPerSecond)
 		}
 	}
 	p.fillWaiting(out, seconds)
 	if out.IO = nil; p.io != nil {
 		out.IO = p.io.value()
 	}
+	out.MemoryEvents = p.events.value()
 	out.UsageMilliCPU = usage.into(&p.usage, 10)
 	out.Load1, out.Load5 = load1.into(&p.load1, 1000), load5.into(&p.load5, 1000)
 	out.Threads = threads.into(&p.threads, 1)
@@ -242,6 +245,7 @@ func (p *pod) fill(out *tick.Pod, seconds float64) {
 		p.memory = tick.Memory{
 			UsageBytes: bytes.into(&p.usageBytes, 1), WorkingSetBytes: workingSet.into(&p.workingSet, 1),
 			RSSBytes: rss.into(&p.rss, 1), CacheBytes: cache.into(&p.cache, 1),
+			RefaultBytesPerSecond: refaults.into(&p.refaults, 1),
 		}
 		out.Memory = &p.memory
 	}

@@ -54,8 +54,8 @@ func openBeneath(dir, path string, flags int) (int, error) {
 	return fd, err
 }
 
-// has reports whether a cgroup has a file.
-func (h *Hierarchy) has(controller, cgroup, name string) bool {
+// Has reports whether a cgroup has a file.
+func (h *Hierarchy) Has(controller, cgroup, name string) bool {
 	at, _ := h.mount(controller)
 	return unix.Faccessat(unix.AT_FDCWD, filepath.Join(at, cgroup, name), unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil
 }

@@ -155,7 +155,7 @@ func (g *Group) open(i int, f valueFile) error {
 func (g *Group) inherit(i int, f valueFile) error {
 	nearer := false
 	for at := g.Path; at != g.owners[i] && !nearer; at = path.Dir(at) {
-		nearer = g.reader.h.has(f.controller, at, f.name)
+		nearer = g.reader.h.Has(f.controller, at, f.name)
 	}
 	if !nearer {
 		return nil

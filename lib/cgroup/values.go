@@ -24,6 +24,7 @@ const (
 	HasQuota  // QuotaMicroseconds
 	HasPeriod // PeriodMicroseconds
 	HasIdle
+	HasRefaults // RefaultPages
 )
 
 // Values is what a cgroup's files say at one instant, the cgroups below it included. Only what Has names means anything.
@@ -42,6 +43,8 @@ type Values struct {
 	Idle uint64
 
 	MemoryBytes, RSSBytes, CacheBytes, InactiveFileBytes uint64
+	// RefaultPages counts the pages that were needed again shortly after they had been reclaimed.
+	RefaultPages uint64
 
 	// CPUSetCPUs is the CPU list in force.
 	CPUSetCPUs string
@@ -214,7 +217,34 @@ func (v *Values) ParseMemoryStatV1(data []byte) error {
 
 // ParseMemoryStatV2 parses v2's memory.stat.
 func (v *Values) ParseMemoryStatV2(data []byte) error {
-	return v.memoryStat(data, "anon", "file", "inactive_file")
+	if err := v.memoryStat(data, "anon", "file", "inactive_file"); err != nil {
+		return err
+	}
+	return v.refaults(data)
+}
+
+// refaults parses workingset_refault_anon and workingset_refault_file, which stand one after the other; before Linux 5.9 workingset_refault has
+// both.
+func (v *Values) refaults(data []byte) error {
+	const prefix = "workingset_refault"
+	at := bytes.Index(data, []byte("\n"+prefix))
+	if at < 0 {
+		return nil
+	}
+	sum := uint64(0)
+	for data = data[at+1:]; bytes.HasPrefix(data, []byte(prefix)); {
+		var line []byte
+		line, data = kernfile.Line(data)
+		_, rest := kernfile.Field(line)
+		n, ok := kernfile.UintLine(rest)
+		if !ok {
+			return fmt.Errorf("line %q: %w", kernfile.Clip(line), errNumber)
+		}
+		plus(&sum, n)
+	}
+	v.RefaultPages = sum
+	v.Has |= HasRefaults
+	return nil
 }
 
 func (v *Values) memoryStat(data []byte, rss, cache, inactiveFile string) error {

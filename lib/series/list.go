@@ -39,6 +39,8 @@ var (
 	pods             = gauge("polder_pods", "Pods of a class.", "qos")
 	podsCPUUsage     = gauge("polder_pods_cpu_usage_cores", "CPU time used by the pods of a class.", "qos")
 	podsLoad1        = gauge("polder_pods_load1", "Runnable threads of the pods of a class, averaged over a minute.", "qos")
+	podsRefaults     = gauge("polder_pods_memory_refault_bytes_per_second", "Memory that the pods of a class needed again shortly after it had been reclaimed.", "qos")
+	memoryEvents     = counter("polder_batch_memory_events_total", "What a cgroup above batch pods went through: high, max, oom, oomKill (memory.events).", "cgroup", "event")
 	podsDiskBytes    = gauge("polder_pods_disk_bytes_per_second", "What the pods of a class read and wrote on disks.", "qos", "direction")
 	linkReceived     = gauge("polder_link_received_bytes_per_second", "Bytes that a link receives.", "link")
 	linkSent         = gauge("polder_link_sent_bytes_per_second", "Bytes that a link sends.", "link")
@@ -73,6 +75,8 @@ var (
 	isolationWrites    = counter("polder_isolation_writes_total", "Values written to cgroups, by key.", "key")
 	isolationUnchanged = gauge("polder_isolation_unchanged_values", "Values of the newest advice that were as wanted already.")
 	isolationMissing   = gauge("polder_isolation_missing_cgroups", "Cgroups of the advice that do not exist.")
+	memoryTaken        = counter("polder_memory_reclaimed_bytes_total", "Cold memory of batch that was taken back, at least.")
+	reclaims           = counter("polder_memory_reclaims_total", "Reclaims of cold memory that came to a state, one a cgroup.", "state")
 	isolationFallbacks = counter("polder_isolation_fallbacks_total", "Times that the fallback was applied, because no advice came.")
 	networkSent        = counter("polder_network_class_sent_bytes_total", "Bytes that a class of packets sent over a link, since the class was made.", "link", "class")
 	networkDropped     = counter("polder_network_class_dropped_packets_total", "Packets of a class that a full queue dropped, since the class was made.", "link", "class")
@@ -95,10 +99,10 @@ var All = []*Metric{
 	nodeMemoryTotal, nodeMemoryAvail, nodeMemoryFree, nodeMemoryLow, nodeKswapdSteal,
 	diskUse, diskQueue, diskBytes, diskOperations, diskLatency,
 	numaCPUUsage, numaMemoryTotal, numaMemoryFree, linkReceived, linkSent,
-	pods, podsCPUUsage, podsLoad1, podsMemory, podsDiskBytes, requestedCPU, requestedMemory,
+	pods, podsCPUUsage, podsLoad1, podsMemory, podsRefaults, memoryEvents, podsDiskBytes, requestedCPU, requestedMemory,
 	batchTime, batchPodTime, batchBeyond, batchThrottled, leftTime, servicesTime, servicesWaited,
 	reclaimedCPU, reclaimedMemory, shadowCPU, shadowMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, batchStarved, adviceReasons,
-	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks, networkSent, networkDropped, networkBacklog,
+	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks, memoryTaken, reclaims, networkSent, networkDropped, networkBacklog,
 	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,
 	agentState, fleetNodes, fleetProtection, fleetHeld, fleetWaiting,
 	targetState, targetWrites,

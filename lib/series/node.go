@@ -19,6 +19,8 @@ type Node struct {
 	errors    counts // by tool
 	sources   counts
 	writes    counts            // by key
+	taken     float64           // bytes of cold memory
+	reclaims  counts            // by state
 	written   counts            // by target
 	evictions counts            // by rule and state
 	states    map[string]string // the last state of each eviction, by UID and rule
@@ -59,6 +61,10 @@ func (n *Node) Add(t *tick.Tick) {
 		n.errors.add(n.label("isolate", t), float64(len(i.Errors)))
 		if i.Fallback {
 			n.fallbacks++
+		}
+		for _, r := range i.Reclaims {
+			n.taken += float64(max(r.ReclaimedBytes, 0))
+			n.reclaims.add(r.State, 1)
 		}
 		if !i.DryRun {
 			for _, w := range i.Writes {
@@ -141,6 +147,8 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 		p.number(isolationUnchanged, float64(i.Unchanged))
 		p.number(isolationMissing, float64(i.Missing))
 		p.number(isolationFallbacks, n.fallbacks)
+		p.number(memoryTaken, n.taken)
+		n.each(n.reclaims, func(state string, v float64) { p.number(reclaims, v, state) })
 		p.number(droppedTicks, float64(i.DroppedTicks), n.label("isolate", t))
 	}
 	if t.Eviction != nil {

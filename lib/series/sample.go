@@ -35,6 +35,7 @@ func (p *page) sample(s *tick.Sample) {
 	if s.IO != nil {
 		p.stall("io", s.IO.Pressure)
 	}
+	distinct(s.BatchMemory, func(x tick.CgroupMemory) string { return x.Cgroup }, p.events)
 	distinct(s.Disks, func(x tick.Disk) string { return x.Name }, p.disk)
 	distinct(s.NUMANodes, func(x tick.NUMASample) int { return x.ID }, func(x tick.NUMASample) {
 		p.put(numaCPUUsage, inCores(x.UsageMilliCPU), strconv.Itoa(x.ID))
@@ -79,6 +80,16 @@ func (p *page) disk(x tick.Disk) {
 	p.put(diskLatency, scaled(x.WriteLatencyMicroseconds, 1e-6), x.Name, directionWrite)
 }
 
+// events are those of a cgroup above batch pods.
+func (p *page) events(x tick.CgroupMemory) {
+	if e := x.Events; e != nil {
+		p.number(memoryEvents, e.High, x.Cgroup, "high")
+		p.number(memoryEvents, e.Max, x.Cgroup, "max")
+		p.number(memoryEvents, e.OOM, x.Cgroup, "oom")
+		p.number(memoryEvents, e.OOMKill, x.Cgroup, "oomKill")
+	}
+}
+
 // scaled turns a value into the base unit.
 func scaled(v *float64, factor float64) *float64 {
 	if v == nil {
@@ -104,6 +115,7 @@ type sum struct {
 	pods                                            float64
 	usage, load, memory, requested, requestedMemory *float64
 	read, written                                   *float64 // on disks, in a second
+	refaults                                        *float64
 }
 
 func (p *page) pods(list []tick.Pod) {
@@ -123,6 +135,7 @@ func (p *page) pods(list []tick.Pod) {
 		p.put(podsCPUUsage, inCores(x.usage), class)
 		p.put(podsLoad1, x.load, class)
 		p.put(podsMemory, x.memory, class)
+		p.put(podsRefaults, x.refaults, class)
 		p.put(podsDiskBytes, x.read, class, directionRead)
 		p.put(podsDiskBytes, x.written, class, directionWrite)
 	}
@@ -138,6 +151,7 @@ func (x *sum) add(pod *tick.Pod) {
 	x.load = plus(x.load, pod.Load1)
 	if pod.Memory != nil {
 		x.memory = plus(x.memory, pod.Memory.WorkingSetBytes)
+		x.refaults = plus(x.refaults, pod.Memory.RefaultBytesPerSecond)
 	}
 	if pod.IO != nil {
 		x.read, x.written = plus(x.read, pod.IO.ReadBytesPerSecond), plus(x.written, pod.IO.WriteBytesPerSecond)

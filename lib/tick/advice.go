@@ -26,6 +26,8 @@ type Advice struct {
 	Resctrl []ResctrlGroup `json:"resctrl,omitempty"`
 	// Network is the desired shaping of the uplinks, which isolate --only network makes true; nil where nothing is said of it.
 	Network *Network `json:"network,omitempty"`
+	// MemoryReclaim is memory to be taken back once; nil where none is.
+	MemoryReclaim *MemoryReclaim `json:"memoryReclaim,omitempty"`
 	// BatchStarved says whether batch pods that are in a class below the services' get less than their floor on a full machine; nil where
 	// there are none, or that is not known.
 	BatchStarved *bool `json:"batchStarved,omitempty"`

@@ -13,7 +13,9 @@ type Isolation struct {
 	Unavailable []string         `json:"unavailable,omitempty"`
 	Writes      []Write          `json:"writes,omitempty"`
 	Errors      []IsolationError `json:"errors,omitempty"`
-	DryRun      bool             `json:"dryRun,omitempty"`
+	// Reclaims are the reclaims that have ended since the tick before, and those that were not begun.
+	Reclaims []Reclaim `json:"reclaims,omitempty"`
+	DryRun   bool      `json:"dryRun,omitempty"`
 	// Fallback says that the advice's fallback was applied since the tick before, because none came for --stale-after.
 	Fallback bool `json:"fallback,omitempty"`
 	// Refused says why nothing was done with this tick: too old, or of another node.

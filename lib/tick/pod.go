@@ -75,6 +75,9 @@ type Pod struct {
 	// read of reclaimed pods.
 	CPUWaitPermille *float64 `json:"cpuWaitPermille,omitempty"`
 
+	// MemoryEvents are those of the pod's cgroup; version 2 alone has them.
+	MemoryEvents *MemoryEvents `json:"memoryEvents,omitempty"`
+
 	// IO is what the pod reads and writes on disks, over the last 5 s or more.
 	IO *IO `json:"io,omitempty"`
 
@@ -111,6 +114,8 @@ type Memory struct {
 	WorkingSetBytes *float64 `json:"workingSetBytes,omitempty"`
 	RSSBytes        *float64 `json:"rssBytes,omitempty"`
 	CacheBytes      *float64 `json:"cacheBytes,omitempty"`
+	// RefaultBytesPerSecond is what was needed again shortly after it had been reclaimed (workingset_refault); version 2 alone has it.
+	RefaultBytesPerSecond *float64 `json:"refaultBytesPerSecond,omitempty"`
 }
 
 // NUMABytes is an amount of memory on one NUMA node.

@@ -32,6 +32,10 @@ type Sample struct {
 	Tiers []Tier `json:"tiers,omitempty"`
 	// BatchCgroups are the cgroups above reclaimed pods that hold nothing else, outermost first; never the root, never kubelet's.
 	BatchCgroups []string `json:"batchCgroups,omitempty"`
+	// BatchMemory is what the outermost of these, and kubelet's cgroup of the BestEffort pods, went through.
+	BatchMemory []CgroupMemory `json:"batchMemory,omitempty"`
+	// MemoryReclaim is nil where cgroups have no memory.reclaim: on version 1, and before Linux 5.19.
+	MemoryReclaim *ReclaimClock `json:"memoryReclaim,omitempty"`
 	// Resctrl is what the machine's cache and memory bandwidth can be divided into; nil where resctrl is not mounted.
 	Resctrl *Resctrl `json:"resctrl,omitempty"`
 	// Links are the machine's network links, without the loopback.

@@ -36,6 +36,7 @@ func (r *Recording) podAt(n *node, add func(string)) {
 	add(paragraph("Why no more", why(t, p)...))
 	if p.QoS == tick.QoSReclaimed {
 		add(paragraph("Which service", r.services(n, t)...))
+		add(paragraph("Cold memory", n.coldSays(t)...))
 		add(paragraph("Network", networkSays(t)...))
 	}
 	add(paragraph("Disk", diskSays(t, p)...))
@@ -51,6 +52,7 @@ func (r *Recording) nodeAt(n *node, add func(string)) {
 	add(paragraph("Offered", offered(t)...))
 	add(paragraph("Why no more", why(t, nil)...))
 	add(paragraph("Which service", r.services(n, t)...))
+	add(paragraph("Cold memory", n.coldSays(t)...))
 	add(paragraph("Network", networkSays(t)...))
 	add(paragraph("Disk", diskSays(t, nil)...))
 	add(r.throttledNow(t))

@@ -87,6 +87,7 @@ type node struct {
 	silences                                []silence
 	moreSilences                            int
 	silent                                  bool
+	cold                                    taken
 	squeezes                                squeezes
 	pooled                                  bool // they are of the pool, not of the offer
 	evictions                               evictions
@@ -230,6 +231,7 @@ func (n *node) take(r *Recording, t *tick.Tick, p *tick.Pod) {
 			}
 		}
 	}
+	n.cold.add(t, func(cgroup string) bool { return r.name == "" || p != nil && cgroup == p.Cgroup })
 	offer, offeredMemory := offerOf(t)
 	n.offer.add(t.Time, offer)
 	n.memory.add(t.Time, offeredMemory)

@@ -47,6 +47,9 @@ func (r *Recording) podOver(n *node, add func(string)) {
 		const text = "Yes: in %.0f %% of the periods on average, most at %s (%.0f %%)."
 		add(paragraph("Throttled", fmt.Sprintf(text, f.average(), n.clock(f.highAt), f.high)))
 	}
+	if p.QoS == tick.QoSReclaimed {
+		add(paragraph("Cold memory", n.coldSays(t)...))
+	}
 	add(r.evicted(n, t, p))
 	add(paragraph("To change it", differently(t, p)...))
 	add(failures(t, p))
@@ -88,6 +91,7 @@ func (r *Recording) nodeOver(n *node, add func(string)) {
 	add(paragraph("Network at the end", networkSays(n.current)...))
 	add(paragraph("Disk at the end", diskSays(n.current, nil)...))
 	add(throttledList(n.throttledPods, n.throttlingKnown, func(p peak) string { return n.clock(p.at) }))
+	add(paragraph("Cold memory", n.coldSays(n.current)...))
 	add(r.evicted(n, n.current, nil))
 	add(paragraph("To change it", differently(n.current, nil)...))
 	add(failures(n.current, nil))

@@ -34,6 +34,7 @@ type Model struct {
 	offeredCPU, offeredMemory []*float64
 	writes                    []writeAt
 	writesTotal               int
+	taken                     taken
 	counted                   *series.Node
 	partial                   bool // the ticks before the first one are not known
 }
@@ -66,6 +67,7 @@ func (m *Model) Add(t *tick.Tick, now time.Time) {
 	if t.Isolation == nil {
 		return
 	}
+	m.taken.add(t.Isolation)
 	if t.Isolation.DryRun { // what is not written is planned again with every tick
 		m.writes, m.writesTotal = planned(m.writes, t), len(t.Isolation.Writes)
 	} else {

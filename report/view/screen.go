@@ -158,6 +158,9 @@ func (m *Model) nodeLines(look Look) []*line {
 	if s.Memory != nil {
 		lines = append(lines, memoryLine(look, s.Memory))
 	}
+	if l := m.coldLine(); l != nil {
+		lines = append(lines, l)
+	}
 	if l := diskLine(look, s); l != nil {
 		lines = append(lines, l)
 	}

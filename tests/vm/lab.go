@@ -57,6 +57,15 @@ func Open(ctx context.Context, dir string) (*Lab, error) {
 			return nil, err
 		}
 	}
+	for _, name := range qemu.TestModules {
+		path, err := qemu.ModuleFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if l.files["modules/"+name+".ko"], err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
 	if l.files["bin/busybox"], err = os.ReadFile(qemu.Busybox); err != nil {
 		return nil, err
 	}

@@ -91,6 +91,7 @@ func (r *Report) asTests(t *testing.T) {
 // A guest for each way to mount cgroups, and one for the guide's 48 CPUs.
 func TestGuide(t *testing.T)        { runSuites(t, Guide, "guide48", "load48") }
 func TestVersion2(t *testing.T)     { runSuites(t, Small, "v2basics", "faults") }
+func TestColdMemory(t *testing.T)   { runSuites(t, Small, "cold") }
 func TestVersion1(t *testing.T)     { runSuites(t, Small, "v1", "hybrid") }
 func TestSystemdGuest(t *testing.T) { runSuites(t, Small, SystemdSuite) }
 

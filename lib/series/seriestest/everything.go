@@ -27,10 +27,12 @@ func Everything() *tick.Tick {
 			}},
 			NUMANodes: []tick.NUMASample{{ID: 0, UsageMilliCPU: f(1500), Memory: &tick.NUMAMemory{TotalBytes: f(8e9), FreeBytes: f(1e9)}}},
 			Pods: []tick.Pod{{
-				UID: "u", Name: "p", QoS: tick.QoSReclaimed, UsageMilliCPU: f(500), Load1: f(1), Memory: &tick.Memory{WorkingSetBytes: f(1e9)},
+				UID: "u", Name: "p", QoS: tick.QoSReclaimed, UsageMilliCPU: f(500), Load1: f(1), Memory: &tick.Memory{WorkingSetBytes: f(1e9), RefaultBytesPerSecond: f(1e4)},
 				IO:       &tick.IO{ReadBytesPerSecond: f(1e6), WriteBytesPerSecond: f(2e6), ReadsPerSecond: f(3), WritesPerSecond: f(4)},
 				Requests: &tick.Resources{ReclaimedMilliCPU: f(1000), ReclaimedMemoryBytes: f(2e9)},
 			}, {UID: "s", Name: "s", QoS: tick.QoSShared, CPUWaitPermille: f(20)}},
+			BatchMemory: []tick.CgroupMemory{{Cgroup: "/batch", Events: &tick.MemoryEvents{High: 5, Max: 1}}},
+
 			Links:  []tick.Link{{Name: "eth0", DefaultRoute: true, ReceivedBytesPerSecond: f(1e6), SentBytesPerSecond: f(2e6)}},
 			Errors: []tick.SourceError{{Source: "psi", Error: "not there"}},
 		},
@@ -39,7 +41,7 @@ func Everything() *tick.Tick {
 			Pools:     []tick.Pool{{Name: tick.PoolShare, CPUs: "0-1"}, {Name: tick.PoolReclaim, CPUs: "2-3"}},
 			Reasons:   []string{"the floor"}, Shadow: &tick.Shadow{Policy: "koordinator", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(1000)), MemoryBytes: new(int64(1 << 30))}}, BatchStarved: new(true),
 		},
-		Isolation: &tick.Isolation{Applied: 1, Unchanged: 2, Writes: []tick.Write{{Cgroup: "/p", Key: "cpusetCPUs", Old: "0-3", New: "2-3"}}},
+		Isolation: &tick.Isolation{Applied: 1, Unchanged: 2, Reclaims: []tick.Reclaim{{Cgroup: "/batch/a", Bytes: 1 << 20, ReclaimedBytes: 1 << 20, State: tick.ReclaimDone}}, Writes: []tick.Write{{Cgroup: "/p", Key: "cpusetCPUs", Old: "0-3", New: "2-3"}}},
 		Eviction: &tick.Eviction{
 			Pressures: []tick.PressureFinding{{Rule: "r", Scope: "memory", Value: 2, Threshold: 1, Met: true, Hard: true}},
 			Taints:    []tick.Taint{{Key: "k", Effect: "NoSchedule"}},

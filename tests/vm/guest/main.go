@@ -21,7 +21,7 @@ func main() {
 
 func command(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("want a command: suite, spin or eat")
+		return fmt.Errorf("want a command: suite, spin, eat or hoard")
 	}
 	switch args[0] {
 	case "suite":
@@ -30,6 +30,8 @@ func command(args []string) error {
 		return spin(args[1:])
 	case "eat":
 		return eat(args[1:])
+	case "hoard":
+		return hoard(args[1:])
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }

@@ -1,0 +1,270 @@
+package cold
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"polder/lib/tick"
+)
+
+const gib = 1 << 30
+
+var begin0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// run is a node whose pods are told what they do.
+type run struct {
+	t      *testing.T
+	st     *State
+	second float64
+	sample tick.Sample
+	advice *tick.Advice
+	mode   string
+}
+
+func podOf(name, qos, cgroup string, use float64) tick.Pod {
+	return tick.Pod{
+		UID: name, Namespace: "batch", Name: name, QoS: qos, Cgroup: cgroup,
+		Memory:         &tick.Memory{UsageBytes: &use, RefaultBytesPerSecond: new(0.0)},
+		MemoryPressure: &tick.Pressure{Some: &tick.PressureLine{}},
+	}
+}
+
+func plain(t *testing.T) *run {
+	return &run{t: t, mode: Reclaim, sample: tick.Sample{
+		MemoryReclaim: &tick.ReclaimClock{Boot: "b"},
+		Pods:          []tick.Pod{podOf("job", tick.QoSReclaimed, "/batch/job", 10*gib), podOf("web", tick.QoSShared, "/web", 10*gib)},
+	}}
+}
+
+// after runs a tick so many seconds later, in which the job waited for the part of the time, and needed so much again in a second.
+func (r *run) after(seconds, waited, refaults float64) *run {
+	r.second += seconds
+	j := &r.sample.Pods[0]
+	if j.MemoryPressure != nil {
+		j.MemoryPressure.Some.TotalMicroseconds += waited * seconds * 1e6
+	}
+	if j.Memory != nil && j.Memory.RefaultBytesPerSecond != nil {
+		*j.Memory.RefaultBytesPerSecond = refaults
+	}
+	return r.again()
+}
+
+// again runs the same tick once more.
+func (r *run) again() *run {
+	if r.sample.MemoryReclaim != nil {
+		r.sample.MemoryReclaim.BootSeconds = 1000 + r.second
+	}
+	r.advice = &tick.Advice{}
+	x := &tick.Tick{Node: "n", Time: begin0.Add(time.Duration(r.second * float64(time.Second))), Sample: &r.sample}
+	r.st = r.st.Advise(x, r.advice, Settings{r.mode})
+	return r
+}
+
+// asked is how many MiB are asked for of the job; -1 where anything else is asked for too.
+func (r *run) asked() float64 {
+	m := r.advice.MemoryReclaim
+	if m == nil {
+		return 0
+	}
+	if m.Boot != "b" || m.BootSeconds != 1000+r.second || len(m.Cgroups) != 1 || m.Cgroups[0].Cgroup != "/batch/job" {
+		return -1
+	}
+	return math.Round(10*float64(m.Cgroups[0].Bytes)/mebibyte) / 10
+}
+
+func (r *run) want(mib float64, says string) {
+	r.t.Helper()
+	if got := r.asked(); got != mib || !strings.Contains(strings.Join(r.advice.Reasons, "\n"), says) {
+		r.t.Errorf("after %v s %v MiB are asked for, want %v; %q, want %q", r.second, got, mib, r.advice.Reasons, says)
+	}
+}
+
+// A pod that does not notice gives a part in a hundred every 6 s, by the time that the sample was taken; a repeated tick asks for nothing.
+func TestAPodThatDoesNotNotice(t *testing.T) {
+	r := plain(t)
+	r.after(1, 0, 0).want(0, "nothing to take back now")
+	r.after(5, 0, 0).want(0, "nothing")
+	r.after(1, 0, 0).want(102.4, "102.4 MiB of 1 pod")
+	r.again().want(0, "nothing")
+	for range 5 {
+		r.after(1, 0, 0).want(0, "nothing")
+	}
+	r.after(1, 0, 0).want(102.4, "102.4 MiB")
+	r.after(9, 0, 0).want(153.6, "153.6 MiB")
+	r.after(100, 0, 0).want(204.8, "") // never more than twice
+}
+
+func TestWaitingSlowsDown(t *testing.T) {
+	r := plain(t).after(1, 0, 0)
+	r.after(6, 0.0005, 0).want(51.2, "51.2 MiB")
+	r.after(6, 0.0009, 0).want(10.2, "")
+	r.after(6, 0.001, 0).want(0, "1 pod: all in use")
+	r.after(6, 0.005, 0).want(0, "all in use")
+	r.after(6, 0, 0).want(102.4, "")
+}
+
+// What is far too much stops it for a minute, and twice as long each time; as long without a mistake halves that.
+func TestTheBrake(t *testing.T) {
+	r := plain(t).after(1, 0, 0)
+	r.after(6, 0.012, 0).want(0, `cold memory: "batch/job" waited for memory 1.2 % of the time: left alone for 1m0s`)
+	for range 9 {
+		r.after(6, 0, 0).want(0, "1 pod left alone, the first for ")
+	}
+	r.after(6, 0, 0).want(102.4, "")
+	r.after(6, 0, 20<<20).want(0, "needed 20.0 MiB/s again: left alone for 2m0s")
+	r.after(119, 0, 0).want(0, "the first for 1s more")
+	r.after(1, 0, 0).want(0, "") // within 6 s of the last reading
+	r.after(6, 0, 0).want(119.5, "")
+	for range 20 {
+		r.after(6, 0, 8<<20).want(102.4, "") // a little less than half of what is taken
+	}
+	r.after(6, 0.5, 0).want(0, "left alone for 2m0s") // the mistakes of before count half
+	for range 3 {
+		r.after(119, 0, 0)
+		r.after(7, 0, 0)
+	}
+	r.want(119.5, "")
+	for range 6 {
+		r.after(100, 0.5, 0)
+	}
+	r.want(0, "left alone")
+	if r.st.Pods["/batch/job"].Hold > mostHold {
+		t.Error("it is left alone for too long")
+	}
+}
+
+// What is not known is not taken for nothing: no step is judged by it.
+func TestUnknownIsNotZero(t *testing.T) {
+	for name, forget := range map[string]func(p *tick.Pod){
+		"the use":             func(p *tick.Pod) { p.Memory.UsageBytes = nil },
+		"the refaults":        func(p *tick.Pod) { p.Memory.RefaultBytesPerSecond = nil },
+		"the pressure":        func(p *tick.Pod) { p.MemoryPressure = nil },
+		"the memory":          func(p *tick.Pod) { p.Memory = nil },
+		"a NaN of the total":  func(p *tick.Pod) { p.MemoryPressure.Some.TotalMicroseconds = math.NaN() },
+		"a negative use":      func(p *tick.Pod) { p.Memory.UsageBytes = new(-5.0) },
+		"what it is":          func(p *tick.Pod) { p.Missing = tick.MissingCluster },
+		"whether it goes":     func(p *tick.Pod) { p.Terminating = true },
+		"where it is":         func(p *tick.Pod) { p.Cgroup = "" },
+		"whether it runs":     func(p *tick.Pod) { p.Phase = "Succeeded" },
+		"that it is no batch": func(p *tick.Pod) { p.QoS = tick.QoSShared },
+	} {
+		r := plain(t).after(1, 0, 0)
+		forget(&r.sample.Pods[0])
+		for range 10 {
+			if r.after(6, 0, 0); r.advice.MemoryReclaim != nil {
+				t.Fatalf("without %s: %+v", name, r.advice.MemoryReclaim)
+			}
+		}
+	}
+	r := plain(t).after(1, 0, 0)
+	r.sample.MemoryReclaim = nil
+	r.after(6, 0, 0).want(0, "cgroups have no memory.reclaim")
+	r = plain(t)
+	r.mode = None
+	if r.after(1, 0, 0).after(6, 0, 0); r.st != nil || len(r.advice.Reasons) > 0 || r.advice.MemoryReclaim != nil {
+		t.Errorf("switched off: %+v", r.advice)
+	}
+}
+
+// Another pod in a cgroup of the same name begins anew, and so does one whose counter went back or whose clock did.
+func TestAnotherPod(t *testing.T) {
+	r := plain(t).after(1, 0, 0)
+	r.sample.Pods[0].UID = "other"
+	r.after(6, 0, 0).want(0, "nothing")
+	r.sample.Pods[0].MemoryPressure.Some.TotalMicroseconds = 5
+	r.after(6, 0, 0)
+	r.sample.Pods[0].MemoryPressure.Some.TotalMicroseconds = 0
+	r.after(6, 0, 0).want(0, "nothing")
+	r.after(6, 0, 0).want(102.4, "")
+	r.after(-3600, 0, 0).want(0, "nothing")
+	r.after(6, 0, 0).want(102.4, "")
+	r.sample.Pods = append(r.sample.Pods, podOf("thief", tick.QoSReclaimed, "/batch/job", 10*gib))
+	r.after(6, 0, 0).want(0, "2 pods of which not all is known")
+}
+
+// A pod whose memory is in use down to a part keeps that part, however long it goes on: what is taken of it comes back as refaults, and
+// makes it wait.
+func TestItStopsAtWhatIsInUse(t *testing.T) {
+	r := plain(t).after(1, 0, 0)
+	const inUse = 6.0 * gib
+	use, taken, mistakes := r.sample.Pods[0].Memory.UsageBytes, 0.0, 0
+	for range 3600 {
+		back := max(inUse-*use, 0) // needed again within the second
+		*use += back
+		r.after(1, min(back/(100*mebibyte)*0.05, 1), back)
+		if back > 0 {
+			mistakes++
+		}
+		if m := r.advice.MemoryReclaim; m != nil {
+			*use -= float64(m.Cgroups[0].Bytes)
+			taken += float64(m.Cgroups[0].Bytes)
+		}
+	}
+	if *use < inUse*0.98 || *use > inUse*1.05 {
+		t.Errorf("after an hour it holds %.2f GiB; want about the %.0f in use", *use/gib, inUse/gib)
+	}
+	if mistakes > 10 {
+		t.Errorf("it was wrong %d times in an hour", mistakes)
+	}
+}
+
+// Whatever samples and state say, only batch pods are named, each once, within the bounds, and never more than they hold over the least.
+func TestBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		amount := rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1e12), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, math.MaxFloat64}))
+		var st *State
+		if rapid.Bool().Draw(t, "state") {
+			_ = tick.Unmarshal([]byte(rapid.SampledFrom([]string{
+				`{"pods":{"/batch/a":null,"/batch/b":{"at":"9999-01-01T00:00:00Z","seen":"9999-01-01T00:00:00Z","until":"9999-01-01T00:00:00Z","hold":9223372036854775807}}}`,
+				`{"pods":{"/batch/a":{"uid":"a","at":"2025-12-31T23:59:58Z","seen":"2025-12-31T23:59:59Z","stallMicroseconds":-1e308,"refaultBytes":-1e308,"hold":-5}}}`,
+				`{"pods":{"":{},"/":{}}}`,
+			}).Draw(t, "text")), &st)
+		}
+		now := begin0
+		for range rapid.IntRange(1, 12).Draw(t, "ticks") {
+			now = now.Add(time.Duration(rapid.IntRange(-5, 40).Draw(t, "seconds")) * time.Second)
+			s := &tick.Sample{MemoryReclaim: &tick.ReclaimClock{Boot: "b", BootSeconds: 5}}
+			hold := map[string]float64{}
+			for i := range rapid.IntRange(0, 100).Draw(t, "pods") {
+				p := podOf(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "uid"), rapid.SampledFrom([]string{"reclaimed", "reclaimed", "shared", "", "dedicated"}).Draw(t, "qos"),
+					rapid.SampledFrom([]string{"/batch/a", "/batch/b", "", "/", "x"}).Draw(t, "cgroup"), amount.Draw(t, "use"))
+				if i > 3 {
+					p.Cgroup = "/many/" + string(rune('a'+i%26)) + string(rune('a'+i/26))
+				}
+				*p.Memory.RefaultBytesPerSecond = amount.Draw(t, "refaults")
+				p.MemoryPressure.Some.TotalMicroseconds = amount.Draw(t, "stall")
+				if p.QoS == tick.QoSReclaimed {
+					hold[p.Cgroup] = *p.Memory.UsageBytes
+				}
+				s.Pods = append(s.Pods, p)
+			}
+			a := &tick.Advice{}
+			st = st.Advise(&tick.Tick{Node: "n", Time: now, Sample: s}, a, Settings{Reclaim})
+			if _, err := tick.Marshal(st); err != nil {
+				t.Fatalf("what is remembered cannot be written: %v", err)
+			}
+			if a.MemoryReclaim == nil {
+				continue
+			}
+			sum, seen := int64(0), map[string]bool{}
+			for _, c := range a.MemoryReclaim.Cgroups {
+				use, batch := hold[c.Cgroup]
+				if !batch || seen[c.Cgroup] || c.Bytes < 1 || c.Bytes > mostStep || float64(c.Bytes) > use-leastUse || float64(c.Bytes) > 2*ratio*use {
+					t.Fatalf("%+v of a cgroup that holds %v (batch %t)", c, use, batch)
+				}
+				seen[c.Cgroup] = true
+				sum += c.Bytes
+			}
+			if sum > mostTick || len(seen) > maxPods {
+				t.Fatalf("%d bytes of %d cgroups", sum, len(seen))
+			}
+			if again := (&tick.Advice{}); st.Advise(&tick.Tick{Node: "n", Time: now, Sample: s}, again, Settings{Reclaim}) != nil && again.MemoryReclaim != nil {
+				t.Fatalf("the same tick asks again: %+v", again.MemoryReclaim)
+			}
+		}
+	})
+}

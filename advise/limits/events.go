@@ -1,0 +1,121 @@
+package limits
+
+import (
+	"slices"
+	"time"
+
+	"polder/lib/phrase"
+	"polder/lib/tick"
+)
+
+const (
+	// stuckAfter is how long memory.high may slow batch down under what it holds and bring nothing, and stuckFor how long it stays at what batch
+	// holds after that.
+	stuckAfter = 10 * time.Second
+	stuckFor   = time.Minute
+	// progressPart is the part of what was held by which the use must fall to count as something.
+	progressPart = stepPart / 8
+	// calmAfter is how long no allocation may have met memory.max before that is lowered.
+	calmAfter = 30 * time.Second
+)
+
+// watch is what memory.events said of a capped cgroup, version 2's alone.
+type watch struct {
+	High    float64 `json:"high,omitempty"`
+	Max     float64 `json:"max,omitempty"`
+	OOMKill float64 `json:"oomKill,omitempty"`
+	// HighAt and MaxAt are when the first two rose last.
+	HighAt time.Time `json:"highAt,omitzero"`
+	MaxAt  time.Time `json:"maxAt,omitzero"`
+	// Use is what was held at Since, when memory.high was set under it, or had brought it down last; 0 where it is not under it.
+	Use   float64   `json:"use,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Until then memory.high stays at what is held.
+	Until time.Time `json:"until,omitzero"`
+
+	killed float64 // since the tick before
+}
+
+// mend makes sense of a state file, and of a clock that was set back.
+func (x *watch) mend(now time.Time) {
+	for _, at := range []*time.Time{&x.HighAt, &x.MaxAt, &x.Since} {
+		if at.After(now) {
+			*at = now
+		}
+	}
+	if x.Until.Sub(now) > stuckFor {
+		x.Until = now.Add(stuckFor)
+	}
+}
+
+// eventsOf are those of a cgroup in the sample; nil where they are not known.
+func (w *work) eventsOf(path string) *tick.MemoryEvents {
+	s := w.tick.Sample
+	if i := slices.IndexFunc(s.BatchMemory, func(c tick.CgroupMemory) bool { return c.Cgroup == path }); i >= 0 {
+		return s.BatchMemory[i].Events
+	}
+	if i := slices.IndexFunc(s.Pods, func(p tick.Pod) bool { return p.Cgroup == path }); i >= 0 {
+		return s.Pods[i].MemoryEvents
+	}
+	return nil
+}
+
+// watch compares a cgroup's events with those of the tick before, and says whether memory.high brings anything: nil where they are not known.
+func (w *work) watch(u *unit, goal float64) *watch {
+	e, now := w.eventsOf(u.path), w.tick.Time
+	if e == nil {
+		return nil
+	}
+	x := watch{}
+	if before := w.before(u.path).Watch; before != nil {
+		x = *before
+		if e.High > x.High {
+			x.HighAt = now
+		}
+		if e.Max > x.Max {
+			x.MaxAt = now
+		}
+		x.killed = max(e.OOMKill-x.OOMKill, 0)
+	}
+	x.High, x.Max, x.OOMKill = e.High, e.Max, e.OOMKill
+	switch {
+	case u.use <= goal:
+		x.Use, x.Since, x.Until = 0, time.Time{}, time.Time{}
+	case now.Before(x.Until):
+	case x.Use == 0, !x.Until.IsZero(), u.use <= x.Use*(1-progressPart):
+		x.Use, x.Since, x.Until = u.use, now, time.Time{}
+	case now.Sub(x.Since) >= stuckAfter && !x.HighAt.IsZero() && now.Sub(x.HighAt) <= stuckAfter:
+		x.Until = now.Add(stuckFor)
+	}
+	return &x
+}
+
+// watched says what the events of the capped cgroups have changed.
+func (w *work) watched(list []unit) {
+	stuck, calm, killed := 0, 0, 0.0
+	for i := range list {
+		s := w.next[list[i].path]
+		if s == nil || s.Watch == nil {
+			continue
+		}
+		killed += s.Watch.killed
+		if w.tick.Time.Before(s.Watch.Until) {
+			stuck++
+		}
+		if s.Watch.isTight(w.tick.Time) {
+			calm++
+		}
+	}
+	if stuck > 0 {
+		w.say("batch memory: memory.high stays at what %s held: in %s nothing could be reclaimed", phrase.Count(stuck, "cgroup"), stuckAfter)
+	}
+	if calm > 0 {
+		w.say("batch memory: memory.max of %s is not lowered: allocations met it within %s", phrase.Count(calm, "cgroup"), calmAfter)
+	}
+	if killed > 0 {
+		w.say("batch memory: the kernel killed %.0f of batch's processes at a limit", killed)
+	}
+}
+
+// isTight reports whether allocations have met memory.max a short while ago.
+func (x *watch) isTight(now time.Time) bool { return !x.MaxAt.IsZero() && now.Sub(x.MaxAt) < calmAfter }

@@ -1,0 +1,73 @@
+package limits
+
+import (
+	"strings"
+	"testing"
+
+	"polder/lib/tick"
+)
+
+// squeezed is a node whose batch holds 30 GiB over an offer of 20, with events of the cgroup above it.
+func squeezed(t *testing.T) (*run, *tick.MemoryEvents) {
+	r := plain(t)
+	e := &tick.MemoryEvents{}
+	r.sample.BatchMemory = []tick.CgroupMemory{{Cgroup: "/batch", Events: e}}
+	r.after(1).want("/batch", "high 20480, max 22528")
+	r.sample.Pods[0].Memory = held(30 * gib)
+	return r, e
+}
+
+// memory.high goes under what batch holds and follows it down. Where it slows batch down and nothing comes of it for 10 s, it stays at what
+// batch holds for a minute; and then it is tried again.
+func TestHighThatBringsNothingStays(t *testing.T) {
+	r, e := squeezed(t)
+	r.after(1).want("/batch", "high 27648, max 33792")
+	for range 4 { // it comes down
+		e.High += 100
+		*r.job().Memory.UsageBytes *= 0.97
+		*r.job().Memory.RSSBytes = *r.job().Memory.UsageBytes
+		r.after(2)
+	}
+	use := *r.job().Memory.UsageBytes
+	for range 5 { // and no more
+		e.High += 100
+		r.after(2)
+	}
+	if high := strings.Fields(r.of("/batch"))[1]; high != "27197," {
+		t.Errorf("memory.high is %s; want what batch holds, %.0f MiB; %q", high, use/mebibyte, r.advice.Reasons)
+	}
+	r.says("memory.high stays at what 1 cgroup held: in 10s nothing could be reclaimed")
+	r.after(30).says("memory.high stays")
+	r.after(31)
+	if high := strings.Fields(r.of("/batch"))[1]; high != "24477," {
+		t.Errorf("after a minute memory.high is %s; want a step under %.0f MiB", high, use/mebibyte)
+	}
+}
+
+// memory.max is not lowered while allocations meet it, and goes down when none did for 30 s.
+func TestMaxComesLast(t *testing.T) {
+	r, e := squeezed(t)
+	r.after(1).want("/batch", "high 27648, max 33792")
+	e.Max++
+	r.after(2)
+	*r.job().Memory.UsageBytes, *r.job().Memory.RSSBytes = 25*gib, 25*gib
+	r.after(2).want("/batch", "high 23040, max 33792")
+	r.says("memory.max of 1 cgroup is not lowered")
+	r.after(28).want("/batch", "high 23040, max 28160")
+	e.OOMKill += 2
+	r.after(2).says("the kernel killed 2 of batch's processes")
+}
+
+// Events that are not known change nothing, nor do those of a cgroup that was made anew.
+func TestUnknownEvents(t *testing.T) {
+	r, _ := squeezed(t)
+	r.sample.BatchMemory = nil
+	for range 30 {
+		r.after(2).want("/batch", "high 27648, max 33792")
+	}
+	r, e := squeezed(t)
+	e.High, e.Max = 500, 500
+	r.after(1)
+	e.High, e.Max = 0, 0
+	r.after(31).want("/batch", "high 27648, max 33792")
+}

@@ -1,0 +1,168 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+)
+
+// events is one cgroup's memory.events between rounds, and the memory that its part of a sample points into.
+type events struct {
+	file  *cgroup.File // nil where there is none, or none any more
+	at    float64      // when it was read last, in seconds
+	known bool
+	out   tick.MemoryEvents
+}
+
+// openEvents opens the file of a cgroup that has none open.
+func (t *tree) openEvents(e *events, path string) {
+	if e.file != nil {
+		return
+	}
+	f, err := t.h.OpenMemoryEvents(path)
+	if err != nil {
+		t.errs = append(t.errs, fmt.Errorf("open memory.events of cgroup %s: %w", path, err))
+	}
+	e.file = f
+}
+
+// readEvents reads it anew where it is old enough.
+func (t *tree) readEvents(e *events, seconds, every float64) {
+	elapsed := seconds - e.at
+	if e.file == nil || elapsed > 0 && elapsed < every {
+		return
+	}
+	e.at, e.known = seconds, false
+	data, err := e.file.Read(t.stallsBuf[:])
+	switch {
+	case cgroup.Gone(err):
+		e.close()
+		return
+	case err != nil:
+		t.errs = append(t.errs, err)
+		return
+	}
+	var counts cgroup.MemoryEvents
+	if err := counts.Parse(data); err != nil {
+		t.errs = append(t.errs, fmt.Errorf("read %s: %w", e.file.Path(), err))
+		return
+	}
+	e.known = true
+	e.out = tick.MemoryEvents{High: float64(counts.High), Max: float64(counts.Max), OOM: float64(counts.OOM), OOMKill: float64(counts.OOMKill)}
+}
+
+// value is what was read, nil where nothing was.
+func (e *events) value() *tick.MemoryEvents {
+	if e == nil || !e.known {
+		return nil
+	}
+	return &e.out
+}
+
+func (e *events) close() {
+	if e == nil {
+		return
+	}
+	if e.file != nil {
+		e.file.Close()
+	}
+	*e = events{}
+}
+
+// BatchMemory is what the cgroups above batch pods went through by whose limits batch is held together, and whether memory can be taken back.
+var BatchMemory = Source{
+	Name: "batchMemory",
+	Doc:  "memory.events of the cgroups above batch pods, and whether cgroups have memory.reclaim",
+	New:  func(e *Env) Reader { return &batchMemory{env: e, at: map[string]*events{}} },
+}
+
+type batchMemory struct {
+	env     *Env
+	at      map[string]*events
+	reclaim bool
+	clock   tick.ReclaimClock
+	out     []tick.CgroupMemory
+}
+
+func (b *batchMemory) Read(r *Round) error {
+	t := b.env.pods.tree
+	if t == nil {
+		return nil // the cgroup source says why
+	}
+	t.errs = t.errs[:0]
+	b.read(t, r)
+	if r.Rescan {
+		b.reclaim = t.h.HasReclaim()
+	}
+	if b.reclaim {
+		up, err := b.env.Host.UptimeSeconds()
+		if b.clock.Boot == "" {
+			b.clock.Boot = b.env.Host.BootID()
+		}
+		if b.clock.BootSeconds = up; err == nil && b.clock.Boot != "" {
+			r.Sample.MemoryReclaim = &b.clock
+		}
+	}
+	return errors.Join(t.errs...)
+}
+
+// read reads the events of the cgroups above batch pods.
+func (b *batchMemory) read(t *tree, r *Round) {
+	paths := outermost(r.Sample.BatchCgroups)
+	for i := range r.Sample.Tiers {
+		if x := &r.Sample.Tiers[i]; x.Name == tick.TierBestEffort && !slices.Contains(paths, x.Cgroup) {
+			paths = append(paths, x.Cgroup)
+		}
+	}
+	for path, e := range b.at {
+		if !slices.Contains(paths, path) {
+			e.close()
+			delete(b.at, path)
+		}
+	}
+	b.out = b.out[:0]
+	for _, path := range paths {
+		e := b.at[path]
+		if e == nil {
+			e = &events{}
+			b.at[path] = e
+			t.openEvents(e, path)
+		} else if r.Rescan {
+			t.openEvents(e, path)
+		}
+		t.readEvents(e, r.Clock.Seconds(), stallsEvery)
+		if v := e.value(); v != nil {
+			b.out = append(b.out, tick.CgroupMemory{Cgroup: path, Events: v})
+		}
+	}
+	if len(b.out) > 0 {
+		r.Sample.BatchMemory = b.out
+	}
+}
+
+// outermost are those of the cgroups that are below no other one. Outer ones come first.
+func outermost(paths []string) []string {
+	var out []string
+	for _, path := range paths {
+		if !slices.ContainsFunc(out, func(p string) bool { return within(path, p) }) {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+// within reports whether a cgroup is another one or below it.
+func within(path, parent string) bool {
+	return strings.HasPrefix(path, parent) && (len(path) == len(parent) || path[len(parent)] == '/')
+}
+
+func (b *batchMemory) Close() error {
+	for _, e := range b.at {
+		e.close()
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package reclaim
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"polder/isolate/plan"
+	"polder/lib/cgroup"
+	"polder/lib/tick"
+)
+
+// machine is a copy of a machine of cgroup version 2 that is up for so many seconds. The clock of a copy stands still; what the kernel would do
+// on a write is the guest's test (tests/vm).
+func machine(t *testing.T, up float64, files ...string) (*Runner, string) {
+	t.Helper()
+	root := t.TempDir()
+	for _, file := range append(files, "sys/fs/cgroup/cgroup.procs", "sys/fs/cgroup/cgroup.controllers=memory", "proc/sys/kernel/random/boot_id=b1", fmt.Sprintf("proc/uptime=%.2f 1.00", up)) {
+		name, text, _ := strings.Cut(file, "=")
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := cgroup.Detect(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Options{Hierarchy: h, Root: root, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(r.Close)
+	return r, root
+}
+
+func ask(at float64, cgroups ...string) *tick.MemoryReclaim {
+	m := &tick.MemoryReclaim{Boot: "b1", BootSeconds: at}
+	for _, c := range cgroups {
+		m.Cgroups = append(m.Cgroups, tick.MemoryToTake{Cgroup: c, Bytes: 5 << 20})
+	}
+	return m
+}
+
+// What is asked for is done in parts, once, and told by a later tick; a cgroup that has gone is no failure.
+func TestItIsDoneOnce(t *testing.T) {
+	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
+	var out tick.Isolation
+	r.Apply(&out, ask(99, "/b", "/gone"))
+	r.running.Wait()
+	r.Apply(&out, ask(99, "/b"))
+	r.Apply(&out, ask(98, "/b"))
+	if len(out.Reclaims) != 2 || out.Reclaims[0].State != tick.ReclaimSkipped || out.Reclaims[1].State != tick.ReclaimSkipped || len(out.Errors) > 0 {
+		t.Errorf("repeats: %+v", out)
+	}
+	out = tick.Isolation{}
+	r.Tell(&out)
+	if len(out.Reclaims) != 2 || out.Reclaims[0].State != tick.ReclaimDone || out.Reclaims[0].ReclaimedBytes != 5<<20 || out.Reclaims[0].BootSeconds != 99 || out.Reclaims[0].Seconds <= 0 ||
+		out.Reclaims[1].State != tick.ReclaimSkipped || out.Reclaims[1].Cgroup != "/gone" {
+		t.Errorf("told: %+v", out.Reclaims)
+	}
+	if data, err := os.ReadFile(filepath.Join(root, "sys/fs/cgroup/b/memory.reclaim")); err != nil || strings.TrimSpace(string(data)) != fmt.Sprint(1<<20) {
+		t.Errorf("the last part is %q, %v", data, err)
+	}
+	out = tick.Isolation{}
+	if r.Tell(&out); out.Reclaims != nil {
+		t.Errorf("told twice: %+v", out.Reclaims)
+	}
+}
+
+// While one is under way no other is begun, nothing waits for it, and what was dropped is not made up for.
+func TestOneAtATime(t *testing.T) {
+	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
+	file := filepath.Join(root, "sys/fs/cgroup/b/memory.reclaim")
+	if err := unix.Mkfifo(file, 0o600); err != nil { // a write blocks, as the kernel's does
+		t.Fatal(err)
+	}
+	var out tick.Isolation
+	r.Apply(&out, ask(95, "/b"))
+	r.Apply(&out, ask(96, "/b"))
+	if len(out.Reclaims) != 1 || out.Reclaims[0].Why != "an earlier one is under way" {
+		t.Errorf("the second: %+v", out.Reclaims)
+	}
+	reader, err := os.OpenFile(file, os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	r.running.Wait()
+	out = tick.Isolation{}
+	r.Apply(&out, ask(96, "/b"))
+	r.Apply(&out, ask(97, "/b"))
+	r.running.Wait()
+	r.Tell(&out)
+	if len(out.Reclaims) != 3 || !strings.HasPrefix(out.Reclaims[0].Why, "a repeat") || out.Reclaims[1].BootSeconds != 95 || out.Reclaims[2].BootSeconds != 97 {
+		t.Errorf("after the first has ended: %+v", out.Reclaims)
+	}
+}
+
+// A failure is an error of the tick that tells it.
+func TestAFailureIsSaid(t *testing.T) {
+	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
+	if err := os.Mkdir(filepath.Join(root, "sys/fs/cgroup/b/memory.reclaim"), 0o755); err != nil { // which takes no write
+		t.Fatal(err)
+	}
+	var out tick.Isolation
+	r.Apply(&out, ask(99, "/b"))
+	r.running.Wait()
+	r.Tell(&out)
+	if len(out.Reclaims) != 1 || out.Reclaims[0].State != tick.ReclaimFailed || len(out.Errors) != 1 || out.Errors[0].Key != plan.KeyReclaim {
+		t.Errorf("told: %+v", out)
+	}
+}
+
+// A kernel without the file is named once; from then on the key alone is.
+func TestAKernelWithoutIt(t *testing.T) {
+	r, _ := machine(t, 100)
+	for i := range 3 {
+		var out tick.Isolation
+		r.Apply(&out, ask(99+float64(i), "/b"))
+		if errors := len(out.Errors); errors != max(1-i, 0) || len(out.Unavailable) != 1 || out.Reclaims != nil {
+			t.Errorf("round %d: %+v", i, out)
+		}
+	}
+}
+
+// On the machine itself what was sampled before the start is past.
+func TestTheStartIsAMark(t *testing.T) {
+	h, err := cgroup.Detect("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := New(Options{Hierarchy: h, Root: "/", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	defer r.Close()
+	now, known := r.seconds()
+	if !known || r.last <= 0 || r.last > now || r.boot == "" {
+		t.Fatalf("the start is %v, now %v, the run %q", r.last, now, r.boot)
+	}
+	if why := r.skips(&tick.MemoryReclaim{Boot: r.boot, BootSeconds: r.last}); !strings.Contains(why, "from before isolate was started") {
+		t.Errorf("what was sampled before is begun: %q", why)
+	}
+}

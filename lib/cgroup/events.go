@@ -1,0 +1,72 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+
+	"polder/lib/kernfile"
+)
+
+// MemoryEvents is what a cgroup's memory.events counts, the cgroups below it included.
+type MemoryEvents struct{ High, Max, OOM, OOMKill uint64 }
+
+// OpenMemoryEvents opens a cgroup's memory.events. It returns nil where there is none: on version 1, in the root, and without the
+// controller.
+func (h *Hierarchy) OpenMemoryEvents(cgroup string) (*File, error) {
+	const version = 2
+	if h.Version("memory") != version {
+		return nil, nil
+	}
+	f, err := h.Open("memory", cgroup, "memory.events")
+	if Gone(err) {
+		return nil, nil
+	}
+	return f, err
+}
+
+// HasReclaim reports whether cgroups have memory.reclaim: on version 2, since Linux 5.19.
+func (h *Hierarchy) HasReclaim() bool {
+	const version = 2
+	return h.Version("memory") == version && h.Has("memory", "/", FileReclaim)
+}
+
+// FileReclaim is the file that takes back the memory that is written to it.
+const FileReclaim = "memory.reclaim"
+
+var errEvents = errors.New("not all of high, max, oom and oom_kill")
+
+// Parse parses memory.events. Lines of other events are left out.
+func (e *MemoryEvents) Parse(data []byte) error {
+	var found MemoryEvents
+	const all = 4
+	seen := 0
+	for len(data) > 0 {
+		var line []byte
+		line, data = kernfile.Line(data)
+		name, rest := kernfile.Field(line)
+		var into *uint64
+		switch string(name) {
+		case "high":
+			into = &found.High
+		case "max":
+			into = &found.Max
+		case "oom":
+			into = &found.OOM
+		case "oom_kill":
+			into = &found.OOMKill
+		default:
+			continue
+		}
+		n, ok := kernfile.UintLine(rest)
+		if !ok {
+			return fmt.Errorf("line %q: %w", kernfile.Clip(line), errNumber)
+		}
+		*into = n
+		seen++
+	}
+	if seen != all {
+		return errEvents
+	}
+	*e = found
+	return nil
+}

@@ -1,0 +1,74 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"polder/lib/phrase"
+	"polder/lib/tick"
+	"polder/report/view"
+)
+
+// coldReason begins each of advise's reasons about cold memory.
+const coldReason = "cold memory: "
+
+// taken is the cold memory that was taken back in the time that is asked about, of one pod or of all.
+type taken struct {
+	bytes       float64
+	steps, part int
+	refused     int
+	why         string // the last reason for that
+}
+
+// add counts what isolate tells of; within says whether a cgroup is asked about.
+func (c *taken) add(t *tick.Tick, within func(cgroup string) bool) {
+	if t.Isolation == nil {
+		return
+	}
+	for _, r := range t.Isolation.Reclaims {
+		switch {
+		case r.State == tick.ReclaimWould:
+		case r.State == tick.ReclaimSkipped && r.Cgroup == "", r.State == tick.ReclaimFailed && within(r.Cgroup):
+			c.refused++
+			c.why = short(r.Why)
+		case r.State != tick.ReclaimSkipped && within(r.Cgroup):
+			c.bytes += float64(r.ReclaimedBytes)
+			c.steps++
+			if r.State != tick.ReclaimDone {
+				c.part++
+			}
+		}
+	}
+}
+
+// coldSays is what was taken back, and what advise says of it in the last tick; nothing where it is not asked for.
+func (n *node) coldSays(t *tick.Tick) (s []string) {
+	c := &n.cold
+	if c.steps > 0 {
+		text := fmt.Sprintf("%s that batch did not use were taken back in %s from %s on", bytesOf(c.bytes), phrase.Count(c.steps, "step"), n.clock(n.begin))
+		if n.pod != nil || n.lastPod != nil {
+			text = fmt.Sprintf("%s that it did not use were taken back of it in %s from %s on", bytesOf(c.bytes), phrase.Count(c.steps, "step"), n.clock(n.begin))
+		}
+		if c.part > 0 {
+			text += fmt.Sprintf(" (in %d of them not all that was asked for)", c.part)
+		}
+		s = append(s, text+".")
+	}
+	if c.refused > 0 {
+		s = append(s, fmt.Sprintf("%s not done, the last one because: %s.", phrase.Count(c.refused, "step"), view.Clean(c.why)))
+	}
+	if t.Advice == nil {
+		return s
+	}
+	var says []string
+	for _, r := range t.Advice.Reasons {
+		const most = 4
+		if rest, found := strings.CutPrefix(r, coldReason); found && len(says) < most {
+			says = append(says, plain(rest))
+		}
+	}
+	if len(says) > 0 {
+		s = append(s, "Advise says: "+strings.Join(says, "; ")+".")
+	}
+	return s
+}

@@ -1,0 +1,38 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	"polder/lib/tick"
+)
+
+// What was taken back is told of the node and of the pod that it was of, not of a service, and with why no more was.
+func TestColdMemory(t *testing.T) {
+	x := made(noon, 4000, 1000)
+	x.Advice.Reasons = append(x.Advice.Reasons, "cold memory: nothing to take back now; 1 pod left alone, the first for 30s more")
+	var job string
+	for _, p := range x.Sample.Pods {
+		if p.Name == "job" {
+			job = p.Cgroup
+		}
+	}
+	x.Isolation = &tick.Isolation{Reclaims: []tick.Reclaim{
+		{Cgroup: job, Bytes: 1 << 30, ReclaimedBytes: 1 << 30, State: tick.ReclaimDone},
+		{Cgroup: "/other", ReclaimedBytes: 1 << 30, State: tick.ReclaimPart},
+		{State: tick.ReclaimSkipped, Why: "an earlier one is under way\x1b[2J"},
+	}}
+	at := moment(t, "12:00")
+	for about, want := range map[string]string{
+		"":          "2.00 GiB that batch did not use were taken back in 2 steps from 12:00:00 on (in 1 of them not all that was asked for). 1 step not done, the last one because: an earlier one is under way?[2J. Advise says: nothing to take back now; 1 pod left alone, the first for 30s more.",
+		"batch/job": "1.00 GiB that it did not use were taken back of it in 1 step from 12:00:00 on.",
+	} {
+		text := spaces(ask(t, Question{Pod: about, At: at}, x))
+		if !strings.Contains(text, "Cold memory: "+want) || strings.Count(text, "left alone") != 1 {
+			t.Errorf("about %q: %s; want %s", about, text, want)
+		}
+	}
+	if text := spaces(ask(t, Question{Pod: "shop/web", At: at}, x)); strings.Contains(text, "Cold memory") {
+		t.Errorf("about a service: %s", text)
+	}
+}

@@ -1,0 +1,55 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"polder/lib/phrase"
+	"polder/lib/tick"
+)
+
+// taken is the cold memory that was taken back since the first tick.
+type taken struct {
+	bytes  float64
+	steps  int
+	last   tick.Reclaim
+	failed int
+}
+
+func (c *taken) add(i *tick.Isolation) {
+	for _, r := range i.Reclaims {
+		switch r.State {
+		case tick.ReclaimSkipped:
+			continue
+		case tick.ReclaimFailed:
+			c.failed++
+		}
+		c.bytes += float64(r.ReclaimedBytes)
+		c.steps++
+		c.last = r
+	}
+}
+
+// words say how a reclaim ended.
+var reclaimWords = map[string]string{
+	tick.ReclaimDone: "all of it", tick.ReclaimPart: "no more was found", tick.ReclaimTimeout: "the time was over",
+	tick.ReclaimWould: "dry run", tick.ReclaimFailed: "it failed",
+}
+
+// coldLine says what was taken back; nil where nothing was.
+func (m *Model) coldLine() *line {
+	c := &m.taken
+	if c.steps == 0 {
+		return nil
+	}
+	word, known := reclaimWords[c.last.State]
+	if !known {
+		word = clean(c.last.State)
+	}
+	l := (&line{}).add(heading, fit("cold", labelWidth)).add(good, bytes(&c.bytes)).add(plain, " taken back of batch in "+phrase.Count(c.steps, "step"))
+	l.add(dim, "  last ").add(plain, bytes(new(float64(c.last.ReclaimedBytes)))+" of "+strings.TrimRight(fitPath(clean(c.last.Cgroup), 40), " ")).add(dim, " ("+word+")")
+	if c.failed > 0 {
+		l.add(bad, fmt.Sprintf("  %d failed", c.failed))
+	}
+	return l
+}

@@ -1,0 +1,27 @@
+package view
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// The screen adds up what was taken back, not what was skipped, and a cgroup's name cannot draw on it.
+func TestColdRow(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var m Model
+	shown := func(list ...tick.Reclaim) string {
+		m.Add(&tick.Tick{V: 1, Node: "n", Time: at, Sample: &tick.Sample{}, Isolation: &tick.Isolation{Reclaims: list}}, at)
+		return strings.Join(Frame(&m, Look{Width: 130, Height: 40}, at), "\n")
+	}
+	if got := shown(tick.Reclaim{State: tick.ReclaimSkipped, Why: "a repeat"}); strings.Contains(got, "cold") {
+		t.Errorf("what was skipped has a row:\n%s", got)
+	}
+	shown(tick.Reclaim{Cgroup: "/b", ReclaimedBytes: 1 << 30, State: tick.ReclaimDone})
+	got := shown(tick.Reclaim{Cgroup: "/b\x1b[2J", ReclaimedBytes: 1 << 30, State: tick.ReclaimPart}, tick.Reclaim{State: tick.ReclaimSkipped})
+	if !strings.Contains(got, "2.00 GiB taken back of batch in 2 steps") || !strings.Contains(got, "1.00 GiB of /b?[2J (no more was found)") {
+		t.Errorf("the screen:\n%s", got)
+	}
+}
