@@ -141,9 +141,9 @@ func (c *Configs) Resolve(kind Kind, node string, nodeLabels map[string]string, 
 	return &Chosen{Namespace: best.Namespace, Name: best.Name, Config: best.Config}, next, nil
 }
 
-// InForce is [Configs.Resolve] of all kinds, by their keys; last is the result before.
-func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (inForce map[string]*Chosen, next time.Time, errs []error) {
-	inForce = map[string]*Chosen{}
+// InForce is [Configs.Resolve] of all kinds, by their keys: what is in force, when to look again, and what is wrong. last is the result before.
+func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (map[string]*Chosen, time.Time, []error) {
+	inForce, next, errs := map[string]*Chosen{}, time.Time{}, []error(nil)
 	for _, kind := range Kinds {
 		chosen, again, err := c.Resolve(kind, node, nodeLabels, last[kind.Key], now)
 		if err != nil {
