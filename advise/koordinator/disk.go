@@ -17,7 +17,7 @@ const (
 // diskOf is what the batch class's blkioQOS says. Koordinator has a weight for each disk; the smallest one is batch's.
 func diskOf(s *sloconfig.Strategies, a *tick.Advice) disk.Strategy {
 	var out disk.Strategy
-	if s.QOS.BE == nil || s.QOS.BE.BlkIO == nil || s.QOS.BE.BlkIO.Enable == nil || !*s.QOS.BE.BlkIO.Enable {
+	if s.QOS.BE == nil || s.QOS.BE.BlkIO == nil || !sloconfig.IsTrue(s.QOS.BE.BlkIO.Enable) {
 		return out
 	}
 	raised := false

@@ -36,7 +36,7 @@ func (d *Decider) Network(t *tick.Tick) (network.Settings, []string) {
 }
 
 func networkEnabled(q *sloconfig.ClassQOS) bool {
-	return q != nil && q.Network != nil && q.Network.Enable != nil && *q.Network.Enable
+	return q != nil && q.Network != nil && sloconfig.IsTrue(q.Network.Enable)
 }
 
 // shareOf is what a class has. What was no good was refused when it was read, and counts as not set here.

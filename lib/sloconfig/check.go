@@ -218,16 +218,15 @@ func (q *ResourceQOS) check() []*fault {
 // unused are the parts that are enabled, or have a value, and that nobody acts on: cpu.idle is for batch pods, and resctrl has no
 // group of the system's.
 func (q *ResourceQOS) unused() (paths []string) {
-	on := func(enable *bool) bool { return enable != nil && *enable }
 	for _, c := range q.classes() {
-		if p := c.CPU; p != nil && c.ClassQOS != q.BE && (on(p.Enable) || p.SchedIdle != nil) {
+		if p := c.CPU; p != nil && c.ClassQOS != q.BE && (IsTrue(p.Enable) || p.SchedIdle != nil) {
 			paths = append(paths, c.name+".cpuQOS")
 		}
 		if r := c.Resctrl; r != nil && c.ClassQOS == q.System &&
-			(on(r.Enable) || r.CATRangeStartPercent != nil || r.CATRangeEndPercent != nil || r.MBAPercent != nil) {
+			(IsTrue(r.Enable) || r.CATRangeStartPercent != nil || r.CATRangeEndPercent != nil || r.MBAPercent != nil) {
 			paths = append(paths, c.name+".resctrlQOS")
 		}
-		if b := c.BlkIO; b != nil && c.ClassQOS != q.BE && (on(b.Enable) || len(b.Blocks) > 0) {
+		if b := c.BlkIO; b != nil && c.ClassQOS != q.BE && (IsTrue(b.Enable) || len(b.Blocks) > 0) {
 			paths = append(paths, c.name+".blkioQOS")
 		} else if b != nil {
 			paths = append(paths, b.unused(c.name+".blkioQOS.")...)

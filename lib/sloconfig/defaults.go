@@ -46,6 +46,17 @@ func Defaults() Strategies {
 	}
 }
 
+// Within is a setting within bounds, or its default where it is not set.
+func Within(v *int64, otherwise, least, most int64) int64 {
+	if v == nil {
+		return otherwise
+	}
+	return min(max(*v, least), most)
+}
+
+// IsTrue reports whether a switch is set, and on.
+func IsTrue(on *bool) bool { return on != nil && *on }
+
 // Shipped are the strategies of Koordinator's own manifests, which enable colocation and thresholds: what holds where there is
 // neither a cluster nor a file, and somebody asks for the policy all the same.
 func Shipped() Strategies {

@@ -131,7 +131,7 @@ func (c namedClass) unusedNetwork(q *ResourceQOS) (paths []string) {
 		return nil
 	}
 	if c.ClassQOS != q.BE && c.ClassQOS != q.LS {
-		if n.Enable != nil && *n.Enable || n.EgressRequest != nil || n.EgressLimit != nil || n.IngressRequest != nil || n.IngressLimit != nil {
+		if IsTrue(n.Enable) || n.EgressRequest != nil || n.EgressLimit != nil || n.IngressRequest != nil || n.IngressLimit != nil {
 			paths = append(paths, c.name+".networkQOS")
 		}
 		return paths

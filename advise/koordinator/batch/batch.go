@@ -56,7 +56,7 @@ type State struct {
 // Advise offers what is to be offered: it sets the advice's Reclaimed and Mid, or Withdrawn. It is pure but for the state.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	c := &s.Colocation
-	degrade := time.Duration(bounded(c.DegradeTimeMinutes, 15, 1, 1e6)) * time.Minute
+	degrade := time.Duration(sloconfig.Within(c.DegradeTimeMinutes, 15, 1, 1e6)) * time.Minute
 	if st.Known.IsZero() || st.Known.After(t.Time) { // the clock was set back
 		st.Known = t.Time
 	}
@@ -76,7 +76,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	switch {
 	case s.ColocationDisabled:
 		st.withdraw(a, fmt.Sprintf("colocation is disabled for the cluster (%s: enable)", s.From))
-	case !is(c.Enable):
+	case !sloconfig.IsTrue(c.Enable):
 		st.withdraw(a, fmt.Sprintf("colocation is disabled for this node (%s: enable)", s.From))
 	case why != "":
 		st.wait(a, t.Time, why, degrade)
@@ -183,9 +183,9 @@ func policyOf(r resource, c *sloconfig.Colocation) string {
 
 func reclaimPercent(r resource, c *sloconfig.Colocation) int64 {
 	if r == cpu {
-		return bounded(c.CPUReclaimThresholdPercent, 60, 0, maxPercent)
+		return sloconfig.Within(c.CPUReclaimThresholdPercent, 60, 0, maxPercent)
 	}
-	return bounded(c.MemoryReclaimThresholdPercent, 65, 0, maxPercent)
+	return sloconfig.Within(c.MemoryReclaimThresholdPercent, 65, 0, maxPercent)
 }
 
 // batch is the node's batch resource. The reason has every term, so that a person can redo the sum.

@@ -13,9 +13,10 @@ import (
 func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amounts, sums [resources]podSum, c *sloconfig.Colocation) *tick.Reclaimed {
 	static := c.MidReclaimMode != nil && *c.MidReclaimMode == sloconfig.MidReclaimStatic
 	prod := st.History.reclaimable(now, st.pods, n.capacity)
-	threshold := [resources]int64{bounded(c.MidCPUThresholdPercent, 100, 0, maxPercent), bounded(c.MidMemoryThresholdPercent, 100, 0, maxPercent)}
-	fixed := [resources]int64{bounded(c.MidStaticCPUReservedPercent, 0, 0, maxPercent), bounded(c.MidStaticMemoryReservedPercent, 0, 0, maxPercent)}
-	share := bounded(c.MidUnallocatedPercent, 0, 0, maxPercent)
+	percent := func(v *int64, otherwise int64) int64 { return sloconfig.Within(v, otherwise, 0, maxPercent) }
+	threshold := [resources]int64{percent(c.MidCPUThresholdPercent, 100), percent(c.MidMemoryThresholdPercent, 100)}
+	fixed := [resources]int64{percent(c.MidStaticCPUReservedPercent, 0), percent(c.MidStaticMemoryReservedPercent, 0)}
+	share := percent(c.MidUnallocatedPercent, 0)
 
 	mid := &tick.Reclaimed{}
 	for r := range resources {

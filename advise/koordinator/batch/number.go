@@ -68,13 +68,3 @@ func magnitude(v int64) uint64 {
 	}
 	return uint64(v)
 }
-
-// bounded is a setting within bounds, or its default where it is not set.
-func bounded(v *int64, otherwise, from, to int64) int64 {
-	if v == nil {
-		return otherwise
-	}
-	return min(max(*v, from), to)
-}
-
-func is(b *bool) bool { return b != nil && *b }

@@ -112,7 +112,7 @@ const (
 
 // windowOf is how long is averaged over; Koordinator's agent takes no less than a minute.
 func windowOf(c *sloconfig.Colocation) time.Duration {
-	return time.Duration(bounded(c.MetricAggregateDurationSeconds, 300, 60, 86400)) * time.Second
+	return time.Duration(sloconfig.Within(c.MetricAggregateDurationSeconds, 300, 60, 86400)) * time.Second
 }
 
 // observe notes what the node and its pods use. It says what is missing where the node's use is not known.

@@ -61,7 +61,7 @@ func enabled(s *sloconfig.Strategies) bool {
 }
 
 func on(class *sloconfig.ClassQOS) bool {
-	return class != nil && class.Memory != nil && class.Memory.Enable != nil && *class.Memory.Enable
+	return class != nil && class.Memory != nil && sloconfig.IsTrue(class.Memory.Enable)
 }
 
 // node is one tick's work.
@@ -176,12 +176,7 @@ func (n *node) calculate(v *values, m *sloconfig.MemoryQOS, request, limit int64
 }
 
 // percent is 0 to 100, and 0 where nothing is said.
-func percent(p *int64) int64 {
-	if p == nil {
-		return 0
-	}
-	return min(max(*p, 0), 100)
-}
+func percent(p *int64) int64 { return sloconfig.Within(p, 0, 0, 100) }
 
 // sums wants what kubelet's tiers need so that the protection below them counts, and their priorities.
 func (n *node) sums() {

@@ -86,7 +86,7 @@ func name(sample *tick.Sample, s *sloconfig.Strategies, a *tick.Advice) {
 }
 
 func enabledIn(q *sloconfig.ClassQOS) bool {
-	return q != nil && q.Resctrl != nil && q.Resctrl.Enable != nil && *q.Resctrl.Enable
+	return q != nil && q.Resctrl != nil && sloconfig.IsTrue(q.Resctrl.Enable)
 }
 
 // machine is what can be divided; nil, and why, where that is not known.

@@ -7,6 +7,7 @@ import (
 	"polder/advise/policy"
 	"polder/lib/clip"
 	"polder/lib/phrase"
+	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
@@ -57,7 +58,7 @@ func (v *view) budget() (b budget, why string) {
 		all += max(bounded(*v.tier.UsageMilliCPU)-below, 0)
 	}
 	b.capacity = int64(bounded(*s.Capacity.MilliCPU))
-	percent := percentOf(v.strategy.Threshold.CPUSuppressThresholdPercent, 65)
+	percent := sloconfig.Within(v.strategy.Threshold.CPUSuppressThresholdPercent, 65, 0, 100)
 	reserved, from := v.nodeReserved(b.capacity)
 	system, systemFrom := bounded(*s.CPU.UsageMilliCPU)-all, "use of no pod"
 	if system < reserved {
@@ -67,9 +68,10 @@ func (v *view) budget() (b budget, why string) {
 	b.sum = fmt.Sprintf("capacity %dm * %d %% (cpuSuppressThresholdPercent) - services %dm (%s) - system %dm (%s) = %dm",
 		b.capacity, percent, int64(serving), phrase.Count(pods, "pod"), int64(system), systemFrom, b.milliCPU)
 	if least := v.strategy.Threshold.CPUSuppressMinPercent; least != nil {
-		if keeps := b.capacity * percentOf(least, 0) / 100; b.milliCPU < keeps {
+		percent := sloconfig.Within(least, 0, 0, 100)
+		if keeps := b.capacity * percent / 100; b.milliCPU < keeps {
 			b.milliCPU = keeps
-			b.sum += fmt.Sprintf(", at least %dm (cpuSuppressMinPercent %d)", keeps, percentOf(least, 0))
+			b.sum += fmt.Sprintf(", at least %dm (cpuSuppressMinPercent %d)", keeps, percent)
 		}
 	}
 	return b, ""
@@ -102,13 +104,6 @@ func (v *view) lostTier() bool {
 		}
 	}
 	return false
-}
-
-func percentOf(p *int64, otherwise int64) int64 {
-	if p == nil {
-		return otherwise
-	}
-	return min(max(*p, 0), 100)
 }
 
 // maxAmount is more than any machine has, and so little that sums of it stay whole numbers.

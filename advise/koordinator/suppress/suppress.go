@@ -156,7 +156,7 @@ func (st *State) look(s *tick.Sample, strategy *sloconfig.Strategies, settings S
 // suppress decides the batch pods' part.
 func (v *view) suppress(before limit) decision {
 	threshold := &v.strategy.Threshold
-	if threshold.Enable == nil || !*threshold.Enable {
+	if !sloconfig.IsTrue(threshold.Enable) {
 		return v.unlimited(before)
 	}
 	b, why := v.budget()
@@ -195,7 +195,7 @@ func (v *view) idle(want *wants) {
 	if v.strategy.QOS.BE != nil {
 		cpu = v.strategy.QOS.BE.CPU
 	}
-	if cpu == nil || cpu.Enable == nil || !*cpu.Enable || cpu.SchedIdle == nil || *cpu.SchedIdle != 1 {
+	if cpu == nil || !sloconfig.IsTrue(cpu.Enable) || cpu.SchedIdle == nil || *cpu.SchedIdle != 1 {
 		return
 	}
 	for i := range v.pods {
