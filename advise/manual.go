@@ -48,13 +48,13 @@ POLICY KATALYST, PODS OF A CLUSTER
    Shared pods whose annotation katalyst.kubewharf.io/cpu_enhancement names a cpuset_pool have a pool of that name; a new
    one runs on all CPUs but the dedicated and reserved ones for 30s. A dedicated pod has CPUs of its own; with numa_binding
    in katalyst.kubewharf.io/memory_enhancement they and its memory are of one NUMA node, with numa_exclusive it has whole
-   nodes. CPUs that kubelet gave to containers are in no pool. Kubelet's cgroup of the BestEffort pods is held to the reclaim
+   nodes. CPUs that kubelet gave to containers are in no pool. Kubelet's cgroup of the BestEffort pods is confined to the reclaim
    pool as well, where that is safe. docs/policy-katalyst.md has the rules.
 
 POLICY KOORDINATOR
    What high-priority pods and the system leave of the node, beside a safety margin, is offered as batch-cpu and
    batch-memory, and what prod pods have asked for and will not use to mid pods: "advice.reclaimed" and "advice.mid". Batch
-   pods are held to the CPUs, or to a quota, that the services' use leaves ("advice.cgroups"); CPU burst, memory QoS and
+   pods are limited to the CPUs, or to a quota, that the services' use leaves ("advice.cgroups"); CPU burst, memory QoS and
    resctrl follow where their strategies are enabled. All of it is set by the ConfigMap slo-controller-config, which collect
    --slo-config puts in "sample.config"; where nobody reads one, Koordinator's shipped values hold: colocation and
    suppression on, all else off. Where a ConfigMap cannot be read the last one stays in force. While the node's use is

@@ -14,7 +14,7 @@ type shadow struct {
 	decider decider
 }
 
-// newShadow is the shadow of a name, nil where there is none. What it remembers begins anew with the process: it has no state file.
+// newShadow is the shadow of a name, nil where there is none. What it remembers is empty at the process's start: it has no state file.
 func newShadow(name string, now *loaded) (*shadow, error) {
 	if name == "" {
 		return nil, nil

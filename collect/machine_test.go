@@ -127,7 +127,7 @@ func TestCgroupsComeAndGo(t *testing.T) {
 		return len(pod(sample, "pod1").Containers) == 1 && pod(sample, "pod1").Memory != nil
 	})
 
-	// Removed between two readings, and made anew: no error, and the new one's values from its own files.
+	// Removed between two readings, and made again: no error, and the new one's values from its own files.
 	stop := s.start(s.base+"/a", busyLoop)
 	eventually(t, c, "the new cgroup's usage", func(sample *tick.Sample) bool {
 		usage := pod(sample, "a").UsageMilliCPU
@@ -141,7 +141,7 @@ func TestCgroupsComeAndGo(t *testing.T) {
 			t.Errorf("errors while a cgroup goes: %v", sample.Errors)
 		}
 	}
-	eventually(t, c, "a cgroup made anew", func(sample *tick.Sample) bool {
+	eventually(t, c, "a cgroup made again", func(sample *tick.Sample) bool {
 		p := pod(sample, "a")
 		return p != nil && p.UsageMilliCPU != nil && *p.UsageMilliCPU == 0
 	})

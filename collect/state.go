@@ -15,14 +15,14 @@ func (r *run) load(within time.Duration) bool {
 	var state source.State
 	ok, err := r.session.LoadState(source.StateVersion, &state)
 	if err != nil {
-		r.session.Log.Warn("start anew", "error", err)
+		r.session.Log.Warn("start without the state", "error", err)
 		return false
 	}
 	if !ok {
 		return false
 	}
 	if !r.collector.Load(&state, within.Seconds()) {
-		r.session.Log.Info("the state is of another start of the machine, starting anew", "path", r.session.State)
+		r.session.Log.Info("the state is of another start of the machine, starting without it", "path", r.session.State)
 		return false
 	}
 	return true

@@ -35,15 +35,15 @@ VICTIMS
    Never a system pod, a static, mirror or critical pod, one that has ended or is terminating, or one annotated
    polder/evict=false (--opt-out).
 
-   A finding is hard (its pods have to go) or soft (they go when there is room; or it calls for a taint alone). It calls for
+   A finding is hard (its pods have to be evicted) or soft (they are when there is room; or it calls for a taint alone). It calls for
    pods while it is met, has been so without a break for its rule's tolerance, its rule has rested for its cooldown since its
-   last eviction in that scope, and its value, less what is already on its way out, is past the threshold. A silence of more than 90 seconds
-   (or than three samples, where they are further apart) is a break. A pod on its way out counts as released, whoever
-   ended it and whatever its class: no second one goes for the same need. It does so until it is gone, or has not gone in its
+   last eviction in that scope, and its value, less the pods whose eviction is in progress, is past the threshold. A silence of more than 90 seconds
+   (or than three samples, where they are further apart) is a break. A pod that is ending counts as released, whoever
+   ended it and whatever its class: no second one is evicted for the same need. It does so until it has ended, or has not ended in its
    time; with a grace period of its own, or deleted by somebody else, for 5 minutes at most.
 
-   At each tick the hard findings are served first, in the order of --list, each by its own ranking; equal pods go by name.
-   Then one pod goes for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and
+   At each tick the hard findings are served first, in the order of --list, each by its own ranking; equal pods are in the order of their names.
+   Then one pod is evicted for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and
    name. A waiting candidate that is not named at the next tick is withdrawn. How many:
       --per-rule       pods for one rule at one tick, each only while those before it release too little. Koordinator's rules take as
                        many as they need at one tick, unless it is given
@@ -53,7 +53,7 @@ VICTIMS
    counted. A limit that holds pods back is logged when it begins to, and in the metrics.
 
    A pod that is still there after max(10s, 1.5 x its grace period) is reported as failed and left alone for 5 minutes, and
-   while it terminates; another may go. So may it where the API server has failed at a pod twice, for 30 s each.
+   while it terminates; another may be evicted. So may one where the API server has failed at a pod twice, for 30 s each.
 
 TRYING RULES
    --dry-run is for all: nothing is done, on any tick. --dry-run-rules names rules that are measured while the others act: their
@@ -67,24 +67,24 @@ KOORDINATOR'S RULES
    anything, they are off; while the ticks cannot tell (sample.errors, source config), what was in force stays. Thresholds that
    do not go together turn their rule off, with the key and the reason in eviction.errors and in the log.
 
-   They are served in that order. What goes for one counts for all, by what it is to each; after an eviction all of memory's rest for
+   They are served in that order. What is evicted for one counts for all, by what it is to each; after an eviction all of memory's rest for
    4 seconds, all of CPU's for 20, and CPU's begin 20 seconds after the node is first seen. A BE pod is one with the label
    koordinator.sh/qosClass: BE, without any label one that requests batch resources or that Katalyst's annotation or collect's
-   rules say is reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, lets a pod go for those alone. The grace
+   rules say is reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, lets a pod be evicted for those alone. The grace
    period is the pod's own.
 
 WHAT HAPPENS TO IT (--action)
    log      nothing: the tick says wouldEvict, and so does the log when it begins
    evict    the API server's eviction of that very pod (its UID is a precondition), which a disruption budget may refuse:
             it is asked for three times, 5 seconds apart, and never forced. Then the pod rests for half a minute, in which
-            the next one is tried. A server that does not answer is asked for half a minute; then the need is measured anew,
-            and while it lasts the same pod is asked again before all others, for it may have heard
+            the next one is tried. A server that does not answer is asked for half a minute; then the need is measured again,
+            and while it lasts the same pod is asked for again before all others, for the server may have acted
    delete   the pod is deleted, whatever disruption budgets say
    freeze   the pod's cgroup is frozen (freezer.state or cgroup.freeze) and stays so, also when evict ends, until
             evict --thaw --state FILE. A frozen pod keeps its memory, and counts as released
    kill     SIGTERM to every process of the pod's cgroup, and what is left after the grace period is killed (cgroup.kill,
             or signals to the standing cgroup). At the end of the input evict waits for what it has begun; after a
-            signal, the next run with the same --state goes on with it
+            signal, the next run with the same --state continues it
 
    It runs beside the stream: states go from requested over created to succeeded or failed in later ticks, and an error
    beside requested says what it waits for. Nothing is done for ticks that are too old or of another node (--max-age,
@@ -92,7 +92,7 @@ WHAT HAPPENS TO IT (--action)
 
    evict and delete are for a cluster (--kubeconfig, or the pod's own service account, which needs to create
    pods/eviction or delete pods, get pods, and create and patch events in events.k8s.io), with collect --kubeconfig at the
-   stream's head. They tell the pod's events: EvictCreated, EvictSucceeded, EvictFailed, EvictExceededGracePeriod, the same
+   stream's head. They write the pod's events: EvictCreated, EvictSucceeded, EvictFailed, EvictExceededGracePeriod, the same
    one within 6 minutes as a series of one object. For Koordinator's rules the events are that dialect's, warnings both:
    evictPodSuccess when the API server has granted the eviction, evictPodFail when it has not, with its reason at the end.
 

@@ -49,7 +49,7 @@ The journal (--journal) keeps the first value of every file that is changed, on 
 kill -9, and 'isolate --restore --journal FILE' puts everything back. Without it nothing can be put back.
 
 When no tick with an advice has come for --stale-after, the last advice's fallback is applied, and again every 5 seconds until
-all of it holds. So it is at once where the input ends or the output is gone: in a plain pipe a neighbour has died. At a signal
+all of it holds. So it is at once where the input ends or the output is closed: in a plain pipe a neighbour has died. At a signal
 (SIGTERM, SIGINT) all stays as it is, for --restore or the next isolate. --at-end keep is for single ticks, as from cron, whose
 end is no death; --stale-after 0 is for no fallback at all. Ticks that are too old or
 of another node (--max-age, --node) are passed on and do not count.
@@ -62,19 +62,19 @@ be in its way; each is in isolation.errors:
   - On cgroup v1, under any policy but "none", only the lists of containers are written: under a narrowed tier or pod
     kubelet's next container would not start. What was narrowed before is widened to its first value.
   - On cgroup v2, and under "none", tiers and pods are written too, but not those above exclusive CPUs.
-  - While the state cannot be read, no cpuset of kubelet's is written. Everything else goes on.
+  - While the state cannot be read, no cpuset of kubelet's is written. Everything else is done.
 
 OTHER KEYS
 The root of a CPU partition (cgroup v2: cpuset.cpus.partition) keeps its list, and its CPUs are left out of the list of every cgroup
 outside it, in a restore too; each is in isolation.errors.
 
-advice.resctrl are groups of /sys/fs/resctrl (L3 cache and memory bandwidth): a missing one is made, its schemata are held against
+advice.resctrl are groups of /sys/fs/resctrl (L3 cache and memory bandwidth): a missing one is made, its schemata are compared with
 the machine's own masks before a line that differs is written, and the tasks of the named cgroups that are not in it are moved,
-what they fork goes with them. Writes and errors name it as the cgroup "resctrl/GROUP", with the keys group, schemata and tasks.
+what they fork is in it too. Writes and errors name it as the cgroup "resctrl/GROUP", with the keys group, schemata and tasks.
 Other groups, and lines that are not named, are left alone. Its journal is FILE.resctrl; --restore removes the groups that isolate
 made, which gives their tasks to the root group, and puts back the lines of those that were there.
 
-A burst (cpuBurstMilliCPU) is held to its cgroup's quota, as the kernel demands, and a burst that the advice does not name
+A burst (cpuBurstMilliCPU) is limited to its cgroup's quota, as the kernel demands, and a burst that the advice does not name
 gives way to a quota that falls; quotas and bursts are written in an order in which no burst is over its quota. memory.min and
 memory.low fall from the bottom up and rise from the top down, so that no cgroup promises more below it than it has.
 

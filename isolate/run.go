@@ -45,7 +45,7 @@ func command() stage.Command {
 	var o options
 	return stage.Command{
 		Name:     "isolate",
-		Synopsis: "make the advised state of cgroups true",
+		Synopsis: "apply the advised state to cgroups",
 		Summary:  summary,
 		Tasks:    tasks,
 		Manual:   manual,

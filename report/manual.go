@@ -40,7 +40,7 @@ const manual = `
 Sections read: sample, advice, isolation, eviction. Section written: report.
 
 TARGETS (--to)
-   tty          a screen that is drawn anew in place: the node's use, a map of the cores with the pool of each, what may be
+   tty          a screen that is redrawn in place: the node's use, a map of the cores with the pool of each, what may be
                 reclaimed and how that moved, the pods, what was written to which cgroup, pressures and evictions. The last
                 picture stays when report ends. Where the output is no terminal, it is the table. A recording is played: see
                 RECORDINGS below
@@ -108,16 +108,16 @@ THE CLUSTER
    --resync (10 min). A tick without an advice is no offer of nothing: nothing is written, and what no tick
    has confirmed for --stale-after is withdrawn. So is what an earlier process left, but only while report runs: a report that
    was killed for good leaves its last figures. report --withdraw takes them away and ends; it serves as a preStop hook, for
-   what somebody else takes away is put back only 2 seconds later, and ever later where it goes on.
+   what somebody else takes away is put back only 2 seconds later, and later each time where that happens again.
 
    Under the policy koordinator --to node keeps Koordinator's rules in place of those: an amount is written at once when it is
-   more than resourceDiffThreshold (10 %) of what was written away from it, up or down, when it comes or goes, and whatever has
+   more than resourceDiffThreshold (10 %) of what was written away from it, up or down, when it appears or disappears, and whatever has
    changed later than updateTimeThresholdSeconds (300) after the last write. Both are the ConfigMap's, from sample.config;
    Growth waits for updateTimeThresholdSeconds after the last move, too. --min-change, --min-interval, --grow-interval and --resync,
    where they are given, stand above it. advice.withdrawn takes the resources away at
    once, not to zero, and the note says why; what kubelet or somebody else has wiped is put back as ever. When the policy changes,
-   what was written under Katalyst's names goes with the first write under Koordinator's, whichever process wrote it; the other way
-   round what this process has written goes, for Koordinator's names may be its manager's. Those are left alone, but for --withdraw,
+   what was written under Katalyst's names is removed with the first write under Koordinator's, whichever process wrote it; the other way
+   round what this process has written is removed, for Koordinator's names may be its manager's. Those are left alone, but for --withdraw,
    for the fleet controller, and for a process that hears of no policy for --stale-after: these take Katalyst's names and Koordinator's of
    the --resource-prefix, and the fleet controller of either prefix.
 
@@ -126,7 +126,7 @@ THE CLUSTER
    asked again after half a second, then less often, every 8 seconds at last; after an error that somebody has to mend, every
    30. At the end of the input report waits for what is not written yet, and fails (status 1) where no write succeeds for 5 seconds.
 
-   The CustomNodeResource goes with its node (an owner reference). Its status is written by server-side apply, as
+   The CustomNodeResource is deleted with its node (an owner reference). Its status is written by server-side apply, as
    polder-report; a field that another manager holds is taken over, and the log names the manager. Taints are merged with
    what others have set, which stays, however often they write; the annotation polder/taints names ours, and their timeAdded
    stays as long as they do. A pod that may run on several NUMA nodes counts by an equal part on each. In the node's status the
@@ -134,17 +134,17 @@ THE CLUSTER
 
    No kube-scheduler reads a CustomNodeResource's taints. While evict has one under node.katalyst.kubewharf.io/ that keeps pods
    away (NoSchedule, NoExecute), --to node therefore offers no more than the reclaimed pods of the sample request, so that no new
-   one fits; the CustomNodeResource keeps the true figures. Pods that are on their way out do not count. Where the sample does
-   not tell the pods, the Node keeps what it offers, or less. Such a loss is written at once, however small, and so is the
-   offer when the taint has gone. The tick's target says why in its note, and the log says it once.
+   one fits; the CustomNodeResource keeps the true figures. Pods that are ending do not count. Where the sample does
+   not have the pods, the Node keeps what it offers, or less. Such a loss is written at once, however small, and so is the
+   offer when the taint is removed. The tick's target says why in its note, and the log says it once.
 
    --taint-node puts the taints on the Node's own list, too, where they hold for every pod; NoExecute there evicts those that do
    not tolerate it. Only keys under node.katalyst.kubewharf.io/ with the effects NoSchedule, PreferNoSchedule and NoExecute are
-   taken; the others are named in the note. They go with evict's, after --stale-after without a tick, and by --withdraw; a
+   taken; the others are named in the note. They are removed with evict's, after --stale-after without a tick, and by --withdraw; a
    report that was killed for good leaves them, and so does one that is started again without the flag, which says so. What
    becomes of them is in the section's target node-taints.
 
-   The fleet controller (report fleet) withdraws the offer of a node whose agent is gone, and marks the Node with the annotation
+   The fleet controller (report fleet) withdraws the offer of a node whose agent is away, and marks the Node with the annotation
    polder/withdrawn. While it is there, --to node and --to cnr offer nothing, and the note gives its reason.
 
    --to nodemetric writes the status as soon as two samples are there, and then every metricReportIntervalSeconds (60, at least
@@ -155,7 +155,7 @@ THE CLUSTER
    and the pod's cache as well; usageWithHotPageCache counts as the first. The system's use is the node's without the pods', and
    not known in a tick in which that of a running container is not. Pods are there by namespace and name, when both of their
    figures are known. The spec is left to Koordinator's manager; what others write in the status, as prodReclaimableMetric, stays.
-   A write that waits has the newest figures that are known, and the time of those. The object goes with its node; --withdraw
+   A write that waits has the newest figures that are known, and the time of those. The object is deleted with its node; --withdraw
    leaves it, for its updateTime says how old it is. It is each node's own report's: not with --all-nodes.
 
    The role needs: nodes get, list, watch, and for --taint-node patch; nodes/status patch; customnoderesources get, list,

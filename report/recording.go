@@ -45,7 +45,7 @@ var ignoredByWholes = []string{
 	"Advice.Fallback", "Advice.Resctrl",
 }
 
-// readWhole gives each tick of the input to add; decisions that the recording lacks are inserted, and their sections returned. It
+// readWhole gives each tick of the input to add; decisions that are missing in the recording are inserted, and their sections returned. It
 // returns false where it was stopped: what was read is no answer then.
 func readWhole(ctx context.Context, s *stage.Session, insert bool, begin func(inserted []string), add func(*tick.Tick)) (complete bool, err error) {
 	inserted := &insertion{stopped: func() {}}

@@ -21,7 +21,7 @@ func page(t *testing.T, tool string) string {
 	if err != nil {
 		t.Fatalf("%s --manual: %v", tool, err)
 	}
-	return fmt.Sprintf("<!-- %s --manual: make golden writes this page anew. -->\n%s", tool, manual)
+	return fmt.Sprintf("<!-- %s --manual: make golden regenerates this page. -->\n%s", tool, manual)
 }
 
 // The pages of the tools are what --manual prints; go test -update writes them.

@@ -254,7 +254,7 @@ func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 			a.Pools = append(a.Pools, tick.Pool{Name: tick.PoolReserve, CPUs: sh.Reserved.String()})
 		}
 		confine(a, t.Sample.Pods, d.batch, d.floor)
-		n.Place.Tier = policy.HoldTier(a, t.Sample, n.Place.Tier, policy.BatchLists{Batch: d.batch, Floor: d.floor, All: sh.Online.String()})
+		n.Place.Tier = policy.ConfineTier(a, t.Sample, n.Place.Tier, policy.BatchLists{Batch: d.batch, Floor: d.floor, All: sh.Online.String()})
 	}
 	if slices.Max(weights) > 0 {
 		for i, part := range policy.Split(*a.Reclaimed.MilliCPU, weights) {

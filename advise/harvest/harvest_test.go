@@ -524,7 +524,7 @@ func TestOfferMovesSlowly(t *testing.T) {
 	}
 }
 
-// A forecast of a stream that was away for long begins anew, and one whose clock was set back goes on.
+// A forecast of a stream that was away for long starts over, and one whose clock was set back continues.
 func TestForecastAndTheClock(t *testing.T) {
 	f := forecast{}
 	for i := range 60 {

@@ -185,8 +185,8 @@ func (r *resizing) set(i int, in bool) {
 	}
 }
 
-// lacks is how many CPUs a core's NUMA node has less than its part.
-func (r *resizing) lacks(i int) float64 {
+// shortfall is how many CPUs a core's NUMA node has less than its part.
+func (r *resizing) shortfall(i int) float64 {
 	at := slices.Index(r.NUMA, r.order[i].NUMA)
 	if at < 0 {
 		return 0
@@ -198,18 +198,18 @@ func (r *resizing) lacks(i int) float64 {
 func (r *resizing) most() int {
 	best := -1
 	for i := range r.order {
-		if r.in[i] && (best < 0 || r.lacks(i) < r.lacks(best)) {
+		if r.in[i] && (best < 0 || r.shortfall(i) < r.shortfall(best)) {
 			best = i
 		}
 	}
 	return best
 }
 
-// least is the core that comes first: the last of those whose node lacks most, within the limit; negative where there is none.
+// least is the core that comes first: the last of those whose node has the largest shortfall, within the limit; negative where there is none.
 func (r *resizing) least(limit int) int {
 	best := -1
 	for i := range slices.Backward(r.order) {
-		if fits := r.size+r.order[i].CPUs.Size() <= limit || r.size == 0; !r.in[i] && fits && (best < 0 || r.lacks(i) > r.lacks(best)) {
+		if fits := r.size+r.order[i].CPUs.Size() <= limit || r.size == 0; !r.in[i] && fits && (best < 0 || r.shortfall(i) > r.shortfall(best)) {
 			best = i
 		}
 	}
@@ -218,12 +218,12 @@ func (r *resizing) least(limit int) int {
 
 func (r *resizing) move(limit int) {
 	from := r.most()
-	if from < 0 || r.lacks(from) > -float64(r.order[from].CPUs.Size()) {
+	if from < 0 || r.shortfall(from) > -float64(r.order[from].CPUs.Size()) {
 		return
 	}
 	r.set(from, false)
 	to := r.least(limit)
-	if to < 0 || r.lacks(to) < float64(r.order[to].CPUs.Size()) || r.order[to].CPUs.Size() != r.order[from].CPUs.Size() {
+	if to < 0 || r.shortfall(to) < float64(r.order[to].CPUs.Size()) || r.order[to].CPUs.Size() != r.order[from].CPUs.Size() {
 		to = from
 	}
 	r.set(to, true)

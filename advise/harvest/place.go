@@ -25,7 +25,7 @@ type place struct {
 	Needed time.Time `json:"needed,omitzero"`
 	// NUMA is where the services run; nil where that is not known.
 	NUMA *byNUMA `json:"numa,omitempty"`
-	// Tier is kubelet's cgroup of the BestEffort pods, once it was held to batch's CPUs.
+	// Tier is kubelet's cgroup of the BestEffort pods, once it was confined to batch's CPUs.
 	Tier string `json:"tier,omitempty"`
 	// Confined says that batch had a list of CPUs, which must be undone where it has none any more.
 	Confined bool `json:"confined,omitempty"`

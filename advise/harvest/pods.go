@@ -26,7 +26,7 @@ const (
 type pods struct {
 	// Of is by identity; a pod that has gone is forgotten with its first tick.
 	Of map[string]*pod `json:"of,omitempty"`
-	// Turned is when the peaks began anew last.
+	// Turned is when the peaks started over last.
 	Turned time.Time `json:"turned,omitzero"`
 	// Begun says that the node was seen before: pods that are new then are new.
 	Begun bool `json:"begun,omitempty"`

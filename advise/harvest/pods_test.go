@@ -41,7 +41,7 @@ func TestPeaksCountForHalfAnHour(t *testing.T) {
 			t.Errorf("minute %d (%s): peaks %v and %v, want %v", step.minute, step.whatFor, p.Peak, p.Before, step.most)
 		}
 		if step.clockSet && !ps.Turned.Equal(start.Add(-600*time.Minute)) {
-			t.Errorf("%s: the peaks began anew at %s", step.whatFor, ps.Turned)
+			t.Errorf("%s: the peaks started over at %s", step.whatFor, ps.Turned)
 		}
 	}
 }

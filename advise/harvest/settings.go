@@ -26,7 +26,7 @@ type Settings struct {
 	// must have been enough before batch gets one back.
 	Burst     float64
 	BurstHold time.Duration
-	// MinCPUs is the number of CPUs under which there are no idle cores, and batch is held by its scheduling class alone.
+	// MinCPUs is the number of CPUs under which there are no idle cores, and batch is limited by its scheduling class alone.
 	MinCPUs int
 	// ReservedCPUs is a list of CPUs that batch never runs on (the system's own).
 	ReservedCPUs string

@@ -51,7 +51,7 @@ func readEnhancement(text string) *enhancement {
 		why = " is no text"
 	}
 	if why != "" {
-		e.faults = append(e.faults, fmt.Sprintf("cpuset_pool %s%s: it goes to the pool share", quote(e.pool), why))
+		e.faults = append(e.faults, fmt.Sprintf("cpuset_pool %s%s: it belongs to the pool share", quote(e.pool), why))
 		e.pool = ""
 	}
 	e.binding = e.flag(fields, "numa_binding")

@@ -21,7 +21,7 @@ type group struct {
 	milliCPU   float64
 	system     float64 // the first one's: what the machine uses beside the confined pods
 	containers int
-	vacant     bool // it has no pods any more, and is held
+	vacant     bool // it has no pods any more, and keeps its size until the hold-down is over
 	small      bool // what its pods need counts in the first one, and is not worth a core of its own
 	merged     bool // it has no CPUs of its own and uses the first one's
 	hold       hold
@@ -170,7 +170,7 @@ func demands(groups []group, reserve int64, units, unit int) (wants []int, needs
 }
 
 // sizes decides several shared pools, each as [group.sizeAlone] would, in units of the largest core, and returns their union.
-// What they need beyond the limit they share out in proportion; what is only held gives way to need first.
+// What they need beyond the limit they share out in proportion; what is only kept by a hold-down gives way to need first.
 func sizes(in inputs, groups []group, avail named, limit int) (all named, reasons []string) {
 	unit := in.shape.LargestCore()
 	units := max(limit/unit, 1)
@@ -241,7 +241,7 @@ func holdBack(in inputs, groups []group, wants []int, spare, unit int) []int {
 		}
 		extra := min(keep-wants[i], spare)
 		if extra < keep-wants[i] {
-			g.bound = "; what it held is needed by others"
+			g.bound = "; what it kept is needed by others"
 		}
 		sizes[i] += extra
 		spare -= extra
@@ -298,7 +298,7 @@ func (s *shape) place(avail cpus.Set, groups []group) []named {
 }
 
 // apportion divides a total in proportion to weights, so that none gets less than its proportion in whole numbers; what is left
-// goes by one to whoever has least for its weight (D'Hondt's method). Whoever has a weight gets one at least.
+// is given by one to whichever has least for its weight (D'Hondt's method). Whoever has a weight gets one at least.
 func apportion(weights []float64, total int) []int {
 	sum := 0.0
 	for _, w := range weights {

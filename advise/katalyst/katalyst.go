@@ -28,7 +28,7 @@ var Policy = policy.Policy{
 	Name: "katalyst",
 	Doc: `the guide's formula and pools
 Shared pods keep max(usage, load1, load5) of each container plus a reserve, in whole physical cores; the rest is
-reclaimed and never less than a floor. On machines with fewer than 8 CPUs the reclaimed pods are held by quota.`,
+reclaimed and never less than a floor. On machines with fewer than 8 CPUs the reclaimed pods are limited by quota.`,
 	StateVersion: 1,
 }
 
@@ -110,7 +110,7 @@ type inputs struct {
 	reasons  []string
 }
 
-// Decide implements [policy.Decider]. What is decided goes from stage to stage: what is known of the machine; what each pod is; what
+// Decide implements [policy.Decider]. The stages pass on what they decide: what is known of the machine; what each pod is; what
 // runs beside the pods; how the CPUs are divided; what holds within each part; what is offered.
 func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	n := d.Node(t.Node)
@@ -234,7 +234,7 @@ func undecidable(s *tick.Sample, hasPools bool) string {
 	case s.Topology == nil:
 		return "no topology in the sample"
 	case s.IntervalSeconds == nil && firstReading(s.Pods):
-		// The containers' requests would stand in, up to 4 cores each, and be held for --hold.
+		// The containers' requests would stand in, up to 4 cores each, and hold the pool down for --hold.
 		return "first reading, there are no rates yet"
 	case hasPools && policy.PodsUnknown(s):
 		return "the cluster's pods are not known yet"

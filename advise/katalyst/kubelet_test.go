@@ -169,7 +169,7 @@ func TestTier(t *testing.T) {
 			got, held := wants(a.Cgroups)[strings.TrimPrefix(c.tier, "/kubepods/")]
 			switch {
 			case c.tier == "":
-				wantNoReason(t, a, "is not held to the reclaim pool")
+				wantNoReason(t, a, "is not confined to the reclaim pool")
 				if len(a.Cgroups) != len(c.pods) {
 					t.Errorf("cgroups %v; want the containers alone", a.Cgroups)
 				}
@@ -181,7 +181,7 @@ func TestTier(t *testing.T) {
 			case got != poolsOf(a)["reclaim"]:
 				t.Errorf("the tier is held to %q; want the reclaim pool: %q", got, a.Reasons)
 			default:
-				wantNoReason(t, a, "is not held to the reclaim pool")
+				wantNoReason(t, a, "is not confined to the reclaim pool")
 			}
 		})
 	}

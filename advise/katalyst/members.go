@@ -64,7 +64,7 @@ func annotationOf(p *tick.Pod) string {
 }
 
 // gave reports whether kubelet gave one of the pod's containers CPUs for itself. Where a container's list lies within the
-// given CPUs it has them, unless its request says another number: then kubelet has given away what we had told it to use.
+// given CPUs it has them, unless its request says another number: then kubelet has given away what isolate had put the container on.
 func (s *shape) gave(p *tick.Pod) bool {
 	if s.Exclusive.IsEmpty() {
 		return false

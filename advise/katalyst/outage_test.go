@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// While the cluster has never told of the pods nothing is decided anew: they would all be shared.
+// While the cluster has never listed the pods nothing is decided: they would all be shared.
 func TestStrangers(t *testing.T) {
 	d := New(Defaults())
 	before := d.Decide(at(0, dedicated("d", 8000), shared("a", 1), reclaimed("b")))

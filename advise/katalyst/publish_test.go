@@ -119,10 +119,10 @@ func TestTheReasonSaysHowBatchIsHeld(t *testing.T) {
 		pods []tick.Pod
 		want string
 	}{
-		{nil, "reclaimed pods are held by quota"},
-		{[]tick.Pod{reclaimed("b")}, "reclaimed pods are held by quota"},
-		{[]tick.Pod{ruled("r")}, "reclaimed pods are held by their scheduling class"},
-		{[]tick.Pod{reclaimed("b"), ruled("r")}, "reclaimed pods are held, by quota or, on their own, by their scheduling class"},
+		{nil, "reclaimed pods are limited by quota"},
+		{[]tick.Pod{reclaimed("b")}, "reclaimed pods are limited by quota"},
+		{[]tick.Pod{ruled("r")}, "reclaimed pods are limited by their scheduling class"},
+		{[]tick.Pod{reclaimed("b"), ruled("r")}, "reclaimed pods are limited, by quota or, on their own, by their scheduling class"},
 	} {
 		wantReason(t, New(Defaults()).Decide(smallNode(tt.pods...)), tt.want)
 	}

@@ -103,7 +103,7 @@ func (d *division) limit(in inputs, members []member, reclaimed, floor int64) {
 	case byClass > 0:
 		by = " by their scheduling class"
 	}
-	d.because("%d CPUs are too few for pools (pool-min-cpus %d: %s): reclaimed pods are held%s",
+	d.because("%d CPUs are too few for pools (pool-min-cpus %d: %s): reclaimed pods are limited%s",
 		in.shape.online.Size(), in.settings.PoolMinCPUs, in.settings.source("pool-min-cpus"), by)
 }
 

@@ -29,7 +29,7 @@ type Settings struct {
 	// UnknownMilliCPU and UnknownMemoryBytes stand for a container of which nothing is known.
 	UnknownMilliCPU    int64
 	UnknownMemoryBytes int64
-	// PoolMinCPUs is the number of CPUs under which a machine is too small for pools: there the reclaimed pods are held
+	// PoolMinCPUs is the number of CPUs under which a machine is too small for pools: there the reclaimed pods are limited
 	// by quota.
 	PoolMinCPUs int
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
@@ -45,7 +45,7 @@ type Settings struct {
 	// Disk gives batch pods the idle share of the disks, and limits what they read and write; both are off unless they are switched on: the
 	// guide has none.
 	Disk disk.Settings
-	// Limit says what holds reclaimed pods on a machine that is too small for pools: [LimitQuota] or, for those that have one, their
+	// Limit says what limits reclaimed pods on a machine that is too small for pools: [LimitQuota] or, for those that have one, their
 	// scheduling class: [LimitClass], or empty.
 	Limit string
 	// Sources says where a value came from that is no default, by the flag's name ("reserve-cpu").
@@ -58,7 +58,7 @@ const (
 	LimitClass = "class"
 )
 
-// byQuota reports whether a reclaimed pod is held by quota on a small machine.
+// byQuota reports whether a reclaimed pod is limited by quota on a small machine.
 func (s Settings) byQuota(p *tick.Pod) bool {
 	return s.Limit == LimitQuota || class.Of(s.BatchClass, p) == class.None
 }

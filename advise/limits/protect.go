@@ -47,7 +47,7 @@ func (w *work) protect(asked bool) {
 		return
 	}
 	if s.Memory == nil || policy.Amount(s.Memory.TotalBytes) == 0 {
-		w.say("memory protection: the machine's memory is not known: services are not protected anew")
+		w.say("memory protection: the machine's memory is not known: the protection stays as it is")
 		for at, was := range w.state.Set {
 			if was.Low > 0 {
 				w.of(at).Low = was.Low

@@ -11,33 +11,33 @@ import (
 // its cgroups have where nothing confines them.
 type BatchLists struct{ Batch, Floor, All string }
 
-// HoldTier wants kubelet's cgroup of the BestEffort pods on batch's CPUs, so that a new pod is there from its first moment. That is safe on
+// ConfineTier wants kubelet's cgroup of the BestEffort pods on batch's CPUs, so that a new pod is there from its first moment. That is safe on
 // version 2, where the containers' lists need not fit, and on version 1 where kubelet does not manage CPUs itself; and only while all
-// pods in it are reclaimed ones. Once narrowed it is widened again, not left. held is the cgroup that was held before, empty where none
-// was; HoldTier returns the one that is to be remembered. Where lists.Batch is empty there is no pool for batch.
-func HoldTier(a *tick.Advice, s *tick.Sample, held string, lists BatchLists) string {
-	path, why := tierToHold(s, held, lists)
+// pods in it are reclaimed ones. Once narrowed it is widened again, not left. before is the cgroup that was confined last, empty where none
+// was; ConfineTier returns the one that is to be remembered. Where lists.Batch is empty there is no pool for batch.
+func ConfineTier(a *tick.Advice, s *tick.Sample, before string, lists BatchLists) string {
+	path, why := tierToConfine(s, before, lists)
 	switch {
-	case path == "" && held == "":
+	case path == "" && before == "":
 		return ""
 	case why != "":
 		if path != "" {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("cgroup %s is not held to the reclaim pool, only the containers in it are: %s", Quote(path), why))
+			a.Reasons = append(a.Reasons, fmt.Sprintf("cgroup %s is not confined to the reclaim pool, only the containers in it are: %s", Quote(path), why))
 		}
-		WidenTier(a, held, lists.All)
-		return held
+		WidenTier(a, before, lists.All)
+		return before
 	case path == "":
-		path = held // no pod is in it now
-	case held != path:
-		WidenTier(a, held, lists.All)
+		path = before // no pod is in it now
+	case before != path:
+		WidenTier(a, before, lists.All)
 	}
 	a.Cgroups = append(a.Cgroups, tick.Cgroup{Cgroup: path, CPUSetCPUs: lists.Batch})
 	a.Fallback = append(a.Fallback, tick.Cgroup{Cgroup: path, CPUSetCPUs: lists.Floor})
 	return strings.Clone(path)
 }
 
-// tierToHold is the tier in which pods of the sample are, empty where there is none, and why it cannot be held.
-func tierToHold(s *tick.Sample, held string, lists BatchLists) (path, why string) {
+// tierToConfine is the tier in which pods of the sample are, empty where there is none, and why it cannot be confined.
+func tierToConfine(s *tick.Sample, before string, lists BatchLists) (path, why string) {
 	many, other := false, (*tick.Pod)(nil)
 	for i := range s.Pods {
 		p := &s.Pods[i]
@@ -60,7 +60,7 @@ func tierToHold(s *tick.Sample, held string, lists BatchLists) (path, why string
 		}
 	}
 	switch {
-	case path == "" && held == "":
+	case path == "" && before == "":
 	case many:
 		why = "there is more than one"
 	case other != nil:
@@ -76,12 +76,12 @@ func tierToHold(s *tick.Sample, held string, lists BatchLists) (path, why string
 	return path, why
 }
 
-// WidenTier gives a tier that was held all CPUs.
-func WidenTier(a *tick.Advice, held, all string) {
-	if held == "" {
+// WidenTier gives a tier that was confined all CPUs.
+func WidenTier(a *tick.Advice, before, all string) {
+	if before == "" {
 		return
 	}
-	wide := tick.Cgroup{Cgroup: held, CPUSetCPUs: all}
+	wide := tick.Cgroup{Cgroup: before, CPUSetCPUs: all}
 	a.Cgroups, a.Fallback = append(a.Cgroups, wide), append(a.Fallback, wide)
 }
 

@@ -220,7 +220,7 @@ func current(seen agents.Seen) bool {
 	return !slices.ContainsFunc(seen.Errors, func(e tick.SourceError) bool { return e.Source != live.ConfigSource })
 }
 
-// troubleEvery is how often trouble that goes on is logged.
+// troubleEvery is how often trouble that lasts is logged.
 const troubleEvery = time.Minute
 
 // log says what cannot be said in a tick where there is none: that nothing is read yet, or that the lease cannot be had.

@@ -344,7 +344,7 @@ func (h *Host) numaNodes(online cpus.Set) ([]NUMANode, error) {
 		}
 		node.CPUs = set.Intersection(online)
 		m, err := h.NodeMemory(id)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // not told: no error of each reading
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // not reported: no error of each reading
 			noMemory.add(id, err)
 		}
 		node.MemoryBytes = m.TotalBytes

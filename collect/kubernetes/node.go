@@ -13,7 +13,7 @@ import (
 type Node struct {
 	Name                  string
 	Capacity, Allocatable *tick.Resources
-	// Labels and Annotations are those that are passed on, AllLabels is what selectors are held against.
+	// Labels and Annotations are those that are passed on, AllLabels is what selectors are compared with.
 	Labels, Annotations, AllLabels map[string]string
 	// Problems is what is wrong in the object.
 	Problems []string

@@ -28,7 +28,7 @@ func BenchmarkRound(b *testing.B) { benchRound(b, nil) }
 
 // BenchmarkRoundCluster is the same with a cluster that has all the pods and whose lists do not change.
 func BenchmarkRoundCluster(b *testing.B) {
-	c := &told{}
+	c := &fakeCluster{}
 	var pods []*kubernetes.Pod
 	for i := range benchGroups {
 		p := clusterPod(fmt.Sprintf("web-%d", i), fmt.Sprintf("%04d", i), tick.QoSShared)
@@ -40,7 +40,7 @@ func BenchmarkRoundCluster(b *testing.B) {
 	benchRound(b, c)
 }
 
-func benchRound(b *testing.B, cluster *told) {
+func benchRound(b *testing.B, cluster *fakeCluster) {
 	b.Helper()
 	base := benchTree(b)
 	env := benchEnv(b, base)

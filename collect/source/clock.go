@@ -9,7 +9,7 @@ import (
 )
 
 // clock is the machine's clock: seconds since its start, so that readings of different runs can be compared. On this
-// machine it goes on with the monotonic clock, for /proc/uptime has steps of 10 ms. Under another root the machine may be a
+// machine it continues with the monotonic clock, for /proc/uptime has steps of 10 ms. Under another root the machine may be a
 // copy, whose time is what its uptime says, and which stands still as long as that does: then there are no rates,
 // rather than rates of 0.
 type clock struct {

@@ -93,7 +93,7 @@ func milliCPU(ticks int64, seconds float64) float64 {
 
 func (c *cpuReader) Save(s *State) {
 	if len(c.times) > 0 {
-		s.CPUTimes = &CPUState{Seconds: c.at, CPUs: slices.Clone(c.times)} // saved while c.times goes on
+		s.CPUTimes = &CPUState{Seconds: c.at, CPUs: slices.Clone(c.times)} // saved while c.times is overwritten
 	}
 }
 

@@ -45,7 +45,7 @@ func (d *disksReader) Read(r *Round) error {
 	return d.count(r)
 }
 
-// list looks anew which disks there are.
+// list reads which disks there are.
 func (d *disksReader) list() error {
 	all, err := disks.List(d.env.Host.Root())
 	if err != nil {

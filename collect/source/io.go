@@ -39,7 +39,7 @@ func (t *tree) openIO(n *node) {
 // cost together.
 const ioEvery = 5 - 0.5
 
-// readIO reads a pod's files anew where they are old enough.
+// readIO reads a pod's files again where they are old enough.
 func (t *tree) readIO(n *node, seconds float64) {
 	p := n.io
 	elapsed := seconds - p.at

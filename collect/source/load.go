@@ -109,7 +109,7 @@ func (c *container) lastTurn() float64 {
 }
 
 // sampleLoad looks at the container's threads. It reports false where the time did not suffice for all: the sample comes in a
-// later round, which goes on there.
+// later round, which continues there.
 func (c *container) sampleLoad(reader *cgroup.Reader, seconds float64, more cgroup.More) bool {
 	p := &c.pass
 	if p.Walk == (cgroup.Walk{}) {
@@ -170,7 +170,7 @@ func (o *overdue) err(limit time.Duration) error {
 	if o.containers == 0 {
 		return nil
 	}
-	return fmt.Errorf("not all threads were looked at in %s, the next round goes on with %s: "+
+	return fmt.Errorf("not all threads were looked at in %s, the next round continues with %s: "+
 		"containers whose load is up to %s old: %d, without a load: %d",
 		limit, o.first, o.oldest.Round(time.Millisecond), o.containers-o.unknown, o.unknown)
 }

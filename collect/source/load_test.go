@@ -68,7 +68,7 @@ func TestThreadsAreLookedAtInTurn(t *testing.T) {
 	m.write("sys/fs/cgroup/huge/pids.current", "600")
 	_, read := m.slow()
 	late := func(next string, age, old, unknown int) string {
-		return fmt.Sprintf("; load: not all threads were looked at in 500µs, the next round goes on with %s: "+
+		return fmt.Sprintf("; load: not all threads were looked at in 500µs, the next round continues with %s: "+
 			"containers whose load is up to %ds old: %d, without a load: %d",
 			next, age, old, unknown)
 	}

@@ -70,7 +70,7 @@ func (p *pods) Read(r *Round) error {
 	return err
 }
 
-// assemble makes the lists anew, after pods or containers came or went, or the cluster's list changed.
+// assemble makes the lists again, after pods or containers came or went, or the cluster's list changed.
 func (p *pods) assemble() {
 	var nodes []*node
 	if p.tree != nil {

@@ -92,7 +92,7 @@ func TestRates(t *testing.T) {
 	m.write("proc/stat", "cpu0 600 0 0 900\ncpu2 9000 0 0 900\n") // cpu1 went, cpu2 came
 	m.write("sys/devices/system/cpu/online", "0,2")
 	m.cgroup("/a", "6000000")
-	m.cgroup("/back", "1000") // made anew under the same name
+	m.cgroup("/back", "1000") // made again under the same name
 	m.cgroup("/new", "5000000")
 	s = c.Read(true)
 	if s.IntervalSeconds == nil || *s.IntervalSeconds != 10 {

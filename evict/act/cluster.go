@@ -21,7 +21,7 @@ const (
 	// leastGrace is in seconds. With 0 the API server takes the object away while kubelet has not ended the pod yet: that would be
 	// forced, and the pod's successor would start beside it.
 	leastGrace = 1
-	// pollPod is how often it is looked whether a pod has gone, by the API server's list.
+	// pollPod is how often it is checked whether a pod has ended, by the API server's list.
 	pollPod = 2 * time.Second
 	// budgetPause is Katalyst's: how long after a refusal by a disruption budget the eviction is asked for again.
 	budgetPause = 5 * time.Second
@@ -30,13 +30,13 @@ const (
 	budgetRest  = 30 * time.Second
 	// forbiddenFor is how long a refusal for want of rights may pass: an API server that has just started knows no roles yet.
 	forbiddenFor = 5 * time.Second
-	// askWithin is how long an API server that does not answer is tried: after that the need is measured anew.
+	// askWithin is how long an API server that does not answer is tried: after that the need is measured again.
 	askWithin = 30 * time.Second
 	// longestGrace bounds a pod's own grace period, which its owner chooses.
 	longestGrace = 24 * time.Hour
 )
 
-// Evict asks for the pod's eviction, which disruption budgets may refuse, and waits until the pod has gone.
+// Evict asks for the pod's eviction, which disruption budgets may refuse, and waits until the pod has ended.
 func (c *Cluster) Evict(ctx context.Context, o Order, report func(string, error)) error {
 	return c.end(ctx, o, report, func(ctx context.Context) error {
 		_, err := c.Client.Create(ctx, kube.Pods, o.Eviction.Namespace, evictionOf(&o.Eviction), "eviction")
@@ -44,7 +44,7 @@ func (c *Cluster) Evict(ctx context.Context, o Order, report func(string, error)
 	})
 }
 
-// Delete deletes the pod, whatever disruption budgets say, and waits until it has gone.
+// Delete deletes the pod, whatever disruption budgets say, and waits until it has ended.
 func (c *Cluster) Delete(ctx context.Context, o Order, report func(string, error)) error {
 	return c.end(ctx, o, report, func(ctx context.Context) error {
 		grace := int64(-1)
@@ -100,7 +100,7 @@ func (c *Cluster) say(o Order, what happening, err error) {
 	}
 }
 
-// ask asks until the pod was told to end. It reports true where the pod has gone meanwhile.
+// ask asks until the API server has accepted. It reports true where the pod has ended meanwhile.
 func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), ask func(context.Context) error) (bool, error) {
 	began := time.Now()
 	refused := 0
@@ -147,8 +147,8 @@ func (c *Cluster) ask(ctx context.Context, o Order, report func(string, error), 
 	}
 }
 
-// await waits until the pod has gone, for as long as its grace period and half of it again; its own, which the order does not
-// have, is in the pod once it has been told to end.
+// await waits until the pod has ended, for as long as its grace period and half of it again; its own, which the order does not
+// have, is in the pod once the API server has accepted.
 func (c *Cluster) await(ctx context.Context, o Order) error {
 	began, patience := time.Now(), o.Patience
 	var known time.Duration
@@ -169,11 +169,11 @@ func (c *Cluster) await(ctx context.Context, o Order) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case kube.IsForbidden(err) && !forbidden.IsZero() && time.Since(forbidden) > forbiddenFor:
-			return fmt.Errorf("look whether the pod has gone: %w", err)
+			return fmt.Errorf("check whether the pod has ended: %w", err)
 		case time.Since(began) > patience:
 			c.say(o, exceeded, nil)
 			if err != nil {
-				return fmt.Errorf("not known to have gone after %s: %w", patience, err)
+				return fmt.Errorf("not known to have ended after %s: %w", patience, err)
 			}
 			return fmt.Errorf("still there after %s", patience)
 		}

@@ -28,7 +28,7 @@ type happening int
 const (
 	created   happening = iota // the pod was asked to end
 	failed                     // it was not
-	succeeded                  // it has gone
+	succeeded                  // it has ended
 	exceeded                   // it has not, in its time
 )
 
@@ -165,7 +165,7 @@ func (e *Events) write(ctx context.Context, s said) error {
 		_, err = e.client.Patch(ctx, kube.Events, s.regarding.Namespace, known.name, kube.MergePatch, patch, Controller)
 		if !kube.IsNotFound(err) {
 			return err
-		} // else it has expired: begin anew
+		} // else it has expired: start over
 	}
 	e.forget(s.at)
 	name := eventName(s.regarding.Name, s.at)

@@ -21,7 +21,7 @@ const (
 	killWithin = 10 * time.Second
 	// termPoll is how often it is looked whether those that were asked to end have ended.
 	termPoll = 100 * time.Millisecond
-	// killFreeze is how long a killing waits for the cgroup to stand still; it goes on without.
+	// killFreeze is how long a killing waits for the cgroup to stand still; it continues without.
 	killFreeze = 500 * time.Millisecond
 )
 

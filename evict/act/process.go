@@ -45,7 +45,7 @@ func (c Target) replaced(h *cgroup.Hierarchy, controller string) bool {
 	return err == nil && now != c.Inode
 }
 
-// members are the living processes of a cgroup and of those below it; none where the cgroup has gone, or there is another of that
+// members are the living processes of a cgroup and of those below it; none where the cgroup was removed, or there is another of that
 // name. A PID counts where it is in the cgroup both before and after its start time was read, so that the time belongs to the
 // cgroup's process and to no later bearer of the number.
 func members(h *cgroup.Hierarchy, c Target) ([]process, error) {
@@ -88,21 +88,21 @@ func (p process) signal(sig unix.Signal) error {
 	case errors.Is(err, unix.ESRCH):
 		return nil
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT): // the latter on newer kernels
-		// A thread: threaded cgroups list those. Its process is in a cgroup around, of the same pod, and is told itself.
+		// A thread: threaded cgroups list those. Its process is in a cgroup around, of the same pod, and gets the signal itself.
 		return nil
 	case errors.Is(err, unix.ENOSYS): // Linux before 5.3
 		if !p.same() {
 			return nil
 		}
-		return p.told(sig, unix.Kill(p.pid, sig))
+		return p.sent(sig, unix.Kill(p.pid, sig))
 	case err != nil:
-		return p.told(sig, err)
+		return p.sent(sig, err)
 	}
 	defer unix.Close(fd)
-	if !p.same() { // checked while the descriptor is held: it is the process that was listed, or nobody is told
+	if !p.same() { // checked while the descriptor is held: it is the process that was listed, or none gets the signal
 		return nil
 	}
-	return p.told(sig, unix.PidfdSendSignal(fd, sig, nil, 0))
+	return p.sent(sig, unix.PidfdSendSignal(fd, sig, nil, 0))
 }
 
 func (p process) same() bool {
@@ -110,7 +110,7 @@ func (p process) same() bool {
 	return err == nil && stat.StartTime == p.start
 }
 
-func (p process) told(sig unix.Signal, err error) error {
+func (p process) sent(sig unix.Signal, err error) error {
 	if err == nil || errors.Is(err, unix.ESRCH) {
 		return nil
 	}

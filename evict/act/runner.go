@@ -24,7 +24,7 @@ const (
 // Order is one eviction to carry out.
 type Order struct {
 	Node string
-	// Eviction names the pod and says why it goes.
+	// Eviction names the pod and says why.
 	Eviction tick.PodEviction
 	Cgroup   string
 	Inode    uint64 // the cgroup's, 0 where it is not known
@@ -35,7 +35,7 @@ type Order struct {
 	Koordinator bool
 	// Record is called before anything is done, so that what was done is found again after a crash.
 	Record func() error
-	// graceIs is told the pod's own grace period once it is known.
+	// graceIs is called with the pod's own grace period once it is known.
 	graceIs func(time.Duration)
 }
 

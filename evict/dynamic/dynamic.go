@@ -37,7 +37,7 @@ func (o *Object) From() string {
 
 const ofFile = "file "
 
-// order is that of rising priority: today's kind goes before the guide's.
+// order is that of rising priority: today's kind takes precedence over the guide's.
 var order = []customconfig.Kind{customconfig.Eviction, customconfig.AdminQoS}
 
 // Objects are those in force in the order of rising priority: the tick's, then the file's. A kind that the file has stands
@@ -98,7 +98,7 @@ func (m Memory) Raw() tick.Raw {
 func (m Memory) Settle(objects []Object, check func([]Object) error) (inForce []Object, refused []string) {
 	for kind := range m {
 		if !slices.ContainsFunc(objects, func(o Object) bool { return o.Kind == kind }) {
-			delete(m, kind) // it was taken away: the last good one goes, too
+			delete(m, kind) // it was taken away: the last good one is removed, too
 		}
 	}
 	for _, o := range objects {

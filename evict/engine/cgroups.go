@@ -42,7 +42,7 @@ func (c *cgroups) inode(path string) uint64 {
 	return act.InodeOf(c.Hierarchy, c.action, path)
 }
 
-// forgetReplaced forgets the pods on their way out whose cgroup is no longer the one that was meant, or is to be held frozen and is not:
+// forgetReplaced forgets the evictions in progress of pods whose cgroup is no longer the one that was meant, or is to be held frozen and is not:
 // they would count as released although they run.
 func (e *engine) forgetReplaced(n *node) {
 	if e.cgroups == nil {
@@ -52,7 +52,7 @@ func (e *engine) forgetReplaced(n *node) {
 		now := e.cgroups.inode(l.Cgroup)
 		why := ""
 		switch {
-		case now == 0: // gone: the sample says so too
+		case now == 0: // removed: the sample says so too
 		case l.Inode != 0 && now != l.Inode:
 			why = "there is another cgroup of that name now"
 		case l.Held:

@@ -108,24 +108,19 @@ func writePressure(w *tabwriter.Writer, now time.Time, v pick.Verdict) {
 func outcome(v pick.Verdict) string {
 	out := v.Why
 	if out == "" {
-		goes := 0
+		chosen := 0
 		for _, x := range v.Candidates {
-			if x.Goes {
-				goes++
+			if x.Chosen {
+				chosen++
 			}
 		}
 		switch {
-		case goes > 0:
-			out = fmt.Sprintf("%d of %d candidates", goes, len(v.Candidates))
-			if goes == 1 {
-				out += " goes"
-			} else {
-				out += " go"
-			}
+		case chosen > 0:
+			out = fmt.Sprintf("%d of %d candidates chosen", chosen, len(v.Candidates))
 		case len(v.Candidates) == 0:
-			out = "nobody is there to go"
+			out = "no candidates"
 		default:
-			out = fmt.Sprintf("none of %d candidates goes", len(v.Candidates))
+			out = fmt.Sprintf("none of %d candidates chosen", len(v.Candidates))
 		}
 	}
 	if v.Finding.DryRun {
@@ -167,7 +162,7 @@ func writeGoing(b *strings.Builder, now time.Time, going pick.Going) {
 	if len(going) == 0 {
 		return
 	}
-	b.WriteString("\nalready asked to go\n")
+	b.WriteString("\nevictions already requested\n")
 	w := columns(b)
 	row(w, "POD", "RULE", "STATE", "FOR", "ERROR")
 	for _, uid := range slices.Sorted(maps.Keys(going)) {

@@ -75,7 +75,7 @@ func (n *node) window(r *rule.Rule) rule.Window {
 	if w == nil {
 		w = r.New()
 		if raw := n.Rules[r.Name]; raw != nil && tick.Unmarshal(raw, w) != nil {
-			w = r.New() // another version's: the window fills anew
+			w = r.New() // another version's: the window begins empty
 		}
 		n.Windows[r.Name] = w
 	}
@@ -91,7 +91,7 @@ func (n *node) taints(findings []rule.Finding, now time.Time, keep time.Duration
 	}
 	var taints []tick.Taint
 	for _, k := range slices.Sorted(maps.Keys(n.Taints)) {
-		if now.Before(n.Taints[k]) { // the clock was set back: the wait begins anew
+		if now.Before(n.Taints[k]) { // the clock was set back: the wait starts over
 			n.Taints[k] = now
 		}
 		if seen := n.Taints[k]; seen != now && now.Sub(seen) >= keep {

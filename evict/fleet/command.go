@@ -88,7 +88,7 @@ type saved struct {
 	Fleet *health.State               `json:"fleet,omitempty"`
 }
 
-// load takes up --state. The machine that this process runs on may have been started anew: it is none of the nodes.
+// load takes up --state. The machine that this process runs on may have been restarted: it is none of the nodes.
 func (c *controller) load() error {
 	var s saved
 	found, err := c.session.LoadState(stateVersion, &s)

@@ -60,7 +60,7 @@ const (
 	mostNodes = 10_000
 	// forgetNode is how long a node is remembered of which there are no more ticks.
 	forgetNode = time.Hour
-	// endWithin is how long the end of the input waits for what was begun. Who leads next sees which pods are on their way out,
+	// endWithin is how long the end of the input waits for what was begun. Who leads next sees which evictions are in progress,
 	// and those of a dead node stay so.
 	endWithin = 5 * time.Second
 	// unknownEvery is how often nodes are named of which it is not known how they are: it may be all of them.
@@ -140,8 +140,8 @@ func victims(d *health.Decision) []pick.Victim {
 	return all
 }
 
-// resume goes on with what an earlier run began. A pod that is on its way out was asked. One that may not have been is
-// decided on anew where the node is not due any more: its agent may be back, or the protection holds.
+// resume continues what an earlier run began. A pod that is ending was asked. One that may not have been is
+// decided on again where the node is not due any more: its agent may be back, or the protection holds.
 func (c *controller) resume(r *progress.Record, now time.Time, due bool, present map[string]*tick.Pod) {
 	if r.New() && c.Acts() {
 		for uid, l := range r.Going {

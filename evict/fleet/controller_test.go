@@ -113,7 +113,7 @@ func mayGo(t *testing.T, s *tick.Sample, e tick.PodEviction) {
 	t.Errorf("%+v would be evicted, and is no reclaimed pod of the sample", e)
 }
 
-// The turns outlive a restart: a second process does not begin anew.
+// The turns outlive a restart: a second process does not start over.
 func TestFleetKeepsTheTurns(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state.json")
 	line := func(node string, second int) string {

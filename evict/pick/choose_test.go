@@ -99,7 +99,7 @@ func TestChoose(t *testing.T) {
 		{"no burst", []rule.Finding{over, other}, usual(Unlimited), fresh, []string{"a", "b"}, nil},
 		{"the hour is full", []rule.Finding{over}, limits(func(l *Limits) { l.PerHour = 2 }), hour("x", "y"), nil, []Limited{{"r", LimitPerHour}}},
 		{"one left in the hour", []rule.Finding{far}, limits(func(l *Limits) { l.PerHour, l.PerRule = 2, 3 }), hour("x"), []string{"a"}, []Limited{{"r", LimitPerHour}}},
-		{"the same pod, started anew", []rule.Finding{over}, limits(func(l *Limits) { l.PerHour = 1 }), hour("uid-a"), nil, []Limited{{"r", LimitPerHour}}},
+		{"the same pod, restarted", []rule.Finding{over}, limits(func(l *Limits) { l.PerHour = 1 }), hour("uid-a"), nil, []Limited{{"r", LimitPerHour}}},
 		{"the namespace is full", []rule.Finding{over}, limits(func(l *Limits) { l.PerNamespace = 1 }), hour("x"), nil, []Limited{{"r", LimitPerNamespace}}},
 		{"one of the namespace in a round", []rule.Finding{far}, limits(func(l *Limits) { l.PerNamespace, l.PerRule = 1, 3 }), fresh, []string{"a"}, []Limited{{"r", LimitPerNamespace}}},
 		{"two in the hour in a round", []rule.Finding{far}, limits(func(l *Limits) { l.PerHour, l.PerRule = 2, 3 }), fresh, []string{"a", "b"}, []Limited{{"r", LimitPerHour}}},

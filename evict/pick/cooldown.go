@@ -11,7 +11,7 @@ type Cooldown struct {
 func (c *Cooldown) Strike(now time.Time) { c.Last = now }
 
 // Left is how much of the rest is still to come at now, 0 where the next event may happen. If the clock was set back
-// behind the last event, the rest begins anew: the event neither comes early nor is it blocked for longer than span.
+// behind the last event, the rest starts over: the event neither comes early nor is it blocked for longer than span.
 func (c *Cooldown) Left(now time.Time, span time.Duration) time.Duration {
 	if c.Last.IsZero() {
 		return 0

@@ -9,10 +9,10 @@ import (
 	"polder/lib/tick"
 )
 
-// Going are the pods of one node that are on their way out, by UID. It is encoded as JSON into the state file.
+// Going are the pods of one node whose eviction is in progress, by UID. It is encoded as JSON into the state file.
 type Going map[string]*Leaving
 
-// Leaving is one pod on its way out.
+// Leaving is one pod whose eviction is in progress.
 type Leaving struct {
 	Eviction tick.PodEviction `json:"eviction"`
 	Cgroup   string           `json:"cgroup,omitempty"`
@@ -21,7 +21,7 @@ type Leaving struct {
 	// Rests are those that it began (see [rule.Finding.Rest]), at the tick of the time Decided.
 	Rests   []string  `json:"rests,omitempty"`
 	Decided time.Time `json:"decided,omitzero"`
-	// Requested is when it was asked to go. A clock that is set back behind it starts the wait anew.
+	// Requested is when its eviction was asked for. A clock that is set back behind it restarts the wait.
 	Requested time.Time `json:"requested"`
 	// OwnGrace is the pod's own grace period, where it was given that one and the API server has said how long it is.
 	OwnGrace time.Duration `json:"ownGrace,omitzero"`
@@ -34,7 +34,7 @@ type Leaving struct {
 	// Spared is when the eviction came to nothing: for SparedFor the pod is no candidate, so that another is tried.
 	Spared    time.Time     `json:"spared,omitzero"`
 	SparedFor time.Duration `json:"sparedFor,omitzero"`
-	// Hangs says that it was told to end before that, and has not.
+	// Hangs says that it was asked to end before that, and has not.
 	Hangs bool `json:"hangs,omitempty"`
 	// Unanswered says that it was asked to go, and that nobody knows whether that was heard. It does not count as released,
 	// and is not spared either: while the need lasts it is the first to be asked again, so that not two go for one need.
@@ -88,7 +88,7 @@ func (l *Leaving) Waits(now time.Time) bool {
 	return l.Spared.IsZero() && l.Ended.IsZero() && !l.Held && waited >= 0 && waited <= l.patience()
 }
 
-// Has reports whether a pod is on its way out.
+// Has reports whether a pod's eviction is in progress.
 func (g Going) Has(uid string) bool { l := g[uid]; return l != nil && l.Spared.IsZero() }
 
 // releases reports whether such a pod counts as released.
@@ -108,7 +108,7 @@ func (g Going) Spared(uid string) bool {
 // Unanswered reports whether a pod was asked to go and nobody knows whether that was heard.
 func (g Going) Unanswered(uid string) bool { l := g[uid]; return l != nil && l.Unanswered }
 
-// took reports whether a rest has begun with another pod, too, that is on its way since then.
+// took reports whether a rest has begun with another pod, too, whose eviction is in progress since then.
 func (g Going) took(rest string, at time.Time) bool {
 	for _, l := range g {
 		if l.Spared.IsZero() && l.Decided.Equal(at) && slices.Contains(l.Rests, rest) {
@@ -129,7 +129,7 @@ func (g Going) Add(v Victim, now time.Time) *Leaving {
 	return l
 }
 
-// Fail notes that an eviction came to nothing. After again, or SpareFor where that is 0, the pod is a candidate anew.
+// Fail notes that an eviction came to nothing. After again, or SpareFor where that is 0, the pod is a candidate again.
 func (g Going) Fail(uid, why string, now time.Time, again time.Duration) {
 	if l := g[uid]; l != nil {
 		l.Hangs = l.Hangs || l.Eviction.State == tick.StateCreated
@@ -146,7 +146,7 @@ func (g Going) NoAnswer(uid, why string, now time.Time) {
 	}
 }
 
-// Observe goes through the pods that are on their way out and returns what there is to say about each in this tick. The
+// Observe looks at the pods whose eviction is in progress and returns what there is to say about each in this tick. The
 // pods listed in the sample are those present; complete says that the list can be trusted, so that who is not in it
 // has gone.
 func (g Going) Observe(now time.Time, present map[string]*tick.Pod, complete bool) []tick.PodEviction {

@@ -10,7 +10,7 @@ import (
 
 // Memory is what the choice remembers of one node. It is encoded as JSON into the state file; its zero value is empty.
 type Memory struct {
-	// Going are the pods on their way out.
+	// Going are the pods whose eviction is in progress.
 	Going Going `json:"going,omitempty"`
 	// Ending says since when a pod has been seen to terminate, by UID.
 	Ending map[string]time.Time `json:"ending,omitempty"`
@@ -41,7 +41,7 @@ func (m *Memory) Init() {
 	}
 }
 
-// Observe begins a tick, and returns what there is to say about the pods on their way out (see [Going.Observe]). The
+// Observe begins a tick, and returns what there is to say about the evictions in progress (see [Going.Observe]). The
 // sample is nil where the tick has none.
 func (m *Memory) Observe(now time.Time, sample *tick.Sample, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
 	m.Hour.Observe(now)
@@ -67,8 +67,8 @@ func (m *Memory) observeEnding(now time.Time, present map[string]*tick.Pod, comp
 	}
 }
 
-// releases reports whether what a pod holds counts as released already: it is on its way out, and not for so long that it
-// cannot be told whether it ever goes.
+// releases reports whether what a pod holds counts as released already: its eviction is in progress, and not for so long that it
+// may never end.
 func (m *Memory) releases(p *tick.Pod, now time.Time) bool {
 	l := m.Going[p.UID]
 	if l != nil && l.Spared.IsZero() {
@@ -128,7 +128,7 @@ func (m *Memory) ServerError(uid, why string, now time.Time) {
 }
 
 // Refuse notes that a pod was asked to leave, and that nothing has happened to it: after again, or SpareFor where that is
-// 0, it is a candidate anew. Until then the next one is tried, at once: a rest after an eviction is none after a
+// 0, it is a candidate again. Until then the next one is tried, at once: a rest after an eviction is none after a
 // refusal, and the hour's count is given back.
 func (m *Memory) Refuse(uid, why string, now time.Time, again time.Duration) {
 	l := m.Going[uid]

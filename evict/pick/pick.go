@@ -1,4 +1,4 @@
-// Package pick chooses who is evicted: may this pod go at all, who first, how many, and what is already on its way out. It is
+// Package pick chooses the pods to evict: is this one protected, which first, how many, and which evictions are in progress. It is
 // pure: the same findings have the same victims.
 package pick
 
@@ -35,7 +35,7 @@ const (
 	LimitPerNamespace = "per-namespace"
 )
 
-// Victim is a pod that goes.
+// Victim is a pod that is chosen.
 type Victim struct {
 	Pod      *tick.Pod
 	Eviction tick.PodEviction // without a state
@@ -72,8 +72,8 @@ type Verdict struct {
 // Choice is one candidate's lot.
 type Choice struct {
 	rule.Candidate
-	Goes bool
-	// Why it goes or does not.
+	Chosen bool
+	// Why it is chosen or not.
 	Why string
 }
 
@@ -97,7 +97,7 @@ type taken struct {
 
 func newTaken() taken { return taken{map[string]int{}, map[string]int{}} }
 
-// Choose returns a tick's victims. Each finding calls for some while its value, less what is already on its way out and who
+// Choose returns a tick's victims. Each finding calls for some while its value, less the pods whose eviction is in progress and who
 // was chosen before in this round, is past its threshold: hard findings one after the other, then one pod for the soft
 // ones. The rules that are in dry run come last, on their own: what the others take counts, what they would take does not.
 // The memory stays as it is: [Memory.Take] notes who really is asked to go.
@@ -143,7 +143,7 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 	case !(missing(f, 0) > 0):
 		v.Why = "its present value is not past the threshold"
 	case !(missing(f, r.leaving(f)) > 0):
-		v.Why = "enough is on its way out"
+		v.Why = "enough pods are already ending"
 	case v.ToleranceLeft > 0:
 		v.Why = "not for long enough"
 	case f.Waits != "":
@@ -180,7 +180,7 @@ func (r *round) unanswered(x Choice) int {
 func (r *round) bar(x *rule.Candidate) string {
 	switch why := Protected(x.Pod, r.limits.OptOut); {
 	case r.memory.Going.Has(x.Pod.UID), x.Pod.Terminating:
-		return "on its way out"
+		return "already ending"
 	case why != "":
 		return "protected: " + why
 	case r.memory.Going.Spared(x.Pod.UID):
@@ -191,7 +191,7 @@ func (r *round) bar(x *rule.Candidate) string {
 	return ""
 }
 
-// leaving is how much of the finding's value ends with the pods that are on their way out.
+// leaving is how much of the finding's value ends with the pods whose eviction is in progress.
 func (r *round) leaving(f *rule.Finding) float64 {
 	sum := 0.0
 	for _, list := range [][]rule.Candidate{f.Candidates, f.Leaving} {
@@ -225,19 +225,19 @@ func (r *round) hard(v *Verdict) {
 	for i := range v.Candidates {
 		x := &v.Candidates[i]
 		if x.Why == "" {
-			x.Goes, x.Why = r.take(need, x)
+			x.Chosen, x.Why = r.take(need, x)
 		}
 	}
 }
 
-// need is what a finding still misses while its candidates are gone through.
+// need is what a finding still misses while its candidates are looked at.
 type need struct {
 	finding  *rule.Finding
 	released float64
 	limited  map[string]bool
 }
 
-// newNeed counts who is on its way and who was chosen before; the latter are joined, as long as they are needed.
+// newNeed counts the evictions in progress and who was chosen before; the latter are joined, as long as they are needed.
 func newNeed(r *round, v *Verdict) *need {
 	f := v.Finding
 	n := &need{finding: f, released: r.leaving(f), limited: map[string]bool{}}
@@ -253,23 +253,23 @@ func newNeed(r *round, v *Verdict) *need {
 		case own && n.wanted() && within(r.limits.perRule(f), pass.perRule[f.Rule]):
 			r.victims(f)[at].join(f, x)
 			pass.perRule[f.Rule]++
-			x.Goes, x.Why = true, "goes, for another finding too"
+			x.Chosen, x.Why = true, "chosen, for another finding too"
 		case own, other:
-			x.Why = "goes, for another finding"
+			x.Why = "chosen for another finding"
 		default:
 			continue
 		}
 		n.released += x.Releases
 	}
 	for _, x := range f.Leaving {
-		if r.chosen(pass, x.Pod.UID) && x.Releases > 0 { // who is on its way already is not chosen
+		if r.chosen(pass, x.Pod.UID) && x.Releases > 0 { // one whose eviction is in progress is not chosen
 			n.released += x.Releases
 		}
 	}
 	return n
 }
 
-// chosen reports whether a pod goes already in this round, for whatever finding.
+// chosen reports whether a pod is chosen already in this round, for whatever finding.
 func (r *round) chosen(pass *taken, uid string) bool {
 	_, own := pass.byUID[uid]
 	_, other := r.real.byUID[uid]
@@ -286,7 +286,7 @@ func (r *round) take(n *need, x *Choice) (bool, string) {
 		return false, "listed twice"
 	}
 	if !n.wanted() {
-		return false, "not needed: enough goes before it"
+		return false, "not needed: those before it are enough"
 	}
 	if limit := r.over(f, x.Pod); limit != "" {
 		if !n.limited[limit] && !f.DryRun {
@@ -309,10 +309,10 @@ func (r *round) take(n *need, x *Choice) (bool, string) {
 		r.hour++
 		r.namespaces[x.Pod.Namespace]++
 	}
-	return true, "goes"
+	return true, "chosen"
 }
 
-// over names the limit that a pod would exceed. A rule that is in dry run uses nothing up, and is held to its own limit
+// over names the limit that a pod would exceed. A rule that is in dry run uses nothing up, and has its own limit
 // alone.
 func (r *round) over(f *rule.Finding, p *tick.Pod) string {
 	switch pass := r.pass(f); {
@@ -357,7 +357,7 @@ func (r *round) victims(f *rule.Finding) []Victim {
 	return r.out.Victims
 }
 
-// NewVictim is a pod that goes for a finding.
+// NewVictim is a pod that is chosen for a finding.
 func NewVictim(f *rule.Finding, x *Choice) Victim {
 	p, grace := x.Pod, f.GracePeriodSeconds
 	if x.GracePeriodSeconds != nil {

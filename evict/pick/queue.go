@@ -33,9 +33,9 @@ func (r *round) soft(dry bool) {
 		n := newNeed(r, v)
 		for j := range v.Candidates {
 			if x := &v.Candidates[j]; x.Why == "" {
-				x.Why = "not needed: enough goes before it"
+				x.Why = "not needed: those before it are enough"
 				if n.wanted() {
-					x.Why = "waits: one pod a tick goes for soft findings"
+					x.Why = "waits: soft findings evict one pod a tick"
 					all = append(all, waiting{x, n, i})
 				}
 			}
@@ -46,7 +46,7 @@ func (r *round) soft(dry bool) {
 		r.requeue(all)
 	}
 	for i, w := range all {
-		if w.choice.Goes, w.choice.Why = r.take(w.need, w.choice); !w.choice.Goes {
+		if w.choice.Chosen, w.choice.Why = r.take(w.need, w.choice); !w.choice.Chosen {
 			continue
 		}
 		for _, other := range all[i+1:] {
@@ -56,17 +56,17 @@ func (r *round) soft(dry bool) {
 	}
 }
 
-// also adds another soft finding's reason where it names the pod that goes anyway.
+// also adds another soft finding's reason where it names the pod that is chosen anyway.
 func (r *round) also(w waiting, p *tick.Pod) {
 	f := w.need.finding
 	pass := r.pass(f)
-	if w.choice.Pod.UID != p.UID || w.choice.Goes || !w.need.wanted() || !within(r.limits.perRule(f), pass.perRule[f.Rule]) {
+	if w.choice.Pod.UID != p.UID || w.choice.Chosen || !w.need.wanted() || !within(r.limits.perRule(f), pass.perRule[f.Rule]) {
 		return
 	}
 	r.victims(f)[pass.byUID[p.UID]].join(f, w.choice)
 	pass.perRule[f.Rule]++
 	w.need.released += w.choice.Releases
-	w.choice.Goes, w.choice.Why = true, "goes, for another finding too"
+	w.choice.Chosen, w.choice.Why = true, "chosen, for another finding too"
 }
 
 // requeue replaces the queue by who is named now.

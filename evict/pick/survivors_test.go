@@ -131,7 +131,7 @@ func TestJoiningCountsForTheRulesBound(t *testing.T) {
 	}
 	var goes []bool
 	for _, v := range round.Verdicts {
-		goes = append(goes, v.Candidates[0].Goes)
+		goes = append(goes, v.Candidates[0].Chosen)
 	}
 	if d := cmp.Diff([]bool{true, true, false}, goes); d != "" {
 		t.Errorf("for which findings it goes (-want +got):\n%s", d)

@@ -23,7 +23,7 @@ func (s *Steady) Observe(now time.Time, interval time.Duration) {
 	s.Last, s.Interval = now, interval
 }
 
-// toleranceLeft is how long a finding that is met must still be so before anybody goes.
+// toleranceLeft is how long a finding that is met must still be so before a pod is evicted.
 func (s *Steady) toleranceLeft(f *rule.Finding, now time.Time) time.Duration {
 	if f.Tolerance <= 0 {
 		return 0

@@ -66,7 +66,7 @@ func (w *Work) logWould(r *Record, now []tick.PodEviction) {
 }
 
 // LogLimits counts the limits that were reached, and logs when one begins to hold pods back. A rule's own limit is
-// nothing to tell: the rest goes at the next ticks.
+// nothing to tell: the rest is evicted at the next ticks.
 func (w *Work) LogLimits(r *Record, now []pick.Limited) {
 	before := r.said.limited
 	r.said.limited = map[pick.Limited]bool{}

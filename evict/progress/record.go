@@ -54,7 +54,7 @@ func (r *Record) TakeNews() []tick.PodEviction {
 func (r *Record) result(x act.Result, at time.Time, action string) {
 	l := r.Going[x.UID]
 	if l == nil {
-		return // gone from the sample already, and said so
+		return // no longer in the sample, which was reported
 	}
 	switch x.State {
 	case tick.StateFailed:
@@ -106,7 +106,7 @@ func unanswered(err error) bool {
 	return kube.IsUnreachable(err) || kube.IsTooManyRequests(err) && !kube.IsDisruptionBudget(err)
 }
 
-// Pods are the sample's pods by UID. They are complete, so that a pod that is missing has gone, unless collect says that it
+// Pods are the sample's pods by UID. They are complete, so that a pod that is missing has ended, unless collect says that it
 // could not read them all.
 func Pods(s *tick.Sample) (map[string]*tick.Pod, bool) {
 	if s == nil {

@@ -45,7 +45,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// A pod's own grace period, which comes while it ends, does not begin its wait anew.
+// A pod's own grace period, which comes while it ends, does not restart its wait.
 func TestResultGrace(t *testing.T) {
 	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	n := &Record{}

@@ -106,7 +106,7 @@ func (w *Work) TakeResults(now *tick.Tick) {
 	}
 }
 
-// Resume goes on with what an earlier run began, as long as that is still waited for; a later process in a cgroup of
+// Resume continues what an earlier run began, as long as that is still waited for; a later process in a cgroup of
 // the same name is not meant. What was to be frozen is looked at however long ago that is: a frozen pod that is forgotten
 // stays so for good.
 func (w *Work) Resume(r *Record, now time.Time) {
@@ -157,7 +157,7 @@ func (w *Work) Act(r *Record, victims, tried []pick.Victim, now time.Time) []tic
 func (w *Work) Save() { w.saver.SaveIfDue() }
 
 // Finish ends the run. At the end of the input it waits for what was begun, at a signal it does not: with --state the
-// next run goes on with it.
+// next run continues it.
 func (w *Work) Finish(err error) error {
 	defer w.cancel()
 	if w.runner != nil {

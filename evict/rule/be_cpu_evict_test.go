@@ -214,7 +214,7 @@ func TestSatisfactionWindow(t *testing.T) {
 			t.Errorf("%s: met %t", tt.name, f.Met)
 		}
 	}
-	// Watching begins anew after a silence; another policy's limits are no average of these.
+	// Watching starts over after a silence; another policy's limits are no average of these.
 	w := beCPUEvict.New()
 	for _, s := range []int{0, 5, 10, 15, 20} {
 		w.Measure(guide(), at(s))
@@ -227,7 +227,7 @@ func TestSatisfactionWindow(t *testing.T) {
 	if f := onlyFinding(t, w.Measure(guide(func(th *sloconfig.Threshold) { th.CPUEvictPolicy = tick.Ptr(sloconfig.EvictByAllocatable) }), offered)); f.Met {
 		t.Error("met with the averages of another policy")
 	}
-	// Whoever turns it off and on again begins anew.
+	// Turned off and on again it starts over.
 	w.Measure(strategy(nil), at(35))
 	if f := onlyFinding(t, w.Measure(guide(), at(40))); f.Met {
 		t.Error("met with the averages of before it was off")

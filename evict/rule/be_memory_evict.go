@@ -11,12 +11,12 @@ import (
 // beMemoryEvict is Koordinator's eviction of batch pods by the node's memory.
 var beMemoryEvict = &Rule{
 	Name: "BEMemoryEvict",
-	Doc: `the node's memory is used beyond Koordinator's threshold: BE pods go
+	Doc: `the node's memory is used beyond Koordinator's threshold: BE pods are evicted
 The node's used memory, total less available, in whole percent of its capacity (70.9 counts as 70), is at
-memoryEvictThresholdPercent or over it. BE pods go, at one tick, until what they use adds up to the capacity's share down to
+memoryEvictThresholdPercent or over it. BE pods are evicted, at one tick, until what they use adds up to the capacity's share down to
 memoryEvictLowerPercent (threshold less 2 where that is not set): the lowest spec.priority first, then the largest use. A pod's use
 is its anonymous memory (rssBytes), for page cache is given back without its end. Then none for 4 seconds. Where one of the
-pods has no priority, none counts. Pods of which the use is not known go last, one at a time.`,
+pods has no priority, none counts. Pods of which the use is not known are last, one at a time.`,
 	Scopes:     []string{ScopeMemoryUsed},
 	Thresholds: []string{"enable", "memoryEvictThresholdPercent", "memoryEvictLowerPercent"},
 	Strategy: func(th *sloconfig.Threshold) error {
@@ -106,8 +106,8 @@ func nodeMemory(s *tick.Sample) (used, capacity float64, why string) {
 // anonymous is the memory that ends with a pod: what is in the page cache can be had without.
 func anonymous(p *tick.Pod) (float64, bool) { return podMemory(p, rssBytes) }
 
-// candidates divides the pods into those that may go and those that may not and count as released when they are on their way
-// out. One of which the measure is not known is taken to release what is needed where that is over 0, and is left out
+// candidates divides the pods into those that may be evicted and those that may not and count as released when they are
+// ending. One of which the measure is not known is taken to release what is needed where that is over 0, and is left out
 // otherwise.
 func (f *Finding) candidates(t *tick.Tick, may func(*tick.Pod) bool, measure func(*tick.Pod) (float64, bool), unknown float64) {
 	for i := range t.Sample.Pods {

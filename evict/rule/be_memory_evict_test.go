@@ -86,7 +86,7 @@ func TestBEMemoryMissing(t *testing.T) {
 		if want := "BEMemoryEvict: " + tt.want + ": not measured"; len(m.Findings) > 0 || errorsOf(m) != want {
 			t.Errorf("%s: findings %+v, errors %q; want %q", tt.name, m.Findings, errorsOf(m), want)
 		}
-		// What was met before a gap begins anew after it.
+		// What was met before a gap starts over after it.
 		if f := onlyFinding(t, w.Measure(strategy(nil), koordTick(10, 0, 90))); f.Since != at(10).Format("2006-01-02T15:04:05Z") {
 			t.Errorf("%s: met since %s; want since after the gap", tt.name, f.Since)
 		}

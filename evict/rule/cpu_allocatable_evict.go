@@ -8,7 +8,7 @@ import (
 // cpuAllocatableEvict is Koordinator's eviction by what pods request of CPU.
 var cpuAllocatableEvict = &Rule{
 	Name: "CPUAllocatableEvict",
-	Doc: `pods request far more CPU than the node offers: pods that allow it go
+	Doc: `pods request far more CPU than the node offers: pods that allow it are evicted
 As MemoryAllocatableEvict, with cpuAllocatableEvictThresholdPercent and cpuAllocatableEvictLowerPercent, for batch-cpu, mid-cpu and the node's
 own CPU. Then none for 20 seconds, nor in the first 20 seconds of watching.`,
 	Scopes:     []string{resourceBatchCPU.name, resourceMidCPU.name, resourceCPU.name},

@@ -10,9 +10,9 @@ import (
 // cpuEvict is Koordinator's eviction by the node's CPU use of any pods that let themselves be evicted.
 var cpuEvict = &Rule{
 	Name: "CPUEvict",
-	Doc: `the node's CPU is used beyond Koordinator's threshold: pods that allow it go
+	Doc: `the node's CPU is used beyond Koordinator's threshold: pods that allow it are evicted
 The node's CPU use, on average of cpuEvictTimeWindowSeconds and at the last tick, in whole percent of its capacity (70.9 counts as 70), is
-at cpuEvictThresholdPercent or over it. It is on where that and evictEnabledPriorityThreshold are set. Pods go, as for MemoryEvict
+at cpuEvictThresholdPercent or over it. It is on where that and evictEnabledPriorityThreshold are set. Pods are evicted, as for MemoryEvict
 and in that order with CPU in the place of memory, at one tick, until what they use adds up to the capacity's share down to
 cpuEvictLowerPercent (threshold less 2 where that is not set), the smaller one of the average's and the last tick's. At least a
 third of the window must have been seen. Then none for 20 seconds, nor in the first 20 seconds of watching.`,

@@ -12,17 +12,17 @@ var cpuPressure = &Rule{
 Load. Each shared pool, "share" and those that pods name with cpuset_pool, is measured by itself. Every load-sync-period a
 sample is taken of its pods' summed load1 (runnable threads), together with the bounds that hold then: the pool's CPUs
 times load-lower-bound-ratio (soft: the node is tainted CPUPressure:NoSchedule) and times load-upper-bound-ratio (hard: a
-pod goes as well). A bound is met where it was exceeded in load-threshold-met-percentage of the last load-metric-ring-size
+pod is evicted as well). A bound is met where it was exceeded in load-threshold-met-percentage of the last load-metric-ring-size
 samples; samples that are still missing count as not over. The pod of that pool with the largest sum of its own load over
-those samples goes, with cpu-grace-period, and then none for load-cooldown. Nobody goes while the present load is under
+those samples is evicted, with cpu-grace-period, and then none for load-cooldown. None is evicted while the present load is under
 the bound. A machine too small for pools has no pool "share": its size is then the machine's CPUs less what is offered to
-reclaimed pods, which are held to that by quota. Containers to which kubelet gave CPUs of their own load no pool.
+reclaimed pods, which are limited to that by quota. Containers to which kubelet gave CPUs of their own load no pool.
 
 Suppression. The reclaimed pods' CPU requests, in whole cores, are divided by the CPUs of the pool "reclaim" (without pools:
 by the cores offered). A pod tolerates suppression-max-tolerance-rate, or less where its annotation
-katalyst.kubewharf.io/cpu_enhancement has a suppression_tolerance_rate. Who has had to bear more without a break for longer
-than suppression-min-duration goes when no other pod has to, one at a time: the largest request first, then the lowest
-priority. Each one that goes makes the rate smaller for those after it, who may so be spared.`,
+katalyst.kubewharf.io/cpu_enhancement has a suppression_tolerance_rate. A pod with a higher rate without a break for longer
+than suppression-min-duration is evicted when no other pod has to be, one at a time: the largest request first, then the lowest
+priority. Each eviction makes the rate smaller for the remaining pods, which may then stay.`,
 	Scopes: []string{ScopeLoad1, ScopeSuppression},
 	Rows:   (*evictconfig.Settings).CPURows,
 	New:    func() Window { return &cpuWindow{} },

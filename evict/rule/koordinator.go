@@ -26,7 +26,7 @@ const (
 	restCPU        = "koordinator cpu"
 	cooldownMemory = 4 * time.Second
 	cooldownCPU    = 20 * time.Second
-	// observeCPU is how long a node must have been watched before anybody goes because of CPU.
+	// observeCPU is how long a node must have been watched before a pod is evicted because of CPU.
 	observeCPU = 20 * time.Second
 )
 
@@ -198,7 +198,7 @@ const (
 	reasonEvicted      = "evicted"
 )
 
-// triggered is what is said of a pod that goes for one of the newer rules.
+// triggered is what is said of a pod that is evicted for one of the newer rules.
 func triggered(rule string, p *tick.Pod) string {
 	return fmt.Sprintf("trigger by koordlet feature %s, kill pod: %s", rule, p.Name)
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// All are the rules, in the order in which they are measured and served. Koordinator's are in its own order: what goes for batch
-// pods alone counts for requests, and that for use.
+// All are the rules, in the order in which they are measured and served. Koordinator's are in its own order: what the rules
+// of batch pods evict counts for those of requests, and what these evict for those of use.
 var All = []*Rule{
 	reclaimedPressure,
 	memoryPressure,

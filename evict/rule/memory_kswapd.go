@@ -34,7 +34,7 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 	if _, ok := amount(&k.Rate); !ok { // of a state file, it may be anything
 		k.Known = false
 	}
-	if now.Before(k.At) { // the clock was set back: the period begins anew
+	if now.Before(k.At) { // the clock was set back: the period starts over
 		k.At = time.Time{}
 	}
 	if due {
@@ -74,7 +74,7 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 		taint := taintMemoryPressure
 		f.Taint = &taint
 		f.Candidates, f.Leaving = x.relieving(k.Rate, only(tick.QoSReclaimed, tick.QoSShared))
-		if !due { // one may have gone since it was measured
+		if !due { // a pod may have ended since it was measured
 			f.Waits = "waits for the next period's rate"
 		}
 		f.Message = fmt.Sprintf("kswapd reclaimed %.0f pages a second, over the threshold of %.0f, %s", k.Rate, threshold, held)
@@ -83,7 +83,7 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 }
 
 // relieving are the candidates for a sign of which nobody can tell how much of it ends with which pod: the first one is
-// taken to end it, and it is measured anew when that has gone.
+// taken to end it, and it is measured again when that pod has ended.
 func (x *shortage) relieving(value float64, accept func(*tick.Pod) bool) (candidates, others []Candidate) {
 	candidates, others = x.candidates(x.s.MemorySystemRanking, value, -1, accept)
 	for _, list := range [][]Candidate{candidates, others} {

@@ -73,7 +73,7 @@ func (l *numaMemory) finding(x *shortage, name string, node int, free, total, pa
 	}
 	accept, who := only(tick.QoSReclaimed), "reclaimed pods go"
 	if everyone {
-		accept, who = anyone, "any pod goes"
+		accept, who = anyone, "any pod may be evicted"
 	}
 	least := total * x.s.MemoryNUMAVictimMinimum
 	accepted, others := x.candidates(x.s.MemoryNUMARanking, 0, node, accept)

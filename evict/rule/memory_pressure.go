@@ -16,24 +16,24 @@ var memoryPressure = &Rule{
 All are hard, name one pod at a time, and but for NUMA taint the node MemoryPressure:NoSchedule. The part says which it is.
 
 free: the node's free memory (bytes) is under the larger of memory-free-minimum and the kernel's watermark, which is
-total x vm.watermark_scale_factor / 10000. Reclaimed pods alone go.
+total x vm.watermark_scale_factor / 10000. Only reclaimed pods are evicted.
 
 numa<id>: a NUMA node's free memory (bytes) is under its total x vm.watermark_scale_factor / 10000. It is looked at every
-memory-sync-period. Found so memory-numa-below-times-reclaimed times in a row, a reclaimed pod goes; found so
+memory-sync-period. Found so memory-numa-below-times-reclaimed times in a row, a reclaimed pod is evicted; found so
 memory-numa-below-times times, any. Only pods that use at least the part memory-numa-victim-minimum of that node's memory
-go. On a machine of one NUMA node a pod's whole memory is what it uses there.
+are evicted. On a machine of one NUMA node a pod's whole memory is what it uses there.
 
 kswapd: the kernel reclaims more than memory-kswapd-rate pages a second, over memory-kswapd-times periods of
-memory-sync-period in a row, or for memory-kswapd-duration where that is set. A reclaimed or shared pod goes, also while there is free
+memory-sync-period in a row, or for memory-kswapd-duration where that is set. A reclaimed or shared pod is evicted, also while there is free
 memory, and the next one when the rate of another period is known.
 
 psi, where the kernel has pressure stall information, on cgroup v2: the node's "some avg10" (percent of time) is over
 memory-psi-threshold, and so many shared and dedicated pods as memory-psi-pods are over memory-psi-pod-threshold, with a mean of at
-least memory-psi-pods-mean. After memory-psi-duration-reclaimed a reclaimed pod goes, after memory-psi-duration any. Then none
+least memory-psi-pods-mean. After memory-psi-duration-reclaimed a reclaimed pod is evicted, after memory-psi-duration any. Then none
 for memory-psi-cooldown.
 
-Who goes first is told by memory-system-ranking, for NUMA nodes memory-numa-ranking, compared from left to right. A pod of which
-the measure is not known goes before those of which it is, and is taken to release what is missing. A pod without a
+The order is by memory-system-ranking, for NUMA nodes memory-numa-ranking, compared from left to right. A pod whose
+measure is unknown comes before those whose measure is known, and is taken to release what is missing. A pod without a
 running container releases nothing and stays.`,
 	Scopes: []string{ScopeMemory},
 	Rows:   (*evictconfig.Settings).MemoryRows,
@@ -225,7 +225,7 @@ func (x *shortage) candidates(ranking []string, need float64, node int, accept f
 // rankUnknown is over every measure.
 const rankUnknown = 10 * maxAmount
 
-// rank is one measure of a pod: the greater goes first.
+// rank is one measure of a pod: the greater is first.
 func rank(name string, v victim, onNode float64, known bool) float64 {
 	measure, ok := 0.0, true
 	switch name {

@@ -51,7 +51,7 @@ func measurePSI(x *shortage, l *level) {
 		lasted := l.lasted(now)
 		accept, who := only(tick.QoSReclaimed), "reclaimed pods go"
 		if lasted >= x.s.MemoryPSIDuration {
-			accept, who = anyone, "any pod goes"
+			accept, who = anyone, "any pod may be evicted"
 		}
 		if lasted >= f.Tolerance {
 			taint := taintMemoryPressure

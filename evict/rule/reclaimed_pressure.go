@@ -17,13 +17,13 @@ var reclaimedPressure = &Rule{
 	Doc: `reclaimed pods request far more than there is to reclaim
 Met and hard where the sum of the active reclaimed pods' requests (milli-CPU, or bytes) is over reclaimed-threshold times
 what the advice offers, for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which
-one pod goes at a time when no other has to. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled: nothing is
+one pod at a time is evicted when no other has to be. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled: nothing is
 measured against it, for the pods were promised capacity, and the switch that withdraws it asks nobody to end them. The pod with
-the lowest number in its annotation katalyst.kubewharf.io/pod_evict_score goes first (none is 0), then the one of lowest priority (one without a priority
+the lowest number in its annotation katalyst.kubewharf.io/pod_evict_score is first (none is 0), then the one of lowest priority (one without a priority
 before all), then the one with the largest request.
 
 On each NUMA node the requests of the reclaimed pods that are bound to it are compared with that node's part of the
-offer. Bound is who has the annotation katalyst.kubewharf.io/numa_bind_result with one node, or asks for numa_binding in
+offer. A pod is bound that has the annotation katalyst.kubewharf.io/numa_bind_result with one node, or asks for numa_binding in
 its memory_enhancement and whose containers' CPUs are all of one node.`,
 	Scopes: []string{ScopeReclaimedMilliCPU, ScopeReclaimedMemory, "zone<id>|<one of these>"},
 	Rows:   (*evictconfig.Settings).ReclaimedRows,

@@ -9,7 +9,7 @@ type Sample[T any] struct {
 }
 
 // Ring is the last few samples of something that is looked at once a period. Its zero value is empty; it can be
-// encoded as JSON and goes on from there.
+// encoded as JSON and decoded again.
 type Ring[T any] struct {
 	Samples []Sample[T] `json:"samples,omitempty"`
 	// Last is when the ring was last offered a sample that it took, or the time that it was set back to.
@@ -17,7 +17,7 @@ type Ring[T any] struct {
 }
 
 // Due reports whether a sample should be taken at now. Samples have distinct times, and the clock may be set:
-//   - backwards, the period begins anew, so that the same stretch of time is neither counted twice nor waited for;
+//   - backwards, the period starts over, so that the same stretch of time is neither counted twice nor waited for;
 //   - forwards, or the stream was away for more than twice the time that a full ring covers, what was seen
 //     before says nothing about the present any more, and the ring is emptied.
 func (r *Ring[T]) Due(now time.Time, period time.Duration, capacity int) bool {

@@ -16,7 +16,7 @@ func TestRingDue(t *testing.T) {
 		{"first at once, then each period", []int{0, 1, 29, 30, 31, 60}, []int{0, 30, 60}},
 		{"the same time counts once", []int{0, 0, 30, 30}, []int{0, 30}},
 		{"a late tick", []int{0, 45, 75}, []int{0, 45, 75}},
-		{"back: the period begins anew", []int{100, 40, 60, 70}, []int{100, 70}},
+		{"back: the period starts over", []int{100, 40, 60, 70}, []int{100, 70}},
 		{"away for too long: emptied", []int{0, 30, 700}, []int{700}},
 		{"away, but not for too long", []int{0, 30, 600}, []int{0, 30, 600}},
 	}

@@ -51,14 +51,14 @@ type Finding struct {
 	// Taint is what the node should have.
 	Taint *tick.Taint
 	// Candidates are the pods whose end would relieve the pressure, in no order; set where it is Met. Those of a finding that
-	// is not Hard wait in a queue, from which one goes a round; a finding with a taint alone has none.
+	// is not Hard wait in a queue, from which one is evicted a round; a finding with a taint alone has none.
 	Candidates []Candidate
 	// Leaving are pods that the finding does not choose from, and whose end would relieve the pressure as well: they count when
-	// they are on their way out.
+	// their eviction is in progress.
 	Leaving []Candidate
-	// Tolerance is how long the finding must have been met without a break before anybody goes.
+	// Tolerance is how long the finding must have been met without a break before a pod is evicted.
 	Tolerance time.Duration
-	// GracePeriodSeconds is the victim's, nil for the pod's own; a candidate's goes before it.
+	// GracePeriodSeconds is the victim's, nil for the pod's own; a candidate's takes precedence.
 	GracePeriodSeconds *int64
 	// Cooldown is the rest between two evictions of the rule in the scope.
 	Cooldown time.Duration
@@ -67,7 +67,7 @@ type Finding struct {
 	// Need is how much has to end, in the unit of [Candidate.Releases], where that is another than the value's, or not all of the
 	// way to the threshold; 0 otherwise.
 	Need float64
-	// UntilCovered says that the pods that are needed go at one tick, however many, unless a limit of a rule's pods is set.
+	// UntilCovered says that the pods that are needed are evicted at one tick, however many, unless a limit of a rule's pods is set.
 	UntilCovered bool
 	// Reason is the eviction's, where it is not said in Katalyst's words.
 	Reason string
@@ -92,7 +92,7 @@ func (f *Finding) Rest() string { return cmp.Or(f.RestsAs, f.Rule+" "+f.Scope) }
 // Candidate is a pod with its rank for one finding.
 type Candidate struct {
 	Pod *tick.Pod
-	// Rank is compared from left to right, and the greater goes first.
+	// Rank is compared from left to right, and the greater is first.
 	Rank []float64
 	// Releases is how much of the finding's value ends with the pod.
 	Releases float64

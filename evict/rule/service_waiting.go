@@ -22,8 +22,8 @@ var (
 		doc: `a service waits for a CPU, and batch pods use some
 Off unless service-waiting-enabled. The value is the longest waiting of all pods that are not reclaimed, their cpuWaitPermille: on cgroup v2
 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 the run delays of its threads, added up.
-Where one has waited more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU goes, and
-then none for service-waiting-cooldown. Pods whose use is not known or 0 do not go. Where no service's waiting is known nothing is measured.`,
+Where one has waited more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU is evicted, and
+then none for service-waiting-cooldown. Pods whose use is not known or 0 are not evicted. Where no service's waiting is known nothing is measured.`,
 		scope: ScopeServiceWaiting,
 		rows:  (*evictconfig.Settings).WaitingRows,
 		settings: func(s *Settings) waitingSettings {
@@ -45,7 +45,7 @@ then none for service-waiting-cooldown. Pods whose use is not known or 0 do not 
 		doc: `a service waits for the disk, and batch pods use it
 Off unless service-io-enabled. The value is the longest waiting of all pods that are not reclaimed, in thousandths of the time: some avg10 of
 their io.pressure, which cgroup v2 alone has. Where one has waited more than service-io-threshold for service-io-duration, the reclaimed
-pod that reads and writes most goes, and then none for service-io-cooldown. Pods of which that is not known or 0 do not go. Where no
+pod that reads and writes most is evicted, and then none for service-io-cooldown. Pods of which that is not known or 0 are not evicted. Where no
 service's waiting is known nothing is measured.`,
 		scope: ScopeServiceIO,
 		rows:  (*evictconfig.Settings).ServiceIORows,

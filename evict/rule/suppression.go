@@ -18,7 +18,7 @@ func (w *cpuWindow) suppression(m *Measure, s *Settings, t *tick.Tick) {
 		m.Errors = append(m.Errors, fmt.Sprintf("%s: %d of %d reclaimed pods request no reclaimed CPU and count as 0: %s", ScopeSuppression, len(without), len(pods), some(without)))
 	}
 	before := w.Suppressed
-	w.Suppressed = nil // who has gone is forgotten
+	w.Suppressed = nil // pods that have ended are forgotten
 	size, err := reclaimSize(t)
 	if err != nil {
 		if len(all) > 0 {
@@ -71,7 +71,7 @@ func (w *cpuWindow) suppression(m *Measure, s *Settings, t *tick.Tick) {
 // cores are whole ones, rounded up; less than a thousandth of a milli-CPU is rounding noise.
 func cores(milli float64) float64 { return max(0, math.Ceil((milli-0.001)/1000)) }
 
-// tolerates is how many times the pool's CPUs the requests may be before the pod should go.
+// tolerates is how many times the pool's CPUs the requests may be before the pod is to be evicted.
 func tolerates(p *tick.Pod, s *Settings) (float64, error) {
 	own, err := rate(p, annotationCPU, "suppression_tolerance_rate")
 	if err != nil || own == nil {

@@ -68,12 +68,12 @@ type Applier struct {
 	maxOpen int
 	buf     []byte
 
-	records  map[plan.File]*record
-	pruneAt  int
-	lacks    lacks
-	restores bool
-	awaitFor time.Duration        // how long a narrowing waits for a cgroup that is being made
-	above    map[plan.File]string // what a restore wrote where the kernel takes no empty list
+	records     map[plan.File]*record
+	pruneAt     int
+	unavailable unavailable
+	restores    bool
+	awaitFor    time.Duration        // how long a narrowing waits for a cgroup that is being made
+	above       map[plan.File]string // what a restore wrote where the kernel takes no empty list
 }
 
 // item is one setting with its files.
@@ -91,15 +91,15 @@ type item struct {
 // New returns an Applier.
 func New(o Options) *Applier {
 	a := &Applier{
-		Options: o,
-		root:    map[string]*file{},
-		files:   map[plan.File]*file{},
-		records: map[plan.File]*record{},
-		buf:     make([]byte, 4096),
-		maxOpen: maxOpen(),
-		pruneAt: leastPrune,
-		above:   map[plan.File]string{},
-		lacks:   newLacks(),
+		Options:     o,
+		root:        map[string]*file{},
+		files:       map[plan.File]*file{},
+		records:     map[plan.File]*record{},
+		buf:         make([]byte, 4096),
+		maxOpen:     maxOpen(),
+		pruneAt:     leastPrune,
+		above:       map[plan.File]string{},
+		unavailable: newUnavailable(),
 
 		awaitFor: awaitFor,
 	}
@@ -149,7 +149,7 @@ func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 	a.program(wanted)
 	for _, p := range a.problems {
 		if plan.Unavailable(p) {
-			a.lacks.say(r, p)
+			a.unavailable.report(r, p)
 		} else {
 			r.refuse(p)
 		}
@@ -163,7 +163,7 @@ func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 	return r.finish()
 }
 
-// Failed is how many values the last Apply could not make true that another try may: advice that is refused is not among them.
+// Failed is how many values the last Apply could not write that another attempt may: advice that is refused is not among them.
 func (a *Applier) Failed() int { return a.failed }
 
 // readMachine reads which CPUs and memory nodes there are, and which of them are kubelet's to give.
@@ -184,7 +184,7 @@ func (a *Applier) readMachine() {
 // that are read each time has shown a new one.
 const partitionsEvery = 30
 
-// readPartitions reads which CPUs are of partitions. What is planned is planned anew where that has changed. Where they cannot be read
+// readPartitions reads which CPUs are of partitions. The plan is made again where that has changed. Where they cannot be read
 // they are what they were.
 func (a *Applier) readPartitions() {
 	list, err := a.partitions.Read(a.looked%partitionsEvery == 0)

@@ -19,7 +19,7 @@ type disksSeen struct {
 	failed bool // it was said that they cannot be read
 }
 
-// readDisksFor looks at the machine's disks where limits of them are wanted. What is planned is planned anew where they have changed.
+// readDisksFor looks at the machine's disks where limits of them are wanted. What is planned is planned again where they have changed.
 func (a *Applier) readDisksFor(wanted []tick.Cgroup) {
 	if !slices.ContainsFunc(wanted, func(c tick.Cgroup) bool { return len(c.IOMax) > 0 }) {
 		return

@@ -66,14 +66,14 @@ func (a *Applier) attach(it *item) {
 
 // readItems reads every item's files and judges those that changed. Cgroups of which nothing is there are counted.
 func (a *Applier) readItems(r *round) {
-	a.lacks.next()
+	a.unavailable.next()
 	said := map[string]bool{}
 	for start := 0; start < len(a.items); {
 		end := start
 		absent, present := 0, 0
 		for ; end < len(a.items) && a.items[end].Cgroup == a.items[start].Cgroup; end++ {
 			switch it := &a.items[end]; {
-			case a.lacks.known(it):
+			case a.unavailable.known(it):
 				it.err = errNoFile
 			case a.readItem(it):
 				present++
@@ -94,16 +94,16 @@ func (a *Applier) readItems(r *round) {
 				continue
 			}
 			if errors.Is(it.err, errNoFile) {
-				a.lacks.without(r, it.Key)
+				a.unavailable.without(r, it.Key)
 				continue
 			}
 			e := tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: a.explainMissing(it)}
-			if plan.Unavailable(e) && a.lacks.has(it) {
+			if plan.Unavailable(e) && a.unavailable.has(it) {
 				e.Error = "there is no " + it.Name + " in it, though this kernel has such a file: the cgroup is being made or removed, or it is the root's"
 			}
 			if plan.Unavailable(e) {
-				a.lacks.note(it)
-				a.lacks.say(r, e)
+				a.unavailable.note(it)
+				a.unavailable.report(r, e)
 				continue
 			}
 			if !said[e.Error] { // one that is true of many keys and cgroups is said of the first
@@ -156,7 +156,7 @@ func (a *Applier) readItem(it *item) bool {
 		return true
 	}
 	if readings != it.judged {
-		a.lacks.saw(it)
+		a.unavailable.saw(it)
 		it.Present = it.file.text
 		if it.period != nil {
 			it.Period = it.period.text

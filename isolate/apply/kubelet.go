@@ -22,7 +22,7 @@ type kubeletSeen struct {
 // keepDefaults is how many of kubelet's earlier lists are remembered.
 const keepDefaults = 4
 
-// readKubelet reads what kubelet gave away. What is planned is planned anew where that has changed.
+// readKubelet reads what kubelet gave away. What is planned is planned again where that has changed.
 func (a *Applier) readKubelet() {
 	if a.Kubelet == nil {
 		return

@@ -153,7 +153,7 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	j.Close()
 	a.Close()
 
-	// The same with isolate started anew, as the journal has it.
+	// The same with isolate restarted, as the journal has it.
 	k.put(policyStatic)
 	j = openJournal(t, journal)
 	a, w := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
@@ -178,7 +178,7 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	}
 }
 
-// Kubelet sets its shared containers anew whenever what it gave away changes. That is written again each time, and is no
+// Kubelet sets its shared containers again whenever what it gave away changes. That is written again each time, and is no
 // contest, however often.
 func TestKubeletsListIsNoContest(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c")

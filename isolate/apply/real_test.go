@@ -93,7 +93,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	before, first := writeCalls(t), w.writes
 	const rounds = 200
 	for range rounds {
-		again := append([]tick.Cgroup(nil), wanted...) // every tick is decoded anew
+		again := append([]tick.Cgroup(nil), wanted...) // every tick is decoded again
 		if out = a.Apply(again); out.Applied > 0 || len(out.Errors) > 0 || len(out.Writes) > 0 {
 			t.Fatalf("applied %d, errors:\n%s", out.Applied, errorsOf(out))
 		}

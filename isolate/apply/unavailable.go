@@ -14,58 +14,58 @@ const lookAgain = 100
 // errNoFile is that a file is known not to be there.
 var errNoFile = errors.New("this kernel has no such file")
 
-// lacks is what this machine has no place for: each is said once, and from then on its keys are only named.
-type lacks struct {
-	files map[plan.File]int // rounds until a file is looked for again; no cgroup in them: a kernel has a file for all or for none
-	said  map[tick.IsolationError]bool
-	had   map[plan.File]bool // files that were read of some cgroup: this kernel has them, whatever one reading says
+// unavailable is what this machine has no file for: each is reported once, and from then on its keys are only named.
+type unavailable struct {
+	files    map[plan.File]int // rounds until a file is looked for again; no cgroup in them: a kernel has a file for all or for none
+	reported map[tick.IsolationError]bool
+	had      map[plan.File]bool // files that were read of some cgroup: this kernel has them, whatever one reading says
 }
 
-func newLacks() lacks {
-	return lacks{files: map[plan.File]int{}, said: map[tick.IsolationError]bool{}, had: map[plan.File]bool{}}
+func newUnavailable() unavailable {
+	return unavailable{files: map[plan.File]int{}, reported: map[tick.IsolationError]bool{}, had: map[plan.File]bool{}}
 }
 
 // next counts a round.
-func (l *lacks) next() {
-	for f := range l.files {
-		if l.files[f]--; l.files[f] <= 0 {
-			delete(l.files, f)
+func (u *unavailable) next() {
+	for f := range u.files {
+		if u.files[f]--; u.files[f] <= 0 {
+			delete(u.files, f)
 		}
 	}
 }
 
 func fileAnywhere(it *item) plan.File { return plan.File{Controller: it.Controller, Name: it.Name} }
 
-func (l *lacks) known(it *item) bool { return len(l.files) > 0 && l.files[fileAnywhere(it)] > 0 }
+func (u *unavailable) known(it *item) bool { return len(u.files) > 0 && u.files[fileAnywhere(it)] > 0 }
 
 // saw notes that the machine has an item's file.
-func (l *lacks) saw(it *item) {
+func (u *unavailable) saw(it *item) {
 	at := fileAnywhere(it)
-	l.had[at] = true
-	delete(l.files, at)
+	u.had[at] = true
+	delete(u.files, at)
 }
 
 // has reports whether the machine is known to have an item's file, or the other of the two that its key may be in.
-func (l *lacks) has(it *item) bool {
+func (u *unavailable) has(it *item) bool {
 	other := fileAnywhere(it)
 	other.Name = it.Other
-	return l.had[fileAnywhere(it)] || l.had[other]
+	return u.had[fileAnywhere(it)] || u.had[other]
 }
 
-func (l *lacks) note(it *item) { l.files[fileAnywhere(it)] = lookAgain }
+func (u *unavailable) note(it *item) { u.files[fileAnywhere(it)] = lookAgain }
 
-// say lists an error the first time that it is met, of whatever cgroup, and names its key every time.
-func (l *lacks) say(r *round, e tick.IsolationError) {
-	l.without(r, e.Key)
+// report lists an error the first time that it occurs, of whatever cgroup, and names its key every time.
+func (u *unavailable) report(r *round, e tick.IsolationError) {
+	u.without(r, e.Key)
 	anywhere := tick.IsolationError{Key: e.Key, Error: e.Error}
-	if !l.said[anywhere] {
-		l.said[anywhere] = true
+	if !u.reported[anywhere] {
+		u.reported[anywhere] = true
 		r.fail(e)
 	}
 }
 
-// without names a key whose wanted values have no place.
-func (l *lacks) without(r *round, key string) {
+// without names a key whose desired values have no file.
+func (u *unavailable) without(r *round, key string) {
 	if !slices.Contains(r.Unavailable, key) {
 		r.Unavailable = append(r.Unavailable, key)
 	}

@@ -27,7 +27,7 @@ func (r *round) fail(e tick.IsolationError) {
 	r.refuse(e)
 }
 
-// refuse is fail for advice that no try can make true.
+// refuse is fail for advice that no attempt can apply.
 func (r *round) refuse(e tick.IsolationError) {
 	if len(r.Errors) >= maxListed {
 		r.notListed++
@@ -57,7 +57,7 @@ func (r *round) finish() tick.Isolation {
 	return r.Isolation
 }
 
-// carry carries the writes out. What needs a refused write is left out; everything else goes on.
+// carry carries the writes out. What needs a refused write is left out; everything else is done.
 func (a *Applier) carry(r *round, writes []plan.Write) {
 	refused := make([]bool, len(writes))
 	for i, w := range writes {
@@ -82,7 +82,7 @@ func firstOf(refused []bool, needs []int) int {
 	return -1
 }
 
-// write does one write and reads it back. A cgroup that has gone meanwhile is no error: nothing waits for it.
+// write does one write and reads it back. A cgroup that was removed meanwhile is no error: nothing waits for it.
 func (a *Applier) write(r *round, w plan.Write) error {
 	f := a.files[w.File]
 	if f == nil {
@@ -96,7 +96,7 @@ func (a *Applier) write(r *round, w plan.Write) error {
 		return fmt.Errorf("not written: %w", err)
 	}
 	if rec := a.records[w.File]; a.Journal != nil && !a.restores && (rec == nil || rec.Inode != a.inode(w.File)) {
-		return nil // removed and made anew since it was read: the next tick sees what there is
+		return nil // removed and made again since it was read: the next tick sees what there is
 	}
 	old := f.text
 	a.awaitChildren(w, old)

@@ -80,7 +80,7 @@ func OpenUnlocked[E any, P Entry[E]](path, root string, now func() time.Time, va
 	return j, nil
 }
 
-// lockTries is how often a journal that is replaced or removed while it is being locked is opened anew.
+// lockTries is how often a journal that is replaced or removed while it is being locked is opened again.
 const lockTries = 10
 
 // openLocked opens and locks the file that the path names. Between the two another isolate may have replaced it (see Rewrite) or

@@ -50,7 +50,7 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// A journal that another isolate replaces, or removes, between the opening and the locking is opened anew: what is locked is what the
+// A journal that another isolate replaces, or removes, between the opening and the locking is opened again: what is locked is what the
 // path names.
 func TestTheLockIsOfTheFileThatThePathNames(t *testing.T) {
 	for name, other := range map[string]func(path string) error{

@@ -14,7 +14,7 @@ import (
 // maxMilliCPU is the most that a quota is believed to be: that of the largest machine the kernel can be built for.
 const maxMilliCPU = (cpus.MaxID + 1) * 1000
 
-// key is how one key of [tick.Cgroup] is made true.
+// key is how one key of [tick.Cgroup] is applied.
 type key struct {
 	name       string
 	controller string

@@ -161,7 +161,7 @@ type draft struct {
 	place int
 }
 
-// Make orders the writes that make the settings true. Problems are what cannot be made true, and why.
+// Make orders the writes that apply the settings. Problems are what cannot be applied, and why.
 func Make(m Machine, settings []Setting, around []Around) ([]Write, []tick.IsolationError) {
 	p := planner{machine: m}
 	mems := p.sets(fileMems, m.Mems, settings, around)
@@ -170,7 +170,7 @@ func Make(m Machine, settings []Setting, around []Around) ([]Write, []tick.Isola
 	least, low := p.protections(fileMin, settings), p.protections(fileLow, settings)
 	rest := p.rest(settings)
 
-	// What shrinks goes first, so that nothing grows onto CPUs that are still in use by whom they are taken from.
+	// What shrinks is written first, so that nothing grows onto CPUs that are still in use by whom they are taken from.
 	steps := slices.Concat(mems.shrink, cpuset.shrink, burst.shrink, quota.shrink, least.shrink, low.shrink, rest,
 		mems.grow, cpuset.grow, quota.grow, burst.grow, least.grow, low.grow)
 	for i, d := range steps {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// protections orders the writes of memory.min or memory.low: what falls goes first, children before parents, then what rises,
+// protections orders the writes of memory.min or memory.low: what falls is first, children before parents, then what rises,
 // parents before children. So, where a cgroup has as much as those below it together before and after, it has so at every
 // step: in between each has the lesser of its two values. And none ever has less than that.
 func (p *planner) protections(name string, settings []Setting) phases {

@@ -108,15 +108,15 @@ func TestKernelMovesTasks(t *testing.T) {
 		return out
 	}
 	if out := apply("BE"); len(out.Errors) > 0 || out.Applied != 2 || !slices.Equal(g.tasks("BE"), want) {
-		t.Fatalf("%s; tasks %v, want %v", told(out), g.tasks("BE"), want)
+		t.Fatalf("%s; tasks %v, want %v", summary(out), g.tasks("BE"), want)
 	}
-	if out := apply("BE"); told(out) != "" {
-		t.Errorf("again: %s", told(out))
+	if out := apply("BE"); summary(out) != "" {
+		t.Errorf("again: %s", summary(out))
 	}
 
 	// The pod's class changes: its tasks are in the other group, and not in the first.
 	if out := apply("LS"); len(out.Errors) > 0 || !slices.Equal(g.tasks("LS"), want) || len(g.tasks("BE")) > 0 {
-		t.Errorf("%s; LS %v, BE %v, want %v", told(out), g.tasks("LS"), g.tasks("BE"), want)
+		t.Errorf("%s; LS %v, BE %v, want %v", summary(out), g.tasks("LS"), g.tasks("BE"), want)
 	}
 
 	// A task that has ended between the reading and the write is no error, and those after it are moved.
@@ -132,7 +132,7 @@ func TestKernelMovesTasks(t *testing.T) {
 	r := &round{Applier: a, out: &tick.Isolation{}, at: at}
 	a.fresh = []uint64{uint64(ended.Process.Pid), uint64(first.Process.Pid)}
 	r.move("BE")
-	if got := told(*r.out); got != fmt.Sprintf("resctrl/BE tasks \"\" -> \"%d\"\n", first.Process.Pid) || len(g.tasks("BE")) != 1 {
+	if got := summary(*r.out); got != fmt.Sprintf("resctrl/BE tasks \"\" -> \"%d\"\n", first.Process.Pid) || len(g.tasks("BE")) != 1 {
 		t.Errorf("%s; BE %v", got, g.tasks("BE"))
 	}
 
@@ -140,7 +140,7 @@ func TestKernelMovesTasks(t *testing.T) {
 	r.out = &tick.Isolation{}
 	a.fresh = []uint64{1 << 40, uint64(second.Process.Pid)}
 	r.move("BE")
-	if got := told(*r.out); !strings.Contains(got, "1 of 2 tasks were not moved: move task 1099511627776: ") || len(g.tasks("BE")) != 2 {
+	if got := summary(*r.out); !strings.Contains(got, "1 of 2 tasks were not moved: move task 1099511627776: ") || len(g.tasks("BE")) != 2 {
 		t.Errorf("%s; BE %v", got, g.tasks("BE"))
 	}
 }
@@ -156,7 +156,7 @@ func TestKernelWithoutCapabilities(t *testing.T) {
 	apply := func() string {
 		var out tick.Isolation
 		New(Options{Root: g.root, Hierarchy: g.h, Now: time.Now, Log: slog.New(slog.DiscardHandler)}).Apply(&out, []tick.ResctrlGroup{{Group: "BE", Cgroups: []string{g.pods + "/a"}}})
-		return told(out)
+		return summary(out)
 	}
 	without := func(f func() string) (out string) {
 		done := make(chan struct{})

@@ -19,8 +19,8 @@ func TestOnlyNamed(t *testing.T) {
 	other := named
 	other.Group = "theirs"
 	m.write(resctrl.Dir+"/theirs/tasks", "")
-	if out := m.apply(named, other); told(out) != "" || out.Applied+out.Missing+out.Unchanged > 0 || out.Unavailable != nil {
-		t.Errorf("mounted: %s%+v", told(out), out)
+	if out := m.apply(named, other); summary(out) != "" || out.Applied+out.Missing+out.Unchanged > 0 || out.Unavailable != nil {
+		t.Errorf("mounted: %s%+v", summary(out), out)
 	}
 	if _, err := os.Stat(filepath.Join(m.root, resctrl.Dir, "BE")); err == nil {
 		t.Error("a group was made")
@@ -46,7 +46,7 @@ func TestNotMounted(t *testing.T) {
 	}
 	for round := range 3 {
 		out := m.apply(be(), be())
-		if got := told(out); round == 0 && (strings.Count(got, "\n") != 1 || !strings.Contains(got, "! resctrl resctrl: unavailable: resctrl is not mounted at ") || !strings.Contains(got, "left alone")) || round > 0 && got != "" {
+		if got := summary(out); round == 0 && (strings.Count(got, "\n") != 1 || !strings.Contains(got, "! resctrl resctrl: unavailable: resctrl is not mounted at ") || !strings.Contains(got, "left alone")) || round > 0 && got != "" {
 			t.Errorf("round %d: %s", round, got)
 		}
 		if !slices.Equal(out.Unavailable, []string{"resctrl"}) {
@@ -63,7 +63,7 @@ func TestNotMounted(t *testing.T) {
 	if out := m.apply(be()); len(out.Errors) != 1 {
 		t.Errorf("unmounted again: %+v", out)
 	}
-	if got := told(m.apply()); got != "" {
+	if got := summary(m.apply()); got != "" {
 		t.Error(got)
 	}
 }

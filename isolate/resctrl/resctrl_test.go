@@ -110,8 +110,8 @@ func (m *machine) apply(wanted ...tick.ResctrlGroup) tick.Isolation {
 	return out
 }
 
-// told is what the tick says, a line each.
-func told(i tick.Isolation) string {
+// summary is what the tick says, a line each.
+func summary(i tick.Isolation) string {
 	var b strings.Builder
 	for _, w := range i.Writes {
 		fmt.Fprintf(&b, "%s %s %q -> %q\n", w.Cgroup, w.Key, w.Old, w.New)
@@ -134,7 +134,7 @@ resctrl/BE schemata "L3:0=fff;1=fff" -> "L3:0=f;1=f"
 resctrl/BE schemata "MB:0=100;1=100" -> "MB:0=20;1=20"
 resctrl/BE tasks "" -> "101 102 103"
 `
-	if diff := cmp.Diff(want, told(out)); diff != "" || out.Applied != 4 || out.Unchanged != 0 {
+	if diff := cmp.Diff(want, summary(out)); diff != "" || out.Applied != 4 || out.Unchanged != 0 {
 		t.Errorf("applied %d (-want +got):\n%s", out.Applied, diff)
 	}
 	if got := m.read("BE/tasks"); got != "101 102 103" {
@@ -142,31 +142,31 @@ resctrl/BE tasks "" -> "101 102 103"
 	}
 
 	// Nothing differs: nothing is written. A new task alone is moved, and one that is gone is none.
-	if out := m.apply(be()); told(out) != "" || out.Applied != 0 || out.Unchanged != 2 {
+	if out := m.apply(be()); summary(out) != "" || out.Applied != 0 || out.Unchanged != 2 {
 		t.Errorf("again: %+v", out)
 	}
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "103\n104\n")
-	if out := m.apply(be()); told(out) != "" {
+	if out := m.apply(be()); summary(out) != "" {
 		t.Errorf("what comes from outside waits: %+v", out)
 	}
 	m.now = m.now.Add(walkEvery)
-	if out := m.apply(be()); told(out) != "resctrl/BE tasks \"\" -> \"104\"\n" || out.Applied != 1 {
+	if out := m.apply(be()); summary(out) != "resctrl/BE tasks \"\" -> \"104\"\n" || out.Applied != 1 {
 		t.Errorf("a new task: %+v", out)
 	}
 
 	// A part is given up, one domain's alone.
 	g := be()
 	g.Schemata = []string{"L3:1=3f"}
-	if out := m.apply(g); told(out) != "resctrl/BE schemata \"L3:1=f\" -> \"L3:1=3f\"\n" {
+	if out := m.apply(g); summary(out) != "resctrl/BE schemata \"L3:1=f\" -> \"L3:1=3f\"\n" {
 		t.Errorf("one domain: %+v", out)
 	}
 
-	// A cgroup that is named anew, or for another group, does not wait.
+	// A cgroup that is newly named, or for another group, does not wait.
 	g.Cgroups = append(g.Cgroups, "/ls")
-	if out := m.apply(g); told(out) != "resctrl/BE tasks \"\" -> \"201\"\n" {
+	if out := m.apply(g); summary(out) != "resctrl/BE tasks \"\" -> \"201\"\n" {
 		t.Errorf("a new cgroup: %+v", out)
 	}
-	if out := m.apply(tick.ResctrlGroup{Group: "LS", Cgroups: []string{"/ls"}}); told(out) != "resctrl/LS group \"\" -> \"LS\"\nresctrl/LS tasks \"\" -> \"201\"\n" {
+	if out := m.apply(tick.ResctrlGroup{Group: "LS", Cgroups: []string{"/ls"}}); summary(out) != "resctrl/LS group \"\" -> \"LS\"\nresctrl/LS tasks \"\" -> \"201\"\n" {
 		t.Errorf("another group: %+v", out)
 	}
 	if out := m.apply(tick.ResctrlGroup{Group: "LS", Cgroups: []string{"/gone"}}); out.Missing != 1 {
@@ -183,7 +183,7 @@ resctrl/BE schemata "" -> "MB:0=20;1=20"
 resctrl/BE tasks "" -> "101 102 103"
 `
 	for range 2 {
-		if out := m.apply(be()); told(out) != want || out.Applied != 0 {
+		if out := m.apply(be()); summary(out) != want || out.Applied != 0 {
 			t.Errorf("%+v", out)
 		}
 	}
@@ -199,7 +199,7 @@ func TestRefuses(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		wanted []tick.ResctrlGroup
-		want   string // in what is told; "!" alone for nothing at all
+		want   string // in the summary; "!" alone for nothing at all
 	}{
 		"no name":          {[]tick.ResctrlGroup{group("", "L3:0=f")}, "! resctrl : refused: \"\": a group's name has 1 to 64"},
 		"long name":        {[]tick.ResctrlGroup{group(strings.Repeat("a", 65), "L3:0=f")}, "aaa\": a group's name has 1 to 64"},
@@ -230,7 +230,7 @@ func TestRefuses(t *testing.T) {
 	} {
 		m := newMachine(t)
 		out := m.apply(c.wanted...)
-		got := told(out)
+		got := summary(out)
 		if c.want == "!" && got != "" || c.want != "!" && !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
 		}
@@ -249,11 +249,11 @@ func TestRefuses(t *testing.T) {
 
 	// One sound line is enough for the group, and the other is said.
 	m := newMachine(t)
-	if got := told(m.apply(group("B", "L3:0=ffff", "MB:0=15"))); !strings.Contains(got, `"MB:0=100" -> "MB:0=20"`) || strings.Count(got, "! resctrl/B schemata: refused") != 1 {
+	if got := summary(m.apply(group("B", "L3:0=ffff", "MB:0=15"))); !strings.Contains(got, `"MB:0=100" -> "MB:0=20"`) || strings.Count(got, "! resctrl/B schemata: refused") != 1 {
 		t.Error(got)
 	}
 	// Rounded up by the kernel is as wanted.
-	if out := m.apply(group("B", "MB:0=15")); told(out) != "" || out.Unchanged != 1 {
+	if out := m.apply(group("B", "MB:0=15")); summary(out) != "" || out.Unchanged != 1 {
 		t.Errorf("%+v", out)
 	}
 }
@@ -264,13 +264,13 @@ func TestNoGroupIsLeft(t *testing.T) {
 	for _, other := range []string{"a", "b", "c"} {
 		m.write(filepath.Join(resctrl.Dir, other, "tasks"), "")
 	}
-	if got := told(m.apply(be())); !strings.Contains(got, "! resctrl/BE group: not made: the machine has 4 groups in all, the root's and a, b, c") || m.read("BE/tasks") != "-" {
+	if got := summary(m.apply(be())); !strings.Contains(got, "! resctrl/BE group: not made: the machine has 4 groups in all, the root's and a, b, c") || m.read("BE/tasks") != "-" {
 		t.Error(got)
 	}
 	g := be()
 	g.Group = "c" // one that is there is changed
 	g.Schemata = nil
-	if got := told(m.apply(g)); got != "resctrl/c tasks \"\" -> \"101 102 103\"\n" {
+	if got := summary(m.apply(g)); got != "resctrl/c tasks \"\" -> \"101 102 103\"\n" {
 		t.Error(got)
 	}
 }
@@ -283,7 +283,7 @@ func TestContest(t *testing.T) {
 	m.apply(g)
 	for round := 1; round <= 3; round++ {
 		m.write(filepath.Join(resctrl.Dir, "BE/schemata"), fmt.Sprintf("L3:0=%d0;1=f\n", round*3))
-		got := told(m.apply(g))
+		got := summary(m.apply(g))
 		if !strings.Contains(got, "changed by someone else from L3:0=f;1=f to L3:0=") || strings.Contains(got, "left alone: someone else changed it 3 times (--contest 2)") != (round == 3) {
 			t.Errorf("round %d: %s", round, got)
 		}
@@ -301,7 +301,7 @@ func TestContest(t *testing.T) {
 func TestHiddenTasks(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")
-	if got := told(m.apply(be())); !strings.Contains(got, "2 tasks are of another pid namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
+	if got := summary(m.apply(be())); !strings.Contains(got, "2 tasks are of another pid namespace: isolate must run in the host's") || m.read("BE/tasks") != "102" {
 		t.Error(got)
 	}
 }
@@ -317,7 +317,7 @@ func BenchmarkSteady(b *testing.B) {
 		now = now.Add(time.Second)
 		var out tick.Isolation
 		if a.Apply(&out, g); out.Applied > 0 || len(out.Errors) > 0 || out.Unchanged != 1 {
-			b.Fatal(told(out))
+			b.Fatal(summary(out))
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestRestore(t *testing.T) {
 	m.a = m.applier(m.journal())
 	theirs := tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}, Cgroups: []string{"/ls"}}
 	if out := m.apply(be(), theirs); len(out.Errors) > 0 {
-		t.Fatal(told(out))
+		t.Fatal(summary(out))
 	}
 	theirs.Schemata[0] = "L3:0=3f"
 	m.apply(be(), theirs)
@@ -59,7 +59,7 @@ func TestRestoreLeavesOthersAlone(t *testing.T) {
 		"changed by another, forced": {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=c\n") }, true, Restored{Removed: 1, Back: 1}},
 		"back already":               {func(m *machine) { m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0\n") }, false, Restored{Removed: 1, Already: 1}},
 		"gone":                       {func(m *machine) { os.RemoveAll(filepath.Join(m.root, resctrl.Dir, "BE")) }, false, Restored{Vanished: 1, Back: 1}},
-		"made anew": {func(m *machine) {
+		"made again": {func(m *machine) {
 			old := filepath.Join(m.root, resctrl.Dir, "BE")
 			if err := os.Rename(old, old+".old"); err != nil {
 				panic(err)
@@ -74,7 +74,7 @@ func TestRestoreLeavesOthersAlone(t *testing.T) {
 		m.write(filepath.Join(resctrl.Dir, "theirs/schemata"), "L3:0=ff0;1=ff0\n")
 		m.a = m.applier(m.journal())
 		if out := m.apply(be(), tick.ResctrlGroup{Group: "theirs", Schemata: []string{"L3:0=f"}}); len(out.Errors) > 0 {
-			t.Fatal(told(out))
+			t.Fatal(summary(out))
 		}
 		c.meanwhile(m)
 		out, err := m.applier(m.journal()).Restore(c.force)
@@ -85,7 +85,7 @@ func TestRestoreLeavesOthersAlone(t *testing.T) {
 		if kept := statErr == nil; kept != (out.Failed+out.Foreign > 0) {
 			t.Errorf("%s: journal kept %v", name, kept)
 		}
-		if name == "made anew" && m.read("BE/tasks") != "9" {
+		if name == "made again" && m.read("BE/tasks") != "9" {
 			t.Error("another's group of that name was removed")
 		}
 	}
@@ -134,10 +134,10 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.a = m.applier(nowhere)
-	if got := told(m.apply(be())); !strings.Contains(got, "not made, for it could not be removed again") || m.read("BE/tasks") != "-" {
+	if got := summary(m.apply(be())); !strings.Contains(got, "not made, for it could not be removed again") || m.read("BE/tasks") != "-" {
 		t.Error(got)
 	}
-	if got := told(m.apply(tick.ResctrlGroup{Group: "LS", Schemata: []string{"L3:0=f"}})); !strings.Contains(got, "! resctrl/LS schemata") {
+	if got := summary(m.apply(tick.ResctrlGroup{Group: "LS", Schemata: []string{"L3:0=f"}})); !strings.Contains(got, "! resctrl/LS schemata") {
 		t.Error(got)
 	}
 	if err := os.Symlink("/etc/passwd", filepath.Join(m.root, "journal.resctrl")); err != nil {

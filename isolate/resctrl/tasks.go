@@ -49,7 +49,7 @@ func (r *round) refuse(group, c string) error {
 }
 
 // walkEvery is how often the tasks of all cgroups are looked at: what a task forks is in its group already, so that only what
-// comes from outside, as a new container or an exec, waits for it. A cgroup that is named anew is looked at at once.
+// comes from outside, as a new container or an exec, waits for it. A cgroup that is newly named is looked at at once.
 const walkEvery = 5 * time.Second
 
 // pace forgets what was looked at when it is time to look again.
@@ -67,7 +67,7 @@ func (r *round) pace() {
 	}
 }
 
-// tasks moves those tasks of the cgroups into the group that are not in it. What they fork goes with them.
+// tasks moves those tasks of the cgroups into the group that are not in it. What they fork is in it too.
 func (r *round) tasks(g *tick.ResctrlGroup) {
 	unseen := func(c string) bool { return r.walked[c] != g.Group }
 	if !slices.ContainsFunc(g.Cgroups, unseen) {

@@ -7,7 +7,7 @@ import (
 )
 
 // RunDelays calls f with the run delay of each thread in the cgroup and in those below it: the time that the thread was runnable and waited
-// for a CPU, in nanoseconds since it was made. The kernel counts a wait when it ends. The walk goes on at w, and stops where more says
+// for a CPU, in nanoseconds since it was made. The kernel counts a wait when it ends. The walk continues at w, and stops where more says
 // so; w.Count is the number of threads whose delay could be read. It reports false for ok where the cgroup cannot be read.
 func (r *Reader) RunDelays(cgroup string, w *Walk, more More, f func(tid uint32, nanoseconds uint64)) (done, ok bool) {
 	if CheckPath(cgroup) != nil {

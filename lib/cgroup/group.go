@@ -150,7 +150,7 @@ func (g *Group) open(i int, f valueFile) error {
 	}
 }
 
-// inherit looks anew for the file of an inherited value, if a nearer cgroup has one by now: a controller may be switched on or off
+// inherit looks again for the file of an inherited value, if a nearer cgroup has one by now: a controller may be switched on or off
 // below a cgroup at any time. It costs a system call for each cgroup that has none.
 func (g *Group) inherit(i int, f valueFile) error {
 	nearer := false
@@ -184,7 +184,7 @@ func (g *Group) Complete() bool {
 // ErrGone is wrapped where a cgroup has been removed.
 var ErrGone = errors.New("the cgroup is gone")
 
-// Read reads all values anew. A file of a cgroup that is being removed is closed and its value left out; when none is
+// Read reads all values again. A file of a cgroup that is being removed is closed and its value left out; when none is
 // left, the error wraps ErrGone. Other errors tell of single files; the values of the others are there.
 func (g *Group) Read() error {
 	v := &g.Values
@@ -252,7 +252,7 @@ func (g *Group) readNext(i int, f valueFile) ([]byte, error) {
 }
 
 // countThreads is for kernels and cgroups without the pids controller. Where the time is over, the number is not known, and
-// the next reading goes on.
+// the next reading continues.
 func (g *Group) countThreads() {
 	done, ok := g.reader.walk(g.Path, &g.count, g.reader.more, nil)
 	if done {

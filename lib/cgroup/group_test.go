@@ -6,7 +6,7 @@ import (
 )
 
 // The list of a cgroup without a cpuset is that of the nearest ancestor that has one, and from the moment on that it gets one of
-// its own it is that: nothing has to be opened anew for it.
+// its own it is that: nothing has to be opened again for it.
 func TestACpusetOfItsOwnCountsAtOnce(t *testing.T) {
 	h, base := copyOfV2(t)
 	const file = "/cpuset.cpus.effective"

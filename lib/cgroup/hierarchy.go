@@ -210,7 +210,7 @@ func (h *Hierarchy) Dir(controller, cgroup string) (string, int, error) {
 	return filepath.Join(at, cgroup), version, nil
 }
 
-// Inode is the number of a cgroup's directory in the primary hierarchy: a cgroup that is made anew has another one.
+// Inode is the number of a cgroup's directory in the primary hierarchy: a cgroup that is made again has another one.
 func (h *Hierarchy) Inode(cgroup string) (uint64, error) { return h.InodeIn("", cgroup) }
 
 // InodeIn is the same in the controller's hierarchy.

@@ -65,7 +65,7 @@ func (h *Hierarchy) OpenIO(cgroup string) (*IOReader, error) {
 	return r, nil
 }
 
-// Read reads the files anew, with buf as memory, which it returns, grown where that was needed. The error says [Gone] where the cgroup is
+// Read reads the files again, with buf as memory, which it returns, grown where that was needed. The error says [Gone] where the cgroup is
 // being removed.
 func (r *IOReader) Read(buf []byte, skip Skip) ([]byte, error) {
 	r.IO = IO{}

@@ -91,7 +91,7 @@ func hasDirectories(dir string) bool {
 	return unix.Stat(dir, &st) != nil || st.Nlink != 2
 }
 
-// Walk says where a walk over the threads of a cgroup goes on that ran out of time. The zero Walk begins anew.
+// Walk is where a walk over the threads of a cgroup continues that ran out of time. The zero Walk starts at the beginning.
 type Walk struct {
 	// Dir is the directory that the walk stopped in, from the cgroup's own. The threads of it up to TID have been visited.
 	Dir string `json:"dir,omitempty"`
@@ -110,7 +110,7 @@ const leastThreads = 16
 // listedPerStep is how many threads the kernel lists in the time that looking at one takes.
 const listedPerStep = 32
 
-// Runnable counts the threads of the cgroup, and of those below it, that run or wait for a CPU. It goes on at w, and stops
+// Runnable counts the threads of the cgroup, and of those below it, that run or wait for a CPU. It continues at w, and stops
 // where more says so; w.Count is the number once it is done. It reports false for ok where the cgroup cannot be read.
 func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
@@ -142,7 +142,7 @@ func (r *Reader) walk(cgroup string, w *Walk, more More, visit func(uint32) bool
 }
 
 // directory visits the threads of a directory, those after a number, and of all below it. resume is the path below it where
-// the walk goes on; then what comes before that is left out. It reports false where the walk stopped.
+// the walk continues; then what comes before that is left out. It reports false where the walk stopped.
 func (v *walker) directory(rel, resume string, after uint32) bool {
 	dir := v.top + rel
 	if resume == "" {

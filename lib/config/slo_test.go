@@ -59,7 +59,7 @@ func TestReadObjectsConfigMap(t *testing.T) {
 				t.Errorf("%s, pool %q: %v, %v, %s", name, pool, err, errs, raw)
 			}
 			if again, _ := local.InForce(found.SLO, map[string]string{"pool": pool}, nil); &again[0] != &raw[0] || local.Version != 1 {
-				t.Errorf("%s: resolved anew, version %d", name, local.Version)
+				t.Errorf("%s: resolved again, version %d", name, local.Version)
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func TestReader(t *testing.T) {
 		t.Error("an unchanged file gives another state")
 	}
 	put(t, r.Path(), none)
-	if again := read("the same anew", "none", ""); again != first {
+	if again := read("the same again", "none", ""); again != first {
 		t.Error("the same text in a new file gives another state")
 	}
 	put(t, r.Path(), static)
@@ -70,7 +70,7 @@ func TestReader(t *testing.T) {
 	}
 	read("removed", "", "it was there before and is gone")
 	put(t, r.Path(), none)
-	read("made anew", "none", "")
+	read("made again", "none", "")
 	for what, make := range map[string]func() error{
 		"a directory":  func() error { return os.Mkdir(r.Path(), 0o755) },
 		"a link":       func() error { return os.Symlink("/etc/passwd", r.Path()) },

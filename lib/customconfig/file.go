@@ -172,7 +172,7 @@ func (f *File) chosen(c *Chosen, kind Kind) *Chosen {
 	return c
 }
 
-// Local is what a file's objects say to one node; the zero value is ready. It resolves anew only where something changed.
+// Local is what a file's objects say to one node; the zero value is ready. It resolves again only where something changed.
 type Local struct {
 	// Version changes whenever the result may have.
 	Version uint64

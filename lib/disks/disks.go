@@ -28,7 +28,7 @@ type Disk struct {
 	Stacked bool
 }
 
-// List lists the disks of the machine under root, sorted by name. What goes while it is looked at is left out.
+// List lists the disks of the machine under root, sorted by name. A disk that disappears while it is looked at is left out.
 func List(root string) ([]Disk, error) {
 	dir := filepath.Join(root, "sys/block")
 	entries, err := os.ReadDir(dir)

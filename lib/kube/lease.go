@@ -25,7 +25,7 @@ type Election struct {
 	Namespace, Name, Identity string
 	// Duration is how long the others wait after the last renewal that they saw; 15 s where it is zero.
 	Duration time.Duration
-	// Within is how long the holder goes on without a renewal, less than Duration; 10 s where it is zero.
+	// Within is how long the holder leads without a renewal, less than Duration; 10 s where it is zero.
 	Within time.Duration
 	// Retry is the time between two attempts; 2 s where it is zero.
 	Retry time.Duration
@@ -276,7 +276,7 @@ func (l *Lease) make(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// write changes the lease if nobody has since it was read. Where somebody has, the next attempt reads it anew.
+// write changes the lease if nobody has since it was read. Where somebody has, the next attempt reads it again.
 func (l *Lease) write(ctx context.Context, spec Object) error {
 	if l.object == nil {
 		return errors.New("the lease was not read")

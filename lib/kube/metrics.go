@@ -9,15 +9,15 @@ import (
 	"k8s.io/client-go/tools/metrics"
 )
 
-// Observer is told what the process asks its API server, and how that goes. Its methods return at once.
+// Observer counts what the process asks its API server, and the answers. Its methods return at once.
 type Observer interface {
-	// Request is told the status of each answer: "200", or "<error>" where none came.
+	// Request counts the status of each answer: "200", or "<error>" where none came.
 	Request(method, code string)
-	// Latency is told how long an answer took; of a watch, until it began.
+	// Latency measures how long an answer took; of a watch, until it began.
 	Latency(method string, took time.Duration)
-	// Waited is told how long a request waited for the client's own limit of requests a second.
+	// Waited measures how long a request waited for the client's own limit of requests a second.
 	Waited(took time.Duration)
-	// Watching is told of each watch that starts. Silence is how long the server has not been heard on it.
+	// Watching is called for each watch that starts. Silence is how long the server has not been heard on it.
 	Watching(resource string, silence func() time.Duration) (ended func())
 }
 

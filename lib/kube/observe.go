@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// observer is the key of a context's function that is told of each of its requests' attempts that got no answer, or that of
+// observer is the key of a context's function that is called for each of its requests' attempts that got no answer, or that of
 // a server which cannot answer now.
 type observer struct{}
 

@@ -47,12 +47,12 @@ func (s *Set) API() *API {
 // Request counts a request by its answer's status.
 func (a *API) Request(method, code string) { a.requests.WithLabelValues(method, code).Inc() }
 
-// Latency is told how long an answer took.
+// Latency measures how long an answer took.
 func (a *API) Latency(method string, took time.Duration) {
 	a.latency.WithLabelValues(method).Observe(took.Seconds())
 }
 
-// Waited is told how long a request waited before it was sent.
+// Waited measures how long a request waited before it was sent.
 func (a *API) Waited(took time.Duration) { a.waits.Observe(took.Seconds()) }
 
 // Watching tells of a watch of a kind of objects for as long as it runs: silence is how long the server was not heard.

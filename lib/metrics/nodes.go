@@ -51,7 +51,7 @@ type node struct {
 func newNodes(tool string) *nodes {
 	n := &nodes{
 		tool: tool, metrics: map[*series.Metric]*prometheus.Desc{}, nodes: map[string]*node{},
-		leftOut: prometheus.NewDesc("polder_metrics_left_out_total", "What is not told here, because there is too much of it: ticks of nodes beyond the limit, and series.", []string{"what"}, prometheus.Labels{"tool": tool}),
+		leftOut: prometheus.NewDesc("polder_metrics_left_out_total", "What is left out here, because there is too much of it: ticks of nodes beyond the limit, and series.", []string{"what"}, prometheus.Labels{"tool": tool}),
 	}
 	for _, m := range series.All {
 		n.metrics[m] = prometheus.NewDesc(m.Name, m.Help, m.Labels, nil)
@@ -178,7 +178,7 @@ func (n *nodes) Collect(into chan<- prometheus.Metric) {
 			}
 			m, err := prometheus.NewConstMetric(n.metrics[s.Metric], kind, s.Value, s.Values...)
 			if err != nil {
-				m = prometheus.NewInvalidMetric(n.metrics[s.Metric], err) // the others are told all the same
+				m = prometheus.NewInvalidMetric(n.metrics[s.Metric], err) // the others are given all the same
 			}
 			into <- m
 		}

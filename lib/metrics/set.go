@@ -112,7 +112,7 @@ func (s *Set) Invalid(reason string) {
 	}
 }
 
-// Cut is told how many lines were cut off so far.
+// Cut counts how many lines were cut off so far.
 func (s *Set) Cut(total int64) {
 	if s != nil {
 		s.cut.Store(total)

@@ -175,7 +175,7 @@ func MayEvict(p *tick.Pod, rule string) bool {
 	return slices.Contains(rules, rule)
 }
 
-// EvictionPriorityOf is the pod's annotated eviction priority; lower goes first, and what is no number is 0.
+// EvictionPriorityOf is the pod's annotated eviction priority; lower is first, and what is no number is 0.
 func EvictionPriorityOf(p *tick.Pod) int64 {
 	n, err := strconv.ParseInt(p.Annotations[EvictionPriority], 10, 32)
 	if err != nil {

@@ -58,7 +58,7 @@ func refusals[T any](k *kind[T], data map[string]string, at func(string, int) st
 	return errs
 }
 
-// Local is what a file says to one node; the zero value is ready. It resolves anew only where something changed.
+// Local is what a file says to one node; the zero value is ready. It resolves again only where something changed.
 type Local struct {
 	// Version changes whenever the result may have.
 	Version uint64

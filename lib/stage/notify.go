@@ -58,7 +58,7 @@ func (n *notifier) ready(ctx context.Context) {
 	context.AfterFunc(ctx, n.stopping)
 }
 
-// stopping says so, once. A tool that has been told to stop may be at its end before the word's own goroutine runs: it says it
+// stopping says so, once. A tool that was asked to stop may be at its end before the word's own goroutine runs: it says it
 // then, too.
 func (n *notifier) stopping() {
 	if n != nil && n.begun.Load() {

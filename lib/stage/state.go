@@ -59,7 +59,7 @@ func bootOf(saved, now string) Boot {
 
 // LoadState reads the tool's state from --state into v, and notes in [Session.StateBoot] which run of the kernel it is of: processes,
 // cgroups and counters of another one are gone, and what has their names now is something else. It reports false, and leaves v alone, where
-// there is none: no --state, no file yet, or one that is torn or of another version, which is logged. The tool then starts anew.
+// there is none: no --state, no file yet, or one that is torn or of another version, which is logged. The tool then starts without it.
 func (s *Session) LoadState(version int, v any) (bool, error) {
 	if s.State == "" {
 		return false, nil
@@ -72,20 +72,20 @@ func (s *Session) LoadState(version int, v any) (bool, error) {
 		return false, fmt.Errorf("read --state: %w", err)
 	}
 	if !utf8.Valid(data) { // the decoder would let it through, and the tool's section would be no JSON
-		s.Log.Warn("state file is not readable, starting anew", "path", s.State, "error", "not UTF-8")
+		s.Log.Warn("state file is not readable, starting without it", "path", s.State, "error", "not UTF-8")
 		return false, nil
 	}
 	var file stateFile
 	if err := tick.Unmarshal(data, &file); err != nil {
-		s.Log.Warn("state file is not readable, starting anew", "path", s.State, "error", err)
+		s.Log.Warn("state file is not readable, starting without it", "path", s.State, "error", err)
 		return false, nil
 	}
 	if file.Tool != s.Tool || file.Version != version {
-		s.Log.Warn("state file is of another tool or version, or of another policy, starting anew", "path", s.State, "tool", file.Tool, "version", file.Version, "want", version)
+		s.Log.Warn("state file is of another tool or version, or of another policy, starting without it", "path", s.State, "tool", file.Tool, "version", file.Version, "want", version)
 		return false, nil
 	}
 	if err := tick.Unmarshal(file.State, v); err != nil {
-		s.Log.Warn("state file is not readable, starting anew", "path", s.State, "error", err)
+		s.Log.Warn("state file is not readable, starting without it", "path", s.State, "error", err)
 		return false, nil
 	}
 	s.StateBoot = bootOf(file.Boot, s.bootID())

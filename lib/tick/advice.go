@@ -15,7 +15,7 @@ type Advice struct {
 	Reclaimed *Reclaimed `json:"reclaimed,omitempty"`
 	// Mid is what may be offered to pods of Koordinator's mid priority.
 	Mid *Reclaimed `json:"mid,omitempty"`
-	// Withdrawn says why nothing is offered any more, so that what was published goes at once; empty otherwise. An advice without
+	// Withdrawn says why nothing is offered any more, so that what was published is withdrawn at once; empty otherwise. An advice without
 	// Reclaimed and without this has nothing to say of the offer.
 	Withdrawn string   `json:"withdrawn,omitempty"`
 	Pools     []Pool   `json:"pools,omitempty"`
@@ -24,7 +24,7 @@ type Advice struct {
 	Fallback []Cgroup `json:"fallback,omitempty"`
 	// Resctrl are the wanted groups of /sys/fs/resctrl; those that are not named are left alone.
 	Resctrl []ResctrlGroup `json:"resctrl,omitempty"`
-	// Network is the desired shaping of the uplinks, which isolate --only network makes true; nil where nothing is said of it.
+	// Network is the desired shaping of the uplinks, which isolate --only network applies; nil where nothing is said of it.
 	Network *Network `json:"network,omitempty"`
 	// MemoryReclaim is memory to be taken back once; nil where none is.
 	MemoryReclaim *MemoryReclaim `json:"memoryReclaim,omitempty"`

@@ -12,7 +12,7 @@ const (
 // Conditions of a CustomNodeResource, Katalyst's, by which Since outlives collect: report fleet writes them, collect fleet
 // reads them when it begins. AgentReady is "True" while the state is ready, and its lastTransitionTime is Since. That counts
 // while lastHeartbeatTime says that somebody has looked within AgentTrust: an agent that was ready in between, while nobody
-// did, would pass for one that never was. So it is written anew at least every AgentHeartbeat.
+// did, would pass for one that never was. So it is written again at least every AgentHeartbeat.
 const (
 	ConditionAgentReady    = "AgentReady"
 	ConditionAgentNotFound = "AgentNotFound"
@@ -27,7 +27,7 @@ type Agent struct {
 	// said last is old or was never read. Nobody acts on that.
 	State string `json:"state,omitempty"`
 	// Since is when it came to be ready, or when it ceased to be: a change between notReady and notFound does not count
-	// anew. Empty where State is.
+	// again. Empty where State is.
 	Since string `json:"since,omitempty"`
 	// Reason says in a few words why the state is not ready, or why there is none.
 	Reason string `json:"reason,omitempty"`

@@ -36,7 +36,7 @@ type Write struct {
 	NewMilliCPU *int64 `json:"newMilliCPU,omitempty"`
 }
 
-// IsolationError is one value that could not be made true.
+// IsolationError is one value that could not be applied.
 type IsolationError struct {
 	Cgroup string `json:"cgroup"`
 	Key    string `json:"key,omitempty"`

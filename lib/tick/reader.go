@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// DefaultMaxLine is the longest line that a Reader takes unless told otherwise.
+// DefaultMaxLine is the longest line that a Reader takes by default.
 const DefaultMaxLine = 16 << 20
 
 // TooLong is wrapped, beside [ErrNoTick], by the error of a line over the limit.
@@ -27,7 +27,7 @@ type Counts struct {
 // Reader reads ticks line by line. Lines that are no valid tick are counted, handed to Bad and passed over; with
 // Strict they end the stream.
 type Reader struct {
-	// Bad is told of every dropped line; nil is allowed.
+	// Bad is called for every dropped line; nil is allowed.
 	Bad func(number int64, err error)
 	// Strict makes the first bad line an error of Next.
 	Strict bool

@@ -6,7 +6,7 @@ import (
 )
 
 // Trail is what a figure was over the last while, for averages and percentiles. Figures that come in quick succession share a
-// point, so that it does not grow with their number. Its zero value is empty; it can be encoded as JSON and goes on from there.
+// point, so that it does not grow with their number. Its zero value is empty; it can be encoded as JSON and decoded again.
 type Trail struct {
 	Points []Point `json:"points,omitempty"`
 }

@@ -128,8 +128,8 @@ func newest(watched *seen, own **seen) *seen {
 	return watched
 }
 
-// lacks says what is to be written for a node; nothing where that cannot be known yet.
-func (f *fleet) lacks(m *member) string {
+// missing is what is to be written for a node; nothing where that cannot be known yet.
+func (f *fleet) missing(m *member) string {
 	node, cnr := f.have(m)
 	if node == nil {
 		return ""
@@ -154,9 +154,9 @@ func (f *fleet) due(m *member, now time.Time) object.Due {
 	switch same := m.want.Equal(m.written); {
 	case f.connection == nil && same:
 		return object.NotDue
-	case f.connection == nil || f.nodes[m.node] == nil: // what lacks is not known
+	case f.connection == nil || f.nodes[m.node] == nil: // what is missing is not known
 		return object.Moved
-	case f.lacks(m) == "":
+	case f.missing(m) == "":
 		return object.NotDue
 	case !same:
 		return object.Moved
@@ -170,7 +170,7 @@ func (f *fleet) desired(m *member, now time.Time) *fleetJob {
 	j := &fleetJob{node: m.node, want: m.want, at: now}
 	if f.connection != nil {
 		j.haveNode, j.haveCNR = f.have(m)
-		j.lacks = f.lacks(m)
+		j.missing = f.missing(m)
 	}
 	return j
 }
@@ -188,8 +188,8 @@ func (f *fleet) settle(m *member, j *fleetJob, err error, now time.Time) bool {
 	}
 	changed := !m.written.Equal(j.want)
 	m.written, m.wroteAt = j.want, now
-	if f.connection != nil && j.lacks != "conditions" { // those are written for every node when it is first seen
-		f.session.Log.Info("written", "target", Fleet, "node", m.node, "parts", j.lacks, "now", j.want.String())
+	if f.connection != nil && j.missing != "conditions" { // those are written for every node when it is first seen
+		f.session.Log.Info("written", "target", Fleet, "node", m.node, "parts", j.missing, "now", j.want.String())
 	}
 	return changed
 }

@@ -17,7 +17,7 @@ type fleetJob struct {
 	node              string
 	want              object.FleetDecision
 	haveNode, haveCNR *seen
-	lacks             string // what is to be written
+	missing           string // what is to be written
 	at                time.Time
 	// Whether the objects are as our own write left them.
 	wroteNode, wroteCNR bool

@@ -127,7 +127,7 @@ func (r *measurer) write(ctx context.Context, j *metricJob) (bool, error) {
 	return true, err
 }
 
-// make makes the object, which goes with its node.
+// make makes the object, which is deleted with its node.
 func (r *measurer) make(ctx context.Context, name string) error {
 	node, err := r.client.Get(ctx, kube.Nodes, "", name)
 	if kube.IsNotFound(err) {

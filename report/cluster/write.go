@@ -99,7 +99,7 @@ var cnrKind = kind{
 	},
 }
 
-// nodeTaintsKind is the node's spec. It stands apart from its status: a role that lacks the one must not hold up the other.
+// nodeTaintsKind is the node's spec. It stands apart from its status: a role without the one must not delay the other.
 var nodeTaintsKind = kind{
 	target:   NodeTaints,
 	resource: kube.Nodes,
@@ -164,7 +164,7 @@ func writeCNR(ctx context.Context, w *writer, j job) (*seen, error) {
 		}
 		have = made
 	}
-	// The figures first, and they are not held up by taints that the server will not have.
+	// The figures first, and they do not wait for taints that the server will not have.
 	now, err := w.status(ctx, j, have)
 	if err != nil && !kube.IsInvalid(err) {
 		return have, err
@@ -200,7 +200,7 @@ func taintPatch(of func(kube.Object) object.Taints, taints []tick.Taint, at time
 	}
 }
 
-// Pauses before a patch is made anew that somebody else was faster than: doubled each time, for who writes all the time
+// Backoff before a patch that lost a conflict is tried again: doubled each time, for who writes all the time
 // pauses, too.
 const (
 	firstRematch   = 5 * time.Millisecond
@@ -225,7 +225,7 @@ func (w *writer) guarded(
 		if !kube.IsConflict(err) && !kube.IsInvalid(err) {
 			return now, err
 		}
-		select { // before it is read anew, not after: what is read is to be fresh
+		select { // before it is read again, not after: what is read is to be fresh
 		case <-ctx.Done():
 			return nil, err
 		case <-time.After(reconcile.Jitter(pause)):
@@ -244,7 +244,7 @@ func (w *writer) guarded(
 	}
 }
 
-// owned reports whether the object goes with the node of that UID.
+// owned reports whether the object is deleted with the node of that UID.
 func owned(x *seen, uid string) bool {
 	metadata, _ := x.object["metadata"].(kube.Object)
 	owners, _ := metadata["ownerReferences"].([]any)

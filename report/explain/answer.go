@@ -88,7 +88,7 @@ func inForce(t *tick.Tick, p *tick.Pod, a allowance) string {
 	return ""
 }
 
-// held says which limit held the pod.
+// held is which limit the pod reached.
 func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	use, throttle := p.UsageMilliCPU, throttled(p)
 	own := ownLimit(p)
@@ -96,7 +96,7 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	waiting := p.Load1 != nil && use != nil && *p.Load1*1000 > *use*1.2+500
 	switch {
 	case use == nil:
-		return "Its use is unknown, and so is what held it."
+		return "Its use is unknown, and so is what limited it."
 	case throttle != nil && *throttle >= 1 && own != nil && (a.quota == nil || *own <= float64(*a.quota)):
 		return fmt.Sprintf("Its own CPU limit of %s: it was throttled in %.0f %% of the periods.", coresOf(*own), *throttle)
 	case throttle != nil && *throttle >= 1:
@@ -118,7 +118,7 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	case waiting:
 		return "Threads were ready to run and waited, though no limit was full: short waits that the averages do not show."
 	}
-	return "Nothing held it: it used less than it was allowed."
+	return "Nothing: it used less than it was allowed."
 }
 
 // onCPUs is what the pods on a list of CPUs use.
@@ -178,7 +178,7 @@ func offered(t *tick.Tick) []string {
 			case x.Error != "":
 				s = append(s, fmt.Sprintf("It did not reach %s (%s): %s.", view.Clean(x.Target), view.Clean(x.State), sentence(view.Clean(x.Error))))
 			case x.Note != "":
-				s = append(s, fmt.Sprintf("%s was told something else: %s.", view.Clean(x.Target), sentence(view.Clean(x.Note))))
+				s = append(s, fmt.Sprintf("%s got something else: %s.", view.Clean(x.Target), sentence(view.Clean(x.Note))))
 			}
 		}
 	}
@@ -445,9 +445,9 @@ func near(t *tick.Tick) string {
 	}
 	verb := "Nearest to an eviction"
 	if next.Met {
-		verb = "A limit is passed and no pod goes yet"
+		verb = "A limit is passed and no pod is evicted yet"
 		if since, err := time.Parse(time.RFC3339Nano, next.Since); err == nil {
-			verb = "A limit is passed for " + view.Span(t.Time.Sub(since)) + ", and no pod goes yet"
+			verb = "A limit is passed for " + view.Span(t.Time.Sub(since)) + ", and no pod is evicted yet"
 		}
 	}
 	side := "over"

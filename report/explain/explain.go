@@ -1,4 +1,4 @@
-// Package explain answers "why?" from a recording, in sentences: what a pod was allowed, what held it there, which service was the
+// Package explain answers "why?" from a recording, in sentences: what a pod was allowed, what limited it, which service was the
 // cause, what was throttled and evicted, and what would have had to be different. It is pure, and keeps a few ticks of a recording,
 // however long that is.
 package explain

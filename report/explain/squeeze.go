@@ -13,7 +13,7 @@ const (
 	// squeezePart is the part of the machine by which an amount must fall to count: what moves less is the usual to and fro.
 	squeezePart = 0.05
 	leastFall   = 100 // milli-CPU
-	// squeezeWithin is the time in which it must fall, and for which a squeeze goes on without a lower value.
+	// squeezeWithin is the time in which it must fall, and for which a squeeze lasts without a lower value.
 	squeezeWithin = 5 * time.Minute
 	// keptSqueezes is how many an answer has: the largest ones.
 	keptSqueezes = 5
@@ -60,7 +60,7 @@ func (q *squeezes) add(t *tick.Tick, milliCPU float64) {
 	}
 }
 
-// end closes the squeeze that goes on, if one does.
+// end closes the squeeze that has not ended, if there is one.
 func (q *squeezes) end() {
 	if !q.falling {
 		return

@@ -41,7 +41,7 @@ type Story struct {
 	pooled    bool
 	evictions evictions
 	others    []Event
-	open      map[string]int // what goes on, by its text: the index in others
+	open      map[string]int // what has not ended, by its text: the index in others
 	left      int            // events that are not kept
 }
 
@@ -125,7 +125,7 @@ func (s *Story) Events() (all []Event, more int) {
 	clock := func(t time.Time) string { return t.Format("15:04:05") }
 	q := s.squeezes
 	q.found = slices.Clone(q.found)
-	q.end() // of the copy: the one that goes on is told, too
+	q.end() // of the copy: a squeeze that has not ended is in the story, too
 	what := "the offer"
 	if s.pooled {
 		what = "the pool of reclaimed pods"

@@ -34,7 +34,7 @@ const (
 const trifle = 0.01
 
 // step is how much b is from a. Less is urgent, for pods may be bound to what is no longer there; more is when it is at
-// least the share (0.05) more. What comes or goes is a change of any size.
+// least the share (0.05) more. What appears or disappears is a change of any size.
 func (a Amounts) step(b Amounts, r Rules) step {
 	return max(r.step(a.MilliCPU, b.MilliCPU), r.step(a.MemoryBytes, b.MemoryBytes))
 }
@@ -75,7 +75,7 @@ func (f Figures) step(g Figures, r Rules) step {
 		return much
 	}
 	s := max(f.Reclaimed.step(g.Reclaimed, r), f.Mid.step(g.Mid, r))
-	// A taint that comes or goes, and each pod that goes while it holds: the scheduler would fill the gap.
+	// A taint that is set or removed, and each pod that ends while it is set: the scheduler would fill the gap.
 	if s != still && f.Held != g.Held || s == less && g.Held {
 		s = much
 	}

@@ -63,7 +63,7 @@ func KCCStatus(v customconfig.Verdict, present map[string]any, now time.Time) ma
 			"type": ConditionValid, "status": validity(v), "reason": v.Reason, "message": v.Message, "lastTransitionTime": since,
 		}},
 	}
-	if len(v.InvalidTargetConfigList) > 0 { // what is not applied any more goes
+	if len(v.InvalidTargetConfigList) > 0 { // what is not applied any more is removed
 		list := make([]any, len(v.InvalidTargetConfigList))
 		for i, name := range v.InvalidTargetConfigList {
 			list[i] = name

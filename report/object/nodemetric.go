@@ -18,7 +18,7 @@ const (
 	NodeMetricKind    = "NodeMetric"
 )
 
-// NodeMetric is the object itself, without what it says. It goes with its node, whose UID is empty where it is not known. Its
+// NodeMetric is the object itself, without what it says. It is deleted with its node, whose UID is empty where it is not known. Its
 // spec is Koordinator's manager's to fill in.
 func NodeMetric(node, uid string) map[string]any {
 	metadata := map[string]any{"name": node}
@@ -33,7 +33,7 @@ func NodeMetricStatus(node string, status map[string]any) map[string]any {
 	return map[string]any{"apiVersion": NodeMetricVersion, "kind": NodeMetricKind, "metadata": map[string]any{"name": node}, "status": status}
 }
 
-// NodeMetricPatch is a JSON merge patch that makes an object's status so. What of it is written here and not known now goes; all
+// NodeMetricPatch is a JSON merge patch that makes an object's status so. What of it is written here and not known now is removed; all
 // else in it stays, as a prediction that somebody else has made.
 func NodeMetricPatch(status map[string]any) map[string]any {
 	node, _ := status["nodeMetric"].(map[string]any)
@@ -105,7 +105,7 @@ func (u *Usage) podsMetric(now time.Time) []any {
 	var list []any
 	for i, p := range pods {
 		if i > 0 && p.namespace == pods[i-1].namespace && p.name == pods[i-1].name {
-			continue // a pod of the same name is on its way out
+			continue // a pod of the same name is ending
 		}
 		r := p.average(now, u.settings.aggregate)
 		if resources, _ := r["resources"].(map[string]any); len(resources) == 2 {

@@ -163,7 +163,7 @@ func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 	if u.pods == nil {
 		u.pods = map[string]*podUse{}
 	}
-	// A list that could not be read says of nobody that it has gone.
+	// A list that could not be read says of no pod that it has ended.
 	known := !t.Sample.Unread("pods")
 	for _, p := range u.pods {
 		p.here = false
@@ -325,7 +325,7 @@ func (u *Usage) Ready(now time.Time) bool {
 	return true
 }
 
-// Reported notes that the NodeMetric of the time is on its way.
+// Reported notes that the NodeMetric of the time is being written.
 func (u *Usage) Reported(at time.Time) { u.reported = at }
 
 // cut is a figure cut to a whole number, as Koordinator cuts it.

@@ -88,7 +88,7 @@ func NodeAmounts(node map[string]any, d Dialect, prefix string) Amounts {
 }
 
 // requested is what the reclaimed pods request that are bound to the node and stay there; nil where the sample does not tell.
-// A pod that is on its way out does not count: the scheduler would give its part to another one as soon as it is gone.
+// A pod that is ending does not count: the scheduler would give its part to another one as soon as it has ended.
 func requested(t *tick.Tick) *Amounts {
 	s := t.Sample
 	if s == nil || s.Unread("pods") {

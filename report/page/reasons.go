@@ -42,7 +42,7 @@ func (p *patterns) add(sentence string) []any {
 	return numbers
 }
 
-// isPartOfNumber reports whether the byte at end goes on with the number, or list of CPUs, that begins at start.
+// isPartOfNumber reports whether the byte at end continues the number, or list of CPUs, that begins at start.
 func isPartOfNumber(s string, start, end int) bool {
 	c := s[end]
 	if '0' <= c && c <= '9' {

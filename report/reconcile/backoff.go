@@ -25,7 +25,7 @@ type Backoff struct {
 	until     time.Time
 }
 
-// Failed notes a failure and returns how long to wait from now. It starts anew where the kind of error changes: an API server that has
+// Failed notes a failure and returns how long to wait from now. It starts over where the kind of error changes: an API server that has
 // just started forbids everything for a second or two.
 func (b *Backoff) Failed(err error, now time.Time) time.Duration {
 	longest, permanent := longestBackoff, Permanent(err)
@@ -52,7 +52,7 @@ func Permanent(err error) bool {
 		strings.Contains(err.Error(), "field not declared in schema")
 }
 
-// Waits before an external change is undone: doubled where it goes on. The first one leaves a process that has just been told to stop
+// Waits before an external change is undone: doubled where it happens again. The first one leaves a process that was just asked to stop
 // the time to do so, when report --withdraw ran before.
 const (
 	// FirstRestore is the first of these waits, and LongestRestore the last one.

@@ -254,7 +254,7 @@ func TestRestore(t *testing.T) {
 		if n := strings.Count(l.log.String(), "putting back what somebody else"); n != 8 {
 			t.Errorf("logged %d times; want each of 8", n)
 		}
-		// What is desired anew does not wait for that, and who puts it back himself ends the wait.
+		// What is newly desired does not wait for that, and who puts it back himself ends the wait.
 		l.change("a")
 		time.Sleep(every)
 		l.put("a", 2)

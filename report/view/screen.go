@@ -320,7 +320,7 @@ func (m *Model) coreLines(look Look) []*line {
 	return append([]*line{l}, coreMap(t, of, look.Width, max(2, look.Height/3))...)
 }
 
-// quotaLines stand in for the map on a machine without pools: all CPUs are everyone's, and the reclaimed pods are held
+// quotaLines stand in for the map on a machine without pools: all CPUs are everyone's, and the reclaimed pods are limited
 // to a part by quota, or run where nobody else wants to.
 func (m *Model) quotaLines(look Look, total int) []*line {
 	if m.Tick.Advice == nil || m.Tick.Advice.Reclaimed == nil || m.Tick.Advice.Reclaimed.MilliCPU == nil {
@@ -329,7 +329,7 @@ func (m *Model) quotaLines(look Look, total int) []*line {
 	all := float64(total) * 1000
 	reclaimed := min(max(0, float64(*m.Tick.Advice.Reclaimed.MilliCPU)), all) // whoever wrote it: the bar has that many columns
 	services := all - reclaimed
-	what := "offer" // batch is held by its scheduling class
+	what := "offer" // batch is limited by its scheduling class
 	if slices.ContainsFunc(m.Tick.Advice.Cgroups, func(c tick.Cgroup) bool { return c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited }) {
 		what = "quota"
 	}

@@ -212,7 +212,7 @@ func TestFaultTornState(t *testing.T) {
 				put(t, path, string(state))
 				out, log := runTool(t, 0, input, args...)
 				if len(out) == 0 || log == "" && name != "null inside" {
-					t.Errorf("%s: output %q, log %q; want ticks, and that it starts anew", name, clip(string(out), 200), log)
+					t.Errorf("%s: output %q, log %q; want ticks, and that it starts without it", name, clip(string(out), 200), log)
 				}
 				if again, err := os.ReadFile(path); err != nil || !bytes.Contains(again, []byte(`"version":`)) {
 					t.Errorf("%s: the state at the end is %q, %v", name, clip(string(again), 200), err)

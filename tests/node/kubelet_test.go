@@ -172,7 +172,7 @@ func (n *Node) awaitWave(wave string, count int) {
 var moves = []string{"0", "0-1", "1"}
 
 // Under the policy "none" the BE tier moves, and so do the other pods' containers: all start, no kubelet undoes it, and a
-// kubelet that is started anew leaves it too.
+// kubelet that is restarted leaves it too.
 func TestPoolsMoveUnderKubelet(t *testing.T) {
 	n := sharedNode(t)
 	m := newMover(t, n)
@@ -212,7 +212,7 @@ func TestPoolsMoveUnderKubelet(t *testing.T) {
 		t.Errorf("%d writes: the pools did not move", m.writes)
 	}
 
-	// What holds now holds after kubelet has reconciled and been started anew.
+	// What holds now holds after kubelet has reconciled and been restarted.
 	all := append(n.containers("", "burstable"), "/kubepods/besteffort")
 	var last []tick.Cgroup
 	for _, c := range all {

@@ -158,7 +158,7 @@ func (w *watched) tiers(x *tick.Tick) string {
 }
 
 // TestPipeOnANode: the whole pipe beside a kubelet knows the guide's pods and their real cgroups, holds the reclaimed one and
-// offers the rest; a container that is started anew and pods that come and go in the middle of ticks are no errors.
+// offers the rest; a container that is restarted and pods that come and go in the middle of ticks are no errors.
 func TestPipeOnANode(t *testing.T) {
 	n := sharedNode(t)
 	w := n.pipe(t)

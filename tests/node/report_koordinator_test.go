@@ -41,7 +41,7 @@ func endAfter(t *testing.T, n *Node, pipe *exec.Cmd) {
 }
 
 // TestBatchOnANode: beside a kubelet, the ConfigMap turns colocation on and off; a pod with batch requests runs on what is
-// offered; the offer outlives kubelet's restart, after which it writes the node's status anew; and the NodeMetric names the pod.
+// offered; the offer outlives kubelet's restart, after which it writes the node's status again; and the NodeMetric names the pod.
 func TestBatchOnANode(t *testing.T) {
 	n := sharedNode(t)
 	c := n.ControlPlane
@@ -81,7 +81,7 @@ report --node %[3]s --grow-interval 0s --to node,nodemetric %[4]s > /dev/null`,
 		"resources":{"requests":{"kubernetes.io/batch-cpu":"100","kubernetes.io/batch-memory":"64Mi"},"limits":{"kubernetes.io/batch-cpu":"200","kubernetes.io/batch-memory":"64Mi"}}}]}}`)
 	n.AwaitRunning("spark")
 
-	// Kubelet starts anew, and writes the node's status as it knows it.
+	// Kubelet restarts, and writes the node's status as it knows it.
 	n.RestartKubelet()
 	n.AwaitHeartbeat()
 	n.Eventually(controlplane.Soon, "batch resources after kubelet's restart", offered)

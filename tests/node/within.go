@@ -150,7 +150,7 @@ func (n *Node) RestartKubelet() {
 	n.Enter("pkill", "-KILL", "-x", "kubelet")
 }
 
-// AwaitHeartbeat waits until kubelet writes the node's status anew, which it does every five seconds: a kubelet that was started since
+// AwaitHeartbeat waits until kubelet writes the node's status again, which it does every five seconds: a kubelet that was started since
 // has begun to work, and one that has is in the middle of it.
 func (n *Node) AwaitHeartbeat() {
 	n.Helper()

@@ -30,7 +30,7 @@ func fuzzModule(t *testing.T, body string) {
 	t.Setenv("FUZZCACHE", t.TempDir())
 }
 
-// What fuzzing finds anew fails a run but where FUZZ_FINDS=report: there the last lines have it with its input. A seed that fails and
+// What fuzzing newly finds fails a run but where FUZZ_FINDS=report: there the last lines have it with its input. A seed that fails and
 // a target that cannot be built fail the run everywhere.
 func TestFuzzFinds(t *testing.T) {
 	const find, seed, build = "\t\tif len(b) > 0 { t.Fatal(\"too long\") }", "\t\tt.Fatal(\"every input\")", "\t\tundefined()"

@@ -80,7 +80,7 @@ func onlyChild(t *testing.T, pid int) int {
 
 // newest is the time of the last whole tick in a file.
 func newest(path string) time.Time {
-	data, _ := os.ReadFile(path) // not there yet, or being made anew
+	data, _ := os.ReadFile(path) // not there yet, or being made again
 	data = data[:bytes.LastIndexByte(data, '\n')+1]
 	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
 	var last struct{ Time time.Time }

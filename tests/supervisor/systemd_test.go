@@ -362,7 +362,7 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 		if out, err := m.run("sh", "-ec", "rm /run/polder/2.fifo; systemd-tmpfiles --create /usr/local/lib/polder/systemd/tmpfiles.d/polder.conf; systemctl restart polder-advise.service; while /usr/local/lib/polder/s6/alive 2; do sleep 0.1; done; systemctl start polder-heartbeat.service || true"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		m.flows(t, "after everything was started anew")
+		m.flows(t, "after everything was restarted")
 	})
 	t.Run("restored", func(t *testing.T) {
 		if out, err := m.run("systemctl", "start", "polder-restore.service"); err != nil {

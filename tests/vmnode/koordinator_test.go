@@ -144,7 +144,7 @@ func (w *world) restartKubelet() {
 	if n := w.logged("Failed to start ContainerManager"); n != 0 {
 		w.Errorf("kubelet could not write its cgroups %d times", n)
 	}
-	w.say("kubelet is started anew")
+	w.say("kubelet is restarted")
 }
 
 // logged is how many lines of kubelet's log have a text.

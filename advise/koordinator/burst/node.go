@@ -44,7 +44,7 @@ func (r *round) look(s *tick.Sample) {
 		}
 	}
 	if total == 0 {
-		r.nodeText = "how many CPUs the node has is not known: no quota goes up"
+		r.nodeText = "how many CPUs the node has is not known: no quota is raised"
 		return
 	}
 	r.nodeMilli = int64(total)
@@ -68,7 +68,7 @@ func (r *round) look(s *tick.Sample) {
 	}
 	average, known := r.state.Usage.Average(r.now, over)
 	if !known {
-		r.nodeText = "what the node uses is not known: no quota goes up"
+		r.nodeText = "what the node uses is not known: no quota is raised"
 		return
 	}
 	pool, ratio := max(total-reserved, 0), 1.0

@@ -193,7 +193,7 @@ func TestDisabled(t *testing.T) {
 		t.Fatalf("unmounted: %+v, used %v", a, st.Used)
 	}
 	if a := advise(st, intel(), nil); len(a.Resctrl) > 0 {
-		t.Fatalf("mounted anew: %+v", a)
+		t.Fatalf("mounted again: %+v", a)
 	}
 
 	// A machine that nothing is known of any more is given nothing.

@@ -92,7 +92,7 @@ func (v *view) nodeReserved(capacity int64) (float64, string) {
 	return 0, "nothing reserved"
 }
 
-// lostTier reports whether the tier that was held is not seen this time, though it must be there: its pods alone are not held, for
+// lostTier reports whether the tier that was confined is not seen this time, though it must be there: its pods alone are not confined, for
 // the next tick would undo it.
 func (v *view) lostTier() bool {
 	if v.tier != nil || v.path == "" {

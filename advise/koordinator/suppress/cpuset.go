@@ -65,7 +65,7 @@ func ceilCPUs(milliCPU int64) int64 {
 	return (milliCPU + 999) / 1000
 }
 
-// presentCPUs is the number of CPUs that the batch pods have: those of their tier in force, where it is held; else those that
+// presentCPUs is the number of CPUs that the batch pods have: those of their tier in force, where it is confined; else those that
 // were advised last, else those of their containers. 0 where nothing is known.
 func (v *view) presentCPUs(before limit) int {
 	inForce := set{}
@@ -80,7 +80,7 @@ func (v *view) presentCPUs(before limit) int {
 	}
 	of := set{}
 	for i := range v.pods {
-		if p := &v.pods[i]; p.held {
+		if p := &v.pods[i]; p.suppressed {
 			for j := range p.Containers {
 				of = of.Union(parse(p.Containers[j].CPUSetCPUs))
 			}

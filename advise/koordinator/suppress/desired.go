@@ -59,7 +59,7 @@ func (v *view) confine(want *wants, be set) {
 	}
 	for i := range v.pods {
 		p := &v.pods[i]
-		if !p.held {
+		if !p.suppressed {
 			continue
 		}
 		if p.own != "" && (p.rule || v.above) {
@@ -157,16 +157,16 @@ func (v *view) undo(want *wants, before map[string]keys, decided bool) (held map
 			held[path] |= was
 			continue
 		}
-		gone := was &^ held[path]
+		undone := was &^ held[path]
 		held[path] |= was
 		if !decided {
-			gone &^= keyCPUs | keyQuota
+			undone &^= keyCPUs | keyQuota
 		}
-		if gone == 0 {
+		if undone == 0 {
 			continue
 		}
-		v.neutral(want.of(path), at, gone)
-		if gone&keyQuota != 0 {
+		v.neutral(want.of(path), at, undone)
+		if undone&keyQuota != 0 {
 			if yields == nil {
 				yields = map[string]bool{}
 			}
@@ -176,7 +176,7 @@ func (v *view) undo(want *wants, before map[string]keys, decided bool) (held map
 	return held, yields
 }
 
-// widenForgotten wants a tier that is held, though nothing of what was advised is remembered (the state was lost, or somebody else held
+// widenForgotten wants a tier that is confined, though nothing of what was advised is remembered (the state was lost, or another program confined
 // it), as wide as it is without suppression, as Koordinator does each time. After --contest external changes the value is left to the other
 // writer: isolate leaves it to him.
 func (v *view) widenForgotten(want *wants, l limit) (reasons []string) {
@@ -203,7 +203,7 @@ func (v *view) widenForgotten(want *wants, l limit) (reasons []string) {
 	differs := func(list string) bool { now := parse(list); return !now.IsEmpty() && !now.Equals(to) }
 	narrow, where := v.tier.CPUSetCPUs, clip.Text(v.tier.Cgroup, shownBytes)
 	for i := range v.pods {
-		if p := &v.pods[i]; p.held && p.tier && !differs(narrow) {
+		if p := &v.pods[i]; p.suppressed && p.tier && !differs(narrow) {
 			for _, j := range p.containers {
 				if own := &p.Containers[j]; differs(own.CPUSetCPUs) {
 					narrow, where = own.CPUSetCPUs, clip.Text(own.Cgroup, shownBytes)
@@ -223,7 +223,7 @@ func (v *view) widenForgotten(want *wants, l limit) (reasons []string) {
 	return reasons
 }
 
-func (v *view) neutral(w *tick.Cgroup, at place, gone keys) {
+func (v *view) neutral(w *tick.Cgroup, at place, undone keys) {
 	requests, limits := (*tick.Resources)(nil), (*tick.Resources)(nil)
 	switch {
 	case at.container != nil:
@@ -237,24 +237,24 @@ func (v *view) neutral(w *tick.Cgroup, at place, gone keys) {
 	if limits == nil {
 		limits = &tick.Resources{}
 	}
-	if gone&keyCPUs != 0 {
+	if undone&keyCPUs != 0 {
 		if to := v.neutralCPUs(at); !to.IsEmpty() {
 			w.CPUSetCPUs = to.String()
 		}
 	}
-	if gone&keyQuota != 0 {
+	if undone&keyQuota != 0 {
 		w.CPUMaxMilliCPU = new(quotaOf(valueOf(limits.MilliCPU), 1))
 	}
-	if gone&keyMemory != 0 {
+	if undone&keyMemory != 0 {
 		w.MemoryMaxBytes = new(bytesOf(valueOf(limits.MemoryBytes)))
 	}
-	if gone&keyIdle != 0 {
+	if undone&keyIdle != 0 {
 		w.CPUIdle = new(false)
 		if at.pod == nil || !at.pod.rule { // the kernel makes the weight its default, and kubelet had given it another one
-			gone |= keyWeight
+			undone |= keyWeight
 		}
 	}
-	if gone&keyWeight != 0 && w.CPUWeight == nil && (w.CPUIdle == nil || !*w.CPUIdle) {
+	if undone&keyWeight != 0 && w.CPUWeight == nil && (w.CPUIdle == nil || !*w.CPUIdle) {
 		w.CPUWeight = new(policy.WeightOf(policy.SharesOf(valueOf(requests.MilliCPU)), v.sample.CgroupVersion))
 	}
 }
@@ -283,7 +283,7 @@ func (v *view) wide() set {
 	return v.Online
 }
 
-// widen wants kubelet's cgroup of BestEffort pods wide enough for the containers below, where it is not held itself.
+// widen wants kubelet's cgroup of BestEffort pods wide enough for the containers below, where it is not confined itself.
 func (v *view) widen(want *wants, now limit) {
 	if v.tier == nil || v.above || v.cpuManager == "" || now.mode != sloconfig.SuppressCPUSet {
 		return

@@ -11,10 +11,10 @@ import (
 // pod is a pod with what holds for it in this tick.
 type pod struct {
 	*tick.Pod
-	class string // Koordinator's, as its label has it
-	rule  bool   // it is no pod of Kubernetes
-	held  bool   // it is suppressed, and there
-	tier  bool   // it is below kubelet's cgroup of BestEffort pods
+	class      string // Koordinator's, as its label has it
+	rule       bool   // it is no pod of Kubernetes
+	suppressed bool   // and there
+	tier       bool   // it is below kubelet's cgroup of BestEffort pods
 	// own is the pod's own cgroup; empty where it has none, or others that are not suppressed are below it. Containers are those
 	// of its containers' that are not the same.
 	own        string
@@ -41,7 +41,7 @@ func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
 		}
 		p.class = qos.Koordinator(p.Pod)
 		p.rule = p.QoSSource == tick.QoSFromRule || p.QoSSource == ""
-		p.held = !services(p.Pod) && p.Missing == ""
+		p.suppressed = !services(p.Pod) && p.Missing == ""
 		p.tier = tier != nil && strings.HasPrefix(p.Cgroup, tier.Cgroup+"/")
 		if p.Missing != tick.MissingCgroup && strings.HasPrefix(p.Cgroup, "/") {
 			p.own = p.Cgroup
@@ -51,14 +51,14 @@ func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
 				p.containers = append(p.containers, j)
 			}
 		}
-		if !p.held && p.Cgroup != "" {
+		if !p.suppressed && p.Cgroup != "" {
 			others = append(others, p.Cgroup)
 		}
 		pods = append(pods, p)
 	}
 	slices.Sort(others)
 	for i := range pods {
-		if p := &pods[i]; p.held && p.own != "" {
+		if p := &pods[i]; p.suppressed && p.own != "" {
 			below := p.own + "/"
 			if at, _ := slices.BinarySearch(others, below); at < len(others) && strings.HasPrefix(others[at], below) {
 				p.own = ""

@@ -55,7 +55,7 @@ func (v *view) presentQuota(before limit) int64 {
 // outside reports whether there are suppressed pods that kubelet's cgroup of BestEffort pods does not hold.
 func (v *view) outside() bool {
 	for i := range v.pods {
-		if p := &v.pods[i]; p.held && !p.tier {
+		if p := &v.pods[i]; p.suppressed && !p.tier {
 			return true
 		}
 	}
@@ -69,7 +69,7 @@ func (v *view) outside() bool {
 func (v *view) divide(w *wants, quota int64, free bool) {
 	inTier, sum := 0.0, 0.0
 	for i := range v.pods {
-		if p := &v.pods[i]; p.held {
+		if p := &v.pods[i]; p.suppressed {
 			weight := p.request()
 			sum += weight
 			if p.tier {
@@ -86,7 +86,7 @@ func (v *view) divide(w *wants, quota int64, free bool) {
 	}
 	for i := range v.pods {
 		p := &v.pods[i]
-		if !p.held || p.tier && !free {
+		if !p.suppressed || p.tier && !free {
 			continue
 		}
 		part, above, alone := int64(tick.Unlimited), tier, false

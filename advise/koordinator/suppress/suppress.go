@@ -81,7 +81,7 @@ func (d *decision) because(format string, args ...any) {
 }
 
 // Advise adds to the advice what is desired of the batch pods' cgroups, and the pools. It reports false where the machine is not
-// known: then nothing is said, and what was to be fallen back to still holds. What is decided goes from stage to stage: what is seen;
+// known: then nothing is said, and what was to be fallen back to still holds. The stages pass on what they decide: what is seen;
 // the limit for all batch pods; what that and each pod's own resources make of the cgroups; what earlier ticks desired and this one does
 // not; the fallback; the pools.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings) bool {
@@ -188,7 +188,7 @@ func (v *view) unlimited(before limit) (d decision) {
 }
 
 // idle wants the batch pods scheduled where nobody else wants to run, if the strategy says so. The kernel keeps no weight for
-// a cgroup that is idle, and refuses to be told one. So only cgroups are idle whose weight kubelet does not write again: those of its
+// a cgroup that is idle, and refuses a new one. So only cgroups are idle whose weight kubelet does not write again: those of its
 // own class BestEffort, which cannot be resized, and never a tier, whose weight it writes at each start.
 func (v *view) idle(want *wants) {
 	cpu := (*sloconfig.CPUQOS)(nil)
@@ -200,7 +200,7 @@ func (v *view) idle(want *wants) {
 	}
 	for i := range v.pods {
 		p := &v.pods[i]
-		if !p.held || p.own == "" || v.isTier(p.own) || !p.rule && qos.KubernetesOf(p.Pod) != qos.BestEffort {
+		if !p.suppressed || p.own == "" || v.isTier(p.own) || !p.rule && qos.KubernetesOf(p.Pod) != qos.BestEffort {
 			continue
 		}
 		w := want.of(p.own)

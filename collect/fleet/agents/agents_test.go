@@ -132,7 +132,7 @@ func TestRun(t *testing.T) {
 			{0, up(-min), "", "ready -60"}, {10 * s, up(8 * s), "", "ready -60"},
 		},
 		"gone at once": {{0, up(-min), "", "ready -60"}, {10 * s, nil, "", "notFound 10"}, {20 * s, nil, "", "notFound 10"}},
-		"made anew again and again": {
+		"made again and again": {
 			{0, down(-min), "", "notReady -60"}, {10 * s, down(9 * s), "", "notReady -60"}, {20 * s, down(19 * s), "", "notReady -60"},
 		},
 		"nobody looked, and nothing changed": {

@@ -48,7 +48,7 @@ func (c *Cluster) resolve() (tick.Raw, []error) {
 	return r.raw, append(slices.Clip(r.errs), c.configTrouble()...)
 }
 
-// resolveNow decides anew.
+// resolveNow decides again.
 func (c *Cluster) resolveNow(now time.Time) {
 	r := &c.config
 	r.errs, r.next = nil, time.Time{}

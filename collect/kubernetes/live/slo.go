@@ -20,7 +20,7 @@ type SLOConfig struct{ Namespace, Name string }
 
 func (n SLOConfig) String() string { return n.Namespace + "/" + n.Name }
 
-// slo is what Koordinator's ConfigMap says to the node: resolved anew only where something has changed.
+// slo is what Koordinator's ConfigMap says to the node: resolved again only where something has changed.
 type slo struct {
 	name  SLOConfig
 	what  string                         // the same for messages
@@ -61,7 +61,7 @@ func (s *slo) resolve(c *Cluster) (tick.Raw, []error) {
 	return s.raw, append(slices.Clip(s.errs), trouble)
 }
 
-// resolveNow decides anew, and reads the ConfigMap where it has changed.
+// resolveNow decides again, and reads the ConfigMap where it has changed.
 func (s *slo) resolveNow(c *Cluster, changed bool) {
 	if changed {
 		list := s.watch.List()
@@ -132,7 +132,7 @@ func (s *slo) load(saved *sloconfig.Saved) {
 	s.resolved, s.config = false, nil
 }
 
-// both are the dialects' configurations as one, made anew only where one of them is another.
+// both are the dialects' configurations as one, made again only where one of them is another.
 type both struct{ katalyst, koordinator, raw tick.Raw }
 
 func (b *both) of(katalyst, koordinator tick.Raw) tick.Raw {

@@ -181,7 +181,7 @@ func (s *State) turns(set Settings, t *tick.Tick) int {
 	switch {
 	case s.Next.Before(earliest):
 		s.Next = earliest
-	case s.Next.Sub(t.Time) > pause: // the clock was set back: the wait begins anew
+	case s.Next.Sub(t.Time) > pause: // the clock was set back: the wait starts over
 		s.Next = t.Time.Add(pause)
 	}
 	late := t.Time.Add(pause / early).Sub(s.Next) // rounds come a little sooner now and then; in the long run nothing is gained by it
@@ -308,7 +308,7 @@ func Reclaimed(t *tick.Tick, evictable func(*tick.Pod) bool) []*tick.Pod {
 		return strings.Compare(a.Namespace+"/"+a.Name+"/"+a.UID, b.Namespace+"/"+b.Name+"/"+b.UID)
 	})
 	seen := map[string]bool{}
-	return slices.DeleteFunc(pods, func(p *tick.Pod) bool { // who is named twice goes once
+	return slices.DeleteFunc(pods, func(p *tick.Pod) bool { // one that is named twice is evicted once
 		twice := seen[p.UID]
 		seen[p.UID] = true
 		return twice

@@ -14,7 +14,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-var update = flag.Bool("update", false, "write deploy/kubernetes/*.yaml anew from the chart")
+var update = flag.Bool("update", false, "write deploy/kubernetes/*.yaml from the chart")
 
 // From here to what is shipped.
 const (

@@ -18,7 +18,7 @@ func later(x *tick.Tick, by time.Duration) *tick.Tick {
 	return x
 }
 
-// asks gives the tool ticks, and reports whom it asks to go in any of them. It decides with each tick anew.
+// asks gives the tool ticks, and reports whom it asks to go in any of them. It decides with each tick again.
 func asks(x *pipe.Tool, next func() *tick.Tick) map[string]bool {
 	names := map[string]bool{}
 	for range 20 {

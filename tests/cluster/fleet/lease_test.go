@@ -98,9 +98,9 @@ func TestLease(t *testing.T) {
 	if spec := read(); spec["holderIdentity"] != "two" || spec["leaseTransitions"] != 1.0 {
 		t.Errorf("lease %v; want two's, its first transition", spec)
 	}
-	// Somebody deletes it: the holder makes it anew.
+	// Somebody deletes it: the holder makes it again.
 	c.Kubectl("delete", "lease", "centre")
-	c.Eventually(controlplane.Soon, "two makes it anew", func() string {
+	c.Eventually(controlplane.Soon, "two makes it again", func() string {
 		if got := read()["holderIdentity"]; got != "two" {
 			return fmt.Sprint(got)
 		}

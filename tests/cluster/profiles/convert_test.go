@@ -94,7 +94,7 @@ func TestConversion(t *testing.T) {
 	}
 }
 
-// The API server's own plugins run again after the policies: what they add anew does not undo the conversion, and what they compare
+// The API server's own plugins run again after the policies: what they newly add does not undo the conversion, and what they compare
 // with is left as it is.
 func TestConversionAmongOtherPlugins(t *testing.T) {
 	c := cluster(t)

@@ -261,7 +261,7 @@ func (d *deployment) hangs(name string) {
 // there.
 func (d *deployment) remembers() {
 	t := d.t
-	const state, unreadable = "/var/lib/polder", "state file is not readable, starting anew"
+	const state, unreadable = "/var/lib/polder", "state file is not readable, starting without it"
 	stat := func() string {
 		return d.Enter("sh", "-c", "cd "+state+" && stat -c '%n %a %u:%g' . collect advise evict */*.json isolate.journal")
 	}
@@ -294,7 +294,7 @@ isolate.journal 600 0:0
 	d.Kubectl("-n", namespace, "delete", "pods", "-l", "app.kubernetes.io/name=polder", "--wait")
 	d.ready(apart...)
 	if n := anew(); n != 0 {
-		t.Errorf("%d tools have started anew: %s", n, d.logs())
+		t.Errorf("%d tools have restarted: %s", n, d.logs())
 	}
 	if got := stat(); got != want {
 		t.Errorf("after that the states are\n%s\nwant\n%s", got, want)

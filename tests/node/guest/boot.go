@@ -30,7 +30,7 @@ func boot(dir string, c wire.Config) error {
 		return fmt.Errorf("make a cgroup namespace: %w", err)
 	}
 	self := os.Args[0]
-	return fmt.Errorf("start %s anew: %w", self, syscall.Exec(self, []string{self, "serve", dir}, os.Environ()))
+	return fmt.Errorf("restart %s: %w", self, syscall.Exec(self, []string{self, "serve", dir}, os.Environ()))
 }
 
 // sysctls are what kubelet sets. Within the node they are files of its own: the machine keeps its values.

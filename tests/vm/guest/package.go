@@ -119,7 +119,7 @@ func packageScreen(t *T) {
 	t.flows("after a look at the screen")
 }
 
-// packageUpgraded installs it again: what runs is started anew, and what is held stays held.
+// packageUpgraded installs it again: what runs is restarted, and what is held stays held.
 func packageUpgraded(t *T) {
 	before, pids := t.values(), each("MainPID")
 	t.run("dpkg", "--install", debFile)

@@ -247,7 +247,7 @@ func (t *T) values() map[string]string {
 	return out
 }
 
-// systemdKilled kills a tool: that one alone is started anew.
+// systemdKilled kills a tool: that one alone is restarted.
 func systemdKilled(tool string) func(*T) {
 	return func(t *T) {
 		pids, restarts := each("MainPID"), each("NRestarts")
@@ -278,7 +278,7 @@ func (t *T) restartedAlone(tool string, pids, restarts map[string]string) {
 	t.equal("processes", now, pids)
 }
 
-// systemdHangs stops a tool: its watchdog ends it, and it is started anew.
+// systemdHangs stops a tool: its watchdog ends it, and it is restarted.
 func systemdHangs(t *T) {
 	pids, restarts := each("MainPID"), each("NRestarts")
 	at := uptime()
@@ -287,7 +287,7 @@ func systemdHangs(t *T) {
 	if !within(func() bool {
 		return show(unit("advise"), "NRestarts") != restarts["advise"] && show(unit("advise"), "ActiveState") == "active"
 	}) {
-		t.Fatalf("advise is not started anew: %s", said())
+		t.Fatalf("advise is not started again: %s", said())
 	}
 	t.Logf("advise is back after %s with a watchdog of 20 s", (uptime() - at).Round(10*time.Millisecond))
 	t.flows("after advise hung")

@@ -21,7 +21,7 @@ func (s *Session) serveMetrics() error {
 	return nil
 }
 
-// measure tells the metrics of a tick that was handled: of the sections the tool's own alone, for the others are told by
+// measure counts a tick that was handled in the metrics: of the sections the tool's own alone, for the others are counted by
 // those who made them.
 func (s *Session) measure(l *tick.Line, section any, refused string, took time.Duration) {
 	if s.Metrics == nil {

@@ -80,7 +80,7 @@ func (s *stalls) services(is bool) {
 // every 2 s, and to read them costs more than most files.
 const stallsEvery = 2 - 0.5
 
-// read reads the file anew, if the kernel may have another value.
+// read reads the file again, if the kernel may have another value.
 func (s *stall) read(seconds float64, buf []byte) error {
 	if s.file == nil {
 		return nil

@@ -106,7 +106,7 @@ func (c *container) waitDue(seconds float64) bool {
 	return true
 }
 
-// sampleWait goes on with the pass over the container's threads. A thread counts from its first reading, and one that is gone no longer.
+// sampleWait continues the pass over the container's threads. A thread counts from its first reading, and one that has ended no longer.
 // It reports false where there are more threads than may be remembered.
 func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgroup.More, room int) bool {
 	w, v := &c.waits, &c.group.Values
@@ -146,7 +146,7 @@ func (w *waits) see(tid uint32, nanoseconds uint64) {
 	w.now = append(w.now, threadDelay{tid, nanoseconds})
 }
 
-// forget begins anew: the next pass is the first.
+// forget starts over: the next pass is the first.
 func (w *waits) forget() { *w = waits{batch: w.batch, turn: w.turn, permille: math.NaN()} }
 
 // services says whether the container is of a service.

@@ -76,13 +76,13 @@ func TestWaitingIsTheGrowthOfRunDelays(t *testing.T) {
 	}{
 		{"a first reading says nothing", 1000, func() {}, "/batch none, /web none"},
 		{"two threads' growth, added up", 1002, func() { m.delays("/web", 200, 10, 700, 9600); m.delays("/batch", 900, 20, 900) }, "/batch none, /web 400"},
-		{"nothing is read anew within 1.5 s", 1003, func() { m.delays("/web", 300, 10, 1700, 9600) }, "/batch none, /web 400"},
+		{"nothing is read again within 1.5 s", 1003, func() { m.delays("/web", 300, 10, 1700, 9600) }, "/batch none, /web 400"},
 		{"a third thread is new, with a past", 1004, func() { m.delays("/web", 400, 10, 800, 9600, 80000) }, "/batch none, /web 50"},
 		{"the third counts now, the second is gone", 1006, func() { m.delays("/web", 500, 10, 800, -1, 80100) }, "/batch none, /web 50"},
 		{"another thread has the third's number", 1008, func() { m.delays("/web", 600, 10, 900, -1, 5) }, "/batch none, /web 50"},
 		{"what has not run has not waited", 1010, func() {}, "/batch none, /web 0"},
 		{"no thread can be read any more", 1012, func() { m.delays("/web", 700, 10, -1) }, "/batch none, /web none"},
-		{"and the first that can begins anew", 1014, func() { m.delays("/web", 800, 10, 100) }, "/batch none, /web 0"},
+		{"and the first that can starts over", 1014, func() { m.delays("/web", 800, 10, 100) }, "/batch none, /web 0"},
 		{"then it counts", 1016, func() { m.delays("/web", 900, 10, 4100) }, "/batch none, /web 2000"},
 	} {
 		tt.do()

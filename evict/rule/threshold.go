@@ -103,7 +103,7 @@ type pace struct {
 }
 
 // due reports whether a time is to be counted now, and whether the ones before still count: after a long silence they do
-// not. A tick that comes a little early is taken rather than the next one. When the clock is set back the period begins anew.
+// not. A tick that comes a little early is taken rather than the next one. When the clock is set back the period starts over.
 func (p *pace) due(t *tick.Tick, period time.Duration) (due, continued bool) {
 	now, interval := t.Time, p.Interval
 	p.Interval = Interval(t.Sample)

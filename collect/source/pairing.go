@@ -18,7 +18,7 @@ type pairing struct {
 	seen    map[*kubernetes.Pod]bool // it has a cgroup
 }
 
-// pair begins to make the lists anew.
+// pair begins to make the lists again.
 func (p *pods) pair(nodes []*node) *pairing {
 	j := &pairing{before: p.joined, joined: map[string]*kubernetes.Pod{}, seen: map[*kubernetes.Pod]bool{}}
 	if p.cluster == nil {
@@ -52,7 +52,7 @@ func (p *pods) pair(nodes []*node) *pairing {
 	return j
 }
 
-// find finds the pod that a cgroup is of, and says whether the cluster lacks it. A pod that the cluster had and has no
+// find finds the pod that a cgroup is of, and says whether the cluster does not have it. A pod that the cluster had and has no
 // more keeps what is known of it while its cgroup lasts: a UID is never given twice. Cgroups that are not named like a
 // pod's of Kubernetes are the rules' alone.
 func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {

@@ -21,8 +21,8 @@ import (
 	"polder/lib/tick/ticktest"
 )
 
-// told is a cluster of which the test says what is known.
-type told struct {
+// fakeCluster is a cluster of which the test says what is known.
+type fakeCluster struct {
 	pods      []*kubernetes.Pod
 	version   uint64
 	asked     int // how often the list was taken
@@ -36,25 +36,25 @@ type told struct {
 	strategies *sloconfig.Saved
 }
 
-func (c *told) PodsVersion() uint64 { return c.version }
-func (c *told) Pods() []*kubernetes.Pod {
+func (c *fakeCluster) PodsVersion() uint64 { return c.version }
+func (c *fakeCluster) Pods() []*kubernetes.Pod {
 	c.asked++
 	return c.pods
 }
-func (c *told) PodsError() error                                { return c.podsErr }
-func (c *told) Node() (*kubernetes.Node, error)                 { return c.node, c.nodeErr }
-func (c *told) Config() (tick.Raw, error)                       { return c.config, c.configErr }
-func (c *told) SaveConfig() map[string]*customconfig.Chosen     { return c.kept }
-func (c *told) LoadConfig(kept map[string]*customconfig.Chosen) { c.kept = kept }
-func (c *told) SaveStrategies() *sloconfig.Saved                { return c.strategies }
-func (c *told) LoadStrategies(saved *sloconfig.Saved)           { c.strategies = saved }
+func (c *fakeCluster) PodsError() error                                { return c.podsErr }
+func (c *fakeCluster) Node() (*kubernetes.Node, error)                 { return c.node, c.nodeErr }
+func (c *fakeCluster) Config() (tick.Raw, error)                       { return c.config, c.configErr }
+func (c *fakeCluster) SaveConfig() map[string]*customconfig.Chosen     { return c.kept }
+func (c *fakeCluster) LoadConfig(kept map[string]*customconfig.Chosen) { c.kept = kept }
+func (c *fakeCluster) SaveStrategies() *sloconfig.Saved                { return c.strategies }
+func (c *fakeCluster) LoadStrategies(saved *sloconfig.Saved)           { c.strategies = saved }
 
-func (c *told) set(pods ...*kubernetes.Pod) {
+func (c *fakeCluster) set(pods ...*kubernetes.Pod) {
 	c.pods = pods
 	c.version++
 }
 
-func (m *machine) clustered(c *told) *Collector {
+func (m *machine) clustered(c *fakeCluster) *Collector {
 	m.t.Helper()
 	rules, err := classify.Parse("default.yaml", classify.Default())
 	if err != nil {
@@ -107,7 +107,7 @@ func TestJoin(t *testing.T) {
 	m.cgroup(a+"/sandbox", "1000000")
 	m.cgroup(b+"/y", "1000000")
 	m.cgroup("/system.slice", "1")
-	c := &told{podsErr: errors.New("the pod list was never read")}
+	c := &fakeCluster{podsErr: errors.New("the pod list was never read")}
 	collector := m.clustered(c)
 	expect := func(what string, want ...string) *tick.Sample {
 		t.Helper()
@@ -188,7 +188,7 @@ func TestJoin(t *testing.T) {
 // What the node object has is in the sample in place of the machine's; what it lacks is not.
 func TestNodeObject(t *testing.T) {
 	m := newMachine(t)
-	c := &told{nodeErr: errors.New("the node object was never read"), config: tick.Raw(`{"katalyst":{}}`)}
+	c := &fakeCluster{nodeErr: errors.New("the node object was never read"), config: tick.Raw(`{"katalyst":{}}`)}
 	collector := m.clustered(c)
 	s := collector.Read(true)
 	if *s.Capacity.MilliCPU != 2000 || *s.Allocatable.MilliCPU != 2000 || s.Labels != nil {
@@ -215,7 +215,7 @@ func TestConfigIsKept(t *testing.T) {
 	m := newMachine(t)
 	m.write("proc/sys/kernel/random/boot_id", "one")
 	chosen := map[string]*customconfig.Chosen{"adminQoSConfiguration": {Namespace: "n", Name: "c", Config: []byte(`{"a":1}`)}}
-	before := m.clustered(&told{kept: chosen})
+	before := m.clustered(&fakeCluster{kept: chosen})
 	before.Read(true)
 	data, err := tick.Marshal(before.Save())
 	if err != nil {
@@ -227,7 +227,7 @@ func TestConfigIsKept(t *testing.T) {
 		if err := tick.Unmarshal(data, &state); err != nil {
 			t.Fatal(err)
 		}
-		after := &told{}
+		after := &fakeCluster{}
 		if ok := m.clustered(after).Load(&state, 60); ok != (boot == "one") {
 			t.Errorf("start %s: loaded %v", boot, ok)
 		}
@@ -251,7 +251,7 @@ func TestJoinByRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &told{}
+	c := &fakeCluster{}
 	c.set(clusterPod("web", uidA, tick.QoSShared, kubernetes.Container{Name: "main", ID: "x", Awaited: true}))
 	collector := New(&Env{Host: h, Rules: rules, Cluster: c, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	defer collector.Close()
@@ -270,7 +270,7 @@ func TestAForgedHashHidesNoCgroup(t *testing.T) {
 		}
 		forged := clusterPod("batch", hash, tick.QoSReclaimed)
 		forged.Tick.UID = uidA
-		c := &told{}
+		c := &fakeCluster{}
 		c.set(forged, clusterPod("static", uidB, tick.QoSSystem))
 		want := []string{uidA + " batch reclaimed ", "api-" + uidB + " static system "}
 		got := lines(m.clustered(c).Read(true))
@@ -291,7 +291,7 @@ func TestJoinForged(t *testing.T) {
 	}
 	own := clusterPod("web", uidA, tick.QoSShared)
 	own.Tick.UID = uidA
-	c := &told{}
+	c := &fakeCluster{}
 	c.set(clusterPod("thief", uidA, tick.QoSReclaimed), own, clusterPod("static", uidB, tick.QoSSystem),
 		clusterPod("one", uidC, tick.QoSReclaimed), clusterPod("two", uidC, tick.QoSReclaimed))
 	collector := m.clustered(c)
