@@ -232,6 +232,7 @@ func TestPlaceMovesAsFewCPUsAsItCan(t *testing.T) {
 	}{
 		{"one gives, one takes", "0-47", []string{"11,22-23,35,46-47", "10,34"}, []int{4, 4}, []int{4, 2}},
 		{"what one gives is free for the next", "0-3,24-27", []string{"0-3,24-27", ""}, []int{6, 2}, []int{6, 0}},
+		{"and for the one before", "0-3,24-27", []string{"", "0-3,24-27"}, []int{2, 6}, []int{0, 6}},
 		{"one without a size has none", "0-47", []string{"11,35", "10,34"}, []int{2, 0}, []int{2, 0}},
 		{"both had the same", "0-47", []string{"10-11,34-35", "10-11,34-35"}, []int{2, 4}, []int{2, 2}},
 		{"as they were", "0-47", []string{"11,35", "10,34", "23,47"}, []int{2, 2, 2}, []int{2, 2, 2}},
