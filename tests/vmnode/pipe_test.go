@@ -95,6 +95,10 @@ func (w *world) judgeTicks(all string) {
 				late++
 			}
 			for _, e := range i.Errors {
+				if w.systemd && strings.HasPrefix(e.Error, "reset by kubelet ") {
+					w.say("isolate: %s %s: %s", e.Cgroup, e.Key, e.Error)
+					continue
+				}
 				w.Errorf("%s: isolate: %s %s: %s", tk.Time.Format(time.TimeOnly), e.Cgroup, e.Key, e.Error)
 			}
 		}

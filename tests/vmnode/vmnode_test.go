@@ -34,6 +34,7 @@ type world struct {
 	begin  time.Time
 	// hierarchy is where the guest has a cgroup for each container: the only hierarchy, or on version 1 that of the CPU.
 	hierarchy string
+	systemd   bool // is the guest's first process, and makes kubelet's cgroups
 }
 
 // cgroupMount is where guests have their cgroups.
@@ -56,7 +57,7 @@ func newWorldOn(t *testing.T, m qemu.Machine, values ...string) *world {
 func newWorldOf(t *testing.T, o Options, values ...string) *world {
 	t.Helper()
 	need(t)
-	w := &world{begin: time.Now(), values: values, hierarchy: cgroupMount}
+	w := &world{begin: time.Now(), values: values, hierarchy: cgroupMount, systemd: o.Systemd}
 	if o.Version1 {
 		w.hierarchy += "/cpu,cpuacct"
 	}
