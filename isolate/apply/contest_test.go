@@ -155,6 +155,9 @@ func TestATiersListIsWrittenAgain(t *testing.T) {
 				a.At(time.Unix(1_767_225_600, 0).Add(time.Duration(round) * 10 * time.Second))
 				said := errorsOf(a.Apply(wanted))
 				left = left || strings.Contains(said, "left alone")
+				if round == 4 && !strings.Contains(said, " from 0 to no list") {
+					t.Errorf("errors %q; want the list that is gone", said)
+				}
 				if got := r.get("cpuset", cgroup, "cpuset.cpus"); !left && got != "0" {
 					t.Fatalf("round %d: the list is %q: %s", round, got, said)
 				}
