@@ -126,7 +126,7 @@ func TestUnitsAreDividedByNeed(t *testing.T) {
 		{"as many as are needed, in whole units", []float64{2.2, 2.2, 2.2, 13.4}, 13, []int{2, 2, 2, 7}},
 		{"one fewer", []float64{2.2, 2.2, 2.2, 13.4}, 12, []int{1, 1, 1, 9}},
 		{"rounding noise is no need", []float64{2.0000001, 4.0000001}, 3, []int{1, 2}},
-		{"no need, no unit", []float64{0.001, 0, 6}, 4, []int{1, 0, 3}},
+		{"no need, no unit", []float64{0.001, 0, 6}, 5, []int{1, 0, 4}},
 		{"what is over goes to who has least for its need", []float64{2, 10}, 8, []int{1, 7}},
 	} {
 		if got := divide(c.needs, c.units, 2); !slices.Equal(got, c.want) {
