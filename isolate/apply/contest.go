@@ -70,14 +70,14 @@ func (a *Applier) foreign(it *item, r *round) bool {
 	case plan.Same(it.Name, it.Present, f.agreed):
 		f.Calm()
 	case a.machine.Kubelet.ByKubelet(it.File, it.Present): // once, for what it gave away has changed: no contest
-		say("set by kubelet from %s to its own %s", clip.Text(f.agreed, shownBytes), clip.Text(it.Present, shownBytes))
+		say("set by kubelet from %s to its own %s", shown(f.agreed), shown(it.Present))
 		f.agreed = it.Present
 	case plan.ResetByKubelet(it.File, it.Present) && f.isKubelets(a.now, a.podsBeside(it.File)):
-		say("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", clip.Text(f.agreed, shownBytes), clip.Text(it.Present, shownBytes))
+		say("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", shown(f.agreed), shown(it.Present))
 		f.agreed = it.Present
 	default:
 		f.Change()
-		say("changed by someone else from %s to %s", clip.Text(f.agreed, shownBytes), clip.Text(it.Present, shownBytes))
+		say("changed by someone else from %s to %s", shown(f.agreed), shown(it.Present))
 		f.agreed = it.Present
 	}
 	why := f.LeftAlone(a.Contest)
@@ -86,6 +86,14 @@ func (a *Applier) foreign(it *item, r *round) bool {
 	}
 	say("%s", why)
 	return true
+}
+
+// shown is a file's text for a message. What is empty is a list.
+func shown(text string) string {
+	if text == "" {
+		return "no list"
+	}
+	return clip.Text(text, shownBytes)
 }
 
 // podsBeside are the pods' cgroups that the kubelet has whose cgroup this is.

@@ -138,6 +138,37 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// Likewise the list of CPUs: systemd empties that of its slices when the first container comes into one. Elsewhere that is a contest.
+func TestATiersListIsWrittenAgain(t *testing.T) {
+	for cgroup, contested := range map[string]bool{
+		"kubepods.slice/kubepods-besteffort.slice": false, "kubepods/besteffort": true, "batch.slice/low.slice": true,
+	} {
+		t.Run(cgroup, func(t *testing.T) {
+			r := newRealTree(t, filepath.Dir(cgroup), cgroup)
+			a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 5 })
+			wanted := []tick.Cgroup{{Cgroup: r.path(cgroup), CPUSetCPUs: "0"}}
+			left := false
+			for round := range 60 {
+				if round > 0 && round%4 == 0 {
+					r.set("cpuset", cgroup, "cpuset.cpus", "\n")
+				}
+				a.At(time.Unix(1_767_225_600, 0).Add(time.Duration(round) * 10 * time.Second))
+				said := errorsOf(a.Apply(wanted))
+				left = left || strings.Contains(said, "left alone")
+				if round == 4 && !strings.Contains(said, " from 0 to no list") {
+					t.Errorf("errors %q; want the list that is gone", said)
+				}
+				if got := r.get("cpuset", cgroup, "cpuset.cpus"); !left && got != "0" {
+					t.Fatalf("round %d: the list is %q: %s", round, got, said)
+				}
+			}
+			if left != contested {
+				t.Errorf("left alone: %t; want %t", left, contested)
+			}
+		})
+	}
+}
+
 // Kubelet resets the values just before it makes the pod's cgroup: where the reset is seen in between, it is taken back afterwards.
 func TestAPodThatComesAfterItsReset(t *testing.T) {
 	for _, tt := range []struct {

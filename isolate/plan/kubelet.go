@@ -211,10 +211,13 @@ func (k *Kubelet) ByKubelet(f File, text string) bool {
 	return err == nil && (set.Equals(k.Default) || slices.ContainsFunc(k.Before, set.Equals))
 }
 
-// ResetByKubelet reports whether a value is one that kubelet gives a cgroup above its pods again and again: the weight, and under the
-// systemd driver all else that systemd has of the cgroup's CPU, where kubelet asks for no quota.
+// ResetByKubelet reports whether a value is one that kubelet gives a cgroup above its containers again and again: the weight of its tiers, and
+// under the systemd driver all that systemd knows of a tier's or a pod's CPU. Kubelet asks it for no quota, and for no list: where a new
+// container makes a slice want another controller, systemd writes that there is none.
 func ResetByKubelet(f File, text string) bool {
-	if at, _ := Place(f.Cgroup); at != root && at != tier {
+	at, _ := Place(f.Cgroup)
+	slice := strings.HasSuffix(f.Cgroup, ".slice")
+	if at != root && at != tier && !(at == pod && slice) {
 		return false
 	}
 	switch f.Name {
@@ -226,6 +229,8 @@ func ResetByKubelet(f File, text string) bool {
 		return strings.HasPrefix(text, "max ")
 	case fileIdle:
 		return text == "0"
+	case fileCPUs, fileMems:
+		return slice && text == ""
 	}
 	return false
 }

@@ -305,7 +305,7 @@ func TestKubeletsOwnList(t *testing.T) {
 	}
 }
 
-// Only what kubelet, or systemd for it, writes to the cgroups above pods is taken for its own.
+// Only what kubelet, or systemd for it, writes to the cgroups above containers is taken for its own.
 func TestResetByKubelet(t *testing.T) {
 	const systemd, cgroupfs = "/kubepods.slice/kubepods-besteffort.slice", "/kubepods/besteffort"
 	for _, c := range []struct {
@@ -320,11 +320,19 @@ func TestResetByKubelet(t *testing.T) {
 		{systemd, "cpu.idle", "0", true},
 		{systemd, "cpu.idle", "1", false},
 		{systemd, "cpuset.cpus", "0-7", false},
+		{systemd, "cpuset.cpus", "", true},
+		{systemd, "cpuset.mems", "", true},
+		{cgroupfs, "cpuset.cpus", "", false},
 		{systemd, "memory.max", "max", false},
 		{cgroupfs, "cpu.shares", "2", true},
 		{"/kubepods", "cpu.max", "max 100000", true},
 		{"/a.slice/a-kubepods.slice", "cpu.max", "max 100000", true},
-		{systemd + "/kubepods-besteffort-podu.slice", "cpu.max", "max 100000", false},
+		{systemd + "/kubepods-besteffort-podu.slice", "cpu.max", "max 100000", true},
+		{systemd + "/kubepods-besteffort-podu.slice", "cpu.max", "50000 100000", false},
+		{systemd + "/kubepods-besteffort-podu.slice", "cpuset.cpus", "", true},
+		{systemd + "/kubepods-besteffort-podu.slice", "cpuset.cpus", "0-7", false},
+		{cgroupfs + "/podu", "cpu.max", "max 100000", false},
+		{cgroupfs + "/podu", "cpu.shares", "2", false},
 		{systemd + "/kubepods-besteffort-podu.slice/cri-containerd-c.scope", "cpu.max", "max 100000", false},
 		{"/batch.slice", "cpu.max", "max 100000", false},
 	} {

@@ -82,7 +82,7 @@ var tiers = []tier{
 		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=1", "-timeout=20m"}}},
 	},
 	{
-		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; another with systemd", takes: "11 minutes",
+		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1", takes: "11 minutes",
 		setup: []setup{kernel, debian, cluster},
 		runs:  []run{{packages: []string{"./tests/vmnode/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=60m"}, env: []string{"POLDER_VM=1"}}},
 	},

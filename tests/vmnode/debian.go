@@ -70,10 +70,22 @@ func debian(ctx context.Context, root string) error {
 	return nil
 }
 
-// systemdDriver has kubelet and runc ask systemd for their cgroups.
-func systemdDriver(root string) error {
+// cgroupParameters tell systemd which cgroups to mount. Debian's systemd 252 still knows version 1; 258 and later do not.
+func (o *Options) cgroupParameters() string {
+	if o.Version1 {
+		return " systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=1"
+	}
+	return ""
+}
+
+// systemdDriver has kubelet and runc ask systemd for their cgroups. Kubelet has to be told that version 1 is no mistake.
+func systemdDriver(root string, version1 bool) error {
+	driver := "cgroupDriver: systemd"
+	if version1 {
+		driver += "\nfailCgroupV1: false"
+	}
 	for name, change := range map[string][2]string{
-		"etc/kubernetes/kubelet.yaml": {"cgroupDriver: cgroupfs", "cgroupDriver: systemd"},
+		"etc/kubernetes/kubelet.yaml": {"cgroupDriver: cgroupfs", driver},
 		"etc/containerd/config.toml":  {"SystemdCgroup = false", "SystemdCgroup = true"},
 	} {
 		path := filepath.Join(root, name)

@@ -218,7 +218,7 @@ func (w *world) stop(p *program.Program, pod string, n int) {
 // cgroupOf is the cgroup of the container of a pod that runs.
 func (w *world) cgroupOf(pod string) string {
 	w.Helper()
-	cgroup := strings.TrimSpace(w.on("find /sys/fs/cgroup -type d -name '*" + w.container(pod) + "*'")) // systemd's has more in its name
+	cgroup := strings.TrimSpace(w.on("find " + w.hierarchy + " -type d -name '*" + w.container(pod) + "*'")) // systemd's has more in its name
 	if cgroup == "" || strings.Contains(cgroup, "\n") {
 		w.Fatalf("%s: the cgroups of its container are %q", pod, cgroup)
 	}

@@ -16,9 +16,28 @@ const (
 	onNode          = "resource."
 )
 
-const (
-	allCPUs      = "0-47"
-	reserveBytes = 5 << 30
+const reserveBytes = 5 << 30
+
+// numbers are what the guide's steps lead to on a machine: what is offered with no pods, with a shared pod of one hog, and with two more,
+// and the pools of the last two.
+type numbers struct {
+	all               string
+	offers            [3]string
+	shared, reclaimed [2]string
+}
+
+var (
+	guideOf48 = numbers{
+		all: "0-47", offers: [3]string{"44k", "42k", "40k"},
+		shared:    [2]string{"11,22-23,35,46-47", "10-11,22-23,34-35,46-47"},
+		reclaimed: [2]string{"0-10,12-21,24-34,36-45", "0-9,12-21,24-33,36-45"},
+	}
+	// guideOfSixteen has QEMU's own numbering: the threads of a core are neighbours.
+	guideOfSixteen = numbers{
+		all: sixteenCPUs, offers: [3]string{"12k", "10k", "8k"},
+		shared:    [2]string{"6-7,12-15", "4-7,12-15"},
+		reclaimed: [2]string{"0-5,8-11", "0-3,8-11"},
+	}
 )
 
 // The guide from "Reporting reclaimed resource" to the shrinking cpusets, with its own YAML: pods that the real scheduler
@@ -27,7 +46,7 @@ const (
 func TestKubernetesGuide(t *testing.T) {
 	t.Parallel() // with one of the smaller machines: either one waits most of its time, for a load average or for kubelet
 	w := newWorld(t)
-	w.walk()
+	w.walk(guideOf48)
 	w.Kubectl("delete", "pod", "shared-normal-pod", "reclaimed-normal-pod")
 	w.startPipe(fastShrink, fastLoad)
 	w.awaitOffer("44k")
@@ -37,43 +56,43 @@ func TestKubernetesGuide(t *testing.T) {
 }
 
 // walk is the guide up to its evictions.
-func (w *world) walk() {
+func (w *world) walk(g numbers) {
 	w.Helper()
 	capacity := w.memoryCapacity()
 	w.startPipe("", "")
 
 	// With no pods: all but 4 CPUs and 5Gi.
-	w.awaitOffer("44k")
+	w.awaitOffer(g.offers[0])
 	if got, want := w.offer().Status.ResourceAllocatable[reclaimedMemory], strconv.FormatInt(capacity-reserveBytes, 10); got != want {
 		w.Errorf("reclaimed memory is %s, want %s: %d and 5Gi less", got, want, capacity)
 	}
-	w.say("nothing runs: the offer is 44k")
+	w.say("nothing runs: the offer is %s", g.offers[0])
 
 	shared := w.runPod("shared-normal-pod")
 	w.say("at its start it may run on %s", w.cpus(shared))
-	w.awaitOffer("42k")
-	w.awaitCPUs(shared, "11,22-23,35,46-47")
-	w.say("shared-normal-pod has its pool, the offer is 42k")
+	w.awaitOffer(g.offers[1])
+	w.awaitCPUs(shared, g.shared[0])
+	w.say("shared-normal-pod has its pool, the offer is %s", g.offers[1])
 
 	// It asks for reclaimed resources: without the offer in the node's status the scheduler would not bind it.
 	reclaimed := w.runPod("reclaimed-normal-pod")
-	w.awaitCPUs(reclaimed, "0-10,12-21,24-34,36-45")
-	w.awaitCPUs(shared, "11,22-23,35,46-47")
-	w.awaitOffer("42k")
+	w.awaitCPUs(reclaimed, g.reclaimed[0])
+	w.awaitCPUs(shared, g.shared[0])
+	w.awaitOffer(g.offers[1])
 	w.say("reclaimed-normal-pod has its pool")
 
 	w.exec("shared-normal-pod", "stress -c 2")
-	w.awaitOffer("40k")
-	w.awaitCPUs(shared, "10-11,22-23,34-35,46-47")
-	w.awaitCPUs(reclaimed, "0-9,12-21,24-33,36-45")
-	w.say("with two more hogs the offer is 40k, and the pools have moved")
+	w.awaitOffer(g.offers[2])
+	w.awaitCPUs(shared, g.shared[1])
+	w.awaitCPUs(reclaimed, g.reclaimed[1])
+	w.say("with two more hogs the offer is %s, and the pools have moved", g.offers[2])
 	w.printed("kubectl get kcnr", w.Kubectl("get", "kcnr"))
 
 	w.stopPipe()
-	w.judgeTicks()
+	w.judgeTicks(g.all)
 	w.on("isolate --restore --if-exists --journal " + journal)
 	for _, cgroup := range []string{shared, reclaimed} {
-		w.awaitCPUs(cgroup, allCPUs)
+		w.awaitCPUs(cgroup, g.all)
 	}
 	w.on("report --withdraw --to cnr,node --kubeconfig " + kubeconfig("report"))
 	if left := w.nodeOffer(); left != "" && left != "0" {

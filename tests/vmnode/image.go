@@ -70,7 +70,7 @@ func (o *Options) disk(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	if o.Systemd {
-		if err := systemdDriver(root); err != nil {
+		if err := systemdDriver(root, o.Version1); err != nil {
 			return "", err
 		}
 	}

@@ -35,6 +35,8 @@ type Options struct {
 	Images []string
 	// Systemd makes a Debian's systemd the first process, which kubelet and runc then ask for their cgroups (cgroupDriver: systemd).
 	Systemd bool
+	// Version1 has that systemd mount the hierarchies of cgroup v1, and no other.
+	Version1 bool
 	// Log takes a line for each thing that is done.
 	Log func(format string, args ...any)
 }
@@ -119,7 +121,7 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 	}
 	args := append(o.Machine.Arguments(),
 		"-kernel", kernel, "-initrd", filepath.Join(dir, "initramfs"),
-		"-append", qemu.Parameters()+" net.ifnames=0 "+o.Machine.Parameters,
+		"-append", qemu.Parameters()+" net.ifnames=0 "+o.Machine.Parameters+o.cgroupParameters(),
 		"-serial", "file:"+n.console,
 		"-drive", "file="+disk+",format=raw,if=none,id=disk,cache=unsafe,snapshot=on", "-device", "virtio-blk-pci,drive=disk",
 		"-netdev", fmt.Sprintf("user,id=net,ipv6=off,hostfwd=tcp:127.0.0.1:%d-:%d,hostfwd=tcp:127.0.0.1:%d-:%d", ports[0], wire.AgentPort, ports[1], wire.KubeletPort),

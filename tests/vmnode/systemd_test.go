@@ -13,108 +13,202 @@ import (
 	"polder/tests/vm/qemu"
 )
 
+// Kubelet's tiers as the systemd driver makes them.
 const (
-	systemdTier = "/kubepods.slice/kubepods-besteffort.slice"
-	cgroupMount = "/sys/fs/cgroup"
-	// taken is in what isolate says of each reset of the quota.
-	taken = " to max 100000"
+	systemdTier      = "/kubepods.slice/kubepods-besteffort.slice"
+	systemdBurstable = "/kubepods.slice/kubepods-burstable.slice"
 )
 
-// four is small: nothing here needs more.
+// driver is what the systemd driver's cgroups look like in one version of cgroups: where the controllers are mounted, what the files are
+// called, and how a quota of four fifths of a CPU and none are written.
+type driver struct {
+	cpu, cpuset       string
+	quotaFile, weight string
+	quota, none       string
+}
+
+var (
+	driverOnV2 = driver{
+		cpu: cgroupMount, cpuset: cgroupMount, quotaFile: "cpu.max", weight: "cpu.weight",
+		quota: "80000 100000", none: "max 100000",
+	}
+	driverOnV1 = driver{
+		cpu: cgroupMount + "/cpu,cpuacct", cpuset: cgroupMount + "/cpuset", quotaFile: "cpu.cfs_quota_us", weight: "cpu.shares",
+		quota: "80000", none: "-1",
+	}
+)
+
+// tier is the directory of the BestEffort tier's CPU.
+func (d driver) tier() string { return d.cpu + systemdTier }
+
+// taken is in what isolate says of each reset of the quota.
+func (d driver) taken() string { return " from " + d.quota + " to " + d.none }
+
+// four is small: nothing needs more where there is no guide to walk.
 var four = qemu.Machine{Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1, MemoryMiB: 2048}
 
-// suppressedConfig holds batch pods to a fifth of four CPUs, whatever services use, and makes them idle.
+// suppressedConfig holds batch pods to four fifths of a CPU, whatever services use, and makes them idle.
 const suppressedConfig = `
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: slo-controller-config, namespace: koordinator-system}
 data:
   resource-threshold-config: |
-    {"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 20, "cpuSuppressMinPercent": 20}}
+    {"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": %[1]d, "cpuSuppressMinPercent": %[1]d}}
   resource-qos-config: |
     {"clusterStrategy": {"beClass": {"cpuQOS": {"enable": true, "schedIdle": 1}}}}
 `
 
-const suppressedQuota = "80000 100000"
-
-// Most clusters have kubelet ask systemd for its cgroups. Each time that kubelet updates its tier, once a minute and before each new
-// pod, systemd takes the quota off: isolate writes it again and never gives up. What is undone is as kubelet and systemd made it.
+// Most clusters have kubelet ask systemd for its cgroups. The guide is walked there too, with the numbers of a smaller machine, and then
+// the batch pods are held by a quota, which that driver takes off again and again.
 func TestSystemdDriver(t *testing.T) {
 	t.Parallel() // as TestKubernetesGuide
-	w := newWorldOf(t, Options{Machine: four, Systemd: true}, "policy=koordinator")
-	w.Apply(suppressedConfig)
+	w := newWorldOf(t, Options{Machine: sixteen, Systemd: true}, "policy=katalyst")
+	w.walk(guideOfSixteen)
+	w.Kubectl("delete", "pod", "shared-normal-pod", "reclaimed-normal-pod")
+	w.values = []string{"policy=koordinator"}
+	w.quotaUnderSystemd(driverOnV2, sixteen.CPUs())
+}
+
+// The same quota where systemd has mounted cgroup v1: each cgroup is a directory in each hierarchy there, and systemd writes its CPU's
+// files by other names.
+func TestSystemdDriverOnVersion1(t *testing.T) {
+	t.Parallel() // as TestKubernetesGuide
+	w := newWorldOf(t, Options{Machine: four, Systemd: true, Version1: true}, "policy=koordinator")
+	w.quotaUnderSystemd(driverOnV1, four.CPUs())
+}
+
+// quotaUnderSystemd has batch pods held by their tier's quota. Each time that kubelet updates its tier, once a minute and before each new
+// pod, systemd takes it off: isolate writes it again and never gives up, as it does where another program takes it off. What is undone is as
+// kubelet and systemd made it.
+func (w *world) quotaUnderSystemd(d driver, cpus int) {
+	w.Helper()
+	w.AccountFor("collect", w.values...) // with the chart's namespaces
+	w.Apply(fmt.Sprintf(suppressedConfig, 80/cpus))
 	w.Apply(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"batch","namespace":"default","labels":{"koordinator.sh/qosClass":"BE"}},
 		"spec":{"containers":[{"name":"c","image":"registry.local/stress:1","imagePullPolicy":"Never","command":["stress","-c","1"]}]}}`)
+	w.Apply(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},
+		"spec":{"containers":[{"name":"c","image":"registry.local/pause:1","imagePullPolicy":"Never","resources":{"requests":{"cpu":"10m"}}}]}}`)
 	w.awaitContainer("batch")
+	w.awaitContainer("web")
 	container := w.cgroupOf("batch")
-	pod := filepath.Dir(container)
-	if !strings.HasPrefix(pod, cgroupMount+systemdTier+"/kubepods-besteffort-pod") || !strings.HasPrefix(filepath.Base(container), "cri-containerd-") {
-		t.Fatalf("the container's cgroup is %s: systemd did not make it", container)
+	pod, service := filepath.Dir(container), filepath.Dir(w.cgroupOf("web"))
+	for path, begin := range map[string]string{
+		pod: d.tier() + "/kubepods-besteffort-pod", service: d.cpu + systemdBurstable + "/kubepods-burstable-pod", container: pod + "/cri-containerd-",
+	} {
+		if !strings.HasPrefix(path, begin) {
+			w.Fatalf("the cgroup %s does not begin with %s: systemd did not make it", path, begin)
+		}
 	}
 	w.say("the batch pod runs in %s", container)
-	first := w.kernelValues(cgroupMount+systemdTier, pod, container)
-	w.start(flags{
+	first := w.kernelValues(d, pod, container)
+	pipe := flags{
 		collect: "--slo-config koordinator-system/slo-controller-config",
 		advise:  "--policy koordinator",
 		isolate: "--stale-after 10m", // a slow host is not a silent advise
 		report:  "--to node,nodemetric",
-	})
-	w.heldUnderSystemd(pod)
+	}
+	w.start(pipe)
+	w.heldUnderSystemd(d, pod)
+	w.classified(d, map[string]string{pod: tick.QoSReclaimed, service: tick.QoSShared})
 
 	for n := 1; n <= 7; n++ { // more than isolate takes from an opponent: --contest is 5
-		seen := w.resets()
+		seen := w.resets(d)
 		// It waits for its volume, and costs no more than its cgroup.
 		w.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"waits-%d","namespace":"default"},"spec":{"terminationGracePeriodSeconds":0,
 			"containers":[{"name":"c","image":"registry.local/pause:1","imagePullPolicy":"Never","volumeMounts":[{"name":"v","mountPath":"/v"}]}],
 			"volumes":[{"name":"v","configMap":{"name":"nobody-makes-it"}}]}}`, n))
-		w.await("kubelet takes the quota off for a new pod", func() string { return w.resetsBeyond(seen) })
+		w.await("kubelet takes the quota off for a new pod", func() string { return w.resetsBeyond(d, seen) })
 	}
 	w.say("seven new pods")
-	seen := w.resets()
-	w.await("kubelet takes the quota off with its update of each minute", func() string { return w.resetsBeyond(seen) })
+	seen := w.resets(d)
+	w.await("kubelet takes the quota off with its update of each minute", func() string { return w.resetsBeyond(d, seen) })
 	w.say("kubelet's own update")
-	w.heldUnderSystemd(pod)
+	w.heldUnderSystemd(d, pod)
+	w.restartKubelet()
+	w.on("systemctl daemon-reload")
+	w.heldUnderSystemd(d, pod)
 	w.stopPipe()
-	w.judgeResets()
+	w.judgeResets(d)
 	w.on("isolate --restore --if-exists --journal " + journal)
-	if got := w.kernelValues(cgroupMount+systemdTier, pod, container); got != first {
-		t.Errorf("after isolate --restore:\n%s\nwant\n%s", got, first)
+	if got := w.kernelValues(d, pod, container); got != first {
+		w.Errorf("after isolate --restore:\n%s\nwant\n%s", got, first)
 	}
+
+	w.start(pipe)
+	w.heldUnderSystemd(d, pod)
+	w.opposed(d)
 }
 
 // heldUnderSystemd waits until the batch pod is held: by its tier's quota, and by the idle class of its own cgroup.
-func (w *world) heldUnderSystemd(pod string) {
+func (w *world) heldUnderSystemd(d driver, pod string) {
 	w.Helper()
-	throttled := w.throttled()
+	throttled := w.throttled(d)
 	w.await("the tier has its quota and the pod is idle", func() string {
-		quota := strings.TrimSpace(w.on("cat " + cgroupMount + systemdTier + "/cpu.max"))
-		idle := strings.Join(strings.Fields(w.on(fmt.Sprintf("cat %s/cpu.idle %s%s/cpu.idle", pod, cgroupMount, systemdTier))), " ")
-		if quota != suppressedQuota || idle != "1 0" {
-			return fmt.Sprintf("cpu.max %s, cpu.idle of pod and tier %s: %v", quota, idle, w.reasons())
+		quota := strings.TrimSpace(w.on("cat " + d.tier() + "/" + d.quotaFile))
+		idle := strings.Join(strings.Fields(w.on(fmt.Sprintf("cat %s/cpu.idle %s/cpu.idle", pod, d.tier()))), " ")
+		if quota != d.quota || idle != "1 0" {
+			return fmt.Sprintf("%s %s, cpu.idle of pod and tier %s: %v", d.quotaFile, quota, idle, w.reasons())
 		}
 		return ""
 	})
 	w.await("the batch pod is throttled", func() string {
-		if got := w.throttled(); got <= throttled {
+		if got := w.throttled(d); got <= throttled {
 			return fmt.Sprintf("%d periods", got)
 		}
 		return ""
 	})
-	tk := w.lastTick()
-	if tk.Sample == nil {
-		return // not written to its end
-	}
-	for _, p := range tk.Sample.Pods {
-		if p.Name == "batch" && (p.QoS != tick.QoSReclaimed || p.Missing != "" || cgroupMount+p.Cgroup != pod || len(p.Containers) != 1) {
-			w.Errorf("the sample has the batch pod as %+v", p)
+}
+
+// classified waits for a tick in which the pods have their classes and their slices, as the cluster says, and asks collect for the
+// same without a cluster, where the slices' names alone tell.
+func (w *world) classified(d driver, pods map[string]string) {
+	w.Helper()
+	lacking := func(tk *tick.Tick, source ...string) string {
+		if tk.Sample == nil {
+			return "no sample"
 		}
+		for path, class := range pods {
+			cgroup := strings.TrimPrefix(path, d.cpu)
+			i := slices.IndexFunc(tk.Sample.Pods, func(p tick.Pod) bool { return p.Cgroup == cgroup })
+			if i < 0 {
+				return "no pod in " + cgroup
+			}
+			if p := tk.Sample.Pods[i]; p.QoS != class || p.Missing != "" || len(p.Containers) == 0 || !slices.Contains(source, p.QoSSource) {
+				return fmt.Sprintf("%s: class %q by %q, missing %q, %d containers", cgroup, p.QoS, p.QoSSource, p.Missing, len(p.Containers))
+			}
+		}
+		return ""
+	}
+	w.await("the sample has the pods", func() string { return lacking(w.lastTick(), tick.QoSFromKoordinator, tick.QoSFromKubernetes) })
+	alone := new(tick.Tick)
+	if err := tick.Unmarshal([]byte(w.on("collect --once")), alone); err != nil {
+		w.Fatal(err)
+	}
+	if lack := lacking(alone, tick.QoSFromRule); lack != "" {
+		w.Errorf("without a cluster: %s", lack)
 	}
 }
 
-// throttled is how often the tier has used its quota up.
-func (w *world) throttled() int {
+// opposed has a program take the quota off far more often than kubelet does, until isolate leaves it to that program.
+func (w *world) opposed(d driver) {
 	w.Helper()
-	n, err := strconv.Atoi(strings.TrimSpace(w.on("sed -n 's/^nr_throttled //p' " + cgroupMount + systemdTier + "/cpu.stat")))
+	w.on(fmt.Sprintf(`setsid sh -c 'while :; do echo "%s" >%s/%s; sleep 1; done' </dev/null >/dev/null 2>&1 & echo $! >/run/opponent`,
+		d.none, d.tier(), d.quotaFile))
+	w.await("isolate leaves the quota to an opponent", func() string {
+		if w.count("left alone: someone else changed it", ticksFile) == 0 {
+			return w.on("tail -n 1 /var/log/isolate.log")
+		}
+		return ""
+	})
+	w.on("kill $(cat /run/opponent)")
+	w.say("an opponent has the quota")
+}
+
+// throttled is how often the tier has used its quota up.
+func (w *world) throttled(d driver) int {
+	w.Helper()
+	n, err := strconv.Atoi(strings.TrimSpace(w.on("sed -n 's/^nr_throttled //p' " + d.tier() + "/cpu.stat")))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -132,26 +226,31 @@ func (w *world) count(text, file string) int {
 }
 
 // resets is in how many ticks isolate says that the quota was taken off.
-func (w *world) resets() int { return w.count(taken, ticksFile) }
+func (w *world) resets(d driver) int { return w.count(d.taken(), ticksFile) }
 
-func (w *world) resetsBeyond(seen int) string {
-	if n := w.resets(); n <= seen {
+func (w *world) resetsBeyond(d driver, seen int) string {
+	if n := w.resets(d); n <= seen {
 		return fmt.Sprintf("%d resets so far: %v", n, w.on("tail -n 1 /var/log/isolate.log"))
 	}
 	return ""
 }
 
-// kernelValues is what a cgroup has of what isolate may change, a line a file.
-func (w *world) kernelValues(cgroups ...string) string {
+// kernelValues is what the tier and cgroups below it have of what isolate may change, a line a file.
+func (w *world) kernelValues(d driver, cgroups ...string) string {
 	w.Helper()
-	return w.on("cd / && grep -s '' " + strings.Join(cgroups, "/cpu.max ") + "/cpu.max " +
-		strings.Join(cgroups, "/cpu.idle ") + "/cpu.idle " + strings.Join(cgroups, "/cpu.weight ") + "/cpu.weight " +
-		strings.Join(cgroups, "/cpuset.cpus ") + "/cpuset.cpus || true")
+	var files []string
+	for _, cgroup := range append([]string{d.tier()}, cgroups...) {
+		for _, file := range []string{d.quotaFile, d.weight, "cpu.idle"} {
+			files = append(files, cgroup+"/"+file)
+		}
+		files = append(files, d.cpuset+strings.TrimPrefix(cgroup, d.cpu)+"/cpuset.cpus")
+	}
+	return w.on("grep -s '' " + strings.Join(files, " ") + " || true")
 }
 
 // judgeResets looks through all ticks: each time that the tier has lost its quota it has it again in the same tick. One reset in a few is
 // seen before its pod, and counts for --contest until that comes; had more counted, isolate would have left the quota alone.
-func (w *world) judgeResets() {
+func (w *world) judgeResets(d driver) {
 	w.Helper()
 	reset, known := 0, 0
 	for _, tk := range w.ticks() {
@@ -168,7 +267,7 @@ func (w *world) judgeResets() {
 				known++
 			}
 			if !slices.ContainsFunc(tk.Isolation.Writes, func(by tick.Write) bool {
-				return by.Cgroup == e.Cgroup && by.Key == e.Key && by.New == suppressedQuota
+				return by.Cgroup == e.Cgroup && by.Key == e.Key && by.New == d.quota
 			}) {
 				w.Errorf("%s: %s; the quota is not written again: %+v", tk.Time.Format(time.TimeOnly), e.Error, tk.Isolation)
 			}

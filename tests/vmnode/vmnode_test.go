@@ -32,7 +32,13 @@ type world struct {
 	node   *Node
 	values []string // of the chart, which has the roles
 	begin  time.Time
+	// hierarchy is where the guest has a cgroup for each container: the only hierarchy, or on version 1 that of the CPU.
+	hierarchy string
+	systemd   bool // is the guest's first process, and makes kubelet's cgroups
 }
+
+// cgroupMount is where guests have their cgroups.
+const cgroupMount = "/sys/fs/cgroup"
 
 // newWorld is one with the guide's machine.
 func newWorld(t *testing.T) *world {
@@ -51,7 +57,10 @@ func newWorldOn(t *testing.T, m qemu.Machine, values ...string) *world {
 func newWorldOf(t *testing.T, o Options, values ...string) *world {
 	t.Helper()
 	need(t)
-	w := &world{begin: time.Now(), values: values}
+	w := &world{begin: time.Now(), values: values, hierarchy: cgroupMount, systemd: o.Systemd}
+	if o.Version1 {
+		w.hierarchy += "/cpu,cpuacct"
+	}
 	egress, err := NewEgress(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -168,17 +177,8 @@ func (w *world) container(pod string) string {
 func (w *world) runPod(name string) string {
 	w.Helper()
 	w.Apply(node.Guide(name))
-	var id string
-	w.await(name+" runs", func() string {
-		if id = w.container(name); id != "" {
-			return ""
-		}
-		return w.Kubectl("get", "pod", name, "-o", "wide", "--no-headers")
-	})
-	cgroup := strings.TrimSpace(w.on("find /sys/fs/cgroup -type d -name " + id))
-	if cgroup == "" || strings.Contains(cgroup, "\n") {
-		w.Fatalf("%s: the cgroups of container %s are %q", name, id, cgroup)
-	}
+	w.awaitContainer(name)
+	cgroup := w.cgroupOf(name)
 	w.say("%s runs in %s", name, cgroup)
 	return cgroup
 }
