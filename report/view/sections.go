@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
 )
 
@@ -387,13 +388,16 @@ func shortName(key string) string {
 	return key
 }
 
+// maxReason is how many bytes of a reason are looked at: no screen has more columns.
+const maxReason = 2000
+
 func (m *Model) reasonSection() section {
 	if m.Tick.Advice == nil {
 		return section{}
 	}
 	s := section{heading: (&line{}).add(heading, "why"), least: 2}
 	for _, r := range m.Tick.Advice.Reasons {
-		s.rows = append(s.rows, (&line{}).add(plain, clean(r)))
+		s.rows = append(s.rows, (&line{}).add(plain, Amounts(clean(clip.Bytes(r, maxReason)))))
 	}
 	return s
 }
