@@ -115,28 +115,8 @@ func suppressionSays(reasons []string) (text string, found bool) {
 // systemUse is a term of the share's sum once more, with its parts.
 var systemUse = regexp.MustCompile(`^system: \d+m are used beside`)
 
-var (
-	milliCPU = regexp.MustCompile(`(-?)\b(\d+)m\b`)
-	inBytes  = regexp.MustCompile(`\b(\d{4,}) ?(?:bytes of memory|bytes|B)(\b|$)`)
-	bareSum  = regexp.MustCompile(`\b(\d{7,})(?:\.\d+)?\b`)
-)
-
 // plain is a reason or a message with its figures in cores and GiB, fit for a terminal.
-func plain(text string) string {
-	text = short(text)
-	text = milliCPU.ReplaceAllStringFunc(text, func(s string) string { return coresOf(number(strings.TrimSuffix(s, "m"))) })
-	text = inBytes.ReplaceAllStringFunc(text, func(s string) string {
-		digits := strings.TrimRight(s, " bytesofmrB")
-		if strings.Contains(s, "memory") {
-			return bytesOf(number(digits)) + " of memory"
-		}
-		return bytesOf(number(digits))
-	})
-	if strings.Contains(text, "memory") {
-		text = bareSum.ReplaceAllStringFunc(text, func(s string) string { return bytesOf(number(s)) })
-	}
-	return text
-}
+func plain(text string) string { return view.Amounts(short(text)) }
 
 func number(digits string) float64 {
 	v, _ := strconv.ParseFloat(digits, 64) // no digits are no part of the sum

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"polder/lib/clip"
 	"polder/lib/tick"
 )
 
@@ -209,7 +210,7 @@ func (m *Model) pressureSection(look Look) section {
 		s.rows = append(s.rows, l)
 	}
 	for _, p := range nearest(e.Pressures) {
-		s.rows = append(s.rows, pressureRow(look, p, m.Tick.Time))
+		s.rows = append(s.rows, pressureRow(look, p, m.Tick))
 	}
 	return s
 }
@@ -262,7 +263,7 @@ func closeness(p tick.PressureFinding) float64 {
 	return part / whole
 }
 
-func pressureRow(look Look, p finding, at time.Time) *line {
+func pressureRow(look Look, p finding, t *tick.Tick) *line {
 	name := shortKey(p.Scope)
 	if p.Part != "" {
 		name += " " + p.Part
@@ -283,15 +284,36 @@ func pressureRow(look Look, p finding, at time.Time) *line {
 	l.bar(1, max(8, look.Width/8), segment{min(near, 1), "█", st})
 	l.add(st, " "+right(amount(p.PressureFinding, p.Value), 9))
 	l.add(dim, cond(p.Below, " min ", " max ")).add(plain, amount(p.PressureFinding, p.Threshold))
+	if times := timesOffered(t, p.PressureFinding); times != "" {
+		l.add(dim, times)
+	}
 	switch since, err := time.Parse(time.RFC3339Nano, p.Since); {
 	case p.Met && err == nil:
-		l.add(bad, "  met").add(plain, " for "+span(at.Sub(since)))
+		l.add(bad, "  met").add(plain, " for "+span(t.Time.Sub(since)))
 	case p.Met:
 		l.add(bad, "  met")
 	case p.further > 0:
 		l.add(dim, fmt.Sprintf("  +%d farther off", p.further))
 	}
 	return l
+}
+
+// timesOffered says how many times the offer a threshold is, of rules that compare requests with the offer; empty for others.
+func timesOffered(t *tick.Tick, p tick.PressureFinding) string {
+	if t.Advice == nil || t.Advice.Reclaimed == nil || strings.Contains(p.Scope, "|") { // of one NUMA node
+		return ""
+	}
+	var offer *int64
+	switch shortKey(p.Scope) {
+	case "reclaimed_millicpu":
+		offer = t.Advice.Reclaimed.MilliCPU
+	case "reclaimed_memory":
+		offer = t.Advice.Reclaimed.MemoryBytes
+	}
+	if offer == nil || *offer <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%.3g x offered)", p.Threshold/float64(*offer))
 }
 
 // amount is a finding's value or threshold with its unit.
@@ -366,13 +388,16 @@ func shortName(key string) string {
 	return key
 }
 
+// maxReason is how many bytes of a reason are looked at: no screen has more columns.
+const maxReason = 2000
+
 func (m *Model) reasonSection() section {
 	if m.Tick.Advice == nil {
 		return section{}
 	}
 	s := section{heading: (&line{}).add(heading, "why"), least: 2}
 	for _, r := range m.Tick.Advice.Reasons {
-		s.rows = append(s.rows, (&line{}).add(plain, clean(r)))
+		s.rows = append(s.rows, (&line{}).add(plain, Amounts(clean(clip.Bytes(r, maxReason)))))
 	}
 	return s
 }

@@ -16,6 +16,7 @@ import (
 // comment in the line above the block, which no reader sees: <!-- run: cluster -->.
 var Places = map[string]string{
 	"bench":   "looked up: scripts/bench and docs/performance.md run go test -bench and make bench-*",
+	"centre":  "looked up: its log says nothing while all agents are ready; tests/cluster/deploy (TestHelm/centre) installs the fleet controller by the same values",
 	"cluster": "run as written on a control plane: tests/cluster/deploy (TestPages)",
 	"docker":  "looked up: there is neither docker nor a registry; tests/node runs the image that scripts/image makes",
 	"fleet":   "run as written on a control plane: tests/cluster/fleet (TestPages)",
@@ -27,7 +28,7 @@ var Places = map[string]string{
 }
 
 // Lookups are the marks of Places whose commands no test runs.
-var Lookups = []string{"bench", "docker", "guide", "make"}
+var Lookups = []string{"bench", "centre", "docker", "guide", "make"}
 
 // Endless marks a block whose collect goes on, for later commands of the block, until the block ends it. A block with the mark
 // "ctrl-c FILE" goes on until FILE has something in it. In all others collect ends after two ticks, where a reader would press Ctrl-C.
