@@ -101,9 +101,12 @@ func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 		least float64
 		most  float64
 	}{
-		{"rpct", d.ReadPercentile, 0, 100}, {"rlat", d.ReadLatencyMicroseconds, 1, maxLatency},
-		{"wpct", d.WritePercentile, 0, 100}, {"wlat", d.WriteLatencyMicroseconds, 1, maxLatency},
-		{"min", d.MinPercent, 1, maxPace}, {"max", d.MaxPercent, 1, maxPace},
+		{"rpct", d.ReadPercentile, 0, 100},
+		{"rlat", d.ReadLatencyMicroseconds, 1, maxLatency},
+		{"wpct", d.WritePercentile, 0, 100},
+		{"wlat", d.WriteLatencyMicroseconds, 1, maxLatency},
+		{"min", d.MinPercent, 1, maxPace},
+		{"max", d.MaxPercent, 1, maxPace},
 	} {
 		if p.value == nil {
 			continue
@@ -132,8 +135,12 @@ func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 		word  string
 		value int64
 	}{
-		{"rbps", m.ReadBytesPerSecond}, {"rseqiops", m.SequentialReadsPerSecond}, {"rrandiops", m.RandomReadsPerSecond},
-		{"wbps", m.WriteBytesPerSecond}, {"wseqiops", m.SequentialWritesPerSecond}, {"wrandiops", m.RandomWritesPerSecond},
+		{"rbps", m.ReadBytesPerSecond},
+		{"rseqiops", m.SequentialReadsPerSecond},
+		{"rrandiops", m.RandomReadsPerSecond},
+		{"wbps", m.WriteBytesPerSecond},
+		{"wseqiops", m.SequentialWritesPerSecond},
+		{"wrandiops", m.RandomWritesPerSecond},
 	} {
 		bad(p.word, float64(p.value), 1, maxDiskBytes)
 		model = append(model, p.word+"="+strconv.FormatInt(p.value, 10))
@@ -200,7 +207,8 @@ func (s *Setting) wantCost() string {
 }
 
 func sameDiskCost(a, b tick.DiskCost) bool {
-	return a.Disk == b.Disk && same(a.Enabled, b.Enabled) && same(a.ReadPercentile, b.ReadPercentile) && same(a.ReadLatencyMicroseconds, b.ReadLatencyMicroseconds) &&
+	return a.Disk == b.Disk && same(a.Enabled, b.Enabled) && same(a.ReadPercentile, b.ReadPercentile) &&
+		same(a.ReadLatencyMicroseconds, b.ReadLatencyMicroseconds) &&
 		same(a.WritePercentile, b.WritePercentile) && same(a.WriteLatencyMicroseconds, b.WriteLatencyMicroseconds) &&
 		same(a.MinPercent, b.MinPercent) && same(a.MaxPercent, b.MaxPercent) && same(a.Model, b.Model)
 }

@@ -49,7 +49,8 @@ func TestDiskCosts(t *testing.T) {
 		{"another target", []tick.DiskCost{{Disk: "sda", Enabled: on, ReadLatencyMicroseconds: f(5000)}}, map[string][2]string{"io.cost.qos 8:0": {"enable=1 ctrl=user rlat=7000", ""}}, []string{"io.cost.qos: 8:0 enable=1 ctrl=user rlat=5000"}},
 		{"as before, which was off", []tick.DiskCost{{Disk: "sda"}}, map[string][2]string{"io.cost.qos 8:0": {"enable=1 ctrl=auto rpct=0.00 rlat=0", ""}}, []string{"io.cost.qos: 8:0 enable=0 ctrl=auto"}},
 		{
-			"as before, which was an administrator's", []tick.DiskCost{{Disk: "sda"}},
+			"as before, which was an administrator's",
+			[]tick.DiskCost{{Disk: "sda"}},
 			map[string][2]string{"io.cost.qos 8:0": {"enable=0 ctrl=auto", "enable=1 ctrl=user rpct=95.00 rlat=75000 wpct=95.00 wlat=150000 min=50.00 max=150.00"}, "io.cost.model 8:0": {"ctrl=user model=linear rbps=5", "ctrl=auto model=linear rbps=9"}},
 			[]string{"io.cost.model: 8:0 ctrl=auto", "io.cost.qos: 8:0 enable=1 ctrl=user rpct=95 rlat=75000 wpct=95 wlat=150000 min=50 max=150"},
 		},
