@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -90,11 +91,6 @@ func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 	if *d.Enabled {
 		words[0] = "enable=1"
 	}
-	bad := func(word string, v float64, least, most float64) {
-		if err == nil && !(v >= least && v <= most) {
-			err = fmt.Errorf("%s=%v of %q refused: want %v to %v", word, v, clip.Text(d.Disk, shownBytes), least, most)
-		}
-	}
 	for _, p := range []struct {
 		word  string
 		value *float64
@@ -111,7 +107,7 @@ func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 		if p.value == nil {
 			continue
 		}
-		bad(p.word, *p.value, p.least, p.most)
+		err = cmp.Or(err, outOf(d, p.word, *p.value, p.least, p.most))
 		text := strconv.FormatFloat(*p.value, 'f', 2, 64)
 		if strings.HasSuffix(p.word, "lat") {
 			text = strconv.FormatFloat(*p.value, 'f', 0, 64)
@@ -126,10 +122,14 @@ func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 		control = "ctrl=user"
 	}
 	texts[1] = strings.Join(slices.Insert(words, 1, control), " ")
-	m := d.Model
-	if m == nil {
-		return texts, err
+	if d.Model != nil && err == nil {
+		texts[0], err = modelText(d, d.Model)
 	}
+	return texts, err
+}
+
+// modelText is what a disk can do, in the kernel's words.
+func modelText(d *tick.DiskCost, m *tick.DiskModel) (text string, err error) {
 	model := []string{"ctrl=user", "model=linear"}
 	for _, p := range []struct {
 		word  string
@@ -142,11 +142,18 @@ func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 		{"wseqiops", m.SequentialWritesPerSecond},
 		{"wrandiops", m.RandomWritesPerSecond},
 	} {
-		bad(p.word, float64(p.value), 1, maxDiskBytes)
+		err = cmp.Or(err, outOf(d, p.word, float64(p.value), 1, maxDiskBytes))
 		model = append(model, p.word+"="+strconv.FormatInt(p.value, 10))
 	}
-	texts[0] = strings.Join(model, " ")
-	return texts, err
+	return strings.Join(model, " "), err
+}
+
+// outOf refuses a value out of its bounds. NaN is out of any.
+func outOf(d *tick.DiskCost, word string, v, least, most float64) error {
+	if v >= least && v <= most {
+		return nil
+	}
+	return fmt.Errorf("%s=%v of %q refused: want %v to %v", word, v, clip.Text(d.Disk, shownBytes), least, most)
 }
 
 // costWords are a line's words by their names, without those that the kernel itself chooses (ctrl=auto). A disk without a line is not enabled,
