@@ -38,6 +38,8 @@ type Settings struct {
 	Share string
 	// Limits are what batch may have together on each disk that they name.
 	Limits []tick.DiskLimit
+	// Costs are the disks that the kernel shares by what reads and writes cost, so that the weight counts (io.cost, version 2).
+	Costs []tick.DiskCost
 }
 
 // Strategy is what a policy's own configuration says: a weight of batch, 0 for none, and limits.
@@ -62,6 +64,10 @@ const (
 type State struct {
 	// Set is what was advised, by cgroup.
 	Set map[string]*set `json:"set,omitempty"`
+	// Costs are the disks whose costs were advised, and UndoCosts those that are as before again, since UndoCostsAt or earlier.
+	Costs       []string  `json:"costs,omitempty"`
+	UndoCosts   []string  `json:"undoCosts,omitempty"`
+	UndoCostsAt time.Time `json:"undoCostsAt,omitzero"`
 }
 
 // values are what is advised of one cgroup, or undone: a weight, and limits of disks.
@@ -112,7 +118,8 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, own Strategy, 
 	}
 	st.release(t.Time, next)
 	apply(a, next)
-	if st.Set = next; len(next) == 0 {
+	st.costs(t, a, s.Costs)
+	if st.Set = next; len(next)+len(st.Costs)+len(st.UndoCosts) == 0 {
 		return nil
 	}
 	return st
@@ -122,6 +129,12 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, own Strategy, 
 func (st *State) mend(now time.Time) {
 	if len(st.Set) > maxCgroups {
 		st.Set = nil
+	}
+	if len(st.Costs)+len(st.UndoCosts) > 2*maxDisks {
+		st.Costs, st.UndoCosts = nil, nil
+	}
+	if st.UndoCostsAt.After(now) {
+		st.UndoCostsAt = now
 	}
 	for path, s := range st.Set {
 		if s == nil || !isPath(path) || len(s.Disks) > maxDisks || len(s.Undo.Disks) > 2*maxDisks {

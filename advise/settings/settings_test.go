@@ -60,6 +60,7 @@ func TestBounds(t *testing.T) {
 		"service-memory":       {"on"},
 		"batch-disk":           {"", "all"},
 		"batch-reclaim":        {"", "on", "Cold"},
+		"disk-cost":            {"", ";", "vda=", "=rpct:5", "vda=rpct:101", "vda=rlat:0", "vda=rlat:NaN", "vda=min:0", "vda=pace:5", "vda=rlat", "vda=rlat:5,rlat:6", "vda;vda"},
 		"batch-disk-max":       {"", "sda", "sda=", "=read:1Mi", "sda=read:1Ki", "sda=reads:3", "sda=reads:x", "sda=speed:5", "sda=read:1Mi,read:2Mi", "sda=reads:5;sda=reads:6"},
 		"reserve-cpu":          {"", "-1", "many", "NaN", "0.0001"},
 		"reserve-memory":       {"", "-1", "lots"},

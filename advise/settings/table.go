@@ -128,6 +128,10 @@ func (s *Settings) commonRows() []Row {
 		"most that batch reads and writes, by disk, in a second\n"+
 			"As in `all=read:100Mi,write:50Mi;/var/lib/db=reads:200,writes:100`: a disk is a name of /sys/block, a mount point, or all. "+
 			"read and write are bytes, reads and writes operations.").shownAs("none")
+	diskCost := diskCosts("disk-cost", &s.Disk.Costs,
+		"`DISKS` that the kernel shares by what reads and writes cost\n"+
+			"It is io.cost of cgroup version 2, by which weights count with any scheduler: all, or disks with semicolons between them, each alone or with "+
+			"targets in io.cost.qos' own words, as in `vda=rpct:95,rlat:5000;vdb`.").shownAs("none")
 	diskMax.Koordinator = "`blkioQOS` of `beClass` adds to it"
 	return []Row{
 		word("policy", &s.Policy, names, " is no policy: advise --list names them", "how to decide ("+strings.Join(names, ", ")+")"),
@@ -161,6 +165,7 @@ func (s *Settings) commonRows() []Row {
 				"idle is the smallest weight, so that batch gets what services leave. The kernel heeds weights with the scheduler BFQ or with io.cost.").
 			shownAs("idle under policy harvest, none under the others"),
 		diskMax,
+		diskCost,
 	}
 }
 

@@ -21,7 +21,7 @@ type disksSeen struct {
 
 // readDisksFor looks at the machine's disks where limits of them are wanted. What is planned is planned again where they have changed.
 func (a *Applier) readDisksFor(wanted []tick.Cgroup) {
-	if !slices.ContainsFunc(wanted, func(c tick.Cgroup) bool { return len(c.IOMax) > 0 }) {
+	if !slices.ContainsFunc(wanted, func(c tick.Cgroup) bool { return len(c.IOMax) > 0 || len(c.IOCost) > 0 }) {
 		return
 	}
 	if a.disks.rounds--; a.disks.rounds >= 0 && len(a.machine.Disks) > 0 {

@@ -54,7 +54,7 @@ type Disk struct {
 }
 
 // PerDevice reports whether a file has a line for each disk: then [File.Device] says which one is meant.
-func PerDevice(name string) bool { return limitFile(name) >= 0 }
+func PerDevice(name string) bool { return limitFile(name) >= 0 || isCost(name) }
 
 // limitFile is the place of a file among the limits, 0 for the one that has all; negative for other files.
 func limitFile(name string) int {

@@ -96,6 +96,8 @@ func Translate(m Machine, wanted []tick.Cgroup) ([]Setting, []tick.IsolationErro
 	for i := range wanted {
 		c := &wanted[i]
 		switch {
+		case c.Cgroup == "/" && len(c.IOCost) > 0 && Equal(c, &tick.Cgroup{Cgroup: "/", IOCost: c.IOCost}):
+			t.costs(c)
 		case c.Cgroup == "/":
 			t.once(c, "", "the root of the hierarchy is not to be changed")
 		case times[c.Cgroup] > 1:
@@ -168,6 +170,7 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 		}
 	}
 	t.disks(c)
+	t.costs(c)
 }
 
 // beside fits a list in beside kubelet's and others' partitions. It reports false where the list is not to be written.
@@ -310,7 +313,7 @@ func Equal(a, b *tick.Cgroup) bool {
 		same(a.MemoryOOMGroup, b.MemoryOOMGroup) && same(a.MemoryWmarkRatioPercent, b.MemoryWmarkRatioPercent) &&
 		same(a.MemoryWmarkScalePermille, b.MemoryWmarkScalePermille) && same(a.MemoryWmarkMinAdjPercent, b.MemoryWmarkMinAdjPercent) &&
 		same(a.MemoryPriority, b.MemoryPriority) && same(a.MemoryUsePriorityOOM, b.MemoryUsePriorityOOM) && same(a.IOWeight, b.IOWeight) &&
-		slices.EqualFunc(a.IOMax, b.IOMax, sameLimit)
+		slices.EqualFunc(a.IOMax, b.IOMax, sameLimit) && slices.EqualFunc(a.IOCost, b.IOCost, sameDiskCost)
 }
 
 func same[T comparable](a, b *T) bool {

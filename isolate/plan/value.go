@@ -60,6 +60,8 @@ func WeightFile(version int) string {
 // Want is the text to write, given Present and Period.
 func (s *Setting) Want() (string, error) {
 	switch {
+	case isCost(s.Name):
+		return s.wantCost(), nil
 	case PerDevice(s.Name):
 		return s.wantLimits()
 	case s.asFirst && isDefault(s.Name):
@@ -135,6 +137,8 @@ func Same(name, a, b string) bool {
 		return errX == nil && errY == nil && x == y
 	case isDefault(name):
 		return defaultOf(a) == defaultOf(b)
+	case isCost(name):
+		return sameCost(name, a, b)
 	case PerDevice(name):
 		x, errX := limitsOf(name, a)
 		y, errY := limitsOf(name, b)

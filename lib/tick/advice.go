@@ -105,6 +105,38 @@ type Cgroup struct {
 	// IOMax limits what is read and written on single disks. A limit counts only as far as it is under what the cgroup had before isolate
 	// changed it. On version 1 it holds for the processes of the cgroup itself, not for those below.
 	IOMax []DiskLimit `json:"ioMax,omitempty"`
+	// IOCost has the kernel share disks by what reads and writes cost, so that IOWeight counts. It is the root's alone ("/"), which takes no
+	// other key, and version 2's.
+	IOCost []DiskCost `json:"ioCost,omitempty"`
+}
+
+// DiskCost is io.cost.qos and io.cost.model of one disk (Documentation/admin-guide/cgroup-v2.rst). What is not set the kernel chooses where
+// nothing is, and keeps where something is.
+type DiskCost struct {
+	// Disk is a name of /sys/block, a mount point of something on the disk, or [AllDisks].
+	Disk string `json:"disk"`
+	// Enabled says whether the disk is shared so; nil is what there was before isolate changed it, of the model too.
+	Enabled *bool `json:"enabled,omitempty"`
+	// The percentile of reads, or writes, that shall not take longer than the latency: while more do, all are slowed down.
+	ReadPercentile           *float64 `json:"readPercentile,omitempty"`
+	ReadLatencyMicroseconds  *float64 `json:"readLatencyMicroseconds,omitempty"`
+	WritePercentile          *float64 `json:"writePercentile,omitempty"`
+	WriteLatencyMicroseconds *float64 `json:"writeLatencyMicroseconds,omitempty"`
+	// MinPercent and MaxPercent bound the pace, as parts of what the model says.
+	MinPercent *float64 `json:"minPercent,omitempty"`
+	MaxPercent *float64 `json:"maxPercent,omitempty"`
+	// Model is what the disk can do; nil is the kernel's guess, or what there was.
+	Model *DiskModel `json:"model,omitempty"`
+}
+
+// DiskModel is what a disk can do in a second.
+type DiskModel struct {
+	ReadBytesPerSecond        int64 `json:"readBytesPerSecond"`
+	SequentialReadsPerSecond  int64 `json:"sequentialReadsPerSecond"`
+	RandomReadsPerSecond      int64 `json:"randomReadsPerSecond"`
+	WriteBytesPerSecond       int64 `json:"writeBytesPerSecond"`
+	SequentialWritesPerSecond int64 `json:"sequentialWritesPerSecond"`
+	RandomWritesPerSecond     int64 `json:"randomWritesPerSecond"`
 }
 
 // AllDisks stands for every disk that has a device behind it and stands on no other: not loop devices, volumes and arrays, whose work

@@ -1,0 +1,45 @@
+package disk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"polder/advise/policy"
+	"polder/lib/phrase"
+	"polder/lib/tick"
+)
+
+// costs has the kernel share disks by costs. They are the root's, and nobody's in particular: what is not desired any more is as it was before.
+func (st *State) costs(t *tick.Tick, a *tick.Advice, desired []tick.DiskCost) {
+	desired = slices.Clone(desired[:min(len(desired), maxDisks)])
+	if len(desired) > 0 && t.Sample.CgroupVersion != 2 {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("disk costs: cgroup version %d has no io.cost: disks are shared as before", t.Sample.CgroupVersion))
+		desired = nil
+	}
+	names := make([]string, len(desired))
+	for i := range desired {
+		names[i] = desired[i].Disk
+	}
+	if dropped := without(st.Costs, names, false); len(dropped) > 0 {
+		st.UndoCosts, st.UndoCostsAt = slices.Concat(st.UndoCosts, dropped), t.Time
+	}
+	slices.Sort(st.UndoCosts)
+	st.UndoCosts = without(slices.Compact(st.UndoCosts), names, slices.Contains(names, tick.AllDisks))
+	if t.Time.Sub(st.UndoCostsAt) >= releaseFor {
+		st.UndoCosts = nil
+	}
+	st.Costs = names
+	if len(names) > 0 {
+		a.Reasons = append(a.Reasons, fmt.Sprintf("disk costs: io.cost on %s (%s)", phrase.Count(len(names), "disk"), policy.Quote(strings.Join(names, ", "))))
+	}
+	for _, disk := range st.UndoCosts {
+		desired = append(desired, tick.DiskCost{Disk: disk})
+	}
+	if len(desired) == 0 {
+		return
+	}
+	d := policy.NewDraft(a)
+	d.Each("/", func(c *tick.Cgroup) { c.IOCost = desired })
+	d.Finish(a)
+}

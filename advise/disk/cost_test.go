@@ -1,0 +1,76 @@
+package disk
+
+import (
+	"strings"
+	"testing"
+
+	"polder/lib/tick"
+)
+
+// costs is what is advised of the root, in a few words.
+func (r *run) costs() string {
+	var out []string
+	for _, c := range r.advice.Cgroups {
+		for _, d := range c.IOCost {
+			one := c.Cgroup + " " + d.Disk
+			switch {
+			case d.Enabled == nil:
+				one += " as before"
+			case *d.Enabled:
+				one += " on"
+			}
+			out = append(out, one)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// Costs are of the root, whether there is batch or not; what is not desired any more is as before for a minute. Version 1 has none.
+func TestCosts(t *testing.T) {
+	r := plain(2)
+	r.sample.Pods = nil
+	vda, vdb := tick.DiskCost{Disk: "vda", Enabled: new(true)}, tick.DiskCost{Disk: "vdb", Enabled: new(true)}
+	want := func(seconds int, want string) {
+		t.Helper()
+		if r.after(seconds); r.costs() != want {
+			t.Errorf("after %d s: %q; want %q", r.second, r.costs(), want)
+		}
+	}
+	want(1, "")
+	r.settings.Costs = []tick.DiskCost{vda, vdb}
+	want(1, "/ vda on, / vdb on")
+	if !strings.Contains(strings.Join(r.advice.Reasons, ""), `disk costs: io.cost on 2 disks ("vda, vdb")`) {
+		t.Errorf("reasons %q", r.advice.Reasons)
+	}
+	r.settings.Costs = []tick.DiskCost{vda}
+	want(1, "/ vda on, / vdb as before")
+	r.settings.Costs = nil
+	want(30, "/ vda as before, / vdb as before")
+	want(59, "/ vda as before, / vdb as before")
+	r.settings.Costs = []tick.DiskCost{{Disk: tick.AllDisks, Enabled: new(true)}}
+	want(0, "/ all on")
+	r.settings.Costs = nil
+	want(1, "/ all as before")
+	want(60, "")
+	if r.st != nil {
+		t.Errorf("remembered: %+v", r.st)
+	}
+	r = plain(1)
+	r.settings.Costs = []tick.DiskCost{vda}
+	want(1, "")
+	if !strings.Contains(strings.Join(r.advice.Reasons, ""), "cgroup version 1 has no io.cost") {
+		t.Errorf("reasons %q", r.advice.Reasons)
+	}
+}
+
+// A state file that another wrote changes nothing that is not a disk's.
+func TestCostsOfAHostileState(t *testing.T) {
+	r := plain(2)
+	names := strings.Repeat(`"x",`, 500)
+	if err := tick.Unmarshal([]byte(`{"costs":[`+names+`"x"],"undoCosts":["y"],"undoCostsAt":"9999-01-01T00:00:00Z"}`), &r.st); err != nil {
+		t.Fatal(err)
+	}
+	if r.after(1); r.costs() != "" {
+		t.Errorf("advised: %q", r.costs())
+	}
+}

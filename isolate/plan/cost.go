@@ -1,0 +1,221 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"polder/lib/clip"
+	"polder/lib/tick"
+)
+
+// keyIOCost is the key whose files, of the root alone, have a line for each disk.
+const keyIOCost = "ioCost"
+
+// The files of io.cost (Documentation/admin-guide/cgroup-v2.rst): how long a disk's reads and writes may take, and what they cost.
+const (
+	fileCostQOS   = "io.cost.qos"
+	fileCostModel = "io.cost.model"
+)
+
+func isCost(name string) bool { return name == fileCostQOS || name == fileCostModel }
+
+const (
+	// maxLatency is the longest target, in microseconds, and maxPace the largest percentage of a disk's pace that the kernel takes.
+	maxLatency = 60_000_000
+	maxPace    = 10_000
+)
+
+// costs turns the wanted costs of disks into settings: the model of each, where one is wanted, and then its switch.
+func (t *translator) costs(c *tick.Cgroup) {
+	if len(c.IOCost) == 0 {
+		return
+	}
+	version := t.machine.Versions["io"]
+	switch {
+	case c.Cgroup != "/":
+		t.once(c, keyIOCost, "refused: a disk's costs are of the whole machine, and in the root cgroup alone")
+		return
+	case version != 2:
+		t.once(c, keyIOCost, unavailable+"io.cost is of cgroup version 2; left alone")
+		return
+	case len(c.IOCost) > maxDiskLimits:
+		t.problem(c, keyIOCost, fmt.Sprintf("%d disks refused: want %d at most", len(c.IOCost), maxDiskLimits))
+		return
+	}
+	named, taken := map[string]bool{}, map[string]bool{}
+	for i := range c.IOCost {
+		named[c.IOCost[i].Disk] = true
+	}
+	for i := range c.IOCost {
+		d := &c.IOCost[i]
+		texts, err := costTexts(d)
+		if err != nil {
+			t.problem(c, keyIOCost, err.Error())
+			continue
+		}
+		found := false
+		for j := range t.machine.Disks {
+			disk := &t.machine.Disks[j]
+			ofAll := d.Disk == tick.AllDisks && disk.All && !named[disk.Name] && !slices.ContainsFunc(disk.Mounts, func(m string) bool { return named[m] })
+			if !ofAll && d.Disk != disk.Name && !slices.Contains(disk.Mounts, d.Disk) {
+				continue
+			}
+			found = true
+			if taken[disk.Device] {
+				t.once(c, keyIOCost, fmt.Sprintf("%q is a disk that is named already: left alone", clip.Text(d.Disk, shownBytes)))
+				continue
+			}
+			taken[disk.Device] = true
+			for k, name := range []string{fileCostModel, fileCostQOS} {
+				s := Setting{File: File{Controller: "io", Cgroup: "/", Name: name, Device: disk.Device}, Key: keyIOCost, Version: version, text: texts[k], asFirst: d.Enabled == nil}
+				if s.asFirst || s.text != "" {
+					t.settings = append(t.settings, s)
+				}
+			}
+		}
+		if !found && d.Disk != tick.AllDisks {
+			t.once(c, keyIOCost, fmt.Sprintf("no disk of this machine is %q: want a name of /sys/block, a mount point, or %q", clip.Text(d.Disk, shownBytes), tick.AllDisks))
+		}
+	}
+}
+
+// costTexts are what is to be written of one disk: the model, empty where none is wanted, and the switch with the targets.
+func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
+	if d.Enabled == nil {
+		return texts, nil
+	}
+	words := []string{"enable=0"}
+	if *d.Enabled {
+		words[0] = "enable=1"
+	}
+	for _, p := range []struct {
+		word  string
+		value *float64
+		least float64
+		most  float64
+	}{
+		{"rpct", d.ReadPercentile, 0, 100},
+		{"rlat", d.ReadLatencyMicroseconds, 1, maxLatency},
+		{"wpct", d.WritePercentile, 0, 100},
+		{"wlat", d.WriteLatencyMicroseconds, 1, maxLatency},
+		{"min", d.MinPercent, 1, maxPace},
+		{"max", d.MaxPercent, 1, maxPace},
+	} {
+		if p.value == nil {
+			continue
+		}
+		err = cmp.Or(err, outOf(d, p.word, *p.value, p.least, p.most))
+		text := strconv.FormatFloat(*p.value, 'f', 2, 64)
+		if strings.HasSuffix(p.word, "lat") {
+			text = strconv.FormatFloat(*p.value, 'f', 0, 64)
+		}
+		words = append(words, p.word+"="+text)
+	}
+	if d.MinPercent != nil && d.MaxPercent != nil && *d.MinPercent > *d.MaxPercent {
+		err = fmt.Errorf("min %v over max %v of %q refused", *d.MinPercent, *d.MaxPercent, clip.Text(d.Disk, shownBytes))
+	}
+	control := "ctrl=auto"
+	if len(words) > 1 {
+		control = "ctrl=user"
+	}
+	texts[1] = strings.Join(slices.Insert(words, 1, control), " ")
+	if d.Model != nil && err == nil {
+		texts[0], err = modelText(d, d.Model)
+	}
+	return texts, err
+}
+
+// modelText is what a disk can do, in the kernel's words.
+func modelText(d *tick.DiskCost, m *tick.DiskModel) (text string, err error) {
+	model := []string{"ctrl=user", "model=linear"}
+	for _, p := range []struct {
+		word  string
+		value int64
+	}{
+		{"rbps", m.ReadBytesPerSecond},
+		{"rseqiops", m.SequentialReadsPerSecond},
+		{"rrandiops", m.RandomReadsPerSecond},
+		{"wbps", m.WriteBytesPerSecond},
+		{"wseqiops", m.SequentialWritesPerSecond},
+		{"wrandiops", m.RandomWritesPerSecond},
+	} {
+		err = cmp.Or(err, outOf(d, p.word, float64(p.value), 1, maxDiskBytes))
+		model = append(model, p.word+"="+strconv.FormatInt(p.value, 10))
+	}
+	return strings.Join(model, " "), err
+}
+
+// outOf refuses a value out of its bounds. NaN is out of any.
+func outOf(d *tick.DiskCost, word string, v, least, most float64) error {
+	if v >= least && v <= most {
+		return nil
+	}
+	return fmt.Errorf("%s=%v of %q refused: want %v to %v", word, v, clip.Text(d.Disk, shownBytes), least, most)
+}
+
+// costWords are a line's words by their names, without those that the kernel itself chooses (ctrl=auto). A disk without a line is not enabled,
+// and its model is the kernel's.
+func costWords(name, text string) map[string]string {
+	words := map[string]string{}
+	for field := range strings.FieldsSeq(text) {
+		word, value, _ := strings.Cut(field, "=")
+		if f, err := strconv.ParseFloat(value, 64); err == nil {
+			value = strconv.FormatFloat(f, 'f', -1, 64)
+		}
+		words[word] = value
+	}
+	if words["ctrl"] == "" {
+		words["ctrl"] = "auto"
+	}
+	if name == fileCostQOS && words["enable"] == "" {
+		words["enable"] = "0"
+	}
+	if words["ctrl"] == "auto" {
+		for word := range words {
+			if word != "ctrl" && word != "enable" {
+				delete(words, word)
+			}
+		}
+	}
+	return words
+}
+
+// sameCost reports whether two lines say the same, as far as both say anything: what is written names what is wanted alone.
+func sameCost(name, a, b string) bool {
+	x, y := costWords(name, a), costWords(name, b)
+	for word, value := range x {
+		if other, both := y[word]; both && other != value {
+			return false
+		}
+	}
+	return true
+}
+
+// wantCost is the text of a disk's costs: what is wanted, or what there was first.
+func (s *Setting) wantCost() string {
+	text := s.text
+	if s.asFirst {
+		text = s.First
+	} else if !s.raw {
+		return text
+	}
+	words := costWords(s.Name, text)
+	order := []string{"enable", "ctrl", "model", "rpct", "rlat", "wpct", "wlat", "min", "max", "rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"}
+	var out []string
+	for _, word := range order {
+		if value, ok := words[word]; ok {
+			out = append(out, word+"="+value)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func sameDiskCost(a, b tick.DiskCost) bool {
+	return a.Disk == b.Disk && same(a.Enabled, b.Enabled) && same(a.ReadPercentile, b.ReadPercentile) &&
+		same(a.ReadLatencyMicroseconds, b.ReadLatencyMicroseconds) &&
+		same(a.WritePercentile, b.WritePercentile) && same(a.WriteLatencyMicroseconds, b.WriteLatencyMicroseconds) &&
+		same(a.MinPercent, b.MinPercent) && same(a.MaxPercent, b.MaxPercent) && same(a.Model, b.Model)
+}
