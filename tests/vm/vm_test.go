@@ -92,8 +92,15 @@ func (r *Report) asTests(t *testing.T) {
 func TestGuide(t *testing.T)        { runSuites(t, Guide, "guide48", "load48") }
 func TestVersion2(t *testing.T)     { runSuites(t, Small, "v2basics", "faults") }
 func TestColdMemory(t *testing.T)   { runSuites(t, Small, "cold") }
+func TestSharedDisks(t *testing.T)  { runSuites(t, withDisk(Small), "disks") }
 func TestVersion1(t *testing.T)     { runSuites(t, Small, "v1", "hybrid") }
 func TestSystemdGuest(t *testing.T) { runSuites(t, Small, SystemdSuite) }
+
+// withDisk is a machine with a slow disk.
+func withDisk(m Machine) Machine {
+	m.DiskBytesPerSecond = 8 << 20
+	return m
+}
 
 // What is downloaded is installed, works, and leaves nothing behind.
 func TestPackageGuest(t *testing.T) { runSuites(t, Small, PackageSuite) }

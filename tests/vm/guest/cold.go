@@ -64,7 +64,8 @@ func hoard(args []string) error {
 
 // cold is what is taken back of batch's memory that is not in use, with swap in compressed memory.
 var cold = suite{
-	name: "cold", doc: "cold memory of batch is taken back, once for each tick that asks for it, and the pod's waiting stops it",
+	name:  "cold",
+	doc:   "cold memory of batch is taken back, once for each tick that asks for it, and the pod's waiting stops it",
 	mount: mountV2,
 	tests: []test{{"cold memory", takeCold}},
 }
@@ -170,13 +171,23 @@ func takeCold(t *T) {
 	if now := current(job); taken < 20<<20 || now > before-20 || !l.alive() {
 		t.Errorf("%d bytes were taken, it holds %d MiB of %d, alive %t", taken, now, before, l.alive())
 	}
+	t.leftAlone(p, l)
+	look()
+	t.stop(p)
+	t.repeatCold(job, asked)
+	t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-cold")
+}
+
+// leftAlone has the job use all that it holds: then nothing is asked for, for longer than two steps.
+func (t *T) leftAlone(p *pipe, l *load) {
 	t.Must(l.Process.Signal(unix.SIGUSR1))
 	held := t.await(p, "a pod that is left alone", func(x *tick.Tick) bool {
 		return x.Advice != nil && strings.Contains(strings.Join(x.Advice.Reasons, "\n"), "left alone for")
 	})
 	t.Logf("when it used all: %q", held.Advice.Reasons)
-	look()
-	from := seen
+	p.mu.Lock()
+	from := len(p.ticks)
+	p.mu.Unlock()
 	time.Sleep(15 * time.Second) // two steps and more, in which nothing may be asked for
 	p.mu.Lock()
 	for _, x := range p.ticks[from:] {
@@ -185,9 +196,6 @@ func takeCold(t *T) {
 		}
 	}
 	p.mu.Unlock()
-	t.stop(p)
-	t.repeatCold(job, asked)
-	t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-cold")
 }
 
 // repeatCold gives a tick that has been acted on to isolate again, twice, and a made-up one of now, twice: that one is done once.

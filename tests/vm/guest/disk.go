@@ -44,3 +44,52 @@ func writeIOMax(t *T) {
 	}
 	t.restore("io-max", before)
 }
+
+// writeIOCost has a disk without a device shared by costs as advised, batch's weight beside it, and gives back what there was.
+func writeIOCost(t *T) {
+	t.loadModules([]string{"configfs", "null_blk"})
+	device := read("/sys/block/nullb0/dev")
+	line := func(file string) string {
+		for text := range strings.Lines(read(v2 + "/" + file)) {
+			if rest, found := strings.CutPrefix(strings.TrimSpace(text), device+" "); found {
+				return rest
+			}
+		}
+		return ""
+	}
+	t.group("/write", "cpuset", "cpu", "memory", "pids", "io")
+	dir := t.group("/write/batch")
+	before, err := values(v2 + "/write")
+	t.Must(err)
+	first := line("io.cost.qos")
+	model := &tick.DiskModel{
+		ReadBytesPerSecond: 100 << 20, SequentialReadsPerSecond: 5000, RandomReadsPerSecond: 1000,
+		WriteBytesPerSecond: 90 << 20, SequentialWritesPerSecond: 4000, RandomWritesPerSecond: 900,
+	}
+	cost := tick.DiskCost{
+		Disk: "nullb0", Enabled: new(true), ReadPercentile: new(95.0), ReadLatencyMicroseconds: new(5000.0), MinPercent: new(50.0), MaxPercent: new(150.0), Model: model,
+	}
+	wanted := []tick.Cgroup{{Cgroup: "/", IOCost: []tick.DiskCost{cost}}, {Cgroup: "/write/batch", IOWeight: new(int64(1))}}
+	t.clean(t.isolate("--journal /run/journal-io-cost", wanted...), 3)
+	t.Logf("io.cost.qos: %s; io.cost.model: %s", line("io.cost.qos"), line("io.cost.model"))
+	for _, word := range []string{"enable=1", "ctrl=user", "rpct=95.00", "rlat=5000", "min=50.00", "max=150.00"} {
+		if got := line("io.cost.qos"); !strings.Contains(got+" ", word+" ") {
+			t.Errorf("io.cost.qos is %q; want %s in it", got, word)
+		}
+	}
+	if got := line("io.cost.model"); !strings.Contains(got, "ctrl=user model=linear rbps=104857600 rseqiops=5000 rrandiops=1000 wbps=94371840 wseqiops=4000 wrandiops=900") {
+		t.Errorf("io.cost.model is %q", got)
+	}
+	t.expect(dir, "io.weight", "default 1")
+	if again := t.isolate("--journal /run/journal-io-cost", wanted...); again.Applied != 0 || len(again.Errors) > 0 {
+		t.Errorf("again: %+v", again)
+	}
+	t.refuses(t.isolate("", tick.Cgroup{Cgroup: "/write/batch", IOCost: []tick.DiskCost{cost}}), "/write/batch", "in the root cgroup alone")
+	t.restore("io-cost", before)
+	if got := line("io.cost.qos"); !strings.HasPrefix(got, "enable=0 ctrl=auto") || first != "" {
+		t.Errorf("restored, io.cost.qos is %q; at first %q", got, first)
+	}
+	if got := line("io.cost.model"); !strings.HasPrefix(got, "ctrl=auto") {
+		t.Errorf("restored, io.cost.model is %q", got)
+	}
+}

@@ -21,7 +21,7 @@ func main() {
 
 func command(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("want a command: suite, spin, eat or hoard")
+		return fmt.Errorf("want a command: suite, spin, eat, hoard, writes or commits")
 	}
 	switch args[0] {
 	case "suite":
@@ -30,6 +30,10 @@ func command(args []string) error {
 		return spin(args[1:])
 	case "eat":
 		return eat(args[1:])
+	case "writes":
+		return writes(args[1:])
+	case "commits":
+		return commits(args[1:])
 	case "hoard":
 		return hoard(args[1:])
 	}

@@ -12,6 +12,8 @@ type Machine struct {
 	// GuideNumbering numbers the CPUs as most firmware does, and as the guide's node has them: first every core's first
 	// thread, then every core's second one, so that CPU i's sibling is i+24 on 24 cores. QEMU's own is 2i and 2i+1.
 	GuideNumbering bool
+	// DiskBytesPerSecond is what the virtio disk does, which keeps nothing of what it is given; 0 where there is none.
+	DiskBytesPerSecond int
 	// Parameters are more of the kernel's.
 	Parameters string
 }
@@ -44,6 +46,9 @@ func (m Machine) Arguments() []string {
 			// Not reserved: a guest may have more memory than the host as long as it does not touch it.
 			"-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM,reserve=off", i, m.MemoryMiB/m.Sockets),
 			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=m%d,cpus=%d-%d", i, i, i*perSocket, (i+1)*perSocket-1))
+	}
+	if m.DiskBytesPerSecond > 0 {
+		args = append(args, "-drive", fmt.Sprintf("file.driver=null-co,file.size=%d,format=raw,if=virtio,throttling.bps-total=%d", 1<<30, m.DiskBytesPerSecond))
 	}
 	return args
 }

@@ -92,7 +92,7 @@ func Root() (string, error) {
 var Modules = []string{"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "failover", "net_failover", "virtio_net", "overlay"}
 
 // TestModules are those that single tests of a guest load.
-var TestModules = []string{"zsmalloc", "lzo", "lzo-rle", "zram", "configfs", "null_blk"}
+var TestModules = []string{"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "zsmalloc", "lzo", "lzo-rle", "zram", "configfs", "null_blk"}
 
 // ModuleFile is where a module is in the cache.
 func ModuleFile(name string) (string, error) {
