@@ -138,7 +138,7 @@ func (p *pod) goesOn(now time.Time) bool {
 	return gap >= 0 && gap <= longest && !p.At.After(now) && now.Sub(p.At) <= 2*longest && p.StallMicroseconds >= 0 && p.RefaultBytes >= 0
 }
 
-// begin remembers a pod from now on. What an earlier mistake of the same pod was stays known, and at least the last hold begins anew.
+// begin remembers a pod from now on. What an earlier mistake of the same pod was stays known, and at least the last hold begins again.
 func begin(now time.Time, r *reading, before *pod) *pod {
 	p := &pod{UID: strings.Clone(r.uid), At: now, Seen: now, StallMicroseconds: r.stall}
 	if before != nil && before.UID == r.uid && before.Hold > 0 {

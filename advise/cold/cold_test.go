@@ -170,7 +170,7 @@ func TestUnknownIsNotZero(t *testing.T) {
 	}
 }
 
-// Another pod in a cgroup of the same name begins anew, and so does one whose counter went back or whose clock did.
+// Another pod in a cgroup of the same name begins from nothing, and so does one whose counter went back or whose clock did.
 func TestAnotherPod(t *testing.T) {
 	r := plain(t).after(1, 0, 0)
 	r.sample.Pods[0].UID = "other"

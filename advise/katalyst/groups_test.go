@@ -159,7 +159,7 @@ func sizesOf(t *testing.T, a *tick.Advice) map[string]int {
 	return sizes
 }
 
-// Pools that together want just what there is have what they want: the reserve of each is not divided anew.
+// Pools that together want just what there is have what they want: the reserve of each is not divided again.
 func TestPoolsThatJustFitHaveWhatTheyWant(t *testing.T) {
 	a := New(Defaults()).Decide(at(0, shared("a", 38), pooled("b", "batch", 2)))
 	if diff := cmp.Diff(map[string]int{"share": 40, "batch": 4, "reclaim": 4}, sizesOf(t, a)); diff != "" {

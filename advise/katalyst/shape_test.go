@@ -38,7 +38,7 @@ func TestMemoIsBounded(t *testing.T) {
 	}
 	of(1001)
 	if of(1002); of(1001) != -1001 || made != 1002 {
-		t.Errorf("a value was made anew after another one: %d in all; want 1002", made)
+		t.Errorf("a value was made again after another one: %d in all; want 1002", made)
 	}
 }
 
@@ -75,11 +75,11 @@ func TestMemoryOfNUMANodes(t *testing.T) {
 	}
 }
 
-// A shape is made anew when anything of it changes, and only then.
+// A shape is made again when anything of it changes, and only then.
 func TestTheShapeFollowsTheMachine(t *testing.T) {
 	last := shapeOf(t, guideTopology(), "", "")
 	if again, err := last.renew(guideTopology(), "", ""); err != nil || again != last {
-		t.Errorf("the same machine is made anew")
+		t.Errorf("the same machine is made again")
 	}
 	fewer := guideTopology()
 	fewer.CPUs = "0-46"

@@ -58,7 +58,7 @@ func TestMaxComesLast(t *testing.T) {
 	r.after(2).says("the kernel killed 2 of batch's processes")
 }
 
-// Events that are not known change nothing, nor do those of a cgroup that was made anew.
+// Events that are not known change nothing, nor do those of a cgroup that was made again.
 func TestUnknownEvents(t *testing.T) {
 	r, _ := squeezed(t)
 	r.sample.BatchMemory = nil

@@ -30,7 +30,7 @@ func (t *tree) openEvents(e *events, path string) {
 	e.file = f
 }
 
-// readEvents reads it anew where it is old enough.
+// readEvents reads it again where it is old enough.
 func (t *tree) readEvents(e *events, seconds, every float64) {
 	elapsed := seconds - e.at
 	if e.file == nil || elapsed > 0 && elapsed < every {

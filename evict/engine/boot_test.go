@@ -112,7 +112,7 @@ func TestAFreezingCountsOnlyWhileItHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	anew := func(t *testing.T, h *cgroup.Hierarchy, path, _ string) { remake(t, h, path) }
+	remade := func(t *testing.T, h *cgroup.Hierarchy, path, _ string) { remake(t, h, path) }
 	for _, tt := range []struct {
 		name    string
 		change  func(t *testing.T, h *cgroup.Hierarchy, path, state string)
@@ -128,9 +128,9 @@ func TestAFreezingCountsOnlyWhileItHolds(t *testing.T) {
 			otherBoot(t, state, "")
 			thawed(t, h, path, state)
 		}, true, true},
-		{"replaced between runs", anew, true, true},
+		{"replaced between runs", remade, true, true},
 		{"thawed between runs", thawed, true, true},
-		{"replaced in a run", anew, false, true},
+		{"replaced in a run", remade, false, true},
 		{"thawed in a run", thawed, false, true},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {

@@ -6,7 +6,7 @@
 // (docs/adr/0015-reclaim-once.md).
 //
 // The kernel works in the time of whoever writes, as long as it takes. So it is done beside the ticks, by one goroutine at a time, in small
-// parts and for a bounded time, and what became of it is told by a later tick.
+// parts and for a bounded time, and a later tick says what became of it.
 package reclaim
 
 import (

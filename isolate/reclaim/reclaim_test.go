@@ -48,7 +48,7 @@ func ask(at float64, cgroups ...string) *tick.MemoryReclaim {
 	return m
 }
 
-// What is asked for is done in parts, once, and told by a later tick; a cgroup that has gone is no failure.
+// What is asked for is done in parts, once, and a later tick says so; a cgroup that has gone is no failure.
 func TestItIsDoneOnce(t *testing.T) {
 	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
 	var out tick.Isolation

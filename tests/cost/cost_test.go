@@ -71,7 +71,7 @@ func classify(b *testing.B, above *group.Group) string {
 	return path
 }
 
-// share runs a script in a cgroup of its own and returns the part of one CPU that it takes in percent; look, where given, is called
+// share runs a script in a cgroup of its own, of that name, and returns the part of one CPU that it takes in percent; look, where given, is called
 // before it ends. What runs in the cgroup is ended.
 func share(b *testing.B, name, script string, span time.Duration, look func(*group.Group)) float64 {
 	b.Helper()
@@ -137,9 +137,9 @@ func BenchmarkCollectBesideCadvisor(b *testing.B) {
 			rules := classify(b, containers(b, count, 0))
 			ours, theirs := 0.0, 0.0
 			for range b.N {
-				for range 2 {
-					ours += share(b, "collect", fmt.Sprintf("%s --classify %s >/dev/null", binaries.Path(b, "collect"), rules), span, nil)
-					theirs += share(b, "cadvisor", "exec "+peer+" 2>/dev/null", span, nil)
+				for round := range 2 {
+					ours += share(b, fmt.Sprint("collect-", count, round), fmt.Sprintf("%s --classify %s >/dev/null", binaries.Path(b, "collect"), rules), span, nil)
+					theirs += share(b, fmt.Sprint("cadvisor-", count, round), "exec "+peer+" 2>/dev/null", span, nil)
 				}
 			}
 			rounds := float64(2 * b.N)

@@ -50,7 +50,8 @@ var tiers = []tier{
 	{
 		name: "quick", does: "unit tests and scripts; what has not changed since it passed is not run again", takes: "1 minute",
 		setup: []setup{native},
-		runs:  []run{{packages: []string{"./..."}, except: slices.Concat(apart, wholePipe), args: []string{"-timeout=5m"}}},
+		// The pages' commands take longer than all else here together, and few edits change them: they are of the next tier.
+		runs: []run{{packages: []string{"./..."}, except: slices.Concat(apart, wholePipe), args: []string{"-timeout=5m", "-skip=^Test(Recording)?Commands$"}}},
 	},
 	{
 		name: "native", does: "everything that runs on this machine itself, on its real cgroups: all packages, those with goroutines under the race detector", takes: "5 minutes",

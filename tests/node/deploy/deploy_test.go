@@ -274,7 +274,7 @@ collect/collect.json 600 65521:65532
 evict/evict.json 600 65524:65532
 isolate.journal 600 0:0
 `
-	anew := func() int {
+	again := func() int {
 		logs := d.Kubectl("-n", namespace, "logs", "-l", "app.kubernetes.io/name=polder", "--all-containers", "--tail=-1")
 		return strings.Count(logs, unreadable)
 	}
@@ -287,13 +287,13 @@ isolate.journal 600 0:0
 	d.Enter("sh", "-c", "cd "+state+" && for file in */*.json; do echo garbage >$file; done")
 	d.apply()
 	d.ready(apart...)
-	if n := anew(); n != 3 {
+	if n := again(); n != 3 {
 		t.Errorf("%d tools have read the garbage in their states' place, want 3: %s", n, d.logs())
 	}
 	// What they have written since is what the next ones go on with.
 	d.Kubectl("-n", namespace, "delete", "pods", "-l", "app.kubernetes.io/name=polder", "--wait")
 	d.ready(apart...)
-	if n := anew(); n != 0 {
+	if n := again(); n != 0 {
 		t.Errorf("%d tools have restarted: %s", n, d.logs())
 	}
 	if got := stat(); got != want {
