@@ -193,6 +193,7 @@ func TestState(t *testing.T) {
 	}
 }
 
+// Threads need not be looked at where hardly any CPU was used since the last sample, 5 s ago, and none was runnable then; the use is the sample.
 func TestIdle(t *testing.T) {
 	asleep := loadSample{usage: 10, throttled: 3, any: true}
 	with := func(change func(*loadSample)) loadSample {
@@ -200,29 +201,42 @@ func TestIdle(t *testing.T) {
 		change(&s)
 		return s
 	}
-	tests := []struct {
+	now := func(used uint64) cgroup.Values {
+		return cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 10 + used, ThrottledPeriods: 3}
+	}
+	throttled := now(0)
+	throttled.ThrottledPeriods++
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
 		name string
 		last loadSample
 		now  cgroup.Values
+		use  float64
 		want bool
 	}{
-		{"has not run", asleep, cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 10, ThrottledPeriods: 3}, true},
-		{"has run", asleep, cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 11, ThrottledPeriods: 3}, false},
-		{"was throttled", asleep, cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 10, ThrottledPeriods: 4}, false},
-		{"may starve: left out last time", with(func(s *loadSample) { s.skipped = true }), cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 10, ThrottledPeriods: 3}, false},
-		{"starves: runnable last time", with(func(s *loadSample) { s.runnable = 1 }), cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 10, ThrottledPeriods: 3}, false},
-		{"no sample yet", loadSample{}, cgroup.Values{Has: cgroup.HasUsage}, false},
-		{"use not known", asleep, cgroup.Values{UsageNanoseconds: 10, ThrottledPeriods: 3}, false},
-	}
-	for _, tt := range tests {
-		c := &container{sampled: tt.last, group: &cgroup.Group{Values: tt.now}}
-		if got := c.idle(); got != tt.want {
-			t.Errorf("%s: idle() = %v; want %v", tt.name, got, tt.want)
+		{"has not run", asleep, now(0), 0, true},
+		{"has run a little", asleep, now(25e6), 0.005, true},
+		{"has run for a hundredth", asleep, now(50e6), 0.01, true},
+		{"has run for more", asleep, now(51e6), 0, false},
+		{"was throttled", asleep, throttled, 0, false},
+		{"left out once", with(func(s *loadSample) { s.skipped = 1 }), now(0), 0, true},
+		{"may starve: left out twice", with(func(s *loadSample) { s.skipped = 2 }), now(0), 0, false},
+		{"starves: runnable last time", with(func(s *loadSample) { s.runnable = 1 }), now(0), 0, false},
+		{"no sample yet", loadSample{}, now(0), 0, false},
+		{"use not known", asleep, cgroup.Values{UsageNanoseconds: 10, ThrottledPeriods: 3}, 0, false},
+		{"another cgroup of the same name", asleep, cgroup.Values{Has: cgroup.HasUsage, UsageNanoseconds: 9, ThrottledPeriods: 3}, 0, false},
+	} {
+		c := &container{sampled: tt.last, loads: loadavg.Average{At: begin}, group: &cgroup.Group{Values: tt.now}}
+		if use, ok := c.idle(begin.Add(5 * time.Second)); ok != tt.want || ok && use != tt.use {
+			t.Errorf("%s: idle() = %v, %v; want %v, %v", tt.name, use, ok, tt.use, tt.want)
+		}
+		if _, ok := c.idle(begin); ok {
+			t.Errorf("%s: idle at the time of the last sample", tt.name)
 		}
 	}
 }
 
-// A starved thread is counted at every second sample at least, and at every one from the first that sees it.
+// A starved thread is counted at every third sample at least, and at every one from the first that sees it.
 func TestStarvedThreadIsCounted(t *testing.T) {
 	m := newMachine(t)
 	m.cgroup("/a", "1000")
@@ -239,8 +253,10 @@ func TestStarvedThreadIsCounted(t *testing.T) {
 		}
 		return box.loads.Load1
 	}
-	if load := step(); load != 0 || !box.sampled.skipped {
-		t.Fatalf("load1 of a sleeper = %v, left out: %v; want 0, true", load, box.sampled.skipped)
+	for i := range mostSkipped {
+		if load := step(); load != 0 || box.sampled.skipped != i+1 {
+			t.Fatalf("load1 of a sleeper = %v, left out %d times; want 0, %d", load, box.sampled.skipped, i+1)
+		}
 	}
 	m.write("proc/7/stat", "7 (x) R 1") // and gets no CPU
 	for i := range 3 {
