@@ -1,0 +1,452 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/lib/cpus"
+	"polder/lib/tick"
+)
+
+// A quota and a burst may be those of the largest machine, 8192 CPUs, and not more.
+func TestTheLargestMachineMayHaveAllOfItsCPU(t *testing.T) {
+	for milliCPU, want := range map[int64]bool{8_192_000: true, 8_192_001: false} {
+		if _, err := fillQuota(nil, &tick.Cgroup{CPUMaxMilliCPU: &milliCPU}, &Setting{}); (err == nil) != want {
+			t.Errorf("a quota of %d: %v", milliCPU, err)
+		}
+		burst := (milliCPU-8_192_000)*100 + 819_200_000
+		if _, err := fillBurst(nil, &tick.Cgroup{CPUBurstMilliCPU: &burst}, &Setting{}); (err == nil) != want {
+			t.Errorf("a burst of %d: %v", burst, err)
+		}
+	}
+}
+
+// What a quota comes to is rounded to the nearest milli-CPU, and unknown where the text or the period is no number.
+func TestMilliCPU(t *testing.T) {
+	const largest = math.MaxInt64 / 1000
+	for _, c := range []struct {
+		text, period string
+		want         *int64
+	}{
+		{"50000", "100000", new(int64(500))},
+		{"50000 100000", "100000", new(int64(500))},
+		{"33333", "100000", new(int64(333))},
+		{"66667", "100000", new(int64(667))},
+		{"150", "100000", new(int64(2))},
+		{"149", "100000", new(int64(1))},
+		{"0", "100000", new(int64(0))},
+		{"3", "1", new(int64(3000))},
+		{"-1", "100000", new(int64(tick.Unlimited))},
+		{"max 100000", "100000", new(int64(tick.Unlimited))},
+		{"max", "", new(int64(tick.Unlimited))},
+		{fmt.Sprint(largest), "1", new(int64(largest * 1000))},
+		{fmt.Sprint(largest + 1), "1", nil},
+		{"-2", "100000", nil},
+		{"x", "100000", nil},
+		{"", "100000", nil},
+		{"50000", "", nil},
+		{"50000", "0", nil},
+		{"50000", "-1", nil},
+	} {
+		if diff := cmp.Diff(c.want, MilliCPU(c.text, c.period)); diff != "" {
+			t.Errorf("%q of %q (-want +got):\n%s", c.text, c.period, diff)
+		}
+	}
+}
+
+// Shares are the ones that opencontainers makes the weight of, and of several the most.
+func TestSharesOfAWeight(t *testing.T) {
+	for weight, want := range map[int64]int64{
+		1: 2, 2: 5, 3: 9, 5: 19, 10: 50, 39: 305, 79: 758, 100: 1024, 101: 1037, 200: 2451, 500: 7603, 1000: 17614,
+		5000: 117921, 9999: 262114, 10000: 262144,
+	} {
+		if got := sharesOf(weight); got != want {
+			t.Errorf("weight %d is %d shares, want %d", weight, got, want)
+		}
+	}
+}
+
+// What version 1 shows for "no limit" depends on the size of its pages, of which 64 KiB is the largest.
+func TestNoLimitOfAnyPageSize(t *testing.T) {
+	for text, want := range map[string]bool{
+		"9223372036854771712": true, "9223372036854759424": true, "9223372036854710272": true, "9223372036854710271": false,
+	} {
+		if got := Same("memory.limit_in_bytes", text, "-1"); got != want {
+			t.Errorf("%s is no limit: %t", text, got)
+		}
+	}
+}
+
+// Where no quota that the kernel takes is within that of the cgroup above, none is written, and it is said of what was advised.
+func TestNoQuotaWithinThatOfTheCgroupAbove(t *testing.T) {
+	m := machine(1, cpus.New(0))
+	quota := func(cgroup string, milliCPU int64, present, period string) Setting {
+		settings, _ := Translate(m, []tick.Cgroup{{Cgroup: cgroup, CPUMaxMilliCPU: &milliCPU}})
+		settings[0].Present, settings[0].Period = present, period
+		return settings[0]
+	}
+	around := func(cgroup, present, period string) Around {
+		return Around{File: File{Controller: "cpu", Cgroup: cgroup, Name: fileQuota}, Present: present, Period: period}
+	}
+	writes, problems := Make(m, []Setting{quota("/a/b", 500, "-1", "10000")}, []Around{around("/a", "1000", "100000")})
+	if len(writes) > 0 || len(problems) != 2 || !strings.Contains(problems[1].Error, "no quota of at least 1000 us in a period of 10000 us") {
+		t.Errorf("advised below: %q, %v", steps(writes), problems)
+	}
+	writes, problems = Make(m, []Setting{quota("/a", 10, "50000", "100000")}, []Around{around("/a/b", "1000", "10000")})
+	if diff := cmp.Diff([]string{"/a cpu.cfs_quota_us: 50000 -> 1000"}, steps(writes)); diff != "" || len(problems) > 0 {
+		t.Errorf("advised above: %v, steps (-want +got):\n%s", problems, diff)
+	}
+	// The least that the kernel takes is as good as any other.
+	writes, problems = Make(m, []Setting{quota("/a/b", 500, "-1", "100000")}, []Around{around("/a", "1000", "100000")})
+	if diff := cmp.Diff([]string{"/a/b cpu.cfs_quota_us: -1 -> 1000"}, steps(writes)); diff != "" || len(problems) != 1 {
+		t.Errorf("the least quota: %v, steps (-want +got):\n%s", problems, diff)
+	}
+	m = machine(2, cpus.New(0))
+	writes, problems = Make(m, []Setting{quota("/a", 10, "100000 100000", ""), quota("/a/b", tick.Unlimited, "2000 10000", "")}, nil)
+	want := []string{"/a cpu.max: 100000 100000 -> 1000 100000", "/a/b cpu.max: 2000 10000 -> max 10000 needs [0]"}
+	if diff := cmp.Diff(want, steps(writes)); diff != "" || len(problems) > 0 {
+		t.Errorf("on the way to no limit: %v, steps (-want +got):\n%s", problems, diff)
+	}
+}
+
+// A quota that cannot be made out is left alone, and said so.
+func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
+	for _, present := range []string{"", "max", "max 0", "max x", "x 100000", "1000 0", "1000"} {
+		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(500))}})
+		settings[0].Present = present
+		if writes, problems := Make(machine(2, cpus.New(0)), settings, nil); len(writes) > 0 || len(problems) != 1 {
+			t.Errorf("%q: %q, %v", present, steps(writes), problems)
+		}
+	}
+}
+
+// A limit of 0 that was there first is a limit, and the tightest.
+func TestALimitOfZeroIsTheTightest(t *testing.T) {
+	for _, wanted := range []int64{4096, tick.Unlimited} {
+		advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: &wanted, MemoryTighterOnly: true}
+		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{advised})
+		settings[0].First = "0"
+		if got, err := settings[0].Want(); got != "0" || err != nil {
+			t.Errorf("%d is written as %q, %v", wanted, got, err)
+		}
+	}
+}
+
+// A reclaim's time is good for as long as the bounds say, and why it is not is said in seconds.
+func TestWhyAReclaimIsSkipped(t *testing.T) {
+	for _, c := range []struct {
+		seconds, last, at float64
+		why               string
+	}{
+		{100, 50, 99, ""},
+		{100, 50, 70, ""},
+		{100, 50, 69, "its sample is 31 s old, the limit is 30 s"},
+		{100, 70, 70, "a repeat, or from before isolate was started"},
+		{100, 70, 70.5, ""},
+		{100, 50, 101, ""},
+		{100, 50, 102, "its sample is 2 s ahead of the kernel's clock"},
+		{1e12, 0, 1, "its sample is 1000000000 s old, the limit is 30 s"},
+		{100, 50, math.Inf(1), "its sample is 1000000000 s ahead of the kernel's clock"},
+		{100, 50, math.NaN(), "its time is not known"},
+		{math.NaN(), 50, 99, "its time is not known"},
+	} {
+		clock := ReclaimClock{Boot: "b", Seconds: c.seconds, Last: c.last}
+		if got := clock.Skips(&tick.MemoryReclaim{Boot: "b", BootSeconds: c.at}); got != c.why {
+			t.Errorf("%+v: %q", c, got)
+		}
+		if got := clock.Skips(&tick.MemoryReclaim{Boot: "c", BootSeconds: c.at}); got != "it is for another run of the kernel, or another machine" {
+			t.Errorf("%+v of another run: %q", c, got)
+		}
+	}
+}
+
+// What is within the bounds of a reclaim is done, what is beyond them is refused, and of many refusals the first ten are said.
+func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
+	each := func(n int, bytes int64) []tick.MemoryToTake {
+		var out []tick.MemoryToTake
+		for i := range n {
+			out = append(out, tick.MemoryToTake{Cgroup: fmt.Sprintf("/batch/%d", i), Bytes: bytes})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name           string
+		want           []tick.MemoryToTake
+		done, problems int
+		says           string
+	}{
+		{"one byte", each(1, 1), 1, 0, ""},
+		{"nothing", each(1, 0), 0, 1, "refused: 0 bytes"},
+		{"all that a tick may take", each(1, 1<<30), 1, 0, ""},
+		{"one more", each(1, 1<<30+1), 0, 1, "refused: 1073741825 bytes: all of a tick together are 1073741824 at most"},
+		{"all of it in two halves", each(2, 1<<29), 2, 0, ""},
+		{"two halves and one more", append(each(2, 1<<29), tick.MemoryToTake{Cgroup: "/c", Bytes: 1}), 2, 1, "refused: 1 bytes: all"},
+		{"as many cgroups as a tick may name", each(64, 1), 64, 0, ""},
+		{"one more cgroup", each(65, 1), 64, 1, "refused: a tick may name 64 cgroups"},
+		{"many more", each(90, 1), 64, 10, "refused: a tick may name 64 cgroups"},
+		{"a cgroup twice", append(each(1, 1), each(2, 1)...), 1, 2, "refused: named 2 times"},
+		{"a pod", []tick.MemoryToTake{{Cgroup: "/kubepods/besteffort/podx", Bytes: 1}}, 1, 0, ""},
+		{"a tier", []tick.MemoryToTake{{Cgroup: "/kubepods/besteffort", Bytes: 1}}, 0, 1, "refused: memory is taken back of pods"},
+	} {
+		list, problems := Reclaims(c.want)
+		if len(list) != c.done || len(problems) != c.problems {
+			t.Errorf("%s: %d are done with %d problems, want %d and %d", c.name, len(list), len(problems), c.done, c.problems)
+		}
+		if len(problems) > 0 && !strings.HasPrefix(problems[0].Error, c.says) {
+			t.Errorf("%s: %v, want %q", c.name, problems, c.says)
+		}
+	}
+}
+
+// A disk's targets and model may be at their bounds and not beyond them.
+func TestBoundsOfADisksCosts(t *testing.T) {
+	of := func(change func(*tick.DiskCost)) []tick.DiskCost {
+		d := tick.DiskCost{Disk: "sda", Enabled: new(true)}
+		change(&d)
+		return []tick.DiskCost{d}
+	}
+	for _, c := range []struct {
+		word            string
+		field           func(*tick.DiskCost) **float64
+		least, most     float64
+		under, overMost float64
+	}{
+		{"rpct", func(d *tick.DiskCost) **float64 { return &d.ReadPercentile }, 0, 100, -0.01, 100.01},
+		{"wpct", func(d *tick.DiskCost) **float64 { return &d.WritePercentile }, 0, 100, -0.01, 100.01},
+		{"rlat", func(d *tick.DiskCost) **float64 { return &d.ReadLatencyMicroseconds }, 1, 60_000_000, 0.99, 60_000_001},
+		{"wlat", func(d *tick.DiskCost) **float64 { return &d.WriteLatencyMicroseconds }, 1, 60_000_000, 0.99, 60_000_001},
+		{"min", func(d *tick.DiskCost) **float64 { return &d.MinPercent }, 1, 10_000, 0.99, 10_000.01},
+		{"max", func(d *tick.DiskCost) **float64 { return &d.MaxPercent }, 1, 10_000, 0.99, 10_000.01},
+	} {
+		for value, want := range map[float64]bool{c.least: true, c.most: true, c.under: false, c.overMost: false} {
+			lines, problems := costLines(t, 2, of(func(d *tick.DiskCost) { *c.field(d) = &value }), nil)
+			if (len(lines) == 1 && strings.Contains(lines[0], " "+c.word+"=")) != want || (len(problems) == 0) != want {
+				t.Errorf("%s=%v: %q, %v", c.word, value, lines, problems)
+			}
+		}
+	}
+	for value, want := range map[int64]bool{1: true, 1 << 50: true, 0: false, 1<<50 + 1: false} {
+		for i := range 6 {
+			m := tick.DiskModel{
+				ReadBytesPerSecond: 9, SequentialReadsPerSecond: 9, RandomReadsPerSecond: 9,
+				WriteBytesPerSecond: 9, SequentialWritesPerSecond: 9, RandomWritesPerSecond: 9,
+			}
+			reflect.ValueOf(&m).Elem().Field(i).SetInt(value)
+			lines, problems := costLines(t, 2, of(func(d *tick.DiskCost) { d.Model = &m }), nil)
+			if (len(lines) == 2) != want || (len(problems) == 0) != want {
+				t.Errorf("%+v: %q, %v", m, lines, problems)
+			}
+		}
+	}
+	good := &tick.DiskModel{
+		ReadBytesPerSecond: 9, SequentialReadsPerSecond: 9, RandomReadsPerSecond: 9,
+		WriteBytesPerSecond: 9, SequentialWritesPerSecond: 9, RandomWritesPerSecond: 9,
+	}
+	wanted := of(func(d *tick.DiskCost) { d.Model, d.ReadLatencyMicroseconds = good, new(float64(0)) })
+	if lines, problems := costLines(t, 2, wanted, nil); len(lines) > 0 || len(problems) != 1 {
+		t.Errorf("a good model beside a bad target: %q, %v", lines, problems)
+	}
+	wanted = of(func(d *tick.DiskCost) { d.MinPercent, d.MaxPercent = new(float64(80)), new(float64(80)) })
+	if lines, problems := costLines(t, 2, wanted, nil); len(lines) != 1 || len(problems) > 0 {
+		t.Errorf("the pace is 80 exactly: %q, %v", lines, problems)
+	}
+}
+
+// A cgroup's advice may name 256 disks and not more.
+func TestNumberOfDisks(t *testing.T) {
+	for _, n := range []int{256, 257} {
+		var costs []tick.DiskCost
+		var limits []tick.DiskLimit
+		for range n {
+			costs = append(costs, tick.DiskCost{Disk: "sda", Enabled: new(true)})
+			limits = append(limits, limit("sda", 1<<20, 0, 0, 0))
+		}
+		if lines, problems := costLines(t, 2, costs, nil); (len(lines) == 1) != (n == 256) || len(problems) != 1 {
+			t.Errorf("costs of %d disks: %q, %v", n, lines, problems)
+		}
+		lines, problems := linesOf(t, 2, limits, func(File) (string, string) { return "", "" })
+		if (len(lines) == 1) != (n == 256) || (len(problems) == 0) != (n == 256) {
+			t.Errorf("limits of %d disks: %q, %v", n, lines, problems)
+		}
+	}
+}
+
+// Each limit of a disk may be at its own bounds and not beyond them.
+func TestBoundsOfADisksLimits(t *testing.T) {
+	bytes := map[int64]bool{65535: false, 65536: true, 1 << 50: true, 1<<50 + 1: false}
+	operations := map[int64]bool{3: false, 4: true, 1 << 30: true, 1<<30 + 1: false}
+	for i, word := range []string{"rbps", "wbps", "riops", "wiops"} {
+		bounds := bytes
+		if i >= 2 {
+			bounds = operations
+		}
+		for value, want := range bounds {
+			var l [4]int64
+			l[i] = value
+			lines, problems := linesOf(t, 2, []tick.DiskLimit{limit("sda", l[0], l[1], l[2], l[3])}, func(File) (string, string) { return "", "" })
+			written := len(lines) == 1 && strings.Contains(lines[0], fmt.Sprintf(" %s=%d", word, value))
+			if written != want || (len(problems) == 0) != want {
+				t.Errorf("%s=%d: %q, %v", word, value, lines, problems)
+			}
+		}
+	}
+}
+
+// The 0 of version 1 and numbers that are none of ours mean no limit: they do not lift one that is wanted.
+func TestNoLimitOfADisk(t *testing.T) {
+	lines, problems := linesOf(t, 1, []tick.DiskLimit{limit("sda", 1<<20, 0, 0, 0)}, func(File) (string, string) { return "0", "0" })
+	if diff := cmp.Diff([]string{"read_bps_device: 8:0 1048576"}, lines); diff != "" || len(problems) > 0 {
+		t.Errorf("version 1: %v, lines (-want +got):\n%s", problems, diff)
+	}
+	for _, first := range []string{"rbps=18446744073709551615", "rbps=9223372036854775807", "rbps=max"} {
+		lines, problems := linesOf(t, 2, []tick.DiskLimit{limit("sda", -1, 0, 0, 0)}, func(File) (string, string) { return "rbps=65536", first })
+		if diff := cmp.Diff([]string{"io.max: 8:0 rbps=max wbps=max riops=max wiops=max"}, lines); diff != "" || len(problems) > 0 {
+			t.Errorf("%s: %v, lines (-want +got):\n%s", first, problems, diff)
+		}
+	}
+}
+
+// A journal's device is two numbers, of up to seven digits as the kernel's are.
+func TestNumbersOfADevice(t *testing.T) {
+	for device, want := range map[string]bool{
+		"8:0": true, "4095:1048575": true, "259:10485750": false, "12345678:0": false,
+		"8:": false, ":0": false, "8": false, "8:0 ": false, "a:0": false, "": false,
+	} {
+		for _, name := range []string{fileIOMax, fileCostQOS, "blkio.throttle.read_bps_device"} {
+			if got := Known(File{Controller: "io", Name: name, Device: device}); got != want {
+				t.Errorf("%s of %q is known: %t", name, device, got)
+			}
+		}
+	}
+	for _, f := range []File{{Name: fileIOMax}, {Name: fileCostQOS}} {
+		if f.Shown("x") != "x" || f.Line("x") != "x" {
+			t.Errorf("a text of no device is shown as %q, and written as %q", f.Shown("x"), f.Line("x"))
+		}
+	}
+	if f := (File{Name: fileCostQOS, Device: "8:0"}); f.Shown("enable=1") != "8:0 enable=1" {
+		t.Errorf("a disk's costs are shown as %q", f.Shown("enable=1"))
+	}
+}
+
+// A container's list is kubelet's own where it is the default one, or one of the last, under a policy that gives lists.
+func TestAnEarlierDefaultIsKubeletsOwnList(t *testing.T) {
+	const c = "/kubepods/podx/c"
+	earlier := func(change func(*Kubelet)) *Kubelet {
+		k := beside()
+		k.Before = []cpus.Set{cpus.New(0, 1), cpus.New(0, 1, 2)}
+		change(k)
+		return k
+	}
+	same := earlier(func(*Kubelet) {})
+	for _, tt := range []struct {
+		k            *Kubelet
+		cgroup, name string
+		text         string
+		want         bool
+	}{
+		{same, c, fileCPUs, "0,2-4,6-7", true},
+		{same, c, fileCPUs, "0-1", true},
+		{same, c, fileCPUs, "0-2", true},
+		{same, c, fileCPUs, "0-3", false},
+		{same, c, fileCPUs, "", false},
+		{same, c, fileCPUs, "x", false},
+		{same, c, fileMems, "0-1", false},
+		{same, c + "/inner", fileCPUs, "0-1", false},
+		{same, "/kubepods/podx", fileCPUs, "0-1", false},
+		{earlier(func(k *Kubelet) { k.Sets = false }), c, fileCPUs, "0-1", false},
+		{earlier(func(k *Kubelet) { k.Default = cpus.Set{} }), c, fileCPUs, "0-1", false},
+	} {
+		if got := tt.k.ByKubelet(File{Controller: "cpuset", Cgroup: tt.cgroup, Name: tt.name}, tt.text); got != tt.want {
+			t.Errorf("%q in %s of %s: %t", tt.text, tt.name, tt.cgroup, got)
+		}
+	}
+}
+
+// Memory nodes are put back as they were, whatever CPUs kubelet gave away, and so is a container's list where kubelet has no default one,
+// without what it gave away.
+func TestFirstWithoutADefaultList(t *testing.T) {
+	const c = "/kubepods/podx/c"
+	without, none := beside(), beside()
+	without.Sets, none.Default = false, cpus.Set{}
+	for _, tt := range []struct {
+		k                     *Kubelet
+		cgroup, name          string
+		first, present, wants string
+	}{
+		{beside(), c, fileMems, "0-1", "0", "0-1"},
+		{beside(), "/serve", fileMems, "1", "0", "1"},
+		{without, c, fileCPUs, "0-2", "6-7", "0,2"},
+		{none, c, fileCPUs, "0-2", "6-7", "0,2"},
+		{beside(), "/serve", fileQuota, "1", "0", "1"},
+		{beside(), "/serve", fileCPUs, "", "0", ""},
+		{&Kubelet{Unknown: "torn"}, "/serve", fileCPUs, "0-2", "6-7", "0-2"},
+	} {
+		got, err := tt.k.First(File{Controller: "cpuset", Cgroup: tt.cgroup, Name: tt.name}, tt.first, tt.present)
+		if got != tt.wants || err != nil {
+			t.Errorf("%s of %s is put back as %q, %v; want %q", tt.name, tt.cgroup, got, err, tt.wants)
+		}
+	}
+}
+
+// A container that kubelet's state names by nothing is no other one.
+func TestAContainerWithoutAnIDIsNoOther(t *testing.T) {
+	m := machine(1, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
+	m.Kubelet = beside()
+	m.Kubelet.Containers[""] = cpus.New(2)
+	settings, problems := Translate(m, []tick.Cgroup{{Cgroup: "/kubepods/podx/c", CPUSetCPUs: "6-7"}})
+	if len(settings) != 1 || len(problems) > 0 {
+		t.Fatalf("%+v, %v", settings, problems)
+	}
+	settings[0].Present = "2"
+	if why := settings[0].Taken(); why != "" {
+		t.Error(why)
+	}
+}
+
+// A list that was empty at first is put back as such, and one that a cgroup has is not filled with that of the one above.
+func TestEmptyLists(t *testing.T) {
+	all := cpus.New(0, 1, 2, 3)
+	s, err := Restore(File{Controller: "cpuset", Cgroup: "/b", Name: fileCPUs}, "cpusetCPUs", "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Present = "0-1"
+	writes, problems := Make(machine(1, all), []Setting{s}, nil)
+	if diff := cmp.Diff([]string{"/b cpuset.cpus: 0-1 -> "}, steps(writes)); diff != "" || len(problems) > 0 {
+		t.Errorf("put back: %v, steps (-want +got):\n%s", problems, diff)
+	}
+	writes, problems = Make(machine(1, all), nil, []Around{
+		{File: File{Controller: "cpuset", Cgroup: "/b", Name: fileMems}, Present: "0-1"},
+		{File: File{Controller: "cpuset", Cgroup: "/b/c", Name: fileMems}, Present: "1", Fill: true},
+		{File: File{Controller: "cpuset", Cgroup: "/b/d", Name: fileMems}, Fill: true},
+	})
+	if diff := cmp.Diff([]string{"/b/d cpuset.mems:  -> 0-1 (implied)"}, steps(writes)); diff != "" || len(problems) > 0 {
+		t.Errorf("filled: %v, steps (-want +got):\n%s", problems, diff)
+	}
+}
+
+// Each field of a disk's costs is compared.
+func TestEqualSeesEveryFieldOfADisksCosts(t *testing.T) {
+	f := tick.Ptr[float64]
+	full := tick.DiskCost{
+		Disk: "a", Enabled: new(true), ReadPercentile: f(1), ReadLatencyMicroseconds: f(1), WritePercentile: f(1), WriteLatencyMicroseconds: f(1),
+		MinPercent: f(1), MaxPercent: f(1), Model: &tick.DiskModel{ReadBytesPerSecond: 1},
+	}
+	again := full
+	again.Model = &tick.DiskModel{ReadBytesPerSecond: 1}
+	if !Equal(&tick.Cgroup{IOCost: []tick.DiskCost{full}}, &tick.Cgroup{IOCost: []tick.DiskCost{again}}) {
+		t.Error("two states that are the same are not equal")
+	}
+	for i := range reflect.TypeFor[tick.DiskCost]().NumField() {
+		other := full
+		reflect.ValueOf(&other).Elem().Field(i).SetZero()
+		if Equal(&tick.Cgroup{IOCost: []tick.DiskCost{full}}, &tick.Cgroup{IOCost: []tick.DiskCost{other}}) {
+			t.Errorf("Equal does not see field %d of a disk's costs", i)
+		}
+	}
+}
