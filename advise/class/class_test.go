@@ -422,3 +422,23 @@ func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
 		t.Errorf("remembered: %+v", st)
 	}
 }
+
+// TestAClockSetBackEndsTheFloorsWeight: a time in the future says nothing, and batch would keep the weight until then.
+func TestAClockSetBackEndsTheFloorsWeight(t *testing.T) {
+	for _, tt := range []struct {
+		st      State
+		relieve bool
+	}{
+		{State{RelievedAt: begin.Add(2 * time.Second), Weight: 12}, false},
+		{State{RelievedAt: begin.Add(time.Second), Weight: 12}, true},
+		{State{RelievedAt: begin, Weight: 12, StarvingSince: begin.Add(2 * time.Second)}, false},
+	} {
+		a := &tick.Advice{}
+		st := tt.st
+		st.Advise(at(1, 2000, 200), a, Idle, small)
+		wants(t, a, !tt.relieve, map[bool]int64{true: 12, false: 1}[tt.relieve])
+		if st.RelievedAt.IsZero() == tt.relieve {
+			t.Errorf("%+v: relieved at %s", tt.st, st.RelievedAt)
+		}
+	}
+}
