@@ -409,7 +409,7 @@ func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
 	for _, step := range []struct {
 		seconds  int
 		released bool
-	}{{1, true}, {2, true}, {59, true}, {60, false}, {61, false}} {
+	}{{0, true}, {1, true}, {2, true}, {59, true}, {60, false}, {61, false}} {
 		left.Time = begin.Add(time.Duration(step.seconds) * time.Second)
 		a := &tick.Advice{}
 		st = st.Advise(left, a, "", small)
@@ -420,5 +420,51 @@ func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
 	}
 	if st != nil {
 		t.Errorf("remembered: %+v", st)
+	}
+}
+
+// TestAClockSetBackEndsTheFloorsWeight: a time in the future says nothing, and batch would keep the weight until then.
+func TestAClockSetBackEndsTheFloorsWeight(t *testing.T) {
+	for _, tt := range []struct {
+		st      State
+		relieve bool
+	}{
+		{State{RelievedAt: begin.Add(2 * time.Second), Weight: 12}, false},
+		{State{RelievedAt: begin.Add(time.Second), Weight: 12}, true},
+		{State{RelievedAt: begin, Weight: 12, StarvingSince: begin.Add(2 * time.Second)}, false},
+	} {
+		a := &tick.Advice{}
+		st := tt.st
+		st.Advise(at(1, 2000, 200), a, Idle, small)
+		wants(t, a, !tt.relieve, map[bool]int64{true: 12, false: 1}[tt.relieve])
+		if st.RelievedAt.IsZero() == tt.relieve {
+			t.Errorf("%+v: relieved at %s", tt.st, st.RelievedAt)
+		}
+	}
+}
+
+// TestACgroupAboveBatchIsAnyButTheTop: a name of one letter is one, too.
+func TestACgroupAboveBatchIsAnyButTheTop(t *testing.T) {
+	if got := Above(&tick.Sample{BatchCgroups: []string{"/", "", "g", "/g", "/grid"}}); !slices.Equal(got, []string{"/g", "/grid"}) {
+		t.Errorf("%q; want /g and /grid", got)
+	}
+}
+
+// TestTheFirstCgroupWithServicesIsNamed: by its name, so that the reason is the same in each tick, whatever the order of the pods.
+func TestTheFirstCgroupWithServicesIsNamed(t *testing.T) {
+	for _, order := range [][]string{{"/a", "/b"}, {"/b", "/a"}} {
+		in := at(0, 100, 50)
+		in.Sample.Pods = nil
+		for _, parent := range order {
+			in.Sample.Pods = append(in.Sample.Pods,
+				tick.Pod{UID: parent, QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: parent + "/job"},
+				tick.Pod{UID: parent + "s", QoS: tick.QoSShared, Cgroup: parent + "/web"})
+		}
+		a := &tick.Advice{}
+		var st *State
+		st.Advise(in, a, "", small)
+		if text := strings.Join(a.Reasons, "\n"); !strings.Contains(text, "2 batch cgroups below a cgroup that holds services too, as /a:") {
+			t.Errorf("in the order %q: %s", order, text)
+		}
 	}
 }

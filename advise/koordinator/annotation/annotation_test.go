@@ -1,8 +1,13 @@
 package annotation
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
 )
 
 // What is no good of a reservation reserves nothing and is named; the other parts hold.
@@ -32,6 +37,71 @@ func TestReservedOf(t *testing.T) {
 			if !strings.HasPrefix(err.Error(), "annotation "+Reservation+want.wrong[i]) || len(err.Error()) > 500 {
 				t.Errorf("%.80s: %v; want %q", text, err, want.wrong[i])
 			}
+		}
+	}
+}
+
+// A CPU is worth from 1 to 5 of the cluster's norm; what is not said is 1, and what is no such number is 1 and named.
+func TestRatioOf(t *testing.T) {
+	for text, want := range map[string]struct {
+		ratio   float64
+		isWrong bool
+	}{
+		"": {1, false}, "1": {1, false}, "1.5": {1.5, false}, "5": {5, false},
+		"0.99": {1, true}, "5.01": {1, true}, "-2": {1, true}, "NaN": {1, true}, "Inf": {1, true}, "x": {1, true}, "2x": {1, true}, "1e400": {1, true},
+	} {
+		ratio, err := RatioOf(map[string]string{Ratio: text})
+		if ratio != want.ratio || (err != nil) != want.isWrong {
+			t.Errorf("%q: %v, %v; want %v", text, ratio, err, want.ratio)
+		}
+	}
+}
+
+// A number at its bounds holds; one beyond them is taken away and named, and one that is not set is nothing.
+func TestSound(t *testing.T) {
+	for _, tt := range []struct {
+		v     *int64
+		holds bool
+	}{{nil, true}, {new(int64(10)), true}, {new(int64(20)), true}, {new(int64(9)), false}, {new(int64(21)), false}} {
+		v, other := tt.v, new(int64(15))
+		err := Sound([]sloconfig.Number{{Name: "n", Value: &v, Least: 10, Most: 20}, {Name: "other", Value: &other, Least: 10, Most: 20}})
+		if (err == nil) != tt.holds || tt.v != nil && (v != nil) != tt.holds || other == nil {
+			t.Errorf("%v: became %v, %v", tt.v, v, err)
+		}
+		if err != nil && err.Error() != fmt.Sprintf("n %d is not within 10 to 20", *tt.v) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// A pod's settings hold as far as they are good; what is wrong is named with the pod.
+func TestSettings(t *testing.T) {
+	type settings struct{ N int }
+	for text, want := range map[string]struct {
+		n     int // -1 is none
+		wrong string
+	}{
+		"": {-1, ""}, `{"n":1}`: {1, ""},
+		`{"n":2}`: {0, `annotation a of pod "ns/p": a part of it does not hold: 2 is no good`},
+		`{`:       {-1, `annotation a of pod "ns/p": it does not hold: want a JSON object: `},
+	} {
+		p := &tick.Pod{Namespace: "ns", Name: "p", Annotations: map[string]string{"a": text}}
+		v, err := Settings(p, "a", func(s *settings) error {
+			if s.N == 2 {
+				s.N = 0
+				return errors.New("2 is no good")
+			}
+			return nil
+		})
+		n, message := -1, ""
+		if v != nil {
+			n = v.N
+		}
+		if err != nil {
+			message = err.Error()
+		}
+		if n != want.n || !strings.HasPrefix(message, want.wrong) || (message == "") != (want.wrong == "") {
+			t.Errorf("%q: %d, %q; want %d, %q", text, n, message, want.n, want.wrong)
 		}
 	}
 }

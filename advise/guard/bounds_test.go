@@ -1,0 +1,377 @@
+package guard
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"polder/advise/class"
+	"polder/advise/policy"
+	"polder/lib/tick"
+)
+
+// A waiting that is no part of the time is unknown, not long and not short.
+func TestAWaitingOutOfBoundsIsUnknown(t *testing.T) {
+	pressure := func(avg10 float64) *tick.Pressure { return &tick.Pressure{Some: &tick.PressureLine{Avg10: avg10}} }
+	for avg10, want := range map[float64]float64{-0.1: -1, 0: 0, 30: 300, 100: 1000, 100.1: -1, math.Inf(1): -1} {
+		if got := some(pressure(avg10)); got != want {
+			t.Errorf("avg10 %v: %v; want %v", avg10, got, want)
+		}
+	}
+	for name, p := range map[string]*tick.Pressure{"none": nil, "no line": {}, "no number": pressure(math.NaN())} {
+		if got := some(p); got != -1 {
+			t.Errorf("%s: %v; want it unknown", name, got)
+		}
+	}
+	for wait, want := range map[float64]float64{-1: 300, 0: 0, 5: 5, maxPermille: maxPermille, 1e9: maxPermille} {
+		if got := readings(&tick.Pod{CPUWaitPermille: &wait, CPUPressure: pressure(30)}); got != [3]float64{want, -1, -1} {
+			t.Errorf("a waiting of %v: %v; want %v", wait, got, want)
+		}
+	}
+}
+
+// A service's level doubles from 50 milli-CPU on, and the table has a last one.
+func TestLevelOfAServicesUse(t *testing.T) {
+	for use, want := range map[float64]int{-1: 0, 0: 0, 50: 0, 51: 1, 100: 1, 101: 2, 50 << 11: 11, 1e12: 11} {
+		if got := levelOf(&use); got != want {
+			t.Errorf("%vm: level %d; want %d", use, got, want)
+		}
+	}
+	if got := levelOf(nil); got != -1 {
+		t.Errorf("unknown: level %d; want -1", got)
+	}
+}
+
+// The service that counts is the one that waits longest against its own target, whichever comes first.
+func TestTheLongestWaitingIsAgainstItsTarget(t *testing.T) {
+	w := func(name string, permille, target, calm float64) waiting {
+		return waiting{permille: permille, target: target, calm: calm, pod: &tick.Pod{Namespace: "n", Name: name}}
+	}
+	for _, tt := range []struct {
+		first, second waiting
+		want          string
+	}{
+		{w("a", 200, 100, 80), w("b", 100, 20, 10), "n/b"},
+		{w("b", 100, 20, 10), w("a", 200, 100, 80), "n/b"},
+		{w("a", 200, 100, 80), w("b", 40, 20, 10), "n/a"}, // as long as the first
+		{w("a", 80, 100, 80), w("b", 10, 20, 10), ""},     // both are calm
+		{w("a", 81, 100, 80), w("b", 10, 20, 10), "n/a"},
+	} {
+		worst := longer(longer(nil, tt.first), tt.second)
+		got := ""
+		if worst != nil {
+			got = worst.name
+		}
+		if got != tt.want {
+			t.Errorf("%v and %v: %q; want %q", &tt.first, &tt.second, got, tt.want)
+		}
+	}
+}
+
+// A target that is set holds; else that of a service of which nothing is known yet is 10 %, unless it waits less than half the margin.
+func TestTargetOfAServiceThatIsNotKnown(t *testing.T) {
+	for _, tt := range []struct{ set, permille, target, calm float64 }{
+		{0, 10, 20, 10}, {0, 10.5, 100, 80}, {0, 500, 100, 80}, {50, 5, 50, 40}, {50, 500, 50, 40},
+	} {
+		w := (*service)(nil).compare(0, 0, tt.permille, Settings{TargetPermille: tt.set, MarginPermille: 20})
+		if w.target != tt.target || w.calm != tt.calm {
+			t.Errorf("%+v: target %v, calm up to %v", tt, w.target, w.calm)
+		}
+	}
+}
+
+// A service that was seen ten times at a level of its use has a waiting of its own there; at a higher level it may wait twice as long for
+// each level between, and at a lower one, or an unknown one, as long.
+func TestAServicesOwnWaiting(t *testing.T) {
+	var st State
+	w := &waiting{permille: 50, table: 0, level: 1, pod: &tick.Pod{UID: "u"}}
+	var one *service
+	for range leastSeen - 1 {
+		one = st.learn(w, one, time.Time{}, begin)
+	}
+	if got, sure := one.own(0, 1); got != 0 || sure {
+		t.Errorf("seen nine times: %v, %v; want nothing known", got, sure)
+	}
+	one = st.learn(w, one, time.Time{}, begin)
+	at, sure := one.own(0, 1)
+	if !sure || at < 50 || at > 60 {
+		t.Errorf("seen ten times: %v, %v; want some 50", at, sure)
+	}
+	for level, want := range map[int]float64{-1: at, 0: at, 2: 2 * at, 4: 8 * at} {
+		if got, sure := one.own(0, level); got != want || sure {
+			t.Errorf("level %d: %v, %v; want %v, which is not sure", level, got, sure, want)
+		}
+	}
+	if got, sure := one.own(1, 1); got != 0 || sure {
+		t.Errorf("of memory: %v, %v; want nothing known", got, sure)
+	}
+}
+
+// What a state file says is brought within its bounds.
+func TestAStateFilesNumbersAreBounded(t *testing.T) {
+	for hold, want := range map[time.Duration]time.Duration{
+		-1: firstHold, 0: firstHold, firstHold + 1: firstHold + 1, longestHold: longestHold, 48 * time.Hour: longestHold,
+	} {
+		st := &State{Hold: hold}
+		if st.mend(begin); st.Hold != want {
+			t.Errorf("hold-down %s became %s; want %s", hold, st.Hold, want)
+		}
+	}
+	for ticks, want := range map[int]int{-5: 0, 2: 2, 99: takeTicks} {
+		st := &State{OverTicks: ticks}
+		if st.mend(begin); st.OverTicks != want {
+			t.Errorf("%d ticks became %d; want %d", ticks, st.OverTicks, want)
+		}
+	}
+	for ahead, stays := range map[time.Duration]bool{longestHold: true, longestHold + 1: false} {
+		st := &State{Absolved: begin.Add(ahead)}
+		if st.mend(begin); st.Absolved.IsZero() == stays {
+			t.Errorf("batch is left alone until %s ahead: became %s", ahead, st.Absolved)
+		}
+	}
+	st := &State{
+		Batch: map[string]*share{"/a": {Base: -1, Floor: 1 << 60, Bytes: 1 << 60, Rates: rates{-1, 1 << 60, 5}}, "/b": nil},
+		Steps: []step{{Kind: kindCPUs}, {Kind: "x"}, {Kind: kindCPUs}, {Kind: kindCPUs}, {Kind: kindMemory}, {Kind: kindCPUs}},
+	}
+	st.mend(begin)
+	if got, want := *st.Batch["/a"], (share{Floor: maxMilliCPU, Bytes: 1 << 53, Rates: rates{0, maxRate, 5}}); got != want {
+		t.Errorf("%+v; want %+v", got, want)
+	}
+	if got := st.taken(kindCPUs); got != 3 || len(st.Steps) != 4 {
+		t.Errorf("%d steps of CPUs, %d in all; want 3 and 4", got, len(st.Steps))
+	}
+}
+
+// The hold-down doubles where a step is taken again within ten minutes or the hold-down of one given back, up to a day. The first step
+// of another load has the first hold-down.
+func TestHoldDownAfterARelapse(t *testing.T) {
+	for _, tt := range []struct {
+		hold, ago time.Duration // ago 0: none was given back
+		steps     int
+		want      time.Duration
+	}{
+		{30 * time.Second, 10*time.Minute - 1, 2, time.Minute},
+		{30 * time.Second, 10 * time.Minute, 2, 30 * time.Second},
+		{time.Hour, time.Hour - 1, 1, 2 * time.Hour},
+		{time.Hour, time.Hour, 2, time.Hour},
+		{time.Hour, time.Hour, 1, firstHold},
+		{20 * time.Hour, time.Minute, 1, longestHold},
+		{time.Hour, 0, 1, firstHold},
+		{time.Hour, 0, 2, time.Hour},
+	} {
+		st := &State{Hold: tt.hold, Steps: make([]step, tt.steps)}
+		if tt.ago > 0 {
+			st.GaveBack = begin.Add(-tt.ago)
+		}
+		if st.relapse(begin); st.Hold != tt.want {
+			t.Errorf("%+v: hold-down %s", tt, st.Hold)
+		}
+	}
+}
+
+// Batch is found not to be the cause only where the same service waits for the same, works as much as at the first step, not long ago, and
+// still waits for more than three quarters as long.
+func TestWhenBatchIsNotTheCause(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(st *State, v *view, w *waiting)
+		want   bool
+	}{
+		"the same":                      {func(*State, *view, *waiting) {}, true},
+		"three quarters are left":       {func(st *State, _ *view, _ *waiting) { st.Mean = 75 }, false},
+		"a little more":                 {func(st *State, _ *view, _ *waiting) { st.Mean = 75.1 }, true},
+		"two minutes ago":               {func(st *State, _ *view, _ *waiting) { st.Steps[0].At = begin.Add(-withinTime) }, true},
+		"longer ago":                    {func(st *State, _ *view, _ *waiting) { st.Steps[0].At = begin.Add(-withinTime - 1) }, false},
+		"works three quarters as much":  {func(_ *State, v *view, _ *waiting) { v.serviceUse = 750 }, true},
+		"works less":                    {func(_ *State, v *view, _ *waiting) { v.serviceUse = 749 }, false},
+		"works a third more":            {func(_ *State, v *view, _ *waiting) { v.serviceUse = 1333 }, true},
+		"works still more":              {func(_ *State, v *view, _ *waiting) { v.serviceUse = 1334 }, false},
+		"unknown what it used":          {func(st *State, v *view, _ *waiting) { st.Steps[0].Use, v.serviceUse = -1, -1 }, false},
+		"it used nothing":               {func(st *State, v *view, _ *waiting) { st.Steps[0].Use, v.serviceUse = 0, 0 }, false},
+		"unknown how much it uses":      {func(_ *State, _ *view, w *waiting) { w.level = -1 }, false},
+		"another service":               {func(_ *State, _ *view, w *waiting) { w.name = "other" }, false},
+		"another resource":              {func(_ *State, _ *view, w *waiting) { w.resource = resourceIO }, false},
+		"the node's":                    {func(_ *State, _ *view, w *waiting) { w.pod = nil }, false},
+		"a step was given back already": {func(st *State, _ *view, _ *waiting) { st.GaveBack = begin }, false},
+		"no step":                       {func(st *State, _ *view, _ *waiting) { st.Steps = nil }, false},
+	} {
+		st := &State{Mean: 100, Steps: []step{{At: begin, Service: "web", Resource: resourceCPU, Use: 1000, Mean: 100}}}
+		v, w := &view{services: 1, serviceUse: 1000}, &waiting{name: "web", resource: resourceCPU, pod: &tick.Pod{}}
+		tt.change(st, v, w)
+		if got := st.harmless(begin, v, w); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// The load is another one where the services use less than three quarters of what they did at the last step, as far as is known.
+func TestWhenTheLoadHasFallen(t *testing.T) {
+	for _, tt := range []struct {
+		was, is float64
+		want    bool
+	}{{1000, 749, true}, {1000, 750, false}, {1000, 0, true}, {1000, -1, false}, {0, 0, false}, {-1, 100, false}} {
+		st, v := &State{Steps: []step{{Use: 1}, {Use: tt.was}}}, &view{services: 1, serviceUse: tt.is}
+		if got := st.fallen(v); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// A step of disk leaves a part of what is above the least, and never less than that.
+func TestWhatAStepOfDiskLeaves(t *testing.T) {
+	was := rates{301 << 20, 0, 32, 35}
+	for steps, want := range []rates{
+		{301 << 20, 1 << 20, 32, 35}, {201 << 20, 1 << 20, 32, 34}, {101 << 20, 1 << 20, 32, 33}, leastDisk, leastDisk,
+	} {
+		if got := was.after(steps); got != want {
+			t.Errorf("%d steps: %v; want %v", steps, got, want)
+		}
+	}
+}
+
+// Batch uses disks where all of it together is over the least of one kind.
+func TestBatchUsesDisksOverTheLeast(t *testing.T) {
+	for _, tt := range []struct {
+		disks []rates
+		want  bool
+	}{
+		{nil, false},
+		{[]rates{leastDisk}, false},
+		{[]rates{{1<<20 + 1}}, true},
+		{[]rates{{0, 0, 0, 33}}, true},
+		{[]rates{{0, 600 << 10}, {0, 600 << 10}}, true},
+	} {
+		v := &view{disks: map[string]rates{}}
+		for i, r := range tt.disks {
+			v.disks[fmt.Sprint("/", i)] = r
+		}
+		if got := v.usesDisks(); got != tt.want {
+			t.Errorf("%v: %v", tt.disks, got)
+		}
+	}
+}
+
+// A pod's rates are known if one of them is; what is no number is 0, and what no disk does is bounded.
+func TestRatesOfAPod(t *testing.T) {
+	for _, tt := range []struct {
+		io    *tick.IO
+		want  rates
+		known bool
+	}{
+		{nil, rates{}, false},
+		{&tick.IO{}, rates{}, false},
+		{&tick.IO{ReadsPerSecond: new(7.9)}, rates{0, 0, 7, 0}, true},
+		{&tick.IO{ReadBytesPerSecond: new(-1.0), WriteBytesPerSecond: new(1e300), WritesPerSecond: new(math.NaN())}, rates{0, 1e12, 0, 0}, true},
+	} {
+		got, known := ratesOf(tt.io)
+		if tt.want[1] > 0 { // more than any disk does
+			if got[1] <= 0 || got[1] > maxRate {
+				t.Errorf("%+v: %v", tt.io, got)
+			}
+			got[1] = tt.want[1]
+		}
+		if got != tt.want || known != tt.known {
+			t.Errorf("%+v: %v, %v; want %v, %v", tt.io, got, known, tt.want, tt.known)
+		}
+	}
+}
+
+// No step leaves a batch pod less memory than 128 MiB.
+func TestBatchKeepsTheLeastMemory(t *testing.T) {
+	waits := web(0, 1000)
+	waits.MemoryPressure = &tick.Pressure{Some: &tick.PressureLine{Avg10: 30}}
+	for mebi, want := range map[float64]string{64: "/job 128Mi, /job 128Mi", 130: "/job 130Mi, /job 128Mi"} {
+		p := job("job", 700)
+		p.Memory = &tick.Memory{UsageBytes: new(mebi * (1 << 20))}
+		r := &rig{version: 2}
+		first := entries(r.times(7, waits, p).Cgroups)
+		if got := first + ", " + entries(r.times(6, waits, p).Cgroups); got != want {
+			t.Errorf("%v MiB: %s; want %s", mebi, got, want)
+		}
+	}
+}
+
+// Batch's floor is divided by use; a cgroup that uses next to nothing keeps a quarter of an equal part, and what the policy falls back to
+// is the floor where there is one.
+func TestWhatACgroupKeepsOfTheFloor(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		use, limit         float64
+		fallback           *int64
+		floor, base, machs int64
+	}{
+		{"three quarters of the use", 3000, 0, nil, 600, 3000, 800},
+		{"a quarter", 1000, 0, nil, 200, 1000, 800},
+		{"next to nothing", 100, 0, nil, 100, 100, 800},
+		{"nothing", 0, 0, nil, 100, 100, 800},
+		{"unknown", -1, 0, nil, 100, 100, 800},
+		{"within its limit", 3000, 2000, nil, 600, 2000, 800},
+		{"a limit under the floor", 3000, 500, nil, 600, 600, 800},
+		{"a floor of next to nothing", 0, 0, nil, minQuotaMilliCPU, minQuotaMilliCPU, 8},
+		{"the policy's floor", 3000, 0, new(int64(50)), 50, 3000, 800},
+		{"no quota in the fallback", 3000, 0, new(int64(tick.Unlimited)), 600, 3000, 800},
+	} {
+		d := draft{policy.NewDraft(&tick.Advice{Fallback: []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: tt.fallback}}})}
+		floor, base := d.part(&group{cgroup: "/a", use: tt.use, limit: tt.limit}, 4000, 2, class.Machine{FloorMilliCPU: tt.machs})
+		if floor != tt.floor || base != tt.base {
+			t.Errorf("%s: floor %dm of %dm; want %dm of %dm", tt.name, floor, base, tt.floor, tt.base)
+		}
+	}
+}
+
+// A cgroup is within another one by its path's parts, not by its first letters.
+func TestWithin(t *testing.T) {
+	for _, tt := range []struct {
+		path, parent string
+		want         bool
+	}{{"/job", "/job", true}, {"/job/a", "/job", true}, {"/job2", "/job", false}, {"/jo", "/job", false}} {
+		if got := within(tt.path, tt.parent); got != tt.want {
+			t.Errorf("%s in %s: %v", tt.path, tt.parent, got)
+		}
+	}
+}
+
+// Services that were away for more than an hour are forgotten, and one that was seen in the future is seen now.
+func TestServicesAreForgottenAfterAnHour(t *testing.T) {
+	st := &State{Services: map[string]*service{
+		"here": {Seen: begin.Add(-forgetAfter)}, "gone": {Seen: begin.Add(-forgetAfter - 1)}, "null": nil,
+		"ahead": {Seen: begin.Add(1), Learned: begin},
+	}}
+	st.expire(begin)
+	ahead := st.Services["ahead"]
+	if len(st.Services) != 2 || st.Services["here"] == nil || !ahead.Seen.Equal(begin) || !ahead.Learned.IsZero() {
+		t.Errorf("left: %+v", st.Services)
+	}
+}
+
+// Whose waiting counts: everybody's who runs and is not batch, known to the cluster or not.
+func TestWhoIsAService(t *testing.T) {
+	for _, tt := range []struct {
+		pod  tick.Pod
+		want bool
+	}{
+		{tick.Pod{QoS: tick.QoSShared}, true},
+		{tick.Pod{QoS: tick.QoSShared, Missing: tick.MissingCluster}, true},
+		{tick.Pod{QoS: tick.QoSShared, Missing: tick.MissingCgroup}, false},
+		{tick.Pod{QoS: tick.QoSShared, Phase: "Succeeded"}, false},
+		{tick.Pod{QoS: tick.QoSReclaimed}, false},
+	} {
+		if got := isService(&tt.pod); got != tt.want {
+			t.Errorf("%+v: %v", tt.pod, got)
+		}
+	}
+}
+
+// A batch pod that is not there, or whose cgroup cannot be named, has nothing taken.
+func TestWhatIsSeenOfBatch(t *testing.T) {
+	use := 100.0
+	pod := func(cgroup, missing string) tick.Pod {
+		return tick.Pod{QoS: tick.QoSReclaimed, Cgroup: cgroup, Missing: missing, UsageMilliCPU: &use}
+	}
+	v := look(&tick.Sample{Pods: []tick.Pod{
+		pod("/a", ""), pod("/", ""), pod("b", ""), pod("/c", tick.MissingCluster), pod("/d", tick.MissingCgroup),
+	}})
+	if v.pods != 2 || v.batchUse != 200 || len(v.groups) != 1 || len(v.disksOf) != 1 || !v.disksOf["/a"] {
+		t.Errorf("%d pods that use %vm, groups %+v, disks of %v; want that of /a and the use of the top", v.pods, v.batchUse, v.groups, v.disksOf)
+	}
+}

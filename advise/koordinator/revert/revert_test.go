@@ -1,0 +1,52 @@
+package revert
+
+import (
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+type entry struct {
+	Last
+	n int
+}
+
+var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A cgroup's own values are advised for ten minutes after the last tick in which it had others. A time in the future is now, and what a
+// state file has as null is nothing.
+func TestWhatIsForgotten(t *testing.T) {
+	c := Cgroups[entry, *entry]{
+		"old": {Last: Last{now.Add(-For - 1)}}, "kept": {Last: Last{now.Add(-For)}}, "ahead": {Last: Last{now.Add(time.Hour)}}, "null": nil,
+	}
+	c.Forget(now)
+	if len(c) != 2 || c["kept"] == nil || c["ahead"] == nil || !c["ahead"].At.Equal(now) {
+		t.Errorf("left: %v", c)
+	}
+}
+
+// A pod that the cluster does not know keeps what it and its containers had, and nothing is made up of one that had nothing.
+func TestWhatAPodKeeps(t *testing.T) {
+	pod := &tick.Pod{Cgroup: "/p", Containers: []tick.Container{{Cgroup: "/p/a"}, {Cgroup: "/p/b"}}}
+	for _, tt := range []struct {
+		has  []string
+		want int
+	}{{nil, 0}, {[]string{"/other"}, 0}, {[]string{"/p"}, 1}, {[]string{"/p/b"}, 1}, {[]string{"/p", "/p/a", "/p/b", "/p/c"}, 3}} {
+		var c Cgroups[entry, *entry]
+		for _, name := range tt.has {
+			c.Remember(name).n = 1
+		}
+		if got := len(c.Of(pod)); got != tt.want {
+			t.Errorf("%v: %d of the pod; want %d", tt.has, got, tt.want)
+		}
+		if got := c.Keep(pod, now); got != (tt.want > 0) {
+			t.Errorf("%v: kept %v", tt.has, got)
+		}
+		for name, e := range c {
+			if isPods := name != "/other" && name != "/p/c"; e.At.Equal(now) != isPods || c.Remember(name).n != 1 {
+				t.Errorf("%v: %s at %s", tt.has, name, e.At)
+			}
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package suppress
+
+import (
+	"testing"
+
+	"polder/advise/koordinator/annotation"
+	"polder/lib/sloconfig"
+	"polder/lib/tick"
+)
+
+// burstable is a BE pod with requests and limits of Kubernetes' own beside its batch resources; kubelet has it outside the BestEffort tier.
+func burstable(requests, limits tick.Resources) tick.Pod {
+	pod := labelled("BE", "b", 0)
+	pod.KubernetesQOS, pod.Cgroup = "Burstable", "/kubepods/burstable/podb"
+	pod.Requests, pod.Limits = &requests, &limits
+	pod.Containers = []tick.Container{{Name: "main", Cgroup: pod.Cgroup + "/c", Requests: &requests, Limits: &limits}}
+	return pod
+}
+
+// Of a batch limit and kubelet's own the smaller one holds, whichever that is.
+func TestTheSmallerLimitHolds(t *testing.T) {
+	for _, tt := range []struct {
+		batchMilli, milli, batchBytes, bytes float64
+		want                                 string
+	}{
+		{2000, 500, 1 << 30, 1 << 20, "20 500 1048576"},
+		{500, 2000, 1 << 20, 1 << 30, "20 500 1048576"},
+		{5, 2000, 4096, 4096, "20 10 4096"},
+		{2000, 5, 4096, 4096, "20 10 4096"}, // kubelet sets 1 ms, too
+		{2000, 0, 4096, 0, "20 2000 4096"},
+	} {
+		some := func(v float64) *float64 {
+			if v == 0 {
+				return nil
+			}
+			return &v
+		}
+		pod := burstable(tick.Resources{MilliCPU: new(500.0), ReclaimedMilliCPU: new(1000.0)}, tick.Resources{
+			ReclaimedMilliCPU: &tt.batchMilli, MilliCPU: some(tt.milli), ReclaimedMemoryBytes: &tt.batchBytes, MemoryBytes: some(tt.bytes),
+		})
+		pod.Requests.ReclaimedMilliCPU = new(min(1000, tt.batchMilli))
+		pod.Requests.MilliCPU = new(500.0)
+		a := new(State).step(machine(service(1000), pod), disabled())
+		got := of(t, a.Cgroups, pod.Cgroup+"/c")
+		got.CPUWeight = new(int64(20)) // it is another test's
+		if got := values(got); got != tt.want {
+			t.Errorf("%+v: the container wants %s", tt, got)
+		}
+	}
+}
+
+// While a quota is in force above, a container keeps the one that kubelet set, or has the one above where that is less.
+func TestAQuotaAboveLiftsNoQuotaOfKubelets(t *testing.T) {
+	for _, tt := range []struct {
+		milli *float64
+		want  int64
+	}{{nil, tick.Unlimited}, {new(0.0), tick.Unlimited}, {new(300.0), 300}, {new(9000.0), 5000}} {
+		s := sized(5000)
+		s.Pods[1].Limits = &tick.Resources{MilliCPU: tt.milli}
+		s.Pods[1].Containers[0].Limits = s.Pods[1].Limits
+		a := new(State).step(s, byPolicy(sloconfig.SuppressCFSQuota))
+		for _, path := range []string{own, container} {
+			if got := of(t, a.Cgroups, path).CPUMaxMilliCPU; got == nil || *got != tt.want {
+				t.Errorf("%s, limited to %v: wants %s; want %d", path, text(tt.milli), text(of(t, a.Cgroups, path)), tt.want)
+			}
+		}
+	}
+}
+
+// A rule that limits memory alone says nothing of the quota, and while nothing can be decided quotas stay as they are.
+func TestALimitOfARuleThatIsNotGivenIsLeftAlone(t *testing.T) {
+	pod := ruled(tick.QoSReclaimed, "/b", 0)
+	pod.Limits = &tick.Resources{ReclaimedMemoryBytes: new(1e9)}
+	a := new(State).step(plain(machine(pod)), disabled())
+	if got := text(a.Cgroups); got != `[{"cgroup":"/b","memoryMaxBytes":1000000000}]` {
+		t.Errorf("of memory alone: wants %s", got)
+	}
+	pod.Limits = &tick.Resources{ReclaimedMilliCPU: new(2000.0)}
+	st, s := &State{Mode: sloconfig.SuppressCFSQuota, QuotaMilliCPU: 5000}, plain(machine(pod))
+	s.CPU = nil
+	if a := st.step(s, byPolicy(sloconfig.SuppressCFSQuota)); len(a.Cgroups) > 0 {
+		t.Errorf("while nothing is decided: wants %s", text(a.Cgroups))
+	}
+}
+
+// Batch limits hold while the budget is unknown and lists of CPUs are in force: there is no quota above that could be in the way.
+func TestBatchLimitsHoldWhileTheBudgetIsUnknown(t *testing.T) {
+	st, s := &State{}, sized(5000)
+	s.Pods[1] = batchPod(amounts{1000, 2000, 1 << 30})
+	st.step(s, byPolicy(sloconfig.SuppressCPUSet))
+	s.CPU = nil
+	if got := values(of(t, st.step(s, byPolicy(sloconfig.SuppressCPUSet)).Cgroups, own)); got != "39 2000 1073741824" {
+		t.Errorf("the pod wants %s", got)
+	}
+}
+
+// The weight of a container whose annotation has no request is that of its native one.
+func TestWeightOfAnAnnotationWithoutARequest(t *testing.T) {
+	pod := burstable(tick.Resources{ReclaimedMilliCPU: new(1000.0), MilliCPU: new(500.0)}, tick.Resources{ReclaimedMilliCPU: new(2000.0)})
+	pod.Containers[0].Requests, pod.Containers[0].Limits = &tick.Resources{MilliCPU: new(500.0)}, nil
+	pod.Annotations[annotation.Extended] = `{"containers":{"main":{"limits":{"kubernetes.io/batch-cpu":2000}}}}`
+	a := new(State).step(machine(service(1000), pod), disabled())
+	if got := values(of(t, a.Cgroups, pod.Cgroup+"/c")); got != "20 2000 -" {
+		t.Errorf("the container wants %s", got)
+	}
+}
+
+// The annotation counts for a pod that has batch requests and no limits.
+func TestAnAnnotationCountsWhereThePodHasRequestsAlone(t *testing.T) {
+	pod := batchPod(amounts{1000, 0, 0})
+	pod.Containers[0].Requests, pod.Containers[0].Limits, pod.Limits = nil, nil, nil
+	pod.Annotations[annotation.Extended] = `{"containers":{"c0":{"requests":{"kubernetes.io/batch-cpu":1000}}}}`
+	a := new(State).step(machine(service(1000), pod), disabled())
+	if got := values(of(t, a.Cgroups, own+"/0")); got != "39 - -" || len(a.Reasons) > 0 {
+		t.Errorf("the container wants %s: %q", got, a.Reasons)
+	}
+}
+
+// What kubelet set in a container that is not known by name (yet, or any more) is not known either: nothing is undone there. A rule's
+// cgroup is always known.
+func TestNothingIsUndoneInAContainerWithoutAName(t *testing.T) {
+	for _, name := range []string{"", "c"} { // or only by its cgroup's
+		s := machine(service(1000), labelled("BE", "b", 0))
+		s.Pods[1].Containers[0].Name = name
+		st := &State{Held: map[string]keys{container: keyMemory | keyQuota | keyCPUs}}
+		if w := of(t, st.step(s, disabled()).Cgroups, container); keysOf(&w) != 0 || st.Held[container] != keyMemory|keyQuota|keyCPUs {
+			t.Errorf("named %q: wants %s, remembered %d", name, text(w), st.Held[container])
+		}
+	}
+	s := plain(machine(ruled(tick.QoSReclaimed, "/b", 0)))
+	s.Pods[0].Cgroup, s.Pods[0].Containers[0] = "/a", tick.Container{Name: "b", Cgroup: "/a/b"}
+	st := &State{Held: map[string]keys{"/a/b": keyQuota}}
+	if w := of(t, st.step(s, disabled()).Cgroups, "/a/b"); w.CPUMaxMilliCPU == nil || *w.CPUMaxMilliCPU != tick.Unlimited {
+		t.Errorf("a rule's: wants %s", text(w))
+	}
+}
+
+// A container without a name has no values either, for it is not known which of the pod's it is.
+func TestAContainerWithoutANameHasNoBatchValues(t *testing.T) {
+	pod := batchPod(amounts{1000, 2000, 1 << 30}, amounts{1000, 2000, 1 << 30})
+	pod.Containers[1].Name = ""
+	a := new(State).step(machine(service(1000), pod), disabled())
+	if got := values(of(t, a.Cgroups, own+"/1")); got != "- - -" {
+		t.Errorf("wants %s", got)
+	}
+}
+
+// Of a cgroup that is gone with its pod still there nothing is wanted, and nothing remembered.
+func TestNothingIsUndoneInACgroupThatIsGone(t *testing.T) {
+	s := machine(service(1000), labelled("BE", "b", 0))
+	s.Pods[1].Missing, s.Pods[1].Containers = tick.MissingCgroup, nil
+	st := &State{Held: map[string]keys{own: keyCPUs | keyMemory}}
+	if a := st.step(s, disabled()); len(a.Cgroups) > 0 || len(st.Held) > 0 {
+		t.Errorf("wants %s, remembered %v", text(a.Cgroups), st.Held)
+	}
+}
+
+// A quota yields to what others want of a pod's cgroup only where it undoes one; the tier's never does, nor does what undoes another key.
+func TestOnlyAQuotaThatUndoesOneYields(t *testing.T) {
+	for _, tt := range []struct {
+		path string
+		held keys
+		want bool
+	}{{own, keyQuota, true}, {container, keyQuota | keyMemory, true}, {own, keyMemory, false}, {container, keyCPUs, false}, {tier, keyQuota, false}} {
+		st := &State{Held: map[string]keys{tt.path: tt.held}}
+		st.step(machine(service(1000), labelled("BE", "b", 0)), disabled())
+		if got := st.Yields(tt.path); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// A container's list is put back whatever kubelet's CPU manager does, without the CPUs that are kept out; above containers it is where
+// kubelet manages none.
+func TestListsOfContainersArePutBackUnderEveryCPUManager(t *testing.T) {
+	for _, tt := range []struct {
+		manager string
+		version int
+		want    string // of the tier, the pod and the container
+	}{
+		{"none", 1, `["4-47","4-47","4-47"]`},
+		{"none", 2, `["4-47","4-47","4-47"]`},
+		{"static", 1, `["","","4-47"]`},
+		{"static", 2, `["0-47","0-47","4-47"]`},
+		{"", 2, `["","","4-47"]`},
+	} {
+		s := machine(service(1000), labelled("BE", "b", 0), pinned("LSE", "e", "0-3"))
+		s.Kubelet.CPUManagerPolicy, s.CgroupVersion = tt.manager, tt.version
+		s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "4-47", "4-47"
+		st := &State{Held: map[string]keys{tier: keyCPUs, own: keyCPUs, container: keyCPUs}}
+		if got := listed(t, st.step(s, disabled()).Cgroups); got != tt.want {
+			t.Errorf("%q on version %d: wants %s; want %s", tt.manager, tt.version, got, tt.want)
+		}
+	}
+}
+
+// A service's own CPUs in the BestEffort tier, or a narrow list outside it, are no sign that batch was confined and forgotten.
+func TestAServicesListIsNotWidened(t *testing.T) {
+	inside, outside := labelled("LSE", "e", 0), burstable(tick.Resources{}, tick.Resources{})
+	inside.Cgroup, inside.Containers[0].Cgroup = tier+"/pode", tier+"/pode/c"
+	for name, pod := range map[string]tick.Pod{"inside": inside, "outside": outside} {
+		pod.Containers[0].CPUSetCPUs = "8-9"
+		a := new(State).step(machine(service(1000), labelled("BE", "x", 0), pod), disabled())
+		for _, w := range a.Cgroups {
+			if w.CPUSetCPUs != "" {
+				t.Errorf("%s: wants %s: %q", name, text(w), a.Reasons)
+			}
+		}
+	}
+}
+
+// Batch in a cgroup of batch's own is held in both; only what is not batch keeps the one above from being confined.
+func TestBatchBelowBatchIsConfinedInBoth(t *testing.T) {
+	for below, want := range map[string]string{tick.QoSReclaimed: "0-1,12-13,24-25,36-37", tick.QoSShared: ""} {
+		s := plain(sized(8000, ruled(tick.QoSReclaimed, "/grid", 0), ruled(below, "/grid/job", 0)))
+		s.Pods = append(s.Pods[:1:1], s.Pods[2:]...)
+		s.Pods[1].Containers = nil
+		a := new(State).step(s, with(nil))
+		if got := of(t, a.Cgroups, "/grid").CPUSetCPUs; got != want {
+			t.Errorf("above a pod of class %s: %q; want %q: %q", below, got, want, a.Reasons)
+		}
+	}
+}
+
+// A pod whose cgroup is no path has none.
+func TestACgroupThatIsNoPathIsNotNamed(t *testing.T) {
+	s := sized(8000)
+	s.Pods[1].Cgroup, s.Pods[1].Containers = "podb", nil
+	for _, w := range new(State).step(s, with(nil)).Cgroups {
+		if w.Cgroup != tier {
+			t.Errorf("wants %s", text(w))
+		}
+	}
+}
+
+// A batch request of 0 says nothing of what a pod weighs where a quota is divided; the native one does.
+func TestARequestOfZeroIsNoPartOfAQuota(t *testing.T) {
+	for _, tt := range []struct {
+		requests *tick.Resources
+		want     float64
+	}{
+		{nil, 1000},
+		{&tick.Resources{}, 1000},
+		{&tick.Resources{ReclaimedMilliCPU: new(0.0), MilliCPU: new(4000.0)}, 4000},
+		{&tick.Resources{ReclaimedMilliCPU: new(2000.0), MilliCPU: new(4000.0)}, 2000},
+		{&tick.Resources{ReclaimedMilliCPU: new(-1.0), MilliCPU: new(0.0)}, 1000},
+	} {
+		p := pod{Pod: &tick.Pod{Requests: tt.requests}}
+		if got := p.request(); got != tt.want {
+			t.Errorf("%s: %v; want %v", text(tt.requests), got, tt.want)
+		}
+	}
+}
+
+// An LSR pod shares those CPUs that kubelet gave its containers alone, and none on which it runs with others.
+func TestAnLSRPodOnSharedCPUsOwnsNone(t *testing.T) {
+	for list, want := range map[string]string{"2-3": "2-3", "0-47": "", "2-4": "", "": ""} {
+		pod := labelled("LSR", "r", 0)
+		pod.Containers[0].CPUSetCPUs = list
+		s := sized(8000, pod)
+		s.Kubelet.CPUManagerPolicy, s.Kubelet.ExclusiveCPUs = "static", "2-3,26-27"
+		a := new(State).step(s, with(nil))
+		got := ""
+		for _, pool := range a.Pools {
+			if pool.Name == tick.PoolDedicatedPrefix+"ns/r" {
+				got = pool.CPUs
+			}
+		}
+		if got != want {
+			t.Errorf("on %q: its own are %q; want %q", list, got, want)
+		}
+		if batch := parse(of(t, a.Cgroups, container).CPUSetCPUs); batch.Intersection(parse("26-27")).Size() > 0 {
+			t.Errorf("on %q: batch has %s, and kubelet gave 26-27 away", list, batch)
+		}
+	}
+}
+
+// A memory limit of 2^60 bytes is one, and what is over that is none.
+func TestTheLargestMemoryLimit(t *testing.T) {
+	for bytes, want := range map[float64]int64{0: tick.Unlimited, 1: 1, 1 << 60: 1 << 60, 1 << 61: tick.Unlimited} {
+		if got := bytesOf(bytes); got != want {
+			t.Errorf("%v: %d; want %d", bytes, got, want)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package limits
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// What is offered to mid pods is offered, too: batch may be of either kind. Nothing known of it adds nothing.
+func TestTheCapIsOfBothOffers(t *testing.T) {
+	for _, tt := range []struct {
+		mid  *tick.Reclaimed
+		want float64
+	}{
+		{nil, 20 * gib},
+		{&tick.Reclaimed{}, 20 * gib},
+		{&tick.Reclaimed{MemoryBytes: new(int64(5 * gib))}, 25 * gib},
+		{&tick.Reclaimed{MemoryBytes: new(int64(-5 * gib))}, 20 * gib},
+	} {
+		w := &work{state: &State{}, tick: &tick.Tick{Sample: &plain(t).sample}, advice: &tick.Advice{Reclaimed: &tick.Reclaimed{MemoryBytes: new(int64(20 * gib))}, Mid: tt.mid}}
+		if can, text, why := w.possible([]unit{{use: 4 * gib, rss: 4 * gib}}, true); can != tt.want || why != "" {
+			t.Errorf("mid %+v: %v (%s%s); want %v", tt.mid, can, text, why, tt.want)
+		}
+	}
+}
+
+// The machine is what the node object says of it; where that says nothing of memory it is what was read. No cap is larger.
+func TestTheCapIsNoLargerThanTheNode(t *testing.T) {
+	for _, tt := range []struct {
+		capacity *tick.Resources
+		want     string
+	}{
+		{&tick.Resources{MemoryBytes: new(32.0 * gib)}, "high 32768, max 36045"},
+		{&tick.Resources{}, "high 40960, max 45056"},
+		{nil, "high 40960, max 45056"},
+	} {
+		r := plain(t)
+		r.settings.Services = None
+		r.sample.Capacity, r.offer = tt.capacity, new(int64(40*gib))
+		r.after(1).want("/batch", tt.want)
+	}
+}
+
+// The cap falls at once, by more than a thirty-second; it rises by more than that after half a minute, to the least of the time.
+func TestTheCapFollows(t *testing.T) {
+	begun := begin.Add(-riseAfter)
+	for _, tt := range []struct {
+		name      string
+		can       float64
+		least     int64 // so far
+		riseSince time.Time
+		want      float64
+		bound     bool
+	}{
+		{"the same", 32 * gib, math.MaxInt64, begin, 32 * gib, false},
+		{"less by a thirty-second", 31 * gib, math.MaxInt64, begin, 32 * gib, false},
+		{"less by more", 31*gib - mebibyte, math.MaxInt64, begin, 31*gib - mebibyte, false},
+		{"parts of a MiB are left out", 30*gib + 5, math.MaxInt64, begin, 30 * gib, false},
+		{"a little more", 32.5 * gib, math.MaxInt64, begin, 32 * gib, false},
+		{"a little more for long", 32.5 * gib, math.MaxInt64, begun, 32 * gib, false},
+		{"more by a thirty-second for long", 33 * gib, math.MaxInt64, begun, 32 * gib, false},
+		{"more", 40 * gib, math.MaxInt64, begun.Add(1), 32 * gib, true},
+		{"more for long", 40 * gib, math.MaxInt64, begun, 40 * gib, false},
+		{"more for long, and less meanwhile", 40 * gib, 36 * gib, begun, 36 * gib, true},
+		{"more for long, and as little as now meanwhile", 40 * gib, 32 * gib, begun, 32 * gib, true},
+		{"more for long, of a state file without the least", 40 * gib, 0, begun, 40 * gib, false},
+	} {
+		st := &State{CapBytes: 32 * gib, LeastBytes: tt.least, RiseSince: tt.riseSince}
+		bound := st.follow(begin, tt.can)
+		if float64(st.CapBytes) != tt.want || (bound != "") != tt.bound {
+			t.Errorf("%s: cap of %s, %q; want %s", tt.name, size(float64(st.CapBytes)), bound, size(tt.want))
+		}
+	}
+}
+
+// A tier of kubelet's other than that of BestEffort pods is never capped, though it holds batch alone at the moment: services come into it.
+func TestOnlyTheBestEffortTierIsCapped(t *testing.T) {
+	r := plain(t)
+	r.settings.Services = None
+	r.sample.BatchCgroups = nil
+	r.sample.Tiers = []tick.Tier{{Name: tick.TierBestEffort, Cgroup: "kubepods"}, {Name: tick.TierBurstable, Cgroup: "/kubepods/burstable"}}
+	r.sample.Pods[0].QoSSource, r.sample.Pods[0].Cgroup = tick.QoSFromKatalyst, "/kubepods/burstable/podj"
+	r.after(1).want("/kubepods/burstable", "")
+	r.want("/kubepods/burstable/podj", "high 20480, max 22528")
+}
+
+// The least that batch keeps is all batch's together.
+func TestTheLeastIsDivided(t *testing.T) {
+	r := plain(t)
+	r.settings.Services, r.offer = None, new(int64(0))
+	r.sample.Memory = &tick.NodeMemory{TotalBytes: new(4.0 * gib), AvailableBytes: new(4.0 * gib)}
+	r.sample.BatchCgroups = []string{"/batch", "/grid"}
+	r.job().Memory = held(0)
+	r.sample.Pods = append(r.sample.Pods, tick.Pod{UID: "g", Name: "grid", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/grid/1", Memory: held(0)})
+	r.after(1).want("/batch", "high 64, max 71")
+	r.want("/grid", "high 64, max 71")
+}
