@@ -114,6 +114,13 @@ func TestNoQuotaWithinThatOfTheCgroupAbove(t *testing.T) {
 	}
 }
 
+// The largest quotas do not overflow.
+func TestTheLargestShare(t *testing.T) {
+	if got, err := share(1 << 44).within("2097152"); got != "35184372088833" || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
 // A quota that cannot be made out is left alone, and said so.
 func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
 	for _, present := range []string{"", "max", "max 0", "max x", "x 100000", "1000 0", "1000"} {
@@ -159,7 +166,8 @@ func TestWhyAReclaimIsSkipped(t *testing.T) {
 		if got := clock.Skips(&tick.MemoryReclaim{Boot: "b", BootSeconds: c.at}); got != c.why {
 			t.Errorf("%+v: %q", c, got)
 		}
-		if got := clock.Skips(&tick.MemoryReclaim{Boot: "c", BootSeconds: c.at}); got != "it is for another run of the kernel, or another machine" {
+		const another = "it is for another run of the kernel, or another machine"
+		if got := clock.Skips(&tick.MemoryReclaim{Boot: "c", BootSeconds: c.at}); got != another {
 			t.Errorf("%+v of another run: %q", c, got)
 		}
 	}
