@@ -114,6 +114,13 @@ func TestNoQuotaWithinThatOfTheCgroupAbove(t *testing.T) {
 	}
 }
 
+// The largest quotas do not overflow.
+func TestTheLargestShare(t *testing.T) {
+	if got, err := share(1 << 44).within("2097152"); got != "35184372088833" || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
 // A quota that cannot be made out is left alone, and said so.
 func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
 	for _, present := range []string{"", "max", "max 0", "max x", "x 100000", "1000 0", "1000"} {
@@ -159,7 +166,8 @@ func TestWhyAReclaimIsSkipped(t *testing.T) {
 		if got := clock.Skips(&tick.MemoryReclaim{Boot: "b", BootSeconds: c.at}); got != c.why {
 			t.Errorf("%+v: %q", c, got)
 		}
-		if got := clock.Skips(&tick.MemoryReclaim{Boot: "c", BootSeconds: c.at}); got != "it is for another run of the kernel, or another machine" {
+		const another = "it is for another run of the kernel, or another machine"
+		if got := clock.Skips(&tick.MemoryReclaim{Boot: "c", BootSeconds: c.at}); got != another {
 			t.Errorf("%+v of another run: %q", c, got)
 		}
 	}
@@ -448,5 +456,243 @@ func TestEqualSeesEveryFieldOfADisksCosts(t *testing.T) {
 		if Equal(&tick.Cgroup{IOCost: []tick.DiskCost{full}}, &tick.Cgroup{IOCost: []tick.DiskCost{other}}) {
 			t.Errorf("Equal does not see field %d of a disk's costs", i)
 		}
+	}
+}
+
+// The writes of a quota and of its burst say by which period they count, which version 2 has beside the quota.
+func TestWritesSayTheirPeriod(t *testing.T) {
+	for version, present := range map[int][3]string{1: {"10000", "20000", "10000"}, 2: {"10000 20000", "", "10000 20000"}} {
+		m := machine(version, cpus.New(0))
+		settings, _ := Translate(m, []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(1000)), CPUBurstMilliCPU: new(int64(1000))}})
+		for i := range settings {
+			s := &settings[i]
+			s.Period = present[1]
+			if s.Present = present[0]; isBurst(s.Name) {
+				s.Present, s.Quota = "0", present[2]
+			}
+		}
+		writes, problems := Make(m, settings, nil)
+		if len(writes) != 2 || len(problems) > 0 {
+			t.Fatalf("version %d: %q, %v", version, steps(writes), problems)
+		}
+		for _, w := range writes {
+			if w.Period != "20000" || *MilliCPU(w.New, w.Period) != 1000 {
+				t.Errorf("version %d: %+v; want a whole CPU of the period 20000", version, w)
+			}
+		}
+	}
+}
+
+// Of several names of one disk the tightest limits hold, in whatever order they are named.
+func TestTheTightestLimitsInAnyOrder(t *testing.T) {
+	tight, wide := limit("sda", 1<<20, 1<<20, 4, 4), limit("/", 2<<20, -1, 5, -1)
+	for _, wanted := range [][]tick.DiskLimit{{tight, wide}, {wide, tight}, {tight, wide, tight}, {wide, tight, wide}} {
+		lines, problems := linesOf(t, 2, wanted, func(File) (string, string) { return "", "" })
+		if diff := cmp.Diff([]string{"io.max: 8:0 rbps=1048576 wbps=1048576 riops=4 wiops=4"}, lines); diff != "" || len(problems) > 0 {
+			t.Errorf("%+v: %v, lines (-want +got):\n%s", wanted, problems, diff)
+		}
+	}
+}
+
+// A disk's limits that cannot be made out are left alone, and are not the same as none.
+func TestGarbledLimitsOfADisk(t *testing.T) {
+	for _, text := range []string{"x", "-5", "9223372036854775808"} {
+		lines, problems := linesOf(t, 1, []tick.DiskLimit{limit("sda", 1<<20, 0, 0, 0)}, func(File) (string, string) { return text, "" })
+		if len(lines) > 0 || len(problems) != 1 {
+			t.Errorf("%q: %q, %v", text, lines, problems)
+		}
+	}
+	for _, name := range []string{fileIOMax, "blkio.throttle.read_bps_device"} {
+		if Same(name, "x", "") || Same(name, "", "x") || !Same(name, "", "") {
+			t.Errorf("what cannot be made out of %s is no limit", name)
+		}
+	}
+}
+
+// Without memoryTighterOnly a limit may be wider, and a protection less, than what was there first.
+func TestLimitsMayBeWiderWhereThatIsAdvised(t *testing.T) {
+	advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: new(int64(8192)), MemoryLowBytes: new(int64(8192))}
+	settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{advised})
+	for i := range settings {
+		s := &settings[i]
+		if s.First = "4096"; isProtection(s.Name) {
+			s.First = "16384"
+		}
+		if got, err := s.Want(); got != "8192" || err != nil || s.NeedsFirst() {
+			t.Errorf("%s is written as %q, %v", s.Name, got, err)
+		}
+	}
+}
+
+// A restore puts back the burst that was there, as far as the quota allows, and none that is no number.
+func TestABurstIsPutBack(t *testing.T) {
+	for text, want := range map[string][]string{"30000": {"/a cpu.cfs_burst_us: 5000 -> 30000"}, "5000": nil, "x": nil} {
+		s, err := Restore(File{Controller: "cpu", Cgroup: "/a", Name: fileBurst}, "cpuBurstMilliCPU", text, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Present, s.Period, s.Quota = "5000", "100000", "50000"
+		writes, problems := Make(machine(1, cpus.New(0)), []Setting{s}, nil)
+		if diff := cmp.Diff(want, steps(writes)); diff != "" || (len(problems) == 1) != (text == "x") {
+			t.Errorf("%s: %v, steps (-want +got):\n%s", text, problems, diff)
+		}
+	}
+}
+
+// A burst that must fall for a quota on its way rises from there.
+func TestABurstFallsAndRises(t *testing.T) {
+	m := machine(2, cpus.New(0))
+	settings, _ := Translate(m, []tick.Cgroup{
+		{Cgroup: "/a", CPUMaxMilliCPU: new(int64(500))},
+		{Cgroup: "/a/b", CPUMaxMilliCPU: new(int64(tick.Unlimited)), CPUBurstMilliCPU: new(int64(1000))},
+	})
+	present := map[string]string{"/a cpu.max": "100000 100000", "/a/b cpu.max": "80000 100000", "/a/b cpu.max.burst": "70000"}
+	for i := range settings {
+		settings[i].Present = present[settings[i].Cgroup+" "+settings[i].Name]
+		settings[i].Quota = present[settings[i].Cgroup+" cpu.max"]
+	}
+	writes, problems := Make(m, settings, nil)
+	want := []string{
+		"/a/b cpu.max.burst: 70000 -> 50000",
+		"/a/b cpu.max: 80000 100000 -> 50000 100000 needs [0]",
+		"/a cpu.max: 100000 100000 -> 50000 100000 needs [1]",
+		"/a/b cpu.max: 50000 100000 -> max 100000 needs [1 2 0]",
+		"/a/b cpu.max.burst: 50000 -> 100000 needs [3 0]",
+	}
+	if diff := cmp.Diff(want, steps(writes)); diff != "" || len(problems) > 0 {
+		t.Errorf("problems %v, steps (-want +got):\n%s", problems, diff)
+	}
+}
+
+// A disk of which one limit is refused, or whose first limits cannot be made out, is left alone.
+func TestADiskWithABadLimitIsLeftAlone(t *testing.T) {
+	lines, problems := linesOf(t, 2, []tick.DiskLimit{limit("sda", 1<<20, -2, 0, 0)}, func(File) (string, string) { return "", "" })
+	if len(lines) > 0 || len(problems) != 1 {
+		t.Errorf("one is refused: %q, %v", lines, problems)
+	}
+	lines, problems = linesOf(t, 2, []tick.DiskLimit{limit("sda", -1, 0, 0, 0)}, func(File) (string, string) { return "rbps=65536", "x" })
+	if len(lines) > 0 || len(problems) != 1 {
+		t.Errorf("the first ones cannot be made out: %q, %v", lines, problems)
+	}
+	if f := (File{Name: fileCostQOS, Device: "8:0"}); f.Shown("5") != "8:0 5" {
+		t.Errorf("a text that is none of limits is shown as %q", f.Shown("5"))
+	}
+}
+
+// Each cgroup that is named twice is said.
+func TestEachCgroupThatIsNamedTwiceIsSaid(t *testing.T) {
+	twice := []tick.Cgroup{{Cgroup: "/a"}, {Cgroup: "/b"}, {Cgroup: "/a"}, {Cgroup: "/b"}}
+	settings, problems := Translate(machine(2, cpus.New(0)), twice)
+	if len(settings) > 0 || len(problems) != 2 || problems[0].Cgroup != "/a" || problems[1].Cgroup != "/b" {
+		t.Errorf("%+v, %v", settings, problems)
+	}
+}
+
+// A list of which the machine has nothing is not written at all: an empty one would be that of the cgroup above.
+func TestAListOfNothingIsNotWritten(t *testing.T) {
+	for _, c := range []struct {
+		list string
+		have cpus.Set
+		says string
+	}{
+		{"8-9", cpus.New(0, 1), "not written: of CPUs 8-9 the machine has none (it has 0-1)"},
+		{"0-1", cpus.Set{}, "not written: which CPUs the machine has could not be read"},
+		{"0-", cpus.New(0, 1), `"0-"`},
+	} {
+		for _, version := range []int{1, 2} {
+			settings, problems := Translate(machine(version, c.have), []tick.Cgroup{{Cgroup: "/kubepods/podx/c", CPUSetCPUs: c.list}})
+			if len(settings) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Error, c.says) {
+				t.Errorf("%s on version %d: %+v, %v", c.list, version, settings, problems)
+			}
+		}
+	}
+	// Without a kubelet a container's list is as any other.
+	settings, problems := Translate(machine(2, cpus.New(0, 1)), []tick.Cgroup{{Cgroup: "/kubepods/podx/c", CPUSetCPUs: "1"}})
+	if len(settings) != 1 || len(problems) > 0 || settings[0].Taken() != "" {
+		t.Errorf("%+v, %v", settings, problems)
+	}
+}
+
+// A weight stands in place of the idle class only where that is wanted.
+func TestAWeightBesideTheIdleClass(t *testing.T) {
+	for _, idle := range []*bool{nil, new(false), new(true)} {
+		want := ""
+		if idle != nil && *idle {
+			want = fileIdle
+		}
+		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUIdle: idle, CPUWeight: new(int64(5))}})
+		if s := settings[len(settings)-1]; s.Name != "cpu.weight" || s.Instead() != want {
+			t.Errorf("%s stands for %q, want %q", s.Name, s.Instead(), want)
+		}
+	}
+}
+
+// Beside partitions too a list that needs no CPU taken from it is put back as it was written.
+func TestFirstKeepsTheTextBesidePartitions(t *testing.T) {
+	m := Machine{Versions: map[string]int{"cpuset": 2}, Partitions: []Partition{{"/own", cpus.New(5)}}}
+	if got, err := m.First(File{Controller: "cpuset", Cgroup: "/serve", Name: fileCPUs}, "3,2", "6-7"); got != "3,2" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// What cannot be made out around a quota bounds nothing, what is no quota is not put back, and what an earlier plan took comes back as far
+// as the cgroup above lets it.
+func TestQuotasAround(t *testing.T) {
+	m := machine(1, cpus.New(0))
+	quota := func(cgroup string, milliCPU int64, present string) []Setting {
+		settings, _ := Translate(m, []tick.Cgroup{{Cgroup: cgroup, CPUMaxMilliCPU: &milliCPU}})
+		settings[0].Present, settings[0].Period = present, "100000"
+		return settings
+	}
+	around := func(cgroup, present, own string) []Around {
+		return []Around{{File: File{Controller: "cpu", Cgroup: cgroup, Name: fileQuota}, Present: present, Period: "100000", Own: own}}
+	}
+	writes, problems := Make(m, quota("/a/b", 500, "-1"), around("/a", "x", ""))
+	if diff := cmp.Diff([]string{"/a/b cpu.cfs_quota_us: -1 -> 50000"}, steps(writes)); diff != "" || len(problems) > 0 {
+		t.Errorf("garbled above: %v, steps (-want +got):\n%s", problems, diff)
+	}
+	writes, problems = Make(m, quota("/a", 250, "20000"), around("/a/b", "20000", "30000"))
+	want := []string{"/a cpu.cfs_quota_us: 20000 -> 25000", "/a/b cpu.cfs_quota_us: 20000 -> 25000 (implied) needs [0]"}
+	if diff := cmp.Diff(want, steps(writes)); diff != "" || len(problems) > 0 {
+		t.Errorf("comes back: %v, steps (-want +got):\n%s", problems, diff)
+	}
+	for name, text := range map[string]string{fileQuota: "x", fileMax: "x 100000"} {
+		s, err := Restore(File{Controller: "cpu", Cgroup: "/a", Name: name}, "cpuMaxMilliCPU", text, 1)
+		if s.Present, s.Period = "50000", "100000"; name == fileMax {
+			s.Present, s.Version = "50000 100000", 2
+		}
+		if writes, problems := Make(m, []Setting{s}, nil); err != nil || len(writes) > 0 || len(problems) != 1 {
+			t.Errorf("%s of %q is put back: %v, %q, %v", name, text, err, steps(writes), problems)
+		}
+	}
+	settings := quota("/a", tick.Unlimited, "max")
+	settings[0].Version, settings[0].Name = 2, fileMax
+	if writes, problems := Make(m, settings, nil); len(writes) > 0 || len(problems) != 1 {
+		t.Errorf("cpu.max without a period: %q, %v", steps(writes), problems)
+	}
+}
+
+// A file that is no list is left alone, beside what is written too; and where the cgroup above has no list yet, that is said.
+func TestListsThatAreNone(t *testing.T) {
+	all := cpus.New(0, 1, 2, 3)
+	list := func(cgroup, present string) []Setting {
+		settings, _ := Translate(machine(1, all), []tick.Cgroup{{Cgroup: cgroup, CPUSetCPUs: "1-2"}})
+		settings[0].Present = present
+		return settings
+	}
+	around := func(cgroup, present string) []Around {
+		return []Around{{File: File{Controller: "cpuset", Cgroup: cgroup, Name: fileCPUs}, Present: present}}
+	}
+	if writes, _ := Make(machine(1, all), list("/b", "x"), nil); len(writes) > 0 {
+		t.Errorf("what is no list is written: %q", steps(writes))
+	}
+	writes, problems := Make(machine(1, all), list("/b/c", "0"), around("/b", "x"))
+	if diff := cmp.Diff([]string{"/b/c cpuset.cpus: 0 -> 1-2"}, steps(writes)); diff != "" || len(problems) > 0 {
+		t.Errorf("below what is no list: %v, steps (-want +got):\n%s", problems, diff)
+	}
+	writes, problems = Make(machine(1, all), list("/b/c", ""), around("/b", ""))
+	const says = "1-2 left out: /b, the cgroup above, has nothing yet"
+	if len(writes) > 0 || len(problems) != 1 || problems[0].Error != says {
+		t.Errorf("below a list that is empty: %q, %v; want %q", steps(writes), problems, says)
 	}
 }
