@@ -23,6 +23,7 @@ func TestKCCWorst(t *testing.T) {
 		fails := errors.New("away")
 		target := r.target()
 		target.Write = func(_ context.Context, j *kccJob) (bool, error) {
+			time.Sleep(time.Millisecond) // the bubble's clock stands while a tick is handled: no write ends before that has
 			if j.want.Name == "bad" {
 				return false, fails
 			}
@@ -32,6 +33,7 @@ func TestKCCWorst(t *testing.T) {
 		r.queue = reconcile.Start(queueOf(t.Context(), r.session, KCC), target)
 		say := func(what, want string, changed bool, names ...string) {
 			t.Helper()
+			time.Sleep(2 * time.Millisecond)
 			synctest.Wait()
 			var verdicts []string
 			for _, name := range names {

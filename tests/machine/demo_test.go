@@ -93,7 +93,9 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%q: want a p50 and a p99 that are not less, and how busy the machine was", line)
 		}
 	}
-	if len(batch) != 3 || batch["alone"] != 0 || batch["unmanaged"] <= 0 || batch["with Polder"] <= 0 {
+	// Where others have all of the machine, the idle class has nothing for batch, and the demo says so.
+	others := strings.Contains(out, "this machine had other work to do as well")
+	if len(batch) != 3 || batch["alone"] != 0 || batch["unmanaged"] <= 0 || batch["with Polder"] <= 0 && !others {
 		t.Errorf("batch CPUs %v; want none alone, and some in both other parts\n%s%s", batch, out, log)
 	}
 	if !strings.HasSuffix(strings.TrimSpace(table), "everything was put back: the batch job's cgroup is as it was") {
