@@ -14,8 +14,14 @@ func TestTighter(t *testing.T) {
 		old         *int64
 		limit, want int64
 	}{
-		{nil, 5, 5}, {nil, tick.Unlimited, tick.Unlimited}, {new(int64(3)), 5, 3}, {new(int64(5)), 3, 3}, {new(int64(0)), 5, 0},
-		{new(int64(5)), tick.Unlimited, 5}, {new(int64(tick.Unlimited)), 5, 5}, {new(int64(5)), 0, 0},
+		{nil, 5, 5},
+		{nil, tick.Unlimited, tick.Unlimited},
+		{new(int64(3)), 5, 3},
+		{new(int64(5)), 3, 3},
+		{new(int64(0)), 5, 0},
+		{new(int64(5)), tick.Unlimited, 5},
+		{new(int64(tick.Unlimited)), 5, 5},
+		{new(int64(5)), 0, 0},
 	} {
 		if got := Tighter(tt.old, tt.limit); *got != tt.want {
 			t.Errorf("%v and %d: %d; want %d", tt.old, tt.limit, *got, tt.want)
@@ -174,8 +180,11 @@ func TestUseInAnothersPartitionIsNotTheNodes(t *testing.T) {
 		use  float64
 		want *float64
 	}{
-		{nil, 500, nil}, {&tick.NodeCPU{}, 500, nil}, {&tick.NodeCPU{UsageMilliCPU: new(2000.0)}, 500, new(1500.0)},
-		{&tick.NodeCPU{UsageMilliCPU: new(300.0)}, 500, new(0.0)}, {&tick.NodeCPU{UsageMilliCPU: new(2000.0)}, 0, new(2000.0)},
+		{nil, 500, nil},
+		{&tick.NodeCPU{}, 500, nil},
+		{&tick.NodeCPU{UsageMilliCPU: new(2000.0)}, 500, new(1500.0)},
+		{&tick.NodeCPU{UsageMilliCPU: new(300.0)}, 500, new(0.0)},
+		{&tick.NodeCPU{UsageMilliCPU: new(2000.0)}, 0, new(2000.0)},
 	} {
 		s := &tick.Sample{CPU: tt.cpu, Pods: []tick.Pod{
 			{Cgroup: "/part/a", UsageMilliCPU: &tt.use}, {Cgroup: "/other", UsageMilliCPU: new(700.0), Requests: &tick.Resources{MilliCPU: new(1.0)}},

@@ -15,8 +15,14 @@ func TestSoundHistograms(t *testing.T) {
 		first, counts int
 		want          bool
 	}{
-		{0, 0, true}, {-1, 1, false}, {0, maxBucket + 1, true}, {0, maxBucket + 2, false},
-		{maxBucket, 1, true}, {maxBucket + 1, 1, false}, {maxBucket, 2, false}, {1 << 62, 0, false},
+		{0, 0, true},
+		{-1, 1, false},
+		{0, maxBucket + 1, true},
+		{0, maxBucket + 2, false},
+		{maxBucket, 1, true},
+		{maxBucket + 1, 1, false},
+		{maxBucket, 2, false},
+		{1 << 62, 0, false},
 	} {
 		h := &histogram{First: tt.first, Counts: make([]float32, tt.counts)}
 		if got := h.sound(); got != tt.want {
