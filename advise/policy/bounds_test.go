@@ -271,3 +271,35 @@ func TestBaseRemembers(t *testing.T) {
 		t.Errorf("%+v", b.Nodes)
 	}
 }
+
+// A pod in another's partition needs none of the pools' CPUs and is no dedicated one; a batch pod stays one, and its limits and memory stay.
+func TestAPodInAnothersPartitionNeedsNoCPU(t *testing.T) {
+	for class, want := range map[string]string{
+		tick.QoSDedicated: tick.QoSShared, tick.QoSShared: tick.QoSShared, tick.QoSReclaimed: tick.QoSReclaimed, tick.QoSSystem: tick.QoSSystem,
+	} {
+		own := &tick.Resources{MilliCPU: new(4000.0), MemoryBytes: new(5.0)}
+		p := tick.Pod{QoS: class, Requests: own, Limits: own, UsageMilliCPU: new(7.0), Containers: []tick.Container{{Limits: own}}}
+		needNoCPU(&p)
+		if p.QoS != want || *p.Requests.MilliCPU != 0 || *p.Requests.MemoryBytes != 5 || *p.Limits.MilliCPU != 4000 || *p.UsageMilliCPU != 0 {
+			t.Errorf("of class %s: %+v", class, p)
+		}
+		if c := p.Containers[0]; *c.Requests.MilliCPU != 0 || *c.UsageMilliCPU != 0 || *c.Limits.MilliCPU != 4000 || *own.MilliCPU != 4000 {
+			t.Errorf("of class %s: container %+v", class, c)
+		}
+	}
+}
+
+// A node's CPU that is not known stays so, and is never less than nothing nor more than the CPUs that are left.
+func TestCPUOfANodeWithoutAPartition(t *testing.T) {
+	if got := lessCPU(nil, 1000, 5000); got != nil {
+		t.Errorf("of nothing known: %+v", got)
+	}
+	if got := lessCPU(&tick.Resources{MemoryBytes: new(5.0)}, 1000, 5000); got.MilliCPU != nil {
+		t.Errorf("of memory alone: %+v", got)
+	}
+	for _, tt := range [][3]float64{{8000, 5000, 5000}, {4000, 5000, 3000}, {500, 5000, 0}} {
+		if got := lessCPU(&tick.Resources{MilliCPU: &tt[0]}, 1000, tt[1]); *got.MilliCPU != tt[2] {
+			t.Errorf("%v: %v", tt, *got.MilliCPU)
+		}
+	}
+}
