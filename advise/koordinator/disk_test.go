@@ -38,3 +38,22 @@ func TestDiskOf(t *testing.T) {
 		t.Errorf("reasons %q; want one of the limits that were raised", a.Reasons)
 	}
 }
+
+// A limit at the least is no other one, and nothing is said of it.
+func TestALimitOfDisksAtTheLeastHolds(t *testing.T) {
+	n := tick.Ptr[int64]
+	s := sloconfig.Defaults()
+	for _, tt := range []struct {
+		bytes, operations int64
+		isRaised          bool
+	}{{leastBPS, leastIOPS, false}, {leastBPS + 1, leastIOPS + 1, false}, {leastBPS - 1, leastIOPS, true}, {leastBPS, leastIOPS - 1, true}} {
+		s.QOS.BE.BlkIO = &sloconfig.BlkIOQOS{Enable: new(true), Blocks: []sloconfig.Block{
+			{Name: "sda", Type: sloconfig.BlockDevice, IO: sloconfig.IOCfg{ReadBPS: &tt.bytes, ReadIOPS: &tt.operations}},
+		}}
+		a := &tick.Advice{}
+		want := []tick.DiskLimit{{Disk: "sda", ReadBytesPerSecond: n(max(tt.bytes, leastBPS)), ReadsPerSecond: n(max(tt.operations, leastIOPS))}}
+		if d := cmp.Diff(want, diskOf(&s, a).Limits); d != "" || (len(a.Reasons) > 0) != tt.isRaised {
+			t.Errorf("%+v: %q, limits (-want +got):\n%s", tt, a.Reasons, d)
+		}
+	}
+}

@@ -97,3 +97,14 @@ func TestTheLeastIsDivided(t *testing.T) {
 	r.after(1).want("/batch", "high 64, max 71")
 	r.want("/grid", "high 64, max 71")
 }
+
+// On version 1 the hard limit stays over what batch holds, also where that is a little over the cap: under it the kernel would kill.
+func TestVersion1NeverLimitsUnderTheUse(t *testing.T) {
+	r := plain(t)
+	r.sample.CgroupVersion, r.settings.Services = 1, None
+	r.after(1).want("/batch", "high 20480, max 20480")
+	*r.job().Memory.UsageBytes = 20.2 * gib
+	r.after(1).want("/batch", "high 20480, max 21202")
+	*r.job().Memory.UsageBytes = 19.4 * gib // nothing is over the cap, and so little is left that an allocation would meet it
+	r.after(60).want("/batch", "high 20480, max 20480")
+}

@@ -1,0 +1,235 @@
+package guard
+
+import (
+	"math"
+	"strconv"
+	"testing"
+	"time"
+
+	"polder/advise/class"
+	"polder/lib/tick"
+)
+
+// The waiting that a verdict compares is the mean of the last few ticks, which begins anew with each time that a service waits too long.
+func TestMeanOfTheWaiting(t *testing.T) {
+	st, now := &State{}, begin
+	for i, tt := range []struct{ permille, want float64 }{{100, 100}, {190, 130}, {40, 100}, {0, 0}, {50, 50}} {
+		var worst *waiting
+		if tt.permille > 0 {
+			worst = &waiting{name: "web", resource: resourceCPU, permille: tt.permille, target: 20}
+		}
+		now = now.Add(time.Second)
+		st.decide(now, &tick.Advice{}, &view{pods: 1, batchKnown: true}, worst, "")
+		if math.Abs(st.Mean-tt.want) > 1e-9 {
+			t.Errorf("tick %d: mean %v; want %v", i, st.Mean, tt.want)
+		}
+	}
+}
+
+// Which step is next: of disks only where a service waits for I/O, of CPUs only where batch itself has a list, and no more of a kind than
+// there are.
+func TestWhichStepIsNext(t *testing.T) {
+	lists := &tick.Advice{
+		Cgroups:  []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}, {Cgroup: "/web", CPUSetCPUs: "0-7"}},
+		Fallback: []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0"}},
+	}
+	services := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/web", CPUSetCPUs: "0-7"}}}
+	steps := func(kinds ...string) (list []step) {
+		for _, kind := range kinds {
+			for range stepsOf[kind] {
+				list = append(list, step{Kind: kind})
+			}
+		}
+		return list
+	}
+	for name, tt := range map[string]struct {
+		resource string
+		version  int
+		advice   *tick.Advice
+		steps    []step
+		want     string
+	}{
+		"I/O":                                     {resourceIO, 2, lists, nil, kindDisk},
+		"I/O on version 1":                        {resourceIO, 1, lists, nil, kindCPUs},
+		"I/O, all of disks is taken":              {resourceIO, 2, lists, steps(kindDisk), kindCPUs},
+		"a CPU, though batch uses disks":          {resourceCPU, 2, lists, nil, kindCPUs},
+		"memory, though batch uses disks":         {resourceMemory, 2, lists, nil, kindCPUs},
+		"a CPU, all CPUs are taken":               {resourceCPU, 2, lists, steps(kindCPUs), kindQuota},
+		"a CPU, and services alone have lists":    {resourceCPU, 2, services, nil, kindQuota},
+		"a CPU, all is taken but memory":          {resourceCPU, 2, lists, steps(kindCPUs, kindQuota), ""},
+		"memory, all is taken but memory":         {resourceMemory, 2, lists, steps(kindCPUs, kindQuota), kindMemory},
+		"memory on version 1, all else is taken":  {resourceMemory, 1, lists, steps(kindCPUs, kindQuota), ""},
+		"I/O, all is taken but memory":            {resourceIO, 2, lists, steps(kindDisk, kindCPUs, kindQuota), kindMemory},
+		"I/O, all is taken":                       {resourceIO, 2, lists, steps(kindDisk, kindCPUs, kindQuota, kindMemory), ""},
+		"nothing, for it waits no longer than so": {"", 2, lists, nil, ""},
+	} {
+		p := job("job", 6000)
+		p.Memory = &tick.Memory{UsageBytes: new(float64(1 << 30))}
+		p.IO = &tick.IO{WriteBytesPerSecond: new(float64(300 << 20))}
+		v := look(&tick.Sample{Topology: &tick.Topology{CPUs: "0-7"}, Pods: []tick.Pod{p, web(300, 1000)}})
+		worst := &waiting{resource: tt.resource, permille: 300, target: 20}
+		if tt.resource == "" {
+			worst.target = 300
+		}
+		st := &State{Steps: tt.steps}
+		if got := st.next(tt.advice, &v, worst, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: tt.version}); got != tt.want {
+			t.Errorf("%s: %q; want %q", name, got, tt.want)
+		}
+	}
+}
+
+// Where the policy has no floor, batch keeps whole cores of as many CPUs as its floor is, and one at least.
+func TestTheFloorWithoutAPolicysList(t *testing.T) {
+	v := &view{sample: &tick.Sample{Topology: &tick.Topology{CPUs: "0-7", Cores: []string{"0,4", "1,5", "2,6", "3,7"}}}}
+	for milli, want := range map[int64]string{0: "0,4", 1: "0,4", 2000: "0,4", 2001: "0-1,4-5", 3000: "0-1,4-5"} {
+		if got := v.narrowed("0-7", "", class.Machine{FloorMilliCPU: milli}, stepsOf[kindCPUs]); got != want {
+			t.Errorf("%dm: %s; want %s", milli, got, want)
+		}
+	}
+	for _, list := range []string{"", "x"} {
+		if got := v.narrowed(list, "0", class.Machine{}, 1); got != list {
+			t.Errorf("of %q: %q", list, got)
+		}
+	}
+	if got := v.narrowed("0-7", "0", class.Machine{}, 0); got != "0-7" {
+		t.Errorf("without a step: %s", got)
+	}
+}
+
+// A first step of quota takes something where batch uses more than its floor and what the kernel takes at least.
+func TestWhenAQuotaTakesAnything(t *testing.T) {
+	m := class.Machine{FloorMilliCPU: 800}
+	for _, tt := range []struct {
+		use    float64
+		groups int
+		want   bool
+	}{{810, 1, false}, {811, 1, true}, {5000, 0, false}} {
+		v := &view{sample: &tick.Sample{}, batchUse: tt.use, groups: make([]group, tt.groups)}
+		if got := (&State{}).limits(&tick.Advice{}, v, m); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+	for _, tt := range []struct {
+		base, floor int64
+		want        bool
+	}{{801, 800, true}, {800, 800, false}} {
+		st := &State{Steps: []step{{Kind: kindQuota}}, Batch: map[string]*share{"/b": {Base: tt.base, Floor: tt.floor}}}
+		v := &view{sample: &tick.Sample{}, groups: []group{{cgroup: "/new"}, {cgroup: "/b"}}}
+		if got := st.limits(&tick.Advice{}, v, m); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// Where the services have used less for half a minute than when the step was taken, the first hold-down counts and not the one in force.
+func TestAFallenLoadShortensTheHoldDown(t *testing.T) {
+	for _, tt := range []struct {
+		fallen, calm time.Duration // ago; 0 is not
+		want         bool          // given back
+	}{
+		{30 * time.Second, 30 * time.Second, true},
+		{30*time.Second - 1, time.Minute, false},
+		{time.Minute, 30*time.Second - 1, false},
+		{0, time.Minute, false},
+		{0, time.Hour, true},
+		{time.Minute, 0, false},
+	} {
+		st := &State{Hold: time.Hour, Steps: []step{{Kind: kindCPUs}}}
+		if tt.fallen > 0 {
+			st.Fallen = begin.Add(-tt.fallen)
+		}
+		if tt.calm > 0 {
+			st.Calm = begin.Add(-tt.calm)
+		}
+		st.release(begin, &tick.Advice{})
+		if (len(st.Steps) == 0) != tt.want {
+			t.Errorf("%+v: %d steps left", tt, len(st.Steps))
+		}
+		if tt.want && st.GaveBack.IsZero() == (tt.fallen == 0) {
+			t.Errorf("%+v: a relapse counts from %s", tt, st.GaveBack)
+		}
+	}
+}
+
+// The target of a service that is known is its own waiting and the margin; up to half the margin over it a step may be given back.
+func TestTargetOfAServiceThatIsKnown(t *testing.T) {
+	var st State
+	var one *service
+	for range leastSeen {
+		one = st.learn(&waiting{permille: 200, level: 1, pod: &tick.Pod{UID: "u"}}, one, time.Time{}, begin)
+	}
+	own, _ := one.own(0, 1)
+	s := Settings{MarginPermille: 20}
+	if w := one.compare(0, 1, 500, s); w.target != own+20 || w.calm != own+10 {
+		t.Errorf("at its level: target %v, calm up to %v; it waits %v by itself", w.target, w.calm, own)
+	}
+	if w := one.compare(0, 2, 500, s); w.target != 2*own+20 || math.Abs(w.calm-releasePart*(2*own+20)) > 1e-9 {
+		t.Errorf("a level higher: target %v, calm up to %v; it waits %v by itself", w.target, w.calm, own)
+	}
+}
+
+// What batch was not the cause of is the service's own from then on, however much else was seen of it.
+func TestAWaitingThatWasNotBatchsIsTheServicesOwn(t *testing.T) {
+	for _, seen := range []int{0, 5, 500} {
+		pod := &tick.Pod{UID: "u"}
+		var st State
+		var one *service
+		for range seen {
+			one = st.learn(&waiting{permille: 1, level: 1, pod: pod}, one, time.Time{}, begin)
+		}
+		w := &waiting{permille: 300, level: 1, pod: pod}
+		st.absolve(w, begin)
+		if own, sure := st.Services["u"].own(0, 1); !sure || own < 270 || own > 360 {
+			t.Errorf("seen %d times before: %v, %v; want some 300", seen, own, sure)
+		}
+		if sum, most := st.Services["u"].CPU[1].Sum(), float64(seen)*1.05+leastSeen+1; sum > most {
+			t.Errorf("seen %d times before: counts as %v; want %v at most", seen, sum, most)
+		}
+		w.level = 3 // of which nothing is known
+		st.absolve(w, begin)
+		if own, sure := st.Services["u"].own(0, 3); !sure || own < 270 || own > 360 {
+			t.Errorf("at another level: %v, %v; want some 300", own, sure)
+		}
+	}
+}
+
+// Only the time in which something is learned makes older things count less: ten seconds of it at most from one waiting to the next.
+func TestOlderWaitingsCountLessByTheTimeOfLearning(t *testing.T) {
+	for gap, factor := range map[time.Duration]float64{
+		0: 1, 5 * time.Second: math.Exp2(-5.0 / 1800), settled: math.Exp2(-10.0 / 1800), time.Hour: math.Exp2(-10.0 / 1800), -time.Hour: 1,
+	} {
+		var st State
+		w := &waiting{permille: 5, pod: &tick.Pod{UID: "u"}}
+		one := st.learn(w, nil, time.Time{}, begin)
+		st.learn(w, one, begin, begin.Add(gap))
+		if got, want := one.CPU[0].Sum(), factor+1; math.Abs(got-want) > 1e-4 {
+			t.Errorf("after %s: counts as %v; want %v", gap, got, want)
+		}
+	}
+}
+
+// No more services are remembered than are bounded.
+func TestTheMostServices(t *testing.T) {
+	st := &State{}
+	for i := range maxServices + 1 {
+		w := &waiting{pod: &tick.Pod{UID: strconv.Itoa(i)}}
+		if one := st.learn(w, nil, time.Time{}, begin); (one != nil) != (i < maxServices) {
+			t.Errorf("service %d is remembered: %v", i, one != nil)
+		}
+	}
+	if st.expire(begin); len(st.Services) != maxServices {
+		t.Errorf("%d are left", len(st.Services))
+	}
+}
+
+// A pod that is not there, or that the cluster does not know, is not batch, though its cgroup is named.
+func TestAPodThatIsNotThereIsNotBatch(t *testing.T) {
+	gone := job("gone", 5)
+	gone.Missing = tick.MissingCgroup
+	v := look(&tick.Sample{Pods: []tick.Pod{job("job", 5), gone}})
+	for path, want := range map[string]bool{"/job": true, "/gone": false, "/": false, "": false} {
+		if got := v.batchAlone(path); got != want && path != "/gone" || v.isBatch(path) != want {
+			t.Errorf("%q: batch alone %v, batch %v", path, got, v.isBatch(path))
+		}
+	}
+}

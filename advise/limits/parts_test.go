@@ -1,0 +1,265 @@
+package limits
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// What is no limit, or more than any machine has, is none; a quota is no less than the kernel takes.
+func TestLimitsOfAPodsSpec(t *testing.T) {
+	for limit, want := range map[float64]int64{
+		-1: tick.Unlimited, 0: tick.Unlimited, 0.5: minQuotaMilliCPU, 1500.2: 1501, maxMilliCPU: maxMilliCPU, maxMilliCPU + 1: tick.Unlimited,
+	} {
+		if got := quotaOf(&limit); got != want {
+			t.Errorf("quota of %v: %d; want %d", limit, got, want)
+		}
+	}
+	for limit, want := range map[float64]int64{
+		-1: tick.Unlimited, 0: tick.Unlimited, 0.9: tick.Unlimited, 1: 1, maxBytes: maxBytes, 2 * maxBytes: tick.Unlimited,
+	} {
+		if got := bytesOf(&limit); got != want {
+			t.Errorf("bytes of %v: %d; want %d", limit, got, want)
+		}
+	}
+	none := math.NaN()
+	if quotaOf(nil) != tick.Unlimited || bytesOf(nil) != tick.Unlimited || quotaOf(&none) != tick.Unlimited || bytesOf(&none) != tick.Unlimited {
+		t.Error("what is not known, or no number, is a limit")
+	}
+	for _, tt := range [][3]int64{{5, 3, 3}, {3, 5, 3}, {5, tick.Unlimited, 5}, {tick.Unlimited, 5, 5}, {tick.Unlimited, tick.Unlimited, tick.Unlimited}, {5, 0, 0}} {
+		if got := smaller(tt[0], tt[1]); got != tt[2] {
+			t.Errorf("the smaller of %d and %d: %d", tt[0], tt[1], got)
+		}
+	}
+}
+
+// A value stays that moves by a thirty-second, unless it is under the least that is safe.
+func TestSteady(t *testing.T) {
+	for _, tt := range []struct {
+		was, now int64
+		least    float64
+		want     int64
+	}{{3200, 3300, 0, 3200}, {3200, 3301, 0, 3301}, {3200, 3100, 0, 3200}, {3200, 3099, 0, 3099}, {3200, 3250, 3200, 3200}, {3200, 3250, 3201, 3250}, {0, 5, 0, 5}} {
+		if got := steady(tt.was, tt.now, tt.least); got != tt.want {
+			t.Errorf("%+v: %d", tt, got)
+		}
+	}
+}
+
+// A path is one of parts, not of letters, and no longer than the kernel takes.
+func TestPaths(t *testing.T) {
+	for path, want := range map[string]bool{"": false, "/": false, "a": false, "ab": false, "/a": true, "/" + strings.Repeat("a", maxPath-1): true, "/" + strings.Repeat("a", maxPath): false} {
+		if got := isPath(path); got != want {
+			t.Errorf("%.20s of %d bytes: %v", path, len(path), got)
+		}
+	}
+	for path, want := range map[string]bool{"/batch": true, "/batch/a": true, "/batch2": false, "/bat": false} {
+		if got := within(path, "/batch"); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
+// kubelet limits a pod only where it limits each of its containers: what is undone goes back to that, not further.
+func TestKubeletsLimitsOfAPod(t *testing.T) {
+	limits := func(milli, bytes float64) *tick.Resources {
+		r := &tick.Resources{}
+		if milli > 0 {
+			r.MilliCPU = &milli
+		}
+		if bytes > 0 {
+			r.MemoryBytes = &bytes
+		}
+		return r
+	}
+	none := native{tick.Unlimited, tick.Unlimited}
+	for name, tt := range map[string]struct {
+		containers []*tick.Resources
+		want       native
+	}{
+		"no containers":            {nil, native{3000, 4096}},
+		"all are limited":          {[]*tick.Resources{limits(1000, 2048), limits(2000, 2048)}, native{3000, 4096}},
+		"one has no CPU limit":     {[]*tick.Resources{limits(1000, 2048), limits(0, 2048)}, native{tick.Unlimited, 4096}},
+		"the first has none":       {[]*tick.Resources{limits(0, 2048), limits(1000, 2048)}, native{tick.Unlimited, 4096}},
+		"one has no memory limit":  {[]*tick.Resources{limits(1000, 2048), limits(1000, 0)}, native{3000, tick.Unlimited}},
+		"one has no limits at all": {[]*tick.Resources{nil, limits(1000, 2048)}, none},
+	} {
+		p := tick.Pod{Cgroup: "/p", Limits: limits(3000, 4096)}
+		for i, l := range tt.containers {
+			p.Containers = append(p.Containers, tick.Container{Cgroup: "/p/" + string(rune('a'+i)), Limits: l})
+		}
+		w := work{tick: &tick.Tick{Sample: &tick.Sample{Pods: []tick.Pod{p, {Cgroup: "/gone", Missing: tick.MissingCgroup}}}}, pods: map[string]native{}}
+		if w.look(); w.pods["/p"] != tt.want || len(w.pods) != 1+len(tt.containers) {
+			t.Errorf("%s: %+v; want %+v", name, w.pods, tt.want)
+		}
+		for i, l := range tt.containers {
+			if got := w.pods[p.Containers[i].Cgroup]; got != nativeOf(l) {
+				t.Errorf("%s: container %d has %+v", name, i, got)
+			}
+		}
+	}
+}
+
+// A pod has a quota of its own where each of its containers has a CPU limit, in whatever order they come; one that is not there has none.
+func TestAPodsOwnQuota(t *testing.T) {
+	const pod = "/kubepods/besteffort/podj"
+	milli := func(v float64) *tick.Resources { return &tick.Resources{ReclaimedMilliCPU: &v} }
+	memory := &tick.Resources{ReclaimedMemoryBytes: new(1.0 * gib)}
+	for name, tt := range map[string]struct {
+		limits []*tick.Resources
+		change func(*tick.Pod)
+		want   string
+	}{
+		"both":               {[]*tick.Resources{milli(2000), milli(500)}, nil, "cpu 2500"},
+		"the second has not": {[]*tick.Resources{milli(2000), memory}, nil, ""},
+		"the first has not":  {[]*tick.Resources{memory, milli(2000)}, nil, ""},
+		"ended":              {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.Phase = "Failed" }, ""},
+		"not known":          {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.Missing = tick.MissingCluster }, ""},
+		"a service":          {[]*tick.Resources{milli(2000)}, func(p *tick.Pod) { p.QoS = tick.QoSShared }, ""},
+	} {
+		r := plain(t)
+		r.settings = Settings{Batch: None, Services: None}
+		*r.job() = tick.Pod{UID: "j", QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, Cgroup: pod}
+		for i, l := range tt.limits {
+			r.job().Containers = append(r.job().Containers, tick.Container{Name: "c", Cgroup: pod + "/" + string(rune('a'+i)), Limits: l})
+		}
+		if tt.change != nil {
+			tt.change(r.job())
+		}
+		if r.after(1); r.of(pod) != tt.want {
+			t.Errorf("%s: %q; want %q", name, r.of(pod), tt.want)
+		}
+	}
+}
+
+// What was advised and is not any more is undone, key by key; what is undone by two parts is undone.
+func TestKeys(t *testing.T) {
+	for _, tt := range []struct{ one, other, without, and keys }{
+		{keys{CPU: true, Low: true}, keys{CPU: true, High: true}, keys{Low: true}, keys{CPU: true, High: true, Low: true}},
+		{keys{High: true, Max: true}, keys{Max: true}, keys{High: true}, keys{High: true, Max: true}},
+		{keys{CPU: true}, keys{}, keys{CPU: true}, keys{CPU: true}},
+		{keys{}, keys{CPU: true, High: true, Max: true, Low: true}, keys{}, keys{CPU: true, High: true, Max: true, Low: true}},
+	} {
+		if got := tt.one.without(tt.other); got != tt.without {
+			t.Errorf("%+v without %+v: %+v", tt.one, tt.other, got)
+		}
+		if got := tt.one.and(tt.other); got != tt.and {
+			t.Errorf("%+v and %+v: %+v", tt.one, tt.other, got)
+		}
+	}
+}
+
+// A fleet's tick, or one of an agent that was away, says nothing of this machine's cgroups.
+func TestATickOfAnotherKindChangesNothing(t *testing.T) {
+	for name, change := range map[string]func(*tick.Sample){
+		"fleet": func(s *tick.Sample) { s.Fleet = new(tick.Fleet) }, "agent": func(s *tick.Sample) { s.Agent = new(tick.Agent) },
+	} {
+		r := plain(t)
+		change(&r.sample)
+		if r.after(1); len(r.advice.Cgroups)+len(r.advice.Reasons) > 0 || r.st != nil {
+			t.Errorf("%s: %+v", name, r.advice)
+		}
+	}
+}
+
+// A state file's numbers are brought within what a machine has.
+func TestAStateFilesNumbersAreBounded(t *testing.T) {
+	st := &State{CapBytes: -1, LeastBytes: math.MaxInt64, Set: map[string]*set{
+		"/a": {Own: values{CPU: 500, High: -5, Max: math.MaxInt64}, Cap: values{CPU: 7}}, "/b": {Own: values{CPU: -1}},
+		"/c": {Own: values{CPU: math.MaxInt64}}, "d": {}, "/null": nil,
+	}}
+	st.mend(begin)
+	if st.CapBytes != 0 || st.LeastBytes != maxBytes || len(st.Set) != 3 || st.Set["/b"].Own.CPU != 0 || st.Set["/c"].Own.CPU != maxMilliCPU {
+		t.Errorf("%+v", st)
+	}
+	if a := st.Set["/a"]; a.Own != (values{CPU: 500, Max: maxBytes}) || a.Cap != (values{}) {
+		t.Errorf("%+v", a)
+	}
+}
+
+// memory.high that brings nothing for ten seconds, while it slows batch down, stays at what batch holds for a minute; a use that falls by a
+// part of a step is something.
+func TestWhenHighBringsNothing(t *testing.T) {
+	const goal = 100.0
+	was := watch{High: 5, Use: 200, Since: begin.Add(-stuckAfter), HighAt: begin}
+	for name, tt := range map[string]struct {
+		change func(x *watch)
+		use    float64
+		stays  bool    // at what is held
+		from   float64 // what is compared with next
+	}{
+		"stuck":                       {func(*watch) {}, 200, true, 200},
+		"stuck, and a little less":    {func(*watch) {}, 200*(1-progressPart) + 0.1, true, 200},
+		"it fell by enough":           {func(*watch) {}, 200 * (1 - progressPart), false, 200 * (1 - progressPart)},
+		"at the goal":                 {func(*watch) {}, goal, false, 0},
+		"not for long enough":         {func(x *watch) { x.Since = begin.Add(1 - stuckAfter) }, 200, false, 200},
+		"nothing met memory.high":     {func(x *watch) { x.HighAt = time.Time{} }, 200, false, 200},
+		"as long ago as that":         {func(x *watch) { x.HighAt = begin.Add(-stuckAfter) }, 200, true, 200},
+		"longer ago":                  {func(x *watch) { x.HighAt = begin.Add(-stuckAfter - 1) }, 200, false, 200},
+		"nothing was held under it":   {func(x *watch) { x.Use = 0 }, 200, false, 200},
+		"the minute is not over":      {func(x *watch) { x.Until = begin.Add(1) }, 150, true, 200},
+		"the minute is over":          {func(x *watch) { x.Until = begin }, 150, false, 150},
+		"no longer over, in a minute": {func(x *watch) { x.Until = begin.Add(1) }, goal, false, 0},
+	} {
+		before := was
+		tt.change(&before)
+		w := &work{
+			state: &State{Set: map[string]*set{"/b": {Watch: &before}}},
+			tick: &tick.Tick{Time: begin, Sample: &tick.Sample{
+				Pods: []tick.Pod{{Cgroup: "/a"}, {Cgroup: "/b", MemoryEvents: &tick.MemoryEvents{High: 5, OOMKill: 3}}},
+			}},
+		}
+		x := w.watch(&unit{path: "/b", use: tt.use}, goal)
+		if x == nil || begin.Before(x.Until) != tt.stays || x.Use != tt.from || x.killed != 3 {
+			t.Errorf("%s: %+v; want it to stay: %v, from %v", name, x, tt.stays, tt.from)
+		}
+	}
+}
+
+// Where what a service holds cannot be read its protection stays, and so does all of it where the machine's memory cannot.
+func TestProtectionOfUnknownMemoryStays(t *testing.T) {
+	for name, hide := range map[string]func(r *run){
+		"the machine's":   func(r *run) { r.sample.Memory = nil },
+		"of no size":      func(r *run) { r.sample.Memory.TotalBytes = nil },
+		"the service's":   func(r *run) { r.sample.Pods[1].Memory = nil },
+		"no number of it": func(r *run) { r.sample.Pods[1].Memory.WorkingSetBytes = new(math.NaN()) },
+	} {
+		r := plain(t)
+		r.settings.Batch = None
+		r.after(1)
+		hide(r)
+		for range 2 {
+			r.after(90).want("/web.slice/web", "low 10240")
+			r.want("/web.slice", "low 10240")
+		}
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+}
+
+// A path that is not in its shortest form is no cgroup's, and one that is too deep is left alone.
+func TestOnlyCleanPathsAreProtected(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/web": true, "/web/../batch": false, "/web/": false, "web": false,
+		strings.Repeat("/a", maxDepth): true, strings.Repeat("/a", maxDepth+1): false,
+	} {
+		r := plain(t)
+		r.settings.Batch = None
+		r.sample.Pods[1].Cgroup = path
+		if got := r.after(1).of(path) != ""; got != want {
+			t.Errorf("%.40s: protected %v", path, got)
+		}
+	}
+}
+
+// A policy that sets memory.min protects memory itself, too.
+func TestThePolicysMinimumHolds(t *testing.T) {
+	r := plain(t)
+	r.policys = []tick.Cgroup{{Cgroup: "/x", MemoryMinBytes: new(int64(gib))}}
+	r.after(1).want("/web.slice/web", "")
+	r.says("the policy protects memory itself")
+}

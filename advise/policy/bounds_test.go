@@ -1,0 +1,305 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"polder/lib/tick"
+)
+
+// The older limit stays where it is tighter; none is larger than any.
+func TestTighter(t *testing.T) {
+	for _, tt := range []struct {
+		old         *int64
+		limit, want int64
+	}{
+		{nil, 5, 5},
+		{nil, tick.Unlimited, tick.Unlimited},
+		{new(int64(3)), 5, 3},
+		{new(int64(5)), 3, 3},
+		{new(int64(0)), 5, 0},
+		{new(int64(5)), tick.Unlimited, 5},
+		{new(int64(tick.Unlimited)), 5, 5},
+		{new(int64(5)), 0, 0},
+	} {
+		if got := Tighter(tt.old, tt.limit); *got != tt.want {
+			t.Errorf("%v and %d: %d; want %d", tt.old, tt.limit, *got, tt.want)
+		}
+	}
+	old := new(int64(5))
+	if Tighter(old, 5) != old {
+		t.Error("the same limit is another one")
+	}
+}
+
+// What a layer changes stands once in each list, and what is unset is so only where nothing is advised.
+func TestDraft(t *testing.T) {
+	a := &tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(5))}}, Fallback: []tick.Cgroup{{Cgroup: "/b"}}}
+	d := NewDraft(a)
+	quota := func(c *tick.Cgroup) **int64 { return &c.CPUMaxMilliCPU }
+	for range 2 {
+		d.Unset("/a", quota, 7)
+		d.Unset("/b", quota, 8)
+	}
+	if len(a.Cgroups) != 1 || len(a.Fallback) != 1 || a.Fallback[0].CPUMaxMilliCPU != nil {
+		t.Errorf("the advice was changed before its time: %+v", a)
+	}
+	d.Finish(a)
+	show := func(list []tick.Cgroup) (text string) {
+		for _, c := range list {
+			text += c.Cgroup + "=" + string(rune('0'+*c.CPUMaxMilliCPU)) + " "
+		}
+		return text
+	}
+	if got := show(a.Cgroups) + "| " + show(a.Fallback); got != "/a=5 /b=8 | /b=8 /a=7 " {
+		t.Errorf("%s", got)
+	}
+	if d.FallbackOf("/c") != nil || d.FallbackOf("/a") == nil {
+		t.Error("what the fallback has is not found, or what it has not is")
+	}
+}
+
+// TestTierOf: kubelet's cgroups of both drivers, at the top or below another one, and nothing that only looks like one.
+func TestTierOf(t *testing.T) {
+	const slice = "/kubepods.slice/kubepods-besteffort.slice"
+	for path, want := range map[string]string{
+		"/kubepods/besteffort/pod1":               "/kubepods/besteffort",
+		"/kubepods/besteffort/pod1/c":             "/kubepods/besteffort",
+		"/node/kubepods/besteffort/pod1":          "/node/kubepods/besteffort",
+		"/kubepods/besteffort/other":              "",
+		"/kubepods/besteffort":                    "",
+		"/kubepods/burstable/pod1":                "",
+		slice + "/kubepods-besteffort-pod1.slice": slice,
+		"/node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/node-kubepods-besteffort-pod1.slice": "/node.slice/node-kubepods.slice/node-kubepods-besteffort.slice",
+		slice + "/other.slice": "",
+		slice + "/":            "",
+		"/other.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice": "",
+		"/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice":             "",
+		"kubepods-besteffort.slice/kubepods-besteffort-pod1.slice":              "",
+		"": "",
+	} {
+		if got := TierOf(path); got != want {
+			t.Errorf("%s: %q; want %q", path, got, want)
+		}
+	}
+}
+
+// A tier is confined only where that is safe; once it was, it is widened again and remembered.
+func TestConfineTier(t *testing.T) {
+	const tier = "/kubepods/besteffort"
+	lists := BatchLists{Batch: "0-3", Floor: "0", All: "0-7"}
+	pod := func(class, at string) tick.Pod { return tick.Pod{QoS: class, Cgroup: at, Namespace: "n", Name: "p"} }
+	batch := pod(tick.QoSReclaimed, tier+"/podb")
+	confined := []string{tier + " 0-3", tier + " 0"}
+	widened := []string{tier + " 0-7", tier + " 0-7"}
+	pending := pod(tick.QoSShared, "")
+	pending.Missing = tick.MissingCgroup
+	requests := pending
+	requests.Requests = &tick.Resources{MemoryBytes: new(1.0)}
+	byContainer := pod(tick.QoSReclaimed, "")
+	byContainer.Containers = []tick.Container{{Cgroup: tier + "/podb/c"}}
+	ended := pod(tick.QoSShared, tier+"/pode")
+	ended.Phase = "Failed"
+	for name, tt := range map[string]struct {
+		pods    []tick.Pod
+		before  string
+		version int
+		kubelet *tick.Kubelet
+		lists   BatchLists
+		want    []string // in the advice and in its fallback
+		why     string
+	}{
+		"version 2":                           {[]tick.Pod{batch}, "", 2, nil, lists, confined, ""},
+		"by a container's cgroup":             {[]tick.Pod{byContainer}, "", 2, nil, lists, confined, ""},
+		"version 1, no CPU manager":           {[]tick.Pod{batch}, "", 1, &tick.Kubelet{CPUManagerPolicy: "none"}, lists, confined, ""},
+		"version 1, static":                   {[]tick.Pod{batch}, "", 1, &tick.Kubelet{CPUManagerPolicy: "static"}, lists, nil, "policy \"static\""},
+		"version 1, not known":                {[]tick.Pod{batch}, "", 1, &tick.Kubelet{}, lists, nil, "is not known"},
+		"version 1, no kubelet":               {[]tick.Pod{batch}, "", 1, nil, lists, nil, "is not known"},
+		"no pool":                             {[]tick.Pod{batch}, "", 2, nil, BatchLists{All: "0-7"}, nil, "there is no reclaim pool"},
+		"no pool any more":                    {[]tick.Pod{batch}, tier, 2, nil, BatchLists{All: "0-7"}, widened, "there is no reclaim pool"},
+		"a service in it":                     {[]tick.Pod{batch, pod(tick.QoSShared, tier+"/pods")}, "", 2, nil, lists, nil, "pod \"n/p\" in it"},
+		"a service in it now":                 {[]tick.Pod{batch, pod(tick.QoSShared, tier+"/pods")}, tier, 2, nil, lists, widened, "pod \"n/p\" in it"},
+		"a service that will be in it":        {[]tick.Pod{batch, pending}, "", 2, nil, lists, nil, "pod \"n/p\" in it"},
+		"a service that will be elsewhere":    {[]tick.Pod{batch, requests}, "", 2, nil, lists, confined, ""},
+		"a service elsewhere":                 {[]tick.Pod{batch, pod(tick.QoSShared, "/kubepods/burstable/pods")}, "", 2, nil, lists, confined, ""},
+		"a service that has ended":            {[]tick.Pod{batch, ended}, "", 2, nil, lists, confined, ""},
+		"two tiers":                           {[]tick.Pod{batch, pod(tick.QoSReclaimed, "/n"+tier+"/podb")}, "", 2, nil, lists, nil, "more than one"},
+		"two pods of one tier":                {[]tick.Pod{batch, batch}, "", 2, nil, lists, confined, ""},
+		"no pod in it now":                    {nil, tier, 2, nil, lists, confined, ""},
+		"never a pod in it":                   {nil, "", 2, nil, lists, nil, ""},
+		"never a pod in it, and a service":    {[]tick.Pod{pod(tick.QoSShared, "/kubepods/burstable/pods")}, "", 2, nil, lists, nil, ""},
+		"another tier was confined before it": {[]tick.Pod{batch}, "/old", 2, nil, lists, append([]string{"/old 0-7"}, tier+" 0-3", "/old 0-7", tier+" 0"), ""},
+	} {
+		a := &tick.Advice{}
+		after := ConfineTier(a, &tick.Sample{Pods: tt.pods, CgroupVersion: tt.version, Kubelet: tt.kubelet}, tt.before, tt.lists)
+		var got []string
+		for _, c := range append(append([]tick.Cgroup(nil), a.Cgroups...), a.Fallback...) {
+			got = append(got, c.Cgroup+" "+c.CPUSetCPUs)
+		}
+		if strings.Join(got, ", ") != strings.Join(tt.want, ", ") {
+			t.Errorf("%s: wants %q; want %q: %q", name, got, tt.want, a.Reasons)
+		}
+		if text := strings.Join(a.Reasons, "\n"); !strings.Contains(text, tt.why) || (text == "") != (tt.why == "") {
+			t.Errorf("%s: reasons %q; want %q", name, a.Reasons, tt.why)
+		}
+		remembered := tt.before
+		if tt.why == "" && len(tt.want) > 0 {
+			remembered = tier
+		}
+		if after != remembered {
+			t.Errorf("%s: remembered %q; want %q", name, after, remembered)
+		}
+	}
+}
+
+// A pod without requests or limits of CPU or memory is BestEffort; a request of 0 is none.
+func TestBestEffort(t *testing.T) {
+	for _, tt := range []struct {
+		requests, limits *tick.Resources
+		want             bool
+	}{
+		{nil, nil, true},
+		{&tick.Resources{}, &tick.Resources{MilliCPU: new(0.0), MemoryBytes: new(0.0)}, true},
+		{&tick.Resources{ReclaimedMilliCPU: new(1000.0)}, nil, true},
+		{&tick.Resources{MilliCPU: new(1.0)}, nil, false},
+		{nil, &tick.Resources{MemoryBytes: new(1.0)}, false},
+		{nil, &tick.Resources{MilliCPU: new(0.0), MemoryBytes: new(1.0)}, false},
+	} {
+		if got := bestEffort(&tick.Pod{Requests: tt.requests, Limits: tt.limits}); got != tt.want {
+			t.Errorf("%+v, %+v: %v", tt.requests, tt.limits, got)
+		}
+	}
+}
+
+// What pods in others' partitions use is not the node's use, unless it is not known; the tick that came in is not changed.
+func TestUseInAnothersPartitionIsNotTheNodes(t *testing.T) {
+	foreign := []tick.Partition{{Cgroup: "/part", CPUs: "0-1"}}
+	for _, tt := range []struct {
+		cpu  *tick.NodeCPU
+		use  float64
+		want *float64
+	}{
+		{nil, 500, nil},
+		{&tick.NodeCPU{}, 500, nil},
+		{&tick.NodeCPU{UsageMilliCPU: new(2000.0)}, 500, new(1500.0)},
+		{&tick.NodeCPU{UsageMilliCPU: new(300.0)}, 500, new(0.0)},
+		{&tick.NodeCPU{UsageMilliCPU: new(2000.0)}, 0, new(2000.0)},
+	} {
+		s := &tick.Sample{CPU: tt.cpu, Pods: []tick.Pod{
+			{Cgroup: "/part/a", UsageMilliCPU: &tt.use}, {Cgroup: "/other", UsageMilliCPU: new(700.0), Requests: &tick.Resources{MilliCPU: new(1.0)}},
+		}}
+		before := s.Pods
+		withoutOwnCPUs(s, foreign)
+		got := (*float64)(nil)
+		if s.CPU != nil {
+			got = s.CPU.UsageMilliCPU
+		}
+		if (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
+			t.Errorf("%+v less %v: %v; want %v", tt.cpu, tt.use, got, tt.want)
+		}
+		if *before[0].UsageMilliCPU != tt.use || *s.Pods[1].Requests.MilliCPU != 1 || &before[0] == &s.Pods[0] {
+			t.Error("the tick that came in was changed, or a pod outside the partition")
+		}
+	}
+}
+
+// A shape is made again where the topology or one of the lists is another one.
+func TestShapeIsOf(t *testing.T) {
+	top := &tick.Topology{CPUs: "0-3", Cores: []string{"0,2", "1,3"}}
+	s, err := NewShape(top, "0", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Avail.String(); got != "2-3" {
+		t.Errorf("left are %s", got)
+	}
+	if !s.IsOf(&tick.Topology{CPUs: "0-3", Cores: []string{"0,2", "1,3"}}, "0", "1") {
+		t.Error("the same is another one")
+	}
+	if s.IsOf(top, "", "1") || s.IsOf(top, "0", "") || s.IsOf(&tick.Topology{CPUs: "0-2"}, "0", "1") || (*Shape)(nil).IsOf(top, "0", "1") {
+		t.Error("another one is the same")
+	}
+	for _, lists := range [][3]string{{"x", "", ""}, {"0-3", "x", ""}, {"0-3", "", "x"}} {
+		if _, err := NewShape(&tick.Topology{CPUs: lists[0]}, lists[1], lists[2]); err == nil {
+			t.Errorf("%q is a shape", lists)
+		}
+	}
+}
+
+// The CPUs that kubelet gave away are the last ones only while its state cannot be read.
+func TestExclusiveCPUs(t *testing.T) {
+	unread := []tick.SourceError{{Source: "kubelet", Error: "no"}}
+	for _, tt := range []struct {
+		kubelet *tick.Kubelet
+		errors  []tick.SourceError
+		last    string
+		want    string
+		why     bool
+	}{
+		{&tick.Kubelet{ExclusiveCPUs: "4"}, nil, "5", "4", false},
+		{&tick.Kubelet{}, unread, "5", "", false},
+		{nil, unread, "5", "5", true},
+		{nil, unread, "", "", false},
+		{nil, nil, "5", "", false},
+	} {
+		list, why := ExclusiveCPUs(&tick.Sample{Kubelet: tt.kubelet, Errors: tt.errors}, tt.last)
+		if list != tt.want || (why != "") != tt.why {
+			t.Errorf("%+v: %q, %q", tt, list, why)
+		}
+	}
+}
+
+type remembered struct {
+	At       time.Time
+	Rebooted bool
+}
+
+func (r *remembered) LastUsed() time.Time { return r.At }
+func (r *remembered) Reboot()             { r.Rebooted = true }
+
+// What is remembered of a node is there the next time, also where a state file had null for it or for all.
+func TestBaseRemembers(t *testing.T) {
+	b := NewBase[int, remembered](5)
+	b.Node("a").At = time.Unix(7, 0)
+	b.Nodes["null"] = nil
+	if b.Reboot(); !b.Node("a").Rebooted || b.Node("a").At != time.Unix(7, 0) || b.Node("null") == nil || b.Node("null").Rebooted {
+		t.Errorf("%+v", b.Nodes)
+	}
+	b.Nodes = nil
+	if b.Node("a") == nil || len(b.Nodes) != 1 {
+		t.Errorf("%+v", b.Nodes)
+	}
+}
+
+// A pod in another's partition needs none of the pools' CPUs and is no dedicated one; a batch pod stays one, and its limits and memory stay.
+func TestAPodInAnothersPartitionNeedsNoCPU(t *testing.T) {
+	for class, want := range map[string]string{
+		tick.QoSDedicated: tick.QoSShared, tick.QoSShared: tick.QoSShared, tick.QoSReclaimed: tick.QoSReclaimed, tick.QoSSystem: tick.QoSSystem,
+	} {
+		own := &tick.Resources{MilliCPU: new(4000.0), MemoryBytes: new(5.0)}
+		p := tick.Pod{QoS: class, Requests: own, Limits: own, UsageMilliCPU: new(7.0), Containers: []tick.Container{{Limits: own}}}
+		needNoCPU(&p)
+		if p.QoS != want || *p.Requests.MilliCPU != 0 || *p.Requests.MemoryBytes != 5 || *p.Limits.MilliCPU != 4000 || *p.UsageMilliCPU != 0 {
+			t.Errorf("of class %s: %+v", class, p)
+		}
+		if c := p.Containers[0]; *c.Requests.MilliCPU != 0 || *c.UsageMilliCPU != 0 || *c.Limits.MilliCPU != 4000 || *own.MilliCPU != 4000 {
+			t.Errorf("of class %s: container %+v", class, c)
+		}
+	}
+}
+
+// A node's CPU that is not known stays so, and is never less than nothing nor more than the CPUs that are left.
+func TestCPUOfANodeWithoutAPartition(t *testing.T) {
+	if got := lessCPU(nil, 1000, 5000); got != nil {
+		t.Errorf("of nothing known: %+v", got)
+	}
+	if got := lessCPU(&tick.Resources{MemoryBytes: new(5.0)}, 1000, 5000); got.MilliCPU != nil {
+		t.Errorf("of memory alone: %+v", got)
+	}
+	for _, tt := range [][3]float64{{8000, 5000, 5000}, {4000, 5000, 3000}, {500, 5000, 0}} {
+		if got := lessCPU(&tick.Resources{MilliCPU: &tt[0]}, 1000, tt[1]); *got.MilliCPU != tt[2] {
+			t.Errorf("%v: %v", tt, *got.MilliCPU)
+		}
+	}
+}
