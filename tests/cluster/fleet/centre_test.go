@@ -258,11 +258,14 @@ func TestLostLeaseWritesNothing(t *testing.T) {
 	l.Kubectl("patch", "lease", "-n", controlplane.Namespace, l.Release("podLabels.test="+l.name)+"-centre", "--type=merge",
 		"-p", `{"spec":{"holderIdentity":"somebody"}}`)
 	closed(t, "the pipe ends", c.Done(), controlplane.Soon)
-	if log := c.Tail(50); !strings.Contains(log, "held by somebody") {
+	log := c.Tail(50)
+	before, after, lost := strings.Cut(log, "held by somebody")
+	if !lost {
 		t.Errorf("it has not ended for the lease:\n%s", log)
 	}
-	if got := l.mark(n1); got != "" {
-		t.Errorf("the end has put the mark back: %q", got)
+	// It may have put the mark back while it had the lease still.
+	if got := l.mark(n1); strings.Contains(after, "msg=written") || got != "" && !strings.Contains(before, "putting back what somebody else") {
+		t.Errorf("the end has put the mark back: %q\n%s", got, log)
 	}
 }
 
