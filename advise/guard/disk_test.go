@@ -98,7 +98,8 @@ func TestDiskStepsAreTighter(t *testing.T) {
 	}
 }
 
-// A step of disk takes something while what it takes parts of is more than the least: what batch did at the first step, else what it does now.
+// A step of disk takes something while what it takes parts of is more than the least: what batch did at the first step, else what it
+// does now.
 func TestWhenAStepOfDiskTakesSomething(t *testing.T) {
 	much, little := rates{1: 301 << 20}, rates{1: 1000}
 	for _, tt := range []struct {
@@ -146,8 +147,10 @@ func TestDisksOfAnUnknownPodAreNotLimited(t *testing.T) {
 // What was taken of all disks is given back beside limits of single ones, and not where the policy has a limit of all of its own.
 func TestDisksAreGivenBack(t *testing.T) {
 	limit := func(disk string) tick.DiskLimit {
-		n := new(int64(50 << 20))
-		return tick.DiskLimit{Disk: disk, ReadBytesPerSecond: n, WriteBytesPerSecond: n, ReadsPerSecond: new(int64(40)), WritesPerSecond: new(int64(40))}
+		bytes, operations := new(int64(50<<20)), new(int64(40))
+		return tick.DiskLimit{
+			Disk: disk, ReadBytesPerSecond: bytes, WriteBytesPerSecond: bytes, ReadsPerSecond: operations, WritesPerSecond: operations,
+		}
 	}
 	const undone = "/job all -1,-1,-1,-1;"
 	for want, list := range map[string][]tick.DiskLimit{

@@ -74,7 +74,8 @@ func TestAnOfferFallsAtOnceWhereServicesUseAllNow(t *testing.T) {
 // Memory has ten times the price of CPU: room is left for a growth that is too seldom to leave CPU for it.
 func TestMemoryLeavesRoomForWhatIsSeldom(t *testing.T) {
 	seldom := func(part float64) forecast {
-		f := forecast{Seen: start.Add(-time.Second), Use: part, Hour: []use{{start.Add(-30 * time.Minute), part}, {start.Add(-30 * time.Second), part}}}
+		f := forecast{Seen: start.Add(-time.Second), Use: part}
+		f.Hour = []use{{start.Add(-30 * time.Minute), part}, {start.Add(-30 * time.Second), part}}
 		f.Growths[0] = histogram.Histogram{0: 980, 20: 20} // a tenth of the machine, 2 of 100 times
 		return f
 	}
@@ -96,7 +97,9 @@ func TestMemoryLeavesRoomForWhatIsSeldom(t *testing.T) {
 
 // The pools name the reserved CPUs where there are some.
 func TestReservedCPUsAreAPool(t *testing.T) {
-	for reserved, want := range map[string][]string{"": {tick.PoolShare, tick.PoolReclaim}, "0,8": {tick.PoolShare, tick.PoolReclaim, tick.PoolReserve + " 0,8"}} {
+	for reserved, want := range map[string][]string{
+		"": {tick.PoolShare, tick.PoolReclaim}, "0,8": {tick.PoolShare, tick.PoolReclaim, tick.PoolReserve + " 0,8"},
+	} {
 		settings := Defaults()
 		settings.ReservedCPUs = reserved
 		var got []string

@@ -11,7 +11,9 @@ import (
 // A link is divided from four times the least rate of a class on, and up to what is believed of a link.
 func TestRatesThatCanBeDivided(t *testing.T) {
 	on := Settings{Batch: Share{Rate: Bandwidth{Percent: 10}}}
-	for rate, want := range map[int64]bool{-1: false, 1: false, 4*leastBits - 1: false, 4 * leastBits: true, 1e9: true, mostBits: true, mostBits + 1: false} {
+	for rate, want := range map[int64]bool{
+		-1: false, 1: false, 4*leastBits - 1: false, 4 * leastBits: true, 1e9: true, mostBits: true, mostBits + 1: false,
+	} {
 		on.LinkBitsPerSecond = rate
 		a := advise(sample(), on)
 		if got := a.Network != nil; got != want {
@@ -35,11 +37,10 @@ func TestNothingIsSaidWhereNoLinkCanBeShaped(t *testing.T) {
 // A link without a name is none, and of two of one name the first counts.
 func TestLinksHaveNames(t *testing.T) {
 	s := sample()
-	speed := func(bits float64) *float64 { return &bits }
 	s.Links = []tick.Link{
-		{DefaultRoute: true, SpeedBitsPerSecond: speed(1e9)},
-		{Name: "eth0", DefaultRoute: true, SpeedBitsPerSecond: speed(1e9)},
-		{Name: "eth0", DefaultRoute: true, SpeedBitsPerSecond: speed(1e10)},
+		{DefaultRoute: true, SpeedBitsPerSecond: new(1e9)},
+		{Name: "eth0", DefaultRoute: true, SpeedBitsPerSecond: new(1e9)},
+		{Name: "eth0", DefaultRoute: true, SpeedBitsPerSecond: new(1e10)},
 	}
 	for _, named := range [][]string{nil, {"eth0"}} {
 		a := advise(s, Settings{Batch: Share{Rate: Bandwidth{Percent: 10}}, Links: named})

@@ -78,8 +78,8 @@ func TestLimitsOfDisksAreTakenWithinBounds(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.text, d)
 		}
 	}
-	areRefused(t, "batch-disk-max", "a=read:65535", "a=read:1125899906842625", "a=write:1025Ti", "a=reads:3", "a=writes:1073741825", "a=reads:9223372036854775808",
-		"a=read:", "a=reads:5,reads:5", "a=read:0")
+	areRefused(t, "batch-disk-max", "a=read:65535", "a=read:1125899906842625", "a=write:1025Ti", "a=reads:3", "a=writes:1073741825",
+		"a=reads:9223372036854775808", "a=read:", "a=reads:5,reads:5", "a=read:0")
 }
 
 // Costs of disks are in the kernel's units, each within the bounds that the kernel has for it.
