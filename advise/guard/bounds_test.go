@@ -375,3 +375,32 @@ func TestWhatIsSeenOfBatch(t *testing.T) {
 		t.Errorf("%d pods that use %vm, groups %+v, disks of %v; want that of /a and the use of the top", v.pods, v.batchUse, v.groups, v.disksOf)
 	}
 }
+
+// What a service waits at batch's floor, where that is long, is its own after a while; what is short enough there teaches nothing, for batch
+// still runs beside it.
+func TestWhatIsLearnedAtBatchsFloor(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		waits     float64
+		exhausted time.Duration // since when there is nothing left to take; 0 where there is
+		want      bool
+	}{
+		{"a long waiting", 300, learnAfter, true},
+		{"a long waiting, not for long", 300, learnAfter - time.Second, false},
+		{"a long waiting, and there is something left to take", 300, 0, false},
+		{"a waiting over half of the margin", DefaultMarginPermille/2 + 1, learnAfter, false},
+		{"a waiting at its target", firstTargetPermille, learnAfter, false},
+		{"a short waiting", 1, learnAfter, false},
+	} {
+		st := &State{}
+		if tt.exhausted > 0 {
+			st.Exhausted = begin.Add(-tt.exhausted)
+		}
+		x := &tick.Tick{Time: begin, Sample: &tick.Sample{Pods: []tick.Pod{web(tt.waits, 1000)}}}
+		v := &view{batchKnown: true, batchUse: 6000}
+		w := st.compare(x, v, Settings{MarginPermille: DefaultMarginPermille}, class.Machine{MilliCPU: 8000})
+		if got := len(st.Services) > 0; got != tt.want {
+			t.Errorf("%s: learned is %t, %+v", tt.name, got, w)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"polder/advise/policy"
 	"polder/lib/tick"
 )
 
@@ -94,5 +95,73 @@ func TestDiskStepsAreTighter(t *testing.T) {
 	}
 	if limit != 50<<20 || r.policy.Cgroups[0].IOMax[0].ReadBytesPerSecond != nil {
 		t.Errorf("the policy's own advice was changed: %+v", r.policy.Cgroups[0].IOMax)
+	}
+}
+
+// A step of disk takes something while what it takes parts of is more than the least: what batch did at the first step, else what it
+// does now.
+func TestWhenAStepOfDiskTakesSomething(t *testing.T) {
+	much, little := rates{1: 301 << 20}, rates{1: 1000}
+	for _, tt := range []struct {
+		name string
+		now  rates
+		was  *share
+		want bool
+	}{
+		{"batch does much", much, nil, true},
+		{"batch does little", little, nil, false},
+		{"it did much, and does little since it is limited", little, &share{Disk: true, Rates: much}, true},
+		{"it did little", much, &share{Disk: true, Rates: little}, false},
+		{"something else was taken from it", much, &share{Quota: true}, true},
+	} {
+		st := &State{Batch: map[string]*share{"/job": tt.was}}
+		if got := st.throttles(&view{disks: map[string]rates{"/job": tt.now}}); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
+
+// A batch pod of which it is not known what it reads and writes is not limited, whatever else was taken from it, unless it was before.
+func TestDisksOfAnUnknownPodAreNotLimited(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		was  *share
+		want string
+	}{
+		{"it was never limited", nil, ""},
+		{"nor was its disk", &share{Quota: true}, ""},
+		{"its disk was", &share{Disk: true, Rates: rates{301 << 20, 301 << 20, 332, 332}}, "/job all 201,201,232,232;"},
+	} {
+		st := &State{Batch: map[string]*share{}}
+		if tt.was != nil {
+			st.Batch["/job"] = tt.was
+		}
+		d := draft{policy.NewDraft(&tick.Advice{})}
+		done := st.applyDisk(d, &view{disksOf: map[string]bool{"/job": true}}, 1)
+		if got := diskLimits(d.Cgroups); got != tt.want || done["/job"] != (tt.want != "") {
+			t.Errorf("%s: limits %q, done %t; want %q", tt.name, got, done["/job"], tt.want)
+		}
+	}
+}
+
+// What was taken of all disks is given back beside limits of single ones, and not where the policy has a limit of all of its own.
+func TestDisksAreGivenBack(t *testing.T) {
+	limit := func(disk string) tick.DiskLimit {
+		bytes, operations := new(int64(50<<20)), new(int64(40))
+		return tick.DiskLimit{
+			Disk: disk, ReadBytesPerSecond: bytes, WriteBytesPerSecond: bytes, ReadsPerSecond: operations, WritesPerSecond: operations,
+		}
+	}
+	const undone = "/job all -1,-1,-1,-1;"
+	for want, list := range map[string][]tick.DiskLimit{
+		undone:                           nil,
+		"/job sda 50,50,40,40;" + undone: {limit("sda")},
+		"/job all 50,50,40,40;":          {limit(tick.AllDisks)},
+	} {
+		d := draft{policy.NewDraft(&tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", IOMax: list}}})}
+		d.freeDisk("/job")
+		if got := diskLimits(d.Cgroups); got != want {
+			t.Errorf("limits %q; want %q", got, want)
+		}
 	}
 }

@@ -52,6 +52,10 @@ func TestDemand(t *testing.T) {
 			s.Pods, s.CPU.UsageMilliCPU = append(s.Pods, podOf("own", tick.QoSShared, 2500)), new(9600.0)
 			own(&s.Pods[2])
 		}, 4100, 30e9, 4100},
+		{"a service on kubelet's list of what it gave to nobody", func(s *tick.Sample) {
+			inContainers(&s.Pods[0], 1)
+			s.Pods[0].Containers[0].CPUSetCPUs = "0,3-8,11-15"
+		}, 4000, 30e9, 4000},
 		{"a service that has ended is not one", func(s *tick.Sample) { s.Pods[0].Phase = "Succeeded" }, 4000, 30e9, 4000},
 		{"nothing is used", func(s *tick.Sample) {
 			s.CPU.UsageMilliCPU, s.Pods = new(0.0), []tick.Pod{podOf("web", tick.QoSShared, 0)}

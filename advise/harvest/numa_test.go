@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"polder/lib/cpus"
 	"polder/lib/tick"
 )
@@ -153,6 +155,108 @@ func TestUsesOfNodesInAStateFile(t *testing.T) {
 		d.Decide(at(0, onNodes(all, 4000, 0)))
 		if got := n.Place.NUMA.Use; len(got) != 2 || slices.Max(got) > maxNUMAMilliCPU || slices.Min(got) < 0 {
 			t.Errorf("%v becomes %v", use, got)
+		}
+	}
+}
+
+// What the services use on a node is its mean over the last minute or so; where the clock was set back it is what they use now.
+func TestUseOfANodeIsAMean(t *testing.T) {
+	s := &tick.Sample{NUMANodes: []tick.NUMASample{{ID: 0, UsageMilliCPU: new(0.0)}, {ID: 1, UsageMilliCPU: new(4000.0)}}}
+	for after, want := range map[time.Duration][]float64{
+		0: {4000, 0}, numaHalfLife: {2000, 2000}, 2 * numaHalfLife: {1000, 3000}, -time.Second: {0, 4000},
+	} {
+		before := &byNUMA{Use: []float64{4000, 0}, At: start}
+		got := before.see(start.Add(after), s, []int{0, 1}, []uint64{8, 8})
+		if diff := cmp.Diff(want, got.Use, near); diff != "" || !got.At.Equal(start.Add(after)) {
+			t.Errorf("after %s (-want +got):\n%s", after, diff)
+		}
+	}
+}
+
+// What batch uses is taken from the nodes as its CPUs are spread, and what services use is not. A node that is idle is known.
+func TestServicesUseOfANode(t *testing.T) {
+	ended := podOf("old", tick.QoSReclaimed, 5000)
+	ended.Phase = "Succeeded"
+	web, spark := podOf("web", tick.QoSShared, 4000), podOf("spark", tick.QoSReclaimed, 4000)
+	for _, tt := range []struct {
+		name  string
+		uses  [2]float64
+		pods  []tick.Pod
+		batch []uint64
+		want  []float64
+	}{
+		{"batch is spread", [2]float64{6000, 2000}, []tick.Pod{web, spark}, []uint64{4, 4}, []float64{4000, 0}},
+		{"batch has more of a node", [2]float64{3000, 5000}, []tick.Pod{web, spark}, []uint64{2, 6}, []float64{2000, 2000}},
+		{"batch that has ended uses nothing", [2]float64{3000, 1000}, []tick.Pod{web, ended}, []uint64{4, 4}, []float64{3000, 1000}},
+		{"batch has no CPUs", [2]float64{3000, 1000}, []tick.Pod{web, spark}, []uint64{0, 0}, []float64{3000, 1000}},
+		{"a node is idle", [2]float64{4000, 0}, []tick.Pod{web}, []uint64{4, 4}, []float64{4000, 0}},
+	} {
+		s := &tick.Sample{Pods: tt.pods}
+		for i := range tt.uses {
+			s.NUMANodes = append(s.NUMANodes, tick.NUMASample{ID: i, UsageMilliCPU: &tt.uses[i]})
+		}
+		if diff := cmp.Diff(tt.want, servicesByNUMA(s, []int{0, 1}, tt.batch), near); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// The CPUs that are kept are split as the services' use is, in halves; the reason says how many each node has and for what.
+func TestSplitIsAsTheServicesUse(t *testing.T) {
+	for _, tt := range []struct {
+		use  []float64
+		want int
+		list []float64
+	}{
+		{[]float64{3000, 1000}, 8, []float64{6, 2}}, {[]float64{1000, 1000}, 5, []float64{2.5, 2.5}}, {[]float64{0, 700}, 6, []float64{0, 6}},
+		{[]float64{0.4, 0.4}, 6, nil},
+	} {
+		if diff := cmp.Diff(tt.list, (&byNUMA{Use: tt.use}).split(tt.want)); diff != "" {
+			t.Errorf("%d CPUs by %v (-want +got):\n%s", tt.want, tt.use, diff)
+		}
+	}
+	sh, d := &shape{allNUMA: []uint64{8, 8}}, &division{keptNUMA: []uint64{6, 2}}
+	if got, want := (&byNUMA{Use: []float64{4000, 500}}).text(sh, d), "; CPUs without batch by NUMA node: 6 of 8 for 4000m, 2 of 8 for 500m"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+	if got := (&byNUMA{Use: []float64{4000}}).text(sh, d); got != "" {
+		t.Errorf("of another machine: %q", got)
+	}
+}
+
+// As few cores move as can: the first core of the node that has most beyond its part leaves, the last of the one that lacks most comes, and
+// one core moves where a node lacks a whole one and another has one too many. Node 0 has the cores 0 to 3, node 1 the others.
+func TestWhichCoresMove(t *testing.T) {
+	n := &node{}
+	if err := n.see(machine(0).Topology, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	set := func(cores []int) (s cpus.Set) {
+		for _, c := range cores {
+			s = s.Union(cpus.New(c, c+8))
+		}
+		return s
+	}
+	for _, tt := range []struct {
+		name     string
+		has      []int
+		n, limit int
+		split    []float64
+		want     []int
+	}{
+		{"the node with more than its part loses one", []int{0, 1, 4}, 4, 14, []float64{4, 0}, []int{0, 1}},
+		{"its first one", []int{0, 1, 2}, 4, 14, []float64{4, 0}, []int{1, 2}},
+		{"the last ones of the node that lacks some come", nil, 4, 14, []float64{4, 0}, []int{2, 3}},
+		{"up to the limit", []int{0}, 6, 6, []float64{6, 0}, []int{0, 2, 3}},
+		{"what is at its limit stays", []int{0, 1, 2}, 6, 6, []float64{6, 0}, []int{0, 1, 2}},
+		{"a single core stays, though it has more than the limit", []int{0}, 1, 1, []float64{1, 0}, []int{0}},
+		{"one moves", []int{0, 1, 2, 5}, 8, 14, []float64{4, 4}, []int{1, 2, 5, 7}},
+		{"one moves to a node's first", []int{1, 2, 3, 4, 5}, 10, 14, []float64{8, 2}, []int{0, 1, 2, 3, 5}},
+		{"none moves where less than a core is lacking", []int{0, 1, 2, 5}, 7, 14, []float64{4, 3}, []int{0, 1, 2, 5}},
+		{"nor where less than a core is too many", []int{0, 1, 5}, 6, 6, []float64{3, 5}, []int{0, 1, 5}},
+	} {
+		if got := n.shape.resizeBy(set(tt.has), tt.n, tt.limit, tt.split); !got.Equals(set(tt.want)) {
+			t.Errorf("%s: cores %v become CPUs %s; want %s", tt.name, tt.has, got, set(tt.want))
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"polder/lib/tick"
 )
 
 // What was used on average in a minute is counted once, at its end; a minute of which nothing is known counts nothing.
@@ -49,5 +51,16 @@ func TestDecay(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", tt.of, diff)
 		}
+	}
+}
+
+// What is remembered of a pod goes with it, or when it is not of its class any more; a pod of which nothing is remembered leaves no entry.
+func TestWhichHistoriesAreForgotten(t *testing.T) {
+	h := history{Pods: map[string]*past{"stays": {}, "other class": {}, "gone": {}}}
+	h.forget([]pod{
+		{Pod: &tick.Pod{UID: "stays"}, prod: true}, {Pod: &tick.Pod{UID: "other class"}}, {Pod: &tick.Pod{UID: "not remembered"}, prod: true},
+	})
+	if len(h.Pods) != 1 || h.Pods["stays"] == nil {
+		t.Errorf("remembered: %v", h.Pods)
 	}
 }

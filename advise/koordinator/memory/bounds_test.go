@@ -3,6 +3,8 @@ package memory
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"polder/lib/sloconfig"
 )
 
@@ -34,5 +36,32 @@ func TestABatchPodsThrottling(t *testing.T) {
 	own := &sloconfig.MemoryQOS{ThrottlingPercent: new(int64(50))}
 	if confine(own, nil); own.ThrottlingPercent == nil || *own.ThrottlingPercent != 50 {
 		t.Errorf("of a class without settings: %v", own.ThrottlingPercent)
+	}
+}
+
+// A container of Kubernetes that asks for nothing has nothing, whatever its pod asks for; on a plain host the pod's cgroup is its only
+// container's, and has what the pod asks for unless the container says its own.
+func TestWhoseRequestCounts(t *testing.T) {
+	for _, tt := range []struct {
+		name                 string
+		isHost               bool
+		own, ownLimit, whole float64
+		want                 *int64
+	}{
+		{"a container that asks for nothing", false, 0, 0, 400 * mi, nil},
+		{"one that asks for something", false, 100 * mi, 0, 400 * mi, n(100 * mi)},
+		{"a plain host's", true, 0, 0, 400 * mi, n(400 * mi)},
+		{"a plain host's with a request", true, 100 * mi, 0, 400 * mi, n(100 * mi)},
+		{"a plain host's with a limit", true, 0, 100 * mi, 400 * mi, nil},
+	} {
+		p := pod(tt.own, tt.ownLimit)
+		p.Requests = memoryAmount(tt.whole)
+		if tt.isHost {
+			p.Containers[0].Cgroup = p.Cgroup
+		}
+		a := advise(&State{}, with(ls, sloconfig.MemoryQOS{MinLimitPercent: n(100)}), sampleOf(p), 0)
+		if d := cmp.Diff(tt.want, entry(t, a, p.Containers[0].Cgroup).MemoryMinBytes); d != "" {
+			t.Errorf("%s: memory.min (-want +got):\n%s", tt.name, d)
+		}
 	}
 }

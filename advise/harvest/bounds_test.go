@@ -1,0 +1,116 @@
+package harvest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/advise/histogram"
+	"polder/lib/tick"
+)
+
+// A sample of a whole fleet, or of its agent, offers nothing of a node, whatever it says of one.
+func TestASampleOfAFleetOffersNothing(t *testing.T) {
+	for name, change := range map[string]func(*tick.Sample){
+		"a fleet's":  func(s *tick.Sample) { s.Fleet = &tick.Fleet{} },
+		"an agent's": func(s *tick.Sample) { s.Agent = &tick.Agent{} },
+	} {
+		s := machine(4000)
+		change(s)
+		if a := New(Defaults()).Decide(at(0, s)); a.Reclaimed != nil || len(a.Cgroups) > 0 || !strings.Contains(a.Reasons[0], "of a fleet") {
+			t.Errorf("%s: offer %+v, %q", name, a.Reclaimed, a.Reasons)
+		}
+	}
+}
+
+// Where the cluster's pods are not known any more nothing is decided. In the first tick all of them count as services: less is offered.
+func TestPodsThatAreNotKnownAnyMoreAreNotServices(t *testing.T) {
+	unknown := machine(4000)
+	unknown.Errors = []tick.SourceError{{Source: "pods", Error: "API server"}}
+	for i := range unknown.Pods {
+		unknown.Pods[i].QoS, unknown.Pods[i].Missing = tick.QoSShared, tick.MissingCluster
+	}
+	d := New(Defaults())
+	if got := milli(t, d.Decide(at(0, unknown))); got != 16000-7000-1600 {
+		t.Errorf("in the first tick %dm", got)
+	}
+	if a := d.Decide(at(time.Second, unknown)); a.Reclaimed != nil || !strings.Contains(a.Reasons[0], "pods are not known") {
+		t.Errorf("in the second tick %+v: %q", a.Reclaimed, a.Reasons)
+	}
+}
+
+// An offer is withdrawn a quarter of an hour after the last figure.
+func TestWhenAnOfferIsWithdrawn(t *testing.T) {
+	d := New(Defaults())
+	d.Decide(at(0, machine(4000)))
+	for _, after := range []time.Duration{staleAfter - time.Second, staleAfter} {
+		if a := d.Decide(at(after, nil)); (a.Withdrawn != "") != (after == staleAfter) {
+			t.Errorf("after %s: withdrawn %q", after, a.Withdrawn)
+		}
+	}
+}
+
+// The room that is left for the services is by what they use now, where that is more than their mean: an offer that is too large then falls
+// at once, of CPU and of memory.
+func TestAnOfferFallsAtOnceWhereServicesUseAllNow(t *testing.T) {
+	d := New(Defaults())
+	d.Decide(at(0, machine(4000)))
+	s := machine(13000)
+	s.Memory.AvailableBytes = new(5e9)
+	young := podOf("young", tick.QoSShared, 500)
+	young.Requests = &tick.Resources{MilliCPU: new(6500.0), MemoryBytes: new(50e9)}
+	s.Pods = append(s.Pods, young)
+	a := d.Decide(at(time.Second, s))
+	if got := milli(t, a); got > 4000 { // 16000 - the mean's 4633 - 1600 - 6000; by a step it would be 9600
+		t.Errorf("offered %dm: %q", got, a.Reasons)
+	}
+	if got := *a.Reclaimed.MemoryBytes; got > 20e9 { // 100 - 33.7 - 10 - 38; by a step it would be 55
+		t.Errorf("memory offered %d: %q", got, a.Reasons)
+	}
+}
+
+// Memory has ten times the price of CPU: room is left for a growth that is too seldom to leave CPU for it.
+func TestMemoryLeavesRoomForWhatIsSeldom(t *testing.T) {
+	seldom := func(part float64) forecast {
+		f := forecast{Seen: start.Add(-time.Second), Use: part}
+		f.Hour = []use{{start.Add(-30 * time.Minute), part}, {start.Add(-30 * time.Second), part}}
+		f.Growths[0] = histogram.Histogram{0: 980, 20: 20} // a tenth of the machine, 2 of 100 times
+		return f
+	}
+	d := New(Defaults())
+	d.Nodes["n"] = &node{CPU: seldom(0.25), Memory: seldom(0.3)}
+	a := d.Decide(at(0, machine(4000)))
+	for i, want := range map[int]string{0: "margin for growth 320m (1000 spans", 2: "margin for growth 9.3 GiB (1000 spans"} {
+		if !strings.Contains(a.Reasons[i], want) {
+			t.Errorf("%q; want %q", a.Reasons[i], want)
+		}
+	}
+	if got := milli(t, a); got != 16000-4000-320 {
+		t.Errorf("offered %dm", got)
+	}
+	if got := *a.Reclaimed.MemoryBytes; got < 60e9-16 || got > 60e9+16 {
+		t.Errorf("memory offered %d", got)
+	}
+}
+
+// The pools name the reserved CPUs where there are some.
+func TestReservedCPUsAreAPool(t *testing.T) {
+	for reserved, want := range map[string][]string{
+		"": {tick.PoolShare, tick.PoolReclaim}, "0,8": {tick.PoolShare, tick.PoolReclaim, tick.PoolReserve + " 0,8"},
+	} {
+		settings := Defaults()
+		settings.ReservedCPUs = reserved
+		var got []string
+		for _, p := range New(settings).Decide(at(0, machine(4000))).Pools {
+			if p.Name == tick.PoolReserve {
+				p.Name += " " + p.CPUs
+			}
+			got = append(got, p.Name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("reserved %q: pools (-want +got):\n%s", reserved, diff)
+		}
+	}
+}
