@@ -208,7 +208,9 @@ func TestSplitIsAsTheServicesUse(t *testing.T) {
 		want int
 		list []float64
 	}{
-		{[]float64{3000, 1000}, 8, []float64{6, 2}}, {[]float64{1000, 1000}, 5, []float64{2.5, 2.5}}, {[]float64{0, 700}, 6, []float64{0, 6}},
+		{[]float64{3000, 1000}, 8, []float64{6, 2}},
+		{[]float64{1000, 1000}, 5, []float64{2.5, 2.5}},
+		{[]float64{0, 700}, 6, []float64{0, 6}},
 		{[]float64{0.4, 0.4}, 6, nil},
 	} {
 		if diff := cmp.Diff(tt.list, (&byNUMA{Use: tt.use}).split(tt.want)); diff != "" {

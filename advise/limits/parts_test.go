@@ -263,3 +263,17 @@ func TestThePolicysMinimumHolds(t *testing.T) {
 	r.after(1).want("/web.slice/web", "")
 	r.says("the policy protects memory itself")
 }
+
+// A working set of nothing is known: what is protected for it is free.
+func TestAWorkingSetOfNothingIsKnown(t *testing.T) {
+	r := plain(t)
+	r.settings.Batch = None
+	r.after(1).want("/web.slice/web", "low 10240")
+	r.sample.Pods[1].Memory = held(0)
+	if got := r.after(1).of("/web.slice/web"); got == "low 10240" {
+		t.Errorf("the protection stays: %q", r.advice.Reasons)
+	}
+	if reasons := strings.Join(r.advice.Reasons, "\n"); strings.Contains(reasons, "is not known") {
+		t.Errorf("reasons %q", reasons)
+	}
+}

@@ -314,3 +314,16 @@ func maskOf(text string) uint64 {
 	m, _ := schemata.Mask(text)
 	return m
 }
+
+// What could be read of a machine is divided, though the rest could not.
+func TestWhatIsReadIsDivided(t *testing.T) {
+	s := sloconfig.Defaults()
+	s.QOS.BE = with(new(int64(0)), new(int64(30)), nil)
+	m := intel()
+	m.MB = nil
+	a := &tick.Advice{}
+	(&State{}).Advise(&tick.Tick{Sample: &tick.Sample{Resctrl: m, Errors: []tick.SourceError{{Source: "resctrl"}}}}, &s, a)
+	if got := lines(a); !strings.Contains(got, "L3:0=3f;1=3f") {
+		t.Errorf("lines %q, reasons %q", got, a.Reasons)
+	}
+}

@@ -1,0 +1,37 @@
+package koordinator
+
+import (
+	"slices"
+	"testing"
+
+	"polder/lib/tick"
+)
+
+// A sample of a whole fleet, or of its agent, says nothing of batch resources, whatever it says of a node.
+func TestASampleOfAFleetSaysNothingOfBatch(t *testing.T) {
+	const reason = "the sample is of a fleet: nothing is said of batch resources"
+	for name, change := range map[string]func(*tick.Sample){
+		"a fleet's":  func(s *tick.Sample) { s.Fleet = &tick.Fleet{} },
+		"an agent's": func(s *tick.Sample) { s.Agent = &tick.Agent{} },
+	} {
+		if a := New(Settings{}).Decide(nodeTick(0, change)); a.Reclaimed != nil || !slices.Contains(a.Reasons, reason) {
+			t.Errorf("%s: offer %+v, %q", name, a.Reclaimed, a.Reasons)
+		}
+	}
+}
+
+// A limit of nothing is tighter than any, and no limit is none.
+func TestALimitOfNothingIsTheTightest(t *testing.T) {
+	for _, tt := range []struct{ x, y, want int64 }{{0, -1, 0}, {-1, 0, 0}, {0, 5, 0}, {5, 0, 0}, {-1, -1, -1}, {4, 5, 4}} {
+		if got := *smaller(&tt.x, &tt.y, true); got != tt.want {
+			t.Errorf("of %d and %d %d holds; want %d", tt.x, tt.y, got, tt.want)
+		}
+	}
+}
+
+// As many reasons as may be are said as they are.
+func TestReasonsUpToTheirBound(t *testing.T) {
+	if got := bounded(make([]string, maxReasons)); len(got) != maxReasons {
+		t.Errorf("%d reasons become %d", maxReasons, len(got))
+	}
+}
