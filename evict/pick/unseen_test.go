@@ -154,17 +154,40 @@ func TestASoftFindingJoinsInItsOwnPodAlone(t *testing.T) {
 	}
 }
 
-// Of many candidates of equal soft findings the first one of the first finding goes.
+// Of many candidates the one of the lowest priority goes; of equal ones those of the first finding are first, in its own order.
 func TestTheFirstOfManySoftFindingsGoesFirst(t *testing.T) {
 	var all []rule.Finding
 	for i := range 9 {
 		var list []rule.Candidate
 		for j := range 9 {
-			list = append(list, candidate(pod(fmt.Sprintf("%d%d", i, (j*5+3)%9)), float64(1+(j*5+3)%9)))
+			p := pod(fmt.Sprintf("%d%d", i, j))
+			p.Priority = new(int64((i + j) % 3))
+			list = append(list, candidate(p, float64(1+j)))
 		}
 		all = append(all, soft(fmt.Sprintf("r%d", i), 99, 1, list...))
 	}
-	if d := cmp.Diff([]string{"08"}, names(Choose(now, all, usual(1), remembers(nil, nil, nil)).Victims)); d != "" {
+	if d := cmp.Diff([]string{"06"}, names(Choose(now, all, usual(1), remembers(nil, nil, nil)).Victims)); d != "" {
 		t.Errorf("victims (-want +got):\n%s", d)
+	}
+}
+
+// What is just at its threshold, or comes to it by the pods that end, calls for nobody, and says why.
+func TestWhatComesToItsThresholdCallsForNobody(t *testing.T) {
+	a, b := candidate(pod("a"), 4), candidate(pod("b"), 9)
+	met := func(f *rule.Finding) { f.Met = true }
+	for _, tt := range []struct {
+		name    string
+		finding rule.Finding
+		why     string
+	}{
+		{"at it", changed(finding("r", 10, 10, b), met), "its present value is not past the threshold"},
+		{"a ends", finding("r", 14, 10, a, b), "enough pods are already ending"},
+		{"hard, and nobody there", finding("r", 14, 10), ""},
+		{"soft, and nobody there", soft("r", 14, 10), "calls for a taint alone"},
+	} {
+		round := Choose(now, []rule.Finding{tt.finding}, free(), remembers([]string{"uid-a"}, nil, nil))
+		if got := round.Verdicts[0].Why; got != tt.why || len(round.Victims) > 0 {
+			t.Errorf("%s: %q, victims %v; want %q and none", tt.name, got, names(round.Victims), tt.why)
+		}
 	}
 }

@@ -23,6 +23,17 @@ func TestALoadThatIsMissedDoesNotLast(t *testing.T) {
 	(*poolLoad)(nil).miss(tickAt(5))
 }
 
+// The message of a load says in how many of the samples it was over the bound.
+func TestTheLoadsMessageSaysHowOften(t *testing.T) {
+	s := onlyLoad()
+	s.LoadSyncPeriod = 10 * time.Second
+	m := measureLoad(s, repeat(80, 8)...)
+	const want = "it was over the bound in 80% of the last 10 samples"
+	if f := m.Findings[1]; !f.Hard || !f.Met || !strings.Contains(f.Message, want) {
+		t.Errorf("%+v; want %q in its message", f, want)
+	}
+}
+
 // No pod goes for the satisfaction where one of the three averages was not seen for long enough.
 func TestSatisfactionNeedsAllThreeAverages(t *testing.T) {
 	for name, forget := range map[string]func(*beCPUWindow){
@@ -67,7 +78,22 @@ func TestCPUUseThatNeedsNothingToEndIsNotMet(t *testing.T) {
 	}
 }
 
-// The longest and the shortest that may be set are valid.
+// A capacity and a request of 1 byte are known, and those of 0 are not.
+func TestTheSmallestAmountIsKnown(t *testing.T) {
+	for bytes, want := range map[float64]bool{0: false, 1: true} {
+		asked := []tick.Container{{Requests: &tick.Resources{MemoryBytes: &bytes}}}
+		if _, ok := memoryRequest(&tick.Pod{QoS: tick.QoSShared, Containers: asked}); ok != want {
+			t.Errorf("a request of %v: known %t; want %t", bytes, ok, want)
+		}
+		x := koordTick(0, 0, 0)
+		x.Sample.Capacity.MemoryBytes = &bytes
+		if _, _, why := nodeMemory(x.Sample); (why == "") != want {
+			t.Errorf("a capacity of %v: %q; want it known: %t", bytes, why, want)
+		}
+	}
+}
+
+// The ends of what may be set and of what is known are valid.
 func TestTheEndsOfTheRangesAreValid(t *testing.T) {
 	for _, tt := range []struct{ lower, upper, usage int64 }{{1, 1, 0}, {60, 99, 100}} {
 		s := guide(func(th *sloconfig.Threshold) {
@@ -83,6 +109,11 @@ func TestTheEndsOfTheRangesAreValid(t *testing.T) {
 	}
 	if err := priorityAtMost("priority", new(int64(0))); err != nil {
 		t.Error(err)
+	}
+	for _, priority := range []int64{0, 7999} {
+		if err := batchPriority(&sloconfig.Threshold{AllocatableEvictPriorityThreshold: &priority}, "threshold"); err != nil {
+			t.Error(err)
+		}
 	}
 	own := &tick.Pod{Annotations: map[string]string{annotationCPU: `{"rate": "1000000"}`}}
 	if v, err := rate(own, annotationCPU, "rate"); err != nil || v == nil || *v != evictconfig.MaxRatio {
@@ -114,6 +145,33 @@ func TestAWindowForgetsLittleByLittle(t *testing.T) {
 		if want := float64(max(0, i-100)+i) / 2; mean != want || seen != (i >= 33) {
 			t.Fatalf("after %d s: %v, seen %t; want %v", i, mean, seen, want)
 		}
+	}
+}
+
+// A figure that is just as old as the window is long counts.
+func TestAWindowHasItsEnds(t *testing.T) {
+	var a averaged
+	for i, want := range []bool{false, true} {
+		x := tickAt(10 * i)
+		x.Sample.IntervalSeconds = new(2.0)
+		a.add(x, 1, 10*time.Second)
+		if _, seen := a.mean(x, 10*time.Second); seen != want {
+			t.Errorf("figure %d: seen %t; want %t", i, seen, want)
+		}
+	}
+}
+
+// Of a window that was made shorter what is in it counts alone.
+func TestAShorterWindowHasToBeSeenItself(t *testing.T) {
+	var a averaged
+	x := tickAt(0)
+	for i := range 4 {
+		x = tickAt(10 * i)
+		x.Sample.IntervalSeconds = new(1.0)
+		a.add(x, float64(i), time.Minute)
+	}
+	if mean, seen := a.mean(x, 10*time.Second); mean != 2.5 || seen {
+		t.Errorf("%v, seen %t; want 2.5, of two seconds of ten", mean, seen)
 	}
 }
 

@@ -176,6 +176,9 @@ func TestAPodWithoutContainersExceedsNoRequest(t *testing.T) {
 	bare.Containers = nil
 	first, second := resident("first", tick.QoSShared, 9000), resident("second", tick.QoSShared, 8000)
 	w := rssOveruse.New()
+	if f := onlyFinding(t, w.Measure(&s, tickAt(0, bare))); f.Met || f.Message != "" {
+		t.Errorf("without a request: %+v; want nobody, and nothing said", f)
+	}
 	w.Measure(&s, tickAt(0, bare, second))
 	f := onlyFinding(t, w.Measure(&s, tickAt(5, first, bare, second)))
 	if d := cmp.Diff([]string{"first", "second"}, ranked(f)); d != "" {
@@ -226,9 +229,20 @@ func TestACPUSetOfSharedCPUsIsNotItsOwn(t *testing.T) {
 		{"no exclusive ones", "2-3", asks(2000), cpus.New(), false},
 		{"no set", "", asks(0), cpus.New(2, 3), false},
 		{"no list", "x", asks(0), cpus.New(2, 3), false},
+		{"a list of none", " ", asks(0), cpus.New(2, 3), false},
 	} {
 		if got := hasOwnCPUs(&tick.Container{CPUSetCPUs: tt.set, Requests: tt.requests}, tt.exclusive); got != tt.want {
 			t.Errorf("%s: %t; want %t", tt.name, got, tt.want)
 		}
+	}
+}
+
+// Where there are no NUMA nodes that is what is said, whatever else is missing.
+func TestNoNUMANodesAreSaid(t *testing.T) {
+	s := Defaults()
+	x := shortTick(0, 50)
+	x.Sample.Memory.WatermarkScaleFactor, x.Sample.NUMANodes = nil, nil
+	if got := errorsOf(memoryPressure.New().Measure(&s, x)); !strings.Contains(got, "memory (numa): the sample has no NUMA nodes") {
+		t.Errorf("errors %q", got)
 	}
 }
