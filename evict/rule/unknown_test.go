@@ -133,6 +133,20 @@ func TestKswapdsCounterNeedsABeginning(t *testing.T) {
 	}
 }
 
+// A period of no time has no rate of the counter's.
+func TestKswapdsRateNeedsTime(t *testing.T) {
+	s := Defaults()
+	s.MemoryKswapdTimes = 1
+	x := shortTick(5, 50)
+	x.Sample.Memory.KswapdStealPages, x.Sample.Memory.KswapdStealPerSecond = new(1e6), new(3000.0)
+	var m Measure
+	k := kswapd{Pages: 1, At: x.Time}
+	k.measure(&shortage{s: &s, t: x, m: &m, pods: victims(x)}, true, true)
+	if f := part(m, partKswapd); f == nil || f.Value != 3000 {
+		t.Errorf("%+v; want the sample's own rate of 3000", f)
+	}
+}
+
 // All of the time is a share of it, whether for memory or for the disk; more is a mistake.
 func TestAllOfTheTimeIsKnown(t *testing.T) {
 	for _, tt := range []struct {
