@@ -1,0 +1,193 @@
+package pick
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"polder/evict/rule"
+	"polder/lib/tick"
+)
+
+// A pod is waited for while its patience lasts, unless it was spared, has ended or is held.
+func TestWhoIsWaitedFor(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		l     Leaving
+		after time.Duration
+		want  bool
+	}{
+		{"asked", Leaving{}, 0, true},
+		{"for as long as it takes", Leaving{}, 45 * time.Second, true},
+		{"longer", Leaving{}, 45*time.Second + 1, false},
+		{"the clock was set back", Leaving{}, -1, false},
+		{"spared", Leaving{Spared: now}, 0, false},
+		{"ended", Leaving{Ended: now}, 0, false},
+		{"held", Leaving{Held: true}, 0, false},
+	} {
+		tt.l.Requested = now
+		if got := tt.l.Waits(now.Add(tt.after)); got != tt.want {
+			t.Errorf("%s: %t; want %t", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A pod that is frozen, or has ended, counts as released however long that is ago.
+func TestHeldAndEndedPodsCountAsReleased(t *testing.T) {
+	for name, l := range map[string]*Leaving{"held": {Requested: now, Held: true}, "ended": {Requested: now, Ended: now}} {
+		if !l.releases(now.Add(24 * time.Hour)) {
+			t.Errorf("%s: it does not count after a day", name)
+		}
+	}
+}
+
+// A pod that has ended stays known where the list of pods is not complete, and at the time at which it ended.
+func TestWhoHasEndedAndIsNotSeenStaysKnown(t *testing.T) {
+	runs := pod("a")
+	runs.Threads = new(1.0)
+	for _, tt := range []struct {
+		name  string
+		pod   *tick.Pod
+		after time.Duration
+	}{{"not seen", nil, time.Minute}, {"at the same time", runs, 0}} {
+		g := Going{"uid-a": {Requested: now, Ended: now}}
+		g.observeEnded("uid-a", g["uid-a"], now.Add(tt.after), tt.pod)
+		if g["uid-a"] == nil {
+			t.Errorf("%s: it is forgotten", tt.name)
+		}
+	}
+}
+
+// After a break of the samples a tolerance begins again; a tick without a sample is no sample.
+func TestABreakOfTheSamplesBeginsTheToleranceAgain(t *testing.T) {
+	m := remembers(nil, nil, nil)
+	for _, step := range []struct {
+		after  time.Duration
+		sample *tick.Sample
+		want   time.Duration
+	}{
+		{0, &tick.Sample{}, 0},
+		{time.Minute, &tick.Sample{}, 0},
+		{2 * time.Minute, nil, 0},
+		{10 * time.Minute, &tick.Sample{}, 10 * time.Minute},
+	} {
+		m.Observe(now.Add(step.after), step.sample, nil, true)
+		if got := m.Steady.Start; !got.Equal(now.Add(step.want)) {
+			t.Errorf("after %s: steady since %s; want %s", step.after, got, now.Add(step.want))
+		}
+	}
+}
+
+// A hard finding that joins in a pod uses up its rule's bound, and no further pod goes for that rule in this tick.
+func TestAHardFindingThatJoinsUsesItsRulesBound(t *testing.T) {
+	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
+	all := []rule.Finding{finding("r", 9, 1, a), finding("q", 9, 1, a), finding("q", 9, 1, b)}
+	all[2].Scope = "other"
+	if d := cmp.Diff([]string{"a"}, names(Choose(now, all, usual(9), remembers(nil, nil, nil)).Victims)); d != "" {
+		t.Errorf("victims (-want +got):\n%s", d)
+	}
+}
+
+// Who goes for two findings makes both rules rest, each once.
+func TestBothRulesRestAfterAPodOfTwoFindings(t *testing.T) {
+	a := candidate(pod("a"), 9)
+	all := []rule.Finding{finding("r", 9, 1, a), finding("q", 9, 1, a), finding("q", 10, 1, a)}
+	victims := Choose(now, all, free(), remembers(nil, nil, nil)).Victims
+	if len(victims) != 1 {
+		t.Fatalf("victims %v; want one", names(victims))
+	}
+	if d := cmp.Diff([][]string{{"r", "q"}, {"r s", "q s"}}, [][]string{victims[0].Rules, victims[0].Rests}); d != "" {
+		t.Errorf("rules and rests (-want +got):\n%s", d)
+	}
+}
+
+// A rule in dry run counts a pod that really goes although it may not name it itself.
+func TestADryRunCountsWhoReallyGoesAndIsNotItsOwn(t *testing.T) {
+	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
+	dry := changed(finding("q", 9, 1, b), func(f *rule.Finding) { f.DryRun, f.Leaving = true, []rule.Candidate{a} })
+	round := Choose(now, []rule.Finding{finding("r", 9, 1, a), dry}, free(), remembers(nil, nil, nil))
+	if d := cmp.Diff([][]string{{"a"}, {}}, [][]string{names(round.Victims), names(round.Would)}); d != "" {
+		t.Errorf("who goes and who would (-want +got):\n%s", d)
+	}
+}
+
+// Nobody goes for a soft finding that its tolerance, its rest or another reason holds back.
+func TestASoftFindingThatIsHeldBackTakesNobody(t *testing.T) {
+	for name, change := range map[string]func(*rule.Finding){
+		"not for long enough": func(f *rule.Finding) { f.Tolerance = time.Minute },
+		"waits":               func(f *rule.Finding) { f.Waits = "waits" },
+		"the rule rests":      func(f *rule.Finding) { f.Rule = "resting" },
+		"not met":             func(f *rule.Finding) { f.Met = false },
+	} {
+		f := changed(soft("r", 9, 1, candidate(pod("a"), 9)), change)
+		round := Choose(now, []rule.Finding{f}, free(), remembers(nil, nil, []string{"resting"}))
+		if len(round.Victims) > 0 || len(round.Queue) > 0 {
+			t.Errorf("%s: victims %v, queue %v; want none", name, names(round.Victims), round.Queue)
+		}
+	}
+}
+
+// A soft finding in dry run does not take the place of a real one, nor does its pod wait in the queue.
+func TestASoftDryRunTakesNobodysPlace(t *testing.T) {
+	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
+	dry := changed(soft("r", 9, 1, a), func(f *rule.Finding) { f.DryRun = true })
+	round := Choose(now, []rule.Finding{dry, soft("q", 9, 1, b)}, free(), remembers(nil, nil, nil))
+	if d := cmp.Diff([][]string{{"b"}, {"a"}}, [][]string{names(round.Victims), names(round.Would)}); d != "" {
+		t.Errorf("who goes and who would (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(Queue{"uid-b": now}, round.Queue); d != "" {
+		t.Errorf("queue (-want +got):\n%s", d)
+	}
+}
+
+// A soft finding joins in a pod that it names, and in no other.
+func TestASoftFindingJoinsInItsOwnPodAlone(t *testing.T) {
+	a, b := candidate(pod("a"), 9), candidate(pod("b"), 8)
+	round := Choose(now, []rule.Finding{soft("r", 9, 1, a), soft("q", 9, 1, b)}, free(), remembers(nil, nil, nil))
+	if len(round.Victims) != 1 || round.Verdicts[1].Candidates[0].Chosen {
+		t.Fatalf("victims %v, the other %+v; want a alone", names(round.Victims), round.Verdicts[1].Candidates[0])
+	}
+	if d := cmp.Diff([]string{"r"}, round.Victims[0].Rules); d != "" {
+		t.Errorf("rules (-want +got):\n%s", d)
+	}
+}
+
+// Of many candidates the one of the lowest priority goes; of equal ones those of the first finding are first, in its own order.
+func TestTheFirstOfManySoftFindingsGoesFirst(t *testing.T) {
+	var all []rule.Finding
+	for i := range 9 {
+		var list []rule.Candidate
+		for j := range 9 {
+			p := pod(fmt.Sprintf("%d%d", i, j))
+			p.Priority = new(int64((i + j) % 3))
+			list = append(list, candidate(p, float64(1+j)))
+		}
+		all = append(all, soft(fmt.Sprintf("r%d", i), 99, 1, list...))
+	}
+	if d := cmp.Diff([]string{"06"}, names(Choose(now, all, usual(1), remembers(nil, nil, nil)).Victims)); d != "" {
+		t.Errorf("victims (-want +got):\n%s", d)
+	}
+}
+
+// What is just at its threshold, or comes to it by the pods that end, calls for nobody, and says why.
+func TestWhatComesToItsThresholdCallsForNobody(t *testing.T) {
+	a, b := candidate(pod("a"), 4), candidate(pod("b"), 9)
+	met := func(f *rule.Finding) { f.Met = true }
+	for _, tt := range []struct {
+		name    string
+		finding rule.Finding
+		why     string
+	}{
+		{"at it", changed(finding("r", 10, 10, b), met), "its present value is not past the threshold"},
+		{"a ends", finding("r", 14, 10, a, b), "enough pods are already ending"},
+		{"hard, and nobody there", finding("r", 14, 10), ""},
+		{"soft, and nobody there", soft("r", 14, 10), "calls for a taint alone"},
+	} {
+		round := Choose(now, []rule.Finding{tt.finding}, free(), remembers([]string{"uid-a"}, nil, nil))
+		if got := round.Verdicts[0].Why; got != tt.why || len(round.Victims) > 0 {
+			t.Errorf("%s: %q, victims %v; want %q and none", tt.name, got, names(round.Victims), tt.why)
+		}
+	}
+}
