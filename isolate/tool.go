@@ -67,7 +67,7 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		out.Errors = append(t.pending.Errors, out.Errors...)
 		t.pending = nil
 	}
-	t.reclaim.Tell(&out)
+	t.reclaim.Report(&out)
 	out.DroppedTicks = in.Dropped
 	return out, nil
 }

@@ -90,7 +90,7 @@ func TestAHardFindingThatJoinsUsesItsRulesBound(t *testing.T) {
 	}
 }
 
-// Who goes for two findings makes both rules rest, each once.
+// A pod that is evicted for two findings makes both rules rest, each once.
 func TestBothRulesRestAfterAPodOfTwoFindings(t *testing.T) {
 	a := candidate(pod("a"), 9)
 	all := []rule.Finding{finding("r", 9, 1, a), finding("q", 9, 1, a), finding("q", 10, 1, a)}
@@ -109,7 +109,7 @@ func TestADryRunCountsWhoReallyGoesAndIsNotItsOwn(t *testing.T) {
 	dry := changed(finding("q", 9, 1, b), func(f *rule.Finding) { f.DryRun, f.Leaving = true, []rule.Candidate{a} })
 	round := Choose(now, []rule.Finding{finding("r", 9, 1, a), dry}, free(), remembers(nil, nil, nil))
 	if d := cmp.Diff([][]string{{"a"}, {}}, [][]string{names(round.Victims), names(round.Would)}); d != "" {
-		t.Errorf("who goes and who would (-want +got):\n%s", d)
+		t.Errorf("evicted, and evicted in a dry run (-want +got):\n%s", d)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestASoftDryRunTakesNobodysPlace(t *testing.T) {
 	dry := changed(soft("r", 9, 1, a), func(f *rule.Finding) { f.DryRun = true })
 	round := Choose(now, []rule.Finding{dry, soft("q", 9, 1, b)}, free(), remembers(nil, nil, nil))
 	if d := cmp.Diff([][]string{{"b"}, {"a"}}, [][]string{names(round.Victims), names(round.Would)}); d != "" {
-		t.Errorf("who goes and who would (-want +got):\n%s", d)
+		t.Errorf("evicted, and evicted in a dry run (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(Queue{"uid-b": now}, round.Queue); d != "" {
 		t.Errorf("queue (-want +got):\n%s", d)

@@ -35,8 +35,8 @@ const (
 	mostTime = time.Second
 	// shownBytes is how much of a text from elsewhere stands in a message.
 	shownBytes = 300
-	// mostTold bounds what one tick tells of.
-	mostTold = 2 * plan.MaxReclaimCgroups
+	// mostReported bounds what one tick reports.
+	mostReported = 2 * plan.MaxReclaimCgroups
 )
 
 // Options say how a [Runner] acts.
@@ -58,7 +58,7 @@ type Runner struct {
 	running sync.WaitGroup
 	mu      sync.Mutex
 	busy    bool
-	ended   []tick.Reclaim // and not told yet
+	ended   []tick.Reclaim // not reported yet
 }
 
 // New returns a Runner, to which all that was sampled before is past.
@@ -144,8 +144,8 @@ func finite(f float64) float64 {
 
 // checked are the parts whose cgroups may be paths.
 func (r *Runner) checked(out *tick.Isolation, want []tick.MemoryToTake) []tick.MemoryToTake {
-	good := make([]tick.MemoryToTake, 0, min(len(want), mostTold))
-	for _, w := range want[:min(len(want), mostTold)] {
+	good := make([]tick.MemoryToTake, 0, min(len(want), mostReported))
+	for _, w := range want[:min(len(want), mostReported)] {
 		if err := cgroup.CheckPath(w.Cgroup); err != nil {
 			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: clip.Text(w.Cgroup, shownBytes), Key: plan.KeyReclaim, Error: "refused: " + clip.Text(err.Error(), shownBytes)})
 			continue
@@ -207,12 +207,12 @@ func (r *Runner) take(w tick.MemoryToTake, until time.Time) (out tick.Reclaim) {
 	return out
 }
 
-// Tell adds what has ended since the last call.
-func (r *Runner) Tell(out *tick.Isolation) {
+// Report adds what has ended since the last call.
+func (r *Runner) Report(out *tick.Isolation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.ended {
-		if len(out.Reclaims) < mostTold {
+		if len(out.Reclaims) < mostReported {
 			out.Reclaims = append(out.Reclaims, e)
 		}
 		if e.State == tick.ReclaimFailed {

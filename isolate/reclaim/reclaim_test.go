@@ -60,7 +60,7 @@ func TestItIsDoneOnce(t *testing.T) {
 		t.Errorf("repeats: %+v", out)
 	}
 	out = tick.Isolation{}
-	r.Tell(&out)
+	r.Report(&out)
 	if len(out.Reclaims) != 2 || out.Reclaims[0].State != tick.ReclaimDone || out.Reclaims[0].ReclaimedBytes != 5<<20 || out.Reclaims[0].BootSeconds != 99 || out.Reclaims[0].Seconds <= 0 ||
 		out.Reclaims[1].State != tick.ReclaimSkipped || out.Reclaims[1].Cgroup != "/gone" {
 		t.Errorf("told: %+v", out.Reclaims)
@@ -69,7 +69,7 @@ func TestItIsDoneOnce(t *testing.T) {
 		t.Errorf("the last part is %q, %v", data, err)
 	}
 	out = tick.Isolation{}
-	if r.Tell(&out); out.Reclaims != nil {
+	if r.Report(&out); out.Reclaims != nil {
 		t.Errorf("told twice: %+v", out.Reclaims)
 	}
 }
@@ -97,7 +97,7 @@ func TestOneAtATime(t *testing.T) {
 	r.Apply(&out, ask(96, "/b"))
 	r.Apply(&out, ask(97, "/b"))
 	r.running.Wait()
-	r.Tell(&out)
+	r.Report(&out)
 	if len(out.Reclaims) != 3 || !strings.HasPrefix(out.Reclaims[0].Why, "a repeat") || out.Reclaims[1].BootSeconds != 95 || out.Reclaims[2].BootSeconds != 97 {
 		t.Errorf("after the first has ended: %+v", out.Reclaims)
 	}
@@ -112,7 +112,7 @@ func TestAFailureIsSaid(t *testing.T) {
 	var out tick.Isolation
 	r.Apply(&out, ask(99, "/b"))
 	r.running.Wait()
-	r.Tell(&out)
+	r.Report(&out)
 	if len(out.Reclaims) != 1 || out.Reclaims[0].State != tick.ReclaimFailed || len(out.Errors) != 1 || out.Errors[0].Key != plan.KeyReclaim {
 		t.Errorf("told: %+v", out)
 	}

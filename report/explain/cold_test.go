@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What was taken back is told of the node and of the pod that it was of, not of a service, and with why no more was.
+// explain names what was taken back for the node and for the pod that held it, not for a service, and says why it was no more.
 func TestColdMemory(t *testing.T) {
 	x := made(noon, 4000, 1000)
 	x.Advice.Reasons = append(x.Advice.Reasons, "cold memory: nothing to take back now; 1 pod left alone, the first for 30s more")

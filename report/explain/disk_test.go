@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What batch may do on the disks is told of the pod that is asked about and of the node, with who waited for them. A service has what it did
+// explain says what batch may do on the disks, for the pod that is asked about and for the node, and who waited for them. A service has what it did
 // and how long it waited.
 func TestDisk(t *testing.T) {
 	x := made(noon, 4000, 1000)
