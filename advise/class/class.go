@@ -5,6 +5,10 @@
 //	weight  the smallest weight: batch gets a hundredth beside a busy sibling
 //	none    the class is nobody's business; what was set before is undone
 //
+// The default is idle, but for pods of kubelet's that can be resized: they have none. On a plain host batch then waits for everything that
+// stands beside it. Below kubelet's tiers it does not, for there the tiers' weights decide between batch and services; but a CPU on which
+// idle tasks alone run counts as free when the kernel looks for a CPU for a service's thread that wakes (docs/adr/0010).
+//
 // Both are relative to the cgroup's siblings, so they are set on the pod's cgroup and on those above it that hold batch alone: the
 // outermost of these is the services' sibling, and what appears below it between two ticks has the class at once. A batch pod that starves
 // is a failure too (locks, liveness probes, memory that nobody frees): where the machine is full and batch gets less than its floor for a
@@ -12,7 +16,6 @@
 package class
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -38,16 +41,32 @@ const (
 // Names are all of them.
 var Names = []string{Idle, Weight, None}
 
-// Of is a reclaimed pod's class by the setting, which is empty for the default: the idle class for a cgroup of a plain host, and none for
-// a pod of Kubernetes, be the cluster known or not: kubelet has it in a tier of the smallest weight already. A pod that can be resized
-// (one that is not BestEffort) never has a class: kubelet writes its weight then, and the kernel takes none for an idle cgroup.
+// IdleOnHosts is the setting that policy koordinator has by default, and none of [Names]: the idle class on a plain host, and none for
+// pods of Kubernetes. There Koordinator's own schedIdle decides, for batch pods have weights by what they request, and an idle cgroup has
+// no weight.
+const IdleOnHosts = "idle on hosts"
+
+// Of is a reclaimed pod's class by the setting, which is empty for the default: the idle class. A pod of Kubernetes that can be resized
+// (one that is not BestEffort) never has a class: kubelet writes its weight then, and the kernel takes none for an idle cgroup. Nor has
+// one whose cgroup is not known, for there is nothing to set it on.
 func Of(setting string, p *tick.Pod) string {
-	plain := p.QoSSource == tick.QoSFromRule && !isKubelets(p.Cgroup)
 	switch {
-	case setting == "" && plain:
-		return Idle
-	case setting == "" || !plain && qos.KubernetesOf(p) != qos.BestEffort:
+	case !has(p):
 		return None
+	case isPlain(p):
+	case setting == IdleOnHosts, qos.KubernetesOf(p) != qos.BestEffort, isKubelets(p.Cgroup) && policy.TierOf(p.Cgroup) == "":
+		return None
+	}
+	return nameOf(setting)
+}
+
+// isPlain reports whether a pod is a cgroup of a plain host, which only a rule makes a pod.
+func isPlain(p *tick.Pod) bool { return p.QoSSource == tick.QoSFromRule && !isKubelets(p.Cgroup) }
+
+// nameOf is the class that a setting means, one of [Names].
+func nameOf(setting string) string {
+	if setting == "" || setting == IdleOnHosts {
+		return Idle
 	}
 	return setting
 }
@@ -98,9 +117,9 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	if st == nil {
 		st = &State{}
 	}
-	c := choices{before: st.Set, set: make(map[string]string, len(st.Set)), weight: leastWeight, isRelieved: st.starves(t, a, setting, m)}
-	if c.isRelieved {
-		c.weight = st.Weight
+	c := choices{before: st.Set, set: make(map[string]string, len(st.Set))}
+	if st.starves(t, a, setting, m) {
+		c.floorWeight = st.Weight
 	}
 	for i := range t.Sample.Pods {
 		if p := &t.Sample.Pods[i]; has(p) && c.add(p.Cgroup, classOf(setting, p)) {
@@ -109,7 +128,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	}
 	seen := map[string]time.Time{}
 	for _, cgroup := range Above(t.Sample) {
-		if c.add(cgroup, cmp.Or(setting, Idle)) {
+		if c.add(cgroup, nameOf(setting)) {
 			seen[cgroup] = t.Time
 		}
 	}
@@ -123,8 +142,8 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	a.Cgroups = st.join(a.Cgroups, c.desired)
 	st.index(a.Fallback)
 	a.Fallback = st.join(a.Fallback, c.desired)
-	if c.pods > 0 && !c.isRelieved { // else starves has said what batch has instead
-		a.Reasons = append(a.Reasons, c.reason(cmp.Or(setting, Idle)))
+	if c.pods > 0 && c.floorWeight == 0 { // else starves has said what batch has instead
+		a.Reasons = append(a.Reasons, c.reason(nameOf(setting)))
 		if beside != "" {
 			a.Reasons = append(a.Reasons, beside)
 		}
@@ -137,9 +156,8 @@ type choices struct {
 	before, set map[string]string // cgroup -> class, of the last tick and of this one
 	desired     []tick.Cgroup
 	chosen      []string // cgroups with a class now, without those whose class is undone
-	weight      int64    // that of each cgroup with a class; in force where the kernel has no idle class, or where batch is relieved
-	isRelieved  bool
-	pods, above int // cgroups with a class: of pods, and above pods
+	floorWeight int64    // what batch outside of kubelet's cgroups has in place of its class while it starves, else 0
+	pods, above int      // cgroups with a class: of pods, and above pods
 }
 
 // add chooses a class for a cgroup and reports whether it has one. A second pod of the same cgroup changes nothing.
@@ -155,9 +173,14 @@ func (c *choices) add(cgroup, class string) bool {
 		return false
 	}
 	c.set[cgroup], c.chosen = class, append(c.chosen, cgroup)
-	want := tick.Cgroup{Cgroup: cgroup, CPUWeight: new(c.weight)}
+	isRelieved := c.floorWeight > 0 && !isKubelets(cgroup)
+	weight := int64(leastWeight) // of class weight, and where the kernel has no idle class
+	if isRelieved {
+		weight = c.floorWeight
+	}
+	want := tick.Cgroup{Cgroup: cgroup, CPUWeight: &weight}
 	if class == Idle || known { // a kernel without the idle class has nothing to undo
-		want.CPUIdle = new(class == Idle && !c.isRelieved)
+		want.CPUIdle = new(class == Idle && !isRelieved)
 	}
 	c.desired = append(c.desired, want)
 	return true
@@ -276,10 +299,12 @@ func (m Machine) floorWeight() int64 {
 	return max(int64(math.Ceil(defaultWeight*part/(1-part))), leastWeight)
 }
 
-// starves decides whether batch has a weight for its floor, and which, and says why.
+// starves decides whether batch has a weight for its floor, and which, and says why. Inside kubelet's tiers it never has one: no weight
+// there counts beside a service.
 func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
 	batch, some, known := use(t.Sample, setting)
 	cpu := t.Sample.CPU
+	relievable := slices.ContainsFunc(t.Sample.Pods, func(p tick.Pod) bool { return has(&p) && classOf(setting, &p) != None && !isKubelets(p.Cgroup) })
 	if m.FloorMilliCPU <= 0 || !some || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false
@@ -290,6 +315,13 @@ func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine
 	floor, all, machine := float64(m.FloorMilliCPU), *cpu.UsageMilliCPU, float64(m.MilliCPU)
 	full := all*1000 >= machine*fullPermille
 	a.BatchStarved = new(full && batch < floor)
+	if !relievable {
+		if *a.BatchStarved {
+			a.Reasons = append(a.Reasons, fmt.Sprintf("batch starves: it has %.0fm of its floor of %dm on a full machine; the weights of kubelet's tiers decide that", batch, m.FloorMilliCPU))
+		}
+		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
+		return false
+	}
 	if !st.RelievedAt.IsZero() {
 		if t.Time.Sub(st.RelievedAt) < relieveFor || machine-(all-batch) < 2*floor {
 			st.adjust(batch, full, m)

@@ -211,25 +211,29 @@ func TestACgroupIsNamedOnce(t *testing.T) {
 	}
 }
 
-// TestDefaultIsByTheKindOfPod: a batch cgroup of a plain host is idle, and what kubelet has in its tiers is left alone.
+// TestDefaultIsByTheKindOfPod: a batch cgroup is idle, and where Koordinator's schedIdle decides what kubelet has in its tiers is left alone.
 func TestDefaultIsByTheKindOfPod(t *testing.T) {
-	for cgroup, want := range map[string]string{
+	for cgroup, onHosts := range map[string]string{
 		"/batch.slice": Idle, "/batch": Idle, "/grid/jobs/1": Idle,
 		"/kubepods/besteffort/pod1": None, "/node/kubepods/besteffort/pod1": None,
 		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podabc.slice":                           None,
 		"/node.slice/node-kubepods.slice/node-kubepods-besteffort.slice/node-kubepods-besteffort-podabc.slice": None,
 	} {
 		p := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: cgroup}
-		if got := Of("", &p); got != want {
-			t.Errorf("%s: class %s, want %s", cgroup, got, want)
+		if got := Of("", &p); got != Idle {
+			t.Errorf("%s: class %s, want the idle class", cgroup, got)
+		}
+		if got := Of(IdleOnHosts, &p); got != onHosts {
+			t.Errorf("%s: class %s on hosts alone, want %s", cgroup, got, onHosts)
 		}
 		if got := Of(Weight, &p); got != Weight {
 			t.Errorf("%s: class %s, want what was set", cgroup, got)
 		}
 	}
 	for _, source := range []string{"", tick.QoSFromKatalyst, tick.QoSFromKoordinator, tick.QoSFromKubernetes} {
-		if got := Of("", &tick.Pod{QoS: tick.QoSReclaimed, QoSSource: source, Cgroup: "/pods/1"}); got != None {
-			t.Errorf("source %q: class %s, want none", source, got)
+		p := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: source, Cgroup: "/pods/1"}
+		if byDefault, onHosts := Of("", &p), Of(IdleOnHosts, &p); byDefault != Idle || onHosts != None {
+			t.Errorf("source %q: class %s, on hosts alone %s; want the idle class and none", source, byDefault, onHosts)
 		}
 	}
 }
@@ -240,6 +244,43 @@ func TestPodsThatCanBeResizedHaveNoClass(t *testing.T) {
 	for _, setting := range []string{"", Idle, Weight} {
 		if got := Of(setting, &pod); got != None {
 			t.Errorf("%q: class %s, want none", setting, got)
+		}
+		unknown := tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromRule, Cgroup: "/kubepods/burstable/pod1"}
+		if got := Of(setting, &unknown); got != None {
+			t.Errorf("%q: class %s of a pod in kubelet's tier burstable without a cluster, want none", setting, got)
+		}
+	}
+}
+
+// TestStarvingUnderKubelet: it is named, and the pods stay idle, for their weights count among themselves alone. Batch outside of
+// kubelet's cgroups has the weight of its floor all the same.
+func TestStarvingUnderKubelet(t *testing.T) {
+	const pod = "/kubepods/besteffort/pod1"
+	for _, both := range []bool{false, true} {
+		var st *State
+		var a *tick.Advice
+		for _, second := range []int{0, 10, 20} {
+			in := at(second, 2000, 100)
+			beside := in.Sample.Pods[0]
+			in.Sample.Pods[0].Cgroup = pod
+			if both {
+				in.Sample.Pods = append(in.Sample.Pods, beside)
+				in.Sample.Pods[0].UsageMilliCPU = new(50.0)
+			}
+			a = &tick.Advice{}
+			st = st.Advise(in, a, "", small)
+			if a.BatchStarved == nil || !*a.BatchStarved {
+				t.Errorf("batchStarved is not true: %+v", a)
+			}
+			if c := of(t, a, pod); c == nil || !*c.CPUIdle || *c.CPUWeight != 1 {
+				t.Errorf("after %d s: %+v, want the idle class", second, c)
+			}
+			if !both && !strings.HasPrefix(a.Reasons[0], "batch starves: it has 100m of its floor of 200m") {
+				t.Errorf("reasons %q do not name it", a.Reasons)
+			}
+		}
+		if both {
+			wants(t, a, false, 12)
 		}
 	}
 }

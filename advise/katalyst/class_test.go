@@ -24,10 +24,12 @@ func onSmall(seconds float64, pods ...tick.Pod) *tick.Tick {
 	return tk
 }
 
-// TestClassHoldsBatchOnASmallPlainHost: batch cgroups are idle and have no quota but their own limit; pods of Kubernetes beside them are
-// held by quota, each by its part of the whole.
-func TestClassHoldsBatchOnASmallPlainHost(t *testing.T) {
-	limited := ruled("limited")
+// TestClassHoldsBatchOnASmallMachine: batch cgroups are idle and have no quota but their own limit, and so are BestEffort pods of
+// Kubernetes. Those whose own cgroup is not known are held by quota, each by its part of the whole.
+func TestClassHoldsBatchOnASmallMachine(t *testing.T) {
+	limited, inTier := ruled("limited"), reclaimed("in-tier")
+	inTier.Cgroup, inTier.QoSSource = "/kubepods/besteffort/pod1", tick.QoSFromKatalyst
+	inTier.Containers[0].Cgroup = inTier.Cgroup + "/c"
 	limited.Limits = &tick.Resources{MilliCPU: new(300.0)}
 	idle, one := new(true), new(int64(1))
 	for _, tt := range []struct {
@@ -40,22 +42,26 @@ func TestClassHoldsBatchOnASmallPlainHost(t *testing.T) {
 			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300)), CPUIdle: idle, CPUWeight: one},
 			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(2600))},
 			{Cgroup: "/batch", CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/kubepods/besteffort/pod1", CPUIdle: idle, CPUWeight: one},
 		}, 2600},
 		{"limit quota", func(s *Settings) { s.Limit = LimitQuota }, []tick.Cgroup{
-			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(866)), CPUIdle: idle, CPUWeight: one},
+			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(650)), CPUIdle: idle, CPUWeight: one},
 			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300)), CPUIdle: idle, CPUWeight: one},
-			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(866))},
+			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(650))},
+			{Cgroup: "/kubepods/besteffort/pod1/c", CPUMaxMilliCPU: new(int64(650))},
+			{Cgroup: "/kubepods/besteffort/pod1", CPUIdle: idle, CPUWeight: one},
 		}, 2600},
 		{"class none", func(s *Settings) { s.BatchClass = class.None }, []tick.Cgroup{
-			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(866))},
+			{Cgroup: "/batch", CPUMaxMilliCPU: new(int64(650))},
 			{Cgroup: "/limited", CPUMaxMilliCPU: new(int64(300))},
-			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(866))},
+			{Cgroup: "/kubepods/besteffort/pod", CPUMaxMilliCPU: new(int64(650))},
+			{Cgroup: "/kubepods/besteffort/pod1/c", CPUMaxMilliCPU: new(int64(650))},
 		}, 2600},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Defaults()
 			tt.settings(&s)
-			a := New(s).Decide(onSmall(0, shared("a", 1), ruled("batch"), limited, reclaimed("pod")))
+			a := New(s).Decide(onSmall(0, shared("a", 1), ruled("batch"), limited, reclaimed("pod"), inTier))
 			if diff := cmp.Diff(tt.want, a.Cgroups); diff != "" {
 				t.Errorf("cgroups (-want +got):\n%s", diff)
 			}

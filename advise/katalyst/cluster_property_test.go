@@ -183,6 +183,12 @@ func checkCluster(t *rapid.T, n *node, tk *tick.Tick, a *tick.Advice, before map
 			checkTier(t, c, tk, online, of["reclaim"])
 			continue
 		}
+		if c.CPUIdle != nil && *c.CPUIdle && p.QoS != "reclaimed" {
+			t.Fatalf("cgroup %s of %+v is idle", c.Cgroup, p)
+		}
+		if c.CPUIdle != nil && c.CPUSetCPUs == "" {
+			continue // the class alone, or what undoes it on a pod that was batch
+		}
 		if p.Missing == tick.MissingCgroup || p.QoS == "" || p.QoS == "system" {
 			t.Fatalf("cgroup %s of %+v", c.Cgroup, p)
 		}

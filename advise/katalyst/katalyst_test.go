@@ -412,7 +412,7 @@ func check(t *rapid.T, tk *tick.Tick, a *tick.Advice, all int, total *float64) {
 		t.Fatalf("no reasons")
 	}
 	for _, c := range slices.Concat(a.Cgroups, a.Fallback) {
-		if c.CPUSetCPUs == "" && c.CPUMaxMilliCPU == nil {
+		if c.CPUSetCPUs == "" && c.CPUMaxMilliCPU == nil && c.CPUIdle == nil {
 			t.Fatalf("cgroup %s wants nothing: %+v of %+v", c.Cgroup, a, tk)
 		}
 		if q := c.CPUMaxMilliCPU; q != nil && *q != tick.Unlimited && *q <= 0 {

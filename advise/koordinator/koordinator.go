@@ -4,6 +4,7 @@
 package koordinator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty is the default. A strategy's schedIdle is beside it.
+	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty is [class.IdleOnHosts]. A strategy's schedIdle is beside it.
 	BatchClass string
 	// Guard takes from batch pods while services wait; it is off unless it is switched on: Koordinator has none.
 	Guard guard.Settings
@@ -114,7 +115,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 		policy.AwakenTiers(t.Sample, a)
 	}
 	a.Fallback = merge(a.Fallback, a)
-	n.Class = n.Class.Advise(t, a, d.Settings.BatchClass, machineOf(t.Sample))
+	n.Class = n.Class.Advise(t, a, cmp.Or(d.Settings.BatchClass, class.IdleOnHosts), machineOf(t.Sample))
 	if seen {
 		n.Disk = n.Disk.Advise(t, a, d.Settings.Disk, diskOf(s, a), false)
 	}

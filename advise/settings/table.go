@@ -137,9 +137,9 @@ func (s *Settings) commonRows() []Row {
 		word("policy", &s.Policy, names, " is no policy: advise --list names them", "how to decide ("+strings.Join(names, ", ")+")"),
 		reserved,
 		word("batch-class", &s.BatchClass, class.Names, " is no class: want "+strings.Join(class.Names, ", "),
-			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle or none)\n"+
-				"The default is idle on a plain host and none for pods of a cluster. Cgroups in idle run only while nothing beside them wants to.").
-			shownAs("idle on a plain host, none for pods"),
+			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle)\n"+
+				"Policy koordinator leaves pods of a cluster to schedIdle by default. Cgroups in idle run only while nothing beside them wants to.").
+			shownAs("idle; under policy koordinator on a plain host only"),
 		oneOf("guard", &s.Guard.Mode, guard.Modes,
 			"take from batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
 				"It takes CPUs, quota and memory. It is off by default under the other policies.").

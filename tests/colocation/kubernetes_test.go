@@ -92,7 +92,7 @@ func (l *lab) ways() []way {
 		{"Polder, policy katalyst", l.polder("katalyst")},
 		{"Polder, policy koordinator", l.polder("koordinator")},
 		{"Polder, policy harvest", l.polder("harvest")},
-		{"Polder, policy harvest, --batch-class idle", l.polder("harvest --batch-class idle")},
+		{"Polder, policy harvest, --batch-class none", l.polder("harvest --batch-class none")},
 	}
 }
 

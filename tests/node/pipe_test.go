@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -195,15 +196,15 @@ func TestPipeOnANode(t *testing.T) {
 		t.Errorf("the cluster says %s; the sample has pod %s, container %s", got, p.UID, p.Containers[0].ID)
 	}
 
-	// A reclaimed pod is held: on two CPUs by quota.
+	// A reclaimed pod is held: on two CPUs by its class.
 	n.Apply(n.plain("batch-0", "{}"))
 	n.Kubectl("annotate", "pod", "batch-0", "katalyst.kubewharf.io/qos_level=reclaimed_cores")
 	n.AwaitRunning("batch-0")
 	batch := n.ContainerCgroup("batch-0", "main")
 	w.until("the batch pod in the sample", ran("batch-0", batch))
-	n.Eventually(controlplane.Soon, "the batch pod's quota", func() string {
-		if quota, _ := strconv.Atoi(n.ReadCgroup("cpu", batch, "cpu.cfs_quota_us")); quota <= 0 || quota >= 200_000 {
-			return fmt.Sprintf("cpu.cfs_quota_us is %d", quota)
+	n.Eventually(controlplane.Soon, "the batch pod's idle class", func() string {
+		if idle := n.ReadCgroup("cpu", filepath.Dir(batch), "cpu.idle"); idle != "1" {
+			return "cpu.idle is " + idle
 		}
 		return ""
 	})

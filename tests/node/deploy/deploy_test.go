@@ -189,15 +189,15 @@ func TestForms(t *testing.T) {
 		if cnr, ofNode := d.offer(); cnr != "" || ofNode != "" {
 			t.Errorf("after the restore the CustomNodeResource offers %q and the node %q", cnr, ofNode)
 		}
-		if q := d.quota(); q != "-1" {
-			t.Errorf("after the restore the reclaimed pod has a quota of %s", q)
+		if idle := d.idle(); idle != "0" {
+			t.Errorf("after the restore the reclaimed pod's cpu.idle is %s", idle)
 		}
 	})
 }
 
-// quota is the reclaimed pod's.
-func (d *deployment) quota() string {
-	return strings.TrimSpace(d.ReadCgroup("cpu", d.ContainerCgroup("reclaimed-normal-pod", "stress"), "cpu.cfs_quota_us"))
+// idle is cpu.idle of the reclaimed pod's cgroup.
+func (d *deployment) idle() string {
+	return strings.TrimSpace(d.ReadCgroup("cpu", filepath.Dir(d.ContainerCgroup("reclaimed-normal-pod", "stress")), "cpu.idle"))
 }
 
 // works deploys a form, and looks that it does what it is for and survives the death of any tool.
@@ -228,9 +228,9 @@ func (d *deployment) works(pods ...string) {
 	// A reclaimed pod is bound by it, and held.
 	d.Apply(strings.NewReplacer("reclaimed_millicpu: 2k", "reclaimed_millicpu: 100").Replace(node.Guide("reclaimed-normal-pod")))
 	d.AwaitRunning("reclaimed-normal-pod")
-	d.Eventually(controlplane.Soon, "isolate holds the reclaimed pod by a quota", func() string {
-		if q := d.quota(); q == "-1" {
-			return "its quota is " + q
+	d.Eventually(controlplane.Soon, "isolate holds the reclaimed pod by its class", func() string {
+		if idle := d.idle(); idle != "1" {
+			return "its cpu.idle is " + idle
 		}
 		return ""
 	})
