@@ -102,7 +102,14 @@ func look(t *testing.T, b pages.Block) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ci, err := os.ReadFile("../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, x := range b.Examples {
+		if target := regexp.MustCompile(`^make test[a-z-]*`).FindString(x.Command); target != "" && !regexp.MustCompile(`(?m)^`+target+`$`).Match(ci) {
+			t.Errorf("%s:%d: .ci/run does not run %s", b.Page, x.Line, target)
+		}
 		if out, err := exec.Command("bash", "-n", "-c", x.Command).CombinedOutput(); err != nil {
 			t.Errorf("%s:%d: %s: %v: %s", b.Page, x.Line, x.Command, err, out)
 		}
