@@ -45,7 +45,7 @@ func TestNearest(t *testing.T) {
 		{"klil", []string{"log", "kill"}, "kill"},
 		{"silver", []string{"idle"}, ""},
 		{"idel", []string{"idle", "weight", "none"}, "idle"},
-		{"on", []string{"off", "on "}, "on "},
+		{"in", []string{"input"}, ""},
 		{"äöü", policies, ""},
 		{"koordinatorkoordinatorkoordinatorkoordina", policies, ""},
 	} {

@@ -43,8 +43,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--inter"}, "", `unknown flag --inter: did you mean --interval?`},
 		{[]string{"--nonsense"}, "", "unknown flag --nonsense\n"},
 		{[]string{"--x"}, "", "unknown flag --x\n"},
-		{nil, "5", `POLDER_ADVISE_INTERVAL "5" (--interval): a time span has a unit: say 5s for seconds`},
 		{[]string{"--interval", "1s", "of"}, "", "unexpected argument \"of\": options begin with --\n"},
+		{nil, "5", `POLDER_ADVISE_INTERVAL "5" (--interval): a time span has a unit: say 5s for seconds`},
 	} {
 		h := &harness{in: strings.NewReader("")}
 		if c.env != "" {
