@@ -86,8 +86,8 @@ func (o *Options) Flags(f *stage.Flags) {
 	f.Duration(&o.minAge, "min-interval", 10*time.Minute, "write a loss below 1 percent so long after a write")
 	f.Duration(&o.resync, "resync", 10*time.Minute, "write whatever has changed at least this often (0: never)")
 	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for so long")
-	f.Choice(&o.prefix, "resource-prefix", object.Prefix, "node: Koordinator's prefix\n"+
-		"It stands before batch-cpu, batch-memory, mid-cpu and mid-memory. Koordinator v0.1 had koordinator.sh.", object.Prefix, object.OldPrefix)
+	f.Choice(&o.prefix, "resource-prefix", object.Prefix, "node: prefix\n"+
+		"It stands before Koordinator's batch-cpu, batch-memory, mid-cpu and mid-memory. Koordinator v0.1 had koordinator.sh.", object.Prefix, object.OldPrefix)
 	f.Bool(&o.AllNodes, "all-nodes", "write the objects of every node that ticks name")
 	f.Bool(&o.TaintNode, "taint-node", "put evict's taints on the Node, too, where they hold for all pods")
 	f.Bool(&o.Withdraw, "withdraw", "take back what was written to the cluster, and end\nIt is taken from --node, or with --all-nodes from all of them.")

@@ -105,6 +105,7 @@ func (m *Model) podSection(look Look) section {
 	for _, p := range pods {
 		longest = max(longest, len([]rune(qualified(p.Namespace, p.Name))))
 	}
+	longest = max(longest, len([]rune("pods "+number))) // what is searched for can be read
 	name := max(12, min(longest, 50, look.Width-fixed-14))
 	limits, sets, advised, marks := m.limits(), m.sets(), m.advisedSets(), m.marks()
 	s := section{
