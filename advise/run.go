@@ -93,7 +93,7 @@ func command() stage.Command {
 			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, again on every change\nIt has settings, or Katalyst's configuration objects, or Koordinator's ConfigMap as kubectl takes them.")
 			f.Path(&o.checked, "check-config", "", "print what --config `FILE` would put in force, and end\nOr what is wrong with it. The status is 0 or 2.")
 			f.Bool(&o.list, "list", "print the policies and end")
-			f.String(&o.shadow, "shadow", "", "decide by this `POLICY`, too, for comparison alone\nIts settings are those of --config and the cluster. What it decides is in advice.shadow, on which no tool acts.")
+			f.Choice(&o.shadow, "shadow", "", "compare with this `POLICY`\nIt decides, too, on the same samples. Its settings are those of --config and the cluster. What it decides is in advice.shadow, on which no tool acts.", settings.PolicyNames()...)
 			o.live.given.AddFlags(f)
 		},
 		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, &o) },

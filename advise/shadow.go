@@ -2,7 +2,6 @@ package main
 
 import (
 	"slices"
-	"strings"
 
 	"polder/lib/stage"
 	"polder/lib/tick"
@@ -14,20 +13,14 @@ type shadow struct {
 	decider decider
 }
 
-// newShadow is the shadow of a name, nil where there is none. What it remembers is empty at the process's start: it has no state file.
+// newShadow is the shadow of a policy's name, which --shadow has checked; nil where there is none. What it remembers is empty at the process's
+// start: it has no state file.
 func newShadow(name string, now *loaded) (*shadow, error) {
 	if name == "" {
 		return nil, nil
 	}
 	at := slices.IndexFunc(policies, func(k kind) bool { return k.Name == name })
-	switch {
-	case at < 0:
-		var names []string
-		for _, k := range policies {
-			names = append(names, k.Name)
-		}
-		return nil, stage.Usagef("--shadow %q: want one of %s", name, strings.Join(names, ", "))
-	case name == now.kind.Name:
+	if name == now.kind.Name {
 		return nil, stage.Usagef("--shadow %s: that is the policy that decides: want another one", name)
 	}
 	return &shadow{policies[at], policies[at].start(now)}, nil

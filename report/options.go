@@ -27,8 +27,8 @@ type options struct {
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Report")
-	f.Strings(&o.to, "to", "report to this `TARGET`, see above (default tty or table)\nThe option may be repeated. The default is tty on a terminal, table elsewhere.")
-	f.Words(targetNames()...)
+	f.Choices(&o.to, "to", "report to this `TARGET`, see above (default tty or table)\nThe option may be repeated. The default is tty on a terminal, table elsewhere.",
+		targetNames()...)
 	f.Path(&o.metricsFile, "metrics-file", "", "prometheus: write metrics to `FILE`\nnode_exporter wants a name that ends in .prom.")
 	f.Int(&o.header, "header", 25, "table: name the columns every so many lines (0: never)\nThey are named first, and again on a terminal alone.")
 	f.Bool(&o.ascii, "ascii", "tty: draw with ASCII characters alone")

@@ -181,8 +181,19 @@ func TestTaintNodeWantsACluster(t *testing.T) {
 	if names, err := o.names(session(nil)); err != nil || strings.Join(names, " ") != "node node-taints" {
 		t.Errorf("%v, %v", names, err)
 	}
-	o.to = []string{cluster.NodeTaints}
-	if _, err := o.names(session(nil)); err == nil {
-		t.Errorf("--to %s is taken", cluster.NodeTaints)
+}
+
+// A target of another name is refused, with the one that was perhaps meant; so is what only another flag asks for.
+func TestUnknownTarget(t *testing.T) {
+	for to, want := range map[string]string{
+		cluster.NodeTaints: `--to "node-taints": want one of cnr, explain, html,`,
+		"table,htlm":       "tty; did you mean html?\n",
+		"grafana":          "tty\n",
+	} {
+		var said strings.Builder
+		env := stage.Env{Args: []string{"report", "--to", to}, In: strings.NewReader(""), Out: io.Discard, Err: &said, Getenv: func(string) string { return "" }, Now: time.Now}
+		if status := command().Execute(t.Context(), env); status != 2 || !strings.Contains(said.String(), want) {
+			t.Errorf("--to %s: status %d: %s; want %s", to, status, &said, want)
+		}
 	}
 }

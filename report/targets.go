@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"slices"
-	"strings"
 
 	"polder/lib/stage"
 	"polder/report/cluster"
@@ -49,9 +48,6 @@ func (o *options) names(s *stage.Session) ([]string, error) {
 	for i, n := range names {
 		if n == "tty" && !isTerminal(s) {
 			names[i] = "table"
-		}
-		if !slices.ContainsFunc(targetNames(), func(known string) bool { return known == n }) {
-			return nil, stage.Usagef("--to %q: want one of %s", n, strings.Join(targetNames(), ", "))
 		}
 	}
 	if slices.Contains(names, "tty") && slices.Contains(names, "table") {

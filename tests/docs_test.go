@@ -108,6 +108,8 @@ func TestVersionAndCompletion(t *testing.T) {
 		{"_polder_complete", []string{"advise", "--policy", "=", "ka"}, "katalyst"},
 		{"_polder_complete", []string{"advise", "--batch-class", ""}, "idle none weight"},
 		{"_polder_complete", []string{"advise", "--limit", "q"}, "quota"},
+		{"_polder_complete", []string{"advise", "--shadow", "h"}, "harvest"},
+		{"_polder_complete", []string{"report", "--resource-prefix", "koo"}, "koordinator.sh"},
 		{"_polder_complete", []string{"evict", "--action", ""}, "delete evict freeze kill log"},
 		{"_polder_complete", []string{"evict", "--rules", "memory-pressure-eviction-plugin,rss"}, "memory-pressure-eviction-plugin,rss-overuse-eviction-plugin"},
 		{"_polder_complete", []string{"report", "--to", "t"}, "table tty"},

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestScript runs script/*.txtar; go test -update rewrites their golden files. The scripts find the tools in $PATH and
-// the repository in $REPO.
+// in $TOOLS, and the repository in $REPO.
 func TestScript(t *testing.T) {
 	repo, err := filepath.Abs("..")
 	if err != nil {
@@ -62,6 +62,7 @@ func TestScript(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 			e.Setenv("REPO", repo)
+			e.Setenv("TOOLS", bin)
 			e.Setenv("TZ", "UTC")
 			return nil
 		},

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"polder/lib/choice"
 	"polder/lib/config"
 	"polder/lib/cpus"
 	"polder/lib/quantity"
@@ -84,21 +84,13 @@ func row[T any](name string, into *T, want string, read func(string) (T, error),
 
 func asIs(text string) string { return text }
 
-// word is a setting that takes one of some words; refusal is what the error says of another one, after it.
-func word(name string, into *string, words []string, refusal, usage string) Row {
+// oneOf is a setting that takes one of some words.
+func oneOf(name string, into *string, words []string, usage string) Row {
 	r := row(name, into, strings.Join(words, ", "), func(text string) (string, error) {
-		if !slices.Contains(words, text) {
-			return "", fmt.Errorf("%q%s", text, refusal)
-		}
-		return text, nil
+		return text, choice.Check(text, words)
 	}, asIs, usage)
 	r.Words = words
 	return r
-}
-
-// oneOf is a word whose error names the good ones.
-func oneOf(name string, into *string, words []string, usage string) Row {
-	return word(name, into, words, ": want "+strings.Join(words, " or "), usage)
 }
 
 func cpuList(name string, into *string, usage string) Row {

@@ -22,6 +22,15 @@ import (
 // Policies are those that can be chosen; the first is the default.
 var Policies = []policy.Policy{katalyst.Policy, koordinator.Policy, harvest.Policy}
 
+// PolicyNames are their names.
+func PolicyNames() []string {
+	names := make([]string, len(Policies))
+	for i, p := range Policies {
+		names[i] = p.Name
+	}
+	return names
+}
+
 // Settings are the values. What each means, its default and its bounds are in its row: see [Settings.Rows].
 type Settings struct {
 	Policy string
@@ -118,10 +127,6 @@ func (s *Settings) AddFlags(f *stage.Flags) {
 
 // commonRows are the settings of all policies.
 func (s *Settings) commonRows() []Row {
-	names := make([]string, len(Policies))
-	for i, p := range Policies {
-		names[i] = p.Name
-	}
 	reserved := cpuList("reserved-cpus", &s.ReservedCPUs, "`CPUS` of no pool, for the system, as 0-1,24").shownAs("none")
 	reserved.Koordinator = "`reservedCPUs` of the node's annotation `node.koordinator.sh/reservation` adds to it"
 	diskMax := diskLimits("batch-disk-max", &s.Disk.Limits,
@@ -134,9 +139,9 @@ func (s *Settings) commonRows() []Row {
 			"targets in io.cost.qos' own words, as in `vda=rpct:95,rlat:5000;vdb`.").shownAs("none")
 	diskMax.Koordinator = "`blkioQOS` of `beClass` adds to it"
 	return []Row{
-		word("policy", &s.Policy, names, " is no policy: advise --list names them", "how to decide ("+strings.Join(names, ", ")+")"),
+		oneOf("policy", &s.Policy, PolicyNames(), "how to decide ("+strings.Join(PolicyNames(), ", ")+")\n--list says what each does."),
 		reserved,
-		word("batch-class", &s.BatchClass, class.Names, " is no class: want "+strings.Join(class.Names, ", "),
+		oneOf("batch-class", &s.BatchClass, class.Names,
 			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle)\n"+
 				"Policy koordinator leaves pods of a cluster to schedIdle by default. Cgroups in idle run only while nothing beside them wants to.").
 			shownAs("idle; under policy koordinator on a plain host only"),

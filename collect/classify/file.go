@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"polder/lib/choice"
 	"polder/lib/config"
 	"polder/lib/tick"
 )
@@ -129,7 +130,8 @@ func (t *ruleText) rule() (Rule, int, error) {
 	case "":
 		return r, t.Cgroup.line, fmt.Errorf("cgroup %s has no class: want dedicated, shared, reclaimed, system or none", t.Cgroup.text)
 	default:
-		return r, t.Class.line, fmt.Errorf("class %q: want dedicated, shared, reclaimed, system or none", t.Class.text)
+		known := []string{tick.QoSDedicated, tick.QoSShared, tick.QoSReclaimed, tick.QoSSystem, classNone}
+		return r, t.Class.line, fmt.Errorf("class %q: want dedicated, shared, reclaimed, system or none%s", t.Class.text, choice.Meant(t.Class.text, known))
 	}
 	switch t.Containers.text {
 	case "", "self":

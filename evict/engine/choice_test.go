@@ -168,7 +168,7 @@ func TestDryRunRules(t *testing.T) {
 			t.Errorf("%s: logged %d times", tt.rules, got)
 		}
 	}
-	if status, _, log := runEvict(t, "", "--dry-run-rules", "nonsense"); status != 2 || !strings.Contains(log, `--dry-run-rules: no rule "nonsense": want some of `+reclaimedRule) || !strings.Contains(log, `or "*" for all`) {
+	if status, _, log := runEvict(t, "", "--dry-run-rules", "nonsense"); status != 2 || !strings.Contains(log, `--dry-run-rules: no rule "nonsense": want some of `+reclaimedRule) || !strings.Contains(log, `("*" is all)`) {
 		t.Errorf("status %d: %s", status, log)
 	}
 }

@@ -3,6 +3,8 @@ package rule
 import (
 	"fmt"
 	"strings"
+
+	"polder/lib/choice"
 )
 
 // All are the rules, in the order in which they are measured and served. Koordinator's are in its own order: what the rules
@@ -40,7 +42,7 @@ func Select(names []string) ([]*Rule, error) {
 	}
 	for _, n := range names {
 		if wanted[n] {
-			return nil, fmt.Errorf("no rule %q: want some of %s", n, strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("no rule %q: want some of %s%s", n, strings.Join(Names(), ", "), choice.Meant(n, Names()))
 		}
 	}
 	return rules, nil

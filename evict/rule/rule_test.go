@@ -100,7 +100,8 @@ func TestList(t *testing.T) {
 			t.Errorf("rule %s: want a title of at most 90 bytes and a manual", r.Name)
 		}
 	}
-	if _, err := Select([]string{"memory"}); err == nil || !strings.Contains(err.Error(), `no rule "memory": want some of reclaimed-`) {
+	_, err := Select([]string{"memory"})
+	if err == nil || !strings.HasPrefix(err.Error(), `no rule "memory": want some of reclaimed-`) || !strings.HasSuffix(err.Error(), "; did you mean memory-pressure-eviction-plugin?") {
 		t.Errorf("Select(memory) = %v", err)
 	}
 	rules, err := Select([]string{cpuPressure.Name})

@@ -67,7 +67,7 @@ func (s *Settings) check(bad func(name string, err error)) {
 		bad("rules", err)
 	}
 	if _, err := rule.Select(slices.DeleteFunc(slices.Clone(s.DryRunRules), func(name string) bool { return name == EveryRule })); err != nil {
-		bad("dry-run-rules", fmt.Errorf("%w, or %q for all", err, EveryRule))
+		bad("dry-run-rules", fmt.Errorf("%w (%q is all)", err, EveryRule))
 	}
 }
 

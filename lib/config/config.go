@@ -20,6 +20,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"go.yaml.in/yaml/v3"
+
+	"polder/lib/choice"
 )
 
 // maxBytes bounds a configuration file; one that is larger is a mistake.
@@ -76,7 +78,8 @@ func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, 
 	for _, key := range slices.SortedFunc(maps.Keys(values), func(a, b string) int { return cmp.Compare(lines[a], lines[b]) }) {
 		pointer, value := into[key], values[key]
 		if pointer == nil {
-			errs = append(errs, fmt.Errorf("%s:%d: key %s is not known", path, lines[key], key))
+			known := slices.Sorted(maps.Keys(into))
+			errs = append(errs, fmt.Errorf("%s:%d: key %s is not known%s", path, lines[key], key, choice.Meant(key, known)))
 		} else if value.ShortTag() == "!!null" {
 			delete(lines, key)
 		} else if err := value.Decode(pointer); errors.As(err, new(*yaml.TypeError)) {

@@ -64,6 +64,7 @@ var (
 	reclaimedMemory  = gauge("polder_reclaimed_memory_bytes", "Memory that may be offered to reclaimed pods.")
 	shadowCPU        = gauge("polder_shadow_reclaimed_cpu_cores", "CPU that advise's shadow policy would offer to reclaimed pods.", "policy")
 	shadowMemory     = gauge("polder_shadow_reclaimed_memory_bytes", "Memory that advise's shadow policy would offer to reclaimed pods.", "policy")
+	shadowDiffers    = counter("polder_shadow_difference_cpu_seconds_total", "CPU time by which advise's shadow policy would have offered more, or less, than the policy that decides.", "policy", "direction")
 	reclaimedNUMACPU = gauge("polder_reclaimed_numa_cpu_cores", "A NUMA node's part of the reclaimed CPU.", "numa")
 	reclaimedNUMAMem = gauge("polder_reclaimed_numa_memory_bytes", "A NUMA node's part of the reclaimed memory.", "numa")
 	poolCPUs         = gauge("polder_pool_cpus", "Logical CPUs of a pool.", "pool")
@@ -101,7 +102,7 @@ var All = []*Metric{
 	numaCPUUsage, numaMemoryTotal, numaMemoryFree, linkReceived, linkSent,
 	pods, podsCPUUsage, podsLoad1, podsMemory, podsRefaults, memoryEvents, podsDiskBytes, requestedCPU, requestedMemory,
 	batchTime, batchPodTime, batchBeyond, batchThrottled, leftTime, servicesTime, servicesWaited,
-	reclaimedCPU, reclaimedMemory, shadowCPU, shadowMemory, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, batchStarved, adviceReasons,
+	reclaimedCPU, reclaimedMemory, shadowCPU, shadowMemory, shadowDiffers, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, batchStarved, adviceReasons,
 	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks, memoryTaken, reclaims, networkSent, networkDropped, networkBacklog,
 	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,
 	agentState, fleetNodes, fleetProtection, fleetHeld, fleetWaiting,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"polder/lib/cpus"
 	"polder/lib/tick"
@@ -25,6 +26,8 @@ type Node struct {
 	evictions counts            // by rule and state
 	states    map[string]string // the last state of each eviction, by UID and rule
 	worth     Worth
+	shadow    counts    // how much more or less the shadow would offer, by direction and policy
+	advised   time.Time // the last advice's
 }
 
 // NewNode is a node of which no tick has come yet, as a tool tells of it.
@@ -57,6 +60,7 @@ func (n *Node) Add(t *tick.Tick) {
 			n.worth.add(t)
 		}
 	}
+	n.addShadow(t)
 	if i := t.Isolation; i != nil {
 		n.errors.add(n.label("isolate", t), float64(len(i.Errors)))
 		if i.Fallback {
@@ -134,6 +138,13 @@ func (n *Node) Samples(t *tick.Tick) []Sample {
 	p.worth(&n.worth)
 	if t.Advice != nil {
 		p.advice(t.Advice)
+		n.each(n.shadow, func(key string, v float64) {
+			direction, policy, whole := strings.Cut(key, "\x00")
+			if !whole {
+				policy = other
+			}
+			p.number(shadowDiffers, v, policy, direction)
+		})
 	}
 	if i := t.Network; i != nil {
 		distinct(i.Classes, func(x tick.NetworkCount) string { return x.Link + "\x00" + x.Class }, func(x tick.NetworkCount) {

@@ -3,11 +3,12 @@ package stage
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"polder/lib/choice"
 )
 
 // Flags collects a tool's flags. The first line of a flag's usage is one clause, which has room beside its name in a line of --help; lines
@@ -73,6 +74,23 @@ func (f *Flags) Strings(into *[]string, name, usage string) {
 	})
 }
 
+// Choices adds a flag that takes one of the given words, and can be given several times.
+func (f *Flags) Choices(into *[]string, name, usage string, words ...string) {
+	f.flags = append(f.flags, &cli.StringSliceFlag{
+		Name: name, Usage: usage, Category: f.category, EnvVars: f.envVars(name),
+		Action: func(_ *cli.Context, v []string) error {
+			for _, word := range v {
+				if err := choice.Check(word, words); err != nil {
+					return Usagef("--%s %w", name, err)
+				}
+			}
+			*into = v
+			return nil
+		},
+	})
+	f.Words(words...)
+}
+
 // Duration adds a flag that takes a time span (30s, 5m).
 func (f *Flags) Duration(into *time.Duration, name string, value time.Duration, usage string) {
 	f.flags = append(f.flags, &cli.DurationFlag{
@@ -113,7 +131,7 @@ func (f *Flags) OnOff(into *bool, name string, value bool, usage string) {
 	f.flags = append(f.flags, &cli.BoolFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name)})
 }
 
-// Choice adds a flag that takes one of the given words.
+// Choice adds a flag that takes one of the given words, or its default, which may be none of them.
 func (f *Flags) Choice(into *string, name, value, usage string, words ...string) {
 	brief, details, more := strings.Cut(usage, "\n")
 	usage = brief + " (" + strings.Join(words, ", ") + ")"
@@ -123,8 +141,8 @@ func (f *Flags) Choice(into *string, name, value, usage string, words ...string)
 	f.flags = append(f.flags, &cli.StringFlag{
 		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category, EnvVars: f.envVars(name),
 		Action: func(_ *cli.Context, v string) error {
-			if !slices.Contains(words, v) {
-				return Usagef("--%s %q: want one of %s", name, v, strings.Join(words, ", "))
+			if err := choice.Check(v, words); err != nil && v != value {
+				return Usagef("--%s %w", name, err)
 			}
 			return nil
 		},

@@ -3,6 +3,8 @@ package stage
 import (
 	"io"
 	"strings"
+
+	"polder/lib/choice"
 )
 
 // id is the command's name in one word, for files, variables, metrics and the log: "collect-fleet".
@@ -70,7 +72,11 @@ func (c Command) unexpected(argument string) error {
 	if sub := c.subcommand(argument); sub != nil {
 		return Usagef("unexpected argument %q: the subcommand comes before its options: %s [options]", argument, sub.Name)
 	}
-	return Usagef("unexpected argument %q: options begin with --", argument)
+	var words []string
+	for _, sub := range c.Subcommands {
+		words = append(words, sub.word())
+	}
+	return Usagef("unexpected argument %q: options begin with --%s", argument, choice.Meant(argument, words))
 }
 
 // checkVariables refuses a variable that has a subcommand's name, as one of 0.1.0 had: the tool itself would run instead, unnoticed.

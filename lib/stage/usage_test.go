@@ -4,14 +4,23 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"polder/lib/choice"
 )
+
+// onOrOff is a value that checks itself, as a setting of a configuration file does.
+type onOrOff struct{}
+
+func (onOrOff) Set(text string) error { return choice.Check(text, []string{"on", "off"}) }
+func (onOrOff) String() string        { return "" }
 
 // An error names the flag as it is typed, says what is wanted, and which flag was perhaps meant.
 func TestUsageErrors(t *testing.T) {
 	var interval time.Duration
 	var number int
 	var part float64
-	var choice string
+	var word string
+	var choices []string
 	for _, c := range []struct {
 		args []string
 		env  string
@@ -24,13 +33,17 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--number", "1.5"}, "", `--number "1.5": want a whole number`},
 		{[]string{"--part", "half"}, "", `--part "half": want a number`},
 		{[]string{"--strict=maybe"}, "", `--strict "maybe": want true or false`},
-		{[]string{"--choice", "no"}, "", `--choice "no": want one of a, b`},
+		{[]string{"--choice", "no"}, "", "--choice \"no\": want one of alpha, beta, gamma\n"},
+		{[]string{"--choice", "gamm"}, "", "--choice \"gamm\": want one of alpha, beta, gamma; did you mean gamma?\n"},
+		{[]string{"--choices", "first,secnod"}, "", "--choices \"secnod\": want first or second; did you mean second?\n"},
+		{[]string{"--own", "x"}, "", "--own \"x\": want on or off\n"},
 		{[]string{"--interval"}, "", `--interval needs a value`},
 		{[]string{"--intervall", "5s"}, "", `unknown flag --intervall: did you mean --interval?`},
 		{[]string{"-inputt=x"}, "", `unknown flag --inputt: did you mean --input?`},
 		{[]string{"--inter"}, "", `unknown flag --inter: did you mean --interval?`},
 		{[]string{"--nonsense"}, "", "unknown flag --nonsense\n"},
 		{[]string{"--x"}, "", "unknown flag --x\n"},
+		{[]string{"--interval", "1s", "of"}, "", "unexpected argument \"of\": options begin with --\n"},
 		{nil, "5", `POLDER_ADVISE_INTERVAL "5" (--interval): a time span has a unit: say 5s for seconds`},
 	} {
 		h := &harness{in: strings.NewReader("")}
@@ -43,7 +56,9 @@ func TestUsageErrors(t *testing.T) {
 			f.Duration(&interval, "interval", time.Second, "")
 			f.Int(&number, "number", 0, "")
 			f.Float(&part, "part", 0, "")
-			f.Choice(&choice, "choice", "a", "", "a", "b")
+			f.Choice(&word, "choice", "", "", "alpha", "beta", "gamma")
+			f.Choices(&choices, "choices", "", "first", "second")
+			f.Value(onOrOff{}, "own", "", "")
 		}
 		if status := h.run(t, command, c.args...); status != 2 || !strings.HasPrefix(h.err.String(), "advise: "+c.want) {
 			t.Errorf("%q %s: status %d, %s; want %s", c.args, c.env, status, &h.err, c.want)

@@ -86,7 +86,8 @@ func (o *Options) Flags(f *stage.Flags) {
 	f.Duration(&o.minAge, "min-interval", 10*time.Minute, "write a loss below 1 percent so long after a write")
 	f.Duration(&o.resync, "resync", 10*time.Minute, "write whatever has changed at least this often (0: never)")
 	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for so long")
-	f.String(&o.prefix, "resource-prefix", object.Prefix, "node: prefix of Koordinator's batch-cpu\nAnd before batch-memory, mid-cpu and mid-memory: kubernetes.io, or koordinator.sh as in Koordinator v0.1.")
+	f.Choice(&o.prefix, "resource-prefix", object.Prefix, "node: prefix\n"+
+		"It stands before Koordinator's batch-cpu, batch-memory, mid-cpu and mid-memory. Koordinator v0.1 had koordinator.sh.", object.Prefix, object.OldPrefix)
 	f.Bool(&o.AllNodes, "all-nodes", "write the objects of every node that ticks name")
 	f.Bool(&o.TaintNode, "taint-node", "put evict's taints on the Node, too, where they hold for all pods")
 	f.Bool(&o.Withdraw, "withdraw", "take back what was written to the cluster, and end\nIt is taken from --node, or with --all-nodes from all of them.")
@@ -95,8 +96,6 @@ func (o *Options) Flags(f *stage.Flags) {
 // Check says which flags do not go together.
 func (o *Options) Check(s *stage.Session) error {
 	switch {
-	case o.prefix != object.Prefix && o.prefix != object.OldPrefix:
-		return stage.Usagef("--resource-prefix %q: want %s or %s", o.prefix, object.Prefix, object.OldPrefix)
 	case !(o.minChange >= 0 && o.minChange <= 100):
 		return stage.Usagef("--min-change %v: want percent, 0 to 100", o.minChange)
 	case o.staleAfter == 0:

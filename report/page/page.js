@@ -197,6 +197,13 @@
     drawing = false;
     drawMap();
     placeCursor();
+    showRange();
+  }
+
+  // showRange says which part of the time is shown, and lets the whole of it be asked for.
+  function showRange() {
+    $('reset').disabled = range === null;
+    $('reset').textContent = range === null ? 'Whole time' : 'Whole time (now ' + when(range[0]) + ' to ' + when(range[1]) + ')';
   }
 
   // The map of the cores: a row a CPU, over time.
@@ -493,6 +500,7 @@
     showTables();
     if (cursor === null || (data.live && !held)) cursor = node.times[node.times.length - 1];
     placeCursor();
+    showRange();
     showCursor();
   }
 

@@ -215,6 +215,21 @@ func (m *Model) sets() map[string]string {
 	return sets
 }
 
+// advisedSets are the CPUs that are advised for cgroups and not written to them: in a dry run, without isolate, where it refused the tick or failed.
+func (m *Model) advisedSets() map[string]string {
+	advised := map[string]string{}
+	if m.Tick.Advice == nil {
+		return advised
+	}
+	written := m.sets()
+	for _, c := range m.Tick.Advice.Cgroups {
+		if c.CPUSetCPUs != "" && written[c.Cgroup] == "" {
+			advised[c.Cgroup] = c.CPUSetCPUs
+		}
+	}
+	return advised
+}
+
 // limits are the quotas and scheduling classes that are advised, in words, by cgroup, and said to be advised alone where nothing writes
 // them.
 func (m *Model) limits() map[string]string {

@@ -105,14 +105,15 @@ func (m *Model) podSection(look Look) section {
 	for _, p := range pods {
 		longest = max(longest, len([]rune(qualified(p.Namespace, p.Name))))
 	}
+	longest = max(longest, len([]rune("pods "+number))) // what is searched for can be read
 	name := max(12, min(longest, 50, look.Width-fixed-14))
+	limits, sets, advised, marks := m.limits(), m.sets(), m.advisedSets(), m.marks()
 	s := section{
 		heading: (&line{}).add(heading, fit("pods "+number, name+1)+fit("class", classWidth)+
-			right("cpu", cpuWidth)+right("load", loadWidth)+right("memory", memWidth)+"  cpus"),
+			right("cpu", cpuWidth)+right("load", loadWidth)+right("memory", memWidth)+"  cpus"+cond(len(advised) > 0, " → advised", "")),
 		least: 6,
 		more:  func(n int) *line { return (&line{}).add(dim, fmt.Sprintf("… and %d more", n)) },
 	}
-	limits, sets, marks := m.limits(), m.sets(), m.marks()
 	for _, p := range pods {
 		l := &line{}
 		mark, marked := marks[p.UID]
@@ -126,7 +127,7 @@ func (m *Model) podSection(look Look) section {
 		if marked {
 			l.add(bad, mark+" ")
 		}
-		l.add(plain, confinement(p, limits, sets))
+		l.add(plain, confinement(p, limits, sets, advised))
 		s.rows = append(s.rows, l)
 	}
 	return s
@@ -167,8 +168,8 @@ func stateWord(state string) string {
 	return clean(state)
 }
 
-// confinement says where a pod may run, how much, and in which scheduling class.
-func confinement(p *tick.Pod, limits, sets map[string]string) string {
+// confinement says where a pod may run, how much, and in which scheduling class. CPUs that are advised and not written stand behind an arrow.
+func confinement(p *tick.Pod, limits, sets, advised map[string]string) string {
 	var parts []string
 	if held := limits[p.Cgroup]; held != "" {
 		parts = append(parts, held)
@@ -178,7 +179,11 @@ func confinement(p *tick.Pod, limits, sets map[string]string) string {
 		if held := limits[c.Cgroup]; held != "" && c.Cgroup != p.Cgroup {
 			parts = append(parts, held)
 		}
-		if set := cmp.Or(sets[c.Cgroup], c.CPUSetCPUs); set != "" {
+		set := cmp.Or(sets[c.Cgroup], c.CPUSetCPUs)
+		if next := advised[c.Cgroup]; next != "" && next != set {
+			set = strings.TrimSpace(set + " → " + next)
+		}
+		if set != "" {
 			parts = append(parts, clean(set))
 		}
 	}

@@ -303,7 +303,8 @@ func TestWritesAreInTheScreensUnits(t *testing.T) {
 	}
 }
 
-// What isolate has just written is shown, not what collect had read before; where the write failed it is what was read.
+// What isolate has just written is shown, not what collect had read before; where nothing was written it is what was read, with what is advised
+// behind an arrow.
 func TestSetsInForce(t *testing.T) {
 	x := &tick.Tick{
 		Sample: &tick.Sample{Pods: []tick.Pod{{Name: "batch", Cgroup: "/p", Containers: []tick.Container{{Cgroup: "/p/c", CPUSetCPUs: "0-7"}}}}},
@@ -315,15 +316,15 @@ func TestSetsInForce(t *testing.T) {
 		want      string
 	}{
 		{"written", &tick.Isolation{Applied: 1}, "0-3"},
-		{"a dry run", &tick.Isolation{DryRun: true}, "0-7"},
-		{"failed", &tick.Isolation{Errors: []tick.IsolationError{{Cgroup: "/p/c", Key: "cpusetCPUs"}}}, "0-7"},
-		{"refused", &tick.Isolation{Refused: "stale"}, "0-7"},
-		{"nobody writes", nil, "0-7"},
+		{"a dry run", &tick.Isolation{DryRun: true}, "0-7 → 0-3"},
+		{"failed", &tick.Isolation{Errors: []tick.IsolationError{{Cgroup: "/p/c", Key: "cpusetCPUs"}}}, "0-7 → 0-3"},
+		{"refused", &tick.Isolation{Refused: "stale"}, "0-7 → 0-3"},
+		{"nobody writes", nil, "0-7 → 0-3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x.Isolation = tt.isolation
 			m := &Model{Tick: x}
-			if got := confinement(&x.Sample.Pods[0], m.limits(), m.sets()); got != tt.want {
+			if got := confinement(&x.Sample.Pods[0], m.limits(), m.sets(), m.advisedSets()); got != tt.want {
 				t.Errorf("the pod runs on %q, want %q", got, tt.want)
 			}
 		})

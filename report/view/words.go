@@ -27,6 +27,6 @@ func StateWord(state string) string { return stateWord(state) }
 // Places says of the pods of a tick where each may run, how much, and in which scheduling class.
 func Places(t *tick.Tick) func(*tick.Pod) string {
 	m := &Model{Tick: t}
-	limits, sets := m.limits(), m.sets()
-	return func(p *tick.Pod) string { return confinement(p, limits, sets) }
+	limits, sets, advised := m.limits(), m.sets(), m.advisedSets()
+	return func(p *tick.Pod) string { return confinement(p, limits, sets, advised) }
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -188,6 +189,8 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("at the next event: %q", happening)
 	}
 
+	x.zoom(t)
+
 	// Search.
 	x.do(t, chromedp.KeyEvent("/"), chromedp.SendKeys("#search", "spark-2", chromedp.ByQuery))
 	x.until(t, `document.querySelectorAll('#pods tr').length === 1`)
@@ -211,6 +214,41 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	if said := x.said(); len(said) > 0 {
 		t.Errorf("the browser complains: %q", said)
+	}
+}
+
+// zoom drags over the first chart: all of them show that part of the time, until the whole of it is asked for.
+func (x *tab) zoom(t *testing.T) {
+	t.Helper()
+	axes := func() string {
+		t.Helper()
+		var text string
+		x.do(t, chromedp.Evaluate(`[...document.querySelectorAll('#charts .chart, #more .chart')].map(c => [...c.querySelectorAll('.dygraph-axis-label-x')].map(l => l.textContent).join(' ')).join('|')`, &text))
+		return text
+	}
+	var box []float64
+	x.do(t, chromedp.Evaluate(`(() => { scrollTo(0, 0); const b = document.querySelector('#charts .chart').getBoundingClientRect(); return [b.x, b.y, b.width, b.height] })()`, &box))
+	y := box[1] + box[3]/2
+	whole := axes()
+	at := func(part float64) float64 { return box[0] + 50 + (box[2]-60)*part }
+	x.do(t,
+		chromedp.MouseEvent(input.MousePressed, at(0.4), y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
+		chromedp.MouseEvent(input.MouseMoved, at(0.5), y, chromedp.ButtonLeft),
+		chromedp.MouseEvent(input.MouseMoved, at(0.6), y, chromedp.ButtonLeft),
+		chromedp.MouseEvent(input.MouseReleased, at(0.6), y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
+	x.until(t, `!document.getElementById('reset').disabled`)
+	zoomed := axes()
+	charts := strings.Split(zoomed, "|")
+	for _, chart := range charts {
+		if zoomed == whole || len(charts) < 3 || chart != charts[0] {
+			t.Errorf("the charts' times are %q; want the same part of the time in all, and they were %q", zoomed, whole)
+		}
+	}
+	x.picture(t, "zoomed")
+	x.do(t, chromedp.Click("#reset", chromedp.ByQuery))
+	x.until(t, `document.getElementById('reset').disabled`)
+	if again := axes(); again != whole {
+		t.Errorf("the whole time is %q, and was %q", again, whole)
 	}
 }
 

@@ -21,9 +21,18 @@ import (
 const (
 	// worker is the environment variable that makes this program a container's process, with so many threads.
 	worker = "POLDER_COST_WORKER"
-	// settle is how long everything runs before it is measured: averages have begun, a garbage collection has been.
-	settle = 15 * time.Second
 )
+
+// settle is how long everything runs before it is measured: averages have begun, a garbage collection has been.
+var settle = quickOr(2*time.Second, 15*time.Second)
+
+// quickOr is what is full, but with QUICK=1, which shows that the benchmarks work and measures little.
+func quickOr[T any](quick, full T) T {
+	if os.Getenv("QUICK") != "" {
+		return quick
+	}
+	return full
+}
 
 func TestMain(m *testing.M) {
 	if threads, err := strconv.Atoi(os.Getenv(worker)); err == nil {
@@ -93,8 +102,8 @@ func share(b *testing.B, name, script string, span time.Duration, look func(*gro
 // one CPU that it takes, and its anonymous memory, tool by tool.
 func BenchmarkPipe(b *testing.B) {
 	need.Root(b)
-	const span = 60 * time.Second
-	rules := classify(b, containers(b, 250, 8))
+	span := quickOr(3*time.Second, 60*time.Second)
+	rules := classify(b, containers(b, quickOr(50, 250), 8))
 	dir := b.TempDir()
 	tool := func(name string) string { return binaries.Path(b, name) }
 	script := fmt.Sprintf(`cd %s; exec 2>log
@@ -125,14 +134,14 @@ func BenchmarkPipe(b *testing.B) {
 // CPU that they take, and how many times as much cAdvisor does.
 func BenchmarkCollectBesideCadvisor(b *testing.B) {
 	need.Root(b)
-	const span = 20 * time.Second
+	span := quickOr(3*time.Second, 20*time.Second)
 	peer := filepath.Join(b.TempDir(), "cadvisor")
 	build := exec.Command("go", "build", "-o", peer, ".")
 	build.Dir = "cadvisor"
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("go build in tests/cost/cadvisor: %v\n%s", err, out)
 	}
-	for _, count := range []int{250, 1000} {
+	for _, count := range quickOr([]int{50}, []int{250, 1000}) {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {
 			rules := classify(b, containers(b, count, 0))
 			ours, theirs := 0.0, 0.0

@@ -13,6 +13,7 @@ import (
 
 	"polder/tests/binaries"
 	"polder/tests/need"
+	"polder/tests/pages"
 )
 
 // reclaimedColumn is the table's RECLAIMED of each line, in cores.
@@ -67,11 +68,58 @@ func demo(t *testing.T, command ...string) (stdout, stderr string) {
 	return out.String(), log.String()
 }
 
-// TestDemo runs the demo on real cgroups: its table has what the service felt and what batch got in each of the three parts, the service's
+// onPage is the command of a page that is run in the checkout and begins so, as it is typed there.
+func onPage(t *testing.T, begins string) string {
+	t.Helper()
+	blocks, err := pages.Marked("checkout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks {
+		for _, x := range b.Examples {
+			if strings.HasPrefix(x.Command, begins) {
+				return "cd ../.. && " + x.Command
+			}
+		}
+	}
+	t.Fatalf("no page has a command that begins with %q", begins)
+	return ""
+}
+
+// The commands of the pages that are run in the checkout run as they are written. The demo's is TestDemo's.
+func TestCheckoutPages(t *testing.T) {
+	blocks, err := pages.Marked("checkout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, b := range blocks {
+		for _, x := range b.Examples {
+			if strings.HasPrefix(x.Command, "make demo") {
+				continue
+			}
+			if out, err := exec.Command("bash", "-c", onPage(t, x.Command)).CombinedOutput(); err != nil {
+				t.Errorf("%s:%d: %s: %v\n%s", b.Page, x.Line, x.Command, err, out)
+			}
+			ran++
+		}
+	}
+	if ran != 1 {
+		t.Errorf("%d commands ran; want one: is it still found?", ran)
+	}
+	for _, tool := range binaries.Tools {
+		if out, err := exec.Command("../../bin/"+tool, "--version").CombinedOutput(); err != nil {
+			t.Errorf("bin/%s --version: %v\n%s", tool, err, out)
+		}
+	}
+}
+
+// TestDemo runs the README's own command on real cgroups: its table has what the service felt and what batch got in each of the three parts, the service's
 // values and the batch job's are those of real work, and nothing is left behind. How large they are is for bench-colocation on a quiet machine.
 func TestDemo(t *testing.T) {
 	need.Root(t)
-	out, log := demo(t, "../../scripts/demo")
+	out, log := demo(t, "bash", "-c", onPage(t, "make demo"))
+	out = out[max(0, strings.Index(out, "TIME ")):] // make says what it builds
 	_, table, _ := strings.Cut(out, "machine busy\n")
 	row := regexp.MustCompile(`^(alone|unmanaged|with Polder) +([0-9.]+) +([0-9.]+) +([0-9.]+) +([0-9]+) %$`)
 	batch := map[string]float64{}

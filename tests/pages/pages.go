@@ -15,20 +15,21 @@ import (
 // Places are the marks of blocks whose commands need more than this machine's kernel, and who runs or looks at such commands. A mark is a
 // comment in the line above the block, which no reader sees: <!-- run: cluster -->.
 var Places = map[string]string{
-	"bench":   "looked up: scripts/bench and docs/performance.md run go test -bench and make bench-*",
-	"centre":  "looked up: its log says nothing while all agents are ready; tests/cluster/deploy (TestHelm/centre) installs the fleet controller by the same values",
-	"cluster": "run as written on a control plane: tests/cluster/deploy (TestPages)",
-	"docker":  "looked up: there is neither docker nor a registry; tests/node runs the image that scripts/image makes",
-	"fleet":   "run as written on a control plane: tests/cluster/fleet (TestPages)",
-	"guide":   "looked up: the guide on 48 CPUs is walked step by step, with its own YAML, by tests/vmnode (TestKubernetesGuide)",
-	"make":    "looked up: the Makefile's targets are those of tests/run",
-	"node":    "run as written on a real kubelet: tests/node/deploy (TestPages)",
-	"package": "run as written with a release's files under systemd: tests/supervisor (TestPackagePages)",
-	"systemd": "run as written under systemd: tests/supervisor (TestSystemdPages)",
+	"bench":    "run as written, the long ones with QUICK=1: tests/supervisor (TestBenchmarkPages) and, on a control plane, tests/cluster/deploy (TestBenchmarkPage)",
+	"checkout": "run as written in the checkout: tests/machine (TestDemo, TestCheckoutPages)",
+	"cluster":  "run as written on a control plane: tests/cluster/deploy (TestPages)",
+	"docker":   "looked up: there is neither docker nor a registry; tests/node runs the image that scripts/image makes",
+	"fleet":    "run as written on a control plane: tests/cluster/fleet (TestPages)",
+	"guide":    "run as written on the guide's node of 48 CPUs: tests/vmnode (TestKubernetesGuide)",
+	"suite":    "looked up: no test can run the suites in itself; .ci/run calls make test and make test-deep, of which the others are parts",
+	"memory":   "run as written but for the size of 175G, on a node of 2 GiB: tests/vmnode (TestKubernetesMemory)",
+	"node":     "run as written on a real kubelet: tests/node/deploy (TestPages)",
+	"package":  "run as written with a release's files under systemd: tests/supervisor (TestPackagePages)",
+	"systemd":  "run as written under systemd: tests/supervisor (TestSystemdPages)",
 }
 
 // Lookups are the marks of Places whose commands no test runs.
-var Lookups = []string{"bench", "centre", "docker", "guide", "make"}
+var Lookups = []string{"docker", "suite"}
 
 // Endless marks a block whose collect goes on, for later commands of the block, until the block ends it. A block with the mark
 // "ctrl-c FILE" goes on until FILE has something in it. In all others collect ends after two ticks, where a reader would press Ctrl-C.
@@ -62,7 +63,7 @@ func Names() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []string{"CONTRIBUTING.md", "README.md", "SECURITY.md"}
+	all := []string{"CONTRIBUTING.md", "README.md", "SECURITY.md", "deploy/cron/README.md"}
 	for _, path := range found {
 		if !slices.Contains(generated, strings.TrimSuffix(filepath.Base(path), ".md")) {
 			all = append(all, filepath.Join("docs", filepath.Base(path)))
@@ -123,7 +124,7 @@ type Example struct {
 // starts is how a command of a page begins, without what it may have before it: variables' values. Any other line of a block is what the
 // command above it prints, so that a command that is missing here fails as output that nobody printed.
 var starts = regexp.MustCompile(`^(?:[A-Z_]+=\S+ )*(advise|apt|apt-get|cat|collect|colocate|ctr|curl|docker|echo|env|evict|find|findmnt|for|` +
-	`git|go|grep|gzip|head|helm|install|isolate|journalctl|jq|kill|kubectl|ls|make|mkdir|printf|ps|report|` +
+	`git|go|grep|gzip|head|helm|install|isolate|journalctl|jq|kill|kubectl|ls|make|mkdir|printf|ps|report|rm|` +
 	`s6-svc|s6-svscanctl|s6-svstat|scripts/\S+|ss|` +
 	`systemctl|tail|tar|ulimit|uname|wc|/usr/local/lib/polder/s6/start) `)
 

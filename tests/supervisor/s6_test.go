@@ -274,7 +274,7 @@ func TestS6ConfigurationError(t *testing.T) {
 	bad := []struct {
 		tool, setting, says string
 	}{
-		{"advise", "POLDER_ADVISE_POLICY=guess", `"guess" is no policy`},
+		{"advise", "POLDER_ADVISE_POLICY=guess", `POLDER_ADVISE_POLICY "guess" (--policy): want one of katalyst, koordinator, harvest`},
 		{"evict", "POLDER_EVICT_ACTION=ask", "want one of log, evict, delete, freeze, kill"},
 	}
 	for _, b := range bad {

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -108,12 +109,15 @@ func (w *world) judgeLoad() {
 func (w *world) createLarge() {
 	w.Helper()
 	for _, pods := range []string{reclaimedLarge, sharedLarge} {
-		w.create(pods)
+		w.shows("kubectl create -f " + pods + ".yaml")
 		for _, n := range []string{"-1", "-2"} {
 			w.awaitContainer(pods + n)
 			if pods == reclaimedLarge {
 				w.on("echo 20000 100000 > " + w.cgroupOf(pods+n) + "/cpu.max") // as in hogs
 			}
+		}
+		if pods == reclaimedLarge {
+			w.shows("kubectl wait --for=condition=Ready pod/reclaimed-large-pod-1 pod/reclaimed-large-pod-2")
 		}
 	}
 	w.say("the large pods run")
@@ -141,6 +145,12 @@ func (w *world) exec(pod, command string) *program.Program {
 	w.Helper()
 	cgroup := w.cgroupOf(pod)
 	args := append([]string{"exec", pod, "--"}, strings.Fields(command)...)
+	start := func() *exec.Cmd { return w.KubectlCommand(context.Background(), args...) }
+	line := fmt.Sprintf("kubectl exec %s -it -- %s", pod, command)
+	onPage := w.page != nil && w.page.has(line)
+	if onPage {
+		start = func() *exec.Cmd { return w.typing(context.Background(), "exec "+line) }
+	}
 	var p *program.Program
 	var asked time.Time
 	w.await(command+" runs in "+pod, func() string {
@@ -153,7 +163,7 @@ func (w *world) exec(pod, command string) *program.Program {
 			}
 			var err error
 			asked = time.Now()
-			if p, err = program.Start(filepath.Join(w.Dir(), "exec.log"), w.KubectlCommand(context.Background(), args...)); err != nil {
+			if p, err = program.Start(filepath.Join(w.Dir(), "exec.log"), start()); err != nil {
 				w.Fatal(err)
 			}
 			w.Cleanup(p.Kill)
@@ -164,6 +174,9 @@ func (w *world) exec(pod, command string) *program.Program {
 		}
 		return ""
 	})
+	if onPage {
+		w.done(line)
+	}
 	return p
 }
 
@@ -297,9 +310,16 @@ func (w *world) awaitEvents(pod, rule, scope string) {
 	} {
 		wants = append(wants, regexp.MustCompile("(?m)^"+strings.ReplaceAll(strings.ReplaceAll(regexp.QuoteMeta(want), " ", " +"), "LAST", `\S+`)+"$"))
 	}
+	const line = "kubectl get event -A | grep -i evict"
+	onPage := w.page != nil && w.page.has(line)
 	var events string
 	w.await("the events of "+pod, func() string {
-		events = w.evictionEvents()
+		if events = w.evictionEvents(); onPage {
+			var err error
+			if events, err = w.types(line); err != nil {
+				return err.Error()
+			}
+		}
 		for _, want := range wants {
 			if !want.MatchString(events) {
 				return fmt.Sprintf("none matches %s:\n%s", want, events)
@@ -307,22 +327,30 @@ func (w *world) awaitEvents(pod, rule, scope string) {
 		}
 		return ""
 	})
-	w.printed("kubectl get event -A | grep -i evict", events)
+	w.printed(line, events)
+	if onPage {
+		w.done(line)
+	}
 }
 
 // awaitTaint waits until the CustomNodeResource has the taint, printed as in the guide but for the class that later releases name.
 func (w *world) awaitTaint(name string) {
 	w.Helper()
 	want := regexp.MustCompile(`(?m)^  taints:\n  - effect: NoSchedule\n    key: node\.katalyst\.kubewharf\.io/` + name + `\n(?:    qosLevel: reclaimed_cores\n)?    timeAdded: "20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"$`)
+	const line = "kubectl get kcnr " + wire.Node + " -o yaml"
 	var found string
 	w.await("the taint "+name, func() string {
-		text := w.Kubectl("get", "kcnr", wire.Node, "-o", "yaml")
+		text, err := w.types(line)
+		if err != nil {
+			return err.Error()
+		}
 		if found = want.FindString(text); found == "" {
 			return "the last pressures: " + w.pressures()
 		}
 		return ""
 	})
-	w.printed("kubectl get kcnr "+wire.Node+" -o yaml", found)
+	w.printed(line, found)
+	w.done(line)
 }
 
 // lastTick is the newest one.

@@ -18,6 +18,7 @@ const memoryRule = "memory-pressure-eviction-plugin"
 func TestKubernetesMemory(t *testing.T) {
 	t.Parallel() // as TestKubernetesGuide
 	w := newWorldOn(t, qemu.Small)
+	w.reads("memory")
 	w.create("memory-config")
 	// The reserve is 5Gi by default. A reclaimed pod has a second to go by default, and one that is there after ten counts as
 	// failed, gone or not; an emulated kubelet takes longer.
@@ -43,6 +44,7 @@ func TestKubernetesMemory(t *testing.T) {
 	w.usageDemo()
 	w.kswapdDemo()
 	w.stopPipe()
+	w.allTyped()
 }
 
 // usageDemo is the guide's "Memory Usage Eviction": of the reclaimed pods the one that uses most goes.
@@ -62,7 +64,9 @@ func (w *world) usageDemo() {
 	// make up for it.
 	w.on("echo 2000 > /proc/sys/vm/watermark_scale_factor")
 	m := w.meminfo()
-	w.exec("reclaimed-large-pod-2", fmt.Sprintf("stress --vm 1 --vm-bytes %dK --vm-hang 1000 --verbose", m["MemFree"]+m["Cached"]-m["MemTotal"]/10))
+	size := fmt.Sprintf("%dK", m["MemFree"]+m["Cached"]-m["MemTotal"]/10)
+	w.page.here["175G"] = size
+	w.exec("reclaimed-large-pod-2", "stress --vm 1 --vm-bytes "+size+" --vm-hang 1000 --verbose")
 	w.awaitGone("reclaimed-large-pod-2")
 	w.awaitTaint("MemoryPressure")
 	w.awaitEvents("reclaimed-large-pod-2", memoryRule, "memory")

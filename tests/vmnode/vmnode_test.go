@@ -34,7 +34,8 @@ type world struct {
 	begin  time.Time
 	// hierarchy is where the guest has a cgroup for each container: the only hierarchy, or on version 1 that of the CPU.
 	hierarchy string
-	systemd   bool // is the guest's first process, and makes kubelet's cgroups
+	systemd   bool  // is the guest's first process, and makes kubelet's cgroups
+	page      *page // whose commands are typed as they are written; nil where none are
 }
 
 // cgroupMount is where guests have their cgroups.

@@ -20,10 +20,19 @@ import (
 	"polder/tests/wander"
 )
 
-const (
-	scaleNodes = 1000
-	steadyFor  = 3 * time.Minute
+// With QUICK=1 the benchmark shows that it works, and measures little.
+var (
+	scaleNodes = quickOr(20, 1000)
+	steadyFor  = quickOr(5*time.Second, 3*time.Minute)
+	warmUp     = quickOr(5*time.Second, 30*time.Second)
 )
+
+func quickOr[T any](quick, full T) T {
+	if os.Getenv("QUICK") != "" {
+		return quick
+	}
+	return full
+}
 
 // BenchmarkThousandNodes reports 1,000 nodes by one process: all at once, all at once again as they shrink, and then for some
 // minutes a tick a second of each, with a load that moves, through the real advise.
@@ -137,9 +146,9 @@ func scale(b *testing.B) {
 	b.ReportMetric(float64(shrunk.writes())/took.Seconds(), "writes/s-shrink")
 	b.Logf("shrink: %s, %s", took.Round(time.Millisecond), shrunk)
 
-	// A tick a second of each node. The first half a minute, in which the loads part, does not count.
-	for s, start := 0, time.Now(); time.Since(start) < 30*time.Second+steadyFor; s++ {
-		if s == 30 {
+	// A tick a second of each node. The beginning, in which the loads part, does not count.
+	for s, start := 0, time.Now(); time.Since(start) < warmUp+steadyFor; s++ {
+		if s == int(warmUp.Seconds()) {
 			before, began = requests(c), time.Now()
 		}
 		for _, n := range nodes {
@@ -148,8 +157,8 @@ func scale(b *testing.B) {
 		time.Sleep(time.Until(start.Add(time.Duration(s+1) * time.Second)))
 	}
 	steady, hours := requests(c).less(before), time.Since(began).Hours()
-	b.ReportMetric(float64(steady.cnr)/hours/scaleNodes, "cnr-writes/node/h")
-	b.ReportMetric(float64(steady.node)/hours/scaleNodes, "node-writes/node/h")
+	b.ReportMetric(float64(steady.cnr)/hours/float64(scaleNodes), "cnr-writes/node/h")
+	b.ReportMetric(float64(steady.node)/hours/float64(scaleNodes), "node-writes/node/h")
 	b.Logf("steady: %s in %s", steady, time.Since(began).Round(time.Second))
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", report.Process.Pid))
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,10 @@ import (
 )
 
 // walk is the order in which a reader comes to the blocks that need a kubelet, by a part of each.
-var walk = []string{"helm install", "dryRun=false", "jsonpath='{.status.allocatable}'", "policy=koordinator", "helm uninstall"}
+var walk = []string{
+	"images import", "helm install", "polder-system --reuse-values --set dryRun=false", "jsonpath='{.status.allocatable}'", "policy=koordinator",
+	"centre.enabled=true", "helm uninstall",
+}
 
 // inWalk are the pages' blocks in that order.
 func inWalk(t *testing.T) []pages.Block {
@@ -44,8 +48,9 @@ func inWalk(t *testing.T) []pages.Block {
 }
 
 // settings are what this machine's node needs beside the page: pods have no network of their own, and nobody serves the address of the service
-// kubernetes. The default image is there.
+// kubernetes.
 const settings = `hostNetwork: true
+centre: {hostNetwork: true}
 env:
 - {name: KUBERNETES_SERVICE_HOST, value: %q}
 - {name: KUBERNETES_SERVICE_PORT, value: %q}
@@ -62,7 +67,7 @@ func TestPages(t *testing.T) {
 		t.Fatalf("scripts/image: %v\n%s", err, out)
 	}
 	c := controlplane.Start(t, controlplane.Options{Scheduler: true, ControllerManager: true})
-	n := node.Start(t, c, node.Options{Name: "node-1", Images: []string{archive}})
+	n := node.Start(t, c, node.Options{Name: "node-1"})
 	server, err := url.Parse(n.Server())
 	if err != nil {
 		t.Fatal(err)
@@ -85,12 +90,16 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	download(t, dir, archive, version)
 	ran := 0
 	for _, b := range inWalk(t) {
 		outputs := t.TempDir()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a command that does not end
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "bash", "-c", b.Script(outputs, nil))
+		if strings.Contains(b.Examples[0].Command, "| ctr ") { // containerd's client is used on the node
+			cmd = n.Command(ctx, "bash", "-c", b.Script(outputs, nil))
+		}
 		cmd.Dir = dir
 		cmd.Env = []string{"HOME=" + dir, "KUBECONFIG=" + n.Kubeconfig(), "PATH=" + dir + "/bin:" + programs + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -116,8 +125,17 @@ func TestPages(t *testing.T) {
 		t.Errorf("after the removal there is %s", left)
 	}
 	t.Logf("figures: %d commands of the pages ran on a node", ran)
-	if ran < 16 {
-		t.Errorf("%d commands ran; want 16 at least: are the blocks still found?", ran)
+	if ran < 21 {
+		t.Errorf("%d commands ran; want 21 at least: are the blocks still found?", ran)
+	}
+}
+
+// download makes of an image the file that a release has.
+func download(t *testing.T, dir, archive, version string) {
+	t.Helper()
+	name := fmt.Sprintf("polder-%s-image-linux-%s.tar.gz", version, runtime.GOARCH)
+	if out, err := exec.Command("bash", "-c", fmt.Sprintf("gzip -n1 <%s >%s", archive, filepath.Join(dir, name))).CombinedOutput(); err != nil {
+		t.Fatalf("gzip: %v: %s", err, out)
 	}
 }
 

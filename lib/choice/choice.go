@@ -1,0 +1,78 @@
+// Package choice checks words that are chosen from a list: the values of flags, the keys of files. Where a word is not in the list, it names
+// the one that was perhaps meant.
+package choice
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Check is nil where the list has the word. Otherwise it is an error that names the word, the list, and what was perhaps meant.
+func Check(word string, list []string) error {
+	if slices.Contains(list, word) {
+		return nil
+	}
+	return fmt.Errorf("%q: want %s%s", word, Listed(list), Meant(word, list))
+}
+
+// Listed is a list in words: "a", "a or b", "one of a, b, c".
+func Listed(list []string) string {
+	if len(list) <= 2 {
+		return strings.Join(list, " or ")
+	}
+	return "one of " + strings.Join(list, ", ")
+}
+
+// Meant is the end of an error about a word that the list does not have: "; did you mean harvest?", or nothing where no word is like it.
+func Meant(word string, list []string) string {
+	if near := Nearest(word, list); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
+// Nearest is the word of the list that is most like another one: that begins with it, or has it with a third of its letters, at most
+// three, written otherwise; capitals are the same as small letters. Empty where none is like it.
+func Nearest(word string, list []string) string {
+	if len(word) < 2 || len(word) > 40 {
+		return ""
+	}
+	word = strings.ToLower(word)
+	near, least := "", min(3, len(word)/3)+1
+	for _, candidate := range list {
+		c := strings.ToLower(candidate)
+		d := distance(word, c)
+		if strings.HasPrefix(c, word) {
+			d = min(d, 1)
+		}
+		if d < least {
+			near, least = candidate, d
+		}
+	}
+	return near
+}
+
+// distance is the number of letters to put in, take out, change, or swap with the next one that make a into b (Damerau's and Levenshtein's,
+// no letter being touched twice).
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			change := last[j]
+			if a[i] != b[j] {
+				change++
+			}
+			row[j+1] = min(change, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}

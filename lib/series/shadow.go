@@ -1,0 +1,43 @@
+package series
+
+import (
+	"time"
+
+	"polder/lib/tick"
+)
+
+// Directions in which a shadow's offer differs.
+const (
+	shadowMore = "more"
+	shadowLess = "less"
+)
+
+// longestShadow is the longest time between two advices that counts: of a longer one it is not known what would have been offered.
+const longestShadow = 5 * time.Minute
+
+// addShadow counts by how much the shadow's offer differs from the policy's, over the time since the advice before.
+func (n *Node) addShadow(t *tick.Tick) {
+	if t.Advice == nil {
+		return
+	}
+	span := t.Time.Sub(n.advised)
+	first := n.advised.IsZero()
+	n.advised = t.Time
+	shadow, policy := t.Advice.Shadow, t.Advice.Reclaimed
+	if shadow == nil {
+		return
+	}
+	for _, direction := range []string{shadowMore, shadowLess} {
+		n.shadow.begin(direction + "\x00" + shadow.Policy)
+	}
+	if first || span <= 0 || span > longestShadow || policy == nil || policy.MilliCPU == nil || shadow.Reclaimed == nil || shadow.Reclaimed.MilliCPU == nil {
+		return
+	}
+	difference := (float64(*shadow.Reclaimed.MilliCPU) - float64(*policy.MilliCPU)) / 1000 * span.Seconds()
+	switch {
+	case difference > 0:
+		n.shadow.add(shadowMore+"\x00"+shadow.Policy, difference)
+	case difference < 0:
+		n.shadow.add(shadowLess+"\x00"+shadow.Policy, -difference)
+	}
+}

@@ -1,0 +1,45 @@
+package deploy
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/cluster/controlplane"
+	"polder/tests/pages"
+)
+
+// The benchmark of the pages that needs a control plane runs as it is written, with QUICK=1 for 20 nodes.
+func TestBenchmarkPage(t *testing.T) {
+	t.Parallel()
+	controlplane.Need(t, "kwok")
+	blocks, err := pages.Marked("bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, b := range blocks {
+		for _, x := range b.Examples {
+			if !strings.HasPrefix(x.Command, "make bench-cluster") {
+				continue // tests/supervisor
+			}
+			ran++
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for one that does not end
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "bash", "-c", x.Command)
+			cmd.Dir = top
+			cmd.Env = append(os.Environ(), "QUICK=1")
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "BenchmarkThousandNodes") {
+				t.Errorf("%s:%d: %s: %v: want the results of a benchmark:\n%s", b.Page, x.Line, x.Command, err, out)
+			}
+			t.Logf("%s", out)
+		}
+	}
+	if ran != 1 {
+		t.Errorf("%d commands ran; want one: is it still found?", ran)
+	}
+}
