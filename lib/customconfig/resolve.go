@@ -26,7 +26,7 @@ type Chosen struct {
 	At string `json:"at,omitempty"`
 }
 
-// Object is its configuration. The error says that it has none that is an object.
+// Object is its configuration. The error means that it has none that is an object.
 func (c *Chosen) Object() (Object, error) {
 	config := Object{}
 	if len(c.Config) > 0 && string(c.Config) != "null" && tick.Unmarshal(c.Config, &config) != nil {
@@ -35,7 +35,7 @@ func (c *Chosen) Object() (Object, error) {
 	return config, nil
 }
 
-// Read takes the objects in force from a tick's configuration, by their kinds' keys. The error says that some are not what collect writes.
+// Read takes the objects in force from a tick's configuration, by their kinds' keys. The error means that some are not what collect writes.
 func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -107,11 +107,11 @@ func (c *Configs) live(kind Kind, now time.Time) (live []*Candidate, next time.T
 	return live, next
 }
 
-// Resolve says what is in force of a kind on a node: an object that names the node, else that with the highest priority
+// Resolve returns what is in force of a kind on a node: an object that names the node, else that with the highest priority
 // of those that select its labels, else the one for all nodes. Kinds without a target do not count.
 //
 // Where the objects contradict each other, or one is no good, the last good result stays, as in Katalyst, and the errors
-// say why. next is when to look again though nothing changes, zero where there is no such time.
+// name the reason. next is when to look again though nothing changes, zero where there is no such time.
 func (c *Configs) Resolve(kind Kind, node string, nodeLabels map[string]string, last *Chosen, now time.Time) (chosen *Chosen, next time.Time, err error) {
 	targets := c.targets(kind)
 	switch {

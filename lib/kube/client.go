@@ -54,7 +54,7 @@ func (r Resource) gvr() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
 }
 
-// Options say which cluster, and who asks.
+// Options name the cluster, and who asks.
 type Options struct {
 	// Kubeconfig is a file's path; empty means the service account of the pod that this process runs in.
 	Kubeconfig string

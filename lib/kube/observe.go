@@ -17,7 +17,7 @@ func observed(ctx context.Context, failed func(context.Context, error)) context.
 }
 
 // observing tells of the attempts: the client itself makes ten of them, each as long as a connection may take or as the
-// server asks it to wait, before it says a word.
+// server asks it to wait, before it answers.
 type observing struct{ next http.RoundTripper }
 
 func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {

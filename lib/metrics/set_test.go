@@ -326,7 +326,7 @@ func TestOtherRequests(t *testing.T) {
 	}
 }
 
-// Who opens connections and says nothing takes a bounded number of descriptors, and is shown out.
+// Who opens connections and sends nothing takes a bounded number of descriptors, and is shown out.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -1,6 +1,6 @@
 // Package resctrl is the kernel's file system that divides caches and memory bandwidth between groups of tasks
 // (Documentation/filesystems/resctrl.rst): what the machine can divide, and the groups' files. It is read and written without a
-// library; docs/policy-koordinator.md says which were weighed.
+// library; docs/policy-koordinator.md names those that were weighed.
 package resctrl
 
 import (

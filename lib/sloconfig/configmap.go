@@ -15,7 +15,7 @@ import (
 // Memory is what is remembered of a ConfigMap: the last good document of each key.
 type Memory map[string]string
 
-// ConfigMap is what a ConfigMap says, read. It is not changed after it was made.
+// ConfigMap is what a ConfigMap contains, read. It is not changed after it was made.
 type ConfigMap struct {
 	from       string
 	colocation *document[Colocation]
@@ -60,7 +60,7 @@ func settle[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *
 		c.note(k.key, d.wrong, "the cluster's strategy holds in its place")
 		c.note(k.key, d.doubts, "")
 		for _, path := range d.scan.unknown {
-			c.Unsupported = append(c.Unsupported, k.key+": "+path+unsaid(path))
+			c.Unsupported = append(c.Unsupported, k.key+": "+path+unknownNote(path))
 		}
 		for _, path := range d.unused {
 			c.Unsupported = append(c.Unsupported, k.key+": "+path)
@@ -114,8 +114,8 @@ var (
 	pageCacheLimit = "pagecachelimit"
 )
 
-// unsaid says of a field that it is none of Koordinator's either, as far as is known here.
-func unsaid(path string) string {
+// unknownNote marks a field that is none of Koordinator's either, as far as is known here.
+func unknownNote(path string) string {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	if strings.HasPrefix(strings.ToLower(strings.ReplaceAll(name, "_", "")), pageCacheLimit) || slices.ContainsFunc(otherFields, func(f string) bool { return strings.EqualFold(f, name) }) {
 		return ""
@@ -140,7 +140,7 @@ func unknownKeys(data map[string]string) (list []string) {
 	return list
 }
 
-// Resolve says what the ConfigMap says to one node: the defaults, over them the cluster's strategies, over them the first node
+// Resolve returns what the ConfigMap contains for one node: the defaults, over them the cluster's strategies, over them the first node
 // entry that matches its labels, and for colocation its annotation and its labels of ratios. The errors are the ConfigMap's and the
 // node's own.
 func (c *ConfigMap) Resolve(nodeLabels, annotations map[string]string) (*Strategies, []error) {
@@ -174,7 +174,7 @@ func resolve[T any](s *Strategies, k *kind[T], d *document[T], nodeLabels map[st
 	}
 	*k.part(s) = *merged(new(T), strategy)
 	if len(others) > 0 {
-		errs = append(errs, fmt.Errorf("%s: the node is selected by %s and by %s: the first one counts", k.key, chosen.says(), strings.Join(others, ", ")))
+		errs = append(errs, fmt.Errorf("%s: the node is selected by %s and by %s: the first one counts", k.key, chosen.title(), strings.Join(others, ", ")))
 	}
 	return errs
 }

@@ -79,7 +79,7 @@ type document[T any] struct {
 	unused        []string
 }
 
-// entry is what a document says to some nodes.
+// entry is what a document contains for some nodes.
 type entry[T any] struct {
 	path, name string
 	selector   labels.Selector
@@ -255,14 +255,14 @@ func (d *document[T]) choose(nodeLabels labels.Set) (chosen *entry[T], others []
 		case chosen == nil:
 			chosen = e
 		case len(others) < maxFaults:
-			others = append(others, e.says())
+			others = append(others, e.title())
 		}
 	}
 	return chosen, others
 }
 
-// says names the entry.
-func (e *entry[T]) says() string {
+// title names the entry.
+func (e *entry[T]) title() string {
 	if e.name == "" {
 		return e.path
 	}

@@ -86,7 +86,7 @@ func (f *Flags) Duration(into *time.Duration, name string, value time.Duration, 
 	})
 }
 
-// showDefault changes what --help says of the last time span's default.
+// showDefault changes the text in --help of the last time span's default.
 func (f *Flags) showDefault(text string) {
 	if d, ok := f.flags[len(f.flags)-1].(*cli.DurationFlag); ok {
 		d.DefaultText = text

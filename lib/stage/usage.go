@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// What the flag package and urfave/cli say of a command line that they do not take, with one dash before every name.
+// What the flag package and urfave/cli report of a command line that they do not take, with one dash before every name.
 var (
 	unknownFlag = regexp.MustCompile(`^flag provided but not defined: -+(.*)$`)
 	noValue     = regexp.MustCompile(`^flag needs an argument: -+(.*)$`)
@@ -44,13 +44,13 @@ func (c Command) usage(err error, flags []cli.Flag) error {
 	return &UsageError{err}
 }
 
-// wanted says what a flag takes, or else what its type said.
-func wanted(f cli.Flag, quoted, said string) string {
+// wanted returns what a flag takes, or else what its type reported.
+func wanted(f cli.Flag, quoted, reported string) string {
 	switch f.(type) {
 	case *cli.DurationFlag:
 		if value, err := strconv.Unquote(quoted); err == nil {
 			if _, err := strconv.ParseFloat(value, 64); err == nil {
-				return fmt.Sprintf("a time span has a unit: say %ss for seconds", value)
+				return fmt.Sprintf("a time span has a unit: write %ss for seconds", value)
 			}
 		}
 		return "want a time span, as 500ms, 30s or 5m"
@@ -61,7 +61,7 @@ func wanted(f cli.Flag, quoted, said string) string {
 	case *cli.BoolFlag:
 		return "want true or false"
 	}
-	return said
+	return reported
 }
 
 func flagNamed(name string, flags []cli.Flag) cli.Flag {

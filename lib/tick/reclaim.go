@@ -1,6 +1,6 @@
 package tick
 
-// ReclaimClock says that cgroups have memory.reclaim, and when the sample was taken by the kernel's own clock. That time is the name of what
+// ReclaimClock shows that cgroups have memory.reclaim, and when the sample was taken by the kernel's own clock. That time is the name of what
 // is asked for by it: it is never set back, and no two runs of a kernel share it.
 type ReclaimClock struct {
 	// Boot is the run of the kernel (/proc/sys/kernel/random/boot_id), and BootSeconds the time since its start (/proc/uptime).
@@ -46,7 +46,7 @@ type Reclaim struct {
 	ReclaimedBytes int64   `json:"reclaimedBytes"`
 	Seconds        float64 `json:"seconds"`
 	State          string  `json:"state"`
-	// Why says why it was skipped or has failed.
+	// Why is why it was skipped or has failed.
 	Why string `json:"why,omitempty"`
 }
 
