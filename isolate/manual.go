@@ -91,7 +91,7 @@ NETWORK
 isolate --only network is a second instance, with CAP_NET_ADMIN and nothing else, that makes advice.network true: HTB at the root of
 each named link, a class for each class of packets, and nftables that mark the packets of the named cgroups. Its section is network,
 with counters of each class; its journal is a file of its own. It leaves alone a link whose root qdisc another program has set,
-and says so once. A link that no advice has named for a minute is given back; in a silence all stays. docs/network.md has the rest.
+and reports that once. A link that no advice has named for a minute is given back; in a silence all stays. docs/network.md has the rest.
 
 EXTERNAL CHANGES
 A value that someone else changes is reported and written again; after --contest rounds it is left alone with an error, until

@@ -174,7 +174,7 @@ func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
 	return j, nil
 }
 
-// warnReadOnly says at the start what every write would say later.
+// warnReadOnly reports at the start what every write would report later.
 func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 	for _, controller := range plan.Controllers() {
 		dir, version, err := h.Dir(controller, "/")
@@ -188,7 +188,7 @@ func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 	}
 }
 
-// restore puts everything back and says so on standard error.
+// restore puts everything back and prints that to standard error.
 func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
 		_, err := os.Stat(resctrl.JournalName(o.journal))

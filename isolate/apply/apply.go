@@ -26,7 +26,7 @@ type Writer interface {
 	WriteFile(controller, cgroup, name, value string) error
 }
 
-// Options say how an [Applier] acts.
+// Options set how an [Applier] acts.
 type Options struct {
 	Hierarchy *cgroup.Hierarchy
 	Root      string             // of the machine's /sys and /proc, for its disks; / where empty
@@ -82,7 +82,7 @@ type item struct {
 	file, period, quota, inForce *file
 
 	judged uint64 // the readings of the files that done was judged by
-	done   bool   // the file says what is wanted
+	done   bool   // the file has what is wanted
 	err    error  // why it could not be read
 	leave  bool   // another program keeps writing another value, or it may not be touched
 	spare  bool   // what it stands in the place of can be had (see [plan.Setting.Instead])
@@ -140,7 +140,7 @@ func (a *Applier) Close() {
 // At sets the time of the rounds to come: that of the tick.
 func (a *Applier) At(now time.Time) { a.now = now }
 
-// Apply makes the wanted state true as far as it can and says what it did.
+// Apply makes the wanted state true as far as it can and returns what it did.
 func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
 	r := &round{}
 	r.DryRun = a.DryRun
@@ -394,7 +394,7 @@ func (a *Applier) checkInForce(r *round) {
 	}
 }
 
-// settled reports whether the item's file said what is wanted when it was read or written last.
+// settled reports whether the item's file had what is wanted when it was read or written last.
 func settled(it *item) bool {
 	want, err := it.Want()
 	return err == nil && plan.Same(it.Name, it.file.text, want)

@@ -105,9 +105,9 @@ func TestBurstKilledAtEveryWrite(t *testing.T) {
 	}
 }
 
-// What the kernel or the mount lacks is said once and named from then on; everything else is done. Version 1 has no memory.high either, but a
+// What the kernel or the mount lacks is reported once and named from then on; everything else is done. Version 1 has no memory.high either, but a
 // soft limit in its place.
-func TestUnavailableIsSaidOnce(t *testing.T) {
+func TestUnavailableIsReportedOnce(t *testing.T) {
 	r := newRealTree(t, "a", "b")
 	a, w := newApplier(t, r.h, nil)
 	on := new(true)
@@ -122,7 +122,7 @@ func TestUnavailableIsSaidOnce(t *testing.T) {
 	}
 	slices.Sort(keys)
 	for round := range 2*lookAgain + 5 {
-		if round == 7 { // another advice says nothing again
+		if round == 7 { // another advice repeats nothing
 			wanted = append(wanted, tick.Cgroup{Cgroup: r.path(""), MemoryLowBytes: new(int64(4096)), CPUWeight: new(int64(70))})
 		}
 		out := a.Apply(slices.Clone(wanted))
@@ -147,7 +147,7 @@ func TestUnavailableIsSaidOnce(t *testing.T) {
 	}
 }
 
-// A file that comes up later (a module, another scheduler) is found; a controller that is mounted nowhere is said once.
+// A file that comes up later (a module, another scheduler) is found; a controller that is mounted nowhere is reported once.
 func TestUnavailableComesUp(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory", "a/cpu.max": "50000 100000", "a/memory.max": "max"})
 	a, _ := newApplier(t, h, nil)
@@ -169,7 +169,7 @@ func TestUnavailableComesUp(t *testing.T) {
 	t.Error("the file is not found")
 }
 
-// One reading that finds no file, of a cgroup that is just being removed say, is no kernel without it: the other cgroups' are written.
+// One reading that finds no file, as of a cgroup that is just being removed, is no kernel without it: the other cgroups' are written.
 func TestOneReadingIsNoLack(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"a/memory.low": "0", "a/memory.min": "0", "b/memory.low": "0", "b/memory.min": "0"})
 	a, _ := newApplier(t, h, nil)

@@ -122,13 +122,13 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 				}
 				a.At(at.Add(time.Duration(round) * tick10))
 				out := a.Apply(wanted)
-				said := errorsOf(out)
-				left = left || strings.Contains(said, "left alone")
+				problems := errorsOf(out)
+				left = left || strings.Contains(problems, "left alone")
 				if got := r.get("cpu", tt.cgroup, "cpu.cfs_quota_us"); !left && got != "50000" {
-					t.Fatalf("round %d: the quota is %s: %s", round, got, said)
+					t.Fatalf("round %d: the quota is %s: %s", round, got, problems)
 				}
-				if reset && !tt.left && !strings.Contains(said, "reset by kubelet from 50000 to -1") {
-					t.Errorf("round %d: errors %q; want kubelet's reset", round, said)
+				if reset && !tt.left && !strings.Contains(problems, "reset by kubelet from 50000 to -1") {
+					t.Errorf("round %d: errors %q; want kubelet's reset", round, problems)
 				}
 			}
 			if left != tt.left {
@@ -153,13 +153,13 @@ func TestATiersListIsWrittenAgain(t *testing.T) {
 					r.set("cpuset", cgroup, "cpuset.cpus", "\n")
 				}
 				a.At(time.Unix(1_767_225_600, 0).Add(time.Duration(round) * 10 * time.Second))
-				said := errorsOf(a.Apply(wanted))
-				left = left || strings.Contains(said, "left alone")
-				if round == 4 && !strings.Contains(said, " from 0 to no list") {
-					t.Errorf("errors %q; want the list that is gone", said)
+				problems := errorsOf(a.Apply(wanted))
+				left = left || strings.Contains(problems, "left alone")
+				if round == 4 && !strings.Contains(problems, " from 0 to no list") {
+					t.Errorf("errors %q; want the list that is gone", problems)
 				}
 				if got := r.get("cpuset", cgroup, "cpuset.cpus"); !left && got != "0" {
-					t.Fatalf("round %d: the list is %q: %s", round, got, said)
+					t.Fatalf("round %d: the list is %q: %s", round, got, problems)
 				}
 			}
 			if left != contested {

@@ -91,7 +91,7 @@ func read(t *testing.T, base, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
+func TestWhatCannotBeMadeTrueIsReported(t *testing.T) {
 	h, base := newCopy(t, map[string]string{
 		"cgroup.subtree_control":       "cpu",
 		"thread/cgroup.type":           "threaded",
@@ -117,7 +117,7 @@ func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
 		{Cgroup: "relative", CPUWeight: new(int64(100))},
 		{Cgroup: "/no\n", CPUWeight: new(int64(100))},
 	})
-	said := errorsOf(out)
+	problems := errorsOf(out)
 	for _, want := range []string{
 		"no cpusetCPUs: cpuset is not enabled in /cgroup.subtree_control",
 		"part cpusetCPUs: left alone: the cgroup is a CPU partition",
@@ -128,8 +128,8 @@ func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
 		`"relative" does not begin with a slash`,
 		`"/no\n" holds a control character`,
 	} {
-		if strings.Count(said, want) != 1 {
-			t.Errorf("errors say %d times %q, want once:\n%s", strings.Count(said, want), want, said)
+		if strings.Count(problems, want) != 1 {
+			t.Errorf("errors have %d times %q, want once:\n%s", strings.Count(problems, want), want, problems)
 		}
 	}
 	if w.writes > 0 {

@@ -13,10 +13,10 @@ import (
 // disksEvery is after how many rounds the machine's disks and mounts are looked at again while limits of them are wanted.
 const disksEvery = 10
 
-// disksSeen says how long ago they were.
+// disksSeen returns how long ago they were.
 type disksSeen struct {
 	rounds int
-	failed bool // it was said that they cannot be read
+	failed bool // it was reported that they cannot be read
 }
 
 // readDisksFor looks at the machine's disks where limits of them are wanted. What is planned is planned again where they have changed.

@@ -230,7 +230,7 @@ func TestDisksOfVersion2(t *testing.T) {
 	}
 }
 
-// The weight is in the kernel's file, and -1 gives back what was there; a kernel without such a file is said to have none, once.
+// The weight is in the kernel's file, and -1 gives back what was there; a kernel without such a file is reported to have none, once.
 func TestDiskWeightOnTheKernel(t *testing.T) {
 	r := newDiskTree(t, "batch")
 	a, w := newApplier(t, r.h, nil)

@@ -61,12 +61,12 @@ func (r *realTree) cpus(name string) string { return r.get("cpuset", name, "cpus
 
 func saidOne(t *testing.T, out tick.Isolation, want string) {
 	t.Helper()
-	if said := errorsOf(out); strings.Count(said, want) != 1 {
-		t.Errorf("errors want %q once:\n%s", want, said)
+	if problems := errorsOf(out); strings.Count(problems, want) != 1 {
+		t.Errorf("errors want %q once:\n%s", want, problems)
 	}
 }
 
-// What kubelet gave away stays as it is, whatever is advised; a dry run says the same and writes nothing.
+// What kubelet gave away stays as it is, whatever is advised; a dry run reports the same and writes nothing.
 func TestExclusiveCPUsAreLeftAlone(t *testing.T) {
 	for _, dry := range []bool{true, false} {
 		r := newRealTree(t, "kubepods", "kubepods/poda", "kubepods/poda/web", "kubepods/poda/side", "kubepods/podb", "kubepods/podb/c", "serve", "all")

@@ -133,11 +133,11 @@ func TestContest(t *testing.T) {
 		r.set("cpu", "batch", "cpu.cfs_quota_us", strconv.Itoa(60000+round*1000))
 		writes := w.writes
 		out := a.Apply(wanted)
-		said := errorsOf(out)
-		if !strings.Contains(said, "changed by someone else from ") || !strings.Contains(said, fmt.Sprintf("to %d", 60000+round*1000)) {
-			t.Errorf("round %d: errors %q, want the change", round, said)
+		problems := errorsOf(out)
+		if !strings.Contains(problems, "changed by someone else from ") || !strings.Contains(problems, fmt.Sprintf("to %d", 60000+round*1000)) {
+			t.Errorf("round %d: errors %q, want the change", round, problems)
 		}
-		left := strings.Contains(said, "left alone")
+		left := strings.Contains(problems, "left alone")
 		if wantLeft := round > 2; left != wantLeft || (w.writes == writes) != wantLeft {
 			t.Errorf("round %d: left alone %v, written %v", round, left, w.writes != writes)
 		}
@@ -416,13 +416,13 @@ func TestRefusedWriteStopsWhatNeedsIt(t *testing.T) {
 		{Cgroup: r.path("batch"), CPUSetCPUs: "1"},
 		{Cgroup: r.path("serve"), CPUSetCPUs: "0"},
 	})
-	said := errorsOf(out)
+	problems := errorsOf(out)
 	for _, want := range []string{
 		"pod cpusetCPUs: write \"1\" to cpuset.cpus: device or resource busy (a cgroup below has CPUs outside",
 		"batch cpusetCPUs: \"1\" not written: it needs the write of " + r.path("batch/pod"),
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("errors want %q:\n%s", want, said)
+		if !strings.Contains(problems, want) {
+			t.Errorf("errors want %q:\n%s", want, problems)
 		}
 	}
 	if out.Applied != 1 || r.get("cpuset", "serve", "cpuset.cpus") != "0" || r.get("cpuset", "batch", "cpuset.cpus") != all {

@@ -31,7 +31,7 @@ func explain(err error) error {
 	return err
 }
 
-// again runs a listing again that the kernel says has changed meanwhile.
+// again runs a listing again that has changed meanwhile by the kernel's answer.
 func again[T any](list func() (T, error)) (T, error) {
 	for range 3 {
 		if got, err := list(); !errors.Is(err, netlink.ErrDumpInterrupted) {

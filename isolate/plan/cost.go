@@ -183,7 +183,7 @@ func costWords(name, text string) map[string]string {
 	return words
 }
 
-// sameCost reports whether two lines say the same, as far as both say anything: what is written names what is wanted alone.
+// sameCost reports whether two lines mean the same, as far as both have a value: what is written names what is wanted alone.
 func sameCost(name, a, b string) bool {
 	x, y := costWords(name, a), costWords(name, b)
 	for word, value := range x {

@@ -49,11 +49,11 @@ type Disk struct {
 	Device string // its numbers, as in "254:0"
 	// Mounts are the points at which something of it is mounted.
 	Mounts []string
-	// All says that it is one of those that [tick.AllDisks] means.
+	// All reports whether it is one of those that [tick.AllDisks] stands for.
 	All bool
 }
 
-// PerDevice reports whether a file has a line for each disk: then [File.Device] says which one is meant.
+// PerDevice reports whether a file has a line for each disk: then [File.Device] names the one that is meant.
 func PerDevice(name string) bool { return limitFile(name) >= 0 || isCost(name) }
 
 // limitFile is the place of a file among the limits, 0 for the one that has all; negative for other files.
@@ -112,7 +112,7 @@ func sameLimit(a, b tick.DiskLimit) bool {
 
 var errLimits = errors.New("not the limits of a disk")
 
-// limitsOf are the limits that a device's part of a file says. A file of version 1 has one of them.
+// limitsOf are the limits that a device's part of a file contains. A file of version 1 has one of them.
 func limitsOf(name, text string) (limits, error) {
 	out := noLimits
 	at := limitFile(name)
@@ -151,7 +151,7 @@ func limitsOf(name, text string) (limits, error) {
 	return out, nil
 }
 
-// text is what the file says of the limits.
+// text is what the file contains about the limits.
 func (l *limits) text(name string) string {
 	if name != fileIOMax {
 		return limitText(l[limitFile(name)], "0")

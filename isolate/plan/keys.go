@@ -45,13 +45,13 @@ var keys = []key{
 	{"ioWeight", "io", []string{"blkio.weight", "blkio.bfq.weight"}, []string{"io.weight", "io.bfq.weight"}, fillIO},
 }
 
-// unavailable begins what is said of a value that the machine has no place for.
+// unavailable begins the problem of a value that the machine has no place for.
 const unavailable = "unavailable: "
 
 // Unavailable reports whether the machine lacks the file or the mount: that will be so in the next round too.
 func Unavailable(e tick.IsolationError) bool { return strings.HasPrefix(e.Error, unavailable) }
 
-// NoFile says that the kernel has not got the setting's file.
+// NoFile is the problem that the kernel has not got the setting's file.
 func (s *Setting) NoFile() string {
 	name := s.Name
 	if s.Other != "" {
@@ -88,7 +88,7 @@ func Controllers() []string {
 // Translate turns the wanted state into settings, a cgroup's own next to each other, and refuses what must not be
 // written. The cgroups' paths are the caller's to check.
 func Translate(m Machine, wanted []tick.Cgroup) ([]Setting, []tick.IsolationError) {
-	t := translator{machine: &m, said: map[string]bool{}}
+	t := translator{machine: &m, reported: map[string]bool{}}
 	times := make(map[string]int, len(wanted))
 	for i := range wanted {
 		times[wanted[i].Cgroup]++
@@ -113,21 +113,21 @@ type translator struct {
 	machine  *Machine
 	settings []Setting
 	problems []tick.IsolationError
-	said     map[string]bool
+	reported map[string]bool
 }
 
 func (t *translator) problem(c *tick.Cgroup, key, text string) {
 	t.problems = append(t.problems, tick.IsolationError{Cgroup: c.Cgroup, Key: key, Error: text})
 }
 
-// once leaves out what was said of the same cgroup, or with a key, of the same key of any cgroup.
+// once leaves out what was reported of the same cgroup, or with a key, of the same key of any cgroup.
 func (t *translator) once(c *tick.Cgroup, key, text string) {
 	id := key + "\x00" + text
 	if key == "" {
 		id += c.Cgroup
 	}
-	if !t.said[id] {
-		t.said[id] = true
+	if !t.reported[id] {
+		t.reported[id] = true
 		t.problem(c, key, text)
 	}
 }
@@ -163,7 +163,7 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 			continue
 		}
 		t.settings = append(t.settings, s)
-		if k.name == "ioWeight" { // which of the two counts is for the disk's scheduler to say
+		if k.name == "ioWeight" { // which of the two counts is for the disk's scheduler to decide
 			s.UseOther()
 			s.optional = true
 			t.settings = append(t.settings, s)
@@ -201,7 +201,7 @@ func (t *translator) besideKubelet(c *tick.Cgroup, s *Setting) bool {
 	return write
 }
 
-// list clips a wanted list to what the machine has. An error beside true says what was left out.
+// list clips a wanted list to what the machine has. An error beside true names what was left out.
 func list(s *Setting, wanted string, have cpus.Set, what string) (bool, error) {
 	if wanted == "" {
 		return false, nil

@@ -146,7 +146,7 @@ type Write struct {
 	Key, Old, New string
 	// Period is that of a quota or a burst, in microseconds as the kernel prints it; empty for other keys.
 	Period string
-	// Implied says that the advice does not name the cgroup: it follows the one above.
+	// Implied means that the advice does not name the cgroup: it follows the one above.
 	Implied bool
 	// Disturbs names a file of the same cgroup whose value the kernel changes along with this one.
 	Disturbs string

@@ -87,7 +87,7 @@ func checkSteps(t *rapid.T, k *kernel, old, wanted map[string]cpus.Set, writes [
 	before := &kernel{version: k.version, all: k.all, sets: maps.Clone(old)}
 	for i, w := range writes {
 		if got := k.sets[w.Cgroup].String(); got != w.Old {
-			t.Fatalf("write %d of %s says that %s was there, not %s", i, w.Cgroup, w.Old, got)
+			t.Fatalf("write %d of %s has that %s was there, not %s", i, w.Cgroup, w.Old, got)
 		}
 		if err := k.write(w); err != nil {
 			t.Fatalf("write %d: %s of %s refused: %v\nwrites %+v", i, w.New, w.Cgroup, err, writes)

@@ -6,7 +6,7 @@
 // (docs/adr/0015-reclaim-once.md).
 //
 // The kernel works in the time of whoever writes, as long as it takes. So it is done beside the ticks, by one goroutine at a time, in small
-// parts and for a bounded time, and a later tick says what became of it.
+// parts and for a bounded time, and a later tick reports what became of it.
 package reclaim
 
 import (
@@ -39,7 +39,7 @@ const (
 	mostReported = 2 * plan.MaxReclaimCgroups
 )
 
-// Options say how a [Runner] acts.
+// Options set how a [Runner] acts.
 type Options struct {
 	Hierarchy *cgroup.Hierarchy
 	Root      string // of the machine's /proc
@@ -51,9 +51,9 @@ type Options struct {
 // Runner does one reclaim after the other. Its methods are for one goroutine.
 type Runner struct {
 	Options
-	boot string
-	last float64
-	said bool // that the kernel has no such file
+	boot     string
+	last     float64
+	reported bool // that the kernel has no such file
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -88,8 +88,8 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	}
 	if !r.Hierarchy.HasReclaim() {
 		out.Unavailable = append(out.Unavailable, plan.KeyReclaim)
-		if !r.said && len(want.Cgroups) > 0 {
-			r.said = true
+		if !r.reported && len(want.Cgroups) > 0 {
+			r.reported = true
 			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: clip.Text(want.Cgroups[0].Cgroup, shownBytes), Key: plan.KeyReclaim, Error: plan.NoReclaim})
 		}
 		return
@@ -122,7 +122,7 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	r.begin(want.BootSeconds, list)
 }
 
-// skips says why a reclaim is not begun. A dry run shows any: it does nothing.
+// skips returns why a reclaim is not begun. A dry run shows any: it does nothing.
 func (r *Runner) skips(want *tick.MemoryReclaim) string {
 	if r.DryRun {
 		return ""

@@ -32,7 +32,7 @@ const (
 	keyTasks    = "tasks"
 )
 
-// Options say how an [Applier] acts.
+// Options set how an [Applier] acts.
 type Options struct {
 	Root      string // of the machine
 	Hierarchy *cgroup.Hierarchy
@@ -49,7 +49,7 @@ type Applier struct {
 	Options
 	dir    string // where resctrl is mounted
 	kernel kernel
-	// unmounted is that the last round said so.
+	// unmounted reports whether the last round found nothing mounted.
 	unmounted bool
 
 	lines  map[line]*contest
@@ -78,10 +78,10 @@ func (a *Applier) Apply(out *tick.Isolation, wanted []tick.ResctrlGroup) {
 	}
 	r := &round{Applier: a, out: out}
 	_, mounted := resctrl.Mounted(a.Root)
-	said := a.unmounted
+	reported := a.unmounted
 	if a.unmounted = !mounted; !mounted {
 		out.Unavailable = append(out.Unavailable, keyAll)
-		if said {
+		if reported {
 			return
 		}
 		r.fail("", keyAll, fmt.Errorf("unavailable: resctrl is not mounted at %s (mount -t resctrl resctrl /sys/fs/resctrl, where the processor has it): left alone", a.dir))

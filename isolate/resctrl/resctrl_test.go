@@ -110,7 +110,7 @@ func (m *machine) apply(wanted ...tick.ResctrlGroup) tick.Isolation {
 	return out
 }
 
-// summary is what the tick says, a line each.
+// summary is what the tick contains, a line each.
 func summary(i tick.Isolation) string {
 	var b strings.Builder
 	for _, w := range i.Writes {
@@ -247,7 +247,7 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 
-	// One sound line is enough for the group, and the other is said.
+	// One sound line is enough for the group, and the other is reported.
 	m := newMachine(t)
 	if got := summary(m.apply(group("B", "L3:0=ffff", "MB:0=15"))); !strings.Contains(got, `"MB:0=100" -> "MB:0=20"`) || strings.Count(got, "! resctrl/B schemata: refused") != 1 {
 		t.Error(got)
@@ -297,7 +297,7 @@ func TestContest(t *testing.T) {
 	}
 }
 
-// Tasks that another pid namespace hides have no id: that is said, not passed over.
+// Tasks that another pid namespace hides have no id: that is reported, not passed over.
 func TestHiddenTasks(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")

@@ -19,7 +19,7 @@ import (
 	"polder/lib/tick"
 )
 
-// ownersOf says which group each wanted cgroup belongs to: the first that names it.
+// ownersOf returns which group each wanted cgroup belongs to: the first that names it.
 func (r *round) ownersOf(wanted []tick.ResctrlGroup) map[string]string {
 	owners := map[string]string{}
 	for i := range wanted {
@@ -32,7 +32,7 @@ func (r *round) ownersOf(wanted []tick.ResctrlGroup) map[string]string {
 	return owners
 }
 
-// refuse says why a cgroup's tasks are not moved. What is within another group's cgroup would be moved to and fro for ever.
+// refuse returns why a cgroup's tasks are not moved. What is within another group's cgroup would be moved to and fro for ever.
 func (r *round) refuse(group, c string) error {
 	if err := cgroup.CheckPath(c); err != nil {
 		return err
