@@ -73,7 +73,7 @@ func (x *insertion) input(s *stage.Session) (io.Reader, error) {
 		return s.In, nil
 	}
 	if info, err := os.Stat(s.Input); err != nil || !info.Mode().IsRegular() {
-		return nil, nil // the stream opens it, or says why that cannot be
+		return nil, nil // the stream opens it, or reports why that cannot be
 	}
 	f, err := os.Open(s.Input)
 	if err != nil {

@@ -78,7 +78,7 @@ func isTerminal(s *stage.Session) bool { return terminalOf(s) != nil }
 // ownsOutput reports whether a target writes text of its own to --output.
 func ownsOutput(name string) bool { return name == "table" || wholes[name] != nil }
 
-// output opens --output for the table, and for what is said of the whole input; where ticks are passed on, the stream does that.
+// output opens --output for the table, and for what is reported of the whole input; where ticks are passed on, the stream does that.
 func output(s *stage.Session, names []string) (io.Writer, func(), error) {
 	if s.Output == "-" || s.Output == "" || !slices.ContainsFunc(names, ownsOutput) {
 		return s.Out, func() {}, nil

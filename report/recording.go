@@ -14,7 +14,7 @@ import (
 	"polder/report/score"
 )
 
-// Targets that read the whole input and then say something of it once. Each has the output for itself.
+// Targets that read the whole input and then report on it once. Each has the output for itself.
 const (
 	targetExplain = "explain"
 	targetHTML    = "html"
@@ -23,7 +23,7 @@ const (
 	targetLive = "live"
 )
 
-// whole reads the whole input, and says something of it.
+// whole reads the whole input, and reports on it.
 type whole func(*options, context.Context, *stage.Session, io.Writer) error
 
 // wholes are those targets.

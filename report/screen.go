@@ -87,7 +87,7 @@ func openScreen(ctx context.Context, s *stage.Session, o *options, out io.Writer
 	return x, nil
 }
 
-// plainLocale reports whether the environment asks for a character set that lacks the block characters. Nothing said is
+// plainLocale reports whether the environment asks for a character set that lacks the block characters. Nothing set is
 // no such wish: in containers the variables are mostly not set.
 func plainLocale(getenv func(string) string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {

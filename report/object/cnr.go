@@ -15,7 +15,7 @@ const (
 	CNRKind    = "CustomNodeResource"
 )
 
-// CNR is the object itself, without what it says. It is deleted with its node, whose UID is empty where it is not known.
+// CNR is the object itself, without its content. It is deleted with its node, whose UID is empty where it is not known.
 func CNR(node, uid string) map[string]any {
 	metadata := map[string]any{"name": node}
 	if uid != "" {

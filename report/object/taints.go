@@ -110,7 +110,7 @@ func (t Taints) Patch() Patch {
 }
 
 // forNode are the taints that a Node can have for us, and the names of the others: kube-apiserver knows three effects, and
-// what a tick says is not to reach the taints that others put there.
+// what a tick contains is not to reach the taints that others put there.
 func forNode(all []tick.Taint) (fit []tick.Taint, unfit []string) {
 	fit = []tick.Taint{}
 	for _, t := range all {

@@ -30,13 +30,13 @@ func (c *taken) add(i *tick.Isolation) {
 	}
 }
 
-// words say how a reclaim ended.
+// words name how a reclaim ended.
 var reclaimWords = map[string]string{
 	tick.ReclaimDone: "all of it", tick.ReclaimPart: "no more was found", tick.ReclaimTimeout: "the time was over",
 	tick.ReclaimWould: "dry run", tick.ReclaimFailed: "it failed",
 }
 
-// coldLine says what was taken back; nil where nothing was.
+// coldLine returns what was taken back; nil where nothing was.
 func (m *Model) coldLine() *line {
 	c := &m.taken
 	if c.steps == 0 {

@@ -167,7 +167,7 @@ func stateWord(state string) string {
 	return clean(state)
 }
 
-// confinement says where a pod may run, how much, and in which scheduling class.
+// confinement returns where a pod may run, how much, and in which scheduling class.
 func confinement(p *tick.Pod, limits, sets map[string]string) string {
 	var parts []string
 	if held := limits[p.Cgroup]; held != "" {
@@ -298,7 +298,7 @@ func pressureRow(look Look, p finding, t *tick.Tick) *line {
 	return l
 }
 
-// timesOffered says how many times the offer a threshold is, of rules that compare requests with the offer; empty for others.
+// timesOffered returns how many times the offer a threshold is, of rules that compare requests with the offer; empty for others.
 func timesOffered(t *tick.Tick, p tick.PressureFinding) string {
 	if t.Advice == nil || t.Advice.Reclaimed == nil || strings.Contains(p.Scope, "|") { // of one NUMA node
 		return ""
@@ -363,8 +363,8 @@ func (m *Model) writeSection(look Look) section {
 	return s
 }
 
-// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and says so where
-// the stream does not say what they come to.
+// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and is named so where
+// the stream does not have what they come to.
 func written(text, key string, milliCPU *int64) string {
 	switch {
 	case milliCPU != nil && *milliCPU == tick.Unlimited:

@@ -158,7 +158,7 @@ func TestMetricsCountStatesOnce(t *testing.T) {
 	}
 }
 
-// A machine has one row a hyperthread, splits wide nodes, and says what has no room.
+// A machine has one row a hyperthread, splits wide nodes, and names what has no room.
 func TestCoreMap(t *testing.T) {
 	cores := func(n, threads int) (list []string) {
 		for i := range n {
@@ -256,7 +256,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// What a dry run plans is planned again with every tick: the screen has it once, since when, and says that nothing of it is in force.
+// What a dry run plans is planned again with every tick: the screen has it once, since when, and shows that nothing of it is in force.
 func TestDryRunIsShownAsOne(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	quota := func(milliCPU string) tick.Write {
@@ -287,7 +287,7 @@ func TestDryRunIsShownAsOne(t *testing.T) {
 	}
 }
 
-// A quota is shown in CPUs, as everywhere on the screen; the kernel's text of a stream that does not say what it comes to has its unit.
+// A quota is shown in CPUs, as everywhere on the screen; the kernel's text of a stream that does not have what it comes to has its unit.
 func TestWritesAreInTheScreensUnits(t *testing.T) {
 	x := &tick.Tick{Node: "n", Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Isolation: &tick.Isolation{Applied: 2, Writes: []tick.Write{
 		{Cgroup: "/a", Key: "cpuMaxMilliCPU", Old: "-1", New: "152800", OldMilliCPU: tick.Ptr(int64(tick.Unlimited)), NewMilliCPU: new(int64(1528))},

@@ -24,7 +24,7 @@ func Name(namespace, name string) string { return qualified(namespace, name) }
 // StateWord is the state of an eviction in words.
 func StateWord(state string) string { return stateWord(state) }
 
-// Places says of the pods of a tick where each may run, how much, and in which scheduling class.
+// Places shows for the pods of a tick where each may run, how much, and in which scheduling class.
 func Places(t *tick.Tick) func(*tick.Pod) string {
 	m := &Model{Tick: t}
 	limits, sets := m.limits(), m.sets()
