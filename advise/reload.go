@@ -21,7 +21,7 @@ type live struct {
 	runs    atomic.Pointer[kind] // the policy, which is not changed while the tool runs
 }
 
-// loaded is what the command line and the file say.
+// loaded is what the command line and the file set.
 type loaded struct {
 	settings.Settings
 	kind    kind

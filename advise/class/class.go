@@ -90,7 +90,7 @@ type State struct {
 }
 
 // Advise adds the class of each reclaimed pod's cgroup, and of the cgroups that hold nothing else, to the advice and to its fallback, and
-// says how the floor is kept. The setting is one of [Names], or empty. It returns what is to be remembered: nil while there is nothing.
+// sets how the floor is kept. The setting is one of [Names], or empty. It returns what is to be remembered: nil while there is nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine) *State {
 	if t.Sample == nil {
 		return st
@@ -123,7 +123,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	a.Cgroups = st.join(a.Cgroups, c.desired)
 	st.index(a.Fallback)
 	a.Fallback = st.join(a.Fallback, c.desired)
-	if c.pods > 0 && !c.isRelieved { // else starves has said what batch has instead
+	if c.pods > 0 && !c.isRelieved { // else starves has a reason for what batch has instead
 		a.Reasons = append(a.Reasons, c.reason(cmp.Or(setting, Idle)))
 		if beside != "" {
 			a.Reasons = append(a.Reasons, beside)
@@ -169,7 +169,7 @@ func (c *choices) undo(cgroup, was string) {
 	c.desired = append(c.desired, undone(cgroup, was))
 }
 
-// reason says how many cgroups are in the class.
+// reason returns how many cgroups are in the class.
 func (c *choices) reason(class string) string {
 	text := fmt.Sprintf("batch class %s: %s", class, phrase.Count(c.pods, "pod"))
 	if c.above > 0 {
@@ -214,7 +214,7 @@ func (c *choices) besideServices(pods []tick.Pod) string {
 }
 
 // release undoes the class of the cgroups above pods that hold something else by now, or no pod any more: what comes into them next may
-// be a service. It is advised for [releaseFor], since the sample does not say whether such a cgroup is still there.
+// be a service. It is advised for [releaseFor], since the sample does not show whether such a cgroup is still there.
 func (st *State) release(now time.Time, c *choices, seen map[string]time.Time) {
 	for _, cgroup := range slices.Sorted(maps.Keys(st.Above)) {
 		at, was := st.Above[cgroup], st.Set[cgroup]
@@ -276,7 +276,7 @@ func (m Machine) floorWeight() int64 {
 	return max(int64(math.Ceil(defaultWeight*part/(1-part))), leastWeight)
 }
 
-// starves decides whether batch has a weight for its floor, and which, and says why.
+// starves decides whether batch has a weight for its floor, and which, and returns the reason.
 func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
 	batch, some, known := use(t.Sample, setting)
 	cpu := t.Sample.CPU

@@ -423,7 +423,7 @@ func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
 	}
 }
 
-// TestAClockSetBackEndsTheFloorsWeight: a time in the future says nothing, and batch would keep the weight until then.
+// TestAClockSetBackEndsTheFloorsWeight: a time in the future is not used, else batch would keep the weight until then.
 func TestAClockSetBackEndsTheFloorsWeight(t *testing.T) {
 	for _, tt := range []struct {
 		st      State

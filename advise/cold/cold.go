@@ -43,7 +43,7 @@ type Settings struct{ Mode string }
 
 const (
 	mebibyte = 1 << 20
-	// every is the time between two steps of a pod, and longest the time after which what was read before says nothing about now.
+	// every is the time between two steps of a pod, and longest the time after which what was read before shows nothing about now.
 	every   = 6 * time.Second
 	longest = 2 * time.Minute
 	// ratio is the part of what a pod holds that a step of [every] takes.
@@ -61,7 +61,7 @@ const (
 	leastStep = mebibyte / 4
 	mostStep  = 256 * mebibyte
 	mostTick  = 512 * mebibyte
-	// maxPods bounds what is remembered and asked for, whatever a sample says; so many cgroups isolate takes in one tick.
+	// maxPods bounds what is remembered and asked for, whatever a sample contains; so many cgroups isolate takes in one tick.
 	maxPods = 64
 )
 
@@ -88,7 +88,7 @@ type pod struct {
 // Reboot forgets the pods of another run of the kernel.
 func (st *State) Reboot() *State { return nil }
 
-// reading is what a sample says of one pod.
+// reading is what a sample contains about one pod.
 type reading struct {
 	path, uid, name string
 	use             float64 // bytes
@@ -96,7 +96,7 @@ type reading struct {
 	refaults        float64 // bytes in a second
 }
 
-// Advise asks for cold memory of the batch pods, and says what was asked for and what was not. It returns what is to be remembered: nil while
+// Advise asks for cold memory of the batch pods, and gives reasons for what was asked for and what was not. It returns what is to be remembered: nil while
 // there is nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
@@ -125,7 +125,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	if len(step.list) > 0 {
 		a.MemoryReclaim = &tick.MemoryReclaim{Boot: t.Sample.MemoryReclaim.Boot, BootSeconds: t.Sample.MemoryReclaim.BootSeconds, Cgroups: step.list}
 	}
-	a.Reasons = append(a.Reasons, step.says(t.Time, next)...)
+	a.Reasons = append(a.Reasons, step.reasons(t.Time, next)...)
 	if st.Pods = next; len(next) == 0 {
 		return nil
 	}
@@ -264,8 +264,8 @@ func (s *step) ask(r *reading, waited, taken float64) {
 	s.bytes += whole
 }
 
-// says is what is asked for and what is not.
-func (s *step) says(now time.Time, pods map[string]*pod) []string {
+// reasons are what is asked for and what is not.
+func (s *step) reasons(now time.Time, pods map[string]*pod) []string {
 	text := "cold memory: nothing to take back now"
 	if len(s.list) > 0 {
 		text = fmt.Sprintf("cold memory: %s of %s", size(float64(s.bytes)), phrase.Count(len(s.list), "pod"))

@@ -87,7 +87,7 @@ func (d *divided) shared(s *shape) cpus.Set {
 // instead is what a pod has that asks for NUMA nodes of its own which services need.
 const instead = " and no NUMA nodes of its own"
 
-// take takes CPUs for a claim that cannot keep those that it had, or had none, and says what of.
+// take takes CPUs for a claim that cannot keep those that it had, or had none, and returns what it lacks.
 func (c *claim) take(s *shape, before string, avail, shared cpus.Set, room, serving int) (taken cpus.Set, what string, ok bool) {
 	if c.exclusive {
 		what = " in NUMA nodes of its own"

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// dynamic is what a tick's configuration says, as far as this policy has it.
+// dynamic is what a tick's configuration contains, as far as this policy has it.
 type dynamic struct {
 	raw    tick.Raw // what it was made from
 	object string   // "AdminQoSConfiguration katalyst-system/default"
@@ -28,7 +28,7 @@ type dynamic struct {
 // from names a field and its object.
 func (d *dynamic) from(field string) string { return d.object + ": " + field }
 
-// renew is what a configuration says: d where it is the same.
+// renew is what a configuration contains: d where it is the same.
 func (d *dynamic) renew(raw tick.Raw) *dynamic {
 	if d == nil || !bytes.Equal(d.raw, raw) {
 		return readDynamic(raw)

@@ -194,7 +194,7 @@ func TestNullState(t *testing.T) {
 	}
 }
 
-// A fleet's sample says nothing of the node's use: what the node's own pipe offers is not taken back for that.
+// A fleet's sample has nothing of the node's use: what the node's own pipe offers is not taken back for that.
 func TestFleet(t *testing.T) {
 	d := New(Settings{})
 	for _, second := range []int{0, 3600} {

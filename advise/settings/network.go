@@ -18,9 +18,9 @@ func (s *Settings) networkRows() []Row {
 	ceiling := bandwidth("batch-network-ceiling", &n.Batch.Ceiling, "the most that batch has of an idle uplink")
 	ceiling.Koordinator = "`beClass.networkQOS.egressLimit`"
 	linkRate := bitRate("network-rate", &n.LinkBitsPerSecond,
-		"`RATE` of each uplink (default 95% of what its driver says)\n"+
-			"Virtual links mostly do not say it. It must not be over what the link, or the provider's limit, lets through.").
-		shownAs("95% of what its driver says")
+		"`RATE` of each uplink (default 95% of what its driver reports)\n"+
+			"Virtual links mostly do not report it. It must not be over what the link, or the provider's limit, lets through.").
+		shownAs("95% of what its driver reports")
 	linkRate.Koordinator = "`totalNetworkBandwidth` of `system-config`"
 	return []Row{
 		rate,

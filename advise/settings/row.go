@@ -16,11 +16,11 @@ import (
 
 // Row is one setting of a [Settings] value.
 type Row struct {
-	// Name is that of its flag, and its key in the configuration file; Usage is what --help says.
+	// Name is that of its flag, and its key in the configuration file; Usage is its text in --help.
 	Name, Usage string
-	// Default is what --help says of it: the value, unless the default depends on the machine or on the policy.
+	// Default is what --help has for it: the value, unless the default depends on the machine or on the policy.
 	Default string
-	// Want says in words which values are good, with their unit; Words are all of them where they can be listed.
+	// Want describes the values that are good, with their unit; Words are all of them where they can be listed.
 	Want  string
 	Words []string
 	// Policy is the only one that has it; empty where all have.
@@ -84,7 +84,7 @@ func row[T any](name string, into *T, want string, read func(string) (T, error),
 
 func asIs(text string) string { return text }
 
-// word is a setting that takes one of some words; refusal is what the error says of another one, after it.
+// word is a setting that takes one of some words; refusal is what the error has after another one.
 func word(name string, into *string, words []string, refusal, usage string) Row {
 	r := row(name, into, strings.Join(words, ", "), func(text string) (string, error) {
 		if !slices.Contains(words, text) {

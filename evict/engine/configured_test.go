@@ -208,9 +208,9 @@ func TestConfigNotReadYet(t *testing.T) {
 				i++
 			}
 			want := map[string]bool{"it is not known yet": tt.tried[0], "the rules act from now on": tt.tried[0] && !tt.tried[len(tt.tried)-1]}
-			for text, said := range want {
-				if got := strings.Count(log, text); got > 1 || said != (got == 1) {
-					t.Errorf("%q is in the log %d times; want it once: %t: %s", text, got, said, log)
+			for text, logged := range want {
+				if got := strings.Count(log, text); got > 1 || logged != (got == 1) {
+					t.Errorf("%q is in the log %d times; want it once: %t: %s", text, got, logged, log)
 				}
 			}
 		})

@@ -16,7 +16,7 @@ func koordinators(name string, need float64, candidates ...rule.Candidate) rule.
 	return f
 }
 
-// A finding that says what it needs has pods go at one tick until that is covered.
+// A finding that names what it needs has pods evicted at one tick until that is covered.
 func TestUntilCovered(t *testing.T) {
 	a, b, c := candidate(pod("a"), 10), candidate(pod("b"), 5), candidate(pod("c"), 4)
 	limits := func(change func(*Limits)) Limits {
@@ -28,7 +28,7 @@ func TestUntilCovered(t *testing.T) {
 	none := func(*Limits) {}
 	fresh := func() *Memory { return remembers(nil, nil, nil) }
 	leaving := func(f rule.Finding, x ...rule.Candidate) rule.Finding {
-		f.Leaving = x
+		f.Others = x
 		return f
 	}
 	for _, tt := range []struct {
@@ -42,7 +42,7 @@ func TestUntilCovered(t *testing.T) {
 		{"one is enough", []rule.Finding{koordinators("MemoryEvict", 10, a, b, c)}, limits(none), fresh(), []string{"a"}, nil},
 		{"just not", []rule.Finding{koordinators("MemoryEvict", 10.5, a, b, c)}, limits(none), fresh(), []string{"a", "b"}, nil},
 		{"all of them", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(none), fresh(), []string{"a", "b", "c"}, nil},
-		{"its value says nothing of the need", []rule.Finding{changed(koordinators("MemoryEvict", 100, a, b, c), func(f *rule.Finding) { f.Value = f.Threshold })}, limits(none), fresh(), []string{"a", "b", "c"}, nil},
+		{"its value does not show the need", []rule.Finding{changed(koordinators("MemoryEvict", 100, a, b, c), func(f *rule.Finding) { f.Value = f.Threshold })}, limits(none), fresh(), []string{"a", "b", "c"}, nil},
 		{"nor under a threshold", []rule.Finding{changed(koordinators("BECPUEvict", 11, a, b, c), func(f *rule.Finding) { f.Below, f.Value, f.Threshold = true, 60, 60 })}, limits(none), fresh(), []string{"a", "b"}, nil},
 		{"as many as a rule may take, where that is set", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerCovered = 2 }), fresh(), []string{"a", "b"}, []Limited{{"MemoryEvict", LimitPerRule}}},
 		{"as many as all may", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.Burst = 1 }), fresh(), []string{"a"}, []Limited{{"MemoryEvict", LimitBurst}}},
@@ -96,7 +96,7 @@ func TestRestTogether(t *testing.T) {
 	}
 }
 
-// What is said of a pod that goes for several findings: in Koordinator's words the first one's alone, for it is an event's text.
+// What is reported of a pod that is evicted for several findings: in Koordinator's words the first one's alone, for it is an event's text.
 func TestWords(t *testing.T) {
 	a := candidate(pod("a"), 10)
 	first, second := koordinators("BEMemoryEvict", 10, a), koordinators("MemoryEvict", 20, a)

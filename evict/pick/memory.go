@@ -10,9 +10,9 @@ import (
 
 // Memory is what the choice remembers of one node. It is encoded as JSON into the state file; its zero value is empty.
 type Memory struct {
-	// Going are the pods whose eviction is in progress.
-	Going Going `json:"going,omitempty"`
-	// Ending says since when a pod has been seen to terminate, by UID.
+	// InProgress are the pods whose eviction is in progress.
+	InProgress InProgress `json:"going,omitempty"`
+	// Ending is the time since which a pod has been seen to terminate, by UID.
 	Ending map[string]time.Time `json:"ending,omitempty"`
 	// Cooldowns are the rests after evictions, by [rule.Finding.Rest].
 	Cooldowns map[string]*Cooldown `json:"cooldowns,omitempty"`
@@ -25,10 +25,10 @@ type Memory struct {
 
 // Init makes a memory that was read from a file, or is new, fit for use: what is no entry there is left out.
 func (m *Memory) Init() {
-	if m.Going == nil {
-		m.Going = Going{}
+	if m.InProgress == nil {
+		m.InProgress = InProgress{}
 	}
-	maps.DeleteFunc(m.Going, func(_ string, l *Leaving) bool { return l == nil })
+	maps.DeleteFunc(m.InProgress, func(_ string, l *Ongoing) bool { return l == nil })
 	if m.Ending == nil {
 		m.Ending = map[string]time.Time{}
 	}
@@ -41,7 +41,7 @@ func (m *Memory) Init() {
 	}
 }
 
-// Observe begins a tick, and returns what there is to say about the evictions in progress (see [Going.Observe]). The
+// Observe begins a tick, and returns what there is to report about the evictions in progress (see [InProgress.Observe]). The
 // sample is nil where the tick has none.
 func (m *Memory) Observe(now time.Time, sample *tick.Sample, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
 	m.Hour.Observe(now)
@@ -49,7 +49,7 @@ func (m *Memory) Observe(now time.Time, sample *tick.Sample, present map[string]
 		m.Steady.Observe(now, rule.Interval(sample))
 	}
 	m.observeEnding(now, present, complete)
-	return m.Going.Observe(now, present, complete)
+	return m.InProgress.Observe(now, present, complete)
 }
 
 // observeEnding notes since when pods terminate, whoever has deleted them.
@@ -70,7 +70,7 @@ func (m *Memory) observeEnding(now time.Time, present map[string]*tick.Pod, comp
 // releases reports whether what a pod holds counts as released already: its eviction is in progress, and not for so long that it
 // may never end.
 func (m *Memory) releases(p *tick.Pod, now time.Time) bool {
-	l := m.Going[p.UID]
+	l := m.InProgress[p.UID]
 	if l != nil && l.Spared.IsZero() {
 		return l.releases(now)
 	}
@@ -90,8 +90,8 @@ func (m *Memory) CooldownLeft(rest string, now time.Time, span time.Duration) ti
 	return c.Left(now, span)
 }
 
-// Take notes that a victim is asked to go.
-func (m *Memory) Take(v Victim, now time.Time) *Leaving {
+// Take notes that a victim is asked to end.
+func (m *Memory) Take(v Victim, now time.Time) *Ongoing {
 	for _, r := range v.Rests {
 		c := m.Cooldowns[r]
 		if c == nil {
@@ -104,17 +104,17 @@ func (m *Memory) Take(v Victim, now time.Time) *Leaving {
 		m.Hour.Refund(v.Pod.UID)
 	}
 	m.Hour.Add(v.Pod.UID, v.Pod.Namespace, now)
-	return m.Going.Add(v, now)
+	return m.InProgress.Add(v, now)
 }
 
 // Counted reports whether a pod counts within the hour as the eviction that it would be: it was asked, and nobody knows
 // whether it has heard.
-func (m *Memory) Counted(uid string) bool { return m.Going.Unanswered(uid) && m.Hour.Has(uid) }
+func (m *Memory) Counted(uid string) bool { return m.InProgress.Unanswered(uid) && m.Hour.Has(uid) }
 
-// ServerError notes that the API server failed at a pod. That leaves open what it has done (see [Going.NoAnswer]), but when it
-// is so again and again, it counts as a refusal: the server may fail at this pod alone, and another one may go.
+// ServerError notes that the API server failed at a pod. That leaves open what it has done (see [InProgress.NoAnswer]), but when it
+// is so again and again, it counts as a refusal: the server may fail at this pod alone, and another one may be evicted.
 func (m *Memory) ServerError(uid, why string, now time.Time) {
-	l := m.Going[uid]
+	l := m.InProgress[uid]
 	if l == nil {
 		return
 	}
@@ -123,7 +123,7 @@ func (m *Memory) ServerError(uid, why string, now time.Time) {
 		m.Refuse(uid, why, now, 0)
 		return
 	}
-	m.Going.NoAnswer(uid, why, now)
+	m.InProgress.NoAnswer(uid, why, now)
 	l.ServerErrors = failures
 }
 
@@ -131,14 +131,14 @@ func (m *Memory) ServerError(uid, why string, now time.Time) {
 // 0, it is a candidate again. Until then the next one is tried, at once: a rest after an eviction is none after a
 // refusal, and the hour's count is given back.
 func (m *Memory) Refuse(uid, why string, now time.Time, again time.Duration) {
-	l := m.Going[uid]
+	l := m.InProgress[uid]
 	if l == nil {
 		return
 	}
-	m.Going.Fail(uid, why, now, again)
+	m.InProgress.Fail(uid, why, now, again)
 	m.Hour.Refund(uid)
 	for _, r := range l.Rests {
-		if c := m.Cooldowns[r]; c != nil && c.Last.Equal(l.Decided) && !m.Going.took(r, l.Decided) {
+		if c := m.Cooldowns[r]; c != nil && c.Last.Equal(l.Decided) && !m.InProgress.took(r, l.Decided) {
 			c.Last = time.Time{}
 		}
 	}

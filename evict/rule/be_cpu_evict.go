@@ -170,7 +170,7 @@ func (f *Finding) batch(t *tick.Tick) {
 		if qos.MayEvict(p, f.Rule) {
 			f.Candidates = append(f.Candidates, c)
 		} else {
-			f.Leaving = append(f.Leaving, c)
+			f.Others = append(f.Others, c)
 		}
 	}
 	batchRanks(f.Candidates, func(p *tick.Pod) (float64, bool) {

@@ -365,7 +365,7 @@ func TestSatisfactionCandidates(t *testing.T) {
 	if d := cmp.Diff(map[string]float64{"busy": 1000, "idle": 1000, "low": 1000, "new": 1000, "names-it": 500, "asks-none": 0}, released(f.Candidates)); d != "" {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(map[string]float64{"forbids": 250, "names-none": 250}, released(f.Leaving)); d != "" {
+	if d := cmp.Diff(map[string]float64{"forbids": 250, "names-none": 250}, released(f.Others)); d != "" {
 		t.Errorf("others (-want +got):\n%s", d)
 	}
 	if got := strings.Join(ranked(f), " "); got != "low asks-none busy names-it idle new" {

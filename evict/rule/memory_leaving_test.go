@@ -45,7 +45,7 @@ func TestMemoryLeaving(t *testing.T) {
 			continue
 		}
 		var got []string
-		for _, c := range f.Leaving {
+		for _, c := range f.Others {
 			got = append(got, fmt.Sprintf("%s %v", c.Pod.Name, c.Releases/mebi))
 		}
 		if d := cmp.Diff(want, got); d != "" {

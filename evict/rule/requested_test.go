@@ -197,7 +197,7 @@ func TestRequestedCandidates(t *testing.T) {
 		if d := cmp.Diff(map[string]float64{"small": 1000, "large": 2000, "first": 500}, released(f.Candidates)); d != "" {
 			t.Errorf("candidates (-want +got):\n%s", d)
 		}
-		if d := cmp.Diff(map[string]float64{"not-labelled": 3000, "forbids": 3000}, released(f.Leaving)); d != "" {
+		if d := cmp.Diff(map[string]float64{"not-labelled": 3000, "forbids": 3000}, released(f.Others)); d != "" {
 			t.Errorf("others (-want +got):\n%s", d)
 		}
 		if got := strings.Join(ranked(f), " "); got != "first large small" {

@@ -23,7 +23,7 @@ type level struct {
 const leastBreak = 90 * time.Second
 
 // LongestGap is the longest silence after a sample over which something is taken to have lasted: three times the interval
-// that it was taken in, where that is longer. The next sample's own interval says nothing: it covers the silence.
+// that it was taken in, where that is longer. The next sample's own interval does not count: it covers the silence.
 func LongestGap(interval time.Duration) time.Duration {
 	return max(leastBreak, 3*min(interval, time.Hour))
 }
@@ -96,7 +96,7 @@ func (l *level) lasted(now time.Time) time.Duration {
 	return now.Sub(l.Start)
 }
 
-// pace says when it is time to look at something again that is counted in times.
+// pace decides when it is time to look at something again that is counted in times.
 type pace struct {
 	Last     time.Time     `json:"last,omitzero"`
 	Interval time.Duration `json:"interval,omitzero"` // the last sample's

@@ -96,8 +96,8 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 		Resources    map[string]any `json:"resources"`
 		ReservedCPUs string         `json:"reservedCPUs"`
 	}
-	says, err := Read[reservation](of, Reservation)
-	if says == nil {
+	read, err := Read[reservation](of, Reservation)
+	if read == nil {
 		if err != nil {
 			errs = []error{err}
 		}
@@ -107,7 +107,7 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 		errs = append(errs, fmt.Errorf("annotation %s: %s: %s", Reservation, field, policy.OneLine(err)))
 	}
 	amount := func(name string, read func(any) (float64, error)) float64 {
-		v, isSet := says.Resources[name]
+		v, isSet := read.Resources[name]
 		if !isSet {
 			return 0
 		}
@@ -117,9 +117,9 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 		}
 		return n
 	}
-	isNamed := says.ReservedCPUs != ""
+	isNamed := read.ReservedCPUs != ""
 	if isNamed {
-		if r.CPUs, err = cpus.Parse(says.ReservedCPUs); err != nil {
+		if r.CPUs, err = cpus.Parse(read.ReservedCPUs); err != nil {
 			wrong("reservedCPUs", err)
 			isNamed = false
 		}
@@ -131,10 +131,10 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 	return r, errs
 }
 
-// maxRatio is the most that one CPU is said to be worth of another.
+// maxRatio is the most that one CPU counts as worth of another.
 const maxRatio = 5
 
-// RatioOf is how many CPUs of the cluster's norm one of the node is worth; 1 where nothing is said that is good.
+// RatioOf is how many CPUs of the cluster's norm one of the node is worth; 1 where the annotation is missing or invalid.
 func RatioOf(of map[string]string) (float64, error) {
 	text := of[Ratio]
 	if text == "" {

@@ -41,7 +41,7 @@ func TestReservedOf(t *testing.T) {
 	}
 }
 
-// A CPU is worth from 1 to 5 of the cluster's norm; what is not said is 1, and what is no such number is 1 and named.
+// A CPU is worth from 1 to 5 of the cluster's norm; what is not set is 1, and what is no such number is 1 and named.
 func TestRatioOf(t *testing.T) {
 	for text, want := range map[string]struct {
 		ratio   float64

@@ -100,7 +100,7 @@ func (st *State) wait(a *tick.Advice, now time.Time, why string, degrade time.Du
 	case now.After(until):
 		st.withdraw(a, fmt.Sprintf("degraded: %s, and so it has been since %s (degradeTimeMinutes %d)", why, clock(st.Known), degrade/time.Minute))
 	case st.Reclaimed == nil:
-		a.Reasons = append(a.Reasons, why+": nothing is said of batch resources")
+		a.Reasons = append(a.Reasons, why+": no advice on batch resources")
 	default:
 		a.Reclaimed, a.Mid = copied(st.Reclaimed), copied(st.Mid)
 		a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the last offer stays, until %s (degradeTimeMinutes %d)", why, clock(until), degrade/time.Minute))
@@ -134,7 +134,7 @@ func (st *State) offer(a *tick.Advice, t *tick.Tick, n *node, c *sloconfig.Coloc
 			into = &reclaimed.MemoryBytes
 		}
 		if !n.known[r] {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the node's capacity or allocatable %s is not known: nothing is said of it", words[r].batch, words[r].native))
+			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the node's capacity or allocatable %s is not known: no advice on it", words[r].batch, words[r].native))
 			continue
 		}
 		*into = new(n.batch(a, r, system[r], &sums[r], c))

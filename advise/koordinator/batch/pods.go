@@ -27,7 +27,7 @@ type pod struct {
 	metric  has     // whether that is known
 }
 
-// podOf says what a pod is; false where it has ended: what is left of it is the system's.
+// podOf returns what a pod is; false where it has ended: what is left of it is the system's.
 func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 	if p.Ended() {
 		return pod{}, false
@@ -115,7 +115,7 @@ func windowOf(c *sloconfig.Colocation) time.Duration {
 	return time.Duration(sloconfig.Within(c.MetricAggregateDurationSeconds, 300, 60, 86400)) * time.Second
 }
 
-// observe notes what the node and its pods use. It says what is missing where the node's use is not known.
+// observe notes what the node and its pods use. It returns what is missing where the node's use is not known.
 func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 	u := &st.Uses
 	begun := u.advance(t.Time, windowOf(c))
@@ -247,7 +247,7 @@ func (s *podSum) count(p *pod, r resource, n int) {
 	s.uses = add(s.uses, used)
 }
 
-// parts says what the pods' term is made of.
+// parts returns what the pods' term is made of.
 func (s *podSum) parts(policy string, amount func(int64) string) string {
 	known := s.nMeasured + s.nRequested + s.nExclusive
 	switch policy {

@@ -18,7 +18,7 @@ const (
 	policyAuto    = "auto"    // Koordinator's recommended settings of the class, though the node's be disabled
 )
 
-// podSettings are what a pod's annotation says.
+// podSettings are what a pod's annotation contains.
 type podSettings struct {
 	Policy string `json:"policy"`
 	sloconfig.MemoryQOS

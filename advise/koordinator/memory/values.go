@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// values are all that memory QoS says of one cgroup.
+// values are all that memory QoS sets of one cgroup.
 type values struct {
 	least, low, high          int64
 	ratio, scale, adjust      int64

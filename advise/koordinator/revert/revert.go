@@ -1,5 +1,5 @@
 // Package revert remembers the cgroups that had other values than their own, so that these are put back when nothing else is desired any
-// more: for a while, as isolate may be away for a moment. After that nothing is said of them. It is pure.
+// more: for a while, as isolate may be away for a moment. After that nothing is advised for them. It is pure.
 package revert
 
 import (

@@ -67,7 +67,7 @@ func TestAQuotaAboveLiftsNoQuotaOfKubelets(t *testing.T) {
 	}
 }
 
-// A rule that limits memory alone says nothing of the quota, and while nothing can be decided quotas stay as they are.
+// A rule that limits memory alone leaves the quota, and while nothing can be decided quotas stay as they are.
 func TestALimitOfARuleThatIsNotGivenIsLeftAlone(t *testing.T) {
 	pod := ruled(tick.QoSReclaimed, "/b", 0)
 	pod.Limits = &tick.Resources{ReclaimedMemoryBytes: new(1e9)}
@@ -233,7 +233,7 @@ func TestACgroupThatIsNoPathIsNotNamed(t *testing.T) {
 	}
 }
 
-// A batch request of 0 says nothing of what a pod weighs where a quota is divided; the native one does.
+// A batch request of 0 does not count for what a pod weighs where a quota is divided; the native one does.
 func TestARequestOfZeroIsNoPartOfAQuota(t *testing.T) {
 	for _, tt := range []struct {
 		requests *tick.Resources

@@ -67,7 +67,7 @@ func TestLevel(t *testing.T) {
 			if got := listed(t, a.Fallback); got != c.floor {
 				t.Errorf("fallback %s; want %s", got, c.floor)
 			}
-			if !said(a, c.why) || (c.why == "") != (len(a.Reasons) == 1) {
+			if !hasReason(a, c.why) || (c.why == "") != (len(a.Reasons) == 1) {
 				t.Errorf("reasons %q", a.Reasons)
 			}
 			for _, w := range a.Fallback {
@@ -298,20 +298,20 @@ func TestUndoWithoutState(t *testing.T) {
 				t.Errorf("quota %d; want %d: %q", got, c.quota, a.Reasons)
 			}
 			const nobody = "/kubepods/besteffort has CPUs 0,24, and nothing asks for that: batch pods get 0-47"
-			if c.name == "disabled" && !said(a, nobody) {
+			if c.name == "disabled" && !hasReason(a, nobody) {
 				t.Errorf("reasons %q; want %q", a.Reasons, nobody)
 			}
 		})
 	}
-	st, s := &State{}, sized(4000) // what is remembered is said in other words
+	st, s := &State{}, sized(4000) // what is remembered is reported in other words
 	st.step(s, with(nil))
 	s.Tiers[1].CPUSetCPUs = st.CPUs
-	if a := st.step(s, disabled()); said(a, "nothing asks for that") || !said(a, "batch pods get all CPUs 0-47") {
+	if a := st.step(s, disabled()); hasReason(a, "nothing asks for that") || !hasReason(a, "batch pods get all CPUs 0-47") {
 		t.Errorf("reasons %q", a.Reasons)
 	}
 }
 
-// While the cluster's pods are not known a suppression that is disabled stays as it was, and says so; where there was none there is nothing to say.
+// While the cluster's pods are not known a suppression that is disabled stays as it was, and a reason names it; where there was none there is nothing to report.
 func TestDisabledWhilePodsAreUnknown(t *testing.T) {
 	lost := sized(4000)
 	for i := range lost.Pods {
@@ -324,7 +324,7 @@ func TestDisabledWhilePodsAreUnknown(t *testing.T) {
 		t.Errorf("without suppression: %q", a.Reasons)
 	}
 	st.step(sized(4000), with(nil))
-	if a := st.step(lost, disabled()); !said(a, stays) || st.CPUs != "0,12,24,36" {
+	if a := st.step(lost, disabled()); !hasReason(a, stays) || st.CPUs != "0,12,24,36" {
 		t.Errorf("CPUs %s: %q", st.CPUs, a.Reasons)
 	}
 }
@@ -406,7 +406,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A state of an older version says that the tier was made idle: that is undone, and the tier has the weight again that kubelet gives it.
+// A state of an older version has that the tier was made idle: that is undone, and the tier has the weight again that kubelet gives it.
 func TestIdleTierOfAnOlderVersion(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
 		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}

@@ -20,7 +20,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Settings are what no strategy says.
+// Settings are what no strategy has.
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own), beside those of the node's annotation.
 	ReservedCPUs string
@@ -36,7 +36,7 @@ type State struct {
 	// Given are the CPUs that kubelet gave away, as far as was last known, and Tier its cgroup of BestEffort pods.
 	Given string `json:"given,omitempty"`
 	Tier  string `json:"tier,omitempty"`
-	// Held says which keys were ever wanted of a cgroup that is still there: those that no longer are must be undone.
+	// Held has the keys that were ever wanted of a cgroup that is still there: those that no longer are must be undone.
 	Held map[string]keys `json:"held,omitempty"`
 
 	shape  *shape          // derived from the topology, again whenever that changes
@@ -81,7 +81,7 @@ func (d *decision) because(format string, args ...any) {
 }
 
 // Advise adds to the advice what is desired of the batch pods' cgroups, and the pools. It reports false where the machine is not
-// known: then nothing is said, and what was to be fallen back to still holds. The stages pass on what they decide: what is seen;
+// known: then nothing is advised, and what was to be fallen back to still holds. The stages pass on what they decide: what is seen;
 // the limit for all batch pods; what that and each pod's own resources make of the cgroups; what earlier ticks desired and this one does
 // not; the fallback; the pools.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings) bool {
@@ -187,7 +187,7 @@ func (v *view) unlimited(before limit) (d decision) {
 	return d
 }
 
-// idle wants the batch pods scheduled where nobody else wants to run, if the strategy says so. The kernel keeps no weight for
+// idle wants the batch pods scheduled where nobody else wants to run, if the strategy sets that. The kernel keeps no weight for
 // a cgroup that is idle, and refuses a new one. So only cgroups are idle whose weight kubelet does not write again: those of its
 // own class BestEffort, which cannot be resized, and never a tier, whose weight it writes at each start.
 func (v *view) idle(want *wants) {

@@ -43,8 +43,8 @@ func TestAnAnnotationAloneLiftsNoLimit(t *testing.T) {
 					t.Errorf("%s: %s wants %s", text, path, got)
 				}
 			}
-			if !said(a, annotation.Extended) {
-				t.Errorf("%s: nobody says why: %q", text, a.Reasons)
+			if !hasReason(a, annotation.Extended) {
+				t.Errorf("%s: no reason names it: %q", text, a.Reasons)
 			}
 		}
 	}

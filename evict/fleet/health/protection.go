@@ -12,7 +12,7 @@ const (
 	largestShare = 0.2
 )
 
-// Protection says why nothing new may be done to any node of the fleet; empty where there is no reason. It depends on the
+// Protection returns why nothing new may be done to any node of the fleet; empty where there is no reason. It depends on the
 // totals of one instant alone. A node of which it is not known how it is counts as bad.
 func Protection(f *tick.Fleet) string {
 	bad := f.Nodes - f.Ready
