@@ -53,9 +53,9 @@ type Finding struct {
 	// Candidates are the pods whose end would relieve the pressure, in no order; set where it is Met. Those of a finding that
 	// is not Hard wait in a queue, from which one is evicted a round; a finding with a taint alone has none.
 	Candidates []Candidate
-	// Ongoing are pods that the finding does not choose from, and whose end would relieve the pressure as well: they count when
+	// Others are pods that the finding does not choose from, and whose end would relieve the pressure as well: they count when
 	// their eviction is in progress.
-	Ongoing []Candidate
+	Others []Candidate
 	// Tolerance is how long the finding must have been met without a break before a pod is evicted.
 	Tolerance time.Duration
 	// GracePeriodSeconds is the victim's, nil for the pod's own; a candidate's takes precedence.

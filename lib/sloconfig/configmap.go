@@ -46,17 +46,15 @@ func (m Memory) Settle(from string, data map[string]string) *ConfigMap {
 }
 
 func settle[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *document[T] {
+	none, _ := k.read("{}")
 	text := data[k.key]
-	absent := strings.TrimSpace(text) == ""
-	if absent {
+	if strings.TrimSpace(text) == "" {
 		delete(m, k.key)
-		text = "{}"
+		return none
 	}
 	d, faults := k.read(text)
 	if len(faults) == 0 {
-		if !absent {
-			m[k.key] = text
-		}
+		m[k.key] = text
 		c.note(k.key, d.wrong, "the cluster's strategy holds in its place")
 		c.note(k.key, d.doubts, "")
 		for _, path := range d.scan.unknown {
@@ -67,24 +65,15 @@ func settle[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *
 		}
 		return d
 	}
-	instead := "the last good one stays in force"
-	last, known := m[k.key]
-	if known {
-		if d, known = good(k, last); !known {
-			delete(m, k.key)
+	if last, isKnown := m[k.key]; isKnown {
+		if d, wrong := k.read(last); len(wrong) == 0 {
+			c.note(k.key, faults, "the last good one stays in force")
+			return d
 		}
+		delete(m, k.key)
 	}
-	if !known {
-		instead = "none before it was good: the defaults hold, with nothing enabled"
-		d, _ = k.read("{}")
-	}
-	c.note(k.key, faults, instead)
-	return d
-}
-
-func good[T any](k *kind[T], text string) (*document[T], bool) {
-	d, faults := k.read(text)
-	return d, len(faults) == 0
+	c.note(k.key, faults, "none before it was good: the defaults hold, with nothing enabled")
+	return none
 }
 
 // note notes problems of one key.
