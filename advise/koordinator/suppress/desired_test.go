@@ -1,11 +1,14 @@
 package suppress
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"polder/advise/koordinator/annotation"
+	"polder/advise/koordinator/revert"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -107,7 +110,7 @@ func TestPlainMachine(t *testing.T) {
 	}
 }
 
-// What was once in force is undone when it no longer is wanted, for as long as the cgroups are there.
+// What was once in force is undone when it no longer is wanted, while the cgroups are there.
 func TestUndo(t *testing.T) {
 	const mode = sloconfig.SuppressCPUSet
 	quota := byPolicy(sloconfig.SuppressCFSQuota)
@@ -412,7 +415,7 @@ func TestIdleTierOfAnOlderVersion(t *testing.T) {
 		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
 	})
 	s := machine(service(1000), labelled("BE", "b", 0))
-	st := &State{Tier: tier, Held: map[string]keys{tier: keyIdle}}
+	st := &State{Tier: tier, Held: remembered(map[string]keys{tier: keyIdle})}
 	for range 2 {
 		if w := of(t, st.step(s, on).Cgroups, tier); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
 			t.Errorf("the tier wants %s", text(w))
@@ -454,4 +457,55 @@ func TestTierMoves(t *testing.T) {
 	if len(a.Cgroups) != 3 || st.Tier != s.Tiers[1].Cgroup || len(st.Held) != 3 || of(t, a.Cgroups, st.Tier).CPUSetCPUs == "" {
 		t.Errorf("wants %s, remembers %s", text(a.Cgroups), text(st))
 	}
+}
+
+// What is no longer wanted is undone for ten minutes, and longer while nothing can be decided. A state file of version 0.1 has keys without
+// times: that begins with the first tick.
+func TestHowLongAValueIsUndone(t *testing.T) {
+	st := &State{}
+	if err := json.Unmarshal([]byte(`{"held":{"`+container+`":2,"/gone":null}}`), st); err != nil {
+		t.Fatal(err)
+	}
+	s := machine(service(1000), labelled("BE", "b", 0))
+	undoes := func(after time.Duration, s *tick.Sample, strategies *sloconfig.Strategies) bool {
+		a := &tick.Advice{}
+		st.Advise(&tick.Tick{V: 1, Node: "n", Time: time.Unix(1_767_225_600, 0).Add(after), Sample: s}, strategies, a, Settings{})
+		return of(t, a.Cgroups, container).CPUMaxMilliCPU != nil
+	}
+	noUse := machine(service(1000), labelled("BE", "b", 0))
+	noUse.CPU = nil
+	for _, step := range []struct {
+		after      time.Duration
+		sample     *tick.Sample
+		strategies *sloconfig.Strategies
+		want       bool
+	}{
+		{0, s, disabled(), true},
+		{revert.For, s, disabled(), true},
+		{revert.For + time.Minute, noUse, with(nil), false}, // nothing is decided: the quota stays
+		{time.Hour, s, disabled(), true},
+		{time.Hour + revert.For, s, disabled(), true},
+		{time.Hour + revert.For + 1, s, disabled(), true}, // the last time
+		{time.Hour + revert.For + 2, s, disabled(), false},
+	} {
+		if got := undoes(step.after, step.sample, step.strategies); got != step.want {
+			t.Errorf("after %s: %t; want %t", step.after, got, step.want)
+		}
+	}
+	data, err := json.Marshal(State{Held: remembered(map[string]keys{container: keyQuota})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := (State{}); json.Unmarshal(data, &again) != nil || again.Held[container].Keys != keyQuota {
+		t.Errorf("%s is read as %s", data, text(again))
+	}
+}
+
+// remembered are cgroups of which these keys were wanted.
+func remembered(of map[string]keys) revert.Cgroups[held, *held] {
+	list := revert.Cgroups[held, *held]{}
+	for path, k := range of {
+		list.Remember(path).Keys = k
+	}
+	return list
 }

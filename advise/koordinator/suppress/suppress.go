@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"polder/advise/koordinator/annotation"
+	"polder/advise/koordinator/revert"
 	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
@@ -36,8 +37,8 @@ type State struct {
 	// Given are the CPUs that kubelet gave away, as far as was last known, and Tier its cgroup of BestEffort pods.
 	Given string `json:"given,omitempty"`
 	Tier  string `json:"tier,omitempty"`
-	// Held has the keys that were ever wanted of a cgroup that is still there: those that no longer are must be undone.
-	Held map[string]keys `json:"held,omitempty"`
+	// Held are the cgroups that are still there, with the keys that were ever wanted of them: those that no longer are must be undone.
+	Held revert.Cgroups[held, *held] `json:"held,omitempty"`
 
 	shape  *shape          // derived from the topology, again whenever that changes
 	yields map[string]bool // the cgroups whose wanted quota only undoes an earlier one
@@ -107,7 +108,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, s
 	}
 	v.idle(want)
 
-	st.Held, st.yields = v.undo(want, st.Held, now.decided)
+	st.yields = v.undo(want, &st.Held, now.decided, t.Time)
 	v.widen(want, now.limit)
 	if now.decided {
 		a.Reasons = append(a.Reasons, v.widenForgotten(want, now.limit)...)
