@@ -37,13 +37,13 @@ VICTIMS
 
    A finding is hard (its pods have to be evicted) or soft (they are when there is room; or it calls for a taint alone). It calls for
    pods while it is met, has been so without a break for its rule's tolerance, its rule has rested for its cooldown since its
-   last eviction in that scope, and its value, less the pods whose eviction is in progress, is past the threshold. A silence of more than 90 seconds
-   (or than three samples, where they are further apart) is a break. A pod that is ending counts as released, whoever
+   last eviction in that scope, and its value, less the pods whose eviction is in progress, is past the threshold. A silence of more than 90
+   seconds (or than three samples, where they are further apart) is a break. A pod that is ending counts as released, whoever
    ended it and whatever its class: no second one is evicted for the same need. It does so until it has ended, or has not ended in its
    time; with a grace period of its own, or deleted by somebody else, for 5 minutes at most.
 
-   At each tick the hard findings are served first, in the order of --list, each by its own ranking; equal pods are in the order of their names.
-   Then one pod is evicted for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and
+   At each tick the hard findings are served first, in the order of --list, each by its own ranking; equal pods are in the order of their
+   names. Then one pod is evicted for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and
    name. A waiting candidate that is not named at the next tick is withdrawn. How many:
       --per-rule       pods for one rule at one tick, each only while those before it release too little. Koordinator's rules take as
                        many as they need at one tick, unless it is given
@@ -70,8 +70,8 @@ KOORDINATOR'S RULES
    They are served in that order. What is evicted for one counts for all, by what it is to each; after an eviction all of memory's rest for
    4 seconds, all of CPU's for 20, and CPU's begin 20 seconds after the node is first seen. A BE pod is one with the label
    koordinator.sh/qosClass: BE, without any label one that requests batch resources or that Katalyst's annotation or collect's
-rules classify as reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, lets a pod be evicted for those alone. The grace
-   period is the pod's own.
+   rules classify as reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, lets a pod be evicted for those alone.
+   The grace period is the pod's own.
 
 WHAT HAPPENS TO IT (--action)
    log      nothing: the tick has wouldEvict, and the log has a line when it begins

@@ -82,8 +82,9 @@ What this machine has no file or mount for (resctrl, cpu.cfs_burst_us before Lin
 of other vendors' kernels) is left alone: it is in isolation.errors and in the log once, when it is first wanted, and from then on its
 key is in isolation.unavailable. The file is looked for again every 100 ticks.
 
-advice.memoryReclaim is memory to be taken back once (memory.reclaim of version 2). It is done beside the ticks, one at a time, for a second at
-most, and never twice: its name is the run of the kernel and the time in it, which must be later than the last one's and than isolate's own start.
+advice.memoryReclaim is memory to be taken back once (memory.reclaim of version 2). It is done beside the ticks, one at a time, for a second
+at most, and never twice: its name is the run of the kernel and the time in it, which must be later than the last one's and than isolate's
+own start.
 
 A memory.max of version 2 that the kernel could only enforce by killing is not written.
 

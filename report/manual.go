@@ -93,8 +93,9 @@ RECORDINGS
    day as for a year: up to 8640 points, each the average of as many ticks as it takes, and names what it leaves out. Decisions that the
    recording lacks are inserted as for explain. Names in it are text and never markup; a policy in the page keeps all scripts but its own
    from running.
-   With --listen the page is served, follows the stream, and has its last 24 hours. A PORT alone is this machine's own. Only GET is answered,
-   for at most 8 open pages. There is no password and no encryption: another address is for networks in which everybody may know the pods.
+   With --listen the page is served, follows the stream, and has its last 24 hours. A PORT alone is this machine's own. Only GET is
+   answered, for at most 8 open pages. There is no password and no encryption: another address is for networks in which everybody may know
+   the pods.
 
    report --to score < day.jsonl adds up what a policy offered, how often that was more than was free, moves, squeezes, evictions, how many
    threads of services waited, and writes. What would another policy have done with the same day?

@@ -1,18 +1,18 @@
-// Package cold takes memory back that batch pods hold and do not use, before anything must be evicted for it: a small part of what each holds,
-// every few seconds, for as long as the pod does not notice. It asks by [tick.MemoryReclaim], an action, which isolate does once.
+// Package cold takes memory back that batch pods hold and do not use, before anything must be evicted for it: a small part of what each
+// holds, every few seconds, for as long as the pod does not notice. It asks by [tick.MemoryReclaim], an action, which isolate does once.
 //
 //	bytes = what the pod holds * 1 % * max(0, 1 - pressure / 0.1 %)      every 6 s
 //
-// The brake is the pod's own: its memory.pressure, the part of the time in which one of its tasks waited for memory, and its refaults, which is
-// memory that was needed again shortly after it had been taken. At a tenth of a percent of waiting nothing is taken; at ten times that, or
-// where half as much comes back as a step takes, the pod is left alone for a minute, and twice as long after each such mistake. What a pod does
-// with its memory is not asked: whether a page is cold shows by taking it.
+// The brake is the pod's own: its memory.pressure, the part of the time in which one of its tasks waited for memory, and its refaults,
+// which is memory that was needed again shortly after it had been taken. At a tenth of a percent of waiting nothing is taken; at ten times
+// that, or where half as much comes back as a step takes, the pod is left alone for a minute, and twice as long after each such mistake.
+// What a pod does with its memory is not asked: whether a page is cold shows by taking it.
 //
 // Where the ideas are from:
-//   - TMO (Weiner and others, ASPLOS 2022, "TMO: Transparent Memory Offloading in Datacenters"): the formula, its target of 0.1 %, the step of
-//     6 s, pressure and not rates of promotion as what tells cold from warm, and offloading to compressed memory.
-//   - senpai (Meta, github.com/facebookincubator/senpai; its successor is a plugin of oomd): the part of 1 % in a step, where TMO's 0.05 % is
-//     for a whole fleet's services; and the backing off where the target is far exceeded.
+//   - TMO (Weiner and others, ASPLOS 2022, "TMO: Transparent Memory Offloading in Datacenters"): the formula, its target of 0.1 %, the step
+//     of 6 s, pressure and not rates of promotion as what tells cold from warm, and offloading to compressed memory.
+//   - senpai (Meta, github.com/facebookincubator/senpai; its successor is a plugin of oomd): the part of 1 % in a step, where TMO's 0.05 %
+//     is for a whole fleet's services; and the backing off where the target is far exceeded.
 //   - memory.reclaim (Linux 5.19, Documentation/admin-guide/cgroup-v2.rst): takes back without a limit that stays behind, as senpai's
 //     memory.high did, and counts the time that this takes as the writer's and not as the pod's.
 package cold
@@ -48,7 +48,8 @@ const (
 	longest = 2 * time.Minute
 	// ratio is the part of what a pod holds that a step of [every] takes.
 	ratio = 0.01
-	// stallTarget is the part of the time in which a task waits for memory at which nothing is taken, and stallBrake the one that stops for longer.
+	// stallTarget is the part of the time in which a task waits for memory at which nothing is taken, and stallBrake the one that stops for
+	// longer.
 	stallTarget = 0.001
 	stallBrake  = 0.01
 	// refaultPart is the part of what a step takes that may be needed again in the same time.
@@ -96,8 +97,8 @@ type reading struct {
 	refaults        float64 // bytes in a second
 }
 
-// Advise asks for cold memory of the batch pods, and gives reasons for what was asked for and what was not. It returns what is to be remembered: nil while
-// there is nothing.
+// Advise asks for cold memory of the batch pods, and gives reasons for what was asked for and what was not. It returns what is to be
+// remembered: nil while there is nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st

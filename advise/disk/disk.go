@@ -91,8 +91,8 @@ type set struct {
 // Reboot forgets what was set of cgroups that another run of the kernel had.
 func (st *State) Reboot() *State { return nil }
 
-// Advise adds batch's weight and limits to the advice and to its fallback. idle reports whether batch has the idle share by default. It returns
-// what is to be remembered: nil while there is nothing.
+// Advise adds batch's weight and limits to the advice and to its fallback. idle reports whether batch has the idle share by default. It
+// returns what is to be remembered: nil while there is nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, own Strategy, idle bool) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st

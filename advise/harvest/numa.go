@@ -205,7 +205,8 @@ func (r *resizing) most() int {
 	return best
 }
 
-// least is the core that comes first: the last of those whose node has the largest shortfall, within the limit; negative where there is none.
+// least is the core that comes first: the last of those whose node has the largest shortfall, within the limit; negative where there is
+// none.
 func (r *resizing) least(limit int) int {
 	best := -1
 	for i := range slices.Backward(r.order) {

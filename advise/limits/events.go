@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// stuckAfter is how long memory.high may slow batch down under what it holds and bring nothing, and stuckFor how long it stays at what batch
-	// holds after that.
+	// stuckAfter is how long memory.high may slow batch down under what it holds and bring nothing, and stuckFor how long it stays at what
+	// batch holds after that.
 	stuckAfter = 10 * time.Second
 	stuckFor   = time.Minute
 	// progressPart is the part of what was held by which the use must fall to count as something.
@@ -60,7 +60,8 @@ func (w *work) eventsOf(path string) *tick.MemoryEvents {
 	return nil
 }
 
-// watch compares a cgroup's events with those of the tick before, and returns whether memory.high brings anything: nil where they are not known.
+// watch compares a cgroup's events with those of the tick before, and returns whether memory.high brings anything: nil where they are not
+// known.
 func (w *work) watch(u *unit, goal float64) *watch {
 	e, now := w.eventsOf(u.path), w.tick.Time
 	if e == nil {

@@ -42,8 +42,8 @@ func (c *cgroups) inode(path string) uint64 {
 	return act.InodeOf(c.Hierarchy, c.action, path)
 }
 
-// forgetReplaced forgets the evictions in progress of pods whose cgroup is no longer the one that was meant, or is to be held frozen and is not:
-// they would count as released although they run.
+// forgetReplaced forgets the evictions in progress of pods whose cgroup is no longer the one that was meant, or is to be held frozen and is
+// not: they would count as released although they run.
 func (e *engine) forgetReplaced(n *node) {
 	if e.cgroups == nil {
 		return

@@ -37,8 +37,8 @@ and how it is installed.
 
 DECISION` + decision + `
 The rule's name in the section is agent-health; its value is for how many seconds the agent has not been ready. The tick's section has
-which taint should be on the node, which pods are evicted, and in "fleet" whether the protection holds ("protection"), whether nothing new is done
-to this node ("held"), and how many nodes wait for their turn. The log has one line when the protection begins and one when it ends.
+which taint should be on the node, which pods are evicted, and in "fleet" whether the protection holds ("protection"), whether nothing new
+is done to this node ("held"), and how many nodes wait for their turn. The log has one line when the protection begins and one when it ends.
 
 Never a system pod, a static, mirror or critical pod, one that has ended or is terminating, or one annotated polder/evict=false
 (--opt-out). Where a round of ticks takes longer than the pause between two nodes, those of one round are evicted together.

@@ -156,8 +156,8 @@ func outOf(d *tick.DiskCost, word string, v, least, most float64) error {
 	return fmt.Errorf("%s=%v of %q refused: want %v to %v", word, v, clip.Text(d.Disk, shownBytes), least, most)
 }
 
-// costWords are a line's words by their names, without those that the kernel itself chooses (ctrl=auto). A disk without a line is not enabled,
-// and its model is the kernel's.
+// costWords are a line's words by their names, without those that the kernel itself chooses (ctrl=auto). A disk without a line is not
+// enabled, and its model is the kernel's.
 func costWords(name, text string) map[string]string {
 	words := map[string]string{}
 	for field := range strings.FieldsSeq(text) {

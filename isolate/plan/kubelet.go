@@ -211,9 +211,9 @@ func (k *Kubelet) ByKubelet(f File, text string) bool {
 	return err == nil && (set.Equals(k.Default) || slices.ContainsFunc(k.Before, set.Equals))
 }
 
-// ResetByKubelet reports whether a value is one that kubelet gives a cgroup above its containers again and again: the weight of its tiers, and
-// under the systemd driver all that systemd knows of a tier's or a pod's CPU. Kubelet asks it for no quota, and for no list: where a new
-// container makes a slice want another controller, systemd writes that there is none.
+// ResetByKubelet reports whether a value is one that kubelet gives a cgroup above its containers again and again: the weight of its tiers,
+// and under the systemd driver all that systemd knows of a tier's or a pod's CPU. Kubelet asks it for no quota, and for no list: where a
+// new container makes a slice want another controller, systemd writes that there is none.
 func ResetByKubelet(f File, text string) bool {
 	at, _ := Place(f.Cgroup)
 	slice := strings.HasSuffix(f.Cgroup, ".slice")

@@ -28,9 +28,9 @@ type ReclaimClock struct {
 	Last float64
 }
 
-// Skips returns why a reclaim is not to be begun, neither now nor later; empty where it is. It is what makes a repeated tick do nothing: a time
-// of a run of the kernel is good for one reclaim, and none is good that is not later than the last one. So a replay, a duplicate and a tick
-// that comes late change nothing, and neither do those from before isolate was started, by which another isolate may have acted.
+// Skips returns why a reclaim is not to be begun, neither now nor later; empty where it is. It is what makes a repeated tick do nothing: a
+// time of a run of the kernel is good for one reclaim, and none is good that is not later than the last one. So a replay, a duplicate and a
+// tick that comes late change nothing, and neither do those from before isolate was started, by which another isolate may have acted.
 func (c ReclaimClock) Skips(want *tick.MemoryReclaim) string {
 	at := want.BootSeconds
 	switch {

@@ -1,8 +1,8 @@
 // Package reclaim takes cold memory back where an advice asks for it, by the kernel's memory.reclaim (cgroup version 2, Linux 5.19).
 //
-// That is an action and not a state: a tick that comes again must not repeat it. Each has the run of the kernel and the time in it at which its
-// sample was taken, by the kernel's own clock, which is never set back; a [Runner] begins none whose time is not later than that of the last
-// one, or than its own start. So nothing has to be kept on a disk: what another isolate may have begun is from before this one's start
+// That is an action and not a state: a tick that comes again must not repeat it. Each has the run of the kernel and the time in it at which
+// its sample was taken, by the kernel's own clock, which is never set back; a [Runner] begins none whose time is not later than that of the
+// last one, or than its own start. So nothing has to be kept on a disk: what another isolate may have begun is from before this one's start
 // (docs/adr/0015-reclaim-once.md).
 //
 // The kernel works in the time of whoever writes, as long as it takes. So it is done beside the ticks, by one goroutine at a time, in small

@@ -46,7 +46,8 @@ type NetworkIsolation struct {
 	Unchanged int `json:"unchanged"`
 	// Missing counts the cgroups of the advice that do not exist (any more).
 	Missing int `json:"missing,omitempty"`
-	// Unavailable is what is left alone: what the kernel lacks, and what is another program's. Errors has the reason for each, when it is first met.
+	// Unavailable is what is left alone: what the kernel lacks, and what is another program's. Errors has the reason for each, when it is
+	// first met.
 	Unavailable []string         `json:"unavailable,omitempty"`
 	Writes      []Write          `json:"writes,omitempty"`
 	Errors      []IsolationError `json:"errors,omitempty"`

@@ -32,7 +32,8 @@ type publisher struct {
 	rules      object.Rules
 	given      object.Given // which of them the user has set
 	staleAfter time.Duration
-	// growInterval is how long an amount that has grown waits after the object's amounts have moved; growGiven reports whether it is the user's.
+	// growInterval is how long an amount that has grown waits after the object's amounts have moved; growGiven reports whether it is the
+	// user's.
 	growInterval time.Duration
 	growGiven    bool
 	left         bool // a Node's taints, if there are ours, are of another process

@@ -1,5 +1,5 @@
-// Package fleet is report fleet, the last stage of the fleet controller: it writes what the others decide about every node to the node's objects.
-// How is package cluster's.
+// Package fleet is report fleet, the last stage of the fleet controller: it writes what the others decide about every node to the node's
+// objects. How is package cluster's.
 package fleet
 
 import (

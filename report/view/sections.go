@@ -363,8 +363,8 @@ func (m *Model) writeSection(look Look) section {
 	return s
 }
 
-// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and is named so where
-// the stream does not have what they come to.
+// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and is named so
+// where the stream does not have what they come to.
 func written(text, key string, milliCPU *int64) string {
 	switch {
 	case milliCPU != nil && *milliCPU == tick.Unlimited:

@@ -1,5 +1,5 @@
-// Package annotation reads Koordinator's annotations of nodes and pods. Their writers are tenants, too: what is too long or no good does not
-// hold, and is named. It is pure.
+// Package annotation reads Koordinator's annotations of nodes and pods. Their writers are tenants, too: what is too long or no good does
+// not hold, and is named. It is pure.
 package annotation
 
 import (

@@ -205,9 +205,9 @@ func (v *view) places() map[string]place {
 	return places
 }
 
-// widenForgotten wants a tier that is confined, though nothing of what was advised is remembered (the state was lost, or another program confined
-// it), as wide as it is without suppression, as Koordinator does each time. After --contest external changes the value is left to the other
-// writer: isolate leaves it to him.
+// widenForgotten wants a tier that is confined, though nothing of what was advised is remembered (the state was lost, or another program
+// confined it), as wide as it is without suppression, as Koordinator does each time. After --contest external changes the value is left to
+// the other writer: isolate leaves it to him.
 func (v *view) widenForgotten(want *wants, l limit) (reasons []string) {
 	if v.tier == nil {
 		return nil
