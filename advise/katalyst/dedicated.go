@@ -180,7 +180,9 @@ func (c *claim) keeps(s *shape, had string, avail cpus.Set) (named, bool) {
 
 // bind marks each dedicated pod with its CPUs, and its memory nodes where it asks for them. It returns which pods are bound to memory
 // nodes or were, and the NUMA nodes that a pod has alone.
-func bind(in inputs, members []member, claims []claim, given map[string]named, d divided) (nowBound map[string]bool, owned cpus.Set, reasons []string) {
+func bind(in inputs, members []member, claims []claim, given map[string]named, d divided) (
+	nowBound map[string]bool, owned cpus.Set, reasons []string,
+) {
 	bound := map[string]string{}
 	whole := map[string]float64{}
 	for _, c := range claims {

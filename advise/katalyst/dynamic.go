@@ -64,7 +64,8 @@ func readDynamic(raw tick.Raw) *dynamic {
 	}
 	d.off = r.Off
 	d.reserve, d.floor = r.Amounts[customconfig.FieldReserve], r.Amounts[customconfig.FieldFloor]
-	d.withheld, d.least, d.negligible = r.Amounts[customconfig.FieldWithhold], r.Amounts[customconfig.FieldLeast], r.Amounts[customconfig.FieldNegligible]
+	d.withheld, d.least, d.negligible = r.Amounts[customconfig.FieldWithhold], r.Amounts[customconfig.FieldLeast],
+		r.Amounts[customconfig.FieldNegligible]
 	if d.floor.Bytes != nil {
 		d.reasons = append(d.reasons, d.from(customconfig.FieldFloor)+".memory is not used by this policy")
 	}

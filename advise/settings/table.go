@@ -52,13 +52,15 @@ func Defaults() Settings {
 // ForKatalyst are those of that policy; from has where a setting is from that is set, by its name.
 func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	k := s.Katalyst
-	k.ReservedCPUs, k.BatchClass, k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold, s.Disk, from
+	k.ReservedCPUs, k.BatchClass, k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold,
+		s.Disk, from
 	return k
 }
 
 // ForKoordinator are those of that policy.
 func (s *Settings) ForKoordinator() koordinator.Settings {
-	return koordinator.Settings{ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Cold: s.Cold, Disk: s.Disk}
+	return koordinator.Settings{ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Cold: s.Cold,
+		Disk: s.Disk}
 }
 
 // ForHarvest are those of that policy.

@@ -151,7 +151,8 @@ func (x *shortage) missing(part, why string) {
 
 func (x *shortage) finding(part string, value, threshold float64, met bool, l *level) Finding {
 	f := Finding{PressureFinding: tick.PressureFinding{
-		Rule: memoryPressure.Name, Scope: ScopeMemory, Part: part, Value: value, Threshold: threshold, Met: met, Hard: true, Since: since(l.Start),
+		Rule: memoryPressure.Name, Scope: ScopeMemory, Part: part, Value: value, Threshold: threshold, Met: met, Hard: true,
+		Since: since(l.Start),
 	}}
 	f.Tolerance, f.Cooldown = x.s.MemoryTolerance, x.s.MemoryCooldown
 	f.GracePeriodSeconds = grace(x.s.MemoryGracePeriod)

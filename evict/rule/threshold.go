@@ -49,7 +49,8 @@ func (l *level) over(t *tick.Tick, value, threshold, hysteresis float64) (counts
 
 // podOver compares a pod's value, by what was known of the pod before. Where it is over, now has the pod's level, which is returned; else
 // it is nil. The threshold is the one that counts now.
-func podOver(now *map[string]*level, before map[string]*level, uid string, t *tick.Tick, value, threshold, hysteresis float64) (*level, float64) {
+func podOver(now *map[string]*level, before map[string]*level, uid string, t *tick.Tick, value, threshold, hysteresis float64,
+) (*level, float64) {
 	l := before[uid]
 	if l == nil {
 		l = &level{}

@@ -153,7 +153,8 @@ func (k *links) count(named []plan.Named) (out []tick.NetworkCount, err error) {
 		}
 		for _, c := range classes[n.Index] {
 			a := c.Attrs()
-			if a.Handle != netlink.MakeHandle(plan.Handle, n.Minor) || a.Statistics == nil || a.Statistics.Basic == nil || a.Statistics.Queue == nil {
+			if a.Handle != netlink.MakeHandle(plan.Handle, n.Minor) || a.Statistics == nil || a.Statistics.Basic == nil ||
+				a.Statistics.Queue == nil {
 				continue
 			}
 			out = append(out, tick.NetworkCount{

@@ -59,7 +59,8 @@ func (t *translator) costs(c *tick.Cgroup) {
 		found := false
 		for j := range t.machine.Disks {
 			disk := &t.machine.Disks[j]
-			ofAll := d.Disk == tick.AllDisks && disk.All && !named[disk.Name] && !slices.ContainsFunc(disk.Mounts, func(m string) bool { return named[m] })
+			ofAll := d.Disk == tick.AllDisks && disk.All && !named[disk.Name] &&
+				!slices.ContainsFunc(disk.Mounts, func(m string) bool { return named[m] })
 			if !ofAll && d.Disk != disk.Name && !slices.Contains(disk.Mounts, d.Disk) {
 				continue
 			}
@@ -203,7 +204,8 @@ func (s *Setting) wantCost() string {
 		return text
 	}
 	words := costWords(s.Name, text)
-	order := []string{"enable", "ctrl", "model", "rpct", "rlat", "wpct", "wlat", "min", "max", "rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"}
+	order := []string{"enable", "ctrl", "model", "rpct", "rlat", "wpct", "wlat", "min", "max", "rbps", "rseqiops", "rrandiops", "wbps",
+		"wseqiops", "wrandiops"}
 	var out []string
 	for _, word := range order {
 		if value, ok := words[word]; ok {

@@ -307,7 +307,8 @@ func (s *Setting) UseOther() {
 // Equal reports whether two wanted states are the same.
 func Equal(a, b *tick.Cgroup) bool {
 	return a.Cgroup == b.Cgroup && a.CPUSetCPUs == b.CPUSetCPUs && a.CPUSetMems == b.CPUSetMems &&
-		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) && same(a.CPUIdle, b.CPUIdle) &&
+		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) &&
+		same(a.CPUIdle, b.CPUIdle) &&
 		same(a.MemoryMinBytes, b.MemoryMinBytes) && same(a.MemoryLowBytes, b.MemoryLowBytes) &&
 		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) && a.MemoryTighterOnly == b.MemoryTighterOnly &&
 		same(a.MemoryOOMGroup, b.MemoryOOMGroup) && same(a.MemoryWmarkRatioPercent, b.MemoryWmarkRatioPercent) &&

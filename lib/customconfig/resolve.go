@@ -145,7 +145,9 @@ func (c *Configs) resolve(kind Kind, node string, nodeLabels map[string]string, 
 
 // InForce is what is in force on a node, by the kinds' keys, when to look again, and what is wrong. Where it cannot be told
 // what is in force of a kind, that of last stays, the result before, as in Katalyst.
-func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (map[string]*Chosen, time.Time, []error) {
+func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (
+	map[string]*Chosen, time.Time, []error,
+) {
 	inForce, next, errs := map[string]*Chosen{}, time.Time{}, []error(nil)
 	for _, kind := range Kinds {
 		chosen, again, err := c.resolve(kind, node, nodeLabels, now)

@@ -28,7 +28,8 @@ func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil:
 		failed(r.Context(), err)
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500:
-		failed(r.Context(), apierrors.NewGenericServerResponse(response.StatusCode, r.Method, schema.GroupResource{}, "", response.Status, 0, true))
+		failed(r.Context(), apierrors.NewGenericServerResponse(response.StatusCode, r.Method, schema.GroupResource{}, "", response.Status,
+			0, true))
 	}
 	return response, err
 }

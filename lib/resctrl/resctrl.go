@@ -107,7 +107,8 @@ func readBandwidth(m *tick.Resctrl, root, dir string, lines []schemata.Line) err
 		return err
 	}
 	m.MBMin, m.MBGranularity, m.MB = least, step, line.IDs()
-	m.MBps = inMBps(root) || m.Vendor == schemata.Intel && slices.ContainsFunc(line.Values, func(v schemata.Value) bool { return v.Part > 100 })
+	m.MBps = inMBps(root) || m.Vendor == schemata.Intel &&
+		slices.ContainsFunc(line.Values, func(v schemata.Value) bool { return v.Part > 100 })
 	return nil
 }
 

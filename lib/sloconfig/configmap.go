@@ -95,7 +95,8 @@ func (c *ConfigMap) note(key string, faults []*fault, instead string) {
 var (
 	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 	otherFields = []string{
-		"groupIdentity", "coreExpeller", "cpuPolicy", "cgroupRoot", "extensions", "minFreeKbytesFactor", "watermarkScaleFactor", "memcgReapBackGround",
+		"groupIdentity", "coreExpeller", "cpuPolicy", "cgroupRoot", "extensions", "minFreeKbytesFactor", "watermarkScaleFactor",
+		"memcgReapBackGround",
 		"readLatency", "writeLatency", "readLatencyPercent", "writeLatencyPercent", "enableUserModel", "modelReadBPS", "modelWriteBPS",
 		"modelReadSeqIOPS", "modelWriteSeqIOPS", "modelReadRandIOPS", "modelWriteRandIOPS",
 	}

@@ -50,7 +50,8 @@ var (
 	systemKind     = newKind(KeySystem, "clusterStrategy", "nodeStrategies", func(s *Strategies) *System { return &s.System }, (*System).check, nil, nil)
 )
 
-func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault, unused func(*T) []string) *kind[T] {
+func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault,
+	unused func(*T) []string) *kind[T] {
 	k := &kind[T]{key: key, cluster: cluster, nodes: nodes, part: part, check: check, doubts: doubts, unused: unused}
 	strategy := shapeOf[T]()
 	entries := strategy.with(field{"name", nil}, field{"nodeSelector", shapeOf[nodeSelector]()})

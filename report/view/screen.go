@@ -28,7 +28,8 @@ func Frame(m *Model, look Look, now time.Time) []string {
 		lines = append(lines, &line{})
 	}
 	lines = append(lines, m.coreLines(look)...)
-	sections := []section{m.podSection(look), m.pressureSection(look), m.writeSection(look), m.networkSection(), m.reasonSection(), m.errorSection()}
+	sections := []section{m.podSection(look), m.pressureSection(look), m.writeSection(look), m.networkSection(), m.reasonSection(),
+		m.errorSection()}
 	lines = append(lines, lay(sections, look.Height-len(lines), roomy)...)
 
 	out := make([]string, 0, len(lines))
@@ -330,7 +331,8 @@ func (m *Model) quotaLines(look Look, total int) []*line {
 	reclaimed := min(max(0, float64(*m.Tick.Advice.Reclaimed.MilliCPU)), all) // whoever wrote it: the bar has that many columns
 	services := all - reclaimed
 	what := "offer" // batch is limited by its scheduling class
-	if slices.ContainsFunc(m.Tick.Advice.Cgroups, func(c tick.Cgroup) bool { return c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited }) {
+	isHeld := func(c tick.Cgroup) bool { return c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited }
+	if slices.ContainsFunc(m.Tick.Advice.Cgroups, isHeld) {
 		what = "quota"
 	}
 	l := (&line{}).add(heading, fit(what, labelWidth))

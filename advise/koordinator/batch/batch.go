@@ -27,7 +27,8 @@ const (
 
 // words are what the reasons call a resource's figures.
 var words = [resources]struct{ native, batch, mid, unit, margin, limit, midLimit, midStatic string }{
-	{"cpu", "batch-cpu", "mid-cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent", "midStaticCPUReservedPercent"},
+	{"cpu", "batch-cpu", "mid-cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent",
+		"midStaticCPUReservedPercent"},
 	{"memory", "batch-memory", "mid-memory", " B", "memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "midMemoryThresholdPercent", "midStaticMemoryReservedPercent"},
 }
 
@@ -156,7 +157,8 @@ func (t terms) left() int64 { return less(less(less(t.capacity, t.margin), t.hel
 // reckon is the formula of one resource under its policy. For the system it takes what that uses, or what is reserved for it
 // where that is more.
 func reckon(r resource, capacity, system, reserved int64, s *podSum, c *sloconfig.Colocation) terms {
-	t := terms{capacity: capacity, margin: scaled(capacity, 100-reclaimPercent(r, c), 100), held: max(system, reserved), policy: policyOf(r, c)}
+	t := terms{capacity: capacity, margin: scaled(capacity, 100-reclaimPercent(r, c), 100), held: max(system, reserved),
+		policy: policyOf(r, c)}
 	switch t.policy {
 	case sloconfig.CalculateRequest:
 		t.held, t.pods = reserved, s.requests
@@ -202,7 +204,8 @@ func (n *node) batch(a *tick.Advice, r resource, system int64, s *podSum, c *slo
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s (%s): capacity %s - margin %s (%s %d) - %s - high-priority pods %s%s = %s",
-		w.batch, t.policy, amount(t.capacity), amount(t.margin), w.margin, reclaimPercent(r, c), held, amount(t.pods), s.parts(t.policy, amount), amount(left))
+		w.batch, t.policy, amount(t.capacity), amount(t.margin), w.margin, reclaimPercent(r, c), held, amount(t.pods),
+		s.parts(t.policy, amount), amount(left))
 	if limit, set := cap100(r, c); set {
 		if limited := scaled(n.capacity[r], limit, 100); limited < left {
 			left = limited

@@ -49,7 +49,8 @@ func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 // pretends reports whether a pod that suppression does not hold is of a low class by its label alone, which anybody may write: what
 // is not confined is counted. (The API server admits spec.priority.)
 func pretends(p *tick.Pod) bool {
-	if _, labeled := p.Labels[qos.KoordinatorPriorityClass]; !labeled || qos.Koordinator(p) == qos.BE || qos.KubernetesOf(p) == qos.BestEffort {
+	if _, labeled := p.Labels[qos.KoordinatorPriorityClass]; !labeled || qos.Koordinator(p) == qos.BE ||
+		qos.KubernetesOf(p) == qos.BestEffort {
 		return false
 	}
 	admitted := *p

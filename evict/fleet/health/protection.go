@@ -17,7 +17,8 @@ const (
 func Protection(f *tick.Fleet) string {
 	bad := f.Nodes - f.Ready
 	switch {
-	case f.Nodes < 0 || f.Ready < 0 || f.NotReady < 0 || f.Unknown < 0 || f.Ready > f.Nodes || f.NotReady > f.Nodes || f.Unknown != bad-f.NotReady:
+	case f.Nodes < 0 || f.Ready < 0 || f.NotReady < 0 || f.Unknown < 0 || f.Ready > f.Nodes || f.NotReady > f.Nodes ||
+		f.Unknown != bad-f.NotReady:
 		return fmt.Sprintf("the fleet's totals do not add up (%d nodes, %d ready, %d not ready, %d unknown)", f.Nodes, f.Ready, f.NotReady, f.Unknown)
 	case f.Nodes > 0 && f.Ready == 0:
 		return fmt.Sprintf("of %d nodes none is known to have an agent that is ready: that is the network or the fleet controller, not the nodes", f.Nodes)
