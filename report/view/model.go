@@ -225,7 +225,7 @@ func (m *Model) limits() map[string]string {
 	for _, c := range m.Tick.Advice.Cgroups {
 		var words []string
 		if c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited {
-			words = append(words, "quota "+cores(floatOf(c.CPUMaxMilliCPU)))
+			words = append(words, "quota "+Cores(floatOf(c.CPUMaxMilliCPU)))
 		}
 		if c.CPUIdle != nil && *c.CPUIdle {
 			words = append(words, "idle")

@@ -85,13 +85,13 @@ func (m *Model) podSection(look Look) section {
 	}
 	var pods []*tick.Pod
 	for i := range m.Tick.Sample.Pods {
-		if p := &m.Tick.Sample.Pods[i]; m.Pods == nil || m.Pods(qualified(p.Namespace, p.Name)) {
+		if p := &m.Tick.Sample.Pods[i]; m.Pods == nil || m.Pods(Name(p.Namespace, p.Name)) {
 			pods = append(pods, p)
 		}
 	}
 	number := fmt.Sprint(len(pods))
 	if m.Searched != "" {
-		number = fmt.Sprintf("%d of %d with %q", len(pods), len(m.Tick.Sample.Pods), clean(m.Searched))
+		number = fmt.Sprintf("%d of %d with %q", len(pods), len(m.Tick.Sample.Pods), Clean(m.Searched))
 	}
 	// By class and name, not by use: rows that change places cannot be read.
 	slices.SortStableFunc(pods, func(a, b *tick.Pod) int {
@@ -103,7 +103,7 @@ func (m *Model) podSection(look Look) section {
 	fixed := classWidth + cpuWidth + loadWidth + memWidth + 3
 	longest := 0
 	for _, p := range pods {
-		longest = max(longest, len([]rune(qualified(p.Namespace, p.Name))))
+		longest = max(longest, len([]rune(Name(p.Namespace, p.Name))))
 	}
 	name := max(12, min(longest, 50, look.Width-fixed-14))
 	s := section{
@@ -117,12 +117,12 @@ func (m *Model) podSection(look Look) section {
 		l := &line{}
 		mark, marked := marks[p.UID]
 		if marked {
-			l.add(bad, fit(fitPath(qualified(p.Namespace, p.Name), name), name+1))
+			l.add(bad, fit(fitPath(Name(p.Namespace, p.Name), name), name+1))
 		} else {
-			l.add(plain, fit(fitPath(qualified(p.Namespace, p.Name), name), name+1))
+			l.add(plain, fit(fitPath(Name(p.Namespace, p.Name), name), name+1))
 		}
-		l.add(classStyle[p.QoS], fit(clean(p.QoS), classWidth))
-		l.add(plain, right(cores(p.UsageMilliCPU), cpuWidth)+right(load(p.Load1), loadWidth)+right(podMemory(p), memWidth)+"  ")
+		l.add(classStyle[p.QoS], fit(Clean(p.QoS), classWidth))
+		l.add(plain, right(Cores(p.UsageMilliCPU), cpuWidth)+right(load(p.Load1), loadWidth)+right(podMemory(p), memWidth)+"  ")
 		if marked {
 			l.add(bad, mark+" ")
 		}
@@ -137,9 +137,9 @@ func podMemory(p *tick.Pod) string {
 		return missing
 	}
 	if p.Memory.WorkingSetBytes != nil {
-		return bytes(p.Memory.WorkingSetBytes)
+		return Bytes(p.Memory.WorkingSetBytes)
 	}
-	return bytes(p.Memory.UsageBytes)
+	return Bytes(p.Memory.UsageBytes)
 }
 
 // marks are the words for the pods that go, by UID.
@@ -147,13 +147,14 @@ func (m *Model) marks() map[string]string {
 	marks := map[string]string{}
 	if m.Tick.Eviction != nil {
 		for _, e := range m.Tick.Eviction.Evictions {
-			marks[e.UID] = stateWord(e.State)
+			marks[e.UID] = StateWord(e.State)
 		}
 	}
 	return marks
 }
 
-func stateWord(state string) string {
+// StateWord is the state of an eviction in words.
+func StateWord(state string) string {
 	switch state {
 	case tick.StateWouldEvict:
 		return "would be evicted"
@@ -164,7 +165,14 @@ func stateWord(state string) string {
 	case tick.StateFailed:
 		return "not evicted"
 	}
-	return clean(state)
+	return Clean(state)
+}
+
+// Places shows for the pods of a tick where each may run, how much, and in which scheduling class.
+func Places(t *tick.Tick) func(*tick.Pod) string {
+	m := &Model{Tick: t}
+	limits, sets := m.limits(), m.sets()
+	return func(p *tick.Pod) string { return confinement(p, limits, sets) }
 }
 
 // confinement returns where a pod may run, how much, and in which scheduling class.
@@ -179,7 +187,7 @@ func confinement(p *tick.Pod, limits, sets map[string]string) string {
 			parts = append(parts, held)
 		}
 		if set := cmp.Or(sets[c.Cgroup], c.CPUSetCPUs); set != "" {
-			parts = append(parts, clean(set))
+			parts = append(parts, Clean(set))
 		}
 	}
 	slices.Sort(parts)
@@ -193,19 +201,19 @@ func (m *Model) pressureSection(look Look) section {
 	}
 	h := (&line{}).add(heading, "pressure")
 	for _, t := range e.Taints {
-		h.add(plain, "  ").add(bad, "taint "+clean(shortKey(t.Key)+":"+t.Effect))
+		h.add(plain, "  ").add(bad, "taint "+Clean(shortKey(t.Key)+":"+t.Effect))
 	}
 	if e.DryRun {
 		h.add(dim, "  (dry run)")
 	}
 	s := section{heading: h, least: 3}
 	if e.Refused != "" {
-		s.rows = append(s.rows, (&line{}).add(warn, "refused: "+clean(e.Refused)))
+		s.rows = append(s.rows, (&line{}).add(warn, "refused: "+Clean(e.Refused)))
 	}
 	for _, x := range e.Evictions {
-		l := (&line{}).add(bad, "▓ "+qualified(x.Namespace, x.Name)+" "+stateWord(x.State)).add(plain, ": "+clean(x.Message))
+		l := (&line{}).add(bad, "▓ "+Name(x.Namespace, x.Name)+" "+StateWord(x.State)).add(plain, ": "+Clean(x.Message))
 		if x.Error != "" {
-			l.add(bad, " ("+clean(x.Error)+")")
+			l.add(bad, " ("+Clean(x.Error)+")")
 		}
 		s.rows = append(s.rows, l)
 	}
@@ -280,7 +288,7 @@ func pressureRow(look Look, p finding, t *tick.Tick) *line {
 	case near > 1:
 		st = warn
 	}
-	l := (&line{}).add(plain, fit(clean(name), 31)+" ").add(dim, fit(level, 5))
+	l := (&line{}).add(plain, fit(Clean(name), 31)+" ").add(dim, fit(level, 5))
 	l.bar(1, max(8, look.Width/8), segment{min(near, 1), "█", st})
 	l.add(st, " "+right(amount(p.PressureFinding, p.Value), 9))
 	l.add(dim, cond(p.Below, " min ", " max ")).add(plain, amount(p.PressureFinding, p.Threshold))
@@ -289,7 +297,7 @@ func pressureRow(look Look, p finding, t *tick.Tick) *line {
 	}
 	switch since, err := time.Parse(time.RFC3339Nano, p.Since); {
 	case p.Met && err == nil:
-		l.add(bad, "  met").add(plain, " for "+span(t.Time.Sub(since)))
+		l.add(bad, "  met").add(plain, " for "+Span(t.Time.Sub(since)))
 	case p.Met:
 		l.add(bad, "  met")
 	case p.further > 0:
@@ -320,13 +328,13 @@ func timesOffered(t *tick.Tick, p tick.PressureFinding) string {
 func amount(p tick.PressureFinding, v float64) string {
 	switch p.Unit() {
 	case tick.UnitMilliCPU:
-		return cores(&v) + " CPU"
+		return Cores(&v) + " CPU"
 	case tick.UnitPercent:
 		return fmt.Sprintf("%.1f %%", v)
 	case tick.UnitPages:
 		return fmt.Sprintf("%.0f pages/s", v)
 	case tick.UnitBytes:
-		return bytes(&v)
+		return Bytes(&v)
 	}
 	return load(&v)
 }
@@ -347,14 +355,14 @@ func (m *Model) writeSection(look Look) section {
 			h.add(bad, "  fallback was applied")
 		}
 		if iso.Refused != "" {
-			s.rows = append(s.rows, (&line{}).add(warn, "refused: "+clean(iso.Refused)))
+			s.rows = append(s.rows, (&line{}).add(warn, "refused: "+Clean(iso.Refused)))
 		}
 		h.add(dim, fmt.Sprintf("  %d as wanted", iso.Unchanged))
 	}
 	name := max(16, look.Width*2/5)
 	for _, w := range slices.Backward(m.writes) {
-		l := (&line{}).add(dim, w.at.UTC().Format("15:04:05")+" ").add(plain, fit(fitPath(clean(w.Cgroup), name), name+1))
-		l.add(dim, clean(shortName(w.Key))+" ").add(plain, written(w.Old, w.Key, w.OldMilliCPU)).add(dim, " → ").add(plain, written(w.New, w.Key, w.NewMilliCPU))
+		l := (&line{}).add(dim, w.at.UTC().Format("15:04:05")+" ").add(plain, fit(fitPath(Clean(w.Cgroup), name), name+1))
+		l.add(dim, Clean(shortName(w.Key))+" ").add(plain, written(w.Old, w.Key, w.OldMilliCPU)).add(dim, " → ").add(plain, written(w.New, w.Key, w.NewMilliCPU))
 		s.rows = append(s.rows, l)
 	}
 	if len(s.rows) == 0 {
@@ -373,9 +381,9 @@ func written(text, key string, milliCPU *int64) string {
 		v := float64(*milliCPU)
 		return Cores(&v)
 	case (key == "cpuMaxMilliCPU" || key == "cpuBurstMilliCPU") && text != "" && text[0] >= '0' && text[0] <= '9':
-		return clean(text) + " us"
+		return Clean(text) + " us"
 	}
-	return clean(text)
+	return Clean(text)
 }
 
 // shortName is a key of the advice as the kernel calls it.
@@ -398,7 +406,7 @@ func (m *Model) reasonSection() section {
 	}
 	s := section{heading: (&line{}).add(heading, "why"), least: 2}
 	for _, r := range m.Tick.Advice.Reasons {
-		s.rows = append(s.rows, (&line{}).add(plain, Amounts(clean(clip.Bytes(r, maxReason)))))
+		s.rows = append(s.rows, (&line{}).add(plain, Amounts(Clean(clip.Bytes(r, maxReason)))))
 	}
 	return s
 }
@@ -406,7 +414,7 @@ func (m *Model) reasonSection() section {
 func (m *Model) errorSection() section {
 	s := section{heading: (&line{}).add(heading, "errors"), least: 2}
 	add := func(from, text string) {
-		s.rows = append(s.rows, (&line{}).add(warn, from+" ").add(plain, clean(text)))
+		s.rows = append(s.rows, (&line{}).add(warn, from+" ").add(plain, Clean(text)))
 	}
 	if sample := m.Tick.Sample; sample != nil {
 		for _, e := range sample.Errors {
