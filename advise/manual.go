@@ -36,13 +36,13 @@ restart:
 
 Flags given on the command line (or by environment variables) win over the file, the file over what the cluster has in
 "sample.config" (Katalyst's AdminQoSConfiguration), and that over the defaults; "advice.reasons" names the source of each
-value that bound the result. A changed file that is no good is refused with its line.
+value that bound the result. A changed file that is invalid is refused with its line.
 
 The file may as well have Katalyst's objects, as kubectl takes them: the AdminQoSConfiguration among them that is meant for the
 tick's node stands in the place of the cluster's. docs/configuration.md has the fields.
 
 Or Koordinator's ConfigMap slo-controller-config, likewise: it stands in the place of the one in "sample.config" and is resolved
-with the node's labels and annotations there. A document that is no good is refused with its line.
+with the node's labels and annotations there. A document that is invalid is refused with its line.
 
 POLICY KATALYST, PODS OF A CLUSTER
    Shared pods whose annotation katalyst.kubewharf.io/cpu_enhancement names a cpuset_pool have a pool of that name; a new

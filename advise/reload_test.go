@@ -18,7 +18,7 @@ import (
 // patient is how long the tests wait for anything: they check what happens, not how fast a busy machine does it.
 const patient = time.Minute
 
-// The configuration file is read again when it changes, also by the symlink swap of a ConfigMap; one that is no good is
+// The configuration file is read again when it changes, also by the symlink swap of a ConfigMap; one that is invalid is
 // refused with its line, and the old one stays in force.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()

@@ -106,7 +106,7 @@ The configuration file of --config has the flags' names as keys:
       reclaimed-threshold: 10
       load-sync-period: 15s
 
-It is read again when it changes. A file that is no good is refused with its line, and the settings before stay.
+It is read again when it changes. A file that is invalid is refused with its line, and the settings before stay.
 
 The file may as well have Katalyst's objects, as kubectl takes them (KatalystCustomConfig with EvictionConfiguration or
 AdminQoSConfiguration, --- between them); those that are meant for the tick's node count. Without a file it is the cluster's

@@ -108,7 +108,7 @@ func TestNotCollects(t *testing.T) {
 	}
 }
 
-// An object that is no good leaves the last good one of its kind in force, until it is good again or goes.
+// An object that is invalid leaves the last good one of its kind in force, until it is good again or goes.
 func TestSettle(t *testing.T) {
 	m := Memory{}
 	tooMuch := errors.New("more than 100")

@@ -60,4 +60,4 @@ The configuration file of --config has the flags' names as keys:
       taint-after: 12m
       nodes-per-minute: 2
 
-It is read again when it changes. A file that is no good is refused with its line, and the settings before stay. A flag wins over the file.`
+It is read again when it changes. A file that is invalid is refused with its line, and the settings before stay. A flag wins over the file.`

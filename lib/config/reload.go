@@ -24,7 +24,7 @@ func ReadFile(path string, into map[string]any) (lines map[string]int, objects O
 	return lines, objects, err
 }
 
-// Reload reads a configuration again whenever its file changes, and hands it to take. One that is no good is refused: the one before stays
+// Reload reads a configuration again whenever its file changes, and hands it to take. One that is invalid is refused: the one before stays
 // in force. Without a path there is nothing to watch.
 func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func() (T, error), take func(T)) error {
 	if path == "" {

@@ -126,7 +126,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// A file that is no good is refused whole, with the line and the key.
+// A file that is invalid is refused whole, with the line and the key.
 func TestReadObjectsRefuses(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 	for name, c := range map[string]struct{ text, want string }{

@@ -33,7 +33,7 @@ type EvictionValues struct {
 	Values []Value
 	// Unused are the paths of fields that are set and that evict has no setting for.
 	Unused []string
-	// Errs are the fields that are no good.
+	// Errs are the fields that are invalid.
 	Errs []*FieldError
 }
 

@@ -36,7 +36,7 @@ var specFields = map[string][]string{
 	AdminQoS.Name: {"nodeLabelSelector", "priority", "ephemeralSelector", "revisionHistoryLimit", "paused", "updateStrategy", "config"},
 }
 
-// FileOf takes the objects together. One that is no good, or would not count in a cluster, is an error with its place: a
+// FileOf takes the objects together. One that is invalid, or would not count in a cluster, is an error with its place: a
 // file is refused whole.
 func FileOf(documents []Document) (*File, error) {
 	f := &File{configs: Configs{Candidates: map[Kind][]*Candidate{}}, at: map[*Candidate]func(...string) string{}}

@@ -83,7 +83,7 @@ type Candidate struct {
 	Config json.RawMessage
 	// Held is why it is not to be taken up now, empty where it may be.
 	Held string
-	// Err means that the object is no good by itself.
+	// Err means that the object is invalid by itself.
 	Err error
 }
 

@@ -32,7 +32,7 @@ type Reclaimed struct {
 	Amounts map[string]Amounts // by field
 	// Unused are the paths of fields that are set and that advise has nothing for.
 	Unused []string
-	// Errs are the fields that are no good.
+	// Errs are the fields that are invalid.
 	Errs []*FieldError
 }
 

@@ -113,7 +113,7 @@ var errUnread = errors.New("not read yet")
 // resolve returns what is in force of a kind on a node: an object that names the node, else that with the highest priority
 // of those that select its labels, else the one for all nodes. Kinds without a target do not count. next is when to look again though
 // nothing changes, zero where there is no such time. The error is why it cannot be told: the objects are not read yet, contradict each
-// other, or one is no good.
+// other, or one is invalid.
 func (c *Configs) resolve(kind Kind, node string, nodeLabels map[string]string, now time.Time) (chosen *Chosen, next time.Time, err error) {
 	targets := c.targets(kind)
 	switch {

@@ -24,7 +24,7 @@ type Verdict struct {
 	// Reason is one word for why, Message a sentence for people.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	// InvalidTargetConfigList are the objects that are no good, as namespace/name.
+	// InvalidTargetConfigList are the objects that are invalid, as namespace/name.
 	InvalidTargetConfigList []string `json:"invalidTargetConfigList,omitempty"`
 }
 

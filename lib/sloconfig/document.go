@@ -84,7 +84,7 @@ type document[T any] struct {
 type entry[T any] struct {
 	path, name string
 	selector   labels.Selector
-	strategy   *T // over the cluster's; nil where it is no good: then the cluster's holds
+	strategy   *T // over the cluster's; nil where it is invalid: then the cluster's holds
 }
 
 // read reads a document. The faults are why it is refused.

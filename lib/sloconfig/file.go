@@ -18,7 +18,7 @@ type File struct {
 }
 
 // FileOf takes a ConfigMap's data from a file; at returns where a line of a key's document stands ("FILE:12"). One with a document
-// or a node entry that is no good is refused whole.
+// or a node entry that is invalid is refused whole.
 func FileOf(from string, data map[string]string, at func(key string, line int) string) (*File, error) {
 	var errs []error
 	errs = append(errs, refusals(colocationKind, data, at)...)

@@ -103,7 +103,7 @@ const stopWithin = 5 * time.Second
 // Main runs the command as the process: it ends with the command's exit status.
 func Main(c Command) {
 	c, env := c.choose(OSEnv())
-	// A panic ends with SIGABRT: Go's own status for it is 2, which means that the configuration is no good, and
+	// A panic ends with SIGABRT: Go's own status for it is 2, which means that the configuration is invalid, and
 	// supervisors do not start such a tool again.
 	debug.SetTraceback("crash")
 	// SIGPIPE is not to kill a tool between two writes to the kernel: the write's EPIPE ends the loop instead.

@@ -1,4 +1,4 @@
-// Package annotation reads Koordinator's annotations of nodes and pods. Their writers are tenants, too: what is too long or no good does
+// Package annotation reads Koordinator's annotations of nodes and pods. Their writers are tenants, too: what is too long or invalid does
 // not hold, and is named. It is pure.
 package annotation
 
@@ -58,7 +58,7 @@ func read[T any](text string) (*T, error) {
 	return v, nil
 }
 
-// Settings reads a pod's own settings. check takes those away that are no good; what is wrong is in the error, beside those that hold.
+// Settings reads a pod's own settings. check takes those away that are invalid; what is wrong is in the error, beside those that hold.
 func Settings[T any](p *tick.Pod, name string, check func(*T) error) (*T, error) {
 	what := "it does not hold"
 	v, err := read[T](p.Annotations[name])
@@ -89,7 +89,7 @@ type Reserved struct {
 	MilliCPU, MemoryBytes float64
 }
 
-// ReservedOf reads the node's reservation: where CPUs are named, their number takes the place of the amount. What is no good reserves
+// ReservedOf reads the node's reservation: where CPUs are named, their number takes the place of the amount. What is invalid reserves
 // nothing and is named in the errors; the other parts hold.
 func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 	type reservation struct {

@@ -192,7 +192,7 @@ func (r *round) explain(scaling bool) {
 		add("%s", w)
 	}
 	if more := len(r.wrong) - most; more > 0 {
-		add("annotations of %s more are no good", phrase.Count(more, "pod"))
+		add("annotations of %s more are invalid", phrase.Count(more, "pod"))
 	}
 }
 

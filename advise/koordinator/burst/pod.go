@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// check takes those of a pod's settings away that are no good, and names them.
+// check takes those of a pod's settings away that are invalid, and names them.
 func check(b *sloconfig.CPUBurst) error {
 	var wrong error
 	if b.Policy != nil {

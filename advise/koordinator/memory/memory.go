@@ -235,6 +235,6 @@ func (n *node) explain() {
 		add("%s", w)
 	}
 	if more := len(n.wrong) - most; more > 0 {
-		add("annotations of %s more are no good", phrase.Count(more, "pod"))
+		add("annotations of %s more are invalid", phrase.Count(more, "pod"))
 	}
 }

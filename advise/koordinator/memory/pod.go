@@ -24,7 +24,7 @@ type podSettings struct {
 	sloconfig.MemoryQOS
 }
 
-// check takes those of a pod's settings away that are no good, and names them.
+// check takes those of a pod's settings away that are invalid, and names them.
 func check(s *podSettings) error {
 	var wrong error
 	switch s.Policy {
