@@ -5,7 +5,7 @@ import "polder/lib/stage"
 // summary is what --help and the manual begin with.
 const summary = `
 Reads ticks, decides from each sample what may be reclaimed and which CPUs or quotas the pods get,
-and adds the section "advice". It touches nothing: isolate makes the advice true, report publishes
+and adds the section "advice". It touches nothing: isolate applies the advice, report publishes
 it, and "advice.reasons" names what bound the result.`
 
 // tasks begin the page in docs/; --help has the first five, which tests run.
@@ -87,4 +87,4 @@ need again bear it ("advice.memoryReclaim", which isolate does once). docs/memor
 NETWORK
    --batch-network-rate guarantees batch a part of each uplink ("advice.network"), lets it take what is idle, and lets services come first.
    The uplinks are the links with a default route, or --network-links, and always among those of "sample.links". isolate --only
-   network makes it true. docs/network.md has the rules.`
+   network applies it. docs/network.md has the rules.`

@@ -116,7 +116,7 @@ func (o *options) check() (err error) {
 	return nil
 }
 
-// isolate makes each tick's advice true, in cgroups and in /sys/fs/resctrl.
+// isolate applies each tick's advice, in cgroups and in /sys/fs/resctrl.
 func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarchy) (err error) {
 	a := apply.Options{Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun,
 		Log: s.Log}

@@ -75,7 +75,7 @@ type Machine struct {
 
 // State is what is remembered of one node, in the form of the state file.
 type State struct {
-	// Set has the class that was last set of each cgroup, while the cgroup is in the sample: where no class is wanted any more, it is
+	// Set has the class that was last set of each cgroup, while the cgroup is in the sample: where no class is desired any more, it is
 	// what must be undone.
 	Set map[string]string `json:"set,omitempty"`
 	// Above has those of them that are above pods, with the time of the last tick in which they held batch alone.
@@ -355,7 +355,7 @@ func (st *State) index(list []tick.Cgroup) {
 	}
 }
 
-// join adds the wanted classes to the indexed list of cgroups, which it copies: what others want of the same cgroup stays. A weight
+// join adds the desired classes to the indexed list of cgroups, which it copies: what others want of the same cgroup stays. A weight
 // that a policy wants of a pod in the idle class is the one for kernels that have not got that class.
 func (st *State) join(list, wanted []tick.Cgroup) []tick.Cgroup {
 	list = slices.Clone(list)

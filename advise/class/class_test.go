@@ -97,7 +97,7 @@ func TestAPolicysWeightIsForKernelsWithoutTheIdleClass(t *testing.T) {
 	}
 }
 
-// TestClassIsUndone: a pod that is a service now, and all where no class is wanted any more.
+// TestClassIsUndone: a pod that is a service now, and all where no class is desired any more.
 func TestClassIsUndone(t *testing.T) {
 	for _, class := range []string{Idle, Weight} {
 		var st *State

@@ -74,7 +74,7 @@ func hasReason(a *tick.Advice, part string) bool {
 	return strings.Contains(strings.Join(a.Reasons, "\n"), part)
 }
 
-// entries are the wanted keys of cgroups as text.
+// entries are the desired keys of cgroups as text.
 func entries(list []tick.Cgroup) string {
 	var out []string
 	for _, c := range list {

@@ -24,7 +24,7 @@ const (
 // share is what was set of a batch cgroup: a container's, and of disks a pod's. The numbers are those of the first step, so that a steady
 // state writes nothing.
 type share struct {
-	// Quota and Memory are whether they were set, and must be undone where they are wanted no more.
+	// Quota and Memory are whether they were set, and must be undone where they are desired no more.
 	Quota  bool `json:"quota,omitempty"`
 	Memory bool `json:"memory,omitempty"`
 	// Base is the CPU that the cgroup used at the first step of quota, and Floor what it keeps, in milli-CPU.
@@ -226,7 +226,7 @@ func (st *State) applyMemory(d draft, v *view, steps int) map[string]bool {
 	return done
 }
 
-// undo gives back what was set of cgroups of which nothing is wanted any more, and forgets those that are gone. What the policy wants of
+// undo gives back what was set of cgroups of which nothing is desired any more, and forgets those that are gone. What the policy wants of
 // them holds.
 func (st *State) undo(d draft, v *view, limited, held, throttled map[string]bool) {
 	limit := make(map[string]float64, len(v.groups))

@@ -335,7 +335,7 @@ func TestFloorOfTheMachine(t *testing.T) {
 	}
 }
 
-// A quota that only undoes an earlier one gives way to one that is wanted of the same cgroup, and of no other.
+// A quota that only undoes an earlier one gives way to one that is desired of the same cgroup, and of no other.
 func TestGiveWay(t *testing.T) {
 	quota := func(cgroup string) tick.Cgroup {
 		return tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: new(int64(5))}

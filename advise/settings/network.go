@@ -13,7 +13,7 @@ import (
 func (s *Settings) networkRows() []Row {
 	n := &s.Network
 	rate := bandwidth("batch-network-rate", &n.Batch.Rate,
-		"what batch is guaranteed of each uplink, as 10%\nA `RATE` is a part of the uplink's, or as 100Mbit. It also takes what services leave idle. isolate --only network makes it true.")
+		"what batch is guaranteed of each uplink, as 10%\nA `RATE` is a part of the uplink's, or as 100Mbit. It also takes what services leave idle. isolate --only network applies it.")
 	rate.Koordinator = "`beClass.networkQOS.egressRequest`"
 	ceiling := bandwidth("batch-network-ceiling", &n.Batch.Ceiling, "the most that batch has of an idle uplink")
 	ceiling.Koordinator = "`beClass.networkQOS.egressLimit`"

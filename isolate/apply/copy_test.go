@@ -140,11 +140,11 @@ func TestWhatCannotBeMadeTrueIsReported(t *testing.T) {
 func TestListsAreBounded(t *testing.T) {
 	h, _ := newCopy(t, nil)
 	a, _ := newApplier(t, h, nil)
-	wanted := make([]tick.Cgroup, 5000)
-	for i := range wanted {
-		wanted[i] = tick.Cgroup{Cgroup: "bad"}
+	desired := make([]tick.Cgroup, 5000)
+	for i := range desired {
+		desired[i] = tick.Cgroup{Cgroup: "bad"}
 	}
-	out := a.Apply(wanted)
+	out := a.Apply(desired)
 	if len(out.Errors) != maxListed+1 || out.Errors[maxListed].Error != "4000 more errors are not listed" {
 		t.Errorf("%d errors, the last %q", len(out.Errors), out.Errors[len(out.Errors)-1].Error)
 	}

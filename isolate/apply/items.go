@@ -17,16 +17,16 @@ import (
 // shownBytes is how much of a text from elsewhere stands in a message.
 const shownBytes = 300
 
-// program makes items of the wanted state, unless they were made of the same one.
-func (a *Applier) program(wanted []tick.Cgroup) {
-	same := slices.EqualFunc(a.wanted, wanted, func(x, y tick.Cgroup) bool { return plan.Equal(&x, &y) })
+// program makes items of the desired state, unless they were made of the same one.
+func (a *Applier) program(desired []tick.Cgroup) {
+	same := slices.EqualFunc(a.desired, desired, func(x, y tick.Cgroup) bool { return plan.Equal(&x, &y) })
 	if same && !a.rootChanged && a.age > 0 {
 		return
 	}
 	a.age++
-	a.wanted, a.problems, a.items = wanted, nil, nil
-	checked := make([]tick.Cgroup, 0, len(wanted))
-	for _, c := range wanted {
+	a.desired, a.problems, a.items = desired, nil, nil
+	checked := make([]tick.Cgroup, 0, len(desired))
+	for _, c := range desired {
 		if err := cgroup.CheckPath(c.Cgroup); err != nil {
 			a.problems = append(a.problems, tick.IsolationError{Cgroup: clip.Text(c.Cgroup, shownBytes), Error: "refused: " + clip.Text(err.Error(), shownBytes)})
 			continue

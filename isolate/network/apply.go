@@ -1,4 +1,4 @@
-// Package network makes the desired shaping of links true: HTB with a class for each class of packets at the root of an uplink, fq_codel
+// Package network applies the desired shaping of links: HTB with a class for each class of packets at the root of an uplink, fq_codel
 // below each class, and nftables rules that mark the packets of cgroups. It observes first, writes only what differs, leaves what other
 // programs have set alone, and keeps a journal from which all of it is undone. It needs CAP_NET_ADMIN and nothing else.
 package network
@@ -36,7 +36,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Applier makes desired shapings true, one advice after the other. It is not for use by several goroutines.
+// Applier applies desired shapings, one advice after the other. It is not for use by several goroutines.
 type Applier struct {
 	Options
 	links  links
@@ -68,7 +68,7 @@ type round struct {
 	lasting map[string]bool
 }
 
-// Apply makes the desired state true as far as it can, and adds what it did to out. What is not desired any more is given back after
+// Apply applies the desired state as far as it can, and adds what it did to out. What is not desired any more is given back after
 // [releaseAfter]; an advice without a word of the network, desired being nil, is one that names no link.
 func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
 	if desired == nil && len(a.held) == 0 {

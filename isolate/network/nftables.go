@@ -235,7 +235,7 @@ func (r *round) mark(p *plan.Plan) {
 
 const noSocket = "unavailable: the kernel has no nftables socket expression (Linux 5.13): packets of processes in the host's network namespace keep the default class"
 
-// table makes one of the tables true.
+// table brings one of the tables to its desired state.
 func (r *round) table(f family, rules *ruleset) {
 	where := placeTables + "/" + f.name
 	want := rules.comment(f)

@@ -138,7 +138,7 @@ func (p *planner) impliedBurst(out *phases, s *Setting, n *quotaNode) {
 	p.moveBurst(out, s, strconv.FormatInt(own, 10), n, true)
 }
 
-// moveBurst adds the writes from what is there to what is wanted.
+// moveBurst adds the writes from what is there to what is desired.
 func (p *planner) moveBurst(out *phases, s *Setting, want string, n *quotaNode, implied bool) {
 	old, err := microsOf(s.Present)
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	maxPace    = 10_000
 )
 
-// costs turns the wanted costs of disks into settings: the model of each, where one is wanted, and then its switch.
+// costs turns the desired costs of disks into settings: the model of each, where one is desired, and then its switch.
 func (t *translator) costs(c *tick.Cgroup) {
 	if len(c.IOCost) == 0 {
 		return
@@ -83,7 +83,7 @@ func (t *translator) costs(c *tick.Cgroup) {
 	}
 }
 
-// costTexts are what is to be written of one disk: the model, empty where none is wanted, and the switch with the targets.
+// costTexts are what is to be written of one disk: the model, empty where none is desired, and the switch with the targets.
 func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 	if d.Enabled == nil {
 		return texts, nil
@@ -184,7 +184,7 @@ func costWords(name, text string) map[string]string {
 	return words
 }
 
-// sameCost reports whether two lines mean the same, as far as both have a value: what is written names what is wanted alone.
+// sameCost reports whether two lines mean the same, as far as both have a value: what is written names what is desired alone.
 func sameCost(name, a, b string) bool {
 	x, y := costWords(name, a), costWords(name, b)
 	for word, value := range x {
@@ -195,7 +195,7 @@ func sameCost(name, a, b string) bool {
 	return true
 }
 
-// wantCost is the text of a disk's costs: what is wanted, or what there was first.
+// wantCost is the text of a disk's costs: what is desired, or what there was first.
 func (s *Setting) wantCost() string {
 	text := s.text
 	if s.asFirst {

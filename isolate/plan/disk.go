@@ -170,7 +170,7 @@ func limitText(n int64, unlimited string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// wantLimits is the text of a device's limits: those that are wanted, as far as they are tighter than what was there first, and beside them
+// wantLimits is the text of a device's limits: those that are desired, as far as they are tighter than what was there first, and beside them
 // what is there now.
 func (s *Setting) wantLimits() (string, error) {
 	if s.raw {
@@ -187,7 +187,7 @@ func (s *Setting) wantLimits() (string, error) {
 	}
 	for i, n := range s.limits {
 		switch {
-		case n == 0: // not wanted
+		case n == 0: // not desired
 		case n < 0 || first[i] >= 0 && first[i] < n:
 			now[i] = first[i]
 		default:
@@ -197,7 +197,7 @@ func (s *Setting) wantLimits() (string, error) {
 	return now.text(s.Name), nil
 }
 
-// disks turns the wanted limits of a cgroup into settings: one a disk on version 2, up to four on version 1.
+// disks turns the desired limits of a cgroup into settings: one a disk on version 2, up to four on version 1.
 func (t *translator) disks(c *tick.Cgroup) {
 	if len(c.IOMax) == 0 {
 		return
@@ -211,9 +211,9 @@ func (t *translator) disks(c *tick.Cgroup) {
 		t.problem(c, keyIOMax, fmt.Sprintf("%d disks refused: want %d at most", len(c.IOMax), maxDiskLimits))
 		return
 	}
-	wanted := t.wantedLimits(c)
+	desired := t.desiredLimits(c)
 	for i := range t.machine.Disks {
-		l, ok := wanted[t.machine.Disks[i].Device]
+		l, ok := desired[t.machine.Disks[i].Device]
 		if !ok {
 			continue
 		}
@@ -236,7 +236,7 @@ func (t *translator) disks(c *tick.Cgroup) {
 
 // wantedLimits are the limits of each device. A disk that is named itself has its own, not those of all; of several names of one disk the
 // tightest limits hold.
-func (t *translator) wantedLimits(c *tick.Cgroup) map[string]limits {
+func (t *translator) desiredLimits(c *tick.Cgroup) map[string]limits {
 	all, named := map[string]limits{}, map[string]limits{}
 	for i := range c.IOMax {
 		d := &c.IOMax[i]
@@ -271,7 +271,7 @@ func (t *translator) wantedLimits(c *tick.Cgroup) map[string]limits {
 	return named
 }
 
-// limitsWanted checks what is wanted of one disk.
+// limitsWanted checks what is desired of one disk.
 func limitsWanted(d *tick.DiskLimit) (limits, error) {
 	var l limits
 	for i, n := range [numLimits]*int64{d.ReadBytesPerSecond, d.WriteBytesPerSecond, d.ReadsPerSecond, d.WritesPerSecond} {

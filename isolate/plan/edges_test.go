@@ -134,12 +134,12 @@ func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
 
 // A limit of 0 that was there first is a limit, and the tightest.
 func TestALimitOfZeroIsTheTightest(t *testing.T) {
-	for _, wanted := range []int64{4096, tick.Unlimited} {
-		advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: &wanted, MemoryTighterOnly: true}
+	for _, desired := range []int64{4096, tick.Unlimited} {
+		advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: &desired, MemoryTighterOnly: true}
 		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{advised})
 		settings[0].First = "0"
 		if got, err := settings[0].Want(); got != "0" || err != nil {
-			t.Errorf("%d is written as %q, %v", wanted, got, err)
+			t.Errorf("%d is written as %q, %v", desired, got, err)
 		}
 	}
 }
@@ -255,12 +255,12 @@ func TestBoundsOfADisksCosts(t *testing.T) {
 		ReadBytesPerSecond: 9, SequentialReadsPerSecond: 9, RandomReadsPerSecond: 9,
 		WriteBytesPerSecond: 9, SequentialWritesPerSecond: 9, RandomWritesPerSecond: 9,
 	}
-	wanted := of(func(d *tick.DiskCost) { d.Model, d.ReadLatencyMicroseconds = good, new(float64(0)) })
-	if lines, problems := costLines(t, 2, wanted, nil); len(lines) > 0 || len(problems) != 1 {
+	desired := of(func(d *tick.DiskCost) { d.Model, d.ReadLatencyMicroseconds = good, new(float64(0)) })
+	if lines, problems := costLines(t, 2, desired, nil); len(lines) > 0 || len(problems) != 1 {
 		t.Errorf("a good model beside a bad target: %q, %v", lines, problems)
 	}
-	wanted = of(func(d *tick.DiskCost) { d.MinPercent, d.MaxPercent = new(float64(80)), new(float64(80)) })
-	if lines, problems := costLines(t, 2, wanted, nil); len(lines) != 1 || len(problems) > 0 {
+	desired = of(func(d *tick.DiskCost) { d.MinPercent, d.MaxPercent = new(float64(80)), new(float64(80)) })
+	if lines, problems := costLines(t, 2, desired, nil); len(lines) != 1 || len(problems) > 0 {
 		t.Errorf("the pace is 80 exactly: %q, %v", lines, problems)
 	}
 }
@@ -305,7 +305,7 @@ func TestBoundsOfADisksLimits(t *testing.T) {
 	}
 }
 
-// The 0 of version 1 and numbers that are none of ours mean no limit: they do not lift one that is wanted.
+// The 0 of version 1 and numbers that are none of ours mean no limit: they do not lift one that is desired.
 func TestNoLimitOfADisk(t *testing.T) {
 	lines, problems := linesOf(t, 1, []tick.DiskLimit{limit("sda", 1<<20, 0, 0, 0)}, func(File) (string, string) { return "0", "0" })
 	if diff := cmp.Diff([]string{"read_bps_device: 8:0 1048576"}, lines); diff != "" || len(problems) > 0 {
@@ -486,10 +486,10 @@ func TestWritesHaveTheirPeriod(t *testing.T) {
 // Of several names of one disk the tightest limits hold, in whatever order they are named.
 func TestTheTightestLimitsInAnyOrder(t *testing.T) {
 	tight, wide := limit("sda", 1<<20, 1<<20, 4, 4), limit("/", 2<<20, -1, 5, -1)
-	for _, wanted := range [][]tick.DiskLimit{{tight, wide}, {wide, tight}, {tight, wide, tight}, {wide, tight, wide}} {
-		lines, problems := linesOf(t, 2, wanted, func(File) (string, string) { return "", "" })
+	for _, desired := range [][]tick.DiskLimit{{tight, wide}, {wide, tight}, {tight, wide, tight}, {wide, tight, wide}} {
+		lines, problems := linesOf(t, 2, desired, func(File) (string, string) { return "", "" })
 		if diff := cmp.Diff([]string{"io.max: 8:0 rbps=1048576 wbps=1048576 riops=4 wiops=4"}, lines); diff != "" || len(problems) > 0 {
-			t.Errorf("%+v: %v, lines (-want +got):\n%s", wanted, problems, diff)
+			t.Errorf("%+v: %v, lines (-want +got):\n%s", desired, problems, diff)
 		}
 	}
 }
@@ -613,7 +613,7 @@ func TestAListOfNothingIsNotWritten(t *testing.T) {
 	}
 }
 
-// A weight stands in place of the idle class only where that is wanted.
+// A weight stands in place of the idle class only where that is desired.
 func TestAWeightBesideTheIdleClass(t *testing.T) {
 	for _, idle := range []*bool{nil, new(false), new(true)} {
 		want := ""

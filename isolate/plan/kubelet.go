@@ -158,7 +158,7 @@ func (k *Kubelet) below(uid string) cpus.Set {
 	return k.Pods[uid]
 }
 
-// restrict takes from a wanted set what kubelet gave to others. An error beside true names what was left out.
+// restrict takes from a desired set what kubelet gave to others. An error beside true names what was left out.
 func (k *Kubelet) restrict(s *Setting) (bool, error) {
 	if k == nil || k.Exclusive.IsEmpty() || s.Name != fileCPUs {
 		return true, nil

@@ -207,11 +207,11 @@ func TestBesideKubelet(t *testing.T) {
 func TestBesideKubeletIsReportedOnce(t *testing.T) {
 	m := machine(1, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
 	m.Kubelet = beside()
-	var wanted []tick.Cgroup
+	var desired []tick.Cgroup
 	for i := range 100 {
-		wanted = append(wanted, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d/c", i), CPUSetCPUs: "0-5"}, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d", i), CPUSetCPUs: "0-5"})
+		desired = append(desired, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d/c", i), CPUSetCPUs: "0-5"}, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d", i), CPUSetCPUs: "0-5"})
 	}
-	settings, problems := Translate(m, wanted)
+	settings, problems := Translate(m, desired)
 	if len(settings) != 100 || len(problems) != 2 {
 		t.Errorf("%d settings and %d problems, want 100 and 2", len(settings), len(problems))
 	}

@@ -344,11 +344,11 @@ func TestAListIsCutToThatOfTheCgroupAbove(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			all := cpus.New(0, 1, 2, 3, 4, 5, 6, 7)
 			k := &kernel{version: 1, all: all, sets: map[string]cpus.Set{"/batch": cpus.New(0, 1, 2, 3), "/batch/a": cpus.New(0, 1, 2, 3)}}
-			var wanted []tick.Cgroup
+			var desired []tick.Cgroup
 			for name, list := range c.advised {
-				wanted = append(wanted, tick.Cgroup{Cgroup: name, CPUSetCPUs: list})
+				desired = append(desired, tick.Cgroup{Cgroup: name, CPUSetCPUs: list})
 			}
-			settings, problems := Translate(machine(1, all), wanted)
+			settings, problems := Translate(machine(1, all), desired)
 			if len(problems) > 0 {
 				t.Fatalf("problems: %v", problems)
 			}

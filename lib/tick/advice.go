@@ -22,7 +22,7 @@ type Advice struct {
 	Cgroups   []Cgroup `json:"cgroups,omitempty"`
 	// Fallback is what should hold when advise falls silent: the reclaimed side at its floor.
 	Fallback []Cgroup `json:"fallback,omitempty"`
-	// Resctrl are the wanted groups of /sys/fs/resctrl; those that are not named are left alone.
+	// Resctrl are the desired groups of /sys/fs/resctrl; those that are not named are left alone.
 	Resctrl []ResctrlGroup `json:"resctrl,omitempty"`
 	// Network is the desired shaping of the uplinks, which isolate --only network applies; nil where nothing is advised for it.
 	Network *Network `json:"network,omitempty"`
@@ -69,7 +69,7 @@ type Pool struct {
 // Unlimited in a Max or High key of a [Cgroup] means no limit.
 const Unlimited = -1
 
-// Cgroup is the wanted state of one cgroup: only the keys that are wanted are set.
+// Cgroup is the desired state of one cgroup: only the keys that are desired are set.
 type Cgroup struct {
 	// Cgroup is the path from the root of the hierarchy, beginning with a slash.
 	Cgroup         string `json:"cgroup"`
@@ -154,7 +154,7 @@ type DiskLimit struct {
 	WritesPerSecond     *int64 `json:"writesPerSecond,omitempty"`
 }
 
-// ResctrlGroup is the wanted state of one group of /sys/fs/resctrl (Documentation/filesystems/resctrl.rst).
+// ResctrlGroup is the desired state of one group of /sys/fs/resctrl (Documentation/filesystems/resctrl.rst).
 type ResctrlGroup struct {
 	// Group is its name: one path element, as in "BE".
 	Group string `json:"group"`

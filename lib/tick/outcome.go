@@ -4,12 +4,12 @@ import "strings"
 
 // Isolation is what isolate did.
 type Isolation struct {
-	// Applied counts the values written this tick, Unchanged those that were as wanted already.
+	// Applied counts the values written this tick, Unchanged those that were as desired already.
 	Applied   int `json:"applied"`
 	Unchanged int `json:"unchanged"`
 	// Missing counts the cgroups of the advice that do not exist (any more).
 	Missing int `json:"missing,omitempty"`
-	// Unavailable are the wanted keys that this machine has no file or mount for. Errors has the reason for each, when it is first met.
+	// Unavailable are the desired keys that this machine has no file or mount for. Errors has the reason for each, when it is first met.
 	Unavailable []string         `json:"unavailable,omitempty"`
 	Writes      []Write          `json:"writes,omitempty"`
 	Errors      []IsolationError `json:"errors,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// section is a part of the screen that can be shortened: a heading and rows of which the first least are wanted most.
+// section is a part of the screen that can be shortened: a heading and rows of which the first least matter most.
 type section struct {
 	heading *line
 	rows    []*line

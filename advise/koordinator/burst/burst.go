@@ -3,7 +3,7 @@
 // repository). It is pure.
 //
 // Nothing is advised for a cgroup that never had more than its limit. What had is set back to its limit when that is no longer
-// wanted, for a while, and then nothing is advised again.
+// desired, for a while, and then nothing is advised again.
 package burst
 
 import (

@@ -337,7 +337,7 @@ func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
 	}
 }
 
-// What is no longer wanted goes back to the limit for a while, and then nothing is advised for it.
+// What is no longer desired goes back to the limit for a while, and then nothing is advised for it.
 func TestSetBack(t *testing.T) {
 	be := pod(1000)
 	be.Labels["koordinator.sh/qosClass"] = "BE"

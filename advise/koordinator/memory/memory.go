@@ -2,7 +2,7 @@
 // (qosmanager/plugins/cgreconcile of its repository). It is pure.
 //
 // Nothing is advised for a cgroup whose values are the kernel's own. What was once advised is set back to the kernel's own value
-// when it is no longer wanted, for a while, and then nothing is advised again.
+// when it is no longer desired, for a while, and then nothing is advised again.
 package memory
 
 import (

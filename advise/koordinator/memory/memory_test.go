@@ -334,7 +334,7 @@ func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
 	}
 }
 
-// What is no longer wanted is set back for a while, and then nothing is advised for it.
+// What is no longer desired is set back for a while, and then nothing is advised for it.
 func TestSetBack(t *testing.T) {
 	st := new(State)
 	p := pod(100*mi, 200*mi)

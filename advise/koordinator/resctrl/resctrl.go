@@ -35,7 +35,7 @@ var groups = []struct {
 	{"LSR", []string{qos.LSR, qos.LSE}, func(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.LSR }},
 }
 
-// Advise adds the wanted groups to the advice.
+// Advise adds the desired groups to the advice.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	var enabled []string
 	for _, g := range groups {
@@ -76,7 +76,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	}
 }
 
-// name names the wanted groups where nothing is mounted, for isolate to report: without lines, and not to be made.
+// name names the desired groups where nothing is mounted, for isolate to report: without lines, and not to be made.
 func name(sample *tick.Sample, s *sloconfig.Strategies, a *tick.Advice) {
 	for _, g := range groups {
 		if enabledIn(g.of(&s.QOS)) {

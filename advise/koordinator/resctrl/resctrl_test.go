@@ -179,7 +179,7 @@ func TestDisabled(t *testing.T) {
 			t.Fatalf("disabled (-want +got):\n%s", diff)
 		}
 	}
-	// Without a sample, and while it cannot be read, nothing is wanted and nothing forgotten.
+	// Without a sample, and while it cannot be read, nothing is desired and nothing forgotten.
 	s := sloconfig.Defaults()
 	for _, sample := range []*tick.Sample{nil, {Errors: []tick.SourceError{{Source: "resctrl", Error: "torn"}}}} {
 		a := &tick.Advice{}

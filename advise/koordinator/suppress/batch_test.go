@@ -34,7 +34,7 @@ func batchPod(of ...amounts) tick.Pod {
 	return pod
 }
 
-// values are what is wanted of a cgroup, as "weight quota memory".
+// values are what is desired of a cgroup, as "weight quota memory".
 func values(c tick.Cgroup) string {
 	show := func(v *int64) string {
 		if v == nil {

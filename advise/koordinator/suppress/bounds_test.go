@@ -145,7 +145,7 @@ func TestAContainerWithoutANameHasNoBatchValues(t *testing.T) {
 	}
 }
 
-// Of a cgroup that is gone with its pod still there nothing is wanted, and nothing remembered.
+// Of a cgroup that is gone with its pod still there nothing is desired, and nothing remembered.
 func TestNothingIsUndoneInACgroupThatIsGone(t *testing.T) {
 	s := machine(service(1000), labelled("BE", "b", 0))
 	s.Pods[1].Missing, s.Pods[1].Containers = tick.MissingCgroup, nil

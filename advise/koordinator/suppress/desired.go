@@ -16,7 +16,7 @@ import (
 	"polder/lib/tick"
 )
 
-// wants collects the wanted state, one entry a cgroup.
+// wants collects the desired state, one entry a cgroup.
 type wants struct {
 	at   map[string]*tick.Cgroup
 	list []*tick.Cgroup
@@ -126,7 +126,7 @@ type place struct {
 	container *tick.Container // nil for the pod's own
 }
 
-// held is what was wanted of a cgroup.
+// held is what was desired of a cgroup.
 type held struct {
 	revert.Last
 	Keys keys `json:"keys"`
@@ -141,7 +141,7 @@ func (h *held) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(h))
 }
 
-// undo wants the neutral value of what was once wanted and no longer is, for as long as [revert.For] has it: whether it was ever
+// undo wants the neutral value of what was once desired and no longer is, for as long as [revert.For] has it: whether it was ever
 // written cannot be seen. Where nothing was decided, lists and quotas stay. It returns the cgroups whose desired quota only undoes an
 // earlier one.
 func (v *view) undo(want *wants, before *revert.Cgroups[held, *held], decided bool, now time.Time) (yields map[string]bool) {

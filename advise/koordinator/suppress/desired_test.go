@@ -18,7 +18,7 @@ const (
 	container = tier + "/podb/c"
 )
 
-// listed is what is wanted of the lists of the tier, the pod and its container.
+// listed is what is desired of the lists of the tier, the pod and its container.
 func listed(t *testing.T, list []tick.Cgroup) string {
 	t.Helper()
 	var out []string
@@ -110,7 +110,7 @@ func TestPlainMachine(t *testing.T) {
 	}
 }
 
-// What was once in force is undone when it no longer is wanted, while the cgroups are there.
+// What was once in force is undone when it no longer is desired, while the cgroups are there.
 func TestUndo(t *testing.T) {
 	const mode = sloconfig.SuppressCPUSet
 	quota := byPolicy(sloconfig.SuppressCFSQuota)
@@ -119,7 +119,7 @@ func TestUndo(t *testing.T) {
 		first, second *sloconfig.Strategies
 		change        func(*tick.Sample) // before the second
 		lists         string
-		quotas        []int64 // of tier, pod and container; 0 is not wanted
+		quotas        []int64 // of tier, pod and container; 0 is not desired
 	}{
 		{"never used, disabled", disabled(), disabled(), nil, `["","",""]`, []int64{0, 0, 0}},
 		{"lists, disabled", byPolicy(mode), disabled(), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
@@ -183,7 +183,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// Pods that the cluster does not know (yet, or any more) keep what they have: nothing is wanted of their cgroups.
+// Pods that the cluster does not know (yet, or any more) keep what they have: nothing is desired of their cgroups.
 func TestUndoOfStrangers(t *testing.T) {
 	for _, slo := range []*sloconfig.Strategies{byPolicy(sloconfig.SuppressCPUSet), byPolicy(sloconfig.SuppressCFSQuota), disabled()} {
 		pods := func() []tick.Pod {
@@ -253,7 +253,7 @@ func TestUndoWithoutState(t *testing.T) {
 		slo    *sloconfig.Strategies
 		change func(*tick.Sample)
 		lists  string
-		quota  int64 // of the tier; 0 is not wanted
+		quota  int64 // of the tier; 0 is not desired
 	}{
 		{"disabled", disabled(), nil, `["0-47","0-47","0-47"]`, 0},
 		{"under a quota", quota, nil, `["0-47","0-47","0-47"]`, 4000},
@@ -375,7 +375,7 @@ func TestIdle(t *testing.T) {
 			t.Errorf("wants %s", text(w))
 		}
 	}
-	for range 2 { // the kernel makes the weight its default: what is wanted of it is wanted again
+	for range 2 { // the kernel makes the weight its default: what is desired of it is desired again
 		a = st.step(s, with(nil))
 		if w := of(t, a.Cgroups, own); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 39 {
 			t.Errorf("after that the batch pod wants %s", text(w))
@@ -459,7 +459,7 @@ func TestTierMoves(t *testing.T) {
 	}
 }
 
-// What is no longer wanted is undone for ten minutes, and longer while nothing can be decided. A state file of version 0.1 has keys without
+// What is no longer desired is undone for ten minutes, and longer while nothing can be decided. A state file of version 0.1 has keys without
 // times: that begins with the first tick.
 func TestHowLongAValueIsUndone(t *testing.T) {
 	st := &State{}
@@ -501,7 +501,7 @@ func TestHowLongAValueIsUndone(t *testing.T) {
 	}
 }
 
-// remembered are cgroups of which these keys were wanted.
+// remembered are cgroups of which these keys were desired.
 func remembered(of map[string]keys) revert.Cgroups[held, *held] {
 	list := revert.Cgroups[held, *held]{}
 	for path, k := range of {

@@ -37,14 +37,14 @@ type State struct {
 	// Given are the CPUs that kubelet gave away, as far as was last known, and Tier its cgroup of BestEffort pods.
 	Given string `json:"given,omitempty"`
 	Tier  string `json:"tier,omitempty"`
-	// Held are the cgroups that are still there, with the keys that were ever wanted of them: those that no longer are must be undone.
+	// Held are the cgroups that are still there, with the keys that were ever desired of them: those that no longer are must be undone.
 	Held revert.Cgroups[held, *held] `json:"held,omitempty"`
 
 	shape  *shape          // derived from the topology, again whenever that changes
-	yields map[string]bool // the cgroups whose wanted quota only undoes an earlier one
+	yields map[string]bool // the cgroups whose desired quota only undoes an earlier one
 }
 
-// Yields reports whether the quota that was last wanted of a pod's or container's cgroup only undoes an earlier one: it gives way
+// Yields reports whether the quota that was last desired of a pod's or container's cgroup only undoes an earlier one: it gives way
 // to what others want there.
 func (st *State) Yields(cgroup string) bool { return st.yields[cgroup] }
 

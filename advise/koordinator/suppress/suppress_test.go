@@ -102,7 +102,7 @@ func (st *State) step(s *tick.Sample, strategies *sloconfig.Strategies) *tick.Ad
 	return a
 }
 
-// of is what is wanted of a cgroup.
+// of is what is desired of a cgroup.
 func of(t *testing.T, list []tick.Cgroup, path string) tick.Cgroup {
 	t.Helper()
 	found := tick.Cgroup{}
@@ -247,7 +247,7 @@ func TestReasonHasTheSum(t *testing.T) {
 	}
 }
 
-// What is missing changes nothing: nothing is wanted of lists and quotas, and the floor stays ready.
+// What is missing changes nothing: nothing is desired of lists and quotas, and the floor stays ready.
 func TestStaysAsItIs(t *testing.T) {
 	for _, c := range []struct {
 		name, why string

@@ -296,9 +296,9 @@ func (m *maker) link(d *tick.NetworkLink) {
 		step(AddRoot, Class{}, "", l.RootKind)
 	}
 	rate := uint64(d.RateBitsPerSecond) / 8
-	wanted := map[uint16]bool{}
+	desired := map[uint16]bool{}
 	set := func(c Class, name string) {
-		wanted[c.Minor] = true
+		desired[c.Minor] = true
 		i := slices.IndexFunc(l.Classes, func(o Class) bool { return o.Minor == c.Minor })
 		if !l.IsOurs() || i < 0 {
 			step(SetClass, c, name, "")
@@ -327,7 +327,7 @@ func (m *maker) link(d *tick.NetworkLink) {
 	}
 	if l.IsOurs() {
 		for _, c := range l.Classes {
-			if !wanted[c.Minor] {
+			if !desired[c.Minor] {
 				step(RemoveClass, c, "", c.String())
 			}
 		}
