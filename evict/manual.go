@@ -67,8 +67,8 @@ KOORDINATOR'S RULES
    anything, they are off; while the ticks cannot tell (sample.errors, source config), what was in force stays. Thresholds that
    do not go together turn their rule off, with the key and the reason in eviction.errors and in the log.
 
-   They are served in that order. What is evicted for one counts for all, by what it is to each; after an eviction all of memory's rest for
-   4 seconds, all of CPU's for 20, and CPU's begin 20 seconds after the node is first seen. A BE pod is one with the label
+   They are served in that order. What is evicted for one counts for all, by what it is to each; after an eviction all of memory have a
+   cooldown of 4 seconds, all of CPU of 20, and CPU's begin 20 seconds after the node is first seen. A BE pod is one with the label
    koordinator.sh/qosClass: BE, without any label one that requests batch resources or that Katalyst's annotation or collect's
    rules classify as reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, lets a pod be evicted for those alone.
    The grace period is the pod's own.
@@ -76,7 +76,7 @@ KOORDINATOR'S RULES
 WHAT HAPPENS TO IT (--action)
    log      nothing: the tick has wouldEvict, and the log has a line when it begins
    evict    the API server's eviction of that very pod (its UID is a precondition), which a disruption budget may refuse:
-            it is asked for three times, 5 seconds apart, and never forced. Then the pod rests for half a minute, in which
+            it is asked for three times, 5 seconds apart, and never forced. Then the pod is spared for half a minute, in which
             the next one is tried. A server that does not answer is asked for half a minute; then the need is measured again,
             and while it lasts the same pod is asked for again before all others, for the server may have acted
    delete   the pod is deleted, past its disruption budgets

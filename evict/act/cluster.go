@@ -25,7 +25,7 @@ const (
 	pollPod = 2 * time.Second
 	// budgetPause is Katalyst's: how long after a refusal by a disruption budget the eviction is asked for again.
 	budgetPause = 5 * time.Second
-	// budgetTries bounds that, so that another pod can be tried while the need lasts; then the pod rests for budgetRest.
+	// budgetTries bounds that, so that another pod can be tried while the need lasts; then the pod is spared for budgetRest.
 	budgetTries = 3
 	budgetRest  = 30 * time.Second
 	// forbiddenFor is how long a refusal for want of rights may pass: an API server that has just started knows no roles yet.

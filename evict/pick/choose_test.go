@@ -324,8 +324,8 @@ func TestChooseLeaving(t *testing.T) {
 	}
 }
 
-// An eviction for one scope is no rest for the rule's others.
-func TestRestsByScope(t *testing.T) {
+// An eviction for one scope begins no cooldown of the rule's others.
+func TestCooldownsByScope(t *testing.T) {
 	soft := finding("r", 20, 10, candidate(pod("a"), 9))
 	soft.Scope, soft.Hard = "soft", false
 	hard := finding("r", 20, 10, candidate(pod("b"), 9))
@@ -336,7 +336,7 @@ func TestRestsByScope(t *testing.T) {
 		t.Errorf("victims after a soft eviction (-want +got):\n%s", d)
 	}
 	if left := round.Verdicts[0].CooldownLeft; left != 59*time.Second {
-		t.Errorf("the soft scope rests for %s more; want 59 s", left)
+		t.Errorf("the soft scope's cooldown lasts %s more; want 59 s", left)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // koordinators is a finding of one of Koordinator's rules, which needs so much.
 func koordinators(name string, need float64, candidates ...rule.Candidate) rule.Finding {
 	f := finding(name, 75, 70, candidates...)
-	f.Need, f.UntilCovered, f.RestsAs, f.Reason, f.GracePeriodSeconds = need, true, "koordinator memory", "because of "+name, nil
+	f.Need, f.UntilCovered, f.SharedCooldown, f.Reason, f.GracePeriodSeconds = need, true, "koordinator memory", "because of "+name, nil
 	return f
 }
 
@@ -68,7 +68,7 @@ func TestUntilCovered(t *testing.T) {
 	}
 }
 
-// What rests together does so whichever of the rules took a pod, and at one tick none rests for another.
+// A cooldown that rules share begins whichever of them took a pod, and at one tick none holds another back.
 func TestRestTogether(t *testing.T) {
 	a, b := candidate(pod("a"), 10), candidate(pod("b"), 5)
 	l := free()
@@ -82,17 +82,17 @@ func TestRestTogether(t *testing.T) {
 	m.Take(round.Victims[0], now)
 	later := now.Add(30 * time.Second)
 	if v := Choose(later, both[1:], l, m); len(v.Victims) > 0 || v.Verdicts[0].CooldownLeft != 30*time.Second {
-		t.Errorf("while it rests: %v, left %s", names(v.Victims), v.Verdicts[0].CooldownLeft)
+		t.Errorf("in the cooldown: %v, left %s", names(v.Victims), v.Verdicts[0].CooldownLeft)
 	}
 	other := koordinators("BECPUEvict", 5, b)
-	other.RestsAs = "koordinator cpu"
+	other.SharedCooldown = "koordinator cpu"
 	if v := Choose(later, []rule.Finding{other}, l, m); len(v.Victims) != 1 {
-		t.Error("CPU rests with memory")
+		t.Error("CPU is in the cooldown of memory")
 	}
-	// A refusal gives the rest back.
+	// A refusal ends the cooldown.
 	m.Refuse("uid-a", "refused", later, time.Minute)
 	if v := Choose(later, both[1:], l, m); len(v.Victims) != 1 {
-		t.Error("rests after a refusal")
+		t.Error("in a cooldown after a refusal")
 	}
 }
 

@@ -18,9 +18,9 @@ type Ongoing struct {
 	Cgroup   string           `json:"cgroup,omitempty"`
 	// Inode is the cgroup's where its processes were frozen or killed: a later one of the same name is not meant.
 	Inode uint64 `json:"inode,omitempty"`
-	// Rests are those that it began (see [rule.Finding.Rest]), at the tick of the time Decided.
-	Rests   []string  `json:"rests,omitempty"`
-	Decided time.Time `json:"decided,omitzero"`
+	// Cooldowns are those that it began (see [rule.Finding.CooldownKey]), at the tick of the time Decided.
+	Cooldowns []string  `json:"rests,omitempty"`
+	Decided   time.Time `json:"decided,omitzero"`
 	// Requested is when its eviction was asked for. A clock that is set back behind it restarts the wait.
 	Requested time.Time `json:"requested"`
 	// OwnGrace is the pod's own grace period, where it was given that one and the API server has answered how long it is.
@@ -108,10 +108,10 @@ func (g InProgress) Spared(uid string) bool {
 // Unanswered reports whether a pod was asked to end and nobody knows whether that was heard.
 func (g InProgress) Unanswered(uid string) bool { l := g[uid]; return l != nil && l.Unanswered }
 
-// took reports whether a rest has begun with another pod, too, whose eviction is in progress since then.
-func (g InProgress) took(rest string, at time.Time) bool {
+// took reports whether a cooldown has begun with another pod, too, whose eviction is in progress since then.
+func (g InProgress) took(key string, at time.Time) bool {
 	for _, l := range g {
-		if l.Spared.IsZero() && l.Decided.Equal(at) && slices.Contains(l.Rests, rest) {
+		if l.Spared.IsZero() && l.Decided.Equal(at) && slices.Contains(l.Cooldowns, key) {
 			return true
 		}
 	}
@@ -120,7 +120,7 @@ func (g InProgress) took(rest string, at time.Time) bool {
 
 // Add notes that a victim was asked to end.
 func (g InProgress) Add(v Victim, now time.Time) *Ongoing {
-	l := &Ongoing{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Rests: v.Rests, Decided: now, Requested: now}
+	l := &Ongoing{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Cooldowns: v.Cooldowns, Decided: now, Requested: now}
 	l.Eviction.State = tick.StateRequested
 	if before := g[v.Pod.UID]; before != nil && before.Unanswered {
 		l.ServerErrors = before.ServerErrors

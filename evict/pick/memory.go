@@ -14,7 +14,7 @@ type Memory struct {
 	InProgress InProgress `json:"going,omitempty"`
 	// Ending is the time since which a pod has been seen to terminate, by UID.
 	Ending map[string]time.Time `json:"ending,omitempty"`
-	// Cooldowns are the rests after evictions, by [rule.Finding.Rest].
+	// Cooldowns are those after evictions, by [rule.Finding.CooldownKey].
 	Cooldowns map[string]*Cooldown `json:"cooldowns,omitempty"`
 	// Hour are the evictions within the last hour.
 	Hour Hour `json:"hour,omitempty"`
@@ -81,9 +81,9 @@ func (m *Memory) releases(p *tick.Pod, now time.Time) bool {
 	return !ok || now.Sub(since) <= hangAfter
 }
 
-// CooldownLeft is how long a finding has still to rest after the last eviction for its like.
-func (m *Memory) CooldownLeft(rest string, now time.Time, span time.Duration) time.Duration {
-	c := m.Cooldowns[rest]
+// CooldownLeft is how long the cooldown lasts yet after the last eviction for findings with its key.
+func (m *Memory) CooldownLeft(key string, now time.Time, span time.Duration) time.Duration {
+	c := m.Cooldowns[key]
 	if c == nil {
 		return 0
 	}
@@ -92,7 +92,7 @@ func (m *Memory) CooldownLeft(rest string, now time.Time, span time.Duration) ti
 
 // Take notes that a victim is asked to end.
 func (m *Memory) Take(v Victim, now time.Time) *Ongoing {
-	for _, r := range v.Rests {
+	for _, r := range v.Cooldowns {
 		c := m.Cooldowns[r]
 		if c == nil {
 			c = new(Cooldown)
@@ -128,7 +128,7 @@ func (m *Memory) ServerError(uid, why string, now time.Time) {
 }
 
 // Refuse notes that a pod was asked to leave, and that nothing has happened to it: after again, or SpareFor where that is
-// 0, it is a candidate again. Until then the next one is tried, at once: a rest after an eviction is none after a
+// 0, it is a candidate again. Until then the next one is tried, at once: a cooldown after an eviction is none after a
 // refusal, and the hour's count is given back.
 func (m *Memory) Refuse(uid, why string, now time.Time, again time.Duration) {
 	l := m.InProgress[uid]
@@ -137,7 +137,7 @@ func (m *Memory) Refuse(uid, why string, now time.Time, again time.Duration) {
 	}
 	m.InProgress.Fail(uid, why, now, again)
 	m.Hour.Refund(uid)
-	for _, r := range l.Rests {
+	for _, r := range l.Cooldowns {
 		if c := m.Cooldowns[r]; c != nil && c.Last.Equal(l.Decided) && !m.InProgress.took(r, l.Decided) {
 			c.Last = time.Time{}
 		}

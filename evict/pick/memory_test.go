@@ -74,8 +74,8 @@ func TestSteady(t *testing.T) {
 // asks is a memory in which a was asked to go for r and q, and b for r at the same tick.
 func asks() *Memory {
 	m := remembers(nil, nil, nil)
-	m.Take(Victim{Pod: pod("a"), Rests: []string{"r", "q"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
-	m.Take(Victim{Pod: pod("b"), Rests: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-b"}}, now)
+	m.Take(Victim{Pod: pod("a"), Cooldowns: []string{"r", "q"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.Take(Victim{Pod: pod("b"), Cooldowns: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-b"}}, now)
 	return m
 }
 
@@ -97,7 +97,7 @@ func TestRefuse(t *testing.T) {
 	m.Refuse("uid-z", "nobody", now, 0)
 
 	m = asks()
-	m.Take(Victim{Pod: pod("c"), Rests: []string{"q"}}, now.Add(time.Hour))
+	m.Take(Victim{Pod: pod("c"), Cooldowns: []string{"q"}}, now.Add(time.Hour))
 	m.Refuse("uid-a", "a budget", now.Add(time.Hour), 0)
 	if !rests(m, "q") {
 		t.Error("a late refusal ended a later eviction's rest")
@@ -109,7 +109,7 @@ func TestNoAnswer(t *testing.T) {
 	a, b := candidate(pod("a"), 5), candidate(pod("b"), 9)
 	f := []rule.Finding{finding("r", 20, 10, a, b)}
 	m := remembers(nil, nil, nil)
-	m.Take(Victim{Pod: a.Pod, Rests: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.Take(Victim{Pod: a.Pod, Cooldowns: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
 	m.InProgress.NoAnswer("uid-a", "no answer", now)
 	if full := usual(1); !m.Counted("uid-a") {
 		t.Error("not counted")
@@ -126,7 +126,7 @@ func TestNoAnswer(t *testing.T) {
 	if got := names(Choose(now, gone, free(), m).Victims); len(got) > 0 {
 		t.Errorf("a has gone, and %v goes in the rest", got)
 	}
-	m.Take(Victim{Pod: a.Pod, Rests: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.Take(Victim{Pod: a.Pod, Cooldowns: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
 	if len(m.Hour) != 1 {
 		t.Errorf("asked again: %d evictions; want one", len(m.Hour))
 	}
@@ -160,7 +160,7 @@ func TestServerError(t *testing.T) {
 	if d := cmp.Diff([]string{"b"}, next(m)); d != "" {
 		t.Errorf("after two failures in a row (-want +got):\n%s", d)
 	}
-	if len(m.Hour) != 0 || m.CooldownLeft(f[0].Rest(), now, time.Hour) != 0 {
+	if len(m.Hour) != 0 || m.CooldownLeft(f[0].CooldownKey(), now, time.Hour) != 0 {
 		t.Errorf("refused: hour %v, rest %v; want none", m.Hour, m.Cooldowns)
 	}
 	m.ServerError("uid-z", "nobody", now)

@@ -39,8 +39,8 @@ const (
 type Victim struct {
 	Pod      *tick.Pod
 	Eviction tick.PodEviction // without a state
-	// Rules took it: more than one where several rules named the same pod. Rests begin with it (see [rule.Finding.Rest]).
-	Rules, Rests []string
+	// Rules took it: more than one where several rules named the same pod. Cooldowns are those that it begins (see [rule.Finding.CooldownKey]).
+	Rules, Cooldowns []string
 }
 
 // Round is what was chosen at one tick.
@@ -129,7 +129,7 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 		return v
 	}
 	v.ToleranceLeft = r.memory.Steady.toleranceLeft(f, r.now)
-	v.CooldownLeft = r.memory.CooldownLeft(f.Rest(), r.now, f.Cooldown)
+	v.CooldownLeft = r.memory.CooldownLeft(f.CooldownKey(), r.now, f.Cooldown)
 	v.Candidates = make([]Choice, len(f.Candidates))
 	for i, x := range f.Candidates {
 		v.Candidates[i] = Choice{Candidate: x, Why: r.bar(&x)}
@@ -149,14 +149,14 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 	case f.Waits != "":
 		v.Why = f.Waits
 	case v.CooldownLeft > 0:
-		r.rest(&v)
+		r.coolDown(&v)
 	}
 	return v
 }
 
-// rest leaves a resting rule the one candidate that it has asked already and that may not have heard it.
-func (r *round) rest(v *Verdict) {
-	const why = "the rule rests after its last eviction"
+// coolDown leaves a rule in its cooldown the one candidate that it has asked already and that may not have heard it.
+func (r *round) coolDown(v *Verdict) {
+	const why = "the rule is in the cooldown after its last eviction"
 	if len(v.Candidates) == 0 || r.unanswered(v.Candidates[0]) != 0 || v.Candidates[0].Why != "" {
 		v.Why = why
 		return
@@ -363,7 +363,7 @@ func NewVictim(f *rule.Finding, x *Choice) Victim {
 	if x.GracePeriodSeconds != nil {
 		grace = x.GracePeriodSeconds
 	}
-	return Victim{Pod: p, Rules: []string{f.Rule}, Rests: []string{f.Rest()}, Eviction: tick.PodEviction{
+	return Victim{Pod: p, Rules: []string{f.Rule}, Cooldowns: []string{f.CooldownKey()}, Eviction: tick.PodEviction{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name,
 		Rule: f.Rule, Scope: f.Scope,
 		Reason:             cmp.Or(f.Reason, fmt.Sprintf("met threshold in scope: %s from plugin: %s", f.Scope, f.Rule)),
@@ -379,8 +379,8 @@ func (v *Victim) join(f *rule.Finding, x *Choice) {
 	if !slices.Contains(v.Rules, f.Rule) {
 		v.Rules = append(v.Rules, f.Rule)
 	}
-	if !slices.Contains(v.Rests, f.Rest()) {
-		v.Rests = append(v.Rests, f.Rest())
+	if !slices.Contains(v.Cooldowns, f.CooldownKey()) {
+		v.Cooldowns = append(v.Cooldowns, f.CooldownKey())
 	}
 	if !rule.Koordinator(v.Eviction.Rule) {
 		v.Eviction.Reason += "; " + other.Reason

@@ -75,7 +75,7 @@ func (w *world) findings(t *rapid.T) []rule.Finding {
 			f.Need = float64(rapid.IntRange(1, 20).Draw(t, "need"))
 		}
 		if f.UntilCovered && rapid.Bool().Draw(t, "rests with others") {
-			f.RestsAs = "all of one kind"
+			f.SharedCooldown = "all of one kind"
 		}
 		f.Hard, f.DryRun = rapid.Bool().Draw(t, "hard"), rapid.IntRange(0, 3).Draw(t, "dry") == 0
 		if f.Below = rapid.Bool().Draw(t, "below"); f.Below {
@@ -117,14 +117,14 @@ func (w *world) take(t *rapid.T, victims []Victim) {
 		}
 		w.memory.Take(v, w.clock)
 		w.asked = append(w.asked, ask{w.forward, uid, v.Pod.Namespace})
-		for _, r := range v.Rests {
+		for _, r := range v.Cooldowns {
 			w.lastTake[r] = w.forward
 		}
 		switch rapid.IntRange(0, 5).Draw(t, "comes of it") {
 		case 0:
 			w.memory.Refuse(uid, "refused", w.clock, time.Duration(rapid.IntRange(0, 60).Draw(t, "again"))*time.Second)
 			w.forget(uid)
-			for _, r := range v.Rests {
+			for _, r := range v.Cooldowns {
 				delete(w.lastTake, r)
 			}
 		case 1:
@@ -257,7 +257,7 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	if since, err := time.Parse(time.RFC3339Nano, f.Since); f.Tolerance > 0 && (err != nil || w.clock.Sub(since) < f.Tolerance) {
 		t.Fatalf("%v go within the tolerance, since %s", names(own), f.Since)
 	}
-	if last, ok := w.lastTake[f.Rest()]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(own, func(v Victim) bool { return !w.memory.InProgress.Unanswered(v.Pod.UID) }) {
+	if last, ok := w.lastTake[f.CooldownKey()]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(own, func(v Victim) bool { return !w.memory.InProgress.Unanswered(v.Pod.UID) }) {
 		t.Fatalf("%v go %s after the rule's last eviction", names(own), w.forward-last)
 	}
 	if !f.Hard && len(own) > 1 {

@@ -98,7 +98,7 @@ func TestBothRulesRestAfterAPodOfTwoFindings(t *testing.T) {
 	if len(victims) != 1 {
 		t.Fatalf("victims %v; want one", names(victims))
 	}
-	if d := cmp.Diff([][]string{{"r", "q"}, {"r s", "q s"}}, [][]string{victims[0].Rules, victims[0].Rests}); d != "" {
+	if d := cmp.Diff([][]string{{"r", "q"}, {"r s", "q s"}}, [][]string{victims[0].Rules, victims[0].Cooldowns}); d != "" {
 		t.Errorf("rules and rests (-want +got):\n%s", d)
 	}
 }

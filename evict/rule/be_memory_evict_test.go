@@ -44,7 +44,7 @@ func TestBEMemoryUse(t *testing.T) {
 			if tt.met != (len(f.Candidates) == 1) || tt.met != (f.Since != "") {
 				t.Errorf("met %t, candidates %v, since %q", tt.met, f.Candidates, f.Since)
 			}
-			if f.Cooldown.Seconds() != 4 || f.Rest() != "koordinator memory" || !f.UntilCovered || f.GracePeriodSeconds != nil || f.Tolerance != 0 || f.Taint != nil {
+			if f.Cooldown.Seconds() != 4 || f.CooldownKey() != "koordinator memory" || !f.UntilCovered || f.GracePeriodSeconds != nil || f.Tolerance != 0 || f.Taint != nil {
 				t.Errorf("%+v: want 4 s of rest for all of memory, the pod's own grace, no tolerance and no taint", f)
 			}
 		})
@@ -171,8 +171,8 @@ func TestMemoryEvict(t *testing.T) {
 	if got := strings.Join(ranked(f), " "); got != "be service" {
 		t.Errorf("order %s", got)
 	}
-	if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature MemoryEvict, kill pod: be" || f.Rest() != "koordinator memory" {
-		t.Errorf("reason %q, message %q, rest %q", f.Reason, f.Candidates[0].Message, f.Rest())
+	if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature MemoryEvict, kill pod: be" || f.CooldownKey() != "koordinator memory" {
+		t.Errorf("reason %q, message %q, rest %q", f.Reason, f.Candidates[0].Message, f.CooldownKey())
 	}
 	if f := onlyFinding(t, memoryEvict.New().Measure(s, koordTick(0, 0, 69.9, pods...))); f.Met || len(f.Candidates)+len(f.Others) > 0 {
 		t.Errorf("under the threshold: %+v", f)

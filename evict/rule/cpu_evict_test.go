@@ -65,8 +65,8 @@ func TestCPUUse(t *testing.T) {
 		if watched := 5 * (len(tt.used) - 1); f.Met && (f.Waits != "") != (watched < 20) {
 			t.Errorf("%s: watched for %d s, waits %q", tt.name, watched, f.Waits)
 		}
-		if f.Cooldown.Seconds() != 20 || f.Rest() != "koordinator cpu" {
-			t.Errorf("%s: rest %s, %s", tt.name, f.Rest(), f.Cooldown)
+		if f.Cooldown.Seconds() != 20 || f.CooldownKey() != "koordinator cpu" {
+			t.Errorf("%s: rest %s, %s", tt.name, f.CooldownKey(), f.Cooldown)
 		}
 	}
 }

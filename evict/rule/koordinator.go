@@ -207,9 +207,9 @@ func triggered(rule string, p *tick.Pod) string {
 func (r *Rule) finding(scope string, value, threshold float64) Finding {
 	f := Finding{PressureFinding: tick.PressureFinding{Rule: r.Name, Scope: scope, Value: value, Threshold: threshold, Hard: true}}
 	f.UntilCovered = true
-	f.RestsAs, f.Cooldown = restCPU, cooldownCPU
+	f.SharedCooldown, f.Cooldown = restCPU, cooldownCPU
 	if strings.Contains(r.Name, "Memory") {
-		f.RestsAs, f.Cooldown = restMemory, cooldownMemory
+		f.SharedCooldown, f.Cooldown = restMemory, cooldownMemory
 	}
 	return f
 }

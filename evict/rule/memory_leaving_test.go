@@ -51,8 +51,8 @@ func TestMemoryLeaving(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: who else may be on the way out, with MiB (-want +got):\n%s", name, d)
 		}
-		if f.Rest() != memoryPressure.Name+" "+ScopeMemory {
-			t.Errorf("%s: rest %q", name, f.Rest())
+		if f.CooldownKey() != memoryPressure.Name+" "+ScopeMemory {
+			t.Errorf("%s: rest %q", name, f.CooldownKey())
 		}
 	}
 }

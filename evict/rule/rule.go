@@ -62,8 +62,8 @@ type Finding struct {
 	GracePeriodSeconds *int64
 	// Cooldown is the rest between two evictions of the rule in the scope.
 	Cooldown time.Duration
-	// RestsAs names what rests together after an eviction, where that is more than the rule in the scope.
-	RestsAs string
+	// SharedCooldown names the cooldown that an eviction begins, where rules share it.
+	SharedCooldown string
 	// Need is how much has to end, in the unit of [Candidate.Releases], where that is another than the value's, or not all of the
 	// way to the threshold; 0 otherwise.
 	Need float64
@@ -85,9 +85,9 @@ func (f *Finding) About() string {
 	return f.Scope + " (" + f.Part + ")"
 }
 
-// Rest names what rests after an eviction: the rule in the scope, for one scope's evictions show nothing about another's need,
-// or what rests together.
-func (f *Finding) Rest() string { return cmp.Or(f.RestsAs, f.Rule+" "+f.Scope) }
+// CooldownKey names the cooldown that an eviction begins: the rule in the scope, for one scope's evictions show nothing about
+// another's need, or what several rules share.
+func (f *Finding) CooldownKey() string { return cmp.Or(f.SharedCooldown, f.Rule+" "+f.Scope) }
 
 // Candidate is a pod with its rank for one finding.
 type Candidate struct {
