@@ -132,7 +132,7 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 	v.CooldownLeft = r.memory.CooldownLeft(f.CooldownKey(), r.now, f.Cooldown)
 	v.Candidates = make([]Choice, len(f.Candidates))
 	for i, x := range f.Candidates {
-		v.Candidates[i] = Choice{Candidate: x, Why: r.bar(&x)}
+		v.Candidates[i] = Choice{Candidate: x, Why: r.excluded(&x)}
 	}
 	slices.SortFunc(v.Candidates, func(a, b Choice) int {
 		return cmp.Or(r.unanswered(a)-r.unanswered(b), rule.Compare(a.Candidate, b.Candidate))
@@ -176,8 +176,8 @@ func (r *round) unanswered(x Choice) int {
 	return 1
 }
 
-// bar returns why a candidate cannot be evicted, whatever the finding needs.
-func (r *round) bar(x *rule.Candidate) string {
+// excluded returns why a candidate cannot be evicted, whatever the finding needs.
+func (r *round) excluded(x *rule.Candidate) string {
 	switch why := Protected(x.Pod, r.limits.OptOut); {
 	case r.memory.InProgress.Has(x.Pod.UID), x.Pod.Terminating:
 		return "already ending"
@@ -278,7 +278,7 @@ func (r *round) chosen(pass *taken, uid string) bool {
 
 func (n *need) wanted() bool { return missing(n.finding, n.released) > 0 }
 
-// take takes a candidate that nothing bars, if it is needed and within the limits. It returns why, or why not.
+// take takes a candidate that nothing excludes, if it is needed and within the limits. It returns why, or why not.
 func (r *round) take(n *need, x *Choice) (bool, string) {
 	f := n.finding
 	pass := r.pass(f)

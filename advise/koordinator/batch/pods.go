@@ -203,8 +203,8 @@ func (u *uses) forget(pods []pod) {
 type podSum struct {
 	requests, uses, larger int64
 	// What the uses are made of, and of how many pods each.
-	measured, requested, exclusive, strange     int64
-	nMeasured, nRequested, nExclusive, nStrange int
+	measured, requested, exclusive, notInCluster     int64
+	nMeasured, nRequested, nExclusive, nNotInCluster int
 }
 
 // sum adds the high-priority pods up.
@@ -225,8 +225,8 @@ func (s *podSum) count(p *pod, r resource, n int) {
 	request, used := shared(p.request[r], n), shared(p.used[r], n)
 	switch {
 	case !p.known:
-		s.strange = add(s.strange, used)
-		s.nStrange++
+		s.notInCluster = add(s.notInCluster, used)
+		s.nNotInCluster++
 		s.uses, s.larger = add(s.uses, used), add(s.larger, used)
 		return
 	case !p.metric[r]:
@@ -262,7 +262,7 @@ func (s *podSum) parts(policy string, amount func(int64) string) string {
 		n    int
 		v    int64
 		text string
-	}{{s.nMeasured, s.measured, "used by %d"}, {s.nExclusive, s.exclusive, "of %d LSE"}, {s.nRequested, s.requested, "requested by %d without metric"}, {s.nStrange, s.strange, "used by %d that the cluster does not know"}} {
+	}{{s.nMeasured, s.measured, "used by %d"}, {s.nExclusive, s.exclusive, "of %d LSE"}, {s.nRequested, s.requested, "requested by %d without metric"}, {s.nNotInCluster, s.notInCluster, "used by %d that the cluster does not know"}} {
 		if part.n > 0 {
 			list = append(list, amount(part.v)+" "+fmt.Sprintf(part.text, part.n))
 		}
@@ -274,5 +274,5 @@ func (s *podSum) parts(policy string, amount func(int64) string) string {
 }
 
 func unknown(s *podSum, amount func(int64) string) string {
-	return fmt.Sprintf("and %s used by %d that the cluster does not know", amount(s.strange), s.nStrange)
+	return fmt.Sprintf("and %s used by %d that the cluster does not know", amount(s.notInCluster), s.nNotInCluster)
 }
