@@ -96,8 +96,8 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 		Resources    map[string]any `json:"resources"`
 		ReservedCPUs string         `json:"reservedCPUs"`
 	}
-	read, err := Read[reservation](of, Reservation)
-	if read == nil {
+	asks, err := Read[reservation](of, Reservation)
+	if asks == nil {
 		if err != nil {
 			errs = []error{err}
 		}
@@ -107,7 +107,7 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 		errs = append(errs, fmt.Errorf("annotation %s: %s: %s", Reservation, field, policy.OneLine(err)))
 	}
 	amount := func(name string, read func(any) (float64, error)) float64 {
-		v, isSet := read.Resources[name]
+		v, isSet := asks.Resources[name]
 		if !isSet {
 			return 0
 		}
@@ -117,9 +117,9 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 		}
 		return n
 	}
-	isNamed := read.ReservedCPUs != ""
+	isNamed := asks.ReservedCPUs != ""
 	if isNamed {
-		if r.CPUs, err = cpus.Parse(read.ReservedCPUs); err != nil {
+		if r.CPUs, err = cpus.Parse(asks.ReservedCPUs); err != nil {
 			wrong("reservedCPUs", err)
 			isNamed = false
 		}
