@@ -375,7 +375,8 @@ func TestSetBack(t *testing.T) {
 			}
 			off, gone := burstPolicy("none"), revert.For+revert.For+time.Second
 			advise(st, off, sampleOf(1000, c.pod), gone)
-			if a := advise(st, off, sampleOf(1000, c.pod), gone+revert.For+time.Second); len(a.Cgroups)+len(a.Reasons)+len(a.Fallback) > 0 || len(st.Cgroups)+len(st.Buckets)+len(st.Usage.Points) > 0 {
+			advise(st, off, sampleOf(1000, c.pod), gone+revert.For+time.Second) // the last time
+			if a := advise(st, off, sampleOf(1000, c.pod), gone+revert.For+2*time.Second); len(a.Cgroups)+len(a.Reasons)+len(a.Fallback) > 0 || len(st.Cgroups)+len(st.Buckets)+len(st.Usage.Points) > 0 {
 				t.Errorf("in the end: %+v, state %+v; want nothing", a, st)
 			}
 		})

@@ -355,8 +355,8 @@ func TestSetBack(t *testing.T) {
 			t.Errorf("the tier after %s (-want +got):\n%s", after, diff)
 		}
 	}
-	advise(st, &off, sampleOf(p), revert.For+time.Second) // the last word
-	if a := advise(st, &off, sampleOf(p), revert.For+2*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
+	advise(st, &off, sampleOf(p), revert.For+2*time.Second) // the last time
+	if a := advise(st, &off, sampleOf(p), revert.For+3*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
 		t.Errorf("in the end: %+v, state %v; want nothing", a, st.Cgroups)
 	}
 }
