@@ -38,7 +38,7 @@ func checkConfig(s *stage.Session, o *options) error {
 	return checkObjects(s, now)
 }
 
-// checkObjects prints what the file's objects say to this machine, taken as a node without labels.
+// checkObjects prints what the file's objects contain for this machine, taken as a node without labels.
 func checkObjects(s *stage.Session, now *loaded) error {
 	if now.objects.None() {
 		return nil

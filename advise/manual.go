@@ -5,8 +5,8 @@ import "polder/lib/stage"
 // summary is what --help and the manual begin with.
 const summary = `
 Reads ticks, decides from each sample what may be reclaimed and which CPUs or quotas the pods get,
-and adds the section "advice". It touches nothing: isolate makes the advice true, report publishes
-it, and "advice.reasons" says what bound the result.`
+and adds the section "advice". It touches nothing: isolate applies the advice, report publishes
+it, and "advice.reasons" names what bound the result.`
 
 // tasks begin the page in docs/; --help has the first five, which tests run.
 var tasks = []stage.Task{
@@ -34,15 +34,15 @@ restart:
       reserve-cpu: 2
       hold: 1m
 
-Flags given on the command line (or by environment variables) win over the file, the file over what the cluster says in
+Flags given on the command line (or by environment variables) win over the file, the file over what the cluster has in
 "sample.config" (Katalyst's AdminQoSConfiguration), and that over the defaults; "advice.reasons" names the source of each
-value that bound the result. A changed file that is no good is refused with its line.
+value that bound the result. A changed file that is invalid is refused with its line.
 
 The file may as well have Katalyst's objects, as kubectl takes them: the AdminQoSConfiguration among them that is meant for the
 tick's node stands in the place of the cluster's. docs/configuration.md has the fields.
 
 Or Koordinator's ConfigMap slo-controller-config, likewise: it stands in the place of the one in "sample.config" and is resolved
-with the node's labels and annotations there. A document that is no good is refused with its line.
+with the node's labels and annotations there. A document that is invalid is refused with its line.
 
 POLICY KATALYST, PODS OF A CLUSTER
    Shared pods whose annotation katalyst.kubewharf.io/cpu_enhancement names a cpuset_pool have a pool of that name; a new
@@ -58,7 +58,7 @@ POLICY KOORDINATOR
    resctrl follow where their strategies are enabled. All of it is set by the ConfigMap slo-controller-config, which collect
    --slo-config puts in "sample.config"; where nobody reads one, Koordinator's shipped values hold: colocation and
    suppression on, all else off. Where a ConfigMap cannot be read the last one stays in force. While the node's use is
-   unknown the last offer stays for degradeTimeMinutes (15); then "advice.withdrawn" says why nothing is offered any more,
+   unknown the last offer stays for degradeTimeMinutes (15); then "advice.withdrawn" has why nothing is offered any more,
    and report takes it back. Other policies' settings are refused. docs/policy-koordinator.md has the formulas.
 
 POLICY HARVEST
@@ -67,7 +67,7 @@ POLICY HARVEST
    steps while the services have room. New pods count with their requests for 10m. Memory likewise, without page cache that can be dropped.
    Batch runs on all CPUs but whole cores for what services use and a buffer of idle ones for their bursts; services are confined to
    nothing. Machines with fewer than 8 CPUs have no buffer: there the scheduling class holds batch. While the services' use is
-   unknown nothing new is offered, and after 15m "advice.withdrawn" says why there is no offer. --state has the history.
+   unknown nothing new is offered, and after 15m "advice.withdrawn" has why there is no offer. --state has the history.
    docs/policy-harvest.md has the rules and the figures.
 
 SERVICES THAT WAIT
@@ -87,4 +87,4 @@ need again bear it ("advice.memoryReclaim", which isolate does once). docs/memor
 NETWORK
    --batch-network-rate guarantees batch a part of each uplink ("advice.network"), lets it take what is idle, and lets services come first.
    The uplinks are the links with a default route, or --network-links, and always among those of "sample.links". isolate --only
-   network makes it true. docs/network.md has the rules.`
+   network applies it. docs/network.md has the rules.`

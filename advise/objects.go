@@ -19,7 +19,7 @@ type objects struct {
 	reported config.Reported
 }
 
-// local is what they say to one node, and what came of it last.
+// local is what they contain for one node, and what came of it last.
 type local struct {
 	customconfig.Local
 	slo       sloconfig.Local
@@ -60,7 +60,7 @@ func (o *objects) over(t *tick.Tick) {
 	}
 	what := "configuration refused"
 	if len(errs) == 0 { // the file is good, and holds
-		what = "something is wrong with the ConfigMap, or with what the node says beside it"
+		what = "something is wrong with the ConfigMap, or with what the node's annotations set beside it"
 	}
 	l.reported.Problems(o.log.With("node", t.Node), what, problems)
 	t.Sample.Config = l.over

@@ -20,7 +20,7 @@ func sloFile(threshold, qos string) string {
 		"  resource-threshold-config: |\n    " + threshold + "\n  resource-qos-config: |\n    " + qos + "\n"
 }
 
-// What a ConfigMap of --config sets and nothing acts on is in the log once, and again where a changed file says something else.
+// What a ConfigMap of --config sets and nothing acts on is in the log once, and again where a changed file has something else.
 // What holds and is odd all the same is once for each node.
 func TestConfigMapIsAnnounced(t *testing.T) {
 	const (
@@ -68,14 +68,14 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	count(problem, 2) // two nodes
 
 	write(sloFile(threshold, `{"clusterStrategy":{"systemClass":{"resctrlQOS":{"mbaPercent":50}}}}`))
-	log.Says(t, patient, "configuration read again", 1)
+	log.Await(t, patient, "configuration read again", 1)
 	ticks(10)
 	count(unsupported, 2)
 	count("resource-qos-config: clusterStrategy.systemClass.resctrlQOS", 1)
 	count(problem, 2) // as before
 
 	write(sloFile(`{"clusterStrategy":{"enable":true}}`, `{}`))
-	log.Says(t, patient, "configuration read again", 2)
+	log.Await(t, patient, "configuration read again", 2)
 	ticks(20)
 	count(unsupported, 2)
 	count(problem, 2)

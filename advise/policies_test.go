@@ -146,7 +146,7 @@ func TestPodOnCPUsOfAPartitionNeedsNoneOfTheOthers(t *testing.T) {
 	}
 }
 
-// The policy does not change while the tool runs: a file that says so is refused, and the settings in force stay.
+// The policy does not change while the tool runs: a file that names another is refused, and the settings in force stay.
 func TestPolicyStaysOnReload(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "advise.yaml")
 	write := func(text string) {
@@ -187,12 +187,12 @@ func TestPolicyStaysOnReload(t *testing.T) {
 		t.Errorf("policy %s; want katalyst", got)
 	}
 	write("policy: koordinator\n")
-	log.Says(t, patient, "policy koordinator: policy katalyst runs, and another one needs a restart", 1)
+	log.Await(t, patient, "policy koordinator: policy katalyst runs, and another one needs a restart", 1)
 	if got := policy(); got != "katalyst" {
 		t.Errorf("policy %s; want katalyst", got)
 	}
 	write("reserve-cpu: 9\n")
-	log.Says(t, patient, "configuration read again", 1)
+	log.Await(t, patient, "configuration read again", 1)
 	input.Close()
 	if got := <-done; got != 0 {
 		t.Errorf("exit status %d: %s", got, log)

@@ -21,7 +21,7 @@ type live struct {
 	runs    atomic.Pointer[kind] // the policy, which is not changed while the tool runs
 }
 
-// loaded is what the command line and the file say.
+// loaded is what the command line and the file set.
 type loaded struct {
 	settings.Settings
 	kind    kind
@@ -92,7 +92,7 @@ func (l *loaded) inFile(name string) bool { return l.lines[name] > 0 }
 // at is the place of a setting in the file.
 func (l *loaded) at(name string) string { return fmt.Sprintf("%s:%d", l.path, l.lines[name]) }
 
-// watch loads the file again when it changes. A file that is no good is refused and the settings in force stay.
+// watch loads the file again when it changes. A file that is invalid is refused and the settings in force stay.
 func (l *live) watch(ctx context.Context, s *stage.Session) error {
 	return config.Reload(ctx, l.path, s.Log, func() (*loaded, error) {
 		next, err := l.load()

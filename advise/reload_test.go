@@ -15,10 +15,10 @@ import (
 	"polder/tests/await"
 )
 
-// patient is how long the tests wait for anything: they say what happens, not how fast a busy machine does it.
+// patient is how long the tests wait for anything: they check what happens, not how fast a busy machine does it.
 const patient = time.Minute
 
-// The configuration file is read again when it changes, also by the symlink swap of a ConfigMap; one that is no good is
+// The configuration file is read again when it changes, also by the symlink swap of a ConfigMap; one that is invalid is
 // refused with its line, and the old one stays in force.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
@@ -80,13 +80,13 @@ func TestReload(t *testing.T) {
 	}
 	expect("first file", 40000)
 	write("..two", "reserve-cpu: 20\n")
-	log.Says(t, patient, "configuration read again", 1)
+	log.Await(t, patient, "configuration read again", 1)
 	expect("second file", 28000)
 	write("..three", "hold: 1s\nreserve-cpu: many\n")
-	log.Says(t, patient, "advise.yaml:2:", 1)
+	log.Await(t, patient, "advise.yaml:2:", 1)
 	expect("a bad file", 28000)
 	write("..four", "reserve-cpu: 30\n")
-	log.Says(t, patient, "configuration read again", 2)
+	log.Await(t, patient, "configuration read again", 2)
 	expect("fourth file", 18000)
 	input.Close()
 	if got := <-done; got != 0 {
@@ -94,7 +94,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// Whatever a configuration file says, it is refused with its name or gives settings that can be decided with.
+// Whatever a configuration file contains, it is refused with its name or gives settings that can be decided with.
 func FuzzSettings(f *testing.F) {
 	for _, seed := range []string{"", "policy: katalyst\nreserve-cpu: 2\n", "hold: 1m\npool-min-cpus: 9\nreserved-cpus: 0-1", "policy: gold", "pool-min-cpus: 0", "policy: koordinator", "policy: koordinator\nhold: 1s", "reserved-cpus: [1]"} {
 		f.Add([]byte(seed))

@@ -48,13 +48,15 @@ var policies = []kind{
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 	}, func(l *loaded) decider { return ofKoordinator{koordinator.New(l.ForKoordinator())} }},
 	{harvest.Policy, []string{
-		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config", "Sample.Resctrl",
+		"Sample.PeriodSeconds", "Sample.IntervalSeconds", "Sample.NUMANodes", "Sample.Labels", "Sample.Annotations", "Sample.Config",
+		"Sample.Resctrl",
 		"Sample.IO", "Sample.Disks",
 		"NodeCPU.Load1", "NodeCPU.Load5", "NodeCPU.Load15", "NodeMemory.Pressure", "NodeMemory.FreeBytes", "NodeMemory.CacheBytes",
 		"NodeMemory.LowWatermarkBytes", "NodeMemory.WatermarkScaleFactor", "NodeMemory.KswapdStealPages", "NodeMemory.KswapdStealPerSecond",
 		"Pod.Priority", "Pod.KoordinatorPriority", "Pod.Labels", "Pod.Annotations", "Pod.Load1", "Pod.Load5", "Pod.Threads",
 		"Pod.OwnerKind", "Pod.Static", "Pod.Terminating", "Pod.Errors",
-		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads", "Container.ThrottledPercent", "Container.NUMAMemory",
+		"Container.ID", "Container.Name", "Container.Load1", "Container.Load5", "Container.Threads", "Container.ThrottledPercent",
+		"Container.NUMAMemory",
 		"Memory.CacheBytes",
 	}, func(l *loaded) decider { return ofHarvest{harvest.New(l.ForHarvest())} }},
 }

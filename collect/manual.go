@@ -107,8 +107,8 @@ list in force, the quota and the use of all in it, and whether cpu.idle is 1, wh
 LOAD AND RATES
 A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
 kernel averages its own; it is absent for the first 5 s and begins with their mean (so --once has none without --state).
-Where it used less than a hundredth of a CPU since the last sample and had no runnable thread then, its use is the sample, twice in a row at most.
-Looking at threads takes a twentieth of the interval at most, and 250 ms: those that were not reached have their turn in the next
+Where it used less than a hundredth of a CPU since the last sample and had no runnable thread then, its use is the sample, twice in a row at
+most. Looking at threads takes a twentieth of the interval at most, and 250 ms: those that were not reached have their turn in the next
 rounds, which sample.errors says. Until then the container keeps its load, for a minute after its last sample; after that it has
 none. The number of threads, where the pids controller is not on, is counted in as much time, by the same rules.
 

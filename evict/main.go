@@ -1,4 +1,4 @@
-// Command evict measures pressure and decides which pods go. Its manual is in manual.go and under evict --manual.
+// Command evict measures pressure and decides which pods are evicted. Its manual is in manual.go and under evict --manual.
 package main
 
 import (

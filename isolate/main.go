@@ -1,4 +1,4 @@
-// Isolate makes the advised state of cgroups true. See manual.go, or isolate --manual.
+// Isolate applies the advised state of cgroups. See manual.go, or isolate --manual.
 package main
 
 import "polder/lib/stage"

@@ -4,7 +4,7 @@ import "polder/lib/stage"
 
 // summary is what --help and the manual begin with.
 const summary = `
-Reads ticks and makes advice.cgroups true. It is the only tool that writes cgroups, of version 1 and
+Reads ticks and applies advice.cgroups. It is the only tool that writes cgroups, of version 1 and
 2. It reads first and writes only what differs, in an order in which the kernel accepts every write
 and no cgroup is without CPUs, or has more than it had or shall have, at any moment; it reads back
 what it wrote. While nothing changes it writes nothing.
@@ -29,7 +29,7 @@ It knows nothing of classes of pods, and acts on advice.cgroups, whoever wrote i
 Sections: reads advice; writes isolation, or with --only network, network.
 
   isolation.applied      values written
-  isolation.unchanged    values that were as wanted
+  isolation.unchanged    values that were as desired
   isolation.missing      cgroups that do not exist
   isolation.writes[]     {cgroup, key, old, new}
   isolation.errors[]     {cgroup, key, error}
@@ -38,7 +38,7 @@ Sections: reads advice; writes isolation, or with --only network, network.
   isolation.reclaims[]   what became of memory that was to be taken back:
                          {bootSeconds, cgroup, bytes, reclaimedBytes,
                          seconds, state, why}
-  isolation.unavailable  wanted keys that this machine has no file or mount for
+  isolation.unavailable  desired keys that this machine has no file or mount for
 
 WHAT IS WRITTEN
 A cgroup of version 1 that the advice does not name follows the one above it where the kernel would otherwise refuse
@@ -79,19 +79,20 @@ gives way to a quota that falls; quotas and bursts are written in an order in wh
 memory.low fall from the bottom up and rise from the top down, so that no cgroup promises more below it than it has.
 
 What this machine has no file or mount for (resctrl, cpu.cfs_burst_us before Linux 5.14, memory.min on cgroup v1, the memory.wmark_*
-of other vendors' kernels) is left alone: it is in isolation.errors and in the log once, when it is first wanted, and from then on its
+of other vendors' kernels) is left alone: it is in isolation.errors and in the log once, when it is first desired, and from then on its
 key is in isolation.unavailable. The file is looked for again every 100 ticks.
 
-advice.memoryReclaim is memory to be taken back once (memory.reclaim of version 2). It is done beside the ticks, one at a time, for a second at
-most, and never twice: its name is the run of the kernel and the time in it, which must be later than the last one's and than isolate's own start.
+advice.memoryReclaim is memory to be taken back once (memory.reclaim of version 2). It is done beside the ticks, one at a time, for a second
+at most, and never twice: its name is the run of the kernel and the time in it, which must be later than the last one's and than isolate's
+own start.
 
 A memory.max of version 2 that the kernel could only enforce by killing is not written.
 
 NETWORK
-isolate --only network is a second instance, with CAP_NET_ADMIN and nothing else, that makes advice.network true: HTB at the root of
+isolate --only network is a second instance, with CAP_NET_ADMIN and nothing else, that applies advice.network: HTB at the root of
 each named link, a class for each class of packets, and nftables that mark the packets of the named cgroups. Its section is network,
 with counters of each class; its journal is a file of its own. It leaves alone a link whose root qdisc another program has set,
-and says so once. A link that no advice has named for a minute is given back; in a silence all stays. docs/network.md has the rest.
+and reports that once. A link that no advice has named for a minute is given back; in a silence all stays. docs/network.md has the rest.
 
 EXTERNAL CHANGES
 A value that someone else changes is reported and written again; after --contest rounds it is left alone with an error, until

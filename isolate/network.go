@@ -75,7 +75,7 @@ func openNetworkJournal(s *stage.Session, o options) (*network.Journal, error) {
 	return j, nil
 }
 
-// restoreNetwork undoes what the journal has, and says so on standard error.
+// restoreNetwork undoes what the journal has, and prints that to standard error.
 func restoreNetwork(s *stage.Session, o options, a network.Options) error {
 	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
 		if !o.ifExists {

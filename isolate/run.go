@@ -116,9 +116,10 @@ func (o *options) check() (err error) {
 	return nil
 }
 
-// isolate makes each tick's advice true, in cgroups and in /sys/fs/resctrl.
+// isolate applies each tick's advice, in cgroups and in /sys/fs/resctrl.
 func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarchy) (err error) {
-	a := apply.Options{Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun, Log: s.Log}
+	a := apply.Options{Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun,
+		Log: s.Log}
 	groups := resctrl.Options{Root: o.root, Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}
 	if !s.DryRun {
 		warnReadOnly(s, h)
@@ -174,7 +175,7 @@ func openJournal(s *stage.Session, o options) (*apply.Journal, error) {
 	return j, nil
 }
 
-// warnReadOnly says at the start what every write would say later.
+// warnReadOnly reports at the start what every write would report later.
 func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 	for _, controller := range plan.Controllers() {
 		dir, version, err := h.Dir(controller, "/")
@@ -188,7 +189,7 @@ func warnReadOnly(s *stage.Session, h *cgroup.Hierarchy) {
 	}
 }
 
-// restore puts everything back and says so on standard error.
+// restore puts everything back and prints that to standard error.
 func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if _, err := os.Stat(o.journal); errors.Is(err, fs.ErrNotExist) {
 		_, err := os.Stat(resctrl.JournalName(o.journal))
@@ -206,7 +207,8 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if j.IsForeign() {
 		return fmt.Errorf("--journal: %s is no journal of isolate: none of its %d lines is one; nothing is restored, and the file is left as it is", o.journal, j.Bad)
 	}
-	a := apply.New(apply.Options{Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Journal: j, DryRun: s.DryRun, Log: s.Log})
+	a := apply.New(apply.Options{Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Journal: j, DryRun: s.DryRun,
+		Log: s.Log})
 	defer a.Close()
 	out, err := a.Restore(o.force)
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)

@@ -43,7 +43,7 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 		out.Refused = in.Refused
 	case in.Advice == nil: // nobody has decided anything: as good as silence
 		t.checkSilence()
-	case len(in.Advice.Cgroups) == 0 && len(in.Advice.Fallback) > 0: // advise could not decide, and says what should hold
+	case len(in.Advice.Cgroups) == 0 && len(in.Advice.Fallback) > 0: // advise could not decide, and has a fallback that should hold
 		t.fallback = in.Advice.Fallback
 		t.checkSilence()
 		t.resctrl.Apply(&out, in.Advice.Resctrl) // has no fallback: it holds or is left as it is

@@ -17,6 +17,7 @@ import (
 
 	"polder/lib/stage"
 	"polder/lib/tick"
+	"polder/report/spool"
 )
 
 // most bytes that are read ahead to see which sections a recording has.
@@ -41,7 +42,7 @@ func insertDecisions(ctx context.Context, s *stage.Session) (*insertion, error) 
 		return x, err
 	}
 	first, read := firstTick(in, s.MaxLine)
-	if file, ok := in.(*os.File); ok && isSeekable(file) {
+	if file, ok := in.(*os.File); ok && spool.IsSeekable(file) {
 		if _, err := file.Seek(-int64(len(read)), io.SeekCurrent); err != nil {
 			return x, fmt.Errorf("read the recording from its beginning: %w", err)
 		}
@@ -73,7 +74,7 @@ func (x *insertion) input(s *stage.Session) (io.Reader, error) {
 		return s.In, nil
 	}
 	if info, err := os.Stat(s.Input); err != nil || !info.Mode().IsRegular() {
-		return nil, nil // the stream opens it, or says why that cannot be
+		return nil, nil // the stream opens it, or reports why that cannot be
 	}
 	f, err := os.Open(s.Input)
 	if err != nil {
@@ -81,11 +82,6 @@ func (x *insertion) input(s *stage.Session) (io.Reader, error) {
 	}
 	x.opened = append(x.opened, f)
 	return f, nil
-}
-
-func isSeekable(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode().IsRegular()
 }
 
 // firstTick is the first line that is a tick, nil where none is within what may be read ahead, and all that was read.

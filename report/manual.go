@@ -69,17 +69,17 @@ told apart by letter as well as by colour: S share, R reclaim, D dedicated, V re
 with ASCII characters alone.
 
 Ticks that are too old or of another node (--max-age, --node) are not written as metrics or to the cluster, and the section
-says so. The screen and the table show every tick: they are for recordings, too.
+prints that. The screen and the table show every tick: they are for recordings, too.
 
 WHY?
-   report --to explain --pod spark/etl --at 12:03 < day.jsonl says what the pod was allowed at that time, what held it back, by which
+   report --to explain --pod spark/etl --at 12:03 < day.jsonl shows what the pod was allowed at that time, what held it back, by which
    sum services had the rest and which service needed most of it, what was throttled and evicted and by which numbers, and what
    would have had to be different. Without --pod it is about the node, and why nothing is offered; with --from and --until, or no time
    at all, about a period, with its squeezes: when what reclaimed pods may use fell by 5 % of the machine or more within 5 minutes.
    A time is RFC 3339, or HH:MM or HH:MM:SS of the recording's day (of the next, where that has passed when it begins), in the time
    zone in which its ticks write theirs: collect's is UTC. The tick is the last one before the time. --node chooses one of several nodes.
    Where the recording's first tick has a sample and no advice, or no eviction, the advise and the evict --dry-run that are in
-   report's own directory decide, with their default settings: the answer says so. Decide by others in the pipe, as below. Memory
+   report's own directory decide, with their default settings: the answer names that. Decide by others in the pipe, as below. Memory
    does not grow with the recording.
 
 RECORDINGS
@@ -90,11 +90,12 @@ RECORDINGS
 
    report --to html < day.jsonl > day.html makes one page: use by class over time, what was offered and what was free, the pool of each CPU,
    squeezes, evictions and failures in sentences, advise's reasons at each time, a table of pods, zoom and search. It holds as much for a
-   day as for a year: up to 8640 points, each the average of as many ticks as it takes, and says what it leaves out. Decisions that the
+   day as for a year: up to 8640 points, each the average of as many ticks as it takes, and names what it leaves out. Decisions that the
    recording lacks are inserted as for explain. Names in it are text and never markup; a policy in the page keeps all scripts but its own
    from running.
-   With --listen the page is served, follows the stream, and has its last 24 hours. A PORT alone is this machine's own. Only GET is answered,
-   for at most 8 open pages. There is no password and no encryption: another address is for networks in which everybody may know the pods.
+   With --listen the page is served, follows the stream, and has its last 24 hours. A PORT alone is this machine's own. Only GET is
+   answered, for at most 8 open pages. There is no password and no encryption: another address is for networks in which everybody may know
+   the pods.
 
    report --to score < day.jsonl adds up what a policy offered, how often that was more than was free, moves, squeezes, evictions, how many
    threads of services waited, and writes. What would another policy have done with the same day?
@@ -115,14 +116,14 @@ THE CLUSTER
    changed later than updateTimeThresholdSeconds (300) after the last write. Both are the ConfigMap's, from sample.config;
    Growth waits for updateTimeThresholdSeconds after the last move, too. --min-change, --min-interval, --grow-interval and --resync,
    where they are given, stand above it. advice.withdrawn takes the resources away at
-   once, not to zero, and the note says why; what kubelet or somebody else has wiped is put back as ever. When the policy changes,
+   once, not to zero, and the note has the reason; what kubelet or somebody else has wiped is put back as ever. When the policy changes,
    what was written under Katalyst's names is removed with the first write under Koordinator's, whichever process wrote it; the other way
    round what this process has written is removed, for Koordinator's names may be its manager's. Those are left alone, but for --withdraw,
    for the fleet controller, and for a process that hears of no policy for --stale-after: these take Katalyst's names and Koordinator's of
    the --resource-prefix, and the fleet controller of either prefix.
 
    Calls run beside the stream, one at a time for each object, and the newest figures win. What became of them is in
-   a later tick's section: written, unchanged, pending, or failed with an error that says what to do. A server that is away is
+   a later tick's section: written, unchanged, pending, or failed with an error that names what to do. A server that is away is
    asked again after half a second, then less often, every 8 seconds at last; after an error that somebody has to mend, every
    30. At the end of the input report waits for what is not written yet, and fails (status 1) where no write succeeds for 5 seconds.
 
@@ -136,12 +137,12 @@ THE CLUSTER
    away (NoSchedule, NoExecute), --to node therefore offers no more than the reclaimed pods of the sample request, so that no new
    one fits; the CustomNodeResource keeps the true figures. Pods that are ending do not count. Where the sample does
    not have the pods, the Node keeps what it offers, or less. Such a loss is written at once, however small, and so is the
-   offer when the taint is removed. The tick's target says why in its note, and the log says it once.
+   offer when the taint is removed. The tick's target has the reason in its note, and the log has it once.
 
    --taint-node puts the taints on the Node's own list, too, where they hold for every pod; NoExecute there evicts those that do
    not tolerate it. Only keys under node.katalyst.kubewharf.io/ with the effects NoSchedule, PreferNoSchedule and NoExecute are
    taken; the others are named in the note. They are removed with evict's, after --stale-after without a tick, and by --withdraw; a
-   report that was killed for good leaves them, and so does one that is started again without the flag, which says so. What
+   report that was killed for good leaves them, and so does one that is started again without the flag, which logs that. What
    becomes of them is in the section's target node-taints.
 
    The fleet controller (report fleet) withdraws the offer of a node whose agent is away, and marks the Node with the annotation
@@ -156,7 +157,7 @@ THE CLUSTER
    not known in a tick in which that of a running container is not. Pods are there by namespace and name, when both of their
    figures are known. The spec is left to Koordinator's manager; what others write in the status, as prodReclaimableMetric, stays.
    A write that waits has the newest figures that are known, and the time of those. The object is deleted with its node; --withdraw
-   leaves it, for its updateTime says how old it is. It is each node's own report's: not with --all-nodes.
+   leaves it, for its updateTime shows how old it is. It is each node's own report's: not with --all-nodes.
 
    The role needs: nodes get, list, watch, and for --taint-node patch; nodes/status patch; customnoderesources get, list,
    watch, create, patch; customnoderesources/status patch; for nodemetric nodes get, nodemetrics create,

@@ -50,57 +50,58 @@ func openMetrics(_ context.Context, s *stage.Session, o *options, _ io.Writer) (
 }
 
 func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
-	said := tick.Target{Target: "prometheus", State: tick.TargetUnchanged}
+	result := tick.Target{Target: "prometheus", State: tick.TargetUnchanged}
 	if in.Refused != "" {
-		return said, nil
+		return result, nil
 	}
 	m.pages.Add(in.Tick)
 	page, stable := m.pages.Page()
-	said.Changed = stable != m.written
+	result.Changed = stable != m.written
 	if m.session.DryRun {
-		said.State = tick.TargetPending
-		return said, nil
+		result.State = tick.TargetPending
+		return result, nil
 	}
-	var result *write
+	var ended *write
 	if m.busy {
 		select {
 		case w := <-m.done:
-			result = &w
+			ended = &w
 			m.finish(w)
 		default:
 		}
 	}
 	age := in.Time.Sub(m.writtenAt)
 	if stable == m.written && age >= 0 && age < rewriteEvery && !m.busy {
-		return m.say(said, result), nil
+		return outcome(result, ended), nil
 	}
 	w := write{page: page, stable: stable, at: in.Time}
 	if m.busy {
 		m.waiting = &w
-		said.State = tick.TargetPending
-		return said, nil
+		result.State = tick.TargetPending
+		return result, nil
 	}
 	m.start(w)
 	select {
 	case w := <-m.done:
 		m.finish(w)
-		result = &w
+		ended = &w
 	case <-time.After(patience):
-		said.State = tick.TargetPending
-		return said, nil
+		result.State = tick.TargetPending
+		return result, nil
 	}
-	return m.say(said, result), nil
+	return outcome(result, ended), nil
 }
 
-func (m *metrics) say(said tick.Target, result *write) tick.Target {
+// outcome is the result with what has become of a write that ended; nil where none did.
+func outcome(result tick.Target, ended *write) tick.Target {
 	switch {
-	case result == nil:
-	case result.err != nil:
-		said.State, said.Error = tick.TargetFailed, result.err.Error()
+	case ended == nil:
+	case ended.err != nil:
+		result.State, result.Error = tick.TargetFailed, ended.err.Error()
 	default:
-		said.State = tick.TargetWritten
+		result.State = tick.TargetWritten
 	}
-	return said
+	return result
 }
 
 func (m *metrics) start(w write) {

@@ -1,15 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 
-	"golang.org/x/term"
-
 	"polder/lib/stage"
 	"polder/report/cluster"
+	"polder/report/terminal"
 )
 
 // options are the command line.
@@ -41,7 +41,7 @@ func (o *options) flags(f *stage.Flags) {
 
 // ofWhole is what reads the whole input, nil where each tick is reported when it comes.
 func (o *options) ofWhole(s *stage.Session, names []string) (whole, error) {
-	plays, err := o.replays(s, names)
+	plays, err := o.screen().Plays(s, names)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (o *options) ofWhole(s *stage.Session, names []string) (whole, error) {
 		return nil, stage.Usagef("--against goes with --to score")
 	}
 	if plays {
-		return (*options).replayAll, nil
+		return (*options).play, nil
 	}
 	if len(names) == 1 {
 		return wholes[names[0]], nil
@@ -64,21 +64,21 @@ func (o *options) ofWhole(s *stage.Session, names []string) (whole, error) {
 	return nil, nil
 }
 
-// terminalOf is the terminal that the session writes to, nil where it is none.
-func terminalOf(s *stage.Session) *os.File {
-	f, ok := s.Out.(*os.File)
-	if ok && (s.Output == "-" || s.Output == "") && term.IsTerminal(int(f.Fd())) {
-		return f
-	}
-	return nil
+func (o *options) screen() terminal.Options {
+	return terminal.Options{ASCII: o.ascii, Speed: o.speed, From: o.explain.from, Ignores: ignoredByWholes}
 }
 
-func isTerminal(s *stage.Session) bool { return terminalOf(s) != nil }
+// play plays a recording on the screen.
+func (o *options) play(ctx context.Context, s *stage.Session, out io.Writer) error {
+	return o.screen().Play(ctx, s, out)
+}
+
+func isTerminal(s *stage.Session) bool { return terminal.Of(s) != nil }
 
 // ownsOutput reports whether a target writes text of its own to --output.
 func ownsOutput(name string) bool { return name == "table" || wholes[name] != nil }
 
-// output opens --output for the table, and for what is said of the whole input; where ticks are passed on, the stream does that.
+// output opens --output for the table, and for what is reported of the whole input; where ticks are passed on, the stream does that.
 func output(s *stage.Session, names []string) (io.Writer, func(), error) {
 	if s.Output == "-" || s.Output == "" || !slices.ContainsFunc(names, ownsOutput) {
 		return s.Out, func() {}, nil

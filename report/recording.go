@@ -14,7 +14,7 @@ import (
 	"polder/report/score"
 )
 
-// Targets that read the whole input and then say something of it once. Each has the output for itself.
+// Targets that read the whole input and then report on it once. Each has the output for itself.
 const (
 	targetExplain = "explain"
 	targetHTML    = "html"
@@ -23,7 +23,7 @@ const (
 	targetLive = "live"
 )
 
-// whole reads the whole input, and says something of it.
+// whole reads the whole input, and reports on it.
 type whole func(*options, context.Context, *stage.Session, io.Writer) error
 
 // wholes are those targets.
@@ -47,7 +47,9 @@ var ignoredByWholes = []string{
 
 // readWhole gives each tick of the input to add; decisions that are missing in the recording are inserted, and their sections returned. It
 // returns false where it was stopped: what was read is no answer then.
-func readWhole(ctx context.Context, s *stage.Session, insert bool, begin func(inserted []string), add func(*tick.Tick)) (complete bool, err error) {
+func readWhole(ctx context.Context, s *stage.Session, insert bool, begin func(inserted []string), add func(*tick.Tick)) (
+	complete bool, err error,
+) {
 	inserted := &insertion{stopped: func() {}}
 	if insert {
 		if inserted, err = insertDecisions(ctx, s); err != nil {
@@ -57,8 +59,9 @@ func readWhole(ctx context.Context, s *stage.Session, insert bool, begin func(in
 	}
 	begin(inserted.sections)
 	err = s.Filter(ctx, stage.Filter{
-		Section:  tick.SectionReport,
-		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport, tick.SectionNetwork},
+		Section: tick.SectionReport,
+		Reads: []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport,
+			tick.SectionNetwork},
 		Ignores:  ignoredByWholes,
 		Terminal: true,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {

@@ -40,11 +40,11 @@ func incoming(node string, seconds int, milli int64) stage.Incoming {
 
 func put(t *testing.T, x cluster.Target, in stage.Incoming) tick.Target {
 	t.Helper()
-	said, err := x.Put(in)
+	result, err := x.Put(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said
+	return result
 }
 
 func TestMetricsRewrites(t *testing.T) {
@@ -105,51 +105,6 @@ func TestMetricsSlowDisk(t *testing.T) {
 	}
 	if len(written) != 2 || !strings.Contains(written[1], "polder_reclaimed_cpu_cores{node=\"n\"} 3\n") {
 		t.Errorf("written: %q; want the first page and the newest", written)
-	}
-}
-
-func TestScreen(t *testing.T) {
-	var out bytes.Buffer
-	x, err := openScreen(t.Context(), session(map[string]string{"NO_COLOR": "1"}), &options{}, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, x, incoming("other", 0, 1000))
-	put(t, x, incoming("n", 0, 42000))
-	if got := put(t, x, incoming("other", 0, 1000)); got.State != tick.TargetUnchanged {
-		t.Errorf("a node that is not shown: %+v", got)
-	}
-	if err := x.Close(); err != nil {
-		t.Fatal(err)
-	}
-	text := out.String()
-	if !strings.HasPrefix(text, enter) || strings.Count(text, leave) != 1 {
-		t.Errorf("the terminal is not given back: %q", text)
-	}
-	if n := strings.Count(text, "\x1b[2J"); n != 1 {
-		t.Errorf("the screen was erased %d times; want once, at the start", n)
-	}
-	_, last, _ := strings.Cut(text, leave)
-	if !strings.Contains(last, " polder  n (and 1 more)") || !strings.Contains(last, "42.0 cores") || strings.Contains(last, "\x1b") {
-		t.Errorf("the last picture is %q", last)
-	}
-}
-
-func TestPlainLocale(t *testing.T) {
-	for _, tt := range []struct {
-		env  map[string]string
-		want bool
-	}{
-		{nil, false},
-		{map[string]string{"LANG": "C"}, false}, // the default of many shells over UTF-8 terminals
-		{map[string]string{"LANG": "de_DE.UTF-8"}, false},
-		{map[string]string{"LANG": "de_DE.ISO-8859-1"}, true},
-		{map[string]string{"LC_ALL": "en_US.utf8", "LANG": "x"}, false},
-		{map[string]string{"TERM": "linux"}, true},
-	} {
-		if got := plainLocale(func(name string) string { return tt.env[name] }); got != tt.want {
-			t.Errorf("plainLocale(%v) = %v; want %v", tt.env, got, tt.want)
-		}
 	}
 }
 

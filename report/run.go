@@ -87,11 +87,11 @@ func (r *reporter) report(_ context.Context, in stage.Incoming) (any, error) {
 	r.worth.add(in.Tick)
 	section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}
 	for _, t := range r.targets {
-		said, err := t.Put(in)
+		result, err := t.Put(in)
 		if err != nil {
 			return nil, err
 		}
-		section.Targets = append(section.Targets, said)
+		section.Targets = append(section.Targets, result)
 	}
 	return section, nil
 }

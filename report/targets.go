@@ -7,6 +7,7 @@ import (
 
 	"polder/lib/stage"
 	"polder/report/cluster"
+	"polder/report/terminal"
 )
 
 // opener opens a target, whose own output, if it has any, goes to the writer.
@@ -30,6 +31,10 @@ var targets = []struct {
 	{targetScore, true, openWhole(targetScore)},
 	{"table", true, openTable},
 	{"tty", true, openScreen},
+}
+
+func openScreen(ctx context.Context, s *stage.Session, o *options, out io.Writer) (cluster.Target, error) {
+	return terminal.Open(ctx, s, o.screen(), out)
 }
 
 // ofCluster opens a target that writes objects of the cluster.

@@ -94,7 +94,7 @@ type Machine struct {
 
 // State is what is remembered of one node, in the form of the state file.
 type State struct {
-	// Set has the class that was last set of each cgroup, while the cgroup is in the sample: where no class is wanted any more, it is
+	// Set has the class that was last set of each cgroup, while the cgroup is in the sample: where no class is desired any more, it is
 	// what must be undone.
 	Set map[string]string `json:"set,omitempty"`
 	// Above has those of them that are above pods, with the time of the last tick in which they held batch alone.
@@ -109,7 +109,7 @@ type State struct {
 }
 
 // Advise adds the class of each reclaimed pod's cgroup, and of the cgroups that hold nothing else, to the advice and to its fallback, and
-// says how the floor is kept. The setting is one of [Names], or empty. It returns what is to be remembered: nil while there is nothing.
+// sets how the floor is kept. The setting is one of [Names], or empty. It returns what is to be remembered: nil while there is nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine) *State {
 	if t.Sample == nil {
 		return st
@@ -142,7 +142,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, setting string, m Machine)
 	a.Cgroups = st.join(a.Cgroups, c.desired)
 	st.index(a.Fallback)
 	a.Fallback = st.join(a.Fallback, c.desired)
-	if c.pods > 0 && c.floorWeight == 0 { // else starves has said what batch has instead
+	if c.pods > 0 && c.floorWeight == 0 { // else starves has a reason for what batch has instead
 		a.Reasons = append(a.Reasons, c.reason(nameOf(setting)))
 		if beside != "" {
 			a.Reasons = append(a.Reasons, beside)
@@ -192,7 +192,7 @@ func (c *choices) undo(cgroup, was string) {
 	c.desired = append(c.desired, undone(cgroup, was))
 }
 
-// reason says how many cgroups are in the class.
+// reason returns how many cgroups are in the class.
 func (c *choices) reason(class string) string {
 	text := fmt.Sprintf("batch class %s: %s", class, phrase.Count(c.pods, "pod"))
 	if c.above > 0 {
@@ -237,7 +237,7 @@ func (c *choices) besideServices(pods []tick.Pod) string {
 }
 
 // release undoes the class of the cgroups above pods that hold something else by now, or no pod any more: what comes into them next may
-// be a service. It is advised for [releaseFor], since the sample does not say whether such a cgroup is still there.
+// be a service. It is advised for [releaseFor], since the sample does not show whether such a cgroup is still there.
 func (st *State) release(now time.Time, c *choices, seen map[string]time.Time) {
 	for _, cgroup := range slices.Sorted(maps.Keys(st.Above)) {
 		at, was := st.Above[cgroup], st.Set[cgroup]
@@ -299,7 +299,7 @@ func (m Machine) floorWeight() int64 {
 	return max(int64(math.Ceil(defaultWeight*part/(1-part))), leastWeight)
 }
 
-// starves decides whether batch has a weight for its floor, and which, and says why. Inside kubelet's tiers it never has one: no weight
+// starves decides whether batch has a weight for its floor, and which, and returns the reason. Inside kubelet's tiers it never has one: no weight
 // there counts beside a service.
 func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
 	batch, some, known := use(t.Sample, setting)
@@ -387,7 +387,7 @@ func (st *State) index(list []tick.Cgroup) {
 	}
 }
 
-// join adds the wanted classes to the indexed list of cgroups, which it copies: what others want of the same cgroup stays. A weight
+// join adds the desired classes to the indexed list of cgroups, which it copies: what others want of the same cgroup stays. A weight
 // that a policy wants of a pod in the idle class is the one for kernels that have not got that class.
 func (st *State) join(list, wanted []tick.Cgroup) []tick.Cgroup {
 	list = slices.Clone(list)

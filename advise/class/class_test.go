@@ -97,7 +97,7 @@ func TestAPolicysWeightIsForKernelsWithoutTheIdleClass(t *testing.T) {
 	}
 }
 
-// TestClassIsUndone: a pod that is a service now, and all where no class is wanted any more.
+// TestClassIsUndone: a pod that is a service now, and all where no class is desired any more.
 func TestClassIsUndone(t *testing.T) {
 	for _, class := range []string{Idle, Weight} {
 		var st *State
@@ -464,7 +464,7 @@ func TestACgroupThatBatchLeftIsReleased(t *testing.T) {
 	}
 }
 
-// TestAClockSetBackEndsTheFloorsWeight: a time in the future says nothing, and batch would keep the weight until then.
+// TestAClockSetBackEndsTheFloorsWeight: a time in the future is not used, else batch would keep the weight until then.
 func TestAClockSetBackEndsTheFloorsWeight(t *testing.T) {
 	for _, tt := range []struct {
 		st      State

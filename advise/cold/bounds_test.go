@@ -106,7 +106,7 @@ func TestATickOfAnotherKindAsksForNothing(t *testing.T) {
 func TestTheFirstPodThatIsLeftAloneIsNamed(t *testing.T) {
 	s, now := step{waiting: 3}, begin0
 	pods := map[string]*pod{"/a": {Until: now.Add(9 * time.Second)}, "/b": {Until: now.Add(5 * time.Second)}, "/c": {Until: now.Add(7 * time.Second)}, "/d": {}}
-	if got := s.says(now, pods)[0]; got != "cold memory: nothing to take back now; 3 pods left alone, the first for 5s more" {
+	if got := s.reasons(now, pods)[0]; got != "cold memory: nothing to take back now; 3 pods left alone, the first for 5s more" {
 		t.Errorf("%q", got)
 	}
 }

@@ -1,18 +1,18 @@
-// Package cold takes memory back that batch pods hold and do not use, before anything must be evicted for it: a small part of what each holds,
-// every few seconds, for as long as the pod does not notice. It asks by [tick.MemoryReclaim], an action, which isolate does once.
+// Package cold takes memory back that batch pods hold and do not use, before anything must be evicted for it: a small part of what each
+// holds, every few seconds, for as long as the pod does not notice. It asks by [tick.MemoryReclaim], an action, which isolate does once.
 //
 //	bytes = what the pod holds * 1 % * max(0, 1 - pressure / 0.1 %)      every 6 s
 //
-// The brake is the pod's own: its memory.pressure, the part of the time in which one of its tasks waited for memory, and its refaults, which is
-// memory that was needed again shortly after it had been taken. At a tenth of a percent of waiting nothing is taken; at ten times that, or
-// where half as much comes back as a step takes, the pod is left alone for a minute, and twice as long after each such mistake. What a pod does
-// with its memory is not asked: whether a page is cold shows by taking it.
+// The brake is the pod's own: its memory.pressure, the part of the time in which one of its tasks waited for memory, and its refaults,
+// which is memory that was needed again shortly after it had been taken. At a tenth of a percent of waiting nothing is taken; at ten times
+// that, or where half as much comes back as a step takes, the pod is left alone for a minute, and twice as long after each such mistake.
+// What a pod does with its memory is not asked: whether a page is cold shows by taking it.
 //
 // Where the ideas are from:
-//   - TMO (Weiner and others, ASPLOS 2022, "TMO: Transparent Memory Offloading in Datacenters"): the formula, its target of 0.1 %, the step of
-//     6 s, pressure and not rates of promotion as what tells cold from warm, and offloading to compressed memory.
-//   - senpai (Meta, github.com/facebookincubator/senpai; its successor is a plugin of oomd): the part of 1 % in a step, where TMO's 0.05 % is
-//     for a whole fleet's services; and the backing off where the target is far exceeded.
+//   - TMO (Weiner and others, ASPLOS 2022, "TMO: Transparent Memory Offloading in Datacenters"): the formula, its target of 0.1 %, the step
+//     of 6 s, pressure and not rates of promotion as what tells cold from warm, and offloading to compressed memory.
+//   - senpai (Meta, github.com/facebookincubator/senpai; its successor is a plugin of oomd): the part of 1 % in a step, where TMO's 0.05 %
+//     is for a whole fleet's services; and the backing off where the target is far exceeded.
 //   - memory.reclaim (Linux 5.19, Documentation/admin-guide/cgroup-v2.rst): takes back without a limit that stays behind, as senpai's
 //     memory.high did, and counts the time that this takes as the writer's and not as the pod's.
 package cold
@@ -43,12 +43,13 @@ type Settings struct{ Mode string }
 
 const (
 	mebibyte = 1 << 20
-	// every is the time between two steps of a pod, and longest the time after which what was read before says nothing about now.
+	// every is the time between two steps of a pod, and longest the time after which what was read before shows nothing about now.
 	every   = 6 * time.Second
 	longest = 2 * time.Minute
 	// ratio is the part of what a pod holds that a step of [every] takes.
 	ratio = 0.01
-	// stallTarget is the part of the time in which a task waits for memory at which nothing is taken, and stallBrake the one that stops for longer.
+	// stallTarget is the part of the time in which a task waits for memory at which nothing is taken, and stallBrake the one that stops for
+	// longer.
 	stallTarget = 0.001
 	stallBrake  = 0.01
 	// refaultPart is the part of what a step takes that may be needed again in the same time.
@@ -61,7 +62,7 @@ const (
 	leastStep = mebibyte / 4
 	mostStep  = 256 * mebibyte
 	mostTick  = 512 * mebibyte
-	// maxPods bounds what is remembered and asked for, whatever a sample says; so many cgroups isolate takes in one tick.
+	// maxPods bounds what is remembered and asked for, whatever a sample contains; so many cgroups isolate takes in one tick.
 	maxPods = 64
 )
 
@@ -88,7 +89,7 @@ type pod struct {
 // Reboot forgets the pods of another run of the kernel.
 func (st *State) Reboot() *State { return nil }
 
-// reading is what a sample says of one pod.
+// reading is what a sample contains about one pod.
 type reading struct {
 	path, uid, name string
 	use             float64 // bytes
@@ -96,8 +97,8 @@ type reading struct {
 	refaults        float64 // bytes in a second
 }
 
-// Advise asks for cold memory of the batch pods, and says what was asked for and what was not. It returns what is to be remembered: nil while
-// there is nothing.
+// Advise asks for cold memory of the batch pods, and gives reasons for what was asked for and what was not. It returns what is to be
+// remembered: nil while there is nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st
@@ -123,9 +124,10 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 		step.take(t.Time, &r, p)
 	}
 	if len(step.list) > 0 {
-		a.MemoryReclaim = &tick.MemoryReclaim{Boot: t.Sample.MemoryReclaim.Boot, BootSeconds: t.Sample.MemoryReclaim.BootSeconds, Cgroups: step.list}
+		a.MemoryReclaim = &tick.MemoryReclaim{Boot: t.Sample.MemoryReclaim.Boot, BootSeconds: t.Sample.MemoryReclaim.BootSeconds,
+			Cgroups: step.list}
 	}
-	a.Reasons = append(a.Reasons, step.says(t.Time, next)...)
+	a.Reasons = append(a.Reasons, step.reasons(t.Time, next)...)
 	if st.Pods = next; len(next) == 0 {
 		return nil
 	}
@@ -264,8 +266,8 @@ func (s *step) ask(r *reading, waited, taken float64) {
 	s.bytes += whole
 }
 
-// says is what is asked for and what is not.
-func (s *step) says(now time.Time, pods map[string]*pod) []string {
+// reasons are what is asked for and what is not.
+func (s *step) reasons(now time.Time, pods map[string]*pod) []string {
 	text := "cold memory: nothing to take back now"
 	if len(s.list) > 0 {
 		text = fmt.Sprintf("cold memory: %s of %s", size(float64(s.bytes)), phrase.Count(len(s.list), "pod"))

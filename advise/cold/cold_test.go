@@ -76,10 +76,10 @@ func (r *run) asked() float64 {
 	return math.Round(10*float64(m.Cgroups[0].Bytes)/mebibyte) / 10
 }
 
-func (r *run) want(mib float64, says string) {
+func (r *run) want(mib float64, reason string) {
 	r.t.Helper()
-	if got := r.asked(); got != mib || !strings.Contains(strings.Join(r.advice.Reasons, "\n"), says) {
-		r.t.Errorf("after %v s %v MiB are asked for, want %v; %q, want %q", r.second, got, mib, r.advice.Reasons, says)
+	if got := r.asked(); got != mib || !strings.Contains(strings.Join(r.advice.Reasons, "\n"), reason) {
+		r.t.Errorf("after %v s %v MiB are asked for, want %v; %q, want %q", r.second, got, mib, r.advice.Reasons, reason)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestItStopsAtWhatIsInUse(t *testing.T) {
 	}
 }
 
-// Whatever samples and state say, only batch pods are named, each once, within the bounds, and never more than they hold over the least.
+// Whatever samples and state contain, only batch pods are named, each once, within the bounds, and never more than they hold over the least.
 func TestBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		amount := rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1e12), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, math.MaxFloat64}))

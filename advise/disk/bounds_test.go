@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A limit of nothing is the least that isolate writes, and not the word for no limit; a negative one is no limit. The reason says the same.
+// A limit of nothing is the least that isolate writes, and not the word for no limit; a negative one is no limit. The reason states the same.
 func TestALimitOfNothingIsTheLeast(t *testing.T) {
 	for _, tt := range []struct {
 		limit             int64
@@ -54,8 +54,8 @@ func TestOnlyBatchsCgroupsGetValues(t *testing.T) {
 	expect(t, "batch alone in kubelet's Burstable tier", r.after(1), "/kubepods/burstable/j weight 1")
 }
 
-// Where there is no batch, and where no costs are set, nothing is said.
-func TestNothingIsSaidOfWhatIsNotThere(t *testing.T) {
+// Where there is no batch, and where no costs are set, nothing is advised.
+func TestNothingIsAdvisedForWhatIsNotThere(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		r := plain(version)
 		r.idle, r.sample.Pods, r.sample.BatchCgroups = true, nil, nil

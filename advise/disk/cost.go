@@ -10,7 +10,8 @@ import (
 	"polder/lib/tick"
 )
 
-// costs has the kernel share disks by costs. They are the root's, and nobody's in particular: what is not desired any more is as it was before.
+// costs has the kernel share disks by costs. They are the root's, and nobody's in particular: what is not desired any more is as it was
+// before.
 func (st *State) costs(t *tick.Tick, a *tick.Advice, desired []tick.DiskCost) {
 	desired = slices.Clone(desired[:min(len(desired), maxDisks)])
 	if len(desired) > 0 && t.Sample.CgroupVersion != 2 {

@@ -1,11 +1,11 @@
-// Package disk says what batch may have of the disks, after a policy has decided:
+// Package disk decides what batch may have of the disks, after a policy has decided:
 //
 //	share   the smallest weight (io.weight, BFQ's): batch gets what services leave, at once and between two ticks too
 //	limits  what batch may read and write together on a disk in a second (io.max, blkio.throttle)
 //
 // Both are set on the outermost cgroups that hold batch alone. On version 1 limits hold for a cgroup's own processes and not for those
 // below, so there they are set on each container's. Nothing is advised of a cgroup of which input and output was never seen: the controller
-// is not handed down to it. What is no longer desired is undone for a while, which is to say that it is as it was before.
+// is not handed down to it. What is no longer desired is undone for a while: it is advised to be as it was before.
 //
 // That batch is throttled while services wait is the guard's.
 package disk
@@ -42,7 +42,7 @@ type Settings struct {
 	Costs []tick.DiskCost
 }
 
-// Strategy is what a policy's own configuration says: a weight of batch, 0 for none, and limits.
+// Strategy is what a policy's own configuration contains: a weight of batch, 0 for none, and limits.
 type Strategy struct {
 	Weight int64
 	Limits []tick.DiskLimit
@@ -55,7 +55,7 @@ const (
 	minOperations = 4
 	// releaseFor is for how long a value is undone after the last tick in which it was desired.
 	releaseFor = time.Minute
-	// maxCgroups and maxDisks bound what is remembered, whatever a sample or a state file says.
+	// maxCgroups and maxDisks bound what is remembered, whatever a sample or a state file contains.
 	maxCgroups = 10_000
 	maxDisks   = 64
 )
@@ -91,8 +91,8 @@ type set struct {
 // Reboot forgets what was set of cgroups that another run of the kernel had.
 func (st *State) Reboot() *State { return nil }
 
-// Advise adds batch's weight and limits to the advice and to its fallback. idle says that batch has the idle share by default. It returns
-// what is to be remembered: nil while there is nothing.
+// Advise adds batch's weight and limits to the advice and to its fallback. idle reports whether batch has the idle share by default. It
+// returns what is to be remembered: nil while there is nothing.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, own Strategy, idle bool) *State {
 	if t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return st

@@ -59,7 +59,7 @@ func FuzzAdvise(f *testing.F) {
 	})
 }
 
-// checkTighter compares what is wanted with what the policy wanted, entry by entry: the guard's own come after them.
+// checkTighter compares what is desired with what the policy wanted, entry by entry: the guard's own come after them.
 func checkTighter(t *testing.T, before, after []tick.Cgroup) {
 	t.Helper()
 	for i := range after {

@@ -108,7 +108,7 @@ func TestAServicesOwnWaiting(t *testing.T) {
 	}
 }
 
-// What a state file says is brought within its bounds.
+// What a state file contains is brought within its bounds.
 func TestAStateFilesNumbersAreBounded(t *testing.T) {
 	for hold, want := range map[time.Duration]time.Duration{
 		-1: firstHold, 0: firstHold, firstHold + 1: firstHold + 1, longestHold: longestHold, 48 * time.Hour: longestHold,

@@ -134,7 +134,7 @@ func (st *State) Reboot() *State {
 }
 
 // Advise compares the services' waiting with their targets, and takes from the batch cgroups in the advice and its fallback. It returns
-// what is to be remembered: nil while there is nothing. The guard is on by default where byDefault says so.
+// what is to be remembered: nil while there is nothing. The guard is on by default where byDefault is set.
 func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool, m class.Machine) *State {
 	if t.Sample == nil {
 		return st
@@ -159,7 +159,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool
 		}
 		st.decide(t.Time, a, &v, worst, st.next(a, &v, worst, m))
 	}
-	st.say(a, v.pods > 0)
+	st.addReasons(a, v.pods > 0)
 	st.apply(a, &v, m)
 	if v.pods == 0 && v.services == 0 && len(st.Services) == 0 {
 		return nil
@@ -364,8 +364,8 @@ func (st *State) fallen(v *view) bool {
 	return was > 0 && is >= 0 && is < fallenTo*was
 }
 
-// say names the steps in force, each with its cause.
-func (st *State) say(a *tick.Advice, batch bool) {
+// addReasons names the steps in force, each with its cause.
+func (st *State) addReasons(a *tick.Advice, batch bool) {
 	if !batch {
 		return
 	}
@@ -406,7 +406,7 @@ func (st *State) next(a *tick.Advice, v *view, worst *waiting, m class.Machine) 
 	return ""
 }
 
-// String says what a service does, as a part of a sentence.
+// String returns what a service does, as a part of a sentence.
 func (w *waiting) String() string {
 	return fmt.Sprintf("service %s waits for %s for %.1f %% of the time, target %.1f %%",
 		policy.Quote(w.name), w.resource, w.permille/10, w.target/10)

@@ -70,11 +70,11 @@ func (r *rig) kinds() string {
 	return strings.Join(list, " ")
 }
 
-func says(a *tick.Advice, part string) bool {
+func hasReason(a *tick.Advice, part string) bool {
 	return strings.Contains(strings.Join(a.Reasons, "\n"), part)
 }
 
-// entries are the wanted keys of cgroups as text.
+// entries are the desired keys of cgroups as text.
 func entries(list []tick.Cgroup) string {
 	var out []string
 	for _, c := range list {
@@ -124,7 +124,7 @@ func TestStepsAndTheirCauses(t *testing.T) {
 		"guard: step 6: quota taken from batch (3 of 3) at",
 		`guard: service "shop/web" waits for a CPU for 30.0 % of the time, target 2.0 %, and there is nothing left to take from batch`,
 	} {
-		if !says(a, part) {
+		if !hasReason(a, part) {
 			t.Errorf("reasons:\n%s\nwant: %s", strings.Join(a.Reasons, "\n"), part)
 		}
 	}
@@ -132,13 +132,13 @@ func TestStepsAndTheirCauses(t *testing.T) {
 		t.Errorf("the service's cgroup: %s; want what the policy wants", got)
 	}
 	// The waiting did not fall: batch is not the cause, and that waiting is the service's own from now on.
-	for i := 0; i < 10 && !says(a, "gets all back"); i++ {
+	for i := 0; i < 10 && !hasReason(a, "gets all back"); i++ {
 		a = r.tick(web(300, 1000), job("job", 800))
 	}
-	if !says(a, "batch is not the cause, and gets all back") || entries(a.Cgroups[:1]) != "/job 0-7 -1m" || r.kinds() != "" {
+	if !hasReason(a, "batch is not the cause, and gets all back") || entries(a.Cgroups[:1]) != "/job 0-7 -1m" || r.kinds() != "" {
 		t.Errorf("all was taken in vain: %s, reasons %v; want all given back", entries(a.Cgroups[:1]), a.Reasons)
 	}
-	if a = r.times(300, web(300, 1000), job("job", 6000)); r.kinds() != "" || says(a, "waits") {
+	if a = r.times(300, web(300, 1000), job("job", 6000)); r.kinds() != "" || hasReason(a, "waits") {
 		t.Errorf("five minutes later: %q, %v; want no step", r.kinds(), a.Reasons)
 	}
 	if got := entries(r.policy.Cgroups); got != "/job 0-7, /web 0-7" {
@@ -159,7 +159,7 @@ func TestNoStepWithoutACause(t *testing.T) {
 	} {
 		r := &rig{}
 		a := r.times(9, append(tt.batch, web(300, 1000))...) // later that is what the service shows alone
-		if r.kinds() != "" || !says(a, tt.reason) {
+		if r.kinds() != "" || !hasReason(a, tt.reason) {
 			t.Errorf("%s: steps %q, reasons %v; want none, and %q", tt.name, r.kinds(), a.Reasons, tt.reason)
 		}
 	}
@@ -169,7 +169,7 @@ func TestNoStepWithoutACause(t *testing.T) {
 func TestUnknownWaiting(t *testing.T) {
 	r := &rig{}
 	a := r.times(10, web(-1, 1000), job("job", 6000))
-	if !says(a, "guard: how long the services wait is not known: nothing is taken from batch for it") {
+	if !hasReason(a, "guard: how long the services wait is not known: nothing is taken from batch for it") {
 		t.Errorf("reasons %v", a.Reasons)
 	}
 	r.times(13, web(300, 1000), job("job", 6000))
@@ -177,7 +177,7 @@ func TestUnknownWaiting(t *testing.T) {
 		t.Fatalf("steps %q; want two", got)
 	}
 	a = r.times(59, web(-1, 1000), job("job", 6000))
-	if got := r.kinds(); got != "quota quota" || !says(a, "steps stay for") {
+	if got := r.kinds(); got != "quota quota" || !hasReason(a, "steps stay for") {
 		t.Errorf("after 59 s: %q, %v; want both steps still", got, a.Reasons)
 	}
 	r.times(2, web(-1, 1000), job("job", 6000))

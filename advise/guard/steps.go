@@ -13,7 +13,7 @@ import (
 const (
 	// minQuotaMilliCPU is the least quota that the kernel takes: 1 ms of the usual period of 100 ms.
 	minQuotaMilliCPU = 10
-	// maxMilliCPU is more than any machine has; what a sample or a state file says beyond it is not a size.
+	// maxMilliCPU is more than any machine has; what a sample or a state file has beyond it is not a size.
 	maxMilliCPU = 1 << 40
 	// memoryStep is the part of a cgroup's memory that a step takes, and leastMemory what no step takes.
 	memoryStep  = 0.1
@@ -24,7 +24,7 @@ const (
 // share is what was set of a batch cgroup: a container's, and of disks a pod's. The numbers are those of the first step, so that a steady
 // state writes nothing.
 type share struct {
-	// Quota and Memory say which of them were set, and must be undone where they are wanted no more.
+	// Quota and Memory are whether they were set, and must be undone where they are desired no more.
 	Quota  bool `json:"quota,omitempty"`
 	Memory bool `json:"memory,omitempty"`
 	// Base is the CPU that the cgroup used at the first step of quota, and Floor what it keeps, in milli-CPU.
@@ -32,7 +32,7 @@ type share struct {
 	Floor int64 `json:"floor,omitempty"`
 	// Bytes is the memory that it held at the first step of memory.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Disk says that what the pod reads and writes was limited, and Rates are what it did at the first step of disk.
+	// Disk means that what the pod reads and writes was limited, and Rates are what it did at the first step of disk.
 	Disk  bool  `json:"disk,omitempty"`
 	Rates rates `json:"rates,omitzero"`
 }
@@ -40,7 +40,7 @@ type share struct {
 // draft is an advice's cgroups while the guard changes them.
 type draft struct{ *policy.Draft }
 
-// apply takes from the advice what the steps say, and undoes what was set before.
+// apply takes from the advice what the steps are, and undoes what was set before.
 func (st *State) apply(a *tick.Advice, v *view, m class.Machine) {
 	if len(st.Steps) == 0 && len(st.Batch) == 0 {
 		return
@@ -226,7 +226,7 @@ func (st *State) applyMemory(d draft, v *view, steps int) map[string]bool {
 	return done
 }
 
-// undo gives back what was set of cgroups of which nothing is wanted any more, and forgets those that are gone. What the policy wants of
+// undo gives back what was set of cgroups of which nothing is desired any more, and forgets those that are gone. What the policy wants of
 // them holds.
 func (st *State) undo(d draft, v *view, limited, held, throttled map[string]bool) {
 	limit := make(map[string]float64, len(v.groups))

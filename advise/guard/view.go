@@ -8,19 +8,19 @@ import (
 	"polder/lib/tick"
 )
 
-// view is what a sample says of batch and of the services.
+// view is what a sample contains about batch and the services.
 type view struct {
 	sample *tick.Sample
 	// groups are batch's cgroups that run something, and pods the pods that they are of.
 	groups []group
 	pods   int
-	// batchUse is what is known of batch's use, in milli-CPU; batchKnown says that no pod's is missing.
+	// batchUse is what is known of batch's use, in milli-CPU; batchKnown reports whether no pod's is missing.
 	batchUse   float64
 	batchKnown bool
 	// services is how many there are, serviceUse what they use, negative where that of one is missing.
 	services   int
 	serviceUse float64
-	// known says that some waiting is known, byNode that it is the node's alone.
+	// known means that some waiting is known, byNode that it is the node's alone.
 	known, byNode bool
 
 	// disks are the rates of the batch pods whose are known, and disksOf all that have a cgroup, by that.

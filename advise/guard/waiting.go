@@ -67,7 +67,7 @@ func levelOf(milliCPU *float64) int {
 type waiting struct {
 	name, resource   string
 	permille, target float64
-	// pod, table and level say whose waiting it is.
+	// pod, table and level are those whose waiting it is.
 	pod          *tick.Pod
 	table, level int
 	// calm is up to where a step may be given back.
@@ -180,7 +180,7 @@ func (one *service) tables(resource int) *[]histogram.Histogram {
 	return [...]*[]histogram.Histogram{&one.CPU, &one.Memory, &one.IO}[resource]
 }
 
-// own is how long a service waits by itself at a level of its use. Where it was not seen at that level, what it waits at others says how
+// own is how long a service waits by itself at a level of its use. Where it was not seen at that level, what it waits at others shows how
 // long it will at least: from lower levels twice as long at each. Then it is not sure.
 func (one *service) own(resource, level int) (permille float64, sure bool) {
 	if one == nil {
@@ -201,7 +201,7 @@ func (one *service) own(resource, level int) (permille float64, sure bool) {
 	return permille, false
 }
 
-// compare says how long a service may wait. It may be nil: nothing is known of it then.
+// compare returns how long a service may wait. It may be nil: nothing is known of it then.
 func (one *service) compare(resource, level int, permille float64, s Settings) waiting {
 	w := waiting{resource: [...]string{resourceCPU, resourceMemory, resourceIO}[resource], permille: permille, table: resource, level: level}
 	switch {

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A sample of a whole fleet, or of its agent, offers nothing of a node, whatever it says of one.
+// A sample of a whole fleet, or of its agent, offers nothing of a node, whatever it has of one.
 func TestASampleOfAFleetOffersNothing(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"a fleet's":  func(s *tick.Sample) { s.Fleet = &tick.Fleet{} },

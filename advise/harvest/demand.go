@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// demand is what a sample says of the services: all that is not batch. What is not known is NaN, never 0.
+// demand is what a sample contains about the services: all that is not batch. What is not known is NaN, never 0.
 type demand struct {
 	milliCPU, bytes float64
 	// used is milliCPU without what is kept for the system and not used.
@@ -52,7 +52,7 @@ func (n *node) demand(t *tick.Tick, s Settings) demand {
 	return d
 }
 
-// add adds a pod that uses so much CPU, and whose working set is so large; hasGiven says that it has CPUs of its own.
+// add adds a pod that uses so much CPU, and whose working set is so large; hasGiven reports whether it has CPUs of its own.
 func (s *sums) add(p *tick.Pod, use, set *float64, hasGiven bool) {
 	switch {
 	case p.QoS == tick.QoSReclaimed:

@@ -80,7 +80,7 @@ type level struct {
 func (f *forecast) see(now time.Time, part float64) bool {
 	gap := now.Sub(f.Seen)
 	switch {
-	case f.Seen.IsZero() || gap > longTime: // what was seen before says nothing about now, but how much the use grows
+	case f.Seen.IsZero() || gap > longTime: // what was seen before shows nothing about now, but how much the use grows
 		f.Hour, f.Spans, f.Use = nil, nil, part
 	case gap < 0: // the clock was set back, or the tick is old
 		f.back(now)
@@ -108,7 +108,7 @@ func (f *forecast) see(now time.Time, part float64) bool {
 	return true
 }
 
-// back keeps what was seen for another hour where the clock is set back: it may rather say too much than too little.
+// back keeps what was seen for another hour where the clock is set back: it may rather be too much than too little.
 func (f *forecast) back(now time.Time) {
 	for i := range f.Hour {
 		if f.Hour[i].At.After(now) {

@@ -118,7 +118,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	return a
 }
 
-// undecidable says what is missing for a decision.
+// undecidable returns what is missing for a decision.
 func (n *node) undecidable(a *tick.Advice, s *tick.Sample, settings Settings) string {
 	switch {
 	case s == nil:
@@ -155,7 +155,7 @@ func (n *node) keepLastOffer(a *tick.Advice, t *tick.Tick, why string) *tick.Adv
 	return a
 }
 
-// offerCPU says how much CPU is offered, and why.
+// offerCPU returns how much CPU is offered, and why.
 func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	all := float64(n.shape.Avail.Size()) * 1000
 	a.Reclaimed = &tick.Reclaimed{MilliCPU: new(int64(0))}
@@ -183,7 +183,7 @@ func (n *node) offerCPU(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	a.Reasons = append(a.Reasons, text)
 }
 
-// basis says what a margin is derived from.
+// basis returns what a margin is derived from.
 func basis(l level, spans float64) string {
 	if l.warmingUp {
 		return " (less than 10 minutes are known)"
@@ -198,7 +198,7 @@ func newText(need demand, requests string) string {
 	return fmt.Sprintf("requests of %s beyond use %s", phrase.Count(need.newPods, "new pod"), requests)
 }
 
-// offerMemory says how much memory is offered. Memory cannot be taken back as CPU can: the level is the hour's largest use, and a span
+// offerMemory returns how much memory is offered. Memory cannot be taken back as CPU can: the level is the hour's largest use, and a span
 // that outgrows the room costs ten times as much.
 func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	all := 0.0
@@ -231,7 +231,7 @@ func (n *node) offerMemory(a *tick.Advice, t *tick.Tick, need demand, s Settings
 		size(1), size(l.long), size(margin), basis(l, spans), newText(need, size(need.newBytes/all)), size(n.OfferedMemory.Part), bound))
 }
 
-// place says on which CPUs batch runs.
+// place decides on which CPUs batch runs.
 func (n *node) place(a *tick.Advice, t *tick.Tick, need demand, s Settings) {
 	sh := n.shape
 	n.Place.see(t.Time, need.used, float64(sh.Avail.Size())*1000)

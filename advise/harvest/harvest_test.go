@@ -78,7 +78,7 @@ func TestASteadyMachineIsOfferedWhole(t *testing.T) {
 	}
 }
 
-// What grows again and again is left room for, and reasons say how sure that is.
+// What grows again and again is left room for, and reasons state how sure that is.
 func TestGrowthIsLearnt(t *testing.T) {
 	d := New(Defaults())
 	bursts := func(i int) float64 {
@@ -217,7 +217,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 // A new pod counts with its requests until it is known; those that ran when the node was seen first were there before, but for ones
-// that say when they started.
+// that have a start time.
 func TestNewPodsCountWithTheirRequests(t *testing.T) {
 	d := New(Defaults())
 	_, now := run(d, 0, 24*60, steady(4000))
@@ -320,8 +320,8 @@ func TestMemoryThatIsKept(t *testing.T) {
 
 const gib = float64(1 << 30)
 
-// The reason says what is kept for the system beyond what it uses.
-func TestTheReasonSaysWhatIsKept(t *testing.T) {
+// The reason states what is kept for the system beyond what it uses.
+func TestTheReasonNamesWhatIsKept(t *testing.T) {
 	for allocatable, want := range map[float64]string{
 		16000: "services use 4000m now; largest peaks", 15999.6: "services use 4000m now; largest peaks",
 		14000: "services use 4000m now, and 2000m more are kept for the system; largest peaks",
@@ -334,15 +334,15 @@ func TestTheReasonSaysWhatIsKept(t *testing.T) {
 	}
 }
 
-// What kubelet gave away stays given away while its state cannot be read, and the reason says so.
+// What kubelet gave away stays given away while its state cannot be read, and the reason states so.
 func TestKubeletsStateUnread(t *testing.T) {
 	const reason = `kubelet's state could not be read: CPUs "1-2,9-10" are taken for given away, as they were`
 	d := New(Defaults())
 	for i, step := range []struct {
-		kubelet *tick.Kubelet
-		unread  bool
-		avail   string
-		said    bool
+		kubelet  *tick.Kubelet
+		unread   bool
+		avail    string
+		reported bool
 	}{
 		{nil, true, "0-15", false},
 		{&tick.Kubelet{ExclusiveCPUs: "1-2,9-10"}, false, "0,3-8,11-15", false},
@@ -355,7 +355,7 @@ func TestKubeletsStateUnread(t *testing.T) {
 			s.Errors = []tick.SourceError{{Source: "kubelet"}}
 		}
 		a := d.Decide(at(time.Duration(i)*time.Second, s))
-		if got := a.Pools[0].CPUs; got != step.avail || slices.Contains(a.Reasons, reason) != step.said {
+		if got := a.Pools[0].CPUs; got != step.avail || slices.Contains(a.Reasons, reason) != step.reported {
 			t.Errorf("step %d: batch and services have %s, want %s: %q", i, got, step.avail, a.Reasons)
 		}
 	}
@@ -550,7 +550,7 @@ func TestForecastAndTheClock(t *testing.T) {
 	if len(f.Hour) > maxMinutes || len(f.Spans) > maxSpans {
 		t.Errorf("%d minutes and %d spans are remembered", len(f.Hour), len(f.Spans))
 	}
-	// A tick a second and one a minute say the same of a steady use, whose noise within a minute is no peak.
+	// A tick a second and one a minute show the same for a steady use, whose noise within a minute is no peak.
 	if l := f.level(f.Seen); l.short < 0.199 || l.short > 0.201 {
 		t.Errorf("level %+v", l)
 	}

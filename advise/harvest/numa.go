@@ -32,7 +32,7 @@ func (b *byNUMA) see(now time.Time, s *tick.Sample, ids []int, batchCPUs []uint6
 	if b != nil && len(b.Use) == len(use) && !now.Before(b.At) {
 		old := math.Exp2(-now.Sub(b.At).Seconds() / numaHalfLife.Seconds())
 		for i := range use {
-			use[i] += old * (min(max(b.Use[i], 0), maxNUMAMilliCPU) - use[i]) // a state file may say anything
+			use[i] += old * (min(max(b.Use[i], 0), maxNUMAMilliCPU) - use[i]) // a state file may contain anything
 		}
 	}
 	return &byNUMA{Use: use, At: now}
@@ -93,7 +93,7 @@ func (b *byNUMA) split(want int) []float64 {
 	return list
 }
 
-// text says where the services run, and where CPUs are kept for them.
+// text returns where the services run, and where CPUs are kept for them.
 func (b *byNUMA) text(sh *shape, d *division) string {
 	if b == nil || len(d.keptNUMA) != len(b.Use) {
 		return ""
@@ -123,7 +123,7 @@ func splitKey(split []float64) string {
 	return string(b)
 }
 
-// resizeBy returns whole cores of avail with at least n CPUs, and not more than limit unless a single core has more, as the split says by
+// resizeBy returns whole cores of avail with at least n CPUs, and not more than limit unless a single core has more, as the split has by
 // NUMA node: it grows where the node has least of its part, and shrinks where it has most beyond it. Where a node lacks a core
 // and another has one too many, one core moves: the next call moves the next one.
 func (sh *shape) resizeBy(present cpus.Set, n, limit int, split []float64) cpus.Set {
@@ -205,7 +205,8 @@ func (r *resizing) most() int {
 	return best
 }
 
-// least is the core that comes first: the last of those whose node has the largest shortfall, within the limit; negative where there is none.
+// least is the core that comes first: the last of those whose node has the largest shortfall, within the limit; negative where there is
+// none.
 func (r *resizing) least(limit int) int {
 	best := -1
 	for i := range slices.Backward(r.order) {

@@ -97,8 +97,8 @@ func TestUnknownUseOfANodeIsNotZero(t *testing.T) {
 		if want := cpusOf(t, New(withoutLimits()).Decide(at(0, s)).Cgroups); !got.Equals(want) {
 			t.Errorf("%s: batch has %s; want %s", name, got, want)
 		}
-		if strings.Contains(said(t, a), "NUMA") {
-			t.Errorf("%s: %s", name, said(t, a))
+		if strings.Contains(placeReason(t, a), "NUMA") {
+			t.Errorf("%s: %s", name, placeReason(t, a))
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestServicesUseOfANode(t *testing.T) {
 	}
 }
 
-// The CPUs that are kept are split as the services' use is, in halves; the reason says how many each node has and for what.
+// The CPUs that are kept are split as the services' use is, in halves; the reason states how many each node has and for what.
 func TestSplitIsAsTheServicesUse(t *testing.T) {
 	for _, tt := range []struct {
 		use  []float64

@@ -24,12 +24,12 @@ type offer struct {
 	Known bool      `json:"known,omitempty"`
 }
 
-// follow moves the offer towards what can be offered, where the services use a part now, and says what keeps it from there.
+// follow moves the offer towards what can be offered, where the services use a part now, and returns what keeps it from there.
 func (o *offer) follow(now time.Time, can, use float64, s Settings) (bound string) {
 	if o.Since.After(now) || o.Fell.After(now) { // the clock was set back
 		o.Since, o.Fell = now, now
 	}
-	o.Part = min(max(o.Part, 0), 1) // a state file may say anything
+	o.Part = min(max(o.Part, 0), 1) // a state file may contain anything
 	room := 1 - use - o.Part
 	switch {
 	case !o.Known:

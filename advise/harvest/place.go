@@ -27,7 +27,7 @@ type place struct {
 	NUMA *byNUMA `json:"numa,omitempty"`
 	// Tier is kubelet's cgroup of the BestEffort pods, once it was confined to batch's CPUs.
 	Tier string `json:"tier,omitempty"`
-	// Confined says that batch had a list of CPUs, which must be undone where it has none any more.
+	// Confined means that batch had a list of CPUs, which must be undone where it has none any more.
 	Confined bool `json:"confined,omitempty"`
 
 	last *division // the one in force since the last tick; nil in the first

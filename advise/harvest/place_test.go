@@ -12,8 +12,8 @@ import (
 	"polder/lib/tick"
 )
 
-// said finds the reason about where batch runs.
-func said(t *testing.T, a *tick.Advice) string {
+// placeReason finds the reason about where batch runs.
+func placeReason(t *testing.T, a *tick.Advice) string {
 	t.Helper()
 	i := slices.IndexFunc(a.Reasons, func(r string) bool { return strings.HasPrefix(r, "batch runs on ") })
 	if i < 0 {
@@ -22,7 +22,7 @@ func said(t *testing.T, a *tick.Advice) string {
 	return a.Reasons[i]
 }
 
-// What the services need less is batch's again when it was not needed for half a minute, and the reason says for how long it waits.
+// What the services need less is batch's again when it was not needed for half a minute, and the reason states for how long it waits.
 func TestBatchWaitsForCores(t *testing.T) {
 	d := New(Defaults())
 	for _, step := range []struct {
@@ -43,7 +43,7 @@ func TestBatchWaitsForCores(t *testing.T) {
 			"; 8 would do, the others are kept for 30s more"}, // the clock was set back
 	} {
 		a := d.Decide(at(time.Duration(step.second)*time.Second, machine(step.services)))
-		if diff := cmp.Diff(step.want, said(t, a)); diff != "" {
+		if diff := cmp.Diff(step.want, placeReason(t, a)); diff != "" {
 			t.Errorf("after %d s (-want +got):\n%s", step.second, diff)
 		}
 	}
@@ -57,7 +57,7 @@ func TestBatchWaitsAtItsFloor(t *testing.T) {
 		services float64
 		want     string
 	}{{0, 14000, "batch runs on 2 of 16"}, {1, 3500, "batch runs on 2 of 16"}, {2, 3500, "batch runs on 2 of 16"}, {31, 3500, "batch runs on 10 of 16"}} {
-		if got := said(t, d.Decide(at(time.Duration(step.second)*time.Second, machine(step.services)))); !strings.HasPrefix(got, step.want) {
+		if got := placeReason(t, d.Decide(at(time.Duration(step.second)*time.Second, machine(step.services)))); !strings.HasPrefix(got, step.want) {
 			t.Errorf("after %d s: %s; want %s", step.second, got, step.want)
 		}
 	}
@@ -81,7 +81,7 @@ func TestBatchKeepsItsFloor(t *testing.T) {
 		for i, use := range tt.uses {
 			a = d.Decide(at(time.Duration(i)*time.Second, machine(use)))
 		}
-		if got := said(t, a); !strings.HasPrefix(got, tt.want) || strings.HasSuffix(got, floor) != tt.floor {
+		if got := placeReason(t, a); !strings.HasPrefix(got, tt.want) || strings.HasSuffix(got, floor) != tt.floor {
 			t.Errorf("services use %v: %q; want %q", tt.uses, got, tt.want)
 		}
 	}

@@ -28,7 +28,7 @@ type pods struct {
 	Of map[string]*pod `json:"of,omitempty"`
 	// Turned is when the peaks started over last.
 	Turned time.Time `json:"turned,omitzero"`
-	// Begun says that the node was seen before: pods that are new then are new.
+	// Begun means that the node was seen before: pods that are new then are new.
 	Begun bool `json:"begun,omitempty"`
 }
 
@@ -74,7 +74,7 @@ func (ps *pods) begin(now time.Time) round {
 }
 
 // see takes a pod's use and reports whether the pod is new, so that its request counts. What ran when the node was seen first was there
-// before, unless its start time says otherwise.
+// before, unless its start time shows otherwise.
 func (r *round) see(p *tick.Pod, use, set *float64, s Settings) bool {
 	started, err := time.Parse(time.RFC3339Nano, p.StartTime)
 	dated := err == nil && !started.After(r.now)

@@ -79,7 +79,7 @@ func TestHowLongAPodIsNew(t *testing.T) {
 		{"it was there, and began a minute ago", false, 0, "2025-12-31T23:59:00Z", amount, amount, "", true},
 		{"it came", true, 0, "", amount, amount, "", true},
 		{"it came, and began an hour ago", true, 0, "2025-12-31T23:00:00Z", amount, amount, "", false},
-		{"it says that it will begin", false, 0, "2026-01-02T00:00:00Z", amount, amount, "", false},
+		{"its start is in the future", false, 0, "2026-01-02T00:00:00Z", amount, amount, "", false},
 		{"for less than ten minutes", true, -10*time.Minute + 1, "", amount, amount, "", true},
 		{"for ten minutes", true, -10 * time.Minute, "", amount, amount, "", false},
 		{"the clock was set back", true, time.Hour, "", amount, amount, "", true},

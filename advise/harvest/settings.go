@@ -11,7 +11,7 @@ import (
 
 // Settings are the policy's numbers. Parts are of the machine: 0.05 is a twentieth of it.
 type Settings struct {
-	// Price says what a short offer is worth against a wrong one: the growth for which room is left is the one that costs least, where
+	// Price is what a short offer is worth against a wrong one: the growth for which room is left is the one that costs least, where
 	// each part of the machine costs itself, and each span in which services grew by more costs so many machines.
 	Price float64
 	// Margin is the least growth for which room is left, and FirstMargin the one that is expected before any was seen.

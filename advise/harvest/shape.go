@@ -48,8 +48,8 @@ type divisionKey struct {
 // maxDivisions bounds those that are remembered.
 const maxDivisions = 256
 
-// divide keeps so many CPUs without batch, in whole cores, and moves as few as it can; by NUMA node as the split says, where there is one.
-// What was kept before is a list of our own, or a state file's: what is no list is none.
+// divide keeps so many CPUs without batch, in whole cores, and moves as few as it can; by NUMA node as the split has them, where there is
+// one. What was kept before is a list of our own, or a state file's: what is no list is none.
 func (sh *shape) divide(present string, want, limit int, split []float64) *division {
 	key := divisionKey{present, want, limit, splitKey(split)}
 	if d := sh.divisions[key]; d != nil {

@@ -105,7 +105,7 @@ func TestExclusiveRoomIsServicesToo(t *testing.T) {
 	wantReason(t, New(Defaults()).Decide(tk), "dedicated pod default/db has 43 CPUs and no NUMA nodes of its own")
 }
 
-// A pod whose annotation goes is no longer bound to memory, and one on a single node is said to be bound to nothing else.
+// A pod whose annotation goes is no longer bound to memory, and one on a single node is reported to be bound to nothing else.
 func TestNoLongerBound(t *testing.T) {
 	d := New(Defaults())
 	a := d.Decide(at(0, bound("db", 2000)))

@@ -87,7 +87,7 @@ func (d *divided) shared(s *shape) cpus.Set {
 // instead is what a pod has that asks for NUMA nodes of its own which services need.
 const instead = " and no NUMA nodes of its own"
 
-// take takes CPUs for a claim that cannot keep those that it had, or had none, and says what of.
+// take takes CPUs for a claim that cannot keep those that it had, or had none, and returns what it lacks.
 func (c *claim) take(s *shape, before string, avail, shared cpus.Set, room, serving int) (taken cpus.Set, what string, ok bool) {
 	if c.exclusive {
 		what = " in NUMA nodes of its own"
@@ -180,7 +180,9 @@ func (c *claim) keeps(s *shape, had string, avail cpus.Set) (named, bool) {
 
 // bind marks each dedicated pod with its CPUs, and its memory nodes where it asks for them. It returns which pods are bound to memory
 // nodes or were, and the NUMA nodes that a pod has alone.
-func bind(in inputs, members []member, claims []claim, given map[string]named, d divided) (nowBound map[string]bool, owned cpus.Set, reasons []string) {
+func bind(in inputs, members []member, claims []claim, given map[string]named, d divided) (
+	nowBound map[string]bool, owned cpus.Set, reasons []string,
+) {
 	bound := map[string]string{}
 	whole := map[string]float64{}
 	for _, c := range claims {

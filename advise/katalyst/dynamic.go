@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// dynamic is what a tick's configuration says, as far as this policy has it.
+// dynamic is what a tick's configuration contains, as far as this policy has it.
 type dynamic struct {
 	raw    tick.Raw // what it was made from
 	object string   // "AdminQoSConfiguration katalyst-system/default"
@@ -28,7 +28,7 @@ type dynamic struct {
 // from names a field and its object.
 func (d *dynamic) from(field string) string { return d.object + ": " + field }
 
-// renew is what a configuration says: d where it is the same.
+// renew is what a configuration contains: d where it is the same.
 func (d *dynamic) renew(raw tick.Raw) *dynamic {
 	if d == nil || !bytes.Equal(d.raw, raw) {
 		return readDynamic(raw)
@@ -64,7 +64,8 @@ func readDynamic(raw tick.Raw) *dynamic {
 	}
 	d.off = r.Off
 	d.reserve, d.floor = r.Amounts[customconfig.FieldReserve], r.Amounts[customconfig.FieldFloor]
-	d.withheld, d.least, d.negligible = r.Amounts[customconfig.FieldWithhold], r.Amounts[customconfig.FieldLeast], r.Amounts[customconfig.FieldNegligible]
+	d.withheld, d.least, d.negligible = r.Amounts[customconfig.FieldWithhold], r.Amounts[customconfig.FieldLeast],
+		r.Amounts[customconfig.FieldNegligible]
 	if d.floor.Bytes != nil {
 		d.reasons = append(d.reasons, d.from(customconfig.FieldFloor)+".memory is not used by this policy")
 	}

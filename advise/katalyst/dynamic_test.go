@@ -161,7 +161,7 @@ func FuzzDynamic(f *testing.F) {
 	})
 }
 
-// Whatever an annotation says, the pod has CPUs, and the pools have names that are words.
+// Whatever an annotation contains, the pod has CPUs, and the pools have names that are words.
 func FuzzEnhancement(f *testing.F) {
 	for _, seed := range []string{"", "{", "{}", "null", `{"cpuset_pool":"batch"}`, `{"cpuset_pool":"reclaim"}`, `{"cpuset_pool":["a"]}`, `{"cpuset_pool":null,"numa_binding":null}`, `{"numa_binding":"true","numa_exclusive":"true"}`, `{"numa_binding":"yes"}`} {
 		f.Add(seed)

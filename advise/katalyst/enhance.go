@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Katalyst's annotations that say more than the class; each is a JSON object in a string.
+// Katalyst's annotations that ask for more than the class; each is a JSON object in a string.
 const (
 	cpuEnhancement    = "katalyst.kubewharf.io/cpu_enhancement"
 	memoryEnhancement = "katalyst.kubewharf.io/memory_enhancement"
@@ -93,7 +93,7 @@ var (
 	numaPool = regexp.MustCompile(`-NUMA[0-9]+$`)
 )
 
-// refusedPool says why a pool must not have this name; "" where it may.
+// refusedPool returns why a pool must not have this name; "" where it may.
 func refusedPool(name string) string {
 	switch {
 	case name == "":

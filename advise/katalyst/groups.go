@@ -98,7 +98,7 @@ func clipped(names []string) string {
 // wanted is what a pool should have, in milli-CPU.
 func (g *group) wanted() float64 { return float64(g.reserve) + g.milliCPU + g.system }
 
-// needText says what is needed, for a reason.
+// needText returns what is needed, for a reason.
 func needText(milliCPU float64, containers int, system float64) string {
 	text := fmt.Sprintf("need %.0fm of %s", milliCPU, phrase.Count(containers, "container"))
 	if system >= 0.5 {
@@ -110,7 +110,7 @@ func needText(milliCPU float64, containers int, system float64) string {
 // aCore is the least need for which a pool that pods name has CPUs of its own: a name costs nothing, and whole cores do.
 const aCore = 1000
 
-// demands says how many units each pool wants, by its need and its part of the reserve, and what it needs of CPUs alone. Pools
+// demands returns how many units each pool wants, by its need and its part of the reserve, and what it needs of CPUs alone. Pools
 // that need less than a core are one with the first; where there is too little for all, those are too whose proportion is less
 // than a unit. The reserve is divided in equal parts over the others.
 func demands(groups []group, reserve int64, units, unit int) (wants []int, needs []float64, sum int) {

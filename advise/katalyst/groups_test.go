@@ -170,7 +170,7 @@ func TestPoolsThatJustFitHaveWhatTheyWant(t *testing.T) {
 	}
 }
 
-// What is said of pools is what holds: which containers count, which pools are held, shrink, or are there without pods.
+// What is reported of pools is what holds: which containers count, which pools are held, shrink, or are there without pods.
 func TestReasonsOfPools(t *testing.T) {
 	d := New(Defaults())
 	a := d.Decide(at(0, shared("a", 1), pooled("b", "batch", 3), pooled("c", "tiny", 0.1)))

@@ -44,12 +44,12 @@ func New(s Settings) *Decider { return &Decider{Base: policy.NewBase[Settings, n
 // node is what is remembered of one node, in the form of the state file.
 type node struct {
 	divided
-	// Started says of each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 where it has.
+	// Started has for each shared pod, by identity, when its ramp-up ends: in milliseconds since 1970, 0 where it has.
 	Started  map[string]int64 `json:"started,omitempty"`
 	Fallback []tick.Cgroup    `json:"fallback,omitempty"`
 	// Given are the CPUs that kubelet gave away, as far as was last known.
 	Given string `json:"given,omitempty"`
-	// Decided says that a decision was made of which no part was guessed: hold-downs begin with it.
+	// Decided means that a decision was made of which no part was guessed: hold-downs begin with it.
 	Decided bool `json:"decided,omitempty"`
 	// Guessed is when the node was decided on first.
 	Guessed time.Time `json:"guessed,omitzero"`
@@ -88,7 +88,7 @@ type divided struct {
 	// identity.
 	Dedicated map[string]string `json:"dedicated,omitempty"`
 	Bound     map[string]bool   `json:"bound,omitempty"`
-	// Pools and Quota say which of the two was ever in force, so that the other undoes it, and Tier which cgroup of kubelet's
+	// Pools and Quota report which of the two was ever in force, so that the other undoes it, and Tier which cgroup of kubelet's
 	// was ever narrowed.
 	Pools bool   `json:"pools,omitempty"`
 	Quota bool   `json:"quota,omitempty"`
@@ -151,7 +151,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	return a
 }
 
-// observe is what the decision is made from; why says what is missing for one.
+// observe is what the decision is made from; why is what is missing for one.
 func (n *node) observe(t *tick.Tick, settings Settings) (in inputs, why string) {
 	s := t.Sample
 	if why = undecidable(s, n.Share != "" || n.ShareMilliCPU > 0); why != "" {
@@ -226,7 +226,7 @@ func (n *node) decided(now time.Time, guessed bool, hold time.Duration) {
 	n.Decided = n.Decided || !guessed || now.Sub(n.Guessed) >= hold
 }
 
-// undecidable says what is missing for a decision. hasPools says that there was one before.
+// undecidable returns what is missing for a decision. hasPools reports whether there was one before.
 func undecidable(s *tick.Sample, hasPools bool) string {
 	switch {
 	case s == nil:

@@ -26,7 +26,7 @@ type member struct {
 	group int // the shared pool that it belongs to, an index; see [gather]
 }
 
-// classify says what each pod is, in the order of the sample, without those that have ended; and what is wrong in their annotations.
+// classify returns what each pod is, in the order of the sample, without those that have ended; and what is wrong in their annotations.
 func (d *Decider) classify(in inputs) (members []member, faults []string) {
 	members = make([]member, 0, len(in.sample.Pods))
 	for i := range in.sample.Pods {
@@ -64,7 +64,7 @@ func annotationOf(p *tick.Pod) string {
 }
 
 // gave reports whether kubelet gave one of the pod's containers CPUs for itself. Where a container's list lies within the
-// given CPUs it has them, unless its request says another number: then kubelet has given away what isolate had put the container on.
+// given CPUs it has them, unless its request is for another number: then kubelet has given away what isolate had put the container on.
 func (s *shape) gave(p *tick.Pod) bool {
 	if s.Exclusive.IsEmpty() {
 		return false

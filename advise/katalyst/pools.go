@@ -37,7 +37,8 @@ func byPools(in inputs, members []member, systemMilliCPU float64, before divided
 	milliCPU, why := offered(in, l.reclaim.Set)
 	d.part.Reclaimed, d.part.Reasons = &tick.Reclaimed{MilliCPU: &milliCPU}, appendText(d.part.Reasons, why)
 	d.part.Cgroups, d.part.Fallback = confine(members, groups, avail, l, d.Quota)
-	d.Tier = policy.ConfineTier(&d.part, in.sample, d.Tier, policy.BatchLists{Batch: l.reclaim.list, Floor: l.floor.list, All: in.shape.online.list})
+	d.Tier = policy.ConfineTier(&d.part, in.sample, d.Tier,
+		policy.BatchLists{Batch: l.reclaim.list, Floor: l.floor.list, All: in.shape.online.list})
 	return d
 }
 

@@ -20,7 +20,7 @@ func TestARebootForgetsCgroups(t *testing.T) {
 	}
 }
 
-// The node object's memory counts where it says any, else the machine's total.
+// The node object's memory counts where it has any, else the machine's total.
 func TestMachineBytes(t *testing.T) {
 	total := &tick.NodeMemory{TotalBytes: new(9.0)}
 	for _, tt := range []struct {
@@ -50,7 +50,7 @@ func TestReservedCPUsAreNotTakenTwice(t *testing.T) {
 	wantNoReason(t, a, "the node's allocatable is")
 }
 
-// Where no memory can be offered the reason says so, and only there.
+// Where no memory can be offered the reason states so, and only there.
 func TestTheReasonForNoMemory(t *testing.T) {
 	const none = ": none is offered"
 	tk := at(0, shared("a", 1))
@@ -113,8 +113,8 @@ func TestQuotaIsDividedByRequests(t *testing.T) {
 	}
 }
 
-// The reason says by what batch is held on a small machine.
-func TestTheReasonSaysHowBatchIsHeld(t *testing.T) {
+// The reason states by what batch is held on a small machine.
+func TestTheReasonNamesHowBatchIsHeld(t *testing.T) {
 	for _, tt := range []struct {
 		pods []tick.Pod
 		want string

@@ -137,7 +137,7 @@ func TestMissingAndTerminating(t *testing.T) {
 		cgroups  int
 	}{
 		{"not on the node yet: its request", missing(bare, tick.MissingCgroup), 38000, total - 1e9, 0},
-		{"not on the node, whatever is said of its cgroups", missing(shared("x", 3), tick.MissingCgroup), 40000, total - 1, 0},
+		{"not on the node, whatever is known of its cgroups", missing(shared("x", 3), tick.MissingCgroup), 40000, total - 1, 0},
 		{"a dedicated one has its CPUs already", missing(dedicated("x", 4000), tick.MissingCgroup), 40000, total - 8<<30, 0},
 		{"a reclaimed one is nothing", missing(reclaimed("x"), tick.MissingCgroup), 44000, total, 0},
 		{"a cgroup alone of a known class", missing(shared("x", 3), tick.MissingCluster), 40000, total - 1, 1},

@@ -45,10 +45,10 @@ type Settings struct {
 	// Disk gives batch pods the idle share of the disks, and limits what they read and write; both are off unless they are switched on: the
 	// guide has none.
 	Disk disk.Settings
-	// Limit says what limits reclaimed pods on a machine that is too small for pools: [LimitQuota] or, for those that have one, their
+	// Limit is what limits reclaimed pods on a machine that is too small for pools: [LimitQuota] or, for those that have one, their
 	// scheduling class: [LimitClass], or empty.
 	Limit string
-	// Sources says where a value came from that is no default, by the flag's name ("reserve-cpu").
+	// Sources is where a value came from that is no default, by the flag's name ("reserve-cpu").
 	Sources map[string]string
 }
 
@@ -109,7 +109,7 @@ type resolved struct {
 }
 
 // resolve is what holds for a machine: what was set on the command line or in the file, else what the tick's configuration
-// says, else the default.
+// has, else the default.
 func (s Settings) resolve(dyn *dynamic, small bool, machineMilliCPU, machineBytes int64) resolved {
 	pick := func(set int64, name string, tuned *int64, field string, normal, machine int64) (int64, string) {
 		switch {

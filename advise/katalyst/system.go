@@ -61,8 +61,8 @@ func systemUse(in inputs, members []member) (sys system) {
 	return sys
 }
 
-// beside reports whether a system pod is none of kubelet's, but a cgroup that the classification rules name, such as systemd's system.slice,
-// in which kubelet itself runs.
+// beside reports whether a system pod is none of kubelet's, but a cgroup that the classification rules name, such as systemd's
+// system.slice, in which kubelet itself runs.
 func beside(p *tick.Pod, kubelets string) bool {
 	return p.QoS == tick.QoSSystem && p.QoSSource == tick.QoSFromRule && !strings.HasPrefix(p.Cgroup, kubelets+"/")
 }

@@ -83,9 +83,9 @@ func TestNUMANodeOfOnesOwnUpToWhatServicesNeed(t *testing.T) {
 			p.Requests = &tick.Resources{MilliCPU: new(2000.0)}
 		})
 		a := New(Defaults()).Decide(at(0, append(pod, shared("web", cores))...))
-		spare := -1 // what services leave, as the refusal says
+		spare := -1 // what services leave, as the refusal has it
 		for _, r := range a.Reasons {
-			if _, text, said := strings.Cut(r, "services need all but "); said {
+			if _, text, found := strings.Cut(r, "services need all but "); found {
 				fmt.Sscan(text, &spare)
 			}
 		}
@@ -193,7 +193,7 @@ func TestNUMANodesOfItsOwnAreGivenBackToServices(t *testing.T) {
 	}
 }
 
-// Who says that he is of the system is not confined, and what he uses is not offered.
+// A pod that claims to be of the system is not confined, and what he uses is not offered.
 func TestWhatIsNotConfinedIsStillCounted(t *testing.T) {
 	system := shared("agent", 30)
 	system.QoS, system.UsageMilliCPU = tick.QoSSystem, new(30_000.0)

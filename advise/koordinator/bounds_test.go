@@ -7,9 +7,9 @@ import (
 	"polder/lib/tick"
 )
 
-// A sample of a whole fleet, or of its agent, says nothing of batch resources, whatever it says of a node.
-func TestASampleOfAFleetSaysNothingOfBatch(t *testing.T) {
-	const reason = "the sample is of a fleet: nothing is said of batch resources"
+// A sample of a whole fleet, or of its agent, has no batch resources, whatever it has of a node.
+func TestASampleOfAFleetHasNoAdviceOnBatch(t *testing.T) {
+	const reason = "the sample is of a fleet: no advice on batch resources"
 	for name, change := range map[string]func(*tick.Sample){
 		"a fleet's":  func(s *tick.Sample) { s.Fleet = &tick.Fleet{} },
 		"an agent's": func(s *tick.Sample) { s.Agent = &tick.Agent{} },
@@ -29,7 +29,7 @@ func TestALimitOfNothingIsTheTightest(t *testing.T) {
 	}
 }
 
-// As many reasons as may be are said as they are.
+// As many reasons as may be are passed on as they are.
 func TestReasonsUpToTheirBound(t *testing.T) {
 	if got := bounded(make([]string, maxReasons)); len(got) != maxReasons {
 		t.Errorf("%d reasons become %d", maxReasons, len(got))

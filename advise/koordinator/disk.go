@@ -14,7 +14,7 @@ const (
 	leastIOPS = 4
 )
 
-// diskOf is what the batch class's blkioQOS says. Koordinator has a weight for each disk; the smallest one is batch's.
+// diskOf is the batch class's blkioQOS. Koordinator has a weight for each disk; the smallest one is batch's.
 func diskOf(s *sloconfig.Strategies, a *tick.Advice) disk.Strategy {
 	var out disk.Strategy
 	if s.QOS.BE == nil || s.QOS.BE.BlkIO == nil || !sloconfig.IsTrue(s.QOS.BE.BlkIO.Enable) {

@@ -39,7 +39,7 @@ func TestDiskOf(t *testing.T) {
 	}
 }
 
-// A limit at the least is no other one, and nothing is said of it.
+// A limit at the least is no other one, and nothing is advised for it.
 func TestALimitOfDisksAtTheLeastHolds(t *testing.T) {
 	n := tick.Ptr[int64]
 	s := sloconfig.Defaults()

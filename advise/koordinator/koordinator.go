@@ -1,6 +1,6 @@
 // Package koordinator is Koordinator's policy: batch and mid resources, suppression of batch pods, burst of CPU, memory QoS and
 // division of the cache, each in a package below this one, by the strategies of the ConfigMap slo-controller-config as
-// sample.config has them for the node. Formulas and defaults are Koordinator's; docs/policy-koordinator.md says where this differs.
+// sample.config has them for the node. Formulas and defaults are Koordinator's; docs/policy-koordinator.md names the differences.
 package koordinator
 
 import (
@@ -35,7 +35,7 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 	StateVersion: 1001,
 }
 
-// Settings are what no ConfigMap says.
+// Settings are what no ConfigMap has.
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
@@ -102,7 +102,7 @@ func (d *Decider) Decide(t *tick.Tick) *tick.Advice {
 	if t.Sample == nil || t.Sample.Fleet == nil && t.Sample.Agent == nil {
 		n.Batch.Advise(t, s, a)
 	} else { // collect fleet knows nothing of the node's use: the node's own pipe decides
-		a.Reasons = append(a.Reasons, "the sample is of a fleet: nothing is said of batch resources")
+		a.Reasons = append(a.Reasons, "the sample is of a fleet: no advice on batch resources")
 	}
 	seen := n.Suppress.Advise(t, s, a, suppress.Settings{ReservedCPUs: d.Settings.ReservedCPUs})
 	suppressed := len(a.Cgroups)

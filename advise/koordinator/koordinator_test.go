@@ -194,7 +194,7 @@ func TestNullState(t *testing.T) {
 	}
 }
 
-// A fleet's sample says nothing of the node's use: what the node's own pipe offers is not taken back for that.
+// A fleet's sample has nothing of the node's use: what the node's own pipe offers is not taken back for that.
 func TestFleet(t *testing.T) {
 	d := New(Settings{})
 	for _, second := range []int{0, 3600} {
@@ -335,7 +335,7 @@ func TestFloorOfTheMachine(t *testing.T) {
 	}
 }
 
-// A quota that only undoes an earlier one gives way to one that is wanted of the same cgroup, and of no other.
+// A quota that only undoes an earlier one gives way to one that is desired of the same cgroup, and of no other.
 func TestGiveWay(t *testing.T) {
 	quota := func(cgroup string) tick.Cgroup {
 		return tick.Cgroup{Cgroup: cgroup, CPUMaxMilliCPU: new(int64(5))}

@@ -10,7 +10,7 @@ import (
 )
 
 // merge joins the entries of one cgroup into one, and sorts them by path: parents come before what is below them. The parts of
-// the policy want different keys; where two want one all the same, the stricter value holds and a reason says so.
+// the policy want different keys; where two want one all the same, the stricter value holds and a reason names it.
 func merge(entries []tick.Cgroup, a *tick.Advice) []tick.Cgroup {
 	if len(entries) == 0 {
 		return nil

@@ -39,7 +39,7 @@ func networkEnabled(q *sloconfig.ClassQOS) bool {
 	return q != nil && q.Network != nil && sloconfig.IsTrue(q.Network.Enable)
 }
 
-// shareOf is what a class has. What was no good was refused when it was read, and counts as not set here.
+// shareOf is what a class has. What was invalid was refused when it was read, and counts as not set here.
 func shareOf(q *sloconfig.NetworkQOS) network.Share {
 	return network.Share{Rate: bandwidthOf(q.EgressRequest), Ceiling: bandwidthOf(q.EgressLimit)}
 }

@@ -26,7 +26,7 @@ func TestTheCapIsOfBothOffers(t *testing.T) {
 	}
 }
 
-// The machine is what the node object says of it; where that says nothing of memory it is what was read. No cap is larger.
+// The machine is what the node object contains about it; where that has no memory it is what was read. No cap is larger.
 func TestTheCapIsNoLargerThanTheNode(t *testing.T) {
 	for _, tt := range []struct {
 		capacity *tick.Resources

@@ -107,10 +107,10 @@ func (w *work) cap() {
 	w.watched(list)
 	switch {
 	case over:
-		w.say("batch memory: cap %s (%s%s); batch holds %s: memory.high brings it down by steps of %s, memory.max follows",
+		w.addReason("batch memory: cap %s (%s%s); batch holds %s: memory.high brings it down by steps of %s, memory.max follows",
 			size(float64(st.CapBytes)), text, bound, size(total), percent(stepPart))
 	default:
-		w.say("batch memory: cap %s (%s%s)", size(float64(st.CapBytes)), text, bound)
+		w.addReason("batch memory: cap %s (%s%s)", size(float64(st.CapBytes)), text, bound)
 	}
 }
 
@@ -166,11 +166,11 @@ func (w *work) stay(list []unit, why string) {
 	st, now := w.state, w.tick.Time
 	age := now.Sub(st.Known)
 	if st.CapBytes == 0 || age >= unknownAfter {
-		w.say("batch memory: %s: no cap", why)
+		w.addReason("batch memory: %s: no cap", why)
 		st.uncap()
 		return
 	}
-	w.say("batch memory: %s: the cap of %s stays for %s", why, size(float64(st.CapBytes)), (unknownAfter - age).Round(time.Second))
+	w.addReason("batch memory: %s: the cap of %s stays for %s", why, size(float64(st.CapBytes)), (unknownAfter - age).Round(time.Second))
 	for i := range list {
 		if was := w.before(list[i].path); was.Cap != (values{}) {
 			s := w.of(list[i].path)
@@ -184,7 +184,7 @@ func (st *State) uncap() {
 	st.CapBytes, st.LeastBytes, st.RiseSince, st.Known = 0, 0, time.Time{}, time.Time{}
 }
 
-// follow moves the cap: it falls at once, rises late, and stays while little changes. It says what keeps it.
+// follow moves the cap: it falls at once, rises late, and stays while little changes. It returns what keeps it.
 func (st *State) follow(now time.Time, can float64) (bound string) {
 	next := int64(can) / mebibyte * mebibyte
 	dead := st.CapBytes / 32

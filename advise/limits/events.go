@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// stuckAfter is how long memory.high may slow batch down under what it holds and bring nothing, and stuckFor how long it stays at what batch
-	// holds after that.
+	// stuckAfter is how long memory.high may slow batch down under what it holds and bring nothing, and stuckFor how long it stays at what
+	// batch holds after that.
 	stuckAfter = 10 * time.Second
 	stuckFor   = time.Minute
 	// progressPart is the part of what was held by which the use must fall to count as something.
@@ -19,7 +19,7 @@ const (
 	calmAfter = 30 * time.Second
 )
 
-// watch is what memory.events said of a capped cgroup, version 2's alone.
+// watch is what memory.events had for a capped cgroup, version 2's alone.
 type watch struct {
 	High    float64 `json:"high,omitempty"`
 	Max     float64 `json:"max,omitempty"`
@@ -60,7 +60,8 @@ func (w *work) eventsOf(path string) *tick.MemoryEvents {
 	return nil
 }
 
-// watch compares a cgroup's events with those of the tick before, and says whether memory.high brings anything: nil where they are not known.
+// watch compares a cgroup's events with those of the tick before, and returns whether memory.high brings anything: nil where they are not
+// known.
 func (w *work) watch(u *unit, goal float64) *watch {
 	e, now := w.eventsOf(u.path), w.tick.Time
 	if e == nil {
@@ -90,7 +91,7 @@ func (w *work) watch(u *unit, goal float64) *watch {
 	return &x
 }
 
-// watched says what the events of the capped cgroups have changed.
+// watched returns what the events of the capped cgroups have changed.
 func (w *work) watched(list []unit) {
 	stuck, calm, killed := 0, 0, 0.0
 	for i := range list {
@@ -107,13 +108,13 @@ func (w *work) watched(list []unit) {
 		}
 	}
 	if stuck > 0 {
-		w.say("batch memory: memory.high stays at what %s held: in %s nothing could be reclaimed", phrase.Count(stuck, "cgroup"), stuckAfter)
+		w.addReason("batch memory: memory.high stays at what %s held: in %s nothing could be reclaimed", phrase.Count(stuck, "cgroup"), stuckAfter)
 	}
 	if calm > 0 {
-		w.say("batch memory: memory.max of %s is not lowered: allocations met it within %s", phrase.Count(calm, "cgroup"), calmAfter)
+		w.addReason("batch memory: memory.max of %s is not lowered: allocations met it within %s", phrase.Count(calm, "cgroup"), calmAfter)
 	}
 	if killed > 0 {
-		w.say("batch memory: the kernel killed %.0f of batch's processes at a limit", killed)
+		w.addReason("batch memory: the kernel killed %.0f of batch's processes at a limit", killed)
 	}
 }
 

@@ -36,8 +36,8 @@ func TestHighThatBringsNothingStays(t *testing.T) {
 	if high := strings.Fields(r.of("/batch"))[1]; high != "27197," {
 		t.Errorf("memory.high is %s; want what batch holds, %.0f MiB; %q", high, use/mebibyte, r.advice.Reasons)
 	}
-	r.says("memory.high stays at what 1 cgroup held: in 10s nothing could be reclaimed")
-	r.after(30).says("memory.high stays")
+	r.hasReason("memory.high stays at what 1 cgroup held: in 10s nothing could be reclaimed")
+	r.after(30).hasReason("memory.high stays")
 	r.after(31)
 	if high := strings.Fields(r.of("/batch"))[1]; high != "24477," {
 		t.Errorf("after a minute memory.high is %s; want a step under %.0f MiB", high, use/mebibyte)
@@ -52,10 +52,10 @@ func TestMaxComesLast(t *testing.T) {
 	r.after(2)
 	*r.job().Memory.UsageBytes, *r.job().Memory.RSSBytes = 25*gib, 25*gib
 	r.after(2).want("/batch", "high 23040, max 33792")
-	r.says("memory.max of 1 cgroup is not lowered")
+	r.hasReason("memory.max of 1 cgroup is not lowered")
 	r.after(28).want("/batch", "high 23040, max 28160")
 	e.OOMKill += 2
-	r.after(2).says("the kernel killed 2 of batch's processes")
+	r.after(2).hasReason("the kernel killed 2 of batch's processes")
 }
 
 // Events that are not known change nothing, nor do those of a cgroup that was made again.

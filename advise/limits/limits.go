@@ -6,9 +6,9 @@
 //
 // It only ever tightens what the policy advises, and never widens what the cgroup had before (isolate sees to that, by
 // [tick.Cgroup.MemoryTighterOnly]). No limit is more than a step under what a cgroup uses at that moment, and no hard one is under it at
-// all: memory.high brings the use down, memory.max only follows, and memory.events say whether it does (see
+// all: memory.high brings the use down, memory.max only follows, and memory.events show whether it does (see
 // [watch]). What is not known changes nothing; what is no longer desired is undone for
-// a while, and then nothing is said of it any more.
+// a while, and then nothing is advised for it any more.
 package limits
 
 import (
@@ -42,7 +42,7 @@ type Settings struct {
 	Batch, Services string
 }
 
-// Defaults are what a policy does where nothing is set. Own says that it leaves the pods' own limits to this package.
+// Defaults are what a policy does where nothing is set. Own means that it leaves the pods' own limits to this package.
 type Defaults struct{ Own, Batch, Services bool }
 
 const (
@@ -56,7 +56,7 @@ const (
 	stepPart = 0.1
 	// releaseFor is for how long a value is undone after the last tick in which it was desired.
 	releaseFor = time.Minute
-	// maxCgroups bounds what is remembered, whatever a sample or a state file says.
+	// maxCgroups bounds what is remembered, whatever a sample or a state file contains.
 	maxCgroups = 10_000
 )
 
@@ -78,9 +78,9 @@ type set struct {
 	Own values `json:"own,omitzero"`
 	Cap values `json:"cap,omitzero"`
 	Low int64  `json:"low,omitempty"`
-	// Watch is what the events of a capped cgroup say; nil where they are not known.
+	// Watch is what the events of a capped cgroup show; nil where they are not known.
 	Watch *watch `json:"watch,omitempty"`
-	// Above says that the cgroup is above pods: the sample does not say whether it is still there.
+	// Above means that the cgroup is above pods: the sample does not show whether it is still there.
 	Above bool `json:"above,omitempty"`
 	// Undo is what was advised before and is not desired any more, since UndoAt or earlier.
 	Undo   keys      `json:"undo,omitzero"`
@@ -354,7 +354,7 @@ func (w *work) apply() {
 	d.Finish(w.advice)
 }
 
-func (w *work) say(format string, args ...any) {
+func (w *work) addReason(format string, args ...any) {
 	w.advice.Reasons = append(w.advice.Reasons, fmt.Sprintf(format, args...))
 }
 

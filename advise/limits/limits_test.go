@@ -105,10 +105,10 @@ func (r *run) want(cgroup, want string) {
 	}
 }
 
-func (r *run) says(part string) {
+func (r *run) hasReason(part string) {
 	r.t.Helper()
 	if !strings.Contains(strings.Join(r.advice.Reasons, "\n"), part) {
-		r.t.Errorf("after %d s nothing says %q: %q", r.second, part, r.advice.Reasons)
+		r.t.Errorf("after %d s no reason has %q: %q", r.second, part, r.advice.Reasons)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestBatchIsCappedAtTheOffer(t *testing.T) {
 	r := plain(t).after(1)
 	r.want("/batch", "high 20480, max 22528")
 	r.want("/batch/job", "")
-	r.says("batch memory: cap 20.00 GiB (what is offered)")
+	r.hasReason("batch memory: cap 20.00 GiB (what is offered)")
 }
 
 func TestBatchIsCappedAtWhatIsFree(t *testing.T) {
@@ -124,7 +124,7 @@ func TestBatchIsCappedAtWhatIsFree(t *testing.T) {
 	r.sample.Memory.AvailableBytes = new(6.0 * gib)
 	r.after(1) // 4 + 6 - 1.28 GiB
 	r.want("/batch", "high 8929, max 9822")
-	r.says("what batch holds and what is available, less 2 % of the machine")
+	r.hasReason("what batch holds and what is available, less 2 % of the machine")
 }
 
 // Page cache of batch counts as available already: it gives the cap nothing in addition.
@@ -142,7 +142,7 @@ func TestBatchIsBroughtDownInSteps(t *testing.T) {
 	r.after(1).want("/batch", "high 20480, max 22528")
 	*r.job().Memory.RSSBytes, *r.sample.Memory.AvailableBytes = 13.28*gib, 0 // the rest is page cache: batch may have 12 GiB
 	r.after(1).want("/batch", "high 14746, max 18023")                       // a tenth under what it holds; the hard limit a tenth over that
-	r.says("memory.high brings it down by steps of 10 %, memory.max follows")
+	r.hasReason("memory.high brings it down by steps of 10 %, memory.max follows")
 	*r.job().Memory.UsageBytes = 14.4 * gib
 	r.after(1).want("/batch", "high 13272, max 16221")
 	*r.job().Memory.UsageBytes, *r.job().Memory.RSSBytes, *r.sample.Memory.AvailableBytes = 12.96*gib, 12.96*gib, 0.32*gib
@@ -155,7 +155,7 @@ func TestTheCapRisesLate(t *testing.T) {
 	r := plain(t).after(1)
 	r.offer = new(int64(30 * gib))
 	r.after(29).want("/batch", "high 20480, max 22528")
-	r.says("it may rise after 30s")
+	r.hasReason("it may rise after 30s")
 	r.offer = new(int64(25 * gib))
 	r.after(1).want("/batch", "high 25600, max 28160") // the least of the time
 	r.offer = new(int64(25*gib + gib/2))
@@ -175,9 +175,9 @@ func TestUnknownIsNotZero(t *testing.T) {
 		r.after(1)
 		hide(r)
 		r.after(59).want("/batch", "high 20480, max 22528")
-		r.says(name + ": the cap of 20.00 GiB stays for 1s")
+		r.hasReason(name + ": the cap of 20.00 GiB stays for 1s")
 		r.after(1).want("/batch", "high none, max none")
-		r.says(name + ": no cap")
+		r.hasReason(name + ": no cap")
 		r.after(59).want("/batch", "high none, max none")
 		r.after(1).want("/batch", "")
 
@@ -193,7 +193,7 @@ func TestNothingIsOffered(t *testing.T) {
 	r := plain(t)
 	r.offer = new(int64(0))
 	r.after(1).want("/batch", "high 4096, max 4506")
-	r.says("what batch holds, over the 0.00 GiB that are offered")
+	r.hasReason("what batch holds, over the 0.00 GiB that are offered")
 	*r.job().Memory.UsageBytes = 5 * gib
 	r.after(60).want("/batch", "high 4608, max 5632")
 	*r.job().Memory.UsageBytes = 3 * gib
@@ -245,7 +245,7 @@ func TestVersion1(t *testing.T) {
 	r.want("/web.slice/web", "")
 	r.settings.Services = Protect
 	r.sample.Memory.AvailableBytes = new(1.0 * gib)
-	r.after(1).says("cgroup version 1 has no memory.low")
+	r.after(1).hasReason("cgroup version 1 has no memory.low")
 	*r.job().Memory.UsageBytes = 24 * gib
 	r.after(1).want("/batch", "high 22119, max 25191")
 }
@@ -279,11 +279,11 @@ func TestOwnLimits(t *testing.T) {
 	r.after(1).want(a.Cgroup, "max 1024")
 	r.want(b.Cgroup, "")
 	r.want(pod, "") // one container has no limit
-	r.says("batch pods' own limits: CPU of 0 pods, memory of 1 cgroup")
+	r.hasReason("batch pods' own limits: CPU of 0 pods, memory of 1 cgroup")
 	b.Limits = &tick.Resources{ReclaimedMilliCPU: new(500.0)}
 	r.after(1).want(pod, "cpu 2500")
 	r.want(b.Cgroup, "")
-	r.says("batch pods' own limits: CPU of 1 pod, memory of 1 cgroup")
+	r.hasReason("batch pods' own limits: CPU of 1 pod, memory of 1 cgroup")
 
 	*a.Memory.UsageBytes = 2 * gib
 	r.after(1).want(a.Cgroup, "high 1844, max 2253")
@@ -324,14 +324,14 @@ func TestServicesAreProtected(t *testing.T) {
 	r.after(1).want("/web.slice/web", "low 10240")
 	r.want("/web.slice", "low 10240") // else the kernel counts nothing of what is below
 	r.want("/batch/job", "")
-	r.says("memory protection: 10.00 GiB of 1 service cgroup")
+	r.hasReason("memory protection: 10.00 GiB of 1 service cgroup")
 	*r.sample.Pods[1].Memory.WorkingSetBytes = 11 * gib
 	r.after(1).want("/web.slice/web", "low 10240") // a little writes nothing
 	*r.sample.Pods[1].Memory.WorkingSetBytes = 12 * gib
 	r.after(1).want("/web.slice/web", "low 12288")
 	r.sample.Pods[1].Memory.WorkingSetBytes = nil
 	r.after(1).want("/web.slice/web", "low 12288")
-	r.says("what some services hold is not known")
+	r.hasReason("what some services hold is not known")
 	r.settings.Services = None
 	r.after(1).want("/web.slice/web", "low 0")
 	r.want("/web.slice", "low 0")
@@ -351,7 +351,7 @@ func TestProtectionFits(t *testing.T) {
 	r.want("/web.slice/web", "low 10854")
 	r.want("/web.slice/x", "low 10854")
 	r.want("/web.slice", "low 21708")
-	r.says("it does not all fit into 80 % of the machine: scaled, shared to 35 %")
+	r.hasReason("it does not all fit into 80 % of the machine: scaled, shared to 35 %")
 }
 
 // A policy that protects memory itself is left alone.
@@ -360,7 +360,7 @@ func TestThePolicysProtectionHolds(t *testing.T) {
 	r.policys = []tick.Cgroup{{Cgroup: "/web.slice", MemoryLowBytes: new(int64(gib))}}
 	r.after(1).want("/web.slice/web", "")
 	r.want("/web.slice", "low 1024")
-	r.says("the policy protects memory itself")
+	r.hasReason("the policy protects memory itself")
 }
 
 // All is off where neither the policy nor a setting asks for it, and nothing is remembered.

@@ -50,10 +50,10 @@ func (w *work) own(limitsMemory bool) {
 		}
 	}
 	if cpu+memory > 0 {
-		w.say("batch pods' own limits: CPU of %s, memory of %s", phrase.Count(cpu, "pod"), phrase.Count(memory, "cgroup"))
+		w.addReason("batch pods' own limits: CPU of %s, memory of %s", phrase.Count(cpu, "pod"), phrase.Count(memory, "cgroup"))
 	}
 	if over > 0 {
-		w.say("batch pods' own limits: %s over the memory limit: memory.high brings the use down by steps of %s, and the limit holds after that",
+		w.addReason("batch pods' own limits: %s over the memory limit: memory.high brings the use down by steps of %s, and the limit holds after that",
 			phrase.Count(over, "cgroup"), percent(stepPart))
 	}
 }

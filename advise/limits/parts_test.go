@@ -152,7 +152,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A fleet's tick, or one of an agent that was away, says nothing of this machine's cgroups.
+// A fleet's tick, or one of an agent that was away, has nothing of this machine's cgroups.
 func TestATickOfAnotherKindChangesNothing(t *testing.T) {
 	for name, change := range map[string]func(*tick.Sample){
 		"fleet": func(s *tick.Sample) { s.Fleet = new(tick.Fleet) }, "agent": func(s *tick.Sample) { s.Agent = new(tick.Agent) },
@@ -261,7 +261,7 @@ func TestThePolicysMinimumHolds(t *testing.T) {
 	r := plain(t)
 	r.policys = []tick.Cgroup{{Cgroup: "/x", MemoryMinBytes: new(int64(gib))}}
 	r.after(1).want("/web.slice/web", "")
-	r.says("the policy protects memory itself")
+	r.hasReason("the policy protects memory itself")
 }
 
 // A working set of nothing is known: what is protected for it is free.

@@ -39,15 +39,15 @@ func (w *work) protect(asked bool) {
 		if !asked {
 			return
 		}
-		w.say("memory protection: cgroup version %d has no memory.low: services are not protected", s.CgroupVersion)
+		w.addReason("memory protection: cgroup version %d has no memory.low: services are not protected", s.CgroupVersion)
 		return
 	}
 	if slices.ContainsFunc(w.advice.Cgroups, func(c tick.Cgroup) bool { return c.MemoryLowBytes != nil || c.MemoryMinBytes != nil }) {
-		w.say("memory protection: the policy protects memory itself: nothing is added")
+		w.addReason("memory protection: the policy protects memory itself: nothing is added")
 		return
 	}
 	if s.Memory == nil || policy.Amount(s.Memory.TotalBytes) == 0 {
-		w.say("memory protection: the machine's memory is not known: the protection stays as it is")
+		w.addReason("memory protection: the machine's memory is not known: the protection stays as it is")
 		for at, was := range w.state.Set {
 			if was.Low > 0 {
 				w.of(at).Low = was.Low
@@ -58,13 +58,13 @@ func (w *work) protect(asked bool) {
 	leaves, unknown := w.leaves()
 	protected, scaled := w.protectLeaves(leaves, policy.Amount(s.Memory.TotalBytes)*protectedPermille/1000)
 	if unknown {
-		w.say("memory protection: what some services hold is not known: their protection stays as it is")
+		w.addReason("memory protection: what some services hold is not known: their protection stays as it is")
 	}
 	if scaled != "" {
 		scaled = "; it does not all fit into " + percent(protectedPermille/1000.0) + " of the machine: scaled" + scaled
 	}
 	if len(leaves) > 0 {
-		w.say("memory protection: %s of %s%s", size(protected), phrase.Count(len(leaves), "service cgroup"), scaled)
+		w.addReason("memory protection: %s of %s%s", size(protected), phrase.Count(len(leaves), "service cgroup"), scaled)
 	}
 }
 

@@ -25,8 +25,8 @@ func TestRatesThatCanBeDivided(t *testing.T) {
 	}
 }
 
-// Where no link can be shaped nothing is said of the network, and not that it has no links.
-func TestNothingIsSaidWhereNoLinkCanBeShaped(t *testing.T) {
+// Where no link can be shaped nothing is advised for the network, which is not the same as no links.
+func TestNothingIsAdvisedWhereNoLinkCanBeShaped(t *testing.T) {
 	s := sample()
 	s.Links = s.Links[2:] // its speed is not known
 	if a := advise(s, Settings{Batch: Share{Rate: Bandwidth{Percent: 10}}}); a.Network != nil || len(a.Reasons) != 1 {

@@ -1,6 +1,6 @@
-// Package network says how the uplinks' packets are shaped: batch has a guaranteed part of each uplink, may borrow what is idle up to a
+// Package network decides how the uplinks' packets are shaped: batch has a guaranteed part of each uplink, may borrow what is idle up to a
 // ceiling, and services come first. It remembers nothing: each tick's advice follows from that tick alone. What cannot be decided is not
-// said, and what is not said for a while isolate undoes.
+// advised, and what is not advised for a while isolate undoes.
 package network
 
 import (
@@ -44,15 +44,15 @@ func (b Bandwidth) of(rate, otherwise int64) int64 {
 // Share is what a class has.
 type Share struct{ Rate, Ceiling Bandwidth }
 
-// Settings are what an administrator or the cluster's configuration says.
+// Settings are what an administrator or the cluster's configuration sets.
 type Settings struct {
-	// Batch is what batch has; nothing is said of the network where its rate is not set.
+	// Batch is what batch has; nothing is advised for the network where its rate is not set.
 	Batch Share
 	// Services is what services have; their rate is otherwise all that is not batch's.
 	Services Share
 	// Links are the links that are shaped; empty are all that a default route leads out of.
 	Links []string
-	// LinkBitsPerSecond is each link's rate; 0 is what the driver says.
+	// LinkBitsPerSecond is each link's rate; 0 is what the driver reports.
 	LinkBitsPerSecond int64
 }
 
@@ -66,7 +66,7 @@ const (
 	nominalPart = 0.95
 	// mostOfBatch is the part of a link that batch is guaranteed at most: services are never left without.
 	mostOfBatch = 0.5
-	// maxCgroups bounds what is advised, whatever a sample says.
+	// maxCgroups bounds what is advised, whatever a sample contains.
 	maxCgroups = 2000
 	maxPath    = 4096
 )
@@ -76,14 +76,14 @@ func Advise(t *tick.Tick, a *tick.Advice, s Settings) {
 	if !s.Batch.Rate.IsSet() || t.Sample == nil || t.Sample.Fleet != nil || t.Sample.Agent != nil {
 		return
 	}
-	say := func(format string, args ...any) {
+	addReason := func(format string, args ...any) {
 		a.Reasons = append(a.Reasons, "network: "+fmt.Sprintf(format, args...))
 	}
 	if policy.PodsUnknown(t.Sample) {
-		say("which pods are batch is not known: nothing is said of the links")
+		addReason("which pods are batch is not known: no advice on the links")
 		return
 	}
-	links := s.links(t.Sample, say)
+	links := s.links(t.Sample, addReason)
 	if len(links) == 0 {
 		return
 	}
@@ -92,9 +92,9 @@ func Advise(t *tick.Tick, a *tick.Advice, s Settings) {
 	for _, l := range links {
 		if desired, why := s.link(l, cgroups); desired != nil {
 			n.Links = append(n.Links, *desired)
-			say("%s", describe(desired, why, len(cgroups)))
+			addReason("%s", describe(desired, why, len(cgroups)))
 		} else {
-			say("%s: %s", policy.Quote(l.Name), why)
+			addReason("%s: %s", policy.Quote(l.Name), why)
 		}
 	}
 	if len(n.Links) > 0 {
@@ -103,9 +103,9 @@ func Advise(t *tick.Tick, a *tick.Advice, s Settings) {
 }
 
 // links are those of the machine's that are shaped.
-func (s Settings) links(sample *tick.Sample, say func(string, ...any)) (links []*tick.Link) {
+func (s Settings) links(sample *tick.Sample, addReason func(string, ...any)) (links []*tick.Link) {
 	if len(sample.Links) == 0 {
-		say("the machine's links are not known: nothing is said of them")
+		addReason("the machine's links are not known: no advice on them")
 		return nil
 	}
 	byName := map[string]*tick.Link{}
@@ -121,18 +121,18 @@ func (s Settings) links(sample *tick.Sample, say func(string, ...any)) (links []
 		switch l := byName[name]; {
 		case slices.Contains(s.Links[:i], name):
 		case l == nil:
-			say("the machine has no link %s", policy.Quote(name))
+			addReason("the machine has no link %s", policy.Quote(name))
 		default:
 			links = append(links, l)
 		}
 	}
 	if len(s.Links) == 0 && len(links) == 0 {
-		say("no link has a default route: name the uplinks (--network-links)")
+		addReason("no link has a default route: name the uplinks (--network-links)")
 	}
 	return links
 }
 
-// link is the desired shaping of one link, and how its rate is known; nil, and why, where it cannot be said.
+// link is the desired shaping of one link, and how its rate is known; nil, and why, where it is not known.
 func (s Settings) link(l *tick.Link, cgroups []string) (desired *tick.NetworkLink, why string) {
 	rate, why := s.LinkBitsPerSecond, "as set"
 	if rate == 0 {

@@ -56,7 +56,7 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// What is missing is said, and nothing is advised.
+// What is missing is reported, and nothing is advised.
 func TestWhatIsMissing(t *testing.T) {
 	on := Settings{Batch: Share{Rate: Bandwidth{Percent: 10}}}
 	named := on
@@ -94,7 +94,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Whatever a sample and the settings say: only links of the sample are named, services keep half of each, and classes have no more than the link.
+// Whatever a sample and the settings contain: only links of the sample are named, services keep half of each, and classes have no more than the link.
 func TestAnySample(t *testing.T) {
 	number := func(t *rapid.T, name string) float64 {
 		return rapid.SampledFrom([]float64{0, -1, 1, 64_000, 256_000, 1e6, 1e9, 1e10, 1e308, math.NaN(), math.Inf(1), math.Inf(-1)}).Draw(t, name)

@@ -11,8 +11,8 @@ import (
 // its cgroups have where nothing confines them.
 type BatchLists struct{ Batch, Floor, All string }
 
-// ConfineTier wants kubelet's cgroup of the BestEffort pods on batch's CPUs, so that a new pod is there from its first moment. That is safe on
-// version 2, where the containers' lists need not fit, and on version 1 where kubelet does not manage CPUs itself; and only while all
+// ConfineTier wants kubelet's cgroup of the BestEffort pods on batch's CPUs, so that a new pod is there from its first moment. That is safe
+// on version 2, where the containers' lists need not fit, and on version 1 where kubelet does not manage CPUs itself; and only while all
 // pods in it are reclaimed ones. Once narrowed it is widened again, not left. before is the cgroup that was confined last, empty where none
 // was; ConfineTier returns the one that is to be remembered. Where lists.Batch is empty there is no pool for batch.
 func ConfineTier(a *tick.Advice, s *tick.Sample, before string, lists BatchLists) string {

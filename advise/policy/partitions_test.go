@@ -25,7 +25,7 @@ func tickWith(partitions []tick.Partition, pods ...string) *tick.Tick {
 	return t
 }
 
-// A policy sees no CPU of another cgroup's partition, and nothing that it says reaches into one.
+// A policy sees no CPU of another cgroup's partition, and nothing that it advises reaches into one.
 func TestCPUsOfPartitionsAreNobodysToGive(t *testing.T) {
 	in := tickWith([]tick.Partition{{Cgroup: "/own", CPUs: "2-4"}}, "/own/pod", "/batch", "")
 	before, _ := tick.Marshal(in)

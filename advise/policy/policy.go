@@ -1,4 +1,4 @@
-// Package policy says what a policy is: how a sample becomes advice.
+// Package policy defines what a policy is: how a sample becomes advice.
 package policy
 
 import "polder/lib/tick"
@@ -15,7 +15,7 @@ type Policy struct {
 // replayed from the same state gives the same advice.
 type Decider interface {
 	// Decide returns the advice for a tick. It never returns nil: where the sample does not allow a decision, the
-	// advice says so in its reasons and wants nothing.
+	// advice has that in its reasons and wants nothing.
 	Decide(t *tick.Tick) *tick.Advice
 	// State returns what must be remembered, for [tick.Marshal]; unmarshalling into it restores it.
 	State() any

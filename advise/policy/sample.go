@@ -72,7 +72,7 @@ func Given(list string, exclusive cpus.Set) int {
 }
 
 // IsGiven reports whether kubelet gave a container the CPUs in its list, of which so many are [Given], for itself: unless its request
-// says another number, for then kubelet has given away what isolate had put it on.
+// is for another number, for then kubelet has given away what isolate had put it on.
 func IsGiven(c *tick.Container, given int) bool {
 	if given > 0 && c.Requests != nil && c.Requests.MilliCPU != nil {
 		return *c.Requests.MilliCPU == float64(given)*1000

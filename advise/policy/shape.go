@@ -45,7 +45,7 @@ func NewShape(t *tick.Topology, reserved, given string) (*Shape, error) {
 	return s, nil
 }
 
-// ExclusiveCPUs are the CPUs that kubelet gave away. Where its state could not be read they are the last ones, and why says so.
+// ExclusiveCPUs are the CPUs that kubelet gave away. Where its state could not be read they are the last ones, and why tells that.
 func ExclusiveCPUs(s *tick.Sample, last string) (list, why string) {
 	switch {
 	case s.Kubelet != nil:

@@ -16,11 +16,11 @@ import (
 
 // Row is one setting of a [Settings] value.
 type Row struct {
-	// Name is that of its flag, and its key in the configuration file; Usage is what --help says.
+	// Name is that of its flag, and its key in the configuration file; Usage is its text in --help.
 	Name, Usage string
-	// Default is what --help says of it: the value, unless the default depends on the machine or on the policy.
+	// Default is what --help has for it: the value, unless the default depends on the machine or on the policy.
 	Default string
-	// Want says in words which values are good, with their unit; Words are all of them where they can be listed.
+	// Want describes the values that are good, with their unit; Words are all of them where they can be listed.
 	Want  string
 	Words []string
 	// Policy is the only one that has it; empty where all have.

@@ -168,6 +168,6 @@ func TestConfigurationPage(t *testing.T) {
 		return
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("%s is not what the table says; run make golden (-want +got):\n%s", path, d)
+		t.Errorf("%s is not what the table has; run make golden (-want +got):\n%s", path, d)
 	}
 }

@@ -34,7 +34,7 @@ func PolicyNames() []string {
 // Settings are the values. What each means, its default and its bounds are in its row: see [Settings.Rows].
 type Settings struct {
 	Policy string
-	// These are all policies'. They hold in place of what Katalyst and Harvest say.
+	// These are all policies'. They hold in place of what Katalyst and Harvest have.
 	ReservedCPUs, BatchClass string
 	Guard                    guard.Settings
 	Limits                   limits.Settings
@@ -58,16 +58,18 @@ func Defaults() Settings {
 	}
 }
 
-// ForKatalyst are those of that policy; from says where a setting is from that is set, by its name.
+// ForKatalyst are those of that policy; from has where a setting is from that is set, by its name.
 func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 	k := s.Katalyst
-	k.ReservedCPUs, k.BatchClass, k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold, s.Disk, from
+	k.ReservedCPUs, k.BatchClass, k.Guard, k.Limits, k.Cold, k.Disk, k.Sources = s.ReservedCPUs, s.BatchClass, s.Guard, s.Limits, s.Cold,
+		s.Disk, from
 	return k
 }
 
 // ForKoordinator are those of that policy.
 func (s *Settings) ForKoordinator() koordinator.Settings {
-	return koordinator.Settings{ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Cold: s.Cold, Disk: s.Disk}
+	return koordinator.Settings{ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Cold: s.Cold,
+		Disk: s.Disk}
 }
 
 // ForHarvest are those of that policy.

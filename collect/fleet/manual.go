@@ -25,14 +25,14 @@ var tasks = []stage.Task{
 
 // manual is the rest, for the page in docs/ and for man.
 const manual = `
-Section written: sample. Sections read: none. docs/fleet.md is about the fleet controller as a whole: what it does to a node, when, and how it
-is installed.
+Section written: sample. Sections read: none. docs/fleet.md is about the fleet controller as a whole: what it does to a node, when, and how
+it is installed.
 
 TICKS
 A round is a tick a node, every 10 s unless --interval says otherwise, all of one time. sample.agent says whether a pod of the node's agent
-(--agent-selector, --agent-namespace) is ready, notReady or notFound, and since when; sample.fleet counts the nodes; sample.pods are the node's
-reclaimed pods, as the cluster has them; sample.config says of the configuration objects whether they are in order. A node that bears no sign
-of an agent, now or before, is not counted.
+(--agent-selector, --agent-namespace) is ready, notReady or notFound, and since when; sample.fleet counts the nodes; sample.pods are the
+node's reclaimed pods, as the cluster has them; sample.config says of the configuration objects whether they are in order. A node that bears
+no sign of an agent, now or before, is not counted.
 
 Where the API server is away or refuses, the agent has no state, and sample.errors says why: nothing is concluded from an old list. Since
 when an agent is not ready outlives this process: report fleet writes it down in the CustomNodeResource. A pod's class is that of
@@ -40,8 +40,8 @@ docs/collect.md.
 
 LEADING (--lease)
 With --lease only one of several processes writes ticks. The others watch, too, so that they know since when an agent is as it is when
-their turn comes. The process that leads ends with status 1 when it loses the lease, without the ticks that still wait; one that is stopped gives
-the lease up, and the next one leads at once. The Lease is that of client-go's leader election.
+their turn comes. The process that leads ends with status 1 when it loses the lease, without the ticks that still wait; one that is stopped
+gives the lease up, and the next one leads at once. The Lease is that of client-go's leader election.
 
 WHAT IT ASKS OF THE CLUSTER
 List and watch of all pods and nodes, of customnoderesources, katalystcustomconfigs, adminqosconfigurations and evictionconfigurations; get,

@@ -41,8 +41,8 @@ func (h *Host) readNet(name string) ([]byte, error) {
 	return h.read("proc/net/" + name)
 }
 
-// SeesLinks reports whether /sys/class/net has exactly these links and the loopback. It shows the links of the network namespace that it was
-// mounted in: in a pod there may be another eth0, with another speed.
+// SeesLinks reports whether /sys/class/net has exactly these links and the loopback. It shows the links of the network namespace that it
+// was mounted in: in a pod there may be another eth0, with another speed.
 func (h *Host) SeesLinks(links []Link) bool {
 	found, err := os.ReadDir(h.Path("sys/class/net"))
 	if err != nil {

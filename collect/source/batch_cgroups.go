@@ -12,8 +12,8 @@ import (
 	"polder/lib/tick"
 )
 
-// findBatch renews the list of the cgroups that hold reclaimed pods and nothing else, outermost first. The root and kubelet's cgroups are never
-// among them. Where it cannot be seen whether something else is in a cgroup, it is left out.
+// findBatch renews the list of the cgroups that hold reclaimed pods and nothing else, outermost first. The root and kubelet's cgroups are
+// never among them. Where it cannot be seen whether something else is in a cgroup, it is left out.
 func (t *tree) findBatch() {
 	t.batch = t.batch[:0]
 	if root := t.nodes["/"]; root != nil {

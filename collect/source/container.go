@@ -46,7 +46,8 @@ func (c *container) update(seconds float64) {
 	if seconds > c.now.seconds { // a copy's clock may stand still: then the older reading is the one to compare with
 		c.before = c.now
 	}
-	c.now = reading{seconds: seconds, has: v.Has, usage: v.UsageNanoseconds, periods: v.Periods, throttled: v.ThrottledPeriods, refaults: v.RefaultPages}
+	c.now = reading{seconds: seconds, has: v.Has, usage: v.UsageNanoseconds, periods: v.Periods, throttled: v.ThrottledPeriods,
+		refaults: v.RefaultPages}
 	switch {
 	case v.Has&cgroup.HasThreads != 0:
 		c.counted, c.threads, c.threadsKnown = seconds, float64(v.Threads), true

@@ -73,7 +73,8 @@ func (e *events) close() {
 	*e = events{}
 }
 
-// BatchMemory is what the cgroups above batch pods went through by whose limits batch is held together, and whether memory can be taken back.
+// BatchMemory is what the cgroups above batch pods went through by whose limits batch is held together, and whether memory can be taken
+// back.
 var BatchMemory = Source{
 	Name: "batchMemory",
 	Doc:  "memory.events of the cgroups above batch pods, and whether cgroups have memory.reclaim",

@@ -25,7 +25,7 @@ const (
 	pollPod = 2 * time.Second
 	// budgetPause is Katalyst's: how long after a refusal by a disruption budget the eviction is asked for again.
 	budgetPause = 5 * time.Second
-	// budgetTries bounds that, so that another pod can be tried while the need lasts; then the pod rests for budgetRest.
+	// budgetTries bounds that, so that another pod can be tried while the need lasts; then the pod is spared for budgetRest.
 	budgetTries = 3
 	budgetRest  = 30 * time.Second
 	// forbiddenFor is how long a refusal for want of rights may pass: an API server that has just started knows no roles yet.
@@ -44,7 +44,7 @@ func (c *Cluster) Evict(ctx context.Context, o Order, report func(string, error)
 	})
 }
 
-// Delete deletes the pod, whatever disruption budgets say, and waits until it has ended.
+// Delete deletes the pod, past its disruption budgets, and waits until it has ended.
 func (c *Cluster) Delete(ctx context.Context, o Order, report func(string, error)) error {
 	return c.end(ctx, o, report, func(ctx context.Context) error {
 		grace := int64(-1)
@@ -71,7 +71,7 @@ func evictionOf(e *tick.PodEviction) kube.Object {
 
 func (c *Cluster) end(ctx context.Context, o Order, report func(string, error), ask func(context.Context) error) error {
 	if o.Eviction.Name == "" || o.Eviction.Namespace == "" {
-		return errors.New("the sample does not say the pod's namespace and name: is collect running with --kubeconfig?")
+		return errors.New("the sample does not have the pod's namespace and name: is collect running with --kubeconfig?")
 	}
 	if o.Asked == NotAsked {
 		gone, err := c.ask(ctx, o, report, ask)
@@ -81,22 +81,22 @@ func (c *Cluster) end(ctx context.Context, o Order, report func(string, error), 
 		case errors.Is(err, context.Canceled):
 			return err
 		case err != nil:
-			c.say(o, failed, err)
+			c.recordEvent(o, failed, err)
 			return err
 		}
-		c.say(o, created, nil)
+		c.recordEvent(o, created, nil)
 		report(tick.StateCreated, nil)
 	}
 	return c.await(ctx, o)
 }
 
-func (c *Cluster) say(o Order, what happening, err error) {
+func (c *Cluster) recordEvent(o Order, what happening, err error) {
 	words := katalyst
 	if o.Koordinator {
 		words = koordinator
 	}
 	if x := words(&o.Eviction, what, err); x != nil {
-		c.Events.Say(&o.Eviction, *x)
+		c.Events.Record(&o.Eviction, *x)
 	}
 }
 
@@ -164,14 +164,14 @@ func (c *Cluster) await(ctx context.Context, o Order) error {
 		}
 		switch {
 		case gone:
-			c.say(o, succeeded, nil)
+			c.recordEvent(o, succeeded, nil)
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case kube.IsForbidden(err) && !forbidden.IsZero() && time.Since(forbidden) > forbiddenFor:
 			return fmt.Errorf("check whether the pod has ended: %w", err)
 		case time.Since(began) > patience:
-			c.say(o, exceeded, nil)
+			c.recordEvent(o, exceeded, nil)
 			if err != nil {
 				return fmt.Errorf("not known to have ended after %s: %w", patience, err)
 			}

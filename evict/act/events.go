@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Event types, and what the events say is done.
+// Event types, and the action that events name.
 const (
 	eventNormal  = "Normal"
 	eventWarning = "Warning"
@@ -71,7 +71,7 @@ type Events struct {
 	node     string
 	log      *slog.Logger
 	now      func() time.Time
-	queue    chan said
+	queue    chan queuedEvent
 	finished chan struct{}
 
 	closing sync.Once
@@ -95,7 +95,7 @@ const (
 	mostName = 253
 )
 
-type said struct {
+type queuedEvent struct {
 	regarding tick.PodEviction
 	event     event
 	at        time.Time
@@ -116,23 +116,23 @@ type series struct {
 func NewEvents(client *kube.Client, node string, log *slog.Logger, now func() time.Time) *Events {
 	e := &Events{
 		client: client, node: node, log: log, now: now,
-		queue: make(chan said, mostQueued), finished: make(chan struct{}), series: map[seriesKey]*series{},
+		queue: make(chan queuedEvent, mostQueued), finished: make(chan struct{}), series: map[seriesKey]*series{},
 	}
 	go e.run()
 	return e
 }
 
-// Say writes an event about a pod, soon.
-func (e *Events) Say(about *tick.PodEviction, x event) {
+// Record queues an event about a pod to be written.
+func (e *Events) Record(about *tick.PodEviction, x event) {
 	x.note = clip.Bytes(x.note, mostNote)
 	select {
-	case e.queue <- said{*about, x, e.now()}:
+	case e.queue <- queuedEvent{*about, x, e.now()}:
 	default:
 		e.log.Warn("event not written: too many wait", "pod", about.Namespace+"/"+about.Name, "event", x.reason)
 	}
 }
 
-// Close writes what waits, for closeWithin at most. Nothing may be said afterwards.
+// Close writes what waits, for closeWithin at most. No event may be recorded afterwards.
 func (e *Events) Close() {
 	e.closing.Do(func() { close(e.queue) })
 	select {
@@ -153,7 +153,7 @@ func (e *Events) run() {
 	}
 }
 
-func (e *Events) write(ctx context.Context, s said) error {
+func (e *Events) write(ctx context.Context, s queuedEvent) error {
 	key := seriesKey{s.regarding.UID, s.event}
 	if known := e.series[key]; known != nil && s.at.Sub(known.last) < seriesGap {
 		known.count++
@@ -188,7 +188,7 @@ func (e *Events) forget(now time.Time) {
 	}
 }
 
-func (e *Events) object(s said, name string) kube.Object {
+func (e *Events) object(s queuedEvent, name string) kube.Object {
 	return kube.Object{
 		"apiVersion":          "events.k8s.io/v1",
 		"kind":                "Event",

@@ -25,7 +25,7 @@ const (
 	killFreeze = 500 * time.Millisecond
 )
 
-// Kill ends every process of a cgroup: SIGTERM to all, unless asked says that they have had it, and what is left after
+// Kill ends every process of a cgroup: SIGTERM to all, unless asked means that they have had it, and what is left after
 // grace is killed. It calls begun once the processes have been asked, and returns nil when the cgroup is empty.
 func Kill(ctx context.Context, h *cgroup.Hierarchy, c Target, grace time.Duration, asked Asked, begun func()) error {
 	processes, err := members(h, c)

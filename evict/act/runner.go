@@ -24,14 +24,14 @@ const (
 // Order is one eviction to carry out.
 type Order struct {
 	Node string
-	// Eviction names the pod and says why.
+	// Eviction names the pod and the reason.
 	Eviction tick.PodEviction
 	Cgroup   string
 	Inode    uint64 // the cgroup's, 0 where it is not known
 	// Grace is how long the pod has still to end by itself, Patience how long it is waited for in all.
 	Grace, Patience time.Duration
 	Asked           Asked
-	// Koordinator says that the events are in that dialect's words.
+	// Koordinator means that the events are in that dialect's words.
 	Koordinator bool
 	// Record is called before anything is done, so that what was done is found again after a crash.
 	Record func() error
@@ -39,7 +39,7 @@ type Order struct {
 	graceIs func(time.Duration)
 }
 
-// Asked says whether a pod was asked to end already: by an earlier run.
+// Asked reports whether a pod was asked to end already: by an earlier run.
 type Asked bool
 
 // The values of Asked.

@@ -1,4 +1,4 @@
-// Package dynamic takes evict's settings from the configuration objects that a tick, or a file, says are in force. It is
+// Package dynamic takes evict's settings from the configuration objects that a tick, or a file, has as those in force. It is
 // pure: what a setting is, and whether its value can be used, is for the caller.
 package dynamic
 
@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Object is what one configuration object says to evict.
+// Object is what one configuration object contains for evict.
 type Object struct {
 	// Kind is its key in sample.config, with a mark where it is of a file.
 	Kind   string
@@ -41,7 +41,7 @@ const ofFile = "file "
 var order = []customconfig.Kind{customconfig.Eviction, customconfig.AdminQoS}
 
 // Objects are those in force in the order of rising priority: the tick's, then the file's. A kind that the file has stands
-// in the place of the tick's. The error says that the tick's are not what collect writes.
+// in the place of the tick's. There is an error where the tick's are not what collect writes.
 func Objects(raw tick.Raw, file map[string]*customconfig.Chosen) (list []Object, err error) {
 	inTick, err := customconfig.Read(raw)
 	for _, c := range inTick {
@@ -93,8 +93,8 @@ func (m Memory) Raw() tick.Raw {
 	return customconfig.Over(nil, chosen)
 }
 
-// Settle says which objects are in force: each one that is good, and in the place of one that is not the last good one of
-// its kind, which stays. check says whether objects can be used together, in that order. What was refused is named.
+// Settle returns which objects are in force: each one that is good, and in the place of one that is not the last good one of
+// its kind, which stays. check reports whether objects can be used together, in that order. What was refused is named.
 func (m Memory) Settle(objects []Object, check func([]Object) error) (inForce []Object, refused []string) {
 	for kind := range m {
 		if !slices.ContainsFunc(objects, func(o Object) bool { return o.Kind == kind }) {
@@ -136,7 +136,7 @@ type Setting struct {
 	From string
 }
 
-// insteadOf names, for a setting that says the same as another one in another way, that one: of the two the one of lower priority would
+// insteadOf names, for a setting that means the same as another one in another way, that one: of the two the one of lower priority would
 // otherwise hold beside the other, or over it.
 var insteadOf = func() map[string]string {
 	instead := map[string]string{}
@@ -149,7 +149,7 @@ var insteadOf = func() map[string]string {
 }()
 
 // Settings are the values of objects in the order of rising priority, without those that given holds for: flags and files
-// of flags go before objects.
+// of flags take precedence over objects.
 func Settings(objects []Object, given func(setting string) bool) []Setting {
 	type ranked struct {
 		Setting

@@ -108,7 +108,7 @@ func TestNotCollects(t *testing.T) {
 	}
 }
 
-// An object that is no good leaves the last good one of its kind in force, until it is good again or goes.
+// An object that is invalid leaves the last good one of its kind in force, until it is good again or goes.
 func TestSettle(t *testing.T) {
 	m := Memory{}
 	tooMuch := errors.New("more than 100")
@@ -164,10 +164,10 @@ func TestSettle(t *testing.T) {
 				t.Errorf("%d: refused %q; want %q", i, refused[j], want)
 			}
 		}
-		// What is remembered can be said again, as where nothing is known after a restart.
+		// What is remembered can be reported again, as where nothing is known after a restart.
 		again, err := Objects(m.Raw(), nil)
 		if got := in(again)["reclaimed-cpu-threshold"]; err != nil || len(c.refused) == 0 && got != c.want {
-			t.Errorf("%d: said again %q, %v; want %q", i, got, err, c.want)
+			t.Errorf("%d: reported again %q, %v; want %q", i, got, err, c.want)
 		}
 		data, err := tick.Marshal(m) // a restart in between changes nothing
 		if err != nil {
@@ -180,7 +180,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// What an old state file says is taken no further than it is good.
+// What an old state file contains is taken no further than it is good.
 func TestSettleOldMemory(t *testing.T) {
 	objects, err := Objects(configured(fmt.Sprintf(threshold, -1), fmt.Sprintf(newer, -1)), nil)
 	if err != nil {

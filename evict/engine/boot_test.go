@@ -93,8 +93,8 @@ func TestAKillIsResumedOnlyInTheCgroupThatWasMeant(t *testing.T) {
 			tt.change(t, h, path, state)
 			p = startEvict(t, args...)
 			e := p.put(enough(ticks)(at + 1))
-			if said := len(e.Evictions) > 0; said != tt.killed {
-				t.Errorf("the next run says %+v", e.Evictions)
+			if reported := len(e.Evictions) > 0; reported != tt.killed {
+				t.Errorf("the next run reports %+v", e.Evictions)
 			}
 			p.close() // waits for what was begun
 			if empty(t, h, path) != tt.killed {
@@ -205,7 +205,7 @@ func TestRebootForgetsWhatWasMeasured(t *testing.T) {
 		n.Steady = pick.Steady{Start: noon, Last: noon}
 		n.Hour = pick.Hour{{At: noon, UID: "a"}}
 		n.Cooldowns = map[string]*pick.Cooldown{rule.All[0].Name: {}}
-		n.Going = pick.Going{
+		n.InProgress = pick.InProgress{
 			"asked": {Cgroup: "/a"}, "killed": {Cgroup: "/b", Inode: 7}, "frozen": {Held: true}, "ended": {Ended: noon}, "null": nil,
 		}
 		return n
@@ -230,8 +230,8 @@ func TestRebootForgetsWhatWasMeasured(t *testing.T) {
 			if measured := n.Rules != nil && n.Queue != nil && n.Steady != (pick.Steady{}); measured != tt.measured {
 				t.Errorf("measured is kept: %t; want %t", measured, tt.measured)
 			}
-			if len(n.Going) != tt.going {
-				t.Errorf("%d pods on their way out; want %d", len(n.Going), tt.going)
+			if len(n.InProgress) != tt.going {
+				t.Errorf("%d pods on their way out; want %d", len(n.InProgress), tt.going)
 			}
 			if len(n.Hour) != 1 || len(n.Cooldowns) != 1 || len(n.Taints) != 1 {
 				t.Errorf("hour %v, cooldowns %v, taints %v; want one each", n.Hour, n.Cooldowns, n.Taints)

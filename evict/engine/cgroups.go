@@ -12,13 +12,13 @@ import (
 
 // ofBoot forgets what another run of the kernel has ended: processes that were frozen or killed, and what was measured since then.
 // What counts and delays evictions (the hour, the cooldowns, the taints, what the API server was asked) holds on. Of a state that does
-// not say which run it is of, neither is believed.
+// not contain which run it is of, neither is believed.
 func (n *node) ofBoot(boot stage.Boot, action string) {
 	if boot == stage.SameBoot {
 		return
 	}
 	n.Rules, n.Queue, n.Steady = nil, nil, pick.Steady{}
-	maps.DeleteFunc(n.Going, func(_ string, l *pick.Leaving) bool {
+	maps.DeleteFunc(n.InProgress, func(_ string, l *pick.Ongoing) bool {
 		switch {
 		case l == nil:
 			return true
@@ -42,17 +42,17 @@ func (c *cgroups) inode(path string) uint64 {
 	return act.InodeOf(c.Hierarchy, c.action, path)
 }
 
-// forgetReplaced forgets the evictions in progress of pods whose cgroup is no longer the one that was meant, or is to be held frozen and is not:
-// they would count as released although they run.
+// forgetReplaced forgets the evictions in progress of pods whose cgroup is no longer the one that was meant, or is to be held frozen and is
+// not: they would count as released although they run.
 func (e *engine) forgetReplaced(n *node) {
 	if e.cgroups == nil {
 		return
 	}
-	for uid, l := range n.Going {
+	for uid, l := range n.InProgress {
 		now := e.cgroups.inode(l.Cgroup)
 		why := ""
 		switch {
-		case now == 0: // removed: the sample says so too
+		case now == 0: // removed: the sample shows that, too
 		case l.Inode != 0 && now != l.Inode:
 			why = "there is another cgroup of that name now"
 		case l.Held:
@@ -62,9 +62,9 @@ func (e *engine) forgetReplaced(n *node) {
 		case l.Inode == 0 && e.cgroups.action == act.KillPods && l.Eviction.State != tick.StateFailed:
 			why = "it is not known which cgroup of that name was meant"
 		}
-		if underWay := l.Awaited && !l.Held && l.Ended.IsZero(); why != "" && !underWay { // that says itself what comes of it
+		if underWay := l.Awaited && !l.Held && l.Ended.IsZero(); why != "" && !underWay { // that reports its own outcome
 			e.session.Log.Info("an earlier eviction is forgotten", "pod", l.Eviction.Name, "uid", uid, "cgroup", l.Cgroup, "why", why)
-			delete(n.Going, uid)
+			delete(n.InProgress, uid)
 		}
 	}
 }

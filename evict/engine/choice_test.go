@@ -107,7 +107,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("%v went; want %d pods", slices.Sorted(maps.Keys(all)), tt.all)
 			}
 			p.close()
-			if held := strings.Count(p.log.String(), "more pods would have to go"); (held > 0) != (tt.log != "") || !strings.Contains(p.log.String(), tt.log) {
+			if held := strings.Count(p.log.String(), "more pods would be evicted than"); (held > 0) != (tt.log != "") || !strings.Contains(p.log.String(), tt.log) {
 				t.Errorf("log of a limit: %d times; want %q:\n%s", held, tt.log, p.log)
 			}
 		})

@@ -53,7 +53,7 @@ func ec(threshold string) string {
 	return `{"katalyst":{"evictionConfiguration":{"namespace":"default","name":"default","config":{"evictionPluginsConfig":{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_millicpu":` + threshold + `}}}}}}}`
 }
 
-// A change holds from the very tick that brings it; one that is no good leaves the last good one; where collect cannot tell
+// A change holds from the very tick that brings it; one that is invalid leaves the last good one; where collect cannot tell
 // what is in force, what was stays.
 func TestConfigOfTheTick(t *testing.T) {
 	const away = `,"errors":[{"source":"config","error":"the list of KatalystCustomConfigs is being read for the first time"}]`
@@ -85,7 +85,7 @@ metadata: {name: default}
 spec: {config: {evictionPluginsConfig: {reclaimedResourcesEvictionPluginConfig: {evictionThreshold: {katalyst.kubewharf.io/reclaimed_millicpu: %s}}}}}
 `
 
-// A file of objects is a ConfigMap's: its directory is swapped, one that is no good is refused with its line, and either of
+// A file of objects is a ConfigMap's: its directory is swapped, one that is invalid is refused with its line, and either of
 // the two forms may follow the other.
 func TestReloadObjects(t *testing.T) {
 	dir := t.TempDir()
@@ -208,9 +208,9 @@ func TestConfigNotReadYet(t *testing.T) {
 				i++
 			}
 			want := map[string]bool{"it is not known yet": tt.tried[0], "the rules act from now on": tt.tried[0] && !tt.tried[len(tt.tried)-1]}
-			for text, said := range want {
-				if got := strings.Count(log, text); got > 1 || said != (got == 1) {
-					t.Errorf("%q is in the log %d times; want it once: %t: %s", text, got, said, log)
+			for text, logged := range want {
+				if got := strings.Count(log, text); got > 1 || logged != (got == 1) {
+					t.Errorf("%q is in the log %d times; want it once: %t: %s", text, got, logged, log)
 				}
 			}
 		})

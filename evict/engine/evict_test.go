@@ -186,7 +186,7 @@ func TestNextRunGoesOn(t *testing.T) {
 	at += int(time.Hour / tickEvery) // the grace period is over
 	p = startEvict(t, append(args, "--reclaimed-grace-period", "1h")...)
 	if e := p.put(ticks(at + 1)); states(e)["large"] != tick.StateCreated || len(e.Evictions) != 1 {
-		t.Errorf("the next run says %+v", e.Evictions)
+		t.Errorf("the next run reports %+v", e.Evictions)
 	}
 	p.until(&at, ticks, "large", tick.StateSucceeded)
 	if status := p.close(); status != 0 || !empty(t, h, path) {

@@ -46,7 +46,7 @@ func explain(n *node, t *tick.Tick, s *settings.Settings, section *tick.Eviction
 			writeCandidates(&b, t.Time, x, round.Queue)
 		}
 	}
-	writeGoing(&b, t.Time, n.Going)
+	writeInProgress(&b, t.Time, n.InProgress)
 	s.WriteChanged(&b)
 	if x := n.Strategies.Last; x != nil {
 		fmt.Fprintf(&b, "\n%s\n", settings.StrategySource(x))
@@ -104,7 +104,7 @@ func writePressure(w *tabwriter.Writer, now time.Time, v pick.Verdict) {
 		left(v.ToleranceLeft), left(v.CooldownLeft), outcome(v))
 }
 
-// outcome says in a few words what comes of a finding.
+// outcome returns in a few words what comes of a finding.
 func outcome(v pick.Verdict) string {
 	out := v.Why
 	if out == "" {
@@ -158,16 +158,16 @@ func writeCandidates(b *strings.Builder, now time.Time, v pick.Verdict, queue pi
 	w.Flush()
 }
 
-func writeGoing(b *strings.Builder, now time.Time, going pick.Going) {
-	if len(going) == 0 {
+func writeInProgress(b *strings.Builder, now time.Time, inProgress pick.InProgress) {
+	if len(inProgress) == 0 {
 		return
 	}
 	b.WriteString("\nevictions already requested\n")
 	w := columns(b)
 	row(w, "POD", "RULE", "STATE", "FOR", "ERROR")
-	for _, uid := range slices.Sorted(maps.Keys(going)) {
-		x := going[uid].Eviction
-		row(w, progress.PodName(x.Namespace, x.Name), x.Rule, x.State, now.Sub(going[uid].Requested).String(), cmp.Or(x.Error, none))
+	for _, uid := range slices.Sorted(maps.Keys(inProgress)) {
+		x := inProgress[uid].Eviction
+		row(w, progress.PodName(x.Namespace, x.Name), x.Rule, x.State, now.Sub(inProgress[uid].Requested).String(), cmp.Or(x.Error, none))
 	}
 	w.Flush()
 }

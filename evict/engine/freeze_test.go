@@ -20,7 +20,7 @@ func TestFreezeHoldsUntilThaw(t *testing.T) {
 	p := startEvict(t, "--action", "freeze", "--state", state)
 	at := 0
 	p.put(ticks(at))
-	for range 3 { // said for as long as it is frozen
+	for range 3 { // reported for as long as it is frozen
 		e := p.until(&at, ticks, "large", tick.StateSucceeded)
 		if len(e.Evictions) != 1 || !strings.HasSuffix(e.Evictions[0].Message, "(frozen until evict --thaw)") {
 			t.Errorf("evictions %+v", e.Evictions)

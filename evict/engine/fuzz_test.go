@@ -25,7 +25,7 @@ func runEvict(t *testing.T, in string, args ...string) (status int, out, log str
 	return status, stdout.String(), stderr.String()
 }
 
-// Whatever a configuration file says, it is refused with its name or gives settings that can be measured with.
+// Whatever a configuration file contains, it is refused with its name or gives settings that can be measured with.
 func FuzzConfig(f *testing.F) {
 	for _, seed := range []string{
 		"", "rules: [reclaimed-resource-pressure-eviction-plugin]\nreclaimed-threshold: 10\nload-sync-period: 15s\n", "burst: -1\nopt-out: [a=b]\n", "burst: -2",

@@ -91,7 +91,7 @@ func TestKoordinatorWithoutCluster(t *testing.T) {
 				t.Fatalf("exit status %d:\n%s", status, p.log)
 			}
 			if !strings.Contains(p.log.String(), `from="resource-threshold-config of `+config) {
-				t.Errorf("the log does not say where the thresholds are from:\n%s", p.log)
+				t.Errorf("the log does not have where the thresholds are from:\n%s", p.log)
 			}
 		})
 	}

@@ -236,7 +236,7 @@ func TestKoordinatorProperties(t *testing.T) {
 				checkCovered(t, &findings[i], round)
 			}
 			for _, v := range round.Victims {
-				for _, r := range v.Rests {
+				for _, r := range v.Cooldowns {
 					rest := map[string]time.Duration{"koordinator memory": 4 * time.Second, "koordinator cpu": 20 * time.Second}[r]
 					if last, ok := asked[r]; ok && m.forward-last < rest {
 						t.Fatalf("%s goes %s after the last one, in the rest of %s", v.Pod.Name, m.forward-last, r)
@@ -245,7 +245,7 @@ func TestKoordinatorProperties(t *testing.T) {
 			}
 			for _, v := range round.Victims {
 				n.Take(v, x.Time)
-				for _, r := range v.Rests {
+				for _, r := range v.Cooldowns {
 					asked[r] = m.forward
 				}
 				for i := range m.pods { // the API server has granted it

@@ -17,7 +17,7 @@ import (
 type node struct {
 	Windows map[string]rule.Window `json:"-"`
 	Rules   map[string]tick.Raw    `json:"rules,omitempty"` // the windows, encoded
-	// Taints says when each taint, by "key:effect", was last called for.
+	// Taints has the time at which each taint, by "key:effect", was last called for.
 	Taints map[string]time.Time `json:"taints,omitempty"`
 	progress.Record
 	settings.Node

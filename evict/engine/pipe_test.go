@@ -24,7 +24,7 @@ type pipe struct {
 	stop context.CancelFunc
 }
 
-// patient is how long the tests wait for anything: they say what happens, not how fast a busy machine does it.
+// patient is how long the tests wait for anything: they check what happens, not how fast a busy machine does it.
 const patient = time.Minute
 
 func startEvict(t *testing.T, args ...string) *pipe {
@@ -75,7 +75,7 @@ func (p *pipe) close() int {
 // tickEvery is the time between two ticks, on the ticks' clock.
 const tickEvery = 20 * time.Millisecond
 
-// until puts ticks until the section says what is wanted of a pod.
+// until puts ticks until the section has what is desired of a pod.
 func (p *pipe) until(at *int, make func(int) *tick.Tick, uid, state string) *tick.Eviction {
 	p.t.Helper()
 	var e *tick.Eviction

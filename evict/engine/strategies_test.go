@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a ConfigMap of --config sets and nothing acts on is in the log once, and again where a changed file says something else;
+// What a ConfigMap of --config sets and nothing acts on is in the log once, and again where a changed file has something else;
 // what holds and is odd all the same too.
 func TestConfigMapIsAnnounced(t *testing.T) {
 	const (
@@ -47,7 +47,7 @@ func TestConfigMapIsAnnounced(t *testing.T) {
 	}
 	again := func(n int) {
 		t.Helper()
-		p.log.Says(t, patient, "configuration read again", n)
+		p.log.Await(t, patient, "configuration read again", n)
 	}
 	ticks()
 	count(unsupported, 1)

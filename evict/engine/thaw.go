@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// thaw lets run again what the state file says was frozen, and what was about to be, or may have been, when an earlier
+// thaw lets run again what the state file has as frozen, and what was about to be, or may have been, when an earlier
 // run was killed.
 func thaw(s *stage.Session) error {
 	if s.State == "" {
@@ -47,20 +47,20 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 		return nil
 	}
 	n.Memory.Init()
-	other := func(l *pick.Leaving) bool { // a killing holds the other hierarchy's inode, and may have stopped while it froze
+	other := func(l *pick.Ongoing) bool { // a killing holds the other hierarchy's inode, and may have stopped while it froze
 		frozen, killed := act.InodeOf(h, act.FreezePods, l.Cgroup), act.InodeOf(h, act.KillPods, l.Cgroup)
 		return l.Inode != 0 && frozen != 0 && frozen != l.Inode && killed != l.Inode
 	}
 	var errs []error
-	for _, uid := range slices.Sorted(maps.Keys(n.Going)) {
-		l := n.Going[uid]
+	for _, uid := range slices.Sorted(maps.Keys(n.InProgress)) {
+		l := n.InProgress[uid]
 		begun := l.Eviction.State == tick.StateRequested || l.Eviction.State == tick.StateFailed
 		if l.Cgroup == "" || !l.Held && !begun {
 			continue
 		}
 		if s.StateBoot == stage.OtherBoot || other(l) {
 			s.Log.Info("not thawed: what was frozen is gone, and there is another cgroup of that name at most", "cgroup", l.Cgroup)
-			delete(n.Going, uid)
+			delete(n.InProgress, uid)
 			continue
 		}
 		if s.DryRun {
@@ -71,7 +71,7 @@ func thawNode(s *stage.Session, h *cgroup.Hierarchy, n *node) error {
 			errs = append(errs, err)
 			continue
 		}
-		delete(n.Going, uid)
+		delete(n.InProgress, uid)
 		fmt.Fprintf(s.Out, "thawed %s\n", l.Cgroup)
 	}
 	return errors.Join(errs...)

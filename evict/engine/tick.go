@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// handle is the way of one tick of a node: what it says is decoded, the rules and the choice decide, the runner acts on the victims, and
+// handle is the way of one tick of a node: it is decoded, the rules and the choice decide, the runner acts on the victims, and
 // what came of all is encoded as the tick's section.
 func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	e.TakeResults(in.Tick)
@@ -29,13 +29,13 @@ func (e *engine) handle(_ context.Context, in stage.Incoming) (any, error) {
 	return e.encode(n, in, x, d, evictions), nil
 }
 
-// decoded is what a tick says, and what is in force for it.
+// decoded is what a tick contains, and what is in force for it.
 type decoded struct {
 	settings    *settings.Settings
 	koordinator *sloconfig.Strategies
 	// changes are the evictions that changed since the tick before.
 	changes []tick.PodEviction
-	// unmeasured says why nothing can be measured, empty where it can be; refused are the configurations that cannot be used.
+	// unmeasured is why nothing can be measured, empty where it can be; refused are the configurations that cannot be used.
 	unmeasured string
 	refused    []string
 }

@@ -22,7 +22,7 @@ type controller struct {
 	settings atomic.Pointer[inForce]
 	nodes    map[string]*progress.Record
 	state    health.State
-	// granted are the nodes whose turn has come where nothing is done, so that what would be done is said for as long as it
+	// granted are the nodes whose turn has come where nothing is done, so that what would be done is reported for as long as it
 	// holds.
 	granted map[string]bool
 	// What was logged: the protection, the nodes of which it is not known how they are, and when one of them was named.
@@ -105,7 +105,7 @@ func (c *controller) handle(_ context.Context, in stage.Incoming) (any, error) {
 	c.LogChanges(r, section.Evictions)
 
 	evictable := func(p *tick.Pod) bool {
-		return !r.Going.Has(p.UID) && !r.Going.Spared(p.UID) && pick.Protected(p, s.OptOut) == ""
+		return !r.InProgress.Has(p.UID) && !r.InProgress.Spared(p.UID) && pick.Protected(p, s.OptOut) == ""
 	}
 	granted := c.granted[in.Node]
 	d := c.state.Decide(s.Settings, in.Tick, func(p *tick.Pod) bool { return !granted && evictable(p) })
@@ -144,20 +144,20 @@ func victims(d *health.Decision) []pick.Victim {
 // decided on again where the node is not due any more: its agent may be back, or the protection holds.
 func (c *controller) resume(r *progress.Record, now time.Time, due bool, present map[string]*tick.Pod) {
 	if r.New() && c.Acts() {
-		for uid, l := range r.Going {
+		for uid, l := range r.InProgress {
 			switch {
 			case l.Eviction.State != tick.StateRequested || !l.Spared.IsZero():
 			case present[uid] != nil && present[uid].Terminating:
 				l.Eviction.State = tick.StateCreated
 			case !due:
-				delete(r.Going, uid)
+				delete(r.InProgress, uid)
 			}
 		}
 	}
 	c.Resume(r, now)
 }
 
-// logDecision says once when the protection begins and when it ends, and names nodes of which it is not known how they are.
+// logDecision logs once when the protection begins and when it ends, and names nodes of which it is not known how they are.
 func (c *controller) logDecision(t *tick.Tick, d *health.Decision) {
 	if now := d.Fleet.Protection; t.Sample != nil && t.Sample.Fleet != nil && (now != "") != c.protected {
 		if c.protected = now != ""; c.protected {

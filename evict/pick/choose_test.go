@@ -277,7 +277,7 @@ func TestTerminatesForEver(t *testing.T) {
 			t.Errorf("%s: victims (-want +got):\n%s", tt.name, d)
 		}
 	}
-	// The sample may say late that it terminates.
+	// The sample may show late that it terminates.
 	m, late := hung(), now.Add(SpareFor-time.Second)
 	m.Observe(late, &tick.Sample{}, present, true)
 	m.Observe(late.Add(2*time.Second), &tick.Sample{}, present, true)
@@ -295,7 +295,7 @@ func TestTerminatesForEver(t *testing.T) {
 // hung is a memory in which a was told to end, and is still there.
 func hung() *Memory {
 	m := awaited(0)
-	m.Going.Fail("uid-a", "still there", now, 0)
+	m.InProgress.Fail("uid-a", "still there", now, 0)
 	return m
 }
 
@@ -303,8 +303,8 @@ func hung() *Memory {
 func awaited(grace time.Duration) *Memory {
 	m := remembers(nil, nil, nil)
 	m.Take(Victim{Pod: pod("a"), Eviction: tick.PodEviction{UID: "uid-a"}}, now)
-	m.Going["uid-a"].Eviction.State = tick.StateCreated
-	m.Going["uid-a"].OwnGrace = grace
+	m.InProgress["uid-a"].Eviction.State = tick.StateCreated
+	m.InProgress["uid-a"].OwnGrace = grace
 	return m
 }
 
@@ -313,7 +313,7 @@ func TestChooseLeaving(t *testing.T) {
 	a, b, c := pod("a"), pod("b"), pod("c")
 	a.Terminating = true
 	f := finding("r", 19, 10, candidate(c, 5))
-	f.Leaving = []rule.Candidate{candidate(a, 5), candidate(b, 5)}
+	f.Others = []rule.Candidate{candidate(a, 5), candidate(b, 5)}
 	for _, tt := range []struct {
 		going []string
 		want  []string
@@ -324,8 +324,8 @@ func TestChooseLeaving(t *testing.T) {
 	}
 }
 
-// An eviction for one scope is no rest for the rule's others.
-func TestRestsByScope(t *testing.T) {
+// An eviction for one scope begins no cooldown of the rule's others.
+func TestCooldownsByScope(t *testing.T) {
 	soft := finding("r", 20, 10, candidate(pod("a"), 9))
 	soft.Scope, soft.Hard = "soft", false
 	hard := finding("r", 20, 10, candidate(pod("b"), 9))
@@ -336,11 +336,11 @@ func TestRestsByScope(t *testing.T) {
 		t.Errorf("victims after a soft eviction (-want +got):\n%s", d)
 	}
 	if left := round.Verdicts[0].CooldownLeft; left != 59*time.Second {
-		t.Errorf("the soft scope rests for %s more; want 59 s", left)
+		t.Errorf("the soft scope's cooldown lasts %s more; want 59 s", left)
 	}
 }
 
-// A rule that is in dry run says who would be evicted, takes nothing from the others, and sees what they take.
+// A rule that is in dry run reports who would be evicted, takes nothing from the others, and sees what they take.
 func TestChooseDryRun(t *testing.T) {
 	a, b, c := candidate(pod("a"), 5), candidate(pod("b"), 5), candidate(pod("c"), 5)
 	tried := func(f rule.Finding) rule.Finding {

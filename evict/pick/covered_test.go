@@ -12,11 +12,11 @@ import (
 // koordinators is a finding of one of Koordinator's rules, which needs so much.
 func koordinators(name string, need float64, candidates ...rule.Candidate) rule.Finding {
 	f := finding(name, 75, 70, candidates...)
-	f.Need, f.UntilCovered, f.RestsAs, f.Reason, f.GracePeriodSeconds = need, true, "koordinator memory", "because of "+name, nil
+	f.Need, f.UntilCovered, f.SharedCooldown, f.Reason, f.GracePeriodSeconds = need, true, "koordinator memory", "because of "+name, nil
 	return f
 }
 
-// A finding that says what it needs has pods go at one tick until that is covered.
+// A finding that names what it needs has pods evicted at one tick until that is covered.
 func TestUntilCovered(t *testing.T) {
 	a, b, c := candidate(pod("a"), 10), candidate(pod("b"), 5), candidate(pod("c"), 4)
 	limits := func(change func(*Limits)) Limits {
@@ -28,7 +28,7 @@ func TestUntilCovered(t *testing.T) {
 	none := func(*Limits) {}
 	fresh := func() *Memory { return remembers(nil, nil, nil) }
 	leaving := func(f rule.Finding, x ...rule.Candidate) rule.Finding {
-		f.Leaving = x
+		f.Others = x
 		return f
 	}
 	for _, tt := range []struct {
@@ -42,7 +42,7 @@ func TestUntilCovered(t *testing.T) {
 		{"one is enough", []rule.Finding{koordinators("MemoryEvict", 10, a, b, c)}, limits(none), fresh(), []string{"a"}, nil},
 		{"just not", []rule.Finding{koordinators("MemoryEvict", 10.5, a, b, c)}, limits(none), fresh(), []string{"a", "b"}, nil},
 		{"all of them", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(none), fresh(), []string{"a", "b", "c"}, nil},
-		{"its value says nothing of the need", []rule.Finding{changed(koordinators("MemoryEvict", 100, a, b, c), func(f *rule.Finding) { f.Value = f.Threshold })}, limits(none), fresh(), []string{"a", "b", "c"}, nil},
+		{"its value does not show the need", []rule.Finding{changed(koordinators("MemoryEvict", 100, a, b, c), func(f *rule.Finding) { f.Value = f.Threshold })}, limits(none), fresh(), []string{"a", "b", "c"}, nil},
 		{"nor under a threshold", []rule.Finding{changed(koordinators("BECPUEvict", 11, a, b, c), func(f *rule.Finding) { f.Below, f.Value, f.Threshold = true, 60, 60 })}, limits(none), fresh(), []string{"a", "b"}, nil},
 		{"as many as a rule may take, where that is set", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.PerCovered = 2 }), fresh(), []string{"a", "b"}, []Limited{{"MemoryEvict", LimitPerRule}}},
 		{"as many as all may", []rule.Finding{koordinators("MemoryEvict", 100, a, b, c)}, limits(func(l *Limits) { l.Burst = 1 }), fresh(), []string{"a"}, []Limited{{"MemoryEvict", LimitBurst}}},
@@ -68,7 +68,7 @@ func TestUntilCovered(t *testing.T) {
 	}
 }
 
-// What rests together does so whichever of the rules took a pod, and at one tick none rests for another.
+// A cooldown that rules share begins whichever of them took a pod, and at one tick none holds another back.
 func TestRestTogether(t *testing.T) {
 	a, b := candidate(pod("a"), 10), candidate(pod("b"), 5)
 	l := free()
@@ -82,21 +82,21 @@ func TestRestTogether(t *testing.T) {
 	m.Take(round.Victims[0], now)
 	later := now.Add(30 * time.Second)
 	if v := Choose(later, both[1:], l, m); len(v.Victims) > 0 || v.Verdicts[0].CooldownLeft != 30*time.Second {
-		t.Errorf("while it rests: %v, left %s", names(v.Victims), v.Verdicts[0].CooldownLeft)
+		t.Errorf("in the cooldown: %v, left %s", names(v.Victims), v.Verdicts[0].CooldownLeft)
 	}
 	other := koordinators("BECPUEvict", 5, b)
-	other.RestsAs = "koordinator cpu"
+	other.SharedCooldown = "koordinator cpu"
 	if v := Choose(later, []rule.Finding{other}, l, m); len(v.Victims) != 1 {
-		t.Error("CPU rests with memory")
+		t.Error("CPU is in the cooldown of memory")
 	}
-	// A refusal gives the rest back.
+	// A refusal ends the cooldown.
 	m.Refuse("uid-a", "refused", later, time.Minute)
 	if v := Choose(later, both[1:], l, m); len(v.Victims) != 1 {
-		t.Error("rests after a refusal")
+		t.Error("in a cooldown after a refusal")
 	}
 }
 
-// What is said of a pod that goes for several findings: in Koordinator's words the first one's alone, for it is an event's text.
+// What is reported of a pod that is evicted for several findings: in Koordinator's words the first one's alone, for it is an event's text.
 func TestWords(t *testing.T) {
 	a := candidate(pod("a"), 10)
 	first, second := koordinators("BEMemoryEvict", 10, a), koordinators("MemoryEvict", 20, a)

@@ -9,35 +9,35 @@ import (
 	"polder/lib/tick"
 )
 
-// Going are the pods of one node whose eviction is in progress, by UID. It is encoded as JSON into the state file.
-type Going map[string]*Leaving
+// InProgress are the pods of one node whose eviction is in progress, by UID. It is encoded as JSON into the state file.
+type InProgress map[string]*Ongoing
 
-// Leaving is one pod whose eviction is in progress.
-type Leaving struct {
+// Ongoing is one pod whose eviction is in progress.
+type Ongoing struct {
 	Eviction tick.PodEviction `json:"eviction"`
 	Cgroup   string           `json:"cgroup,omitempty"`
 	// Inode is the cgroup's where its processes were frozen or killed: a later one of the same name is not meant.
 	Inode uint64 `json:"inode,omitempty"`
-	// Rests are those that it began (see [rule.Finding.Rest]), at the tick of the time Decided.
-	Rests   []string  `json:"rests,omitempty"`
-	Decided time.Time `json:"decided,omitzero"`
+	// Cooldowns are those that it began (see [rule.Finding.CooldownKey]), at the tick of the time Decided.
+	Cooldowns []string  `json:"rests,omitempty"`
+	Decided   time.Time `json:"decided,omitzero"`
 	// Requested is when its eviction was asked for. A clock that is set back behind it restarts the wait.
 	Requested time.Time `json:"requested"`
-	// OwnGrace is the pod's own grace period, where it was given that one and the API server has said how long it is.
+	// OwnGrace is the pod's own grace period, where it was given that one and the API server has answered how long it is.
 	OwnGrace time.Duration `json:"ownGrace,omitzero"`
-	// Awaited says that somebody of this run waits for the pod, and will say what comes of it.
+	// Awaited means that somebody of this run waits for the pod, and will report its outcome.
 	Awaited bool `json:"-"`
-	// Held says that the pod was frozen: it stays, and counts as released, until it is thawed.
+	// Held means that the pod was frozen: it stays, and counts as released, until it is thawed.
 	Held bool `json:"held,omitempty"`
-	// Ended says since when the pod has no process any more although the sample still lists its cgroup.
+	// Ended is the time since which the pod has no process any more although the sample still lists its cgroup.
 	Ended time.Time `json:"ended,omitzero"`
 	// Spared is when the eviction came to nothing: for SparedFor the pod is no candidate, so that another is tried.
 	Spared    time.Time     `json:"spared,omitzero"`
 	SparedFor time.Duration `json:"sparedFor,omitzero"`
-	// Hangs says that it was asked to end before that, and has not.
+	// Hangs means that it was asked to end before that, and has not.
 	Hangs bool `json:"hangs,omitempty"`
-	// Unanswered says that it was asked to go, and that nobody knows whether that was heard. It does not count as released,
-	// and is not spared either: while the need lasts it is the first to be asked again, so that not two go for one need.
+	// Unanswered means that it was asked to end, and that nobody knows whether that was heard. It does not count as released,
+	// and is not spared either: while the need lasts it is the first to be asked again, so that not two are evicted for one need.
 	Unanswered bool `json:"unanswered,omitempty"`
 	// ServerErrors counts how often in a row the API server's last word was that it failed.
 	ServerErrors int `json:"serverErrors,omitzero"`
@@ -74,7 +74,7 @@ func Grace(e *tick.PodEviction) time.Duration {
 func Patience(e *tick.PodEviction) time.Duration { return max(leastPatience, Grace(e)*3/2) }
 
 // patience is how long the pod is waited for since it was decided on, the asking itself included.
-func (l *Leaving) patience() time.Duration {
+func (l *Ongoing) patience() time.Duration {
 	wait := max(Patience(&l.Eviction), min(l.OwnGrace, longestGrace)*3/2)
 	if l.Eviction.State == tick.StateRequested {
 		wait += askPatience
@@ -83,16 +83,16 @@ func (l *Leaving) patience() time.Duration {
 }
 
 // Waits reports whether what an earlier run began is still waited for.
-func (l *Leaving) Waits(now time.Time) bool {
+func (l *Ongoing) Waits(now time.Time) bool {
 	waited := now.Sub(l.Requested)
 	return l.Spared.IsZero() && l.Ended.IsZero() && !l.Held && waited >= 0 && waited <= l.patience()
 }
 
 // Has reports whether a pod's eviction is in progress.
-func (g Going) Has(uid string) bool { l := g[uid]; return l != nil && l.Spared.IsZero() }
+func (g InProgress) Has(uid string) bool { l := g[uid]; return l != nil && l.Spared.IsZero() }
 
 // releases reports whether such a pod counts as released.
-func (l *Leaving) releases(now time.Time) bool {
+func (l *Ongoing) releases(now time.Time) bool {
 	if l.Held || !l.Ended.IsZero() {
 		return true
 	}
@@ -100,27 +100,27 @@ func (l *Leaving) releases(now time.Time) bool {
 }
 
 // Spared reports whether a pod is no candidate for now.
-func (g Going) Spared(uid string) bool {
+func (g InProgress) Spared(uid string) bool {
 	l := g[uid]
 	return l != nil && !l.Spared.IsZero() && !l.Unanswered
 }
 
-// Unanswered reports whether a pod was asked to go and nobody knows whether that was heard.
-func (g Going) Unanswered(uid string) bool { l := g[uid]; return l != nil && l.Unanswered }
+// Unanswered reports whether a pod was asked to end and nobody knows whether that was heard.
+func (g InProgress) Unanswered(uid string) bool { l := g[uid]; return l != nil && l.Unanswered }
 
-// took reports whether a rest has begun with another pod, too, whose eviction is in progress since then.
-func (g Going) took(rest string, at time.Time) bool {
+// took reports whether a cooldown has begun with another pod, too, whose eviction is in progress since then.
+func (g InProgress) took(key string, at time.Time) bool {
 	for _, l := range g {
-		if l.Spared.IsZero() && l.Decided.Equal(at) && slices.Contains(l.Rests, rest) {
+		if l.Spared.IsZero() && l.Decided.Equal(at) && slices.Contains(l.Cooldowns, key) {
 			return true
 		}
 	}
 	return false
 }
 
-// Add notes that a victim was asked to go.
-func (g Going) Add(v Victim, now time.Time) *Leaving {
-	l := &Leaving{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Rests: v.Rests, Decided: now, Requested: now}
+// Add notes that a victim was asked to end.
+func (g InProgress) Add(v Victim, now time.Time) *Ongoing {
+	l := &Ongoing{Eviction: v.Eviction, Cgroup: v.Pod.Cgroup, Cooldowns: v.Cooldowns, Decided: now, Requested: now}
 	l.Eviction.State = tick.StateRequested
 	if before := g[v.Pod.UID]; before != nil && before.Unanswered {
 		l.ServerErrors = before.ServerErrors
@@ -130,7 +130,7 @@ func (g Going) Add(v Victim, now time.Time) *Leaving {
 }
 
 // Fail notes that an eviction came to nothing. After again, or SpareFor where that is 0, the pod is a candidate again.
-func (g Going) Fail(uid, why string, now time.Time, again time.Duration) {
+func (g InProgress) Fail(uid, why string, now time.Time, again time.Duration) {
 	if l := g[uid]; l != nil {
 		l.Hangs = l.Hangs || l.Eviction.State == tick.StateCreated
 		l.Eviction.State, l.Eviction.Error = tick.StateFailed, why
@@ -139,18 +139,18 @@ func (g Going) Fail(uid, why string, now time.Time, again time.Duration) {
 }
 
 // NoAnswer notes that nobody knows what came of an eviction.
-func (g Going) NoAnswer(uid, why string, now time.Time) {
+func (g InProgress) NoAnswer(uid, why string, now time.Time) {
 	g.Fail(uid, why, now, 0)
 	if l := g[uid]; l != nil {
 		l.Unanswered, l.ServerErrors = true, 0
 	}
 }
 
-// Observe looks at the pods whose eviction is in progress and returns what there is to say about each in this tick. The
-// pods listed in the sample are those present; complete says that the list can be trusted, so that who is not in it
+// Observe looks at the pods whose eviction is in progress and returns what there is to report about each in this tick. The
+// pods listed in the sample are those present; complete reports whether the list can be trusted, so that who is not in it
 // has gone.
-func (g Going) Observe(now time.Time, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
-	var said []tick.PodEviction
+func (g InProgress) Observe(now time.Time, present map[string]*tick.Pod, complete bool) []tick.PodEviction {
+	var reports []tick.PodEviction
 	for _, uid := range slices.Sorted(maps.Keys(g)) {
 		l := g[uid]
 		switch pod := present[uid]; {
@@ -159,30 +159,30 @@ func (g Going) Observe(now time.Time, present map[string]*tick.Pod, complete boo
 		case pod == nil && complete:
 			if l.Eviction.State != tick.StateSucceeded {
 				l.Eviction.State = tick.StateSucceeded
-				said = append(said, l.Eviction)
+				reports = append(reports, l.Eviction)
 			}
 			delete(g, uid)
 		case l.Held:
-			said = append(said, l.Eviction)
+			reports = append(reports, l.Eviction)
 		case !l.Ended.IsZero():
 			g.observeEnded(uid, l, now, pod)
 		default:
 			if now.Before(l.Requested) {
 				l.Requested = now
 			}
-			// Who waits for it knows better how long that takes, and says so.
+			// Who waits for it knows better how long that takes, and reports it.
 			if wait := l.patience(); now.Sub(l.Requested) > wait && !(l.Awaited && l.Eviction.State == tick.StateCreated) {
 				g.Fail(uid, fmt.Sprintf("still there after %s", wait), now, 0)
 			}
-			said = append(said, l.Eviction)
+			reports = append(reports, l.Eviction)
 		}
 	}
-	return said
+	return reports
 }
 
-// End notes that the last process of a pod's cgroup has ended. It is said once; while the sample lists the empty cgroup,
+// End notes that the last process of a pod's cgroup has ended. It is reported once; while the sample lists the empty cgroup,
 // the pod counts as released.
-func (g Going) End(uid string, now time.Time) (tick.PodEviction, bool) {
+func (g InProgress) End(uid string, now time.Time) (tick.PodEviction, bool) {
 	l := g[uid]
 	if l == nil {
 		return tick.PodEviction{}, false
@@ -193,7 +193,7 @@ func (g Going) End(uid string, now time.Time) (tick.PodEviction, bool) {
 }
 
 // observeEnded forgets a pod whose cgroup has got new processes: someone started it again.
-func (g Going) observeEnded(uid string, l *Leaving, now time.Time, pod *tick.Pod) {
+func (g InProgress) observeEnded(uid string, l *Ongoing, now time.Time, pod *tick.Pod) {
 	if now.Before(l.Ended) {
 		l.Ended = now
 	}
@@ -202,7 +202,7 @@ func (g Going) observeEnded(uid string, l *Leaving, now time.Time, pod *tick.Pod
 	}
 }
 
-func (g Going) observeSpared(uid string, l *Leaving, now time.Time, pod *tick.Pod, complete bool) {
+func (g InProgress) observeSpared(uid string, l *Ongoing, now time.Time, pod *tick.Pod, complete bool) {
 	if now.Before(l.Spared) {
 		l.Spared = now
 	}

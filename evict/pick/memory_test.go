@@ -74,8 +74,8 @@ func TestSteady(t *testing.T) {
 // asks is a memory in which a was asked to go for r and q, and b for r at the same tick.
 func asks() *Memory {
 	m := remembers(nil, nil, nil)
-	m.Take(Victim{Pod: pod("a"), Rests: []string{"r", "q"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
-	m.Take(Victim{Pod: pod("b"), Rests: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-b"}}, now)
+	m.Take(Victim{Pod: pod("a"), Cooldowns: []string{"r", "q"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.Take(Victim{Pod: pod("b"), Cooldowns: []string{"r"}, Eviction: tick.PodEviction{UID: "uid-b"}}, now)
 	return m
 }
 
@@ -87,8 +87,8 @@ func TestRefuse(t *testing.T) {
 	if !rests(m, "r") || rests(m, "q") {
 		t.Errorf("r rests %t, q %t; want r alone, for it has another pod on its way", rests(m, "r"), rests(m, "q"))
 	}
-	if m.Hour.Has("uid-a") || !m.Hour.Has("uid-b") || !m.Going.Spared("uid-a") || !m.Going.Has("uid-b") {
-		t.Errorf("hour %v, going %v; want a spared and not counted", m.Hour, m.Going)
+	if m.Hour.Has("uid-a") || !m.Hour.Has("uid-b") || !m.InProgress.Spared("uid-a") || !m.InProgress.Has("uid-b") {
+		t.Errorf("hour %v, going %v; want a spared and not counted", m.Hour, m.InProgress)
 	}
 	m.Refuse("uid-b", "a budget", now.Add(time.Second), 30*time.Second)
 	if rests(m, "r") || len(m.Hour) != 0 {
@@ -97,7 +97,7 @@ func TestRefuse(t *testing.T) {
 	m.Refuse("uid-z", "nobody", now, 0)
 
 	m = asks()
-	m.Take(Victim{Pod: pod("c"), Rests: []string{"q"}}, now.Add(time.Hour))
+	m.Take(Victim{Pod: pod("c"), Cooldowns: []string{"q"}}, now.Add(time.Hour))
 	m.Refuse("uid-a", "a budget", now.Add(time.Hour), 0)
 	if !rests(m, "q") {
 		t.Error("a late refusal ended a later eviction's rest")
@@ -109,8 +109,8 @@ func TestNoAnswer(t *testing.T) {
 	a, b := candidate(pod("a"), 5), candidate(pod("b"), 9)
 	f := []rule.Finding{finding("r", 20, 10, a, b)}
 	m := remembers(nil, nil, nil)
-	m.Take(Victim{Pod: a.Pod, Rests: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
-	m.Going.NoAnswer("uid-a", "no answer", now)
+	m.Take(Victim{Pod: a.Pod, Cooldowns: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.InProgress.NoAnswer("uid-a", "no answer", now)
 	if full := usual(1); !m.Counted("uid-a") {
 		t.Error("not counted")
 	} else if full.PerHour = 1; len(Choose(now, f, full, m).Victims) != 1 {
@@ -126,13 +126,13 @@ func TestNoAnswer(t *testing.T) {
 	if got := names(Choose(now, gone, free(), m).Victims); len(got) > 0 {
 		t.Errorf("a has gone, and %v goes in the rest", got)
 	}
-	m.Take(Victim{Pod: a.Pod, Rests: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
+	m.Take(Victim{Pod: a.Pod, Cooldowns: []string{"r s"}, Eviction: tick.PodEviction{UID: "uid-a"}}, now)
 	if len(m.Hour) != 1 {
 		t.Errorf("asked again: %d evictions; want one", len(m.Hour))
 	}
-	m.Going.NoAnswer("uid-a", "no answer", now)
+	m.InProgress.NoAnswer("uid-a", "no answer", now)
 	m.Observe(now.Add(time.Second), &tick.Sample{}, map[string]*tick.Pod{}, true)
-	if m.Going.Unanswered("uid-a") {
+	if m.InProgress.Unanswered("uid-a") {
 		t.Error("a has gone, and is waited for")
 	}
 }
@@ -152,7 +152,7 @@ func TestServerError(t *testing.T) {
 		t.Errorf("after one failure (-want +got):\n%s", d)
 	}
 	ask(m)
-	m.Going.NoAnswer("uid-a", "no route", now) // that is another thing
+	m.InProgress.NoAnswer("uid-a", "no route", now) // that is another thing
 	ask(m)
 	m.ServerError("uid-a", "500", now)
 	ask(m)
@@ -160,7 +160,7 @@ func TestServerError(t *testing.T) {
 	if d := cmp.Diff([]string{"b"}, next(m)); d != "" {
 		t.Errorf("after two failures in a row (-want +got):\n%s", d)
 	}
-	if len(m.Hour) != 0 || m.CooldownLeft(f[0].Rest(), now, time.Hour) != 0 {
+	if len(m.Hour) != 0 || m.CooldownLeft(f[0].CooldownKey(), now, time.Hour) != 0 {
 		t.Errorf("refused: hour %v, rest %v; want none", m.Hour, m.Cooldowns)
 	}
 	m.ServerError("uid-z", "nobody", now)
@@ -171,7 +171,7 @@ func TestMemoryJSON(t *testing.T) {
 	m := asks()
 	m.Queue = Queue{"uid-q": now}
 	m.Steady.Observe(now, time.Second)
-	m.Going.NoAnswer("uid-a", "no answer", now)
+	m.InProgress.NoAnswer("uid-a", "no answer", now)
 	data, err := tick.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestMemoryJSON(t *testing.T) {
 	back.Init()
 	want := remembers(nil, nil, nil)
 	want.Cooldowns["r"] = &Cooldown{Last: now}
-	want.Going["u"] = &Leaving{Eviction: tick.PodEviction{UID: "u", State: tick.StateCreated}, Requested: now}
+	want.InProgress["u"] = &Ongoing{Eviction: tick.PodEviction{UID: "u", State: tick.StateCreated}, Requested: now}
 	if d := cmp.Diff(want, back); d != "" {
 		t.Errorf("an older state (-want +got):\n%s", d)
 	}

@@ -39,17 +39,17 @@ const (
 type Victim struct {
 	Pod      *tick.Pod
 	Eviction tick.PodEviction // without a state
-	// Rules took it: more than one where several rules named the same pod. Rests begin with it (see [rule.Finding.Rest]).
-	Rules, Rests []string
+	// Rules took it: more than one where several rules named the same pod. Cooldowns are those that it begins (see [rule.Finding.CooldownKey]).
+	Rules, Cooldowns []string
 }
 
 // Round is what was chosen at one tick.
 type Round struct {
-	// Victims go, Would are those of the rules that are in dry run (PressureFinding.DryRun).
+	// Victims are evicted, Would are those of the rules that are in dry run (PressureFinding.DryRun).
 	Victims, Would []Victim
 	// Verdicts are in the findings' order.
 	Verdicts []Verdict
-	// Limited says which limit held back a pod that was needed, each once a finding.
+	// Limited names the limit that held back a pod that was needed, each once a finding.
 	Limited []Limited
 	// Queue is what waits after this round (see [Queue]).
 	Queue Queue
@@ -61,9 +61,9 @@ type Limited struct{ Rule, Limit string }
 // Verdict is what comes of one finding.
 type Verdict struct {
 	Finding *rule.Finding
-	// Why says in a few words why nobody is evicted for it; empty where the candidates' own verdicts do.
+	// Why is, in a few words, why nobody is evicted for it; empty where the candidates' own verdicts do.
 	Why string
-	// ToleranceLeft and CooldownLeft are the time until somebody may go for it.
+	// ToleranceLeft and CooldownLeft are the time until a pod may be evicted for it.
 	ToleranceLeft, CooldownLeft time.Duration
 	// Candidates are in the order in which they would be evicted.
 	Candidates []Choice
@@ -100,7 +100,7 @@ func newTaken() taken { return taken{map[string]int{}, map[string]int{}} }
 // Choose returns a tick's victims. Each finding calls for some while its value, less the pods whose eviction is in progress and who
 // was chosen before in this round, is past its threshold: hard findings one after the other, then one pod for the soft
 // ones. The rules that are in dry run come last, on their own: what the others take counts, what they would take does not.
-// The memory stays as it is: [Memory.Take] notes who really is asked to go.
+// The memory stays as it is: [Memory.Take] notes who really is asked to end.
 func Choose(now time.Time, findings []rule.Finding, limits Limits, m *Memory) Round {
 	r := &round{
 		now: now, limits: limits, memory: m, real: newTaken(), would: newTaken(),
@@ -121,7 +121,7 @@ func Choose(now time.Time, findings []rule.Finding, limits Limits, m *Memory) Ro
 	return r.out
 }
 
-// verdict looks at a finding for itself: whether it calls for anybody, and who may not go whatever happens.
+// verdict looks at a finding for itself: whether it calls for anybody, and who may not be evicted whatever happens.
 func (r *round) verdict(f *rule.Finding) Verdict {
 	v := Verdict{Finding: f}
 	if !f.Met {
@@ -129,10 +129,10 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 		return v
 	}
 	v.ToleranceLeft = r.memory.Steady.toleranceLeft(f, r.now)
-	v.CooldownLeft = r.memory.CooldownLeft(f.Rest(), r.now, f.Cooldown)
+	v.CooldownLeft = r.memory.CooldownLeft(f.CooldownKey(), r.now, f.Cooldown)
 	v.Candidates = make([]Choice, len(f.Candidates))
 	for i, x := range f.Candidates {
-		v.Candidates[i] = Choice{Candidate: x, Why: r.bar(&x)}
+		v.Candidates[i] = Choice{Candidate: x, Why: r.excluded(&x)}
 	}
 	slices.SortFunc(v.Candidates, func(a, b Choice) int {
 		return cmp.Or(r.unanswered(a)-r.unanswered(b), rule.Compare(a.Candidate, b.Candidate))
@@ -149,14 +149,14 @@ func (r *round) verdict(f *rule.Finding) Verdict {
 	case f.Waits != "":
 		v.Why = f.Waits
 	case v.CooldownLeft > 0:
-		r.rest(&v)
+		r.coolDown(&v)
 	}
 	return v
 }
 
-// rest leaves a resting rule the one candidate that it has asked already and that may not have heard it.
-func (r *round) rest(v *Verdict) {
-	const why = "the rule rests after its last eviction"
+// coolDown leaves a rule in its cooldown the one candidate that it has asked already and that may not have heard it.
+func (r *round) coolDown(v *Verdict) {
+	const why = "the rule is in the cooldown after its last eviction"
 	if len(v.Candidates) == 0 || r.unanswered(v.Candidates[0]) != 0 || v.Candidates[0].Why != "" {
 		v.Why = why
 		return
@@ -170,20 +170,20 @@ func (r *round) rest(v *Verdict) {
 
 // unanswered sorts who was asked already and may have heard it before all others.
 func (r *round) unanswered(x Choice) int {
-	if r.memory.Going.Unanswered(x.Pod.UID) {
+	if r.memory.InProgress.Unanswered(x.Pod.UID) {
 		return 0
 	}
 	return 1
 }
 
-// bar says why a candidate cannot go, whatever the finding needs.
-func (r *round) bar(x *rule.Candidate) string {
+// excluded returns why a candidate cannot be evicted, whatever the finding needs.
+func (r *round) excluded(x *rule.Candidate) string {
 	switch why := Protected(x.Pod, r.limits.OptOut); {
-	case r.memory.Going.Has(x.Pod.UID), x.Pod.Terminating:
+	case r.memory.InProgress.Has(x.Pod.UID), x.Pod.Terminating:
 		return "already ending"
 	case why != "":
 		return "protected: " + why
-	case r.memory.Going.Spared(x.Pod.UID):
+	case r.memory.InProgress.Spared(x.Pod.UID):
 		return "spared: its last eviction came to nothing"
 	case !(x.Releases > 0):
 		return "its end would release nothing"
@@ -194,7 +194,7 @@ func (r *round) bar(x *rule.Candidate) string {
 // leaving is how much of the finding's value ends with the pods whose eviction is in progress.
 func (r *round) leaving(f *rule.Finding) float64 {
 	sum := 0.0
-	for _, list := range [][]rule.Candidate{f.Candidates, f.Leaving} {
+	for _, list := range [][]rule.Candidate{f.Candidates, f.Others} {
 		for _, x := range list {
 			if x.Releases > 0 && r.memory.releases(x.Pod, r.now) {
 				sum += x.Releases
@@ -205,7 +205,7 @@ func (r *round) leaving(f *rule.Finding) float64 {
 }
 
 // missing is how much more than released must end for the finding's need to be covered: its value not to be past the threshold,
-// where it does not say what it needs.
+// where it does not name what it needs.
 func missing(f *rule.Finding, released float64) float64 {
 	if f.Need > 0 {
 		return f.Need - released
@@ -261,7 +261,7 @@ func newNeed(r *round, v *Verdict) *need {
 		}
 		n.released += x.Releases
 	}
-	for _, x := range f.Leaving {
+	for _, x := range f.Others {
 		if r.chosen(pass, x.Pod.UID) && x.Releases > 0 { // one whose eviction is in progress is not chosen
 			n.released += x.Releases
 		}
@@ -278,7 +278,7 @@ func (r *round) chosen(pass *taken, uid string) bool {
 
 func (n *need) wanted() bool { return missing(n.finding, n.released) > 0 }
 
-// take takes a candidate that nothing bars, if it is needed and within the limits. It says why, or why not.
+// take takes a candidate that nothing excludes, if it is needed and within the limits. It returns why, or why not.
 func (r *round) take(n *need, x *Choice) (bool, string) {
 	f := n.finding
 	pass := r.pass(f)
@@ -363,7 +363,7 @@ func NewVictim(f *rule.Finding, x *Choice) Victim {
 	if x.GracePeriodSeconds != nil {
 		grace = x.GracePeriodSeconds
 	}
-	return Victim{Pod: p, Rules: []string{f.Rule}, Rests: []string{f.Rest()}, Eviction: tick.PodEviction{
+	return Victim{Pod: p, Rules: []string{f.Rule}, Cooldowns: []string{f.CooldownKey()}, Eviction: tick.PodEviction{
 		UID: p.UID, Namespace: p.Namespace, Name: p.Name,
 		Rule: f.Rule, Scope: f.Scope,
 		Reason:             cmp.Or(f.Reason, fmt.Sprintf("met threshold in scope: %s from plugin: %s", f.Scope, f.Rule)),
@@ -379,8 +379,8 @@ func (v *Victim) join(f *rule.Finding, x *Choice) {
 	if !slices.Contains(v.Rules, f.Rule) {
 		v.Rules = append(v.Rules, f.Rule)
 	}
-	if !slices.Contains(v.Rests, f.Rest()) {
-		v.Rests = append(v.Rests, f.Rest())
+	if !slices.Contains(v.Cooldowns, f.CooldownKey()) {
+		v.Cooldowns = append(v.Cooldowns, f.CooldownKey())
 	}
 	if !rule.Koordinator(v.Eviction.Rule) {
 		v.Eviction.Reason += "; " + other.Reason

@@ -35,10 +35,10 @@ func remembers(going, spared, resting []string) *Memory {
 	m := new(Memory)
 	m.Init()
 	for _, uid := range going {
-		m.Going[uid] = &Leaving{Requested: now}
+		m.InProgress[uid] = &Ongoing{Requested: now}
 	}
 	for _, uid := range spared {
-		m.Going[uid] = &Leaving{Requested: now, Spared: now}
+		m.InProgress[uid] = &Ongoing{Requested: now, Spared: now}
 	}
 	for _, r := range resting {
 		m.Cooldowns[r+" s"] = &Cooldown{Last: now}
@@ -101,19 +101,19 @@ func TestGoing(t *testing.T) {
 	p := pod("a")
 	here, gone := map[string]*tick.Pod{p.UID: p}, map[string]*tick.Pod{}
 	f := finding("r", 20, 10, candidate(p, 20))
-	start := func() Going {
-		g := Going{}
+	start := func() InProgress {
+		g := InProgress{}
 		g.Add(Choose(now, []rule.Finding{f}, usual(1), remembers(nil, nil, nil)).Victims[0], now)
 		return g
 	}
-	state := func(t *testing.T, said []tick.PodEviction, want ...string) {
+	state := func(t *testing.T, reports []tick.PodEviction, want ...string) {
 		t.Helper()
 		got := []string{}
-		for _, x := range said {
+		for _, x := range reports {
 			got = append(got, x.State)
 		}
 		if d := cmp.Diff(append([]string{}, want...), got); d != "" {
-			t.Errorf("said (-want +got):\n%s", d)
+			t.Errorf("reported (-want +got):\n%s", d)
 		}
 	}
 
@@ -127,7 +127,7 @@ func TestGoing(t *testing.T) {
 			t.Errorf("still remembered: %v", g)
 		}
 	})
-	asked := func() Going {
+	asked := func() InProgress {
 		g := start()
 		g[p.UID].Eviction.State = tick.StateCreated
 		return g

@@ -69,13 +69,13 @@ func (w *world) findings(t *rapid.T) []rule.Finding {
 			}
 		}
 		f := finding(fmt.Sprintf("r%d", i%3), sum, float64(rapid.IntRange(0, 20).Draw(t, "threshold")), c...)
-		f.Scope, f.Leaving = fmt.Sprintf("s%d", i), others
+		f.Scope, f.Others = fmt.Sprintf("s%d", i), others
 		f.UntilCovered = f.Rule == covered
 		if rapid.Bool().Draw(t, "has a need") {
 			f.Need = float64(rapid.IntRange(1, 20).Draw(t, "need"))
 		}
 		if f.UntilCovered && rapid.Bool().Draw(t, "rests with others") {
-			f.RestsAs = "all of one kind"
+			f.SharedCooldown = "all of one kind"
 		}
 		f.Hard, f.DryRun = rapid.Bool().Draw(t, "hard"), rapid.IntRange(0, 3).Draw(t, "dry") == 0
 		if f.Below = rapid.Bool().Draw(t, "below"); f.Below {
@@ -98,7 +98,7 @@ func (w *world) step(t *rapid.T) {
 	w.clock = w.clock.Add(d)
 	w.forward += max(0, d)
 	w.pods = slices.DeleteFunc(w.pods, func(p *tick.Pod) bool {
-		return w.memory.Going.Has(p.UID) && rapid.Bool().Draw(t, "goes away")
+		return w.memory.InProgress.Has(p.UID) && rapid.Bool().Draw(t, "goes away")
 	})
 	w.grow(t)
 	present := map[string]*tick.Pod{}
@@ -112,27 +112,27 @@ func (w *world) step(t *rapid.T) {
 func (w *world) take(t *rapid.T, victims []Victim) {
 	for _, v := range victims {
 		uid := v.Pod.UID
-		if w.memory.Going.Unanswered(uid) {
+		if w.memory.InProgress.Unanswered(uid) {
 			w.forget(uid)
 		}
 		w.memory.Take(v, w.clock)
 		w.asked = append(w.asked, ask{w.forward, uid, v.Pod.Namespace})
-		for _, r := range v.Rests {
+		for _, r := range v.Cooldowns {
 			w.lastTake[r] = w.forward
 		}
 		switch rapid.IntRange(0, 5).Draw(t, "comes of it") {
 		case 0:
 			w.memory.Refuse(uid, "refused", w.clock, time.Duration(rapid.IntRange(0, 60).Draw(t, "again"))*time.Second)
 			w.forget(uid)
-			for _, r := range v.Rests {
+			for _, r := range v.Cooldowns {
 				delete(w.lastTake, r)
 			}
 		case 1:
-			w.memory.Going.NoAnswer(uid, "no answer", w.clock)
+			w.memory.InProgress.NoAnswer(uid, "no answer", w.clock)
 		case 2:
-			w.memory.Going.Fail(uid, "still there", w.clock, 0)
+			w.memory.InProgress.Fail(uid, "still there", w.clock, 0)
 		case 3:
-			w.memory.Going.End(uid, w.clock)
+			w.memory.InProgress.End(uid, w.clock)
 		}
 	}
 }
@@ -200,8 +200,8 @@ func (w *world) checkVictims(t *rapid.T, round Round) {
 	for _, victims := range [][]Victim{round.Victims, round.Would} {
 		perRule, seen := map[string]int{}, map[string]bool{}
 		for _, v := range victims {
-			if why := Protected(v.Pod, w.limits.OptOut); why != "" || seen[v.Pod.UID] || w.memory.Going.Has(v.Pod.UID) || w.memory.Going.Spared(v.Pod.UID) {
-				t.Fatalf("%s was taken: %s (taken already %t, going %+v)", v.Pod.Name, why, seen[v.Pod.UID], w.memory.Going[v.Pod.UID])
+			if why := Protected(v.Pod, w.limits.OptOut); why != "" || seen[v.Pod.UID] || w.memory.InProgress.Has(v.Pod.UID) || w.memory.InProgress.Spared(v.Pod.UID) {
+				t.Fatalf("%s was taken: %s (taken already %t, going %+v)", v.Pod.Name, why, seen[v.Pod.UID], w.memory.InProgress[v.Pod.UID])
 			}
 			seen[v.Pod.UID] = true
 			for _, r := range v.Rules {
@@ -230,7 +230,7 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	if f.Need > 0 {
 		need = f.Need
 	}
-	for _, x := range slices.Concat(f.Candidates, f.Leaving) {
+	for _, x := range slices.Concat(f.Candidates, f.Others) {
 		released[x.Pod.UID] = x.Releases
 		if w.memory.releases(x.Pod, w.clock) {
 			need -= x.Releases
@@ -257,7 +257,7 @@ func (w *world) checkNeed(t *rapid.T, f *rule.Finding, round Round) {
 	if since, err := time.Parse(time.RFC3339Nano, f.Since); f.Tolerance > 0 && (err != nil || w.clock.Sub(since) < f.Tolerance) {
 		t.Fatalf("%v go within the tolerance, since %s", names(own), f.Since)
 	}
-	if last, ok := w.lastTake[f.Rest()]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(own, func(v Victim) bool { return !w.memory.Going.Unanswered(v.Pod.UID) }) {
+	if last, ok := w.lastTake[f.CooldownKey()]; ok && w.forward-last < f.Cooldown && slices.ContainsFunc(own, func(v Victim) bool { return !w.memory.InProgress.Unanswered(v.Pod.UID) }) {
 		t.Fatalf("%v go %s after the rule's last eviction", names(own), w.forward-last)
 	}
 	if !f.Hard && len(own) > 1 {

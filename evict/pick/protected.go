@@ -13,7 +13,7 @@ const criticalPriority = 2_000_000_000
 // OptOut is the annotation by which a pod is kept unless another is configured.
 const OptOut = evictconfig.OptOut
 
-// Protected says why a pod may not go; empty where it may.
+// Protected returns why a pod may not be evicted; empty where it may.
 func Protected(p *tick.Pod, optOut []string) string {
 	switch p.QoS {
 	case tick.QoSShared, tick.QoSReclaimed, tick.QoSDedicated:

@@ -34,7 +34,7 @@ func TestTheLongerGraceHolds(t *testing.T) {
 
 // A pod of a plain machine whose eviction is over stays known while its cgroup is empty, and is forgotten when somebody starts it again.
 func TestAnEmptyCgroupWasNotStartedAgain(t *testing.T) {
-	g := Going{"uid-a": {Requested: now, Ended: now}}
+	g := InProgress{"uid-a": {Requested: now, Ended: now}}
 	p := pod("a")
 	p.Threads = new(0.0)
 	g.observeEnded("uid-a", g["uid-a"], now.Add(time.Second), p)
@@ -54,7 +54,7 @@ func TestReleasedForSoLong(t *testing.T) {
 		grace int64
 		want  time.Duration
 	}{{0, hangAfter}, {60, hangAfter}, {600, 15*time.Minute + askPatience}} {
-		l := &Leaving{Requested: now, Eviction: tick.PodEviction{GracePeriodSeconds: &tt.grace}}
+		l := &Ongoing{Requested: now, Eviction: tick.PodEviction{GracePeriodSeconds: &tt.grace}}
 		if !l.releases(now.Add(tt.want)) || l.releases(now.Add(tt.want+time.Nanosecond)) {
 			t.Errorf("a grace period of %d s: it does not count as released for just %s", tt.grace, tt.want)
 		}
@@ -114,7 +114,7 @@ func TestWhoIsAskedFirst(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	asked := remembers(nil, nil, nil)
-	asked.Going["uid-shared"] = &Leaving{Requested: now, Spared: now, Unanswered: true}
+	asked.InProgress["uid-shared"] = &Ongoing{Requested: now, Spared: now, Unanswered: true}
 	if d := cmp.Diff([]string{"shared"}, first(asked)); d != "" {
 		t.Errorf("asked already: (-want +got):\n%s", d)
 	}

@@ -6,7 +6,7 @@ import (
 	"polder/evict/rule"
 )
 
-// Steady says since when samples have come without a break: what was met before a break, and is met after it, was not met
+// Steady is the time since which samples have come without a break: what was met before a break, and is met after it, was not met
 // without one. It is encoded as JSON into the state file.
 type Steady struct {
 	Start time.Time `json:"start,omitzero"`

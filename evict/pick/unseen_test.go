@@ -15,17 +15,17 @@ import (
 func TestWhoIsWaitedFor(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		l     Leaving
+		l     Ongoing
 		after time.Duration
 		want  bool
 	}{
-		{"asked", Leaving{}, 0, true},
-		{"for as long as it takes", Leaving{}, 45 * time.Second, true},
-		{"longer", Leaving{}, 45*time.Second + 1, false},
-		{"the clock was set back", Leaving{}, -1, false},
-		{"spared", Leaving{Spared: now}, 0, false},
-		{"ended", Leaving{Ended: now}, 0, false},
-		{"held", Leaving{Held: true}, 0, false},
+		{"asked", Ongoing{}, 0, true},
+		{"for as long as it takes", Ongoing{}, 45 * time.Second, true},
+		{"longer", Ongoing{}, 45*time.Second + 1, false},
+		{"the clock was set back", Ongoing{}, -1, false},
+		{"spared", Ongoing{Spared: now}, 0, false},
+		{"ended", Ongoing{Ended: now}, 0, false},
+		{"held", Ongoing{Held: true}, 0, false},
 	} {
 		tt.l.Requested = now
 		if got := tt.l.Waits(now.Add(tt.after)); got != tt.want {
@@ -36,7 +36,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 
 // A pod that is frozen, or has ended, counts as released however long that is ago.
 func TestHeldAndEndedPodsCountAsReleased(t *testing.T) {
-	for name, l := range map[string]*Leaving{"held": {Requested: now, Held: true}, "ended": {Requested: now, Ended: now}} {
+	for name, l := range map[string]*Ongoing{"held": {Requested: now, Held: true}, "ended": {Requested: now, Ended: now}} {
 		if !l.releases(now.Add(24 * time.Hour)) {
 			t.Errorf("%s: it does not count after a day", name)
 		}
@@ -52,7 +52,7 @@ func TestWhoHasEndedAndIsNotSeenStaysKnown(t *testing.T) {
 		pod   *tick.Pod
 		after time.Duration
 	}{{"not seen", nil, time.Minute}, {"at the same time", runs, 0}} {
-		g := Going{"uid-a": {Requested: now, Ended: now}}
+		g := InProgress{"uid-a": {Requested: now, Ended: now}}
 		g.observeEnded("uid-a", g["uid-a"], now.Add(tt.after), tt.pod)
 		if g["uid-a"] == nil {
 			t.Errorf("%s: it is forgotten", tt.name)
@@ -98,7 +98,7 @@ func TestBothRulesRestAfterAPodOfTwoFindings(t *testing.T) {
 	if len(victims) != 1 {
 		t.Fatalf("victims %v; want one", names(victims))
 	}
-	if d := cmp.Diff([][]string{{"r", "q"}, {"r s", "q s"}}, [][]string{victims[0].Rules, victims[0].Rests}); d != "" {
+	if d := cmp.Diff([][]string{{"r", "q"}, {"r s", "q s"}}, [][]string{victims[0].Rules, victims[0].Cooldowns}); d != "" {
 		t.Errorf("rules and rests (-want +got):\n%s", d)
 	}
 }
@@ -106,7 +106,7 @@ func TestBothRulesRestAfterAPodOfTwoFindings(t *testing.T) {
 // A rule in dry run counts a pod that really goes although it may not name it itself.
 func TestADryRunCountsWhoReallyGoesAndIsNotItsOwn(t *testing.T) {
 	a, b := candidate(pod("a"), 9), candidate(pod("b"), 9)
-	dry := changed(finding("q", 9, 1, b), func(f *rule.Finding) { f.DryRun, f.Leaving = true, []rule.Candidate{a} })
+	dry := changed(finding("q", 9, 1, b), func(f *rule.Finding) { f.DryRun, f.Others = true, []rule.Candidate{a} })
 	round := Choose(now, []rule.Finding{finding("r", 9, 1, a), dry}, free(), remembers(nil, nil, nil))
 	if d := cmp.Diff([][]string{{"a"}, {}}, [][]string{names(round.Victims), names(round.Would)}); d != "" {
 		t.Errorf("evicted, and evicted in a dry run (-want +got):\n%s", d)
@@ -171,7 +171,7 @@ func TestTheFirstOfManySoftFindingsGoesFirst(t *testing.T) {
 	}
 }
 
-// What is just at its threshold, or comes to it by the pods that end, calls for nobody, and says why.
+// What is just at its threshold, or comes to it by the pods that end, calls for nobody, and names the reason.
 func TestWhatComesToItsThresholdCallsForNobody(t *testing.T) {
 	a, b := candidate(pod("a"), 4), candidate(pod("b"), 9)
 	met := func(f *rule.Finding) { f.Met = true }

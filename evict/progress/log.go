@@ -7,8 +7,8 @@ import (
 	"polder/lib/tick"
 )
 
-// said is what was logged of a node's pods last, so that the log tells changes and not every tick.
-type said struct {
+// logged is what was logged of a node's pods last, so that the log tells changes and not every tick.
+type logged struct {
 	states  map[string]string // of evictions, by UID and rule
 	would   map[string]bool   // who would be evicted, by UID and rule
 	limited map[pick.Limited]bool
@@ -16,15 +16,15 @@ type said struct {
 
 // LogChanges logs and counts each eviction when its state changes.
 func (w *Work) LogChanges(r *Record, now []tick.PodEviction) {
-	if r.said.states == nil {
-		r.said.states = map[string]string{}
+	if r.logged.states == nil {
+		r.logged.states = map[string]string{}
 	}
 	for _, x := range now {
 		key := x.UID + " " + x.Rule
-		if r.said.states[key] == x.State {
+		if r.logged.states[key] == x.State {
 			continue
 		}
-		r.said.states[key] = x.State
+		r.logged.states[key] = x.State
 		w.counts.eviction(x.Rule, x.State)
 		attrs := []any{
 			"state", x.State, "node", r.name, "pod", PodName(x.Namespace, x.Name), "uid", x.UID,
@@ -38,25 +38,25 @@ func (w *Work) LogChanges(r *Record, now []tick.PodEviction) {
 	}
 }
 
-// Forget drops what was said of pods that are not spoken of any more.
+// Forget drops what was logged of pods that are not reported any more.
 func (r *Record) Forget(now []tick.PodEviction) {
-	spoken := make(map[string]bool, len(now))
+	reported := make(map[string]bool, len(now))
 	for _, x := range now {
-		spoken[x.UID+" "+x.Rule] = true
+		reported[x.UID+" "+x.Rule] = true
 	}
-	for _, l := range r.Going {
-		spoken[l.Eviction.UID+" "+l.Eviction.Rule] = true
+	for _, l := range r.InProgress {
+		reported[l.Eviction.UID+" "+l.Eviction.Rule] = true
 	}
-	maps.DeleteFunc(r.said.states, func(key, _ string) bool { return !spoken[key] })
+	maps.DeleteFunc(r.logged.states, func(key, _ string) bool { return !reported[key] })
 }
 
 // logWould logs and counts who would be evicted when that begins, not at every tick for as long as it holds.
 func (w *Work) logWould(r *Record, now []tick.PodEviction) {
-	before := r.said.would
-	r.said.would = map[string]bool{}
+	before := r.logged.would
+	r.logged.would = map[string]bool{}
 	for _, x := range now {
 		key := x.UID + " " + x.Rule
-		r.said.would[key] = true
+		r.logged.would[key] = true
 		if !before[key] && !w.Quiet {
 			w.counts.eviction(x.Rule, x.State)
 			w.session.Log.Info("would evict", "node", r.name, "pod", PodName(x.Namespace, x.Name), "uid", x.UID,
@@ -68,13 +68,13 @@ func (w *Work) logWould(r *Record, now []tick.PodEviction) {
 // LogLimits counts the limits that were reached, and logs when one begins to hold pods back. A rule's own limit is
 // nothing to tell: the rest is evicted at the next ticks.
 func (w *Work) LogLimits(r *Record, now []pick.Limited) {
-	before := r.said.limited
-	r.said.limited = map[pick.Limited]bool{}
+	before := r.logged.limited
+	r.logged.limited = map[pick.Limited]bool{}
 	for _, x := range now {
 		w.counts.limit(x.Rule, x.Limit)
-		r.said.limited[x] = true
+		r.logged.limited[x] = true
 		if !before[x] && !w.Quiet && x.Limit != pick.LimitPerRule {
-			w.session.Log.Warn("more pods would have to go than the limit allows", "node", r.name, "rule", x.Rule, "limit", "--"+x.Limit)
+			w.session.Log.Warn("more pods would be evicted than the limit allows", "node", r.name, "rule", x.Rule, "limit", "--"+x.Limit)
 		}
 	}
 }

@@ -15,10 +15,10 @@ import (
 type Record struct {
 	pick.Memory
 
-	name string
-	last time.Time          // of the newest tick; zero before the first one of this run
-	news []tick.PodEviction // to be said in the next tick
-	said said
+	name   string
+	last   time.Time          // of the newest tick; zero before the first one of this run
+	news   []tick.PodEviction // to be reported in the next tick
+	logged logged
 }
 
 // evictionStates are those that the contract knows: an entry of a state file that has another one is no eviction.
@@ -26,7 +26,7 @@ var evictionStates = []string{tick.StateWouldEvict, tick.StateRequested, tick.St
 
 // DropInvalid drops what is no eviction from a record that was read from a state file.
 func (r *Record) DropInvalid() {
-	maps.DeleteFunc(r.Going, func(_ string, l *pick.Leaving) bool {
+	maps.DeleteFunc(r.InProgress, func(_ string, l *pick.Ongoing) bool {
 		return l == nil || !slices.Contains(evictionStates, l.Eviction.State)
 	})
 }
@@ -52,7 +52,7 @@ func (r *Record) TakeNews() []tick.PodEviction {
 
 // result notes what came of an order.
 func (r *Record) result(x act.Result, at time.Time, action string) {
-	l := r.Going[x.UID]
+	l := r.InProgress[x.UID]
 	if l == nil {
 		return // no longer in the sample, which was reported
 	}
@@ -65,9 +65,9 @@ func (r *Record) result(x act.Result, at time.Time, action string) {
 			l.Held = true
 			l.Eviction.State = tick.StateSucceeded
 			l.Eviction.Message += " (frozen until evict --thaw)"
-			return // said for as long as it is frozen
+			return // reported for as long as it is frozen
 		}
-		if ended, ok := r.Going.End(x.UID, at); ok {
+		if ended, ok := r.InProgress.End(x.UID, at); ok {
 			r.news = append(r.news, ended)
 		}
 	default:
@@ -88,14 +88,14 @@ func (r *Record) result(x act.Result, at time.Time, action string) {
 
 // failed notes an order that came to nothing: before the pod was asked, which leaves everything as it was; without anybody
 // knowing whether it was; or after it, as it did not go.
-func (r *Record) failed(x act.Result, l *pick.Leaving, at time.Time) {
+func (r *Record) failed(x act.Result, l *pick.Ongoing, at time.Time) {
 	switch asked := l.Eviction.State != tick.StateRequested; {
 	case asked:
-		r.Going.Fail(x.UID, x.Err.Error(), at, x.Again)
+		r.InProgress.Fail(x.UID, x.Err.Error(), at, x.Again)
 	case kube.IsServerError(x.Err) && !kube.IsUnreachable(x.Err) && !kube.IsDisruptionBudget(x.Err):
 		r.ServerError(x.UID, x.Err.Error(), at)
 	case unanswered(x.Err):
-		r.Going.NoAnswer(x.UID, x.Err.Error(), at)
+		r.InProgress.NoAnswer(x.UID, x.Err.Error(), at)
 	default:
 		r.Refuse(x.UID, x.Err.Error(), at, x.Again)
 	}
@@ -106,7 +106,7 @@ func unanswered(err error) bool {
 	return kube.IsUnreachable(err) || kube.IsTooManyRequests(err) && !kube.IsDisruptionBudget(err)
 }
 
-// Pods are the sample's pods by UID. They are complete, so that a pod that is missing has ended, unless collect says that it
+// Pods are the sample's pods by UID. They are complete, so that a pod that is missing has ended, unless collect reports that it
 // could not read them all.
 func Pods(s *tick.Sample) (map[string]*tick.Pod, bool) {
 	if s == nil {

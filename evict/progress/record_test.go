@@ -39,8 +39,8 @@ func TestResults(t *testing.T) {
 			n.Take(pick.Victim{Pod: pod, Eviction: tick.PodEviction{UID: pod.UID}}, at)
 			n.result(act.Result{UID: pod.UID, State: tick.StateFailed, Err: err}, at, act.EvictPods)
 		}
-		if n.Going.Unanswered(pod.UID) != tt.unanswered || n.Going.Spared(pod.UID) == tt.unanswered {
-			t.Errorf("%s: unanswered %t, spared %t; want unanswered %t", tt.name, n.Going.Unanswered(pod.UID), n.Going.Spared(pod.UID), tt.unanswered)
+		if n.InProgress.Unanswered(pod.UID) != tt.unanswered || n.InProgress.Spared(pod.UID) == tt.unanswered {
+			t.Errorf("%s: unanswered %t, spared %t; want unanswered %t", tt.name, n.InProgress.Unanswered(pod.UID), n.InProgress.Spared(pod.UID), tt.unanswered)
 		}
 	}
 }

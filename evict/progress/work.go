@@ -74,9 +74,9 @@ func (w *Work) Acts() bool { return w.runner != nil }
 // Cancel ends what the runner does.
 func (w *Work) Cancel() { w.cancel() }
 
-// order has the runner end pods; asked says whether an earlier run has asked for it. What is remembered is written once, before the
+// order has the runner end pods; asked reports whether an earlier run has asked for it. What is remembered is written once, before the
 // first pod is asked.
-func (w *Work) order(r *Record, asked act.Asked, leaving ...*pick.Leaving) {
+func (w *Work) order(r *Record, asked act.Asked, leaving ...*pick.Ongoing) {
 	if len(leaving) == 0 {
 		return
 	}
@@ -115,7 +115,7 @@ func (w *Work) Resume(r *Record, now time.Time) {
 	if !first || w.runner == nil {
 		return
 	}
-	for _, l := range r.Going {
+	for _, l := range r.InProgress {
 		asked := act.Asked(l.Eviction.State == tick.StateCreated)
 		switch {
 		case l.Waits(now):
@@ -124,18 +124,18 @@ func (w *Work) Resume(r *Record, now time.Time) {
 		default:
 			continue
 		}
-		w.session.Log.Info("going on with an eviction of an earlier run", "pod", l.Eviction.Name, "uid", l.Eviction.UID)
+		w.session.Log.Info("resuming an eviction of an earlier run", "pod", l.Eviction.Name, "uid", l.Eviction.UID)
 		w.order(r, asked, l)
 	}
 }
 
-// Act has the victims ended, or says who would be evicted. What is remembered is written once, before the first one is asked.
+// Act has the victims ended, or reports who would be evicted. What is remembered is written once, before the first one is asked.
 func (w *Work) Act(r *Record, victims, tried []pick.Victim, now time.Time) []tick.PodEviction {
 	if w.runner == nil {
 		victims, tried = nil, slices.Concat(victims, tried)
 	}
 	var asked, would []tick.PodEviction
-	leaving := make([]*pick.Leaving, len(victims))
+	leaving := make([]*pick.Ongoing, len(victims))
 	for i, v := range victims {
 		l := r.Take(v, now)
 		if leaving[i] = l; w.Inode != nil {

@@ -17,14 +17,14 @@ var beCPUEvict = &Rule{
 	Doc: `BE pods get far less CPU than they request: some are evicted, for the rest to have enough
 The satisfaction is the CPU that BE pods may use over what they request, in percent: the smallest CPU set among kubelet's tier
 besteffort and the BE containers, or the tier's quota where that is less (with cpuEvictPolicy evictByAllocatable the node's
-allocatable batch-cpu), over the sum of the batch-cpu requests of the BE pods that have neither ended nor begun to end. Without that tier, on a
-plain machine, it is the BE containers' CPU sets and the BE pods' use.
+allocatable batch-cpu), over the sum of the batch-cpu requests of the BE pods that have neither ended nor begun to end. Without that tier,
+on a plain machine, it is the BE containers' CPU sets and the BE pods' use.
 
 It is met where, on average of cpuEvictTimeWindowSeconds and at the last tick, the satisfaction is at
-cpuEvictBESatisfactionLowerPercent or under it, and cpuEvictBEUsageThresholdPercent of what BE pods may use are used, or that is less than a core.
-At least a third of the window must have been seen. BE pods are evicted, at one tick, until their requests add up to the request times
-(cpuEvictBESatisfactionUpperPercent - satisfaction), the smaller one of the average's and the last tick's: the lowest spec.priority first, then
-the largest use over request. Where one of the pods has no priority, none counts. One that requests no batch-cpu stays: its
+cpuEvictBESatisfactionLowerPercent or under it, and cpuEvictBEUsageThresholdPercent of what BE pods may use are used, or that is less than a
+core. At least a third of the window must have been seen. BE pods are evicted, at one tick, until their requests add up to the request times
+(cpuEvictBESatisfactionUpperPercent - satisfaction), the smaller one of the average's and the last tick's: the lowest spec.priority first,
+then the largest use over request. Where one of the pods has no priority, none counts. One that requests no batch-cpu stays: its
 end would release nothing. Then none for 20 seconds, nor in the first 20 seconds of watching. An allocatable batch-cpu that is missing or 0
 is taken for withdrawn: no pod is evicted for it.`,
 	Scopes: []string{ScopeBESatisfaction},
@@ -170,7 +170,7 @@ func (f *Finding) batch(t *tick.Tick) {
 		if qos.MayEvict(p, f.Rule) {
 			f.Candidates = append(f.Candidates, c)
 		} else {
-			f.Leaving = append(f.Leaving, c)
+			f.Others = append(f.Others, c)
 		}
 	}
 	batchRanks(f.Candidates, func(p *tick.Pod) (float64, bool) {

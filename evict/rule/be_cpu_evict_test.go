@@ -359,13 +359,13 @@ func TestSatisfactionCandidates(t *testing.T) {
 	})
 	f := onlyFinding(t, m)
 	// 5000 are asked for: 5000 x 0.8 - 2000 are too many.
-	if f.Need != 2000 || f.Reason != "EvictPodByBECPUSatisfaction" || f.Cooldown.Seconds() != 20 || f.Rest() != "koordinator cpu" || !f.UntilCovered {
+	if f.Need != 2000 || f.Reason != "EvictPodByBECPUSatisfaction" || f.Cooldown.Seconds() != 20 || f.CooldownKey() != "koordinator cpu" || !f.UntilCovered {
 		t.Errorf("%+v", f)
 	}
 	if d := cmp.Diff(map[string]float64{"busy": 1000, "idle": 1000, "low": 1000, "new": 1000, "names-it": 500, "asks-none": 0}, released(f.Candidates)); d != "" {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(map[string]float64{"forbids": 250, "names-none": 250}, released(f.Leaving)); d != "" {
+	if d := cmp.Diff(map[string]float64{"forbids": 250, "names-none": 250}, released(f.Others)); d != "" {
 		t.Errorf("others (-want +got):\n%s", d)
 	}
 	if got := strings.Join(ranked(f), " "); got != "low asks-none busy names-it idle new" {

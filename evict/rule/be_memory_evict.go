@@ -118,7 +118,7 @@ func (f *Finding) candidates(t *tick.Tick, may func(*tick.Pod) bool, measure fun
 		v, ok := measure(p)
 		switch accepted := may(p); {
 		case !accepted && ok:
-			f.Leaving = append(f.Leaving, Candidate{Pod: p, Releases: v})
+			f.Others = append(f.Others, Candidate{Pod: p, Releases: v})
 		case accepted && ok:
 			f.Candidates = append(f.Candidates, Candidate{Pod: p, Releases: v})
 		case accepted && unknown > 0:

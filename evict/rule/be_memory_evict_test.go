@@ -44,7 +44,7 @@ func TestBEMemoryUse(t *testing.T) {
 			if tt.met != (len(f.Candidates) == 1) || tt.met != (f.Since != "") {
 				t.Errorf("met %t, candidates %v, since %q", tt.met, f.Candidates, f.Since)
 			}
-			if f.Cooldown.Seconds() != 4 || f.Rest() != "koordinator memory" || !f.UntilCovered || f.GracePeriodSeconds != nil || f.Tolerance != 0 || f.Taint != nil {
+			if f.Cooldown.Seconds() != 4 || f.CooldownKey() != "koordinator memory" || !f.UntilCovered || f.GracePeriodSeconds != nil || f.Tolerance != 0 || f.Taint != nil {
 				t.Errorf("%+v: want 4 s of rest for all of memory, the pod's own grace, no tolerance and no taint", f)
 			}
 		})
@@ -57,7 +57,7 @@ func TestBEMemoryOfCapacity(t *testing.T) {
 	x.Sample.Capacity.MemoryBytes = new(50.0 * gib)
 	f := onlyFinding(t, beMemoryEvict.New().Measure(strategy(nil), x))
 	if f.Value != 150 || f.Need != 41*gib {
-		t.Errorf("%s; want 150 %% of the capacity, and 82 %% of it to be released", says(f))
+		t.Errorf("%s; want 150 %% of the capacity, and 82 %% of it to be released", text(f))
 	}
 }
 
@@ -114,7 +114,7 @@ func TestBEMemoryCandidates(t *testing.T) {
 	if d := cmp.Diff(map[string]float64{"be": 3 * gib, "allowed": 4 * gib, "plain": 8 * gib, "new": 7 * gib}, released(f.Candidates)); d != "" {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(map[string]float64{"forbids": 5 * gib, "ends": 6 * gib, "by-kubernetes": 8 * gib, "service": 20 * gib, "typo": 20 * gib}, released(f.Leaving)); d != "" {
+	if d := cmp.Diff(map[string]float64{"forbids": 5 * gib, "ends": 6 * gib, "by-kubernetes": 8 * gib, "service": 20 * gib, "typo": 20 * gib}, released(f.Others)); d != "" {
 		t.Errorf("others (-want +got):\n%s", d)
 	}
 	if got := strings.Join(ranked(f), " "); got != "plain allowed be new" {
@@ -159,22 +159,22 @@ func TestMemoryEvict(t *testing.T) {
 	}
 	s := strategy(func(th *sloconfig.Threshold) { th.EvictEnabledPriorityThreshold = new(int64(5999)) })
 	f := onlyFinding(t, memoryEvict.New().Measure(s, koordTick(0, 0, 70.9, pods...)))
-	if says(f) != says(Finding{PressureFinding: tick.PressureFinding{Value: 70, Threshold: 70, Met: true}, Need: 2 * gib}) || !f.Hard {
-		t.Errorf("%s; want 70 of 70, and 2 GiB", says(f))
+	if text(f) != text(Finding{PressureFinding: tick.PressureFinding{Value: 70, Threshold: 70, Met: true}, Need: 2 * gib}) || !f.Hard {
+		t.Errorf("%s; want 70 of 70, and 2 GiB", text(f))
 	}
 	if d := cmp.Diff(map[string]float64{"be": 3 * gib, "service": 5 * gib}, released(f.Candidates)); d != "" {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(map[string]float64{"not-labelled": 4 * gib, "prod": 6 * gib, "ends": 7 * gib, "forbids": 9 * gib}, released(f.Leaving)); d != "" {
+	if d := cmp.Diff(map[string]float64{"not-labelled": 4 * gib, "prod": 6 * gib, "ends": 7 * gib, "forbids": 9 * gib}, released(f.Others)); d != "" {
 		t.Errorf("others (-want +got):\n%s", d)
 	}
 	if got := strings.Join(ranked(f), " "); got != "be service" {
 		t.Errorf("order %s", got)
 	}
-	if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature MemoryEvict, kill pod: be" || f.Rest() != "koordinator memory" {
-		t.Errorf("reason %q, message %q, rest %q", f.Reason, f.Candidates[0].Message, f.Rest())
+	if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature MemoryEvict, kill pod: be" || f.CooldownKey() != "koordinator memory" {
+		t.Errorf("reason %q, message %q, rest %q", f.Reason, f.Candidates[0].Message, f.CooldownKey())
 	}
-	if f := onlyFinding(t, memoryEvict.New().Measure(s, koordTick(0, 0, 69.9, pods...))); f.Met || len(f.Candidates)+len(f.Leaving) > 0 {
+	if f := onlyFinding(t, memoryEvict.New().Measure(s, koordTick(0, 0, 69.9, pods...))); f.Met || len(f.Candidates)+len(f.Others) > 0 {
 		t.Errorf("under the threshold: %+v", f)
 	}
 	x := koordTick(0, 0, 99)

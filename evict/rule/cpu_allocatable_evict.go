@@ -9,8 +9,8 @@ import (
 var cpuAllocatableEvict = &Rule{
 	Name: "CPUAllocatableEvict",
 	Doc: `pods request far more CPU than the node offers: pods that allow it are evicted
-As MemoryAllocatableEvict, with cpuAllocatableEvictThresholdPercent and cpuAllocatableEvictLowerPercent, for batch-cpu, mid-cpu and the node's
-own CPU. Then none for 20 seconds, nor in the first 20 seconds of watching.`,
+As MemoryAllocatableEvict, with cpuAllocatableEvictThresholdPercent and cpuAllocatableEvictLowerPercent, for batch-cpu, mid-cpu and the
+node's own CPU. Then none for 20 seconds, nor in the first 20 seconds of watching.`,
 	Scopes:     []string{resourceBatchCPU.name, resourceMidCPU.name, resourceCPU.name},
 	Thresholds: []string{"enable", "cpuAllocatableEvictThresholdPercent", "cpuAllocatableEvictLowerPercent", "allocatableEvictPriorityThreshold"},
 	Strategy: func(th *sloconfig.Threshold) error {

@@ -16,8 +16,9 @@ at cpuEvictThresholdPercent or over it. It is on where that and evictEnabledPrio
 and in that order with CPU in the place of memory, at one tick, until what they use adds up to the capacity's share down to
 cpuEvictLowerPercent (threshold less 2 where that is not set), the smaller one of the average's and the last tick's. At least a
 third of the window must have been seen. Then none for 20 seconds, nor in the first 20 seconds of watching.`,
-	Scopes:     []string{ScopeCPUUsed},
-	Thresholds: []string{"enable", "cpuEvictThresholdPercent", "cpuEvictLowerPercent", "evictEnabledPriorityThreshold", "cpuEvictTimeWindowSeconds"},
+	Scopes: []string{ScopeCPUUsed},
+	Thresholds: []string{"enable", "cpuEvictThresholdPercent", "cpuEvictLowerPercent", "evictEnabledPriorityThreshold",
+		"cpuEvictTimeWindowSeconds"},
 	Strategy: func(th *sloconfig.Threshold) error {
 		_, err := cpuEvictBounds(th)
 		return err

@@ -65,8 +65,8 @@ func TestCPUUse(t *testing.T) {
 		if watched := 5 * (len(tt.used) - 1); f.Met && (f.Waits != "") != (watched < 20) {
 			t.Errorf("%s: watched for %d s, waits %q", tt.name, watched, f.Waits)
 		}
-		if f.Cooldown.Seconds() != 20 || f.Rest() != "koordinator cpu" {
-			t.Errorf("%s: rest %s, %s", tt.name, f.Rest(), f.Cooldown)
+		if f.Cooldown.Seconds() != 20 || f.CooldownKey() != "koordinator cpu" {
+			t.Errorf("%s: rest %s, %s", tt.name, f.CooldownKey(), f.Cooldown)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestCPUCandidates(t *testing.T) {
 	if d := cmp.Diff(map[string]float64{"small": 100, "large": 500, "first": 1}, released(f.Candidates)); d != "" {
 		t.Errorf("candidates (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(map[string]float64{"not-labelled": 300, "prod": 400, "ends": 600}, released(f.Leaving)); d != "" {
+	if d := cmp.Diff(map[string]float64{"not-labelled": 300, "prod": 400, "ends": 600}, released(f.Others)); d != "" {
 		t.Errorf("others (-want +got):\n%s", d)
 	}
 	if got := strings.Join(ranked(f), " "); got != "first large small" {

@@ -124,7 +124,7 @@ func (b bounds) need(percent, whole float64) float64 {
 // wholePercent is how much of a whole a part is, as Koordinator counts: 70.9 is 70.
 func wholePercent(part, whole float64) float64 { return min(math.Floor(part*100/whole), maxAmount) }
 
-// priorityAtMost is the highest priority that may go; a rule of use has one set, or is off.
+// priorityAtMost is the highest priority that may be evicted; a rule of use has one set, or is off.
 func priorityAtMost(key string, v *int64) error {
 	switch {
 	case v == nil:
@@ -135,7 +135,7 @@ func priorityAtMost(key string, v *int64) error {
 	return nil
 }
 
-// batchPriority bounds the priorities that go because of requests: those of koord-prod never do.
+// batchPriority bounds the priorities that are evicted because of requests: those of koord-prod never do.
 func batchPriority(th *sloconfig.Threshold, thresholdKey string) error {
 	const most, key = 7999, "allocatableEvictPriorityThreshold"
 	switch v := th.AllocatableEvictPriorityThreshold; {
@@ -150,7 +150,7 @@ func batchPriority(th *sloconfig.Threshold, thresholdKey string) error {
 // active pods hold what they request: they have neither ended nor begun to end.
 func activePod(p *tick.Pod) bool { return !p.Ended() && !p.Terminating }
 
-// mayGo reports whether a pod lets itself be evicted by one of the rules that want that said.
+// mayGo reports whether a pod lets itself be evicted by one of the rules that must be named for it.
 func mayGo(p *tick.Pod, rule string, atMost int64) bool {
 	return activePod(p) && p.Labels[qos.EvictionEnabled] == "true" && qos.PriorityNumber(p) <= atMost && qos.MayEvict(p, rule)
 }
@@ -198,7 +198,7 @@ const (
 	reasonEvicted      = "evicted"
 )
 
-// triggered is what is said of a pod that is evicted for one of the newer rules.
+// triggered is the message about a pod that is evicted for one of the newer rules.
 func triggered(rule string, p *tick.Pod) string {
 	return fmt.Sprintf("trigger by koordlet feature %s, kill pod: %s", rule, p.Name)
 }
@@ -207,9 +207,9 @@ func triggered(rule string, p *tick.Pod) string {
 func (r *Rule) finding(scope string, value, threshold float64) Finding {
 	f := Finding{PressureFinding: tick.PressureFinding{Rule: r.Name, Scope: scope, Value: value, Threshold: threshold, Hard: true}}
 	f.UntilCovered = true
-	f.RestsAs, f.Cooldown = restCPU, cooldownCPU
+	f.SharedCooldown, f.Cooldown = restCPU, cooldownCPU
 	if strings.Contains(r.Name, "Memory") {
-		f.RestsAs, f.Cooldown = restMemory, cooldownMemory
+		f.SharedCooldown, f.Cooldown = restMemory, cooldownMemory
 	}
 	return f
 }
@@ -217,7 +217,7 @@ func (r *Rule) finding(scope string, value, threshold float64) Finding {
 // watched is for how long a node has been looked at without a break.
 type watched struct{ level }
 
-// look notes a tick, and says why nobody is evicted yet.
+// look notes a tick, and returns why nobody is evicted yet.
 func (w *watched) look(t *tick.Tick) (waits string) {
 	w.observe(t, true)
 	if left := observeCPU - w.lasted(t.Time); left > 0 {

@@ -178,7 +178,7 @@ func TestStrategies(t *testing.T) {
 			if why, fault := tt.rule.Off(s.Strategies); why != tt.why || fault != tt.fault {
 				t.Errorf("Off = %q, %t; want %q, %t", why, fault, tt.why, tt.fault)
 			}
-			// What is off measures nothing, and says so where it is a fault.
+			// What is off measures nothing, and reports it where it is a fault.
 			m := tt.rule.New().Measure(s, koordTick(0, 9900, 99, bePod("be", uses(2000, 50), asks(9000), enabledPod)))
 			if tt.why == on {
 				return
@@ -342,7 +342,7 @@ func onlyFinding(t *testing.T, m Measure) Finding {
 	return m.Findings[0]
 }
 
-func says(f Finding) string { return fmt.Sprintf("%v %v %t %v", f.Value, f.Threshold, f.Met, f.Need) }
+func text(f Finding) string { return fmt.Sprintf("%v %v %t %v", f.Value, f.Threshold, f.Met, f.Need) }
 
 // pressedTick calls for pods by every rule of Koordinator's.
 func pressedTick(seconds int) *tick.Tick {

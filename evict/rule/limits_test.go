@@ -23,8 +23,8 @@ func TestALoadThatIsMissedDoesNotLast(t *testing.T) {
 	(*poolLoad)(nil).miss(tickAt(5))
 }
 
-// The message of a load says in how many of the samples it was over the bound.
-func TestTheLoadsMessageSaysHowOften(t *testing.T) {
+// The message of a load has in how many of the samples it was over the bound.
+func TestTheLoadsMessageHasHowOften(t *testing.T) {
 	s := onlyLoad()
 	s.LoadSyncPeriod = 10 * time.Second
 	m := measureLoad(s, repeat(80, 8)...)
@@ -73,7 +73,7 @@ func TestCPUUseThatNeedsNothingToEndIsNotMet(t *testing.T) {
 		x := koordTick(5*i, 1, 0, bePod("a", enabledPod, uses(1, 0)))
 		x.Sample.Capacity.MilliCPU = new(1.0)
 		if f := onlyFinding(t, w.Measure(cpuStrategy(), x)); f.Met || f.Need != 0 {
-			t.Errorf("tick %d: %s; want it not met", i, says(f))
+			t.Errorf("tick %d: %s; want it not met", i, text(f))
 		}
 	}
 }
@@ -255,8 +255,8 @@ func TestAnEnhancementIsATextUnderItsName(t *testing.T) {
 	}
 }
 
-// How counts and names are said, and that a count stays within its bound.
-func TestHowCountsAndNamesAreSaid(t *testing.T) {
+// How counts and names are written, and that a count stays within its bound.
+func TestHowCountsAndNamesAreWritten(t *testing.T) {
 	s := streak{Times: evictconfig.MaxTimes}
 	s.count(true, true)
 	two := Candidate{Pod: &tick.Pod{Name: "b"}, Rank: []float64{1, 2}}

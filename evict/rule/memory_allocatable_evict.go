@@ -13,8 +13,8 @@ It is on where memoryAllocatableEvictThresholdPercent, memoryAllocatableEvictLow
 7999) are set. The memory requests of the pods of that priority or a lower one, which have neither ended nor begun to end, are
 compared with what the node has as allocatable: batch-memory of pods of the class koord-batch, mid-memory of koord-mid, and the
 node's own of all others. Over the threshold, those with the label koordinator.sh/eviction-enabled and the value true are evicted, in the
-order of MemoryEvict with the request in the place of the use, until the lower percentage is reached. Then none for 4 seconds. Where the node has no
-such resource as allocatable, or 0 of it, which is what a withdrawn offer and a kubelet that has just started leave, no pod
+order of MemoryEvict with the request in the place of the use, until the lower percentage is reached. Then none for 4 seconds. Where the
+node has no such resource as allocatable, or 0 of it, which is what a withdrawn offer and a kubelet that has just started leave, no pod
 is evicted for it.`,
 	Scopes:     []string{resourceBatchMemory.name, resourceMidMemory.name, resourceMemory.name},
 	Thresholds: []string{"enable", "memoryAllocatableEvictThresholdPercent", "memoryAllocatableEvictLowerPercent", "allocatableEvictPriorityThreshold"},

@@ -9,8 +9,8 @@ import (
 var memoryEvict = &Rule{
 	Name: "MemoryEvict",
 	Doc: `the node's memory is used beyond Koordinator's threshold: pods that allow it are evicted
-As BEMemoryEvict, with the same thresholds, and the pods that are evicted for that count. It is on where evictEnabledPriorityThreshold is set
-as well. Pods of that priority or a lower one are evicted that have the label koordinator.sh/eviction-enabled with the value true; the
+As BEMemoryEvict, with the same thresholds, and the pods that are evicted for that count. It is on where evictEnabledPriorityThreshold is
+set as well. Pods of that priority or a lower one are evicted that have the label koordinator.sh/eviction-enabled with the value true; the
 priority is spec.priority, or the number of the pod's priority class. The lowest koordinator.sh/eviction-priority
 is first (an annotation; none is 0), then the lowest priority, the lowest koordinator.sh/priority, and the largest use. Then none for 4 seconds.`,
 	Scopes:     []string{ScopeMemoryUsed},

@@ -14,7 +14,7 @@ type kswapd struct {
 	// Pages is the kernel's counter at the time At, the beginning of the present period; At is zero where it is not known.
 	Pages float64   `json:"pages"`
 	At    time.Time `json:"at,omitzero"`
-	// Rate is the last period's, in pages a second; Known says that there is one.
+	// Rate is the last period's, in pages a second; Known means that there is one.
 	Rate  float64 `json:"rate"`
 	Known bool    `json:"known,omitempty"`
 }
@@ -45,7 +45,7 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 		case okOwn:
 			k.Rate, k.Known = own, true
 		default:
-			k.Known = false // the first sample, or a counter that was set back: it says what happened before, not when
+			k.Known = false // the first sample, or a counter that was set back: it shows what happened before, not when
 		}
 	}
 	if okPages && (due || k.At.IsZero()) {
@@ -73,7 +73,7 @@ func (k *kswapd) measure(x *shortage, due, continued bool) {
 	} else {
 		taint := taintMemoryPressure
 		f.Taint = &taint
-		f.Candidates, f.Leaving = x.relieving(k.Rate, only(tick.QoSReclaimed, tick.QoSShared))
+		f.Candidates, f.Others = x.relieving(k.Rate, only(tick.QoSReclaimed, tick.QoSShared))
 		if !due { // a pod may have ended since it was measured
 			f.Waits = "waits for the next period's rate"
 		}

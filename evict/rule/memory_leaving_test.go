@@ -45,14 +45,14 @@ func TestMemoryLeaving(t *testing.T) {
 			continue
 		}
 		var got []string
-		for _, c := range f.Leaving {
+		for _, c := range f.Others {
 			got = append(got, fmt.Sprintf("%s %v", c.Pod.Name, c.Releases/mebi))
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: who else may be on the way out, with MiB (-want +got):\n%s", name, d)
 		}
-		if f.Rest() != memoryPressure.Name+" "+ScopeMemory {
-			t.Errorf("%s: rest %q", name, f.Rest())
+		if f.CooldownKey() != memoryPressure.Name+" "+ScopeMemory {
+			t.Errorf("%s: rest %q", name, f.CooldownKey())
 		}
 	}
 }

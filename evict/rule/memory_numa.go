@@ -71,18 +71,18 @@ func (l *numaMemory) finding(x *shortage, name string, node int, free, total, pa
 		f.Since = ""
 		return f
 	}
-	accept, who := only(tick.QoSReclaimed), "reclaimed pods go"
+	accept, who := only(tick.QoSReclaimed), "reclaimed pods may be evicted"
 	if everyone {
 		accept, who = anyone, "any pod may be evicted"
 	}
 	least := total * x.s.MemoryNUMAVictimMinimum
 	accepted, others := x.candidates(x.s.MemoryNUMARanking, 0, node, accept)
-	f.Leaving = others
+	f.Others = others
 	for _, c := range accepted {
 		if c.Releases > 0 && c.Releases >= least {
 			f.Candidates = append(f.Candidates, c)
 		} else {
-			f.Leaving = append(f.Leaving, Candidate{Pod: c.Pod, Releases: c.Releases})
+			f.Others = append(f.Others, Candidate{Pod: c.Pod, Releases: c.Releases})
 		}
 	}
 	if len(x.unknown) > 0 {

@@ -13,7 +13,7 @@ import (
 var memoryPressure = &Rule{
 	Name: "memory-pressure-eviction-plugin",
 	Doc: `memory is short: on the node, on a NUMA node, by kswapd's work, or by the pods' stalls
-All are hard, name one pod at a time, and but for NUMA taint the node MemoryPressure:NoSchedule. The part says which it is.
+All are hard, name one pod at a time, and but for NUMA taint the node MemoryPressure:NoSchedule. The part names the sign.
 
 free: the node's free memory (bytes) is under the larger of memory-free-minimum and the kernel's watermark, which is
 total x vm.watermark_scale_factor / 10000. Only reclaimed pods are evicted.
@@ -40,7 +40,7 @@ running container releases nothing and stays.`,
 	New:    func() Window { return &memoryWindow{} },
 }
 
-// ScopeMemory is the node's memory, whichever sign says that it is short.
+// ScopeMemory is the node's memory, whichever sign shows that it is short.
 const ScopeMemory = "memory"
 
 // Parts of memory pressure; that of a NUMA node is numa<id>.
@@ -139,7 +139,7 @@ func (w *memoryWindow) free(x *shortage) {
 	if met {
 		taint := taintMemoryPressure
 		f.Taint = &taint
-		f.Candidates, f.Leaving = x.candidates(x.s.MemorySystemRanking, threshold-free, -1, only(tick.QoSReclaimed))
+		f.Candidates, f.Others = x.candidates(x.s.MemorySystemRanking, threshold-free, -1, only(tick.QoSReclaimed))
 		f.Message = fmt.Sprintf("%s of the node's memory are free, under the threshold of %s", mebibytes(free), mebibytes(threshold))
 	}
 	x.m.Findings = append(x.m.Findings, f)
@@ -151,7 +151,8 @@ func (x *shortage) missing(part, why string) {
 
 func (x *shortage) finding(part string, value, threshold float64, met bool, l *level) Finding {
 	f := Finding{PressureFinding: tick.PressureFinding{
-		Rule: memoryPressure.Name, Scope: ScopeMemory, Part: part, Value: value, Threshold: threshold, Met: met, Hard: true, Since: since(l.Start),
+		Rule: memoryPressure.Name, Scope: ScopeMemory, Part: part, Value: value, Threshold: threshold, Met: met, Hard: true,
+		Since: since(l.Start),
 	}}
 	f.Tolerance, f.Cooldown = x.s.MemoryTolerance, x.s.MemoryCooldown
 	f.GracePeriodSeconds = grace(x.s.MemoryGracePeriod)
@@ -165,7 +166,7 @@ type victim struct {
 	known bool
 }
 
-// victims are the active pods of the classes that may go, but for those that have not begun to run: they hold nothing.
+// victims are the active pods of the classes that may be evicted, but for those that have not begun to run: they hold nothing.
 func victims(t *tick.Tick) []victim {
 	var list []victim
 	for i := range t.Sample.Pods {

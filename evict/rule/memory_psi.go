@@ -49,7 +49,7 @@ func measurePSI(x *shortage, l *level) {
 	f.Cooldown = max(f.Cooldown, x.s.MemoryPSICooldown)
 	if met {
 		lasted := l.lasted(now)
-		accept, who := only(tick.QoSReclaimed), "reclaimed pods go"
+		accept, who := only(tick.QoSReclaimed), "reclaimed pods may be evicted"
 		if lasted >= x.s.MemoryPSIDuration {
 			accept, who = anyone, "any pod may be evicted"
 		}
@@ -57,7 +57,7 @@ func measurePSI(x *shortage, l *level) {
 			taint := taintMemoryPressure
 			f.Taint = &taint
 		}
-		f.Candidates, f.Leaving = x.relieving(value, accept)
+		f.Candidates, f.Others = x.relieving(value, accept)
 		f.Message = fmt.Sprintf("tasks wait for memory %.2f%% of the time, over the threshold of %.2f%%, and %d pods for %.2f%% on average, for %.0fs: %s",
 			value, threshold, pressed, sum/float64(pressed), lasted.Seconds(), who)
 	}

@@ -42,7 +42,7 @@ func enhancement(p *tick.Pod, annotation, field string) string {
 	return value
 }
 
-// rate is a number over 0 that an annotation's field says; nil where there is none.
+// rate is the number over 0 in an annotation's field; nil where there is none.
 func rate(p *tick.Pod, annotation, field string) (*float64, error) {
 	text := enhancement(p, annotation, field)
 	if text == "" {
@@ -101,7 +101,7 @@ func podMemory(p *tick.Pod, of func(*tick.Memory) *float64) (float64, bool) {
 func usageBytes(m *tick.Memory) *float64 { return m.UsageBytes }
 func rssBytes(m *tick.Memory) *float64   { return m.RSSBytes }
 
-// noPriority stands for a priority under all others: Katalyst lets a pod without one go before all that have one.
+// noPriority stands for a priority under all others: Katalyst evicts a pod without one before all that have one.
 const noPriority = 2 * math.MinInt64
 
 func priority(p *tick.Pod) float64 {

@@ -19,8 +19,8 @@ Met and hard where the sum of the active reclaimed pods' requests (milli-CPU, or
 what the advice offers, for reclaimed-tolerance. CPU and memory can have a threshold each, and a lower soft one, for which
 one pod at a time is evicted when no other has to be. An offer of 0 counts as withdrawn, unless reclaimed-zero-offer-enabled: nothing is
 measured against it, for the pods were promised capacity, and the switch that withdraws it asks nobody to end them. The pod with
-the lowest number in its annotation katalyst.kubewharf.io/pod_evict_score is first (none is 0), then the one of lowest priority (one without a priority
-before all), then the one with the largest request.
+the lowest number in its annotation katalyst.kubewharf.io/pod_evict_score is first (none is 0), then the one of lowest priority (one without
+a priority before all), then the one with the largest request.
 
 On each NUMA node the requests of the reclaimed pods that are bound to it are compared with that node's part of the
 offer. A pod is bound that has the annotation katalyst.kubewharf.io/numa_bind_result with one node, or asks for numa_binding in

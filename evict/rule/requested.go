@@ -79,7 +79,7 @@ func (l *levels) measure(m *Measure, r *Rule, b bounds, atMost int64, t *tick.Ti
 			if mayGo(p, r.Name, atMost) {
 				f.Candidates = append(f.Candidates, c)
 			} else {
-				f.Leaving = append(f.Leaving, c)
+				f.Others = append(f.Others, c)
 			}
 		}
 		if sum == 0 {
@@ -102,7 +102,7 @@ func (l *levels) measure(m *Measure, r *Rule, b bounds, atMost int64, t *tick.Ti
 		f.Met = over.observe(t, f.Value > f.Threshold)
 		f.Since = since(over.Start)
 		if !f.Met {
-			f.Candidates, f.Leaving = nil, nil
+			f.Candidates, f.Others = nil, nil
 		} else {
 			f.Need, f.Reason, f.Waits = math.Ceil(sum-b.lower*offered/100), reasonEvicted, waits
 			f.Message = fmt.Sprintf("pods of priority %d or lower request %s of %s, over %.0f%% of the %s that the node offers: %s have to be released to come to %.0f%%",

@@ -197,13 +197,13 @@ func TestRequestedCandidates(t *testing.T) {
 		if d := cmp.Diff(map[string]float64{"small": 1000, "large": 2000, "first": 500}, released(f.Candidates)); d != "" {
 			t.Errorf("candidates (-want +got):\n%s", d)
 		}
-		if d := cmp.Diff(map[string]float64{"not-labelled": 3000, "forbids": 3000}, released(f.Leaving)); d != "" {
+		if d := cmp.Diff(map[string]float64{"not-labelled": 3000, "forbids": 3000}, released(f.Others)); d != "" {
 			t.Errorf("others (-want +got):\n%s", d)
 		}
 		if got := strings.Join(ranked(f), " "); got != "first large small" {
 			t.Errorf("order %s", got)
 		}
-		if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature CPUAllocatableEvict, kill pod: small" || f.Rest() != "koordinator cpu" || f.Cooldown.Seconds() != 20 {
+		if f.Reason != "evicted" || f.Candidates[0].Message != "trigger by koordlet feature CPUAllocatableEvict, kill pod: small" || f.CooldownKey() != "koordinator cpu" || f.Cooldown.Seconds() != 20 {
 			t.Errorf("%+v", f)
 		}
 		if want := "pods of priority 7999 or lower request 9500m of kubernetes.io/batch-cpu, over 100% of the 4000m that the node offers: 5900m have to be released to come to 90%"; f.Message != want {
@@ -212,7 +212,7 @@ func TestRequestedCandidates(t *testing.T) {
 	}
 	// For memory nobody is waited for.
 	m := memoryAllocatableEvict.New().Measure(allocatableStrategy(100, 90, 7999), koordTick(0, 0, 0, pods...))
-	if f := m.Findings[0]; !f.Met || f.Waits != "" || f.Rest() != "koordinator memory" || f.Cooldown.Seconds() != 4 {
+	if f := m.Findings[0]; !f.Met || f.Waits != "" || f.CooldownKey() != "koordinator memory" || f.Cooldown.Seconds() != 4 {
 		t.Errorf("%+v", f)
 	}
 }

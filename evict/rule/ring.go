@@ -19,7 +19,7 @@ type Ring[T any] struct {
 // Due reports whether a sample should be taken at now. Samples have distinct times, and the clock may be set:
 //   - backwards, the period starts over, so that the same stretch of time is neither counted twice nor waited for;
 //   - forwards, or the stream was away for more than twice the time that a full ring covers, what was seen
-//     before says nothing about the present any more, and the ring is emptied.
+//     before shows nothing about the present any more, and the ring is emptied.
 func (r *Ring[T]) Due(now time.Time, period time.Duration, capacity int) bool {
 	switch gap := now.Sub(r.Last); {
 	case r.Last.IsZero():

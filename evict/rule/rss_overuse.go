@@ -15,8 +15,8 @@ var rssOveruse = &Rule{
 Off unless rss-overuse-enabled. The value is the number of shared and reclaimed pods whose resident memory (memory.rssBytes) is over
 rss-overuse-threshold times their memory request, for reclaimed pods that of reclaimed memory; a pod's annotation
 katalyst.kubewharf.io/memory_enhancement can have an rss_overuse_threshold of its own. A pod with a container that
-requests no memory is not looked at. A pod that has been over for rss-overuse-tolerance is evicted when no other pod has to be, one at a time: the one that
-is over its threshold by the largest factor first.`,
+requests no memory is not looked at. A pod that has been over for rss-overuse-tolerance is evicted when no other pod has to be, one at a
+time: the one that is over its threshold by the largest factor first.`,
 	Scopes: []string{ScopeRSS},
 	Rows:   (*evictconfig.Settings).RSSRows,
 	New:    func() Window { return &rssWindow{} },

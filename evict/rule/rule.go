@@ -23,7 +23,7 @@ type Rule struct {
 	Scopes []string
 	// Rows are the settings that the rule reads, nil where there are none.
 	Rows func(*evictconfig.Settings) []evictconfig.Row
-	// Thresholds name the keys of the node's strategy (resource-threshold-config) that it reads, and Strategy says why the rule
+	// Thresholds name the keys of the node's strategy (resource-threshold-config) that it reads, and Strategy returns why the rule
 	// is off with one; nil for rules that are no concern of the strategy.
 	Thresholds []string
 	Strategy   func(*sloconfig.Threshold) error
@@ -37,10 +37,10 @@ type Window interface {
 	Measure(s *Settings, t *tick.Tick) Measure
 }
 
-// Measure is what a rule says about one tick.
+// Measure is what a rule finds in one tick.
 type Measure struct {
 	Findings []Finding
-	// Errors says which inputs were missing. A missing input is never a default that acts.
+	// Errors names the inputs that were missing. A missing input is never a default that acts.
 	Errors []string
 }
 
@@ -53,25 +53,25 @@ type Finding struct {
 	// Candidates are the pods whose end would relieve the pressure, in no order; set where it is Met. Those of a finding that
 	// is not Hard wait in a queue, from which one is evicted a round; a finding with a taint alone has none.
 	Candidates []Candidate
-	// Leaving are pods that the finding does not choose from, and whose end would relieve the pressure as well: they count when
+	// Others are pods that the finding does not choose from, and whose end would relieve the pressure as well: they count when
 	// their eviction is in progress.
-	Leaving []Candidate
+	Others []Candidate
 	// Tolerance is how long the finding must have been met without a break before a pod is evicted.
 	Tolerance time.Duration
 	// GracePeriodSeconds is the victim's, nil for the pod's own; a candidate's takes precedence.
 	GracePeriodSeconds *int64
 	// Cooldown is the rest between two evictions of the rule in the scope.
 	Cooldown time.Duration
-	// RestsAs names what rests together after an eviction, where that is more than the rule in the scope.
-	RestsAs string
+	// SharedCooldown names the cooldown that an eviction begins, where rules share it.
+	SharedCooldown string
 	// Need is how much has to end, in the unit of [Candidate.Releases], where that is another than the value's, or not all of the
 	// way to the threshold; 0 otherwise.
 	Need float64
-	// UntilCovered says that the pods that are needed are evicted at one tick, however many, unless a limit of a rule's pods is set.
+	// UntilCovered means that the pods that are needed are evicted at one tick, however many, unless a limit of a rule's pods is set.
 	UntilCovered bool
-	// Reason is the eviction's, where it is not said in Katalyst's words.
+	// Reason is the eviction's, where it is not in Katalyst's words.
 	Reason string
-	// Waits says in a few words why nobody is evicted for it at this tick although it is met; empty otherwise.
+	// Waits is, in a few words, why nobody is evicted for it at this tick although it is met; empty otherwise.
 	Waits string
 	// Message is one sentence for people.
 	Message string
@@ -85,9 +85,9 @@ func (f *Finding) About() string {
 	return f.Scope + " (" + f.Part + ")"
 }
 
-// Rest names what rests after an eviction: the rule in the scope, for one scope's evictions say nothing about another's need,
-// or what rests together.
-func (f *Finding) Rest() string { return cmp.Or(f.RestsAs, f.Rule+" "+f.Scope) }
+// CooldownKey names the cooldown that an eviction begins: the rule in the scope, for one scope's evictions show nothing about
+// another's need, or what several rules share.
+func (f *Finding) CooldownKey() string { return cmp.Or(f.SharedCooldown, f.Rule+" "+f.Scope) }
 
 // Candidate is a pod with its rank for one finding.
 type Candidate struct {
@@ -96,7 +96,7 @@ type Candidate struct {
 	Rank []float64
 	// Releases is how much of the finding's value ends with the pod.
 	Releases float64
-	// GracePeriodSeconds is the pod's where it is another than the finding's, and Message what is said of it alone.
+	// GracePeriodSeconds is the pod's where it is another than the finding's, and Message is about it alone.
 	GracePeriodSeconds *int64
 	Message            string
 }

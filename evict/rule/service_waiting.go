@@ -43,10 +43,10 @@ then none for service-waiting-cooldown. Pods whose use is not known or 0 are not
 	serviceIO = waitingSource{
 		name: "service-io-waiting",
 		doc: `a service waits for the disk, and batch pods use it
-Off unless service-io-enabled. The value is the longest waiting of all pods that are not reclaimed, in thousandths of the time: some avg10 of
-their io.pressure, which cgroup v2 alone has. Where one has waited more than service-io-threshold for service-io-duration, the reclaimed
-pod that reads and writes most is evicted, and then none for service-io-cooldown. Pods of which that is not known or 0 are not evicted. Where no
-service's waiting is known nothing is measured.`,
+Off unless service-io-enabled. The value is the longest waiting of all pods that are not reclaimed, in thousandths of the time: some avg10
+of their io.pressure, which cgroup v2 alone has. Where one has waited more than service-io-threshold for service-io-duration, the reclaimed
+pod that reads and writes most is evicted, and then none for service-io-cooldown. Pods of which that is not known or 0 are not evicted.
+Where no service's waiting is known nothing is measured.`,
 		scope: ScopeServiceIO,
 		rows:  (*evictconfig.Settings).ServiceIORows,
 		settings: func(s *Settings) waitingSettings {

@@ -23,7 +23,7 @@ type level struct {
 const leastBreak = 90 * time.Second
 
 // LongestGap is the longest silence after a sample over which something is taken to have lasted: three times the interval
-// that it was taken in, where that is longer. The next sample's own interval says nothing: it covers the silence.
+// that it was taken in, where that is longer. The next sample's own interval does not count: it covers the silence.
 func LongestGap(interval time.Duration) time.Duration {
 	return max(leastBreak, 3*min(interval, time.Hour))
 }
@@ -49,7 +49,8 @@ func (l *level) over(t *tick.Tick, value, threshold, hysteresis float64) (counts
 
 // podOver compares a pod's value, by what was known of the pod before. Where it is over, now has the pod's level, which is returned; else
 // it is nil. The threshold is the one that counts now.
-func podOver(now *map[string]*level, before map[string]*level, uid string, t *tick.Tick, value, threshold, hysteresis float64) (*level, float64) {
+func podOver(now *map[string]*level, before map[string]*level, uid string, t *tick.Tick, value, threshold, hysteresis float64,
+) (*level, float64) {
 	l := before[uid]
 	if l == nil {
 		l = &level{}
@@ -96,7 +97,7 @@ func (l *level) lasted(now time.Time) time.Duration {
 	return now.Sub(l.Start)
 }
 
-// pace says when it is time to look at something again that is counted in times.
+// pace decides when it is time to look at something again that is counted in times.
 type pace struct {
 	Last     time.Time     `json:"last,omitzero"`
 	Interval time.Duration `json:"interval,omitzero"` // the last sample's

@@ -76,7 +76,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Samples that are further apart hold for three of their intervals; the one that ends a silence covers it, and says nothing.
+// Samples that are further apart hold for three of their intervals; the one that ends a silence covers it, and does not count.
 func TestLongestGap(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

@@ -53,7 +53,7 @@ func TestANUMANodeThatIsNotKnownIsNotShort(t *testing.T) {
 		s.MemoryNUMABelowTimes, s.MemoryNUMABelowTimesReclaimed = 1, 1
 		m := measureEvery(s, 2, func(_ int, x *tick.Tick) { change(x.Sample.NUMANodes[0].Memory) }, holder("r", tick.QoSReclaimed, 9000))
 		if f := part(m, "numa0"); f != nil || !strings.Contains(fmt.Sprint(m.Errors), "memory (numa0): the sample has not the free and total") {
-			t.Errorf("%s: %+v, errors %q; want it not measured, and said so", name, f, m.Errors)
+			t.Errorf("%s: %+v, errors %q; want it not measured, and an error", name, f, m.Errors)
 		}
 	}
 }
@@ -88,8 +88,8 @@ func TestAWatermarkOfZeroIsNotKnown(t *testing.T) {
 	}
 }
 
-// A rule of memory that is off says nothing where the node's memory is missing, and a rate of 0 pages is off.
-func TestMemoryThatIsMissingIsSaidWhereARuleIsOn(t *testing.T) {
+// A rule of memory that is off reports nothing where the node's memory is missing, and a rate of 0 pages is off.
+func TestMemoryThatIsMissingIsReportedWhereARuleIsOn(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		system, numa bool
@@ -191,7 +191,7 @@ func TestAPodWithoutContainersExceedsNoRequest(t *testing.T) {
 	first, second := resident("first", tick.QoSShared, 9000), resident("second", tick.QoSShared, 8000)
 	w := rssOveruse.New()
 	if f := onlyFinding(t, w.Measure(&s, tickAt(0, bare))); f.Met || f.Message != "" {
-		t.Errorf("without a request: %+v; want nobody, and nothing said", f)
+		t.Errorf("without a request: %+v; want nobody, and nothing reported", f)
 	}
 	w.Measure(&s, tickAt(0, bare, second))
 	f := onlyFinding(t, w.Measure(&s, tickAt(5, first, bare, second)))
@@ -251,8 +251,8 @@ func TestACPUSetOfSharedCPUsIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// Where there are no NUMA nodes that is what is said, whatever else is missing.
-func TestNoNUMANodesAreSaid(t *testing.T) {
+// Where there are no NUMA nodes that is what is reported, whatever else is missing.
+func TestNoNUMANodesAreReported(t *testing.T) {
 	s := Defaults()
 	x := shortTick(0, 50)
 	x.Sample.Memory.WatermarkScaleFactor, x.Sample.NUMANodes = nil, nil

@@ -18,14 +18,14 @@ import (
 type Node struct {
 	// Config are the configuration objects that were good last.
 	Config dynamic.Memory `json:"config,omitempty"`
-	// Awaits says since when it is not known what the cluster's objects are; zero where it is.
+	// Awaits is the time since which it is not known what the cluster's objects are; zero where it is.
 	Awaits time.Time `json:"awaitsConfig,omitzero"`
 
 	fromObjects fromObjects
 	Strategies  Strategies `json:"-"`
 }
 
-// fromObjects are the settings of a node with what its configuration objects say, kept until one of the things changes that they are
+// fromObjects are the settings of a node with what its configuration objects contain, kept until one of the things changes that they are
 // made of.
 type fromObjects struct {
 	base  *Settings // flags and file
@@ -69,13 +69,13 @@ func (n *Node) SettingsAt(base *Settings, t *tick.Tick, log *slog.Logger) (*Sett
 const awaitConfig = time.Minute
 
 // awaitsConfig reports whether collect has not read yet what configures the node, nor an earlier run of evict. What the
-// cluster says then may be that a rule is not to act.
+// cluster has then may be that a rule is not to act.
 func (n *Node) awaitsConfig(t *tick.Tick) bool {
 	c := &n.fromObjects
 	switch {
 	case t.Sample == nil:
 		return c.tries // nothing is measured
-	case !t.Sample.Unread("config"), saysObjects(t.Sample.Config):
+	case !t.Sample.Unread("config"), hasObjects(t.Sample.Config):
 		c.read, n.Awaits = true, time.Time{}
 	}
 	if c.read || n.Config.Raw() != nil {
@@ -98,7 +98,7 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 		return c.settings, nil
 	}
 	raw, labels := t.Sample.Config, t.Sample.Labels
-	if t.Sample.Unread("config") && !saysObjects(raw) { // not known is not none
+	if t.Sample.Unread("config") && !hasObjects(raw) { // not known is not none
 		raw = c.raw
 		if c.settings == nil {
 			raw = n.Config.Raw()
@@ -133,14 +133,14 @@ func (n *Node) objectsOver(base *Settings, t *tick.Tick, log *slog.Logger) (*Set
 	return c.settings, c.errs
 }
 
-// saysObjects reports whether a tick's configuration says what there is of Katalyst's objects: of Koordinator's ConfigMap it may say
+// hasObjects reports whether a tick's configuration has what there is of Katalyst's objects: of Koordinator's ConfigMap it may have
 // something all the same.
-func saysObjects(raw tick.Raw) bool {
+func hasObjects(raw tick.Raw) bool {
 	var top map[string]tick.Raw
 	return len(raw) > 0 && (tick.Unmarshal(raw, &top) != nil || top["katalyst"] != nil)
 }
 
-// log says what has changed, once.
+// log logs what has changed, once.
 func (c *fromObjects) log(log *slog.Logger, before *Settings, objects []dynamic.Object) {
 	c.reported.Problems(log, "configuration refused", c.errs)
 	var logged []string

@@ -101,7 +101,7 @@ func (s *Settings) WriteChanged(b *strings.Builder) {
 	}
 }
 
-// writeStrategy says where a rule of Koordinator's has its thresholds from, and whether it is on with them.
+// writeStrategy writes where a rule of Koordinator's has its thresholds from, and whether it is on with them.
 func writeStrategy(b *strings.Builder, r *rule.Rule, s *sloconfig.Strategies) {
 	if s == nil {
 		fmt.Fprintf(b, "  thresholds: %s of each node, from sample.config; off where there is none\n", sloconfig.KeyThreshold)
@@ -113,7 +113,7 @@ func writeStrategy(b *strings.Builder, r *rule.Rule, s *sloconfig.Strategies) {
 	}
 }
 
-// WriteThresholds writes what a node's strategy says to some of Koordinator's rules.
+// WriteThresholds writes what a node's strategy contains for some of Koordinator's rules.
 func WriteThresholds(b *strings.Builder, s *sloconfig.Strategies, keys []string) {
 	values := map[string]tick.Raw{}
 	if raw, err := tick.Marshal(s.Threshold); err == nil {
@@ -128,7 +128,7 @@ func WriteThresholds(b *strings.Builder, s *sloconfig.Strategies, keys []string)
 	}
 }
 
-// StrategySource says where the strategies are from.
+// StrategySource returns where the strategies are from.
 func StrategySource(s *sloconfig.Strategies) string {
 	from := sloconfig.KeyThreshold + " of " + s.From
 	if entry := s.Entries[sloconfig.KeyThreshold]; entry != "" {

@@ -42,7 +42,7 @@ func Pointers(rows []evictconfig.Row) map[string]any {
 	return into
 }
 
-// MergeRows puts what the command line has given over rows, of which a file has set those with a line, and says where each is from.
+// MergeRows puts what the command line has given over rows, of which a file has set those with a line, and returns where each is from.
 func MergeRows(s *stage.Session, rows, given []evictconfig.Row, path string, lines map[string]int) map[string]string {
 	from := map[string]string{}
 	for i, row := range rows {

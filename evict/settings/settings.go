@@ -1,4 +1,4 @@
-// Package settings says which of evict's settings are in force on a node, and where each is from: the command line, --config, the
+// Package settings resolves which of evict's settings are in force on a node, and where each is from: the command line, --config, the
 // configuration objects of the cluster, or the default. What settings there are is in lib/evictconfig.
 package settings
 
@@ -22,7 +22,7 @@ import (
 type Settings struct {
 	evictconfig.Settings
 
-	// From says where each setting is from, by its name.
+	// From has the source of each setting, by its name.
 	From map[string]string
 	// SLO is a --config that is Koordinator's ConfigMap, objects are those of a --config in Katalyst's form.
 	SLO     *sloconfig.File
@@ -71,7 +71,7 @@ func (s *Settings) check(bad func(name string, err error)) {
 	}
 }
 
-// with are the settings with what objects say over the defaults.
+// with are the settings with what objects contain over the defaults.
 func (s *Settings) with(objects []dynamic.Object) (*Settings, error) {
 	list := dynamic.Settings(objects, func(setting string) bool { return s.From[setting] != FromDefault })
 	if len(list) == 0 {
@@ -118,7 +118,7 @@ func (s *Settings) checkObjects() (errs []error) {
 	return errs
 }
 
-// ofNode are the settings with what the file's objects say to --node, whose labels are known to ticks alone.
+// ofNode are the settings with what the file's objects contain for --node, whose labels are known to ticks alone.
 func (s *Settings) ofNode(session *stage.Session) *Settings {
 	var local customconfig.Local
 	file, _ := local.InForce(s.objects, session.Node, nil, session.Now())

@@ -49,7 +49,7 @@ func (k *Strategies) Read(s *Settings, t *tick.Tick) (*sloconfig.Strategies, []s
 	return k.Last, k.errs
 }
 
-// Log says what has changed, once.
+// Log logs what has changed, once.
 func (k *Strategies) Log(log *slog.Logger) {
 	k.reported.Problems(log, "configuration refused", k.errs)
 	s := k.Last

@@ -1,4 +1,4 @@
-// Package apply makes the wanted state of cgroups true: it reads what there is, lets [plan] order what differs, writes
+// Package apply brings cgroups to their desired state: it reads what there is, lets [plan] order what differs, writes
 // that, reads it back, and keeps the journal from which everything can be put back.
 package apply
 
@@ -26,7 +26,7 @@ type Writer interface {
 	WriteFile(controller, cgroup, name, value string) error
 }
 
-// Options say how an [Applier] acts.
+// Options set how an [Applier] acts.
 type Options struct {
 	Hierarchy *cgroup.Hierarchy
 	Root      string             // of the machine's /sys and /proc, for its disks; / where empty
@@ -40,7 +40,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Applier makes wanted states true, one after the other. It is not for use by several goroutines.
+// Applier applies desired states, one after the other. It is not for use by several goroutines.
 type Applier struct {
 	Options
 
@@ -57,7 +57,7 @@ type Applier struct {
 		set  cpus.Set
 	}
 
-	wanted   []tick.Cgroup // what items were made of
+	desired  []tick.Cgroup // what items were made of
 	items    []item
 	problems []tick.IsolationError
 	failed   int // of the last Apply
@@ -82,7 +82,7 @@ type item struct {
 	file, period, quota, inForce *file
 
 	judged uint64 // the readings of the files that done was judged by
-	done   bool   // the file says what is wanted
+	done   bool   // the file has what is desired
 	err    error  // why it could not be read
 	leave  bool   // another program keeps writing another value, or it may not be touched
 	spare  bool   // what it stands in the place of can be had (see [plan.Setting.Instead])
@@ -140,13 +140,13 @@ func (a *Applier) Close() {
 // At sets the time of the rounds to come: that of the tick.
 func (a *Applier) At(now time.Time) { a.now = now }
 
-// Apply makes the wanted state true as far as it can and says what it did.
-func (a *Applier) Apply(wanted []tick.Cgroup) tick.Isolation {
+// Apply applies the desired state as far as it can and returns what it did.
+func (a *Applier) Apply(desired []tick.Cgroup) tick.Isolation {
 	r := &round{}
 	r.DryRun = a.DryRun
 	a.readMachine()
-	a.readDisksFor(wanted)
-	a.program(wanted)
+	a.readDisksFor(desired)
+	a.program(desired)
 	for _, p := range a.problems {
 		if plan.Unavailable(p) {
 			a.unavailable.report(r, p)
@@ -394,7 +394,7 @@ func (a *Applier) checkInForce(r *round) {
 	}
 }
 
-// settled reports whether the item's file said what is wanted when it was read or written last.
+// settled reports whether the item's file had what is desired when it was read or written last.
 func settled(it *item) bool {
 	want, err := it.Want()
 	return err == nil && plan.Same(it.Name, it.file.text, want)

@@ -76,7 +76,7 @@ func BenchmarkSqueezeFloor(b *testing.B) {
 	b.ReportMetric(float64(len(files)), "writes/op")
 }
 
-// BenchmarkSteady is the cost of a round in which all is as wanted, at 250 containers with three values each.
+// BenchmarkSteady is the cost of a round in which all is as desired, at 250 containers with three values each.
 func BenchmarkSteady(b *testing.B) {
 	var names []string
 	for i := range 250 {
@@ -84,15 +84,15 @@ func BenchmarkSteady(b *testing.B) {
 	}
 	r := newRealTree(b, names...)
 	a, w := newApplier(b, r.h, nil)
-	var wanted []tick.Cgroup
+	var desired []tick.Cgroup
 	for _, name := range names {
-		wanted = append(wanted, tick.Cgroup{Cgroup: r.path(name), CPUSetCPUs: "0-1", CPUWeight: new(int64(50)), CPUMaxMilliCPU: new(int64(500))})
+		desired = append(desired, tick.Cgroup{Cgroup: r.path(name), CPUSetCPUs: "0-1", CPUWeight: new(int64(50)), CPUMaxMilliCPU: new(int64(500))})
 	}
-	a.Apply(wanted)
+	a.Apply(desired)
 	writes := w.writes
 	b.ReportAllocs()
 	for b.Loop() {
-		a.Apply(append([]tick.Cgroup(nil), wanted...))
+		a.Apply(append([]tick.Cgroup(nil), desired...))
 	}
 	if w.writes != writes {
 		b.Errorf("%d writes in steady state", w.writes-writes)

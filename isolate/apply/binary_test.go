@@ -154,8 +154,8 @@ func TestRestoreAfterSIGKILL(t *testing.T) {
 	first := tree.snapshot(names...)
 	journal := filepath.Join(t.TempDir(), "journal")
 
-	squeezed := tree.wanted()
-	easy := tree.wanted()
+	squeezed := tree.desired()
+	easy := tree.desired()
 	easy[0].CPUSetCPUs, easy[0].CPUMaxMilliCPU, easy[0].CPUIdle, easy[1].CPUMaxMilliCPU = "0-1", p(1900), new(false), p(1000)
 	for round := range 10 {
 		r := start(t, "--journal", journal, "--log-level", "error")
@@ -168,11 +168,11 @@ func TestRestoreAfterSIGKILL(t *testing.T) {
 				break sending
 			default:
 			}
-			wanted := squeezed
+			desired := squeezed
 			if i%2 == 1 {
-				wanted = easy
+				desired = easy
 			}
-			r.send(0, &tick.Advice{Cgroups: wanted})
+			r.send(0, &tick.Advice{Cgroups: desired})
 		}
 		_ = r.cmd.Process.Kill()
 		_ = r.cmd.Wait()

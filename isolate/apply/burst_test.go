@@ -37,23 +37,23 @@ func TestBurstOnTheKernel(t *testing.T) {
 	j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
 	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
 	for _, step := range []struct {
-		wanted     []tick.Cgroup
+		desired    []tick.Cgroup
 		pod, c, d  string
 		writes     int
 		unchanging bool
 	}{
-		{wanted: r.service(1000, 10000, 1000, 10000), pod: "100000 100000", c: "100000 100000", d: "100000 70000", writes: 2},
-		{wanted: r.service(1000, 10000, 1000, 10000), pod: "100000 100000", c: "100000 100000", d: "100000 70000", writes: 0},
-		{wanted: r.service(1200, 10000, 1200, 10000), pod: "120000 120000", c: "120000 120000", d: "100000 70000", writes: 4},
-		{wanted: r.service(3000, 3000, 3000, 3000), pod: "300000 300000", c: "300000 300000", d: "100000 70000", writes: 4},
-		{wanted: r.service(500, 10000, 400, 300), pod: "50000 50000", c: "40000 30000", d: "50000 50000", writes: 6},
-		{wanted: r.service(2000, 0, 2000, 500), pod: "200000 0", c: "200000 50000", d: "100000 70000", writes: 6}, // and d gets its own back
-		{wanted: r.service(-1, 0, -1, 0), pod: "-1 0", c: "-1 0", d: "100000 70000", writes: 3},
-		{wanted: r.service(-1, 5000, 100, 5000), pod: "-1 500000", c: "10000 10000", d: "100000 70000", writes: 3},
-		{wanted: r.service(200, 100, 100, 100), pod: "20000 10000", c: "10000 10000", d: "20000 20000", writes: 4},
+		{desired: r.service(1000, 10000, 1000, 10000), pod: "100000 100000", c: "100000 100000", d: "100000 70000", writes: 2},
+		{desired: r.service(1000, 10000, 1000, 10000), pod: "100000 100000", c: "100000 100000", d: "100000 70000", writes: 0},
+		{desired: r.service(1200, 10000, 1200, 10000), pod: "120000 120000", c: "120000 120000", d: "100000 70000", writes: 4},
+		{desired: r.service(3000, 3000, 3000, 3000), pod: "300000 300000", c: "300000 300000", d: "100000 70000", writes: 4},
+		{desired: r.service(500, 10000, 400, 300), pod: "50000 50000", c: "40000 30000", d: "50000 50000", writes: 6},
+		{desired: r.service(2000, 0, 2000, 500), pod: "200000 0", c: "200000 50000", d: "100000 70000", writes: 6}, // and d gets its own back
+		{desired: r.service(-1, 0, -1, 0), pod: "-1 0", c: "-1 0", d: "100000 70000", writes: 3},
+		{desired: r.service(-1, 5000, 100, 5000), pod: "-1 500000", c: "10000 10000", d: "100000 70000", writes: 3},
+		{desired: r.service(200, 100, 100, 100), pod: "20000 10000", c: "10000 10000", d: "20000 20000", writes: 4},
 	} {
 		before := w.writes
-		out := a.Apply(step.wanted)
+		out := a.Apply(step.desired)
 		if len(out.Errors) > 0 || out.Missing > 0 || len(out.Unavailable) > 0 {
 			t.Fatalf("%+v:\n%s", step, errorsOf(out))
 		}
@@ -84,9 +84,9 @@ func TestBurstKilledAtEveryWrite(t *testing.T) {
 	plans := [][]tick.Cgroup{r.service(300, 300, 200, 200), r.service(4000, 10000, 3000, 1000), r.service(600, 100, -1, 0)}
 	for killAt := 1; ; killAt++ {
 		left := false
-		for i, wanted := range plans {
+		for i, desired := range plans {
 			j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
-			left = !applyUntil(t, r, j, wanted, killAt) || left
+			left = !applyUntil(t, r, j, desired, killAt) || left
 			for restoreKill := 1; !restoreUntil(t, r, j, restoreKill); restoreKill += 2 {
 				if restoreKill > 1000 {
 					t.Fatal("the restore does not come to an end")
@@ -105,13 +105,13 @@ func TestBurstKilledAtEveryWrite(t *testing.T) {
 	}
 }
 
-// What the kernel or the mount lacks is said once and named from then on; everything else is done. Version 1 has no memory.high either, but a
+// What the kernel or the mount lacks is reported once and named from then on; everything else is done. Version 1 has no memory.high either, but a
 // soft limit in its place.
-func TestUnavailableIsSaidOnce(t *testing.T) {
+func TestUnavailableIsReportedOnce(t *testing.T) {
 	r := newRealTree(t, "a", "b")
 	a, w := newApplier(t, r.h, nil)
 	on := new(true)
-	wanted := []tick.Cgroup{
+	desired := []tick.Cgroup{
 		{Cgroup: r.path("a"), CPUWeight: new(int64(50)), MemoryMinBytes: new(int64(4096)), MemoryLowBytes: new(int64(4096)), MemoryHighBytes: new(int64(1 << 30)), MemoryOOMGroup: on, MemoryPriority: new(int64(3)), MemoryWmarkRatioPercent: new(int64(95))},
 		{Cgroup: r.path("b"), CPUWeight: new(int64(50)), MemoryMinBytes: new(int64(4096)), MemoryUsePriorityOOM: on, MemoryWmarkScalePermille: new(int64(20)), MemoryWmarkMinAdjPercent: new(int64(-25))},
 		{Cgroup: r.path("gone"), MemoryMinBytes: new(int64(4096)), CPUWeight: new(int64(50))},
@@ -122,10 +122,10 @@ func TestUnavailableIsSaidOnce(t *testing.T) {
 	}
 	slices.Sort(keys)
 	for round := range 2*lookAgain + 5 {
-		if round == 7 { // another advice says nothing again
-			wanted = append(wanted, tick.Cgroup{Cgroup: r.path(""), MemoryLowBytes: new(int64(4096)), CPUWeight: new(int64(70))})
+		if round == 7 { // another advice repeats nothing
+			desired = append(desired, tick.Cgroup{Cgroup: r.path(""), MemoryLowBytes: new(int64(4096)), CPUWeight: new(int64(70))})
 		}
-		out := a.Apply(slices.Clone(wanted))
+		out := a.Apply(slices.Clone(desired))
 		want := 0
 		if round == 0 {
 			want = len(keys)
@@ -147,19 +147,19 @@ func TestUnavailableIsSaidOnce(t *testing.T) {
 	}
 }
 
-// A file that comes up later (a module, another scheduler) is found; a controller that is mounted nowhere is said once.
+// A file that comes up later (a module, another scheduler) is found; a controller that is mounted nowhere is reported once.
 func TestUnavailableComesUp(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"cgroup.controllers": "cpu memory", "cgroup.subtree_control": "cpu memory", "a/cpu.max": "50000 100000", "a/memory.max": "max"})
 	a, _ := newApplier(t, h, nil)
-	wanted := []tick.Cgroup{{Cgroup: "/a", CPUBurstMilliCPU: new(int64(300)), MemoryOOMGroup: new(true)}}
-	if out := a.Apply(wanted); len(out.Errors) != 2 || len(out.Unavailable) != 2 || !strings.Contains(errorsOf(out), "this kernel has no cpu.max.burst") {
+	desired := []tick.Cgroup{{Cgroup: "/a", CPUBurstMilliCPU: new(int64(300)), MemoryOOMGroup: new(true)}}
+	if out := a.Apply(desired); len(out.Errors) != 2 || len(out.Unavailable) != 2 || !strings.Contains(errorsOf(out), "this kernel has no cpu.max.burst") {
 		t.Fatalf("unavailable %v, errors:\n%s", out.Unavailable, errorsOf(out))
 	}
 	if err := os.WriteFile(filepath.Join(base, "a/cpu.max.burst"), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for round := range lookAgain + 1 {
-		if out := a.Apply(wanted); out.Applied == 1 {
+		if out := a.Apply(desired); out.Applied == 1 {
 			if got := read(t, base, "a/cpu.max.burst"); got != "30000" || round < lookAgain/2 {
 				t.Errorf("round %d: %s, want 30000 after a while", round, got)
 			}
@@ -169,7 +169,7 @@ func TestUnavailableComesUp(t *testing.T) {
 	t.Error("the file is not found")
 }
 
-// One reading that finds no file, of a cgroup that is just being removed say, is no kernel without it: the other cgroups' are written.
+// One reading that finds no file, as of a cgroup that is just being removed, is no kernel without it: the other cgroups' are written.
 func TestOneReadingIsNoLack(t *testing.T) {
 	h, base := newCopy(t, map[string]string{"a/memory.low": "0", "a/memory.min": "0", "b/memory.low": "0", "b/memory.min": "0"})
 	a, _ := newApplier(t, h, nil)
@@ -179,9 +179,9 @@ func TestOneReadingIsNoLack(t *testing.T) {
 	if err := os.Remove(filepath.Join(base, "b/memory.low")); err != nil {
 		t.Fatal(err)
 	}
-	wanted := []tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: new(int64(8192))}, {Cgroup: "/b", MemoryLowBytes: new(int64(8192)), MemoryMinBytes: new(int64(4096))}}
+	desired := []tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: new(int64(8192))}, {Cgroup: "/b", MemoryLowBytes: new(int64(8192)), MemoryMinBytes: new(int64(4096))}}
 	for round := range 3 {
-		out := a.Apply(wanted)
+		out := a.Apply(desired)
 		if len(out.Unavailable) > 0 || len(out.Errors) != 1 || !strings.Contains(errorsOf(out), "there is no memory.low in it, though this kernel has such a file") {
 			t.Fatalf("round %d: unavailable %v, errors:\n%s", round, out.Unavailable, errorsOf(out))
 		}
@@ -192,7 +192,7 @@ func TestOneReadingIsNoLack(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(base, "b/memory.low"), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out := a.Apply(wanted); len(out.Errors) > 0 || read(t, base, "b/memory.low") != "8192" {
+	if out := a.Apply(desired); len(out.Errors) > 0 || read(t, base, "b/memory.low") != "8192" {
 		t.Errorf("found again: %s", errorsOf(out))
 	}
 }

@@ -30,7 +30,7 @@ func TestWeightInPlaceOfTheIdleClass(t *testing.T) {
 	for round := range 3 {
 		out := a.Apply(want)
 		if round > 0 && len(out.Errors) > 0 {
-			t.Errorf("round %d says again:\n%s", round, errorsOf(out))
+			t.Errorf("round %d repeats:\n%s", round, errorsOf(out))
 		}
 		if !slices.Equal(out.Unavailable, []string{"cpuIdle"}) {
 			t.Errorf("unavailable: %v, want cpuIdle", out.Unavailable)
@@ -51,7 +51,7 @@ func TestClassIsUndone(t *testing.T) {
 	for _, step := range []struct {
 		idle         bool
 		weight       *int64
-		shares, says string
+		shares, want string
 	}{
 		{true, new(int64(1)), "3", "1"},
 		{false, new(int64(12)), "64", "0"},
@@ -63,8 +63,8 @@ func TestClassIsUndone(t *testing.T) {
 		if len(out.Errors) > 0 {
 			t.Fatalf("errors:\n%s", errorsOf(out))
 		}
-		if got := r.get("cpu", "batch", "cpu.idle"); got != step.says {
-			t.Errorf("%+v: cpu.idle is %s, want %s", step, got, step.says)
+		if got := r.get("cpu", "batch", "cpu.idle"); got != step.want {
+			t.Errorf("%+v: cpu.idle is %s, want %s", step, got, step.want)
 		}
 		if got := r.get("cpu", "batch", "cpu.shares"); got != step.shares {
 			t.Errorf("%+v: cpu.shares is %s, want %s", step, got, step.shares)

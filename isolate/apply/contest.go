@@ -63,28 +63,28 @@ func (a *Applier) foreign(it *item, r *round) bool {
 	if a.DryRun || !f.known {
 		return false
 	}
-	say := func(format string, args ...any) {
+	report := func(format string, args ...any) {
 		r.fail(tick.IsolationError{Cgroup: it.Cgroup, Key: it.Key, Error: fmt.Sprintf(format, args...)})
 	}
 	switch {
 	case plan.Same(it.Name, it.Present, f.agreed):
 		f.Calm()
 	case a.machine.Kubelet.ByKubelet(it.File, it.Present): // once, for what it gave away has changed: no contest
-		say("set by kubelet from %s to its own %s", shown(f.agreed), shown(it.Present))
+		report("set by kubelet from %s to its own %s", shown(f.agreed), shown(it.Present))
 		f.agreed = it.Present
 	case plan.ResetByKubelet(it.File, it.Present) && f.isKubelets(a.now, a.podsBeside(it.File)):
-		say("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", shown(f.agreed), shown(it.Present))
+		report("reset by kubelet from %s to %s, as it does about once a minute and with each new pod", shown(f.agreed), shown(it.Present))
 		f.agreed = it.Present
 	default:
 		f.Change()
-		say("changed by someone else from %s to %s", shown(f.agreed), shown(it.Present))
+		report("changed by someone else from %s to %s", shown(f.agreed), shown(it.Present))
 		f.agreed = it.Present
 	}
 	why := f.LeftAlone(a.Contest)
 	if why == "" {
 		return false
 	}
-	say("%s", why)
+	report("%s", why)
 	return true
 }
 

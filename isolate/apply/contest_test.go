@@ -113,7 +113,7 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRealTree(t, filepath.Dir(tt.cgroup), tt.cgroup)
 			a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 5 })
-			wanted := []tick.Cgroup{{Cgroup: r.path(tt.cgroup), CPUMaxMilliCPU: new(int64(500))}}
+			desired := []tick.Cgroup{{Cgroup: r.path(tt.cgroup), CPUMaxMilliCPU: new(int64(500))}}
 			left, at := false, time.Unix(1_767_225_600, 0)
 			for round := range 20 * tt.every {
 				reset := round > 0 && round%tt.every == 0
@@ -121,14 +121,14 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 					r.set("cpu", tt.cgroup, "cpu.cfs_quota_us", tt.value)
 				}
 				a.At(at.Add(time.Duration(round) * tick10))
-				out := a.Apply(wanted)
-				said := errorsOf(out)
-				left = left || strings.Contains(said, "left alone")
+				out := a.Apply(desired)
+				problems := errorsOf(out)
+				left = left || strings.Contains(problems, "left alone")
 				if got := r.get("cpu", tt.cgroup, "cpu.cfs_quota_us"); !left && got != "50000" {
-					t.Fatalf("round %d: the quota is %s: %s", round, got, said)
+					t.Fatalf("round %d: the quota is %s: %s", round, got, problems)
 				}
-				if reset && !tt.left && !strings.Contains(said, "reset by kubelet from 50000 to -1") {
-					t.Errorf("round %d: errors %q; want kubelet's reset", round, said)
+				if reset && !tt.left && !strings.Contains(problems, "reset by kubelet from 50000 to -1") {
+					t.Errorf("round %d: errors %q; want kubelet's reset", round, problems)
 				}
 			}
 			if left != tt.left {
@@ -146,20 +146,20 @@ func TestATiersListIsWrittenAgain(t *testing.T) {
 		t.Run(cgroup, func(t *testing.T) {
 			r := newRealTree(t, filepath.Dir(cgroup), cgroup)
 			a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 5 })
-			wanted := []tick.Cgroup{{Cgroup: r.path(cgroup), CPUSetCPUs: "0"}}
+			desired := []tick.Cgroup{{Cgroup: r.path(cgroup), CPUSetCPUs: "0"}}
 			left := false
 			for round := range 60 {
 				if round > 0 && round%4 == 0 {
 					r.set("cpuset", cgroup, "cpuset.cpus", "\n")
 				}
 				a.At(time.Unix(1_767_225_600, 0).Add(time.Duration(round) * 10 * time.Second))
-				said := errorsOf(a.Apply(wanted))
-				left = left || strings.Contains(said, "left alone")
-				if round == 4 && !strings.Contains(said, " from 0 to no list") {
-					t.Errorf("errors %q; want the list that is gone", said)
+				problems := errorsOf(a.Apply(desired))
+				left = left || strings.Contains(problems, "left alone")
+				if round == 4 && !strings.Contains(problems, " from 0 to no list") {
+					t.Errorf("errors %q; want the list that is gone", problems)
 				}
 				if got := r.get("cpuset", cgroup, "cpuset.cpus"); !left && got != "0" {
-					t.Fatalf("round %d: the list is %q: %s", round, got, said)
+					t.Fatalf("round %d: the list is %q: %s", round, got, problems)
 				}
 			}
 			if left != contested {
@@ -202,11 +202,11 @@ func TestAPodThatComesAfterItsReset(t *testing.T) {
 func TestANewPodExplainsAReset(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/besteffort", "kubepods/burstable")
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 2 })
-	wanted := []tick.Cgroup{{Cgroup: r.path("kubepods/besteffort"), CPUMaxMilliCPU: new(int64(500))}}
+	desired := []tick.Cgroup{{Cgroup: r.path("kubepods/besteffort"), CPUMaxMilliCPU: new(int64(500))}}
 	at := time.Unix(1_767_225_600, 0)
 	for round, tier := range []string{"", "/burstable", "/besteffort", "", "/burstable", "/besteffort", ""} {
 		a.At(at.Add(time.Duration(round) * time.Second))
-		if out := a.Apply(wanted); strings.Contains(errorsOf(out), "someone else") {
+		if out := a.Apply(desired); strings.Contains(errorsOf(out), "someone else") {
 			t.Errorf("round %d: %s", round, errorsOf(out))
 		}
 		r.set("cpu", "kubepods/besteffort", "cpu.cfs_quota_us", "-1")

@@ -91,7 +91,7 @@ func read(t *testing.T, base, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
+func TestWhatCannotBeMadeTrueIsReported(t *testing.T) {
 	h, base := newCopy(t, map[string]string{
 		"cgroup.subtree_control":       "cpu",
 		"thread/cgroup.type":           "threaded",
@@ -117,7 +117,7 @@ func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
 		{Cgroup: "relative", CPUWeight: new(int64(100))},
 		{Cgroup: "/no\n", CPUWeight: new(int64(100))},
 	})
-	said := errorsOf(out)
+	problems := errorsOf(out)
 	for _, want := range []string{
 		"no cpusetCPUs: cpuset is not enabled in /cgroup.subtree_control",
 		"part cpusetCPUs: left alone: the cgroup is a CPU partition",
@@ -128,8 +128,8 @@ func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
 		`"relative" does not begin with a slash`,
 		`"/no\n" holds a control character`,
 	} {
-		if strings.Count(said, want) != 1 {
-			t.Errorf("errors say %d times %q, want once:\n%s", strings.Count(said, want), want, said)
+		if strings.Count(problems, want) != 1 {
+			t.Errorf("errors have %d times %q, want once:\n%s", strings.Count(problems, want), want, problems)
 		}
 	}
 	if w.writes > 0 {
@@ -140,11 +140,11 @@ func TestWhatCannotBeMadeTrueIsSaid(t *testing.T) {
 func TestListsAreBounded(t *testing.T) {
 	h, _ := newCopy(t, nil)
 	a, _ := newApplier(t, h, nil)
-	wanted := make([]tick.Cgroup, 5000)
-	for i := range wanted {
-		wanted[i] = tick.Cgroup{Cgroup: "bad"}
+	desired := make([]tick.Cgroup, 5000)
+	for i := range desired {
+		desired[i] = tick.Cgroup{Cgroup: "bad"}
 	}
-	out := a.Apply(wanted)
+	out := a.Apply(desired)
 	if len(out.Errors) != maxListed+1 || out.Errors[maxListed].Error != "4000 more errors are not listed" {
 		t.Errorf("%d errors, the last %q", len(out.Errors), out.Errors[len(out.Errors)-1].Error)
 	}

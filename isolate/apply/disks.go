@@ -10,18 +10,18 @@ import (
 	"polder/lib/tick"
 )
 
-// disksEvery is after how many rounds the machine's disks and mounts are looked at again while limits of them are wanted.
+// disksEvery is after how many rounds the machine's disks and mounts are looked at again while limits of them are desired.
 const disksEvery = 10
 
-// disksSeen says how long ago they were.
+// disksSeen returns how long ago they were.
 type disksSeen struct {
 	rounds int
-	failed bool // it was said that they cannot be read
+	failed bool // it was reported that they cannot be read
 }
 
-// readDisksFor looks at the machine's disks where limits of them are wanted. What is planned is planned again where they have changed.
-func (a *Applier) readDisksFor(wanted []tick.Cgroup) {
-	if !slices.ContainsFunc(wanted, func(c tick.Cgroup) bool { return len(c.IOMax) > 0 || len(c.IOCost) > 0 }) {
+// readDisksFor looks at the machine's disks where limits of them are desired. What is planned is planned again where they have changed.
+func (a *Applier) readDisksFor(desired []tick.Cgroup) {
+	if !slices.ContainsFunc(desired, func(c tick.Cgroup) bool { return len(c.IOMax) > 0 || len(c.IOCost) > 0 }) {
 		return
 	}
 	if a.disks.rounds--; a.disks.rounds >= 0 && len(a.machine.Disks) > 0 {

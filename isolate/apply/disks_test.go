@@ -89,8 +89,8 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 		limit.Disk = one
 		return []tick.Cgroup{{Cgroup: r.path("batch"), IOMax: []tick.DiskLimit{limit}}}
 	}
-	wanted := wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(1 << 20)), WriteBytesPerSecond: new(int64(3 << 20)), ReadsPerSecond: new(int64(tick.Unlimited)), WritesPerSecond: new(int64(1000))})
-	out := a.Apply(wanted)
+	desired := wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(1 << 20)), WriteBytesPerSecond: new(int64(3 << 20)), ReadsPerSecond: new(int64(tick.Unlimited)), WritesPerSecond: new(int64(1000))})
+	out := a.Apply(desired)
 	if len(out.Errors) > 0 || out.Applied != 2 || w.writes != 2 {
 		t.Fatalf("applied %d, %d writes, errors:\n%s", out.Applied, w.writes, errorsOf(out))
 	}
@@ -108,17 +108,17 @@ func TestDiskLimitsOnTheKernel(t *testing.T) {
 	if got := out.Writes[0]; got.Key != "ioMax" || got.Old != device+" rbps=2000000" || got.New != device+" rbps=1048576" {
 		t.Errorf("write %+v", got)
 	}
-	if again := a.Apply(wanted); again.Applied > 0 || len(again.Errors) > 0 {
+	if again := a.Apply(desired); again.Applied > 0 || len(again.Errors) > 0 {
 		t.Errorf("again: %+v", again)
 	}
 
 	// No limit is what was there before, not none.
-	wanted = wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(tick.Unlimited)), WriteBytesPerSecond: new(int64(tick.Unlimited))})
-	if out = a.Apply(wanted); len(out.Errors) > 0 || r.texts("batch") != before {
+	desired = wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(tick.Unlimited)), WriteBytesPerSecond: new(int64(tick.Unlimited))})
+	if out = a.Apply(desired); len(out.Errors) > 0 || r.texts("batch") != before {
 		t.Errorf("without a limit: %q, want %q; errors:\n%s", r.texts("batch"), before, errorsOf(out))
 	}
-	wanted = wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(65536)), ReadsPerSecond: new(int64(4)), WritesPerSecond: new(int64(4)), WriteBytesPerSecond: new(int64(65536))})
-	if out = a.Apply(wanted); len(out.Errors) > 0 {
+	desired = wants(tick.DiskLimit{ReadBytesPerSecond: new(int64(65536)), ReadsPerSecond: new(int64(4)), WritesPerSecond: new(int64(4)), WriteBytesPerSecond: new(int64(65536))})
+	if out = a.Apply(desired); len(out.Errors) > 0 {
 		t.Errorf("errors:\n%s", errorsOf(out))
 	}
 	back, err := a.Restore(false)
@@ -198,11 +198,11 @@ func TestDisksOfVersion2(t *testing.T) {
 	journal := filepath.Join(t.TempDir(), "journal")
 	j := openJournal(t, journal)
 	a, _ := newApplier(t, h, func(o *Options) { o.Journal, o.Root = j, root })
-	wanted := []tick.Cgroup{
+	desired := []tick.Cgroup{
 		{Cgroup: "/a", IOWeight: new(int64(1)), IOMax: []tick.DiskLimit{{Disk: "/data", ReadBytesPerSecond: new(int64(1 << 20)), WriteBytesPerSecond: new(int64(2 << 20))}}},
 		{Cgroup: "/b", IOWeight: new(int64(1)), IOMax: []tick.DiskLimit{{Disk: tick.AllDisks, WritesPerSecond: new(int64(7))}}},
 	}
-	out := a.Apply(wanted)
+	out := a.Apply(desired)
 	if len(out.Errors) > 0 || out.Applied != 5 {
 		t.Errorf("applied %d, errors:\n%s", out.Applied, errorsOf(out))
 	}
@@ -214,7 +214,7 @@ func TestDisksOfVersion2(t *testing.T) {
 			t.Errorf("%s = %q, want %q", file, got, want)
 		}
 	}
-	if again := a.Apply(wanted); again.Applied > 0 || len(again.Errors) > 0 || again.Unchanged != 5 {
+	if again := a.Apply(desired); again.Applied > 0 || len(again.Errors) > 0 || again.Unchanged != 5 {
 		t.Errorf("again: applied %d, unchanged %d, errors:\n%s", again.Applied, again.Unchanged, errorsOf(again))
 	}
 	if back, err := a.Restore(false); err != nil || back.Back != 5 || back.Failed+back.Foreign > 0 {
@@ -230,7 +230,7 @@ func TestDisksOfVersion2(t *testing.T) {
 	}
 }
 
-// The weight is in the kernel's file, and -1 gives back what was there; a kernel without such a file is said to have none, once.
+// The weight is in the kernel's file, and -1 gives back what was there; a kernel without such a file is reported to have none, once.
 func TestDiskWeightOnTheKernel(t *testing.T) {
 	r := newDiskTree(t, "batch")
 	a, w := newApplier(t, r.h, nil)

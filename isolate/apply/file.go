@@ -26,7 +26,7 @@ type file struct {
 	contest
 }
 
-// read reads the file. The error says [gone] where it is not there.
+// read reads the file. [gone] is true of the error where it is not there.
 func (a *Applier) read(f *file) error {
 	if f.held != nil {
 		if err := a.readHeld(f); err == nil || !gone(err) {

@@ -70,7 +70,8 @@ func (n *notes) add(w plan.Write) error {
 	return nil
 }
 
-// record is that of a file, which is made where there is none of this very file; nil where the file is gone, and is not going to be written.
+// record is that of a file, which is made where there is none of this very file; nil where the file is gone, and is not going to be
+// written.
 func (n *notes) record(f plan.File, key, observed string) *record {
 	r := n.noted[f]
 	if r != nil {

@@ -17,16 +17,16 @@ import (
 // shownBytes is how much of a text from elsewhere stands in a message.
 const shownBytes = 300
 
-// program makes items of the wanted state, unless they were made of the same one.
-func (a *Applier) program(wanted []tick.Cgroup) {
-	same := slices.EqualFunc(a.wanted, wanted, func(x, y tick.Cgroup) bool { return plan.Equal(&x, &y) })
+// program makes items of the desired state, unless they were made of the same one.
+func (a *Applier) program(desired []tick.Cgroup) {
+	same := slices.EqualFunc(a.desired, desired, func(x, y tick.Cgroup) bool { return plan.Equal(&x, &y) })
 	if same && !a.rootChanged && a.age > 0 {
 		return
 	}
 	a.age++
-	a.wanted, a.problems, a.items = wanted, nil, nil
-	checked := make([]tick.Cgroup, 0, len(wanted))
-	for _, c := range wanted {
+	a.desired, a.problems, a.items = desired, nil, nil
+	checked := make([]tick.Cgroup, 0, len(desired))
+	for _, c := range desired {
 		if err := cgroup.CheckPath(c.Cgroup); err != nil {
 			a.problems = append(a.problems, tick.IsolationError{Cgroup: clip.Text(c.Cgroup, shownBytes), Error: "refused: " + clip.Text(err.Error(), shownBytes)})
 			continue
@@ -67,7 +67,7 @@ func (a *Applier) attach(it *item) {
 // readItems reads every item's files and judges those that changed. Cgroups of which nothing is there are counted.
 func (a *Applier) readItems(r *round) {
 	a.unavailable.next()
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	for start := 0; start < len(a.items); {
 		end := start
 		absent, present := 0, 0
@@ -106,8 +106,8 @@ func (a *Applier) readItems(r *round) {
 				a.unavailable.report(r, e)
 				continue
 			}
-			if !said[e.Error] { // one that is true of many keys and cgroups is said of the first
-				said[e.Error] = true
+			if !reported[e.Error] { // one that is true of many keys and cgroups is reported for the first
+				reported[e.Error] = true
 				if linked(it.err) {
 					r.refuse(e)
 				} else {
@@ -178,7 +178,7 @@ func (a *Applier) readItem(it *item) bool {
 // linked reports whether a path was refused because a link is in it.
 func linked(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) }
 
-// explainMissing says why an existing cgroup's file could not be read.
+// explainMissing returns why an existing cgroup's file could not be read.
 func (a *Applier) explainMissing(it *item) string {
 	switch {
 	case linked(it.err):

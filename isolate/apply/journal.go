@@ -22,7 +22,7 @@ type entry struct {
 
 	First *string `json:"first,omitempty"`
 	Wrote *string `json:"wrote,omitempty"`
-	// Disturbed says that the kernel changes the value along with another one that is written.
+	// Disturbed means that the kernel changes the value along with another one that is written.
 	Disturbed bool `json:"disturbed,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func (e *entry) file() plan.File {
 	return plan.File{Controller: e.Controller, Cgroup: e.Cgroup, Name: e.File, Device: e.Device}
 }
 
-// record is what the journal says of one file.
+// record is what the journal contains about one file.
 type record struct {
 	Key       string
 	Inode     uint64

@@ -71,7 +71,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// replaceInode puts the cgroup's own number where a seed says INODE.
+// replaceInode puts the cgroup's own number where a seed has INODE.
 func replaceInode(data []byte, inode uint64) []byte {
 	return bytes.ReplaceAll(data, []byte("INODE"), strconv.AppendUint(nil, inode, 10))
 }

@@ -132,7 +132,8 @@ func (a *Applier) widenBack() []plan.Setting {
 
 func sortedFiles(records map[plan.File]*record) []plan.File {
 	return slices.SortedFunc(maps.Keys(records), func(x, y plan.File) int {
-		return cmp.Or(cmp.Compare(x.Cgroup, y.Cgroup), cmp.Compare(x.Controller, y.Controller), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Device, y.Device))
+		return cmp.Or(cmp.Compare(x.Cgroup, y.Cgroup), cmp.Compare(x.Controller, y.Controller), cmp.Compare(x.Name, y.Name),
+			cmp.Compare(x.Device, y.Device))
 	})
 }
 

@@ -61,12 +61,12 @@ func (r *realTree) cpus(name string) string { return r.get("cpuset", name, "cpus
 
 func saidOne(t *testing.T, out tick.Isolation, want string) {
 	t.Helper()
-	if said := errorsOf(out); strings.Count(said, want) != 1 {
-		t.Errorf("errors want %q once:\n%s", want, said)
+	if problems := errorsOf(out); strings.Count(problems, want) != 1 {
+		t.Errorf("errors want %q once:\n%s", want, problems)
 	}
 }
 
-// What kubelet gave away stays as it is, whatever is advised; a dry run says the same and writes nothing.
+// What kubelet gave away stays as it is, whatever is advised; a dry run reports the same and writes nothing.
 func TestExclusiveCPUsAreLeftAlone(t *testing.T) {
 	for _, dry := range []bool{true, false} {
 		r := newRealTree(t, "kubepods", "kubepods/poda", "kubepods/poda/web", "kubepods/poda/side", "kubepods/podb", "kubepods/podb/c", "serve", "all")
@@ -99,10 +99,10 @@ func TestGivenAwayMeanwhile(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c")
 	k := newKubeletDir(t, policyStatic)
 	a, w := newApplier(t, r.h, k.reader)
-	wanted := r.lists("kubepods/podb/c", "0-1")
+	desired := r.lists("kubepods/podb/c", "0-1")
 	for round, c := range []struct{ state, want string }{{policyStatic, "0-1"}, {gaveOne, "0"}, {gaveOne, "0"}, {policyStatic, "0-1"}} {
 		k.put(c.state)
-		out := a.Apply(append([]tick.Cgroup(nil), wanted...))
+		out := a.Apply(append([]tick.Cgroup(nil), desired...))
 		if got := r.cpus("kubepods/podb/c"); got != c.want {
 			t.Errorf("round %d: on %s, want %s; errors:\n%s", round, got, c.want, errorsOf(out))
 		}
@@ -146,8 +146,8 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	journal := filepath.Join(t.TempDir(), "journal")
 	j := openJournal(t, journal)
 	a, _ := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
-	wanted := r.lists("kubepods/besteffort", "1")
-	if out := a.Apply(wanted); len(out.Errors) > 0 || r.cpus("kubepods/besteffort/podb/c") != "1" {
+	desired := r.lists("kubepods/besteffort", "1")
+	if out := a.Apply(desired); len(out.Errors) > 0 || r.cpus("kubepods/besteffort/podb/c") != "1" {
 		t.Fatalf("container on %s, errors:\n%s", r.cpus("kubepods/besteffort/podb/c"), errorsOf(out))
 	}
 	j.Close()
@@ -158,7 +158,7 @@ func TestTierIsWideAgainUnderAPolicy(t *testing.T) {
 	j = openJournal(t, journal)
 	a, w := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Journal = j })
 	for range 2 {
-		out := a.Apply(append([]tick.Cgroup(nil), wanted...))
+		out := a.Apply(append([]tick.Cgroup(nil), desired...))
 		saidOne(t, out, `left alone: kubelet's CPU manager policy is "static", and on cgroup v1 a narrowed cgroup above`)
 	}
 	for _, name := range []string{"kubepods/besteffort", "kubepods/besteffort/podb"} {
@@ -184,11 +184,11 @@ func TestKubeletsListIsNoContest(t *testing.T) {
 	r := newRealTree(t, "kubepods", "kubepods/podb", "kubepods/podb/c")
 	k := newKubeletDir(t, policyStatic)
 	a, _ := newApplier(t, r.h, func(o *Options) { k.reader(o); o.Contest = 2 })
-	wanted := r.lists("kubepods/podb/c", "0")
-	a.Apply(wanted)
+	desired := r.lists("kubepods/podb/c", "0")
+	a.Apply(desired)
 	for round := range 10 {
 		r.set("cpuset", "kubepods/podb/c", "cpuset.cpus", "0-1")
-		out := a.Apply(wanted)
+		out := a.Apply(desired)
 		saidOne(t, out, "set by kubelet from 0 to its own 0-1")
 		if got := r.cpus("kubepods/podb/c"); got != "0" {
 			t.Fatalf("round %d: on %s, want 0", round, got)
@@ -196,9 +196,9 @@ func TestKubeletsListIsNoContest(t *testing.T) {
 	}
 	// It gives a CPU away, and its write of a moment before comes after that.
 	k.put(gaveOne)
-	a.Apply(wanted)
+	a.Apply(desired)
 	r.set("cpuset", "kubepods/podb/c", "cpuset.cpus", "0-1")
-	saidOne(t, a.Apply(wanted), "set by kubelet from 0 to its own 0-1")
+	saidOne(t, a.Apply(desired), "set by kubelet from 0 to its own 0-1")
 }
 
 // What is restored is what kubelet has by now: never a CPU that it gave away since.
@@ -248,13 +248,13 @@ func TestMadeInTheMiddleOfAPlan(t *testing.T) {
 		})
 	}
 	// The first write is the container's; the next one would narrow the pod, which has another container by now.
-	wanted := r.lists("kubepods/besteffort", "1")
-	out := a.Apply(wanted)
+	desired := r.lists("kubepods/besteffort", "1")
+	out := a.Apply(desired)
 	saidOne(t, out, "device or resource busy (a cgroup below has CPUs outside")
 	if got := r.cpus("kubepods/besteffort"); got != "0-1" {
 		t.Errorf("the tier is on %s, want it as it was", got)
 	}
-	out = a.Apply(append([]tick.Cgroup(nil), wanted...))
+	out = a.Apply(append([]tick.Cgroup(nil), desired...))
 	if len(out.Errors) > 0 {
 		t.Errorf("the next tick's errors:\n%s", errorsOf(out))
 	}

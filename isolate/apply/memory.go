@@ -45,7 +45,7 @@ func (a *Applier) bytes(it *item, name string) (int64, error) {
 }
 
 // droppable is the part of a cgroup's memory that the kernel can drop: file pages but for shared memory, and the slabs
-// that say so.
+// that report it.
 func (a *Applier) droppable(it *item) int64 {
 	text, err := a.Hierarchy.ReadFile(it.Controller, it.Cgroup, "memory.stat")
 	if err != nil {

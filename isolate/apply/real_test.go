@@ -18,7 +18,7 @@ import (
 	"polder/tests/need"
 )
 
-func (r *realTree) wanted() []tick.Cgroup {
+func (r *realTree) desired() []tick.Cgroup {
 	return []tick.Cgroup{
 		{Cgroup: r.path("batch"), CPUSetCPUs: "1", CPUMaxMilliCPU: p(700), CPUIdle: new(true), MemoryMaxBytes: p(1<<30 + 1)},
 		{Cgroup: r.path("batch/pod"), CPUMaxMilliCPU: p(300)},
@@ -31,7 +31,7 @@ func TestKernelDoesAsAdvised(t *testing.T) {
 	r.set("cpu", "batch/pod/c", "cpu.cfs_quota_us", "90000")
 	r.task("batch/pod/c")
 	a, w := newApplier(t, r.h, nil)
-	out := a.Apply(r.wanted())
+	out := a.Apply(r.desired())
 	if len(out.Errors) > 0 || out.Missing > 0 {
 		t.Fatalf("errors:\n%s", errorsOf(out))
 	}
@@ -56,9 +56,9 @@ func TestKernelDoesAsAdvised(t *testing.T) {
 	}
 
 	// The batch side gets its CPU back, and who followed follows again.
-	wanted := r.wanted()
-	wanted[0].CPUSetCPUs, wanted[0].CPUMaxMilliCPU, wanted[1].CPUMaxMilliCPU = "0-1", p(2000), p(2000)
-	if out = a.Apply(wanted); len(out.Errors) > 0 {
+	desired := r.desired()
+	desired[0].CPUSetCPUs, desired[0].CPUMaxMilliCPU, desired[1].CPUMaxMilliCPU = "0-1", p(2000), p(2000)
+	if out = a.Apply(desired); len(out.Errors) > 0 {
 		t.Fatalf("errors:\n%s", errorsOf(out))
 	}
 	if got := r.get("cpuset", "batch/pod/c", "cpuset.cpus"); got != "0-1" {
@@ -85,15 +85,15 @@ func (r *realTree) task(name string) {
 func TestSteadyStateWritesNothing(t *testing.T) {
 	r := newRealTree(t, "batch", "batch/pod", "serve")
 	a, w := newApplier(t, r.h, nil)
-	wanted := r.wanted()
-	out := a.Apply(wanted)
+	desired := r.desired()
+	out := a.Apply(desired)
 	if len(out.Errors) > 0 {
 		t.Fatalf("errors:\n%s", errorsOf(out))
 	}
 	before, first := writeCalls(t), w.writes
 	const rounds = 200
 	for range rounds {
-		again := append([]tick.Cgroup(nil), wanted...) // every tick is decoded again
+		again := append([]tick.Cgroup(nil), desired...) // every tick is decoded again
 		if out = a.Apply(again); out.Applied > 0 || len(out.Errors) > 0 || len(out.Writes) > 0 {
 			t.Fatalf("applied %d, errors:\n%s", out.Applied, errorsOf(out))
 		}
@@ -127,23 +127,23 @@ func writeCalls(t *testing.T) int {
 func TestContest(t *testing.T) {
 	r := newRealTree(t, "batch")
 	a, w := newApplier(t, r.h, func(o *Options) { o.Contest = 2 })
-	wanted := []tick.Cgroup{{Cgroup: r.path("batch"), CPUMaxMilliCPU: p(500)}}
-	a.Apply(wanted)
+	desired := []tick.Cgroup{{Cgroup: r.path("batch"), CPUMaxMilliCPU: p(500)}}
+	a.Apply(desired)
 	for round := 1; round <= 4; round++ {
 		r.set("cpu", "batch", "cpu.cfs_quota_us", strconv.Itoa(60000+round*1000))
 		writes := w.writes
-		out := a.Apply(wanted)
-		said := errorsOf(out)
-		if !strings.Contains(said, "changed by someone else from ") || !strings.Contains(said, fmt.Sprintf("to %d", 60000+round*1000)) {
-			t.Errorf("round %d: errors %q, want the change", round, said)
+		out := a.Apply(desired)
+		problems := errorsOf(out)
+		if !strings.Contains(problems, "changed by someone else from ") || !strings.Contains(problems, fmt.Sprintf("to %d", 60000+round*1000)) {
+			t.Errorf("round %d: errors %q, want the change", round, problems)
 		}
-		left := strings.Contains(said, "left alone")
+		left := strings.Contains(problems, "left alone")
 		if wantLeft := round > 2; left != wantLeft || (w.writes == writes) != wantLeft {
 			t.Errorf("round %d: left alone %v, written %v", round, left, w.writes != writes)
 		}
 	}
 	for round := range 100 {
-		out := a.Apply(wanted)
+		out := a.Apply(desired)
 		if out.Applied > 0 && round < 95 {
 			t.Fatalf("written again after %d quiet rounds", round)
 		}
@@ -158,9 +158,9 @@ func TestRemadeCgroupIsANewOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j := openJournal(t, path)
 	a, _ := newApplier(t, r.h, func(o *Options) { o.Journal = j })
-	wanted := []tick.Cgroup{{Cgroup: r.path("batch"), CPUMaxMilliCPU: p(500)}, {Cgroup: r.path("never"), CPUMaxMilliCPU: p(500)}}
+	desired := []tick.Cgroup{{Cgroup: r.path("batch"), CPUMaxMilliCPU: p(500)}, {Cgroup: r.path("never"), CPUMaxMilliCPU: p(500)}}
 	r.set("cpu", "batch", "cpu.cfs_quota_us", "60000")
-	if out := a.Apply(wanted); out.Missing != 1 || out.Applied != 1 || len(out.Errors) > 0 {
+	if out := a.Apply(desired); out.Missing != 1 || out.Applied != 1 || len(out.Errors) > 0 {
 		t.Fatalf("missing %d, applied %d, errors %s", out.Missing, out.Applied, errorsOf(out))
 	}
 	for _, c := range controllers {
@@ -168,13 +168,13 @@ func TestRemadeCgroupIsANewOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out := a.Apply(wanted); out.Missing != 2 || len(out.Errors) > 0 {
+	if out := a.Apply(desired); out.Missing != 2 || len(out.Errors) > 0 {
 		t.Fatalf("missing %d, errors %s", out.Missing, errorsOf(out))
 	}
 	if err := r.make("batch"); err != nil {
 		t.Fatal(err)
 	}
-	if out := a.Apply(wanted); out.Applied != 1 || len(out.Errors) > 0 {
+	if out := a.Apply(desired); out.Applied != 1 || len(out.Errors) > 0 {
 		t.Fatalf("applied %d, errors %s", out.Applied, errorsOf(out))
 	}
 	out := restoreWith(t, r, j, false)
@@ -209,13 +209,13 @@ func TestAPlanIsNotForACgroupMadeAnewMeanwhile(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wanted := []tick.Cgroup{{Cgroup: r.path("batch"), CPUSetCPUs: "0"}}
+	desired := []tick.Cgroup{{Cgroup: r.path("batch"), CPUSetCPUs: "0"}}
 	all := r.get("cpuset", "", "cpuset.cpus")
-	a.Apply(wanted)
+	a.Apply(desired)
 	if got := r.get("cpuset", remade, "cpuset.cpus"); got != all {
 		t.Errorf("%s, which was created again, is on %s; want %s as it was created", remade, got, all)
 	}
-	if out := a.Apply(wanted); len(out.Errors) > 0 {
+	if out := a.Apply(desired); len(out.Errors) > 0 {
 		t.Errorf("the next tick's errors:\n%s", errorsOf(out))
 	}
 	for _, name := range []string{"batch", "batch/a", "batch/b"} {
@@ -281,17 +281,17 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	r.set("cpu", "batch/pod", "cpu.cfs_quota_us", "120000")
 	r.set("memory", "batch", "memory.limit_in_bytes", "1073741824")
 	first := r.snapshot(names...)
-	wanted := append(r.wanted(), tick.Cgroup{Cgroup: r.path("serve/pod"), CPUSetCPUs: "0-1"})
-	wanted[2].CPUMaxMilliCPU = p(1900)
+	desired := append(r.desired(), tick.Cgroup{Cgroup: r.path("serve/pod"), CPUSetCPUs: "0-1"})
+	desired[2].CPUMaxMilliCPU = p(1900)
 
 	whole := openJournal(t, filepath.Join(t.TempDir(), "journal"))
-	applyUntil(t, r, whole, wanted, 0)
+	applyUntil(t, r, whole, desired, 0)
 	final := r.snapshot(names...)
 	restoreUntil(t, r, whole, 0)
 
 	for killAt := 1; ; killAt++ {
 		j := openJournal(t, filepath.Join(t.TempDir(), "journal"))
-		done := applyUntil(t, r, j, wanted, killAt)
+		done := applyUntil(t, r, j, desired, killAt)
 		now := r.snapshot(names...)
 		for _, name := range names {
 			if r.get("cpuset", name, "cpuset.cpus") == "" {
@@ -330,11 +330,11 @@ func recoverKill(done *bool) {
 	}
 }
 
-func applyUntil(t *testing.T, r *realTree, j *Journal, wanted []tick.Cgroup, killAt int) (done bool) {
+func applyUntil(t *testing.T, r *realTree, j *Journal, desired []tick.Cgroup, killAt int) (done bool) {
 	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
 	w.killAt = killAt
 	defer recoverKill(&done)
-	if out := a.Apply(wanted); len(out.Errors) > 0 {
+	if out := a.Apply(desired); len(out.Errors) > 0 {
 		t.Fatalf("errors:\n%s", errorsOf(out))
 	}
 	return true
@@ -416,13 +416,13 @@ func TestRefusedWriteStopsWhatNeedsIt(t *testing.T) {
 		{Cgroup: r.path("batch"), CPUSetCPUs: "1"},
 		{Cgroup: r.path("serve"), CPUSetCPUs: "0"},
 	})
-	said := errorsOf(out)
+	problems := errorsOf(out)
 	for _, want := range []string{
 		"pod cpusetCPUs: write \"1\" to cpuset.cpus: device or resource busy (a cgroup below has CPUs outside",
 		"batch cpusetCPUs: \"1\" not written: it needs the write of " + r.path("batch/pod"),
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("errors want %q:\n%s", want, said)
+		if !strings.Contains(problems, want) {
+			t.Errorf("errors want %q:\n%s", want, problems)
 		}
 	}
 	if out.Applied != 1 || r.get("cpuset", "serve", "cpuset.cpus") != "0" || r.get("cpuset", "batch", "cpuset.cpus") != all {
@@ -442,15 +442,15 @@ func TestFullDiskMeansNoWrite(t *testing.T) {
 	a, w := newApplier(t, r.h, func(o *Options) { o.Journal = j })
 	full := filepath.Join(dir, "full")
 	_ = os.WriteFile(full, make([]byte, 1<<20), 0o600)
-	wanted := r.wanted()[:1]
-	out := a.Apply(wanted)
+	desired := r.desired()[:1]
+	out := a.Apply(desired)
 	if w.writes > 0 || out.Applied > 0 || !strings.Contains(errorsOf(out), "no space left") {
 		t.Errorf("%d writes, errors:\n%s", w.writes, errorsOf(out))
 	}
 	if err := os.Remove(full); err != nil {
 		t.Fatal(err)
 	}
-	if out = a.Apply(wanted); len(out.Errors) > 0 || out.Applied == 0 {
+	if out = a.Apply(desired); len(out.Errors) > 0 || out.Applied == 0 {
 		t.Errorf("with space again: applied %d, errors:\n%s", out.Applied, errorsOf(out))
 	}
 	if out := restoreWith(t, r, j, false); out.Failed > 0 || out.Back == 0 {

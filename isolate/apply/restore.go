@@ -184,7 +184,7 @@ func (a *Applier) judge(back []*restoring, out *Restored) {
 	}
 }
 
-// String says it in one line.
+// String is the outcome in one line.
 func (r Restored) String() string {
 	return phrase.Nonzero("restored "+phrase.Count(r.Back, "value"),
 		phrase.Number{N: r.Already, Text: "unchanged"},

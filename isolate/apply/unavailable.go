@@ -18,7 +18,7 @@ var errNoFile = errors.New("this kernel has no such file")
 type unavailable struct {
 	files    map[plan.File]int // rounds until a file is looked for again; no cgroup in them: a kernel has a file for all or for none
 	reported map[tick.IsolationError]bool
-	had      map[plan.File]bool // files that were read of some cgroup: this kernel has them, whatever one reading says
+	had      map[plan.File]bool // files that were read of some cgroup: this kernel has them, whatever one reading shows
 }
 
 func newUnavailable() unavailable {

@@ -131,7 +131,7 @@ func lineOf(text string) string {
 	return text
 }
 
-// hints say what a refusal of the kernel mostly means.
+// hints are what a refusal of the kernel mostly means.
 var hints = []struct {
 	name string // of the file, "" for any
 	err  error

@@ -34,7 +34,7 @@ func (c *Contest) Forgive() { c.changes = max(0, c.changes-1) }
 // Changes is the number of changes that count.
 func (c *Contest) Changes() int { return c.changes }
 
-// LeftAlone says why the value is not written any more; it is empty where isolate still writes it. limit is that of --contest.
+// LeftAlone returns why the value is not written any more; it is empty where isolate still writes it. limit is that of --contest.
 func (c *Contest) LeftAlone(limit int) string {
 	if c.changes <= limit {
 		return ""

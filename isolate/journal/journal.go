@@ -17,7 +17,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Stamp says in which run of the machine an entry was written, and when. The type of a journal's entries embeds it.
+// Stamp is the run of the machine in which an entry was written, and the time. The type of a journal's entries embeds it.
 type Stamp struct {
 	Boot string `json:"boot,omitempty"`
 	Time string `json:"time,omitempty"`

@@ -1,4 +1,4 @@
-// Package network makes the desired shaping of links true: HTB with a class for each class of packets at the root of an uplink, fq_codel
+// Package network applies the desired shaping of links: HTB with a class for each class of packets at the root of an uplink, fq_codel
 // below each class, and nftables rules that mark the packets of cgroups. It observes first, writes only what differs, leaves what other
 // programs have set alone, and keeps a journal from which all of it is undone. It needs CAP_NET_ADMIN and nothing else.
 package network
@@ -25,7 +25,7 @@ const (
 // releaseAfter is how long a link must not be named by advice before it is given back: a sample that fails for a moment changes nothing.
 const releaseAfter = time.Minute
 
-// Options say how an [Applier] acts.
+// Options set how an [Applier] acts.
 type Options struct {
 	Hierarchy *cgroup.Hierarchy // nil where no cgroups are mounted
 	Journal   *Journal          // none where nil
@@ -36,23 +36,23 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Applier makes desired shapings true, one advice after the other. It is not for use by several goroutines.
+// Applier applies desired shapings, one advice after the other. It is not for use by several goroutines.
 type Applier struct {
 	Options
 	links  links
 	tables tables
 	seek   seeker
 
-	held    map[string]time.Time // the links that we shape, with when an advice named them last
-	contest map[string]*journal.Contest
-	said    map[string]bool // problems that are another program's, and what the kernel lacks
-	noLeaf  bool            // the kernel has no fq_codel
-	noMarks bool            // the kernel has no socket expression: packets are marked by link alone
+	held     map[string]time.Time // the links that we shape, with when an advice named them last
+	contest  map[string]*journal.Contest
+	reported map[string]bool // problems that are another program's, and what the kernel lacks
+	noLeaf   bool            // the kernel has no fq_codel
+	noMarks  bool            // the kernel has no socket expression: packets are marked by link alone
 }
 
 // New returns an Applier.
 func New(o Options) *Applier {
-	a := &Applier{Options: o, held: map[string]time.Time{}, contest: map[string]*journal.Contest{}, said: map[string]bool{}}
+	a := &Applier{Options: o, held: map[string]time.Time{}, contest: map[string]*journal.Contest{}, reported: map[string]bool{}}
 	a.seek = seeker{h: o.Hierarchy, now: o.Now}
 	for _, name := range o.Journal.Links() { // a link that an earlier isolate shaped is given back in its time, too
 		a.held[name] = o.Now()
@@ -64,11 +64,11 @@ func New(o Options) *Applier {
 type round struct {
 	*Applier
 	out *tick.NetworkIsolation
-	// lasting are the problems that are said once, met in this round.
+	// lasting are the problems that are reported once, met in this round.
 	lasting map[string]bool
 }
 
-// Apply makes the desired state true as far as it can, and adds what it did to out. What is not desired any more is given back after
+// Apply applies the desired state as far as it can, and adds what it did to out. What is not desired any more is given back after
 // [releaseAfter]; an advice without a word of the network, desired being nil, is one that names no link.
 func (a *Applier) Apply(out *tick.NetworkIsolation, desired *tick.Network) {
 	if desired == nil && len(a.held) == 0 {
@@ -157,7 +157,7 @@ func (r *round) steps(steps []plan.Step) (failed map[string]bool) {
 	return failed
 }
 
-// lost counts a root qdisc of ours that is gone, and says why it is not set again where that has happened too often.
+// lost counts a root qdisc of ours that is gone, and reports why it is not set again where that has happened too often.
 func (r *round) lost(s plan.Step) (why string) {
 	if _, held := r.held[s.Link]; !held || s.Op != plan.AddRoot || r.DryRun {
 		return ""
@@ -212,9 +212,9 @@ func (r *round) count(named []plan.Named) {
 
 // settle forgets the problems that are over, and ends contests.
 func (r *round) settle() {
-	for key := range r.said {
+	for key := range r.reported {
 		if !r.lasting[key] {
-			delete(r.said, key)
+			delete(r.reported, key)
 		}
 	}
 	for _, c := range r.contest {
@@ -246,7 +246,7 @@ func (r *round) fail(where, key string, err error) {
 	}
 }
 
-// once says a problem that lasts when it is first met; after that what it is about is unavailable.
+// once reports a problem that lasts when it is first met; after that what it is about is unavailable.
 func (r *round) once(where, key, text string) {
 	id := where + " " + key + " " + text
 	r.lasting[id] = true
@@ -255,8 +255,8 @@ func (r *round) once(where, key, text string) {
 		name += " " + key
 	}
 	r.out.Unavailable = append(r.out.Unavailable, name)
-	if !r.said[id] {
-		r.said[id] = true
+	if !r.reported[id] {
+		r.reported[id] = true
 		r.fail(where, key, fmt.Errorf("%s", text))
 	}
 }

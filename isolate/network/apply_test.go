@@ -89,7 +89,7 @@ func (m *machine) apply(desired *tick.Network) tick.NetworkIsolation {
 	return out
 }
 
-// desired is what advise would say of a link.
+// desired is what advise would have of a link.
 func desired(link string, cgroups ...string) *tick.Network {
 	return &tick.Network{Links: []tick.NetworkLink{{Link: link, RateBitsPerSecond: 100e6, Classes: []tick.NetworkClass{
 		{Class: "services", RateBitsPerSecond: 90e6, CeilingBitsPerSecond: 100e6, Default: true},
@@ -212,7 +212,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A qdisc and a table of another program are left as they are, which is said once.
+// A qdisc and a table of another program are left as they are, which is reported once.
 func TestOthersAreLeftAlone(t *testing.T) {
 	m := newMachine(t)
 	l, err := netlink.LinkByName("eth0")

@@ -31,7 +31,7 @@ func explain(err error) error {
 	return err
 }
 
-// again runs a listing again that the kernel says has changed meanwhile.
+// again runs a listing again that has changed meanwhile by the kernel's answer.
 func again[T any](list func() (T, error)) (T, error) {
 	for range 3 {
 		if got, err := list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -153,7 +153,8 @@ func (k *links) count(named []plan.Named) (out []tick.NetworkCount, err error) {
 		}
 		for _, c := range classes[n.Index] {
 			a := c.Attrs()
-			if a.Handle != netlink.MakeHandle(plan.Handle, n.Minor) || a.Statistics == nil || a.Statistics.Basic == nil || a.Statistics.Queue == nil {
+			if a.Handle != netlink.MakeHandle(plan.Handle, n.Minor) || a.Statistics == nil || a.Statistics.Basic == nil ||
+				a.Statistics.Queue == nil {
 				continue
 			}
 			out = append(out, tick.NetworkCount{

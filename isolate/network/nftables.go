@@ -20,7 +20,7 @@ import (
 // what comes out of pods is marked.
 const tableName = "polder"
 
-// stateChain is a chain without a hook that has one rule: its comment says that the table is ours, and which rules it has.
+// stateChain is a chain without a hook that has one rule: its comment marks the table as ours, and names which rules it has.
 const stateChain = "state"
 
 // sign begins that comment.
@@ -29,7 +29,7 @@ const sign = "polder "
 // tables are our nftables.
 type tables struct{}
 
-// ruleset is all that our tables say.
+// ruleset is all that our tables contain.
 type ruleset struct {
 	cgroups []cgroupMark
 	links   []linkMark
@@ -47,7 +47,7 @@ var (
 	netdev = family{nftables.TableFamilyNetdev, "netdev"}
 )
 
-// comment says what a family's table has; empty where it is not needed.
+// comment returns what a family's table has; empty where it is not needed.
 func (s *ruleset) comment(f family) string {
 	if len(s.targets) == 0 || f == netdev && len(s.links) == 0 {
 		return ""
@@ -147,7 +147,8 @@ func (s *ruleset) addInet(c *nftables.Conn, table *nftables.Table) error {
 			&expr.Meta{Key: expr.MetaKeyOIF, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(uint32(t.Index))},
 			&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
-			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(plan.MarkMask), Xor: binaryutil.NativeEndian.PutUint32(0)},
+			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(plan.MarkMask),
+				Xor: binaryutil.NativeEndian.PutUint32(0)},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(t.Mark)},
 			&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(t.Priority)},
 			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: 1},
@@ -210,7 +211,7 @@ func (s *ruleset) addNetdev(c *nftables.Conn, table *nftables.Table) {
 	}
 }
 
-// mark makes the tables say which packets belong to which class.
+// mark makes the tables name which packets belong to which class.
 func (r *round) mark(p *plan.Plan) {
 	s := r.seek.seek(p.Marks, r.links.seen)
 	r.out.Missing += s.missing
@@ -234,7 +235,7 @@ func (r *round) mark(p *plan.Plan) {
 
 const noSocket = "unavailable: the kernel has no nftables socket expression (Linux 5.13): packets of processes in the host's network namespace keep the default class"
 
-// table makes one of the tables true.
+// table brings one of the tables to its desired state.
 func (r *round) table(f family, rules *ruleset) {
 	where := placeTables + "/" + f.name
 	want := rules.comment(f)
@@ -244,7 +245,7 @@ func (r *round) table(f family, rules *ruleset) {
 		if want != "" {
 			r.once(where, "", "unavailable: the kernel has no nftables of this family: packets keep the default class")
 		}
-	case err != nil && want == "": // nothing is desired: what cannot be seen is not ours to say
+	case err != nil && want == "": // nothing is desired: what cannot be seen is not ours to report
 	case err != nil:
 		r.fail(where, "", fmt.Errorf("list the tables: %w", explain(err)))
 	case foreign:

@@ -79,7 +79,7 @@ func (a *Applier) restoreTable(f family, out *Restored) {
 	}
 }
 
-// String says it in one line.
+// String is the outcome in one line.
 func (r Restored) String() string {
 	return phrase.Nonzero("network: restored "+phrase.Count(r.Links, "link")+", removed "+phrase.Count(r.Tables, "table"),
 		phrase.Number{N: r.Vanished, Text: "skipped: already gone"},

@@ -25,18 +25,18 @@ func FuzzAdvice(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, advice, present, period string) {
-		var wanted []tick.Cgroup
-		if err := tick.Unmarshal([]byte(advice), &wanted); err != nil {
+		var desired []tick.Cgroup
+		if err := tick.Unmarshal([]byte(advice), &desired); err != nil {
 			return
 		}
 		named := map[string]bool{}
-		for _, c := range wanted {
+		for _, c := range desired {
 			named[c.Cgroup] = true
 		}
 		for _, version := range []int{1, 2} {
 			m := machine(version, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
 			m.Disks = diskMachine(version).Disks
-			settings, _ := Translate(m, wanted)
+			settings, _ := Translate(m, desired)
 			for i := range settings {
 				settings[i].Present, settings[i].Period = present, period
 				settings[i].Quota, settings[i].Burst, settings[i].BurstOwn = present, period, present

@@ -138,7 +138,7 @@ func (p *planner) impliedBurst(out *phases, s *Setting, n *quotaNode) {
 	p.moveBurst(out, s, strconv.FormatInt(own, 10), n, true)
 }
 
-// moveBurst adds the writes from what is there to what is wanted.
+// moveBurst adds the writes from what is there to what is desired.
 func (p *planner) moveBurst(out *phases, s *Setting, want string, n *quotaNode, implied bool) {
 	old, err := microsOf(s.Present)
 	if err != nil {
@@ -164,7 +164,8 @@ func (p *planner) moveBurst(out *phases, s *Setting, want string, n *quotaNode, 
 	}
 	now, last := s.Present, (*draft)(nil)
 	step := func(text string, needs ...*draft) *draft {
-		last = &draft{Write: Write{File: s.File, Key: s.Key, Old: now, New: text, Period: s.period(), Implied: implied}, needs: append(needs, last)}
+		last = &draft{Write: Write{File: s.File, Key: s.Key, Old: now, New: text, Period: s.period(), Implied: implied},
+			needs: append(needs, last)}
 		now = text
 		return last
 	}

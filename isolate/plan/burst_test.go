@@ -98,7 +98,7 @@ func TestBurstsAreAcceptedStepByStep(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		rapid.Check(t, func(t *rapid.T) {
 			k := &bandwidth{version: version, quota: map[string]int64{}, burst: map[string]int64{}}
-			var wanted []tick.Cgroup
+			var desired []tick.Cgroup
 			for _, name := range names {
 				quota := rapid.OneOf(rapid.Just(int64(-1)), rapid.Int64Range(10, 4000)).Draw(t, "quota"+name)
 				for up := path.Dir(name); up != "/" && version == 1; up = path.Dir(up) {
@@ -118,9 +118,9 @@ func TestBurstsAreAcceptedStepByStep(t *testing.T) {
 				if rapid.Bool().Draw(t, "burstNamed"+name) {
 					c.CPUBurstMilliCPU = new(rapid.Int64Range(0, 8000).Draw(t, "newBurst"+name))
 				}
-				wanted = append(wanted, c)
+				desired = append(desired, c)
 			}
-			settings, problems := Translate(machine(version, cpus.New(0)), wanted)
+			settings, problems := Translate(machine(version, cpus.New(0)), desired)
 			if len(problems) > 0 {
 				t.Fatalf("problems: %v", problems)
 			}
@@ -137,7 +137,7 @@ func TestBurstsAreAcceptedStepByStep(t *testing.T) {
 					t.Fatalf("write %d: %q to %s of %s: %v\nwrites %v", i, w.New, w.Name, w.Cgroup, err, steps(writes))
 				}
 			}
-			for _, c := range wanted {
+			for _, c := range desired {
 				quota, burst := k.quota[c.Cgroup], k.burst[c.Cgroup]
 				want := before.burst[c.Cgroup]
 				if c.CPUBurstMilliCPU != nil {

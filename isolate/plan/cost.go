@@ -28,7 +28,7 @@ const (
 	maxPace    = 10_000
 )
 
-// costs turns the wanted costs of disks into settings: the model of each, where one is wanted, and then its switch.
+// costs turns the desired costs of disks into settings: the model of each, where one is desired, and then its switch.
 func (t *translator) costs(c *tick.Cgroup) {
 	if len(c.IOCost) == 0 {
 		return
@@ -59,7 +59,8 @@ func (t *translator) costs(c *tick.Cgroup) {
 		found := false
 		for j := range t.machine.Disks {
 			disk := &t.machine.Disks[j]
-			ofAll := d.Disk == tick.AllDisks && disk.All && !named[disk.Name] && !slices.ContainsFunc(disk.Mounts, func(m string) bool { return named[m] })
+			ofAll := d.Disk == tick.AllDisks && disk.All && !named[disk.Name] &&
+				!slices.ContainsFunc(disk.Mounts, func(m string) bool { return named[m] })
 			if !ofAll && d.Disk != disk.Name && !slices.Contains(disk.Mounts, d.Disk) {
 				continue
 			}
@@ -82,7 +83,7 @@ func (t *translator) costs(c *tick.Cgroup) {
 	}
 }
 
-// costTexts are what is to be written of one disk: the model, empty where none is wanted, and the switch with the targets.
+// costTexts are what is to be written of one disk: the model, empty where none is desired, and the switch with the targets.
 func costTexts(d *tick.DiskCost) (texts [2]string, err error) {
 	if d.Enabled == nil {
 		return texts, nil
@@ -156,8 +157,8 @@ func outOf(d *tick.DiskCost, word string, v, least, most float64) error {
 	return fmt.Errorf("%s=%v of %q refused: want %v to %v", word, v, clip.Text(d.Disk, shownBytes), least, most)
 }
 
-// costWords are a line's words by their names, without those that the kernel itself chooses (ctrl=auto). A disk without a line is not enabled,
-// and its model is the kernel's.
+// costWords are a line's words by their names, without those that the kernel itself chooses (ctrl=auto). A disk without a line is not
+// enabled, and its model is the kernel's.
 func costWords(name, text string) map[string]string {
 	words := map[string]string{}
 	for field := range strings.FieldsSeq(text) {
@@ -183,7 +184,7 @@ func costWords(name, text string) map[string]string {
 	return words
 }
 
-// sameCost reports whether two lines say the same, as far as both say anything: what is written names what is wanted alone.
+// sameCost reports whether two lines mean the same, as far as both have a value: what is written names what is desired alone.
 func sameCost(name, a, b string) bool {
 	x, y := costWords(name, a), costWords(name, b)
 	for word, value := range x {
@@ -194,7 +195,7 @@ func sameCost(name, a, b string) bool {
 	return true
 }
 
-// wantCost is the text of a disk's costs: what is wanted, or what there was first.
+// wantCost is the text of a disk's costs: what is desired, or what there was first.
 func (s *Setting) wantCost() string {
 	text := s.text
 	if s.asFirst {
@@ -203,7 +204,8 @@ func (s *Setting) wantCost() string {
 		return text
 	}
 	words := costWords(s.Name, text)
-	order := []string{"enable", "ctrl", "model", "rpct", "rlat", "wpct", "wlat", "min", "max", "rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"}
+	order := []string{"enable", "ctrl", "model", "rpct", "rlat", "wpct", "wlat", "min", "max", "rbps", "rseqiops", "rrandiops", "wbps",
+		"wseqiops", "wrandiops"}
 	var out []string
 	for _, word := range order {
 		if value, ok := words[word]; ok {

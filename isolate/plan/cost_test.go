@@ -11,9 +11,9 @@ import (
 	"polder/lib/tick"
 )
 
-// costLines plans costs of disks whose files say what present has of them, and gives the lines that are written.
-func costLines(t interface{ Errorf(string, ...any) }, version int, wanted []tick.DiskCost, present map[string][2]string) (lines []string, problems []tick.IsolationError) {
-	settings, problems := Translate(diskMachine(version), []tick.Cgroup{{Cgroup: "/", IOCost: wanted}})
+// costLines plans costs of disks whose files contain what present has of them, and gives the lines that are written.
+func costLines(t interface{ Errorf(string, ...any) }, version int, desired []tick.DiskCost, present map[string][2]string) (lines []string, problems []tick.IsolationError) {
+	settings, problems := Translate(diskMachine(version), []tick.Cgroup{{Cgroup: "/", IOCost: desired}})
 	for i := range settings {
 		s := &settings[i]
 		if !s.NeedsFirst() || !Known(s.File) || s.Key != keyIOCost || s.Cgroup != "/" {
@@ -35,7 +35,7 @@ func TestDiskCosts(t *testing.T) {
 	model := &tick.DiskModel{ReadBytesPerSecond: 1e8, SequentialReadsPerSecond: 5000, RandomReadsPerSecond: 300, WriteBytesPerSecond: 9e7, SequentialWritesPerSecond: 4000, RandomWritesPerSecond: 200}
 	for _, tt := range []struct {
 		name    string
-		wanted  []tick.DiskCost
+		desired []tick.DiskCost
 		present map[string][2]string
 		want    []string
 	}{
@@ -56,18 +56,18 @@ func TestDiskCosts(t *testing.T) {
 		},
 		{"as before, and it is", []tick.DiskCost{{Disk: "sda"}}, nil, nil},
 	} {
-		lines, problems := costLines(t, 2, tt.wanted, tt.present)
+		lines, problems := costLines(t, 2, tt.desired, tt.present)
 		if diff := cmp.Diff(tt.want, lines); diff != "" || len(problems) > 0 {
 			t.Errorf("%s: %s %+v", tt.name, diff, problems)
 		}
 	}
 }
 
-// What is not of the root, of version 2, of a disk of the machine, or in its bounds is refused and said, and nothing is written.
+// What is not of the root, of version 2, of a disk of the machine, or in its bounds is refused and reported, and nothing is written.
 func TestCostsRefused(t *testing.T) {
 	on := new(true)
 	f := tick.Ptr[float64]
-	for want, wanted := range map[string]tick.DiskCost{
+	for want, desired := range map[string]tick.DiskCost{
 		`no disk of this machine is "sdz"`:                   {Disk: "sdz", Enabled: on},
 		`rpct=101 of "sda" refused`:                          {Disk: "sda", Enabled: on, ReadPercentile: f(101)},
 		`wlat=0 of "sda" refused`:                            {Disk: "sda", Enabled: on, WriteLatencyMicroseconds: f(0)},
@@ -76,9 +76,9 @@ func TestCostsRefused(t *testing.T) {
 		`rseqiops=0 of "sda" refused: want 1 to 1.12`:        {Disk: "sda", Enabled: on, Model: &tick.DiskModel{ReadBytesPerSecond: 5}},
 		`no disk of this machine is "8:0 enable=1 ctrl=auto`: {Disk: "8:0 enable=1 ctrl=auto\n", Enabled: on},
 	} {
-		lines, problems := costLines(t, 2, []tick.DiskCost{wanted}, nil)
+		lines, problems := costLines(t, 2, []tick.DiskCost{desired}, nil)
 		if len(lines) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Error, want) {
-			t.Errorf("%+v: %q, %+v; want %q", wanted, lines, problems, want)
+			t.Errorf("%+v: %q, %+v; want %q", desired, lines, problems, want)
 		}
 	}
 	if lines, problems := costLines(t, 1, []tick.DiskCost{{Disk: "sda", Enabled: on}}, nil); len(lines) > 0 || len(problems) != 1 || !Unavailable(problems[0]) {
@@ -91,7 +91,7 @@ func TestCostsRefused(t *testing.T) {
 	}
 }
 
-// Whatever is advised, each line is one disk's of the machine, once, one line, and made of the kernel's words; what is written says what was
+// Whatever is advised, each line is one disk's of the machine, once, one line, and made of the kernel's words; what is written has what was
 // wanted, so that it is not written again.
 func TestCostsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -101,7 +101,7 @@ func TestCostsProperty(t *testing.T) {
 			}
 			return new(rapid.OneOf(rapid.Float64Range(1, 100), rapid.Float64()).Draw(t, label))
 		}
-		var wanted []tick.DiskCost
+		var desired []tick.DiskCost
 		for range rapid.IntRange(0, 5).Draw(t, "disks") {
 			d := tick.DiskCost{
 				Disk:           rapid.SampledFrom([]string{"all", "sda", "sdb", "loop0", "/", "/boot", "", "../sda", "8:0"}).Draw(t, "disk"),
@@ -117,9 +117,9 @@ func TestCostsProperty(t *testing.T) {
 					WriteBytesPerSecond: n, SequentialWritesPerSecond: n, RandomWritesPerSecond: n,
 				}
 			}
-			wanted = append(wanted, d)
+			desired = append(desired, d)
 		}
-		lines, _ := costLines(t, 2, wanted, nil)
+		lines, _ := costLines(t, 2, desired, nil)
 		seen := map[string]bool{}
 		for _, line := range lines {
 			name, rest, _ := strings.Cut(line, ": ")

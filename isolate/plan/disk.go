@@ -49,11 +49,11 @@ type Disk struct {
 	Device string // its numbers, as in "254:0"
 	// Mounts are the points at which something of it is mounted.
 	Mounts []string
-	// All says that it is one of those that [tick.AllDisks] means.
+	// All reports whether it is one of those that [tick.AllDisks] stands for.
 	All bool
 }
 
-// PerDevice reports whether a file has a line for each disk: then [File.Device] says which one is meant.
+// PerDevice reports whether a file has a line for each disk: then [File.Device] names the one that is meant.
 func PerDevice(name string) bool { return limitFile(name) >= 0 || isCost(name) }
 
 // limitFile is the place of a file among the limits, 0 for the one that has all; negative for other files.
@@ -112,7 +112,7 @@ func sameLimit(a, b tick.DiskLimit) bool {
 
 var errLimits = errors.New("not the limits of a disk")
 
-// limitsOf are the limits that a device's part of a file says. A file of version 1 has one of them.
+// limitsOf are the limits that a device's part of a file contains. A file of version 1 has one of them.
 func limitsOf(name, text string) (limits, error) {
 	out := noLimits
 	at := limitFile(name)
@@ -151,7 +151,7 @@ func limitsOf(name, text string) (limits, error) {
 	return out, nil
 }
 
-// text is what the file says of the limits.
+// text is what the file contains about the limits.
 func (l *limits) text(name string) string {
 	if name != fileIOMax {
 		return limitText(l[limitFile(name)], "0")
@@ -170,7 +170,7 @@ func limitText(n int64, unlimited string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// wantLimits is the text of a device's limits: those that are wanted, as far as they are tighter than what was there first, and beside them
+// wantLimits is the text of a device's limits: those that are desired, as far as they are tighter than what was there first, and beside them
 // what is there now.
 func (s *Setting) wantLimits() (string, error) {
 	if s.raw {
@@ -187,7 +187,7 @@ func (s *Setting) wantLimits() (string, error) {
 	}
 	for i, n := range s.limits {
 		switch {
-		case n == 0: // not wanted
+		case n == 0: // not desired
 		case n < 0 || first[i] >= 0 && first[i] < n:
 			now[i] = first[i]
 		default:
@@ -197,7 +197,7 @@ func (s *Setting) wantLimits() (string, error) {
 	return now.text(s.Name), nil
 }
 
-// disks turns the wanted limits of a cgroup into settings: one a disk on version 2, up to four on version 1.
+// disks turns the desired limits of a cgroup into settings: one a disk on version 2, up to four on version 1.
 func (t *translator) disks(c *tick.Cgroup) {
 	if len(c.IOMax) == 0 {
 		return
@@ -211,9 +211,9 @@ func (t *translator) disks(c *tick.Cgroup) {
 		t.problem(c, keyIOMax, fmt.Sprintf("%d disks refused: want %d at most", len(c.IOMax), maxDiskLimits))
 		return
 	}
-	wanted := t.wantedLimits(c)
+	desired := t.desiredLimits(c)
 	for i := range t.machine.Disks {
-		l, ok := wanted[t.machine.Disks[i].Device]
+		l, ok := desired[t.machine.Disks[i].Device]
 		if !ok {
 			continue
 		}
@@ -236,7 +236,7 @@ func (t *translator) disks(c *tick.Cgroup) {
 
 // wantedLimits are the limits of each device. A disk that is named itself has its own, not those of all; of several names of one disk the
 // tightest limits hold.
-func (t *translator) wantedLimits(c *tick.Cgroup) map[string]limits {
+func (t *translator) desiredLimits(c *tick.Cgroup) map[string]limits {
 	all, named := map[string]limits{}, map[string]limits{}
 	for i := range c.IOMax {
 		d := &c.IOMax[i]
@@ -271,7 +271,7 @@ func (t *translator) wantedLimits(c *tick.Cgroup) map[string]limits {
 	return named
 }
 
-// limitsWanted checks what is wanted of one disk.
+// limitsWanted checks what is desired of one disk.
 func limitsWanted(d *tick.DiskLimit) (limits, error) {
 	var l limits
 	for i, n := range [numLimits]*int64{d.ReadBytesPerSecond, d.WriteBytesPerSecond, d.ReadsPerSecond, d.WritesPerSecond} {

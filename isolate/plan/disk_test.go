@@ -33,10 +33,10 @@ func limit(disk string, rbps, wbps, riops, wiops int64) tick.DiskLimit {
 }
 
 // linesOf plans limits of a cgroup whose files are in the state first, and gives the lines that are written.
-func linesOf(t *testing.T, version int, wanted []tick.DiskLimit, present func(f File) (now, first string)) (lines []string, problems []tick.IsolationError) {
+func linesOf(t *testing.T, version int, desired []tick.DiskLimit, present func(f File) (now, first string)) (lines []string, problems []tick.IsolationError) {
 	t.Helper()
 	m := diskMachine(version)
-	settings, problems := Translate(m, []tick.Cgroup{{Cgroup: "/a", IOMax: wanted}})
+	settings, problems := Translate(m, []tick.Cgroup{{Cgroup: "/a", IOMax: desired}})
 	for i := range settings {
 		s := &settings[i]
 		if !s.NeedsFirst() || !Known(s.File) || s.Key != keyIOMax {
@@ -55,7 +55,7 @@ func TestDiskLimits(t *testing.T) {
 	none := func(File) (string, string) { return "", "" }
 	for _, tt := range []struct {
 		name    string
-		wanted  []tick.DiskLimit
+		desired []tick.DiskLimit
 		present func(File) (string, string)
 		v2, v1  []string
 	}{
@@ -105,7 +105,7 @@ func TestDiskLimits(t *testing.T) {
 			if version == 0 {
 				continue
 			}
-			got, problems := linesOf(t, version, tt.wanted, tt.present)
+			got, problems := linesOf(t, version, tt.desired, tt.present)
 			if d := cmp.Diff(want, got); d != "" || len(problems) > 0 {
 				t.Errorf("%s, version %d (-want +got):\n%s%v", tt.name, version, d, problems)
 			}
@@ -120,8 +120,8 @@ func TestDiskLimitsRefused(t *testing.T) {
 		many[i] = limit("sda", 1<<20, 0, 0, 0)
 	}
 	for _, tt := range []struct {
-		wanted []tick.DiskLimit
-		text   string
+		desired []tick.DiskLimit
+		text    string
 	}{
 		{[]tick.DiskLimit{limit("sdz", 1<<20, 0, 0, 0)}, `no disk of this machine is "sdz"`},
 		{[]tick.DiskLimit{limit("8:0", 1<<20, 0, 0, 0)}, `no disk of this machine is "8:0"`},
@@ -134,9 +134,9 @@ func TestDiskLimitsRefused(t *testing.T) {
 		{many, "257 disks refused"},
 	} {
 		for _, version := range []int{1, 2} {
-			lines, problems := linesOf(t, version, tt.wanted, none)
+			lines, problems := linesOf(t, version, tt.desired, none)
 			if len(lines) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Error, tt.text) {
-				t.Errorf("%.100v: %v, %v; want %q", tt.wanted, lines, problems, tt.text)
+				t.Errorf("%.100v: %v, %v; want %q", tt.desired, lines, problems, tt.text)
 			}
 		}
 	}
@@ -152,16 +152,16 @@ func TestDiskLimitsRefused(t *testing.T) {
 	}
 }
 
-// Whatever is wanted and whatever there is: lines are written of the machine's own disks alone, none is looser than the first one or under the
+// Whatever is desired and whatever there is: lines are written of the machine's own disks alone, none is looser than the first one or under the
 // least, and what was there first comes back as it was.
 func TestAnyDiskLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.OneOf(rapid.SampledFrom([]int64{-1, 0, 1, 4, 65536, 1 << 20, 1 << 62}), rapid.Int64())
 		name := rapid.OneOf(rapid.SampledFrom([]string{"sda", "sdb", "loop0", "all", "/", "/boot", "/var/lib", "8:0", "8:0 rbps=max", "../sda", "sda\n8:16 1"}), rapid.String())
 		version := rapid.IntRange(1, 2).Draw(t, "version")
-		var wanted []tick.DiskLimit
+		var desired []tick.DiskLimit
 		for range rapid.IntRange(0, 5).Draw(t, "number") {
-			wanted = append(wanted, limit(name.Draw(t, "disk"), number.Draw(t, "rbps"), number.Draw(t, "wbps"), number.Draw(t, "riops"), number.Draw(t, "wiops")))
+			desired = append(desired, limit(name.Draw(t, "disk"), number.Draw(t, "rbps"), number.Draw(t, "wbps"), number.Draw(t, "riops"), number.Draw(t, "wiops")))
 		}
 		draw := func(label, file string) string {
 			l := noLimits
@@ -176,7 +176,7 @@ func TestAnyDiskLimits(t *testing.T) {
 			return l.text(file)
 		}
 		m := diskMachine(version)
-		settings, _ := Translate(m, []tick.Cgroup{{Cgroup: "/a", IOMax: wanted}})
+		settings, _ := Translate(m, []tick.Cgroup{{Cgroup: "/a", IOMax: desired}})
 		seen := map[File]bool{}
 		for i := range settings {
 			s := &settings[i]

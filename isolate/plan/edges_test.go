@@ -82,7 +82,7 @@ func TestNoLimitOfAnyPageSize(t *testing.T) {
 	}
 }
 
-// Where no quota that the kernel takes is within that of the cgroup above, none is written, and it is said of what was advised.
+// Where no quota that the kernel takes is within that of the cgroup above, none is written, and the problem names what was advised.
 func TestNoQuotaWithinThatOfTheCgroupAbove(t *testing.T) {
 	m := machine(1, cpus.New(0))
 	quota := func(cgroup string, milliCPU int64, present, period string) Setting {
@@ -121,7 +121,7 @@ func TestTheLargestShare(t *testing.T) {
 	}
 }
 
-// A quota that cannot be made out is left alone, and said so.
+// A quota that cannot be made out is left alone, and reported.
 func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
 	for _, present := range []string{"", "max", "max 0", "max x", "x 100000", "1000 0", "1000"} {
 		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(500))}})
@@ -134,17 +134,17 @@ func TestAQuotaThatCannotBeMadeOutIsLeftAlone(t *testing.T) {
 
 // A limit of 0 that was there first is a limit, and the tightest.
 func TestALimitOfZeroIsTheTightest(t *testing.T) {
-	for _, wanted := range []int64{4096, tick.Unlimited} {
-		advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: &wanted, MemoryTighterOnly: true}
+	for _, desired := range []int64{4096, tick.Unlimited} {
+		advised := tick.Cgroup{Cgroup: "/a", MemoryMaxBytes: &desired, MemoryTighterOnly: true}
 		settings, _ := Translate(machine(2, cpus.New(0)), []tick.Cgroup{advised})
 		settings[0].First = "0"
 		if got, err := settings[0].Want(); got != "0" || err != nil {
-			t.Errorf("%d is written as %q, %v", wanted, got, err)
+			t.Errorf("%d is written as %q, %v", desired, got, err)
 		}
 	}
 }
 
-// A reclaim's time is good for as long as the bounds say, and why it is not is said in seconds.
+// A reclaim's time is good for as long as the bounds allow, and why it is not is reported in seconds.
 func TestWhyAReclaimIsSkipped(t *testing.T) {
 	for _, c := range []struct {
 		seconds, last, at float64
@@ -173,7 +173,7 @@ func TestWhyAReclaimIsSkipped(t *testing.T) {
 	}
 }
 
-// What is within the bounds of a reclaim is done, what is beyond them is refused, and of many refusals the first ten are said.
+// What is within the bounds of a reclaim is done, what is beyond them is refused, and of many refusals the first ten are reported.
 func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
 	each := func(n int, bytes int64) []tick.MemoryToTake {
 		var out []tick.MemoryToTake
@@ -186,7 +186,7 @@ func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
 		name           string
 		want           []tick.MemoryToTake
 		done, problems int
-		says           string
+		problem        string
 	}{
 		{"one byte", each(1, 1), 1, 0, ""},
 		{"nothing", each(1, 0), 0, 1, "refused: 0 bytes"},
@@ -205,8 +205,8 @@ func TestReclaimsWithinTheBoundsAreDone(t *testing.T) {
 		if len(list) != c.done || len(problems) != c.problems {
 			t.Errorf("%s: %d are done with %d problems, want %d and %d", c.name, len(list), len(problems), c.done, c.problems)
 		}
-		if len(problems) > 0 && !strings.HasPrefix(problems[0].Error, c.says) {
-			t.Errorf("%s: %v, want %q", c.name, problems, c.says)
+		if len(problems) > 0 && !strings.HasPrefix(problems[0].Error, c.problem) {
+			t.Errorf("%s: %v, want %q", c.name, problems, c.problem)
 		}
 	}
 }
@@ -255,12 +255,12 @@ func TestBoundsOfADisksCosts(t *testing.T) {
 		ReadBytesPerSecond: 9, SequentialReadsPerSecond: 9, RandomReadsPerSecond: 9,
 		WriteBytesPerSecond: 9, SequentialWritesPerSecond: 9, RandomWritesPerSecond: 9,
 	}
-	wanted := of(func(d *tick.DiskCost) { d.Model, d.ReadLatencyMicroseconds = good, new(float64(0)) })
-	if lines, problems := costLines(t, 2, wanted, nil); len(lines) > 0 || len(problems) != 1 {
+	desired := of(func(d *tick.DiskCost) { d.Model, d.ReadLatencyMicroseconds = good, new(float64(0)) })
+	if lines, problems := costLines(t, 2, desired, nil); len(lines) > 0 || len(problems) != 1 {
 		t.Errorf("a good model beside a bad target: %q, %v", lines, problems)
 	}
-	wanted = of(func(d *tick.DiskCost) { d.MinPercent, d.MaxPercent = new(float64(80)), new(float64(80)) })
-	if lines, problems := costLines(t, 2, wanted, nil); len(lines) != 1 || len(problems) > 0 {
+	desired = of(func(d *tick.DiskCost) { d.MinPercent, d.MaxPercent = new(float64(80)), new(float64(80)) })
+	if lines, problems := costLines(t, 2, desired, nil); len(lines) != 1 || len(problems) > 0 {
 		t.Errorf("the pace is 80 exactly: %q, %v", lines, problems)
 	}
 }
@@ -305,7 +305,7 @@ func TestBoundsOfADisksLimits(t *testing.T) {
 	}
 }
 
-// The 0 of version 1 and numbers that are none of ours mean no limit: they do not lift one that is wanted.
+// The 0 of version 1 and numbers that are none of ours mean no limit: they do not lift one that is desired.
 func TestNoLimitOfADisk(t *testing.T) {
 	lines, problems := linesOf(t, 1, []tick.DiskLimit{limit("sda", 1<<20, 0, 0, 0)}, func(File) (string, string) { return "0", "0" })
 	if diff := cmp.Diff([]string{"read_bps_device: 8:0 1048576"}, lines); diff != "" || len(problems) > 0 {
@@ -459,8 +459,8 @@ func TestEqualSeesEveryFieldOfADisksCosts(t *testing.T) {
 	}
 }
 
-// The writes of a quota and of its burst say by which period they count, which version 2 has beside the quota.
-func TestWritesSayTheirPeriod(t *testing.T) {
+// The writes of a quota and of its burst have the period by which they count, which version 2 has beside the quota.
+func TestWritesHaveTheirPeriod(t *testing.T) {
 	for version, present := range map[int][3]string{1: {"10000", "20000", "10000"}, 2: {"10000 20000", "", "10000 20000"}} {
 		m := machine(version, cpus.New(0))
 		settings, _ := Translate(m, []tick.Cgroup{{Cgroup: "/a", CPUMaxMilliCPU: new(int64(1000)), CPUBurstMilliCPU: new(int64(1000))}})
@@ -486,10 +486,10 @@ func TestWritesSayTheirPeriod(t *testing.T) {
 // Of several names of one disk the tightest limits hold, in whatever order they are named.
 func TestTheTightestLimitsInAnyOrder(t *testing.T) {
 	tight, wide := limit("sda", 1<<20, 1<<20, 4, 4), limit("/", 2<<20, -1, 5, -1)
-	for _, wanted := range [][]tick.DiskLimit{{tight, wide}, {wide, tight}, {tight, wide, tight}, {wide, tight, wide}} {
-		lines, problems := linesOf(t, 2, wanted, func(File) (string, string) { return "", "" })
+	for _, desired := range [][]tick.DiskLimit{{tight, wide}, {wide, tight}, {tight, wide, tight}, {wide, tight, wide}} {
+		lines, problems := linesOf(t, 2, desired, func(File) (string, string) { return "", "" })
 		if diff := cmp.Diff([]string{"io.max: 8:0 rbps=1048576 wbps=1048576 riops=4 wiops=4"}, lines); diff != "" || len(problems) > 0 {
-			t.Errorf("%+v: %v, lines (-want +got):\n%s", wanted, problems, diff)
+			t.Errorf("%+v: %v, lines (-want +got):\n%s", desired, problems, diff)
 		}
 	}
 }
@@ -579,8 +579,8 @@ func TestADiskWithABadLimitIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Each cgroup that is named twice is said.
-func TestEachCgroupThatIsNamedTwiceIsSaid(t *testing.T) {
+// Each cgroup that is named twice is reported.
+func TestEachCgroupThatIsNamedTwiceIsReported(t *testing.T) {
 	twice := []tick.Cgroup{{Cgroup: "/a"}, {Cgroup: "/b"}, {Cgroup: "/a"}, {Cgroup: "/b"}}
 	settings, problems := Translate(machine(2, cpus.New(0)), twice)
 	if len(settings) > 0 || len(problems) != 2 || problems[0].Cgroup != "/a" || problems[1].Cgroup != "/b" {
@@ -591,9 +591,9 @@ func TestEachCgroupThatIsNamedTwiceIsSaid(t *testing.T) {
 // A list of which the machine has nothing is not written at all: an empty one would be that of the cgroup above.
 func TestAListOfNothingIsNotWritten(t *testing.T) {
 	for _, c := range []struct {
-		list string
-		have cpus.Set
-		says string
+		list    string
+		have    cpus.Set
+		problem string
 	}{
 		{"8-9", cpus.New(0, 1), "not written: of CPUs 8-9 the machine has none (it has 0-1)"},
 		{"0-1", cpus.Set{}, "not written: which CPUs the machine has could not be read"},
@@ -601,7 +601,7 @@ func TestAListOfNothingIsNotWritten(t *testing.T) {
 	} {
 		for _, version := range []int{1, 2} {
 			settings, problems := Translate(machine(version, c.have), []tick.Cgroup{{Cgroup: "/kubepods/podx/c", CPUSetCPUs: c.list}})
-			if len(settings) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Error, c.says) {
+			if len(settings) > 0 || len(problems) != 1 || !strings.Contains(problems[0].Error, c.problem) {
 				t.Errorf("%s on version %d: %+v, %v", c.list, version, settings, problems)
 			}
 		}
@@ -613,7 +613,7 @@ func TestAListOfNothingIsNotWritten(t *testing.T) {
 	}
 }
 
-// A weight stands in place of the idle class only where that is wanted.
+// A weight stands in place of the idle class only where that is desired.
 func TestAWeightBesideTheIdleClass(t *testing.T) {
 	for _, idle := range []*bool{nil, new(false), new(true)} {
 		want := ""
@@ -672,7 +672,7 @@ func TestQuotasAround(t *testing.T) {
 	}
 }
 
-// A file that is no list is left alone, beside what is written too; and where the cgroup above has no list yet, that is said.
+// A file that is no list is left alone, beside what is written too; and where the cgroup above has no list yet, that is reported.
 func TestListsThatAreNone(t *testing.T) {
 	all := cpus.New(0, 1, 2, 3)
 	list := func(cgroup, present string) []Setting {
@@ -691,8 +691,8 @@ func TestListsThatAreNone(t *testing.T) {
 		t.Errorf("below what is no list: %v, steps (-want +got):\n%s", problems, diff)
 	}
 	writes, problems = Make(machine(1, all), list("/b/c", ""), around("/b", ""))
-	const says = "1-2 left out: /b, the cgroup above, has nothing yet"
-	if len(writes) > 0 || len(problems) != 1 || problems[0].Error != says {
-		t.Errorf("below a list that is empty: %q, %v; want %q", steps(writes), problems, says)
+	const problem = "1-2 left out: /b, the cgroup above, has nothing yet"
+	if len(writes) > 0 || len(problems) != 1 || problems[0].Error != problem {
+		t.Errorf("below a list that is empty: %q, %v; want %q", steps(writes), problems, problem)
 	}
 }

@@ -19,8 +19,8 @@ type key struct {
 	name       string
 	controller string
 	v1, v2     []string // the file's names, the preferred one first; not every kernel has the file
-	// fill sets the setting's value; false where the key is not wanted.
-	fill func(m *Machine, c *tick.Cgroup, s *Setting) (wanted bool, err error)
+	// fill sets the setting's value; false where the key is not desired.
+	fill func(m *Machine, c *tick.Cgroup, s *Setting) (desired bool, err error)
 }
 
 // keys has them all, in the order in which one cgroup's values are written: cpu.idle before cpu.weight, because an idle
@@ -45,13 +45,13 @@ var keys = []key{
 	{"ioWeight", "io", []string{"blkio.weight", "blkio.bfq.weight"}, []string{"io.weight", "io.bfq.weight"}, fillIO},
 }
 
-// unavailable begins what is said of a value that the machine has no place for.
+// unavailable begins the problem of a value that the machine has no place for.
 const unavailable = "unavailable: "
 
 // Unavailable reports whether the machine lacks the file or the mount: that will be so in the next round too.
 func Unavailable(e tick.IsolationError) bool { return strings.HasPrefix(e.Error, unavailable) }
 
-// NoFile says that the kernel has not got the setting's file.
+// NoFile is the problem that the kernel has not got the setting's file.
 func (s *Setting) NoFile() string {
 	name := s.Name
 	if s.Other != "" {
@@ -85,16 +85,16 @@ func Controllers() []string {
 	return out
 }
 
-// Translate turns the wanted state into settings, a cgroup's own next to each other, and refuses what must not be
+// Translate turns the desired state into settings, a cgroup's own next to each other, and refuses what must not be
 // written. The cgroups' paths are the caller's to check.
-func Translate(m Machine, wanted []tick.Cgroup) ([]Setting, []tick.IsolationError) {
-	t := translator{machine: &m, said: map[string]bool{}}
-	times := make(map[string]int, len(wanted))
-	for i := range wanted {
-		times[wanted[i].Cgroup]++
+func Translate(m Machine, desired []tick.Cgroup) ([]Setting, []tick.IsolationError) {
+	t := translator{machine: &m, reported: map[string]bool{}}
+	times := make(map[string]int, len(desired))
+	for i := range desired {
+		times[desired[i].Cgroup]++
 	}
-	for i := range wanted {
-		c := &wanted[i]
+	for i := range desired {
+		c := &desired[i]
 		switch {
 		case c.Cgroup == "/" && len(c.IOCost) > 0 && Equal(c, &tick.Cgroup{Cgroup: "/", IOCost: c.IOCost}):
 			t.costs(c)
@@ -113,21 +113,21 @@ type translator struct {
 	machine  *Machine
 	settings []Setting
 	problems []tick.IsolationError
-	said     map[string]bool
+	reported map[string]bool
 }
 
 func (t *translator) problem(c *tick.Cgroup, key, text string) {
 	t.problems = append(t.problems, tick.IsolationError{Cgroup: c.Cgroup, Key: key, Error: text})
 }
 
-// once leaves out what was said of the same cgroup, or with a key, of the same key of any cgroup.
+// once leaves out what was reported of the same cgroup, or with a key, of the same key of any cgroup.
 func (t *translator) once(c *tick.Cgroup, key, text string) {
 	id := key + "\x00" + text
 	if key == "" {
 		id += c.Cgroup
 	}
-	if !t.said[id] {
-		t.said[id] = true
+	if !t.reported[id] {
+		t.reported[id] = true
 		t.problem(c, key, text)
 	}
 }
@@ -145,8 +145,8 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 		if len(names) > 1 {
 			s.Other = names[1]
 		}
-		wanted, err := k.fill(t.machine, c, &s)
-		if !wanted {
+		desired, err := k.fill(t.machine, c, &s)
+		if !desired {
 			if err != nil {
 				t.problem(c, k.name, err.Error())
 			}
@@ -163,7 +163,7 @@ func (t *translator) cgroup(c *tick.Cgroup) {
 			continue
 		}
 		t.settings = append(t.settings, s)
-		if k.name == "ioWeight" { // which of the two counts is for the disk's scheduler to say
+		if k.name == "ioWeight" { // which of the two counts is for the disk's scheduler to decide
 			s.UseOther()
 			s.optional = true
 			t.settings = append(t.settings, s)
@@ -201,12 +201,12 @@ func (t *translator) besideKubelet(c *tick.Cgroup, s *Setting) bool {
 	return write
 }
 
-// list clips a wanted list to what the machine has. An error beside true says what was left out.
-func list(s *Setting, wanted string, have cpus.Set, what string) (bool, error) {
-	if wanted == "" {
+// list clips a desired list to what the machine has. An error beside true names what was left out.
+func list(s *Setting, desired string, have cpus.Set, what string) (bool, error) {
+	if desired == "" {
 		return false, nil
 	}
-	set, err := cpus.Parse(wanted)
+	set, err := cpus.Parse(desired)
 	if err != nil {
 		return false, err
 	}
@@ -215,7 +215,7 @@ func list(s *Setting, wanted string, have cpus.Set, what string) (bool, error) {
 	}
 	s.set = set.Intersection(have)
 	if s.set.IsEmpty() {
-		return false, fmt.Errorf("not written: of %s %s the machine has none (it has %s)", what, clip.Text(wanted, shownBytes), clip.Text(have.String(), shownBytes))
+		return false, fmt.Errorf("not written: of %s %s the machine has none (it has %s)", what, clip.Text(desired, shownBytes), clip.Text(have.String(), shownBytes))
 	}
 	if gone := set.Difference(have); !gone.IsEmpty() {
 		return true, fmt.Errorf("%s %s are not online and were left out", what, clip.Text(gone.String(), shownBytes))
@@ -304,10 +304,11 @@ func (s *Setting) UseOther() {
 	}
 }
 
-// Equal reports whether two wanted states are the same.
+// Equal reports whether two desired states are the same.
 func Equal(a, b *tick.Cgroup) bool {
 	return a.Cgroup == b.Cgroup && a.CPUSetCPUs == b.CPUSetCPUs && a.CPUSetMems == b.CPUSetMems &&
-		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) && same(a.CPUIdle, b.CPUIdle) &&
+		same(a.CPUMaxMilliCPU, b.CPUMaxMilliCPU) && same(a.CPUBurstMilliCPU, b.CPUBurstMilliCPU) && same(a.CPUWeight, b.CPUWeight) &&
+		same(a.CPUIdle, b.CPUIdle) &&
 		same(a.MemoryMinBytes, b.MemoryMinBytes) && same(a.MemoryLowBytes, b.MemoryLowBytes) &&
 		same(a.MemoryHighBytes, b.MemoryHighBytes) && same(a.MemoryMaxBytes, b.MemoryMaxBytes) && a.MemoryTighterOnly == b.MemoryTighterOnly &&
 		same(a.MemoryOOMGroup, b.MemoryOOMGroup) && same(a.MemoryWmarkRatioPercent, b.MemoryWmarkRatioPercent) &&

@@ -14,9 +14,9 @@ import (
 // Kubelet is what a plan must know of the node's kubelet, so that no cpuset is written that it gave away, and none that
 // keeps its next container from starting.
 type Kubelet struct {
-	// Unknown says why nothing is known though there is a kubelet; empty where all is known.
+	// Unknown is why nothing is known though there is a kubelet; empty where all is known.
 	Unknown string
-	// Sets says that kubelet gives its containers CPU lists of its own making: any CPU manager policy but "none".
+	// Sets means that kubelet gives its containers CPU lists of its own making: any CPU manager policy but "none".
 	Sets bool
 	// Policy is the CPU manager's.
 	Policy string
@@ -130,7 +130,7 @@ func (k *Kubelet) given(cgroup, uid string) cpus.Set {
 	return set
 }
 
-// refuse says why a cgroup's lists may not be written at all.
+// refuse returns why a cgroup's lists may not be written at all.
 func (k *Kubelet) refuse(cgroup string, version int) error {
 	if k == nil {
 		return nil
@@ -158,7 +158,7 @@ func (k *Kubelet) below(uid string) cpus.Set {
 	return k.Pods[uid]
 }
 
-// restrict takes from a wanted set what kubelet gave to others. An error beside true says what was left out.
+// restrict takes from a desired set what kubelet gave to others. An error beside true names what was left out.
 func (k *Kubelet) restrict(s *Setting) (bool, error) {
 	if k == nil || k.Exclusive.IsEmpty() || s.Name != fileCPUs {
 		return true, nil
@@ -174,7 +174,7 @@ func (k *Kubelet) restrict(s *Setting) (bool, error) {
 	return true, fmt.Errorf("CPUs %s left out: kubelet gave them to containers exclusively", clip.Text(taken.String(), shownBytes))
 }
 
-// Taken says why a container's list must be left alone as it is now: its pod has CPUs of its own from kubelet, and the
+// Taken returns why a container's list must be left alone as it is now: its pod has CPUs of its own from kubelet, and the
 // container runs on them. The state names containers by their names and a cgroup only has the id, so the CPUs tell:
 // those that share the pod and have none of its CPUs may be moved.
 func (s *Setting) Taken() string {
@@ -211,9 +211,9 @@ func (k *Kubelet) ByKubelet(f File, text string) bool {
 	return err == nil && (set.Equals(k.Default) || slices.ContainsFunc(k.Before, set.Equals))
 }
 
-// ResetByKubelet reports whether a value is one that kubelet gives a cgroup above its containers again and again: the weight of its tiers, and
-// under the systemd driver all that systemd knows of a tier's or a pod's CPU. Kubelet asks it for no quota, and for no list: where a new
-// container makes a slice want another controller, systemd writes that there is none.
+// ResetByKubelet reports whether a value is one that kubelet gives a cgroup above its containers again and again: the weight of its tiers,
+// and under the systemd driver all that systemd knows of a tier's or a pod's CPU. Kubelet asks it for no quota, and for no list: where a
+// new container makes a slice want another controller, systemd writes that there is none.
 func ResetByKubelet(f File, text string) bool {
 	at, _ := Place(f.Cgroup)
 	slice := strings.HasSuffix(f.Cgroup, ".slice")
@@ -246,7 +246,7 @@ func (k *Kubelet) PutBack(f File, version int) bool {
 }
 
 // First is the text that a restore may put back: a container's list as kubelet has it by now, another one without the CPUs
-// that kubelet gave away since. The error says why nothing may be put back.
+// that kubelet gave away since. The error is why nothing may be put back.
 func (k *Kubelet) First(f File, first, present string) (string, error) {
 	if k == nil || !isList(f.Name) || Same(f.Name, first, present) {
 		return first, nil

@@ -85,7 +85,7 @@ func beside() *Kubelet {
 	}
 }
 
-// What is written beside kubelet, and what is said. Present is what the cgroup has.
+// What is written beside kubelet, and what is reported. Present is what the cgroup has.
 func TestBesideKubelet(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -179,12 +179,12 @@ func TestBesideKubelet(t *testing.T) {
 		}
 		c.want.Cgroup = c.cgroup
 		settings, problems := Translate(m, []tick.Cgroup{c.want})
-		said := fmt.Sprint(problems)
+		reported := fmt.Sprint(problems)
 		var free []Setting
 		for _, s := range settings {
 			s.Present = c.present
 			if why := s.Taken(); why != "" {
-				said += why
+				reported += why
 				continue
 			}
 			free = append(free, s)
@@ -197,21 +197,21 @@ func TestBesideKubelet(t *testing.T) {
 		if got := strings.Join(wrote, " "); got != c.writes {
 			t.Errorf("%s: writes %q, want %q", c.name, got, c.writes)
 		}
-		if c.problem == "" && said != "[]" || !strings.Contains(said, c.problem) {
-			t.Errorf("%s: said %s, want %q", c.name, said, c.problem)
+		if c.problem == "" && reported != "[]" || !strings.Contains(reported, c.problem) {
+			t.Errorf("%s: reported %s, want %q", c.name, reported, c.problem)
 		}
 	}
 }
 
-// What holds for many cgroups is said of the first.
-func TestBesideKubeletIsSaidOnce(t *testing.T) {
+// What holds for many cgroups is reported for the first.
+func TestBesideKubeletIsReportedOnce(t *testing.T) {
 	m := machine(1, cpus.New(0, 1, 2, 3, 4, 5, 6, 7))
 	m.Kubelet = beside()
-	var wanted []tick.Cgroup
+	var desired []tick.Cgroup
 	for i := range 100 {
-		wanted = append(wanted, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d/c", i), CPUSetCPUs: "0-5"}, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d", i), CPUSetCPUs: "0-5"})
+		desired = append(desired, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d/c", i), CPUSetCPUs: "0-5"}, tick.Cgroup{Cgroup: fmt.Sprintf("/kubepods/podx%d", i), CPUSetCPUs: "0-5"})
 	}
-	settings, problems := Translate(m, wanted)
+	settings, problems := Translate(m, desired)
 	if len(settings) != 100 || len(problems) != 2 {
 		t.Errorf("%d settings and %d problems, want 100 and 2", len(settings), len(problems))
 	}

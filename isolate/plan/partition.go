@@ -30,7 +30,7 @@ func (m *Machine) foreign(cgroup string, set cpus.Set) (taken cpus.Set, first st
 	return taken, first
 }
 
-// withoutPartitions takes from a wanted set the CPUs of other cgroups' partitions. An error beside true says what was left out.
+// withoutPartitions takes from a desired set the CPUs of other cgroups' partitions. An error beside true names what was left out.
 func (m *Machine) withoutPartitions(s *Setting) (bool, error) {
 	if s.Name != fileCPUs || s.Version != 2 {
 		return true, nil

@@ -1,4 +1,4 @@
-// Package plan turns the wanted state of cgroups and the present one into writes, in an order in which the kernel
+// Package plan turns the desired state of cgroups and the present one into writes, in an order in which the kernel
 // accepts each of them and no state on the way leaves a cgroup without CPUs or with more than it had or shall have.
 //
 // It is pure. The caller reads the files that [Translate] names into the settings, adds what stands around the ones that
@@ -33,11 +33,11 @@ type Machine struct {
 	Kubelet *Kubelet
 	// Partitions are those of version 2, whose CPUs are for the cgroups in them alone.
 	Partitions []Partition
-	// Disks are those that limits may be set of; empty where no limits of disks are wanted.
+	// Disks are those that limits may be set of; empty where no limits of disks are desired.
 	Disks []Disk
 }
 
-// Setting is one wanted value of one file.
+// Setting is one desired value of one file.
 type Setting struct {
 	File
 	// Other is a second name of the file, for kernels that have not the first.
@@ -50,14 +50,14 @@ type Setting struct {
 	milli  int64    // of a quota or burst, unless raw
 	text   string   // of everything else
 	raw    bool     // text is the file's own, of a restore
-	limits limits   // of a disk, unless raw; 0 is one that is not wanted
+	limits limits   // of a disk, unless raw; 0 is one that is not desired
 	given  cpus.Set // what kubelet gave to containers of the cgroup's pod
 
-	asFirst     bool // the wanted value is the one that was there before any plan changed it
+	asFirst     bool // the desired value is the one that was there before any plan changed it
 	tighterOnly bool // a limit that never goes beyond First, or a protection that never goes under it
 
 	optional bool // the file's second name, beside the first: a kernel may have both
-	instead  bool // a weight for kernels without the idle class that is wanted of the same cgroup
+	instead  bool // a weight for kernels without the idle class that is desired of the same cgroup
 
 	// Present is the file's text, Period and Quota those of PeriodFile and QuotaFile; the caller fills them in.
 	Present, Period, Quota string
@@ -146,7 +146,7 @@ type Write struct {
 	Key, Old, New string
 	// Period is that of a quota or a burst, in microseconds as the kernel prints it; empty for other keys.
 	Period string
-	// Implied says that the advice does not name the cgroup: it follows the one above.
+	// Implied means that the advice does not name the cgroup: it follows the one above.
 	Implied bool
 	// Disturbs names a file of the same cgroup whose value the kernel changes along with this one.
 	Disturbs string

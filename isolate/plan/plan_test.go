@@ -308,47 +308,47 @@ func TestEqualSeesEveryField(t *testing.T) {
 	}
 }
 
-// On version 1 the kernel refuses a list with a CPU that the cgroup above has not: it is cut to what that will have, which is said.
+// On version 1 the kernel refuses a list with a CPU that the cgroup above has not: it is cut to what that will have, which is reported.
 func TestAListIsCutToThatOfTheCgroupAbove(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		advised map[string]string
 		want    map[string]string
-		says    string
+		problem string
 	}{
 		{
 			name:    "above is advised to narrow",
 			advised: map[string]string{"/batch": "0-1", "/batch/a": "1-4"},
 			want:    map[string]string{"/batch": "0-1", "/batch/a": "1"},
-			says:    "2-4 left out: /batch, the cgroup above, has 0-1",
+			problem: "2-4 left out: /batch, the cgroup above, has 0-1",
 		},
 		{
 			name:    "above is advised to widen",
 			advised: map[string]string{"/batch": "0-5", "/batch/a": "3-7"},
 			want:    map[string]string{"/batch": "0-5", "/batch/a": "3-5"},
-			says:    "6-7 left out: /batch, the cgroup above, has 0-5",
+			problem: "6-7 left out: /batch, the cgroup above, has 0-5",
 		},
 		{
 			name:    "above is not advised",
 			advised: map[string]string{"/batch/a": "2-5"},
 			want:    map[string]string{"/batch": "0-3", "/batch/a": "2-3"},
-			says:    "4-5 left out: /batch, the cgroup above, has 0-3",
+			problem: "4-5 left out: /batch, the cgroup above, has 0-3",
 		},
 		{
 			name:    "above has none of it: it follows",
 			advised: map[string]string{"/batch": "0-1", "/batch/a": "6-7"},
 			want:    map[string]string{"/batch": "0-1", "/batch/a": "0-1"},
-			says:    "6-7 left out: /batch, the cgroup above, has 0-1",
+			problem: "6-7 left out: /batch, the cgroup above, has 0-1",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all := cpus.New(0, 1, 2, 3, 4, 5, 6, 7)
 			k := &kernel{version: 1, all: all, sets: map[string]cpus.Set{"/batch": cpus.New(0, 1, 2, 3), "/batch/a": cpus.New(0, 1, 2, 3)}}
-			var wanted []tick.Cgroup
+			var desired []tick.Cgroup
 			for name, list := range c.advised {
-				wanted = append(wanted, tick.Cgroup{Cgroup: name, CPUSetCPUs: list})
+				desired = append(desired, tick.Cgroup{Cgroup: name, CPUSetCPUs: list})
 			}
-			settings, problems := Translate(machine(1, all), wanted)
+			settings, problems := Translate(machine(1, all), desired)
 			if len(problems) > 0 {
 				t.Fatalf("problems: %v", problems)
 			}
@@ -364,8 +364,8 @@ func TestAListIsCutToThatOfTheCgroupAbove(t *testing.T) {
 					t.Errorf("%s is on %s, want %s", name, got, want)
 				}
 			}
-			if len(problems) != 1 || problems[0].Cgroup != "/batch/a" || problems[0].Error != c.says {
-				t.Errorf("problems %v; want %q of /batch/a", problems, c.says)
+			if len(problems) != 1 || problems[0].Cgroup != "/batch/a" || problems[0].Error != c.problem {
+				t.Errorf("problems %v; want %q of /batch/a", problems, c.problem)
 			}
 		})
 	}

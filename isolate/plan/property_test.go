@@ -53,18 +53,18 @@ func TestSetsAreAcceptedStepByStep(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			all := cpus.New(0, 1, 2, 3, 4, 5)
 			old := drawTree(t, all, "old")
-			wanted := drawTree(t, all, "new")
+			desired := drawTree(t, all, "new")
 			for _, name := range names { // a subtree may be named only as far down as one likes
 				if rapid.IntRange(0, 2).Draw(t, "unnamed"+name) == 0 && !strings.HasSuffix(name, "p1") && path.Dir(name) != "/" {
 					for _, below := range names {
 						if strings.HasPrefix(below, name) {
-							delete(wanted, below)
+							delete(desired, below)
 						}
 					}
 				}
 			}
 			k := &kernel{version: version, all: all, sets: maps.Clone(old)}
-			settings, problems := Translate(machine(version, all), wantedSets(wanted))
+			settings, problems := Translate(machine(version, all), wantedSets(desired))
 			if len(problems) > 0 {
 				t.Fatalf("problems: %v", problems)
 			}
@@ -73,12 +73,12 @@ func TestSetsAreAcceptedStepByStep(t *testing.T) {
 			if len(problems) > 0 {
 				t.Fatalf("problems: %v", problems)
 			}
-			checkSteps(t, k, old, wanted, writes)
+			checkSteps(t, k, old, desired, writes)
 		})
 	}
 }
 
-func checkSteps(t *rapid.T, k *kernel, old, wanted map[string]cpus.Set, writes []Write) {
+func checkSteps(t *rapid.T, k *kernel, old, desired map[string]cpus.Set, writes []Write) {
 	final := &kernel{version: k.version, all: k.all, sets: maps.Clone(old)}
 	for _, w := range writes {
 		set, _ := cpus.Parse(w.New)
@@ -87,7 +87,7 @@ func checkSteps(t *rapid.T, k *kernel, old, wanted map[string]cpus.Set, writes [
 	before := &kernel{version: k.version, all: k.all, sets: maps.Clone(old)}
 	for i, w := range writes {
 		if got := k.sets[w.Cgroup].String(); got != w.Old {
-			t.Fatalf("write %d of %s says that %s was there, not %s", i, w.Cgroup, w.Old, got)
+			t.Fatalf("write %d of %s has that %s was there, not %s", i, w.Cgroup, w.Old, got)
 		}
 		if err := k.write(w); err != nil {
 			t.Fatalf("write %d: %s of %s refused: %v\nwrites %+v", i, w.New, w.Cgroup, err, writes)
@@ -99,7 +99,7 @@ func checkSteps(t *rapid.T, k *kernel, old, wanted map[string]cpus.Set, writes [
 					allowed = allowed.Union(before.inForce(below))
 				}
 			}
-			if _, named := wanted[name]; k.version == 2 && !named { // what the plan leaves to the kernel has its parent's
+			if _, named := desired[name]; k.version == 2 && !named { // what the plan leaves to the kernel has its parent's
 				allowed = allowed.Union(k.inForce(path.Dir(name)))
 			}
 			if now := k.inForce(name); !now.IsSubsetOf(allowed) {
@@ -108,7 +108,7 @@ func checkSteps(t *rapid.T, k *kernel, old, wanted map[string]cpus.Set, writes [
 		}
 		checkOverlap(t, i, k, before, final, writes)
 	}
-	for name, want := range wanted {
+	for name, want := range desired {
 		if got := k.sets[name]; !got.Equals(want) {
 			t.Fatalf("%s is %s at the end, want %s\nwrites %+v", name, got, want, writes)
 		}
@@ -150,14 +150,14 @@ func TestQuotasAreAcceptedStepByStep(t *testing.T) {
 			for name, milli := range old {
 				k.quota[name], _ = quotaText(milli, k.period, "-1")
 			}
-			var wanted []tick.Cgroup
+			var desired []tick.Cgroup
 			for _, name := range names {
 				milli := asked[name]
 				if rapid.Bool().Draw(t, "named"+name) {
-					wanted = append(wanted, tick.Cgroup{Cgroup: name, CPUMaxMilliCPU: &milli})
+					desired = append(desired, tick.Cgroup{Cgroup: name, CPUMaxMilliCPU: &milli})
 				}
 			}
-			settings, _ := Translate(machine(version, cpus.New(0)), wanted)
+			settings, _ := Translate(machine(version, cpus.New(0)), desired)
 			k.present(settings)
 			writes, problems := Make(machine(version, cpus.New(0)), settings, k.around(settings))
 			for i, w := range writes {

@@ -47,11 +47,11 @@ func sumsHold(of map[string]int64) string {
 func TestProtectionsHoldStepByStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		old, want := drawProtections(t, "old"), drawProtections(t, "new")
-		var wanted []tick.Cgroup
+		var desired []tick.Cgroup
 		for _, name := range names {
-			wanted = append(wanted, tick.Cgroup{Cgroup: name, MemoryMinBytes: new(want[name])})
+			desired = append(desired, tick.Cgroup{Cgroup: name, MemoryMinBytes: new(want[name])})
 		}
-		settings, _ := Translate(machine(2, cpus.New(0)), wanted)
+		settings, _ := Translate(machine(2, cpus.New(0)), desired)
 		for i := range settings {
 			settings[i].Present = strconv.FormatInt(old[settings[i].Cgroup], 10)
 		}

@@ -13,7 +13,7 @@ const (
 	// MaxReclaimCgroups is how many cgroups one may name, and MaxReclaimBytes what may be taken of all of them together.
 	MaxReclaimCgroups = 64
 	MaxReclaimBytes   = 1 << 30
-	// MaxReclaimAge is how old the sample may be that it was decided by, in seconds, whatever --max-age says.
+	// MaxReclaimAge is how old the sample may be that it was decided by, in seconds, whatever --max-age is.
 	MaxReclaimAge = 30
 	// aheadSeconds is how much later than now that may be: /proc/uptime has steps of 10 ms.
 	aheadSeconds = 1
@@ -28,9 +28,9 @@ type ReclaimClock struct {
 	Last float64
 }
 
-// Skips says why a reclaim is not to be begun, neither now nor later; empty where it is. It is what makes a repeated tick do nothing: a time
-// of a run of the kernel is good for one reclaim, and none is good that is not later than the last one. So a replay, a duplicate and a tick
-// that comes late change nothing, and neither do those from before isolate was started, by which another isolate may have acted.
+// Skips returns why a reclaim is not to be begun, neither now nor later; empty where it is. It is what makes a repeated tick do nothing: a
+// time of a run of the kernel is good for one reclaim, and none is good that is not later than the last one. So a replay, a duplicate and a
+// tick that comes late change nothing, and neither do those from before isolate was started, by which another isolate may have acted.
 func (c ReclaimClock) Skips(want *tick.MemoryReclaim) string {
 	at := want.BootSeconds
 	switch {
@@ -86,5 +86,5 @@ func Reclaims(want []tick.MemoryToTake) (list []tick.MemoryToTake, problems []ti
 // KeyReclaim is the key of errors about reclaims.
 const KeyReclaim = "memoryReclaim"
 
-// NoReclaim says that the kernel has not got the file.
+// NoReclaim is the problem that the kernel has no such file.
 const NoReclaim = unavailable + "this kernel has no memory.reclaim (it is of cgroup version 2 and Linux 5.19); nothing is taken back"

@@ -88,7 +88,7 @@ func TestReclaimsAreBounded(t *testing.T) {
 			t.Fatalf("%d bytes of %d cgroups", sum, len(list))
 		}
 		if len(list) < len(want) && len(problems) == 0 {
-			t.Fatal("something was left out and nothing is said")
+			t.Fatal("something was left out and nothing is reported")
 		}
 	})
 }

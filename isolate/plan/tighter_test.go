@@ -10,7 +10,7 @@ import (
 func TestTighterOnly(t *testing.T) {
 	for _, tt := range []struct {
 		name, first string
-		wanted      int64
+		desired     int64
 		want        string
 	}{
 		{"under what was there", "8192", 4096, "4096"},
@@ -23,8 +23,8 @@ func TestTighterOnly(t *testing.T) {
 		{"what was there is not known", "", 4096, "4096"},
 	} {
 		for _, c := range []tick.Cgroup{
-			{Cgroup: "/a", MemoryMaxBytes: &tt.wanted, MemoryTighterOnly: true},
-			{Cgroup: "/a", MemoryHighBytes: &tt.wanted, MemoryTighterOnly: true},
+			{Cgroup: "/a", MemoryMaxBytes: &tt.desired, MemoryTighterOnly: true},
+			{Cgroup: "/a", MemoryHighBytes: &tt.desired, MemoryTighterOnly: true},
 		} {
 			settings, problems := Translate(Machine{Versions: map[string]int{"memory": 2}, PageBytes: 4096}, []tick.Cgroup{c})
 			if len(settings) != 1 || len(problems) > 0 || !settings[0].NeedsFirst() {
@@ -37,21 +37,21 @@ func TestTighterOnly(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		first  string
-		wanted int64
-		want   string
+		first   string
+		desired int64
+		want    string
 	}{{"0", 8192, "8192"}, {"4096", 8192, "8192"}, {"8192", 4096, "8192"}, {"8192", 0, "8192"}, {"max", 4096, "max"}, {"x", 4096, "4096"}, {"", 4096, "4096"}} {
-		settings, _ := Translate(Machine{Versions: map[string]int{"memory": 2}, PageBytes: 4096}, []tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: &tt.wanted, MemoryTighterOnly: true}})
+		settings, _ := Translate(Machine{Versions: map[string]int{"memory": 2}, PageBytes: 4096}, []tick.Cgroup{{Cgroup: "/a", MemoryLowBytes: &tt.desired, MemoryTighterOnly: true}})
 		if len(settings) != 1 || !settings[0].NeedsFirst() {
 			t.Fatalf("%+v", settings)
 		}
 		settings[0].First = tt.first
 		settings[0].Present = "12288"
 		if writes, problems := Make(Machine{}, settings, nil); len(writes) != 1 || writes[0].New != tt.want || len(problems) > 0 {
-			t.Errorf("memory.low of %q for %d: %+v, %v; want %q", tt.first, tt.wanted, writes, problems, tt.want)
+			t.Errorf("memory.low of %q for %d: %+v, %v; want %q", tt.first, tt.desired, writes, problems, tt.want)
 		}
 		if got, err := settings[0].Want(); got != tt.want || err != nil {
-			t.Errorf("memory.low of %q for %d is %q, %v; want %q", tt.first, tt.wanted, got, err, tt.want)
+			t.Errorf("memory.low of %q for %d is %q, %v; want %q", tt.first, tt.desired, got, err, tt.want)
 		}
 	}
 }

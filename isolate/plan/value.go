@@ -114,7 +114,7 @@ func (s *Setting) tighter() string {
 // NeedsFirst reports whether the setting counts only against the file's first value.
 func (s *Setting) NeedsFirst() bool { return s.tighterOnly || s.asFirst || PerDevice(s.Name) }
 
-// Done reports whether Present says what is wanted. A value that cannot be made out is not done.
+// Done reports whether Present is what is desired. A value that cannot be made out is not done.
 func (s *Setting) Done() bool {
 	want, err := s.Want()
 	return err == nil && Same(s.Name, s.Present, want)

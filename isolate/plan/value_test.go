@@ -16,7 +16,7 @@ func TestWeightFile(t *testing.T) {
 	}
 }
 
-// Of two wanted states what is not wanted and what is, and two different values, are not the same.
+// Of two desired states what is not desired and what is, and two different values, are not the same.
 func TestSameValue(t *testing.T) {
 	one, two := 1, 2
 	again := one
@@ -46,9 +46,9 @@ func TestWeightsOfIO(t *testing.T) {
 		for version, want := range map[int]string{1: tt.v1, 2: tt.v2} {
 			s := Setting{Version: version}
 			s.Name, s.Other = "io.weight", "io.bfq.weight"
-			wanted, err := fillIO(nil, &tick.Cgroup{IOWeight: &tt.weight}, &s)
-			if (err != nil) != tt.refusedEither || wanted == tt.refusedEither || s.text != want {
-				t.Errorf("version %d: weight %d is %q (%t, %v); want %q", version, tt.weight, s.text, wanted, err, want)
+			desired, err := fillIO(nil, &tick.Cgroup{IOWeight: &tt.weight}, &s)
+			if (err != nil) != tt.refusedEither || desired == tt.refusedEither || s.text != want {
+				t.Errorf("version %d: weight %d is %q (%t, %v); want %q", version, tt.weight, s.text, desired, err, want)
 			}
 			if version == 2 && err == nil {
 				if s.UseOther(); s.Name != "io.bfq.weight" || s.text != tt.bfq {

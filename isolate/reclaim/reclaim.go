@@ -1,12 +1,12 @@
 // Package reclaim takes cold memory back where an advice asks for it, by the kernel's memory.reclaim (cgroup version 2, Linux 5.19).
 //
-// That is an action and not a state: a tick that comes again must not repeat it. Each has the run of the kernel and the time in it at which its
-// sample was taken, by the kernel's own clock, which is never set back; a [Runner] begins none whose time is not later than that of the last
-// one, or than its own start. So nothing has to be kept on a disk: what another isolate may have begun is from before this one's start
+// That is an action and not a state: a tick that comes again must not repeat it. Each has the run of the kernel and the time in it at which
+// its sample was taken, by the kernel's own clock, which is never set back; a [Runner] begins none whose time is not later than that of the
+// last one, or than its own start. So nothing has to be kept on a disk: what another isolate may have begun is from before this one's start
 // (docs/adr/0015-reclaim-once.md).
 //
 // The kernel works in the time of whoever writes, as long as it takes. So it is done beside the ticks, by one goroutine at a time, in small
-// parts and for a bounded time, and a later tick says what became of it.
+// parts and for a bounded time, and a later tick reports what became of it.
 package reclaim
 
 import (
@@ -39,7 +39,7 @@ const (
 	mostReported = 2 * plan.MaxReclaimCgroups
 )
 
-// Options say how a [Runner] acts.
+// Options set how a [Runner] acts.
 type Options struct {
 	Hierarchy *cgroup.Hierarchy
 	Root      string // of the machine's /proc
@@ -51,9 +51,9 @@ type Options struct {
 // Runner does one reclaim after the other. Its methods are for one goroutine.
 type Runner struct {
 	Options
-	boot string
-	last float64
-	said bool // that the kernel has no such file
+	boot     string
+	last     float64
+	reported bool // that the kernel has no such file
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -88,9 +88,10 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	}
 	if !r.Hierarchy.HasReclaim() {
 		out.Unavailable = append(out.Unavailable, plan.KeyReclaim)
-		if !r.said && len(want.Cgroups) > 0 {
-			r.said = true
-			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: clip.Text(want.Cgroups[0].Cgroup, shownBytes), Key: plan.KeyReclaim, Error: plan.NoReclaim})
+		if !r.reported && len(want.Cgroups) > 0 {
+			r.reported = true
+			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: clip.Text(want.Cgroups[0].Cgroup, shownBytes), Key: plan.KeyReclaim,
+				Error: plan.NoReclaim})
 		}
 		return
 	}
@@ -109,7 +110,8 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	out.Errors = append(out.Errors, problems...)
 	if r.DryRun {
 		for _, w := range list {
-			out.Reclaims = append(out.Reclaims, tick.Reclaim{BootSeconds: finite(want.BootSeconds), Cgroup: w.Cgroup, Bytes: w.Bytes, State: tick.ReclaimWould})
+			out.Reclaims = append(out.Reclaims, tick.Reclaim{BootSeconds: finite(want.BootSeconds), Cgroup: w.Cgroup, Bytes: w.Bytes,
+				State: tick.ReclaimWould})
 		}
 		return
 	}
@@ -122,7 +124,7 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	r.begin(want.BootSeconds, list)
 }
 
-// skips says why a reclaim is not begun. A dry run shows any: it does nothing.
+// skips returns why a reclaim is not begun. A dry run shows any: it does nothing.
 func (r *Runner) skips(want *tick.MemoryReclaim) string {
 	if r.DryRun {
 		return ""

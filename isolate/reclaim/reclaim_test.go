@@ -48,7 +48,7 @@ func ask(at float64, cgroups ...string) *tick.MemoryReclaim {
 	return m
 }
 
-// What is asked for is done in parts, once, and a later tick says so; a cgroup that has gone is no failure.
+// What is asked for is done in parts, once, and a later tick reports it; a cgroup that has gone is no failure.
 func TestItIsDoneOnce(t *testing.T) {
 	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
 	var out tick.Isolation
@@ -104,7 +104,7 @@ func TestOneAtATime(t *testing.T) {
 }
 
 // A failure is an error of the tick that tells it.
-func TestAFailureIsSaid(t *testing.T) {
+func TestAFailureIsReported(t *testing.T) {
 	r, root := machine(t, 100, "sys/fs/cgroup/memory.reclaim", "sys/fs/cgroup/b/cgroup.procs")
 	if err := os.Mkdir(filepath.Join(root, "sys/fs/cgroup/b/memory.reclaim"), 0o755); err != nil { // which takes no write
 		t.Fatal(err)

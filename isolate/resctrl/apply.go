@@ -1,4 +1,4 @@
-// Package resctrl makes the wanted groups of /sys/fs/resctrl true: it makes a group that is missing, holds every line of its
+// Package resctrl brings the groups of /sys/fs/resctrl to their desired state: it makes a group that is missing, holds every line of its
 // schemata against what the machine has before it writes one that differs, moves the tasks of the named cgroups that are not in
 // it yet, and keeps a journal from which it can be put back.
 package resctrl
@@ -32,7 +32,7 @@ const (
 	keyTasks    = "tasks"
 )
 
-// Options say how an [Applier] acts.
+// Options set how an [Applier] acts.
 type Options struct {
 	Root      string // of the machine
 	Hierarchy *cgroup.Hierarchy
@@ -44,12 +44,12 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Applier makes wanted groups true, one advice after the other. It is not for use by several goroutines.
+// Applier applies desired groups, one advice after the other. It is not for use by several goroutines.
 type Applier struct {
 	Options
 	dir    string // where resctrl is mounted
 	kernel kernel
-	// unmounted is that the last round said so.
+	// unmounted reports whether the last round found nothing mounted.
 	unmounted bool
 
 	lines  map[line]*contest
@@ -71,17 +71,17 @@ func New(o Options) *Applier {
 	}
 }
 
-// Apply makes the wanted groups true as far as it can, and adds what it did to out.
-func (a *Applier) Apply(out *tick.Isolation, wanted []tick.ResctrlGroup) {
-	if len(wanted) == 0 {
+// Apply applies the desired groups as far as it can, and adds what it did to out.
+func (a *Applier) Apply(out *tick.Isolation, desired []tick.ResctrlGroup) {
+	if len(desired) == 0 {
 		return
 	}
 	r := &round{Applier: a, out: out}
 	_, mounted := resctrl.Mounted(a.Root)
-	said := a.unmounted
+	reported := a.unmounted
 	if a.unmounted = !mounted; !mounted {
 		out.Unavailable = append(out.Unavailable, keyAll)
-		if said {
+		if reported {
 			return
 		}
 		r.fail("", keyAll, fmt.Errorf("unavailable: resctrl is not mounted at %s (mount -t resctrl resctrl /sys/fs/resctrl, where the processor has it): left alone", a.dir))
@@ -94,11 +94,11 @@ func (a *Applier) Apply(out *tick.Isolation, wanted []tick.ResctrlGroup) {
 	}
 	defer at.Close()
 	r.at = at
-	r.owners = r.ownersOf(wanted)
+	r.owners = r.ownersOf(desired)
 	r.pace()
 	seen := map[string]bool{}
-	for i := range wanted {
-		g := &wanted[i]
+	for i := range desired {
+		g := &desired[i]
 		err := CheckName(g.Group)
 		switch {
 		case err != nil:
@@ -144,7 +144,7 @@ type round struct {
 	out     *tick.Isolation
 	at      *os.Root
 	machine *tick.Resctrl     // nil until it is needed
-	owners  map[string]string // each wanted cgroup's group
+	owners  map[string]string // each desired cgroup's group
 }
 
 // maxListed bounds the errors and writes that are listed: an advice is another's, and may be hostile.
@@ -170,11 +170,12 @@ func (r *round) wrote(group, key, old, now string) {
 		r.out.Applied++
 	}
 	if len(r.out.Writes) < maxListed {
-		r.out.Writes = append(r.out.Writes, tick.Write{Cgroup: place(group), Key: key, Old: clip.Text(old, shownBytes), New: clip.Text(now, shownBytes)})
+		r.out.Writes = append(r.out.Writes, tick.Write{Cgroup: place(group), Key: key, Old: clip.Text(old, shownBytes),
+			New: clip.Text(now, shownBytes)})
 	}
 }
 
-// group makes one group true.
+// group brings one group to its desired state.
 func (r *round) group(g *tick.ResctrlGroup) {
 	if g.IfExists && len(g.Schemata) == 0 {
 		return // advised where nothing was mounted: what it shall have is not known

@@ -13,7 +13,7 @@ type contest struct {
 	agreed schemata.Line // as it was read or written last
 }
 
-// agree notes a line that is as wanted.
+// agree notes a line that is as desired.
 func (r *round) agree(group string, l schemata.Line) {
 	if r.DryRun {
 		return

@@ -25,7 +25,7 @@ type entry struct {
 	Wrote   string `json:"wrote,omitempty"` // one about to be written
 }
 
-// record is what the journal says of one group.
+// record is what the journal contains about one group.
 type record struct {
 	inode   uint64 // 0 where isolate was killed between making the group and noting it
 	created bool

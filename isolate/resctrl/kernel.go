@@ -94,7 +94,7 @@ func inodeOf(at *os.Root, group string) uint64 {
 	return 0
 }
 
-// explain adds what the kernel says of its last refusal.
+// explain adds the kernel's own text about its last refusal.
 func (r *round) explain(what string, err error) error { return explain(r.at, r.dir, what, err) }
 
 func explain(at *os.Root, dir, what string, err error) error {

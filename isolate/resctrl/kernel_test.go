@@ -136,7 +136,7 @@ func TestKernelMovesTasks(t *testing.T) {
 		t.Errorf("%s; BE %v", got, g.tasks("BE"))
 	}
 
-	// One that the kernel refuses is an error that says which, and ends nothing.
+	// One that the kernel refuses is an error that names it, and ends nothing.
 	r.out = &tick.Isolation{}
 	a.fresh = []uint64{1 << 40, uint64(second.Process.Pid)}
 	r.move("BE")

@@ -104,13 +104,13 @@ func (m *machine) read(name string) string {
 	return strings.Join(strings.Fields(string(data)), " ")
 }
 
-func (m *machine) apply(wanted ...tick.ResctrlGroup) tick.Isolation {
+func (m *machine) apply(desired ...tick.ResctrlGroup) tick.Isolation {
 	var out tick.Isolation
-	m.a.Apply(&out, wanted)
+	m.a.Apply(&out, desired)
 	return out
 }
 
-// summary is what the tick says, a line each.
+// summary is what the tick contains, a line each.
 func summary(i tick.Isolation) string {
 	var b strings.Builder
 	for _, w := range i.Writes {
@@ -198,8 +198,8 @@ func TestRefuses(t *testing.T) {
 		return tick.ResctrlGroup{Group: name, Schemata: lines}
 	}
 	for name, c := range map[string]struct {
-		wanted []tick.ResctrlGroup
-		want   string // in the summary; "!" alone for nothing at all
+		desired []tick.ResctrlGroup
+		want    string // in the summary; "!" alone for nothing at all
 	}{
 		"no name":          {[]tick.ResctrlGroup{group("", "L3:0=f")}, "! resctrl : refused: \"\": a group's name has 1 to 64"},
 		"long name":        {[]tick.ResctrlGroup{group(strings.Repeat("a", 65), "L3:0=f")}, "aaa\": a group's name has 1 to 64"},
@@ -229,7 +229,7 @@ func TestRefuses(t *testing.T) {
 		"cgroup gone": {[]tick.ResctrlGroup{{Group: "B", Cgroups: []string{"/gone"}}}, "resctrl/B group"},
 	} {
 		m := newMachine(t)
-		out := m.apply(c.wanted...)
+		out := m.apply(c.desired...)
 		got := summary(out)
 		if c.want == "!" && got != "" || c.want != "!" && !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s\nwant %s", name, got, c.want)
@@ -247,12 +247,12 @@ func TestRefuses(t *testing.T) {
 		}
 	}
 
-	// One sound line is enough for the group, and the other is said.
+	// One sound line is enough for the group, and the other is reported.
 	m := newMachine(t)
 	if got := summary(m.apply(group("B", "L3:0=ffff", "MB:0=15"))); !strings.Contains(got, `"MB:0=100" -> "MB:0=20"`) || strings.Count(got, "! resctrl/B schemata: refused") != 1 {
 		t.Error(got)
 	}
-	// Rounded up by the kernel is as wanted.
+	// Rounded up by the kernel is as desired.
 	if out := m.apply(group("B", "MB:0=15")); summary(out) != "" || out.Unchanged != 1 {
 		t.Errorf("%+v", out)
 	}
@@ -297,7 +297,7 @@ func TestContest(t *testing.T) {
 	}
 }
 
-// Tasks that another pid namespace hides have no id: that is said, not passed over.
+// Tasks that another pid namespace hides have no id: that is reported, not passed over.
 func TestHiddenTasks(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/be/a/c/cgroup.threads", "0\n0\n")

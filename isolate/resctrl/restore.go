@@ -139,7 +139,7 @@ func (a *Applier) linesBack(at *os.Root, group string, rec *record, force bool, 
 	return all
 }
 
-// String says it in one line.
+// String is the outcome in one line.
 func (r Restored) String() string {
 	return phrase.Nonzero("resctrl: removed "+phrase.Count(r.Removed, "group")+", restored "+phrase.Count(r.Back, "line"),
 		phrase.Number{N: r.Already, Text: "unchanged"},

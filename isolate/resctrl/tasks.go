@@ -19,20 +19,20 @@ import (
 	"polder/lib/tick"
 )
 
-// ownersOf says which group each wanted cgroup belongs to: the first that names it.
-func (r *round) ownersOf(wanted []tick.ResctrlGroup) map[string]string {
+// ownersOf returns which group each desired cgroup belongs to: the first that names it.
+func (r *round) ownersOf(desired []tick.ResctrlGroup) map[string]string {
 	owners := map[string]string{}
-	for i := range wanted {
-		for _, c := range wanted[i].Cgroups {
+	for i := range desired {
+		for _, c := range desired[i].Cgroups {
 			if _, owned := owners[c]; !owned {
-				owners[c] = wanted[i].Group
+				owners[c] = desired[i].Group
 			}
 		}
 	}
 	return owners
 }
 
-// refuse says why a cgroup's tasks are not moved. What is within another group's cgroup would be moved to and fro for ever.
+// refuse returns why a cgroup's tasks are not moved. What is within another group's cgroup would be moved to and fro for ever.
 func (r *round) refuse(group, c string) error {
 	if err := cgroup.CheckPath(c); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (r *round) pace() {
 		return
 	}
 	for c := range r.walked {
-		if _, wanted := r.owners[c]; !wanted {
+		if _, desired := r.owners[c]; !desired {
 			delete(r.walked, c)
 		}
 	}

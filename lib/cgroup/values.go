@@ -223,8 +223,8 @@ func (v *Values) ParseMemoryStatV2(data []byte) error {
 	return v.refaults(data)
 }
 
-// refaults parses workingset_refault_anon and workingset_refault_file, which stand one after the other; before Linux 5.9 workingset_refault has
-// both.
+// refaults parses workingset_refault_anon and workingset_refault_file, which stand one after the other; before Linux 5.9 workingset_refault
+// has both.
 func (v *Values) refaults(data []byte) error {
 	const prefix = "workingset_refault"
 	at := bytes.Index(data, []byte("\n"+prefix))

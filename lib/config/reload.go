@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// ReadFile reads a tool's configuration file: its own settings as [DecodeKeys] does, or configuration objects. Without a path it has neither.
+// ReadFile reads a tool's configuration file: its own settings as [DecodeKeys] does, or configuration objects. Without a path it has
+// neither.
 func ReadFile(path string, into map[string]any) (lines map[string]int, objects Objects, err error) {
 	if path == "" {
 		return nil, objects, nil
@@ -23,8 +24,8 @@ func ReadFile(path string, into map[string]any) (lines map[string]int, objects O
 	return lines, objects, err
 }
 
-// Reload reads a configuration again whenever its file changes, and hands it to take. One that is no good is refused: the one before stays in
-// force. Without a path there is nothing to watch.
+// Reload reads a configuration again whenever its file changes, and hands it to take. One that is invalid is refused: the one before stays
+// in force. Without a path there is nothing to watch.
 func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func() (T, error), take func(T)) error {
 	if path == "" {
 		return nil

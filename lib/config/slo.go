@@ -23,8 +23,8 @@ type Objects struct {
 func (o Objects) None() bool { return o.Custom == nil && o.SLO == nil }
 
 // ReadObjects reads a file of the dialects' configuration objects: YAML documents, each an object or a List of them, as kubectl takes and
-// prints them. They are Katalyst's, and the ConfigMap slo-controller-config of Koordinator, under whatever name. Both are nil where the file is
-// none of these: its first document has neither apiVersion nor kind.
+// prints them. They are Katalyst's, and the ConfigMap slo-controller-config of Koordinator, under whatever name. Both are nil where the
+// file is none of these: its first document has neither apiVersion nor kind.
 func ReadObjects(path string, data []byte) (Objects, error) {
 	documents, err := documentsOf(path, data)
 	if err != nil {

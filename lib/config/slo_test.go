@@ -70,7 +70,7 @@ func TestReadObjectsConfigMap(t *testing.T) {
 	}
 }
 
-// What a file says follows the node's labels and annotations, and the file.
+// What a file contains for a node follows the node's labels and annotations, and the file.
 func TestLocal(t *testing.T) {
 	found, err := ReadObjects("x.yaml", []byte(sloGuide+sloEntries))
 	if err != nil {
@@ -96,7 +96,7 @@ func TestLocal(t *testing.T) {
 		{"a label", found.SLO, map[string]string{"pool": "gpu"}, nil, 30, "x.yaml", "", true},
 		{"an annotation", found.SLO, map[string]string{"pool": "gpu"}, map[string]string{sloconfig.AnnotationColocation: `{"cpuReclaimThresholdPercent":20}`}, 20, "x.yaml", "", true},
 		{"a bad one", found.SLO, map[string]string{"pool": "gpu"}, map[string]string{sloconfig.AnnotationColocation: `{`}, 30, "x.yaml", "it is no JSON", true},
-		{"said again", found.SLO, map[string]string{"pool": "gpu"}, map[string]string{sloconfig.AnnotationColocation: `{`}, 30, "x.yaml", "it is no JSON", false},
+		{"reported again", found.SLO, map[string]string{"pool": "gpu"}, map[string]string{sloconfig.AnnotationColocation: `{`}, 30, "x.yaml", "it is no JSON", false},
 		{"another file", other.SLO, map[string]string{"pool": "gpu"}, nil, 60, "y.yaml", "", true},
 		{"no file any more", nil, map[string]string{"pool": "gpu"}, nil, 0, "", "", true},
 		{"and still none", nil, nil, nil, 0, "", "", false},
@@ -126,7 +126,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// A file that is no good is refused whole, with the line and the key.
+// A file that is invalid is refused whole, with the line and the key.
 func TestReadObjectsRefuses(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 	for name, c := range map[string]struct{ text, want string }{

@@ -19,7 +19,7 @@ type Reader struct {
 	id    identity
 	state *State
 	err   error
-	// settled says that the file had not been written just before it was read: a write in the same instant would not
+	// settled means that the file had not been written just before it was read: a write in the same instant would not
 	// show in its times.
 	settled bool
 }
@@ -40,7 +40,7 @@ func (r *Reader) Path() string { return r.path }
 // settleTime is longer than the step of any file system's times.
 const settleTime = 2 * time.Second
 
-// Read returns the state, the same pointer as long as the file is the same; nil where there is no kubelet. The error says
+// Read returns the state, the same pointer as long as the file is the same; nil where there is no kubelet. The error is
 // that there is one and that what it gave away is not known: the file cannot be read or made out, or it was there before
 // and is gone though kubelet's directory is still there.
 func (r *Reader) Read() (*State, error) {
@@ -115,7 +115,7 @@ func (r *Reader) file() ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
 }
 
-// same reports whether two states say the same.
+// same reports whether two states are the same.
 func same(a, b *State) bool {
 	if a.Policy != b.Policy || !a.Default.Equals(b.Default) || len(a.Given) != len(b.Given) {
 		return false

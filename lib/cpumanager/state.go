@@ -21,7 +21,7 @@ const (
 	PolicyStatic = "static"
 )
 
-// State is what the file says.
+// State is what the file contains.
 type State struct {
 	// Policy is PolicyNone or PolicyStatic, or what else a later kubelet calls it.
 	Policy string

@@ -136,7 +136,7 @@ func TestTakePairsProperties(t *testing.T) {
 			t.Fatalf("took %v of %s, want %d different ones", got, avail, want)
 		}
 		if want := naivePairs(topology, avail, n); !slices.Equal(got, want) {
-			t.Fatalf("took %v of %s, the rule says %v", got, avail, want)
+			t.Fatalf("took %v of %s, the rule gives %v", got, avail, want)
 		}
 		if again := topology.TakePairs(avail, n); !slices.Equal(again, got) {
 			t.Fatalf("took %v and then %v", got, again)

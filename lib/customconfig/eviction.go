@@ -28,12 +28,12 @@ type Value struct {
 	V any
 }
 
-// EvictionValues is what an object says to evict.
+// EvictionValues is what an object contains for evict.
 type EvictionValues struct {
 	Values []Value
 	// Unused are the paths of fields that are set and that evict has no setting for.
 	Unused []string
-	// Errs are the fields that are no good.
+	// Errs are the fields that are invalid.
 	Errs []*FieldError
 }
 
@@ -80,7 +80,7 @@ var fieldsOf = func() map[Kind]map[string]Field {
 	return byPath
 }()
 
-// EvictionOf reads what is evict's in an object's spec.config. An absent field, and one that is null, says nothing.
+// EvictionOf reads what is evict's in an object's spec.config. An absent field, and one that is null, sets nothing.
 func EvictionOf(kind Kind, config Object) *EvictionValues {
 	r := &reader{fields: fieldsOf[kind], out: &EvictionValues{}}
 	section := sections[kind.Name]
@@ -203,7 +203,7 @@ func (r *reader) pairs() {
 	at := map[string]Value{}
 	for _, v := range r.out.Values {
 		if before, twice := at[v.Setting]; twice && fmt.Sprint(before.V) != fmt.Sprint(v.V) {
-			r.bad(v.Path, fmt.Errorf("%v, and %s says %v", v.V, dotted(before.Path), before.V))
+			r.bad(v.Path, fmt.Errorf("%v, and %s is %v", v.V, dotted(before.Path), before.V))
 		}
 		at[v.Setting] = v
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// evictionOf is what the section with these fields says.
+// evictionOf is what the section with these fields contains for evict.
 func evictionOf(t testing.TB, kind Kind, section string) *EvictionValues {
 	t.Helper()
 	var o Object

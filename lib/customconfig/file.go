@@ -15,11 +15,11 @@ import (
 // Document is an object of a file, with its place.
 type Document struct {
 	Object Object
-	// At says where a field stands ("FILE:12"), or the object itself.
+	// At is where a field stands ("FILE:12"), or the object itself.
 	At func(path ...string) string
 }
 
-// File is what a file of configuration objects says, the same ones that a cluster may have. It is not changed after it was
+// File has the objects of a file of configuration objects, the same ones that a cluster may have. It is not changed after it was
 // made.
 type File struct {
 	configs Configs
@@ -36,7 +36,7 @@ var specFields = map[string][]string{
 	AdminQoS.Name: {"nodeLabelSelector", "priority", "ephemeralSelector", "revisionHistoryLimit", "paused", "updateStrategy", "config"},
 }
 
-// FileOf takes the objects together. One that is no good, or would not count in a cluster, is an error with its place: a
+// FileOf takes the objects together. One that is invalid, or would not count in a cluster, is an error with its place: a
 // file is refused whole.
 func FileOf(documents []Document) (*File, error) {
 	f := &File{configs: Configs{Candidates: map[Kind][]*Candidate{}}, at: map[*Candidate]func(...string) string{}}
@@ -172,7 +172,7 @@ func (f *File) chosen(c *Chosen, kind Kind) *Chosen {
 	return c
 }
 
-// Local is what a file's objects say to one node; the zero value is ready. It resolves again only where something changed.
+// Local is what a file's objects contain for one node; the zero value is ready. It resolves again only where something changed.
 type Local struct {
 	// Version changes whenever the result may have.
 	Version uint64

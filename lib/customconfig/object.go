@@ -1,5 +1,5 @@
-// Package customconfig says which of Katalyst's configuration objects are in force on a node, what is wrong with the
-// others, and what they say to evict. It is pure, and the same for objects that a cluster has and for those in a file.
+// Package customconfig resolves which of Katalyst's configuration objects are in force on a node, what is wrong with the
+// others, and what they contain for evict. It is pure, and the same for objects that a cluster has and for those in a file.
 package customconfig
 
 import (
@@ -81,9 +81,9 @@ type Candidate struct {
 	Expires time.Time
 	// Config is spec.config as it stands, {} where there is none.
 	Config json.RawMessage
-	// Held says why it is not to be taken up now, empty where it may be.
+	// Held is why it is not to be taken up now, empty where it may be.
 	Held string
-	// Err says that the object is no good by itself.
+	// Err means that the object is invalid by itself.
 	Err error
 }
 

@@ -10,7 +10,7 @@ import (
 	"polder/lib/fields"
 )
 
-// conflict says why two objects cannot stand beside each other.
+// conflict returns why two objects cannot stand beside each other.
 func conflict(x, y *Candidate) string {
 	switch {
 	case y.Err != nil:

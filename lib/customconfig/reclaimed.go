@@ -25,18 +25,18 @@ const (
 // Amounts are CPU and memory as an object gives them; nil where it does not.
 type Amounts struct{ MilliCPU, Bytes *int64 }
 
-// Reclaimed is what an object says to advise.
+// Reclaimed is what an object contains for advise.
 type Reclaimed struct {
-	// Off says that nothing is reclaimed.
+	// Off means that nothing is reclaimed.
 	Off     bool
 	Amounts map[string]Amounts // by field
 	// Unused are the paths of fields that are set and that advise has nothing for.
 	Unused []string
-	// Errs are the fields that are no good.
+	// Errs are the fields that are invalid.
 	Errs []*FieldError
 }
 
-// ReclaimedOf reads what is advise's in an object's spec.config. An absent field, and one that is null, says nothing.
+// ReclaimedOf reads what is advise's in an object's spec.config. An absent field, and one that is null, sets nothing.
 func ReclaimedOf(config Object) *Reclaimed {
 	r := &Reclaimed{Amounts: map[string]Amounts{}}
 	section, ok := config[sectionReclaimed].(map[string]any)

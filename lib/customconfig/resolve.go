@@ -26,7 +26,7 @@ type Chosen struct {
 	At string `json:"at,omitempty"`
 }
 
-// Object is its configuration. The error says that it has none that is an object.
+// Object is its configuration. The error means that it has none that is an object.
 func (c *Chosen) Object() (Object, error) {
 	config := Object{}
 	if len(c.Config) > 0 && string(c.Config) != "null" && tick.Unmarshal(c.Config, &config) != nil {
@@ -35,7 +35,7 @@ func (c *Chosen) Object() (Object, error) {
 	return config, nil
 }
 
-// Read takes the objects in force from a tick's configuration, by their kinds' keys. The error says that some are not what collect writes.
+// Read takes the objects in force from a tick's configuration, by their kinds' keys. The error means that some are not what collect writes.
 func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -107,47 +107,55 @@ func (c *Configs) live(kind Kind, now time.Time) (live []*Candidate, next time.T
 	return live, next
 }
 
-// Resolve says what is in force of a kind on a node: an object that names the node, else that with the highest priority
-// of those that select its labels, else the one for all nodes. Kinds without a target do not count.
-//
-// Where the objects contradict each other, or one is no good, the last good result stays, as in Katalyst, and the errors
-// say why. next is when to look again though nothing changes, zero where there is no such time.
-func (c *Configs) Resolve(kind Kind, node string, nodeLabels map[string]string, last *Chosen, now time.Time) (chosen *Chosen, next time.Time, err error) {
+// errUnread is that a kind's objects were not read yet.
+var errUnread = errors.New("not read yet")
+
+// resolve returns what is in force of a kind on a node: an object that names the node, else that with the highest priority
+// of those that select its labels, else the one for all nodes. Kinds without a target do not count. next is when to look again though
+// nothing changes, zero where there is no such time. The error is why it cannot be told: the objects are not read yet, contradict each
+// other, or one is invalid.
+func (c *Configs) resolve(kind Kind, node string, nodeLabels map[string]string, now time.Time) (chosen *Chosen, next time.Time, err error) {
 	targets := c.targets(kind)
 	switch {
 	case len(targets) == 0:
 		return nil, next, nil
 	case len(targets) > 1:
-		return last, next, fmt.Errorf("%w: what was in force stays", overlapping(kind, targets))
+		return nil, next, overlapping(kind, targets)
 	}
 	if _, ok := c.Candidates[kind]; !ok {
-		return last, next, nil
+		return nil, next, errUnread
 	}
 	live, next := c.live(kind, now)
 	if problems := validate(live, targets[0]); len(problems) > 0 {
 		errs := make([]error, len(problems))
 		for i, p := range problems {
-			errs[i] = fmt.Errorf("%s %w: what was in force stays", kind.Resource, p.Err)
+			errs[i] = fmt.Errorf("%s %w", kind.Resource, p.Err)
 		}
-		return last, next, errors.Join(errs...)
+		return nil, next, errors.Join(errs...)
 	}
 	best := choose(live, node, labels.Set(nodeLabels))
 	switch {
 	case best == nil:
 		return nil, next, nil
 	case best.Held != "":
-		return last, next, fmt.Errorf("%s %s is not taken up: %s; what was in force stays", kind.Resource, best.name(), best.Held)
+		return nil, next, fmt.Errorf("%s %s is not taken up: %s", kind.Resource, best.name(), best.Held)
 	}
 	return &Chosen{Namespace: best.Namespace, Name: best.Name, Config: best.Config}, next, nil
 }
 
-// InForce is [Configs.Resolve] of all kinds, by their keys: what is in force, when to look again, and what is wrong. last is the result before.
-func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (map[string]*Chosen, time.Time, []error) {
+// InForce is what is in force on a node, by the kinds' keys, when to look again, and what is wrong. Where it cannot be told
+// what is in force of a kind, that of last stays, the result before, as in Katalyst.
+func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (
+	map[string]*Chosen, time.Time, []error,
+) {
 	inForce, next, errs := map[string]*Chosen{}, time.Time{}, []error(nil)
 	for _, kind := range Kinds {
-		chosen, again, err := c.Resolve(kind, node, nodeLabels, last[kind.Key], now)
+		chosen, again, err := c.resolve(kind, node, nodeLabels, now)
 		if err != nil {
-			errs = append(errs, err)
+			chosen = last[kind.Key]
+			if !errors.Is(err, errUnread) {
+				errs = append(errs, fmt.Errorf("%w: what was in force stays", err))
+			}
 		}
 		if !again.IsZero() && (next.IsZero() || again.Before(next)) {
 			next = again

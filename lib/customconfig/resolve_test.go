@@ -2,6 +2,7 @@ package customconfig
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,6 +28,12 @@ func decoded(t testing.TB, data string) Object {
 func candidate(t testing.TB, name, spec string) *Candidate {
 	t.Helper()
 	return CandidateOf(AdminQoS, decoded(t, fmt.Sprintf(`{"metadata":{"namespace":"sys","name":%q,"creationTimestamp":%q},"spec":{%s"config":{"from":%q}}}`, name, made.Format(time.RFC3339), spec, name)))
+}
+
+// inForce is what is in force of one kind on node n1, where last was before.
+func inForce(in Configs, kind Kind, labels map[string]string, last *Chosen, now time.Time) (*Chosen, time.Time, error) {
+	chosen, next, errs := in.InForce("n1", labels, map[string]*Chosen{kind.Key: last}, now)
+	return chosen[kind.Key], next, errors.Join(errs...)
 }
 
 func TestResolve(t *testing.T) {
@@ -76,7 +83,7 @@ func TestResolve(t *testing.T) {
 			in.Candidates[AdminQoS] = append(in.Candidates[AdminQoS], candidate(t, name, spec))
 		}
 		last := &Chosen{Name: "last"}
-		chosen, next, err := in.Resolve(AdminQoS, "n1", map[string]string{"pool": "a", "zone": "x"}, last, made.Add(c.after))
+		chosen, next, err := inForce(in, AdminQoS, map[string]string{"pool": "a", "zone": "x"}, last, made.Add(c.after))
 		got := ""
 		if chosen != nil {
 			got = chosen.Name
@@ -101,20 +108,20 @@ func TestTargets(t *testing.T) {
 	objects := map[Kind][]*Candidate{AdminQoS: {candidate(t, "g", "")}, Eviction: {candidate(t, "e", "")}}
 	last := &Chosen{Name: "last"}
 	in := Configs{Candidates: objects}
-	if chosen, _, err := in.Resolve(AdminQoS, "n1", nil, last, made); chosen != nil || err != nil {
+	if chosen, _, err := inForce(in, AdminQoS, nil, last, made); chosen != nil || err != nil {
 		t.Errorf("no target: %v, %v; want neither", chosen, err)
 	}
 	in.Targets = []*Target{TargetOf(decoded(t, kcc))}
-	if chosen, _, err := in.Resolve(Eviction, "n1", nil, last, made); chosen != nil || err != nil {
+	if chosen, _, err := inForce(in, Eviction, nil, last, made); chosen != nil || err != nil {
 		t.Errorf("another kind's target: %v, %v; want neither", chosen, err)
 	}
 	in.Targets = append(in.Targets, TargetOf(decoded(t, strings.Replace(kcc, `"kcc"`, `"again"`, 1))))
-	chosen, _, err := in.Resolve(AdminQoS, "n1", nil, last, made)
+	chosen, _, err := inForce(in, AdminQoS, nil, last, made)
 	if chosen != last || err == nil || !strings.Contains(err.Error(), "sys/again and sys/kcc are both for adminqosconfigurations") {
 		t.Errorf("two targets: %v, %v; want the last and an error", chosen, err)
 	}
 	in = Configs{Targets: in.Targets[:1], Candidates: map[Kind][]*Candidate{}}
-	if chosen, _, err := in.Resolve(AdminQoS, "n1", nil, last, made); chosen != last || err != nil {
+	if chosen, _, err := inForce(in, AdminQoS, nil, last, made); chosen != last || err != nil {
 		t.Errorf("not read yet: %v, %v; want the last", chosen, err)
 	}
 	for text, want := range map[string]string{
@@ -192,7 +199,9 @@ func FuzzConfig(f *testing.F) {
 		}
 		last := &Chosen{Name: "last"}
 		for _, kind := range Kinds {
-			chosen, _, err := in.Resolve(kind, "n1", map[string]string{"pool": "a"}, last, made)
+			labels := map[string]string{"pool": "a"}
+			_, _, err := in.resolve(kind, "n1", labels, made)
+			chosen, _, _ := inForce(in, kind, labels, last, made)
 			if err != nil && chosen != last {
 				t.Fatalf("%v, and not what was in force stays: %+v", err, chosen)
 			}

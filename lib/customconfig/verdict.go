@@ -13,22 +13,22 @@ import (
 // VerdictsKey is their name in sample.config, beside the kinds'.
 const VerdictsKey = "customConfigs"
 
-// Verdict is what is to be said of a KatalystCustomConfig, as it is in sample.config.
+// Verdict is what is to be reported of a KatalystCustomConfig, as it is in sample.config.
 type Verdict struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// ObservedGeneration is the generation of the KatalystCustomConfig that was looked at.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Valid says whether the objects of its kind are in order; it is missing where the kind is not read here.
+	// Valid reports whether the objects of its kind are in order; it is missing where the kind is not read here.
 	Valid *bool `json:"valid,omitempty"`
 	// Reason is one word for why, Message a sentence for people.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	// InvalidTargetConfigList are the objects that are no good, as namespace/name.
+	// InvalidTargetConfigList are the objects that are invalid, as namespace/name.
 	InvalidTargetConfigList []string `json:"invalidTargetConfigList,omitempty"`
 }
 
-// Reasons of verdicts: Katalyst's, and two of our own for what it does not say in one.
+// Reasons of verdicts: Katalyst's, and two of our own for what it has no word for.
 const (
 	ReasonNormal   = "Normal"
 	ReasonOverlap  = "TargetTypeOverlap"
@@ -58,22 +58,22 @@ func (c *Configs) Verdicts(now time.Time) []Verdict {
 
 func (c *Configs) verdict(t *Target, now time.Time) (Verdict, bool) {
 	v := Verdict{Namespace: t.Namespace, Name: t.Name, ObservedGeneration: t.Generation}
-	say := func(valid bool, reason, message string) (Verdict, bool) {
+	with := func(valid bool, reason, message string) (Verdict, bool) {
 		v.Valid, v.Reason, v.Message = &valid, reason, clip.Text(message, maxMessage)
 		return v, true
 	}
 	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Resource == t.Resource })
 	if i < 0 {
-		say(false, ReasonNotRead, fmt.Sprintf("its target is none that is read here: want group %s, version %s and resource %s", group, version, resources()))
+		with(false, ReasonNotRead, fmt.Sprintf("its target is none that is read here: want group %s, version %s and resource %s", group, version, resources()))
 		v.Valid = nil
 		return v, true
 	}
 	kind := Kinds[i]
 	if targets := c.targets(kind); len(targets) > 1 {
-		return say(false, ReasonOverlap, overlapping(kind, targets).Error()+": what was in force stays")
+		return with(false, ReasonOverlap, overlapping(kind, targets).Error()+": what was in force stays")
 	}
 	if slices.Contains(c.Absent, kind) {
-		return say(false, ReasonNotExist, fmt.Sprintf("the cluster has no %s.%s", kind.Resource, group))
+		return with(false, ReasonNotExist, fmt.Sprintf("the cluster has no %s.%s", kind.Resource, group))
 	}
 	if _, read := c.Candidates[kind]; !read {
 		return v, false
@@ -81,7 +81,7 @@ func (c *Configs) verdict(t *Target, now time.Time) (Verdict, bool) {
 	live, _ := c.live(kind, now)
 	problems := validate(live, t)
 	if len(problems) == 0 {
-		return say(true, ReasonNormal, "")
+		return with(true, ReasonNormal, "")
 	}
 	named := map[string]bool{}
 	texts := make([]string, len(problems))
@@ -93,7 +93,7 @@ func (c *Configs) verdict(t *Target, now time.Time) (Verdict, bool) {
 	}
 	v.InvalidTargetConfigList = slices.Sorted(maps.Keys(named))
 	v.InvalidTargetConfigList = v.InvalidTargetConfigList[:min(len(v.InvalidTargetConfigList), maxInvalid)]
-	return say(false, ReasonInvalid, strings.Join(texts, "; ")+": what was in force stays")
+	return with(false, ReasonInvalid, strings.Join(texts, "; ")+": what was in force stays")
 }
 
 func resources() string {

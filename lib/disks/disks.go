@@ -19,11 +19,11 @@ import (
 type Disk struct {
 	Name   string // as in "nvme0n1"
 	Device string // its numbers, as in "259:0"
-	// Empty says that there is nothing in it: a loop device without a file, a drive without a disk.
+	// Empty means that there is nothing in it: a loop device without a file, a drive without a disk.
 	Empty bool
-	// Real says that there is a device behind it, of the machine's or of its hypervisor's.
+	// Real means that there is a device behind it, of the machine's or of its hypervisor's.
 	Real bool
-	// Stacked says that what is read and written there is read and written on other disks too, and counted and limited there: device
+	// Stacked means that what is read and written there is read and written on other disks too, and counted and limited there: device
 	// mapper, software RAID, loop devices.
 	Stacked bool
 }

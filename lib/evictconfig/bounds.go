@@ -19,7 +19,7 @@ const (
 	day = 24 * 60 * 60
 )
 
-// bounds say which values of a setting are good; want says it in words. Without check each value is.
+// bounds define which values of a setting are good; want describes them in words. Without check each value is.
 type bounds[T any] struct {
 	want  string
 	check func(T) error

@@ -21,7 +21,7 @@ type Field struct {
 	Kind, Path string
 	// Resource is the resource whose value it is where the field is a map by resource; empty elsewhere.
 	Resource string
-	// Want says in words which values are good, and Read reads one, as it is in JSON, as the setting's type.
+	// Want describes the values that are good, and Read reads one, as it is in JSON, as the setting's type.
 	Want string
 	Read func(any) (any, error)
 	// Names gives the members of a list the setting's names; those that it lacks are left out. It is nil where the field is no list.

@@ -14,16 +14,16 @@ type Fleet struct {
 // Rows are all settings of f. The defaults are Katalyst's rate, a node in 10 seconds, and the guide's times.
 func (f *Fleet) Rows() []Row {
 	return []Row{
-		span("taint-after", &f.TaintAfter, 10*time.Minute, aWeek, "taint a node whose agent has not been ready for so long"),
-		span("evict-after", &f.EvictAfter, 20*time.Minute, aWeek, "evict its reclaimed pods when that has lasted for so long"),
+		span("taint-after", &f.TaintAfter, 10*time.Minute, aWeek, "taint a node whose agent has not been ready for this long"),
+		span("evict-after", &f.EvictAfter, 20*time.Minute, aWeek, "evict its reclaimed pods when that has lasted for this long"),
 		// 600 is ten nodes a second: more is no limit.
-		count("nodes-per-minute", &f.NodesPerMinute, 6, from1(600), "evict from at most so many nodes a minute"),
+		count("nodes-per-minute", &f.NodesPerMinute, 6, from1(600), "evict from at most this many nodes a minute"),
 		optOut(&f.OptOut),
 	}
 }
 
 // fleetPairs are like [Pairs].
-var fleetPairs = []Pair{{"taint-after", "evict-after", "pods would be evicted before the node is closed to their like"}}
+var fleetPairs = []Pair{{"taint-after", "evict-after", "pods would be evicted before the node is tainted against new ones"}}
 
 // FleetDefaults are the settings with the default of each row.
 func FleetDefaults() Fleet {

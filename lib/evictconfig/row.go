@@ -11,11 +11,11 @@ import (
 
 // Row is one setting of a [Settings] value.
 type Row struct {
-	// Name is that of its flag, and its key in the configuration file; Usage is what --help says.
+	// Name is that of its flag, and its key in the configuration file; Usage is its text in --help.
 	Name, Usage string
 	// Into points to the value: a *float64, *int, *bool, *time.Duration, *Bytes or *[]string.
 	Into any
-	// Instead names a setting that says the same in another way. This one, where it is set, goes before it.
+	// Instead names a setting that means the same in another way. This one, where it is set, takes precedence.
 	Instead string
 	// Fields are those of Katalyst's configuration objects that set it.
 	Fields []Field
@@ -69,7 +69,7 @@ func (t *typed[T]) check() error {
 	return t.bounds.check(*t.into)
 }
 
-// row makes a setting whose fields are read by read, unless they have a form of their own; want says in words what a field may have.
+// row makes a setting whose fields are read by read, unless they have a form of their own; want describes what a field may have.
 func row[T any](name string, into *T, normal T, b bounds[T], usage string, fields []Field, want string, read func(any) (any, error)) Row {
 	for i := range fields {
 		if fields[i].Read == nil {

@@ -52,7 +52,7 @@ type Settings struct {
 	LoadSyncPeriod, LoadCooldown                                         time.Duration
 	LoadHysteresis                                                       float64
 	SuppressionEnabled                                                   bool
-	// SuppressionMaxToleranceRate is the most that a pod tolerates, whatever its annotation says.
+	// SuppressionMaxToleranceRate is the most that a pod tolerates, whatever its annotation contains.
 	SuppressionMaxToleranceRate float64
 	SuppressionMinDuration      time.Duration
 	SuppressionHysteresis       float64

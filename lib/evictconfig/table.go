@@ -26,7 +26,7 @@ func (s *Settings) EngineRows() []Row {
 		texts("dry-run-rules", &s.DryRunRules, nil, names,
 			"put these rules in dry run (comma-separated names, * is all)", known(adminQoS("dryRun"), plugins)),
 		count("per-rule", &s.PerRule, 1, pods, "evict at most this many pods at one tick for one rule (-1 is no limit)"),
-		count("burst", &s.Burst, 3, pods, "evict at most so many pods at one tick (-1: no limit)"),
+		count("burst", &s.Burst, 3, pods, "evict at most this many pods at one tick (-1 is no limit)"),
 		count("per-hour", &s.PerHour, 60, pods, "evict at most this many pods of the node in an hour (-1 is no limit)"),
 		count("per-namespace", &s.PerNamespace, Unlimited, pods, "evict at most this many pods of one namespace in an hour (-1 is no limit)"),
 		optOut(&s.OptOut),
@@ -40,7 +40,7 @@ func (s *Settings) ReclaimedRows() []Row {
 	const guide, today = "reclaimedResourcesEvictionPluginConfig.", "reclaimedResourcesEvictionConfig."
 	const milliCPU, memory = "reclaimed_millicpu", "reclaimed_memory"
 	return []Row{
-		number("reclaimed-threshold", &s.ReclaimedThreshold, 5, overZero(MaxRatio), "reclaimed pods may request this many times what is offered"),
+		number("reclaimed-threshold", &s.ReclaimedThreshold, 5, overZero(MaxRatio), "reclaimed pods may request this many times the offer"),
 		number("reclaimed-cpu-threshold", &s.ReclaimedCPUThreshold, 0, fromZero(MaxRatio),
 			"the same for CPU alone (0: as reclaimed-threshold)",
 			of(milliCPU, eviction(guide+"evictionThreshold")), of(milliCPU, adminQoS(today+"evictionThreshold"))).insteadOf("reclaimed-threshold"),
@@ -48,18 +48,18 @@ func (s *Settings) ReclaimedRows() []Row {
 			"the same for memory alone (0: as reclaimed-threshold)",
 			of(memory, eviction(guide+"evictionThreshold")), of(memory, adminQoS(today+"evictionThreshold"))).insteadOf("reclaimed-threshold"),
 		number("reclaimed-soft-cpu-threshold", &s.ReclaimedSoftCPUThreshold, 0, fromZero(MaxRatio),
-			"over this many times the CPU offered, a reclaimed pod goes when no other has to (0: off)",
+			"over this many times the CPU offer, evict a reclaimed pod if no other is (0: off)",
 			of(milliCPU, adminQoS(today+"softEvictionThreshold"))),
 		number("reclaimed-soft-memory-threshold", &s.ReclaimedSoftMemoryThreshold, 0, fromZero(MaxRatio),
-			"over this many times the memory offered, a reclaimed pod goes when no other has to (0: off)",
+			"over this many times the memory offer, evict a reclaimed pod if no other is (0: off)",
 			of(memory, adminQoS(today+"softEvictionThreshold"))),
 		onOff("reclaimed-numa-enabled", &s.ReclaimedNUMAEnabled, true,
 			"compare requests and offer on each NUMA node too, for the reclaimed pods bound to one"),
 		onOff("reclaimed-zero-offer-enabled", &s.ReclaimedZeroOfferEnabled, false,
-			"take an offer of 0 at its word, and evict for it; otherwise it counts as withdrawn, and nobody is evicted for it"),
+			"evict for an offer of 0, too; otherwise it counts as withdrawn, and no pod is evicted for it"),
 		span("reclaimed-tolerance", &s.ReclaimedTolerance, 30*time.Second, aDay,
-			"how long a reclaimed threshold must have been met before a pod goes", adminQoS(today+"thresholdMetToleranceDuration")),
-		grace("reclaimed-grace-period", &s.ReclaimedGracePeriod, 60*time.Second, "grace period of the reclaimed pods that go (0: the pod's own)",
+			"how long a reclaimed threshold must have been met before a pod is evicted", adminQoS(today+"thresholdMetToleranceDuration")),
+		grace("reclaimed-grace-period", &s.ReclaimedGracePeriod, 60*time.Second, "grace period of reclaimed pods (0: the pod's own)",
 			adminQoS(today+"gracePeriod")),
 		hysteresis("reclaimed", &s.ReclaimedHysteresis),
 	}
@@ -81,7 +81,7 @@ func (s *Settings) freeMemoryRows() []Row {
 		onOff("memory-system-enabled", &s.MemorySystemEnabled, true, "measure the node's free memory",
 			eviction(guideMemory+"enableSystemLevelDetection"), adminQoS(todayMemory+"enableSystemLevelEviction")),
 		amount("memory-free-minimum", &s.MemoryFreeMinimum,
-			"free memory (2Gi) under which reclaimed pods go even where the kernel's watermark is lower",
+			"free memory (2Gi) below which reclaimed pods are evicted, over the watermark too",
 			adminQoS(todayMemory+"systemFreeMemoryThresholdMinimum")),
 		onOff("memory-numa-enabled", &s.MemoryNUMAEnabled, true, "measure each NUMA node's free memory",
 			eviction(guideMemory+"enableNumaLevelDetection"), adminQoS(todayMemory+"enableNumaLevelEviction")),
@@ -89,17 +89,17 @@ func (s *Settings) freeMemoryRows() []Row {
 			"part of a NUMA node's memory that a pod must use there to be a victim, 0 to 1",
 			adminQoS(todayMemory+"numaVictimMinimumUtilizationThreshold")),
 		count("memory-numa-below-times", &s.MemoryNUMABelowTimes, 4, from1(MaxTimes),
-			"any pod goes after a NUMA node was found below its watermark so many times in a row",
+			"evict any pod after a NUMA node was below its watermark this many times in a row",
 			eviction(guideMemory+"numaFreeBelowWatermarkTimesThreshold"), adminQoS(todayMemory+"numaFreeBelowWatermarkTimesThreshold")),
 		count("memory-numa-below-times-reclaimed", &s.MemoryNUMABelowTimesReclaimed, 1, from1(MaxTimes),
-			"a reclaimed pod goes after so many times", adminQoS(todayMemory+"numaFreeBelowWatermarkTimesReclaimedThreshold")),
+			"evict a reclaimed pod after this many times", adminQoS(todayMemory+"numaFreeBelowWatermarkTimesReclaimedThreshold")),
 		number("memory-kswapd-rate", &s.MemoryKswapdRate, 2000, fromZero(math.MaxInt32),
 			"pages a second that kswapd may reclaim (0: not measured)",
 			eviction(guideMemory+"systemKswapdRateThreshold"), adminQoS(todayMemory+"systemKswapdRateThreshold")),
 		count("memory-kswapd-times", &s.MemoryKswapdTimes, 4, from1(MaxTimes),
-			"a pod goes after kswapd was found at that rate so many times in a row", eviction(guideMemory+"systemKswapdRateExceedTimesThreshold")),
+			"evict after kswapd was at that rate this many times in a row", eviction(guideMemory+"systemKswapdRateExceedTimesThreshold")),
 		span("memory-kswapd-duration", &s.MemoryKswapdDuration, 0, aDay,
-			"a pod goes after kswapd was at that rate for so long, instead of so many times (0: times)",
+			"evict after kswapd was at that rate for this long, not this many times (0: times)",
 			adminQoS(todayMemory+"systemKswapdRateExceedDurationThreshold")).insteadOf("memory-kswapd-times"),
 		span("memory-sync-period", &s.MemorySyncPeriod, 5*time.Second, aDay, "time between two of the times that are counted"),
 	}
@@ -112,18 +112,18 @@ func (s *Settings) memoryPSIRows() []Row {
 		number("memory-psi-threshold", &s.MemoryPSIThreshold, 15, overZero(100),
 			"some avg10 of the node's memory pressure, in percent, at which it is met"),
 		number("memory-psi-pod-threshold", &s.MemoryPSIPodThreshold, 1, fromZero(100),
-			"some avg10 over which a shared or dedicated pod counts as pressed, in percent"),
-		count("memory-psi-pods", &s.MemoryPSIPods, 3, from1(MaxTimes), "so many pods must be pressed"),
-		number("memory-psi-pods-mean", &s.MemoryPSIPodsMean, 4, fromZero(100), "mean some avg10 that the pressed pods must have, in percent"),
+			"some avg10 over which a shared or dedicated pod is under pressure, in percent"),
+		count("memory-psi-pods", &s.MemoryPSIPods, 3, from1(MaxTimes), "this many pods must be under pressure"),
+		number("memory-psi-pods-mean", &s.MemoryPSIPodsMean, 4, fromZero(100), "mean some avg10 of the pods under pressure, in percent"),
 		span("memory-psi-duration-reclaimed", &s.MemoryPSIDurationReclaimed, 15*time.Second, aDay,
-			"how long the pressure must have lasted before a reclaimed pod goes"),
-		span("memory-psi-duration", &s.MemoryPSIDuration, 45*time.Second, aDay, "how long the pressure must have lasted before any pod goes"),
+			"how long the pressure must have lasted before a reclaimed pod is evicted"),
+		span("memory-psi-duration", &s.MemoryPSIDuration, 45*time.Second, aDay, "how long the pressure must have lasted before any pod is evicted"),
 		span("memory-psi-cooldown", &s.MemoryPSICooldown, 35*time.Second, aDay,
 			"time between an eviction because of memory and one because of its pressure (PSI)"),
 	}
 }
 
-// memoryVictimRows say who is evicted because of memory, and when.
+// memoryVictimRows define who is evicted because of memory, and when.
 func (s *Settings) memoryVictimRows() []Row {
 	system := []string{RankQoS, RankPriority, RankMemoryUsage, RankRSS}
 	numa := append(slices.Clone(system), RankNUMAMemory)
@@ -135,13 +135,13 @@ func (s *Settings) memoryVictimRows() []Row {
 		texts("memory-numa-ranking", &s.MemoryNUMARanking, []string{RankQoS, RankPriority, RankNUMAMemory}, someOf(numa),
 			"who is evicted first where a NUMA node is short (default %s)",
 			ranked(eviction(guideMemory+"numaEvictionRankingMetrics"), numa), ranked(adminQoS(todayMemory+"numaEvictionRankingMetrics"), numa)),
-		span("memory-tolerance", &s.MemoryTolerance, 0, aDay, "how long too little memory must have been free before a pod goes"),
+		span("memory-tolerance", &s.MemoryTolerance, 0, aDay, "how long free memory must have been too low before a pod is evicted"),
 		span("memory-cooldown", &s.MemoryCooldown, 0, aDay, "time between two evictions because of memory"),
 		// The guide's kind has one field for both grace periods.
 		grace("memory-reclaimed-grace-period", &s.MemoryReclaimedGracePeriod, time.Second,
-			"grace period of the reclaimed pods that go because of memory (0: the pod's own)",
+			"grace period of reclaimed pods evicted because of memory (0: the pod's own)",
 			eviction(guideMemory+"gracePeriod"), adminQoS(todayMemory+"reclaimedGracePeriod")),
-		grace("memory-grace-period", &s.MemoryGracePeriod, 0, "grace period of the other pods that go because of memory (0: the pod's own)",
+		grace("memory-grace-period", &s.MemoryGracePeriod, 0, "grace period of other pods evicted because of memory (0: the pod's own)",
 			eviction(guideMemory+"gracePeriod"), adminQoS(todayMemory+"gracePeriod")),
 		hysteresis("memory", &s.MemoryHysteresis),
 	}
@@ -164,15 +164,15 @@ func (s *Settings) CPURows() []Row {
 		span("load-cooldown", &s.LoadCooldown, 300*time.Second, aDay, "time between two evictions because of the load",
 			asText(adminQoS(today+"loadEvictionCoolDownTime"))),
 		hysteresis("load", &s.LoadHysteresis),
-		onOff("suppression-enabled", &s.SuppressionEnabled, true, "measure how much less CPU the reclaimed pods have than they asked for",
+		onOff("suppression-enabled", &s.SuppressionEnabled, true, "measure how much less CPU the reclaimed pods have than they request",
 			adminQoS(today+"enableSuppressionEviction")),
 		number("suppression-max-tolerance-rate", &s.SuppressionMaxToleranceRate, 5, overZero(MaxRatio),
-			"a pod tolerates requests of at most this many times the reclaimed pool, whatever its annotation says",
+			"a pod tolerates requests of at most this many times the reclaimed pool, whatever its annotation asks for",
 			adminQoS(today+"maxSuppressionToleranceRate")),
 		span("suppression-min-duration", &s.SuppressionMinDuration, 300*time.Second, aDay,
-			"how long a pod must have been suppressed before it goes", asText(adminQoS(today+"minSuppressionToleranceDuration"))),
+			"how long a pod must have been suppressed before it is evicted", asText(adminQoS(today+"minSuppressionToleranceDuration"))),
 		hysteresis("suppression", &s.SuppressionHysteresis),
-		grace("cpu-grace-period", &s.CPUGracePeriod, 0, "grace period of the pods that go because of load or suppression (0: the pod's own)",
+		grace("cpu-grace-period", &s.CPUGracePeriod, 0, "grace period of pods evicted because of load or suppression (0: the pod's own)",
 			adminQoS(today+"gracePeriod")),
 	}
 }
@@ -183,10 +183,10 @@ func (s *Settings) RSSRows() []Row {
 		onOff("rss-overuse-enabled", &s.RSSOveruseEnabled, false, "measure the pods' resident memory against their requests",
 			eviction(guideMemory+"enableRssOveruseDetection"), adminQoS(todayMemory+"enableRSSOveruseEviction")),
 		number("rss-overuse-threshold", &s.RSSOveruseThreshold, 1.05, overZero(MaxRatio),
-			"a pod's resident memory may be this many times its request, unless its annotation says otherwise",
+			"a pod's resident memory may be this many times its request, unless its annotation sets another number",
 			eviction(guideMemory+"rssOveruseRateThreshold"), adminQoS(todayMemory+"rssOveruseRateThreshold")),
-		span("rss-overuse-tolerance", &s.RSSOveruseTolerance, 0, aDay, "how long a pod must have used too much before it goes"),
-		grace("rss-overuse-grace-period", &s.RSSOveruseGracePeriod, 0, "grace period of the pods that go because of it (0: the pod's own)"),
+		span("rss-overuse-tolerance", &s.RSSOveruseTolerance, 0, aDay, "how long a pod must have used too much before it is evicted"),
+		grace("rss-overuse-grace-period", &s.RSSOveruseGracePeriod, 0, "grace period of pods evicted because of it (0: the pod's own)"),
 		hysteresis("rss-overuse", &s.RSSOveruseHysteresis),
 	}
 }
@@ -198,11 +198,11 @@ func (s *Settings) WaitingRows() []Row {
 		number("service-waiting-threshold", &s.ServiceWaitingThreshold, 200, overZero(MaxRatio),
 			"a service may wait for a CPU for this many thousandths of the time"),
 		span("service-waiting-duration", &s.ServiceWaitingDuration, time.Minute, aDay,
-			"how long a service must have waited too much before a reclaimed pod goes"),
+			"how long a service must have waited too much before a reclaimed pod is evicted"),
 		span("service-waiting-cooldown", &s.ServiceWaitingCooldown, 2*time.Minute, aDay,
 			"time between two evictions because of services' waiting"),
 		grace("service-waiting-grace-period", &s.ServiceWaitingGracePeriod, 0,
-			"grace period of the pods that go because of it (0: the pod's own)"),
+			"grace period of pods evicted because of it (0: the pod's own)"),
 		hysteresis("service-waiting", &s.ServiceWaitingHysteresis),
 	}
 }
@@ -218,7 +218,7 @@ func (s *Settings) ServiceIORows() []Row {
 		span("service-io-cooldown", &s.ServiceIOCooldown, 2*time.Minute, aDay,
 			"time between two evictions because of services' disks"),
 		grace("service-io-grace-period", &s.ServiceIOGracePeriod, 0,
-			"grace period of the pods that go because of it (0: the pod's own)"),
+			"grace period of pods evicted because of it (0: the pod's own)"),
 		hysteresis("service-io", &s.ServiceIOHysteresis),
 	}
 }

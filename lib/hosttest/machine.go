@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// None says that a CPU belongs to no cache, cluster or NUMA node of a kind.
+// None means that a CPU belongs to no cache, cluster or NUMA node of a kind.
 const None = -1
 
 // Place is where a CPU is. CPUs with the same number in a field share that core, package, cache or node; a number counts

@@ -54,7 +54,7 @@ func (r Resource) gvr() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
 }
 
-// Options say which cluster, and who asks.
+// Options name the cluster, and who asks.
 type Options struct {
 	// Kubeconfig is a file's path; empty means the service account of the pod that this process runs in.
 	Kubeconfig string
@@ -139,13 +139,15 @@ func (c *Client) Create(ctx context.Context, r Resource, namespace string, o Obj
 
 // Apply is a server-side apply of an object, or of its subresource ("status"), by a field manager. With force it takes fields
 // over that other managers hold; without, a conflict is an error for which [IsConflict] holds.
-func (c *Client) Apply(ctx context.Context, r Resource, namespace, name string, o Object, manager string, force bool, subresources ...string) (Object, error) {
+func (c *Client) Apply(ctx context.Context, r Resource, namespace, name string, o Object, manager string, force bool,
+	subresources ...string) (Object, error) {
 	options := metav1.ApplyOptions{FieldManager: manager, Force: force}
 	return object(c.at(r, namespace).Apply(ctx, name, &unstructured.Unstructured{Object: o}, options, subresources...))
 }
 
 // ApplyStatus is Apply of the status.
-func (c *Client) ApplyStatus(ctx context.Context, r Resource, namespace, name string, o Object, manager string, force bool) (Object, error) {
+func (c *Client) ApplyStatus(ctx context.Context, r Resource, namespace, name string, o Object, manager string,
+	force bool) (Object, error) {
 	return c.Apply(ctx, r, namespace, name, o, manager, force, subresourceStatus)
 }
 
@@ -158,7 +160,8 @@ const (
 )
 
 // Patch changes an object, or a subresource of it, by a patch of the kind.
-func (c *Client) Patch(ctx context.Context, r Resource, namespace, name, kind string, patch []byte, manager string, subresources ...string) (Object, error) {
+func (c *Client) Patch(ctx context.Context, r Resource, namespace, name, kind string, patch []byte, manager string,
+	subresources ...string) (Object, error) {
 	options := metav1.PatchOptions{FieldManager: manager}
 	return object(c.at(r, namespace).Patch(ctx, name, types.PatchType(kind), patch, options, subresources...))
 }

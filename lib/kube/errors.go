@@ -26,7 +26,7 @@ func IsForbidden(err error) bool { return apierrors.IsForbidden(err) || apierror
 // IsInvalid reports whether the server understood and refuses the object, so that sending it again is no use.
 func IsInvalid(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
-// manyBudgets is what an API server says, as an internal error, of a pod that several disruption budgets select.
+// manyBudgets is what an API server answers, as an internal error, of a pod that several disruption budgets select.
 const manyBudgets = "more than one PodDisruptionBudget"
 
 // IsDisruptionBudget reports whether an eviction was refused because of a pod disruption budget, or of several.
@@ -57,7 +57,7 @@ func IsServerError(err error) bool {
 	return errors.As(err, &status) && status.Status().Code >= 500
 }
 
-// RetryAfter is how long the server asks to wait, 0 where it does not say.
+// RetryAfter is how long the server asks to wait, 0 where it does not tell.
 func RetryAfter(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds < 0 {
@@ -74,7 +74,7 @@ func Reason(err error) string {
 	return ""
 }
 
-// Cause is an error's text without the request's address, which says nothing where one knows what was asked for.
+// Cause is an error's text without the request's address, which adds nothing where one knows what was asked for.
 func Cause(err error) string {
 	if address, ok := errors.AsType[*url.Error](err); ok {
 		return address.Err.Error()

@@ -18,7 +18,7 @@ import (
 // Leases are those of coordination.k8s.io.
 var Leases = Resource{"coordination.k8s.io", "v1", "leases"}
 
-// Election says for which lease one stands, and as whom. The times are those of the client library's own leader election,
+// Election names the lease that is stood for, and the candidate. The times are those of the client library's own leader election,
 // and so is what is written: any program that holds a Lease by it may stand for the same one. It is not that library's,
 // because that brings the typed client to every node, and counts a hold from the server's answer: see docs/adr/0012-own-lease.md.
 type Election struct {
@@ -32,7 +32,8 @@ type Election struct {
 }
 
 func (e *Election) defaults() error {
-	for into, value := range map[*time.Duration]time.Duration{&e.Duration: 15 * time.Second, &e.Within: 10 * time.Second, &e.Retry: 2 * time.Second} {
+	for into, value := range map[*time.Duration]time.Duration{&e.Duration: 15 * time.Second, &e.Within: 10 * time.Second,
+		&e.Retry: 2 * time.Second} {
 		if *into == 0 {
 			*into = value
 		}
@@ -74,7 +75,8 @@ func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l := &Lease{client: c, e: e, led: make(chan struct{}), lost: make(chan struct{}), stop: stop, ended: make(chan struct{}), began: time.Now()}
+	l := &Lease{client: c, e: e, led: make(chan struct{}), lost: make(chan struct{}), stop: stop, ended: make(chan struct{}),
+		began: time.Now()}
 	go l.run(ctx)
 	return l, nil
 }
@@ -82,7 +84,7 @@ func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 // Led is closed when the lease is held.
 func (l *Lease) Led() <-chan struct{} { return l.led }
 
-// Lost is closed when it was held and is no more; Err says why. It is not tried for again.
+// Lost is closed when it was held and is no more; Err is why. It is not tried for again.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Err is why the lease was lost, nil while it is not.
@@ -228,7 +230,7 @@ func (l *Lease) try(ctx context.Context, held bool) (ours bool, err error) {
 	return err == nil, err
 }
 
-// spec is what the lease is to say.
+// spec is what the lease is to contain.
 func (l *Lease) spec(holder string, renewed, acquired time.Time) Object {
 	changes, _ := fields.Whole(l.object, "spec", "leaseTransitions")
 	return Object{
@@ -248,7 +250,7 @@ func (l *Lease) read(ctx context.Context) error {
 	return nil
 }
 
-// know notes what the lease says. Its time counts from when it was seen here: clocks may differ.
+// know notes what the lease contains. Its time counts from when it was seen here: clocks may differ.
 func (l *Lease) know(o Object) {
 	if v := fields.Text(o, "metadata", "resourceVersion"); v != l.version || l.seen.IsZero() {
 		l.version, l.seen = v, time.Now()

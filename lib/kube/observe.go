@@ -17,7 +17,7 @@ func observed(ctx context.Context, failed func(context.Context, error)) context.
 }
 
 // observing tells of the attempts: the client itself makes ten of them, each as long as a connection may take or as the
-// server asks it to wait, before it says a word.
+// server asks it to wait, before it answers.
 type observing struct{ next http.RoundTripper }
 
 func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -28,7 +28,8 @@ func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil:
 		failed(r.Context(), err)
 	case response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= 500:
-		failed(r.Context(), apierrors.NewGenericServerResponse(response.StatusCode, r.Method, schema.GroupResource{}, "", response.Status, 0, true))
+		failed(r.Context(), apierrors.NewGenericServerResponse(response.StatusCode, r.Method, schema.GroupResource{}, "", response.Status,
+			0, true))
 	}
 	return response, err
 }

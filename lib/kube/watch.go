@@ -33,7 +33,7 @@ type Selection struct {
 	AskAgain time.Duration
 }
 
-// Watch keeps a list of objects current, each as a T. When the server is away, the last known list stays, and State says
+// Watch keeps a list of objects current, each as a T. When the server is away, the last known list stays, and State tells
 // since when. All of it may be called by several goroutines.
 type Watch[T any] struct {
 	selection Selection
@@ -44,16 +44,16 @@ type Watch[T any] struct {
 	objects map[string]T
 	version uint64
 	state   State
-	missing time.Time // since when it has said so without a break; by the wall clock
-	asked   time.Time // when the server last said that it does not know the kind; by the wall clock
+	missing time.Time // since when it has answered so without a break; by the wall clock
+	asked   time.Time // when the server last answered that it does not know the kind; by the wall clock
 	changed chan struct{}
 }
 
 // State is how good a watch's list is.
 type State struct {
-	// Synced says that the list was read once; before that it is empty, which means nothing.
+	// Synced means that the list was read once; before that it is empty, which means nothing.
 	Synced bool
-	// Absent says that the server does not know the kind; see [Selection.AskAgain].
+	// Absent means that the server does not know the kind; see [Selection.AskAgain].
 	Absent bool
 	// Err is why the server is not heard now, nil where it is. The list is of Since then.
 	Err   error
@@ -67,7 +67,7 @@ var ErrNotAsked = errors.New("not heard of the API server yet")
 // up to date within seconds of the server's return, and a thousand of them do not fall upon it at once.
 const longestPause = 8 * time.Second
 
-func init() { klog.SetLogger(logr.Discard()) } // the client's own log: what it has to say is in State
+func init() { klog.SetLogger(logr.Discard()) } // the client's own log: what it reports is in State
 
 // Start begins a watch that runs until ctx ends. Objects are converted on arrival and not kept: the memory is that of T.
 func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.Time, convert func(Object) T) *Watch[T] {
@@ -137,7 +137,7 @@ func (w *Watch[T]) heard(ctx context.Context, err error) {
 	w.state.Absent = absent
 	switch {
 	case err == nil, absent, apierrors.IsGone(err), apierrors.IsResourceExpired(err), apierrors.IsInvalid(err) && w.state.Err == nil:
-		// The server answers. That our version of the list is too old, or that it cannot stream lists, it says in passing:
+		// The server answers. That our version of the list is too old, or that it cannot stream lists, it answers in passing:
 		// the reflector asks for the whole list at once.
 		w.state.Err = nil
 	case w.state.Err == nil:
@@ -160,7 +160,7 @@ func (w *Watch[T]) failed(ctx context.Context, err error) {
 	}
 }
 
-// pause waits where the server has lately said that it does not know the kind.
+// pause waits where the server has lately answered that it does not know the kind.
 func (w *Watch[T]) pause(ctx context.Context) error {
 	w.mu.Lock()
 	var left time.Duration

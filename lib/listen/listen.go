@@ -1,4 +1,4 @@
-// Package listen opens the TCP ports that a tool answers on: with errors that say what to do, and for so many connections at a time. Who
+// Package listen opens the TCP ports that a tool answers on: with errors that name what to do, and for so many connections at a time. Who
 // connects is not trusted: a tool needs its descriptors and its memory for the node.
 package listen
 
@@ -32,7 +32,7 @@ func Open(addr string, most int) (net.Listener, error) {
 	return &limited{Listener: l, free: make(chan struct{}, most), closed: make(chan struct{})}, nil
 }
 
-// explain says what to do.
+// explain adds what to do.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -121,7 +121,7 @@ func (n *nodes) sweep(now time.Time) {
 	})
 }
 
-// legible has labels that Prometheus takes, and at most limit samples, of which no two are of the same series. It says how
+// legible has labels that Prometheus takes, and at most limit samples, of which no two are of the same series. It returns how
 // many it left out.
 func legible(samples []series.Sample, limit int) (kept []series.Sample, left int) {
 	kept = samples[:0]

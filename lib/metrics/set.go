@@ -38,7 +38,7 @@ const (
 
 	InvalidLine    = "line"    // no tick
 	InvalidLong    = "long"    // over --max-line
-	InvalidSection = "section" // a section is not what the contract says
+	InvalidSection = "section" // a section does not keep to the contract
 )
 
 // handlingBuckets reach from a small tick in isolate to a node of a thousand cgroups in collect, under throttling.
@@ -57,7 +57,7 @@ func New(tool, version string) *Set {
 		tool: tool, registry: prometheus.NewRegistry(), nodes: newNodes(tool),
 		written: prometheus.NewCounter(prometheus.CounterOpts(opts("polder_written_ticks_total", "Ticks handed to the next stage."))),
 		refused: counter("polder_refused_ticks_total", "Ticks that a tool did not act on: old, ahead of its clock (early), of another node.", "reason"),
-		invalid: counter("polder_invalid_lines_total", "Lines that were dropped: no tick (line), too long, or with a section that is not what the contract says.", "reason"),
+		invalid: counter("polder_invalid_lines_total", "Lines that were dropped: no tick (line), too long, or with a section that does not keep to the contract.", "reason"),
 		handling: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "polder_tick_handling_seconds", Help: "Time that a tool took for a tick; for collect, to make it.", ConstLabels: own, Buckets: handlingBuckets,
 		}),

@@ -196,7 +196,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Labels from ticks are what Prometheus takes, whatever is in them, and one that is no good does not cost the others.
+// Labels from ticks are what Prometheus takes, whatever is in them, and one that is invalid does not cost the others.
 func TestHostileLabels(t *testing.T) {
 	s := serve(t)
 	s.Tick(evictTick("n\xff\xfe\x00", "good", "quote\" back\\slash\nnewline", "bad\xff", strings.Repeat("ä", 1<<16), strings.Repeat("ä", 1<<16)+"!", "nul\x00nul"), 0)
@@ -326,7 +326,7 @@ func TestOtherRequests(t *testing.T) {
 	}
 }
 
-// Who opens connections and says nothing takes a bounded number of descriptors, and is shown out.
+// Who opens connections and sends nothing takes a bounded number of descriptors, and is shown out.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -92,7 +92,7 @@ func KoordinatorOrDefault(p *tick.Pod) string {
 	return LS
 }
 
-// KubernetesOf is the pod's class in Kubernetes' own sense: what collect says, else what its requests and limits make it. A pod
+// KubernetesOf is the pod's class in Kubernetes' own sense: what collect has, else what its requests and limits make it. A pod
 // that the cluster does not know is Burstable: nothing is taken from it.
 func KubernetesOf(p *tick.Pod) string {
 	switch p.KubernetesQOS {
@@ -154,7 +154,7 @@ func NumberOf(class string) int64 {
 	return 0
 }
 
-// Labels and annotations by which a pod says whether, by which rule, and how early it may be evicted.
+// Labels and annotations by which a pod declares whether, by which rule, and how early it may be evicted.
 const (
 	EvictionEnabled  = "koordinator.sh/eviction-enabled"  // a label: "true"
 	EvictionPolicy   = "koordinator.sh/eviction-policy"   // an annotation: a JSON list of rules

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Where the dialects say what a pod is.
+// Where the dialects declare what a pod is.
 const (
 	KatalystLevel       = "katalyst.kubewharf.io/qos_level" // an annotation
 	KoordinatorClass    = "koordinator.sh/qosClass"         // a label
@@ -44,9 +44,9 @@ type Pod struct {
 	Labels, Annotations map[string]string
 	// Kubernetes is its class in Kubernetes' own sense.
 	Kubernetes string
-	// Batch says that it requests Koordinator's batch resources, Reclaimed that it requests Katalyst's reclaimed ones.
+	// Batch means that it requests Koordinator's batch resources, Reclaimed that it requests Katalyst's reclaimed ones.
 	Batch, Reclaimed bool
-	// System says that the administrator lets pods of its namespace be the system's.
+	// System means that the administrator lets pods of its namespace be the system's.
 	System bool
 }
 
@@ -55,7 +55,7 @@ type Pod struct {
 //  1. Katalyst's annotation,
 //  2. Koordinator's label,
 //  3. a request for Koordinator's batch resources: reclaimed,
-//  4. the Kubernetes class: shared for Guaranteed and Burstable; for BestEffort what bestEffort says, as the dialects
+//  4. the Kubernetes class: shared for Guaranteed and Burstable; for BestEffort what bestEffort is, as the dialects
 //     differ there (Katalyst: shared, Koordinator: reclaimed).
 //
 // A value that is none of the dialect's makes the pod shared, whatever else it bears: a pod is never taken for reclaimed

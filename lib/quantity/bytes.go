@@ -18,7 +18,7 @@ func (b *Bytes) Set(text string) error {
 // UnmarshalText reads a configuration file's value.
 func (b *Bytes) UnmarshalText(text []byte) error { return b.Set(string(text)) }
 
-// String is the shortest form that says the same.
+// String is the shortest form of the same value.
 func (b Bytes) String() string {
 	for i, unit := range []string{"Ti", "Gi", "Mi", "Ki"} {
 		if factor := Bytes(1) << (40 - 10*i); b > 0 && b%factor == 0 {

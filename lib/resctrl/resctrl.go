@@ -1,6 +1,6 @@
 // Package resctrl is the kernel's file system that divides caches and memory bandwidth between groups of tasks
 // (Documentation/filesystems/resctrl.rst): what the machine can divide, and the groups' files. It is read and written without a
-// library; docs/policy-koordinator.md says which were weighed.
+// library; docs/policy-koordinator.md names those that were weighed.
 package resctrl
 
 import (
@@ -107,7 +107,8 @@ func readBandwidth(m *tick.Resctrl, root, dir string, lines []schemata.Line) err
 		return err
 	}
 	m.MBMin, m.MBGranularity, m.MB = least, step, line.IDs()
-	m.MBps = inMBps(root) || m.Vendor == schemata.Intel && slices.ContainsFunc(line.Values, func(v schemata.Value) bool { return v.Part > 100 })
+	m.MBps = inMBps(root) || m.Vendor == schemata.Intel &&
+		slices.ContainsFunc(line.Values, func(v schemata.Value) bool { return v.Part > 100 })
 	return nil
 }
 

@@ -18,7 +18,7 @@ const (
 const UnlimitedAMD = 2048
 
 // Check holds a line against what the machine can do, and returns it as the kernel will hold it: bandwidth in percent goes
-// up to the machine's next step. The error says what the machine has.
+// up to the machine's next step. The error names what the machine has.
 func Check(m *tick.Resctrl, l Line) (Line, error) {
 	if len(l.Values) == 0 {
 		return Line{}, fmt.Errorf("%s names no domain", l.Resource)

@@ -159,7 +159,7 @@ func (l Line) part(id int64) (uint64, bool) {
 	return l.Values[i].Part, true
 }
 
-// Holds reports whether the line says of each domain that want names the same as want does.
+// Holds reports whether the line has, for each domain that want names, the same as want.
 func (l Line) Holds(want Line) bool {
 	return l.Resource == want.Resource && !slices.ContainsFunc(want.Values, func(v Value) bool {
 		part, found := l.part(v.ID)

@@ -90,7 +90,7 @@ var (
 	evictions          = counter("polder_evictions_total", "Evictions that came to a state.", "rule", "state")
 	evictionQueue      = gauge("polder_eviction_queue_pods", "Pods that wait for their turn because a soft finding names them.")
 	targetState        = gauge("polder_report_target_state", "1 for the state that a target of report is in.", "target", "state")
-	targetWrites       = counter("polder_report_writes_total", "Ticks that say that a target was written since the one before.", "target")
+	targetWrites       = counter("polder_report_writes_total", "Ticks that report that a target was written since the one before.", "target")
 )
 
 // All is every metric that is made of ticks, in the order of a page.
@@ -103,7 +103,8 @@ var All = []*Metric{
 	pods, podsCPUUsage, podsLoad1, podsMemory, podsRefaults, memoryEvents, podsDiskBytes, requestedCPU, requestedMemory,
 	batchTime, batchPodTime, batchBeyond, batchThrottled, leftTime, servicesTime, servicesWaited,
 	reclaimedCPU, reclaimedMemory, shadowCPU, shadowMemory, shadowDiffers, reclaimedNUMACPU, reclaimedNUMAMem, poolCPUs, batchStarved, adviceReasons,
-	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks, memoryTaken, reclaims, networkSent, networkDropped, networkBacklog,
+	isolationWrites, isolationUnchanged, isolationMissing, isolationFallbacks, memoryTaken, reclaims, networkSent,
+	networkDropped, networkBacklog,
 	pressureValue, pressureThreshold, pressureMet, ruleDryRun, taint, evictions, evictionQueue,
 	agentState, fleetNodes, fleetProtection, fleetHeld, fleetWaiting,
 	targetState, targetWrites,

@@ -110,9 +110,9 @@ var evictionStates = []string{tick.StateWouldEvict, tick.StateRequested, tick.St
 // accepted are the states of an eviction that nothing refused.
 func accepted(state string) bool { return state == tick.StateCreated || state == tick.StateSucceeded }
 
-func (n *Node) addEvictions(said []tick.PodEviction) {
+func (n *Node) addEvictions(reported []tick.PodEviction) {
 	states := map[string]string{}
-	for _, x := range said {
+	for _, x := range reported {
 		key := x.UID + " " + x.Rule
 		if n.states[key] != x.State { // a state lasts for many ticks, and counts once
 			n.evictions.add(x.Rule+"\x00"+x.State, 1)
@@ -125,7 +125,7 @@ func (n *Node) addEvictions(said []tick.PodEviction) {
 	n.states = states
 }
 
-// Samples are the node's series: what t says, and what was counted. No two of them have the same labels.
+// Samples are the node's series: what t contains, and what was counted. No two of them have the same labels.
 func (n *Node) Samples(t *tick.Tick) []Sample {
 	p := &page{node: t.Node}
 	p.number(tickTimestamp, float64(t.Time.UnixMilli())/1000, n.label(n.tool, t))

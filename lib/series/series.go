@@ -1,4 +1,4 @@
-// Package series says what ticks are as Prometheus time series: names, labels and values. Amounts are in base units:
+// Package series has ticks as Prometheus time series: names, labels and values. Amounts are in base units:
 // cores, bytes, seconds, ratios from 0 to 1. How they come to Prometheus is for others: a tool's own --metrics-addr, or the
 // file of report --to prometheus.
 package series

@@ -127,7 +127,7 @@ func (w *Worth) String() string {
 	return text
 }
 
-// OfServices is what it says of services; empty where their waiting is not known.
+// OfServices is its part about services; empty where their waiting is not known.
 func (w *Worth) OfServices() string {
 	if w.Services == 0 {
 		return ""
@@ -135,7 +135,7 @@ func (w *Worth) OfServices() string {
 	return fmt.Sprintf("services waited %.1f %% of the time", 100*w.Waited/w.Services)
 }
 
-// OfBatch is what it says of batch. Idle is what batch itself used, too.
+// OfBatch is its part about batch. Idle is what batch itself used, too.
 func (w *Worth) OfBatch() string {
 	if w.Seconds == 0 {
 		return ""

@@ -139,6 +139,6 @@ func TestWorthOfEvictions(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	if got := NewNode("report").Worth().String(); got != "" {
-		t.Errorf("nothing is counted, and it says %s", got)
+		t.Errorf("nothing is counted, and it is %s", got)
 	}
 }

@@ -145,7 +145,8 @@ func (t *Threshold) check() []*fault {
 	v.below("memoryAllocatableEvictLowerPercent", t.MemoryAllocatableEvictLowerPercent, t.MemoryAllocatableEvictThresholdPercent, "memoryAllocatableEvictThresholdPercent")
 	v.within("cpuEvictBESatisfactionUpperPercent", t.CPUEvictBESatisfactionUpperPercent, 0, 100)
 	v.within("cpuEvictBESatisfactionLowerPercent", t.CPUEvictBESatisfactionLowerPercent, 0, 100)
-	if lower, upper := t.CPUEvictBESatisfactionLowerPercent, t.CPUEvictBESatisfactionUpperPercent; lower != nil && upper != nil && *lower > *upper {
+	lower, upper := t.CPUEvictBESatisfactionLowerPercent, t.CPUEvictBESatisfactionUpperPercent
+	if lower != nil && upper != nil && *lower > *upper {
 		v.wrong("cpuEvictBESatisfactionLowerPercent", "%d: want at most cpuEvictBESatisfactionUpperPercent, which is %d", *lower, *upper)
 	}
 	v.within("cpuEvictBEUsageThresholdPercent", t.CPUEvictBEUsageThresholdPercent, 0, 100)

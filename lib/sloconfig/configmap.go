@@ -15,7 +15,7 @@ import (
 // Memory is what is remembered of a ConfigMap: the last good document of each key.
 type Memory map[string]string
 
-// ConfigMap is what a ConfigMap says, read. It is not changed after it was made.
+// ConfigMap is what a ConfigMap contains, read. It is not changed after it was made.
 type ConfigMap struct {
 	from       string
 	colocation *document[Colocation]
@@ -46,45 +46,34 @@ func (m Memory) Settle(from string, data map[string]string) *ConfigMap {
 }
 
 func settle[T any](c *ConfigMap, m Memory, k *kind[T], data map[string]string) *document[T] {
+	none, _ := k.read("{}")
 	text := data[k.key]
-	absent := strings.TrimSpace(text) == ""
-	if absent {
+	if strings.TrimSpace(text) == "" {
 		delete(m, k.key)
-		text = "{}"
+		return none
 	}
 	d, faults := k.read(text)
 	if len(faults) == 0 {
-		if !absent {
-			m[k.key] = text
-		}
+		m[k.key] = text
 		c.note(k.key, d.wrong, "the cluster's strategy holds in its place")
 		c.note(k.key, d.doubts, "")
 		for _, path := range d.scan.unknown {
-			c.Unsupported = append(c.Unsupported, k.key+": "+path+unsaid(path))
+			c.Unsupported = append(c.Unsupported, k.key+": "+path+unknownNote(path))
 		}
 		for _, path := range d.unused {
 			c.Unsupported = append(c.Unsupported, k.key+": "+path)
 		}
 		return d
 	}
-	instead := "the last good one stays in force"
-	last, known := m[k.key]
-	if known {
-		if d, known = good(k, last); !known {
-			delete(m, k.key)
+	if last, isKnown := m[k.key]; isKnown {
+		if d, wrong := k.read(last); len(wrong) == 0 {
+			c.note(k.key, faults, "the last good one stays in force")
+			return d
 		}
+		delete(m, k.key)
 	}
-	if !known {
-		instead = "none before it was good: the defaults hold, with nothing enabled"
-		d, _ = k.read("{}")
-	}
-	c.note(k.key, faults, instead)
-	return d
-}
-
-func good[T any](k *kind[T], text string) (*document[T], bool) {
-	d, faults := k.read(text)
-	return d, len(faults) == 0
+	c.note(k.key, faults, "none before it was good: the defaults hold, with nothing enabled")
+	return none
 }
 
 // note notes problems of one key.
@@ -106,7 +95,8 @@ func (c *ConfigMap) note(key string, faults []*fault, instead string) {
 var (
 	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 	otherFields = []string{
-		"groupIdentity", "coreExpeller", "cpuPolicy", "cgroupRoot", "extensions", "minFreeKbytesFactor", "watermarkScaleFactor", "memcgReapBackGround",
+		"groupIdentity", "coreExpeller", "cpuPolicy", "cgroupRoot", "extensions", "minFreeKbytesFactor", "watermarkScaleFactor",
+		"memcgReapBackGround",
 		"readLatency", "writeLatency", "readLatencyPercent", "writeLatencyPercent", "enableUserModel", "modelReadBPS", "modelWriteBPS",
 		"modelReadSeqIOPS", "modelWriteSeqIOPS", "modelReadRandIOPS", "modelWriteRandIOPS",
 	}
@@ -114,8 +104,8 @@ var (
 	pageCacheLimit = "pagecachelimit"
 )
 
-// unsaid says of a field that it is none of Koordinator's either, as far as is known here.
-func unsaid(path string) string {
+// unknownNote marks a field that is none of Koordinator's either, as far as is known here.
+func unknownNote(path string) string {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	if strings.HasPrefix(strings.ToLower(strings.ReplaceAll(name, "_", "")), pageCacheLimit) || slices.ContainsFunc(otherFields, func(f string) bool { return strings.EqualFold(f, name) }) {
 		return ""
@@ -140,7 +130,7 @@ func unknownKeys(data map[string]string) (list []string) {
 	return list
 }
 
-// Resolve says what the ConfigMap says to one node: the defaults, over them the cluster's strategies, over them the first node
+// Resolve returns what the ConfigMap contains for one node: the defaults, over them the cluster's strategies, over them the first node
 // entry that matches its labels, and for colocation its annotation and its labels of ratios. The errors are the ConfigMap's and the
 // node's own.
 func (c *ConfigMap) Resolve(nodeLabels, annotations map[string]string) (*Strategies, []error) {
@@ -174,7 +164,7 @@ func resolve[T any](s *Strategies, k *kind[T], d *document[T], nodeLabels map[st
 	}
 	*k.part(s) = *merged(new(T), strategy)
 	if len(others) > 0 {
-		errs = append(errs, fmt.Errorf("%s: the node is selected by %s and by %s: the first one counts", k.key, chosen.says(), strings.Join(others, ", ")))
+		errs = append(errs, fmt.Errorf("%s: the node is selected by %s and by %s: the first one counts", k.key, chosen.title(), strings.Join(others, ", ")))
 	}
 	return errs
 }

@@ -50,7 +50,8 @@ var (
 	systemKind     = newKind(KeySystem, "clusterStrategy", "nodeStrategies", func(s *Strategies) *System { return &s.System }, (*System).check, nil, nil)
 )
 
-func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault, unused func(*T) []string) *kind[T] {
+func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault,
+	unused func(*T) []string) *kind[T] {
 	k := &kind[T]{key: key, cluster: cluster, nodes: nodes, part: part, check: check, doubts: doubts, unused: unused}
 	strategy := shapeOf[T]()
 	entries := strategy.with(field{"name", nil}, field{"nodeSelector", shapeOf[nodeSelector]()})
@@ -79,11 +80,11 @@ type document[T any] struct {
 	unused        []string
 }
 
-// entry is what a document says to some nodes.
+// entry is what a document contains for some nodes.
 type entry[T any] struct {
 	path, name string
 	selector   labels.Selector
-	strategy   *T // over the cluster's; nil where it is no good: then the cluster's holds
+	strategy   *T // over the cluster's; nil where it is invalid: then the cluster's holds
 }
 
 // read reads a document. The faults are why it is refused.
@@ -255,14 +256,14 @@ func (d *document[T]) choose(nodeLabels labels.Set) (chosen *entry[T], others []
 		case chosen == nil:
 			chosen = e
 		case len(others) < maxFaults:
-			others = append(others, e.says())
+			others = append(others, e.title())
 		}
 	}
 	return chosen, others
 }
 
-// says names the entry.
-func (e *entry[T]) says() string {
+// title names the entry.
+func (e *entry[T]) title() string {
 	if e.name == "" {
 		return e.path
 	}

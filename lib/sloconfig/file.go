@@ -17,8 +17,8 @@ type File struct {
 	Unsupported []string
 }
 
-// FileOf takes a ConfigMap's data from a file; at says where a line of a key's document stands ("FILE:12"). One with a document
-// or a node entry that is no good is refused whole.
+// FileOf takes a ConfigMap's data from a file; at returns where a line of a key's document stands ("FILE:12"). One with a document
+// or a node entry that is invalid is refused whole.
 func FileOf(from string, data map[string]string, at func(key string, line int) string) (*File, error) {
 	var errs []error
 	errs = append(errs, refusals(colocationKind, data, at)...)
@@ -58,7 +58,7 @@ func refusals[T any](k *kind[T], data map[string]string, at func(string, int) st
 	return errs
 }
 
-// Local is what a file says to one node; the zero value is ready. It resolves again only where something changed.
+// Local is what a file contains for one node; the zero value is ready. It resolves again only where something changed.
 type Local struct {
 	// Version changes whenever the result may have.
 	Version uint64
@@ -70,7 +70,7 @@ type Local struct {
 }
 
 // InForce are the strategies of a file for a node, as they are in sample.config; nil without a file. The errors are what is to
-// be said of them.
+// be reported of them.
 func (l *Local) InForce(f *File, labels, annotations map[string]string) (json.RawMessage, []error) {
 	if f == nil {
 		if l.file != nil {

@@ -29,7 +29,7 @@ func (f *InForce) Take(s *tick.Sample) error {
 	return f.TakeRaw(s.Config, s.Unread("config"))
 }
 
-// TakeRaw is [InForce.Take] of a configuration; unread says that collect could not read all of it.
+// TakeRaw is [InForce.Take] of a configuration; unread reports whether collect could not read all of it.
 func (f *InForce) TakeRaw(raw tick.Raw, unread bool) error {
 	if f.looked && f.unread == unread && bytes.Equal(f.raw, raw) {
 		return f.err

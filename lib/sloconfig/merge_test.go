@@ -163,7 +163,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// An entry that is no good has the cluster's strategy in its place, and no later entry.
+// An entry that is invalid has the cluster's strategy in its place, and no later entry.
 func TestInvalidEntries(t *testing.T) {
 	for _, c := range []struct{ entry, problem string }{
 		{`"cpuSuppressThresholdPercent":101`, "nodeStrategies[0].cpuSuppressThresholdPercent: 101: want 0 to 100"},
@@ -224,7 +224,7 @@ func TestLastGood(t *testing.T) {
 	if len(m) != 1 || m[KeyThreshold] != of("30") {
 		t.Errorf("memory %v", m)
 	}
-	// What an earlier run remembered, and is no good to this one.
+	// What an earlier run remembered, and is invalid to this one.
 	m[KeyThreshold] = of("102")
 	step("a bad memory", of("101"), "", "65", "none", bad+"none before it was good: the defaults hold, with nothing enabled")
 }

@@ -16,7 +16,7 @@ const (
 	NetQOSPolicyTerway = "terway-qos"
 )
 
-// QOSPolicies say by which mechanism a class's settings are put into force.
+// QOSPolicies name the mechanism by which a class's settings are put into force.
 type QOSPolicies struct {
 	NetQOSPolicy *string `json:"netQOSPolicy,omitempty"`
 }
@@ -62,7 +62,7 @@ func (b Bandwidth) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(b))
 }
 
-// Parse is the percentage, or the bits per second; both are 0 where it says 0.
+// Parse is the percentage, or the bits per second; both are 0 where it is 0.
 func (b Bandwidth) Parse() (percent float64, bitsPerSecond int64, err error) {
 	if number, isPercent := strings.CutSuffix(string(b), "%"); isPercent {
 		n, err := strconv.ParseInt(number, 10, 64)

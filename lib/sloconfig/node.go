@@ -22,7 +22,7 @@ var ratios = []struct {
 	{"node.koordinator.sh/mid-static-memory-reserved-ratio", func(c *Colocation) **int64 { return &c.MidStaticMemoryReservedPercent }},
 }
 
-// ofNode lays over the colocation strategy what the node says of itself. What is no good there is left out.
+// ofNode lays over the colocation strategy what the node has of its own. What is invalid there is left out.
 func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error) {
 	if text, ok := annotations[AnnotationColocation]; ok {
 		strategy, faults, doubts := s.Colocation.annotated(text)
@@ -49,7 +49,7 @@ func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error
 	return errs
 }
 
-// annotated is the strategy with an annotation over it, or the strategy alone where the annotation is no good.
+// annotated is the strategy with an annotation over it, or the strategy alone where the annotation is invalid.
 func (c *Colocation) annotated(text string) (_ *Colocation, faults, doubts []*fault) {
 	own := new(Colocation)
 	if err := decode([]byte(text), own); err != nil {

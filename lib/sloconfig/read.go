@@ -15,7 +15,7 @@ const Key = "koordinator"
 var ErrNone = errors.New("no strategies of Koordinator in sample.config")
 
 // Read takes the strategies from a tick's configuration. What is missing there has its default; the error is [ErrNone] where
-// nothing is said of Koordinator at all, and another where it is not what collect writes.
+// the tick has nothing of Koordinator at all, and another where it is not what collect writes.
 func Read(raw tick.Raw) (*Strategies, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, ErrNone

@@ -13,7 +13,7 @@ import (
 // data is a ConfigMap with one key.
 func data(key, text string) map[string]string { return map[string]string{key: text} }
 
-// resolved is what a ConfigMap says to a node.
+// resolved is what a ConfigMap contains for a node.
 func resolved(t testing.TB, in, labels, annotations map[string]string) (*Strategies, string) {
 	t.Helper()
 	s, errs := Memory{}.Settle("ns/name", in).Resolve(labels, annotations)
@@ -80,7 +80,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// What holds and is said all the same.
+// What holds and is reported all the same.
 func TestDoubts(t *testing.T) {
 	for _, c := range []struct{ fields, field, value, want string }{
 		{`"cpuCalculatePolicy":"request"`, "cpuCalculatePolicy", `"usage"`, `cpuCalculatePolicy: "request" is for memory alone: usage holds`},
@@ -94,7 +94,7 @@ func TestDoubts(t *testing.T) {
 		if got := at(t, s, "colocation."+c.field); got != c.value || !strings.HasPrefix(problems, KeyColocation+": "+c.want) {
 			t.Errorf("%s: %s, problems %q; want %s and %q", c.fields, got, problems, c.value, c.want)
 		}
-		// An entry inherits it, and it is said once.
+		// An entry inherits it, and it is reported once.
 		entry := `{` + c.fields + `,"nodeConfigs":[{"nodeSelector":{}}]}`
 		if _, problems := resolved(t, data(KeyColocation, entry), nil, nil); strings.Count(problems, "\n") != 0 {
 			t.Errorf("with an entry: %s", problems)

@@ -3,7 +3,7 @@
 // repository), so that a ConfigMap that works there means the same here.
 package sloconfig
 
-// Strategies are what the ConfigMap says to one node, merged: the value of the key "koordinator" in sample.config. A nil field
+// Strategies are what the ConfigMap contains for one node, merged: the value of the key "koordinator" in sample.config. A nil field
 // without a default was not set.
 type Strategies struct {
 	// From is the ConfigMap, as in "koordinator-system/slo-controller-config", or the file with its name; "defaults" where there is
@@ -18,7 +18,7 @@ type Strategies struct {
 	Burst      CPUBurst    `json:"cpuBurst"`
 	System     System      `json:"system"`
 
-	// ColocationDisabled says that the cluster's own strategy has enable false: no node entry or annotation turns it on.
+	// ColocationDisabled means that the cluster's own strategy has enable false: no node entry or annotation turns it on.
 	ColocationDisabled bool `json:"colocationDisabled,omitempty"`
 }
 
@@ -64,7 +64,7 @@ type Colocation struct {
 	BatchMemoryThresholdPercent    *int64   `json:"batchMemoryThresholdPercent,omitempty"`
 }
 
-// MetricAggregatePolicy says over which times the NodeMetric aggregates, as Go writes durations ("5m").
+// MetricAggregatePolicy lists the times over which the NodeMetric aggregates, as Go writes durations ("5m").
 type MetricAggregatePolicy struct {
 	Durations []string `json:"durations,omitempty"`
 }

@@ -29,7 +29,7 @@ func (s *Session) measure(l *tick.Line, section any, refused string, took time.D
 	}
 	if refused == metrics.RefusedNode {
 		s.Metrics.Refused(refused)
-		return // it says nothing of this node, and others' nodes are not to be kept
+		return // it has nothing of this node, and others' nodes are not to be kept
 	}
 	if refused != "" {
 		s.Metrics.Refused(refused)

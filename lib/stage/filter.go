@@ -18,7 +18,7 @@ import (
 // drainWithin is how long a stopping tool waits for the rest of a line that it has begun to read or write.
 const drainWithin = 2 * time.Second
 
-// replayGCPercent is the garbage collector's pace for recordings, unless GOGC says otherwise. On a node a tool holds a
+// replayGCPercent is the garbage collector's pace for recordings, unless GOGC is set. On a node a tool holds a
 // megabyte or two and sees a tick a second: there the usual pace is right, and memory is dear. A recording runs as fast as
 // it can, and a fifth of that time would go into collecting a tiny heap over and over.
 const replayGCPercent = 400
@@ -39,7 +39,7 @@ type Filter struct {
 	// Live makes the newest tick replace the waiting one where the next stage is slow. Without it a slow next stage
 	// slows this one down, and no tick is lost: what a replayed recording needs.
 	Live bool
-	// Terminal says that the tool's output is its own: ticks are not passed on.
+	// Terminal means that the tool's output is its own: ticks are not passed on.
 	Terminal bool
 }
 
@@ -48,7 +48,7 @@ type Incoming struct {
 	*tick.Tick
 	// Line is the tick as it came, until Handle returns.
 	Line *tick.Line
-	// Refused says why an acting tool must leave the tick alone; empty where it may act.
+	// Refused is why an acting tool must leave the tick alone; empty where it may act.
 	Refused string
 	// Dropped is the number of ticks not passed on so far (Filter.Live).
 	Dropped int64
@@ -58,7 +58,7 @@ type Incoming struct {
 type arrival struct {
 	line     *tick.Line
 	tick     *tick.Tick
-	rejected error       // a section is not what the contract says
+	rejected error       // a section does not keep to the contract
 	err      error       // the end of the input
 	counts   tick.Counts // what the reader met, at the end
 }
@@ -117,7 +117,8 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 // silentAgain is how long after a call of Silent it is called again, at most, while the input is silent.
 const silentAgain = 5 * time.Second
 
-func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals <-chan arrival, free chan<- *tick.Line) error {
+func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals <-chan arrival,
+	free chan<- *tick.Line) error {
 	var silence <-chan time.Time
 	var timer *time.Timer
 	if f.Silent != nil && f.SilentAfter > 0 {
@@ -253,10 +254,10 @@ func decode(d *tick.Decoder, sections []string, lines <-chan arrival, arrivals c
 	}
 }
 
-// defaultMaxAge is used where a tick does not say its interval.
+// defaultMaxAge is used where a tick does not have its interval.
 const defaultMaxAge = 3 * time.Second
 
-// refuse says why this tick must not be acted on, in a sentence and in a word for the metrics.
+// refuse returns why this tick must not be acted on, in a sentence and in a word for the metrics.
 func (s *Session) refuse(l *tick.Line) (sentence, word string) {
 	if s.DryRun || s.isSet == nil {
 		return "", ""

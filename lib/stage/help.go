@@ -53,7 +53,7 @@ func optionGroups(flags []cli.Flag) []optionGroup {
 	return slices.DeleteFunc(groups, func(g optionGroup) bool { return len(g.flags) == 0 })
 }
 
-// described is what --help and the manual say of an option.
+// described is the text of an option in --help and the manual.
 type described struct {
 	name    string // with what it takes: "--journal FILE"
 	brief   string // one clause, with values and default
@@ -159,7 +159,7 @@ func (c Command) helpText(flags []cli.Flag) string {
 
 const exitStatus = "Exit status: 0 end of input or a clean stop, 1 failure, 2 bad arguments or configuration."
 
-// variables says how options are set by the environment.
+// variables returns how options are set by the environment.
 func (c Command) variables() string {
 	return fmt.Sprintf("Variables set options, too: %s is --log-level. The command line wins.", variable(c.id(), "log-level"))
 }

@@ -157,7 +157,7 @@ func TestOneTickInHand(t *testing.T) {
 	}
 }
 
-// A live tool whose next stage takes nothing says at its end how many ticks it gave up.
+// A live tool whose next stage takes nothing logs at its end how many ticks it gave up.
 func TestGivenUpAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	inPath, outPath := filepath.Join(dir, "in.fifo"), filepath.Join(dir, "out.fifo")

@@ -16,14 +16,14 @@ import (
 type notifier struct {
 	socket int
 	to     unix.SockaddrUnix
-	within time.Duration // the manager ends a tool that says nothing for so long; 0: it does not
+	within time.Duration // the manager ends a tool that sends nothing for so long; 0: it does not
 
 	begun atomic.Bool
 	once  sync.Once
 }
 
 // newNotifier reads the manager's wishes. The socket does not block: a manager that is busy is not to stop the stream,
-// and what it misses is said again.
+// and what it misses is sent again.
 func newNotifier(getenv func(string) string) (*notifier, error) {
 	address := getenv("NOTIFY_SOCKET")
 	if address == "" {
@@ -42,34 +42,34 @@ func newNotifier(getenv func(string) string) (*notifier, error) {
 	return n, nil
 }
 
-func (n *notifier) say(word string) {
+func (n *notifier) send(word string) {
 	if n != nil {
 		_ = unix.Sendto(n.socket, []byte(word), unix.MSG_NOSIGNAL, &n.to) // nothing depends on it but the manager's view
 	}
 }
 
-// ready says that the tool is at work, and when ctx ends that it is stopping.
+// ready notifies the manager that the tool is at work, and when ctx ends that it is stopping.
 func (n *notifier) ready(ctx context.Context) {
 	if n == nil {
 		return
 	}
-	n.say("READY=1")
+	n.send("READY=1")
 	n.begun.Store(true)
 	context.AfterFunc(ctx, n.stopping)
 }
 
-// stopping says so, once. A tool that was asked to stop may be at its end before the word's own goroutine runs: it says it
+// stopping notifies the manager, once. A tool that was asked to stop may be at its end before the word's own goroutine runs: it sends it
 // then, too.
 func (n *notifier) stopping() {
 	if n != nil && n.begun.Load() {
-		n.once.Do(func() { n.say("STOPPING=1") })
+		n.once.Do(func() { n.send("STOPPING=1") })
 	}
 }
 
 // alive feeds the manager's watchdog.
 func (n *notifier) alive() {
 	if n != nil && n.within > 0 {
-		n.say("WATCHDOG=1")
+		n.send("WATCHDOG=1")
 	}
 }
 

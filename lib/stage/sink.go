@@ -105,7 +105,7 @@ func (k *sink) settle() {
 	}
 }
 
-// end closes the output, and says how many ticks were given up: the last ones stand in no later tick's droppedTicks.
+// end closes the output, and returns how many ticks were given up: the last ones stand in no later tick's droppedTicks.
 func (k *sink) end(log *slog.Logger) error {
 	err := k.Close()
 	if n := k.dropped(); n > 0 {
@@ -145,7 +145,7 @@ func (s *Session) OpenSource(ctx context.Context, live bool) (*Source, error) {
 	return &Source{sink: k, s: s}, nil
 }
 
-// Begin says that the next tick is being made, for the metrics.
+// Begin notes that the next tick is being made, for the metrics.
 func (o *Source) Begin() { o.begun = time.Now() }
 
 // Put writes a tick.

@@ -40,7 +40,7 @@ func OSEnv() Env {
 	return Env{Args: os.Args, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
 }
 
-// Kind says which of the shared flags a tool has.
+// Kind selects the shared flags that a tool has.
 type Kind struct {
 	Reads  bool // --input, --strict, --max-line
 	Writes bool // --output
@@ -84,7 +84,7 @@ type Session struct {
 	HeartbeatFile string
 	MetricsAddr   string
 
-	// StateBoot says whether the state that was loaded is of the present run of the kernel.
+	// StateBoot reports whether the state that was loaded is of the present run of the kernel.
 	StateBoot Boot
 
 	// Metrics is nil without --metrics-addr.
@@ -103,7 +103,7 @@ const stopWithin = 5 * time.Second
 // Main runs the command as the process: it ends with the command's exit status.
 func Main(c Command) {
 	c, env := c.choose(OSEnv())
-	// A panic ends with SIGABRT: Go's own status for it is 2, which says that the configuration is no good, and
+	// A panic ends with SIGABRT: Go's own status for it is 2, which means that the configuration is invalid, and
 	// supervisors do not start such a tool again.
 	debug.SetTraceback("crash")
 	// SIGPIPE is not to kill a tool between two writes to the kernel: the write's EPIPE ends the loop instead.

@@ -255,7 +255,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// Processes, cgroups and counters of another run of the kernel are gone: a state says which run it is of.
+// Processes, cgroups and counters of another run of the kernel are gone: a state names the run that it is of.
 func TestStateKnowsTheBoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	s := &Session{Tool: "tool", State: path, Log: slog.New(slog.DiscardHandler)}
@@ -292,7 +292,7 @@ func TestStateKnowsTheBoot(t *testing.T) {
 	}
 }
 
-// An input in which no line is a tick is another file than was meant: the end says so. One good line is enough.
+// An input in which no line is a tick is another file than was meant: the end reports it. One good line is enough.
 func TestFilterRefusesWhatIsNoStream(t *testing.T) {
 	for in, want := range map[string]int{
 		"root:x:0:0\n{}\n":                   1,
@@ -307,7 +307,7 @@ func TestFilterRefusesWhatIsNoStream(t *testing.T) {
 		if got := h.run(t, h.echo(filterKind, nil)); got != want {
 			t.Errorf("%q: exit status %d, want %d: %s", in, got, want, &h.err)
 		}
-		if said := strings.Contains(h.err.String(), "no line of the input is a tick"); said != (want == 1) {
+		if reported := strings.Contains(h.err.String(), "no line of the input is a tick"); reported != (want == 1) {
 			t.Errorf("%q: %s", in, &h.err)
 		}
 	}

@@ -22,7 +22,7 @@ type stateFile struct {
 	State tick.Raw `json:"state"`
 }
 
-// Boot says how the run of the kernel that a state was saved in relates to the present one.
+// Boot is how the run of the kernel that a state was saved in relates to the present one.
 type Boot int
 
 // The values of Boot. It is unknown where the state has none, as an earlier version's, or where the present one cannot be read.

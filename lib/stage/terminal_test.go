@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tool that reads a keyboard says so, for it would otherwise only stand still; one that reads a pipe says nothing.
-func TestFilterSaysThatItWaitsForATerminal(t *testing.T) {
+// A tool that reads a keyboard prints that, for it would otherwise only stand still; one that reads a pipe prints nothing.
+func TestFilterPrintsThatItWaitsForATerminal(t *testing.T) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatalf("make a terminal: %v", err)

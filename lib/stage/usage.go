@@ -11,7 +11,7 @@ import (
 	"polder/lib/choice"
 )
 
-// What the flag package and urfave/cli say of a command line that they do not take, with one dash before every name.
+// What the flag package and urfave/cli report of a command line that they do not take, with one dash before every name.
 var (
 	unknownFlag = regexp.MustCompile(`^flag provided but not defined: -+(.*)$`)
 	noValue     = regexp.MustCompile(`^flag needs an argument: -+(.*)$`)
@@ -46,13 +46,13 @@ func (c Command) usage(err error, flags []cli.Flag) error {
 	return &UsageError{err}
 }
 
-// wanted says what a flag takes, or else what its type said.
-func wanted(f cli.Flag, quoted, said string) string {
+// wanted returns what a flag takes, or else what its type reported.
+func wanted(f cli.Flag, quoted, reported string) string {
 	switch f.(type) {
 	case *cli.DurationFlag:
 		if value, err := strconv.Unquote(quoted); err == nil {
 			if _, err := strconv.ParseFloat(value, 64); err == nil {
-				return fmt.Sprintf("a time span has a unit: say %ss for seconds", value)
+				return fmt.Sprintf("a time span has a unit: write %ss for seconds", value)
 			}
 		}
 		return "want a time span, as 500ms, 30s or 5m"
@@ -63,7 +63,7 @@ func wanted(f cli.Flag, quoted, said string) string {
 	case *cli.BoolFlag:
 		return "want true or false"
 	}
-	return strings.TrimPrefix(said, quoted+": ") // a type that names the value itself, for a configuration file has it, too
+	return strings.TrimPrefix(reported, quoted+": ") // a type that names the value itself, for a configuration file has it, too
 }
 
 func flagNames(flags []cli.Flag) (names []string) {

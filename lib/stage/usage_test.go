@@ -14,7 +14,7 @@ type onOrOff struct{}
 func (onOrOff) Set(text string) error { return choice.Check(text, []string{"on", "off"}) }
 func (onOrOff) String() string        { return "" }
 
-// An error names the flag as it is typed, says what is wanted, and which flag was perhaps meant.
+// An error names the flag as it is typed, what is wanted, and which flag was perhaps meant.
 func TestUsageErrors(t *testing.T) {
 	var interval time.Duration
 	var number int
@@ -26,8 +26,8 @@ func TestUsageErrors(t *testing.T) {
 		env  string
 		want string
 	}{
-		{[]string{"--interval", "5"}, "", `--interval "5": a time span has a unit: say 5s for seconds`},
-		{[]string{"--interval=1.5"}, "", `--interval "1.5": a time span has a unit: say 1.5s for seconds`},
+		{[]string{"--interval", "5"}, "", `--interval "5": a time span has a unit: write 5s for seconds`},
+		{[]string{"--interval=1.5"}, "", `--interval "1.5": a time span has a unit: write 1.5s for seconds`},
 		{[]string{"--interval", "soon"}, "", `--interval "soon": want a time span, as 500ms, 30s or 5m`},
 		{[]string{"--interval", "-1s"}, "", `--interval -1s: a time span cannot be negative`},
 		{[]string{"--number", "1.5"}, "", `--number "1.5": want a whole number`},
@@ -44,7 +44,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--nonsense"}, "", "unknown flag --nonsense\n"},
 		{[]string{"--x"}, "", "unknown flag --x\n"},
 		{[]string{"--interval", "1s", "of"}, "", "unexpected argument \"of\": options begin with --\n"},
-		{nil, "5", `POLDER_ADVISE_INTERVAL "5" (--interval): a time span has a unit: say 5s for seconds`},
+		{nil, "5", `POLDER_ADVISE_INTERVAL "5" (--interval): a time span has a unit: write 5s for seconds`},
 	} {
 		h := &harness{in: strings.NewReader("")}
 		if c.env != "" {

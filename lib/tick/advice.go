@@ -15,20 +15,20 @@ type Advice struct {
 	Reclaimed *Reclaimed `json:"reclaimed,omitempty"`
 	// Mid is what may be offered to pods of Koordinator's mid priority.
 	Mid *Reclaimed `json:"mid,omitempty"`
-	// Withdrawn says why nothing is offered any more, so that what was published is withdrawn at once; empty otherwise. An advice without
-	// Reclaimed and without this has nothing to say of the offer.
+	// Withdrawn is why nothing is offered any more, so that what was published is withdrawn at once; empty otherwise. An advice without
+	// Reclaimed and without this leaves the offer as it is.
 	Withdrawn string   `json:"withdrawn,omitempty"`
 	Pools     []Pool   `json:"pools,omitempty"`
 	Cgroups   []Cgroup `json:"cgroups,omitempty"`
 	// Fallback is what should hold when advise falls silent: the reclaimed side at its floor.
 	Fallback []Cgroup `json:"fallback,omitempty"`
-	// Resctrl are the wanted groups of /sys/fs/resctrl; those that are not named are left alone.
+	// Resctrl are the desired groups of /sys/fs/resctrl; those that are not named are left alone.
 	Resctrl []ResctrlGroup `json:"resctrl,omitempty"`
-	// Network is the desired shaping of the uplinks, which isolate --only network applies; nil where nothing is said of it.
+	// Network is the desired shaping of the uplinks, which isolate --only network applies; nil where nothing is advised for it.
 	Network *Network `json:"network,omitempty"`
 	// MemoryReclaim is memory to be taken back once; nil where none is.
 	MemoryReclaim *MemoryReclaim `json:"memoryReclaim,omitempty"`
-	// BatchStarved says whether batch pods that are in a class below the services' get less than their floor on a full machine; nil where
+	// BatchStarved reports whether batch pods that are in a class below the services' get less than their floor on a full machine; nil where
 	// there are none, or that is not known.
 	BatchStarved *bool `json:"batchStarved,omitempty"`
 	// Reasons has one short sentence for each thing that bound the result.
@@ -69,7 +69,7 @@ type Pool struct {
 // Unlimited in a Max or High key of a [Cgroup] means no limit.
 const Unlimited = -1
 
-// Cgroup is the wanted state of one cgroup: only the keys that are wanted are set.
+// Cgroup is the desired state of one cgroup: only the keys that are desired are set.
 type Cgroup struct {
 	// Cgroup is the path from the root of the hierarchy, beginning with a slash.
 	Cgroup         string `json:"cgroup"`
@@ -86,7 +86,7 @@ type Cgroup struct {
 	MemoryLowBytes  *int64 `json:"memoryLowBytes,omitempty"`
 	MemoryHighBytes *int64 `json:"memoryHighBytes,omitempty"`
 	MemoryMaxBytes  *int64 `json:"memoryMaxBytes,omitempty"`
-	// MemoryTighterOnly says that MemoryHighBytes and MemoryMaxBytes count only as far as they are under what the cgroup had before isolate
+	// MemoryTighterOnly means that MemoryHighBytes and MemoryMaxBytes count only as far as they are under what the cgroup had before isolate
 	// changed it, and MemoryMinBytes and MemoryLowBytes only as far as they are over that: what kubelet or an administrator set is neither
 	// widened nor taken back.
 	MemoryTighterOnly bool `json:"memoryTighterOnly,omitempty"`
@@ -115,14 +115,14 @@ type Cgroup struct {
 type DiskCost struct {
 	// Disk is a name of /sys/block, a mount point of something on the disk, or [AllDisks].
 	Disk string `json:"disk"`
-	// Enabled says whether the disk is shared so; nil is what there was before isolate changed it, of the model too.
+	// Enabled reports whether the disk is shared so; nil is what there was before isolate changed it, of the model too.
 	Enabled *bool `json:"enabled,omitempty"`
 	// The percentile of reads, or writes, that shall not take longer than the latency: while more do, all are slowed down.
 	ReadPercentile           *float64 `json:"readPercentile,omitempty"`
 	ReadLatencyMicroseconds  *float64 `json:"readLatencyMicroseconds,omitempty"`
 	WritePercentile          *float64 `json:"writePercentile,omitempty"`
 	WriteLatencyMicroseconds *float64 `json:"writeLatencyMicroseconds,omitempty"`
-	// MinPercent and MaxPercent bound the pace, as parts of what the model says.
+	// MinPercent and MaxPercent bound the pace, as parts of the model's figures.
 	MinPercent *float64 `json:"minPercent,omitempty"`
 	MaxPercent *float64 `json:"maxPercent,omitempty"`
 	// Model is what the disk can do; nil is the kernel's guess, or what there was.
@@ -154,7 +154,7 @@ type DiskLimit struct {
 	WritesPerSecond     *int64 `json:"writesPerSecond,omitempty"`
 }
 
-// ResctrlGroup is the wanted state of one group of /sys/fs/resctrl (Documentation/filesystems/resctrl.rst).
+// ResctrlGroup is the desired state of one group of /sys/fs/resctrl (Documentation/filesystems/resctrl.rst).
 type ResctrlGroup struct {
 	// Group is its name: one path element, as in "BE".
 	Group string `json:"group"`
@@ -162,7 +162,7 @@ type ResctrlGroup struct {
 	Schemata []string `json:"schemata,omitempty"`
 	// Cgroups are those whose tasks belong into the group, with those below them.
 	Cgroups []string `json:"cgroups,omitempty"`
-	// IfExists says that a group that is not there is not made. Without schemata such a group is only named, so that it is said where
+	// IfExists means that a group that is not there is not made. Without schemata such a group is only named, so that it is reported where
 	// resctrl is not mounted.
 	IfExists bool `json:"ifExists,omitempty"`
 }

@@ -11,7 +11,7 @@ const (
 
 // Conditions of a CustomNodeResource, Katalyst's, by which Since outlives collect: report fleet writes them, collect fleet
 // reads them when it begins. AgentReady is "True" while the state is ready, and its lastTransitionTime is Since. That counts
-// while lastHeartbeatTime says that somebody has looked within AgentTrust: an agent that was ready in between, while nobody
+// while lastHeartbeatTime shows that somebody has looked within AgentTrust: an agent that was ready in between, while nobody
 // did, would pass for one that never was. So it is written again at least every AgentHeartbeat.
 const (
 	ConditionAgentReady    = "AgentReady"
@@ -21,15 +21,15 @@ const (
 	AgentTrust     = 3 * AgentHeartbeat
 )
 
-// Agent is what the cluster says of a node's agent, in the ticks of collect fleet.
+// Agent is what the cluster has of a node's agent, in the ticks of collect fleet.
 type Agent struct {
 	// State is AgentReady, AgentNotReady or AgentNotFound; empty where it is not known now, because what the API server
-	// said last is old or was never read. Nobody acts on that.
+	// had last is old or was never read. Nobody acts on that.
 	State string `json:"state,omitempty"`
 	// Since is when it came to be ready, or when it ceased to be: a change between notReady and notFound does not count
 	// again. Empty where State is.
 	Since string `json:"since,omitempty"`
-	// Reason says in a few words why the state is not ready, or why there is none.
+	// Reason is, in a few words, why the state is not ready, or why there is none.
 	Reason string `json:"reason,omitempty"`
 	// Pods are the agent's pods on the node; of the last known list where State is empty.
 	Pods []AgentPod `json:"pods,omitempty"`
@@ -43,7 +43,7 @@ type AgentPod struct {
 	Ready     bool   `json:"ready"`
 	// Since is when the pod's condition Ready last changed.
 	Since string `json:"since,omitempty"`
-	// Terminating says that its deletion has begun.
+	// Terminating means that its deletion has begun.
 	Terminating bool `json:"terminating,omitempty"`
 }
 
@@ -62,10 +62,10 @@ type Fleet struct {
 
 // FleetEviction is what evict fleet decided with the whole fleet in mind.
 type FleetEviction struct {
-	// Protection says why nothing new is done to any node, as where many agents are not ready at once; empty where there is
+	// Protection is why nothing new is done to any node, as where many agents are not ready at once; empty where there is
 	// no reason.
 	Protection string `json:"protection,omitempty"`
-	// Held says that nothing new is done to this node, because of the protection or because it is not known how its agent is:
+	// Held means that nothing new is done to this node, because of the protection or because it is not known how its agent is:
 	// the taint, the resources and the pods stay as they are.
 	Held bool `json:"held,omitempty"`
 	// Waiting counts the nodes whose pods are to be evicted and that wait for their turn.

@@ -99,7 +99,7 @@ func Marshal(v any) ([]byte, error) { return AppendMarshal(nil, v) }
 // Unmarshal decodes data as the stream does; on an error v holds nothing that may be used.
 func Unmarshal(data []byte, v any) error { return api.Unmarshal(data, v) }
 
-// AppendMarshal appends v's encoding to dst. It is UTF-8 whatever is in v, a cgroup's name of any bytes say: what is not
+// AppendMarshal appends v's encoding to dst. It is UTF-8 whatever is in v, as in a cgroup's name of any bytes: what is not
 // becomes U+FFFD, for otherwise the next stage would drop the whole line.
 func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	s := api.BorrowStream(nil)

@@ -28,7 +28,7 @@ type Line struct {
 	escapedKey bool // some key, at any depth, has an escape
 }
 
-// ErrNoTick is wrapped by every error that says why a line is no valid tick.
+// ErrNoTick is wrapped by every error about a line that is no valid tick.
 var ErrNoTick = errors.New("no valid tick")
 
 // ParseLine checks that raw is a tick and finds its sections. The Line keeps raw.

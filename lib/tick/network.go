@@ -3,9 +3,9 @@ package tick
 // Link is one of the machine's network links.
 type Link struct {
 	Name string `json:"name"`
-	// DefaultRoute says that a default route leads out of it: it is an uplink.
+	// DefaultRoute means that a default route leads out of it: it is an uplink.
 	DefaultRoute bool `json:"defaultRoute,omitempty"`
-	// SpeedBitsPerSecond is what the driver says; nil where it says nothing, as of many virtual links.
+	// SpeedBitsPerSecond is what the driver reports; nil where it reports nothing, as of many virtual links.
 	SpeedBitsPerSecond *float64 `json:"speedBitsPerSecond,omitempty"`
 	// The rates are nil where there is no earlier reading.
 	ReceivedBytesPerSecond *float64 `json:"receivedBytesPerSecond,omitempty"`
@@ -31,7 +31,7 @@ type NetworkClass struct {
 	// RateBitsPerSecond is guaranteed, CeilingBitsPerSecond is the most that the class may borrow up to.
 	RateBitsPerSecond    int64 `json:"rateBitsPerSecond"`
 	CeilingBitsPerSecond int64 `json:"ceilingBitsPerSecond"`
-	// Priority says who borrows first what is idle: 0 before 7.
+	// Priority orders who borrows first what is idle: 0 before 7.
 	Priority int64 `json:"priority"`
 	// Default is the class of all packets that belong to no other one.
 	Default bool `json:"default,omitempty"`
@@ -46,14 +46,15 @@ type NetworkIsolation struct {
 	Unchanged int `json:"unchanged"`
 	// Missing counts the cgroups of the advice that do not exist (any more).
 	Missing int `json:"missing,omitempty"`
-	// Unavailable is what is left alone: what the kernel lacks, and what is another program's. Errors says of each why, when it is first met.
+	// Unavailable is what is left alone: what the kernel lacks, and what is another program's. Errors has the reason for each, when it is
+	// first met.
 	Unavailable []string         `json:"unavailable,omitempty"`
 	Writes      []Write          `json:"writes,omitempty"`
 	Errors      []IsolationError `json:"errors,omitempty"`
 	// Classes are the kernel's counters of the classes in force.
 	Classes []NetworkCount `json:"classes,omitempty"`
 	DryRun  bool           `json:"dryRun,omitempty"`
-	// Refused says why nothing was done with this tick: too old, or of another node.
+	// Refused is why nothing was done with this tick: too old, or of another node.
 	Refused string `json:"refused,omitempty"`
 	// DroppedTicks counts the ticks that were not passed on since the start because the next stage was slow.
 	DroppedTicks int64 `json:"droppedTicks,omitempty"`

@@ -4,21 +4,21 @@ import "strings"
 
 // Isolation is what isolate did.
 type Isolation struct {
-	// Applied counts the values written this tick, Unchanged those that were as wanted already.
+	// Applied counts the values written this tick, Unchanged those that were as desired already.
 	Applied   int `json:"applied"`
 	Unchanged int `json:"unchanged"`
 	// Missing counts the cgroups of the advice that do not exist (any more).
 	Missing int `json:"missing,omitempty"`
-	// Unavailable are the wanted keys that this machine has no file or mount for. Errors says of each why, when it is first met.
+	// Unavailable are the desired keys that this machine has no file or mount for. Errors has the reason for each, when it is first met.
 	Unavailable []string         `json:"unavailable,omitempty"`
 	Writes      []Write          `json:"writes,omitempty"`
 	Errors      []IsolationError `json:"errors,omitempty"`
 	// Reclaims are the reclaims that have ended since the tick before, and those that were not begun.
 	Reclaims []Reclaim `json:"reclaims,omitempty"`
 	DryRun   bool      `json:"dryRun,omitempty"`
-	// Fallback says that the advice's fallback was applied since the tick before, because none came for --stale-after.
+	// Fallback means that the advice's fallback was applied since the tick before, because none came for --stale-after.
 	Fallback bool `json:"fallback,omitempty"`
-	// Refused says why nothing was done with this tick: too old, or of another node.
+	// Refused is why nothing was done with this tick: too old, or of another node.
 	Refused string `json:"refused,omitempty"`
 	// DroppedTicks counts the ticks that were not passed on since the start because the next stage was slow.
 	DroppedTicks int64 `json:"droppedTicks,omitempty"`
@@ -49,9 +49,9 @@ type Eviction struct {
 	Taints    []Taint           `json:"taints,omitempty"`
 	Evictions []PodEviction     `json:"evictions,omitempty"`
 	DryRun    bool              `json:"dryRun,omitempty"`
-	// Refused says why nothing was done with this tick: too old, or of another node.
+	// Refused is why nothing was done with this tick: too old, or of another node.
 	Refused string `json:"refused,omitempty"`
-	// Errors says which inputs a rule missed, or what in the section could not be decided.
+	// Errors names the inputs that a rule missed, or what in the section could not be decided.
 	Errors []string `json:"errors,omitempty"`
 	// Queued counts the pods that wait for their turn because a soft finding names them.
 	Queued int `json:"queued,omitempty"`
@@ -72,11 +72,11 @@ type PressureFinding struct {
 	// Since is when the threshold was first met without a break; empty where it is not met.
 	Since string `json:"since,omitempty"`
 	Met   bool   `json:"met"`
-	// Hard says that a met threshold calls for an eviction, not for a taint alone.
+	// Hard means that a met threshold calls for an eviction, not for a taint alone.
 	Hard bool `json:"hard,omitempty"`
-	// Below says that the threshold is met where the value is under it, as free memory is, not over it.
+	// Below means that the threshold is met where the value is under it, as free memory is, not over it.
 	Below bool `json:"below,omitempty"`
-	// DryRun says that the rule is measured and named, and nothing comes of it.
+	// DryRun means that the rule is measured and named, and nothing comes of it.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
@@ -146,7 +146,7 @@ const (
 // Report is what report did.
 type Report struct {
 	Targets []Target `json:"targets"`
-	// Refused says why nothing was reported of this tick: too old, or of another node.
+	// Refused is why nothing was reported of this tick: too old, or of another node.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -155,7 +155,7 @@ type Target struct {
 	Target  string `json:"target"`
 	State   string `json:"state"`
 	Changed bool   `json:"changed,omitempty"`
-	// Note says why the target is given something else than what the ticks say.
+	// Note is why the target is given something else than what the ticks contain.
 	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"`
 }

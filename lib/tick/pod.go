@@ -40,11 +40,11 @@ type Pod struct {
 	Priority            *int64 `json:"priority,omitempty"`
 	KoordinatorPriority *int64 `json:"koordinatorPriority,omitempty"`
 
-	// Missing says which side does not have the pod (yet, or any more): MissingCgroup or MissingCluster.
+	// Missing names the side that does not have the pod (yet, or any more): MissingCgroup or MissingCluster.
 	Missing string `json:"missing,omitempty"`
 	// OwnerKind is the kind of the object that controls the pod: ReplicaSet, DaemonSet, Node, …
 	OwnerKind string `json:"ownerKind,omitempty"`
-	// Static says that the pod comes from a file on the node (a mirror pod: a Node owns it), Terminating that its deletion has begun.
+	// Static means that the pod comes from a file on the node (a mirror pod: a Node owns it), Terminating that its deletion has begun.
 	Static      bool `json:"static,omitempty"`
 	Terminating bool `json:"terminating,omitempty"`
 

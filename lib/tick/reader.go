@@ -16,7 +16,7 @@ type TooLong struct{ Limit int }
 
 func (e TooLong) Error() string { return fmt.Sprintf("longer than %d bytes (--max-line)", e.Limit) }
 
-// Counts says what a Reader met.
+// Counts are what a Reader met.
 type Counts struct {
 	Lines   int64 // ticks returned
 	Bad     int64 // lines dropped because they were no valid tick
@@ -33,9 +33,9 @@ type Reader struct {
 	Strict bool
 	// MaxLine is the longest line in bytes, without its newline; 0 means DefaultMaxLine.
 	MaxLine int
-	// Restarted says that the first line may be the rest of one that somebody else began to read.
+	// Restarted means that the first line may be the rest of one that somebody else began to read.
 	Restarted bool
-	// WholeLines says that the input is never read beyond a line's end. Finish needs not take byte after byte then.
+	// WholeLines means that the input is never read beyond a line's end. Finish needs not take byte after byte then.
 	WholeLines bool
 
 	in        io.Reader

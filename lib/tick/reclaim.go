@@ -1,15 +1,15 @@
 package tick
 
-// ReclaimClock says that cgroups have memory.reclaim, and when the sample was taken by the kernel's own clock. That time is the name of what
-// is asked for by it: it is never set back, and no two runs of a kernel share it.
+// ReclaimClock shows that cgroups have memory.reclaim, and when the sample was taken by the kernel's own clock. That time is the name of
+// what is asked for by it: it is never set back, and no two runs of a kernel share it.
 type ReclaimClock struct {
 	// Boot is the run of the kernel (/proc/sys/kernel/random/boot_id), and BootSeconds the time since its start (/proc/uptime).
 	Boot        string  `json:"boot"`
 	BootSeconds float64 `json:"bootSeconds"`
 }
 
-// MemoryReclaim asks for memory to be taken back once. It is an action and no state: isolate does it once for a run of the kernel and a time,
-// and never for a time that is not later than the last one.
+// MemoryReclaim asks for memory to be taken back once. It is an action and no state: isolate does it once for a run of the kernel and a
+// time, and never for a time that is not later than the last one.
 type MemoryReclaim struct {
 	// Boot and BootSeconds are those of the sample that it was decided by.
 	Boot        string         `json:"boot"`
@@ -25,7 +25,8 @@ type MemoryToTake struct {
 
 // States of a [Reclaim].
 const (
-	// ReclaimDone: all of it was taken back. ReclaimPart: the kernel found no more, which is no error. ReclaimTimeout: the time for it was over.
+	// ReclaimDone: all of it was taken back. ReclaimPart: the kernel found no more, which is no error. ReclaimTimeout: the time for it was
+	// over.
 	ReclaimDone    = "done"
 	ReclaimPart    = "part"
 	ReclaimTimeout = "timeout"
@@ -46,7 +47,7 @@ type Reclaim struct {
 	ReclaimedBytes int64   `json:"reclaimedBytes"`
 	Seconds        float64 `json:"seconds"`
 	State          string  `json:"state"`
-	// Why says why it was skipped or has failed.
+	// Why is why it was skipped or has failed.
 	Why string `json:"why,omitempty"`
 }
 

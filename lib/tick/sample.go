@@ -20,7 +20,7 @@ type Sample struct {
 	Pods      []Pod        `json:"pods,omitempty"`
 
 	// Capacity and Allocatable are the node object's, or the machine's own where there is no cluster. What is reclaimed there is
-	// what Koordinator's names said when the object was read: it may be this pipe's own word.
+	// what Koordinator's names had when the object was read: it may be this pipe's own word.
 	Capacity    *Resources `json:"capacity,omitempty"`
 	Allocatable *Resources `json:"allocatable,omitempty"`
 
@@ -85,11 +85,11 @@ type Tier struct {
 	CPUSetCPUs     string   `json:"cpusetCPUs,omitempty"`
 	CPUMaxMilliCPU *int64   `json:"cpuMaxMilliCPU,omitempty"`
 	UsageMilliCPU  *float64 `json:"usageMilliCPU,omitempty"`
-	// CPUIdle says that cpu.idle is 1: kubelet cannot write the cgroup's weight, and ends with an error when it starts.
+	// CPUIdle means that cpu.idle is 1: kubelet cannot write the cgroup's weight, and ends with an error when it starts.
 	CPUIdle bool `json:"cpuIdle,omitempty"`
 }
 
-// Resctrl is what /sys/fs/resctrl/info says (Documentation/filesystems/resctrl.rst), with the caches that schemata name.
+// Resctrl is what /sys/fs/resctrl/info contains (Documentation/filesystems/resctrl.rst), with the caches that schemata name.
 type Resctrl struct {
 	// Vendor is "intel" or "amd": they count memory bandwidth differently.
 	Vendor string `json:"vendor,omitempty"`
@@ -101,7 +101,7 @@ type Resctrl struct {
 	// L3 and MB are the ids of the domains in the root's schemata; empty where the machine cannot divide that.
 	L3 []int64 `json:"l3,omitempty"`
 	MB []int64 `json:"mb,omitempty"`
-	// CDP says that the cache is divided for code and for data (mounted with cdp), MBps that memory bandwidth is in MiB/s
+	// CDP means that the cache is divided for code and for data (mounted with cdp), MBps that memory bandwidth is in MiB/s
 	// (mounted with mba_MBps).
 	CDP  bool `json:"cdp,omitempty"`
 	MBps bool `json:"mbps,omitempty"`
@@ -115,7 +115,7 @@ func (s *Sample) Unread(source string) bool {
 	return slices.ContainsFunc(s.Errors, func(e SourceError) bool { return e.Source == source })
 }
 
-// SourceError says what could not be read this time.
+// SourceError is what could not be read this time.
 type SourceError struct {
 	Source string `json:"source"`
 	Error  string `json:"error"`

@@ -1,4 +1,4 @@
-// Package amounts says in a few figures what a node used, had free and offered at a tick. It is pure.
+// Package amounts has in a few figures what a node used, had free and offered at a tick. It is pure.
 package amounts
 
 import (

@@ -29,9 +29,9 @@ func incoming(node string, seconds int, milli int64) stage.Incoming {
 
 func put(t *testing.T, x Target, in stage.Incoming) tick.Target {
 	t.Helper()
-	said, err := x.Put(in)
+	result, err := x.Put(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said
+	return result
 }

@@ -28,7 +28,7 @@ type entry struct {
 
 	have   *seen
 	intact bool   // have has what was written
-	note   string // why it is not what the ticks say, as it was logged
+	note   string // why it is not what the ticks contain, as it was logged
 }
 
 // newEntry is a node's of which nothing is known. A process before this one may have offered under Katalyst's names, which on a
@@ -72,7 +72,7 @@ func newer(a, b string) bool {
 func (e *entry) next(p *publisher, now time.Time) object.Due {
 	want := p.want(e, now)
 	if e.written.Figures == nil && want.Empty() {
-		// Nothing was said since the start. What a process before this one wrote stays for the time that it is good.
+		// Nothing was advised since the start. What a process before this one wrote stays for the time that it is good.
 		stillGood := want.Silent() && now.Sub(e.since) < p.staleAfter
 		if stillGood || e.have == nil && len(want.Taints) == 0 || e.have != nil && p.holds(e.have.object, want) {
 			return object.NotDue

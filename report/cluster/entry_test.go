@@ -62,7 +62,7 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// What was said before this process stays for as long as it is good, and nothing is undone for lack of a first tick.
+// What was advised before this process stays for as long as it is good, and nothing is undone for lack of a first tick.
 func TestBeforeTheFirstTick(t *testing.T) {
 	p := &publisher{kind: nodeKind, rules: object.Rules{MinChange: 0.05}, staleAfter: 3 * time.Minute}
 	e := newEntry("n", noon)
@@ -93,7 +93,7 @@ func (p *publisher) start(t *testing.T) {
 	p.queue = reconcile.Start(queueOf(t.Context(), p.session, p.target), p.reconciled())
 }
 
-func TestSay(t *testing.T) {
+func TestReportedStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers, k := make(chan error, 1), nodeKind
 		k.write = func(context.Context, *writer, job) (*seen, error) {
@@ -103,7 +103,7 @@ func TestSay(t *testing.T) {
 		now := noon
 		p.session.Now = func() time.Time { return now }
 		p.start(t)
-		say := func(milli int64, want string, changed bool) {
+		expect := func(milli int64, want string, changed bool) {
 			t.Helper()
 			synctest.Wait()
 			in := incoming("n", 0, milli)
@@ -114,31 +114,31 @@ func TestSay(t *testing.T) {
 				t.Errorf("%d: %+v; want %s, changed %v", milli, got, want, changed)
 			}
 		}
-		say(0, tick.TargetUnchanged, false)
-		say(44000, tick.TargetPending, true)
+		expect(0, tick.TargetUnchanged, false)
+		expect(44000, tick.TargetPending, true)
 		answers <- errors.New("away")
-		say(44000, tick.TargetFailed, true)
+		expect(44000, tick.TargetFailed, true)
 		now = now.Add(time.Second)
-		say(44000, tick.TargetFailed, true) // it is tried again
+		expect(44000, tick.TargetFailed, true) // it is tried again
 		answers <- nil
-		say(44000, tick.TargetWritten, true)
-		say(44000, tick.TargetUnchanged, false)
+		expect(44000, tick.TargetWritten, true)
+		expect(44000, tick.TargetUnchanged, false)
 		now = now.Add(p.rules.Resync)
-		say(44000, tick.TargetPending, false)
+		expect(44000, tick.TargetPending, false)
 		answers <- nil
-		say(44000, tick.TargetWritten, false)
+		expect(44000, tick.TargetWritten, false)
 		now = now.Add(p.rules.Resync)
-		say(44000, tick.TargetPending, false)
+		expect(44000, tick.TargetPending, false)
 		answers <- errors.New("away")
-		say(44000, tick.TargetFailed, true) // what the object holds is no longer known
+		expect(44000, tick.TargetFailed, true) // what the object holds is no longer known
 		now = now.Add(time.Second)
-		say(44000, tick.TargetFailed, true)
+		expect(44000, tick.TargetFailed, true)
 		answers <- nil
-		say(44000, tick.TargetWritten, true)
-		say(45000, tick.TargetUnchanged, false) // under 5 %
-		say(43000, tick.TargetPending, true)
+		expect(44000, tick.TargetWritten, true)
+		expect(45000, tick.TargetUnchanged, false) // under 5 %
+		expect(43000, tick.TargetPending, true)
 		answers <- nil
-		say(43000, tick.TargetWritten, true)
+		expect(43000, tick.TargetWritten, true)
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 	"polder/report/reconcile"
 )
 
-// Fleet is the target that has what the fleet controller says of every node.
+// Fleet is the target that has what the fleet controller decides about every node.
 const Fleet = "fleet"
 
 // FleetOptions are the flags of report fleet.
@@ -51,7 +51,7 @@ func (o *FleetOptions) Open(ctx context.Context, s *stage.Session) ([]Target, er
 // undoneWithin is how long after our own write a difference is taken for an external change.
 const undoneWithin = 2 * reconcile.LongestRestore
 
-// fleet writes what the fleet controller has to say of each node. Only ticks make it write: without them all stays as it is. It
+// fleet writes what the fleet controller decides about each node. Only ticks make it write: without them all stays as it is. It
 // remembers nothing that matters, for what is to be written is what the cluster's objects lack.
 type fleet struct {
 	writer
@@ -100,7 +100,7 @@ func openFleet(ctx context.Context, s *stage.Session, o *FleetOptions) (Target, 
 	return f, nil
 }
 
-// Put notes what a tick says and returns what has become of the ones before.
+// Put notes what a tick contains and returns what has become of the ones before.
 func (f *fleet) Put(in stage.Incoming) (tick.Target, error) {
 	if in.Refused != "" {
 		return tick.Target{Target: Fleet, State: tick.TargetUnchanged}, nil
@@ -144,12 +144,12 @@ func objectOf(x *seen) kube.Object {
 	return x.object
 }
 
-// unable says why nothing can be written for a node, if so.
+// unable returns why nothing can be written for a node, if so.
 func (f *fleet) unable(m *member) error {
 	return f.connection.lacking(f.nodes, m.node, f.connection.cnrs)
 }
 
-// due compares what the fleet controller says with the node's objects.
+// due compares what the fleet controller decides with the node's objects.
 func (f *fleet) due(m *member, now time.Time) object.Due {
 	switch same := m.want.Equal(m.written); {
 	case f.connection == nil && same:

@@ -12,7 +12,7 @@ import (
 	"polder/report/object"
 )
 
-// fleetJob is one write of what the fleet controller says of a node.
+// fleetJob is one write of what the fleet controller decides about a node.
 type fleetJob struct {
 	node              string
 	want              object.FleetDecision

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// KCC is the one that says in each KatalystCustomConfig's status whether its objects are in order.
+	// KCC is the one that writes in each KatalystCustomConfig's status whether its objects are in order.
 	KCC = "kcc"
 	// kccManager is a field manager of its own: Katalyst's controller writes the same status.
 	kccManager = "polder-report-kcc"
@@ -27,7 +27,7 @@ const (
 // forgetAfter is for objects that no tick names any more.
 const forgetAfter = time.Minute
 
-// registry writes the status of KatalystCustomConfigs, as the ticks say. A verdict is every node's alike, so that it does not
+// registry writes the status of KatalystCustomConfigs, as the ticks have it. A verdict is every node's alike, so that it does not
 // matter which one's tick it is of. It writes on change alone, and looks after an object again every --resync.
 type registry struct {
 	session *stage.Session
@@ -40,7 +40,7 @@ type registry struct {
 type registration struct {
 	want     customconfig.Verdict
 	heard    time.Time             // of the newest tick that names it
-	observed *customconfig.Verdict // what it is known to say, nil where that is not known
+	observed *customconfig.Verdict // what it is known to contain, nil where that is not known
 	looked   time.Time             // at it
 }
 
@@ -121,7 +121,7 @@ func (r *registry) due(x *registration, now time.Time) object.Due {
 
 func desiredVerdict(x *registration, _ time.Time) *kccJob { return &kccJob{want: x.want} }
 
-// write makes the object say so; it reports whether it did not before.
+// write makes the object have it; it reports whether it did not before.
 func (r *registry) write(ctx context.Context, j *kccJob) (bool, error) {
 	want := j.want
 	have, err := r.client.Get(ctx, kube.KatalystCustomConfigs, want.Namespace, want.Name)

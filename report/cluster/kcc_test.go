@@ -14,8 +14,8 @@ import (
 	"polder/report/reconcile"
 )
 
-// A tick says the worst of what has become of all objects, and names the one that failed. An object that needs no write, because it
-// says so already, is no news; one that no tick names any more is forgotten.
+// A tick reports the worst of what has become of all objects, and names the one that failed. An object that needs no write, because it
+// has it already, is no news; one that no tick names any more is forgotten.
 func TestKCCWorst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &registry{session: session(nil), client: new(kube.Client)}
@@ -31,7 +31,7 @@ func TestKCCWorst(t *testing.T) {
 			return j.wrote, nil
 		}
 		r.queue = reconcile.Start(queueOf(t.Context(), r.session, KCC), target)
-		say := func(what, want string, changed bool, names ...string) {
+		expect := func(what, want string, changed bool, names ...string) {
 			t.Helper()
 			time.Sleep(2 * time.Millisecond)
 			synctest.Wait()
@@ -45,15 +45,15 @@ func TestKCCWorst(t *testing.T) {
 				t.Errorf("%s: %q, changed %v; want %q, %v", what, text, got.Changed, want, changed)
 			}
 		}
-		say("all are looked at", tick.TargetPending, false, "as-it-is", "good")
-		say("one was written", tick.TargetWritten, true, "as-it-is", "good")
-		say("nothing new", tick.TargetUnchanged, false, "as-it-is", "good")
-		say("names that are no objects", tick.TargetUnchanged, false, "as-it-is", "good", "..", "a/b")
-		say("a third one", tick.TargetPending, false, "as-it-is", "good", "bad")
-		say("it fails", "failed default/bad: away", false, "as-it-is", "good", "bad")
-		say("a fourth one, beside it", "failed default/bad: away", false, "good", "bad", "other")
-		say("which is written", "failed default/bad: away", true, "good", "bad", "other")
+		expect("all are looked at", tick.TargetPending, false, "as-it-is", "good")
+		expect("one was written", tick.TargetWritten, true, "as-it-is", "good")
+		expect("nothing new", tick.TargetUnchanged, false, "as-it-is", "good")
+		expect("names that are no objects", tick.TargetUnchanged, false, "as-it-is", "good", "..", "a/b")
+		expect("a third one", tick.TargetPending, false, "as-it-is", "good", "bad")
+		expect("it fails", "failed default/bad: away", false, "as-it-is", "good", "bad")
+		expect("a fourth one, beside it", "failed default/bad: away", false, "good", "bad", "other")
+		expect("which is written", "failed default/bad: away", true, "good", "bad", "other")
 		time.Sleep(forgetAfter + 1)
-		say("no tick names it any more", tick.TargetUnchanged, false, "good")
+		expect("no tick names it any more", tick.TargetUnchanged, false, "good")
 	})
 }

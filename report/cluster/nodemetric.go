@@ -22,7 +22,7 @@ const (
 	unheardAfter = 15 * time.Minute
 )
 
-// measurer keeps NodeMetrics. It goes by the ticks' time: what they say is averaged over a while and written in an interval.
+// measurer keeps NodeMetrics. It goes by the ticks' time: what they contain is averaged over a while and written in an interval.
 type measurer struct {
 	session *stage.Session
 	client  *kube.Client // nil in a dry run

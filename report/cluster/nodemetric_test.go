@@ -49,15 +49,15 @@ func TestNodeMetricWaits(t *testing.T) {
 		{"known again", 7205, 3000, 7205, "3"},
 		{"and again", 7210, 5000, 7210, "4"},
 	} {
-		said := put(t, r, used(step.seconds, step.milli))
+		result := put(t, r, used(step.seconds, step.milli))
 		if step.updated < 0 {
-			if m != nil || said.State != tick.TargetUnchanged {
-				t.Errorf("%s: %v waits, it says %+v", step.name, m, said)
+			if m != nil || result.State != tick.TargetUnchanged {
+				t.Errorf("%s: %v waits, it reports %+v", step.name, m, result)
 			}
 			continue
 		}
-		if said.State != tick.TargetPending {
-			t.Errorf("%s: it says %+v", step.name, said)
+		if result.State != tick.TargetPending {
+			t.Errorf("%s: it reports %+v", step.name, result)
 		}
 		at := noon.Add(time.Duration(step.updated) * time.Second)
 		if got := m.due["updateTime"]; got != at.Format(time.RFC3339) || !m.at.Equal(at) {

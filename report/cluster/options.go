@@ -1,4 +1,4 @@
-// Package cluster writes what ticks say to objects of the cluster: CustomNodeResources, Nodes, NodeMetrics, and the status of
+// Package cluster writes what ticks contain to objects of the cluster: CustomNodeResources, Nodes, NodeMetrics, and the status of
 // KatalystCustomConfigs. How and when is package reconcile's; what, is package object's.
 package cluster
 
@@ -93,7 +93,7 @@ func (o *Options) Flags(f *stage.Flags) {
 	f.Bool(&o.Withdraw, "withdraw", "take back what was written to the cluster, and end\nIt is taken from --node, or with --all-nodes from all of them.")
 }
 
-// Check says which flags do not go together.
+// Check returns which flags do not go together.
 func (o *Options) Check(s *stage.Session) error {
 	switch {
 	case !(o.minChange >= 0 && o.minChange <= 100):
@@ -162,7 +162,7 @@ type connection struct {
 	users       int
 }
 
-// connect opens the cluster for one more target; cnrs says whether one of all the targets needs the CustomNodeResources.
+// connect opens the cluster for one more target; cnrs reports whether one of all the targets needs the CustomNodeResources.
 func (a *Access) connect(ctx context.Context, s *stage.Session, cnrs bool) (*connection, error) {
 	if a.shared == nil {
 		if api := s.Metrics.API(); api != nil {
@@ -203,7 +203,7 @@ func queueOf(ctx context.Context, s *stage.Session, name string) reconcile.Optio
 // nodeName is what a node may be called in a cluster; anything else would be another path on the server.
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// checkNode says what is wrong with a node's name, if something is.
+// checkNode returns what is wrong with a node's name, if something is.
 func checkNode(name string) error {
 	if !nodeName.MatchString(name) {
 		return fmt.Errorf("%.80q is no name of a node in a cluster", name)
@@ -233,7 +233,7 @@ func byName(w *kube.Watch[*seen], version *uint64, into *map[string]*seen) bool 
 	return true
 }
 
-// lacking says why a node's object, of the watch, cannot be written, if so.
+// lacking returns why a node's object, of the watch, cannot be written, if so.
 func (c *connection) lacking(nodes map[string]*seen, node string, objects *kube.Watch[*seen]) error {
 	for _, w := range []*kube.Watch[*seen]{c.nodes, objects} {
 		if s := w.State(); !s.Synced {
@@ -262,7 +262,7 @@ const permissions = "report's role needs nodes: get, list, watch; nodes/status: 
 // longestError is about what a person reads.
 const longestError = 600
 
-// explain says what to do about an error of the API server.
+// explain returns what to do about an error of the API server.
 func explain(r kube.Resource, err error) error {
 	text := clip.Text(err.Error(), longestError)
 	ours := map[kube.Resource]string{kube.CustomNodeResources: object.CNRKind, kube.NodeMetrics: object.NodeMetricKind}[r]

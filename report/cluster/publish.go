@@ -22,7 +22,7 @@ const (
 	maxNodes = 10_000
 )
 
-// publisher keeps one kind of objects as the ticks say.
+// publisher keeps one kind of objects as the ticks have them.
 type publisher struct {
 	kind
 	writer
@@ -32,7 +32,8 @@ type publisher struct {
 	rules      object.Rules
 	given      object.Given // which of them the user has set
 	staleAfter time.Duration
-	// growInterval is how long an amount that has grown waits after the object's amounts have moved; growGiven says that it is the user's.
+	// growInterval is how long an amount that has grown waits after the object's amounts have moved; growGiven reports whether it is the
+	// user's.
 	growInterval time.Duration
 	growGiven    bool
 	left         bool // a Node's taints, if there are ours, are of another process
@@ -110,10 +111,10 @@ func (p *publisher) watch() *kube.Watch[*seen] {
 	return p.connection.cnrs
 }
 
-// lacking says why nothing can be written for a node, if so.
+// lacking returns why nothing can be written for a node, if so.
 func (p *publisher) lacking(e *entry) error { return p.connection.lacking(p.nodes, e.node, p.watch()) }
 
-// Put notes what a tick says and returns what has become of the ones before.
+// Put notes what a tick contains and returns what has become of the ones before.
 func (p *publisher) Put(in stage.Incoming) (tick.Target, error) {
 	if in.Refused != "" {
 		return tick.Target{Target: p.target, State: tick.TargetUnchanged}, nil
@@ -137,7 +138,7 @@ func (p *publisher) want(e *entry, now time.Time) object.Figures {
 	f = p.figures(f, e.published(f.Dialect, p.prefix))
 	switch reason := p.marks[e.node]; {
 	case f.TaintsAlone && f.Taints == nil && now.Sub(e.since) >= p.staleAfter:
-		f.Taints, f.Said = []tick.Taint{}, true // a process before this one may have left some, and nobody speaks of them
+		f.Taints, f.Stated = []tick.Taint{}, true // a process before this one may have left some, and nothing names them
 	case !f.TaintsAlone && reason != "":
 		f = f.Withdrawn(reason)
 	}
@@ -164,14 +165,14 @@ func (p *publisher) isNode() bool { return p.target == nodeKind.target }
 // digits are taken out of notes that are compared: a number that moves with each tick is no news.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// remark logs once why an object is not what the ticks say.
+// remark logs once why an object is not what the ticks contain.
 func (p *publisher) remark(e *entry, note string) {
 	switch {
 	case note == e.note || p.session.DryRun:
 		return
 	case digits.ReplaceAllString(note, "") == digits.ReplaceAllString(e.note, ""):
 	case note == "":
-		p.session.Log.Info("as the ticks say again", "target", p.target, "node", e.node)
+		p.session.Log.Info("as the ticks have it again", "target", p.target, "node", e.node)
 	default:
 		p.session.Log.Warn(note, "target", p.target, "node", e.node)
 	}
@@ -202,7 +203,7 @@ func (p *publisher) settle(e *entry, j *job, err error, now time.Time) (changed 
 		e.settle(j.figures, now)
 		return changed
 	}
-	if j.figures.Empty() && !j.figures.Said && (e.written.Figures == nil || !e.written.Figures.Empty()) {
+	if j.figures.Empty() && !j.figures.Stated && (e.written.Figures == nil || !e.written.Figures.Empty()) {
 		p.session.Log.Warn("withdrawn: no tick has confirmed the figures", "target", p.target, "node", e.node, "for", p.staleAfter)
 	}
 	e.wrote(p, *j, j.after, now)

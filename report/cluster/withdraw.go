@@ -32,7 +32,7 @@ func (o *Options) TakeBack(ctx context.Context, s *stage.Session) error {
 		kinds = slices.DeleteFunc(kinds, func(k kind) bool { return !o.wants(k.of()) })
 	}
 	if o.wants(NodeMetric) { // a preStop hook has the --to of the report that it is for
-		s.Log.Info("stays: its updateTime says how old it is", "target", NodeMetric)
+		s.Log.Info("stays: its updateTime shows how old it is", "target", NodeMetric)
 	}
 	if len(kinds) == 0 {
 		return nil

@@ -71,7 +71,7 @@ func TestHeldNode(t *testing.T) {
 			t.Errorf("%s: %d; want %d", step.name, got, step.write)
 		}
 		if (e.note != "") != (step.note != "") || !strings.Contains(e.note, step.note) {
-			t.Errorf("%s: it says %q; want %q", step.name, e.note, step.note)
+			t.Errorf("%s: its note is %q; want %q", step.name, e.note, step.note)
 		}
 		if step.write != object.NotDue {
 			e.wrote(p, job{node: "n", figures: want}, nil, now)
@@ -122,7 +122,7 @@ func TestMarkedNode(t *testing.T) {
 				t.Errorf("%s, %s: %d, %+v; want %d", k.target, name, got, f, want)
 			}
 			if !strings.Contains(e.note, note) || (e.note == "") != (note == "") {
-				t.Errorf("%s, %s: it says %q", k.target, name, e.note)
+				t.Errorf("%s, %s: its note is %q", k.target, name, e.note)
 			}
 		}
 		const reason = "marked polder/withdrawn: agent not ready"
@@ -164,7 +164,7 @@ func TestNodeTaintsEntry(t *testing.T) {
 		o["spec"] = kube.Object{"taints": list}
 		return see(o)
 	}
-	said := func(keys ...string) object.Figures {
+	tainted := func(keys ...string) object.Figures {
 		f := pressed(44000, -1, keys...)
 		f.Reclaimed = object.Amounts{}
 		return f
@@ -177,7 +177,7 @@ func TestNodeTaintsEntry(t *testing.T) {
 	if got := e.next(p, noon.Add(p.staleAfter)); got != object.Moved {
 		t.Errorf("nobody has spoken: %d; want it taken away", got)
 	}
-	e.memory.Take(said("CPUPressure"), noon)
+	e.memory.Take(tainted("CPUPressure"), noon)
 	if got := e.next(p, noon); got != object.Moved {
 		t.Errorf("a taint: %d", got)
 	}
@@ -193,12 +193,12 @@ func TestNodeTaintsEntry(t *testing.T) {
 	if got := e.next(p, noon); got != object.NotDue {
 		t.Errorf("the mark is about the offer, not about taints: %d", got)
 	}
-	e.memory.Take(said(), noon)
+	e.memory.Take(tainted(), noon)
 	if got := e.next(p, noon); got != object.Moved {
 		t.Errorf("no taint any more: %d", got)
 	}
 	e.wrote(p, job{figures: p.want(e, noon)}, node("5"), noon)
-	e.memory.Take(said("CPUPressure"), noon)
+	e.memory.Take(tainted("CPUPressure"), noon)
 	e.wrote(p, job{figures: p.want(e, noon)}, node("6", "CPUPressure"), noon)
 	if got := e.next(p, noon.Add(p.staleAfter)); got != object.Moved {
 		t.Errorf("no tick has confirmed it: %d; want it taken away", got)
@@ -206,7 +206,7 @@ func TestNodeTaintsEntry(t *testing.T) {
 	// A process that starts on a clean node and hears of no taint has nothing to write.
 	e = newEntry("n", noon)
 	e.have = node("1")
-	e.memory.Take(said(), noon)
+	e.memory.Take(tainted(), noon)
 	if got := e.next(p, noon); got != object.NotDue {
 		t.Errorf("nothing to do: %d", got)
 	}

@@ -19,7 +19,7 @@ type kind struct {
 	target   string
 	resource kube.Resource
 	prefix   string // of Koordinator's resources
-	// figures are those that the object is about, of what was said; it offers the amounts already.
+	// figures are those that the object is about, of what was advised; it offers the amounts already.
 	figures func(object.Figures, object.Amounts) object.Figures
 	// holds reports whether the object has them.
 	holds func(kube.Object, object.Figures) bool
@@ -63,7 +63,7 @@ func nodeKindOf(prefix string) kind {
 		prefix:   prefix,
 		figures: func(f object.Figures, published object.Amounts) object.Figures {
 			f = f.Hold(published)
-			return object.Figures{Reclaimed: f.Reclaimed, Mid: f.Mid, Dialect: f.Dialect, Held: f.Held, Said: f.Said, Note: f.Note}
+			return object.Figures{Reclaimed: f.Reclaimed, Mid: f.Mid, Dialect: f.Dialect, Held: f.Held, Stated: f.Stated, Note: f.Note}
 		},
 		holds: func(o kube.Object, f object.Figures) bool { return object.NodeHolds(o, f.Resources(prefix)) },
 		write: func(ctx context.Context, w *writer, j job) (*seen, error) {
@@ -134,7 +134,7 @@ func (w *writer) patch(ctx context.Context, r kube.Resource, name, kind string, 
 }
 
 // apply is a server-side apply. Fields that another manager holds are ours all the same: the figures are this node's, and
-// we are its agent. But it is said, for there may be two.
+// we are its agent. But it is reported, for there may be two.
 func (w *writer) apply(ctx context.Context, node string, o kube.Object, subresources ...string) (*seen, error) {
 	o, err := w.force(ctx, node, o, subresources...)
 	if err != nil {
@@ -207,7 +207,7 @@ const (
 	longestRematch = 500 * time.Millisecond
 )
 
-// guarded patches an object with what the function says of it, as often as somebody else changes the same part meanwhile,
+// guarded patches an object with what the function makes of it, as often as somebody else changes the same part meanwhile,
 // within the limit of a request. It returns nil where there was nothing to write.
 func (w *writer) guarded(
 	ctx context.Context, r kube.Resource, name string, have *seen, patch func(kube.Object) object.Patch, subresources ...string,

@@ -83,7 +83,8 @@ func findingOf(t *tick.Tick, x *tick.PodEviction) *tick.PressureFinding {
 // says is the eviction in sentences.
 func (e *eviction) says(clock func(time.Time) string) string {
 	words := map[string]string{
-		tick.StateWouldEvict: "would have been evicted", tick.StateRequested: "had its eviction requested", tick.StateCreated: "had its eviction accepted",
+		tick.StateWouldEvict: "would have been evicted", tick.StateRequested: "had its eviction requested",
+		tick.StateCreated:   "had its eviction accepted",
 		tick.StateSucceeded: "was evicted", tick.StateFailed: "was to be evicted, which failed",
 	}[e.state]
 	if words == "" {

@@ -132,7 +132,8 @@ func otherReasons(t *tick.Tick, about *tick.Pod, most int) []string {
 	for _, r := range t.Advice.Reasons {
 		switch {
 		case strings.HasPrefix(r, coldReason): // has a paragraph of its own
-		case share.MatchString(r) || suppression.MatchString(r) || systemUse.MatchString(r) || about != nil && strings.HasPrefix(r, "batch class idle:"):
+		case share.MatchString(r) || suppression.MatchString(r) || systemUse.MatchString(r) ||
+			about != nil && strings.HasPrefix(r, "batch class idle:"):
 		case diskReason.MatchString(r) || diskStep.MatchString(r): // diskSays says it
 		case about != nil && (about.Cgroup != "" && strings.Contains(r, about.Cgroup) || strings.Contains(r, about.Name)):
 			own = append(own, plain(r))

@@ -1,5 +1,5 @@
-// Package fleet is report fleet, the last stage of the fleet controller: it writes what the others say of every node to the node's objects.
-// How is package cluster's.
+// Package fleet is report fleet, the last stage of the fleet controller: it writes what the others decide about every node to the node's
+// objects. How is package cluster's.
 package fleet
 
 import (
@@ -49,11 +49,11 @@ func run(ctx context.Context, s *stage.Session, o *cluster.FleetOptions) (err er
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}
 			for _, t := range targets {
-				said, err := t.Put(in)
+				result, err := t.Put(in)
 				if err != nil {
 					return nil, err
 				}
-				section.Targets = append(section.Targets, said)
+				section.Targets = append(section.Targets, result)
 			}
 			return section, nil
 		},

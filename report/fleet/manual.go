@@ -6,7 +6,7 @@ import "polder/lib/stage"
 const summary = `
 Reads the ticks of collect fleet and evict fleet, and writes them to every node's objects: how the
 node's agent is, the taint of a node whose agent is away, and that such a node offers nothing until
-its agent is back. It says of each KatalystCustomConfig whether its objects are in order, too. With
+its agent is back. It writes to each KatalystCustomConfig whether its objects are in order, too. With
 --dry-run it asks no cluster, and logs what it would write.`
 
 // tasks begin the page in docs/; --help has the first five, which tests run.
@@ -36,7 +36,7 @@ annotation go, and the node's own report offers again.
 A tick in which evict holds back (its protection, or nobody knows how the agent is) leaves taints, annotation and offer as they are, and so
 does silence. Nothing is written but what the objects lack. Of a dry run of evict only the conditions are written.
 
-Each KatalystCustomConfig's status says whether its objects are in order, as report --to kcc does.
+Each KatalystCustomConfig's status has whether its objects are in order, as report --to kcc does.
 
 THE END
 At the end of its input what waits is written, if it can be within seconds; with --no-flush it is dropped, and only the writes under way

@@ -106,7 +106,7 @@ func (f Figures) sameTaints(g Figures) bool {
 	return g.Taints == nil || f.Taints != nil && within(f.Taints, g.Taints) && within(g.Taints, f.Taints)
 }
 
-// Rules say when an object is written.
+// Rules decide when an object is written.
 type Rules struct {
 	// MinChange is the share (0.05) by which an amount has to grow to be written at once.
 	MinChange float64
@@ -124,7 +124,7 @@ type Written struct {
 	At      time.Time
 }
 
-// Due says what there is to do.
+// Due is what there is to do.
 type Due int
 
 // What there is to do: nothing; a write because the figures have moved, because the time has come, or because the object
@@ -136,7 +136,7 @@ const (
 	Undone
 )
 
-// Next decides whether an object that should have the figures is written now; intact says that it holds what was
+// Next decides whether an object that should have the figures is written now; intact reports whether it holds what was
 // written last.
 func (r Rules) Next(w Written, want Figures, intact bool, now time.Time) Due {
 	if w.Figures == nil {

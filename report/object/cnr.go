@@ -15,7 +15,7 @@ const (
 	CNRKind    = "CustomNodeResource"
 )
 
-// CNR is the object itself, without what it says. It is deleted with its node, whose UID is empty where it is not known.
+// CNR is the object itself, without its content. It is deleted with its node, whose UID is empty where it is not known.
 func CNR(node, uid string) map[string]any {
 	metadata := map[string]any{"name": node}
 	if uid != "" {
@@ -105,7 +105,8 @@ func topologyZone(f Figures) []any {
 		children[z.Socket] = append(children[z.Socket], zone)
 	}
 	for _, id := range slices.Sorted(maps.Keys(children)) {
-		sockets = append(sockets, map[string]any{"type": "Socket", "name": strconv.Itoa(id), "resources": map[string]any{}, "children": children[id]})
+		sockets = append(sockets, map[string]any{"type": "Socket", "name": strconv.Itoa(id), "resources": map[string]any{},
+			"children": children[id]})
 	}
 	return append(sockets, alone...)
 }

@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Dialect is whose names a Node's extended resources bear: the policy's that offers them. Empty where no tick has said.
+// Dialect is whose names a Node's extended resources bear: the policy's that offers them. Empty where no tick has told.
 type Dialect string
 
 // The dialects, as advice.policy names them.
@@ -81,8 +81,8 @@ func Nothing() Resources {
 	return r
 }
 
-// said takes what an advice says of the offer.
-func (f *Figures) said(a *tick.Advice) {
+// takeOffer takes what an advice contains about the offer.
+func (f *Figures) takeOffer(a *tick.Advice) {
 	f.Dialect = dialectOf(a.Policy)
 	if a.Withdrawn != "" {
 		f.Gone = a.Withdrawn
@@ -96,7 +96,7 @@ func (f *Figures) said(a *tick.Advice) {
 	}
 }
 
-// Speaks reports whether the tick has said something of the offer.
+// Speaks reports whether the tick has something about the offer.
 func (f Figures) Speaks() bool { return !f.Empty() || f.Gone != "" }
 
 // leaves reports whether the dialects that f leaves are among those of g.

@@ -49,8 +49,8 @@ func TestResources(t *testing.T) {
 			`{"kubernetes.io/batch-cpu":"1500","kubernetes.io/batch-memory":"1","kubernetes.io/mid-cpu":null,"kubernetes.io/mid-memory":null,"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`,
 		},
 		{
-			"nobody has ever said whose: all names", OldPrefix,
-			Figures{Said: true},
+			"nobody has ever told whose: all names", OldPrefix,
+			Figures{Stated: true},
 			`{"koordinator.sh/batch-cpu":null,"koordinator.sh/batch-memory":null,"koordinator.sh/mid-cpu":null,"koordinator.sh/mid-memory":null,"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`,
 		},
 	} {
@@ -89,7 +89,7 @@ func advised(policy string, a tick.Advice) *tick.Tick {
 	return &tick.Tick{Advice: &a}
 }
 
-// What a policy says, and when another one speaks, or the policy says that there is nothing any more.
+// What a policy advises, and when another one does, or the policy advises that there is nothing any more.
 func TestTurns(t *testing.T) {
 	p := tick.Ptr[int64]
 	offer := tick.Advice{Reclaimed: &tick.Reclaimed{MilliCPU: p(4541), MemoryBytes: p(100)}, Mid: &tick.Reclaimed{MilliCPU: p(7)}}
@@ -101,18 +101,18 @@ func TestTurns(t *testing.T) {
 		after   time.Duration
 		dialect Dialect
 		amounts string // batch, mid
-		said    bool
+		stated  bool
 	}{
 		{"nothing yet", &tick.Tick{}, 0, "", "- - - -", false},
-		{"an advice that says nothing of it", advised("koordinator", tick.Advice{}), 0, "", "- - - -", false},
+		{"an advice that has nothing about it", advised("koordinator", tick.Advice{}), 0, "", "- - - -", false},
 		{"an offer", advised("koordinator", offer), 0, Koordinator, "4541 100 7 -", false},
 		{"a tick without an advice", &tick.Tick{}, time.Second, Koordinator, "4541 100 7 -", false},
 		{"less than nothing", advised("koordinator", tick.Advice{Reclaimed: &tick.Reclaimed{MilliCPU: p(-5)}}), 0, Koordinator, "0 100 7 -", false},
 		{"withdrawn", advised("koordinator", tick.Advice{Withdrawn: "colocation is disabled"}), 0, Koordinator, "- - - -", true},
-		{"withdrawn, whatever else it says", advised("koordinator", tick.Advice{Withdrawn: "x", Reclaimed: offer.Reclaimed, Mid: offer.Mid}), 0, Koordinator, "- - - -", true},
+		{"withdrawn, whatever else it has", advised("koordinator", tick.Advice{Withdrawn: "x", Reclaimed: offer.Reclaimed, Mid: offer.Mid}), 0, Koordinator, "- - - -", true},
 		{"and silent", &tick.Tick{}, time.Second, Koordinator, "- - - -", true},
 		{"back", advised("koordinator", offer), 0, Koordinator, "4541 100 7 -", false},
-		{"another policy that says nothing of it", advised("katalyst", tick.Advice{}), 0, Koordinator, "4541 100 7 -", false},
+		{"another policy that has nothing about it", advised("katalyst", tick.Advice{}), 0, Koordinator, "4541 100 7 -", false},
 		{"another policy", advised("katalyst", tick.Advice{Reclaimed: &tick.Reclaimed{MilliCPU: p(44000)}}), 0, Katalyst, "44000 - - -", false},
 		{"a policy of somebody's own", advised("mine", tick.Advice{Reclaimed: &tick.Reclaimed{MilliCPU: p(1)}}), 0, Katalyst, "1 - - -", false},
 		{"and the first one again", advised("koordinator", offer), 0, Koordinator, "4541 100 7 -", false},
@@ -123,8 +123,8 @@ func TestTurns(t *testing.T) {
 		m.Take(Read(step.tick), now)
 		now = now.Add(step.after)
 		f := m.Now(now, 3*time.Minute)
-		if got := f.Reclaimed.String() + " " + f.Mid.String(); got != step.amounts || f.Dialect != step.dialect || f.Said != step.said || (f.Note != "") != step.said {
-			t.Errorf("%s: %s %q, said %v, %q; want %s %q, said %v", step.name, got, f.Dialect, f.Said, f.Note, step.amounts, step.dialect, step.said)
+		if got := f.Reclaimed.String() + " " + f.Mid.String(); got != step.amounts || f.Dialect != step.dialect || f.Stated != step.stated || (f.Note != "") != step.stated {
+			t.Errorf("%s: %s %q, stated %v, %q; want %s %q, stated %v", step.name, got, f.Dialect, f.Stated, f.Note, step.amounts, step.dialect, step.stated)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestKoordinatorNext(t *testing.T) {
 		{"a little less, and later than the time", base, batch(9999, 1000, -1, -1), true, 301 * time.Second, Again},
 		{"withdrawn stays so", batch(-1, -1, -1, -1), batch(-1, -1, -1, -1), true, time.Hour, NotDue},
 		{"somebody wiped it", base, base, false, time.Second, Undone},
-		{"withdrawn, at once", base, batch(-1, -1, -1, -1).with(func(f *Figures) { f.Said = true }), true, 0, Moved},
+		{"withdrawn, at once", base, batch(-1, -1, -1, -1).with(func(f *Figures) { f.Stated = true }), true, 0, Moved},
 		{"under a taint, less by a trifle", base.with(func(f *Figures) { f.Held = true }), batch(9999, 1000, -1, -1).with(func(f *Figures) { f.Held = true }), true, 0, Moved},
 		{"the taint goes, and a trifle comes back", batch(9999, 1000, -1, -1).with(func(f *Figures) { f.Held = true }), base, true, 0, Moved},
 		{"another policy with the same amounts", base.with(func(f *Figures) { f.Dialect = Katalyst }), base.with(func(f *Figures) { f.Left = []Dialect{Katalyst} }), true, 0, Moved},

@@ -1,4 +1,4 @@
-// Package object says what a node's objects in the cluster should hold, as plain maps. It is pure: the figures come from
+// Package object decides what a node's objects in the cluster should hold, as plain maps. It is pure: the figures come from
 // ticks, the time and what the cluster holds already from the caller.
 package object
 
@@ -46,21 +46,21 @@ type Figures struct {
 	Left      []Dialect
 	Zones     []Zone     // by id
 	Consumers []Consumer // by name
-	// Taints are those that should be there now; nil means that nobody has said.
+	// Taints are those that should be there now; nil means that it is not known.
 	Taints []tick.Taint
 	// Requested is what the reclaimed pods request that stay; nil where the tick does not tell.
 	Requested *Amounts
 
-	// Gone says why nothing is offered any more, which is not silence.
+	// Gone is why nothing is offered any more, which is not silence.
 	Gone string
-	// Held says that the offer is kept down because of a taint, Said that an offer of nothing is meant, and no silence;
+	// Held means that the offer is kept down because of a taint, Stated that an offer of nothing is meant, and no silence;
 	// TaintsAlone that the object is about taints alone. Note is for people.
-	Held, Said, TaintsAlone bool
-	Note                    string
+	Held, Stated, TaintsAlone bool
+	Note                      string
 }
 
 // Silent reports whether there is nothing to keep in the object.
-func (f Figures) Silent() bool { return f.Empty() && !f.Said }
+func (f Figures) Silent() bool { return f.Empty() && !f.Stated }
 
 // Empty reports whether there is nothing to offer, which is not the same as an offer of nothing.
 func (f Figures) Empty() bool { return f.Reclaimed.empty() && f.Mid.empty() }
@@ -76,7 +76,7 @@ const (
 func Read(t *tick.Tick) Figures {
 	var f Figures
 	if t.Advice != nil {
-		f.said(t.Advice)
+		f.takeOffer(t.Advice)
 	}
 	if t.Sample != nil && t.Sample.Topology != nil {
 		f.Zones = zones(t.Sample.Topology, t.Advice)
@@ -189,8 +189,8 @@ func runsOn(p *tick.Pod, nodes map[int]cpus.Set) []int {
 	return ids
 }
 
-// Memory is what a node's ticks said last, and when. Each part lives on its own: a tick without one does not make the one
-// before it wrong, but a part that nobody has confirmed for long is no longer said.
+// Memory is what a node's ticks had last, and when. Each part lives on its own: a tick without one does not make the one
+// before it wrong, but a part that nobody has confirmed for long no longer counts.
 type Memory struct {
 	last                               Figures
 	cpuAt, memoryAt, zonesAt, taintsAt time.Time
@@ -223,7 +223,7 @@ func (m *Memory) Take(f Figures, at time.Time) {
 	m.last.Requested = f.Requested // what pods requested a while ago is no bound for those of now
 }
 
-// turn forgets what was offered where another policy speaks now, or the policy says that nothing is offered any more.
+// turn forgets what was offered where another policy advises now, or the policy has it that nothing is offered any more.
 func (m *Memory) turn(f Figures, at time.Time) {
 	if f.Gone != "" || f.Dialect != m.last.Dialect {
 		m.last.Reclaimed, m.last.Mid = Amounts{}, Amounts{}
@@ -231,7 +231,7 @@ func (m *Memory) turn(f Figures, at time.Time) {
 	m.last.Dialect, m.last.Gone, m.goneAt = f.Dialect, f.Gone, at
 }
 
-// Now is what holds at the time: what was said within the last limit. Taints that nobody has confirmed for so long are none,
+// Now is what holds at the time: what was in a tick within the last limit. Taints that nobody has confirmed for so long are none,
 // those that nobody ever spoke of are not known.
 func (m *Memory) Now(at time.Time, limit time.Duration) Figures {
 	f := m.last
@@ -249,7 +249,7 @@ func (m *Memory) Now(at time.Time, limit time.Duration) Figures {
 		f.Mid.MemoryBytes = nil
 	}
 	if f.Gone != "" && fresh(m.goneAt) {
-		f.Said, f.Note = true, fmt.Sprintf("nothing is offered: %.*s", longestReason, f.Gone)
+		f.Stated, f.Note = true, fmt.Sprintf("nothing is offered: %.*s", longestReason, f.Gone)
 	}
 	if !fresh(m.zonesAt) || f.Empty() {
 		f.Zones, f.Consumers = nil, nil

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// FleetDecision is what the fleet controller has to say of a node, by a tick of collect fleet and evict fleet.
+// FleetDecision is what the fleet controller decides about a node, by a tick of collect fleet and evict fleet.
 type FleetDecision struct {
 	// Conditions are those of the node's agent; nil where it is not known how it is, and then they stay as they are.
 	Conditions []Condition
@@ -52,7 +52,7 @@ const (
 // markPrefix is how the fleet controller's marks begin: one that somebody else has set stays.
 const markPrefix = "agent-health: "
 
-// ReadFleetDecision takes what a tick says.
+// ReadFleetDecision takes what a tick contains.
 func ReadFleetDecision(t *tick.Tick) FleetDecision {
 	c := FleetDecision{node: t.Node}
 	if t.Sample == nil || t.Sample.Agent == nil {
@@ -78,7 +78,8 @@ func ReadFleetDecision(t *tick.Tick) FleetDecision {
 // conditions are those of an agent in that state; nil where there is no such state.
 func conditions(state string, since, now time.Time) []Condition {
 	ready := Condition{Type: tick.ConditionAgentReady, Since: since, Exact: true, Seen: now}
-	found := Condition{Type: tick.ConditionAgentNotFound, Status: statusFalse, Reason: allFound, Message: "The node's agent was found.", Since: now, Seen: now}
+	found := Condition{Type: tick.ConditionAgentNotFound, Status: statusFalse, Reason: allFound, Message: "The node's agent was found.",
+		Since: now, Seen: now}
 	switch state {
 	case tick.AgentReady:
 		ready.Status, ready.Reason, ready.Message = statusTrue, allReady, "The node's agent is ready."
@@ -93,7 +94,7 @@ func conditions(state string, since, now time.Time) []Condition {
 	return []Condition{ready, found}
 }
 
-// Equal reports whether two ticks have the same to say.
+// Equal reports whether two ticks have the same to report.
 func (c FleetDecision) Equal(d FleetDecision) bool {
 	same := func(a, b Condition) bool { return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason }
 	return slices.EqualFunc(c.Conditions, d.Conditions, same) && (c.Taints == nil) == (d.Taints == nil) && slices.Equal(c.Taints, d.Taints)
@@ -102,7 +103,7 @@ func (c FleetDecision) Equal(d FleetDecision) bool {
 // Withdraws reports whether the node is to offer nothing.
 func (c FleetDecision) Withdraws() bool { return len(c.Taints) > 0 }
 
-// Patch makes a CustomNodeResource's status have the conditions; nil where it has them and somebody said so lately. Others
+// Patch makes a CustomNodeResource's status have the conditions; nil where it has them and they were written lately. Others
 // stay, and a condition keeps its time unless it changes.
 func (c FleetDecision) Patch(cnr map[string]any) Patch {
 	have, _ := at(cnr, "status", "conditions").([]any)
@@ -205,7 +206,7 @@ func (c FleetDecision) MarkPatch(node map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{WithdrawnAnnotation: mark}}}
 }
 
-// Lacks says what the objects lack to be as the fleet controller wants them; empty where there is nothing to write. A cnr that is nil is
+// Lacks returns what the objects lack to be as the fleet controller wants them; empty where there is nothing to write. A cnr that is nil is
 // not there.
 func (c FleetDecision) Lacks(node, cnr map[string]any) string {
 	var lacks []string

@@ -24,10 +24,10 @@ func TestReadFleetDecision(t *testing.T) {
 	since := noon.Add(-time.Hour)
 	held, tainted := &tick.FleetEviction{Held: true}, []tick.Taint{unfit}
 	for _, tt := range []struct {
-		name           string
-		tick           *tick.Tick
-		said, withdraw bool // something of conditions; of a withdrawal
-		silent         bool // nothing of taints
+		name                 string
+		tick                 *tick.Tick
+		conditions, withdraw bool // something of conditions; of a withdrawal
+		silent               bool // nothing of taints
 	}{
 		{"no sample", &tick.Tick{}, false, false, true},
 		{"a node's own tick", &tick.Tick{Sample: &tick.Sample{}, Eviction: &tick.Eviction{Taints: tainted}}, false, false, true},
@@ -44,7 +44,7 @@ func TestReadFleetDecision(t *testing.T) {
 		{"a taint of a ready node", fleetTick(tick.AgentReady, since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), true, false, false},
 	} {
 		c := ReadFleetDecision(tt.tick)
-		if (c.Conditions != nil) != tt.said || c.Withdraws() != tt.withdraw || (c.Taints == nil) != tt.silent {
+		if (c.Conditions != nil) != tt.conditions || c.Withdraws() != tt.withdraw || (c.Taints == nil) != tt.silent {
 			t.Errorf("%s: %+v", tt.name, c)
 		}
 		if c.Withdraws() && c.Why != "agent-health: the node's agent has not been ready since 2026-11-21T11:00:00Z" {

@@ -32,7 +32,7 @@ func (a Amounts) moves(b Amounts) bool {
 	return moves(a.MilliCPU, b.MilliCPU) || moves(a.MemoryBytes, b.MemoryBytes)
 }
 
-// Damp is what an object that has the written figures should hold: what is wanted, and of no amount more than there is as long as less
+// Damp is what an object that has the written figures should hold: what is desired, and of no amount more than there is as long as less
 // than interval has passed since it moved. A taint that is set or removed is no load that wanders, and what is not there yet is new.
 func (g *Growth) Damp(written *Figures, want Figures, interval time.Duration, now time.Time) Figures {
 	since := now.Sub(g.moved)

@@ -81,7 +81,7 @@ func TestGrowthIsNotHeldBack(t *testing.T) {
 		{"what is written is not known", moved(), nil, high, time.Second, true},
 		{"a taint goes", moved(), &Figures{Reclaimed: low.Reclaimed, Held: true}, high, time.Second, true},
 		{"another dialect", moved(), &Figures{Reclaimed: low.Reclaimed, Dialect: Katalyst}, high, time.Second, true},
-		{"back from withdrawn", moved(), &Figures{Said: true}, high, time.Second, true},
+		{"back from withdrawn", moved(), &Figures{Stated: true}, high, time.Second, true},
 	} {
 		got := tt.growth.Damp(tt.written, tt.want, time.Minute, noon.Add(tt.after))
 		if grows := got.Reclaimed.Equal(high.Reclaimed); grows != tt.grows {

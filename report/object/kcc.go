@@ -14,7 +14,7 @@ const ConditionValid = "Valid"
 // maxVerdicts bounds what is taken from one tick.
 const maxVerdicts = 100
 
-// Verdicts are what a tick's configuration says of KatalystCustomConfigs. What is no verdict is left out: nothing is written
+// Verdicts are what a tick's configuration contains about KatalystCustomConfigs. What is no verdict is left out: nothing is written
 // to an object that was not looked at.
 func Verdicts(raw tick.Raw) []customconfig.Verdict {
 	var top struct {
@@ -32,7 +32,7 @@ func Verdicts(raw tick.Raw) []customconfig.Verdict {
 	return all[:min(len(all), maxVerdicts)]
 }
 
-// SameVerdict reports whether two verdicts say the same.
+// SameVerdict reports whether two verdicts are the same.
 func SameVerdict(a, b customconfig.Verdict) bool {
 	return validity(a) == validity(b) && a.ObservedGeneration == b.ObservedGeneration && a.Reason == b.Reason && a.Message == b.Message &&
 		slices.Equal(a.InvalidTargetConfigList, b.InvalidTargetConfigList)
@@ -78,7 +78,7 @@ func KCCStatus(v customconfig.Verdict, present map[string]any, now time.Time) ma
 	}
 }
 
-// KCCHolds reports whether the object says so already.
+// KCCHolds reports whether the object has it already.
 func KCCHolds(present map[string]any, v customconfig.Verdict) bool {
 	c := condition(present)
 	if c == nil {

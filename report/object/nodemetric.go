@@ -18,7 +18,7 @@ const (
 	NodeMetricKind    = "NodeMetric"
 )
 
-// NodeMetric is the object itself, without what it says. It is deleted with its node, whose UID is empty where it is not known. Its
+// NodeMetric is the object itself, without its content. It is deleted with its node, whose UID is empty where it is not known. Its
 // spec is Koordinator's manager's to fill in.
 func NodeMetric(node, uid string) map[string]any {
 	metadata := map[string]any{"name": node}
@@ -62,7 +62,7 @@ func withNulls(o map[string]any, keys ...string) map[string]any {
 // percentiles are those of the aggregates, in per cent.
 var percentiles = []int{50, 90, 95, 99}
 
-// Status is what the NodeMetric says at the time. What is not known is not in it.
+// Status is what the NodeMetric contains at the time. What is not known is not in it.
 func (u *Usage) Status(now time.Time) map[string]any {
 	s := &u.settings
 	node := map[string]any{}
@@ -155,7 +155,7 @@ func (x *use) aggregates(now time.Time, durations []time.Duration) []any {
 	return list
 }
 
-// Note says what is not as the settings or the ticks have it; empty where all is.
+// Note returns what is not as the settings or the ticks have it; empty where all is.
 func (u *Usage) Note(now time.Time) string {
 	switch {
 	case u.New() || !u.Ready(now):

@@ -144,7 +144,7 @@ func TestNodeMetricDue(t *testing.T) {
 				t.Errorf("%s, %d: %v", tt.name, i, got)
 			}
 			if unknown := strings.Contains(u.Note(in.Time), "not written"); s.want && unknown {
-				t.Errorf("%s, %d: it is due and says %q", tt.name, i, u.Note(in.Time))
+				t.Errorf("%s, %d: it is due with the note %q", tt.name, i, u.Note(in.Time))
 			}
 			if u.Due(in.Time) {
 				u.Reported(in.Time)

@@ -48,7 +48,7 @@ func (p *Patch) drop(path ...string) {
 }
 
 // Fits reports whether an object is as the patch takes it to be: if the server refuses the patch all the same, that is for
-// what it says, and not for what others wrote.
+// what it contains, and not for what others wrote.
 func (p Patch) Fits(o map[string]any) bool {
 	for _, op := range p {
 		path, _ := op["path"].(string)

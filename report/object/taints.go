@@ -40,7 +40,7 @@ func TaintsBy(o map[string]any, annotation, qos string) Taints {
 	return Taints{list: list, ours: strings.FieldsFunc(text, func(r rune) bool { return r == ',' }), in: o, annotation: annotation, qos: qos}
 }
 
-// Want makes the taints those that are wanted, beside what others have set, which stays. A taint that is there already
+// Want makes the taints those that are desired, beside what others have set, which stays. A taint that is there already
 // keeps its time; one that somebody else has set is not ours and will not be taken away.
 func (t Taints) Want(wanted []tick.Taint, at time.Time) Taints {
 	names := map[string]bool{}
@@ -110,7 +110,7 @@ func (t Taints) Patch() Patch {
 }
 
 // forNode are the taints that a Node can have for us, and the names of the others: kube-apiserver knows three effects, and
-// what a tick says is not to reach the taints that others put there.
+// what a tick contains is not to reach the taints that others put there.
 func forNode(all []tick.Taint) (fit []tick.Taint, unfit []string) {
 	fit = []tick.Taint{}
 	for _, t := range all {

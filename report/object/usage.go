@@ -163,7 +163,7 @@ func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 	if u.pods == nil {
 		u.pods = map[string]*podUse{}
 	}
-	// A list that could not be read says of no pod that it has ended.
+	// A list that could not be read shows of no pod that it has ended.
 	known := !t.Sample.Unread("pods")
 	for _, p := range u.pods {
 		p.here = false

@@ -63,7 +63,7 @@ func TestNodeMetricAggregates(t *testing.T) {
 		list, _ := at(u.Status(noon.Add(time.Duration(i)*time.Second)), "nodeMetric", "aggregatedNodeUsages").([]any)
 		usage, _ := list[2].(map[string]any)["usage"].(map[string]any)
 		if covered := len(usage) > 0; covered != (i == 301) {
-			t.Errorf("%d s of samples: ten minutes say %v", i-1, usage)
+			t.Errorf("%d s of samples: ten minutes give %v", i-1, usage)
 		}
 	}
 }

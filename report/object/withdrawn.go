@@ -27,7 +27,7 @@ const longestReason = 200
 
 // Withdrawn are the figures of a node whose offer the fleet controller has withdrawn: its taints alone.
 func (f Figures) Withdrawn(reason string) Figures {
-	return Figures{Taints: f.Taints, Dialect: f.Dialect, Said: true, Note: fmt.Sprintf("nothing is offered: the Node is marked %s: %.*s", WithdrawnAnnotation, longestReason, reason)}
+	return Figures{Taints: f.Taints, Dialect: f.Dialect, Stated: true, Note: fmt.Sprintf("nothing is offered: the Node is marked %s: %.*s", WithdrawnAnnotation, longestReason, reason)}
 }
 
 // keepsAway reports whether a taint is one of a pressure's that reclaimed pods are not to be bound against.
@@ -65,7 +65,7 @@ func (f Figures) NodeTaints() Figures {
 	t := Figures{TaintsAlone: true}
 	if f.Taints != nil {
 		var unfit []string
-		t.Said = true
+		t.Stated = true
 		if t.Taints, unfit = forNode(f.Taints); len(unfit) > 0 {
 			t.Note = fmt.Sprintf("not for a Node: taint %.500s (want a key under %s and the effect NoSchedule, PreferNoSchedule or NoExecute)", strings.Join(unfit, ", "), TaintPrefix)
 		}

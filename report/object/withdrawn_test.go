@@ -217,7 +217,7 @@ func TestNodeTaints(t *testing.T) {
 		if d := cmp.Diff(tt.want, got.Taints); d != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)
 		}
-		if !strings.Contains(got.Note, tt.unfit) || (got.Note == "") != (tt.unfit == "") || !got.Empty() || got.Said != (tt.taints != nil) {
+		if !strings.Contains(got.Note, tt.unfit) || (got.Note == "") != (tt.unfit == "") || !got.Empty() || got.Stated != (tt.taints != nil) {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}

@@ -56,7 +56,7 @@ func (q *Queue[S, D]) flush() error {
 	return nil
 }
 
-// remaining counts the objects that are to be written yet, with an error of one of them, and says when a write succeeded last.
+// remaining counts the objects that are to be written yet, with an error of one of them, and returns when a write succeeded last.
 func (q *Queue[S, D]) remaining() (n int, progress time.Time, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package reconcile makes objects of the cluster what the ticks say: a queue of keys for each target, so many writes at a time, backoff
+// Package reconcile makes objects of the cluster what the ticks ask for: a queue of keys for each target, so many writes at a time, backoff
 // after errors, restoring after external changes, and a flush at the end of the input. Nothing that a tick waits for asks the API server.
 //
 // It is not client-go's workqueue: that one's rate limiter does not know the error, nor does the queue tell whether a key waits, is
-// being written or has failed, which is what each tick says of its target.
+// being written or has failed, which is what each tick reports about its target.
 package reconcile
 
 import (
@@ -56,13 +56,13 @@ type Target[S, D any] struct {
 
 	// Refresh (optional) takes over what watches have seen into the states, which are those of all objects.
 	Refresh func(states iter.Seq[*S], now time.Time)
-	// Ready (optional) says why the object cannot be written, if so.
+	// Ready (optional) returns why the object cannot be written, if so.
 	Ready func(s *S) error
 	// Forget (optional) reports whether an object that has nothing due may be forgotten.
 	Forget func(s *S, now time.Time) bool
 	// Note (optional) is the note for the tick.
 	Note func(s *S) string
-	// Explain says what to do about an error.
+	// Explain adds what to do about an error.
 	Explain func(error) error
 }
 
@@ -177,7 +177,7 @@ func (q *Queue[S, D]) Put(key string, at time.Time, update func(s *S, now time.T
 	if err != nil {
 		return tick.Target{Target: q.Name, State: tick.TargetFailed, Error: err.Error()}
 	}
-	return q.say(it, q.Now())
+	return q.report(it, q.Now())
 }
 
 func (q *Queue[S, D]) set(key string, at time.Time, update func(s *S, now time.Time)) (*item[S], error) {
@@ -214,7 +214,7 @@ func (q *Queue[S, D]) Each(at time.Time, visit func(*S, tick.Target)) {
 		if !q.DryRun {
 			q.consider(it, now)
 		}
-		visit(it.state, q.say(it, now))
+		visit(it.state, q.report(it, now))
 	}
 }
 
@@ -364,8 +364,8 @@ func (q *Queue[S, D]) pretend(it *item[S], now time.Time) {
 	}
 }
 
-// say is what a tick says of the object.
-func (q *Queue[S, D]) say(it *item[S], now time.Time) tick.Target {
+// report is what a tick contains about the object.
+func (q *Queue[S, D]) report(it *item[S], now time.Time) tick.Target {
 	t := tick.Target{Target: q.Name, State: tick.TargetUnchanged}
 	if q.target.Note != nil {
 		t.Note = q.target.Note(it.state)

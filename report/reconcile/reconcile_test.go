@@ -129,28 +129,28 @@ func TestStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t.Context(), Options{})
 		l.answers = make(chan error)
-		say := func(what string, got tick.Target, state string, changed bool) {
+		expectState := func(what string, got tick.Target, state string, changed bool) {
 			t.Helper()
 			if got.State != state || got.Changed != changed || (got.Error != "") != (state == tick.TargetFailed) {
 				t.Errorf("%s: %+v; want %s, changed %v", what, got, state, changed)
 			}
 		}
-		say("nothing is desired", l.put("a", 0), tick.TargetUnchanged, false)
-		say("the first value", l.put("a", 1), tick.TargetPending, true)
+		expectState("nothing is desired", l.put("a", 0), tick.TargetUnchanged, false)
+		expectState("the first value", l.put("a", 1), tick.TargetPending, true)
 		expect(t, "writes", l.began(), "a1")
 		l.answers <- errors.New("away")
 		synctest.Wait()
-		say("failed", l.put("a", 1), tick.TargetFailed, true)
+		expectState("failed", l.put("a", 1), tick.TargetFailed, true)
 		expect(t, "writes before the backoff is over", l.began(), "")
 		time.Sleep(time.Second)
-		say("tried again", l.put("a", 1), tick.TargetFailed, true)
+		expectState("tried again", l.put("a", 1), tick.TargetFailed, true)
 		l.answers <- nil
 		synctest.Wait()
-		say("written", l.put("a", 1), tick.TargetWritten, true)
-		say("nothing new", l.put("a", 1), tick.TargetUnchanged, false)
-		say("a bad key", l.put("", 1), tick.TargetFailed, false)
+		expectState("written", l.put("a", 1), tick.TargetWritten, true)
+		expectState("nothing new", l.put("a", 1), tick.TargetUnchanged, false)
+		expectState("a bad key", l.put("", 1), tick.TargetFailed, false)
 		expect(t, "errors of the log", strconv.Itoa(strings.Count(l.log.String(), "explained: away")), "1")
-		expect(t, "the log says that it works again", strconv.Itoa(strings.Count(l.log.String(), "written again")), "1")
+		expect(t, "the log has that it works again", strconv.Itoa(strings.Count(l.log.String(), "written again")), "1")
 	})
 }
 

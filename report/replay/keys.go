@@ -71,7 +71,7 @@ const longestSearch = 100
 
 // Search is the line in which a pod is searched for.
 type Search struct {
-	// Open says that keys are typed into it.
+	// Open means that keys are typed into it.
 	Open bool
 	Text string
 }

@@ -53,7 +53,7 @@ func (p *Player) Add(at time.Time) {
 	}
 }
 
-// Complete says that no more ticks come.
+// Complete notes that no more ticks come.
 func (p *Player) Complete() { p.complete, p.target = true, time.Time{} }
 
 // Seek shows the first tick that is not before a time, as soon as it is read.
@@ -139,7 +139,7 @@ func (p *Player) AtEnd() bool { return p.complete && p.at == len(p.times)-1 }
 // Playing reports whether it plays.
 func (p *Player) Playing() bool { return p.playing }
 
-// Status is what the screen says of the player.
+// Status is what the screen shows of the player.
 func (p *Player) Status() string {
 	state := "playing"
 	switch {

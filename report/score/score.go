@@ -1,4 +1,4 @@
-// Package score says what a policy was worth over a stream: what it offered, how often that was too much, how often it moved, whom it
+// Package score measures what a policy was worth over a stream: what it offered, how often that was too much, how often it moved, whom it
 // squeezed and evicted, and what services felt. It is pure, and keeps a few figures of a node however long the stream is.
 package score
 

@@ -21,7 +21,7 @@ type row struct {
 	of    func(*node) string
 }
 
-// rows are the table's lines; the text beside them says what they are.
+// rows are the table's lines; the text beside them explains them.
 var rows = []row{
 	{"policy", "", func(n *node) string { return orUnknown(n.policy) }},
 	{"time", "", func(n *node) string { return view.Span(n.last.Sub(n.first)) }},
@@ -45,7 +45,7 @@ var rows = []row{
 	{"writes", "", func(n *node) string { return n.writesAnHour() }},
 }
 
-// legend says what the lines mean.
+// legend is what the lines mean.
 const legend = `
 offered            on average, to reclaimed pods
 free               what all but the reclaimed pods did not use: what could have been offered, on average
@@ -180,7 +180,7 @@ func (n *node) overBy() string {
 	return n.over.cores()
 }
 
-// anHour is a number of events as a rate; over less than a minute that would say nothing.
+// anHour is a number of events as a rate; over less than a minute that would mean nothing.
 func (n *node) anHour(events int, known bool) string {
 	span := n.last.Sub(n.first)
 	switch {

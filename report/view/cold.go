@@ -30,13 +30,13 @@ func (c *taken) add(i *tick.Isolation) {
 	}
 }
 
-// words say how a reclaim ended.
+// words name how a reclaim ended.
 var reclaimWords = map[string]string{
 	tick.ReclaimDone: "all of it", tick.ReclaimPart: "no more was found", tick.ReclaimTimeout: "the time was over",
 	tick.ReclaimWould: "dry run", tick.ReclaimFailed: "it failed",
 }
 
-// coldLine says what was taken back; nil where nothing was.
+// coldLine returns what was taken back; nil where nothing was.
 func (m *Model) coldLine() *line {
 	c := &m.taken
 	if c.steps == 0 {
@@ -44,10 +44,10 @@ func (m *Model) coldLine() *line {
 	}
 	word, known := reclaimWords[c.last.State]
 	if !known {
-		word = clean(c.last.State)
+		word = Clean(c.last.State)
 	}
-	l := (&line{}).add(heading, fit("cold", labelWidth)).add(good, bytes(&c.bytes)).add(plain, " taken back of batch in "+phrase.Count(c.steps, "step"))
-	l.add(dim, "  last ").add(plain, bytes(new(float64(c.last.ReclaimedBytes)))+" of "+strings.TrimRight(fitPath(clean(c.last.Cgroup), 40), " ")).add(dim, " ("+word+")")
+	l := (&line{}).add(heading, fit("cold", labelWidth)).add(good, Bytes(&c.bytes)).add(plain, " taken back of batch in "+phrase.Count(c.steps, "step"))
+	l.add(dim, "  last ").add(plain, Bytes(new(float64(c.last.ReclaimedBytes)))+" of "+strings.TrimRight(fitPath(Clean(c.last.Cgroup), 40), " ")).add(dim, " ("+word+")")
 	if c.failed > 0 {
 		l.add(bad, fmt.Sprintf("  %d failed", c.failed))
 	}

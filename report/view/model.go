@@ -21,11 +21,11 @@ const (
 // Model is what the screen remembers of one node.
 type Model struct {
 	Tick *tick.Tick
-	// Recorded says that the ticks are a recording's: their age says nothing.
+	// Recorded means that the ticks are a recording's: their age means nothing.
 	Recorded bool
 	// Playback is how a recording is played, empty where the ticks are shown as they come.
 	Playback string
-	// Pods says which pods are shown, by their names; nil is all of them. Searched is what was asked for.
+	// Pods are the pods that are shown, by their names; nil is all of them. Searched is what was asked for.
 	Pods     func(name string) bool
 	Searched string
 	// OtherNodes counts the stream's nodes that are not shown.
@@ -99,7 +99,7 @@ func planned(before []writeAt, t *tick.Tick) []writeAt {
 	return now
 }
 
-// inForce says whether the advice of the newest tick is written to the cgroups.
+// inForce reports whether the advice of the newest tick is written to the cgroups.
 func (m *Model) inForce() bool { return m.Tick.Isolation != nil && !m.Tick.Isolation.DryRun }
 
 // Worth is what batch got since the first tick, and how long services waited, for a person; empty where nothing is known of it.
@@ -230,7 +230,7 @@ func (m *Model) advisedSets() map[string]string {
 	return advised
 }
 
-// limits are the quotas and scheduling classes that are advised, in words, by cgroup, and said to be advised alone where nothing writes
+// limits are the quotas and scheduling classes that are advised, in words, by cgroup, and marked as advised alone where nothing writes
 // them.
 func (m *Model) limits() map[string]string {
 	limits := map[string]string{}
@@ -240,7 +240,7 @@ func (m *Model) limits() map[string]string {
 	for _, c := range m.Tick.Advice.Cgroups {
 		var words []string
 		if c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited {
-			words = append(words, "quota "+cores(floatOf(c.CPUMaxMilliCPU)))
+			words = append(words, "quota "+Cores(floatOf(c.CPUMaxMilliCPU)))
 		}
 		if c.CPUIdle != nil && *c.CPUIdle {
 			words = append(words, "idle")

@@ -19,13 +19,13 @@ func (m *Model) networkSection() section {
 	s := section{heading: h, least: 2}
 	for _, l := range m.Tick.Advice.Network.Links {
 		for _, c := range l.Classes {
-			row := (&line{}).add(plain, fit(clean(l.Link), 16)).add(dim, " ").add(plain, fit(clean(c.Class), 12))
+			row := (&line{}).add(plain, fit(Clean(l.Link), 16)).add(dim, " ").add(plain, fit(Clean(c.Class), 12))
 			row.add(dim, " ").add(plain, fit(megabits(c.RateBitsPerSecond)+" to "+megabits(c.CeilingBitsPerSecond)+" Mbit/s", 26))
 			if n := m.Tick.Network; n != nil {
 				at := slices.IndexFunc(n.Classes, func(x tick.NetworkCount) bool { return x.Link == l.Link && x.Class == c.Class })
 				if at >= 0 {
 					x := n.Classes[at]
-					row.add(dim, " sent ").add(plain, bytes(&x.SentBytes)).add(dim, fmt.Sprintf("  dropped %.0f packets, waiting ", x.DroppedPackets)).add(plain, bytes(&x.BacklogBytes))
+					row.add(dim, " sent ").add(plain, Bytes(&x.SentBytes)).add(dim, fmt.Sprintf("  dropped %.0f packets, waiting ", x.DroppedPackets)).add(plain, Bytes(&x.BacklogBytes))
 				}
 			}
 			s.rows = append(s.rows, row)

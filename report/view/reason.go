@@ -16,7 +16,7 @@ var (
 // Amounts is a reason or a message with its figures in the units of the screen: cores, and GiB.
 func Amounts(text string) string {
 	text = milliCPUs.ReplaceAllStringFunc(text, func(s string) string {
-		switch number := cores(amountIn(strings.TrimSuffix(s, "m"))); number {
+		switch number := Cores(amountIn(strings.TrimSuffix(s, "m"))); number {
 		case "1.00":
 			return "1.00 core"
 		default:
@@ -26,12 +26,12 @@ func Amounts(text string) string {
 	text = inBytes.ReplaceAllStringFunc(text, func(s string) string {
 		digits := strings.TrimRight(s, " bytesofmrB")
 		if strings.Contains(s, "memory") {
-			return bytes(amountIn(digits)) + " of memory"
+			return Bytes(amountIn(digits)) + " of memory"
 		}
-		return bytes(amountIn(digits))
+		return Bytes(amountIn(digits))
 	})
 	if strings.Contains(text, "memory") {
-		text = bareSum.ReplaceAllStringFunc(text, func(s string) string { return bytes(amountIn(s)) })
+		text = bareSum.ReplaceAllStringFunc(text, func(s string) string { return Bytes(amountIn(s)) })
 	}
 	return text
 }

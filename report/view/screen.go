@@ -28,7 +28,8 @@ func Frame(m *Model, look Look, now time.Time) []string {
 		lines = append(lines, &line{})
 	}
 	lines = append(lines, m.coreLines(look)...)
-	sections := []section{m.podSection(look), m.pressureSection(look), m.writeSection(look), m.networkSection(), m.reasonSection(), m.errorSection()}
+	sections := []section{m.podSection(look), m.pressureSection(look), m.writeSection(look), m.networkSection(), m.reasonSection(),
+		m.errorSection()}
 	lines = append(lines, lay(sections, look.Height-len(lines), roomy)...)
 
 	out := make([]string, 0, len(lines))
@@ -40,7 +41,7 @@ func Frame(m *Model, look Look, now time.Time) []string {
 
 // Prompt is the last line of the screen while something is typed, or another line that stands there.
 func Prompt(text string, look Look) string {
-	return (&line{}).add(title, fit(" "+clean(text), look.Width)).render(look)
+	return (&line{}).add(title, fit(" "+Clean(text), look.Width)).render(look)
 }
 
 // playKeys are the keys of a recording that is played.
@@ -76,12 +77,12 @@ func Waiting(look Look) []string {
 
 func (m *Model) titleLine(look Look, now time.Time) *line {
 	t := m.Tick
-	left := " polder  " + clean(t.Node)
+	left := " polder  " + Clean(t.Node)
 	if m.OtherNodes > 0 {
 		left += fmt.Sprintf(" (and %d more)", m.OtherNodes)
 	}
 	if t.Advice != nil {
-		left += " · " + clean(t.Advice.Policy)
+		left += " · " + Clean(t.Advice.Policy)
 	}
 	if t.Isolation != nil && t.Isolation.DryRun {
 		left += " · dry run"
@@ -98,7 +99,7 @@ func (m *Model) titleLine(look Look, now time.Time) *line {
 	case m.Recorded:
 		right += "recorded "
 	default:
-		right += "age " + span(age) + " "
+		right += "age " + Span(age) + " "
 		stale = age > staleAfter(t)
 	}
 	if dropped := dropped(t); dropped > 0 {
@@ -193,7 +194,7 @@ func (m *Model) cpuLine(look Look, s *tick.Sample) *line {
 	if whole != nil {
 		of = fmt.Sprintf(" of %.0f", *whole/1000)
 	}
-	l.add(plain, fit(fmt.Sprintf("  %s%s cores", cores(s.CPU.UsageMilliCPU), of), 20)+right(percent(s.CPU.UsageMilliCPU, whole), 4))
+	l.add(plain, fit(fmt.Sprintf("  %s%s cores", Cores(s.CPU.UsageMilliCPU), of), 20)+right(percent(s.CPU.UsageMilliCPU, whole), 4))
 	l.add(dim, "  load ").add(plain, load(s.CPU.Load1))
 	if look.Width >= 100 {
 		l.add(plain, " "+load(s.CPU.Load5)+" "+load(s.CPU.Load15))
@@ -215,12 +216,12 @@ func memoryLine(look Look, mem *tick.NodeMemory) *line {
 		part = *used
 	}
 	l.bar(all, barWidth(look), segment{part, "█", classSystem})
-	amount := bytes(used) + " of " + bytes(mem.TotalBytes)
-	if unit := " GiB"; strings.HasSuffix(bytes(used), unit) && strings.HasSuffix(bytes(mem.TotalBytes), unit) {
-		amount = strings.TrimSuffix(bytes(used), unit) + " of " + bytes(mem.TotalBytes)
+	amount := Bytes(used) + " of " + Bytes(mem.TotalBytes)
+	if unit := " GiB"; strings.HasSuffix(Bytes(used), unit) && strings.HasSuffix(Bytes(mem.TotalBytes), unit) {
+		amount = strings.TrimSuffix(Bytes(used), unit) + " of " + Bytes(mem.TotalBytes)
 	}
 	l.add(plain, fit("  "+amount, 20)+right(percent(used, mem.TotalBytes), 4))
-	l.add(dim, "  free ").add(plain, bytes(mem.FreeBytes))
+	l.add(dim, "  free ").add(plain, Bytes(mem.FreeBytes))
 	return l.psi(mem.Pressure)
 }
 
@@ -237,7 +238,7 @@ func diskLine(look Look, s *tick.Sample) *line {
 	}
 	l := (&line{}).add(heading, fit("disk", labelWidth))
 	l.bar(100, barWidth(look), segment{*most.UsePercent, "█", classSystem})
-	name := clean(most.Name)
+	name := Clean(most.Name)
 	if n := len(s.Disks); n > 1 {
 		name += fmt.Sprintf(", of %d", n)
 	}
@@ -275,9 +276,9 @@ func (m *Model) offerLine(look Look) []*line {
 	}
 	width := max(8, (look.Width-60)/2)
 	l := (&line{}).add(heading, "reclaimed ")
-	l.add(good, cores(floatOf(r.MilliCPU))).add(plain, " cores ")
-	l.sparkline(m.offeredCPU, width, cores)
-	l.add(plain, "   ").add(good, bytes(floatOf(r.MemoryBytes))).add(plain, " memory ")
+	l.add(good, Cores(floatOf(r.MilliCPU))).add(plain, " cores ")
+	l.sparkline(m.offeredCPU, width, Cores)
+	l.add(plain, "   ").add(good, Bytes(floatOf(r.MemoryBytes))).add(plain, " memory ")
 	l.sparkline(m.offeredMemory, width, nil)
 	lines := []*line{l}
 	if look.Height < 20 {
@@ -330,14 +331,15 @@ func (m *Model) quotaLines(look Look, total int) []*line {
 	reclaimed := min(max(0, float64(*m.Tick.Advice.Reclaimed.MilliCPU)), all) // whoever wrote it: the bar has that many columns
 	services := all - reclaimed
 	what := "offer" // batch is limited by its scheduling class
-	if slices.ContainsFunc(m.Tick.Advice.Cgroups, func(c tick.Cgroup) bool { return c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited }) {
+	isHeld := func(c tick.Cgroup) bool { return c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited }
+	if slices.ContainsFunc(m.Tick.Advice.Cgroups, isHeld) {
 		what = "quota"
 	}
 	l := (&line{}).add(heading, fit(what, labelWidth))
 	width := barWidth(look)
 	part := int(services/all*float64(width) + 0.5)
 	l.add(poolShare, strings.Repeat("S", part)).add(poolReclaim, strings.Repeat("R", width-part))
-	l.add(plain, "  ").add(poolShare, " S ").add(plain, " services "+cores(&services))
-	l.add(plain, "  ").add(poolReclaim, " R ").add(plain, " reclaimed "+cores(&reclaimed))
+	l.add(plain, "  ").add(poolShare, " S ").add(plain, " services "+Cores(&services))
+	l.add(plain, "  ").add(poolReclaim, " R ").add(plain, " reclaimed "+Cores(&reclaimed))
 	return []*line{l}
 }

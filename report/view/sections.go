@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// section is a part of the screen that can be shortened: a heading and rows of which the first least are wanted most.
+// section is a part of the screen that can be shortened: a heading and rows of which the first least matter most.
 type section struct {
 	heading *line
 	rows    []*line
@@ -85,13 +85,13 @@ func (m *Model) podSection(look Look) section {
 	}
 	var pods []*tick.Pod
 	for i := range m.Tick.Sample.Pods {
-		if p := &m.Tick.Sample.Pods[i]; m.Pods == nil || m.Pods(qualified(p.Namespace, p.Name)) {
+		if p := &m.Tick.Sample.Pods[i]; m.Pods == nil || m.Pods(Name(p.Namespace, p.Name)) {
 			pods = append(pods, p)
 		}
 	}
 	number := fmt.Sprint(len(pods))
 	if m.Searched != "" {
-		number = fmt.Sprintf("%d of %d with %q", len(pods), len(m.Tick.Sample.Pods), clean(m.Searched))
+		number = fmt.Sprintf("%d of %d with %q", len(pods), len(m.Tick.Sample.Pods), Clean(m.Searched))
 	}
 	// By class and name, not by use: rows that change places cannot be read.
 	slices.SortStableFunc(pods, func(a, b *tick.Pod) int {
@@ -103,7 +103,7 @@ func (m *Model) podSection(look Look) section {
 	fixed := classWidth + cpuWidth + loadWidth + memWidth + 3
 	longest := 0
 	for _, p := range pods {
-		longest = max(longest, len([]rune(qualified(p.Namespace, p.Name))))
+		longest = max(longest, len([]rune(Name(p.Namespace, p.Name))))
 	}
 	longest = max(longest, len([]rune("pods "+number))) // what is searched for can be read
 	name := max(12, min(longest, 50, look.Width-fixed-14))
@@ -118,12 +118,12 @@ func (m *Model) podSection(look Look) section {
 		l := &line{}
 		mark, marked := marks[p.UID]
 		if marked {
-			l.add(bad, fit(fitPath(qualified(p.Namespace, p.Name), name), name+1))
+			l.add(bad, fit(fitPath(Name(p.Namespace, p.Name), name), name+1))
 		} else {
-			l.add(plain, fit(fitPath(qualified(p.Namespace, p.Name), name), name+1))
+			l.add(plain, fit(fitPath(Name(p.Namespace, p.Name), name), name+1))
 		}
-		l.add(classStyle[p.QoS], fit(clean(p.QoS), classWidth))
-		l.add(plain, right(cores(p.UsageMilliCPU), cpuWidth)+right(load(p.Load1), loadWidth)+right(podMemory(p), memWidth)+"  ")
+		l.add(classStyle[p.QoS], fit(Clean(p.QoS), classWidth))
+		l.add(plain, right(Cores(p.UsageMilliCPU), cpuWidth)+right(load(p.Load1), loadWidth)+right(podMemory(p), memWidth)+"  ")
 		if marked {
 			l.add(bad, mark+" ")
 		}
@@ -138,9 +138,9 @@ func podMemory(p *tick.Pod) string {
 		return missing
 	}
 	if p.Memory.WorkingSetBytes != nil {
-		return bytes(p.Memory.WorkingSetBytes)
+		return Bytes(p.Memory.WorkingSetBytes)
 	}
-	return bytes(p.Memory.UsageBytes)
+	return Bytes(p.Memory.UsageBytes)
 }
 
 // marks are the words for the pods that go, by UID.
@@ -148,13 +148,14 @@ func (m *Model) marks() map[string]string {
 	marks := map[string]string{}
 	if m.Tick.Eviction != nil {
 		for _, e := range m.Tick.Eviction.Evictions {
-			marks[e.UID] = stateWord(e.State)
+			marks[e.UID] = StateWord(e.State)
 		}
 	}
 	return marks
 }
 
-func stateWord(state string) string {
+// StateWord is the state of an eviction in words.
+func StateWord(state string) string {
 	switch state {
 	case tick.StateWouldEvict:
 		return "would be evicted"
@@ -165,10 +166,17 @@ func stateWord(state string) string {
 	case tick.StateFailed:
 		return "not evicted"
 	}
-	return clean(state)
+	return Clean(state)
 }
 
-// confinement says where a pod may run, how much, and in which scheduling class. CPUs that are advised and not written stand behind an arrow.
+// Places shows for the pods of a tick where each may run, how much, and in which scheduling class.
+func Places(t *tick.Tick) func(*tick.Pod) string {
+	m := &Model{Tick: t}
+	limits, sets, advised := m.limits(), m.sets(), m.advisedSets()
+	return func(p *tick.Pod) string { return confinement(p, limits, sets, advised) }
+}
+
+// confinement returns where a pod may run, how much, and in which scheduling class. CPUs that are advised and not written stand behind an arrow.
 func confinement(p *tick.Pod, limits, sets, advised map[string]string) string {
 	var parts []string
 	if held := limits[p.Cgroup]; held != "" {
@@ -184,7 +192,7 @@ func confinement(p *tick.Pod, limits, sets, advised map[string]string) string {
 			set = strings.TrimSpace(set + " → " + next)
 		}
 		if set != "" {
-			parts = append(parts, clean(set))
+			parts = append(parts, Clean(set))
 		}
 	}
 	slices.Sort(parts)
@@ -198,19 +206,19 @@ func (m *Model) pressureSection(look Look) section {
 	}
 	h := (&line{}).add(heading, "pressure")
 	for _, t := range e.Taints {
-		h.add(plain, "  ").add(bad, "taint "+clean(shortKey(t.Key)+":"+t.Effect))
+		h.add(plain, "  ").add(bad, "taint "+Clean(shortKey(t.Key)+":"+t.Effect))
 	}
 	if e.DryRun {
 		h.add(dim, "  (dry run)")
 	}
 	s := section{heading: h, least: 3}
 	if e.Refused != "" {
-		s.rows = append(s.rows, (&line{}).add(warn, "refused: "+clean(e.Refused)))
+		s.rows = append(s.rows, (&line{}).add(warn, "refused: "+Clean(e.Refused)))
 	}
 	for _, x := range e.Evictions {
-		l := (&line{}).add(bad, "▓ "+qualified(x.Namespace, x.Name)+" "+stateWord(x.State)).add(plain, ": "+clean(x.Message))
+		l := (&line{}).add(bad, "▓ "+Name(x.Namespace, x.Name)+" "+StateWord(x.State)).add(plain, ": "+Clean(x.Message))
 		if x.Error != "" {
-			l.add(bad, " ("+clean(x.Error)+")")
+			l.add(bad, " ("+Clean(x.Error)+")")
 		}
 		s.rows = append(s.rows, l)
 	}
@@ -285,7 +293,7 @@ func pressureRow(look Look, p finding, t *tick.Tick) *line {
 	case near > 1:
 		st = warn
 	}
-	l := (&line{}).add(plain, fit(clean(name), 31)+" ").add(dim, fit(level, 5))
+	l := (&line{}).add(plain, fit(Clean(name), 31)+" ").add(dim, fit(level, 5))
 	l.bar(1, max(8, look.Width/8), segment{min(near, 1), "█", st})
 	l.add(st, " "+right(amount(p.PressureFinding, p.Value), 9))
 	l.add(dim, cond(p.Below, " min ", " max ")).add(plain, amount(p.PressureFinding, p.Threshold))
@@ -294,7 +302,7 @@ func pressureRow(look Look, p finding, t *tick.Tick) *line {
 	}
 	switch since, err := time.Parse(time.RFC3339Nano, p.Since); {
 	case p.Met && err == nil:
-		l.add(bad, "  met").add(plain, " for "+span(t.Time.Sub(since)))
+		l.add(bad, "  met").add(plain, " for "+Span(t.Time.Sub(since)))
 	case p.Met:
 		l.add(bad, "  met")
 	case p.further > 0:
@@ -303,7 +311,7 @@ func pressureRow(look Look, p finding, t *tick.Tick) *line {
 	return l
 }
 
-// timesOffered says how many times the offer a threshold is, of rules that compare requests with the offer; empty for others.
+// timesOffered returns how many times the offer a threshold is, of rules that compare requests with the offer; empty for others.
 func timesOffered(t *tick.Tick, p tick.PressureFinding) string {
 	if t.Advice == nil || t.Advice.Reclaimed == nil || strings.Contains(p.Scope, "|") { // of one NUMA node
 		return ""
@@ -325,13 +333,13 @@ func timesOffered(t *tick.Tick, p tick.PressureFinding) string {
 func amount(p tick.PressureFinding, v float64) string {
 	switch p.Unit() {
 	case tick.UnitMilliCPU:
-		return cores(&v) + " CPU"
+		return Cores(&v) + " CPU"
 	case tick.UnitPercent:
 		return fmt.Sprintf("%.1f %%", v)
 	case tick.UnitPages:
 		return fmt.Sprintf("%.0f pages/s", v)
 	case tick.UnitBytes:
-		return bytes(&v)
+		return Bytes(&v)
 	}
 	return load(&v)
 }
@@ -352,14 +360,14 @@ func (m *Model) writeSection(look Look) section {
 			h.add(bad, "  fallback was applied")
 		}
 		if iso.Refused != "" {
-			s.rows = append(s.rows, (&line{}).add(warn, "refused: "+clean(iso.Refused)))
+			s.rows = append(s.rows, (&line{}).add(warn, "refused: "+Clean(iso.Refused)))
 		}
 		h.add(dim, fmt.Sprintf("  %d as wanted", iso.Unchanged))
 	}
 	name := max(16, look.Width*2/5)
 	for _, w := range slices.Backward(m.writes) {
-		l := (&line{}).add(dim, w.at.UTC().Format("15:04:05")+" ").add(plain, fit(fitPath(clean(w.Cgroup), name), name+1))
-		l.add(dim, clean(shortName(w.Key))+" ").add(plain, written(w.Old, w.Key, w.OldMilliCPU)).add(dim, " → ").add(plain, written(w.New, w.Key, w.NewMilliCPU))
+		l := (&line{}).add(dim, w.at.UTC().Format("15:04:05")+" ").add(plain, fit(fitPath(Clean(w.Cgroup), name), name+1))
+		l.add(dim, Clean(shortName(w.Key))+" ").add(plain, written(w.Old, w.Key, w.OldMilliCPU)).add(dim, " → ").add(plain, written(w.New, w.Key, w.NewMilliCPU))
 		s.rows = append(s.rows, l)
 	}
 	if len(s.rows) == 0 {
@@ -368,8 +376,8 @@ func (m *Model) writeSection(look Look) section {
 	return s
 }
 
-// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and says so where
-// the stream does not say what they come to.
+// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and is named so
+// where the stream does not have what they come to.
 func written(text, key string, milliCPU *int64) string {
 	switch {
 	case milliCPU != nil && *milliCPU == tick.Unlimited:
@@ -378,14 +386,15 @@ func written(text, key string, milliCPU *int64) string {
 		v := float64(*milliCPU)
 		return Cores(&v)
 	case (key == "cpuMaxMilliCPU" || key == "cpuBurstMilliCPU") && text != "" && text[0] >= '0' && text[0] <= '9':
-		return clean(text) + " us"
+		return Clean(text) + " us"
 	}
-	return clean(text)
+	return Clean(text)
 }
 
 // shortName is a key of the advice as the kernel calls it.
 func shortName(key string) string {
-	for _, n := range [][2]string{{"cpusetCPUs", "cpus"}, {"cpusetMems", "mems"}, {"cpuMaxMilliCPU", "quota"}, {"cpuWeight", "weight"}, {"cpuIdle", "idle"}} {
+	for _, n := range [][2]string{{"cpusetCPUs", "cpus"}, {"cpusetMems", "mems"}, {"cpuMaxMilliCPU", "quota"}, {"cpuWeight", "weight"},
+		{"cpuIdle", "idle"}} {
 		if key == n[0] {
 			return n[1]
 		}
@@ -402,7 +411,7 @@ func (m *Model) reasonSection() section {
 	}
 	s := section{heading: (&line{}).add(heading, "why"), least: 2}
 	for _, r := range m.Tick.Advice.Reasons {
-		s.rows = append(s.rows, (&line{}).add(plain, Amounts(clean(clip.Bytes(r, maxReason)))))
+		s.rows = append(s.rows, (&line{}).add(plain, Amounts(Clean(clip.Bytes(r, maxReason)))))
 	}
 	return s
 }
@@ -410,7 +419,7 @@ func (m *Model) reasonSection() section {
 func (m *Model) errorSection() section {
 	s := section{heading: (&line{}).add(heading, "errors"), least: 2}
 	add := func(from, text string) {
-		s.rows = append(s.rows, (&line{}).add(warn, from+" ").add(plain, clean(text)))
+		s.rows = append(s.rows, (&line{}).add(warn, from+" ").add(plain, Clean(text)))
 	}
 	if sample := m.Tick.Sample; sample != nil {
 		for _, e := range sample.Errors {

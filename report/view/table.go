@@ -18,7 +18,7 @@ func TableLine(t *tick.Tick, note string) string {
 	cpu, load1, mem := missing, missing, missing
 	if s := t.Sample; s != nil {
 		if s.CPU != nil {
-			cpu, load1 = cores(s.CPU.UsageMilliCPU), load(s.CPU.Load1)
+			cpu, load1 = Cores(s.CPU.UsageMilliCPU), load(s.CPU.Load1)
 		}
 		if s.Memory != nil && s.Memory.TotalBytes != nil && s.Memory.AvailableBytes != nil {
 			mem = percent(new(*s.Memory.TotalBytes-*s.Memory.AvailableBytes), s.Memory.TotalBytes)
@@ -27,7 +27,7 @@ func TableLine(t *tick.Tick, note string) string {
 	offered, memory, share, reclaim := missing, missing, missing, missing
 	if a := t.Advice; a != nil {
 		if a.Reclaimed != nil {
-			offered, memory = cores(floatOf(a.Reclaimed.MilliCPU)), bytes(floatOf(a.Reclaimed.MemoryBytes))
+			offered, memory = Cores(floatOf(a.Reclaimed.MilliCPU)), Bytes(floatOf(a.Reclaimed.MemoryBytes))
 		}
 		share, reclaim = poolCPUs(a, tick.PoolShare), poolCPUs(a, tick.PoolReclaim)
 	}
@@ -45,7 +45,7 @@ func TableLine(t *tick.Tick, note string) string {
 	if note != "" {
 		end += "  " + note
 	}
-	return row(t.Time.UTC().Format("2006-01-02T15:04:05Z"), clean(t.Node), cpu, load1, mem, offered, memory, share, reclaim, writes, end)
+	return row(t.Time.UTC().Format("2006-01-02T15:04:05Z"), Clean(t.Node), cpu, load1, mem, offered, memory, share, reclaim, writes, end)
 }
 
 func row(at, node, cpu, load1, mem, offered, memory, share, reclaim, writes, end string) string {
@@ -72,10 +72,10 @@ func evictionText(e *tick.Eviction) string {
 		words = append(words, "refused")
 	}
 	for _, x := range e.Evictions {
-		words = append(words, stateWord(x.State)+":"+qualified(x.Namespace, x.Name))
+		words = append(words, StateWord(x.State)+":"+Name(x.Namespace, x.Name))
 	}
 	for _, x := range e.Taints {
-		words = append(words, "taint:"+clean(shortKey(x.Key)))
+		words = append(words, "taint:"+Clean(shortKey(x.Key)))
 	}
 	if len(words) == 0 {
 		return missing

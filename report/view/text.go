@@ -11,9 +11,9 @@ import (
 	"polder/lib/clip"
 )
 
-// clean makes text from a tick fit for a terminal: names come from whoever can make a pod or a cgroup, and an escape
+// Clean makes text from a tick fit for a terminal: names come from whoever can make a pod or a cgroup, and an escape
 // sequence in one would otherwise draw on the reader's screen. What is left is one column wide a rune.
-func clean(s string) string {
+func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 0x20 && r < 0x7f:
@@ -55,8 +55,8 @@ func right(s string, width int) string {
 
 const missing = "-"
 
-// cores writes milli-CPU as cores.
-func cores(milli *float64) string {
+// Cores writes milli-CPU as cores, "-" where it is unknown.
+func Cores(milli *float64) string {
 	if milli == nil {
 		return missing
 	}
@@ -77,8 +77,8 @@ func load(v *float64) string {
 	return fmt.Sprintf("%.2f", *v)
 }
 
-// bytes writes an amount of memory with three digits and a binary unit.
-func bytes(v *float64) string {
+// Bytes writes an amount of memory with three digits and a binary unit, "-" where it is unknown.
+func Bytes(v *float64) string {
 	if v == nil {
 		return missing
 	}
@@ -105,8 +105,8 @@ func percent(part, whole *float64) string {
 	return fmt.Sprintf("%.0f%%", 100**part / *whole)
 }
 
-// span writes a duration with one or two units.
-func span(d time.Duration) string {
+// Span writes a duration with one or two units.
+func Span(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < 10*time.Second:
 		return fmt.Sprintf("%.1fs", d.Seconds())
@@ -128,9 +128,10 @@ func floatOf(v *int64) *float64 {
 	return &f
 }
 
-func qualified(namespace, name string) string {
+// Name is a pod's name with its namespace, fit for a terminal.
+func Name(namespace, name string) string {
 	if namespace == "" {
-		return clean(name)
+		return Clean(name)
 	}
-	return clean(namespace + "/" + name)
+	return Clean(namespace + "/" + name)
 }

@@ -158,7 +158,7 @@ func TestMetricsCountStatesOnce(t *testing.T) {
 	}
 }
 
-// A machine has one row a hyperthread, splits wide nodes, and says what has no room.
+// A machine has one row a hyperthread, splits wide nodes, and names what has no room.
 func TestCoreMap(t *testing.T) {
 	cores := func(n, threads int) (list []string) {
 		for i := range n {
@@ -234,8 +234,8 @@ func TestClean(t *testing.T) {
 		"e\u0301":           "e?",
 		string([]byte{255}): "?",
 	} {
-		if got := clean(in); got != want {
-			t.Errorf("clean(%q) = %q; want %q", in, got, want)
+		if got := Clean(in); got != want {
+			t.Errorf("Clean(%q) = %q; want %q", in, got, want)
 		}
 	}
 }
@@ -243,10 +243,10 @@ func TestClean(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
 	for got, want := range map[string]string{
-		cores(nil): "-", cores(f(0)): "0", cores(f(250)): "0.25", cores(f(44000)): "44.0", cores(f(-1500)): "-1.50",
-		bytes(nil): "-", bytes(f(0)): "0 B", bytes(f(1536)): "1.50 KiB", bytes(f(195257901056)): "182 GiB", bytes(f(20 << 20)): "20.0 MiB",
+		Cores(nil): "-", Cores(f(0)): "0", Cores(f(250)): "0.25", Cores(f(44000)): "44.0", Cores(f(-1500)): "-1.50",
+		Bytes(nil): "-", Bytes(f(0)): "0 B", Bytes(f(1536)): "1.50 KiB", Bytes(f(195257901056)): "182 GiB", Bytes(f(20 << 20)): "20.0 MiB",
 		percent(f(1), f(0)): "-", percent(f(1), f(4)): "25%",
-		span(-time.Second): "0.0s", span(75 * time.Second): "75s", span(150 * time.Second): "2m30s", span(3 * time.Hour): "3h00m", span(72 * time.Hour): "3d",
+		Span(-time.Second): "0.0s", Span(75 * time.Second): "75s", Span(150 * time.Second): "2m30s", Span(3 * time.Hour): "3h00m", Span(72 * time.Hour): "3d",
 		fit("abcdef", 4): "abc…", fit("ab", 4): "ab  ", fit("x", 0): "", fitPath("/kubepods/pod1234", 10): "/ku…od1234",
 		spark([]*float64{f(1), nil, f(3), f(2)}, 10): "▁ █▅", spark([]*float64{f(1), f(5), f(5)}, 2): "▄▄", spark([]*float64{nil}, 2): "",
 	} {
@@ -256,7 +256,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// What a dry run plans is planned again with every tick: the screen has it once, since when, and says that nothing of it is in force.
+// What a dry run plans is planned again with every tick: the screen has it once, since when, and shows that nothing of it is in force.
 func TestDryRunIsShownAsOne(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	quota := func(milliCPU string) tick.Write {
@@ -287,7 +287,7 @@ func TestDryRunIsShownAsOne(t *testing.T) {
 	}
 }
 
-// A quota is shown in CPUs, as everywhere on the screen; the kernel's text of a stream that does not say what it comes to has its unit.
+// A quota is shown in CPUs, as everywhere on the screen; the kernel's text of a stream that does not have what it comes to has its unit.
 func TestWritesAreInTheScreensUnits(t *testing.T) {
 	x := &tick.Tick{Node: "n", Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Isolation: &tick.Isolation{Applied: 2, Writes: []tick.Write{
 		{Cgroup: "/a", Key: "cpuMaxMilliCPU", Old: "-1", New: "152800", OldMilliCPU: tick.Ptr(int64(tick.Unlimited)), NewMilliCPU: new(int64(1528))},

@@ -27,8 +27,8 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
-// Says waits until the text is in the log, that many times at least.
-func (l *Log) Says(t testing.TB, limit time.Duration, text string, times int) {
+// Await waits until the text is in the log, that many times at least.
+func (l *Log) Await(t testing.TB, limit time.Duration, text string, times int) {
 	t.Helper()
 	Until(t, limit, fmt.Sprintf("%q is in the log %d times", text, times), func() string {
 		if log := l.String(); strings.Count(log, text) < times {

@@ -1,5 +1,5 @@
-// Package annotation reads Koordinator's annotations of nodes and pods. Their writers are tenants, too: what is too long or no good does not
-// hold, and is named. It is pure.
+// Package annotation reads Koordinator's annotations of nodes and pods. Their writers are tenants, too: what is too long or invalid does
+// not hold, and is named. It is pure.
 package annotation
 
 import (
@@ -58,7 +58,7 @@ func read[T any](text string) (*T, error) {
 	return v, nil
 }
 
-// Settings reads a pod's own settings. check takes those away that are no good; what is wrong is in the error, beside those that hold.
+// Settings reads a pod's own settings. check takes those away that are invalid; what is wrong is in the error, beside those that hold.
 func Settings[T any](p *tick.Pod, name string, check func(*T) error) (*T, error) {
 	what := "it does not hold"
 	v, err := read[T](p.Annotations[name])
@@ -89,15 +89,15 @@ type Reserved struct {
 	MilliCPU, MemoryBytes float64
 }
 
-// ReservedOf reads the node's reservation: where CPUs are named, their number takes the place of the amount. What is no good reserves
+// ReservedOf reads the node's reservation: where CPUs are named, their number takes the place of the amount. What is invalid reserves
 // nothing and is named in the errors; the other parts hold.
 func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 	type reservation struct {
 		Resources    map[string]any `json:"resources"`
 		ReservedCPUs string         `json:"reservedCPUs"`
 	}
-	says, err := Read[reservation](of, Reservation)
-	if says == nil {
+	asks, err := Read[reservation](of, Reservation)
+	if asks == nil {
 		if err != nil {
 			errs = []error{err}
 		}
@@ -107,7 +107,7 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 		errs = append(errs, fmt.Errorf("annotation %s: %s: %s", Reservation, field, policy.OneLine(err)))
 	}
 	amount := func(name string, read func(any) (float64, error)) float64 {
-		v, isSet := says.Resources[name]
+		v, isSet := asks.Resources[name]
 		if !isSet {
 			return 0
 		}
@@ -117,9 +117,9 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 		}
 		return n
 	}
-	isNamed := says.ReservedCPUs != ""
+	isNamed := asks.ReservedCPUs != ""
 	if isNamed {
-		if r.CPUs, err = cpus.Parse(says.ReservedCPUs); err != nil {
+		if r.CPUs, err = cpus.Parse(asks.ReservedCPUs); err != nil {
 			wrong("reservedCPUs", err)
 			isNamed = false
 		}
@@ -131,10 +131,10 @@ func ReservedOf(of map[string]string) (r Reserved, errs []error) {
 	return r, errs
 }
 
-// maxRatio is the most that one CPU is said to be worth of another.
+// maxRatio is the most that one CPU counts as worth of another.
 const maxRatio = 5
 
-// RatioOf is how many CPUs of the cluster's norm one of the node is worth; 1 where nothing is said that is good.
+// RatioOf is how many CPUs of the cluster's norm one of the node is worth; 1 where the annotation is missing or invalid.
 func RatioOf(of map[string]string) (float64, error) {
 	text := of[Ratio]
 	if text == "" {

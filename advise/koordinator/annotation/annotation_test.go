@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What is no good of a reservation reserves nothing and is named; the other parts hold.
+// What is invalid of a reservation reserves nothing and is named; the other parts hold.
 func TestReservedOf(t *testing.T) {
 	for text, want := range map[string]struct {
 		cpus          string
@@ -41,7 +41,7 @@ func TestReservedOf(t *testing.T) {
 	}
 }
 
-// A CPU is worth from 1 to 5 of the cluster's norm; what is not said is 1, and what is no such number is 1 and named.
+// A CPU is worth from 1 to 5 of the cluster's norm; what is not set is 1, and what is no such number is 1 and named.
 func TestRatioOf(t *testing.T) {
 	for text, want := range map[string]struct {
 		ratio   float64
@@ -82,14 +82,14 @@ func TestSettings(t *testing.T) {
 		wrong string
 	}{
 		"": {-1, ""}, `{"n":1}`: {1, ""},
-		`{"n":2}`: {0, `annotation a of pod "ns/p": a part of it does not hold: 2 is no good`},
+		`{"n":2}`: {0, `annotation a of pod "ns/p": a part of it does not hold: 2 is invalid`},
 		`{`:       {-1, `annotation a of pod "ns/p": it does not hold: want a JSON object: `},
 	} {
 		p := &tick.Pod{Namespace: "ns", Name: "p", Annotations: map[string]string{"a": text}}
 		v, err := Settings(p, "a", func(s *settings) error {
 			if s.N == 2 {
 				s.N = 0
-				return errors.New("2 is no good")
+				return errors.New("2 is invalid")
 			}
 			return nil
 		})

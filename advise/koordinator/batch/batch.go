@@ -27,7 +27,8 @@ const (
 
 // words are what the reasons call a resource's figures.
 var words = [resources]struct{ native, batch, mid, unit, margin, limit, midLimit, midStatic string }{
-	{"cpu", "batch-cpu", "mid-cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent", "midStaticCPUReservedPercent"},
+	{"cpu", "batch-cpu", "mid-cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent",
+		"midStaticCPUReservedPercent"},
 	{"memory", "batch-memory", "mid-memory", " B", "memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "midMemoryThresholdPercent", "midStaticMemoryReservedPercent"},
 }
 
@@ -100,7 +101,7 @@ func (st *State) wait(a *tick.Advice, now time.Time, why string, degrade time.Du
 	case now.After(until):
 		st.withdraw(a, fmt.Sprintf("degraded: %s, and so it has been since %s (degradeTimeMinutes %d)", why, clock(st.Known), degrade/time.Minute))
 	case st.Reclaimed == nil:
-		a.Reasons = append(a.Reasons, why+": nothing is said of batch resources")
+		a.Reasons = append(a.Reasons, why+": no advice on batch resources")
 	default:
 		a.Reclaimed, a.Mid = copied(st.Reclaimed), copied(st.Mid)
 		a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the last offer stays, until %s (degradeTimeMinutes %d)", why, clock(until), degrade/time.Minute))
@@ -134,7 +135,7 @@ func (st *State) offer(a *tick.Advice, t *tick.Tick, n *node, c *sloconfig.Coloc
 			into = &reclaimed.MemoryBytes
 		}
 		if !n.known[r] {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the node's capacity or allocatable %s is not known: nothing is said of it", words[r].batch, words[r].native))
+			a.Reasons = append(a.Reasons, fmt.Sprintf("%s: the node's capacity or allocatable %s is not known: no advice on it", words[r].batch, words[r].native))
 			continue
 		}
 		*into = new(n.batch(a, r, system[r], &sums[r], c))
@@ -156,7 +157,8 @@ func (t terms) left() int64 { return less(less(less(t.capacity, t.margin), t.hel
 // reckon is the formula of one resource under its policy. For the system it takes what that uses, or what is reserved for it
 // where that is more.
 func reckon(r resource, capacity, system, reserved int64, s *podSum, c *sloconfig.Colocation) terms {
-	t := terms{capacity: capacity, margin: scaled(capacity, 100-reclaimPercent(r, c), 100), held: max(system, reserved), policy: policyOf(r, c)}
+	t := terms{capacity: capacity, margin: scaled(capacity, 100-reclaimPercent(r, c), 100), held: max(system, reserved),
+		policy: policyOf(r, c)}
 	switch t.policy {
 	case sloconfig.CalculateRequest:
 		t.held, t.pods = reserved, s.requests
@@ -202,7 +204,8 @@ func (n *node) batch(a *tick.Advice, r resource, system int64, s *podSum, c *slo
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s (%s): capacity %s - margin %s (%s %d) - %s - high-priority pods %s%s = %s",
-		w.batch, t.policy, amount(t.capacity), amount(t.margin), w.margin, reclaimPercent(r, c), held, amount(t.pods), s.parts(t.policy, amount), amount(left))
+		w.batch, t.policy, amount(t.capacity), amount(t.margin), w.margin, reclaimPercent(r, c), held, amount(t.pods),
+		s.parts(t.policy, amount), amount(left))
 	if limit, set := cap100(r, c); set {
 		if limited := scaled(n.capacity[r], limit, 100); limited < left {
 			left = limited

@@ -71,7 +71,7 @@ func at(s *tick.Sample, after time.Duration) *tick.Tick {
 	return &tick.Tick{V: 1, Node: "n", Time: start.Add(after), Sample: s}
 }
 
-// advised is what a fresh state says to a sample.
+// advised is what a fresh state contains for a sample.
 func advised(s *tick.Sample, strategies *sloconfig.Strategies) *tick.Advice {
 	a := &tick.Advice{}
 	(&State{}).Advise(at(s, 0), strategies, a)
@@ -304,7 +304,7 @@ func TestReasonsNameThePods(t *testing.T) {
 }
 
 // What is not known is left out, and nothing is offered in its place.
-// The term of the pods says of how many it is, whatever stood in for their use.
+// The term of the pods names of how many it is, whatever stood in for their use.
 func TestTheReasonCountsPods(t *testing.T) {
 	pods := []tick.Pod{
 		onePod("a", "Burstable", 1, 1, 1, 1), onePod("b", "Burstable", 1, 1, -1, 0), onePod("c", "Burstable", 1, 1, -1, 0),
@@ -351,10 +351,10 @@ func TestUnknownCapacity(t *testing.T) {
 			t.Errorf("%s: no reason", name)
 		}
 		if got := a.Reclaimed != nil && a.Reclaimed.MilliCPU != nil; got != c.cpu {
-			t.Errorf("%s: batch-cpu is said: %t; want %t: %v", name, got, c.cpu, a.Reasons)
+			t.Errorf("%s: batch-cpu is reported: %t; want %t: %v", name, got, c.cpu, a.Reasons)
 		}
 		if got := a.Reclaimed != nil && a.Reclaimed.MemoryBytes != nil; got != c.memory {
-			t.Errorf("%s: batch-memory is said: %t; want %t: %v", name, got, c.memory, a.Reasons)
+			t.Errorf("%s: batch-memory is reported: %t; want %t: %v", name, got, c.memory, a.Reasons)
 		}
 	}
 	stale := sample()

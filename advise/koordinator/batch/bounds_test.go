@@ -78,7 +78,7 @@ func TestScaledStopsAtTheLargestNumber(t *testing.T) {
 	}
 }
 
-// A pod takes from batch where it is of a high class, or says that it is of a low one and neither the API server nor suppression knows it so.
+// A pod takes from batch where it is of a high class, or claims to be of a low one and neither the API server nor suppression knows it so.
 func TestWhoTakesFromBatch(t *testing.T) {
 	free := label("koordinator.sh/priority-class", "koord-free")
 	batch := label("koordinator.sh/priority-class", "koord-batch")

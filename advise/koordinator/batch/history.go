@@ -269,8 +269,8 @@ type forecast struct {
 	beyond, requests, peaks, together amounts
 }
 
-// says is the sum in words.
-func (f *forecast) says(r resource, capacity int64, amount func(int64) string) string {
+// sentence is the sum in words.
+func (f *forecast) sentence(r resource, capacity int64, amount func(int64) string) string {
 	pods := fmt.Sprintf("%d pods, and %d too young to tell", f.warm, f.cold)
 	if !f.known[r] {
 		return fmt.Sprintf("prod reclaimable %s (nothing is known of earlier use; %s)", amount(0), pods)

@@ -10,7 +10,8 @@ import (
 
 // mid is what pods of mid priority are offered: what the prod pods have asked for and, by all that is known of them, will not use;
 // and a part of what nobody has asked for.
-func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amounts, sums [resources]podSum, c *sloconfig.Colocation) *tick.Reclaimed {
+func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amounts, sums [resources]podSum,
+	c *sloconfig.Colocation) *tick.Reclaimed {
 	static := c.MidReclaimMode != nil && *c.MidReclaimMode == sloconfig.MidReclaimStatic
 	prod := st.History.reclaimable(now, st.pods, n.capacity)
 	percent := func(v *int64, otherwise int64) int64 { return sloconfig.Within(v, otherwise, 0, maxPercent) }
@@ -36,7 +37,7 @@ func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amount
 			unallocated := max(less(less(capacity, held), sums[r].requests), 0)
 			left = add(min(prod.free[r], unused), scaled(unallocated, share, 100))
 			text = fmt.Sprintf("%s: the smaller of %s and unused %s (capacity %s - used %s), + %d %% (midUnallocatedPercent) of unallocated %s (capacity %s - the largest of system %s, kubelet %s and annotation %s - requests of high-priority pods %s) = %s",
-				w.mid, prod.says(r, capacity, amount), amount(unused), amount(capacity), amount(used[r]), share, amount(unallocated),
+				w.mid, prod.sentence(r, capacity, amount), amount(unused), amount(capacity), amount(used[r]), share, amount(unallocated),
 				amount(capacity), amount(system[r]), amount(n.kubelet[r]), amount(n.annotated[r]), amount(sums[r].requests), amount(left))
 		}
 		if limit := scaled(capacity, threshold[r], 100); limit < left {

@@ -94,7 +94,7 @@ func TestMid(t *testing.T) {
 	}
 }
 
-// Where the capacity of one resource is not known, nothing is said of that one.
+// Where the capacity of one resource is not known, nothing is advised for that one.
 func TestMidOfOneResource(t *testing.T) {
 	for _, cpuKnown := range []bool{true, false} {
 		s, st := sample(), shipped()
@@ -253,7 +253,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded, whatever a state file and a stream say.
+// What is remembered is bounded, whatever a state file and a stream contain.
 func TestHistoryIsBounded(t *testing.T) {
 	st := &State{}
 	var pods []tick.Pod

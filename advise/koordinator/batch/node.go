@@ -24,7 +24,7 @@ type node struct {
 	zones []zone
 }
 
-// see reads the node; why says what is missing for any decision.
+// see reads the node; why is what is missing for any decision.
 func see(s *tick.Sample, a *tick.Advice) (n *node, why string) {
 	if s.Labels == nil && s.Annotations == nil && s.Unread("node") {
 		// The machine's own capacity would stand in, without what kubelet keeps back.
@@ -67,7 +67,7 @@ func pick(from *tick.Resources, r resource) *float64 {
 	return from.MemoryBytes
 }
 
-// machine is the machine's own, where no node object and no collect say more.
+// machine is the machine's own, where no node object and no collect have more.
 func machine(s *tick.Sample, r resource) (int64, bool) {
 	switch {
 	case r == memory && s.Memory != nil:
@@ -109,11 +109,11 @@ type thirdParties struct {
 
 // subtract reads what others have given away.
 func (n *node) subtract(annotations map[string]string) error {
-	says, err := annotation.Read[thirdParties](annotations, annotation.ThirdParties)
-	if says == nil {
+	read, err := annotation.Read[thirdParties](annotations, annotation.ThirdParties)
+	if read == nil {
 		return err
 	}
-	for _, allocation := range says.Allocations {
+	for _, allocation := range read.Allocations {
 		if allocation.Priority != qos.Batch {
 			continue
 		}

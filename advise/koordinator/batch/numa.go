@@ -88,15 +88,16 @@ func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Col
 		if len(zones) > maxShown {
 			fmt.Fprintf(&text, " and %d more", len(zones)-maxShown)
 		}
-		if len(zones) > 1 { // else it says what the node's reason does
+		if len(zones) > 1 { // else it repeats the node's reason
 			a.Reasons = append(a.Reasons, strings.TrimSuffix(text.String(), ";"))
 		}
 	}
 	return offers
 }
 
-// ofZone is what one zone offers of a resource; say gets its terms.
-func (n *node) ofZone(r resource, z *zone, pods *podSum, system int64, c *sloconfig.Colocation, say func(format string, args ...any)) int64 {
+// ofZone is what one zone offers of a resource; addTerm gets its terms.
+func (n *node) ofZone(r resource, z *zone, pods *podSum, system int64, c *sloconfig.Colocation,
+	addTerm func(format string, args ...any)) int64 {
 	w := words[r]
 	amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
 	system = shared(system, len(n.zones))
@@ -107,24 +108,24 @@ func (n *node) ofZone(r resource, z *zone, pods *podSum, system int64, c *slocon
 	if t.policy == sloconfig.CalculateRequest || reserved >= system {
 		held = "reserved"
 	}
-	say(" %d: capacity %s - margin %s - %s %s - high-priority pods %s = %s",
+	addTerm(" %d: capacity %s - margin %s - %s %s - high-priority pods %s = %s",
 		z.id, amount(t.capacity), amount(t.margin), held, amount(t.held), amount(t.pods), amount(left))
 	if limit, set := cap100(r, c); set {
 		if limited := scaled(z.capacity[r], limit, 100); limited < left {
 			left = limited
-			say(", at most %s (%s %d)", amount(left), w.limit, limit)
+			addTerm(", at most %s (%s %d)", amount(left), w.limit, limit)
 		}
 	}
 	if left < 0 {
 		left = 0
-		say(", less than nothing: %s", amount(left))
+		addTerm(", less than nothing: %s", amount(left))
 	}
 	left = min(left, most)
 	if r == cpu && n.ratio > 100 {
 		left = min(scaledUp(left, n.ratio, 100), most)
-		say(", x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, annotation.Ratio, amount(left))
+		addTerm(", x %d.%02d (%s) = %s", n.ratio/100, n.ratio%100, annotation.Ratio, amount(left))
 	}
-	say(";")
+	addTerm(";")
 	return left
 }
 
@@ -140,10 +141,10 @@ func placed(p *pod, zones []zone) []int {
 		} `json:"numaNodeResources"`
 	}
 	if strings.Contains(p.Annotations[annotation.Status], "numaNodeResources") {
-		if says, _ := annotation.Read[status](p.Annotations, annotation.Status); says != nil {
+		if read, _ := annotation.Read[status](p.Annotations, annotation.Status); read != nil {
 			for z := range zones {
-				for i := range says.Nodes {
-					if says.Nodes[i].Node == zones[z].id {
+				for i := range read.Nodes {
+					if read.Nodes[i].Node == zones[z].id {
 						at = append(at, z)
 						break
 					}

@@ -37,7 +37,7 @@ func TestNUMA(t *testing.T) {
 		memory []int64
 	}{
 		"no pods":                        {cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
-		"evenly, where nothing is said":  {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10)}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
+		"evenly, where nothing is known": {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10)}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
 		"on one node":                    {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(1))}, cpu: []int64{2500, 1500}, memory: []int64{22.5 * g, 12.5 * g}},
 		"on both":                        {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1, 10, bound(0, 1))}, cpu: []int64{2000, 2000}, memory: []int64{17.5 * g, 17.5 * g}},
 		"named twice":                    {pods: []tick.Pod{onePod("a", "Burstable", 2, 2, 1.0015, 10, bound(1, 1))}, cpu: []int64{2500, 1499}, memory: []int64{22.5 * g, 12.5 * g}},
@@ -118,8 +118,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// The reason by NUMA node says what is taken away for the system, or that as much is reserved, and has the terms of eight nodes; where there is
-// one node alone it would say what the node's reason does, and there is none.
+// The reason by NUMA node names what is taken away for the system, or that as much is reserved, and has the terms of eight nodes; where there is
+// one node alone it would repeat the node's reason, and there is none.
 func TestTheReasonByNUMANode(t *testing.T) {
 	reason := func(change func(*tick.Sample)) string {
 		s := twoNodes(sample())

@@ -27,7 +27,7 @@ type pod struct {
 	metric  has     // whether that is known
 }
 
-// podOf says what a pod is; false where it has ended: what is left of it is the system's.
+// podOf returns what a pod is; false where it has ended: what is left of it is the system's.
 func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 	if p.Ended() {
 		return pod{}, false
@@ -49,7 +49,8 @@ func podOf(p *tick.Pod, c *sloconfig.Colocation) (pod, bool) {
 // pretends reports whether a pod that suppression does not hold is of a low class by its label alone, which anybody may write: what
 // is not confined is counted. (The API server admits spec.priority.)
 func pretends(p *tick.Pod) bool {
-	if _, labeled := p.Labels[qos.KoordinatorPriorityClass]; !labeled || qos.Koordinator(p) == qos.BE || qos.KubernetesOf(p) == qos.BestEffort {
+	if _, labeled := p.Labels[qos.KoordinatorPriorityClass]; !labeled || qos.Koordinator(p) == qos.BE ||
+		qos.KubernetesOf(p) == qos.BestEffort {
 		return false
 	}
 	admitted := *p
@@ -115,7 +116,7 @@ func windowOf(c *sloconfig.Colocation) time.Duration {
 	return time.Duration(sloconfig.Within(c.MetricAggregateDurationSeconds, 300, 60, 86400)) * time.Second
 }
 
-// observe notes what the node and its pods use. It says what is missing where the node's use is not known.
+// observe notes what the node and its pods use. It returns what is missing where the node's use is not known.
 func (st *State) observe(t *tick.Tick, c *sloconfig.Colocation) string {
 	u := &st.Uses
 	begun := u.advance(t.Time, windowOf(c))
@@ -202,8 +203,8 @@ func (u *uses) forget(pods []pod) {
 type podSum struct {
 	requests, uses, larger int64
 	// What the uses are made of, and of how many pods each.
-	measured, requested, exclusive, strange     int64
-	nMeasured, nRequested, nExclusive, nStrange int
+	measured, requested, exclusive, notInCluster     int64
+	nMeasured, nRequested, nExclusive, nNotInCluster int
 }
 
 // sum adds the high-priority pods up.
@@ -224,8 +225,8 @@ func (s *podSum) count(p *pod, r resource, n int) {
 	request, used := shared(p.request[r], n), shared(p.used[r], n)
 	switch {
 	case !p.known:
-		s.strange = add(s.strange, used)
-		s.nStrange++
+		s.notInCluster = add(s.notInCluster, used)
+		s.nNotInCluster++
 		s.uses, s.larger = add(s.uses, used), add(s.larger, used)
 		return
 	case !p.metric[r]:
@@ -247,7 +248,7 @@ func (s *podSum) count(p *pod, r resource, n int) {
 	s.uses = add(s.uses, used)
 }
 
-// parts says what the pods' term is made of.
+// parts returns what the pods' term is made of.
 func (s *podSum) parts(policy string, amount func(int64) string) string {
 	known := s.nMeasured + s.nRequested + s.nExclusive
 	switch policy {
@@ -261,7 +262,7 @@ func (s *podSum) parts(policy string, amount func(int64) string) string {
 		n    int
 		v    int64
 		text string
-	}{{s.nMeasured, s.measured, "used by %d"}, {s.nExclusive, s.exclusive, "of %d LSE"}, {s.nRequested, s.requested, "requested by %d without metric"}, {s.nStrange, s.strange, "used by %d that the cluster does not know"}} {
+	}{{s.nMeasured, s.measured, "used by %d"}, {s.nExclusive, s.exclusive, "of %d LSE"}, {s.nRequested, s.requested, "requested by %d without metric"}, {s.nNotInCluster, s.notInCluster, "used by %d that the cluster does not know"}} {
 		if part.n > 0 {
 			list = append(list, amount(part.v)+" "+fmt.Sprintf(part.text, part.n))
 		}
@@ -273,5 +274,5 @@ func (s *podSum) parts(policy string, amount func(int64) string) string {
 }
 
 func unknown(s *podSum, amount func(int64) string) string {
-	return fmt.Sprintf("and %s used by %d that the cluster does not know", amount(s.strange), s.nStrange)
+	return fmt.Sprintf("and %s used by %d that the cluster does not know", amount(s.notInCluster), s.nNotInCluster)
 }

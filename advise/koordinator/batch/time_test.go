@@ -48,7 +48,7 @@ func TestAverage(t *testing.T) {
 	}
 }
 
-// The while is a minute at least and a day at most, and 5 minutes where nothing is said; the times that a line may have do not
+// The while is a minute at least and a day at most, and 5 minutes where it is not set; the times that a line may have do not
 // disturb the slots.
 func TestWindow(t *testing.T) {
 	for set, want := range map[int64]time.Duration{-1: time.Minute, 1: time.Minute, 90: 90 * time.Second, 1 << 62: 24 * time.Hour} {
@@ -137,7 +137,7 @@ func TestDegrade(t *testing.T) {
 		withdrawn string
 		reason    string
 	}{
-		{"first reading", 0, blind, -1, "", "first reading, there are no rates yet: nothing is said"},
+		{"first reading", 0, blind, -1, "", "first reading, there are no rates yet: no advice"},
 		{"second", time.Second, sample(onePod("a", "Burstable", 2, 2, 1, 10)), 4000, "", ""},
 		{"blind", 2 * time.Second, blind, 4000, "", "first reading, there are no rates yet: the last offer stays, until 2026-03-01T12:15:01Z (degradeTimeMinutes 15)"},
 		{"no sample", 3 * time.Second, nil, 4000, "", "no sample: the last offer stays"},
@@ -146,10 +146,10 @@ func TestDegrade(t *testing.T) {
 		{"without any sample", 16 * time.Minute, nil, -1, "degraded: no sample", ""},
 		{"known again", 17 * time.Minute, sample(onePod("a", "Burstable", 2, 2, 1, 10)), 4000, "", ""},
 		{"blind again", 18 * time.Minute, blind, 4000, "", ""},
-		{"back after an hour, without rates: no flap", 78 * time.Minute, blind, -1, "", "first reading, there are no rates yet: nothing is said"},
+		{"back after an hour, without rates: no flap", 78 * time.Minute, blind, -1, "", "first reading, there are no rates yet: no advice"},
 		{"with rates", 78*time.Minute + time.Second, sample(onePod("a", "Burstable", 2, 2, 1, 10)), 4000, "", ""},
-		{"away again", 140 * time.Minute, nil, -1, "", "no sample: nothing is said"},
-		{"still blind", 155 * time.Minute, blind, -1, "", "nothing is said"},
+		{"away again", 140 * time.Minute, nil, -1, "", "no sample: no advice"},
+		{"still blind", 155 * time.Minute, blind, -1, "", "no advice"},
 		{"one time of grace", 155*time.Minute + 1, blind, -1, "degraded: first reading", "nothing is offered"},
 		{"no second one after another gap", 200 * time.Minute, blind, -1, "degraded: first reading", ""},
 	}
@@ -171,7 +171,7 @@ func TestDegrade(t *testing.T) {
 		}
 	}
 
-	// Never known at all: nothing is said, and after the time what an earlier run may have published goes.
+	// Never known at all: nothing is advised, and after the time what an earlier run may have published goes.
 	st = &State{}
 	for _, c := range []struct {
 		after     time.Duration
@@ -185,7 +185,7 @@ func TestDegrade(t *testing.T) {
 	}
 }
 
-// What is missing of the node's use is said.
+// What is missing of the node's use is reported.
 func TestMissingUse(t *testing.T) {
 	for want, change := range map[string]func(*tick.Sample){
 		"the node's CPU use is not known":       func(s *tick.Sample) { s.CPU.UsageMilliCPU = nil },
@@ -206,7 +206,7 @@ func TestDisabled(t *testing.T) {
 		want       string
 	}{
 		"for the node": {strategies(func(c *sloconfig.Colocation) { c.Enable = new(false) }), "colocation is disabled for this node (defaults: enable)"},
-		"not said":     {strategies(func(c *sloconfig.Colocation) { c.Enable = nil }), "colocation is disabled for this node"},
+		"not set":      {strategies(func(c *sloconfig.Colocation) { c.Enable = nil }), "colocation is disabled for this node"},
 		"for the cluster, though the node's is on": {func() *sloconfig.Strategies { s := shipped(); s.ColocationDisabled = true; return s }(), "colocation is disabled for the cluster"},
 	} {
 		st := &State{}

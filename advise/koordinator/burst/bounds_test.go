@@ -34,7 +34,7 @@ func TestBucketsAreForgotten(t *testing.T) {
 	}
 }
 
-// Without a sample it is said that everything stays, where there is something that does: a policy, or a cgroup that is to be put back.
+// Without a sample it is reported that everything stays, where there is something that does: a policy, or a cgroup that is to be put back.
 func TestWithoutASampleWhatIsInForceIsNamed(t *testing.T) {
 	for _, tt := range []struct {
 		policy string

@@ -2,8 +2,8 @@
 // the quota of throttled ones grows while the node is idle, as its koordlet does it (qosmanager/plugins/cpuburst of its
 // repository). It is pure.
 //
-// Nothing is said of a cgroup that never had more than its limit. What had is set back to its limit when that is no longer
-// wanted, for a while, and then nothing is said again.
+// Nothing is advised for a cgroup that never had more than its limit. What had is set back to its limit when that is no longer
+// desired, for a while, and then nothing is advised again.
 package burst
 
 import (
@@ -40,7 +40,7 @@ type State struct {
 type held struct {
 	// MilliCPU is a container's quota; 0 where that is its limit.
 	MilliCPU int64 `json:"milliCPU,omitempty"`
-	// Quota and Burst say that the key has had another value than the pod's spec and the kernel give it.
+	// Quota and Burst mean that the key has had another value than the pod's spec and the kernel give it.
 	Quota bool `json:"quota,omitempty"`
 	Burst bool `json:"burst,omitempty"`
 	revert.Last
@@ -176,23 +176,23 @@ func (r *round) want(cgroup string, p *tick.Pod, limit, quota, burst int64) {
 	}
 }
 
-// explain says what was found and done, in few sentences.
+// explain returns what was found and done, in few sentences.
 func (r *round) explain(scaling bool) {
-	say := func(format string, a ...any) {
+	add := func(format string, a ...any) {
 		r.advice.Reasons = append(r.advice.Reasons, "CPU burst: "+fmt.Sprintf(format, a...))
 	}
 	if scaling {
-		say("%s", r.nodeText)
+		add("%s", r.nodeText)
 	}
 	if scaling || r.above > 0 || r.bursting > 0 {
-		say("%s may save up, %s over the limit; %s up, %d down, %d without tokens", phrase.Count(r.bursting, "pod"), phrase.Count(r.above, "cgroup"), phrase.Count(r.up, "quota"), r.down, r.spent)
+		add("%s may save up, %s over the limit; %s up, %d down, %d without tokens", phrase.Count(r.bursting, "pod"), phrase.Count(r.above, "cgroup"), phrase.Count(r.up, "quota"), r.down, r.spent)
 	}
 	const most = 3
 	for _, w := range r.wrong[:min(len(r.wrong), most)] {
-		say("%s", w)
+		add("%s", w)
 	}
 	if more := len(r.wrong) - most; more > 0 {
-		say("annotations of %s more are no good", phrase.Count(more, "pod"))
+		add("annotations of %s more are invalid", phrase.Count(more, "pod"))
 	}
 }
 

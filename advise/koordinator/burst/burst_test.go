@@ -156,7 +156,7 @@ func TestQuota(t *testing.T) {
 	type step struct {
 		used      float64 // of the node's 10000
 		change    func(*tick.Pod)
-		container int64 // 0: nothing is said
+		container int64 // 0: nothing is advised
 	}
 	for _, c := range []struct {
 		name   string
@@ -299,8 +299,8 @@ func TestAnnotation(t *testing.T) {
 			if diff := cmp.Diff(*c.want, entryOf(t, a.Cgroups, containerPath)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			said := strings.Join(a.Reasons, "\n")
-			if has := strings.Contains(said, "annotation"); has != (c.reason != "") || !strings.Contains(said, c.reason) {
+			reasons := strings.Join(a.Reasons, "\n")
+			if has := strings.Contains(reasons, "annotation"); has != (c.reason != "") || !strings.Contains(reasons, c.reason) {
 				t.Errorf("reasons %q, want one with %q", a.Reasons, c.reason)
 			}
 		})
@@ -337,7 +337,7 @@ func TestAPodDoesNotBurstFartherThanTheAdministratorAllows(t *testing.T) {
 	}
 }
 
-// What is no longer wanted goes back to the limit for a while, and then nothing is said of it.
+// What is no longer desired goes back to the limit for a while, and then nothing is advised for it.
 func TestSetBack(t *testing.T) {
 	be := pod(1000)
 	be.Labels["koordinator.sh/qosClass"] = "BE"
@@ -375,7 +375,8 @@ func TestSetBack(t *testing.T) {
 			}
 			off, gone := burstPolicy("none"), revert.For+revert.For+time.Second
 			advise(st, off, sampleOf(1000, c.pod), gone)
-			if a := advise(st, off, sampleOf(1000, c.pod), gone+revert.For+time.Second); len(a.Cgroups)+len(a.Reasons)+len(a.Fallback) > 0 || len(st.Cgroups)+len(st.Buckets)+len(st.Usage.Points) > 0 {
+			advise(st, off, sampleOf(1000, c.pod), gone+revert.For+time.Second) // the last time
+			if a := advise(st, off, sampleOf(1000, c.pod), gone+revert.For+2*time.Second); len(a.Cgroups)+len(a.Reasons)+len(a.Fallback) > 0 || len(st.Cgroups)+len(st.Buckets)+len(st.Usage.Points) > 0 {
 				t.Errorf("in the end: %+v, state %+v; want nothing", a, st)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The reasons say how busy the share pool is, and count what was done.
+// The reasons state how busy the share pool is, and count what was done.
 func TestReasonsCountWhatWasDone(t *testing.T) {
 	unpaid := burstPolicy("auto")
 	unpaid.Burst.CFSQuotaBurstPeriodSeconds = new(int64(0))
@@ -69,7 +69,7 @@ func TestOneCgroupIsSetBackByItself(t *testing.T) {
 	}
 }
 
-// An annotation may have each setting's ends, and the reason says whether all of one that is wrong does not hold, or a part.
+// An annotation may have each setting's ends, and the reason states whether all of one that is wrong does not hold, or a part.
 func TestEndsOfAnAnnotation(t *testing.T) {
 	const of = `CPU burst: annotation koordinator.sh/cpuBurst of pod "ns/p": `
 	for text, want := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// check takes those of a pod's settings away that are no good, and names them.
+// check takes those of a pod's settings away that are invalid, and names them.
 func check(b *sloconfig.CPUBurst) error {
 	var wrong error
 	if b.Policy != nil {
@@ -45,7 +45,7 @@ func (r *round) config(p *tick.Pod) config {
 	return r.of(&merged)
 }
 
-// over is the node's settings where the pod's own are silent. How busy the node may be is not the pod's to say, nor how far over
+// over is the node's settings where the pod's own are silent. How busy the node may be is not the pod's to decide, nor how far over
 // its limit it may go: there the administrator's settings are the most.
 func over(node sloconfig.CPUBurst, own *sloconfig.CPUBurst) sloconfig.CPUBurst {
 	if own.Policy != nil {

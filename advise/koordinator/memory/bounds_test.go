@@ -40,7 +40,7 @@ func TestABatchPodsThrottling(t *testing.T) {
 }
 
 // A container of Kubernetes that asks for nothing has nothing, whatever its pod asks for; on a plain host the pod's cgroup is its only
-// container's, and has what the pod asks for unless the container says its own.
+// container's, and has what the pod asks for unless the container has its own.
 func TestWhoseRequestCounts(t *testing.T) {
 	for _, tt := range []struct {
 		name                 string

@@ -43,7 +43,7 @@ func TestReasonsCountPods(t *testing.T) {
 	}
 }
 
-// Without a sample what is held stays, which is said where anything is held or wanted.
+// Without a sample what is held stays, which is reported where anything is held or wanted.
 func TestWithoutASampleMemoryStays(t *testing.T) {
 	off, st := sloconfig.Defaults(), &State{Cgroups: map[string]*held{"/a": {Keys: knobMin, Last: revert.Last{At: start}}}}
 	want := []string{"memory QoS: no sample: every cgroup's memory values stay as they are"}
@@ -82,7 +82,7 @@ func TestTheLeastThrottlingIsAPage(t *testing.T) {
 	}
 }
 
-// The reason says whether all of an annotation that is wrong does not hold, or a part.
+// The reason states whether all of an annotation that is wrong does not hold, or a part.
 func TestFaultsOfAnAnnotation(t *testing.T) {
 	const of = `memory QoS: annotation koordinator.sh/memoryQOS of pod "ns/p": `
 	off := sloconfig.Defaults()

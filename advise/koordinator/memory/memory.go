@@ -1,8 +1,8 @@
 // Package memory is Koordinator's memory QoS: protection and throttling of memory by class, as its koordlet calculates them
 // (qosmanager/plugins/cgreconcile of its repository). It is pure.
 //
-// Nothing is said of a cgroup whose values are the kernel's own. What was once advised is set back to the kernel's own value
-// when it is no longer wanted, for a while, and then nothing is said again.
+// Nothing is advised for a cgroup whose values are the kernel's own. What was once advised is set back to the kernel's own value
+// when it is no longer desired, for a while, and then nothing is advised again.
 package memory
 
 import (
@@ -77,7 +77,7 @@ type node struct {
 	pods     int // under memory QoS
 	wrong    []string
 	noHigh   int // containers without a limit where what is allocatable is not known
-	// partial says that pods under memory QoS are not known any more: their part of the sums is not known either.
+	// partial means that pods under memory QoS are not known any more: their part of the sums is not known either.
 	partial bool
 }
 
@@ -175,7 +175,7 @@ func (n *node) calculate(v *values, m *sloconfig.MemoryQOS, request, limit int64
 	}
 }
 
-// percent is 0 to 100, and 0 where nothing is said.
+// percent is 0 to 100, and 0 where it is not set.
 func percent(p *int64) int64 { return sloconfig.Within(p, 0, 0, 100) }
 
 // sums wants what kubelet's tiers need so that the protection below them counts, and their priorities.
@@ -209,9 +209,9 @@ func (n *node) sums() {
 	}
 }
 
-// explain says what was found, in few sentences.
+// explain returns what was found, in few sentences.
 func (n *node) explain() {
-	say := func(format string, a ...any) {
+	add := func(format string, a ...any) {
 		n.advice.Reasons = append(n.advice.Reasons, "memory QoS: "+fmt.Sprintf(format, a...))
 	}
 	if n.pods > 0 {
@@ -225,16 +225,16 @@ func (n *node) explain() {
 		if n.partial {
 			text.WriteString("; kubelet's tiers stay as they are, for the cluster does not know some pods")
 		}
-		say("%s", text.String())
+		add("%s", text.String())
 	}
 	if n.noHigh > 0 {
-		say("%s without a limit: what is allocatable is not known, so memory.high stays as it is", phrase.Count(n.noHigh, "container"))
+		add("%s without a limit: what is allocatable is not known, so memory.high stays as it is", phrase.Count(n.noHigh, "container"))
 	}
 	const most = 3
 	for _, w := range n.wrong[:min(len(n.wrong), most)] {
-		say("%s", w)
+		add("%s", w)
 	}
 	if more := len(n.wrong) - most; more > 0 {
-		say("annotations of %s more are no good", phrase.Count(more, "pod"))
+		add("annotations of %s more are invalid", phrase.Count(more, "pod"))
 	}
 }

@@ -258,7 +258,7 @@ func TestAnnotation(t *testing.T) {
 		{"null", `null`, true, half, ""},
 		{"a null field", `{"minLimitPercent":null}`, true, half, ""},
 		{"unknown fields", `{"x":[1,{}],"minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}, ""},
-		{"enable is not the pod's to say", `{"enable":false}`, true, half, ""},
+		{"enable is not the pod's to decide", `{"enable":false}`, true, half, ""},
 		{"unknown policy", `{"policy":"AUTO","minLimitPercent":10}`, true, tick.Cgroup{MemoryMinBytes: n(10 * mi), MemoryLowBytes: n(10 * mi)}, "policy"},
 		{"no JSON", `policy=auto`, true, half, "does not hold"},
 		{"a list", `[]`, true, half, "does not hold"},
@@ -292,8 +292,8 @@ func TestAnnotation(t *testing.T) {
 			if diff := cmp.Diff(c.want, entry(t, a, p.Cgroup+"/c")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			said := strings.Join(a.Reasons, "\n")
-			if has := strings.Contains(said, "annotation"); has != (c.reason != "") || !strings.Contains(said, strings.ReplaceAll(c.reason, `"`, `\"`)) {
+			reasons := strings.Join(a.Reasons, "\n")
+			if has := strings.Contains(reasons, "annotation"); has != (c.reason != "") || !strings.Contains(reasons, strings.ReplaceAll(c.reason, `"`, `\"`)) {
 				t.Errorf("reasons %q, want one with %q", a.Reasons, c.reason)
 			}
 		})
@@ -334,7 +334,7 @@ func TestABatchPodKeepsNoMoreMemoryThanItsClassAllows(t *testing.T) {
 	}
 }
 
-// What is no longer wanted is set back for a while, and then nothing is said of it.
+// What is no longer desired is set back for a while, and then nothing is advised for it.
 func TestSetBack(t *testing.T) {
 	st := new(State)
 	p := pod(100*mi, 200*mi)
@@ -355,8 +355,8 @@ func TestSetBack(t *testing.T) {
 			t.Errorf("the tier after %s (-want +got):\n%s", after, diff)
 		}
 	}
-	advise(st, &off, sampleOf(p), revert.For+time.Second) // the last word
-	if a := advise(st, &off, sampleOf(p), revert.For+2*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
+	advise(st, &off, sampleOf(p), revert.For+2*time.Second) // the last time
+	if a := advise(st, &off, sampleOf(p), revert.For+3*time.Second); len(a.Cgroups)+len(a.Reasons) > 0 || len(st.Cgroups) > 0 {
 		t.Errorf("in the end: %+v, state %v; want nothing", a, st.Cgroups)
 	}
 }

@@ -18,13 +18,13 @@ const (
 	policyAuto    = "auto"    // Koordinator's recommended settings of the class, though the node's be disabled
 )
 
-// podSettings are what a pod's annotation says.
+// podSettings are what a pod's annotation contains.
 type podSettings struct {
 	Policy string `json:"policy"`
 	sloconfig.MemoryQOS
 }
 
-// check takes those of a pod's settings away that are no good, and names them.
+// check takes those of a pod's settings away that are invalid, and names them.
 func check(s *podSettings) error {
 	var wrong error
 	switch s.Policy {

@@ -6,7 +6,7 @@ import (
 	"polder/lib/tick"
 )
 
-// values are all that memory QoS says of one cgroup.
+// values are all that memory QoS sets of one cgroup.
 type values struct {
 	least, low, high          int64
 	ratio, scale, adjust      int64
@@ -42,7 +42,8 @@ func static(m *sloconfig.MemoryQOS) values {
 	}
 	own := *m
 	_ = annotation.Sound(own.Numbers()) // named when it was read
-	for into, from := range map[*int64]*int64{&v.ratio: own.WmarkRatio, &v.scale: own.WmarkScalePermill, &v.adjust: own.WmarkMinAdj, &v.priority: own.Priority} {
+	for into, from := range map[*int64]*int64{&v.ratio: own.WmarkRatio, &v.scale: own.WmarkScalePermill, &v.adjust: own.WmarkMinAdj,
+		&v.priority: own.Priority} {
 		if from != nil {
 			*into = *from
 		}

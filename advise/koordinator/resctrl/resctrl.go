@@ -17,7 +17,7 @@ import (
 type State struct {
 	// Used are the groups that were ever asked for since resctrl was mounted: once disabled, they are given the whole again.
 	Used []string `json:"used,omitempty"`
-	// Missing is that the last sample had no resctrl mounted, which is said once.
+	// Missing is that the last sample had no resctrl mounted, which is reported once.
 	Missing bool `json:"missing,omitempty"`
 }
 
@@ -35,7 +35,7 @@ var groups = []struct {
 	{"LSR", []string{qos.LSR, qos.LSE}, func(q *sloconfig.ResourceQOS) *sloconfig.ClassQOS { return q.LSR }},
 }
 
-// Advise adds the wanted groups to the advice.
+// Advise adds the desired groups to the advice.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	var enabled []string
 	for _, g := range groups {
@@ -76,7 +76,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice) {
 	}
 }
 
-// name names the wanted groups where nothing is mounted, for isolate to report: without lines, and not to be made.
+// name names the desired groups where nothing is mounted, for isolate to report: without lines, and not to be made.
 func name(sample *tick.Sample, s *sloconfig.Strategies, a *tick.Advice) {
 	for _, g := range groups {
 		if enabledIn(g.of(&s.QOS)) {
@@ -132,19 +132,19 @@ type round struct {
 	made    []string // the groups that were advised, which may have to be made
 }
 
-func (r *round) say(format string, args ...any) {
+func (r *round) addReason(format string, args ...any) {
 	r.advice.Reasons = append(r.advice.Reasons, fmt.Sprintf("resctrl "+format, args...))
 }
 
 // group wants a class's group with its part.
 func (r *round) group(name string, q *sloconfig.ResctrlQOS, members []string) {
 	if n := r.machine.CLOSIDs; n > 0 && int64(len(r.made)) >= n-1 {
-		r.say("%s: left alone: the machine has %d groups in all (num_closids), the root's and %s's", name, n, strings.Join(r.made, "'s and "))
+		r.addReason("%s: left alone: the machine has %d groups in all (num_closids), the root's and %s's", name, n, strings.Join(r.made, "'s and "))
 		return
 	}
 	lines, terms, problems := parts(r.machine, q)
 	for _, p := range problems {
-		r.say("%s: %v: left alone", name, p)
+		r.addReason("%s: %v: left alone", name, p)
 	}
 	if len(lines) == 0 {
 		return
@@ -154,7 +154,7 @@ func (r *round) group(name string, q *sloconfig.ResctrlQOS, members []string) {
 		r.Used = append(slices.Clone(r.Used), name)
 	}
 	r.advice.Resctrl = append(r.advice.Resctrl, tick.ResctrlGroup{Group: name, Schemata: lines, Cgroups: members})
-	r.say("%s: %s; pods: %d", name, strings.Join(terms, ", "), len(members))
+	r.addReason("%s: %s; pods: %d", name, strings.Join(terms, ", "), len(members))
 }
 
 // whole gives a group that was used and is disabled all there is. Its tasks stay: they lack nothing there.

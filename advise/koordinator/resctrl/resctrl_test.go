@@ -179,7 +179,7 @@ func TestDisabled(t *testing.T) {
 			t.Fatalf("disabled (-want +got):\n%s", diff)
 		}
 	}
-	// Without a sample, and while it cannot be read, nothing is wanted and nothing forgotten.
+	// Without a sample, and while it cannot be read, nothing is desired and nothing forgotten.
 	s := sloconfig.Defaults()
 	for _, sample := range []*tick.Sample{nil, {Errors: []tick.SourceError{{Source: "resctrl", Error: "torn"}}}} {
 		a := &tick.Advice{}
@@ -237,17 +237,17 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// Where nothing is mounted the groups are named, for isolate to report, with no lines and not to be made; the reason is said once,
+// Where nothing is mounted the groups are named, for isolate to report, with no lines and not to be made; the reason is reported once,
 // and again when it was mounted, or not asked for, in between.
 func TestNotMounted(t *testing.T) {
 	st, be := &State{}, with(new(int64(0)), new(int64(30)), new(int64(20)))
 	pod := tick.Pod{Cgroup: "/b/1", Labels: map[string]string{qos.KoordinatorClass: "BE"}}
 	want := []tick.ResctrlGroup{{Group: "BE", Cgroups: []string{"/b/1"}, IfExists: true}}
 	for i, step := range []struct {
-		machine *tick.Resctrl
-		class   *sloconfig.ClassQOS
-		said    bool
-		groups  []tick.ResctrlGroup
+		machine   *tick.Resctrl
+		class     *sloconfig.ClassQOS
+		hasReason bool
+		groups    []tick.ResctrlGroup
 	}{
 		{nil, be, true, want},
 		{nil, be, false, want},
@@ -271,7 +271,7 @@ func TestNotMounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := advise(st, step.machine, step.class, pod)
-		if diff := cmp.Diff(step.groups, a.Resctrl); diff != "" || (len(a.Reasons) > 0) != step.said {
+		if diff := cmp.Diff(step.groups, a.Resctrl); diff != "" || (len(a.Reasons) > 0) != step.hasReason {
 			t.Errorf("step %d: reasons %q (-want +got):\n%s", i, a.Reasons, diff)
 		}
 	}
@@ -285,7 +285,7 @@ func TestNotMounted(t *testing.T) {
 	}
 }
 
-// Whatever the machine says it has and the ConfigMap asks for, the lines are ones that such a machine takes.
+// Whatever the machine reports and the ConfigMap asks for, the lines are ones that such a machine takes.
 func FuzzAdvise(f *testing.F) {
 	f.Add("fffff", int64(2), int64(10), int64(10), int64(0), int64(30), int64(50), uint8(0))
 	f.Add("ffffffffffffffff", int64(-1), int64(1<<62), int64(0), int64(99), int64(100), int64(1), uint8(1))

@@ -1,5 +1,5 @@
 // Package revert remembers the cgroups that had other values than their own, so that these are put back when nothing else is desired any
-// more: for a while, as isolate may be away for a moment. After that nothing is said of them. It is pure.
+// more: for a while, as isolate may be away for a moment. After that nothing is advised for them. It is pure.
 package revert
 
 import (
@@ -8,12 +8,14 @@ import (
 	"polder/lib/tick"
 )
 
-// For is how long a cgroup's own values are advised after the last tick in which it had others.
+// For is how long a cgroup's own values are advised once nothing else is desired.
 const For = 10 * time.Minute
 
-// Last is when a cgroup last had other values than its own. It is embedded in what a package remembers of the cgroup.
+// Last is when a cgroup last had other values than its own, or, while its own are put back, when that began: ticks may have been missing
+// in between. It is embedded in what a package remembers of the cgroup.
 type Last struct {
-	At time.Time `json:"at"`
+	At      time.Time `json:"at"`
+	Reverts bool      `json:"reverts,omitempty"`
 }
 
 func (l *Last) last() *Last { return l }
@@ -61,7 +63,7 @@ func (c *Cgroups[T, P]) Remember(cgroup string) P {
 	return (*c)[cgroup]
 }
 
-// Forget drops the cgroups that have had nothing but their own values for long.
+// Forget ends a tick: it drops the cgroups whose own values were advised for long.
 func (c Cgroups[T, P]) Forget(now time.Time) {
 	for name, e := range c {
 		if e == nil { // a state file's null
@@ -69,8 +71,10 @@ func (c Cgroups[T, P]) Forget(now time.Time) {
 			continue
 		}
 		switch l := P(e).last(); {
-		case l.At.After(now): // the clock was set back
-			l.At = now
+		case l.At.Equal(now):
+			l.Reverts = false
+		case !l.Reverts, l.At.After(now): // it begins, or the clock was set back
+			l.At, l.Reverts = now, true
 		case now.Sub(l.At) > For:
 			delete(c, name)
 		}

@@ -14,16 +14,37 @@ type entry struct {
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A cgroup's own values are advised for ten minutes after the last tick in which it had others. A time in the future is now, and what a
-// state file has as null is nothing.
+// A cgroup's own values are advised for ten minutes from the first tick without others. A time in the future is now, and what a state file
+// has as null is nothing.
 func TestWhatIsForgotten(t *testing.T) {
-	c := Cgroups[entry, *entry]{
-		"old": {Last: Last{now.Add(-For - 1)}}, "kept": {Last: Last{now.Add(-For)}}, "ahead": {Last: Last{now.Add(time.Hour)}}, "null": nil,
-	}
+	reverts := func(at time.Time) *entry { return &entry{Last: Last{At: at, Reverts: true}} }
+	c := Cgroups[entry, *entry]{"old": reverts(now.Add(-For - 1)), "kept": reverts(now.Add(-For)), "ahead": reverts(now.Add(time.Hour)), "null": nil}
 	c.Forget(now)
 	if len(c) != 2 || c["kept"] == nil || c["ahead"] == nil || !c["ahead"].At.Equal(now) {
 		t.Errorf("left: %v", c)
 	}
+}
+
+// However long no tick came, a cgroup's own values are advised for ten minutes after it, and again when it had others meanwhile.
+func TestTicksThatWereMissing(t *testing.T) {
+	c := Cgroups[entry, *entry]{"/p": {Last: Last{At: now}}}
+	at := func(after time.Duration, has, left bool) {
+		t.Helper()
+		if e := c["/p"]; has && e != nil {
+			e.At = now.Add(after)
+		}
+		c.Forget(now.Add(after))
+		if (c["/p"] != nil) != left {
+			t.Errorf("after %s: left %t; want %t", after, c["/p"] != nil, left)
+		}
+	}
+	at(0, true, true)
+	at(time.Hour, false, true)
+	at(time.Hour+For/2, false, true)
+	at(time.Hour+For, true, true)
+	at(2*time.Hour, false, true)
+	at(2*time.Hour+For, false, true)
+	at(2*time.Hour+For+1, false, false)
 }
 
 // A pod that the cluster does not know keeps what it and its containers had, and nothing is made up of one that had nothing.

@@ -68,7 +68,7 @@ func (v *view) batch(want *wants, quota bool) (reasons []string) {
 	return reasons
 }
 
-// ruled are the values of a cgroup that is no pod of Kubernetes: only what a rule says, for its other limits and its weight among
+// ruled are the values of a cgroup that is no pod of Kubernetes: only what a rule sets, for its other limits and its weight among
 // the machine's services are somebody else's.
 func (v *view) ruled(want *wants, p *pod, quota bool) {
 	if p.own == "" || p.Limits == nil {
@@ -185,12 +185,13 @@ func (p *pod) totals(request float64, limited, held bool) (whole amounts) {
 // annotation divides among the containers where it asks for no more. By itself the annotation is worth nothing: its writer is the
 // tenant, and no scheduler has counted it.
 func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, bool), err error) {
-	says, err := annotation.Read[extended](p.Annotations, annotation.Extended)
+	read, err := annotation.Read[extended](p.Annotations, annotation.Extended)
 	at := map[string]amounts{}
 	var sum amounts
-	if says != nil {
-		for name, of := range says.Containers {
-			a := amounts{request: amountOf(of.Requests, qos.BatchCPU), limit: amountOf(of.Limits, qos.BatchCPU), memory: amountOf(of.Limits, qos.BatchMemory)}
+	if read != nil {
+		for name, of := range read.Containers {
+			a := amounts{request: amountOf(of.Requests, qos.BatchCPU), limit: amountOf(of.Limits, qos.BatchCPU),
+				memory: amountOf(of.Limits, qos.BatchMemory)}
 			at[name] = a
 			sum.request, sum.limit, sum.memory = sum.request+a.request, sum.limit+a.limit, sum.memory+a.memory
 		}

@@ -34,7 +34,7 @@ func batchPod(of ...amounts) tick.Pod {
 	return pod
 }
 
-// values are what is wanted of a cgroup, as "weight quota memory".
+// values are what is desired of a cgroup, as "weight quota memory".
 func values(c tick.Cgroup) string {
 	show := func(v *int64) string {
 		if v == nil {
@@ -179,19 +179,19 @@ func TestFaultsOfBatchPods(t *testing.T) {
 		pod.Annotations[annotation.Extended] = "x"
 		pods = append(pods, pod)
 	}
-	if a := new(State).step(machine(pods[:1]...), disabled()); !said(a, "batch pods' cgroups: pod ns/b0: ") || said(a, "more)") {
+	if a := new(State).step(machine(pods[:1]...), disabled()); !hasReason(a, "batch pods' cgroups: pod ns/b0: ") || hasReason(a, "more)") {
 		t.Errorf("of one: %q", a.Reasons)
 	}
-	if a := new(State).step(machine(pods...), disabled()); !said(a, "batch pods' cgroups: pod ns/b0: ") || !said(a, "(and 2 pods more)") {
+	if a := new(State).step(machine(pods...), disabled()); !hasReason(a, "batch pods' cgroups: pod ns/b0: ") || !hasReason(a, "(and 2 pods more)") {
 		t.Errorf("of three: %q", a.Reasons)
 	}
 }
 
 func TestNormalization(t *testing.T) {
 	for _, c := range []struct {
-		ratio string
-		want  int64
-		said  bool
+		ratio    string
+		want     int64
+		reported bool
 	}{
 		{"", 2000, false},
 		{"1", 2000, false},
@@ -215,7 +215,7 @@ func TestNormalization(t *testing.T) {
 				t.Errorf("ratio %q: %s wants %s; want %d", c.ratio, path, text(got), c.want)
 			}
 		}
-		if c.said != said(a, annotation.Ratio) {
+		if c.reported != hasReason(a, annotation.Ratio) {
 			t.Errorf("ratio %q: reasons %q", c.ratio, a.Reasons)
 		}
 	}

@@ -67,7 +67,7 @@ func TestAQuotaAboveLiftsNoQuotaOfKubelets(t *testing.T) {
 	}
 }
 
-// A rule that limits memory alone says nothing of the quota, and while nothing can be decided quotas stay as they are.
+// A rule that limits memory alone leaves the quota, and while nothing can be decided quotas stay as they are.
 func TestALimitOfARuleThatIsNotGivenIsLeftAlone(t *testing.T) {
 	pod := ruled(tick.QoSReclaimed, "/b", 0)
 	pod.Limits = &tick.Resources{ReclaimedMemoryBytes: new(1e9)}
@@ -122,14 +122,14 @@ func TestNothingIsUndoneInAContainerWithoutAName(t *testing.T) {
 	for _, name := range []string{"", "c"} { // or only by its cgroup's
 		s := machine(service(1000), labelled("BE", "b", 0))
 		s.Pods[1].Containers[0].Name = name
-		st := &State{Held: map[string]keys{container: keyMemory | keyQuota | keyCPUs}}
-		if w := of(t, st.step(s, disabled()).Cgroups, container); keysOf(&w) != 0 || st.Held[container] != keyMemory|keyQuota|keyCPUs {
-			t.Errorf("named %q: wants %s, remembered %d", name, text(w), st.Held[container])
+		st := &State{Held: remembered(map[string]keys{container: keyMemory | keyQuota | keyCPUs})}
+		if w := of(t, st.step(s, disabled()).Cgroups, container); keysOf(&w) != 0 || st.Held[container].Keys != keyMemory|keyQuota|keyCPUs {
+			t.Errorf("named %q: wants %s, remembered %d", name, text(w), st.Held[container].Keys)
 		}
 	}
 	s := plain(machine(ruled(tick.QoSReclaimed, "/b", 0)))
 	s.Pods[0].Cgroup, s.Pods[0].Containers[0] = "/a", tick.Container{Name: "b", Cgroup: "/a/b"}
-	st := &State{Held: map[string]keys{"/a/b": keyQuota}}
+	st := &State{Held: remembered(map[string]keys{"/a/b": keyQuota})}
 	if w := of(t, st.step(s, disabled()).Cgroups, "/a/b"); w.CPUMaxMilliCPU == nil || *w.CPUMaxMilliCPU != tick.Unlimited {
 		t.Errorf("a rule's: wants %s", text(w))
 	}
@@ -145,11 +145,11 @@ func TestAContainerWithoutANameHasNoBatchValues(t *testing.T) {
 	}
 }
 
-// Of a cgroup that is gone with its pod still there nothing is wanted, and nothing remembered.
+// Of a cgroup that is gone with its pod still there nothing is desired, and nothing remembered.
 func TestNothingIsUndoneInACgroupThatIsGone(t *testing.T) {
 	s := machine(service(1000), labelled("BE", "b", 0))
 	s.Pods[1].Missing, s.Pods[1].Containers = tick.MissingCgroup, nil
-	st := &State{Held: map[string]keys{own: keyCPUs | keyMemory}}
+	st := &State{Held: remembered(map[string]keys{own: keyCPUs | keyMemory})}
 	if a := st.step(s, disabled()); len(a.Cgroups) > 0 || len(st.Held) > 0 {
 		t.Errorf("wants %s, remembered %v", text(a.Cgroups), st.Held)
 	}
@@ -162,7 +162,7 @@ func TestOnlyAQuotaThatUndoesOneYields(t *testing.T) {
 		held keys
 		want bool
 	}{{own, keyQuota, true}, {container, keyQuota | keyMemory, true}, {own, keyMemory, false}, {container, keyCPUs, false}, {tier, keyQuota, false}} {
-		st := &State{Held: map[string]keys{tt.path: tt.held}}
+		st := &State{Held: remembered(map[string]keys{tt.path: tt.held})}
 		st.step(machine(service(1000), labelled("BE", "b", 0)), disabled())
 		if got := st.Yields(tt.path); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
@@ -187,7 +187,7 @@ func TestListsOfContainersArePutBackUnderEveryCPUManager(t *testing.T) {
 		s := machine(service(1000), labelled("BE", "b", 0), pinned("LSE", "e", "0-3"))
 		s.Kubelet.CPUManagerPolicy, s.CgroupVersion = tt.manager, tt.version
 		s.Tiers[1].CPUSetCPUs, s.Pods[1].Containers[0].CPUSetCPUs = "4-47", "4-47"
-		st := &State{Held: map[string]keys{tier: keyCPUs, own: keyCPUs, container: keyCPUs}}
+		st := &State{Held: remembered(map[string]keys{tier: keyCPUs, own: keyCPUs, container: keyCPUs})}
 		if got := listed(t, st.step(s, disabled()).Cgroups); got != tt.want {
 			t.Errorf("%q on version %d: wants %s; want %s", tt.manager, tt.version, got, tt.want)
 		}
@@ -233,7 +233,7 @@ func TestACgroupThatIsNoPathIsNotNamed(t *testing.T) {
 	}
 }
 
-// A batch request of 0 says nothing of what a pod weighs where a quota is divided; the native one does.
+// A batch request of 0 does not count for what a pod weighs where a quota is divided; the native one does.
 func TestARequestOfZeroIsNoPartOfAQuota(t *testing.T) {
 	for _, tt := range []struct {
 		requests *tick.Resources

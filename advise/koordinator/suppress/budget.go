@@ -17,7 +17,7 @@ type budget struct {
 	sum                string // the sum, for a person to redo
 }
 
-// budget is summed up from the newest sample; why says what is missing.
+// budget is summed up from the newest sample; why is what is missing.
 func (v *view) budget() (b budget, why string) {
 	s := v.sample
 	switch {

@@ -43,7 +43,7 @@ func TestCPUSet(t *testing.T) {
 		{"an exclusive SYSTEM set is kept out", sized(4000), func(s *tick.Sample) {
 			s.Annotations = map[string]string{annotation.System: `{"cpuset":"0-1"}`}
 		}, "2,12,26,36", "kept out: SYSTEM 0-1"},
-		{"one that says exclusive", sized(2000), func(s *tick.Sample) {
+		{"one that is exclusive", sized(2000), func(s *tick.Sample) {
 			s.Annotations = map[string]string{annotation.System: `{"cpuset":"12-23,36-47","cpusetExclusive":true}`}
 		}, "0,24", "SYSTEM"},
 		{"one that is not exclusive is not", sized(4000), func(s *tick.Sample) {
@@ -57,7 +57,7 @@ func TestCPUSet(t *testing.T) {
 		{"a finished LSE pod has none", sized(4000, pinned("LSE", "e", "0-1,24-25")), func(s *tick.Sample) { s.Pods[2].Phase = "Succeeded" }, "0,12,24,36", "-> 4 CPUs"},
 		{"an LSE pod without CPUs", sized(4000, labelled("LSE", "e", 0)), nil, "0,12,24,36", "-> 4 CPUs"},
 		{"an LSE pod whose annotation is none", sized(4000, pinned("LSE", "e", "zero")), nil, "0,12,24,36", "pod ns/e: annotation scheduling.koordinator.sh/resource-status"},
-		{"an LS pod's annotation says nothing", sized(4000, pinned("LS", "e", "0-1")), nil, "0,12,24,36", "-> 4 CPUs"},
+		{"an LS pod's annotation does not count", sized(4000, pinned("LS", "e", "0-1")), nil, "0,12,24,36", "-> 4 CPUs"},
 		{"kubelet's exclusive CPUs are kept out", sized(4000), func(s *tick.Sample) { s.Kubelet.ExclusiveCPUs = "12,36" }, "0,13,24,37", "kept out: kubelet's exclusive 12,36"},
 		// 48 CPUs, 4 of LSR: of 12 one is theirs.
 		{"of LSR pods' CPUs in proportion", sized(12_000, pinned("LSR", "r", "2-3,26-27")), nil, "0-2,4,12-14,24-25,36-38", "-> 12 CPUs; 1 of the 4 of LSR pods (12 * 4 / 48), 11 of the other 44"},
@@ -88,7 +88,7 @@ func TestCPUSet(t *testing.T) {
 					t.Errorf("%s wants %s; want %s", path, text(w), c.want)
 				}
 			}
-			if !said(a, c.why) {
+			if !hasReason(a, c.why) {
 				t.Errorf("reasons %q; want %q", a.Reasons, c.why)
 			}
 			if w := of(t, a.Cgroups, "/kubepods/burstable/pods"); w.Cgroup != "" {
@@ -129,7 +129,7 @@ func TestNoCPULeft(t *testing.T) {
 			if below := of(t, a.Cgroups, tier+"/podb/c"); below.CPUSetCPUs != c.want || below.CPUMaxMilliCPU == nil || *below.CPUMaxMilliCPU != tick.Unlimited {
 				t.Errorf("a container wants %s", text(below))
 			}
-			if !said(a, "no CPU is left for batch pods, all 48 are kept out") || !said(a, "they share CPU "+c.want+" ("+c.of+")") {
+			if !hasReason(a, "no CPU is left for batch pods, all 48 are kept out") || !hasReason(a, "they share CPU "+c.want+" ("+c.of+")") {
 				t.Errorf("reasons %q", a.Reasons)
 			}
 			if down := of(t, a.Fallback, tier); down.CPUSetCPUs != c.want || *down.CPUMaxMilliCPU != 20 {
@@ -184,7 +184,7 @@ func TestGrowthOnSmallMachines(t *testing.T) {
 		s.Topology = &tick.Topology{CPUs: c.online}
 		s.Tiers[0].CPUSetCPUs, s.Tiers[1].CPUSetCPUs = c.online, c.present
 		a := new(State).step(s, with(nil))
-		if w := of(t, a.Cgroups, tier); w.CPUSetCPUs != c.want || !said(a, c.why) {
+		if w := of(t, a.Cgroups, tier); w.CPUSetCPUs != c.want || !hasReason(a, c.why) {
 			t.Errorf("%s of %s: %s, %q; want %s, %q", c.present, c.online, text(w), a.Reasons, c.want, c.why)
 		}
 	}
@@ -193,12 +193,12 @@ func TestGrowthOnSmallMachines(t *testing.T) {
 func TestReservedBySettings(t *testing.T) {
 	a, st := &tick.Advice{}, &State{}
 	st.Advise(&tick.Tick{Sample: sized(4000)}, with(nil), a, Settings{ReservedCPUs: "0-1,24-25"})
-	if w := of(t, a.Cgroups, tier); w.CPUSetCPUs != "2,12,26,36" || !said(a, "reserved 0-1,24-25") {
+	if w := of(t, a.Cgroups, tier); w.CPUSetCPUs != "2,12,26,36" || !hasReason(a, "reserved 0-1,24-25") {
 		t.Errorf("%s: %q", text(w), a.Reasons)
 	}
 	a = &tick.Advice{}
 	st.Advise(&tick.Tick{Sample: sized(4000)}, with(nil), a, Settings{ReservedCPUs: "all"})
-	if w := of(t, a.Cgroups, tier); w.CPUSetCPUs == "" || !said(a, `"all"`) {
+	if w := of(t, a.Cgroups, tier); w.CPUSetCPUs == "" || !hasReason(a, `"all"`) {
 		t.Errorf("%s: %q", text(w), a.Reasons)
 	}
 }
@@ -212,7 +212,7 @@ func TestKubeletsCPUs(t *testing.T) {
 	st := &State{}
 	a := st.step(s, with(nil))
 	// The rest are 23 (24-29,31-47), LSR's 24: of these 4 * 24 / 47 = 2.
-	if w := of(t, a.Cgroups, tier); w.CPUSetCPUs != "0,12,24,36" || !said(a, "kept out: kubelet's exclusive 30") {
+	if w := of(t, a.Cgroups, tier); w.CPUSetCPUs != "0,12,24,36" || !hasReason(a, "kept out: kubelet's exclusive 30") {
 		t.Errorf("%s: %q", text(w), a.Reasons)
 	}
 	s = sized(40_000)

@@ -2,10 +2,13 @@ package suppress
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
+	"polder/advise/koordinator/revert"
 	"polder/advise/policy"
 	"polder/lib/clip"
 	"polder/lib/cpus"
@@ -13,7 +16,7 @@ import (
 	"polder/lib/tick"
 )
 
-// wants collects the wanted state, one entry a cgroup.
+// wants collects the desired state, one entry a cgroup.
 type wants struct {
 	at   map[string]*tick.Cgroup
 	list []*tick.Cgroup
@@ -123,44 +126,50 @@ type place struct {
 	container *tick.Container // nil for the pod's own
 }
 
-// undo wants the neutral value of what was once wanted and no longer is, for as long as the cgroup is there: whether it was ever
-// written cannot be seen. Where nothing was decided, lists and quotas stay. It returns which keys were ever desired by now, and the cgroups
-// whose desired quota only undoes an earlier one.
-func (v *view) undo(want *wants, before map[string]keys, decided bool) (held map[string]keys, yields map[string]bool) {
-	held = make(map[string]keys, len(want.list))
+// held is what was desired of a cgroup.
+type held struct {
+	revert.Last
+	Keys keys `json:"keys"`
+}
+
+// UnmarshalJSON reads the keys alone, too, as a state file of version 0.1 has them.
+func (h *held) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &h.Keys) == nil {
+		return nil
+	}
+	type plain held
+	return json.Unmarshal(data, (*plain)(h))
+}
+
+// undo wants the neutral value of what was once desired and no longer is, for as long as [revert.For] has it: whether it was ever
+// written cannot be seen. Where nothing was decided, lists and quotas stay. It returns the cgroups whose desired quota only undoes an
+// earlier one.
+func (v *view) undo(want *wants, before *revert.Cgroups[held, *held], decided bool, now time.Time) (yields map[string]bool) {
+	wanted := make(map[string]keys, len(want.list))
 	for _, w := range want.list {
 		if k := keysOf(w); k != 0 {
-			held[w.Cgroup] = k
+			wanted[w.Cgroup] = k
 		}
 	}
-	places := make(map[string]place, 3*len(v.pods))
-	for i := range v.pods {
-		p := &v.pods[i]
-		if p.Missing != tick.MissingCgroup && p.Cgroup != "" {
-			places[p.Cgroup] = place{pod: p}
-		}
-		for _, j := range p.containers {
-			places[p.Containers[j].Cgroup] = place{p, &p.Containers[j]}
-		}
-	}
-	for _, path := range slices.Sorted(maps.Keys(before)) {
-		was := before[path]
-		at, live := places[path]
-		switch isTier := path == v.path; {
-		case isTier && v.tier == nil, !isTier && len(v.sample.Pods) == 0: // not seen this time
-			held[path] |= was
+	places := v.places()
+	for _, path := range slices.Sorted(maps.Keys(*before)) {
+		was := (*before)[path]
+		at, isLive := places[path]
+		isTier := path == v.path
+		switch {
+		case was == nil, !isTier && !isLive && len(v.sample.Pods) > 0:
+			delete(*before, path)
 			continue
-		case !isTier && !live:
-			continue
-		case !isTier && (at.pod.Missing == tick.MissingCluster || at.container != nil && !at.pod.rule && unnamed(at.container)):
+		case isTier && v.tier == nil, !isTier && !isLive, // not seen this time
+			!isTier && (at.pod.Missing == tick.MissingCluster || at.container != nil && !at.pod.rule && unnamed(at.container)):
 			// What it asked for is not known (yet, or any more): it stays as it is.
-			held[path] |= was
+			was.At = now
 			continue
 		}
-		undone := was &^ held[path]
-		held[path] |= was
+		undone := was.Keys &^ wanted[path]
 		if !decided {
 			undone &^= keyCPUs | keyQuota
+			was.At = now
 		}
 		if undone == 0 {
 			continue
@@ -173,12 +182,32 @@ func (v *view) undo(want *wants, before map[string]keys, decided bool) (held map
 			yields[path] = at.pod != nil
 		}
 	}
-	return held, yields
+	for path, k := range wanted {
+		h := before.Remember(path)
+		h.Keys, h.At = h.Keys|k, now
+	}
+	before.Forget(now)
+	return yields
 }
 
-// widenForgotten wants a tier that is confined, though nothing of what was advised is remembered (the state was lost, or another program confined
-// it), as wide as it is without suppression, as Koordinator does each time. After --contest external changes the value is left to the other
-// writer: isolate leaves it to him.
+// places are the pods' cgroups that are there, and their containers'.
+func (v *view) places() map[string]place {
+	places := make(map[string]place, 3*len(v.pods))
+	for i := range v.pods {
+		p := &v.pods[i]
+		if p.Missing != tick.MissingCgroup && p.Cgroup != "" {
+			places[p.Cgroup] = place{pod: p}
+		}
+		for _, j := range p.containers {
+			places[p.Containers[j].Cgroup] = place{p, &p.Containers[j]}
+		}
+	}
+	return places
+}
+
+// widenForgotten wants a tier that is confined, though nothing of what was advised is remembered (the state was lost, or another program
+// confined it), as wide as it is without suppression, as Koordinator does each time. After --contest external changes the value is left to
+// the other writer: isolate leaves it to him.
 func (v *view) widenForgotten(want *wants, l limit) (reasons []string) {
 	if v.tier == nil {
 		return nil

@@ -1,11 +1,14 @@
 package suppress
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"polder/advise/koordinator/annotation"
+	"polder/advise/koordinator/revert"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -15,7 +18,7 @@ const (
 	container = tier + "/podb/c"
 )
 
-// listed is what is wanted of the lists of the tier, the pod and its container.
+// listed is what is desired of the lists of the tier, the pod and its container.
 func listed(t *testing.T, list []tick.Cgroup) string {
 	t.Helper()
 	var out []string
@@ -67,7 +70,7 @@ func TestLevel(t *testing.T) {
 			if got := listed(t, a.Fallback); got != c.floor {
 				t.Errorf("fallback %s; want %s", got, c.floor)
 			}
-			if !said(a, c.why) || (c.why == "") != (len(a.Reasons) == 1) {
+			if !hasReason(a, c.why) || (c.why == "") != (len(a.Reasons) == 1) {
 				t.Errorf("reasons %q", a.Reasons)
 			}
 			for _, w := range a.Fallback {
@@ -107,7 +110,7 @@ func TestPlainMachine(t *testing.T) {
 	}
 }
 
-// What was once in force is undone when it no longer is wanted, for as long as the cgroups are there.
+// What was once in force is undone when it no longer is desired, while the cgroups are there.
 func TestUndo(t *testing.T) {
 	const mode = sloconfig.SuppressCPUSet
 	quota := byPolicy(sloconfig.SuppressCFSQuota)
@@ -116,7 +119,7 @@ func TestUndo(t *testing.T) {
 		first, second *sloconfig.Strategies
 		change        func(*tick.Sample) // before the second
 		lists         string
-		quotas        []int64 // of tier, pod and container; 0 is not wanted
+		quotas        []int64 // of tier, pod and container; 0 is not desired
 	}{
 		{"never used, disabled", disabled(), disabled(), nil, `["","",""]`, []int64{0, 0, 0}},
 		{"lists, disabled", byPolicy(mode), disabled(), nil, `["0-47","0-47","0-47"]`, []int64{0, 0, 0}},
@@ -180,7 +183,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// Pods that the cluster does not know (yet, or any more) keep what they have: nothing is wanted of their cgroups.
+// Pods that the cluster does not know (yet, or any more) keep what they have: nothing is desired of their cgroups.
 func TestUndoOfStrangers(t *testing.T) {
 	for _, slo := range []*sloconfig.Strategies{byPolicy(sloconfig.SuppressCPUSet), byPolicy(sloconfig.SuppressCFSQuota), disabled()} {
 		pods := func() []tick.Pod {
@@ -250,7 +253,7 @@ func TestUndoWithoutState(t *testing.T) {
 		slo    *sloconfig.Strategies
 		change func(*tick.Sample)
 		lists  string
-		quota  int64 // of the tier; 0 is not wanted
+		quota  int64 // of the tier; 0 is not desired
 	}{
 		{"disabled", disabled(), nil, `["0-47","0-47","0-47"]`, 0},
 		{"under a quota", quota, nil, `["0-47","0-47","0-47"]`, 4000},
@@ -298,20 +301,20 @@ func TestUndoWithoutState(t *testing.T) {
 				t.Errorf("quota %d; want %d: %q", got, c.quota, a.Reasons)
 			}
 			const nobody = "/kubepods/besteffort has CPUs 0,24, and nothing asks for that: batch pods get 0-47"
-			if c.name == "disabled" && !said(a, nobody) {
+			if c.name == "disabled" && !hasReason(a, nobody) {
 				t.Errorf("reasons %q; want %q", a.Reasons, nobody)
 			}
 		})
 	}
-	st, s := &State{}, sized(4000) // what is remembered is said in other words
+	st, s := &State{}, sized(4000) // what is remembered is reported in other words
 	st.step(s, with(nil))
 	s.Tiers[1].CPUSetCPUs = st.CPUs
-	if a := st.step(s, disabled()); said(a, "nothing asks for that") || !said(a, "batch pods get all CPUs 0-47") {
+	if a := st.step(s, disabled()); hasReason(a, "nothing asks for that") || !hasReason(a, "batch pods get all CPUs 0-47") {
 		t.Errorf("reasons %q", a.Reasons)
 	}
 }
 
-// While the cluster's pods are not known a suppression that is disabled stays as it was, and says so; where there was none there is nothing to say.
+// While the cluster's pods are not known a suppression that is disabled stays as it was, and a reason names it; where there was none there is nothing to report.
 func TestDisabledWhilePodsAreUnknown(t *testing.T) {
 	lost := sized(4000)
 	for i := range lost.Pods {
@@ -324,7 +327,7 @@ func TestDisabledWhilePodsAreUnknown(t *testing.T) {
 		t.Errorf("without suppression: %q", a.Reasons)
 	}
 	st.step(sized(4000), with(nil))
-	if a := st.step(lost, disabled()); !said(a, stays) || st.CPUs != "0,12,24,36" {
+	if a := st.step(lost, disabled()); !hasReason(a, stays) || st.CPUs != "0,12,24,36" {
 		t.Errorf("CPUs %s: %q", st.CPUs, a.Reasons)
 	}
 }
@@ -372,7 +375,7 @@ func TestIdle(t *testing.T) {
 			t.Errorf("wants %s", text(w))
 		}
 	}
-	for range 2 { // the kernel makes the weight its default: what is wanted of it is wanted again
+	for range 2 { // the kernel makes the weight its default: what is desired of it is desired again
 		a = st.step(s, with(nil))
 		if w := of(t, a.Cgroups, own); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 39 {
 			t.Errorf("after that the batch pod wants %s", text(w))
@@ -406,13 +409,13 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A state of an older version says that the tier was made idle: that is undone, and the tier has the weight again that kubelet gives it.
+// A state of an older version has that the tier was made idle: that is undone, and the tier has the weight again that kubelet gives it.
 func TestIdleTierOfAnOlderVersion(t *testing.T) {
 	on := with(func(s *sloconfig.Strategies) {
 		s.QOS.BE.CPU = &sloconfig.CPUQOS{Enable: new(true), SchedIdle: new(int64(1))}
 	})
 	s := machine(service(1000), labelled("BE", "b", 0))
-	st := &State{Tier: tier, Held: map[string]keys{tier: keyIdle}}
+	st := &State{Tier: tier, Held: remembered(map[string]keys{tier: keyIdle})}
 	for range 2 {
 		if w := of(t, st.step(s, on).Cgroups, tier); w.CPUIdle == nil || *w.CPUIdle || w.CPUWeight == nil || *w.CPUWeight != 1 {
 			t.Errorf("the tier wants %s", text(w))
@@ -454,4 +457,55 @@ func TestTierMoves(t *testing.T) {
 	if len(a.Cgroups) != 3 || st.Tier != s.Tiers[1].Cgroup || len(st.Held) != 3 || of(t, a.Cgroups, st.Tier).CPUSetCPUs == "" {
 		t.Errorf("wants %s, remembers %s", text(a.Cgroups), text(st))
 	}
+}
+
+// What is no longer desired is undone for ten minutes, and longer while nothing can be decided. A state file of version 0.1 has keys without
+// times: that begins with the first tick.
+func TestHowLongAValueIsUndone(t *testing.T) {
+	st := &State{}
+	if err := json.Unmarshal([]byte(`{"held":{"`+container+`":2,"/gone":null}}`), st); err != nil {
+		t.Fatal(err)
+	}
+	s := machine(service(1000), labelled("BE", "b", 0))
+	undoes := func(after time.Duration, s *tick.Sample, strategies *sloconfig.Strategies) bool {
+		a := &tick.Advice{}
+		st.Advise(&tick.Tick{V: 1, Node: "n", Time: time.Unix(1_767_225_600, 0).Add(after), Sample: s}, strategies, a, Settings{})
+		return of(t, a.Cgroups, container).CPUMaxMilliCPU != nil
+	}
+	noUse := machine(service(1000), labelled("BE", "b", 0))
+	noUse.CPU = nil
+	for _, step := range []struct {
+		after      time.Duration
+		sample     *tick.Sample
+		strategies *sloconfig.Strategies
+		want       bool
+	}{
+		{0, s, disabled(), true},
+		{revert.For, s, disabled(), true},
+		{revert.For + time.Minute, noUse, with(nil), false}, // nothing is decided: the quota stays
+		{time.Hour, s, disabled(), true},
+		{time.Hour + revert.For, s, disabled(), true},
+		{time.Hour + revert.For + 1, s, disabled(), true}, // the last time
+		{time.Hour + revert.For + 2, s, disabled(), false},
+	} {
+		if got := undoes(step.after, step.sample, step.strategies); got != step.want {
+			t.Errorf("after %s: %t; want %t", step.after, got, step.want)
+		}
+	}
+	data, err := json.Marshal(State{Held: remembered(map[string]keys{container: keyQuota})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := (State{}); json.Unmarshal(data, &again) != nil || again.Held[container].Keys != keyQuota {
+		t.Errorf("%s is read as %s", data, text(again))
+	}
+}
+
+// remembered are cgroups of which these keys were desired.
+func remembered(of map[string]keys) revert.Cgroups[held, *held] {
+	list := revert.Cgroups[held, *held]{}
+	for path, k := range of {
+		list.Remember(path).Keys = k
+	}
+	return list
 }

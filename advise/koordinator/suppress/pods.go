@@ -31,7 +31,7 @@ func bestEffortTier(s *tick.Sample) (tier *tick.Tier) {
 	return tier
 }
 
-// podsOf says what each pod is, without those that have ended.
+// podsOf returns what each pod is, without those that have ended.
 func podsOf(s *tick.Sample, tier *tick.Tier) (pods []pod) {
 	var others []string // cgroups of what is not suppressed
 	for i := range s.Pods {
@@ -76,7 +76,7 @@ func services(p *tick.Pod) bool {
 		return true
 	case qos.Koordinator(p) == qos.BE:
 		return false
-	case p.QoSSource == tick.QoSFromRule || p.QoSSource == "": // requests say nothing there
+	case p.QoSSource == tick.QoSFromRule || p.QoSSource == "": // requests show nothing there
 		return true
 	}
 	return qos.KubernetesOf(p) != qos.BestEffort

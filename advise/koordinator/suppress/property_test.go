@@ -94,7 +94,7 @@ func forbidden(s *tick.Sample, online cpus.Set) cpus.Set {
 	return out.Intersection(online)
 }
 
-// Whatever a stream says: lists are never empty nor of CPUs that are not online, batch pods never have CPUs that are kept out
+// Whatever a stream contains: lists are never empty nor of CPUs that are not online, batch pods never have CPUs that are kept out
 // unless all are, they have two at least where there are two, they grow by a tenth at most, and the same stream gives the same.
 func TestSuppressionProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -149,7 +149,7 @@ func check(t *rapid.T, st, before *State, s *tick.Sample, a *tick.Advice, all cp
 			t.Fatalf("%s has CPUs that are kept out (%s)", text(c), out)
 		}
 	}
-	if st.Mode != sloconfig.SuppressCPUSet || said(a, "stays as it is") {
+	if st.Mode != sloconfig.SuppressCPUSet || hasReason(a, "stays as it is") {
 		return
 	}
 	be := parse(st.CPUs)

@@ -49,7 +49,7 @@ func TestQuota(t *testing.T) {
 			}
 			a := new(State).step(s, byPolicy(sloconfig.SuppressCFSQuota))
 			w := of(t, a.Cgroups, tier)
-			if w.CPUMaxMilliCPU == nil || *w.CPUMaxMilliCPU != c.want || w.CPUSetCPUs != "" || !said(a, c.why) {
+			if w.CPUMaxMilliCPU == nil || *w.CPUMaxMilliCPU != c.want || w.CPUSetCPUs != "" || !hasReason(a, c.why) {
 				t.Errorf("the tier wants %s; want %d: %q", text(w), c.want, a.Reasons)
 			}
 			for _, below := range []string{tier + "/podb", tier + "/podb/c"} {

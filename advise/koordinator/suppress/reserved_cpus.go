@@ -48,10 +48,10 @@ func keptOut(v *view, settings Settings, given string) (k kept, faults []error) 
 		CPUSet    string `json:"cpuset"`
 		Exclusive *bool  `json:"cpusetExclusive"`
 	}
-	says, err := annotation.Read[system](v.sample.Annotations, annotation.System)
+	read, err := annotation.Read[system](v.sample.Annotations, annotation.System)
 	complain(err)
-	if says != nil && (says.Exclusive == nil || *says.Exclusive) {
-		if k.system, err = cpus.Parse(says.CPUSet); err != nil {
+	if read != nil && (read.Exclusive == nil || *read.Exclusive) {
+		if k.system, err = cpus.Parse(read.CPUSet); err != nil {
 			complain(fmt.Errorf("annotation %s: %w", annotation.System, err))
 		}
 		k.system = k.system.Intersection(v.Online)
@@ -107,11 +107,11 @@ func (p *pod) status(online set) (set, error) {
 	type status struct {
 		CPUSet string `json:"cpuset"`
 	}
-	says, err := annotation.Read[status](p.Annotations, annotation.Status)
-	if says == nil || says.CPUSet == "" {
+	read, err := annotation.Read[status](p.Annotations, annotation.Status)
+	if read == nil || read.CPUSet == "" {
 		return set{}, err
 	}
-	own, err := cpus.ParseWithin(says.CPUSet, online)
+	own, err := cpus.ParseWithin(read.CPUSet, online)
 	if err != nil {
 		return set{}, fmt.Errorf("annotation %s: %w", annotation.Status, err)
 	}

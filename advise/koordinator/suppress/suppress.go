@@ -14,13 +14,14 @@ import (
 	"slices"
 
 	"polder/advise/koordinator/annotation"
+	"polder/advise/koordinator/revert"
 	"polder/advise/policy"
 	"polder/lib/qos"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
 
-// Settings are what no strategy says.
+// Settings are what no strategy has.
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own), beside those of the node's annotation.
 	ReservedCPUs string
@@ -36,14 +37,14 @@ type State struct {
 	// Given are the CPUs that kubelet gave away, as far as was last known, and Tier its cgroup of BestEffort pods.
 	Given string `json:"given,omitempty"`
 	Tier  string `json:"tier,omitempty"`
-	// Held says which keys were ever wanted of a cgroup that is still there: those that no longer are must be undone.
-	Held map[string]keys `json:"held,omitempty"`
+	// Held are the cgroups that are still there, with the keys that were ever desired of them: those that no longer are must be undone.
+	Held revert.Cgroups[held, *held] `json:"held,omitempty"`
 
 	shape  *shape          // derived from the topology, again whenever that changes
-	yields map[string]bool // the cgroups whose wanted quota only undoes an earlier one
+	yields map[string]bool // the cgroups whose desired quota only undoes an earlier one
 }
 
-// Yields reports whether the quota that was last wanted of a pod's or container's cgroup only undoes an earlier one: it gives way
+// Yields reports whether the quota that was last desired of a pod's or container's cgroup only undoes an earlier one: it gives way
 // to what others want there.
 func (st *State) Yields(cgroup string) bool { return st.yields[cgroup] }
 
@@ -81,7 +82,7 @@ func (d *decision) because(format string, args ...any) {
 }
 
 // Advise adds to the advice what is desired of the batch pods' cgroups, and the pools. It reports false where the machine is not
-// known: then nothing is said, and what was to be fallen back to still holds. The stages pass on what they decide: what is seen;
+// known: then nothing is advised, and what was to be fallen back to still holds. The stages pass on what they decide: what is seen;
 // the limit for all batch pods; what that and each pod's own resources make of the cgroups; what earlier ticks desired and this one does
 // not; the fallback; the pools.
 func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, settings Settings) bool {
@@ -107,7 +108,7 @@ func (st *State) Advise(t *tick.Tick, s *sloconfig.Strategies, a *tick.Advice, s
 	}
 	v.idle(want)
 
-	st.Held, st.yields = v.undo(want, st.Held, now.decided)
+	st.yields = v.undo(want, &st.Held, now.decided, t.Time)
 	v.widen(want, now.limit)
 	if now.decided {
 		a.Reasons = append(a.Reasons, v.widenForgotten(want, now.limit)...)
@@ -187,7 +188,7 @@ func (v *view) unlimited(before limit) (d decision) {
 	return d
 }
 
-// idle wants the batch pods scheduled where nobody else wants to run, if the strategy says so. The kernel keeps no weight for
+// idle wants the batch pods scheduled where nobody else wants to run, if the strategy sets that. The kernel keeps no weight for
 // a cgroup that is idle, and refuses a new one. So only cgroups are idle whose weight kubelet does not write again: those of its
 // own class BestEffort, which cannot be resized, and never a tier, whose weight it writes at each start.
 func (v *view) idle(want *wants) {

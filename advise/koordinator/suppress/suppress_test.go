@@ -102,7 +102,7 @@ func (st *State) step(s *tick.Sample, strategies *sloconfig.Strategies) *tick.Ad
 	return a
 }
 
-// of is what is wanted of a cgroup.
+// of is what is desired of a cgroup.
 func of(t *testing.T, list []tick.Cgroup, path string) tick.Cgroup {
 	t.Helper()
 	found := tick.Cgroup{}
@@ -125,19 +125,19 @@ func text(v any) string {
 	return string(b)
 }
 
-func said(a *tick.Advice, part string) bool {
+func hasReason(a *tick.Advice, part string) bool {
 	return strings.Contains(strings.Join(a.Reasons, "\n"), part)
 }
 
-// What is wrong in the annotation of reserved CPUs is said, the list before the quantity; of pods' annotations the first that is wrong.
-func TestFaultsOfAnnotationsAreSaid(t *testing.T) {
+// What is wrong in the annotation of reserved CPUs is reported, the list before the quantity; of pods' annotations the first that is wrong.
+func TestFaultsOfAnnotationsAreReported(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"resources":{"cpu":"x"}}`:                         "resources.cpu: ",
 		`{"resources":{"cpu":"x"},"reservedCPUs":"nought"}`: "reservedCPUs: ",
 	} {
 		s := sized(4000)
 		s.Annotations = map[string]string{annotation.Reservation: text}
-		if a := new(State).step(s, with(nil)); !said(a, "annotation "+annotation.Reservation+": "+want) {
+		if a := new(State).step(s, with(nil)); !hasReason(a, "annotation "+annotation.Reservation+": "+want) {
 			t.Errorf("%s: %q; want %q", text, a.Reasons, want)
 		}
 	}
@@ -146,7 +146,7 @@ func TestFaultsOfAnnotationsAreSaid(t *testing.T) {
 		for i := range n {
 			s.Pods = append(s.Pods, pinned("LSE", fmt.Sprint("e", i), "nought"))
 		}
-		if a := new(State).step(s, with(nil)); !said(a, want) || said(a, "more)") != (n > 1) {
+		if a := new(State).step(s, with(nil)); !hasReason(a, want) || hasReason(a, "more)") != (n > 1) {
 			t.Errorf("%d pods: %q; want %q", n, a.Reasons, want)
 		}
 	}
@@ -195,7 +195,7 @@ func TestBudget(t *testing.T) {
 		{"an annotation that is no JSON", func(s *tick.Sample) { annotated(s, `6 cores`) }, nil, 24200},
 		{"a pod that the cluster does not know is a service", func(s *tick.Sample) { s.Pods[1].Missing = tick.MissingCluster }, nil, 31200 - 7000 - 3000},
 		{"BestEffort without a label is batch", func(s *tick.Sample) { s.Pods[0].KubernetesQOS = "BestEffort" }, nil, 31200 - 3000},
-		{"a label BE is batch, whatever Kubernetes says", func(s *tick.Sample) { s.Pods[1].KubernetesQOS = "Guaranteed" }, nil, 24200},
+		{"a label BE is batch, whatever Kubernetes' class is", func(s *tick.Sample) { s.Pods[1].KubernetesQOS = "Guaranteed" }, nil, 24200},
 		{"a label LS on a BestEffort pod is no service", func(s *tick.Sample) {
 			s.Pods[1].Labels["koordinator.sh/qosClass"] = "LS"
 		}, nil, 24200},
@@ -247,7 +247,7 @@ func TestReasonHasTheSum(t *testing.T) {
 	}
 }
 
-// What is missing changes nothing: nothing is wanted of lists and quotas, and the floor stays ready.
+// What is missing changes nothing: nothing is desired of lists and quotas, and the floor stays ready.
 func TestStaysAsItIs(t *testing.T) {
 	for _, c := range []struct {
 		name, why string
@@ -290,7 +290,7 @@ func TestStaysAsItIs(t *testing.T) {
 				if text(st) != before {
 					t.Errorf("state\n%s\nbecame\n%s", before, text(st))
 				}
-				if !said(a, c.why) || !said(a, "stays as it is") {
+				if !hasReason(a, c.why) || !hasReason(a, "stays as it is") {
 					t.Errorf("reasons %q", a.Reasons)
 				}
 				for _, w := range a.Cgroups {
@@ -305,7 +305,7 @@ func TestStaysAsItIs(t *testing.T) {
 		}
 	}
 	a := new(State).step(nil, with(nil))
-	if len(a.Cgroups)+len(a.Fallback)+len(a.Pools) > 0 || !said(a, "no topology") {
+	if len(a.Cgroups)+len(a.Fallback)+len(a.Pools) > 0 || !hasReason(a, "no topology") {
 		t.Errorf("no sample: %s", text(a))
 	}
 }

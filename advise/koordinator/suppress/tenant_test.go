@@ -43,8 +43,8 @@ func TestAnAnnotationAloneLiftsNoLimit(t *testing.T) {
 					t.Errorf("%s: %s wants %s", text, path, got)
 				}
 			}
-			if !said(a, annotation.Extended) {
-				t.Errorf("%s: nobody says why: %q", text, a.Reasons)
+			if !hasReason(a, annotation.Extended) {
+				t.Errorf("%s: no reason names it: %q", text, a.Reasons)
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func drawnTenant(t *rapid.T) tick.Pod {
 	return pod
 }
 
-// Whatever a tenant writes: nothing that is wanted of his cgroups, now, in the fallback or when it is undone, is wider than what
+// Whatever a tenant writes: nothing that is desired of his cgroups, now, in the fallback or when it is undone, is wider than what
 // kubelet set from the pod's own resources, and no limit is lifted that is not given.
 func TestNoValueIsWiderThanWhatKubeletSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

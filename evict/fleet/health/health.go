@@ -29,7 +29,7 @@ const (
 	leastAlive = time.Minute
 	// forgetAfter is how long it is remembered that it has a taint.
 	forgetAfter = time.Hour
-	// longestInterval bounds what is believed of the time between two rounds, and so how many nodes go together.
+	// longestInterval bounds what is believed of the time between two rounds, and so how many nodes are evicted from together.
 	longestInterval = time.Minute
 	// longestDown is more than any node is down: an older time is a mistake.
 	longestDown = 10 * 365 * 24 * time.Hour
@@ -55,7 +55,7 @@ func (s *State) Init() {
 // Node is one of them.
 type Node struct {
 	Tainted bool `json:"tainted,omitempty"`
-	// Waits says that it has pods to evict, Since when its agent ceased to be ready, Served when its pods were last evicted.
+	// Waits means that it has pods to evict, Since when its agent ceased to be ready, Served when its pods were last evicted.
 	Waits  bool      `json:"waits,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 	Served time.Time `json:"served,omitzero"`
@@ -63,20 +63,20 @@ type Node struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Decision is what is to be said of one tick, and done about its node.
+// Decision is what is reported of one tick, and done about its node.
 type Decision struct {
 	Pressures []tick.PressureFinding
 	Taints    []tick.Taint
 	Errors    []string
 	Fleet     tick.FleetEviction
-	// Due says that the agent has not been ready for long enough, and that nothing forbids to act on that.
+	// Due means that the agent has not been ready for long enough, and that nothing forbids to act on that.
 	Due bool
-	// Message says why, where it is Due; Victims are the pods that go now, by name.
+	// Message is why, where it is Due; Victims are the pods that are evicted now, by name.
 	Message string
 	Victims []*tick.Pod
 }
 
-// Decide looks at a tick. Evictable says which of the node's reclaimed pods may go now: not those that are protected or on
+// Decide looks at a tick. Evictable returns which of the node's reclaimed pods may be evicted now: not those that are protected or on
 // their way out.
 func (s *State) Decide(set Settings, t *tick.Tick, evictable func(*tick.Pod) bool) Decision {
 	d := Decision{}
@@ -174,7 +174,7 @@ func (s *State) sweep(now time.Time) {
 }
 
 // turns is how many nodes may be served now. All ticks of a round have the same time: where a round takes longer than the pause
-// between two nodes, those of one round go together.
+// between two nodes, those of one round are evicted together.
 func (s *State) turns(set Settings, t *tick.Tick) int {
 	pause := pauseOf(set)
 	earliest := t.Time.Add(-max(0, interval(t)-pause))
@@ -257,7 +257,7 @@ func notReady(t *tick.Tick) (time.Time, string) {
 	case t.Sample == nil:
 		return time.Time{}, "the tick has no sample"
 	case t.Sample.Agent == nil || t.Sample.Fleet == nil:
-		return time.Time{}, "the tick says nothing of the node's agent and of the fleet (is it collect fleet that runs before?)"
+		return time.Time{}, "the tick has nothing about the node's agent and the fleet (is it collect fleet that runs before?)"
 	}
 	a := t.Sample.Agent
 	switch a.State {
@@ -296,7 +296,7 @@ func findings(set Settings, down time.Duration, since time.Time) []tick.Pressure
 	return []tick.PressureFinding{finding(set.TaintAfter, false), finding(set.EvictAfter, true)}
 }
 
-// Reclaimed are the node's reclaimed pods that may go, by name.
+// Reclaimed are the node's reclaimed pods that may be evicted, by name.
 func Reclaimed(t *tick.Tick, evictable func(*tick.Pod) bool) []*tick.Pod {
 	var pods []*tick.Pod
 	for i := range t.Sample.Pods {

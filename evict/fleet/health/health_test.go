@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 		taint   bool
 		victims string
 		held    bool
-		say     string // in an error
+		message string // in an error
 	}{
 		{name: "ready", tick: fleetTick("n", tick.AgentReady, time.Hour, a)},
 		{name: "ready again", tick: fleetTick("n", tick.AgentReady, 0, a), tainted: true},
@@ -72,20 +72,20 @@ func TestDecide(t *testing.T) {
 		{name: "tainted, and ceased to be ready lately", tick: fleetTick("n", tick.AgentNotReady, time.Second, a), tainted: true, taint: true},
 		{name: "a clock that is ahead", tick: fleetTick("n", tick.AgentNotReady, -time.Hour, a)},
 
-		{name: "unknown", tick: fleetTick("n", "", 0, a), held: true, say: "not known how"},
-		{name: "unknown, and why", tick: change(func(x *tick.Tick) { x.Sample.Agent = &tick.Agent{Reason: "the list is old"} }), held: true, say: "the list is old"},
-		{name: "unknown, tainted", tick: fleetTick("n", "", 0, a), tainted: true, taint: true, held: true, say: "not known how"},
-		{name: "no such state", tick: fleetTick("n", "ill", time.Hour, a), held: true, say: `"ill"`},
-		{name: "no time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "" }), held: true, say: "since when"},
-		{name: "an absurd time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "0001-01-01T00:00:00Z" }), held: true, say: "since when"},
+		{name: "unknown", tick: fleetTick("n", "", 0, a), held: true, message: "not known how"},
+		{name: "unknown, and why", tick: change(func(x *tick.Tick) { x.Sample.Agent = &tick.Agent{Reason: "the list is old"} }), held: true, message: "the list is old"},
+		{name: "unknown, tainted", tick: fleetTick("n", "", 0, a), tainted: true, taint: true, held: true, message: "not known how"},
+		{name: "no such state", tick: fleetTick("n", "ill", time.Hour, a), held: true, message: `"ill"`},
+		{name: "no time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "" }), held: true, message: "since when"},
+		{name: "an absurd time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "0001-01-01T00:00:00Z" }), held: true, message: "since when"},
 		{name: "a pod that is named twice", tick: change(func(x *tick.Tick) { x.Sample.Pods = []tick.Pod{a, b, a} }), taint: true, victims: "a b"},
-		{name: "no such time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "yesterday" }), held: true, say: "yesterday"},
-		{name: "no sample", tick: change(func(x *tick.Tick) { x.Sample = nil }), tainted: true, taint: true, held: true, say: "no sample"},
-		{name: "a node's own tick", tick: change(func(x *tick.Tick) { x.Sample.Agent, x.Sample.Fleet = nil, nil }), held: true, say: "collect fleet"},
-		{name: "no totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = nil }), held: true, say: "collect fleet"},
-		{name: "protection", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 100, Ready: 79, NotReady: 21} }), held: true, say: "21 of 100"},
-		{name: "protection, tainted", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 1, NotReady: 1} }), tainted: true, taint: true, held: true, say: "of 1 nodes none"},
-		{name: "not among the totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 5, Ready: 5} }), held: true, say: "totals"},
+		{name: "no such time", tick: change(func(x *tick.Tick) { x.Sample.Agent.Since = "yesterday" }), held: true, message: "yesterday"},
+		{name: "no sample", tick: change(func(x *tick.Tick) { x.Sample = nil }), tainted: true, taint: true, held: true, message: "no sample"},
+		{name: "a node's own tick", tick: change(func(x *tick.Tick) { x.Sample.Agent, x.Sample.Fleet = nil, nil }), held: true, message: "collect fleet"},
+		{name: "no totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = nil }), held: true, message: "collect fleet"},
+		{name: "protection", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 100, Ready: 79, NotReady: 21} }), held: true, message: "21 of 100"},
+		{name: "protection, tainted", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 1, NotReady: 1} }), tainted: true, taint: true, held: true, message: "of 1 nodes none"},
+		{name: "not among the totals", tick: change(func(x *tick.Tick) { x.Sample.Fleet = &tick.Fleet{Nodes: 5, Ready: 5} }), held: true, message: "totals"},
 	} {
 		s := &State{}
 		if tt.tainted {
@@ -101,8 +101,8 @@ func TestDecide(t *testing.T) {
 		if d.Fleet.Held != tt.held || d.Due && d.Fleet.Held {
 			t.Errorf("%s: held: %v; want %v", tt.name, d.Fleet.Held, tt.held)
 		}
-		if said := strings.Join(d.Errors, "; "); !strings.Contains(said, tt.say) || (tt.say == "") != (said == "") {
-			t.Errorf("%s: said %q; want %q", tt.name, said, tt.say)
+		if got := strings.Join(d.Errors, "; "); !strings.Contains(got, tt.message) || (tt.message == "") != (got == "") {
+			t.Errorf("%s: errors %q; want %q", tt.name, got, tt.message)
 		}
 		if again := s.Decide(defaults(), tt.tick, everyone); len(again.Taints) != len(d.Taints) || again.Victims != nil {
 			t.Errorf("%s: the same tick once more: taints %v, victims %q", tt.name, again.Taints, names(again.Victims))

@@ -12,12 +12,13 @@ const (
 	largestShare = 0.2
 )
 
-// Protection says why nothing new may be done to any node of the fleet; empty where there is no reason. It depends on the
+// Protection returns why nothing new may be done to any node of the fleet; empty where there is no reason. It depends on the
 // totals of one instant alone. A node of which it is not known how it is counts as bad.
 func Protection(f *tick.Fleet) string {
 	bad := f.Nodes - f.Ready
 	switch {
-	case f.Nodes < 0 || f.Ready < 0 || f.NotReady < 0 || f.Unknown < 0 || f.Ready > f.Nodes || f.NotReady > f.Nodes || f.Unknown != bad-f.NotReady:
+	case f.Nodes < 0 || f.Ready < 0 || f.NotReady < 0 || f.Unknown < 0 || f.Ready > f.Nodes || f.NotReady > f.Nodes ||
+		f.Unknown != bad-f.NotReady:
 		return fmt.Sprintf("the fleet's totals do not add up (%d nodes, %d ready, %d not ready, %d unknown)", f.Nodes, f.Ready, f.NotReady, f.Unknown)
 	case f.Nodes > 0 && f.Ready == 0:
 		return fmt.Sprintf("of %d nodes none is known to have an agent that is ready: that is the network or the fleet controller, not the nodes", f.Nodes)

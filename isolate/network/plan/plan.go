@@ -19,7 +19,7 @@ const (
 	MinorDefault = 0x100
 )
 
-// MarkMask are the bits of a packet's mark that say its class. kube-proxy has 0x4000 and 0x8000, Cilium 0xf00, Calico and others the upper
+// MarkMask are the bits of a packet's mark that name its class. kube-proxy has 0x4000 and 0x8000, Cilium 0xf00, Calico and others the upper
 // half.
 const MarkMask = 0x3000
 
@@ -50,7 +50,7 @@ type Class struct {
 type Link struct {
 	Name  string
 	Index int
-	// Loopback says that nothing leaves the machine there.
+	// Loopback means that nothing leaves the machine there.
 	Loopback bool
 	// RootKind and RootMajor are of the root qdisc; major 0 is the one that the kernel sets by itself.
 	RootKind  string
@@ -111,7 +111,7 @@ type Target struct {
 	Priority uint32
 }
 
-// Problem is what is refused or left alone, and why. One that is Lasting is another program's, and said once.
+// Problem is what is refused or left alone, and why. One that is Lasting is another program's, and reported once.
 type Problem struct {
 	Link    string
 	Text    string
@@ -213,7 +213,7 @@ func (m *maker) check(desired *tick.Network) (sound []*tick.NetworkLink) {
 	return sound
 }
 
-// checkLink says what is wrong with a link's desired classes: nothing of such a link is changed.
+// checkLink returns what is wrong with a link's desired classes: nothing of such a link is changed.
 func checkLink(d *tick.NetworkLink) error {
 	if d.RateBitsPerSecond < LeastBits || d.RateBitsPerSecond > MostBits {
 		return fmt.Errorf("rate %d bit/s: want %d to %d", d.RateBitsPerSecond, LeastBits, int64(MostBits))
@@ -296,9 +296,9 @@ func (m *maker) link(d *tick.NetworkLink) {
 		step(AddRoot, Class{}, "", l.RootKind)
 	}
 	rate := uint64(d.RateBitsPerSecond) / 8
-	wanted := map[uint16]bool{}
+	desired := map[uint16]bool{}
 	set := func(c Class, name string) {
-		wanted[c.Minor] = true
+		desired[c.Minor] = true
 		i := slices.IndexFunc(l.Classes, func(o Class) bool { return o.Minor == c.Minor })
 		if !l.IsOurs() || i < 0 {
 			step(SetClass, c, name, "")
@@ -327,7 +327,7 @@ func (m *maker) link(d *tick.NetworkLink) {
 	}
 	if l.IsOurs() {
 		for _, c := range l.Classes {
-			if !wanted[c.Minor] {
+			if !desired[c.Minor] {
 				step(RemoveClass, c, "", c.String())
 			}
 		}

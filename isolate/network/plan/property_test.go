@@ -153,7 +153,7 @@ func checkShaped(t *rapid.T, l *Link) {
 	}
 }
 
-// Whatever an advice says: no step names a link that the machine has not, its loopback, or one with a qdisc of another program; each step is
+// Whatever an advice contains: no step names a link that the machine has not, its loopback, or one with a qdisc of another program; each step is
 // one that the kernel takes; what is shaped in the end has sound classes; and the same advice again changes nothing.
 func TestAnyAdvice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"polder/lib/tick"
 	why "polder/report/explain"
 	"polder/report/replay"
+	"polder/report/spool"
 	"polder/report/view"
 )
 
@@ -32,7 +33,7 @@ const (
 type player struct {
 	screen  *screen
 	session *stage.Session
-	spool   *spool
+	spool   *spool.Spool
 
 	mu      sync.Mutex // of what is read beside the drawing
 	clock   *replay.Player
@@ -51,9 +52,9 @@ type player struct {
 	note   string
 }
 
-// replays reports whether the screen is to play a recording: an input that is a file is one, another where a speed or a time is given.
-func (o *options) replays(s *stage.Session, names []string) (bool, error) {
-	asked := s.IsSet("speed") || o.explain.from != ""
+// Plays reports whether the screen is to play a recording: an input that is a file is one, another where a speed or a time is given.
+func (o Options) Plays(s *stage.Session, names []string) (bool, error) {
+	asked := s.IsSet("speed") || o.From != ""
 	if !slices.Contains(names, "tty") {
 		if s.IsSet("speed") {
 			return false, stage.Usagef("--speed goes with --to tty, on a terminal")
@@ -74,17 +75,17 @@ func (o *options) replays(s *stage.Session, names []string) (bool, error) {
 		return err == nil && info.Mode().IsRegular(), nil
 	}
 	f, ok := s.In.(*os.File)
-	return ok && isSeekable(f), nil
+	return ok && spool.IsSeekable(f), nil
 }
 
-// replayAll plays a recording with a clock and, where there is a keyboard, with keys.
-func (o *options) replayAll(ctx context.Context, s *stage.Session, out io.Writer) (err error) {
-	if o.speed < replay.Slowest || o.speed > replay.Fastest {
-		return stage.Usagef("--speed %v: want %v to %d", o.speed, replay.Slowest, replay.Fastest)
+// Play plays a recording with a clock and, where there is a keyboard, with keys.
+func (o Options) Play(ctx context.Context, s *stage.Session, out io.Writer) (err error) {
+	if o.Speed < replay.Slowest || o.Speed > replay.Fastest {
+		return stage.Usagef("--speed %v: want %v to %d", o.Speed, replay.Slowest, replay.Fastest)
 	}
-	p := &player{session: s, clock: replay.New(o.speed), others: map[string]bool{}, story: why.NewStory(), shown: -1}
-	if o.explain.from != "" {
-		if p.from, err = why.ParseMoment(o.explain.from); err != nil {
+	p := &player{session: s, clock: replay.New(o.Speed), others: map[string]bool{}, story: why.NewStory(), shown: -1}
+	if o.From != "" {
+		if p.from, err = why.ParseMoment(o.From); err != nil {
 			return stage.Usagef("--from %w", err)
 		}
 	}
@@ -96,10 +97,10 @@ func (o *options) replayAll(ctx context.Context, s *stage.Session, out io.Writer
 		defer f.Close()
 		s.In, s.Input = f, "-"
 	}
-	if p.spool, err = openSpool(s.In); err != nil {
+	if p.spool, err = spool.Open(s.In); err != nil {
 		return err
 	}
-	defer p.spool.close()
+	defer p.spool.Close()
 	p.screen = newScreen(s, o, out)
 	keys, restore := openKeyboard()
 	defer restore()
@@ -111,7 +112,7 @@ func (o *options) replayAll(ctx context.Context, s *stage.Session, out io.Writer
 	reading := make(chan struct{})
 	go func() {
 		defer close(reading)
-		p.readAll(ctx)
+		p.readAll(ctx, o.Ignores)
 	}()
 	err = p.play(ctx, keys)
 	stop()
@@ -129,11 +130,11 @@ func (o *options) replayAll(ctx context.Context, s *stage.Session, out io.Writer
 }
 
 // readAll reads the recording beside the playing, which begins with its first tick.
-func (p *player) readAll(ctx context.Context) {
+func (p *player) readAll(ctx context.Context, ignores []string) {
 	err := p.session.Filter(ctx, stage.Filter{
 		Section:  tick.SectionReport,
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionNetwork},
-		Ignores:  ignoredByWholes,
+		Ignores:  ignores,
 		Terminal: true,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {
 			return nil, p.take(in)
@@ -160,7 +161,7 @@ func (p *player) take(in stage.Incoming) error {
 			p.clock.Seek(p.from.From(in.Tick.Time))
 		}
 	}
-	number, err := p.spool.add(in.Line)
+	number, err := p.spool.Add(in.Line)
 	if err != nil {
 		return err
 	}
@@ -295,7 +296,7 @@ func (p *player) load() error {
 		p.mu.Lock()
 		number := p.ticks[i]
 		p.mu.Unlock()
-		t, err := p.spool.tick(number)
+		t, err := p.spool.Tick(number)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,5 @@
-package main
+// Package spool finds the ticks of a recording again that is read once.
+package spool
 
 import (
 	"bytes"
@@ -11,9 +12,9 @@ import (
 	"polder/lib/tick"
 )
 
-// spool finds the lines of a recording again: in its file where it has one, else in a temporary file that nobody else can open and that
+// Spool finds the lines of a recording again: in its file where it has one, else in a temporary file that nobody else can open and that
 // goes with the process.
-type spool struct {
+type Spool struct {
 	mu    sync.Mutex
 	file  *os.File
 	own   bool    // the lines are written to it
@@ -21,14 +22,14 @@ type spool struct {
 	size  int64
 }
 
-// openSpool takes the recording's own file where in is a regular one.
-func openSpool(in io.Reader) (*spool, error) {
-	if f, ok := in.(*os.File); ok && isSeekable(f) {
+// Open takes the recording's own file where in is a regular one.
+func Open(in io.Reader) (*Spool, error) {
+	if f, ok := in.(*os.File); ok && IsSeekable(f) {
 		from, err := f.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return nil, fmt.Errorf("find the recording's beginning: %w", err)
 		}
-		s := &spool{file: f, begin: []int64{from}, size: from}
+		s := &Spool{file: f, begin: []int64{from}, size: from}
 		return s, s.scan()
 	}
 	f, err := os.CreateTemp("", "polder-replay-*")
@@ -38,11 +39,11 @@ func openSpool(in io.Reader) (*spool, error) {
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &spool{file: f, own: true}, nil
+	return &Spool{file: f, own: true}, nil
 }
 
 // scan notes where the lines of the file begin from where it was read on, without moving in it.
-func (s *spool) scan() error {
+func (s *Spool) scan() error {
 	buffer := make([]byte, 1<<20)
 	for at := s.size; ; {
 		n, err := s.file.ReadAt(buffer, at)
@@ -65,8 +66,8 @@ func (s *spool) scan() error {
 	}
 }
 
-// add keeps a tick, and returns the number by which it is found again.
-func (s *spool) add(l *tick.Line) (int, error) {
+// Add keeps a tick, and returns the number by which it is found again.
+func (s *Spool) Add(l *tick.Line) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.own {
@@ -84,8 +85,8 @@ func (s *spool) add(l *tick.Line) (int, error) {
 	return len(s.begin) - 1, nil
 }
 
-// tick is the tick with a number.
-func (s *spool) tick(number int) (*tick.Tick, error) {
+// Tick is the tick with a number.
+func (s *Spool) Tick(number int) (*tick.Tick, error) {
 	s.mu.Lock()
 	if number < 0 || number >= len(s.begin) {
 		s.mu.Unlock()
@@ -111,8 +112,15 @@ func (s *spool) tick(number int) (*tick.Tick, error) {
 	return t, nil
 }
 
-func (s *spool) close() {
+// Close removes a temporary file.
+func (s *Spool) Close() {
 	if s.own {
 		_ = s.file.Close()
 	}
+}
+
+// IsSeekable reports whether a file can be read from another place: it is none that is read once.
+func IsSeekable(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
 }

@@ -1,4 +1,5 @@
-package main
+// Package terminal is the screen of report --to tty: the stream as it comes, or a recording that is played with a clock and keys.
+package terminal
 
 import (
 	"context"
@@ -34,6 +35,24 @@ const (
 // redrawEvery is how often the screen is drawn without a tick, for the age to grow when the stream stands still.
 const redrawEvery = time.Second
 
+// Options are those of the command line.
+type Options struct {
+	ASCII bool
+	// Speed is how fast a recording is played, From the time that it begins with; Ignores are the fields that nothing looks at.
+	Speed   float64
+	From    string
+	Ignores []string
+}
+
+// Of is the terminal that the session writes to, nil where it is none.
+func Of(s *stage.Session) *os.File {
+	f, ok := s.Out.(*os.File)
+	if ok && (s.Output == "-" || s.Output == "") && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
 // screen draws on a terminal. The stream, a clock and changes of size all draw, one at a time.
 type screen struct {
 	out     io.Writer
@@ -48,10 +67,10 @@ type screen struct {
 	shown  string
 }
 
-func newScreen(s *stage.Session, o *options, out io.Writer) *screen {
+func newScreen(s *stage.Session, o Options, out io.Writer) *screen {
 	return &screen{
-		out: out, file: terminalOf(s), session: s,
-		look:   view.Look{Color: s.Getenv("NO_COLOR") == "" && s.Getenv("TERM") != "dumb", ASCII: o.ascii || plainLocale(s.Getenv)},
+		out: out, file: Of(s), session: s,
+		look:   view.Look{Color: s.Getenv("NO_COLOR") == "" && s.Getenv("TERM") != "dumb", ASCII: o.ASCII || plainLocale(s.Getenv)},
 		models: map[string]*view.Model{},
 	}
 }
@@ -67,7 +86,8 @@ func (x *screen) leave(last []string) error {
 	return describe(err)
 }
 
-func openScreen(ctx context.Context, s *stage.Session, o *options, out io.Writer) (cluster.Target, error) {
+// Open draws each tick that is put to it.
+func Open(ctx context.Context, s *stage.Session, o Options, out io.Writer) (cluster.Target, error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	x := newScreen(s, o, out)
 	x.stop = stop
@@ -87,7 +107,7 @@ func openScreen(ctx context.Context, s *stage.Session, o *options, out io.Writer
 	return x, nil
 }
 
-// plainLocale reports whether the environment asks for a character set that lacks the block characters. Nothing said is
+// plainLocale reports whether the environment asks for a character set that lacks the block characters. Nothing set is
 // no such wish: in containers the variables are mostly not set.
 func plainLocale(getenv func(string) string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
@@ -99,6 +119,7 @@ func plainLocale(getenv func(string) string) bool {
 	return getenv("TERM") == "linux"
 }
 
+// Put draws a tick of the node that is shown.
 func (x *screen) Put(in stage.Incoming) (tick.Target, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -172,7 +193,7 @@ func describe(err error) error {
 	return nil
 }
 
-// close gives the terminal back, with the last picture on it.
+// Close gives the terminal back, with the last picture on it.
 func (x *screen) Close() error {
 	x.stop()
 	x.drawing.Wait()
