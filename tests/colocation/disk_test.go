@@ -19,36 +19,46 @@ import (
 	"polder/tests/vm/wire"
 )
 
-// diskSection begins the part of the page that BenchmarkColocationDisk writes.
-const diskSection = "\n## Disks\n"
+// BenchmarkColocationDisk measures redis with fsync on every write beside a job that fills the same disk, on this machine: cgroup v1 holds a
+// job to limits as far as it writes past the page cache itself. The results are a part of docs/colocation.md.
+func BenchmarkColocationDisk(b *testing.B) { disksBenchmark(b, "Disks", nativeDisk) }
 
-// BenchmarkColocationDisk measures redis with fsync on every write beside a job that fills the same disk: in a guest with cgroup v2, where
-// Polder has its whole loop, and on this machine, where cgroup v1 holds a job to limits as far as it writes past the page cache itself. The
-// results are a part of docs/colocation.md.
-func BenchmarkColocationDisk(b *testing.B) {
+// BenchmarkColocationGuestDisk is the same in a guest with cgroup v2, where Polder has its whole loop.
+func BenchmarkColocationGuestDisk(b *testing.B) { disksBenchmark(b, "Disks with cgroup v2", guestDisk) }
+
+func disksBenchmark(b *testing.B, title string, measure func(*testing.B, string) string) {
+	b.Helper()
 	if os.Getenv("QUICK") != "" {
-		fmt.Println("disks: left out of the quick run")
+		fmt.Printf("%s: left out of the quick run\n", title)
 		return
 	}
 	need.Root(b)
-	need.CgroupsV1(b, "blkio")
 	need.Program(b, "redis-server", "redis-server")
 	need.Program(b, "stress-ng", "stress-ng")
-	client := build(b)
-	text := diskSection + nativeDisk(b, client) + guestDisk(b, client)
+	text := measure(b, build(b))
 	out := os.Getenv("COLOCATION_OUTPUT")
 	if out == "" {
 		fmt.Print(text)
 		return
 	}
 	page, err := os.ReadFile(out)
+	if err == nil {
+		err = os.WriteFile(out, []byte(withSection(string(page), title, text)), 0o644)
+	}
 	if err != nil {
 		b.Fatal(err)
 	}
-	before, _, _ := strings.Cut(string(page), diskSection)
-	if err := os.WriteFile(out, []byte(before+text), 0o644); err != nil {
-		b.Fatal(err)
+}
+
+// withSection is a page with a section in the place of the one of that title, or at the end.
+func withSection(page, title, text string) string {
+	heading := "\n## " + title + "\n"
+	before, old, _ := strings.Cut(page, heading)
+	after := ""
+	if at := strings.Index(old, "\n## "); at >= 0 {
+		after = old[at:]
 	}
+	return before + heading + text + after
 }
 
 // direct is a job that writes past the page cache: what it writes is its own on cgroup v1, too.
@@ -70,6 +80,7 @@ func inBlkio(b *testing.B, g *group.Group) {
 // nativeDisk measures on this machine.
 func nativeDisk(b *testing.B, client string) string {
 	b.Helper()
+	need.CgroupsV1(b, "blkio")
 	s := services[2]
 	hdd := &jobs[slices.IndexFunc(jobs, func(j job) bool { return strings.HasPrefix(j.name, "stress-ng --hdd") })]
 	dir := b.TempDir()
