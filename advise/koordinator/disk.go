@@ -87,9 +87,12 @@ func modelOf(io *sloconfig.IOCfg) *tick.DiskModel {
 		from *int64
 		into *int64
 	}{
-		{io.ModelReadBPS, &m.ReadBytesPerSecond}, {io.ModelWriteBPS, &m.WriteBytesPerSecond},
-		{io.ModelReadSeqIOPS, &m.SequentialReadsPerSecond}, {io.ModelWriteSeqIOPS, &m.SequentialWritesPerSecond},
-		{io.ModelReadRandIOPS, &m.RandomReadsPerSecond}, {io.ModelWriteRandIOPS, &m.RandomWritesPerSecond},
+		{io.ModelReadBPS, &m.ReadBytesPerSecond},
+		{io.ModelWriteBPS, &m.WriteBytesPerSecond},
+		{io.ModelReadSeqIOPS, &m.SequentialReadsPerSecond},
+		{io.ModelWriteSeqIOPS, &m.SequentialWritesPerSecond},
+		{io.ModelReadRandIOPS, &m.RandomReadsPerSecond},
+		{io.ModelWriteRandIOPS, &m.RandomWritesPerSecond},
 	} {
 		if one.from == nil || *one.from <= 0 {
 			return nil

@@ -186,8 +186,8 @@ func guestDisk(b *testing.B, client string) string {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, `
-In a guest (Debian's kernel, cgroup v2, ext4 on a virtio disk of %d MiB/s): `+"`stress-ng --hdd 4`"+` writes through the page cache to the same file system. 30 writes a second, 40 s for each row
-after 45 s in which it was in force.
+In a guest (Debian's kernel, cgroup v2, ext4 on a virtio disk of %d MiB/s): `+"`stress-ng --hdd 4`"+` writes through the page cache to the same file system. 30 writes a second, 30 s for each row
+after 40 s in which it was in force.
 
 | way | p50 ms | p99 ms | p99.9 ms | errors | the job writes MiB/s |
 |---|---|---|---|---|---|

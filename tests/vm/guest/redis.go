@@ -30,8 +30,8 @@ const (
 	// redisRate is how many writes the client asks for in a second.
 	redisRate = 30
 	// diskWarm is how long a way has before it is measured: the guard takes a step each 5 s, and io.cost needs its time to slow a disk down.
-	diskWarm = 45 * time.Second
-	diskSpan = 40 * time.Second
+	diskWarm = 40 * time.Second
+	diskSpan = 30 * time.Second
 )
 
 // diskWay is one of keeping the job from the service's disk: a policy with its flags, and the key that isolate has to write for it.
