@@ -10,8 +10,15 @@ import (
 	"polder/lib/tick"
 )
 
-// costs has the kernel share disks by costs. They are the root's, and nobody's in particular: what is not desired any more is as it was
-// before.
+// bothCosts are the costs of the settings, and of the policy's own configuration for the disks that the settings do not name.
+func bothCosts(own, settings []tick.DiskCost) []tick.DiskCost {
+	own = slices.DeleteFunc(slices.Clone(own), func(d tick.DiskCost) bool {
+		return slices.ContainsFunc(settings, func(s tick.DiskCost) bool { return s.Disk == d.Disk })
+	})
+	return slices.Concat(own, settings)
+}
+
+// costs has the kernel share disks by costs. They are the root's, and nobody's in particular: what is not desired any more is as it was before.
 func (st *State) costs(t *tick.Tick, a *tick.Advice, desired []tick.DiskCost) {
 	desired = slices.Clone(desired[:min(len(desired), maxDisks)])
 	if len(desired) > 0 && t.Sample.CgroupVersion != 2 {

@@ -63,6 +63,27 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// A policy's own costs hold for the disks that the settings do not name, and are undone as those of the settings are.
+func TestCostsOfAStrategy(t *testing.T) {
+	r := plain(2)
+	r.own.Costs = []tick.DiskCost{{Disk: "vda", Enabled: new(true), ReadLatencyMicroseconds: new(3000.0)}, {Disk: "vdb", Enabled: new(true)}}
+	r.settings.Costs = []tick.DiskCost{{Disk: "vda", Enabled: new(true), ReadLatencyMicroseconds: new(9000.0)}}
+	r.after(1)
+	if got := r.costs(); got != "/ vdb on, / vda on" {
+		t.Errorf("both: %q", got)
+	}
+	if got := r.advice.Cgroups[0].IOCost[1]; *got.ReadLatencyMicroseconds != 9000 {
+		t.Errorf("vda has a target of %v us; want the setting's 9000", *got.ReadLatencyMicroseconds)
+	}
+	if r.own.Costs[0].Disk != "vda" || *r.own.Costs[0].ReadLatencyMicroseconds != 3000 {
+		t.Errorf("the strategy itself was changed: %+v", r.own.Costs)
+	}
+	r.settings.Costs, r.own.Costs = nil, r.own.Costs[:1]
+	if r.after(1); r.costs() != "/ vda on, / vdb as before" {
+		t.Errorf("the strategy's alone: %q", r.costs())
+	}
+}
+
 // A state file that another wrote changes nothing that is not a disk's.
 func TestCostsOfAHostileState(t *testing.T) {
 	r := plain(2)

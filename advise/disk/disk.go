@@ -42,10 +42,12 @@ type Settings struct {
 	Costs []tick.DiskCost
 }
 
-// Strategy is what a policy's own configuration contains: a weight of batch, 0 for none, and limits.
+// Strategy is what a policy's own configuration contains: a weight of batch, 0 for none, limits, and disks that are shared by costs. A disk that
+// the settings name too has the settings' costs.
 type Strategy struct {
 	Weight int64
 	Limits []tick.DiskLimit
+	Costs  []tick.DiskCost
 }
 
 const (
@@ -118,7 +120,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, own Strategy, 
 	}
 	st.release(t.Time, next)
 	apply(a, next)
-	st.costs(t, a, s.Costs)
+	st.costs(t, a, bothCosts(own.Costs, s.Costs))
 	if st.Set = next; len(next)+len(st.Costs)+len(st.UndoCosts) == 0 {
 		return nil
 	}

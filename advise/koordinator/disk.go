@@ -1,9 +1,12 @@
 package koordinator
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"polder/advise/disk"
+	"polder/advise/policy"
 	"polder/lib/sloconfig"
 	"polder/lib/tick"
 )
@@ -14,12 +17,94 @@ const (
 	leastIOPS = 4
 )
 
-// diskOf is the batch class's blkioQOS. Koordinator has a weight for each disk; the smallest one is batch's.
+// Koordinator's defaults for a disk of cgroupRoot that names no target.
+const (
+	defaultLatency    = 3000 // microseconds
+	defaultPercentile = 95
+)
+
+// diskOf is the blkioQOS of the batch class and of the root. Koordinator has a weight for each disk; the smallest one is batch's.
 func diskOf(s *sloconfig.Strategies, a *tick.Advice) disk.Strategy {
 	var out disk.Strategy
-	if s.QOS.BE == nil || s.QOS.BE.BlkIO == nil || !sloconfig.IsTrue(s.QOS.BE.BlkIO.Enable) {
-		return out
+	if s.QOS.BE != nil {
+		out = batchDisks(s.QOS.BE.BlkIO, a)
 	}
+	if s.QOS.Root != nil {
+		out.Costs = costsOf(s.QOS.Root.BlkIO, a)
+	}
+	return out
+}
+
+// blocks are the disks of a blkioQOS that is enabled.
+func blocks(q *sloconfig.BlkIOQOS) (list []*sloconfig.Block) {
+	if q == nil || !sloconfig.IsTrue(q.Enable) {
+		return nil
+	}
+	for i := range q.Blocks {
+		if b := &q.Blocks[i]; b.Type == sloconfig.BlockDevice {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// diskName is a block's name as /sys/block has it.
+func diskName(b *sloconfig.Block) string { return strings.TrimPrefix(b.Name, "/dev/") }
+
+// costsOf are the disks that the kernel shares by costs: Koordinator's cgroupRoot. The first block of a disk counts.
+func costsOf(q *sloconfig.BlkIOQOS, a *tick.Advice) (costs []tick.DiskCost) {
+	number := func(n *int64, otherwise float64) *float64 {
+		if n == nil {
+			return &otherwise
+		}
+		return new(float64(*n))
+	}
+	for _, b := range blocks(q) {
+		name, io := diskName(b), &b.IO
+		if slices.ContainsFunc(costs, func(d tick.DiskCost) bool { return d.Disk == name }) {
+			continue
+		}
+		one := tick.DiskCost{
+			Disk: name, Enabled: new(true),
+			ReadPercentile: number(io.ReadLatencyPercent, defaultPercentile), ReadLatencyMicroseconds: number(io.ReadLatency, defaultLatency),
+			WritePercentile: number(io.WriteLatencyPercent, defaultPercentile), WriteLatencyMicroseconds: number(io.WriteLatency, defaultLatency),
+		}
+		if sloconfig.IsTrue(io.EnableUserModel) {
+			if one.Model = modelOf(io); one.Model == nil {
+				const text = "disk costs: the model of %s in cgroupRoot has not all of its six numbers: the kernel's own is kept"
+				a.Reasons = append(a.Reasons, fmt.Sprintf(text, policy.Quote(name)))
+			}
+		}
+		costs = append(costs, one)
+	}
+	return costs
+}
+
+// modelOf is what a disk can do, nil where a part of it is not said.
+func modelOf(io *sloconfig.IOCfg) *tick.DiskModel {
+	var m tick.DiskModel
+	for _, one := range []struct {
+		from *int64
+		into *int64
+	}{
+		{io.ModelReadBPS, &m.ReadBytesPerSecond},
+		{io.ModelWriteBPS, &m.WriteBytesPerSecond},
+		{io.ModelReadSeqIOPS, &m.SequentialReadsPerSecond},
+		{io.ModelWriteSeqIOPS, &m.SequentialWritesPerSecond},
+		{io.ModelReadRandIOPS, &m.RandomReadsPerSecond},
+		{io.ModelWriteRandIOPS, &m.RandomWritesPerSecond},
+	} {
+		if one.from == nil || *one.from <= 0 {
+			return nil
+		}
+		*one.into = *one.from
+	}
+	return &m
+}
+
+// batchDisks are batch's weight and limits. Koordinator has a weight for each disk; the smallest one is batch's.
+func batchDisks(q *sloconfig.BlkIOQOS, a *tick.Advice) disk.Strategy {
+	var out disk.Strategy
 	raised := false
 	limit := func(n *int64, least int64) *int64 {
 		if n == nil || *n <= 0 { // Koordinator's word for none
@@ -28,16 +113,12 @@ func diskOf(s *sloconfig.Strategies, a *tick.Advice) disk.Strategy {
 		raised = raised || *n < least
 		return new(max(*n, least))
 	}
-	for i := range s.QOS.BE.BlkIO.Blocks {
-		b := &s.QOS.BE.BlkIO.Blocks[i]
-		if b.Type != sloconfig.BlockDevice {
-			continue
-		}
+	for _, b := range blocks(q) {
 		if w := b.IO.IOWeightPercent; w != nil && (out.Weight == 0 || *w < out.Weight) {
 			out.Weight = *w
 		}
 		one := tick.DiskLimit{
-			Disk:               strings.TrimPrefix(b.Name, "/dev/"),
+			Disk:               diskName(b),
 			ReadBytesPerSecond: limit(b.IO.ReadBPS, leastBPS), WriteBytesPerSecond: limit(b.IO.WriteBPS, leastBPS),
 			ReadsPerSecond: limit(b.IO.ReadIOPS, leastIOPS), WritesPerSecond: limit(b.IO.WriteIOPS, leastIOPS),
 		}

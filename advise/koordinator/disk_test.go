@@ -57,3 +57,52 @@ func TestALimitOfDisksAtTheLeastHolds(t *testing.T) {
 		}
 	}
 }
+
+// The blkioQOS of Koordinator's cgroupRoot is what disks are shared by: its defaults where no target is set, a model where all of it is there,
+// each disk once. Another class has none.
+func TestCostsOf(t *testing.T) {
+	n := tick.Ptr[int64]
+	s := sloconfig.Defaults()
+	model := sloconfig.IOCfg{
+		EnableUserModel: new(true), ModelReadBPS: n(100), ModelWriteBPS: n(90), ModelReadSeqIOPS: n(80), ModelWriteSeqIOPS: n(70), ModelReadRandIOPS: n(60), ModelWriteRandIOPS: n(50),
+	}
+	part := model
+	part.ModelWriteSeqIOPS = nil
+	off := model
+	off.EnableUserModel = new(false)
+	blkio := &sloconfig.BlkIOQOS{Blocks: []sloconfig.Block{
+		{Name: "/dev/vda", Type: sloconfig.BlockDevice, IO: sloconfig.IOCfg{ReadLatency: n(5000), WriteLatencyPercent: n(0)}},
+		{Name: "vda", Type: sloconfig.BlockDevice, IO: sloconfig.IOCfg{ReadLatency: n(1)}},
+		{Name: "pool", Type: "volumegroup"},
+		{Name: "vdb", Type: sloconfig.BlockDevice, IO: model},
+		{Name: "vdc", Type: sloconfig.BlockDevice, IO: part},
+		{Name: "vdd", Type: sloconfig.BlockDevice, IO: off},
+	}}
+	s.QOS.Root = &sloconfig.RootQOS{BlkIO: blkio}
+	if got := diskOf(&s, &tick.Advice{}); got.Costs != nil {
+		t.Errorf("not enabled: %+v", got.Costs)
+	}
+	blkio.Enable = new(true)
+	a := &tick.Advice{}
+	cost := func(name string, readLatency, writePercentile float64, m *tick.DiskModel) tick.DiskCost {
+		return tick.DiskCost{
+			Disk: name, Enabled: new(true), ReadPercentile: new(95.0), ReadLatencyMicroseconds: &readLatency, WritePercentile: &writePercentile,
+			WriteLatencyMicroseconds: new(3000.0), Model: m,
+		}
+	}
+	want := []tick.DiskCost{cost("vda", 5000, 0, nil), cost("vdb", 3000, 95, &tick.DiskModel{
+		ReadBytesPerSecond: 100, WriteBytesPerSecond: 90, SequentialReadsPerSecond: 80, SequentialWritesPerSecond: 70, RandomReadsPerSecond: 60, RandomWritesPerSecond: 50,
+	}), cost("vdc", 3000, 95, nil), cost("vdd", 3000, 95, nil)}
+	got := diskOf(&s, a)
+	if d := cmp.Diff(want, got.Costs); d != "" || got.Weight != 0 || got.Limits != nil {
+		t.Errorf("weight %d, limits %+v, costs (-want +got):\n%s", got.Weight, got.Limits, d)
+	}
+	if want := []string{`disk costs: the model of "vdc" in cgroupRoot has not all of its six numbers: the kernel's own is kept`}; !cmp.Equal(a.Reasons, want) {
+		t.Errorf("reasons %q; want %q", a.Reasons, want)
+	}
+	s = sloconfig.Defaults()
+	s.QOS.LS.BlkIO = blkio
+	if got := diskOf(&s, &tick.Advice{}); got.Costs != nil {
+		t.Errorf("of the class LS: %+v", got.Costs)
+	}
+}

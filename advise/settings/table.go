@@ -140,6 +140,7 @@ func (s *Settings) commonRows() []Row {
 			"It is io.cost of cgroup version 2, by which weights count with any scheduler: all, or disks with semicolons between them, each alone or with "+
 			"targets in io.cost.qos' own words, as in `vda=rpct:95,rlat:5000;vdb`.").shownAs("none")
 	diskMax.Koordinator = "`blkioQOS` of `beClass` adds to it"
+	diskCost.Koordinator = "`blkioQOS` of `cgroupRoot`, for the disks that are not named here"
 	return []Row{
 		oneOf("policy", &s.Policy, PolicyNames(), "how to decide ("+strings.Join(PolicyNames(), ", ")+")\n--list says what each does."),
 		reserved,

@@ -210,6 +210,9 @@ func (q *ResourceQOS) check() []*fault {
 			v.network(c.name+".networkQOS.", n)
 		}
 	}
+	if q.Root != nil && q.Root.BlkIO != nil {
+		v.blkio("cgroupRoot.blkioQOS.", q.Root.BlkIO)
+	}
 	if q.Policies != nil {
 		v.oneOf("policies.netQOSPolicy", q.Policies.NetQOSPolicy, "", NetQOSPolicyTC, NetQOSPolicyTerway)
 	}
@@ -230,41 +233,12 @@ func (q *ResourceQOS) unused() (paths []string) {
 		if b := c.BlkIO; b != nil && c.ClassQOS != q.BE && (IsTrue(b.Enable) || len(b.Blocks) > 0) {
 			paths = append(paths, c.name+".blkioQOS")
 		} else if b != nil {
-			paths = append(paths, b.unused(c.name+".blkioQOS.")...)
+			paths = append(paths, b.unused(c.name+".blkioQOS.", false)...)
 		}
 		paths = append(paths, c.unusedNetwork(q)...)
 	}
-	return paths
-}
-
-// unused are the blocks that are no disks.
-func (b *BlkIOQOS) unused(in string) (paths []string) {
-	for i := range b.Blocks {
-		if one := &b.Blocks[i]; one.Type != BlockDevice {
-			paths = append(paths, fmt.Sprintf("%sblocks[%d] (type %q)", in, i, fields.Clip(one.Type)))
-		}
+	if q.Root != nil && q.Root.BlkIO != nil {
+		paths = append(paths, q.Root.BlkIO.unused("cgroupRoot.blkioQOS.", true)...)
 	}
 	return paths
-}
-
-// Bounds of a disk's limits, in a second.
-const (
-	maxBlocks     = 64
-	maxDiskBytes  = 1 << 50
-	maxDiskNumber = 1 << 30
-)
-
-func (c *checks) blkio(in string, b *BlkIOQOS) {
-	if len(b.Blocks) > maxBlocks {
-		c.wrong(in+"blocks", "%d of them: want %d at most", len(b.Blocks), maxBlocks)
-	}
-	for i := range b.Blocks[:min(len(b.Blocks), maxBlocks)] {
-		one := &b.Blocks[i]
-		at := fmt.Sprintf("%sblocks[%d].ioCfg.", in, i)
-		c.within(at+"readIOPS", one.IO.ReadIOPS, 0, maxDiskNumber)
-		c.within(at+"writeIOPS", one.IO.WriteIOPS, 0, maxDiskNumber)
-		c.within(at+"readBPS", one.IO.ReadBPS, 0, maxDiskBytes)
-		c.within(at+"writeBPS", one.IO.WriteBPS, 0, maxDiskBytes)
-		c.within(at+"ioWeightPercent", one.IO.IOWeightPercent, 1, 100)
-	}
 }

@@ -95,11 +95,10 @@ func (c *ConfigMap) note(key string, faults []*fault, instead string) {
 var (
 	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 	otherFields = []string{
-		"groupIdentity", "coreExpeller", "cpuPolicy", "cgroupRoot", "extensions", "minFreeKbytesFactor", "watermarkScaleFactor",
-		"memcgReapBackGround",
-		"readLatency", "writeLatency", "readLatencyPercent", "writeLatencyPercent", "enableUserModel", "modelReadBPS", "modelWriteBPS",
-		"modelReadSeqIOPS", "modelWriteSeqIOPS", "modelReadRandIOPS", "modelWriteRandIOPS",
+		"groupIdentity", "coreExpeller", "cpuPolicy", "extensions", "minFreeKbytesFactor", "watermarkScaleFactor", "memcgReapBackGround",
 	}
+	// ofClasses are the parts of a class that cgroupRoot has as well, and nobody acts on there.
+	ofClasses = []string{"cgroupRoot.cpuQOS", "cgroupRoot.memoryQOS", "cgroupRoot.resctrlQOS", "cgroupRoot.networkQOS"}
 	// pageCacheLimit begins the names of several, which kernels write as pagecache_limit.
 	pageCacheLimit = "pagecachelimit"
 )
@@ -107,6 +106,9 @@ var (
 // unknownNote marks a field that is none of Koordinator's either, as far as is known here.
 func unknownNote(path string) string {
 	name := path[strings.LastIndexByte(path, '.')+1:]
+	if slices.ContainsFunc(ofClasses, func(part string) bool { return strings.HasSuffix(strings.ToLower(path), strings.ToLower("."+part)) }) {
+		return ""
+	}
 	if strings.HasPrefix(strings.ToLower(strings.ReplaceAll(name, "_", "")), pageCacheLimit) || slices.ContainsFunc(otherFields, func(f string) bool { return strings.EqualFold(f, name) }) {
 		return ""
 	}

@@ -73,6 +73,10 @@ func fieldCases() []fieldCase {
 		{KeyBurst, "sharePoolThresholdPercent", "50", hundred},
 
 		{KeySystem, "totalNetworkBandwidth", "", `"10G" "0" "1000000000"|"" "-1" "2P" "x" true [] {}`},
+		{KeyQOS, "cgroupRoot.blkioQOS.enable", "", boolean},
+		{KeyQOS, "cgroupRoot.blkioQOS.blocks", "", `[{"name":"/dev/sdb","type":"device","ioCfg":{"readLatency":3000,"readLatencyPercent":0,"enableUserModel":true,"modelReadBPS":1}}]|` +
+			`[{"ioCfg":{"readLatency":0}}] [{"ioCfg":{"writeLatency":60000001}}] [{"ioCfg":{"writeLatencyPercent":101}}] [{"ioCfg":{"modelWriteBPS":0}}] ` +
+			`[{"ioCfg":{"modelReadSeqIOPS":0}}] [{"ioCfg":{"modelWriteSeqIOPS":-1}}] [{"ioCfg":{"modelReadRandIOPS":1.5}}] [{"ioCfg":{"modelWriteRandIOPS":1073741825}}] [{"ioCfg":{"enableUserModel":1}}]`},
 		{KeyQOS, "policies.netQOSPolicy", "", `"tc" "terway-qos" ""|"TC" "cni" 1`},
 	}
 	for _, c := range []struct{ name, ratio, scale, adjust, end, start string }{

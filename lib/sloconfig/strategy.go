@@ -129,6 +129,12 @@ type ResourceQOS struct {
 	LS     *ClassQOS `json:"lsClass,omitempty"`
 	BE     *ClassQOS `json:"beClass,omitempty"`
 	System *ClassQOS `json:"systemClass,omitempty"`
+	Root   *RootQOS  `json:"cgroupRoot,omitempty"`
+}
+
+// RootQOS is what is acted on of the root cgroup's settings: how the kernel shares disks by costs.
+type RootQOS struct {
+	BlkIO *BlkIOQOS `json:"blkioQOS,omitempty"`
 }
 
 // ClassQOS is a class's settings. A part that is nil or not enabled is left alone.
@@ -184,11 +190,25 @@ type Block struct {
 	IO   IOCfg  `json:"ioCfg,omitzero"`
 }
 
-// IOCfg are limits in a second, where 0 is none, and a weight of 1 to 100.
+// IOCfg are limits in a second, where 0 is none, and a weight of 1 to 100; and what Koordinator reads of [ResourceQOS.Root] alone: from
+// which latency on a disk is saturated, in microseconds, the percentile of reads or writes that is measured, and a model of what the disk
+// can do in a second.
 type IOCfg struct {
 	ReadIOPS        *int64 `json:"readIOPS,omitempty"`
 	WriteIOPS       *int64 `json:"writeIOPS,omitempty"`
 	ReadBPS         *int64 `json:"readBPS,omitempty"`
 	WriteBPS        *int64 `json:"writeBPS,omitempty"`
 	IOWeightPercent *int64 `json:"ioWeightPercent,omitempty"`
+
+	ReadLatency         *int64 `json:"readLatency,omitempty"`
+	WriteLatency        *int64 `json:"writeLatency,omitempty"`
+	ReadLatencyPercent  *int64 `json:"readLatencyPercent,omitempty"`
+	WriteLatencyPercent *int64 `json:"writeLatencyPercent,omitempty"`
+	EnableUserModel     *bool  `json:"enableUserModel,omitempty"`
+	ModelReadBPS        *int64 `json:"modelReadBPS,omitempty"`
+	ModelWriteBPS       *int64 `json:"modelWriteBPS,omitempty"`
+	ModelReadSeqIOPS    *int64 `json:"modelReadSeqIOPS,omitempty"`
+	ModelWriteSeqIOPS   *int64 `json:"modelWriteSeqIOPS,omitempty"`
+	ModelReadRandIOPS   *int64 `json:"modelReadRandIOPS,omitempty"`
+	ModelWriteRandIOPS  *int64 `json:"modelWriteRandIOPS,omitempty"`
 }

@@ -13,8 +13,8 @@ func TestUnsupported(t *testing.T) {
 	c := Memory{}.Settle("x", map[string]string{
 		KeyColocation: `{"enable":true,"cpuReclaimTresholdPercent":50,"nodeConfigs":[{"name":"n","nodeSelector":{},"extensions":{}}]}`,
 		KeyThreshold:  `{"enable":true,"clusterStrategy":{"enable":true}}`,
-		KeyQOS: `{"clusterStrategy":{"policies":{"cpuPolicy":"coreSched","netQOSPolicy":"tc"},"cgroupRoot":{},"beClass":{"cpuQOS":{"groupIdentity":-1,"coreExpeller":true},
-			"memoryQOS":{"pageCacheLimitEnable":1,"PageCacheLimitSize":2,"pagecache_limit_sync":3},"blkioQOS":{"enable":true,"blocks":[{"name":"pool","type":"volumegroup","ioCfg":{"readLatency":3}}]},
+		KeyQOS: `{"clusterStrategy":{"policies":{"cpuPolicy":"coreSched","netQOSPolicy":"tc"},"cgroupRoot":{"memoryQOS":{"enable":true}},"beClass":{"cpuQOS":{"groupIdentity":-1,"coreExpeller":true},
+			"memoryQOS":{"pageCacheLimitEnable":1,"PageCacheLimitSize":2,"pagecache_limit_sync":3},"blkioQOS":{"enable":true,"blocks":[{"name":"pool","type":"volumegroup","ioCfg":{"readLatencies":3}}]},
 			"networkQOS":{"enable":true,"ingressLimit":50}},"lsrClass":{"networkQOS":{"enable":true}}}}`,
 		KeyBurst:                        "",
 		"host-application-config":       `{"applications":[{"name":"nginx"}]}`,
@@ -27,10 +27,10 @@ func TestUnsupported(t *testing.T) {
 		"cpu-normalization-config", "host-application-config", "resource-treshold-config (not known)",
 		"colocation-config: cpuReclaimTresholdPercent (not known)", "colocation-config: nodeConfigs[0].extensions",
 		"resource-threshold-config: enable (not known)",
-		"resource-qos-config: clusterStrategy.policies.cpuPolicy", "resource-qos-config: clusterStrategy.cgroupRoot",
+		"resource-qos-config: clusterStrategy.policies.cpuPolicy", "resource-qos-config: clusterStrategy.cgroupRoot.memoryQOS",
 		"resource-qos-config: clusterStrategy.beClass.cpuQOS.groupIdentity", "resource-qos-config: clusterStrategy.beClass.cpuQOS.coreExpeller",
 		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pageCacheLimitEnable", "resource-qos-config: clusterStrategy.beClass.memoryQOS.PageCacheLimitSize",
-		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pagecache_limit_sync", "resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.readLatency",
+		"resource-qos-config: clusterStrategy.beClass.memoryQOS.pagecache_limit_sync", "resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.readLatencies (not known)",
 		"resource-qos-config: clusterStrategy.lsrClass.networkQOS", `resource-qos-config: clusterStrategy.beClass.blkioQOS.blocks[0] (type "volumegroup")`,
 		"resource-qos-config: clusterStrategy.beClass.networkQOS.ingressLimit", "system-config: clusterStrategy.minFreeKbytesFactor",
 	}
@@ -63,6 +63,18 @@ func TestUnused(t *testing.T) {
 		{cluster(`"lsClass":{` + parts + `}`), "clusterStrategy.lsClass.cpuQOS"},
 		{cluster(`"beClass":{` + parts + `}`), ""},
 		{cluster(`"lsClass":{"blkioQOS":{"enable":true}},"beClass":{"blkioQOS":{"enable":true,"blocks":[{"name":"/dev/sdb","type":"device"}]}}`), "clusterStrategy.lsClass.blkioQOS"},
+		{
+			cluster(`"beClass":{"blkioQOS":{"enable":true,"blocks":[{"name":"sdb","type":"device","ioCfg":{"readIOPS":5,"readLatency":3000,"enableUserModel":true}}]}}`),
+			"clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.readLatency clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.enableUserModel",
+		},
+		{
+			cluster(`"cgroupRoot":{"blkioQOS":{"enable":true,"blocks":[{"name":"sdb","type":"device","ioCfg":{"readLatency":3000,"enableUserModel":true,"ioWeightPercent":50}}]}}`),
+			"clusterStrategy.cgroupRoot.blkioQOS.blocks[0].ioCfg.ioWeightPercent",
+		},
+		{
+			cluster(`"cgroupRoot":{` + parts + `,"networkQOS":{"enable":true},"blkioQOS":{"enable":true,"blocks":[]}}`),
+			"clusterStrategy.cgroupRoot.cpuQOS clusterStrategy.cgroupRoot.memoryQOS clusterStrategy.cgroupRoot.resctrlQOS clusterStrategy.cgroupRoot.networkQOS",
+		},
 		{cluster(`"systemClass":{` + parts + `}`), "clusterStrategy.systemClass.cpuQOS clusterStrategy.systemClass.resctrlQOS"},
 		{cluster(`"SYSTEMCLASS":{"RESCTRLQOS":{"ENABLE":true}}`), "clusterStrategy.systemClass.resctrlQOS"},
 		{cluster(`"systemClass":{"cpuQOS":{"schedIdle":0}}`), "clusterStrategy.systemClass.cpuQOS"},

@@ -23,7 +23,7 @@ const (
 // Reasons that the paragraph about disks says in its own sentences.
 var (
 	diskStep   = regexp.MustCompile(`^guard: step \d+: disk taken from batch \((\d+) of (\d+)\) at (\S+), because (.+)$`)
-	diskReason = regexp.MustCompile(`^batch disks: (weight \d|at most )`)
+	diskReason = regexp.MustCompile(`^(batch disks: (weight \d|at most )|disk costs: io\.cost on )`)
 )
 
 // diskSays is what the advice limits of the disks' use, what was done with it, and who waited for a disk. about is nil for the node.
@@ -34,7 +34,7 @@ func diskSays(t *tick.Tick, about *tick.Pod) (s []string) {
 	if about != nil && about.QoS != tick.QoSReclaimed {
 		return serviceOnDisks(about)
 	}
-	s = append(diskLimits(t, about), diskWeight(t, about)...)
+	s = slices.Concat(diskLimits(t, about), diskWeight(t, about), diskCosts(t))
 	limited := len(s) > 0
 	if about != nil {
 		if did := ioDone(about.IO); did != "" {
@@ -137,11 +137,7 @@ func limitSays(d *tick.DiskLimit) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	on := "disk " + brief(d.Disk)
-	if d.Disk == tick.AllDisks {
-		on = "each disk"
-	}
-	return list(parts) + " on " + on
+	return list(parts) + " on " + diskNamed(d.Disk)
 }
 
 // diskWeight is the advised weight of the innermost cgroup that has one.
@@ -162,6 +158,33 @@ func diskWeight(t *tick.Tick, about *tick.Pod) []string {
 	}
 	return []string{fmt.Sprintf("The weight of %s on disks was %d (the usual is 100): beside others it gets that part, where the disk's scheduler heeds weights.",
 		brief(of), *weight)}
+}
+
+// diskCosts are the disks that the kernel is to share by costs.
+func diskCosts(t *tick.Tick) []string {
+	if t.Advice == nil {
+		return nil
+	}
+	var names []string
+	for i := range t.Advice.Cgroups {
+		for j := range t.Advice.Cgroups[i].IOCost {
+			if d := &t.Advice.Cgroups[i].IOCost[j]; d.Enabled != nil && *d.Enabled {
+				names = append(names, diskNamed(d.Disk))
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("The kernel was to share %s by what reads and writes cost (io.cost): there a weight counts with each scheduler.", list(names[:min(len(names), mostLimits)]))}
+}
+
+// diskNamed is a disk as a sentence names it.
+func diskNamed(disk string) string {
+	if disk == tick.AllDisks {
+		return "each disk"
+	}
+	return "disk " + brief(disk)
 }
 
 // ioDone is what a pod did on disks, empty where nothing of it is known.
@@ -223,7 +246,7 @@ func diskState(t *tick.Tick, limited bool) (s []string) {
 	if t.Isolation == nil || !limited {
 		return s
 	}
-	for _, key := range []string{"ioMax", "ioWeight"} {
+	for _, key := range []string{"ioMax", "ioWeight", "ioCost"} {
 		if slices.Contains(t.Isolation.Unavailable, key) {
 			s = append(s, fmt.Sprintf("This kernel has no file for %s: none of that is in force.", key))
 		}

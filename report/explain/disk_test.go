@@ -54,6 +54,12 @@ func TestDisk(t *testing.T) {
 			t.Errorf("the node: %s", text)
 		}
 	}
+	x.Advice.Cgroups = append(x.Advice.Cgroups, tick.Cgroup{Cgroup: "/", IOCost: []tick.DiskCost{{Disk: "vdb", Enabled: new(true)}, {Disk: tick.AllDisks, Enabled: new(true)}, {Disk: "vda"}}})
+	x.Advice.Reasons = append(x.Advice.Reasons, `disk costs: io.cost on 2 disks ("vdb, all")`)
+	const costs = " The kernel was to share disk vdb and each disk by what reads and writes cost (io.cost): there a weight counts with each scheduler."
+	if text := spaces(ask(t, Question{At: at}, x)); !strings.Contains(text, costs) || strings.Contains(text, "disk costs:") {
+		t.Errorf("the node, with costs: %s", text)
+	}
 	if text := spaces(ask(t, Question{Pod: "shop/web", At: at}, x)); !strings.Contains(text, "Disk: It wrote 2.00 KiB a second. It waited for I/O in 23.4 % of the time. ") ||
 		strings.Contains(text, "limited to") {
 		t.Errorf("a service: %s", text)

@@ -146,16 +146,22 @@ func measureService(b *testing.B, client string, s *service, own []cell, table *
 	// At the top, where systemd has its slices: batch work below a cgroup that holds services too spends what that has against the
 	// kernel's own threads, which the services wait for (BenchmarkHierarchy).
 	m := &measurement{client: client, protocol: s.protocol, again: again, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
-	m.classify = filepath.Join(dir, "classify.yaml")
-	rules := fmt.Sprintf("rules:\n  - {cgroup: %s, class: shared}\n  - {cgroup: %s, class: reclaimed}\n  - {cgroup: %s, class: system}\n", m.service.Name, m.batch.Name, m.polder.Name)
-	if err := os.WriteFile(m.classify, []byte(rules), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	m.classifyInto(b, dir)
 	port := freePort(b)
 	m.address = "127.0.0.1:" + port
 	s.start(b, m.service, dir, port)
 	answers(b, client, s.protocol, m.address)
 	m.cells(b, own, ways, table)
+}
+
+// classifyInto writes the rules of which cgroup is whose.
+func (m *measurement) classifyInto(b *testing.B, dir string) {
+	b.Helper()
+	m.classify = filepath.Join(dir, "classify.yaml")
+	rules := fmt.Sprintf("rules:\n  - {cgroup: %s, class: shared}\n  - {cgroup: %s, class: reclaimed}\n  - {cgroup: %s, class: system}\n", m.service.Name, m.batch.Name, m.polder.Name)
+	if err := os.WriteFile(m.classify, []byte(rules), 0o644); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // cells measures the service alone at each load, and in each way beside each job.

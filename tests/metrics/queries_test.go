@@ -256,7 +256,7 @@ func TestDashboard(t *testing.T) {
 	}
 	for _, subject := range []string{
 		"CPU by class", "Reclaimed CPU: offered, requested, used", "CPUs of the pools", "Rules that are met", "Evictions by rule and state",
-		"Disks: use and waiting for them", "Uplinks: what services and batch send",
+		"Batch at its memory limit", "Memory: taken back, and needed again", "Disks: use and waiting for them", "Uplinks: what services and batch send",
 	} {
 		if !slices.ContainsFunc(d.Panels, func(p panel) bool { return p.Title == subject }) {
 			t.Errorf("there is no panel %q", subject)

@@ -66,22 +66,6 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// A pod that asks for reclaimed resources is bound once the node offers them. kubelet takes the offer as it is.
-func TestExtendedResources(t *testing.T) {
-	n := sharedNode(t)
-	c := n.ControlPlane
-	c.Apply(Guide("reclaimed-normal-pod"))
-	if status, answer := c.API("PATCH", "/api/v1/nodes/"+n.Name+"/status", `{"status":{
-		"capacity": {"resource.katalyst.kubewharf.io/reclaimed_millicpu": "2k", "resource.katalyst.kubewharf.io/reclaimed_memory": "4Gi"},
-		"allocatable": {"resource.katalyst.kubewharf.io/reclaimed_millicpu": "2k", "resource.katalyst.kubewharf.io/reclaimed_memory": "4Gi"}}}`); status != 200 {
-		t.Fatalf("status %d: %s", status, answer)
-	}
-	n.AwaitRunning("reclaimed-normal-pod")
-	if cgroup := n.ContainerCgroup("reclaimed-normal-pod", "stress"); !strings.HasPrefix(cgroup, "/kubepods/besteffort/pod") {
-		t.Errorf("the cgroup is %s", cgroup)
-	}
-}
-
 // A node whose kubelet has the CPU manager's policy static.
 func TestStatic(t *testing.T) {
 	n := Start(t, control(t), Options{Name: "inner", CPUManagerPolicy: "static", Kubelet: map[string]any{"cpuManagerReconcilePeriod": "1s"}})

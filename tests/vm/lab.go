@@ -5,6 +5,7 @@ package vm
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,6 +71,24 @@ func Open(ctx context.Context, dir string) (*Lab, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// AddPrograms gives all further guests programs of the host's, with their libraries.
+func (l *Lab) AddPrograms(ctx context.Context, programs ...string) error {
+	for _, program := range programs {
+		files, err := qemu.WithLibraries(ctx, program)
+		if err != nil {
+			return err
+		}
+		maps.Copy(l.files, files)
+	}
+	return nil
+}
+
+// AddFile gives all further guests a program that needs no libraries.
+func (l *Lab) AddFile(name, from string) (err error) {
+	l.files[name], err = os.ReadFile(from)
+	return err
 }
 
 // initramfs is the whole of a guest's files.

@@ -182,10 +182,12 @@ func TestForms(t *testing.T) {
 		d.t = t
 		d.followsKubeletsFile()
 	})
-	t.Run("restore", func(t *testing.T) {
+	t.Run("network", func(t *testing.T) { // with a restore at its end
 		d.t = t
-		d.apply("restore=true")
-		d.ready("done", "done")
+		d.shapesUplink(t)
+	})
+	t.Run("restored", func(t *testing.T) {
+		d.t = t
 		if cnr, ofNode := d.offer(); cnr != "" || ofNode != "" {
 			t.Errorf("after the restore the CustomNodeResource offers %q and the node %q", cnr, ofNode)
 		}

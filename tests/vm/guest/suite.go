@@ -29,7 +29,7 @@ type test struct {
 	run  func(*T)
 }
 
-var suites = []suite{guide48, load48, basics, cold, sharedDisks, version1, hybrid, faults, systemd, packaged, record48, wedged, crashing}
+var suites = []suite{guide48, load48, basics, cold, sharedDisks, redisDisk, newFiles, version1, hybrid, faults, systemd, packaged, record48, wedged, crashing}
 
 const (
 	// patience is how long a test waits for what has to come. It comes at once or in some seconds; a guest whose host has other work to

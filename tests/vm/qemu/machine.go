@@ -12,8 +12,10 @@ type Machine struct {
 	// GuideNumbering numbers the CPUs as most firmware does, and as the guide's node has them: first every core's first
 	// thread, then every core's second one, so that CPU i's sibling is i+24 on 24 cores. QEMU's own is 2i and 2i+1.
 	GuideNumbering bool
-	// DiskBytesPerSecond is what the virtio disk does, which keeps nothing of what it is given; 0 where there is none.
+	// DiskBytesPerSecond is what the virtio disk does; 0 where there is none.
 	DiskBytesPerSecond int
+	// DiskFile is what the disk keeps its data in. Without one it keeps nothing of what it is given.
+	DiskFile string
 	// Parameters are more of the kernel's.
 	Parameters string
 }
@@ -48,7 +50,11 @@ func (m Machine) Arguments() []string {
 			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=m%d,cpus=%d-%d", i, i, i*perSocket, (i+1)*perSocket-1))
 	}
 	if m.DiskBytesPerSecond > 0 {
-		args = append(args, "-drive", fmt.Sprintf("file.driver=null-co,file.size=%d,format=raw,if=virtio,throttling.bps-total=%d", 1<<30, m.DiskBytesPerSecond))
+		file := fmt.Sprintf("file.driver=null-co,file.size=%d", 1<<30)
+		if m.DiskFile != "" {
+			file = "cache=unsafe,file=" + m.DiskFile // nothing of it outlives the guest
+		}
+		args = append(args, "-drive", fmt.Sprintf("%s,format=raw,if=virtio,throttling.bps-total=%d", file, m.DiskBytesPerSecond))
 	}
 	return args
 }

@@ -1,0 +1,199 @@
+package colocation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"polder/tests/group"
+	"polder/tests/need"
+	"polder/tests/vm"
+	"polder/tests/vm/qemu"
+	"polder/tests/vm/wire"
+)
+
+// BenchmarkColocationDisk measures redis with fsync on every write beside a job that fills the same disk, on this machine: cgroup v1 holds a
+// job to limits as far as it writes past the page cache itself. The results are a part of docs/colocation.md.
+func BenchmarkColocationDisk(b *testing.B) { disksBenchmark(b, "Disks", nativeDisk) }
+
+// BenchmarkColocationGuestDisk is the same in a guest with cgroup v2, where Polder has its whole loop.
+func BenchmarkColocationGuestDisk(b *testing.B) { disksBenchmark(b, "Disks with cgroup v2", guestDisk) }
+
+func disksBenchmark(b *testing.B, title string, measure func(*testing.B, string) string) {
+	b.Helper()
+	if os.Getenv("QUICK") != "" {
+		fmt.Printf("%s: left out of the quick run\n", title)
+		return
+	}
+	need.Root(b)
+	need.Program(b, "redis-server", "redis-server")
+	need.Program(b, "stress-ng", "stress-ng")
+	text := measure(b, build(b))
+	out := os.Getenv("COLOCATION_OUTPUT")
+	if out == "" {
+		fmt.Print(text)
+		return
+	}
+	page, err := os.ReadFile(out)
+	if err == nil {
+		err = os.WriteFile(out, []byte(withSection(string(page), title, text)), 0o644)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// withSection is a page with a section in the place of the one of that title, or at the end.
+func withSection(page, title, text string) string {
+	heading := "\n## " + title + "\n"
+	before, old, _ := strings.Cut(page, heading)
+	after := ""
+	if at := strings.Index(old, "\n## "); at >= 0 {
+		after = old[at:]
+	}
+	return before + heading + text + after
+}
+
+// direct is a job that writes past the page cache: what it writes is its own on cgroup v1, too.
+var direct = stressor("hdd", "writes past the page cache", "--hdd-bytes 64m --hdd-opts direct", false)
+
+// limitOfDisk is what batch may write in a second on this machine.
+const limitOfDisk = "--batch-disk-max all=write:4Mi"
+
+// inBlkio makes the hierarchy of disks one of a cgroup's own.
+func inBlkio(b *testing.B, g *group.Group) {
+	b.Helper()
+	dir := "/sys/fs/cgroup/blkio" + g.Name
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	g.Dirs = append(g.Dirs, dir)
+}
+
+// nativeDisk measures on this machine.
+func nativeDisk(b *testing.B, client string) string {
+	b.Helper()
+	need.CgroupsV1(b, "blkio")
+	s := services[2]
+	hdd := &jobs[slices.IndexFunc(jobs, func(j job) bool { return strings.HasPrefix(j.name, "stress-ng --hdd") })]
+	dir := b.TempDir()
+	m := &measurement{client: client, protocol: s.protocol, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
+	inBlkio(b, m.batch)
+	m.classifyInto(b, dir)
+	port := freePort(b)
+	m.address = "127.0.0.1:" + port
+	s.start(b, m.service, dir, port)
+	answers(b, client, s.protocol, m.address)
+	ways := []way{ways[0], {"Polder, `--policy harvest`", polder("harvest")}, {"Polder, `--policy harvest " + limitOfDisk + "`", polder("harvest " + limitOfDisk)}}
+	list, table, wrote := []cell{{&s, 20, hdd}, {&s, 20, &direct}}, newTable(), map[string]float64{}
+	const rounds = 3
+	for range rounds {
+		for _, c := range list {
+			own := make([]way, len(ways))
+			for i, w := range ways {
+				own[i] = way{w.name, writing(w, func(bytes float64) { wrote[c.job.name+w.name] += bytes / rounds })}
+			}
+			m.cells(b, []cell{c}, own, table)
+		}
+	}
+	var rows strings.Builder
+	for _, r := range table.rows {
+		p99, least, most := r.of(func(x result) float64 { return x.P99 })
+		p50, _, _ := r.of(func(x result) float64 { return x.P50 })
+		errors, _, _ := r.of(func(x result) float64 { return float64(x.Errors) })
+		name, writes := "", ""
+		if r.cell.job != nil {
+			name, writes = r.cell.job.name, fmt.Sprintf("%.1f", wrote[r.cell.job.name+r.way]/(1<<20))
+		}
+		fmt.Fprintf(&rows, "| %s | %s | %.2f | %.2f (%.2f-%.2f) | %.0f | %s |\n", name, r.way, p50, p99, least, most, errors, writes)
+	}
+	return fmt.Sprintf(`
+On this machine (%s), with the limits that cgroup v1 has: they hold what a job writes past the page cache itself (`+"`O_DIRECT`"+`); what goes
+through it is written by the kernel's own threads, and is nobody's ([disk.md](disk.md)). %.0f writes a second, medians of %d and in brackets the least and the most.
+
+| batch job | way | p50 ms | p99 ms | errors | the job itself writes MiB/s |
+|---|---|---|---|---|---|
+%s`, kernel(), table.rows[0].rate, rounds, rows.String())
+}
+
+// writing is a way that tells how much the batch job wrote in a second while it was in force.
+func writing(w way, tell func(bytesPerSecond float64)) func(*testing.B, *measurement) func() {
+	return func(b *testing.B, m *measurement) func() {
+		b.Helper()
+		end, begun, before := w.begin(b, m), time.Now(), blkioWritten(b, m.batch)
+		return func() {
+			b.Helper()
+			tell((blkioWritten(b, m.batch) - before) / time.Since(begun).Seconds())
+			end()
+		}
+	}
+}
+
+// blkioWritten are the bytes that a cgroup of version 1 has written to disks itself.
+func blkioWritten(b *testing.B, g *group.Group) (bytes float64) {
+	b.Helper()
+	for line := range strings.Lines(g.Read("blkio.throttle.io_service_bytes")) {
+		var device string
+		var n float64
+		if _, err := fmt.Sscanf(line, "%s Write %f", &device, &n); err == nil {
+			bytes += n
+		}
+	}
+	return bytes
+}
+
+// guestDisk measures in a guest.
+func guestDisk(b *testing.B, client string) string {
+	b.Helper()
+	if err := qemu.Missing(); err != nil {
+		b.Fatal(err)
+	}
+	ctx, dir := context.Background(), b.TempDir()
+	lab, err := vm.Open(ctx, dir)
+	if err == nil {
+		err = lab.AddPrograms(ctx, "redis-server", "stress-ng")
+	}
+	if err == nil {
+		err = lab.AddFile("bin/load", client)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	const speed = 8 << 20
+	machine := vm.Machine{Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1, MemoryMiB: 1536, DiskBytesPerSecond: speed, DiskFile: filepath.Join(dir, "disk")}
+	if out, err := exec.Command("/usr/sbin/mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=0,lazy_journal_init=0", machine.DiskFile, "1024M").CombinedOutput(); err != nil {
+		b.Fatalf("mke2fs: %v: %s", err, out)
+	}
+	report, err := lab.Run(ctx, machine, "redis")
+	if err != nil {
+		b.Fatalf("%v\n%v\n%s", err, report, report.Tail())
+	}
+	fmt.Print(report)
+	data, err := report.File(wire.DiskFile)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var rows []wire.DiskRow
+	if err := json.Unmarshal(data, &rows); err != nil {
+		b.Fatal(err)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, `
+In a guest (Debian's kernel, cgroup v2, ext4 on a virtio disk of %d MiB/s): `+"`stress-ng --hdd 4`"+` writes through the page cache to the same file system. 30 writes a second, 30 s for each row
+after 40 s in which it was in force.
+
+| way | p50 ms | p99 ms | p99.9 ms | errors | the job writes MiB/s |
+|---|---|---|---|---|---|
+`, speed>>20)
+	for _, r := range rows {
+		fmt.Fprintf(&text, "| %s | %.1f | %.1f | %.1f | %d | %.2f |\n", r.Way, r.P50, r.P99, r.P999, r.Errors, r.JobBytesPerSecond/(1<<20))
+	}
+	return text.String()
+}
