@@ -60,8 +60,16 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"", "ab", 2}, {"ab", "", 2}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "acb", 1}, {"abc", "bc", 1},
-		{"kitten", "sitting", 3}, {"abcd", "badc", 2}, {"ca", "abc", 3},
+		{"", "", 0},
+		{"", "ab", 2},
+		{"ab", "", 2},
+		{"abc", "abc", 0},
+		{"abc", "abd", 1},
+		{"abc", "acb", 1},
+		{"abc", "bc", 1},
+		{"kitten", "sitting", 3},
+		{"abcd", "badc", 2},
+		{"ca", "abc", 3},
 	} {
 		if got := distance(c.a, c.b); got != c.want {
 			t.Errorf("%q to %q: %d; want %d", c.a, c.b, got, c.want)

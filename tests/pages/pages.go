@@ -63,7 +63,7 @@ func Names() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []string{"CONTRIBUTING.md", "README.md", "SECURITY.md", "deploy/cron/README.md"}
+	all := []string{"CONTRIBUTING.md", "README.md", "SECURITY.md"}
 	for _, path := range found {
 		if !slices.Contains(generated, strings.TrimSuffix(filepath.Base(path), ".md")) {
 			all = append(all, filepath.Join("docs", filepath.Base(path)))
@@ -124,7 +124,7 @@ type Example struct {
 // starts is how a command of a page begins, without what it may have before it: variables' values. Any other line of a block is what the
 // command above it prints, so that a command that is missing here fails as output that nobody printed.
 var starts = regexp.MustCompile(`^(?:[A-Z_]+=\S+ )*(advise|apt|apt-get|cat|collect|colocate|ctr|curl|docker|echo|env|evict|find|findmnt|for|` +
-	`git|go|grep|gzip|head|helm|install|isolate|journalctl|jq|kill|kubectl|ls|make|mkdir|printf|ps|report|rm|` +
+	`git|go|grep|gzip|head|helm|install|isolate|journalctl|jq|kill|kubectl|ls|make|mkdir|printf|ps|report|` +
 	`s6-svc|s6-svscanctl|s6-svstat|scripts/\S+|ss|` +
 	`systemctl|tail|tar|ulimit|uname|wc|/usr/local/lib/polder/s6/start) `)
 

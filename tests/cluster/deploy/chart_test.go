@@ -89,6 +89,8 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 		"advise.flags.policy=katalyst":   "at '/advise/flags/policy'",
 		"collect.flags.slo-config=a/b":   "at '/collect/flags/slo-config'",
 
+		"centre.enabled=true,centre.hostNetwork=true,metrics.enabled=true": "centre.hostNetwork and metrics.enabled exclude each other",
+
 		"network.enabled=true":                        "network.enabled needs network.rate, as 1Gbit",
 		"network.enabled=true,form=single":            "network.enabled needs form=containers",
 		"network.enabled=true,network.rate=fast":      "at '/network/rate'",
