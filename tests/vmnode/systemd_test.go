@@ -45,7 +45,7 @@ func (d driver) tier() string { return d.cpu + systemdTier }
 func (d driver) taken() string { return " from " + d.quota + " to " + d.none }
 
 // four is small: nothing needs more where there is no guide to walk.
-var four = qemu.Machine{Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1, MemoryMiB: 2048}
+var four = qemu.Machine{Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1, MemoryMiB: ample}
 
 // suppressedConfig holds batch pods to four fifths of a CPU, whatever services use, and makes them idle.
 const suppressedConfig = `
@@ -119,8 +119,8 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 			"containers":[{"name":"c","image":"registry.local/pause:1","imagePullPolicy":"Never","volumeMounts":[{"name":"v","mountPath":"/v"}]}],
 			"volumes":[{"name":"v","configMap":{"name":"nobody-makes-it"}}]}}`, n))
 		w.await("kubelet takes the quota off for a new pod", func() string { return w.resetsBeyond(d, seen) })
+		w.say("new pod %d", n)
 	}
-	w.say("seven new pods")
 	seen := w.resets(d)
 	w.await("kubelet takes the quota off with its update of each minute", func() string { return w.resetsBeyond(d, seen) })
 	w.say("kubelet's own update")
