@@ -69,27 +69,27 @@ var tiers = []tier{
 		runs:  []run{{command: []string{"scripts/lint"}}},
 	},
 	{
-		name: "vm", does: "virtual machines (QEMU): cgroup v2, v1 and hybrid, systemd, faults, 48 CPUs", takes: "7 minutes",
+		name: "vm", does: "virtual machines (QEMU): cgroup v2, v1 and hybrid, systemd, faults, 48 CPUs", takes: "12 minutes",
 		setup: []setup{kernel, debian},
 		runs:  []run{{packages: []string{"./tests/vm/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=40m"}, env: []string{"POLDER_VM=1"}}},
 	},
 	{
-		name: "cluster", does: "the real API server, scheduler and controllers on loopback", takes: "6 minutes",
+		name: "cluster", does: "the real API server, scheduler and controllers on loopback", takes: "9 minutes",
 		setup: []setup{cluster},
-		runs:  []run{{packages: []string{"./tests/cluster/..."}, args: []string{"-count=1", "-p=2", "-timeout=20m"}}},
+		runs:  []run{{packages: []string{"./tests/cluster/..."}, args: []string{"-count=1", "-p=3", "-timeout=20m"}}},
 	},
 	{
-		name: "node", does: "a real kubelet with containerd and runc on this machine's cgroups", takes: "5 minutes",
+		name: "node", does: "a real kubelet with containerd and runc on this machine's cgroups", takes: "7 minutes",
 		setup: []setup{cluster},
 		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=2", "-timeout=20m"}}},
 	},
 	{
-		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1", takes: "11 minutes",
+		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1", takes: "15 to 20 minutes",
 		setup: []setup{kernel, debian, cluster},
 		runs:  []run{{packages: []string{"./tests/vmnode/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=60m"}, env: []string{"POLDER_VM=1"}}},
 	},
 	{
-		name: "faults", does: "faults and hostile input at full length", takes: "6 minutes",
+		name: "faults", does: "faults and hostile input at full length", takes: "6 to 9 minutes",
 		setup: []setup{native},
 		runs:  []run{{packages: []string{"./tests/faults/...", "./tests/supervisor/..."}, args: []string{"-count=1", "-parallel=4", "-timeout=30m"}, env: []string{"POLDER_DEEP=1"}}},
 	},
