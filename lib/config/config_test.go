@@ -137,7 +137,7 @@ func TestWatch(t *testing.T) {
 			if got != want {
 				t.Errorf("changed to %q; want %q", got, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("the change to %q is not seen", want)
 		}
 	}
@@ -195,7 +195,7 @@ func TestWatchBusyDirectory(t *testing.T) {
 	}
 	busy := time.NewTicker(settle / 4)
 	defer busy.Stop()
-	end := time.After(30 * time.Second)
+	end := time.After(time.Minute)
 	if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -6,14 +6,19 @@ import (
 	"time"
 )
 
-// pause is the time between two looks at a state.
-const pause = 10 * time.Millisecond
+// pause is the time between two looks at a state. After one that took longer, such as by a program, it is as long as that look, within
+// bounds: what is waited for may want the CPU.
+const (
+	pause     = 10 * time.Millisecond
+	longPause = time.Second
+)
 
 // Until waits until lacks returns "": nothing is missing any more. After limit it fails the test with what was missing last. A
 // limit is how long a busy machine may take, not how long the state usually takes: choose it generously.
 func Until(t testing.TB, limit time.Duration, what string, lacks func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(pause) {
+	for deadline := time.Now().Add(limit); ; {
+		begun := time.Now()
 		missing := lacks()
 		if missing == "" {
 			return
@@ -21,6 +26,7 @@ func Until(t testing.TB, limit time.Duration, what string, lacks func() string) 
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s: %s", limit, what, missing)
 		}
+		time.Sleep(min(max(pause, time.Since(begun)), longPause))
 	}
 }
 

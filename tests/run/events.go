@@ -26,6 +26,7 @@ type event struct {
 // results are what became of the tests of one `go test`. Progress is printed as it comes.
 type results struct {
 	say func(format string, args ...any)
+	cpu *used // of the tier
 
 	mu      sync.Mutex
 	passed  int

@@ -92,6 +92,16 @@ type runner struct {
 	times   []string   // what each tier took
 }
 
+// used is the CPU time of a tier's programs.
+type used struct{ total time.Duration }
+
+// add takes in a program that has ended, with all that it has waited for.
+func (u *used) add(cmd *exec.Cmd) {
+	if u != nil && cmd.ProcessState != nil {
+		u.total += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+}
+
 // runAll runs the tiers, those of an inner list side by side, and says at the end what became of them.
 func runAll(out io.Writer, chosen [][]tier, o options) bool {
 	r := &runner{options: o, out: out, begun: time.Now(), spoke: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
@@ -163,8 +173,10 @@ func (r *runner) verdict() bool {
 // tier runs one tier, which is prepared.
 func (r *runner) tier(t tier) {
 	begun := time.Now()
+	var cpu used
 	for _, one := range t.runs {
 		var err error
+		one.cpu = &cpu
 		if len(one.command) > 0 {
 			err = r.command(one)
 		} else {
@@ -175,7 +187,7 @@ func (r *runner) tier(t tier) {
 		}
 	}
 	took := fmt.Sprintf("%s %s", t.name, clock(time.Since(begun)))
-	r.say(">> done: %s", took)
+	r.say(">> done: %s, with %s of CPU time", took, clock(cpu.total))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.times = append(r.times, took)
@@ -227,7 +239,9 @@ func (r *runner) command(one run) error {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(slices.Clone(r.env), one.env...)
 	cmd.Stdout, cmd.Stderr = r.lines(), &lineWriter{say: r.sayFind}
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	one.cpu.add(cmd)
+	if err != nil {
 		return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 	}
 	r.result().passed++
@@ -275,6 +289,7 @@ func (r *runner) goTest(one run) error {
 	env := append(slices.Clone(r.env), one.env...)
 	env = append(env, binaries.Variable+"="+dir)
 	found := r.result()
+	found.cpu = one.cpu
 	if one.race && hasCompiler(found) {
 		args, env = append(args, "-race"), append(env, "CGO_ENABLED=1")
 	} else {
@@ -299,6 +314,7 @@ func (r *runner) goCommand(found *results, env, args []string) error {
 	}
 	readErr := found.read(out)
 	err = cmd.Wait()
+	found.cpu.add(cmd)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(found.failed) > 0 {
 		err = nil // the tests that failed say it
@@ -323,6 +339,7 @@ func (r *runner) runAgain(found *results, env, args []string) error {
 			args = append(args, "-run=^"+regexp.QuoteMeta(one.test)+"$")
 		}
 		second := newResults(r.say)
+		second.cpu = found.cpu
 		if err := r.goCommand(second, env, append(args, "polder/"+one.pkg)); err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ func TestKoordinatorGuide(t *testing.T) {
 	w.awaitContainer(batchPod)
 	w.awaitContainer(service)
 	w.say("both pods run")
+	w.hogsOf(batchPod, "STOP")
 	w.schedIdle()
 	w.ownCgroups()
 
@@ -127,6 +128,13 @@ func (w *world) schedIdle() {
 	set(0)
 	idle("the pod is idle no more", "0")
 	w.say("idle class turned on and off, kubelet started meanwhile")
+}
+
+// hogsOf sends a signal to three of a pod's hogs. A busy CPU of the guest is one of the host's few: until the guide's last steps the others are
+// load enough.
+func (w *world) hogsOf(pod, signal string) {
+	w.Helper()
+	w.on(fmt.Sprintf("kill -%s $(sort -n %s/cgroup.procs | sed -n 2,4p)", signal, w.cgroupOf(pod))) // the first one is the hogs' parent
 }
 
 // restartKubelet kills kubelet, which is started again at once, and waits until it has written the weights of its tiers.
@@ -244,6 +252,7 @@ func (w *world) satisfaction() {
 		return ""
 	})
 	w.printed("kubectl get pod "+batchPod, w.Kubectl("get", "pod", batchPod))
+	w.hogsOf(batchPod, "CONT")
 	w.exec(service, "stress -c 6")
 	w.await(batchPod+" goes", func() string {
 		if !w.exists(batchPod) {

@@ -45,7 +45,7 @@ func (d driver) tier() string { return d.cpu + systemdTier }
 func (d driver) taken() string { return " from " + d.quota + " to " + d.none }
 
 // four is small: nothing needs more where there is no guide to walk.
-var four = qemu.Machine{Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1, MemoryMiB: 2048}
+var four = qemu.Machine{Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1, MemoryMiB: ample}
 
 // suppressedConfig holds batch pods to four fifths of a CPU, whatever services use, and makes them idle.
 const suppressedConfig = `
@@ -119,8 +119,8 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 			"containers":[{"name":"c","image":"registry.local/pause:1","imagePullPolicy":"Never","volumeMounts":[{"name":"v","mountPath":"/v"}]}],
 			"volumes":[{"name":"v","configMap":{"name":"nobody-makes-it"}}]}}`, n))
 		w.await("kubelet takes the quota off for a new pod", func() string { return w.resetsBeyond(d, seen) })
+		w.say("new pod %d", n)
 	}
-	w.say("seven new pods")
 	seen := w.resets(d)
 	w.await("kubelet takes the quota off with its update of each minute", func() string { return w.resetsBeyond(d, seen) })
 	w.say("kubelet's own update")
@@ -146,7 +146,7 @@ func (w *world) heldUnderSystemd(d driver, pod string) {
 	throttled := w.throttled(d)
 	w.await("the tier has its quota and the pod is idle", func() string {
 		quota := strings.TrimSpace(w.on("cat " + d.tier() + "/" + d.quotaFile))
-		idle := strings.Join(strings.Fields(w.on(fmt.Sprintf("cat %s/cpu.idle %s/cpu.idle", pod, d.tier()))), " ")
+		idle := strings.Join(strings.Fields(w.on("cat "+pod+"/cpu.idle "+d.tier()+"/cpu.idle")), " ")
 		if quota != d.quota || idle != "1 0" {
 			return fmt.Sprintf("%s %s, cpu.idle of pod and tier %s: %v", d.quotaFile, quota, idle, w.reasons())
 		}
@@ -208,7 +208,9 @@ func (w *world) opposed(d driver) {
 // throttled is how often the tier has used its quota up.
 func (w *world) throttled(d driver) int {
 	w.Helper()
-	n, err := strconv.Atoi(strings.TrimSpace(w.on("sed -n 's/^nr_throttled //p' " + d.tier() + "/cpu.stat")))
+	_, rest, _ := strings.Cut(w.on("cat "+d.tier()+"/cpu.stat"), "nr_throttled ")
+	text, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.Atoi(text)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -95,6 +95,10 @@ func newWorldOf(t *testing.T, o Options, values ...string) *world {
 		if t.Failed() {
 			t.Log(w.diagnose())
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		spent, err := w.node.Spent(ctx) // it may be gone
+		w.say("CPU time in the guest: %s (%v)", spent, err)
 	})
 	w.await("the node is Ready", func() string {
 		_, text := w.API("GET", "/api/v1/nodes/"+wire.Node, "")
@@ -121,11 +125,15 @@ func newWorldOf(t *testing.T, o Options, values ...string) *world {
 	return w
 }
 
-// say logs what has happened with the time since the start.
+// say logs what has happened with the time since the start, and what the machine has had of the host's CPU time.
 func (w *world) say(format string, args ...any) {
 	if w.ControlPlane != nil {
 		w.Helper()
-		w.Logf("%6.1f s  %s", time.Since(w.begin).Seconds(), fmt.Sprintf(format, args...))
+		used := time.Duration(0)
+		if w.node != nil {
+			used = w.node.CPUTime()
+		}
+		w.Logf("%6.1f s, CPU time %3.0f s  %s", time.Since(w.begin).Seconds(), used.Seconds(), fmt.Sprintf(format, args...))
 	}
 }
 

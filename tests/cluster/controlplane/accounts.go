@@ -94,7 +94,7 @@ func renderChart(programs, release string, values []string) (string, error) {
 		args = append(args, "--set", value)
 	}
 	cmd := exec.Command(filepath.Join(programs, "helm"), args...)
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}
+	cmd.Env = append(strings.Fields(neverGarbage), "PATH=/usr/bin:/bin", "HOME=/nonexistent")
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.Output()

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -109,6 +110,7 @@ func (c *ControlPlane) Kubectl(args ...string) string {
 
 // TryKubectl is Kubectl with something on standard input, and where failure is a result.
 func (c *ControlPlane) TryKubectl(stdin string, args ...string) (string, error) {
+	kubectls.Add(1)
 	cmd := c.KubectlCommand(context.Background(), args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer
@@ -123,7 +125,7 @@ func (c *ControlPlane) TryKubectl(stdin string, args ...string) (string, error) 
 func (p *Plane) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(p.programs, "kubectl"), args...)
 	// kubectl keeps what the server offers under $HOME; that must be this server's.
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + p.dir, "KUBECONFIG=" + p.Kubeconfig()}
+	cmd.Env = append(strings.Fields(neverGarbage), "PATH=/usr/bin:/bin", "HOME="+p.dir, "KUBECONFIG="+p.Kubeconfig())
 	return cmd
 }
 
@@ -144,8 +146,25 @@ func (c *ControlPlane) ApplyFile(path string) {
 // Soon is a limit for what takes seconds on a calm machine: a wait that succeeds never takes longer for it.
 const Soon = 2 * time.Minute
 
-// pollInterval is how often Eventually looks: a question to the API server takes a millisecond or two.
-const pollInterval = 25 * time.Millisecond
+// pollInterval is how often Eventually looks: a question to the API server takes a millisecond or two. A look that takes longer, such as at
+// hundreds of objects, takes from the CPU that what is waited for may want: after it there is a rest of the same length, and twice that where
+// kubectl was asked, which takes a hundred times as much.
+const (
+	pollInterval = 25 * time.Millisecond
+	mostRest     = 2 * time.Second
+)
+
+// kubectls counts the calls of kubectl by this process.
+var kubectls atomic.Int64
+
+// rest is how long to wait until the next look. The count is of all tests that run side by side; what another one asks makes no rest longer
+// than twice the own look.
+func rest(before int64, took time.Duration) time.Duration {
+	if kubectls.Load() != before {
+		took *= 2
+	}
+	return min(max(pollInterval, took), mostRest)
+}
 
 // Eventually waits until condition returns "", and fails with what it returned last. With a limit of 0 it has to hold now.
 func (c *ControlPlane) Eventually(limit time.Duration, what string, condition func() string) {
@@ -156,7 +175,8 @@ func (c *ControlPlane) Eventually(limit time.Duration, what string, condition fu
 // Eventually is the same without a control plane.
 func Eventually(t testing.TB, limit time.Duration, what string, condition func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(pollInterval) {
+	for deadline := time.Now().Add(limit); ; {
+		before, begun := kubectls.Load(), time.Now()
 		lacking := condition()
 		if lacking == "" {
 			return
@@ -164,5 +184,6 @@ func Eventually(t testing.TB, limit time.Duration, what string, condition func()
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s: %s", limit, what, lacking)
 		}
+		time.Sleep(rest(before, time.Since(begun)))
 	}
 }

@@ -56,7 +56,7 @@ func TestKill(t *testing.T) {
 	if p.Running() || p.Died() != nil {
 		t.Errorf("Running %v, Died %v after Kill", p.Running(), p.Died())
 	}
-	for deadline := time.Now().Add(10 * time.Second); syscall.Kill(-p.PID, 0) == nil; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); syscall.Kill(-p.PID, 0) == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the group has members still")
 		}

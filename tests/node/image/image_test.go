@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -84,6 +85,31 @@ func TestStressHogs(t *testing.T) {
 	}
 }
 
+// saysInTime runs a program until it has said something, or has ended, and returns all that it said.
+func saysInTime(t *testing.T, want, program string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if strings.Contains(said.String(), want) {
+			break
+		}
+	}
+	cancel()
+	_ = cmd.Wait() // it was killed
+	return said.String()
+}
+
 func TestStressArguments(t *testing.T) {
 	program := stress(t)
 	for _, test := range []struct {
@@ -92,8 +118,7 @@ func TestStressArguments(t *testing.T) {
 		says string
 	}{
 		{"-c 1 -t 1", 0, "dispatching hogs: 1"},
-		{"--cpu=1 --timeout=1s --verbose", 0, "hog forked"},
-		{"--vm 1 --vm-bytes 1M --vm-hang 1000 --verbose -t 1", 0, "touched 1048576 bytes"},
+		{"--cpu=1 --timeout=1s --verbose", 0, "dispatching hogs: 1"},
 		{"", 1, "Usage"},
 		{"-c", 1, "requires an argument"},
 		{"-c -1", 1, "not a number"},
@@ -108,6 +133,13 @@ func TestStressArguments(t *testing.T) {
 		}
 		if code != test.code || !strings.Contains(string(out), test.says) {
 			t.Errorf("stress %s: exit code %d, %q; want %d and %q", test.args, code, out, test.code, test.says)
+		}
+	}
+	for args, want := range map[string]string{
+		"--cpu=1 --verbose": "hog forked", "--vm 1 --vm-bytes 1M --vm-hang 1000 --verbose": "touched 1048576 bytes",
+	} {
+		if said := saysInTime(t, want, program, strings.Fields(args)...); !strings.Contains(said, want) {
+			t.Errorf("stress %s said %q, want %q", args, said, want)
 		}
 	}
 	cmd := exec.Command(program, "-q", "-c", "1")

@@ -178,7 +178,7 @@ func takeCold(t *T) {
 	t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-cold")
 }
 
-// leftAlone has the job use all that it holds: then nothing is asked for, for longer than two steps.
+// leftAlone has the job use all that it holds: then nothing is asked for in the ticks of longer than two steps.
 func (t *T) leftAlone(p *pipe, l *load) {
 	t.Must(l.Process.Signal(unix.SIGUSR1))
 	held := t.await(p, "a pod that is left alone", func(x *tick.Tick) bool {
@@ -188,7 +188,8 @@ func (t *T) leftAlone(p *pipe, l *load) {
 	p.mu.Lock()
 	from := len(p.ticks)
 	p.mu.Unlock()
-	time.Sleep(15 * time.Second) // two steps and more, in which nothing may be asked for
+	const steps = 15 * time.Second // two and more, in which nothing may be asked for
+	t.await(p, "ticks of two steps", func(x *tick.Tick) bool { return x.Time.Sub(held.Time) >= steps })
 	p.mu.Lock()
 	for _, x := range p.ticks[from:] {
 		if x.Advice != nil && x.Advice.MemoryReclaim != nil {
