@@ -67,6 +67,9 @@ type Reader struct {
 	tids    []uint32
 	threads bool // they are counted where no file says how many
 	more    More
+
+	stats *cgroupStats // nil where it cannot be had, or nobody asked
+	asked bool
 }
 
 // NewReader returns a Reader of h's cgroups. numa asks for the memory on each NUMA node too.
