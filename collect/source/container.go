@@ -124,6 +124,7 @@ func (c *container) refaultRate() *float64 {
 var pageBytes = float64(os.Getpagesize())
 
 func (c *container) close() {
+	c.waits.forget()
 	if c.group != nil {
 		c.group.Close()
 	}

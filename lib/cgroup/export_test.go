@@ -8,3 +8,9 @@ func (r *Reader) States(cgroup string) (uint64, bool) { return r.states(cgroup) 
 
 // Answer finds an attribute in an answer to message 0.
 func Answer(b []byte, wanted uint16) ([]byte, error) { return new(cgroupStats).answer(b, wanted) }
+
+// ReadThreadFile reads the delay of a thread whose file is held open.
+func (r *Reader) ReadThreadFile(tid uint32, f ThreadFile) (uint64, bool) {
+	delay, _, ok := r.runDelay(tid, f)
+	return delay, ok
+}

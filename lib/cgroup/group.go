@@ -68,6 +68,8 @@ type Reader struct {
 	threads bool // they are counted where no file says how many
 	more    More
 
+	heldThreads, mostThreads int // files of threads that are held open, and may be; 0 is not known yet
+
 	stats *cgroupStats // nil where it cannot be had, or nobody asked
 	asked bool
 }

@@ -16,6 +16,7 @@ import (
 
 	"polder/lib/cgroup"
 	"polder/lib/kernfile"
+	"polder/tests/await"
 	"polder/tests/group"
 )
 
@@ -170,36 +171,79 @@ func BenchmarkRunnable(b *testing.B) {
 	}
 }
 
-// BenchmarkRunDelays measures what it costs to find out how long a thread has waited, against the same files read by name.
+// heldFiles are the files of threads.
+type heldFiles struct {
+	files map[uint32]cgroup.ThreadFile
+	read  int
+}
+
+func (h *heldFiles) Take(tid uint32) cgroup.ThreadFile { return h.files[tid] }
+
+func (h *heldFiles) See(tid uint32, f cgroup.ThreadFile, _ uint64) {
+	h.files[tid] = f
+	h.read++
+}
+
+// BenchmarkRunDelays measures what it costs to find out how long a thread has waited, against the same files read by name: the first walk,
+// which opens the files, and the ones after it.
 func BenchmarkRunDelays(b *testing.B) {
 	g := withSleepers(b, 1000)
-	r := reader(b)
 	tids, err := filepath.Glob("/proc/" + pid(b, g) + "/task/*")
 	if err != nil {
 		b.Fatal(err)
 	}
 	buf := make([]byte, 1024)
-	var whole, floor time.Duration
+	var first, whole, floor time.Duration
 	for b.Loop() {
+		r, held := reader(b), &heldFiles{files: map[uint32]cgroup.ThreadFile{}}
 		at := cpuTime(b)
-		read := 0
-		r.RunDelays(g.Name, new(cgroup.Walk), nil, func(uint32, uint64) { read++ })
-		if read < 1000 {
-			b.Fatalf("%d delays of 1000 threads", read)
-		}
+		r.RunDelays(g.Name, new(cgroup.Walk), nil, held)
 		one := cpuTime(b)
+		r.RunDelays(g.Name, new(cgroup.Walk), nil, held)
+		two := cpuTime(b)
+		if held.read < 2000 {
+			b.Fatalf("%d delays of 1000 threads, twice", held.read)
+		}
 		for _, tid := range tids {
 			if _, err := kernfile.Read(tid+"/schedstat", buf); err != nil {
 				b.Fatal(err)
 			}
 		}
-		whole, floor = whole+one-at, floor+cpuTime(b)-one
+		first, whole, floor = first+one-at, whole+two-one, floor+cpuTime(b)-two
+		for _, f := range held.files {
+			r.Release(f)
+		}
 	}
 	per := func(d time.Duration) float64 {
 		return float64(d.Nanoseconds()) / 1e3 / float64(b.N) / float64(len(tids))
 	}
+	b.ReportMetric(per(first), "first-us/thread")
 	b.ReportMetric(per(whole), "us/thread")
 	b.ReportMetric(per(floor), "floor-us/thread")
+}
+
+// Of threads that end the files are not read on: another thread of the same number is another one.
+func TestThreadFilesAreOfTheirThreads(t *testing.T) {
+	own := group.New(t, nil, "delays")
+	cmd := own.Run(t, "while :; do :; done")
+	r, held := reader(t), &heldFiles{files: map[uint32]cgroup.ThreadFile{}}
+	tid := uint32(cmd.Process.Pid)
+	await.Until(t, time.Minute, "the delay of a busy thread", func() string {
+		if done, ok := r.RunDelays(own.Name, new(cgroup.Walk), nil, held); !done || !ok || held.files[tid] == 0 {
+			return "no file is held"
+		}
+		return ""
+	})
+	f := held.files[tid]
+	held.read = 0
+	if r.RunDelays(own.Name, new(cgroup.Walk), nil, held); held.read != 1 || held.files[tid] != f {
+		t.Errorf("read again: %d delays, file %d; want one through file %d", held.read, held.files[tid], f)
+	}
+	own.Kill(t)
+	_ = cmd.Wait() // it was killed
+	if n, ok := r.ReadThreadFile(tid, f); ok {
+		t.Errorf("the thread has ended, and its delay is read: %d", n)
+	}
 }
 
 func pid(b *testing.B, g *group.Group) string {
