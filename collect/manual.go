@@ -123,7 +123,7 @@ while, or at once where what is read for each tick shows that it may have change
    cacheBytes               as rssBytes, and so are numaMemory and refaultBytesPerSecond
    workingSetBytes          usageBytes of this tick, less inactive file pages that are as old as rssBytes
    cpuPressure              2 s, as often as the kernel makes its averages; memoryPressure and ioPressure likewise
-   cpuWaitPermille          2 s; on version 1 up to 30 s where services have more threads than there is time for
+   cpuWaitPermille          2 s; on version 1 4 s where the pod hardly ran and hardly waited, and up to 30 s where services have too many threads
    io                       5 s, and so are memoryEvents
    load1                    5 s, as above, and so is load5
 

@@ -12,7 +12,8 @@ import (
 )
 
 // Wait is how long services wait for a CPU where no cgroup has a cpu.pressure, on version 1: the run delay of their threads. What it may
-// cost is bounded: services' threads alone, of those that ran, every 2 s, and no longer in a round than a part of the interval.
+// cost is bounded: services' threads alone, of those that ran, every 2 s, or 4 where that was little, and no longer in a round than a part of
+// the interval.
 var Wait = Source{
 	Name: "wait",
 	Doc:  "run delay of the services' threads on version 1, from /proc/TID/task/TID/schedstat, within 0.25 % of the interval",
@@ -24,6 +25,10 @@ const (
 	waitShare = 400
 	// waitMaxAge is how old a container's waiting may be, in seconds: it is absent then.
 	waitMaxAge = 30
+	// quietEvery is how often those threads are looked at of a container that hardly ran and hardly waited: no more than littleUse and
+	// quietPermille since the last pass.
+	quietEvery    = 4 - 0.5
+	quietPermille = 5
 	// maxDelays bounds the threads that are remembered, of all services together. So many cannot be looked at within waitMaxAge.
 	maxDelays = 1 << 16
 )
@@ -50,6 +55,7 @@ type waits struct {
 	usageAtBegin uint64
 	hasUsage     bool
 	permille     float64 // NaN where it is not known
+	quiet        bool    // the container hardly ran and hardly waited
 }
 
 type threadDelay struct {
@@ -98,11 +104,15 @@ func (w *waitReader) Read(r *Round) error {
 // none.
 func (c *container) waitDue(seconds float64) bool {
 	w, v := &c.waits, &c.group.Values
-	if elapsed := seconds - w.at; w.at > 0 && elapsed >= 0 && elapsed < stallsEvery {
+	every := stallsEvery
+	if w.quiet {
+		every = quietEvery
+	}
+	if elapsed := seconds - w.at; w.at > 0 && elapsed >= 0 && elapsed < every {
 		return false
 	}
 	if w.at > 0 && w.walk == (cgroup.Walk{}) && w.hasUsage && v.Has&cgroup.HasUsage != 0 && v.UsageNanoseconds == w.usage {
-		w.at, w.turn, w.permille = seconds, seconds, 0
+		w.at, w.turn, w.permille, w.quiet = seconds, seconds, 0, false
 		return false
 	}
 	return true
@@ -134,6 +144,7 @@ func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgro
 	if w.at > 0 && elapsed > 0 && len(w.now) > 0 {
 		w.permille = float64(w.grown) / 1e9 / elapsed * 1000
 	}
+	w.quiet = w.permille <= quietPermille && w.hasUsage && w.usageAtBegin >= w.usage && float64(w.usageAtBegin-w.usage)/1e9 <= littleUse*elapsed
 	w.release(w.before) // of threads that have ended
 	w.before, w.now, w.walk = w.now, w.before, cgroup.Walk{}
 	w.at, w.usage = seconds, w.usageAtBegin
