@@ -12,8 +12,8 @@ import (
 )
 
 // Wait is how long services wait for a CPU where no cgroup has a cpu.pressure, on version 1: the run delay of their threads. What it may
-// cost is bounded: services' threads alone, of those that ran, every 2 s, or 4 where that was little, and no longer in a round than a part of
-// the interval.
+// cost is bounded: services' threads alone, of those that ran, every 2 s, or 4 where that was little, and no longer in a round than a part
+// of the interval.
 var Wait = Source{
 	Name: "wait",
 	Doc:  "run delay of the services' threads on version 1, from /proc/TID/task/TID/schedstat, within 0.25 % of the interval",
@@ -144,7 +144,8 @@ func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgro
 	if w.at > 0 && elapsed > 0 && len(w.now) > 0 {
 		w.permille = float64(w.grown) / 1e9 / elapsed * 1000
 	}
-	w.quiet = w.permille <= quietPermille && w.hasUsage && w.usageAtBegin >= w.usage && float64(w.usageAtBegin-w.usage)/1e9 <= littleUse*elapsed
+	w.quiet = w.permille <= quietPermille && w.hasUsage && w.usageAtBegin >= w.usage &&
+		float64(w.usageAtBegin-w.usage)/1e9 <= littleUse*elapsed
 	w.release(w.before) // of threads that have ended
 	w.before, w.now, w.walk = w.now, w.before, cgroup.Walk{}
 	w.at, w.usage = seconds, w.usageAtBegin
