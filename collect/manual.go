@@ -112,4 +112,22 @@ most. Looking at threads takes a twentieth of the interval at most, and 250 ms: 
 rounds, which sample.errors says. Until then the container keeps its load, for a minute after its last sample; after that it has
 none. The number of threads, where the pids controller is not on, is counted in as much time, by the same rules.
 
-Rates cover sample.intervalSeconds; the first tick has none. sample.periodSeconds is --interval, however late the tick is.`
+HOW OLD A VALUE IS
+The node's values, a container's CPU use and the amount of its memory (usageBytes) are read for each tick. The rest is read again after a
+while, or at once where what is read for each tick shows that it may have changed; the first two ticks of a cgroup have all of it anew:
+
+   cpusetCPUs               2 s
+   threads                  2 s; each tick while there are none
+   throttledPercent         2 s on version 1, but each tick once a quota has counted periods; each tick on version 2
+   rssBytes                 5 s, but each tick where usageBytes is another amount, or pages are needed again after they had been reclaimed
+   cacheBytes               as rssBytes, and so are numaMemory and refaultBytesPerSecond
+   workingSetBytes          usageBytes of this tick, less inactive file pages that are as old as rssBytes
+   cpuPressure              2 s, as often as the kernel makes its averages; memoryPressure and ioPressure likewise
+   cpuWaitPermille          2 s; on version 1 4 s where the pod hardly ran and hardly waited, and up to 30 s where services have too many threads
+   io                       5 s, and so are memoryEvents
+   load1                    5 s, as above, and so is load5
+
+The kernel counts what each CPU holds in reserve for a cgroup in usageBytes, up to 64 pages a CPU: so much may change its use unseen for the 5 s.
+
+Rates cover sample.intervalSeconds; the first tick has none. Those of the values above cover the time between their last two readings.
+sample.periodSeconds is --interval, however late the tick is.`

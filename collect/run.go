@@ -63,6 +63,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 	if o.checked != "" {
 		return o.checkConfig(s)
 	}
+	s.OneProcessor()
 	c, err := o.open(ctx, s)
 	if err != nil {
 		return err

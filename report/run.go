@@ -53,7 +53,12 @@ func (o *options) follow(ctx context.Context, s *stage.Session, names []string, 
 	if err := r.open(ctx, s, o, names, out); err != nil {
 		return err
 	}
+	var unread []string
+	if slices.Equal(names, []string{"prometheus"}) {
+		unread = metricsUnread
+	}
 	return s.Filter(ctx, stage.Filter{
+		Ignores:  unread,
 		Section:  tick.SectionReport,
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionNetwork},
 		Terminal: r.views,
@@ -84,7 +89,9 @@ func (r *reporter) open(ctx context.Context, s *stage.Session, o *options, names
 
 // report gives a tick to each target, in their order, and returns what became of it there.
 func (r *reporter) report(_ context.Context, in stage.Incoming) (any, error) {
-	r.worth.add(in.Tick)
+	if r.views { // else nobody is told
+		r.worth.add(in.Tick)
+	}
 	section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}
 	for _, t := range r.targets {
 		result, err := t.Put(in)

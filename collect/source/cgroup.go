@@ -372,7 +372,7 @@ func (t *tree) readContainer(c *container, r *Round) bool {
 			t.errs = append(t.errs, fmt.Errorf("open cgroup %s: %w", c.path, err))
 		}
 	}
-	err := c.group.Read()
+	err := c.group.Read(r.Clock.Seconds())
 	if errors.Is(err, cgroup.ErrGone) {
 		return false
 	}

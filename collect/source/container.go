@@ -16,6 +16,8 @@ type container struct {
 	born  float64
 
 	before, now reading
+	throttling  counters // periods, and those of them in which the quota was used up
+	refaulting  counters // pages
 	loads       loadavg.Average
 	sampled     loadSample
 	pass        pass
@@ -31,23 +33,60 @@ type container struct {
 	numa                                    []tick.NUMABytes
 }
 
-// reading is what rates are made of.
+// reading is what the rate of use is made of.
 type reading struct {
-	seconds            float64
-	has                cgroup.Has
-	usage              uint64
-	periods, throttled uint64
-	refaults           uint64 // pages
+	seconds float64
+	has     cgroup.Has
+	usage   uint64
+}
+
+// counters are what rates are made of whose file is not read in each round: its last two readings.
+type counters struct{ before, now count }
+
+type count struct {
+	seconds float64
+	known   bool
+	n, of   uint64
+}
+
+// take takes the newest reading; the same one again changes nothing.
+func (c *counters) take(now count) {
+	if now.seconds > c.now.seconds { // a copy's clock may stand still: then the older reading is the one to compare with
+		c.before = c.now
+	}
+	c.now = now
+}
+
+// grown is how much the counters have grown between the two readings, and in which time. Counters that went back are those of another
+// cgroup.
+func (c *counters) grown() (n, of uint64, seconds float64, ok bool) {
+	b, now := &c.before, &c.now
+	seconds = now.seconds - b.seconds
+	if !b.known || !now.known || seconds <= 0 || now.n < b.n || now.of < b.of {
+		return 0, 0, 0, false
+	}
+	return now.n - b.n, now.of - b.of, seconds, true
 }
 
 // update takes over what the group has just read.
 func (c *container) update(seconds float64) {
 	v := &c.group.Values
-	if seconds > c.now.seconds { // a copy's clock may stand still: then the older reading is the one to compare with
+	if seconds > c.now.seconds { // as in counters
 		c.before = c.now
 	}
-	c.now = reading{seconds: seconds, has: v.Has, usage: v.UsageNanoseconds, periods: v.Periods, throttled: v.ThrottledPeriods,
-		refaults: v.RefaultPages}
+	c.now = reading{seconds: seconds, has: v.Has, usage: v.UsageNanoseconds}
+	at := func(has cgroup.Has) (float64, bool) {
+		if v.Has&has == 0 {
+			return seconds, false
+		}
+		return c.group.At(has), true
+	}
+	throttled := count{n: v.ThrottledPeriods, of: v.Periods}
+	throttled.seconds, throttled.known = at(cgroup.HasThrottling)
+	c.throttling.take(throttled)
+	refaults := count{n: v.RefaultPages}
+	refaults.seconds, refaults.known = at(cgroup.HasRefaults)
+	c.refaulting.take(refaults)
 	switch {
 	case v.Has&cgroup.HasThreads != 0:
 		c.counted, c.threads, c.threadsKnown = seconds, float64(v.Threads), true
@@ -101,10 +140,10 @@ func (c *container) rates() (usage, throttled *float64) {
 	if both&cgroup.HasUsage != 0 && n.usage >= b.usage {
 		usage = known(&c.usage, rounded(float64(n.usage-b.usage)/elapsed/1e6, 10), true)
 	}
-	if both&cgroup.HasThrottling != 0 && n.periods >= b.periods && n.throttled >= b.throttled {
+	if held, periods, _, ok := c.throttling.grown(); ok {
 		percent := 0.0 // no quota, or nothing ran
-		if periods := n.periods - b.periods; periods > 0 {
-			percent = min(100, float64(n.throttled-b.throttled)/float64(periods)*100)
+		if periods > 0 {
+			percent = min(100, float64(held)/float64(periods)*100)
 		}
 		throttled = known(&c.throttled, rounded(percent, 10), true)
 	}
@@ -113,18 +152,18 @@ func (c *container) rates() (usage, throttled *float64) {
 
 // refaultRate is what was needed again in a second after it had been reclaimed, nil where there is no reading before.
 func (c *container) refaultRate() *float64 {
-	b, n := &c.before, &c.now
-	elapsed := n.seconds - b.seconds
-	if elapsed <= 0 || b.has&n.has&cgroup.HasRefaults == 0 || n.refaults < b.refaults {
+	pages, _, seconds, ok := c.refaulting.grown()
+	if !ok {
 		return nil
 	}
-	return known(&c.refaults, rounded(float64(n.refaults-b.refaults)*pageBytes/elapsed, 1), true)
+	return known(&c.refaults, rounded(float64(pages)*pageBytes/seconds, 1), true)
 }
 
 // pageBytes is the size of a page of memory, in which the kernel counts what it reclaims.
 var pageBytes = float64(os.Getpagesize())
 
 func (c *container) close() {
+	c.waits.forget()
 	if c.group != nil {
 		c.group.Close()
 	}
@@ -139,8 +178,8 @@ func (c *container) save() CgroupState {
 	if c.now.has&cgroup.HasUsage != 0 {
 		s.UsageNanoseconds = new(c.now.usage)
 	}
-	if c.now.has&cgroup.HasThrottling != 0 {
-		s.Periods, s.ThrottledPeriods = new(c.now.periods), new(c.now.throttled)
+	if t := &c.throttling.now; t.known {
+		s.Periods, s.ThrottledPeriods = new(t.of), new(t.n)
 	}
 	return s
 }
@@ -156,7 +195,6 @@ func (c *container) load(s CgroupState) {
 		c.now.usage = *s.UsageNanoseconds
 	}
 	if s.Periods != nil && s.ThrottledPeriods != nil {
-		c.now.has |= cgroup.HasThrottling
-		c.now.periods, c.now.throttled = *s.Periods, *s.ThrottledPeriods
+		c.throttling.now = count{seconds: s.Seconds, known: true, n: *s.ThrottledPeriods, of: *s.Periods}
 	}
 }

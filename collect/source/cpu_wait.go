@@ -12,7 +12,8 @@ import (
 )
 
 // Wait is how long services wait for a CPU where no cgroup has a cpu.pressure, on version 1: the run delay of their threads. What it may
-// cost is bounded: services' threads alone, of those that ran, every 2 s, and no longer in a round than a part of the interval.
+// cost is bounded: services' threads alone, of those that ran, every 2 s, or 4 where that was little, and no longer in a round than a part
+// of the interval.
 var Wait = Source{
 	Name: "wait",
 	Doc:  "run delay of the services' threads on version 1, from /proc/TID/task/TID/schedstat, within 0.25 % of the interval",
@@ -24,6 +25,10 @@ const (
 	waitShare = 400
 	// waitMaxAge is how old a container's waiting may be, in seconds: it is absent then.
 	waitMaxAge = 30
+	// quietEvery is how often those threads are looked at of a container that hardly ran and hardly waited: no more than littleUse and
+	// quietPermille since the last pass.
+	quietEvery    = 4 - 0.5
+	quietPermille = 5
 	// maxDelays bounds the threads that are remembered, of all services together. So many cannot be looked at within waitMaxAge.
 	maxDelays = 1 << 16
 )
@@ -40,6 +45,7 @@ type waits struct {
 
 	// before are the delays that the last pass over all threads found, sorted by thread, and now those of the pass under way.
 	before, now []threadDelay
+	reader      *cgroup.Reader // that holds the threads' files
 	walk        cgroup.Walk
 	grown       uint64 // what the pass under way found more than the last one, in nanoseconds
 	turn        float64
@@ -49,10 +55,12 @@ type waits struct {
 	usageAtBegin uint64
 	hasUsage     bool
 	permille     float64 // NaN where it is not known
+	quiet        bool    // the container hardly ran and hardly waited
 }
 
 type threadDelay struct {
 	tid         uint32
+	file        cgroup.ThreadFile
 	nanoseconds uint64
 }
 
@@ -96,11 +104,15 @@ func (w *waitReader) Read(r *Round) error {
 // none.
 func (c *container) waitDue(seconds float64) bool {
 	w, v := &c.waits, &c.group.Values
-	if elapsed := seconds - w.at; w.at > 0 && elapsed >= 0 && elapsed < stallsEvery {
+	every := stallsEvery
+	if w.quiet {
+		every = quietEvery
+	}
+	if elapsed := seconds - w.at; w.at > 0 && elapsed >= 0 && elapsed < every {
 		return false
 	}
 	if w.at > 0 && w.walk == (cgroup.Walk{}) && w.hasUsage && v.Has&cgroup.HasUsage != 0 && v.UsageNanoseconds == w.usage {
-		w.at, w.turn, w.permille = seconds, seconds, 0
+		w.at, w.turn, w.permille, w.quiet = seconds, seconds, 0, false
 		return false
 	}
 	return true
@@ -114,8 +126,8 @@ func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgro
 		w.now, w.grown = w.now[:0], 0
 		w.usageAtBegin, w.hasUsage = v.UsageNanoseconds, v.Has&cgroup.HasUsage != 0
 	}
-	w.turn = seconds
-	done, ok := reader.RunDelays(c.path, &w.walk, more, w.see)
+	w.turn, w.reader = seconds, reader
+	done, ok := reader.RunDelays(c.path, &w.walk, more, w)
 	switch {
 	case !ok: // gone, or on its way
 		w.forget()
@@ -132,22 +144,55 @@ func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgro
 	if w.at > 0 && elapsed > 0 && len(w.now) > 0 {
 		w.permille = float64(w.grown) / 1e9 / elapsed * 1000
 	}
+	w.quiet = w.permille <= quietPermille && w.hasUsage && w.usageAtBegin >= w.usage &&
+		float64(w.usageAtBegin-w.usage)/1e9 <= littleUse*elapsed
+	w.release(w.before) // of threads that have ended
 	w.before, w.now, w.walk = w.now, w.before, cgroup.Walk{}
 	w.at, w.usage = seconds, w.usageAtBegin
 	return true
 }
 
-// see takes a thread's delay. One that is smaller than before is another thread's, of the same number.
-func (w *waits) see(tid uint32, nanoseconds uint64) {
+// find finds a thread in the last pass, nil where it was not there.
+func (w *waits) find(tid uint32) *threadDelay {
 	i, known := slices.BinarySearchFunc(w.before, tid, func(d threadDelay, tid uint32) int { return cmp.Compare(d.tid, tid) })
-	if known && nanoseconds > w.before[i].nanoseconds {
-		w.grown += nanoseconds - w.before[i].nanoseconds
+	if !known {
+		return nil
 	}
-	w.now = append(w.now, threadDelay{tid, nanoseconds})
+	return &w.before[i]
+}
+
+// Take implements [cgroup.ThreadFiles].
+func (w *waits) Take(tid uint32) (f cgroup.ThreadFile) {
+	if d := w.find(tid); d != nil {
+		f, d.file = d.file, 0
+	}
+	return f
+}
+
+// See takes a thread's delay. One that is smaller than before is another thread's, of the same number.
+func (w *waits) See(tid uint32, f cgroup.ThreadFile, nanoseconds uint64) {
+	if d := w.find(tid); d != nil && nanoseconds > d.nanoseconds {
+		w.grown += nanoseconds - d.nanoseconds
+	}
+	w.now = append(w.now, threadDelay{tid, f, nanoseconds})
 }
 
 // forget starts over: the next pass is the first.
-func (w *waits) forget() { *w = waits{batch: w.batch, turn: w.turn, permille: math.NaN()} }
+func (w *waits) forget() {
+	w.release(w.before)
+	w.release(w.now)
+	*w = waits{batch: w.batch, turn: w.turn, permille: math.NaN()}
+}
+
+// release closes the files that are held open of threads.
+func (w *waits) release(list []threadDelay) {
+	for i := range list {
+		if d := &list[i]; d.file != 0 {
+			w.reader.Release(d.file)
+			d.file = 0
+		}
+	}
+}
 
 // services says whether the container is of a service.
 func (w *waits) services(is bool) {

@@ -92,6 +92,27 @@ func TestWaitingIsTheGrowthOfRunDelays(t *testing.T) {
 	}
 }
 
+// A service that hardly runs and hardly waits is looked at every 4 s, and as often as the others from the first reading on that shows more.
+func TestWaitingOfAQuietService(t *testing.T) {
+	m := newV1(t)
+	c := m.collector(waitRules)
+	waiting := 0
+	for _, tt := range []struct {
+		at    float64
+		grown int // milliseconds
+		want  string
+	}{
+		{1000, 0, "/web none"}, {1002, 2, "/web 1"}, {1004, 3998, "/web 1"}, {1006, 2, "/web 1000"}, {1008, 2000, "/web 1000"}, {1010, 1000, "/web 500"},
+	} {
+		waiting += tt.grown
+		m.delays("/web", int(tt.at), 10, 100+waiting)
+		m.at(tt.at)
+		if got := waited(c.Read(true)); got != tt.want {
+			t.Errorf("at %v: %s; want %s", tt.at, got, tt.want)
+		}
+	}
+}
+
 // However many threads there are, a round looks at a bounded number of them, the next one goes on, and a pod that is not looked at keeps its
 // value for half a minute and has none after that.
 func TestWaitingIsReadInTurn(t *testing.T) {

@@ -84,7 +84,7 @@ func (l *loadReader) between(r *Round) error {
 	t.reader.Allow(l.env.threadTime().more)
 	for _, n := range t.nodes {
 		if c := n.container; c != nil && c.group != nil {
-			_ = c.group.Read() // for the use; what is wrong with it will be in the next tick
+			_ = c.group.Read(r.Clock.Seconds()) // for the use; what is wrong with it will be in the next tick
 		}
 	}
 	return l.Read(r)

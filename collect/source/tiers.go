@@ -56,7 +56,7 @@ func (t *tiersReader) Read(r *Round) error {
 		if tier == nil || tier.group == nil {
 			continue
 		}
-		err := tier.group.Read()
+		err := tier.group.Read(r.Clock.Seconds())
 		if errors.Is(err, cgroup.ErrGone) { // the next rescan looks again
 			tier.close()
 			t.tiers[i] = nil

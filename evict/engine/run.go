@@ -47,6 +47,7 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 	err = s.Filter(ctx, stage.Filter{
 		Section:  tick.SectionEviction,
 		Reads:    []string{tick.SectionSample, tick.SectionAdvice},
+		Ignores:  unread,
 		Handle:   e.handle,
 		Live:     acts,
 		Terminal: o.explain,
@@ -58,6 +59,16 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		err = errors.Join(err, e.explain())
 	}
 	return e.Finish(err)
+}
+
+// unread are the fields of a tick that no rule looks at.
+var unread = []string{
+	"Sample.PeriodSeconds", "Sample.Disks", "Sample.Partitions", "Sample.BatchCgroups", "Sample.BatchMemory", "Sample.MemoryReclaim", "Sample.Links",
+	"NodeCPU.Load5", "NodeCPU.Load15",
+	"Pod.Load5", "Pod.CPUPressure", "Pod.MemoryEvents", "Pod.OwnerKind",
+	"Container.Load5", "Container.ThrottledPercent",
+	"Memory.WorkingSetBytes", "Memory.CacheBytes", "Memory.RefaultBytesPerSecond",
+	"Advice.Cgroups", "Advice.Fallback",
 }
 
 func newEngine(s *stage.Session, live *settings.Live) *engine {

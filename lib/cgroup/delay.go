@@ -3,33 +3,94 @@ package cgroup
 import (
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"polder/lib/kernfile"
 )
 
-// RunDelays calls f with the run delay of each thread in the cgroup and in those below it: the time that the thread was runnable and waited
+// ThreadFile is a thread's schedstat that is held open; the zero ThreadFile is none. It stays that thread's: another one that gets its number
+// later is not read through it.
+type ThreadFile int32
+
+// MaxThreadFiles bounds what a [Reader] holds open of threads, a tenth of the process's files at most. Each costs the kernel some 8 KiB, and
+// spares four fifths of what reading the file by its name takes.
+const MaxThreadFiles = 2048
+
+// ThreadFiles is what is known of a cgroup's threads from one walk to the next.
+type ThreadFiles interface {
+	// Take hands out a thread's file, and forgets it.
+	Take(tid uint32) ThreadFile
+	// See takes what was read of a thread, and the file that it was read from, if that is held open.
+	See(tid uint32, f ThreadFile, nanoseconds uint64)
+}
+
+// RunDelays calls See with the run delay of each thread in the cgroup and in those below it: the time that the thread was runnable and waited
 // for a CPU, in nanoseconds since it was made. The kernel counts a wait when it ends. The walk continues at w, and stops where more says
 // so; w.Count is the number of threads whose delay could be read. It reports false for ok where the cgroup cannot be read.
-func (r *Reader) RunDelays(cgroup string, w *Walk, more More, f func(tid uint32, nanoseconds uint64)) (done, ok bool) {
+func (r *Reader) RunDelays(cgroup string, w *Walk, more More, files ThreadFiles) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
 	}
 	return r.walk(cgroup, w, more, func(tid uint32) bool {
-		delay, ok := r.runDelay(tid)
+		delay, f, ok := r.runDelay(tid, files.Take(tid))
 		if ok {
-			f(tid, delay)
+			files.See(tid, f, delay)
 		}
 		return ok
 	})
 }
 
 // runDelay reads a thread's schedstat. A thread that ended meanwhile has none.
-func (r *Reader) runDelay(tid uint32) (nanoseconds uint64, ok bool) {
-	id := strconv.FormatUint(uint64(tid), 10)
-	data, err := kernfile.ReadPiece(r.h.root+"/proc/"+id+"/task/"+id+"/schedstat", r.stat)
-	if err != nil {
-		return 0, false
+func (r *Reader) runDelay(tid uint32, f ThreadFile) (nanoseconds uint64, held ThreadFile, ok bool) {
+	if f != 0 {
+		if data, err := kernfile.ReadPieceFD(f.fd(), r.stat); err == nil {
+			nanoseconds, ok = RunDelay(data)
+		}
+		if ok {
+			return nanoseconds, f, true
+		}
+		r.Release(f) // the thread has ended; another one may have its number
 	}
-	return RunDelay(data)
+	id := strconv.FormatUint(uint64(tid), 10)
+	fd, err := unix.Open(r.h.root+"/proc/"+id+"/task/"+id+"/schedstat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, false
+	}
+	data, err := kernfile.ReadPieceFD(fd, r.stat)
+	if err == nil {
+		nanoseconds, ok = RunDelay(data)
+	}
+	if !ok || r.h.root != "/" || !r.holdThread() {
+		unix.Close(fd)
+		return nanoseconds, 0, ok
+	}
+	return nanoseconds, ThreadFile(fd + 1), true
+}
+
+func (f ThreadFile) fd() int { return int(f) - 1 }
+
+// holdThread reports whether one more file may be held open.
+func (r *Reader) holdThread() bool {
+	if r.mostThreads == 0 {
+		r.mostThreads = 1
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
+			r.mostThreads = int(min(MaxThreadFiles, limit.Cur/10))
+		}
+	}
+	if r.heldThreads >= r.mostThreads {
+		return false
+	}
+	r.heldThreads++
+	return true
+}
+
+// Release closes a thread's file.
+func (r *Reader) Release(f ThreadFile) {
+	if f != 0 {
+		unix.Close(f.fd())
+		r.heldThreads--
+	}
 }
 
 // RunDelay finds the run delay in a thread's schedstat (Documentation/scheduler/sched-stats.rst): the time on a CPU, the run delay, both

@@ -55,20 +55,26 @@ func TestRunDelays(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := NewReader(h, false)
-	got := map[uint32]uint64{}
+	got := delays{}
 	var w Walk
-	done, ok := r.RunDelays("/a", &w, nil, func(tid uint32, ns uint64) { got[tid] = ns })
+	done, ok := r.RunDelays("/a", &w, nil, got)
 	if !done || !ok || w.Count != 2 {
 		t.Errorf("RunDelays: done %v, ok %v, %d threads; want all, 2", done, ok, w.Count)
 	}
-	if d := cmp.Diff(map[uint32]uint64{10: 100, 20: 300}, got); d != "" {
+	if d := cmp.Diff(delays{10: 100, 20: 300}, got); d != "" {
 		t.Errorf("delays (-want +got):\n%s", d)
 	}
 	w = Walk{}
-	if _, ok := r.RunDelays("/none", &w, nil, func(uint32, uint64) {}); ok {
+	if _, ok := r.RunDelays("/none", &w, nil, delays{}); ok {
 		t.Error("RunDelays of a cgroup that is not there: ok")
 	}
-	if _, ok := r.RunDelays("/../a", &w, nil, func(uint32, uint64) {}); ok {
+	if _, ok := r.RunDelays("/../a", &w, nil, delays{}); ok {
 		t.Error("RunDelays of a path that leads elsewhere: ok")
 	}
 }
+
+// delays are those of threads, none of whose files is kept.
+type delays map[uint32]uint64
+
+func (delays) Take(uint32) ThreadFile                       { return 0 }
+func (d delays) See(tid uint32, _ ThreadFile, delay uint64) { d[tid] = delay }

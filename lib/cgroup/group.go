@@ -20,28 +20,30 @@ type valueFile struct {
 	parse      func(*Values, []byte) error
 	// inherited says that the value of a cgroup without the file is its parent's.
 	inherited bool
+	pace      pace
 }
 
-// valueFiles are all of them; a machine uses those whose controller it has mounted in that version.
+// valueFiles are all of them; a machine uses those whose controller it has mounted in that version. The memory's amount stands before what
+// it is used for, whose pace it makes.
 var valueFiles = []valueFile{
 	{controller: "cpuacct", version: 1, name: "cpuacct.usage", parse: (*Values).ParseUsage},
-	{controller: "cpu", version: 1, name: "cpu.stat", parse: (*Values).ParseCPUStat},
+	{controller: "cpu", version: 1, name: "cpu.stat", parse: (*Values).ParseCPUStat, pace: paceQuota},
 	{controller: "memory", version: 1, name: "memory.usage_in_bytes", parse: (*Values).ParseMemory},
-	{controller: "memory", version: 1, name: "memory.stat", parse: (*Values).ParseMemoryStatV1},
-	{controller: "cpuset", version: 1, name: "cpuset.effective_cpus", parse: (*Values).ParseCPUSet},
-	{controller: "pids", version: 1, name: "pids.current", parse: (*Values).ParseThreads},
+	{controller: "memory", version: 1, name: "memory.stat", parse: (*Values).ParseMemoryStatV1, pace: paceMemory},
+	{controller: "cpuset", version: 1, name: "cpuset.effective_cpus", parse: (*Values).ParseCPUSet, pace: paceSoon},
+	{controller: "pids", version: 1, name: "pids.current", parse: (*Values).ParseThreads, pace: paceThreads},
 
 	{controller: "cpuacct", version: 2, name: "cpu.stat", parse: (*Values).ParseCPUStat},
 	{controller: "memory", version: 2, name: "memory.current", parse: (*Values).ParseMemory},
-	{controller: "memory", version: 2, name: "memory.stat", parse: (*Values).ParseMemoryStatV2},
-	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, inherited: true},
-	{controller: "pids", version: 2, name: "pids.current", parse: (*Values).ParseThreads},
+	{controller: "memory", version: 2, name: "memory.stat", parse: (*Values).ParseMemoryStatV2, pace: paceMemory},
+	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, inherited: true, pace: paceSoon},
+	{controller: "pids", version: 2, name: "pids.current", parse: (*Values).ParseThreads, pace: paceThreads},
 }
 
 // numaFiles are read too on machines of several NUMA nodes.
 var numaFiles = []valueFile{
-	{controller: "memory", version: 1, name: "memory.numa_stat", parse: (*Values).ParseNUMAStatV1},
-	{controller: "memory", version: 2, name: "memory.numa_stat", parse: (*Values).ParseNUMAStatV2},
+	{controller: "memory", version: 1, name: "memory.numa_stat", parse: (*Values).ParseNUMAStatV1, pace: paceMemory},
+	{controller: "memory", version: 2, name: "memory.numa_stat", parse: (*Values).ParseNUMAStatV2, pace: paceMemory},
 }
 
 // cpuFiles are those of [NewCPUReader].
@@ -67,7 +69,16 @@ type Reader struct {
 	tids    []uint32
 	threads bool // they are counted where no file says how many
 	more    More
+	opened  int // groups so far
+
+	heldThreads, mostThreads int // files of threads that are held open, and may be; 0 is not known yet
+
+	stats *cgroupStats // nil where it cannot be had, or nobody asked
+	asked bool
 }
+
+// spreads is the number of places over which groups spread their turns.
+const spreads = 16
 
 // NewReader returns a Reader of h's cgroups. numa asks for the memory on each NUMA node too.
 func NewReader(h *Hierarchy, numa bool) *Reader {
@@ -106,6 +117,8 @@ type Group struct {
 	reader *Reader
 	files  []*File  // one for each of reader.files, nil where it is not there
 	owners []string // the cgroup that each of files is of: an ancestor's, where the value is inherited
+	held   []held   // what is remembered of each
+	spread float64  // see [pace.note]
 	count  Walk
 }
 
@@ -115,7 +128,12 @@ func (r *Reader) Open(cgroup string) (*Group, error) {
 	if err := CheckPath(cgroup); err != nil {
 		return nil, err
 	}
-	g := &Group{Path: cgroup, reader: r, files: make([]*File, len(r.files)), owners: make([]string, len(r.files))}
+	g := &Group{
+		Path: cgroup, reader: r,
+		files: make([]*File, len(r.files)), owners: make([]string, len(r.files)), held: make([]held, len(r.files)),
+	}
+	r.opened++
+	g.spread = float64(r.opened%spreads) / spreads
 	if err := g.Reopen(); err != nil {
 		g.Close()
 		return nil, err
@@ -184,57 +202,100 @@ func (g *Group) Complete() bool {
 // ErrGone is wrapped where a cgroup has been removed.
 var ErrGone = errors.New("the cgroup is gone")
 
-// Read reads all values again. A file of a cgroup that is being removed is closed and its value left out; when none is
-// left, the error wraps ErrGone. Other errors tell of single files; the values of the others are there.
-func (g *Group) Read() error {
+// pass is one reading of a group's files.
+type pass struct {
+	own, inherited bool // files of the cgroup, and of an ancestor, were read or still hold
+	lost           bool // one of the cgroup went
+	held           bool // some were not read
+	errs           []error
+}
+
+// Read reads the values again: some of them each time, others only after a while or where they may have changed (see [Group.At]); seconds
+// is the time. A file of a cgroup that is being removed is closed and its value left out; when none is left, the error wraps ErrGone.
+// Other errors tell of single files; the values of the others are there.
+func (g *Group) Read(seconds float64) error {
 	v := &g.Values
 	v.Has = 0
-	var own, inherited, lost bool // there are files of the cgroup, of an ancestor; one of the cgroup went
-	var errs []error
-	for i, f := range g.reader.files {
+	var p pass
+	for i := range g.reader.files {
 		if g.files[i] == nil {
 			continue
 		}
-		if g.owners[i] != g.Path {
-			if err := g.inherit(i, f); err != nil {
-				errs = append(errs, err)
-			}
-		}
-		file := g.files[i]
-		data, err := file.Read(g.reader.buf)
-		if Gone(err) && f.inherited {
-			data, err = g.readNext(i, f)
-			file = g.files[i]
-		}
-		if cap(data) > cap(g.reader.buf) {
-			g.reader.buf = data[:cap(data)]
-		}
-		switch {
-		case Gone(err):
-			if file != nil {
-				file.Close()
-			}
-			g.files[i], lost = nil, true
+		h := &g.held[i]
+		if h.kept = g.reader.files[i].pace.holds(h, v, seconds); h.kept {
+			v.Has |= h.has
+			p.held = true
 			continue
-		case err == nil:
-			err = f.parse(v, data)
-			if err != nil {
-				err = fmt.Errorf("read %s: %w", file.Path(), err)
+		}
+		g.readFile(i, seconds, &p)
+	}
+	if p.held && (p.lost || !p.own) { // the cgroup may be gone, which the files that were not read would hide
+		for i := range g.reader.files {
+			if h := &g.held[i]; h.kept {
+				v.Has &^= h.has
+				g.readFile(i, seconds, &p)
 			}
 		}
-		if err != nil {
-			errs = append(errs, err)
-		}
-		own = own || g.owners[i] == g.Path
-		inherited = inherited || g.owners[i] != g.Path
 	}
-	if !own && (lost || !inherited) {
+	if !p.own && (p.lost || !p.inherited) {
 		return fmt.Errorf("read cgroup %s: %w", g.Path, ErrGone)
 	}
 	if v.Has&HasThreads == 0 && g.reader.threads {
 		g.countThreads()
 	}
-	return errors.Join(errs...)
+	return errors.Join(p.errs...)
+}
+
+// readFile reads one of the open files.
+func (g *Group) readFile(i int, seconds float64, p *pass) {
+	f, v, h := &g.reader.files[i], &g.Values, &g.held[i]
+	if g.owners[i] != g.Path {
+		if err := g.inherit(i, *f); err != nil {
+			p.errs = append(p.errs, err)
+		}
+	}
+	file := g.files[i]
+	data, err := file.Read(g.reader.buf)
+	if Gone(err) && f.inherited {
+		data, err = g.readNext(i, *f)
+		file = g.files[i]
+	}
+	if cap(data) > cap(g.reader.buf) {
+		g.reader.buf = data[:cap(data)]
+	}
+	if Gone(err) {
+		if file != nil {
+			file.Close()
+		}
+		g.files[i], g.held[i], p.lost = nil, held{}, true
+		return
+	}
+	others := v.Has
+	v.Has = 0
+	if err == nil {
+		if err = f.parse(v, data); err != nil {
+			err = fmt.Errorf("read %s: %w", file.Path(), err)
+		}
+	}
+	if err != nil {
+		p.errs = append(p.errs, err)
+		h.at = 0
+	} else {
+		f.pace.note(h, v, v.Has, seconds, g.spread)
+	}
+	v.Has |= others
+	p.own = p.own || g.owners[i] == g.Path
+	p.inherited = p.inherited || g.owners[i] != g.Path
+}
+
+// At is when the values of were read, in seconds; 0 where they are not known.
+func (g *Group) At(of Has) float64 {
+	for i := range g.held {
+		if h := &g.held[i]; h.has&of == of {
+			return h.at
+		}
+	}
+	return 0
 }
 
 // readNext reads an inherited value from the next cgroup that has it, after the one that had it lost it. Where the cgroup itself is

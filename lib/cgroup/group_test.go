@@ -26,7 +26,7 @@ func TestACpusetOfItsOwnCountsAtOnce(t *testing.T) {
 		expect := func(when, want string) {
 			t.Helper()
 			for range 2 {
-				if err := g.Read(); err != nil || g.Values.Has&HasCPUSet == 0 || g.Values.CPUSetCPUs != want {
+				if err := g.Read(0); err != nil || g.Values.Has&HasCPUSet == 0 || g.Values.CPUSetCPUs != want {
 					t.Errorf("%s, %s: %q, %v; want %q", name, when, g.Values.CPUSetCPUs, err, want)
 				}
 			}

@@ -116,6 +116,15 @@ func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
 	}
+	if *w == (Walk{}) {
+		if n, ok := r.states(cgroup); ok {
+			w.Count = n
+			if more != nil {
+				more(1)
+			}
+			return true, true
+		}
+	}
 	return r.walk(cgroup, w, more, r.runs)
 }
 

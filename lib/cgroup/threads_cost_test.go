@@ -16,6 +16,7 @@ import (
 
 	"polder/lib/cgroup"
 	"polder/lib/kernfile"
+	"polder/tests/await"
 	"polder/tests/group"
 )
 
@@ -96,6 +97,7 @@ func TestCostOfAThreadIsFlat(t *testing.T) {
 	cost := func(n int) time.Duration {
 		g := withSleepers(t, n)
 		r := reader(t)
+		r.WithoutMessages()
 		best := time.Hour
 		for range 5 {
 			at := cpuTime(t)
@@ -128,7 +130,8 @@ func BenchmarkRunnable(b *testing.B) {
 	for _, n := range []int{500, 4000, 8000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			g := withSleepers(b, n)
-			r := reader(b)
+			r, byMessage := reader(b), reader(b)
+			r.WithoutMessages()
 			tids, err := filepath.Glob("/proc/" + pid(b, g) + "/task/*")
 			if err != nil {
 				b.Fatal(err)
@@ -139,7 +142,7 @@ func BenchmarkRunnable(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			var whole, floor, process time.Duration
+			var whole, floor, process, message time.Duration
 			const every = 50 // of the slow ones
 			for b.Loop() {
 				at := cpuTime(b)
@@ -152,7 +155,9 @@ func BenchmarkRunnable(b *testing.B) {
 				for i := 0; i < len(tids); i += every {
 					read("/proc/" + filepath.Base(tids[i]) + "/stat")
 				}
-				whole, floor, process = whole+one-at, floor+two-one, process+cpuTime(b)-two
+				three := cpuTime(b)
+				byMessage.Runnable(g.Name, new(cgroup.Walk), nil)
+				whole, floor, process, message = whole+one-at, floor+two-one, process+three-two, message+cpuTime(b)-three
 			}
 			per := func(d time.Duration, n int) float64 {
 				return float64(d.Nanoseconds()) / 1e3 / float64(b.N) / float64(n)
@@ -160,41 +165,85 @@ func BenchmarkRunnable(b *testing.B) {
 			b.ReportMetric(per(whole, len(tids)), "us/thread")
 			b.ReportMetric(per(floor, len(tids)), "floor-us/thread")
 			b.ReportMetric(float64(whole)/float64(floor), "ratio")
+			b.ReportMetric(per(message, len(tids)), "message-us/thread") // a walk on version 2
 			b.ReportMetric(per(process, (len(tids)+every-1)/every), "process-us/thread")
 		})
 	}
 }
 
-// BenchmarkRunDelays measures what it costs to find out how long a thread has waited, against the same files read by name.
+// heldFiles are the files of threads.
+type heldFiles struct {
+	files map[uint32]cgroup.ThreadFile
+	read  int
+}
+
+func (h *heldFiles) Take(tid uint32) cgroup.ThreadFile { return h.files[tid] }
+
+func (h *heldFiles) See(tid uint32, f cgroup.ThreadFile, _ uint64) {
+	h.files[tid] = f
+	h.read++
+}
+
+// BenchmarkRunDelays measures what it costs to find out how long a thread has waited, against the same files read by name: the first walk,
+// which opens the files, and the ones after it.
 func BenchmarkRunDelays(b *testing.B) {
 	g := withSleepers(b, 1000)
-	r := reader(b)
 	tids, err := filepath.Glob("/proc/" + pid(b, g) + "/task/*")
 	if err != nil {
 		b.Fatal(err)
 	}
 	buf := make([]byte, 1024)
-	var whole, floor time.Duration
+	var first, whole, floor time.Duration
 	for b.Loop() {
+		r, held := reader(b), &heldFiles{files: map[uint32]cgroup.ThreadFile{}}
 		at := cpuTime(b)
-		read := 0
-		r.RunDelays(g.Name, new(cgroup.Walk), nil, func(uint32, uint64) { read++ })
-		if read < 1000 {
-			b.Fatalf("%d delays of 1000 threads", read)
-		}
+		r.RunDelays(g.Name, new(cgroup.Walk), nil, held)
 		one := cpuTime(b)
+		r.RunDelays(g.Name, new(cgroup.Walk), nil, held)
+		two := cpuTime(b)
+		if held.read < 2000 {
+			b.Fatalf("%d delays of 1000 threads, twice", held.read)
+		}
 		for _, tid := range tids {
 			if _, err := kernfile.Read(tid+"/schedstat", buf); err != nil {
 				b.Fatal(err)
 			}
 		}
-		whole, floor = whole+one-at, floor+cpuTime(b)-one
+		first, whole, floor = first+one-at, whole+two-one, floor+cpuTime(b)-two
+		for _, f := range held.files {
+			r.Release(f)
+		}
 	}
 	per := func(d time.Duration) float64 {
 		return float64(d.Nanoseconds()) / 1e3 / float64(b.N) / float64(len(tids))
 	}
+	b.ReportMetric(per(first), "first-us/thread")
 	b.ReportMetric(per(whole), "us/thread")
 	b.ReportMetric(per(floor), "floor-us/thread")
+}
+
+// Of threads that end the files are not read on: another thread of the same number is another one.
+func TestThreadFilesAreOfTheirThreads(t *testing.T) {
+	own := group.New(t, nil, "delays")
+	cmd := own.Run(t, "while :; do :; done")
+	r, held := reader(t), &heldFiles{files: map[uint32]cgroup.ThreadFile{}}
+	tid := uint32(cmd.Process.Pid)
+	await.Until(t, time.Minute, "the delay of a busy thread", func() string {
+		if done, ok := r.RunDelays(own.Name, new(cgroup.Walk), nil, held); !done || !ok || held.files[tid] == 0 {
+			return "no file is held"
+		}
+		return ""
+	})
+	f := held.files[tid]
+	held.read = 0
+	if r.RunDelays(own.Name, new(cgroup.Walk), nil, held); held.read != 1 || held.files[tid] != f {
+		t.Errorf("read again: %d delays, file %d; want one through file %d", held.read, held.files[tid], f)
+	}
+	own.Kill(t)
+	_ = cmd.Wait() // it was killed
+	if n, ok := r.ReadThreadFile(tid, f); ok {
+		t.Errorf("the thread has ended, and its delay is read: %d", n)
+	}
 }
 
 func pid(b *testing.B, g *group.Group) string {

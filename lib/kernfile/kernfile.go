@@ -49,6 +49,9 @@ func open(path string) (int, error) {
 // ReadFD reads an open file from its beginning, whatever was read of it before; see [Read].
 func ReadFD(fd int, buf []byte) ([]byte, error) { return read(fd, buf, false) }
 
+// ReadPieceFD is ReadFD for files that the kernel writes in one piece; see [File.Read].
+func ReadPieceFD(fd int, buf []byte) ([]byte, error) { return read(fd, buf, true) }
+
 // File is a kernel file that is held open: each reading costs one system call instead of three.
 type File struct {
 	fd   int

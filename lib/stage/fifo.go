@@ -150,3 +150,43 @@ func openFIFO(path string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// pipe is an output that is a pipe of the shell's, or of who else started the tool. It is made so large that a line has room in it, and no
+// larger: through a smaller one a line goes in pieces, and for each of them the next stage and this one wake each other; a larger one would
+// hold old ticks where the next stage is slow.
+type pipe struct {
+	file *os.File // nil where the output is no such pipe
+	size int
+}
+
+func pipeOf(out io.Writer) pipe {
+	f, ok := out.(*os.File)
+	if !ok {
+		return pipe{}
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
+		return pipe{}
+	}
+	return pipe{file: f}
+}
+
+// makeRoom makes the pipe larger where a line needs it.
+func (p *pipe) makeRoom(line int) {
+	if p.file == nil || line <= p.size {
+		return
+	}
+	conn, err := p.file.SyscallConn() // Fd would make the file blocking
+	if err != nil {
+		p.file = nil
+		return
+	}
+	_ = conn.Control(func(fd uintptr) {
+		if p.size, err = unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0); err == nil && p.size < min(line, pipeBytes) {
+			p.size, err = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, min(line, pipeBytes)) // the kernel rounds up
+		}
+	})
+	if err != nil || p.size >= pipeBytes { // it may not be larger
+		p.file = nil
+	}
+}

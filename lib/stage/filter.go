@@ -77,7 +77,10 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	if in.terminal() {
 		fmt.Fprintf(s.Err, "%s: waits for ticks that are typed on this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
 	}
-	if in.recording() && s.Getenv("GOGC") == "" {
+	switch {
+	case !in.recording():
+		s.OneProcessor()
+	case s.Getenv("GOGC") == "":
 		debug.SetGCPercent(replayGCPercent)
 	}
 	out, err := s.openOut(ctx, f)
@@ -88,7 +91,10 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	// Reading, decoding and handling go on side by side, each on the next line. From a FIFO no line is taken before the one
 	// before it has been passed on: what this process has taken dies with it, what is in the FIFO does not.
 	lines, arrivals := make(chan arrival), make(chan arrival)
-	ahead := 4
+	ahead := 2 // a live stream never needs more, and each is as large as a line
+	if in.recording() {
+		ahead = 4
+	}
 	if in.fifo {
 		ahead = 1
 		if l, err := newLineReader(in.File); err != nil {
@@ -151,6 +157,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 				free <- a.line
 				continue
 			}
+			s.processors.tick(time.Now())
 			if timer != nil {
 				timer.Reset(f.SilentAfter)
 			}

@@ -16,6 +16,7 @@ import (
 // sink is where a tool's ticks go.
 type sink struct {
 	stream  *stream
+	pipe    pipe
 	mailbox *tick.Mailbox // nil unless live
 	value   []byte
 	line    []byte
@@ -52,10 +53,10 @@ func (s *Session) openSink(ctx context.Context, live bool) (*sink, error) {
 	if out.fifo {
 		context.AfterFunc(ctx, func() { _ = out.SetWriteDeadline(time.Now().Add(drainWithin)) })
 	}
+	k := &sink{stream: out, pipe: pipeOf(out.out)}
 	if s.Metrics != nil {
 		out.out = counting{out.out, s.Metrics}
 	}
-	k := &sink{stream: out}
 	if live {
 		k.mailbox = tick.NewMailbox(out.out)
 	}
@@ -84,6 +85,7 @@ func (k *sink) put(l *tick.Line, name string, section any) error {
 }
 
 func (k *sink) write() error {
+	k.pipe.makeRoom(len(k.line))
 	if k.mailbox != nil {
 		return k.mailbox.Put(k.line)
 	}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -33,11 +34,13 @@ type Env struct {
 	Out, Err io.Writer
 	Getenv   func(string) string
 	Now      func() time.Time
+	// Processors sets on how many processors the process runs at a time, and returns what it was; nil where that is not the tool's to set.
+	Processors func(int) int
 }
 
 // OSEnv is the process's own.
 func OSEnv() Env {
-	return Env{Args: os.Args, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now}
+	return Env{Args: os.Args, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Processors: runtime.GOMAXPROCS}
 }
 
 // Kind selects the shared flags that a tool has.
@@ -92,6 +95,8 @@ type Session struct {
 
 	isSet  func(string) bool
 	notify *notifier
+
+	processors processors
 }
 
 // IsSet reports whether a flag was given on the command line or by its environment variable.

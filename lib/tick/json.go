@@ -32,6 +32,7 @@ func freeze(c jsoniter.Config) jsoniter.API {
 		reflect2.TypeOf(int64(0)):        intDecoder{},
 		reflect2.TypeOf((*float64)(nil)): floatDecoder{},
 	})
+	a.RegisterExtension(jsoniter.EncoderExtension{reflect2.TypeOf(float64(0)): floatEncoder{}})
 	return a
 }
 

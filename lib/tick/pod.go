@@ -92,7 +92,7 @@ type Container struct {
 	ID     string `json:"id,omitempty"`
 	Cgroup string `json:"cgroup,omitempty"`
 
-	// CPUSetCPUs is the CPU list in force, not the one asked for.
+	// CPUSetCPUs is the CPU list in force, not the one asked for. Like the number of threads it is read every 2 s.
 	CPUSetCPUs string `json:"cpusetCPUs,omitempty"`
 
 	UsageMilliCPU *float64 `json:"usageMilliCPU,omitempty"`
@@ -108,7 +108,7 @@ type Container struct {
 	Limits           *Resources  `json:"limits,omitempty"`
 }
 
-// Memory is a cgroup's memory.
+// Memory is a cgroup's memory. All but the usage is that of up to 5 s ago where the usage has not changed since.
 type Memory struct {
 	UsageBytes      *float64 `json:"usageBytes,omitempty"`
 	WorkingSetBytes *float64 `json:"workingSetBytes,omitempty"`

@@ -45,22 +45,22 @@ func (m *Metrics) Add(t *tick.Tick) {
 
 // Page is the text. The samples that change with every tick alone, its time and number, are left out of stable.
 func (m *Metrics) Page() (page, stable string) {
-	lines := map[*series.Metric][]string{}
+	families := map[*series.Metric][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {
 		n := m.nodes[name]
 		for _, s := range n.counts.Samples(n.tick) {
-			lines[s.Metric] = append(lines[s.Metric], exposition(s))
+			text := families[s.Metric]
+			if text == nil {
+				text = fmt.Appendf(nil, "# HELP %s %s\n# TYPE %s %s\n", s.Name, s.Help, s.Name, s.Kind)
+			}
+			families[s.Metric] = appendSample(text, s)
 		}
 	}
 	var whole, constant strings.Builder
 	for _, x := range series.All {
-		if lines[x] == nil {
-			continue
-		}
-		family := fmt.Sprintf("# HELP %s %s\n# TYPE %s %s\n%s", x.Name, x.Help, x.Name, x.Kind, strings.Join(lines[x], ""))
-		whole.WriteString(family)
+		whole.Write(families[x])
 		if !slices.Contains(series.Volatile, x) {
-			constant.WriteString(family)
+			constant.Write(families[x])
 		}
 	}
 	return whole.String(), constant.String()
@@ -68,15 +68,21 @@ func (m *Metrics) Page() (page, stable string) {
 
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// exposition is the sample as a line of the page.
-func exposition(s series.Sample) string {
-	var b strings.Builder
-	b.WriteString(s.Name)
+// appendSample appends the sample as a line of the page.
+func appendSample(dst []byte, s series.Sample) []byte {
+	dst = append(dst, s.Name...)
+	before := byte('{')
 	for i, label := range s.Labels {
-		b.WriteString(cond(i == 0, "{", ","))
-		fmt.Fprintf(&b, `%s="%s"`, label, escape.Replace(s.Values[i]))
+		value := s.Values[i]
+		if strings.ContainsAny(value, "\\\"\n") {
+			value = escape.Replace(value)
+		}
+		dst = append(append(dst, before), label...)
+		dst = append(append(append(dst, `="`...), value...), '"')
+		before = ','
 	}
-	return b.String() + "} " + strconv.FormatFloat(s.Value, 'f', -1, 64) + "\n"
+	dst = strconv.AppendFloat(append(dst, "} "...), s.Value, 'f', -1, 64)
+	return append(dst, '\n')
 }
 
 func cond(is bool, yes, no string) string {

@@ -99,18 +99,22 @@ func share(b *testing.B, name, script string, span time.Duration, look func(*gro
 }
 
 // BenchmarkPipe is the whole pipe with a tick a second over 250 containers of 8 threads, of which each wakes twice a second: the part of
-// one CPU that it takes, and its anonymous memory, tool by tool.
+// one CPU that it takes, its anonymous memory, tool by tool, and beside them the floor: what a bare loop over the cgroups' files takes
+// that collect reads.
 func BenchmarkPipe(b *testing.B) {
 	need.Root(b)
-	span := quickOr(3*time.Second, 60*time.Second)
-	rules := classify(b, containers(b, quickOr(50, 250), 8))
+	span, count := quickOr(3*time.Second, 60*time.Second), quickOr(50, 250)
+	above := containers(b, count, 8)
+	rules := classify(b, above)
 	dir := b.TempDir()
 	tool := func(name string) string { return binaries.Path(b, name) }
 	script := fmt.Sprintf(`cd %s; exec 2>log
 %s --classify %s | %s --state advise.json | %s --journal journal | %s --state evict.json | %s --to prometheus --metrics-file polder.prom >/dev/null`,
 		dir, tool("collect"), rules, tool("advise"), tool("isolate"), tool("evict"), tool("report"))
 	for range b.N {
+		begun := time.Now()
 		percent := share(b, "pipe", script, span, func(own *group.Group) {
+			b.ReportMetric(ticks(b, filepath.Join(dir, "polder.prom"))/time.Since(begun).Seconds(), "ticks/s")
 			total := 0.0
 			if pids := own.PIDs(b); len(pids) < len(binaries.Tools) {
 				log, err := os.ReadFile(filepath.Join(dir, "log"))
@@ -122,12 +126,37 @@ func BenchmarkPipe(b *testing.B) {
 				fmt.Printf("%-8s %5.1f MiB anonymous, %5.1f at its peak of all, CPU time %.2f s\n", name, anonymous, peak, seconds)
 			}
 			b.ReportMetric(total, "MiB-anonymous")
+			files, all, threads := floor(b, above, count)
+			fmt.Printf("floors, in percent of a core: the files that collect reads %.2f, all of them every second %.2f, "+
+				"256 threads' waiting by name %.2f\n", files, all, threads)
+			b.ReportMetric(files, "%core-floor")
 		})
 		b.ReportMetric(percent, "%core")
 	}
 	if out, err := exec.Command(tool("isolate"), "--restore", "--if-exists", "--journal", filepath.Join(dir, "journal")).CombinedOutput(); err != nil {
 		b.Fatalf("isolate --restore: %v\n%s", err, out)
 	}
+}
+
+// ticks is how many ticks have come through the pipe, by report's file: fewer than one a second where the machine is too busy, and then what
+// they cost is too little.
+func ticks(b *testing.B, metrics string) float64 {
+	b.Helper()
+	page, err := os.ReadFile(metrics)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), "} "); strings.HasPrefix(name, "polder_ticks_total{") && strings.Contains(name, `tool="report"`) {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return n
+		}
+	}
+	b.Fatalf("%s has no number of ticks", metrics)
+	return 0
 }
 
 // BenchmarkCollectBesideCadvisor is collect and cAdvisor's manager over the same cgroups, each once a second, in turns: the parts of one

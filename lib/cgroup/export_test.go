@@ -1,0 +1,16 @@
+package cgroup
+
+// WithoutMessages has the threads' states read from their files.
+func (r *Reader) WithoutMessages() { r.asked = true }
+
+// States counts a cgroup's runnable threads by a message.
+func (r *Reader) States(cgroup string) (uint64, bool) { return r.states(cgroup) }
+
+// Answer finds an attribute in an answer to message 0.
+func Answer(b []byte, wanted uint16) ([]byte, error) { return new(cgroupStats).answer(b, wanted) }
+
+// ReadThreadFile reads the delay of a thread whose file is held open.
+func (r *Reader) ReadThreadFile(tid uint32, f ThreadFile) (uint64, bool) {
+	delay, _, ok := r.runDelay(tid, f)
+	return delay, ok
+}

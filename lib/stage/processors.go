@@ -1,0 +1,40 @@
+package stage
+
+import "time"
+
+// A tool on a node has a few milliseconds of work a second, one step after the other. With more than one processor to run on, Go's runtime
+// wakes a thread for each step to look for more work, which costs as much as the steps themselves; that many processors are for those who
+// have the work: a recording, a fleet's stream.
+
+// manyTicks is how many ticks within a second are a lot of work.
+const manyTicks = 50
+
+// processors is how many processors a tool runs on.
+type processors struct {
+	set    func(int) int // nil where it is not to be changed
+	all    int           // what it was
+	begun  time.Time
+	counts int
+}
+
+// OneProcessor has the process run on one processor at a time, unless GOMAXPROCS says how many. A stream of many ticks ends that.
+func (s *Session) OneProcessor() {
+	if s.Processors == nil || s.Getenv("GOMAXPROCS") != "" || s.processors.set != nil {
+		return
+	}
+	s.processors = processors{set: s.Processors, all: s.Processors(1)}
+}
+
+// tick counts a tick, and gives the process back what it had where there are many of them.
+func (p *processors) tick(now time.Time) {
+	if p.set == nil {
+		return
+	}
+	if p.counts++; now.Sub(p.begun) >= time.Second || now.Before(p.begun) {
+		p.begun, p.counts = now, 1
+	}
+	if p.counts >= manyTicks {
+		p.set(p.all)
+		p.set = nil
+	}
+}
