@@ -70,8 +70,8 @@ KOORDINATOR'S RULES
    They are served in that order. What is evicted for one counts for all, by what it is to each; after an eviction all of memory have a
    cooldown of 4 seconds, all of CPU of 20, and CPU's begin 20 seconds after the node is first seen. A BE pod is one with the label
    koordinator.sh/qosClass: BE, without any label one that requests batch resources or that Katalyst's annotation or collect's
-   rules classify as reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, lets a pod be evicted for those alone.
-   The grace period is the pod's own.
+   rules classify as reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, lets a pod be evicted for those
+   alone. The grace period is the pod's own.
 
 WHAT HAPPENS TO IT (--action)
    log      nothing: the tick has wouldEvict, and the log has a line when it begins

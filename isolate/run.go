@@ -118,8 +118,10 @@ func (o *options) check() (err error) {
 
 // isolate applies each tick's advice, in cgroups and in /sys/fs/resctrl.
 func isolate(ctx context.Context, s *stage.Session, o options, h *cgroup.Hierarchy) (err error) {
-	a := apply.Options{Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun,
-		Log: s.Log}
+	a := apply.Options{
+		Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Contest: o.contest, DryRun: s.DryRun,
+		Log: s.Log,
+	}
 	groups := resctrl.Options{Root: o.root, Hierarchy: h, Contest: o.contest, DryRun: s.DryRun, Now: s.Now, Log: s.Log}
 	if !s.DryRun {
 		warnReadOnly(s, h)
@@ -207,8 +209,10 @@ func restore(s *stage.Session, o options, h *cgroup.Hierarchy) error {
 	if j.IsForeign() {
 		return fmt.Errorf("--journal: %s is no journal of isolate: none of its %d lines is one; nothing is restored, and the file is left as it is", o.journal, j.Bad)
 	}
-	a := apply.New(apply.Options{Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Journal: j, DryRun: s.DryRun,
-		Log: s.Log})
+	a := apply.New(apply.Options{
+		Hierarchy: h, Root: o.root, Online: onlineFile(o), Kubelet: kubeletOf(o), Journal: j, DryRun: s.DryRun,
+		Log: s.Log,
+	})
 	defer a.Close()
 	out, err := a.Restore(o.force)
 	fmt.Fprintf(s.Err, "isolate: %s\n", out)

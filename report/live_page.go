@@ -74,8 +74,10 @@ func openLive(_ context.Context, s *stage.Session, o *options, _ io.Writer) (clu
 	if err != nil {
 		return nil, fmt.Errorf("--listen %s: %w", addr, err)
 	}
-	x := &live{listener: l, done: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{}),
-		readers: make(chan struct{}, liveReaders)}
+	x := &live{
+		listener: l, done: make(chan struct{}), ended: make(chan struct{}), changed: make(chan struct{}),
+		readers: make(chan struct{}, liveReaders),
+	}
 	x.recording.Keep = liveKeeps
 	at := l.Addr().(*net.TCPAddr).AddrPort()
 	x.loopback = at.Addr().Unmap().IsLoopback()

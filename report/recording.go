@@ -60,8 +60,10 @@ func readWhole(ctx context.Context, s *stage.Session, insert bool, begin func(in
 	begin(inserted.sections)
 	err = s.Filter(ctx, stage.Filter{
 		Section: tick.SectionReport,
-		Reads: []string{tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport,
-			tick.SectionNetwork},
+		Reads: []string{
+			tick.SectionSample, tick.SectionAdvice, tick.SectionIsolation, tick.SectionEviction, tick.SectionReport,
+			tick.SectionNetwork,
+		},
 		Ignores:  ignoredByWholes,
 		Terminal: true,
 		Handle: func(_ context.Context, in stage.Incoming) (any, error) {

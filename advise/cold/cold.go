@@ -124,8 +124,10 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings) *State {
 		step.take(t.Time, &r, p)
 	}
 	if len(step.list) > 0 {
-		a.MemoryReclaim = &tick.MemoryReclaim{Boot: t.Sample.MemoryReclaim.Boot, BootSeconds: t.Sample.MemoryReclaim.BootSeconds,
-			Cgroups: step.list}
+		a.MemoryReclaim = &tick.MemoryReclaim{
+			Boot: t.Sample.MemoryReclaim.Boot, BootSeconds: t.Sample.MemoryReclaim.BootSeconds,
+			Cgroups: step.list,
+		}
 	}
 	a.Reasons = append(a.Reasons, step.reasons(t.Time, next)...)
 	if st.Pods = next; len(next) == 0 {

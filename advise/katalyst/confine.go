@@ -8,8 +8,8 @@ import (
 )
 
 // confine wants each container in its pool, and for the fallback the reclaimed ones at the floor and the shared ones on
-// all that this frees. Nothing is desired of containers that have CPUs from kubelet, and of pods that are not there yet. Where the reclaimed
-// pods had quotas before, they get their own limits back.
+// all that this frees. Nothing is desired of containers that have CPUs from kubelet, and of pods that are not there yet. Where the
+// reclaimed pods had quotas before, they get their own limits back.
 func confine(members []member, groups []group, avail named, l *layout, hadQuota bool) (cgroups, fallback []tick.Cgroup) {
 	cgroups = make([]tick.Cgroup, 0, len(members)+1)
 	fallback = make([]tick.Cgroup, 0, len(members)+1)

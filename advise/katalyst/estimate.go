@@ -137,8 +137,10 @@ func workloads(p *tick.Pod, ws []workload) []workload {
 	memoryPart := part(p, func(r *tick.Resources) *float64 { return r.MemoryBytes })
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		w := workload{usage: c.UsageMilliCPU, load1: c.Load1, load5: c.Load5, milliCPU: cpuPart, memoryBytes: memoryPart,
-			empty: c.Threads != nil && *c.Threads == 0}
+		w := workload{
+			usage: c.UsageMilliCPU, load1: c.Load1, load5: c.Load5, milliCPU: cpuPart, memoryBytes: memoryPart,
+			empty: c.Threads != nil && *c.Threads == 0,
+		}
 		if c.Memory != nil {
 			w.rss = c.Memory.RSSBytes
 		}

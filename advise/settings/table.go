@@ -68,8 +68,10 @@ func (s *Settings) ForKatalyst(from map[string]string) katalyst.Settings {
 
 // ForKoordinator are those of that policy.
 func (s *Settings) ForKoordinator() koordinator.Settings {
-	return koordinator.Settings{ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Cold: s.Cold,
-		Disk: s.Disk}
+	return koordinator.Settings{
+		ReservedCPUs: s.ReservedCPUs, BatchClass: s.BatchClass, Guard: s.Guard, Limits: s.Limits, Cold: s.Cold,
+		Disk: s.Disk,
+	}
 }
 
 // ForHarvest are those of that policy.

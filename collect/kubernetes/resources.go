@@ -31,8 +31,10 @@ var amounts = [kinds]amount{
 	{func(r *tick.Resources) **float64 { return &r.MilliCPU }, quantity.Milli, []string{"cpu"}, true},
 	{func(r *tick.Resources) **float64 { return &r.MemoryBytes }, quantity.Whole, []string{"memory"}, true},
 	{func(r *tick.Resources) **float64 { return &r.ReclaimedMilliCPU }, quantity.Whole, slices.Concat(katalystCPU, qos.BatchCPU), false},
-	{func(r *tick.Resources) **float64 { return &r.ReclaimedMemoryBytes }, quantity.Whole, slices.Concat(katalystMemory, qos.BatchMemory),
-		false},
+	{
+		func(r *tick.Resources) **float64 { return &r.ReclaimedMemoryBytes }, quantity.Whole, slices.Concat(katalystMemory, qos.BatchMemory),
+		false,
+	},
 	{func(r *tick.Resources) **float64 { return &r.MidMilliCPU }, quantity.Whole, midCPU, false},
 	{func(r *tick.Resources) **float64 { return &r.MidMemoryBytes }, quantity.Whole, midMemory, false},
 }

@@ -39,7 +39,8 @@ const (
 type Victim struct {
 	Pod      *tick.Pod
 	Eviction tick.PodEviction // without a state
-	// Rules took it: more than one where several rules named the same pod. Cooldowns are those that it begins (see [rule.Finding.CooldownKey]).
+	// Rules took it: more than one where several rules named the same pod. Cooldowns are those that it begins (see
+	// [rule.Finding.CooldownKey]).
 	Rules, Cooldowns []string
 }
 

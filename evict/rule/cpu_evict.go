@@ -17,8 +17,10 @@ and in that order with CPU in the place of memory, at one tick, until what they 
 cpuEvictLowerPercent (threshold less 2 where that is not set), the smaller one of the average's and the last tick's. At least a
 third of the window must have been seen. Then none for 20 seconds, nor in the first 20 seconds of watching.`,
 	Scopes: []string{ScopeCPUUsed},
-	Thresholds: []string{"enable", "cpuEvictThresholdPercent", "cpuEvictLowerPercent", "evictEnabledPriorityThreshold",
-		"cpuEvictTimeWindowSeconds"},
+	Thresholds: []string{
+		"enable", "cpuEvictThresholdPercent", "cpuEvictLowerPercent", "evictEnabledPriorityThreshold",
+		"cpuEvictTimeWindowSeconds",
+	},
 	Strategy: func(th *sloconfig.Threshold) error {
 		_, err := cpuEvictBounds(th)
 		return err

@@ -12,7 +12,8 @@ var memoryEvict = &Rule{
 As BEMemoryEvict, with the same thresholds, and the pods that are evicted for that count. It is on where evictEnabledPriorityThreshold is
 set as well. Pods of that priority or a lower one are evicted that have the label koordinator.sh/eviction-enabled with the value true; the
 priority is spec.priority, or the number of the pod's priority class. The lowest koordinator.sh/eviction-priority
-is first (an annotation; none is 0), then the lowest priority, the lowest koordinator.sh/priority, and the largest use. Then none for 4 seconds.`,
+is first (an annotation; none is 0), then the lowest priority, the lowest koordinator.sh/priority, and the largest use. Then none for 4
+seconds.`,
 	Scopes:     []string{ScopeMemoryUsed},
 	Thresholds: []string{"enable", "memoryEvictThresholdPercent", "memoryEvictLowerPercent", "evictEnabledPriorityThreshold"},
 	Strategy: func(th *sloconfig.Threshold) error {

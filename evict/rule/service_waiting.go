@@ -23,7 +23,8 @@ var (
 Off unless service-waiting-enabled. The value is the longest waiting of all pods that are not reclaimed, their cpuWaitPermille: on cgroup v2
 the thousandths of the time in which some task of the pod waited for a CPU, on version 1 the run delays of its threads, added up.
 Where one has waited more than service-waiting-threshold for service-waiting-duration, the reclaimed pod that uses most CPU is evicted, and
-then none for service-waiting-cooldown. Pods whose use is not known or 0 are not evicted. Where no service's waiting is known nothing is measured.`,
+then none for service-waiting-cooldown. Pods whose use is not known or 0 are not evicted. Where no service's waiting is known nothing is
+measured.`,
 		scope: ScopeServiceWaiting,
 		rows:  (*evictconfig.Settings).WaitingRows,
 		settings: func(s *Settings) waitingSettings {

@@ -147,8 +147,10 @@ func (s *ruleset) addInet(c *nftables.Conn, table *nftables.Table) error {
 			&expr.Meta{Key: expr.MetaKeyOIF, Register: 1},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(uint32(t.Index))},
 			&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
-			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(plan.MarkMask),
-				Xor: binaryutil.NativeEndian.PutUint32(0)},
+			&expr.Bitwise{
+				SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(plan.MarkMask),
+				Xor: binaryutil.NativeEndian.PutUint32(0),
+			},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(t.Mark)},
 			&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(t.Priority)},
 			&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: 1},

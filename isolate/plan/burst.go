@@ -164,8 +164,10 @@ func (p *planner) moveBurst(out *phases, s *Setting, want string, n *quotaNode, 
 	}
 	now, last := s.Present, (*draft)(nil)
 	step := func(text string, needs ...*draft) *draft {
-		last = &draft{Write: Write{File: s.File, Key: s.Key, Old: now, New: text, Period: s.period(), Implied: implied},
-			needs: append(needs, last)}
+		last = &draft{
+			Write: Write{File: s.File, Key: s.Key, Old: now, New: text, Period: s.period(), Implied: implied},
+			needs: append(needs, last),
+		}
 		now = text
 		return last
 	}

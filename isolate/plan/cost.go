@@ -204,8 +204,10 @@ func (s *Setting) wantCost() string {
 		return text
 	}
 	words := costWords(s.Name, text)
-	order := []string{"enable", "ctrl", "model", "rpct", "rlat", "wpct", "wlat", "min", "max", "rbps", "rseqiops", "rrandiops", "wbps",
-		"wseqiops", "wrandiops"}
+	order := []string{
+		"enable", "ctrl", "model", "rpct", "rlat", "wpct", "wlat", "min", "max", "rbps", "rseqiops", "rrandiops", "wbps",
+		"wseqiops", "wrandiops",
+	}
 	var out []string
 	for _, word := range order {
 		if value, ok := words[word]; ok {

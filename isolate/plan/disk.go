@@ -170,8 +170,8 @@ func limitText(n int64, unlimited string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// wantLimits is the text of a device's limits: those that are desired, as far as they are tighter than what was there first, and beside them
-// what is there now.
+// wantLimits is the text of a device's limits: those that are desired, as far as they are tighter than what was there first, and beside
+// them what is there now.
 func (s *Setting) wantLimits() (string, error) {
 	if s.raw {
 		l, err := limitsOf(s.Name, s.text)

@@ -90,8 +90,10 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 		out.Unavailable = append(out.Unavailable, plan.KeyReclaim)
 		if !r.reported && len(want.Cgroups) > 0 {
 			r.reported = true
-			out.Errors = append(out.Errors, tick.IsolationError{Cgroup: clip.Text(want.Cgroups[0].Cgroup, shownBytes), Key: plan.KeyReclaim,
-				Error: plan.NoReclaim})
+			out.Errors = append(out.Errors, tick.IsolationError{
+				Cgroup: clip.Text(want.Cgroups[0].Cgroup, shownBytes), Key: plan.KeyReclaim,
+				Error: plan.NoReclaim,
+			})
 		}
 		return
 	}
@@ -110,8 +112,10 @@ func (r *Runner) Apply(out *tick.Isolation, want *tick.MemoryReclaim) {
 	out.Errors = append(out.Errors, problems...)
 	if r.DryRun {
 		for _, w := range list {
-			out.Reclaims = append(out.Reclaims, tick.Reclaim{BootSeconds: finite(want.BootSeconds), Cgroup: w.Cgroup, Bytes: w.Bytes,
-				State: tick.ReclaimWould})
+			out.Reclaims = append(out.Reclaims, tick.Reclaim{
+				BootSeconds: finite(want.BootSeconds), Cgroup: w.Cgroup, Bytes: w.Bytes,
+				State: tick.ReclaimWould,
+			})
 		}
 		return
 	}

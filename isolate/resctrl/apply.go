@@ -170,8 +170,10 @@ func (r *round) wrote(group, key, old, now string) {
 		r.out.Applied++
 	}
 	if len(r.out.Writes) < maxListed {
-		r.out.Writes = append(r.out.Writes, tick.Write{Cgroup: place(group), Key: key, Old: clip.Text(old, shownBytes),
-			New: clip.Text(now, shownBytes)})
+		r.out.Writes = append(r.out.Writes, tick.Write{
+			Cgroup: place(group), Key: key, Old: clip.Text(old, shownBytes),
+			New: clip.Text(now, shownBytes),
+		})
 	}
 }
 

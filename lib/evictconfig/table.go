@@ -81,7 +81,7 @@ func (s *Settings) freeMemoryRows() []Row {
 		onOff("memory-system-enabled", &s.MemorySystemEnabled, true, "measure the node's free memory",
 			eviction(guideMemory+"enableSystemLevelDetection"), adminQoS(todayMemory+"enableSystemLevelEviction")),
 		amount("memory-free-minimum", &s.MemoryFreeMinimum,
-			"free memory (2Gi) below which reclaimed pods are evicted, over the watermark too",
+			"free memory (2Gi) below which reclaimed pods are evicted, even above the watermark",
 			adminQoS(todayMemory+"systemFreeMemoryThresholdMinimum")),
 		onOff("memory-numa-enabled", &s.MemoryNUMAEnabled, true, "measure each NUMA node's free memory",
 			eviction(guideMemory+"enableNumaLevelDetection"), adminQoS(todayMemory+"enableNumaLevelEviction")),

@@ -140,14 +140,16 @@ func (c *Client) Create(ctx context.Context, r Resource, namespace string, o Obj
 // Apply is a server-side apply of an object, or of its subresource ("status"), by a field manager. With force it takes fields
 // over that other managers hold; without, a conflict is an error for which [IsConflict] holds.
 func (c *Client) Apply(ctx context.Context, r Resource, namespace, name string, o Object, manager string, force bool,
-	subresources ...string) (Object, error) {
+	subresources ...string,
+) (Object, error) {
 	options := metav1.ApplyOptions{FieldManager: manager, Force: force}
 	return object(c.at(r, namespace).Apply(ctx, name, &unstructured.Unstructured{Object: o}, options, subresources...))
 }
 
 // ApplyStatus is Apply of the status.
 func (c *Client) ApplyStatus(ctx context.Context, r Resource, namespace, name string, o Object, manager string,
-	force bool) (Object, error) {
+	force bool,
+) (Object, error) {
 	return c.Apply(ctx, r, namespace, name, o, manager, force, subresourceStatus)
 }
 
@@ -161,7 +163,8 @@ const (
 
 // Patch changes an object, or a subresource of it, by a patch of the kind.
 func (c *Client) Patch(ctx context.Context, r Resource, namespace, name, kind string, patch []byte, manager string,
-	subresources ...string) (Object, error) {
+	subresources ...string,
+) (Object, error) {
 	options := metav1.PatchOptions{FieldManager: manager}
 	return object(c.at(r, namespace).Patch(ctx, name, types.PatchType(kind), patch, options, subresources...))
 }

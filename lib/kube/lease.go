@@ -32,8 +32,10 @@ type Election struct {
 }
 
 func (e *Election) defaults() error {
-	for into, value := range map[*time.Duration]time.Duration{&e.Duration: 15 * time.Second, &e.Within: 10 * time.Second,
-		&e.Retry: 2 * time.Second} {
+	for into, value := range map[*time.Duration]time.Duration{
+		&e.Duration: 15 * time.Second, &e.Within: 10 * time.Second,
+		&e.Retry: 2 * time.Second,
+	} {
 		if *into == 0 {
 			*into = value
 		}
@@ -75,8 +77,10 @@ func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l := &Lease{client: c, e: e, led: make(chan struct{}), lost: make(chan struct{}), stop: stop, ended: make(chan struct{}),
-		began: time.Now()}
+	l := &Lease{
+		client: c, e: e, led: make(chan struct{}), lost: make(chan struct{}), stop: stop, ended: make(chan struct{}),
+		began: time.Now(),
+	}
 	go l.run(ctx)
 	return l, nil
 }

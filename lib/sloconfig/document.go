@@ -51,7 +51,8 @@ var (
 )
 
 func newKind[T any](key, cluster, nodes string, part func(*Strategies) *T, check, doubts func(*T) []*fault,
-	unused func(*T) []string) *kind[T] {
+	unused func(*T) []string,
+) *kind[T] {
 	k := &kind[T]{key: key, cluster: cluster, nodes: nodes, part: part, check: check, doubts: doubts, unused: unused}
 	strategy := shapeOf[T]()
 	entries := strategy.with(field{"name", nil}, field{"nodeSelector", shapeOf[nodeSelector]()})

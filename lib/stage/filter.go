@@ -124,7 +124,8 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 const silentAgain = 5 * time.Second
 
 func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, limit *rateLimit, arrivals <-chan arrival,
-	free chan<- *tick.Line) error {
+	free chan<- *tick.Line,
+) error {
 	var silence <-chan time.Time
 	var timer *time.Timer
 	if f.Silent != nil && f.SilentAfter > 0 {

@@ -52,8 +52,10 @@ func variable(tool, flag string) string {
 
 // String adds a flag that takes text.
 func (f *Flags) String(into *string, name, value, usage string) {
-	f.flags = append(f.flags, &cli.StringFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
-		EnvVars: f.envVars(name)})
+	f.flags = append(f.flags, &cli.StringFlag{
+		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
+		EnvVars: f.envVars(name),
+	})
 }
 
 // Path adds a flag that takes a path.
@@ -114,14 +116,18 @@ func (f *Flags) showDefault(text string) {
 
 // Int adds a flag that takes a whole number.
 func (f *Flags) Int(into *int, name string, value int, usage string) {
-	f.flags = append(f.flags, &cli.IntFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
-		EnvVars: f.envVars(name)})
+	f.flags = append(f.flags, &cli.IntFlag{
+		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
+		EnvVars: f.envVars(name),
+	})
 }
 
 // Float adds a flag that takes a number.
 func (f *Flags) Float(into *float64, name string, value float64, usage string) {
-	f.flags = append(f.flags, &cli.Float64Flag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
-		EnvVars: f.envVars(name)})
+	f.flags = append(f.flags, &cli.Float64Flag{
+		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
+		EnvVars: f.envVars(name),
+	})
 }
 
 // Bool adds a switch.
@@ -131,8 +137,10 @@ func (f *Flags) Bool(into *bool, name, usage string) {
 
 // OnOff adds a switch that has a default: --name or --name=false.
 func (f *Flags) OnOff(into *bool, name string, value bool, usage string) {
-	f.flags = append(f.flags, &cli.BoolFlag{Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
-		EnvVars: f.envVars(name)})
+	f.flags = append(f.flags, &cli.BoolFlag{
+		Name: name, Usage: usage, Value: value, Destination: into, Category: f.category,
+		EnvVars: f.envVars(name),
+	})
 }
 
 // Choice adds a flag that takes one of the given words, or its default, which may be none of them.
@@ -171,6 +179,8 @@ type Value interface {
 
 // Value adds a flag that is set by its type; shown is the default that --help prints.
 func (f *Flags) Value(into Value, name, shown, usage string) {
-	f.flags = append(f.flags, &cli.GenericFlag{Name: name, Usage: usage, Value: into, DefaultText: shown, Category: f.category,
-		EnvVars: f.envVars(name)})
+	f.flags = append(f.flags, &cli.GenericFlag{
+		Name: name, Usage: usage, Value: into, DefaultText: shown, Category: f.category,
+		EnvVars: f.envVars(name),
+	})
 }

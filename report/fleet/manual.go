@@ -6,7 +6,7 @@ import "polder/lib/stage"
 const summary = `
 Reads the ticks of collect fleet and evict fleet, and writes them to every node's objects: how the
 node's agent is, the taint of a node whose agent is away, and that such a node offers nothing until
-its agent is back. It writes to each KatalystCustomConfig whether its objects are in order, too. With
+its agent is back. It writes to each KatalystCustomConfig whether its objects are in order. With
 --dry-run it asks no cluster, and logs what it would write.`
 
 // tasks begin the page in docs/; --help has the first five, which tests run.

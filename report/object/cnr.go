@@ -105,8 +105,10 @@ func topologyZone(f Figures) []any {
 		children[z.Socket] = append(children[z.Socket], zone)
 	}
 	for _, id := range slices.Sorted(maps.Keys(children)) {
-		sockets = append(sockets, map[string]any{"type": "Socket", "name": strconv.Itoa(id), "resources": map[string]any{},
-			"children": children[id]})
+		sockets = append(sockets, map[string]any{
+			"type": "Socket", "name": strconv.Itoa(id), "resources": map[string]any{},
+			"children": children[id],
+		})
 	}
 	return append(sockets, alone...)
 }

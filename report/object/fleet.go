@@ -78,8 +78,10 @@ func ReadFleetDecision(t *tick.Tick) FleetDecision {
 // conditions are those of an agent in that state; nil where there is no such state.
 func conditions(state string, since, now time.Time) []Condition {
 	ready := Condition{Type: tick.ConditionAgentReady, Since: since, Exact: true, Seen: now}
-	found := Condition{Type: tick.ConditionAgentNotFound, Status: statusFalse, Reason: allFound, Message: "The node's agent was found.",
-		Since: now, Seen: now}
+	found := Condition{
+		Type: tick.ConditionAgentNotFound, Status: statusFalse, Reason: allFound, Message: "The node's agent was found.",
+		Since: now, Seen: now,
+	}
 	switch state {
 	case tick.AgentReady:
 		ready.Status, ready.Reason, ready.Message = statusTrue, allReady, "The node's agent is ready."

@@ -28,8 +28,10 @@ func Frame(m *Model, look Look, now time.Time) []string {
 		lines = append(lines, &line{})
 	}
 	lines = append(lines, m.coreLines(look)...)
-	sections := []section{m.podSection(look), m.pressureSection(look), m.writeSection(look), m.networkSection(), m.reasonSection(),
-		m.errorSection()}
+	sections := []section{
+		m.podSection(look), m.pressureSection(look), m.writeSection(look), m.networkSection(), m.reasonSection(),
+		m.errorSection(),
+	}
 	lines = append(lines, lay(sections, look.Height-len(lines), roomy)...)
 
 	out := make([]string, 0, len(lines))

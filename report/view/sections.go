@@ -393,8 +393,13 @@ func written(text, key string, milliCPU *int64) string {
 
 // shortName is a key of the advice as the kernel calls it.
 func shortName(key string) string {
-	for _, n := range [][2]string{{"cpusetCPUs", "cpus"}, {"cpusetMems", "mems"}, {"cpuMaxMilliCPU", "quota"}, {"cpuWeight", "weight"},
-		{"cpuIdle", "idle"}} {
+	for _, n := range [][2]string{
+		{"cpusetCPUs", "cpus"},
+		{"cpusetMems", "mems"},
+		{"cpuMaxMilliCPU", "quota"},
+		{"cpuWeight", "weight"},
+		{"cpuIdle", "idle"},
+	} {
 		if key == n[0] {
 			return n[1]
 		}

@@ -27,8 +27,10 @@ const (
 
 // words are what the reasons call a resource's figures.
 var words = [resources]struct{ native, batch, mid, unit, margin, limit, midLimit, midStatic string }{
-	{"cpu", "batch-cpu", "mid-cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent",
-		"midStaticCPUReservedPercent"},
+	{
+		"cpu", "batch-cpu", "mid-cpu", "m", "cpuReclaimThresholdPercent", "batchCPUThresholdPercent", "midCPUThresholdPercent",
+		"midStaticCPUReservedPercent",
+	},
 	{"memory", "batch-memory", "mid-memory", " B", "memoryReclaimThresholdPercent", "batchMemoryThresholdPercent", "midMemoryThresholdPercent", "midStaticMemoryReservedPercent"},
 }
 
@@ -157,8 +159,10 @@ func (t terms) left() int64 { return less(less(less(t.capacity, t.margin), t.hel
 // reckon is the formula of one resource under its policy. For the system it takes what that uses, or what is reserved for it
 // where that is more.
 func reckon(r resource, capacity, system, reserved int64, s *podSum, c *sloconfig.Colocation) terms {
-	t := terms{capacity: capacity, margin: scaled(capacity, 100-reclaimPercent(r, c), 100), held: max(system, reserved),
-		policy: policyOf(r, c)}
+	t := terms{
+		capacity: capacity, margin: scaled(capacity, 100-reclaimPercent(r, c), 100), held: max(system, reserved),
+		policy: policyOf(r, c),
+	}
 	switch t.policy {
 	case sloconfig.CalculateRequest:
 		t.held, t.pods = reserved, s.requests

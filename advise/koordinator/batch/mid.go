@@ -11,7 +11,8 @@ import (
 // mid is what pods of mid priority are offered: what the prod pods have asked for and, by all that is known of them, will not use;
 // and a part of what nobody has asked for.
 func (st *State) mid(a *tick.Advice, now time.Time, n *node, used, system amounts, sums [resources]podSum,
-	c *sloconfig.Colocation) *tick.Reclaimed {
+	c *sloconfig.Colocation,
+) *tick.Reclaimed {
 	static := c.MidReclaimMode != nil && *c.MidReclaimMode == sloconfig.MidReclaimStatic
 	prod := st.History.reclaimable(now, st.pods, n.capacity)
 	percent := func(v *int64, otherwise int64) int64 { return sloconfig.Within(v, otherwise, 0, maxPercent) }

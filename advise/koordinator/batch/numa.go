@@ -97,7 +97,8 @@ func (n *node) numa(a *tick.Advice, pods []pod, system amounts, c *sloconfig.Col
 
 // ofZone is what one zone offers of a resource; addTerm gets its terms.
 func (n *node) ofZone(r resource, z *zone, pods *podSum, system int64, c *sloconfig.Colocation,
-	addTerm func(format string, args ...any)) int64 {
+	addTerm func(format string, args ...any),
+) int64 {
 	w := words[r]
 	amount := func(v int64) string { return fmt.Sprintf("%d%s", v, w.unit) }
 	system = shared(system, len(n.zones))

@@ -42,8 +42,10 @@ func static(m *sloconfig.MemoryQOS) values {
 	}
 	own := *m
 	_ = annotation.Sound(own.Numbers()) // named when it was read
-	for into, from := range map[*int64]*int64{&v.ratio: own.WmarkRatio, &v.scale: own.WmarkScalePermill, &v.adjust: own.WmarkMinAdj,
-		&v.priority: own.Priority} {
+	for into, from := range map[*int64]*int64{
+		&v.ratio: own.WmarkRatio, &v.scale: own.WmarkScalePermill, &v.adjust: own.WmarkMinAdj,
+		&v.priority: own.Priority,
+	} {
 		if from != nil {
 			*into = *from
 		}

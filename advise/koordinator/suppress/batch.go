@@ -190,8 +190,10 @@ func (p *pod) annotated() (whole amounts, parts func(*tick.Container) (amounts, 
 	var sum amounts
 	if read != nil {
 		for name, of := range read.Containers {
-			a := amounts{request: amountOf(of.Requests, qos.BatchCPU), limit: amountOf(of.Limits, qos.BatchCPU),
-				memory: amountOf(of.Limits, qos.BatchMemory)}
+			a := amounts{
+				request: amountOf(of.Requests, qos.BatchCPU), limit: amountOf(of.Limits, qos.BatchCPU),
+				memory: amountOf(of.Limits, qos.BatchMemory),
+			}
 			at[name] = a
 			sum.request, sum.limit, sum.memory = sum.request+a.request, sum.limit+a.limit, sum.memory+a.memory
 		}

@@ -1,7 +1,6 @@
 package suppress
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -463,7 +462,7 @@ func TestTierMoves(t *testing.T) {
 // times: that begins with the first tick.
 func TestHowLongAValueIsUndone(t *testing.T) {
 	st := &State{}
-	if err := json.Unmarshal([]byte(`{"held":{"`+container+`":2,"/gone":null}}`), st); err != nil {
+	if err := tick.Unmarshal([]byte(`{"held":{"`+container+`":2,"/gone":null}}`), st); err != nil {
 		t.Fatal(err)
 	}
 	s := machine(service(1000), labelled("BE", "b", 0))
@@ -492,11 +491,11 @@ func TestHowLongAValueIsUndone(t *testing.T) {
 			t.Errorf("after %s: %t; want %t", step.after, got, step.want)
 		}
 	}
-	data, err := json.Marshal(State{Held: remembered(map[string]keys{container: keyQuota})})
+	data, err := tick.Marshal(State{Held: remembered(map[string]keys{container: keyQuota})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := (State{}); json.Unmarshal(data, &again) != nil || again.Held[container].Keys != keyQuota {
+	if again := (State{}); tick.Unmarshal(data, &again) != nil || again.Held[container].Keys != keyQuota {
 		t.Errorf("%s is read as %s", data, text(again))
 	}
 }

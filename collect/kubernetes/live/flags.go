@@ -33,6 +33,8 @@ const annotationEvict = "polder/evict"
 
 // Reading is how pods are read.
 func (r *ReadingFlags) Reading() kubernetes.Reading {
-	return kubernetes.Reading{BestEffort: r.bestEffort, Annotations: append([]string{annotationEvict}, r.annotations...),
-		SystemNamespaces: r.systemNamespaces}
+	return kubernetes.Reading{
+		BestEffort: r.bestEffort, Annotations: append([]string{annotationEvict}, r.annotations...),
+		SystemNamespaces: r.systemNamespaces,
+	}
 }

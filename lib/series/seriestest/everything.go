@@ -37,8 +37,10 @@ func Everything() *tick.Tick {
 			Errors: []tick.SourceError{{Source: "psi", Error: "not there"}},
 		},
 		Advice: &tick.Advice{
-			Reclaimed: &tick.Reclaimed{MilliCPU: n(2000), MemoryBytes: n(1e9),
-				NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: n(2000), MemoryBytes: n(1e9)}}},
+			Reclaimed: &tick.Reclaimed{
+				MilliCPU: n(2000), MemoryBytes: n(1e9),
+				NUMANodes: []tick.ReclaimedNUMA{{ID: 0, MilliCPU: n(2000), MemoryBytes: n(1e9)}},
+			},
 			Pools:   []tick.Pool{{Name: tick.PoolShare, CPUs: "0-1"}, {Name: tick.PoolReclaim, CPUs: "2-3"}},
 			Reasons: []string{"the floor"}, Shadow: &tick.Shadow{Policy: "koordinator", Reclaimed: &tick.Reclaimed{MilliCPU: new(int64(1000)), MemoryBytes: new(int64(1 << 30))}}, BatchStarved: new(true),
 		},
