@@ -62,10 +62,10 @@ bench: ## the figures of docs/performance.md
 bench-cluster: ## its figures of 1,000 nodes: five minutes, and the programs of test-cluster
 	POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER && $(GO) test -run '^$$' -bench ThousandNodes -benchtime 1x -timeout 15m ./tests/cluster/report
 
-bench-colocation: ## what services feel and what batch gets, beside a line of shell: 45 minutes, writes docs/colocation.md and .svg; ROUNDS=1: 15 minutes; QUICK=1: 4 minutes, prints
+bench-colocation: ## what services feel and what batch gets, beside a line of shell: an hour, writes docs/colocation.md and .svg; ROUNDS=1: 15 minutes; QUICK=1: 4 minutes, prints
 	scripts/setup-bench
 	$(if $(QUICK),,scripts/setup-vm)
-	$(if $(QUICK),,POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER &&) COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 80m ./tests/colocation
+	$(if $(QUICK),,POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER &&) COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 100m ./tests/colocation
 
 bench-offers: ## what each policy offers on real load, through the real advise: OFFERS_TRACES=DIR has PlanetLab's and Alibaba's traces; five minutes
 	$(GO) test -run '^$$' -bench Offers -benchtime 1x -timeout 30m ./tests/offers

@@ -55,7 +55,7 @@ func shareRedisDisk(t *T) {
 	for _, dir := range []string{"/data", "/data/redis", "/data/job"} {
 		t.Must(os.MkdirAll(dir, 0o755))
 		if dir == "/data" {
-			t.Must(unix.Mount("/dev/vda", dir, "ext4", 0, ""))
+			t.Must(unix.Mount("/dev/vda", dir, "ext4", 0, "data="+parameter(wire.DataParameter)))
 		}
 	}
 	t.Must(exec.Command("/bin/busybox", "ip", "link", "set", "lo", "up").Run())

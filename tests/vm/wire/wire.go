@@ -28,4 +28,5 @@ type Line struct {
 const (
 	SuiteParameter = "polder.suite" // which suites to run, with commas between them
 	HostParameter  = "polder.host"  // the guest's name
+	DataParameter  = "polder.data"  // how ext4 treats data in the suite "redis": ordered or writeback
 )
