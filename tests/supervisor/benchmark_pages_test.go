@@ -18,7 +18,7 @@ import (
 func TestBenchmarkPages(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
-	result := regexp.MustCompile(`(?m)^Benchmark\S+\s+\d+\s|: figures: `)
+	result := regexp.MustCompile(`(?m)^Benchmark\S+\s+\d+\s|: figures`)
 	found, ran := 0, 0
 	for _, b := range marked(t, "bench") {
 		for _, x := range b.Examples {
