@@ -269,8 +269,10 @@ func Above(s *tick.Sample) (list []string) {
 	return list
 }
 
-// has reports whether a pod has a cgroup that can be named in an advice.
-func has(p *tick.Pod) bool { return strings.HasPrefix(p.Cgroup, "/") && p.Missing == "" }
+// has reports whether a pod runs in a cgroup of its own, which can be named in an advice.
+func has(p *tick.Pod) bool {
+	return strings.HasPrefix(p.Cgroup, "/") && p.Cgroup != "/" && p.Missing == "" && !p.Ended()
+}
 
 // classOf is the class of any pod.
 func classOf(setting string, p *tick.Pod) string {

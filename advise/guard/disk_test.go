@@ -36,7 +36,7 @@ func diskLimits(list []tick.Cgroup) string {
 
 // Batch is throttled in steps while a service waits for the disk, before its CPUs are touched, and let go slowly.
 func TestDiskSteps(t *testing.T) {
-	r := &rig{version: 2}
+	r := &rig{version: 2, set: Settings{Disk: On}}
 	r.times(60, waitsForDisk(0), job("job", 0)) // alone
 	var got []string
 	seen := func(a *tick.Advice) {
@@ -69,13 +69,14 @@ func TestDiskSteps(t *testing.T) {
 	}
 }
 
-// Version 1 has no pressure of a service, and a batch pod that leaves the disk alone is not the cause: CPUs are taken as before.
+// Version 1 has no pressure of a service, the steps are off by default, and a batch pod that leaves the disk alone is not the cause: CPUs are taken as before.
 func TestDiskStepsElsewhere(t *testing.T) {
 	for _, tt := range []struct {
 		version int
 		bytes   float64
-	}{{1, 301 << 20}, {2, 1000}, {2, -1}} {
-		r := &rig{version: tt.version, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}}}}
+		set     string
+	}{{1, 301 << 20, On}, {2, 1000, On}, {2, -1, On}, {2, 301 << 20, Off}, {2, 301 << 20, ""}} {
+		r := &rig{version: tt.version, set: Settings{Disk: tt.set}, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", CPUSetCPUs: "0-7"}}}}
 		r.times(60, waitsForDisk(0), job("job", 0))
 		a := r.times(8, waitsForDisk(40), writes(tt.bytes))
 		if r.kinds() != "CPUs" || diskLimits(a.Cgroups) != "" {
@@ -87,7 +88,7 @@ func TestDiskStepsElsewhere(t *testing.T) {
 // Limits that the policy has stay where they are tighter.
 func TestDiskStepsAreTighter(t *testing.T) {
 	limit := int64(50 << 20)
-	r := &rig{version: 2, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", IOMax: []tick.DiskLimit{{Disk: "sda", WriteBytesPerSecond: &limit}}}}}}
+	r := &rig{version: 2, set: Settings{Disk: On}, policy: tick.Advice{Cgroups: []tick.Cgroup{{Cgroup: "/job", IOMax: []tick.DiskLimit{{Disk: "sda", WriteBytesPerSecond: &limit}}}}}}
 	r.times(60, waitsForDisk(0), job("job", 0))
 	r.times(7, waitsForDisk(40), writes(301<<20))
 	if got, want := diskLimits(r.tick(waitsForDisk(40), writes(301<<20)).Cgroups), "/job sda 1,50,32,211;/job all 1,201,32,211;"; got != want {

@@ -4,7 +4,7 @@
 //
 //	CPUs    batch's CPU lists become shorter, by thirds of what is above the policy's floor
 //	quota   batch's use is limited, by thirds of what it was above its floor
-//	disk    what batch reads and writes is limited, by thirds of what it was (only for waiting for I/O, on cgroup v2, and first)
+//	disk    what batch reads and writes is limited, by thirds of what it was (only for waiting for I/O, on cgroup v2, and first; off by default)
 //	memory  memory.high of batch at its use, then a tenth below (only for waiting for memory or I/O, on cgroup v2)
 //
 // What it wants only ever tightens what the policy advises. It gives the last step back after a hold-down; where that was a mistake, the
@@ -38,6 +38,9 @@ var Modes = []string{Off, On}
 type Settings struct {
 	// Mode is one of [Modes], or empty for the policy's default.
 	Mode string
+	// Disk is one of [Modes] too, empty for off: whether batch's disks are throttled. On a file system that batch shares with services
+	// that may harm these (docs/disk.md).
+	Disk string
 	// TargetPermille is how long each service may wait, in thousandths of the time; 0 is what it showed while batch used next to nothing, and
 	// MarginPermille.
 	TargetPermille, MarginPermille float64
@@ -157,7 +160,7 @@ func (st *State) Advise(t *tick.Tick, a *tick.Advice, s Settings, byDefault bool
 		if !v.byNode {
 			st.Known = t.Time
 		}
-		st.decide(t.Time, a, &v, worst, st.next(a, &v, worst, m))
+		st.decide(t.Time, a, &v, worst, st.next(a, &v, worst, s, m))
 	}
 	st.addReasons(a, v.pods > 0)
 	st.apply(a, &v, m)
@@ -390,11 +393,11 @@ func (st *State) taken(kind string) (n int) {
 }
 
 // next is the kind of the step that can be taken for a waiting; empty where all that can be taken is.
-func (st *State) next(a *tick.Advice, v *view, worst *waiting, m class.Machine) string {
+func (st *State) next(a *tick.Advice, v *view, worst *waiting, s Settings, m class.Machine) string {
 	switch {
 	case worst == nil || worst.permille <= worst.target:
 		return ""
-	case worst.resource == resourceIO && st.taken(kindDisk) < stepsOf[kindDisk] && m.CgroupVersion == 2 && st.throttles(v):
+	case s.Disk == On && worst.resource == resourceIO && st.taken(kindDisk) < stepsOf[kindDisk] && m.CgroupVersion == 2 && st.throttles(v):
 		return kindDisk
 	case st.taken(kindCPUs) < stepsOf[kindCPUs] && v.narrows(a, m, st.taken(kindCPUs)):
 		return kindCPUs

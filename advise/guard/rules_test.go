@@ -72,7 +72,7 @@ func TestWhichStepIsNext(t *testing.T) {
 			worst.target = 300
 		}
 		st := &State{Steps: tt.steps}
-		if got := st.next(tt.advice, &v, worst, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: tt.version}); got != tt.want {
+		if got := st.next(tt.advice, &v, worst, Settings{Disk: On}, class.Machine{MilliCPU: 8000, FloorMilliCPU: 800, CgroupVersion: tt.version}); got != tt.want {
 			t.Errorf("%s: %q; want %q", name, got, tt.want)
 		}
 	}

@@ -54,6 +54,7 @@ func TestBounds(t *testing.T) {
 		"reserved-cpus":        {"1-0x", "3-1", "9999"},
 		"batch-class":          {"", "fifo"},
 		"guard":                {"", "maybe"},
+		"guard-disk":           {"", "maybe"},
 		"guard-target":         {"", "0", "-1", "100001", "NaN", "1%"},
 		"guard-margin":         {"x"},
 		"batch-memory":         {"on"},

@@ -154,6 +154,10 @@ func (s *Settings) commonRows() []Row {
 			"take from batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
 				"It takes CPUs, quota and memory. It is off by default under the other policies.").
 			shownAs("on under policy harvest, off under the others"),
+		oneOf("guard-disk", &s.Guard.Disk, guard.Modes,
+			"with the guard, throttle batch's disks first ("+strings.Join(guard.Modes, ", ")+"; default off)\n"+
+				"It needs cgroup v2. On a file system that batch and services share, limits of batch can make services wait longer.").
+			shownAs("off"),
 		permille("guard-target", &s.Guard.TargetPermille,
 			"how long a service may wait, in thousandths of the time (default learnt)\n"+
 				"The default is what each service showed while batch used little.").shownAs("what each service showed while batch used little"),

@@ -92,7 +92,7 @@ func nativeDisk(b *testing.B, client string) string {
 	m.address = "127.0.0.1:" + port
 	s.start(b, m.service, dir, port)
 	answers(b, client, s.protocol, m.address)
-	ways := []way{ways[0], {"Polder, `--policy harvest`", polder("harvest")}, {"Polder, `--policy harvest " + limitOfDisk + "`", limited(polder("harvest " + limitOfDisk))}}
+	ways := []way{ways[0], {"Polder, `--policy harvest --guard-disk on`", polder("harvest --guard-disk on")}, {"Polder, `--policy harvest " + limitOfDisk + "`", limited(polder("harvest " + limitOfDisk))}}
 	list, table, wrote := []cell{{&s, 20, hdd}, {&s, 20, &direct}}, newTable(), map[string]float64{}
 	const rounds = 3
 	for range rounds {

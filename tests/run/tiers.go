@@ -71,12 +71,12 @@ var tiers = []tier{
 	{
 		name: "vm", does: "virtual machines (QEMU): cgroup v2, v1 and hybrid, systemd, faults, 48 CPUs", takes: "12 minutes",
 		setup: []setup{kernel, debian},
-		runs:  []run{{packages: []string{"./tests/vm/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=40m"}, env: []string{"POLDER_VM=1"}}},
+		runs:  []run{{packages: []string{"./tests/vm/..."}, args: []string{"-count=1", "-timeout=40m"}, env: []string{"POLDER_VM=1"}}},
 	},
 	{
 		name: "cluster", does: "the real API server, scheduler and controllers on loopback", takes: "9 minutes",
 		setup: []setup{cluster},
-		runs:  []run{{packages: []string{"./tests/cluster/..."}, args: []string{"-count=1", "-p=3", "-timeout=20m"}}},
+		runs:  []run{{packages: []string{"./tests/cluster/..."}, args: []string{"-count=1", "-p=2", "-timeout=20m"}}},
 	},
 	{
 		name: "node", does: "a real kubelet with containerd and runc on this machine's cgroups", takes: "7 minutes",

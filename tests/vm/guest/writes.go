@@ -153,7 +153,7 @@ func shareDisk(t *T) {
 	unmanaged := t.timesOf(log, span)
 	t.Logf("unmanaged: %s", unmanaged)
 	for _, way := range []struct{ name, flags string }{
-		{"the guard's steps", "--policy harvest --guard on --guard-target 100 --batch-disk none"},
+		{"the guard's steps", "--policy harvest --guard on --guard-disk on --guard-target 100 --batch-disk none"},
 		{"io.cost and the smallest weight", "--policy katalyst --batch-disk idle --disk-cost vda=wpct:90,wlat:20000,min:1,max:100"},
 	} {
 		p := t.startPipe("collect --interval 1s --classify "+rules, "advise "+way.flags, "isolate --journal /run/journal-disk")
