@@ -13,8 +13,8 @@ type shadow struct {
 	decider decider
 }
 
-// newShadow is the shadow of a policy's name, which --shadow has checked; nil where there is none. What it remembers is empty at the process's
-// start: it has no state file.
+// newShadow is the shadow of a policy's name, which --shadow has checked; nil where there is none. What it remembers is empty at the
+// process's start: it has no state file.
 func newShadow(name string, now *loaded) (*shadow, error) {
 	if name == "" {
 		return nil, nil

@@ -123,11 +123,12 @@ while, or at once where what is read for each tick shows that it may have change
    cacheBytes               as rssBytes, and so are numaMemory and refaultBytesPerSecond
    workingSetBytes          usageBytes of this tick, less inactive file pages that are as old as rssBytes
    cpuPressure              2 s, as often as the kernel makes its averages; memoryPressure and ioPressure likewise
-   cpuWaitPermille          2 s; on version 1 4 s where the pod hardly ran and hardly waited, and up to 30 s where services have too many threads
+   cpuWaitPermille          2 s; on version 1 4 s for pods that hardly ran and hardly waited, up to 30 s where services have many threads
    io                       5 s, and so are memoryEvents
    load1                    5 s, as above, and so is load5
 
-The kernel counts what each CPU holds in reserve for a cgroup in usageBytes, up to 64 pages a CPU: so much may change its use unseen for the 5 s.
+The kernel counts what each CPU holds in reserve for a cgroup in usageBytes, up to 64 pages a CPU: so much may change its
+use unseen for the 5 s.
 
 Rates cover sample.intervalSeconds; the first tick has none. Those of the values above cover the time between their last two readings.
 sample.periodSeconds is --interval, however late the tick is.`

@@ -15,7 +15,8 @@ type opener func(context.Context, *stage.Session, *options, io.Writer) (cluster.
 
 // metricsUnread are the fields of a tick that no metric is made of: each container's but one, and what is advised of single cgroups.
 var metricsUnread = []string{
-	"Container.Name", "Container.ID", "Container.Cgroup", "Container.CPUSetCPUs", "Container.UsageMilliCPU", "Container.Load1", "Container.Load5",
+	"Container.Name", "Container.ID", "Container.Cgroup", "Container.CPUSetCPUs", "Container.UsageMilliCPU",
+	"Container.Load1", "Container.Load5",
 	"Container.Threads", "Container.Memory", "Container.NUMAMemory", "Container.Requests", "Container.Limits",
 	"Pod.UID", "Pod.QoSSource", "Pod.Labels", "Pod.Annotations", "Pod.Cgroup", "Pod.Load5", "Pod.Threads", "Pod.MemoryEvents",
 	"Pod.CPUPressure", "Pod.MemoryPressure", "Pod.IOPressure",

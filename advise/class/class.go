@@ -301,12 +301,12 @@ func (m Machine) floorWeight() int64 {
 	return max(int64(math.Ceil(defaultWeight*part/(1-part))), leastWeight)
 }
 
-// starves decides whether batch has a weight for its floor, and which, and returns the reason. Inside kubelet's tiers it never has one: no weight
-// there counts beside a service.
+// starves decides whether batch has a weight for its floor, and which, and returns the reason. Inside kubelet's tiers it never has one:
+// no weight there counts beside a service.
 func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
 	batch, some, known := use(t.Sample, setting)
 	cpu := t.Sample.CPU
-	relievable := slices.ContainsFunc(t.Sample.Pods, func(p tick.Pod) bool { return has(&p) && classOf(setting, &p) != None && !isKubelets(p.Cgroup) })
+	relievable := slices.ContainsFunc(t.Sample.Pods, func(p tick.Pod) bool { return classOf(setting, &p) != None && !isKubelets(p.Cgroup) })
 	if m.FloorMilliCPU <= 0 || !some || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false

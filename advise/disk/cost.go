@@ -18,7 +18,8 @@ func bothCosts(own, settings []tick.DiskCost) []tick.DiskCost {
 	return slices.Concat(own, settings)
 }
 
-// costs has the kernel share disks by costs. They are the root's, and nobody's in particular: what is not desired any more is as it was before.
+// costs has the kernel share disks by costs. They are the root's, and nobody's in particular: what is not desired any more is as it was
+// before.
 func (st *State) costs(t *tick.Tick, a *tick.Advice, desired []tick.DiskCost) {
 	desired = slices.Clone(desired[:min(len(desired), maxDisks)])
 	if len(desired) > 0 && t.Sample.CgroupVersion != 2 {

@@ -42,8 +42,8 @@ type Settings struct {
 	Costs []tick.DiskCost
 }
 
-// Strategy is what a policy's own configuration contains: a weight of batch, 0 for none, limits, and disks that are shared by costs. A disk that
-// the settings name too has the settings' costs.
+// Strategy is what a policy's own configuration contains: a weight of batch, 0 for none, limits, and disks that are shared by costs. A
+// disk that the settings name too has the settings' costs.
 type Strategy struct {
 	Weight int64
 	Limits []tick.DiskLimit

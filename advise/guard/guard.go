@@ -4,7 +4,7 @@
 //
 //	CPUs    batch's CPU lists become shorter, by thirds of what is above the policy's floor
 //	quota   batch's use is limited, by thirds of what it was above its floor
-//	disk    what batch reads and writes is limited, by thirds of what it was (only for waiting for I/O, on cgroup v2, and first; off by default)
+//	disk    what batch reads and writes is limited, by thirds of what it was (for waiting for I/O, on cgroup v2, first; off by default)
 //	memory  memory.high of batch at its use, then a tenth below (only for waiting for memory or I/O, on cgroup v2)
 //
 // What it wants only ever tightens what the policy advises. It gives the last step back after a hold-down; where that was a mistake, the

@@ -39,7 +39,8 @@ part of the CPUs, or to a quota, that follows the services' load. The strategies
 type Settings struct {
 	// ReservedCPUs is a list of CPUs that belong to no pool (the system's own).
 	ReservedCPUs string
-	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty is [class.IdleOnHosts]. A strategy's schedIdle is beside it.
+	// BatchClass is the scheduling class of batch pods, one of [class.Names]; empty is [class.IdleOnHosts]. A strategy's schedIdle is
+	// beside it.
 	BatchClass string
 	// Guard takes from batch pods while services wait; it is off unless it is switched on: Koordinator has none.
 	Guard guard.Settings

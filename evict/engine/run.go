@@ -63,7 +63,8 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 
 // unread are the fields of a tick that no rule looks at.
 var unread = []string{
-	"Sample.PeriodSeconds", "Sample.Disks", "Sample.Partitions", "Sample.BatchCgroups", "Sample.BatchMemory", "Sample.MemoryReclaim", "Sample.Links",
+	"Sample.PeriodSeconds", "Sample.Disks", "Sample.Partitions", "Sample.BatchCgroups", "Sample.BatchMemory", "Sample.MemoryReclaim",
+	"Sample.Links",
 	"NodeCPU.Load5", "NodeCPU.Load15",
 	"Pod.Load5", "Pod.CPUPressure", "Pod.MemoryEvents", "Pod.OwnerKind",
 	"Container.Load5", "Container.ThrottledPercent",

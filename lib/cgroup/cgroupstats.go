@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupStats asks the kernel how many threads of a cgroup of version 1 run or wait for a CPU (Documentation/accounting/cgroupstats.rst): one
-// message over a netlink socket instead of a file for each thread. Anyone may ask.
+// cgroupStats asks the kernel how many threads of a cgroup of version 1 run or wait for a CPU (Documentation/accounting/cgroupstats.rst):
+// one message over a netlink socket instead of a file for each thread. Anyone may ask.
 type cgroupStats struct {
 	socket *os.File // closed when nobody has it any more
 	family uint16
@@ -30,7 +30,8 @@ func openCgroupStats() (*cgroupStats, error) {
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, errors.Join(fmt.Errorf("bind a netlink socket: %w", err), c.socket.Close())
 	}
-	answer, err := c.ask(unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY, unix.CTRL_ATTR_FAMILY_NAME, []byte("TASKSTATS\x00"), unix.CTRL_ATTR_FAMILY_ID)
+	name := []byte("TASKSTATS\x00")
+	answer, err := c.ask(unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY, unix.CTRL_ATTR_FAMILY_NAME, name, unix.CTRL_ATTR_FAMILY_ID)
 	if err == nil && len(answer) < 2 {
 		err = errMessage
 	}

@@ -8,12 +8,12 @@ import (
 	"polder/lib/kernfile"
 )
 
-// ThreadFile is a thread's schedstat that is held open; the zero ThreadFile is none. It stays that thread's: another one that gets its number
-// later is not read through it.
+// ThreadFile is a thread's schedstat that is held open; the zero ThreadFile is none. It stays that thread's: another one that gets its
+// number later is not read through it.
 type ThreadFile int32
 
-// MaxThreadFiles bounds what a [Reader] holds open of threads, a tenth of the process's files at most. Each costs the kernel some 8 KiB, and
-// spares four fifths of what reading the file by its name takes.
+// MaxThreadFiles bounds what a [Reader] holds open of threads, a tenth of the process's files at most. Each costs the kernel some 8 KiB,
+// and spares four fifths of what reading the file by its name takes.
 const MaxThreadFiles = 2048
 
 // ThreadFiles is what is known of a cgroup's threads from one walk to the next.
@@ -24,9 +24,9 @@ type ThreadFiles interface {
 	See(tid uint32, f ThreadFile, nanoseconds uint64)
 }
 
-// RunDelays calls See with the run delay of each thread in the cgroup and in those below it: the time that the thread was runnable and waited
-// for a CPU, in nanoseconds since it was made. The kernel counts a wait when it ends. The walk continues at w, and stops where more says
-// so; w.Count is the number of threads whose delay could be read. It reports false for ok where the cgroup cannot be read.
+// RunDelays calls See with the run delay of each thread in the cgroup and in those below it: the time that the thread was runnable and
+// waited for a CPU, in nanoseconds since it was made. The kernel counts a wait when it ends. The walk continues at w, and stops where
+// more says so; w.Count is the number of threads whose delay could be read. It reports false for ok where the cgroup cannot be read.
 func (r *Reader) RunDelays(cgroup string, w *Walk, more More, files ThreadFiles) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false

@@ -1,5 +1,5 @@
-// Package choice checks words that are chosen from a list: the values of flags, the keys of files. Where a word is not in the list, it names
-// the one that was perhaps meant.
+// Package choice checks words that are chosen from a list: the values of flags, the keys of files. Where a word is not in the list, it
+// names the one that was perhaps meant.
 package choice
 
 import (

@@ -30,7 +30,8 @@ func (n *Node) addShadow(t *tick.Tick) {
 	for _, direction := range []string{shadowMore, shadowLess} {
 		n.shadow.begin(direction + "\x00" + shadow.Policy)
 	}
-	if first || span <= 0 || span > longestShadow || policy == nil || policy.MilliCPU == nil || shadow.Reclaimed == nil || shadow.Reclaimed.MilliCPU == nil {
+	unknown := policy == nil || policy.MilliCPU == nil || shadow.Reclaimed == nil || shadow.Reclaimed.MilliCPU == nil
+	if first || span <= 0 || span > longestShadow || unknown {
 		return
 	}
 	difference := (float64(*shadow.Reclaimed.MilliCPU) - float64(*policy.MilliCPU)) / 1000 * span.Seconds()

@@ -215,7 +215,8 @@ func (m *Model) sets() map[string]string {
 	return sets
 }
 
-// advisedSets are the CPUs that are advised for cgroups and not written to them: in a dry run, without isolate, where it refused the tick or failed.
+// advisedSets are the CPUs that are advised for cgroups and not written to them: in a dry run, without isolate, where it refused the tick
+// or failed.
 func (m *Model) advisedSets() map[string]string {
 	advised := map[string]string{}
 	if m.Tick.Advice == nil {

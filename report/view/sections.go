@@ -176,7 +176,8 @@ func Places(t *tick.Tick) func(*tick.Pod) string {
 	return func(p *tick.Pod) string { return confinement(p, limits, sets, advised) }
 }
 
-// confinement returns where a pod may run, how much, and in which scheduling class. CPUs that are advised and not written stand behind an arrow.
+// confinement returns where a pod may run, how much, and in which scheduling class. CPUs that are advised and not written stand behind an
+// arrow.
 func confinement(p *tick.Pod, limits, sets, advised map[string]string) string {
 	var parts []string
 	if held := limits[p.Cgroup]; held != "" {
