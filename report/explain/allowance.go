@@ -140,7 +140,7 @@ func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
 	}
 	switch {
 	case a.idle:
-		s = append(s, "It was in the kernel's idle class: it runs when nothing else wants the CPU.")
+		s = append(s, "It was in the kernel's idle class: it runs when nothing beside it wants the CPU.")
 	case a.weight != nil:
 		s = append(s, fmt.Sprintf("Its CPU weight was %d (the usual is 100): beside busy services it gets that part.", *a.weight))
 	}

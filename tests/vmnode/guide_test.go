@@ -2,6 +2,7 @@ package vmnode
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func TestKubernetesGuide(t *testing.T) {
 func (w *world) walk(g numbers) {
 	w.Helper()
 	capacity := w.memoryCapacity()
-	w.startPipe("", "")
+	w.startPipe("--batch-memory cap", "")
 
 	// With no pods: all but 4 CPUs and 5Gi.
 	w.awaitOffer(g.offers[0])
@@ -82,6 +83,7 @@ func (w *world) walk(g numbers) {
 	w.awaitCPUs(shared, g.shared[0])
 	w.awaitOffer(g.offers[1])
 	w.say("reclaimed-normal-pod has its pool")
+	w.awaitLimits(reclaimed, capacity)
 
 	w.exec("shared-normal-pod", "stress -c 2")
 	w.awaitOffer(g.offers[2])
@@ -98,11 +100,43 @@ func (w *world) walk(g numbers) {
 	for _, cgroup := range []string{shared, reclaimed} {
 		w.awaitCPUs(cgroup, g.all)
 	}
+	for file, want := range map[string]string{
+		filepath.Dir(reclaimed) + "/cpu.max": "max 100000", reclaimed + "/memory.max": "max",
+		filepath.Dir(filepath.Dir(reclaimed)) + "/memory.high": "max", filepath.Dir(filepath.Dir(reclaimed)) + "/memory.max": "max",
+	} {
+		if got := strings.TrimSpace(w.on("cat " + file)); got != want {
+			w.Errorf("after isolate --restore %s is %s; want %s", file, got, want)
+		}
+	}
 	w.on("report --withdraw --to cnr,node --kubeconfig " + kubeconfig("report"))
 	if left := w.nodeOffer(); left != "" && left != "0" {
 		w.Errorf("the node's status still offers %s", left)
 	}
 	w.say("everything put back")
+}
+
+// awaitLimits waits until what the guide's reclaimed pod names as its limits is in force, of which kubelet knows nothing: 2k of
+// reclaimed_millicpu on the pod, 1Gi of reclaimed_memory on its container; and until batch as a whole is capped, at kubelet's tier.
+func (w *world) awaitLimits(container string, capacity int64) {
+	w.Helper()
+	pod := filepath.Dir(container)
+	for file, want := range map[string]string{pod + "/cpu.max": "200000 100000", container + "/memory.max": strconv.Itoa(1 << 30)} {
+		w.await(file+" is as written", func() string {
+			if got := strings.TrimSpace(w.on("cat " + file)); got != want {
+				return "so far: " + got
+			}
+			return ""
+		})
+	}
+	w.await("batch's memory is capped", func() string {
+		var high, most int64
+		text := w.on("cd " + filepath.Dir(pod) + " && cat memory.high memory.max")
+		if _, err := fmt.Sscan(text, &high, &most); err != nil || high > capacity-reserveBytes || most <= high {
+			return fmt.Sprintf("memory.high and memory.max are %q", text)
+		}
+		return ""
+	})
+	w.say("its limits are in force, and batch's memory is capped")
 }
 
 // memoryCapacity is the node's memory in bytes, as kubelet gives it.
