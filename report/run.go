@@ -89,7 +89,7 @@ func (r *reporter) open(ctx context.Context, s *stage.Session, o *options, names
 
 // report gives a tick to each target, in their order, and returns what became of it there.
 func (r *reporter) report(_ context.Context, in stage.Incoming) (any, error) {
-	if r.views { // else nobody is told
+	if r.views { // without a view nothing shows the sums
 		r.worth.add(in.Tick)
 	}
 	section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}

@@ -170,7 +170,7 @@ func (g InProgress) Observe(now time.Time, present map[string]*tick.Pod, complet
 			if now.Before(l.Requested) {
 				l.Requested = now
 			}
-			// Who waits for it knows better how long that takes, and reports it.
+			// An eviction that the evictor itself awaits has a limit of its own, and its end is reported.
 			if wait := l.patience(); now.Sub(l.Requested) > wait && !(l.Awaited && l.Eviction.State == tick.StateCreated) {
 				g.Fail(uid, fmt.Sprintf("still there after %s", wait), now, 0)
 			}
