@@ -34,6 +34,10 @@ func main() {
 		}
 	}
 	flag.Parse()
+	// Tests run make as a user does, not as a part of the make that runs them, which would have it print its directory.
+	for _, name := range []string{"MAKELEVEL", "MAKEFLAGS", "MFLAGS"} {
+		_ = os.Unsetenv(name) // it fails for an empty name alone
+	}
 	chosen, err := choose(flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run:", err)
