@@ -23,12 +23,12 @@ type contest struct {
 	journal.Contest
 
 	reset time.Time       // when the value was last as kubelet resets it
-	pods  map[string]bool // the pods that were there then
+	pods  map[string]bool // the cgroups of pods and containers that were there then
 	early bool            // that reset counted, and the pod for which kubelet made it may be still to come
 }
 
 // isKubelets reports whether a reset, seen at this time of the ticks beside these pods, is one of kubelet's own updates: it comes no
-// sooner after the last reset than they do, or a pod has been started since. Who resets the value faster than that is an opponent.
+// sooner after the last reset than they do, or a pod or container has been started since. Who resets the value faster than that is an opponent.
 func (c *contest) isKubelets(at time.Time, pods map[string]bool) bool {
 	since := at.Sub(c.reset)
 	own := c.reset.IsZero() || since < 0 || since >= kubeletPeriod/2 || c.started(pods)
@@ -36,7 +36,7 @@ func (c *contest) isKubelets(at time.Time, pods map[string]bool) bool {
 	return own
 }
 
-// started reports whether a pod is among them that was not there at the last reset.
+// started reports whether a pod or container is among them that was not there at the last reset.
 func (c *contest) started(pods map[string]bool) bool {
 	for name := range pods {
 		if !c.pods[name] {
@@ -96,7 +96,7 @@ func shown(text string) string {
 	return clip.Text(text, shownBytes)
 }
 
-// podsBeside are the pods' cgroups that the kubelet has whose cgroup this is.
+// podsBeside are the cgroups of pods and containers that the kubelet has whose cgroup this is.
 func (a *Applier) podsBeside(f plan.File) map[string]bool {
 	pods := map[string]bool{}
 	root := plan.RootOf(f.Cgroup)
@@ -109,6 +109,9 @@ func (a *Applier) podsBeside(f plan.File) map[string]bool {
 		for _, name := range names {
 			switch child := path.Join(cgroup, name); {
 			case plan.IsPod(child):
+				pods[child] = true
+				look(child)
+			case plan.IsPod(cgroup):
 				pods[child] = true
 			case cgroup == root: // a tier
 				look(child)

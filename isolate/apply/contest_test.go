@@ -138,6 +138,39 @@ func TestATiersQuotaIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// TestAContainerThatStartedExplainsAReset: systemd resets a tier when a pod's slice is made, and again when its container comes into it.
+// Without a new one the second reset counts.
+func TestAContainerThatStartedExplainsAReset(t *testing.T) {
+	const tier = "kubepods.slice/kubepods-besteffort.slice"
+	const slice = tier + "/kubepods-besteffort-podu.slice"
+	for _, started := range []bool{false, true} {
+		r := newRealTree(t, filepath.Dir(tier), tier)
+		a, _ := newApplier(t, r.h, func(o *Options) { o.Contest = 5 })
+		desired := []tick.Cgroup{{Cgroup: r.path(tier), CPUMaxMilliCPU: new(int64(500))}}
+		problems := ""
+		for second := range 3 { // the first writes it, kubelet resets it, and two seconds later once more
+			a.At(time.Unix(1_767_225_600+2*int64(second), 0))
+			if second > 0 {
+				r.set("cpu", tier, "cpu.cfs_quota_us", "-1")
+			}
+			if second == 1 {
+				if err := r.make(slice); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if second == 2 && started {
+				if err := r.make(slice + "/cri-containerd-c.scope"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			problems = errorsOf(a.Apply(desired))
+		}
+		if got := strings.Contains(problems, "reset by kubelet"); got != started {
+			t.Errorf("a container started: %t; errors %q", started, problems)
+		}
+	}
+}
+
 // Likewise the list of CPUs: systemd empties that of its slices when the first container comes into one. Elsewhere that is a contest.
 func TestATiersListIsWrittenAgain(t *testing.T) {
 	for cgroup, contested := range map[string]bool{

@@ -213,9 +213,13 @@ func (k *Kubelet) ByKubelet(f File, text string) bool {
 
 // ResetByKubelet reports whether a value is one that kubelet gives a cgroup above its containers again and again: the weight of its tiers,
 // and under the systemd driver all that systemd knows of a tier's or a pod's CPU. Kubelet asks it for no quota, and for no list: where a
-// new container makes a slice want another controller, systemd writes that there is none.
+// new container makes a slice want another controller, systemd writes that there is none. Of a container's own scope systemd writes once,
+// while it starts, that its memory has no limit.
 func ResetByKubelet(f File, text string) bool {
 	at, _ := Place(f.Cgroup)
+	if at == container && strings.HasSuffix(f.Cgroup, ".scope") {
+		return (f.Name == "memory.max" || f.Name == "memory.high") && text == "max"
+	}
 	slice := strings.HasSuffix(f.Cgroup, ".slice")
 	if at != root && at != tier && !(at == pod && slice) {
 		return false

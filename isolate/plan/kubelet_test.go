@@ -334,6 +334,10 @@ func TestResetByKubelet(t *testing.T) {
 		{cgroupfs + "/podu", "cpu.max", "max 100000", false},
 		{cgroupfs + "/podu", "cpu.shares", "2", false},
 		{systemd + "/kubepods-besteffort-podu.slice/cri-containerd-c.scope", "cpu.max", "max 100000", false},
+		{systemd + "/kubepods-besteffort-podu.slice/cri-containerd-c.scope", "memory.max", "max", true},
+		{systemd + "/kubepods-besteffort-podu.slice/cri-containerd-c.scope", "memory.max", "1000", false},
+		{systemd + "/kubepods-besteffort-podu.slice/cri-containerd-c.scope", "memory.low", "max", false},
+		{cgroupfs + "/podu/c", "memory.max", "max", false},
 		{"/batch.slice", "cpu.max", "max 100000", false},
 	} {
 		if got := ResetByKubelet(File{Controller: "cpu", Cgroup: c.cgroup, Name: c.file}, c.text); got != c.want {
