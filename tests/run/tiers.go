@@ -55,7 +55,7 @@ var tiers = []tier{
 		runs: []run{{packages: []string{"./..."}, except: slices.Concat(apart, wholePipe), args: []string{"-timeout=5m", "-skip=^Test(Recording)?Commands$"}}},
 	},
 	{
-		name: "native", does: "everything that runs on this machine itself, on its real cgroups: all packages, those with goroutines under the race detector", takes: "5 minutes",
+		name: "native", does: "everything that runs on this machine itself, on its real cgroups: all packages, those with goroutines under the race detector", takes: "7 minutes",
 		setup: []setup{native},
 		runs: []run{
 			{packages: []string{"./..."}, except: slices.Concat(apart, raced), args: []string{"-count=1", "-timeout=10m"}},
@@ -84,7 +84,7 @@ var tiers = []tier{
 		runs:  []run{{packages: []string{"./tests/node/..."}, args: []string{"-count=1", "-p=2", "-timeout=20m"}}},
 	},
 	{
-		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1", takes: "15 to 20 minutes",
+		name: "vmnode", does: "the guides on a real node in a virtual machine: kubelet, cgroup v2, 48 CPUs; others with systemd, v2 and v1", takes: "13 minutes",
 		setup: []setup{kernel, debian, cluster},
 		runs:  []run{{packages: []string{"./tests/vmnode/..."}, args: []string{"-count=1", "-parallel=3", "-timeout=60m"}, env: []string{"POLDER_VM=1"}}},
 	},
