@@ -74,6 +74,18 @@ data:
 			if status, answer := n.API("PATCH", "/api/v1/nodes/"+n.Name+"/status", fmt.Sprintf(`{"status":{"capacity": {%[1]s}, "allocatable": {%[1]s}}}`, p.offer)); status != 200 {
 				t.Fatalf("status %d: %s", status, answer)
 			}
+			n.Eventually(controlplane.Soon, p.name+" is admitted", func() string {
+				phase := n.Kubectl("get", "pod", p.name, "-o", "jsonpath={.status.phase} {.status.reason}")
+				// The scheduler may know the node's new resources before kubelet does, which then refuses the pod for good.
+				if strings.HasPrefix(phase, "Failed OutOf") {
+					n.Kubectl("delete", "pod", p.name, "--now")
+					n.Apply(p.yaml)
+				}
+				if strings.HasPrefix(phase, "Running") {
+					return ""
+				}
+				return phase
+			})
 			n.AwaitRunning(p.name)
 			if cgroup := n.PodCgroup(p.name); !strings.HasPrefix(cgroup, "/kubepods/besteffort/pod") {
 				t.Errorf("the pod's cgroup is %s", cgroup)
