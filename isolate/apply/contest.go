@@ -28,7 +28,8 @@ type contest struct {
 }
 
 // isKubelets reports whether a reset, seen at this time of the ticks beside these pods, is one of kubelet's own updates: it comes no
-// sooner after the last reset than they do, or a pod or container has been started since. Who resets the value faster than that is an opponent.
+// sooner after the last reset than they do, or a pod or container has been started since. Who resets the value faster than that is an
+// opponent.
 func (c *contest) isKubelets(at time.Time, pods map[string]bool) bool {
 	since := at.Sub(c.reset)
 	own := c.reset.IsZero() || since < 0 || since >= kubeletPeriod/2 || c.started(pods)
