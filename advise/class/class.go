@@ -304,9 +304,8 @@ func (m Machine) floorWeight() int64 {
 // starves decides whether batch has a weight for its floor, and which, and returns the reason. Inside kubelet's tiers it never has one:
 // no weight there counts beside a service.
 func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine) bool {
-	batch, some, known := use(t.Sample, setting)
+	batch, some, known, relievable := use(t.Sample, setting)
 	cpu := t.Sample.CPU
-	relievable := slices.ContainsFunc(t.Sample.Pods, func(p tick.Pod) bool { return classOf(setting, &p) != None && !isKubelets(p.Cgroup) })
 	if m.FloorMilliCPU <= 0 || !some || st.RelievedAt.After(t.Time) || st.StarvingSince.After(t.Time) { // or the clock was set back
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false
@@ -319,7 +318,8 @@ func (st *State) starves(t *tick.Tick, a *tick.Advice, setting string, m Machine
 	a.BatchStarved = new(full && batch < floor)
 	if !relievable {
 		if *a.BatchStarved {
-			a.Reasons = append(a.Reasons, fmt.Sprintf("batch starves: it has %.0fm of its floor of %dm on a full machine; the weights of kubelet's tiers decide that", batch, m.FloorMilliCPU))
+			const text = "batch starves: it has %.0fm of its floor of %dm on a full machine; the weights of kubelet's tiers decide that"
+			a.Reasons = append(a.Reasons, fmt.Sprintf(text, batch, m.FloorMilliCPU))
 		}
 		st.StarvingSince, st.RelievedAt = time.Time{}, time.Time{}
 		return false
@@ -363,12 +363,14 @@ func (st *State) adjust(batch float64, full bool, m Machine) {
 	st.Weight = max(st.Weight, m.floorWeight())
 }
 
-// use is what the pods that are in a class use together in milli-CPU, whether there are any, and whether the use of each of them is known.
-func use(s *tick.Sample, setting string) (milliCPU float64, some, known bool) {
+// use is what the pods that are in a class use together in milli-CPU, whether there are any, whether the use of each of them is known, and
+// whether one of them is outside of kubelet's cgroups, where a weight relieves it.
+func use(s *tick.Sample, setting string) (milliCPU float64, some, known, relievable bool) {
 	known = true
 	for i := range s.Pods {
-		if p := &s.Pods[i]; has(p) && classOf(setting, p) != None {
+		if p := &s.Pods[i]; classOf(setting, p) != None {
 			some = true
+			relievable = relievable || !isKubelets(p.Cgroup)
 			if p.UsageMilliCPU == nil {
 				known = false
 			} else {
@@ -376,7 +378,7 @@ func use(s *tick.Sample, setting string) (milliCPU float64, some, known bool) {
 			}
 		}
 	}
-	return milliCPU, some, known
+	return milliCPU, some, known, relievable
 }
 
 func (st *State) index(list []tick.Cgroup) {

@@ -249,7 +249,7 @@ func TestForbidden(t *testing.T) {
 	l := start(t)
 	l.kubeconfig = l.KubeconfigFor(l.namespace, "default")
 	s := l.collect().Next().Sample
-	// Of an object that cannot be listed a watch is tried first, or next: the last refusal is the one in the tick.
+	// The client may try a watch before or after the list: the tick has whichever refusal came last.
 	for source, what := range map[string]string{"pods": ` resource "pods"`, "node": ` resource "nodes"`, "config": ` resource "katalystcustomconfigs"`} {
 		if e := complaint(s, source); !strings.Contains(e, "was never read: API server") || !strings.Contains(e, "refuses") || !strings.Contains(e, "is forbidden") || !strings.Contains(e, what) {
 			t.Errorf("%s: %q; want that it is refused", source, e)
