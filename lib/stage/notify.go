@@ -22,8 +22,8 @@ type notifier struct {
 	once  sync.Once
 }
 
-// newNotifier reads the manager's wishes. The socket does not block: a manager that is busy is not to stop the stream,
-// and what it misses is sent again.
+// newNotifier reads the manager's wishes. The socket does not block: a manager that is busy is not to stop the stream. The next WATCHDOG=1
+// makes up for one that was lost, and READY=1, for which the manager waits, is repeated.
 func newNotifier(getenv func(string) string) (*notifier, error) {
 	address := getenv("NOTIFY_SOCKET")
 	if address == "" {
@@ -42,18 +42,35 @@ func newNotifier(getenv func(string) string) (*notifier, error) {
 	return n, nil
 }
 
-func (n *notifier) send(word string) {
-	if n != nil {
-		_ = unix.Sendto(n.socket, []byte(word), unix.MSG_NOSIGNAL, &n.to) // nothing depends on it but the manager's view
-	}
+// send reports whether the word must be sent again: the manager's queue, of as few as ten datagrams, is full. Of other errors nothing depends
+// on the word but the manager's view.
+func (n *notifier) send(word string) (full bool) {
+	err := unix.Sendto(n.socket, []byte(word), unix.MSG_NOSIGNAL, &n.to)
+	return err == unix.EAGAIN || err == unix.ENOBUFS
 }
+
+// readyAgain is how long after an attempt that met a full queue READY=1 is sent again.
+const readyAgain = 50 * time.Millisecond
 
 // ready notifies the manager that the tool is at work, and when ctx ends that it is stopping.
 func (n *notifier) ready(ctx context.Context) {
 	if n == nil {
 		return
 	}
-	n.send("READY=1")
+	if n.send("READY=1") {
+		go func() {
+			for again := time.Tick(readyAgain); ; {
+				select {
+				case <-ctx.Done():
+					return
+				case <-again:
+				}
+				if !n.send("READY=1") {
+					return
+				}
+			}
+		}()
+	}
 	n.begun.Store(true)
 	context.AfterFunc(ctx, n.stopping)
 }
