@@ -164,11 +164,28 @@ func centreEndsBeforeItsMarksAreTakenBack(t *testing.T, c *controlplane.ControlP
 			t.Errorf("the Deployment is %s; want %s", got, want)
 		}
 	}
-	const running, restored = "RollingUpdate of 2:", `Recreate of 1: ["/usr/local/bin/report","fleet","--withdraw"]`
+	const running, restored = "RollingUpdate of 2:", `Recreate of 2: ["/usr/local/bin/report","fleet","--withdraw"]`
 	run("install", "polder", chart, "--create-namespace", "--set", "centre.enabled=true")
 	check(running)
+	// An upgrade that has not come to its end, for nobody makes these pods Ready.
+	active := func(what, want string) {
+		t.Helper()
+		c.Eventually(soon, what, func() string {
+			got := strings.Fields(c.Kubectl("get", "replicasets", "-n", namespace, "-o",
+				"jsonpath={range .items[?(@.spec.replicas>0)]}{.spec.replicas}*{.spec.template.spec.containers[0].name}{\"\\n\"}{end}"))
+			slices.Sort(got)
+			if all := strings.Join(got, " "); all != want {
+				return "there are " + all
+			}
+			return ""
+		})
+	}
+	active("the pods", "2*centre")
+	run("upgrade", "polder", chart, "--reuse-values", "--set", "podAnnotations.revision=second")
+	active("a pod of the next revision beside them", "1*centre 2*centre")
 	run("upgrade", "polder", chart, "--reuse-values", "--set", "restore=true")
 	check(restored)
+	active("those alone that take the marks back", "2*done")
 	run("upgrade", "polder", chart, "--reuse-values", "--set", "restore=false")
 	check(running)
 	// The same by server-side apply, as those do it who render the chart themselves.
