@@ -86,10 +86,10 @@ type runner struct {
 	out   io.Writer
 	begun time.Time
 	setUp map[string]bool // the scripts that have run
-	env   []string        // for all programs
 
 	mu      sync.Mutex
 	spoke   time.Time  // when the last line was written
+	env     []string   // for all programs
 	results []*results // of each `go test` so far
 	broken  []string   // what failed beside tests
 	finds   []string   // lines of programs about what they found, which fail nothing
@@ -110,6 +110,7 @@ func (u *used) add(cmd *exec.Cmd) {
 func runAll(out io.Writer, chosen [][]tier, o options) bool {
 	r := &runner{options: o, out: out, begun: time.Now(), spoke: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
 	stop := r.reportProgress(time.Minute)
+	var all sync.WaitGroup
 	for _, beside := range chosen {
 		var ready []tier
 		for _, t := range beside {
@@ -122,10 +123,15 @@ func runAll(out io.Writer, chosen [][]tier, o options) bool {
 		}
 		var running sync.WaitGroup
 		for _, t := range ready {
-			running.Go(func() { r.tier(t) })
+			if t.after {
+				all.Go(func() { r.tier(t) })
+			} else {
+				running.Go(func() { r.tier(t) })
+			}
 		}
 		running.Wait()
 	}
+	all.Wait()
 	stop()
 	return r.verdict()
 }
@@ -229,9 +235,18 @@ func (r *runner) setupOnce(s setup) error {
 	}
 	r.setUp[s.script] = true
 	if lines := strings.Split(strings.TrimSpace(string(out)), "\n"); s.variable != "" {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.env = append(r.env, s.variable+"="+lines[len(lines)-1])
 	}
 	return nil
+}
+
+// environment is that of a program, with some variables of its own.
+func (r *runner) environment(own ...string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Concat(r.env, own)
 }
 
 // command runs a program that says by its exit status whether all is well.
@@ -241,7 +256,7 @@ func (r *runner) command(one run) error {
 		args[i] = expand(args[i])
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(slices.Clone(r.env), one.env...)
+	cmd.Env = r.environment(one.env...)
 	cmd.Stdout, cmd.Stderr = r.lines(), &lineWriter{say: r.sayFind}
 	err := cmd.Run()
 	one.cpu.add(cmd)
@@ -290,8 +305,7 @@ func (r *runner) goTest(one run) error {
 	}
 	// The tier `lint` runs `go vet` over everything.
 	args := append([]string{"test", "-json", "-vet=off"}, one.args...)
-	env := append(slices.Clone(r.env), one.env...)
-	env = append(env, binaries.Variable+"="+dir)
+	env := r.environment(append(slices.Clone(one.env), binaries.Variable+"="+dir)...)
 	found := r.result()
 	found.cpu = one.cpu
 	if one.race && hasCompiler(found) {

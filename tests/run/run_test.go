@@ -130,6 +130,20 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// A tier that runs on beside the stage after it ends before the verdict, and counts.
+func TestAfter(t *testing.T) {
+	module(t, map[string]string{})
+	waits := tier{name: "waits", after: true, runs: []run{{command: []string{"sh", "-c", "until [ -e made ]; do sleep 0.01; done; exit 3"}}}}
+	makes := tier{name: "makes", runs: []run{{command: []string{"touch", "made"}}}}
+	var out bytes.Buffer
+	if runAll(&out, [][]tier{{waits}, {makes}}, options{}) {
+		t.Error("all is well, and the first tier failed")
+	}
+	if want := "failed: waits: "; !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "tests: 1 passed, 1 failed") {
+		t.Errorf("the output has no %q:\n%s", want, out.String())
+	}
+}
+
 // What failed is run once more by itself: a test of its package, or all of a package that panicked. What passes then fails nothing, and is
 // named; what fails twice fails the run, as do more failures than chance has.
 func TestAgain(t *testing.T) {
