@@ -20,6 +20,7 @@ import (
 	"polder/tests/group"
 	"polder/tests/need"
 	"polder/tests/pages"
+	"polder/tests/processgroup"
 )
 
 // Every command of README.md and docs/ runs as it is written, ends well, and prints what the page shows below it. It runs on real cgroups,
@@ -292,10 +293,8 @@ func (n *namespaces) run(t *testing.T, dir string, b pages.Block, untilFile stri
 	if n != nil {
 		command = append([]string{"nsenter", "--target", fmt.Sprint(n.pid), "--mount", "--net", "--cgroup", "--wdns=" + dir}, command...)
 	}
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd := processgroup.Command(ctx, command[0], command[1:]...)
 	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Env = append(os.Environ(), "PATH="+dir+"/bin:"+bin+":"+os.Getenv("PATH"), "HOME="+dir, "TZ=UTC", "KUBECONFIG=", "POLDER_BIN="+bin)
 	if b.Mark == "" {
 		cmd.Env = append(cmd.Env, "POLDER_COLLECT_COUNT=2")

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"polder/tests/deep"
 	"polder/tests/need"
+	"polder/tests/processgroup"
 )
 
 // The benchmarks of the pages run as they are written, in the checkout; with QUICK=1 the long ones are short. They take minutes, so this is
@@ -28,7 +28,7 @@ func TestBenchmarkPages(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for one that does not end
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", x.Command)
+			cmd := processgroup.Command(ctx, "bash", "-o", "pipefail", "-c", x.Command)
 			cmd.Dir = repository(t)
 			cmd.Env = append(os.Environ(), "QUICK=1", deep.Variable+"=")
 			begin := time.Now()

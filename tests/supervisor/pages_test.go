@@ -14,6 +14,7 @@ import (
 	"polder/tests/deep"
 	"polder/tests/need"
 	"polder/tests/pages"
+	"polder/tests/processgroup"
 )
 
 // bootPages makes process 1 of a machine on which nothing of Polder's is installed: systemd's own targets, no unit of the host's, and in
@@ -75,7 +76,7 @@ func (r *reader) bash(script string) (string, error) {
 	defer cancel()
 	words := append(r.enter(), "env", "-i", "HOME=/root", "LANG=C.UTF-8", "TERM=xterm", "APT_CONFIG=/root/polder/apt.conf",
 		"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "bash", "-c", "cd /root/polder\n"+script)
-	out, err := exec.CommandContext(ctx, "nsenter", words...).CombinedOutput()
+	out, err := processgroup.Command(ctx, "nsenter", words...).CombinedOutput()
 	return string(out), err
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"polder/tests/pages"
+	"polder/tests/processgroup"
 )
 
 // A page is the commands of docs/guide.md that a test types as they are written.
@@ -83,7 +84,7 @@ func (w *world) done(line string) pages.Example {
 // typing is a command line as a shell has it in which somebody reads the page.
 func (w *world) typing(ctx context.Context, line string) *exec.Cmd {
 	kubectl := w.KubectlCommand(ctx)
-	cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", line)
+	cmd := processgroup.Command(ctx, "bash", "-o", "pipefail", "-c", line)
 	cmd.Dir = w.page.dir
 	cmd.Env = append(kubectl.Env, "PATH="+filepath.Dir(kubectl.Path)+":/usr/bin:/bin")
 	return cmd

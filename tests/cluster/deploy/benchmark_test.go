@@ -3,13 +3,13 @@ package deploy
 import (
 	"context"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"polder/tests/cluster/controlplane"
 	"polder/tests/pages"
+	"polder/tests/processgroup"
 )
 
 // The benchmark of the pages that needs a control plane runs as it is written, with QUICK=1 for 20 nodes.
@@ -29,7 +29,7 @@ func TestBenchmarkPage(t *testing.T) {
 			ran++
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for one that does not end
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "bash", "-c", x.Command)
+			cmd := processgroup.Command(ctx, "bash", "-c", x.Command)
 			cmd.Dir = top
 			cmd.Env = append(os.Environ(), "QUICK=1")
 			out, err := cmd.CombinedOutput()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"polder/tests/cluster/controlplane"
 	"polder/tests/need"
 	"polder/tests/pages"
+	"polder/tests/processgroup"
 )
 
 // inPod runs a block as in a pod: the mounts are its own, with an account's token where a pod has it. Nothing that it writes below /run stays.
@@ -147,7 +147,7 @@ spec:
 // must runs a script of the test's own, and returns what it prints.
 func (w *pageWorld) must(script string) string {
 	w.t.Helper()
-	cmd := exec.CommandContext(w.t.Context(), "bash", "-c", "set -e\n"+script)
+	cmd := processgroup.Command(w.t.Context(), "bash", "-c", "set -e\n"+script)
 	cmd.Dir, cmd.Env = w.dir, w.env
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -172,7 +172,7 @@ func (w *pageWorld) block(b pages.Block) {
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute) // for a command that does not end
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "bash", "-ec", inPod)
+	cmd := processgroup.Command(ctx, "unshare", "--mount", "--propagation", "private", "bash", "-ec", inPod)
 	cmd.Dir, cmd.Env = w.dir, w.env
 	if strings.Contains(b.Script(outputs, nil), "--in-cluster") { // a pod has it from the chart
 		cmd.Env = append(cmd.Env, "NODE_NAME=node-1")

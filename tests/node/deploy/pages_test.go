@@ -18,6 +18,7 @@ import (
 	"polder/tests/cluster/controlplane"
 	"polder/tests/node"
 	"polder/tests/pages"
+	"polder/tests/processgroup"
 )
 
 // walk is the order in which a reader comes to the blocks that need a kubelet, by a part of each.
@@ -96,15 +97,16 @@ func TestPages(t *testing.T) {
 		outputs := t.TempDir()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a command that does not end
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "bash", "-c", b.Script(outputs, nil))
+		cmd := processgroup.Command(ctx, "bash", "-c", b.Script(outputs, nil))
 		if strings.Contains(b.Examples[0].Command, "| ctr ") { // containerd's client is used on the node
 			cmd = n.Command(ctx, "bash", "-c", b.Script(outputs, nil))
 		}
 		cmd.Dir = dir
 		cmd.Env = []string{"HOME=" + dir, "KUBECONFIG=" + n.Kubeconfig(), "PATH=" + dir + "/bin:" + programs + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 		if out, err := cmd.CombinedOutput(); err != nil {
-			status, _ := n.TryKubectl("", "-n", namespace, "get", "pods", "-o", "wide") // what can be said of it
-			t.Fatalf("%s:%d: %v\n%s\n%s", b.Page, b.Line, err, out, status)
+			status, _ := n.TryKubectl("", "-n", namespace, "get", "pods,daemonsets,deployments,replicasets", "-o", "wide") // what can be said of it
+			why, _ := n.TryKubectl("", "-n", namespace, "describe", "pods")
+			t.Fatalf("%s:%d: %v\n%s\n%s\n%s", b.Page, b.Line, err, out, status, why)
 		}
 		for i, x := range b.Examples {
 			printed, err := os.ReadFile(filepath.Join(outputs, fmt.Sprint(i)))

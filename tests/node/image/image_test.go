@@ -14,9 +14,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"polder/tests/processgroup"
 )
 
 // stress compiles the program. Where there is no compiler for it, it skips, but not in CI.
@@ -91,10 +92,8 @@ func saysInTime(t *testing.T, want, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := processgroup.Command(ctx, program, args...)
 	// The hogs that it has forked are killed with it: they would outlive it and take a CPU for ever.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

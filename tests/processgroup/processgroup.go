@@ -1,0 +1,19 @@
+// Package processgroup runs commands that end with all that they have started.
+package processgroup
+
+import (
+	"context"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Command is exec.CommandContext for a program that starts others: when ctx ends its whole process group is killed. What has left the group
+// and holds the output open is waited for five seconds more and no longer.
+func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
