@@ -125,7 +125,7 @@ type Example struct {
 // command above it prints, so that a command that is missing here fails as output that nobody printed.
 var starts = regexp.MustCompile(`^(?:[A-Z_]+=\S+ )*(advise|apt|apt-get|cat|collect|colocate|ctr|curl|docker|echo|env|evict|find|findmnt|for|` +
 	`git|go|grep|gzip|head|helm|install|isolate|journalctl|jq|kill|kubectl|ls|make|mkdir|printf|ps|report|` +
-	`s6-svc|s6-svscanctl|s6-svstat|scripts/\S+|ss|` +
+	`rm|s6-svc|s6-svscanctl|s6-svstat|scripts/\S+|ss|` +
 	`systemctl|tail|tar|ulimit|uname|wc|/usr/local/lib/polder/s6/start) `)
 
 var (

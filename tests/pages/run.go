@@ -26,7 +26,7 @@ func OnTerminal(command string) string {
 }
 
 // stays are commands that end when somebody presses Ctrl-C.
-var stays = regexp.MustCompile(`^(report --to tty|colocate|scripts/colocate|kubectl .*logs .* -f)\b`)
+var stays = regexp.MustCompile(`^(report --to tty|tail -F|colocate|scripts/colocate|kubectl .*logs .* -f)\b`)
 
 // placeholder is a word that a reader replaces.
 var placeholder = regexp.MustCompile(`\b(REGISTRY|NODE|UID)\b`)

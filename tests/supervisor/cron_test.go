@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,40 +16,50 @@ import (
 	"polder/tests/await"
 	"polder/tests/deep"
 	"polder/tests/need"
+	"polder/tests/pages"
+	"polder/tests/processgroup"
 )
 
 // everyMinute is how the crontab says when its two pipes run.
 const everyMinute = "* * * * * root "
 
-// The shipped crontab, given to a real cron: its lines run as they stand, and the second run's rates cover the time since the
-// first. cron runs a table at whole minutes; so that the test need not wait for them, cron is started twice, and the lines say
-// "@reboot" where the table says "every minute". In its long form the test waits for the minutes.
+// cronPage is the page of the crontab.
+const cronPage = "deploy/cron/README.md"
+
+// The shipped crontab, installed as its page says and given to a real cron: its lines run as they stand, the second run's rates cover the time
+// since the first, and the page's last commands put everything back. cron runs a table at whole minutes; so that the test need not wait for
+// them, cron is started twice, and the lines say "@reboot" where the table says "every minute". In its long form the test waits for the minutes.
 func TestCron(t *testing.T) {
 	need.Root(t)
 	need.Program(t, "cron", "cron")
+	need.Program(t, "script", "bsdutils")
 	need.Mount(t)
 	t.Parallel()
-	state := t.TempDir()
+	blocks, _, err := pages.Of(cronPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(blocks) != 2 || len(blocks[0].Examples) != 3 || len(blocks[1].Examples) != 2 {
+		t.Fatalf("%s has the blocks %v; want one of three commands and one of two", cronPage, blocks)
+	}
 	table, err := os.ReadFile("../../deploy/cron/polder")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for old, replacement := range map[string]string{"STATE=/var/lib/polder": "STATE=" + state, "PATH=": "PATH=" + bin + ":", everyMinute: deep.Or("@reboot root ", everyMinute)} {
-		if !bytes.Contains(table, []byte(old)) {
-			t.Fatalf("the crontab has no %s", old)
-		}
-		table = bytes.ReplaceAll(table, []byte(old), []byte(replacement))
+	if !bytes.Contains(table, []byte(everyMinute)) {
+		t.Fatalf("the crontab has no %s", everyMinute)
 	}
-	// cron reads /etc/cron.d of its own mount namespace: a directory with our table alone lies over it there.
-	crontabs := t.TempDir()
-	put(t, filepath.Join(crontabs, "polder"), string(table))
-	if err := os.Chmod(crontabs, 0o755); err != nil {
-		t.Fatal(err)
+	m := newCronMachine(t)
+	put(t, filepath.Join(m.dir, "deploy/cron/polder"), string(bytes.ReplaceAll(table, []byte(everyMinute), []byte(deep.Or("@reboot root ", everyMinute)))))
+	state := filepath.Join(m.dir, "lib/polder")
+	m.start(t)
+	m.block(t, blocks[0])
+	if !deep.Wanted() { // cron reads "@reboot" once
+		m.start(t)
+		m.ran(t, 1)
+		m.start(t)
 	}
-	if !deep.Wanted() {
-		runCron(t, crontabs, state, 1)
-	}
-	runCron(t, crontabs, state, 2)
+	m.ran(t, 2)
 
 	ticks := lines(filepath.Join(state, "ticks.jsonl"))
 	if err := ticktest.ValidateAll([]byte(strings.Join(ticks, "\n"))); err != nil {
@@ -74,6 +85,13 @@ func TestCron(t *testing.T) {
 	if said := strings.Join(lines(filepath.Join(state, "polder.err")), "\n"); strings.Contains(said, "level=ERROR") {
 		t.Errorf("the tools say: %s", said)
 	}
+	if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the state's directory is %v, %v; want 0700", info, err)
+	}
+	m.block(t, blocks[1])
+	if left, err := os.ReadDir(filepath.Join(m.dir, "cron.d")); err != nil || len(left) > 0 {
+		t.Errorf("/etc/cron.d has %v, %v", left, err)
+	}
 }
 
 // lines are those of a file; none where it is not there yet.
@@ -82,28 +100,81 @@ func lines(path string) []string {
 	return strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })
 }
 
-// runCron runs cron on a directory of crontabs until its lines have run so many times in all.
-func runCron(t *testing.T, crontabs, state string, times int) {
+// cronMachine is a mount namespace with the tools and the crontab's directories of its own, in which cron runs.
+type cronMachine struct {
+	dir  string // the working directory of who reads the page; below it are the machine's directories, as they are seen from here
+	cron *exec.Cmd
+	log  await.Log
+}
+
+func newCronMachine(t *testing.T) *cronMachine {
 	t.Helper()
-	need.Mount(t)
-	script := `mount --bind "$1" /etc/cron.d && mount -t tmpfs none /run && exec cron -f`
-	cron := exec.Command("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh", crontabs)
-	var log await.Log
-	cron.Stdout, cron.Stderr = &log, &log
-	if err := cron.Start(); err != nil {
+	m := &cronMachine{dir: t.TempDir()}
+	for _, name := range []string{"lib", "cron.d", "deploy/cron", "outputs"} {
+		if err := os.MkdirAll(filepath.Join(m.dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(m.stop)
+	return m
+}
+
+func (m *cronMachine) stop() {
+	if m.cron != nil {
+		_ = m.cron.Process.Kill()
+		_ = m.cron.Wait()
+	}
+}
+
+// start starts cron, as at a boot.
+func (m *cronMachine) start(t *testing.T) {
+	t.Helper()
+	m.stop()
+	const script = installed + `mount --bind "$DIR/lib" /var/lib
+mount --bind "$DIR/cron.d" /etc/cron.d
+mount -t tmpfs none /run
+exec cron -f`
+	m.cron = exec.Command("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", script)
+	m.cron.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "DIR="+m.dir)
+	m.cron.Stdout, m.cron.Stderr = &m.log, &m.log
+	if err := m.cron.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = cron.Process.Kill()
-		_ = cron.Wait()
-	}()
+	eventually(t, "cron runs", func() bool { _, err := m.run("pidof", "cron"); return err == nil }, m.log.String)
+}
+
+// run runs a command on the machine.
+func (m *cronMachine) run(command ...string) (string, error) {
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", m.cron.Process.Pid))
+	if err != nil || len(children) == 0 {
+		return "", fmt.Errorf("cron is not up: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute) // for one that does not end
+	defer cancel()
+	enter := []string{"--target", strings.TrimSpace(string(children)), "--mount", "--pid", "--wdns=" + m.dir, "--"}
+	out, err := processgroup.Command(ctx, "nsenter", append(enter, command...)...).CombinedOutput()
+	return string(out), err
+}
+
+// block runs a block of the page as it is written.
+func (m *cronMachine) block(t *testing.T, b pages.Block) {
+	t.Helper()
+	if out, err := m.run("bash", "-c", b.Script(filepath.Join(m.dir, "outputs"), nil)); err != nil {
+		t.Fatalf("%s:%d: %v: %s", b.Page, b.Line, err, out)
+	}
+}
+
+// ran waits until the table's lines have run so many times in all.
+func (m *cronMachine) ran(t *testing.T, times int) {
+	t.Helper()
+	state := filepath.Join(m.dir, "lib/polder")
 	await.Until(t, 4*time.Minute, fmt.Sprintf("cron has run the table %d times", times), func() string {
 		recorded, shown := lines(filepath.Join(state, "ticks.jsonl")), lines(filepath.Join(state, "polder.log"))
-		running := started(t, state)
-		if len(recorded) >= times && len(shown) >= times && len(running) == 0 { // state is written at the end
+		running, _ := m.run("pidof", "collect", "advise", "isolate", "evict", "report")
+		if len(recorded) >= times && len(shown) >= times && running == "" { // state is written at the end
 			return ""
 		}
 		errors, _ := os.ReadFile(filepath.Join(state, "polder.err"))
-		return fmt.Sprintf("%d ticks recorded, %d lines shown, %v run; cron says %q, the tools %q", len(recorded), len(shown), running, log.String(), errors)
+		return fmt.Sprintf("%d ticks recorded, %d lines shown, %q run; cron says %q, the tools %q", len(recorded), len(shown), running, m.log.String(), errors)
 	})
 }
