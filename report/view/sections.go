@@ -295,7 +295,8 @@ func pressureRow(look Look, p finding, t *tick.Tick) *line {
 		st = warn
 	}
 	l := (&line{}).add(plain, fit(Clean(name), 31)+" ").add(dim, fit(level, 5))
-	l.bar(1, max(8, look.Width/8), segment{min(near, 1), "█", st})
+	// What is right of the bar takes up to 35 columns, "5x offered" among them.
+	l.bar(1, max(7, min(look.Width/8, look.Width-73)), segment{min(near, 1), "█", st})
 	l.add(st, " "+right(amount(p.PressureFinding, p.Value), 9))
 	l.add(dim, cond(p.Below, " min ", " max ")).add(plain, amount(p.PressureFinding, p.Threshold))
 	if times := timesOffered(t, p.PressureFinding); times != "" {
@@ -327,7 +328,7 @@ func timesOffered(t *tick.Tick, p tick.PressureFinding) string {
 	if offer == nil || *offer <= 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%.3g x offered)", p.Threshold/float64(*offer))
+	return fmt.Sprintf(" %.3gx offered", p.Threshold/float64(*offer))
 }
 
 // amount is a finding's value or threshold with its unit.

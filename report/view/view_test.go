@@ -340,7 +340,7 @@ func TestPressureRows(t *testing.T) {
 	rows := func(findings ...tick.PressureFinding) []string {
 		m := &Model{Tick: &tick.Tick{Eviction: &tick.Eviction{Pressures: findings}}}
 		var out []string
-		for _, row := range m.pressureSection(Look{Width: 80}).rows {
+		for _, row := range m.pressureSection(Look{Width: 83}).rows {
 			out = append(out, strings.Join(strings.Fields(row.render(Look{Width: 100})), " "))
 		}
 		return out
