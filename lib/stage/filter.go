@@ -165,9 +165,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 			if err := s.handle(context.WithoutCancel(ctx), f, a, out); err != nil {
 				return err
 			}
-			if drains {
-				out.settle()
-			}
+			out.settle()
 			free <- a.line
 		case <-silence:
 			f.Silent(ctx)

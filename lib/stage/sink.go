@@ -95,8 +95,8 @@ func (k *sink) write() error {
 	return nil
 }
 
-// settleWithin is how long a live tool that reads a FIFO waits for its output before it takes the next tick: much longer
-// than a write takes, and less than any interval.
+// settleWithin is how long a live tool waits for its output before it takes the next tick: much longer than a write takes, and less than
+// any interval. Without it the ticks that waited while the tool was busy would replace one another before the first is written.
 const settleWithin = 100 * time.Millisecond
 
 // settle waits until nothing is on its way to the output. A next stage that does not take it by then is slow, and the

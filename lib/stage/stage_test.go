@@ -133,6 +133,18 @@ func TestFilterSplicesAndForwards(t *testing.T) {
 	}
 }
 
+// Ticks that waited while a live tool was busy, as with a write that the kernel held up, all come out where the next stage reads: the first of
+// them has what was written.
+func TestLiveToolCatchesUp(t *testing.T) {
+	h := harness{in: strings.NewReader(strings.Repeat(line("n1", 1)+"\n", 500))}
+	if status := h.run(t, h.echo(Kind{Reads: true}, func(f *Filter) { f.Live = true })); status != 0 {
+		t.Fatalf("status %d: %s", status, &h.err)
+	}
+	if got := strings.Count(h.out.String(), "\n"); got != 500 {
+		t.Errorf("%d of 500 ticks come out: %s", got, &h.err)
+	}
+}
+
 func TestActingToolsRefuse(t *testing.T) {
 	acts := Kind{Reads: true, Writes: true, Acts: true}
 	stream := line("me", 0) + "\n" + line("me", 2.9) + "\n" + line("me", 4) + "\n" + line("me", -4) + "\n" + line("you", 0) + "\n"

@@ -213,6 +213,9 @@ func guestRows(b *testing.B, lab *vm.Lab, data string) (rows []wire.DiskRow) {
 		b.Fatalf("%v\n%v\n%s", err, report, report.Tail())
 	}
 	fmt.Print(report)
+	if slices.ContainsFunc(report.Lines, func(line wire.Line) bool { return line.State == wire.Fail }) {
+		b.Error("the guest's suite failed")
+	}
 	text, err := report.File(wire.DiskFile)
 	if err == nil {
 		err = json.Unmarshal(text, &rows)

@@ -40,6 +40,7 @@ type diskWay struct{ name, flags, key string }
 const costOfDisk = "--disk-cost vda=wpct:90,wlat:20000,min:1,max:100"
 
 var diskWays = []diskWay{
+	{"Polder, policy harvest", "--policy harvest", "ioWeight"},
 	{"Polder, policy harvest with `--guard-disk on`: weight 1, and limits in steps while redis waits", "--policy harvest --guard-disk on", "ioMax"},
 	{"Polder, `--batch-disk-max all=write:1Mi`", "--policy katalyst --batch-disk-max all=write:1Mi", "ioMax"},
 	{"Polder, `--batch-disk idle " + costOfDisk + "`", "--policy katalyst --batch-disk idle " + costOfDisk, "ioCost"},
