@@ -1,4 +1,4 @@
-// Package wire is what a node's harness and its first process say to each other.
+// Package wire is the protocol between a node's harness and its first process.
 package wire
 
 import (
@@ -11,10 +11,10 @@ import (
 // ConfigFile is the Config's name in the node's directory.
 const ConfigFile = "node.json"
 
-// ExitHarness is the exit code where it was the harness that failed.
+// ExitHarness is the exit code if the harness itself failed.
 const ExitHarness = 125
 
-// Config is a node's, for its first process.
+// Config is a node's configuration, for its first process.
 type Config struct {
 	// Name is the node's name and host name.
 	Name string
