@@ -121,8 +121,8 @@ func short(s *tick.Sample) string {
 	return strings.Join(out, ", ")
 }
 
-// complaint is the error of a source in sample.errors.
-func complaint(s *tick.Sample, source string) string {
+// sourceError is the error of a source in sample.errors.
+func sourceError(s *tick.Sample, source string) string {
 	var out []string
 	for _, e := range s.Errors {
 		if e.Source == source {
@@ -146,7 +146,7 @@ func TestPods(t *testing.T) {
 	l := start(t)
 	x := l.collect()
 	s := x.Next().Sample // the first tick waits for the lists
-	if e := complaint(s, "pods") + complaint(s, "node") + complaint(s, "config"); e != "" || short(s) != "" {
+	if e := sourceError(s, "pods") + sourceError(s, "node") + sourceError(s, "config"); e != "" || short(s) != "" {
 		t.Errorf("the first tick: %q, errors %q; want an empty list without an error", short(s), e)
 	}
 	if *s.Capacity.MilliCPU != 48000 || *s.Allocatable.MemoryBytes != 195924424*1024 || s.Labels["kubernetes.io/hostname"] != l.node {
@@ -168,8 +168,8 @@ func TestPods(t *testing.T) {
 	l.until(x, "another class", pods("web reclaimed main"))
 	l.kubectl("annotate", "--overwrite", "pod", "web", "katalyst.kubewharf.io/qos_level=best_cores")
 	s = l.until(x, "no class", pods("web shared main"))
-	if e := strings.Join(s.Pods[0].Errors, ""); !strings.Contains(e, `"best_cores": want dedicated_cores`) || complaint(s, "pods") != "" {
-		t.Errorf("errors of the pod %q, of the tick %q; want the pod's alone", e, complaint(s, "pods"))
+	if e := strings.Join(s.Pods[0].Errors, ""); !strings.Contains(e, `"best_cores": want dedicated_cores`) || sourceError(s, "pods") != "" {
+		t.Errorf("errors of the pod %q, of the tick %q; want the pod's alone", e, sourceError(s, "pods"))
 	}
 	l.kubectl("annotate", "--overwrite", "pod", "web", "katalyst.kubewharf.io/qos_level=reclaimed_cores")
 	l.kubectl("delete", "pod", "web", "--wait=false")
@@ -205,7 +205,7 @@ func TestServerAway(t *testing.T) {
 	seconds := regexp.MustCompile(`not reachable for ([3-9]|[1-9]\d)s \(`)
 	since := func(s *tick.Sample) string {
 		for _, source := range []string{"pods", "node"} {
-			if e := complaint(s, source); !seconds.MatchString(e) || !strings.Contains(e, "is stale") {
+			if e := sourceError(s, source); !seconds.MatchString(e) || !strings.Contains(e, "is stale") {
 				return fmt.Sprintf("%s: %q", source, e)
 			}
 		}
@@ -218,11 +218,11 @@ func TestServerAway(t *testing.T) {
 	if short(s) != "pod"+uid+" shared no cluster "+fmt.Sprintf("%064x", 1) {
 		t.Errorf("a start without the server: %s; want the pod, not assumed to be reclaimed", short(s))
 	}
-	if e := complaint(s, "pods"); !strings.Contains(e, "the pod list was never read: API server https://127.0.0.1:") || !strings.Contains(e, "connection refused") {
+	if e := sourceError(s, "pods"); !strings.Contains(e, "the pod list was never read: API server https://127.0.0.1:") || !strings.Contains(e, "connection refused") {
 		t.Errorf("errors %q; want one that the list was never read", e)
 	}
-	if *s.Capacity.MilliCPU != 1000 || complaint(s, "node") == "" {
-		t.Errorf("capacity %+v, error %q; want the machine's own, and an error that names it", s.Capacity, complaint(s, "node"))
+	if *s.Capacity.MilliCPU != 1000 || sourceError(s, "node") == "" {
+		t.Errorf("capacity %+v, error %q; want the machine's own, and an error that names it", s.Capacity, sourceError(s, "node"))
 	}
 	for range 10 {
 		fresh.Next() // ticks continue
@@ -230,7 +230,7 @@ func TestServerAway(t *testing.T) {
 
 	l.StartAPIServer()
 	well := func(s *tick.Sample) string {
-		if e := complaint(s, "pods") + complaint(s, "node") + complaint(s, "config"); e != "" {
+		if e := sourceError(s, "pods") + sourceError(s, "node") + sourceError(s, "config"); e != "" {
 			return e
 		}
 		return pods("batch reclaimed main")(s)
@@ -251,7 +251,7 @@ func TestForbidden(t *testing.T) {
 	s := l.collect().Next().Sample
 	// The client may try a watch before or after the list: the tick has the later refusal.
 	for source, what := range map[string]string{"pods": ` resource "pods"`, "node": ` resource "nodes"`, "config": ` resource "katalystcustomconfigs"`} {
-		if e := complaint(s, source); !strings.Contains(e, "was never read: API server") || !strings.Contains(e, "refuses") || !strings.Contains(e, "is forbidden") || !strings.Contains(e, what) {
+		if e := sourceError(s, source); !strings.Contains(e, "was never read: API server") || !strings.Contains(e, "refuses") || !strings.Contains(e, "is forbidden") || !strings.Contains(e, what) {
 			t.Errorf("%s: %q; want the refusal", source, e)
 		}
 	}

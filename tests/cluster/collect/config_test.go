@@ -57,9 +57,9 @@ func inForce(s *tick.Sample) string {
 func config(want string) func(*tick.Sample) string {
 	return func(s *tick.Sample) string {
 		if got := inForce(s); got != want {
-			return fmt.Sprintf("config %s; want %s; errors %q", got, want, complaint(s, "config"))
+			return fmt.Sprintf("config %s; want %s; errors %q", got, want, sourceError(s, "config"))
 		}
-		if e := complaint(s, "config"); e != "" {
+		if e := sourceError(s, "config"); e != "" {
 			return e
 		}
 		return ""
@@ -69,7 +69,7 @@ func config(want string) func(*tick.Sample) string {
 // frozen is the config with an error.
 func frozen(want, problem string) func(*tick.Sample) string {
 	return func(s *tick.Sample) string {
-		if e := complaint(s, "config"); inForce(s) != want || !strings.Contains(e, problem) {
+		if e := sourceError(s, "config"); inForce(s) != want || !strings.Contains(e, problem) {
 			return fmt.Sprintf("config %s, errors %q; want %s and %q", inForce(s), e, want, problem)
 		}
 		return ""
