@@ -14,17 +14,17 @@ import (
 // bootstrap completes the initial namespaces.
 func (p *Plane) bootstrap(ctx context.Context) error {
 	for _, namespace := range []string{"default", "kube-system"} {
-		if err := p.furnish(ctx, namespace); err != nil {
+		if err := p.completeNamespace(ctx, namespace); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// furnish creates the objects that every pod needs, the service account and the authority's certificate, at once and with or without
+// completeNamespace creates the objects that every pod needs, the service account and the authority's certificate, at once and with or without
 // a controller-manager, which takes some seconds for it. The API server creates its own namespaces some time after it reports
 // that it is ready.
-func (p *Plane) furnish(ctx context.Context, namespace string) error {
+func (p *Plane) completeNamespace(ctx context.Context, namespace string) error {
 	certificate, err := os.ReadFile(p.ca.path())
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (p *Plane) furnish(ctx context.Context, namespace string) error {
 func (c *ControlPlane) MakeNamespace(name string) {
 	c.Helper()
 	c.create("/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": name}})
-	if err := c.furnish(context.Background(), name); err != nil {
+	if err := c.completeNamespace(context.Background(), name); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -71,7 +71,7 @@ func (c *ControlPlane) EnsureNamespace(name string) {
 	if status != http.StatusCreated && status != http.StatusConflict {
 		c.Fatalf("make namespace %s: status %d: %s", name, status, answer)
 	}
-	if err := c.furnish(context.Background(), name); err != nil {
+	if err := c.completeNamespace(context.Background(), name); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -92,7 +92,7 @@ func (c *ControlPlane) OwnNamespace() string {
 		if status != http.StatusCreated {
 			c.Fatalf("make namespace %s: status %d: %s", name, status, answer)
 		}
-		if err := c.furnish(context.Background(), name); err != nil {
+		if err := c.completeNamespace(context.Background(), name); err != nil {
 			c.Fatal(err)
 		}
 		c.atEndOfShared(func() {
