@@ -151,7 +151,7 @@ func TestCentreIsApartAndConfined(t *testing.T) {
 
 // With restore=true no controller leads any more when the marks are removed: the pods that did have ended before. Helm changes the strategy
 // of an existing Deployment, and changes it back.
-func centreEndsBeforeItsMarksAreTakenBack(t *testing.T, c *controlplane.ControlPlane) {
+func controllerEndsBeforeItsMarksAreRemoved(t *testing.T, c *controlplane.ControlPlane) {
 	run := func(args ...string) {
 		t.Helper()
 		if out, err := helmOn(t, c, append(args, "--namespace", namespace)...); err != nil {

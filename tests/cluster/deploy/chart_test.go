@@ -527,7 +527,7 @@ func TestHelm(t *testing.T) {
 	controlplane.Need(t, "helm", "kube-controller-manager")
 	c := controlplane.Start(t, controlplane.Options{ControllerManager: true})
 	t.Run("install", func(t *testing.T) { install(t, c.Plane.For(t)) })
-	t.Run("centre", func(t *testing.T) { centreEndsBeforeItsMarksAreTakenBack(t, c.Plane.For(t)) })
+	t.Run("centre", func(t *testing.T) { controllerEndsBeforeItsMarksAreRemoved(t, c.Plane.For(t)) })
 }
 
 // helmOn runs helm on a cluster.

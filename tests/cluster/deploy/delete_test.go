@@ -26,7 +26,7 @@ func TestDeleteOwnPodsAlone(t *testing.T) {
 	dry := func(name string) request { return remove(core + "/namespaces/default/pods/" + name + "?dryRun=All") }
 	const policy = "ValidatingAdmissionPolicy 'polder-own-pods' with binding 'polder-own-pods' denied request: "
 	for _, of := range []struct{ account, mine string }{{"polder-evict", "del-mine"}, {"polder", "del-mine-too"}} {
-		mine, nobodys := account(t, c, of.account, "del-1"), account(t, c, of.account, "")
+		mine, unbound := account(t, c, of.account, "del-1"), account(t, c, of.account, "")
 		for _, one := range []struct {
 			name string
 			as   *caller
@@ -37,7 +37,7 @@ func TestDeleteOwnPodsAlone(t *testing.T) {
 			{"another node's", mine, dry("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
 			{"another node's, in earnest", mine, pod("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
 			{"no node's", mine, pod("del-nobodys"), policy + "Polder's token is of node del-1: it may not delete pods of no node"},
-			{"with a token of no node", nobodys, pod(of.mine), policy + "Polder's token names no node"},
+			{"with a token of no node", unbound, pod(of.mine), policy + "Polder's token names no node"},
 			{"a service", mine, pod("del-service"), policy + "Polder may delete only reclaimed pods"},
 			{"all at once", mine, remove(core + "/namespaces/default/pods"), "cannot deletecollection"},
 			{"its own", mine, pod(of.mine), ""},

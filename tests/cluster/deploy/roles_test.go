@@ -177,8 +177,8 @@ var work = map[string][]request{
 	},
 }
 
-// mischief is the requests that no token of Polder's may make.
-var mischief = []request{
+// forbiddenRequests is the requests that no token of Polder's may make.
+var forbiddenRequests = []request{
 	get(core + "/secrets"), get(core + "/namespaces/kube-system/secrets"), get(core + "/namespaces/polder-system/secrets/x"),
 	get(core + "/configmaps"), get(core + "/namespaces"), get(core + "/serviceaccounts"),
 	post(core+"/namespaces/polder-system/serviceaccounts/polder/token", `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`),
@@ -221,7 +221,7 @@ func TestEachToolMayDoItsWorkAndNothingElse(t *testing.T) {
 					t.Errorf("%s returns status %d: %s", r, status, message)
 				}
 			}
-			refused := slices.Clone(mischief)
+			refused := slices.Clone(forbiddenRequests)
 			for other, requests := range work {
 				if other != tool {
 					refused = append(refused, requests...)
@@ -341,7 +341,7 @@ func TestTokenIsGoodForItsNodeAlone(t *testing.T) {
 	c := cluster(t)
 	c.MakeNode("own-1", "48", "195924424Ki")
 	c.MakeNode("own-2", "48", "195924424Ki")
-	mine, nobodys := account(t, c, "polder", "own-1"), account(t, c, "polder", "")
+	mine, unbound := account(t, c, "polder", "own-1"), account(t, c, "polder", "")
 	status := func(node string) string { return core + "/nodes/" + node + "/status" }
 	const own, resources = "ValidatingAdmissionPolicy 'polder-own-node'", "ValidatingAdmissionPolicy 'polder-own-resources'"
 	for _, one := range []struct {
@@ -352,7 +352,7 @@ func TestTokenIsGoodForItsNodeAlone(t *testing.T) {
 	}{
 		// The refused requests come first: once the first one is refused, the server knows the policies.
 		{"another node", mine, patch("merge", status("own-2"), amount), own + " with binding 'polder-own-node' denied request: Polder's token is of node own-1: it may not write nodes own-2"},
-		{"a token of no node", nobodys, patch("merge", status("own-1"), amount), "Polder's token names no node: it must be a pod's, or be bound to a node"},
+		{"a token of no node", unbound, patch("merge", status("own-1"), amount), "Polder's token names no node: it must be a pod's, or be bound to a node"},
 		{"another node's object", mine, patch("apply", cnrs+"/own-2?fieldManager=r", cnr("own-2", "")), "Polder's token is of node own-1: it may not write customnoderesources own-2"},
 		{"the machine's CPUs", mine, patch("merge", status("own-1"), `{"status":{"allocatable":{"cpu":"480"}}}`), resources + " with binding 'polder-own-resources' denied request: Polder may change its own resources alone, not cpu"},
 		{"without pods", mine, patch("merge", status("own-1"), `{"status":{"capacity":{"pods":null}}}`), "Polder may change its own resources alone, not pods"},

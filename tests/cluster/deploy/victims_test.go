@@ -84,7 +84,7 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 		c.Kubectl("delete", "pods", "-n", namespace, "polder-evict-of-ev-1", "--grace-period=0", "--force")
 		c.Apply(template(t, "form=single", "serviceAccount.perTool=true", "scheduler.enabled=true"))
 	})
-	mine, bound, nobodys := podOf(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "")
+	mine, bound, unbound := podOf(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "")
 	const policy = "ValidatingAdmissionPolicy 'polder-own-evictions' with binding 'polder-own-evictions' denied request: "
 	const only = policy + "Polder may evict only "
 	for _, policies := range []struct {
@@ -96,7 +96,7 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 			{"another node's", mine, evicted("ev-theirs", true), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
 			{"another node's, in earnest", mine, evicted("ev-theirs", false), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
 			{"no node's", mine, evicted("ev-nobodys", false), "it may not evict pods of no node"},
-			{"with a token of no node", nobodys, evicted("ev-mine", false), policy + "Polder's token names no node"},
+			{"with a token of no node", unbound, evicted("ev-mine", false), policy + "Polder's token names no node"},
 			{"a service", mine, evicted("ev-service", false), only + "reclaimed pods"},
 			{"a service that Koordinator's label calls BE", mine, evicted("ev-both", false), only + "reclaimed pods"},
 			{"a labelled one, of no rule in force", mine, evicted("ev-labelled", false), only + "reclaimed pods"},
@@ -171,7 +171,7 @@ func TestEventsAboutOwnPodsAlone(t *testing.T) {
 	if status, answer := c.API(http.MethodPost, events, event("event-kubelets", "kubelet", "event-1", about("event-mine", uid("event-mine")))); status != http.StatusCreated {
 		t.Fatalf("status %d: %s", status, answer)
 	}
-	mine, nobodys := podOf(t, c, "polder-evict", "event-1"), account(t, c, "polder-evict", "")
+	mine, unbound := podOf(t, c, "polder-evict", "event-1"), account(t, c, "polder-evict", "")
 	const policy = "ValidatingAdmissionPolicy 'polder-own-events' with binding 'polder-own-events' denied request: "
 	series := `{"series":{"count":2,"lastObservedTime":"2026-11-21T10:01:00.000000Z"}}`
 	dry := func(r request) request {
@@ -186,7 +186,7 @@ func TestEventsAboutOwnPodsAlone(t *testing.T) {
 		{"another node's pod without its UID", mine, ours("event-0", "event-theirs", ""), "about pods of event-2"},
 		{"as another node", mine, post(events, event("event-0", "polder-evict", "event-2", about("event-mine", ""))), policy + "Polder's token is of node event-1: its events have that as reportingInstance"},
 		{"as kubelet", mine, post(events, event("event-0", "kubelet", "event-1", about("event-mine", ""))), "a reportingController of Polder's"},
-		{"with a token of no node", nobodys, ours("event-0", "event-mine", ""), "Polder's token names no node"},
+		{"with a token of no node", unbound, ours("event-0", "event-mine", ""), "Polder's token names no node"},
 		{"about a node", mine, post(events, event("event-0", "polder-evict", "event-1", `"apiVersion":"v1","kind":"Node","name":"event-1","namespace":"default"`)), policy + "Polder's events are about pods"},
 		{"kubelet's", mine, patch("merge", events+"/event-kubelets", series), "a reportingController of Polder's"},
 		{"its own", mine, ours("event-1", "event-mine", uid("event-mine")), ""},
