@@ -144,7 +144,7 @@ func TestConflicts(t *testing.T) {
 	c := begin(t)
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
-	stop := c.pester(cnrPath+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
+	stop := c.patchRepeatedly(cnrPath+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
 	for i := range 10 {
 		keys := []string{"CPUPressure"}[:i%2]
 		c.until(x, func() *tick.Tick { return taint(c.offer(44000, bytes), keys...) }, "cnr (written|unchanged)")
@@ -178,7 +178,7 @@ func TestConflictingTaints(t *testing.T) {
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
 	var theirs atomic.Int64
-	stop := c.pester(cnrPath+c.node, func(i int) string {
+	stop := c.patchRepeatedly(cnrPath+c.node, func(i int) string {
 		theirs.Store(int64(i))
 		// As a careful writer does: with the resourceVersion that it has read.
 		status, body, err := c.TryAPI(t.Context(), http.MethodGet, cnrPath+c.node, "")
@@ -215,9 +215,9 @@ func TestConflictingTaints(t *testing.T) {
 	t.Logf("they have written %d times", stop())
 }
 
-// pester patches an object again and again until the test calls the returned function, which returns the number of patches, or until
+// patchRepeatedly patches an object again and again until the test calls the returned function, which returns the number of patches, or until
 // the test ends. It skips an empty patch.
-func (c *cluster) pester(path string, patch func(i int) string) (stop func() (writes int)) {
+func (c *cluster) patchRepeatedly(path string, patch func(i int) string) (stop func() (writes int)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done, writes := make(chan struct{}), 0
 	go func() {

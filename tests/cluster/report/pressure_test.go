@@ -169,7 +169,7 @@ func TestTaintNode(t *testing.T) {
 	expect("a taint", 0, theirs, cpu)
 
 	// Another program writes the Node all the time.
-	stop := c.pester("/api/v1/nodes/"+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
+	stop := c.patchRepeatedly("/api/v1/nodes/"+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
 	for i := range 10 {
 		keys := []string{"CPUPressure", "MemoryPressure"}[:i%3]
 		c.until(x, next(keys...), settled)
