@@ -67,7 +67,7 @@ var cold = suite{
 	name:  "cold",
 	doc:   "cold memory of batch is taken back, once for each tick that asks for it, and the pod's waiting stops it",
 	mount: mountV2,
-	tests: []test{{"cold memory", takeCold}},
+	tests: []test{{"cold memory", reclaimCold}},
 }
 
 // swapModules are loaded for compressed memory, in this order.
@@ -121,9 +121,9 @@ func stalled(dir string) (total int64) {
 	return total
 }
 
-// takeCold runs a batch job that uses an eighth of its memory. The rest is reclaimed step by step, and the job continues; when it needs
+// reclaimCold runs a batch job that uses an eighth of its memory. The rest is reclaimed step by step, and the job continues; when it needs
 // all of it again, it is left alone. A tick that asks for memory asks once, however often it comes.
-func takeCold(t *T) {
+func reclaimCold(t *T) {
 	t.swapOn()
 	t.group("/cold", "cpuset", "cpu", "memory", "pids")
 	job := t.group("/cold/job")
