@@ -109,7 +109,7 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 		report:  "--to node,nodemetric",
 	}
 	w.start(pipe)
-	w.heldUnderSystemd(d, pod)
+	w.limitedUnderSystemd(d, pod)
 	w.classified(d, map[string]string{pod: tick.QoSReclaimed, service: tick.QoSShared})
 
 	for n := 1; n <= 7; n++ { // more than isolate tolerates from an opponent: --contest is 5
@@ -124,10 +124,10 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 	seen := w.resets(d)
 	w.await("kubelet resets the quota with its update of each minute", func() string { return w.resetsBeyond(d, seen) })
 	w.log("kubelet's own update")
-	w.heldUnderSystemd(d, pod)
+	w.limitedUnderSystemd(d, pod)
 	w.restartKubelet()
 	w.on("systemctl daemon-reload")
-	w.heldUnderSystemd(d, pod)
+	w.limitedUnderSystemd(d, pod)
 	w.stopPipe()
 	w.judgeResets(d)
 	w.on("isolate --restore --if-exists --journal " + journal)
@@ -136,12 +136,12 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 	}
 
 	w.start(pipe)
-	w.heldUnderSystemd(d, pod)
+	w.limitedUnderSystemd(d, pod)
 	w.opposed(d)
 }
 
-// heldUnderSystemd waits until the batch pod is limited: by its tier's quota, and by the idle class of its own cgroup.
-func (w *world) heldUnderSystemd(d driver, pod string) {
+// limitedUnderSystemd waits until the batch pod is limited: by its tier's quota, and by the idle class of its own cgroup.
+func (w *world) limitedUnderSystemd(d driver, pod string) {
 	w.Helper()
 	throttled := w.throttled(d)
 	w.await("the tier has its quota and the pod is idle", func() string {

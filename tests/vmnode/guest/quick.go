@@ -10,7 +10,7 @@ import (
 	"polder/tests/vmnode/wire"
 )
 
-// The host polls files, and counts of their lines with a text. A shell with its commands takes more time of an emulated
+// The host polls whole files, and the number of their lines that contain a text. A shell with its commands takes more time of an emulated
 // CPU for that than kubelet does for its work.
 var (
 	quickCat   = regexp.MustCompile(`^cat((?: /[A-Za-z0-9_./,:@-]+)+)( 2>/dev/null \|\| true)?$`)
