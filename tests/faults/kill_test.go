@@ -65,7 +65,7 @@ func (m *numbered) whole(line []byte) error {
 	return nil
 }
 
-var givenUp = regexp.MustCompile(`droppedTicks=(\d+)`)
+var droppedTicks = regexp.MustCompile(`droppedTicks=(\d+)`)
 
 // number is the number of an output tick, by its beginning.
 func number(x seen) int {
@@ -85,7 +85,7 @@ type row struct {
 	sent     int
 	came     int     // the position of the last tick that was waited for
 	reported int64   // by all runs of the killed tool
-	givenUp  []int64 // for each kill, how many ticks the tool reported at its end as dropped
+	dropped  []int64 // for each kill, how many ticks the tool reported at its end as dropped
 	started  time.Time
 }
 
@@ -179,7 +179,7 @@ func (r *row) check(lastOf []int) figures {
 	for i, last := range lastOf {
 		lost, reported := 0, 0
 		if i > 0 {
-			reported = int(r.givenUp[i-1])
+			reported = int(r.dropped[i-1])
 		}
 		for n := from; n <= last; n++ {
 			reported = max(reported, counted[n])
@@ -219,11 +219,11 @@ func (r *row) kill(s syscall.Signal, waiting int, within time.Duration) (last in
 		r.t.Fatalf("%s ended with status %d after %s; want %d: %s", r.killed.tool, status, s, want, r.killed.log)
 	}
 	var reported int64
-	for _, m := range givenUp.FindAllStringSubmatch(r.killed.log.String(), -1) {
+	for _, m := range droppedTicks.FindAllStringSubmatch(r.killed.log.String(), -1) {
 		n, _ := strconv.ParseInt(m[1], 10, 64)
 		reported += n
 	}
-	r.givenUp = append(r.givenUp, reported-r.reported)
+	r.dropped = append(r.dropped, reported-r.reported)
 	r.reported = reported
 	last = r.send()
 	r.killed.start()

@@ -140,20 +140,20 @@ func TestFaultStopped(t *testing.T) {
 				}
 			}
 			out.whole()
-			given := map[string]int64{}
-			await.Until(t, patient, "ticks were given up and counted", await.Is(func() bool {
-				given["collect"] = dropped.most()
+			counts := map[string]int64{}
+			await.Until(t, patient, "ticks were dropped and counted", await.Is(func() bool {
+				counts["collect"] = dropped.most()
 				if all := out.all(); victim == "evict" || victim == "report" { // isolate precedes them, and drops ticks as collect does
-					given["isolate"] = all[len(all)-1].Isolation.DroppedTicks
+					counts["isolate"] = all[len(all)-1].Isolation.DroppedTicks
 				}
-				return given["collect"]+given["isolate"] > 0
+				return counts["collect"]+counts["isolate"] > 0
 			}))
 			for name, p := range stages {
 				if strings.Contains(p.log.String(), "dropped a line") {
 					t.Errorf("%s got an invalid line: %s", name, p.log)
 				}
 			}
-			t.Logf("figures | %s stopped | %s | ticks dropped and counted: %v | %d stale ticks, none acted on | RSS before/during/after KiB:%s", victim, still, given, stale, memory.String())
+			t.Logf("figures | %s stopped | %s | ticks dropped and counted: %v | %d stale ticks, none acted on | RSS before/during/after KiB:%s", victim, still, counts, stale, memory.String())
 		})
 	}
 }
