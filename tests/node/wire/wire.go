@@ -40,7 +40,7 @@ const Socket = "/run/containerd/containerd.sock"
 
 // Hierarchy is a mounted cgroup hierarchy.
 type Hierarchy struct {
-	// Mount is its path, Type cgroup or cgroup2, Options what tells it from others: cpu, or name=systemd.
+	// Mount is its path, Type cgroup or cgroup2, Options what distinguishes it: cpu, or name=systemd.
 	Mount, Type, Options string
 }
 
