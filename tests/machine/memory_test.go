@@ -67,8 +67,8 @@ func smallMachine(t *testing.T) (machine, service, batch, job *group.Group) {
 	return machine, service, batch, job
 }
 
-// capBatch runs the real tools on a sample of the small machine, and applies the advice.
-func capBatch(t *testing.T, service, batch, job *group.Group, arguments ...string) (restore func()) {
+// limitBatch runs the real tools on a sample of the small machine, and applies the advice.
+func limitBatch(t *testing.T, service, batch, job *group.Group, arguments ...string) (restore func()) {
 	t.Helper()
 	version := 2
 	if batch.Read("memory.limit_in_bytes") != "" {
@@ -104,7 +104,7 @@ func TestBatchThatGrowsLeavesServicesTheirMemory(t *testing.T) {
 
 	t.Run("without a limit", func(t *testing.T) {
 		_, service, batch, job := smallMachine(t)
-		capBatch(t, service, batch, job, "--batch-memory", "none", "--service-memory", "none")
+		limitBatch(t, service, batch, job, "--batch-memory", "none", "--service-memory", "none")
 		job.Run(t, grow)
 		await.Until(t, time.Minute, "batch has grown", await.Is(func() bool { return usage(t, batch) > 430*mebibyte }))
 		held := usage(t, service)
@@ -117,7 +117,7 @@ func TestBatchThatGrowsLeavesServicesTheirMemory(t *testing.T) {
 		_, service, batch, job := smallMachine(t)
 		limit := func() string { return batch.Read("memory.limit_in_bytes", "memory.max") }
 		first := limit()
-		restore := capBatch(t, service, batch, job, "--service-memory", "none")
+		restore := limitBatch(t, service, batch, job, "--service-memory", "none")
 		if limit() == first {
 			t.Fatalf("batch has no limit: %s", limit())
 		}

@@ -149,8 +149,8 @@ func (l *lab) start(space string, job bool, arguments ...string) (stop func()) {
 	return stop
 }
 
-// felt is the latency of the service's client, and what the jobs sent meanwhile.
-type felt struct {
+// latencies is what the service's client measured, and what the jobs sent meanwhile.
+type latencies struct {
 	P50, P99, Seconds, Bytes float64
 	batchBits                float64
 }
@@ -158,7 +158,7 @@ type felt struct {
 // requests is the number of requests of a measurement.
 const requests = 200
 
-func (l *lab) ask() (f felt) {
+func (l *lab) ask() (f latencies) {
 	l.t.Helper()
 	before := l.sent()
 	if err := json.Unmarshal([]byte(l.in("peer", l.wire, "ask", nodeAddress+":7001", fmt.Sprint(requests))), &f); err != nil {
@@ -201,7 +201,7 @@ func (l *lab) awaitBacklog(full bool) {
 	})
 }
 
-func (f felt) String() string {
+func (f latencies) String() string {
 	return fmt.Sprintf("p50 %6.1f ms, p99 %6.1f ms, service %5.1f Mbit/s, batch %5.1f Mbit/s", 1e3*f.P50, 1e3*f.P99, f.Bytes*8/f.Seconds/1e6, f.batchBits/1e6)
 }
 
