@@ -37,8 +37,8 @@ const attack = `</script><script>alert(1)</script>`
 // tab is a page in its own browser, with the browser's errors.
 type tab struct {
 	context.Context
-	mu         sync.Mutex
-	complaints []string
+	mu       sync.Mutex
+	reported []string
 }
 
 func open(t *testing.T) *tab {
@@ -73,11 +73,11 @@ func open(t *testing.T) *tab {
 		defer x.mu.Unlock()
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
-			x.complaints = append(x.complaints, e.ExceptionDetails.Error())
+			x.reported = append(x.reported, e.ExceptionDetails.Error())
 		case *runtime.EventConsoleAPICalled:
-			x.complaints = append(x.complaints, fmt.Sprintf("console: %s", e.Args[0].Value))
+			x.reported = append(x.reported, fmt.Sprintf("console: %s", e.Args[0].Value))
 		case *cdplog.EventEntryAdded:
-			x.complaints = append(x.complaints, e.Entry.Text)
+			x.reported = append(x.reported, e.Entry.Text)
 		}
 	})
 	return x
@@ -93,7 +93,7 @@ func (x *tab) do(t *testing.T, actions ...chromedp.Action) {
 func (x *tab) errors() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.complaints
+	return x.reported
 }
 
 // until waits until an expression is true.
