@@ -126,7 +126,7 @@ func BenchmarkKernelThreads(b *testing.B) {
 	own := h.ways()
 	ways := []way{own[0], own[2], {"cpu.idle on the tier, the kernel's threads at nice -20", func(b *testing.B, m *measurement) func() {
 		b.Helper()
-		end, back := own[2].begin(b, m), hurryKernelThreads(b)
+		end, back := own[2].begin(b, m), raiseKernelThreads(b)
 		return func() { end(); back() }
 	}}}
 	table := newTable()
@@ -136,8 +136,8 @@ func BenchmarkKernelThreads(b *testing.B) {
 	fmt.Print(table.markdown())
 }
 
-// hurryKernelThreads gives the kernel's threads the highest priority of the normal class; the function that it returns reverts each one's.
-func hurryKernelThreads(b *testing.B) (back func()) {
+// raiseKernelThreads gives the kernel's threads the highest priority of the normal class; the function that it returns reverts each one's.
+func raiseKernelThreads(b *testing.B) (back func()) {
 	b.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
