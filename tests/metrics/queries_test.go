@@ -43,8 +43,8 @@ func parse(t *testing.T, texts map[string]string) map[string]query {
 	return found
 }
 
-// complaints lists the errors of a query, compared with all known metrics.
-func complaints(q query, all map[string]*family) (wrong []string) {
+// queryErrors lists the errors of a query, compared with all known metrics.
+func queryErrors(q query, all map[string]*family) (wrong []string) {
 	if q.Error != "" {
 		return []string{q.Error}
 	}
@@ -128,7 +128,7 @@ func TestAlerts(t *testing.T) {
 		t.Fatalf("%d alerts", len(texts))
 	}
 	for name, q := range parse(t, texts) {
-		for _, wrong := range complaints(q, all) {
+		for _, wrong := range queryErrors(q, all) {
 			t.Errorf("%s: %s: %s", name, wrong, texts[name])
 		}
 		if q.Type != "vector" {
@@ -263,7 +263,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for name, q := range parse(t, texts) {
-		for _, wrong := range complaints(q, all) {
+		for _, wrong := range queryErrors(q, all) {
 			t.Errorf("%s: %s: %s", name, wrong, texts[name])
 		}
 		for _, m := range inLegend.FindAllStringSubmatch(name, -1) {
@@ -298,7 +298,7 @@ func TestQueriesThatAreWrong(t *testing.T) {
 		queries[q] = q
 	}
 	for name, q := range parse(t, queries) {
-		if wrong := strings.Join(complaints(q, all), "; "); !strings.Contains(wrong, texts[name]) {
+		if wrong := strings.Join(queryErrors(q, all), "; "); !strings.Contains(wrong, texts[name]) {
 			t.Errorf("%s: %q; want %q", name, wrong, texts[name])
 		}
 	}
