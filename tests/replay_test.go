@@ -27,8 +27,8 @@ type keyboard struct {
 	drawn []byte
 }
 
-// sitDown runs a command on a terminal of 120 columns and 40 lines, which is its controlling terminal.
-func sitDown(t *testing.T, cmd *exec.Cmd) *keyboard {
+// startOnTerminal runs a command on a terminal of 120 columns and 40 lines, which is its controlling terminal.
+func startOnTerminal(t *testing.T, cmd *exec.Cmd) *keyboard {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -132,7 +132,7 @@ func TestReplayKeys(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), binaries.Path(t, "report"), "--speed", "0.01", "--from", "08:46:10", "--input", day)
 	cmd.Env = append(os.Environ(), "TERM=xterm", "LANG=C.UTF-8", "NO_COLOR=1")
 	cmd.Stderr = &log
-	k := sitDown(t, cmd)
+	k := startOnTerminal(t, cmd)
 	defer func() {
 		if t.Failed() {
 			_ = cmd.Process.Kill() // it may have ended

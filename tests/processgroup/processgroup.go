@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Command is exec.CommandContext for a program that starts others: when ctx ends its whole process group is killed. It waits for processes
-// that have left the group and hold the output open for five seconds more and no longer.
+// Command is exec.CommandContext for a program that starts others: when ctx ends its whole process group is killed. It waits five more
+// seconds, and no longer, for processes that have left the group and hold the output open.
 func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
