@@ -112,7 +112,7 @@ func TestBadObjectsAreRefused(t *testing.T) {
 			config("EvictionConfiguration", `{config: {}, nodeLabelSelector: a=b, ephemeralSelector: {nodeNames: [n1], lastDuration: 1h}}`),
 			"nodeLabelSelector and ephemeralSelector.nodeNames exclude each other: nodes are chosen by labels or by name",
 		},
-		"names for ever": {
+		"names without a duration": {
 			config("AdminQoSConfiguration", `{config: {}, ephemeralSelector: {nodeNames: [n1]}}`),
 			"nodeNames and lastDuration go together: what is for nodes by name holds for a limited time",
 		},
@@ -128,7 +128,7 @@ func TestBadObjectsAreRefused(t *testing.T) {
 			config("AdminQoSConfiguration", `{config: {}, priority: 3}`),
 			"priority counts among label selectors alone: set nodeLabelSelector too",
 		},
-		"bounds the wrong way round": {
+		"reversed bounds": {
 			config("AdminQoSConfiguration", `{config: {evictionConfig: {cpuPressureEvictionConfig: {loadLowerBoundRatio: 3, loadUpperBoundRatio: 2}}}}`),
 			"loadLowerBoundRatio must not be above loadUpperBoundRatio: the node is tainted before anybody is evicted",
 		},

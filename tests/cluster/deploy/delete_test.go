@@ -35,7 +35,7 @@ func TestDeleteOwnPodsAlone(t *testing.T) {
 		}{
 			// The refused requests come first and have no effect if accepted: once they are refused, the server knows role and policy.
 			{"another node's", mine, dry("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
-			{"another node's, in earnest", mine, pod("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
+			{"another node's, without dry run", mine, pod("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
 			{"no node's", mine, pod("del-nobodys"), policy + "Polder's token is of node del-1: it may not delete pods of no node"},
 			{"with a token of no node", unbound, pod(of.mine), policy + "Polder's token names no node"},
 			{"a service", mine, pod("del-service"), policy + "Polder may delete only reclaimed pods"},

@@ -149,11 +149,11 @@ func TestUpgradeNeedsTheDefinitions(t *testing.T) {
 	if left := c.Kubectl("get", "mutatingadmissionpolicies", "-o", "name"); left != "" || pod("default") != "" {
 		t.Errorf("there is %s, and %s", left, pod("default"))
 	}
-	// Without the profiles policy koordinator does no harm, and the notes name what is missing.
+	// Policy koordinator without the profiles does no harm, and the notes name what is missing.
 	if out, err := run("upgrade", "polder", chart, "--set", "policy=koordinator"); err != nil || !strings.Contains(out, "no definition of NodeMetrics, and helm upgrade installs none: "+first) {
 		t.Errorf("helm returns %v: %s", err, out)
 	}
-	// The value that the chart asks for is sufficient.
+	// The remedy that the chart's message names is sufficient.
 	c.ApplyFile(manifests + "/crds")
 	c.Established()
 	if out, err := run(enable...); err != nil || strings.Contains(out, "no definition of NodeMetrics") {

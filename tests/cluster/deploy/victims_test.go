@@ -94,7 +94,7 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 		{nil, []attempt{
 			// The refused requests come first and have no effect if accepted: once they are refused, the server knows role and policy.
 			{"another node's", mine, evicted("ev-theirs", true), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
-			{"another node's, in earnest", mine, evicted("ev-theirs", false), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
+			{"another node's, without dry run", mine, evicted("ev-theirs", false), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
 			{"no node's", mine, evicted("ev-nobodys", false), "it may not evict pods of no node"},
 			{"with a token of no node", unbound, evicted("ev-mine", false), policy + "Polder's token names no node"},
 			{"a service", mine, evicted("ev-service", false), only + "reclaimed pods"},
@@ -180,8 +180,8 @@ func TestEventsAboutOwnPodsAlone(t *testing.T) {
 	}
 	for _, one := range []attempt{
 		// The requests that each policy refuses come first, and have no effect if the server does not know the policy yet.
-		{"another node's pod, to try", mine, dry(ours("event-0", "event-theirs", "")), "about pods of event-2"},
-		{"as another node, to try", mine, dry(post(events, event("event-0", "polder-evict", "event-2", about("event-mine", "")))), policy},
+		{"another node's pod, in a dry run", mine, dry(ours("event-0", "event-theirs", "")), "about pods of event-2"},
+		{"as another node, in a dry run", mine, dry(post(events, event("event-0", "polder-evict", "event-2", about("event-mine", "")))), policy},
 		{"another node's pod", mine, ours("event-0", "event-theirs", uid("event-theirs")), "'polder-own-event-pods' denied request: Polder's token is of node event-1: it may not write events about pods of event-2"},
 		{"another node's pod without its UID", mine, ours("event-0", "event-theirs", ""), "about pods of event-2"},
 		{"as another node", mine, post(events, event("event-0", "polder-evict", "event-2", about("event-mine", ""))), policy + "Polder's token is of node event-1: its events have that as reportingInstance"},
