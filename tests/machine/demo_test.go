@@ -147,10 +147,10 @@ func TestDemo(t *testing.T) {
 		t.Errorf("batch CPUs %v; want none alone, and some in both other parts\n%s%s", batch, out, log)
 	}
 	if !strings.HasSuffix(strings.TrimSpace(table), "everything was put back: the batch job's cgroup is as it was") {
-		t.Errorf("the last line of %s does not report that every value was restored", out)
+		t.Errorf("the last line of %s is not that everything was put back", out)
 	}
 	if !strings.Contains(log, "restored ") {
-		t.Errorf("stderr = %q; want the restored values", log)
+		t.Errorf("stderr = %q; want what was put back", log)
 	}
 	if reclaimed := reclaimedColumn(t, out[:strings.Index(out, "\n\n")+1]); len(reclaimed) == 0 {
 		t.Errorf("no tick has an offer: %s", out)
