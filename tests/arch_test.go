@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// pkg is what go list -json says of a package, in part.
+// pkg is a part of the output of go list -json.
 type pkg struct {
 	ImportPath   string
 	Imports      []string
@@ -16,7 +16,7 @@ type pkg struct {
 	XTestImports []string
 }
 
-// pure packages decide and do nothing: time comes from the tick, and the world from their arguments.
+// pure packages only decide: time comes from the tick, and all other input from their arguments.
 var pure = []string{
 	"polder/advise/policy", "polder/advise/histogram", "polder/advise/class", "polder/advise/guard", "polder/advise/disk", "polder/advise/limits", "polder/advise/cold", "polder/advise/network", "polder/advise/katalyst", "polder/advise/harvest",
 	"polder/advise/koordinator", "polder/advise/koordinator/annotation", "polder/advise/koordinator/batch", "polder/advise/koordinator/suppress", "polder/advise/koordinator/burst", "polder/advise/koordinator/memory", "polder/advise/koordinator/resctrl", "polder/advise/koordinator/revert",
@@ -30,7 +30,7 @@ var pure = []string{
 // pureMayImport are the project's packages that pure ones may import, beside others of their own tool.
 var pureMayImport = []string{"polder/lib/tick", "polder/lib/choice", "polder/lib/clip", "polder/lib/phrase", "polder/lib/cpus", "polder/lib/window", "polder/lib/qos", "polder/lib/quantity", "polder/lib/fields", "polder/lib/customconfig", "polder/lib/evictconfig", "polder/lib/series", "polder/lib/sloconfig", "polder/lib/schemata"}
 
-// impure are the standard library's ways to the world.
+// impure are the standard library's packages with side effects.
 var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall", "log", "log/slog", "io/ioutil", "golang.org/x/sys/unix"}
 
 // soleImporter names the one package that may import a heavy library.
@@ -70,7 +70,7 @@ func listPackages(t *testing.T) []pkg {
 	return list
 }
 
-// room is the top-level directory of a package of ours.
+// room is the top-level directory of one of our packages.
 func room(path string) string {
 	rest, ok := strings.CutPrefix(path, "polder/")
 	if !ok {

@@ -23,9 +23,9 @@ import (
 	"polder/tests/processgroup"
 )
 
-// Every command of README.md and docs/ runs as it is written, ends well, and prints what the page shows below it. It runs on real cgroups,
-// which are the test's own: there the root has batch.slice, shop.slice and system.slice, and /run and /var/lib have nothing but
-// a journal of isolate. What needs more than that has a mark of pages.Places, and is counted: no command is without a place.
+// Every command of README.md and docs/ runs as it is written, succeeds, and prints the output that the page shows. It runs on real cgroups,
+// which are the test's own: there the root has batch.slice, shop.slice and system.slice, and /run and /var/lib have only
+// a journal of isolate. A block that needs more has a mark of pages.Places, and is counted: no command is without a place.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, program := range [][2]string{{"curl", "curl"}, {"ip", "iproute2"}, {"jq", "jq"}, {"nsenter", "util-linux"}, {"python3", "python3"}} {
@@ -44,7 +44,7 @@ func TestCommands(t *testing.T) {
 			lookups += marked[name]
 		}
 	}
-	// A new command is run somewhere. Who adds one that cannot be, counts it here.
+	// A new command must run somewhere. One that cannot run is counted here.
 	if lookups > 6 {
 		t.Errorf("%d commands are only looked up; there were 6: mark the new one with a place that runs it", lookups)
 	}
@@ -53,7 +53,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Blocks that work on recordings alone run on any machine, by any user.
+// Blocks that work on recordings alone run on any machine, as any user.
 func TestRecordingCommands(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "jq", "jq")
@@ -62,10 +62,10 @@ func TestRecordingCommands(t *testing.T) {
 	}
 }
 
-// ofMachine are blocks that look at the machine, or change it.
+// ofMachine are blocks that read the machine, or change it.
 var ofMachine = regexp.MustCompile(`\b(collect|isolate|colocate|curl) |/(run|sys|proc|var|etc)/|\b(ps|ss|sysctl|findmnt) `)
 
-// commands runs the blocks of all pages, and looks at those that are marked. Without namespaces it leaves out those of the machine.
+// commands runs the blocks of all pages, and checks those that are marked. Without namespaces it omits those of the machine.
 func commands(t *testing.T, n *namespaces) (ran int, marked map[string]int) {
 	t.Helper()
 	marked = map[string]int{}
@@ -96,7 +96,7 @@ func commands(t *testing.T, n *namespaces) (ran int, marked map[string]int) {
 	return ran, marked
 }
 
-// look compares what can be said of a block without running it: its syntax, and that targets and packages that it names are there.
+// look checks a block without running it: its syntax, and that targets and packages that it names exist.
 func look(t *testing.T, b pages.Block) {
 	t.Helper()
 	makefile, err := os.ReadFile("../Makefile")
@@ -127,10 +127,10 @@ func look(t *testing.T, b pages.Block) {
 	}
 }
 
-// noon are the pages whose day is a reader's own, of batch/etl at 12:03. The others' day is the recording that the project has.
+// noon are the pages whose day is a recording by the reader, of batch/etl at 12:03. The others' day is the project's recording.
 var noon = []string{"README.md", "docs/explain.md", "docs/recordings.md"}
 
-// scratch makes a directory with what the pages expect to be there: the recordings by the names that they use, and configuration.
+// scratch makes a directory with the files that the pages expect: the recordings under the names that they use, and configuration.
 func scratch(t *testing.T, page, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -177,7 +177,7 @@ type namespaces struct {
 	group *group.Group
 }
 
-// machine starts that process. Its root cgroup is a cgroup of the test's: what a page does to /batch.slice it does to that one's.
+// machine starts that process. Its root cgroup is a cgroup of the test: what a page does to /batch.slice it does to that one's.
 func machine(t *testing.T) *namespaces {
 	t.Helper()
 	g := group.New(t, nil, "docs")
@@ -229,7 +229,7 @@ exec sleep 100000
 	return &namespaces{pid: holder.Process.Pid, group: g}
 }
 
-// removeBelow ends all that runs below a cgroup, and removes the cgroups below it.
+// removeBelow ends all processes below a cgroup, and removes the cgroups below it.
 func removeBelow(t *testing.T, g *group.Group) {
 	var below []string
 	for _, top := range g.Dirs {
@@ -243,7 +243,7 @@ func removeBelow(t *testing.T, g *group.Group) {
 	}
 	await.Until(t, time.Minute, "remove the cgroups below "+g.Name, func() (left string) {
 		for _, dir := range below {
-			pids, _ := os.ReadFile(dir + "/cgroup.procs") // none where it is gone
+			pids, _ := os.ReadFile(dir + "/cgroup.procs") // none if it is gone
 			for pid := range strings.FieldsSeq(string(pids)) {
 				_ = exec.Command("kill", "-KILL", pid).Run() // it may have ended
 			}
@@ -255,7 +255,7 @@ func removeBelow(t *testing.T, g *group.Group) {
 	})
 }
 
-// restore puts back what the blocks of other pages have set: a value that is in force already is neither written nor journalled.
+// restore reverts what the blocks of other pages have set: a value that is already in force is neither written nor journalled.
 func (n *namespaces) restore(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command("nsenter", "--target", fmt.Sprint(n.pid), "--mount", "--net", "--cgroup",
@@ -265,14 +265,14 @@ func (n *namespaces) restore(t *testing.T) {
 	}
 }
 
-// run runs a block in one shell, in the namespaces where there are some, until its end or, where untilFile names a file, until that has something in it, when it presses Ctrl-C.
+// run runs a block in one shell, in the namespaces if there are any. If untilFile names a file, it presses Ctrl-C when that has content.
 func (n *namespaces) run(t *testing.T, dir string, b pages.Block, untilFile string) {
 	t.Helper()
 	scratch := t.TempDir()
 	var script strings.Builder
 	script.WriteString("set -o pipefail\n")
 	for i, x := range b.Examples {
-		// 141 is a stage that wrote when the next one had enough.
+		// 141 is a stage that wrote after the next one had ended.
 		command := x.Command
 		if b.Mark == pages.Terminal {
 			command = pages.OnTerminal(command)
@@ -287,7 +287,7 @@ func (n *namespaces) run(t *testing.T, dir string, b pages.Block, untilFile stri
 	if untilFile != "" {
 		n.restore(t)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for a block that does not end: two of them hold a tick every 10 s
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // stops a block that does not end: two of them hold a tick every 10 s
 	defer cancel()
 	command := []string{"bash", path}
 	if n != nil {
@@ -299,7 +299,7 @@ func (n *namespaces) run(t *testing.T, dir string, b pages.Block, untilFile stri
 	if b.Mark == "" {
 		cmd.Env = append(cmd.Env, "POLDER_COLLECT_COUNT=2")
 	}
-	stderr, err := os.Create(filepath.Join(scratch, "stderr")) // a file: what a block leaves running holds it open
+	stderr, err := os.Create(filepath.Join(scratch, "stderr")) // a file: processes that a block leaves running hold it open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,11 +318,11 @@ func (n *namespaces) run(t *testing.T, dir string, b pages.Block, untilFile stri
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
 	}
 	err = cmd.Wait()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left running
-	said, _ := os.ReadFile(stderr.Name())
-	failed, _ := os.ReadFile(filepath.Join(scratch, "failed")) // none where nothing failed
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes that it left running
+	log, _ := os.ReadFile(stderr.Name())
+	failed, _ := os.ReadFile(filepath.Join(scratch, "failed")) // none if nothing failed
 	if untilFile == "" && err != nil || len(failed) > 0 {
-		t.Errorf("%s:%d: %v\n%s%s", b.Page, b.Line, err, failed, said)
+		t.Errorf("%s:%d: %v\n%s%s", b.Page, b.Line, err, failed, log)
 	}
 	for i, x := range b.Examples {
 		printed, err := os.ReadFile(fmt.Sprintf("%s/%d", scratch, i))

@@ -47,7 +47,7 @@ func TestConfigurationPage(t *testing.T) {
 			t.Fatalf("%s: a table of a few lines:\n%s", kind.Name, want)
 		}
 		if diff := cmp.Diff(want, table); diff != "" && !*update {
-			t.Errorf("%s: %s is not what evict's settings say; run make golden (-want +got):\n%s", path, kind.Name, diff)
+			t.Errorf("%s: %s differs from evict's settings; run make golden (-want +got):\n%s", path, kind.Name, diff)
 		}
 		page = before + begin + want + end + after
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// page is a tool's page in docs/: its --manual, so that it cannot say anything else.
+// page is a tool's page in docs/: its --manual, so that the two cannot differ.
 func page(t *testing.T, tool string) string {
 	t.Helper()
 	manual, err := command(tool, "--manual").Output()
@@ -24,7 +24,7 @@ func page(t *testing.T, tool string) string {
 	return fmt.Sprintf("<!-- %s --manual: make golden regenerates this page. -->\n%s", tool, manual)
 }
 
-// The pages of the tools are what --manual prints; go test -update writes them.
+// The pages of the tools are the output of --manual; go test -update writes them.
 func TestPages(t *testing.T) {
 	for _, tool := range allCommands {
 		path := filepath.Join("..", "docs", id(tool)+".md")
@@ -46,7 +46,7 @@ func TestPages(t *testing.T) {
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 
-// Relative links in the documentation lead somewhere.
+// Relative links in the documentation have existing targets.
 func TestLinks(t *testing.T) {
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestMakeHelp(t *testing.T) {
 	}
 }
 
-// --version works for every tool, and completion in bash for these and for colocate: flags, and the values of flags that have some.
+// --version works for every tool, and completion in bash for these and for colocate: flags, and their values where they are listed.
 func TestVersionAndCompletion(t *testing.T) {
 	for _, tool := range allCommands {
 		out, err := command(tool, "--version").Output()
@@ -130,7 +130,7 @@ func TestVersionAndCompletion(t *testing.T) {
 	}
 }
 
-// completed is what bash offers for the last of the words, sorted.
+// completed returns bash's completions of the last of the words, sorted.
 func completed(t *testing.T, function string, words ...string) string {
 	t.Helper()
 	complete := exec.Command("bash", append([]string{"-c", `. ../scripts/completion.bash; function=$1; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))

@@ -13,8 +13,8 @@ import (
 	"polder/lib/tick/ticktest"
 )
 
-// Every tick that a script feeds to a tool or expects of one follows the contract's JSON Schema. Lines that are no ticks
-// are there to be refused; a tick that breaks the schema on purpose stands in a file whose name begins with "hostile".
+// Every tick that a script sends to a tool or expects of one follows the contract's JSON Schema. Invalid lines
+// are in the scripts to be refused; a tick that breaks the schema on purpose is in a file whose name begins with "hostile".
 func TestGoldensFollowTheSchema(t *testing.T) {
 	scripts, err := filepath.Glob("script/*.txtar")
 	if err != nil {

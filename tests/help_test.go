@@ -14,14 +14,14 @@ import (
 	"polder/tests/need"
 )
 
-// The help of a tool is two screens at most, and as wide as a terminal that stands beside another one.
+// The help of a tool fits on two screens, and in half the width of a wide terminal.
 const (
 	helpLines    = 100
 	helpColumns  = 100
 	helpExamples = 5
 )
 
-// help is what a tool prints for --help.
+// help is the output of --help.
 func help(t *testing.T, tool string) string {
 	t.Helper()
 	out, err := command(tool, "--help").CombinedOutput()
@@ -41,7 +41,7 @@ func helpBlocks(text string) map[string][]string {
 	return blocks
 }
 
-// --help fits on two screens, has an option in each line, and says where the rest is. The variables of options and their details are in
+// --help fits on two screens, has an option in each line, and names where the rest is. The variables of options and their details are in
 // the manual, which names every option.
 func TestHelpFits(t *testing.T) {
 	option := regexp.MustCompile(`^  --[a-z]`)
@@ -58,7 +58,7 @@ func TestHelpFits(t *testing.T) {
 		}
 		options := 0
 		for first, rest := range helpBlocks(text) {
-			// A family's line has the ends of its options' names, and may go on in the next one.
+			// A family's line has the ends of its options' names, and may continue in the next one.
 			if first == "Examples:" || strings.HasPrefix(first, "Limits and settings") || !strings.HasPrefix(rest[0], "  --") {
 				continue
 			}
@@ -75,7 +75,7 @@ func TestHelpFits(t *testing.T) {
 		}
 		for _, want := range []string{"Usage: " + tool + " [options]\n", "\nExit status: 0 ", " POLDER_" + strings.ToUpper(strings.ReplaceAll(tool, " ", "_")) + "_LOG_LEVEL is --log-level", tool + " --manual, man " + id(tool) + ", docs/" + id(tool) + ".md"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("%s --help does not say %q", tool, want)
+				t.Errorf("%s --help lacks %q", tool, want)
 			}
 		}
 		manual := page(t, tool)
@@ -103,7 +103,7 @@ func helpCommands(lines []string) (commands []string) {
 	return commands
 }
 
-// Every example of --help runs, on this machine and on a recording, and ends well. What would run for ever ends after two ticks, and
+// Every example of --help runs, on this machine and on a recording, and succeeds. Those that would run for ever end after two ticks, and
 // isolate and evict change nothing. The examples that need a cluster run in tests/cluster/fleet.
 func TestHelpExamples(t *testing.T) {
 	need.Program(t, "jq", "jq")
@@ -151,12 +151,12 @@ func TestHelpExamples(t *testing.T) {
 	}
 }
 
-// fleetTicks are those of a node whose agent goes, as collect fleet writes them.
+// fleetTicks are those of a node whose agent ends, as collect fleet writes them.
 const fleetTicks = `{"v":1,"node":"n1","time":"2026-11-21T12:01:00Z","sample":{"intervalSeconds":10,"agent":{"state":"notReady","since":"2026-11-21T12:00:30Z"},"fleet":{"nodes":10,"ready":9,"notReady":1},"pods":[{"uid":"u","namespace":"batch","name":"a","qos":"reclaimed"}]}}
 {"v":1,"node":"n1","time":"2026-11-21T12:21:00Z","sample":{"intervalSeconds":10,"agent":{"state":"notReady","since":"2026-11-21T12:00:30Z"},"fleet":{"nodes":10,"ready":9,"notReady":1},"pods":[{"uid":"u","namespace":"batch","name":"a","qos":"reclaimed"}]}}
 `
 
-// readDemo is the recording of the guides, moved to noon, the time that examples ask about.
+// readDemo is the recording of the guides, moved to noon, the time that the examples use.
 func readDemo(t *testing.T) string {
 	t.Helper()
 	f, err := os.Open("../scripts/demo-48cpu.jsonl.gz")

@@ -68,7 +68,7 @@ func TestPageOfADay(t *testing.T) {
 	}
 }
 
-// BenchmarkPageOfADay is what that page costs: seconds of CPU time.
+// BenchmarkPageOfADay is the page's cost: seconds of CPU time.
 func BenchmarkPageOfADay(b *testing.B) {
 	day := recordDay(b)
 	var took time.Duration
@@ -78,7 +78,7 @@ func BenchmarkPageOfADay(b *testing.B) {
 	b.ReportMetric(took.Seconds()/float64(b.N), "CPU-s/op")
 }
 
-// recordDay writes the day with an advice in each tick; its path is returned.
+// recordDay writes the day with advice in each tick; it returns the path.
 func recordDay(t testing.TB) string {
 	t.Helper()
 	var day bytes.Buffer
@@ -90,7 +90,7 @@ func recordDay(t testing.TB) string {
 	return recording
 }
 
-// runReport draws a recording as a page and returns the CPU time that this took.
+// runReport draws a recording as a page and returns the CPU time of that.
 func runReport(t testing.TB, recording, page string) time.Duration {
 	t.Helper()
 	report := exec.Command(binaries.Path(t, "report"), "--to", "html", "--input", recording, "--output", page)

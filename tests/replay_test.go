@@ -20,15 +20,15 @@ import (
 	"polder/tests/binaries"
 )
 
-// A keyboard is a terminal on which a recording is played, and the keys that somebody presses there.
+// A keyboard is a terminal on which a recording is played, and the keys that are pressed there.
 type keyboard struct {
 	*os.File
 	mu    sync.Mutex
 	drawn []byte
 }
 
-// sitDown runs a command on a terminal of 120 columns and 40 lines, which is its controlling terminal.
-func sitDown(t *testing.T, cmd *exec.Cmd) *keyboard {
+// startOnTerminal runs a command on a terminal of 120 columns and 40 lines, which is its controlling terminal.
+func startOnTerminal(t *testing.T, cmd *exec.Cmd) *keyboard {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -75,7 +75,7 @@ func sitDown(t *testing.T, cmd *exec.Cmd) *keyboard {
 // sequence is an escape sequence with which report draws.
 var sequence = regexp.MustCompile("\x1b\\[\\??[0-9;]*[A-Za-z]")
 
-// screen is the newest whole picture, as text.
+// screen is the newest complete screen, as text.
 func (k *keyboard) screen() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,7 +108,7 @@ func (k *keyboard) press(t *testing.T, keys string, texts ...string) {
 	}
 }
 
-// A recording is played on a terminal with a clock of its own and keys: space, arrows, those with shift, e, /, ? and q.
+// A recording is played on a terminal with its own clock and keys: space, arrows, those with shift, e, /, ? and q.
 func TestReplayKeys(t *testing.T) {
 	t.Parallel()
 	samples, err := exec.Command("gzip", "-dc", "../scripts/demo-48cpu.jsonl.gz").Output()
@@ -132,7 +132,7 @@ func TestReplayKeys(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), binaries.Path(t, "report"), "--speed", "0.01", "--from", "08:46:10", "--input", day)
 	cmd.Env = append(os.Environ(), "TERM=xterm", "LANG=C.UTF-8", "NO_COLOR=1")
 	cmd.Stderr = &log
-	k := sitDown(t, cmd)
+	k := startOnTerminal(t, cmd)
 	defer func() {
 		if t.Failed() {
 			_ = cmd.Process.Kill() // it may have ended
@@ -164,6 +164,6 @@ func TestReplayKeys(t *testing.T) {
 		t.Errorf("after q: %v: %s", err, log.String())
 	}
 	if log.Len() > 0 {
-		t.Errorf("report says %q; want nothing", log.String())
+		t.Errorf("report logs %q; want nothing", log.String())
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"polder/lib/tick"
 )
 
-// This machine, as it is: with no resctrl mounted, as almost everywhere, the knob is reported as unavailable and left alone, and
-// logged once; with it, what it can divide is in the tick, and a dry run says what would be written.
+// This machine, unchanged: with no resctrl mounted, as almost everywhere, the key is reported as unavailable and left alone, and
+// logged once; with it, what it can divide is in the tick, and a dry run reports what would be written.
 func TestResctrlOfThisMachine(t *testing.T) {
 	_, err := os.Stat("/sys/fs/resctrl/info")
 	mounted := err == nil
@@ -54,7 +54,7 @@ func TestResctrlOfThisMachine(t *testing.T) {
 	const strategies = `"sample":{"config":{"koordinator":{"from":"by hand","resourceQOS":{"beClass":{"resctrlQOS":{"enable":true}}}}},`
 	line = bytes.Replace(line, []byte(`"sample":{`), []byte(strategies), 1)
 	advised, _, lines := run(bytes.Repeat(line, 3), "advise", "--policy", "koordinator")
-	said := 0
+	reasons := 0
 	for text := range bytes.Lines(lines) {
 		l, err := tick.ParseLine(bytes.TrimSpace(text))
 		if err != nil {
@@ -66,7 +66,7 @@ func TestResctrlOfThisMachine(t *testing.T) {
 		}
 		for _, reason := range each.Advice.Reasons {
 			if strings.HasPrefix(reason, "resctrl") {
-				said++
+				reasons++
 				if unmounted := strings.Contains(reason, "not mounted at /sys/fs/resctrl"); unmounted == mounted || unmounted && !strings.HasSuffix(reason, "of BE are left alone") {
 					t.Errorf("reason %q; mounted: %v", reason, mounted)
 				}
@@ -74,11 +74,11 @@ func TestResctrlOfThisMachine(t *testing.T) {
 		}
 	}
 	named := len(advised.Advice.Resctrl) == 1 && advised.Advice.Resctrl[0].Group == "BE" && advised.Advice.Resctrl[0].Schemata == nil && advised.Advice.Resctrl[0].IfExists
-	if said == 0 || !mounted && (said != 1 || !named) {
-		t.Errorf("%d reasons of resctrl; groups %+v", said, advised.Advice.Resctrl)
+	if reasons == 0 || !mounted && (reasons != 1 || !named) {
+		t.Errorf("%d reasons of resctrl; groups %+v", reasons, advised.Advice.Resctrl)
 	}
 
-	// What is advised here, and what somebody else wants all the same, or advise did before it was unmounted.
+	// Today's advice, and another advice, by hand or from before resctrl was unmounted.
 	groups := []string{`{"group":"BE","ifExists":true}`, `{"group":"polder-test","schemata":["L3:0=1"],"cgroups":["/polder-no-such"]}`}
 	if mounted {
 		groups = groups[1:]
@@ -109,10 +109,10 @@ func isolateResctrl(t *testing.T, run func([]byte, string, ...string) (*tick.Tic
 		t.Errorf("the last tick's isolation %+v", i)
 	}
 	const why = "unavailable: resctrl is not mounted at /sys/fs/resctrl"
-	if strings.Count(log, why) != 1 || strings.Count(string(all), why) > 1 { // the tick that says it may have been given up for a newer one
-		t.Errorf("want it said once, in the log and in the ticks:\n%s\n%s", log, all)
+	if strings.Count(log, why) != 1 || strings.Count(string(all), why) > 1 { // the tick with it may have been dropped for a newer one
+		t.Errorf("want it once, in the log and in the ticks:\n%s\n%s", log, all)
 	}
 	if _, err := os.Stat("/sys/fs/resctrl/polder-test"); err == nil {
-		t.Error("a group was made where nothing is mounted")
+		t.Error("a group was created without a mount")
 	}
 }

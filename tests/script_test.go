@@ -1,4 +1,4 @@
-// Package tests runs the real binaries: scripts in script/*.txtar, and the rules of the house in arch_test.go.
+// Package tests runs the real binaries: scripts in script/*.txtar, and the project's import rules in arch_test.go.
 package tests
 
 import (
@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write what the tools print into the scr
 // tools are the binaries that the scripts call by name.
 var tools = binaries.Tools
 
-// allCommands are the tools and their subcommands, each of which has a help, a manual and completion of its own.
+// allCommands are the tools and their subcommands, each of which has its own help, manual and completion.
 var allCommands = slices.Concat(tools, binaries.Subcommands)
 
 // command runs one of them.

@@ -1,4 +1,4 @@
-// Package await is the one way for tests to wait: for a state, never for a time.
+// Package await is the only way for tests to wait: for a state, never for a time.
 package await
 
 import (
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// pause is the time between two looks at a state. After one that took longer, such as by a program, it is as long as that look, within
-// bounds: what is waited for may want the CPU.
+// pause is the time between two polls of a state. After a longer poll, such as by a program, it is as long as that poll, within
+// bounds: the awaited work may need the CPU.
 const (
 	pause     = 10 * time.Millisecond
 	longPause = time.Second
@@ -30,7 +30,7 @@ func Until(t testing.TB, limit time.Duration, what string, lacks func() string) 
 	}
 }
 
-// Is makes what Until takes of a condition that has nothing to say where it does not hold.
+// Is makes Until's function of a condition that has no details to report.
 func Is(condition func() bool) func() string {
 	return func() string {
 		if condition() {
@@ -40,8 +40,8 @@ func Is(condition func() bool) func() string {
 	}
 }
 
-// During looks for span whether something is wrong, and fails the test with it. It is for what must stay as it is for a time
-// that another program measures, such as a hold; where an event can show that something did not happen, wait for that event.
+// During polls for span whether something is wrong, and fails the test with it. It is for what must not change during a time
+// that another program measures, such as a hold-down; where an event can show that something did not happen, wait for that event.
 func During(t testing.TB, span time.Duration, what string, wrong func() string) {
 	t.Helper()
 	for end := time.Now().Add(span); ; time.Sleep(pause) {

@@ -52,9 +52,9 @@ func TestUntil(t *testing.T) {
 
 func TestIs(t *testing.T) {
 	if got := Is(func() bool { return true })(); got != "" {
-		t.Errorf("what holds lacks %q", got)
+		t.Errorf("a true condition lacks %q", got)
 	}
 	if got := Is(func() bool { return false })(); got == "" {
-		t.Error("what does not hold lacks nothing")
+		t.Error("a false condition lacks nothing")
 	}
 }

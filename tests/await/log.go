@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Log keeps what a program writes, and can be read while it writes.
+// Log collects a program's output, and can be read while the program writes.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer

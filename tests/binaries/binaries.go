@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variable names the directory of tools that are built already. Without it the first test that asks builds them.
+// Variable names the directory of tools that are already built. Without it the first test that needs them builds them.
 const Variable = "POLDER_BIN"
 
 // Version is what the tools print as theirs.
@@ -24,10 +24,10 @@ const Version = "v0.0.0-test"
 // Tools are the five tools, in the order of the pipe.
 var Tools = []string{"collect", "advise", "isolate", "evict", "report"}
 
-// Subcommands are those of the tools, as a user types them.
+// Subcommands are the tools' subcommands, as a user types them.
 var Subcommands = []string{"collect fleet", "evict fleet", "report fleet"}
 
-// Dir is the directory that has the tools, as an absolute path. Nobody may write there: see Link.
+// Dir is the directory of the tools, as an absolute path. No test may write there: see Link.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := Find()
@@ -54,7 +54,7 @@ var Find = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	for _, tool := range Tools {
-		// The stat is also what makes `go test` run a test again, and not print its cached result, when the tool has changed.
+		// The stat also makes `go test` run a test again, and not print its cached result, when the tool has changed.
 		if info, err := os.Stat(filepath.Join(dir, tool)); err != nil || info.Mode()&0o111 == 0 {
 			return "", fmt.Errorf("%s=%s has no program %s: without %[1]s the tests build it", Variable, dir, tool)
 		}
@@ -62,8 +62,8 @@ var Find = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// Build builds the tools into the checkout's bin/test and returns that directory. Tools that are as they should be are left
-// alone, so that tests that ran with them need not run again. Several processes may build at the same time: one waits for the other.
+// Build builds the tools into the checkout's bin/test and returns that directory. Tools that are up to date stay
+// unchanged, so that tests that ran with them need not run again. Several processes may build at the same time: one waits for the other.
 func Build() (string, error) {
 	top, err := checkout()
 	if err != nil {
@@ -120,7 +120,7 @@ func checkout() (string, error) {
 	}
 }
 
-// replace moves a file to where an equal one may be already, which then stays.
+// replace moves a file to a path; an equal file there stays.
 func replace(from, to string) error {
 	built, err := os.ReadFile(from)
 	if err != nil {
@@ -132,7 +132,7 @@ func replace(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// Link makes links to the tools in a directory, for tests that look for processes by the path of their program and must
+// Link makes links to the tools in a directory, for tests that find processes by the path of their program and must
 // not find those of other tests. Where links cannot be made it copies.
 func Link(dir string) error {
 	source, err := Find()
@@ -155,8 +155,8 @@ func Link(dir string) error {
 	return nil
 }
 
-// Main is the TestMain of a package whose tests look for processes by the path of their program: *dir is a directory that
-// has links to the tools, for this process alone.
+// Main is the TestMain of a package whose tests find processes by the path of their program: *dir is a directory with
+// links to the tools, for this process alone.
 func Main(m *testing.M, dir *string) int {
 	made, err := os.MkdirTemp("", "polder-bin-")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The tools say the version of the tests, and a second build leaves the files of the first alone.
+// The tools print the version of the tests, and a second build leaves the files of the first alone.
 func TestBuild(t *testing.T) {
 	dir, err := Build()
 	if err != nil {
@@ -34,7 +34,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// Linked tools run from where they were linked to.
+// Linked tools run from their links' directory.
 func TestLink(t *testing.T) {
 	dir := t.TempDir()
 	if err := Link(dir); err != nil {

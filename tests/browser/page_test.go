@@ -1,5 +1,5 @@
-// Package browser looks at the page of report --to html in a real Chromium: it loads, follows the pointer, searches, keeps hostile names as
-// text, and says no error.
+// Package browser tests the page of report --to html in a real Chromium: it loads, follows the pointer, searches, keeps hostile names as
+// text, and reports no error.
 package browser
 
 import (
@@ -34,11 +34,11 @@ var bin string
 
 const attack = `</script><script>alert(1)</script>`
 
-// tab is a page in a browser of its own, and what the browser complained of.
+// tab is a page in its own browser, with the browser's errors.
 type tab struct {
 	context.Context
-	mu         sync.Mutex
-	complaints []string
+	mu       sync.Mutex
+	reported []string
 }
 
 func open(t *testing.T) *tab {
@@ -73,11 +73,11 @@ func open(t *testing.T) *tab {
 		defer x.mu.Unlock()
 		switch e := event.(type) {
 		case *runtime.EventExceptionThrown:
-			x.complaints = append(x.complaints, e.ExceptionDetails.Error())
+			x.reported = append(x.reported, e.ExceptionDetails.Error())
 		case *runtime.EventConsoleAPICalled:
-			x.complaints = append(x.complaints, fmt.Sprintf("console: %s", e.Args[0].Value))
+			x.reported = append(x.reported, fmt.Sprintf("console: %s", e.Args[0].Value))
 		case *cdplog.EventEntryAdded:
-			x.complaints = append(x.complaints, e.Entry.Text)
+			x.reported = append(x.reported, e.Entry.Text)
 		}
 	})
 	return x
@@ -86,14 +86,14 @@ func open(t *testing.T) *tab {
 func (x *tab) do(t *testing.T, actions ...chromedp.Action) {
 	t.Helper()
 	if err := chromedp.Run(x, actions...); err != nil {
-		t.Fatalf("%v; the browser said %q", err, x.said())
+		t.Fatalf("%v; the browser reported %q", err, x.errors())
 	}
 }
 
-func (x *tab) said() []string {
+func (x *tab) errors() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.complaints
+	return x.reported
 }
 
 // until waits until an expression is true.
@@ -110,7 +110,7 @@ func (x *tab) text(t *testing.T, selector string) string {
 	return text
 }
 
-// pictures keeps screenshots where POLDER_SCREENSHOTS names a directory, for people.
+// pictures keeps screenshots if POLDER_SCREENSHOTS names a directory, for review.
 func (x *tab) picture(t *testing.T, name string) {
 	t.Helper()
 	var image []byte
@@ -125,7 +125,7 @@ func (x *tab) picture(t *testing.T, name string) {
 	}
 }
 
-// recording is the one that comes with the project, with hostile names in it, decided.
+// recording is the project's recording, with hostile names in it, decided.
 func recording(t *testing.T) []byte {
 	t.Helper()
 	day, err := exec.Command("gzip", "-dc", "../../scripts/demo-48cpu.jsonl.gz").Output()
@@ -177,7 +177,7 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("at the right:\n%s", late)
 	}
 
-	// A click holds the time, the keys step, Escape lets go.
+	// A click pins the time, the keys step, Escape releases it.
 	x.do(t, chromedp.Click("#charts .chart", chromedp.ByQuery))
 	x.until(t, `document.getElementById('at').textContent.startsWith('Held at')`)
 	held := x.text(t, "#at")
@@ -212,12 +212,12 @@ func TestPageInABrowser(t *testing.T) {
 			x.picture(t, fmt.Sprintf("%s-%d", scheme, width))
 		}
 	}
-	if said := x.said(); len(said) > 0 {
-		t.Errorf("the browser complains: %q", said)
+	if errors := x.errors(); len(errors) > 0 {
+		t.Errorf("the browser reports %q", errors)
 	}
 }
 
-// zoom drags over the first chart: all of them show that part of the time, until the whole of it is asked for.
+// zoom drags over the first chart: all of them show that part of the time, until they are reset.
 func (x *tab) zoom(t *testing.T) {
 	t.Helper()
 	axes := func() string {
@@ -252,7 +252,7 @@ func (x *tab) zoom(t *testing.T) {
 	}
 }
 
-// The live page draws what comes, and says when the stream has ended.
+// The live page draws new ticks, and reports when the stream has ended.
 func TestLivePageInABrowser(t *testing.T) {
 	t.Parallel()
 	x := open(t)
@@ -292,7 +292,7 @@ func TestLivePageInABrowser(t *testing.T) {
 	if err := report.Wait(); err != nil {
 		t.Errorf("report: %v", err)
 	}
-	if said := x.said(); len(said) > 0 {
-		t.Errorf("the browser complains: %q", said)
+	if errors := x.errors(); len(errors) > 0 {
+		t.Errorf("the browser reports %q", errors)
 	}
 }

@@ -15,11 +15,11 @@ const (
 	plotWidth, plotHeight   = 420, 370
 )
 
-// Bounds of the axes: batch's CPU as a part of the machine without the service, and the service's p99 against alone. What is beyond is
+// Bounds of the axes: batch's CPU as a part of the machine without the service, and the service's p99 against alone. Values beyond are
 // drawn at the edge.
 const mostRatio, leastRatio = 100.0, 0.5
 
-// colours are told apart by people who do not see red and green as others do (Okabe and Ito).
+// colours can be distinguished by people with colour blindness (Okabe and Ito).
 var colours = []string{"#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#F0E442"}
 
 // dot is a cell in one way.
@@ -28,7 +28,7 @@ type dot struct {
 	batch, ratio float64 // of the CPU that the service leaves; p99 beside batch against p99 alone
 }
 
-// dots are all cells that have a run alone. The CPU that is left is that of the machine without what was busy alone.
+// dots are all cells that have a run alone. The remaining CPU is the machine's without the usage of the service alone.
 func (t *table) dots(cpus int) (list []dot) {
 	for _, first := range t.rows {
 		if first.cell.job != nil {
@@ -49,7 +49,7 @@ func (t *table) dots(cpus int) (list []dot) {
 	return list
 }
 
-// chart draws all cells as an SVG: how much of the CPU that is left batch gets, and by how much the service's p99 is longer for it.
+// chart draws all cells as an SVG: the part of the remaining CPU that batch gets, and how much longer the service's p99 is for it.
 func (t *table) chart(cpus int) string {
 	x := func(part float64) float64 { return plotLeft + plotWidth*min(max(part, 0), 1.2)/1.2 }
 	y := func(ratio float64) float64 {
@@ -107,8 +107,8 @@ func TestChart(t *testing.T) {
 	x.add(cell{&services[0], 50, &jobs[0]}, "a <way>", 100, result{P99: 2, Batch: 1, Busy: 100})
 	svg := x.chart(2)
 	for _, want := range []string{
-		`cx="245.0" cy="30.0"`,  // half of what is left, and at the upper edge
-		`cx="420.0" cy="351.6"`, // all that is left, and as alone
+		`cx="245.0" cy="30.0"`,  // half of the remaining CPU, and at the upper edge
+		`cx="420.0" cy="351.6"`, // all of the remaining CPU, and a p99 as alone
 		"a &lt;way&gt;: nginx", "p99 1000.00 times that of alone, batch 50 %",
 	} {
 		if !strings.Contains(svg, want) {

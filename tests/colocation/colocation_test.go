@@ -18,7 +18,7 @@ import (
 	"polder/tests/need"
 )
 
-// way is one of keeping a batch job from the service; its end undoes it.
+// way is one way to protect the service from a batch job; its end reverts it.
 type way struct {
 	name  string
 	begin func(b *testing.B, m *measurement) (end func())
@@ -36,14 +36,14 @@ var ways = []way{
 	{"Polder, policy harvest", polder("harvest")},
 }
 
-// How long a cell runs before it is measured, and how long it is. Polder has its first decision in the second tick.
+// How long a cell runs before it is measured, and how long it is measured. Polder's first decision is in the second tick.
 const (
 	warm = 3 * time.Second
 	span = 4 * time.Second
 )
 
-// A measurement during which the host took more than tolerable percent of the machine says little of it. It is made once more, as long as
-// the run has not made that many of them again.
+// A measurement during which the host took more than tolerable percent of the machine means little. It is repeated once, unless
+// the run has already repeated that many of them.
 const (
 	tolerable = 2.0
 	mostAgain = 20
@@ -52,11 +52,11 @@ const (
 // cell is what is measured together: a service under a load beside a job.
 type cell struct {
 	service *service
-	percent int // of the machine, that the service and its client take alone
+	percent int // of the machine, that the service and its client use alone
 	job     *job
 }
 
-// cells are those of a full run, or of a short one: the first service beside every job, the others beside those that are most unlike.
+// cells are those of a full run, or of a short one: the first service beside every job, the others beside those that differ most.
 func cells(quick bool) (list []cell) {
 	for i := range services {
 		for j := range jobs {
@@ -79,7 +79,7 @@ type result struct {
 	Batch, Polder  float64 // CPUs
 	Busy           float64 // percent of the machine
 	Stolen         float64 // percent of the machine, that the host took from it
-	Outside        float64 // p99 of the server outside, in milliseconds; 0 where there is none
+	Outside        float64 // p99 of the server outside, in milliseconds; 0 without one
 }
 
 // measurement is the machine while one service runs.
@@ -88,8 +88,8 @@ type measurement struct {
 	service, batch, polder    *group.Group
 	classify                  string
 	spared                    []string     // processes of batch's cgroup that are not the job's: a container's own
-	again                     *int         // measurements that were made once more, over the whole run
-	outside                   *measurement // another server, with outsideRate requests a second; nil where there is none
+	again                     *int         // repeated measurements, over the whole run
+	outside                   *measurement // another server, with outsideRate requests a second; nil without one
 }
 
 // outsideRate is the rate of requests to the server outside, a second.
@@ -132,7 +132,7 @@ func BenchmarkColocation(b *testing.B) {
 	}
 	out := os.Getenv("COLOCATION_OUTPUT")
 	if out == "" {
-		fmt.Print(table.markdown()) // what a benchmark logs is not printed
+		fmt.Print(table.markdown()) // a benchmark's log is not printed
 		return
 	}
 	if err := table.write(out); err != nil {
@@ -143,7 +143,7 @@ func BenchmarkColocation(b *testing.B) {
 // measureService measures all cells of one service, alone first for each load.
 func measureService(b *testing.B, client string, s *service, own []cell, table *table, again *int) {
 	dir := b.TempDir()
-	// At the top, where systemd has its slices: batch work below a cgroup that holds services too spends what that has against the
+	// At the top, where systemd has its slices: batch work below a cgroup that also holds services uses up that cgroup's share against the
 	// kernel's own threads, which the services wait for (BenchmarkHierarchy).
 	m := &measurement{client: client, protocol: s.protocol, again: again, service: group.New(b, nil, "service"), batch: group.New(b, nil, "batch"), polder: group.New(b, nil, "polder")}
 	m.classifyInto(b, dir)
@@ -154,7 +154,7 @@ func measureService(b *testing.B, client string, s *service, own []cell, table *
 	m.cells(b, own, ways, table)
 }
 
-// classifyInto writes the rules of which cgroup is whose.
+// classifyInto writes the rules that classify the cgroups.
 func (m *measurement) classifyInto(b *testing.B, dir string) {
 	b.Helper()
 	m.classify = filepath.Join(dir, "classify.yaml")
@@ -179,11 +179,11 @@ func (m *measurement) cells(b *testing.B, list []cell, ways []way, table *table)
 	}
 }
 
-// rate is the rate at which the service and its client take so much of the machine.
+// rate is the rate at which the service and its client use so much of the machine.
 func (m *measurement) rate(b *testing.B, percent int) float64 {
 	b.Helper()
 	rate := 50.0
-	for range 3 { // a request costs less where more of them come
+	for range 3 { // a request costs less at higher rates
 		before := m.service.CPUTime(b)
 		m.load(b, rate, 2*time.Second, 0)
 		each := (m.service.CPUTime(b) - before).Seconds() / (rate * 2)
@@ -192,7 +192,7 @@ func (m *measurement) rate(b *testing.B, percent int) float64 {
 	return float64(int(rate))
 }
 
-// beside measures the service beside a job that is kept from it in one way.
+// beside measures the service beside a job in one way.
 func (m *measurement) beside(b *testing.B, j *job, w *way, rate float64) (r result) {
 	b.Helper()
 	b.Run(w.name+", "+j.name, func(b *testing.B) {
@@ -205,7 +205,7 @@ func (m *measurement) beside(b *testing.B, j *job, w *way, rate float64) (r resu
 	return r
 }
 
-// measure is what one run of the client shows, or a second one where the host disturbed the first more.
+// measure is the result of one run of the client, or of a second one if the host disturbed the first more.
 func (m *measurement) measure(b *testing.B, rate float64) result {
 	b.Helper()
 	r := m.once(b, rate)
@@ -218,7 +218,7 @@ func (m *measurement) measure(b *testing.B, rate float64) result {
 	return r
 }
 
-// once runs the client and reads what everybody used meanwhile.
+// once runs the client and reads all CPU usage meanwhile.
 func (m *measurement) once(b *testing.B, rate float64) result {
 	b.Helper()
 	type reading struct {
@@ -231,7 +231,7 @@ func (m *measurement) once(b *testing.B, rate float64) result {
 	}
 	begun := make(chan reading, 1)
 	timer := time.AfterFunc(warm, func() {
-		defer close(begun) // where the reading fails, it ends this goroutine alone
+		defer close(begun) // if the reading fails, it ends this goroutine alone
 		begun <- read()
 	})
 	defer timer.Stop()
@@ -255,7 +255,7 @@ func (m *measurement) once(b *testing.B, rate float64) result {
 	}
 }
 
-// loaded is what the client prints.
+// loaded is the client's output.
 type loaded struct {
 	Errors         int
 	P50, P99, P999 float64
@@ -267,7 +267,7 @@ func (m *measurement) load(b *testing.B, rate float64, span, skip time.Duration)
 	return m.startLoad(b, rate, span, skip)()
 }
 
-// startLoad starts the client; what it returns waits for its end.
+// startLoad starts the client; the function that it returns waits for its end.
 func (m *measurement) startLoad(b *testing.B, rate float64, span, skip time.Duration) func() loaded {
 	b.Helper()
 	cmd := exec.Command("sh", "-c", `read go; exec "$@"`, "sh", m.client, "-protocol", m.protocol, "-address", m.address,
@@ -295,7 +295,7 @@ func (m *measurement) startLoad(b *testing.B, rate float64, span, skip time.Dura
 	}
 }
 
-// polder runs the pipe with a policy, in a cgroup of its own.
+// polder runs the pipe with a policy, in its own cgroup.
 func polder(policy string) func(*testing.B, *measurement) func() {
 	return func(b *testing.B, m *measurement) func() {
 		b.Helper()
@@ -328,7 +328,7 @@ func logs(dir string) string {
 	return text.String()
 }
 
-// freePort is a port of loopback that nobody has.
+// freePort is an unused port of loopback.
 func freePort(b *testing.B) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

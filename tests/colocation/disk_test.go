@@ -20,8 +20,8 @@ import (
 	"polder/tests/vm/wire"
 )
 
-// BenchmarkColocationDisk measures redis with fsync on every write beside a job that fills the same disk, on this machine: cgroup v1 holds a
-// job to limits as far as it writes past the page cache itself. The results are a part of docs/colocation.md.
+// BenchmarkColocationDisk measures redis with fsync on every write beside a job that fills the same disk, on this machine: cgroup v1
+// limits a job only as far as it writes past the page cache itself. The results are a part of docs/colocation.md.
 func BenchmarkColocationDisk(b *testing.B) { disksBenchmark(b, "Disks", nativeDisk) }
 
 // BenchmarkColocationGuestDisk is the same in a guest with cgroup v2, where Polder has its whole loop.
@@ -51,7 +51,7 @@ func disksBenchmark(b *testing.B, title string, measure func(*testing.B, string)
 	}
 }
 
-// withSection is a page with a section in the place of the one of that title, or at the end.
+// withSection returns a page with a section in the place of the one with that title, or at the end.
 func withSection(page, title, text string) string {
 	heading := "\n## " + title + "\n"
 	before, old, _ := strings.Cut(page, heading)
@@ -62,13 +62,13 @@ func withSection(page, title, text string) string {
 	return before + heading + text + after
 }
 
-// direct is a job that writes past the page cache: what it writes is its own on cgroup v1, too.
+// direct is a job that writes past the page cache: cgroup v1, too, attributes these writes to it.
 var direct = stressor("hdd", "writes past the page cache", "--hdd-bytes 64m --hdd-opts direct", false)
 
-// limitOfDisk is what batch may write in a second on this machine.
+// limitOfDisk is batch's limit of writes a second on this machine.
 const limitOfDisk = "--batch-disk-max all=write:4Mi"
 
-// inBlkio makes the hierarchy of disks one of a cgroup's own.
+// inBlkio adds the hierarchy of disks to a cgroup.
 func inBlkio(b *testing.B, g *group.Group) {
 	b.Helper()
 	dir := "/sys/fs/cgroup/blkio" + g.Name
@@ -124,7 +124,7 @@ through it is written by the kernel's own threads, and is nobody's ([disk.md](di
 %s`, kernel(), table.rows[0].rate, rounds, rows.String())
 }
 
-// limited is a way that has begun when the kernel has batch's limit: what a pod writes is known with the second reading, after 5 s.
+// limited is a way that has started when the kernel has batch's limit: a pod's writes are known with the second reading, after 5 s.
 func limited(begin func(*testing.B, *measurement) func()) func(*testing.B, *measurement) func() {
 	return func(b *testing.B, m *measurement) func() {
 		b.Helper()
@@ -139,7 +139,7 @@ func limited(begin func(*testing.B, *measurement) func()) func(*testing.B, *meas
 	}
 }
 
-// writing is a way that tells how much the batch job wrote in a second while it was in force.
+// writing is a way that measures the batch job's writes a second while it is in force.
 func writing(w way, tell func(bytesPerSecond float64)) func(*testing.B, *measurement) func() {
 	return func(b *testing.B, m *measurement) func() {
 		b.Helper()
@@ -152,7 +152,7 @@ func writing(w way, tell func(bytesPerSecond float64)) func(*testing.B, *measure
 	}
 }
 
-// blkioWritten are the bytes that a cgroup of version 1 has written to disks itself.
+// blkioWritten is the number of bytes that a cgroup of version 1 has written to disks itself.
 func blkioWritten(b *testing.B, g *group.Group) (bytes float64) {
 	b.Helper()
 	for line := range strings.Lines(g.Read("blkio.throttle.io_service_bytes")) {

@@ -15,7 +15,7 @@ import (
 	"polder/tests/need"
 )
 
-// belowKubepods is a service in a hierarchy as kubelet makes it, without a kubelet, so that the weights are the only difference.
+// belowKubepods is a service in a hierarchy like kubelet's, without a kubelet, so that the weights are the only difference.
 var belowKubepods = service{"nginx below kubepods", "http", startNginx}
 
 // Weights as kubelet sets them on a machine of two CPUs (cpu.shares of cgroup v1).
@@ -42,7 +42,7 @@ func newHierarchy(b *testing.B) *hierarchy {
 	return h
 }
 
-// ways are the weights and classes that are compared, each put back at its end.
+// ways are the weights and classes that are compared, each reverted at its end.
 func (h *hierarchy) ways() []way {
 	weight := func(factor int) func(b *testing.B) {
 		return func(b *testing.B) { h.kubepods.Write(b, "cpu.shares", strconv.Itoa(factor*kubepodsShares)) }
@@ -74,8 +74,8 @@ func (h *hierarchy) ways() []way {
 	}
 }
 
-// BenchmarkHierarchy shows what a service below kubepods pays for batch below kubepods, while other programs of the machine work
-// outside: here a server with requests of its own, for kubelet, the container runtime and the like.
+// BenchmarkHierarchy shows the cost for a service below kubepods of batch below kubepods, while other programs of the machine work
+// outside: here a server with its own requests, in place of kubelet, the container runtime and the like.
 func BenchmarkHierarchy(b *testing.B) {
 	need.Root(b)
 	need.CgroupsV1(b, "cpu", "cpuacct")
@@ -108,8 +108,8 @@ func BenchmarkHierarchy(b *testing.B) {
 	}
 }
 
-// BenchmarkKernelThreads shows for what a service below kubepods waits that asks for the disk with each request: the kernel's own threads
-// (kworker, ksoftirqd, jbd2), which are kubepods' siblings at the top. Nothing is changed but their priority.
+// BenchmarkKernelThreads shows what a service below kubepods waits for if it uses the disk in each request: the kernel's own threads
+// (kworker, ksoftirqd, jbd2), which are kubepods' siblings at the top. Only their priority is changed.
 func BenchmarkKernelThreads(b *testing.B) {
 	need.Root(b)
 	need.CgroupsV1(b, "cpu", "cpuacct")
@@ -126,7 +126,7 @@ func BenchmarkKernelThreads(b *testing.B) {
 	own := h.ways()
 	ways := []way{own[0], own[2], {"cpu.idle on the tier, the kernel's threads at nice -20", func(b *testing.B, m *measurement) func() {
 		b.Helper()
-		end, back := own[2].begin(b, m), hurryKernelThreads(b)
+		end, back := own[2].begin(b, m), raiseKernelThreads(b)
 		return func() { end(); back() }
 	}}}
 	table := newTable()
@@ -136,8 +136,8 @@ func BenchmarkKernelThreads(b *testing.B) {
 	fmt.Print(table.markdown())
 }
 
-// hurryKernelThreads gives the kernel's threads the highest priority of the normal class; what it returns puts each one's own back.
-func hurryKernelThreads(b *testing.B) (back func()) {
+// raiseKernelThreads gives the kernel's threads the highest priority of the normal class; the function that it returns reverts each one's.
+func raiseKernelThreads(b *testing.B) (back func()) {
 	b.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {

@@ -21,7 +21,7 @@ func kubernetesCells() []cell {
 	return []cell{{&onKubernetes, 20, &jobs[0]}, {&onKubernetes, 50, &jobs[0]}}
 }
 
-// lab is a node with a pod for the service and one for the batch job. What runs in them is started by the benchmark, in the cgroups
+// lab is a node with a pod for the service and one for the batch job. The benchmark starts their programs, in the cgroups
 // that kubelet and containerd made for their containers.
 type lab struct {
 	node           *node.Node
@@ -34,7 +34,7 @@ const podIdle = "cpu.idle on the pod"
 
 func startLab(b *testing.B) *lab {
 	b.Helper()
-	controlplane.Need(b, "helm", "kubelet") // says how to build what is missing
+	controlplane.Need(b, "helm", "kubelet") // names how to build what is missing
 	config, err := node.SchedulerConfig(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
@@ -59,7 +59,7 @@ func pod(name, katalyst, koordinator, resources string) string {
 		"spec":{"containers":[{"name":"c","image":"registry.local/pause:1","imagePullPolicy":"Never","resources":%s}]}}`, name, katalyst, koordinator, resources)
 }
 
-// group is a cgroup of the node, as the machine has it.
+// group is a cgroup of the node, by its path on the machine.
 func (l *lab) group(cgroup string) *group.Group {
 	g := &group.Group{Name: cgroup}
 	for _, controller := range group.Controllers {
@@ -75,7 +75,7 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// ways are what is compared on a node: what kubelet does by itself, a line of shell, and Polder's policies.
+// ways are what is compared on a node: kubelet alone, a line of shell, and Polder's policies.
 func (l *lab) ways() []way {
 	pod := l.group(filepath.Dir(l.batch.Name))
 	idle := func(b *testing.B, _ *measurement) func() {
@@ -83,7 +83,7 @@ func (l *lab) ways() []way {
 		pod.Write(b, "cpu.idle", "1")
 		return func() {
 			pod.Write(b, "cpu.idle", "0")
-			pod.Write(b, "cpu.shares", "2") // as kubelet had it
+			pod.Write(b, "cpu.shares", "2") // kubelet's value
 		}
 	}
 	return []way{
@@ -141,7 +141,7 @@ func measureKubernetes(b *testing.B, l *lab, client string, table *table, again 
 	m.address = "127.0.0.1:" + port
 	spared := l.service.PIDs(b)
 	onKubernetes.start(b, l.service, dir, port)
-	b.Cleanup(func() { l.service.Kill(b, spared...) }) // nginx's workers outlive a master that is killed, and the pod's cgroup stays with them
+	b.Cleanup(func() { l.service.Kill(b, spared...) }) // nginx's workers outlive a killed master, and keep the pod's cgroup
 	answers(b, client, m.protocol, m.address)
 	m.cells(b, kubernetesCells(), l.ways(), table)
 }

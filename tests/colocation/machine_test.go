@@ -1,4 +1,4 @@
-// Package colocation measures what Polder is for: how long a service's requests take beside a batch job, and how much CPU the batch job
+// Package colocation measures Polder's purpose: how long a service's requests take beside a batch job, and how much CPU the batch job
 // gets, alone, beside an unmanaged job, beside one that a line of shell made idle, and under each of Polder's policies, all in one run.
 // `make bench-colocation` runs it and writes docs/colocation.md.
 package colocation
@@ -70,7 +70,7 @@ func startRedis(b *testing.B, g *group.Group, dir, port string, options ...strin
 	g.Run(b, fmt.Sprintf("exec redis-server --port %s --bind 127.0.0.1 --dir %s --save '' %s >%[2]s/redis.log", port, dir, strings.Join(options, " ")))
 }
 
-// job is a batch job: a shell script, with as many processes as asked for.
+// job is a batch job: a shell script, with the given number of processes.
 type job struct {
 	name   string
 	always bool // beside every service
@@ -95,7 +95,7 @@ func stressor(name, of, options string, always bool) job {
 	}}
 }
 
-// machineTime is the CPU time that the whole machine used, without what was idle or waited for a disk, and what the host took from this
+// machineTime is the CPU time that the whole machine used, without idle time and waits for a disk, and what the host took from this
 // virtual machine while it wanted to run.
 func machineTime(b *testing.B) (busy, stolen time.Duration) {
 	b.Helper()
@@ -114,7 +114,7 @@ func machineTime(b *testing.B) (busy, stolen time.Duration) {
 		switch {
 		case i == steal:
 			stolen = ticks
-		case i != idle && i != iowait && i < steal: // what is after it, guests, is in user time already
+		case i != idle && i != iowait && i < steal: // the fields after it, guests, are already in user time
 			busy += ticks
 		}
 	}
@@ -131,7 +131,7 @@ func build(b *testing.B) string {
 	return path
 }
 
-// answers waits until something takes connections.
+// answers waits until a program accepts connections.
 func answers(b *testing.B, client, protocol, address string) {
 	b.Helper()
 	await.Until(b, 30*time.Second, "the service answers", func() string {

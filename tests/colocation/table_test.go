@@ -41,8 +41,8 @@ func (t *table) add(c cell, way string, rate float64, r result) {
 	t.rows = append(t.rows, &row{c, way, rate, []result{r}})
 }
 
-// of is the median of a value, with the least and the most, over the rounds that the host did not disturb; over the one that it disturbed
-// least where it disturbed all.
+// of is the median of a value, with the least and the most, over the rounds that the host did not disturb; over the least disturbed
+// one if it disturbed all.
 func (r *row) of(value func(result) float64) (median, least, most float64) {
 	best := slices.MinFunc(r.results, func(a, b result) int { return cmp.Compare(a.Stolen, b.Stolen) })
 	var values []float64
@@ -129,8 +129,8 @@ Not measured here: clients on another machine; latency on cgroup v2 (a guest's C
 	return b.String()
 }
 
-// summary is a table with a line for each way, over all cells that are of a kind: geometric means, and how many cells are within 5 % of
-// alone as far as the rounds can tell. Batch's CPU is compared with the one line of shell that is named.
+// summary is a table with a line for each way, over all cells of a kind: geometric means, and how many cells are within 5 % of
+// alone as far as the rounds can show. Batch's CPU is compared with that of the one line of shell.
 func (t *table) summary(title string, of func(cell) bool, byHand string) string {
 	p99 := func(x result) float64 { return x.P99 }
 	type sums struct{ p50, p99, least, batch, cells, within float64 }
@@ -192,7 +192,7 @@ func (t *table) write(path string) error {
 	return errors.Join(os.WriteFile(path, []byte(t.page()), 0o644), os.WriteFile(svg, []byte(t.chart(runtime.NumCPU())), 0o644))
 }
 
-// kernel is the running kernel's version, and of its cgroups.
+// kernel is the running kernel's version, and that of its cgroups.
 func kernel() string {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	version := "cgroup v1"

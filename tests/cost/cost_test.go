@@ -23,10 +23,10 @@ const (
 	worker = "POLDER_COST_WORKER"
 )
 
-// settle is how long everything runs before it is measured: averages have begun, a garbage collection has been.
+// settle is how long all programs run before they are measured: averages have started, a garbage collection has run.
 var settle = quickOr(2*time.Second, 15*time.Second)
 
-// quickOr is what is full, but with QUICK=1, which shows that the benchmarks work and measures little.
+// quickOr is full, but with QUICK=1, which only shows that the benchmarks work.
 func quickOr[T any](quick, full T) T {
 	if os.Getenv("QUICK") != "" {
 		return quick
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work has that many threads of which each wakes twice a second for a moment, as those of services do. It does not end.
+// work runs that many threads of which each wakes twice a second for a moment, like those of services. It does not end.
 func work(threads int) {
 	for range threads {
 		go func() {
@@ -69,7 +69,7 @@ func containers(b *testing.B, count, threads int) *group.Group {
 	return above
 }
 
-// classify is the file of rules by which half of the containers are services and half are batch.
+// classify is the file of rules that makes half of the containers services and half batch.
 func classify(b *testing.B, above *group.Group) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "classify.yaml")
@@ -80,8 +80,8 @@ func classify(b *testing.B, above *group.Group) string {
 	return path
 }
 
-// share runs a script in a cgroup of its own, of that name, and returns the part of one CPU that it takes in percent; look, where given, is called
-// before it ends. What runs in the cgroup is ended.
+// share runs a script in its own cgroup of that name, and returns the part of one CPU that it uses in percent; look, if given, is called
+// before it ends. It ends the cgroup's processes.
 func share(b *testing.B, name, script string, span time.Duration, look func(*group.Group)) float64 {
 	b.Helper()
 	own := group.New(b, nil, name)
@@ -99,7 +99,7 @@ func share(b *testing.B, name, script string, span time.Duration, look func(*gro
 }
 
 // BenchmarkPipe is the whole pipe with a tick a second over 250 containers of 8 threads, of which each wakes twice a second: the part of
-// one CPU that it takes, its anonymous memory, tool by tool, and beside them the floor: what a bare loop over the cgroups' files takes
+// one CPU that it uses, its anonymous memory, tool by tool, and beside them the floor: the cost of a bare loop over the cgroups' files
 // that collect reads.
 func BenchmarkPipe(b *testing.B) {
 	need.Root(b)
@@ -138,8 +138,8 @@ func BenchmarkPipe(b *testing.B) {
 	}
 }
 
-// ticks is how many ticks have come through the pipe, by report's file: fewer than one a second where the machine is too busy, and then what
-// they cost is too little.
+// ticks is how many ticks have come through the pipe, by report's file: fewer than one a second if the machine is too busy, and then their
+// measured cost is too low.
 func ticks(b *testing.B, metrics string) float64 {
 	b.Helper()
 	page, err := os.ReadFile(metrics)
@@ -160,7 +160,7 @@ func ticks(b *testing.B, metrics string) float64 {
 }
 
 // BenchmarkCollectBesideCadvisor is collect and cAdvisor's manager over the same cgroups, each once a second, in turns: the parts of one
-// CPU that they take, and how many times as much cAdvisor does.
+// CPU that they use, and their ratio.
 func BenchmarkCollectBesideCadvisor(b *testing.B) {
 	need.Root(b)
 	span := quickOr(3*time.Second, 20*time.Second)
@@ -188,7 +188,7 @@ func BenchmarkCollectBesideCadvisor(b *testing.B) {
 	}
 }
 
-// process is a process's name, its CPU time in seconds, and its memory now and at its peak in MiB: what is anonymous, and all.
+// process is a process's name, its CPU time in seconds, and its memory now and at its peak in MiB: anonymous, and all.
 func process(b *testing.B, pid string) (name string, seconds, anonymous, peak float64) {
 	b.Helper()
 	status, err := os.ReadFile("/proc/" + pid + "/status")
@@ -198,7 +198,7 @@ func process(b *testing.B, pid string) (name string, seconds, anonymous, peak fl
 	for line := range strings.Lines(string(status)) {
 		key, value, _ := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
-		kib, _ := strconv.ParseFloat(strings.TrimSuffix(value, " kB"), 64) // only where it is an amount
+		kib, _ := strconv.ParseFloat(strings.TrimSuffix(value, " kB"), 64) // only if it is an amount
 		switch key {
 		case "Name":
 			name = value

@@ -15,8 +15,8 @@ import (
 	"polder/tests/group"
 )
 
-// floorFiles are the files of a container that collect holds open, with the number of seconds between two readings of one whose memory
-// stands still and which no quota holds back.
+// floorFiles are the files of a container that collect holds open, with the number of seconds between two readings of a container whose
+// memory does not change and which no quota throttles.
 var floorFiles = map[int][]struct {
 	controller, name string
 	every            int
@@ -38,12 +38,12 @@ var floorFiles = map[int][]struct {
 	},
 }
 
-// floor is the part of one CPU that bare loops take, in percent, once a second over the containers, beside all that runs there: over the
+// floor is the part of one CPU that bare loops use, in percent, once a second over the containers, beside the running programs: over the
 // files that collect reads, over all of them in each second, and over the schedstat of so many threads by name, which collect reads on
-// version 1. Nothing is done with what is read.
+// version 1. The loops do not use what they read.
 func floor(b *testing.B, above *group.Group, count int) (paced, all, threads float64) {
 	b.Helper()
-	const rounds, perRound = 10, 256 // the threads that collect looks at in a round
+	const rounds, perRound = 10, 256 // the threads that collect reads in a round
 	h, err := cgroup.Detect("/")
 	if err != nil {
 		b.Fatal(err)

@@ -1,4 +1,4 @@
-// Package deep says how long the tests are to run: `make test` shows that something works, `make test-deep` looks for what
+// Package deep selects how long the tests run: `make test` shows that a feature works, `make test-deep` looks for what
 // happens one time in a thousand.
 package deep
 
@@ -10,7 +10,7 @@ const Variable = "POLDER_DEEP"
 // Wanted reports whether tests run in their long form.
 func Wanted() bool { return os.Getenv(Variable) == "1" }
 
-// Or is long in the long form of the tests, and short otherwise: a number of rounds, a time.
+// Or returns long in the long form of the tests, and short otherwise: a number of rounds, a time.
 func Or[T any](short, long T) T {
 	if Wanted() {
 		return long

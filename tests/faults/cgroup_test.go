@@ -24,7 +24,7 @@ import (
 	"polder/tests/need"
 )
 
-// isolated is every file that isolate may have to put back, byte for byte.
+// isolated lists every file that isolate may have to restore, byte for byte.
 func isolated(t *testing.T, groups ...*group.Group) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -43,8 +43,8 @@ func isolated(t *testing.T, groups ...*group.Group) map[string]string {
 	return out
 }
 
-// TestFaultIsolateKilled has isolate killed at random moments of a loop that squeezes and lets go: no cgroup is empty or
-// wider than before then, and --restore, even one that is killed itself, gives back the first state, byte for byte. The
+// TestFaultIsolateKilled kills isolate at random moments of a loop that squeezes and releases batch: no cgroup is empty or
+// wider than before then, and --restore, even one that is killed itself, restores the first state, byte for byte. The
 // stop before every single write is TestKilledAtEveryWrite of isolate/apply.
 func TestFaultIsolateKilled(t *testing.T) {
 	need.Root(t)
@@ -121,14 +121,14 @@ func TestFaultIsolateKilled(t *testing.T) {
 			midway++
 		}
 		for _, g := range groups {
-			if g.Read("cpuset.cpus") == "" && exists("/sys/fs/cgroup/cpuset") { // on version 2 it means the parent's
+			if g.Read("cpuset.cpus") == "" && exists("/sys/fs/cgroup/cpuset") { // on version 2 an empty list means the parent's
 				t.Errorf("round %d: %s has no CPUs", round, g.Name)
 			}
 			if g != service && g != top && quota(g) > max(widest[g], 150_000) {
 				t.Errorf("round %d: %s has a quota of %d, before it had %d", round, g.Name, quota(g), widest[g])
 			}
 		}
-		if round%3 == 0 { // else the next run goes on from the journal
+		if round%3 == 0 { // otherwise the next run resumes from the journal
 			restores++
 			if round%2 == 0 { // a restore that is killed as well
 				half := launch(t, "isolate", "--restore", "--if-exists", "--journal", journal)
@@ -148,10 +148,10 @@ func TestFaultIsolateKilled(t *testing.T) {
 		t.Fatalf("at the end: after --restore (-first +now):\n%s\n%s", diff, log)
 	}
 	sunk.whole()
-	t.Logf("figures | isolate | squeeze and let go | SIGKILL | %d kills, %d with something changed | %d ticks | %d restores gave back the first state", rounds, midway, number, restores+1)
+	t.Logf("figures | isolate | squeeze and let go | SIGKILL | %d kills, %d with something changed | %d ticks | %d restores of the first state", rounds, midway, number, restores+1)
 }
 
-// TestFaultCgroupRemade has a cgroup removed and made again all the time while isolate reads and writes it.
+// TestFaultCgroupRemade removes a cgroup and creates it again all the time while isolate reads and writes it.
 func TestFaultCgroupRemade(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -220,10 +220,10 @@ func TestFaultCgroupRemade(t *testing.T) {
 	if diff := cmp.Diff(first, isolated(t, standing)); diff != "" {
 		t.Errorf("after --restore (-first +now):\n%s\n%s", diff, restored)
 	}
-	t.Logf("figures | a cgroup removed and made again %d times in %d rounds of isolate: status 0; %s; log: %s", made, ticks, restored, clip(log, 300))
+	t.Logf("figures | a cgroup removed and created again %d times in %d rounds of isolate: status 0; %s; log: %s", made, ticks, restored, clip(log, 300))
 }
 
-// TestFaultCgroupsComeAndGo has hundreds of cgroups stand and 50 a second replaced while collect runs.
+// TestFaultCgroupsComeAndGo replaces 50 of hundreds of cgroups a second while collect runs.
 func TestFaultCgroupsComeAndGo(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -297,7 +297,7 @@ func TestFaultCgroupsComeAndGo(t *testing.T) {
 		float64(replaced)/span.Seconds(), span.Round(time.Second), ticks, files, full, collect.descriptors(), memory, fullMemory, collect.rssKiB())
 }
 
-// TestFaultForkBomb has a fork bomb go off in the batch cgroup, within a limit of processes: the pipe goes on beside it.
+// TestFaultForkBomb starts a fork bomb in the batch cgroup, within a limit of processes: the pipe continues beside it.
 func TestFaultForkBomb(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -312,7 +312,7 @@ func TestFaultForkBomb(t *testing.T) {
 		}
 	}
 	if !limited {
-		t.Fatal("no pids controller to hold the fork bomb")
+		t.Fatal("no pids controller to limit the fork bomb")
 	}
 	dir := t.TempDir()
 	classify := filepath.Join(dir, "classify.yaml")
@@ -331,7 +331,7 @@ func TestFaultForkBomb(t *testing.T) {
 		launch(t, "evict", "--node", "n", "--input", paths[2], "--output", paths[3]),
 	}
 	_, at := out.await(5, "the pipe runs", func(x seen) bool { return x.Eviction != nil })
-	batch.Run(t, "exec perl -e 'fork while 1'") // goes on where it may fork no more, which a shell does not
+	batch.Run(t, "exec perl -e 'fork while 1'") // continues when fork fails, which a shell does not
 	begin := time.Now()
 	await.Until(t, patient, "the bomb has all 60 processes that it may have", func() string {
 		if n := batch.Read("pids.current"); n != "60" {
@@ -339,7 +339,7 @@ func TestFaultForkBomb(t *testing.T) {
 		}
 		return ""
 	})
-	_, end := out.await(at+deep.Or(20, 300), "the pipe goes on", func(seen) bool { return true })
+	_, end := out.await(at+deep.Or(20, 300), "the pipe continues", func(seen) bool { return true })
 	span := time.Since(begin)
 	for _, p := range stages {
 		p.alive()

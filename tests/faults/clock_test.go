@@ -44,8 +44,8 @@ func decodeAll(t *testing.T, out []byte, sections ...string) []*tick.Tick {
 }
 
 // The node's clock is set back and forth by an hour between two ticks: no hold-down, taint or cooldown lasts longer for
-// it, and no time is counted that did not pass. A tool's own clock cannot be set for a test; it is compared with the tick's
-// alone (--max-age), which the tick can be made to say.
+// it, and no time is counted that did not pass. A test cannot set a tool's own clock; the tool compares it only with the tick's
+// time (--max-age), which the test chooses.
 func TestFaultClockSteps(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -55,7 +55,7 @@ func TestFaultClockSteps(t *testing.T) {
 			const before, after = 20, 40
 			for i := range before + after {
 				at, load, batch := start.Add(time.Duration(i)*time.Second), 60.0, 900_000.0
-				if i >= before { // calm from here on, on the other clock
+				if i >= before { // idle from here on, on the other clock
 					at, load, batch = at.Add(step), 1, 1000
 				}
 				in.Write(guideTick(at, load, batch))
@@ -69,15 +69,15 @@ func TestFaultClockSteps(t *testing.T) {
 			}
 			reclaimed := func(i int) int64 { return *ticks[i].Advice.Reclaimed.MilliCPU }
 			if got := reclaimed(before); step < 0 && got != reclaimed(before-1) {
-				t.Errorf("at the step back %d are reclaimed; want %d still: no time has passed that was seen", got, reclaimed(before-1))
+				t.Errorf("at the step back %d are reclaimed; want %d still: no sampled time has passed", got, reclaimed(before-1))
 			}
 			if got, low := reclaimed(before+8), reclaimed(before-1); got <= low {
-				t.Errorf("8 s after the step %d are reclaimed, %d before; want more: the hold is 5s", got, low)
+				t.Errorf("8 s after the step %d are reclaimed, %d before; want more: the hold-down is 5s", got, low)
 			}
 			if len(ticks[before-1].Eviction.Taints) == 0 {
 				t.Errorf("no taint at the peak: %+v", ticks[before-1].Eviction)
 			}
-			// The window's share falls under 80% after 3 calm samples, then the taint's 5 s.
+			// The window's share falls below 80% after 3 calm samples, then the taint's 5 s.
 			if last := ticks[before+20].Eviction; len(last.Taints) > 0 {
 				t.Errorf("20 s after the step the taints are %+v; want none: they are kept for 5s", last.Taints)
 			}
@@ -92,8 +92,8 @@ func TestFaultClockSteps(t *testing.T) {
 	}
 }
 
-// A tick of an hour ago or ahead is passed on and not acted on, whichever of the two clocks is wrong; with the right time
-// again it is.
+// A tick of an hour ago or ahead is forwarded and not acted on, whichever of the two clocks is wrong; with the right time
+// it is acted on again.
 func TestFaultClockOfAnother(t *testing.T) {
 	t.Parallel()
 	root, dir := newMachine(t, 0), t.TempDir()
@@ -120,7 +120,7 @@ func TestFaultClockOfAnother(t *testing.T) {
 	}
 }
 
-// tree is all files below a directory with what is in them.
+// tree reads all files below a directory.
 func tree(t *testing.T, root string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -138,7 +138,7 @@ func tree(t *testing.T, root string) map[string]string {
 	return out
 }
 
-// changed names the files that are not as they were.
+// changed names the files that differ.
 func changed(before, after map[string]string) []string {
 	var names []string
 	for name, text := range after {

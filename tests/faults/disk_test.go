@@ -32,7 +32,7 @@ var outputCases = [][]string{
 	{"report", "--to", "prometheus", "--metrics-file", "x.prom"},
 }
 
-// A next stage that is gone ends a tool quietly, a disk that is full with status 1 and the reason. An output that was never
+// A next stage that has ended ends a tool quietly, a full disk with status 1 and the reason. An output that was never
 // open is the null device: Go's runtime opens that in its place.
 func TestFaultStdout(t *testing.T) {
 	t.Parallel()
@@ -45,14 +45,14 @@ func TestFaultStdout(t *testing.T) {
 		for _, out := range []struct {
 			name, redirect string
 			status         int
-			says           string
+			message        string
 		}{
 			{"the next stage is gone", "| true", 0, ""},
 			{"full", "> /dev/full", 1, "no space left on device"},
 			{"closed", ">&-", 0, ""},
 		} {
 			t.Run(strings.Join(c, " ")+" "+out.name, func(t *testing.T) {
-				// The tool's own status, also where it is not the pipe's last. The input comes only when the next stage is gone.
+				// The tool's own status, also where it is not the pipe's last. The input comes only when the next stage has ended.
 				script := `exec 3>&2; { sleep 0.05; "$@" 2>&3; echo "status $?" >&3; } ` + out.redirect
 				cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", script, "sh", filepath.Join(bin, c[0])}, c[1:]...)...)
 				cmd.Dir = t.TempDir()
@@ -63,15 +63,15 @@ func TestFaultStdout(t *testing.T) {
 				}
 				checkLog(t, c[0], log.String())
 				rest, status, _ := strings.Cut(log.String(), "status ")
-				if want := fmt.Sprintf("%d\n", out.status); status != want || !strings.Contains(rest, out.says) {
-					t.Errorf("status %q, standard error %q; want %q and %q", status, rest, want, out.says)
+				if want := fmt.Sprintf("%d\n", out.status); status != want || !strings.Contains(rest, out.message) {
+					t.Errorf("status %q, standard error %q; want %q and %q", status, rest, want, out.message)
 				}
 			})
 		}
 	}
 }
 
-// fullDisk is a directory without room for more than what is there already, until free is called.
+// fullDisk is a directory without room for more data until free is called.
 func fullDisk(t *testing.T) (dir string, fill, free func()) {
 	t.Helper()
 	dir = t.TempDir()
@@ -90,7 +90,7 @@ func fullDisk(t *testing.T) (dir string, fill, free func()) {
 	return dir, fill, free
 }
 
-// A full disk stops no stream: every tick comes out, what could not be kept is said, and the old file is whole.
+// A full disk stops no stream: every tick comes out, failed saves are logged, and the old file is complete.
 func TestFaultDiskFull(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -102,10 +102,10 @@ func TestFaultDiskFull(t *testing.T) {
 		input.Write(made.line(n))
 	}
 	for _, c := range []struct {
-		file   string
-		status int // a state that is lost at the end is a failure; metrics are another's to watch
-		says   string
-		args   []string
+		file    string
+		status  int // a state that is lost at the end is a failure; lost metrics are not
+		message string
+		args    []string
 	}{
 		{"collect.json", 1, "no space left on device", []string{"collect", "--root", machine, "--interval", "10ms", "--count", "20", "--state"}},
 		{"advise.json", 1, "no space left on device", []string{"advise", "--state"}},
@@ -123,22 +123,22 @@ func TestFaultDiskFull(t *testing.T) {
 			fill()
 			out, log := runTool(t, c.status, input.Bytes(), args...)
 			free()
-			// On a busy machine collect gives up ticks that its reader is too slow for. It counts them, but for the last ones.
+			// On a busy machine collect drops ticks that its reader is too slow for. It counts them, except the last ones.
 			ticks, dropped, least := decodeAll(t, out, tick.SectionSample), 0, 20
 			if last := ticks[len(ticks)-1].Sample; c.args[0] == "collect" && last != nil {
 				dropped, least = int(last.DroppedTicks), 18
 			}
 			if all := len(ticks) + dropped; all < least || all > 20 {
-				t.Errorf("%d ticks came out, and %d were given up; want 20 in all", len(ticks), dropped)
+				t.Errorf("%d ticks came out, and %d were dropped; want 20 in all", len(ticks), dropped)
 			}
-			if !strings.Contains(log, c.says) {
-				t.Errorf("log = %q; want %q", clip(log, 1000), c.says)
+			if !strings.Contains(log, c.message) {
+				t.Errorf("log = %q; want %q", clip(log, 1000), c.message)
 			}
 			after, err := os.ReadFile(path)
 			if err != nil || !bytes.Equal(after, before) {
 				t.Errorf("%s is %q, %v; want the old one, whole: %q", c.file, after, err, before)
 			}
-			runTool(t, 0, input.Bytes(), args...) // with room again it goes on
+			runTool(t, 0, input.Bytes(), args...) // with room again it continues
 			if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
 				t.Errorf("%v, %v are left", left, err)
 			}
@@ -146,7 +146,7 @@ func TestFaultDiskFull(t *testing.T) {
 	}
 }
 
-// Without room for the journal isolate writes no cgroup: what could not be put back is not touched.
+// Without room for the journal isolate writes no cgroup: it changes nothing that it could not restore.
 func TestFaultJournalFull(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -156,11 +156,11 @@ func TestFaultJournalFull(t *testing.T) {
 	made := newNumbered(100, own.Name)
 	args := []string{"isolate", "--node", "n", "--max-age", "1h", "--journal", journal}
 	before := fmt.Sprint(isolated(t, own))
-	put(t, journal, "") // it can be opened, and not written
+	put(t, journal, "") // it can be opened, but not written
 	fill()
 	out, _ := runTool(t, 0, made.line(1), args...)
 	if !bytes.Contains(out, []byte("not written, for it could not be put back")) || !bytes.Contains(out, []byte(`"applied":0`)) {
-		t.Errorf("isolation = %s; want nothing applied, and why", clip(string(out), 2000))
+		t.Errorf("isolation = %s; want nothing applied, and the reason", clip(string(out), 2000))
 	}
 	if now := fmt.Sprint(isolated(t, own)); now != before {
 		t.Errorf("the cgroup is %s; want it untouched, %s", now, before)
@@ -176,7 +176,7 @@ func TestFaultJournalFull(t *testing.T) {
 	}
 }
 
-// A state file that is torn anywhere, of another version or of another tool is said and left aside.
+// A state file that is torn anywhere, of another version or of another tool is logged and ignored.
 func TestFaultTornState(t *testing.T) {
 	t.Parallel()
 	machine, dir := newMachine(t, 3), t.TempDir()
@@ -212,7 +212,7 @@ func TestFaultTornState(t *testing.T) {
 				put(t, path, string(state))
 				out, log := runTool(t, 0, input, args...)
 				if len(out) == 0 || log == "" && name != "null inside" {
-					t.Errorf("%s: output %q, log %q; want ticks, and that it starts without it", name, clip(string(out), 200), log)
+					t.Errorf("%s: output %q, log %q; want ticks, and a log that it starts without it", name, clip(string(out), 200), log)
 				}
 				if again, err := os.ReadFile(path); err != nil || !bytes.Contains(again, []byte(`"version":`)) {
 					t.Errorf("%s: the state at the end is %q, %v", name, clip(string(again), 200), err)
@@ -222,7 +222,7 @@ func TestFaultTornState(t *testing.T) {
 	}
 }
 
-// A journal that was torn anywhere, or that has another's lines, is read as far as it is good, and nothing else is touched.
+// A journal that is torn anywhere, or contains foreign lines, is read as far as it is valid, and nothing else is changed.
 func TestFaultTornJournal(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -274,7 +274,7 @@ func TestFaultTornJournal(t *testing.T) {
 		}
 		whole = apply()
 	}
-	for i := range 12 { // torn: what is whole is put back or, where it is not known to be ours, left alone with status 1
+	for i := range 12 { // torn: complete lines are restored or, where they are not known to be ours, left alone with status 1
 		put(t, journal, string(whole[:len(whole)*i/12]))
 		runTool(t, anyStatus, nil, "isolate", "--restore", "--if-exists", "--journal", journal)
 		if now := fmt.Sprint(isolated(t, beside)); now != untouched {

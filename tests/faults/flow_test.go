@@ -22,10 +22,10 @@ import (
 	"polder/tests/await"
 )
 
-// patient is how long the fault tests wait for anything: they say what happens, not how fast a busy machine does it.
+// patient is how long the fault tests wait for anything: they check what happens, not how fast a busy machine does it.
 const patient = 90 * time.Second
 
-// proc is one of the tools at work; it may be started again.
+// proc is a running tool; it may be restarted.
 type proc struct {
 	t    *testing.T
 	tool string
@@ -35,7 +35,7 @@ type proc struct {
 	done chan error
 }
 
-// launch starts a tool, which is ended with the test.
+// launch starts a tool, and ends it with the test.
 func launch(t *testing.T, tool string, args ...string) *proc {
 	t.Helper()
 	p := &proc{t: t, tool: tool, args: args, log: &await.Log{}}
@@ -52,7 +52,7 @@ func launch(t *testing.T, tool string, args ...string) *proc {
 func (p *proc) start() {
 	p.t.Helper()
 	p.cmd = exec.Command(filepath.Join(bin, p.tool), p.args...)
-	p.cmd.Stderr = p.log // standard output is the null device: whatever goes on is in FIFOs
+	p.cmd.Stderr = p.log // standard output is the null device: all data is in FIFOs
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatalf("start %s: %v", p.tool, err)
 	}
@@ -87,7 +87,7 @@ func (p *proc) stop(s syscall.Signal) int {
 	return p.wait()
 }
 
-// alive fails the test where the tool has ended: its neighbour's death is no reason to.
+// alive fails the test if the tool has ended: its neighbour's end is no reason to.
 func (p *proc) alive() {
 	p.t.Helper()
 	select {
@@ -127,7 +127,7 @@ func (p *proc) descriptors() int {
 	return len(entries)
 }
 
-// checkLog fails the test where a tool crashed.
+// checkLog fails the test if a tool crashed.
 func checkLog(t *testing.T, tool, log string) {
 	t.Helper()
 	for _, bad := range []string{"panic", "goroutine ", "fatal error", "SIGSEGV", "DATA RACE"} {
@@ -145,7 +145,7 @@ func clip(text string, n int) string {
 	return text
 }
 
-// seen is a tick as it came out of the last tool.
+// seen is a tick as the last tool wrote it.
 type seen struct {
 	*tick.Tick
 	line []byte // its beginning
@@ -165,7 +165,7 @@ type sink struct {
 	check func([]byte) error // of every line
 }
 
-// keepLine is how much of a line is kept for the tests to look at.
+// keepLine is how much of a line is kept for the tests.
 const keepLine = 400
 
 // newFIFO makes a FIFO and returns its path.
@@ -234,7 +234,7 @@ func (s *sink) all() []seen {
 	return slices.Clip(s.ticks)
 }
 
-// await returns the first tick from the one numbered from on that is as asked.
+// await returns the first tick from the number `from` on that meets the condition.
 func (s *sink) await(from int, what string, is func(seen) bool) (seen, int) {
 	s.t.Helper()
 	late := time.AfterFunc(patient, s.cond.Broadcast)
@@ -255,7 +255,7 @@ func (s *sink) await(from int, what string, is func(seen) bool) (seen, int) {
 	}
 }
 
-// whole fails the test where a line came out that is no tick, breaks the contract or is not what went in.
+// whole fails the test if an output line is not a tick, breaks the contract or differs from the input.
 func (s *sink) whole() {
 	s.t.Helper()
 	s.mu.Lock()

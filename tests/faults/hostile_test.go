@@ -17,14 +17,14 @@ import (
 	"polder/tests/need"
 )
 
-// hostile is one line that someone means ill with, or that a broken stage wrote.
+// hostile is one line by an attacker or a broken stage.
 type hostile struct {
 	name string
 	line string
-	bad  bool // it is no tick for any tool: dropped, or the end with --strict
+	bad  bool // it is not a tick for any tool: dropped, or the end with --strict
 }
 
-// hostileLines are the corpus. HEAD stands for a tick's v, node and time, of now.
+// hostileLines are the corpus. HEAD stands for a tick's v, node and current time.
 func hostileLines() []hostile {
 	deep := func(n int, open, inner, end string) string {
 		return strings.Repeat(open, n) + inner + strings.Repeat(end, n)
@@ -51,7 +51,7 @@ func hostileLines() []hostile {
 		{"UTF-8 of a surrogate", "{HEAD,\"x\":\"\xed\xa0\x80\"}", true},
 		{"a NUL byte", "{HEAD,\"x\":\"\x00\"}", true},
 		{"a tab in a string", "{HEAD,\"x\":\"\t\"}", true},
-		{"an escape that is none", `{HEAD,"x":"\x41"}`, true},
+		{"an invalid escape", `{HEAD,"x":"\x41"}`, true},
 		{"NaN", `{HEAD,"sample":{"cpu":{"usageMilliCPU":NaN}}}`, true},
 		{"Infinity", `{HEAD,"sample":{"cpu":{"usageMilliCPU":Infinity}}}`, true},
 		{"-Infinity", `{HEAD,"sample":{"cpu":{"usageMilliCPU":-Infinity}}}`, true},
@@ -74,7 +74,7 @@ func hostileLines() []hostile {
 		{"no time", `{"v":1,"node":"n"}`, true},
 		{"a time in words", `{"v":1,"node":"n","time":"yesterday"}`, true},
 		{"a time that is a number", `{"v":1,"node":"n","time":1767225600}`, true},
-		{"a time that is none", `{"v":1,"node":"n","time":"2026-13-45T99:99:99Z"}`, true},
+		{"an invalid time", `{"v":1,"node":"n","time":"2026-13-45T99:99:99Z"}`, true},
 		{"deep objects", `{HEAD,"x":` + deep(300, `{"x":`, `1`, `}`) + `}`, true},
 		{"deep arrays", `{HEAD,"x":` + deep(1_000_000, `[`, ``, `]`) + `}`, true},
 		{"deep and cut off", `{HEAD,"x":` + strings.Repeat(`[`, 1_000_000), true},
@@ -89,7 +89,7 @@ func hostileLines() []hostile {
 		{"nested as deep as is allowed", `{HEAD,"x":` + deep(250, `[`, ``, `]`) + `}`, false},
 		{"a nested key twice", `{HEAD,"sample":{"topology":{"cpus":"0-3"},"topology":{"cpus":"0-7","cpus":"0-1"},"pods":[],"pods":[{"uid":"u","uid":"v"}]}}`, false},
 		{"nested keys with escapes", `{HEAD,"sample":{"topolog\u0079":{"cp\u0075s":"0-7"},"\u0070ods":[{"ui\u0064":"u"}]}}`, false},
-		{"numbers out of this world", `{HEAD,"sample":{"intervalSeconds":1e308,"topology":{"cpus":"0-7"},"cpu":{"usageMilliCPU":1e308,"load1":-1e308},"memory":{"totalBytes":1e308,"freeBytes":-1},"capacity":{"milliCPU":-5,"memoryBytes":-1e300},"allocatable":{"milliCPU":1e300,"memoryBytes":1e-300},"pods":[{"uid":"u","name":"p","qos":"shared","cgroup":"/x","usageMilliCPU":1e308,"load1":-0.0,"requests":{"milliCPU":-1e308,"memoryBytes":1e308},"containers":[{"cgroup":"/x/c","usageMilliCPU":-1e308,"load1":1e308,"load5":1e308,"memory":{"rssBytes":1e308}}]},{"uid":"r","name":"r","qos":"reclaimed","cgroup":"/y","requests":{"reclaimedMilliCPU":1e308},"limits":{"milliCPU":1e308}}]}}`, false},
+		{"numbers out of range", `{HEAD,"sample":{"intervalSeconds":1e308,"topology":{"cpus":"0-7"},"cpu":{"usageMilliCPU":1e308,"load1":-1e308},"memory":{"totalBytes":1e308,"freeBytes":-1},"capacity":{"milliCPU":-5,"memoryBytes":-1e300},"allocatable":{"milliCPU":1e300,"memoryBytes":1e-300},"pods":[{"uid":"u","name":"p","qos":"shared","cgroup":"/x","usageMilliCPU":1e308,"load1":-0.0,"requests":{"milliCPU":-1e308,"memoryBytes":1e308},"containers":[{"cgroup":"/x/c","usageMilliCPU":-1e308,"load1":1e308,"load5":1e308,"memory":{"rssBytes":1e308}}]},{"uid":"r","name":"r","qos":"reclaimed","cgroup":"/y","requests":{"reclaimedMilliCPU":1e308},"limits":{"milliCPU":1e308}}]}}`, false},
 		{"too large for a float", `{HEAD,"sample":{"topology":{"cpus":"0-7"},"cpu":{"usageMilliCPU":1e999}}}`, false},
 		{"negative everywhere", `{HEAD,"sample":{"intervalSeconds":-1,"droppedTicks":-9,"topology":{"cpus":"0-7","numaNodes":[{"id":-1,"cpus":"0-7","memoryBytes":-1}]},"numaNodes":[{"id":-9223372036854775808}],"pods":[{"uid":"u","qos":"shared","cgroup":"/x","threads":-1,"priority":-9223372036854775808}]},"advice":{"policy":"x","reclaimed":{"milliCPU":-1,"memoryBytes":-1}}}`, false},
 		{"CPU lists", `{HEAD,"sample":{"topology":{"cpus":"0-99999999","cores":["-1","9-2","0,,1"],"sockets":[""],"l3":["x"]},"pods":[]}}`, false},
@@ -116,7 +116,7 @@ func hostileLines() []hostile {
 	return list
 }
 
-// hostilePaths are cgroups that lead elsewhere, or nowhere.
+// hostilePaths are cgroups that lead out of the hierarchy, or nowhere.
 var hostilePaths = []string{
 	"/../../../../outside", "../outside", "/batch.slice/../../../../../outside", "/link", "/link/inner", "/batch.slice/link", "//batch.slice", "/./batch.slice", "/batch.slice/", "/batch.slice/.", "", "/", ".", "..", "/..",
 	"batch.slice", "/batch.slice\\u0000", "/batch.slice\\n", "/batch.slice\\u0000/../x", "/\\u001b[2J", "/proc/self", "/" + strings.Repeat("x", 300), strings.Repeat("/x", 5000), "/batch.slice/cpu.weight", "\\ud800",
@@ -128,8 +128,8 @@ func fillIn(line, node string) []byte {
 	return []byte(strings.ReplaceAll(line, "NOW", now) + "\n")
 }
 
-// hostileTools is every tool that reads ticks, as it acts and as it only says what it would do. DIR is a directory of the
-// test's own.
+// hostileTools is every tool that reads ticks, as it acts and in its dry run. DIR is a directory of the
+// test.
 func hostileTools(dir string) [][]string {
 	root := filepath.Join(dir, "machine")
 	return [][]string{
@@ -143,7 +143,7 @@ func hostileTools(dir string) [][]string {
 	}
 }
 
-// TestHostileTicks gives every tool every line of the corpus in one stream, and alone what is no tick (in the long form each
+// TestHostileTicks sends every tool every line of the corpus in one stream, and alone each invalid line (in the long form each
 // line): a clear error or a normal tick, no crash, no write.
 func TestHostileTicks(t *testing.T) {
 	lines := hostileLines()
@@ -167,7 +167,7 @@ func TestHostileTicks(t *testing.T) {
 				}
 				out, log := runTool(t, alone, line, args...)
 				if h.bad && (args[0] != "report" && len(out) > 0 || !strings.Contains(log, "dropped a line")) {
-					t.Errorf("%s: output %q, log %q; want it dropped, and why", h.name, clip(string(out), 300), clip(log, 300))
+					t.Errorf("%s: output %q, log %q; want it dropped, and the reason", h.name, clip(string(out), 300), clip(log, 300))
 				}
 				if !h.bad && args[0] != "report" && len(out) == 0 && !strings.Contains(log, "dropped a line") {
 					t.Errorf("%s: no output and no reason: %s", h.name, log)
@@ -182,14 +182,14 @@ func TestHostileTicks(t *testing.T) {
 				}
 				if len(line) < 1<<20 {
 					if _, log = runTool(t, status, line, append(args, "--strict")...); h.bad && !strings.Contains(log, "line 1: ") {
-						t.Errorf("%s: --strict says %q; want the line", h.name, clip(log, 300))
+						t.Errorf("%s: --strict logs %q; want the line", h.name, clip(log, 300))
 					}
 				}
 			}
 			out, _ := runTool(t, 0, stream, args...)
 			got, want := bytes.Count(out, []byte(`"mark":"good"`)), len(lines)
 			if slices.Contains(args, "--journal") || slices.Contains(args, "--action") {
-				want = 1 // one that acts gives a tick up for a newer one
+				want = 1 // one that acts drops a tick for a newer one
 			}
 			if args[0] != "report" && got < want {
 				t.Errorf("%d good ticks came through between the others; want %d", got, want)
@@ -203,7 +203,7 @@ func TestHostileTicks(t *testing.T) {
 	}
 }
 
-// hostileDir is a machine with links that lead out of it, and what lies outside. It also returns all that is there.
+// hostileDir is a machine with links that lead out of it, and their targets. It also returns all of its files.
 func hostileDir(t *testing.T) (dir string, before map[string]string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -229,10 +229,10 @@ func hostileDir(t *testing.T) (dir string, before map[string]string) {
 	return dir, tree(t, dir)
 }
 
-// ownFiles are those that the tools are told to write.
+// ownFiles are the files that the tools' flags name.
 var ownFiles = []string{"/journal", "/evict.json", "/x.prom"}
 
-// checkScreen fails the test where a name got control characters to the terminal.
+// checkScreen fails the test if a name sent control characters to the terminal.
 func checkScreen(t *testing.T, name string, out []byte) {
 	t.Helper()
 	for _, r := range string(out) {
@@ -245,7 +245,7 @@ func checkScreen(t *testing.T, name string, out []byte) {
 
 var metricLine = regexp.MustCompile(`^(# (HELP|TYPE) [a-z0-9_]+ .*|[a-z0-9_]+(\{[a-z_]+="([^"\\]|\\.)*"(,[a-z_]+="([^"\\]|\\.)*")*\})? (-?[0-9.]+(e[-+][0-9]+)?|[+-]Inf|NaN))$`)
 
-// checkMetrics fails the test where a name got a line of its own into the metrics.
+// checkMetrics fails the test if a name added a line of its own to the metrics.
 func checkMetrics(t *testing.T, name, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -262,8 +262,8 @@ func checkMetrics(t *testing.T, name, path string) {
 	}
 }
 
-// TestHostileAdvice has isolate act on advice for cgroups that lead elsewhere, and on values that are none: nothing outside
-// the hierarchy changes, and what is written is what a kernel takes.
+// TestHostileAdvice runs isolate on advice for cgroups outside the hierarchy, and on invalid values: nothing outside
+// the hierarchy changes, and isolate writes only values that a kernel accepts.
 func TestHostileAdvice(t *testing.T) {
 	t.Parallel()
 	dir, before := hostileDir(t)
@@ -298,7 +298,7 @@ func TestHostileAdvice(t *testing.T) {
 	for _, x := range decodeAll(t, out, tick.SectionIsolation) {
 		for _, w := range x.Isolation.Writes {
 			if w.Cgroup != "/batch.slice" || !taken.MatchString(w.New) || len(w.New) > 40 {
-				t.Errorf("wrote %+v; want nothing that no kernel takes", w)
+				t.Errorf("wrote %+v; want only values that a kernel accepts", w)
 			}
 		}
 	}
@@ -309,7 +309,7 @@ func TestHostileAdvice(t *testing.T) {
 	}
 }
 
-// TestHostileVictims has evict --action kill told to end pods whose cgroup leads elsewhere: it ends nobody but who is in the
+// TestHostileVictims runs evict --action kill on pods whose cgroup leads elsewhere: it ends only the processes of the
 // cgroup that is named properly.
 func TestHostileVictims(t *testing.T) {
 	need.Root(t)
@@ -331,6 +331,6 @@ func TestHostileVictims(t *testing.T) {
 	}
 	_, log := runTool(t, 0, over(victim.Name), kill...)
 	if len(keep.PIDs(t)) != 1 || len(victim.PIDs(t)) != 0 {
-		t.Errorf("processes left: %v in keep, %v in victim; want the victim's gone alone: %s", keep.PIDs(t), victim.PIDs(t), log)
+		t.Errorf("processes left: %v in keep, %v in victim; want only the victim's ended: %s", keep.PIDs(t), victim.PIDs(t), log)
 	}
 }

@@ -20,10 +20,10 @@ import (
 	"polder/tests/need"
 )
 
-// numbered makes ticks of about a size, each with its number in three places: what comes out is whole or it is not.
+// numbered makes ticks of about a size, each with its number in three places, so that a torn tick is found.
 type numbered struct {
 	pods   string
-	cgroup string // advice is for this one, where there is one
+	cgroup string // the cgroup of the advice, if there is one
 }
 
 func newNumbered(bytes int, cgroup string) *numbered {
@@ -39,7 +39,7 @@ func newNumbered(bytes int, cgroup string) *numbered {
 	return &numbered{pods: b.String(), cgroup: cgroup}
 }
 
-// milliCPU is the quota that the advice of tick n wants: another one than its neighbours'.
+// milliCPU is the quota in the advice of tick n: it differs from its neighbours'.
 func (*numbered) milliCPU(n int) int { return 100 + n%900 }
 
 func (m *numbered) line(n int) []byte {
@@ -53,7 +53,7 @@ func (m *numbered) line(n int) []byte {
 
 var numbers = regexp.MustCompile(`"number":(\d+),"sample":\{"intervalSeconds":1,"n":(\d+),`)
 
-// whole checks that a tick that came out is one that went in.
+// whole checks that an output tick is one of the input.
 func (m *numbered) whole(line []byte) error {
 	found := numbers.FindSubmatch(line)
 	if found == nil || !bytes.Equal(found[1], found[2]) {
@@ -65,31 +65,31 @@ func (m *numbered) whole(line []byte) error {
 	return nil
 }
 
-var givenUp = regexp.MustCompile(`droppedTicks=(\d+)`)
+var droppedTicks = regexp.MustCompile(`droppedTicks=(\d+)`)
 
-// number is the number of a tick that came out, by its beginning.
+// number is the number of an output tick, by its beginning.
 func number(x seen) int {
 	n, _ := strconv.Atoi(string(numbers.FindSubmatch(x.line)[1]))
 	return n
 }
 
-// line of tools: a neighbour, the one that is killed and another neighbour, with numbered ticks going through.
+// row is three tools: a neighbour, the one that is killed and another neighbour, with numbered ticks passing through.
 type row struct {
-	t       *testing.T
-	made    *numbered
-	in      *os.File
-	out     *sink
-	killed  *proc
-	beside  []*proc
-	pids    []int
-	sent    int
-	came    int     // where the last tick that was waited for is
-	told    int64   // by all runs of the killed tool
-	givenUp []int64 // for each kill, what the tool said at its end that it had given up
-	started time.Time
+	t        *testing.T
+	made     *numbered
+	in       *os.File
+	out      *sink
+	killed   *proc
+	beside   []*proc
+	pids     []int
+	sent     int
+	came     int     // the position of the last tick that was waited for
+	reported int64   // by all runs of the killed tool
+	dropped  []int64 // for each kill, how many ticks the tool reported at its end as dropped
+	started  time.Time
 }
 
-// stageArgs are what a tool in the row is given besides its FIFOs.
+// stageArgs are a tool's arguments besides its FIFOs.
 func stageArgs(dir, tool string) []string {
 	switch tool {
 	case "isolate":
@@ -146,13 +146,13 @@ func (r *row) await(n int) {
 	_, r.came = r.out.await(r.came, fmt.Sprintf("tick %d comes out", n), func(x seen) bool { return number(x) == n })
 }
 
-// figures is what became of the ticks.
+// figures counts what happened to the ticks.
 type figures struct {
 	kills, sent, lost, mostLost int
 	took                        time.Duration
 }
 
-// check looks at all that came out, and counts what did not, kill by kill.
+// check reads the whole output, and counts the missing ticks, kill by kill.
 func (r *row) check(lastOf []int) figures {
 	r.t.Helper()
 	f := figures{kills: len(lastOf), sent: r.sent, took: time.Since(r.started)}
@@ -165,7 +165,7 @@ func (r *row) check(lastOf []int) figures {
 		}
 		came[n], before = true, n
 	}
-	// What a tool that acts gave up for a newer tick is counted, and no loss: in later ticks, and by SIGTERM in its log.
+	// A tick that a tool dropped for a newer one is counted, and no loss: in later ticks, and by SIGTERM in its log.
 	counted := make([]int, r.sent+1)
 	for _, x := range r.out.all() {
 		switch {
@@ -177,14 +177,14 @@ func (r *row) check(lastOf []int) figures {
 	}
 	from := 1
 	for i, last := range lastOf {
-		lost, said := 0, 0
+		lost, reported := 0, 0
 		if i > 0 {
-			said = int(r.givenUp[i-1])
+			reported = int(r.dropped[i-1])
 		}
 		for n := from; n <= last; n++ {
-			said = max(said, counted[n])
+			reported = max(reported, counted[n])
 		}
-		lost -= said
+		lost -= reported
 		for n := from; n <= last; n++ {
 			if !came[n] {
 				lost++
@@ -199,14 +199,14 @@ func (r *row) check(lastOf []int) figures {
 	for i, p := range r.beside {
 		p.alive()
 		if p.cmd.Process.Pid != r.pids[i] {
-			r.t.Errorf("%s has another pid", p.tool)
+			r.t.Errorf("%s has another PID", p.tool)
 		}
 	}
 	return f
 }
 
-// kill has the tool in the middle killed some time within a span while waiting ticks are on their way, and started again.
-// One more tick comes while it is gone.
+// kill kills the tool in the middle at some time within a span while waiting ticks are in the pipe, and starts it again.
+// One more tick is sent while it is down.
 func (r *row) kill(s syscall.Signal, waiting int, within time.Duration) (last int) {
 	r.t.Helper()
 	for range waiting {
@@ -218,20 +218,20 @@ func (r *row) kill(s syscall.Signal, waiting int, within time.Duration) (last in
 	if want := map[syscall.Signal]int{unix.SIGTERM: 0, unix.SIGKILL: -1}[s]; status != want {
 		r.t.Fatalf("%s ended with status %d after %s; want %d: %s", r.killed.tool, status, s, want, r.killed.log)
 	}
-	var said int64
-	for _, m := range givenUp.FindAllStringSubmatch(r.killed.log.String(), -1) {
+	var reported int64
+	for _, m := range droppedTicks.FindAllStringSubmatch(r.killed.log.String(), -1) {
 		n, _ := strconv.ParseInt(m[1], 10, 64)
-		said += n
+		reported += n
 	}
-	r.givenUp = append(r.givenUp, said-r.told)
-	r.told = said
+	r.dropped = append(r.dropped, reported-r.reported)
+	r.reported = reported
 	last = r.send()
 	r.killed.start()
 	r.await(last)
 	return last
 }
 
-// latency is how long a tick takes through the row, from a few that nothing happens to.
+// latency is how long a tick takes through the row, measured with a few ticks without a kill.
 func (r *row) latency() time.Duration {
 	r.t.Helper()
 	r.await(r.send()) // all have started
@@ -246,7 +246,7 @@ func (r *row) latency() time.Duration {
 type killCase struct {
 	tool    string
 	row     []string
-	advised bool // the ticks have an advice for a cgroup of the test's own
+	advised bool // the ticks contain advice for a cgroup of the test
 	live    bool // it acts
 }
 
@@ -264,8 +264,8 @@ var sizes = []struct {
 	bytes int
 }{{"3KB", 2700}, {"30KB", 30_000}, {"200KB", 200_000}}
 
-// TestFaultKilled kills each tool again and again between neighbours that go on. SIGTERM loses nothing, whatever is on its
-// way; SIGKILL at most the tick in hand.
+// TestFaultKilled kills each tool again and again between neighbours that continue. SIGTERM loses nothing, whatever is in the
+// pipe; SIGKILL at most the current tick.
 func TestFaultKilled(t *testing.T) {
 	need.Root(t)
 	rounds := deep.Or(10, 100)
@@ -292,7 +292,7 @@ func TestFaultKilled(t *testing.T) {
 	}
 }
 
-// killedOften kills the tool rounds times with so many ticks on their way.
+// killedOften kills the tool rounds times with so many ticks in the pipe.
 func killedOften(t *testing.T, c killCase, size int, s syscall.Signal, rounds int, waiting func() int) figures {
 	t.Helper()
 	made := newNumbered(size, "")
@@ -303,7 +303,7 @@ func killedOften(t *testing.T, c killCase, size int, s syscall.Signal, rounds in
 	}
 	if c.advised {
 		made.cgroup = own.Name
-	} else if c.live { // a pod of the machine that nothing calls to go
+	} else if c.live { // a pod of the machine that no rule evicts
 		made.pods = strings.Replace(made.pods, `"/polder-none/pod0"`, strconv.Quote(own.Name), 1)
 	}
 	r := newRow(t, made, c.row...)
@@ -320,12 +320,12 @@ func killedOften(t *testing.T, c killCase, size int, s syscall.Signal, rounds in
 		r.checkQuotas(own)
 	}
 	if own != nil && len(own.PIDs(t)) != 1 {
-		t.Errorf("the process of %s is gone; want it left alone", own.Name)
+		t.Errorf("the process of %s is gone; want it unchanged", own.Name)
 	}
 	return f
 }
 
-// checkQuotas compares what isolate wrote with what the ticks asked for: nothing else, ever.
+// checkQuotas compares isolate's writes with the ticks' advice: nothing else, ever.
 func (r *row) checkQuotas(own *group.Group) {
 	r.t.Helper()
 	wrote := 0
@@ -341,7 +341,7 @@ func (r *row) checkQuotas(own *group.Group) {
 			}
 		}
 		for _, e := range x.Isolation.Errors {
-			if !strings.Contains(e.Error, "changed by someone else") { // a killed one's write, which it did not tell
+			if !strings.Contains(e.Error, "changed by someone else") { // the write of a killed isolate, which it did not report
 				r.t.Errorf("tick %d: %+v", n, e)
 			}
 		}
@@ -354,8 +354,8 @@ func (r *row) checkQuotas(own *group.Group) {
 	}
 }
 
-// TestFaultKilledWithBacklog has ticks waiting when SIGKILL comes: no more than the one in hand goes with the process, for
-// what it has not taken stays in the FIFO.
+// TestFaultKilledWithBacklog has ticks waiting when SIGKILL comes: no more than the current one is lost with the process, because
+// those that it has not read stay in the FIFO.
 func TestFaultKilledWithBacklog(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -365,12 +365,12 @@ func TestFaultKilledWithBacklog(t *testing.T) {
 			t.Run(c.tool+" "+size.name, func(t *testing.T) {
 				waiting := 20
 				if size.bytes > 100_000 {
-					waiting = 4 // what a FIFO holds
+					waiting = 4 // a FIFO's capacity
 				}
 				f := killedOften(t, c, size.bytes, unix.SIGKILL, rounds, func() int { return waiting })
 				t.Logf("figures | %s, %d ticks waiting | %s | SIGKILL | %d kills | %d ticks | %d lost | at most %d a kill | %s", c.tool, waiting, size.name, f.kills, f.sent, f.lost, f.mostLost, f.took.Round(time.Second/10))
 				if f.mostLost > 1 {
-					t.Errorf("%d ticks were lost at one kill; want at most the one in hand", f.mostLost)
+					t.Errorf("%d ticks were lost at one kill; want at most the current one", f.mostLost)
 				}
 			})
 		}

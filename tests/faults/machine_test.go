@@ -21,7 +21,7 @@ import (
 	"polder/tests/need"
 )
 
-// newMachine makes a copy of the guide's node (48 CPUs, cgroup v2) with pods beside its own, in a directory of the test's.
+// newMachine makes a copy of the guide's node (48 CPUs, cgroup v2) with pods beside its own, in a directory of the test.
 func newMachine(t *testing.T, pods int) string {
 	t.Helper()
 	root := t.TempDir()
@@ -59,7 +59,7 @@ func newMachine(t *testing.T, pods int) string {
 	return root
 }
 
-// runClock makes the copy's uptime go on, so that there are rates, until the test ends.
+// runClock advances the copy's uptime, so that there are rates, until the test ends.
 func runClock(t *testing.T, root string) {
 	t.Helper()
 	path, start, stop := filepath.Join(root, "proc/uptime"), time.Now(), make(chan struct{})
@@ -83,7 +83,7 @@ func runClock(t *testing.T, root string) {
 	})
 }
 
-// TestFaultCollectKilled kills collect again and again: advise behind it goes on with the next one's ticks.
+// TestFaultCollectKilled kills collect again and again: advise behind it continues with the next one's ticks.
 func TestFaultCollectKilled(t *testing.T) {
 	t.Parallel()
 	rounds := deep.Or(15, 100)
@@ -101,7 +101,7 @@ func TestFaultCollectKilled(t *testing.T) {
 				pid := advise.cmd.Process.Pid
 				started := time.Now()
 				collect := launch(t, "collect", "--root", root, "--interval", "10ms", "--output", first)
-				// A tick of its own says that it is past its start, in which a signal would just end it.
+				// Its own tick shows that it has started: before, a signal would just end it.
 				own := func(x seen) bool { return x.Time.After(started) }
 				came, late := 0, 0
 				for range rounds {
@@ -109,7 +109,7 @@ func TestFaultCollectKilled(t *testing.T) {
 					time.Sleep(time.Duration(rand.IntN(12)) * time.Millisecond)
 					got, want := collect.stop(s), map[syscall.Signal]int{unix.SIGTERM: 0, unix.SIGKILL: -1}[s]
 					if got == 1 && want == 0 && strings.HasSuffix(strings.TrimSpace(collect.log.String()), "i/o timeout") && late < rounds/10 {
-						late++ // on a busy machine the next stage may not take the last line's rest within the two seconds that it is given
+						late++ // on a busy machine the next stage may not read the rest of the last line within the two seconds that it has
 					} else if got != want {
 						t.Fatalf("exit status %d after %s; want %d: %s", got, unix.SignalName(s), want, collect.log)
 					}
@@ -120,7 +120,7 @@ func TestFaultCollectKilled(t *testing.T) {
 				out.await(came, "a tick of the last collect", own)
 				advise.alive()
 				if advise.cmd.Process.Pid != pid {
-					t.Error("advise has another pid")
+					t.Error("advise has another PID")
 				}
 				if status := advise.stop(unix.SIGTERM); status != 0 {
 					t.Errorf("advise ended with status %d", status)
@@ -143,7 +143,7 @@ func TestFaultCollectKilled(t *testing.T) {
 	}
 }
 
-// droppedLines is what a tool says at its end of the lines that it dropped.
+// droppedLines is the number of dropped lines that a tool logs at its end.
 func droppedLines(log string) int {
 	dropped := 0
 	if _, rest, ok := strings.Cut(log, `msg="end of input"`); ok {
@@ -153,7 +153,7 @@ func droppedLines(log string) int {
 	return dropped
 }
 
-// A CPU that goes offline leaves every pool at the next tick, and isolate asks for it no more; it is back with the tick
+// A CPU that goes offline leaves every pool at the next tick, and isolate no longer writes it; it is back with the tick
 // that has it again.
 func TestFaultCPUsOffline(t *testing.T) {
 	t.Parallel()
@@ -235,7 +235,7 @@ func cpuList(t *testing.T, text string) map[int]bool {
 	return set
 }
 
-// spoilt are ways in which a file of the machine may be no good.
+// spoilt are ways in which a file of the machine may be unreadable or invalid.
 var spoilt = []struct {
 	name string
 	make func(path string) error
@@ -278,8 +278,8 @@ func replaceDigits(path, by string) error {
 	return errors.Join(err, os.WriteFile(path, []byte(b.String()), 0o644))
 }
 
-// Every file of the machine in bad states, one at a time (in the long form in all of them): a tick comes out that says what it lacks, and what advise,
-// evict and report make of it is a tick too.
+// Every file of the machine in bad states, one at a time (in the long form in all of them): a tick comes out whose errors name it, and
+// the output of advise, evict and report for it is a valid tick, too.
 func TestFaultSpoiltFiles(t *testing.T) {
 	need.Root(t) // for the mount
 	t.Parallel()
@@ -301,7 +301,7 @@ func TestFaultSpoiltFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs, said := 0, 0
+	runs, reported := 0, 0
 	for i, path := range files {
 		whole, err := os.ReadFile(path)
 		if err != nil {
@@ -327,12 +327,12 @@ func TestFaultSpoiltFiles(t *testing.T) {
 			runs++
 			sample := string(out.Section(tick.SectionSample))
 			if strings.Contains(sample, `"errors"`) || log != "" {
-				said++
+				reported++
 			}
 			if strings.Contains(path, "/cpu12/topology/") && !(strings.Contains(sample, `"source":"topology"`) && strings.Contains(sample, " of CPU 12")) {
-				t.Errorf("%s: sample.errors does not say that CPU 12's file cannot be read: %s", name, clip(sample[max(0, len(sample)-1000):], 1000))
+				t.Errorf("%s: sample.errors does not report that CPU 12's file cannot be read: %s", name, clip(sample[max(0, len(sample)-1000):], 1000))
 			}
-			if runs%7 != 0 { // the tools behind collect meet some of them
+			if runs%7 != 0 { // the tools behind collect read some of them
 				continue
 			}
 			for _, tool := range [][]string{{"advise"}, {"isolate", "--dry-run", "--root", root}, {"evict", "--dry-run"}, {"report", "--to", "table", "--dry-run"}} {
@@ -343,5 +343,5 @@ func TestFaultSpoiltFiles(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("figures | %d files in %d bad states: %d ticks, %d of them say so", len(files), len(spoilt), runs, said)
+	t.Logf("figures | %d files in %d bad states: %d ticks, %d of them report it", len(files), len(spoilt), runs, reported)
 }

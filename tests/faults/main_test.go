@@ -1,4 +1,4 @@
-// Package faults breaks what the tools stand on: processes, files, disks, clocks and lines. It looks at what is left.
+// Package faults breaks what the tools depend on: processes, files, disks, clocks and lines. It checks the resulting state.
 package faults
 
 import (
@@ -8,7 +8,7 @@ import (
 	"polder/tests/binaries"
 )
 
-// bin is the directory of the tools. It is this process's own: some tests look for processes by the path of their program.
+// bin is the directory of the tools. It belongs to this process alone: some tests find processes by the path of their program.
 var bin string
 
 func TestMain(m *testing.M) { os.Exit(binaries.Main(m, &bin)) }

@@ -54,8 +54,8 @@ func plainPipe(t *testing.T, commands ...[]string) map[string]*exec.Cmd {
 	return running
 }
 
-// In a plain pipe the death of a neighbour ends isolate, and the fallback of the last advice holds then; a signal to isolate, and
-// --at-end keep, leave what there is.
+// In a plain pipe a neighbour's end also ends isolate, and the fallback of the last advice applies then; a signal to isolate, and
+// --at-end keep, leave the current values.
 func TestPlainPipeEndsInTheFallback(t *testing.T) {
 	need.Program(t, "jq", "jq")
 	top := group.New(t, nil, "pipe-end")
@@ -66,7 +66,7 @@ func TestPlainPipeEndsInTheFallback(t *testing.T) {
 		falls  bool
 	}{
 		{"collect", syscall.SIGKILL, "", true},
-		{"collect", syscall.SIGTERM, "", true}, // whatever ends it, nobody advises any more
+		{"collect", syscall.SIGTERM, "", true}, // whatever ends it, no advice comes any more
 		{"advise", syscall.SIGKILL, "", true},
 		{"report", syscall.SIGKILL, "", true},
 		{"isolate", syscall.SIGTERM, "", false},
@@ -75,7 +75,7 @@ func TestPlainPipeEndsInTheFallback(t *testing.T) {
 	} {
 		t.Run(strings.TrimSpace(fmt.Sprintf("%s %s %s", tt.dies, tt.signal, tt.flags)), func(t *testing.T) {
 			batch := group.New(t, top, fmt.Sprintf("batch%d", i))
-			// The advice's amounts are by hand, so that they are the same on every machine.
+			// The advice's amounts are constants, so that they are the same on every machine.
 			advice := fmt.Sprintf(`.advice = {"policy":"by hand","cgroups":[{"cgroup":%q,"cpuMaxMilliCPU":900}],"fallback":[{"cgroup":%q,"cpuMaxMilliCPU":100}]}`, batch.Name, batch.Name)
 			isolate := append([]string{"isolate", "--max-age", "10s", "--journal", filepath.Join(t.TempDir(), "journal")}, strings.Fields(tt.flags)...)
 			pipe := plainPipe(t, []string{"collect", "--interval", "100ms"}, []string{"advise"}, []string{"jq", "-c", "--unbuffered", advice}, isolate,
@@ -83,7 +83,7 @@ func TestPlainPipeEndsInTheFallback(t *testing.T) {
 			quota := func() string { // its first word: cpu.max has the period too
 				return strings.Fields(batch.Read("cpu.max", "cpu.cfs_quota_us") + " none")[0]
 			}
-			await.Until(t, time.Minute, "the advice holds", func() string {
+			await.Until(t, time.Minute, "the advice is in force", func() string {
 				if got := quota(); got != "90000" {
 					return "the quota is " + got
 				}
@@ -92,7 +92,7 @@ func TestPlainPipeEndsInTheFallback(t *testing.T) {
 			if err := pipe[tt.dies].Process.Signal(tt.signal); err != nil {
 				t.Fatal(err)
 			}
-			_ = pipe["isolate"].Wait() // whose end is what is waited for
+			_ = pipe["isolate"].Wait() // the test waits for its end
 			want := "90000"
 			if tt.falls {
 				want = "10000"

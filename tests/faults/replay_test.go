@@ -15,7 +15,7 @@ import (
 	"polder/tests/await"
 )
 
-// shownText is what a terminal has shown so far.
+// shownText is a terminal's output so far.
 type shownText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -34,7 +34,7 @@ func (s *shownText) read(master *os.File) {
 	}
 }
 
-// since is what has been shown since a mark, and the mark of now.
+// since is the output since a mark, and the current mark.
 func (s *shownText) since(mark int) (string, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func recording(ticks int) []byte {
 	return b.Bytes()
 }
 
-// TestReplay plays a recording from its file and from a pipe, with keys typed on the terminal, and finds the terminal as it was at the end.
+// TestReplay plays a recording from its file and from a pipe, with keys typed on the terminal, and checks that the terminal is restored.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "day.jsonl")
@@ -126,7 +126,7 @@ func TestReplay(t *testing.T) {
 			<-done
 			text, _ := screen.since(0)
 			if strings.ContainsAny(text, "\x1b\x07") || strings.Contains(text, "STALE") {
-				t.Error("the screen has another's escape sequences, or calls a recording stale")
+				t.Error("the screen has foreign escape sequences, or calls a recording stale")
 			}
 		})
 	}

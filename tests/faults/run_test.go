@@ -16,8 +16,8 @@ import (
 // anyStatus is for a tool that may end with 0 or with 1.
 const anyStatus = -1
 
-// runTool runs a tool on input to its end. It fails the test where the tool crashed, ended with another status, or wrote
-// a line that is no tick or breaks the contract; it returns the output without its last newline, and the log.
+// runTool runs a tool on input to its end. It fails the test if the tool crashed, ended with another status, or wrote
+// an invalid tick; it returns the output without its last newline, and the log.
 func runTool(t *testing.T, status int, input []byte, args ...string) (out []byte, log string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)

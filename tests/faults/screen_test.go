@@ -39,7 +39,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 // ours are the escape sequences with which report draws: colours, the cursor, clearing, and modes.
 var ours = regexp.MustCompile("\x1b\\[\\??[0-9;]*[A-Za-z]")
 
-// TestHostileScreen draws the whole corpus on a real terminal: nothing but report's own sequences gets there.
+// TestHostileScreen draws the whole corpus on a real terminal, which receives only report's own sequences.
 func TestHostileScreen(t *testing.T) {
 	t.Parallel()
 	master, slave := openTerminal(t)

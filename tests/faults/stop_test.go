@@ -20,7 +20,7 @@ import (
 	"polder/tests/need"
 )
 
-// writable gives the copy's containers the files that isolate writes.
+// writable creates the files in the copy's containers that isolate writes.
 func writable(t *testing.T, root string) {
 	t.Helper()
 	scopes, err := filepath.Glob(filepath.Join(root, "sys/fs/cgroup/kubepods.slice/*.slice/*.slice/*.scope"))
@@ -47,14 +47,14 @@ func isFull(t *testing.T, f *os.File) bool {
 	return ready == 0 && err == nil
 }
 
-// TestFaultStopped has a stage stand still (SIGSTOP) while ticks of 30 KB come, until the FIFOs before it are full and what is
-// in them is stale: collect gives up ticks by whole lines and counts them, nobody grows, and what is stale when the stage goes
-// on is not acted on.
+// TestFaultStopped stops a stage (SIGSTOP) while ticks of 30 KB come, until the FIFOs before it are full and their ticks
+// are stale: collect drops ticks by whole lines and counts them, no tool's memory grows, and no tool acts on ticks that are stale
+// when the stage resumes.
 func TestFaultStopped(t *testing.T) {
 	t.Parallel()
 	const maxAge = time.Second
 	still := deep.Or(maxAge+maxAge/2, 30*time.Second) // after the FIFOs are full
-	// Whoever is before the victim and may give up ticks does so once the FIFOs from there on are full.
+	// A tool before the victim that may drop ticks does so once the FIFOs from there on are full.
 	fillsUp := map[string][]int{"advise": {0}, "isolate": {0, 1}, "evict": {2}, "report": {2, 3}}
 	for _, victim := range []string{"advise", "isolate", "evict", "report"} {
 		t.Run(victim, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestFaultStopped(t *testing.T) {
 			await.Until(t, patient, "the FIFOs before "+victim+" are full", await.Is(func() bool {
 				return !slices.ContainsFunc(before, func(f *os.File) bool { return !isFull(t, f) })
 			}))
-			await.During(t, still, "while "+victim+" stands still", func() string { // what waits becomes older than --max-age
+			await.During(t, still, "while "+victim+" stands still", func() string { // the waiting ticks become older than --max-age
 				for _, p := range stages {
 					p.alive()
 				}
@@ -116,7 +116,7 @@ func TestFaultStopped(t *testing.T) {
 			})
 			stale := 0
 			for _, x := range out.all()[came:at] {
-				// Older than the limit when the stage went on, so older still when those behind it had it in hand.
+				// Older than the limit when the stage resumed, so older still when those behind it read it.
 				if old := x.Time.After(begin) && x.Time.Add(maxAge).Before(resumed); !old {
 					continue
 				}
@@ -124,7 +124,7 @@ func TestFaultStopped(t *testing.T) {
 				case (victim == "advise" || victim == "isolate") && x.Isolation.Refused == "" && x.at.After(resumed): // before, it was in time
 					t.Errorf("isolate acted on a tick of %s at %s", x.Time, x.at)
 				case !x.at.After(resumed) || !x.Time.Add(maxAge+50*time.Millisecond).Before(resumed):
-				case x.Eviction.Refused == "" && victim != "report": // which has ticks wait that evict had in time
+				case x.Eviction.Refused == "" && victim != "report": // which has waiting ticks that evict had in time
 					t.Errorf("evict acted on a tick of %s at %s", x.Time, x.at)
 				case x.Report.Refused == "":
 					t.Errorf("report acted on a tick of %s at %s", x.Time, x.at)
@@ -140,25 +140,25 @@ func TestFaultStopped(t *testing.T) {
 				}
 			}
 			out.whole()
-			given := map[string]int64{}
-			await.Until(t, patient, "ticks were given up and counted", await.Is(func() bool {
-				given["collect"] = dropped.most()
-				if all := out.all(); victim == "evict" || victim == "report" { // isolate stands before them, and gives up ticks as collect does
-					given["isolate"] = all[len(all)-1].Isolation.DroppedTicks
+			counts := map[string]int64{}
+			await.Until(t, patient, "ticks were dropped and counted", await.Is(func() bool {
+				counts["collect"] = dropped.most()
+				if all := out.all(); victim == "evict" || victim == "report" { // isolate precedes them, and drops ticks as collect does
+					counts["isolate"] = all[len(all)-1].Isolation.DroppedTicks
 				}
-				return given["collect"]+given["isolate"] > 0
+				return counts["collect"]+counts["isolate"] > 0
 			}))
 			for name, p := range stages {
 				if strings.Contains(p.log.String(), "dropped a line") {
-					t.Errorf("%s got a line that is none: %s", name, p.log)
+					t.Errorf("%s got an invalid line: %s", name, p.log)
 				}
 			}
-			t.Logf("figures | %s stopped | %s | ticks given up and counted: %v | %d stale ticks, none acted on | RSS before/during/after KiB:%s", victim, still, given, stale, memory.String())
+			t.Logf("figures | %s stopped | %s | ticks dropped and counted: %v | %d stale ticks, none acted on | RSS before/during/after KiB:%s", victim, still, counts, stale, memory.String())
 		})
 	}
 }
 
-// counter takes the largest sample.droppedTicks of the lines that pass.
+// counter keeps the largest sample.droppedTicks of the lines that pass.
 type counter struct{ seen chan int64 }
 
 func newCounter() *counter {
@@ -185,8 +185,8 @@ func (c *counter) most() int64 {
 	return n
 }
 
-// TestFaultSilence has no ticks come: collect and advise have ended while the service gets busy, or collect stands still.
-// The fallback holds within --stale-after, and the next advice brings normal back.
+// TestFaultSilence stops the ticks: collect and advise have ended while the service gets busy, or collect is stopped.
+// The fallback applies within --stale-after, and the next advice restores the normal state.
 func TestFaultSilence(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -194,8 +194,8 @@ func TestFaultSilence(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) { t.Parallel(); silence(t, true) })
 }
 
-// withoutMachineUse passes ticks on to a FIFO without what the whole machine uses: other work on it must not take what the test's
-// batch side is to have.
+// withoutMachineUse forwards ticks to a FIFO without the usage of the whole machine: other work on it must not lower the test's
+// batch offer.
 func withoutMachineUse(t *testing.T, path string) func([]byte) error {
 	t.Helper()
 	out, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -220,7 +220,7 @@ func withoutMachineUse(t *testing.T, path string) func([]byte) error {
 	}
 }
 
-// silence makes collect stand still, or has it and advise end.
+// silence stops collect, or ends it and advise.
 func silence(t *testing.T, stopped bool) {
 	what := map[bool]string{false: "collect and advise gone", true: "collect stopped"}[stopped]
 	const staleAfter = 2 * time.Second
@@ -228,7 +228,7 @@ func silence(t *testing.T, stopped bool) {
 	top := group.New(t, nil, fmt.Sprintf("silence-%t", stopped))
 	service, batch := group.New(t, top, "service"), group.New(t, top, "batch")
 	batch.Sleep(t)
-	service.Run(t, "while :; do sleep 0.02; done") // a little: one that uses nothing at all counts as unknown
+	service.Run(t, "while :; do sleep 0.02; done") // a little: a service without any usage counts as unknown
 	dir := t.TempDir()
 	classify := filepath.Join(dir, "classify.yaml")
 	put(t, classify, fmt.Sprintf("rules:\n  - {cgroup: %s, class: shared}\n  - {cgroup: %s, class: reclaimed}\n", service.Name, batch.Name))
@@ -241,7 +241,7 @@ func silence(t *testing.T, stopped bool) {
 	advise := launch(t, "advise", "--input", first, "--output", second, "--hold", "0s", "--floor-cpu", "150m", "--reserve-cpu", "100m", "--limit", "quota")
 	isolate := launch(t, "isolate", "--node", "n", "--stale-after", staleAfter.String(), "--input", second, "--output", third, "--journal", journal)
 
-	// A step of shrinking at a time, until the batch side has what is not needed.
+	// One step of shrinking at a time, until batch has all that is not needed.
 	wants := func(list []tick.Cgroup) string {
 		for _, c := range list {
 			if c.Cgroup == batch.Name {
@@ -298,7 +298,7 @@ func silence(t *testing.T, stopped bool) {
 		advise.start()
 	}
 	back, _ := out.await(came+1, "a tick after the fallback", func(x seen) bool { return x.Isolation != nil && x.Isolation.Fallback })
-	written := "" // the last value that isolate says it wrote; what the fallback wrote stands in the tick after it
+	written := "" // the last value that isolate reports as written; what the fallback wrote is in the tick after it
 	next, _ := out.await(came+1, "normal is back", func(x seen) bool {
 		if x.Time.Before(back.Time) {
 			return false

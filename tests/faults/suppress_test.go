@@ -16,7 +16,7 @@ import (
 	"polder/tests/need"
 )
 
-// quota is the group's, in milli-CPU; -1 is none.
+// quota is the group's, in milli-CPU; -1 is no quota.
 func quotaOf(t *testing.T, g *group.Group) int64 {
 	t.Helper()
 	text, _, _ := strings.Cut(g.Read("cpu.cfs_quota_us", "cpu.max"), " ")
@@ -30,8 +30,8 @@ func quotaOf(t *testing.T, g *group.Group) int64 {
 	return n / 100
 }
 
-// TestSuppression lets advise and isolate hold batch pods of a kubelet's layout on this machine's kernel: by lists and by quota,
-// down and up again, from one to the other, and back to what was.
+// TestSuppression runs advise and isolate on batch pods of a kubelet's layout on this machine's kernel: by lists and by quota,
+// down and up again, from one to the other, and back to the first state.
 func TestSuppression(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
@@ -180,11 +180,11 @@ func TestSuppression(t *testing.T) {
 			t.Errorf("after idle: cpu.idle of %s = %s", g.Name, got)
 		}
 	}
-	if got := other.Read("cpu.shares", "cpu.weight"); got != "2" && got != "1" { // kubelet's, for a pod that requests nothing
+	if got := other.Read("cpu.shares", "cpu.weight"); got != "2" && got != "1" { // kubelet's value, for a pod without requests
 		t.Errorf("after idle: shares or weight %s", got)
 	}
 
-	step("cpuset", lowest, 0, false) // and then kubelet begins to manage CPUs: its next container must find the tier as wide as it was
+	step("cpuset", lowest, 0, false) // then kubelet starts to manage CPUs: its next container must find the tier as wide as it was
 	manager = "static"
 	kubelet(manager)
 	step("cpuset", lowest, 0, false)

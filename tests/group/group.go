@@ -27,7 +27,7 @@ type Group struct {
 // Controllers are the hierarchies of version 1 that a group is in.
 var Controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "freezer"}
 
-// New makes a cgroup below the root, or below parent, and removes it at the end of the test with all that is in it. A name
+// New creates a cgroup below the root, or below parent, and removes it at the end of the test with all that is in it. A name
 // below the root gets this process's number: tests of other packages run at the same time.
 func New(t testing.TB, parent *Group, name string) *Group {
 	t.Helper()
@@ -79,12 +79,12 @@ func put(t testing.TB, path, text string) {
 	}
 }
 
-// remove kills what runs in the cgroup and removes it. The kernel counts a process that has ended for a moment more.
+// remove kills the cgroup's processes and removes it. The kernel still counts a process that has just ended.
 func (g *Group) remove(t testing.TB) {
 	await.Until(t, time.Minute, "remove cgroup "+g.Name, func() string {
 		left := ""
 		for _, dir := range g.Dirs {
-			pids, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // none where the directory is gone
+			pids, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // none if the directory is gone
 			for pid := range strings.FieldsSeq(string(pids)) {
 				if n, err := strconv.Atoi(pid); err == nil && n != 0 {
 					_ = syscall.Kill(n, syscall.SIGKILL)
@@ -132,7 +132,7 @@ func (g *Group) Busy(t testing.TB) {
 	g.Run(t, "while :; do :; done")
 }
 
-// Sleep runs a process in the cgroup that does nothing.
+// Sleep runs an idle process in the cgroup.
 func (g *Group) Sleep(t testing.TB) {
 	t.Helper()
 	g.Run(t, "exec sleep 1000")
@@ -148,7 +148,7 @@ func (g *Group) PIDs(t testing.TB) []string {
 	return strings.Fields(string(data))
 }
 
-// Read is a file of the cgroup, by the first of the names that there is in any hierarchy; empty where there is none.
+// Read reads a file of the cgroup, by the first of the names that exists in any hierarchy; empty if none exists.
 func (g *Group) Read(names ...string) string {
 	for _, name := range names {
 		for _, dir := range g.Dirs {
@@ -172,7 +172,7 @@ func (g *Group) Write(t testing.TB, name, text string) {
 	t.Fatalf("cgroup %s has no file %s", g.Name, name)
 }
 
-// CPUTime is what the cgroup has used of CPUs.
+// CPUTime is the CPU time that the cgroup has used.
 func (g *Group) CPUTime(t testing.TB) time.Duration {
 	t.Helper()
 	if text := g.Read("cpuacct.usage"); text != "" {
@@ -192,7 +192,7 @@ func (g *Group) CPUTime(t testing.TB) time.Duration {
 	return 0
 }
 
-// Kill ends all that runs in the cgroup, but for the processes that are spared, and waits until they are gone.
+// Kill ends the cgroup's processes, except those that are spared, and waits until they are gone.
 func (g *Group) Kill(t testing.TB, spared ...string) {
 	t.Helper()
 	await.Until(t, 10*time.Second, "end of the processes of "+g.Name, func() string {
@@ -208,7 +208,7 @@ func (g *Group) Kill(t testing.TB, spared ...string) {
 	})
 }
 
-// Limits is what the pipe changes of a batch cgroup, as the kernel prints it.
+// Limits is the pipe's settings of a batch cgroup, as the kernel prints them.
 func (g *Group) Limits() string {
 	var b strings.Builder
 	for _, dir := range g.Dirs {

@@ -34,7 +34,7 @@ func reclaimedColumn(t *testing.T, table string) []float64 {
 		if column < 0 || column >= len(fields) {
 			t.Fatalf("no column RECLAIMED in %q of %s", line, table)
 		}
-		if fields[column] == "-" { // a first reading is not decided on
+		if fields[column] == "-" { // nothing is decided at a first reading
 			continue
 		}
 		v, err := strconv.ParseFloat(fields[column], 64)
@@ -46,7 +46,7 @@ func reclaimedColumn(t *testing.T, table string) []float64 {
 	return values
 }
 
-// buildLoad compiles the demo's service, which is its client too.
+// buildLoad compiles the demo's service, which is also its client.
 func buildLoad(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "load")
@@ -68,7 +68,7 @@ func demo(t *testing.T, command ...string) (stdout, stderr string) {
 	return out.String(), log.String()
 }
 
-// onPage is the command of a page that is run in the checkout and begins so, as it is typed there.
+// onPage returns the command of a page that is run in the checkout and begins with this text, as it is typed there.
 func onPage(t *testing.T, begins string) string {
 	t.Helper()
 	blocks, err := pages.Marked("checkout")
@@ -86,7 +86,7 @@ func onPage(t *testing.T, begins string) string {
 	return ""
 }
 
-// The commands of the pages that are run in the checkout run as they are written. The demo's is TestDemo's.
+// The commands of docs that are run in the checkout run as they are written. TestDemo covers the demo's.
 func TestCheckoutPages(t *testing.T) {
 	blocks, err := pages.Marked("checkout")
 	if err != nil {
@@ -114,12 +114,12 @@ func TestCheckoutPages(t *testing.T) {
 	}
 }
 
-// TestDemo runs the README's own command on real cgroups: its table has what the service felt and what batch got in each of the three parts, the service's
-// values and the batch job's are those of real work, and nothing is left behind. How large they are is for bench-colocation on a quiet machine.
+// TestDemo runs README's own command on real cgroups: its table has the service's latency and batch's usage in each of the three parts, the
+// values come from real work, and nothing is left behind. How large they are is measured by bench-colocation on a quiet machine.
 func TestDemo(t *testing.T) {
 	need.Root(t)
 	out, log := demo(t, "bash", "-c", onPage(t, "make demo"))
-	out = out[max(0, strings.Index(out, "TIME ")):] // make says what it builds
+	out = out[max(0, strings.Index(out, "TIME ")):] // make prints what it builds
 	_, table, _ := strings.Cut(out, "machine busy\n")
 	row := regexp.MustCompile(`^(alone|unmanaged|with Polder) +([0-9.]+) +([0-9.]+) +([0-9.]+) +([0-9]+) %$`)
 	batch := map[string]float64{}
@@ -141,7 +141,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%q: want a p50 and a p99 that are not less, and how busy the machine was", line)
 		}
 	}
-	// Where others have all of the machine, the idle class has nothing for batch, and the demo says so.
+	// If other work takes all of the machine, the idle class leaves nothing for batch, and the demo reports it.
 	others := strings.Contains(out, "this machine had other work to do as well")
 	if len(batch) != 3 || batch["alone"] != 0 || batch["unmanaged"] <= 0 || batch["with Polder"] <= 0 && !others {
 		t.Errorf("batch CPUs %v; want none alone, and some in both other parts\n%s%s", batch, out, log)
@@ -163,15 +163,15 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// Where cgroups cannot be written the demo says so in one line and plays the recording of a 48-core node.
+// Where cgroups cannot be written the demo prints the reason in one line and plays the recording of a 48-core node.
 func TestDemoWithoutCgroups(t *testing.T) {
 	need.Mount(t)
 	readOnly := `for m in $(awk '$3 ~ /^cgroup/ {print $2}' /proc/mounts) /sys/fs/cgroup; do mount -o remount,bind,ro "$m"; done; exec ../../scripts/demo`
 	out, log := demo(t, "unshare", "--mount", "--propagation", "private", "sh", "-ec", readOnly)
-	// What batch got is said of two ticks and more.
-	says := regexp.MustCompile(`^demo: cgroups cannot be written here \(.*Read-only file system\): .*\n(demo: batch got .*\n)?$`)
-	if !says.MatchString(log) {
-		t.Errorf("stderr = %q; want one line that says why, and one of what batch got", log)
+	// The demo reports batch's usage from two ticks on.
+	want := regexp.MustCompile(`^demo: cgroups cannot be written here \(.*Read-only file system\): .*\n(demo: batch got .*\n)?$`)
+	if !want.MatchString(log) {
+		t.Errorf("stderr = %q; want one line with the reason, and one with batch's usage", log)
 	}
 	// At ten times its pace isolate drops ticks for newer ones, on a busy machine most of them.
 	if values := reclaimedColumn(t, out); len(values) == 0 || values[0] < 20 {

@@ -18,7 +18,7 @@ import (
 
 const mebibyte = 1 << 20
 
-// bytesIn is a file of bytes in a cgroup, by its name on version 1 or on version 2.
+// bytesIn reads a number of bytes from a file of a cgroup, by its name on version 1 or on version 2.
 func bytesIn(t *testing.T, g *group.Group, v1, v2 string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(g.Read(v1, v2), 10, 64)
@@ -33,7 +33,7 @@ func usage(t *testing.T, g *group.Group) int64 {
 	return bytesIn(t, g, "memory.usage_in_bytes", "memory.current")
 }
 
-// isLimited reports whether a cgroup was ever kept from growing by a limit of its own.
+// isLimited reports whether a cgroup's own limit has ever kept it from growing.
 func isLimited(g *group.Group) bool {
 	if hits := g.Read("memory.failcnt"); hits != "" {
 		return hits != "0"
@@ -46,7 +46,7 @@ func isLimited(g *group.Group) bool {
 	return false
 }
 
-// smallMachine is a cgroup of 512 MiB that stands for a machine, with a service in it that holds 200 MiB of page cache, and batch.
+// smallMachine is a cgroup of 512 MiB that acts as a machine, with a service in it that holds 200 MiB of page cache, and batch.
 func smallMachine(t *testing.T) (machine, service, batch, job *group.Group) {
 	t.Helper()
 	machine = group.New(t, nil, "memory")
@@ -67,8 +67,8 @@ func smallMachine(t *testing.T) (machine, service, batch, job *group.Group) {
 	return machine, service, batch, job
 }
 
-// capBatch has the real tools decide on a sample of the small machine and carry the advice out.
-func capBatch(t *testing.T, service, batch, job *group.Group, arguments ...string) (restore func()) {
+// limitBatch runs the real tools on a sample of the small machine, and applies the advice.
+func limitBatch(t *testing.T, service, batch, job *group.Group, arguments ...string) (restore func()) {
 	t.Helper()
 	version := 2
 	if batch.Read("memory.limit_in_bytes") != "" {
@@ -96,15 +96,15 @@ func capBatch(t *testing.T, service, batch, job *group.Group, arguments ...strin
 	return func() { t.Helper(); tool("isolate", "", "--restore", "--journal", journal) }
 }
 
-// TestBatchThatGrowsLeavesServicesTheirMemory has a batch job grow beside a service on the machine's own kernel: without a cap the kernel
-// reclaims the service's memory for it, with the cap it stops at that.
+// TestBatchThatGrowsLeavesServicesTheirMemory runs a batch job that grows beside a service on the machine's own kernel: without a limit the
+// kernel reclaims the service's memory for it, with the limit the job stops there.
 func TestBatchThatGrowsLeavesServicesTheirMemory(t *testing.T) {
 	need.Program(t, "stress-ng", "stress-ng")
 	const grow = "exec stress-ng --quiet --vm 1 --vm-bytes 450M --vm-keep --vm-method zero-one --oomable --timeout 300"
 
-	t.Run("without a cap", func(t *testing.T) {
+	t.Run("without a limit", func(t *testing.T) {
 		_, service, batch, job := smallMachine(t)
-		capBatch(t, service, batch, job, "--batch-memory", "none", "--service-memory", "none")
+		limitBatch(t, service, batch, job, "--batch-memory", "none", "--service-memory", "none")
 		job.Run(t, grow)
 		await.Until(t, time.Minute, "batch has grown", await.Is(func() bool { return usage(t, batch) > 430*mebibyte }))
 		held := usage(t, service)
@@ -113,21 +113,21 @@ func TestBatchThatGrowsLeavesServicesTheirMemory(t *testing.T) {
 			t.Errorf("the service has %d MiB left: nothing was reclaimed, and the other half of the test shows nothing", held/mebibyte)
 		}
 	})
-	t.Run("with the cap", func(t *testing.T) {
+	t.Run("with the limit", func(t *testing.T) {
 		_, service, batch, job := smallMachine(t)
 		limit := func() string { return batch.Read("memory.limit_in_bytes", "memory.max") }
 		first := limit()
-		restore := capBatch(t, service, batch, job, "--service-memory", "none")
+		restore := limitBatch(t, service, batch, job, "--service-memory", "none")
 		if limit() == first {
-			t.Fatalf("batch has no cap: %s", limit())
+			t.Fatalf("batch has no limit: %s", limit())
 		}
 		before := usage(t, service)
 		job.Run(t, grow)
 		await.Until(t, time.Minute, "batch is kept from growing", await.Is(func() bool { return isLimited(batch) }))
 		held := usage(t, service)
-		t.Logf("cap %s; the service has %d MiB of %d left, batch %d", limit(), held/mebibyte, before/mebibyte, usage(t, batch)/mebibyte)
+		t.Logf("limit %s; the service has %d MiB of %d left, batch %d", limit(), held/mebibyte, before/mebibyte, usage(t, batch)/mebibyte)
 		if held < before*97/100 {
-			t.Errorf("the service has %d MiB of %d left: it was reclaimed beside a capped batch", held/mebibyte, before/mebibyte)
+			t.Errorf("the service has %d MiB of %d left: it was reclaimed beside a limited batch", held/mebibyte, before/mebibyte)
 		}
 		restore()
 		if limit() != first {

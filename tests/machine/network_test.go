@@ -18,8 +18,8 @@ import (
 	"polder/tests/need"
 )
 
-// lab is a node with an uplink over a wire of 100 Mbit/s to a peer, and a pod on the node, each in a network namespace of its own. No address
-// is known outside them.
+// lab is a node with an uplink over a wire of 100 Mbit/s to a peer, and a pod on the node, each in its own network namespace. Its addresses
+// are not known outside them.
 type lab struct {
 	t      *testing.T
 	wire   string // the program
@@ -59,7 +59,7 @@ func newLab(t *testing.T) *lab {
 	for _, router := range []string{"node", "wire"} {
 		l.in(router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
 	}
-	// The wire is slow and has a long queue, as a switch or a provider's limit has.
+	// The wire is slow and has a long queue, like a switch or a provider's limit.
 	l.in("wire", "tc", "qdisc", "add", "dev", "w1", "root", "tbf", "rate", "100mbit", "burst", "32kb", "limit", "1mb")
 	l.batch = group.New(t, nil, "network")
 	l.unified = need.Unified(t) + l.batch.Name
@@ -102,7 +102,7 @@ func (l *lab) link(a, name, address, b, other, otherAddress string) {
 	l.ip(b, "link set "+other+" up")
 }
 
-// inside is a command in a namespace. Only the network is another one: /sys and the cgroups stay the machine's.
+// inside returns a command in a namespace. Only the network differs: /sys and the cgroups are the machine's.
 func (l *lab) inside(space string, command ...string) *exec.Cmd {
 	return exec.Command("nsenter", append([]string{"--net=/run/netns/" + l.prefix + space}, command...)...)
 }
@@ -116,7 +116,7 @@ func (l *lab) in(space string, command ...string) string {
 	return string(out)
 }
 
-// start runs a part of the wire program until the test, or what stop is called by, ends. It returns when the part has begun.
+// start runs a part of the wire program until the test ends or stop is called. It returns when the part has started.
 func (l *lab) start(space string, job bool, arguments ...string) (stop func()) {
 	l.t.Helper()
 	cmd := l.inside(space, append([]string{l.wire}, arguments...)...)
@@ -149,16 +149,16 @@ func (l *lab) start(space string, job bool, arguments ...string) (stop func()) {
 	return stop
 }
 
-// felt is what the service's client felt, and what the jobs sent meanwhile.
-type felt struct {
+// latencies is what the service's client measured, and what the jobs sent meanwhile.
+type latencies struct {
 	P50, P99, Seconds, Bytes float64
 	batchBits                float64
 }
 
-// requests are how many a measurement has.
+// requests is the number of requests of a measurement.
 const requests = 200
 
-func (l *lab) ask() (f felt) {
+func (l *lab) ask() (f latencies) {
 	l.t.Helper()
 	before := l.sent()
 	if err := json.Unmarshal([]byte(l.in("peer", l.wire, "ask", nodeAddress+":7001", fmt.Sprint(requests))), &f); err != nil {
@@ -168,7 +168,7 @@ func (l *lab) ask() (f felt) {
 	return f
 }
 
-// sent are the bytes that the wire has passed on to the peer.
+// sent is the number of bytes that the wire has forwarded to the peer.
 func (l *lab) sent() float64 {
 	l.t.Helper()
 	var links []struct {
@@ -180,7 +180,7 @@ func (l *lab) sent() float64 {
 	return links[0].Stats.TX.Bytes
 }
 
-// backlog are the bytes that wait for the slow wire.
+// backlog is the number of bytes that wait for the slow wire.
 func (l *lab) backlog() float64 {
 	l.t.Helper()
 	var qdiscs []struct{ Backlog float64 }
@@ -201,7 +201,7 @@ func (l *lab) awaitBacklog(full bool) {
 	})
 }
 
-func (f felt) String() string {
+func (f latencies) String() string {
 	return fmt.Sprintf("p50 %6.1f ms, p99 %6.1f ms, service %5.1f Mbit/s, batch %5.1f Mbit/s", 1e3*f.P50, 1e3*f.P99, f.Bytes*8/f.Seconds/1e6, f.batchBits/1e6)
 }
 
@@ -213,7 +213,7 @@ func (l *lab) pipe(more ...string) *tick.NetworkIsolation {
 	if err := os.WriteFile(rules, []byte(text), 0o644); err != nil {
 		l.t.Fatal(err)
 	}
-	// collect reads the links of the machine's first process: that is itself, in a pid namespace of its own.
+	// collect reads the links of the machine's first process: that is itself, in its own pid namespace.
 	sampled := l.in("node", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", bin+"/collect", "--once", "--classify", rules, "--node", "n1")
 	advise := exec.Command(bin+"/advise", "--batch-network-rate", "10%", "--network-rate", "95Mbit")
 	advise.Stdin = strings.NewReader(sampled)
@@ -246,8 +246,8 @@ func (l *lab) pipe(more ...string) *tick.NetworkIsolation {
 	return decoded.Network
 }
 
-// TestNetwork has a service beside jobs that send as much as they can over the node's uplink: one on the host, whose packets are known by their
-// socket's cgroup, and one in a pod's network namespace, whose packets are known by the link that they come from. Alone, unmanaged, shaped.
+// TestNetwork runs a service beside jobs that send as much as they can over the node's uplink: one on the host, classified by its
+// socket's cgroup, and one in a pod's network namespace, whose packets are classified by their link. Alone, unmanaged, shaped.
 func TestNetwork(t *testing.T) {
 	l := newLab(t)
 	l.start("node", false, "serve", nodeAddress+":7001")
@@ -294,12 +294,12 @@ func counted(classes []tick.NetworkCount, name string) bool {
 	return false
 }
 
-// restore undoes everything, and looks whether the kernel's own qdisc is back and no table is left.
+// restore reverts everything, and checks that the kernel's own qdisc is back and no table is left.
 func (l *lab) restore() {
 	l.t.Helper()
-	said := l.in("node", bin+"/isolate", "--only", "network", "--restore", "--journal", filepath.Join(l.dir, "journal"))
-	if !strings.Contains(said, "restored 1 link") {
-		l.t.Errorf("restore says %q", said)
+	out := l.in("node", bin+"/isolate", "--only", "network", "--restore", "--journal", filepath.Join(l.dir, "journal"))
+	if !strings.Contains(out, "restored 1 link") {
+		l.t.Errorf("restore prints %q", out)
 	}
 	if q := l.in("node", "tc", "qdisc", "show", "dev", "up0"); strings.Contains(q, "htb") {
 		l.t.Errorf("after the restore: %s", q)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A rule that is met under its threshold is drawn as the threshold against the value: free memory over a threshold of a thousandth of it
-// would be 100,000 %.
+// A rule whose value is below its threshold when met is drawn as the threshold against the value: free memory over a threshold of a
+// thousandth of it would be 100,000 %.
 func TestDashboardDrawsWhatIsLeftTheOtherWayRound(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
 	if err != nil {

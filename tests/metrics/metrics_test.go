@@ -1,5 +1,5 @@
-// Package metrics has tests of what the tools tell Prometheus: the real tools are read over HTTP, and what the alerts, the
-// dashboard and the documentation name is compared with what was there.
+// Package metrics tests the tools' metrics for Prometheus: it reads the real tools over HTTP, and compares the names in the alerts, the
+// dashboard and the documentation with them.
 package metrics
 
 import (
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// everything is each metric that a tool can tell.
+// everything is every metric of the tools.
 func everything(t *testing.T) map[string]*family {
 	t.Helper()
 	all := map[string]*family{}
@@ -77,7 +77,7 @@ func everything(t *testing.T) map[string]*family {
 	return all
 }
 
-// page is what a set tells.
+// page is a set's metrics.
 func page(t *testing.T, s *metrics.Set) string {
 	t.Helper()
 	if err := s.Serve("127.0.0.1:0"); err != nil {
@@ -87,7 +87,7 @@ func page(t *testing.T, s *metrics.Set) string {
 	return get(t, "http://"+s.Addr()+"/metrics")
 }
 
-// limits is what evict says of its own counter.
+// limits is evict's description of its own counter.
 func limits(t *testing.T) string {
 	t.Helper()
 	found := map[string]*family{}
@@ -95,7 +95,7 @@ func limits(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close() // not left to the garbage collector, at whose whim evict would see the end of its input and close its port
+	defer w.Close() // not left to the garbage collector: evict would see the end of its input and close its port at any time
 	p := start(t, in, nil, "evict", "--rules", "reclaimed-resource-pressure-eviction-plugin")
 	p.scrape(t, "polder_build_info")
 	families(t, found, p.scrape(t, "polder_build_info"))
@@ -105,7 +105,7 @@ func limits(t *testing.T) string {
 	return "Ticks in which a limit held a rule's pods back." // no limit was reached: it has no sample yet
 }
 
-// The pipe over this machine, and over a recording, tells what the list of metrics says, with those types and labels.
+// The pipe over this machine, and over a recording, exposes the listed metrics, with those types and labels.
 func TestToolsTellWhatIsListed(t *testing.T) {
 	all := everything(t)
 	recording := exec.Command("gzip", "-dc", "../../scripts/demo-48cpu.jsonl.gz")
@@ -154,7 +154,7 @@ func TestToolsTellWhatIsListed(t *testing.T) {
 				}
 				switch known := all[n]; {
 				case known == nil:
-					t.Errorf("%s is told and not listed", n)
+					t.Errorf("%s is exposed and not listed", n)
 				case known.kind != f.kind || known.help != f.help:
 					t.Errorf("%s is a %s (%s), listed is a %s (%s)", n, f.kind, f.help, known.kind, known.help)
 				case !subset(f.labels, known.labels):
@@ -163,7 +163,7 @@ func TestToolsTellWhatIsListed(t *testing.T) {
 			}
 			for _, n := range []string{"polder_build_info", "polder_ticks_total", "polder_tick_handling_seconds", "polder_reclaimed_cpu_cores", "process_resident_memory_bytes", "go_goroutines"} {
 				if seen[n] == nil {
-					t.Errorf("nobody tells %s", n)
+					t.Errorf("no tool exposes %s", n)
 				}
 			}
 		})
@@ -209,11 +209,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 	if table != b.String() {
-		t.Errorf("the table of %s is not what the tools tell: run go test ./tests/metrics -update", path)
+		t.Errorf("the table of %s differs from the tools' metrics: run go test ./tests/metrics -update", path)
 	}
 }
 
-// unit is what a metric's name ends in.
+// unit is the end of a metric's name.
 func unit(name string) string {
 	name = strings.TrimSuffix(name, "_total")
 	for suffix, unit := range map[string]string{"_seconds": "seconds", "_bytes": "bytes", "_cores": "cores", "_ratio": "0 to 1", "_pages_per_second": "pages a second"} {
@@ -230,7 +230,7 @@ func unit(name string) string {
 	return "number"
 }
 
-// Addresses that are no good, and the end of a tool.
+// Invalid addresses, and the end of a tool.
 func TestAddressesAndTheEnd(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -251,20 +251,20 @@ func TestAddressesAndTheEnd(t *testing.T) {
 	}
 	run(1, "--metrics-addr "+addr+": listen tcp "+addr+": bind: address already in use (another process listens there", "isolate", "--dry-run", "--metrics-addr", addr)
 	run(2, `--metrics-addr "9471": want HOST:PORT`, "collect", "--count", "1", "--metrics-addr", "9471")
-	// What reads no stream is not in the way of what does.
+	// Subcommands that read no stream work beside those that do.
 	run(0, "reclaimed-resource-pressure-eviction-plugin", "evict", "--list", "--metrics-addr", addr)
 
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, soon, "a tool that was told to stop answers no more", await.Is(func() bool {
+	await.Until(t, soon, "a tool that got SIGTERM stops answering", await.Is(func() bool {
 		_, err := http.Get("http://" + addr + "/metrics")
 		return err != nil
 	}))
 	run(0, "url=http://"+addr+"/metrics", "collect", "--count", "1", "--metrics-addr", addr)
 }
 
-// A tool that waits for the next one answers all the same.
+// A tool that waits for the next tick answers nevertheless.
 func TestScrapeOfAStalledStream(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -282,7 +282,7 @@ func TestScrapeOfAStalledStream(t *testing.T) {
 	line := func(i int) string {
 		return fmt.Sprintf(`{"v":1,"node":"n%d","time":"2026-11-21T12:00:00Z","padding":%q}`+"\n", i%3, strings.Repeat("x", 8<<10))
 	}
-	// The tool does not go on once nothing more goes into its full output, and then none goes into its input.
+	// The tool stops once its output is full, and then its input fills.
 	go func() {
 		for i := 0; ; i++ {
 			if _, err := io.WriteString(w, line(i)); err != nil {

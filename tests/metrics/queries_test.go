@@ -17,7 +17,7 @@ import (
 // Labels that Prometheus adds to what it scrapes.
 var ofTarget = []string{"job", "instance"}
 
-// query is what the parser says of one (promql/main.go).
+// query is the parser's description of one (promql/main.go).
 type query struct {
 	Error, Type string
 	Selectors   []selector
@@ -43,8 +43,8 @@ func parse(t *testing.T, texts map[string]string) map[string]query {
 	return found
 }
 
-// complaints says what is wrong with a query, where all is known.
-func complaints(q query, all map[string]*family) (wrong []string) {
+// queryErrors lists the errors of a query, compared with all known metrics.
+func queryErrors(q query, all map[string]*family) (wrong []string) {
 	if q.Error != "" {
 		return []string{q.Error}
 	}
@@ -97,7 +97,7 @@ type ruleFile struct {
 
 var inTemplate = regexp.MustCompile(`\$labels\.([a-z]+)`)
 
-// Every alert is about metrics and labels that there are, and says what to do.
+// Every alert uses existing metrics and labels, and says what to do.
 func TestAlerts(t *testing.T) {
 	var file ruleFile
 	if err := config.Read("../../deploy/monitoring/alerts.yaml", &file); err != nil {
@@ -115,11 +115,11 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("%s: severity %q", r.Alert, s)
 			}
 			if len(r.Annotations["summary"]) < 20 || len(r.Annotations["runbook"]) < 60 {
-				t.Errorf("%s: the summary and the runbook do not say enough: %q", r.Alert, r.Annotations)
+				t.Errorf("%s: the summary and the runbook are too short: %q", r.Alert, r.Annotations)
 			}
 			for _, m := range inTemplate.FindAllStringSubmatch(r.Annotations["summary"]+r.Annotations["runbook"], -1) {
 				if !strings.Contains(r.Expr, m[1]) {
-					t.Errorf("%s speaks of the label %s, which is not in its expression", r.Alert, m[1])
+					t.Errorf("%s uses the label %s, which is not in its expression", r.Alert, m[1])
 				}
 			}
 		}
@@ -128,7 +128,7 @@ func TestAlerts(t *testing.T) {
 		t.Fatalf("%d alerts", len(texts))
 	}
 	for name, q := range parse(t, texts) {
-		for _, wrong := range complaints(q, all) {
+		for _, wrong := range queryErrors(q, all) {
 			t.Errorf("%s: %s: %s", name, wrong, texts[name])
 		}
 		if q.Type != "vector" {
@@ -137,8 +137,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// The fleet controller's tools tell of every node, in rounds of ten seconds: alerts tell them from the nodes' own by the label tool, with
-// thresholds of their own, and are not about what a fleet controller does anyway.
+// The fleet controller's tools expose every node, in rounds of ten seconds: alerts distinguish them from the nodes' own by the label tool,
+// with their own thresholds, and ignore what a fleet controller does anyway.
 func TestAlertsOfACentre(t *testing.T) {
 	var file ruleFile
 	if err := config.Read("../../deploy/monitoring/alerts.yaml", &file); err != nil {
@@ -164,7 +164,7 @@ func TestAlertsOfACentre(t *testing.T) {
 			label, listed := must[s.Metric]
 			met[s.Metric] = true
 			if listed && !slices.Contains(s.Labels, label) && (label != "" || !instances) {
-				t.Errorf("%s: %s of nodes and centres alike: %s", name, s.Metric, texts[name])
+				t.Errorf("%s: %s of nodes and fleet controllers alike: %s", name, s.Metric, texts[name])
 			}
 		}
 	}
@@ -205,7 +205,7 @@ var (
 	variables = strings.NewReplacer("$__rate_interval", "5m")
 )
 
-// Every query of the dashboard is about metrics and labels that there are, and panels do not lie upon each other.
+// Every query of the dashboard uses existing metrics and labels, and panels do not overlap.
 func TestDashboard(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
 	if err != nil {
@@ -239,7 +239,7 @@ func TestDashboard(t *testing.T) {
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other := taken[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("%s lies upon %s at %d, %d", p.Title, other, x, y)
+					t.Fatalf("%s overlaps %s at %d, %d", p.Title, other, x, y)
 				}
 				taken[[2]int{x, y}] = p.Title
 			}
@@ -263,7 +263,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for name, q := range parse(t, texts) {
-		for _, wrong := range complaints(q, all) {
+		for _, wrong := range queryErrors(q, all) {
 			t.Errorf("%s: %s: %s", name, wrong, texts[name])
 		}
 		for _, m := range inLegend.FindAllStringSubmatch(name, -1) {
@@ -280,7 +280,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// The check finds what is wrong.
+// The check finds errors.
 func TestQueriesThatAreWrong(t *testing.T) {
 	all := everything(t)
 	texts := map[string]string{
@@ -298,7 +298,7 @@ func TestQueriesThatAreWrong(t *testing.T) {
 		queries[q] = q
 	}
 	for name, q := range parse(t, queries) {
-		if wrong := strings.Join(complaints(q, all), "; "); !strings.Contains(wrong, texts[name]) {
+		if wrong := strings.Join(queryErrors(q, all), "; "); !strings.Contains(wrong, texts[name]) {
 			t.Errorf("%s: %q; want %q", name, wrong, texts[name])
 		}
 	}

@@ -18,13 +18,13 @@ import (
 	"polder/tests/await"
 )
 
-// soon is how long something may take that takes a second on a calm machine.
+// soon is a limit for what takes a second on an idle machine.
 const soon = 60 * time.Second
 
 // process is a running tool.
 type process struct {
 	*exec.Cmd
-	url chan string // where its metrics are, once
+	url chan string // the address of its metrics, once
 
 	mu  sync.Mutex
 	log strings.Builder
@@ -77,7 +77,7 @@ func start(t *testing.T, in io.Reader, out *os.File, tool string, args ...string
 	return p
 }
 
-// address is where a tool's metrics are.
+// address is the address of a tool's metrics.
 func (p *process) address(t *testing.T) string {
 	t.Helper()
 	select {
@@ -85,7 +85,7 @@ func (p *process) address(t *testing.T) string {
 		p.url <- url
 		return url
 	case <-time.After(soon):
-		t.Fatalf("%s does not say where its metrics are: %s", p.Path, p.text())
+		t.Fatalf("%s does not log the address of its metrics: %s", p.Path, p.text())
 		return ""
 	}
 }
@@ -106,7 +106,7 @@ func get(t *testing.T, url string) string {
 	return string(page)
 }
 
-// scrape reads a tool's metrics as soon as they have what is wanted.
+// scrape reads a tool's metrics as soon as they have the wanted ones.
 func (p *process) scrape(t *testing.T, want string) string {
 	t.Helper()
 	page := ""
@@ -119,7 +119,7 @@ func (p *process) scrape(t *testing.T, want string) string {
 	return page
 }
 
-// family is a metric as a page has it.
+// family is a metric as a page shows it.
 type family struct {
 	kind, help string
 	labels     map[string]bool
@@ -132,7 +132,7 @@ var (
 	parts   = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// families reads a page; a line that is none fails the test.
+// families parses a page; an invalid line fails the test.
 func families(t *testing.T, into map[string]*family, page string) {
 	t.Helper()
 	of := func(name string) *family {

@@ -1,5 +1,5 @@
-// Package need skips tests that this machine cannot run, each with a short reason that is the same wherever it is missing.
-// Where nothing may be missing, whoever runs the tests counts what was skipped.
+// Package need skips tests that this machine cannot run, each with a short reason that is the same in all tests.
+// Where nothing may be missing, the caller counts the skipped tests.
 package need
 
 import (
@@ -29,14 +29,14 @@ func Program(t testing.TB, program, debianPackage string) {
 	}
 }
 
-// Cgroups skips a test that needs cgroups of its own with the named controllers, of either version. "" is the hierarchy that
-// processes are looked for in.
+// Cgroups skips a test that needs its own cgroups with the named controllers, of either version. "" is the hierarchy in which
+// processes are found.
 func Cgroups(t testing.TB, controllers ...string) *cgroup.Hierarchy {
 	t.Helper()
 	return cgroups(t, "needs a writable cgroup", 0, controllers)
 }
 
-// Unified skips a test that needs cgroups of version 2, be it beside version 1, and returns where they are mounted.
+// Unified skips a test that needs cgroups of version 2, also beside version 1, and returns where they are mounted.
 func Unified(t testing.TB) string {
 	t.Helper()
 	Root(t)
@@ -47,7 +47,7 @@ func Unified(t testing.TB) string {
 	return h.Unified()
 }
 
-// CgroupsV1 skips a test that needs cgroups of its own in the named controllers' hierarchies of version 1.
+// CgroupsV1 skips a test that needs its own cgroups in the named controllers' hierarchies of version 1.
 func CgroupsV1(t testing.TB, controllers ...string) *cgroup.Hierarchy {
 	t.Helper()
 	return cgroups(t, "needs a writable cgroup v1", 1, controllers)
@@ -84,7 +84,7 @@ func writable(h *cgroup.Hierarchy, controller string) error {
 	return os.Remove(filepath.Clean(dir))
 }
 
-// Mount skips a test that needs to mount file systems, which root cannot everywhere: not in a container without that right, and
+// Mount skips a test that needs to mount file systems, which root cannot everywhere: not in a container without that capability, and
 // not in a chroot whose root directory is no mount point, from where mounts cannot be kept from the rest of the machine.
 func Mount(t testing.TB) {
 	t.Helper()

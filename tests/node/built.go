@@ -15,7 +15,7 @@ import (
 // scratch is their directory, which Main removes.
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", fmt.Sprintf("%s%d-bin-", prefix, os.Getpid())) })
 
-// Images makes the containers' images, once for all nodes of a test process.
+// Images builds the containers' images, once for all nodes of a test process.
 var Images = sync.OnceValues(func() ([]string, error) {
 	dir, err := scratch()
 	if err != nil {
@@ -60,7 +60,7 @@ func Main(m *testing.M, ends ...func() error) int {
 		}
 	}
 	if dir, err := scratch(); err == nil {
-		_ = os.RemoveAll(dir) // in the way of nothing
+		_ = os.RemoveAll(dir) // it disturbs nothing
 	}
 	return code
 }

@@ -10,8 +10,8 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// TestBurstOnANode: beside a kubelet, the ConfigMap and a pod's annotation let pods save up CPU time, each to its own measure;
-// kubelet can still lower a pod's limit in place; and when it is turned off everything is as kubelet made it.
+// TestBurstOnANode: beside a kubelet, the ConfigMap and a pod's annotation let pods save up CPU time, each with its own amount;
+// kubelet can still lower a pod's limit in place; and when bursts are turned off all values are kubelet's.
 func TestBurstOnANode(t *testing.T) {
 	n := sharedNode(t)
 	c := n.ControlPlane
@@ -42,7 +42,7 @@ isolate --node %[3]s --journal /run/isolate > /dev/null`, binaries.Dir(t), n.acc
 		t.Fatal(err)
 	}
 	endAfter(t, n, cmd)
-	// has says what a pod's cgroups lack of a quota and a burst in microseconds.
+	// has returns what a pod's cgroups lack of a quota and a burst in microseconds.
 	has := func(pod, quota, burst string) string {
 		for _, cgroup := range []string{n.ContainerCgroup(pod, "c"), n.PodCgroup(pod)} {
 			for file, want := range map[string]string{"cpu.cfs_quota_us": quota, "cpu.cfs_burst_us": burst} {

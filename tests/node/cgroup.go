@@ -17,7 +17,7 @@ import (
 // prefix begins the names of all cgroups and directories of this package; the test's PID follows.
 const prefix = "polder-node-"
 
-// makeCgroups makes a cgroup in every hierarchy. A new one of cpuset has neither CPUs nor memory, and takes nobody.
+// makeCgroups creates a cgroup in every hierarchy. A new one of cpuset has neither CPUs nor memory, and accepts no process.
 func makeCgroups(cgroup string) error {
 	hierarchies, err := wire.Hierarchies()
 	if err != nil {
@@ -66,7 +66,7 @@ func removeTree(root string) error {
 				dirs = append(dirs, path)
 			}
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it went by itself
+				return nil // it was removed meanwhile
 			}
 			return err
 		})

@@ -12,8 +12,8 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// TestSchedIdleOnANode: a BestEffort tier that was left idle keeps kubelet from starting. The pipe sets it right, makes the batch pods
-// idle instead, and kubelet then starts again as often as it likes; the next pod is made idle as well.
+// TestSchedIdleOnANode: a BestEffort tier that was left idle keeps kubelet from starting. The pipe corrects it, makes the batch pods
+// idle instead, and kubelet then restarts any number of times; the next pod is made idle as well.
 func TestSchedIdleOnANode(t *testing.T) {
 	const tier = "/kubepods/besteffort"
 	var n *Node
@@ -74,7 +74,7 @@ data:
 	n.RestartKubelet()
 	n.Eventually(controlplane.Soon, "kubelet does not start beside an idle tier", func() string {
 		if logged("kubelet.log", failed) == before {
-			return "it has said nothing of its ContainerManager"
+			return "it has logged nothing of its ContainerManager"
 		}
 		return ""
 	})
@@ -88,8 +88,8 @@ isolate --node %[3]s --journal /run/isolate > /dev/null`, binaries.Dir(t), n.acc
 		t.Fatal(err)
 	}
 	endAfter(t, n, cmd)
-	n.Eventually(controlplane.Soon, "the tier is set right", has(tier, "0", "2"))
-	n.Eventually(controlplane.Soon, "the first pod is idle", has(n.PodCgroup("first"), "1", "3")) // the kernel's weight of what is idle
+	n.Eventually(controlplane.Soon, "the tier is corrected", has(tier, "0", "2"))
+	n.Eventually(controlplane.Soon, "the first pod is idle", has(n.PodCgroup("first"), "1", "3")) // the kernel's weight of an idle cgroup
 	start("second")                                                                               // by a kubelet that works again
 	n.Eventually(controlplane.Soon, "the second pod is idle", has(n.PodCgroup("second"), "1", "3"))
 
@@ -98,7 +98,7 @@ isolate --node %[3]s --journal /run/isolate > /dev/null`, binaries.Dir(t), n.acc
 	start("third")
 	n.Eventually(controlplane.Soon, "the third pod is idle", has(n.PodCgroup("third"), "1", "3"))
 	if got := logged("guest.log", ended) - ends; got != 1 || logged("kubelet.log", failed) != failures {
-		t.Errorf("kubelet ended %d times; want the one time that it was killed", got)
+		t.Errorf("kubelet ended %d times; want once, when it was killed", got)
 	}
 	if lacks := has(tier, "0", "2")(); lacks != "" {
 		t.Errorf("the tier after kubelet's start: %s", lacks)
@@ -106,6 +106,6 @@ isolate --node %[3]s --journal /run/isolate > /dev/null`, binaries.Dir(t), n.acc
 
 	schedIdle(0)
 	for _, pod := range []string{"first", "second", "third"} {
-		n.Eventually(controlplane.Soon, pod+" is idle no more", has(n.PodCgroup(pod), "0", "2"))
+		n.Eventually(controlplane.Soon, pod+" is not idle any more", has(n.PodCgroup(pod), "0", "2"))
 	}
 }

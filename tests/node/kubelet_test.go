@@ -20,7 +20,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// mover is an isolate in the node, and who advises it.
+// mover is an isolate in the node, with its advice.
 type mover struct {
 	n     *Node
 	cmd   *exec.Cmd
@@ -62,7 +62,7 @@ func newMover(t *testing.T, n *Node) *mover {
 	return m
 }
 
-// advise has isolate act on an advice.
+// advise makes isolate act on advice.
 func (m *mover) advise(cgroups []tick.Cgroup) (*tick.Isolation, error) {
 	line, err := tick.Marshal(&tick.Tick{V: tick.Version, Node: m.n.Name, Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "test", Cgroups: cgroups}})
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *mover) advise(cgroups []tick.Cgroup) (*tick.Isolation, error) {
 	return decoded.Isolation, nil
 }
 
-// keepMoving advises every step until the function that it returns is called.
+// keepMoving sends new advice at every step until the function that it returns is called.
 func (m *mover) keepMoving(t *testing.T, step time.Duration, advice func(round int) []tick.Cgroup) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -117,13 +117,13 @@ func (m *mover) keepMoving(t *testing.T, step time.Duration, advice func(round i
 	}
 }
 
-// containers are the cgroups of the node's containers that are there now, sandboxes included, of the tiers named; "" has the
+// containers are the current cgroups of the node's containers, sandboxes included, of the tiers named; "" has the
 // guaranteed pods.
 func (n *Node) containers(tiers ...string) []string {
 	base := n.CgroupPath("cpuset", "")
 	var out []string
 	for _, tier := range tiers {
-		found, _ := filepath.Glob(filepath.Join(base, "kubepods", tier, "pod*", "*")) // the pattern is good
+		found, _ := filepath.Glob(filepath.Join(base, "kubepods", tier, "pod*", "*")) // the pattern is valid
 		for _, path := range found {
 			if info, err := os.Stat(path); err == nil && info.IsDir() {
 				out = append(out, strings.TrimPrefix(path, base))
@@ -134,7 +134,7 @@ func (n *Node) containers(tiers ...string) []string {
 }
 
 // plain is the YAML of a pod that sleeps, bound to the node; resources is a YAML mapping in one line. A pod that may not be
-// started again shows a container that did not start.
+// restarted shows a container that did not start.
 func (n *Node) plain(name, resources string) string {
 	return fmt.Sprintf(`---
 apiVersion: v1
@@ -149,7 +149,7 @@ spec:
 `, name, n.Name, resources)
 }
 
-// awaitWave waits until all pods of a wave run, none having been started twice.
+// awaitWave waits until all pods of a wave run, without a restart.
 func (n *Node) awaitWave(wave string, count int) {
 	n.Helper()
 	n.Eventually(controlplane.Soon, "the pods of "+wave+" run", func() string {
@@ -171,8 +171,8 @@ func (n *Node) awaitWave(wave string, count int) {
 
 var moves = []string{"0", "0-1", "1"}
 
-// Under the policy "none" the BE tier moves, and so do the other pods' containers: all start, no kubelet undoes it, and a
-// kubelet that is restarted leaves it too.
+// Under the policy "none" the BE tier moves, and so do the other pods' containers: all start, no kubelet resets it, and a
+// restarted kubelet leaves it too.
 func TestPoolsMoveUnderKubelet(t *testing.T) {
 	n := sharedNode(t)
 	m := newMover(t, n)
@@ -205,14 +205,14 @@ func TestPoolsMoveUnderKubelet(t *testing.T) {
 	n.checkStarts(t)
 	for text := range m.errors {
 		if strings.Contains(text, "someone else") {
-			t.Errorf("somebody contests the lists: %s", text)
+			t.Errorf("another program contests the lists: %s", text)
 		}
 	}
 	if m.writes < 500 {
 		t.Errorf("%d writes: the pools did not move", m.writes)
 	}
 
-	// What holds now holds after kubelet has reconciled and been restarted.
+	// The current values stay after kubelet has reconciled and restarted.
 	all := append(n.containers("", "burstable"), "/kubepods/besteffort")
 	var last []tick.Cgroup
 	for _, c := range all {
@@ -232,12 +232,12 @@ func TestPoolsMoveUnderKubelet(t *testing.T) {
 		}
 	}
 	if got := n.ReadCgroup("cpuset", n.ContainerCgroup("later-0", "main"), "cpuset.cpus"); got != "1" {
-		t.Errorf("a container that was started since is on %s, want its tier's 1", got)
+		t.Errorf("a container that started later is on %s, want its tier's 1", got)
 	}
 }
 
-// Under the policy "static" a container's own CPU stays its own whatever is advised, the tiers stay as they are so that every
-// container starts, and what kubelet gives away and takes back is heeded while others start and move.
+// Under the policy "static" a container's own CPU stays its own whatever is advised, the tiers stay unchanged so that every
+// container starts, and isolate follows kubelet's assignments of exclusive CPUs while others start and move.
 func exclusiveCPUs(t *testing.T, n *Node) {
 	m := newMover(t, n)
 	n.Apply(n.plain("shared-0", "{requests: {memory: 8Mi}}"))
@@ -262,7 +262,7 @@ func exclusiveCPUs(t *testing.T, n *Node) {
 		n.Apply(n.plain(name+"-0", "{limits: {cpu: 1, memory: 32Mi}}"))
 		n.awaitWave(name, 1)
 		own := n.ContainerCgroup(name+"-0", "main")
-		if round == 1 { // which has it write all lists once more
+		if round == 1 { // which makes it write all lists again
 			n.RestartKubelet()
 		}
 		var yaml strings.Builder
@@ -271,7 +271,7 @@ func exclusiveCPUs(t *testing.T, n *Node) {
 		}
 		n.Apply(yaml.String())
 		n.awaitWave(fmt.Sprint("beside-", round), 4)
-		for begin := m.rounds.Load(); m.rounds.Load() < begin+20; time.Sleep(50 * time.Millisecond) { // in which all else moves
+		for begin := m.rounds.Load(); m.rounds.Load() < begin+20; time.Sleep(50 * time.Millisecond) { // all other containers move meanwhile
 			if got := n.ReadCgroup("cpuset", own, "cpuset.cpus"); got != "1" {
 				t.Fatalf("the container with a CPU of its own is on %s, want 1", got)
 			}
@@ -288,7 +288,7 @@ func exclusiveCPUs(t *testing.T, n *Node) {
 			return ""
 		})
 		n.Kubectl("delete", "pod", name+"-0")
-		n.Eventually(controlplane.Soon, "kubelet takes the CPU back and the others have it", func() string {
+		n.Eventually(controlplane.Soon, "kubelet releases the CPU and the others have it", func() string {
 			if got := n.ReadCgroup("cpuset", shared, "cpuset.cpus"); got == "0" {
 				return "shared-0 is on " + got
 			}
@@ -298,19 +298,19 @@ func exclusiveCPUs(t *testing.T, n *Node) {
 	stop()
 	t.Logf("%d writes; errors: %v", m.writes, m.errors)
 	n.checkStarts(t)
-	var said string
+	var all string
 	for text := range m.errors {
-		said += text + "\n"
+		all += text + "\n"
 		if strings.Contains(text, "someone else") {
-			t.Errorf("somebody contests the lists: %s", text)
+			t.Errorf("another program contests the lists: %s", text)
 		}
 	}
 	for _, want := range []string{
 		"left alone: kubelet gave 1 to this container exclusively", "CPUs 1 left out: kubelet gave them to containers exclusively",
 		`left alone: kubelet's CPU manager policy is "static"`,
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("isolate did not say %q", want)
+		if !strings.Contains(all, want) {
+			t.Errorf("isolate did not report %q", want)
 		}
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// lab is what the tests of this package share: a control plane with the guide's scheduler and the definitions of all objects, and a
+// lab is shared by the tests of this package: a control plane with the guide's scheduler and the definitions of all objects, and a
 // node in it.
 type lab struct {
 	plane *controlplane.Plane
 	node  *Node
-	err   error // of either's start: the other tests need not try again
+	err   error // of either's start: the other tests need not retry
 }
 
 var shared lab
@@ -37,7 +37,7 @@ func (l *lab) close() error {
 	return errors.Join(errs...)
 }
 
-// control is the shared control plane. Its scheduler binds pods to any node that is there: what is meant for a node of its own names it.
+// control is the shared control plane. Its scheduler binds pods to any node: a pod for a certain node names it.
 func control(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	controlplane.Need(t, "helm") // for the accounts' roles
@@ -58,12 +58,12 @@ func control(t *testing.T) *controlplane.ControlPlane {
 	return shared.plane.For(t)
 }
 
-// sharedNode is the shared node, with no pods, and as kubelet made it. So it is again for the next test.
+// sharedNode is the shared node, with no pods, and in kubelet's state. The next test finds it the same.
 func sharedNode(t *testing.T) *Node {
 	t.Helper()
 	c := control(t)
 	if shared.node == nil {
-		// Its CPU manager and its pod workers go about in steps of seconds, so that what they would undo they undo soon.
+		// Its CPU manager and its pod workers run in steps of seconds, so that anything that they would revert is reverted soon.
 		shared.node, shared.err = Open(t, c, Options{Kubelet: map[string]any{"cpuManagerReconcilePeriod": "1s", "syncFrequency": "2s"}})
 		if shared.err != nil {
 			t.Fatal(shared.err)
@@ -78,11 +78,11 @@ func sharedNode(t *testing.T) *Node {
 	return n
 }
 
-// clear takes away what a test left: pods, events, and offers in the node's status.
+// clear removes what a test left: pods, events, and offers in the node's status.
 func (n *Node) clear(t *testing.T) {
 	t.Helper()
 	n.Kubectl("delete", "pods", "--all", "--grace-period=1")
-	n.Eventually(controlplane.Soon, "the pods' cgroups go", func() string {
+	n.Eventually(controlplane.Soon, "the pods' cgroups are removed", func() string {
 		return strings.Join(n.containers("", "burstable", "besteffort"), " ")
 	})
 	n.Kubectl("delete", "events", "--all")
@@ -105,11 +105,11 @@ func (n *Node) clear(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status, answer := n.API("PATCH", "/api/v1/nodes/"+n.Name+"/status", string(body)); status != 200 {
-		t.Errorf("take the offers back: status %d: %s", status, answer)
+		t.Errorf("withdraw the offers: status %d: %s", status, answer)
 	}
 }
 
-// restore puts back what an isolate in the node has left in its journal: kubelet's own cgroups, for the pods' are gone.
+// restore restores what an isolate in the node has left in its journal: kubelet's own cgroups, since the pods' are gone.
 func (n *Node) restore(t *testing.T) {
 	t.Helper()
 	journals, err := filepath.Glob(n.Path("/run/isolate*"))
@@ -124,7 +124,7 @@ func (n *Node) restore(t *testing.T) {
 	}
 }
 
-// account is a kubeconfig of a tool's account, with the roles that the chart gives it.
+// account is a kubeconfig of a tool's account, with the chart's roles.
 func (n *Node) account(tool string, values ...string) string {
 	n.Helper()
 	return fmt.Sprintf("--kubeconfig %s", n.AccountFor(tool, values...))

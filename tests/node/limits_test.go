@@ -12,7 +12,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// guidesPod is one of the guides' example pods that asks for resources that kubelet does not know, and what its limits are in the kernel.
+// guidesPod is one of the guides' example pods that requests resources that kubelet ignores, with its expected limits in the kernel.
 type guidesPod struct {
 	name, container, yaml string
 	// offer is in the node's status; kubelet takes it as it is.
@@ -52,8 +52,8 @@ func guidesPods(t *testing.T) []guidesPod {
 	}
 }
 
-// TestGuidesPods has the guides' own example pods on a node, as they are written: the scheduler binds them once the node offers what they ask
-// for, and their limits of resources that kubelet does not know are in force. A restore leaves kubelet's own values.
+// TestGuidesPods runs the guides' own example pods on a node, as they are written: the scheduler binds them once the node offers what they
+// request, and their limits of resources that kubelet ignores are in force. A restore leaves kubelet's own values.
 func TestGuidesPods(t *testing.T) {
 	n := sharedNode(t)
 	n.ApplyFile("../../deploy/kubernetes/koordinator/priorityclasses.yaml")
@@ -120,7 +120,7 @@ data:
 	}
 }
 
-// limitsOf are the values that are looked at, by cgroup and file.
+// limitsOf are the values that the test checks, by cgroup and file.
 func (n *Node) limitsOf(p *guidesPod) map[string]string {
 	n.Helper()
 	out := map[string]string{}
@@ -133,7 +133,7 @@ func (n *Node) limitsOf(p *guidesPod) map[string]string {
 	return out
 }
 
-// files are what the kernel is to have, by cgroup and file; empty is a limit of which only is known that there is one.
+// files are the expected values of the kernel, by cgroup and file; empty is a limit of which the value does not matter.
 func (p *guidesPod) files(n *Node) map[string]map[string]string {
 	n.Helper()
 	files := map[string]map[string]string{n.PodCgroup(p.name): p.ofPod, n.ContainerCgroup(p.name, p.container): p.ofContainer}
@@ -143,7 +143,7 @@ func (p *guidesPod) files(n *Node) map[string]map[string]string {
 	return files
 }
 
-// lacks says which limit is not in force.
+// lacks returns the limit that is not in force.
 func (p *guidesPod) lacks(n *Node) string {
 	for cgroup, files := range p.files(n) {
 		for file, want := range files {

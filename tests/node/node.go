@@ -1,6 +1,6 @@
 // Package node is a real Kubernetes node on this machine: kubelet, containerd and runc over its cgroup v1 hierarchies, joined
-// to a control plane of package controlplane. The node's first process (guest) has namespaces of its own for processes, mounts, cgroups
-// and its host name: what is run by Enter sees a machine whose /var/lib/kubelet is the kubelet's and whose pods are in
+// to a control plane of package controlplane. The node's first process (guest) has its own namespaces for processes, mounts, cgroups
+// and its host name: a command run by Enter sees a machine whose /var/lib/kubelet is the kubelet's and whose pods are in
 // /kubepods. When that process ends, all of the node ends with it. Root on cgroup v1.
 package node
 
@@ -27,14 +27,14 @@ import (
 	"polder/tests/stale"
 )
 
-// Options are what tests want different. The zero value is a node that is called node-1.
+// Options are a test's settings. The zero value is a node that is called node-1.
 type Options struct {
 	Name string
-	// CPUManagerPolicy is kubelet's, none by default. ReservedCPUs is what the static policy never gives away: "0" by default.
+	// CPUManagerPolicy is kubelet's, none by default. ReservedCPUs are those that the static policy never assigns: "0" by default.
 	CPUManagerPolicy, ReservedCPUs string
-	// Kubelet are more fields of the KubeletConfiguration.
+	// Kubelet are further fields of the KubeletConfiguration.
 	Kubelet map[string]any
-	// Flags are more of kubelet's flags.
+	// Flags are further flags of kubelet.
 	Flags []string
 	// Images are archives to be imported beside those of package image.
 	Images []string
@@ -53,11 +53,11 @@ type Node struct {
 	stopped bool
 }
 
-// startLimit is for a machine under load; a node is Ready in some 3 s.
+// startLimit allows for a loaded machine; a node is Ready in some 3 s.
 const startLimit = 3 * time.Minute
 
-// Start starts a node, waits until it is Ready and open to the scheduler, and ends it with the test. Its object goes too: in a
-// control plane that tests share no pod is bound to it any more.
+// Start starts a node, waits until it is Ready and open to the scheduler, and ends it with the test. Its object is deleted too: in a
+// shared control plane no further pod is bound to it.
 func Start(t testing.TB, c *controlplane.ControlPlane, o Options) *Node {
 	t.Helper()
 	n, err := Open(t, c, o)
@@ -81,7 +81,7 @@ func Open(t testing.TB, c *controlplane.ControlPlane, o Options) (*Node, error) 
 	t.Helper()
 	programs := controlplane.Need(t, "kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc")
 	if os.Getuid() != 0 {
-		t.Fatal("a node takes root")
+		t.Fatal("a node needs root")
 	}
 	images, err := Images()
 	if err != nil {
@@ -105,7 +105,7 @@ func Open(t testing.TB, c *controlplane.ControlPlane, o Options) (*Node, error) 
 	return n, n.start(programs, o)
 }
 
-// For is the node with helpers that fail t, for tests that share it.
+// For returns the node with helpers that fail t, for tests that share it.
 func (n *Node) For(t testing.TB) *Node {
 	t.Helper()
 	of := *n
@@ -113,7 +113,7 @@ func (n *Node) For(t testing.TB) *Node {
 	return &of
 }
 
-// check fails the test where the node ended by itself, and shows the ends of its logs where the test failed.
+// check fails the test if the node ended by itself, and logs the ends of its logs if the test failed.
 func (n *Node) check(t testing.TB) {
 	t.Helper()
 	if died := n.died(); died != nil {
@@ -142,7 +142,7 @@ func (n *Node) start(programs string, o Options) error {
 		return err
 	}
 	cmd := exec.Command(n.program, "boot", n.dir)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "GOGC=400"} // garbage is collected seldom: it takes CPU time
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "GOGC=400"} // garbage collection is rare, because it takes CPU time
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS}
 	if n.guest, err = program.Start(n.path("guest.log"), cmd); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (n *Node) start(programs string, o Options) error {
 
 func (n *Node) path(name string) string { return filepath.Join(n.dir, name) }
 
-// configure writes what containerd and kubelet read.
+// configure writes the configuration of containerd and kubelet.
 func (n *Node) configure(programs string, o Options) error {
 	kubeconfig, err := n.KubeconfigForUser("system:node:"+n.Name, "system:nodes")
 	if err != nil {
@@ -239,7 +239,7 @@ const containerdConfig = `version = 3
     BinaryName = '$PROGRAMS/runc'
 `
 
-// addresses is a CNI plugin that hands out addresses and makes no network: pods that want one ask for the host's.
+// addresses is a CNI plugin that assigns addresses and makes no network: pods that need one use the host's.
 const addresses = `#!/bin/sh
 case $CNI_COMMAND in
 VERSION) echo '{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}' ;;
@@ -250,7 +250,7 @@ ADD)
 esac
 `
 
-// freePort is one that the kernel gives to no client, on all of the machine's addresses.
+// freePort is a port that the kernel gives to no client, on all of the machine's addresses.
 func freePort() (int, error) {
 	for range 1000 {
 		port := 32000 + rand.IntN(700)
@@ -286,7 +286,7 @@ func (n *Node) ready(context.Context) error {
 	return fmt.Errorf("node %s has no condition Ready yet", n.Name)
 }
 
-// died tells of a node that ended by itself.
+// died returns an error for a node that ended by itself.
 func (n *Node) died() error {
 	if n.guest == nil {
 		return nil
@@ -294,7 +294,7 @@ func (n *Node) died() error {
 	return n.guest.Died()
 }
 
-// Stop ends the node as a power cut does, and removes what it left on the machine.
+// Stop ends the node as a power failure does, and removes its remains on the machine.
 func (n *Node) Stop() {
 	n.Helper()
 	if err := n.stop(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"polder/tests/node/wire"
 )
 
-// The guide's pod, from its YAML to its cgroups and back to nothing.
+// The guide's pod, from its YAML to its cgroups and to its deletion.
 func TestNode(t *testing.T) {
 	n := sharedNode(t)
 	c := n.ControlPlane
@@ -43,10 +43,10 @@ func TestNode(t *testing.T) {
 		t.Errorf("the quota for a limit of 2 CPUs is %s", got)
 	}
 	if got := n.Exec("shared-normal-pod", "sh", "-c", "echo from $HOSTNAME"); got != "from shared-normal-pod" {
-		t.Errorf("kubectl exec says %q", got)
+		t.Errorf("kubectl exec prints %q", got)
 	}
 	if got := n.Kubectl("logs", "shared-normal-pod"); !strings.Contains(got, "dispatching hogs: 1") {
-		t.Errorf("kubectl logs says %q", got)
+		t.Errorf("kubectl logs prints %q", got)
 	}
 	n.Exec("shared-normal-pod", "sh", "-c", "stress -c 2 -t 60 >/dev/null 2>&1 &")
 	n.Eventually(controlplane.Soon, "two more hogs run", func() string {
@@ -58,7 +58,7 @@ func TestNode(t *testing.T) {
 	start = time.Now()
 	c.Kubectl("delete", "pod", "shared-normal-pod")
 	t.Logf("deleted in %.1f s", time.Since(start).Seconds())
-	n.Eventually(controlplane.Soon, "its cgroup goes", func() string {
+	n.Eventually(controlplane.Soon, "its cgroup is removed", func() string {
 		if _, err := os.Stat(n.CgroupPath("cpuset", cgroup)); err != nil {
 			return ""
 		}
@@ -78,7 +78,7 @@ func TestStatic(t *testing.T) {
 	n.clear(t)
 }
 
-// What runs in the node by Enter sees a machine of its own, and can be told to end.
+// A command run in the node by Enter sees a machine of its own, and can be stopped.
 func enter(t *testing.T, n *Node) {
 	if got := strings.TrimSpace(n.Enter("hostname")); got != "inner" {
 		t.Errorf("the host name is %q", got)
@@ -128,12 +128,12 @@ func enter(t *testing.T, n *Node) {
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
 		t.Errorf("the command ended with %v", err)
 	}
-	// The command dies with what stands for it here.
+	// The command ends with its local process.
 	cmd = n.Command(t.Context(), "sleep", "4321")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// -x: not what is still to become that command.
+	// -x: not the process before it executes that command
 	sleeping := func() bool { return n.Command(context.Background(), "pgrep", "-x", "-f", "sleep 4321").Run() == nil }
 	n.Eventually(controlplane.Soon, "it sleeps", func() string {
 		if sleeping() {
@@ -145,7 +145,7 @@ func enter(t *testing.T, n *Node) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
-	// At whatever moment that is killed: before the command is one, too.
+	// However early it is killed: before the command has started, too.
 	for i := range 40 {
 		cmd := n.Command(t.Context(), "sleep", "4321")
 		if err := cmd.Start(); err != nil {
@@ -165,7 +165,7 @@ func enter(t *testing.T, n *Node) {
 	})
 }
 
-// A node leaves the machine as it was: no process, mount, cgroup, file, nor value under /proc/sys.
+// A node leaves the machine unchanged: no process, mount, cgroup, file, nor value under /proc/sys.
 func TestStop(t *testing.T) {
 	c := control(t)
 	before := machine(t)
@@ -218,7 +218,7 @@ func hierarchies(t *testing.T) []wire.Hierarchy {
 	return all
 }
 
-// machine is what a node could change. Others work on the machine meanwhile: what they mount or make does not count.
+// machine is what a node could change. Other programs work on the machine meanwhile: their mounts and files do not count.
 func machine(t *testing.T) map[string]string {
 	t.Helper()
 	state := map[string]string{}
@@ -249,7 +249,7 @@ func machine(t *testing.T) map[string]string {
 	return state
 }
 
-// A test that is killed takes its node with it; its cgroups, which nobody removes then, are removed by the next one.
+// A killed test ends its node with it; the next test removes the cgroups that are left.
 func TestKilled(t *testing.T) {
 	if os.Getenv("POLDER_NODE_VICTIM") == "1" {
 		n := Start(t, control(t), Options{})

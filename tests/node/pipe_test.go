@@ -19,7 +19,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// watched is a whole pipe in the node, and what comes out at its end.
+// watched is a whole pipe in the node, with the ticks that it writes.
 type watched struct {
 	*Node
 	t *testing.T
@@ -59,7 +59,7 @@ evict --node %[3]s --action evict %[4]s | report --node %[3]s --grow-interval 0s
 		}
 	}()
 	t.Cleanup(func() {
-		n.Enter("pkill", "-TERM", "-x", "collect") // and the others at the end of their input
+		n.Enter("pkill", "-TERM", "-x", "collect") // the others end at the end of their input
 		select {
 		case <-done:
 			if err := cmd.Wait(); err != nil {
@@ -108,7 +108,7 @@ func podIn(x *tick.Tick, name string) *tick.Pod {
 	return nil
 }
 
-// until waits for a tick of which condition says nothing.
+// until waits for a tick for which condition returns "".
 func (w *watched) until(what string, condition func(*tick.Tick) string) {
 	w.t.Helper()
 	w.Eventually(controlplane.Soon, what, func() string {
@@ -121,7 +121,7 @@ func (w *watched) until(what string, condition func(*tick.Tick) string) {
 	})
 }
 
-// ran says that a pod's only container runs in the cgroup, as the sample has it.
+// ran returns what is wrong unless a pod's only container runs in the cgroup, as in the sample.
 func ran(name, cgroup string) func(*tick.Tick) string {
 	return func(x *tick.Tick) string {
 		p := podIn(x, name)
@@ -137,7 +137,7 @@ func ran(name, cgroup string) func(*tick.Tick) string {
 	}
 }
 
-// tiers says that the sample has kubelet's cgroups as they are, and the guaranteed service's use above it and in no tier.
+// tiers checks that the sample has kubelet's cgroups, and the guaranteed service's usage above it and in no tier.
 func (w *watched) tiers(x *tick.Tick) string {
 	want := map[string]string{"kubepods": "/kubepods", "burstable": "/kubepods/burstable", "besteffort": "/kubepods/besteffort"}
 	for _, tier := range x.Sample.Tiers {
@@ -158,8 +158,8 @@ func (w *watched) tiers(x *tick.Tick) string {
 	return ""
 }
 
-// TestPipeOnANode: the whole pipe beside a kubelet knows the guide's pods and their real cgroups, holds the reclaimed one and
-// offers the rest; a container that is restarted and pods that come and go in the middle of ticks are no errors.
+// TestPipeOnANode: the whole pipe beside a kubelet finds the guide's pods and their real cgroups, limits the reclaimed one and
+// offers the rest; a restarted container and pods that are created and deleted in the middle of ticks are no errors.
 func TestPipeOnANode(t *testing.T) {
 	n := sharedNode(t)
 	w := n.pipe(t)
@@ -193,10 +193,10 @@ func TestPipeOnANode(t *testing.T) {
 	}
 	w.until("kubelet's tiers", w.tiers)
 	if got := n.Kubectl("get", "pod", "shared-normal-pod", "-o", "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}"); got != p.UID+" containerd://"+p.Containers[0].ID {
-		t.Errorf("the cluster says %s; the sample has pod %s, container %s", got, p.UID, p.Containers[0].ID)
+		t.Errorf("the cluster has %s; the sample has pod %s, container %s", got, p.UID, p.Containers[0].ID)
 	}
 
-	// A reclaimed pod is held: on two CPUs by its class.
+	// A reclaimed pod is limited: on two CPUs by its class.
 	n.Apply(n.plain("batch-0", "{}"))
 	n.Kubectl("annotate", "pod", "batch-0", "katalyst.kubewharf.io/qos_level=reclaimed_cores")
 	n.AwaitRunning("batch-0")
@@ -235,7 +235,7 @@ func TestPipeOnANode(t *testing.T) {
 	}
 	w.until("the new container in the sample", ran("shared-normal-pod", again))
 
-	// Pods come and go in the middle of ticks.
+	// Pods are created and deleted in the middle of ticks.
 	for wave := range 3 {
 		name := fmt.Sprint("brief-", wave)
 		var yaml strings.Builder

@@ -13,7 +13,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// endAfter ends a pipe that was started in the node when the test is over: collect, and the others at the end of their input. One that
+// endAfter ends a pipe that was started in the node when the test is over: collect, and the others at the end of their input. A pipe that
 // does not end is killed.
 func endAfter(t *testing.T, n *Node, pipe *exec.Cmd) {
 	t.Helper()
@@ -23,7 +23,7 @@ func endAfter(t *testing.T, n *Node, pipe *exec.Cmd) {
 		ctx, cancel := context.WithTimeout(context.Background(), controlplane.Soon)
 		defer cancel()
 		if out, err := n.Command(ctx, "pkill", "-TERM", "-x", "collect").CombinedOutput(); err != nil {
-			t.Errorf("pkill collect: %v: %s", err, out) // and on: what was started is to be ended
+			t.Errorf("pkill collect: %v: %s", err, out) // continue: the pipe has to be ended
 		}
 		select {
 		case err := <-ended:
@@ -40,8 +40,8 @@ func endAfter(t *testing.T, n *Node, pipe *exec.Cmd) {
 	})
 }
 
-// TestBatchOnANode: beside a kubelet, the ConfigMap turns colocation on and off; a pod with batch requests runs on what is
-// offered; the offer outlives kubelet's restart, after which it writes the node's status again; and the NodeMetric names the pod.
+// TestBatchOnANode: beside a kubelet, the ConfigMap turns colocation on and off; a pod with batch requests runs on the
+// offer; the offer outlives kubelet's restart, after which kubelet writes the node's status again; and the NodeMetric names the pod.
 func TestBatchOnANode(t *testing.T) {
 	n := sharedNode(t)
 	c := n.ControlPlane

@@ -11,7 +11,7 @@ import (
 	"polder/lib/clip"
 )
 
-// event is what is read of a cluster's event.
+// event is the part of a cluster's event that the test reads.
 type event struct {
 	Type, Reason, Message string
 	InvolvedObject        struct{ Name string }
@@ -23,16 +23,16 @@ func (e event) line() string {
 }
 
 // startReasons are kubelet's for what it could not create or start: a pod's cgroup, its sandbox, a container ("Failed"). Others that begin
-// like them are not about a start: FailedScheduling, FailedMount, FailedSync (the runtime no longer knew a container), FailedKillPod.
+// alike are not about a start: FailedScheduling, FailedMount, FailedSync (the runtime no longer knew a container), FailedKillPod.
 var startReasons = []string{"Failed", "FailedCreatePodContainer", "FailedCreatePodSandBox"}
 
 // ofCgroups is in the message wherever kubelet or runc could not make, write or enter a cgroup: a path below /sys/fs/cgroup, runc's "unable
 // to apply cgroup configuration", kubelet's "failed to create container for [kubepods …]", and a limit that is too low for runc itself.
 var ofCgroups = regexp.MustCompile(`(?i)cgroup|cpuset|kubepods|OOM-killed`)
 
-// startFailures are the failures to start that a change of cgroups can cause, which is all that Polder does to a node. The others are a
-// busy machine's: a deadline of containerd that passed, a name that such an attempt still reserves, a sandbox that went with its pod.
-// kubelet tries again after them, and the tests wait for the pods to run.
+// startFailures are the failures to start that a change of cgroups can cause, which is all that Polder does to a node. The others come from
+// a busy machine: a deadline of containerd that passed, a name that such an attempt still reserves, a sandbox that ended with its pod.
+// kubelet retries after them, and the tests wait for the pods to run.
 func startFailures(events []event) (failures, others []string) {
 	for _, e := range events {
 		switch {
@@ -46,7 +46,7 @@ func startFailures(events []event) (failures, others []string) {
 	return failures, others
 }
 
-// checkStarts fails the test for each container that a cgroup or a cpuset kept from starting, and logs what else failed on the node.
+// checkStarts fails the test for each container that a cgroup or a cpuset kept from starting, and logs other failures on the node.
 func (n *Node) checkStarts(t *testing.T) {
 	t.Helper()
 	var events struct{ Items []event }
@@ -62,7 +62,7 @@ func (n *Node) checkStarts(t *testing.T) {
 	}
 }
 
-// What a cgroup or a cpuset keeps from starting is a failure; what a busy machine delays is none.
+// A start that a cgroup or a cpuset prevents is a failure; one that a busy machine delays is not.
 func TestStartFailures(t *testing.T) {
 	const create = "Error: failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
 	for _, c := range []struct {

@@ -16,8 +16,8 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// Command is a command that will run in the node: its namespaces and cgroups, the test's environment and directory. Signals TERM, INT, HUP,
-// USR1 and USR2 reach it, and it dies with the command that is returned. The exit code is its own, or 128 and the signal's number.
+// Command returns a command that will run in the node: its namespaces and cgroups, the test's environment and directory. Signals TERM, INT,
+// HUP, USR1 and USR2 reach it, and it ends with the returned command. The exit code is its own, or 128 and the signal's number.
 func (n *Node) Command(ctx context.Context, command ...string) *exec.Cmd {
 	args := append([]string{"enter", n.dir, strconv.Itoa(n.guest.PID)}, command...)
 	cmd := exec.CommandContext(ctx, n.program, args...)
@@ -46,12 +46,12 @@ func (n *Node) Exec(pod string, command ...string) string {
 	return n.Kubectl(append([]string{"exec", pod, "--"}, command...)...)
 }
 
-// Path is where the node sees one of its files, for the test: /var/lib/kubelet/cpu_manager_state.
+// Path is the host's path of one of the node's files: /var/lib/kubelet/cpu_manager_state.
 func (n *Node) Path(path string) string {
 	return filepath.Join("/proc", strconv.Itoa(n.guest.PID), "root", path)
 }
 
-// status is what the helpers here want of a pod.
+// status is the part of a pod that the helpers read.
 type status struct {
 	Metadata struct {
 		UID         string
@@ -130,9 +130,9 @@ func (n *Node) Processes() []int {
 	return processes(n.Cgroup)
 }
 
-// processes finds those whose cgroup in some hierarchy is this one or under it.
+// processes finds those whose cgroup in some hierarchy is this one or below it.
 func processes(cgroup string) []int {
-	found, _ := filepath.Glob("/proc/[0-9]*/cgroup") // the pattern is good
+	found, _ := filepath.Glob("/proc/[0-9]*/cgroup") // the pattern is valid
 	var pids []int
 	for _, path := range found {
 		data, err := os.ReadFile(path)
@@ -144,14 +144,14 @@ func processes(cgroup string) []int {
 	return pids
 }
 
-// RestartKubelet kills kubelet, which is started again at once; its pods stay.
+// RestartKubelet kills kubelet, which is restarted at once; its pods stay.
 func (n *Node) RestartKubelet() {
 	n.Helper()
 	n.Enter("pkill", "-KILL", "-x", "kubelet")
 }
 
-// AwaitHeartbeat waits until kubelet writes the node's status again, which it does every five seconds: a kubelet that was started since
-// has begun to work, and one that has is in the middle of it.
+// AwaitHeartbeat waits until kubelet writes the node's status again, which it does every five seconds: a restarted kubelet
+// works from then on.
 func (n *Node) AwaitHeartbeat() {
 	n.Helper()
 	last := func() string {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// score is what a way to offer is worth on a machine, in percent: of the machine, and of the samples.
+// score rates a way to offer on a machine, in percent: of the machine, and of the samples.
 type score struct {
 	offered  float64 // of the machine, on average
 	oversold float64 // samples whose next one left less than was offered
@@ -44,13 +44,13 @@ func (t *trace) peak(i int) (most float64) {
 	return most
 }
 
-// rule offers from the uses so far, oldest first.
+// rule computes an offer from the usage so far, oldest first.
 type rule struct {
 	name  string
 	offer func(t *trace) []float64
 }
 
-// rules are the best of one line, and what nobody can have.
+// rules are the best rules of one line, and one with perfect knowledge.
 var rules = []rule{
 	{"the largest of the last 60 samples + 5 %, raised only after 10 samples", func(t *trace) (offers []float64) {
 		least, n := 0.0, 0

@@ -1,5 +1,5 @@
-// Package offers measures what the policies offer on real load, through the real advise: `make bench-offers`. The traces are not part
-// of the repository: OFFERS_TRACES names a directory that has them (trace_test.go says in which form).
+// Package offers measures the policies' offers on real load, through the real advise: `make bench-offers`. The traces are not part
+// of the repository: OFFERS_TRACES names a directory that has them (trace_test.go describes their form).
 package offers
 
 import (
@@ -37,11 +37,11 @@ func BenchmarkOffers(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, s := range sets {
-		fmt.Println(table(b, s)) // what a benchmark logs is not printed
+		fmt.Println(table(b, s)) // a benchmark's log is not printed
 	}
 }
 
-// table is what each way offers on a set of machines.
+// table is each way's offers on a set of machines.
 func table(t testing.TB, s set) string {
 	var out strings.Builder
 	const head = "| %s, %d machines | offered | oversold | moves by over 5 %% | short within the hour |\n|---|---|---|---|---|\n"
@@ -65,7 +65,7 @@ func mean(s set, of func(*trace) score) (all score) {
 	return all
 }
 
-// advised is what advise offers, as parts of the machine; nothing where it says nothing.
+// advised is advise's offer, as parts of the machine; empty without advice.
 func advised(t testing.TB, policy string, tr *trace) []float64 {
 	t.Helper()
 	var in bytes.Buffer
@@ -112,7 +112,7 @@ func advised(t testing.TB, policy string, tr *trace) []float64 {
 // machineBytes is the memory of each machine.
 const machineBytes = 256 << 30
 
-// tick is a sample as collect has it: each pod a shared one, and nothing else on the machine.
+// tick is a sample as collect writes it: each pod a shared one, and nothing else on the machine.
 func (t *trace) tick(i int) *tick.Tick {
 	s := t.samples[i]
 	own := &tick.Sample{IntervalSeconds: new(t.interval.Seconds()), Topology: topology(t.cpus), CgroupVersion: 2}
@@ -151,7 +151,7 @@ func topology(cpus int) *tick.Topology {
 	return shape
 }
 
-// On machines that nobody has, harvest keeps what it promises: few samples are oversold, few offers move, and more is offered than by
+// On generated machines, harvest keeps its promises: few samples are oversold, few offers move, and more is offered than by
 // the rule of one line, within the best that could be known.
 func TestOffersOfGeneratedLoad(t *testing.T) {
 	s := set{"generated", generated(3, 2)}
@@ -178,7 +178,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Both public forms are read; what is in neither is said.
+// Both public forms are read; anything else is an error.
 func TestReadTraces(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -215,6 +215,6 @@ func TestReadTraces(t *testing.T) {
 	}
 	write("broken.csv", "m_1,x\n")
 	if _, err := read(dir); err == nil || !strings.Contains(err.Error(), "broken.csv:1") {
-		t.Errorf("of a table that is none: %v", err)
+		t.Errorf("of an invalid table: %v", err)
 	}
 }

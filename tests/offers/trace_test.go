@@ -25,7 +25,7 @@ type trace struct {
 	samples  []sample
 }
 
-// sample is a moment: the use of each pod in milli-CPU, and the part of the memory that is in use, 0 where it is not known.
+// sample is a moment: the usage of each pod in milli-CPU, and the part of the memory that is in use, 0 if unknown.
 type sample struct {
 	at     time.Time
 	pods   []float64
@@ -41,7 +41,7 @@ func (t *trace) part(i int) float64 {
 	return sum / float64(t.cpus*1000)
 }
 
-// midnight is when traces begin that have no date.
+// midnight is the start of traces without a date.
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // generated are machines whose load follows the day, with bursts of its own: calm ones, and restless ones.
@@ -73,7 +73,7 @@ const (
 	planetlabVMs = 48
 	// A machine of the Alibaba set has so many CPUs.
 	alibabaCPUs = 96
-	// longestHeld is how long the last known use of a machine stands for the minutes after it; then there is a gap in the stream.
+	// longestHeld is how long the last known usage of a machine stands for the minutes after it; then there is a gap in the stream.
 	longestHeld = 10 * time.Minute
 )
 
@@ -107,7 +107,7 @@ func planetlab(dir string) (list []trace, err error) {
 		t := trace{name: fmt.Sprintf("planetlab-%s-%d", filepath.Base(dir), m), cpus: planetlabVMs, interval: 5 * time.Minute}
 		own := vms[m*planetlabVMs : (m+1)*planetlabVMs]
 		for i := range slices.MinFunc(own, func(a, b []float64) int { return cmp.Compare(len(a), len(b)) }) {
-			s := sample{at: midnight.Add(time.Duration(i) * t.interval), memory: 0.5} // its memory is not known
+			s := sample{at: midnight.Add(time.Duration(i) * t.interval), memory: 0.5} // the memory is unknown
 			for _, vm := range own {
 				s.pods = append(s.pods, vm[i])
 			}

@@ -1,5 +1,5 @@
-// Package pages reads the commands of README.md and docs/, and says of each where it is run: every command has one place, and is run there as it
-// is written.
+// Package pages reads the commands of README.md and docs/, with the place where each of them runs: every command has one place, and runs
+// there as it is written.
 package pages
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Places are the marks of blocks whose commands need more than this machine's kernel, and who runs or looks at such commands. A mark is a
+// Places are the marks of blocks whose commands need more than this machine's kernel, with the test that runs or checks them. A mark is a
 // comment in the line above the block, which no reader sees: <!-- run: cluster -->.
 var Places = map[string]string{
 	"bench":    "run as written, the long ones with QUICK=1: tests/supervisor (TestBenchmarkPages) and, on a control plane, tests/cluster/deploy (TestBenchmarkPage)",
@@ -31,11 +31,11 @@ var Places = map[string]string{
 // Lookups are the marks of Places whose commands no test runs.
 var Lookups = []string{"docker", "suite"}
 
-// Endless marks a block whose collect goes on, for later commands of the block, until the block ends it. A block with the mark
-// "ctrl-c FILE" goes on until FILE has something in it. In all others collect ends after two ticks, where a reader would press Ctrl-C.
+// Endless marks a block whose collect continues, for later commands of the block, until the block ends it. A block with the mark
+// "ctrl-c FILE" continues until FILE has content. In all others collect ends after two ticks, where a reader would press Ctrl-C.
 const Endless = "endless"
 
-// Terminal marks a block whose commands draw on a screen: each runs on a terminal of its own, until it has drawn.
+// Terminal marks a block whose commands draw on a screen: each runs on its own terminal, until it has drawn.
 const Terminal = "terminal"
 
 // Top is the repository's directory.
@@ -53,7 +53,7 @@ func Top() (string, error) {
 // generated are the tools' pages: those are their --manual.
 var generated = []string{"collect", "advise", "isolate", "evict", "report", "collect-fleet", "evict-fleet", "report-fleet"}
 
-// Names are the pages that people write, from the repository's directory.
+// Names are the pages that are not generated, from the repository's directory.
 func Names() ([]string, error) {
 	top, err := Top()
 	if err != nil {
@@ -72,7 +72,7 @@ func Names() ([]string, error) {
 	return all, nil
 }
 
-// Of are the blocks of a page, in its order, and the page's text.
+// Of returns the blocks of a page, in its order, and the page's text.
 func Of(page string) ([]Block, string, error) {
 	top, err := Top()
 	if err != nil {
@@ -86,7 +86,7 @@ func Of(page string) ([]Block, string, error) {
 	return all, string(text), err
 }
 
-// Marked are the blocks of all pages that have a mark.
+// Marked returns the blocks of all pages that have a mark.
 func Marked(mark string) (all []Block, err error) {
 	names, err := Names()
 	if err != nil {
@@ -106,8 +106,8 @@ func Marked(mark string) (all []Block, err error) {
 	return all, nil
 }
 
-// A Block is the commands of a page that stand together: an indented block, or a fence with the language sh. A fence with the language
-// output is what the last command above it prints.
+// A Block is a group of commands of a page: an indented block, or a fence with the language sh. A fence with the language
+// output is the output of the last command above it.
 type Block struct {
 	Page     string
 	Line     int // of its first line
@@ -121,8 +121,8 @@ type Example struct {
 	Command, Output string
 }
 
-// starts is how a command of a page begins, without what it may have before it: variables' values. Any other line of a block is what the
-// command above it prints, so that a command that is missing here fails as output that nobody printed.
+// starts is how a command of a page begins, after optional variables' values. Any other line of a block is the output of the
+// command above it, so that a command that is missing here fails as output that was not printed.
 var starts = regexp.MustCompile(`^(?:[A-Z_]+=\S+ )*(advise|apt|apt-get|cat|collect|colocate|ctr|curl|docker|echo|env|evict|find|findmnt|for|` +
 	`git|go|grep|gzip|head|helm|install|isolate|journalctl|jq|kill|kubectl|ls|make|mkdir|printf|ps|report|` +
 	`rm|s6-svc|s6-svscanctl|s6-svstat|scripts/\S+|ss|` +
@@ -133,7 +133,7 @@ var (
 	fence = regexp.MustCompile("^ *```(.*)$")
 )
 
-// blocks are the blocks of commands of a page, in its order.
+// blocks returns the blocks of commands of a page, in its order.
 func blocks(page, text string) (all []Block, err error) {
 	lines := strings.Split(text, "\n")
 	above := "" // the last line that is not blank
@@ -180,7 +180,7 @@ func blocks(page, text string) (all []Block, err error) {
 	return all, nil
 }
 
-// examples are the commands of a block's lines, the first of which has a number. A command has more lines where bash says so.
+// examples are the commands of a block's lines, the first of which has a number. A command has further lines where bash needs them.
 func examples(lines []string, number int) (all []Example, err error) {
 	prompt := slices.ContainsFunc(lines, func(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "$ ") })
 	indent := ""
@@ -218,6 +218,6 @@ func incomplete(command string) bool {
 	if strings.HasSuffix(command, "\\") {
 		return true
 	}
-	out, _ := exec.Command("bash", "-n", "-c", command).CombinedOutput() // what it says is what counts
+	out, _ := exec.Command("bash", "-n", "-c", command).CombinedOutput() // its output decides
 	return regexp.MustCompile(`unexpected end of file|unexpected EOF|here-document`).Match(out)
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// onTerminal runs a command as somebody does who sits at a terminal: Ctrl-C is pressed when it has drawn something. What it drew is what the
-// function prints. The command's status is not looked at: Ctrl-C is the end of what stays.
+// onTerminal runs a command like a user at a terminal: Ctrl-C is pressed when it has drawn something. The function prints what it
+// drew. The command's status does not matter: Ctrl-C ends what stays.
 const onTerminal = `on_terminal() {
 	local drawn
 	drawn=$(mktemp)
@@ -25,14 +25,14 @@ func OnTerminal(command string) string {
 	return onTerminal + "on_terminal " + quote(withoutComment(command))
 }
 
-// stays are commands that end when somebody presses Ctrl-C.
+// stays are commands that end when a user presses Ctrl-C.
 var stays = regexp.MustCompile(`^(report --to tty|tail -F|colocate|scripts/colocate|kubectl .*logs .* -f)\b`)
 
 // placeholder is a word that a reader replaces.
 var placeholder = regexp.MustCompile(`\b(REGISTRY|NODE|UID)\b`)
 
-// Script is the block for one bash. Each command must end well, and those that stay end by Ctrl-C; what each prints is in a file in outputs,
-// which Printed reads. Words in capitals that a reader replaces are replaced by values. Standard error says which command runs.
+// Script returns the block for one bash. Each command must succeed, and those that stay end by Ctrl-C; each one's output is in a file in
+// outputs, which Printed reads. Words in capitals that a reader replaces are replaced by values. Standard error has the running command.
 func (b Block) Script(outputs string, values map[string]string) string {
 	var s strings.Builder
 	s.WriteString("set -eo pipefail\n" + onTerminal)
@@ -47,11 +47,11 @@ func (b Block) Script(outputs string, values map[string]string) string {
 		switch {
 		case stays.MatchString(command):
 			command = "on_terminal " + quote(withoutComment(command))
-		case strings.HasPrefix(command, "s6-sv"): // a reader types it when the service directory is there
+		case strings.HasPrefix(command, "s6-sv"): // a reader types it when the service directory exists
 			command = "until " + withoutComment(command) + "; do sleep 0.1; done"
-		case strings.HasPrefix(command, "kubectl get ") && x.Output != "": // a reader who sees nothing yet asks again
+		case strings.HasPrefix(command, "kubectl get ") && x.Output != "": // a reader who sees nothing yet repeats it
 			command = fmt.Sprintf("until %s >%[2]s/%[3]d; [ -s %[2]s/%[3]d ]; do sleep 0.5; done", withoutComment(command), outputs, i)
-		case strings.HasPrefix(command, "systemctl status "): // 3 says that one of the units is not active
+		case strings.HasPrefix(command, "systemctl status "): // status 3 means that one of the units is not active
 			command = withoutComment(command) + " || [ $? = 3 ]"
 		}
 		s.WriteString(command + "\n")
@@ -59,8 +59,8 @@ func (b Block) Script(outputs string, values map[string]string) string {
 	return s.String()
 }
 
-// Printed is what is wrong with what a block has printed: the columns of a table of kubectl's must be those of the page. Figures, names and
-// ages are those of the day.
+// Printed returns the difference from a block's expected output: the columns of a table of kubectl's must be those of the page. Figures,
+// names and ages may differ.
 func (b Block) Printed(outputs string) (wrong []string) {
 	for i, x := range b.Examples {
 		printed, err := os.ReadFile(filepath.Join(outputs, fmt.Sprint(i)))

@@ -1,4 +1,4 @@
-// Package processgroup runs commands that end with all that they have started.
+// Package processgroup runs commands that end with all processes that they have started.
 package processgroup
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Command is exec.CommandContext for a program that starts others: when ctx ends its whole process group is killed. What has left the group
-// and holds the output open is waited for five seconds more and no longer.
+// Command is exec.CommandContext for a program that starts others: when ctx ends its whole process group is killed. It waits five more
+// seconds, and no longer, for processes that have left the group and hold the output open.
 func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

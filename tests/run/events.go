@@ -17,32 +17,32 @@ import (
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // in place of Package, of what is said while a package is built
+	ImportPath string // for the output of a package's build, which has no Package
 	Test       string
 	Elapsed    float64 // seconds
 	Output     string
 }
 
-// results are what became of the tests of one `go test`. Progress is printed as it comes.
+// results are the outcome of one `go test`. Progress is printed as it comes.
 type results struct {
-	say func(format string, args ...any)
-	cpu *used // of the tier
+	printf func(format string, args ...any)
+	cpu    *used // of the tier
 
 	mu      sync.Mutex
 	passed  int
 	failed  []failure
-	chance  []failure           // failed at first, and passed when they were run again by themselves
-	skipped map[string][]string // the tests by the reason that they gave
+	chance  []failure           // failed at first, and passed when they were run again alone
+	skipped map[string][]string // the tests by the reason of their skip
 
-	output  map[string][]string  // what unfinished tests and packages have printed, by key
+	output  map[string][]string  // the output of unfinished tests and packages, by key
 	begun   map[string]time.Time // unfinished top-level tests, by key
 	failing map[string]bool      // packages with a test that failed, whose output is printed already
 	cut     map[string]bool      // packages that panicked or ran out of time, so that some of their tests have not run
 }
 
-func newResults(say func(string, ...any)) *results {
+func newResults(printf func(string, ...any)) *results {
 	return &results{
-		say: say, skipped: map[string][]string{},
+		printf: printf, skipped: map[string][]string{},
 		output: map[string][]string{}, begun: map[string]time.Time{},
 		failing: map[string]bool{}, cut: map[string]bool{},
 	}
@@ -50,14 +50,14 @@ func newResults(say func(string, ...any)) *results {
 
 // A failure is a test, or a package, that failed.
 type failure struct {
-	key  string   // "package" or "package Test"
-	said []string // the first line of each of its messages
+	key      string   // "package" or "package Test"
+	messages []string // the first line of each of its messages
 }
 
-// part is what can be run again by itself: a top-level test, or a whole package where test is empty.
+// part is what can be run again alone: a top-level test, or a whole package where test is empty.
 type part struct{ pkg, test string }
 
-// again are the parts that failed, each once, in the order in which they failed.
+// again returns the parts that failed, each once, in the order of their failures.
 func (r *results) again() []part {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *results) again() []part {
 	return all
 }
 
-// forgive takes the failures of a part as those of chance. It passed by now, with so many tests.
+// forgive moves the failures of a part to those by chance. It has passed now, with so many tests.
 func (r *results) forgive(one part, passed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,17 +91,17 @@ func (r *results) forgive(one part, passed int) {
 	})
 }
 
-// slow is the time from which on a single test has a line of its own.
+// slow is the duration from which on a single test has its own line.
 const slow = 5.0
 
-// read takes the events of one `go test` until its end. What is no event is printed as it is.
+// read reads the events of one `go test` until its end. It prints lines that are no events unchanged.
 func (r *results) read(in io.Reader) error {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, 16<<20)
 	for scanner.Scan() {
 		var e event
 		if json.Unmarshal(scanner.Bytes(), &e) != nil {
-			r.say("%s", scanner.Text())
+			r.printf("%s", scanner.Text())
 			continue
 		}
 		r.take(e)
@@ -117,7 +117,7 @@ func (r *results) take(e event) {
 	topLevel := e.Test != "" && !strings.Contains(e.Test, "/")
 	switch e.Action {
 	case "build-output":
-		r.say("%s", strings.TrimSuffix(e.Output, "\n"))
+		r.printf("%s", strings.TrimSuffix(e.Output, "\n"))
 	case "run":
 		if topLevel {
 			r.begun[key] = time.Now()
@@ -129,13 +129,13 @@ func (r *results) take(e event) {
 		r.output[key] = append(r.output[key], e.Output)
 	case "pass":
 		if e.Test == "" {
-			r.say("ok    %s  %.1f s", name, e.Elapsed)
+			r.printf("ok    %s  %.1f s", name, e.Elapsed)
 			r.forget(name)
 			return
 		}
 		r.passed++
 		if topLevel && e.Elapsed >= slow {
-			r.say("ok    %s  %.1f s", key, e.Elapsed)
+			r.printf("ok    %s  %.1f s", key, e.Elapsed)
 		}
 		r.forgetTest(key)
 	case "skip":
@@ -149,18 +149,18 @@ func (r *results) take(e event) {
 	}
 }
 
-// fail prints what a failed test printed, or of a package that failed by itself all that its unfinished tests did.
+// fail prints the output of a failed test, or of a package that failed by itself the output of all its unfinished tests.
 func (r *results) fail(name, key string, e event) {
 	if e.Test != "" {
 		r.failing[name] = true
-		said := messages(r.output[key])
-		r.failed = append(r.failed, failure{key, said})
-		r.say("FAIL  %s  %.1f s\n%s\n%s", key, e.Elapsed, strings.Join(r.output[key], ""), strings.Join(said, "\n"))
+		first := messages(r.output[key])
+		r.failed = append(r.failed, failure{key, first})
+		r.printf("FAIL  %s  %.1f s\n%s\n%s", key, e.Elapsed, strings.Join(r.output[key], ""), strings.Join(first, "\n"))
 		r.forgetTest(key)
 		return
 	}
 	var text strings.Builder
-	if !r.failing[name] { // it did not build, panicked, or ran out of time
+	if !r.failing[name] { // the build failed, or it panicked, or ran out of time
 		var printed []string
 		for _, of := range r.of(name) {
 			printed = append(printed, r.output[of]...)
@@ -168,11 +168,11 @@ func (r *results) fail(name, key string, e event) {
 		text.WriteString(strings.Join(printed, ""))
 		r.failed = append(r.failed, failure{name, messages(printed)})
 	}
-	r.say("FAIL  %s  %.1f s\n%s", name, e.Elapsed, text.String())
+	r.printf("FAIL  %s  %.1f s\n%s", name, e.Elapsed, text.String())
 	r.forget(name)
 }
 
-// of are the keys of a package's unfinished output, sorted.
+// of returns the keys of a package's unfinished output, sorted.
 func (r *results) of(name string) []string {
 	var keys []string
 	for key := range r.output {
@@ -195,11 +195,11 @@ func (r *results) forgetTest(key string) {
 	delete(r.begun, key)
 }
 
-// reason is how `go test` prints what t.Skip was given, and the first line of any message.
+// reason is how `go test` prints the argument of t.Skip, and the first line of any message.
 var reason = regexp.MustCompile(`^\s+\S+\.go:\d+: (.+)`)
 
-// A failed test's messages are repeated at the end of the run, so many of them and so many bytes of each: the last ones, which are those
-// of its end. Whoever has only the end of a long log sees there why a test failed.
+// A failed test's messages are repeated at the end of the run, up to so many messages and bytes of each: the last ones, which describe
+// its end. The end of a long log then shows why a test failed.
 const (
 	repeated      = 12
 	repeatedBytes = 400
@@ -226,7 +226,7 @@ func reasonOf(output []string) string {
 	return "no reason given"
 }
 
-// running names the top-level tests that run, the longest first.
+// running lists the running top-level tests, the longest first.
 func (r *results) running() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,7 +249,7 @@ func (r *results) running() string {
 	return b.String()
 }
 
-// leftOut is one line about the skipped tests: how many for which reason; empty where there are none.
+// leftOut is one line about the skipped tests: their number by reason; empty if there are none.
 func (r *results) leftOut() string {
 	var parts []string
 	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fuzzModule is a module with one fuzz target and scripts/fuzz, in which the test then is. The target fails with what its body says.
+// fuzzModule creates a module with one fuzz target and scripts/fuzz, and changes to it. The target fails with the message of its body.
 func fuzzModule(t *testing.T, body string) {
 	t.Helper()
 	script, err := os.ReadFile("../../scripts/fuzz")
@@ -30,8 +30,8 @@ func fuzzModule(t *testing.T, body string) {
 	t.Setenv("FUZZCACHE", t.TempDir())
 }
 
-// What fuzzing newly finds fails a run but where FUZZ_FINDS=report: there the last lines have it with its input. A seed that fails and
-// a target that cannot be built fail the run everywhere.
+// A new finding of fuzzing fails a run unless FUZZ_FINDS=report: then the last lines have it with its input. A failing seed and
+// a target that cannot be built always fail the run.
 func TestFuzzFinds(t *testing.T) {
 	const find, seed, build = "\t\tif len(b) > 0 { t.Fatal(\"too long\") }", "\t\tt.Fatal(\"every input\")", "\t\tundefined()"
 	for _, tt := range []struct {
@@ -51,7 +51,7 @@ func TestFuzzFinds(t *testing.T) {
 			var out bytes.Buffer
 			fuzz := tier{name: "fuzz", runs: []run{{command: []string{"scripts/fuzz", "60s"}}}}
 			if got := runAll(&out, [][]tier{{fuzz}}, options{}); got != tt.want {
-				t.Errorf("all is well: %v, want %v:\n%s", got, tt.want, out.String())
+				t.Errorf("passed: %v, want %v:\n%s", got, tt.want, out.String())
 			}
 			_, end, _ := strings.Cut(out.String(), ">> times: ")
 			if got := strings.Contains(end, findPrefix+"./p FuzzIt, found by fuzzing"); got != tt.reported {

@@ -1,10 +1,10 @@
-// Command run runs tiers of the test suite and says what each will do, how it goes on, and what was left out.
+// Command run runs tiers of the test suite, and prints what each will do, its progress, and what was skipped.
 //
 //	go run ./tests/run [-complete] [-again] TIER...
 //
-// Its exit status is 0 only if no test failed. With -complete, or where CI=true, a test that was skipped has failed: there everything
-// that a test needs must be had. With -again a test that failed is run once more by itself: where it passes then, it does not fail the
-// run, and the last lines name it, as one to repair. So they do with what fuzzing finds where FUZZ_FINDS=report.
+// Its exit status is 0 only if no test failed. With -complete, or where CI=true, a skipped test counts as failed: all requirements of the
+// tests must be met there. With -again a failed test is run once more alone: if it passes then, it does not fail the
+// run, and the last lines name it as one to repair. They also name what fuzzing finds if FUZZ_FINDS=report.
 package main
 
 import (
@@ -34,9 +34,9 @@ func main() {
 		}
 	}
 	flag.Parse()
-	// Tests run make as a user does, not as a part of the make that runs them, which would have it print its directory.
+	// Tests run make as a user does, not as a submake of the make that runs them, which would make it print its directory.
 	for _, name := range []string{"MAKELEVEL", "MAKEFLAGS", "MFLAGS"} {
-		_ = os.Unsetenv(name) // it fails for an empty name alone
+		_ = os.Unsetenv(name) // it fails only for an empty name
 	}
 	chosen, err := choose(flag.Args())
 	if err != nil {
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// choose finds the tiers of the given names, which may be those of sets. The tiers of an inner list run side by side.
+// choose finds the tiers of the given names, which may be names of sets. The tiers of an inner list run in parallel.
 func choose(names []string) ([][]tier, error) {
 	var stages [][]string
 	for _, name := range names {
@@ -80,41 +80,41 @@ func choose(names []string) ([][]tier, error) {
 // options are the flags.
 type options struct{ complete, again bool }
 
-// runner runs tiers and writes what they say.
+// runner runs tiers and prints their output.
 type runner struct {
 	options
 	out   io.Writer
 	begun time.Time
 	setUp map[string]bool // the scripts that have run
 
-	mu      sync.Mutex
-	spoke   time.Time  // when the last line was written
-	env     []string   // for all programs
-	results []*results // of each `go test` so far
-	broken  []string   // what failed beside tests
-	finds   []string   // lines of programs about what they found, which fail nothing
-	times   []string   // what each tier took
+	mu       sync.Mutex
+	lastLine time.Time  // when the last line was written
+	env      []string   // for all programs
+	results  []*results // of each `go test` so far
+	broken   []string   // what failed beside tests
+	finds    []string   // lines of programs about their findings, which fail nothing
+	times    []string   // the duration of each tier
 }
 
 // used is the CPU time of a tier's programs.
 type used struct{ total time.Duration }
 
-// add takes in a program that has ended, with all that it has waited for.
+// add counts a program that has ended, and its children.
 func (u *used) add(cmd *exec.Cmd) {
 	if u != nil && cmd.ProcessState != nil {
 		u.total += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 }
 
-// runAll runs the tiers, those of an inner list side by side, and says at the end what became of them.
+// runAll runs the tiers, those of an inner list in parallel, and prints their outcome at the end.
 func runAll(out io.Writer, chosen [][]tier, o options) bool {
-	r := &runner{options: o, out: out, begun: time.Now(), spoke: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
+	r := &runner{options: o, out: out, begun: time.Now(), lastLine: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
 	stop := r.reportProgress(time.Minute)
 	var all sync.WaitGroup
 	for _, beside := range chosen {
 		var ready []tier
 		for _, t := range beside {
-			r.say(">> %s: %s; about %s on two cores", t.name, t.does, t.takes)
+			r.printf(">> %s: %s; about %s on two cores", t.name, t.does, t.takes)
 			if err := r.prepare(t); err != nil {
 				r.fail("%s: %v", t.name, err)
 				continue
@@ -136,9 +136,9 @@ func runAll(out io.Writer, chosen [][]tier, o options) bool {
 	return r.verdict()
 }
 
-// verdict says what failed, what was left out, and how much was run. It is true where all is well.
+// verdict prints what failed, what was skipped, and how much was run. It returns true if nothing failed.
 func (r *runner) verdict() bool {
-	all := newResults(r.say)
+	all := newResults(r.printf)
 	for _, one := range r.results {
 		all.passed += one.passed
 		all.failed = append(all.failed, one.failed...)
@@ -147,28 +147,28 @@ func (r *runner) verdict() bool {
 			all.skipped[why] = append(all.skipped[why], tests...)
 		}
 	}
-	r.say(">> times: %s", strings.Join(r.times, ", "))
+	r.printf(">> times: %s", strings.Join(r.times, ", "))
 	for _, what := range r.broken {
-		r.say(">> failed: %s", what)
+		r.printf(">> failed: %s", what)
 	}
 	for _, f := range all.failed {
-		r.say("%s", strings.Join(append([]string{">> failed: " + f.key}, f.said...), "\n"))
+		r.printf("%s", strings.Join(append([]string{">> failed: " + f.key}, f.messages...), "\n"))
 	}
 	for _, f := range all.chance {
-		r.say("%s", strings.Join(append([]string{">> failed once, passed when run again, and is to be repaired: " + f.key}, f.said...), "\n"))
+		r.printf("%s", strings.Join(append([]string{">> failed once, passed when run again, and is to be repaired: " + f.key}, f.messages...), "\n"))
 	}
 	for _, line := range r.finds {
-		r.say("%s", line)
+		r.printf("%s", line)
 	}
 	skipped := 0
 	for _, tests := range all.skipped {
 		skipped += len(tests)
 	}
 	if left := all.leftOut(); left != "" {
-		r.say(">> left out: %s", left)
+		r.printf(">> left out: %s", left)
 		if r.complete {
 			for why, tests := range all.skipped {
-				r.say(">> failed: nothing may be left out here (%s): %s", why, strings.Join(tests, ", "))
+				r.printf(">> failed: nothing may be left out here (%s): %s", why, strings.Join(tests, ", "))
 			}
 		}
 	}
@@ -197,22 +197,22 @@ func (r *runner) tier(t tier) {
 		}
 	}
 	took := fmt.Sprintf("%s %s", t.name, clock(time.Since(begun)))
-	r.say(">> done: %s, with %s of CPU time", took, clock(cpu.total))
+	r.printf(">> done: %s, with %s of CPU time", took, clock(cpu.total))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.times = append(r.times, took)
 }
 
-// result is where the results of one `go test` or program are gathered.
+// result returns a new collector for the results of one `go test` or program.
 func (r *runner) result() *results {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one := newResults(r.say)
+	one := newResults(r.printf)
 	r.results = append(r.results, one)
 	return one
 }
 
-// prepare runs those of a tier's set-up scripts that have not run.
+// prepare runs the tier's set-up scripts that have not run.
 func (r *runner) prepare(t tier) error {
 	for _, s := range t.setup {
 		if err := r.setupOnce(s); err != nil {
@@ -242,14 +242,14 @@ func (r *runner) setupOnce(s setup) error {
 	return nil
 }
 
-// environment is that of a program, with some variables of its own.
+// environment is the environment of a program, with its own variables.
 func (r *runner) environment(own ...string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Concat(r.env, own)
 }
 
-// command runs a program that says by its exit status whether all is well.
+// command runs a program whose exit status is its result.
 func (r *runner) command(one run) error {
 	args := slices.Clone(one.command)
 	for i := range args {
@@ -257,7 +257,7 @@ func (r *runner) command(one run) error {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = r.environment(one.env...)
-	cmd.Stdout, cmd.Stderr = r.lines(), &lineWriter{say: r.sayFind}
+	cmd.Stdout, cmd.Stderr = r.lines(), &lineWriter{printf: r.printFind}
 	err := cmd.Run()
 	one.cpu.add(cmd)
 	if err != nil {
@@ -267,12 +267,12 @@ func (r *runner) command(one run) error {
 	return nil
 }
 
-// findPrefix begins the lines in which scripts/fuzz says, where FUZZ_FINDS=report, what was found. The verdict repeats them.
+// findPrefix begins the lines in which scripts/fuzz reports its findings if FUZZ_FINDS=report. The verdict repeats them.
 const findPrefix = ">> find: "
 
-// sayFind says a program's line, and keeps it for the verdict where it is about a find.
-func (r *runner) sayFind(format string, args ...any) {
-	r.say(format, args...)
+// printFind prints a program's line, and keeps it for the verdict if it is a finding.
+func (r *runner) printFind(format string, args ...any) {
+	r.printf(format, args...)
 	if line := fmt.Sprintf(format, args...); strings.HasPrefix(line, findPrefix) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -293,7 +293,7 @@ func expand(arg string) string {
 	return value
 }
 
-// goTest runs the tests of packages. Tests that failed are in the results; the error is about anything else.
+// goTest runs the tests of packages. Failed tests are in the results; the error is about anything else.
 func (r *runner) goTest(one run) error {
 	dir, err := binaries.Build()
 	if err != nil {
@@ -319,7 +319,7 @@ func (r *runner) goTest(one run) error {
 	return r.runAgain(found, env, args)
 }
 
-// goCommand runs `go test -json` and reads its events. Tests that failed are no error.
+// goCommand runs `go test -json` and reads its events. Failed tests are no error.
 func (r *runner) goCommand(found *results, env, args []string) error {
 	cmd := exec.Command("go", args...)
 	cmd.Env, cmd.Stderr = env, r.lines()
@@ -335,15 +335,15 @@ func (r *runner) goCommand(found *results, env, args []string) error {
 	found.cpu.add(cmd)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(found.failed) > 0 {
-		err = nil // the tests that failed say it
+		err = nil // the failed tests report it
 	}
 	return errors.Join(readErr, err)
 }
 
-// mostAgain is how many tests are run again. Where more have failed it is not by chance.
+// mostAgain is how many tests are run again. If more have failed, it is not by chance.
 const mostAgain = 3
 
-// runAgain runs what has failed once more, each top-level test by itself, or all of a package that was cut short. What passes then moves
+// runAgain runs what has failed once more, each top-level test alone, or all of a package that was cut short. What passes then moves
 // to found.chance.
 func (r *runner) runAgain(found *results, env, args []string) error {
 	again := found.again()
@@ -351,12 +351,12 @@ func (r *runner) runAgain(found *results, env, args []string) error {
 		return nil
 	}
 	for _, one := range again {
-		r.say(">> once more, by itself: %s %s", one.pkg, one.test)
+		r.printf(">> once more, by itself: %s %s", one.pkg, one.test)
 		args := slices.Clone(args)
 		if one.test != "" {
 			args = append(args, "-run=^"+regexp.QuoteMeta(one.test)+"$")
 		}
-		second := newResults(r.say)
+		second := newResults(r.printf)
 		second.cpu = found.cpu
 		if err := r.goCommand(second, env, append(args, "polder/"+one.pkg)); err != nil {
 			return err
@@ -368,7 +368,7 @@ func (r *runner) runAgain(found *results, env, args []string) error {
 	return nil
 }
 
-// hasCompiler says whether there is the C compiler that the race detector needs.
+// hasCompiler reports whether there is the C compiler that the race detector needs.
 func hasCompiler(found *results) bool {
 	if _, err := exec.LookPath("gcc"); err == nil {
 		return true
@@ -402,21 +402,21 @@ func list(patterns, except []string) ([]string, error) {
 }
 
 func (r *runner) fail(format string, args ...any) {
-	r.say("FAIL  "+format, args...)
+	r.printf("FAIL  "+format, args...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken = append(r.broken, fmt.Sprintf(format, args...))
 }
 
-// say writes a line with the time since the beginning.
-func (r *runner) say(format string, args ...any) {
+// printf prints a line with the time since the start.
+func (r *runner) printf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.spoke = time.Now()
+	r.lastLine = time.Now()
 	fmt.Fprintf(r.out, "%6s  %s\n", clock(time.Since(r.begun)), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
 }
 
-// reportProgress says which tests run whenever nothing has been said for a while. The function that it returns ends that.
+// reportProgress prints the running tests whenever nothing has been printed for a while. The function that it returns ends that.
 func (r *runner) reportProgress(every time.Duration) func() {
 	done := make(chan struct{})
 	go func() {
@@ -427,11 +427,11 @@ func (r *runner) reportProgress(every time.Duration) func() {
 			case <-time.After(every / 4):
 			}
 			r.mu.Lock()
-			quiet, all := time.Since(r.spoke) >= every, slices.Clone(r.results)
+			quiet, all := time.Since(r.lastLine) >= every, slices.Clone(r.results)
 			r.mu.Unlock()
 			for _, one := range all {
 				if tests := one.running(); quiet && tests != "" {
-					r.say("...   %s", tests)
+					r.printf("...   %s", tests)
 				}
 			}
 		}
@@ -439,11 +439,11 @@ func (r *runner) reportProgress(every time.Duration) func() {
 	return func() { close(done) }
 }
 
-// lines is a writer whose lines are said. exec copies to it from one goroutine.
-func (r *runner) lines() io.Writer { return &lineWriter{say: r.say} }
+// lines returns a writer whose lines are printed. exec copies to it from one goroutine.
+func (r *runner) lines() io.Writer { return &lineWriter{printf: r.printf} }
 
 type lineWriter struct {
-	say     func(string, ...any)
+	printf  func(string, ...any)
 	pending []byte
 }
 
@@ -454,12 +454,12 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 		if i < 0 {
 			return len(b), nil
 		}
-		w.say("%s", w.pending[:i])
+		w.printf("%s", w.pending[:i])
 		w.pending = w.pending[i+1:]
 	}
 }
 
-// clock writes a time as minutes and seconds.
+// clock formats a time as minutes and seconds.
 func clock(d time.Duration) string {
 	s := int(d.Round(time.Second).Seconds())
 	return fmt.Sprintf("%d:%02d", s/60, s%60)

@@ -13,7 +13,7 @@ import (
 	"polder/tests/binaries"
 )
 
-// module writes a small module, in which the test then is.
+// module writes a small module, and changes to it.
 func module(t *testing.T, files map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,9 +39,9 @@ func module(t *testing.T, files map[string]string) {
 	t.Chdir(dir)
 }
 
-// quiet is a runner that writes to a buffer.
+// quiet returns a runner that writes to a buffer.
 func quiet(out *bytes.Buffer) *runner {
-	return &runner{out: out, begun: time.Now(), spoke: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
+	return &runner{out: out, begun: time.Now(), lastLine: time.Now(), setUp: map[string]bool{}, env: os.Environ()}
 }
 
 // Each way in which a package can end, by the real `go test`.
@@ -66,17 +66,17 @@ func TestResults(t *testing.T) {
 	if found.passed != 2 {
 		t.Errorf("%d tests passed, want 2:\n%s", found.passed, text)
 	}
-	said := map[string]string{}
+	failures := map[string]string{}
 	for _, f := range found.failed {
-		said[f.key] = strings.Join(f.said, "\n")
+		failures[f.key] = strings.Join(f.messages, "\n")
 	}
 	for key, want := range map[string]string{"bad TestBad": "two is not three", "broken": "", "panics TestPanic": "panic: out of luck"} {
-		if got, failed := said[key]; !failed || !strings.Contains(got, want) {
-			t.Errorf("the failure of %s says %q, want %q:\n%s", key, got, want, text)
+		if got, failed := failures[key]; !failed || !strings.Contains(got, want) {
+			t.Errorf("the failure of %s is %q, want %q:\n%s", key, got, want, text)
 		}
 	}
-	if len(said) != 3 {
-		t.Errorf("failed: %q, want three:\n%s", said, text)
+	if len(failures) != 3 {
+		t.Errorf("failed: %q, want three:\n%s", failures, text)
 	}
 	if got := fmt.Sprint(maps.Collect(maps.All(found.skipped))); got != "map[needs root:[skips TestRoot skips TestToo]]" {
 		t.Errorf("skipped: %s", got)
@@ -94,7 +94,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// A failed test, and where all is required a skipped one, fail the run; a program's exit status does too.
+// A failed test, and with -complete a skipped one, fail the run; so does a program's exit status.
 func TestVerdict(t *testing.T) {
 	test := func(body string) map[string]string {
 		return map[string]string{"p/a_test.go": "package p\n\nimport \"testing\"\n\nfunc Test(t *testing.T) { " + body + " }\n"}
@@ -106,7 +106,7 @@ func TestVerdict(t *testing.T) {
 		runs     []run
 		complete bool
 		want     bool
-		says     string // in the output
+		output   string // in the output
 	}{
 		{"passed", test(""), goTest, true, true, "tests: 1 passed, 0 failed, 0 skipped\n"},
 		{"failed", test("t.Fail()"), goTest, false, false, "tests: 0 passed, 1 failed, 0 skipped\n"},
@@ -121,34 +121,34 @@ func TestVerdict(t *testing.T) {
 			module(t, tt.files)
 			var out bytes.Buffer
 			if got := runAll(&out, [][]tier{{{name: "tier", runs: tt.runs}}}, options{complete: tt.complete}); got != tt.want {
-				t.Errorf("all is well: %v, want %v", got, tt.want)
+				t.Errorf("passed: %v, want %v", got, tt.want)
 			}
-			if !strings.Contains(out.String(), tt.says) {
-				t.Errorf("the output has no %q:\n%s", tt.says, out.String())
+			if !strings.Contains(out.String(), tt.output) {
+				t.Errorf("the output has no %q:\n%s", tt.output, out.String())
 			}
 		})
 	}
 }
 
-// A tier that runs on beside the stage after it ends before the verdict, and counts.
+// A tier that runs on beside the next stage ends before the verdict, and counts.
 func TestAfter(t *testing.T) {
 	module(t, map[string]string{})
 	waits := tier{name: "waits", after: true, runs: []run{{command: []string{"sh", "-c", "until [ -e made ]; do sleep 0.01; done; exit 3"}}}}
 	makes := tier{name: "makes", runs: []run{{command: []string{"touch", "made"}}}}
 	var out bytes.Buffer
 	if runAll(&out, [][]tier{{waits}, {makes}}, options{}) {
-		t.Error("all is well, and the first tier failed")
+		t.Error("the run passed, but the first tier failed")
 	}
 	if want := "failed: waits: "; !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "tests: 1 passed, 1 failed") {
 		t.Errorf("the output has no %q:\n%s", want, out.String())
 	}
 }
 
-// What failed is run once more by itself: a test of its package, or all of a package that panicked. What passes then fails nothing, and is
-// named; what fails twice fails the run, as do more failures than chance has.
+// A failed test is run once more alone: a test of its package, or all of a package that panicked. If it passes then, it fails nothing, and
+// is named; a second failure fails the run, as do more failures than chance explains.
 func TestAgain(t *testing.T) {
 	const head = "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\n"
-	once := func(name, how string) string { // fails at its first run alone
+	once := func(name, how string) string { // fails only at its first run
 		return "func " + name + "(t *testing.T) {\n\tif _, err := os.Stat(\"" + name + "\"); err != nil {\n\t\tos.WriteFile(\"" + name +
 			"\", nil, 0o644)\n\t\t" + how + "\n\t}\n}\n"
 	}
@@ -156,7 +156,7 @@ func TestAgain(t *testing.T) {
 	tests := []struct {
 		name, body string
 		want       bool
-		says       []string
+		outputs    []string
 	}{
 		{
 			"failed by chance", passes + once("TestOnce", `t.Run("sub", func(t *testing.T) { t.Error("bad luck") })`), true,
@@ -175,9 +175,9 @@ func TestAgain(t *testing.T) {
 			var out bytes.Buffer
 			one := []run{{packages: []string{"./p"}, args: []string{"-count=1"}}}
 			if got := runAll(&out, [][]tier{{{name: "tier", runs: one}}}, options{again: true}); got != tt.want {
-				t.Errorf("all is well: %v, want %v", got, tt.want)
+				t.Errorf("passed: %v, want %v", got, tt.want)
 			}
-			for _, want := range tt.says {
+			for _, want := range tt.outputs {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("the output has no %q:\n%s", want, out.String())
 				}
@@ -186,7 +186,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// A set-up script runs once, its output becomes a variable of the tests, and where it fails the tier does.
+// A set-up script runs once, its output becomes a variable of the tests, and its failure fails the tier.
 func TestPrepare(t *testing.T) {
 	module(t, map[string]string{
 		"p/a_test.go": "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc Test(t *testing.T) {\n" +
@@ -267,7 +267,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// Tiers side by side: what one of them finds is not laid to the other.
+// Parallel tiers: a failure counts for its own tier only.
 func TestSideBySide(t *testing.T) {
 	module(t, map[string]string{
 		"good/a_test.go": "package good\n\nimport \"testing\"\n\nfunc TestGood(t *testing.T) {}\n",
@@ -276,7 +276,7 @@ func TestSideBySide(t *testing.T) {
 	var out bytes.Buffer
 	one := func(name string) tier { return tier{name: name, runs: []run{{packages: []string{"./" + name}}}} }
 	if runAll(&out, [][]tier{{one("good"), one("bad")}, {one("good")}}, options{complete: true}) {
-		t.Error("all is well")
+		t.Error("the run passed")
 	}
 	for _, want := range []string{"tests: 2 passed, 1 failed, 0 skipped\n", ">> failed: bad TestBad\n    a_test.go:5: two is not three\n", ">> done: good"} {
 		if !strings.Contains(out.String(), want) {
@@ -288,7 +288,7 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// While nothing is said, the tests that run are.
+// While nothing is printed, the running tests are.
 func TestRunning(t *testing.T) {
 	r := newResults(func(string, ...any) {})
 	for _, e := range []event{

@@ -12,11 +12,11 @@ type tier struct {
 	after bool // the next stage begins while it still runs
 }
 
-// A setup is a script that installs or builds what a tier needs. It runs once, says on standard error what it does, and does nothing
-// where all is there.
+// A setup is a script that installs or builds what a tier needs. It runs once, logs its work to standard error, and does nothing
+// if all of it exists.
 type setup struct {
 	script   string
-	variable string // of the tests, set to the last line that the script prints; none where empty
+	variable string // set to the last line that the script prints, for the tests; empty if it sets none
 }
 
 var (
@@ -30,7 +30,7 @@ var (
 // A run is one call of a program, nearly always of `go test`.
 type run struct {
 	packages []string // patterns of `go list`
-	except   []string // patterns of packages that are left out
+	except   []string // patterns of excluded packages
 	args     []string // flags of `go test`
 	env      []string
 	race     bool     // with the race detector, where there is a C compiler
@@ -38,21 +38,21 @@ type run struct {
 	cpu      *used    // where its CPU time is added up
 }
 
-// apart are the packages that have a tier of their own, or that measure the machine and so run alone.
+// apart are the packages that have their own tier, or that measure the machine and so run alone.
 var apart = []string{"./tests/machine/...", "./tests/cluster/...", "./tests/node/...", "./tests/vm/...", "./tests/vmnode/..."}
 
-// wholePipe are the packages that run the whole pipe for a while. They are not for between two edits.
+// wholePipe are the packages that run the whole pipe for a while. They take too long between two edits.
 var wholePipe = []string{"./tests/faults/...", "./tests/supervisor/...", "./tests/soak/..."}
 
-// raced are the packages in which goroutines share memory: there the race detector pays for the second build of all that they import.
+// raced are the packages in which goroutines share memory: the race detector is worth the second build of all that they import.
 var raced = []string{"./lib/stage/...", "./lib/metrics/...", "./lib/config/...", "./lib/cgroup/...", "./isolate/...", "./evict/...", "./report/..."}
 
-// tiers are all of them. The targets of the Makefile name them in the order in which they run.
+// tiers lists all tiers. The targets of the Makefile name them in the order in which they run.
 var tiers = []tier{
 	{
 		name: "quick", does: "unit tests and scripts; what has not changed since it passed is not run again", takes: "1 minute",
 		setup: []setup{native},
-		// The pages' commands take longer than all else here together, and few edits change them: they are of the next tier.
+		// The pages' commands take longer than all other tests of this tier, and few edits change them: they are in the next tier.
 		runs: []run{{packages: []string{"./..."}, except: slices.Concat(apart, wholePipe), args: []string{"-timeout=5m", "-skip=^Test(Recording)?Commands$"}}},
 	},
 	{
@@ -101,13 +101,13 @@ var tiers = []tier{
 	},
 	{
 		name: "fuzz", does: "each fuzz target for a minute (FUZZTIME), ten at a time", takes: "6 minutes alone, 14 beside others",
-		// It takes all the CPU time that it can get: of tiers beside it, what they leave.
+		// It takes all the CPU time that other tiers leave.
 		after: true,
 		runs:  []run{{command: []string{"nice", "-n", "19", "scripts/fuzz", "${FUZZTIME:-60s}"}}},
 	},
 }
 
-// sets are names for several tiers; those of an inner list, a stage, run side by side: while one waits the other computes.
+// sets are names for several tiers; those of an inner list, a stage, run in parallel: while one waits the other computes.
 var sets = map[string][][]string{
 	"deep": {{"vm", "cluster"}, {"vmnode", "fuzz"}, {"node", "faults", "browser"}},
 }

@@ -14,7 +14,7 @@ type chart struct {
 	title, unit string
 	x           []float64 // minutes
 	lines       []line
-	smooth      int // for values that jump: draw the mean of this many samples, and them faintly behind it
+	smooth      int // for values that jump: draw the mean of this many samples, and the samples faintly behind it
 }
 
 type line struct {
@@ -82,7 +82,7 @@ func (c chart) top() float64 {
 	return top * 1.05 // room for the names
 }
 
-// describe says in words what the picture shows.
+// describe describes the picture in words.
 func (c chart) describe() string {
 	parts := []string{c.title + ", in " + c.unit + ", over " + number(math.Round(c.x[len(c.x)-1])) + " minutes"}
 	for _, l := range c.lines {
@@ -92,7 +92,7 @@ func (c chart) describe() string {
 	return strings.Join(parts, "; ")
 }
 
-// key names the lines once more, with a piece of each.
+// key repeats the lines' names, with a piece of each.
 func (c chart) key() string {
 	var b strings.Builder
 	for _, l := range c.lines {
@@ -158,5 +158,5 @@ func number(value float64) string {
 	return strconv.FormatFloat(math.Round(value*1e6)/1e6, 'f', -1, 64)
 }
 
-// short is a value as one says it.
+// short formats a value briefly.
 func short(value float64) string { return number(math.Round(value*10) / 10) }

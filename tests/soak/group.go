@@ -22,7 +22,7 @@ type group struct {
 	v2   bool
 }
 
-// newRootGroup makes the cgroup that all others of the run are in.
+// newRootGroup makes the cgroup that contains all others of the run.
 func newRootGroup(name string) (*group, error) {
 	top := &group{name: ""}
 	if exists(mount + "/cgroup.controllers") {
@@ -56,7 +56,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// delegate lets the cgroups below have the controllers that the tools read and write; version 1 has no such thing.
+// delegate enables the controllers that the tools read and write for the cgroups below; version 1 has no such thing.
 func (g *group) delegate() error {
 	if !g.v2 {
 		return nil
@@ -64,7 +64,7 @@ func (g *group) delegate() error {
 	return write(filepath.Join(g.dirs[0], "cgroup.subtree_control"), "+cpu +cpuset +memory +pids")
 }
 
-// child makes a cgroup below g. Also with an error, what has been made of it is returned.
+// child makes a cgroup below g. With an error, too, it returns what has been made of it.
 func (g *group) child(name string) (*group, error) {
 	c := &group{name: g.name + "/" + name, v2: g.v2}
 	for _, above := range g.dirs {
@@ -101,7 +101,7 @@ func (g *group) enter(pid int) error {
 	return nil
 }
 
-// remove ends what is in the cgroup and in those below, and removes them all.
+// remove ends the processes in the cgroup and in those below, and removes them all.
 func (g *group) remove() error {
 	var err error
 	for range 100 {
@@ -139,7 +139,7 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// write writes to a file that must exist, at once, as kernels want it.
+// write writes to a file that must exist, in one write, as the kernel requires.
 func write(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

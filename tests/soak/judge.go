@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// What is still flat. A garbage-collected heap breathes by a few hundred KiB, and pages of the program's file come and go.
+// Limits of a flat line. A garbage-collected heap varies by a few hundred KiB, and pages of the program's file come and go.
 const (
 	rssGrowthRatio, rssGrowthMiB          = 1.20, 2.0
 	descriptorRatio, descriptorAllowance  = 1.05, 8.0
-	leastTicksRatio                       = 0.9 // of those that the interval makes
+	leastTicksRatio                       = 0.9 // of those due by the interval
 	warmUpPart, windowPart                = 4, 8
 	podsAllowanceRatio, podsAllowancePods = 1.1, 10.0
-	diskMostMiB                           = 10.0 // the journal is a saw: isolate rewrites it from 4096 values or 8 MiB on at the latest
+	diskMostMiB                           = 10.0 // the journal grows and shrinks: isolate rewrites it from 4096 values or 8 MiB on
 )
 
-// verdict is what is said of a record.
+// verdict is the assessment of a record.
 type verdict struct {
 	tools    map[string]judged
 	failures []string

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// loadPlan is what the tools are to look after.
+// loadPlan is what the tools manage.
 type loadPlan struct {
 	standing, churning int
-	life               time.Duration // of a cgroup that comes and goes, on average
+	life               time.Duration // of a short-lived cgroup, on average
 }
 
-// Light, for the soak is about the tools: others may want the machine for these thirty minutes.
+// A light load, because the soak tests the tools: other programs may need the machine for these thirty minutes.
 const (
 	serviceLowPercent, serviceHighPercent = 1, 9 // of a core; up and down
 	batchPercent                          = 3
@@ -66,7 +66,7 @@ func startLoad(ctx context.Context, root *group, plan loadPlan, length time.Dura
 	return l, nil
 }
 
-// churn has one cgroup after the other, each with a name that was never there before and a short-lived process: a tool
+// churn creates one cgroup after the other, each with a new name and a short-lived process: a tool
 // that remembers cgroups by name, and does not forget, grows.
 func (l *load) churn(ctx context.Context, slot int) {
 	for i := 0; ; i++ {
@@ -171,19 +171,19 @@ func sleepThread() {
 	}
 }
 
-// burn uses a part of a core that goes from low to high and back in each period, as a wave.
+// burn uses a part of a core that rises from low to high and falls again in each period, as a wave.
 func burn(low, high float64, period time.Duration) {
 	const slice = 100 * time.Millisecond
 	begun := time.Now()
 	for {
 		phase := 2 * math.Pi * float64(time.Since(begun)%period) / float64(period)
 		part := low + (high-low)*(1-math.Cos(phase))/2
-		// By its own CPU time: on a busy machine a spin by the clock would be mostly waiting.
+		// By its own CPU time: on a busy machine a spin by the clock would mostly wait.
 		sum := uint64(0)
 		for until := cpuTime() + time.Duration(part*float64(slice)); cpuTime() < until; {
 			sum += spin()
 		}
-		runtime.KeepAlive(sum) // or the compiler would see that nobody wants it
+		runtime.KeepAlive(sum) // keeps the compiler from removing the loop
 		time.Sleep(slice)
 	}
 }
@@ -196,7 +196,7 @@ func spin() (sum uint64) {
 	return sum
 }
 
-// cpuTime is what this process has used so far.
+// cpuTime is the CPU time that this process has used so far.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)

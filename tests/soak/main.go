@@ -3,7 +3,7 @@
 //
 //	go run ./tests/soak --for 30m --out docs/soak.html
 //
-// As root, on a machine with cgroups of version 1 or 2. scripts/soak builds what it wants and runs it.
+// As root, on a machine with cgroups of version 1 or 2. scripts/soak builds its prerequisites and runs it.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// workVariable is set in the environment of the processes that the soak starts of itself, as load.
+// workVariable is set in the environment of the processes that the soak starts from its own program, as load.
 const workVariable = "POLDER_SOAK_WORK"
 
 type options struct {
@@ -93,10 +93,10 @@ func soak(o options) int {
 	return 0
 }
 
-// run does the soak. Whatever ends it, tools, load and cgroups are gone when it returns.
+// run runs the soak. Whatever ends it, tools, load and cgroups are gone when it returns.
 func run(o options) (r record, err error) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // under nohup the end of the terminal is not the end of the run
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup the end of the terminal does not end the run
 		signals = append(signals, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
@@ -127,7 +127,7 @@ func run(o options) (r record, err error) {
 	r = newRecord(o, root, p)
 	err = watch(ctx, o, &r, p, load)
 	r.Failures = append(r.Failures, texts(p.stop())...)
-	load.stop() // before the restore: it is to find what a node would have left, most cgroups gone
+	load.stop() // before the restore: as on a node, most cgroups are gone by then
 	if restoreErr := p.restore(); restoreErr != nil {
 		r.Failures = append(r.Failures, restoreErr.Error())
 	}
@@ -157,7 +157,7 @@ func watch(ctx context.Context, o options, r *record, p *pipe, load *load) error
 		case <-ticker.C:
 			s, err := meter.sample(load)
 			if err != nil {
-				// A tool that has just ended cannot be read; its end says more than this error does.
+				// A tool that has just ended cannot be read; its own exit explains more than this error does.
 				continue
 			}
 			r.Samples = append(r.Samples, s)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sample is what was seen at one time.
+// sample is the state at one time.
 type sample struct {
 	AtSecs  float64 // since the start of the pipe
 	Tools   map[string]use
@@ -17,15 +17,15 @@ type sample struct {
 	Made    int64 // cgroups so far
 	Removed int64
 	Ticks   int64 // that have come out of the pipe so far
-	Pods    int   // in the latest tick that was looked into
+	Pods    int   // in the latest tick that was decoded
 	AgeSecs float64
 	Bytes   int // of that tick
 	State   int64
 	Logs    int64
-	Load1   float64 // the machine's load average: others may be at work on it
+	Load1   float64 // the machine's load average: other programs may run on it
 }
 
-// use is what a tool uses.
+// use is a tool's usage.
 type use struct {
 	RSSMiB       float64
 	AnonymousMiB float64 // of it: heap and stacks, not the program's file

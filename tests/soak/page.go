@@ -13,7 +13,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// look tells the tools' lines apart, by colour and, for who does not see colours, by dashes; the names are beside them.
+// look distinguishes the tools' lines, by colour and, for readers who cannot see colours, by dashes; the names are beside them.
 var look = map[string]struct{ colour, dash string }{
 	"collect": {"#0b6cb0", ""},
 	"advise":  {"#c2500a", "7 3"},
@@ -28,7 +28,7 @@ type row struct {
 	Cells []string
 }
 
-// page draws a record as one page of HTML that needs nothing else.
+// page draws a record as one self-contained page of HTML.
 func page(r record, v verdict) []byte {
 	values := struct {
 		Flat                  bool
@@ -96,7 +96,7 @@ func toolRows(v verdict) []row {
 // minus is the text with a real minus sign.
 func minus(text string) string { return strings.ReplaceAll(text, "-", "−") }
 
-// aroundRows are of what is not a tool's.
+// aroundRows are the rows that belong to no tool.
 func aroundRows(r record) []row {
 	var rows []row
 	add := func(name, format string, of func(sample) float64) {

@@ -21,9 +21,9 @@ import (
 
 var tools = []string{"collect", "advise", "isolate", "evict", "report"}
 
-const node = "soak" // not the machine's own name: the page is for everyone
+const node = "soak" // not the machine's own name: the page is published
 
-// pipe is the five tools, joined by anonymous pipes, and what comes out at their end.
+// pipe is the five tools, joined by anonymous pipes, and their output.
 type pipe struct {
 	dir   string // its own: tools, state, journal, logs
 	args  map[string][]string
@@ -38,14 +38,14 @@ type pipe struct {
 	last  atomic.Pointer[tickSummary]
 }
 
-// tickSummary is what the soak looks at in a tick that has gone through the whole pipe.
+// tickSummary is what the soak reads of a tick that has passed the whole pipe.
 type tickSummary struct {
 	pods   int
 	age    time.Duration // when it came out
 	length int           // in bytes
 }
 
-// newPipe copies the tools to dir: someone may build others while these run, and the last isolate must be the same.
+// newPipe copies the tools to dir: another build may run meanwhile, and the last isolate must be the same.
 func newPipe(o options, dir, rootName string) (*pipe, error) {
 	p := &pipe{dir: dir, cmds: map[string]*exec.Cmd{}, ended: make(chan string, len(tools)), statuses: map[string]error{}}
 	for _, tool := range tools {
@@ -72,8 +72,8 @@ func newPipe(o options, dir, rootName string) (*pipe, error) {
 
 func (p *pipe) path(name string) string { return filepath.Join(p.dir, name) }
 
-// classify says which cgroups are services and which are batch: of the many, one in five is a service. The batch pods
-// together want about five times the machine, so that evict has a pressure near its threshold.
+// classify writes the rules for services and batch: of the many cgroups, one in five is a service. The batch pods
+// together request about five times the machine, so that evict has a pressure near its threshold.
 func classify(rootName string, plan loadPlan) string {
 	const rules = `rules:
   - {cgroup: '%[1]s/service', class: shared, namespace: soak, requests: {milliCPU: 100, memoryBytes: 16777216}}
@@ -140,10 +140,10 @@ func (p *pipe) startTool(tool string, in, out *os.File) error {
 	return nil
 }
 
-// command is a tool of this run, out of reach of the terminal's Ctrl-C: the soak stops them in order.
+// command is a tool of this run, protected from the terminal's Ctrl-C: the soak stops them in order.
 func (p *pipe) command(tool string, args ...string) *exec.Cmd {
 	cmd := exec.Command(p.path(tool), args...)
-	for _, variable := range os.Environ() { // POLDER_* and GO* would make it another run than the page says
+	for _, variable := range os.Environ() { // POLDER_* and GO* would make it another run than the page describes
 		if !strings.HasPrefix(variable, "POLDER_") && !strings.HasPrefix(variable, "GO") && !strings.HasPrefix(variable, "NODE_NAME=") {
 			cmd.Env = append(cmd.Env, variable)
 		}
@@ -152,7 +152,7 @@ func (p *pipe) command(tool string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// count counts the ticks that come out, and looks into one in five.
+// count counts the ticks that come out, and decodes one in five.
 func (p *pipe) count(end *os.File) {
 	defer end.Close()
 	lines := bufio.NewReaderSize(end, 1<<20)
@@ -217,7 +217,7 @@ func (p *pipe) waited(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// restore has isolate put back what is left of what it changed.
+// restore runs isolate --restore for what is left of its changes.
 func (p *pipe) restore() error {
 	if !exists(p.path("journal")) {
 		return nil

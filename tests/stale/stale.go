@@ -1,4 +1,4 @@
-// Package stale removes what tests left behind that were killed.
+// Package stale removes what killed tests left behind.
 package stale
 
 import (

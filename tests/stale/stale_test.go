@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a process left that has ended is removed; what is of one that lives, or of nobody, stays.
+// The files of a process that has ended are removed; those of a running one, and other files, stay.
 func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	ended := exec.Command("true")

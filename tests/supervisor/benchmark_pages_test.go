@@ -13,7 +13,7 @@ import (
 	"polder/tests/processgroup"
 )
 
-// The benchmarks of the pages run as they are written, in the checkout; with QUICK=1 the long ones are short. They take minutes, so this is
+// The benchmarks of docs run as they are written, in the checkout; with QUICK=1 the long ones are short. They take minutes, so this is
 // part of make test-deep. The one that needs a control plane is in tests/cluster/deploy.
 func TestBenchmarkPages(t *testing.T) {
 	need.Root(t)
@@ -26,7 +26,7 @@ func TestBenchmarkPages(t *testing.T) {
 			if strings.HasPrefix(x.Command, "make bench-cluster") || !deep.Wanted() {
 				continue
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for one that does not end
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // stops a benchmark that does not end
 			defer cancel()
 			cmd := processgroup.Command(ctx, "bash", "-o", "pipefail", "-c", x.Command)
 			cmd.Dir = repository(t)

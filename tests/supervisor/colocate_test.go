@@ -13,11 +13,11 @@ import (
 	"polder/tests/need"
 )
 
-// However the pipe ends (Ctrl-C, SIGTERM, a stage that is killed), all of it ends and everything is put back.
+// However the pipe ends (Ctrl-C, SIGTERM, a stage that is killed), all of its processes end and every value is restored.
 func TestColocatePutsEverythingBack(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
-	bin := t.TempDir() // other tests of this package run meanwhile, and are not to be killed
+	bin := t.TempDir() // other tests of this package run meanwhile, and their processes must survive
 	if err := binaries.Link(bin); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestColocatePutsEverythingBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, log.String)
-			// The first tick has no rates: what batch got is counted from the second one on.
+			// The first tick has no rates: batch's usage is counted from the second one on.
 			eventually(t, "a header and three ticks", func() bool { return strings.Count(out.String(), "\n") >= 4 }, log.String)
 			end.how(t, colocate)
 			var exit *exec.ExitError
@@ -73,7 +73,7 @@ func TestColocatePutsEverythingBack(t *testing.T) {
 				t.Errorf("stderr = %q; want it to name the stage", &log)
 			}
 			if end.name != "report killed" && !strings.Contains(log.String(), "colocate: batch got ") {
-				t.Errorf("stderr = %q; want it to say what batch got", &log)
+				t.Errorf("stderr = %q; want batch's usage in it", &log)
 			}
 			if after := c.limits(); after != before {
 				t.Errorf("limits = %s; want them as before, %s: %s", after, before, &log)

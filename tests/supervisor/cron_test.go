@@ -20,15 +20,15 @@ import (
 	"polder/tests/processgroup"
 )
 
-// everyMinute is how the crontab says when its two pipes run.
+// everyMinute is the schedule of the crontab's two pipes.
 const everyMinute = "* * * * * root "
 
-// cronPage is the page of the crontab.
+// cronPage is the page that describes the crontab.
 const cronPage = "deploy/cron/README.md"
 
-// The shipped crontab, installed as its page says and given to a real cron: its lines run as they stand, the second run's rates cover the time
-// since the first, and the page's last commands put everything back. cron runs a table at whole minutes; so that the test need not wait for
-// them, cron is started twice, and the lines say "@reboot" where the table says "every minute". In its long form the test waits for the minutes.
+// The shipped crontab, installed as its page describes and run by a real cron: its lines run unchanged, the second run's rates cover the
+// time since the first, and the page's last commands restore every value. cron runs a table at whole minutes; so that the test need not
+// wait for them, it starts cron twice, with "@reboot" in place of "every minute". In its long form the test waits for the minutes.
 func TestCron(t *testing.T) {
 	need.Root(t)
 	need.Program(t, "cron", "cron")
@@ -82,8 +82,8 @@ func TestCron(t *testing.T) {
 			t.Errorf("state: %v", err)
 		}
 	}
-	if said := strings.Join(lines(filepath.Join(state, "polder.err")), "\n"); strings.Contains(said, "level=ERROR") {
-		t.Errorf("the tools say: %s", said)
+	if stderr := strings.Join(lines(filepath.Join(state, "polder.err")), "\n"); strings.Contains(stderr, "level=ERROR") {
+		t.Errorf("the tools log errors: %s", stderr)
 	}
 	if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the state's directory is %v, %v; want 0700", info, err)
@@ -94,15 +94,15 @@ func TestCron(t *testing.T) {
 	}
 }
 
-// lines are those of a file; none where it is not there yet.
+// lines returns the lines of a file; none if it does not exist yet.
 func lines(path string) []string {
 	data, _ := os.ReadFile(path)
 	return strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })
 }
 
-// cronMachine is a mount namespace with the tools and the crontab's directories of its own, in which cron runs.
+// cronMachine is a mount namespace with its own tools and crontab directories, in which cron runs.
 type cronMachine struct {
-	dir  string // the working directory of who reads the page; below it are the machine's directories, as they are seen from here
+	dir  string // the reader's working directory; below it are the machine's directories, as they are seen from here
 	cron *exec.Cmd
 	log  await.Log
 }
@@ -126,7 +126,7 @@ func (m *cronMachine) stop() {
 	}
 }
 
-// start starts cron, as at a boot.
+// start starts cron, as after a boot.
 func (m *cronMachine) start(t *testing.T) {
 	t.Helper()
 	m.stop()
@@ -149,7 +149,7 @@ func (m *cronMachine) run(command ...string) (string, error) {
 	if err != nil || len(children) == 0 {
 		return "", fmt.Errorf("cron is not up: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute) // for one that does not end
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute) // stops a command that does not end
 	defer cancel()
 	enter := []string{"--target", strings.TrimSpace(string(children)), "--mount", "--pid", "--wdns=" + m.dir, "--"}
 	out, err := processgroup.Command(ctx, "nsenter", append(enter, command...)...).CombinedOutput()
@@ -164,17 +164,17 @@ func (m *cronMachine) block(t *testing.T, b pages.Block) {
 	}
 }
 
-// ran waits until the table's lines have run so many times in all.
+// ran waits until the table's lines have run so many times in total.
 func (m *cronMachine) ran(t *testing.T, times int) {
 	t.Helper()
 	state := filepath.Join(m.dir, "lib/polder")
 	await.Until(t, 4*time.Minute, fmt.Sprintf("cron has run the table %d times", times), func() string {
 		recorded, shown := lines(filepath.Join(state, "ticks.jsonl")), lines(filepath.Join(state, "polder.log"))
 		running, _ := m.run("pidof", "collect", "advise", "isolate", "evict", "report")
-		if len(recorded) >= times && len(shown) >= times && running == "" { // state is written at the end
+		if len(recorded) >= times && len(shown) >= times && running == "" { // the state is written at the end
 			return ""
 		}
 		errors, _ := os.ReadFile(filepath.Join(state, "polder.err"))
-		return fmt.Sprintf("%d ticks recorded, %d lines shown, %q run; cron says %q, the tools %q", len(recorded), len(shown), running, m.log.String(), errors)
+		return fmt.Sprintf("%d ticks recorded, %d lines shown, %q run; cron logs %q, the tools %q", len(recorded), len(shown), running, m.log.String(), errors)
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"polder/tests/need"
 )
 
-// release is a directory that looks as an unpacked tarball does, with the tests' tools in it.
+// release is a directory like an unpacked tarball, with the tests' tools in it.
 func release(t *testing.T) string {
 	t.Helper()
 	top := t.TempDir()
@@ -55,7 +55,7 @@ func script(t *testing.T, path string, args ...string) string {
 	return string(out)
 }
 
-// tree are the files below a directory with their modes, links with where they lead.
+// tree lists the files below a directory with their modes, and links with their targets.
 func tree(t *testing.T, top string) []string {
 	t.Helper()
 	var all []string
@@ -69,7 +69,7 @@ func tree(t *testing.T, top string) []string {
 		}
 		what := fmt.Sprintf("%04o", info.Mode().Perm())
 		if d.Type() == fs.ModeSymlink {
-			what, _ = os.Readlink(path) // it is there
+			what, _ = os.Readlink(path) // the link exists
 		}
 		all = append(all, strings.TrimPrefix(path, top)+" "+what)
 		return nil
@@ -80,8 +80,8 @@ func tree(t *testing.T, top string) []string {
 	return all
 }
 
-// What is installed is complete, for both prefixes, and taken away to the last directory; what others have put there stays, and so does
-// a configuration that was changed, until then.
+// The installation is complete, for both prefixes, and removed to the last directory; other programs' files stay, and so does a changed
+// configuration, until then.
 func TestInstallAndUninstall(t *testing.T) {
 	t.Parallel()
 	top := release(t)
@@ -100,7 +100,7 @@ func TestInstallAndUninstall(t *testing.T) {
 			"/etc/polder/polder.env 0644", "/etc/polder/classify.yaml 0644",
 		} {
 			if !slices.Contains(got, want) {
-				t.Errorf("%s: there is no %s among\n%s", prefix, want, strings.Join(got, "\n"))
+				t.Errorf("%s: %s is missing from\n%s", prefix, want, strings.Join(got, "\n"))
 			}
 		}
 		unit, err := os.ReadFile(filepath.Join(dest, prefix, "lib/systemd/system/polder-isolate.service"))
@@ -117,7 +117,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		put(t, filepath.Join(dest, prefix, "bin/other"), "not ours\n")
 		script(t, top+"/scripts/install", install...)
 		if env, err := os.ReadFile(dest + "/etc/polder/polder.env"); err != nil || string(env) != "POLDER_ISOLATE_DRY_RUN=true\n" {
-			t.Errorf("%s: a second installation has made %q of the settings (%v)", prefix, env, err)
+			t.Errorf("%s: a second installation has changed the settings to %q (%v)", prefix, env, err)
 		}
 		script(t, top+"/scripts/uninstall", install...)
 		if diff := cmp.Diff([]string{prefix + "/bin/other 0644"}, tree(t, dest)); diff != "" {
@@ -130,7 +130,7 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Errorf("%s: a second removal: %v: %s", prefix, err, out)
 		}
 	}
-	// Without anything of others nothing is left.
+	// Without other programs' files nothing is left.
 	dest := t.TempDir()
 	script(t, top+"/scripts/install", "-d", dest)
 	script(t, top+"/scripts/uninstall", "-d", dest)
@@ -139,7 +139,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
-// A list that names what was never installed removes nothing.
+// A list that names files that were never installed removes nothing.
 func TestUninstallBelievesNoForeignList(t *testing.T) {
 	t.Parallel()
 	top, dest := release(t), t.TempDir()
@@ -161,7 +161,7 @@ func TestUninstallBelievesNoForeignList(t *testing.T) {
 	}
 }
 
-// ownMachine has places of its own for what an installation without DESTDIR touches: no file of the host's is changed.
+// ownMachine has its own copies of the places that an installation without DESTDIR changes: no file of the host is changed.
 const ownMachine = `
 for place in /usr/local /var/lib /run; do mount -t tmpfs none $place; done
 mkdir "$WORK/upper" "$WORK/work"
@@ -178,7 +178,7 @@ getent group polder || true
 exit $status
 `
 
-// The removal puts the cgroups back before the programs go. What cannot be put back is kept on record, and nothing else.
+// The removal restores the cgroups before it removes the programs. Only what cannot be restored stays in the journal.
 func TestUninstallPutsBack(t *testing.T) {
 	need.Root(t)
 	need.Mount(t)
@@ -210,11 +210,11 @@ func TestUninstallPutsBack(t *testing.T) {
 			}
 			run.Env = append(os.Environ(), "TOP="+top, "WORK="+work, "TICK="+tick, "BATCH="+c.batch.Name, "MEANWHILE="+one.meanwhile, "POLDER_ISOLATE_NODE=n", "HOSTNAME="+host,
 				"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-			var said bytes.Buffer
-			run.Stderr = &said
+			var stderr bytes.Buffer
+			run.Stderr = &stderr
 			out, err := run.Output()
 			if (err == nil) != one.restored || string(out) != one.left {
-				t.Errorf("the removal ends with %v, leaves %q and says\n%s\nwant left %q", err, out, &said, one.left)
+				t.Errorf("the removal ends with %v, leaves %q and prints\n%s\nwant left %q", err, out, &stderr, one.left)
 			}
 			if now := c.limits(); (now == before) != one.restored {
 				t.Errorf("the cgroups have\n%s\nand had\n%s", now, before)

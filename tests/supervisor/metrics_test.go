@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// checkMetrics has a tool answer Prometheus, as docs/metrics.md says: not without the drop-in, and not to others than
+// checkMetrics checks that a tool answers Prometheus, as docs/metrics.md describes: only with the drop-in, and only on
 // this machine.
 func (m *machine) checkMetrics(t *testing.T, settings []string) {
 	run := func(script string) string {
@@ -26,17 +26,17 @@ func (m *machine) checkMetrics(t *testing.T, settings []string) {
 	})
 	m.set(t, append(slices.Clip(settings), "POLDER_ADVISE_METRICS_ADDR=127.0.0.1:9472")...)
 	run("systemctl restart polder-advise.service || true")
-	eventually(t, "advise says why it cannot listen", func() bool {
+	eventually(t, "advise logs why it cannot listen", func() bool {
 		log, _ := os.ReadFile(filepath.Join(m.dir, "log"))
 		return strings.Contains(string(log), "is the unit's RestrictAddressFamilies without AF_INET?")
-	}, m.said)
+	}, m.logs)
 
 	run("cp /usr/local/lib/polder/systemd/metrics.conf /units/polder-advise.service.d/; systemctl daemon-reload; systemctl reset-failed polder-advise.service; systemctl restart polder-advise.service")
 	eventually(t, "advise answers", func() bool {
 		page, err := m.run("bash", "-ec", `exec 3<>/dev/tcp/127.0.0.1/9472; printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3; cat <&3`)
 		return err == nil && strings.Contains(page, "\npolder_ticks_total{") && strings.Contains(page, `tool="advise"`)
-	}, m.said)
-	// The other walls stand.
+	}, m.logs)
+	// The other restrictions still apply.
 	if got := m.show("polder-advise.service", "IPAddressDeny") + " " + m.show("polder-advise.service", "IPAddressAllow"); !strings.Contains(got, "0.0.0.0/0") || !strings.Contains(got, "127.0.0.0/8") {
 		t.Errorf("addresses that are denied and allowed: %s", got)
 	}

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// checkNetwork shapes the machine's uplink by the unit of the second isolate, as docs/network.md says. collect has a network of its own, and
-// sees the machine's links and what their drivers say of their speed nevertheless.
+// checkNetwork shapes the machine's uplink with the unit of the second isolate, as docs/network.md describes. collect has a network of its
+// own, and sees the machine's links and their drivers' speed nevertheless.
 func (m *machine) checkNetwork(t *testing.T, settings []string) {
 	run := func(script string) string {
 		t.Helper()
 		out, err := m.run("bash", "-ec", script)
 		if err != nil {
-			t.Fatalf("%s: %v: %s\n%s", script, err, out, m.said())
+			t.Fatalf("%s: %v: %s\n%s", script, err, out, m.logs())
 		}
 		return out
 	}
@@ -27,11 +27,11 @@ func (m *machine) checkNetwork(t *testing.T, settings []string) {
 	m.set(t, append(slices.Clip(settings), "POLDER_ADVISE_BATCH_NETWORK_RATE=10%")...)
 	run("cp /usr/local/lib/polder/systemd/network.conf /units/polder-evict.service.d/; systemctl daemon-reload; systemctl restart polder-collect polder-advise polder-evict")
 	m.flows(t, "through the second isolate")
-	// A veth's driver says 10 Gbit/s, of which 95 % count.
+	// A veth's driver reports 10 Gbit/s, of which 95 % count.
 	eventually(t, "up0 has the classes of its speed", func() bool {
 		out, _ := m.run("tc", "class", "show", "dev", "up0")
 		return strings.Contains(out, "htb 706f:1 ") && strings.Contains(out, "9500Mbit")
-	}, m.said)
+	}, m.logs)
 
 	pid := m.show("polder-isolate-network.service", "MainPID")
 	status := run("cat /proc/" + pid + "/status")
@@ -52,6 +52,6 @@ func (m *machine) checkNetwork(t *testing.T, settings []string) {
 		t.Errorf("after the restore up0 has\n%s\nwant\n%s", after, before)
 	}
 	if got := m.show("polder-isolate-network.service", "ActiveState") + " " + m.show("polder-restore-network.service", "Result"); got != "inactive success" {
-		t.Errorf("the second isolate is %s: %s", got, m.said())
+		t.Errorf("the second isolate is %s: %s", got, m.logs())
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"polder/tests/processgroup"
 )
 
-// bootPages makes process 1 of a machine on which nothing of Polder's is installed: systemd's own targets, no unit of the host's, and in
-// /root/polder what a reader has in the working directory.
+// bootPages is process 1 of a machine without Polder: systemd's own targets, no unit of the host's, and in
+// /root/polder the reader's working directory.
 const bootPages = ownRoot + `
 mount -t tmpfs none "$root/usr/local"
 mount -t tmpfs none "$root/usr/lib/systemd/system"
@@ -40,13 +40,13 @@ export container=polder
 exec /lib/systemd/systemd --system --log-target=null --unit=basic.target
 `
 
-// reader is a machine on which somebody reads the pages.
+// reader is a machine on which a reader types the pages' commands.
 type reader struct {
 	*machine
 	t *testing.T
 }
 
-// newReader boots the machine; dir is what the working directory has.
+// newReader boots the machine; dir is the content of the working directory.
 func newReader(t *testing.T, name, dir string) *reader {
 	t.Helper()
 	need.Root(t)
@@ -80,12 +80,12 @@ func (r *reader) bash(script string) (string, error) {
 	return string(out), err
 }
 
-// must is bash for what is the test's own.
+// must is bash for the test's own scripts.
 func (r *reader) must(script string) string {
 	r.t.Helper()
 	out, err := r.bash("set -e\n" + script)
 	if err != nil {
-		r.t.Fatalf("%s: %v: %s\n%s", script, err, out, r.said())
+		r.t.Fatalf("%s: %v: %s\n%s", script, err, out, r.logs())
 	}
 	return out
 }
@@ -96,11 +96,11 @@ func (r *reader) block(b pages.Block) int {
 	outputs := fmt.Sprintf("/state/%s-%d", strings.ReplaceAll(b.Page, "/", "-"), b.Line)
 	out, err := r.bash("mkdir " + outputs + "\n" + b.Script(outputs, nil))
 	if err != nil {
-		r.t.Fatalf("%s:%d: %v\n%s\n%s", b.Page, b.Line, err, out, r.said())
+		r.t.Fatalf("%s:%d: %v\n%s\n%s", b.Page, b.Line, err, out, r.logs())
 	}
 	r.t.Logf("%s", out)
 	if failed := r.must("systemctl list-units --failed --plain --no-legend --no-pager"); failed != "" {
-		r.t.Errorf("after %s:%d these have failed: %s\n%s", b.Page, b.Line, failed, r.said())
+		r.t.Errorf("after %s:%d these have failed: %s\n%s", b.Page, b.Line, failed, r.logs())
 	}
 	for _, wrong := range b.Printed(filepath.Join(r.dir, filepath.Base(outputs))) {
 		r.t.Error(wrong)
@@ -126,10 +126,10 @@ func marked(t *testing.T, mark string) []pages.Block {
 	return blocks
 }
 
-// yes is what a reader answers to apt.
+// yes is a reader's answer to apt.
 const yes = "APT::Get::Assume-Yes \"true\";\n"
 
-// The commands of the pages that need systemd run as they are written, from `make install` on.
+// The commands of docs that need systemd run as they are written, from `make install` on.
 func TestSystemdPages(t *testing.T) {
 	t.Parallel()
 	top := release(t)
@@ -163,7 +163,7 @@ systemctl reset-failed`)
 	}
 }
 
-// The commands of the pages that need a release's files run as they are written, with the .deb and the tarball that scripts/dist makes. It
+// The commands of docs that need a release's files run as they are written, with the .deb and the tarball that scripts/dist builds. It
 // takes minutes, so it is part of make test-deep.
 func TestPackagePages(t *testing.T) {
 	blocks := marked(t, "package")
@@ -187,10 +187,10 @@ func TestPackagePages(t *testing.T) {
 			eventually(t, "ticks come through after "+b.Page, func() bool {
 				_, err := r.run("/usr/lib/polder/s6/alive", "5")
 				return err == nil
-			}, r.said)
+			}, r.logs)
 		}
 	}
 	if left := r.must("ls -d /usr/bin/collect /usr/local/bin/collect /etc/polder /var/lib/polder* /run/polder 2>/dev/null || true"); left != "" {
-		t.Errorf("after the removal there is %s", left)
+		t.Errorf("after the removal %s is left", left)
 	}
 }

@@ -26,10 +26,10 @@ import (
 	"polder/tests/need"
 )
 
-// supervised is how long something may take that takes a second or two on a calm machine.
+// supervised is a limit for what takes a second or two on an idle machine.
 const supervised = 60 * time.Second
 
-// eventually waits for condition, and says what it waited for, and what diagnosis then says, where it waits in vain.
+// eventually waits for condition, and fails with what it waited for, and diagnosis's text.
 func eventually(t *testing.T, what string, condition func() bool, diagnosis func() string) {
 	t.Helper()
 	await.Until(t, supervised, what, func() string {
@@ -40,7 +40,7 @@ func eventually(t *testing.T, what string, condition func() bool, diagnosis func
 	})
 }
 
-// started finds the tools' processes whose command line names dir.
+// started finds the tools' processes whose command line contains dir.
 func started(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
@@ -80,7 +80,7 @@ func onlyChild(t *testing.T, pid int) int {
 
 // newest is the time of the last whole tick in a file.
 func newest(path string) time.Time {
-	data, _ := os.ReadFile(path) // not there yet, or being made again
+	data, _ := os.ReadFile(path) // it may not exist yet, or is being replaced
 	data = data[:bytes.LastIndexByte(data, '\n')+1]
 	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
 	var last struct{ Time time.Time }
@@ -107,7 +107,7 @@ func newColocated(t *testing.T, name string) *colocated {
 
 func (c *colocated) limits() string { return c.service.Limits() + c.batch.Limits() }
 
-// s6 is the manifest of deploy/s6, running in directories of a test's own.
+// s6 is the manifest of deploy/s6, running in directories of the test.
 type s6 struct {
 	dir, settings, ticks string
 	cmd                  *exec.Cmd
@@ -130,12 +130,12 @@ func startS6(t *testing.T, settings []string, environment []string, wrapper ...s
 	s.cmd.Env = append(os.Environ(), "POLDER_BIN="+bin, "POLDER_RUN="+filepath.Join(s.dir, "run"), "POLDER_STATE="+filepath.Join(s.dir, "state"), "POLDER_ENV="+s.settings)
 	s.cmd.Env = append(s.cmd.Env, environment...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nothing outlives a test that is killed
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no process outlives a killed test
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = s.cmd.Wait() // the tests look at the state
+		_ = s.cmd.Wait() // the tests check the state
 		close(s.ended)
 	}()
 	t.Cleanup(func() {
@@ -157,8 +157,8 @@ func startS6(t *testing.T, settings []string, environment []string, wrapper ...s
 	return s
 }
 
-// said is what s6 and the tools have said; the command's own buffer is not to be read while it runs.
-func (s *s6) said() string {
+// logs is the output of s6 and the tools; the command's own buffer must not be read while it runs.
+func (s *s6) logs() string {
 	select {
 	case <-s.ended:
 		return s.log.String()
@@ -170,11 +170,11 @@ func (s *s6) said() string {
 func (s *s6) flows(t *testing.T, what string) {
 	t.Helper()
 	from := time.Now()
-	eventually(t, "ticks come through "+what, func() bool { return newest(s.ticks).After(from) }, s.said)
+	eventually(t, "ticks come through "+what, func() bool { return newest(s.ticks).After(from) }, s.logs)
 }
 
-// Under s6, as process 1 of a pid namespace as in a container: whichever tool is killed comes back, its neighbours do not
-// notice, and SIGTERM ends everything and puts the cgroups back.
+// Under s6, as process 1 of a pid namespace as in a container: whichever tool is killed is restarted, its neighbours do not
+// notice, and SIGTERM ends everything and restores the cgroups.
 func TestS6(t *testing.T) {
 	need.Mount(t)
 	t.Parallel()
@@ -184,7 +184,7 @@ func TestS6(t *testing.T) {
 	s := startS6(t, []string{"POLDER_COLLECT_CLASSIFY=" + c.classify, "POLDER_RESTORE=1"}, nil,
 		"unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 	s.flows(t, "at first")
-	eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, s.said)
+	eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, s.logs)
 
 	info, err := os.Stat(filepath.Join(s.dir, "run"))
 	if err != nil {
@@ -193,7 +193,7 @@ func TestS6(t *testing.T) {
 	if got := info.Mode().Perm(); got != 0o750 {
 		t.Errorf("the directory of the FIFOs has mode %o; want 750", got)
 	}
-	// A panic ends as SIGABRT does: it is no configuration error, though Go's exit status is the same.
+	// A panic ends like SIGABRT: it is not a configuration error, though Go's exit status is the same.
 	ends := []struct {
 		tool   string
 		signal syscall.Signal
@@ -219,7 +219,7 @@ func TestS6(t *testing.T) {
 			eventually(t, tool+" is back", func() bool {
 				is = started(t, s.dir)
 				return is[tool] != 0 && is[tool] != was[tool]
-			}, s.said)
+			}, s.logs)
 			t.Logf("back after %s", time.Since(at).Round(10*time.Millisecond))
 			want := maps.Clone(was)
 			want[tool] = is[tool]
@@ -242,13 +242,13 @@ func TestS6(t *testing.T) {
 		t.Fatalf("s6-svscan has not ended %s after SIGTERM", supervised)
 	}
 	if got := s.cmd.ProcessState.ExitCode(); got != 0 {
-		t.Errorf("exit status %d; want 0: %s", got, s.said())
+		t.Errorf("exit status %d; want 0: %s", got, s.logs())
 	}
 	if left := started(t, s.dir); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}
 	if diff := cmp.Diff(before, c.limits()); diff != "" {
-		t.Errorf("limits after the end (-before +after):\n%s%s", diff, s.said())
+		t.Errorf("limits after the end (-before +after):\n%s%s", diff, s.logs())
 	}
 	data, err := os.ReadFile(s.ticks)
 	if err != nil {
@@ -265,14 +265,14 @@ func (s *s6) alive(limit string) ([]byte, error) {
 	return alive.CombinedOutput()
 }
 
-// A tool whose configuration is no good stays down and says so once, in its log; the others go on. Mended, it is told to
-// go on by hand.
+// A tool with an invalid configuration stays down and logs the reason once; the others continue. After a correction, s6-svc
+// restarts it.
 func TestS6ConfigurationError(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
 	need.Program(t, "s6-svscan", "s6")
 	bad := []struct {
-		tool, setting, says string
+		tool, setting, message string
 	}{
 		{"advise", "POLDER_ADVISE_POLICY=guess", `POLDER_ADVISE_POLICY "guess" (--policy): want one of katalyst, koordinator, harvest`},
 		{"evict", "POLDER_EVICT_ACTION=ask", "want one of log, evict, delete, freeze, kill"},
@@ -281,21 +281,21 @@ func TestS6ConfigurationError(t *testing.T) {
 		t.Run(b.tool, func(t *testing.T) {
 			logs := filepath.Join(t.TempDir(), "log")
 			s := startS6(t, []string{"POLDER_ISOLATE_DRY_RUN=true", b.setting}, []string{"POLDER_LOG=" + logs})
-			said := func() string {
-				data, _ := os.ReadFile(filepath.Join(logs, b.tool, "current")) // not there at first
+			current := func() string {
+				data, _ := os.ReadFile(filepath.Join(logs, b.tool, "current")) // it may not exist yet
 				return string(data)
 			}
-			eventually(t, b.tool+" stays down", func() bool { return strings.Contains(said(), "it stays down") }, said)
-			// What s6 does not want up it does not start; "up" alone may be between two attempts. s6 learns of it once finish, which
+			eventually(t, b.tool+" stays down", func() bool { return strings.Contains(current(), "it stays down") }, current)
+			// s6 does not start what it does not want up; "up" alone may be between two attempts. s6 learns of it once finish, which
 			// has written the line, has ended.
 			state := func() string {
 				out, err := exec.Command("s6-svstat", "-o", "up,wantedup", filepath.Join(s.dir, "run/service", b.tool)).CombinedOutput()
 				return fmt.Sprintf("%s, %v", strings.TrimSpace(string(out)), err)
 			}
 			eventually(t, b.tool+" is neither up nor wanted up", func() bool { return state() == "false false, <nil>" }, state)
-			eventually(t, "the others run", func() bool { return len(started(t, s.dir)) == len(tools)-1 }, said)
-			if got := said(); strings.Count(got, "it stays down") != 1 || !strings.Contains(got, b.says) {
-				t.Errorf("%s's log = %q; want %q, once", b.tool, got, b.says)
+			eventually(t, "the others run", func() bool { return len(started(t, s.dir)) == len(tools)-1 }, current)
+			if got := current(); strings.Count(got, "it stays down") != 1 || !strings.Contains(got, b.message) {
+				t.Errorf("%s's log = %q; want %q, once", b.tool, got, b.message)
 			}
 			running := started(t, s.dir)
 			if _, up := running[b.tool]; up || len(running) != len(tools)-1 {
@@ -306,13 +306,13 @@ func TestS6ConfigurationError(t *testing.T) {
 			if out, err := exec.Command("s6-svc", "-u", filepath.Join(s.dir, "run/service", b.tool)).CombinedOutput(); err != nil {
 				t.Fatalf("s6-svc: %v: %s", err, out)
 			}
-			eventually(t, b.tool+" is up", func() bool { return started(t, s.dir)[b.tool] != 0 }, said)
+			eventually(t, b.tool+" is up", func() bool { return started(t, s.dir)[b.tool] != 0 }, current)
 			s.flows(t, "after "+b.setting+" was mended")
 		})
 	}
 }
 
-// The liveness check: no tick yet, one just now, one too old, one of a clock that was set back.
+// The liveness check: no tick yet, a new one, a stale one, one in the future of a clock that was changed.
 func TestS6Alive(t *testing.T) {
 	checks := []struct {
 		name string
@@ -344,13 +344,13 @@ func TestS6Alive(t *testing.T) {
 				t.Errorf("alive = %v, %q; want ok %t", err, out, c.ok)
 			}
 			if err != nil && !strings.HasPrefix(string(out), "alive: ") {
-				t.Errorf("alive says %q; want a reason", out)
+				t.Errorf("alive prints %q; want a reason", out)
 			}
 		})
 	}
 }
 
-// Every tool has a directory, and all end alike.
+// Every tool has a directory, and all finish scripts are the same.
 func TestS6Manifest(t *testing.T) {
 	want, err := os.ReadFile("../../deploy/s6/service/collect/finish")
 	if err != nil {
@@ -376,7 +376,7 @@ func TestS6Manifest(t *testing.T) {
 	}
 }
 
-// Under a service manager a tool says when it is ready, feeds the watchdog with every tick and in silence, and says when
+// Under a service manager a tool reports when it is ready, feeds the watchdog with every tick and without ticks, and reports when
 // it stops (sd_notify(3)).
 func TestNotify(t *testing.T) {
 	const tickLine = `{"v":1,"node":"n1","time":"2026-11-21T10:00:00Z","sample":{}}` + "\n"
@@ -417,7 +417,7 @@ func TestNotify(t *testing.T) {
 				args = append(args, "--input", fifo)
 			}
 			tool := exec.Command(filepath.Join(bin, c.name), args...)
-			// Half an hour: only ticks feed it. What silence does is tried below.
+			// Half an hour: only ticks feed the watchdog. The test below covers missing ticks.
 			tool.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=1800000000")
 			var log bytes.Buffer
 			tool.Stderr = &log
@@ -445,7 +445,7 @@ func TestNotify(t *testing.T) {
 				last = next()
 			}
 			if diff := cmp.Diff([]string{"READY=1", "WATCHDOG=1", "STOPPING=1"}, append(got, last)); diff != "" {
-				t.Errorf("it says (-want +got):\n%s%s", diff, &log)
+				t.Errorf("its notifications (-want +got):\n%s%s", diff, &log)
 			}
 			if err := tool.Wait(); err != nil {
 				t.Errorf("%v: %s", err, &log)
@@ -475,11 +475,11 @@ func TestNotify(t *testing.T) {
 			}
 			n, err := listener.Read(word)
 			if err != nil || string(word[:n]) != want {
-				t.Fatalf("it says %q, %v; want %s", word[:n], err, want)
+				t.Fatalf("its notification is %q, %v; want %s", word[:n], err, want)
 			}
 		}
 	})
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		tool := exec.Command(filepath.Join(bin, "collect"), "--count", "2", "--interval", "50ms")
 		tool.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "gone"), "WATCHDOG_USEC=1000000")
 		out, err := tool.CombinedOutput()
@@ -489,7 +489,7 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// removeTree removes a cgroup with all below it, and ends what is in there.
+// removeTree removes a cgroup with all cgroups below it, and ends the processes in them.
 func removeTree(t *testing.T, top string) {
 	t.Helper()
 	await.Until(t, supervised, "remove cgroup "+top, func() string {
@@ -498,7 +498,7 @@ func removeTree(t *testing.T, top string) {
 			if err == nil && d.IsDir() {
 				dirs = append(dirs, path)
 			}
-			return nil // what vanishes meanwhile is as good as removed
+			return nil // a cgroup that vanishes meanwhile counts as removed
 		})
 		for _, dir := range slices.Backward(dirs) {
 			pids, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))

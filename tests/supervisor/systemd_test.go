@@ -18,7 +18,7 @@ import (
 	"polder/tests/need"
 )
 
-// installed lays the tools and deploy/ where the units look for them, in a mount namespace of the command's own.
+// installed puts the tools and deploy/ where the units expect them, in a mount namespace of the command.
 const installed = `
 mount -t tmpfs none /usr/local
 mkdir -p /usr/local/bin /usr/local/lib/polder
@@ -35,7 +35,7 @@ func repository(t *testing.T) string {
 	return repo
 }
 
-// units are all that is systemd's in deploy/systemd.
+// units are systemd's files in deploy/systemd.
 func units(t *testing.T, kinds ...string) []string {
 	t.Helper()
 	var paths []string
@@ -63,7 +63,7 @@ func TestSystemdVerify(t *testing.T) {
 	}
 }
 
-// No unit is more exposed than docs/supervisor.md says: systemd's own figure, from 0 (nothing) to 10.
+// No unit is more exposed than docs/supervisor.md lists: systemd's own figure, from 0 (nothing) to 10.
 func TestSystemdExposure(t *testing.T) {
 	need.Program(t, "systemd-analyze", "systemd")
 	page, err := os.ReadFile("../../docs/supervisor.md")
@@ -86,7 +86,7 @@ func TestSystemdExposure(t *testing.T) {
 		name := filepath.Base(path)
 		level, ok := most[name]
 		if !ok {
-			t.Errorf("docs/supervisor.md says no exposure of %s", name)
+			t.Errorf("docs/supervisor.md lists no exposure of %s", name)
 			continue
 		}
 		security := exec.Command("systemd-analyze", "security", "--offline=yes", "--no-pager", fmt.Sprintf("--threshold=%.0f", 10*level), path)
@@ -96,8 +96,8 @@ func TestSystemdExposure(t *testing.T) {
 	}
 }
 
-// ownRoot makes the root of a machine: all of the host's files under an overlay, our own /run, the cgroups below the test's own. The console is
-// a file: the host's is not to be written to.
+// ownRoot makes the root of a machine: all of the host's files under an overlay, its own /run, cgroups below the test's own. The console
+// is a file: the test must not write to the host's.
 const ownRoot = `
 mount -t tmpfs none "$WORK"
 mkdir "$WORK/upper" "$WORK/work" "$WORK/root"
@@ -123,7 +123,7 @@ mkdir -p "$root/state"
 mount --bind "$STATE" "$root/state"
 `
 
-// boot makes process 1 of a machine whose units are ours.
+// boot is process 1 of a machine with our units.
 const boot = ownRoot + `
 mkdir -p "$root/usr/local/bin" "$root/usr/local/lib/polder" "$root/etc/polder" "$root/units/polder-.service.d" "$root/old"
 cp "$BIN"/* "$root/usr/local/bin/"
@@ -133,7 +133,7 @@ cp -R "$REPO"/deploy/systemd/polder* "$root/units/"
 for unit in basic sysinit shutdown slices sockets timers paths local-fs; do
 	cp "/lib/systemd/system/$unit.target" "$root/units/"
 done
-# There is no journal here; and who hangs is found sooner.
+# There is no journal here; and a tool that hangs is found sooner.
 printf '[Service]\nStandardOutput=append:/state/log\nStandardError=append:/state/log\n' | tee "$root/units/polder-.service.d/log.conf" > "$root/units/polder.service.d/log.conf"
 for tool in collect advise isolate evict report; do
 	mkdir "$root/units/polder-$tool.service.d"
@@ -149,7 +149,7 @@ export container=polder SYSTEMD_UNIT_PATH=/units
 exec /lib/systemd/systemd --system --log-target=null --unit=polder.target
 `
 
-// machine is systemd as process 1 of namespaces of its own.
+// machine is systemd as process 1 of its own namespaces.
 type machine struct {
 	dir string
 	pid int // of process 1, as the host sees it
@@ -161,11 +161,11 @@ func bootMachine(t *testing.T, name string, settings ...string) *machine {
 	return bootWith(t, name, boot, nil, settings...)
 }
 
-// bootWith is bootMachine with another script for process 1, and more of its environment.
+// bootWith is bootMachine with another script for process 1, and additional environment variables.
 func bootWith(t *testing.T, name, boot string, env []string, settings ...string) *machine {
 	t.Helper()
 	m := &machine{dir: t.TempDir()}
-	// A dynamic user writes through it, and reads what is in it.
+	// A dynamic user writes through it, and reads its content.
 	if err := os.Chmod(m.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ exec unshare --mount --propagation private --pid --fork --kill-child --uts --ipc
 	systemd := exec.Command("sh", "-ec", script)
 	var log bytes.Buffer
 	systemd.Stdout, systemd.Stderr = &log, &log
-	systemd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // nothing outlives a test that is killed
+	systemd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no process outlives a killed test
 	systemd.Env = append(os.Environ(), "BIN="+bin, "REPO="+repository(t), "GROUP="+name, "WORK="+work, "STATE="+m.dir,
 		"CONSOLE="+filepath.Join(m.dir, "console"), "BOOT="+boot)
 	systemd.Env = append(systemd.Env, env...)
@@ -206,9 +206,9 @@ func (m *machine) set(t *testing.T, settings ...string) {
 	put(t, filepath.Join(m.dir, "polder.env"), strings.Join(settings, "\n")+"\n")
 }
 
-// said is what systemd says of the units, and the end of what the tools have said.
-func (m *machine) said() string {
-	status, _ := m.run("systemctl", "status", "--no-pager", "--full", "polder*") // 3 where one is down
+// logs is systemd's status of the units, and the end of the tools' logs.
+func (m *machine) logs() string {
+	status, _ := m.run("systemctl", "status", "--no-pager", "--full", "polder*") // status 3 if a unit is down
 	log, _ := os.ReadFile(filepath.Join(m.dir, "log"))
 	return fmt.Sprintf("%s\nlog: %s", status, log[max(0, len(log)-8192):])
 }
@@ -247,7 +247,7 @@ func (m *machine) flows(t *testing.T, what string) {
 	eventually(t, "ticks come through "+what, func() bool {
 		_, err := m.run("/usr/local/lib/polder/s6/alive", "2")
 		return err == nil
-	}, m.said)
+	}, m.logs)
 }
 
 // hierarchies are the mounted cgroup hierarchies, of version 1 and 2.
@@ -266,8 +266,8 @@ func hierarchies(t *testing.T) []string {
 	return dirs
 }
 
-// systemd itself, booted in namespaces with our units alone: each tool can do what it must and nothing else, comes back
-// alone when it is killed or hangs, and stays down when its configuration is no good; the other form of the pipe, the
+// systemd itself, booted in namespaces with our units only: each tool can do what it must and nothing else, is restarted
+// alone when it is killed or hangs, and stays down if its configuration is invalid; the other form of the pipe, the
 // heartbeat's check and the restoring unit work.
 func TestSystemdBoot(t *testing.T) {
 	need.Root(t)
@@ -290,7 +290,7 @@ func TestSystemdBoot(t *testing.T) {
 	m := bootMachine(t, strings.TrimPrefix(c.top.Name, "/"), settings...)
 	put(t, filepath.Join(m.dir, "classify.yaml"), classify)
 	m.flows(t, "at first")
-	eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, m.said)
+	eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, m.logs)
 
 	t.Run("confined", func(t *testing.T) { m.checkConfined(t) })
 	t.Run("metrics", func(t *testing.T) { m.checkMetrics(t, settings) })
@@ -301,7 +301,7 @@ func TestSystemdBoot(t *testing.T) {
 	t.Run("advise panics", func(t *testing.T) { m.checkReturns(t, "advise", "ABRT") })
 	t.Run("collect hangs", func(t *testing.T) { m.checkReturns(t, "collect", "STOP") })
 	t.Run("evict signals", func(t *testing.T) {
-		// In the machine, for evict sees processes of its own pid namespace alone.
+		// In the machine, because evict sees only processes of its own pid namespace.
 		victim := exec.Command("nsenter", append(m.enter(), "sh", "-ec",
 			`for dir in $(find /sys/fs/cgroup -name batch -type d); do echo $$ > $dir/cgroup.procs; done
 exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
@@ -319,7 +319,7 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 		eventually(t, "a process of another user is in the batch cgroup", func() bool {
 			_, err := m.run("pgrep", "-u", "nobody", "-x", "sleep")
 			return err == nil
-		}, m.said)
+		}, m.logs)
 		m.set(t, append(settings, "POLDER_EVICT_ACTION=kill")...)
 		defer m.set(t, settings...)
 		if out, err := m.run("systemctl", "restart", "polder-evict.service"); err != nil {
@@ -332,7 +332,7 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 			default:
 				return false
 			}
-		}, m.said)
+		}, m.logs)
 		if s, ok := victim.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGTERM { // nsenter ends as its child does
 			t.Errorf("it ended with %s; want SIGTERM: %s", victim.ProcessState, &trouble)
 		}
@@ -340,11 +340,11 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 	t.Run("configuration error", func(t *testing.T) {
 		was := m.pids()
 		m.set(t, append(settings, "POLDER_ADVISE_POLICY=guess")...)
-		_, _ = m.run("systemctl", "restart", "polder-advise.service") // fails, as it must
+		_, _ = m.run("systemctl", "restart", "polder-advise.service") // it must fail
 		// A unit that waits for its next attempt is "activating"; one that has failed gets none.
-		eventually(t, "advise has failed", func() bool { return m.show("polder-advise.service", "ActiveState") == "failed" }, m.said)
+		eventually(t, "advise has failed", func() bool { return m.show("polder-advise.service", "ActiveState") == "failed" }, m.logs)
 		if got := m.show("polder-advise.service", "NRestarts"); got != "0" {
-			t.Errorf("advise was started again %s times; want none: %s", got, m.said())
+			t.Errorf("advise was started again %s times; want none: %s", got, m.logs())
 		}
 		is := m.pids()
 		was["advise"] = "0"
@@ -358,7 +358,7 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 		m.flows(t, "after the configuration was mended")
 	})
 	t.Run("broken FIFO", func(t *testing.T) {
-		// Nobody dies of it, and no tool can see it: the two ends are different FIFOs.
+		// No tool ends because of it, and no tool can detect it: the two ends are different FIFOs.
 		if out, err := m.run("sh", "-ec", "rm /run/polder/2.fifo; systemd-tmpfiles --create /usr/local/lib/polder/systemd/tmpfiles.d/polder.conf; systemctl restart polder-advise.service; while /usr/local/lib/polder/s6/alive 2; do sleep 0.1; done; systemctl start polder-heartbeat.service || true"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -369,34 +369,34 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups sleep 1000`)...)
 			t.Fatalf("%v: %s", err, out)
 		}
 		if diff := cmp.Diff(before, c.limits()); diff != "" {
-			t.Errorf("limits (-before +after):\n%s%s", diff, m.said())
+			t.Errorf("limits (-before +after):\n%s%s", diff, m.logs())
 		}
 		if pids := m.pids(); pids["isolate"] != "0" {
 			t.Errorf("processes %v; want isolate down", pids)
 		}
 	})
-	t.Run("the whole under s6", func(t *testing.T) {
+	t.Run("all tools under s6", func(t *testing.T) {
 		if out, err := m.run("systemctl", "start", "polder.service"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		m.flows(t, "under s6")
-		eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, m.said)
+		eventually(t, "the batch job is confined", func() bool { return c.limits() != before }, m.logs)
 		if out, err := m.run("systemctl", "stop", "polder.service"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 		if got := m.show("polder.service", "Result"); got != "success" {
-			t.Errorf("polder.service ends with %s: %s", got, m.said())
+			t.Errorf("polder.service ends with %s: %s", got, m.logs())
 		}
 		if out, err := m.run("systemctl", "start", "polder-restore.service"); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 		if diff := cmp.Diff(before, c.limits()); diff != "" {
-			t.Errorf("limits (-before +after):\n%s%s", diff, m.said())
+			t.Errorf("limits (-before +after):\n%s%s", diff, m.logs())
 		}
 	})
 }
 
-// checkReturns ends a tool by a signal, waits until it is back, and looks whether its neighbours noticed.
+// checkReturns ends a tool by a signal, waits until it is back, and checks whether its neighbours noticed.
 func (m *machine) checkReturns(t *testing.T, tool, signal string) {
 	t.Helper()
 	was := m.pids()
@@ -407,17 +407,17 @@ func (m *machine) checkReturns(t *testing.T, tool, signal string) {
 	eventually(t, tool+" is back", func() bool {
 		pid := m.show("polder-"+tool+".service", "MainPID")
 		return pid != was[tool] && pid != "0"
-	}, m.said)
+	}, m.logs)
 	t.Logf("back after %s", time.Since(at).Round(10*time.Millisecond))
 	m.flows(t, "after "+tool+" got SIG"+signal)
 	is := m.pids()
 	was[tool] = is[tool]
 	if diff := cmp.Diff(was, is); diff != "" {
-		t.Errorf("the neighbours' processes (-want +got):\n%s%s", diff, m.said())
+		t.Errorf("the neighbours' processes (-want +got):\n%s%s", diff, m.logs())
 	}
 }
 
-// checkConfined compares what each tool's process may do with docs/stream.md's table.
+// checkConfined compares what each tool's process may do with the table of docs/stream.md.
 func (m *machine) checkConfined(t *testing.T) {
 	type may struct {
 		Root, Cgroups, Etc, Network, Seccomp bool
@@ -442,7 +442,7 @@ func (m *machine) checkConfined(t *testing.T) {
 			first, _, _ = strings.Cut(first, "\t")
 			return first
 		}
-		// What root may do within the tool's mounts: nothing that they do not let it.
+		// What root may do within the tool's mounts: nothing that they do not allow.
 		inside := func(command string) bool {
 			_, err := m.run("nsenter", "--target", pid, "--mount", "--", "sh", "-ec", command)
 			return err == nil

@@ -15,21 +15,21 @@ import (
 	"polder/tests/vm/wire"
 )
 
-// Report is what came out of a guest.
+// Report is a guest's output.
 type Report struct {
 	Lines []wire.Line
-	// Console is the kernel's, and what went to the program's standard error.
+	// Console is the kernel's, and the program's standard error.
 	Console string
-	// Seconds is how long the guest was up by the host's clock, UptimeSeconds by its own, CPUSeconds what it cost the host.
+	// Seconds is how long the guest ran by the host's clock, UptimeSeconds by its own, CPUSeconds its CPU time on the host.
 	Seconds, UptimeSeconds, CPUSeconds float64
 	// Attempts is how many times it was booted.
 	Attempts int
-	// Ended says that the guest ran all its tests and said so.
+	// Ended is true if the guest ran all its tests and reported it.
 	Ended bool
 }
 
-// Run boots a machine, has it run suites that have the same mounts, and returns its report once it has powered itself off. When the context
-// ends before that, or the guest hangs, the machine is killed; the error says so, and the report has what there was until then.
+// Run boots a machine, runs suites with the same mounts in it, and returns its report once it has powered itself off. If the context
+// ends before that, or the guest hangs, the machine is killed; the error reports it, and the report has what there was until then.
 func (l *Lab) Run(ctx context.Context, m Machine, suites ...string) (*Report, error) {
 	dir, err := os.MkdirTemp(l.dir, suites[0]+"-")
 	if err != nil {
@@ -78,8 +78,8 @@ func (l *Lab) runOnce(ctx context.Context, m Machine, dir string, suites []strin
 	switch {
 	case r.Ended && err == nil:
 		return r, nil
-	case ctx.Err() != nil: // nobody wants it any more
-	case len(r.Lines) == 0 && r.UptimeSeconds == 0: // it hung or went down before it ran anything
+	case ctx.Err() != nil: // the caller has ended the run
+	case len(r.Lines) == 0 && r.UptimeSeconds == 0: // it hung or ended before it ran anything
 		err = errors.Join(qemu.ErrNoBoot, err)
 	case err == nil:
 		err = errors.New("the guest went down before its tests were done")
@@ -87,7 +87,7 @@ func (l *Lab) runOnce(ctx context.Context, m Machine, dir string, suites []strin
 	return r, fmt.Errorf("suites %s, after %.0f s: %w", names, r.Seconds, err)
 }
 
-// read takes in what the guest wrote, a last line that was cut off aside.
+// read reads the guest's output, except for a last line that was cut off.
 func (r *Report) read(console, results string) {
 	if data, err := os.ReadFile(console); err == nil {
 		r.Console = strings.ReplaceAll(string(data), "\r\n", "\n")
@@ -110,7 +110,7 @@ func (r *Report) read(console, results string) {
 	}
 }
 
-// String is the report for people: what each test saw, in order, by the guest's clock.
+// String is the report in readable form: each test's log, in order, by the guest's clock.
 func (r *Report) String() string {
 	var b strings.Builder
 	for _, line := range r.Lines {

@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkNewFiles runs collect/source's benchmark of the same name in a guest with cgroup v2, where pods have the files io.stat, io.pressure
-// and memory.events. An emulated CPU's microseconds say nothing of a real one's: the ratio to the floor does.
+// and memory.events. An emulated CPU's microseconds differ from a real one's; the ratio to the floor is comparable.
 func BenchmarkNewFiles(b *testing.B) {
 	dir := b.TempDir()
 	l, err := Open(b.Context(), dir)

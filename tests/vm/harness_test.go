@@ -30,12 +30,12 @@ func running(t *testing.T, dir string) []string {
 	return out
 }
 
-// A guest that hangs is killed, leaves no process, and what it said until then is kept.
+// A guest that hangs is killed, leaves no process, and its output until then is kept.
 func TestWedgedGuest(t *testing.T) {
 	need(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { // it hangs as soon as it says that it begins to
+	go func() { // it hangs as soon as it has logged that it starts to
 		defer cancel()
 		for ctx.Err() == nil && !hangs(lab.dir) {
 			time.Sleep(100 * time.Millisecond)
@@ -46,7 +46,7 @@ func TestWedgedGuest(t *testing.T) {
 		t.Fatalf("Run = %v, ended %v; want it killed", err, r.Ended)
 	}
 	if !strings.Contains(r.String(), "all is well") || !strings.Contains(r.Console, "Linux version") {
-		t.Errorf("the report lacks what the guest said:\n%s\n%s", r, r.Tail())
+		t.Errorf("the report lacks the guest's output:\n%s\n%s", r, r.Tail())
 	}
 	if left := running(t, lab.dir); len(left) > 0 {
 		t.Errorf("still running: %v", left)
@@ -54,7 +54,7 @@ func TestWedgedGuest(t *testing.T) {
 }
 
 func hangs(dir string) bool {
-	found, _ := filepath.Glob(filepath.Join(dir, "wedged-*/results")) // the pattern is good
+	found, _ := filepath.Glob(filepath.Join(dir, "wedged-*/results")) // the pattern is valid
 	for _, path := range found {
 		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(`"hang"`)) {
 			return true
@@ -63,7 +63,7 @@ func hangs(dir string) bool {
 	return false
 }
 
-// A guest whose kernel panics ends at once, and the console tells why.
+// A guest whose kernel panics ends at once, and the console shows why.
 func TestCrashingGuest(t *testing.T) {
 	need(t)
 	r, err := lab.Run(t.Context(), qemu.Tiny, "crashing")
@@ -71,6 +71,6 @@ func TestCrashingGuest(t *testing.T) {
 		t.Errorf("Run = %v, want one that went down", err)
 	}
 	if !strings.Contains(r.Console, "Kernel panic") {
-		t.Errorf("the console does not tell of a panic:\n%s", r.Tail())
+		t.Errorf("the console does not contain the panic:\n%s", r.Tail())
 	}
 }

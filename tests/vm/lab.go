@@ -1,5 +1,5 @@
 // Package vm runs suites of tests in virtual machines of QEMU (see qemu), on Debian's kernel with cgroup v2: the project's binaries
-// and a test program (guest/) in an initramfs. scripts/setup-vm brings what is needed.
+// and a test program (guest/) in an initramfs. scripts/setup-vm installs the prerequisites.
 package vm
 
 import (
@@ -23,7 +23,7 @@ var (
 	Guide = qemu.Guide
 )
 
-// Lab is a place with all that guests are made of.
+// Lab is a directory with the parts of all guests.
 type Lab struct {
 	kernel string
 	dir    string // the lab's own files: binaries, initramfs, logs
@@ -73,7 +73,7 @@ func Open(ctx context.Context, dir string) (*Lab, error) {
 	return l, nil
 }
 
-// AddPrograms gives all further guests programs of the host's, with their libraries.
+// AddPrograms adds programs of the host, with their libraries, to all further guests.
 func (l *Lab) AddPrograms(ctx context.Context, programs ...string) error {
 	for _, program := range programs {
 		files, err := qemu.WithLibraries(ctx, program)
@@ -85,13 +85,13 @@ func (l *Lab) AddPrograms(ctx context.Context, programs ...string) error {
 	return nil
 }
 
-// AddFile gives all further guests a program that needs no libraries.
+// AddFile adds a program that needs no libraries to all further guests.
 func (l *Lab) AddFile(name, from string) (err error) {
 	l.files[name], err = os.ReadFile(from)
 	return err
 }
 
-// initramfs is the whole of a guest's files.
+// initramfs is all of a guest's files.
 func (l *Lab) initramfs(m Machine) ([]byte, error) {
 	a := qemu.NewArchive()
 	m.Override(a)

@@ -20,11 +20,11 @@ const (
 	PackageSuite = "package"
 )
 
-// guestPackage is where the guest has the .deb.
+// guestPackage is the path of the .deb in the guest.
 const guestPackage = "root/polder.deb"
 
-// suiteUnit starts the suite as soon as systemd starts anything: what it waits for it finds out itself. Its end is the
-// machine's.
+// suiteUnit starts the suite as soon as systemd starts anything: it polls for what it waits for. Its end powers the machine
+// off.
 const suiteUnit = `[Unit]
 Description=The suite of tests
 DefaultDependencies=no
@@ -41,9 +41,9 @@ Environment=PATH=/usr/sbin:/usr/bin
 var systemdFiles = map[string]string{
 	"etc/hostname":   "node-8\n",
 	"etc/machine-id": strings.Repeat("08", 16) + "\n",
-	// systemd turns cpuset on where a unit asks for it; without Kubernetes nobody else does.
+	// systemd enables cpuset if a unit asks for it; without Kubernetes no other program does.
 	"etc/systemd/system/batch.slice": "[Slice]\nAllowedCPUs=0-7\n",
-	// Who hangs is found soon; who is only slow on a host that has other work is not taken for one that hangs.
+	// A tool that hangs is found soon; one that is slow on a busy host does not count as one that hangs.
 	"etc/systemd/system/polder-advise.service.d/test.conf": "[Service]\nWatchdogSec=20s\nTimeoutAbortSec=2s\n",
 	"etc/systemd/system/polder-.service.d/slow-host.conf":  "[Service]\nTimeoutStopSec=10min\n",
 	"etc/systemd/system/polder.service.d/slow-host.conf":   "[Service]\nTimeoutStopSec=10min\n",
@@ -51,7 +51,7 @@ var systemdFiles = map[string]string{
 		"DefaultDeviceTimeoutSec=10min\n",
 }
 
-// systemdLinks are what `systemctl enable` and `systemctl mask` make.
+// systemdLinks are the links of `systemctl enable` and `systemctl mask`.
 var systemdLinks = map[string]string{
 	"init":                              "/lib/systemd/systemd",
 	"etc/systemd/system/default.target": "/lib/systemd/system/multi-user.target",
@@ -125,7 +125,7 @@ func top() (string, error) {
 	return strings.TrimSpace(string(dir)), nil
 }
 
-// debianPackage makes the .deb of this machine's architecture, as a release has it.
+// debianPackage builds the .deb of this machine's architecture, as in a release.
 func debianPackage() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "polder-dist-")
 	if err != nil {
@@ -153,7 +153,7 @@ type file struct {
 	data []byte
 }
 
-// deployment is deploy/ where docs/supervisor.md has it copied to.
+// deployment is deploy/ at the path to which docs/supervisor.md copies it.
 func deployment() (map[string]file, error) {
 	repository, err := top()
 	if err != nil {

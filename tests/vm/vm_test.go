@@ -11,7 +11,7 @@ import (
 	"polder/tests/vm/wire"
 )
 
-// lab is what all guests are made of, once the first test has asked for it.
+// lab has the parts of all guests, once the first test has asked for it.
 var (
 	lab  *Lab
 	open = sync.OnceValue(func() (err error) {
@@ -29,12 +29,12 @@ var (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if lab != nil {
-		_ = os.RemoveAll(lab.dir) // in the way of nothing
+		_ = os.RemoveAll(lab.dir) // it disturbs nothing
 	}
 	os.Exit(code)
 }
 
-// need opens the lab, or skips the test where nobody asked for virtual machines.
+// need opens the lab, or skips the test if virtual machines were not asked for.
 func need(t *testing.T) {
 	t.Helper()
 	qemu.Need(t)
@@ -43,11 +43,11 @@ func need(t *testing.T) {
 	}
 }
 
-// runSuites runs suites in one guest, and each of their tests as one of ours.
+// runSuites runs suites in one guest, and each of their tests as a subtest.
 func runSuites(t *testing.T, m Machine, suites ...string) {
 	t.Helper()
 	need(t)
-	t.Parallel() // a guest waits most of its time for the next tick
+	t.Parallel() // a guest mostly waits for the next tick
 	r, err := lab.Run(t.Context(), m, suites...)
 	if r == nil {
 		t.Fatal(err)
@@ -102,5 +102,5 @@ func withDisk(m Machine) Machine {
 	return m
 }
 
-// What is downloaded is installed, works, and leaves nothing behind.
+// A downloaded package installs, works, and leaves nothing behind.
 func TestPackageGuest(t *testing.T) { runSuites(t, Small, PackageSuite) }

@@ -10,7 +10,7 @@ import (
 	"polder/tests/vm/qemu"
 )
 
-// A machine that cannot boot is an error that shows what its kernel said, it is not tried again, and nothing is left of it.
+// A machine that cannot boot is an error that shows its kernel's output, boot does not retry it, and nothing is left of it.
 func TestBootFails(t *testing.T) {
 	need(t)
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func TestBootFails(t *testing.T) {
 		t.Fatalf("boot = %v, %v, want an error that is not %v", n, err, qemu.ErrNoBoot)
 	}
 	if !strings.Contains(err.Error(), "Kernel panic") {
-		t.Errorf("the error does not tell of the panic: %v", err)
+		t.Errorf("the error does not contain the panic: %v", err)
 	}
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

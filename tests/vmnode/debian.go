@@ -11,8 +11,8 @@ import (
 	"polder/tests/vm/qemu"
 )
 
-// agentUnit starts the agent as soon as systemd starts anything. What the agent starts is in its cgroup, containers aside: they are in
-// slices that kubelet and runc ask systemd for.
+// agentUnit starts the agent as soon as systemd starts anything. The agent's processes are in its cgroup, except containers: they are in
+// slices that kubelet and runc request from systemd.
 const agentUnit = `[Unit]
 Description=The agent of the tests
 DefaultDependencies=no
@@ -26,10 +26,10 @@ TasksMax=infinity
 KillMode=process
 `
 
-// agentOfSystemd is the argument with which the guest's program is the agent, and makes the network before.
+// agentOfSystemd is the argument with which the guest's program is the agent, and configures the network first.
 const agentOfSystemd = "network-and-agent"
 
-// debianLinks are what systemctl enable and systemctl mask make: the agent, and nothing that takes time and is of no use here.
+// debianLinks are the links of systemctl enable and systemctl mask: the agent is enabled; slow units that nothing here needs are masked.
 var debianLinks = map[string]string{
 	"etc/systemd/system/sysinit.target.wants/agent.service":       "../agent.service",
 	"etc/systemd/system/default.target":                           "/lib/systemd/system/multi-user.target",
@@ -70,7 +70,7 @@ func debian(ctx context.Context, root string) error {
 	return nil
 }
 
-// cgroupParameters tell systemd which cgroups to mount. Debian's systemd 252 still knows version 1; 258 and later do not.
+// cgroupParameters select the cgroup version that systemd mounts. Debian's systemd 252 still supports version 1; 258 and later do not.
 func (o *Options) cgroupParameters() string {
 	if o.Version1 {
 		return " systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=1"
@@ -78,7 +78,7 @@ func (o *Options) cgroupParameters() string {
 	return ""
 }
 
-// systemdDriver has kubelet and runc ask systemd for their cgroups. Kubelet has to be told that version 1 is no mistake.
+// systemdDriver makes kubelet and runc use systemd for their cgroups. Kubelet refuses version 1 unless this setting allows it.
 func systemdDriver(root string, version1 bool) error {
 	driver := "cgroupDriver: systemd"
 	if version1 {

@@ -15,18 +15,18 @@ import (
 	"polder/tests/vmnode/wire"
 )
 
-// Egress is the API server's way to kubelet, whose address is QEMU's and means nothing on the host: a proxy, which the API
-// server asks for each connection into the cluster (its egress selector), on a socket in the file system: it takes no
+// Egress is the API server's path to kubelet, whose address is QEMU's and has no route on the host: a proxy, which the API
+// server uses for each connection into the cluster (its egress selector), on a Unix socket: it supports no
 // plain TCP.
 type Egress struct {
 	config   string
 	listener net.Listener
 
 	mu      sync.Mutex
-	kubelet string // where it is on the host; empty before the machine is up
+	kubelet string // kubelet's address on the host; empty before the machine is up
 }
 
-// NewEgress makes one with its files in dir.
+// NewEgress creates one with its files in dir.
 func NewEgress(dir string) (*Egress, error) {
 	socket := filepath.Join(dir, "egress.socket")
 	listener, err := net.Listen("unix", socket)
@@ -47,17 +47,17 @@ egressSelections:
 	return e, nil
 }
 
-// Flag is kube-apiserver's that makes it use the proxy.
+// Flag is the flag of kube-apiserver that makes it use the proxy.
 func (e *Egress) Flag() string { return "--egress-selector-config-file=" + e.config }
 
-// Lead has kubelet's connections go to an address of the host's.
+// Lead directs connections to kubelet to an address of the host.
 func (e *Egress) Lead(address string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kubelet = address
 }
 
-// Close ends it; connections that are open stay.
+// Close ends it; open connections stay.
 func (e *Egress) Close() error { return e.listener.Close() }
 
 func (e *Egress) serve() {
@@ -73,7 +73,7 @@ func (e *Egress) serve() {
 	}
 }
 
-// connect does one CONNECT.
+// connect handles one CONNECT.
 func (e *Egress) connect(conn net.Conn) error {
 	from := bufio.NewReader(conn)
 	request, err := http.ReadRequest(from)
@@ -97,7 +97,7 @@ func (e *Egress) connect(conn net.Conn) error {
 		return err
 	}
 	go func() {
-		_, _ = io.Copy(to, from) // either side's end is the other's
+		_, _ = io.Copy(to, from) // either side's end ends the other
 		to.Close()
 	}()
 	_, err = io.Copy(conn, to)

@@ -13,7 +13,7 @@ import (
 	"polder/tests/vmnode/wire"
 )
 
-// The proxy leads to kubelet and nowhere else.
+// The proxy connects to kubelet and nowhere else.
 func TestEgress(t *testing.T) {
 	e, err := NewEgress(t.TempDir())
 	if err != nil {
@@ -50,7 +50,7 @@ func TestEgress(t *testing.T) {
 	e.ask(t, address, http.StatusGatewayTimeout)
 }
 
-// ask has the proxy connect, and returns what comes back for a hello.
+// ask makes the proxy connect, and returns the response to a hello.
 func (e *Egress) ask(t *testing.T, address string, status int) string {
 	t.Helper()
 	conn, err := net.Dial("unix", e.listener.Addr().String())

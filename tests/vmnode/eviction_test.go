@@ -17,7 +17,7 @@ import (
 	"polder/tests/vmnode/wire"
 )
 
-// testdata has the examples' pods that the guide fetches, and its two configurations as it pipes them to kubectl.
+// testdata has the examples' pods that the guide downloads, and its two configurations as it pipes them to kubectl.
 //
 //go:embed testdata
 var testdata embed.FS
@@ -30,12 +30,12 @@ const (
 	loadRule       = "cpu-pressure-eviction-plugin"
 )
 
-// The load is sampled as often as there are ticks, not every half minute: the ring's ten samples are there after 20 s in
-// place of five minutes. Nothing else differs from what is the default.
+// The load is sampled at every tick, not every half minute: the window's ten samples are there after 20 s instead of
+// five minutes. All other settings are the defaults.
 const fastLoad = "--load-sync-period 2s"
 
-// A service's pool that is no longer needed goes back at every tick, not by a step every half minute: new pods count with what they
-// request.
+// A service's pool that is no longer needed shrinks at every tick, not by a step every half minute: new pods count with their
+// requests.
 const fastShrink = "--hold 1s"
 
 // overcommitDemo is the guide's "Resource Overcommit". The reclaimed pods request 36 CPUs, more than five times the 4 that are left.
@@ -44,9 +44,9 @@ func (w *world) overcommitDemo() {
 	w.createLarge()
 	w.create("overcommit-config")
 	stress := w.hogs("shared-large-pod-2", 40)
-	// The threshold is 10, so 36 CPUs are not too many.
+	// The threshold is 10, so 36 CPUs are below it.
 	w.awaitOffer("4k")
-	w.say("stress -c 40: the offer is 4k")
+	w.log("stress -c 40: the offer is 4k")
 	w.printed("the offer", w.Kubectl("get", "kcnr", wire.Node, "-o", "jsonpath={.status.resourceAllocatable}"))
 	w.awaitPressure("the threshold of 10 holds", func(f *tick.PressureFinding) bool {
 		return f.Rule == overcommitRule && f.Value == 36000 && f.Threshold == 40000 && !f.Met
@@ -60,7 +60,7 @@ func (w *world) overcommitDemo() {
 	w.stop(stress, "shared-large-pod-2", 40)
 }
 
-// loadDemo is the guide's "Load Eviction": at 50 threads the node is tainted, at 100 the pod that has them goes.
+// loadDemo is the guide's "Load Eviction": at 50 threads the node is tainted, at 100 the pod that runs them is evicted.
 func (w *world) loadDemo() {
 	w.Helper()
 	stress := w.hogs("shared-large-pod-2", 50)
@@ -69,7 +69,7 @@ func (w *world) loadDemo() {
 		return f.Rule == loadRule && !f.Hard && f.Met && f.Threshold == 44
 	})
 	w.stillThere("shared-large-pod-1", "shared-large-pod-2", "reclaimed-large-pod-1")
-	w.say("stress -c 50: the node is tainted, nobody went")
+	w.log("stress -c 50: the node is tainted, no pod is evicted")
 	w.stop(stress, "shared-large-pod-2", 50)
 
 	w.hogs("shared-large-pod-2", 100)
@@ -79,7 +79,7 @@ func (w *world) loadDemo() {
 	w.judgeLoad()
 }
 
-// judgeLoad looks through the ticks: the pod was named for its load only once the load was over the hard bound.
+// judgeLoad checks all ticks: the pod was chosen for its load only once the load was over the hard bound.
 func (w *world) judgeLoad() {
 	w.Helper()
 	judged := 0
@@ -94,7 +94,7 @@ func (w *world) judgeLoad() {
 			judged++
 			for _, f := range tk.Eviction.Pressures {
 				if f.Rule == loadRule && f.Hard && !(f.Value > f.Threshold && f.Threshold == 44*1.8) {
-					w.Errorf("%s: %s goes at a load of %.1f, the bound is %.1f", tk.Time.Format(time.TimeOnly), e.Name, f.Value, f.Threshold)
+					w.Errorf("%s: %s is evicted at a load of %.1f, the bound is %.1f", tk.Time.Format(time.TimeOnly), e.Name, f.Value, f.Threshold)
 				}
 			}
 		}
@@ -104,7 +104,7 @@ func (w *world) judgeLoad() {
 	}
 }
 
-// createLarge makes the examples' pods, the reclaimed ones first: a shared pod counts with the CPUs that it requests while it
+// createLarge creates the examples' pods, the reclaimed ones first: a shared pod counts with its requests while it
 // is new, and once the node has the shared ones it offers 8k, which is not enough for the others.
 func (w *world) createLarge() {
 	w.Helper()
@@ -120,7 +120,7 @@ func (w *world) createLarge() {
 			w.shows("kubectl wait --for=condition=Ready pod/reclaimed-large-pod-1 pod/reclaimed-large-pod-2")
 		}
 	}
-	w.say("the large pods run")
+	w.log("the large pods run")
 }
 
 // create pipes a file to kubectl, as the guide does.
@@ -137,10 +137,10 @@ func (w *world) create(name string) {
 	w.printed("kubectl create -f "+name+".yaml", out)
 }
 
-// exec runs a command in a pod as the guide does, and returns when it runs. On a host that has other work kubelet may give up on the
-// streams of kubectl exec before they are made: kubectl then ends with status 0 or waits for ever, says nothing, and nothing runs. So it is
-// asked again.
-// What runs goes on when kubectl's connection ends.
+// exec runs a command in a pod as the guide does, and returns when it runs. On a busy host kubelet may give up on the streams of
+// kubectl exec before they are open: kubectl then ends with status 0 or waits for ever, prints nothing, and nothing runs. So exec
+// retries.
+// The command continues when kubectl's connection ends.
 func (w *world) exec(pod, command string) *program.Program {
 	w.Helper()
 	cgroup := w.cgroupOf(pod)
@@ -159,7 +159,7 @@ func (w *world) exec(pod, command string) *program.Program {
 		}
 		if p == nil || !p.Running() && !w.runs(cgroup, command) {
 			if p != nil {
-				w.say("kubectl exec ended and %s does not run: again", command)
+				w.log("kubectl exec ended and %s does not run: again", command)
 			}
 			var err error
 			asked = time.Now()
@@ -167,7 +167,7 @@ func (w *world) exec(pod, command string) *program.Program {
 				w.Fatal(err)
 			}
 			w.Cleanup(p.Kill)
-			w.say("kubectl %s", strings.Join(args, " "))
+			w.log("kubectl %s", strings.Join(args, " "))
 		}
 		if !w.runs(cgroup, command) {
 			return "it does not yet; the end of kubectl's log:\n" + p.Tail(5)
@@ -191,8 +191,8 @@ func (w *world) runs(cgroup, command string) bool {
 	return script != "cat" && strings.Contains("\x00"+w.on(script+" 2>/dev/null || true"), line) // one may have ended
 }
 
-// hogs is exec of stress with so many hogs. Once they are there the pod is held to one CPU: the load counts the threads that
-// want to run, whatever they get, and 24 busy emulated CPUs would leave the host's few none for kubelet and the tools.
+// hogs runs exec with so many stress hogs. Then the pod is limited to one CPU: the load counts the threads that
+// want to run, with or without CPU, and 24 busy emulated CPUs would leave kubelet and the tools none of the host's few.
 func (w *world) hogs(pod string, n int) *program.Program {
 	w.Helper()
 	cgroup := w.cgroupOf(pod)
@@ -209,14 +209,14 @@ func (w *world) hogs(pod string, n int) *program.Program {
 	return p
 }
 
-// stop ends what exec of stress began. Each hog's time is over, as with -t: the parent ends after them. Without a parent they would
-// become children of the pod's first process, which takes their end for a failure of its own.
+// stop ends the processes of an exec of stress. Each hog's time is over, as with -t: the parent ends after them. Without a parent they
+// would become children of the pod's first process, which treats their end as a failure of its own.
 func (w *world) stop(p *program.Program, pod string, n int) {
 	w.Helper()
 	cgroup := w.cgroupOf(pod)
 	command := fmt.Sprintf("stress -c %d", n)
 	if !w.runs(cgroup, command) {
-		w.Errorf("%s runs no more in %s, and nobody ended it; the end of kubectl's log:\n%s", command, pod, p.Tail(5))
+		w.Errorf("%s does not run any more in %s, and the test has not ended it; the end of kubectl's log:\n%s", command, pod, p.Tail(5))
 	}
 	w.on(fmt.Sprintf(`echo max 100000 > %[1]s/cpu.max
 		for p in $(sort -n %[1]s/cgroup.procs); do
@@ -231,7 +231,7 @@ func (w *world) stop(p *program.Program, pod string, n int) {
 	})
 }
 
-// cgroupOf is the cgroup of the container of a pod that runs.
+// cgroupOf is the cgroup of the container of a running pod.
 func (w *world) cgroupOf(pod string) string {
 	w.Helper()
 	cgroup := strings.TrimSpace(w.on("find " + w.hierarchy + " -type d -name '*" + w.container(pod) + "*'")) // systemd's has more in its name
@@ -251,7 +251,7 @@ func (w *world) awaitContainer(pod string) {
 	})
 }
 
-// exists reports whether a pod is there, be it on its way out.
+// exists reports whether a pod exists, also while it terminates.
 func (w *world) exists(pod string) bool {
 	w.Helper()
 	status, body := w.API("GET", "/api/v1/namespaces/default/pods/"+pod, "")
@@ -263,16 +263,16 @@ func (w *world) exists(pod string) bool {
 
 func (w *world) awaitGone(pod string) {
 	w.Helper()
-	w.await(pod+" goes", func() string {
+	w.await(pod+" is evicted", func() string {
 		if !w.exists(pod) {
 			return ""
 		}
 		return "it is there; the last pressures: " + w.pressures()
 	})
-	w.say("%s is gone", pod)
+	w.log("%s is gone", pod)
 }
 
-// stillThere fails the test where one of the pods has gone or is about to.
+// stillThere fails the test if one of the pods is gone or terminates.
 func (w *world) stillThere(pods ...string) {
 	w.Helper()
 	for _, pod := range pods {
@@ -282,7 +282,7 @@ func (w *world) stillThere(pods ...string) {
 	}
 }
 
-// evictionEvents is what the guide prints.
+// evictionEvents is the guide's output.
 func (w *world) evictionEvents() string {
 	w.Helper()
 	var b strings.Builder
@@ -294,7 +294,7 @@ func (w *world) evictionEvents() string {
 	return b.String()
 }
 
-// noEviction fails the test where there are events of evictions.
+// noEviction fails the test if there are events of evictions.
 func (w *world) noEviction() {
 	w.Helper()
 	if events := w.evictionEvents(); events != "" {
@@ -302,7 +302,7 @@ func (w *world) noEviction() {
 	}
 }
 
-// awaitEvents waits for both events of an eviction, in the guide's words.
+// awaitEvents waits for both events of an eviction, with the guide's texts.
 func (w *world) awaitEvents(pod, rule, scope string) {
 	w.Helper()
 	reason := fmt.Sprintf("reason: met threshold in scope: %s from plugin: %s", scope, rule)
@@ -356,32 +356,32 @@ func (w *world) awaitTaint(name string) {
 	w.done(line)
 }
 
-// lastTick is the newest one.
+// lastTick is the newest tick.
 func (w *world) lastTick() *tick.Tick {
 	w.Helper()
 	var tk tick.Tick
 	text := strings.TrimSpace(w.on("tail -n 1 " + ticksFile))
 	if err := tick.Unmarshal([]byte(text), &tk); err != nil {
-		return &tick.Tick{} // not written to its end
+		return &tick.Tick{} // not completely written
 	}
 	return &tk
 }
 
-// ticks are all of the present pipe's.
+// ticks are all ticks of the current pipe.
 func (w *world) ticks() []*tick.Tick {
 	w.Helper()
 	var all []*tick.Tick
 	for line := range strings.Lines(w.on("cat " + ticksFile)) {
 		tk := new(tick.Tick)
 		if err := tick.Unmarshal([]byte(line), tk); err != nil {
-			continue // the last one, not written to its end
+			continue // the last one, not completely written
 		}
 		all = append(all, tk)
 	}
 	return all
 }
 
-// pressures are the last tick's, for people.
+// pressures are the last tick's, in readable form.
 func (w *world) pressures() string {
 	w.Helper()
 	e := w.lastTick().Eviction
@@ -411,8 +411,8 @@ func (w *world) awaitPressure(what string, ok func(*tick.PressureFinding) bool) 
 	})
 }
 
-// printed logs what a user sees.
+// printed logs a user's command and its output.
 func (w *world) printed(command, text string) {
 	w.Helper()
-	w.say("$ %s\n%s", command, strings.TrimRight(text, "\n"))
+	w.log("$ %s\n%s", command, strings.TrimRight(text, "\n"))
 }

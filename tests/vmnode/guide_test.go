@@ -19,7 +19,7 @@ const (
 
 const reserveBytes = 5 << 30
 
-// numbers are what the guide's steps lead to on a machine: what is offered with no pods, with a shared pod of one hog, and with two more,
+// numbers are the expected results of the guide's steps: the offer with no pods, with a shared pod of one hog, and with two more,
 // and the pools of the last two.
 type numbers struct {
 	all               string
@@ -45,7 +45,7 @@ var (
 // binds and the real kubelet runs, kubectl exec for the load, and every number read where the guide reads it. Its two parts
 // use the same shared pod and run here as one. Then its evictions, on the same node.
 func TestKubernetesGuide(t *testing.T) {
-	t.Parallel() // with one of the smaller machines: either one waits most of its time, for a load average or for kubelet
+	t.Parallel() // with one of the smaller machines: either one mostly waits, for a load average or for kubelet
 	w := newWorld(t)
 	w.reads("guide")
 	w.walk(guideOf48)
@@ -69,27 +69,27 @@ func (w *world) walk(g numbers) {
 	if got, want := w.offer().Status.ResourceAllocatable[reclaimedMemory], strconv.FormatInt(capacity-reserveBytes, 10); got != want {
 		w.Errorf("reclaimed memory is %s, want %s: %d and 5Gi less", got, want, capacity)
 	}
-	w.say("nothing runs: the offer is %s", g.offers[0])
+	w.log("nothing runs: the offer is %s", g.offers[0])
 
 	shared := w.runPod("shared-normal-pod")
-	w.say("at its start it may run on %s", w.cpus(shared))
+	w.log("at its start it may run on %s", w.cpus(shared))
 	w.awaitOffer(g.offers[1])
 	w.awaitCPUs(shared, g.shared[0])
-	w.say("shared-normal-pod has its pool, the offer is %s", g.offers[1])
+	w.log("shared-normal-pod has its pool, the offer is %s", g.offers[1])
 
-	// It asks for reclaimed resources: without the offer in the node's status the scheduler would not bind it.
+	// It requests reclaimed resources: without the offer in the node's status the scheduler would not bind it.
 	reclaimed := w.runPod("reclaimed-normal-pod")
 	w.awaitCPUs(reclaimed, g.reclaimed[0])
 	w.awaitCPUs(shared, g.shared[0])
 	w.awaitOffer(g.offers[1])
-	w.say("reclaimed-normal-pod has its pool")
+	w.log("reclaimed-normal-pod has its pool")
 	w.awaitLimits(reclaimed, capacity)
 
 	w.exec("shared-normal-pod", "stress -c 2")
 	w.awaitOffer(g.offers[2])
 	w.awaitCPUs(shared, g.shared[1])
 	w.awaitCPUs(reclaimed, g.reclaimed[1])
-	w.say("with two more hogs the offer is %s, and the pools have moved", g.offers[2])
+	w.log("with two more hogs the offer is %s, and the pools have moved", g.offers[2])
 	if w.page != nil {
 		w.shows("kubectl get kcnr")
 	}
@@ -112,11 +112,11 @@ func (w *world) walk(g numbers) {
 	if left := w.nodeOffer(); left != "" && left != "0" {
 		w.Errorf("the node's status still offers %s", left)
 	}
-	w.say("everything put back")
+	w.log("everything restored")
 }
 
-// awaitLimits waits until what the guide's reclaimed pod names as its limits is in force, of which kubelet knows nothing: 2k of
-// reclaimed_millicpu on the pod, 1Gi of reclaimed_memory on its container; and until batch as a whole is capped, at kubelet's tier.
+// awaitLimits waits until the reclaimed pod's limits are in force, which kubelet ignores: 2k of
+// reclaimed_millicpu on the pod, 1Gi of reclaimed_memory on its container; and until batch as a whole is limited, at kubelet's tier.
 func (w *world) awaitLimits(container string, capacity int64) {
 	w.Helper()
 	pod := filepath.Dir(container)
@@ -136,10 +136,10 @@ func (w *world) awaitLimits(container string, capacity int64) {
 		}
 		return ""
 	})
-	w.say("its limits are in force, and batch's memory is capped")
+	w.log("its limits are in force, and batch's memory is capped")
 }
 
-// memoryCapacity is the node's memory in bytes, as kubelet gives it.
+// memoryCapacity is the node's memory in bytes, as kubelet reports it.
 func (w *world) memoryCapacity() int64 {
 	w.Helper()
 	var n struct {
@@ -153,7 +153,7 @@ func (w *world) memoryCapacity() int64 {
 	return kib << 10
 }
 
-// nodeOffer is the reclaimed CPU in the node's status, which the scheduler goes by.
+// nodeOffer is the reclaimed CPU in the node's status, which the scheduler uses.
 func (w *world) nodeOffer() string {
 	w.Helper()
 	var n struct {
@@ -179,7 +179,7 @@ func (w *world) awaitOffer(want string) {
 	})
 }
 
-// awaitCPUs waits until a cgroup's processes may run on just these CPUs.
+// awaitCPUs waits until a cgroup's processes may run on exactly these CPUs.
 func (w *world) awaitCPUs(cgroup, want string) {
 	w.Helper()
 	w.await(cgroup+" has "+want, func() string {

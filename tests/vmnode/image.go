@@ -21,7 +21,7 @@ import (
 //go:embed root
 var rootFiles embed.FS
 
-// diskMiB is the disk's size. The file is sparse: what the guest does not write costs nothing.
+// diskMiB is the disk's size. The file is sparse: unwritten parts cost nothing.
 const diskMiB = 4096
 
 // programs of the node are those that scripts/setup-cluster builds, tools the project's.
@@ -30,8 +30,8 @@ var (
 	tools    = []string{"collect", "advise", "isolate", "evict", "report"}
 )
 
-// disk makes the node's root file system: no distribution, for kubelet, containerd and runc are content with busybox; with Systemd a
-// Debian, beside whose programs busybox has what is not among them.
+// disk makes the node's root file system: without Systemd, only busybox, which is enough for kubelet, containerd and runc; with Systemd a
+// Debian, where busybox has the commands that it lacks.
 func (o *Options) disk(ctx context.Context, dir string) (string, error) {
 	root := filepath.Join(dir, "root")
 	if err := os.Mkdir(root, 0o755); err != nil {
@@ -80,7 +80,7 @@ func (o *Options) disk(ctx context.Context, dir string) (string, error) {
 		}
 	}
 	image := filepath.Join(dir, "disk")
-	// Nothing of it outlives the guest: no journal.
+	// The disk does not outlive the guest: no journal.
 	out, err := exec.CommandContext(ctx, "/usr/sbin/mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0", "-d", root, image, fmt.Sprintf("%dM", diskMiB)).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("make the node's disk: mke2fs: %w: %s", err, out)
@@ -88,7 +88,7 @@ func (o *Options) disk(ctx context.Context, dir string) (string, error) {
 	return image, nil
 }
 
-// link makes a file appear a second time; where it is on another file system, as a copy.
+// link makes a hard link, or a copy on another file system.
 func link(from, to string) error {
 	err := os.Link(from, to)
 	if !errors.Is(err, syscall.EXDEV) {
@@ -111,7 +111,7 @@ func link(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// applets links the names of busybox's commands to it, those aside that are there.
+// applets links the names of busybox's commands to it, except those that exist.
 func applets(ctx context.Context, bin string) error {
 	names, err := exec.CommandContext(ctx, qemu.Busybox, "--list").Output()
 	if err != nil {
@@ -125,7 +125,7 @@ func applets(ctx context.Context, bin string) error {
 	return nil
 }
 
-// configure writes the embedded files, but those that a distribution has of its own. What is in a directory bin is a program.
+// configure writes the embedded files, except those that a distribution has itself. Files in a directory bin are executable.
 func configure(root string) error {
 	return fs.WalkDir(rootFiles, "root", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -153,7 +153,7 @@ func configure(root string) error {
 	})
 }
 
-// initramfs has what finds the disk.
+// initramfs has the files that mount the disk.
 func initramfs(m qemu.Machine, guest string) ([]byte, error) {
 	a := qemu.NewArchive()
 	m.Override(a)

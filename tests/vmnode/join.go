@@ -10,8 +10,8 @@ import (
 	"polder/tests/vmnode/wire"
 )
 
-// Flatten is a kubeconfig for use in the guest: with all files in it, and the host's loopback under the name that it has
-// there.
+// Flatten returns a kubeconfig for use in the guest: with all files in it, and the host's loopback under its
+// address there.
 func Flatten(c *controlplane.ControlPlane, path string) []byte {
 	c.Helper()
 	text := c.Kubectl("--kubeconfig", path, "config", "view", "--flatten", "--raw")
@@ -39,7 +39,7 @@ func StartVMNode(t testing.TB, c *controlplane.ControlPlane, e *Egress, o Option
 	if o.Log == nil {
 		o.Log = t.Logf
 	}
-	// One with many CPUs has the host to itself as long as it runs: see qemu.Machine.Turn.
+	// A guest with many CPUs has the host to itself as long as it runs: see qemu.Machine.Turn.
 	done, err := o.Machine.Turn(t.Context())
 	if err != nil {
 		t.Fatal(err)

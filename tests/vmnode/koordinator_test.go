@@ -20,16 +20,16 @@ const (
 
 	sixteenCPUs = "0-15"
 
-	// tier is kubelet's cgroup of the BestEffort pods, of which the batch pods are.
+	// tier is kubelet's cgroup of the BestEffort pods, which contains the batch pods.
 	tier = "/sys/fs/cgroup/kubepods/besteffort"
 )
 
-// sixteen has enough CPUs and memory for what the guide's batch pod and a service request.
+// sixteen has enough CPUs and memory for the requests of the guide's batch pod and a service.
 var sixteen = qemu.Machine{Sockets: 2, CoresPerSocket: 4, ThreadsPerCore: 2, MemoryMiB: 16 << 10}
 
-// Koordinator's guides on a node of 16 CPUs, whose numbers do not matter: the batch resources in the node's status, which the scheduler
-// binds the pod against; batch pods suppressed as a service's load comes and goes, by CPU sets and by quota; and the eviction by CPU satisfaction, step
-// by step as in its own guide, up to the event that it prints.
+// Koordinator's guides on a node of 16 CPUs, whose numbers do not matter: the batch resources in the node's status, against which the
+// scheduler binds the pod; batch pods suppressed as a service's load rises and falls, by CPU sets and by quota; and the eviction by CPU
+// satisfaction, step by step as in its own guide, up to the event that it prints.
 func TestKoordinatorGuide(t *testing.T) {
 	t.Parallel() // as TestKubernetesGuide
 	w := newWorldOn(t, sixteen, "policy=koordinator")
@@ -45,7 +45,7 @@ func TestKoordinatorGuide(t *testing.T) {
 	w.create(batchPod)
 	w.awaitContainer(batchPod)
 	w.awaitContainer(service)
-	w.say("both pods run")
+	w.log("both pods run")
 	w.hogsOf(batchPod, "STOP")
 	w.schedIdle()
 	w.ownCgroups()
@@ -62,7 +62,7 @@ func TestKoordinatorGuide(t *testing.T) {
 	}
 }
 
-// batchResources waits for what the guide has kubectl show.
+// batchResources waits for the output that the guide's kubectl shows.
 func (w *world) batchResources() {
 	w.Helper()
 	var text string
@@ -88,7 +88,7 @@ func (w *world) batchResources() {
 	w.printed("kubectl get nodemetrics "+wire.Node+" -o yaml", metrics)
 }
 
-// ownCgroups waits until the batch pod's cgroups have what its batch requests and limits say: kubelet leaves them without.
+// ownCgroups waits until the batch pod's cgroups match its batch requests and limits: kubelet ignores them.
 func (w *world) ownCgroups() {
 	w.Helper()
 	cgroup := w.cgroupOf(batchPod)
@@ -103,8 +103,8 @@ func (w *world) ownCgroups() {
 	}
 }
 
-// schedIdle turns the idle class on and off again: it is for the batch pods' cgroups, and kubelet, which writes its tier's weight at each
-// start, starts again while it is on.
+// schedIdle turns the idle class on and off again: it applies to the batch pods' cgroups, and kubelet, which writes its tier's weight at
+// each start, restarts while it is on.
 func (w *world) schedIdle() {
 	w.Helper()
 	set := func(on int) {
@@ -127,20 +127,20 @@ func (w *world) schedIdle() {
 	idle("the pod is idle and the tier is not, after kubelet's start", "1")
 	set(0)
 	idle("the pod is idle no more", "0")
-	w.say("idle class turned on and off, kubelet started meanwhile")
+	w.log("idle class turned on and off, kubelet started meanwhile")
 }
 
-// hogsOf sends a signal to three of a pod's hogs. A busy CPU of the guest is one of the host's few: until the guide's last steps the others are
-// load enough.
+// hogsOf sends a signal to three of a pod's hogs. A busy CPU of the guest costs one of the host's few: until the guide's last steps the
+// others are load enough.
 func (w *world) hogsOf(pod, signal string) {
 	w.Helper()
 	w.on(fmt.Sprintf("kill -%s $(sort -n %s/cgroup.procs | sed -n 2,4p)", signal, w.cgroupOf(pod))) // the first one is the hogs' parent
 }
 
-// restartKubelet kills kubelet, which is started again at once, and waits until it has written the weights of its tiers.
+// restartKubelet kills kubelet, which is restarted at once, and waits until it has written the weights of its tiers.
 func (w *world) restartKubelet() {
 	w.Helper()
-	const begun = "Starting Kubelet Plugin Manager" // it is past its cgroups then
+	const begun = "Starting Kubelet Plugin Manager" // after its cgroups
 	before := w.logged(begun)
 	w.on("killall -KILL kubelet")
 	w.await("kubelet starts", func() string {
@@ -152,16 +152,16 @@ func (w *world) restartKubelet() {
 	if n := w.logged("Failed to start ContainerManager"); n != 0 {
 		w.Errorf("kubelet could not write its cgroups %d times", n)
 	}
-	w.say("kubelet is restarted")
+	w.log("kubelet is restarted")
 }
 
-// logged is how many lines of kubelet's log have a text.
+// logged is how many lines of kubelet's log contain a text.
 func (w *world) logged(text string) int {
 	w.Helper()
 	return w.count(text, "/var/log/kubelet.log")
 }
 
-// configure changes one of the thresholds, by the patch that the guide commends.
+// configure changes one of the thresholds, by the patch that the guide recommends.
 func (w *world) configure(setting string) {
 	w.Helper()
 	data, err := testdata.ReadFile("testdata/slo-controller-config.yaml")
@@ -173,10 +173,10 @@ func (w *world) configure(setting string) {
 		w.Fatal(err)
 	}
 	w.Kubectl("patch", "cm", "-n", "koordinator-system", "slo-controller-config", "--patch-file", patch)
-	w.say("the ConfigMap has %s", setting)
+	w.log("the ConfigMap has %s", setting)
 }
 
-// share is what the batch pods together may have, in milli-CPU.
+// share is the CPU limit of all batch pods together, in milli-CPU.
 func (w *world) share(policy string) int {
 	w.Helper()
 	if policy == "cpuset" {
@@ -194,7 +194,7 @@ func (w *world) share(policy string) int {
 	return quota * 1000 / period
 }
 
-// suppressed has the service's load come and go: the batch pods' share shrinks by as much at once, and grows again.
+// suppressed lets the service's load rise and fall: the batch pods' share shrinks by as much at once, and grows again.
 func (w *world) suppressed(policy string) {
 	w.Helper()
 	const most = 16 * 42 * 10 // of 16 CPUs
@@ -213,7 +213,7 @@ func (w *world) suppressed(policy string) {
 		}
 		return ""
 	})
-	w.say("%s: without load %d, with 3 busy threads %d", policy, calm, w.share(policy))
+	w.log("%s: without load %d, with 3 busy threads %d", policy, calm, w.share(policy))
 	w.stop(load, service, 3)
 	w.await("the batch pods' share grows again", func() string {
 		if got := w.share(policy); got < calm-1000 {
@@ -221,10 +221,10 @@ func (w *world) suppressed(policy string) {
 		}
 		return ""
 	})
-	w.say("%s: after the load %d", policy, w.share(policy))
+	w.log("%s: after the load %d", policy, w.share(policy))
 }
 
-// level is what else holds under a policy: with quotas the batch pods have all CPUs, and no quota of their own; with CPU sets
+// level checks the other effects of a policy: with quotas the batch pods have all CPUs, and no quota of their own; with CPU sets
 // their cgroups are within the tier's.
 func (w *world) level(policy string) {
 	w.Helper()
@@ -242,7 +242,7 @@ func (w *world) level(policy string) {
 	})
 }
 
-// satisfaction is the guide's last steps: a service takes the CPUs, and the batch pod goes.
+// satisfaction is the guide's last steps: a service uses the CPUs, and the batch pod is evicted.
 func (w *world) satisfaction() {
 	w.Helper()
 	w.await("CPU sets again", func() string {
@@ -254,7 +254,7 @@ func (w *world) satisfaction() {
 	w.printed("kubectl get pod "+batchPod, w.Kubectl("get", "pod", batchPod))
 	w.hogsOf(batchPod, "CONT")
 	w.exec(service, "stress -c 6")
-	w.await(batchPod+" goes", func() string {
+	w.await(batchPod+" is evicted", func() string {
 		if !w.exists(batchPod) {
 			return ""
 		}
@@ -263,7 +263,7 @@ func (w *world) satisfaction() {
 	if _, err := w.TryKubectl("", "get", "pod", batchPod); err == nil || !strings.Contains(err.Error(), `Error from server (NotFound): pods "`+batchPod+`" not found`) {
 		w.Errorf("kubectl get pod %s: %v", batchPod, err)
 	}
-	// The guide's own release is 1200 of 4000: what lacks from half to 80 percent. The mean over a minute may still be over half.
+	// The guide's own release is 1200 of 4000: the difference from half to 80 percent. The mean over a minute may still be over half.
 	want := regexp.MustCompile(`(?m)^\S+ +Warning +evictPodSuccess +pod/` + batchPod + ` +evict Pod:` + batchPod +
 		`, reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node\(` + wire.Node + `\), need realase CPU : (\d+)$`)
 	var events string

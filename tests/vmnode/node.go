@@ -1,6 +1,6 @@
 // Package vmnode is a Kubernetes node in a virtual machine of QEMU: Debian's kernel with cgroup v2, the guide's 48 CPUs,
 // containerd, runc and kubelet, joined to a control plane on the host, and the project's tools in /bin.
-// scripts/setup-vm and scripts/setup-cluster bring what is needed.
+// scripts/setup-vm and scripts/setup-cluster install the prerequisites.
 package vmnode
 
 import (
@@ -19,43 +19,43 @@ import (
 	"polder/tests/vmnode/wire"
 )
 
-// Options are what a node is made of.
+// Options describe a node.
 type Options struct {
 	// Machine is the hardware.
 	Machine qemu.Machine
-	// Kubeconfig leads to the API server from within the guest, where [wire.Host] stands for the host's loopback.
+	// Kubeconfig is the API server's address and credentials for the guest, where [wire.Host] stands for the host's loopback.
 	Kubeconfig []byte
-	// CA is the certificate of the authority of the API server's own.
+	// CA is the certificate of the API server's authority.
 	CA []byte
-	// Programs is where the node's are, Tools where the project's.
+	// Programs is the directory of the node's programs, Tools that of the project's.
 	Programs, Tools string
 	// Guest is the machine's first process, of package guest.
 	Guest string
-	// Images are archives of container images, the sandbox's among them.
+	// Images are archives of container images, with the sandbox's.
 	Images []string
-	// Systemd makes a Debian's systemd the first process, which kubelet and runc then ask for their cgroups (cgroupDriver: systemd).
+	// Systemd makes a Debian's systemd the first process, which kubelet and runc then use for their cgroups (cgroupDriver: systemd).
 	Systemd bool
-	// Version1 has that systemd mount the hierarchies of cgroup v1, and no other.
+	// Version1 makes that systemd mount the hierarchies of cgroup v1, and no other.
 	Version1 bool
-	// Log takes a line for each thing that is done.
+	// Log receives a line for each step.
 	Log func(format string, args ...any)
 }
 
-// Machine is the guide's node, with the memory that it has there, of which the examples' pods request a good part. The host gives
-// only what is touched; of so much memory the kernel's own record of it, 3 GiB, is.
+// Machine is the guide's node, with its memory, of which the examples' pods request a large part. The host provides
+// only pages that are used; the kernel's own record of so much memory, 3 GiB, is.
 func Machine() qemu.Machine {
 	m := qemu.Guide
 	m.MemoryMiB = 191488
 	return m
 }
 
-// Node is a machine that runs.
+// Node is a running machine.
 type Node struct {
-	// KubeletAddress is where the host reaches kubelet.
+	// KubeletAddress is kubelet's address for the host.
 	KubeletAddress string
 
 	agent   wire.Client
-	console string // the file with the kernel's
+	console string // the file with the kernel's output
 	qemu    *program.Program
 }
 
@@ -89,7 +89,7 @@ func Start(ctx context.Context, dir string, o Options) (*Node, error) {
 	return n, nil
 }
 
-// bootAgain boots, and tries again where the machine hangs.
+// bootAgain boots, and retries if the machine hangs.
 func (o *Options) bootAgain(ctx context.Context, dir, disk string) (*Node, error) {
 	for attempt := 1; ; attempt++ {
 		begin := time.Now()
@@ -132,7 +132,7 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 	n.agent.URL, n.agent.Alive = fmt.Sprintf("http://127.0.0.1:%d%s", ports[0], wire.RunPath), n.qemu.Running
 	go n.bound(o.Log)
 	progress := qemu.Watch(n.qemu.PID, n.console)
-	// QEMU takes the connection before there is anyone to answer. The later one is made, the longer it may take on a host that has other work.
+	// QEMU accepts connections before the agent listens. Each later attempt may take longer, because the host may be busy.
 	for answer := 5 * time.Second; ; answer = min(answer*3/2, time.Minute) {
 		try, done := context.WithTimeout(ctx, answer)
 		_, err := n.Run(try, "true")
@@ -156,11 +156,11 @@ func (o *Options) boot(ctx context.Context, dir, disk string) (*Node, error) {
 	}
 }
 
-// mostResident is far more than a guest should take of the host's memory. It may be given more than the host has, so that one that
-// uses it, such as by writing zeros to what it allocates, would bring the host to a standstill.
+// mostResident is far more than a guest should use of the host's memory. Its memory may exceed the host's, so that a guest that
+// uses all of it, such as by writing zeros to what it allocates, would exhaust the host.
 const mostResident = 12 << 30
 
-// bound ends a machine that takes more than that.
+// bound ends a machine that uses more than that.
 func (n *Node) bound(log func(string, ...any)) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -170,7 +170,7 @@ func (n *Node) bound(log func(string, ...any)) {
 			return
 		case <-tick.C:
 			if got := n.qemu.ResidentBytes(); got > mostResident {
-				log("the machine has taken %d bytes of the host's memory: it is ended", got)
+				log("the machine uses %d bytes of the host's memory: it is ended", got)
 				n.Stop()
 				return
 			}
@@ -178,7 +178,7 @@ func (n *Node) bound(log func(string, ...any)) {
 	}
 }
 
-// freePorts finds ports of the host's loopback that nobody has.
+// freePorts finds unused ports of the host's loopback.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {
@@ -192,7 +192,7 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// CPUTime is what the machine has had of the host's.
+// CPUTime is the host's CPU time that the machine has used.
 func (n *Node) CPUTime() time.Duration { return qemu.CPUTime(n.qemu.PID) }
 
 // Died is the error of a machine that ended by itself.
@@ -201,7 +201,7 @@ func (n *Node) Died() error { return n.qemu.Died() }
 // Stop ends the machine. It may be called twice.
 func (n *Node) Stop() { n.qemu.Kill() }
 
-// Run runs a script in the guest's shell and returns what it printed; an error where its status is not 0.
+// Run runs a script in the guest's shell and returns its output; an error if its status is not 0.
 func (n *Node) Run(ctx context.Context, script string) (string, error) {
 	return n.RunInput(ctx, script, nil)
 }
@@ -213,7 +213,7 @@ func (n *Node) RunInput(ctx context.Context, script string, input []byte) (strin
 		return "", err
 	}
 	if r.Status != 0 {
-		return string(r.Output), fmt.Errorf("on the node, status %d of %s: %s%s", r.Status, script, r.Output, r.Said)
+		return string(r.Output), fmt.Errorf("on the node, status %d of %s: %s%s", r.Status, script, r.Output, r.Stderr)
 	}
 	return string(r.Output), nil
 }
@@ -228,11 +228,11 @@ func (n *Node) Console() string {
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }
 
-// startLimit is for containerd and kubelet on a host that has other work. They need half a minute.
+// startLimit is for containerd and kubelet on a busy host. They need half a minute.
 const startLimit = 15 * time.Minute
 
-// goSettings are for Go's programs in the guest. Emulated CPUs are slow, and few real ones stand behind the 48: they use four at once. Where
-// there is memory, they collect garbage seldom, which takes a good part of what they need of a CPU.
+// goSettings are for Go's programs in the guest. Emulated CPUs are slow, and few real ones run the 48: they use four at once. Where
+// there is memory, they collect garbage seldom, which saves much of their CPU time.
 func (o *Options) goSettings() string {
 	if o.Machine.MemoryMiB < ample {
 		return "export GOMAXPROCS=4\n"
@@ -243,7 +243,7 @@ func (o *Options) goSettings() string {
 // ample is the memory, in MiB, of a guest whose tests are not about memory.
 const ample = 4096
 
-// startKubelet starts containerd, and beside each other kubelet and the import of the images; all logs are in /var/log.
+// startKubelet starts containerd, and then in parallel kubelet and the import of the images; all logs are in /var/log.
 func (n *Node) startKubelet(ctx context.Context, o Options) error {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not in %s", startLimit))
@@ -269,8 +269,8 @@ func (n *Node) startKubelet(ctx context.Context, o Options) error {
 	return nil
 }
 
-// Spent names the guest's programs that have used CPU time, by the guest's own clock, which goes on while the host gives its CPUs
-// nothing: what matters is who used how much of all.
+// Spent lists the guest's programs that have used CPU time, by the guest's own clock, which also runs while its CPUs get no
+// time of the host: only the proportions matter.
 func (n *Node) Spent(ctx context.Context) (string, error) {
 	return n.Run(ctx, `cat /proc/[0-9]*/stat 2>/dev/null |
 		awk '{ t[$2] += $14 + $15 + $16 + $17 } END { for (n in t) if (t[n] >= 500) printf "%d s %s\n", t[n] / 100, n }' | sort -rn | head -n 12 | tr '\n' ','`)

@@ -15,15 +15,15 @@ import (
 
 // A page is the commands of docs/guide.md that a test types as they are written.
 type page struct {
-	mark  string // of their blocks
+	mark  string // the mark of their blocks
 	left  []pages.Example
 	typed int
-	// here are words of the page with what this machine has in their place.
+	// here are words of the page with their values on this machine.
 	here map[string]string
 	dir  string // has the files that the commands name
 }
 
-// reads makes the world that of somebody who types the page's commands with a mark.
+// reads makes the test type the page's commands with a mark.
 func (w *world) reads(mark string) {
 	w.Helper()
 	blocks, err := pages.Marked(mark)
@@ -57,7 +57,7 @@ func (p *page) command(x pages.Example) string {
 	return line
 }
 
-// has reports whether one of the commands that are left is this one.
+// has reports whether one of the remaining commands is this one.
 func (p *page) has(line string) bool {
 	for _, x := range p.left {
 		if p.command(x) == line {
@@ -67,7 +67,7 @@ func (p *page) has(line string) bool {
 	return false
 }
 
-// done takes the first of these commands from those that are left: it has shown what the page says.
+// done removes the first of these commands from the remaining ones: its result was as the page describes.
 func (w *world) done(line string) pages.Example {
 	w.Helper()
 	for i, x := range w.page.left {
@@ -81,7 +81,7 @@ func (w *world) done(line string) pages.Example {
 	return pages.Example{}
 }
 
-// typing is a command line as a shell has it in which somebody reads the page.
+// typing returns a command line for a shell in the reader's environment.
 func (w *world) typing(ctx context.Context, line string) *exec.Cmd {
 	kubectl := w.KubectlCommand(ctx)
 	cmd := processgroup.Command(ctx, "bash", "-o", "pipefail", "-c", line)
@@ -90,7 +90,7 @@ func (w *world) typing(ctx context.Context, line string) *exec.Cmd {
 	return cmd
 }
 
-// types runs a command line of the page and returns what it prints.
+// types runs a command line of the page and returns its output.
 func (w *world) types(line string) (string, error) {
 	w.Helper()
 	out, err := w.typing(context.Background(), line).Output()
@@ -100,7 +100,7 @@ func (w *world) types(line string) (string, error) {
 	return string(out), err
 }
 
-// shows types a command line of the page, which must end well, and must have the columns that the page shows.
+// shows types a command line of the page, which must succeed, and print the columns that the page shows.
 func (w *world) shows(line string) {
 	w.Helper()
 	out, err := w.types(line)
@@ -116,11 +116,11 @@ func (w *world) shows(line string) {
 	}
 }
 
-// allTyped fails the test where a command of the page was not typed.
+// allTyped fails the test if a command of the page was not typed.
 func (w *world) allTyped() {
 	w.Helper()
 	for _, x := range w.page.left {
-		w.Errorf("docs/guide.md:%d: nobody typed %s", x.Line, x.Command)
+		w.Errorf("docs/guide.md:%d: the test has not typed %s", x.Line, x.Command)
 	}
-	w.say("figures: %d commands of docs/guide.md were typed as they are written", w.page.typed)
+	w.log("figures: %d commands of docs/guide.md were typed as they are written", w.page.typed)
 }

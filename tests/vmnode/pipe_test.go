@@ -16,11 +16,11 @@ const rampUp = 30 * time.Second
 const (
 	ticksFile = "/run/polder/ticks"
 	journal   = "/run/polder/journal"
-	// On a host with other work a tick is long under way, and what it is about still holds.
+	// On a busy host a tick takes long to arrive, and is still valid then.
 	anyAge = " --max-age 10m "
 )
 
-// flags are the tools' beside those that all pipes have.
+// flags are the tools' flags besides those that all pipes have.
 type flags struct{ collect, advise, isolate, evict, report string }
 
 // startPipe starts the tools for the guide, with more flags for advise and evict.
@@ -29,8 +29,8 @@ func (w *world) startPipe(advise, evict string) {
 	w.start(flags{advise: advise, evict: evict, report: "--to cnr,node"})
 }
 
-// start starts the tools on the node as a user would, each with a kubeconfig of its own account. They are told to use two CPUs
-// at once: emulated ones are slow, and 48 of them share what the host has.
+// start starts the tools on the node as a user would, each with a kubeconfig of its own account. They use two CPUs
+// at once: emulated ones are slow, and 48 of them share the host's.
 func (w *world) start(f flags) {
 	w.Helper()
 	for _, tool := range []string{"collect", "evict", "report"} {
@@ -58,7 +58,7 @@ func (w *world) start(f flags) {
 
 func kubeconfig(tool string) string { return "/etc/polder/" + tool + ".kubeconfig" }
 
-// stopPipe ends the first tool; the others end at their input's end, and all must end well.
+// stopPipe ends the first tool; the others end at their input's end, and all must succeed.
 func (w *world) stopPipe() {
 	w.Helper()
 	w.on("killall -TERM collect")
@@ -76,7 +76,7 @@ func (w *world) stopPipe() {
 	}
 }
 
-// judgeTicks looks through all ticks for what must not be. While a new shared pod is in its ramp-up, and no longer, it runs
+// judgeTicks checks all ticks for violations. While a new shared pod is in its ramp-up, and no longer, it runs
 // on all CPUs; on a slow host that may be over before the container is there.
 func (w *world) judgeTicks(all string) {
 	w.Helper()
@@ -95,10 +95,10 @@ func (w *world) judgeTicks(all string) {
 				late++
 			}
 			for _, e := range i.Errors {
-				// One reset in a few is seen before the pod or container for which it was made (see judgeResets).
+				// A few resets are seen before the pod or container that caused them (see judgeResets).
 				early := e.Cgroup == systemdTier && strings.HasPrefix(e.Error, "changed by someone else ") && strings.HasSuffix(e.Error, " to no list")
 				if w.systemd && (early || strings.HasPrefix(e.Error, "reset by kubelet ")) {
-					w.say("isolate: %s %s: %s", e.Cgroup, e.Key, e.Error)
+					w.log("isolate: %s %s: %s", e.Cgroup, e.Key, e.Error)
 					continue
 				}
 				w.Errorf("%s: isolate: %s %s: %s", tk.Time.Format(time.TimeOnly), e.Cgroup, e.Key, e.Error)
@@ -116,10 +116,10 @@ func (w *world) judgeTicks(all string) {
 			for _, c := range pod.Containers {
 				ramping++
 				if c.CPUSetCPUs != "" && c.CPUSetCPUs != all {
-					w.Errorf("%s: the shared pod is %s old and runs on %s alone", tk.Time.Format(time.TimeOnly), age, c.CPUSetCPUs)
+					w.Errorf("%s: the shared pod is %s old and runs only on %s", tk.Time.Format(time.TimeOnly), age, c.CPUSetCPUs)
 				}
 			}
 		}
 	}
-	w.say("%d ticks, %d of them too late for isolate, %d writes to cgroups; a container in its ramp-up in %d ticks", count, late, writes, ramping)
+	w.log("%d ticks, %d of them too late for isolate, %d writes to cgroups; a container in its ramp-up in %d ticks", count, late, writes, ramping)
 }

@@ -13,14 +13,14 @@ import (
 	"polder/tests/vm/qemu"
 )
 
-// Kubelet's tiers as the systemd driver makes them.
+// Kubelet's tiers as the systemd driver creates them.
 const (
 	systemdTier      = "/kubepods.slice/kubepods-besteffort.slice"
 	systemdBurstable = "/kubepods.slice/kubepods-burstable.slice"
 )
 
-// driver is what the systemd driver's cgroups look like in one version of cgroups: where the controllers are mounted, what the files are
-// called, and how a quota of four fifths of a CPU and none are written.
+// driver describes the systemd driver's cgroups in one version of cgroups: where the controllers are mounted, the files'
+// names, and how a quota of four fifths of a CPU and no quota are written.
 type driver struct {
 	cpu, cpuset       string
 	quotaFile, weight string
@@ -41,13 +41,13 @@ var (
 // tier is the directory of the BestEffort tier's CPU.
 func (d driver) tier() string { return d.cpu + systemdTier }
 
-// taken is in what isolate says of each reset of the quota.
+// taken is in isolate's report of each reset of the quota.
 func (d driver) taken() string { return " from " + d.quota + " to " + d.none }
 
-// four is small: nothing needs more where there is no guide to walk.
+// four is small: nothing needs more when the test does not follow the guide.
 var four = qemu.Machine{Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1, MemoryMiB: ample}
 
-// suppressedConfig holds batch pods to four fifths of a CPU, whatever services use, and makes them idle.
+// suppressedConfig limits batch pods to four fifths of a CPU, whatever services use, and makes them idle.
 const suppressedConfig = `
 apiVersion: v1
 kind: ConfigMap
@@ -59,8 +59,8 @@ data:
     {"clusterStrategy": {"beClass": {"cpuQOS": {"enable": true, "schedIdle": 1}}}}
 `
 
-// Most clusters have kubelet ask systemd for its cgroups. The guide is walked there too, with the numbers of a smaller machine, and then
-// the batch pods are held by a quota, which that driver takes off again and again.
+// Most clusters make kubelet use systemd for its cgroups. The guide runs there too, with the numbers of a smaller machine, and then
+// batch pods are limited by a quota, which that driver resets again and again.
 func TestSystemdDriver(t *testing.T) {
 	t.Parallel() // as TestKubernetesGuide
 	w := newWorldOf(t, Options{Machine: sixteen, Systemd: true}, "policy=katalyst")
@@ -70,17 +70,17 @@ func TestSystemdDriver(t *testing.T) {
 	w.quotaUnderSystemd(driverOnV2, sixteen.CPUs())
 }
 
-// The same quota where systemd has mounted cgroup v1: each cgroup is a directory in each hierarchy there, and systemd writes its CPU's
-// files by other names.
+// The same quota where systemd has mounted cgroup v1: each cgroup is a directory in each hierarchy there, and systemd's names of
+// the CPU's files differ.
 func TestSystemdDriverOnVersion1(t *testing.T) {
 	t.Parallel() // as TestKubernetesGuide
 	w := newWorldOf(t, Options{Machine: four, Systemd: true, Version1: true}, "policy=koordinator")
 	w.quotaUnderSystemd(driverOnV1, four.CPUs())
 }
 
-// quotaUnderSystemd has batch pods held by their tier's quota. Each time that kubelet updates its tier, once a minute and before each new
-// pod, systemd takes it off: isolate writes it again and never gives up, as it does where another program takes it off. What is undone is as
-// kubelet and systemd made it.
+// quotaUnderSystemd limits batch pods by their tier's quota. Each time that kubelet updates its tier, once a minute and before each new
+// pod, systemd resets it: isolate writes it again and never gives up, as it does where another program resets it. Restoring results in the
+// values of kubelet and systemd.
 func (w *world) quotaUnderSystemd(d driver, cpus int) {
 	w.Helper()
 	w.AccountFor("collect", w.values...) // with the chart's namespaces
@@ -100,7 +100,7 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 			w.Fatalf("the cgroup %s does not begin with %s: systemd did not make it", path, begin)
 		}
 	}
-	w.say("the batch pod runs in %s", container)
+	w.log("the batch pod runs in %s", container)
 	first := w.kernelValues(d, pod, container)
 	pipe := flags{
 		collect: "--slo-config koordinator-system/slo-controller-config",
@@ -109,25 +109,25 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 		report:  "--to node,nodemetric",
 	}
 	w.start(pipe)
-	w.heldUnderSystemd(d, pod)
+	w.limitedUnderSystemd(d, pod)
 	w.classified(d, map[string]string{pod: tick.QoSReclaimed, service: tick.QoSShared})
 
-	for n := 1; n <= 7; n++ { // more than isolate takes from an opponent: --contest is 5
+	for n := 1; n <= 7; n++ { // more than isolate tolerates from an opponent: --contest is 5
 		seen := w.resets(d)
 		// It waits for its volume, and costs no more than its cgroup.
 		w.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"waits-%d","namespace":"default"},"spec":{"terminationGracePeriodSeconds":0,
 			"containers":[{"name":"c","image":"registry.local/pause:1","imagePullPolicy":"Never","volumeMounts":[{"name":"v","mountPath":"/v"}]}],
 			"volumes":[{"name":"v","configMap":{"name":"nobody-makes-it"}}]}}`, n))
-		w.await("kubelet takes the quota off for a new pod", func() string { return w.resetsBeyond(d, seen) })
-		w.say("new pod %d", n)
+		w.await("kubelet resets the quota for a new pod", func() string { return w.resetsBeyond(d, seen) })
+		w.log("new pod %d", n)
 	}
 	seen := w.resets(d)
-	w.await("kubelet takes the quota off with its update of each minute", func() string { return w.resetsBeyond(d, seen) })
-	w.say("kubelet's own update")
-	w.heldUnderSystemd(d, pod)
+	w.await("kubelet resets the quota with its update of each minute", func() string { return w.resetsBeyond(d, seen) })
+	w.log("kubelet's own update")
+	w.limitedUnderSystemd(d, pod)
 	w.restartKubelet()
 	w.on("systemctl daemon-reload")
-	w.heldUnderSystemd(d, pod)
+	w.limitedUnderSystemd(d, pod)
 	w.stopPipe()
 	w.judgeResets(d)
 	w.on("isolate --restore --if-exists --journal " + journal)
@@ -136,12 +136,12 @@ func (w *world) quotaUnderSystemd(d driver, cpus int) {
 	}
 
 	w.start(pipe)
-	w.heldUnderSystemd(d, pod)
+	w.limitedUnderSystemd(d, pod)
 	w.opposed(d)
 }
 
-// heldUnderSystemd waits until the batch pod is held: by its tier's quota, and by the idle class of its own cgroup.
-func (w *world) heldUnderSystemd(d driver, pod string) {
+// limitedUnderSystemd waits until the batch pod is limited: by its tier's quota, and by the idle class of its own cgroup.
+func (w *world) limitedUnderSystemd(d driver, pod string) {
 	w.Helper()
 	throttled := w.throttled(d)
 	w.await("the tier has its quota and the pod is idle", func() string {
@@ -160,8 +160,8 @@ func (w *world) heldUnderSystemd(d driver, pod string) {
 	})
 }
 
-// classified waits for a tick in which the pods have their classes and their slices, as the cluster says, and asks collect for the
-// same without a cluster, where the slices' names alone tell.
+// classified waits for a tick in which the pods have the classes and slices of the cluster, and runs collect for the
+// same without a cluster, where only the slices' names show them.
 func (w *world) classified(d driver, pods map[string]string) {
 	w.Helper()
 	lacking := func(tk *tick.Tick, source ...string) string {
@@ -190,7 +190,7 @@ func (w *world) classified(d driver, pods map[string]string) {
 	}
 }
 
-// opposed has a program take the quota off far more often than kubelet does, until isolate leaves it to that program.
+// opposed runs a program that resets the quota far more often than kubelet does, until isolate leaves it to that program.
 func (w *world) opposed(d driver) {
 	w.Helper()
 	w.on(fmt.Sprintf(`setsid sh -c 'while :; do echo "%s" >%s/%s; sleep 1; done' </dev/null >/dev/null 2>&1 & echo $! >/run/opponent`,
@@ -202,10 +202,10 @@ func (w *world) opposed(d driver) {
 		return ""
 	})
 	w.on("kill $(cat /run/opponent)")
-	w.say("an opponent has the quota")
+	w.log("the opponent has the quota")
 }
 
-// throttled is how often the tier has used its quota up.
+// throttled is how often the tier has used up its quota.
 func (w *world) throttled(d driver) int {
 	w.Helper()
 	_, rest, _ := strings.Cut(w.on("cat "+d.tier()+"/cpu.stat"), "nr_throttled ")
@@ -217,7 +217,7 @@ func (w *world) throttled(d driver) int {
 	return n
 }
 
-// count is how many lines of a file have a text.
+// count is how many lines of a file contain a text.
 func (w *world) count(text, file string) int {
 	w.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(w.on("grep -c '" + text + "' " + file + " || true")))
@@ -227,7 +227,7 @@ func (w *world) count(text, file string) int {
 	return n
 }
 
-// resets is in how many ticks isolate says that the quota was taken off.
+// resets is in how many ticks isolate reports that the quota was reset.
 func (w *world) resets(d driver) int { return w.count(d.taken(), ticksFile) }
 
 func (w *world) resetsBeyond(d driver, seen int) string {
@@ -237,7 +237,7 @@ func (w *world) resetsBeyond(d driver, seen int) string {
 	return ""
 }
 
-// kernelValues is what the tier and cgroups below it have of what isolate may change, a line a file.
+// kernelValues are the files of the tier and the cgroups below it that isolate may change, a line a file.
 func (w *world) kernelValues(d driver, cgroups ...string) string {
 	w.Helper()
 	var files []string
@@ -250,8 +250,8 @@ func (w *world) kernelValues(d driver, cgroups ...string) string {
 	return w.on("grep -s '' " + strings.Join(files, " ") + " || true")
 }
 
-// judgeResets looks through all ticks: each time that the tier has lost its quota it has it again in the same tick. One reset in a few is
-// seen before its pod, and counts for --contest until that comes; had more counted, isolate would have left the quota alone.
+// judgeResets checks all ticks: each time that the tier has lost its quota it has it again in the same tick. A few resets are
+// seen before their pod, and count for --contest until that comes; had more counted, isolate would have left the quota alone.
 func (w *world) judgeResets(d driver) {
 	w.Helper()
 	reset, known := 0, 0
@@ -261,7 +261,7 @@ func (w *world) judgeResets(d driver) {
 		}
 		for _, e := range tk.Isolation.Errors {
 			if e.Cgroup != systemdTier {
-				w.say("isolate: %s %s: %s", e.Cgroup, e.Key, e.Error)
+				w.log("isolate: %s %s: %s", e.Cgroup, e.Key, e.Error)
 				continue
 			}
 			reset++
@@ -275,8 +275,8 @@ func (w *world) judgeResets(d driver) {
 			}
 		}
 	}
-	w.say("kubelet reset the quota %d times, %d of them are told from a contest", reset, known)
+	w.log("kubelet reset the quota %d times, %d of them are recognized as no contest", reset, known)
 	if known < 2 {
-		w.Errorf("%d resets of %d are told from a contest", known, reset)
+		w.Errorf("%d resets of %d are recognized as no contest", known, reset)
 	}
 }

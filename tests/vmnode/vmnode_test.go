@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(node.Main(m)) }
 
-// need skips a test where nobody asked for virtual machines, or for a cluster.
+// need skips a test if virtual machines or a cluster were not asked for.
 func need(t *testing.T) {
 	t.Helper()
 	qemu.Need(t)
@@ -34,26 +34,26 @@ type world struct {
 	begin  time.Time
 	// hierarchy is where the guest has a cgroup for each container: the only hierarchy, or on version 1 that of the CPU.
 	hierarchy string
-	systemd   bool  // is the guest's first process, and makes kubelet's cgroups
-	page      *page // whose commands are typed as they are written; nil where none are
+	systemd   bool  // systemd is the guest's first process, and creates kubelet's cgroups
+	page      *page // whose commands are typed as they are written; nil if none are
 }
 
-// cgroupMount is where guests have their cgroups.
+// cgroupMount is where guests mount their cgroups.
 const cgroupMount = "/sys/fs/cgroup"
 
-// newWorld is one with the guide's machine.
+// newWorld starts one with the guide's machine.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	return newWorldOn(t, Machine())
 }
 
-// newWorldOn is one with another machine, and values of the chart.
+// newWorldOn starts one with another machine, and values of the chart.
 func newWorldOn(t *testing.T, m qemu.Machine, values ...string) *world {
 	t.Helper()
 	return newWorldOf(t, Options{Machine: m}, values...)
 }
 
-// newWorldOf starts both, with the shipped scheduler profile, CRDs and roles, these with values of the chart, and waits until the
+// newWorldOf starts both, with the shipped scheduler profile, CRDs and roles, the latter with values of the chart, and waits until the
 // node is Ready.
 func newWorldOf(t *testing.T, o Options, values ...string) *world {
 	t.Helper()
@@ -66,7 +66,7 @@ func newWorldOf(t *testing.T, o Options, values ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = egress.Close() }) // nobody is there any more
+	t.Cleanup(func() { _ = egress.Close() }) // no connection is left
 	images, err := node.Images()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func newWorldOf(t *testing.T, o Options, values ...string) *world {
 	}
 	tools := binaries.Dir(t)
 	scheduler := "../../deploy/kubernetes/scheduler/katalyst-scheduler.yaml"
-	if len(values) > 0 { // Koordinator's guide has the cluster's default profile bind its pod
+	if len(values) > 0 { // Koordinator's guide binds its pod with the cluster's default profile
 		if scheduler, err = node.SchedulerConfig(t.TempDir()); err != nil {
 			t.Fatal(err)
 		}
@@ -88,8 +88,8 @@ func newWorldOf(t *testing.T, o Options, values ...string) *world {
 	})
 	w.ApplyFile("../../deploy/kubernetes/crds")
 	w.AccountFor("collect", values...) // with the chart's namespaces
-	w.say("control plane ready, everything built")
-	o.Tools, o.Guest, o.Images, o.Log = tools, guest, images, w.say
+	w.log("control plane ready, everything built")
+	o.Tools, o.Guest, o.Images, o.Log = tools, guest, images, w.log
 	w.node = StartVMNode(t, w.ControlPlane, egress, o)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -97,8 +97,8 @@ func newWorldOf(t *testing.T, o Options, values ...string) *world {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		spent, err := w.node.Spent(ctx) // it may be gone
-		w.say("CPU time in the guest: %s (%v)", spent, err)
+		spent, err := w.node.Spent(ctx) // the node may have ended
+		w.log("CPU time in the guest: %s (%v)", spent, err)
 	})
 	w.await("the node is Ready", func() string {
 		_, text := w.API("GET", "/api/v1/nodes/"+wire.Node, "")
@@ -121,12 +121,12 @@ func newWorldOf(t *testing.T, o Options, values ...string) *world {
 		return "so far: " + string(text)
 	})
 	w.Untaint(wire.Node) // as the controller-manager would
-	w.say("the node is Ready")
+	w.log("the node is Ready")
 	return w
 }
 
-// say logs what has happened with the time since the start, and what the machine has had of the host's CPU time.
-func (w *world) say(format string, args ...any) {
+// log logs a step with the time since the start, and the host's CPU time that the machine has used.
+func (w *world) log(format string, args ...any) {
 	if w.ControlPlane != nil {
 		w.Helper()
 		used := time.Duration(0)
@@ -137,16 +137,16 @@ func (w *world) say(format string, args ...any) {
 	}
 }
 
-// What has to come comes in seconds to minutes. On a host that has other work the machine gets a part of the CPU time that it wants, and
-// is slower by as much: a test waits until it has had enough of it, for patience at least. Nothing that passes waits for longer than it must.
+// Expected events take seconds to minutes. On a busy host the machine gets a part of the CPU time that it wants, and
+// is slower by as much: a test waits until it has had enough of it, for patience at least. A passing test never waits longer than it must.
 const (
 	patience    = 10 * time.Minute
 	patienceCPU = 6 * time.Minute
-	patienceEnd = 45 * time.Minute // one that waits for something uses none
+	patienceEnd = 45 * time.Minute // a machine that waits for something uses none
 )
 
-// await asks once a second until nothing is lacking: what is asked takes from what the machine has to do. A machine that is gone is not
-// waited for.
+// await polls once a second until nothing is lacking: each poll takes CPU time from the machine. It does not wait for a machine that has
+// ended.
 func (w *world) await(what string, lacking func() string) {
 	w.Helper()
 	for begin, had := time.Now(), w.node.CPUTime(); ; time.Sleep(time.Second) {
@@ -182,17 +182,17 @@ func (w *world) container(pod string) string {
 	return ""
 }
 
-// runPod makes one of the guide's pods and waits until it runs; its container's cgroup is returned.
+// runPod creates one of the guide's pods and waits until it runs; it returns its container's cgroup.
 func (w *world) runPod(name string) string {
 	w.Helper()
 	w.Apply(node.Guide(name))
 	w.awaitContainer(name)
 	cgroup := w.cgroupOf(name)
-	w.say("%s runs in %s", name, cgroup)
+	w.log("%s runs in %s", name, cgroup)
 	return cgroup
 }
 
-// cpus are the CPUs that the kernel lets a cgroup's processes have.
+// cpus are the CPUs that the kernel lets a cgroup's processes use.
 func (w *world) cpus(cgroup string) string {
 	w.Helper()
 	return strings.TrimSpace(w.on("cat " + cgroup + "/cpuset.cpus.effective"))
@@ -210,7 +210,7 @@ func (w *world) on(script string) string {
 	return out
 }
 
-// offer is what the node's CustomNodeResource says.
+// offer is the offer in the node's CustomNodeResource.
 type offer struct {
 	Status struct {
 		ResourceAllocatable, ResourceCapacity map[string]string
@@ -230,7 +230,7 @@ func (w *world) offer() (o offer) {
 	return o
 }
 
-// diagnose is all that may tell why something went wrong.
+// diagnose logs all that may show the cause of a failure.
 func (w *world) diagnose() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

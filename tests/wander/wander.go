@@ -1,4 +1,4 @@
-// Package wander makes ticks of nodes whose load goes up and down by itself, for tests of what follows from that.
+// Package wander makes ticks of nodes whose load varies by itself, for tests of its effects.
 package wander
 
 import (
@@ -15,7 +15,7 @@ type Node struct {
 	cores, rss float64
 }
 
-// New returns a node whose walk is the seed's.
+// New returns a node whose walk depends on the seed.
 func New(name string, seed uint64) *Node {
 	return &Node{name: name, random: rand.New(rand.NewPCG(1, seed))}
 }

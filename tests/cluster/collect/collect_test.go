@@ -1,4 +1,4 @@
-// Package collect shows collect on the real API: its watches, an API server that goes away, configuration on the fly.
+// Package collect tests collect on the real API: its watches, an API server that is away, and configuration at run time.
 package collect
 
 import (
@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}, nil) }
 
-// lab is the control plane with a node and a namespace of the test's own, and a copy of /proc and /sys that is the node's machine.
+// lab is the control plane with a node and a namespace for the test alone, and a copy of /proc and /sys as the node's machine.
 type lab struct {
 	*controlplane.ControlPlane
 	t                                 *testing.T
@@ -50,7 +50,7 @@ func (l *lab) write(path, content string) {
 	}
 }
 
-// cgroup makes a container's cgroup as the cgroupfs driver does.
+// cgroup creates a container's cgroup as the cgroupfs driver does.
 func (l *lab) cgroup(tier, uid, container string) {
 	l.write(fmt.Sprintf("sys/fs/cgroup/kubepods/%s/pod%s/%s/cpu.stat", tier, uid, container), "usage_usec 1000000\n")
 }
@@ -62,7 +62,7 @@ func (l *lab) collect(args ...string) *pipe.Tool {
 	}, args...)...)
 }
 
-// pod makes a pod and returns its UID.
+// pod creates a pod and returns its UID.
 func (l *lab) pod(name, node, level string) string {
 	l.t.Helper()
 	l.Apply(fmt.Sprintf(`
@@ -85,7 +85,7 @@ func (l *lab) kubectl(args ...string) string {
 	return l.Kubectl(append([]string{"-n", l.namespace}, args...)...)
 }
 
-// until reads ticks until one is as wanted: is returns what it lacks.
+// until reads ticks until is returns "": is returns what the sample still lacks.
 func (l *lab) until(x *pipe.Tool, what string, is func(*tick.Sample) string) *tick.Sample {
 	l.t.Helper()
 	deadline := time.Now().Add(controlplane.Soon)
@@ -100,7 +100,7 @@ func (l *lab) until(x *pipe.Tool, what string, is func(*tick.Sample) string) *ti
 	return nil
 }
 
-// short is the pods in few words: name, class, what is missing, and the containers.
+// short summarizes the pods: name, class, what is missing, and the containers.
 func short(s *tick.Sample) string {
 	var out []string
 	for i := range s.Pods {
@@ -121,8 +121,8 @@ func short(s *tick.Sample) string {
 	return strings.Join(out, ", ")
 }
 
-// complaint is what sample.errors has of a source.
-func complaint(s *tick.Sample, source string) string {
+// sourceError is the error of a source in sample.errors.
+func sourceError(s *tick.Sample, source string) string {
 	var out []string
 	for _, e := range s.Errors {
 		if e.Source == source {
@@ -146,8 +146,8 @@ func TestPods(t *testing.T) {
 	l := start(t)
 	x := l.collect()
 	s := x.Next().Sample // the first tick waits for the lists
-	if e := complaint(s, "pods") + complaint(s, "node") + complaint(s, "config"); e != "" || short(s) != "" {
-		t.Errorf("the first tick: %q, errors %q; want an empty list without a word", short(s), e)
+	if e := sourceError(s, "pods") + sourceError(s, "node") + sourceError(s, "config"); e != "" || short(s) != "" {
+		t.Errorf("the first tick: %q, errors %q; want an empty list without an error", short(s), e)
 	}
 	if *s.Capacity.MilliCPU != 48000 || *s.Allocatable.MemoryBytes != 195924424*1024 || s.Labels["kubernetes.io/hostname"] != l.node {
 		t.Errorf("node: %+v, %+v, %v", s.Capacity, s.Allocatable, s.Labels)
@@ -168,8 +168,8 @@ func TestPods(t *testing.T) {
 	l.until(x, "another class", pods("web reclaimed main"))
 	l.kubectl("annotate", "--overwrite", "pod", "web", "katalyst.kubewharf.io/qos_level=best_cores")
 	s = l.until(x, "no class", pods("web shared main"))
-	if e := strings.Join(s.Pods[0].Errors, ""); !strings.Contains(e, `"best_cores": want dedicated_cores`) || complaint(s, "pods") != "" {
-		t.Errorf("errors of the pod %q, of the tick %q; want the pod's alone", e, complaint(s, "pods"))
+	if e := strings.Join(s.Pods[0].Errors, ""); !strings.Contains(e, `"best_cores": want dedicated_cores`) || sourceError(s, "pods") != "" {
+		t.Errorf("errors of the pod %q, of the tick %q; want the pod's alone", e, sourceError(s, "pods"))
 	}
 	l.kubectl("annotate", "--overwrite", "pod", "web", "katalyst.kubewharf.io/qos_level=reclaimed_cores")
 	l.kubectl("delete", "pod", "web", "--wait=false")
@@ -192,8 +192,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// An API server that goes away leaves the last known list, and its age in the errors; a start without it takes no pod for
-// reclaimed. When it is back, so is everything.
+// While the API server is away, the last known list stays, with its age in the errors; a start without the server assumes no pod to be
+// reclaimed. When the server is back, so are all values.
 func TestServerAway(t *testing.T) {
 	l := start(t)
 	uid := l.pod("batch", l.node, "reclaimed_cores")
@@ -205,7 +205,7 @@ func TestServerAway(t *testing.T) {
 	seconds := regexp.MustCompile(`not reachable for ([3-9]|[1-9]\d)s \(`)
 	since := func(s *tick.Sample) string {
 		for _, source := range []string{"pods", "node"} {
-			if e := complaint(s, source); !seconds.MatchString(e) || !strings.Contains(e, "is stale") {
+			if e := sourceError(s, source); !seconds.MatchString(e) || !strings.Contains(e, "is stale") {
 				return fmt.Sprintf("%s: %q", source, e)
 			}
 		}
@@ -216,21 +216,21 @@ func TestServerAway(t *testing.T) {
 	fresh := l.collect()
 	s := fresh.Next().Sample
 	if short(s) != "pod"+uid+" shared no cluster "+fmt.Sprintf("%064x", 1) {
-		t.Errorf("a start without the server: %s; want the pod, and not taken for reclaimed", short(s))
+		t.Errorf("a start without the server: %s; want the pod, not assumed to be reclaimed", short(s))
 	}
-	if e := complaint(s, "pods"); !strings.Contains(e, "the pod list was never read: API server https://127.0.0.1:") || !strings.Contains(e, "connection refused") {
-		t.Errorf("errors %q; want it said that the list was never read", e)
+	if e := sourceError(s, "pods"); !strings.Contains(e, "the pod list was never read: API server https://127.0.0.1:") || !strings.Contains(e, "connection refused") {
+		t.Errorf("errors %q; want one that the list was never read", e)
 	}
-	if *s.Capacity.MilliCPU != 1000 || complaint(s, "node") == "" {
-		t.Errorf("capacity %+v, error %q; want the machine's own, and that it is", s.Capacity, complaint(s, "node"))
+	if *s.Capacity.MilliCPU != 1000 || sourceError(s, "node") == "" {
+		t.Errorf("capacity %+v, error %q; want the machine's own, and an error that names it", s.Capacity, sourceError(s, "node"))
 	}
 	for range 10 {
-		fresh.Next() // ticks flow
+		fresh.Next() // ticks continue
 	}
 
 	l.StartAPIServer()
 	well := func(s *tick.Sample) string {
-		if e := complaint(s, "pods") + complaint(s, "node") + complaint(s, "config"); e != "" {
+		if e := sourceError(s, "pods") + sourceError(s, "node") + sourceError(s, "config"); e != "" {
 			return e
 		}
 		return pods("batch reclaimed main")(s)
@@ -243,16 +243,16 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// Who may not read is told so in every tick, which is one nevertheless.
+// Without permission, every tick has the refusal as an error, and is complete otherwise.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	l := start(t)
 	l.kubeconfig = l.KubeconfigFor(l.namespace, "default")
 	s := l.collect().Next().Sample
-	// The client may try a watch before or after the list: the tick has whichever refusal came last.
+	// The client may try a watch before or after the list: the tick has the later refusal.
 	for source, what := range map[string]string{"pods": ` resource "pods"`, "node": ` resource "nodes"`, "config": ` resource "katalystcustomconfigs"`} {
-		if e := complaint(s, source); !strings.Contains(e, "was never read: API server") || !strings.Contains(e, "refuses") || !strings.Contains(e, "is forbidden") || !strings.Contains(e, what) {
-			t.Errorf("%s: %q; want that it is refused", source, e)
+		if e := sourceError(s, source); !strings.Contains(e, "was never read: API server") || !strings.Contains(e, "refuses") || !strings.Contains(e, "is forbidden") || !strings.Contains(e, what) {
+			t.Errorf("%s: %q; want the refusal", source, e)
 		}
 	}
 }

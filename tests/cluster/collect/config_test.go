@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// kcc makes a kind count.
+// kcc puts a kind into force.
 func kcc(resource string) string {
 	return fmt.Sprintf(`
 apiVersion: config.katalyst.kubewharf.io/v1alpha1
@@ -22,7 +22,7 @@ spec:
 `, resource, resource)
 }
 
-// aqc is an AdminQoSConfiguration that keeps so much CPU.
+// aqc is an AdminQoSConfiguration that reserves so much CPU.
 func aqc(name, cpu, selection string) string {
 	return fmt.Sprintf(`
 apiVersion: config.katalyst.kubewharf.io/v1alpha1
@@ -35,7 +35,7 @@ spec:
 `, name, selection, cpu)
 }
 
-// inForce is the configuration without what is said of the KatalystCustomConfigs.
+// inForce is the configuration without the status of the KatalystCustomConfigs.
 func inForce(s *tick.Sample) string {
 	var top struct {
 		Katalyst map[string]tick.Raw `json:"katalyst"`
@@ -57,19 +57,19 @@ func inForce(s *tick.Sample) string {
 func config(want string) func(*tick.Sample) string {
 	return func(s *tick.Sample) string {
 		if got := inForce(s); got != want {
-			return fmt.Sprintf("config %s; want %s; errors %q", got, want, complaint(s, "config"))
+			return fmt.Sprintf("config %s; want %s; errors %q", got, want, sourceError(s, "config"))
 		}
-		if e := complaint(s, "config"); e != "" {
+		if e := sourceError(s, "config"); e != "" {
 			return e
 		}
 		return ""
 	}
 }
 
-// frozen is the config with something wrong about it.
+// frozen is the config with an error.
 func frozen(want, problem string) func(*tick.Sample) string {
 	return func(s *tick.Sample) string {
-		if e := complaint(s, "config"); inForce(s) != want || !strings.Contains(e, problem) {
+		if e := sourceError(s, "config"); inForce(s) != want || !strings.Contains(e, problem) {
 			return fmt.Sprintf("config %s, errors %q; want %s and %q", inForce(s), e, want, problem)
 		}
 		return ""
@@ -80,7 +80,7 @@ func TestConfig(t *testing.T) {
 	l := start(t)
 	l.ApplyFile("../../../deploy/kubernetes/crds")
 	l.Established()
-	t.Cleanup(func() { l.Kubectl("delete", "kcc,aqc,ec", "--all", "-n", "default") }) // they are for all nodes
+	t.Cleanup(func() { l.Kubectl("delete", "kcc,aqc,ec", "--all", "-n", "default") }) // they apply to all nodes
 	state := filepath.Join(t.TempDir(), "state")
 	x := l.collect("--state", state)
 	l.until(x, "nothing", config(""))
@@ -89,7 +89,7 @@ func TestConfig(t *testing.T) {
 		return fmt.Sprintf(`{"adminQoSConfiguration":{"namespace":"default","name":%q,"config":{"reclaimedResourceConfig":{"enableReclaim":true,"reservedResourceForAllocate":{"cpu":%q}}}}`, name, cpu)
 	}
 	only := func(name, cpu string) string { return `{"katalyst":` + object(name, cpu) + `}}` }
-	// Without a KatalystCustomConfig it does not count.
+	// Without a KatalystCustomConfig it is not in force.
 	l.Apply(aqc("all", "5", ""))
 	for range 5 {
 		if s := x.Next().Sample; s.Config != nil {
@@ -122,10 +122,10 @@ spec:
 	l.Kubectl("delete", "kcc", "evictionconfigurations")
 	l.until(x, "one kind again", config(only("all", "6")))
 
-	// A second one for all nodes: nobody can say which is meant.
+	// A second one for all nodes: neither can be chosen.
 	l.Apply(aqc("more", "7", ""))
 	l.until(x, "a contradiction", frozen(only("all", "6"), "default/more and default/all are both for all nodes: what was in force stays"))
-	// The last good one outlasts a restart, as nothing else tells what it was.
+	// The last good value outlasts a restart, since no other source has it.
 	if err := x.End(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"polder/tests/cluster/pipe"
 )
 
-// What the guide creates holds within seconds, and its end restores the defaults.
+// The guide's objects take effect within seconds, and deleting them restores the defaults.
 func TestGuide(t *testing.T) {
 	l := start(t)
 	l.soon("the default", "5 met=true")
@@ -23,7 +23,7 @@ func TestGuide(t *testing.T) {
 		t.Errorf("kubectl get kcc:\n%s", out)
 	}
 
-	// A change of it; then a value that the schema takes, and that is none.
+	// A change of the object; then a value that the schema accepts, but evict does not.
 	patch := func(value string) {
 		l.Kubectl("patch", "ec", "-n", "default", "default", "--type=merge", "-p",
 			fmt.Sprintf(`{"spec":{"config":{"evictionPluginsConfig":{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_millicpu":%s}}}}}}`, value))
@@ -37,11 +37,11 @@ func TestGuide(t *testing.T) {
 	l.soon("its repair", "4 met=true")
 	l.valid("eviction-configuration", "True", "Normal", "", "")
 
-	// Two objects for all nodes.
+	// Two objects apply to all nodes.
 	l.create(strings.Replace(reclaimed[strings.Index(reclaimed, "---"):], "name: default", "name: other", 1))
 	l.valid("eviction-configuration", "False", "InvalidTargetConfig", "default/other and default/default are both for all nodes", `["default/default","default/other"]`)
 	l.stays("4 met=true")
-	for tool, times := range map[string]int{"collect": 1, "report": 1, "evict": 0} { // once a change, however many ticks there are
+	for tool, times := range map[string]int{"collect": 1, "report": 1, "evict": 0} { // once a change, whatever the number of ticks
 		got := 0
 		for line := range strings.Lines(l.Log()) {
 			if strings.Contains(line, "tool="+tool) && strings.Contains(line, "both for all nodes") {
@@ -49,7 +49,7 @@ func TestGuide(t *testing.T) {
 			}
 		}
 		if got != times {
-			t.Errorf("the contradiction is in %s's log %d times; want %d:\n%s", tool, got, times, l.Log())
+			t.Errorf("%s logs the contradiction %d times; want %d:\n%s", tool, got, times, l.Log())
 		}
 	}
 	l.Kubectl("delete", "ec", "-n", "default", "default")
@@ -68,13 +68,13 @@ func TestGuide(t *testing.T) {
 	})
 	for _, e := range l.newest().Eviction.Errors {
 		if strings.Contains(e, "numa") {
-			t.Errorf("NUMA nodes are looked at: %s", e)
+			t.Errorf("NUMA nodes are evaluated: %s", e)
 		}
 	}
 	l.soon("it leaves the rest", "5 met=true")
 }
 
-// Today's kind does the same, and goes before the guide's.
+// An object of today's kind does the same, and takes precedence over the guide's.
 func TestAdminQoSConfiguration(t *testing.T) {
 	l := start(t)
 	l.soon("the default", "5 met=true")
@@ -85,12 +85,12 @@ func TestAdminQoSConfiguration(t *testing.T) {
 	l.valid("eviction-configuration", "True", "Normal", "", "")
 	l.stays("8 met=false")
 	if out, err := l.TryKubectl(fmt.Sprintf(admin, "0"), "apply", "--server-side", "-f", "-"); err == nil {
-		t.Errorf("a threshold of 0 is taken by the API server: %s", out)
+		t.Errorf("the API server accepts a threshold of 0: %s", out)
 	}
 	l.Kubectl("patch", "aqc", "-n", "default", "all", "--type=merge", "-p", `{"spec":{"config":{"evictionConfig":{"memoryPressureEvictionConfig":{"numaFreeBelowWatermarkTimesThreshold":0}}}}}`)
 	l.valid("admin-qos", "False", "InvalidTargetConfig", "default/all: config.evictionConfig.memoryPressureEvictionConfig.numaFreeBelowWatermarkTimesThreshold: 0: want a whole number from 1", `["default/all"]`)
 	l.stays("8 met=false")
-	// One of a kind that nobody here reads, and one that does not agree with the first.
+	// An object of a kind that no tool reads, and one that contradicts the first.
 	l.Apply(strings.NewReplacer("eviction-configuration", "auth", "evictionconfigurations", "authconfigurations").Replace(reclaimed[:strings.Index(reclaimed, "---")]))
 	l.valid("auth", "Unknown", "TargetTypeNotRead", "its target is none that is read here", "")
 	l.Apply(strings.Replace(reclaimed[:strings.Index(reclaimed, "---")], "name: eviction-configuration", "name: again", 1))
@@ -105,8 +105,8 @@ func TestAdminQoSConfiguration(t *testing.T) {
 	l.soon("the end of it", "5 met=true")
 }
 
-// The status of a KatalystCustomConfig is one's own: another writer's is taken over with a word, its transition time stays where
-// the status does, and without the permission the tick says what is lacking.
+// report owns the status of a KatalystCustomConfig: it overwrites another writer's and logs it, keeps the transition time while the
+// status stays the same, and names the missing permission in the tick.
 func TestStatusOfOthers(t *testing.T) {
 	c := controlplane.Shared(t)
 	t.Cleanup(func() { c.Kubectl("delete", "kcc", "--all", "-n", "default") })
@@ -116,9 +116,9 @@ func TestStatusOfOthers(t *testing.T) {
 		t.Fatalf("%d: %s", status, body)
 	}
 	l := &lab{ControlPlane: c, t: t}
-	said := func(tool *pipe.Tool, verdict, want string) {
+	expect := func(tool *pipe.Tool, verdict, want string) {
 		t.Helper()
-		c.Eventually(controlplane.Soon, "report says "+want, func() string {
+		c.Eventually(controlplane.Soon, "report's state "+want, func() string {
 			in := &tick.Tick{V: tick.Version, Node: "n1", Time: time.Now(), Sample: &tick.Sample{Config: tick.Raw(`{"katalyst":{"customConfigs":[` + verdict + `]}}`)}}
 			out := tool.Put(in).Report.Targets[0]
 			if got := fmt.Sprint(out.State, " ", out.Error); !strings.HasPrefix(got, want) {
@@ -129,28 +129,28 @@ func TestStatusOfOthers(t *testing.T) {
 	}
 	const verdict = `{"namespace":"default","name":"eviction-configuration","observedGeneration":1,"valid":%v,"reason":%q}`
 	may := pipe.Start(t, "report", "--to", "kcc", "--node", "n1", "--kubeconfig", c.AccountFor("report", toKCC))
-	said(may, fmt.Sprintf(verdict, false, "InvalidTargetConfig"), "written")
+	expect(may, fmt.Sprintf(verdict, false, "InvalidTargetConfig"), "written")
 	l.valid("eviction-configuration", "False", "InvalidTargetConfig", "", "")
 	if got := c.Kubectl("get", "kcc", "-n", "default", "eviction-configuration", "-o", `jsonpath={range .status.conditions[*]}{.type} {.lastTransitionTime},{end}`); got != "Valid 2020-01-01T00:00:00Z,Other ," {
-		t.Errorf("conditions %q; want the old transition time, and the other one as it was", got)
+		t.Errorf("conditions %q; want the old transition time, and the other condition unchanged", got)
 	}
 	if !strings.Contains(may.Log(), "taking over a status that somebody else has written") || !strings.Contains(may.Log(), "somebody") {
 		t.Errorf("the log does not name the other writer: %s", may.Log())
 	}
-	// The server away: what is due waits, and is written when it is back.
+	// While the server is away, a write waits, and is made when the server is back.
 	c.StopAPIServer()
-	said(may, fmt.Sprintf(verdict, true, "Normal"), "failed default/eviction-configuration: ")
+	expect(may, fmt.Sprintf(verdict, true, "Normal"), "failed default/eviction-configuration: ")
 	c.StartAPIServer()
-	said(may, fmt.Sprintf(verdict, true, "Normal"), "written")
+	expect(may, fmt.Sprintf(verdict, true, "Normal"), "written")
 	l.valid("eviction-configuration", "True", "Normal", "", "")
-	// One that is gone is nobody's business.
+	// An object that is gone is ignored.
 	c.Kubectl("delete", "kcc", "-n", "default", "eviction-configuration")
-	said(may, fmt.Sprintf(verdict, false, "Again"), "unchanged")
+	expect(may, fmt.Sprintf(verdict, false, "Again"), "unchanged")
 
 	mayNot := pipe.Start(t, "report", "--to", "kcc", "--node", "n1", "--kubeconfig", c.AccountFor("report"))
-	said(mayNot, fmt.Sprintf(verdict, true, "Normal"), "failed default/eviction-configuration: katalystcustomconfigs.config.katalyst.kubewharf.io \"eviction-configuration\" is forbidden")
-	said(mayNot, fmt.Sprintf(verdict, true, "Normal"), "failed")
+	expect(mayNot, fmt.Sprintf(verdict, true, "Normal"), "failed default/eviction-configuration: katalystcustomconfigs.config.katalyst.kubewharf.io \"eviction-configuration\" is forbidden")
+	expect(mayNot, fmt.Sprintf(verdict, true, "Normal"), "failed")
 	if !strings.Contains(mayNot.Log(), "for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch") {
-		t.Errorf("the log does not say what is lacking: %s", mayNot.Log())
+		t.Errorf("the log does not name the missing permission: %s", mayNot.Log())
 	}
 }

@@ -1,5 +1,5 @@
-// Package config shows configuration on the fly: what the colocation guide has one create changes the thresholds of running
-// tools, and an object that is no good says so in its own status.
+// Package config tests configuration at run time: the colocation guide's objects change the thresholds of running tools, and an invalid
+// object has its error in its own status.
 package config
 
 import (
@@ -19,7 +19,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// The guide's two texts, as they stand there.
+// The guide's two texts, unchanged.
 const (
 	reclaimed = `apiVersion: config.katalyst.kubewharf.io/v1alpha1
 kind: KatalystCustomConfig
@@ -101,7 +101,7 @@ spec:
       limits: {resource.katalyst.kubewharf.io/reclaimed_millicpu: 24k}
 `
 
-// lab is a control plane with the running pipe of one idle node of 8 CPUs, of which the reclaimed side is offered 4.
+// lab is a control plane with the running pipe of one idle node of 8 CPUs, of which 4 are offered to reclaimed pods.
 type lab struct {
 	*controlplane.ControlPlane
 	t     *testing.T
@@ -112,7 +112,7 @@ type lab struct {
 	stop  func() // ends the pipe
 }
 
-// The tests share a control plane, one after the other: the objects of Katalyst's configuration are for all nodes.
+// The tests share a control plane and run one after the other: the objects of Katalyst's configuration apply to all nodes.
 func TestMain(m *testing.M) {
 	controlplane.Main(m, controlplane.Options{}, func(c *controlplane.ControlPlane) {
 		c.ApplyFile("../../../deploy/kubernetes/crds")
@@ -120,10 +120,10 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// toKCC has the chart give report what it needs for --to kcc.
+// toKCC makes the chart grant report the permissions for --to kcc.
 const toKCC = "report.to={kcc}"
 
-// offered is what advise offers on that machine, in milli-CPU.
+// offered is advise's offer on that machine, in milli-CPU.
 const offered = 4000
 
 func start(t *testing.T) *lab {
@@ -140,7 +140,7 @@ func start(t *testing.T) *lab {
 	return l
 }
 
-// idleMachine is the root of a machine that does nothing.
+// idleMachine is the root of an idle machine.
 func idleMachine(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -212,7 +212,7 @@ func (l *lab) run(pipeline string) {
 	})
 }
 
-// Write takes the pipe's logs.
+// Write receives the pipe's logs.
 func (l *lab) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,7 +231,7 @@ func (l *lab) newest() *tick.Tick {
 	return l.last
 }
 
-// threshold is that of the reclaimed CPU, in times of what is offered, and whether it is met.
+// threshold is the reclaimed CPU's threshold, as a multiple of the offer, and whether it is met.
 func (l *lab) threshold() string {
 	t := l.newest()
 	if t == nil || t.Eviction == nil {
@@ -245,7 +245,7 @@ func (l *lab) threshold() string {
 	return fmt.Sprintf("not measured: %q", t.Eviction.Errors)
 }
 
-// soon waits until the pipe has a threshold, and says how long that took.
+// soon waits until the pipe has a threshold, and logs how long that took.
 func (l *lab) soon(what, want string) {
 	l.t.Helper()
 	begun := time.Now()
@@ -273,13 +273,13 @@ func (l *lab) valid(name, status, reason, message, invalid string) {
 			`jsonpath={range .status.conditions[?(@.type=="Valid")]}{.status}|{.reason}|{.message}{end}|{.status.invalidTargetConfigList}|{.status.observedGeneration}|{.metadata.generation}`)
 		parts := strings.Split(got, "|")
 		if len(parts) != 6 || parts[0] != status || parts[1] != reason || !strings.Contains(parts[2], message) || parts[3] != invalid || parts[4] != parts[5] {
-			return fmt.Sprintf("it says %q", got)
+			return fmt.Sprintf("the error is %q", got)
 		}
 		return ""
 	})
 }
 
-// stays looks at a few more ticks.
+// stays checks a few more ticks.
 func (l *lab) stays(want string) {
 	l.t.Helper()
 	l.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// The ConfigMaps of Koordinator's guides, as they stand there.
+// The ConfigMaps of Koordinator's guides, unchanged.
 const (
 	sloMemory = `apiVersion: v1
 kind: ConfigMap
@@ -82,7 +82,7 @@ data:
 `
 )
 
-// follow starts a collect that follows the ConfigMap, as a node's agent may.
+// follow starts a collect that follows the ConfigMap, with the permissions of a node's agent.
 func follow(t *testing.T, c *controlplane.ControlPlane, kubeconfig, state string) *lab {
 	t.Helper()
 	l := &lab{ControlPlane: c, t: t}
@@ -91,7 +91,7 @@ func follow(t *testing.T, c *controlplane.ControlPlane, kubeconfig, state string
 	return l
 }
 
-// settled waits until the strategies are as wanted, also where the API server starts meanwhile, in the form "field=value field=value", and the errors about configuration are.
+// settled waits until the strategies are the expected ones, in the form "field=value field=value", and so are the configuration errors.
 func (l *lab) settled(what, want string, problems ...string) {
 	l.t.Helper()
 	begun := time.Now()
@@ -150,18 +150,18 @@ func inShort(s *sloconfig.Strategies) string {
 
 const sloName = "koordinator-system/slo-controller-config"
 
-// What the guides have one create holds within a second, what is wrong is named and the last good stays, and its end is the
-// defaults.
+// The guides' ConfigMaps take effect within a second; errors are named and keep the last good value; deleting the ConfigMap restores
+// the defaults.
 func TestSLOConfig(t *testing.T) {
 	c := controlplane.Shared(t)
 	c.MakeNode("n1", "8", "16Gi", "kubernetes.io/batch-cpu", "4k", "kubernetes.io/batch-memory", "8Gi", "kubernetes.io/mid-cpu", "1k")
 	state := filepath.Join(t.TempDir(), "state")
 
-	// Without the permission, which the chart gives with policy=koordinator, it is not known what there is: no strategies, and an error.
+	// Without the permission, which the chart grants with policy=koordinator, the state is unknown: no strategies, and an error.
 	kubeconfig := c.AccountFor("collect")
 	l := follow(t, c, kubeconfig, state)
 	l.settled("no permission", "", "the ConfigMap "+sloName+" was never read: API server")
-	c.AccountFor("collect", "policy=koordinator") // has another account with the role, which the first one gets, too
+	c.AccountFor("collect", "policy=koordinator") // binds the role to another account, and so to the first one
 	role := strings.TrimPrefix(c.Kubectl("get", "role", "-n", "koordinator-system", "-o", "name"), "role.rbac.authorization.k8s.io/")
 	c.Kubectl("create", "rolebinding", "later", "-n", "koordinator-system", "--role="+role,
 		"--serviceaccount="+controlplane.Namespace+":polder-collect")
@@ -173,7 +173,7 @@ func TestSLOConfig(t *testing.T) {
 
 	l.create(sloMemory)
 	l.settled("the guide on memory", "from="+sloName+" colocation=true disabled=false reclaim=60 threshold=true evict=70 lower=none")
-	// As its guide says: kubectl patch --patch "$(cat configmap.yaml)".
+	// The guide's command: kubectl patch --patch "$(cat configmap.yaml)".
 	l.Kubectl("patch", "cm", "-n", "koordinator-system", "slo-controller-config", "--patch", sloSatisfaction)
 	l.settled("the guide on CPU satisfaction", "colocation=true threshold=true evict=70 lower=60 upper=80 window=60")
 	l.Kubectl("patch", "cm", "-n", "koordinator-system", "slo-controller-config", "--patch", sloOff)
@@ -200,10 +200,10 @@ func TestSLOConfig(t *testing.T) {
 	l.Kubectl("label", "node", "n1", "node.koordinator.sh/cpu-reclaim-ratio-", "example.com/size-")
 	l.settled("the cluster's again", "reclaim=50 entry=")
 	if log := l.Log(); strings.Count(log, "that are not supported") != 1 || !strings.Contains(log, "host-application-config, resource-qos-config: clusterStrategy.beClass.cpuQOS.groupIdentity") {
-		t.Errorf("what is not supported is not in the log once:\n%s", log)
+		t.Errorf("the log does not name the unsupported field once:\n%s", log)
 	}
 
-	// Edits that are no good: the key's last good document stays, and the others' changes hold.
+	// Invalid edits: the key's last good document stays, and changes of other keys take effect.
 	patch := func(data string) {
 		l.Kubectl("patch", "cm", "-n", "koordinator-system", "slo-controller-config", "--type=merge", "-p", `{"data":`+data+`}`)
 	}
@@ -212,15 +212,15 @@ func TestSLOConfig(t *testing.T) {
 	l.settled("a bad value", "colocation=true reclaim=50 evict=80", bad)
 	patch(`{"colocation-config":"{\"enable\":true"}`)
 	l.settled("no JSON", "colocation=true reclaim=50 evict=80", "colocation-config: it is no JSON: unexpected end of JSON input: the last good one stays in force")
-	if n := strings.Count(l.Log(), strings.TrimPrefix(bad, sloName+": ")); n != 1 { // many ticks have had it, until the next one
-		t.Errorf("it is in the log %d times; want once:\n%s", n, l.Log())
+	if n := strings.Count(l.Log(), strings.TrimPrefix(bad, sloName+": ")); n != 1 { // many ticks contain the error, until the next one
+		t.Errorf("it is logged %d times; want once:\n%s", n, l.Log())
 	}
 	patch(`{"colocation-config":"{\"enable\":true,\"cpuReclaimThresholdPercent\":40,\"nodeConfigs\":[{\"nodeSelector\":{},\"degradeTimeMinutes\":0,\"cpuReclaimThresholdPercent\":10}]}"}`)
 	l.settled("a bad entry", "colocation=true reclaim=40 entry=", "colocation-config: nodeConfigs[0].degradeTimeMinutes: 0: want 1 to 1000000: the cluster's strategy holds in its place")
 	patch(`{"colocation-config":"{\"enable\":true,\"cpuReclaimThresholdPercent\":-1}"}`)
 	l.settled("bad again", "reclaim=40", "the last good one stays in force")
 
-	// A restart, while the server is away and after: the last good stays.
+	// A restart while the server is away, and its return: the last good value stays.
 	l.stop()
 	c.StopAPIServer()
 	l = follow(t, c, kubeconfig, state)
@@ -233,7 +233,7 @@ func TestSLOConfig(t *testing.T) {
 
 	l.Kubectl("delete", "cm", "-n", "koordinator-system", "slo-controller-config")
 	l.settled("its end", "from="+sloName+"_(absent) colocation=false reclaim=60 threshold=false evict=70 be=false")
-	// What was good is forgotten with it.
+	// The last good values are forgotten with the ConfigMap.
 	l.create(strings.Replace(sloMemory, `"enable": true`, `"enable": 1`, 1))
-	l.settled("a new one that is no good", "from="+sloName+" colocation=false threshold=true", "colocation-config: enable: got number: want true or false: none before it was good: the defaults hold, with nothing enabled")
+	l.settled("a new, invalid ConfigMap", "from="+sloName+" colocation=false threshold=true", "colocation-config: enable: got number: want true or false: none before it was good: the defaults hold, with nothing enabled")
 }

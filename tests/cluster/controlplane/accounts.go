@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Namespace is where the chart's accounts are.
+// Namespace is the namespace of the chart's accounts.
 const Namespace = "polder-system"
 
 // accounts are the releases of the chart whose accounts a control plane has, by their values.
@@ -24,9 +24,9 @@ type accounts struct {
 	releases map[string]string
 }
 
-// AccountFor makes the chart's service account of a tool (collect, evict, report) or of the fleet controller, with the roles that the chart
-// gives it under these values ("report.taintNode=true"), waits until the server knows them, and returns the path of a kubeconfig. Accounts
-// under different values are different ones, and those under the same values one. The chart's admission policies are not installed.
+// AccountFor makes the chart's service account of a tool (collect, evict, report) or of the fleet controller, with the chart's roles for
+// these values ("report.taintNode=true"), waits until the server knows them, and returns the path of a kubeconfig. Each set of values has
+// one account, which differs from those of other values. The chart's admission policies are not installed.
 func (c *ControlPlane) AccountFor(tool string, values ...string) string {
 	c.Helper()
 	name := c.Release(values...) + "-" + tool
@@ -123,10 +123,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// KubeconfigFor writes a kubeconfig with a fresh token of a service account, which must be there, and returns its path.
+// KubeconfigFor writes a kubeconfig with a new token of a service account, which must exist, and returns its path.
 func (c *ControlPlane) KubeconfigFor(namespace, serviceAccount string) string {
 	c.Helper()
-	// Each has a file of its own: another test may just be reading its own of the same account.
+	// Each call writes another file: another test may be reading its own for the same account.
 	f, err := os.CreateTemp(c.dir, namespace+"."+serviceAccount+"-*.kubeconfig")
 	if err != nil {
 		c.Fatal(err)
@@ -138,7 +138,7 @@ func (c *ControlPlane) KubeconfigFor(namespace, serviceAccount string) string {
 	return f.Name()
 }
 
-// Token is a fresh token of a service account, good for an hour.
+// Token returns a new token of a service account, valid for an hour.
 func (c *ControlPlane) Token(namespace, serviceAccount string) string {
 	c.Helper()
 	path := fmt.Sprintf("/api/v1/namespaces/%s/serviceaccounts/%s/token", namespace, serviceAccount)
@@ -151,8 +151,8 @@ func (c *ControlPlane) Token(namespace, serviceAccount string) string {
 	return request.Status.Token
 }
 
-// auditPolicy has the API server log the requests for evictions, and nothing else: as it receives them, so that whoever has seen what
-// came of a request finds it in the log.
+// auditPolicy makes the API server log the requests for evictions, and nothing else. It logs them on receipt, so that a test that has
+// seen the result of a request finds it in the log.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted, ResponseComplete]
@@ -184,7 +184,7 @@ func (c *ControlPlane) Evictions(namespace string) int {
 
 // etcdReady asks etcd whether it has a leader.
 func (p *Plane) etcdReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // whoever else has the port may never answer
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // another program that has the port may never answer
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/readyz", p.ports.etcd), nil)
 	if err != nil {
@@ -201,7 +201,7 @@ func (p *Plane) etcdReady(ctx context.Context) error {
 	return nil
 }
 
-// Grant gives a service account, which must be there, the chart's cluster role of a tool under these values.
+// Grant gives a service account, which must exist, the chart's cluster role of a tool under these values.
 func (c *ControlPlane) Grant(namespace, serviceAccount, tool string, values ...string) {
 	c.Helper()
 	role := c.Release(values...) + "-" + tool

@@ -45,7 +45,7 @@ func newAuthority(dir string) (*authority, error) {
 	return a, writePEM(a.path(), "CERTIFICATE", der)
 }
 
-// path is the authority's own certificate's.
+// path is the path of the authority's own certificate.
 func (a *authority) path() string { return filepath.Join(a.dir, "ca.crt") }
 
 // issue makes a certificate for a server on loopback and for a client with this name and these groups, in files of that name.

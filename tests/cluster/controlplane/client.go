@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// client speaks plain HTTP: what a test wants to see is the API itself.
+// client uses plain HTTP, because tests check the API itself.
 type client struct {
 	http   *http.Client
 	server string
@@ -31,7 +31,7 @@ func newClient(server string, ca *authority, token string) (*client, error) {
 	return &client{http: &http.Client{Transport: transport, Timeout: 30 * time.Second}, server: server, token: token}, nil
 }
 
-// do sends body, JSON unless contentType says otherwise, and returns the answer's status and body.
+// do sends body, as JSON unless contentType is set, and returns the response's status and body.
 func (c *client) do(ctx context.Context, method, path, contentType, body string) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.server+path, strings.NewReader(body))
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *client) do(ctx context.Context, method, path, contentType, body string)
 	return resp.StatusCode, answer, err
 }
 
-// must is do where the status has to be one of success.
+// must is do with an error for every status but success.
 func (c *client) must(ctx context.Context, method, path, contentType, body string) ([]byte, error) {
 	status, answer, err := c.do(ctx, method, path, contentType, body)
 	if err == nil && status/100 != 2 {
@@ -77,7 +77,7 @@ func (c *ControlPlane) API(method, path, body string) (int, []byte) {
 	return status, answer
 }
 
-// TryAPI is API where failure is a result: for goroutines, which may not end a test.
+// TryAPI is API for callers that handle failure: for goroutines, which must not end a test.
 func (c *ControlPlane) TryAPI(ctx context.Context, method, path, body string) (int, []byte, error) {
 	contentType := "application/json"
 	if method == http.MethodPatch {
@@ -108,7 +108,7 @@ func (c *ControlPlane) Kubectl(args ...string) string {
 	return out
 }
 
-// TryKubectl is Kubectl with something on standard input, and where failure is a result.
+// TryKubectl is Kubectl with standard input, for callers that handle failure.
 func (c *ControlPlane) TryKubectl(stdin string, args ...string) (string, error) {
 	kubectls.Add(1)
 	cmd := c.KubectlCommand(context.Background(), args...)
@@ -124,7 +124,7 @@ func (c *ControlPlane) TryKubectl(stdin string, args ...string) (string, error) 
 // KubectlCommand is kubectl as the administrator, not started yet.
 func (p *Plane) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(p.programs, "kubectl"), args...)
-	// kubectl keeps what the server offers under $HOME; that must be this server's.
+	// kubectl caches the server's API lists under $HOME; the cache must be this server's.
 	cmd.Env = append(strings.Fields(neverGarbage), "PATH=/usr/bin:/bin", "HOME="+p.dir, "KUBECONFIG="+p.Kubeconfig())
 	return cmd
 }
@@ -143,12 +143,12 @@ func (c *ControlPlane) ApplyFile(path string) {
 	c.Kubectl("apply", "--server-side", "-f", path)
 }
 
-// Soon is a limit for what takes seconds on a calm machine: a wait that succeeds never takes longer for it.
+// Soon is a limit for what takes seconds on an idle machine: a wait that succeeds never takes longer for it.
 const Soon = 2 * time.Minute
 
-// pollInterval is how often Eventually looks: a question to the API server takes a millisecond or two. A look that takes longer, such as at
-// hundreds of objects, takes from the CPU that what is waited for may want: after it there is a rest of the same length, and twice that where
-// kubectl was asked, which takes a hundred times as much.
+// pollInterval is how often Eventually polls: a request to the API server takes a millisecond or two. A longer poll, such as of hundreds
+// of objects, takes CPU that the awaited work may need: after it Eventually waits for the same time, and for twice that time after
+// kubectl, which takes a hundred times as much.
 const (
 	pollInterval = 25 * time.Millisecond
 	mostRest     = 2 * time.Second
@@ -157,8 +157,8 @@ const (
 // kubectls counts the calls of kubectl by this process.
 var kubectls atomic.Int64
 
-// rest is how long to wait until the next look. The count is of all tests that run side by side; what another one asks makes no rest longer
-// than twice the own look.
+// rest is how long to wait until the next poll. The count includes all parallel tests; the calls of others lengthen it to no more
+// than twice the poll's own time.
 func rest(before int64, took time.Duration) time.Duration {
 	if kubectls.Load() != before {
 		took *= 2
@@ -166,7 +166,7 @@ func rest(before int64, took time.Duration) time.Duration {
 	return min(max(pollInterval, took), mostRest)
 }
 
-// Eventually waits until condition returns "", and fails with what it returned last. With a limit of 0 it has to hold now.
+// Eventually waits until condition returns "", and fails with its last result. With a limit of 0 it has to hold now.
 func (c *ControlPlane) Eventually(limit time.Duration, what string, condition func() string) {
 	c.Helper()
 	Eventually(c.TB, limit, what, condition)

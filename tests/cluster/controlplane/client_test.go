@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// After a look there is a rest as long as it took, after one by kubectl twice as long, within bounds.
+// After a poll Eventually waits as long as it took, after one by kubectl twice as long, within bounds.
 func TestRest(t *testing.T) {
 	before := kubectls.Load()
 	check := func(how string, wants map[time.Duration]time.Duration) {
 		t.Helper()
 		for took, want := range wants {
 			if got := rest(before, took); got != want {
-				t.Errorf("%s, after a look of %s: %s, want %s", how, took, got, want)
+				t.Errorf("%s, after a poll of %s: %s, want %s", how, took, got, want)
 			}
 		}
 	}

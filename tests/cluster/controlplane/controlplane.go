@@ -1,5 +1,5 @@
-// Package controlplane runs Kubernetes' own control plane for tests: etcd and kube-apiserver on loopback, where asked for
-// kube-scheduler and kube-controller-manager too. scripts/setup-cluster builds the programs; $POLDER_CLUSTER is their directory.
+// Package controlplane runs Kubernetes' own control plane for tests: etcd and kube-apiserver on loopback, and on request
+// kube-scheduler and kube-controller-manager. scripts/setup-cluster builds the programs; $POLDER_CLUSTER is their directory.
 package controlplane
 
 import (
@@ -18,20 +18,20 @@ import (
 	"polder/tests/stale"
 )
 
-// Options say what runs beside etcd and kube-apiserver.
+// Options select what runs beside etcd and kube-apiserver.
 type Options struct {
 	// Scheduler runs kube-scheduler, with its default configuration if SchedulerConfig names no file.
 	Scheduler bool
 	// SchedulerConfig is the path of a KubeSchedulerConfiguration; its clientConnection and leaderElection are replaced.
 	SchedulerConfig string
 	// ControllerManager runs kube-controller-manager: disruption budgets, DaemonSets, service accounts of new namespaces,
-	// garbage collection. Nodes made by hand stay ready for an hour: that is its grace period.
+	// garbage collection. Nodes without a kubelet stay ready for an hour: that is its grace period.
 	ControllerManager bool
-	// APIServerFlags are more of kube-apiserver's.
+	// APIServerFlags are further flags of kube-apiserver.
 	APIServerFlags []string
 }
 
-// startLimit is for a machine under load; it takes some 3 s.
+// startLimit allows for a loaded machine; a start takes some 3 s.
 const startLimit = 3 * time.Minute
 
 // ControlPlane is a running control plane, bound to the test that its helpers fail.
@@ -48,13 +48,13 @@ type Plane struct {
 	ports    ports
 	ca       *authority
 	client   *client
-	shared   bool // more tests follow the one that uses it
+	shared   bool // more tests follow the current one
 	accounts accounts
 
 	etcd, apiserver, scheduler, manager *program.Program
 }
 
-// Start starts a control plane that ends with the test, or skips the test where nobody asked for one.
+// Start starts a control plane that ends with the test, or skips the test if no cluster was asked for.
 func Start(t testing.TB, options Options) *ControlPlane {
 	t.Helper()
 	Need(t, programs...)
@@ -76,18 +76,18 @@ func Open(options Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := stale.Remove(os.TempDir(), prefix, os.RemoveAll); err != nil { // their programs died with them
+	if err := stale.Remove(os.TempDir(), prefix, os.RemoveAll); err != nil { // their programs have ended with them
 		return nil, err
 	}
 	options.Scheduler = options.Scheduler || options.SchedulerConfig != ""
 	var p *Plane
-	// Between a port's choice and its use another process may take it.
+	// Another process may take a port between its choice and its use.
 	for range 3 {
 		p = &Plane{programs: dir, options: options}
 		if err = p.start(); err == nil {
 			return p, nil
 		}
-		_ = p.Close() // the error is the one of the start
+		_ = p.Close() // the start's error is returned
 		if !strings.Contains(err.Error(), "address already in use") {
 			break
 		}
@@ -95,14 +95,14 @@ func Open(options Options) (*Plane, error) {
 	return nil, fmt.Errorf("start a control plane: %w", err)
 }
 
-// For is the control plane with helpers that fail t. At the end of t it looks at what became of the programs.
+// For returns the control plane with helpers that fail t. At the end of t it checks the programs.
 func (p *Plane) For(t testing.TB) *ControlPlane {
 	t.Helper()
 	t.Cleanup(func() { p.check(t) })
 	return &ControlPlane{TB: t, Plane: p}
 }
 
-// start makes all files and starts all programs.
+// start writes all files and starts all programs.
 func (p *Plane) start() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), startLimit, fmt.Errorf("after %s", startLimit))
 	defer cancel()
@@ -116,11 +116,11 @@ func (p *Plane) start() error {
 	if p.etcd, err = p.run("etcd", p.etcdFlags()); err != nil {
 		return err
 	}
-	// kube-apiserver, started at once, would be refused a connection and wait a second before it tries again.
+	// kube-apiserver, if started at once, would be refused a connection and wait a second before its next attempt.
 	if err := p.etcd.Await(ctx, p.etcdReady); err != nil {
 		return err
 	}
-	// Without etcd kube-apiserver waits in vain: its start ends where etcd does.
+	// Without etcd kube-apiserver never becomes ready: its start ends when etcd does.
 	ctx, hopeless := context.WithCancelCause(ctx)
 	defer hopeless(nil)
 	go func() {
@@ -149,8 +149,8 @@ func (p *Plane) start() error {
 	return nil
 }
 
-// seldomGarbage has Go's programs that live for minutes collect garbage seldom, neverGarbage those that live for a moment do so not at all
-// (but for one that grows): that is a good part of the CPU time of either.
+// seldomGarbage makes Go programs that live for minutes collect garbage seldom, neverGarbage those that live for a moment not at all
+// (unless one grows): this saves much of the CPU time of either.
 const (
 	seldomGarbage = "GOGC=400"
 	neverGarbage  = "GOGC=off GOMEMLIMIT=500MiB"
@@ -190,7 +190,7 @@ func (p *Plane) Close() error {
 	return os.RemoveAll(p.dir)
 }
 
-// check fails the test where a program ended by itself, and shows all logs' ends where the test failed.
+// check fails the test if a program ended by itself, and prints the ends of all logs if the test failed.
 func (p *Plane) check(t testing.TB) {
 	t.Helper()
 	for _, one := range p.all() {
@@ -235,7 +235,7 @@ func (c *ControlPlane) StopAPIServer() {
 	}
 	c.apiserver.Kill()
 	c.atEndOfShared(func() {
-		if !c.apiserver.Running() { // the test has failed before it started it again
+		if !c.apiserver.Running() { // the test failed before it started the server again
 			c.StartAPIServer()
 		}
 	})
@@ -254,14 +254,14 @@ func (c *ControlPlane) StartAPIServer() {
 	}
 }
 
-// FreezeAPIServer stops the API server in the middle of what it does: connections stay open, and nothing answers.
+// FreezeAPIServer suspends the API server: connections stay open, and requests get no answer.
 func (c *ControlPlane) FreezeAPIServer() {
 	c.Helper()
 	c.signal(syscall.SIGSTOP)
 	c.atEndOfShared(c.ThawAPIServer)
 }
 
-// ThawAPIServer lets it go on.
+// ThawAPIServer resumes it.
 func (c *ControlPlane) ThawAPIServer() { c.signal(syscall.SIGCONT) }
 
 func (c *ControlPlane) signal(signal syscall.Signal) {

@@ -13,7 +13,7 @@ import (
 
 const soon = Soon
 
-// Most tests share a control plane, whose scheduler has the shape of configuration that a shipped file has.
+// Most tests share a control plane, whose scheduler configuration has the form of a shipped file.
 func TestMain(m *testing.M) {
 	Main(m, Options{SchedulerConfig: "testdata/scheduler.yaml"}, nil)
 }
@@ -36,7 +36,7 @@ spec:
           spec: {type: object, properties: {size: {type: integer}}}
 `
 
-// pod is a pod with a request, and more fields of its spec where there are any.
+// pod is a pod with a request, and optional further fields of its spec.
 func pod(name, cpu, more string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -84,7 +84,7 @@ func TestScheduler(t *testing.T) {
 	c.Apply(pod("big", "cpu: 3", "  schedulerName: first\n"))
 	c.bound(t, "big", "n1")
 	c.Apply(pod("thing", "cpu: 100m", "  schedulerName: second\n"))
-	c.bound(t, "thing", "n2") // the emptier one
+	c.bound(t, "thing", "n2") // the less loaded node
 	c.Apply(pod("toobig", "cpu: 3", "  schedulerName: second\n"))
 	c.Eventually(soon, "toobig is refused", func() string {
 		message := c.Kubectl("get", "pod", "toobig", "-o", `jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}`)
@@ -96,7 +96,7 @@ func TestScheduler(t *testing.T) {
 	t.Logf("%d MiB resident: %v", resident(c), c.ResidentBytes())
 }
 
-// Without a controller-manager its part is written by hand.
+// Without a controller-manager the test writes its part.
 func TestEviction(t *testing.T) {
 	evict(t, Shared(t), false)
 }
@@ -138,7 +138,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: guarded}}}
 	t.Logf("%d MiB resident: %v", resident(c), c.ResidentBytes())
 }
 
-// A service account can do what its role says, and is refused all else.
+// A service account can do what its role allows, and is refused everything else.
 func TestServiceAccount(t *testing.T) {
 	c := Shared(t)
 	c.MakeNode("n1", "4", "8Gi")
@@ -171,7 +171,7 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 	}
 }
 
-// With a controller-manager, in a namespace that it furnishes. What a control plane started ends with it, and its files go.
+// With a controller-manager, in a namespace that it completes. The programs and files of a control plane end with it.
 func TestClose(t *testing.T) {
 	Need(t, programs...)
 	start := time.Now()
@@ -201,7 +201,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A port that another process takes between its choice and its use costs another try, of each program's.
+// A port that another process takes between its choice and its use costs another attempt, for each program.
 func TestPortTaken(t *testing.T) {
 	Need(t, programs...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -223,12 +223,12 @@ func TestPortTaken(t *testing.T) {
 	defer func() { choosePorts = freePorts }()
 	c := Start(t, Options{})
 	if tries != 3 {
-		t.Errorf("%d tries", tries)
+		t.Errorf("%d attempts", tries)
 	}
 	t.Run("outage", func(t *testing.T) { outage(t, c.Plane.For(t)) })
 }
 
-// Away, and back with all data; then silent, and back.
+// The server is away, and back with all data; then suspended, and back.
 func outage(t *testing.T, c *ControlPlane) {
 	c.MakeNode("n1", "4", "8Gi")
 	c.Kubectl("create", "configmap", "kept", "--from-literal=a=b")

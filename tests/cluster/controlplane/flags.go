@@ -15,7 +15,7 @@ const adminToken = "polder-test-admin"
 
 func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
 
-// prepare makes ports, keys, certificates and configuration files.
+// prepare chooses ports, and writes keys, certificates and configuration files.
 func (p *Plane) prepare() error {
 	var err error
 	if p.ports, err = choosePorts(); err != nil {
@@ -58,7 +58,7 @@ func (p *Plane) prepare() error {
 	return p.schedulerConfig()
 }
 
-// Kubeconfig is the path of the administrator's.
+// Kubeconfig is the path of the administrator's kubeconfig.
 func (p *Plane) Kubeconfig() string { return p.path("admin.kubeconfig") }
 
 // CA is the path of the certificate of the authority that signs all others.
@@ -89,13 +89,13 @@ func (p *Plane) etcdFlags() []string {
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", p.ports.etcd), fmt.Sprintf("http://127.0.0.1:%d", p.ports.peer)
 	return []string{
 		"--data-dir", p.path("etcd"), "--unsafe-no-fsync", "--log-level=warn",
-		"--heartbeat-interval=10", "--election-timeout=100", // it waits that long before it elects itself, the one member
+		"--heartbeat-interval=10", "--election-timeout=100", // the only member waits that long before it elects itself
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
 	}
 }
 
-// apiserverFlags leave the admission plugins as they are by default, and add what keeps a kubelet to its own node.
+// apiserverFlags leave the admission plugins at their default, and add the one that restricts a kubelet to its own node.
 func (p *Plane) apiserverFlags() []string {
 	return append([]string{
 		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", p.ports.etcd),
@@ -114,11 +114,11 @@ func (p *Plane) apiserverFlags() []string {
 	}, p.options.APIServerFlags...)
 }
 
-// managerFlags are for one instance that need not be asked for its health.
+// managerFlags are for one instance without health checks.
 func (p *Plane) managerFlags() []string {
 	return []string{
 		"--kubeconfig=" + p.path("kube-controller-manager.kubeconfig"), "--leader-elect=false", "--secure-port=0",
-		"--use-service-account-credentials=true", // each controller with its own role, as installers do it
+		"--use-service-account-credentials=true", // each controller with its own role, as installers configure it
 		"--service-account-private-key-file=" + p.path("accounts.key"), "--root-ca-file=" + p.ca.path(),
 		"--node-monitor-grace-period=1h", "--node-startup-grace-period=1h",
 	}
@@ -128,8 +128,8 @@ func (p *Plane) schedulerFlags() []string {
 	return []string{"--config=" + p.path("scheduler.yaml"), "--leader-elect=false", "--secure-port=0"}
 }
 
-// schedulerConfig writes the configuration with the way to this API server in it. YAML in block style is all it needs to
-// read: what is replaced are sections at the top.
+// schedulerConfig writes the configuration with the address of this API server in it. It reads only YAML in block style: it replaces
+// top-level sections.
 func (p *Plane) schedulerConfig() error {
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 	if p.options.SchedulerConfig != "" {
@@ -153,13 +153,13 @@ func (p *Plane) schedulerConfig() error {
 	return os.WriteFile(p.path("scheduler.yaml"), []byte(kept.String()), 0o600)
 }
 
-// Ports lie under those that the kernel gives to clients (from 32768 on by default): a server that is away for a while finds its own
-// free, and a client that tries again and again to reach it never gets that very port for its own end, which would connect it to itself.
+// Ports lie below those that the kernel assigns to clients (from 32768 on by default): a server that is away for a while finds its own
+// free, and a client that retries to reach it never gets that very port for its own end, which would connect it to itself.
 const lowestPort, portsBelow = 20000, 32000
 
 type ports struct{ etcd, peer, api int }
 
-// choosePorts is a variable for the test of what happens when one is taken in between.
+// choosePorts is a variable so that a test can take a port in between.
 var choosePorts = freePorts
 
 func freePorts() (ports, error) {

@@ -24,7 +24,7 @@ func Each(n int, f func(int)) {
 	all.Wait()
 }
 
-// kwokStages have kwok play the kubelets: nodes become ready, pods run, and pods that are deleted end.
+// kwokStages make kwok act as the kubelets: nodes become ready, pods run, and deleted pods end.
 const kwokStages = `
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// bootstrap furnishes the namespaces that are there from the start.
+// bootstrap completes the initial namespaces.
 func (p *Plane) bootstrap(ctx context.Context) error {
 	for _, namespace := range []string{"default", "kube-system"} {
-		if err := p.furnish(ctx, namespace); err != nil {
+		if err := p.completeNamespace(ctx, namespace); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// furnish makes what a pod cannot be without, the service account and the authority's certificate, at once and whether or not there
-// is a controller-manager, which takes some seconds for it. The API server makes its own namespaces some time after it says
+// completeNamespace creates the objects that every pod needs, the service account and the authority's certificate, at once and with or without
+// a controller-manager, which takes some seconds for it. The API server creates its own namespaces some time after it reports
 // that it is ready.
-func (p *Plane) furnish(ctx context.Context, namespace string) error {
+func (p *Plane) completeNamespace(ctx context.Context, namespace string) error {
 	certificate, err := os.ReadFile(p.ca.path())
 	if err != nil {
 		return err
@@ -55,34 +55,34 @@ func (p *Plane) furnish(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// MakeNamespace makes a namespace that pods can be made in.
+// MakeNamespace creates a namespace that is ready for pods.
 func (c *ControlPlane) MakeNamespace(name string) {
 	c.Helper()
 	c.create("/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": name}})
-	if err := c.furnish(context.Background(), name); err != nil {
+	if err := c.completeNamespace(context.Background(), name); err != nil {
 		c.Fatal(err)
 	}
 }
 
-// EnsureNamespace is MakeNamespace where another test may have made it.
+// EnsureNamespace is MakeNamespace for a namespace that another test may have created.
 func (c *ControlPlane) EnsureNamespace(name string) {
 	c.Helper()
 	status, answer := c.API(http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 	if status != http.StatusCreated && status != http.StatusConflict {
 		c.Fatalf("make namespace %s: status %d: %s", name, status, answer)
 	}
-	if err := c.furnish(context.Background(), name); err != nil {
+	if err := c.completeNamespace(context.Background(), name); err != nil {
 		c.Fatal(err)
 	}
 }
 
-// OwnNamespace makes a namespace for this test alone, with the test's name, and returns its name. Its pods go with the test.
+// OwnNamespace creates a namespace for this test alone, with the test's name, and returns its name. Its pods end with the test.
 func (c *ControlPlane) OwnNamespace() string {
 	c.Helper()
 	base := c.OwnName()
 	for i := 1; ; i++ {
 		name := base
-		if i > 1 { // of a run of the test before this one (-count): nobody ends a namespace but the controller-manager
+		if i > 1 { // left by an earlier run of the test (-count): only the controller-manager ends namespaces
 			name = fmt.Sprintf("%s-%d", base, i)
 		}
 		status, answer := c.API(http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
@@ -92,7 +92,7 @@ func (c *ControlPlane) OwnNamespace() string {
 		if status != http.StatusCreated {
 			c.Fatalf("make namespace %s: status %d: %s", name, status, answer)
 		}
-		if err := c.furnish(context.Background(), name); err != nil {
+		if err := c.completeNamespace(context.Background(), name); err != nil {
 			c.Fatal(err)
 		}
 		c.atEndOfShared(func() {
@@ -103,13 +103,13 @@ func (c *ControlPlane) OwnNamespace() string {
 	}
 }
 
-// OwnName is the test's name as objects are called: "TestPods/first" is "pods-first".
+// OwnName is the test's name in the form of object names: "TestPods/first" is "pods-first".
 func (c *ControlPlane) OwnName() string {
 	return strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(strings.TrimPrefix(c.Name(), "Test")))
 }
 
-// MakeNode makes a node by hand, ready and open to the scheduler. Nobody runs its pods. More resources come in pairs of a name
-// and a quantity. In a control plane that tests share, it goes with the test.
+// MakeNode creates a node without a kubelet, ready and open to the scheduler. Further resources are pairs of a name
+// and a quantity. In a shared control plane, it is deleted at the end of the test.
 func (c *ControlPlane) MakeNode(name, cpu, memory string, more ...string) {
 	c.Helper()
 	resources := map[string]string{"cpu": cpu, "memory": memory, "pods": "110"}
@@ -132,7 +132,7 @@ func (c *ControlPlane) MakeNode(name, cpu, memory string, more ...string) {
 	c.Untaint(name)
 }
 
-// Untaint takes off the taint that every new node has until the controller-manager, which need not run, sees it ready.
+// Untaint removes the taint that every new node has until the controller-manager, which may not run, sees it ready.
 func (c *ControlPlane) Untaint(node string) {
 	c.Helper()
 	path := "/api/v1/nodes/" + node
@@ -146,7 +146,7 @@ func (c *ControlPlane) Untaint(node string) {
 		if len(kept) == len(n.Spec.Taints) {
 			return ""
 		}
-		body, err := json.Marshal(map[string]any{ // of what was read: others may write at the same time
+		body, err := json.Marshal(map[string]any{ // the resourceVersion guards against other writers
 			"metadata": map[string]any{"resourceVersion": n.Metadata.ResourceVersion},
 			"spec":     map[string]any{"taints": kept},
 		})
@@ -184,7 +184,7 @@ func (c *ControlPlane) SetPodReady(namespace, name string) {
 	c.patch(path+"/status", map[string]any{"status": map[string]any{"phase": "Running", "conditions": conditions, "containerStatuses": containers}})
 }
 
-// Evict posts to a pod's eviction subresource, and returns the status and the answer.
+// Evict posts to a pod's eviction subresource, and returns the response's status and body.
 func (c *ControlPlane) Evict(namespace, pod string) (int, []byte) {
 	c.Helper()
 	return c.API(http.MethodPost, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", namespace, pod),

@@ -11,13 +11,13 @@ import (
 // Variable names the directory of the programs, which scripts/setup-cluster prints.
 const Variable = "POLDER_CLUSTER"
 
-// errNotAsked is the reason where nobody asked for a cluster.
+// errNotAsked is the reason if no cluster was asked for.
 var errNotAsked = errors.New("no cluster: run `make test-cluster` or `make test-node`, or set " + Variable + " to the directory that scripts/setup-cluster prints")
 
 // programs are what this package runs.
 var programs = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubectl", "helm"}
 
-// Programs is the directory that holds the named programs, or the reason why it cannot be had.
+// Programs returns the directory that contains the named programs, or the reason why they are missing.
 func Programs(names ...string) (string, error) {
 	dir := os.Getenv(Variable)
 	if dir == "" {
@@ -31,7 +31,7 @@ func Programs(names ...string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// Need skips a test where nobody asked for a cluster. In CI, and where one was asked for, a missing program is a failure.
+// Need skips a test if no cluster was asked for. In CI, and if one was asked for, a missing program is a failure.
 func Need(t testing.TB, names ...string) string {
 	t.Helper()
 	dir, err := Programs(names...)

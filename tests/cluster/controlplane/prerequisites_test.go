@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Nobody asked: a skip that says how to ask, but not in CI. Asked for, and not there: a failure.
+// If no cluster was asked for, the test is skipped with how to ask, but not in CI. If it was asked for and is missing, it fails.
 func TestNeed(t *testing.T) {
 	if os.Getenv("POLDER_NEED") == "1" {
 		Need(t, programs...)
@@ -32,7 +32,7 @@ func TestNeed(t *testing.T) {
 			}
 			for _, want := range test.want {
 				if !strings.Contains(string(out), want) {
-					t.Errorf("it does not say %q:\n%s", want, out)
+					t.Errorf("the output lacks %q:\n%s", want, out)
 				}
 			}
 		})

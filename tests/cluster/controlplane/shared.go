@@ -18,18 +18,18 @@ var toShare struct {
 	isSetUp bool
 }
 
-// sideBySide is how many tests of a package run at a time: they wait for most of it, so it is not the number of CPUs.
+// sideBySide is how many tests of a package run in parallel: they mostly wait, so it is not the number of CPUs.
 const sideBySide = "8"
 
 // Main is the TestMain of a package whose tests share a control plane. The first one that asks for it starts it and calls setUp. A test
-// that stops or freezes the API server, or that needs objects of which a cluster has one, does not call t.Parallel: those that do
-// run when all others are done.
+// that stops or freezes the API server, or that needs objects of which a cluster has one, must not call t.Parallel: parallel tests
+// run when all others have ended.
 func Main(m *testing.M, options Options, setUp func(*ControlPlane)) {
 	flag.Parse()
 	asked := false
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
 	if !asked {
-		_ = flag.Set("test.parallel", sideBySide) // the flag is there, and the value is a number
+		_ = flag.Set("test.parallel", sideBySide) // the flag exists, and the value is a number
 	}
 	toShare.options, toShare.setUp = options, setUp
 	status := m.Run()
@@ -42,7 +42,7 @@ func Main(m *testing.M, options Options, setUp func(*ControlPlane)) {
 	os.Exit(status)
 }
 
-// Shared is the package's control plane, or skips the test where nobody asked for one.
+// Shared returns the package's control plane, or skips the test if no cluster was asked for.
 func Shared(t testing.TB) *ControlPlane {
 	t.Helper()
 	Need(t, programs...)

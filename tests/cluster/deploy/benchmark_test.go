@@ -12,7 +12,7 @@ import (
 	"polder/tests/processgroup"
 )
 
-// The benchmark of the pages that needs a control plane runs as it is written, with QUICK=1 for 20 nodes.
+// The benchmark of docs that needs a control plane runs as it is written there, with QUICK=1 for 20 nodes.
 func TestBenchmarkPage(t *testing.T) {
 	t.Parallel()
 	controlplane.Need(t, "kwok")
@@ -27,7 +27,7 @@ func TestBenchmarkPage(t *testing.T) {
 				continue // tests/supervisor
 			}
 			ran++
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for one that does not end
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // stops a benchmark that does not end
 			defer cancel()
 			cmd := processgroup.Command(ctx, "bash", "-c", x.Command)
 			cmd.Dir = top

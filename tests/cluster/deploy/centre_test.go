@@ -47,13 +47,13 @@ func TestCentreHasNoMoreThanIsSaidHere(t *testing.T) {
 		remove(core + "/namespaces/default/pods/x"),
 		get(core + "/secrets"),
 	} {
-		if status, message := s.say(t, r, func(int) bool { return false }); status != http.StatusForbidden {
-			t.Errorf("%s is answered with %d (%s), want it forbidden", r, status, message)
+		if status, message := s.send(t, r, func(int) bool { return false }); status != http.StatusForbidden {
+			t.Errorf("%s returns status %d (%s), want it forbidden", r, status, message)
 		}
 	}
 }
 
-// The right to patch nodes is that to mark them.
+// Permission to patch nodes is permission to mark them.
 func TestCentreMayMarkNodesAndNothingElse(t *testing.T) {
 	c := withCentre(t)
 	c.MakeNode("centre-1", "4", "8Gi")
@@ -68,8 +68,8 @@ func TestCentreMayMarkNodesAndNothingElse(t *testing.T) {
 		post("/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases", `{"metadata":{"name":"polder-centre"}}`),
 		get("/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/polder-centre"),
 	} {
-		if status, message := s.say(t, r, forbidden); status/100 != 2 {
-			t.Errorf("%s is answered with %d: %s", r, status, message)
+		if status, message := s.send(t, r, forbidden); status/100 != 2 {
+			t.Errorf("%s returns status %d: %s", r, status, message)
 		}
 	}
 	for body, want := range map[string]string{
@@ -82,19 +82,19 @@ func TestCentreMayMarkNodesAndNothingElse(t *testing.T) {
 		`{"metadata":{"finalizers":["example.com/x"]}}`:                            "finalizers",
 		`{"metadata":{"annotations":{"polder/withdrawn":"x"},"labels":{"a":"b"}}}`: "labels",
 	} {
-		// The policies may be newer than what the server knows of them, and what has been changed by then is no change any more.
-		status, message := s.say(t, patch("merge", node+"?dryRun=All", body), func(status int) bool { return status/100 == 2 })
+		// The server may not know the policies yet; a request that is accepted until then changes nothing the second time.
+		status, message := s.send(t, patch("merge", node+"?dryRun=All", body), func(status int) bool { return status/100 == 2 })
 		if status != http.StatusForbidden || !strings.Contains(message, want) {
-			t.Errorf("%s is answered with %d: %s; want it forbidden: %s", body, status, message, want)
+			t.Errorf("%s returns status %d: %s; want it forbidden: %s", body, status, message, want)
 		}
 	}
-	status, message := s.say(t, patch("merge", node+"/status", `{"status":{"capacity":{"cpu":"400"}}}`), func(status int) bool { return status/100 == 2 })
+	status, message := s.send(t, patch("merge", node+"/status", `{"status":{"capacity":{"cpu":"400"}}}`), func(status int) bool { return status/100 == 2 })
 	if status != http.StatusForbidden || !strings.Contains(message, "its own resources alone, not cpu") {
-		t.Errorf("more CPUs are answered with %d: %s", status, message)
+		t.Errorf("raising the CPU capacity returns status %d: %s", status, message)
 	}
 }
 
-// What the server makes of the Deployment: two that are apart, without a right on their nodes, and off unless it is asked for.
+// The API server's defaults applied to the Deployment: two pods on different nodes, no permission on their nodes, and none by default.
 func TestCentreIsApartAndConfined(t *testing.T) {
 	c := withCentre(t)
 	var d struct {
@@ -120,10 +120,10 @@ func TestCentreIsApartAndConfined(t *testing.T) {
 	c.Get("/apis/apps/v1/namespaces/"+namespace+"/deployments/polder-centre", &d)
 	spec := d.Spec.Template.Spec
 	if d.Spec.Replicas != 2 || len(spec.Affinity.PodAntiAffinity) == 0 || len(spec.Containers) != 1 {
-		t.Errorf("%+v; want two pods of one container that keep apart", d.Spec)
+		t.Errorf("%+v; want two pods of one container on different nodes", d.Spec)
 	}
 	if d.Spec.Template.Metadata.Labels["app.kubernetes.io/name"] == "polder" {
-		t.Error("the fleet controller has its agents' label, and would take itself for one")
+		t.Error("the fleet controller has its agents' label, and would count itself as an agent")
 	}
 	s := spec.Containers[0].SecurityContext
 	if spec.HostPID || spec.HostNetwork || !spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.RunAsUser == 0 || spec.AutomountServiceAccountToken ||
@@ -132,7 +132,7 @@ func TestCentreIsApartAndConfined(t *testing.T) {
 	}
 	for _, v := range spec.Volumes {
 		if v["hostPath"] != nil {
-			t.Errorf("it has %v of its node", v)
+			t.Errorf("it mounts volumes %v", v)
 		}
 	}
 	var pdb struct {
@@ -142,16 +142,16 @@ func TestCentreIsApartAndConfined(t *testing.T) {
 	}
 	c.Get("/apis/policy/v1/namespaces/"+namespace+"/poddisruptionbudgets/polder-centre", &pdb)
 	if fmt.Sprint(pdb.Spec.Selector.MatchLabels) != fmt.Sprint(d.Spec.Selector.MatchLabels) {
-		t.Errorf("the budget is of %v, the pods have %v", pdb.Spec.Selector.MatchLabels, d.Spec.Selector.MatchLabels)
+		t.Errorf("the budget selects labels %v, the pods have %v", pdb.Spec.Selector.MatchLabels, d.Spec.Selector.MatchLabels)
 	}
 	if out := template(t); strings.Contains(out, "kind: Deployment") {
-		t.Error("the fleet controller is installed without being asked for")
+		t.Error("the fleet controller is installed by default")
 	}
 }
 
-// With restore=true nobody leads any more when the marks are taken back: the pods that do have ended before. Helm changes the strategy of a
-// Deployment that is there, and changes it back.
-func centreEndsBeforeItsMarksAreTakenBack(t *testing.T, c *controlplane.ControlPlane) {
+// With restore=true no controller leads any more when the marks are removed: the pods that did have ended before. Helm changes the strategy
+// of an existing Deployment, and changes it back.
+func controllerEndsBeforeItsMarksAreRemoved(t *testing.T, c *controlplane.ControlPlane) {
 	run := func(args ...string) {
 		t.Helper()
 		if out, err := helmOn(t, c, append(args, "--namespace", namespace)...); err != nil {
@@ -167,7 +167,7 @@ func centreEndsBeforeItsMarksAreTakenBack(t *testing.T, c *controlplane.ControlP
 	const running, restored = "RollingUpdate of 2:", `Recreate of 2: ["/usr/local/bin/report","fleet","--withdraw"]`
 	run("install", "polder", chart, "--create-namespace", "--set", "centre.enabled=true")
 	check(running)
-	// An upgrade that has not come to its end, for nobody makes these pods Ready.
+	// An upgrade that does not complete, because no kubelet makes these pods Ready.
 	active := func(what, want string) {
 		t.Helper()
 		c.Eventually(soon, what, func() string {
@@ -188,7 +188,7 @@ func centreEndsBeforeItsMarksAreTakenBack(t *testing.T, c *controlplane.ControlP
 	active("those alone that take the marks back", "2*done")
 	run("upgrade", "polder", chart, "--reuse-values", "--set", "restore=false")
 	check(running)
-	// The same by server-side apply, as those do it who render the chart themselves.
+	// The same with server-side apply, for users who render the chart themselves.
 	run("uninstall", "polder")
 	for _, restore := range []string{"false", "true", "false"} {
 		c.Apply(template(t, "centre.enabled=true", "restore="+restore))

@@ -20,7 +20,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Both forms, with all that can be switched on, are what the server takes.
+// The API server accepts both forms with every option switched on.
 func TestChartIsTakenByTheServer(t *testing.T) {
 	c := cluster(t)
 	for name, set := range map[string][]string{
@@ -47,23 +47,23 @@ func TestChartIsTakenByTheServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := strings.Count(out, "serverside-applied (server dry run)"); n < 11 {
-				t.Errorf("%d objects were taken:\n%s", n, out)
+				t.Errorf("%d objects were accepted:\n%s", n, out)
 			}
 		})
 	}
-	// Before 1.30 there are no such policies, and the chart does without.
+	// Kubernetes before 1.30 has no such policies, and the chart omits them.
 	old, err := helm(t, "template", "polder", chart, "--kube-version", "1.29.0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(old, "ValidatingAdmissionPolicy") || strings.Contains(old, "recursiveReadOnly") || !strings.Contains(old, "kind: DaemonSet") {
-		t.Error("for 1.29 the chart has what 1.29 does not know")
+		t.Error("for 1.29 the chart renders kinds that 1.29 does not have")
 	}
 	if _, err := helm(t, "template", "polder", chart, "--kube-version", "1.28.0"); err == nil {
-		t.Error("the chart takes 1.28")
+		t.Error("the chart accepts 1.28")
 	}
 	if _, err := helm(t, "template", "polder", chart, "--kube-version", "1.35.0", "--set", "koordinator.profiles.enabled=true"); err == nil || !strings.Contains(err.Error(), "needs MutatingAdmissionPolicy, of Kubernetes 1.36 and later; this is v1.35.0") {
-		t.Errorf("for 1.35 the chart says %v", err)
+		t.Errorf("for 1.35 helm returns %v", err)
 	}
 }
 
@@ -106,13 +106,13 @@ func TestValuesThatAreNoGoodAreRefused(t *testing.T) {
 		t.Run(set, func(t *testing.T) {
 			_, err := helm(t, "template", "polder", chart, "--kube-version", "1.36.0", "--set", set)
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("helm says %v, want %s", err, want)
+				t.Errorf("helm returns %v, want %s", err, want)
 			}
 		})
 	}
 }
 
-// A number that YAML reads as a float is the number that was written.
+// A number that YAML reads as a float is rendered as it was written.
 func TestFlagsAreSettings(t *testing.T) {
 	t.Parallel()
 	out := template(t, "collect.flags.max-line=16777216", "advise.flags.reserve-cpu=2.5", "isolate.flags.force=true", "evict.flags.rules={a,b}")
@@ -126,7 +126,7 @@ func TestFlagsAreSettings(t *testing.T) {
 	}
 }
 
-// The second isolate stands between the first one and evict, with what advise needs to have something for it to do.
+// The second isolate stands between the first one and evict; advise needs resource values for it to act on.
 func TestNetworkIsInThePipe(t *testing.T) {
 	t.Parallel()
 	if out := template(t); strings.Contains(out, "isolate-network") || strings.Contains(out, "NET_ADMIN") || strings.Contains(out, "BATCH_NETWORK_RATE") {
@@ -151,7 +151,7 @@ func TestNetworkIsInThePipe(t *testing.T) {
 	}
 }
 
-// Whoever installs the chart and says nothing changes nothing. One value arms it, all of it.
+// By default the chart changes nothing. One value enables all of it.
 func TestFirstInstallIsADryRun(t *testing.T) {
 	t.Parallel()
 	writers := map[string]int{"ISOLATE": 1, "EVICT": 1, "REPORT": 1}
@@ -165,29 +165,29 @@ func TestFirstInstallIsADryRun(t *testing.T) {
 		"dryRun=false,form=single":         {},
 		"dryRun=false,centre.enabled=true": {},
 		"dryRun=false,centre.enabled=true,centre.dryRun=true": {"EVICT_FLEET": 1, "REPORT_FLEET": 1},
-		"restore=true": {}, // what is put back is put back
+		"restore=true": {}, // restoring is never a dry run
 	} {
 		out := template(t, set)
 		for _, tool := range []string{"ISOLATE", "EVICT", "REPORT", "EVICT_FLEET", "REPORT_FLEET"} {
 			if got := strings.Count(out, `{name: POLDER_`+tool+`_DRY_RUN, value: "true"}`); got != want[tool] {
-				t.Errorf("%q: %d containers have a dry run of %s; want %d", set, got, strings.ToLower(tool), want[tool])
+				t.Errorf("%q: %d containers have %s in dry run; want %d", set, got, strings.ToLower(tool), want[tool])
 			}
 		}
 		dry := want["ISOLATE"] > 0
 		if strings.Contains(out, `{name: POLDER_REPORT_TO, value: "table"}`) != dry || dry && strings.Contains(out, "TAINT_NODE") {
-			t.Errorf("%q: in a dry run, and only there, report has the table alone", set)
+			t.Errorf("%q: report must write only the table in a dry run, and more otherwise", set)
 		}
 	}
 }
 
-// confined is what each container may have; the test fails with any container that is not here.
+// confined is what each container may access; the test fails for any container that is not listed here.
 var confined = map[string]struct {
 	user, group int
 	token       string // the service account whose token it has, without the release's name
 	cgroups     string // "", "read" or "write"
-	kubelet     string // of kubelet's directory: "", "file" or "copy", which is that of the file
-	fifos       string // the numbers of those that it can open
-	state       string // its directory of the host
+	kubelet     string // access to kubelet's directory: "", "file" or "copy" (of the file)
+	fifos       string // the numbers of the FIFOs that it can open
+	state       string // its state directory on the host
 	added       string // its capabilities
 }{
 	"prepare":       {0, 65532, "", "", "", "1 2 3 4", "/var/lib/polder", ""},
@@ -231,7 +231,7 @@ func TestContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
 				if pod.Spec.SecurityContext.SeccompProfile.Type != "RuntimeDefault" || pod.Spec.AutomountServiceAccountToken || pod.Spec.PriorityClassName != "system-node-critical" {
 					t.Errorf("the pod of %s is %+v", name, pod.Spec)
 				}
-				// Only these must see threads of others, or the network namespaces of their processes.
+				// Only these pods must see other pods' threads, or the network namespaces of their processes.
 				if pod.Spec.HostPID != (name == "polder-collect" || name == "polder" || name == "polder-network" && !strings.Contains(set, "restore")) {
 					t.Errorf("%s: hostPID %t", name, pod.Spec.HostPID)
 				}
@@ -245,7 +245,7 @@ func TestContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
 			}
 		})
 	}
-	// Threads of other pods are moved to resctrl groups.
+	// isolate moves threads of other pods to resctrl groups.
 	for name, pod := range daemonSets(t, c, "host.resctrl=true") {
 		if want := name == "polder-collect" || name == "polder-isolate"; pod.Spec.HostPID != want {
 			t.Errorf("with resctrl %s has hostPID %t", name, pod.Spec.HostPID)
@@ -253,7 +253,7 @@ func TestContainersHaveWhatTheyNeedAndNoMore(t *testing.T) {
 	}
 }
 
-// check compares a container of the DaemonSet of this name with what is said of it.
+// check compares a container of the DaemonSet of this name with its entry in confined.
 func (p *podTemplate) check(t *testing.T, name string, one container, network bool) {
 	t.Helper()
 	want, known := confined[one.Name]
@@ -261,7 +261,7 @@ func (p *podTemplate) check(t *testing.T, name string, one container, network bo
 		want.fifos = "5 4"
 	}
 	if !known {
-		t.Errorf("nobody has said what container %s may have", one.Name)
+		t.Errorf("container %s is not in confined", one.Name)
 	}
 	s := one.SecurityContext
 	if s.Privileged || s.AllowPrivilegeEscalation || !s.ReadOnlyRootFilesystem || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
@@ -282,7 +282,7 @@ func (p *podTemplate) check(t *testing.T, name string, one container, network bo
 		switch {
 		case m.Name == "api":
 			if got.token = strings.TrimPrefix(p.Spec.ServiceAccountName, "polder"); p.Spec.ServiceAccountName == "" {
-				t.Errorf("%s has a token of no account of Polder's", one.Name)
+				t.Errorf("%s has a token of an account that is not Polder's", one.Name)
 			}
 		case hosts[m.Name] == "/sys/fs/cgroup":
 			if got.cgroups = "write"; m.ReadOnly && m.RecursiveReadOnly == "IfPossible" {
@@ -304,7 +304,7 @@ func (p *podTemplate) check(t *testing.T, name string, one container, network bo
 		case strings.HasPrefix(hosts[m.Name], "/var/lib/polder"):
 			got.state = hosts[m.Name]
 		case hosts[m.Name] != "":
-			t.Errorf("nobody has said that %s may have %s of the host", one.Name, hosts[m.Name])
+			t.Errorf("%s mounts %s of the host, which confined does not list", one.Name, hosts[m.Name])
 		}
 	}
 	got.fifos = strings.Join(fifos, " ")
@@ -313,7 +313,7 @@ func (p *podTemplate) check(t *testing.T, name string, one container, network bo
 	}
 }
 
-// Each account has the role of its tool and no other, and who needs none has none.
+// Each account has the role of its tool and no other; tools that need no permission have none.
 func TestEachToolHasAnAccountOfItsOwn(t *testing.T) {
 	t.Parallel()
 	subjects := regexp.MustCompile(`(?m)^- \{kind: ServiceAccount, name: ([^,]+), namespace: polder-system\}`)
@@ -339,7 +339,7 @@ func TestEachToolHasAnAccountOfItsOwn(t *testing.T) {
 		}
 		slices.Sort(got)
 		if got := strings.Join(got, ", "); got != want {
-			t.Errorf("%s: the roles are of %s, want %s", set, got, want)
+			t.Errorf("%s: the roles are bound to %s, want %s", set, got, want)
 		}
 		if n := strings.Count(out, "\nkind: ServiceAccount\n"); n != len(accounts) {
 			t.Errorf("%s: there are %d accounts, %v have a role", set, n, accounts)
@@ -347,7 +347,7 @@ func TestEachToolHasAnAccountOfItsOwn(t *testing.T) {
 	}
 }
 
-// Kubelet's directory is mounted where it is asked for, and nowhere else.
+// Kubelet's directory is mounted where a value asks for it, and nowhere else.
 func TestKubeletsStateIsASetting(t *testing.T) {
 	t.Parallel()
 	const file, directory = "hostPath: {path: /var/lib/kubelet/cpu_manager_state, type: File}", "hostPath: {path: /var/lib/kubelet, type: Directory}"
@@ -368,7 +368,7 @@ func TestKubeletsStateIsASetting(t *testing.T) {
 		if files, directories := strings.Count(out, file), strings.Count(out, directory); files != want.files || directories != want.directories {
 			t.Errorf("%s: the file is mounted into %d pods and the directory into %d; want %d and %d", set, files, directories, want.files, want.directories)
 		}
-		// Kubelet's own file is root's, and its copy is for all.
+		// Kubelet's own file is readable by root only, and its copy by everybody.
 		if m := user.FindStringSubmatch(out); m != nil && (m[1] == "0") != (want.directories > 0) {
 			t.Errorf("%s: collect is user %s", set, m[1])
 		}
@@ -433,7 +433,7 @@ func daemonSets(t *testing.T, c *controlplane.ControlPlane, set ...string) map[s
 
 var daemonSetName = regexp.MustCompile(`(?m)^kind: DaemonSet\nmetadata:\n  name: (.+)$`)
 
-// part is what one of the chart's templates renders.
+// part is the output of one of the chart's templates.
 func part(t *testing.T, file string, set ...string) string {
 	t.Helper()
 	var kept []string
@@ -445,7 +445,7 @@ func part(t *testing.T, file string, set ...string) string {
 	return strings.Join(kept, "\n---\n")
 }
 
-// The manifests for those without helm are the chart's.
+// The manifests for users without helm are rendered from the chart.
 func TestManifestsAreTheCharts(t *testing.T) {
 	head := "# Made from deploy/helm/polder (go test ./tests/cluster/deploy -run Manifests -update): change it there.\n"
 	own := "---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: " + namespace + "\n  labels: {pod-security.kubernetes.io/enforce: privileged} # the host's cgroups and process ids\n"
@@ -490,7 +490,7 @@ func TestManifestsAreTheCharts(t *testing.T) {
 		}
 		for _, file := range files {
 			if info, err := os.Lstat(file); err != nil || info.Mode().Type() != fs.ModeSymlink {
-				t.Errorf("%s is no link into the chart (%v)", file, err)
+				t.Errorf("%s is not a link into the chart (%v)", file, err)
 			}
 		}
 	}
@@ -498,7 +498,7 @@ func TestManifestsAreTheCharts(t *testing.T) {
 
 var copied = regexp.MustCompile(`(?m)^COPY (.+) \S+$`)
 
-// docker cannot be had here: what is looked at is that everything that is copied exists and is not ignored.
+// docker is not available here, so the test checks that every path that is copied exists and is not ignored.
 func TestDockerfile(t *testing.T) {
 	dockerfile, ignore := read(t, top+"/deploy/Dockerfile"), read(t, top+"/deploy/Dockerfile.dockerignore")
 	n := 0
@@ -521,13 +521,13 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// What helm does on a cluster, one thing after the other: each uninstalls what it has installed.
+// What helm does on a cluster, one test after the other: each uninstalls what it has installed.
 func TestHelm(t *testing.T) {
 	t.Parallel()
 	controlplane.Need(t, "helm", "kube-controller-manager")
 	c := controlplane.Start(t, controlplane.Options{ControllerManager: true})
 	t.Run("install", func(t *testing.T) { install(t, c.Plane.For(t)) })
-	t.Run("centre", func(t *testing.T) { centreEndsBeforeItsMarksAreTakenBack(t, c.Plane.For(t)) })
+	t.Run("centre", func(t *testing.T) { controllerEndsBeforeItsMarksAreRemoved(t, c.Plane.For(t)) })
 }
 
 // helmOn runs helm on a cluster.
@@ -551,15 +551,15 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 	}
 	c.MakeNode("node-1", "48", "195924424Ki")
 	notes := run("install", "polder", chart, "--namespace", namespace, "--create-namespace")
-	says := func(notes string, all ...string) {
+	show := func(notes string, all ...string) {
 		t.Helper()
 		for _, want := range all {
 			if !strings.Contains(notes, want) {
-				t.Errorf("the notes do not say %q:\n%s", want, notes)
+				t.Errorf("the notes do not contain %q:\n%s", want, notes)
 			}
 		}
 	}
-	says(notes, "Polder runs on every node as four pods, with a container a tool, and changes nothing (dryRun)", "schedulerName: katalyst-scheduler wait",
+	show(notes, "Polder runs on every node as four pods, with a container a tool, and changes nothing (dryRun)", "schedulerName: katalyst-scheduler wait",
 		"offer what services leave unused", "kubectl -n polder-system logs daemonset/polder-report --tail=20",
 		"helm upgrade polder CHART -n polder-system --reuse-values --set dryRun=false")
 	pods := func() string {
@@ -580,9 +580,9 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 	if notes := run("upgrade", "polder", chart, "--namespace", namespace, "--reuse-values", "--set", "dryRun=false"); !strings.Contains(notes, "kubectl get kcnr") || strings.Contains(notes, "dryRun") {
 		t.Errorf("the notes of a release that acts are\n%s", notes)
 	}
-	says(run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=single"), "If this release acted until now")
+	show(run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=single"), "If this release acted until now")
 	c.Eventually(soon, "the other form", func() string {
-		// Nobody runs the pods, so nobody ends them.
+		// No kubelet runs the pods, so the test deletes them.
 		_, _ = c.TryKubectl("", "-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
 		if got := pods(); got != "polder=polder,2000001000" {
 			return "there is " + got
@@ -590,7 +590,7 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 		return ""
 	})
 	if notes := run("upgrade", "polder", chart, "--namespace", namespace, "--set", "restore=true"); !strings.Contains(notes, "helm uninstall polder -n polder-system") {
-		t.Errorf("the notes of restore do not say how to go on:\n%s", notes)
+		t.Errorf("the notes of restore do not contain the next step:\n%s", notes)
 	}
 	run("uninstall", "polder", "--namespace", namespace)
 	installKoordinator(t, c, run)
@@ -598,6 +598,6 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 		t.Errorf("uninstalling leaves %s", left)
 	}
 	if crds := c.Kubectl("get", "crd", "-o", "name", "-l", "app.kubernetes.io/part-of=polder"); strings.Count(crds, "\n") != 5 {
-		t.Errorf("uninstalling leaves the definitions %s, want all six: their objects are the user's", crds)
+		t.Errorf("uninstalling leaves the definitions %s, want all six: their objects belong to the user", crds)
 	}
 }

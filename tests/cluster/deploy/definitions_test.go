@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the colocation guide tells people to create, as it stands there.
+// The colocation guide's objects, as it prints them.
 const guideReclaimed = `apiVersion: config.katalyst.kubewharf.io/v1alpha1
 kind: KatalystCustomConfig
 metadata:
@@ -46,23 +46,23 @@ func TestGuideObjectsAreAccepted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if want := "katalystcustomconfig.config.katalyst.kubewharf.io/eviction-configuration created\nevictionconfiguration.config.katalyst.kubewharf.io/default created"; out != want {
-				t.Errorf("kubectl create says %q, want %q", out, want)
+				t.Errorf("kubectl create prints %q, want %q", out, want)
 			}
-			// The kinds are namespaced, and the guide names no namespace.
+			// The kinds are namespaced, and the guide sets no namespace.
 			if got := c.Kubectl("get", "kcc,ec", "--all-namespaces", "-o", "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {end}"); got != "default/eviction-configuration default/default" {
 				t.Errorf("there are %q", got)
 			}
 			got := c.Kubectl("get", "ec", "default", "-o", "jsonpath={.spec.config.evictionPluginsConfig}")
 			if name == "reclaimed" && got != `{"reclaimedResourcesEvictionPluginConfig":{"evictionThreshold":{"katalyst.kubewharf.io/reclaimed_memory":10,"katalyst.kubewharf.io/reclaimed_millicpu":10}}}` ||
 				name == "memory" && got != `{"memoryEvictionPluginConfig":{"enableNumaLevelDetection":false,"systemKswapdRateExceedTimesThreshold":1,"systemKswapdRateThreshold":2000}}` {
-				t.Errorf("the server keeps %s", got)
+				t.Errorf("the server stored %s", got)
 			}
 			c.Kubectl("delete", "kcc,ec", "--all", "--namespace", "default")
 		})
 	}
 }
 
-// What Katalyst has beyond what Polder acts on is kept.
+// Fields of Katalyst that Polder does not use are preserved.
 func TestKatalystFieldsAreKept(t *testing.T) {
 	c := cluster(t)
 	c.Apply(`apiVersion: config.katalyst.kubewharf.io/v1alpha1
@@ -91,7 +91,7 @@ spec:
 		}
 	}
 	if got, want := fields(c.Kubectl("get", "aqc", "kept")), "NAME PAUSED SELECTOR PRIORITY NODES DURATION VALID AGE"; got[0] != want {
-		t.Errorf("kubectl get aqc heads its columns %q, want %q", got[0], want)
+		t.Errorf("kubectl get aqc prints the column headers %q, want %q", got[0], want)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestBadObjectsAreRefused(t *testing.T) {
 			config("EvictionConfiguration", `{config: {}, nodeLabelSelector: a=b, ephemeralSelector: {nodeNames: [n1], lastDuration: 1h}}`),
 			"nodeLabelSelector and ephemeralSelector.nodeNames exclude each other: nodes are chosen by labels or by name",
 		},
-		"names for ever": {
+		"names without a duration": {
 			config("AdminQoSConfiguration", `{config: {}, ephemeralSelector: {nodeNames: [n1]}}`),
 			"nodeNames and lastDuration go together: what is for nodes by name holds for a limited time",
 		},
@@ -128,7 +128,7 @@ func TestBadObjectsAreRefused(t *testing.T) {
 			config("AdminQoSConfiguration", `{config: {}, priority: 3}`),
 			"priority counts among label selectors alone: set nodeLabelSelector too",
 		},
-		"bounds the wrong way round": {
+		"reversed bounds": {
 			config("AdminQoSConfiguration", `{config: {evictionConfig: {cpuPressureEvictionConfig: {loadLowerBoundRatio: 3, loadUpperBoundRatio: 2}}}}`),
 			"loadLowerBoundRatio must not be above loadUpperBoundRatio: the node is tainted before anybody is evicted",
 		},
@@ -168,10 +168,10 @@ func TestBadObjectsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.TryKubectl(one.yaml, "create", "-f", "-")
 			if err == nil {
-				t.Fatal("it was taken")
+				t.Fatal("the object was accepted")
 			}
 			if !strings.Contains(err.Error(), one.want) {
-				t.Errorf("it was refused with\n%v\nwant %s", err, one.want)
+				t.Errorf("the server refused it with\n%v\nwant %s", err, one.want)
 			}
 		})
 	}
@@ -199,7 +199,7 @@ func TestCustomNodeResource(t *testing.T) {
 		}
 	}
 	apply("polder-report", "", "spec: {taints: [{key: node.katalyst.kubewharf.io/CPUPressure, effect: NoSchedule, timeAdded: \"2023-01-05T05:26:51Z\"}]}")
-	// The guide's status, and what is there beside it today.
+	// The guide's status, and the fields that Polder writes beside it today.
 	apply("polder-report", "status", `status:
     resourceAllocatable:
         katalyst.kubewharf.io/reclaimed_memory: "195257901056"
@@ -215,7 +215,7 @@ func TestCustomNodeResource(t *testing.T) {
 `)
 	table := fields(c.Kubectl("get", "kcnr"))
 	if table[0] != "NAME RECLAIMED MILLICPU RECLAIMED BYTES TAINTS AGE" {
-		t.Errorf("kubectl get kcnr heads its columns %q", table[0])
+		t.Errorf("kubectl get kcnr prints the column headers %q", table[0])
 	}
 	if want := `node-1 44k 195257901056 [{"effect":"NoSchedule","key":"node.katalyst.kubewharf.io/CPUPressure","timeAdded":"2023-01-05T05:26:51Z"}] `; !strings.HasPrefix(table[1], want) {
 		t.Errorf("kubectl get kcnr prints %q, want %q", table[1], want)
@@ -228,16 +228,16 @@ func TestCustomNodeResource(t *testing.T) {
 	apply("somebody-else", "", "spec: {taints: [{key: node.kubernetes.io/unschedulable, effect: NoScheduleForReclaimedTasks}]}")
 	apply("polder-report", "", "spec: {taints: []}")
 	if got := c.Kubectl("get", "kcnr", "node-1", "-o", "jsonpath={.spec.taints[*].key}"); got != "node.kubernetes.io/unschedulable" {
-		t.Errorf("after report took its taint away there are %q", got)
+		t.Errorf("after report removed its taint there are %q", got)
 	}
-	// The status is written through its own subresource alone.
+	// The status can be written only through its subresource.
 	apply("polder-report", "", "status: {resourceAllocatable: {katalyst.kubewharf.io/reclaimed_millicpu: 1k}}")
 	if got := c.Kubectl("get", "kcnr", "node-1", "-o", `jsonpath={.status.resourceAllocatable.katalyst\.kubewharf\.io/reclaimed_millicpu}`); got != "44k" {
-		t.Errorf("a write beside the subresource made the status %q", got)
+		t.Errorf("a write that bypassed the subresource made the status %q", got)
 	}
 }
 
-// TestEveryFieldIsDescribed looks at the schemas as the server has them.
+// TestEveryFieldIsDescribed checks the schemas that the server returns.
 func TestEveryFieldIsDescribed(t *testing.T) {
 	c := cluster(t)
 	var list struct {

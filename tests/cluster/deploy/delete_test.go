@@ -26,41 +26,41 @@ func TestDeleteOwnPodsAlone(t *testing.T) {
 	dry := func(name string) request { return remove(core + "/namespaces/default/pods/" + name + "?dryRun=All") }
 	const policy = "ValidatingAdmissionPolicy 'polder-own-pods' with binding 'polder-own-pods' denied request: "
 	for _, of := range []struct{ account, mine string }{{"polder-evict", "del-mine"}, {"polder", "del-mine-too"}} {
-		mine, nobodys := account(t, c, of.account, "del-1"), account(t, c, of.account, "")
+		mine, unbound := account(t, c, of.account, "del-1"), account(t, c, of.account, "")
 		for _, one := range []struct {
 			name string
-			as   *speaker
+			as   *caller
 			request
 			refusal string // empty where it is allowed
 		}{
-			// First what is refused, without effect if it is not yet: when that is so, the server knows role and policy.
+			// The refused requests come first and have no effect if accepted: once they are refused, the server knows role and policy.
 			{"another node's", mine, dry("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
-			{"another node's, in earnest", mine, pod("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
+			{"another node's, without dry run", mine, pod("del-theirs"), policy + "Polder's token is of node del-1: it may not delete pods of del-2"},
 			{"no node's", mine, pod("del-nobodys"), policy + "Polder's token is of node del-1: it may not delete pods of no node"},
-			{"with a token of no node", nobodys, pod(of.mine), policy + "Polder's token names no node"},
+			{"with a token of no node", unbound, pod(of.mine), policy + "Polder's token names no node"},
 			{"a service", mine, pod("del-service"), policy + "Polder may delete only reclaimed pods"},
 			{"all at once", mine, remove(core + "/namespaces/default/pods"), "cannot deletecollection"},
 			{"its own", mine, pod(of.mine), ""},
 		} {
 			t.Run(of.account+", "+one.name, func(t *testing.T) {
-				code, message := one.as.say(t, one.request, func(status int) bool {
+				code, message := one.as.send(t, one.request, func(status int) bool {
 					return one.refusal == "" && status == http.StatusForbidden || one.refusal != "" && status/100 == 2 && strings.HasSuffix(one.path, "dryRun=All")
 				})
 				switch {
 				case one.refusal == "" && code/100 != 2:
 					t.Errorf("it is refused with %d: %s", code, message)
 				case one.refusal != "" && (code != http.StatusForbidden || !strings.Contains(message, one.refusal)):
-					t.Errorf("it is answered with %d: %s\nwant %s", code, message, one.refusal)
+					t.Errorf("it returns status %d: %s\nwant %s", code, message, one.refusal)
 				}
 			})
 		}
 	}
 	if got := c.Kubectl("get", "pods", "-o", "name"); strings.Contains(got, "del-mine") || !strings.Contains(got, "del-theirs") || !strings.Contains(got, "del-nobodys") {
-		t.Errorf("there are %s; want the others'", got)
+		t.Errorf("there are %s; want the other nodes' pods", got)
 	}
-	// Who deletes pods by another account is not concerned.
+	// Other accounts' deletions are not affected.
 	c.Kubectl("delete", "pod", "del-theirs", "del-nobodys", "del-service", "--grace-period=0", "--force")
 	if strings.Contains(template(t), "polder-own-pods") {
-		t.Error("the policy is there without the right")
+		t.Error("the policy exists without the permission")
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// scripts/image makes an image of the Dockerfile's layout, the same bytes each time, in which the programs run that it is for.
+// scripts/image makes an image with the Dockerfile's layout, the same bytes each time, in which the programs run.
 func TestImage(t *testing.T) {
 	t.Parallel()
-	controlplane.Need(t) // it may fetch packages: not between two edits
+	controlplane.Need(t) // it may download packages, which is too slow between two edits
 	if _, err := exec.LookPath("apt-cache"); err != nil {
-		t.Fatal("it is made of Debian's packages: ", err)
+		t.Fatal("the image is made of Debian's packages: ", err)
 	}
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")
@@ -36,7 +36,7 @@ func TestImage(t *testing.T) {
 	unpacked, root := filepath.Join(dir, "unpacked"), filepath.Join(dir, "root")
 	run(t, "mkdir", unpacked, root)
 	run(t, "tar", "-C", unpacked, "-xf", archives[0])
-	// It is an image of OCI's, whose blobs have the names of their digests, and one of docker's.
+	// The output is an OCI image, whose blobs are named by their digests, and a docker image.
 	blobs, err := os.ReadDir(filepath.Join(unpacked, "blobs/sha256"))
 	if err != nil || len(blobs) != 3 {
 		t.Fatalf("the blobs are %v (%v)", blobs, err)
@@ -69,7 +69,7 @@ func TestImage(t *testing.T) {
 		t.Fatalf("the manifest is %s", text)
 	}
 	if config := read(t, named(manifest.Config.Digest)); !strings.Contains(config, `"Entrypoint":["/usr/local/lib/polder/s6/start"]`) {
-		t.Errorf("the configuration is %s", config)
+		t.Errorf("the image's configuration is %s", config)
 	}
 	var docker []struct {
 		Config           string
@@ -85,9 +85,9 @@ func TestImage(t *testing.T) {
 		touch heartbeat && /usr/local/lib/polder/s6/alive 15 /tmp/heartbeat && sleep 0 && cp -R /usr/local/lib/polder/s6/service /run/s &&
 		for one in s6-svscan s6-supervise s6-svscanctl s6-svc s6-log; do command -v $one; done && s6-svscan -h 2>&1 | head -c 17`)
 	if want := "collect\nreport\n/usr/bin/s6-svscan\n/usr/bin/s6-supervise\n/usr/bin/s6-svscanctl\n/usr/bin/s6-svc\n/usr/bin/s6-log\ns6-svscan: usage:"; !strings.HasPrefix(out, want) {
-		t.Errorf("in the image the programs say\n%s\nwant\n%s", out, want)
+		t.Errorf("the programs in the image print\n%s\nwant\n%s", out, want)
 	}
-	// What the Dockerfile copies is where the Dockerfile puts it.
+	// What the Dockerfile copies is at the Dockerfile's destination.
 	for _, path := range []string{"usr/local/bin/isolate", "usr/local/lib/polder/s6/start", "usr/local/lib/polder/s6/service/isolate/run", "usr/share/doc/polder/LICENSE"} {
 		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 			t.Error(err)
@@ -95,7 +95,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// decode reads a file of JSON, and returns its text as well.
+// decode parses a JSON file, and returns its text as well.
 func decode(t *testing.T, path string, v any) string {
 	t.Helper()
 	text := read(t, path)
@@ -114,25 +114,25 @@ func run(t *testing.T, command string, args ...string) string {
 	return string(out)
 }
 
-// The probes: how old a heartbeat is, and how far it is behind the one before it.
+// The probes: the age of a heartbeat, and how far it is behind its upstream's.
 func TestAlive(t *testing.T) {
 	now := time.Now()
 	for name, one := range map[string]struct {
-		tool, upstream time.Duration // ages; 0 is none
-		args           int           // how many of the two are given
+		tool, upstream time.Duration // ages; 0 means that there is no file
+		args           int           // how many of the two are passed
 		alive          bool
-		says           string
+		output         string
 	}{
-		"fresh":                       {tool: 2 * time.Second, args: 1, alive: true},
-		"old":                         {tool: 30 * time.Second, args: 1, says: "the last tick came through 3"},
-		"none yet":                    {args: 1, says: "no tick has come through yet"},
-		"from the future":             {tool: -time.Hour, args: 1, says: "the last tick came through -3"},
-		"with its upstream":           {tool: 2 * time.Second, upstream: time.Second, args: 2, alive: true},
-		"behind its upstream":         {tool: 30 * time.Second, upstream: time.Second, args: 2, says: "behind"},
-		"waits for its upstream":      {tool: time.Hour, upstream: time.Hour - 5*time.Second, args: 2, alive: true},
-		"waits for who never started": {tool: time.Hour, args: 2, alive: true},
-		"none, and upstream goes on":  {upstream: time.Second, args: 2, says: "no tick has come through yet"},
-		"ahead of who was restarted":  {tool: time.Second, upstream: time.Hour, args: 2, alive: true},
+		"fresh":                  {tool: 2 * time.Second, args: 1, alive: true},
+		"old":                    {tool: 30 * time.Second, args: 1, output: "the last tick came through 3"},
+		"none yet":               {args: 1, output: "no tick has come through yet"},
+		"from the future":        {tool: -time.Hour, args: 1, output: "the last tick came through -3"},
+		"with its upstream":      {tool: 2 * time.Second, upstream: time.Second, args: 2, alive: true},
+		"behind its upstream":    {tool: 30 * time.Second, upstream: time.Second, args: 2, output: "behind"},
+		"waits for its upstream": {tool: time.Hour, upstream: time.Hour - 5*time.Second, args: 2, alive: true},
+		"waits for an upstream that never started": {tool: time.Hour, args: 2, alive: true},
+		"none, and upstream continues":             {upstream: time.Second, args: 2, output: "no tick has come through yet"},
+		"ahead of a restarted upstream":            {tool: time.Second, upstream: time.Hour, args: 2, alive: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -152,8 +152,8 @@ func TestAlive(t *testing.T) {
 				}
 			}
 			out, err := exec.Command(top+"/deploy/s6/alive", args...).CombinedOutput()
-			if (err == nil) != one.alive || !strings.Contains(string(out), one.says) {
-				t.Errorf("alive says %v: %s", err, out)
+			if (err == nil) != one.alive || !strings.Contains(string(out), one.output) {
+				t.Errorf("alive returns %v: %s", err, out)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// One value makes the tools work together by the policy, and each can be said otherwise.
+// One value makes all tools use the policy, and each setting can be overridden.
 func TestPolicyIsASetting(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct{ set, want, not []string }{
@@ -23,7 +23,7 @@ func TestPolicyIsASetting(t *testing.T) {
 			`{name: POLDER_EVICT_RULES, value: "BEMemoryEvict,BECPUEvict,MemoryAllocatableEvict,CPUAllocatableEvict,MemoryEvict,CPUEvict"}`,
 			"--leader-elect-resource-name=koord-scheduler", "schedulerName: koord-scheduler",
 		}, []string{"kind: ConfigMap\nmetadata:\n  name: slo-controller-config", "MutatingAdmissionPolicy", "kind: PriorityClass\n", "schedulerName: katalyst-scheduler"}},
-		"said otherwise": {
+		"overridden": {
 			[]string{"policy=koordinator", "koordinator.sloConfig.namespace=ops", "koordinator.sloConfig.name=slo", "evict.flags.rules=BEMemoryEvict", "report.to={node,table}", "collect.flags.best-effort=shared"},
 			[]string{
 				`{name: POLDER_COLLECT_SLO_CONFIG, value: "ops/slo"}`, `{name: POLDER_EVICT_RULES, value: "BEMemoryEvict"}`, `{name: POLDER_REPORT_TO, value: "node,table"}`,
@@ -31,7 +31,7 @@ func TestPolicyIsASetting(t *testing.T) {
 			},
 			[]string{"nodemetrics, ", "koordinator-system"},
 		},
-		"in the namespace of the ConfigMap": { // which helm makes, or has
+		"in the namespace of the ConfigMap": { // helm creates it, or it exists
 			[]string{"policy=koordinator", "koordinator.sloConfig.namespace=" + namespace}, []string{"  name: polder-collect\n  namespace: " + namespace}, []string{"kind: Namespace\n"},
 		},
 		"withdrawn by the names that it was offered by": {
@@ -42,22 +42,22 @@ func TestPolicyIsASetting(t *testing.T) {
 			out := template(t, append([]string{"dryRun=false"}, one.set...)...)
 			for _, want := range one.want {
 				if !strings.Contains(out, want) {
-					t.Errorf("there is no %s", want)
+					t.Errorf("the chart lacks %s", want)
 				}
 			}
 			for _, not := range one.not {
-				if not == "nodemetrics, " { // the policy own-node is about them, whoever may write them
+				if not == "nodemetrics, " { // the policy own-node names them, whichever account may write them
 					not = "resources: [nodemetrics], verbs"
 				}
 				if strings.Contains(out, not) {
-					t.Errorf("there is %s", not)
+					t.Errorf("the chart contains %s", not)
 				}
 			}
 		})
 	}
 }
 
-// collect may read resctrl, and isolate alone write it.
+// collect may read resctrl, and only isolate may write it.
 func TestResctrlIsMountedWhereItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string][]string{
@@ -76,12 +76,12 @@ func TestResctrlIsMountedWhereItIsAskedFor(t *testing.T) {
 			t.Errorf("%s: it is mounted as %q, want %q", set, got, want)
 		}
 		if strings.Contains(template(t, set), "resctrl") {
-			t.Errorf("%s: it is mounted unasked", set)
+			t.Errorf("%s: it is mounted by default", set)
 		}
 	}
 }
 
-// installKoordinator installs the other policy, with all that belongs to it, and removes it.
+// installKoordinator installs the chart with policy koordinator and its objects, and removes it.
 func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(args ...string) string) {
 	t.Helper()
 	koordinator := []string{"--namespace", namespace, "--set", "dryRun=false,policy=koordinator,koordinator.priorityClasses=true,koordinator.profiles.enabled=true"}
@@ -91,11 +91,11 @@ func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(arg
 		"Before policy is changed on a release that runs, run it once with --set restore=true",
 	} {
 		if !strings.Contains(notes, want) {
-			t.Errorf("the notes do not say %q:\n%s", want, notes)
+			t.Errorf("the notes do not contain %q:\n%s", want, notes)
 		}
 	}
 	if notes := run(append([]string{"upgrade", "polder", chart, "--set", "koordinator.sloConfig.create=true"}, koordinator...)...); strings.Contains(notes, "There is no ConfigMap") {
-		t.Errorf("the notes miss what was made:\n%s", notes)
+		t.Errorf("the notes do not list what was created:\n%s", notes)
 	}
 	checked(t, c, "polder-own-node", "polder-pods", "polder-profile-patches")
 	if got := c.Kubectl("-n", "koordinator-system", "get", "configmap", "slo-controller-config", "-o", "jsonpath={.data.resource-threshold-config}"); !strings.Contains(got, `"enable": true`) {
@@ -105,12 +105,12 @@ func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(arg
 		t.Errorf("the priority classes are %s", got)
 	}
 	run("uninstall", "polder", "--namespace", namespace)
-	c.Kubectl("get", "namespace", "koordinator-system") // others' things may be in it
-	// Into the ConfigMap's own namespace, which helm makes, too.
+	c.Kubectl("get", "namespace", "koordinator-system") // other programs' objects may be in it
+	// Into the ConfigMap's own namespace, which helm creates as well.
 	c.Kubectl("delete", "namespace", "koordinator-system")
 	run("install", "polder", chart, "--namespace", "koordinator-system", "--create-namespace", "--set", "policy=koordinator")
 	if got := c.Kubectl("-n", "koordinator-system", "get", "rolebinding", "polder-collect", "-o", "jsonpath={.subjects[0].namespace}"); got != "koordinator-system" {
-		t.Errorf("the role is of an account of %s", got)
+		t.Errorf("the role is bound to an account in namespace %s", got)
 	}
 	run("uninstall", "polder", "--namespace", "koordinator-system")
 	if left := c.Kubectl("get", "mutatingadmissionpolicies,mutatingadmissionpolicybindings,priorityclasses", "-o", "name", "-l", "app.kubernetes.io/name=polder"); left != "" {
@@ -118,17 +118,17 @@ func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(arg
 	}
 }
 
-// helm upgrade installs no definitions. Without that of the profiles the policies would refuse every pod: the chart refuses first.
+// helm upgrade installs no definitions. Without the profiles' definition the policies would refuse every pod, so the chart refuses first.
 func TestUpgradeNeedsTheDefinitions(t *testing.T) {
 	t.Parallel()
-	c := controlplane.Start(t, controlplane.Options{}) // one that has not known the profiles before
+	c := controlplane.Start(t, controlplane.Options{}) // a server that has never had the profiles
 	run := func(args ...string) (string, error) { return helmOn(t, c, append(args, "--namespace", namespace)...) }
 	c.MakeNamespace(namespace)
 	if out, err := run("install", "polder", chart); err != nil {
 		t.Fatal(out)
 	}
 	c.Kubectl("delete", "crd", "clustercolocationprofiles.config.koordinator.sh", "nodemetrics.slo.koordinator.sh")
-	c.Eventually(soon, "the server has forgotten the definitions", func() string {
+	c.Eventually(soon, "the server no longer serves the definitions", func() string {
 		if status, _ := c.API("GET", "/apis/config.koordinator.sh/v1alpha1", ""); status != http.StatusNotFound {
 			return fmt.Sprintf("status %d", status)
 		}
@@ -137,7 +137,7 @@ func TestUpgradeNeedsTheDefinitions(t *testing.T) {
 	enable := []string{"upgrade", "polder", chart, "--set", "policy=koordinator,koordinator.profiles.enabled=true"}
 	const first = "kubectl apply --server-side -f deploy/kubernetes/crds"
 	if out, err := run(enable...); err == nil || !strings.Contains(out, "helm upgrade installs none: the API server would refuse every pod. First: "+first) {
-		t.Errorf("helm says %v: %s", err, out)
+		t.Errorf("helm returns %v: %s", err, out)
 	}
 	pod := func(namespace string) string {
 		status, answer := c.API("POST", core+"/namespaces/"+namespace+"/pods?dryRun=All", `{"metadata":{"name":"p"},"spec":{"automountServiceAccountToken":false,"containers":[{"name":"c","image":"none"}]}}`)
@@ -149,18 +149,18 @@ func TestUpgradeNeedsTheDefinitions(t *testing.T) {
 	if left := c.Kubectl("get", "mutatingadmissionpolicies", "-o", "name"); left != "" || pod("default") != "" {
 		t.Errorf("there is %s, and %s", left, pod("default"))
 	}
-	// The other policy alone does no harm: it is said.
+	// Policy koordinator without the profiles does no harm, and the notes name what is missing.
 	if out, err := run("upgrade", "polder", chart, "--set", "policy=koordinator"); err != nil || !strings.Contains(out, "no definition of NodeMetrics, and helm upgrade installs none: "+first) {
-		t.Errorf("helm says %v: %s", err, out)
+		t.Errorf("helm returns %v: %s", err, out)
 	}
-	// What it asks for is what it needs.
+	// The remedy that the chart's message names is sufficient.
 	c.ApplyFile(manifests + "/crds")
 	c.Established()
 	if out, err := run(enable...); err != nil || strings.Contains(out, "no definition of NodeMetrics") {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// If somebody deletes it all the same, the system's pods and Polder's own can be made. A server that has seen the definition may
-	// go on with what it knows until it is started again.
+	// If somebody deletes the definition nevertheless, the system's pods and Polder's own can be created. A server that has seen the
+	// definition may use it until it is restarted.
 	c.Kubectl("delete", "crd", "clustercolocationprofiles.config.koordinator.sh")
 	c.StopAPIServer()
 	c.StartAPIServer()
@@ -177,7 +177,7 @@ func TestUpgradeNeedsTheDefinitions(t *testing.T) {
 	}
 }
 
-// checked waits until the server has checked that the policies fit the types that they are about.
+// checked waits until the server has type-checked the policies.
 func checked(t *testing.T, c *controlplane.ControlPlane, policies ...string) {
 	t.Helper()
 	for _, policy := range policies {
@@ -202,7 +202,7 @@ func nodeMetric(name string) string {
 	return fmt.Sprintf(`{"apiVersion":"slo.koordinator.sh/v1alpha1","kind":"NodeMetric","metadata":{"name":%q},"spec":{}}`, name)
 }
 
-// With policy koordinator, collect may read the one ConfigMap, and report write its own node's NodeMetric and resources.
+// With policy koordinator, collect may read the one ConfigMap, and report may write its own node's NodeMetric and resources.
 func TestKoordinatorRoles(t *testing.T) {
 	c := cluster(t)
 	out, err := helm(t, "template", "koord", chart, "--namespace", namespace, "--kube-version", "1.36.0", "--api-versions", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy",
@@ -223,11 +223,11 @@ func TestKoordinatorRoles(t *testing.T) {
 	}
 	for _, one := range []struct {
 		name string
-		as   *speaker
+		as   *caller
 		request
-		refusal string // empty where it is allowed
+		refusal string // empty if it is allowed
 	}{
-		// When this is refused, the server knows the policies.
+		// Once this is refused, the server knows the policies.
 		{"another node", report, patch("merge", core+"/nodes/koord-2/status", batch("kubernetes.io", `"1k"`)), "Polder's token is of node koord-1: it may not write nodes koord-2"},
 
 		{"the ConfigMap by watch", collect, get(sloMap + "?fieldSelector=metadata.name%3Dslo-controller-config&watch=true"), ""},
@@ -256,33 +256,33 @@ func TestKoordinatorRoles(t *testing.T) {
 
 		{"batch and mid", report, patch("merge", node, batch("kubernetes.io", `"1k"`)), ""},
 		{"by the old names", report, patch("merge", node, batch("koordinator.sh", `"1k"`)), ""},
-		{"taken away again", report, patch("merge", node, batch("koordinator.sh", "null")), ""},
-		{"what is not ours there", report, patch("merge", node, `{"status":{"capacity":{"koordinator.sh/gpu-core":"100"}}}`), "Polder may change its own resources alone, not koordinator.sh/gpu-core"},
+		{"removed again", report, patch("merge", node, batch("koordinator.sh", "null")), ""},
+		{"a foreign resource", report, patch("merge", node, `{"status":{"capacity":{"koordinator.sh/gpu-core":"100"}}}`), "Polder may change its own resources alone, not koordinator.sh/gpu-core"},
 		{"a profile", report, post("/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles", `{}`), "cannot create"},
 		{"profiles", report, get("/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles"), "cannot list"},
 	} {
 		t.Run(one.name, func(t *testing.T) {
-			code, message := one.as.say(t, one.request, func(status int) bool { return (status == http.StatusForbidden) != (one.refusal != "") })
+			code, message := one.as.send(t, one.request, func(status int) bool { return (status == http.StatusForbidden) != (one.refusal != "") })
 			switch {
 			case one.refusal == "" && code/100 != 2:
 				t.Errorf("it is refused with %d: %s", code, message)
 			case one.refusal != "" && (code != http.StatusForbidden || !strings.Contains(message, one.refusal)):
-				t.Errorf("it is answered with %d: %s\nwant %s", code, message, one.refusal)
+				t.Errorf("it returns status %d: %s\nwant %s", code, message, one.refusal)
 			}
 		})
 	}
-	// Another node's, written by somebody else, cannot be changed either.
+	// Another node's NodeMetric, written by another program, cannot be changed either.
 	if status, answer := c.API("POST", nodeMetrics, nodeMetric("koord-2")); status != http.StatusCreated {
 		t.Fatalf("status %d: %s", status, answer)
 	}
-	code, message := report.say(t, patch("merge", nodeMetrics+"/koord-2/status", `{"status":{"updateTime":"2026-11-21T12:00:00Z"}}`), func(int) bool { return false })
+	code, message := report.send(t, patch("merge", nodeMetrics+"/koord-2/status", `{"status":{"updateTime":"2026-11-21T12:00:00Z"}}`), func(int) bool { return false })
 	if code != http.StatusForbidden || !strings.Contains(message, "it may not write nodemetrics koord-2") {
-		t.Errorf("another's status is answered with %d: %s", code, message)
+		t.Errorf("patching another node's status returns status %d: %s", code, message)
 	}
 	want := []string{
 		" nodes get,list,watch",
 		" nodes/status patch",
-		"node.katalyst.kubewharf.io customnoderesources create,get,list,patch,watch", // of the policy before, to be withdrawn
+		"node.katalyst.kubewharf.io customnoderesources create,get,list,patch,watch", // the previous policy's, to withdraw them
 		"node.katalyst.kubewharf.io customnoderesources/status patch",
 		"slo.koordinator.sh nodemetrics create",
 		"slo.koordinator.sh nodemetrics/status patch",

@@ -1,4 +1,4 @@
-// Package deploy tries what deploy/ ships on Kubernetes' own control plane: the definitions, the roles, the policies, the chart and the
+// Package deploy tests the files of deploy/ on Kubernetes' own control plane: the definitions, the roles, the policies, the chart and the
 // scheduler's configuration.
 package deploy
 
@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write deploy/kubernetes/*.yaml from the chart")
 
-// From here to what is shipped.
+// The path from here to the files.
 const (
 	top       = "../../.."
 	chart     = top + "/deploy/helm/polder"

@@ -16,7 +16,7 @@ func document(t *testing.T, rendered, kind string) map[string]any {
 	for d := yaml.NewDecoder(strings.NewReader(rendered)); ; {
 		var o map[string]any
 		if err := d.Decode(&o); err != nil {
-			return nil // the end
+			return nil // end of the output
 		}
 		if o["kind"] == kind {
 			return o
@@ -34,11 +34,11 @@ func at(o any, path ...string) any {
 
 var toolsOfMetrics = []string{"collect", "advise", "isolate", "evict", "report"}
 
-// The tools listen where the PodMonitor looks, in both forms; by default nobody listens.
+// The tools listen on the PodMonitor's ports, in both forms; by default no tool listens.
 func TestMetrics(t *testing.T) {
-	cluster(t) // helm is there
+	cluster(t) // helm is available
 	if out := template(t); strings.Contains(out, "METRICS_ADDR") || strings.Contains(out, "containerPort") || strings.Contains(out, "monitoring.coreos.com") {
-		t.Error("something listens, or is to be scraped, that nobody asked for")
+		t.Error("by default a tool listens or is scraped")
 	}
 	for _, form := range []string{"single", "containers"} {
 		t.Run(form, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// The PrometheusRule and the dashboard's ConfigMap have the files of deploy/monitoring, unchanged.
+// The PrometheusRule and the dashboard's ConfigMap contain the files of deploy/monitoring, unchanged.
 func TestMonitoringFiles(t *testing.T) {
 	cluster(t)
 	out := template(t, "metrics.rules.enabled=true", "metrics.dashboard.enabled=true")
@@ -118,7 +118,7 @@ func TestMonitoringFiles(t *testing.T) {
 	}
 	for _, name := range []string{"alerts.yaml", "dashboard.json"} {
 		if info, err := os.Lstat(filepath.Join(top, "deploy/monitoring", name)); err != nil || info.Mode().Type() != fs.ModeSymlink {
-			t.Errorf("deploy/monitoring/%s is no link into the chart (%v)", name, err)
+			t.Errorf("deploy/monitoring/%s is not a link into the chart (%v)", name, err)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"polder/tests/processgroup"
 )
 
-// inPod runs a block as in a pod: the mounts are its own, with an account's token where a pod has it. Nothing that it writes below /run stays.
+// inPod runs a block as in a pod: with its own mounts, and an account's token at a pod's path. Nothing that it writes below /run stays.
 const inPod = `
 mount -t tmpfs none /run
 mkdir -p /run/secrets/kubernetes.io/serviceaccount
@@ -26,8 +26,8 @@ printf default >/run/secrets/kubernetes.io/serviceaccount/namespace
 exec bash "$WORK/block"
 `
 
-// The commands of the pages that need a cluster and no kubelet run as they are written, page by page. What they need beside the page is here:
-// a node, a release where the page upgrades one, and the files that the page speaks of.
+// The commands of docs that need a cluster and no kubelet run as they are written, page by page. What they need besides is created here:
+// a node, a release if the page upgrades one, and the files that the page names.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -42,7 +42,7 @@ func TestPages(t *testing.T) {
 	has := func(b pages.Block, text string) bool {
 		return slices.ContainsFunc(b.Examples, func(x pages.Example) bool { return strings.Contains(x.Command, text) })
 	}
-	// What is installed without helm is no release of helm's: it comes first, on a cluster without anything of Polder's.
+	// What is installed without helm is not a helm release: it comes first, on a cluster without any of Polder's objects.
 	slices.SortStableFunc(blocks, func(a, b pages.Block) int {
 		order := func(b pages.Block) int {
 			if has(b, "polder.yaml") {
@@ -79,7 +79,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// pageWorld is a directory as a reader has it, with a cluster.
+// pageWorld is a reader's working directory, with a cluster.
 type pageWorld struct {
 	t      *testing.T
 	dir    string
@@ -120,14 +120,14 @@ data:
 	host, port, _ := strings.Cut(strings.TrimPrefix(c.Server(), "https://"), ":")
 	w.env = append(os.Environ(), "HOME="+w.dir, "KUBECONFIG="+filepath.Join(w.dir, ".kube/config"), "WORK="+w.dir,
 		"PATH="+programs+":"+binaries.Dir(t)+":"+os.Getenv("PATH"), "KUBERNETES_SERVICE_HOST="+host, "KUBERNETES_SERVICE_PORT="+port,
-		// A reader presses Ctrl-C; and the test changes nothing of this machine.
+		// A reader presses Ctrl-C; and the test changes nothing on this machine.
 		"POLDER_COLLECT_COUNT=2", "POLDER_ISOLATE_DRY_RUN=true")
 	w.must(`kubectl create clusterrolebinding pages --clusterrole=cluster-admin --serviceaccount=default:default
 kubectl -n default create serviceaccount default 2>/dev/null || true
 kubectl -n default create token default >"$WORK/token"
 kubectl config view --raw -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' | base64 -d >"$WORK/ca.crt"
 [ -s "$WORK/ca.crt" ] || cp "$(kubectl config view --raw -o jsonpath='{.clusters[0].cluster.certificate-authority}')" "$WORK/ca.crt"`)
-	for _, kind := range []string{"PodMonitor", "PrometheusRule"} { // Prometheus' operator's, as far as the chart's objects need them
+	for _, kind := range []string{"PodMonitor", "PrometheusRule"} { // the Prometheus operator's kinds, as far as the chart's objects need them
 		plural := strings.ToLower(kind) + "s"
 		c.Apply(`apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -144,7 +144,7 @@ spec:
 	return w
 }
 
-// must runs a script of the test's own, and returns what it prints.
+// must runs a script of the test, and returns its output.
 func (w *pageWorld) must(script string) string {
 	w.t.Helper()
 	cmd := processgroup.Command(w.t.Context(), "bash", "-c", "set -e\n"+script)
@@ -170,11 +170,11 @@ func (w *pageWorld) block(b pages.Block) {
 	kubectl patch nodemetric node-1 --subresource=status --type=merge -p '{"status":{"nodeMetric":{"aggregatedNodeUsages":[{"duration":"5m0s","usage":{"p95":{"resources":{"cpu":"438m"}}}}]}}}' >/dev/null
 }`)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute) // for a command that does not end
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute) // stops a command that does not end
 	defer cancel()
 	cmd := processgroup.Command(ctx, "unshare", "--mount", "--propagation", "private", "bash", "-ec", inPod)
 	cmd.Dir, cmd.Env = w.dir, w.env
-	if strings.Contains(b.Script(outputs, nil), "--in-cluster") { // a pod has it from the chart
+	if strings.Contains(b.Script(outputs, nil), "--in-cluster") { // in a pod the chart mounts the token
 		cmd.Env = append(cmd.Env, "NODE_NAME=node-1")
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {

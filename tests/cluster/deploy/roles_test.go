@@ -15,28 +15,28 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// speaker speaks to the API server with one token.
-type speaker struct {
+// caller sends requests to the API server with one token.
+type caller struct {
 	http          *http.Client
 	server, token string
 }
 
-// speakerOf is a speaker without a token.
-func speakerOf(t *testing.T, c *controlplane.ControlPlane) *speaker {
+// newCaller returns a caller without a token.
+func newCaller(t *testing.T, c *controlplane.ControlPlane) *caller {
 	t.Helper()
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(read(t, c.CA()))) {
 		t.Fatalf("%s has no certificate", c.CA())
 	}
-	s := &speaker{&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: soon}, c.Server(), ""}
+	s := &caller{&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: soon}, c.Server(), ""}
 	t.Cleanup(s.http.CloseIdleConnections)
 	return s
 }
 
-// account is the speaker of a service account of the chart, with a token of the node, if one is named.
-func account(t *testing.T, c *controlplane.ControlPlane, name, node string) *speaker {
+// account returns a caller with the token of a service account of the chart, bound to the node if one is named.
+func account(t *testing.T, c *controlplane.ControlPlane, name, node string) *caller {
 	t.Helper()
-	s := speakerOf(t, c)
+	s := newCaller(t, c)
 	if node == "" {
 		s.token = c.Token(namespace, name)
 		return s
@@ -47,7 +47,7 @@ func account(t *testing.T, c *controlplane.ControlPlane, name, node string) *spe
 	return s
 }
 
-// boundToken is a token of a service account that is bound to an object.
+// boundToken creates a token of a service account that is bound to an object.
 func boundToken(t *testing.T, c *controlplane.ControlPlane, account, kind, name, uid string) string {
 	t.Helper()
 	status, answer := c.API(http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts/"+account+"/token", fmt.Sprintf(
@@ -60,22 +60,22 @@ func boundToken(t *testing.T, c *controlplane.ControlPlane, account, kind, name,
 	return request.Status.Token
 }
 
-// podOf is the speaker of a service account with a token of a pod on the node, as kubelet requests it for the pods of the chart.
-func podOf(t *testing.T, c *controlplane.ControlPlane, account, node string) *speaker {
+// podOf returns a caller with a token of a service account bound to a pod on the node, as kubelet requests it for the chart's pods.
+func podOf(t *testing.T, c *controlplane.ControlPlane, account, node string) *caller {
 	t.Helper()
 	pod := account + "-of-" + node
 	c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":%q},"spec":{"nodeName":%q,"serviceAccountName":%q,"automountServiceAccountToken":false,"containers":[{"name":"main","image":"none"}]}}`,
 		pod, namespace, node, account))
 	var object struct{ Metadata struct{ UID string } }
 	c.Get(core+"/namespaces/"+namespace+"/pods/"+pod, &object)
-	s := speakerOf(t, c)
+	s := newCaller(t, c)
 	s.token = boundToken(t, c, account, "Pod", pod, object.Metadata.UID)
 	return s
 }
 
-// say sends a request and returns the answer's status, and its message where it is a failure. The API server learns of new roles and
-// policies with some delay: retry says of which answers to wait for another.
-func (s *speaker) say(t *testing.T, r request, retry func(status int) bool) (status int, message string) {
+// send sends a request and returns the response's status, and its message if it is a failure. The API server learns of new roles and
+// policies with some delay: retry reports whether a status means to send it again.
+func (s *caller) send(t *testing.T, r request, retry func(status int) bool) (status int, message string) {
 	t.Helper()
 	for deadline := time.Now().Add(soon); ; time.Sleep(50 * time.Millisecond) {
 		req, err := http.NewRequest(r.method, s.server+r.path, strings.NewReader(r.body))
@@ -100,7 +100,7 @@ func (s *speaker) say(t *testing.T, r request, retry func(status int) bool) (sta
 		}
 		if resp.StatusCode/100 != 2 {
 			var failure struct{ Message string }
-			_ = json.Unmarshal(answer, &failure) // the message stays empty where it is none
+			_ = json.Unmarshal(answer, &failure) // the message stays empty if the response has none
 			message = failure.Message
 		}
 		if !retry(resp.StatusCode) || time.Now().After(deadline) {
@@ -141,14 +141,14 @@ func cnr(name, rest string) string {
 	return fmt.Sprintf(`{"apiVersion":"node.katalyst.kubewharf.io/v1alpha1","kind":"CustomNodeResource","metadata":{"name":%q}%s}`, name, rest)
 }
 
-// get, post, patch, remove are requests.
+// get, post, patch and remove make requests.
 func get(path string) request               { return request{method: "GET", path: path} }
 func post(path, body string) request        { return request{"POST", path, body, ""} }
 func put(path, body string) request         { return request{"PUT", path, body, ""} }
 func patch(kind, path, body string) request { return request{"PATCH", path, body, kind} }
 func remove(path string) request            { return request{method: "DELETE", path: path} }
 
-// work is what each tool does, request by request.
+// work is the requests of each tool.
 var work = map[string][]request{
 	"collect": {
 		get(core + "/pods?fieldSelector=spec.nodeName%3Droles-1"),
@@ -177,8 +177,8 @@ var work = map[string][]request{
 	},
 }
 
-// mischief is what nobody may who has a token of Polder's.
-var mischief = []request{
+// forbiddenRequests is the requests that no token of Polder's may make.
+var forbiddenRequests = []request{
 	get(core + "/secrets"), get(core + "/namespaces/kube-system/secrets"), get(core + "/namespaces/polder-system/secrets/x"),
 	get(core + "/configmaps"), get(core + "/namespaces"), get(core + "/serviceaccounts"),
 	post(core+"/namespaces/polder-system/serviceaccounts/polder/token", `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`),
@@ -215,13 +215,13 @@ func TestEachToolMayDoItsWorkAndNothingElse(t *testing.T) {
 		t.Run(tool, func(t *testing.T) {
 			s := account(t, c, "polder-"+tool, "roles-1")
 			for _, r := range work[tool] {
-				// The roles may be newer than what the server knows of them, and who first asks for a kind may be told to wait.
+				// The server may not know the roles yet, and may throttle the first requests for a kind.
 				late := func(status int) bool { return status == http.StatusForbidden || status == http.StatusTooManyRequests }
-				if status, message := s.say(t, r, late); status/100 != 2 {
-					t.Errorf("%s is answered with %d: %s", r, status, message)
+				if status, message := s.send(t, r, late); status/100 != 2 {
+					t.Errorf("%s returns status %d: %s", r, status, message)
 				}
 			}
-			refused := slices.Clone(mischief)
+			refused := slices.Clone(forbiddenRequests)
 			for other, requests := range work {
 				if other != tool {
 					refused = append(refused, requests...)
@@ -231,16 +231,16 @@ func TestEachToolMayDoItsWorkAndNothingElse(t *testing.T) {
 				if slices.Contains(work[tool], r) || tool == "report" && strings.HasPrefix(r.path, core+"/nodes?") || tool == "collect" && strings.HasPrefix(r.path, core+"/nodes?") {
 					continue
 				}
-				status, message := s.say(t, r, func(int) bool { return false })
+				status, message := s.send(t, r, func(int) bool { return false })
 				if status != http.StatusForbidden || !strings.Contains(message, "cannot") {
-					t.Errorf("%s is answered with %d (%s), want it forbidden by RBAC", r, status, message)
+					t.Errorf("%s returns status %d (%s), want it forbidden by RBAC", r, status, message)
 				}
 			}
 		})
 	}
 }
 
-// What the API server itself says that a token may do, rule by rule: that there is nothing but what is listed here.
+// The API server's own list of a token's permissions, rule by rule: it contains nothing but what is listed here.
 func TestRolesHaveNoMoreThanIsSaidHere(t *testing.T) {
 	c := cluster(t)
 	want := map[string][]string{
@@ -290,7 +290,7 @@ func TestRolesHaveNoMoreThanIsSaidHere(t *testing.T) {
 	}
 }
 
-// may lists what a service account may do beyond what every account may.
+// may lists a service account's permissions beyond those of every account.
 func may(t *testing.T, c *controlplane.ControlPlane, name string) []string {
 	t.Helper()
 	s := account(t, c, name, "")
@@ -319,7 +319,7 @@ func may(t *testing.T, c *controlplane.ControlPlane, name string) []string {
 	for _, rule := range review.Status.ResourceRules {
 		for _, group := range rule.APIGroups {
 			if group == "authorization.k8s.io" || group == "authentication.k8s.io" {
-				continue // to ask who one is and what one may: everybody may
+				continue // every account may review its own identity and permissions
 			}
 			for _, resource := range rule.Resources {
 				key := group + " " + resource
@@ -336,27 +336,27 @@ func may(t *testing.T, c *controlplane.ControlPlane, name string) []string {
 	return list
 }
 
-// A node's token is good for that node, and for Polder's own resources there.
+// A token bound to a node is valid for that node only, and for Polder's own resources there.
 func TestTokenIsGoodForItsNodeAlone(t *testing.T) {
 	c := cluster(t)
 	c.MakeNode("own-1", "48", "195924424Ki")
 	c.MakeNode("own-2", "48", "195924424Ki")
-	mine, nobodys := account(t, c, "polder", "own-1"), account(t, c, "polder", "")
+	mine, unbound := account(t, c, "polder", "own-1"), account(t, c, "polder", "")
 	status := func(node string) string { return core + "/nodes/" + node + "/status" }
 	const own, resources = "ValidatingAdmissionPolicy 'polder-own-node'", "ValidatingAdmissionPolicy 'polder-own-resources'"
 	for _, one := range []struct {
 		name string
-		as   *speaker
+		as   *caller
 		request
-		refusal string // empty where it is allowed
+		refusal string // empty if it is allowed
 	}{
-		// First those that are refused: when the first of them is, the server knows the policies.
+		// The refused requests come first: once the first one is refused, the server knows the policies.
 		{"another node", mine, patch("merge", status("own-2"), amount), own + " with binding 'polder-own-node' denied request: Polder's token is of node own-1: it may not write nodes own-2"},
-		{"a token of no node", nobodys, patch("merge", status("own-1"), amount), "Polder's token names no node: it must be a pod's, or be bound to a node"},
+		{"a token of no node", unbound, patch("merge", status("own-1"), amount), "Polder's token names no node: it must be a pod's, or be bound to a node"},
 		{"another node's object", mine, patch("apply", cnrs+"/own-2?fieldManager=r", cnr("own-2", "")), "Polder's token is of node own-1: it may not write customnoderesources own-2"},
 		{"the machine's CPUs", mine, patch("merge", status("own-1"), `{"status":{"allocatable":{"cpu":"480"}}}`), resources + " with binding 'polder-own-resources' denied request: Polder may change its own resources alone, not cpu"},
 		{"without pods", mine, patch("merge", status("own-1"), `{"status":{"capacity":{"pods":null}}}`), "Polder may change its own resources alone, not pods"},
-		{"somebody's device", mine, patch("merge", status("own-1"), `{"status":{"capacity":{"example.com/gpu":"4"}}}`), "not example.com/gpu"},
+		{"another program's device", mine, patch("merge", status("own-1"), `{"status":{"capacity":{"example.com/gpu":"4"}}}`), "not example.com/gpu"},
 		{"a name that looks like ours", mine, patch("merge", status("own-1"), `{"status":{"capacity":{"evil.katalyst.kubewharf.io/x":"4"}}}`), "not evil.katalyst.kubewharf.io/x"},
 		{"readiness", mine, patch("strategic-merge", status("own-1"), `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`), "Polder may change capacity and allocatable alone of a node's status"},
 		{"addresses", mine, patch("merge", status("own-1"), `{"status":{"addresses":[{"type":"InternalIP","address":"10.6.6.6"}]}}`), "Polder may change capacity and allocatable alone of a node's status"},
@@ -367,21 +367,21 @@ func TestTokenIsGoodForItsNodeAlone(t *testing.T) {
 		{"batch resources", mine, patch("merge", status("own-1"), `{"status":{"capacity":{"kubernetes.io/batch-cpu":"1k","koordinator.sh/mid-memory":"1Gi"},"allocatable":{"kubernetes.io/batch-cpu":"1k"}}}`), ""},
 		{"its object", mine, patch("apply", cnrs+"/own-1?fieldManager=r", cnr("own-1", "")), ""},
 		{"its object's status", mine, patch("apply", cnrs+"/own-1/status?fieldManager=r", cnr("own-1", `,"status":{"resourceCapacity":{"a":"1"}}`)), ""},
-		{"taken away again", mine, patch("json", status("own-1"), `[{"op":"remove","path":"/status/capacity/resource.katalyst.kubewharf.io~1reclaimed_millicpu"},{"op":"remove","path":"/status/allocatable/resource.katalyst.kubewharf.io~1reclaimed_millicpu"}]`), ""},
+		{"removed again", mine, patch("json", status("own-1"), `[{"op":"remove","path":"/status/capacity/resource.katalyst.kubewharf.io~1reclaimed_millicpu"},{"op":"remove","path":"/status/allocatable/resource.katalyst.kubewharf.io~1reclaimed_millicpu"}]`), ""},
 	} {
 		t.Run(one.name, func(t *testing.T) {
-			code, message := one.as.say(t, one.request, func(status int) bool {
+			code, message := one.as.send(t, one.request, func(status int) bool {
 				return (status == http.StatusForbidden) != (one.refusal != "")
 			})
 			switch {
 			case one.refusal == "" && code/100 != 2:
 				t.Errorf("it is refused with %d: %s", code, message)
 			case one.refusal != "" && (code != http.StatusForbidden || !strings.Contains(message, one.refusal)):
-				t.Errorf("it is answered with %d: %s\nwant %s", code, message, one.refusal)
+				t.Errorf("it returns status %d: %s\nwant %s", code, message, one.refusal)
 			}
 		})
 	}
-	// What is refused has changed nothing, and others are not concerned.
+	// Refused requests have changed nothing, and other accounts are not affected.
 	if got := c.Kubectl("get", "node", "own-1", "-o", "jsonpath={.status.capacity}"); got != `{"cpu":"48","koordinator.sh/mid-memory":"1Gi","kubernetes.io/batch-cpu":"1k","memory":"195924424Ki","pods":"110"}` {
 		t.Errorf("the node has %s", got)
 	}

@@ -12,7 +12,7 @@ import (
 	"polder/tests/cluster/program"
 )
 
-// The guide's pods, as they stand there but for the comments.
+// The guide's pods, as it prints them, without the comments.
 const (
 	guideShared = `apiVersion: v1
 kind: Pod
@@ -72,7 +72,7 @@ func renamed(pod, name string) string {
 	return strings.NewReplacer("reclaimed-normal-pod", name, "shared-normal-pod", name).Replace(pod)
 }
 
-// scheduled waits until a pod is on a node, and returns which.
+// scheduled waits until a pod is bound, and returns its node.
 func scheduled(t *testing.T, c *controlplane.ControlPlane, name string) string {
 	t.Helper()
 	var pod struct {
@@ -107,10 +107,10 @@ func TestStockSchedulerBindsTheGuidesPods(t *testing.T) {
 		t.Errorf("the guide's reclaimed pod is on %s, which offers nothing", node)
 	}
 
-	// One that asks for more than is left waits, and is told why. 2k of 44k are gone.
+	// A pod that requests more than is left stays pending, with the reason in its condition. 2k of 44k are taken.
 	create(t, c, strings.ReplaceAll(renamed(guideReclaimedPod, "too-large"), millicpu+": 2k", millicpu+": 43k"))
 	var condition string
-	c.Eventually(soon, "too-large is told why it waits", func() string {
+	c.Eventually(soon, "too-large has the reason in its condition", func() string {
 		condition = c.Kubectl("get", "pod", "too-large", "-o", `jsonpath={.status.phase} {.status.conditions[?(@.type=="PodScheduled")].reason}: {.status.conditions[?(@.type=="PodScheduled")].message}`)
 		if !strings.Contains(condition, "Unschedulable") {
 			return "so far: " + condition
@@ -122,18 +122,18 @@ func TestStockSchedulerBindsTheGuidesPods(t *testing.T) {
 			t.Errorf("it is %q, want %q", condition, want)
 		}
 	}
-	// When the node offers more, it is bound.
+	// When the node offers more, the pod is bound.
 	c.Kubectl("patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", `{"status":{"allocatable":{"`+millicpu+`":"46k"},"capacity":{"`+millicpu+`":"46k"}}}`)
 	scheduled(t, c, "too-large")
 
-	// The node that has more reclaimed resources left is the better one, whatever else is on it.
+	// The scheduler prefers the node with more reclaimed resources left, whatever other pods run there.
 	c.MakeNode("node-2", "4", "8Gi", millicpu, "30k", memory, "195257901056")
 	c.MakeNode("node-3", "96", "400Gi", millicpu, "20k", memory, "195257901056")
 	for _, name := range []string{"a", "b", "c"} {
 		create(t, c, strings.ReplaceAll(renamed(guideReclaimedPod, name), millicpu+": 2k", millicpu+": 5k"))
 		scheduled(t, c, name)
 	}
-	// What would be left: 25 of 30 against 15 of 20; 20 of 30 against 15 of 20; 20 of 30 against 10 of 20.
+	// The fractions left: 25 of 30 against 15 of 20; 20 of 30 against 15 of 20; 20 of 30 against 10 of 20.
 	var got []string
 	for _, name := range []string{"a", "b", "c"} {
 		got = append(got, scheduled(t, c, name))
@@ -143,7 +143,7 @@ func TestStockSchedulerBindsTheGuidesPods(t *testing.T) {
 	}
 }
 
-// The second scheduler that the chart deploys can do its work with the roles that it gets there.
+// The second scheduler of the chart has all the roles that it needs.
 func TestSecondSchedulerHasTheRolesThatItNeeds(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Start(t, controlplane.Options{})
@@ -156,7 +156,7 @@ func TestSecondSchedulerHasTheRolesThatItNeeds(t *testing.T) {
 
 func secondScheduler(t *testing.T, c *controlplane.ControlPlane, profile, manifest string) {
 	dir := controlplane.Need(t, "kube-scheduler")
-	t.Cleanup(func() { // there is one of the name at a time
+	t.Cleanup(func() { // only one of this name can exist at a time
 		c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
 		c.Kubectl("delete", "-f", filepath.Join(manifests, manifest))
 	})
@@ -174,7 +174,7 @@ func secondScheduler(t *testing.T, c *controlplane.ControlPlane, profile, manife
 	if command[0] != "kube-scheduler" || !strings.HasPrefix(command[1], "--config=") {
 		t.Fatalf("its command is %q", command)
 	}
-	// In a pod the token is found by itself.
+	// In a pod it finds the token by itself.
 	configuration := c.Kubectl("-n", namespace, "get", "configmap", "polder-scheduler", "-o", "jsonpath={.data."+profile+"\\.yaml}")
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	kubeconfig := c.KubeconfigFor(namespace, "polder-scheduler")
@@ -191,17 +191,17 @@ func secondScheduler(t *testing.T, c *controlplane.ControlPlane, profile, manife
 	create(t, c, guideReclaimedPod)
 	scheduled(t, c, "reclaimed-normal-pod")
 	if holder := c.Kubectl("-n", namespace, "get", "lease", profile, "-o", "jsonpath={.spec.holderIdentity}"); holder == "" {
-		t.Error("nobody holds the lease")
+		t.Error("no process holds the lease")
 	}
 	if err := scheduler.Died(); err != nil {
 		t.Error(err)
 	}
 	for line := range strings.Lines(scheduler.Tail(1000)) {
 		if strings.Contains(line, "forbidden") {
-			t.Errorf("it was refused something: %s", line)
+			t.Errorf("the server refused it: %s", line)
 		}
 	}
-	// The other scheduler's pods are none of its business.
+	// The second scheduler leaves the other scheduler's pods alone.
 	create(t, c, strings.Replace(renamed(guideReclaimedPod, "others"), "schedulerName: "+profile, "schedulerName: default-scheduler", 1))
 	create(t, c, renamed(guideReclaimedPod, "ours"))
 	scheduled(t, c, "ours")

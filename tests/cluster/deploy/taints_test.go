@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// With report.taintNode, a node's token may taint that node with Polder's own keys, and do nothing else to it.
+// With report.taintNode, a node's token may taint that node with Polder's own keys, and change nothing else of it.
 func TestTaintNode(t *testing.T) {
 	c := cluster(t)
 	c.MakeNode("taint-1", "4", "8Gi")
@@ -25,7 +25,7 @@ func TestTaintNode(t *testing.T) {
 		request
 		refusal string // empty where it is allowed
 	}{
-		// As report does it. It is first, for the server has to learn of the role.
+		// report's own request comes first, because the server has to learn of the role.
 		{"a taint", patch("json", node("taint-1"), `[{"op":"test","path":"/spec/taints","value":[`+theirs+`]},{"op":"replace","path":"/spec/taints","value":[`+theirs+`,`+ours+`]},
 			{"op":"test","path":"/metadata/annotations/polder~1taints","value":null},{"op":"add","path":"/metadata/annotations/polder~1taints","value":"node.katalyst.kubewharf.io/MemoryPressure:NoSchedule"}]`), ""},
 		{"another node", patch("merge", node("taint-2"), taints(ours)), "Polder's token is of node taint-1: it may not write nodes taint-2"},
@@ -38,15 +38,15 @@ func TestTaintNode(t *testing.T) {
 		{"an annotation", patch("merge", node("taint-1"), `{"metadata":{"annotations":{"a":"b"}}}`), "the annotation polder/taints alone"},
 		{"the fleet controller's mark", patch("merge", node("taint-1"), `{"metadata":{"annotations":{"polder/withdrawn":null}}}`), "the annotation polder/taints alone"},
 		{"deleted", remove(node("taint-1")), "cannot delete"},
-		{"taken away again", patch("json", node("taint-1"), `[{"op":"replace","path":"/spec/taints","value":[`+theirs+`]},{"op":"remove","path":"/metadata/annotations/polder~1taints"}]`), ""},
+		{"removed again", patch("json", node("taint-1"), `[{"op":"replace","path":"/spec/taints","value":[`+theirs+`]},{"op":"remove","path":"/metadata/annotations/polder~1taints"}]`), ""},
 	} {
 		t.Run(one.name, func(t *testing.T) {
-			code, message := s.say(t, one.request, func(status int) bool { return (status == http.StatusForbidden) != (one.refusal != "") })
+			code, message := s.send(t, one.request, func(status int) bool { return (status == http.StatusForbidden) != (one.refusal != "") })
 			switch {
 			case one.refusal == "" && code/100 != 2:
 				t.Errorf("it is refused with %d: %s", code, message)
 			case one.refusal != "" && (code != http.StatusForbidden || !strings.Contains(message, one.refusal)):
-				t.Errorf("it is answered with %d: %s\nwant %s", code, message, one.refusal)
+				t.Errorf("it returns status %d: %s\nwant %s", code, message, one.refusal)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ const (
 	allowedPod   = `"labels":{"koordinator.sh/qosClass":"LS","koordinator.sh/eviction-enabled":"true"}`
 )
 
-// podOn makes a pod on a node that nobody runs, with these fields in its metadata and its spec.
+// podOn creates a pod on a node without a kubelet, with these fields in its metadata and its spec.
 func podOn(c *controlplane.ControlPlane, name, node, metadata, spec string) {
 	c.Helper()
 	if metadata != "" {
@@ -29,19 +29,19 @@ func podOn(c *controlplane.ControlPlane, name, node, metadata, spec string) {
 		"terminationGracePeriodSeconds":0,"containers":[{"name":"main","image":"none"}]%s}}`, name, metadata, node, spec))
 }
 
-// attempt is a request, and what it is refused with; empty where it is granted.
+// attempt is a request, and the expected refusal; empty if it is allowed.
 type attempt struct {
 	name string
-	as   *speaker
+	as   *caller
 	request
 	refusal string
 }
 
-// try waits until the answer is the wanted one: the server learns of roles and policies with some delay.
+// try waits for the expected response: the server learns of roles and policies with some delay.
 func (a attempt) try(t *testing.T) {
 	t.Helper()
 	await.Until(t, soon, "the answer to "+a.String(), func() string {
-		code, message := a.as.say(t, a.request, func(int) bool { return false })
+		code, message := a.as.send(t, a.request, func(int) bool { return false })
 		switch {
 		case a.refusal == "" && code/100 != 2:
 			return fmt.Sprintf("it is refused with %d: %s", code, message)
@@ -52,7 +52,7 @@ func (a attempt) try(t *testing.T) {
 	})
 }
 
-// evicted asks to evict a pod; dry says that nothing shall come of it.
+// evicted returns the request to evict a pod; dry asks the server only to validate it.
 func evicted(pod string, dry bool) request {
 	path := core + "/namespaces/default/pods/" + pod + "/eviction"
 	if dry {
@@ -61,7 +61,7 @@ func evicted(pod string, dry bool) request {
 	return post(path, evictionOf(pod))
 }
 
-// A node's token evicts pods of that node that are reclaimed or that the rules may end, and no others.
+// A node's token may evict pods of that node that are reclaimed or that the rules may end, and no others.
 func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 	c := cluster(t)
 	for _, node := range []string{"ev-1", "ev-2"} {
@@ -84,7 +84,7 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 		c.Kubectl("delete", "pods", "-n", namespace, "polder-evict-of-ev-1", "--grace-period=0", "--force")
 		c.Apply(template(t, "form=single", "serviceAccount.perTool=true", "scheduler.enabled=true"))
 	})
-	mine, bound, nobodys := podOf(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "")
+	mine, bound, unbound := podOf(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "ev-1"), account(t, c, "polder-evict", "")
 	const policy = "ValidatingAdmissionPolicy 'polder-own-evictions' with binding 'polder-own-evictions' denied request: "
 	const only = policy + "Polder may evict only "
 	for _, policies := range []struct {
@@ -92,11 +92,11 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 		attempts []attempt
 	}{
 		{nil, []attempt{
-			// First what is refused, without effect if it is not yet: when that is so, the server knows role and policy.
+			// The refused requests come first and have no effect if accepted: once they are refused, the server knows role and policy.
 			{"another node's", mine, evicted("ev-theirs", true), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
-			{"another node's, in earnest", mine, evicted("ev-theirs", false), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
+			{"another node's, without dry run", mine, evicted("ev-theirs", false), policy + "Polder's token is of node ev-1: it may not evict pods of ev-2"},
 			{"no node's", mine, evicted("ev-nobodys", false), "it may not evict pods of no node"},
-			{"with a token of no node", nobodys, evicted("ev-mine", false), policy + "Polder's token names no node"},
+			{"with a token of no node", unbound, evicted("ev-mine", false), policy + "Polder's token names no node"},
 			{"a service", mine, evicted("ev-service", false), only + "reclaimed pods"},
 			{"a service that Koordinator's label calls BE", mine, evicted("ev-both", false), only + "reclaimed pods"},
 			{"a labelled one, of no rule in force", mine, evicted("ev-labelled", false), only + "reclaimed pods"},
@@ -130,31 +130,31 @@ func TestEvictOwnReclaimedPodsAlone(t *testing.T) {
 	if got := c.Kubectl("get", "pods", "-o", "name"); strings.Contains(got, "ev-mine\n") || strings.Count(got, "pod/ev-") != 9 {
 		t.Errorf("there are\n%s\nwant all but ev-mine", got)
 	}
-	// A pod that is gone is gone, and not forbidden: also where there is no pod at all.
+	// For a pod that is gone the server returns 404, not 403: also if the namespace has no pod at all.
 	for _, path := range []string{"default/pods/ev-mine", "ev-empty/pods/none"} {
 		r := post(core+"/namespaces/"+path+"/eviction", evictionOf(path[strings.LastIndex(path, "/")+1:]))
 		r.body = strings.Replace(r.body, `"default"`, `"`+path[:strings.Index(path, "/")]+`"`, 1)
-		if code, message := mine.say(t, r, func(status int) bool { return status == http.StatusForbidden }); code != http.StatusNotFound {
-			t.Errorf("%s is answered with %d: %s", path, code, message)
+		if code, message := mine.send(t, r, func(status int) bool { return status == http.StatusForbidden }); code != http.StatusNotFound {
+			t.Errorf("%s returns status %d: %s", path, code, message)
 		}
 	}
-	// The administrator is not concerned.
+	// The administrator is not affected.
 	if code, answer := c.API(http.MethodPost, core+"/namespaces/default/pods/ev-theirs/eviction", evictionOf("ev-theirs")); code != http.StatusCreated {
-		t.Errorf("the administrator's eviction is answered with %d: %s", code, answer)
+		t.Errorf("the administrator's eviction returns status %d: %s", code, answer)
 	}
 }
 
-// A node's token writes evict's events about pods of that node, and changes no others.
+// A node's token may write evict's events about pods of that node, and change no others.
 func TestEventsAboutOwnPodsAlone(t *testing.T) {
 	c := cluster(t)
-	for _, node := range []string{"say-1", "say-2"} {
+	for _, node := range []string{"event-1", "event-2"} {
 		c.MakeNode(node, "4", "8Gi")
 	}
-	podOn(c, "say-mine", "say-1", reclaimedPod, "")
-	podOn(c, "say-theirs", "say-2", reclaimedPod, "")
+	podOn(c, "event-mine", "event-1", reclaimedPod, "")
+	podOn(c, "event-theirs", "event-2", reclaimedPod, "")
 	t.Cleanup(func() {
 		c.Kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
-		c.Kubectl("delete", "pods", "-n", namespace, "polder-evict-of-say-1", "--grace-period=0", "--force", "--ignore-not-found")
+		c.Kubectl("delete", "pods", "-n", namespace, "polder-evict-of-event-1", "--grace-period=0", "--force", "--ignore-not-found")
 		c.Kubectl("delete", "events.v1.events.k8s.io", "--all")
 	})
 	uid := func(pod string) string { return c.Kubectl("get", "pod", pod, "-o", "jsonpath={.metadata.uid}") }
@@ -166,12 +166,12 @@ func TestEventsAboutOwnPodsAlone(t *testing.T) {
 		return fmt.Sprintf(`"apiVersion":"v1","kind":"Pod","namespace":"default","name":%q,"uid":%q`, pod, uid)
 	}
 	ours := func(name, pod, uid string) request {
-		return post(events, event(name, "polder-evict", "say-1", about(pod, uid)))
+		return post(events, event(name, "polder-evict", "event-1", about(pod, uid)))
 	}
-	if status, answer := c.API(http.MethodPost, events, event("say-kubelets", "kubelet", "say-1", about("say-mine", uid("say-mine")))); status != http.StatusCreated {
+	if status, answer := c.API(http.MethodPost, events, event("event-kubelets", "kubelet", "event-1", about("event-mine", uid("event-mine")))); status != http.StatusCreated {
 		t.Fatalf("status %d: %s", status, answer)
 	}
-	mine, nobodys := podOf(t, c, "polder-evict", "say-1"), account(t, c, "polder-evict", "")
+	mine, unbound := podOf(t, c, "polder-evict", "event-1"), account(t, c, "polder-evict", "")
 	const policy = "ValidatingAdmissionPolicy 'polder-own-events' with binding 'polder-own-events' denied request: "
 	series := `{"series":{"count":2,"lastObservedTime":"2026-11-21T10:01:00.000000Z"}}`
 	dry := func(r request) request {
@@ -179,24 +179,24 @@ func TestEventsAboutOwnPodsAlone(t *testing.T) {
 		return r
 	}
 	for _, one := range []attempt{
-		// First what each of the policies refuses, without effect if it does not yet.
-		{"another node's pod, to try", mine, dry(ours("say-0", "say-theirs", "")), "about pods of say-2"},
-		{"as another node, to try", mine, dry(post(events, event("say-0", "polder-evict", "say-2", about("say-mine", "")))), policy},
-		{"another node's pod", mine, ours("say-0", "say-theirs", uid("say-theirs")), "'polder-own-event-pods' denied request: Polder's token is of node say-1: it may not write events about pods of say-2"},
-		{"another node's pod without its UID", mine, ours("say-0", "say-theirs", ""), "about pods of say-2"},
-		{"as another node", mine, post(events, event("say-0", "polder-evict", "say-2", about("say-mine", ""))), policy + "Polder's token is of node say-1: its events have that as reportingInstance"},
-		{"as kubelet", mine, post(events, event("say-0", "kubelet", "say-1", about("say-mine", ""))), "a reportingController of Polder's"},
-		{"with a token of no node", nobodys, ours("say-0", "say-mine", ""), "Polder's token names no node"},
-		{"about a node", mine, post(events, event("say-0", "polder-evict", "say-1", `"apiVersion":"v1","kind":"Node","name":"say-1","namespace":"default"`)), policy + "Polder's events are about pods"},
-		{"kubelet's", mine, patch("merge", events+"/say-kubelets", series), "a reportingController of Polder's"},
-		{"its own", mine, ours("say-1", "say-mine", uid("say-mine")), ""},
-		{"its own, again", mine, patch("merge", events+"/say-1", series), ""},
-		{"one that is gone", mine, ours("say-2", "say-gone", "7a8b"), ""},
-		{"one that was of the name of another node's", mine, ours("say-3", "say-theirs", "7a8b"), ""},
+		// The requests that each policy refuses come first, and have no effect if the server does not know the policy yet.
+		{"another node's pod, in a dry run", mine, dry(ours("event-0", "event-theirs", "")), "about pods of event-2"},
+		{"as another node, in a dry run", mine, dry(post(events, event("event-0", "polder-evict", "event-2", about("event-mine", "")))), policy},
+		{"another node's pod", mine, ours("event-0", "event-theirs", uid("event-theirs")), "'polder-own-event-pods' denied request: Polder's token is of node event-1: it may not write events about pods of event-2"},
+		{"another node's pod without its UID", mine, ours("event-0", "event-theirs", ""), "about pods of event-2"},
+		{"as another node", mine, post(events, event("event-0", "polder-evict", "event-2", about("event-mine", ""))), policy + "Polder's token is of node event-1: its events have that as reportingInstance"},
+		{"as kubelet", mine, post(events, event("event-0", "kubelet", "event-1", about("event-mine", ""))), "a reportingController of Polder's"},
+		{"with a token of no node", unbound, ours("event-0", "event-mine", ""), "Polder's token names no node"},
+		{"about a node", mine, post(events, event("event-0", "polder-evict", "event-1", `"apiVersion":"v1","kind":"Node","name":"event-1","namespace":"default"`)), policy + "Polder's events are about pods"},
+		{"kubelet's", mine, patch("merge", events+"/event-kubelets", series), "a reportingController of Polder's"},
+		{"its own", mine, ours("event-1", "event-mine", uid("event-mine")), ""},
+		{"its own, again", mine, patch("merge", events+"/event-1", series), ""},
+		{"one that is gone", mine, ours("event-2", "event-gone", "7a8b"), ""},
+		{"an earlier pod with the name of another node's", mine, ours("event-3", "event-theirs", "7a8b"), ""},
 	} {
 		t.Run(one.name, one.try)
 	}
-	if got := c.Kubectl("get", "events.v1.events.k8s.io", "-o", `jsonpath={.items[?(@.reportingInstance=="say-1")].metadata.name}`); got != "say-1 say-2 say-3 say-kubelets" {
+	if got := c.Kubectl("get", "events.v1.events.k8s.io", "-o", `jsonpath={.items[?(@.reportingInstance=="event-1")].metadata.name}`); got != "event-1 event-2 event-3 event-kubelets" {
 		t.Errorf("there are the events %s", got)
 	}
 }

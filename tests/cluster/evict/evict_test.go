@@ -1,4 +1,4 @@
-// Package evict shows evict --action evict and delete on the real API.
+// Package evict tests evict --action evict and delete on the real API.
 package evict
 
 import (
@@ -15,7 +15,7 @@ import (
 	"polder/tests/cluster/pipe"
 )
 
-// The tests share a control plane, with a scheduler, and controllers that count for disruption budgets.
+// The tests share a control plane, with a scheduler, and the controllers that compute the status of disruption budgets.
 func TestMain(m *testing.M) {
 	controlplane.Main(m, controlplane.Options{Scheduler: true, ControllerManager: true}, func(c *controlplane.ControlPlane) {
 		c.Apply(batchClass)
@@ -29,7 +29,7 @@ type cluster struct {
 	node, namespace, kubeconfig string
 }
 
-// start makes the test's node in the shared control plane.
+// start creates the test's node in the shared control plane.
 func start(t *testing.T) *cluster {
 	t.Helper()
 	return startOn(t, controlplane.Shared(t), "48", "195924424Ki")
@@ -42,7 +42,7 @@ func startOn(t *testing.T, plane *controlplane.ControlPlane, cpu, memory string,
 	return c
 }
 
-// in is the cluster for a part of the test.
+// in returns the cluster for a subtest.
 func (c *cluster) in(t *testing.T) *cluster {
 	return &cluster{c.Plane.For(t), t, c.node, c.namespace, c.kubeconfig}
 }
@@ -53,13 +53,13 @@ func (c *cluster) kubectl(args ...string) string {
 	return c.Kubectl(append([]string{"-n", c.namespace}, args...)...)
 }
 
-// pod makes a reclaimed pod on the node and returns it as collect shows it.
+// pod creates a reclaimed pod on the node and returns it as collect writes it.
 func (c *cluster) pod(name string, milli float64) tick.Pod {
 	c.t.Helper()
 	return c.podWithGrace(name, milli, 7)
 }
 
-// podWithGrace makes one with another grace period, in seconds.
+// podWithGrace creates one with another grace period, in seconds.
 func (c *cluster) podWithGrace(name string, milli float64, grace int) tick.Pod {
 	c.t.Helper()
 	c.Apply(fmt.Sprintf(`
@@ -86,7 +86,7 @@ func (c *cluster) uid(name string) string {
 	return c.kubectl("get", "pod", name, "-o", "jsonpath={.metadata.uid}")
 }
 
-// budget makes a disruption budget that lets no pod of this app go, and waits until the controllers have counted its pods.
+// budget creates a disruption budget that allows no eviction of this app, and waits until the controllers have counted its pods.
 func (c *cluster) budget(app string) {
 	c.t.Helper()
 	c.Apply(fmt.Sprintf(`
@@ -103,7 +103,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: %s}}}
 	})
 }
 
-// leaving reports whether the API server has been told to delete a pod, with the grace period that it was given.
+// leaving reports whether the API server has accepted the deletion of a pod, with its grace period.
 func (c *cluster) leaving(name string) string {
 	c.t.Helper()
 	out := c.kubectl("get", "pod", name, "-o", "jsonpath={.metadata.deletionTimestamp} {.metadata.deletionGracePeriodSeconds}")
@@ -114,13 +114,13 @@ func (c *cluster) leaving(name string) string {
 	return grace
 }
 
-// gone does what the node's kubelet would: it takes a pod that has been deleted away.
+// gone does kubelet's part: it removes a deleted pod.
 func (c *cluster) gone(name string) {
 	c.t.Helper()
 	c.kubectl("delete", "pod", name, "--grace-period=0", "--force")
 }
 
-// events are the lines that a user sees of a pod, without their age.
+// events are the lines of kubectl describe for a pod, without their age.
 func (c *cluster) events(name string) []string {
 	c.t.Helper()
 	out := c.kubectl("get", "event", "--no-headers", "--field-selector", "involvedObject.name="+name, "--sort-by", ".eventTime",
@@ -137,7 +137,7 @@ func (c *cluster) sees(name string, want ...string) {
 	c.Eventually(controlplane.Soon, "events of "+name, func() string { return cmp.Diff(want, c.events(name)) })
 }
 
-// round is a tick of now in which 4 cores are offered to the pods.
+// round is a current tick in which 4 cores are offered to the pods.
 func (c *cluster) round(pods ...tick.Pod) *tick.Tick {
 	return &tick.Tick{
 		V: 1, Node: c.node, Time: time.Now().UTC(),
@@ -146,19 +146,19 @@ func (c *cluster) round(pods ...tick.Pod) *tick.Tick {
 	}
 }
 
-// until gives the tool ticks until one pod's eviction is in the state, and returns it.
+// until sends ticks to the tool until a pod's eviction is in the state, and returns it.
 func until(t *testing.T, x *pipe.Tool, name, state string, next func() *tick.Tick) tick.PodEviction {
 	t.Helper()
-	return untilSaid(t, x, name, state, "", next)
+	return untilError(t, x, name, state, "", next)
 }
 
-// untilSaid is until, where the eviction's error has to say something, too.
-func untilSaid(t *testing.T, x *pipe.Tool, name, state, said string, next func() *tick.Tick) (found tick.PodEviction) {
+// untilError is until, where the eviction's error has to contain the message, too.
+func untilError(t *testing.T, x *pipe.Tool, name, state, message string, next func() *tick.Tick) (found tick.PodEviction) {
 	t.Helper()
-	controlplane.Eventually(t, controlplane.Soon, name+" is "+state+" "+said, func() string {
+	controlplane.Eventually(t, controlplane.Soon, name+" is "+state+" "+message, func() string {
 		last := x.Put(next()).Eviction.Evictions
 		for _, e := range last {
-			if e.Name == name && e.State == state && strings.Contains(e.Error, said) {
+			if e.Name == name && e.State == state && strings.Contains(e.Error, message) {
 				found = e
 				return ""
 			}
@@ -174,8 +174,8 @@ func (c *cluster) evict(args ...string) *pipe.Tool {
 
 const reason = "met threshold in scope: katalyst.kubewharf.io/reclaimed_millicpu from plugin: reclaimed-resource-pressure-eviction-plugin"
 
-// TestOvercommit is the guide's: what is offered falls to 4k, the second pod asks for more than 5 times that together with the
-// first one, and goes, with the guide's texts.
+// TestOvercommit is the guide's example: the offer falls to 4k, the second pod and the first request more than 5 times that, and evict
+// evicts the second one, with the guide's texts.
 func TestOvercommit(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -187,7 +187,7 @@ func TestOvercommit(t *testing.T) {
 		t.Errorf("reason %q; want %q", e.Reason, reason)
 	}
 	if got := c.leaving(two.Name); got != "60" {
-		t.Errorf("the pod leaves with a grace period of %q s; want 60", got)
+		t.Errorf("the pod is deleted with a grace period of %q s; want 60", got)
 	}
 	c.sees(two.Name, "Normal EvictCreated Pod Successfully create eviction; reason: "+reason+" <none>")
 	c.gone(two.Name)
@@ -196,19 +196,19 @@ func TestOvercommit(t *testing.T) {
 		"Normal EvictCreated Pod Successfully create eviction; reason: "+reason+" <none>",
 		"Normal EvictSucceeded Pod Evicted pod has been deleted physically; reason: "+reason+" <none>")
 	if got := c.leaving(one.Name); got != "" {
-		t.Error("the other pod goes too")
+		t.Error("the other pod is evicted, too")
 	}
 	if err := x.End(); err != nil {
 		t.Error(err)
 	}
-	// As in the guide: kubectl get event -A | grep evict.
+	// The guide's command: kubectl get event -A | grep evict.
 	out := c.Kubectl("get", "event", "-A")
 	if !regexp.MustCompile(`(?m)^` + c.namespace + ` +\S+ +Normal +EvictCreated +pod/reclaimed-large-pod-2 +Successfully create eviction; reason: ` + regexp.QuoteMeta(reason)).MatchString(out) {
 		t.Errorf("kubectl get event -A:\n%s", out)
 	}
 }
 
-// TestBudget: what a disruption budget forbids is asked for again and never forced, and another pod is tried.
+// TestBudget: an eviction that a disruption budget forbids is retried and never forced, and another pod is tried.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -216,20 +216,20 @@ func TestBudget(t *testing.T) {
 	c.SetPodReady(c.namespace, "kept")
 	c.budget("kept")
 	x := c.evict("--max-age", "0")
-	var ahead time.Duration // of the ticks' clock
+	var ahead time.Duration // how far the ticks' clock is ahead
 	both := func() *tick.Tick {
 		r := c.round(kept, other)
 		r.Time = r.Time.Add(ahead)
 		return r
 	}
-	untilSaid(t, x, kept.Name, tick.StateRequested, "disruption budget", both)
+	untilError(t, x, kept.Name, tick.StateRequested, "disruption budget", both)
 	failed := until(t, x, kept.Name, tick.StateFailed, both)
 	if !strings.Contains(failed.Error, "refused 3 times") {
 		t.Errorf("failed with %q", failed.Error)
 	}
 	until(t, x, other.Name, tick.StateCreated, both)
 	c.gone(other.Name)
-	// The need persists: the first one is asked again after its rest, and refused again.
+	// The need persists: evict tries the first pod again after its backoff, and is refused again.
 	ahead = 31 * time.Second
 	alone := func() *tick.Tick {
 		r := c.round(kept)
@@ -248,7 +248,7 @@ func TestBudget(t *testing.T) {
 	if got := c.leaving(kept.Name); got != "" {
 		t.Error("the pod was deleted against its budget")
 	}
-	// --action delete is the explicit choice against it.
+	// --action delete explicitly ignores the budget.
 	d := pipe.Start(t, "evict", "--action", "delete", "--kubeconfig", c.AccountFor("evict", "evict.action=delete"), "--node", c.node)
 	until(t, d, kept.Name, tick.StateCreated, func() *tick.Tick { return c.round(kept) })
 	if got := c.leaving(kept.Name); got != "60" {
@@ -256,7 +256,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestReplaced: a pod of the same name that came after the sample is not the one that was meant.
+// TestReplaced: a pod of the same name that was created after the sample is not the victim.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -266,14 +266,14 @@ func TestReplaced(t *testing.T) {
 	x := c.evict()
 	until(t, x, "batch", tick.StateSucceeded, func() *tick.Tick { return c.round(old) })
 	if got := c.leaving("batch"); got != "" {
-		t.Error("the new pod goes")
+		t.Error("the new pod is evicted")
 	}
 	if got := c.events("batch"); len(got) != 0 {
 		t.Errorf("events: %v; want none: nothing was evicted", got)
 	}
 }
 
-// TestForbidden: what the account may not do is said, and nothing else breaks.
+// TestForbidden: the eviction's error names the missing permission, and nothing else breaks.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -282,12 +282,12 @@ func TestForbidden(t *testing.T) {
 	x := c.evict()
 	e := until(t, x, pod.Name, tick.StateFailed, func() *tick.Tick { return c.round(pod) })
 	if !strings.Contains(e.Error, "forbidden") || !strings.Contains(e.Error, "pods/eviction") {
-		t.Errorf("error %q; want what is forbidden", e.Error)
+		t.Errorf("error %q; want the forbidden request", e.Error)
 	}
 	if err := x.End(); err != nil {
 		t.Error(err)
 	}
 	if !strings.Contains(x.Log(), "event not written") {
-		t.Errorf("the log does not tell that no event was written:\n%s", x.Log())
+		t.Errorf("the log does not contain that no event was written:\n%s", x.Log())
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"polder/tests/cluster/pipe"
 )
 
-// satisfactionGuide and memoryGuide are the ConfigMaps of Koordinator's guides: of evicting by CPU satisfaction, with a key in
-// other letters, and of the memory threshold.
+// satisfactionGuide and memoryGuide are the ConfigMaps of Koordinator's guides: of eviction by CPU satisfaction, with a key in
+// another case, and of the memory threshold.
 const satisfactionGuide = `
 apiVersion: v1
 kind: ConfigMap
@@ -67,7 +67,7 @@ value: 5000
 preemptionPolicy: PreemptLowerPriority
 `
 
-// guidePod is the guide's, by the name of be-pod-demo, for the test's own node.
+// guidePod is the guide's pod, named be-pod-demo, for the test's own node.
 const guidePod = `
 apiVersion: v1
 kind: Pod
@@ -109,7 +109,7 @@ func koordinated(t *testing.T, configMap string) (c *cluster, config string) {
 	return c, config
 }
 
-// bePod makes the guide's pod, which the scheduler binds, and returns it as collect shows it, with what it uses.
+// bePod creates the guide's pod, which the scheduler binds, and returns it as collect writes it, with its usage.
 func (c *cluster) bePod(name string, usedMilli, usedBytes float64) tick.Pod {
 	c.t.Helper()
 	c.Apply(fmt.Sprintf(guidePod, name, c.namespace, c.node))
@@ -128,7 +128,7 @@ func (c *cluster) bePod(name string, usedMilli, usedBytes float64) tick.Pod {
 	}
 }
 
-// suppressed is the node's tick at a time: so many CPUs are left to the BE pods, which use them up, and so much memory is used.
+// suppressed is the node's tick at a time: this many CPUs are left to the BE pods, which use all of them, and this much memory is used.
 func (c *cluster) suppressed(at time.Time, cpus string, usedMilli, usedBytes float64, pods ...tick.Pod) *tick.Tick {
 	const memory = 32611012 * 1024.0
 	return &tick.Tick{V: 1, Node: c.node, Time: at.UTC(), Sample: &tick.Sample{
@@ -144,7 +144,7 @@ func (c *cluster) evictBy(config string) *pipe.Tool {
 	return c.evict("--max-age", "0", "--config", config, "--rules", "BEMemoryEvict,BECPUEvict,MemoryAllocatableEvict,CPUAllocatableEvict,MemoryEvict,CPUEvict")
 }
 
-// watch plays the 20 seconds in which nobody goes yet.
+// watch sends the ticks of the 20 seconds in which evict evicts no pod yet.
 func watch(t *testing.T, x *pipe.Tool, next func(at time.Time) *tick.Tick) {
 	t.Helper()
 	now := time.Now()
@@ -167,8 +167,8 @@ func (c *cluster) printed(line string) {
 	})
 }
 
-// said are a pod's events but for the scheduler's.
-func (c *cluster) said(name string) []string {
+// podEvents are a pod's events except the scheduler's.
+func (c *cluster) podEvents(name string) []string {
 	return slices.DeleteFunc(c.events(name), func(line string) bool { return strings.HasPrefix(line, "Normal Scheduled ") })
 }
 
@@ -187,7 +187,7 @@ func TestKoordinatorSatisfaction(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if got := c.leaving(demo.Name); got != "30" {
-		t.Errorf("the pod leaves with a grace period of %q s; want its own 30", got)
+		t.Errorf("the pod is deleted with a grace period of %q s; want its own 30", got)
 	}
 	note := "evict Pod:be-pod-demo, reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node(" + c.node + "), need realase CPU : 1200"
 	c.printed("Warning   evictPodSuccess   pod/be-pod-demo   " + note)
@@ -196,7 +196,7 @@ func TestKoordinatorSatisfaction(t *testing.T) {
 	if err := x.End(); err != nil {
 		t.Error(err)
 	}
-	if d := cmp.Diff([]string{"Warning evictPodSuccess Pod " + note + " <none>"}, c.said(demo.Name)); d != "" { // that is all that Koordinator says
+	if d := cmp.Diff([]string{"Warning evictPodSuccess Pod " + note + " <none>"}, c.podEvents(demo.Name)); d != "" { // the only event
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 	if out, err := c.TryKubectl("", "-n", c.namespace, "get", "pod", "be-pod-demo"); err == nil || !strings.Contains(out+err.Error(), `Error from server (NotFound): pods "be-pod-demo" not found`) {
@@ -204,15 +204,15 @@ func TestKoordinatorSatisfaction(t *testing.T) {
 	}
 }
 
-// TestKoordinatorBudget: at a satisfaction of 30 % one of two pods has to go. The first one's disruption budget keeps it, which is
-// said once with the server's reason, and the next one goes.
+// TestKoordinatorBudget: at a satisfaction of 30 % one of two pods has to be evicted. The first one's disruption budget protects it: one
+// event has the server's reason, and evict evicts the next one.
 func TestKoordinatorBudget(t *testing.T) {
 	t.Parallel()
 	c, config := koordinated(t, satisfactionGuide)
 	kept, other := c.bePod("kept", 1500, 1<<30), c.bePod("other", 900, 1<<30)
 	kept.Labels["app"] = "kept"
 	c.budget("kept")
-	// 2.4 of 8 cores, for want of a list of that length by a quota: 8000 x 0.8 - 2400 = 4000 are too many, which is one pod.
+	// 2.4 of 8 cores, by a quota because no CPU list has that size: 8000 x 0.8 - 2400 = 4000 are too many, which is one pod.
 	at := func(at time.Time) *tick.Tick {
 		x := c.suppressed(at, "0-3", 2400, 1<<30, kept, other)
 		x.Sample.Tiers[0].CPUMaxMilliCPU = new(int64(2400))
@@ -229,19 +229,19 @@ func TestKoordinatorBudget(t *testing.T) {
 	message := ", reason: EvictPodByBECPUSatisfaction, message: killAndEvictBEPodsRelease for node(" + c.node + "), need realase CPU : 4000"
 	c.printed("Warning   evictPodSuccess   pod/other   evict Pod:other" + message)
 	c.Eventually(controlplane.Soon, "one event for all refusals", func() string {
-		lines := c.said(kept.Name)
+		lines := c.podEvents(kept.Name)
 		if len(lines) != 1 || !strings.HasPrefix(lines[0], "Warning evictPodFail Pod evict Pod:kept"+message+": refused 3 times: ") || !strings.Contains(lines[0], "violate the pod's disruption budget") {
 			return strings.Join(lines, "\n")
 		}
 		return ""
 	})
 	if c.leaving(kept.Name) != "" || c.leaving(other.Name) == "" {
-		t.Errorf("kept leaves: %q, other: %q", c.leaving(kept.Name), c.leaving(other.Name))
+		t.Errorf("deleted with a grace period: kept %q, other %q", c.leaving(kept.Name), c.leaving(other.Name))
 	}
 }
 
-// TestKoordinatorMemory is the release notes' memory threshold of 70 %: the BE pod of lowest priority that uses most goes. With a
-// priority set, any pod that lets itself be evicted goes for what is missing, in the words of the newer rule.
+// TestKoordinatorMemory is the release notes' memory threshold of 70 %: evict evicts the BE pod of lowest priority that uses most. With a
+// priority set, it evicts any pod that allows it for the rest, with the newer rule's texts.
 func TestKoordinatorMemory(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
@@ -262,16 +262,16 @@ spec:
 		UID: c.uid("service"), Namespace: c.namespace, Name: "service", QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator, Phase: "Running", Priority: new(int64(0)),
 		Labels: map[string]string{qos.KoordinatorClass: qos.LS, qos.EvictionEnabled: "true"}, Memory: &tick.Memory{RSSBytes: tick.Ptr(20.0 * gib)},
 	}
-	// 22.4 GiB of 31.1 are 72 %: 4 % have to be released, which the larger one does.
+	// 22.4 GiB of 31.1 are 72 %: 4 % have to be released, and evicting the larger pod is enough.
 	x := c.evictBy(config)
 	until(t, x, large.Name, tick.StateCreated, func() *tick.Tick { return c.suppressed(time.Now(), "0-3", 10, 22.4*gib, small, large, service) })
 	c.printed("Warning   evictPodSuccess   pod/large   evict Pod:large, reason: EvictPodByNodeMemoryUsage, message: killAndEvictBEPods for node(" + c.node + "), need to release memory: 1335747051")
 	for _, name := range []string{small.Name, service.Name} {
 		if got := c.leaving(name); got != "" {
-			t.Errorf("%s goes too", name)
+			t.Errorf("%s is evicted, too", name)
 		}
 	}
-	// The service grows: without the BE pods there is still too much in use.
+	// The service grows: without the BE pods, memory usage is still above the threshold.
 	grown := func() *tick.Tick {
 		return later(c.suppressed(time.Now(), "0-3", 10, 27*gib, small, service), 10*time.Second)
 	}

@@ -18,7 +18,7 @@ func later(x *tick.Tick, by time.Duration) *tick.Tick {
 	return x
 }
 
-// asks gives the tool ticks, and reports whom it asks to go in any of them. It decides with each tick again.
+// asks sends ticks to the tool, and returns the pods that any of them asks to evict. The tool decides anew in each tick.
 func asks(x *pipe.Tool, next func() *tick.Tick) map[string]bool {
 	names := map[string]bool{}
 	for range 20 {
@@ -35,8 +35,8 @@ func noteAsked(names map[string]bool, out *tick.Tick) {
 	}
 }
 
-// TestBudgetNext: where one pod is enough and its disruption budget keeps it, the next candidate is tried at once, and the first
-// one again, when it is needed and has rested, until it may go. Refusals use nothing up of the hour.
+// TestBudgetNext: where one pod is enough and its disruption budget protects it, evict tries the next candidate at once, and the first
+// one again after its backoff, if it is needed, until the budget allows it. Refusals do not count against the limit per hour.
 func TestBudgetNext(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -52,7 +52,7 @@ func TestBudgetNext(t *testing.T) {
 	if waiting.GracePeriodSeconds == nil || *waiting.GracePeriodSeconds != 60 {
 		t.Errorf("asked with a grace period of %v s; want 60", waiting.GracePeriodSeconds)
 	}
-	// While it is asked, it counts as released: nobody else is, until it has failed.
+	// While its eviction is in progress, it counts as released: evict asks for no other pod, until it has failed.
 	asked, failure := map[string]bool{}, ""
 	c.Eventually(controlplane.Soon, "the first one has failed", func() string {
 		out := x.Put(both())
@@ -66,7 +66,7 @@ func TestBudgetNext(t *testing.T) {
 		return fmt.Sprintf("%+v", out.Eviction.Evictions)
 	})
 	if len(asked) != 1 || !asked[kept.Name] {
-		t.Errorf("while the first is being asked: %v; want it alone", asked)
+		t.Errorf("while the first eviction is in progress: %v; want it alone", asked)
 	}
 	if !strings.Contains(failure, "refused 3 times") || !strings.Contains(failure, "disruption budget") {
 		t.Errorf("failed with %q", failure)
@@ -74,23 +74,23 @@ func TestBudgetNext(t *testing.T) {
 	until(t, x, other.Name, tick.StateCreated, both)
 	c.gone(other.Name)
 
-	// The need is back, and only the first one may go.
+	// The need is back, and only the first pod may be evicted.
 	alone := func() *tick.Tick { return later(c.round(kept, optedOut), ahead) }
-	if got := asks(x, alone); len(got) != 1 || !got[other.Name] { // said to have gone, once
-		t.Errorf("within the rest: %v; want nobody asked", got)
+	if got := asks(x, alone); len(got) != 1 || !got[other.Name] { // reported as gone, once
+		t.Errorf("during the backoff: %v; want no eviction", got)
 	}
 	ahead = 31 * time.Second
 	until(t, x, kept.Name, tick.StateRequested, alone)
 	c.kubectl("delete", "pdb", "kept")
 	until(t, x, kept.Name, tick.StateCreated, alone)
 	if got := c.leaving(optedOut.Name); got != "" {
-		t.Error("a pod that has opted out goes")
+		t.Error("a pod that has opted out is evicted")
 	}
-	// That was the second of the hour.
+	// That was the second eviction of the hour.
 	third := c.pod("third", 50000)
-	c.Eventually(controlplane.Soon, "the log names the limit that keeps the third pod", func() string {
+	c.Eventually(controlplane.Soon, "the log names the limit that protects the third pod", func() string {
 		if got := asks(x, func() *tick.Tick { return later(c.round(third), ahead) }); got[third.Name] {
-			t.Fatalf("a third pod was asked in the hour: %v", got)
+			t.Fatalf("a third eviction was asked for in the hour: %v", got)
 		}
 		if !strings.Contains(x.Log(), "limit=--per-hour") {
 			return x.Log()
@@ -99,13 +99,13 @@ func TestBudgetNext(t *testing.T) {
 	})
 }
 
-// TestManyBudgets: the API server cannot evict a pod that two disruption budgets select, and says that it has failed. Whoever owns a
-// pod can make them: it does not keep the other pods.
+// TestManyBudgets: the API server cannot evict a pod that two disruption budgets select, and returns an internal error. A pod's owner
+// can create such budgets: they do not protect the other pods.
 func TestManyBudgets(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	kept, other := c.pod("kept", 16000), c.pod("other", 15000)
-	c.SetPodReady(c.namespace, "kept") // the budgets of one that has not begun to run do not count
+	c.SetPodReady(c.namespace, "kept") // budgets do not count for a pod that has never been ready
 	for _, name := range []string{"one", "two"} {
 		c.Apply(`
 apiVersion: policy/v1
@@ -122,12 +122,12 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: kept}}}
 	}
 	until(t, x, other.Name, tick.StateCreated, both)
 	if got := c.leaving(kept.Name); got != "" {
-		t.Error("the pod goes against its budgets")
+		t.Error("the pod is evicted against its budgets")
 	}
 }
 
-// TestOwnGrace: a pod that is given its own grace period is waited for as long as that needs, and is not said to have exceeded it
-// within.
+// TestOwnGrace: evict waits as long as a pod's own grace period needs, and does not report the pod as overdue
+// meanwhile.
 func TestOwnGrace(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -135,10 +135,10 @@ func TestOwnGrace(t *testing.T) {
 	x := c.evict("--reclaimed-grace-period", "0s")
 	until(t, x, slow.Name, tick.StateCreated, func() *tick.Tick { return c.round(slow) })
 	if got := c.leaving(slow.Name); got != "40" {
-		t.Errorf("the pod leaves with a grace period of %q; want its own 40", got)
+		t.Errorf("the pod is deleted with a grace period of %q; want its own 40", got)
 	}
 	slow.Terminating = true
-	// 45 s are what a pod with the usual 30 s is waited for, by the clock of the machine: that has to pass.
+	// evict waits 45 s for a pod with the usual 30 s, by the machine's clock: this time has to pass.
 	for end := time.Now().Add(48 * time.Second); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
 		for _, e := range x.Put(c.round(slow)).Eviction.Evictions {
 			if e.State != tick.StateCreated {
@@ -153,8 +153,8 @@ func TestOwnGrace(t *testing.T) {
 		"Normal EvictSucceeded Pod Evicted pod has been deleted physically; reason: "+reason+" <none>")
 }
 
-// TestRefusesToGo: a pod that stays beyond its grace period is named by its event, is not forced, and does not count as released any
-// more, however long it is terminating: the next one goes.
+// TestRefusesToGo: evict names a pod that exceeds its grace period in an event, does not force it, and no longer counts it as released,
+// however long it terminates: it evicts the next one.
 func TestRefusesToGo(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -172,15 +172,15 @@ func TestRefusesToGo(t *testing.T) {
 		"Warning EvictExceededGracePeriod Pod Container runtime did not kill the pod within specified grace period <none>")
 	until(t, x, other.Name, tick.StateCreated, terminating)
 	if got := c.leaving(stays.Name); got != "1" {
-		t.Errorf("the pod leaves with a grace period of %q; want 1, and never 0", got)
+		t.Errorf("the pod is deleted with a grace period of %q; want 1, and never 0", got)
 	}
 }
 
-// TestAway: the API server is away for longer than it is asked, in both of the ways: it refuses connections, or it takes them and
-// says nothing, and does later what nobody waits for any more. The need persists: in the end one pod goes for it, not two.
+// TestAway: the API server is away for longer than a request is retried, in both ways: it refuses connections, or it accepts them without
+// an answer, and handles the abandoned request later. The need persists: one pod is evicted for it, not two.
 func TestAway(t *testing.T) {
 	t.Parallel()
-	c := startOn(t, controlplane.Start(t, controlplane.Options{}), "48", "195924424Ki") // for the others need theirs
+	c := startOn(t, controlplane.Start(t, controlplane.Options{}), "48", "195924424Ki") // the other tests need the shared one
 	t.Run("for a moment", func(t *testing.T) { outage(t, c.in(t)) })
 	for _, tt := range []struct {
 		name         string
@@ -204,7 +204,7 @@ func TestAway(t *testing.T) {
 			if !strings.Contains(failed.Error, tt.want) {
 				t.Errorf("failed after %s: %q; want %q", time.Since(away), failed.Error, tt.want)
 			}
-			// It is asked again, and nobody else; so does the next run after a crash.
+			// evict asks for the same pod again, and for no other; so does the next run after a crash.
 			until(t, x, two.Name, tick.StateRequested, both)
 			if got := asks(x, both); len(got) != 1 || !got[two.Name] {
 				t.Errorf("while the server is away: %v; want %s alone", got, two.Name)
@@ -220,7 +220,7 @@ func TestAway(t *testing.T) {
 				t.Errorf("when the server is back: %v; want %s alone", got, two.Name)
 			}
 			if got := c.leaving(one.Name); got != "" {
-				t.Error("two pods go for one need")
+				t.Error("two pods are evicted for one need")
 			}
 			c.gone(two.Name)
 			until(t, x, two.Name, tick.StateSucceeded, func() *tick.Tick { return c.round(one) })
@@ -232,8 +232,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// outage: while the API server is away the need is kept and nothing doubled, and the stream goes on; a killed evict goes on
-// where it was.
+// outage: while the API server is away, evict keeps the need and does not double it, and the stream continues; a killed evict resumes
+// its evictions.
 func outage(t *testing.T, c *cluster) {
 	pod := c.pod("batch", 40000)
 	state := filepath.Join(t.TempDir(), "evict.json")
@@ -241,11 +241,11 @@ func outage(t *testing.T, c *cluster) {
 	x := c.evict("--state", state)
 	x.Put(c.round())
 	c.StopAPIServer()
-	untilSaid(t, x, pod.Name, tick.StateRequested, "connection refused", now)
+	untilError(t, x, pod.Name, tick.StateRequested, "connection refused", now)
 	x.Kill()
 	x = c.evict("--state", state)
 	if got := x.Put(now()).Eviction.Evictions; len(got) != 1 || got[0].State != tick.StateRequested {
-		t.Errorf("after a crash: %+v; want the same eviction going on", got)
+		t.Errorf("after a crash: %+v; want the same eviction in progress", got)
 	}
 	c.StartAPIServer()
 	until(t, x, pod.Name, tick.StateCreated, now)

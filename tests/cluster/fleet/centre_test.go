@@ -24,13 +24,13 @@ type centre struct {
 	run string
 }
 
-// centre starts one. Settings are flags with their tool before them: "collect.interval".
+// centre starts a pod. Settings are flags with their tool before them: "collect.interval".
 func (l *lab) centre(name string, settings map[string]string) *centre {
 	l.t.Helper()
 	dir := l.t.TempDir()
 	cmd := exec.Command("../../../deploy/s6/centre")
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "POLDER_RUN=" + filepath.Join(dir, "run"), "POLDER_BIN=" + binaries.Dir(l.t)}
-	release := "podLabels.test=" + l.name // each test's centre has an account and a lease of its own, by another release
+	release := "podLabels.test=" + l.name // each test's pods have their own account and lease, by another release
 	account, lease := l.AccountFor("centre", release), controlplane.Namespace+"/"+l.Release(release)+"-centre"
 	all := map[string]string{
 		"collect.kubeconfig": account, "evict.kubeconfig": account, "report.kubeconfig": account, "evict.action": "evict",
@@ -54,7 +54,7 @@ func (l *lab) centre(name string, settings map[string]string) *centre {
 	return &centre{p, filepath.Join(dir, "run")}
 }
 
-// leads waits until this one leads.
+// leads waits until this pod leads.
 func (c *centre) leads(l *lab) {
 	l.t.Helper()
 	l.Eventually(controlplane.Soon, "it leads", func() string {
@@ -65,7 +65,7 @@ func (c *centre) leads(l *lab) {
 	})
 }
 
-// waits waits until this one is ready to lead, and does not.
+// waits waits until this pod is ready to lead, and does not.
 func (c *centre) waits(l *lab) {
 	l.t.Helper()
 	l.Eventually(controlplane.Soon, "it waits for its turn", func() string {
@@ -87,7 +87,7 @@ func (l *lab) taints(node string) string {
 		}
 	}
 	_, body := l.API(http.MethodGet, cnrPath+node, "")
-	_ = json.Unmarshal(body, &cnr) // there may be none yet
+	_ = json.Unmarshal(body, &cnr) // it may not exist yet
 	var out []string
 	for _, x := range cnr.Spec.Taints {
 		out = append(out, x.Key+":"+x.Effect)
@@ -97,7 +97,7 @@ func (l *lab) taints(node string) string {
 
 const closedTaint = "node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks"
 
-// awaitTaint waits for a node's taint, or for its end.
+// awaitTaint waits until a node's taint is there, or gone.
 func (l *lab) awaitTaint(node, want string) {
 	l.t.Helper()
 	l.Eventually(controlplane.Soon, fmt.Sprintf("%s's taints are %q", node, want), func() string {
@@ -108,7 +108,7 @@ func (l *lab) awaitTaint(node, want string) {
 	})
 }
 
-// pods are those of a node in a namespace, and how many of them are on their way out.
+// pods counts a node's pods in a namespace, and those that terminate.
 func (l *lab) podsOn(node string) (all, leaving int) {
 	l.t.Helper()
 	var list struct {
@@ -125,7 +125,7 @@ func (l *lab) podsOn(node string) (all, leaving int) {
 	return len(list.Items), leaving
 }
 
-// fleet makes six nodes with agents that have been ready for an hour, and returns the first one's name.
+// fleet creates six nodes with agents that have been ready for an hour, and returns the first one's name.
 func (l *lab) fleet() (first string) {
 	l.t.Helper()
 	for i := 1; i <= 6; i++ {
@@ -135,8 +135,8 @@ func (l *lab) fleet() (first string) {
 	return l.node(1)
 }
 
-// The leader is killed with all that it remembers, and the one that takes over has just begun: since when an agent is away is
-// in the cluster's objects. Nobody is evicted twice.
+// The leader is killed with its memory, and its successor has just started: the cluster's objects have the time since when an agent is
+// away. No pod is evicted twice.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	l := start(t)
@@ -160,8 +160,8 @@ func TestLeaderKilled(t *testing.T) {
 	gone := time.Now()
 	l.awaitTaint(n1, closedTaint)
 	since := l.conditions(n1)["AgentReady"]["lastTransitionTime"]
-	// The second one sees no pod of an agent, and nothing of when that went: by itself it would evict this much later than it should.
-	// As much later it may be slow.
+	// The second one sees no pod of an agent, and not when that pod ended: by itself it would evict later than it should, by this time.
+	// It may be slow by as much.
 	const later = 25 * time.Second
 	l.Eventually(controlplane.Soon, "the agent is away for some time", func() string {
 		if away := time.Since(gone); away < later {
@@ -179,24 +179,24 @@ func TestLeaderKilled(t *testing.T) {
 			t.Fatalf("%s's taints are %q", n1, got)
 		}
 		if _, leaving := l.podsOn(n1); leaving == 0 {
-			return "nobody is leaving"
+			return "no pod is leaving"
 		}
 		return ""
 	})
 	if now := time.Now(); now.Sub(gone) < evictAfter-time.Second || now.Sub(begun) >= evictAfter {
-		t.Errorf("the pods are evicted %s after the agent went, and %s after the second one began; want %s after the agent went, as if the leader lived",
+		t.Errorf("the pods are evicted %s after the agent ended, and %s after the second one began; want %s after that, as if the leader lived",
 			now.Sub(gone), now.Sub(begun), evictAfter)
 	}
 	if now := l.conditions(n1)["AgentReady"]["lastTransitionTime"]; now != since {
 		t.Errorf("the condition is of %v; it was of %v", now, since)
 	}
-	l.Eventually(controlplane.Soon, "all three go", func() string {
+	l.Eventually(controlplane.Soon, "all three are evicted", func() string {
 		if all, leaving := l.podsOn(n1); all != 4 || leaving != 3 {
 			return fmt.Sprintf("%d of %d", leaving, all)
 		}
 		return ""
 	})
-	// Each event follows its eviction: killed before that, the second one takes its event along.
+	// Each event follows its eviction: if the second one is killed before, its event is lost.
 	l.Eventually(controlplane.Soon, "three events EvictCreated", func() string {
 		events := l.Kubectl("get", "events", "-n", l.batch, "-o", "jsonpath={.items[*].reason}")
 		if strings.Count(events, "EvictCreated") == 3 {
@@ -204,7 +204,7 @@ func TestLeaderKilled(t *testing.T) {
 		}
 		return events
 	})
-	// The next leader finds them on their way out: what it does to another node shows that it acts.
+	// The next leader finds the evictions in progress: that it evicts from another node shows that it acts.
 	settings["collect.lease-duration"] = "60s"
 	third := l.centre("third", settings)
 	second.Kill()
@@ -218,7 +218,7 @@ func TestLeaderKilled(t *testing.T) {
 		t.Errorf("events %s; want no further EvictCreated", events)
 	}
 
-	// A clean stop gives the lease up: the next one need not wait until it runs out, a minute later.
+	// A clean stop releases the lease: the next one need not wait until it expires, a minute later.
 	fourth := l.centre("fourth", settings)
 	fourth.waits(l)
 	if err := syscall.Kill(third.PID, syscall.SIGTERM); err != nil { // the shell alone, as kubelet does
@@ -230,7 +230,7 @@ func TestLeaderKilled(t *testing.T) {
 	if took := time.Since(stopped); took > 50*time.Second {
 		t.Errorf("the fourth one leads after %s; want it at once", took)
 	}
-	// Where one of the pipe's tools dies all end, in a pod that waits for its turn too.
+	// If one of the pipe's tools ends, all end, also in a pod that waits for the lease.
 	fifth := l.centre("fifth", settings)
 	fifth.waits(l)
 	for _, x := range []*centre{fourth, fifth} {
@@ -239,7 +239,7 @@ func TestLeaderKilled(t *testing.T) {
 	}
 }
 
-// The lease is lost, and what this leader wrote is taken back at that moment: the pipe ends, and puts nothing back.
+// The lease is lost, and another program reverts this leader's writes at that moment: the pipe ends, and restores nothing.
 func TestLostLeaseWritesNothing(t *testing.T) {
 	t.Parallel()
 	l := start(t)
@@ -261,11 +261,11 @@ func TestLostLeaseWritesNothing(t *testing.T) {
 	log := c.Tail(50)
 	before, after, lost := strings.Cut(log, "held by somebody")
 	if !lost {
-		t.Errorf("it has not ended for the lease:\n%s", log)
+		t.Errorf("it has not ended after losing the lease:\n%s", log)
 	}
-	// It may have put the mark back while it had the lease still.
+	// It may have restored the mark while it still had the lease.
 	if got := l.mark(n1); strings.Contains(after, "msg=written") || got != "" && !strings.Contains(before, "putting back what somebody else") {
-		t.Errorf("the end has put the mark back: %q\n%s", got, log)
+		t.Errorf("it restored the mark when it ended: %q\n%s", got, log)
 	}
 }
 

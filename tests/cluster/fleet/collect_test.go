@@ -30,7 +30,7 @@ func TestCollectFleet(t *testing.T) {
 	l.pod(l.batch, "b", "n1", ofBatch)
 	l.pod(l.batch, "service", "n1", `"annotations":{"katalyst.kubewharf.io/qos_level":"shared_cores"}`)
 	l.pod(l.batch, "d", "n3", reclaimed)
-	// What a fleet controller before this one has written of n3.
+	// The taint and conditions that an earlier fleet controller has written for n3.
 	long := time.Now().Add(-30 * time.Minute).UTC().Truncate(time.Second)
 	l.Apply(`{"apiVersion":"node.katalyst.kubewharf.io/v1alpha1","kind":"CustomNodeResource","metadata":{"name":"n3"}}`)
 	if status, answer := l.API(http.MethodPatch, cnrPath+"n3/status", fmt.Sprintf(`{"status":{"conditions":[{"type":"AgentReady","status":"Unknown","lastTransitionTime":%q,"lastHeartbeatTime":%q}]}}`,
@@ -72,16 +72,16 @@ func TestCollectFleet(t *testing.T) {
 		t.Errorf("--ready-file: %v, %v", info, err)
 	}
 
-	// n1's agent falls, goes, and is created again; a node joins; one goes.
+	// n1's agent fails, is deleted, and is created again; one node joins; another one is deleted.
 	fell := time.Now().UTC().Truncate(time.Second)
 	l.ready("n1", "False", fell)
 	round = l.until(x, "n1 falls", want("bare: n1:notReady n2:notReady n3:notFound"))
 	since := sinceOf(round["n1"])
 	if d := since.Sub(fell); d < 0 || since.After(time.Now()) {
-		t.Errorf("n1 is not ready since %s; want %s or what was seen next", since, fell)
+		t.Errorf("n1 is not ready since %s; want %s or the next time seen", since, fell)
 	}
 	l.Kubectl("delete", "-n", l.agents, "pod", "polder-n1", "--grace-period=0", "--force")
-	l.until(x, "n1's agent goes", want("bare: n1:notFound n2:notReady n3:notFound"))
+	l.until(x, "n1's agent is deleted", want("bare: n1:notFound n2:notReady n3:notFound"))
 	l.pod(l.agents, "polder-n1", "n1", ofAgent)
 	l.makeNode("n4")
 	l.pod(l.agents, "polder-n4", "n4", ofAgent)
@@ -93,21 +93,21 @@ func TestCollectFleet(t *testing.T) {
 	l.ready("n1", "True", time.Now())
 	l.until(x, "n1 is back", want("n1:ready n2:notReady n3:notFound n4:notReady"))
 
-	// The API server is away: nothing is known, nothing is forgotten, and nobody is ready to lead.
+	// The API server is away: agents are unknown, nothing is forgotten, and the process is not ready to lead.
 	l.StopAPIServer()
-	round = l.until(x, "nobody is known", want("n1: n2: n3: n4:"))
+	round = l.until(x, "no agent is known", want("n1: n2: n3: n4:"))
 	if f := round["n1"].Sample.Fleet; *f != (tick.Fleet{Nodes: 4, Unknown: 4}) {
-		t.Errorf("fleet %+v; want four that are not known", *f)
+		t.Errorf("fleet %+v; want four unknown", *f)
 	}
-	saysPods := func(e tick.SourceError) bool { return strings.Contains(e.Error, "the list of pods is stale") } // one watch ends before another
-	if s := round["n1"].Sample; !strings.Contains(s.Agent.Reason, "is stale: API server ") || !slices.ContainsFunc(s.Errors, saysPods) || len(s.Pods) != 2 {
-		t.Errorf("n1: %+v, errors %v, %d pods; want why, and the pods of then", *s.Agent, s.Errors, len(s.Pods))
+	isStalePods := func(e tick.SourceError) bool { return strings.Contains(e.Error, "the list of pods is stale") } // one watch ends first
+	if s := round["n1"].Sample; !strings.Contains(s.Agent.Reason, "is stale: API server ") || !slices.ContainsFunc(s.Errors, isStalePods) || len(s.Pods) != 2 {
+		t.Errorf("n1: %+v, errors %v, %d pods; want the reason, and the last known pods", *s.Agent, s.Errors, len(s.Pods))
 	}
 	old, err := os.Stat(ready)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 5 * 4 { // with each round of four ticks it would be touched
+	for range 5 * 4 { // without the outage each round of four ticks would touch it
 		x.Next()
 	}
 	if now, err := os.Stat(ready); err != nil || !now.ModTime().Equal(old.ModTime()) {
@@ -121,13 +121,13 @@ func TestCollectFleet(t *testing.T) {
 		}
 	}
 
-	// A configuration object that is no good is said, for report fleet to write it down.
+	// An invalid configuration object is in the tick, so that report fleet writes it into the object's status.
 	l.Apply(`{"apiVersion":"config.katalyst.kubewharf.io/v1alpha1","kind":"KatalystCustomConfig","metadata":{"name":"evictions","namespace":"default"},
 		"spec":{"targetType":{"group":"config.katalyst.kubewharf.io","version":"v1alpha1","resource":"evictionconfigurations"}}}`)
 	for _, name := range []string{"one", "two"} {
 		l.Apply(fmt.Sprintf(`{"apiVersion":"config.katalyst.kubewharf.io/v1alpha1","kind":"EvictionConfiguration","metadata":{"name":%q,"namespace":"default"},"spec":{"config":{}}}`, name))
 	}
-	l.until(x, "the objects are found to be no good", func(round map[string]*tick.Tick) string {
+	l.until(x, "the objects are found to be invalid", func(round map[string]*tick.Tick) string {
 		for _, x := range round { // all have the same
 			if !strings.Contains(string(x.Sample.Config), `"valid":false`) {
 				return "config " + string(x.Sample.Config)
@@ -136,11 +136,11 @@ func TestCollectFleet(t *testing.T) {
 		return ""
 	})
 
-	// One for a kind that the cluster does not have is said, too, and keeps nobody from being ready to lead.
+	// An object for a kind that the cluster does not have is an error, too, and does not keep the process from being ready to lead.
 	l.Kubectl("delete", "crd", "adminqosconfigurations.config.katalyst.kubewharf.io")
 	l.Apply(`{"apiVersion":"config.katalyst.kubewharf.io/v1alpha1","kind":"KatalystCustomConfig","metadata":{"name":"absent","namespace":"default"},
 		"spec":{"targetType":{"group":"config.katalyst.kubewharf.io","version":"v1alpha1","resource":"adminqosconfigurations"}}}`)
-	round = l.until(x, "the missing kind is said", func(round map[string]*tick.Tick) string {
+	round = l.until(x, "the missing kind is an error", func(round map[string]*tick.Tick) string {
 		for _, x := range round {
 			if !slices.ContainsFunc(x.Sample.Errors, func(e tick.SourceError) bool { return e.Source == "config" }) {
 				return fmt.Sprintf("errors %v", x.Sample.Errors)
@@ -148,10 +148,10 @@ func TestCollectFleet(t *testing.T) {
 		}
 		return ""
 	})
-	said := round["n1"].Time
-	l.Eventually(controlplane.Soon, "--ready-file is touched all the same", func() string {
-		if info, err := os.Stat(ready); err != nil || !info.ModTime().After(said) {
-			return fmt.Sprintf("%v, %v; want it after %s", info, err, said)
+	readAt := round["n1"].Time
+	l.Eventually(controlplane.Soon, "--ready-file is touched nevertheless", func() string {
+		if info, err := os.Stat(ready); err != nil || !info.ModTime().After(readAt) {
+			return fmt.Sprintf("%v, %v; want it after %s", info, err, readAt)
 		}
 		return ""
 	})
@@ -176,9 +176,9 @@ func TestCollectFleetOnce(t *testing.T) {
 	if err := x.End(); err != nil {
 		t.Errorf("the end of --once: %v", err)
 	}
-	// Who may not ask is told so, and nobody is known.
+	// Without permission, the log has the refusal, and no node is known.
 	x = l.collect("--kubeconfig", l.KubeconfigFor(l.agents, "default"))
-	l.Eventually(controlplane.Soon, "the log says that it may not ask", func() string {
+	l.Eventually(controlplane.Soon, "the log has the refusal", func() string {
 		if log := x.Log(); !strings.Contains(log, "refuses since") && !strings.Contains(log, "refuses for") {
 			return "so far: " + log
 		}

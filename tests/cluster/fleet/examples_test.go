@@ -16,7 +16,7 @@ import (
 	"polder/tests/pages"
 )
 
-// The examples of --help that ask a cluster from outside of it run on a real one, and end well. What would run for ever ends after two
+// The examples of --help that access a cluster from outside run on a real one, and succeed. Those that would run for ever end after two
 // rounds, and nothing is written.
 func TestExamples(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// shapeOfLine is the first line with a word for each string and number.
+// shapeOfLine is the first line with a placeholder for each string and number.
 func shapeOfLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return regexp.MustCompile(`\d+`).ReplaceAllString(regexp.MustCompile(`"[^"]*"`).ReplaceAllString(line, "s"), "n")

@@ -13,21 +13,21 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// election is one of times that are short, and long beside what a busy machine takes for a renewal.
-func election(namespace, who string) kube.Election {
+// election has times that are short, but long compared with a renewal on a busy machine.
+func election(namespace, identity string) kube.Election {
 	return kube.Election{
-		Namespace: namespace, Name: "centre", Identity: who,
+		Namespace: namespace, Name: "centre", Identity: identity,
 		Duration: 10 * time.Second, Within: 8 * time.Second, Retry: 300 * time.Millisecond,
 	}
 }
 
-func stand(t *testing.T, c *controlplane.ControlPlane, namespace, who string) *kube.Lease {
+func stand(t *testing.T, c *controlplane.ControlPlane, namespace, identity string) *kube.Lease {
 	t.Helper()
-	client, err := kube.Open(kube.Options{Kubeconfig: c.Kubeconfig(), UserAgent: "test-" + who})
+	client, err := kube.Open(kube.Options{Kubeconfig: c.Kubeconfig(), UserAgent: "test-" + identity})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := client.Stand(t.Context(), election(namespace, who))
+	l, err := client.Stand(t.Context(), election(namespace, identity))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func stand(t *testing.T, c *controlplane.ControlPlane, namespace, who string) *k
 	return l
 }
 
-// closed waits for a channel's end.
+// closed waits until a channel is closed.
 func closed(t *testing.T, what string, done <-chan struct{}, within time.Duration) {
 	t.Helper()
 	select {
@@ -51,7 +51,7 @@ func closed(t *testing.T, what string, done <-chan struct{}, within time.Duratio
 
 func TestLease(t *testing.T) {
 	t.Parallel()
-	c := controlplane.Start(t, controlplane.Options{}) // which is frozen
+	c := controlplane.Start(t, controlplane.Options{}) // a control plane for the test alone, because it is frozen
 	const namespace, path = "default", "/apis/coordination.k8s.io/v1/namespaces/default/leases/centre"
 	read := func() map[string]any {
 		var lease map[string]any
@@ -65,7 +65,7 @@ func TestLease(t *testing.T) {
 	one := stand(t, c, namespace, "one")
 	closed(t, "one leads", one.Led(), controlplane.Soon)
 	two := stand(t, c, namespace, "two")
-	// For longer than the lease's duration it is renewed, and two waits.
+	// one renews the lease for longer than its duration, and two waits.
 	began := time.Now()
 	c.Eventually(controlplane.Soon, "one renews the lease for longer than its duration", func() string {
 		renewed, err := time.Parse("2006-01-02T15:04:05.000000Z", fields.Text(read(), "renewTime"))
@@ -77,7 +77,7 @@ func TestLease(t *testing.T) {
 	if !one.Held() || two.Held() || two.Holder() != "one" || two.Trouble() != nil {
 		t.Fatalf("after more than the lease's duration one holds: %v, two: %v, which knows of %q, %v; want one alone", one.Held(), two.Held(), two.Holder(), two.Trouble())
 	}
-	// What is written is what the client library of others reads.
+	// The written object is one that client-go reads.
 	spec := read()
 	for key, want := range map[string]any{"holderIdentity": "one", "leaseDurationSeconds": 10.0, "leaseTransitions": 0.0} {
 		if spec[key] != want {
@@ -87,7 +87,7 @@ func TestLease(t *testing.T) {
 	if _, err := time.Parse("2006-01-02T15:04:05.000000Z", fields.Text(spec, "acquireTime")); err != nil {
 		t.Errorf("acquireTime: %v", err)
 	}
-	// Who gives it up hands it on at once: long before it would run out.
+	// A holder that releases the lease hands it on at once: long before it would expire.
 	if err := one.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +98,9 @@ func TestLease(t *testing.T) {
 	if spec := read(); spec["holderIdentity"] != "two" || spec["leaseTransitions"] != 1.0 {
 		t.Errorf("lease %v; want two's, its first transition", spec)
 	}
-	// Somebody deletes it: the holder makes it again.
+	// Another program deletes it: the holder creates it again.
 	c.Kubectl("delete", "lease", "centre")
-	c.Eventually(controlplane.Soon, "two makes it again", func() string {
+	c.Eventually(controlplane.Soon, "two creates it again", func() string {
 		if got := read()["holderIdentity"]; got != "two" {
 			return fmt.Sprint(got)
 		}
@@ -110,17 +110,17 @@ func TestLease(t *testing.T) {
 		t.Errorf("two has lost a lease that was deleted: %v", two.Err())
 	}
 
-	// Somebody takes it away: the holder notices with its next renewal, and does not fight.
+	// Another program takes the lease: the holder notices at its next renewal, and does not fight.
 	c.Kubectl("patch", "lease", "centre", "--type=merge", "-p", `{"spec":{"holderIdentity":"somebody","leaseDurationSeconds":2}}`)
 	closed(t, "two has lost it", two.Lost(), controlplane.Soon)
 	if err := two.Err(); two.Held() || err == nil || !strings.Contains(err.Error(), "held by somebody") {
 		t.Errorf("two's end: %v", err)
 	}
-	// Who does not renew it loses it, by the clock of who waits.
+	// A holder that does not renew the lease loses it, by the clock of the waiting process.
 	three := stand(t, c, namespace, "three")
 	closed(t, "three leads", three.Led(), controlplane.Soon)
 
-	// A server that does not answer: the holder is out before another one may be in.
+	// A server that does not answer: the holder stops before another process may start to lead.
 	c.FreezeAPIServer()
 	frozen := time.Now()
 	for asked := frozen; three.Held(); asked = time.Now() {
@@ -136,14 +136,14 @@ func TestLease(t *testing.T) {
 	c.ThawAPIServer()
 }
 
-// Several that begin at once: never more than one leads.
+// Several that start at once: never more than one leads.
 func TestLeaseOfMany(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Shared(t)
 	namespace := c.OwnNamespace()
 	var all []*kube.Lease
-	for _, who := range []string{"a", "b", "c", "d", "e"} {
-		all = append(all, stand(t, c, namespace, who))
+	for _, identity := range []string{"a", "b", "c", "d", "e"} {
+		all = append(all, stand(t, c, namespace, identity))
 	}
 	terms := 0
 	c.Eventually(controlplane.Soon, "all have led", func() string {
@@ -192,14 +192,14 @@ func TestElectionsThatCannotBe(t *testing.T) {
 	if l, err := client.Stand(t.Context(), kube.Election{Namespace: "nowhere", Name: "x", Identity: "x"}); err != nil {
 		t.Error(err)
 	} else {
-		c.Eventually(controlplane.Soon, "it has tried", func() string {
+		c.Eventually(controlplane.Soon, "it has tried to get the lease", func() string {
 			if l.Trouble() == nil {
 				return "no trouble yet"
 			}
 			return ""
 		})
 		if l.Held() || !kube.IsNotFound(l.Trouble()) {
-			t.Errorf("in a namespace that is not there: held %v, %v", l.Held(), l.Trouble())
+			t.Errorf("in a missing namespace: held %v, %v", l.Held(), l.Trouble())
 		}
 		if err := l.Release(t.Context()); err != nil {
 			t.Error(err)

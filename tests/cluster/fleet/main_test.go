@@ -1,5 +1,5 @@
-// Package fleet shows the fleet controller on the real API: collect fleet, evict fleet, report fleet, and the lease for which
-// several stand.
+// Package fleet tests the fleet controller on the real API: collect fleet, evict fleet, report fleet, and the lease that
+// several compete for.
 package fleet
 
 import (
@@ -29,7 +29,7 @@ func define(c *controlplane.ControlPlane) {
 	c.Established()
 }
 
-// lab is what a test has of a control plane: its nodes have its name in theirs and in the label test, and its pods are in two namespaces.
+// lab is a test's part of a control plane: its nodes have its name in theirs and in the label test, and its pods are in two namespaces.
 type lab struct {
 	*controlplane.ControlPlane
 	t             *testing.T
@@ -42,7 +42,7 @@ func start(t *testing.T) *lab {
 	return startOn(t, controlplane.Shared(t))
 }
 
-// startAlone is start in a control plane of the test's own, for one that stops it or changes its definitions.
+// startAlone is start in a control plane for the test alone, for a test that stops it or changes its definitions.
 func startAlone(t *testing.T) *lab {
 	t.Helper()
 	c := controlplane.Start(t, controlplane.Options{})
@@ -61,7 +61,7 @@ func startOn(t *testing.T, c *controlplane.ControlPlane) *lab {
 // node is a node's name.
 func (l *lab) node(i int) string { return fmt.Sprintf("%s-%03d", l.name, i) }
 
-// makeNode makes a node by hand, with the test's label.
+// makeNode creates a node without a kubelet, with the test's label.
 func (l *lab) makeNode(name string) {
 	l.t.Helper()
 	l.MakeNode(name, "48", "192Gi")
@@ -76,7 +76,7 @@ func (l *lab) collect(args ...string) *pipe.Tool {
 	}, args...)...)
 }
 
-// pod makes a pod on a node. What is said of its metadata is JSON.
+// pod creates a pod on a node, with this metadata as JSON.
 func (l *lab) pod(namespace, name, node, metadata string) {
 	l.t.Helper()
 	body := fmt.Sprintf(`{"metadata":{"name":%q,%s},"spec":{"nodeName":%q,"terminationGracePeriodSeconds":1,"containers":[{"name":"c","image":"none"}]}}`, name, metadata, node)
@@ -91,14 +91,14 @@ const (
 	ofBatch   = `"labels":{"koordinator.sh/qosClass":"BE"}`
 )
 
-// agent makes a node's agent, ready since then.
+// agent creates a node's agent, ready since then.
 func (l *lab) agent(node string, since time.Time) {
 	l.t.Helper()
 	l.pod(l.agents, "polder-"+node, node, ofAgent)
 	l.ready(node, "True", since)
 }
 
-// ready makes the node's agent say so.
+// ready writes the Ready condition of the node's agent.
 func (l *lab) ready(node, status string, since time.Time) {
 	l.t.Helper()
 	body := fmt.Sprintf(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, status, since.UTC().Format(time.RFC3339))
@@ -107,7 +107,7 @@ func (l *lab) ready(node, status string, since time.Time) {
 	}
 }
 
-// until reads ticks until those of one time are as they are wanted. Lacks says what they lack.
+// until reads ticks until lacks returns "" for those of one time: lacks returns what they still lack.
 func (l *lab) until(x *pipe.Tool, what string, lacks func(map[string]*tick.Tick) string) map[string]*tick.Tick {
 	l.t.Helper()
 	last := "no tick"
@@ -143,7 +143,7 @@ func states(round map[string]*tick.Tick, nodes ...string) string {
 	return strings.Join(out, " ")
 }
 
-// want is a wish for such states.
+// want returns a condition for until: these states.
 func want(text string) func(map[string]*tick.Tick) string {
 	return func(round map[string]*tick.Tick) string {
 		var nodes []string
@@ -171,7 +171,7 @@ func (l *lab) conditions(node string) map[string]map[string]any {
 		Status struct{ Conditions []map[string]any }
 	}
 	_, body := l.API(http.MethodGet, cnrPath+node, "")
-	_ = json.Unmarshal(body, &cnr) // there may be none yet
+	_ = json.Unmarshal(body, &cnr) // it may not exist yet
 	out := map[string]map[string]any{}
 	for _, c := range cnr.Status.Conditions {
 		out[fmt.Sprint(c["type"])] = c

@@ -16,8 +16,8 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// 200 nodes lose their agents at once: it is the network, or us. Nothing happens, and it is said. When all but two are back,
-// these two are no longer many.
+// 200 nodes lose their agents at once: the cause is the network or the controller. It does nothing, and reports it. When all but two
+// are back, it acts on these two.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const nodes, perNode = 200, 10
@@ -86,13 +86,13 @@ func TestManyAtOnce(t *testing.T) {
 	t.Logf("with %d nodes and %d reclaimed pods: %s", nodes, nodes*perNode, memory(t, c))
 
 	l.Kubectl("delete", "pods", "-n", l.agents, "--all", "--grace-period=0", "--force")
-	l.Eventually(controlplane.Soon, "all agents are seen to be away", func() string {
+	l.Eventually(controlplane.Soon, "all agents are reported away", func() string {
 		if got := written("Unknown"); got != "200 Unknown, 0 tainted" {
 			return got
 		}
 		return ""
 	})
-	// evict has looked at all of them for longer than it takes to taint and to evict.
+	// evict has seen all of them for longer than it takes to taint and to evict.
 	looked := ticksOf(t, metrics)
 	l.Eventually(controlplane.Soon, "more ticks", func() string {
 		if n := ticksOf(t, metrics) - looked; n < 10*nodes {
@@ -101,21 +101,21 @@ func TestManyAtOnce(t *testing.T) {
 		return ""
 	})
 	if got := written("Unknown"); got != "200 Unknown, 0 tainted" || l.Evictions(l.batch) != 0 {
-		t.Errorf("%s, %d evictions; want nothing done", got, l.Evictions(l.batch))
+		t.Errorf("%s, %d evictions; want no action", got, l.Evictions(l.batch))
 	}
 	if log := c.Tail(100); !strings.Contains(log, "nothing new is done to any node") {
-		t.Error("the log does not say so")
+		t.Error("the log does not report it")
 	}
 	l.checkProtection(metrics, "1")
 
 	controlplane.Each(nodes-2, func(i int) { agent(i + 2) })
-	l.Eventually(controlplane.Soon, "the two that stay away are tainted, and nobody else", func() string {
+	l.Eventually(controlplane.Soon, "the two that stay away are tainted, and no other", func() string {
 		if got := written("True"); got != "198 True, 2 tainted" || l.taints(name(0)) != closedTaint || l.taints(name(1)) != closedTaint {
 			return got
 		}
 		return ""
 	})
-	l.Eventually(controlplane.Soon, "their pods go, one node after the other", func() string {
+	l.Eventually(controlplane.Soon, "their pods are evicted, one node after the other", func() string {
 		_, a := l.podsOn(name(0))
 		_, b := l.podsOn(name(1))
 		if a != perNode || b != perNode {
@@ -130,7 +130,7 @@ func TestManyAtOnce(t *testing.T) {
 	t.Logf("at the end: %s", memory(t, c))
 }
 
-// freeAddr is an address that nobody listens at.
+// freeAddr is an address that no program listens at.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -141,7 +141,7 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// checkProtection looks at what evict's metrics say of the protection.
+// checkProtection checks evict's metrics of the protection.
 func (l *lab) checkProtection(addr, want string) {
 	l.t.Helper()
 	line := fmt.Sprintf("polder_fleet_protection_active{node=%q} %s\n", l.node(0), want)
@@ -167,7 +167,7 @@ func page(t *testing.T, addr string) string {
 	return string(text)
 }
 
-// ticksOf is how many ticks a tool has taken up, of all nodes.
+// ticksOf is how many ticks a tool has read, of all nodes.
 func ticksOf(t *testing.T, addr string) (total int) {
 	t.Helper()
 	for line := range strings.Lines(page(t, addr)) {
@@ -180,7 +180,7 @@ func ticksOf(t *testing.T, addr string) (total int) {
 	return total
 }
 
-// memory is what each tool of the pipe has had at most.
+// memory is each tool's peak resident memory.
 func memory(t *testing.T, c *centre) string {
 	t.Helper()
 	out, err := exec.Command("pgrep", "-l", "-g", fmt.Sprint(c.PID)).Output()

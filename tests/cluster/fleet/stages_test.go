@@ -17,7 +17,7 @@ import (
 
 const milliCPU = "resource.katalyst.kubewharf.io/reclaimed_millicpu"
 
-// offers is what a node and its CNR offer: two figures, empty where there is none.
+// offers are the offers of a node and its CNR: two figures, empty where it has no offer.
 func (l *lab) offers(node string) string {
 	l.t.Helper()
 	var n struct {
@@ -30,7 +30,7 @@ func (l *lab) offers(node string) string {
 		}
 	}
 	l.Get("/api/v1/nodes/"+node, &n)
-	if status, body := l.API(http.MethodGet, cnrPath+node, ""); status == http.StatusOK { // there may be none yet
+	if status, body := l.API(http.MethodGet, cnrPath+node, ""); status == http.StatusOK { // it may not exist yet
 		if err := json.Unmarshal(body, &cnr); err != nil {
 			l.t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func (l *lab) offers(node string) string {
 	return strings.Join([]string{n.Status.Allocatable[milliCPU], cnr.Status.Resources.Allocatable[milliCPU], cnr.Status.ResourceAllocatable["katalyst.kubewharf.io/reclaimed_millicpu"]}, " ")
 }
 
-// mark is the node's mark.
+// mark is the fleet controller's mark on the node.
 func (l *lab) mark(node string) string {
 	l.t.Helper()
 	var n struct {
@@ -48,10 +48,10 @@ func (l *lab) mark(node string) string {
 	return n.Metadata.Annotations["polder/withdrawn"]
 }
 
-// own is a node's own agent, as far as it offers: report --to cnr,node with a tick twice a second, of which said is the last that it said.
+// own is the part of a node's own agent that offers: report --to cnr,node with a tick twice a second; last is its latest output.
 type own struct {
-	end  func() // it ends with the test, too
-	said atomic.Pointer[tick.Tick]
+	end  func() // also called at the end of the test
+	last atomic.Pointer[tick.Tick]
 }
 
 func (l *lab) own(node string) *own {
@@ -69,7 +69,7 @@ func (l *lab) own(node string) *own {
 				return
 			case <-interval.C:
 			}
-			o.said.Store(x.Put(&tick.Tick{
+			o.last.Store(x.Put(&tick.Tick{
 				V: 1, Node: node, Time: time.Now().UTC(),
 				Sample: &tick.Sample{IntervalSeconds: new(0.5)},
 				Advice: &tick.Advice{Policy: "katalyst", Reclaimed: &tick.Reclaimed{
@@ -88,8 +88,8 @@ func (l *lab) own(node string) *own {
 	return o
 }
 
-// The four stages of a node agent's death and return, with shortened times: not ready; the node is closed to reclaimed pods and
-// offers nothing, though its agent is half alive; its reclaimed pods go; the agent is back, and so is all else.
+// The four stages of the failure and return of a node's agent, with shortened times: not ready; the node is closed to reclaimed pods and
+// offers nothing, though the agent's report still runs; its reclaimed pods are evicted; the agent is back, and so is everything else.
 func TestFourStages(t *testing.T) {
 	t.Parallel()
 	l := start(t)
@@ -125,15 +125,15 @@ func TestFourStages(t *testing.T) {
 	}
 	c := l.centre("centre", map[string]string{"evict.taint-after": "6s", "evict.evict-after": "13s"})
 
-	// 1. All is well.
-	await("n1 offers what its agent says", full, offered)
-	await("n1's agent is seen to be ready", "True AllAgentsReady False", agent)
+	// 1. The agent is ready.
+	await("n1 has its agent's offer", full, offered)
+	await("n1's agent is reported ready", "True AllAgentsReady False", agent)
 
-	// 2. The agent is not ready: killed, it has withdrawn nothing. Nothing happens for some time.
+	// 2. The agent is not ready: it was killed, and has withdrawn nothing. Nothing happens for some time.
 	agentOf.end()
 	down := time.Now().Truncate(time.Second)
 	l.ready(n1, "False", down)
-	await("n1's agent is seen not to be ready", "False WithAgentsNotReady False", agent)
+	await("n1's agent is reported not ready", "False WithAgentsNotReady False", agent)
 	taints, offer := l.taints(n1), offered()
 	if time.Since(down) < 6*time.Second && (taints != "" || offer != full) { // a busy machine may be late
 		t.Fatalf("%s after the agent's death: taints %q, offers %q; want none yet, and %q", time.Since(down), taints, offer, full)
@@ -142,14 +142,14 @@ func TestFourStages(t *testing.T) {
 	if d := time.Since(down); d < 6*time.Second {
 		t.Errorf("tainted after %s; want 6 s", d)
 	}
-	await("what n1 offers is withdrawn", nothing, offered)
+	await("n1's offer is withdrawn", nothing, offered)
 	if got := l.mark(n1); !strings.HasPrefix(got, "agent-health: ") {
 		t.Errorf("n1's mark is %q", got)
 	}
-	// Half alive: it reports, and does not offer.
+	// The agent's report still runs, and does not offer.
 	agentOf = l.own(n1)
-	l.Eventually(controlplane.Soon, "the agent that is half alive says why it does not offer", func() string {
-		out := agentOf.said.Load()
+	l.Eventually(controlplane.Soon, "the agent's report gives the reason why it does not offer", func() string {
+		out := agentOf.last.Load()
 		if out == nil || len(out.Report.Targets) != 2 {
 			return "no tick"
 		}
@@ -161,14 +161,14 @@ func TestFourStages(t *testing.T) {
 		return ""
 	})
 	if got := offered(); got != nothing {
-		t.Errorf("an agent that is half alive offers %q", got)
+		t.Errorf("the agent's report offers %q", got)
 	}
 	if all, leaving := l.podsOn(n1); time.Since(down) < 13*time.Second && (all != 4 || leaving != 0) {
 		t.Errorf("of n1's pods %d of 4 are there, %d are leaving: too early", all, leaving)
 	}
 
-	// 3. The reclaimed pods go, and nobody else's.
-	await("n1's reclaimed pods go", "service", func() string {
+	// 3. evict evicts the reclaimed pods, and no others.
+	await("n1's reclaimed pods are evicted", "service", func() string {
 		return l.Kubectl("get", "pods", "-n", l.batch, "--field-selector", "spec.nodeName="+n1, "-o", "jsonpath={.items[*].metadata.name}")
 	})
 	if d := time.Since(down); d < 13*time.Second {
@@ -177,7 +177,7 @@ func TestFourStages(t *testing.T) {
 	if all, _ := l.podsOn(n2); all != 3 {
 		t.Errorf("n2 has %d pods; want 3", all)
 	}
-	l.Eventually(controlplane.Soon, "the events say so", func() string {
+	l.Eventually(controlplane.Soon, "the events of the evictions", func() string {
 		events := l.Kubectl("get", "events", "-n", l.batch, "-o", `jsonpath={range .items[*]}{.reason} {.involvedObject.name}: {.message}{"\n"}{end}`)
 		for _, want := range []string{"EvictCreated a:", "EvictSucceeded b:", "agent-health"} {
 			if !strings.Contains(events, want) {
@@ -187,12 +187,12 @@ func TestFourStages(t *testing.T) {
 		return ""
 	})
 
-	// 4. Ready again: the taint goes, and the node's own report offers again.
+	// 4. Ready again: the taint is removed, and the node's own report offers again.
 	l.ready(n1, "True", time.Now())
 	l.awaitTaint(n1, "")
 	await("n1 offers again", full, offered)
 	await("n1's mark is gone", "", func() string { return l.mark(n1) })
-	await("n1's agent is seen to be ready again", "True AllAgentsReady False", agent)
+	await("n1's agent is reported ready again", "True AllAgentsReady False", agent)
 	if got := l.Evictions(l.batch); got != 3 {
 		t.Errorf("%d evictions; want 3", got)
 	}

@@ -1,4 +1,4 @@
-// Package kube shows lib/kube on the real API.
+// Package kube tests lib/kube on the real API.
 package kube
 
 import (
@@ -31,7 +31,7 @@ func configMap(namespace, name, value string) kube.Object {
 	return kube.Object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": kube.Object{"name": name, "namespace": namespace}, "data": kube.Object{"key": value}}
 }
 
-// valueOf is what a watch keeps of a config map here.
+// valueOf is what this test's watches keep of a config map.
 func valueOf(o kube.Object) string {
 	data, _ := o["data"].(map[string]any)
 	meta, _ := o["metadata"].(map[string]any)
@@ -52,7 +52,7 @@ func TestCalls(t *testing.T) {
 		t.Errorf("server %s; want %s", client.Server(), c.Server())
 	}
 	if _, err := client.Get(ctx, configMaps, namespace, "a"); !kube.IsNotFound(err) || kube.Reason(err) != "NotFound" {
-		t.Errorf("Get of nothing: %v", err)
+		t.Errorf("Get of a missing object: %v", err)
 	}
 	made, err := client.Create(ctx, configMaps, namespace, configMap(namespace, "a", "1"))
 	if err != nil {
@@ -99,12 +99,12 @@ func TestCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := open(t, user).Get(ctx, configMaps, namespace, "b"); !kube.IsForbidden(err) || kube.IsUnreachable(err) {
-		t.Errorf("Get without a right: %v", err)
+		t.Errorf("Get without permission: %v", err)
 	}
 }
 
 func TestWatch(t *testing.T) {
-	// How soon the client library misses a server that hangs: a third of its 45 s.
+	// The client library notices a server that hangs after a third of its 45 s.
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "10")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "5")
 	c := controlplane.Shared(t)
@@ -151,9 +151,9 @@ func TestWatch(t *testing.T) {
 	quiet := w.Version()
 	put("other", "2")
 	put("a", "2.1")
-	c.Eventually(controlplane.Soon, "a change after one of what is not selected", is("a=2.1", false))
+	c.Eventually(controlplane.Soon, "a change after one of an object that is not selected", is("a=2.1", false))
 	if got := w.Version(); got != quiet+1 {
-		t.Errorf("version %d after %d; want it changed by what is selected alone", got, quiet)
+		t.Errorf("version %d after %d; want it changed by selected objects alone", got, quiet)
 	}
 
 	stopped := time.Now()
@@ -171,7 +171,7 @@ func TestWatch(t *testing.T) {
 	put("c", "1")
 	c.Eventually(controlplane.Soon, "its return", is("a=3 c=1", false))
 
-	// A server that hangs keeps its connections open: it is missed all the same.
+	// A server that hangs keeps its connections open: the watch notices nevertheless.
 	c.FreezeAPIServer()
 	c.Eventually(controlplane.Soon, "its silence", is("a=3 c=1", true))
 	c.ThawAPIServer()
@@ -191,7 +191,7 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// A kind that need not be there is no error, is found when it comes, and missed when it goes.
+// An optional kind is no error while it is missing, and the watch notices when it is defined and when it is deleted.
 func TestOptionalKind(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Shared(t)
@@ -245,6 +245,6 @@ func TestOpen(t *testing.T) {
 		t.Errorf("not in a pod: %v", err)
 	}
 	if err := errors.New("plain"); kube.Cause(err) != "plain" || kube.IsUnreachable(err) || kube.Reason(err) != "" {
-		t.Error("a plain error is taken for the server's")
+		t.Error("a plain error is classified as the server's")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// value is a sample of the page, -1 where there is none.
+// value is a sample of the page, -1 if there is none.
 func value(t *testing.T, s *metrics.Set, series string) float64 {
 	t.Helper()
 	r, err := http.Get("http://" + s.Addr() + "/metrics")
@@ -36,7 +36,7 @@ func value(t *testing.T, s *metrics.Set, series string) float64 {
 	return v
 }
 
-// What is asked of the API server is in the metrics: requests by answer, their time, and since when a watch is not heard.
+// The metrics have the requests to the API server by result, their duration, and for how long a watch has been silent.
 func TestMetricsOfTheAPIServer(t *testing.T) {
 	c := controlplane.Shared(t)
 	namespace := c.OwnNamespace()

@@ -1,4 +1,4 @@
-// Package pipe runs the project's own tools as a pipe does: ticks go in line by line, and come out the same way.
+// Package pipe runs the project's tools as in a pipe: it writes ticks to them line by line, and reads ticks from them.
 package pipe
 
 import (
@@ -27,7 +27,7 @@ type Tool struct {
 	log   strings.Builder
 }
 
-// Start starts a tool. Its log is printed where the test fails.
+// Start starts a tool. Its log is printed if the test fails.
 func Start(t testing.TB, name string, args ...string) *Tool {
 	t.Helper()
 	x := &Tool{t: t, name: name, lines: make(chan string, 4096), ended: make(chan error, 1)}
@@ -62,7 +62,7 @@ func Start(t testing.TB, name string, args ...string) *Tool {
 	return x
 }
 
-// Write is the tool's standard error.
+// Write receives the tool's standard error.
 func (x *Tool) Write(b []byte) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -76,20 +76,20 @@ func (x *Tool) Log() string {
 	return x.log.String()
 }
 
-// PID is the tool's.
+// PID is the tool's process ID.
 func (x *Tool) PID() int { return x.cmd.Process.Pid }
 
-// patience is how long a tool may take for a tick, or to end: much longer than it needs on a busy machine.
+// patience is the limit for a tick, and for the tool's end: much longer than it needs on a busy machine.
 const patience = 2 * time.Minute
 
-// Put gives the tool a tick and returns it as it comes out.
+// Put sends the tool a tick and returns its output.
 func (x *Tool) Put(in *tick.Tick) *tick.Tick {
 	x.t.Helper()
 	x.Send(in)
 	return x.Next()
 }
 
-// Send gives the tool a tick.
+// Send sends the tool a tick.
 func (x *Tool) Send(in *tick.Tick) {
 	x.t.Helper()
 	line, err := tick.Marshal(in)
@@ -101,7 +101,7 @@ func (x *Tool) Send(in *tick.Tick) {
 	}
 }
 
-// Next is the next tick that comes out.
+// Next is the next tick that the tool writes.
 func (x *Tool) Next() *tick.Tick {
 	x.t.Helper()
 	select {
@@ -120,7 +120,7 @@ func (x *Tool) Next() *tick.Tick {
 	}
 }
 
-// Kill ends the tool as a crash does.
+// Kill kills the tool, as in a crash.
 func (x *Tool) Kill() {
 	x.t.Helper()
 	_ = x.cmd.Process.Kill()

@@ -20,7 +20,7 @@ func TestConversion(t *testing.T) {
 		"convert-own":   `{"selector":{"matchLabels":{"to":"own"}},"qosClass":"BE","priorityClassName":"own"}`,
 	})
 	for _, one := range []struct{ to, requests, limits, want string }{
-		// Exactly, and rounded up: floats would make 2.3 of CPUs 2299 or 2301.
+		// Exact values, and rounding up: floats would make 2.3 CPUs 2299 or 2301.
 		{"batch", `"cpu":"0.1m"`, "", "batch-cpu=1 /"},
 		{"batch", `"cpu":"0.0005"`, "", "batch-cpu=1 /"},
 		{"batch", `"cpu":"1500m"`, "", "batch-cpu=1500 /"},
@@ -40,11 +40,11 @@ func TestConversion(t *testing.T) {
 		{"batch", `"memory":"1000000001"`, "", "batch-memory=1000000001 /"},
 		{"batch", `"memory":0`, "", "batch-memory=0 /"},
 		{"batch", "", "", "/"},
-		// Limits, and what is requested where only they are given.
+		// Limits, and requests that follow from limits alone.
 		{"batch", `"cpu":"1"`, `"cpu":"2"`, "batch-cpu=1k / batch-cpu=2k"},
 		{"batch", "", `"cpu":"2","memory":"1Gi"`, "batch-cpu=2k batch-memory=1Gi / batch-cpu=2k batch-memory=1Gi"},
 		{"batch", `"cpu":"1"`, `"memory":"1Gi"`, "batch-cpu=1k batch-memory=1Gi / batch-memory=1Gi"},
-		// What is there already under the name is not written over, and what is neither stays.
+		// An existing value under the name is not overwritten, and other resources stay.
 		{"batch", `"cpu":"1","kubernetes.io/batch-cpu":"500"`, `"cpu":"2"`, "batch-cpu=500 / batch-cpu=2k"},
 		{"batch", `"ephemeral-storage":"1Gi","example.com/gpu":"1","cpu":"1"`, `"example.com/gpu":"1"`, "ephemeral-storage=1Gi example.com/gpu=1 batch-cpu=1k / example.com/gpu=1"},
 		{"batch", `"kubernetes.io/batch-cpu":"500"`, "", "batch-cpu=500 /"},
@@ -57,7 +57,7 @@ func TestConversion(t *testing.T) {
 		{"label", `"cpu":"1"`, "", "mid-cpu=1k /"},
 		{"label-free", `"cpu":"1"`, "", "cpu=1 /"},
 		{"label-bad", `"cpu":"1"`, "", "cpu=1 /"},
-		// Some profile that matches says that resources stay, be it not the last.
+		// A matching profile keeps the resources, though it is not the last one.
 		{"kept", `"cpu":"1"`, "", "cpu=1 /"},
 		{"kept-twice", `"cpu":"1"`, "", "cpu=1 /"},
 		{"unset", `"cpu":"1"`, "", "mid-cpu=1k /"},
@@ -81,7 +81,7 @@ func TestConversion(t *testing.T) {
 			}
 		})
 	}
-	// The annotation for Koordinator's node agent has batch resources alone, of the main containers that have some.
+	// The annotation for Koordinator's node agent lists batch resources only, of the main containers that have some.
 	for to, want := range map[string]string{
 		"batch": `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"2k"},"requests":{"kubernetes.io/batch-cpu":"2k","kubernetes.io/batch-memory":"1Gi"}},"b":{"requests":{"kubernetes.io/batch-cpu":"1"}}}}`,
 		"mid":   "", "prod": "", "kept": "",
@@ -94,8 +94,8 @@ func TestConversion(t *testing.T) {
 	}
 }
 
-// The API server's own plugins run again after the policies: what they newly add does not undo the conversion, and what they compare
-// with is left as it is.
+// The API server's own plugins run again after the policies: what they add does not undo the conversion, and what they compare
+// with stays unchanged.
 func TestConversionAmongOtherPlugins(t *testing.T) {
 	c := cluster(t)
 	ns := space(t, c, "plugins", map[string]string{"plugins-batch": `{"qosClass":"BE","priorityClassName":"koord-batch"}`})
@@ -124,7 +124,7 @@ overhead: {podFixed: {cpu: 250m, memory: 120Mi}}
 			t.Errorf("container %d has %s, want %s", i, have, want)
 		}
 	}
-	// The server refuses a pod whose overhead is not its RuntimeClass's.
+	// The server refuses a pod whose overhead differs from its RuntimeClass's.
 	if have := list(got.Spec.Overhead); have != "cpu=250m memory=120Mi" {
 		t.Errorf("the overhead is %s", have)
 	}

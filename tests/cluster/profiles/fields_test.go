@@ -43,7 +43,7 @@ func TestSelectors(t *testing.T) {
 			}
 		})
 	}
-	// A profile without any selector is for all namespaces but the system's.
+	// A profile without any selector applies to all namespaces but the system's.
 	space(t, c, "selectors-all", map[string]string{"selectors-all": `{"namespaceSelector":null,` + matched + `}`})
 	for namespace, want := range map[string]string{"default": "it", "kube-system": ""} {
 		if got := try(t, c, namespace, pod("p", "{}", "", container("c", "", ""))); got.Metadata.Labels["got"] != want {
@@ -127,7 +127,7 @@ func TestFields(t *testing.T) {
 					" | l=2 b 7 koord-free3000 patched [<nil> map[arch:x disk:ssd] map[runAsGroup:2 runAsUser:5 seLinuxOptions:map[level:s0 user:u]] 3 map[medium:Memory]] false other[{A 2} {B $(A)} {C 3}] cpu=1 memory=2Gi 2sideinit"
 			},
 		},
-		// As Koordinator's strategic merge does, however deep: what is not named stays, and null adds nothing.
+		// As in Koordinator's strategic merge, at any depth: fields that are not named stay, and null adds nothing.
 		"patch of objects in objects": {
 			map[string]string{"1": `{"patch":{"metadata":{"annotations":{"none":null}},"spec":{
 				"nodeSelector":{"none":null},
@@ -178,7 +178,7 @@ func TestFields(t *testing.T) {
 				profiles[full] = spec
 			}
 			space(t, c, ns, profiles)
-			// The server takes profiles, and rounds, in no order: what comes out is always the same.
+			// The server applies profiles, and rounds, in no order: the result is always the same.
 			for range 10 {
 				got, want, _ := strings.Cut(one.want(try(t, c, ns, one.pod)), " | ")
 				if strings.TrimSpace(got) != want {
@@ -209,7 +209,7 @@ func TestHowManyProfilesMatch(t *testing.T) {
 	}
 }
 
-// What a pod cannot have is said at once, by the API server itself.
+// The API server itself refuses at once what a pod cannot have.
 func TestPodIsRefusedWhereAProfileCannotBeApplied(t *testing.T) {
 	c := cluster(t)
 	ns := space(t, c, "bad", map[string]string{
@@ -228,7 +228,7 @@ func TestPodIsRefusedWhereAProfileCannotBeApplied(t *testing.T) {
 	}
 }
 
-// As many containers and labels as a pod may reasonably have stay within what the server lets an expression cost.
+// As many containers and labels as a pod may reasonably have stay within the server's cost limit of expressions.
 func TestLargePods(t *testing.T) {
 	c := cluster(t)
 	var labels, suffixes []string

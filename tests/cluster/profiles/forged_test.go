@@ -22,7 +22,7 @@ func annotated(t *testing.T, body string, annotations map[string]string) string 
 	return string(text)
 }
 
-// What a tenant would write in the place of Koordinator's webhook and scheduler, advise does not believe, and admission refuses.
+// advise ignores, and admission refuses, what a tenant would write in the name of Koordinator's webhook and scheduler.
 func TestForgedAnnotationsAreRefused(t *testing.T) {
 	c := cluster(t)
 	c.MakeNamespace("forged-annotations")
@@ -58,7 +58,7 @@ func TestForgedAnnotationsAreRefused(t *testing.T) {
 			}
 		})
 	}
-	// Nor later; what the scheduler writes, and what changes something else, is let in.
+	// Nor later; the scheduler's writes, and changes of other fields, are accepted.
 	if code, answer := c.API("POST", podsOf("forged-annotations"), pod("later", `{"koordinator.sh/qosClass":"LSE"}`, `"priorityClassName":"koord-prod",`, two)); code != http.StatusCreated {
 		t.Fatalf("status %d: %s", code, answer)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The guide's profile, as it stands there.
+// The guide's profile, unchanged.
 const guideProfile = `apiVersion: config.koordinator.sh/v1alpha1
 kind: ClusterColocationProfile
 metadata:
@@ -33,7 +33,7 @@ spec:
       terminationGracePeriodSeconds: 30
 `
 
-// As a Spark operator makes them, for what matters here.
+// A Spark operator's pods, as far as this test needs them.
 const spark = `apiVersion: v1
 kind: Pod
 metadata:
@@ -84,12 +84,12 @@ func TestGuidesProfile(t *testing.T) {
 				}
 			}
 			plain, got := get("elsewhere"), get("spark")
-			// Elsewhere it is what was submitted.
+			// Elsewhere it is the pod that was submitted.
 			if l := plain.Metadata.Labels; len(l) != 2 || len(plain.Metadata.Annotations) != 1 || plain.Spec.SchedulerName != "default-scheduler" || plain.Spec.Priority != 0 ||
 				list(plain.Spec.Containers[0].Resources.Requests) != "cpu=1 memory=896Mi" {
 				t.Errorf("the pod elsewhere is %+v", plain)
 			}
-			// In the labelled namespace it differs in this, and in nothing else.
+			// In the labelled namespace it differs in these fields, and in no others.
 			metadata := map[string]any{
 				"labels": map[string]any{
 					"spark-role": "driver", "sparkoperator.k8s.io/launched-by-spark-operator": "true",
@@ -136,7 +136,7 @@ func TestGuidesProfile(t *testing.T) {
 	}
 }
 
-// Who copies a pod's YAML has the annotation in it.
+// A copy of a pod's YAML contains the annotation.
 func TestSubmittedAnnotationCountsForNothing(t *testing.T) {
 	c := cluster(t)
 	ns := space(t, c, "forged", map[string]string{"forged-1": `{"selector":{"matchLabels":{"take":"me"}},"labels":{"got":"it"}}`})

@@ -1,4 +1,4 @@
-// Package profiles tries ClusterColocationProfiles, which admission policies apply, Koordinator's rules for pods, and the shipped
+// Package profiles tests ClusterColocationProfiles, which admission policies apply, Koordinator's rules for pods, and the shipped
 // profile of the scheduler, on Kubernetes' own control plane.
 package profiles
 
@@ -14,7 +14,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// From here to what is shipped.
+// The path from here to the files.
 const manifests = "../../../deploy/kubernetes"
 
 const soon = controlplane.Soon
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	controlplane.Main(m, controlplane.Options{SchedulerConfig: manifests + "/scheduler/koord-scheduler.yaml"}, setUp)
 }
 
-// setUp applies what a user of profiles applies.
+// setUp applies the objects that a user of profiles applies.
 func setUp(c *controlplane.ControlPlane) {
 	c.ApplyFile(manifests + "/crds/clustercolocationprofiles.yaml")
 	c.Established()
@@ -32,7 +32,7 @@ func setUp(c *controlplane.ControlPlane) {
 	c.Apply(`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: own}, value: 5123, preemptionPolicy: Never}`)
 	c.MakeNamespace("probe")
 	settle(c.TB, c)
-	// The rules for pods are another policy, which the server learns of by itself.
+	// The rules for pods are another policy, which the server learns of separately.
 	c.Eventually(soon, "the server knows the rules for pods", func() string {
 		if status, _ := c.API("POST", podsOf("probe")+"?dryRun=All", pod("BE", `{"koordinator.sh/qosClass":"BE"}`, "", container("c", "", ""))); status != http.StatusUnprocessableEntity {
 			return fmt.Sprintf("a pod that breaks them is answered with %d", status)
@@ -51,8 +51,8 @@ const profilesPath = "/apis/config.koordinator.sh/v1alpha1/clustercolocationprof
 
 func podsOf(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
 
-// space makes a namespace with the label test=name, and the profiles, each a spec in JSON (";" and its annotations behind it), with a
-// namespaceSelector for it where they have none. The profiles are in force when it returns, and go with the test.
+// space creates a namespace with the label test=name, and the profiles, each a spec in JSON (";" and its annotations behind it), with a
+// namespaceSelector for it where they have none. The profiles are in force when it returns, and deleted at the end of the test.
 func space(t *testing.T, c *controlplane.ControlPlane, name string, profiles map[string]string) string {
 	t.Helper()
 	c.MakeNamespace(name)
@@ -87,7 +87,7 @@ func space(t *testing.T, c *controlplane.ControlPlane, name string, profiles map
 
 var settled int
 
-// settle waits until the server applies profiles as they are now: it hears of them in the order of their changes.
+// settle waits until the server applies the current profiles: it receives the changes in their order.
 func settle(t testing.TB, c *controlplane.ControlPlane) {
 	t.Helper()
 	settled++
@@ -149,7 +149,7 @@ func read(t testing.TB, answer []byte) made {
 	return m
 }
 
-// try submits a pod and keeps nothing of it.
+// try submits a pod in a dry run.
 func try(t *testing.T, c *controlplane.ControlPlane, namespace, body string) made {
 	t.Helper()
 	status, answer := c.API("POST", podsOf(namespace)+"?dryRun=All", body)
@@ -165,7 +165,7 @@ func refused(t *testing.T, c *controlplane.ControlPlane, method, path, body stri
 	status, answer := c.API(method, path, body)
 	var failure struct{ Message string }
 	if err := json.Unmarshal(answer, &failure); err != nil || status/100 == 2 {
-		t.Errorf("%s is answered with %d: %s (%v)", body, status, answer, err)
+		t.Errorf("%s returns status %d: %s (%v)", body, status, answer, err)
 	}
 	return failure.Message
 }

@@ -11,7 +11,7 @@ func profile(spec string) string {
 	return fmt.Sprintf(`{"apiVersion":"config.koordinator.sh/v1alpha1","kind":"ClusterColocationProfile","metadata":{"name":"tried"},"spec":%s}`, spec)
 }
 
-// What the policies cannot do, and what is not in order, is refused when the profile is made.
+// The server refuses a profile that is invalid or that the policies cannot apply when it is created.
 func TestProfilesAreRefused(t *testing.T) {
 	c := cluster(t)
 	const probability, name = "probability is not supported: an admission policy throws no dice", "a key must be a name such as app or example.com/app"
@@ -76,7 +76,7 @@ func TestProfilesAreRefused(t *testing.T) {
 			}
 		})
 	}
-	// As docs/profiles.md lists them.
+	// The fields that docs/profiles.md lists.
 	for field, most := range map[string]int{
 		"selector.matchLabels": 64, "namespaceSelector.matchLabels": 64, "labels": 64, "annotations": 64, "labelSuffixes": 64, "labelKeysMapping": 32, "annotationKeysMapping": 32,
 	} {
@@ -108,9 +108,9 @@ func TestProfilesAreRefused(t *testing.T) {
 			t.Errorf("%s: status %d: %s", spec, status, answer)
 		}
 	}
-	// As kubectl tells it.
+	// The message that kubectl prints.
 	_, err := c.TryKubectl(strings.Replace(guideProfile, "spec:\n", "spec:\n  probability: 50\n", 1), "create", "-f", "-")
 	if err == nil || !strings.Contains(err.Error(), `The ClusterColocationProfile "colocation-profile-example" is invalid: spec.probability: Invalid value: 50: `+probability) {
-		t.Errorf("kubectl says %v", err)
+		t.Errorf("kubectl returns %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is refused, with Koordinator's words.
+// The rules refuse these pods, with Koordinator's messages.
 const (
 	needsBE    = "labels.koordinator.sh/qosClass: Required value: must specify koordinator QoS BE with koordinator colocation resources"
 	needsCPU   = "pod.spec.containers[*].resources.requests: Required value: LSR Pod must declare the requested CPUs"
@@ -79,12 +79,12 @@ func TestRulesForPods(t *testing.T) {
 			}
 		})
 	}
-	// The old names, which the server takes for extended resources.
+	// The old names, which the server treats as extended resources.
 	old := pod("p", "{}", "", container("c", `"koordinator.sh/batch-cpu":"500"`, `"koordinator.sh/batch-cpu":"500"`))
 	if message := refused(t, c, "POST", podsOf("rules")+"?dryRun=All", old); !strings.HasSuffix(message, needsBE) {
 		t.Errorf("it is refused with %s", message)
 	}
-	// CPUs are summed; an init container counts where it has more, a sidecar with the others.
+	// CPUs are summed; an init container counts if it has more, a sidecar with the others.
 	for _, one := range []struct{ init, containers, want string }{
 		{"", container("a", `"cpu":"500m"`, "") + "," + container("b", `"cpu":"1500m"`, ""), ""},
 		{container("i", `"cpu":"2500m"`, ""), container("a", `"cpu":"2"`, ""), fmt.Sprintf(notInteger, "2500m")},
@@ -136,7 +136,7 @@ func TestClassesStay(t *testing.T) {
 	}
 }
 
-// A pod that was there before the rules can still be changed in what they are not about, and so be deleted.
+// A pod from before the rules can still be changed in fields that they do not cover, and so be deleted.
 func TestOlderPodsAreNotHeld(t *testing.T) {
 	c := cluster(t)
 	c.MakeNamespace("older")

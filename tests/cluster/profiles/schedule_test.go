@@ -11,13 +11,13 @@ import (
 
 const batchCPU, batchMemory = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 
-// Pods that a profile sends to koord-scheduler go to the node with most batch resources left, and wait where there are none.
+// Pods that a profile assigns to koord-scheduler are bound to the node with most batch resources left, and wait if there are none.
 func TestScheduling(t *testing.T) {
 	c := cluster(t)
 	ns := space(t, c, "schedule", map[string]string{"schedule-batch": `{"qosClass":"BE","priorityClassName":"koord-batch","schedulerName":"koord-scheduler"}`})
 	c.MakeNode("plain", "96", "400Gi")
 	c.MakeNode("small", "48", "195924424Ki", batchCPU, "10k", batchMemory, "100Gi")
-	// Less of all else, more of what is offered.
+	// Less of all other resources, more of the offered ones.
 	c.MakeNode("large", "24", "97962212Ki", batchCPU, "36k", batchMemory, "100Gi")
 	create := func(name, requests string) {
 		t.Helper()
@@ -25,7 +25,7 @@ func TestScheduling(t *testing.T) {
 			t.Fatalf("status %d: %s", status, answer)
 		}
 	}
-	// What would be left: 4 of 10 against 30 of 36, 24 of 36, 18 of 36, and then 12 of 36.
+	// The fractions left: 4 of 10 against 30 of 36, 24 of 36, 18 of 36, and then 12 of 36.
 	var got []string
 	for i := range 4 {
 		name := fmt.Sprintf("p%d", i)
@@ -40,7 +40,7 @@ func TestScheduling(t *testing.T) {
 	waits := func() string {
 		return c.Kubectl("-n", ns, "get", "pod", "too-large", "-o", `jsonpath={.status.phase} {.status.conditions[?(@.type=="PodScheduled")].reason}: {.status.conditions[?(@.type=="PodScheduled")].message}`)
 	}
-	c.Eventually(soon, "too-large is told why it waits", func() string {
+	c.Eventually(soon, "too-large has the reason in its condition", func() string {
 		if got := waits(); !strings.HasPrefix(got, "Pending Unschedulable: 0/3 nodes are available: ") || !strings.Contains(got, "3 Insufficient "+batchCPU) {
 			return "so far: " + got
 		}
@@ -53,14 +53,14 @@ func TestScheduling(t *testing.T) {
 		}
 		return ""
 	})
-	// When the node offers more, it is bound.
+	// When the node offers more, the pod is bound.
 	c.Kubectl("patch", "node", "large", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"allocatable":{%q:"37k"},"capacity":{%q:"37k"}}}`, batchCPU, batchCPU))
 	if got := node(t, c, ns, "too-large"); got != "large" {
 		t.Errorf("it is on %s", got)
 	}
 }
 
-// node waits until a pod is bound, and returns to which node.
+// node waits until a pod is bound, and returns its node.
 func node(t *testing.T, c *controlplane.ControlPlane, namespace, name string) string {
 	t.Helper()
 	var p struct {

@@ -13,7 +13,7 @@ import (
 	"polder/tests/cluster/controlplane"
 )
 
-// Without the definition of the profiles the server refuses pods, and says why, but for the system's and Polder's own.
+// Without the definition of the profiles the server refuses pods with the reason, except the system's and Polder's own.
 func TestWithoutTheDefinition(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Start(t, controlplane.Options{})
@@ -30,7 +30,7 @@ func TestWithoutTheDefinition(t *testing.T) {
 	try(t, c, "polder-system", body)
 }
 
-// A webhook comes after the policies: the container that it adds is converted as well, and it sees the pod as the profile made it.
+// A webhook runs after the policies: the container that it adds is converted as well, and it sees the pod as the profile changed it.
 func TestContainersThatAWebhookAdds(t *testing.T) {
 	c := cluster(t)
 	seen := make(chan string, 100)

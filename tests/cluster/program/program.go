@@ -60,7 +60,7 @@ func Start(log string, cmd *exec.Cmd) (*Program, error) {
 	return p, nil
 }
 
-// Running says whether the process is there.
+// Running reports whether the process is running.
 func (p *Program) Running() bool {
 	select {
 	case <-p.done:
@@ -73,7 +73,7 @@ func (p *Program) Running() bool {
 // Done is closed when the process has ended.
 func (p *Program) Done() <-chan struct{} { return p.done }
 
-// Died is the error of a process that ended and was not asked to; nil otherwise.
+// Died is the error of a process that ended by itself; nil otherwise.
 func (p *Program) Died() error {
 	if p.Running() || p.stopping {
 		return nil
@@ -93,7 +93,7 @@ func (p *Program) Signal(signal syscall.Signal) error {
 func (p *Program) Kill() {
 	p.stopping = true
 	if p.Running() {
-		_ = syscall.Kill(-p.PID, syscall.SIGKILL) // it may have ended in between
+		_ = syscall.Kill(-p.PID, syscall.SIGKILL) // it may have ended meanwhile
 	}
 	<-p.done
 }
@@ -110,13 +110,13 @@ func (p *Program) Tail(lines int) string {
 
 // ResidentBytes is the memory of the process itself.
 func (p *Program) ResidentBytes() int64 {
-	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID)) // a process that is gone has none
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID)) // zero if the process has ended
 	var size, resident int64
 	_, _ = fmt.Sscan(string(data), &size, &resident)
 	return resident * int64(os.Getpagesize())
 }
 
-// Await calls ready until it returns nil, for no longer than the context lasts and the process lives.
+// Await calls ready until it returns nil, the context ends or the process ends.
 func (p *Program) Await(ctx context.Context, ready func(context.Context) error) error {
 	for {
 		err := ready(ctx)

@@ -26,7 +26,7 @@ func TestDied(t *testing.T) {
 	never := errors.New("not yet")
 	err := p.Await(t.Context(), func(context.Context) error { return never })
 	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "last words") {
-		t.Errorf("Await = %v, want how it ended and what it said", err)
+		t.Errorf("Await = %v, want its exit status and its output", err)
 	}
 	if p.Running() || p.Died() == nil {
 		t.Errorf("Running %v, Died %v", p.Running(), p.Died())
@@ -40,7 +40,7 @@ func TestDied(t *testing.T) {
 }
 
 func TestKill(t *testing.T) {
-	p := start(t, "echo up; sleep 1000 & wait") // a child of its own dies too
+	p := start(t, "echo up; sleep 1000 & wait") // its child is killed, too
 	if err := p.Await(t.Context(), func(context.Context) error {
 		if p.Tail(1) != "up" {
 			return errors.New("silent")
@@ -50,7 +50,7 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.ResidentBytes() == 0 {
-		t.Error("it has no memory")
+		t.Error("it uses no memory")
 	}
 	p.Kill()
 	if p.Running() || p.Died() != nil {
@@ -58,7 +58,7 @@ func TestKill(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); syscall.Kill(-p.PID, 0) == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the group has members still")
+			t.Fatal("the group still has members")
 		}
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"polder/tests/cluster/pipe"
 )
 
-// batch is a tick of now in which Koordinator's policy offers so much.
+// batch is a current tick with this offer of Koordinator's policy.
 func (c *cluster) batch(milli, bytes int64) *tick.Tick {
 	in := c.offer(milli, bytes)
 	in.Advice.Policy = "koordinator"
 	return in
 }
 
-// configured is the tick with strategies, as collect has them from the ConfigMap.
+// configured is the tick with strategies, as collect reads them from the ConfigMap.
 func configured(in *tick.Tick, colocation string) *tick.Tick {
 	if in.Sample == nil {
 		in.Sample = &tick.Sample{}
@@ -30,7 +30,7 @@ func configured(in *tick.Tick, colocation string) *tick.Tick {
 	return in
 }
 
-// offered is what the node's status has of the names, as "cpu memory"; where capacity and allocatable differ, both.
+// offered is the node's status of these names, as "cpu memory"; both values where capacity and allocatable differ.
 func (c *cluster) offered(names ...string) string {
 	c.t.Helper()
 	var o struct {
@@ -100,7 +100,7 @@ func TestGuideDescribesNode(t *testing.T) {
 	}
 }
 
-// When batch resources are published, withdrawn and put back.
+// When batch resources are published, withdrawn and restored.
 func TestKoordinatorPublishes(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -113,10 +113,10 @@ func TestKoordinatorPublishes(t *testing.T) {
 	until(same(10000), "^node unchanged$")
 	c.offers(0, "10k 17179869184 - -", batchNames...)
 
-	// 10 % either way is not over resourceDiffThreshold; a little more is.
+	// A change of 10 % is not above resourceDiffThreshold; a little more is.
 	for _, milli := range []int64{11000, 9000, 9999, 10001} {
 		for range 5 {
-			if got := said(x.Put(same(milli)())); got != "node unchanged" {
+			if got := targetStates(x.Put(same(milli)())); got != "node unchanged" {
 				t.Fatalf("%d of 10000: %s", milli, got)
 			}
 		}
@@ -126,19 +126,19 @@ func TestKoordinatorPublishes(t *testing.T) {
 	until(same(9900), "node written changed")
 	c.offers(controlplane.Soon, "9900 17179869184 - -", batchNames...)
 
-	// The ConfigMap has another threshold, and a time after which a trifle is published as well.
+	// The ConfigMap has another threshold, and a time after which a small change is published as well.
 	strict := func() *tick.Tick { return configured(c.batch(9700, 1<<34), `{"resourceDiffThreshold":0.01}`) }
 	until(strict, "node written changed")
 	timed := func() *tick.Tick { return configured(c.batch(9701, 1<<34), `{"updateTimeThresholdSeconds":20}`) }
-	if got := said(x.Put(timed())); got != "node unchanged" {
-		t.Errorf("a trifle at once: %s", got)
+	if got := targetStates(x.Put(timed())); got != "node unchanged" {
+		t.Errorf("a small change at once: %s", got)
 	}
 	began := time.Now()
 	c.until(x, timed, "node written changed")
 	c.offers(controlplane.Soon, "9701 17179869184 - -", batchNames...)
-	t.Logf("a trifle was published after %s", time.Since(began).Round(100*time.Millisecond))
+	t.Logf("a small change was published after %s", time.Since(began).Round(100*time.Millisecond))
 
-	// Mid resources come, and go on their own when nobody speaks of them.
+	// Mid resources are published, and withdrawn on their own when advice has none.
 	mid := func() *tick.Tick {
 		in := same(9701)()
 		in.Advice.Mid = &tick.Reclaimed{MilliCPU: new(int64(500)), MemoryBytes: new(int64(1 << 30))}
@@ -147,14 +147,14 @@ func TestKoordinatorPublishes(t *testing.T) {
 	until(mid, "^node unchanged$")
 	c.offers(controlplane.Soon, "9701 17179869184 500 1073741824", batchNames...)
 
-	// Kubelet starts on what it takes for a new machine, and sets to zero what is not its own.
+	// Kubelet restarts on a machine that looks new to it, and sets foreign resources to zero.
 	for _, value := range []string{`null`, `"0"`} {
 		list := fmt.Sprintf(`{%q:%s,%q:%s}`, batchNames[0], value, batchNames[1], value)
 		c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, list, list))
 		c.offers(controlplane.Soon, "9701 17179869184 500 1073741824", batchNames...) // without a tick
 	}
 
-	// Disabled: deleted, not zeroed, at once; and back.
+	// When colocation is disabled, the resources are deleted, not zeroed, at once; and restored afterwards.
 	gone := func() *tick.Tick {
 		return &tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "koordinator", Withdrawn: "colocation is disabled for the node"}}
 	}
@@ -163,17 +163,17 @@ func TestKoordinatorPublishes(t *testing.T) {
 	c.offers(controlplane.Soon, "- - - -", batchNames...)
 	t.Logf("withdrawn after %s", time.Since(began).Round(10*time.Millisecond))
 	if note := out.Report.Targets[0].Note; note != "nothing is offered: colocation is disabled for the node" {
-		t.Errorf("it says %q", note)
+		t.Errorf("the note is %q", note)
 	}
 	until(mid, "^node unchanged$")
 	c.offers(0, "9701 17179869184 500 1073741824", batchNames...)
 
-	// Another policy: what this process has published under the names of the one before goes with the same write.
+	// After a change of policy, the same write removes what this process has published under the old policy's names.
 	katalyst := func() *tick.Tick { return c.offer(44000, bytes) }
 	until(katalyst, "^node unchanged$")
 	c.offers(0, "- - - -", batchNames...)
 	c.offers(0, "44k 195257901056", milliCPU, memory)
-	// What comes then under them is somebody else's.
+	// Values that appear under those names later belong to another program.
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", `{"status":{"capacity":{"kubernetes.io/batch-cpu":"7"},"allocatable":{"kubernetes.io/batch-cpu":"7"}}}`)
 	until(katalyst, "^node unchanged$")
 	c.offers(0, "7 - - -", batchNames...)
@@ -184,7 +184,7 @@ func TestKoordinatorPublishes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// --withdraw does not know which policy there was: it takes both dialects' names.
+	// --withdraw does not know the former policy: it removes both dialects' names.
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":{%q:"7","koordinator.sh/batch-cpu":"8"},"allocatable":{%q:"7","koordinator.sh/batch-cpu":"8"}}}`, milliCPU, milliCPU))
 	w := pipe.Start(t, "report", "--withdraw", "--to", "node", "--kubeconfig", c.kubeconfig, "--node", c.node)
 	if err := w.End(); err != nil {
@@ -194,9 +194,9 @@ func TestKoordinatorPublishes(t *testing.T) {
 	c.offers(0, "8 -", oldNames...) // another prefix
 }
 
-// A policy that is changed over a restart: what a process of Katalyst's has left goes with the first write under Koordinator's
-// names; these stay when it is changed back, as a koord-manager may keep them, until --withdraw is told, after which the process
-// that runs puts its own back.
+// A policy that changes with a restart: the first write under Koordinator's names removes those of Katalyst's policy. Koordinator's names
+// stay after a change back, as a koord-manager may keep them, until --withdraw names them; the running process then restores
+// its own.
 func TestPolicyOverARestart(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -220,12 +220,12 @@ func TestPolicyOverARestart(t *testing.T) {
 	x := run(c.same(44000, bytes))
 	c.offers(0, "44k 195257901056 4541 17236565027 - -", names...)
 
-	// With what a pod that reports NodeMetrics, too, has in its environment.
+	// The arguments of a pod that reports NodeMetrics, too.
 	end(pipe.Start(t, "report", "--withdraw", "--to", "node,nodemetric", "--kubeconfig", c.kubeconfig, "--node", c.node))
 	c.offers(controlplane.Soon, "44k 195257901056 - - - -", names...)
 	end(x)
 
-	// A Koordinator's that offers nothing takes them away as well.
+	// Policy koordinator without an offer removes them as well.
 	gone := func() *tick.Tick {
 		return &tick.Tick{V: 1, Node: c.node, Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "koordinator", Withdrawn: "colocation is disabled for the node"}}
 	}
@@ -235,7 +235,7 @@ func TestPolicyOverARestart(t *testing.T) {
 	end(y)
 }
 
-// Silence withdraws, whoever has spoken last; and a process that never hears a tick withdraws what one before it has left.
+// report withdraws when ticks stop, under either policy; and a process that never reads a tick withdraws its predecessor's offer.
 func TestKoordinatorSilence(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -254,8 +254,8 @@ func TestKoordinatorSilence(t *testing.T) {
 	}
 }
 
-// A node under a pressure's taint offers no more than its batch pods request, under these names, too; and nothing while the
-// centre has marked it.
+// A node with a pressure taint offers no more than its batch pods request, under these names, too; and nothing while the fleet
+// controller has marked it.
 func TestKoordinatorHeld(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -282,7 +282,7 @@ func TestKoordinatorHeld(t *testing.T) {
 	c.offers(controlplane.Soon, "4541 17236565027 - -", batchNames...)
 }
 
-// The real scheduler binds pods by what is published: as many as fit, and to the node with room.
+// The real scheduler binds pods by the published offer: as many as fit, and to the node with room.
 func TestBatchPodsAreBound(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -296,7 +296,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 		for name, milli := range map[string]int64{node: 4541, "small": 1000} {
 			in := c.batch(milli, 17236565027)
 			in.Node = name
-			last += said(x.Put(in)) + " "
+			last += targetStates(x.Put(in)) + " "
 		}
 		return last
 	}
@@ -307,7 +307,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 		return ""
 	})
 	pod := func(name string, milli int) {
-		// Batch CPU may be over-committed: a limit above the request, which an extended resource of another domain may not have.
+		// Batch CPU may be over-committed: its limit may exceed the request, which Kubernetes forbids for extended resources of other domains.
 		c.Apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":%q,"labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"nodeSelector":{"test":%q},"containers":[{"name":"c","image":"registry.local/pause:1",
 			"resources":{"requests":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"1Gi"},"limits":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"2Gi"}}}]}}`, name, namespace, c.node, milli, 2*milli))
 	}
@@ -336,7 +336,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 		}
 		return ""
 	})
-	// More is offered: the scheduler hears of it.
+	// The offer grows, and the scheduler learns of it.
 	in := c.batch(5541, 17236565027)
 	in.Node = node
 	x.Put(in)
@@ -348,7 +348,7 @@ func TestBatchPodsAreBound(t *testing.T) {
 	})
 }
 
-// The fleet controller withdraws what a node without an agent offers under either dialect's names.
+// The fleet controller withdraws the offer of a node without an agent under either dialect's names.
 func TestCentreWithdrawsBatch(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -362,7 +362,7 @@ func TestCentreWithdrawsBatch(t *testing.T) {
 			Eviction: &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: []tick.Taint{{Key: "node.kubernetes.io/unschedulable", Effect: "NoScheduleForReclaimedTasks"}}},
 		})
 		if got := c.offered(append(batchNames, milliCPU)...); got != "- - - - -" {
-			return got + ": " + said(out)
+			return got + ": " + targetStates(out)
 		}
 		return ""
 	})

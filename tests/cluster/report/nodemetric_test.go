@@ -26,7 +26,7 @@ func (c *cluster) toNodeMetric(args ...string) *pipe.Tool {
 	return pipe.Start(c.t, "report", append([]string{"--to", "nodemetric", "--max-age", "0", "--kubeconfig", c.kubeconfig, "--node", c.node}, args...)...)
 }
 
-// measured is a tick so long ago, of a node that uses as much as the guide's.
+// measured is a tick of so long ago, of a node with the guide's usage.
 func (c *cluster) measured(ago time.Duration) *tick.Tick { return c.measuredAt(time.Now().Add(-ago)) }
 
 func (c *cluster) measuredAt(at time.Time) *tick.Tick {
@@ -55,16 +55,16 @@ func (c *cluster) nodeMetric() map[string]any {
 	return o
 }
 
-// The guide's kubectl get nodemetrics, with what later releases have beside it.
+// The guide's kubectl get nodemetrics, with the fields of later releases.
 func TestGuideNodeMetric(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	x := c.toNodeMetric()
-	if got := said(x.Put(c.measured(5 * time.Second))); got != "nodemetric unchanged" {
+	if got := targetStates(x.Put(c.measured(5 * time.Second))); got != "nodemetric unchanged" {
 		t.Errorf("the first sample: %s", got)
 	}
 	second := c.measured(0)
-	if got := said(x.Put(second)); got != "nodemetric pending changed" {
+	if got := targetStates(x.Put(second)); got != "nodemetric pending changed" {
 		t.Errorf("the second sample: %s", got)
 	}
 	c.until(x, func() *tick.Tick { return c.measured(0) }, "^nodemetric written changed$")
@@ -138,7 +138,7 @@ status:
 	}
 }
 
-// Forty minutes of samples: reports in their interval, aggregates, and what is no longer known goes.
+// Forty minutes of samples: reports in their interval, aggregates, and values that are unknown now are removed.
 func TestNodeMetricOverTime(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -147,8 +147,8 @@ func TestNodeMetricOverTime(t *testing.T) {
 	for i := range 481 {
 		in := c.measuredAt(begun.Add(time.Duration(i) * 5 * time.Second))
 		*in.Sample.CPU.UsageMilliCPU += float64(i % 100)
-		if strings.Contains(said(x.Put(in)), "pending") {
-			c.until(x, func() *tick.Tick { return in }, "written") // as a live pipe would have the time to
+		if strings.Contains(targetStates(x.Put(in)), "pending") {
+			c.until(x, func() *tick.Tick { return in }, "written") // gives the write the time that it has in a live pipe
 			written++
 		}
 	}
@@ -167,17 +167,17 @@ func TestNodeMetricOverTime(t *testing.T) {
 		return ""
 	})
 
-	// A pod whose memory is not known any more: the system's is not, either. Somebody else's prediction stays.
+	// While a pod's memory is unknown, so is the system's. Another program's prediction stays.
 	if status, body := c.API(http.MethodPatch, nodeMetricPath+c.node+"/status", `{"status":{"prodReclaimableMetric":{"resource":{"resources":{"cpu":"1"}}}}}`); status != http.StatusOK {
 		t.Fatalf("%d %s", status, body)
 	}
-	y := c.toNodeMetric() // whose memory is its own
+	y := c.toNodeMetric() // with its own history
 	for ago := 10 * time.Second; ago >= 0; ago -= 5 * time.Second {
 		in := c.measured(ago)
 		in.Sample.Pods[0].Containers[0].Memory = nil
 		y.Put(in)
 	}
-	if err := y.End(); err != nil { // which waits for the write
+	if err := y.End(); err != nil { // waits for the write
 		t.Fatal(err)
 	}
 	status, _ := at(c.nodeMetric(), "status").(map[string]any)
@@ -188,11 +188,11 @@ func TestNodeMetricOverTime(t *testing.T) {
 		t.Errorf("pods: %v", got)
 	}
 	if got := at(status, "prodReclaimableMetric", "resource", "resources", "cpu"); got != "1" {
-		t.Errorf("somebody else's prediction: %v", got)
+		t.Errorf("another program's prediction: %v", got)
 	}
 }
 
-// Koordinator's manager makes the object, and its spec is its own; one that is deleted is made again.
+// Koordinator's manager creates the object, and owns its spec; report creates a deleted one again.
 func TestNodeMetricOfTheManager(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -214,11 +214,11 @@ func TestNodeMetricOfTheManager(t *testing.T) {
 	c.API(http.MethodDelete, nodeMetricPath+c.node, "")
 	c.until(x, func() *tick.Tick { return c.measured(-time.Minute) }, "written") // a minute later
 	if o := c.nodeMetric(); at(o, "status", "updateTime") == nil || at(o, "metadata", "ownerReferences") == nil {
-		t.Errorf("made again: %v", o)
+		t.Errorf("created again: %v", o)
 	}
 }
 
-// A CRD of an earlier Koordinator, which lacks fields: what it has is written.
+// With the CRD of an earlier Koordinator, which lacks fields, report writes the fields that it has.
 func TestNodeMetricOfAnotherCRD(t *testing.T) {
 	t.Parallel()
 	c := bare(t, "old")
@@ -256,7 +256,7 @@ spec:
 	if match := `^\{"nodeMetric":\{"nodeUsage":\{"resources":\{"cpu":"438m","memory":"1815637738"\}\}\},"updateTime":"[^"]+"\}$`; err != nil || !regexp.MustCompile(match).Match(status) {
 		t.Errorf("status: %s, %v", status, err)
 	}
-	// A server that does not answer holds up no tick, and the newest figures are there when it is back.
+	// A server that does not answer delays no tick, and the newest figures are written when it is back.
 	c.FreezeAPIServer()
 	began, slowest := time.Now(), time.Duration(0)
 	busy := func(later time.Duration) *tick.Tick {
@@ -271,11 +271,11 @@ spec:
 		slowest = max(slowest, time.Since(put))
 	}
 	t.Logf("a tick took %s at most, of %s", slowest, time.Since(began))
-	if slowest > 5*time.Second { // a question to the server is given longer
+	if slowest > 5*time.Second { // shorter than a request's timeout
 		t.Errorf("a tick took %s", slowest)
 	}
 	c.ThawAPIServer()
-	// What is written may be of this tick alone: the ones before are no longer in its window then.
+	// The write may contain this tick alone: the earlier ones have left its window.
 	c.until(x, func() *tick.Tick { return busy(10 * time.Minute) }, "written")
 	c.Eventually(controlplane.Soon, "newer figures", func() string {
 		if got := fmt.Sprint(at(c.nodeMetric(), "status", "nodeMetric", "nodeUsage", "resources", "cpu")); got == "438m" {
@@ -284,7 +284,7 @@ spec:
 		return ""
 	})
 
-	// A node that the cluster does not have.
+	// A node that does not exist in the cluster.
 	c.node = "nobody"
 	y := c.toNodeMetric()
 	y.Put(c.measured(5 * time.Second))

@@ -29,7 +29,7 @@ func TestGuide(t *testing.T) {
 		}
 		return in
 	}
-	if got, want := said(x.Put(tick44())), "cnr pending changed, node pending changed"; got != want {
+	if got, want := targetStates(x.Put(tick44())), "cnr pending changed, node pending changed"; got != want {
 		t.Errorf("first tick: %s; want %s", got, want)
 	}
 	c.until(x, tick44, "node written changed")
@@ -62,7 +62,7 @@ func TestGuide(t *testing.T) {
 		t.Errorf("no server-side apply of the status by polder-report: %v", fields)
 	}
 
-	// Nothing new and a little more are not written.
+	// No change and a small change are not written.
 	version := func() string {
 		return fmt.Sprint(at(c.cnr(), "metadata", "resourceVersion"), c.Kubectl("get", "node", c.node, "-o", "jsonpath={.metadata.resourceVersion}"))
 	}
@@ -70,15 +70,15 @@ func TestGuide(t *testing.T) {
 	for range 20 {
 		in := tick44()
 		*in.Advice.Reclaimed.MilliCPU += 2000 // 4.5 %
-		if got := said(x.Put(in)); got != "cnr unchanged, node unchanged" {
-			t.Errorf("a little more: %s", got)
+		if got := targetStates(x.Put(in)); got != "cnr unchanged, node unchanged" {
+			t.Errorf("a small change: %s", got)
 		}
 	}
 	if after := version(); after != before {
-		t.Errorf("written without need: %s, %s", before, after)
+		t.Errorf("written needlessly: %s, %s", before, after)
 	}
 
-	// Shrinking is written at once, with a taint.
+	// A smaller offer is written at once, with a taint.
 	c.until(x, func() *tick.Tick { in := taint(c.offer(42000, bytes)); in.Sample = tick44().Sample; return in }, "cnr written changed")
 	c.eventually(controlplane.Soon, "42k", full("42k"))
 	tick40 := func() *tick.Tick { return taint(c.offer(40000, bytes), "CPUPressure") }
@@ -103,10 +103,10 @@ func TestGuide(t *testing.T) {
 	if err := x.End(); err != nil {
 		t.Errorf("end of input: %v", err)
 	}
-	c.eventually(0, "40k", full("40k")) // a stop is no withdrawal
+	c.eventually(0, "40k", full("40k")) // stopping is not withdrawing
 }
 
-// The time has come to write a little more.
+// The interval has passed after which a small change is written.
 func TestResync(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -132,10 +132,10 @@ func TestAllNodes(t *testing.T) {
 		}
 	}
 	c.node = "../../x"
-	if got := said(x.Put(c.offer(1, 1))); !strings.Contains(got, `node failed: "../../x" is no name of a node in a cluster`) {
-		t.Errorf("a name that is none: %s", got)
+	if got := targetStates(x.Put(c.offer(1, 1))); !strings.Contains(got, `node failed: "../../x" is no name of a node in a cluster`) {
+		t.Errorf("an invalid name: %s", got)
 	}
-	if err := x.End(); err != nil { // which waits for the writes
+	if err := x.End(); err != nil { // waits for the writes
 		t.Fatal(err)
 	}
 	for i := range nodes {

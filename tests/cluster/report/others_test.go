@@ -19,18 +19,18 @@ import (
 	"polder/tests/cluster/pipe"
 )
 
-// What somebody else takes away comes back.
+// report restores what another program removes.
 func TestPutBack(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	x := c.start()
 	next := c.same(44000, bytes)
 	c.settle(x, next)
-	for _, value := range []string{`null`, `"0"`} { // dropped, and set to zero as kubelet does when its machine is a new one
+	for _, value := range []string{`null`, `"0"`} { // deleted, and set to zero as kubelet does on a machine that is new to it
 		list := fmt.Sprintf(`{%q:%s,%q:%s}`, milliCPU, value, memory, value)
 		c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, list, list))
 		if got := c.onNode(); got == full("44k") {
-			t.Fatal("the test has taken nothing away")
+			t.Fatal("the test has removed nothing")
 		}
 		c.eventually(controlplane.Soon, "44k", full("44k")) // without a tick
 	}
@@ -39,7 +39,7 @@ func TestPutBack(t *testing.T) {
 	c.API(http.MethodPatch, cnrPath+c.node+"/status", `{"status":{"resourceAllocatable":{"katalyst.kubewharf.io/reclaimed_millicpu":"99k"},"topologyZone":null}}`)
 	c.eventually(controlplane.Soon, "44k", full("44k"))
 
-	// The node goes, and comes back as another one.
+	// The node is deleted, and created again with another UID.
 	c.API(http.MethodDelete, "/api/v1/nodes/"+c.node, "")
 	c.API(http.MethodDelete, cnrPath+c.node, "") // the garbage collector's part
 	c.until(x, next, `node failed: the cluster has no node "putback": is --node its name there\?`)
@@ -55,7 +55,7 @@ func TestPutBack(t *testing.T) {
 	c.settle(x, next)
 }
 
-// Another manager holds fields of ours: they become ours, which is logged; its own stay.
+// Another manager owns fields of ours: report takes them over and logs it; the manager's other fields stay.
 func TestOtherManagers(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -78,21 +78,21 @@ func TestOtherManagers(t *testing.T) {
 	c.settle(x, tainted)
 	c.eventually(0, "44k", full("44k"))
 	if log := x.Log(); !strings.Contains(log, "is there a second agent?") || !strings.Contains(log, "katalyst-agent") {
-		t.Errorf("the log does not name who held the field:\n%s", log)
+		t.Errorf("the log does not name the field's former manager:\n%s", log)
 	}
 	want := []string{"team/a:NoSchedule", "node.katalyst.kubewharf.io/CPUPressure:NoSchedule", "node.katalyst.kubewharf.io/MemoryPressure:NoSchedule"}
 	if d := cmp.Diff(want, c.taints()); d != "" {
 		t.Errorf("taints (-want +got):\n%s", d)
 	}
-	other(`"spec":{"taints":[{"key":"team/b","effect":"NoExecute"}]}`, "") // it replaces its own
+	other(`"spec":{"taints":[{"key":"team/b","effect":"NoExecute"}]}`, "") // it replaces its own list
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes), "MemoryPressure") })
 	if d := cmp.Diff([]string{"node.katalyst.kubewharf.io/MemoryPressure:NoSchedule", "team/b:NoExecute"}, c.taints()); d != "" {
-		t.Errorf("taints when theirs have changed (-want +got):\n%s", d)
+		t.Errorf("taints after the other manager's change (-want +got):\n%s", d)
 	}
 	if err := x.End(); err != nil {
 		t.Fatal(err)
 	}
-	// A process that comes after this one knows which are ours.
+	// The next process knows which taints are ours.
 	x = c.start()
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
 	if d := cmp.Diff([]string{"team/b:NoExecute"}, c.taints()); d != "" {
@@ -106,7 +106,7 @@ func TestOtherManagers(t *testing.T) {
 	}
 }
 
-// A list that has one owner as a whole, as in Katalyst's own CRD: it is merged all the same.
+// A list that has one owner as a whole, as in Katalyst's own CRD: report merges it nevertheless.
 func TestAtomicTaints(t *testing.T) {
 	c := begin(t)
 	yaml, err := os.ReadFile(crds)
@@ -115,7 +115,7 @@ func TestAtomicTaints(t *testing.T) {
 	}
 	atomic := strings.Replace(string(yaml), "x-kubernetes-list-type: map\n                  x-kubernetes-list-map-keys: [key, effect]", "x-kubernetes-list-type: atomic", 1)
 	if atomic == string(yaml) {
-		t.Fatal("the CRD's taints are no map any more")
+		t.Fatal("the CRD's taints are not a map any more")
 	}
 	c.Apply(atomic)
 	const twice = `{"apiVersion":"node.katalyst.kubewharf.io/v1alpha1","kind":"CustomNodeResource","metadata":{"name":"twice"},"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":"a","effect":"NoSchedule"}]}}`
@@ -123,7 +123,7 @@ func TestAtomicTaints(t *testing.T) {
 		c.API(http.MethodDelete, cnrPath+"twice", "")
 		c.ApplyFile(crds)
 	})
-	c.Eventually(controlplane.Soon, "the API server takes a list with the same taint twice, which is no map", func() string {
+	c.Eventually(controlplane.Soon, "the API server accepts a list with the same taint twice, as it is no map", func() string {
 		if status, body := c.API(http.MethodPost, strings.TrimSuffix(cnrPath, "/"), twice); status != http.StatusCreated {
 			return string(body)
 		}
@@ -138,18 +138,18 @@ func TestAtomicTaints(t *testing.T) {
 	}
 }
 
-// Somebody writes the object all the time: what we write and what they write is there in the end.
+// Another program writes the object all the time: both programs' values are in the object at the end.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
-	stop := c.pester(cnrPath+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
+	stop := c.patchRepeatedly(cnrPath+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
 	for i := range 10 {
 		keys := []string{"CPUPressure"}[:i%2]
 		c.until(x, func() *tick.Tick { return taint(c.offer(44000, bytes), keys...) }, "cnr (written|unchanged)")
 		c.Eventually(controlplane.Soon, "the taint", func() string {
-			if out := said(x.Put(taint(c.offer(44000, bytes), keys...))); strings.Contains(out, "modified") || strings.Contains(out, "rejected our request") {
+			if out := targetStates(x.Put(taint(c.offer(44000, bytes), keys...))); strings.Contains(out, "modified") || strings.Contains(out, "rejected our request") {
 				t.Errorf("it gives up: %s", out)
 			}
 			if got := c.taints(); len(got) != len(keys) {
@@ -158,7 +158,7 @@ func TestConflicts(t *testing.T) {
 			return ""
 		})
 	}
-	// What is withdrawn is, likewise.
+	// A withdrawal under conflicts succeeds likewise.
 	x.Kill()
 	w := pipe.Start(t, "report", "--withdraw", "--kubeconfig", c.kubeconfig, "--node", c.node)
 	if err := w.End(); err != nil {
@@ -171,16 +171,16 @@ func TestConflicts(t *testing.T) {
 	c.eventually(0, "", none)
 }
 
-// Somebody changes the very list that is ours, too.
+// Another program changes the very list that is ours, too.
 func TestConflictingTaints(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes)) })
 	var theirs atomic.Int64
-	stop := c.pester(cnrPath+c.node, func(i int) string {
+	stop := c.patchRepeatedly(cnrPath+c.node, func(i int) string {
 		theirs.Store(int64(i))
-		// As a careful writer does: with what it has read.
+		// As a careful writer does: with the resourceVersion that it has read.
 		status, body, err := c.TryAPI(t.Context(), http.MethodGet, cnrPath+c.node, "")
 		var o map[string]any
 		if err != nil || status != http.StatusOK || json.Unmarshal(body, &o) != nil {
@@ -193,7 +193,7 @@ func TestConflictingTaints(t *testing.T) {
 		if err != nil {
 			return ""
 		}
-		time.Sleep(20 * time.Millisecond) // so that others come in between
+		time.Sleep(20 * time.Millisecond) // leaves time for other writes in between
 		return string(text)
 	})
 	c.Eventually(controlplane.Soon, "theirs", func() string {
@@ -205,7 +205,7 @@ func TestConflictingTaints(t *testing.T) {
 	for i := range 15 {
 		keys := []string{"CPUPressure", "MemoryPressure"}[:i%3]
 		c.Eventually(controlplane.Soon, "the taints", func() string {
-			said(x.Put(taint(c.offer(44000, bytes), keys...)))
+			targetStates(x.Put(taint(c.offer(44000, bytes), keys...)))
 			if got := c.taints(); len(got) != len(keys)+1 || !slices.Contains(got, "team/a:NoSchedule") {
 				return fmt.Sprint(got)
 			}
@@ -215,9 +215,9 @@ func TestConflictingTaints(t *testing.T) {
 	t.Logf("they have written %d times", stop())
 }
 
-// pester patches an object again and again, until the function that it returns is called, which says how often it did so, or
-// the test ends. An empty patch is none.
-func (c *cluster) pester(path string, patch func(i int) string) (stop func() (writes int)) {
+// patchRepeatedly patches an object again and again until the test calls the returned function, which returns the number of patches, or until
+// the test ends. It skips an empty patch.
+func (c *cluster) patchRepeatedly(path string, patch func(i int) string) (stop func() (writes int)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done, writes := make(chan struct{}), 0
 	go func() {
@@ -227,7 +227,7 @@ func (c *cluster) pester(path string, patch func(i int) string) (stop func() (wr
 			if body == "" {
 				continue
 			}
-			// The one under way is let through: how many there were is to be known.
+			// The patch in flight may complete: the test must know the number of patches.
 			if status, _, err := c.TryAPI(context.WithoutCancel(ctx), http.MethodPatch, path, body); err == nil && status == http.StatusOK {
 				writes++
 			}

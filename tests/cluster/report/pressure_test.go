@@ -24,7 +24,7 @@ func pods(in *tick.Tick, milli map[string]float64) *tick.Tick {
 	return in
 }
 
-// scheduled is the node that a pod is bound to, or why it is not.
+// scheduled is the node that a pod is bound to, or the reason why it is not bound.
 func (c *cluster) scheduled(namespace, pod string) string {
 	c.t.Helper()
 	var o struct {
@@ -42,8 +42,8 @@ func (c *cluster) scheduled(namespace, pod string) string {
 	return o.Spec.NodeName
 }
 
-// Under pressure no new reclaimed pod comes to the node, with kube-scheduler as it is: it reads no CustomNodeResource. When the
-// pressure has passed, the one that waits is bound.
+// Under pressure no new reclaimed pod is bound to the node, with an unmodified kube-scheduler: it reads no CustomNodeResource. When the
+// pressure has passed, the pending pod is bound.
 func TestPressureKeepsPodsAway(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -55,7 +55,7 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return pods(taint(c.offer(44000, bytes)), nil) })
 	reclaimed("first", "2k")
-	c.Eventually(controlplane.Soon, "a calm node takes a pod", func() string {
+	c.Eventually(controlplane.Soon, "a node without pressure gets a pod", func() string {
 		if got := c.scheduled(namespace, "first"); got != c.node {
 			return "so far: " + got
 		}
@@ -68,10 +68,10 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 	pressure := func() *tick.Tick { return taint(calm(), "MemoryPressure") }
 	began := time.Now()
 	x.Put(pressure())
-	c.eventually(controlplane.Soon, "44k", "2k 0 48") // the CNR has the true figures
+	c.eventually(controlplane.Soon, "44k", "2k 0 48") // the CNR has the real figures
 	t.Logf("under pressure, the Node offers what is requested after %s", time.Since(began).Round(10*time.Millisecond))
 	if out := x.Put(pressure()).Report.Targets; !strings.Contains(out[1].Note, "no more is offered than what the reclaimed pods request; taint node.katalyst.kubewharf.io/MemoryPressure:NoSchedule") || out[0].Note != "" {
-		t.Errorf("the tick says %+v", out)
+		t.Errorf("the tick has %+v", out)
 	}
 	c.settle(x, pressure)
 	if got, want := c.taints(), []string{"node.katalyst.kubewharf.io/MemoryPressure:NoSchedule"}; !slices.Equal(got, want) {
@@ -84,7 +84,7 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 		c.settle(x, next)
 		c.eventually(0, "44k", node)
 		probes++
-		probe := fmt.Sprintf("probe-%d", probes) // which comes when all that is written
+		probe := fmt.Sprintf("probe-%d", probes) // created after all of that is written
 		reclaimed(probe, "1k")
 		for _, pod := range []string{probe, "second"} {
 			c.Eventually(controlplane.Soon, while+" the scheduler finds no node for "+pod, func() string {
@@ -103,7 +103,7 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 		return in
 	}, "2k 0 48")
 	refused("and the sample is missing", func() *tick.Tick { in := pressure(); in.Sample = nil; return in }, "2k 0 48")
-	// The first one is evicted: what it gives back is not for the second one.
+	// The first pod is evicted: its resources are not offered to the second one.
 	leaving := func() *tick.Tick {
 		in := pressure()
 		in.Sample.Pods[0].Terminating = true
@@ -117,7 +117,7 @@ func TestPressureKeepsPodsAway(t *testing.T) {
 	began = time.Now()
 	x.Put(pods(taint(c.offer(44000, bytes)), nil))
 	c.eventually(controlplane.Soon, "44k", full("44k"))
-	t.Logf("after it, the offer is back after %s", time.Since(began).Round(10*time.Millisecond))
+	t.Logf("after the pressure, the offer is back after %s", time.Since(began).Round(10*time.Millisecond))
 	c.Eventually(controlplane.Soon, "the pod that waited is bound", func() string {
 		if got := c.scheduled(namespace, "second"); got != c.node {
 			return "so far: " + got
@@ -144,7 +144,7 @@ func (c *cluster) nodeTaints() []string {
 	return names
 }
 
-// The Node's own taints: ours come and go beside those of others.
+// The Node's own taints: ours are added and removed beside those of others.
 func TestTaintNode(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -159,17 +159,17 @@ func TestTaintNode(t *testing.T) {
 	}
 	const settled = "^cnr unchanged, node unchanged, node-taints unchanged$"
 	c.Kubectl("taint", "node", c.node, "team/a=b:NoSchedule")
-	own := "podLabels.test=" + c.node // the account is the test's alone: it gets another role
+	own := "podLabels.test=" + c.node // the account belongs to the test alone: it gets another role
 	c.kubeconfig = c.AccountFor("report", own)
 	x := c.start("--taint-node")
-	// Without the permission, the rest is written all the same.
+	// Without the permission, everything else is written nevertheless.
 	c.until(x, next("CPUPressure"), "^cnr unchanged, node unchanged, node-taints failed.*: .*forbidden.*with --taint-node and for report fleet also nodes: patch")
 	c.Grant(controlplane.Namespace, c.Release(own)+"-report", "report", "report.taintNode=true")
 	c.until(x, next("CPUPressure"), settled)
 	expect("a taint", 0, theirs, cpu)
 
-	// Somebody writes the Node all the time.
-	stop := c.pester("/api/v1/nodes/"+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
+	// Another program writes the Node all the time.
+	stop := c.patchRepeatedly("/api/v1/nodes/"+c.node, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"writes":"%d"}}}`, i) })
 	for i := range 10 {
 		keys := []string{"CPUPressure", "MemoryPressure"}[:i%3]
 		c.until(x, next(keys...), settled)
@@ -181,14 +181,14 @@ func TestTaintNode(t *testing.T) {
 
 	c.until(x, next("CPUPressure", "MemoryPressure"), settled)
 	expect("two taints", 0, theirs, cpu, memory)
-	// As kubelet does when it registers, or anybody who knows of no others: the list is replaced.
+	// As kubelet does when it registers, and programs that know no other taints: the list is replaced.
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node, `{"spec":{"taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoExecute"}]}}`)
 	expect("what was taken away is back, without a tick", controlplane.Soon, "node.kubernetes.io/not-ready:NoExecute", cpu, memory)
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node, `{"spec":{"taints":null},"metadata":{"annotations":{"polder/taints":null}}}`)
 	expect("and once more", controlplane.Soon, cpu, memory)
 	c.Kubectl("taint", "node", c.node, "team/a=b:NoSchedule")
 
-	// What Nodes do not have is said, and left out.
+	// Taints that a Node cannot have are named in the note, and left out.
 	odd := func() *tick.Tick {
 		in := taint(c.offer(44000, bytes), "CPUPressure")
 		in.Eviction.Taints = append(in.Eviction.Taints, tick.Taint{Key: "node.katalyst.kubewharf.io/Odd", Effect: "NoScheduleForReclaimedTasks"}, tick.Taint{Key: "team/b", Effect: "NoExecute"})
@@ -197,13 +197,13 @@ func TestTaintNode(t *testing.T) {
 	c.until(x, odd, settled)
 	expect("the one that Nodes have", 0, cpu, theirs)
 	if note := x.Put(odd()).Report.Targets[2].Note; !strings.Contains(note, "not for a Node: taint node.katalyst.kubewharf.io/Odd:NoScheduleForReclaimedTasks, team/b:NoExecute") {
-		t.Errorf("the tick says %q", note)
+		t.Errorf("the note is %q", note)
 	}
 	if n := strings.Count(x.Log(), "not for a Node"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 
-	// A process that comes after this one knows which are ours; and so does --withdraw.
+	// The next process knows which taints are ours; and so does --withdraw.
 	if err := x.End(); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestTaintNode(t *testing.T) {
 	x = c.start() // without the flag
 	c.settle(x, next())
 	if note := x.Put(next()()).Report.Targets[1].Note; !strings.Contains(note, "the Node still has taints of a report with --taint-node: "+memory) {
-		t.Errorf("the tick says %q", note)
+		t.Errorf("the note is %q", note)
 	}
 	x.Kill()
 	w := pipe.Start(t, "report", "--withdraw", "--kubeconfig", c.kubeconfig, "--node", c.node)
@@ -228,7 +228,7 @@ func TestTaintNode(t *testing.T) {
 	}
 }
 
-// The fleet controller marks the Node: nothing is offered while the mark is there.
+// The fleet controller marks the Node: report offers nothing while the mark is there.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -245,7 +245,7 @@ func TestMark(t *testing.T) {
 	c.settle(x, next)
 	c.eventually(0, "", none)
 	if got := c.taints(); len(got) != 1 {
-		t.Errorf("taints: %v; want those that evict decides on, mark or not", got)
+		t.Errorf("taints: %v; want evict's taints, with or without the mark", got)
 	}
 	for _, target := range x.Put(next()).Report.Targets {
 		if target.Note != "nothing is offered: the Node is marked polder/withdrawn: agent not ready for 10m" {
@@ -255,7 +255,7 @@ func TestMark(t *testing.T) {
 	if n := strings.Count(x.Log(), "nothing is offered"); n != 2 {
 		t.Errorf("logged %d times; want once a target:\n%s", n, x.Log())
 	}
-	// Somebody, such as a second process that is half alive, offers all the same.
+	// Another process, such as one that hangs half of the time, offers nevertheless.
 	list := fmt.Sprintf(`{%q:"44k"}`, milliCPU)
 	c.API(http.MethodPatch, "/api/v1/nodes/"+c.node+"/status", fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, list, list))
 	c.eventually(controlplane.Soon, "", none)
@@ -263,9 +263,9 @@ func TestMark(t *testing.T) {
 	began := time.Now()
 	mark(`null`)
 	c.eventually(controlplane.Soon, "44k", full("44k"))
-	t.Logf("back %s after the mark went", time.Since(began).Round(10*time.Millisecond))
+	t.Logf("back %s after the mark was removed", time.Since(began).Round(10*time.Millisecond))
 
-	// A process that starts on a marked node withdraws what the one before it has left.
+	// A process that starts on a marked node withdraws its predecessor's offer.
 	c.settle(x, calm)
 	x.Kill()
 	mark(`"for maintenance"`)

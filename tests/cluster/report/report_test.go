@@ -1,4 +1,4 @@
-// Package report shows report --to cnr and --to node on the real API.
+// Package report tests report --to cnr and --to node on the real API.
 package report
 
 import (
@@ -34,7 +34,7 @@ func define(c *controlplane.ControlPlane) {
 	c.Established()
 }
 
-// toAll has the chart give report what it needs for all its targets.
+// toAll makes the chart grant report the permissions of all its targets.
 const toAll = "report.to={cnr,node,nodemetric}"
 
 // cluster is a control plane with a node and an account for the test.
@@ -44,13 +44,13 @@ type cluster struct {
 	node, kubeconfig string
 }
 
-// begin makes a node of the test's own in the shared control plane.
+// begin creates a node for the test in the shared control plane.
 func begin(t *testing.T) *cluster {
 	t.Helper()
 	return beginOn(t, controlplane.Shared(t))
 }
 
-// beginOn is begin in a control plane of the test's own, which has the definitions.
+// beginOn is begin in a control plane for the test alone, which has the definitions.
 func beginOn(t *testing.T, plane *controlplane.ControlPlane) *cluster {
 	t.Helper()
 	c := &cluster{plane, t, plane.OwnName(), plane.AccountFor("report", toAll)}
@@ -63,7 +63,7 @@ func beginOn(t *testing.T, plane *controlplane.ControlPlane) *cluster {
 	return c
 }
 
-// bare is a control plane of the test's own with a node and an account without any right, and no definitions.
+// bare is a control plane for the test alone, with a node and an account without any permission, and no definitions.
 func bare(t *testing.T, node string) *cluster {
 	t.Helper()
 	c := &cluster{controlplane.Start(t, controlplane.Options{}), t, node, ""}
@@ -78,7 +78,7 @@ func (c *cluster) start(args ...string) *pipe.Tool {
 	return pipe.Start(c.t, "report", append([]string{"--to", "cnr,node", "--kubeconfig", c.kubeconfig, "--node", c.node, "--grow-interval", "0s", "--min-interval", "30s"}, args...)...)
 }
 
-// offer is a tick of now in which so much is offered.
+// offer is a current tick with this offer.
 func (c *cluster) offer(milli, bytes int64) *tick.Tick {
 	return &tick.Tick{
 		V: 1, Node: c.node, Time: time.Now().UTC(),
@@ -86,8 +86,8 @@ func (c *cluster) offer(milli, bytes int64) *tick.Tick {
 	}
 }
 
-// taint says that there are taints, and unless there is a sample, that the pods request more than is offered: they hold no
-// offer down.
+// taint adds taints to the tick, and, if it has no sample, pods that request more than the offer, so that the taints do not
+// lower it.
 func taint(in *tick.Tick, keys ...string) *tick.Tick {
 	in.Eviction = &tick.Eviction{}
 	if in.Sample == nil {
@@ -102,8 +102,8 @@ func taint(in *tick.Tick, keys ...string) *tick.Tick {
 	return in
 }
 
-// said is what a tick says of its targets: "cnr written, node unchanged".
-func said(out *tick.Tick) string {
+// targetStates lists the states of a tick's targets: "cnr written, node unchanged".
+func targetStates(out *tick.Tick) string {
 	var words []string
 	for _, t := range out.Report.Targets {
 		word := t.Target + " " + t.State
@@ -118,19 +118,19 @@ func said(out *tick.Tick) string {
 	return strings.Join(words, ", ")
 }
 
-// until gives the tool ticks until what it says matches.
+// until sends ticks to the tool until the targets' states match.
 func (c *cluster) until(x *pipe.Tool, next func() *tick.Tick, pattern string) {
 	c.t.Helper()
 	match := regexp.MustCompile(pattern)
-	c.Eventually(controlplane.Soon, "report says "+pattern, func() string {
-		if last := said(x.Put(next())); !match.MatchString(last) {
-			return "it says " + last
+	c.Eventually(controlplane.Soon, "report's targets: "+pattern, func() string {
+		if last := targetStates(x.Put(next())); !match.MatchString(last) {
+			return "it reports " + last
 		}
 		return ""
 	})
 }
 
-// settle gives the tool the same figures until nothing is left to do.
+// settle sends the same figures to the tool until nothing is left to write.
 func (c *cluster) settle(x *pipe.Tool, next func() *tick.Tick) {
 	c.t.Helper()
 	c.until(x, next, "^cnr unchanged, node unchanged$")
@@ -155,7 +155,7 @@ func (c *cluster) cnr() map[string]any {
 	return o
 }
 
-// onNode is what the node's status has of the two resources and of another one, in capacity and in allocatable.
+// onNode is the node's status: capacity and allocatable of the two resources and of another one.
 func (c *cluster) onNode() string {
 	c.t.Helper()
 	var o struct {
@@ -178,7 +178,7 @@ func at(v any, path ...string) any {
 	return v
 }
 
-// inCNR is the CPU that the object offers under both names; empty where it offers none.
+// inCNR is the CPU that the object offers under both names; empty where it has no offer.
 func (c *cluster) inCNR() string {
 	o := c.cnr()
 	var all []string
@@ -197,7 +197,7 @@ func (c *cluster) inCNR() string {
 	return strings.Join(all, "/")
 }
 
-// eventually waits for what the cluster has.
+// eventually waits for the cluster's state.
 func (c *cluster) eventually(within time.Duration, cnr, node string) {
 	c.t.Helper()
 	c.Eventually(within, "the figures "+cnr+" and "+node, func() string {

@@ -20,7 +20,7 @@ import (
 	"polder/tests/wander"
 )
 
-// With QUICK=1 the benchmark shows that it works, and measures little.
+// With QUICK=1 the benchmark only shows that it works; its figures mean little.
 var (
 	scaleNodes = quickOr(20, 1000)
 	steadyFor  = quickOr(5*time.Second, 3*time.Minute)
@@ -34,8 +34,8 @@ func quickOr[T any](quick, full T) T {
 	return full
 }
 
-// BenchmarkThousandNodes reports 1,000 nodes by one process: all at once, all at once again as they shrink, and then for some
-// minutes a tick a second of each, with a load that moves, through the real advise.
+// BenchmarkThousandNodes reports 1,000 nodes by one process: all at once, all at once again with smaller offers, and then for some
+// minutes a tick a second of each node, with a varying load, through the real advise.
 func BenchmarkThousandNodes(b *testing.B) {
 	controlplane.Need(b, "kwok")
 	for range b.N {
@@ -146,7 +146,7 @@ func scale(b *testing.B) {
 	b.ReportMetric(float64(shrunk.writes())/took.Seconds(), "writes/s-shrink")
 	b.Logf("shrink: %s, %s", took.Round(time.Millisecond), shrunk)
 
-	// A tick a second of each node. The beginning, in which the loads part, does not count.
+	// A tick a second of each node. The first seconds, until the loads differ, do not count.
 	for s, start := 0, time.Now(); time.Since(start) < warmUp+steadyFor; s++ {
 		if s == int(warmUp.Seconds()) {
 			before, began = requests(c), time.Now()
@@ -184,7 +184,7 @@ func scale(b *testing.B) {
 
 func scaleNode(i int) string { return fmt.Sprintf("kwok-%04d", i) }
 
-// write sends the tick of a node with such a load.
+// write sends the tick of a node with this load.
 func write(b *testing.B, w io.Writer, n *wander.Node, cores float64) {
 	line, err := tick.Marshal(n.Tick(time.Now(), cores))
 	if err != nil {
@@ -195,7 +195,7 @@ func write(b *testing.B, w io.Writer, n *wander.Node, cores float64) {
 	}
 }
 
-// offered counts the nodes by what they offer, in both objects.
+// offered counts the nodes by their offer, in both objects.
 func offered(c *controlplane.ControlPlane) map[string]int {
 	var nodes struct {
 		Items []struct {
@@ -219,7 +219,7 @@ func offered(c *controlplane.ControlPlane) map[string]int {
 	return counts
 }
 
-// lacking says how many objects there are not, of those that all offer the same and not what they were.
+// lacking returns "" once all objects have the same new offer, and the counts of the offers until then.
 func lacking(c *controlplane.ControlPlane, was string) string {
 	counts := offered(c)
 	text := fmt.Sprint(counts)
@@ -234,7 +234,7 @@ func lacking(c *controlplane.ControlPlane, was string) string {
 	return text
 }
 
-// served are the writes that the API server has served, without kwok's.
+// served counts the writes that the API server has served, without kwok's.
 type served struct{ cnr, node int64 }
 
 func (s served) less(t served) served { return served{s.cnr - t.cnr, s.node - t.node} }

@@ -14,7 +14,7 @@ import (
 	"polder/tests/cluster/pipe"
 )
 
-// The API server is away, or there and silent: the stream goes on, and the newest figures win.
+// The API server is away, or running without an answer: the stream continues, and the newest figures win.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.Start(t, controlplane.Options{})
@@ -33,13 +33,13 @@ func TestOutage(t *testing.T) {
 			tt.stop(c)
 			milli, slowest, failed := int64(44000), time.Duration(0), regexp.MustCompile("cnr failed changed: .*node failed changed: ")
 			next := func() string {
-				milli -= 101 // which makes no round number, that would be written another way
+				milli -= 101 // not a round number, which Kubernetes would format in another way
 				began := time.Now()
-				text := said(x.Put(c.offer(milli, bytes)))
+				text := targetStates(x.Put(c.offer(milli, bytes)))
 				slowest = max(slowest, time.Since(began))
 				return text
 			}
-			c.Eventually(controlplane.Soon, "the ticks say that nothing can be written", func() string {
+			c.Eventually(controlplane.Soon, "the ticks report that writing fails", func() string {
 				if text := next(); !failed.MatchString(text) {
 					return text
 				}
@@ -50,7 +50,7 @@ func TestOutage(t *testing.T) {
 			}
 			tt.back(c)
 			back := time.Now()
-			if slowest > 5*time.Second { // a question to the server is given longer
+			if slowest > 5*time.Second { // shorter than a request's timeout
 				t.Errorf("a tick took %s", slowest)
 			}
 			text := fmt.Sprint(milli)
@@ -61,7 +61,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// Nobody confirms the figures: they are withdrawn, and come back with the next tick.
+// The figures are not confirmed any more: report withdraws them, and publishes them again with the next tick.
 func TestStale(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -82,7 +82,7 @@ func TestStale(t *testing.T) {
 	c.settle(x, next)
 	c.eventually(0, "44k", full("44k"))
 
-	// A part that nobody confirms goes, the rest stays.
+	// A part that is not confirmed is withdrawn, the rest stays.
 	zoned := func() *tick.Tick {
 		in := c.offer(44000, bytes)
 		in.Sample = &tick.Sample{Topology: &tick.Topology{CPUs: "0-1", NUMANodes: []tick.TopologyNUMA{{ID: 0, CPUs: "0-1"}}}}
@@ -109,7 +109,7 @@ func TestStale(t *testing.T) {
 	})
 	c.settle(x, next)
 
-	// Ticks without an advice, old ones and those of other nodes confirm nothing.
+	// Ticks without advice, old ones and those of other nodes confirm nothing.
 	c.until(x, func() *tick.Tick {
 		old, other := c.offer(46000, bytes), c.offer(48000, bytes)
 		old.Time = old.Time.Add(-time.Hour)
@@ -125,7 +125,7 @@ func TestStale(t *testing.T) {
 	}, "^cnr written changed")
 	c.eventually(controlplane.Soon, "", none)
 
-	// A process that has never had a tick withdraws what the one before it has left.
+	// A process that has never read a tick withdraws its predecessor's offer.
 	c.settle(x, next)
 	x.Kill()
 	c.eventually(0, "44k", full("44k"))
@@ -141,7 +141,7 @@ func TestWithdraw(t *testing.T) {
 	c := begin(t)
 	x := c.start()
 	c.settle(x, func() *tick.Tick { return taint(c.offer(44000, bytes), "CPUPressure") })
-	// As a preStop hook does it: the tool is told to stop right after.
+	// As in a preStop hook: the tool gets SIGTERM right after.
 	withdraw := func(args ...string) string {
 		t.Helper()
 		w := pipe.Start(t, "report", append([]string{"--withdraw", "--kubeconfig", c.kubeconfig}, args...)...)
@@ -156,7 +156,7 @@ func TestWithdraw(t *testing.T) {
 	if err := x.End(syscall.SIGTERM); err != nil {
 		t.Errorf("SIGTERM: %v", err)
 	}
-	c.eventually(0, "", none) // the end has not put it back
+	c.eventually(0, "", none) // the exit has not restored it
 	if got := c.taints(); len(got) > 0 {
 		t.Errorf("taints: %v", got)
 	}
@@ -175,7 +175,7 @@ func TestWithdraw(t *testing.T) {
 	c.eventually(0, "", none)
 }
 
-// Errors say what to do, and go away when that is done.
+// Errors name the remedy, and disappear after it.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	c := bare(t, "hints")
@@ -188,7 +188,7 @@ func TestHints(t *testing.T) {
 	c.until(x, next, "cnr unchanged, node unchanged")
 	c.eventually(0, "44k", full("44k"))
 
-	// A taint that the server will not have does not hold up the figures.
+	// A taint that the server refuses does not delay the figures.
 	bad := func() *tick.Tick {
 		in := taint(c.offer(42000, bytes), "CPUPressure")
 		in.Eviction.Taints[0].Effect = "NoSuchEffect"
@@ -197,7 +197,7 @@ func TestHints(t *testing.T) {
 	c.until(x, bad, `cnr failed.*: .*Unsupported value: "NoSuchEffect".*Install this one's`)
 	c.eventually(controlplane.Soon, "42k", full("42k"))
 
-	// A CRD that lacks fields is named as such.
+	// The error names a CRD that lacks fields.
 	yaml, err := os.ReadFile(crds)
 	if err != nil {
 		t.Fatal(err)

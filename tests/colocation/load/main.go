@@ -1,11 +1,11 @@
-// Command load is an open-loop client: it begins a request whenever one is due, whatever became of those before, and counts a request's
-// latency from the time when it was due. A service that stands still for a second so has a second's requests that are up to a second late,
-// which a client that waits for each answer would not see (coordinated omission).
+// Command load is an open-loop client: it starts a request whenever one is due, whatever happened to earlier ones, and counts a request's
+// latency from the time when it was due. A service that stops for a second so has a second's requests that are up to a second late,
+// which a client that waits for each response would not see (coordinated omission).
 //
 //	load -protocol http|redis|set -address HOST:PORT -rate N -for SPAN [-skip SPAN]
 //	load -serve HOST:PORT
 //
-// It prints one line of JSON, a [Result]: the requests that were due within the span, those of its beginning (-skip) left out.
+// It prints one line of JSON, a [Result]: the requests that were due within the span, except those of its beginning (-skip).
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Result is what is printed. Latencies are in milliseconds.
+// Result is the output. Latencies are in milliseconds.
 type Result struct {
 	Requests int     `json:"requests"`
 	Errors   int     `json:"errors"`
@@ -37,10 +37,10 @@ type Result struct {
 	Most     float64 `json:"most"`
 }
 
-// connections is how many requests can be on their way at once. Those beyond wait for a connection, and their latency counts on.
+// connections is how many requests can be in flight at once. Further ones wait for a connection, and their latency continues.
 const connections = 128
 
-// patience is how long one answer is waited for.
+// patience is the timeout of one response.
 const patience = 10 * time.Second
 
 func main() {
@@ -67,7 +67,7 @@ func main() {
 	}
 }
 
-// run makes the requests and waits for the answers.
+// run sends the requests and waits for the responses.
 func run(address string, rate float64, span, skip time.Duration, exchange func(*bufio.ReadWriter, int) error) Result {
 	total := int(rate * span.Seconds())
 	due := make(chan int, total)
@@ -120,7 +120,7 @@ func pace(begin time.Time, total int, at func(int) time.Duration, due chan<- int
 				break
 			}
 			sleep := unix.NsecToTimespec(int64(left))
-			_ = unix.Nanosleep(&sleep, nil) // a signal ends it early, and the loop goes on
+			_ = unix.Nanosleep(&sleep, nil) // a signal ends it early, and the loop continues
 		}
 		due <- i
 	}
@@ -149,12 +149,12 @@ func (c *connection) do(exchange func(*bufio.ReadWriter) error) error {
 
 func (c *connection) close() *connection {
 	if c != nil {
-		_ = c.Conn.Close() // what it carried has failed, or is complete
+		_ = c.Conn.Close() // its requests have failed, or are complete
 	}
 	return nil
 }
 
-// getPage asks for the page that the service has to compress.
+// getPage requests the page that the service has to compress.
 func getPage(rw *bufio.ReadWriter, _ int) error {
 	if _, err := rw.WriteString("GET /page.html HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n"); err != nil {
 		return err
@@ -200,7 +200,7 @@ func manyCommands(rw *bufio.ReadWriter, i int) error {
 	return nil
 }
 
-// oneSet is a single write, which the service has on the disk before it answers.
+// oneSet is a single write, which the service commits to the disk before it responds.
 func oneSet(rw *bufio.ReadWriter, i int) error {
 	if err := command(rw, "SET", fmt.Sprintf("key-%d", i%10_000), string(value)); err != nil {
 		return err

@@ -8,10 +8,10 @@ import (
 	"net/http"
 )
 
-// pageBytes is how long the page is that the service compresses for each request.
+// pageBytes is the length of the page that the service compresses for each request.
 const pageBytes = 48 << 10
 
-// serve is a service to load where no other is installed: it compresses a page of words for each request. It prints its address when it
+// serve is a service for load if no other is installed: it compresses a page of words for each request. It prints its address when it
 // listens, and serves until it is killed.
 func serve(address string) error {
 	listener, err := net.Listen("tcp", address)
@@ -28,7 +28,7 @@ func serve(address string) error {
 		w.Header().Set("Content-Encoding", "gzip")
 		compressed := gzip.NewWriter(w)
 		if _, err := compressed.Write(page.Bytes()); err != nil {
-			return // the client has gone
+			return // the client has disconnected
 		}
 		_ = compressed.Close()
 	}))

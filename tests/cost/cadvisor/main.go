@@ -1,5 +1,5 @@
-// Command cadvisor runs cAdvisor's manager with as little as it can be asked for: each second the CPU, memory and disk use of each cgroup,
-// the last minute of it kept, nothing served and no metric exported. It is what collect's cost is compared with (../cost_test.go), in a
+// Command cadvisor runs cAdvisor's manager in its smallest configuration: each second the CPU, memory and disk use of each cgroup,
+// the last minute of it kept, nothing served and no metric exported. collect's cost is compared with it (../cost_test.go), in a
 // module of its own so that Polder does not depend on it.
 package main
 

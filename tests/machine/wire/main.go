@@ -1,4 +1,4 @@
-// Wire is what the network test runs in its namespaces: a service with its client, and a job that sends as much as it can with its sink.
+// Wire is the network test's program in its namespaces: a service with its client, and a job that sends as much as it can with its sink.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 }
 
 func run(args []string) error {
-	if dir := os.Getenv("WIRE_CGROUP"); dir != "" { // a socket is of the cgroup in which it was made
+	if dir := os.Getenv("WIRE_CGROUP"); dir != "" { // a socket belongs to the cgroup in which it was made
 		if err := os.WriteFile(dir+"/cgroup.procs", []byte("0"), 0); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func run(args []string) error {
 	return fmt.Errorf("no such part: %s", args[0])
 }
 
-// listen says on standard output when it listens.
+// listen prints a line on standard output once it listens.
 func listen(address string, handle func(net.Conn)) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -60,7 +60,7 @@ func listen(address string, handle func(net.Conn)) error {
 	}
 }
 
-// answer is how many bytes an answer has.
+// answer is the number of bytes of a response.
 const answer = 30_000
 
 // serve answers each byte.
@@ -77,7 +77,7 @@ func serve(c net.Conn) {
 	}
 }
 
-// Result is what the client felt.
+// Result is the client's latency.
 type Result struct {
 	P50, P99, Seconds, Bytes float64
 }
@@ -111,7 +111,7 @@ func ask(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// flood sends until it is ended, and says when it has begun.
+// flood sends until it is ended, and prints a line when it has started.
 func flood(args []string) error {
 	connections, err := strconv.Atoi(args[1])
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command promql reads queries on standard input, a JSON object of texts by name, and prints what each of them selects, or
-// why it is no query. It is a module of its own: Prometheus' parser is for tests alone.
+// its syntax error. It is a separate module: Prometheus' parser is for tests alone.
 package main
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// query is what a query is made of.
+// query describes a query.
 type query struct {
 	Error string `json:"error,omitempty"`
 	// Type is what it evaluates to: "vector", "scalar".
 	Type      string     `json:"type,omitempty"`
 	Selectors []selector `json:"selectors,omitempty"`
-	// Groups are the labels of each by, on and group_left, with the metrics that they are of.
+	// Groups are the labels of each by, on and group_left, with the metrics that they belong to.
 	Groups []group `json:"groups,omitempty"`
 }
 
@@ -87,7 +87,7 @@ func read(text string) query {
 	return q
 }
 
-// metrics are those that an expression is of.
+// metrics are an expression's.
 func metrics(e parser.Expr) []string {
 	names := map[string]bool{}
 	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {

@@ -1,4 +1,4 @@
-// Package deploy runs what the chart deploys on a real node.
+// Package deploy runs the chart's pods on a real node.
 package deploy
 
 import (
@@ -57,7 +57,7 @@ func (d *deployment) apply(set ...string) {
 	}
 	for _, value := range append([]string{
 		"form=" + d.form, "dryRun=false", "image.repository=polder", "image.tag=test", "image.pullPolicy=Never",
-		// Pods have no network of their own here, and nobody serves the address of the service kubernetes.
+		// Pods have no network of their own here, and no server has the address of the service kubernetes.
 		"hostNetwork=true", "env[0].name=KUBERNETES_SERVICE_HOST,env[0].value=" + server.Hostname(),
 		"env[1].name=KUBERNETES_SERVICE_PORT,env[1].value=" + server.Port(),
 		"heartbeat.periodSeconds=1", "heartbeat.restartSeconds=8", "updateStrategy.rollingUpdate.maxUnavailable=1", "advise.flags.hold=2s",
@@ -88,7 +88,7 @@ func (d *deployment) apply(set ...string) {
 	}
 	d.Apply(strings.Join(definitions, "\n---\n"))
 	d.Apply(strings.Join(rest, "\n---\n"))
-	// What is not rendered any more goes, as with helm.
+	// Objects that are not rendered any more are deleted, as with helm.
 	for name := range strings.FieldsSeq(d.Kubectl("-n", namespace, "get", "daemonsets", "-o", "jsonpath={.items[*].metadata.name}")) {
 		if !sets[name] {
 			d.Kubectl("-n", namespace, "delete", "daemonset", name, "--wait=false")
@@ -110,7 +110,7 @@ func (d *deployment) running() map[string]int {
 	return found
 }
 
-// ready waits until there are these pods alone and all are Ready: ticks come through the whole pipe.
+// ready waits until exactly these pods exist and all are Ready: ticks come through the whole pipe.
 func (d *deployment) ready(containers ...string) {
 	d.t.Helper()
 	var want []string
@@ -130,7 +130,7 @@ func (d *deployment) ready(containers ...string) {
 	})
 }
 
-// offer is what the cluster says that the node offers.
+// offer is the node's offer in the cluster.
 func (d *deployment) offer() (cnr, ofNode string) {
 	cnr, _ = d.TryKubectl("", "get", "kcnr", d.Name, "-o", `jsonpath={.status.resourceAllocatable.katalyst\.kubewharf\.io/reclaimed_millicpu}`)
 	ofNode = d.Kubectl("get", "node", d.Name, "-o", `jsonpath={.status.allocatable.resource\.katalyst\.kubewharf\.io/reclaimed_millicpu}`)
@@ -155,7 +155,7 @@ func deploy(t *testing.T) *deployment {
 	return d
 }
 
-// Both forms, one after the other as an upgrade does it, and the removal of both.
+// Both forms, one after the other as in an upgrade, and the removal of both.
 func TestForms(t *testing.T) {
 	d := deploy(t)
 	for _, form := range []struct {
@@ -202,7 +202,7 @@ func (d *deployment) idle() string {
 	return strings.TrimSpace(d.ReadCgroup("cpu", filepath.Dir(d.ContainerCgroup("reclaimed-normal-pod", "stress")), "cpu.idle"))
 }
 
-// works deploys a form, and looks that it does what it is for and survives the death of any tool.
+// works deploys a form, and checks that it works and survives the end of any tool.
 func (d *deployment) works(pods ...string) {
 	t := d.t
 	began := time.Now()
@@ -214,7 +214,7 @@ func (d *deployment) works(pods ...string) {
 	d.Eventually(controlplane.Soon, "an offer", func() string {
 		cnr, ofNode := d.offer()
 		if cnr == "" || cnr != ofNode {
-			return fmt.Sprintf("the CustomNodeResource says %q, the node %q\n%s", cnr, ofNode, d.logs())
+			return fmt.Sprintf("the CustomNodeResource offers %q, the node %q\n%s", cnr, ofNode, d.logs())
 		}
 		return ""
 	})
@@ -227,24 +227,24 @@ func (d *deployment) works(pods ...string) {
 		d.ownTokens()
 	}
 
-	// A reclaimed pod is bound by it, and held.
+	// The scheduler binds a reclaimed pod to the offer, and isolate limits it.
 	d.Apply(strings.NewReplacer("reclaimed_millicpu: 2k", "reclaimed_millicpu: 100").Replace(node.Guide("reclaimed-normal-pod")))
 	d.AwaitRunning("reclaimed-normal-pod")
-	d.Eventually(controlplane.Soon, "isolate holds the reclaimed pod by its class", func() string {
+	d.Eventually(controlplane.Soon, "isolate puts the reclaimed pod into the idle class", func() string {
 		if idle := d.idle(); idle != "1" {
 			return "its cpu.idle is " + idle
 		}
 		return ""
 	})
 
-	// Who is killed comes back, and the others stay.
+	// A killed tool is restarted, and the others are not.
 	for _, name := range tools {
 		d.replaced(name, func(pid int) { kill(t, pid, syscall.SIGKILL) })
 	}
-	// The stream goes on: what somebody takes away is offered again.
+	// The stream continues: when another program removes the offer, report publishes it again.
 	d.Kubectl("patch", "node", d.Name, "--subresource=status", "--type=json", "-p",
 		`[{"op":"remove","path":"/status/allocatable/resource.katalyst.kubewharf.io~1reclaimed_millicpu"},{"op":"remove","path":"/status/capacity/resource.katalyst.kubewharf.io~1reclaimed_millicpu"}]`)
-	d.Eventually(controlplane.Soon, "the offer is put back", func() string {
+	d.Eventually(controlplane.Soon, "the offer is restored", func() string {
 		if _, ofNode := d.offer(); ofNode == "" {
 			return "nothing is offered"
 		}
@@ -253,13 +253,13 @@ func (d *deployment) works(pods ...string) {
 	d.ready(pods...)
 }
 
-// hangs stops a tool in the middle of what it does: it is restarted, and nobody else, for the others only wait.
+// hangs stops a tool (SIGSTOP): it is restarted, and no other tool, because the others only wait.
 func (d *deployment) hangs(name string) {
 	d.replaced(name, func(pid int) { kill(d.t, pid, syscall.SIGSTOP) })
 	d.ready(apart...)
 }
 
-// remembers checks that the tools read their states from the host when their pods are created again, and that nobody else may read them
+// remembers checks that the tools read their states from the host when their pods are created again, and that no other user can read them
 // there.
 func (d *deployment) remembers() {
 	t := d.t
@@ -280,7 +280,7 @@ isolate.journal 600 0:0
 		logs := d.Kubectl("-n", namespace, "logs", "-l", "app.kubernetes.io/name=polder", "--all-containers", "--tail=-1")
 		return strings.Count(logs, unreadable)
 	}
-	// Without pods, put something else in the place of what they remember. Those that come read it.
+	// While no pods run, replace the saved states. New pods read them.
 	d.apply("nodeSelector.nowhere=yes")
 	d.ready()
 	if got := stat(); got != want {
@@ -292,7 +292,7 @@ isolate.journal 600 0:0
 	if n := again(); n != 3 {
 		t.Errorf("%d tools have read the garbage in their states' place, want 3: %s", n, d.logs())
 	}
-	// What they have written since is what the next ones go on with.
+	// The next pods continue with what they have written since.
 	d.Kubectl("-n", namespace, "delete", "pods", "-l", "app.kubernetes.io/name=polder", "--wait")
 	d.ready(apart...)
 	if n := again(); n != 0 {
@@ -303,7 +303,7 @@ isolate.journal 600 0:0
 	}
 }
 
-// followsKubeletsFile replaces kubelet's file as kubelet does: the one container that has it mounted is started with the new one, and the
+// followsKubeletsFile replaces kubelet's file as kubelet does: the one container that has it mounted is restarted with the new one, and the
 // tools read that, and keep running.
 func (d *deployment) followsKubeletsFile() {
 	t := d.t
@@ -346,7 +346,7 @@ func (d *deployment) followsKubeletsFile() {
 	}
 }
 
-// ownTokens looks that each tool that speaks to the API server has a token of its own account, bound to its node, and the others none.
+// ownTokens checks that each tool that uses the API server has a token of its own account, bound to its node, and the others none.
 func (d *deployment) ownTokens() {
 	d.t.Helper()
 	for name, pid := range d.running() {
@@ -376,7 +376,7 @@ func (d *deployment) ownTokens() {
 	}
 }
 
-// tokenOf says whose a token is, and of which node.
+// tokenOf returns a token's account and node.
 func tokenOf(t *testing.T, token string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(token, ".")
@@ -402,7 +402,7 @@ func kill(t *testing.T, pid int, signal syscall.Signal) {
 	}
 }
 
-// replaced does something to a tool, and waits until another process is in its place and the other tools' are the same.
+// replaced disturbs a tool, and waits until another process replaces it; the other tools' processes must stay the same.
 func (d *deployment) replaced(name string, do func(pid int)) {
 	before := d.running()
 	if len(before) != len(tools) {
@@ -433,7 +433,7 @@ func (d *deployment) logs() string {
 	return logs
 }
 
-// confined looks at the processes: no capability, a seccomp filter, no way to new privileges, and users as they should be.
+// confined checks the processes: no capability, a seccomp filter, no new privileges, and the expected users.
 func (d *deployment) confined() {
 	d.t.Helper()
 	for name, pid := range d.running() {

@@ -13,8 +13,8 @@ import (
 	"polder/tests/need"
 )
 
-// uplink is a link of this test alone, which stands for the node's uplink: a node here has the machine's network, whose own links are nobody's
-// to shape.
+// uplink is a link of this test alone, which represents the node's uplink: a node here has the machine's network, whose own links must
+// not be shaped.
 type uplink struct {
 	t    *testing.T
 	name string
@@ -40,7 +40,7 @@ func (u uplink) must(command ...string) string {
 	return string(out)
 }
 
-// shaped says what the link lacks of the shaping that the chart's values ask for.
+// shaped returns what the link lacks of the shaping in the chart's values.
 func (u uplink) shaped() string {
 	u.t.Helper()
 	qdisc, classes := u.must("tc", "qdisc", "show", "dev", u.name), u.must("tc", "class", "show", "dev", u.name)
@@ -60,8 +60,8 @@ func (u uplink) values() []string {
 	return []string{"network.enabled=true", "network.rate=1Gbit", "advise.flags.network-links=" + u.name}
 }
 
-// shapesUplink has the second isolate in a pod of its own between isolate and evict, with the one capability that it needs; a restore gives
-// the link back.
+// shapesUplink runs the second isolate in its own pod between isolate and evict, with the one capability that it needs; a restore reverts
+// the link.
 func (d *deployment) shapesUplink(t *testing.T) {
 	u := newUplink(t)
 	first := u.must("tc", "qdisc", "show", "dev", u.name)

@@ -41,15 +41,15 @@ func inWalk(t *testing.T) []pages.Block {
 	}
 	for _, b := range blocks {
 		if place(b) < 0 {
-			t.Errorf("%s:%d: the test does not know when a reader comes to this block: put a part of it into walk", b.Page, b.Line)
+			t.Errorf("%s:%d: the order of this block is unknown: put a part of it into walk", b.Page, b.Line)
 		}
 	}
 	slices.SortStableFunc(blocks, func(a, b pages.Block) int { return place(a) - place(b) })
 	return blocks
 }
 
-// settings are what this machine's node needs beside the page: pods have no network of their own, and nobody serves the address of the service
-// kubernetes.
+// settings are what this machine's node needs besides the page: pods have no network of their own, and no server has the address of the
+// service kubernetes.
 const settings = `hostNetwork: true
 centre: {hostNetwork: true}
 env:
@@ -58,7 +58,7 @@ env:
 heartbeat: {periodSeconds: 1}
 `
 
-// The installation of docs/install.md on a real node, as it is written, from the first look to the removal.
+// The installation of docs/install.md on a real node, as it is written, from the first check to the removal.
 func TestPages(t *testing.T) {
 	programs := controlplane.Need(t, "helm", "kubelet")
 	dir := t.TempDir()
@@ -95,7 +95,7 @@ func TestPages(t *testing.T) {
 	ran := 0
 	for _, b := range inWalk(t) {
 		outputs := t.TempDir()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a command that does not end
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // stops a command that does not end
 		defer cancel()
 		cmd := processgroup.Command(ctx, "bash", "-c", b.Script(outputs, nil))
 		if strings.Contains(b.Examples[0].Command, "| ctr ") { // containerd's client is used on the node
@@ -104,7 +104,7 @@ func TestPages(t *testing.T) {
 		cmd.Dir = dir
 		cmd.Env = []string{"HOME=" + dir, "KUBECONFIG=" + n.Kubeconfig(), "PATH=" + dir + "/bin:" + programs + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 		if out, err := cmd.CombinedOutput(); err != nil {
-			status, _ := n.TryKubectl("", "-n", namespace, "get", "pods,daemonsets,deployments,replicasets", "-o", "wide") // what can be said of it
+			status, _ := n.TryKubectl("", "-n", namespace, "get", "pods,daemonsets,deployments,replicasets", "-o", "wide") // for the failure
 			why, _ := n.TryKubectl("", "-n", namespace, "describe", "pods")
 			t.Fatalf("%s:%d: %v\n%s\n%s\n%s", b.Page, b.Line, err, out, status, why)
 		}
@@ -124,7 +124,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	if left := n.Kubectl("get", "daemonsets,deployments", "-A", "-o", "name"); left != "" {
-		t.Errorf("after the removal there is %s", left)
+		t.Errorf("after the removal %s is left", left)
 	}
 	t.Logf("figures: %d commands of the pages ran on a node", ran)
 	if ran < 21 {
@@ -132,7 +132,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// download makes of an image the file that a release has.
+// download makes a release's file from an image.
 func download(t *testing.T, dir, archive, version string) {
 	t.Helper()
 	name := fmt.Sprintf("polder-%s-image-linux-%s.tar.gz", version, runtime.GOARCH)
@@ -143,7 +143,7 @@ func download(t *testing.T, dir, archive, version string) {
 
 func clipped(text string) string { return text[:min(len(text), 2000)] }
 
-// chartVersion is the version of the image that the chart has by default.
+// chartVersion is the chart's default version of the image.
 func chartVersion(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(top + "/deploy/helm/polder/Chart.yaml")

@@ -33,7 +33,7 @@ func boot(dir string, c wire.Config) error {
 	return fmt.Errorf("restart %s: %w", self, syscall.Exec(self, []string{self, "serve", dir}, os.Environ()))
 }
 
-// sysctls are what kubelet sets. Within the node they are files of its own: the machine keeps its values.
+// sysctls are those that kubelet sets. Within the node they are files of its own: the machine keeps its values.
 var sysctls = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -45,7 +45,7 @@ var sysctls = map[string]string{
 
 // view makes the node's view of the machine. All mounts are the node's alone, and end with it.
 func view(dir string, c wire.Config) error {
-	hierarchies, err := wire.Hierarchies() // of /proc as it is yet: the machine's
+	hierarchies, err := wire.Hierarchies() // of the current /proc: the machine's
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func view(dir string, c wire.Config) error {
 	if err := mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return err
 	}
-	// Where the node's programs write, the machine's own files are hidden.
+	// The machine's own files are hidden where the node's programs write.
 	for _, path := range []string{"/run", "/var/lib", "/var/log", "/sys/fs/cgroup"} {
 		if err := mount("node", path, "tmpfs", 0, "mode=755"); err != nil {
 			return err
@@ -86,7 +86,7 @@ func view(dir string, c wire.Config) error {
 			return err
 		}
 	}
-	// kubelet and runc want mounts to spread, among their own.
+	// kubelet and runc need propagation of mounts, among their own.
 	return mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 

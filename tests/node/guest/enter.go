@@ -15,8 +15,8 @@ import (
 	"polder/tests/node/wire"
 )
 
-// enter runs a command in the namespaces of the node's first process and in the node's cgroups, hands signals on to it, and
-// exits as it does. It dies with this process.
+// enter runs a command in the namespaces of the node's first process and in the node's cgroups, forwards signals to it, and
+// exits with its status. It ends with this process.
 func enter(c wire.Config, pid string, command []string) error {
 	hierarchies, err := wire.Hierarchies()
 	if err != nil {
@@ -27,7 +27,7 @@ func enter(c wire.Config, pid string, command []string) error {
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
-	// Of this thread alone, which starts the command, and which is kept: its end would be the command's.
+	// This thread alone changes namespaces and starts the command; it is kept, because its end would end the command.
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its root cannot change its mounts
 		return fmt.Errorf("unshare the root: %w", err)
@@ -50,7 +50,7 @@ func enter(c wire.Config, pid string, command []string) error {
 			return fmt.Errorf("enter %s: %w", file.Name(), err)
 		}
 	}
-	alive, held, err := os.Pipe() // it has an end for as long as this process lives
+	alive, held, err := os.Pipe() // its other end is open as long as this process lives
 	if err != nil {
 		return err
 	}
@@ -80,22 +80,22 @@ func enter(c wire.Config, pid string, command []string) error {
 	return nil
 }
 
-// aliveFD is the descriptor of the pipe by which become sees that the process that entered lives.
+// aliveFD is the descriptor of the pipe by which become checks that the process that entered lives.
 const aliveFD = 3
 
-// become asks to die with the process that entered, and becomes the command. (What os/exec has for that looks for a parent in the
-// same process namespace. A parent of another one is process 0, as is who adopts its children.)
+// become sets the death signal of the process that entered, and executes the command. (os/exec checks the parent in the
+// same process namespace instead. A parent of another one is process 0, and so is a later reaper.)
 func become(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread() // the wish is the thread's
+	runtime.LockOSThread() // the death signal belongs to the thread
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("ask for a signal at the parent's death: %w", err)
 	}
 	poll := []unix.PollFd{{Fd: aliveFD, Events: unix.POLLIN}}
-	if n, err := unix.Poll(poll, 0); n != 0 || err != nil { // it died before it was asked
+	if n, err := unix.Poll(poll, 0); n != 0 || err != nil { // it ended before the signal was set
 		return fmt.Errorf("the process that entered the node is gone: %x, %w", poll[0].Revents, err)
 	}
 	if err := unix.Close(aliveFD); err != nil {

@@ -1,5 +1,5 @@
-// Command guest is the first process of a node: it makes the node's view of the machine, starts containerd and kubelet in it, and
-// starts what is to run beside them. The harness, package node, is its only caller:
+// Command guest is the first process of a node: it sets up the node's view of the machine, starts containerd and kubelet in it, and
+// starts what runs beside them. The harness, package node, is its only caller:
 //
 //	guest boot DIR          as process 1 of new mount, process and host name namespaces; DIR has node.json
 //	guest serve DIR         the same process, once it has its cgroup namespace
@@ -17,8 +17,8 @@ import (
 	"polder/tests/node/wire"
 )
 
-// The signal that ends a node with its test is asked for by the process's first thread, before it becomes this program. Another
-// thread that becomes the next program takes the process over, and the kernel forgets the wish: all is done on the first.
+// The process's first thread sets the signal that ends a node with its test, before it executes this program. If another thread
+// executed the next program, the kernel would forget the signal: everything runs on the first thread.
 func init() { runtime.LockOSThread() }
 
 func main() {

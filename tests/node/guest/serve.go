@@ -52,7 +52,7 @@ func serve(dir string, c wire.Config) error {
 			return err
 		}
 		select {
-		case status := <-kubelet: // as its supervisor would, for tests kill it
+		case status := <-kubelet: // as its supervisor would, because tests kill it
 			fmt.Fprintf(os.Stderr, "guest: kubelet ended with status %#x, starting it again\n", status)
 			time.Sleep(200 * time.Millisecond)
 		case status := <-containerd:
@@ -61,7 +61,7 @@ func serve(dir string, c wire.Config) error {
 	}
 }
 
-// listening waits for a socket that somebody listens on.
+// listening waits for a socket that a program listens on.
 func listening(socket string, server <-chan syscall.WaitStatus) error {
 	for {
 		connection, err := net.Dial("unix", socket)
@@ -70,13 +70,13 @@ func listening(socket string, server <-chan syscall.WaitStatus) error {
 		}
 		select {
 		case status := <-server:
-			return fmt.Errorf("nobody listens on %s: its server ended with status %#x", socket, status)
+			return fmt.Errorf("no program listens on %s: its server ended with status %#x", socket, status)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// A node's first process inherits all orphans, so it waits for every child there is, not for those that it knows.
+// A node's first process inherits all orphans, so it waits for every child, not only for those that it knows.
 var children = struct {
 	sync.Mutex
 	waiting map[int]chan syscall.WaitStatus
@@ -94,7 +94,7 @@ func start(log, path string, args ...string) (<-chan syscall.WaitStatus, error) 
 		return nil, err
 	}
 	defer null.Close()
-	children.Lock() // it may end before its channel is there
+	children.Lock() // it may end before its channel exists
 	defer children.Unlock()
 	process, err := os.StartProcess(path, append([]string{path}, args...), &os.ProcAttr{Files: []*os.File{null, out, out}})
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package image makes the container images of the tests: nothing here can pull one.
+// Package image builds the container images of the tests: no test can pull one.
 package image
 
 import (
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// Images that Build makes. The guide's own name leads to the same image as Stress, so that its YAML works as written.
+// Images that Build makes. The guide's own name is the same image as Stress, so that its YAML works as written.
 const (
 	Pause  = "registry.local/pause:1"
 	Stress = "registry.local/stress:1"
@@ -40,7 +40,7 @@ type Image struct {
 	Entrypoint, Command []string
 }
 
-// Build makes the images' archives in dir, for `ctr images import`, and returns their paths. It takes a C compiler that
+// Build writes the images' archives to dir, for `ctr images import`, and returns their paths. It needs a C compiler that
 // can link statically, and busybox; scripts/setup-cluster installs both.
 func Build(ctx context.Context, dir string) ([]string, error) {
 	shell, err := os.ReadFile(busybox)
@@ -82,7 +82,7 @@ func Build(ctx context.Context, dir string) ([]string, error) {
 	return paths, nil
 }
 
-// compile makes a static program of programs/NAME.c.
+// compile builds a static program from programs/NAME.c.
 func compile(ctx context.Context, dir, name string) ([]byte, error) {
 	source, err := programs.ReadFile("programs/" + name + ".c")
 	if err != nil {
@@ -97,7 +97,7 @@ func compile(ctx context.Context, dir, name string) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// Write writes the image as an archive of the kind that `docker save` made. The same image makes the same bytes.
+// Write writes the image as an archive like `docker save`'s. The same image makes the same bytes.
 func (i Image) Write(path string) error {
 	layer, err := i.layer()
 	if err != nil {

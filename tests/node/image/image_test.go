@@ -20,7 +20,7 @@ import (
 	"polder/tests/processgroup"
 )
 
-// stress compiles the program. Where there is no compiler for it, it skips, but not in CI.
+// stress compiles the program. Without a compiler for it, it skips the test, but not in CI.
 func stress(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,7 +42,7 @@ func children(t *testing.T, pid int) []string {
 	return strings.Fields(string(data))
 }
 
-// Each hog is a process with a single thread, and dies with the first process.
+// Each hog is a process with a single thread, and ends with the first process.
 func TestStressHogs(t *testing.T) {
 	cmd := exec.Command(stress(t), "-c", "2", "--vm", "1", "--vm-bytes", "48M", "--vm-hang", "0")
 	if err := cmd.Start(); err != nil {
@@ -82,18 +82,18 @@ func TestStressHogs(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("of %v some live on", hogs)
+			t.Fatalf("some of %v still run", hogs)
 		}
 	}
 }
 
-// saysInTime runs a program until it has said something, or has ended, and returns all that it said.
-func saysInTime(t *testing.T, want, program string, args ...string) string {
+// outputUntil runs a program until its output contains want, or it has ended, and returns the output.
+func outputUntil(t *testing.T, want, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := processgroup.Command(ctx, program, args...)
-	// The hogs that it has forked are killed with it: they would outlive it and take a CPU for ever.
+	// The hogs that it has forked are killed with it: they would outlive it and use a CPU for ever.
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -101,16 +101,16 @@ func saysInTime(t *testing.T, want, program string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
+	var output strings.Builder
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		said.WriteString(lines.Text() + "\n")
-		if strings.Contains(said.String(), want) {
+		output.WriteString(lines.Text() + "\n")
+		if strings.Contains(output.String(), want) {
 			break
 		}
 	}
 	cancel()
 	_ = cmd.Wait() // it was killed
-	return said.String()
+	return output.String()
 }
 
 func TestStressArguments(t *testing.T) {
@@ -118,7 +118,7 @@ func TestStressArguments(t *testing.T) {
 	for _, test := range []struct {
 		args string
 		code int
-		says string
+		want string
 	}{
 		{"-c 1 -t 1", 0, "dispatching hogs: 1"},
 		{"--cpu=1 --timeout=1s --verbose", 0, "dispatching hogs: 1"},
@@ -134,15 +134,15 @@ func TestStressArguments(t *testing.T) {
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			code = exit.ExitCode()
 		}
-		if code != test.code || !strings.Contains(string(out), test.says) {
-			t.Errorf("stress %s: exit code %d, %q; want %d and %q", test.args, code, out, test.code, test.says)
+		if code != test.code || !strings.Contains(string(out), test.want) {
+			t.Errorf("stress %s: exit code %d, %q; want %d and %q", test.args, code, out, test.code, test.want)
 		}
 	}
 	for args, want := range map[string]string{
 		"--cpu=1 --verbose": "hog forked", "--vm 1 --vm-bytes 1M --vm-hang 1000 --verbose": "touched 1048576 bytes",
 	} {
-		if said := saysInTime(t, want, program, strings.Fields(args)...); !strings.Contains(said, want) {
-			t.Errorf("stress %s said %q, want %q", args, said, want)
+		if output := outputUntil(t, want, program, strings.Fields(args)...); !strings.Contains(output, want) {
+			t.Errorf("stress %s printed %q, want %q", args, output, want)
 		}
 	}
 	cmd := exec.Command(program, "-q", "-c", "1")
@@ -160,7 +160,7 @@ func TestStressArguments(t *testing.T) {
 	}
 }
 
-// An archive has what its manifest names, and the same image makes the same bytes.
+// An archive has the files that its manifest names, and the same image makes the same bytes.
 func TestWrite(t *testing.T) {
 	i := Image{
 		Tags:  []string{"registry.local/x:1", "docker.io/a/x:latest"},

@@ -1,4 +1,4 @@
-// Package wire is what a node's harness and its first process say to each other.
+// Package wire is the protocol between a node's harness and its first process.
 package wire
 
 import (
@@ -11,10 +11,10 @@ import (
 // ConfigFile is the Config's name in the node's directory.
 const ConfigFile = "node.json"
 
-// ExitHarness is the exit code where it was the harness that failed.
+// ExitHarness is the exit code if the harness itself failed.
 const ExitHarness = 125
 
-// Config is a node's, for its first process.
+// Config is a node's configuration, for its first process.
 type Config struct {
 	// Name is the node's name and host name.
 	Name string
@@ -40,7 +40,7 @@ const Socket = "/run/containerd/containerd.sock"
 
 // Hierarchy is a mounted cgroup hierarchy.
 type Hierarchy struct {
-	// Mount is its path, Type cgroup or cgroup2, Options what tells it from others: cpu, or name=systemd.
+	// Mount is its path, Type cgroup or cgroup2, Options what distinguishes it: cpu, or name=systemd.
 	Mount, Type, Options string
 }
 

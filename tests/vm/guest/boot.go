@@ -45,7 +45,7 @@ func start() error {
 	return reap(child.Process.Pid)
 }
 
-// reap waits for the child, and for every orphan meanwhile: a dead one would count in its cgroup for ever.
+// reap waits for the child, and for every orphan meanwhile: a zombie would count in its cgroup for ever.
 func reap(child int) error {
 	for {
 		var status unix.WaitStatus

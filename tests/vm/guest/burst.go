@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// writeBurst moves a pod's quotas and bursts up and down together: the kernel takes no burst over the quota and no quota under
+// writeBurst moves a pod's quotas and bursts up and down together: the kernel accepts no burst over the quota and no quota under
 // the burst, so every step must be in order.
 func writeBurst(t *T) {
 	t.group("/write", "cpuset", "cpu", "memory", "pids")
@@ -19,7 +19,7 @@ func writeBurst(t *T) {
 	for _, step := range []struct {
 		podQuota, podBurst, quota, burst int64
 		writes                           int
-		pod, c                           string // the quota and the burst that are there then
+		pod, c                           string // the quota and the burst after the step
 	}{
 		{1000, 10000, 1000, 10000, 4, "100000 100000", "100000 100000"},
 		{1000, 10000, 1000, 10000, 0, "100000 100000", "100000 100000"},
@@ -37,13 +37,13 @@ func writeBurst(t *T) {
 			t.expect(at, "cpu.max", quota+" 100000", "cpu.max.burst", burst)
 		}
 	}
-	// A quota falls under a burst that the advice does not name.
+	// A quota falls below a burst that the advice does not name.
 	t.clean(t.isolate(flags, tick.Cgroup{Cgroup: "/write/pod", CPUMaxMilliCPU: new(int64(150))}), 2)
 	t.expect(pod, "cpu.max", "15000 100000", "cpu.max.burst", "15000")
 	t.restore("burst", before)
 }
 
-// writeProtection gives a tree its protection of memory, takes most of it back, and says once what the kernel has no file for.
+// writeProtection gives a tree its protection of memory, removes most of it again, and reports once what the kernel has no file for.
 func writeProtection(t *T) {
 	t.group("/write", "cpuset", "cpu", "memory", "pids")
 	pod := t.group("/write/pod", "cpuset", "cpu", "memory", "pids")

@@ -13,7 +13,7 @@ import (
 // v2 is where cgroup v2 is mounted.
 const v2 = "/sys/fs/cgroup"
 
-// mountV2 mounts cgroup v2 and turns on what the suites use.
+// mountV2 mounts cgroup v2 and enables the controllers that the suites use.
 func mountV2() error {
 	if err := unix.Mount("cgroup2", v2, "cgroup2", 0, ""); err != nil {
 		return fmt.Errorf("mount cgroup2: %w", err)
@@ -21,7 +21,7 @@ func mountV2() error {
 	return write(v2+"/cgroup.subtree_control", "+cpuset +cpu +memory +pids +io")
 }
 
-// mountV1 mounts the controllers as Debian's machines of that time had them.
+// mountV1 mounts the controllers as Debian did with version 1.
 func mountV1() error {
 	if err := unix.Mount("tmpfs", v2, "tmpfs", 0, "mode=755"); err != nil {
 		return err
@@ -38,7 +38,7 @@ func mountV1() error {
 	return nil
 }
 
-// mountHybrid makes of version 1's mounts systemd's arrangement of the years between: controllers in v1, and an empty v2 beside them.
+// mountHybrid adds an empty v2 to version 1's mounts, which is systemd's hybrid layout: controllers in v1, and v2 beside them.
 func mountHybrid() error {
 	at := v2 + "/unified"
 	if err := os.Mkdir(at, 0o755); err != nil {
@@ -54,7 +54,7 @@ func write(path, value string) error {
 	return nil
 }
 
-// read is a file's text without the last newline; an error's text where it cannot be read.
+// read returns a file's text without the last newline; the error's text if it cannot be read.
 func read(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func read(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// group makes a cgroup of version 2, with all controllers on for those below it where it is to have any.
+// group creates a cgroup of version 2, with all controllers enabled for those below it if it is to have any.
 func (t *T) group(path string, controllers ...string) string {
 	dir := v2 + path
 	t.Must(os.Mkdir(dir, 0o755))
@@ -74,7 +74,7 @@ func (t *T) group(path string, controllers ...string) string {
 	return dir
 }
 
-// removeGroup ends what is left in a cgroup and removes it with those below it.
+// removeGroup ends the processes of a cgroup and removes it with those below it.
 func (t *T) removeGroup(dir string) {
 	_ = write(dir+"/cgroup.freeze", "0") // a cgroup of version 2
 	_ = write(dir+"/cgroup.kill", "1")
@@ -90,7 +90,7 @@ func (t *T) removeGroup(dir string) {
 	}
 }
 
-// expect compares files of a cgroup with what they should hold: name, value, name, value ….
+// expect compares files of a cgroup with their expected values: name, value, name, value ….
 func (t *T) expect(dir string, pairs ...string) {
 	for i := 0; i < len(pairs); i += 2 {
 		if got := read(filepath.Join(dir, pairs[i])); got != pairs[i+1] {
@@ -99,7 +99,7 @@ func (t *T) expect(dir string, pairs ...string) {
 	}
 }
 
-// has reports whether files of a cgroup hold what they should, for who waits for that.
+// has reports whether files of a cgroup have their expected values, for callers that wait for it.
 func has(dir string, pairs ...string) bool {
 	for i := 0; i < len(pairs); i += 2 {
 		if read(filepath.Join(dir, pairs[i])) != pairs[i+1] {
@@ -109,7 +109,7 @@ func has(dir string, pairs ...string) bool {
 	return true
 }
 
-// values reads every file of a tree of cgroups that a tool could have changed, and the sets in force.
+// values reads every file of a tree of cgroups that a tool could have changed, and the effective sets.
 func values(dir string) (map[string]string, error) {
 	out := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -125,7 +125,7 @@ func values(dir string) (map[string]string, error) {
 		if info.Mode().Perm()&0o444 == 0 || info.Mode().Perm()&0o222 == 0 && !inForce {
 			return nil
 		}
-		// What lives, and is nobody's setting.
+		// Values that change by themselves, and are no settings.
 		if name == "cgroup.procs" || name == "cgroup.threads" || name == "tasks" || strings.HasSuffix(name, ".pressure") ||
 			strings.HasSuffix(name, "usage_in_bytes") || name == "cpuacct.usage" || name == "memory.oom_control" {
 			return nil
@@ -136,7 +136,7 @@ func values(dir string) (map[string]string, error) {
 	return out, err
 }
 
-// same compares two readings of values.
+// same compares two results of values.
 func (t *T) same(before, after map[string]string) {
 	for path, value := range before {
 		if after[path] != value {

@@ -62,18 +62,18 @@ func hoard(args []string) error {
 	}
 }
 
-// cold is what is taken back of batch's memory that is not in use, with swap in compressed memory.
+// cold tests the reclaim of batch's memory that is not in use, with swap in compressed memory.
 var cold = suite{
 	name:  "cold",
 	doc:   "cold memory of batch is taken back, once for each tick that asks for it, and the pod's waiting stops it",
 	mount: mountV2,
-	tests: []test{{"cold memory", takeCold}},
+	tests: []test{{"cold memory", reclaimCold}},
 }
 
 // swapModules are loaded for compressed memory, in this order.
 var swapModules = []string{"zsmalloc", "lzo", "lzo-rle", "zram"}
 
-// load loads kernel modules that the guest's files have.
+// load loads kernel modules that are among the guest's files.
 func (t *T) loadModules(names []string) {
 	for _, name := range names {
 		f, err := os.Open("/modules/" + name + ".ko")
@@ -85,7 +85,7 @@ func (t *T) loadModules(names []string) {
 	}
 }
 
-// swapOn has a GiB of swap in compressed memory until the test's end.
+// swapOn enables a GiB of swap in compressed memory until the test's end.
 func (t *T) swapOn() {
 	t.loadModules(swapModules)
 	t.Must(write("/sys/block/zram0/disksize", "1G"))
@@ -121,9 +121,9 @@ func stalled(dir string) (total int64) {
 	return total
 }
 
-// takeCold has a batch job that uses an eighth of what it holds. What it does not use is taken back step by step, and it goes on; when it needs
+// reclaimCold runs a batch job that uses an eighth of its memory. The rest is reclaimed step by step, and the job continues; when it needs
 // all of it again, it is left alone. A tick that asks for memory asks once, however often it comes.
-func takeCold(t *T) {
+func reclaimCold(t *T) {
 	t.swapOn()
 	t.group("/cold", "cpuset", "cpu", "memory", "pids")
 	job := t.group("/cold/job")
@@ -162,14 +162,14 @@ func takeCold(t *T) {
 	const wants = 10 // steps, of some 5 MiB each
 	if !within(func() bool { look(); return steps >= wants }) {
 		last := p.last()
-		t.Fatalf("%d steps; the last tick's reasons: %q; the tools said: %s", steps, last.Advice.Reasons, p.said())
+		t.Fatalf("%d steps; the last tick's reasons: %q; the tools logged: %s", steps, last.Advice.Reasons, p.logs())
 	}
 	span := uptime() - at
 	share := float64(stalled(job)-waited) / float64(span.Microseconds())
-	t.Logf("in %s: %d steps took %d MiB; it held %d MiB and holds %d; available were %d MiB and are %d; it waited for memory %.3f %% of the time; zram's mm_stat: %s",
+	t.Logf("in %s: %d steps reclaimed %d MiB; it held %d MiB and holds %d; available were %d MiB and are %d; it waited for memory %.3f %% of the time; zram's mm_stat: %s",
 		span.Round(time.Second), steps, taken>>20, before, current(job), available, meminfo("MemAvailable"), 100*share, read("/sys/block/zram0/mm_stat"))
 	if now := current(job); taken < 20<<20 || now > before-20 || !l.alive() {
-		t.Errorf("%d bytes were taken, it holds %d MiB of %d, alive %t", taken, now, before, l.alive())
+		t.Errorf("%d bytes were reclaimed, it holds %d MiB of %d, alive %t", taken, now, before, l.alive())
 	}
 	t.leftAlone(p, l)
 	look()
@@ -178,7 +178,7 @@ func takeCold(t *T) {
 	t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-cold")
 }
 
-// leftAlone has the job use all that it holds: then nothing is asked for in the ticks of longer than two steps.
+// leftAlone lets the job use all that it holds: then advise asks for nothing in the ticks of more than two steps.
 func (t *T) leftAlone(p *pipe, l *load) {
 	t.Must(l.Process.Signal(unix.SIGUSR1))
 	held := t.await(p, "a pod that is left alone", func(x *tick.Tick) bool {
@@ -188,18 +188,18 @@ func (t *T) leftAlone(p *pipe, l *load) {
 	p.mu.Lock()
 	from := len(p.ticks)
 	p.mu.Unlock()
-	const steps = 15 * time.Second // two and more, in which nothing may be asked for
+	const steps = 15 * time.Second // two and more, in which advise must ask for nothing
 	t.await(p, "ticks of two steps", func(x *tick.Tick) bool { return x.Time.Sub(held.Time) >= steps })
 	p.mu.Lock()
 	for _, x := range p.ticks[from:] {
 		if x.Advice != nil && x.Advice.MemoryReclaim != nil {
-			t.Errorf("it is left alone, and %+v is asked for", x.Advice.MemoryReclaim)
+			t.Errorf("it must be left alone, but advice asks for %+v", x.Advice.MemoryReclaim)
 		}
 	}
 	p.mu.Unlock()
 }
 
-// repeatCold gives a tick that has been acted on to isolate again, twice, and a made-up one of now, twice: that one is done once.
+// repeatCold sends isolate a tick that has been acted on again, twice, and a made-up current one, twice: that one is acted on once.
 func (t *T) repeatCold(job string, asked *tick.Tick) {
 	line := func(x *tick.Tick) string {
 		text, err := tick.Marshal(tick.Tick{V: x.V, Node: x.Node, Time: x.Time, Advice: &tick.Advice{Policy: x.Advice.Policy, MemoryReclaim: x.Advice.MemoryReclaim}})
@@ -245,7 +245,7 @@ func (t *T) repeatCold(job string, asked *tick.Tick) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if done != 1 {
-		t.Errorf("a tick that came 20 times was done %d times; it held %d MiB, and holds %d", done, use, current(job))
+		t.Errorf("a tick that came 20 times was acted on %d times; it held %d MiB, and holds %d", done, use, current(job))
 	}
 	t.Must(in.Close())
 	t.Must(p.Wait())

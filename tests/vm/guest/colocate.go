@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// share is what a service and a batch job had over a span of the guest's clock, in CPUs, and the part of the span in which a thread
+// share is the CPU of a service and of a batch job over a span of the guest's clock, in CPUs, and the part of the span in which a thread
 // of the service waited for a CPU (cpu.pressure).
 type share struct{ service, batch, waited float64 }
 
@@ -29,14 +29,14 @@ func shares(service, batch string) share {
 func waitedMicros(dir string) (total int64) {
 	some, _, _ := strings.Cut(read(dir+"/cpu.pressure"), "\n")
 	_, text, _ := strings.Cut(some, "total=")
-	_, _ = fmt.Sscan(text, &total) // an unreadable one is 0, and the test says so: the service waits while nothing keeps batch from it
+	_, _ = fmt.Sscan(text, &total) // an unreadable one is 0, and the test shows it: the service's wait is too short
 	return total
 }
 
-// colocate has a service that is busy half of the time on all CPUs beside a batch job that is always busy, in a cgroup below one of its
-// own. By a line of shell and by each policy the service waits less than beside the unmanaged job or, where its pool has fewer CPUs than
+// colocate runs a service that is busy half of the time on all CPUs beside a batch job that is always busy, in a cgroup below one of its
+// own. With a line of shell and with each policy the service waits less than beside the unmanaged job or, if its pool has fewer CPUs than
 // it has threads, gets more CPU; and batch runs.
-// Emulated CPUs say nothing of latency.
+// Emulated CPUs have no meaningful latency.
 func colocate(t *T) {
 	t.group("/colo", "cpuset", "cpu", "memory", "pids")
 	web := t.group("/colo/web")
@@ -45,7 +45,7 @@ func colocate(t *T) {
 	rules := t.classify("  - {cgroup: /colo/web, class: shared}\n  - {cgroup: /colo/grid/*, class: reclaimed}\n")
 	t.startLoad(web, "spin", "-duty", "50", "8")
 	t.startLoad(job, "spin", "16")
-	time.Sleep(time.Second) // both are on their way
+	time.Sleep(time.Second) // both have started
 	unmanaged := shares(web, job)
 	t.Logf("unmanaged: %s", unmanaged)
 	better := func(way string) {

@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// writeIOMax has limits of each disk in force as advised, and gives back what there was. A guest without a disk is told so, and nothing is
-// written.
+// writeIOMax applies limits of each disk as advised, and restores the former ones. Without a disk the test logs that, and writes
+// nothing.
 func writeIOMax(t *T) {
 	t.group("/write", "cpuset", "cpu", "memory", "pids", "io")
 	dir := t.group("/write/a")
@@ -45,7 +45,7 @@ func writeIOMax(t *T) {
 	t.restore("io-max", before)
 }
 
-// writeIOCost has a disk without a device shared by costs as advised, batch's weight beside it, and gives back what there was.
+// writeIOCost shares a disk without a device by costs as advised, with batch's weight beside it, and restores the former values.
 func writeIOCost(t *T) {
 	t.loadModules([]string{"configfs", "null_blk"})
 	device := read("/sys/block/nullb0/dev")

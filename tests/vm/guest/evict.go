@@ -8,14 +8,14 @@ import (
 	"polder/lib/tick"
 )
 
-// Requests far over what 8 CPUs can offer, so that the rule of reclaimed overcommitment has a victim at the first tick.
+// Requests far above the offer of 8 CPUs, so that the rule of reclaimed overcommitment has a victim at the first tick.
 const evictRules = `
   - {cgroup: /job/*, class: reclaimed, namespace: batch, requests: {reclaimedMilliCPU: 90000}}
 `
 
 const evictState = "/run/evict.json"
 
-// evictPipe runs the pipe until the pod's eviction has come to an end.
+// evictPipe runs the pipe until the pod's eviction has ended.
 func (t *T) evictPipe(flags string) *tick.Tick {
 	t.Cleanup(func() { os.Remove(evictState) })
 	p := t.startPipe("collect --interval 1s --classify "+t.classify(evictRules), "advise",
@@ -29,7 +29,7 @@ func (t *T) evictPipe(flags string) *tick.Tick {
 	return tk
 }
 
-// useCPU lets time pass in which a process could have used so much CPU time: one of another cgroup uses it.
+// useCPU waits until a process could have used so much CPU time: one of another cgroup uses it.
 func (t *T) useCPU(want time.Duration) {
 	dir := t.group("/beside")
 	l := t.startLoad(dir, "spin", "1")
@@ -52,8 +52,8 @@ func evictFreeze(t *T) {
 	if used := usageMicros(dir) - before; used > 1000 {
 		t.Errorf("a frozen cgroup used %d us in a second", used)
 	}
-	_, said := t.tool(0, "", "evict --thaw --state "+evictState)
-	t.Logf("thaw: %s", said)
+	_, stderr := t.tool(0, "", "evict --thaw --state "+evictState)
+	t.Logf("thaw: %s", stderr)
 	if !within(func() bool {
 		return strings.Contains(read(dir+"/cgroup.events"), "frozen 0") && usageMicros(dir) > before+100000
 	}) {
@@ -61,23 +61,23 @@ func evictFreeze(t *T) {
 	}
 }
 
-// evictKill ends a pod of two cgroups: one process that goes when it is asked, and one that has to be made to.
+// evictKill ends a pod of two cgroups: one process that ends on SIGTERM, and one that needs SIGKILL.
 func evictKill(t *T) {
 	t.group("/job", "cpuset", "cpu", "memory", "pids")
 	dir := t.group("/job/spark")
 	deaf := t.startLoad(t.group("/job/spark/deaf"), "spin", "-deaf", "1")
 	good := t.startLoad(t.group("/job/spark/good"), "spin", "1")
 	bystander := t.startLoad(t.group("/bystander"), "spin", "1")
-	// Long enough for the one that listens to end on a host that has other work.
+	// Long enough for the process that handles SIGTERM to end on a busy host.
 	t.evictPipe("--action kill --reclaimed-grace-period 8s")
 	if deaf.alive() || good.alive() || !strings.Contains(read(dir+"/cgroup.events"), "populated 0") {
 		t.Errorf("still there: deaf %v, good %v, %s", deaf.alive(), good.alive(), read(dir+"/cgroup.events"))
 	}
 	if how := good.ProcessState.String(); !strings.Contains(how, "terminated") {
-		t.Errorf("the one that listens ended by %s, want by SIGTERM", how)
+		t.Errorf("the process that handles SIGTERM ended by %s", how)
 	}
 	if how := deaf.ProcessState.String(); !strings.Contains(how, "killed") {
-		t.Errorf("the one that does not ended by %s, want by SIGKILL", how)
+		t.Errorf("the process that ignores SIGTERM ended by %s, want SIGKILL", how)
 	}
 	if !bystander.alive() {
 		t.Errorf("a process of another cgroup has ended too")

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// faults is what only a machine of one's own can be put through.
+// faults are tests that change the whole machine.
 var faults = suite{
 	name: "faults", doc: "CPUs that go and come back, and a clock that is set",
 	mount: mountV2,
@@ -23,10 +23,10 @@ var faults = suite{
 	},
 }
 
-// anyAge has isolate and evict act on ticks that were long under way: on a host with other work a tick is, and what it says still holds.
+// anyAge makes isolate and evict act on ticks of any age: on a busy host a tick takes long to arrive, and is still valid.
 const anyAge = "--max-age 10m"
 
-// node starts a service of one busy thread, batch work of two, and the whole pipe over them.
+// node starts a service of one busy thread, batch work of two, and the whole pipe for them.
 func (t *T) node(advise string) (*pipe, string) {
 	t.group("/polder", "cpuset", "cpu", "memory", "pids")
 	service, batch := t.group("/polder/service"), t.group("/polder/batch")
@@ -54,14 +54,14 @@ func pools(tk *tick.Tick) (share, reclaim, online string) {
 	return share, reclaim, tk.Sample.Topology.CPUs
 }
 
-// settled says that isolate had nothing to write and nothing to complain of.
+// settled reports whether isolate had nothing to write and no error.
 func settled(tk *tick.Tick) bool {
 	return tk.Isolation != nil && tk.Isolation.Applied == 0 && len(tk.Isolation.Errors) == 0 && tk.Isolation.Refused == ""
 }
 
-// divided waits until the pools divide just the online CPUs, and the kernel has them so.
+// divided waits until the pools divide exactly the online CPUs, and the kernel's sets agree.
 func (t *T) divided(p *pipe, want string) {
-	// The kernel takes a CPU from all sets in a work of its own, and a later tick may move the pools: all are read until they agree.
+	// The kernel removes a CPU from all sets asynchronously, and a later tick may move the pools: the test reads all until they agree.
 	tk := t.await(p, "pools over "+want+", nothing left to write, and the kernel's sets the same", func(tk *tick.Tick) bool {
 		share, reclaim, online := pools(tk)
 		return online == want && share != "" && reclaim != "" && settled(tk) &&
@@ -98,7 +98,7 @@ func hotplug(t *T) {
 }
 
 // hotplugSmall takes a CPU from a machine of 8, which makes it too small for pools: both sides get all CPUs, and the batch
-// work a quota, where it was asked for, beside the idle class that it has all the time; and back.
+// work a quota, where the flag asks for it, beside the idle class that it always has; and back.
 func hotplugSmall(t *T) {
 	p, journal := t.node("--hold 2s --limit quota")
 	t.divided(p, "0-7")
@@ -119,7 +119,7 @@ func hotplugSmall(t *T) {
 	t.tool(0, "", "isolate --restore --if-exists --journal "+journal)
 }
 
-// clock sets the guest's clock an hour ahead and two back. Ticks go on and are acted on, whatever their time; a service
+// clock sets the guest's clock an hour ahead and two back. Ticks continue and are acted on, whatever their time; a service
 // that gets busy then gets its CPUs.
 func clock(t *T) {
 	p, journal := t.node("--pool-min-cpus 4 --reserve-cpu 1 --floor-cpu 2 --hold 2s")

@@ -2,7 +2,7 @@ package main
 
 import "os/exec"
 
-// newFiles is a benchmark: what collect's files of disks and of memory's events cost on version 2.
+// newFiles is a benchmark: the cost of collect's files of disks and of memory's events on version 2.
 var newFiles = suite{
 	name:  "files",
 	doc:   "what it costs to read io.stat, io.pressure and memory.events of 500 pods",

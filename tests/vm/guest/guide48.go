@@ -9,7 +9,7 @@ import (
 )
 
 // guide48 is the guide's walk-through on its own machine: the offer and the pools of an idle node, of a service with a
-// load of 1 and with a load of 3, and everything as before at the end.
+// load of 1 and with a load of 3, and the first state again at the end.
 var guide48 = suite{
 	name: "guide48", doc: "the guide's numbers on 48 CPUs",
 	mount: mountV2,
@@ -35,13 +35,13 @@ func checkGuideMachine(t *T) {
 	t.Logf("kernel %s, 24 cores, siblings i and i+24", read("/proc/sys/kernel/osrelease"))
 }
 
-// A service that says it needs one CPU, and batch work that asks for eight reclaimed ones.
+// A service that requests one CPU, and batch work that requests eight reclaimed ones.
 const guideRules = `
   - {cgroup: /polder/service, class: shared, namespace: shop, name: web, requests: {milliCPU: 1000, memoryBytes: 1Gi}}
   - {cgroup: /polder/batch, class: reclaimed, namespace: batch, name: spark, requests: {reclaimedMilliCPU: 8000}}
 `
 
-// guideStep is a state of the node and what must come of it.
+// guideStep is a state of the node and its expected result.
 type guideStep struct {
 	name                 string
 	busy                 int // threads in the service that are started for this step
@@ -51,7 +51,7 @@ type guideStep struct {
 }
 
 // The steps' sets are the guide's own. With a reserve of 4 CPUs, a load of 1 to 2 makes a pool of 6, and one of 3 to 4
-// makes one of 8: what the test's own measuring adds does not matter.
+// makes one of 8: the load of the test itself does not matter.
 var guideSteps = []guideStep{
 	{name: "load 1", busy: 1, milliCPU: 42000, share: "11,22-23,35,46-47", reclaim: "0-10,12-21,24-34,36-45", usageFrom: 900, usageUpTo: 1900},
 	{name: "load 3", busy: 2, milliCPU: 40000, share: "10-11,22-23,34-35,46-47", reclaim: "0-9,12-21,24-33,36-45", usageFrom: 2700, usageUpTo: 3900},
@@ -90,9 +90,9 @@ func walkGuide(t *T) {
 	t.await(p, "nothing left to write, and the metrics of 40 CPUs", func(tk *tick.Tick) bool {
 		return settled(tk) && tk.Isolation.Unchanged == 3 && strings.Contains(read(guideMetrics), " 40\n")
 	})
-	t.sayGuideMetrics()
+	t.logGuideMetrics()
 	t.stop(p)
-	t.Logf("%d ticks; the tools said: %s", len(p.ticks), p.said())
+	t.Logf("%d ticks; the tools logged: %s", len(p.ticks), p.logs())
 	t.checkGuideRestore(atFirst, web, spark)
 }
 
@@ -129,7 +129,7 @@ func (t *T) checkGuideStep(p *pipe, step guideStep, web, spark *load) {
 	}
 }
 
-func (t *T) sayGuideMetrics() {
+func (t *T) logGuideMetrics() {
 	for line := range strings.Lines(read(guideMetrics)) {
 		if strings.HasPrefix(line, "polder_reclaimed_cpu") {
 			t.Logf("metrics: %s", strings.TrimSpace(line))
@@ -137,12 +137,12 @@ func (t *T) sayGuideMetrics() {
 	}
 }
 
-// checkGuideRestore has everything put back. The service's cgroup came while the pipe ran: it must be as one that nobody
-// ever touched. While there are processes the kernel takes no empty list, and one that is as wide stands for it; once
-// they are gone all is bit for bit as at first.
+// checkGuideRestore restores everything. The service's cgroup was created while the pipe ran: it must be like one that
+// was never changed. While there are processes the kernel accepts no empty list, and one that is as wide stands for it; once
+// they have ended all values are bit for bit as at first.
 func (t *T) checkGuideRestore(atFirst map[string]string, loads ...*load) {
-	_, said := t.tool(0, "", "isolate --restore --if-exists --journal "+guideJournal)
-	t.Logf("restore: %s", said)
+	_, stderr := t.tool(0, "", "isolate --restore --if-exists --journal "+guideJournal)
+	t.Logf("restore: %s", stderr)
 	for _, l := range loads {
 		if allowed := threadStatus(l.busiest(), "Cpus_allowed_list"); allowed != "0-47" {
 			t.Errorf("after the restore thread %d may run on %s, want all CPUs", l.Process.Pid, allowed)
@@ -156,8 +156,8 @@ func (t *T) checkGuideRestore(atFirst map[string]string, loads ...*load) {
 			t.Fatalf("%s still holds processes", dir)
 		}
 	}
-	_, said = t.tool(0, "", "isolate --restore --if-exists --journal "+guideJournal)
-	t.Logf("restore without processes: %s", said)
+	_, stderr = t.tool(0, "", "isolate --restore --if-exists --journal "+guideJournal)
+	t.Logf("restore without processes: %s", stderr)
 	after, err := values(v2 + "/polder")
 	t.Must(err)
 	for path, value := range atFirst {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spin keeps threads busy until it is killed: "spin [-duty PERCENT] [-deaf] THREADS". They begin to run at a line on
+// spin keeps threads busy until it is killed: "spin [-duty PERCENT] [-deaf] THREADS". They start at a line on
 // standard input, so that their cgroup is the right one from the first instant on.
 func spin(args []string) error {
 	set := flag.NewFlagSet("spin", flag.ContinueOnError)
@@ -44,7 +44,7 @@ func spin(args []string) error {
 		go func() {
 			runtime.LockOSThread()
 			ready.Done()
-			for pause := (unix.Timespec{Nsec: 5e6}); !begin.Load(); { // none takes the CPU before all are there
+			for pause := (unix.Timespec{Nsec: 5e6}); !begin.Load(); { // none uses the CPU before all are there
 				_ = unix.Nanosleep(&pause, nil)
 			}
 			spinThread(*duty)
@@ -139,8 +139,8 @@ func (l *load) alive() bool {
 	}
 }
 
-// busiest is the thread of the process that has used the most CPU time, once one has used some; the first one aside: that one is the
-// process to whoever looks for it by number.
+// busiest is the thread of the process that has used the most CPU time, once one has used some; except the first one, whose ID is the
+// process's.
 func (l *load) busiest() (tid string) {
 	const some = 500 * time.Millisecond // before the busy threads have it, those of the Go runtime itself have far less
 	dir := fmt.Sprintf("/proc/%d/task", l.Process.Pid)

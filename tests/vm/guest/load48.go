@@ -8,7 +8,7 @@ import (
 )
 
 // load48 is the guide's load test: 50 threads are more than the shared pool's 44 CPUs, which taints the node; 100 are
-// more than 1.8 times as many, which costs the pod its place. A quota of 2 CPUs keeps them from running all at once: the
+// more than 1.8 times as many, which evicts the pod. A quota of 2 CPUs keeps them from running all at once: the
 // load counts threads that want to run, and 48 busy CPUs would leave the few real ones under them no time for the tools.
 var load48 = suite{
 	name: "load48", doc: "the load eviction's thresholds on 48 CPUs, by real threads",
@@ -40,7 +40,7 @@ func (t *T) loadEviction(threads int, hard bool) {
 	if !within(func() bool { return runnable(service) >= threads }) {
 		t.Fatalf("%d of %d threads run", runnable(service), threads)
 	}
-	// The ring is filled in half a minute instead of five.
+	// The sample window is filled in half a minute instead of five.
 	p := t.startPipe(
 		"collect --interval 2s --classify "+t.classify(guideRules), "advise", "isolate "+anyAge+" --journal /run/journal-"+t.name,
 		"evict "+anyAge+" --load-sync-period 3s --load-metric-ring-size 5 --load-threshold-met-percentage 0.8")
@@ -56,9 +56,9 @@ func (t *T) loadEviction(threads int, hard bool) {
 	for _, e := range tk.Eviction.Evictions {
 		t.Logf("%s %s/%s: %s", e.State, e.Namespace, e.Name, e.Message)
 	}
-	goes := slices.ContainsFunc(tk.Eviction.Evictions, func(e tick.PodEviction) bool { return e.Scope == loadScope && e.Name == "web" })
-	if goes != hard {
-		t.Errorf("%d threads: web goes is %v, want %v", threads, goes, hard)
+	evicted := slices.ContainsFunc(tk.Eviction.Evictions, func(e tick.PodEviction) bool { return e.Scope == loadScope && e.Name == "web" })
+	if evicted != hard {
+		t.Errorf("%d threads: web is evicted: %v, want %v", threads, evicted, hard)
 	}
 	if taint := tk.Eviction.Taints[0]; !strings.HasSuffix(taint.Key, "/CPUPressure") || taint.Effect != "NoSchedule" {
 		t.Errorf("taint %+v", taint)

@@ -1,6 +1,6 @@
-// Command guest is what runs in the virtual machines: as /init it mounts what is needed, runs the suites of tests that the
-// kernel's command line names in a process of their own, and powers the machine off. Called by another first argument it is
-// a load: busy threads or eaten memory.
+// Command guest runs in the virtual machines: as /init it mounts the file systems, runs the suites of tests that the
+// kernel's command line names in their own process, and powers the machine off. With another first argument it is
+// a load: busy threads or used memory.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 // packaged is the machine with systemd on which Polder is installed by its .deb, and removed.
 var packaged = suite{
 	name: "package", doc: "the .deb on Debian: installed, started, looked at, removed",
-	mount: func() error { return nil }, // systemd has
+	mount: func() error { return nil }, // systemd has mounted them
 	tests: []test{
 		{"installed", packageInstalled},
 		{"started", packageStarted},
@@ -31,7 +31,7 @@ func (t *T) run(words ...string) string {
 	return out
 }
 
-// packageInstalled installs it: all is there, and nothing runs.
+// packageInstalled installs it: all files exist, and no unit runs.
 func packageInstalled(t *T) {
 	if !within(func() bool {
 		state, _ := run("systemctl", "is-system-running")
@@ -68,11 +68,11 @@ func packageStarted(t *T) {
 	t.flows("after systemctl start polder.target")
 	t.equal("ActiveState", each("ActiveState"), all("active"))
 	if !within(func() bool { return !maps.Equal(atFirst, t.values()) }) {
-		t.Fatalf("nothing of batch.slice has changed: %s", said())
+		t.Fatalf("nothing of batch.slice has changed: %s", unitLogs())
 	}
 }
 
-// screen is what a program draws on a terminal.
+// screen is a program's output on a terminal.
 type screen struct {
 	mu    sync.Mutex
 	drawn bytes.Buffer
@@ -90,13 +90,13 @@ func (s *screen) String() string {
 	return s.drawn.String()
 }
 
-// packageScreen looks at the stream in report's place, as docs/supervisor.md says, on a terminal of its own.
+// packageScreen shows the stream in place of report, as docs/supervisor.md describes, on its own terminal.
 func packageScreen(t *T) {
 	t.run("systemctl", "stop", unit("report"))
 	s := &screen{}
 	report := exec.Command("script", "--quiet", "--command", "stty rows 40 cols 120; exec report --to tty --input fifo:/run/polder/4.fifo", "/dev/null")
 	report.Stdout, report.Stderr = s, s
-	input, err := report.StdinPipe() // its end would be that of the terminal
+	input, err := report.StdinPipe() // its end would be the terminal's
 	t.Must(err)
 	t.Must(report.Start())
 	if !within(func() bool {
@@ -105,13 +105,13 @@ func packageScreen(t *T) {
 		t.Errorf("the screen is %q", s)
 	}
 	t.Send("screen", []byte(s.String()))
-	_ = report.Process.Kill() // its terminal goes with it, and report by SIGHUP
+	_ = report.Process.Kill() // its terminal ends with it, and report by SIGHUP
 	_ = report.Wait()
 	input.Close()
 	if !within(func() bool { out, _ := run("pgrep", "-x", "report"); return out == "" }) {
 		t.Errorf("report runs without its terminal")
 	}
-	// The watch for silence lets be what somebody has stopped.
+	// The watch for silence ignores a tool that was stopped on purpose.
 	pids := each("MainPID")
 	t.run("systemctl", "start", "polder-heartbeat.service")
 	t.equal("processes", each("MainPID"), pids)
@@ -119,7 +119,7 @@ func packageScreen(t *T) {
 	t.flows("after a look at the screen")
 }
 
-// packageUpgraded installs it again: what runs is restarted, and what is held stays held.
+// packageUpgraded installs it again: running units are restarted, and limits stay in force.
 func packageUpgraded(t *T) {
 	before, pids := t.values(), each("MainPID")
 	t.run("dpkg", "--install", debFile)
@@ -131,11 +131,11 @@ func packageUpgraded(t *T) {
 		}
 	}
 	if maps.Equal(atFirst, t.values()) {
-		t.Errorf("batch.slice has what it had before Polder; want it held as %v", before)
+		t.Errorf("batch.slice has what it had before Polder; want its limits to stay %v", before)
 	}
 }
 
-// packageRemoved removes it while it runs: the cgroups are as they were, and no program is left.
+// packageRemoved removes it while it runs: the cgroups are restored, and no program is left.
 func packageRemoved(t *T) {
 	t.Logf("%s", t.run("dpkg", "--remove", "polder"))
 	t.same(atFirst, t.values())
@@ -153,16 +153,16 @@ func packageRemoved(t *T) {
 		}
 	}
 	if _, err := os.Stat("/etc/polder/polder.env"); err != nil {
-		t.Errorf("the configuration has gone without --purge: %v", err)
+		t.Errorf("the configuration was removed without --purge: %v", err)
 	}
 }
 
-// packagePurged takes away configuration, states and group.
+// packagePurged removes configuration, states and group.
 func packagePurged(t *T) {
 	t.Logf("%s", t.run("dpkg", "--purge", "polder"))
 	left := t.run("find", "/", "-xdev", "(", "-path", "/proc", "-o", "-path", "/sys", ")", "-prune", "-o", "-name", "*polder*", "-print")
 	for line := range strings.SplitSeq(left, "\n") {
-		// The package itself, the test's own settings, and what systemd keeps of a cgroup or a run.
+		// The package itself, the test's own settings, and systemd's files of a cgroup or a run.
 		if line != "" && line != debFile && !strings.HasPrefix(line, "/etc/systemd/system/") && !strings.HasPrefix(line, "/run/") && !strings.HasPrefix(line, "/var/log/") {
 			t.Errorf("left behind: %s", line)
 		}

@@ -19,14 +19,14 @@ func event(dir, name string) int {
 	return -1
 }
 
-// current is what a cgroup has in use, in MiB.
+// current is a cgroup's memory usage, in MiB.
 func current(dir string) int {
 	var n int
-	_, _ = fmt.Sscan(read(dir+"/memory.current"), &n) // 0 where there is none
+	_, _ = fmt.Sscan(read(dir+"/memory.current"), &n) // 0 if there is none
 	return n >> 20
 }
 
-// writeMemoryHigh has a process that wants more than memory.high: it is held up, not ended, and goes on without the limit.
+// writeMemoryHigh runs a process that wants more than memory.high: it is throttled, not ended, and continues without the limit.
 func writeMemoryHigh(t *T) {
 	t.group("/write", "cpuset", "cpu", "memory", "pids")
 	dir := t.group("/write/a")
@@ -44,7 +44,7 @@ func writeMemoryHigh(t *T) {
 	used := current(dir)
 	t.Logf("%d of %d MiB in use under memory.high of 32 MiB, %d times over it", used, wants, event(dir, "high"))
 	if used >= wants {
-		t.Errorf("%d MiB in use; want the process held up before it has %d", used, wants)
+		t.Errorf("%d MiB in use; want the process throttled before it has %d", used, wants)
 	}
 	if killed := event(dir, "oom_kill"); killed != 0 || !l.alive() {
 		t.Errorf("%d killed, alive %t; want the process alive", killed, l.alive())
@@ -55,7 +55,7 @@ func writeMemoryHigh(t *T) {
 	}
 }
 
-// writeMemoryMax has a process that wants more than memory.max: it is killed, and the one beside it is not.
+// writeMemoryMax runs a process that wants more than memory.max: it is killed, and the one beside it is not.
 func writeMemoryMax(t *T) {
 	t.group("/write", "cpuset", "cpu", "memory", "pids")
 	dir, beside := t.group("/write/a"), t.group("/write/b")
@@ -70,8 +70,8 @@ func writeMemoryMax(t *T) {
 	}
 }
 
-// writeIOWeight reads back what was written where the kernel offers the weight; where the controller is not handed down,
-// isolate says so.
+// writeIOWeight reads back what was written where the kernel has the file; where the controller is not delegated,
+// isolate reports it.
 func writeIOWeight(t *T) {
 	t.group("/write", "cpuset", "cpu", "memory", "pids", "io")
 	dir := t.group("/write/a")

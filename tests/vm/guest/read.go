@@ -16,7 +16,7 @@ const readRules = `
   - {cgroup: /read, class: none}
 `
 
-// sample runs collect until it has rates and, where asked for, loads (which take 5 s), and returns the last tick.
+// sample runs collect until it has rates and, if asked for, loads (which take 5 s), and returns the last tick.
 func (t *T) sample(ticks int) *tick.Tick {
 	out, _ := t.tool(0, "", "collect --interval 1s --count "+itoa(ticks)+" --classify "+t.classify(readRules))
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -62,7 +62,7 @@ func readMachine(t *T) {
 	t.Logf("kernel %s, controllers %s", read("/proc/sys/kernel/osrelease"), read(v2+"/cgroup.controllers"))
 }
 
-// value is a number of a pod with a single container; -1 where it is missing.
+// value is a number of a pod with a single container; -1 if it is missing.
 type value func(*tick.Pod) float64
 
 func usage(p *tick.Pod) float64     { return number(p.UsageMilliCPU) }
@@ -70,7 +70,7 @@ func threads(p *tick.Pod) float64   { return number(p.Containers[0].Threads) }
 func load1(p *tick.Pod) float64     { return number(p.Containers[0].Load1) }
 func throttled(p *tick.Pod) float64 { return number(p.Containers[0].ThrottledPercent) }
 
-// inRange wants a number of a cgroup's pod in a range; what it lacks of that is for people.
+// inRange checks that a number of a cgroup's pod is in a range; the result is what is lacking, in readable form.
 func inRange(cgroup, name string, v value, from, to float64) func(*tick.Tick) (lacks string) {
 	return func(tk *tick.Tick) string {
 		p := pod(tk, cgroup)
@@ -84,8 +84,8 @@ func inRange(cgroup, name string, v value, from, to float64) func(*tick.Tick) (l
 	}
 }
 
-// awaitSample runs collect until a sample is as wanted in all ways at once, and returns it. What a load uses in a second is what
-// the host gives the guest: a single second tells little.
+// awaitSample runs collect until a sample meets all conditions at once, and returns it. A load's usage in a second is what
+// the host gives the guest: a single second means little.
 func (t *T) awaitSample(what string, wanted ...func(*tick.Tick) string) *tick.Tick {
 	p := t.startPipe("collect --interval 1s --classify " + t.classify(readRules))
 	lacks := "no sample"
@@ -119,7 +119,7 @@ func readUsage(t *T) {
 	t.awaitSample("a busy thread's use", inRange("/read/busy", "usageMilliCPU", usage, 850, 1250))
 }
 
-// readCpusetOfItsOwn hands the cpuset controller down while collect runs, and takes it back: the list is that in force at any time.
+// readCpusetOfItsOwn delegates the cpuset controller while collect runs, and withdraws it: the list is always the effective one.
 func readCpusetOfItsOwn(t *T) {
 	above := t.group("/read")
 	dir := t.group("/read/a")
@@ -217,14 +217,14 @@ func readCPUSet(t *T) {
 			t.Errorf("%s: cpusetCPUs %q, want %q", cgroup, c.CPUSetCPUs, want)
 		}
 	}
-	// One whose parent does not hand the controller down has the parent's.
+	// Without a delegated controller a cgroup has its parent's.
 	t.group("/read/narrow/inner/deep")
 	if _, c := t.thePod(t.sample(1), "/read/narrow/inner/deep"); c.CPUSetCPUs != "2-3,6" {
 		t.Errorf("without the controller: cpusetCPUs %q, want the parent's", c.CPUSetCPUs)
 	}
 }
 
-// readDelegation has a cgroup with no controller at all: what is there is read, what is not is absent, and that is no
+// readDelegation has a cgroup with no controller at all: existing files are read, the others' values are absent, and that is no
 // failure.
 func readDelegation(t *T) {
 	t.group("/read")

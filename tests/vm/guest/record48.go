@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// record48 records what collect sees of a node with two services and two batch jobs, of which one service gets busy half
-// way. Nothing isolates them: what would be done is for those to show who replay it.
+// record48 records collect's output on a node with two services and two batch jobs, of which one service gets busy half
+// way. No tool isolates them: a replay shows what would be done.
 var record48 = suite{
 	name: "record48", doc: "a recording of a 48-CPU node",
 	mount: mountV2,
@@ -31,7 +31,7 @@ const recordRules = `
   - {cgroup: /batch/spark-2, class: reclaimed, namespace: batch, name: spark-2, requests: {reclaimedMilliCPU: 4000, reclaimedMemoryBytes: 2Gi}}
 `
 
-// residents run all the time; those that eat memory come first and have eaten when the others begin.
+// residents run all the time; those that use memory start first and have it when the others start.
 var residents = []struct {
 	cgroup string
 	args   []string
@@ -82,7 +82,7 @@ func (t *T) awaitMemory(dir, mib string) {
 	}
 }
 
-// recordTicks returns collect's lines as they came. Its first ones, which have no rates or no load yet, are left out.
+// recordTicks returns collect's lines unchanged. Its first ones, which have no rates or no load yet, are left out.
 func (t *T) recordTicks() []byte {
 	const first = 7
 	command := exec.Command("collect", "--interval", "1s", "--count", strconv.Itoa(first+recordedTicks-1), "--classify", t.classify(recordRules))

@@ -16,7 +16,7 @@ import (
 	"polder/tests/vm/wire"
 )
 
-// redisDisk is a benchmark: a real service that has each write on the disk before it answers, beside a real job that fills the same file
+// redisDisk is a benchmark: a real service that commits each write before it responds, beside a real job that fills the same file
 // system.
 var redisDisk = suite{
 	name:  "redis",
@@ -27,14 +27,14 @@ var redisDisk = suite{
 
 const (
 	redisAddress = "127.0.0.1:6379"
-	// redisRate is how many writes the client asks for in a second.
+	// redisRate is the client's number of writes a second.
 	redisRate = 30
-	// diskWarm is how long a way has before it is measured: the guard takes a step each 5 s, and io.cost needs its time to slow a disk down.
+	// diskWarm is how long a policy runs before it is measured: the guard takes a step each 5 s, and io.cost needs time to slow a disk down.
 	diskWarm = 40 * time.Second
 	diskSpan = 30 * time.Second
 )
 
-// diskWay is one of keeping the job from the service's disk: a policy with its flags, and the key that isolate has to write for it.
+// diskWay is one way to protect the service's disk from the job: a policy with its flags, and the key that isolate has to write for it.
 type diskWay struct{ name, flags, key string }
 
 const costOfDisk = "--disk-cost vda=wpct:90,wlat:20000,min:1,max:100"
@@ -80,7 +80,7 @@ func shareRedisDisk(t *T) {
 		p := t.startPipe("collect --interval 1s --classify "+rules, "advise "+way.flags, "isolate --journal /run/journal-redis")
 		add(way.name, diskWarm)
 		if !p.wrote(way.key) {
-			t.Errorf("%s: isolate has not written %s; the tools said: %s", way.name, way.key, p.said())
+			t.Errorf("%s: isolate has not written %s; the tools logged: %s", way.name, way.key, p.logs())
 		}
 		t.stop(p)
 		t.tool(0, "", "isolate --restore --journal /run/journal-redis")
@@ -93,7 +93,7 @@ func shareRedisDisk(t *T) {
 	t.Send(wire.DiskFile, data)
 }
 
-// startProgram starts a command of a shell in a cgroup. It ends with the cgroup.
+// startProgram starts a shell command in a cgroup. It ends with the cgroup.
 func (t *T) startProgram(cgroup, command string) {
 	cmd := exec.Command("/bin/sh", "-c", "echo $$ >"+cgroup+"/cgroup.procs && exec "+command)
 	cmd.Stderr = os.Stderr
@@ -121,7 +121,7 @@ func ask(span, skip time.Duration) (r wire.DiskRow, err error) {
 	return r, err
 }
 
-// measureDisk is what the service's client feels, and what the job writes meanwhile.
+// measureDisk is the latency of the service's client, and the job's writes meanwhile.
 func (t *T) measureDisk(way, job string, warm time.Duration) wire.DiskRow {
 	if _, err := ask(warm, 0); err != nil {
 		t.Fatalf("the client: %v", err)
@@ -138,7 +138,7 @@ func (t *T) measureDisk(way, job string, warm time.Duration) wire.DiskRow {
 	return r
 }
 
-// written are the bytes that a cgroup has written to disks.
+// written is the number of bytes that a cgroup has written to disks.
 func written(dir string) (bytes float64) {
 	for word := range strings.FieldsSeq(read(dir + "/io.stat")) {
 		var n float64

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// wedged and crashing try the harness: a guest that hangs, and one whose kernel panics.
+// wedged and crashing test the harness: a guest that hangs, and one whose kernel panics.
 var (
 	wedged = suite{
 		name: "wedged", doc: "hangs",

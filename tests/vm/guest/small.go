@@ -38,8 +38,8 @@ var basics = suite{
 	},
 }
 
-// version1 and hybrid, which comes after it in the same guest, are the older ways of mounting; where a controller is decides, not what
-// else is mounted.
+// version1 and hybrid, which comes after it in the same guest, are the older ways of mounting; a controller's hierarchy decides, not the
+// other mounts.
 var (
 	version1 = suite{name: "v1", doc: "cgroup v1", mount: mountV1, tests: []test{{"v1", olderMounts}}}
 	hybrid   = suite{
@@ -91,8 +91,8 @@ func olderMounts(t *T) {
 		t.Errorf("a busy thread may run on %s, want 5", allowed)
 	}
 	t.olderFreeze(l)
-	_, said := t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-older")
-	t.Logf("restore: %s", said)
+	_, stderr := t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-older")
+	t.Logf("restore: %s", stderr)
 	after, err := values(v2)
 	t.Must(err)
 	t.same(before, after)

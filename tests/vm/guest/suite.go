@@ -18,7 +18,7 @@ import (
 // suite is a list of tests that run one after the other in one guest.
 type suite struct {
 	name, doc string
-	// mount mounts the cgroup hierarchies; mountsMore says that it adds to what an earlier suite of the same guest mounted.
+	// mount mounts the cgroup hierarchies; mountsMore is true if it adds to the mounts of an earlier suite of the same guest.
 	mount      func() error
 	mountsMore bool
 	tests      []test
@@ -32,12 +32,12 @@ type test struct {
 var suites = []suite{guide48, load48, basics, cold, sharedDisks, redisDisk, newFiles, version1, hybrid, faults, systemd, packaged, record48, wedged, crashing}
 
 const (
-	// patience is how long a test waits for what has to come. It comes at once or in some seconds; a guest whose host has other work to
-	// do is slower, and so are all its clocks' users. Nothing waits for so long where all is well.
+	// patience is how long a test waits for an expected event. It comes at once or in some seconds; with a busy host the guest
+	// is slower, and so are all users of its clocks. A passing test never waits that long.
 	patience = 10 * time.Minute
 	// testLimit ends a test that none of its own waits ends.
 	testLimit = 30 * time.Minute
-	// aliveEvery is how often the host is told that the guest does not hang.
+	// aliveEvery is how often the guest reports that it does not hang.
 	aliveEvery = 5 * time.Second
 )
 
@@ -91,7 +91,7 @@ func makeRaw(port *os.File) error {
 	return unix.IoctlSetTermios(int(port.Fd()), unix.TCSETS, settings)
 }
 
-// results are what the host will see.
+// results are sent to the host.
 type results struct {
 	mu      sync.Mutex
 	encoder *json.Encoder
@@ -101,17 +101,17 @@ func (r *results) line(l wire.Line) {
 	l.UptimeSeconds = uptime().Seconds()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.encoder.Encode(l) // the port is a file of the host's; when it fails the host misses the line
+	_ = r.encoder.Encode(l) // the port is a file of the host; if it fails the host misses the line
 }
 
-// uptime is the guest's own clock, the one that CPU time is accounted by.
+// uptime is the guest's own clock, which CPU time is accounted by.
 func uptime() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // cannot fail
 	return time.Duration(now.Nano())
 }
 
-// runTest reports false where the test is still running at its time's end.
+// runTest returns false if the test is still running at its time limit.
 func runTest(out *results, test test) bool {
 	t := &T{name: test.name, out: out, state: wire.Pass}
 	out.line(wire.Line{State: wire.Run, Test: test.name})
@@ -132,7 +132,7 @@ func runTest(out *results, test test) bool {
 	}
 }
 
-// T is a test's way to tell what it sees, after testing.T.
+// T reports a test's results, like testing.T.
 type T struct {
 	name     string
 	out      *results
@@ -140,14 +140,14 @@ type T struct {
 	cleanups []func()
 }
 
-func (t *T) say(state, text string) {
+func (t *T) report(state, text string) {
 	t.out.line(wire.Line{State: state, Test: t.name, Text: text})
 }
 
-// Logf says what the test saw.
-func (t *T) Logf(format string, args ...any) { t.say(wire.Log, fmt.Sprintf(format, args...)) }
+// Logf logs an observation.
+func (t *T) Logf(format string, args ...any) { t.report(wire.Log, fmt.Sprintf(format, args...)) }
 
-// Errorf says what is wrong; the test goes on.
+// Errorf reports a failure; the test continues.
 func (t *T) Errorf(format string, args ...any) {
 	t.state = wire.Fail
 	t.Logf("ERROR: "+format, args...)
@@ -166,10 +166,10 @@ func (t *T) Must(err error) {
 	}
 }
 
-// Cleanup has f run at the test's end, the last one first.
+// Cleanup runs f at the test's end, the last one first.
 func (t *T) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
 
-// Send gives the host a file.
+// Send sends the host a file.
 func (t *T) Send(name string, data []byte) {
 	t.out.line(wire.Line{State: wire.File, Test: t.name, Text: name, Data: data})
 }
@@ -186,7 +186,7 @@ func (t *T) recover() {
 	}
 }
 
-// within asks again and again until ok, and reports whether that came in time.
+// within polls until ok, and reports whether that came in time.
 func within(ok func() bool) bool {
 	for deadline := uptime() + patience; ; time.Sleep(50 * time.Millisecond) {
 		if ok() {

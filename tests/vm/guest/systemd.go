@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// systemd is the machine whose process 1 is systemd, with Polder installed as docs/supervisor.md says.
+// systemd is the machine whose process 1 is systemd, with Polder installed as docs/supervisor.md describes.
 var systemd = suite{
 	name: "systemd", doc: "deploy/systemd as Debian boots it",
-	mount: func() error { return nil }, // systemd has
+	mount: func() error { return nil }, // systemd has mounted them
 	tests: []test{
 		{"boots", systemdBoots},
 		{"in force", systemdInForce},
@@ -34,7 +34,7 @@ var tools = []string{"collect", "advise", "isolate", "evict", "report"}
 
 func unit(tool string) string { return "polder-" + tool + ".service" }
 
-// run runs a command to its end and returns what it said.
+// run runs a command to its end and returns its output.
 func run(words ...string) (string, error) {
 	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
 	text := strings.TrimSpace(string(out))
@@ -53,7 +53,7 @@ func show(unit, property string) string {
 	return text
 }
 
-// each is a property of every tool's unit, asked for at once: a process takes its time on an emulated CPU.
+// each is a property of every tool's unit, requested at once: a process is slow on an emulated CPU.
 func each(property string) map[string]string {
 	words := []string{"systemctl", "show", "--property=Id", "--property=" + property}
 	for _, tool := range tools {
@@ -94,13 +94,13 @@ func (t *T) equal(what string, got, want map[string]string) {
 	}
 }
 
-// said is the end of what the units have logged.
-func said() string {
+// unitLogs is the end of the units' logs.
+func unitLogs() string {
 	text, _ := run("journalctl", "--no-pager", "--lines=40", "--output=short-monotonic", "--unit=polder*")
 	return text
 }
 
-// heartbeat is touched with every tick that has come through all tools.
+// heartbeat is touched with every tick that has passed all tools.
 const heartbeat = "/run/polder-report/heartbeat"
 
 // flows waits for a tick that comes through from now on.
@@ -110,7 +110,7 @@ func (t *T) flows(what string) {
 		info, err := os.Stat(heartbeat)
 		return err == nil && info.ModTime().After(from)
 	}) {
-		t.Fatalf("no tick comes through %s: %s", what, said())
+		t.Fatalf("no tick comes through %s: %s", what, unitLogs())
 	}
 	t.Logf("ticks come through %s after %s", what, time.Since(from).Round(10*time.Millisecond))
 }
@@ -125,24 +125,24 @@ func systemdBoots(t *T) {
 		t.Fatalf("the system is %s: %s", state, jobs)
 	}
 	if failed, _ := run("systemctl", "list-units", "--failed", "--plain", "--no-legend", "--no-pager"); failed != "" {
-		t.Errorf("failed units: %s\n%s", failed, said())
+		t.Errorf("failed units: %s\n%s", failed, unitLogs())
 	}
 	took, _ := run("systemd-analyze", "time")
 	t.Logf("%s", took)
-	t.Logf("the root hands down: %s", read(v2+"/cgroup.subtree_control"))
+	t.Logf("the root delegates: %s", read(v2+"/cgroup.subtree_control"))
 	t.equal("ActiveState", each("ActiveState"), all("active"))
 	t.equal("NRestarts", each("NRestarts"), all("0"))
 	t.flows("after boot")
 	warnings, _ := run("journalctl", "--no-pager", "--output=cat", "--unit=polder*", "--grep=level=(WARN|ERROR)")
 	for line := range strings.Lines(warnings) {
-		// A host that has other work gives no stage the time that it needs.
+		// A busy host does not give the stages enough CPU time.
 		if strings.Contains(line, "level=") && !strings.Contains(line, "the next stage is slow") {
-			t.Errorf("the tools complain: %s", line)
+			t.Errorf("the tools log warnings: %s", line)
 		}
 	}
 }
 
-// systemdInForce compares what the kernel has with what the units ask for.
+// systemdInForce compares the kernel's values with the units' settings.
 func systemdInForce(t *T) {
 	const slice = v2 + "/polder.slice"
 	t.expect(slice, "memory.min", itoa(128<<20), "cpu.weight", "500")
@@ -194,12 +194,12 @@ func systemdWatchdog(t *T) {
 
 const batchSlice = v2 + "/batch.slice"
 
-// atFirst is what batch.slice had before Polder saw a job in it.
+// atFirst is batch.slice before Polder saw a job in it.
 var atFirst map[string]string
 
-// systemdColocation has batch work beside services: it gets what the advice gives it.
+// systemdColocation runs batch work beside services: it gets what the advice gives it.
 func systemdColocation(t *T) {
-	// isolate is held back until the first state is known.
+	// isolate starts once the first state is known.
 	_, err := run("systemctl", "stop", unit("isolate"))
 	t.Must(err)
 	_, err = run("systemd-run", "--unit=job", "--slice=batch.slice", "/usr/bin/guest", "spin", "1")
@@ -209,13 +209,13 @@ func systemdColocation(t *T) {
 	}) {
 		t.Fatalf("no job in batch.slice")
 	}
-	t.Logf("with batch.slice and its AllowedCPUs= the root hands down: %s", read(v2+"/cgroup.subtree_control"))
+	t.Logf("with batch.slice and its AllowedCPUs= the root delegates: %s", read(v2+"/cgroup.subtree_control"))
 	atFirst, err = values(batchSlice)
 	t.Must(err)
 	_, err = run("systemctl", "start", unit("isolate"))
 	t.Must(err)
 	if !within(func() bool { return !maps.Equal(atFirst, t.values()) }) {
-		t.Fatalf("nothing of batch.slice has changed: %s", said())
+		t.Fatalf("nothing of batch.slice has changed: %s", unitLogs())
 	}
 	now := t.values()
 	for { // until a tick that comes through changes nothing
@@ -231,13 +231,13 @@ func systemdColocation(t *T) {
 			t.Logf("%s: %s -> %s", strings.TrimPrefix(path, v2), atFirst[path], now[path])
 		}
 	}
-	// systemd writes its own AllowedCPUs= again; isolate does not leave it at that.
+	// systemd writes its own AllowedCPUs= again; isolate restores its value.
 	_, err = run("systemctl", "daemon-reload")
 	t.Must(err)
 	t.flows("after daemon-reload")
 	const effective = batchSlice + "/cpuset.cpus.effective"
 	if !within(func() bool { return read(effective) == now[effective] }) {
-		t.Errorf("after daemon-reload batch.slice has CPUs %s; want %s again: %s", read(effective), now[effective], said())
+		t.Errorf("after daemon-reload batch.slice has CPUs %s; want %s again: %s", read(effective), now[effective], unitLogs())
 	}
 }
 
@@ -247,7 +247,7 @@ func (t *T) values() map[string]string {
 	return out
 }
 
-// systemdKilled kills a tool: that one alone is restarted.
+// systemdKilled kills a tool: only that one is restarted.
 func systemdKilled(tool string) func(*T) {
 	return func(t *T) {
 		pids, restarts := each("MainPID"), each("NRestarts")
@@ -258,7 +258,7 @@ func systemdKilled(tool string) func(*T) {
 			pid := show(unit(tool), "MainPID")
 			return pid != pids[tool] && pid != "0" && show(unit(tool), "ActiveState") == "active"
 		}) {
-			t.Fatalf("%s is not back: %s", tool, said())
+			t.Fatalf("%s is not back: %s", tool, unitLogs())
 		}
 		t.Logf("%s is back after %s", tool, (uptime() - at).Round(10*time.Millisecond))
 		t.flows("after " + tool + " was killed")
@@ -287,14 +287,14 @@ func systemdHangs(t *T) {
 	if !within(func() bool {
 		return show(unit("advise"), "NRestarts") != restarts["advise"] && show(unit("advise"), "ActiveState") == "active"
 	}) {
-		t.Fatalf("advise is not started again: %s", said())
+		t.Fatalf("advise is not restarted: %s", unitLogs())
 	}
 	t.Logf("advise is back after %s with a watchdog of 20 s", (uptime() - at).Round(10*time.Millisecond))
 	t.flows("after advise hung")
 	t.restartedAlone("advise", pids, restarts)
 }
 
-// systemdRestored puts back what isolate changed; all else of Polder's ends with it.
+// systemdRestored restores what isolate changed; all other Polder units end with it.
 func systemdRestored(t *T) {
 	_, err := run("systemctl", "start", "polder-restore.service")
 	t.Must(err)
@@ -302,7 +302,7 @@ func systemdRestored(t *T) {
 	within(func() bool { return maps.Equal(each("ActiveState"), all("inactive")) })
 	t.equal("ActiveState", each("ActiveState"), all("inactive"))
 	if got := show("polder-restore.service", "Result"); got != "success" {
-		t.Errorf("polder-restore ends with %s: %s", got, said())
+		t.Errorf("polder-restore ends with %s: %s", got, unitLogs())
 	}
 }
 
@@ -313,13 +313,13 @@ func systemdWhole(t *T) {
 	t.flows("under s6")
 	t.expect(v2+"/polder.slice/polder.service", "memory.min", itoa(112<<20))
 	if !within(func() bool { return !maps.Equal(atFirst, t.values()) }) {
-		t.Errorf("nothing of batch.slice has changed: %s", said())
+		t.Errorf("nothing of batch.slice has changed: %s", unitLogs())
 	}
 	_, err = run("systemctl", "start", "polder-restore.service")
 	t.Must(err)
 	t.same(atFirst, t.values())
 	if got := show("polder.service", "ActiveState") + " " + show("polder.service", "Result"); got != "inactive success" {
-		t.Errorf("polder.service is %s: %s", got, said())
+		t.Errorf("polder.service is %s: %s", got, unitLogs())
 	}
 	_, err = run("systemctl", "stop", "job.service")
 	t.Must(err)

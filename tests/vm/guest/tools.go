@@ -28,7 +28,7 @@ type pipe struct {
 	eof   chan struct{}
 }
 
-// Write is the stages' standard error.
+// Write receives the stages' standard error.
 func (p *pipe) Write(data []byte) (int, error) {
 	p.logMu.Lock()
 	defer p.logMu.Unlock()
@@ -47,7 +47,7 @@ func (t *T) startPipe(commands ...string) *pipe {
 		t.Must(err)
 		t.Must(cmd.Start())
 		if f, ok := input.(*os.File); ok {
-			f.Close() // the stage's now
+			f.Close() // it belongs to the stage now
 		}
 		input = output
 		p.stages = append(p.stages, cmd)
@@ -87,7 +87,7 @@ func (p *pipe) last() *tick.Tick {
 	return p.ticks[len(p.ticks)-1]
 }
 
-// await waits for a tick that is as wanted and returns it.
+// await waits for a tick that meets the condition and returns it.
 func (t *T) await(p *pipe, what string, wanted func(*tick.Tick) bool) *tick.Tick {
 	var found *tick.Tick
 	if within(func() bool {
@@ -100,17 +100,17 @@ func (t *T) await(p *pipe, what string, wanted func(*tick.Tick) bool) *tick.Tick
 	if found != nil {
 		text, _ = tick.Marshal(found) // it came as JSON
 	}
-	t.Fatalf("no tick with %s in %s; the last one: %s\nthe tools said: %s", what, patience, text, p.said())
+	t.Fatalf("no tick with %s in %s; the last one: %s\nthe tools logged: %s", what, patience, text, p.logs())
 	return nil
 }
 
-func (p *pipe) said() string {
+func (p *pipe) logs() string {
 	p.logMu.Lock()
 	defer p.logMu.Unlock()
 	return p.log.String()
 }
 
-// stop ends the first stage as a user would; the others end at their input's end. All must end well.
+// stop ends the first stage as a user would; the others end at their input's end. All must succeed.
 func (t *T) stop(p *pipe) {
 	t.Must(p.stages[0].Process.Signal(unix.SIGTERM))
 	t.wait(p)
@@ -121,11 +121,11 @@ func (t *T) wait(p *pipe) {
 	select {
 	case <-p.eof:
 	case <-time.After(patience):
-		t.Fatalf("the pipe goes on; the tools said: %s", p.said())
+		t.Fatalf("the pipe does not end; the tools logged: %s", p.logs())
 	}
 	for _, s := range p.stages {
 		if err := s.Wait(); err != nil {
-			t.Errorf("%s: %v; the tools said: %s", s.Args[0], err, p.said())
+			t.Errorf("%s: %v; the tools logged: %s", s.Args[0], err, p.logs())
 		}
 	}
 	for _, err := range p.bad {
@@ -140,8 +140,8 @@ func (p *pipe) kill() {
 	}
 }
 
-// tool runs one tool to its end with input, and returns what it wrote; it must end with the given status.
-func (t *T) tool(status int, input, command string) (output, said string) {
+// tool runs one tool to its end with input, and returns its output; it must end with the given status.
+func (t *T) tool(status int, input, command string) (output, stderr string) {
 	words := strings.Fields(command)
 	cmd := exec.Command(words[0], words[1:]...)
 	var out, errs bytes.Buffer
@@ -153,16 +153,16 @@ func (t *T) tool(status int, input, command string) (output, said string) {
 	return out.String(), errs.String()
 }
 
-// isolate has isolate act on one advice made by hand.
+// isolate runs isolate on one constructed advice.
 func (t *T) isolate(flags string, wanted ...tick.Cgroup) *tick.Isolation {
 	host, err := os.Hostname()
 	t.Must(err)
 	line, err := tick.Marshal(tick.Tick{V: tick.Version, Node: host, Time: time.Now().UTC(), Advice: &tick.Advice{Policy: "by hand", Cgroups: wanted}})
 	t.Must(err)
-	out, said := t.tool(0, string(line)+"\n", "isolate --max-age 10m "+flags)
+	out, stderr := t.tool(0, string(line)+"\n", "isolate --max-age 10m "+flags)
 	var tk tick.Tick
 	if err := tick.Unmarshal([]byte(out), &tk); err != nil || tk.Isolation == nil {
-		t.Fatalf("isolate wrote %q (%v), said %s", out, err, said)
+		t.Fatalf("isolate wrote %q (%v), logged %s", out, err, stderr)
 	}
 	text, err := tick.Marshal(tk.Isolation)
 	t.Must(err)
@@ -177,7 +177,7 @@ func (t *T) classify(rules string) string {
 	return path
 }
 
-// pod finds a pod of a sample by its cgroup; nil where there is none.
+// pod finds a pod of a sample by its cgroup; nil if there is none.
 func pod(tk *tick.Tick, cgroup string) *tick.Pod {
 	if tk.Sample == nil {
 		return nil

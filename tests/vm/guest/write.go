@@ -30,33 +30,33 @@ func writeKeys(t *T) {
 	t.restore("keys", before)
 }
 
-// clean checks that so many values were written and nothing went wrong.
+// clean checks that so many values were written without an error.
 func (t *T) clean(out *tick.Isolation, writes int) {
 	if out.Applied != writes || len(out.Errors) > 0 || out.Missing > 0 {
 		t.Errorf("%d values written, want %d; errors %v, missing %d", out.Applied, writes, out.Errors, out.Missing)
 	}
 }
 
-// restore puts all back, and compares with what was there.
+// restore restores all values, and compares them with the first state.
 func (t *T) restore(journal string, before map[string]string) {
-	_, said := t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-"+journal)
-	t.Logf("restore: %s", said)
+	_, stderr := t.tool(0, "", "isolate --restore --if-exists --journal /run/journal-"+journal)
+	t.Logf("restore: %s", stderr)
 	after, err := values(v2 + "/write")
 	t.Must(err)
 	t.same(before, after)
 }
 
-// refuses checks that an error names the cgroup and says the words.
+// refuses checks that an error names the cgroup and contains the words.
 func (t *T) refuses(out *tick.Isolation, cgroup, words string) {
 	for _, e := range out.Errors {
 		if e.Cgroup == cgroup && strings.Contains(e.Error, words) {
 			return
 		}
 	}
-	t.Errorf("no error of %s says %q: %+v", cgroup, words, out.Errors)
+	t.Errorf("no error of %s contains %q: %+v", cgroup, words, out.Errors)
 }
 
-// writeConfines has threads that really stay on their CPUs, and under their quota.
+// writeConfines checks that threads really stay on their CPUs, and under their quota.
 func writeConfines(t *T) {
 	t.group("/write", "cpuset", "cpu", "memory", "pids")
 	dir := t.group("/write/a")
@@ -65,7 +65,7 @@ func writeConfines(t *T) {
 	if allowed := threadStatus(l.busiest(), "Cpus_allowed_list"); allowed != "5" {
 		t.Errorf("a busy thread may run on %s, want 5", allowed)
 	}
-	// In the end it has the quota's share of the time, at any one time more or less: two seconds are looked at again and again.
+	// On average it has the quota's share of the time, at any one time more or less: the test repeats two seconds.
 	used := 0.0
 	if !within(func() bool {
 		before, at := usageMicros(dir), uptime()
@@ -77,7 +77,7 @@ func writeConfines(t *T) {
 	}
 }
 
-// writePartition has a cgroup that someone made a partition: its CPUs are left to it, its other values are not.
+// writePartition has a cgroup that another program made a partition: its CPUs are left to it, its other values are written.
 func writePartition(t *T) {
 	own, other := t.group("/own"), t.group("/other")
 	t.Must(write(own+"/cpuset.cpus", "1"))
@@ -88,7 +88,7 @@ func writePartition(t *T) {
 	t.expect(own, "cpuset.cpus", "1", "cpuset.cpus.partition", "root", "cpuset.cpus.effective", "1", "cpu.weight", "50")
 	t.expect(other, "cpuset.cpus.effective", "2-3")
 
-	// Its CPU is nobody's to give: a sibling that names it takes the partition apart.
+	// Its CPU cannot be given to others: a sibling that names it invalidates the partition.
 	out = t.isolate("", tick.Cgroup{Cgroup: "/other", CPUSetCPUs: "1-4"})
 	t.refuses(out, "/other", "CPUs 1 left out")
 	t.expect(own, "cpuset.cpus.partition", "root", "cpuset.cpus.effective", "1")
@@ -97,7 +97,7 @@ func writePartition(t *T) {
 		t.Errorf("collect sees partitions %v, want /own with CPU 1", p)
 	}
 
-	// Within the partition its CPUs may be had, though the root's own list does not name them.
+	// Within the partition its CPUs can be used, though the root's own list does not name them.
 	t.Must(write(own+"/cgroup.subtree_control", "+cpuset"))
 	inner := t.group("/own/inner")
 	if out := t.isolate("", tick.Cgroup{Cgroup: "/own/inner", CPUSetCPUs: "1"}); out.Applied != 1 || len(out.Errors) > 0 {
@@ -106,7 +106,7 @@ func writePartition(t *T) {
 	t.expect(inner, "cpuset.cpus", "1", "cpuset.cpus.effective", "1")
 }
 
-// writeDelegation names keys whose controllers are not handed down: said, and the rest is done.
+// writeDelegation writes keys whose controllers are not delegated: isolate reports them, and writes the rest.
 func writeDelegation(t *T) {
 	t.group("/write", "cpuset")
 	dir := t.group("/write/a")
@@ -122,7 +122,7 @@ func writeDelegation(t *T) {
 	t.expect(dir, "cpuset.cpus.effective", "1")
 }
 
-// threadedLoad makes a threaded cgroup below a domain with a busy process, and puts one of the busy threads into it.
+// threadedLoad creates a threaded cgroup below a domain with a busy process, and moves one of the busy threads into it.
 func (t *T) threadedLoad(domain string) (inner string, l *load, tid string) {
 	inner = t.group(domain + "/inner")
 	t.Must(write(inner+"/cgroup.type", "threaded"))
@@ -134,7 +134,7 @@ func (t *T) threadedLoad(domain string) (inner string, l *load, tid string) {
 	return inner, l, tid
 }
 
-// writeThreaded confines one thread of a process, which only a threaded cgroup can.
+// writeThreaded pins one thread of a process, which only a threaded cgroup can.
 func writeThreaded(t *T) {
 	t.group("/read", "cpuset", "cpu", "memory", "pids")
 	t.group("/read/domain")

@@ -15,7 +15,7 @@ import (
 	"polder/lib/tick"
 )
 
-// sharedDisks is what services and batch have of a disk.
+// sharedDisks are the shares of services and batch of a disk.
 var sharedDisks = suite{
 	name:  "disks",
 	doc:   "disks that are shared by costs, and a service that commits beside a job that fills the same disk",
@@ -26,7 +26,7 @@ var sharedDisks = suite{
 // deviceBytes is the part of a disk that the loads write.
 const deviceBytes = 256 << 20
 
-// openDisk opens a disk for writing past the page cache, and gives a buffer that may be written so.
+// openDisk opens a disk for direct writes, and returns an aligned buffer for them.
 func openDisk(path string, size, flags int) (fd int, buffer []byte, err error) {
 	if fd, err = unix.Open(path, unix.O_WRONLY|unix.O_DIRECT|flags, 0); err != nil {
 		return fd, nil, err
@@ -63,7 +63,7 @@ func writes(args []string) error {
 	return <-failed
 }
 
-// commits writes 4 KiB to a disk fifty times a second, and how long each took to a file, in microseconds: "commits DISK FILE".
+// commits writes 4 KiB to a disk fifty times a second, and each write's duration to a file, in microseconds: "commits DISK FILE".
 func commits(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("commits %q: want a disk and a file", args)
@@ -112,7 +112,7 @@ func (t *T) timesOf(file string, span time.Duration) times {
 		t.Must(err)
 		list = list[:0]
 		for text := range strings.Lines(string(bytes.TrimPrefix(now, before))) {
-			if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil { // the last line may be half there
+			if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil { // the last line may be incomplete
 				list = append(list, n)
 			}
 		}
@@ -125,10 +125,10 @@ func (t *T) timesOf(file string, span time.Duration) times {
 	return times{len(list), at(0.5), at(0.99)}
 }
 
-// diskModules have the disk of the machine.
+// diskModules drive the machine's disk.
 var diskModules = []string{"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"}
 
-// shareDisk has a service that commits each write beside a batch job that fills the same disk, of 8 MiB a second: alone, unmanaged, with the
+// shareDisk runs a service that commits each write beside a batch job that fills the same disk, of 8 MiB/s: alone, unmanaged, with the
 // guard's steps, and with io.cost and the smallest weight.
 func shareDisk(t *T) {
 	t.loadModules(diskModules)
@@ -167,7 +167,7 @@ func shareDisk(t *T) {
 		var now times
 		if !within(func() bool {
 			now = t.timesOf(log, span)
-			t.Logf("%s, so far: %s", way.name, now) // who waits in silence is taken for a guest that hangs
+			t.Logf("%s, so far: %s", way.name, now) // a silent guest counts as one that hangs
 			return now.p99 < unmanaged.p99/2
 		}) {
 			t.Errorf("%s: %s; want less than half of the time unmanaged", way.name, now)

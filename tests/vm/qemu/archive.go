@@ -6,7 +6,7 @@ import (
 	"path"
 )
 
-// Archive is an initramfs in the making: cpio's "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst).
+// Archive is an initramfs under construction: cpio's "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst).
 // It is not compressed: an emulated CPU would take longer over that than QEMU takes to copy it.
 type Archive struct {
 	bytes.Buffer
@@ -21,7 +21,7 @@ const (
 	typeLink = 0o120000
 )
 
-// NewArchive makes an empty one.
+// NewArchive creates an empty one.
 func NewArchive() *Archive { return &Archive{made: map[string]bool{}} }
 
 // File adds a file with the directories above it.

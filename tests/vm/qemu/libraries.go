@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// WithLibraries is a program of the host's, as Debian has it, with the libraries that it is linked to, by the paths that a guest has to have
-// them at.
+// WithLibraries reads a program of the host, as Debian installs it, with the libraries that it is linked to, by the paths at which a guest
+// needs them.
 func WithLibraries(ctx context.Context, program string) (map[string][]byte, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -30,7 +30,7 @@ func WithLibraries(ctx context.Context, program string) (map[string][]byte, erro
 	}
 	out := map[string][]byte{}
 	for name, from := range files {
-		data, err := os.ReadFile(from) // where it is a link, what that leads to
+		data, err := os.ReadFile(from) // if it is a link, its target
 		if err != nil {
 			return nil, err
 		}

@@ -12,28 +12,28 @@ type Machine struct {
 	// GuideNumbering numbers the CPUs as most firmware does, and as the guide's node has them: first every core's first
 	// thread, then every core's second one, so that CPU i's sibling is i+24 on 24 cores. QEMU's own is 2i and 2i+1.
 	GuideNumbering bool
-	// DiskBytesPerSecond is what the virtio disk does; 0 where there is none.
+	// DiskBytesPerSecond is the virtio disk's rate; 0 without a disk.
 	DiskBytesPerSecond int
-	// DiskFile is what the disk keeps its data in. Without one it keeps nothing of what it is given.
+	// DiskFile is the disk's data file. Without one the disk discards all writes.
 	DiskFile string
-	// Parameters are more of the kernel's.
+	// Parameters are further kernel parameters.
 	Parameters string
 }
 
 // The machines that tests run on.
 var (
-	// Tiny has 2 CPUs, for what any machine can show.
+	// Tiny has 2 CPUs, for tests that any machine can run.
 	Tiny = Machine{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1, MemoryMiB: 512}
 	// Small has 8 CPUs and boots in some 6 s.
 	Small = Machine{Sockets: 2, CoresPerSocket: 2, ThreadsPerCore: 2, MemoryMiB: 2048}
-	// Guide has the guide's 48 CPUs and their numbers, not its memory, which nothing here would use.
+	// Guide has the guide's 48 CPUs and their numbers, not its memory, which no test would use.
 	Guide = Machine{Sockets: 2, CoresPerSocket: 12, ThreadsPerCore: 2, MemoryMiB: 4096, GuideNumbering: true}
 )
 
-// CPUs is how many there are.
+// CPUs is the number of CPUs.
 func (m Machine) CPUs() int { return m.Sockets * m.CoresPerSocket * m.ThreadsPerCore }
 
-// Arguments are QEMU's for the hardware. There is no /dev/kvm to count on: all is emulated. The CPU model is one with
+// Arguments are QEMU's for the hardware. /dev/kvm may be missing: everything is emulated. The CPU model is one with
 // hyperthreads; QEMU's default has none.
 func (m Machine) Arguments() []string {
 	args := []string{
@@ -45,14 +45,14 @@ func (m Machine) Arguments() []string {
 	perSocket := m.CPUs() / m.Sockets
 	for i := range m.Sockets {
 		args = append(args,
-			// Not reserved: a guest may have more memory than the host as long as it does not touch it.
+			// Not reserved: a guest may have more memory than the host as long as it does not use it.
 			"-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM,reserve=off", i, m.MemoryMiB/m.Sockets),
 			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=m%d,cpus=%d-%d", i, i, i*perSocket, (i+1)*perSocket-1))
 	}
 	if m.DiskBytesPerSecond > 0 {
 		file := fmt.Sprintf("file.driver=null-co,file.size=%d", 1<<30)
 		if m.DiskFile != "" {
-			file = "cache=unsafe,file=" + m.DiskFile // nothing of it outlives the guest
+			file = "cache=unsafe,file=" + m.DiskFile // the file does not outlive the guest
 		}
 		args = append(args, "-drive", fmt.Sprintf("%s,format=raw,if=virtio,throttling.bps-total=%d", file, m.DiskBytesPerSecond))
 	}

@@ -19,7 +19,7 @@ const (
 	madtHeaderBytes = 44
 )
 
-// Override puts the table into an initramfs that gives the CPUs the guide's numbers where the machine is to have them. It
+// Override adds the table to an initramfs that gives the CPUs the guide's numbers if the machine uses them. It
 // comes first: the kernel looks for it before it unpacks anything.
 func (m Machine) Override(a *Archive) {
 	if m.GuideNumbering {
@@ -27,17 +27,17 @@ func (m Machine) Override(a *Archive) {
 	}
 }
 
-// madt is the table that makes the kernel number the CPUs as [Machine.GuideNumbering] says: it numbers them in the order
-// of the table's local APICs. All else is as in QEMU's own table for the q35 machine.
+// madt is the table that makes the kernel number the CPUs as [Machine.GuideNumbering] describes: it numbers them in the order
+// of the table's local APICs. The rest is as in QEMU's own table for the q35 machine.
 func (m Machine) madt() []byte {
 	t := make([]byte, madtHeaderBytes)
 	copy(t, "APIC")
 	t[8] = 1 // the table's revision
 	copy(t[10:], "BOCHS BXPC    ")
-	binary.LittleEndian.PutUint32(t[24:], 2) // QEMU's has 1, and only a later revision is taken instead of it
+	binary.LittleEndian.PutUint32(t[24:], 2) // QEMU's has 1, and the kernel prefers only a later revision
 	copy(t[28:], "BXPC")
 	binary.LittleEndian.PutUint32(t[32:], 1)
-	binary.LittleEndian.PutUint32(t[36:], 0xfee00000) // where the local APICs are
+	binary.LittleEndian.PutUint32(t[36:], 0xfee00000) // the address of the local APICs
 	binary.LittleEndian.PutUint32(t[40:], 1)          // there are two 8259s as well
 
 	for thread := range m.ThreadsPerCore {

@@ -1,5 +1,5 @@
-// Package qemu is what virtual machines of QEMU are made of: the machine and the numbers of its CPUs, Debian's kernel, an
-// initramfs, a process that leaves nothing behind. scripts/setup-vm brings what is needed.
+// Package qemu has the parts of QEMU virtual machines: the machine and the numbers of its CPUs, Debian's kernel, an
+// initramfs, a process that leaves nothing behind. scripts/setup-vm installs the prerequisites.
 package qemu
 
 import (
@@ -19,10 +19,10 @@ const (
 	Busybox = "/bin/busybox"
 )
 
-// ErrMissing is wrapped where a prerequisite is not there.
+// ErrMissing is wrapped if a prerequisite is missing.
 var ErrMissing = errors.New("run scripts/setup-vm")
 
-// Missing says which prerequisite is not there.
+// Missing returns an error that names the missing prerequisite.
 func Missing() error {
 	if _, err := exec.LookPath(Program); err != nil {
 		return fmt.Errorf("no virtual machine: %w: %w", err, ErrMissing)
@@ -34,10 +34,10 @@ func Missing() error {
 	return err
 }
 
-// Variable asks for virtual machines where it is 1: they take minutes.
+// Variable asks for virtual machines if it is 1: they take minutes.
 const Variable = "POLDER_VM"
 
-// Need skips a test where nobody asked for virtual machines. Where they were asked for, a missing prerequisite is a failure.
+// Need skips a test if virtual machines were not asked for. If they were, a missing prerequisite is a failure.
 func Need(t testing.TB) {
 	t.Helper()
 	if os.Getenv(Variable) != "1" {
@@ -88,13 +88,13 @@ func Root() (string, error) {
 	return file, nil
 }
 
-// Modules are the kernel's modules that a guest with a disk and a network loads, in this order; see scripts/setup-vm.
+// Modules are the kernel modules that a guest with a disk and a network loads, in this order; see scripts/setup-vm.
 var Modules = []string{"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "failover", "net_failover", "virtio_net", "overlay"}
 
 // TestModules are those that single tests of a guest load.
 var TestModules = []string{"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "zsmalloc", "lzo", "lzo-rle", "zram", "configfs", "null_blk"}
 
-// ModuleFile is where a module is in the cache.
+// ModuleFile is a module's path in the cache.
 func ModuleFile(name string) (string, error) {
 	cache, err := cacheDir()
 	if err != nil {

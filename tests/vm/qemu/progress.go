@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A guest that is silent for so long hangs. A host that is busy with other work gives it little CPU time, so that the CPU time is what
-// tells: between two lines of a boot, or two signs of life of a suite, a guest needs some 10 s of it. One that waits for an interrupt that
-// never comes uses none; it is found by the host's clock.
+// A guest that is silent for so long hangs. A busy host gives it little CPU time, so that the CPU time
+// counts: between two lines of a boot, or two signs of life of a suite, a guest needs some 10 s of it. One that waits for an interrupt that
+// never comes uses none; the host's clock finds it.
 const (
 	silentCPU  = 120 * time.Second
 	silentWall = 6 * time.Minute
 )
 
-// Progress tells a guest that is slow from one that hangs, by what it writes and by the CPU time that it has had since it last wrote.
+// Progress distinguishes a slow guest from one that hangs, by its output and by the CPU time that it has had since it last wrote.
 type Progress struct {
 	pid   int
 	files []string
@@ -28,12 +28,12 @@ type Progress struct {
 	at    time.Time
 }
 
-// Watch begins with a QEMU process that has just been started, and the files that its guest writes.
+// Watch starts with a QEMU process that has just been started, and its guest's output files.
 func Watch(pid int, files ...string) *Progress {
 	return &Progress{pid: pid, files: files, silentCPU: silentCPU, silentWall: silentWall, at: time.Now()}
 }
 
-// Stalled is the error of a guest that hangs, nil for one that gets on.
+// Stalled is the error of a guest that hangs, nil for one that makes progress.
 func (p *Progress) Stalled() error {
 	var bytes int64
 	for _, file := range p.files {
@@ -53,13 +53,13 @@ func (p *Progress) Stalled() error {
 	return fmt.Errorf("the guest hangs: it wrote nothing for %.0f s, in which it had %.0f s of CPU time", waited.Seconds(), used.Seconds())
 }
 
-// CPUTime is what a process has used.
+// CPUTime is the CPU time that a process has used.
 func CPUTime(pid int) time.Duration {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0 // it has ended
 	}
-	_, rest, _ := strings.Cut(string(data), ") ") // the name may have spaces in it
+	_, rest, _ := strings.Cut(string(data), ") ") // the name may contain spaces
 	var user, system int64
 	if fields := strings.Fields(rest); len(fields) > 12 {
 		user, _ = strconv.ParseInt(fields[11], 10, 64) // the kernel's own numbers

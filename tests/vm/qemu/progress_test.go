@@ -23,14 +23,14 @@ func begin(t *testing.T, command string) (p *Progress, file string) {
 	return Watch(cmd.Process.Pid, file), file
 }
 
-// One that uses CPU time and writes nothing is given up by that time, whatever the clock says.
+// A process that uses CPU time and writes nothing counts as hung by that time, whatever the clock shows.
 func TestStalledByCPUTime(t *testing.T) {
 	p, file := begin(t, "while :; do :; done")
 	p.silentCPU = 300 * time.Millisecond
 	for p.Stalled() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
-	// What it writes gives it as much time again.
+	// Its output gives it as much time again.
 	if err := os.WriteFile(file, []byte("a line\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +38,11 @@ func TestStalledByCPUTime(t *testing.T) {
 		t.Errorf("after a line: %v", err)
 	}
 	if p.cpu < p.silentCPU {
-		t.Errorf("it is said to have used %s, and has used %s at least", p.cpu, p.silentCPU)
+		t.Errorf("its recorded CPU time is %s, and it has used %s at least", p.cpu, p.silentCPU)
 	}
 }
 
-// One that gets no CPU time is given up by the clock alone.
+// A process without CPU time counts as hung by the clock alone.
 func TestStalledByClock(t *testing.T) {
 	p, _ := begin(t, "exec sleep 3600")
 	if err := p.Stalled(); err != nil {

@@ -12,17 +12,17 @@ import (
 )
 
 // BootAttempts is how often a machine is booted that hangs before it has run anything. An emulated machine with many CPUs does so now
-// and then, on Linux 6.1 and QEMU 7.2 mostly when the kernel changes its clock source. That says nothing about what is tested.
+// and then, on Linux 6.1 and QEMU 7.2 mostly when the kernel changes its clock source. That is unrelated to what is tested.
 const BootAttempts = 3
 
-// ErrNoBoot is the reason where a machine is given up before it has run anything.
+// ErrNoBoot is the reason if a machine never ran anything.
 var ErrNoBoot = errors.New("the machine does not boot")
 
-// Parameters are the kernel's for every guest on a host that may have other work:
+// Parameters are the kernel's for every guest on a host that may be busy:
 //
 //   - no_timer_check: it panics otherwise where its timer does not tick within some milliseconds.
-//   - tsc=reliable: all emulated CPUs share one time stamp counter, so that a reading that comes late says nothing about it. The kernel
-//     otherwise takes another clock source in the middle of a run, and may hang over that.
+//   - tsc=reliable: all emulated CPUs share one time stamp counter, so that a late reading has no meaning. The kernel
+//     otherwise selects another clock source in the middle of a run, and may hang then.
 //   - nowatchdog, rcupdate.rcu_cpu_stall_suppress=1: the detectors of lockups report an emulated CPU that the host does not run for
 //     some seconds. A guest that really hangs writes nothing any more, which [Progress] sees: their reports would count as a sign of life.
 //   - mitigations=off: page tables that change with every system call cost an emulator most of its speed.
@@ -32,7 +32,7 @@ func Parameters() string { return parameters + " " + frequency() }
 const parameters = "console=ttyS0 panic=-1 no_timer_check tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1 mitigations=off"
 
 // Run runs QEMU in a process group of its own, which is killed as a whole when the context ends, and which dies with this
-// process. It also is killed where its guest, which writes the files, hangs.
+// process. It is also killed if its guest, which writes the files, hangs.
 func Run(ctx context.Context, args []string, files ...string) (cpu time.Duration, err error) {
 	// The death signal comes when the thread that started QEMU ends, so that thread must be kept.
 	runtime.LockOSThread()

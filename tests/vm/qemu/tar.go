@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Tar adds what a tar archive holds. Everything becomes root's; devices are left out, for the kernel makes them itself; a
+// Tar adds the content of a tar archive. All files become root's; devices are left out, because the kernel creates them itself; a
 // hard link becomes a symbolic one.
 func (a *Archive) Tar(from io.Reader) error {
 	for r := tar.NewReader(from); ; {

@@ -9,8 +9,8 @@ import (
 // timeStamp is the host's time stamp counter.
 func timeStamp() uint64
 
-// frequency tells the kernel how fast its time stamp counter is: it is the host's. A guest that finds out by itself, while the host has
-// other work, is now and then wrong by a factor, and so is its clock then.
+// frequency sets the kernel's frequency of its time stamp counter: it is the host's. A guest that measures it itself, on a busy host,
+// is now and then wrong by a factor, and so is its clock then.
 var frequency = sync.OnceValue(func() string {
 	return fmt.Sprintf("tsc_early_khz=%d", timeStampKHz())
 })
@@ -22,7 +22,7 @@ func timeStampKHz() int64 {
 	return int64(float64(last-first) / end.Sub(begin).Seconds() / 1000)
 }
 
-// moment reads the clock and the counter at the same time: of several readings the one that was the least interrupted.
+// moment reads the clock and the counter at the same time: of several readings it returns the one that was interrupted least.
 func moment() (now time.Time, stamp uint64) {
 	least := uint64(1<<64 - 1)
 	for range 20 {

@@ -2,5 +2,5 @@
 
 package qemu
 
-// frequency has nothing to tell: the guest's counter is not the host's.
+// frequency is empty: the guest's counter is not the host's.
 func frequency() string { return "" }

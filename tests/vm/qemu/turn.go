@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// alone is how many CPUs a guest may have beside others. Two machines of 48 emulated CPUs at once are too much for a host of two.
+// alone is how many CPUs a guest may have beside others. Two machines of 48 emulated CPUs at once are too many for a host of two.
 const alone = 16
 
 // lockFile is the same for all processes of the host.
 const lockFile = "polder-guest.lock"
 
-// Turn waits until no other guest with many CPUs runs on this host, be it another process's, and has others wait until done is called.
-// A process that is killed gives its turn back.
+// Turn waits until no other guest with many CPUs runs on this host, also of other processes, and makes others wait until done is called.
+// A process that is killed releases its turn.
 func (m Machine) Turn(ctx context.Context) (done func(), err error) {
 	if m.CPUs() <= alone {
 		return func() {}, nil

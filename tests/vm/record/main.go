@@ -1,5 +1,5 @@
-// Command record makes the recording that the demonstration plays where cgroups cannot be written: what collect sees of
-// a node of 48 CPUs, two services and two batch jobs, in a virtual machine. It needs what scripts/setup-vm brings.
+// Command record makes the recording that the demonstration plays where cgroups cannot be written: collect's output on
+// a node of 48 CPUs, two services and two batch jobs, in a virtual machine. scripts/setup-vm installs its prerequisites.
 //
 //	go run ./tests/vm/record scripts/demo-48cpu.jsonl.gz
 package main
@@ -42,9 +42,9 @@ func record(ctx context.Context, path string) error {
 		return err
 	}
 	machine := vm.Guide
-	machine.MemoryMiB = 32 << 10 // what a node might have; the host gives only what is touched
-	// Many emulated CPUs share few real ones, and lose ticks over it. The node's CPU time is right only where the kernel
-	// takes it from its clock instead of counting ticks.
+	machine.MemoryMiB = 32 << 10 // a usual node's memory; the host provides only what is used
+	// Many emulated CPUs share few real ones, and lose timer ticks then. The node's CPU time is right only if the kernel
+	// takes it from its clock instead of counting timer ticks.
 	machine.Parameters = "nohz_full=1-47"
 	report, err := lab.Run(ctx, machine, "record48")
 	if err != nil {

@@ -3,7 +3,7 @@ package wire
 // DiskFile is the name of the file that the suite "redis" sends: a list of [DiskRow] as JSON.
 const DiskFile = "disk"
 
-// DiskRow is what one way of keeping a batch job from a service's disk came to.
+// DiskRow is the result of one way to protect a service's disk from a batch job.
 type DiskRow struct {
 	Way string
 	// Requests had latencies of P50 to Most milliseconds; Errors of them failed.

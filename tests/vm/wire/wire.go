@@ -1,22 +1,22 @@
-// Package wire is how a guest tells its story: JSON, a line at a time, on its second serial port. The first one is the
+// Package wire is the guest's protocol: JSON, a line at a time, on its second serial port. The first one is the
 // kernel's console.
 package wire
 
 // States of a [Line].
 const (
 	Run   = "run"  // a test begins
-	Log   = "log"  // what it saw
+	Log   = "log"  // an observation
 	Pass  = "pass" // the end of a test
 	Fail  = "fail"
 	File  = "file"  // Data under the name Text
 	Alive = "alive" // every few seconds, whatever the tests do: the guest does not hang
-	End   = "end"   // all tests are done; without this line the guest died or hung
+	End   = "end"   // all tests have ended; without this line the guest crashed or hung
 )
 
 // Line is one line.
 type Line struct {
 	State string `json:"state"`
-	// Test is empty where the guest speaks for itself.
+	// Test is empty for lines of the guest itself.
 	Test string `json:"test,omitempty"`
 	Text string `json:"text,omitempty"`
 	// UptimeSeconds is the guest's clock.
@@ -24,7 +24,7 @@ type Line struct {
 	Data          []byte  `json:"data,omitempty"`
 }
 
-// What the kernel's command line tells the guest.
+// Kernel parameters of the guest.
 const (
 	SuiteParameter = "polder.suite" // which suites to run, with commas between them
 	HostParameter  = "polder.host"  // the guest's name

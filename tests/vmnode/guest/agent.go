@@ -11,7 +11,7 @@ import (
 	"polder/tests/vmnode/wire"
 )
 
-// serve is the agent: every request is a script, every answer what it printed.
+// serve is the agent: every request is a script, every response its result.
 func serve() error {
 	http.Handle("POST "+wire.RunPath, wire.NewAgent(run))
 	return http.ListenAndServe(fmt.Sprintf(":%d", wire.AgentPort), nil)
@@ -27,15 +27,15 @@ func run(c wire.Command) wire.Result {
 // shell runs a script.
 func shell(c wire.Command) wire.Result {
 	cmd := exec.Command("/bin/sh", "-c", c.Script)
-	var out, said bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.Input), &out, &said
-	cmd.WaitDelay = time.Second // what it left in the background may hold its output
+	var out, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.Input), &out, &stderr
+	cmd.WaitDelay = time.Second // processes that it left in the background may hold its output
 	err := cmd.Run()
 	if err != nil && cmd.ProcessState == nil {
-		return wire.Result{Status: -1, Said: err.Error()}
+		return wire.Result{Status: -1, Stderr: err.Error()}
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
-		fmt.Fprintln(&said, "the script left something in the background that holds its output")
+		fmt.Fprintln(&stderr, "the script left something in the background that holds its output")
 	}
-	return wire.Result{Status: cmd.ProcessState.ExitCode(), Output: out.Bytes(), Said: said.String()}
+	return wire.Result{Status: cmd.ProcessState.ExitCode(), Output: out.Bytes(), Stderr: stderr.String()}
 }

@@ -11,11 +11,11 @@ import (
 
 const (
 	disk, newRoot = "/dev/vda", "/disk"
-	systemd       = "/lib/systemd/systemd" // the first process where the disk has it
-	diskLimit     = 5 * time.Minute        // it is there in a second, on a host that has nothing else to do
+	systemd       = "/lib/systemd/systemd" // the first process if the disk has it
+	diskLimit     = 5 * time.Minute        // it appears within a second on an idle host
 )
 
-// enterDisk is process 1 in the initramfs: it loads the modules, mounts the disk and goes on there.
+// enterDisk is process 1 in the initramfs: it loads the modules, mounts the disk and continues there.
 func enterDisk() error {
 	if err := unix.Mount("devtmpfs", "/dev", "devtmpfs", 0, ""); err != nil && err != unix.EBUSY {
 		return fmt.Errorf("mount /dev: %w", err)
@@ -68,7 +68,7 @@ func load(path string) error {
 	return nil
 }
 
-// mountAll mounts what a node has, cgroup v2 among it.
+// mountAll mounts a node's file systems, with cgroup v2.
 func mountAll() error {
 	for _, m := range []struct{ kind, at string }{
 		{"proc", "/proc"},

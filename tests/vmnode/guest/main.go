@@ -1,5 +1,5 @@
-// Command guest is process 1 of the machine that is a node: it brings up disk, mounts and network, starts itself again as
-// the agent, and then waits for orphans. The agent runs shell scripts that the host sends it. Where the disk has systemd, that is
+// Command guest is process 1 of the machine that is a node: it sets up disk, mounts and network, starts itself again as
+// the agent, and then waits for orphans. The agent runs shell scripts that the host sends. If the disk has systemd, that is
 // process 1, and starts this program as the agent.
 package main
 

@@ -10,15 +10,15 @@ import (
 	"polder/tests/vmnode/wire"
 )
 
-// What the host asks again and again are files, and how many of their lines have a text. A shell for that, and its commands, takes an emulated
-// CPU longer than kubelet does for all that it is there for.
+// The host polls whole files, and the number of their lines that contain a text. A shell with its commands takes more time of an emulated
+// CPU for that than kubelet does for its work.
 var (
 	quickCat   = regexp.MustCompile(`^cat((?: /[A-Za-z0-9_./,:@-]+)+)( 2>/dev/null \|\| true)?$`)
 	quickLast  = regexp.MustCompile(`^tail -n 1 (/[A-Za-z0-9_./,:@-]+)$`)
 	quickCount = regexp.MustCompile(`^grep -c '([A-Za-z0-9 _:-]+)' (/[A-Za-z0-9_./,:@-]+) \|\| true$`)
 )
 
-// quick does what a script of these does. It reports false of any other, and where the shell would have something to say.
+// quick runs such a script. It returns false for any other, and where the shell would print an error.
 func quick(script string) (wire.Result, bool) {
 	switch {
 	case quickCat.MatchString(script):

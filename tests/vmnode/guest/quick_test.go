@@ -9,7 +9,7 @@ import (
 	"polder/tests/vmnode/wire"
 )
 
-// A quick script gives what the shell gives, and what is none is left to that.
+// A quick script returns the shell's result, and other scripts are left to the shell.
 func TestQuick(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a": "one\ntwo\n", "b": "two and\nthree", "empty": "", "line": "\n"} {
@@ -33,7 +33,7 @@ func TestQuick(t *testing.T) {
 		if !ok {
 			continue
 		}
-		if want := shell(wire.Command{Script: script}); got.Status != want.Status || got.Said != want.Said ||
+		if want := shell(wire.Command{Script: script}); got.Status != want.Status || got.Stderr != want.Stderr ||
 			strings.TrimSpace(string(got.Output)) != strings.TrimSpace(string(want.Output)) {
 			t.Errorf("%s: %+v, the shell gives %+v", script, got, want)
 		}

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// answerAfter is how long the agent has a request wait for its command's end before it says that the command still runs.
+// answerAfter is how long the agent delays a response until the command's end before it responds that the command still runs.
 const answerAfter = 5 * time.Second
 
 // kept is how many results the agent keeps for hosts that ask again. Few commands run at a time.
 const kept = 32
 
-// Agent runs the commands that it is sent, each number once, and gives the result to whoever asks for that number.
+// Agent runs the commands that it receives, each number once, and returns the result to every request with that number.
 type Agent struct {
 	run    func(Command) Result
 	answer time.Duration
@@ -31,12 +31,12 @@ type running struct {
 	result Result        // after that
 }
 
-// NewAgent is one that runs commands by a function.
+// NewAgent returns one that runs commands by a function.
 func NewAgent(run func(Command) Result) *Agent {
 	return &Agent{run: run, answer: answerAfter, commands: map[int64]*running{}}
 }
 
-// ServeHTTP answers with the command's result, or by status 202 where it still runs.
+// ServeHTTP responds with the command's result, or with status 202 if it still runs.
 func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var c Command
 	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
@@ -49,7 +49,7 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-running.done:
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(running.result) // a host that did not get it asks again
+		_ = json.NewEncoder(w).Encode(running.result) // a host that did not receive it asks again
 	case <-ctx.Done():
 		w.WriteHeader(http.StatusAccepted)
 	}

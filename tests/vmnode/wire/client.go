@@ -13,21 +13,21 @@ import (
 // Client sends commands to an agent.
 type Client struct {
 	URL string
-	// Alive reports whether the machine is there: nothing is asked again of one that is gone.
+	// Alive reports whether the machine runs: requests to one that has ended are not retried.
 	Alive func() bool
 
 	number atomic.Int64
-	try    time.Duration // how long an answer may take at first; firstTry where it is 0
+	try    time.Duration // the first timeout of a request; firstTry if 0
 }
 
-// firstTry is how long an answer may take before it is taken for lost. Each later one may take longer by half, for a machine on a busy
+// firstTry is how long a response may take before it counts as lost. Each later one may take longer by half, for a machine on a busy
 // host.
 const firstTry = 4 * answerAfter
 
-// retryPause is between two requests of which the first was refused: whoever refuses at once would be asked all the time.
+// retryPause is the time between two requests of which the first was refused at once, so that they are not a busy loop.
 const retryPause = 200 * time.Millisecond
 
-// Run has the agent run a script once, however often it must be asked for the result. The error is about the way to the agent.
+// Run makes the agent run a script once, however often it must request the result. The error is about the connection to the agent.
 func (c *Client) Run(ctx context.Context, script string, input []byte) (Result, error) {
 	body, err := json.Marshal(Command{Number: c.number.Add(1), Script: script, Input: input})
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Client) Run(ctx context.Context, script string, input []byte) (Result, 
 	}
 }
 
-// askUntilEnd asks for a command's result for as long as the agent answers that the command runs.
+// askUntilEnd requests a command's result for as long as the agent responds that the command runs.
 func (c *Client) askUntilEnd(ctx context.Context, body []byte, limit time.Duration) (Result, error) {
 	for {
 		r, ended, err := c.ask(ctx, body, limit)

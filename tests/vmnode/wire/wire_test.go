@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// service is an agent behind a network that handles requests as it likes, and its client.
+// service is an agent behind an unreliable network, and its client.
 func service(t *testing.T, agent *Agent, network func(n int64, w http.ResponseWriter, r *http.Request)) *Client {
 	t.Helper()
 	var requests atomic.Int64
@@ -26,12 +26,12 @@ func counted() (*Agent, *atomic.Int64) {
 	return NewAgent(func(Command) Result { return Result{Output: []byte(strconv.FormatInt(runs.Add(1), 10))} }), runs
 }
 
-// An answer that is lost, or cut short, costs one more request, and the command runs once.
+// A response that is lost, or cut short, costs one more request, and the command runs once.
 func TestLostAnswer(t *testing.T) {
 	agent, runs := counted()
 	c := service(t, agent, func(n int64, w http.ResponseWriter, r *http.Request) {
 		switch n {
-		case 1: // the agent takes the request; nobody gets its answer
+		case 1: // the agent accepts the request; its response is lost
 			agent.ServeHTTP(httptest.NewRecorder(), r)
 			<-r.Context().Done()
 		case 2:
@@ -52,7 +52,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// A command that takes longer than an answer may is waited for, and runs once.
+// The client waits for a command that takes longer than a response may, and it runs once.
 func TestLongCommand(t *testing.T) {
 	end := make(chan struct{})
 	var runs atomic.Int64
@@ -69,18 +69,18 @@ func TestLongCommand(t *testing.T) {
 	}
 }
 
-// Nobody asks a machine that is gone, or for a caller that does not wait.
+// The client does not ask a machine that has ended, and stops when its caller does.
 func TestNoAnswer(t *testing.T) {
 	c := service(t, nil, func(int64, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	c.Alive = func() bool { return false }
 	if _, err := c.Run(t.Context(), "", nil); err == nil {
-		t.Error("a machine that is gone gave a result")
+		t.Error("a machine that has ended returned a result")
 	}
 	c.Alive = func() bool { return true }
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Run(ctx, "", nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v; want that the caller does not wait", err)
+		t.Errorf("%v; want the caller's cancellation", err)
 	}
 }
 

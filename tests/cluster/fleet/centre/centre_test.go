@@ -1,4 +1,4 @@
-// Package centre shows evict fleet and report fleet on the real API, by ticks as collect fleet writes them.
+// Package centre tests evict fleet and report fleet on the real API, with ticks as collect fleet writes them.
 package centre
 
 import (
@@ -43,7 +43,7 @@ func begin(t *testing.T) *cluster {
 	return &cluster{controlplane.Shared(t), t}
 }
 
-// node makes a node; the test's end takes it away, with its CustomNodeResource.
+// node creates a node; the end of the test deletes it, and its CustomNodeResource.
 func (c *cluster) node(name string) {
 	c.t.Helper()
 	c.t.Cleanup(func() {
@@ -59,7 +59,7 @@ func (c *cluster) tool(name string, args ...string) *pipe.Tool {
 	return pipe.Start(c.t, name, append([]string{"fleet", "--kubeconfig", c.AccountFor("centre")}, args...)...)
 }
 
-// state is what the cluster has of a node: what the Node and the CustomNodeResource offer, the mark, the taints with their
+// state is the cluster's state of a node: the offers of the Node and the CustomNodeResource, the mark, the taints with their
 // class and the conditions without their heartbeat.
 type state struct {
 	offers, cnrOffers, mark string
@@ -113,7 +113,7 @@ func (c *cluster) state(name string) state {
 	return s
 }
 
-// heard is a node's tick of now, in a fleet of so many nodes of which some are not ready: the agent's state since then.
+// heard is a node's current tick, in a fleet of so many nodes of which some are not ready: the agent's state since then.
 func heard(node, agent string, since time.Time, nodes, notReady int, pods ...tick.Pod) *tick.Tick {
 	return &tick.Tick{V: 1, Node: node, Time: time.Now().UTC(), Sample: &tick.Sample{
 		IntervalSeconds: new(10.0),
@@ -123,7 +123,7 @@ func heard(node, agent string, since time.Time, nodes, notReady int, pods ...tic
 	}}
 }
 
-// decided is the tick with what evict fleet says of it.
+// decided is the tick with evict fleet's decision.
 func decided(t *tick.Tick, tainted, held bool) *tick.Tick {
 	t.Eviction = &tick.Eviction{Fleet: &tick.FleetEviction{Held: held}}
 	if tainted {
@@ -133,7 +133,7 @@ func decided(t *tick.Tick, tainted, held bool) *tick.Tick {
 	return t
 }
 
-// stateOf is what report says of the fleet's target.
+// stateOf is the state of the fleet's target in report's section.
 func stateOf(out *tick.Tick) string {
 	i := slices.IndexFunc(out.Report.Targets, func(t tick.Target) bool { return t.Target == "fleet" })
 	if i < 0 {
@@ -142,7 +142,7 @@ func stateOf(out *tick.Tick) string {
 	return out.Report.Targets[i].State
 }
 
-// settle gives report a tick again and again until nothing is left to do.
+// settle sends a tick to report again and again until nothing is left to do.
 func (c *cluster) settle(x *pipe.Tool, next func() *tick.Tick) {
 	c.t.Helper()
 	c.Eventually(controlplane.Soon, "nothing is left to do", func() string {

@@ -16,15 +16,15 @@ import (
 	"polder/tests/cluster/pipe"
 )
 
-// many is a fleet of hand-made nodes with a reclaimed pod each, that nobody runs.
+// many is a fleet of nodes without kubelets, with a reclaimed pod each.
 type many struct {
 	*cluster
 	names []string
 	pods  map[string]tick.Pod // by node
-	since time.Time           // when agents that are not ready ceased to be
+	since time.Time           // since when the agents that are not ready have not been
 }
 
-// fleet makes so many nodes, each with a reclaimed pod in a namespace of the test's own.
+// fleet creates so many nodes, each with a reclaimed pod in a namespace for the test alone.
 func (c *cluster) fleet(prefix string, nodes int) *many {
 	c.t.Helper()
 	f := &many{c, nil, map[string]tick.Pod{}, time.Now().Add(-30 * time.Minute)}
@@ -61,7 +61,7 @@ func (c *cluster) fleet(prefix string, nodes int) *many {
 	return f
 }
 
-// leaving are the pods that the API server was told to delete, with their grace periods.
+// leaving are the pods whose deletion the API server has accepted, with their grace periods.
 func (f *many) leaving(namespace string) map[string]int64 {
 	f.t.Helper()
 	var list struct {
@@ -83,8 +83,8 @@ func (f *many) leaving(namespace string) map[string]int64 {
 	return out
 }
 
-// round gives a tick of each node to evict, and what comes out to report, if there is one. The first so many are not ready
-// for half an hour; a pod that is leaving is seen to be.
+// round sends a tick of each node to evict, and evict's output to report, if there is one. The first so many nodes have not been ready
+// for half an hour; a pod that terminates is shown as such.
 func (f *many) round(evict, report *pipe.Tool, down int) []*tick.Tick {
 	f.t.Helper()
 	leaving := f.leaving(f.names[0][:strings.LastIndexByte(f.names[0], '-')])
@@ -109,8 +109,8 @@ func (f *many) round(evict, report *pipe.Tool, down int) []*tick.Tick {
 	return out
 }
 
-// TestTwoHundredNodes loses the agents of 200 nodes at once: that is the network or us, and nothing is done. When all but a
-// fifth are back, the rest is acted on, a node at a time.
+// TestTwoHundredNodes loses the agents of 200 nodes at once: the cause is the network or the controller, which does nothing. When all but a
+// fifth are back, it acts on the rest, one node at a time.
 func TestTwoHundredNodes(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -122,7 +122,7 @@ func TestTwoHundredNodes(t *testing.T) {
 			for i, out := range f.round(evict, report, down) {
 				e := out.Eviction
 				if len(e.Taints) > 0 || len(e.Evictions) > 0 || e.Fleet == nil || e.Fleet.Protection == "" || e.Fleet.Held != (i < down) {
-					t.Fatalf("%d of %d are down, and of %s it says %+v", down, nodes, out.Node, e)
+					t.Fatalf("%d of %d are down, and the eviction of %s is %+v", down, nodes, out.Node, e)
 				}
 			}
 		}
@@ -137,19 +137,19 @@ func TestTwoHundredNodes(t *testing.T) {
 		return ""
 	})
 	if n := c.Evictions("crowd"); n > 0 || len(f.leaving("crowd")) > 0 {
-		t.Fatalf("%d evictions under the protection", n)
+		t.Fatalf("%d evictions while the protection is on", n)
 	}
 	if n := strings.Count(evict.Log(), "nothing new is done to any node"); n != 1 {
-		t.Errorf("the log says %d times that nothing is done; want once:\n%s", n, evict.Log())
+		t.Errorf("the log reports the protection %d times; want once:\n%s", n, evict.Log())
 	}
 
-	// A fifth is a matter of the nodes.
+	// A fifth is few enough to act on.
 	began := time.Now()
 	var leaving map[string]int64
 	c.Eventually(controlplane.Soon, "twelve of the fifth's pods are leaving", func() string {
 		f.round(evict, report, fifth)
 		leaving = f.leaving("crowd")
-		// One a second; the interval is 10 s, of which 9 are not between two of the first ones.
+		// One a second; the interval is 10 s, of which 9 may already have passed between two of the first ones.
 		if most := int(time.Since(began)/time.Second) + 10; len(leaving) > most {
 			t.Fatalf("%d pods are leaving after %s; want %d at most", len(leaving), time.Since(began), most)
 		}
@@ -163,7 +163,7 @@ func TestTwoHundredNodes(t *testing.T) {
 			t.Errorf("%s is leaving within %d s; want one of the first %d, with its own 7", name, grace, fifth)
 		}
 	}
-	c.Eventually(controlplane.Soon, "taints on the fifth and on nobody else", func() string {
+	c.Eventually(controlplane.Soon, "taints on the fifth and on no others", func() string {
 		f.round(evict, report, fifth)
 		for _, i := range []int{0, fifth - 1, fifth, nodes - 1} {
 			s := c.state(f.names[i])
@@ -173,8 +173,8 @@ func TestTwoHundredNodes(t *testing.T) {
 		}
 		return ""
 	})
-	// All are lost again: nobody goes any more, and what holds stays.
-	c.Eventually(controlplane.Soon, "what was asked is answered", func() string {
+	// All agents are lost again: evict evicts no more pods, and the state stays.
+	c.Eventually(controlplane.Soon, "all requests are answered", func() string {
 		for _, out := range f.round(evict, report, nodes) {
 			for _, e := range out.Eviction.Evictions {
 				if e.State == tick.StateRequested {
@@ -185,7 +185,7 @@ func TestTwoHundredNodes(t *testing.T) {
 		return ""
 	})
 	asked, since := c.Evictions("crowd"), time.Now()
-	c.Eventually(controlplane.Soon, "ticks for longer than the pause between two nodes", func() string {
+	c.Eventually(controlplane.Soon, "ticks for longer than the interval between two nodes", func() string {
 		f.round(evict, report, nodes)
 		if d := time.Since(since); d < 2500*time.Millisecond {
 			return d.String()
@@ -193,20 +193,20 @@ func TestTwoHundredNodes(t *testing.T) {
 		return ""
 	})
 	if n := c.Evictions("crowd") - asked; n > 0 {
-		t.Errorf("%d evictions under the protection", n)
+		t.Errorf("%d evictions while the protection is on", n)
 	}
 	if s := c.state(f.names[0]); len(s.taints) != 1 || s.mark == "" || s.offers != "" {
-		t.Errorf("under the protection %s has not kept what it had: %+v", f.names[0], s)
+		t.Errorf("while the protection is on, %s has lost its state: %+v", f.names[0], s)
 	}
 	if s := c.state(f.names[nodes-1]); len(s.taints) != 0 || s.mark != "" || s.offers != "44k" {
-		t.Errorf("under the protection %s has got something: %+v", f.names[nodes-1], s)
+		t.Errorf("while the protection is on, %s has got a new state: %+v", f.names[nodes-1], s)
 	}
 }
 
-// A restart evicts nobody twice, and does not make it faster. A budget that allows nothing is not passed by force.
+// A restart evicts no pod twice, and does not shorten the interval. A budget that allows nothing is not overridden.
 func TestRestartAndBudget(t *testing.T) {
 	t.Parallel()
-	c := &cluster{controlplane.Start(t, controlplane.Options{ControllerManager: true}), t} // which counts for budgets
+	c := &cluster{controlplane.Start(t, controlplane.Options{ControllerManager: true}), t} // which computes the status of budgets
 	define(c.ControlPlane)
 	f := c.fleet("restart", 15)
 	c.Apply(`
@@ -245,18 +245,18 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 			pods = append(pods, precious)
 		}
 		in := heard(name, tick.AgentNotReady, hour, 15, 2, pods...)
-		in.Sample.IntervalSeconds = new(2.0) // less than the pause between two nodes
+		in.Sample.IntervalSeconds = new(2.0) // less than the interval between two nodes
 		return in
 	}
 	began := time.Now()
-	c.Eventually(controlplane.Soon, "the first node's pod goes", func() string {
+	c.Eventually(controlplane.Soon, "the first node's pod is evicted", func() string {
 		evict.Put(next(first))
 		if _, ok := f.leaving("restart")[first]; !ok {
 			return "it stays"
 		}
 		return ""
 	})
-	// An event that is being written when the tool is killed is lost, and is not what this is about.
+	// An event that is being written when the tool is killed is lost; this test is not about it.
 	c.Eventually(controlplane.Soon, "the event of "+first, func() string {
 		if events := c.Kubectl("get", "events", "-n", "restart", "--field-selector", "involvedObject.name="+first, "-o", "name"); events == "" {
 			return "none yet"
@@ -265,12 +265,12 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 	})
 	evict.Kill()
 	evict = c.tool("evict", args...)
-	const pause = 4500 * time.Millisecond // of 5 s: rounds that come a little sooner are let through
-	c.Eventually(controlplane.Soon, "the pause between two nodes", func() string {
+	const pause = 4500 * time.Millisecond // of 5 s: rounds that come a little sooner are accepted
+	c.Eventually(controlplane.Soon, "the interval between two nodes", func() string {
 		for _, name := range f.names[:2] {
 			evictions := evict.Put(next(name)).Eviction.Evictions
 			if d := time.Since(began); name == f.names[1] && len(evictions) > 0 && d < pause {
-				t.Fatalf("%s after the start, within the pause after the first node: %+v", d, evictions)
+				t.Fatalf("%s after the start, within the interval after the first node: %+v", d, evictions)
 			}
 		}
 		if d := time.Since(began); d < pause {
@@ -278,7 +278,7 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 		}
 		return ""
 	})
-	c.Eventually(controlplane.Soon, "the second node's pod goes", func() string {
+	c.Eventually(controlplane.Soon, "the second node's pod is evicted", func() string {
 		evict.Put(next(first))
 		evict.Put(next(f.names[1]))
 		if _, ok := f.leaving("restart")[f.names[1]]; !ok {
@@ -286,8 +286,8 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 		}
 		return ""
 	})
-	// The precious one was asked for some times, and is there. The others were asked for once.
-	c.Eventually(controlplane.Soon, "the refusal is said", func() string {
+	// The eviction of the precious pod was asked for several times, and the pod remains. Those of the others were asked for once.
+	c.Eventually(controlplane.Soon, "the refusal is reported", func() string {
 		for _, x := range evict.Put(next(first)).Eviction.Evictions {
 			if x.Name == "precious" && strings.Contains(x.Error, "disruption budget") {
 				return ""
@@ -312,11 +312,11 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 			return events
 		})
 	}
-	// Its agent is back: nothing more is asked.
+	// The agent is back: no further eviction is asked for.
 	ready := func() []tick.PodEviction {
 		return evict.Put(heard(first, tick.AgentReady, time.Now(), 15, 1, precious)).Eviction.Evictions
 	}
-	c.Eventually(controlplane.Soon, "what was begun ends: it is asked for three times, 5 seconds apart", func() string {
+	c.Eventually(controlplane.Soon, "the eviction in progress ends: it is asked for three times, 5 seconds apart", func() string {
 		for _, e := range ready() {
 			if e.State == tick.StateRequested {
 				return fmt.Sprintf("%+v", e)
@@ -326,7 +326,7 @@ spec: {maxUnavailable: 0, selector: {matchLabels: {app: precious}}}
 	})
 	before := c.Evictions("restart")
 	third := f.names[2]
-	c.Eventually(controlplane.Soon, "the third node's pod goes", func() string { // which shows that evict goes on
+	c.Eventually(controlplane.Soon, "the third node's pod is evicted", func() string { // shows that evict continues
 		ready()
 		evict.Put(next(third))
 		if _, ok := f.leaving("restart")[third]; !ok {

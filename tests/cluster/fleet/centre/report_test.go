@@ -16,7 +16,7 @@ import (
 	"polder/tests/cluster/pipe"
 )
 
-// ownReport is the report of the node itself, which offers 44 cores with each tick.
+// ownReport is the report on the node itself, which offers 44 cores with each tick.
 func (c *cluster) ownReport(node string) func() {
 	c.t.Helper()
 	x := pipe.Start(c.t, "report", "--to", "cnr,node", "--kubeconfig", c.AccountFor("report"), "--node", node)
@@ -30,8 +30,8 @@ func (c *cluster) ownReport(node string) func() {
 	}
 }
 
-// TestStages takes a node through the death and the return of its agent, whose report may be half alive all the while. What
-// others have written stays.
+// TestStages takes a node through the failure and the return of its agent, whose report may still run meanwhile. Other programs'
+// values stay.
 func TestStages(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -61,9 +61,9 @@ spec: {taints: [{key: team/x, effect: NoSchedule, qosLevel: reclaimed_cores}]}
 	for _, step := range []struct {
 		name          string
 		agent         string
-		since         time.Duration // after noon, the agent's
+		since         time.Duration // after noon, in the agent's state
 		tainted, held bool
-		// What is there then.
+		// The cluster's state then.
 		ready, notFound string // status and reason
 		taint, offers   bool
 	}{
@@ -71,9 +71,9 @@ spec: {taints: [{key: team/x, effect: NoSchedule, qosLevel: reclaimed_cores}]}
 		{"dead", tick.AgentNotReady, 10*time.Minute + time.Millisecond, false, false, "False WithAgentsNotReady", "False AllAgentsFound", false, true},
 		{"the agent's pod is gone", tick.AgentNotFound, 10*time.Minute + time.Millisecond, false, false, "Unknown WithAgentsUnknown", "True withAgentsNotFound", false, true},
 		{"tainted", tick.AgentNotFound, 10*time.Minute + time.Millisecond, true, false, "Unknown WithAgentsUnknown", "True withAgentsNotFound", true, false},
-		{"held, without a memory of the taint", tick.AgentNotFound, 10*time.Minute + time.Millisecond, false, true, "Unknown WithAgentsUnknown", "True withAgentsNotFound", true, false},
+		{"under protection, without the earlier taint", tick.AgentNotFound, 10*time.Minute + time.Millisecond, false, true, "Unknown WithAgentsUnknown", "True withAgentsNotFound", true, false},
 		{"ready again", tick.AgentReady, 40 * time.Minute, false, false, "True AllAgentsReady", "False AllAgentsFound", false, true},
-		{"held, with a taint that is not there", tick.AgentNotReady, 50 * time.Minute, true, true, "False WithAgentsNotReady", "False AllAgentsFound", false, true},
+		{"under protection, with a taint that is missing", tick.AgentNotReady, 50 * time.Minute, true, true, "False WithAgentsNotReady", "False AllAgentsFound", false, true},
 	} {
 		next := func() *tick.Tick {
 			own()
@@ -112,7 +112,7 @@ spec: {taints: [{key: team/x, effect: NoSchedule, qosLevel: reclaimed_cores}]}
 			x.Put(next())
 			return check()
 		})
-		// It stays so, and nobody writes any more.
+		// The state is stable, and nothing is written any more.
 		before := c.state(node).version
 		for range 30 {
 			if got := stateOf(x.Put(next())); got != tick.TargetUnchanged {
@@ -120,7 +120,7 @@ spec: {taints: [{key: team/x, effect: NoSchedule, qosLevel: reclaimed_cores}]}
 			}
 		}
 		if now := c.state(node).version; now != before {
-			t.Errorf("%s: versions %s, then %s: it is written over and over", step.name, before, now)
+			t.Errorf("%s: versions %s, then %s: it is written again and again", step.name, before, now)
 		}
 		if wrong := check(); wrong != "" {
 			t.Errorf("%s: it does not stay so: %s", step.name, wrong)
@@ -131,7 +131,7 @@ spec: {taints: [{key: team/x, effect: NoSchedule, qosLevel: reclaimed_cores}]}
 	}
 }
 
-// A node that never had an agent of ours gets a CustomNodeResource for its conditions, which goes with the node.
+// A node that never had an agent of Polder's gets a CustomNodeResource for its conditions, which is deleted with the node.
 func TestNodeWithoutObject(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -145,7 +145,7 @@ func TestNodeWithoutObject(t *testing.T) {
 	if owner := c.Kubectl("get", "kcnr", "bare", "-o", "jsonpath={.metadata.ownerReferences[0].name}"); owner != "bare" {
 		t.Errorf("its owner is %q", owner)
 	}
-	// A node that the cluster does not know is an error, and nothing is made for it.
+	// A node that the cluster does not have is an error, and no object is created for it.
 	var last tick.Target
 	c.Eventually(controlplane.Soon, "an error about a node that is not there", func() string {
 		last = x.Put(decided(heard("nobody", tick.AgentReady, since, 3, 0), false, false)).Report.Targets[0]
@@ -156,7 +156,7 @@ func TestNodeWithoutObject(t *testing.T) {
 	}
 }
 
-// A fleet controller that falls silent, or is killed, leaves everything as it is; --withdraw takes it away, and the node's own report
+// A fleet controller that hangs, or is killed, leaves everything unchanged; --withdraw removes its marks, and the node's own report
 // offers again.
 func TestSilenceAndWithdrawal(t *testing.T) {
 	c := begin(t)
@@ -177,7 +177,7 @@ func TestSilenceAndWithdrawal(t *testing.T) {
 	if before.mark == "" || before.offers != "" || before.cnrOffers != "" || len(before.taints) != 1 {
 		t.Fatalf("not withdrawn: %+v", before)
 	}
-	c.Eventually(controlplane.Soon, "silence for some seconds, while the node's report goes on", func() string {
+	c.Eventually(controlplane.Soon, "no tick for some seconds, while the node's report continues", func() string {
 		own()
 		if d := time.Since(silent); d < 3*time.Second {
 			return d.String()
@@ -189,7 +189,7 @@ func TestSilenceAndWithdrawal(t *testing.T) {
 		own()
 	}
 	if now := c.state(node); now.version != before.version {
-		t.Errorf("silence changed %+v to %+v", before, now)
+		t.Errorf("missing ticks changed %+v to %+v", before, now)
 	}
 
 	if err := c.tool("report", "--withdraw", "--dry-run").End(); err != nil {
@@ -209,7 +209,7 @@ func TestSilenceAndWithdrawal(t *testing.T) {
 	})
 }
 
-// What somebody else takes away is put back, but two that are at odds do not write all the time.
+// report restores what another program removes, but two programs in conflict do not write all the time.
 func TestUndone(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -220,7 +220,7 @@ func TestUndone(t *testing.T) {
 	next := func() *tick.Tick { return decided(heard(node, tick.AgentNotReady, since, 10, 1), true, false) }
 	c.settle(x, next)
 	began, wins := time.Now(), 0
-	c.Eventually(controlplane.Soon, "it is put back four times", func() string {
+	c.Eventually(controlplane.Soon, "it is restored four times", func() string {
 		x.Put(next())
 		if c.state(node).mark != "" {
 			wins++
@@ -231,16 +231,16 @@ func TestUndone(t *testing.T) {
 		}
 		return ""
 	})
-	if took := time.Since(began); took < 4500*time.Millisecond { // between two writes there are two seconds
-		t.Errorf("it was put back four times within %s", took)
+	if took := time.Since(began); took < 4500*time.Millisecond { // two seconds pass between two writes
+		t.Errorf("it was restored four times within %s", took)
 	}
 	c.settle(x, next)
 	if c.state(node).mark == "" {
-		t.Error("it was not put back at last")
+		t.Error("it was not restored finally")
 	}
 }
 
-// An API server that is away holds nothing up, and what became due meanwhile is written when it is back.
+// An API server that is away delays nothing, and what became due meanwhile is written when it is back.
 func TestServerAway(t *testing.T) {
 	c := begin(t)
 	const node = "away"
@@ -250,7 +250,7 @@ func TestServerAway(t *testing.T) {
 	c.settle(x, func() *tick.Tick { return decided(heard(node, tick.AgentReady, since, 10, 0), false, false) })
 	dead := func() *tick.Tick { return decided(heard(node, tick.AgentNotFound, since, 10, 1), true, false) }
 	c.StopAPIServer()
-	c.Eventually(controlplane.Soon, "a tick says that nothing can be written", func() string {
+	c.Eventually(controlplane.Soon, "a tick reports that writing fails", func() string {
 		sent := time.Now()
 		out := x.Put(dead())
 		if took := time.Since(sent); took > 5*time.Second {
@@ -275,8 +275,8 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// The end of the input: what a file says is written, though the file has ended; of a live one, which ends where the lease is lost, nothing
-// is written any more that waits, nor what somebody has changed meanwhile.
+// The end of the input: a file's values are written, though the file has ended. The end of a live input, where the lease is lost, discards
+// pending writes and restores nothing that another program has changed meanwhile.
 func TestEndOfInput(t *testing.T) {
 	c := begin(t)
 	since := time.Now().Add(-time.Hour)
@@ -293,7 +293,7 @@ func TestEndOfInput(t *testing.T) {
 		t.Errorf("a file's tick is not written: %+v", s)
 	}
 
-	// A live one. Somebody, its successor perhaps, takes back what it wrote. It would put that back in some seconds.
+	// A live input. Another program, such as a successor, reverts the write. report would restore it in some seconds.
 	const node = "live"
 	c.node(node)
 	x = c.tool("report", "--no-flush")
@@ -313,14 +313,14 @@ func TestEndOfInput(t *testing.T) {
 		t.Errorf("the end of the input has changed %+v to %+v", before, now)
 	}
 
-	// More than can be written at once, while the server does not answer: those that wait for their turn are never written.
+	// More writes than can be made at once, while the server does not answer: those that are queued are never made.
 	var many []string
 	for i := range 40 {
 		many = append(many, fmt.Sprintf("many-%02d", i))
 		c.node(many[i])
 	}
 	x = c.tool("report", "--no-flush")
-	c.settle(x, func() *tick.Tick { return dead(node) }) // it knows them all
+	c.settle(x, func() *tick.Tick { return dead(node) }) // all are known to it
 	c.FreezeAPIServer()
 	for _, name := range many {
 		if got := x.Put(dead(name)).Report.Targets[0]; got.State != tick.TargetPending {
@@ -331,10 +331,10 @@ func TestEndOfInput(t *testing.T) {
 	err := x.End()
 	took := time.Since(began)
 	c.ThawAPIServer()
-	if err != nil || took > 20*time.Second { // an answer is waited for half a minute
+	if err != nil || took > 20*time.Second { // a request's timeout is half a minute
 		t.Errorf("report --no-flush ends after %s: %v; want it within a second or two", took, err)
 	}
-	c.Kubectl("label", "node", "of-a-file", "after=all") // what the server was asked before is done
+	c.Kubectl("label", "node", "of-a-file", "after=all") // the server has completed the earlier requests
 	written := 0
 	for _, name := range many {
 		if s := c.state(name); len(s.conditions) > 0 || s.mark != "" || len(s.taints) > 0 {
@@ -342,6 +342,6 @@ func TestEndOfInput(t *testing.T) {
 		}
 	}
 	if written > 16 {
-		t.Errorf("%d of %d nodes were written; want those 16 at most whose write was under way", written, len(many))
+		t.Errorf("%d of %d nodes were written; want those 16 at most whose write was in flight", written, len(many))
 	}
 }
