@@ -45,7 +45,8 @@ func newNotifier(getenv func(string) string) (*notifier, error) {
 // send reports whether the word must be sent again: the manager's queue, of as few as ten datagrams, is full. Of other errors nothing depends
 // on the word but the manager's view.
 func (n *notifier) send(word string) (full bool) {
-	err := unix.Sendto(n.socket, []byte(word), unix.MSG_NOSIGNAL, &n.to)
+	to := n.to // Sendto writes to it, and several goroutines send
+	err := unix.Sendto(n.socket, []byte(word), unix.MSG_NOSIGNAL, &to)
 	return err == unix.EAGAIN || err == unix.ENOBUFS
 }
 

@@ -266,8 +266,9 @@ func TestNetwork(t *testing.T) {
 		l.awaitBacklog(false)
 		shaped := l.ask()
 		t.Logf("shaped:                  %s", shaped)
-		if shaped.P99 > unmanaged.P99/2 {
-			t.Errorf("%s: p99 %.1f ms shaped, %.1f ms unmanaged; want less than half", from, 1e3*shaped.P99, 1e3*unmanaged.P99)
+		// On a machine whose CPUs have other work, the p99 depends on that as well.
+		if shaped.P50 > unmanaged.P50/2 || shaped.P99 > unmanaged.P99 {
+			t.Errorf("%s: shaped %s, unmanaged %s; want less than half the p50, and a smaller p99", from, shaped, unmanaged)
 		}
 		if shaped.batchBits < 9.5e6*0.8 {
 			t.Errorf("%s: batch has %.1f Mbit/s; want what it is guaranteed, 9.5", from, shaped.batchBits/1e6)
