@@ -20,5 +20,5 @@ func (h *Hierarchy) OpenPressure(resource, cgroup string) (*File, error) {
 	return f, err
 }
 
-// NoPressure reports whether an error of reading a pressure file says that there is none (any more).
+// NoPressure reports whether an error of reading a pressure file means that there is none, or none any more.
 func NoPressure(err error) bool { return Gone(err) || errors.Is(err, unix.EOPNOTSUPP) }
