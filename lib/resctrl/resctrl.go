@@ -27,7 +27,7 @@ import (
 // Dir is where resctrl is mounted, under the machine's root. Mounts elsewhere are not looked for.
 const Dir = "sys/fs/resctrl"
 
-// Identity tells one mount from another.
+// Identity distinguishes mounts.
 type Identity struct{ device, inode uint64 }
 
 // Mounted looks whether resctrl is mounted: one system call where it is not.

@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What a tick contains holds, and what was read last stays while that is not known.
+// A tick's strategies are in force, and the last ones stay while the present ones are unknown.
 func TestInForce(t *testing.T) {
 	raw := func(diff string) tick.Raw {
 		return tick.Raw(`{"koordinator":{"from":"a/b","colocation":{"resourceDiffThreshold":` + diff + `}}}`)
