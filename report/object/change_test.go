@@ -10,7 +10,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// of is an offer; amounts under -1 are not known.
+// of is an offer; amounts under -1 are unknown.
 func of(milli, bytes int64) Figures {
 	known := func(v int64) *int64 {
 		if v < 0 {
@@ -119,8 +119,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A load that goes up and down by less than the share, and memory that never stands still: it is written as it falls to a new
-// low, and not at each swing.
+// A load that varies by less than the share, and memory that changes all the time, are written when they fall to a new low, and not
+// at each change.
 func TestSwings(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -156,7 +156,7 @@ func TestMemory(t *testing.T) {
 	taints := func(f *Figures) { f.Taints = []tick.Taint{{Key: "k", Effect: "NoSchedule"}} }
 	zoned := func(f *Figures) { f.Zones = []Zone{{ID: 0}} }
 	m.Take(of(44000, 100).with(taints).with(zoned), noon)
-	m.Take(Figures{Zones: []Zone{{ID: 0}, {ID: 1}}}, noon.Add(time.Minute)) // an advice that is silent
+	m.Take(Figures{Zones: []Zone{{ID: 0}, {ID: 1}}}, noon.Add(time.Minute)) // an advice without amounts
 	m.Take(of(42000, -1), noon.Add(2*time.Minute))                          // an advice without memory
 	for _, tt := range []struct {
 		after         time.Duration

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// batch is an offer of Koordinator's policy; amounts under zero are not known.
+// batch is an offer of Koordinator's policy; negative amounts are unknown.
 func batch(milli, bytes, midMilli, midBytes int64) Figures {
 	return Figures{Dialect: Koordinator, Reclaimed: of(milli, bytes).Reclaimed, Mid: of(midMilli, midBytes).Reclaimed}
 }
@@ -59,7 +59,7 @@ func TestResources(t *testing.T) {
 		if want := `{"status":{"allocatable":` + tt.want + `,"capacity":` + tt.want + `}}`; err != nil || string(got) != want {
 			t.Errorf("%s: %s, %v; want %s", tt.name, got, err, want)
 		}
-		// A node to which the patch is applied holds it, and one that kubelet has set to zero does not.
+		// A node to which the patch is applied has it, and one that kubelet has set to zero does not.
 		var list map[string]any
 		if err := json.Unmarshal([]byte(tt.want), &list); err != nil {
 			t.Fatal(err)
@@ -76,10 +76,10 @@ func TestResources(t *testing.T) {
 			return map[string]any{"status": map[string]any{"capacity": l, "allocatable": l}}
 		}
 		if !NodeHolds(node(list), r) {
-			t.Errorf("%s: the node does not hold what was written", tt.name)
+			t.Errorf("%s: the node does not have what was written", tt.name)
 		}
 		if moved && NodeHolds(node(zero), r) {
-			t.Errorf("%s: kubelet's zeros are taken for it", tt.name)
+			t.Errorf("%s: kubelet's zeros count as it", tt.name)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestKoordinatorNext(t *testing.T) {
 	}
 }
 
-// Strategies over flags, unless those are given; and nonsense over neither.
+// Strategies take precedence over the flags' defaults, but not over flags that are given; invalid ones over neither.
 func TestKoordinatorRules(t *testing.T) {
 	flags := Rules{MinChange: 0.05, MinInterval: 30 * time.Second, Resync: 5 * time.Minute}
 	colocation := func(diff float64, update int64) sloconfig.Colocation {
@@ -203,7 +203,7 @@ func TestKoordinatorRules(t *testing.T) {
 	}
 }
 
-// What the fleet controller withdraws is what the policy offers; the other dialect's may be somebody else's.
+// The fleet controller withdraws the policy's offer; the other dialect's may be another program's.
 func TestMarkKeepsTheDialect(t *testing.T) {
 	for _, f := range []Figures{batch(1, 1, 1, 1), of(1, 1).with(func(f *Figures) { f.Dialect = Katalyst })} {
 		got := f.Withdrawn("agent-health: gone").Resources(Prefix)

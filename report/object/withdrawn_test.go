@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// amounts writes them as "4000 100", with a dash for what is not known.
+// amounts formats them as "4000 100", with a dash for unknown ones.
 func (a Amounts) String() string {
 	text := func(v *int64) string {
 		if v == nil {
@@ -68,7 +68,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// What a taint makes less is written at once, however little it is, and so is what comes back.
+// A loss because of a taint is written at once, however small, and so is its end.
 func TestHeldIsUrgent(t *testing.T) {
 	rules := Rules{MinChange: 0.05, MinInterval: 30 * time.Second, Resync: 5 * time.Minute}
 	held := func(f *Figures) { f.Held = true }
@@ -155,7 +155,7 @@ func TestRequested(t *testing.T) {
 	}
 	m.Take(of(44000, 100), noon.Add(time.Second))
 	if f := m.Now(noon.Add(time.Second), time.Minute); f.Requested != nil {
-		t.Errorf("the pods of the tick before are taken for those of now: %v", f.Requested)
+		t.Errorf("the pods of the previous tick count: %v", f.Requested)
 	}
 }
 
