@@ -187,7 +187,7 @@ func TestTopologyUnreadable(t *testing.T) {
 		want string
 	}{
 		{"nothing", tree{}, "no such file"},
-		{"rubbish", tree{"cpu/online": "0-x"}, "is no CPU id"},
+		{"rubbish", tree{"cpu/online": "0-x"}, "is not a CPU id"},
 		{"empty", tree{"cpu/online": ""}, "no CPU is online"},
 	} {
 		if _, err := tt.tree.host(t).Topology(); err == nil || !strings.Contains(err.Error(), tt.want) {

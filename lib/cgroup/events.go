@@ -13,15 +13,7 @@ type MemoryEvents struct{ High, Max, OOM, OOMKill uint64 }
 // OpenMemoryEvents opens a cgroup's memory.events. It returns nil where there is none: on version 1, in the root, and without the
 // controller.
 func (h *Hierarchy) OpenMemoryEvents(cgroup string) (*File, error) {
-	const version = 2
-	if h.Version("memory") != version {
-		return nil, nil
-	}
-	f, err := h.Open("memory", cgroup, "memory.events")
-	if Gone(err) {
-		return nil, nil
-	}
-	return f, err
+	return h.openV2("memory", cgroup, "memory.events")
 }
 
 // HasReclaim reports whether cgroups have memory.reclaim: on version 2, since Linux 5.19.

@@ -176,7 +176,7 @@ func readNumber(path string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s: %q is no number", path, clip.Text(text, 60))
+		return 0, fmt.Errorf("%s: %q is not a number", path, clip.Text(text, 60))
 	}
 	return n, nil
 }
