@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -44,14 +43,8 @@ func (o *options) flags(f *stage.Flags) {
 	o.cluster.flags(f)
 }
 
-// gcPercent is the garbage collector's target unless GOGC sets another. Collect allocates little between two ticks, so
-// that collecting early costs next to nothing, and saves 2 MiB on a node of 250 containers.
-const gcPercent = 50
-
 func (o *options) run(ctx context.Context, s *stage.Session) error {
-	if s.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	s.SetGCPercent(stage.SourceGCPercent)
 	if o.printClassify {
 		rules, err := o.defaultRules()
 		if err != nil {

@@ -42,9 +42,6 @@ func Command() stage.Command {
 // interval is the default time between two rounds. Agents are away for minutes, and each round writes a tick of every node.
 const interval = 10 * time.Second
 
-// gcPercent is the garbage collector's target unless GOGC sets another, as in collect: little is allocated between two rounds.
-const gcPercent = 50
-
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Rounds")
 	f.Duration(&o.interval, "interval", interval, "time between two rounds, each of which is a tick of every node")

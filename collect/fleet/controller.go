@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -36,9 +35,7 @@ type controller struct {
 }
 
 func (o *options) run(ctx context.Context, s *stage.Session) error {
-	if s.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	s.SetGCPercent(stage.SourceGCPercent)
 	c, err := o.open(ctx, s)
 	if err != nil {
 		return stage.Usagef("%w", err)

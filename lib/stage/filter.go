@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -77,11 +76,10 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	if in.terminal() {
 		fmt.Fprintf(s.Err, "%s: waits for ticks that are typed on this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
 	}
-	switch {
-	case !in.recording():
+	if in.recording() {
+		s.SetGCPercent(replayGCPercent)
+	} else {
 		s.OneProcessor()
-	case s.Getenv("GOGC") == "":
-		debug.SetGCPercent(replayGCPercent)
 	}
 	out, err := s.openOut(ctx, f)
 	if err != nil {
