@@ -273,12 +273,12 @@ func TestTopologyErrorsAreBounded(t *testing.T) {
 				t.Errorf("%d errors; want one each of cores, sockets, caches, nodes' CPUs and nodes' memory:\n%s", len(lines), err)
 			}
 			for i, line := range lines {
-				who := "CPU 0-127: "
+				part := "CPU 0-127: "
 				if i > 2 {
-					who = "node 0-15: "
+					part = "node 0-15: "
 				}
-				if !strings.Contains(line, who) || len(line) > 400 {
-					t.Errorf("error of %d bytes: %s; want a short one that names %s", len(line), line, who)
+				if !strings.Contains(line, part) || len(line) > 400 {
+					t.Errorf("error of %d bytes: %s; want a short one that names %s", len(line), line, part)
 				}
 			}
 		})

@@ -70,8 +70,8 @@ func (l *Average) Add(at time.Time, runnable float64) {
 // Valid reports whether there has been a sample.
 func (l *Average) Valid() bool { return !l.At.IsZero() }
 
-// Known reports whether the averages may be relied on: the first 5 seconds are over. Who sizes a pool by the first
-// sample and holds it for half a minute gives a service that was caught running a whole core too much.
+// Known reports whether the averages are usable: the first 5 seconds are over. A pool that is sized by the first sample, and keeps
+// its size for half a minute, would have a whole core too much for a service that ran at that moment.
 func (l *Average) Known(now time.Time) bool { return l.Valid() && now.Sub(l.Began) >= Every-early }
 
 func decay(load, sample, seconds, window float64) float64 {

@@ -98,7 +98,7 @@ func span(name string, into *time.Duration, normal time.Duration, b bounds[time.
 	return row(name, into, normal, b, usage, fields, fmt.Sprintf("seconds, 0 to %d", day), readSeconds(0))
 }
 
-// grace is a grace period. -1 is the pod's own in a field, and so is 0: no pod goes without one.
+// grace is a grace period. -1 is the pod's own in a field, and so is 0: every pod gets one.
 func grace(name string, into *time.Duration, normal time.Duration, usage string, fields ...Field) Row {
 	return row(name, into, normal, aDay, usage, fields, fmt.Sprintf("seconds, -1 to %d; -1 and 0 are the pod's own", day), readSeconds(-1))
 }

@@ -151,7 +151,7 @@ func TestRoundsOfAFleet(t *testing.T) {
 		return scrape(t, s)
 	}
 	round(10, "a", "b", "gone")
-	page := round(20, "a") // the round goes on
+	page := round(20, "a") // the round continues
 	wants(t, page, `polder_fleet_protection_active{node="b"} 1`, `polder_fleet_protection_active{node="gone"} 1`)
 	wants(t, round(20, "b"), `polder_fleet_protection_active{node="gone"} 1`)
 	page = round(30, "a")
@@ -299,7 +299,7 @@ func TestScrapesDoNotHoldUpTicks(t *testing.T) {
 	stop()
 	for range read {
 	}
-	if worst > writeWithin/2 { // as long as the server waits for who does not read
+	if worst > writeWithin/2 { // as long as the server waits for a client that does not read
 		t.Errorf("the slowest of %d ticks beside the scrapes took %s", ticks, worst)
 	}
 }

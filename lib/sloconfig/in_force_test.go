@@ -20,7 +20,7 @@ func TestInForce(t *testing.T) {
 		want   float64
 		err    string
 	}{
-		{"nobody reads one", &tick.Sample{}, 0.1, ""},
+		{"none is read", &tick.Sample{}, 0.1, ""},
 		{"it could not be read yet", &tick.Sample{Errors: unread}, 0.1, ErrUnread.Error()},
 		{"one", &tick.Sample{Config: raw("0.3")}, 0.3, ""},
 		{"no sample", nil, 0.3, ""},

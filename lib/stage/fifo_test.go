@@ -150,7 +150,7 @@ func TestLiveToolIsNotStoppedByASlowNextStage(t *testing.T) {
 		}
 	})
 	padding := strings.Repeat("x", 100<<10)
-	for i := range 40 { // 4 MB into a FIFO of 1 MiB that nobody reads
+	for i := range 40 { // 4 MB into a FIFO of 1 MiB without a reader
 		fmt.Fprintf(in, `{"padding":%q,%s`+"\n", padding, line(fmt.Sprintf("n%d", i), 0)[1:])
 		<-dropped
 	}

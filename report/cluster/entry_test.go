@@ -287,7 +287,7 @@ func TestRulesOfTheDialect(t *testing.T) {
 		{"Katalyst, 8 % more", object.Katalyst, "", 10800, time.Second, object.Moved},
 		{"Koordinator, 8 % more", object.Koordinator, "", 10800, time.Second, object.NotDue},
 		{"Koordinator, 8 % more by a strict ConfigMap", object.Koordinator, `{"resourceDiffThreshold":0.05}`, 10800, time.Second, object.Moved},
-		{"Katalyst goes by no such ConfigMap", object.Katalyst, `{"resourceDiffThreshold":0.5}`, 10800, time.Second, object.Moved},
+		{"Katalyst does not use that ConfigMap", object.Katalyst, `{"resourceDiffThreshold":0.5}`, 10800, time.Second, object.Moved},
 		{"Katalyst, less", object.Katalyst, "", 9910, time.Minute, object.Moved},
 		{"Koordinator, less", object.Koordinator, "", 9910, time.Minute, object.NotDue},
 		{"Koordinator, less, and it is time", object.Koordinator, "", 9910, 5*time.Minute + 1, object.Again},

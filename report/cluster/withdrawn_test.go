@@ -139,7 +139,7 @@ func TestMarkedNode(t *testing.T) {
 		step("nothing to do", object.NotDue, true, reason)
 		now = now.Add(time.Minute)
 		if e.see(offers("4"), k, now); e.intact || e.next(p, now) != object.Undone {
-			t.Errorf("%s: somebody offers in spite of the mark: %d; want it taken away", k.target, e.next(p, now))
+			t.Errorf("%s: another program offers in spite of the mark: %d; want it removed", k.target, e.next(p, now))
 		}
 		e.wrote(p, job{figures: p.want(e, now)}, nodeWith("5", nil), now)
 		delete(p.marks, "n")
@@ -175,7 +175,7 @@ func TestNodeTaintsEntry(t *testing.T) {
 		t.Errorf("before the first tick: %d; want what is there left for a while", got)
 	}
 	if got := e.next(p, noon.Add(p.staleAfter)); got != object.Moved {
-		t.Errorf("nobody has spoken: %d; want it taken away", got)
+		t.Errorf("no tick yet: %d; want it removed", got)
 	}
 	e.memory.Take(tainted("CPUPressure"), noon)
 	if got := e.next(p, noon); got != object.Moved {
@@ -186,7 +186,7 @@ func TestNodeTaintsEntry(t *testing.T) {
 		t.Errorf("written: %d", got)
 	}
 	if e.see(node("3"), p.kind, noon); e.next(p, noon) != object.Undone {
-		t.Error("somebody took it away: want it put back")
+		t.Error("removed externally: want it restored")
 	}
 	e.wrote(p, job{figures: p.want(e, noon)}, node("4", "CPUPressure"), noon)
 	p.marks["n"] = "x"

@@ -148,7 +148,7 @@ func (w *writer) force(ctx context.Context, node string, o kube.Object, subresou
 	if !kube.IsConflict(err) {
 		return applied, err
 	}
-	w.log.Warn("taking over fields that somebody else has written: is there a second agent?", "target", "cnr", "node", node, "error", err)
+	w.log.Warn("replacing fields that another program has written: is there a second agent?", "target", "cnr", "node", node, "error", err)
 	return w.client.Apply(ctx, kube.CustomNodeResources, "", node, o, manager, true, subresources...)
 }
 

@@ -67,12 +67,12 @@ func TestStep(t *testing.T) {
 		{"a NUMA node halves under the same sum", base.with(zoned(1000)), base.with(zoned(500)), less},
 		{"NUMA nodes appear", base, base.with(zoned(100)), much},
 		{"a pod comes", base, base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), much},
-		{"a pod goes", base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), base, much},
+		{"a pod ends", base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), base, much},
 		{"a taint comes", base.with(tainted()), base.with(tainted("a")), much},
-		{"a taint goes", base.with(tainted("a", "b")), base.with(tainted("b")), much},
+		{"a taint is removed", base.with(tainted("a", "b")), base.with(tainted("b")), much},
 		{"taints in another order", base.with(tainted("a", "b")), base.with(tainted("b", "a")), still},
-		{"nobody speaks of taints", base.with(tainted("a")), base, still},
-		{"somebody begins to", base, base.with(tainted()), much},
+		{"taints become unknown", base.with(tainted("a")), base, still},
+		{"taints become known", base, base.with(tainted()), much},
 	} {
 		if got := tt.from.step(tt.to, Rules{MinChange: 0.05}); got != tt.want {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
@@ -106,11 +106,11 @@ func TestNext(t *testing.T) {
 		{"a trifle less just after a write", rules, wrote(of(44000, 1)), of(43999, 1), true, 30*time.Second - 1, NotDue},
 		{"a trifle less a moment later", rules, wrote(of(44000, 1)), of(43999, 1), true, 30 * time.Second, Moved},
 		{"a trifle less, and any change is written", Rules{}, wrote(of(44000, 1)), of(43999, 1), true, 0, Moved},
-		{"somebody took it away", rules, wrote(of(44000, 1)), of(44000, 1), false, 0, Undone},
-		{"somebody took it away while it shrank", rules, wrote(of(44000, 1)), of(1, 1), false, 0, Undone},
+		{"removed externally", rules, wrote(of(44000, 1)), of(44000, 1), false, 0, Undone},
+		{"removed externally while it shrank", rules, wrote(of(44000, 1)), of(1, 1), false, 0, Undone},
 		{"stale", rules, wrote(of(44000, 1)), of(-1, -1), true, 0, Moved},
 		{"stale and withdrawn", rules, wrote(of(-1, -1)), of(-1, -1), true, time.Hour, NotDue},
-		{"withdrawn, and somebody else offers", rules, wrote(of(-1, -1)), of(-1, -1), false, time.Hour, NotDue},
+		{"withdrawn, and another program offers", rules, wrote(of(-1, -1)), of(-1, -1), false, time.Hour, NotDue},
 		{"back", rules, wrote(of(-1, -1)), of(44000, 1), true, 0, Moved},
 	} {
 		if got := tt.rules.Next(tt.w, tt.want, tt.intact, noon.Add(tt.after)); got != tt.due {

@@ -31,10 +31,10 @@ func TestReadFleetDecision(t *testing.T) {
 	}{
 		{"no sample", &tick.Tick{}, false, false, true},
 		{"a node's own tick", &tick.Tick{Sample: &tick.Sample{}, Eviction: &tick.Eviction{Taints: tainted}}, false, false, true},
-		{"nobody knows", fleetTick("", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
+		{"an unknown state", fleetTick("", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
 		{"no such state", fleetTick("ill", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
 		{"no time", &tick.Tick{Sample: &tick.Sample{Agent: &tick.Agent{State: tick.AgentNotReady}}, Eviction: &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}}, false, false, true},
-		{"nobody has decided", fleetTick(tick.AgentNotReady, since, nil), true, false, true},
+		{"no decision", fleetTick(tick.AgentNotReady, since, nil), true, false, true},
 		{"refused", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Refused: "old", Fleet: &tick.FleetEviction{}, Taints: tainted}), true, false, true},
 		{"a node's own evict", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Taints: tainted}), true, false, true},
 		{"held", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Fleet: held, Taints: tainted}), true, false, true},
@@ -134,10 +134,10 @@ func TestMarkPatch(t *testing.T) {
 	}{
 		{"set", away, "", `"agent-health: because"`},
 		{"there already", away, "agent-health: for another reason", ""},
-		{"somebody else's serves as well", away, "maintenance", ""},
+		{"another program's has the same effect", away, "maintenance", ""},
 		{"none", none, "", ""},
 		{"taken away", none, "agent-health: because", "null"},
-		{"somebody else's stays", none, "maintenance", ""},
+		{"another program's stays", none, "maintenance", ""},
 	} {
 		node := map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}}
 		if tt.have != "" {
@@ -225,7 +225,7 @@ func TestFleetProperties(t *testing.T) {
 			t.Fatalf("%q is written by %+v of an agent that is %q", lacks, x.Eviction, state)
 		}
 		if c.Conditions == nil && lacks != "" {
-			t.Fatalf("nobody knows how the agent is, and %q is written", lacks)
+			t.Fatalf("the agent's state is unknown, and %q is written", lacks)
 		}
 	})
 }

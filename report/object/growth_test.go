@@ -79,7 +79,7 @@ func TestGrowthIsNotHeldBack(t *testing.T) {
 		{"the clock was set back", moved(), &low, high, -time.Hour, true},
 		{"nothing has moved yet", &Growth{}, &low, high, time.Second, true},
 		{"what is written is not known", moved(), nil, high, time.Second, true},
-		{"a taint goes", moved(), &Figures{Reclaimed: low.Reclaimed, Held: true}, high, time.Second, true},
+		{"a taint is removed", moved(), &Figures{Reclaimed: low.Reclaimed, Held: true}, high, time.Second, true},
 		{"another dialect", moved(), &Figures{Reclaimed: low.Reclaimed, Dialect: Katalyst}, high, time.Second, true},
 		{"back from withdrawn", moved(), &Figures{Stated: true}, high, time.Second, true},
 	} {

@@ -236,7 +236,7 @@ func TestTaints(t *testing.T) {
 		{"one", noon, []tick.Taint{a}, true, []any{theirs, ours("p/A", "NoSchedule", first)}},
 		{"the same later", noon.Add(time.Hour), []tick.Taint{a}, false, []any{theirs, ours("p/A", "NoSchedule", first)}},
 		{"two, one is named twice", noon.Add(time.Hour), []tick.Taint{b, a, b}, true, []any{theirs, ours("p/A", "NoSchedule", first), ours("p/B", "NoExecute", second)}},
-		{"one that somebody else has set", noon, []tick.Taint{b, {Key: "team/x", Effect: "NoSchedule"}}, true, []any{theirs, ours("p/B", "NoExecute", second)}},
+		{"one that another program has set", noon, []tick.Taint{b, {Key: "team/x", Effect: "NoSchedule"}}, true, []any{theirs, ours("p/B", "NoExecute", second)}},
 		{"none again", noon, []tick.Taint{}, true, []any{theirs}},
 		{"keys that cannot be", noon, []tick.Taint{{Key: "", Effect: "x"}, {Key: "a,b", Effect: "x"}}, false, []any{theirs}},
 	} {

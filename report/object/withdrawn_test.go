@@ -44,7 +44,7 @@ func TestHold(t *testing.T) {
 		want      string
 		held      bool
 	}{
-		{"nobody speaks of taints", of(44000, 100).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
+		{"unknown taints", of(44000, 100).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
 		{"no taint", of(44000, 100).with(tainted(ready)).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
 		{"a taint", of(44000, 100).with(tainted(ready, cpu)).with(requesting(2000, 10)), of(44000, 100).Reclaimed, "2000 10", true},
 		{"no pods", of(44000, 100).with(tainted(ready, cpu)).with(requesting(0, 0)), of(44000, 100).Reclaimed, "0 0", true},
@@ -58,7 +58,7 @@ func TestHold(t *testing.T) {
 		{"evicts, too", of(44000, 100).with(tainted("NoExecute", cpu)).with(requesting(2000, 10)), Amounts{}, "2000 10", true},
 		{"for reclaimed pods", of(44000, 100).with(tainted("NoScheduleForReclaimedTasks", cpu)).with(requesting(2000, 10)), Amounts{}, "2000 10", true},
 		{"a wish", of(44000, 100).with(tainted("PreferNoSchedule", cpu)).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
-		{"somebody else's key", of(44000, 100).with(tainted(ready, "team/x", "node.kubernetes.io/unschedulable")).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
+		{"another program's key", of(44000, 100).with(tainted(ready, "team/x", "node.kubernetes.io/unschedulable")).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
 		{"the second of them", of(44000, 100).with(tainted(ready, "team/x", cpu)).with(requesting(2000, 10)), Amounts{}, "2000 10", true},
 	} {
 		got := tt.f.Hold(tt.published)
@@ -186,7 +186,7 @@ func TestNodeTaints(t *testing.T) {
 		want   []tick.Taint
 		unfit  string
 	}{
-		{"nobody speaks of them", nil, nil, ""},
+		{"unknown ones", nil, nil, ""},
 		{"none", []tick.Taint{}, []tick.Taint{}, ""},
 		{
 			"the three effects",

@@ -300,7 +300,7 @@ func (q *Queue[S, D]) start() {
 			it.calm()
 			continue
 		case object.Undone:
-			q.Log.Warn("putting back what somebody else has changed or taken away", "target", q.Name, q.Label, it.key)
+			q.Log.Warn("restoring the object after an external change", "target", q.Name, q.Label, it.key)
 		}
 		it.busy = true
 		q.writing++

@@ -251,7 +251,7 @@ func TestRestore(t *testing.T) {
 		}
 		time.Sleep(calm)
 		undone(FirstRestore)
-		if n := strings.Count(l.log.String(), "putting back what somebody else"); n != 8 {
+		if n := strings.Count(l.log.String(), "restoring the object after an external change"); n != 8 {
 			t.Errorf("logged %d times; want each of 8", n)
 		}
 		// A new desired state does not wait for that, and an external restore ends the wait.

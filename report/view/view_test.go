@@ -319,7 +319,7 @@ func TestSetsInForce(t *testing.T) {
 		{"a dry run", &tick.Isolation{DryRun: true}, "0-7 → 0-3"},
 		{"failed", &tick.Isolation{Errors: []tick.IsolationError{{Cgroup: "/p/c", Key: "cpusetCPUs"}}}, "0-7 → 0-3"},
 		{"refused", &tick.Isolation{Refused: "stale"}, "0-7 → 0-3"},
-		{"nobody writes", nil, "0-7 → 0-3"},
+		{"without isolate", nil, "0-7 → 0-3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x.Isolation = tt.isolation

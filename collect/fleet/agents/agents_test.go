@@ -120,7 +120,7 @@ func TestRun(t *testing.T) {
 	up := func(changed time.Duration) []*Pod { return []*Pod{agentPod(t, "n", "a", "True", -changed)} }
 	down := func(changed time.Duration) []*Pod { return []*Pod{agentPod(t, "n", "a", "False", -changed)} }
 	for name, steps := range map[string][]step{
-		"falls, goes, comes back": {
+		"not ready, deleted, ready again": {
 			{0, up(-min), "", "ready -60"},
 			{10 * s, down(7 * s), "", "notReady 7"},
 			{20 * s, nil, "", "notFound 7"},
@@ -135,16 +135,16 @@ func TestRun(t *testing.T) {
 		"made again and again": {
 			{0, down(-min), "", "notReady -60"}, {10 * s, down(9 * s), "", "notReady -60"}, {20 * s, down(19 * s), "", "notReady -60"},
 		},
-		"nobody looked, and nothing changed": {
+		"not observed, and nothing changed": {
 			{0, down(-min), "", "notReady -60"}, {10 * s, down(-min), "away", " "}, {10 * min, down(-min), "", "notReady -60"},
 		},
-		"nobody looked, and it changed": {
+		"not observed, and it changed": {
 			{0, down(-min), "", "notReady -60"}, {10 * s, down(-min), "away", " "}, {10 * min, down(5 * min), "", "notReady 300"},
 		},
-		"nobody looked, and it fell": {
+		"not observed, and not ready any more": {
 			{0, up(-min), "", "ready -60"}, {10 * s, nil, "away", " "}, {10 * min, down(5 * min), "", "notReady 300"},
 		},
-		"nobody looked for long": {
+		"not observed for long": {
 			{0, nil, "", "notFound 0"}, {10 * s, nil, "away", " "}, {16 * min, nil, "", "notFound 960"},
 		},
 		"a clock that was set back": {

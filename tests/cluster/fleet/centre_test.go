@@ -264,7 +264,7 @@ func TestLostLeaseWritesNothing(t *testing.T) {
 		t.Errorf("it has not ended for the lease:\n%s", log)
 	}
 	// It may have put the mark back while it had the lease still.
-	if got := l.mark(n1); strings.Contains(after, "msg=written") || got != "" && !strings.Contains(before, "putting back what somebody else") {
+	if got := l.mark(n1); strings.Contains(after, "msg=written") || got != "" && !strings.Contains(before, "restoring the object after an external change") {
 		t.Errorf("the end has put the mark back: %q\n%s", got, log)
 	}
 }
