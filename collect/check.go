@@ -39,7 +39,7 @@ func orDash(text string) string {
 	return text
 }
 
-// amounts are resources in one word, under the names of the file.
+// amounts formats resources as one word, with the names that the file uses.
 func amounts(r *tick.Resources) string {
 	if r == nil {
 		return "-"

@@ -13,7 +13,7 @@ import (
 	"polder/lib/stage"
 )
 
-// clusterOptions are the flags that say what is known of a cluster.
+// clusterOptions are the flags that select a cluster and what is read of it.
 type clusterOptions struct {
 	kubeconfig, pods string
 	inCluster        bool
@@ -32,10 +32,10 @@ func (o *clusterOptions) flags(f *stage.Flags) {
 	o.reading.Add(f)
 }
 
-// given reports whether there is a cluster to ask.
+// given reports whether a flag names a cluster or a file of pods.
 func (o *clusterOptions) given() bool { return o.kubeconfig != "" || o.inCluster || o.pods != "" }
 
-// open begins to watch the cluster, nil where none is given.
+// open begins to watch the cluster. It returns nil where none is given.
 func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string, once bool) (source.Cluster, error) {
 	given := 0
 	for _, is := range []bool{o.kubeconfig != "", o.inCluster, o.pods != ""} {
@@ -45,7 +45,7 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 	}
 	switch {
 	case o.sloConfig != "" && o.kubeconfig == "" && !o.inCluster:
-		return nil, errors.New("--slo-config goes with --kubeconfig or --in-cluster")
+		return nil, errors.New("--slo-config needs --kubeconfig or --in-cluster")
 	case given == 0:
 		return nil, nil
 	case given > 1:
@@ -78,10 +78,10 @@ func (o *clusterOptions) open(ctx context.Context, s *stage.Session, node string
 	return c, nil
 }
 
-// objectName is how the API server has names.
+// objectName is the form of the names that the API server accepts.
 var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// slo is the name of the ConfigMap, nil where none is given.
+// slo parses --slo-config. It returns nil where the flag is not set.
 func (o *clusterOptions) slo() (*live.SLOConfig, error) {
 	if o.sloConfig == "" {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 	"polder/lib/stage"
 )
 
-// slow is a next stage that takes far longer for a tick than there is between two.
+// slow is a next stage that needs far longer for a tick than the interval.
 type slow struct{ bytes.Buffer }
 
 func (s *slow) Write(p []byte) (int, error) {
@@ -17,7 +17,7 @@ func (s *slow) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// --count N gives N ticks to a next stage that is slower than they come.
+// With --count N a next stage that is slower than the interval gets all N ticks.
 func TestCountIsWritten(t *testing.T) {
 	var out slow
 	var log bytes.Buffer

@@ -6,21 +6,20 @@
 //	collect --once [--state FILE]
 //
 // Description: collect reads /proc, /sys and the control groups (version 1 and 2), and writes what it saw as the section
-// sample of a tick. It changes nothing, and needs no privilege but that of reading. What it could not read is absent, and
-// said in sample.errors; it never ends for that. Where the next stage is slow, the newest tick takes the waiting one's
-// place.
+// sample of a tick. It changes nothing, and needs no privilege but that of reading. A value that it could not read is absent,
+// and sample.errors names it; collect never ends because of that. Where the next stage is slow, the newest tick replaces the one
+// that waits.
 //
 // A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
 // kernel averages its own. It is absent for the first 5 s and begins with their mean, not at 0. Threads are found through
-// the cgroup's tasks in the hierarchy that accounts for CPU time, and the machine's pid namespace must be in sight. Looking at them
-// takes a twentieth of the interval at most; the rest has its turn in the next rounds.
+// the cgroup's tasks in the hierarchy that accounts for CPU time, so collect must run in the machine's pid namespace. Reading their
+// states takes a twentieth of the interval at most; the remaining threads are read in the next rounds.
 //
 // With a cluster, collect watches the node's pods, the node object and Katalyst's configuration objects, and with --slo-config
-// Koordinator's ConfigMap, and joins them with what it reads. A list that is not current is used on, and sample.errors says since when. See
-// collect --help.
+// Koordinator's ConfigMap, and joins them with what it reads. A stale list stays in use, and sample.errors names the time since when it is
+// stale. See collect --help.
 //
-// A pod's cgroup includes all cgroups below it: where a rule names a cgroup below a pod's as a pod too, its use is in
-// both.
+// A pod's cgroup includes all cgroups below it: where a rule makes a cgroup below a pod's a pod too, its use counts in both.
 //
 // Options: see collect --help.
 //

@@ -27,7 +27,7 @@ func TestUsageLoadAndThrottling(t *testing.T) {
 	}
 	s.write("cpuset", s.base+"/busy", "cpuset.cpus", "0")
 	s.write("cpu", s.base+"/throttled", "cpu.cfs_quota_us", "10000") // of a period of 100 ms
-	for _, name := range []string{"", "/busy", "/throttled"} {       // other work on this machine is not to keep them from running
+	for _, name := range []string{"", "/busy", "/throttled"} {       // other work on this machine must not keep them from running
 		s.write("cpu", s.base+name, "cpu.shares", "100000")
 	}
 	s.start(s.base+"/idle", "sleep 1000 & wait")
@@ -36,8 +36,8 @@ func TestUsageLoadAndThrottling(t *testing.T) {
 	s.start(s.base+"/pod1/a", busyLoop)
 	stop := s.start(s.base+"/busy", busyLoop)
 
-	// The clock is the test's: a second passes between the two readings, whatever the machine takes for them. What the kernel's own
-	// files say around and between them bounds what was read, however busy the machine is.
+	// The clock is the test's: a second passes between the two readings, however long they really take. The kernel's own files, read
+	// before, between and after them, bound the values, however busy the machine is.
 	now := time.Now()
 	c := s.collector(func() time.Time { return now })
 	counters := func() counts { return s.counts("/busy", "/throttled") }
@@ -84,7 +84,7 @@ func TestUsageLoadAndThrottling(t *testing.T) {
 	}
 	within(t, "node usage", sample.CPU.UsageMilliCPU, 0, math.Inf(1))
 
-	// Load: the first 5 s pass, a second thread comes, and two minutes pass in steps of the kernel's.
+	// Load: the first 5 s pass, a second thread starts, and two minutes pass in the kernel's steps.
 	now = now.Add(5 * time.Second)
 	sample = c.Read(false)
 	within(t, "busy load1", pod(sample, "busy").Load1, 1, 1)
@@ -127,7 +127,7 @@ func TestCgroupsComeAndGo(t *testing.T) {
 		return len(pod(sample, "pod1").Containers) == 1 && pod(sample, "pod1").Memory != nil
 	})
 
-	// Removed between two readings, and made again: no error, and the new one's values from its own files.
+	// A cgroup that is removed between two readings and created again is no error, and its values are from its own files.
 	stop := s.start(s.base+"/a", busyLoop)
 	eventually(t, c, "the new cgroup's usage", func(sample *tick.Sample) bool {
 		usage := pod(sample, "a").UsageMilliCPU
@@ -138,7 +138,7 @@ func TestCgroupsComeAndGo(t *testing.T) {
 	s.mkdir(s.base + "/a")
 	for range 3 {
 		if sample := c.Read(false); len(sample.Errors) > 0 {
-			t.Errorf("errors while a cgroup goes: %v", sample.Errors)
+			t.Errorf("errors while a cgroup is removed: %v", sample.Errors)
 		}
 	}
 	eventually(t, c, "a cgroup made again", func(sample *tick.Sample) bool {
@@ -204,7 +204,7 @@ func TestVersion2(t *testing.T) {
 	}
 	c := source.New(&source.Env{Host: h, Rules: rules, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now})
 	t.Cleanup(func() { _ = c.Close() })
-	// What the scheduler says of the busy process around and between the two readings bounds what was read: other work on this
+	// The scheduler's account of the busy process before, between and after the two readings bounds the values: other work on this
 	// machine may leave it any share of a CPU.
 	ran := func() float64 { return ranSeconds(t, pids["/busy/below"]) }
 	first := bracket(ran, func() { c.Read(true) })
@@ -236,7 +236,7 @@ func TestVersion2(t *testing.T) {
 	})
 }
 
-// TestGoneInTheMiddle removes and makes cgroups while they are read.
+// TestGoneInTheMiddle removes and creates cgroups while they are read.
 func TestGoneInTheMiddle(t *testing.T) {
 	s := newSubtree(t)
 	c := s.collector(time.Now)

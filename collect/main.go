@@ -7,7 +7,7 @@ import (
 
 func main() { stage.Main(command()) }
 
-// command is the tool: a value, so that tests run it in their own process.
+// command is the tool as a value, so that tests can run it in their own process.
 func command() stage.Command {
 	o := new(options)
 	return stage.Command{

@@ -2,13 +2,14 @@ package main
 
 import "polder/lib/stage"
 
-// summary is what --help and the manual begin with.
+// summary is the beginning of --help and of the manual.
 const summary = `
 Reads /proc, /sys and the control groups (version 1 and 2), and writes one line of JSON, a tick, an
-interval: the machine's shape and use, and each container's CPU use, load, memory, throttling,
+interval: the machine's topology and use, and each container's CPU use, load, memory, throttling,
 cpuset and threads. It changes nothing. A value that could not be read is absent, and sample.errors
-says why. Rules say which cgroups are pods (--classify); with --kubeconfig or --in-cluster the
-cluster says what they are. collect fleet reads the cluster alone, for all nodes.`
+gives the reason. Rules select the cgroups that are pods (--classify); with --kubeconfig or
+--in-cluster their names and classes come from the cluster. collect fleet reads the cluster alone,
+for all nodes.`
 
 // tasks begin the page in docs/; --help has the first five, which tests run.
 var tasks = []stage.Task{
@@ -24,13 +25,13 @@ var tasks = []stage.Task{
 	{Want: "Look at a copy of another machine's /proc and /sys", Command: `collect --once --root /var/crash/node7 --classify rules.yaml`},
 }
 
-// manual is the rest, for the page in docs/ and for man.
+// manual is the rest of the page in docs/ and of the manual page.
 const manual = `
 Section written: sample. Sections read: none.
 
 PODS WITHOUT A CLUSTER
-Without a cluster, rules say which cgroups are pods (--classify; --print-classify prints the rules in force without it:
-kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cgroup's path wins:
+Without a cluster, rules select the cgroups that are pods (--classify; --print-classify prints the rules in force without it:
+kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cgroup's path decides:
 
    rules:
      - cgroup: /kubepods/burstable/pod*
@@ -43,10 +44,10 @@ kubepods by QoS tier, *.slice otherwise). The first rule whose glob matches a cg
 
 PODS OF A CLUSTER
 With a cluster (--kubeconfig or --in-cluster; --pods for the pods alone) the rules still find the cgroups of pods, and the
-cluster says what they are: its pods are matched by the UID and the container ids in the cgroups' names (cgroupfs and systemd
+cluster's pods are matched with them by the UID and the container ids in the cgroups' names (cgroupfs and systemd
 driver; containerd, CRI-O, Docker; kubelet's cgroupRoot by --cgroup-root). A pod without a cgroup has missing "cgroup", unless
 it has ended. A pod's cgroup without a pod object has missing "cluster", and what was known of the pod holds while the cgroup
-is there; where nothing was, it is not taken for reclaimed. The sandbox's cgroup (the pause container's) is in no list.
+exists; a pod of which nothing was known does not count as reclaimed. The sandbox's cgroup (the pause container's) is in no list.
 
 CLASSES OF PODS
 A pod's class is that of the first of these:
@@ -54,52 +55,53 @@ A pod's class is that of the first of these:
    annotation katalyst.kubewharf.io/qos_level    dedicated_cores, shared_cores, reclaimed_cores, system_cores
    label koordinator.sh/qosClass                 LSE and LSR: dedicated; LS: shared; BE: reclaimed; SYSTEM: system
    a request for batch-cpu or batch-memory       reclaimed
-   the Kubernetes class                          shared; BestEffort: what --best-effort says
+   the Kubernetes class                          shared; BestEffort: the value of --best-effort
 
 Another value there makes the pod shared, and so does the system class outside the namespaces that --system-namespace names
-(kube-system): system pods are neither confined nor evicted, and anybody may write the mark. A pod is static where its Node
-owns it; the annotations of static pods alone make none. This, a quantity that is none, and the like are in the pod's errors. Requests are
-summed as the scheduler does; a limit that a container lacks, the pod lacks. Reclaimed resources count under their names
+(kube-system): system pods are neither confined nor evicted, and anybody can write the label or annotation. A pod is static where its
+Node owns it; a static pod's annotations alone do not make a pod static. The pod's errors name such a value, an invalid quantity and the
+like. Requests are summed as the scheduler does; if one container has no limit, the pod has none. Reclaimed resources have the names
 resource.katalyst.kubewharf.io/reclaimed_millicpu, katalyst.kubewharf.io/reclaimed_millicpu, kubernetes.io/batch-cpu and
 koordinator.sh/batch-cpu, and those of memory. Labels and annotations are passed on under the dialects' prefixes (nodes':
-kubernetes.io/ too) up to 4 KiB each and 16 KiB a pod. What keeps a pod from being evicted is not crowded out: of its annotations
-koordinator.sh/eviction-policy, polder/evict and those of --keep-annotation come first, with an empty value where theirs is too long.
+kubernetes.io/ too) up to 4 KiB each and 16 KiB a pod. Annotations that protect a pod from eviction are passed on first
+(koordinator.sh/eviction-policy, polder/evict and those of --keep-annotation), with an empty value where theirs is too long, so that
+no other annotation can displace them.
 
 SETTINGS FROM THE CLUSTER
 sample.config is what Katalyst's configuration objects put in force for the node: of AdminQoSConfigurations and
 EvictionConfigurations, each if a KatalystCustomConfig names the kind, the one that names the node and has not expired, else
-that with the highest priority whose nodeLabelSelector matches, else the one for all nodes. Where one is no good, two
-contradict each other, or the one meant is paused or a canary, the last good result stays (with --state over a restart too)
-and sample.errors says why. An object is no good, too, where a value is none that advise or evict can use. What is said of each
+that with the highest priority whose nodeLabelSelector matches, else the one for all nodes. Where an object is invalid, two
+contradict each other, or the selected one is paused or a canary, the last good result stays (with --state over a restart too)
+and sample.errors gives the reason. An object is also invalid where advise or evict cannot use one of its values. The verdict on each
 KatalystCustomConfig's objects is in sample.config.katalyst.customConfigs, and in the log when it changes. docs/configuration.md
-has the fields.
+lists the fields.
 
-With --slo-config sample.config has in "koordinator", beside "katalyst", what Koordinator's ConfigMap says to the node: of the keys
+With --slo-config sample.config has in "koordinator", beside "katalyst", what Koordinator's ConfigMap sets for the node: of the keys
 colocation-config, resource-threshold-config, resource-qos-config and cpu-burst-config the defaults, over them the cluster's
 strategy, over that the first node entry whose nodeSelector matches, and for colocation the node's annotation
 node.koordinator.sh/colocation-strategy and its labels node.koordinator.sh/cpu-reclaim-ratio, memory-reclaim-ratio and
-mid-static-cpu-reserved-ratio, mid-static-memory-reserved-ratio. A document that is no good leaves the last good one of its key
-(with --state over a restart too), a node entry that is none the cluster's strategy; sample.errors names both with key and
-reason, and says where a second entry matches as well. Where there is no such ConfigMap the defaults hold, which enable nothing;
-until it was read there is no "koordinator". What is set and not supported is in the log at the start, and when it changes.
+mid-static-cpu-reserved-ratio, mid-static-memory-reserved-ratio. In place of an invalid document the last good one of its key stays
+in force (with --state over a restart too), in place of an invalid node entry the cluster's strategy; sample.errors names both with key
+and reason, and a second entry that matches as well. Without such a ConfigMap the defaults hold, which enable nothing;
+until it was read there is no "koordinator". The log names settings that are not supported at the start, and when they change.
 
-WHEN THE SERVER IS AWAY, AND WHAT IS ASKED OF IT
-When the API server is away, ticks go on with the last lists and sample.errors says since when (a server that hangs is
-noticed after some 45 s). What collect asks of it: list and watch of pods, nodes, katalystcustomconfigs,
-adminqosconfigurations and evictionconfigurations; with --slo-config of configmaps of that name in that namespace.
+WHEN THE API SERVER DOES NOT ANSWER, AND WHAT IS REQUESTED OF IT
+When the API server does not answer, ticks continue with the last lists, and sample.errors has the time since when (a server that
+hangs is noticed after some 45 s). collect requests list and watch of pods, nodes, katalystcustomconfigs,
+adminqosconfigurations and evictionconfigurations; with --slo-config also of configmaps of that name in that namespace.
 
 SECTIONS OF A SAMPLE
 sample.capacity and sample.allocatable are the node object's CPU and memory, and what it has published under Koordinator's names
 (kubernetes.io/batch-cpu, batch-memory, mid-cpu, mid-memory; koordinator.sh/batch-cpu and batch-memory of the first version).
 
 sample.kubelet has the policy of kubelet's CPU manager and the CPUs that it gave to containers exclusively, from the file
-cpu_manager_state in --kubelet-root. It is absent where there is no kubelet, and where sample.errors says that the file cannot
-be read.
+cpu_manager_state in --kubelet-root. It is absent where there is no kubelet, and where the file cannot be read, which is then in
+sample.errors.
 
 sample.partitions are the roots of CPU partitions (cgroup v2: cpuset.cpus.partition is root or isolated) with their CPUs.
 
-sample.batchCgroups are the cgroups above reclaimed pods that hold nothing else (no other pod, no process of their own, no cgroup that the
-rules do not name), outermost first; never the root, never kubelet's.
+sample.batchCgroups are the cgroups above reclaimed pods that contain nothing else (no other pod, no process of their own, no cgroup that
+the rules do not name), outermost first; never the root, never kubelet's.
 
 sample.tiers are kubelet's cgroups above the pods' (kubepods, burstable, besteffort; of either driver, below --cgroup-root): the CPU
 list in force, the quota and the use of all in it, and whether cpu.idle is 1, which keeps kubelet from starting.
@@ -108,13 +110,14 @@ LOAD AND RATES
 A container's load is the number of its runnable threads, sampled every 5 s and averaged over 1 and 5 minutes as the
 kernel averages its own; it is absent for the first 5 s and begins with their mean (so --once has none without --state).
 Where it used less than a hundredth of a CPU since the last sample and had no runnable thread then, its use is the sample, twice in a row at
-most. Looking at threads takes a twentieth of the interval at most, and 250 ms: those that were not reached have their turn in the next
-rounds, which sample.errors says. Until then the container keeps its load, for a minute after its last sample; after that it has
-none. The number of threads, where the pids controller is not on, is counted in as much time, by the same rules.
+most. Reading threads' states takes a twentieth of the interval at most, and 250 ms: those that were not reached are read in the next
+rounds, and sample.errors reports that. Until then the container keeps its load, for a minute after its last sample; after that it has
+none. The number of threads, where the pids controller is not enabled, is counted in as much time, by the same rules.
 
 HOW OLD A VALUE IS
-The node's values, a container's CPU use and the amount of its memory (usageBytes) are read for each tick. The rest is read again after a
-while, or at once where what is read for each tick shows that it may have changed; the first two ticks of a cgroup have all of it anew:
+The node's values, a container's CPU use and the amount of its memory (usageBytes) are read for each tick. The other values are read again
+after the time below, or at once where what is read for each tick shows that they may have changed; the first two ticks of a cgroup have
+all of them fresh:
 
    cpusetCPUs               2 s
    threads                  2 s; each tick while there are none

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -35,23 +34,17 @@ func (o *options) flags(f *stage.Flags) {
 	f.Int(&o.count, "count", 0, "end after this many ticks (0 is never)\nAll of them are written, however slow the next stage is.")
 	f.Duration(&o.rescan, "rescan", 30*time.Second, "look for new cgroups in all directories this often\nThis finds the cgroups that inotify missed.")
 	f.Category("What is sampled")
-	f.Path(&o.classify, "classify", "", "read the rules that say which cgroups are pods from `FILE`")
-	f.Path(&o.checked, "check-config", "", "print the rules of `FILE`, or what is wrong with it, and end\nThe status is 0 or 2.")
+	f.Path(&o.classify, "classify", "", "read the rules that select the cgroups that are pods from `FILE`")
+	f.Path(&o.checked, "check-config", "", "print the rules of `FILE`, or its errors, and end\nThe exit status is 0 or 2.")
 	f.Bool(&o.printClassify, "print-classify", "print the default rules and end")
-	f.Path(&o.root, "root", "/", "read /proc and /sys under `DIR`\nThat is a copy, or another machine's, mounted here.")
+	f.Path(&o.root, "root", "/", "read /proc and /sys under `DIR`\nDIR is a copy, or another machine's root, mounted here.")
 	f.Path(&o.kubeletRoot, "kubelet-root", "/var/lib/kubelet", "kubelet's `DIR`, under --root\nThe state of its CPU manager is read there.")
-	f.String(&o.node, "node", "", "the node's `NAME` (default $NODE_NAME, or the host's name)\nIt stands in the ticks, and is looked for in the cluster.")
+	f.String(&o.node, "node", "", "the node's `NAME` (default $NODE_NAME, or the host's name)\nThe ticks have it, and collect looks for it in the cluster.")
 	o.cluster.flags(f)
 }
 
-// gcPercent is the garbage collector's pace unless GOGC says otherwise. Collect allocates little between two ticks, so
-// that collecting early costs next to nothing, and spares 2 MiB on a node of 250 containers.
-const gcPercent = 50
-
 func (o *options) run(ctx context.Context, s *stage.Session) error {
-	if s.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	s.SetGCPercent(stage.SourceGCPercent)
 	if o.printClassify {
 		rules, err := o.defaultRules()
 		if err != nil {
@@ -68,7 +61,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) error {
 	if err != nil {
 		return err
 	}
-	live := !o.once && o.count == 0 // who asks for so many ticks gets them all
+	live := !o.once && o.count == 0 // with --count every tick is written
 	if c.out, err = s.OpenSource(ctx, live); err != nil {
 		return err
 	}
@@ -146,7 +139,7 @@ func (o *options) nodeName(s *stage.Session, h *host.Host) (string, error) {
 			return "", fmt.Errorf("%w (give it with --node)", err)
 		}
 		if o.cluster.given() {
-			name = strings.ToLower(name) // as kubelet does with the host's name
+			name = strings.ToLower(name) // kubelet lowers the host's name too
 		}
 	}
 	if err := tick.CheckName(name); err != nil {
@@ -167,7 +160,7 @@ type run struct {
 
 	rescanned time.Time
 	saver     *stage.Saver
-	dropped   int64 // ticks that the log knows of
+	dropped   int64 // ticks that were logged
 	droppedAt time.Time
 }
 
@@ -186,7 +179,7 @@ func (r *run) once(ctx context.Context) error {
 	return r.put()
 }
 
-// saveEvery is how often a running collect saves its state, in case that it is killed.
+// saveEvery is how often a running collect saves its state, in case it is killed.
 const saveEvery = time.Minute
 
 // loop writes ticks until ctx ends. Samples of the load come every 5 s even where ticks are rarer.

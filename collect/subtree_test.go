@@ -27,14 +27,14 @@ import (
 // controllers are those of version 1 that collect reads.
 var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids"}
 
-// subtree is a cgroup of the test's own, in all hierarchies of version 1.
+// subtree is the test's own cgroup, in all hierarchies of version 1.
 type subtree struct {
 	t    *testing.T
 	h    *cgroup.Hierarchy
 	base string
 }
 
-// newSubtree makes the cgroup, and removes it with all that is in it when the test ends.
+// newSubtree creates the cgroup, and removes it with everything in it when the test ends.
 func newSubtree(t *testing.T) *subtree {
 	t.Helper()
 	h := need.CgroupsV1(t, controllers...)
@@ -53,7 +53,7 @@ func (s *subtree) dir(controller, cgroup string) string {
 	return dir
 }
 
-// mkdir makes a cgroup in all hierarchies.
+// mkdir creates a cgroup in all hierarchies.
 func (s *subtree) mkdir(cgroup string) {
 	s.t.Helper()
 	for _, c := range controllers {
@@ -61,7 +61,7 @@ func (s *subtree) mkdir(cgroup string) {
 			s.t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"cpuset.mems", "cpuset.cpus"} { // empty in a new cgroup, which then takes no process
+	for _, name := range []string{"cpuset.mems", "cpuset.cpus"} { // empty in a new cgroup, which then accepts no process
 		value, err := os.ReadFile(filepath.Join(s.dir("cpuset", filepath.Dir(cgroup)), name))
 		if err != nil {
 			s.t.Fatal(err)
@@ -111,7 +111,7 @@ func (s *subtree) start(cgroup, line string) (stop func()) {
 	return func() { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 }
 
-// run starts a shell line once place has put its process where it belongs, and ends it with the test.
+// run starts a shell line after place has moved its process to its cgroup, and ends it with the test.
 func (s *subtree) run(line string, place func(pid string)) int {
 	s.t.Helper()
 	cmd := exec.Command("sh", "-c", "read x; "+line)
@@ -135,7 +135,7 @@ func (s *subtree) run(line string, place func(pid string)) int {
 }
 
 // asleep waits until a cgroup's directory has so many processes, and none of them runs any more: a shell takes a moment to
-// start what it is to wait for.
+// start the process for which it waits.
 func asleep(t *testing.T, dir string, processes int) {
 	t.Helper()
 	quiet := 0
@@ -208,7 +208,7 @@ func pod(sample *tick.Sample, name string) *tick.Pod {
 	return nil
 }
 
-// eventually reads without a rescan until ok says so.
+// eventually reads without a rescan until ok is true.
 func eventually(t *testing.T, c *source.Collector, what string, ok func(*tick.Sample) bool) {
 	t.Helper()
 	await.Until(t, time.Minute, what, await.Is(func() bool { return ok(c.Read(false)) }))
@@ -251,7 +251,7 @@ func (s *subtree) counts(names ...string) counts {
 	return out
 }
 
-// bracketed is what was so before and after something was done, and when.
+// bracketed has the counters before and after an action, and the times.
 type bracketed[T any] struct {
 	before, after T
 	begun, ended  time.Time

@@ -24,7 +24,7 @@ func (o *explainOptions) flags(f *stage.Flags) {
 	f.String(&o.until, "until", "", "explain: about the time until `TIME`")
 }
 
-// given is a flag that was given, beside those that are named.
+// given is a flag that was given, other than those in beside.
 func (o *explainOptions) given(beside ...string) string {
 	for _, f := range [...]struct{ name, value string }{{"pod", o.pod}, {"at", o.at}, {"from", o.from}, {"until", o.until}} {
 		if f.value != "" && !slices.Contains(beside, f.name) {
@@ -34,7 +34,7 @@ func (o *explainOptions) given(beside ...string) string {
 	return ""
 }
 
-// question is what the flags ask.
+// question is the question that the flags ask.
 func (o *explainOptions) question() (q why.Question, err error) {
 	if o.at != "" && (o.from != "" || o.until != "") {
 		return q, stage.Usagef("--at is one time, --from and --until are a period: give one or the other")

@@ -20,7 +20,7 @@ import (
 	"polder/report/spool"
 )
 
-// most bytes that are read ahead to see which sections a recording has.
+// lookAhead bounds the bytes that are read ahead to find which sections a recording has.
 const lookAhead = tick.DefaultMaxLine + 1<<20
 
 // insertion is the advise and the evict through which a recording without decisions is read.
@@ -32,9 +32,9 @@ type insertion struct {
 	stopped  context.CancelFunc
 }
 
-// insertDecisions makes the session read a recording of samples alone through the advise and the evict --dry-run that are
-// beside this program. Their arguments are fixed, and their environment has nothing of this one's settings: a state file or an
-// action that is set there for the node's own tools must not be touched by a question.
+// insertDecisions makes the session read a recording that has only samples through the advise and the evict --dry-run in this
+// program's directory. Their arguments are fixed, and their environment has none of this program's settings: a question must not
+// touch a state file or carry out an action that is set there for the node's own tools.
 func insertDecisions(ctx context.Context, s *stage.Session) (*insertion, error) {
 	x := &insertion{stopped: func() {}, copied: make(chan error, 1)}
 	in, err := x.input(s)
@@ -65,7 +65,7 @@ func insertDecisions(ctx context.Context, s *stage.Session) (*insertion, error) 
 	return x, x.start(ctx, s, tools)
 }
 
-// input is what the recording is read from; nil for a FIFO, which is a live stream's, and for a terminal, of which the stream warns.
+// input is the recording's reader. It is nil for a FIFO, which is a live stream's, and for a terminal, about which the stream warns.
 func (x *insertion) input(s *stage.Session) (io.Reader, error) {
 	if s.Input == "-" || s.Input == "" {
 		if f, ok := s.In.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -74,7 +74,7 @@ func (x *insertion) input(s *stage.Session) (io.Reader, error) {
 		return s.In, nil
 	}
 	if info, err := os.Stat(s.Input); err != nil || !info.Mode().IsRegular() {
-		return nil, nil // the stream opens it, or reports why that cannot be
+		return nil, nil // the stream opens it, or reports why it cannot
 	}
 	f, err := os.Open(s.Input)
 	if err != nil {
@@ -84,7 +84,7 @@ func (x *insertion) input(s *stage.Session) (io.Reader, error) {
 	return f, nil
 }
 
-// firstTick is the first line that is a tick, nil where none is within what may be read ahead, and all that was read.
+// firstTick is the first line that is a tick, nil where there is none within lookAhead, and everything that was read.
 func firstTick(in io.Reader, maxLine int) (*tick.Line, []byte) {
 	var read bytes.Buffer
 	r := tick.NewReader(io.TeeReader(io.LimitReader(in, lookAhead), &read))
@@ -142,7 +142,7 @@ func (x *insertion) start(ctx context.Context, s *stage.Session, tools [][]strin
 	return nil
 }
 
-// pipeOf is a pipe into which a reader is copied. (os/exec would do that too, and then wait for a reader that goes on.)
+// pipeOf is a pipe into which a reader is copied. (os/exec would do that, too, but wait until the reader ends.)
 func (x *insertion) pipeOf(in io.Reader) (*os.File, error) {
 	from, into, err := os.Pipe()
 	if err != nil {
@@ -156,7 +156,7 @@ func (x *insertion) pipeOf(in io.Reader) (*os.File, error) {
 	return from, nil
 }
 
-// plainEnvironment is what a program needs to run, and none of a tool's settings.
+// plainEnvironment is the environment that a program needs, without a tool's settings.
 func plainEnvironment(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -178,12 +178,12 @@ func (x *insertion) end() error {
 		if err != nil && all == nil {
 			all = fmt.Errorf("read the recording: %w", err)
 		}
-	default: // it is not copied, or the tools ended before it did
+	default: // it is not copied, or the tools ended before the copying
 	}
 	return all
 }
 
-// stop ends the tools where the answer failed before they did.
+// stop ends the tools after the answer failed.
 func (x *insertion) stop() {
 	x.stopped()
 	_ = x.end()

@@ -20,7 +20,7 @@ import (
 	"polder/report/page"
 )
 
-// Bounds of what readers of the live page may cost.
+// Bounds of the cost of the live page's readers.
 const (
 	liveKeeps       = 24 * time.Hour
 	liveConnections = 24
@@ -33,7 +33,7 @@ const (
 	liveRate  = 200_000
 )
 
-// live serves the page of the ticks so far, and has the pages that are open draw what comes.
+// live serves the page of the ticks so far, and sends new ticks to the open pages.
 type live struct {
 	listener net.Listener
 	server   http.Server
@@ -50,7 +50,7 @@ type live struct {
 	of        int // the version that is encoded
 }
 
-// liveAddress is --listen as HOST:PORT. Without a host it is this machine's own, which no other reaches.
+// liveAddress is --listen as HOST:PORT. Without a host it is the loopback address, which no other machine reaches.
 func liveAddress(addr string) (string, error) {
 	if !strings.Contains(addr, ":") {
 		addr = ":" + addr
@@ -98,7 +98,7 @@ func openLive(_ context.Context, s *stage.Session, o *options, _ io.Writer) (clu
 	return x, nil
 }
 
-// guard lets no other site's page read this one: a name that is made to point here is not ours.
+// guard prevents pages of other sites from reading this one, also by a host name that was made to resolve to this address.
 func (x *live) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if x.loopback && !isLoopbackHost(r.Host) {
@@ -134,10 +134,10 @@ func (x *live) servePage(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	_ = page.Write(w, data, true) // a reader that has gone is no error of ours
+	_ = page.Write(w, data, true) // a reader that has disconnected is no error
 }
 
-// state is the recording so far as the page reads it, its version, and what tells of the next one.
+// state is the page's data of the recording so far, its version, and a channel that is closed when there is a newer one.
 func (x *live) state() (data []byte, version int, next <-chan struct{}, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -150,7 +150,8 @@ func (x *live) state() (data []byte, version int, next <-chan struct{}, err erro
 	return x.encoded, x.version, x.changed, nil
 }
 
-// serveEvents sends the whole state after a tick, the less often the larger it is: a page that was away for a while misses nothing.
+// serveEvents sends the whole state after a tick, so that a page that was disconnected for a while misses nothing. The larger the state
+// is, the less often it is sent.
 func (x *live) serveEvents(w http.ResponseWriter, r *http.Request) {
 	select {
 	case x.readers <- struct{}{}:
@@ -205,7 +206,7 @@ func (x *live) Put(in stage.Incoming) (tick.Target, error) {
 	return tick.Target{Target: targetHTML, State: tick.TargetWritten}, nil
 }
 
-// close tells the pages that the stream has ended, and stops.
+// close sends the end of the stream to the pages, and stops the server.
 func (x *live) Close() error {
 	close(x.ended)
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)

@@ -55,7 +55,7 @@ func event(t *testing.T, r *bufio.Reader) (name, data string) {
 	}
 }
 
-// The page has what came so far, and the stream of events what comes, to its end.
+// The page has the ticks so far, and the stream of events the following ones and the end.
 func TestLivePageFollowsTheStream(t *testing.T) {
 	x, url, _ := serveLive(t, "0")
 	putLive(t, x, "node-one", 1)
@@ -98,7 +98,7 @@ func TestLivePageFollowsTheStream(t *testing.T) {
 	}
 }
 
-// Only GET is answered, only so many read at a time, and only who asks by a name of this machine.
+// Only GET is answered, only for a name of this machine, and only so many readers at a time.
 func TestLivePageIsGuarded(t *testing.T) {
 	x, url, log := serveLive(t, "127.0.0.1:0")
 	defer x.Close()
@@ -149,7 +149,7 @@ func TestLivePageIsGuarded(t *testing.T) {
 	}
 }
 
-// Many ticks never wait for a reader that takes nothing.
+// Ticks never wait for a reader that reads nothing.
 func TestLivePageDoesNotWaitForReaders(t *testing.T) {
 	x, url, _ := serveLive(t, "0")
 	defer x.Close()
@@ -158,7 +158,7 @@ func TestLivePageDoesNotWaitForReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n") // and reads nothing
+	fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n") // it reads nothing
 	for i := range 20_000 {
 		putLive(t, x, "n", i)
 	}

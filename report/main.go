@@ -12,7 +12,7 @@ func command() stage.Command {
 	var o options
 	return stage.Command{
 		Name:     "report",
-		Synopsis: "show what was seen, decided and done, and write it as metrics",
+		Synopsis: "show what was observed, decided and done, and write it as metrics",
 		Summary:  summary,
 		Tasks:    tasks,
 		Manual:   manual,

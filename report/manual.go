@@ -2,7 +2,7 @@ package main
 
 import "polder/lib/stage"
 
-// summary is what --help and the manual begin with.
+// summary is the beginning of --help and of the manual.
 const summary = `
 Reads ticks and reports them to each target of --to, by default tty on a terminal, else table:
   tty          a screen of the node now, or of a recording that it plays
@@ -31,11 +31,11 @@ report --speed 60 --from 12:00 < yesterday.jsonl`},
 	{Want: "Offer reclaimed CPU and memory to a cluster, from outside of it", Command: `collect --kubeconfig ~/.kube/config | advise | isolate | report --to cnr,node --kubeconfig ~/.kube/config > /dev/null`},
 	{Want: "Offer batch resources as Koordinator does, and the NodeMetric beside them", Command: `collect --kubeconfig ~/.kube/config | advise --policy koordinator | isolate | report --to node,nodemetric --kubeconfig ~/.kube/config > /dev/null`},
 	{Want: "For all nodes, of several such processes one leads", Command: `collect fleet --in-cluster --lease kube-system/polder | evict fleet --action evict | report fleet --no-flush > /dev/null`},
-	{Want: "Take back what was offered", Command: `report --withdraw --node "$(hostname)" --kubeconfig ~/.kube/config`},
+	{Want: "Withdraw what was offered", Command: `report --withdraw --node "$(hostname)" --kubeconfig ~/.kube/config`},
 	{Want: "The metrics, and a line a tick in the log", Command: `... | report --to prometheus --metrics-file /run/polder.prom --to table`},
 }
 
-// manual is the rest, for the page in docs/ and for man.
+// manual is the rest of the page in docs/ and of the manual page.
 const manual = `
 Sections read: sample, advice, isolation, eviction. Section written: report.
 
@@ -65,17 +65,17 @@ Without --to it is tty on a terminal, table elsewhere. With tty, table, explain,
 them, and with html --listen, the ticks are passed on, with the section "report".
 
 The screen's bar of CPU time has the services' part first, then the reclaimed pods', then the rest of the system. Pools are
-told apart by letter as well as by colour: S share, R reclaim, D dedicated, V reserve. NO_COLOR is honoured; --ascii draws
+distinguished by letter as well as by colour: S share, R reclaim, D dedicated, V reserve. NO_COLOR is respected; --ascii draws
 with ASCII characters alone.
 
 Ticks that are too old or of another node (--max-age, --node) are not written as metrics or to the cluster, and the section
-prints that. The screen and the table show every tick: they are for recordings, too.
+reports that. The screen and the table show every tick: they are for recordings, too.
 
 WHY?
-   report --to explain --pod spark/etl --at 12:03 < day.jsonl shows what the pod was allowed at that time, what held it back, by which
+   report --to explain --pod spark/etl --at 12:03 < day.jsonl shows what the pod was allowed at that time, what limited it, by which
    sum services had the rest and which service needed most of it, what was throttled and evicted and by which numbers, and what
    would have had to be different. Without --pod it is about the node, and why nothing is offered; with --from and --until, or no time
-   at all, about a period, with its squeezes: when what reclaimed pods may use fell by 5 % of the machine or more within 5 minutes.
+   at all, about a period, with its squeezes: when the amount for reclaimed pods fell by 5 % of the machine or more within 5 minutes.
    A time is RFC 3339, or HH:MM or HH:MM:SS of the recording's day (of the next, where that has passed when it begins), in the time
    zone in which its ticks write theirs: collect's is UTC. The tick is the last one before the time. --node chooses one of several nodes.
    Where the recording's first tick has a sample and no advice, or no eviction, the advise and the evict --dry-run that are in
@@ -85,79 +85,79 @@ WHY?
 RECORDINGS
    report < day.jsonl plays a recording on the screen, at --speed times its own speed, from --from on. Keys: space stops and plays on, left
    and right are a tick, with shift (or < and >) a minute, e the next eviction or squeeze, / shows the pods with a text in their names,
-   + and - change the speed, q ends, ? lists them. A gap of more than a minute is jumped over. What comes from a pipe is a recording where
-   --speed or --from is given; it is kept in a temporary file, deleted at once, in which the keys find it again.
+   + and - change the speed, q ends, ? lists them. A gap of more than a minute is skipped. Input from a pipe counts as a recording if
+   --speed or --from is given; report keeps it in a temporary file, which it deletes at once, so that the keys can go back.
 
-   report --to html < day.jsonl > day.html makes one page: use by class over time, what was offered and what was free, the pool of each CPU,
+   report --to html < day.jsonl > day.html makes one page: use by class over time, the offer and the free amounts, the pool of each CPU,
    squeezes, evictions and failures in sentences, advise's reasons at each time, a table of pods, zoom and search. It holds as much for a
    day as for a year: up to 8640 points, each the average of as many ticks as it takes, and names what it leaves out. Decisions that the
    recording lacks are inserted as for explain. Names in it are text and never markup; a policy in the page keeps all scripts but its own
    from running.
-   With --listen the page is served, follows the stream, and has its last 24 hours. A PORT alone is this machine's own. Only GET is
-   answered, for at most 8 open pages. There is no password and no encryption: another address is for networks in which everybody may know
-   the pods.
+   With --listen the page is served, follows the stream, and has its last 24 hours. A PORT alone is on the loopback address. Only GET is
+   answered, for at most 8 open pages. There is no password and no encryption: use another address only in networks in which everybody may
+   know the pods.
 
    report --to score < day.jsonl adds up what a policy offered, how often that was more than was free, moves, squeezes, evictions, how many
    threads of services waited, and writes. What would another policy have done with the same day?
       advise --policy koordinator < day.jsonl | evict --dry-run | report --to score --against day.jsonl
 
 THE CLUSTER
-   An amount is written at once when it has shrunk by 1 %, and so are pods and taints that come and go. One that has grown by
-   --min-change (5 %) is written when the object's amounts have stood still for --grow-interval (7 min): a loss is not undone at
-   once, and a load that wanders does not cost a write a swing. Until then no amount is more than what is written. A smaller loss,
-   as of memory, which never stands still, is written when the last write is --min-interval ago (10 min); the rest waits for
-   --resync (10 min). A tick without an advice is no offer of nothing: nothing is written, and what no tick
-   has confirmed for --stale-after is withdrawn. So is what an earlier process left, but only while report runs: a report that
-   was killed for good leaves its last figures. report --withdraw takes them away and ends; it serves as a preStop hook, for
-   what somebody else takes away is put back only 2 seconds later, and later each time where that happens again.
+   An amount is written at once when it has shrunk by 1 %, and so are new and removed pods and taints. One that has grown by
+   --min-change (5 %) is written when the object's amounts have not changed for --grow-interval (7 min), so that a loss is not
+   reverted at once and a varying load does not cause a write at each change. Until then no amount exceeds the written one. A
+   smaller loss, as of memory, which changes all the time, is written when the last write is --min-interval ago (10 min); other
+   changes wait for --resync (10 min). A tick without an advice is not an offer of nothing: nothing is written, and an offer that
+   no tick has confirmed for --stale-after is withdrawn. So is that of an earlier process, but only while report runs: a report
+   that was killed for good leaves its last figures. report --withdraw removes them and ends; it serves as a preStop hook,
+   because an external removal is reverted only 2 seconds later, and later each time that it happens again.
 
-   Under the policy koordinator --to node keeps Koordinator's rules in place of those: an amount is written at once when it is
-   more than resourceDiffThreshold (10 %) of what was written away from it, up or down, when it appears or disappears, and whatever has
-   changed later than updateTimeThresholdSeconds (300) after the last write. Both are the ConfigMap's, from sample.config;
-   Growth waits for updateTimeThresholdSeconds after the last move, too. --min-change, --min-interval, --grow-interval and --resync,
-   where they are given, stand above it. advice.withdrawn takes the resources away at
-   once, not to zero, and the note has the reason; what kubelet or somebody else has wiped is put back as ever. When the policy changes,
-   what was written under Katalyst's names is removed with the first write under Koordinator's, whichever process wrote it; the other way
-   round what this process has written is removed, for Koordinator's names may be its manager's. Those are left alone, but for --withdraw,
-   for the fleet controller, and for a process that hears of no policy for --stale-after: these take Katalyst's names and Koordinator's of
-   the --resource-prefix, and the fleet controller of either prefix.
+   Under the policy koordinator --to node follows Koordinator's rules: an amount is written at once when it differs from the
+   written one by more than resourceDiffThreshold (10 %), up or down, or when it appears or disappears, and any change is written
+   updateTimeThresholdSeconds (300) after the last write. Both are the ConfigMap's, from sample.config. Growth also waits for
+   updateTimeThresholdSeconds after the last change. --min-change, --min-interval, --grow-interval and --resync take precedence
+   where they are given. advice.withdrawn removes the resources at once, not to zero, and the note has the reason; resources that
+   kubelet or another program has removed are restored as always. When the policy changes to koordinator, resources under
+   Katalyst's names are removed with the first write under Koordinator's, whichever process wrote them; when it changes from
+   koordinator, only those that this process has written are removed, because Koordinator's names may be its manager's. Those are
+   otherwise removed only by --withdraw, by the fleet controller, and by a process that gets no policy for --stale-after: these
+   remove Katalyst's names and Koordinator's of the --resource-prefix, the fleet controller those of either prefix.
 
-   Calls run beside the stream, one at a time for each object, and the newest figures win. What became of them is in
-   a later tick's section: written, unchanged, pending, or failed with an error that names what to do. A server that is away is
-   asked again after half a second, then less often, every 8 seconds at last; after an error that somebody has to mend, every
-   30. At the end of the input report waits for what is not written yet, and fails (status 1) where no write succeeds for 5 seconds.
+   Calls run concurrently with the stream, one at a time for each object, and the newest figures win. Their outcome is in a later
+   tick's section: written, unchanged, pending, or failed with an error that names what to do. A request to a server that does not
+   answer is retried after half a second, then less often, in the end every 8 seconds; after an error that somebody must repair,
+   every 30. At the end of the input report waits for the writes that are left, and fails (status 1) if none succeeds for 5 seconds.
 
    The CustomNodeResource is deleted with its node (an owner reference). Its status is written by server-side apply, as
-   polder-report; a field that another manager holds is taken over, and the log names the manager. Taints are merged with
-   what others have set, which stays, however often they write; the annotation polder/taints names ours, and their timeAdded
-   stays as long as they do. A pod that may run on several NUMA nodes counts by an equal part on each. In the node's status the
-   extended resources alone are written, so that kubelet's own are kubelet's.
+   polder-report; it replaces a field of another manager, and the log names the manager. Taints are merged with those of other
+   programs, which stay, however often they write; the annotation polder/taints names ours, and their timeAdded stays as long as
+   they do. A pod that may run on several NUMA nodes counts by an equal part on each. In the node's status only the extended
+   resources are written; kubelet's own stay as they are.
 
    No kube-scheduler reads a CustomNodeResource's taints. While evict has one under node.katalyst.kubewharf.io/ that keeps pods
    away (NoSchedule, NoExecute), --to node therefore offers no more than the reclaimed pods of the sample request, so that no new
    one fits; the CustomNodeResource keeps the true figures. Pods that are ending do not count. Where the sample does
-   not have the pods, the Node keeps what it offers, or less. Such a loss is written at once, however small, and so is the
+   not have the pods, the Node's offer stays or becomes less. Such a loss is written at once, however small, and so is the
    offer when the taint is removed. The tick's target has the reason in its note, and the log has it once.
 
    --taint-node puts the taints on the Node's own list, too, where they hold for every pod; NoExecute there evicts those that do
    not tolerate it. Only keys under node.katalyst.kubewharf.io/ with the effects NoSchedule, PreferNoSchedule and NoExecute are
-   taken; the others are named in the note. They are removed with evict's, after --stale-after without a tick, and by --withdraw; a
-   report that was killed for good leaves them, and so does one that is started again without the flag, which logs that. What
-   becomes of them is in the section's target node-taints.
+   written; the note names the others. They are removed with evict's, after --stale-after without a tick, and by --withdraw; a
+   report that was killed for good leaves them, and so does one that is started again without the flag, which logs that. The
+   outcome is in the section's target node-taints.
 
    The fleet controller (report fleet) withdraws the offer of a node whose agent is away, and marks the Node with the annotation
-   polder/withdrawn. While it is there, --to node and --to cnr offer nothing, and the note gives its reason.
+   polder/withdrawn. While that is set, --to node and --to cnr offer nothing, and the note has its reason.
 
-   --to nodemetric writes the status as soon as two samples are there, and then every metricReportIntervalSeconds (60, at least
-   30) of the ticks' time; while the node's CPU or memory is not known it is left as it is. Usages are averages over
+   --to nodemetric writes the status as soon as there are two samples, and then every metricReportIntervalSeconds (60, at least
+   30) of the ticks' time; while the node's CPU or memory use is unknown it does not change. Usages are averages over
    metricAggregateDurationSeconds (300, at least 60). The aggregates are avg, p50, p90, p95 and p99 over each of
    metricAggregatePolicy.durations (5m, 10m, 30m), and empty until the samples since report's start cover half of it. Memory is
    what is not available, and of a pod its anonymous memory; with metricMemoryCollectPolicy usageWithPageCache what is not free,
    and the pod's cache as well; usageWithHotPageCache counts as the first. The system's use is the node's without the pods', and
-   not known in a tick in which that of a running container is not. Pods are there by namespace and name, when both of their
-   figures are known. The spec is left to Koordinator's manager; what others write in the status, as prodReclaimableMetric, stays.
-   A write that waits has the newest figures that are known, and the time of those. The object is deleted with its node; --withdraw
-   leaves it, for its updateTime shows how old it is. It is each node's own report's: not with --all-nodes.
+   unknown in a tick in which that of a running container is. The status has the pods, with namespace and name, of which both
+   figures are known. The spec is left to Koordinator's manager; fields of others in the status, as prodReclaimableMetric, stay.
+   A write that waits has the newest known figures, and their time. The object is deleted with its node; --withdraw leaves it,
+   because its updateTime shows how old it is. Each node's own report writes it, so that it excludes --all-nodes.
 
    The role needs: nodes get, list, watch, and for --taint-node patch; nodes/status patch; customnoderesources get, list,
    watch, create, patch; customnoderesources/status patch; for nodemetric nodes get, nodemetrics create,

@@ -17,28 +17,28 @@ import (
 const (
 	// rewriteEvery is how old the file's time may become while nothing else in it changes.
 	rewriteEvery = 10 * time.Second
-	// patience is how long the stream waits for the disk. A slower one is waited for beside it.
+	// patience is how long the stream waits for the disk. A slower write ends concurrently with the stream.
 	patience = 250 * time.Millisecond
 )
 
-// metrics keeps a metrics file. It is not written by package reconcile: a file has no conflicts and no other writer, a disk is asked again
-// without backoff, time is the ticks' own, and each tick tells of the write that it caused, for which it waits a little.
+// metrics keeps a metrics file. Package reconcile does not write it: a file has no conflicts and no other writer, a disk needs no backoff,
+// the time is the ticks', and each tick reports the write that it caused, for which it waits a little.
 type metrics struct {
 	session *stage.Session
 	path    string
 	pages   view.Metrics
 
-	written   string    // the page without what changes at every tick, as it is in the file
-	writtenAt time.Time // by the ticks' clock
-	complaint string    // the last error that was logged
-	busy      bool      // a writing is under way
-	waiting   *write    // the newest page that could not be written yet
-	done      chan write
+	written     string    // the page without what changes at every tick, as it is in the file
+	writtenAt   time.Time // by the ticks' clock
+	loggedError string    // the last error that was logged
+	busy        bool      // a write is in progress
+	waiting     *write    // the newest page that could not be written yet
+	done        chan write
 
 	replace func(path string, data []byte, mode fs.FileMode) error
 }
 
-// write is one writing of the file.
+// write is one write of the file.
 type write struct {
 	page, stable string
 	at           time.Time
@@ -92,7 +92,7 @@ func (m *metrics) Put(in stage.Incoming) (tick.Target, error) {
 	return outcome(result, ended), nil
 }
 
-// outcome is the result with what has become of a write that ended; nil where none did.
+// outcome adds the outcome of a write that ended to the result; ended is nil where none did.
 func outcome(result tick.Target, ended *write) tick.Target {
 	switch {
 	case ended == nil:
@@ -112,7 +112,7 @@ func (m *metrics) start(w write) {
 	}()
 }
 
-// writeError leaves out the temporary file's name, which is another one each time.
+// writeError removes the temporary file's name from an error, because it differs each time.
 func writeError(path string, err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
@@ -129,17 +129,17 @@ func writeError(path string, err error) error {
 func (m *metrics) finish(w write) {
 	m.busy = false
 	if w.err == nil {
-		m.written, m.writtenAt, m.complaint = w.stable, w.at, ""
+		m.written, m.writtenAt, m.loggedError = w.stable, w.at, ""
 		return
 	}
 	m.written = ""
-	if text := w.err.Error(); text != m.complaint { // once, not at every tick
-		m.complaint = text
+	if text := w.err.Error(); text != m.loggedError { // once, not at every tick
+		m.loggedError = text
 		m.session.Log.Error("metrics are not written", "error", w.err)
 	}
 }
 
-// close writes what waits.
+// close writes the page that waits.
 func (m *metrics) Close() error {
 	if m.busy {
 		m.finish(<-m.done)

@@ -30,16 +30,16 @@ func (o *options) flags(f *stage.Flags) {
 	f.Choices(&o.to, "to", "report to this `TARGET`, see above (default tty or table)\nThe option may be repeated. The default is tty on a terminal, table elsewhere.",
 		targetNames()...)
 	f.Path(&o.metricsFile, "metrics-file", "", "prometheus: write metrics to `FILE`\nnode_exporter wants a name that ends in .prom.")
-	f.Int(&o.header, "header", 25, "table: name the columns every so many lines (0: never)\nThey are named first, and again on a terminal alone.")
+	f.Int(&o.header, "header", 25, "table: repeat the header every so many lines (0: never)\nIt is always first, and repeated only on a terminal.")
 	f.Bool(&o.ascii, "ascii", "tty: draw with ASCII characters alone")
-	f.Path(&o.against, "against", "", "score: score the recording in `FILE` beside the input")
-	f.String(&o.listen, "listen", "", "html: serve the page, which then follows the stream, at `HOST:PORT`\nThere is neither password nor encryption. A PORT alone is this machine's own.")
+	f.Path(&o.against, "against", "", "score: also score the recording in `FILE`")
+	f.String(&o.listen, "listen", "", "html: serve the page, which then follows the stream, at `HOST:PORT`\nThere is neither password nor encryption. A PORT alone is on the loopback address.")
 	f.Float(&o.speed, "speed", 1, "tty: play a recording at so many times its own speed")
 	o.explain.flags(f)
 	o.cluster.Flags(f)
 }
 
-// ofWhole is what reads the whole input, nil where each tick is reported when it comes.
+// ofWhole is the target that reads the whole input, nil where each tick is reported when it is read.
 func (o *options) ofWhole(s *stage.Session, names []string) (whole, error) {
 	plays, err := o.screen().Plays(s, names)
 	if err != nil {
@@ -50,10 +50,10 @@ func (o *options) ofWhole(s *stage.Session, names []string) (whole, error) {
 		allowed = append(allowed, "from")
 	}
 	if flag := o.explain.given(allowed...); flag != "" && !slices.Contains(names, targetExplain) {
-		return nil, stage.Usagef("%s goes with --to explain", flag)
+		return nil, stage.Usagef("%s needs --to explain", flag)
 	}
 	if o.against != "" && !slices.Contains(names, targetScore) {
-		return nil, stage.Usagef("--against goes with --to score")
+		return nil, stage.Usagef("--against needs --to score")
 	}
 	if plays {
 		return (*options).play, nil
@@ -75,10 +75,10 @@ func (o *options) play(ctx context.Context, s *stage.Session, out io.Writer) err
 
 func isTerminal(s *stage.Session) bool { return terminal.Of(s) != nil }
 
-// ownsOutput reports whether a target writes text of its own to --output.
+// ownsOutput reports whether a target writes its own text to --output.
 func ownsOutput(name string) bool { return name == "table" || wholes[name] != nil }
 
-// output opens --output for the table, and for what is reported of the whole input; where ticks are passed on, the stream does that.
+// output opens --output for the table and for the targets that read the whole input. Where ticks are passed on, the stream opens it.
 func output(s *stage.Session, names []string) (io.Writer, func(), error) {
 	if s.Output == "-" || s.Output == "" || !slices.ContainsFunc(names, ownsOutput) {
 		return s.Out, func() {}, nil

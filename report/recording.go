@@ -14,12 +14,12 @@ import (
 	"polder/report/score"
 )
 
-// Targets that read the whole input and then report on it once. Each has the output for itself.
+// Targets that read the whole input and then report on it once. Each is the only target that writes the output.
 const (
 	targetExplain = "explain"
 	targetHTML    = "html"
 	targetScore   = "score"
-	// targetLive is html with --listen, which goes with the stream.
+	// targetLive is html with --listen, which follows the stream.
 	targetLive = "live"
 )
 
@@ -35,18 +35,18 @@ var wholes = map[string]whole{
 
 func openWhole(name string) opener {
 	return func(context.Context, *stage.Session, *options, io.Writer) (cluster.Target, error) {
-		return nil, stage.Usagef("--to %s is about the whole input, and goes with no other target", name)
+		return nil, stage.Usagef("--to %s reports on the whole input: it excludes other targets", name)
 	}
 }
 
-// ignoredByWholes are the fields that no such target looks at.
+// ignoredByWholes are the fields that no such target reads.
 var ignoredByWholes = []string{
 	"Sample.Config", "Sample.Labels", "Sample.Annotations", "Pod.Labels", "Pod.Annotations", "Container.NUMAMemory", "Container.ID",
 	"Advice.Fallback", "Advice.Resctrl",
 }
 
-// readWhole gives each tick of the input to add; decisions that are missing in the recording are inserted, and their sections returned. It
-// returns false where it was stopped: what was read is no answer then.
+// readWhole passes each tick of the input to add. It inserts decisions that the recording lacks, and passes their sections to begin. It
+// returns false where it was stopped, so that there is no answer.
 func readWhole(ctx context.Context, s *stage.Session, insert bool, begin func(inserted []string), add func(*tick.Tick)) (
 	complete bool, err error,
 ) {
@@ -97,12 +97,12 @@ func (o *options) htmlAll(ctx context.Context, s *stage.Session, out io.Writer) 
 	return r.Write(out)
 }
 
-// ofNode reports whether a tick is of the node that was asked for, of any where none was.
+// ofNode reports whether a tick is of the node in --node, if that is set.
 func (o *options) ofNode(s *stage.Session, t *tick.Tick) bool {
 	return !s.IsSet("node") || t.Node == s.Node
 }
 
-// scoreAll writes the score of the input, and of the recording of --against beside it.
+// scoreAll writes the score of the input, and that of the recording of --against.
 func (o *options) scoreAll(ctx context.Context, s *stage.Session, out io.Writer) error {
 	streams := []*score.Stream{{Name: nameOf(s.Input)}}
 	complete, err := readWhole(ctx, s, false, func([]string) {}, func(t *tick.Tick) {
@@ -131,7 +131,7 @@ func (o *options) scoreAll(ctx context.Context, s *stage.Session, out io.Writer)
 	return nil
 }
 
-// nameOf is an input as a column of the table calls it.
+// nameOf is an input's name in the table's header.
 func nameOf(input string) string {
 	if input == "" || input == "-" {
 		return "the input"
@@ -139,7 +139,7 @@ func nameOf(input string) string {
 	return input[strings.LastIndexByte(input, '/')+1:]
 }
 
-// scoreOf is the score of a recording in a file, which is read as the input is.
+// scoreOf is the score of a recording in a file, which is read like the input.
 func (o *options) scoreOf(ctx context.Context, s *stage.Session, path string) (*score.Stream, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, stage.Usagef("--against: %w", err)

@@ -80,7 +80,7 @@ func TestMetricsRewrites(t *testing.T) {
 	}
 }
 
-// A slow disk holds up neither the stream nor more than one writing, and the newest page wins.
+// A slow disk delays neither the stream nor more than one write, and the newest page is written next.
 func TestMetricsSlowDisk(t *testing.T) {
 	x, err := openMetrics(t.Context(), session(nil), &options{metricsFile: "x"}, nil)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestSectionKeepsTheContract(t *testing.T) {
 func TestTaintNodeWantsACluster(t *testing.T) {
 	o := options{to: []string{"table"}}
 	o.cluster.TaintNode = true
-	if _, err := o.names(session(nil)); err == nil || !strings.Contains(err.Error(), "--taint-node goes with --to cnr or --to node") {
+	if _, err := o.names(session(nil)); err == nil || !strings.Contains(err.Error(), "--taint-node needs --to cnr or --to node") {
 		t.Errorf("%v", err)
 	}
 	o.to = []string{"node"}
@@ -138,17 +138,17 @@ func TestTaintNodeWantsACluster(t *testing.T) {
 	}
 }
 
-// A target of another name is refused, with the one that was perhaps meant; so is what only another flag asks for.
+// An unknown target is refused, with the one that was perhaps meant; so is one that only another flag enables.
 func TestUnknownTarget(t *testing.T) {
 	for to, want := range map[string]string{
 		cluster.NodeTaints: `--to "node-taints": want one of cnr, explain, html,`,
 		"table,htlm":       "tty; did you mean html?\n",
 		"grafana":          "tty\n",
 	} {
-		var said strings.Builder
-		env := stage.Env{Args: []string{"report", "--to", to}, In: strings.NewReader(""), Out: io.Discard, Err: &said, Getenv: func(string) string { return "" }, Now: time.Now}
-		if status := command().Execute(t.Context(), env); status != 2 || !strings.Contains(said.String(), want) {
-			t.Errorf("--to %s: status %d: %s; want %s", to, status, &said, want)
+		var log strings.Builder
+		env := stage.Env{Args: []string{"report", "--to", to}, In: strings.NewReader(""), Out: io.Discard, Err: &log, Getenv: func(string) string { return "" }, Now: time.Now}
+		if status := command().Execute(t.Context(), env); status != 2 || !strings.Contains(log.String(), want) {
+			t.Errorf("--to %s: status %d: %s; want %s", to, status, &log, want)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"polder/report/cluster"
 )
 
-// run follows the input, each tick as it comes, or hands all of it to a target that is about the whole.
+// run reports each tick when it is read, or passes the whole input to a target that reads all of it.
 func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 	o.cluster.To = o.to
 	if err := o.cluster.Check(s); err != nil {
@@ -39,7 +39,7 @@ func (o *options) run(ctx context.Context, s *stage.Session) (err error) {
 	return o.follow(ctx, s, names, out)
 }
 
-// follow reports each tick when it comes.
+// follow reports each tick when it is read.
 func (o *options) follow(ctx context.Context, s *stage.Session, names []string, out io.Writer) (err error) {
 	r := reporter{worth: worth{own: s.Node}}
 	defer func() {
@@ -66,7 +66,7 @@ func (o *options) follow(ctx context.Context, s *stage.Session, names []string, 
 	})
 }
 
-// reporter has the targets that were asked for.
+// reporter has the targets of --to.
 type reporter struct {
 	targets []cluster.Target
 	views   bool // one of them writes the output
@@ -87,9 +87,9 @@ func (r *reporter) open(ctx context.Context, s *stage.Session, o *options, names
 	return nil
 }
 
-// report gives a tick to each target, in their order, and returns what became of it there.
+// report passes a tick to each target, in their order, and returns the results.
 func (r *reporter) report(_ context.Context, in stage.Incoming) (any, error) {
-	if r.views { // without a view nothing shows the sums
+	if r.views { // only a view shows the sums
 		r.worth.add(in.Tick)
 	}
 	section := &tick.Report{Refused: in.Refused, Targets: []tick.Target{}}
@@ -113,7 +113,7 @@ func (r *reporter) close() (err error) {
 	return err
 }
 
-// worth is what batch got on this node, or on the first one of a stream of others.
+// worth is what batch got on this node, or on the stream's first one if this node is not in it.
 type worth struct {
 	own, node string
 	ticks     int
@@ -131,7 +131,7 @@ func (w *worth) add(t *tick.Tick) {
 }
 
 func (w *worth) String() string {
-	if w.ticks < 2 { // a line a minute from cron would be no sum
+	if w.ticks < 2 { // a single tick from cron has no sum
 		return ""
 	}
 	return w.counted.Worth().String()

@@ -29,7 +29,7 @@ func openTable(_ context.Context, s *stage.Session, o *options, out io.Writer) (
 	return t, nil
 }
 
-// recordedAfter is the age from which a tick that just came in is one of a recording, and not marked as old.
+// recordedAfter is the age from which a tick that was just read belongs to a recording, and is not marked as old.
 const recordedAfter = time.Minute
 
 func (t *table) Put(in stage.Incoming) (tick.Target, error) {

@@ -10,10 +10,10 @@ import (
 	"polder/report/terminal"
 )
 
-// opener opens a target, whose own output, if it has any, goes to the writer.
+// opener opens a target, which writes its own text, if it has any, to the writer.
 type opener func(context.Context, *stage.Session, *options, io.Writer) (cluster.Target, error)
 
-// metricsUnread are the fields of a tick that no metric is made of: each container's but one, and what is advised of single cgroups.
+// metricsUnread are the fields of a tick that no metric needs: the containers' but one, and the advice for single cgroups.
 var metricsUnread = []string{
 	"Container.Name", "Container.ID", "Container.Cgroup", "Container.CPUSetCPUs", "Container.UsageMilliCPU",
 	"Container.Load1", "Container.Load5",
@@ -24,10 +24,10 @@ var metricsUnread = []string{
 	"Advice.Cgroups", "Advice.Fallback",
 }
 
-// targets are all that --to takes, in the order in which they are served.
+// targets are all values of --to, in the order in which they get each tick.
 var targets = []struct {
 	name string
-	view bool // the output is its own
+	view bool // it writes the output
 	open opener
 }{
 	{"prometheus", false, openMetrics},
@@ -55,7 +55,7 @@ func ofCluster(name string) opener {
 	}
 }
 
-// names are the targets that were asked for; tty where there is no terminal is the table.
+// names are the targets of --to; tty is the table where there is no terminal.
 func (o *options) names(s *stage.Session) ([]string, error) {
 	names := slices.Clone(o.to)
 	if len(names) == 0 {
@@ -70,18 +70,18 @@ func (o *options) names(s *stage.Session) ([]string, error) {
 		return nil, stage.Usagef("--to tty and --to table want the same output: give one of them")
 	}
 	if slices.Contains(names, "prometheus") != (o.metricsFile != "") {
-		return nil, stage.Usagef("--to prometheus and --metrics-file FILE go together: give both")
+		return nil, stage.Usagef("--to prometheus and --metrics-file FILE need each other: give both")
 	}
 	if o.cluster.TaintNode {
 		if !slices.Contains(names, "cnr") && !slices.Contains(names, "node") {
-			return nil, stage.Usagef("--taint-node goes with --to cnr or --to node")
+			return nil, stage.Usagef("--taint-node needs --to cnr or --to node")
 		}
 		names = append(names, cluster.NodeTaints)
 	}
 	if o.listen != "" {
 		i := slices.Index(names, targetHTML)
 		if i < 0 {
-			return nil, stage.Usagef("--listen goes with --to html")
+			return nil, stage.Usagef("--listen needs --to html")
 		}
 		names[i] = targetLive
 	}

@@ -50,7 +50,7 @@ func fill(v reflect.Value, depth int) {
 	}
 }
 
-// What is not decoded for the metrics changes nothing in them; a name that is misspelt or of no field would be no use.
+// Fields that are not decoded for the metrics change nothing in them, and each name is that of a field.
 func TestUnreadFieldsAreInNoMetric(t *testing.T) {
 	var full tick.Tick
 	fill(reflect.ValueOf(&full).Elem(), 0)

@@ -1,5 +1,5 @@
-// Package classify says which cgroups are pods, and of which class, on a machine where no cluster tells. The rules come
-// from a file; the default one is default.yaml beside this.
+// Package classify selects the cgroups that are pods, with their class, on a machine without a cluster. The rules come
+// from a file; the default one is default.yaml in this directory.
 package classify
 
 import (
@@ -17,8 +17,8 @@ var defaultFile []byte
 // Default is the default file.
 func Default() []byte { return defaultFile }
 
-// DefaultBelow is the default file for a kubelet with the cgroupRoot, where kubepods are below that cgroup; empty is the
-// root. The systemd driver makes /a/b to /a.slice/a-b.slice, and its slices' names begin with a-b; a dash in a name it writes
+// DefaultBelow is the default file for a kubelet with this cgroupRoot, where kubepods are below that cgroup; empty is the
+// root. The systemd driver turns /a/b into /a.slice/a-b.slice, and its slices' names begin with a-b; it writes a dash in a name
 // as an underscore.
 func DefaultBelow(cgroupRoot string) ([]byte, error) {
 	elements := split(cgroupRoot)
@@ -50,7 +50,8 @@ func DefaultBelow(cgroupRoot string) ([]byte, error) {
 	return []byte(moved.Replace(string(defaultFile))), nil
 }
 
-// kubepodsBelow says where a cgroupRoot's kubepods are: cgroupfs' path, systemd's, and what its slices' names begin with.
+// kubepodsBelow returns where a cgroupRoot's kubepods are: the path of the cgroupfs driver, that of the systemd driver, and the prefix of
+// its slices' names.
 func kubepodsBelow(elements []string) (path, slices, prefix string) {
 	for _, e := range elements {
 		path += "/" + e
@@ -64,8 +65,8 @@ func kubepodsBelow(elements []string) (path, slices, prefix string) {
 	return path, slices, prefix
 }
 
-// Tiers are the cgroups that a kubelet with the cgroupRoot has above its pods', by name: as the cgroupfs driver makes them, and as
-// the systemd driver does.
+// Tiers are the cgroups that a kubelet with this cgroupRoot has above its pods', by name: first those of the cgroupfs driver, then those
+// of the systemd driver.
 func Tiers(cgroupRoot string) []map[string]string {
 	path, slices, prefix := kubepodsBelow(split(cgroupRoot))
 	top := slices + "/" + prefix + "kubepods"
@@ -79,19 +80,19 @@ func Tiers(cgroupRoot string) []map[string]string {
 	}
 }
 
-// classNone is the class of cgroups that are no pods, though a later rule's glob may match them.
+// classNone is the class of cgroups that are not pods even if a later rule's glob matches them.
 const classNone = "none"
 
-// Rule says what the cgroups are that its glob matches.
+// Rule describes the cgroups that its glob matches.
 type Rule struct {
 	glob []string // the elements; "**" stands for any number of them
 
-	// Line is where the rule stands in its file.
+	// Line is the rule's line in its file.
 	Line int
 
-	// Class is one of the contract's, or empty for cgroups that are no pods.
+	// Class is one of the stream's classes, or empty for cgroups that are not pods.
 	Class string
-	// ChildContainers says that a pod's containers are its child cgroups; otherwise the pod is its only container.
+	// ChildContainers means that a pod's containers are its child cgroups; otherwise the pod is its only container.
 	ChildContainers  bool
 	Namespace, Name  string
 	Requests, Limits *tick.Resources
@@ -142,7 +143,7 @@ func split(cgroup string) []string {
 }
 
 func match(glob, elements []string) bool {
-	// Remembering the last ** and coming back to it is enough: whatever an earlier ** could take, this one can.
+	// Backtracking to the last ** alone is enough: whatever an earlier ** could match, this one can.
 	g, e, star, from := 0, 0, -1, 0
 	for e < len(elements) {
 		switch {

@@ -138,10 +138,10 @@ func TestParseRefuses(t *testing.T) {
 		{"a double slash", "rules: [{cgroup: /a//b, class: shared}]", "rules.yaml:1: cgroup \"/a//b\" has a double"},
 		{"out of it", "rules: [{cgroup: /a/../b, class: shared}]", "rules.yaml:1: cgroup \"/a/../b\" holds .."},
 		{"half a **", "rules: [{cgroup: /a**, class: shared}]", "rules.yaml:1: cgroup \"/a**\": ** can only"},
-		{"an open [", "rules: [{cgroup: '/a[', class: shared}]", "rules.yaml:1: cgroup \"/a[\": \"a[\" is no glob"},
+		{"an open [", "rules: [{cgroup: '/a[', class: shared}]", "rules.yaml:1: cgroup \"/a[\": \"a[\" is not a glob"},
 		{"an unknown kind of containers", "rules: [{cgroup: /a, class: shared, containers: all}]", `rules.yaml:1: containers "all"`},
-		{"twice", "rules:\n- {cgroup: /a, class: shared}\n- {cgroup: /a, class: system}\n", "rules.yaml:3: cgroup /a stands in line 2 already"},
-		{"a negative amount", "rules:\n- cgroup: /a\n  class: shared\n  requests:\n    milliCPU: -1\n", `rules.yaml:5: "-1" is no number of milli-CPU`},
+		{"twice", "rules:\n- {cgroup: /a, class: shared}\n- {cgroup: /a, class: system}\n", "rules.yaml:3: cgroup /a is already in line 2"},
+		{"a negative amount", "rules:\n- cgroup: /a\n  class: shared\n  requests:\n    milliCPU: -1\n", `rules.yaml:5: "-1" is not a number of milli-CPU`},
 		{"no amount", "rules: [{cgroup: /a, class: shared, limits: {memoryBytes: 1GiB}}]", `rules.yaml:1: "1GiB" is no amount of memory`},
 		{"NaN", "rules: [{cgroup: /a, class: shared, limits: {memoryBytes: .nan}}]", "is no amount"},
 		{"a control character", "rules: [{cgroup: /a, class: shared, name: \"a\\eb\"}]", "rules.yaml:1: name"},
@@ -167,7 +167,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if rule := r.Match(cgroup); rule != nil {
-			// what can be matched must be reached
+			// a cgroup that matches must be reachable through its parents
 			for at := cgroup; at != "/" && strings.HasPrefix(at, "/"); {
 				at = at[:strings.LastIndexByte(at, '/')]
 				if at == "" {
@@ -186,7 +186,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Below a cgroupRoot the rules find what kubelet makes there, by either driver, and nothing takes the root itself for a pod.
+// Below a cgroupRoot the rules find kubelet's cgroups, of either driver, and the root itself is no pod.
 func TestDefaultBelow(t *testing.T) {
 	data, err := DefaultBelow("/node-1/kube.slice")
 	if err != nil {
@@ -227,7 +227,7 @@ func TestDefaultBelow(t *testing.T) {
 	}
 	for _, bad := range []string{"a", "/a*", "/a/", "/a//b", "/a/..", "/a: b", "/a #b", "/a'b", "/a\nb"} {
 		if _, err := DefaultBelow(bad); err == nil {
-			t.Errorf("cgroupRoot %q is taken", bad)
+			t.Errorf("cgroupRoot %q is accepted", bad)
 		}
 	}
 }

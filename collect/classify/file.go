@@ -25,7 +25,7 @@ func Read(path string) (*Rules, error) {
 	return Parse(path, data)
 }
 
-// file is the file's form.
+// file is the structure of the file.
 type file struct {
 	Rules []ruleText `yaml:"rules"`
 }
@@ -47,7 +47,7 @@ type resources struct {
 	ReclaimedMemoryBytes *config.Bytes `yaml:"reclaimedMemoryBytes"`
 }
 
-// word is text that knows its line.
+// word is a text with its line number.
 type word struct {
 	text string
 	line int
@@ -59,7 +59,7 @@ func (w *word) UnmarshalYAML(n *config.Node) (err error) {
 	return err
 }
 
-// thousandths are an amount of CPU, as a plain number: config.MilliCPU would take 2 for 2 cores.
+// thousandths is an amount of CPU as a plain number: config.MilliCPU would read 2 as 2 cores.
 type thousandths float64
 
 func (m *thousandths) UnmarshalYAML(n *config.Node) error {
@@ -69,13 +69,13 @@ func (m *thousandths) UnmarshalYAML(n *config.Node) error {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(f >= 0 && f <= 1e9) {
-		return config.Complain(n, fmt.Errorf("%q is no number of milli-CPU: want one such as 2000, not negative", text))
+		return config.Complain(n, fmt.Errorf("%q is not a number of milli-CPU: want one such as 2000, not negative", text))
 	}
 	*m = thousandths(f)
 	return nil
 }
 
-// Parse parses a file of rules; name is its name in complaints.
+// Parse parses a file of rules; name is its name in errors.
 func Parse(name string, data []byte) (*Rules, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("%s: larger than %d bytes", name, maxBytes)
@@ -94,7 +94,7 @@ func Parse(name string, data []byte) (*Rules, error) {
 		text := &f.Rules[i]
 		rule, line, err := text.rule()
 		if err == nil && lines[text.Cgroup.text] > 0 {
-			err = fmt.Errorf("cgroup %s stands in line %d already", text.Cgroup.text, lines[text.Cgroup.text])
+			err = fmt.Errorf("cgroup %s is already in line %d", text.Cgroup.text, lines[text.Cgroup.text])
 		}
 		if err != nil {
 			errs = append(errs, located(name, line, i, err))
@@ -148,7 +148,7 @@ func (t *ruleText) rule() (Rule, int, error) {
 	return r, t.Cgroup.line, nil
 }
 
-// parseGlob checks a glob and takes it apart.
+// parseGlob checks a glob and splits it into its elements.
 func parseGlob(glob string) ([]string, error) {
 	switch {
 	case glob == "":
@@ -169,7 +169,7 @@ func parseGlob(glob string) ([]string, error) {
 			return nil, fmt.Errorf("cgroup %q: ** can only be a whole element, between slashes", glob)
 		}
 		if _, err := path.Match(e, "x"); err != nil {
-			return nil, fmt.Errorf("cgroup %q: %q is no glob: a [ is not closed, or a \\ ends it", glob, e)
+			return nil, fmt.Errorf("cgroup %q: %q is not a glob: a [ is not closed, or it ends with a \\", glob, e)
 		}
 	}
 	return elements, nil

@@ -1,4 +1,4 @@
-// Package fleet is collect fleet, the first stage of the fleet controller: it reads the cluster alone, and writes a tick for each node.
+// Package fleet is collect fleet, the first stage of the fleet controller: it reads only the cluster, and writes a tick for each node.
 package fleet
 
 import (
@@ -39,27 +39,24 @@ func Command() stage.Command {
 	}
 }
 
-// interval is the time between two rounds unless another is given. Minutes matter here, and each round is a tick of every node.
+// interval is the default time between two rounds. Agents are away for minutes, and each round writes a tick of every node.
 const interval = 10 * time.Second
-
-// gcPercent is the garbage collector's pace unless GOGC says otherwise, as in collect: little is allocated between two rounds.
-const gcPercent = 50
 
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Rounds")
 	f.Duration(&o.interval, "interval", interval, "time between two rounds, each of which is a tick of every node")
 	f.Bool(&o.once, "once", "write one round and end")
 	f.Int(&o.count, "count", 0, "end after this many rounds (0 is never)\nAll of them are written, however slow the next stage is.")
-	f.Path(&o.readyFile, "ready-file", "", "touch `FILE` while all that is watched is current\nThat is once an interval, with the lease or without, for a readiness check: nodes, pods and CustomNodeResources.")
+	f.Path(&o.readyFile, "ready-file", "", "touch `FILE` while nodes, pods and CustomNodeResources are current\nIt is touched once an interval, with the lease or without, for a readiness check.")
 	f.Category("Cluster")
 	f.Path(&o.kubeconfig, "kubeconfig", "", "watch the cluster that `FILE` names")
 	f.Bool(&o.inCluster, "in-cluster", "watch the cluster that it runs in\nIt takes the service account of its pod.")
-	f.String(&o.nodeSelector, "node-selector", "", "look at nodes with these `LABELS` alone, as kubectl get -l")
+	f.String(&o.nodeSelector, "node-selector", "", "watch only nodes with these `LABELS`, as kubectl get -l")
 	f.String(&o.agentSelector, "agent-selector", "app.kubernetes.io/name=polder", "`LABELS` of the agent (default app.kubernetes.io/name=polder)")
-	f.String(&o.agentNamespace, "agent-namespace", "", "the agent's pods are in this `NAMESPACE`\nWithout it they may be in any, so that who may make a pod anywhere may pass it off as an agent's.")
+	f.String(&o.agentNamespace, "agent-namespace", "", "the agent's pods are in this `NAMESPACE`\nWithout it they may be in any, so that anybody who can create a pod anywhere can pass it off as an agent's.")
 	o.reading.Add(f)
 	f.Category("Lease")
-	f.String(&o.leaseName, "lease", "", "write ticks only while holding the Lease `NAMESPACE/NAME`\nOf several processes that want it one holds it.")
+	f.String(&o.leaseName, "lease", "", "write ticks only while holding the Lease `NAMESPACE/NAME`\nOf several processes with the same lease one holds it.")
 	f.Duration(&o.leaseDuration, "lease-duration", 15*time.Second, "others take it so long after its last renewal")
 	f.Duration(&o.leaseRenew, "lease-renew-deadline", 10*time.Second, "end when it could not be renewed for so long")
 	f.Duration(&o.leaseRetry, "lease-retry-period", 2*time.Second, "time between two attempts to get or to renew it")

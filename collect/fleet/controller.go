@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -30,15 +29,13 @@ type controller struct {
 	out     *stage.Source
 	lease   *kube.Lease // nil without --lease
 
-	troubled  string // what the log said last
-	troubleAt time.Time
-	dropped   int64
+	errorSources   string // as last logged
+	errorsLoggedAt time.Time
+	dropped        int64
 }
 
 func (o *options) run(ctx context.Context, s *stage.Session) error {
-	if s.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	s.SetGCPercent(stage.SourceGCPercent)
 	c, err := o.open(ctx, s)
 	if err != nil {
 		return stage.Usagef("%w", err)
@@ -98,7 +95,7 @@ func (o *options) open(ctx context.Context, s *stage.Session) (*controller, erro
 	return &controller{options: o, session: s, live: l, looks: agents.Fleet{Interval: o.interval}}, nil
 }
 
-// stand begins to try for the lease.
+// stand begins to compete for the lease.
 func (c *controller) stand(ctx context.Context) error {
 	if c.leaseName == "" {
 		return nil
@@ -107,22 +104,22 @@ func (c *controller) stand(ctx context.Context) error {
 	if !ok {
 		return stage.Usagef("--lease %q: want NAMESPACE/NAME", c.leaseName)
 	}
-	who, err := identity()
+	holder, err := identity()
 	if err != nil {
 		return err
 	}
 	c.lease, err = c.live.Client().Stand(ctx, kube.Election{
-		Namespace: namespace, Name: name, Identity: who,
+		Namespace: namespace, Name: name, Identity: holder,
 		Duration: c.leaseDuration, Within: c.leaseRenew, Retry: c.leaseRetry,
 	})
 	if err != nil {
 		return stage.Usagef("--lease: %w", err)
 	}
-	c.session.Log.Info("standing for the lease", "lease", c.leaseName, "as", who)
+	c.session.Log.Info("waiting for the lease", "lease", c.leaseName, "as", holder)
 	return nil
 }
 
-// identity is this process's: the host's name is the pod's, and two of them may follow each other under one name.
+// identity is this process's in the lease. The host's name is the pod's, and a pod's name may be used again: the random part differs.
 func identity() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -133,7 +130,7 @@ func identity() (string, error) {
 	return host + "_" + hex.EncodeToString(random[:]), nil
 }
 
-// releaseWithin is how long the lease's release may take: the others need not wait for it to run out then.
+// releaseWithin is how long releasing the lease may take. After a release the others need not wait until the lease expires.
 const releaseWithin = 2 * time.Second
 
 func (c *controller) release() error {
@@ -143,13 +140,13 @@ func (c *controller) release() error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseWithin)
 	defer cancel()
 	if err := c.lease.Release(ctx); err != nil {
-		c.session.Log.Warn("the lease runs out by itself", "error", err)
+		c.session.Log.Warn("release the lease: it expires by itself", "error", err)
 	}
 	return nil
 }
 
-// loop makes a round an interval until ctx ends or the lease is lost. It looks while somebody else leads, too: so it knows
-// since when an agent is as it is, when its turn comes.
+// loop makes a round an interval until ctx ends or the lease is lost. It also watches while another process leads, so that it
+// knows since when each agent has its state when it becomes the leader.
 func (c *controller) loop(ctx context.Context) error {
 	var led, lost <-chan struct{}
 	if c.lease != nil {
@@ -183,7 +180,7 @@ func (c *controller) loop(ctx context.Context) error {
 	}
 }
 
-// put looks at everything, and writes a tick a node where it is this process's turn.
+// put updates the state of all agents, and writes a tick a node if this process leads.
 func (c *controller) put() error {
 	now := c.session.Now()
 	c.out.Begin()
@@ -200,7 +197,7 @@ func (c *controller) put() error {
 	return c.out.PutAll(ticks)
 }
 
-// touch says that this process is fit to lead.
+// touch updates --ready-file while this process is ready to lead.
 func (c *controller) touch(now time.Time, seen agents.Seen) {
 	path := c.readyFile
 	if path == "" || !current(seen) || c.lease != nil && c.lease.Trouble() != nil {
@@ -214,16 +211,16 @@ func (c *controller) touch(now time.Time, seen agents.Seen) {
 	}
 }
 
-// current reports whether all is current that decisions are made from. The configuration objects are not among that: they are read to
-// say what is wrong with them, and a kind that the cluster does not have would keep every fleet controller from being ready for ever.
+// current reports whether everything that decisions are made from is current. The configuration objects do not count: they are read only to
+// report their errors, and a kind that the cluster does not have would keep every fleet controller from ever being ready.
 func current(seen agents.Seen) bool {
 	return !slices.ContainsFunc(seen.Errors, func(e tick.SourceError) bool { return e.Source != live.ConfigSource })
 }
 
-// troubleEvery is how often trouble that lasts is logged.
+// troubleEvery is how often errors that last are logged.
 const troubleEvery = time.Minute
 
-// log says what cannot be said in a tick where there is none: that nothing is read yet, or that the lease cannot be had.
+// log reports what no tick can contain while none is written: that nothing was read yet, or that the lease cannot be acquired.
 func (c *controller) log(now time.Time, seen agents.Seen) {
 	var sources, texts []string
 	for _, e := range seen.Errors {
@@ -235,13 +232,13 @@ func (c *controller) log(now time.Time, seen agents.Seen) {
 		}
 	}
 	trouble := strings.Join(sources, ", ")
-	if trouble != c.troubled || trouble != "" && now.Sub(c.troubleAt) >= troubleEvery {
+	if trouble != c.errorSources || trouble != "" && now.Sub(c.errorsLoggedAt) >= troubleEvery {
 		if trouble == "" {
-			c.session.Log.Info("all that is read is current again")
+			c.session.Log.Info("all sources are current again")
 		} else {
-			c.session.Log.Warn("not all that is read is current: nothing is concluded from that", "of", trouble, "error", strings.Join(texts, "; "))
+			c.session.Log.Warn("not all sources are current: nothing is concluded from these", "of", trouble, "error", strings.Join(texts, "; "))
 		}
-		c.troubled, c.troubleAt = trouble, now
+		c.errorSources, c.errorsLoggedAt = trouble, now
 	}
 	if total := c.out.Dropped(); total != c.dropped {
 		c.session.Log.Warn("the next stage is slow: dropped ticks for newer ones", "rounds", total-c.dropped, "total", total)

@@ -2,7 +2,7 @@ package fleet
 
 import "polder/lib/stage"
 
-// summary is what --help and the manual begin with.
+// summary is the beginning of --help and of the manual.
 const summary = `
 Watches a cluster's nodes, pods and CustomNodeResources, and writes a tick for every node, all of
 one time: whether a pod of the node's agent is ready and since when, how many agents of the cluster
@@ -23,26 +23,26 @@ var tasks = []stage.Task{
   evict fleet | report fleet > /dev/null`},
 }
 
-// manual is the rest, for the page in docs/ and for man.
+// manual is the rest of the page in docs/ and of the manual page.
 const manual = `
 Section written: sample. Sections read: none. docs/fleet.md is about the fleet controller as a whole: what it does to a node, when, and how
 it is installed.
 
 TICKS
-A round is a tick a node, every 10 s unless --interval says otherwise, all of one time. sample.agent says whether a pod of the node's agent
-(--agent-selector, --agent-namespace) is ready, notReady or notFound, and since when; sample.fleet counts the nodes; sample.pods are the
-node's reclaimed pods, as the cluster has them; sample.config says of the configuration objects whether they are in order. A node that bears
-no sign of an agent, now or before, is not counted.
+A round is a tick a node, every 10 s unless --interval sets another time, all of one time. sample.agent has the state of the node's agent
+(--agent-selector, --agent-namespace): ready, notReady or notFound, and since when; sample.fleet counts the nodes; sample.pods are the
+node's reclaimed pods, as the cluster has them; sample.config has the verdicts on the configuration objects. A node that shows no sign of
+an agent, now or before, is not counted.
 
-Where the API server is away or refuses, the agent has no state, and sample.errors says why: nothing is concluded from an old list. Since
-when an agent is not ready outlives this process: report fleet writes it down in the CustomNodeResource. A pod's class is that of
-docs/collect.md.
+Where the API server does not answer or refuses, the agent has no state, and sample.errors gives the reason: nothing is concluded from a
+stale list. The time since when an agent is not ready outlives this process: report fleet writes it to the CustomNodeResource. Pods have
+the classes that docs/collect.md describes.
 
 LEADING (--lease)
-With --lease only one of several processes writes ticks. The others watch, too, so that they know since when an agent is as it is when
-their turn comes. The process that leads ends with status 1 when it loses the lease, without the ticks that still wait; one that is stopped
-gives the lease up, and the next one leads at once. The Lease is that of client-go's leader election.
+With --lease only one of several processes writes ticks. The others watch, too, so that they know since when each agent has its state when
+they become the leader. The leader ends with status 1 when it loses the lease, without the ticks that still wait; one that is stopped
+releases the lease, and the next one leads at once. The Lease has the form of client-go's leader election.
 
-WHAT IT ASKS OF THE CLUSTER
+WHAT IT REQUESTS OF THE CLUSTER
 List and watch of all pods and nodes, of customnoderesources, katalystcustomconfigs, adminqosconfigurations and evictionconfigurations; get,
 create and update of the lease.`

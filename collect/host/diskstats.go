@@ -18,8 +18,8 @@ type DiskCount struct {
 	ReadMilliseconds     uint64 // added up over all reads
 	Writes, WriteSectors uint64
 	WriteMilliseconds    uint64
-	BusyMilliseconds     uint64 // in which anything was under way
-	QueueMilliseconds    uint64 // the same, times how many were
+	BusyMilliseconds     uint64 // in which any request was in progress
+	QueueMilliseconds    uint64 // the same, weighted with the number of requests
 }
 
 // DiskCounts reads /proc/diskstats into into, which it empties first and returns. A kernel without block devices has no such file.
@@ -34,12 +34,13 @@ func (h *Host) DiskCounts(into []DiskCount) ([]DiskCount, error) {
 	return into, nil
 }
 
-// maxDiskLines bounds the lines of /proc/diskstats that are taken: partitions and loop devices count.
+// maxDiskLines bounds the lines of /proc/diskstats, which include partitions and loop devices.
 const maxDiskLines = 4096
 
 var errTooManyDisks = errors.New("more lines than a machine has disks and partitions")
 
-// ParseDiskstats parses /proc/diskstats (Documentation/admin-guide/iostats.rst). A name that is as it was at its place costs no allocation.
+// ParseDiskstats parses /proc/diskstats (Documentation/admin-guide/iostats.rst). A name that into already has at its place is not allocated
+// again.
 func ParseDiskstats(data []byte, into []DiskCount) ([]DiskCount, error) {
 	before := into[:cap(into)]
 	into = into[:0]
@@ -66,7 +67,7 @@ func ParseDiskstats(data []byte, into []DiskCount) ([]DiskCount, error) {
 	return into, nil
 }
 
-// parse returns the name, nil where the line is none of a disk.
+// parse returns the name, or nil where the line is not a disk's.
 func (d *DiskCount) parse(line []byte) (name []byte) {
 	var field []byte
 	var major, minor uint64

@@ -1,6 +1,6 @@
 // Package host reads the machine under a root directory: /proc and /sys. Reading is split from parsing; the parsers
 // take any bytes. It is the only importer of prometheus/procfs, which reads what is small and simple there (loadavg,
-// meminfo); the files that have a line or more a CPU or a zone are parsed here, for procfs takes them apart
+// meminfo); the files that have a line or more a CPU or a zone are parsed here, because procfs parses them
 // with Sscanf and regular expressions.
 package host
 
@@ -15,7 +15,7 @@ import (
 	"polder/lib/kernfile"
 )
 
-// Host is a machine under a root directory. It is not for use by several goroutines at once.
+// Host is a machine under a root directory. It is not safe for concurrent use.
 type Host struct {
 	root string
 	proc procfs.FS
@@ -63,7 +63,7 @@ func (h *Host) Name() (string, error) {
 	return name, nil
 }
 
-// BootID tells one run of the kernel from another; empty where it cannot be read.
+// BootID identifies the boot; it is empty where it cannot be read.
 func (h *Host) BootID() string {
 	return kernfile.BootID(h.Path("/"))
 }
@@ -87,7 +87,7 @@ func ParseUptime(data []byte) (float64, error) {
 	field, _ := kernfile.Field(line)
 	up, err := strconv.ParseFloat(string(field), 64)
 	if err != nil || !(up >= 0 && up < 1e12) {
-		return 0, fmt.Errorf("uptime %q is no number of seconds", kernfile.Clip(field))
+		return 0, fmt.Errorf("uptime %q is not a number of seconds", kernfile.Clip(field))
 	}
 	return up, nil
 }
@@ -99,12 +99,12 @@ func (h *Host) LoadAverage() (load1, load5, load15 float64, err error) {
 		return 0, 0, 0, fmt.Errorf("read loadavg: %w", err)
 	}
 	if !(finite(l.Load1) && finite(l.Load5) && finite(l.Load15)) {
-		return 0, 0, 0, errors.New("read loadavg: a load is no number")
+		return 0, 0, 0, errors.New("read loadavg: a load is not a number")
 	}
 	return l.Load1, l.Load5, l.Load15, nil
 }
 
-// finite guards what procfs parsed with the library's float formats, which take "NaN".
+// finite guards against "NaN", which procfs accepts.
 func finite(f float64) bool { return f >= 0 && f < 1e15 }
 
 // WatermarkScaleFactor is vm.watermark_scale_factor: the distance between the watermarks, in ten-thousandths of the
@@ -117,7 +117,7 @@ func (h *Host) WatermarkScaleFactor() (uint64, error) {
 	}
 	n, ok := kernfile.UintLine(data)
 	if !ok {
-		return 0, fmt.Errorf("read %s: %q is no number", h.Path(path), kernfile.Clip(data))
+		return 0, fmt.Errorf("read %s: %q is not a number", h.Path(path), kernfile.Clip(data))
 	}
 	return n, nil
 }

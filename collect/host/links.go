@@ -24,8 +24,8 @@ type Link struct {
 // maxLinkName is the longest name that a link can have (IFNAMSIZ, without its end).
 const maxLinkName = unix.IFNAMSIZ - 1
 
-// IsLinkName reports whether a text can be a link's name: the kernel takes neither slashes nor blanks, and a name that is a path would lead
-// out of its directory.
+// IsLinkName reports whether a text can be a link's name: the kernel accepts neither slashes nor blanks, and a name that is a path would
+// lead out of its directory.
 func IsLinkName(name string) bool {
 	return name != "" && len(name) <= maxLinkName && name != "." && name != ".." && !strings.ContainsFunc(name, func(c rune) bool {
 		return c == '/' || c == ':' || c <= ' ' || c == 0x7f
@@ -33,7 +33,7 @@ func IsLinkName(name string) bool {
 }
 
 // readNet reads a file of /proc/net: that of the machine's first process, whatever network namespace collect is in (a unit's with
-// PrivateNetwork=yes, a pod's). Anyone may read it. Where that process is hidden (hidepid) it is collect's own.
+// PrivateNetwork=yes, a pod's). Any user may read it. Where that process is hidden (hidepid) it is collect's own.
 func (h *Host) readNet(name string) ([]byte, error) {
 	if data, err := h.read("proc/1/net/" + name); err == nil {
 		return data, nil
@@ -41,8 +41,8 @@ func (h *Host) readNet(name string) ([]byte, error) {
 	return h.read("proc/net/" + name)
 }
 
-// SeesLinks reports whether /sys/class/net has exactly these links and the loopback. It shows the links of the network namespace that it
-// was mounted in: in a pod there may be another eth0, with another speed.
+// SeesLinks reports whether /sys/class/net has exactly these links and the loopback. The directory shows the links of the network namespace
+// in which it was mounted: a pod's may have another eth0, with another speed.
 func (h *Host) SeesLinks(links []Link) bool {
 	found, err := os.ReadDir(h.Path("sys/class/net"))
 	if err != nil {
@@ -66,7 +66,7 @@ func (h *Host) Links(into []Link) ([]Link, error) {
 	return ParseLinks(data, into)
 }
 
-// columnSentBytes is the place of the bytes sent behind those received, which are the first column.
+// columnSentBytes is the column of the bytes sent; the bytes received are column 0.
 const columnSentBytes = 8
 
 // ParseLinks parses /proc/net/dev: two lines of heading, then a link a line.
@@ -79,7 +79,7 @@ func ParseLinks(data []byte, into []Link) ([]Link, error) {
 		}
 		name, rest, found := bytes.Cut(line, []byte(":"))
 		if name = bytes.TrimSpace(name); !found || !IsLinkName(string(name)) {
-			return into[:0], fmt.Errorf("read links: line %q has no link's name", kernfile.Clip(line))
+			return into[:0], fmt.Errorf("read links: line %q has no link name", kernfile.Clip(line))
 		}
 		l := Link{Name: string(name)}
 		for column := 0; column <= columnSentBytes; column++ {
@@ -87,7 +87,7 @@ func ParseLinks(data []byte, into []Link) ([]Link, error) {
 			field, rest = kernfile.Field(rest)
 			v, ok := kernfile.Uint(field)
 			if !ok {
-				return into[:0], fmt.Errorf("read links: %s: %q is no number", l.Name, kernfile.Clip(field))
+				return into[:0], fmt.Errorf("read links: %s: %q is not a number", l.Name, kernfile.Clip(field))
 			}
 			switch column {
 			case 0:
@@ -103,7 +103,7 @@ func ParseLinks(data []byte, into []Link) ([]Link, error) {
 	return into, nil
 }
 
-// DefaultRoutes are the links that a default route leads out of, of IPv4 and IPv6.
+// DefaultRoutes are the links of the default routes of IPv4 and IPv6.
 func (h *Host) DefaultRoutes() (map[string]bool, error) {
 	links := map[string]bool{}
 	var errs []error
@@ -131,8 +131,8 @@ func parseRoutes(data []byte, into map[string]bool) {
 	}
 }
 
-// parseRoutes6 takes those of /proc/net/ipv6_route, of which the first two columns are the destination and its length, and the last two
-// flags and link. The kernel lists a default route of its own there that refuses, on the loopback.
+// parseRoutes6 takes those of /proc/net/ipv6_route, whose first two columns are the destination and its length, and whose last two are
+// flags and link. The kernel lists a default route of its own there, on the loopback, that rejects.
 func parseRoutes6(data []byte, into map[string]bool) {
 	for line := range bytes.Lines(data) {
 		f := bytes.Fields(line)
@@ -148,8 +148,8 @@ func up(flags []byte) bool {
 	return err == nil && n&unix.RTF_UP != 0 && n&unix.RTF_REJECT == 0
 }
 
-// LinkSpeed is what a link's driver says of its speed, in bits per second; false where it says nothing, as of a link that is down and of
-// most virtual ones.
+// LinkSpeed is a link's speed as its driver reports it, in bits per second; false where it reports none, as for a link that is down and
+// for most virtual ones.
 func (h *Host) LinkSpeed(name string) (bitsPerSecond uint64, known bool) {
 	if !IsLinkName(name) {
 		return 0, false

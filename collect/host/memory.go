@@ -11,7 +11,7 @@ import (
 	"polder/lib/kernfile"
 )
 
-// Memory is /proc/meminfo's part that Polder needs; nil where the kernel does not tell.
+// Memory has the fields of /proc/meminfo that Polder needs; a field that the kernel does not have is nil.
 type Memory struct {
 	TotalBytes, FreeBytes, AvailableBytes, CachedBytes *uint64
 }
@@ -40,8 +40,8 @@ func (h *Host) KswapdStealPages() (uint64, error) {
 
 var pgstealKswapd = []byte("pgsteal_kswapd")
 
-// ParseKswapdSteal finds pgsteal_kswapd in /proc/vmstat. Kernels before 4.8 have one line a zone (pgsteal_kswapd_normal)
-// instead: their sum.
+// ParseKswapdSteal finds pgsteal_kswapd in /proc/vmstat. Kernels before 4.8 have one line a zone (pgsteal_kswapd_normal):
+// then it returns their sum.
 func ParseKswapdSteal(data []byte) (uint64, error) {
 	var sum uint64
 	var found bool
@@ -55,7 +55,7 @@ func ParseKswapdSteal(data []byte) (uint64, error) {
 		value, _ := kernfile.Field(rest)
 		n, ok := kernfile.Uint(value)
 		if !ok {
-			return 0, fmt.Errorf("line %q: %q is no number", kernfile.Clip(line), kernfile.Clip(value))
+			return 0, fmt.Errorf("line %q: %q is not a number", kernfile.Clip(line), kernfile.Clip(value))
 		}
 		if len(name) == len(pgstealKswapd) {
 			return n, nil
@@ -97,7 +97,7 @@ func ParseLowWatermark(data []byte) (pages uint64, err error) {
 		value, _ := kernfile.Field(rest)
 		n, ok := kernfile.Uint(value)
 		if !ok || n > math.MaxUint32*16 {
-			return 0, fmt.Errorf("line %q: %q is no number of pages", kernfile.Clip(line), kernfile.Clip(value))
+			return 0, fmt.Errorf("line %q: %q is not a number of pages", kernfile.Clip(line), kernfile.Clip(value))
 		}
 		pages += n
 		found = true
@@ -148,7 +148,7 @@ func ParseNodeMeminfo(data []byte) (NodeMemory, error) {
 		value, _ := kernfile.Field(rest)
 		n, ok := kernfile.Uint(value)
 		if !ok || n > math.MaxUint64>>10 {
-			return NodeMemory{}, fmt.Errorf("line %q: %q is no number of kB", kernfile.Clip(line), kernfile.Clip(value))
+			return NodeMemory{}, fmt.Errorf("line %q: %q is not a number of kB", kernfile.Clip(line), kernfile.Clip(value))
 		}
 		n <<= 10
 		*into = &n

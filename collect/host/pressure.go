@@ -10,14 +10,14 @@ import (
 	"polder/lib/tick"
 )
 
-// Pressure is a pressure file of the machine or of a cgroup (Documentation/accounting/psi.rst) as a tick has it, with the memory that its
-// lines are in: a copy points into the original. Lines that the file does not have are nil.
+// Pressure is a pressure file of the machine or of a cgroup (Documentation/accounting/psi.rst) as a tick has it, with the memory of its
+// lines: a copy points into the original. Lines that the file does not have are nil.
 type Pressure struct {
 	tick.Pressure
 	some, full tick.PressureLine
 }
 
-// Forget makes it that of no file.
+// Forget removes all lines.
 func (p *Pressure) Forget() { p.Some, p.Full = nil, nil }
 
 // IsKnown reports whether there is any line.

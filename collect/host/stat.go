@@ -30,8 +30,8 @@ func (h *Host) CPUTimes(into []CPUTime) ([]CPUTime, error) {
 	return into, nil
 }
 
-// Places of the columns of a CPU line that are time in which the CPU was not this machine's to run on: idle, iowait, and
-// steal. guest and guest_nice (9 and 10) are in user and nice already.
+// Columns of a CPU line that do not count as busy: idle, iowait and steal. guest and guest_nice (9 and 10) are already included
+// in user and nice.
 const (
 	columnIdle    = 4
 	columnIOWait  = 5
@@ -47,7 +47,7 @@ func ParseStat(data []byte, into []CPUTime) ([]CPUTime, error) {
 		var line []byte
 		line, data = kernfile.Line(data)
 		if !bytes.HasPrefix(line, []byte("cpu")) {
-			break // the CPUs come first; the line of interrupts behind them is long
+			break // the CPUs come first; the line of interrupts after them is long
 		}
 		name, rest := kernfile.Field(line)
 		if len(name) == len("cpu") {
@@ -55,7 +55,7 @@ func ParseStat(data []byte, into []CPUTime) ([]CPUTime, error) {
 		}
 		id, ok := kernfile.Uint(name[len("cpu"):])
 		if !ok || id > cpus.MaxID {
-			return into[:0], fmt.Errorf("%q is no CPU", kernfile.Clip(name))
+			return into[:0], fmt.Errorf("%q is not a CPU", kernfile.Clip(name))
 		}
 		busy, err := busyTicks(rest)
 		if err != nil {
@@ -81,7 +81,7 @@ func busyTicks(columns []byte) (uint64, error) {
 		}
 		n, ok := kernfile.Uint(field)
 		if !ok {
-			return 0, fmt.Errorf("%q is no number", kernfile.Clip(field))
+			return 0, fmt.Errorf("%q is not a number", kernfile.Clip(field))
 		}
 		if i != columnIdle && i != columnIOWait && i != columnSteal {
 			busy += n

@@ -20,8 +20,8 @@ const (
 	nodeDir = "sys/devices/system/node/"
 )
 
-// Topology is the machine's shape (Documentation/admin-guide/cputopology.rst). All sets hold online CPUs alone; the
-// sets of a slice have no CPU in common and are sorted by their lowest CPU.
+// Topology is the machine's topology (Documentation/admin-guide/cputopology.rst). All sets contain online CPUs alone; the
+// sets of a slice are disjoint and sorted by their lowest CPU.
 type Topology struct {
 	CPUs    cpus.Set
 	Cores   []cpus.Set
@@ -39,8 +39,8 @@ type NUMANode struct {
 	MemoryBytes *uint64
 }
 
-// OnlineCPUs reads the list of online CPUs as it stands: cheap enough to see by it, each time, whether the topology is
-// to be read again.
+// OnlineCPUs reads the list of online CPUs, unparsed: it is cheap enough to detect by it, in each round, that the topology must
+// be read again.
 func (h *Host) OnlineCPUs() (string, error) {
 	list, err := h.list(cpuDir + "online")
 	if err != nil {
@@ -49,7 +49,7 @@ func (h *Host) OnlineCPUs() (string, error) {
 	return list, nil
 }
 
-// Topology reads the machine's shape from /sys. The error tells of parts that could not be read; what could is there.
+// Topology reads the machine's topology from /sys. The error names the parts that could not be read; the others are filled in.
 func (h *Host) Topology() (Topology, error) {
 	online, err := h.onlineSet()
 	if err != nil {
@@ -65,8 +65,8 @@ func (h *Host) Topology() (Topology, error) {
 	return t, errors.Join(errs[:]...)
 }
 
-// onlineSet is the set of online CPUs; without the kernel's list (a partial copy of /sys) it is judged by each CPU's own
-// file, which cpu0 lacks on most machines.
+// onlineSet is the set of online CPUs. Without the kernel's list (a partial copy of /sys) each CPU's own file decides,
+// which cpu0 lacks on most machines.
 func (h *Host) onlineSet() (cpus.Set, error) {
 	list, err := h.OnlineCPUs()
 	if err == nil {
@@ -110,11 +110,10 @@ func (h *Host) numbered(dir, prefix string) ([]int, error) {
 	return ids, nil
 }
 
-// partition asks of for the set of that kind that each CPU belongs to, and makes of the answers sets that have nothing in
-// common: lists may name offline CPUs, and copies of /sys taken during a change may contradict themselves. A CPU of which
-// nothing is known is left out, but for what its siblings say. The one error names the CPUs whose files could not be read.
-// Files that are not there are no error, for many copies of /sys have none of a kind, but where every CPU is in such a set
-// and the others have them.
+// partition calls of for the set of that kind that each CPU belongs to, and turns the answers into disjoint sets: lists may
+// name offline CPUs, and copies of /sys taken during a change may contradict themselves. A CPU without an answer is left out,
+// unless a sibling's set contains it. The single error names the CPUs whose files could not be read. Missing files are no
+// error, because many copies of /sys have none of a kind, unless every CPU is in such a set and other CPUs have the files.
 func (h *Host) partition(online cpus.Set, kind string, every bool, of func(cpu string) (cpus.Set, error)) ([]cpus.Set, error) {
 	var sets []cpus.Set
 	var failed, absent failures
@@ -142,21 +141,21 @@ func (h *Host) partition(online cpus.Set, kind string, every bool, of func(cpu s
 	return sets, failed.err("read the " + kind + " of CPU")
 }
 
-// failures are CPUs or NUMA nodes of which something could not be read. However many they are, they make one short error:
-// what is wrong with a kernel's files is mostly wrong with those of every CPU.
+// failures are CPUs or NUMA nodes of which a file could not be read. However many they are, they make one short error:
+// a fault in a kernel's files is mostly in those of every CPU.
 type failures struct {
 	ids    []int
-	first  string          // what went wrong with the first
-	causes map[string]bool // all that went wrong
+	first  string          // cause of the first one
+	causes map[string]bool // all causes
 }
 
 func (f *failures) add(id int, err error) {
-	why := cause(err)
+	reason := cause(err)
 	if f.causes == nil {
-		f.first, f.causes = why, map[string]bool{}
+		f.first, f.causes = reason, map[string]bool{}
 	}
 	f.ids = append(f.ids, id)
-	f.causes[why] = true
+	f.causes[reason] = true
 }
 
 func (f *failures) join(g failures) {
@@ -184,7 +183,7 @@ func (f *failures) err(what string) error {
 	return fmt.Errorf("%s %s: %s%s", what, ids, f.first, more)
 }
 
-// cause is an error's text without the path, which has each CPU's own number.
+// cause is an error's text without the path, which contains the CPU's number.
 func cause(err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fs.ErrNotExist.Error()
@@ -195,7 +194,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// withSingles adds the CPUs that are in no set as sets of one, in order.
+// withSingles adds a set of one for each CPU that is in no set, in order.
 func withSingles(online cpus.Set, sets []cpus.Set) []cpus.Set {
 	for _, set := range sets {
 		online = online.Difference(set)
@@ -212,10 +211,10 @@ func sorted(sets []cpus.Set) []cpus.Set {
 	return sets
 }
 
-// names are a set's files: the list, and the mask that older copies of /sys have alone.
+// names are a set's files: the list, and the mask, which is all that older copies of /sys have.
 type names struct{ list, mask string }
 
-// first parses the first of some sets that can be had. Where none can, the error is of a file that is there, if any is.
+// first parses the first of some sets that can be read. Where none can, the error is of a file that exists, if any does.
 func (h *Host) first(dir string, sets ...names) (cpus.Set, error) {
 	wrong := fs.ErrNotExist
 	try := func(name string, parse func(string) (cpus.Set, error)) (cpus.Set, bool) {
@@ -257,7 +256,7 @@ func ParseMask(mask string) (cpus.Set, error) {
 	for i, word := range words {
 		bits, err := strconv.ParseUint(word, 16, 32)
 		if err != nil || word[0] == '+' {
-			return cpus.Set{}, fmt.Errorf("CPU mask: %q is no word of 32 bits", kernfile.Clip([]byte(word)))
+			return cpus.Set{}, fmt.Errorf("CPU mask: %q is not a word of 32 bits", kernfile.Clip([]byte(word)))
 		}
 		for bit := range 32 {
 			if bits>>bit&1 != 0 {
@@ -291,11 +290,11 @@ func (h *Host) l3Of(cpu string) (cpus.Set, error) {
 	return cpus.Set{}, fs.ErrNotExist
 }
 
-// noPackage is the id of a package that the kernel does not know, as in guests on POWER. The lists of a package's CPUs
-// then name the core alone, or the NUMA node.
+// noPackage is the id of a package that the kernel does not know, as in guests on POWER. There the lists of a package's CPUs
+// contain only the core, or the NUMA node.
 const noPackage = "-1"
 
-// sockets are the packages by their lists, or by their ids where there are no lists. All CPUs of no package are one.
+// sockets are the packages by their lists, or by their ids where there are no lists. All CPUs without a package are one socket.
 func (h *Host) sockets(online cpus.Set) ([]cpus.Set, error) {
 	sets, err := h.partition(online, "socket", true, func(cpu string) (cpus.Set, error) {
 		if id, err := h.list(cpu + packageID); err == nil && id == noPackage {
@@ -311,7 +310,7 @@ func (h *Host) sockets(online cpus.Set) ([]cpus.Set, error) {
 
 const packageID = "topology/physical_package_id"
 
-// packages are the CPUs by the id of their package, but for those whose id cannot be read.
+// packages are the CPUs by the id of their package, without those whose id cannot be read.
 func (h *Host) packages(online cpus.Set) map[string]cpus.Set {
 	ids := map[string][]int{}
 	for _, cpu := range online.List() {
@@ -344,7 +343,7 @@ func (h *Host) numaNodes(online cpus.Set) ([]NUMANode, error) {
 		}
 		node.CPUs = set.Intersection(online)
 		m, err := h.NodeMemory(id)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // not reported: no error of each reading
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing file is not an error of each round
 			noMemory.add(id, err)
 		}
 		node.MemoryBytes = m.TotalBytes

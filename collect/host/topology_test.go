@@ -15,7 +15,7 @@ import (
 	"polder/lib/hosttest"
 )
 
-// shape is a topology as text, for comparing.
+// shape is a topology as text, for comparisons.
 type shape struct {
 	CPUs               string
 	Cores, Sockets, L3 []string
@@ -38,7 +38,7 @@ func texts(sets []cpus.Set) []string {
 	return out
 }
 
-// tree is a /sys/devices/system in the making: path -> content.
+// tree is a /sys/devices/system to write: path -> content.
 type tree map[string]string
 
 func (f tree) cpu(id int, core, socket, l3 string) tree {
@@ -59,7 +59,7 @@ func (f tree) node(id int, list string, kB int) tree {
 	return f
 }
 
-// host makes the tree real.
+// host writes the tree to a directory.
 func (f tree) host(t *testing.T) *Host {
 	t.Helper()
 	root := t.TempDir()
@@ -187,7 +187,7 @@ func TestTopologyUnreadable(t *testing.T) {
 		want string
 	}{
 		{"nothing", tree{}, "no such file"},
-		{"rubbish", tree{"cpu/online": "0-x"}, "is no CPU id"},
+		{"rubbish", tree{"cpu/online": "0-x"}, "is not a CPU id"},
 		{"empty", tree{"cpu/online": ""}, "no CPU is online"},
 	} {
 		if _, err := tt.tree.host(t).Topology(); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -196,7 +196,7 @@ func TestTopologyUnreadable(t *testing.T) {
 	}
 }
 
-// What cannot be read of one CPU is said with its number; the rest is there, and what its siblings say of it counts.
+// An error names the CPU whose files cannot be read; everything else is there, and its siblings' sets contain it.
 func TestTopologyPartlyUnreadable(t *testing.T) {
 	four := func() tree {
 		return tree{"cpu/online": "0-3"}.cpu(0, "0,2", "0-3", "0-3").cpu(1, "1,3", "0-3", "0-3").cpu(2, "0,2", "0-3", "0-3").cpu(3, "1,3", "0-3", "0-3").node(0, "0-3", 1000)
@@ -205,11 +205,11 @@ func TestTopologyPartlyUnreadable(t *testing.T) {
 	single := whole
 	single.Cores = []string{"0", "1,3", "2"}
 	for _, tt := range []struct {
-		name string
-		bad  []string // files that hold rubbish
-		gone []string
-		want shape
-		says string
+		name    string
+		bad     []string // files that hold rubbish
+		gone    []string
+		want    shape
+		message string
 	}{
 		{"a core's first thread", []string{"cpu/cpu0/topology/core_cpus_list"}, nil, whole, "read the core of CPU 0: core_cpus_list: CPU list \"rubbish\""},
 		{"all of a core", []string{"cpu/cpu0/topology/core_cpus_list", "cpu/cpu2/topology/core_cpus_list"}, nil, single, "read the core of CPU 0,2: core_cpus_list"},
@@ -230,8 +230,8 @@ func TestTopologyPartlyUnreadable(t *testing.T) {
 				delete(machine, name)
 			}
 			got, err := machine.host(t).Topology()
-			if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("Topology() = %v; want %q", err, tt.says)
+			if err == nil || !strings.Contains(err.Error(), tt.message) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("Topology() = %v; want %q", err, tt.message)
 			}
 			if diff := cmp.Diff(tt.want, shapeOf(got)); diff != "" {
 				t.Errorf("Topology() (-want +got):\n%s", diff)
@@ -273,12 +273,12 @@ func TestTopologyErrorsAreBounded(t *testing.T) {
 				t.Errorf("%d errors; want one each of cores, sockets, caches, nodes' CPUs and nodes' memory:\n%s", len(lines), err)
 			}
 			for i, line := range lines {
-				who := "CPU 0-127: "
+				part := "CPU 0-127: "
 				if i > 2 {
-					who = "node 0-15: "
+					part = "node 0-15: "
 				}
-				if !strings.Contains(line, who) || len(line) > 400 {
-					t.Errorf("error of %d bytes: %s; want a short one that names %s", len(line), line, who)
+				if !strings.Contains(line, part) || len(line) > 400 {
+					t.Errorf("error of %d bytes: %s; want a short one that names %s", len(line), line, part)
 				}
 			}
 		})

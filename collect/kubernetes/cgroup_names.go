@@ -25,14 +25,14 @@ func PodUID(element string) (string, bool) {
 	return uid, uid != "" && !strings.ContainsFunc(uid, func(r rune) bool { return !word(r) })
 }
 
-// LikelyUID tells a UID as Kubernetes makes them, a UUID or a hash, from what else may follow "pod" in a cgroup's name.
+// LikelyUID distinguishes a UID of Kubernetes, a UUID or a hash, from other text that may follow "pod" in a cgroup's name.
 func LikelyUID(uid string) bool {
 	return len(uid) >= 8 && strings.Trim(uid, "0123456789abcdef-") == ""
 }
 
 // ContainerID finds a container's ID in the last element of its cgroup's path: the ID itself by the cgroupfs driver, with
 // the runtime's name before it in CRI-O, and by the systemd driver "cri-containerd-ID.scope", "crio-ID.scope",
-// "docker-ID.scope". CRI-O's monitor ("crio-conmon-ID.scope") bears its container's ID and is none.
+// "docker-ID.scope". CRI-O's monitor ("crio-conmon-ID.scope") has its container's ID in its name and is not a container.
 func ContainerID(element string) string {
 	id := strings.TrimSuffix(element, ".scope")
 	at := strings.LastIndexByte(id, '-')
@@ -54,21 +54,21 @@ type Group struct {
 	Age uint64
 }
 
-// What [Pod.Match] says of a cgroup that is none of the containers that the status names.
+// Results of [Pod.Match] for a cgroup that is none of the containers in the pod's status.
 const (
-	// Other is the sandbox, or nothing of Kubernetes'.
+	// Other is the sandbox, or a cgroup that Kubernetes did not create.
 	Other = -1
-	// Unnamed is a container that the status does not name yet.
+	// Unnamed is a container that is not in the status yet.
 	Unnamed = -2
 )
 
-// Match says for each cgroup below the pod's which of the pod's containers it is.
+// Match finds for each cgroup below the pod's which of the pod's containers it is.
 //
-// The sandbox has a cgroup, and no API object tells its ID; nor does the status tell of a container that has just started.
-// So cgroups with unknown IDs are the sandbox where all containers that may run are found. Otherwise the oldest of them,
-// which is made before all containers, is the sandbox and the others are containers; and if only one is awaited and one
-// found, that is it. Where the order is not known all of several are taken for containers: a sandbox among them uses
-// next to nothing.
+// The sandbox has a cgroup, but no API object has its ID; nor has the status a container that has just started. So a cgroup
+// with an unknown ID is the sandbox if all containers that may run are found. Otherwise the oldest of them, which is created
+// before all containers, is the sandbox and the others are containers; if only one container is awaited and one cgroup is
+// left, they belong together. Where the order is not known and there are several, all count as containers: a sandbox
+// among them uses next to nothing.
 func (p *Pod) Match(groups []Group) []int {
 	out := make([]int, len(groups))
 	found := make([]bool, len(p.Containers))

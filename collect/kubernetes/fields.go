@@ -12,15 +12,15 @@ import (
 
 type object = fields.Object
 
-// Bounds of the labels and annotations of one object that are passed on. A value that is over them is left out whole, as
-// the beginning of a JSON text would be something else.
+// Bounds of the labels and annotations of one object that are passed on. A value that exceeds them is left out whole, because
+// a truncated JSON text has another meaning.
 const (
 	maxValue  = 4 << 10
 	maxValues = 16 << 10
 )
 
-// kept are the labels or annotations that are passed on: those that want holds for, as far as the bounds allow. Those that
-// protect come first, and their keys stay where their values are over the bounds: no other may crowd a protection out.
+// kept are the labels or annotations that are passed on: those for which want is true, as far as the bounds allow. Protecting
+// ones come first, and their keys stay where their values exceed the bounds, so that no other one can displace a protection.
 func kept(kind string, m map[string]string, want func(string) bool, protect []string, complain func(string)) map[string]string {
 	var out map[string]string
 	total := 0
@@ -47,7 +47,7 @@ func kept(kind string, m map[string]string, want func(string) bool, protect []st
 		}
 		out[key] = value
 	}
-	for _, key := range protect { // there are few, and the API server bounds keys
+	for _, key := range protect { // they are few, and the API server bounds keys
 		keep(key, true)
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -56,7 +56,7 @@ func kept(kind string, m map[string]string, want func(string) bool, protect []st
 	return out
 }
 
-// encoded is the size of a text in JSON, where a control character is six bytes long: a line has its bounds, too.
+// encoded is the size of a text in JSON, where a control character is six bytes long.
 func encoded(text string) int {
 	size := len(text)
 	for i := range len(text) {
@@ -70,16 +70,16 @@ func encoded(text string) int {
 	return size
 }
 
-// Marks says which of a pod's labels and annotations are passed on: the dialects', and the further keys that are named.
+// marks selects the pod's labels and annotations that are passed on: the dialects', and the further keys.
 func marks(further []string) func(string) bool {
 	return func(key string) bool { return qos.Dialect(key) || slices.Contains(further, key) }
 }
 
-// protecting are the annotations of a pod that keep it from being evicted: evict's opt-outs, which are among the keys that are
-// named, by their presence or value, and Koordinator's policy, which lets nobody evict the pod where it is no JSON list.
+// protecting are the annotations that protect a pod from eviction: evict's opt-outs, which are among the further keys, by their
+// presence or value, and Koordinator's policy, with which no rule may evict the pod where it is not a JSON list.
 func (r *Reading) protecting() []string {
 	return slices.Concat([]string{qos.EvictionPolicy}, r.Annotations)
 }
 
-// nodeMark says which of a node's are.
+// nodeMark selects the node's labels and annotations that are passed on.
 func nodeMark(key string) bool { return qos.Dialect(key) || strings.HasPrefix(key, "kubernetes.io/") }

@@ -9,7 +9,7 @@ import (
 	"polder/lib/qos"
 )
 
-// What keeps a pod from being evicted is passed on whatever else it is annotated with.
+// Annotations that protect a pod from eviction are passed on whatever other annotations it has.
 func TestProtectionIsKept(t *testing.T) {
 	const optOut, own = "polder/evict", "example.com/keep"
 	crowd := map[string]any{}
@@ -45,7 +45,7 @@ func TestProtectionIsKept(t *testing.T) {
 		if got := qos.MayEvict(&p.Tick, "MemoryEvict"); got != c.rule {
 			t.Errorf("%s: MayEvict = %t", name, got)
 		}
-		// It is said before what may be cut off.
+		// Its error is before those that may be cut off.
 		first := ""
 		if c.problem != "" && len(p.Tick.Errors) > 0 {
 			first = p.Tick.Errors[0]
@@ -61,7 +61,7 @@ func TestProtectionIsKept(t *testing.T) {
 			t.Errorf("%s: %d annotations of %d bytes", name, len(p.Tick.Annotations), size)
 		}
 	}
-	// Keys that nobody reads do not take their place, named twice or not there.
+	// Further keys that are named twice or absent do not displace them.
 	p := (&Reading{Annotations: []string{optOut, own, optOut}}).Pod(object{"metadata": object{"annotations": object{optOut: "false", "team": "a"}}})
 	if len(p.Tick.Annotations) != 1 || p.Tick.Annotations[optOut] != "false" || len(p.Tick.Errors) > 0 {
 		t.Errorf("%q, errors %q", p.Tick.Annotations, p.Tick.Errors)

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Mid resources are counted beside the others, and make no pod a reclaimed one.
+// Mid resources are counted besides the others, and do not make a pod reclaimed.
 func TestMid(t *testing.T) {
 	p := (&Reading{BestEffort: tick.QoSShared}).Pod(decoded(t, `{"spec":{"containers":[
 		{"name":"a","resources":{"requests":{"kubernetes.io/mid-cpu":"1500","kubernetes.io/mid-memory":"1Gi"},"limits":{"kubernetes.io/mid-cpu":"2k","kubernetes.io/mid-memory":"1Gi"}}},
@@ -27,7 +27,7 @@ func TestMid(t *testing.T) {
 	}
 }
 
-// A sidecar's batch resources are the pod's beside its containers', an init container's where they are more.
+// A sidecar's batch resources are added to those of the containers; an init container's count where they are more.
 func TestBatchOfSidecar(t *testing.T) {
 	res := func(milli int) string {
 		return fmt.Sprintf(`"resources":{"requests":{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":"%dMi"}}`, milli, milli)
@@ -51,7 +51,7 @@ func TestBatchOfSidecar(t *testing.T) {
 
 func TestKubernetesClass(t *testing.T) {
 	for name, c := range map[string]struct{ pod, want string }{
-		"what the status says":          {`{"status":{"qosClass":"Guaranteed"},"spec":{"containers":[{}]}}`, "Guaranteed"},
+		"the class in the status":       {`{"status":{"qosClass":"Guaranteed"},"spec":{"containers":[{}]}}`, "Guaranteed"},
 		"what is none":                  {`{"status":{"qosClass":"Best"},"spec":{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}`, "Burstable"},
 		"nothing":                       {`{}`, "BestEffort"},
 		"batch resources alone":         {`{"spec":{"containers":[{"resources":{"requests":{"kubernetes.io/batch-cpu":"1"}}}]}}`, "BestEffort"},
@@ -65,7 +65,7 @@ func TestKubernetesClass(t *testing.T) {
 	}
 }
 
-// What the node object has under Koordinator's names, the old ones too, is what is published; Katalyst's names are no input.
+// Resources of the node object under Koordinator's names, the old ones too, are read; those under Katalyst's names are not.
 func TestNodePublished(t *testing.T) {
 	resources := func(milli, bytes, batch, batchBytes, mid, midBytes float64) *tick.Resources {
 		r := amountsOf(milli, bytes, batch, batchBytes)

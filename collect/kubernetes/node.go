@@ -13,9 +13,9 @@ import (
 type Node struct {
 	Name                  string
 	Capacity, Allocatable *tick.Resources
-	// Labels and Annotations are those that are passed on, AllLabels is what selectors are compared with.
+	// Labels and Annotations are those that are passed on; selectors are matched against AllLabels.
 	Labels, Annotations, AllLabels map[string]string
-	// Problems is what is wrong in the object.
+	// Problems are the errors in the object.
 	Problems []string
 }
 
@@ -34,8 +34,8 @@ func NodeOf(o object) *Node {
 	return n
 }
 
-// nodeNames are the resources that are taken from a node object: its own, and what Koordinator's names say is published. What
-// Katalyst's say there is the pipe's own word, and nobody's input.
+// nodeNames are the resources that are read from a node object: its own, and those published under Koordinator's names. Those under
+// Katalyst's names are Polder's own output, and no input.
 var nodeNames = slices.Concat([]string{"cpu", "memory"}, qos.BatchCPU, qos.BatchMemory, midCPU, midMemory)
 
 func nodeResources(o object, which string, complain func(string)) *tick.Resources {

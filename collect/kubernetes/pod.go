@@ -1,5 +1,5 @@
-// Package kubernetes says what a cluster's objects mean for one node: pods and the node as parts of a tick, and which cgroup
-// is which pod's. It is pure: [polder/collect/kubernetes/live] asks the cluster.
+// Package kubernetes converts a cluster's objects for one node: pods and the node to parts of a tick, and it finds each pod's
+// cgroup. It is pure: [polder/collect/kubernetes/live] watches the cluster.
 package kubernetes
 
 import (
@@ -12,38 +12,38 @@ import (
 	"polder/lib/tick"
 )
 
-// annotationHash is kubelet's, of a static pod's file: the UID in its cgroup's name. Anybody may write it, and the other marks of
-// static pods (config.mirror, config.source); what makes a pod static is that a Node owns it.
+// annotationHash is kubelet's hash of a static pod's file: the UID in its cgroup's name. Anybody can write it and the other
+// annotations of static pods (config.mirror, config.source), so a pod counts as static only if its Node owns it.
 const annotationHash = "kubernetes.io/config.hash"
 
-// SystemNamespace is where pods may be of the system class unless the administrator names others.
+// SystemNamespace is the namespace whose pods may be of the system class unless the administrator names others.
 const SystemNamespace = "kube-system"
 
-// Pod is what is kept of a pod object. It is not changed after it was made.
+// Pod is what is kept of a pod object. It is immutable.
 type Pod struct {
-	// Tick is the pod's part of a tick, but for what cgroups tell.
+	// Tick is the pod's part of a tick, without the values of its cgroup.
 	Tick tick.Pod
-	// CgroupUID is the UID in the name of its cgroup, NodeName the node that it is bound to.
+	// CgroupUID is the UID in the name of its cgroup, NodeName the node to which it is bound.
 	CgroupUID, NodeName string
 	Containers          []Container
 }
 
 // Container is what is kept of one of a pod's containers, of all three kinds.
 type Container struct {
-	// ID is the runtime's, empty until the status has it.
+	// ID is the runtime's; it is empty until the status has it.
 	Name, ID string
-	// Awaited says that it may be running with another ID than the status has: it is not over for good.
+	// Awaited means that it may be running with another ID than the status has: it has not ended for good.
 	Awaited          bool
 	Requests, Limits *tick.Resources
 }
 
-// Reading says how pods are read.
+// Reading has the settings by which pods are read.
 type Reading struct {
-	// BestEffort is the class of Kubernetes' BestEffort pods that bear no mark of a dialect.
+	// BestEffort is the class of Kubernetes' BestEffort pods without a dialect's label or annotation.
 	BestEffort string
-	// Annotations are keys that are passed on beside the dialects', and before them: evict's opt-outs are among these.
+	// Annotations are keys that are passed on besides the dialects', and before them: evict's opt-outs are among these.
 	Annotations []string
-	// SystemNamespaces are those whose pods may be of the system class; nil is [SystemNamespace] alone.
+	// SystemNamespaces are those whose pods may be of the system class; nil means [SystemNamespace] alone.
 	SystemNamespaces []string
 }
 
@@ -54,10 +54,10 @@ func (r *Reading) system(namespace string) bool {
 	return namespace != "" && slices.Contains(r.SystemNamespaces, namespace)
 }
 
-// maxProblems bounds the complaints about one pod.
+// maxProblems bounds the errors about one pod or node.
 const maxProblems = 8
 
-// Pod reads a pod object. What is wrong in it is in the pod's errors.
+// Pod reads a pod object. The pod's errors name what is invalid in it.
 func (r *Reading) Pod(o object) *Pod {
 	p := &Pod{NodeName: fields.Text(o, "spec", "nodeName")}
 	t := &p.Tick
@@ -120,8 +120,8 @@ func ownerKind(o object) string {
 	return fields.Clip(fields.Text(owners[0], "kind"))
 }
 
-// ownedByItsNode reports whether a Node owns the pod, as kubelet writes it on the mirrors of static pods: that Node which it runs on,
-// as far as both are named. Where somebody else writes it, the cluster's garbage collection ends the pod, unless he knows the Node's UID.
+// ownedByItsNode reports whether a Node owns the pod, as kubelet writes it on the mirrors of static pods: the Node on which it runs,
+// if both are named. If somebody else writes such an owner without knowing the Node's UID, the cluster's garbage collector deletes the pod.
 func ownedByItsNode(o object) bool {
 	node := fields.Text(o, "spec", "nodeName")
 	return slices.ContainsFunc(fields.List(o, "metadata", "ownerReferences"), func(owner object) bool {
@@ -130,7 +130,7 @@ func ownedByItsNode(o object) bool {
 	})
 }
 
-// name is a part of the pod's name. The API server lets no bad one in, but a file may hold one.
+// name is a part of the pod's name. The API server admits no invalid one, but a file may have one.
 func name(o object, which string, complain func(string)) string {
 	s := fields.Text(o, "metadata", which)
 	if err := tick.CheckName(s); err != nil {
@@ -140,7 +140,7 @@ func name(o object, which string, complain func(string)) string {
 	return s
 }
 
-// kubernetesClass is the class that the status has, or else what the resources make it.
+// kubernetesClass is the class in the status, or else the class that follows from the resources.
 func kubernetesClass(o object) string {
 	switch class := fields.Text(o, "status", "qosClass"); class {
 	case qos.Guaranteed, qos.Burstable, qos.BestEffort:
@@ -172,7 +172,7 @@ func statuses(o object, which string) map[string]object {
 	return out
 }
 
-// container reads a container's name and state. once says that it is not started again after a success.
+// container reads a container's name and state. With once it is not started again after a success, with never not at all.
 func container(spec object, statuses map[string]object, once, never bool) Container {
 	c := Container{Name: fields.Text(spec, "name"), Awaited: true}
 	if tick.CheckName(c.Name) != nil {

@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// decoded is an object as a decoder of JSON makes it.
+// decoded decodes an object from JSON.
 func decoded(t testing.TB, data string) object {
 	t.Helper()
 	var o object
@@ -189,7 +189,7 @@ func TestResources(t *testing.T) {
 		}
 		var problems []string
 		for _, problem := range p.Tick.Errors {
-			if !strings.Contains(problem, "requests reclaimed resources") { // said of all pods without a mark
+			if !strings.Contains(problem, "requests reclaimed resources") { // the error of all pods without a dialect's class
 				problems = append(problems, problem)
 			}
 		}
@@ -217,7 +217,7 @@ func TestClassOfPods(t *testing.T) {
 	}
 }
 
-// What one pod's owner may write does not make the line large.
+// A pod's owner cannot make the line large.
 func TestBounds(t *testing.T) {
 	annotations := map[string]any{"katalyst.kubewharf.io/huge": strings.Repeat("x", maxValue), "katalyst.kubewharf.io/control": strings.Repeat("\x01", maxValue/5)}
 	for i := range 100 {

@@ -15,7 +15,7 @@ type amount struct {
 	of    func(*tick.Resources) **float64
 	read  func(any) (float64, error)
 	names []string
-	// unlimited says that a container without a limit may use any amount, so that the pod has no limit either.
+	// unlimited means that a container without a limit may use any amount, so that the pod has no limit either.
 	unlimited bool
 }
 
@@ -42,15 +42,14 @@ var amounts = [kinds]amount{
 // kinds is the number of amounts.
 const kinds = 6
 
-// list is the amounts of one list of resources, in the order of amounts. bad marks what could not be read.
+// list has the amounts of one list of resources, in the order of amounts. bad marks those that could not be read.
 type list struct {
 	value [kinds]float64
 	known [kinds]bool
 	bad   [kinds]bool
 }
 
-// readList reads one list. Where an amount stands there under several names, they are names of the same thing, and the
-// greatest counts.
+// readList reads one list. Several names of an amount denote the same resource, so the greatest value counts.
 func readList(o object, where string, complain func(string)) (l list) {
 	for i, a := range amounts {
 		for _, name := range a.names {
@@ -86,8 +85,8 @@ func (l *list) max(m *list) {
 	}
 }
 
-// resources is the list as a tick has it, nil where there is nothing in it. An amount of which a part could not be read is
-// absent: the rest would pass for the whole.
+// resources is the list as a tick has it, nil where it is empty. An amount of which a part could not be read is
+// absent, because the rest would look like the whole.
 func (l *list) resources() *tick.Resources {
 	var out tick.Resources
 	for i, a := range amounts {
@@ -101,8 +100,8 @@ func (l *list) resources() *tick.Resources {
 	return &out
 }
 
-// total sums containers up as the scheduler does: the containers that run side by side, or what the init containers need
-// before them, one after the other beside those that stay, whichever is more.
+// total sums containers up as the scheduler does: the containers that run at the same time, or, if it is more, the need of the init
+// containers before them, which run one after the other beside the sidecars.
 type total struct{ run, stay, init list }
 
 func (t *total) regular(l list) { t.run.add(&l) }
@@ -124,14 +123,14 @@ func (t *total) sum() list {
 	return l
 }
 
-// requested says whose reclaimed resources a pod requests.
+// requested shows which dialect's reclaimed resources a pod requests.
 type requested struct{ batch, reclaimed bool }
 
 func (r *requested) note(o object) {
 	has := func(names []string) bool {
 		return slices.ContainsFunc(names, func(n string) bool {
 			amount, err := quantity.Whole(o[n])
-			return err == nil && amount > 0 // a template's 0 asks for nothing
+			return err == nil && amount > 0 // a template's 0 requests nothing
 		})
 	}
 	r.batch = r.batch || has(qos.BatchCPU) || has(qos.BatchMemory)
@@ -181,12 +180,12 @@ func (p *Pod) read(o object, complain func(string)) requested {
 	for i := range limit.known {
 		limit.known[i] = limit.known[i] && !unlimited[i]
 	}
-	// What is given for the pod as a whole takes the place of the sums.
+	// Resources of the pod as a whole replace the sums.
 	request.replace(readList(fields.Child(o, "spec", "resources", "requests"), "pod: requests", complain))
 	limit.replace(readList(fields.Child(o, "spec", "resources", "limits"), "pod: limits", complain))
 	overhead := readList(fields.Child(o, "spec", "overhead"), "pod: overhead", complain)
 	request.add(&overhead)
-	for i := range overhead.known { // no limit grows into one
+	for i := range overhead.known { // an overhead alone makes no limit
 		overhead.known[i] = false
 	}
 	limit.add(&overhead)

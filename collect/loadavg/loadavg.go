@@ -9,17 +9,17 @@ import (
 // Every is how often the kernel samples its own load (LOAD_FREQ, kernel/sched/loadavg.c).
 const Every = 5 * time.Second
 
-// early is how much before its time a sample is taken, rather than a whole interval late.
+// early is how long before it is due a sample may be taken, so that it is not a whole interval late.
 const early = 500 * time.Millisecond
 
 // beginEvery is how often samples are taken in the first 5 seconds.
 const beginEvery = time.Second
 
 // Average is a number of runnable threads averaged as the kernel averages its own load: exponentially, over 1 and 5
-// minutes. Other than the kernel's, which begins at 0 when the machine starts, it begins with what is there: the thing
-// that is measured was there before, and a load of 0 for a busy service would be a lie that takes minutes to wear off.
-// A single sample would be another, for a service that runs a tenth of the time is caught running or not: in the first 5
-// seconds samples come every second, and their mean is the beginning.
+// minutes. Unlike the kernel's, which begins at 0 when the machine starts, it begins with the mean of its first samples:
+// the threads ran before they were first sampled, and a load that begins at 0 would be too low for minutes. A single sample
+// would be wrong, too, because a service that runs a tenth of the time is found either running or not: in the first 5
+// seconds samples come every second.
 type Average struct {
 	Load1 float64 `json:"load1"`
 	Load5 float64 `json:"load5"`
@@ -70,8 +70,8 @@ func (l *Average) Add(at time.Time, runnable float64) {
 // Valid reports whether there has been a sample.
 func (l *Average) Valid() bool { return !l.At.IsZero() }
 
-// Known reports whether the averages may be relied on: the first 5 seconds are over. Who sizes a pool by the first
-// sample and holds it for half a minute gives a service that was caught running a whole core too much.
+// Known reports whether the averages are usable: the first 5 seconds are over. A pool that is sized by the first sample, and keeps
+// its size for half a minute, would have a whole core too much for a service that ran at that moment.
 func (l *Average) Known(now time.Time) bool { return l.Valid() && now.Sub(l.Began) >= Every-early }
 
 func decay(load, sample, seconds, window float64) float64 {

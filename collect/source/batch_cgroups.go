@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"polder/collect/classify"
 	"polder/lib/cgroup"
@@ -12,8 +11,8 @@ import (
 	"polder/lib/tick"
 )
 
-// findBatch renews the list of the cgroups that hold reclaimed pods and nothing else, outermost first. The root and kubelet's cgroups are
-// never among them. Where it cannot be seen whether something else is in a cgroup, it is left out.
+// findBatch updates the list of the cgroups that contain reclaimed pods and nothing else, outermost first. The root and kubelet's cgroups
+// are never in it, nor a cgroup whose contents could not be read.
 func (t *tree) findBatch() {
 	t.batch = t.batch[:0]
 	if root := t.nodes["/"]; root != nil {
@@ -22,7 +21,7 @@ func (t *tree) findBatch() {
 	slices.Sort(t.batch) // a cgroup comes before what is below it
 }
 
-// holdsOnlyBatch reports whether a cgroup holds at least one reclaimed pod, and nothing else. It adds those below it that do to the list.
+// holdsOnlyBatch reports whether a cgroup contains at least one reclaimed pod, and nothing else. It adds such cgroups to the list.
 func (t *tree) holdsOnlyBatch(n *node, kubelets []string) bool {
 	if n.isPod() {
 		return n.rule.Class == tick.QoSReclaimed
@@ -38,7 +37,7 @@ func (t *tree) holdsOnlyBatch(n *node, kubelets []string) bool {
 	}
 	other, err := t.holdsOther(n)
 	if err != nil && !cgroup.Gone(err) {
-		t.errs = append(t.errs, fmt.Errorf("look for what is in %s beside reclaimed pods: %w", n.path, err))
+		t.errs = append(t.errs, fmt.Errorf("check whether %s contains only reclaimed pods: %w", n.path, err))
 	}
 	if other || err != nil {
 		return false
@@ -47,7 +46,7 @@ func (t *tree) holdsOnlyBatch(n *node, kubelets []string) bool {
 	return true
 }
 
-// holdsOther reports whether a cgroup has processes of its own, or, in the hierarchy of the cpu controller, children that are no nodes.
+// holdsOther reports whether a cgroup has processes of its own, or, in the hierarchy of the cpu controller, children that are not nodes.
 func (t *tree) holdsOther(n *node) (bool, error) {
 	if t.h.Version("cpu") == 0 {
 		return true, nil // no scheduling class can be set either
@@ -75,9 +74,9 @@ func (t *tree) kubelets() (list []string) {
 	return list
 }
 
-// isOrHolds reports whether a cgroup is one of the others, above one of them, or below.
+// isOrHolds reports whether a cgroup is one of the others, above one of them, or below one.
 func isOrHolds(path string, others []string) bool {
 	return slices.ContainsFunc(others, func(other string) bool {
-		return path == other || strings.HasPrefix(other, path+"/") || strings.HasPrefix(path, other+"/")
+		return within(path, other) || within(other, path)
 	})
 }

@@ -21,9 +21,9 @@ import (
 // benchGroups is the number of cgroups that a round is measured over.
 const benchGroups = 1000
 
-// BenchmarkRound measures the CPU time of a whole round over 1,000 real cgroups of version 1, the line written included,
-// against the floor: the files that are to be read in it, with held descriptors, and nothing done with them; and against all of their files.
-// They are measured in the same run, in turns. A second of collect's clock passes from one round to the next.
+// BenchmarkRound measures the CPU time of a whole round over 1,000 real cgroups of version 1, with writing the line,
+// against the floor: the files that must be read in it, with open descriptors, without parsing; and against all of their files.
+// They are measured alternately in the same run. A second of collect's clock passes from one round to the next.
 func BenchmarkRound(b *testing.B) { benchRound(b, nil) }
 
 // BenchmarkRoundCluster is the same with a cluster that has all the pods and whose lists do not change.
@@ -106,7 +106,7 @@ func benchRound(b *testing.B, cluster *fakeCluster) {
 	b.ReportMetric(float64(len(line)), "line-bytes")
 }
 
-// cpuTime is what the process has used, the garbage collector's threads included.
+// cpuTime is the process's CPU time, with the garbage collector's threads.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var ts unix.Timespec
@@ -116,7 +116,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// benchTree makes the cgroups, as pods of one container, and returns their parent.
+// benchTree creates the cgroups, as pods of one container, and returns their parent.
 func benchTree(b *testing.B) string {
 	b.Helper()
 	if os.Getuid() != 0 {

@@ -2,7 +2,7 @@ package source
 
 import "polder/lib/tick"
 
-// Capacity is what the machine has: where there is no cluster, all of it is allocatable.
+// Capacity is the machine's capacity. Without a cluster all of it is allocatable.
 var Capacity = Source{
 	Name: "capacity",
 	Doc:  "the online CPUs and the memory",

@@ -10,7 +10,7 @@ import (
 )
 
 // Cgroup finds the cgroups that are containers, by the classification rules, and reads their values. On version 1 they are
-// looked for in the hierarchy that accounts for CPU time; what a cgroup lacks in the others is left out.
+// found in the hierarchy that accounts for CPU time; values whose hierarchy lacks the cgroup are absent.
 var Cgroup = Source{
 	Name: "cgroup",
 	Doc:  "use, memory, throttling, cpuset and threads of each container's cgroup; each pod's memory.pressure and memory.events, each service's cpu.pressure and io.pressure; what each pod reads and writes (blkio.throttle, io.stat)",
@@ -25,7 +25,7 @@ type cgroupReader struct {
 	saved map[string]CgroupState // of an earlier run, until the cgroup is found
 }
 
-// open looks for the hierarchies. A machine without any is asked again at each rescan.
+// open detects the hierarchies. On a machine without any it is called again at each rescan.
 func (c *cgroupReader) open(r *Round) error {
 	h, err := cgroup.Detect(c.env.Host.Root())
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *cgroupReader) open(r *Round) error {
 		nodes: map[string]*node{}, clock: r.Clock, saved: c.saved, env: c.env,
 	}
 	if t.watcher, err = h.Watch(); err != nil {
-		c.env.Log.Warn("new cgroups are found by the rescan alone", "error", err)
+		c.env.Log.Warn("watch cgroups with inotify: new cgroups are found only by --rescan", "error", err)
 	}
 	t.inodes = c.env.Host.Root() == "/"
 	c.h, c.env.pods.tree = h, t
@@ -86,7 +86,7 @@ func (c *cgroupReader) Save(s *State) {
 
 func (c *cgroupReader) Load(s *State) { c.saved = s.Cgroups }
 
-// tree is the part of the primary hierarchy that can hold pods.
+// tree is the part of the primary hierarchy that can contain pods.
 type tree struct {
 	h       *cgroup.Hierarchy
 	env     *Env
@@ -99,13 +99,13 @@ type tree struct {
 	saved   map[string]CgroupState
 
 	nodes map[string]*node
-	// changed says that pods or containers came or went.
+	// changed means that pods or containers were added or removed.
 	changed bool
 	errs    []error
 	gone    []*node
-	noWatch bool // said that directories cannot be watched
+	noWatch bool // it was logged that directories cannot be watched
 
-	// batch are the cgroups that hold reclaimed pods and nothing else, and batchChanged says that they must be looked for.
+	// batch are the cgroups that contain reclaimed pods and nothing else, and batchChanged means that the list must be updated.
 	batch        []string
 	batchChanged bool
 
@@ -113,13 +113,13 @@ type tree struct {
 	ioBuf     []byte
 }
 
-// node is a cgroup that is a pod, a container, or looked into.
+// node is a cgroup that is a pod, a container, or may contain pods.
 type node struct {
 	path     string
 	parent   *node
 	children map[string]*node
 	rule     *classify.Rule // nil where none matches, and for a pod's containers
-	// lists says that its children are of interest, and hasOthers that some of them are no nodes.
+	// lists means that its children are listed, and hasOthers that some of them are not nodes.
 	lists     bool
 	hasOthers bool
 	container *container // nil where it is none
@@ -131,7 +131,7 @@ type node struct {
 // isPod reports whether the node is a pod.
 func (n *node) isPod() bool { return n.rule.Pod() }
 
-// update brings the tree up to date: the directories that changed, or all of them.
+// update updates the directories that changed, or all of them.
 func (t *tree) update(all bool) {
 	if t.watcher == nil {
 		t.rescanIf(all)
@@ -179,7 +179,7 @@ func (t *tree) rescan(n *node) {
 	}
 }
 
-// list compares a cgroup's children with those that are known.
+// list adds and removes nodes so that they are the cgroup's present children.
 func (t *tree) list(n *node) {
 	names, err := t.h.Children("", n.path)
 	if cgroup.Gone(err) && n.parent != nil {
@@ -206,7 +206,7 @@ func (t *tree) list(n *node) {
 	t.batchChanged = true
 }
 
-// add takes a cgroup into the tree, with what is below it, if it is or may hold a pod.
+// add adds a cgroup and those below it to the tree, if it is a pod or may contain one.
 func (t *tree) add(parent *node, name string) {
 	n := &node{path: "/", parent: parent}
 	switch {
@@ -256,14 +256,14 @@ func join(parent, name string) string {
 	return parent + "/" + name
 }
 
-// watch comes before the listing, so that nothing slips in between unseen.
+// watch must be called before the listing, so that no change in between is missed.
 func (t *tree) watch(n *node) {
 	if t.watcher == nil {
 		return
 	}
 	if err := t.watcher.Add(n.path); err != nil && !cgroup.Gone(err) && !t.noWatch {
 		t.noWatch = true
-		t.log.Warn("some new cgroups are found by the rescan alone (fs.inotify.max_user_watches may be too low)", "error", err)
+		t.log.Warn("watch a cgroup with inotify: some new cgroups are found only by --rescan (fs.inotify.max_user_watches may be too low)", "error", err)
 	}
 }
 
@@ -315,7 +315,7 @@ func (t *tree) open(c *container) {
 	}
 }
 
-// read reads all containers. One that turns out to be gone is no error; where a new one has its name, that is read.
+// read reads all containers. A removed one is no error; where a new one has its name, the new one is read.
 func (t *tree) read(r *Round) {
 	t.gone = t.gone[:0]
 	allowed := t.env.threadTime()
@@ -340,7 +340,7 @@ func (t *tree) read(r *Round) {
 		}
 	}
 	if uncounted > 0 {
-		t.errs = append(t.errs, fmt.Errorf("not all threads were counted in %s, the next rounds go on: "+
+		t.errs = append(t.errs, fmt.Errorf("not all threads were counted in %s, the next rounds continue: "+
 			"containers whose number is up to %s old, or absent: %d",
 			allowed.limit, loadMaxAge, uncounted))
 	}
@@ -354,10 +354,10 @@ func (t *tree) read(r *Round) {
 	}
 }
 
-// settleSeconds is how long a container may take until its cgroups are made in all hierarchies.
+// settleSeconds is how long a container may take until its cgroups exist in all hierarchies.
 const settleSeconds = 30
 
-// readContainer reports false where the container is gone.
+// readContainer reports false where the container was removed.
 func (t *tree) readContainer(c *container, r *Round) bool {
 	if c.group == nil {
 		if r.Rescan {

@@ -8,10 +8,9 @@ import (
 	"polder/collect/host"
 )
 
-// clock is the machine's clock: seconds since its start, so that readings of different runs can be compared. On this
-// machine it continues with the monotonic clock, for /proc/uptime has steps of 10 ms. Under another root the machine may be a
-// copy, whose time is what its uptime says, and which stands still as long as that does: then there are no rates,
-// rather than rates of 0.
+// clock is the machine's clock: seconds since its boot, so that readings of different runs can be compared. On this
+// machine it continues with the monotonic clock, because /proc/uptime has steps of 10 ms. Under another root the machine may be a
+// copy, whose clock is its uptime file and stands still while that does not change: then rates are absent, not 0.
 type clock struct {
 	host *host.Host
 	now  func() time.Time
@@ -23,7 +22,7 @@ type clock struct {
 	warned  bool
 }
 
-// sameSeconds is how far uptime and the monotonic clock may differ on a machine that is mounted elsewhere, and not a copy.
+// sameSeconds is by how much uptime and the monotonic clock may differ on a machine that is mounted under another root and no copy.
 const sameSeconds = 0.05
 
 func (c *clock) startRound() {
@@ -34,7 +33,7 @@ func (c *clock) startRound() {
 	up, err := c.host.UptimeSeconds()
 	if err != nil && !c.warned {
 		c.warned = true
-		c.log.Warn("no uptime: there will be no rates over the time between two runs, and none at all under another --root", "error", err)
+		c.log.Warn("read uptime: rates over the time between two runs are absent, and with another --root all rates", "error", err)
 	}
 	at := c.now()
 	switch step := up - c.uptime; {
@@ -59,7 +58,7 @@ func (c *clock) Seconds() float64 {
 	return c.uptime + c.now().Sub(c.started).Seconds()
 }
 
-// asTime is a reading of the clock as a time, for what calculates with times.
+// asTime converts a reading of the clock to a time, for code that computes with times.
 func asTime(seconds float64) time.Time {
 	return time.Unix(0, int64(seconds*1e9)).UTC()
 }

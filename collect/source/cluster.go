@@ -9,8 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Cluster is what is known of the cluster. Its lists change behind a round's back, and a version tells that they have.
-// Errors say what is wrong with what is given beside them.
+// Cluster is the observed state of the cluster. Its lists change concurrently with the rounds; a version shows that they have.
+// An error is about the value that is returned with it.
 type Cluster interface {
 	PodsVersion() uint64
 	Pods() []*kubernetes.Pod
@@ -25,7 +25,7 @@ type Cluster interface {
 	LoadStrategies(*sloconfig.Saved)
 }
 
-// Node is the node object of the cluster. What it has, it has in place of the machine's own.
+// Node is the node object of the cluster. Its values replace the machine's own.
 var Node = Source{
 	Name: "node",
 	Doc:  "capacity, allocatable, labels and annotations of the node object",
@@ -63,7 +63,7 @@ func (n *nodeReader) Read(r *Round) error {
 	return errors.Join(errs...)
 }
 
-// Config is what the cluster's configuration objects say, as resolved for this node.
+// Config is the configuration from the cluster's objects, as resolved for this node.
 var Config = Source{
 	Name: "config",
 	Doc:  "the configuration that Katalyst's custom configuration objects and Koordinator's ConfigMap put in force",
@@ -85,4 +85,4 @@ func (c *configReader) Save(s *State) {
 	}
 }
 
-func (c *configReader) Load(*State) {} // see Collector.Load: it outlasts the machine's start
+func (c *configReader) Load(*State) {} // see Collector.Load: it stays valid over a reboot

@@ -21,7 +21,7 @@ type container struct {
 	loads       loadavg.Average
 	sampled     loadSample
 	pass        pass
-	// counted is when the threads were last counted, where that is known.
+	// counted is when the threads were last counted, if that is known.
 	counted      float64
 	threadsKnown bool
 	waits        waits
@@ -33,14 +33,14 @@ type container struct {
 	numa                                    []tick.NUMABytes
 }
 
-// reading is what the rate of use is made of.
+// reading is a reading from which the rate of use is computed.
 type reading struct {
 	seconds float64
 	has     cgroup.Has
 	usage   uint64
 }
 
-// counters are what rates are made of whose file is not read in each round: its last two readings.
+// counters are the last two readings of counters whose file is not read in each round.
 type counters struct{ before, now count }
 
 type count struct {
@@ -49,15 +49,15 @@ type count struct {
 	n, of   uint64
 }
 
-// take takes the newest reading; the same one again changes nothing.
+// take notes the newest reading; the same one again changes nothing.
 func (c *counters) take(now count) {
-	if now.seconds > c.now.seconds { // a copy's clock may stand still: then the older reading is the one to compare with
+	if now.seconds > c.now.seconds { // a copy's clock may stand still: the older reading stays
 		c.before = c.now
 	}
 	c.now = now
 }
 
-// grown is how much the counters have grown between the two readings, and in which time. Counters that went back are those of another
+// grown is the growth of the counters between the two readings, and the time between them. Counters that decreased belong to another
 // cgroup.
 func (c *counters) grown() (n, of uint64, seconds float64, ok bool) {
 	b, now := &c.before, &c.now
@@ -68,7 +68,7 @@ func (c *counters) grown() (n, of uint64, seconds float64, ok bool) {
 	return now.n - b.n, now.of - b.of, seconds, true
 }
 
-// update takes over what the group has just read.
+// update notes the values that the group has just read.
 func (c *container) update(seconds float64) {
 	v := &c.group.Values
 	if seconds > c.now.seconds { // as in counters
@@ -129,8 +129,8 @@ func (c *container) fill(into *tick.Container) {
 	}
 }
 
-// rates are the use since the reading before, and the share of the periods in which the quota was used up; nil where
-// there is no reading before. Counters that went back are those of another cgroup.
+// rates are the use since the previous reading, and the share of the periods in which the quota was used up; nil where
+// there is no previous reading. Counters that decreased belong to another cgroup.
 func (c *container) rates() (usage, throttled *float64) {
 	b, n := &c.before, &c.now
 	elapsed, both := n.seconds-b.seconds, b.has&n.has
@@ -140,17 +140,17 @@ func (c *container) rates() (usage, throttled *float64) {
 	if both&cgroup.HasUsage != 0 && n.usage >= b.usage {
 		usage = known(&c.usage, rounded(float64(n.usage-b.usage)/elapsed/1e6, 10), true)
 	}
-	if held, periods, _, ok := c.throttling.grown(); ok {
+	if throttledPeriods, periods, _, ok := c.throttling.grown(); ok {
 		percent := 0.0 // no quota, or nothing ran
 		if periods > 0 {
-			percent = min(100, float64(held)/float64(periods)*100)
+			percent = min(100, float64(throttledPeriods)/float64(periods)*100)
 		}
 		throttled = known(&c.throttled, rounded(percent, 10), true)
 	}
 	return usage, throttled
 }
 
-// refaultRate is what was needed again in a second after it had been reclaimed, nil where there is no reading before.
+// refaultRate is how many bytes a second were refaulted after they had been reclaimed, nil where there is no previous reading.
 func (c *container) refaultRate() *float64 {
 	pages, _, seconds, ok := c.refaulting.grown()
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// CPU is the whole node's CPU use and load. Time stolen by a hypervisor is not use.
+// CPU is the whole node's CPU use and load. Time stolen by a hypervisor does not count as use.
 var CPU = Source{
 	Name: "cpu",
 	Doc:  "use from /proc/stat, load from /proc/loadavg",
@@ -55,7 +55,7 @@ func (c *cpuReader) readUsage(r *Round) error {
 	return nil
 }
 
-// subtract fills r.busy and returns its sum. CPUs that came online since count from the next round on.
+// subtract fills r.busy and returns its sum. CPUs that came online since the last round count from the next round on.
 func (c *cpuReader) subtract(r *Round) int64 {
 	size := 0
 	for _, t := range c.times {
@@ -86,7 +86,7 @@ func (c *cpuReader) subtract(r *Round) int64 {
 	return total
 }
 
-// milliCPU is ticks in a time as thousandths of a CPU.
+// milliCPU converts ticks in a time to thousandths of a CPU.
 func milliCPU(ticks int64, seconds float64) float64 {
 	return rounded(float64(ticks)*1000/host.TicksPerSecond/seconds, 10)
 }

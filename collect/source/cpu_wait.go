@@ -11,9 +11,9 @@ import (
 	"polder/lib/cgroup"
 )
 
-// Wait is how long services wait for a CPU where no cgroup has a cpu.pressure, on version 1: the run delay of their threads. What it may
-// cost is bounded: services' threads alone, of those that ran, every 2 s, or 4 where that was little, and no longer in a round than a part
-// of the interval.
+// Wait is how long services wait for a CPU where cgroups have no cpu.pressure, on version 1: the run delay of their threads. Its cost
+// is bounded: only threads of services that ran are read, every 2 s, or 4 where they ran and waited little, and in a round for a part of
+// the interval at most.
 var Wait = Source{
 	Name: "wait",
 	Doc:  "run delay of the services' threads on version 1, from /proc/TID/task/TID/schedstat, within 0.25 % of the interval",
@@ -21,15 +21,15 @@ var Wait = Source{
 }
 
 const (
-	// waitShare is the part of the interval that looking at run delays may take in a round.
+	// waitShare is the part of the interval that reading run delays may take in a round.
 	waitShare = 400
-	// waitMaxAge is how old a container's waiting may be, in seconds: it is absent then.
+	// waitMaxAge is how old a container's waiting may be, in seconds: an older one is absent.
 	waitMaxAge = 30
-	// quietEvery is how often those threads are looked at of a container that hardly ran and hardly waited: no more than littleUse and
+	// quietEvery is how often the threads of a container are read that hardly ran and hardly waited: no more than littleUse and
 	// quietPermille since the last pass.
 	quietEvery    = 4 - 0.5
 	quietPermille = 5
-	// maxDelays bounds the threads that are remembered, of all services together. So many cannot be looked at within waitMaxAge.
+	// maxDelays bounds the threads that are remembered, of all services together. So many cannot be read within waitMaxAge.
 	maxDelays = 1 << 16
 )
 
@@ -38,20 +38,20 @@ type waitReader struct {
 	due []*container
 }
 
-// waits is what is remembered of how long a container's threads waited.
+// waits is the remembered waiting of a container's threads.
 type waits struct {
-	// batch says that nobody asks. Until the pods are put together a container counts as a service's.
+	// batch means that the waiting is not needed. Until the pods are assembled a container counts as a service's.
 	batch bool
 
-	// before are the delays that the last pass over all threads found, sorted by thread, and now those of the pass under way.
+	// before are the delays that the last pass over all threads found, sorted by thread, and now those of the current pass.
 	before, now []threadDelay
-	reader      *cgroup.Reader // that holds the threads' files
+	reader      *cgroup.Reader // holds the threads' files open
 	walk        cgroup.Walk
-	grown       uint64 // what the pass under way found more than the last one, in nanoseconds
+	grown       uint64 // by how much the current pass exceeds the last one, in nanoseconds
 	turn        float64
 
 	at           float64 // when the last pass ended, in the clock's seconds; 0 where there was none
-	usage        uint64  // the CPU time that the container had used before that pass, and whether it was known
+	usage        uint64  // the CPU time that the container had used before that pass; see hasUsage
 	usageAtBegin uint64
 	hasUsage     bool
 	permille     float64 // NaN where it is not known
@@ -89,7 +89,7 @@ func (w *waitReader) Read(r *Round) error {
 	var errs []error
 	for i, c := range w.due {
 		if i > 0 && !allowed.more(0) {
-			break // their turn comes in the next rounds
+			break // they are first in the next rounds
 		}
 		remembered -= len(c.waits.before)
 		if !c.sampleWait(t.reader, seconds, allowed.more, maxDelays-remembered) {
@@ -100,7 +100,7 @@ func (w *waitReader) Read(r *Round) error {
 	return errors.Join(errs...)
 }
 
-// waitDue reports whether it is time for a pass. A container that has not run since the last one has not ended a wait either: it needs
+// waitDue reports whether it is time for a pass. A container that has not run since the last pass has not ended a wait either, and needs
 // none.
 func (c *container) waitDue(seconds float64) bool {
 	w, v := &c.waits, &c.group.Values
@@ -118,8 +118,8 @@ func (c *container) waitDue(seconds float64) bool {
 	return true
 }
 
-// sampleWait continues the pass over the container's threads. A thread counts from its first reading, and one that has ended no longer.
-// It reports false where there are more threads than may be remembered.
+// sampleWait continues the pass over the container's threads. A thread counts from its first reading until it ends. It reports false
+// where there are more threads than may be remembered.
 func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgroup.More, room int) bool {
 	w, v := &c.waits, &c.group.Values
 	if w.walk == (cgroup.Walk{}) {
@@ -129,7 +129,7 @@ func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgro
 	w.turn, w.reader = seconds, reader
 	done, ok := reader.RunDelays(c.path, &w.walk, more, w)
 	switch {
-	case !ok: // gone, or on its way
+	case !ok: // the cgroup is removed, or is being removed
 		w.forget()
 		return true
 	case len(w.now) > max(room, 0):
@@ -146,7 +146,7 @@ func (c *container) sampleWait(reader *cgroup.Reader, seconds float64, more cgro
 	}
 	w.quiet = w.permille <= quietPermille && w.hasUsage && w.usageAtBegin >= w.usage &&
 		float64(w.usageAtBegin-w.usage)/1e9 <= littleUse*elapsed
-	w.release(w.before) // of threads that have ended
+	w.release(w.before) // what is left are threads that have ended
 	w.before, w.now, w.walk = w.now, w.before, cgroup.Walk{}
 	w.at, w.usage = seconds, w.usageAtBegin
 	return true
@@ -169,7 +169,7 @@ func (w *waits) Take(tid uint32) (f cgroup.ThreadFile) {
 	return f
 }
 
-// See takes a thread's delay. One that is smaller than before is another thread's, of the same number.
+// See notes a thread's delay. One that is smaller than before belongs to another thread with the same number.
 func (w *waits) See(tid uint32, f cgroup.ThreadFile, nanoseconds uint64) {
 	if d := w.find(tid); d != nil && nanoseconds > d.nanoseconds {
 		w.grown += nanoseconds - d.nanoseconds
@@ -177,14 +177,14 @@ func (w *waits) See(tid uint32, f cgroup.ThreadFile, nanoseconds uint64) {
 	w.now = append(w.now, threadDelay{tid, f, nanoseconds})
 }
 
-// forget starts over: the next pass is the first.
+// forget removes all readings: the next pass is the first.
 func (w *waits) forget() {
 	w.release(w.before)
 	w.release(w.now)
 	*w = waits{batch: w.batch, turn: w.turn, permille: math.NaN()}
 }
 
-// release closes the files that are held open of threads.
+// release closes the threads' files.
 func (w *waits) release(list []threadDelay) {
 	for i := range list {
 		if d := &list[i]; d.file != 0 {
@@ -194,7 +194,7 @@ func (w *waits) release(list []threadDelay) {
 	}
 }
 
-// services says whether the container is of a service.
+// services sets whether the container belongs to a service.
 func (w *waits) services(is bool) {
 	if is == w.batch {
 		w.forget()
@@ -202,7 +202,7 @@ func (w *waits) services(is bool) {
 	}
 }
 
-// share is the time that the threads waited, as thousandths of the time between two passes; NaN where it is not known.
+// share is how long the threads waited, in thousandths of the time between two passes; NaN where it is not known.
 func (w *waits) share(seconds float64) float64 {
 	if w.batch || w.at == 0 || seconds-w.at > waitMaxAge || seconds < w.at {
 		return math.NaN()

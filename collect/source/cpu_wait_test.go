@@ -12,7 +12,7 @@ import (
 
 const cpuV1 = "sys/fs/cgroup/cpu,cpuacct"
 
-// v1 is a root in the making whose cgroups are of version 1.
+// v1 is a root to write whose cgroups are of version 1.
 func newV1(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{t: t, root: t.TempDir()}
@@ -28,8 +28,8 @@ func (m *machine) at(seconds float64) {
 	m.write("proc/uptime", fmt.Sprintf("%.2f 1.00", seconds))
 }
 
-// delays makes a cgroup that has used so much CPU time, whose threads have waited for so many milliseconds each; a negative number is
-// a thread that is gone again.
+// delays writes a cgroup that has used so much CPU time, whose threads have waited for so many milliseconds each; a negative number is
+// a thread that has ended.
 func (m *machine) delays(path string, usedMilliseconds int, from int, milliseconds ...int) {
 	m.t.Helper()
 	m.write(cpuV1+path+"/cpuacct.usage", fmt.Sprintln(usedMilliseconds*1_000_000))
@@ -60,8 +60,8 @@ func waited(s *tick.Sample) string {
 
 const waitRules = "rules: [{cgroup: /batch*, class: reclaimed}, {cgroup: /*, class: shared}]"
 
-// A service's waiting is what the run delays of its threads grew by. Threads count from their first reading, those that are gone drop
-// out, and one whose number another one has now does not count backwards.
+// A service's waiting is the growth of its threads' run delays. Threads count from their first reading until they end, and a thread
+// number that was used again does not make the growth smaller.
 func TestWaitingIsTheGrowthOfRunDelays(t *testing.T) {
 	m := newV1(t)
 	c := m.collector(waitRules)
@@ -74,7 +74,7 @@ func TestWaitingIsTheGrowthOfRunDelays(t *testing.T) {
 		do   func()
 		want string
 	}{
-		{"a first reading says nothing", 1000, func() {}, "/batch none, /web none"},
+		{"after a first reading it is unknown", 1000, func() {}, "/batch none, /web none"},
 		{"two threads' growth, added up", 1002, func() { m.delays("/web", 200, 10, 700, 9600); m.delays("/batch", 900, 20, 900) }, "/batch none, /web 400"},
 		{"nothing is read again within 1.5 s", 1003, func() { m.delays("/web", 300, 10, 1700, 9600) }, "/batch none, /web 400"},
 		{"a third thread is new, with a past", 1004, func() { m.delays("/web", 400, 10, 800, 9600, 80000) }, "/batch none, /web 50"},
@@ -92,7 +92,7 @@ func TestWaitingIsTheGrowthOfRunDelays(t *testing.T) {
 	}
 }
 
-// A service that hardly runs and hardly waits is looked at every 4 s, and as often as the others from the first reading on that shows more.
+// The threads of a service that hardly runs and waits are read every 4 s, and as often as the others' as soon as a reading shows more.
 func TestWaitingOfAQuietService(t *testing.T) {
 	m := newV1(t)
 	c := m.collector(waitRules)
@@ -113,8 +113,8 @@ func TestWaitingOfAQuietService(t *testing.T) {
 	}
 }
 
-// However many threads there are, a round looks at a bounded number of them, the next one goes on, and a pod that is not looked at keeps its
-// value for half a minute and has none after that.
+// However many threads there are, a round reads a bounded number of them, the next one continues, and a pod whose threads are not read
+// keeps its value for half a minute and has none after that.
 func TestWaitingIsReadInTurn(t *testing.T) {
 	m := newV1(t)
 	many := make([]int, 400)
@@ -146,7 +146,7 @@ func TestWaitingIsReadInTurn(t *testing.T) {
 		{1000, 0, "/huge none, /small none"}, // 256 threads of the huge one
 		{1002, 0, "/huge none, /small none"}, // the small one first, then the rest
 		{1004, 0, "/huge none, /small none"},
-		{1006, 8, "/huge 310, /small 2"}, // 155 threads' 8 ms in 4 s; the others were looked at before
+		{1006, 8, "/huge 310, /small 2"}, // 155 threads' 8 ms in 4 s; the others were read before
 		{1008, 8, "/huge 310, /small 2"},
 		{1010, 8, "/huge 490, /small 0"}, // the other 245
 	} {
@@ -160,7 +160,7 @@ func TestWaitingIsReadInTurn(t *testing.T) {
 	}
 }
 
-// Services that have more threads than are remembered have no waiting, and the tick says so.
+// Services that have more threads than are remembered have no waiting, which is an error in the tick.
 func TestWaitingOfTooManyThreads(t *testing.T) {
 	m := newV1(t)
 	m.delays("/web", 1, 10, 100, 200)
@@ -172,7 +172,7 @@ func TestWaitingOfTooManyThreads(t *testing.T) {
 			n.container.waits.usage = 0
 		}
 	}
-	m.delays("/batch2", 1, 20, 100) // batch has none to remember
+	m.delays("/batch2", 1, 20, 100) // batch's threads are not remembered
 	m.delays("/web2", 1, 30, 100)
 	m.at(1002)
 	s := c.Read(true)

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Disks is what the machine's disks do.
+// Disks is the use of the machine's disks.
 var Disks = Source{
 	Name: "disks",
 	Doc:  "/proc/diskstats of the whole disks, which /sys/block lists",
@@ -45,11 +45,11 @@ func (d *disksReader) Read(r *Round) error {
 	return d.count(r)
 }
 
-// list reads which disks there are.
+// list reads the list of disks.
 func (d *disksReader) list() error {
 	all, err := disks.List(d.env.Host.Root())
 	if err != nil {
-		return err // the older list holds
+		return err // the older list stays
 	}
 	d.listed, d.byName = d.listed[:0], map[string]int{}
 	d.env.stackedDisks = map[string]bool{}
@@ -69,7 +69,7 @@ func (d *disksReader) count(r *Round) error {
 	var err error
 	if d.now, err = d.env.Host.DiskCounts(d.now); err != nil {
 		d.seconds = 0
-		if errors.Is(err, fs.ErrNotExist) { // a copy of a machine that has none of it
+		if errors.Is(err, fs.ErrNotExist) { // a copy of a machine, without the file
 			return nil
 		}
 		return err
@@ -86,7 +86,7 @@ func (d *disksReader) count(r *Round) error {
 		c := &d.now[i]
 		place, whole := d.byName[c.Name]
 		switch {
-		case !whole || c.Reads == 0 && c.Writes == 0: // a partition, or a disk that nobody has ever used
+		case !whole || c.Reads == 0 && c.Writes == 0: // a partition, or a disk that was never used
 			continue
 		case len(d.out) == maxDisks:
 			left++
@@ -102,7 +102,7 @@ func (d *disksReader) count(r *Round) error {
 		d.keep(at)
 	}
 	if r.Sample.Disks = d.out; left > 0 {
-		return fmt.Errorf("of %d disks %d are left out", maxDisks+left, left)
+		return fmt.Errorf("%d of %d disks are left out", left, maxDisks+left)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (d *disksReader) keep(seconds float64) {
 	d.seconds = seconds
 }
 
-// fillDisk writes what a disk did between two readings. Counters that went back are those of another disk, or went round.
+// fillDisk writes a disk's use between two readings. Counters that decreased belong to another disk, or have wrapped around.
 func fillDisk(into *tick.Disk, before, now *host.DiskCount, seconds float64, values *[8]float64) {
 	next := 0
 	put := func(value float64, ok bool, parts float64) *float64 {

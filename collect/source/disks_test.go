@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// disk writes a line of /proc/diskstats with the counts that are looked at: reads, sectors and milliseconds of each kind, time in use and in
+// disk writes a line of /proc/diskstats with the counts that are read: reads, sectors and milliseconds of each kind, time in use and in
 // the queue.
 func diskLine(name string, minor int, reads, readSectors, readMs, writes, writeSectors, writeMs, busy, queue int) string {
 	return fmt.Sprintf("254 %d %s %d 0 %d %d %d 0 %d %d 0 %d %d\n", minor, name, reads, readSectors, readMs, writes, writeSectors, writeMs, busy, queue)
@@ -22,8 +22,8 @@ func (m *machine) disk(name, device, size string) {
 	m.write("sys/block/"+name+"/size", size+"\n")
 }
 
-// diskComplaints are what the source says it could not read.
-func diskComplaints(s *tick.Sample) string {
+// diskErrors are the source's errors.
+func diskErrors(s *tick.Sample) string {
 	var list []string
 	for _, e := range s.Errors {
 		if e.Source == "disks" {
@@ -53,7 +53,7 @@ func TestDisks(t *testing.T) {
 	}
 	m.write("proc/uptime", "1010.00 1.00")
 	m.write("proc/diskstats", diskLine("vda", 0, 30, 2128, 120, 5, 40, 50, 6000, 12000)+diskLine("vda1", 1, 30, 2128, 120, 5, 40, 50, 6000, 12000)+
-		diskLine("vdb", 16, 1, 1, 1, 8, 9, 47, 7, 7)) // vdb is another one, or its counts of reads went round
+		diskLine("vdb", 16, 1, 1, 1, 8, 9, 47, 7, 7)) // vdb is another one, or its counts of reads wrapped around
 	p := tick.Ptr[float64]
 	want[0] = tick.Disk{
 		Name: "vda", Device: "254:0", UsePercent: p(50), Queue: p(1), ReadBytesPerSecond: p(104858), WriteBytesPerSecond: p(0),
@@ -64,12 +64,12 @@ func TestDisks(t *testing.T) {
 		t.Errorf("rates (-want +got):\n%s", d)
 	}
 	m.write("proc/diskstats", "nonsense\n")
-	if s = c.Read(false); len(s.Disks) > 0 || !strings.Contains(diskComplaints(s), "want numbers of a device") {
-		t.Errorf("a file that cannot be made out: %+v, errors %q; want no disks and an error", s.Disks, diskComplaints(s))
+	if s = c.Read(false); len(s.Disks) > 0 || !strings.Contains(diskErrors(s), "want numbers of a device") {
+		t.Errorf("a file that cannot be parsed: %+v, errors %q; want no disks and an error", s.Disks, diskErrors(s))
 	}
 }
 
-// A machine with more disks than a sample has says so.
+// A machine with more disks than a sample may have is an error that names how many are left out.
 func TestDisksAreBounded(t *testing.T) {
 	m := newMachine(t)
 	var text strings.Builder
@@ -80,12 +80,12 @@ func TestDisksAreBounded(t *testing.T) {
 	}
 	m.write("proc/diskstats", text.String())
 	s := m.collector("rules: [{cgroup: /none/*, class: shared}]").Read(true)
-	if len(s.Disks) != maxDisks || !strings.Contains(diskComplaints(s), "3 are left out") {
-		t.Errorf("%d disks, errors %q; want %d and how many are left out", len(s.Disks), diskComplaints(s), maxDisks)
+	if len(s.Disks) != maxDisks || !strings.Contains(diskErrors(s), fmt.Sprintf("3 of %d disks are left out", maxDisks+3)) {
+		t.Errorf("%d disks, errors %q; want %d and how many are left out", len(s.Disks), diskErrors(s), maxDisks)
 	}
 }
 
-// Disks of an earlier run are what a later one compares with.
+// Rates of a later run are computed from the disks' counts in the state of an earlier one.
 func TestDisksAcrossRuns(t *testing.T) {
 	m := newMachine(t)
 	m.disk("vda", "254:0", "100")
@@ -97,14 +97,14 @@ func TestDisksAcrossRuns(t *testing.T) {
 	m.write("proc/diskstats", diskLine("vda", 0, 60, 0, 0, 0, 0, 0, 0, 0))
 	second := m.collector("rules: [{cgroup: /none/*, class: shared}]")
 	if !second.Load(first.Save(), 60) {
-		t.Fatal("the state of the first run is of no use")
+		t.Fatal("the state of the first run was refused")
 	}
 	if d := second.Read(true).Disks; len(d) != 1 || d[0].ReadsPerSecond == nil || *d[0].ReadsPerSecond != 5 {
 		t.Errorf("disks = %+v; want 5 reads a second", d)
 	}
 }
 
-// What pods read and write is a rate; what stands on other disks does not count twice, and a file that is not there is no zero.
+// Pods' reads and writes are rates; those of stacked disks do not count twice, and those of a missing file are absent, not zero.
 func TestIOOfPods(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/cgroup.controllers", "cpu memory pids io")
@@ -132,11 +132,11 @@ func TestIOOfPods(t *testing.T) {
 	m.write("proc/uptime", "1010.00 1.00")
 	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=1 wbytes=1 rios=1 wios=1\n")
 	if s := c.Read(false); s.Pods[0].IO != nil {
-		t.Errorf("input and output %+v of counts that went back; want none", s.Pods[0].IO)
+		t.Errorf("input and output %+v of counts that decreased; want none", s.Pods[0].IO)
 	}
 	m.write("proc/uptime", "1015.00 1.00")
 	m.write("sys/fs/cgroup/a/io.stat", "254:0 rbytes=nothing\n")
 	if s := c.Read(false); s.Pods[0].IO != nil || len(s.Errors) == 0 {
-		t.Errorf("input and output %+v, errors %v of a file that cannot be made out", s.Pods[0].IO, s.Errors)
+		t.Errorf("input and output %+v, errors %v of a file that cannot be parsed", s.Pods[0].IO, s.Errors)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // events is one cgroup's memory.events between rounds, and the memory that its part of a sample points into.
 type events struct {
-	file  *cgroup.File // nil where there is none, or none any more
+	file  *cgroup.File // nil where there is none or it was removed
 	at    float64      // when it was read last, in seconds
 	known bool
 	out   tick.MemoryEvents
@@ -30,7 +30,7 @@ func (t *tree) openEvents(e *events, path string) {
 	e.file = f
 }
 
-// readEvents reads it again where it is old enough.
+// readEvents reads the file again if the last reading is old enough.
 func (t *tree) readEvents(e *events, seconds, every float64) {
 	elapsed := seconds - e.at
 	if e.file == nil || elapsed > 0 && elapsed < every {
@@ -55,7 +55,7 @@ func (t *tree) readEvents(e *events, seconds, every float64) {
 	e.out = tick.MemoryEvents{High: float64(counts.High), Max: float64(counts.Max), OOM: float64(counts.OOM), OOMKill: float64(counts.OOMKill)}
 }
 
-// value is what was read, nil where nothing was.
+// value is the last reading, nil where there is none.
 func (e *events) value() *tick.MemoryEvents {
 	if e == nil || !e.known {
 		return nil
@@ -73,8 +73,8 @@ func (e *events) close() {
 	*e = events{}
 }
 
-// BatchMemory is what the cgroups above batch pods went through by whose limits batch is held together, and whether memory can be taken
-// back.
+// BatchMemory is the memory.events of the cgroups above batch pods, whose limits bound batch as a whole, and whether memory can be
+// reclaimed.
 var BatchMemory = Source{
 	Name: "batchMemory",
 	Doc:  "memory.events of the cgroups above batch pods, and whether cgroups have memory.reclaim",
@@ -92,7 +92,7 @@ type batchMemory struct {
 func (b *batchMemory) Read(r *Round) error {
 	t := b.env.pods.tree
 	if t == nil {
-		return nil // the cgroup source says why
+		return nil // the cgroup source reports why
 	}
 	t.errs = t.errs[:0]
 	b.read(t, r)
@@ -145,7 +145,7 @@ func (b *batchMemory) read(t *tree, r *Round) {
 	}
 }
 
-// outermost are those of the cgroups that are below no other one. Outer ones come first.
+// outermost are those of the cgroups that are below no other one. paths has outer ones first.
 func outermost(paths []string) []string {
 	var out []string
 	for _, path := range paths {

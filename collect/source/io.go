@@ -9,7 +9,7 @@ import (
 
 // podIO is a pod's input and output between rounds, and the memory that its part of a sample points into.
 type podIO struct {
-	reader *cgroup.IOReader // nil where the cgroup has no such files, or none any more
+	reader *cgroup.IOReader // nil where there are no such files or they were removed
 	at     float64          // when it was read last, in seconds
 	last   cgroup.IO
 	rates  ioRates
@@ -17,7 +17,7 @@ type podIO struct {
 	values [4]float64
 }
 
-// ioRates are what a cgroup did in a second.
+// ioRates are a cgroup's reads and writes in a second.
 type ioRates struct {
 	readBytes, writeBytes, reads, writes float64
 	hasBytes, hasOperations              bool
@@ -35,11 +35,11 @@ func (t *tree) openIO(n *node) {
 	n.io.reader = r
 }
 
-// ioEvery is how often they are read, in seconds, half a second early rather than late: they cost a third of what a container's other files
-// cost together.
+// ioEvery is how often they are read, in seconds, half a second early rather than late: they cost a third of the cost of all other files of
+// a container.
 const ioEvery = 5 - 0.5
 
-// readIO reads a pod's files again where they are old enough.
+// readIO reads a pod's files again if the last reading is old enough.
 func (t *tree) readIO(n *node, seconds float64) {
 	p := n.io
 	elapsed := seconds - p.at
@@ -63,10 +63,10 @@ func (t *tree) readIO(n *node, seconds float64) {
 	}
 }
 
-// skipsDisk reports whether what a device does is counted on another disk.
+// skipsDisk reports whether a device's input and output is counted on another disk.
 func (t *tree) skipsDisk(device []byte) bool { return t.env.stackedDisks[string(device)] }
 
-// ioRatesOf are the rates between two readings. Counters that went back are those of another cgroup.
+// ioRatesOf are the rates between two readings. Counters that decreased belong to another cgroup.
 func ioRatesOf(before, now *cgroup.IO, seconds float64) ioRates {
 	var r ioRates
 	if !(seconds > 0) {
@@ -82,7 +82,7 @@ func ioRatesOf(before, now *cgroup.IO, seconds float64) ioRates {
 	return r
 }
 
-// value is what was read, nil where nothing was.
+// value is the last reading, nil where there is none.
 func (p *podIO) value() *tick.IO {
 	r := &p.rates
 	if !r.hasBytes && !r.hasOperations {

@@ -5,11 +5,11 @@ import (
 	"polder/lib/tick"
 )
 
-// Kubelet is what the node's kubelet keeps on disk, and the version of the cgroups that it works with. No kubelet is no
-// error. After an error the section is absent: which CPUs are given away is then not known.
+// Kubelet is the state that the node's kubelet keeps on disk, and the version of the cgroups that it uses. A node without
+// kubelet is no error. After an error the section is absent, because the exclusive CPUs are then not known.
 var Kubelet = Source{
 	Name: "kubelet",
-	Doc:  "kubelet's CPU manager: its policy, the CPUs that it gave to containers for themselves, from cpu_manager_state",
+	Doc:  "kubelet's CPU manager: its policy, the CPUs that it assigned to containers exclusively, from cpu_manager_state",
 	New: func(e *Env) Reader {
 		return &kubeletReader{env: e, file: cpumanager.NewReader(e.Host.Path(e.KubeletRoot))}
 	},
@@ -18,7 +18,7 @@ var Kubelet = Source{
 type kubeletReader struct {
 	env  *Env
 	file *cpumanager.Reader
-	of   *cpumanager.State // what out was made of
+	of   *cpumanager.State // what out was made from
 	out  tick.Kubelet
 }
 

@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What kubelet keeps is there with each tick, absent without a kubelet, and absent and said where it cannot be made out.
+// Kubelet's state is in each tick, absent without a kubelet, and absent with an error where it cannot be parsed.
 func TestKubelet(t *testing.T) {
 	m := newMachine(t)
 	m.write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu memory pids")

@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Links are the machine's network links. A machine without /proc/net has none, and that is no error.
+// Links are the machine's network links. A machine without /proc/net has none, which is no error.
 var Links = Source{
 	Name: "links",
 	Doc:  "network links from /proc/1/net/dev, their default routes, and their speed from /sys/class/net",
@@ -50,7 +50,7 @@ func (l *linksReader) Read(r *Round) error {
 	}
 	seconds := r.Clock.Seconds()
 	fresh := make(map[string]linkState, len(l.now))
-	for _, uplinks := range []bool{true, false} { // uplinks first, for those beyond maxLinks are not listed
+	for _, uplinks := range []bool{true, false} { // uplinks first, because links beyond maxLinks are not listed
 		for _, now := range l.now {
 			if l.uplinks[now.Name] != uplinks || len(r.Sample.Links) == maxLinks {
 				continue
@@ -72,8 +72,8 @@ func (l *linksReader) Read(r *Round) error {
 	return routesErr
 }
 
-// readSpeeds asks each driver once in a rescan: some of them need a lock for the answer. A link that comes between two readings changes
-// nothing until the next one.
+// readSpeeds reads each driver's speed only in a rescan, because some drivers take a lock for it. The speed of a link that is added later
+// is read in the next rescan.
 func (l *linksReader) readSpeeds() {
 	if !l.host.SeesLinks(l.now) {
 		return

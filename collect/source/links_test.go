@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Links, their rates between two readings, default routes of both versions of IP, and the driver's speed where it says one.
+// Links have their rates between two readings, default routes of both versions of IP, and the speed that the driver reports.
 func TestLinks(t *testing.T) {
 	m := newMachine(t)
 	h, err := host.New(m.root)
@@ -70,11 +70,11 @@ func TestLinks(t *testing.T) {
 		t.Errorf("second reading %+v, %v; want 50 and 100 bytes a second", second, err)
 	}
 	uptime, now = uptime+10, now.Add(10*time.Second)
-	device(3, 4) // counters that fell: the link was removed and made again
+	device(3, 4) // counters that decreased: the link was removed and created again
 	if third, err := read(false); err != nil || third[0].SentBytesPerSecond != nil {
-		t.Errorf("after the counters fell: %+v, %v", third, err)
+		t.Errorf("after the counters decreased: %+v, %v", third, err)
 	}
-	// The machine's first process has its links, whatever namespace collect is in.
+	// The links are those of the machine's first process, whatever namespace collect is in.
 	m.write("proc/1/net/dev", "a\nb\n  host0: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n")
 	if got, err := read(false); err != nil || len(got) != 1 || got[0].Name != "host0" {
 		t.Errorf("the first process's: %+v, %v", got, err)

@@ -1,6 +1,6 @@
 package source
 
-// All is every source, in the order of reading: a source may use what those above it have read.
+// All is every source, in the order of reading: a source may use the values of those above it.
 var All = []Source{
 	Topology,
 	CPU,

@@ -23,15 +23,16 @@ type loadReader struct {
 	due []*container
 }
 
-// loadSample is what is remembered of a container's last sample.
+// loadSample is a container's last sample.
 type loadSample struct {
 	usage, throttled uint64
 	runnable         uint64
-	skipped          int // samples since then whose threads were not looked at
+	skipped          int // samples since then without reading the threads
 	any              bool
 }
 
-// littleUse is the part of a CPU up to which a container's threads need not be looked at each time, and mostSkipped how often in a row.
+// littleUse is the part of a CPU up to which a container's threads need not be read for each sample, and mostSkipped how many samples in a
+// row may leave them out.
 const (
 	littleUse   = 0.01
 	mostSkipped = 2
@@ -40,13 +41,13 @@ const (
 // pass is one walk over all threads of a container, which may take several rounds.
 type pass struct {
 	cgroup.Walk
-	// At is when the walk last went on, in the clock's seconds.
+	// At is when the walk last continued, in the clock's seconds.
 	At float64 `json:"at"`
-	// begin is what a finished pass remembers of its beginning.
+	// begin has the counters at the beginning of the pass.
 	begin loadSample
 }
 
-// loadMaxAge is how old the last sample of a load may be: its averages are absent then. It is the time of the shorter one.
+// loadMaxAge is how old the last sample of a load may be: the averages of an older one are absent. It is the window of the shorter one.
 const loadMaxAge = time.Minute
 
 func (l *loadReader) Read(r *Round) error {
@@ -61,7 +62,7 @@ func (l *loadReader) Read(r *Round) error {
 			l.due = append(l.due, c)
 		}
 	}
-	// Whose turn was longest ago comes first: a container that takes all the time keeps the others waiting for one round.
+	// The container that was read longest ago comes first, so that one that takes all the time delays the others by one round only.
 	slices.SortFunc(l.due, func(a, b *container) int {
 		return cmp.Or(cmp.Compare(a.lastTurn(), b.lastTurn()), strings.Compare(a.path, b.path))
 	})
@@ -84,13 +85,13 @@ func (l *loadReader) between(r *Round) error {
 	t.reader.Allow(l.env.threadTime().more)
 	for _, n := range t.nodes {
 		if c := n.container; c != nil && c.group != nil {
-			_ = c.group.Read(r.Clock.Seconds()) // for the use; what is wrong with it will be in the next tick
+			_ = c.group.Read(r.Clock.Seconds()) // for the use; the next tick will report an error that lasts
 		}
 	}
 	return l.Read(r)
 }
 
-// loadDue reports whether it is time for a sample, and takes that of a container whose threads need not be looked at.
+// loadDue reports whether it is time for a sample of the threads. Where they need not be read it takes the sample itself.
 func (c *container) loadDue(at time.Time) bool {
 	if !c.loads.Due(at) {
 		return false
@@ -103,7 +104,7 @@ func (c *container) loadDue(at time.Time) bool {
 	return true
 }
 
-// lastTurn is when the container's threads were last looked at.
+// lastTurn is when the container's threads were last read.
 func (c *container) lastTurn() float64 {
 	if c.pass.At > 0 {
 		return c.pass.At
@@ -114,8 +115,8 @@ func (c *container) lastTurn() float64 {
 	return float64(c.loads.At.UnixNano()) / 1e9
 }
 
-// sampleLoad looks at the container's threads. It reports false where the time did not suffice for all: the sample comes in a
-// later round, which continues there.
+// sampleLoad reads the states of the container's threads. It reports false where the time did not suffice for all: a later round
+// continues and completes the sample.
 func (c *container) sampleLoad(reader *cgroup.Reader, seconds float64, more cgroup.More) bool {
 	p := &c.pass
 	if p.Walk == (cgroup.Walk{}) {
@@ -124,7 +125,7 @@ func (c *container) sampleLoad(reader *cgroup.Reader, seconds float64, more cgro
 	}
 	p.At = seconds
 	done, ok := reader.Runnable(c.path, &p.Walk, more)
-	if !ok { // gone, or on its way
+	if !ok { // the cgroup is removed, or is being removed
 		c.pass = pass{}
 		return true
 	}
@@ -143,11 +144,11 @@ func (c *container) loadKnown(at time.Time) bool {
 	return c.loads.Known(at) && at.Sub(c.loads.At) <= loadMaxAge
 }
 
-// idle reports whether the walk over the threads may be left out, which costs some 6 us a thread and was two fifths of what collect cost
-// with 250 containers of threads that hardly run; and the use of CPU since the last sample, which is how many threads ran on average. What
-// it does not have are threads that wait for a CPU all the time. Such starved threads must be counted, so no more than [mostSkipped]
-// samples in a row are left out: they are seen 10 s late at most, and from then on at each sample until they run. (A throttled container
-// may have had runnable threads all the time.)
+// idle reports whether the walk over the threads may be left out, and returns the use of CPU since the last sample, which is how many
+// threads ran on average. A walk costs some 6 us a thread, which was two fifths of collect's cost with 250 containers whose threads hardly
+// run. The use does not include threads that wait for a CPU all the time. Such starved threads must be counted, so no more than
+// [mostSkipped] samples in a row leave the walk out: they are found 10 s late at most, and from then on at each sample until they run. A
+// container that was throttled since is not idle: its threads may have been runnable all the time.
 func (c *container) idle(at time.Time) (use float64, ok bool) {
 	v, s := &c.group.Values, &c.sampled
 	seconds := at.Sub(c.loads.At).Seconds()
@@ -159,7 +160,7 @@ func (c *container) idle(at time.Time) (use float64, ok bool) {
 	return use, use <= littleUse
 }
 
-// overdue are the containers whose threads were not all looked at in a round.
+// overdue are the containers whose threads were not all read in a round.
 type overdue struct {
 	containers, unknown int
 	first               string
@@ -182,7 +183,7 @@ func (o *overdue) err(limit time.Duration) error {
 	if o.containers == 0 {
 		return nil
 	}
-	return fmt.Errorf("not all threads were looked at in %s, the next round continues with %s: "+
+	return fmt.Errorf("not all threads were read in %s, the next round continues with %s: "+
 		"containers whose load is up to %s old: %d, without a load: %d",
 		limit, o.first, o.oldest.Round(time.Millisecond), o.containers-o.unknown, o.unknown)
 }

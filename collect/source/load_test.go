@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// threads makes a cgroup of so many threads, of which every fourth runs.
+// threads writes a cgroup of so many threads, of which every fourth runs.
 func (m *machine) threads(path string, from, n int) {
 	m.t.Helper()
 	m.cgroup(path, "1000")
@@ -25,8 +25,8 @@ func (m *machine) threads(path string, from, n int) {
 	m.write("sys/fs/cgroup"+path+"/cgroup.threads", list.String())
 }
 
-// slow is a Collector whose every look at the time takes a millisecond, so that the time for threads is over as soon as it is asked
-// for, and a function that reads at a time of the machine's clock.
+// slow is a Collector for which reading the clock takes a millisecond, so that the time for threads is over as soon as it is
+// checked, and a function that reads at a time of the machine's clock.
 func (m *machine) slow() (*Collector, func(seconds int) *tick.Sample) {
 	c := m.collector("rules: [{cgroup: /*, class: shared}]")
 	now := time.Now()
@@ -38,7 +38,7 @@ func (m *machine) slow() (*Collector, func(seconds int) *tick.Sample) {
 	}
 }
 
-// shown is each pod's load and threads, "none" where they are absent, and what the tick says of it.
+// shown is each pod's load and threads, "none" where they are absent, and the tick's errors about them.
 func shown(s *tick.Sample) string {
 	number := func(v *float64) string {
 		if v == nil {
@@ -58,8 +58,8 @@ func shown(s *tick.Sample) string {
 	return strings.Join(list, "; ")
 }
 
-// Where the time does not suffice for all threads, the rest has its turn in the next rounds, and the tick says so. Nobody's load
-// is 0 for that, and who has few threads does not wait for who has many.
+// Where the time does not suffice for all threads, the others are read in the next rounds, and the tick's errors report it. No load
+// becomes 0 because of that, and a pod with few threads does not wait for one with many.
 func TestThreadsAreLookedAtInTurn(t *testing.T) {
 	m := newMachine(t)
 	m.threads("/huge", 1000, 600)
@@ -68,7 +68,7 @@ func TestThreadsAreLookedAtInTurn(t *testing.T) {
 	m.write("sys/fs/cgroup/huge/pids.current", "600")
 	_, read := m.slow()
 	late := func(next string, age, old, unknown int) string {
-		return fmt.Sprintf("; load: not all threads were looked at in 500µs, the next round continues with %s: "+
+		return fmt.Sprintf("; load: not all threads were read in 500µs, the next round continues with %s: "+
 			"containers whose load is up to %ds old: %d, without a load: %d",
 			next, age, old, unknown)
 	}
@@ -105,7 +105,7 @@ func TestLoadIsAbsentWhenItIsOld(t *testing.T) {
 	}
 }
 
-// A walk that another run of collect has begun goes on.
+// A walk that an earlier run of collect has begun continues.
 func TestLoadGoesOnInTheNextRun(t *testing.T) {
 	m := newMachine(t)
 	m.threads("/huge", 1000, 440)
@@ -114,7 +114,7 @@ func TestLoadGoesOnInTheNextRun(t *testing.T) {
 	state := c.Save()
 	c, read = m.slow()
 	if !c.Load(state, 1e9) {
-		t.Fatal("the state was not taken")
+		t.Fatal("the state was refused")
 	}
 	read(1060)
 	if box := c.env.pods.tree.nodes["/huge"].container; box.loads.Load1 != 110 {
@@ -122,7 +122,7 @@ func TestLoadGoesOnInTheNextRun(t *testing.T) {
 	}
 }
 
-// Threads that no file counts are counted within the same time, and their number is kept for a minute, never 0 or a part.
+// Threads without a file that has their number are counted within the same time, and the number is kept for a minute, never 0 or a part.
 func TestThreadsAreCountedInTurn(t *testing.T) {
 	m := newMachine(t)
 	for i := range 400 {
@@ -135,8 +135,8 @@ func TestThreadsAreCountedInTurn(t *testing.T) {
 	for at := 1000; at < 1200; at += 20 {
 		s := read(at)
 		got = append(got, strings.TrimSuffix(strings.Fields(shown(s))[3], ";"))
-		const late = "not all threads were counted in 500µs, the next rounds go on: containers whose number is up to 1m0s old, or absent: 1"
-		if said := strings.Contains(shown(s), "cgroup: "+late); said != (at%40 == 0) {
+		const late = "not all threads were counted in 500µs, the next rounds continue: containers whose number is up to 1m0s old, or absent: 1"
+		if reported := strings.Contains(shown(s), "cgroup: "+late); reported != (at%40 == 0) {
 			t.Errorf("at %d the tick has: %s", at, shown(s))
 		}
 	}

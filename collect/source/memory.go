@@ -21,7 +21,7 @@ type memoryReader struct {
 	total, free, available, cache, low, factor, steal, stealRate float64
 
 	before CounterState
-	known  bool // before is a reading
+	known  bool // before has a reading
 }
 
 func (m *memoryReader) Read(r *Round) error {

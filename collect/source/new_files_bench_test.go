@@ -34,10 +34,10 @@ var benchKinds = []benchKind{
 	{"memory.events", 2, ioEvery, []string{"memory memory.events"}, func(t *tree, n *node, seconds float64) { t.readEvents(n.events, seconds, ioEvery) }},
 }
 
-// BenchmarkNewFiles measures the CPU time that a pod's files of disks and of memory's events cost, each time that they are read, and against
-// the floor: the same files read with held descriptors and nothing done with them, in turns. us/pod-second is what comes of that in a second,
-// for none is read in each. On version 1 there are the files of blkio; `go test -run '^$' -bench NewFiles ./tests/vm` runs it in a guest with
-// version 2.
+// BenchmarkNewFiles measures the CPU time that a pod's files of disks and of memory's events cost, each time that they are read, against
+// the floor: the same files read with open descriptors, without parsing, alternately. us/pod-second is the cost in a second,
+// because no file is read in each. On version 1 these are the files of blkio; `go test -run '^$' -bench NewFiles ./tests/vm` runs it in a
+// guest with version 2.
 func BenchmarkNewFiles(b *testing.B) {
 	if os.Getuid() != 0 {
 		b.Skip("not root")
@@ -85,7 +85,7 @@ func BenchmarkNewFiles(b *testing.B) {
 	b.Run("diskstats", benchDisks)
 }
 
-// benchPods are cgroups as the collector holds them, with their files open.
+// benchPods are cgroups as the collector has them, with their files open.
 func benchPods(b *testing.B, t *tree) (nodes []*node) {
 	b.Helper()
 	const pods = 500

@@ -16,7 +16,7 @@ var NUMA = Source{
 
 type numaReader struct {
 	host  *host.Host
-	of    *host.Topology // what nodes was made for
+	of    *host.Topology // what nodes was made from
 	nodes []numaNode
 	out   []tick.NUMASample
 }
@@ -30,7 +30,7 @@ type numaNode struct {
 
 func (n *numaReader) Read(r *Round) error {
 	if r.Topology == nil {
-		return nil // the topology's own error says why
+		return nil // the topology source reports why
 	}
 	if n.of != r.Topology {
 		n.of = r.Topology
@@ -41,7 +41,7 @@ func (n *numaReader) Read(r *Round) error {
 		}
 	}
 	var failed error
-	others := 0 // nodes that failed besides
+	others := 0 // further nodes that failed
 	for i := range n.nodes {
 		node := &n.nodes[i]
 		n.out[i] = tick.NUMASample{ID: node.id, UsageMilliCPU: node.readUsage(r)}

@@ -9,22 +9,22 @@ import (
 	"polder/lib/tick"
 )
 
-// pairing finds the cluster's pods for cgroups.
+// pairing matches cgroups with the cluster's pods.
 type pairing struct {
-	there   bool                       // there is a cluster
-	present map[string]*kubernetes.Pod // what it has, by the UID in the cgroup's name
-	before  map[string]*kubernetes.Pod // what had a cgroup the last time
-	joined  map[string]*kubernetes.Pod
-	seen    map[*kubernetes.Pod]bool // it has a cgroup
+	enabled bool                       // there is a cluster
+	present map[string]*kubernetes.Pod // the cluster's pods, by the UID in the cgroup's name
+	before  map[string]*kubernetes.Pod // those that had a cgroup the last time
+	joined  map[string]*kubernetes.Pod // those that have one now
+	seen    map[*kubernetes.Pod]bool   // those that are in the sample
 }
 
-// pair begins to make the lists again.
+// pair prepares the matching of the pods' cgroups.
 func (p *pods) pair(nodes []*node) *pairing {
 	j := &pairing{before: p.joined, joined: map[string]*kubernetes.Pod{}, seen: map[*kubernetes.Pod]bool{}}
 	if p.cluster == nil {
 		return j
 	}
-	j.there = true
+	j.enabled = true
 	list := p.cluster.Pods()
 	j.present = make(map[string]*kubernetes.Pod, len(list))
 	there := make(map[string]bool, len(nodes))
@@ -33,8 +33,8 @@ func (p *pods) pair(nodes []*node) *pairing {
 			there[uid] = true
 		}
 	}
-	// A pod's own UID is the API server's word, and finds its cgroup whatever else the pod bears. A static pod's hash is an
-	// annotation, which anyone may write: it finds a cgroup that is nobody else's, and that no other pod claims.
+	// The API server sets a pod's UID, so that it always identifies the pod's cgroup. A static pod's hash is an annotation, which
+	// anybody can write: it only identifies a cgroup that belongs to no other pod and that no other pod claims.
 	claims := map[string]int{}
 	for _, known := range list {
 		if known.Tick.UID != "" {
@@ -52,11 +52,11 @@ func (p *pods) pair(nodes []*node) *pairing {
 	return j
 }
 
-// find finds the pod that a cgroup is of, and says whether the cluster does not have it. A pod that the cluster had and has no
-// more keeps what is known of it while its cgroup lasts: a UID is never given twice. Cgroups that are not named like a
-// pod's of Kubernetes are the rules' alone.
+// find finds a cgroup's pod, and reports whether the cluster lacks it. What is known of a pod that was deleted holds while its
+// cgroup exists, because a UID is never assigned twice. Of cgroups that are not named like a pod's of Kubernetes only the rules are
+// known.
 func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {
-	if !j.there {
+	if !j.enabled {
 		return nil, ""
 	}
 	uid, ok := kubernetes.PodUID(path.Base(n.path))
@@ -79,7 +79,7 @@ func (j *pairing) find(n *node) (known *kubernetes.Pod, missing string) {
 	return known, missing
 }
 
-// rest are the cluster's pods without a cgroup that may still run, sorted by name.
+// rest are the cluster's pods without a cgroup that have not ended, sorted by name.
 func (j *pairing) rest() []*kubernetes.Pod {
 	var list []*kubernetes.Pod
 	for uid, known := range j.present {
@@ -94,7 +94,7 @@ func (j *pairing) rest() []*kubernetes.Pod {
 	return list
 }
 
-// match finds the pod's containers among the cgroups below it. What is none of them, such as the sandbox, is left out.
+// match finds the pod's containers among the cgroups below it. Other cgroups, such as the sandbox's, are left out.
 func match(n *node, known *kubernetes.Pod) ([]*container, []tick.Container) {
 	all := n.containers()
 	groups := make([]kubernetes.Group, len(all))

@@ -21,11 +21,11 @@ import (
 	"polder/lib/tick/ticktest"
 )
 
-// fakeCluster is a cluster of which the test says what is known.
+// fakeCluster is a cluster whose observed state the test sets.
 type fakeCluster struct {
 	pods      []*kubernetes.Pod
 	version   uint64
-	asked     int // how often the list was taken
+	asked     int // how often the list was read
 	podsErr   error
 	node      *kubernetes.Node
 	nodeErr   error
@@ -76,7 +76,7 @@ func clusterPod(name, uid, class string, containers ...kubernetes.Container) *ku
 	}
 }
 
-// lines are the pods in short: where, who, what, what is missing, and the containers.
+// lines are the pods in short: UID, name, class, what is missing, and the containers.
 func lines(s *tick.Sample) []string {
 	var out []string
 	for i := range s.Pods {
@@ -125,7 +125,7 @@ func TestJoin(t *testing.T) {
 		return s
 	}
 
-	// Before the list is read all pods are strangers: none is taken for reclaimed, though the rule would.
+	// Before the list is read all pods are unknown: none counts as reclaimed, although the rule has that class.
 	s := expect("never read", uidB+" pod"+uidB+" shared cluster y", uidA+" pod"+uidA+" shared cluster sandbox x", "/system.slice system.slice system  system.slice")
 	if !slices.Contains(s.Errors, tick.SourceError{Source: "pods", Error: "the pod list was never read"}) {
 		t.Errorf("errors %v; want that of the pods", s.Errors)
@@ -148,14 +148,14 @@ func TestJoin(t *testing.T) {
 		t.Errorf("pod %+v, errors %v", s.Pods[1], s.Errors)
 	}
 
-	// Nothing is done where nothing has changed.
+	// Nothing is assembled again where nothing has changed.
 	asked := c.asked
 	expect("again", joined...)
 	if c.asked != asked {
-		t.Error("the list is taken though it has not changed")
+		t.Error("the list is read although it has not changed")
 	}
 
-	// The third pod comes, first its sandbox, then its container, which the status does not name yet.
+	// The third pod starts, first its sandbox, then its container, which is not in the status yet.
 	m.cgroup("/kubepods/pod"+uidC+"/s", "1")
 	withC := []string{joined[0], joined[1], "api-" + uidC + " new shared ", joined[2]}
 	expect("a sandbox", withC...)
@@ -166,7 +166,7 @@ func TestJoin(t *testing.T) {
 	withC[2] = "api-" + uidC + " new shared  new"
 	expect("its status", withC...)
 
-	// An object that goes before its cgroup: what is known of the pod stays while the cgroup does.
+	// A pod object is deleted before its cgroup: what is known of the pod stays while the cgroup does.
 	c.set(c.pods[0], c.pods[2])
 	withC[0] = "api-" + uidB + " batch reclaimed cluster stress*"
 	expect("the object is gone", withC...)
@@ -185,7 +185,7 @@ func TestJoin(t *testing.T) {
 	expect("an ended pod", withC...)
 }
 
-// What the node object has is in the sample in place of the machine's; what it lacks is not.
+// Values of the node object replace the machine's in the sample; those that it lacks do not.
 func TestNodeObject(t *testing.T) {
 	m := newMachine(t)
 	c := &fakeCluster{nodeErr: errors.New("the node object was never read"), config: tick.Raw(`{"katalyst":{}}`)}
@@ -206,11 +206,11 @@ func TestNodeObject(t *testing.T) {
 		t.Errorf("with one: %+v, %+v, %v, %s", s.Capacity, s.Allocatable, s.Labels, s.Config)
 	}
 	if !slices.Contains(s.Errors, tick.SourceError{Source: "node", Error: "odd"}) {
-		t.Errorf("errors %v; want what is odd in the object", s.Errors)
+		t.Errorf("errors %v; want those of the object", s.Errors)
 	}
 }
 
-// The configuration in force outlasts a restart of collect, and one of the machine.
+// The configuration in force survives a restart of collect and a reboot.
 func TestConfigIsKept(t *testing.T) {
 	m := newMachine(t)
 	m.write("proc/sys/kernel/random/boot_id", "one")
@@ -237,7 +237,7 @@ func TestConfigIsKept(t *testing.T) {
 	}
 }
 
-// Rules of the user's own find pods too; a cgroup that is only named a little like a pod's is the rules' alone.
+// A user's own rules find pods too; a cgroup whose name only resembles a pod's is described by the rules alone.
 func TestJoinByRules(t *testing.T) {
 	m := newMachine(t)
 	m.cgroup("/own/pod"+uidA, "1")
@@ -261,7 +261,7 @@ func TestJoinByRules(t *testing.T) {
 	}
 }
 
-// Whatever static pod's hash a pod bears: its own cgroup is found by the UID that the API server gave it.
+// A pod's own cgroup is found by the UID from the API server, even if it has a static pod's hash.
 func TestAForgedHashHidesNoCgroup(t *testing.T) {
 	for name, hash := range map[string]string{"of nothing": "0123456789abcdef0123456789abcdef", "of a static pod": uidB} {
 		m := newMachine(t)
@@ -283,7 +283,7 @@ func TestAForgedHashHidesNoCgroup(t *testing.T) {
 	}
 }
 
-// A hash is an annotation, which anyone may write: it takes no other pod's cgroup, nor one that two pods claim.
+// A hash is an annotation, which anybody can write: it finds neither another pod's cgroup nor one that two pods claim.
 func TestJoinForged(t *testing.T) {
 	m := newMachine(t)
 	for _, uid := range []string{uidA, uidB, uidC} {
@@ -301,7 +301,7 @@ func TestJoinForged(t *testing.T) {
 		want := []string{uidA + " web shared ", "api-" + uidB + " static system ", uidC + " pod" + uidC + " shared cluster x"}
 		got := lines(collector.Read(true))
 		if len(got) > 3 {
-			got = got[:3] // behind them: who has no cgroup
+			got = got[:3] // after them come pods without a cgroup
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("-want +got:\n%s", diff)

@@ -5,7 +5,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Partitions are the CPU partitions of cgroup version 2. After an error they are those that were read last.
+// Partitions are the CPU partitions of cgroup version 2. After an error they are those of the last reading.
 var Partitions = Source{
 	Name: "partitions",
 	Doc:  "roots of CPU partitions (cpuset.cpus.partition is root or isolated), with their CPUs",
@@ -21,7 +21,7 @@ type partitionsReader struct {
 func (p *partitionsReader) Read(r *Round) error {
 	tree := p.env.pods.tree
 	if tree == nil {
-		return nil // the cgroup source says why
+		return nil // the cgroup source reports why
 	}
 	if p.all == nil {
 		p.all = cgroup.NewPartitions(tree.h)

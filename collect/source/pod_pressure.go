@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// stalls are a pod's pressure files. Those of CPUs and of I/O are the services' alone: nobody asks how long batch waits, and each file
+// stalls are a pod's pressure files. Those of CPUs and of I/O are read of services only: nothing uses batch's waiting, and each file
 // costs as much as the use, the memory and the CPU list together.
 type stalls struct {
 	cpu, memory, io stall
@@ -23,9 +23,9 @@ func newStalls() *stalls {
 	return s
 }
 
-// stall is one pressure file, held open, and what was read of it last, into which a sample points.
+// stall is one pressure file, held open, and its last reading, into which a sample points.
 type stall struct {
-	file *cgroup.File // nil where there is none, or none any more
+	file *cgroup.File // nil where there is none or it was removed
 	at   float64      // when it was read last, in seconds
 	last host.Pressure
 
@@ -33,10 +33,10 @@ type stall struct {
 	share float64
 }
 
-// resources are those that have a pressure file, in the order of [stalls.files].
+// resources are the resources that have a pressure file, in the order of [stalls.files].
 var resources = [...]string{"memory", "cpu", "io"}
 
-// files are those that are wanted.
+// files are those that are read.
 func (s *stalls) files() []*stall {
 	if s.memoryOnly {
 		return s.all[:1]
@@ -44,8 +44,8 @@ func (s *stalls) files() []*stall {
 	return s.all[:]
 }
 
-// openStalls opens those of a pod's files that are closed: the pressure of a cgroup can be switched off and on. A file that cannot be
-// opened is no reason to go without the pod.
+// openStalls opens those of a pod's files that are closed: the pressure of a cgroup can be switched off and on. A pod whose file cannot be
+// opened stays in the sample.
 func (t *tree) openStalls(n *node) {
 	for i, s := range n.stalls.files() {
 		if s.file != nil {
@@ -59,7 +59,7 @@ func (t *tree) openStalls(n *node) {
 	}
 }
 
-// readStalls reads those of a pod's files that may have another value.
+// readStalls reads those of a pod's files that may have a new value.
 func (t *tree) readStalls(n *node, seconds float64) {
 	for _, s := range n.stalls.files() {
 		if err := s.read(seconds, t.stallsBuf[:]); err != nil {
@@ -68,7 +68,7 @@ func (t *tree) readStalls(n *node, seconds float64) {
 	}
 }
 
-// services says whether the pod is a service. A pod that turns out to be batch loses the files that only services have.
+// services sets whether the pod is a service. The files that only services need are closed for a batch pod.
 func (s *stalls) services(is bool) {
 	if s.memoryOnly = !is; !is {
 		s.cpu.close()
@@ -76,11 +76,11 @@ func (s *stalls) services(is bool) {
 	}
 }
 
-// stallsEvery is how often a file is read, in seconds, half a second early rather than late: the kernel makes its averages
-// every 2 s, and to read them costs more than most files.
+// stallsEvery is how often a file is read, in seconds, half a second early rather than late: the kernel updates its averages
+// every 2 s, and reading them costs more than most files.
 const stallsEvery = 2 - 0.5
 
-// read reads the file again, if the kernel may have another value.
+// read reads the file again if the kernel may have a new value.
 func (s *stall) read(seconds float64, buf []byte) error {
 	if s.file == nil {
 		return nil
@@ -95,7 +95,7 @@ func (s *stall) read(seconds float64, buf []byte) error {
 	data, err := s.file.Read(buf)
 	switch {
 	case cgroup.NoPressure(err):
-		s.close() // the pod is going, or it was switched off
+		s.close() // the pod is being removed, or its pressure was switched off
 		return nil
 	case err != nil:
 		return err
@@ -123,7 +123,7 @@ func shareOf(before, now, seconds float64) float64 {
 	return min((now-before)/1e6/seconds*1000, 1000)
 }
 
-// value is what was read, nil where nothing was.
+// value is the last reading, nil where there is none.
 func (s *stall) value() *tick.Pressure {
 	if !s.last.IsKnown() {
 		return nil

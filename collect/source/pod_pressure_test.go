@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A pod's memory pressure is its own cgroup's; a pod that has none has none in the sample.
+// A pod's memory pressure is its own cgroup's; a pod whose cgroup has none has none in the sample.
 func TestMemoryPressureOfPods(t *testing.T) {
 	m := newMachine(t)
 	for _, pod := range []string{"/kubepods/poda", "/kubepods/podb"} {
@@ -39,7 +39,7 @@ func TestMemoryPressureOfPods(t *testing.T) {
 	if d := cmp.Diff(want, pressures()); d != "" {
 		t.Errorf("memory pressure (-want +got):\n%s", d)
 	}
-	// The kernel makes its averages every 2 s: they are not read more often.
+	// The kernel updates its averages every 2 s: they are not read more often.
 	m.write("proc/uptime", "1001.00 1.00")
 	m.write(file, "some avg10=13.00 avg60=1.00 avg300=0.25 total=77\nfull avg10=2.00 avg60=0.00 avg300=0.00 total=5\n")
 	if d := cmp.Diff(want, pressures()); d != "" {
@@ -50,7 +50,7 @@ func TestMemoryPressureOfPods(t *testing.T) {
 	if d := cmp.Diff(want, pressures()); d != "" {
 		t.Errorf("memory pressure two seconds later (-want +got):\n%s", d)
 	}
-	// What cannot be parsed is an error and no value; the pod stays.
+	// A file that cannot be parsed is an error and no value; the pod stays.
 	m.write(file, "some avg10=12\n")
 	s := c.Read(false)
 	if len(s.Pods) != 2 || s.Pods[0].MemoryPressure != nil ||
@@ -61,11 +61,11 @@ func TestMemoryPressureOfPods(t *testing.T) {
 	}
 	m.write(file, "some avg10=0.50 avg60=0.00 avg300=0.00 total=77\n")
 	if d := cmp.Diff(map[string]*tick.Pressure{"/kubepods/poda": stalledFor(0.5, 77), "/kubepods/podb": nil}, pressures()); d != "" {
-		t.Errorf("mended (-want +got):\n%s", d)
+		t.Errorf("repaired (-want +got):\n%s", d)
 	}
 }
 
-// The pressure of a cgroup can be switched on later: it is looked for again at each rescan.
+// The pressure of a cgroup can be switched on later: each rescan tries to open the file again.
 func TestMemoryPressureThatCameLater(t *testing.T) {
 	m := newMachine(t)
 	m.cgroup("/a", "1")

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Pods puts the pods together from their containers, and where there is a cluster joins them with what that says. A pod's
+// Pods assembles the pods from their containers, and joins them with the cluster's pods where there is a cluster. A pod's
 // values are sums over those of its containers that have them.
 var Pods = Source{
 	Name: "pods",
@@ -21,11 +21,11 @@ var Pods = Source{
 	},
 }
 
-// pods is all pods between rounds: at[i] is what out[i] is made of.
+// pods is all pods between rounds: out[i] is made from at[i].
 type pods struct {
 	tree    *tree
 	cluster Cluster
-	// version is that of the cluster's list, of which the pods are made, and joined are those of its pods that have a
+	// version is that of the cluster's list from which the pods were made, and joined are those of its pods that have a
 	// cgroup, by the UID in its name.
 	version uint64
 	joined  map[string]*kubernetes.Pod
@@ -70,7 +70,7 @@ func (p *pods) Read(r *Round) error {
 	return err
 }
 
-// assemble makes the lists again, after pods or containers came or went, or the cluster's list changed.
+// assemble makes the lists again after pods, containers or the cluster's list changed.
 func (p *pods) assemble() {
 	var nodes []*node
 	if p.tree != nil {
@@ -108,8 +108,8 @@ func (p *pods) assemble() {
 	p.services()
 }
 
-// asTick is the part of a pod's sample that the rules tell. A pod of Kubernetes that the cluster does not know is not
-// taken for reclaimed: what is not known to bear being squeezed is not squeezed.
+// asTick is the part of a pod's sample that comes from the rules. A pod of Kubernetes that the cluster does not have never counts
+// as reclaimed: a pod of unknown class must not be squeezed.
 func (n *node) asTick(missing string) tick.Pod {
 	out := tick.Pod{
 		UID: n.path, Namespace: n.rule.Namespace, Name: n.rule.Name,
@@ -143,7 +143,7 @@ func (n *node) containers() []*container {
 	return list
 }
 
-// asTick is the part of a container's sample that stays. A pod of one container passes its requests on.
+// asTick is the constant part of a container's sample. A pod that is its only container passes its requests on to it.
 func (c *container) asTick(n *node) tick.Container {
 	name := path.Base(c.path)
 	out := tick.Container{Name: name, ID: containerID(name), Cgroup: c.path}
@@ -165,7 +165,7 @@ func containerID(name string) string {
 	return id
 }
 
-// sum adds up what is known.
+// sum adds up the known values.
 type sum struct {
 	value float64
 	known bool
@@ -182,7 +182,7 @@ func (s *sum) into(where *float64, parts float64) *float64 {
 	return known(where, rounded(s.value, parts), s.known)
 }
 
-// services says of each pod's stalls and threads whether it is a service: how long batch waits is not looked at.
+// services sets for each pod's stalls and threads whether it is a service: batch's waiting is not read.
 func (p *pods) services() {
 	for i := range p.at {
 		at, is := &p.at[i], p.out[i].QoS != tick.QoSReclaimed
@@ -195,7 +195,7 @@ func (p *pods) services() {
 	}
 }
 
-// fillWaiting writes how long the pod's tasks waited: on version 2 by its pressure, on version 1 by the run delay of its threads.
+// fillWaiting writes how long the pod's tasks waited: on version 2 from its pressure, on version 1 from the run delay of its threads.
 func (p *pod) fillWaiting(out *tick.Pod, seconds float64) {
 	out.CPUPressure, out.MemoryPressure, out.IOPressure, out.CPUWaitPermille = nil, nil, nil, nil
 	if p.stalls == nil {

@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// PSI is the pressure on CPUs, memory and disks. A kernel without it is no error of each tick: it is said once in the log.
+// PSI is the pressure on CPUs, memory and disks. A kernel without it is not an error of each tick: it is logged once.
 var PSI = Source{
 	Name: "psi",
 	Doc:  "/proc/pressure/cpu, memory and io",
@@ -21,7 +21,7 @@ type psiReader struct {
 	cpu, memory host.Pressure // the sample points into these
 	io          host.Pressure
 	nodeIO      tick.NodeIO
-	said        bool
+	logged      bool
 }
 
 func (p *psiReader) Read(r *Round) error {
@@ -43,9 +43,9 @@ func (p *psiReader) Read(r *Round) error {
 func (p *psiReader) read(resource string, into *host.Pressure) (*tick.Pressure, error) {
 	err := p.host.ReadPressure(resource, into)
 	if errors.Is(err, host.ErrNoPressure) {
-		if !p.said {
-			p.said = true
-			p.log.Info("pressure is left out", "reason", err)
+		if !p.logged {
+			p.logged = true
+			p.log.Info("this kernel has no pressure: ticks are without it", "reason", err)
 		}
 		return nil, nil
 	}

@@ -5,8 +5,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Resctrl is what the machine's cache and memory bandwidth can be divided into. It is read when the mount appears, at each
-// rescan (domains come and go with their CPUs), and after a reading that failed. No mount is no error.
+// Resctrl describes how the machine's cache and memory bandwidth can be divided. It is read when the mount appears, at each
+// rescan (domains change with the online CPUs), and after a reading that failed. A missing mount is no error.
 var Resctrl = Source{
 	Name: "resctrl",
 	Doc:  "ways of the L3 cache and steps of the memory bandwidth, from /sys/fs/resctrl/info where it is mounted",

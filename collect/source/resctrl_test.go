@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What can be divided is read when the mount appears and at a rescan, not with each tick; it goes with the mount.
+// It is read when the mount appears and at a rescan, not with each tick, and absent when the mount is.
 func TestResctrl(t *testing.T) {
 	m := newMachine(t)
 	h, err := host.New(m.root)

@@ -1,4 +1,4 @@
-// Package source is what collect looks at: one file a source, all of them named in list.go.
+// Package source has collect's sources: one file a source, all of them listed in list.go.
 package source
 
 import (
@@ -13,20 +13,20 @@ import (
 	"polder/lib/tick"
 )
 
-// Source is one thing that is looked at in each round.
+// Source is one kind of data that is read in each round.
 type Source struct {
 	Name string
 	Doc  string
 	New  func(*Env) Reader
 }
 
-// Reader reads a source. What could be read goes into the round's sample; the error tells of what could not, and ends
-// nothing. A Reader that is a Keeper or an io.Closer is used as such.
+// Reader reads a source into the round's sample. Its error names the values that could not be read, which are absent; the
+// round continues. A Reader that is a Keeper or an io.Closer is used as such.
 type Reader interface {
 	Read(*Round) error
 }
 
-// Keeper is a Reader that remembers something between two rounds.
+// Keeper is a Reader whose state is saved between two runs.
 type Keeper interface {
 	Save(*State)
 	Load(*State)
@@ -36,19 +36,19 @@ type Keeper interface {
 type Env struct {
 	Host  *host.Host
 	Rules *classify.Rules
-	// KubeletRoot is kubelet's root directory, from Host's.
+	// KubeletRoot is kubelet's root directory, relative to Host's root.
 	KubeletRoot string
 	// CgroupRoot is kubelet's cgroupRoot; empty is the root.
 	CgroupRoot string
 	Log        *slog.Logger
-	// Cluster is nil where there is none: then the rules alone say what a pod is.
+	// Cluster is nil where there is none: then the rules alone define the pods.
 	Cluster Cluster
 	// Now is the wall clock, with Go's monotonic reading.
 	Now func() time.Time
-	// Interval is the time between two rounds, of which looking at threads takes a small part at most; 0 leaves it all the time.
+	// Interval is the time between two rounds, of which reading threads takes a small part at most; with 0 it is not limited.
 	Interval time.Duration
 
-	// stackedDisks are the numbers of disks whose work is counted on other disks too, as the disks source has found them.
+	// stackedDisks are the device numbers of disks whose input and output is counted on other disks too, from the disks source.
 	stackedDisks map[string]bool
 
 	pods pods // made by the cgroup source, used by load and pods
@@ -57,14 +57,14 @@ type Env struct {
 // Round is one reading of everything.
 type Round struct {
 	Sample *tick.Sample
-	// Rescan asks for a look at what is otherwise looked at only when it is known to have changed.
+	// Rescan requests reading also what is otherwise read only when it is known to have changed.
 	Rescan bool
 	// Clock is the machine's clock.
 	Clock *clock
 
-	// Topology is nil until it could be read.
+	// Topology is nil until it was read.
 	Topology *host.Topology
-	// busy has each CPU's busy ticks since the last round at its id's place, -1 where they are not known, and
+	// busy has each CPU's busy ticks since the last round, indexed by its id, -1 where they are not known, and
 	// busySeconds the time that they cover, 0 where there is no earlier reading.
 	busy        []int64
 	busySeconds float64
@@ -113,7 +113,7 @@ func (c *Collector) Read(rescan bool) *tick.Sample {
 	return &c.sample
 }
 
-// maxErrors bounds a source's complaints in one tick.
+// maxErrors bounds a source's errors in one tick.
 const maxErrors = 8
 
 func (c *Collector) note(source string, err error) {
@@ -147,7 +147,7 @@ func (c *Collector) SampleLoad() {
 	}
 }
 
-// Close ends the sources' watching and closes what they hold open.
+// Close ends the sources' watches and closes their files.
 func (c *Collector) Close() error {
 	var errs []error
 	for _, r := range c.readers {
@@ -161,7 +161,7 @@ func (c *Collector) Close() error {
 // rounded rounds to parts of one, so that lines stay short.
 func rounded(f, parts float64) float64 { return math.Round(f*parts) / parts }
 
-// known returns where with the value in it, or nil where the value is not known.
+// known stores the value in where and returns where, or returns nil where the value is not known.
 func known(where *float64, value float64, ok bool) *float64 {
 	if !ok {
 		return nil
@@ -170,7 +170,7 @@ func known(where *float64, value float64, ok bool) *float64 {
 	return where
 }
 
-// counted is known for a counter.
+// counted is the same for a counter.
 func counted(where *float64, value *uint64) *float64 {
 	if value == nil {
 		return nil

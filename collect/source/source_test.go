@@ -16,7 +16,7 @@ import (
 	"polder/lib/tick"
 )
 
-// machine is a root in the making.
+// machine is a root to write.
 type machine struct {
 	t    *testing.T
 	root string
@@ -89,10 +89,10 @@ func TestRates(t *testing.T) {
 	}
 
 	m.write("proc/uptime", "1010.00 1.00")
-	m.write("proc/stat", "cpu0 600 0 0 900\ncpu2 9000 0 0 900\n") // cpu1 went, cpu2 came
+	m.write("proc/stat", "cpu0 600 0 0 900\ncpu2 9000 0 0 900\n") // cpu1 went offline, cpu2 came online
 	m.write("sys/devices/system/cpu/online", "0,2")
 	m.cgroup("/a", "6000000")
-	m.cgroup("/back", "1000") // made again under the same name
+	m.cgroup("/back", "1000") // created again with the same name
 	m.cgroup("/new", "5000000")
 	s = c.Read(true)
 	if s.IntervalSeconds == nil || *s.IntervalSeconds != 10 {
@@ -193,7 +193,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// Threads need not be looked at where hardly any CPU was used since the last sample, 5 s ago, and none was runnable then; the use is the sample.
+// Threads need not be read where hardly any CPU was used since the last sample, 5 s ago, and none was runnable then; the use is the sample.
 func TestIdle(t *testing.T) {
 	asleep := loadSample{usage: 10, throttled: 3, any: true}
 	with := func(change func(*loadSample)) loadSample {
@@ -236,7 +236,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A starved thread is counted at every third sample at least, and at every one from the first that sees it.
+// A starved thread is counted at every third sample at least, and at every one from the first that finds it.
 func TestStarvedThreadIsCounted(t *testing.T) {
 	m := newMachine(t)
 	m.cgroup("/a", "1000")
@@ -258,11 +258,11 @@ func TestStarvedThreadIsCounted(t *testing.T) {
 			t.Fatalf("load1 of a sleeper = %v, left out %d times; want 0, %d", load, box.sampled.skipped, i+1)
 		}
 	}
-	m.write("proc/7/stat", "7 (x) R 1") // and gets no CPU
+	m.write("proc/7/stat", "7 (x) R 1") // it gets no CPU
 	for i := range 3 {
 		before := box.loads.Load1
 		if load := step(); load <= before {
-			t.Errorf("sample %d after waking: load1 goes from %v to %v; want that it rises", i, before, load)
+			t.Errorf("sample %d after waking: load1 %v, then %v; want that it rises", i, before, load)
 		}
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"polder/lib/sloconfig"
 )
 
-// StateVersion is the version of State's form.
+// StateVersion is the version of State's format.
 const StateVersion = 1
 
-// State is what is kept between two runs. Times are seconds since the machine's start, and worth nothing after another.
+// State is what is kept between two runs. Times are seconds since the machine's boot, and invalid after a reboot.
 type State struct {
 	BootID   string    `json:"bootID"`
 	Seconds  float64   `json:"seconds"`
@@ -20,9 +20,9 @@ type State struct {
 	Cgroups map[string]CgroupState `json:"cgroups,omitempty"`
 	Tiers   map[string]CgroupState `json:"tiers,omitempty"`
 	Disks   *DisksState            `json:"disks,omitempty"`
-	// Config is the configuration that the cluster had put in force, by kind; it is of use after another start too.
+	// Config is the cluster's configuration in force, by kind; it stays valid after a reboot.
 	Config map[string]*customconfig.Chosen `json:"config,omitempty"`
-	// Strategies are what Koordinator's ConfigMap says; nil where it is not asked for.
+	// Strategies come from Koordinator's ConfigMap; nil where it is not watched.
 	Strategies *sloconfig.Saved `json:"strategies,omitempty"`
 }
 
@@ -46,18 +46,18 @@ type DisksState struct {
 
 // CgroupState is a reading of a container's cgroup.
 type CgroupState struct {
-	// Inode tells the cgroup from a later one of the same name.
+	// Inode distinguishes the cgroup from a later one of the same name.
 	Inode            uint64          `json:"inode,omitempty"`
 	Seconds          float64         `json:"seconds"`
 	UsageNanoseconds *uint64         `json:"usageNanoseconds,omitempty"`
 	Periods          *uint64         `json:"periods,omitempty"`
 	ThrottledPeriods *uint64         `json:"throttledPeriods,omitempty"`
 	Load             loadavg.Average `json:"load"`
-	// Walk is how far the sample of the load has come that is being taken; nil where there is none.
+	// Walk is the progress of a sample of the load that is not complete; nil where there is none.
 	Walk *pass `json:"walk,omitempty"`
 }
 
-// Save returns what a later run needs to go on from here.
+// Save returns what a later run needs to continue.
 func (c *Collector) Save() *State {
 	s := &State{BootID: c.env.Host.BootID(), Seconds: c.last}
 	for _, r := range c.readers {
@@ -68,8 +68,8 @@ func (c *Collector) Save() *State {
 	return s
 }
 
-// Load takes up what an earlier run saved. It reports false where the state is of no use: of another start of the
-// machine, or of the future. The first reading after it has rates where the state is at most withinSeconds old.
+// Load restores what an earlier run saved. It reports false where the state cannot be used: it is from another boot or from
+// the future. The next reading has rates if the state is at most withinSeconds old.
 func (c *Collector) Load(s *State, withinSeconds float64) bool {
 	if c.env.Cluster != nil {
 		c.env.Cluster.LoadConfig(s.Config)

@@ -6,11 +6,11 @@ import (
 	"polder/collect/loadavg"
 )
 
-// threadShare is the part of the interval that looking at threads may take in a round; counting them, where no file says how
-// many there are, may take as much again. Both together delay a tick by a tenth of the interval at most.
+// threadShare is the part of the interval that reading threads' states may take in a round; counting threads, where no file has
+// their number, may take as much again. Both together delay a tick by a tenth of the interval at most.
 const threadShare = 20
 
-// leastSteps are always taken: so many threads cost a millisecond or two, and on a busy machine that much time passes without a
+// leastSteps are always taken: so many threads cost a millisecond or two, and on a busy machine that much time can pass without a
 // step.
 const leastSteps = 256
 
@@ -18,7 +18,7 @@ const leastSteps = 256
 type budget struct {
 	now   func() time.Time
 	until time.Time
-	limit time.Duration // 0 is none
+	limit time.Duration // 0 is no limit
 	taken int
 }
 

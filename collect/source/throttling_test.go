@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// How often a quota was used up is read every 2 s while there is none, and each time from then on that it counts periods; between two readings
-// the share of the last ones holds, and it is never that of a time in which the counts were not looked at.
+// How often a quota was used up is read every 2 s while there is none, and in each round as soon as it counts periods; between two readings
+// the last share stays, and it never covers a time in which the counts were not read.
 func TestThrottlingIsOfTwoReadings(t *testing.T) {
 	m := newV1(t)
 	c := m.collector("rules: [{cgroup: /*, class: shared}]")

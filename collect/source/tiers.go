@@ -22,7 +22,7 @@ var tierNames = []string{tick.TierPods, tick.TierBurstable, tick.TierBestEffort}
 
 type tiersReader struct {
 	env     *Env
-	drivers []map[string]string // where each of kubelet's drivers makes them
+	drivers []map[string]string // their paths by each of kubelet's drivers
 	reader  *cgroup.Reader
 	saved   map[string]CgroupState // of an earlier run, until the cgroup is found
 
@@ -40,7 +40,7 @@ type tier struct {
 func (t *tiersReader) Read(r *Round) error {
 	tree := t.env.pods.tree
 	if tree == nil {
-		return nil // the cgroup source says why
+		return nil // the cgroup source reports why
 	}
 	if t.reader == nil {
 		t.reader = cgroup.NewCPUReader(tree.h)
@@ -57,7 +57,7 @@ func (t *tiersReader) Read(r *Round) error {
 			continue
 		}
 		err := tier.group.Read(r.Clock.Seconds())
-		if errors.Is(err, cgroup.ErrGone) { // the next rescan looks again
+		if errors.Is(err, cgroup.ErrGone) { // the next rescan finds a new one
 			tier.close()
 			t.tiers[i] = nil
 			continue
@@ -74,7 +74,7 @@ func (t *tiersReader) Read(r *Round) error {
 	return errors.Join(errs...)
 }
 
-// find opens those that are there and not open yet. Where both drivers have left some, those count that pods are in.
+// find opens those that exist and are not open yet. Where both drivers have left some, those count that contain pods.
 func (t *tiersReader) find(tree *tree) error {
 	at := t.driver(tree)
 	if t.tiers == nil {
@@ -84,7 +84,7 @@ func (t *tiersReader) find(tree *tree) error {
 	for i, name := range tierNames {
 		path := at[name]
 		if before := t.tiers[i]; before != nil {
-			if before.path == path && t.stands(tree, before) {
+			if before.path == path && t.exists(tree, before) {
 				if err := before.group.Reopen(); err != nil {
 					errs = append(errs, fmt.Errorf("open cgroup %s: %w", path, err))
 				}
@@ -96,7 +96,7 @@ func (t *tiersReader) find(tree *tree) error {
 		if path == "" {
 			continue
 		}
-		if there, _ := tree.h.Exists("", path); !there { // a list that is its parent's would be found all the same
+		if there, _ := tree.h.Exists("", path); !there { // a CPU list would be found even so: its parent's
 			continue
 		}
 		group, err := t.reader.Open(path)
@@ -118,8 +118,8 @@ func (t *tiersReader) find(tree *tree) error {
 	return errors.Join(errs...)
 }
 
-// stands reports whether the cgroup is still there, and no other one of its name.
-func (t *tiersReader) stands(tree *tree, of *tier) bool {
+// exists reports whether it is still the same cgroup, not another one of its name.
+func (t *tiersReader) exists(tree *tree, of *tier) bool {
 	if tree.inodes {
 		inode, err := tree.h.Inode(of.path)
 		return err == nil && inode == of.inode
@@ -128,7 +128,7 @@ func (t *tiersReader) stands(tree *tree, of *tier) bool {
 	return there && err == nil
 }
 
-// driver is the one whose cgroups are there; of two the one with more pods.
+// driver is the one whose cgroups exist; of two the one with more pods.
 func (t *tiersReader) driver(tree *tree) map[string]string {
 	var best map[string]string
 	most := -1

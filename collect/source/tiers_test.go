@@ -91,8 +91,8 @@ func inShort(s *tick.Sample) []string {
 	return out
 }
 
-// complaints are the tiers'.
-func complaints(s *tick.Sample) (list []string) {
+// tierErrors are the tiers' errors.
+func tierErrors(s *tick.Sample) (list []string) {
 	for _, e := range s.Errors {
 		if e.Source == "tiers" {
 			list = append(list, e.Error)
@@ -135,12 +135,12 @@ func TestTiers(t *testing.T) {
 				m.write(idle, "1\n")
 				m.write("proc/uptime", "1010.00 1.00")
 				m.tier(version, c.top, "11000000", "0-1", none)
-				m.tier(version, c.burstable, "1000", "0-1", "2000") // its counter went back: another cgroup
+				m.tier(version, c.burstable, "1000", "0-1", "2000") // its counter decreased: another cgroup
 				m.tier(version, c.bestEff, "5100000", "0", "1")
 				want := []string{"kubepods " + c.top + " 0-1 max -1 use 1000", "burstable " + c.burstable + " 0-1 max 20", "besteffort " + c.bestEff + " 0 max 0 use 500 idle"}
 				s := collector.Read(false)
-				if diff := cmp.Diff(want, inShort(s)); diff != "" || complaints(s) != nil {
-					t.Errorf("(-want +got):\n%s%q", diff, complaints(s))
+				if diff := cmp.Diff(want, inShort(s)); diff != "" || tierErrors(s) != nil {
+					t.Errorf("(-want +got):\n%s%q", diff, tierErrors(s))
 				}
 				line, err := tick.Marshal(&tick.Tick{V: tick.Version, Node: "n", Time: time.Unix(1, 0).UTC(), Sample: s})
 				if err != nil {
@@ -149,14 +149,14 @@ func TestTiers(t *testing.T) {
 				if err := ticktest.Validate(line); err != nil {
 					t.Error(err)
 				}
-				// A later run goes on from here.
+				// A later run continues from the state.
 				saved := collector.Save()
 				if got := slices.Sorted(maps.Keys(saved.Tiers)); !slices.Contains(got, c.bestEff) || len(got) != 3 {
 					t.Errorf("saved %v", got)
 				}
 				later := m.kubelet(c.root)
 				if !later.Load(saved, 60) {
-					t.Fatal("the state is not taken")
+					t.Fatal("the state was refused")
 				}
 				m.write("proc/uptime", "1020.00 1.00")
 				m.write(idle, "0\n")
@@ -165,7 +165,7 @@ func TestTiers(t *testing.T) {
 				if got := inShort(s)[2]; got != "besteffort "+c.bestEff+" 0 max -1 use 100" {
 					t.Errorf("in a later run: %s", got)
 				}
-				// A round costs no memory.
+				// A round allocates nothing.
 				for _, n := range later.names {
 					if n == "tiers" {
 						r := later.readers[slices.Index(later.names, n)]
@@ -180,7 +180,7 @@ func TestTiers(t *testing.T) {
 	}
 }
 
-// What is not there is left out, what comes and goes is noticed, and of two drivers' cgroups those with pods count.
+// Missing tiers are left out, new and removed ones are noticed, and of two drivers' cgroups those with pods count.
 func TestTiersChange(t *testing.T) {
 	m := newMachine(t)
 	m.version(2)
@@ -188,12 +188,12 @@ func TestTiersChange(t *testing.T) {
 	expect := func(what string, want ...string) {
 		t.Helper()
 		s := c.Read(true)
-		if diff := cmp.Diff(want, inShort(s)); diff != "" || complaints(s) != nil {
-			t.Errorf("%s (-want +got):\n%s%q", what, diff, complaints(s))
+		if diff := cmp.Diff(want, inShort(s)); diff != "" || tierErrors(s) != nil {
+			t.Errorf("%s (-want +got):\n%s%q", what, diff, tierErrors(s))
 		}
 	}
 	expect("no kubelet")
-	m.tier(2, "/kubepods", "1", "", "") // no controllers are handed down: the list in force is the parent's, a quota there is none to know of
+	m.tier(2, "/kubepods", "1", "", "") // no controllers are delegated: the list in force is the parent's, and the quota is unknown
 	expect("the first alone", "kubepods /kubepods 0-1")
 	m.tier(2, "/kubepods/besteffort", "1", "", "max")
 	expect("another", "kubepods /kubepods 0-1", "besteffort /kubepods/besteffort 0-1 max -1")
@@ -206,8 +206,8 @@ func TestTiersChange(t *testing.T) {
 	c.Read(true)
 	expect("gone again", "kubepods /kubepods 0-1", "besteffort /kubepods/besteffort 0-1 max -1")
 	m.write("sys/fs/cgroup/kubepods/besteffort/cpu.max", "rubbish\n")
-	if s := c.Read(false); len(complaints(s)) != 1 || s.Tiers[1].CPUMaxMilliCPU != nil || s.Tiers[1].CPUSetCPUs != "0-1" {
-		t.Errorf("rubbish: %q, %v", complaints(s), inShort(s))
+	if s := c.Read(false); len(tierErrors(s)) != 1 || s.Tiers[1].CPUMaxMilliCPU != nil || s.Tiers[1].CPUSetCPUs != "0-1" {
+		t.Errorf("rubbish: %q, %v", tierErrors(s), inShort(s))
 	}
 	m.write("sys/fs/cgroup/kubepods/besteffort/cpu.max", "max 100000\n")
 	if err := os.RemoveAll(filepath.Join(m.root, "sys/fs/cgroup/kubepods")); err != nil {

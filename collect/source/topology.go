@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Topology is the machine's shape. It is read again when the list of online CPUs changes, at each rescan, and after a
+// Topology is the machine's topology. It is read again when the list of online CPUs changes, at each rescan, and after a
 // reading of which a part failed.
 var Topology = Source{
 	Name: "topology",

@@ -25,7 +25,7 @@ func treeOf(t *testing.T, m hosttest.Machine) *host.Host {
 	return h
 }
 
-// A machine's shape is in the tick, without an error, however its kernel writes it.
+// A machine's topology is in the tick, without an error, however its kernel writes it.
 func TestTopologyOfRealMachines(t *testing.T) {
 	for _, m := range hosttest.Machines() {
 		if m.CPUs > 32 {
@@ -58,7 +58,7 @@ func TestTopologyOfRealMachines(t *testing.T) {
 // NUMA nodes whose memory cannot be read are one error, and not one a node.
 func TestNUMAErrorsAreBounded(t *testing.T) {
 	for _, m := range hosttest.Machines() {
-		if m.Name != "riscv-4numa-64cpu" { // it tells no node's memory
+		if m.Name != "riscv-4numa-64cpu" { // it has no node's memory
 			continue
 		}
 		env := &Env{Host: treeOf(t, m)}

@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupStats asks the kernel how many threads of a cgroup of version 1 run or wait for a CPU (Documentation/accounting/cgroupstats.rst):
-// one message over a netlink socket instead of a file for each thread. Anyone may ask.
+// cgroupStats requests from the kernel how many threads of a cgroup of version 1 run or wait for a CPU
+// (Documentation/accounting/cgroupstats.rst): one message over a netlink socket instead of a file for each thread. It needs no privilege.
 type cgroupStats struct {
-	socket *os.File // closed when nobody has it any more
+	socket *os.File // closed by its finalizer
 	family uint16
 	number uint32 // of the last message
 	buf    [4096]byte
 }
 
-var errMessage = errors.New("not the answer that was asked for")
+var errMessage = errors.New("unexpected answer")
 
-// openCgroupStats fails where the kernel has no taskstats, and where a sandbox allows no netlink.
+// openCgroupStats fails where the kernel has no taskstats or a sandbox forbids netlink.
 func openCgroupStats() (*cgroupStats, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_GENERIC)
 	if err != nil {
@@ -42,7 +42,8 @@ func openCgroupStats() (*cgroupStats, error) {
 	return c, nil
 }
 
-// runnable is the number of threads in the cgroup itself whose directory is open there that run or wait for a CPU.
+// runnable is the number of threads that run or wait for a CPU in the cgroup whose directory is open as that descriptor, without those of
+// the cgroups below it.
 func (c *cgroupStats) runnable(directory int) (uint64, error) {
 	var fd [4]byte
 	binary.NativeEndian.PutUint32(fd[:], uint32(directory))
@@ -50,7 +51,7 @@ func (c *cgroupStats) runnable(directory int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	const running = 8 // behind nr_sleeping
+	const running = 8 // after nr_sleeping
 	if len(answer) < running+8 {
 		return 0, errMessage
 	}
@@ -63,8 +64,8 @@ const (
 	attributeHead = 4
 )
 
-// ask sends a message with one attribute and returns the value of an attribute of the answer, which the kernel has ready when the sending
-// returns.
+// ask sends a message with one attribute and returns the value of an attribute of the answer, which is available as soon as the message
+// was sent.
 func (c *cgroupStats) ask(family uint16, command uint8, attribute uint16, value []byte, wanted uint16) ([]byte, error) {
 	c.number++
 	length := genericHeader + attributeHead + len(value)
@@ -119,15 +120,15 @@ func (c *cgroupStats) answer(b []byte, wanted uint16) ([]byte, error) {
 	return nil, errMessage
 }
 
-// states counts the cgroup's runnable threads by one message. It reports false where that is not to be had: on version 2, on a copy, in a
-// sandbox, and where there are cgroups below, whose threads the kernel does not count in.
+// states counts the cgroup's runnable threads by one message. It reports false where that is impossible: on version 2, on a copy, in a
+// sandbox, and with cgroups below, whose threads the kernel does not include.
 func (r *Reader) states(cgroup string) (uint64, bool) {
 	if r.h.root != "/" || r.h.primaryVersion() != 1 {
 		return 0, false
 	}
-	if !r.asked {
-		r.asked = true
-		r.stats, _ = openCgroupStats() // without it the threads' own files tell
+	if !r.statsOpened {
+		r.statsOpened = true
+		r.stats, _ = openCgroupStats() // without it the threads' own files are read
 	}
 	if r.stats == nil {
 		return 0, false

@@ -10,8 +10,8 @@ import (
 	"polder/tests/group"
 )
 
-// The kernel's own count of a cgroup's runnable threads is that of the threads' files, and where it does not speak of the cgroups below, it is
-// not asked.
+// The kernel's own count of a cgroup's runnable threads is that of the threads' files. It is not used where it does not include the cgroups
+// below.
 func TestRunnableByMessageAndByFile(t *testing.T) {
 	h, err := cgroup.Detect("/")
 	if err != nil {
@@ -46,11 +46,11 @@ func TestRunnableByMessageAndByFile(t *testing.T) {
 		}
 	}
 	if _, ok := cgroup.NewReader(h, false).States(above.Name + "/gone"); ok {
-		t.Error("a cgroup that is not there was counted")
+		t.Error("a missing cgroup was counted")
 	}
 }
 
-// The answers are the kernel's, but whatever comes is read without harm.
+// The answers are the kernel's, but arbitrary ones are parsed without harm, too.
 func FuzzCgroupStatsAnswer(f *testing.F) {
 	message := func(kind uint16, rest ...byte) []byte {
 		b := binary.NativeEndian.AppendUint32(nil, uint32(16+len(rest)))

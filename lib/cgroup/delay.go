@@ -8,25 +8,25 @@ import (
 	"polder/lib/kernfile"
 )
 
-// ThreadFile is a thread's schedstat that is held open; the zero ThreadFile is none. It stays that thread's: another one that gets its
+// ThreadFile is a thread's open schedstat; the zero ThreadFile is none. It always belongs to that thread: another one that gets its
 // number later is not read through it.
 type ThreadFile int32
 
-// MaxThreadFiles bounds what a [Reader] holds open of threads, a tenth of the process's files at most. Each costs the kernel some 8 KiB,
-// and spares four fifths of what reading the file by its name takes.
+// MaxThreadFiles bounds the threads' files that a [Reader] keeps open, a tenth of the process's files at most. Each costs the kernel some
+// 8 KiB, and saves four fifths of the time of reading the file by its name.
 const MaxThreadFiles = 2048
 
-// ThreadFiles is what is known of a cgroup's threads from one walk to the next.
+// ThreadFiles has the files of a cgroup's threads between two walks.
 type ThreadFiles interface {
-	// Take hands out a thread's file, and forgets it.
+	// Take removes and returns a thread's file.
 	Take(tid uint32) ThreadFile
-	// See takes what was read of a thread, and the file that it was read from, if that is held open.
+	// See receives a thread's delay, and the file from which it was read, if that stays open.
 	See(tid uint32, f ThreadFile, nanoseconds uint64)
 }
 
 // RunDelays calls See with the run delay of each thread in the cgroup and in those below it: the time that the thread was runnable and
-// waited for a CPU, in nanoseconds since it was made. The kernel counts a wait when it ends. The walk continues at w, and stops where
-// more says so; w.Count is the number of threads whose delay could be read. It reports false for ok where the cgroup cannot be read.
+// waited for a CPU, in nanoseconds since it was created. The kernel counts a wait when it ends. The walk continues at w, and stops when
+// more returns false; w.Count is the number of threads whose delay could be read. ok is false where the cgroup cannot be read.
 func (r *Reader) RunDelays(cgroup string, w *Walk, more More, files ThreadFiles) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
@@ -41,7 +41,7 @@ func (r *Reader) RunDelays(cgroup string, w *Walk, more More, files ThreadFiles)
 }
 
 // runDelay reads a thread's schedstat. A thread that ended meanwhile has none.
-func (r *Reader) runDelay(tid uint32, f ThreadFile) (nanoseconds uint64, held ThreadFile, ok bool) {
+func (r *Reader) runDelay(tid uint32, f ThreadFile) (nanoseconds uint64, open ThreadFile, ok bool) {
 	if f != 0 {
 		if data, err := kernfile.ReadPieceFD(f.fd(), r.stat); err == nil {
 			nanoseconds, ok = RunDelay(data)
@@ -60,7 +60,7 @@ func (r *Reader) runDelay(tid uint32, f ThreadFile) (nanoseconds uint64, held Th
 	if err == nil {
 		nanoseconds, ok = RunDelay(data)
 	}
-	if !ok || r.h.root != "/" || !r.holdThread() {
+	if !ok || r.h.root != "/" || !r.mayKeepOpen() {
 		unix.Close(fd)
 		return nanoseconds, 0, ok
 	}
@@ -69,8 +69,8 @@ func (r *Reader) runDelay(tid uint32, f ThreadFile) (nanoseconds uint64, held Th
 
 func (f ThreadFile) fd() int { return int(f) - 1 }
 
-// holdThread reports whether one more file may be held open.
-func (r *Reader) holdThread() bool {
+// mayKeepOpen reports whether one more file may stay open, and counts it.
+func (r *Reader) mayKeepOpen() bool {
 	if r.mostThreads == 0 {
 		r.mostThreads = 1
 		var limit unix.Rlimit
@@ -78,10 +78,10 @@ func (r *Reader) holdThread() bool {
 			r.mostThreads = int(min(MaxThreadFiles, limit.Cur/10))
 		}
 	}
-	if r.heldThreads >= r.mostThreads {
+	if r.openThreads >= r.mostThreads {
 		return false
 	}
-	r.heldThreads++
+	r.openThreads++
 	return true
 }
 
@@ -89,13 +89,13 @@ func (r *Reader) holdThread() bool {
 func (r *Reader) Release(f ThreadFile) {
 	if f != 0 {
 		unix.Close(f.fd())
-		r.heldThreads--
+		r.openThreads--
 	}
 }
 
 // RunDelay finds the run delay in a thread's schedstat (Documentation/scheduler/sched-stats.rst): the time on a CPU, the run delay, both
-// in nanoseconds, and the number of times that the thread was given a CPU. A kernel that counts none of them writes "0 0 0", and so
-// does one that does for a thread that never ran: then the delay is not known.
+// in nanoseconds, and the number of times that the thread got a CPU. "0 0 0" is a thread that never ran, or a kernel that does not count
+// them: then the delay is not known.
 func RunDelay(data []byte) (nanoseconds uint64, ok bool) {
 	var numbers [3]uint64
 	rest := kernfile.Text(data)

@@ -31,7 +31,7 @@ func TestRunDelay(t *testing.T) {
 	}
 }
 
-// The threads of the cgroups below count too; one that is gone, and one whose delay is not counted, do not.
+// The threads of the cgroups below count too; one that has ended, and one whose delay the kernel does not count, do not.
 func TestRunDelays(t *testing.T) {
 	root := t.TempDir()
 	write := func(path, content string) {
@@ -66,14 +66,14 @@ func TestRunDelays(t *testing.T) {
 	}
 	w = Walk{}
 	if _, ok := r.RunDelays("/none", &w, nil, delays{}); ok {
-		t.Error("RunDelays of a cgroup that is not there: ok")
+		t.Error("RunDelays of a missing cgroup: ok")
 	}
 	if _, ok := r.RunDelays("/../a", &w, nil, delays{}); ok {
-		t.Error("RunDelays of a path that leads elsewhere: ok")
+		t.Error("RunDelays of a path that leads out of the hierarchy: ok")
 	}
 }
 
-// delays are those of threads, none of whose files is kept.
+// delays has the threads' delays, and keeps no file.
 type delays map[uint32]uint64
 
 func (delays) Take(uint32) ThreadFile                       { return 0 }

@@ -7,21 +7,13 @@ import (
 	"polder/lib/kernfile"
 )
 
-// MemoryEvents is what a cgroup's memory.events counts, the cgroups below it included.
+// MemoryEvents has the counts of a cgroup's memory.events, including the cgroups below it.
 type MemoryEvents struct{ High, Max, OOM, OOMKill uint64 }
 
 // OpenMemoryEvents opens a cgroup's memory.events. It returns nil where there is none: on version 1, in the root, and without the
 // controller.
 func (h *Hierarchy) OpenMemoryEvents(cgroup string) (*File, error) {
-	const version = 2
-	if h.Version("memory") != version {
-		return nil, nil
-	}
-	f, err := h.Open("memory", cgroup, "memory.events")
-	if Gone(err) {
-		return nil, nil
-	}
-	return f, err
+	return h.openV2("memory", cgroup, "memory.events")
 }
 
 // HasReclaim reports whether cgroups have memory.reclaim: on version 2, since Linux 5.19.
@@ -30,7 +22,7 @@ func (h *Hierarchy) HasReclaim() bool {
 	return h.Version("memory") == version && h.Has("memory", "/", FileReclaim)
 }
 
-// FileReclaim is the file that takes back the memory that is written to it.
+// FileReclaim is the file that reclaims the amount of memory that is written to it.
 const FileReclaim = "memory.reclaim"
 
 var errEvents = errors.New("not all of high, max, oom and oom_kill")

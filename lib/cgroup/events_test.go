@@ -23,7 +23,7 @@ func TestMemoryEvents(t *testing.T) {
 	}
 }
 
-// Refaults are of two lines, of one before Linux 5.9, and not known before 3.15.
+// Refaults are in two lines, in one before Linux 5.9, and unknown before 3.15.
 func TestRefaults(t *testing.T) {
 	const begin = "anon 4096\nfile 8192\nkernel 100\ninactive_file 4096\n"
 	for _, c := range []struct {

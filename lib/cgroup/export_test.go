@@ -1,7 +1,7 @@
 package cgroup
 
-// WithoutMessages has the threads' states read from their files.
-func (r *Reader) WithoutMessages() { r.asked = true }
+// WithoutMessages makes the Reader read the threads' states from their files.
+func (r *Reader) WithoutMessages() { r.statsOpened = true }
 
 // States counts a cgroup's runnable threads by a message.
 func (r *Reader) States(cgroup string) (uint64, bool) { return r.states(cgroup) }
@@ -9,7 +9,7 @@ func (r *Reader) States(cgroup string) (uint64, bool) { return r.states(cgroup) 
 // Answer finds an attribute in an answer to message 0.
 func Answer(b []byte, wanted uint16) ([]byte, error) { return new(cgroupStats).answer(b, wanted) }
 
-// ReadThreadFile reads the delay of a thread whose file is held open.
+// ReadThreadFile reads the delay of a thread through its open file.
 func (r *Reader) ReadThreadFile(tid uint32, f ThreadFile) (uint64, bool) {
 	delay, _, ok := r.runDelay(tid, f)
 	return delay, ok

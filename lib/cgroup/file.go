@@ -14,14 +14,13 @@ import (
 	"polder/lib/kernfile"
 )
 
-// File is a cgroup's file held open for reading. The error of a reading wraps unix.ENODEV where the cgroup has been removed meanwhile
-// ([Gone] tells).
+// File is a cgroup's file, open for reading. The error of a reading wraps unix.ENODEV where the cgroup was removed meanwhile (see [Gone]).
 type File = kernfile.File
 
-// noLinks is how cgroup files are opened: beneath the hierarchy's mount, through no link.
+// noLinks is how cgroup files are opened: beneath the hierarchy's mount, without following links.
 const noLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-// Open opens a cgroup's file for reading. The error wraps fs.ErrNotExist where the cgroup or the file is not there.
+// Open opens a cgroup's file for reading. The error wraps fs.ErrNotExist where the cgroup or the file does not exist.
 func (h *Hierarchy) Open(controller, cgroup, name string) (*File, error) {
 	if err := CheckPath(cgroup); err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func openBeneath(dir, path string, flags int) (int, error) {
 		rel = "."
 	}
 	fd, err := unix.Openat2(base, rel, &unix.OpenHow{Flags: uint64(flags) | unix.O_CLOEXEC, Resolve: noLinks})
-	if errors.Is(err, unix.ENOSYS) { // Linux before 5.6; the path was checked as text
+	if errors.Is(err, unix.ENOSYS) { // Linux before 5.6; CheckPath has checked the path
 		return unix.Openat(base, rel, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	}
 	return fd, err
@@ -60,7 +59,7 @@ func (h *Hierarchy) Has(controller, cgroup, name string) bool {
 	return unix.Faccessat(unix.AT_FDCWD, filepath.Join(at, cgroup, name), unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
-// Gone reports whether err says that the cgroup is not there, or not any more.
+// Gone reports whether err means that the cgroup does not exist or was removed.
 func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
@@ -76,14 +75,14 @@ func (h *Hierarchy) ReadFile(controller, cgroup, name string) (string, error) {
 	return string(kernfile.Text(data)), err
 }
 
-// WriteFile writes one value to a cgroup's file. It makes no file: one that is not there is an error.
+// WriteFile writes one value to a cgroup's file. It does not create files: a missing file is an error.
 func (h *Hierarchy) WriteFile(controller, cgroup, name, value string) error {
 	dir, _, err := h.Dir(controller, cgroup)
 	if err != nil {
 		return err
 	}
 	if h.root != "/" {
-		// On a copy opencontainers/cgroups makes files and follows links. The kernel's own file system has neither.
+		// On a copy opencontainers/cgroups creates files and follows links, which is impossible on the kernel's own file system.
 		at, _ := h.mount(controller)
 		fd, err := openBeneath(at, filepath.Join(cgroup, name), unix.O_PATH)
 		if err != nil {
@@ -97,7 +96,7 @@ func (h *Hierarchy) WriteFile(controller, cgroup, name, value string) error {
 	return nil
 }
 
-// rootCause drops the library's wording, whose facts our own message has.
+// rootCause removes the library's text, because our own message has the same facts.
 func rootCause(err error) error {
 	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		return errno
@@ -105,7 +104,7 @@ func rootCause(err error) error {
 	return err
 }
 
-// Exists reports whether a cgroup is there in the controller's hierarchy.
+// Exists reports whether a cgroup exists in the controller's hierarchy.
 func (h *Hierarchy) Exists(controller, cgroup string) (bool, error) {
 	dir, _, err := h.Dir(controller, cgroup)
 	if err != nil {

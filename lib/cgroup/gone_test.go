@@ -9,7 +9,7 @@ import (
 	"polder/tests/group"
 )
 
-// A cgroup that was removed is gone with the next reading, though some of its files would not be read again so soon.
+// The next reading finds that a cgroup was removed, although some of its files would not be read again so soon.
 func TestARemovedCgroupIsGoneAtOnce(t *testing.T) {
 	own := group.New(t, nil, "gone")
 	g, err := reader(t).Open(own.Name)

@@ -12,19 +12,19 @@ import (
 
 func pageSize() int { return os.Getpagesize() }
 
-// valueFile is a file that a cgroup's values are read from.
+// valueFile is a file from which a cgroup's values are read.
 type valueFile struct {
 	controller string
 	version    int
 	name       string
 	parse      func(*Values, []byte) error
-	// inherited says that the value of a cgroup without the file is its parent's.
+	// inherited means that a cgroup without the file has its parent's value.
 	inherited bool
 	pace      pace
 }
 
-// valueFiles are all of them; a machine uses those whose controller it has mounted in that version. The memory's amount stands before what
-// it is used for, whose pace it makes.
+// valueFiles are all of them; a machine uses those whose controller is mounted in that version. The amount of memory must come before
+// memory.stat, whose pace depends on it.
 var valueFiles = []valueFile{
 	{controller: "cpuacct", version: 1, name: "cpuacct.usage", parse: (*Values).ParseUsage},
 	{controller: "cpu", version: 1, name: "cpu.stat", parse: (*Values).ParseCPUStat, pace: paceQuota},
@@ -40,7 +40,7 @@ var valueFiles = []valueFile{
 	{controller: "pids", version: 2, name: "pids.current", parse: (*Values).ParseThreads, pace: paceThreads},
 }
 
-// numaFiles are read too on machines of several NUMA nodes.
+// numaFiles are also read on machines with several NUMA nodes.
 var numaFiles = []valueFile{
 	{controller: "memory", version: 1, name: "memory.numa_stat", parse: (*Values).ParseNUMAStatV1, pace: paceMemory},
 	{controller: "memory", version: 2, name: "memory.numa_stat", parse: (*Values).ParseNUMAStatV2, pace: paceMemory},
@@ -60,27 +60,27 @@ var cpuFiles = []valueFile{
 	{controller: "cpuset", version: 2, name: "cpuset.cpus.effective", parse: (*Values).ParseCPUSet, inherited: true},
 }
 
-// Reader opens cgroups for reading their values again and again. It is not for use by several goroutines at once.
+// Reader opens cgroups for reading their values repeatedly. It is not safe for concurrent use.
 type Reader struct {
 	h       *Hierarchy
 	files   []valueFile
 	buf     []byte
 	stat    []byte // memory for a thread's stat
 	tids    []uint32
-	threads bool // they are counted where no file says how many
+	threads bool // they are counted where no file has their number
 	more    More
 	opened  int // groups so far
 
-	heldThreads, mostThreads int // files of threads that are held open, and may be; 0 is not known yet
+	openThreads, mostThreads int // files of threads that are open, and may be; 0 is not known yet
 
-	stats *cgroupStats // nil where it cannot be had, or nobody asked
-	asked bool
+	stats       *cgroupStats // nil where it is not available or was not opened yet
+	statsOpened bool
 }
 
-// spreads is the number of places over which groups spread their turns.
+// spreads is the number of different times over which the groups' readings are spread.
 const spreads = 16
 
-// NewReader returns a Reader of h's cgroups. numa asks for the memory on each NUMA node too.
+// NewReader returns a Reader of h's cgroups. With numa it also reads the memory on each NUMA node.
 func NewReader(h *Hierarchy, numa bool) *Reader {
 	r := &Reader{h: h, buf: make([]byte, 8<<10), stat: make([]byte, 1024), threads: true}
 	all := valueFiles
@@ -106,31 +106,31 @@ func (r *Reader) use(all []valueFile) {
 	}
 }
 
-// Allow bounds the time that readings take from now on for counting threads where no file says how many.
+// Allow bounds the time for counting threads in the following readings, where no file has their number.
 func (r *Reader) Allow(more More) { r.more = more }
 
-// Group is one cgroup with its files held open.
+// Group is one cgroup with its open files.
 type Group struct {
 	Path   string
 	Values Values
 
 	reader *Reader
-	files  []*File  // one for each of reader.files, nil where it is not there
-	owners []string // the cgroup that each of files is of: an ancestor's, where the value is inherited
-	held   []held   // what is remembered of each
-	spread float64  // see [pace.note]
+	files  []*File       // one for each of reader.files, nil where it does not exist
+	owners []string      // the cgroup of each of files: an ancestor, where the value is inherited
+	last   []lastReading // of each
+	spread float64       // see [pace.note]
 	count  Walk
 }
 
-// Open opens a cgroup. Files that are not there, as where the cgroup has not been made in all hierarchies of v1, are
-// left out, and their values with them; [Group.Reopen] looks for them again.
+// Open opens a cgroup. Values of files that do not exist are absent, as where the cgroup has not been created in all
+// hierarchies of v1; [Group.Reopen] tries to open these files again.
 func (r *Reader) Open(cgroup string) (*Group, error) {
 	if err := CheckPath(cgroup); err != nil {
 		return nil, err
 	}
 	g := &Group{
 		Path: cgroup, reader: r,
-		files: make([]*File, len(r.files)), owners: make([]string, len(r.files)), held: make([]held, len(r.files)),
+		files: make([]*File, len(r.files)), owners: make([]string, len(r.files)), last: make([]lastReading, len(r.files)),
 	}
 	r.opened++
 	g.spread = float64(r.opened%spreads) / spreads
@@ -141,7 +141,7 @@ func (r *Reader) Open(cgroup string) (*Group, error) {
 	return g, nil
 }
 
-// Reopen opens the files that were not there before.
+// Reopen opens the files that did not exist before.
 func (g *Group) Reopen() error {
 	for i, f := range g.reader.files {
 		if g.files[i] != nil {
@@ -154,7 +154,7 @@ func (g *Group) Reopen() error {
 	return nil
 }
 
-// open opens the file of the cgroup, or where that has none and the value is inherited, of the nearest ancestor that has one.
+// open opens the file of the cgroup, or, if it has none and the value is inherited, of the nearest ancestor that has one.
 func (g *Group) open(i int, f valueFile) error {
 	for at := g.Path; ; at = path.Dir(at) {
 		file, err := g.reader.h.Open(f.controller, at, f.name)
@@ -168,8 +168,8 @@ func (g *Group) open(i int, f valueFile) error {
 	}
 }
 
-// inherit looks again for the file of an inherited value, if a nearer cgroup has one by now: a controller may be switched on or off
-// below a cgroup at any time. It costs a system call for each cgroup that has none.
+// inherit opens the file of an inherited value again if a nearer cgroup has one now: a controller can be enabled or disabled below a
+// cgroup at any time. It costs a system call for each cgroup without the file.
 func (g *Group) inherit(i int, f valueFile) error {
 	nearer := false
 	for at := g.Path; at != g.owners[i] && !nearer; at = path.Dir(at) {
@@ -184,7 +184,7 @@ func (g *Group) inherit(i int, f valueFile) error {
 		before.Close()
 	}
 	if Gone(err) {
-		return nil // and the ancestor's still holds
+		return nil // the ancestor's is still valid
 	}
 	return err
 }
@@ -199,20 +199,20 @@ func (g *Group) Complete() bool {
 	return true
 }
 
-// ErrGone is wrapped where a cgroup has been removed.
+// ErrGone is wrapped where a cgroup was removed.
 var ErrGone = errors.New("the cgroup is gone")
 
 // pass is one reading of a group's files.
 type pass struct {
-	own, inherited bool // files of the cgroup, and of an ancestor, were read or still hold
-	lost           bool // one of the cgroup went
-	held           bool // some were not read
+	own, inherited bool // files of the cgroup, and of an ancestor, were read
+	lost           bool // a file was removed
+	skipped        bool // some were not read
 	errs           []error
 }
 
-// Read reads the values again: some of them each time, others only after a while or where they may have changed (see [Group.At]); seconds
-// is the time. A file of a cgroup that is being removed is closed and its value left out; when none is left, the error wraps ErrGone.
-// Other errors tell of single files; the values of the others are there.
+// Read reads the values again: some of them each time, others only when they are old or may have changed (see [Group.At]); seconds
+// is the time. A file of a cgroup that is being removed is closed, and its value is absent; when none is left, the error wraps ErrGone.
+// Other errors are about single files; the values of the other files are set.
 func (g *Group) Read(seconds float64) error {
 	v := &g.Values
 	v.Has = 0
@@ -221,17 +221,17 @@ func (g *Group) Read(seconds float64) error {
 		if g.files[i] == nil {
 			continue
 		}
-		h := &g.held[i]
-		if h.kept = g.reader.files[i].pace.holds(h, v, seconds); h.kept {
+		h := &g.last[i]
+		if h.skipped = g.reader.files[i].pace.isFresh(h, v, seconds); h.skipped {
 			v.Has |= h.has
-			p.held = true
+			p.skipped = true
 			continue
 		}
 		g.readFile(i, seconds, &p)
 	}
-	if p.held && (p.lost || !p.own) { // the cgroup may be gone, which the files that were not read would hide
+	if p.skipped && (p.lost || !p.own) { // the cgroup may have been removed, which the skipped files would hide
 		for i := range g.reader.files {
-			if h := &g.held[i]; h.kept {
+			if h := &g.last[i]; h.skipped {
 				v.Has &^= h.has
 				g.readFile(i, seconds, &p)
 			}
@@ -248,7 +248,7 @@ func (g *Group) Read(seconds float64) error {
 
 // readFile reads one of the open files.
 func (g *Group) readFile(i int, seconds float64, p *pass) {
-	f, v, h := &g.reader.files[i], &g.Values, &g.held[i]
+	f, v, h := &g.reader.files[i], &g.Values, &g.last[i]
 	if g.owners[i] != g.Path {
 		if err := g.inherit(i, *f); err != nil {
 			p.errs = append(p.errs, err)
@@ -267,7 +267,7 @@ func (g *Group) readFile(i int, seconds float64, p *pass) {
 		if file != nil {
 			file.Close()
 		}
-		g.files[i], g.held[i], p.lost = nil, held{}, true
+		g.files[i], g.last[i], p.lost = nil, lastReading{}, true
 		return
 	}
 	others := v.Has
@@ -288,18 +288,18 @@ func (g *Group) readFile(i int, seconds float64, p *pass) {
 	p.inherited = p.inherited || g.owners[i] != g.Path
 }
 
-// At is when the values of were read, in seconds; 0 where they are not known.
+// At is when the values in of were read, in seconds; 0 where they are not known.
 func (g *Group) At(of Has) float64 {
-	for i := range g.held {
-		if h := &g.held[i]; h.has&of == of {
+	for i := range g.last {
+		if h := &g.last[i]; h.has&of == of {
 			return h.at
 		}
 	}
 	return 0
 }
 
-// readNext reads an inherited value from the next cgroup that has it, after the one that had it lost it. Where the cgroup itself is
-// gone there is none.
+// readNext reads an inherited value from the next cgroup that has it, after the former one has lost it. There is none where the cgroup
+// itself was removed.
 func (g *Group) readNext(i int, f valueFile) ([]byte, error) {
 	g.files[i].Close()
 	g.files[i] = nil
@@ -312,7 +312,7 @@ func (g *Group) readNext(i int, f valueFile) ([]byte, error) {
 	return g.files[i].Read(g.reader.buf)
 }
 
-// countThreads is for kernels and cgroups without the pids controller. Where the time is over, the number is not known, and
+// countThreads is for kernels and cgroups without the pids controller. If the time does not suffice, the number is not known, and
 // the next reading continues.
 func (g *Group) countThreads() {
 	done, ok := g.reader.walk(g.Path, &g.count, g.reader.more, nil)
@@ -338,5 +338,5 @@ func (g *Group) Close() {
 	}
 }
 
-// OutOfFiles reports whether err says that the limit of open files is reached.
+// OutOfFiles reports whether err means that the limit of open files is reached.
 func OutOfFiles(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The list of a cgroup without a cpuset is that of the nearest ancestor that has one, and from the moment on that it gets one of
-// its own it is that: nothing has to be opened again for it.
+// The list of a cgroup without a cpuset is that of the nearest ancestor that has one. As soon as it gets its own, that is read without
+// Reopen.
 func TestACpusetOfItsOwnCountsAtOnce(t *testing.T) {
 	h, base := copyOfV2(t)
 	const file = "/cpuset.cpus.effective"

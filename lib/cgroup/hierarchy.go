@@ -1,5 +1,5 @@
-// Package cgroup reads and writes control groups of version 1 and 2: where each controller is mounted, files held open
-// between readings, safe writes. It is the only importer of opencontainers/cgroups.
+// Package cgroup reads and writes control groups of version 1 and 2: it finds the controllers' mounts, keeps files open
+// between readings, and writes safely. It is the only importer of opencontainers/cgroups.
 //
 // A cgroup is named by its path from the root of the hierarchy ("/kubepods/burstable/pod1"), the same in every
 // hierarchy of version 1.
@@ -29,24 +29,23 @@ const (
 	ModeHybrid = "hybrid" // controllers in v1 hierarchies, and a v2 mount beside them
 )
 
-// Hierarchy says where the controllers are mounted.
+// Hierarchy has the mount points of the controllers.
 type Hierarchy struct {
 	root    string
 	mode    string
 	v1      map[string]string // controller -> mount point, under root
 	unified string            // the v2 mount point, under root; empty where there is none
-	v2      []string          // the controllers that v2 has at its root
+	v2      []string          // the controllers at v2's root
 }
 
 // ErrNoCgroups is returned where no cgroup hierarchy is mounted.
 var ErrNoCgroups = errors.New("no cgroup hierarchy is mounted")
 
-// testMode is set once: opencontainers/cgroups refuses files that are on no cgroup file system unless told that this is
-// a copy.
+// testMode makes opencontainers/cgroups accept files that are not on a cgroup file system, for copies. It is set once.
 var testMode sync.Once
 
-// Detect finds what is mounted, by /proc/self/mountinfo under root. A copy without a mountinfo is judged by the files
-// at its /sys/fs/cgroup.
+// Detect finds the mounts, by /proc/self/mountinfo under root. For a copy without a mountinfo the files at its
+// /sys/fs/cgroup decide.
 func Detect(root string) (*Hierarchy, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -81,7 +80,7 @@ var knownV1 = []string{"cpu", "cpuacct", "cpuset", "memory", "freezer", "blkio",
 
 func (h *Hierarchy) fromMounts(mounts []*mountinfo.Info) {
 	for _, m := range mounts {
-		at := filepath.Join(h.root, filepath.Join("/", m.Mountpoint)) // no ".." of a copy leads out of it
+		at := filepath.Join(h.root, filepath.Join("/", m.Mountpoint)) // a copy's ".." must not lead out of it
 		if m.FSType == "cgroup2" {
 			if h.unified == "" {
 				h.unified = at
@@ -140,8 +139,8 @@ func (h *Hierarchy) settle() error {
 // Mode is ModeV1, ModeV2 or ModeHybrid.
 func (h *Hierarchy) Mode() string { return h.mode }
 
-// Version returns 1 or 2, the version that serves the controller ("cpu", "cpuset", "memory", …), and 0 where none does.
-// The v2 names are understood for v1 too: "cpuacct" is "cpu" there and "io" is "blkio".
+// Version returns the version of the hierarchy that has the controller ("cpu", "cpuset", "memory", …), 1 or 2, and 0 where none has.
+// Names of both versions are accepted: v1's "cpuacct" is v2's "cpu", and "blkio" is "io".
 func (h *Hierarchy) Version(controller string) int {
 	_, version := h.mount(controller)
 	return version
@@ -163,7 +162,7 @@ func (h *Hierarchy) mount(controller string) (at string, version int) {
 		controller = "cpu"
 	case "blkio":
 		controller = "io"
-	case "freezer": // core to v2, no controller
+	case "freezer": // in v2 it is no controller but always there
 		if h.unified != "" && len(h.v1) == 0 {
 			return h.unified, 2
 		}
@@ -174,7 +173,7 @@ func (h *Hierarchy) mount(controller string) (at string, version int) {
 	return "", 0
 }
 
-// Primary is the mount point in which cgroups are looked for: v2's, or in v1 the one that accounts for CPU time.
+// Primary is the mount point in which cgroups are found: v2's, or in v1 the one that accounts for CPU time.
 func (h *Hierarchy) Primary() string {
 	if h.mode == ModeV2 {
 		return h.unified
@@ -187,7 +186,7 @@ func (h *Hierarchy) Primary() string {
 	return h.unified
 }
 
-// Unified is the mount point of version 2, which may be there beside version 1; empty where there is none.
+// Unified is the mount point of version 2, which may exist besides version 1; empty where there is none.
 func (h *Hierarchy) Unified() string { return h.unified }
 
 func (h *Hierarchy) primaryVersion() int {
@@ -198,7 +197,7 @@ func (h *Hierarchy) primaryVersion() int {
 }
 
 // Dir is the directory of a cgroup in the controller's hierarchy ("" stands for [Hierarchy.Primary]), with the version.
-// It refuses paths that lead elsewhere; it does not look whether the directory exists.
+// It refuses paths that lead out of the hierarchy; it does not check whether the directory exists.
 func (h *Hierarchy) Dir(controller, cgroup string) (string, int, error) {
 	if err := CheckPath(cgroup); err != nil {
 		return "", 0, err
@@ -210,7 +209,7 @@ func (h *Hierarchy) Dir(controller, cgroup string) (string, int, error) {
 	return filepath.Join(at, cgroup), version, nil
 }
 
-// Inode is the number of a cgroup's directory in the primary hierarchy: a cgroup that is made again has another one.
+// Inode is the number of a cgroup's directory in the primary hierarchy: a cgroup that is created again has another one.
 func (h *Hierarchy) Inode(cgroup string) (uint64, error) { return h.InodeIn("", cgroup) }
 
 // InodeIn is the same in the controller's hierarchy.
@@ -232,7 +231,7 @@ var ErrNoController = errors.New("not mounted in any cgroup hierarchy")
 // ErrPath is wrapped where a cgroup's path is refused.
 var ErrPath = errors.New("not a cgroup's path")
 
-// CheckPath refuses a cgroup's path that is relative, not in its shortest form, leads out of the hierarchy, or holds
+// CheckPath refuses a cgroup's path that is relative, not in its shortest form, leads out of the hierarchy, or contains
 // control characters.
 func CheckPath(cgroup string) error {
 	switch {

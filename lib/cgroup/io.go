@@ -9,15 +9,15 @@ import (
 	"polder/lib/kernfile"
 )
 
-// IO is what a cgroup has read and written on disks since it was made, the cgroups below it included.
+// IO has a cgroup's reads and writes on disks since it was created, including the cgroups below it.
 type IO struct {
 	ReadBytes, WriteBytes uint64
 	Reads, Writes         uint64
-	// HasBytes and HasOperations say which of them are known: version 1 has a file for each.
+	// HasBytes and HasOperations tell which of them are known: version 1 has a file for each.
 	HasBytes, HasOperations bool
 }
 
-// ioFile is a file of a cgroup's input and output.
+// ioFile is a file with counts of a cgroup's input and output.
 type ioFile struct {
 	version int
 	name    string
@@ -30,18 +30,18 @@ var ioFiles = []ioFile{
 	{2, "io.stat", (*IO).ParseStat},
 }
 
-// Skip reports whether a device is not to be counted, given its numbers as in "254:0": what it does is counted on another one.
+// Skip reports whether a device must not be counted, given its numbers as in "254:0", because another one counts its input and output.
 type Skip func(device []byte) bool
 
-// IOReader reads one cgroup's input and output, from files that it holds open.
+// IOReader reads one cgroup's input and output, from files that it keeps open.
 type IOReader struct {
 	IO    IO
 	files []*File
 	parse []func(*IO, []byte, Skip) error
 }
 
-// OpenIO opens a cgroup's files. It returns nil where there are none: without the controller, and on kernels of version 1 before 4.17,
-// which count for each cgroup alone.
+// OpenIO opens a cgroup's files. It returns nil where there are none: without the controller, and on version 1 before Linux 4.17,
+// which does not include the cgroups below.
 func (h *Hierarchy) OpenIO(cgroup string) (*IOReader, error) {
 	version := h.Version("io")
 	r := &IOReader{}
@@ -65,8 +65,8 @@ func (h *Hierarchy) OpenIO(cgroup string) (*IOReader, error) {
 	return r, nil
 }
 
-// Read reads the files again, with buf as memory, which it returns, grown where that was needed. The error says [Gone] where the cgroup is
-// being removed.
+// Read reads the files again into buf, and returns buf, or a larger one if that was needed. [Gone] is true for the error where the cgroup
+// is being removed.
 func (r *IOReader) Read(buf []byte, skip Skip) ([]byte, error) {
 	r.IO = IO{}
 	for i, f := range r.files {
@@ -94,8 +94,8 @@ func (r *IOReader) Close() {
 
 var errIOStat = errors.New("not a line of a device")
 
-// ParseStat parses version 2's io.stat: "254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0". Some kernels write the numbers of a device
-// that was never used before those of the next one, in the same line.
+// ParseStat parses version 2's io.stat: "254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0". Some kernels write the numbers of an
+// unused device in the line of the next one, before its numbers.
 func (v *IO) ParseStat(data []byte, skip Skip) error {
 	for len(data) > 0 {
 		var line []byte
@@ -138,10 +138,10 @@ func (v *IO) count(field []byte) error {
 		}
 		plus(known.into, n)
 	}
-	return nil // of discards, costs, or of a later kernel
+	return nil // a value of discards, costs, or of a later kernel
 }
 
-// plus adds without going round: a sum that does not fit is the largest there is, and so no rate.
+// plus adds without wrapping around: a sum that does not fit becomes the largest number, from which no rate follows.
 func plus(into *uint64, n uint64) {
 	if *into > math.MaxUint64-n {
 		*into = math.MaxUint64
@@ -162,8 +162,8 @@ func (v *IO) ParseServiced(data []byte, skip Skip) error {
 	return service(data, skip, &v.Reads, &v.Writes)
 }
 
-// service adds up the lines "254:0 Read 1" and "254:0 Write 2"; the others divide the same sum in other ways, and the last, "Total 3", is
-// that of all devices.
+// service adds up the lines "254:0 Read 1" and "254:0 Write 2"; the other lines divide the same sum differently, and the last one,
+// "Total 3", is the sum of all devices.
 func service(data []byte, skip Skip, read, write *uint64) error {
 	for len(data) > 0 {
 		var line, device, kind []byte

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkIO reads the input and output of 1,000 real cgroups with held files, as collect does every 5 s or less often. Those of a cgroup
-// that has never used a disk are the shortest; what a line costs shows in BenchmarkParseIO.
+// BenchmarkIO reads the input and output of 1,000 real cgroups through open files, as collect does every 5 s or less often. The files of a
+// cgroup that has never used a disk are the shortest; BenchmarkParseIO measures the cost of lines.
 func BenchmarkIO(b *testing.B) {
 	const groups = 1000
 	h, err := Detect("/")

@@ -55,7 +55,7 @@ func TestNoValueIsOlderThanItsPace(t *testing.T) {
 			found["memory"] = max(found["memory"], memory(second)-int(v.MemoryBytes))
 			found["threads"] = max(found["threads"], threads(second)-int(v.Threads))
 			if at := g.At(HasMemoryStat); int(at) != int(v.CacheBytes) {
-				t.Fatalf("memory.stat of second %d is said to be of %v", v.CacheBytes, at)
+				t.Fatalf("memory.stat of second %d has the time %v", v.CacheBytes, at)
 			}
 		}
 		return found
@@ -89,7 +89,7 @@ func TestNoValueIsOlderThanItsPace(t *testing.T) {
 				"nothing stirs", oldest(from+2, from+60, g, same, same, second),
 				ages{"usage": 0, "memory": 0, "stat": 4, "throttled": 1, "list": 1, "threads": 1},
 			},
-			{"the memory changes, a quota counts", oldest(from+60, from+62, g, second, second, second), nil}, // a quota shows with its next reading
+			{"the memory changes, a quota counts", oldest(from+60, from+62, g, second, second, second), nil}, // a quota is found with its next reading
 			{
 				"and goes on to", oldest(from+62, from+120, g, second, second, second),
 				ages{"usage": 0, "memory": 0, "stat": 0, "throttled": 0, "list": 1, "threads": 1},
@@ -104,13 +104,13 @@ func TestNoValueIsOlderThanItsPace(t *testing.T) {
 		}
 		oldest(from+120, from+125, g, same, same, func(int) int { return 0 })
 		if got := oldest(from+125, from+126, g, same, same, func(int) int { return 9 }); got["threads"] != 0 {
-			t.Errorf("found in second %d: the first thread of an empty cgroup is seen %d late", from, got["threads"])
+			t.Errorf("found in second %d: the first thread of an empty cgroup is found %d late", from, got["threads"])
 		}
 		g.Close()
 	}
 }
 
-// A clock that stands still, as that of a copy, holds nothing back.
+// With a clock that stands still, as that of a copy, every value is read each time.
 func TestACopyIsReadEachTime(t *testing.T) {
 	h, write := ofV1(t)
 	write("cpuset", "cpuset.effective_cpus", "0")

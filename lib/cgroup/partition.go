@@ -10,11 +10,11 @@ import (
 	"polder/lib/cpus"
 )
 
-// Partition is the root of a CPU partition of version 2 (cpuset.cpus.partition is root or isolated): its CPUs are for the cgroups
-// in it alone. A sibling that names one of them takes the partition apart.
+// Partition is the root of a CPU partition of version 2 (cpuset.cpus.partition is root or isolated): only the cgroups in it may use its
+// CPUs. A sibling that names one of them makes the partition invalid.
 type Partition struct {
 	Cgroup string
-	// CPUs are all that it has, those of the partitions in it included.
+	// CPUs are all of its CPUs, including those of the partitions in it.
 	CPUs cpus.Set
 }
 
@@ -30,20 +30,19 @@ const (
 	effectiveFile = "cpuset.cpus.effective"
 )
 
-// Partitions reads which CPU partitions there are. It is not for use by several goroutines.
+// Partitions finds the CPU partitions. It is not safe for concurrent use.
 type Partitions struct {
 	h      *Hierarchy
 	read   bool
-	traces map[string]string // what the root and the known partitions said, by their paths
+	traces map[string]string // contents of the files of the root and the known partitions, by their paths
 	list   []Partition
 }
 
 // NewPartitions returns a Partitions that has read nothing yet. On version 1 it finds none.
 func NewPartitions(h *Hierarchy) *Partitions { return &Partitions{h: h} }
 
-// Read returns the partitions, those above before those in them. It looks through the cgroups where all asks for it or where
-// something has changed: the CPUs of a new partition are missing from the list in force of the root, or of the partition around it.
-// After an error the list is the last one.
+// Read returns the partitions, outer ones first. It searches the cgroups if all is set or something has changed: the CPUs of a new
+// partition are missing from the list in force of the root, or of the partition around it. After an error it returns the last list.
 func (p *Partitions) Read(all bool) ([]Partition, error) {
 	if p.h.Version("cpuset") != 2 {
 		return nil, nil
@@ -54,33 +53,33 @@ func (p *Partitions) Read(all bool) ([]Partition, error) {
 	s := search{h: p.h, traces: map[string]string{}}
 	s.below("/", 0)
 	if s.err != nil {
-		return p.list, fmt.Errorf("look for CPU partitions: %w", s.err)
+		return p.list, fmt.Errorf("search CPU partitions: %w", s.err)
 	}
 	p.list, p.traces, p.read = s.list, s.traces, true
 	return p.list, nil
 }
 
-// same reports whether the root and the known partitions say what they said.
+// same reports whether the files of the root and the known partitions are unchanged.
 func (p *Partitions) same() bool {
-	for at, said := range p.traces {
-		if p.h.trace(at) != said {
+	for at, before := range p.traces {
+		if p.h.trace(at) != before {
 			return false
 		}
 	}
 	return true
 }
 
-// trace is what a partition's files say, by which a change can be seen.
+// trace is the content of a partition's files, by which a change is detected.
 func (h *Hierarchy) trace(cgroup string) string {
 	state, _ := h.ReadFile("cpuset", cgroup, partitionFile) // the root has none
 	list, _ := h.ReadFile("cpuset", cgroup, effectiveFile)
 	return state + "\n" + list
 }
 
-// maxPartitionDepth bounds how deep partitions are looked for.
+// maxPartitionDepth bounds how deep partitions are searched.
 const maxPartitionDepth = 16
 
-// search is one look through the cgroups.
+// search is one search through the cgroups.
 type search struct {
 	h      *Hierarchy
 	list   []Partition
@@ -88,7 +87,7 @@ type search struct {
 	err    error
 }
 
-// below looks through a cgroup's children and returns the CPUs of the partitions that it found.
+// below searches a cgroup's children and returns the CPUs of the partitions that it found.
 func (s *search) below(cgroup string, depth int) (found cpus.Set) {
 	s.traces["/"] = s.h.trace("/")
 	dir, _, err := s.h.Dir("cpuset", cgroup)
@@ -108,7 +107,7 @@ func (s *search) below(cgroup string, depth int) (found cpus.Set) {
 	return found
 }
 
-// look looks at a cgroup and, where partitions may be below it, at those.
+// look examines a cgroup and, where partitions may be below it, its children.
 func (s *search) look(cgroup string, depth int) cpus.Set {
 	state, err := s.h.ReadFile("cpuset", cgroup, partitionFile)
 	if err != nil { // without the cpuset controller there is none below it either
@@ -120,7 +119,7 @@ func (s *search) look(cgroup string, depth int) cpus.Set {
 	if state != "root" && state != "isolated" { // a member, or "root invalid (why)"
 		exclusive, err := s.h.ReadFile("cpuset", cgroup, exclusiveFile)
 		if exclusive == "" && !errors.Is(err, fs.ErrNotExist) {
-			return cpus.Set{} // a partition below a member takes its CPUs from that
+			return cpus.Set{} // a partition below a member needs exclusive CPUs of the member
 		}
 		return s.below(cgroup, depth)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The CPUs of each partition are known, those of partitions in partitions, and of partitions below members that were given CPUs for
-// that, too; what was declared invalid has none. A new one is found as soon as the list in force around it is shorter.
+// The CPUs of each partition are known, also those of partitions in partitions, and of partitions below members with exclusive CPUs.
+// An invalid partition has none. A new one is found as soon as the list in force around it is shorter.
 func TestPartitions(t *testing.T) {
 	h, base := copyOfV2(t)
 	put(t, base+"/cgroup.controllers", "cpuset cpu memory\n")
@@ -52,7 +52,7 @@ func TestPartitions(t *testing.T) {
 	first := []string{"/old/part 10-11", "/own 2-6", "/own/in 4-6", "/own/in/it 6", "/remote/below 8"}
 	expect(false, first...)
 	set("/new", "root", "", "12")
-	expect(false, first...) // nothing shows it
+	expect(false, first...) // no file shows it
 	put(t, base+"/cpuset.cpus.effective", "0-1,13-15\n")
 	expect(false, append([]string{"/new 12"}, first...)...)
 	if err := os.RemoveAll(base + "/own/in"); err != nil {

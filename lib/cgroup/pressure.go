@@ -9,16 +9,21 @@ import (
 // OpenPressure opens a cgroup's pressure file of a resource: "cpu", "memory" or "io". It returns nil where there is none: on version 1, on
 // kernels without pressure stall information, and where it was switched off for the cgroup.
 func (h *Hierarchy) OpenPressure(resource, cgroup string) (*File, error) {
+	return h.openV2(resource, cgroup, resource+".pressure")
+}
+
+// openV2 opens a file that only version 2 has. It returns nil where there is none, or where it was switched off for the cgroup.
+func (h *Hierarchy) openV2(controller, cgroup, name string) (*File, error) {
 	const version = 2
-	if h.Version(resource) != version {
+	if h.Version(controller) != version {
 		return nil, nil
 	}
-	f, err := h.Open(resource, cgroup, resource+".pressure")
-	if Gone(err) || errors.Is(err, unix.EOPNOTSUPP) {
+	f, err := h.Open(controller, cgroup, name)
+	if NoPressure(err) {
 		return nil, nil
 	}
 	return f, err
 }
 
-// NoPressure reports whether an error of reading a pressure file says that there is none (any more).
+// NoPressure reports whether an error of reading a pressure file means that there is none, or none any more.
 func NoPressure(err error) bool { return Gone(err) || errors.Is(err, unix.EOPNOTSUPP) }

@@ -42,6 +42,6 @@ func TestOpenPressure(t *testing.T) {
 		}
 	}
 	if !NoPressure(unix.ENODEV) || !NoPressure(unix.EOPNOTSUPP) || NoPressure(errors.New("x")) {
-		t.Error("NoPressure tells the wrong errors")
+		t.Error("NoPressure is wrong about an error")
 	}
 }

@@ -22,9 +22,9 @@ func (h *Hierarchy) threadsFile() string {
 	return "tasks"
 }
 
-// Threads calls f with the id of each thread in the cgroup and in those below it, by the primary hierarchy. It returns how
-// many there are of a pid namespace that is not seen from here: they have no id. The error wraps fs.ErrNotExist where the cgroup
-// is not there, [ErrPath] where its path is refused. buf is memory to read into.
+// Threads calls f with the id of each thread in the cgroup and in those below it, by the primary hierarchy. It returns the number
+// of hidden threads: those of another pid namespace, which have no id here. The error wraps fs.ErrNotExist where the cgroup
+// does not exist, [ErrPath] where its path is refused. buf is memory to read into.
 func (h *Hierarchy) Threads(cgroup string, buf []byte, f func(tid uint64)) (hidden int, err error) {
 	dir, _, err := h.Dir("", cgroup)
 	if err != nil {
@@ -52,7 +52,7 @@ func (h *Hierarchy) eachThreadBelow(dir string, buf []byte, f func(n uint64)) bo
 	}
 	names, err := directories(dir)
 	if err != nil {
-		return true // gone meanwhile
+		return true // removed meanwhile
 	}
 	for _, child := range names {
 		h.eachThreadBelow(dir+"/"+child, buf, f)
@@ -85,33 +85,33 @@ func (h *Hierarchy) eachThreadIn(dir, name string, buf []byte, f func(n uint64))
 	return buf, true
 }
 
-// hasDirectories is a cheap no where a directory has no other in it: the kernel's directories have one link for each.
+// hasDirectories is a cheap check, false only where a directory certainly has no other in it: the kernel's have one link for each.
 func hasDirectories(dir string) bool {
 	var st unix.Stat_t
 	return unix.Stat(dir, &st) != nil || st.Nlink != 2
 }
 
-// Walk is where a walk over the threads of a cgroup continues that ran out of time. The zero Walk starts at the beginning.
+// Walk is where an incomplete walk over the threads of a cgroup continues. The zero Walk starts at the beginning.
 type Walk struct {
-	// Dir is the directory that the walk stopped in, from the cgroup's own. The threads of it up to TID have been visited.
+	// Dir is the directory in which the walk stopped, relative to the cgroup's own. Its threads up to TID have been visited.
 	Dir string `json:"dir,omitempty"`
 	TID uint32 `json:"tid,omitempty"`
 	// Count is the number of threads counted so far.
 	Count uint64 `json:"count,omitempty"`
 }
 
-// More tells a walk whether it has time for so many steps more; a step takes as long as looking at one thread. A nil More
-// is for walks that have all the time.
+// More reports whether a walk has time for so many more steps; a step takes as long as reading one thread. With a nil More the
+// time is not limited.
 type More func(steps int) bool
 
-// leastThreads is how many threads a walk looks at even where listing them took all its time: so it comes to an end.
+// leastThreads is how many threads a walk reads even if listing them took all its time, so that it ends eventually.
 const leastThreads = 16
 
-// listedPerStep is how many threads the kernel lists in the time that looking at one takes.
+// listedPerStep is how many threads the kernel lists in the time of reading one.
 const listedPerStep = 32
 
 // Runnable counts the threads of the cgroup, and of those below it, that run or wait for a CPU. It continues at w, and stops
-// where more says so; w.Count is the number once it is done. It reports false for ok where the cgroup cannot be read.
+// when more returns false; w.Count is the number when it is done. ok is false where the cgroup cannot be read.
 func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
 	if CheckPath(cgroup) != nil {
 		return false, false
@@ -129,7 +129,7 @@ func (r *Reader) Runnable(cgroup string, w *Walk, more More) (done, ok bool) {
 }
 
 // walker is one walk over the threads of a cgroup and of those below it: the directories in depth-first order by name, the
-// threads of each by number, so that a place in it can be found again.
+// threads of each by number, so that it can continue at a place.
 type walker struct {
 	*Reader
 	top, file string
@@ -151,7 +151,7 @@ func (r *Reader) walk(cgroup string, w *Walk, more More, visit func(uint32) bool
 }
 
 // directory visits the threads of a directory, those after a number, and of all below it. resume is the path below it where
-// the walk continues; then what comes before that is left out. It reports false where the walk stopped.
+// the walk continues; everything before that is left out. It reports false where the walk stopped.
 func (v *walker) directory(rel, resume string, after uint32) bool {
 	dir := v.top + rel
 	if resume == "" {
@@ -168,7 +168,7 @@ func (v *walker) directory(rel, resume string, after uint32) bool {
 		return true
 	}
 	names, err := directories(dir)
-	if err != nil { // gone meanwhile
+	if err != nil { // removed meanwhile
 		v.failed = v.failed || rel == ""
 		return true
 	}
@@ -235,7 +235,7 @@ func (v *walker) stop(steps int) bool {
 	return v.more != nil && !v.more(steps) && v.visited >= leastThreads
 }
 
-// runs reports whether a thread runs or waits for a CPU. The file of its process would do as well, but for that the kernel sums
+// runs reports whether a thread runs or waits for a CPU. It does not read the file of the process, for which the kernel sums
 // up all the process's threads. A thread that ended meanwhile does not run.
 func (r *Reader) runs(tid uint32) bool {
 	id := strconv.FormatUint(uint64(tid), 10)
@@ -247,8 +247,8 @@ func (r *Reader) runs(tid uint32) bool {
 	return err == nil && ThreadState(data) == 'R'
 }
 
-// ThreadState finds the state in /proc/TID/stat, 0 where there is none. The name before it, in parentheses, may hold
-// blanks and parentheses itself.
+// ThreadState finds the state in /proc/TID/stat, 0 where there is none. The name before it, in parentheses, may itself contain
+// blanks and parentheses.
 func ThreadState(data []byte) byte {
 	i := bytes.LastIndexByte(data, ')')
 	if i < 0 || i+2 >= len(data) || data[i+1] != ' ' {

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
 }
 
-// withSleepers starts a process of some more than n threads in a cgroup of its own.
+// withSleepers starts a process with somewhat more than n threads in its own cgroup.
 func withSleepers(t testing.TB, n int) *group.Group {
 	t.Helper()
 	g := group.New(t, nil, fmt.Sprintf("sleepers%d", n))
@@ -82,7 +82,7 @@ func withSleepers(t testing.TB, n int) *group.Group {
 	return g
 }
 
-// cpuTime is what the process has used.
+// cpuTime is the process's CPU time.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var ts unix.Timespec
@@ -92,7 +92,7 @@ func cpuTime(t testing.TB) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// A thread of a large process costs what one of a small process costs: the kernel is not asked to sum up the process for each.
+// A thread of a large process costs as much as one of a small process, because no file is read for which the kernel sums up the process.
 func TestCostOfAThreadIsFlat(t *testing.T) {
 	cost := func(n int) time.Duration {
 		g := withSleepers(t, n)
@@ -125,7 +125,7 @@ func reader(t testing.TB) *cgroup.Reader {
 }
 
 // BenchmarkRunnable measures the walk over the threads of a process that has many, against the floor: the same files read by their
-// names and nothing done with them. Beside it stands what the process's own file costs for each. All are measured in the same run.
+// names, without parsing. It also measures the cost of the process's own file for each thread. All are measured in the same run.
 func BenchmarkRunnable(b *testing.B) {
 	for _, n := range []int{500, 4000, 8000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -171,21 +171,21 @@ func BenchmarkRunnable(b *testing.B) {
 	}
 }
 
-// heldFiles are the files of threads.
-type heldFiles struct {
+// openFiles are the files of threads.
+type openFiles struct {
 	files map[uint32]cgroup.ThreadFile
 	read  int
 }
 
-func (h *heldFiles) Take(tid uint32) cgroup.ThreadFile { return h.files[tid] }
+func (h *openFiles) Take(tid uint32) cgroup.ThreadFile { return h.files[tid] }
 
-func (h *heldFiles) See(tid uint32, f cgroup.ThreadFile, _ uint64) {
+func (h *openFiles) See(tid uint32, f cgroup.ThreadFile, _ uint64) {
 	h.files[tid] = f
 	h.read++
 }
 
-// BenchmarkRunDelays measures what it costs to find out how long a thread has waited, against the same files read by name: the first walk,
-// which opens the files, and the ones after it.
+// BenchmarkRunDelays measures the cost of reading how long a thread has waited, against the same files read by name: for the first walk,
+// which opens the files, and for the next ones.
 func BenchmarkRunDelays(b *testing.B) {
 	g := withSleepers(b, 1000)
 	tids, err := filepath.Glob("/proc/" + pid(b, g) + "/task/*")
@@ -195,14 +195,14 @@ func BenchmarkRunDelays(b *testing.B) {
 	buf := make([]byte, 1024)
 	var first, whole, floor time.Duration
 	for b.Loop() {
-		r, held := reader(b), &heldFiles{files: map[uint32]cgroup.ThreadFile{}}
+		r, open := reader(b), &openFiles{files: map[uint32]cgroup.ThreadFile{}}
 		at := cpuTime(b)
-		r.RunDelays(g.Name, new(cgroup.Walk), nil, held)
+		r.RunDelays(g.Name, new(cgroup.Walk), nil, open)
 		one := cpuTime(b)
-		r.RunDelays(g.Name, new(cgroup.Walk), nil, held)
+		r.RunDelays(g.Name, new(cgroup.Walk), nil, open)
 		two := cpuTime(b)
-		if held.read < 2000 {
-			b.Fatalf("%d delays of 1000 threads, twice", held.read)
+		if open.read < 2000 {
+			b.Fatalf("%d delays of 1000 threads, twice", open.read)
 		}
 		for _, tid := range tids {
 			if _, err := kernfile.Read(tid+"/schedstat", buf); err != nil {
@@ -210,7 +210,7 @@ func BenchmarkRunDelays(b *testing.B) {
 			}
 		}
 		first, whole, floor = first+one-at, whole+two-one, floor+cpuTime(b)-two
-		for _, f := range held.files {
+		for _, f := range open.files {
 			r.Release(f)
 		}
 	}
@@ -222,22 +222,22 @@ func BenchmarkRunDelays(b *testing.B) {
 	b.ReportMetric(per(floor), "floor-us/thread")
 }
 
-// Of threads that end the files are not read on: another thread of the same number is another one.
+// The file of a thread that has ended is not read: another thread of the same number is another one.
 func TestThreadFilesAreOfTheirThreads(t *testing.T) {
 	own := group.New(t, nil, "delays")
 	cmd := own.Run(t, "while :; do :; done")
-	r, held := reader(t), &heldFiles{files: map[uint32]cgroup.ThreadFile{}}
+	r, open := reader(t), &openFiles{files: map[uint32]cgroup.ThreadFile{}}
 	tid := uint32(cmd.Process.Pid)
 	await.Until(t, time.Minute, "the delay of a busy thread", func() string {
-		if done, ok := r.RunDelays(own.Name, new(cgroup.Walk), nil, held); !done || !ok || held.files[tid] == 0 {
-			return "no file is held"
+		if done, ok := r.RunDelays(own.Name, new(cgroup.Walk), nil, open); !done || !ok || open.files[tid] == 0 {
+			return "no file is kept open"
 		}
 		return ""
 	})
-	f := held.files[tid]
-	held.read = 0
-	if r.RunDelays(own.Name, new(cgroup.Walk), nil, held); held.read != 1 || held.files[tid] != f {
-		t.Errorf("read again: %d delays, file %d; want one through file %d", held.read, held.files[tid], f)
+	f := open.files[tid]
+	open.read = 0
+	if r.RunDelays(own.Name, new(cgroup.Walk), nil, open); open.read != 1 || open.files[tid] != f {
+		t.Errorf("read again: %d delays, file %d; want one through file %d", open.read, open.files[tid], f)
 	}
 	own.Kill(t)
 	_ = cmd.Wait() // it was killed

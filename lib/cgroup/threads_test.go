@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The threads of the cgroups below count too; those of another pid namespace, and what is no number, do not.
+// The threads of the cgroups below count too; those of another pid namespace, and text that is not a number, do not.
 func TestRunnable(t *testing.T) {
 	h, base := copyOfV2(t)
 	for path, content := range map[string]string{
@@ -18,7 +18,7 @@ func TestRunnable(t *testing.T) {
 		base + "/a/b/c/cgroup.threads":   "3\n",
 		base + "/a/b/cgroup.procs":       "4\n",
 		h.root + "/proc/1/task/1/stat":   "1 (a b) R 0\n",
-		h.root + "/proc/1/stat":          "1 (a b) S 0\n", // the process's is not asked
+		h.root + "/proc/1/stat":          "1 (a b) S 0\n", // the process's own file is not read
 		h.root + "/proc/2/stat":          "2 (a) R) S 0\n",
 		h.root + "/proc/3/stat":          "3 (c) R 0\n",
 		h.root + "/proc/4/stat":          "4 (c) R 0\n",
@@ -41,7 +41,7 @@ func TestRunnable(t *testing.T) {
 		t.Errorf("Runnable(/gone) = %v, %v; want that it could not be read", done, ok)
 	}
 	if _, ok := r.Runnable("/../a", new(Walk), nil); ok {
-		t.Error("Runnable takes a path that leads elsewhere")
+		t.Error("Runnable accepts a path that leads out of the hierarchy")
 	}
 
 	var tids []uint64
@@ -53,11 +53,11 @@ func TestRunnable(t *testing.T) {
 		t.Errorf("Threads(/gone): %v", err)
 	}
 	if _, err := h.Threads("/../a", nil, func(uint64) {}); !errors.Is(err, ErrPath) {
-		t.Errorf("Threads takes a path that leads elsewhere: %v", err)
+		t.Errorf("Threads accepts a path that leads out of the hierarchy: %v", err)
 	}
 }
 
-// A walk that is stopped again and again, wherever that is, counts each thread once.
+// A walk that is stopped repeatedly, at any place, counts each thread once.
 func TestRunnableGoesOnWhereItWasStopped(t *testing.T) {
 	h, base := copyOfV2(t)
 	dirs := []string{"/a", "/a/b", "/a/b/c", "/a/b-", "/a/d", "/a/d/empty", "/a/d/empty/e"}
@@ -71,7 +71,7 @@ func TestRunnableGoesOnWhereItWasStopped(t *testing.T) {
 				state = "R"
 				want++
 			}
-			list = fmt.Sprintf("%d\n", tid) + list // the kernel's order is any
+			list = fmt.Sprintf("%d\n", tid) + list // the kernel's order is arbitrary
 			put(t, fmt.Sprintf("%s/proc/%d/task/%d/stat", h.root, tid, tid), fmt.Sprintf("%d (x) %s 0\n", tid, state))
 		}
 		put(t, base+dir+"/cgroup.threads", list)
@@ -96,7 +96,7 @@ func TestRunnableGoesOnWhereItWasStopped(t *testing.T) {
 				t.Errorf("%s, %d steps a round: %d in %d rounds; want %d", name, limit, w.Count, rounds, expected)
 			}
 			if limit == 0 && rounds < 3 {
-				t.Errorf("%s: no time at all, and done in %d rounds", name, rounds)
+				t.Errorf("%s: done in %d rounds without any time", name, rounds)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func TestRunnableGoesOnWhereItWasStopped(t *testing.T) {
 	}
 	w := Walk{Dir: "/b", TID: 50, Count: 7}
 	if done, ok := r.Runnable("/a", &w, nil); done || ok || w != (Walk{}) {
-		t.Errorf("a cgroup that went in the middle: %v, %v, %+v; want that it could not be read", done, ok, w)
+		t.Errorf("a cgroup that was removed in the middle: %v, %v, %+v; want that it could not be read", done, ok, w)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"polder/lib/kernfile"
 )
 
-// Has says which of a cgroup's values could be read.
+// Has is the set of a cgroup's values that could be read.
 type Has uint16
 
 // The values of [Values].
@@ -27,7 +27,7 @@ const (
 	HasRefaults // RefaultPages
 )
 
-// Values is what a cgroup's files say at one instant, the cgroups below it included. Only what Has names means anything.
+// Values are the contents of a cgroup's files at one instant, including the cgroups below it. Only those in Has are valid.
 type Values struct {
 	Has Has
 
@@ -36,14 +36,14 @@ type Values struct {
 	// quota up.
 	Periods, ThrottledPeriods uint64
 
-	// QuotaMicroseconds is the CPU time that the cgroup may use in a period, negative where that is any.
+	// QuotaMicroseconds is the CPU time that the cgroup may use in a period, negative where it is unlimited.
 	QuotaMicroseconds  int64
 	PeriodMicroseconds uint64
-	// Idle is 1 where the kernel runs the cgroup only when nobody beside it wants to run (SCHED_IDLE).
+	// Idle is 1 where the kernel runs the cgroup only when no sibling has a task to run (SCHED_IDLE).
 	Idle uint64
 
 	MemoryBytes, RSSBytes, CacheBytes, InactiveFileBytes uint64
-	// RefaultPages counts the pages that were needed again shortly after they had been reclaimed.
+	// RefaultPages counts the pages that were refaulted shortly after they had been reclaimed.
 	RefaultPages uint64
 
 	// CPUSetCPUs is the CPU list in force.
@@ -58,7 +58,7 @@ type NodeBytes struct {
 	Bytes uint64
 }
 
-// WorkingSetBytes is the memory in use without the file pages that would be dropped first, never below 0.
+// WorkingSetBytes is the memory in use without the file pages that would be reclaimed first, never below 0.
 func (v *Values) WorkingSetBytes() uint64 {
 	if v.InactiveFileBytes >= v.MemoryBytes {
 		return 0
@@ -66,7 +66,7 @@ func (v *Values) WorkingSetBytes() uint64 {
 	return v.MemoryBytes - v.InactiveFileBytes
 }
 
-// errNumber says that a file is not one number.
+// errNumber means that a file is not one number.
 var errNumber = errors.New("not one number")
 
 // ParseUsage parses v1's cpuacct.usage, nanoseconds.
@@ -131,7 +131,7 @@ func (v *Values) ParseCPUMax(data []byte) error {
 	return nil
 }
 
-// QuotaMilliCPU is the quota in thousandths of a CPU, -1 where there is none. It is false where it is not known.
+// QuotaMilliCPU is the quota in thousandths of a CPU, -1 where there is none. known is false where it is not known.
 func (v *Values) QuotaMilliCPU() (milli int64, known bool) {
 	const both = HasQuota | HasPeriod
 	switch {
@@ -157,8 +157,8 @@ func (v *Values) ParseCPUSet(data []byte) error {
 	return nil
 }
 
-// isList reports whether text is empty or a list of numbers and ranges, "0-3,8": a file that was cut off or is another's
-// must not become a list that the contract does not know.
+// isList reports whether text is empty or a list of numbers and ranges, "0-3,8": a truncated or wrong file must not become
+// a list that the stream does not allow.
 func isList(text []byte) bool {
 	number, ranged := 0, false // the number's digits so far; whether it is a range's second
 	for _, c := range text {
@@ -223,7 +223,7 @@ func (v *Values) ParseMemoryStatV2(data []byte) error {
 	return v.refaults(data)
 }
 
-// refaults parses workingset_refault_anon and workingset_refault_file, which stand one after the other; before Linux 5.9 workingset_refault
+// refaults parses workingset_refault_anon and workingset_refault_file, which follow each other; before Linux 5.9 workingset_refault
 // has both.
 func (v *Values) refaults(data []byte) error {
 	const prefix = "workingset_refault"
@@ -300,7 +300,7 @@ func (v *Values) ParseNUMAStatV1(data []byte) error {
 }
 
 // ParseNUMAStatV2 parses v2's memory.numa_stat: "anon N0=1234 N1=0", in bytes. The memory of a node is its anonymous
-// and its file pages and the kernel's own, as far as the file tells of them.
+// and its file pages and the kernel's own, as far as the file has them.
 func (v *Values) ParseNUMAStatV2(data []byte) error {
 	v.NUMA = v.NUMA[:0]
 	for len(data) > 0 {
@@ -317,7 +317,7 @@ func (v *Values) ParseNUMAStatV2(data []byte) error {
 	return nil
 }
 
-// maxNode bounds the NUMA ids that are taken (the kernel's MAX_NUMNODES is at most 1024).
+// maxNode bounds the accepted NUMA ids (the kernel's MAX_NUMNODES is at most 1024).
 const maxNode = 1024
 
 func (v *Values) numaLine(line []byte, unit uint64) error {

@@ -10,8 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watcher notes which cgroups come and go in the directories that it watches. inotify tells of cgroups that programs
-// make and remove, which is how all of them come and go.
+// Watcher notes which cgroups are created and removed in the directories that it watches, by inotify.
 type Watcher struct {
 	base string
 	w    *fsnotify.Watcher
@@ -21,13 +20,13 @@ type Watcher struct {
 	changes Changes
 }
 
-// Changes is what happened since the last time.
+// Changes are the events since the last call of Take.
 type Changes struct {
 	// Removed are cgroups that were removed; a new one of the same name may be there.
 	Removed []string
 	// Parents are cgroups with new or removed children; one may be named more than once.
 	Parents []string
-	// Lost says that events were lost: all must be looked at again.
+	// Lost means that events were lost: everything must be listed again.
 	Lost bool
 	// Err is the last error of watching.
 	Err error
@@ -44,7 +43,7 @@ func (h *Hierarchy) Watch() (*Watcher, error) {
 	return watcher, nil
 }
 
-// Add watches a cgroup's directory. It is to be called before the directory is listed.
+// Add watches a cgroup's directory. It must be called before the directory is listed.
 func (w *Watcher) Add(cgroup string) error {
 	if err := CheckPath(cgroup); err != nil {
 		return err
@@ -55,10 +54,10 @@ func (w *Watcher) Add(cgroup string) error {
 	return nil
 }
 
-// Remove ends the watch of a directory; one that is gone is no error.
+// Remove ends the watch of a directory; a removed directory is no error.
 func (w *Watcher) Remove(cgroup string) { _ = w.w.Remove(filepath.Join(w.base, cgroup)) }
 
-// Take returns what happened since the last call.
+// Take returns the changes since the last call.
 func (w *Watcher) Take() Changes {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,7 +66,7 @@ func (w *Watcher) Take() Changes {
 	return c
 }
 
-// maxChanges bounds what is remembered between two calls of Take: past it, looking at everything is cheaper.
+// maxChanges bounds the changes between two calls of Take: beyond it, listing everything is cheaper.
 const maxChanges = 4096
 
 func (w *Watcher) run() {
@@ -94,9 +93,9 @@ func (w *Watcher) run() {
 }
 
 func (w *Watcher) note(event fsnotify.Event) {
-	came := event.Has(fsnotify.Create)
-	went := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
-	if !came && !went {
+	created := event.Has(fsnotify.Create)
+	removed := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
+	if !created && !removed {
 		return // a write to a file in the directory
 	}
 	cgroup, ok := strings.CutPrefix(event.Name, w.base)
@@ -110,13 +109,13 @@ func (w *Watcher) note(event fsnotify.Event) {
 		c.Lost = true
 		return
 	}
-	if went {
+	if removed {
 		c.Removed = append(c.Removed, cgroup)
 	}
 	c.Parents = append(c.Parents, filepath.Dir(cgroup))
 }
 
-// Close ends the watching.
+// Close ends the watches.
 func (w *Watcher) Close() error {
 	err := w.w.Close()
 	<-w.done

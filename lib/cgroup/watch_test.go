@@ -13,7 +13,7 @@ import (
 	"polder/tests/await"
 )
 
-// copyOfV2 makes a root with an empty v2 hierarchy.
+// copyOfV2 writes a root with an empty v2 hierarchy.
 func copyOfV2(t *testing.T) (*Hierarchy, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -76,6 +76,6 @@ func TestWatcherForgetsWhatIsTooMuch(t *testing.T) {
 	w.note(fsnotify.Event{Name: "/elsewhere/a", Op: fsnotify.Create})
 	w.note(fsnotify.Event{Name: "/cg/a", Op: fsnotify.Write})
 	if c := w.Take(); len(c.Parents) != 0 {
-		t.Errorf("changes %q of what does not matter", c.Parents)
+		t.Errorf("changes %q after events that do not matter", c.Parents)
 	}
 }

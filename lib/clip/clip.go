@@ -1,7 +1,7 @@
-// Package clip cuts text that others wrote to a length that a message can bear.
+// Package clip truncates text from elsewhere to a length that fits a message.
 package clip
 
-// Text is the text where it has at most so many bytes; else its beginning, cut between two characters, and an ellipsis.
+// Text is the text if it has at most so many bytes, otherwise its beginning, cut between two characters, and an ellipsis.
 func Text[T ~string | ~[]byte](text T, most int) string {
 	if len(text) <= most {
 		return string(text)
@@ -9,13 +9,13 @@ func Text[T ~string | ~[]byte](text T, most int) string {
 	return Bytes(text, most) + "…"
 }
 
-// Columns is the text where it has at most so many characters; else its beginning and an ellipsis, which together have so many.
+// Columns is the text if it has at most so many characters, otherwise its beginning and an ellipsis, which together have so many.
 func Columns(text string, most int) string {
 	if len(text) <= most { // no character has less than a byte
 		return text
 	}
 	left := max(most, 0)
-	end := 0 // of what there is room for beside the ellipsis
+	end := 0 // of the part that fits beside the ellipsis
 	for at := range text {
 		if left--; left == 0 {
 			end = at

@@ -1,4 +1,4 @@
-// Package config reads the tools' own configuration files: YAML, read strictly, with the line in every complaint, and
+// Package config reads the tools' own configuration files: YAML, read strictly, with the line in every error, and
 // read again when they change.
 package config
 
@@ -24,7 +24,7 @@ import (
 	"polder/lib/choice"
 )
 
-// maxBytes bounds a configuration file; one that is larger is a mistake.
+// maxBytes bounds a configuration file; a larger one is a mistake.
 const maxBytes = 4 << 20
 
 // Decode reads YAML (or JSON, which is YAML) into v. Unknown and double keys are errors; every error names path and
@@ -42,7 +42,7 @@ func Decode(path string, data []byte, v any) error {
 	return nil
 }
 
-// located turns the library's "yaml: line 3: …" into "PATH:3: …".
+// located converts the library's "yaml: line 3: …" to "PATH:3: …".
 func located(path string, err error) error {
 	if typed, ok := errors.AsType[*yaml.TypeError](err); ok {
 		lines := make([]error, len(typed.Errors))
@@ -54,7 +54,7 @@ func located(path string, err error) error {
 	return at(path, strings.TrimPrefix(err.Error(), "yaml: "))
 }
 
-// unknownField is how the library words an unknown key, with the name of a Go type.
+// unknownField is the library's error about an unknown key, with the name of a Go type.
 var unknownField = regexp.MustCompile(`^(.*)field (\S+) not found in type \S+$`)
 
 func at(path, text string) error {
@@ -67,8 +67,8 @@ func at(path, text string) error {
 	return fmt.Errorf("%s: %s", path, text)
 }
 
-// DecodeKeys reads YAML whose keys are those of into, each into the pointer there, and returns their lines. What the file does not have,
-// or has as null, is left as it is. The errors are as of [Decode].
+// DecodeKeys reads YAML whose keys are those of into, each into its pointer, and returns their lines. Values that the file does not have,
+// or has as null, do not change. The errors are like those of [Decode].
 func DecodeKeys(path string, data []byte, into map[string]any) (map[string]int, error) {
 	values, lines := map[string]yaml.Node{}, Lines(data)
 	if err := Decode(path, data, &values); err != nil {
@@ -100,7 +100,7 @@ func Read(path string, v any) error {
 	return Decode(path, data, v)
 }
 
-// Lines are those of the top-level keys, for complaints about their values.
+// Lines are those of the top-level keys, for errors about their values.
 func Lines(data []byte) map[string]int {
 	lines := map[string]int{}
 	var doc yaml.Node
@@ -117,11 +117,11 @@ func Lines(data []byte) map[string]int {
 // settle is how long a file must be quiet before it is read again: editors and ConfigMap updates come in bursts.
 const settle = 100 * time.Millisecond
 
-// longest is how long it is waited for that where the directory is never quiet.
+// longest bounds that wait where the directory is never quiet.
 const longest = 20 * settle
 
-// Watch calls changed, from a goroutine of its own, each time the file's content may have changed, until ctx ends. It
-// watches the file's directory, so that a rename over it and a ConfigMap's symlink swap are seen.
+// Watch calls changed, from its own goroutine, each time the file's content may have changed, until ctx ends. It
+// watches the file's directory, so that it notices a rename over the file and a ConfigMap's symlink swap.
 func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -140,7 +140,7 @@ func watch(ctx context.Context, w *fsnotify.Watcher, path string, before []byte,
 	defer w.Close()
 	quiet := time.NewTimer(settle)
 	quiet.Stop()
-	var since time.Time // of the first event that was not looked into
+	var since time.Time // of the first event that was not handled
 	wait := func() {
 		if since.IsZero() {
 			since = time.Now()

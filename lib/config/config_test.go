@@ -109,7 +109,7 @@ func TestQuantitiesPrintAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// Every way in which a file is replaced is seen, and a touch that changes nothing is not.
+// Every way of replacing a file is noticed, and a touch that changes nothing is not.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.yaml")
@@ -182,7 +182,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A directory in which others write all the time hides no change.
+// A change is noticed although other files of the directory change all the time.
 func TestWatchBusyDirectory(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.yaml")

@@ -54,7 +54,7 @@ func documentsOf(path string, data []byte) ([]document, error) {
 			break
 		} else if err != nil {
 			if first {
-				return nil, nil // it is for Decode to complain
+				return nil, nil // Decode reports the error
 			}
 			return nil, located(path, err)
 		}
@@ -85,7 +85,7 @@ func documentsOf(path string, data []byte) ([]document, error) {
 	return documents, nil
 }
 
-// items are the objects of a List, or the one that it is itself.
+// items are the objects of a List, or the object itself.
 func items(root *yaml.Node) []*yaml.Node {
 	if kind, list := entry(root, "kind"), entry(root, "items"); kind != nil && kind.Value == "List" && list != nil && list.Kind == yaml.SequenceNode {
 		return list.Content
@@ -106,7 +106,7 @@ func entry(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// line is that of the deepest key of a path that there is.
+// line is the line of the deepest existing key of a path.
 func line(n *yaml.Node, keys []string) int {
 	at := n.Line
 	for _, key := range keys {

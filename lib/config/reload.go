@@ -24,7 +24,7 @@ func ReadFile(path string, into map[string]any) (lines map[string]int, objects O
 	return lines, objects, err
 }
 
-// Reload reads a configuration again whenever its file changes, and hands it to take. One that is invalid is refused: the one before stays
+// Reload reads a configuration again whenever its file changes, and passes it to take. An invalid one is refused: the previous one stays
 // in force. Without a path there is nothing to watch.
 func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func() (T, error), take func(T)) error {
 	if path == "" {
@@ -41,10 +41,10 @@ func Reload[T any](ctx context.Context, path string, log *slog.Logger, read func
 	})
 }
 
-// Reported is what the log has of a configuration, for each to stand there once as long as it stays so.
+// Reported has the logged problems of a configuration, so that each is logged once as long as it lasts.
 type Reported struct{ problems, unsupported []string }
 
-// Problems logs those that are new. It reports whether there were some and there are none any more.
+// Problems logs the new ones. It reports whether there were some and there are none any more.
 func (r *Reported) Problems(log *slog.Logger, message string, problems []string) (cleared bool) {
 	for _, text := range problems {
 		if !slices.Contains(r.problems, text) {
@@ -56,7 +56,7 @@ func (r *Reported) Problems(log *slog.Logger, message string, problems []string)
 	return cleared
 }
 
-// Unsupported logs what a ConfigMap sets and nothing acts on.
+// Unsupported logs the settings of a ConfigMap that have no effect.
 func (r *Reported) Unsupported(log *slog.Logger, settings []string) {
 	if len(settings) > 0 && !slices.Equal(r.unsupported, settings) {
 		log.Info("settings of the ConfigMap that are not supported", "settings", strings.Join(settings, ", "))

@@ -79,7 +79,7 @@ func parse(list string) ([]span, error) {
 		}
 		s := span{number(first), number(last)}
 		if s.first < 0 || s.last < 0 {
-			return nil, fmt.Errorf("CPU list %q: %q is no CPU id from 0 to %d", clip.Text(list, 60), clip.Text(part, 60), MaxID)
+			return nil, fmt.Errorf("CPU list %q: %q is not a CPU id from 0 to %d", clip.Text(list, 60), clip.Text(part, 60), MaxID)
 		}
 		if s.first > s.last {
 			return nil, fmt.Errorf("CPU list %q: %q begins after its end", clip.Text(list, 60), clip.Text(part, 60))

@@ -11,10 +11,10 @@ import (
 	"polder/lib/evictconfig"
 )
 
-// sections are the parts of spec.config that are evict's, by kind.
+// sections are evict's parts of spec.config, by kind.
 var sections = map[string]string{Eviction.Name: "evictionPluginsConfig", AdminQoS.Name: "evictionConfig"}
 
-// resourcePrefix is that of the reclaimed pods' resources as the guide's release names them. Later releases have "resource."
+// resourcePrefix is the prefix of the reclaimed pods' resources in the guide's release. Later releases have "resource."
 // before it.
 const resourcePrefix = "katalyst.kubewharf.io/"
 
@@ -22,22 +22,22 @@ const resourcePrefix = "katalyst.kubewharf.io/"
 type Value struct {
 	// Setting is its name: that of evict's flag.
 	Setting string
-	// Path is where it stands, from spec.config on.
+	// Path is the field's, from spec.config on.
 	Path []string
 	// V is of the setting's type.
 	V any
 }
 
-// EvictionValues is what an object contains for evict.
+// EvictionValues are an object's values for evict.
 type EvictionValues struct {
 	Values []Value
-	// Unused are the paths of fields that are set and that evict has no setting for.
+	// Unused are the paths of fields that are set and for which evict has no setting.
 	Unused []string
 	// Errs are the fields that are invalid.
 	Errs []*FieldError
 }
 
-// Field is one that evict has settings for.
+// Field is a field for which evict has settings.
 type Field struct {
 	Path     string // from spec.config on
 	Settings []Setting
@@ -80,7 +80,7 @@ var fieldsOf = func() map[Kind]map[string]Field {
 	return byPath
 }()
 
-// EvictionOf reads what is evict's in an object's spec.config. An absent field, and one that is null, sets nothing.
+// EvictionOf reads evict's part of an object's spec.config. An absent field, and one that is null, sets nothing.
 func EvictionOf(kind Kind, config Object) *EvictionValues {
 	r := &reader{fields: fieldsOf[kind], out: &EvictionValues{}}
 	section := sections[kind.Name]
@@ -127,7 +127,7 @@ func (r *reader) object(o Object, at []string) {
 	}
 }
 
-// inside reports whether fields that are read stand below a path.
+// inside reports whether there are known fields below a path.
 func (r *reader) inside(path []string) bool {
 	prefix := strings.Join(path, ".") + "."
 	for p := range r.fields {
@@ -163,7 +163,7 @@ func (r *reader) value(v any, path []string, settings []Setting) {
 	}
 }
 
-// resources reads values by resource, each of which is a setting of its own.
+// resources reads values by resource, each of which is a separate setting.
 func (r *reader) resources(v any, path []string, settings []Setting) {
 	o, ok := v.(map[string]any)
 	if !ok {
@@ -189,7 +189,7 @@ func (r *reader) resources(v any, path []string, settings []Setting) {
 	}
 }
 
-// maxUnused bounds the fields that are named as not used.
+// maxUnused bounds the fields that are reported as unused.
 const maxUnused = 20
 
 func (r *reader) unused(path []string) {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// evictionOf is what the section with these fields contains for evict.
+// evictionOf reads the section with these fields.
 func evictionOf(t testing.TB, kind Kind, section string) *EvictionValues {
 	t.Helper()
 	var o Object
@@ -23,7 +23,7 @@ func evictionOf(t testing.TB, kind Kind, section string) *EvictionValues {
 	return EvictionOf(kind, o)
 }
 
-// Every field of the table: its value, a value that is none, and the setting it goes to.
+// Every field of the table: its value, an invalid value, and the setting that it sets.
 func TestEvictionFields(t *testing.T) {
 	type want map[string]any
 	const cpu, memory = "katalyst.kubewharf.io/reclaimed_millicpu", "katalyst.kubewharf.io/reclaimed_memory"
@@ -128,7 +128,7 @@ func TestEvictionFields(t *testing.T) {
 
 var tested = map[string]bool{}
 
-// What evict has no setting for is named, and what is set twice must be the same.
+// Fields for which evict has no setting are reported, and values that are set twice must be equal.
 func TestEvictionUnused(t *testing.T) {
 	for _, c := range []struct {
 		kind    Kind

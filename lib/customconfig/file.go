@@ -15,28 +15,27 @@ import (
 // Document is an object of a file, with its place.
 type Document struct {
 	Object Object
-	// At is where a field stands ("FILE:12"), or the object itself.
+	// At is the place of a field ("FILE:12"), or of the object itself.
 	At func(path ...string) string
 }
 
-// File has the objects of a file of configuration objects, the same ones that a cluster may have. It is not changed after it was
-// made.
+// File has the objects of a file of configuration objects, the same ones that a cluster may have. It is immutable.
 type File struct {
 	configs Configs
 	at      map[*Candidate]func(path ...string) string
 }
 
-// defaultNamespace is that of an object without one, as kubectl has it.
+// defaultNamespace is the namespace of an object without one, as in kubectl.
 const defaultNamespace = "default"
 
-// specFields are those that an object may have in its spec: any other is a typing error.
+// specFields are the allowed fields of an object's spec: any other is a typing error.
 var specFields = map[string][]string{
 	registry:      {"targetType", "disableRevisionHistory", "nodeLabelSelectorKey", "nodeLabelSelectorAllowedKeyList"},
 	Eviction.Name: {"nodeLabelSelector", "priority", "ephemeralSelector", "revisionHistoryLimit", "paused", "updateStrategy", "config"},
 	AdminQoS.Name: {"nodeLabelSelector", "priority", "ephemeralSelector", "revisionHistoryLimit", "paused", "updateStrategy", "config"},
 }
 
-// FileOf takes the objects together. One that is invalid, or would not count in a cluster, is an error with its place: a
+// FileOf reads the objects of a file. One that is invalid, or would not count in a cluster, is an error with its place: a
 // file is refused whole.
 func FileOf(documents []Document) (*File, error) {
 	f := &File{configs: Configs{Candidates: map[Kind][]*Candidate{}}, at: map[*Candidate]func(...string) string{}}
@@ -119,7 +118,7 @@ func (f *File) target(t *Target, d Document) error {
 	return nil
 }
 
-// check holds the objects of a kind against each other.
+// check checks the objects of a kind against each other.
 func (f *File) check(kind Kind) error {
 	list := f.configs.Candidates[kind]
 	targets := f.configs.targets(kind)
@@ -172,7 +171,7 @@ func (f *File) chosen(c *Chosen, kind Kind) *Chosen {
 	return c
 }
 
-// Local is what a file's objects contain for one node; the zero value is ready. It resolves again only where something changed.
+// Local resolves a file's objects for one node; the zero value is ready. It resolves again only if something has changed.
 type Local struct {
 	// Version changes whenever the result may have.
 	Version uint64
@@ -184,7 +183,7 @@ type Local struct {
 	errs   []error
 }
 
-// InForce is what is in force of each kind, by its key. The map is not to be changed; it is another one after a change.
+// InForce is what is in force of each kind, by its key. The map must not be changed; after a change it is a new one.
 func (l *Local) InForce(f *File, node string, labels map[string]string, now time.Time) (map[string]*Chosen, []error) {
 	if f == nil {
 		if l.file != nil {
@@ -204,13 +203,13 @@ func (l *Local) InForce(f *File, node string, labels map[string]string, now time
 	return l.chosen, l.errs
 }
 
-// Over is a tick's configuration with a file's objects in the place of the cluster's of the same kinds.
+// Over is a tick's configuration with a file's objects in place of the cluster's of the same kinds.
 func Over(raw json.RawMessage, chosen map[string]*Chosen) json.RawMessage {
 	if len(chosen) == 0 {
 		return raw
 	}
 	top, katalyst := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	if json.Unmarshal(raw, &top) != nil || top == nil { // what is none is not passed on
+	if json.Unmarshal(raw, &top) != nil || top == nil { // an invalid one is not passed on
 		top = map[string]json.RawMessage{}
 	}
 	if json.Unmarshal(top["katalyst"], &katalyst) != nil || katalyst == nil {

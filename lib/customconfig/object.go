@@ -1,5 +1,5 @@
-// Package customconfig resolves which of Katalyst's configuration objects are in force on a node, what is wrong with the
-// others, and what they contain for evict. It is pure, and the same for objects that a cluster has and for those in a file.
+// Package customconfig resolves which of Katalyst's configuration objects are in force on a node, checks them, and reads their
+// values for evict. It is pure, and the same for a cluster's objects and for those in a file.
 package customconfig
 
 import (
@@ -16,7 +16,7 @@ import (
 	"polder/lib/fields"
 )
 
-// Object is an API object as it is in JSON.
+// Object is an API object as decoded from JSON.
 type Object = fields.Object
 
 // Kind is a kind of configuration objects.
@@ -35,7 +35,7 @@ var (
 const (
 	group   = "config.katalyst.kubewharf.io"
 	version = "v1alpha1"
-	// registry is the kind that makes others count.
+	// registry is the kind whose objects make others count.
 	registry = "KatalystCustomConfig"
 )
 
@@ -65,7 +65,7 @@ func TargetOf(o Object) *Target {
 			t.Keys[priority] = append(t.Keys[priority], fields.Texts(allowed, "keyList")...)
 		}
 	}
-	if key := fields.Text(o, "spec", "nodeLabelSelectorKey"); key != "" { // the first version's, which knew no priorities
+	if key := fields.Text(o, "spec", "nodeLabelSelectorKey"); key != "" { // of the first version, which had no priorities
 		t.Keys[0] = append(t.Keys[0], key)
 	}
 	return t
@@ -77,17 +77,17 @@ type Candidate struct {
 	Selector        labels.Selector // nil where it has none
 	Priority        int64
 	NodeNames       []string
-	// Expires is when an object for named nodes ends to count.
+	// Expires is when an object for named nodes ceases to count.
 	Expires time.Time
-	// Config is spec.config as it stands, {} where there is none.
+	// Config is spec.config undecoded, {} where there is none.
 	Config json.RawMessage
-	// Held is why it is not to be taken up now, empty where it may be.
+	// Held is why it must not come into force now, empty where it may.
 	Held string
 	// Err means that the object is invalid by itself.
 	Err error
 }
 
-// FieldError is what is wrong with one field of an object.
+// FieldError is an error in one field of an object.
 type FieldError struct {
 	// Path are the keys from the object's top.
 	Path []string

@@ -10,7 +10,7 @@ import (
 	"polder/lib/fields"
 )
 
-// conflict returns why two objects cannot stand beside each other.
+// conflict returns why two objects exclude each other.
 func conflict(x, y *Candidate) string {
 	switch {
 	case y.Err != nil:
@@ -57,7 +57,7 @@ func satisfiable(key string, list []labels.Requirement) bool {
 	}
 	for _, r := range list {
 		if op := r.Operator(); op == selection.In || op == selection.Equals || op == selection.DoubleEquals {
-			for value := range r.Values() { // then only these values come into question
+			for value := range r.Values() { // then only these values are possible
 				if meets(labels.Set{key: value}) {
 					return true
 				}

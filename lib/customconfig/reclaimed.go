@@ -12,7 +12,7 @@ import (
 // sectionReclaimed is advise's part of an AdminQoSConfiguration.
 const sectionReclaimed = "reclaimedResourceConfig"
 
-// Fields of it that have amounts of CPU and memory, and FieldEnable, which has none.
+// Its fields: those with amounts of CPU and memory, and FieldEnable, which has none.
 const (
 	FieldEnable     = "enableReclaim"
 	FieldReserve    = "reservedResourceForAllocate"
@@ -22,21 +22,21 @@ const (
 	FieldNegligible = "minIgnoredReclaimedResourceForReport"
 )
 
-// Amounts are CPU and memory as an object gives them; nil where it does not.
+// Amounts are an object's CPU and memory; nil where it has none.
 type Amounts struct{ MilliCPU, Bytes *int64 }
 
-// Reclaimed is what an object contains for advise.
+// Reclaimed are an object's values for advise.
 type Reclaimed struct {
 	// Off means that nothing is reclaimed.
 	Off     bool
 	Amounts map[string]Amounts // by field
-	// Unused are the paths of fields that are set and that advise has nothing for.
+	// Unused are the paths of fields that are set and that advise does not support.
 	Unused []string
 	// Errs are the fields that are invalid.
 	Errs []*FieldError
 }
 
-// ReclaimedOf reads what is advise's in an object's spec.config. An absent field, and one that is null, sets nothing.
+// ReclaimedOf reads advise's part of an object's spec.config. An absent field, and one that is null, sets nothing.
 func ReclaimedOf(config Object) *Reclaimed {
 	r := &Reclaimed{Amounts: map[string]Amounts{}}
 	section, ok := config[sectionReclaimed].(map[string]any)

@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// maxProblems bounds the complaints about one kind.
+// maxProblems bounds the errors about one kind.
 const maxProblems = 8
 
 // Chosen is the configuration of one kind that is in force.
@@ -22,11 +22,11 @@ type Chosen struct {
 	Namespace string          `json:"namespace"`
 	Name      string          `json:"name"`
 	Config    json.RawMessage `json:"config"`
-	// At is its place where it is of a file ("FILE:12").
+	// At is its place if it is from a file ("FILE:12").
 	At string `json:"at,omitempty"`
 }
 
-// Object is its configuration. The error means that it has none that is an object.
+// Object is its configuration. The error means that it is not an object.
 func (c *Chosen) Object() (Object, error) {
 	config := Object{}
 	if len(c.Config) > 0 && string(c.Config) != "null" && tick.Unmarshal(c.Config, &config) != nil {
@@ -35,7 +35,7 @@ func (c *Chosen) Object() (Object, error) {
 	return config, nil
 }
 
-// Read takes the objects in force from a tick's configuration, by their kinds' keys. The error means that some are not what collect writes.
+// Read reads the objects in force from a tick's configuration, by their kinds' keys. The error means that some are not what collect writes.
 func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -63,7 +63,7 @@ func Read(raw tick.Raw) (chosen map[string]*Chosen, err error) {
 	return chosen, err
 }
 
-// Configs are the objects that there are.
+// Configs are the observed objects.
 type Configs struct {
 	Targets []*Target
 	// Candidates are the objects by kind; a kind that is missing was not read yet.
@@ -72,7 +72,7 @@ type Configs struct {
 	Absent []Kind
 }
 
-// Problem is what is wrong with objects of one kind.
+// Problem is an error in objects of one kind.
 type Problem struct {
 	// Objects are those that it is about.
 	Objects []*Candidate
@@ -107,12 +107,12 @@ func (c *Configs) live(kind Kind, now time.Time) (live []*Candidate, next time.T
 	return live, next
 }
 
-// errUnread is that a kind's objects were not read yet.
+// errUnread means that a kind's objects were not read yet.
 var errUnread = errors.New("not read yet")
 
 // resolve returns what is in force of a kind on a node: an object that names the node, else that with the highest priority
 // of those that select its labels, else the one for all nodes. Kinds without a target do not count. next is when to look again though
-// nothing changes, zero where there is no such time. The error is why it cannot be told: the objects are not read yet, contradict each
+// nothing changes, zero where there is no such time. The error is why that is unknown: the objects are not read yet, contradict each
 // other, or one is invalid.
 func (c *Configs) resolve(kind Kind, node string, nodeLabels map[string]string, now time.Time) (chosen *Chosen, next time.Time, err error) {
 	targets := c.targets(kind)
@@ -143,8 +143,8 @@ func (c *Configs) resolve(kind Kind, node string, nodeLabels map[string]string, 
 	return &Chosen{Namespace: best.Namespace, Name: best.Name, Config: best.Config}, next, nil
 }
 
-// InForce is what is in force on a node, by the kinds' keys, when to look again, and what is wrong. Where it cannot be told
-// what is in force of a kind, that of last stays, the result before, as in Katalyst.
+// InForce is what is in force on a node, by the kinds' keys, when to resolve again, and the errors. Where it is unknown what is in
+// force of a kind, last, the previous result, stays for it, as in Katalyst.
 func (c *Configs) InForce(node string, nodeLabels map[string]string, last map[string]*Chosen, now time.Time) (
 	map[string]*Chosen, time.Time, []error,
 ) {
@@ -215,7 +215,7 @@ func validate(live []*Candidate, target *Target) (problems []Problem) {
 	return problems
 }
 
-// allows checks the keys of a selector against those that the target lets have its priority.
+// allows checks the keys of a selector against those that the target allows for its priority.
 func (t *Target) allows(x *Candidate) error {
 	if x.Selector == nil {
 		return nil

@@ -10,25 +10,25 @@ import (
 	"polder/lib/clip"
 )
 
-// VerdictsKey is their name in sample.config, beside the kinds'.
+// VerdictsKey is the verdicts' key in sample.config, besides the kinds'.
 const VerdictsKey = "customConfigs"
 
-// Verdict is what is to be reported of a KatalystCustomConfig, as it is in sample.config.
+// Verdict is the report about a KatalystCustomConfig, as it is in sample.config.
 type Verdict struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// ObservedGeneration is the generation of the KatalystCustomConfig that was looked at.
+	// ObservedGeneration is the generation of the KatalystCustomConfig that was checked.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Valid reports whether the objects of its kind are in order; it is missing where the kind is not read here.
+	// Valid reports whether the objects of its kind are valid; it is missing where the kind is not read here.
 	Valid *bool `json:"valid,omitempty"`
-	// Reason is one word for why, Message a sentence for people.
+	// Reason is the reason in one word, Message a sentence for people.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 	// InvalidTargetConfigList are the objects that are invalid, as namespace/name.
 	InvalidTargetConfigList []string `json:"invalidTargetConfigList,omitempty"`
 }
 
-// Reasons of verdicts: Katalyst's, and two of our own for what it has no word for.
+// Reasons of verdicts: Katalyst's, and two of our own for cases without one of Katalyst's.
 const (
 	ReasonNormal   = "Normal"
 	ReasonOverlap  = "TargetTypeOverlap"
@@ -37,7 +37,7 @@ const (
 	ReasonNotRead  = "TargetTypeNotRead"
 )
 
-// A verdict is in every tick of every node: its bounds.
+// Bounds of a verdict, which is in every tick of every node.
 const (
 	maxVerdicts = 50
 	maxMessage  = 1000

@@ -63,7 +63,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A verdict is small, whatever the objects are.
+// A verdict is small for any objects.
 func TestVerdictBounds(t *testing.T) {
 	in := Configs{Targets: []*Target{TargetOf(decoded(t, kcc))}, Candidates: map[Kind][]*Candidate{}}
 	for i := range 300 {

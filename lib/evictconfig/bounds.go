@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxRing bounds a ring: a larger one is a mistake, and each sample holds a number for every shared pod.
+	// maxRing bounds a sample window: a larger one is a mistake, and each sample has a number for every shared pod.
 	maxRing = 10_000
 	// MaxTimes bounds a count, MaxRatio a multiple.
 	MaxTimes = 1_000_000
@@ -19,13 +19,13 @@ const (
 	day = 24 * 60 * 60
 )
 
-// bounds define which values of a setting are good; want describes them in words. Without check each value is.
+// bounds define the valid values of a setting; want describes them in words. Without check every value is valid.
 type bounds[T any] struct {
 	want  string
 	check func(T) error
 }
 
-// within are the bounds of values for which good holds; want completes the error "VALUE: want …".
+// within are the bounds of values for which good is true; want completes the error "VALUE: want …".
 func within[T any](want string, good func(T) bool) bounds[T] {
 	return bounds[T]{want, func(v T) error {
 		if !good(v) {
@@ -67,7 +67,7 @@ func someOf(allowed []string) bounds[[]string] {
 	return bounds[[]string]{"", func(list []string) error { return checkList(list, allowed, nil) }}
 }
 
-// checkList checks a list of names; passed are names that are good and mean nothing.
+// checkList checks a list of names; passed are names that are valid without effect.
 func checkList(list, allowed, passed []string) error {
 	want := "want some of " + strings.Join(allowed, ", ")
 	for i, name := range list {

@@ -9,7 +9,7 @@ import (
 	"polder/lib/fields"
 )
 
-// Kinds of Katalyst's configuration objects: the guide's, and today's.
+// Kinds of Katalyst's configuration objects: the guide's, and the present one.
 const (
 	EvictionConfiguration = "EvictionConfiguration"
 	AdminQoSConfiguration = "AdminQoSConfiguration"
@@ -19,9 +19,9 @@ const (
 type Field struct {
 	// Kind is the object's, Path the field's within evict's section of spec.config.
 	Kind, Path string
-	// Resource is the resource whose value it is where the field is a map by resource; empty elsewhere.
+	// Resource is the resource of the value if the field is a map by resource; otherwise it is empty.
 	Resource string
-	// Want describes the values that are good, and Read reads one, as it is in JSON, as the setting's type.
+	// Want describes the valid values, and Read converts one from JSON to the setting's type.
 	Want string
 	Read func(any) (any, error)
 	// Names gives the members of a list the setting's names; those that it lacks are left out. It is nil where the field is no list.
@@ -38,7 +38,7 @@ func of(resource string, f Field) Field {
 	return f
 }
 
-// asText is a time span as text, or in nanoseconds as Go writes it.
+// asText is a time span as text, or in nanoseconds as Go encodes it.
 func asText(f Field) Field {
 	f.Want = "a time span of 0 to 24h, such as 300s"
 	f.Read = func(v any) (any, error) {
@@ -64,7 +64,7 @@ const (
 	RankNUMAMemory  = "mem.total.numa.container" // the larger use on the NUMA node first
 )
 
-// notRanked are measures that Katalyst knows, and evict does not.
+// notRanked are measures that Katalyst has, and evict has not.
 var notRanked = []string{"native.qos.pod", "owner.pod"}
 
 // ranked is a list of measures by which pods are ranked.
@@ -98,7 +98,7 @@ var plugins = map[string]string{
 	"rss-overuse-eviction-plugin":                      "rss-overuse-eviction-plugin",
 }
 
-// known is a list of names of which evict knows some, by names of its own.
+// known is a list of names of which evict has some, under its own names.
 func known(f Field, names map[string]string) Field {
 	f.Names, f.Want = names, "names of Katalyst's plugins, or `*`"
 	f.Read = func(v any) (any, error) {

@@ -11,20 +11,20 @@ import (
 
 // Row is one setting of a [Settings] value.
 type Row struct {
-	// Name is that of its flag, and its key in the configuration file; Usage is its text in --help.
+	// Name is the name of its flag, and its key in the configuration file; Usage is its text in --help.
 	Name, Usage string
 	// Into points to the value: a *float64, *int, *bool, *time.Duration, *Bytes or *[]string.
 	Into any
-	// Instead names a setting that means the same in another way. This one, where it is set, takes precedence.
+	// Instead names another setting with the same purpose. This one, where it is set, takes precedence.
 	Instead string
 	// Fields are those of Katalyst's configuration objects that set it.
 	Fields []Field
 	value
 }
 
-// value is a setting's value, whatever its type.
+// value is a setting's value, of any type.
 type value interface {
-	// Show writes the value.
+	// Show formats the value.
 	Show() string
 	// Set sets it to a value of its own type, or reports false.
 	Set(v any) bool
@@ -34,7 +34,7 @@ type value interface {
 	reset()
 }
 
-// Copy takes the value of the same setting of other Settings.
+// Copy copies the value of the same setting of other Settings.
 func (r Row) Copy(from Row) { r.copyFrom(from.value) }
 
 func (r Row) insteadOf(name string) Row {
@@ -98,7 +98,7 @@ func span(name string, into *time.Duration, normal time.Duration, b bounds[time.
 	return row(name, into, normal, b, usage, fields, fmt.Sprintf("seconds, 0 to %d", day), readSeconds(0))
 }
 
-// grace is a grace period. -1 is the pod's own in a field, and so is 0: no pod goes without one.
+// grace is a grace period. -1 is the pod's own in a field, and so is 0: every pod gets one.
 func grace(name string, into *time.Duration, normal time.Duration, usage string, fields ...Field) Row {
 	return row(name, into, normal, aDay, usage, fields, fmt.Sprintf("seconds, -1 to %d; -1 and 0 are the pod's own", day), readSeconds(-1))
 }

@@ -123,17 +123,17 @@ func (s *Settings) memoryPSIRows() []Row {
 	}
 }
 
-// memoryVictimRows define who is evicted because of memory, and when.
+// memoryVictimRows define the victims of evictions because of memory, and the times.
 func (s *Settings) memoryVictimRows() []Row {
 	system := []string{RankQoS, RankPriority, RankMemoryUsage, RankRSS}
 	numa := append(slices.Clone(system), RankNUMAMemory)
 	return []Row{
 		texts("memory-system-ranking", &s.MemorySystemRanking, []string{RankQoS, RankPriority, RankMemoryUsage}, someOf(system),
-			"who is evicted first (comma-separated; default %s)",
+			"order of the victims (comma-separated; default %s)",
 			ranked(eviction(guideMemory+"systemEvictionRankingMetrics"), system),
 			ranked(adminQoS(todayMemory+"systemEvictionRankingMetrics"), system)),
 		texts("memory-numa-ranking", &s.MemoryNUMARanking, []string{RankQoS, RankPriority, RankNUMAMemory}, someOf(numa),
-			"who is evicted first where a NUMA node is short (default %s)",
+			"order of the victims where a NUMA node is short (default %s)",
 			ranked(eviction(guideMemory+"numaEvictionRankingMetrics"), numa), ranked(adminQoS(todayMemory+"numaEvictionRankingMetrics"), numa)),
 		span("memory-tolerance", &s.MemoryTolerance, 0, aDay, "how long free memory must have been too low before a pod is evicted"),
 		span("memory-cooldown", &s.MemoryCooldown, 0, aDay, "time between two evictions because of memory"),

@@ -56,7 +56,7 @@ func TestSettingsCheck(t *testing.T) {
 	}
 }
 
-// Each field of Settings has one row with a name of its own, and a row goes by its own field.
+// Each field of Settings has one row with its own name, and a row uses its own field.
 func TestRows(t *testing.T) {
 	s := Defaults()
 	pointers, names := map[any]bool{}, map[string]bool{}

@@ -65,7 +65,7 @@ type Answer struct {
 	Nodes               []Node
 }
 
-// Node is a NUMA node; CPUs is empty for a node of memory alone, and MemoryBytes 0 where nothing tells the memory.
+// Node is a NUMA node; CPUs is empty for a node of memory alone, and MemoryBytes 0 where the memory is unknown.
 type Node struct {
 	ID          int
 	CPUs        string

@@ -2,7 +2,7 @@ package kernfile
 
 import "path/filepath"
 
-// BootID tells one run of the kernel from another; it is empty where it cannot be read. root is the machine's.
+// BootID identifies the boot; it is empty where it cannot be read. root is the machine's.
 func BootID(root string) string {
 	data, err := Read(filepath.Join("/", root, "proc/sys/kernel/random/boot_id"), nil)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"polder/lib/clip"
 )
 
-// MaxBytes bounds what Read takes: the largest file read here, the tasks of a huge cgroup, stays far below.
+// MaxBytes bounds the files of Read: the largest one, the tasks of a huge cgroup, is far smaller.
 const MaxBytes = 64 << 20
 
-// Read reads a whole file into buf, which it makes larger where needed, and returns what it read. The size that stat
-// tells of such files is meaningless, so it is not asked for.
+// Read reads a whole file into buf, which it enlarges if needed, and returns the content. It does not use stat, whose size of
+// such files is meaningless.
 func Read(path string, buf []byte) ([]byte, error) { return readPath(path, buf, false) }
 
-// ReadPiece is Read for files that the kernel writes in one piece: a system call less where buf has room for it; see [File.Read].
+// ReadPiece is Read for files that the kernel returns in one piece: it saves a system call if buf has room for it; see [File.Read].
 func ReadPiece(path string, buf []byte) ([]byte, error) { return readPath(path, buf, true) }
 
 func readPath(path string, buf []byte, onePiece bool) ([]byte, error) {
@@ -49,23 +49,23 @@ func open(path string) (int, error) {
 // ReadFD reads an open file from its beginning, whatever was read of it before; see [Read].
 func ReadFD(fd int, buf []byte) ([]byte, error) { return read(fd, buf, false) }
 
-// ReadPieceFD is ReadFD for files that the kernel writes in one piece; see [File.Read].
+// ReadPieceFD is ReadFD for files that the kernel returns in one piece; see [File.Read].
 func ReadPieceFD(fd int, buf []byte) ([]byte, error) { return read(fd, buf, true) }
 
-// File is a kernel file that is held open: each reading costs one system call instead of three.
+// File is an open kernel file: each reading costs one system call instead of three.
 type File struct {
 	fd   int
 	path string
 }
 
-// NewFile holds an open file; path is for messages.
+// NewFile is the File of an open descriptor; path is for messages.
 func NewFile(fd int, path string) *File { return &File{fd, path} }
 
 // Path is the file's path.
 func (f *File) Path() string { return f.path }
 
-// Read reads the whole file into buf, which it makes larger where needed, and returns what it read. It is for files that the kernel
-// writes in one piece, as it does values: where there is room left behind a piece, there is no other one.
+// Read reads the whole file into buf, which it enlarges if needed, and returns the content. It is for files that the kernel
+// returns in one piece, like values: if a piece does not fill the buffer, it was the last one.
 func (f *File) Read(buf []byte) ([]byte, error) {
 	data, err := read(f.fd, buf, true)
 	if err != nil {
@@ -103,7 +103,7 @@ func read(fd int, buf []byte, onePiece bool) ([]byte, error) {
 	}
 }
 
-// Line cuts the first line off data, without its newline. At the end of data, rest is nil.
+// Line splits data after its first line, which is returned without its newline. At the end of data, rest is nil.
 func Line(data []byte) (line, rest []byte) {
 	before, after, ok := bytes.Cut(data, []byte{'\n'})
 	if !ok {
@@ -112,7 +112,7 @@ func Line(data []byte) (line, rest []byte) {
 	return before, after
 }
 
-// Field cuts the first field off a line: blanks and tabs stand between fields. It is empty where none is left.
+// Field splits a line after its first field; blanks and tabs separate fields. The field is empty where none is left.
 func Field(line []byte) (field, rest []byte) {
 	i := 0
 	for i < len(line) && isBlank(line[i]) {
@@ -127,7 +127,7 @@ func Field(line []byte) (field, rest []byte) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
 
-// Uint reads a decimal number. It refuses signs, other characters, and what does not fit.
+// Uint parses a decimal number. It refuses signs, other characters, and numbers that do not fit.
 func Uint(b []byte) (uint64, bool) {
 	if len(b) == 0 || len(b) > 20 {
 		return 0, false
@@ -143,7 +143,7 @@ func Uint(b []byte) (uint64, bool) {
 	return n, true
 }
 
-// UintLine reads a file that is one number.
+// UintLine parses a file that is one number.
 func UintLine(data []byte) (uint64, bool) {
 	field, rest := Field(Text(data))
 	if more, _ := Field(rest); len(more) > 0 {
@@ -154,8 +154,8 @@ func UintLine(data []byte) (uint64, bool) {
 
 const space = " \t\r\n"
 
-// Text is a one-line file's content without the white space around it and the NUL bytes behind it: some kernels (5.x on
-// arm64) end the lists and masks of /sys in "\n\x00". Whatever reads such a file takes its content from here.
+// Text is a one-line file's content without the white space around it and the NUL bytes after it: some kernels (5.x on
+// arm64) end the lists and masks of /sys with "\n\x00". All readers of such files use it.
 func Text(data []byte) []byte {
 	return bytes.TrimRight(bytes.TrimLeft(data, space), space+"\x00")
 }
@@ -166,5 +166,5 @@ func ReadText(path string) (string, error) {
 	return string(Text(data)), err
 }
 
-// Clip is a line for a message.
+// Clip truncates a line for a message.
 func Clip(line []byte) string { return clip.Text(line, 60) }

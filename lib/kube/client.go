@@ -1,5 +1,5 @@
-// Package kube is the cluster: the one importer of client-go. Objects are plain maps, as they are in JSON; what they mean
-// is for the tools to know.
+// Package kube is the client of the cluster, and the only importer of client-go. Objects are plain maps, as decoded from JSON; the
+// tools interpret them.
 //
 // It uses the dynamic client alone: the typed one makes each binary 16 MB larger.
 package kube
@@ -20,13 +20,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Object is an API object as it is in JSON.
+// Object is an API object as decoded from JSON.
 type Object = map[string]any
 
-// Resource is a kind of API objects, by the name in its path: the group is empty for the core's.
+// Resource is a kind of API objects, by the name in its path: the group is empty for the core group.
 type Resource struct{ Group, Version, Name string }
 
-// The resources that more than one tool needs.
+// The resources that Polder uses.
 var (
 	Pods                           = Resource{"", "v1", "pods"}
 	Nodes                          = Resource{"", "v1", "nodes"}
@@ -54,7 +54,7 @@ func (r Resource) gvr() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
 }
 
-// Options name the cluster, and who asks.
+// Options name the cluster and the client.
 type Options struct {
 	// Kubeconfig is a file's path; empty means the service account of the pod that this process runs in.
 	Kubeconfig string
@@ -66,14 +66,14 @@ type Options struct {
 	QPS float32
 }
 
-// Client asks one API server. It may be used by several goroutines.
+// Client is a client of one API server. It is safe for concurrent use.
 type Client struct {
 	dynamic dynamic.Interface
 	watches dynamic.Interface // without a timeout of the whole request
 	server  string
 }
 
-// Open reads the configuration. It asks the server nothing: a server that is away is no error here.
+// Open reads the configuration. It sends no request, so that a server that does not answer is no error here.
 func Open(o Options) (*Client, error) {
 	config, err := restConfig(o.Kubeconfig)
 	if err != nil {
@@ -132,13 +132,13 @@ func (c *Client) Get(ctx context.Context, r Resource, namespace, name string) (O
 	return object(c.at(r, namespace).Get(ctx, name, metav1.GetOptions{}))
 }
 
-// Create makes an object, or with a subresource ("eviction") posts it there, for the object that its metadata names.
+// Create creates an object, or with a subresource ("eviction") posts it there, for the object that its metadata names.
 func (c *Client) Create(ctx context.Context, r Resource, namespace string, o Object, subresources ...string) (Object, error) {
 	return object(c.at(r, namespace).Create(ctx, &unstructured.Unstructured{Object: o}, metav1.CreateOptions{}, subresources...))
 }
 
-// Apply is a server-side apply of an object, or of its subresource ("status"), by a field manager. With force it takes fields
-// over that other managers hold; without, a conflict is an error for which [IsConflict] holds.
+// Apply is a server-side apply of an object, or of its subresource ("status"), by a field manager. With force it replaces fields
+// of other managers; without, a conflict is an error for which [IsConflict] is true.
 func (c *Client) Apply(ctx context.Context, r Resource, namespace, name string, o Object, manager string, force bool,
 	subresources ...string,
 ) (Object, error) {
@@ -157,7 +157,7 @@ func (c *Client) ApplyStatus(ctx context.Context, r Resource, namespace, name st
 const (
 	JSONPatch  = string(types.JSONPatchType)
 	MergePatch = string(types.MergePatchType)
-	// StrategicMergePatch is for built-in kinds alone.
+	// StrategicMergePatch is only for built-in kinds.
 	StrategicMergePatch = string(types.StrategicMergePatchType)
 )
 
@@ -169,7 +169,7 @@ func (c *Client) Patch(ctx context.Context, r Resource, namespace, name, kind st
 	return object(c.at(r, namespace).Patch(ctx, name, types.PatchType(kind), patch, options, subresources...))
 }
 
-// Delete deletes an object if it still has the UID; an empty one means any. A grace period under zero is the object's own.
+// Delete deletes an object if it still has the UID; an empty one means any. A negative grace period is the object's own.
 func (c *Client) Delete(ctx context.Context, r Resource, namespace, name, uid string, graceSeconds int64) error {
 	var options metav1.DeleteOptions
 	if uid != "" {

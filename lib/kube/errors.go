@@ -11,22 +11,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// IsNotFound reports whether there is no such object, or no such kind of objects.
+// IsNotFound reports whether the object, or its kind, does not exist.
 func IsNotFound(err error) bool { return apierrors.IsNotFound(err) }
 
-// IsConflict reports whether somebody else changed or holds what was to be written, or the object is another one by now.
+// IsConflict reports whether another client has changed the object or manages its fields, or the object was replaced meanwhile.
 func IsConflict(err error) bool { return apierrors.IsConflict(err) }
 
-// IsAlreadyExists reports whether the object to be made is there.
+// IsAlreadyExists reports whether the object to create exists.
 func IsAlreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) }
 
-// IsForbidden reports whether the asker may not do that, or the server does not know it.
+// IsForbidden reports whether the client has no permission, or the server does not know the client.
 func IsForbidden(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// IsInvalid reports whether the server understood and refuses the object, so that sending it again is no use.
+// IsInvalid reports whether the server refuses the object as invalid, so that sending it again is useless.
 func IsInvalid(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
-// manyBudgets is what an API server answers, as an internal error, of a pod that several disruption budgets select.
+// manyBudgets is the text of an API server's internal error about a pod that several disruption budgets select.
 const manyBudgets = "more than one PodDisruptionBudget"
 
 // IsDisruptionBudget reports whether an eviction was refused because of a pod disruption budget, or of several.
@@ -37,10 +37,10 @@ func IsDisruptionBudget(err error) bool {
 	return IsServerError(err) && strings.Contains(err.Error(), manyBudgets)
 }
 
-// IsTooManyRequests reports whether the server asks for less, a disruption budget included.
+// IsTooManyRequests reports whether the server demands fewer requests, or a disruption budget refuses.
 func IsTooManyRequests(err error) bool { return apierrors.IsTooManyRequests(err) }
 
-// IsUnreachable reports whether no answer of the API server itself came.
+// IsUnreachable reports whether there was no answer of the API server itself.
 func IsUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -51,13 +51,13 @@ func IsUnreachable(err error) bool {
 	return errors.As(err, &network) || errors.As(err, &address)
 }
 
-// IsServerError reports whether the server failed, whatever was asked of it: a later attempt may do better.
+// IsServerError reports whether the server failed, so that a later attempt may succeed.
 func IsServerError(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code >= 500
 }
 
-// RetryAfter is how long the server asks to wait, 0 where it does not tell.
+// RetryAfter is how long the server demands to wait, 0 where it does not.
 func RetryAfter(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds < 0 {
@@ -74,7 +74,7 @@ func Reason(err error) string {
 	return ""
 }
 
-// Cause is an error's text without the request's address, which adds nothing where one knows what was asked for.
+// Cause is an error's text without the request's address, which the message around it makes redundant.
 func Cause(err error) string {
 	if address, ok := errors.AsType[*url.Error](err); ok {
 		return address.Err.Error()

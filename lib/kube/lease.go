@@ -18,12 +18,12 @@ import (
 // Leases are those of coordination.k8s.io.
 var Leases = Resource{"coordination.k8s.io", "v1", "leases"}
 
-// Election names the lease that is stood for, and the candidate. The times are those of the client library's own leader election,
-// and so is what is written: any program that holds a Lease by it may stand for the same one. It is not that library's,
-// because that brings the typed client to every node, and counts a hold from the server's answer: see docs/adr/0012-own-lease.md.
+// Election names the lease and the candidate. The times are those of the client library's own leader election, and so is the
+// format: any program that uses it can compete for the same Lease. The library's own is not used, because it would bring the
+// typed client to every node, and counts the term from the server's answer: see docs/adr/0012-own-lease.md.
 type Election struct {
 	Namespace, Name, Identity string
-	// Duration is how long the others wait after the last renewal that they saw; 15 s where it is zero.
+	// Duration is how long the others wait after the last renewal that they observed; 15 s where it is zero.
 	Duration time.Duration
 	// Within is how long the holder leads without a renewal, less than Duration; 10 s where it is zero.
 	Within time.Duration
@@ -50,7 +50,7 @@ func (e *Election) defaults() error {
 	return nil
 }
 
-// Lease is a stand for a lease, or its hold. The methods may be called by several goroutines.
+// Lease is a candidacy for a lease, or its possession. It is safe for concurrent use.
 type Lease struct {
 	client *Client
 	e      Election
@@ -60,18 +60,18 @@ type Lease struct {
 	stop   context.CancelFunc
 	ended  chan struct{}
 	err    error        // why it was lost; once lost is closed
-	until  atomic.Int64 // nanoseconds since began: when the hold ends unless it is renewed
+	until  atomic.Int64 // nanoseconds since began: when the lease expires unless it is renewed
 	began  time.Time
 	holder atomic.Pointer[string]
 	last   atomic.Pointer[error]
 
-	object  Object    // the lease as it was read or written last
+	object  Object    // the lease as last read or written
 	version string    // its version
 	seen    time.Time // when that version was first seen; by the monotonic clock
 }
 
-// Stand begins to try for the lease, until Release is called. The end of ctx does not end it: the lease is held while the last
-// work is done. The server need not be there.
+// Stand competes for the lease until Release is called. The end of ctx does not end that, so that the lease is held during the last
+// work. The server need not answer yet.
 func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 	if err := e.defaults(); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (c *Client) Stand(ctx context.Context, e Election) (*Lease, error) {
 // Led is closed when the lease is held.
 func (l *Lease) Led() <-chan struct{} { return l.led }
 
-// Lost is closed when it was held and is no more; Err is why. It is not tried for again.
+// Lost is closed when the lease was held and is lost; Err is why. There is no further attempt.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Err is why the lease was lost, nil while it is not.
@@ -101,13 +101,13 @@ func (l *Lease) Err() error {
 	}
 }
 
-// Held reports whether it is held now: it is not where a renewal is overdue, though nobody has noticed yet.
+// Held reports whether it is held now: it is not if a renewal is overdue, even before Lost is closed.
 func (l *Lease) Held() bool {
 	until := l.until.Load()
 	return until > 0 && time.Since(l.began) < time.Duration(until)
 }
 
-// Holder is who holds it as far as is known, empty where nobody does.
+// Holder is the last known holder, empty where there is none.
 func (l *Lease) Holder() string {
 	if h := l.holder.Load(); h != nil {
 		return *h
@@ -123,7 +123,7 @@ func (l *Lease) Trouble() error {
 	return nil
 }
 
-// Release ends the stand, and gives the lease up where it is held, so that another one need not wait until it runs out.
+// Release ends the candidacy, and releases the lease where it is held, so that another one need not wait until it expires.
 func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.ended
@@ -136,7 +136,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	spec := l.spec("", now, now)
 	spec["leaseDurationSeconds"] = int64(1)
 	err := l.write(ctx, spec)
-	if l.object == nil { // it was changed: by our own last renewal, perhaps, of which we did not wait for the answer
+	if l.object == nil { // it has changed, perhaps by our own last renewal, whose answer did not come
 		if err = l.read(ctx); err == nil && l.Holder() == l.e.Identity {
 			err = l.write(ctx, spec)
 		}
@@ -181,7 +181,7 @@ func (l *Lease) run(ctx context.Context) {
 		}
 		wait := l.e.Retry
 		if !held {
-			wait += time.Duration(rand.Float64() * 0.2 * float64(wait)) // the stands for one lease are not to be in step
+			wait += time.Duration(rand.Float64() * 0.2 * float64(wait)) // so that the candidates' attempts do not coincide
 		}
 		select {
 		case <-ctx.Done():
@@ -191,7 +191,7 @@ func (l *Lease) run(ctx context.Context) {
 	}
 }
 
-// extend notes a renewal that was asked for at that time: it counts from then, not from the answer.
+// extend notes a renewal that was requested at that time: it counts from then, not from the answer.
 func (l *Lease) extend(asked time.Time) { l.until.Store(int64(asked.Add(l.e.Within).Sub(l.began))) }
 
 func (l *Lease) lose(err error) {
@@ -200,7 +200,7 @@ func (l *Lease) lose(err error) {
 	close(l.lost)
 }
 
-// try takes the lease, or renews it. It is not ours, and that is no error, while somebody else holds it.
+// try acquires or renews the lease. It is no error if another one holds it.
 func (l *Lease) try(ctx context.Context, held bool) (ours bool, err error) {
 	if !held || l.object == nil || l.Holder() != l.e.Identity {
 		if err := l.read(ctx); IsNotFound(err) {
@@ -228,13 +228,13 @@ func (l *Lease) try(ctx context.Context, held bool) (ours bool, err error) {
 		spec["leaseTransitions"] = changes + 1
 	}
 	err = l.write(ctx, spec)
-	if IsConflict(err) && !held { // somebody was faster
+	if IsConflict(err) && !held { // conflict: another one has written it meanwhile
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// spec is what the lease is to contain.
+// spec is the lease's desired content.
 func (l *Lease) spec(holder string, renewed, acquired time.Time) Object {
 	changes, _ := fields.Whole(l.object, "spec", "leaseTransitions")
 	return Object{
@@ -254,7 +254,7 @@ func (l *Lease) read(ctx context.Context) error {
 	return nil
 }
 
-// know notes what the lease contains. Its time counts from when it was seen here: clocks may differ.
+// know notes the lease's content. Its time counts from when it was read here, because clocks may differ.
 func (l *Lease) know(o Object) {
 	if v := fields.Text(o, "metadata", "resourceVersion"); v != l.version || l.seen.IsZero() {
 		l.version, l.seen = v, time.Now()
@@ -282,7 +282,7 @@ func (l *Lease) make(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// write changes the lease if nobody has since it was read. Where somebody has, the next attempt reads it again.
+// write changes the lease if no other client has since it was read. After a conflict the next attempt reads it again.
 func (l *Lease) write(ctx context.Context, spec Object) error {
 	if l.object == nil {
 		return errors.New("the lease was not read")

@@ -9,30 +9,30 @@ import (
 	"k8s.io/client-go/tools/metrics"
 )
 
-// Observer counts what the process asks its API server, and the answers. Its methods return at once.
+// Observer counts the process's requests to its API server, and the answers. Its methods return at once.
 type Observer interface {
-	// Request counts the status of each answer: "200", or "<error>" where none came.
+	// Request counts the status of each answer: "200", or "<error>" without an answer.
 	Request(method, code string)
 	// Latency measures how long an answer took; of a watch, until it began.
 	Latency(method string, took time.Duration)
 	// Waited measures how long a request waited for the client's own limit of requests a second.
 	Waited(took time.Duration)
-	// Watching is called for each watch that starts. Silence is how long the server has not been heard on it.
+	// Watching is called for each watch that starts. silence is the time since the server's last answer on it.
 	Watching(resource string, silence func() time.Duration) (ended func())
 }
 
-// watcher is the process's observer, which client-go's hooks have, too.
+// watcher is the process's observer, which client-go's hooks also call.
 var watcher atomic.Pointer[Observer]
 
-// Observe has all clients of the process, and the watches that start later, tell o. The first observer is the only one:
-// client-go takes no other.
+// Observe makes all clients of the process, and the watches that start later, call o. Only the first observer counts:
+// client-go accepts no other.
 func Observe(o Observer) {
 	if watcher.CompareAndSwap(nil, &o) {
 		metrics.Register(metrics.RegisterOpts{RequestResult: hooks{o}, RequestLatency: latencies{o}, RateLimiterLatency: waits{o}})
 	}
 }
 
-// watching tells the observer of a watch that runs until ctx ends.
+// watching reports a watch that runs until ctx ends to the observer.
 func watching(ctx context.Context, resource Resource, state func() State, now func() time.Time) {
 	o := watcher.Load()
 	if o == nil {

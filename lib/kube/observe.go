@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// observer is the key of a context's function that is called for each of its requests' attempts that got no answer, or that of
+// observer is the key of a context's function that is called for each attempt of its requests that got no answer, or that of
 // a server which cannot answer now.
 type observer struct{}
 
@@ -16,8 +16,8 @@ func observed(ctx context.Context, failed func(context.Context, error)) context.
 	return context.WithValue(ctx, observer{}, failed)
 }
 
-// observing tells of the attempts: the client itself makes ten of them, each as long as a connection may take or as the
-// server asks it to wait, before it answers.
+// observing reports the attempts: the client itself makes ten of them, each as long as a connection may take or as the
+// server demands to wait, before it returns.
 type observing struct{ next http.RoundTripper }
 
 func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -34,5 +34,5 @@ func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// WrappedRoundTripper lets the client see through to what is wrapped.
+// WrappedRoundTripper gives the client access to the wrapped one.
 func (o observing) WrappedRoundTripper() http.RoundTripper { return o.next }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Selection is what a watch is of.
+// Selection selects the objects of a watch.
 type Selection struct {
 	Resource Resource
 	// Namespace is empty for all of them.
@@ -29,12 +29,12 @@ type Selection struct {
 	// Fields and Labels are selectors, as in "spec.nodeName=n".
 	Fields, Labels string
 	// AskAgain is for kinds that a cluster need not have: where it is not zero, a server that does not know the kind is
-	// no error but an empty list, and is asked for it again after so long.
+	// no error but an empty list, and the kind is requested again after so long.
 	AskAgain time.Duration
 }
 
-// Watch keeps a list of objects current, each as a T. When the server is away, the last known list stays, and State tells
-// since when. All of it may be called by several goroutines.
+// Watch keeps a list of objects current, each as a T. While the server does not answer, the last known list stays, and State has
+// the time since when. It is safe for concurrent use.
 type Watch[T any] struct {
 	selection Selection
 	convert   func(Object) T
@@ -49,13 +49,13 @@ type Watch[T any] struct {
 	changed chan struct{}
 }
 
-// State is how good a watch's list is.
+// State shows whether a watch's list is current.
 type State struct {
-	// Synced means that the list was read once; before that it is empty, which means nothing.
+	// Synced means that the list was read once; before that it is empty and unknown.
 	Synced bool
 	// Absent means that the server does not know the kind; see [Selection.AskAgain].
 	Absent bool
-	// Err is why the server is not heard now, nil where it is. The list is of Since then.
+	// Err is why the server does not answer now, nil where it does. With an error the list is from Since.
 	Err   error
 	Since time.Time
 }
@@ -63,11 +63,11 @@ type State struct {
 // ErrNotAsked is a watch's error until the first answer.
 var ErrNotAsked = errors.New("not heard of the API server yet")
 
-// The pause between two attempts to reach a server that is away grows from half a second to this, so that an agent is
-// up to date within seconds of the server's return, and a thousand of them do not fall upon it at once.
+// The backoff between two attempts to reach a server that does not answer grows from half a second to this, so that an agent is
+// up to date within seconds after the server answers again, but not a thousand of them at once.
 const longestPause = 8 * time.Second
 
-func init() { klog.SetLogger(logr.Discard()) } // the client's own log: what it reports is in State
+func init() { klog.SetLogger(logr.Discard()) } // the client's own log: State has its errors
 
 // Start begins a watch that runs until ctx ends. Objects are converted on arrival and not kept: the memory is that of T.
 func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.Time, convert func(Object) T) *Watch[T] {
@@ -93,8 +93,8 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 				return nil, err
 			}
 			stream, err := at.Watch(observed(ctx, w.failed), o)
-			// After its attempts to reach a server in vain the client gives a stream that is at its end, and no error. And one
-			// that is to begin with the whole list may bring an error in its place: there the list counts.
+			// After its fruitless attempts to reach a server the client returns a stream that is at its end, and no error. And a stream
+			// that should begin with the whole list may begin with an error: there the list counts.
 			streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
 			if err != nil || !streaming && reflect.TypeOf(stream) != emptyWatch {
 				w.heard(ctx, err)
@@ -112,7 +112,7 @@ func Start[T any](ctx context.Context, c *Client, s Selection, now func() time.T
 	return w
 }
 
-// heard notes what came of a request.
+// heard notes the outcome of a request.
 func (w *Watch[T]) heard(ctx context.Context, err error) {
 	if err != nil && ctx.Err() != nil {
 		return // we ended it
@@ -137,8 +137,8 @@ func (w *Watch[T]) heard(ctx context.Context, err error) {
 	w.state.Absent = absent
 	switch {
 	case err == nil, absent, apierrors.IsGone(err), apierrors.IsResourceExpired(err), apierrors.IsInvalid(err) && w.state.Err == nil:
-		// The server answers. That our version of the list is too old, or that it cannot stream lists, it answers in passing:
-		// the reflector asks for the whole list at once.
+		// The server answers. If our version of the list is too old, or the server cannot stream lists, the reflector requests
+		// the whole list at once.
 		w.state.Err = nil
 	case w.state.Err == nil:
 		w.state.Err, w.state.Since = err, w.now()
@@ -147,20 +147,20 @@ func (w *Watch[T]) heard(ctx context.Context, err error) {
 	}
 }
 
-// denial is how long a server must deny a kind that it had, until it is believed: one that starts may not have read its
-// definitions yet.
+// denial is how long a server must deny a kind that it had until the kind counts as absent: a server that starts may not have read
+// its definitions yet.
 const denial = 10 * time.Second
 
 var emptyWatch = reflect.TypeOf(watch.NewEmptyWatch())
 
-// failed notes an attempt without an answer, of the many that the client makes before it gives up.
+// failed notes an attempt without an answer, one of the many that the client makes before it returns an error.
 func (w *Watch[T]) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		w.heard(ctx, err)
 	}
 }
 
-// pause waits where the server has lately answered that it does not know the kind.
+// pause waits if the server has recently answered that it does not know the kind.
 func (w *Watch[T]) pause(ctx context.Context) error {
 	w.mu.Lock()
 	var left time.Duration
@@ -179,7 +179,7 @@ func (w *Watch[T]) pause(ctx context.Context) error {
 	}
 }
 
-// State is how good the list is now.
+// State shows whether the list is current.
 func (w *Watch[T]) State() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +193,7 @@ func (w *Watch[T]) Version() uint64 {
 	return w.version
 }
 
-// List is the objects that are known, in no order.
+// List is the known objects, in no order.
 func (w *Watch[T]) List() []T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,7 +224,7 @@ func (w *Watch[T]) WaitSynced(ctx context.Context) error {
 // store is the Watch as the reflector's store.
 type store[T any] Watch[T]
 
-// converted is an object as it is kept.
+// converted is an object in its kept form.
 type converted[T any] struct {
 	key   string
 	value T
@@ -240,8 +240,8 @@ func (s *store[T]) converted(o any) (*converted[T], error) {
 	return nil, fmt.Errorf("%s: got a %T", s.selection.Resource, o)
 }
 
-// Transformer has the reflector convert each object of the first list as it arrives, so that they are never in memory
-// together.
+// Transformer makes the reflector convert each object of the first list as it arrives, so that they are never all in
+// memory.
 func (s *store[T]) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) { return s.converted(o) }
 }
@@ -258,7 +258,7 @@ func (s *store[T]) touch() {
 }
 
 func (s *store[T]) Add(o any) error {
-	c, err := s.converted(o) // without the lock, which the tick waits for
+	c, err := s.converted(o) // without the lock, for which the tick waits
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package listen opens the TCP ports that a tool answers on: with errors that name what to do, and for so many connections at a time. Who
-// connects is not trusted: a tool needs its descriptors and its memory for the node.
+// Package listen opens the TCP ports on which a tool answers, with errors that name what to do, and a bound of connections at a time.
+// Clients are not trusted, because a tool needs its descriptors and its memory for the node.
 package listen
 
 import (
@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// CheckAddr refuses what is no HOST:PORT.
+// CheckAddr refuses a text that is not HOST:PORT.
 func CheckAddr(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
@@ -76,7 +76,7 @@ func (l *limited) Close() error {
 	return l.Listener.Close()
 }
 
-// counted is a connection that makes room when it ends.
+// counted is a connection that frees its place when it ends.
 type counted struct {
 	net.Conn
 	release func()

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// API is what a process tells of its API server; lib/kube is given it.
+// API has the metrics of the API server, for lib/kube.
 type API struct {
 	requests *prometheus.CounterVec
 	latency  *prometheus.HistogramVec
@@ -15,7 +15,7 @@ type API struct {
 	watches  *watches
 }
 
-// requestBuckets end where the tools give a request up.
+// requestBuckets end at the tools' timeout of a request.
 var requestBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30}
 
 // API adds to the metrics those of the API server; nil without metrics.
@@ -55,12 +55,12 @@ func (a *API) Latency(method string, took time.Duration) {
 // Waited measures how long a request waited before it was sent.
 func (a *API) Waited(took time.Duration) { a.waits.Observe(took.Seconds()) }
 
-// Watching tells of a watch of a kind of objects for as long as it runs: silence is how long the server was not heard.
+// Watching reports a watch of a kind of objects until it ends: silence is the time since the server's last answer.
 func (a *API) Watching(resource string, silence func() time.Duration) (ended func()) {
 	return a.watches.add(resource, silence)
 }
 
-// watches tells how long each kind of objects has not been heard of.
+// watches has the time since the server's last answer for each kind of objects.
 type watches struct {
 	desc *prometheus.Desc
 
@@ -76,7 +76,7 @@ type watch struct {
 
 func newWatches(tool string) *watches {
 	return &watches{
-		desc: prometheus.NewDesc("polder_watch_silence_seconds", "How long the API server was not heard on a watch: the age of its list, 0 where it is heard.", []string{"resource"}, prometheus.Labels{"tool": tool}),
+		desc: prometheus.NewDesc("polder_watch_silence_seconds", "Time since the API server last answered on a watch: the age of its list, 0 while it answers.", []string{"resource"}, prometheus.Labels{"tool": tool}),
 		all:  map[int]watch{},
 	}
 }
@@ -114,7 +114,7 @@ func (w *watches) Collect(into chan<- prometheus.Metric) {
 	}
 }
 
-// Counters adds a counter that the tool keeps itself: read gives its values, by the labels, whenever somebody asks. It is
+// Counters adds a counter that the tool itself keeps: read returns its values, by the labels, at each scrape. It is
 // called on any goroutine.
 func (s *Set) Counters(name, help string, labels []string, read func(put func(value float64, labels ...string))) {
 	if s != nil {

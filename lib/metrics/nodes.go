@@ -14,36 +14,36 @@ import (
 	"polder/lib/tick"
 )
 
-// Bounds. A stream is not trusted: it may name new nodes, pools or rules for ever, and each would be series to keep here and
-// in every Prometheus that reads them.
+// Bounds. A stream is not trusted: it may have ever new nodes, pools or rules, and each would add series here and in every
+// Prometheus that reads them.
 const (
 	maxNodes       = 5000 // what Kubernetes supports
 	maxNodeSeries  = 1000
 	maxSeries      = 200_000
 	maxLabelLength = 256 // bytes
-	// A node of which no tick has come for so long, while others' come, is forgotten.
+	// forgetAfter is the time without a tick after which a node is forgotten, while others have ticks.
 	forgetAfter = 10 * time.Minute
 )
 
-// nodes are the series that are made of ticks: for each node a snapshot, replaced by every tick.
+// nodes are the series from ticks: for each node a snapshot, which every tick replaces.
 type nodes struct {
 	tool    string
 	metrics map[*series.Metric]*prometheus.Desc
 	leftOut *prometheus.Desc
 
-	mu     sync.Mutex // held for a copy of what is in the map, never while anything is encoded or written
+	mu     sync.Mutex // held while the map is copied, never while anything is encoded or written
 	nodes  map[string]*node
 	series int // of all nodes
-	// beyond counts what the bounds left out.
+	// beyond counts what was left out because of the bounds.
 	beyondNodes, beyondSeries float64
 	swept                     time.Time
-	// round is the time that the ticks of a fleet controller's round share; without a fleet controller it is not set.
+	// round is the time that the ticks of a fleet controller's round share; it is not set without a fleet controller.
 	round time.Time
 }
 
 type node struct {
 	counts  *series.Node
-	samples []series.Sample // never changed once it is here
+	samples []series.Sample // immutable
 	time    time.Time       // of its newest tick
 	heard   time.Time
 }
@@ -51,7 +51,7 @@ type node struct {
 func newNodes(tool string) *nodes {
 	n := &nodes{
 		tool: tool, metrics: map[*series.Metric]*prometheus.Desc{}, nodes: map[string]*node{},
-		leftOut: prometheus.NewDesc("polder_metrics_left_out_total", "What is left out here, because there is too much of it: ticks of nodes beyond the limit, and series.", []string{"what"}, prometheus.Labels{"tool": tool}),
+		leftOut: prometheus.NewDesc("polder_metrics_left_out_total", "Metrics that are left out because of the bounds: ticks of nodes beyond the limit, and series.", []string{"what"}, prometheus.Labels{"tool": tool}),
 	}
 	for _, m := range series.All {
 		n.metrics[m] = prometheus.NewDesc(m.Name, m.Help, m.Labels, nil)
@@ -59,7 +59,7 @@ func newNodes(tool string) *nodes {
 	return n
 }
 
-// add takes in a tick. It is called by one goroutine.
+// add adds a tick. It is called by one goroutine.
 func (n *nodes) add(t *tick.Tick, now time.Time) {
 	n.sweep(now)
 	if strings.HasSuffix(n.tool, series.OfFleet) && !t.Time.Equal(n.round) {
@@ -90,8 +90,8 @@ func (n *nodes) add(t *tick.Tick, now time.Time) {
 	n.nodes[t.Node] = x
 }
 
-// endRound takes back the figures of the nodes that the fleet controller's last round had no tick of: they are no longer in the fleet, and
-// what the fleet was when they left is not what it is. Counters go on where they were if such a node comes back before it is
+// endRound removes the figures of the nodes without a tick in the fleet controller's last round: they are no longer in the fleet, and
+// their figures of the fleet are out of date. Counters continue where they were if such a node comes back before it is
 // forgotten.
 func (n *nodes) endRound() {
 	n.mu.Lock()
@@ -121,8 +121,8 @@ func (n *nodes) sweep(now time.Time) {
 	})
 }
 
-// legible has labels that Prometheus takes, and at most limit samples, of which no two are of the same series. It returns how
-// many it left out.
+// legible makes labels valid for Prometheus, and returns at most limit samples, no two of the same series, and how many it left
+// out.
 func legible(samples []series.Sample, limit int) (kept []series.Sample, left int) {
 	kept = samples[:0]
 	seen := make(map[string]bool, len(samples))
@@ -136,7 +136,7 @@ func legible(samples []series.Sample, limit int) (kept []series.Sample, left int
 		}
 		key := s.Name + "\x00" + strings.Join(s.Values, "\x00")
 		if seen[key] {
-			left++ // they differed in what was cut off
+			left++ // they differed only in the part that was cut off
 			continue
 		}
 		seen[key] = true
@@ -145,7 +145,7 @@ func legible(samples []series.Sample, limit int) (kept []series.Sample, left int
 	return slices.Clip(kept), left
 }
 
-// label is a text as a label's value.
+// label makes a text valid as a label's value.
 func label(text string) string {
 	if len(text) > maxLabelLength {
 		text = clip.Text(text, maxLabelLength-len("…"))
@@ -178,7 +178,7 @@ func (n *nodes) Collect(into chan<- prometheus.Metric) {
 			}
 			m, err := prometheus.NewConstMetric(n.metrics[s.Metric], kind, s.Value, s.Values...)
 			if err != nil {
-				m = prometheus.NewInvalidMetric(n.metrics[s.Metric], err) // the others are given all the same
+				m = prometheus.NewInvalidMetric(n.metrics[s.Metric], err) // the others are collected nevertheless
 			}
 			into <- m
 		}

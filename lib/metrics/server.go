@@ -13,7 +13,7 @@ import (
 	"polder/lib/listen"
 )
 
-// Bounds of what readers may cost. Who connects is not trusted: the tool needs its descriptors and its memory for the node.
+// Bounds of the cost of clients, which are not trusted: the tool needs its descriptors and its memory for the node.
 const (
 	maxConnections = 16
 	maxAtOnce      = 3 // answers
@@ -34,7 +34,7 @@ func answer(addr string, registry *prometheus.Registry) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	silent := log.New(io.Discard, "", 0) // what a stranger sends is not the log's
+	silent := log.New(io.Discard, "", 0) // clients' errors do not belong to the log
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: silent, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxAtOnce,

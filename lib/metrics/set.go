@@ -1,6 +1,6 @@
-// Package metrics is what a process tells Prometheus of itself, over HTTP: the one importer of client_golang.
+// Package metrics has a process's metrics for Prometheus, over HTTP: it is the only importer of client_golang.
 //
-// The stream goes before: it leaves a snapshot a tick and never waits for who reads it.
+// The stream takes precedence: it stores a snapshot a tick and never waits for a reader.
 package metrics
 
 import (
@@ -15,7 +15,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Set is a process's metrics. A nil Set, as a tool has that was not asked for any, takes everything and keeps nothing.
+// Set is a process's metrics. A nil Set, of a tool without --metrics-addr, ignores all calls.
 type Set struct {
 	tool     string
 	registry *prometheus.Registry
@@ -38,13 +38,13 @@ const (
 
 	InvalidLine    = "line"    // no tick
 	InvalidLong    = "long"    // over --max-line
-	InvalidSection = "section" // a section does not keep to the contract
+	InvalidSection = "section" // a section violates the schema
 )
 
 // handlingBuckets reach from a small tick in isolate to a node of a thousand cgroups in collect, under throttling.
 var handlingBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-// New makes a tool's metrics; nobody can read them before Serve.
+// New creates a tool's metrics; they can be read after Serve.
 func New(tool, version string) *Set {
 	own := prometheus.Labels{"tool": tool}
 	opts := func(name, help string) prometheus.Opts {
@@ -55,11 +55,11 @@ func New(tool, version string) *Set {
 	}
 	s := &Set{
 		tool: tool, registry: prometheus.NewRegistry(), nodes: newNodes(tool),
-		written: prometheus.NewCounter(prometheus.CounterOpts(opts("polder_written_ticks_total", "Ticks handed to the next stage."))),
+		written: prometheus.NewCounter(prometheus.CounterOpts(opts("polder_written_ticks_total", "Ticks passed to the next stage."))),
 		refused: counter("polder_refused_ticks_total", "Ticks that a tool did not act on: old, ahead of its clock (early), of another node.", "reason"),
-		invalid: counter("polder_invalid_lines_total", "Lines that were dropped: no tick (line), too long, or with a section that does not keep to the contract.", "reason"),
+		invalid: counter("polder_invalid_lines_total", "Lines that were dropped: not a tick (line), too long, or with a section that violates the schema.", "reason"),
 		handling: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "polder_tick_handling_seconds", Help: "Time that a tool took for a tick; for collect, to make it.", ConstLabels: own, Buckets: handlingBuckets,
+			Name: "polder_tick_handling_seconds", Help: "Time that a tool took for a tick; for collect, to create it.", ConstLabels: own, Buckets: handlingBuckets,
 		}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -79,8 +79,8 @@ func New(tool, version string) *Set {
 	return s
 }
 
-// Tick takes in a tick with the section that the tool has just made, and no other, and the time that it took; less than
-// nothing where that is not known.
+// Tick adds a tick that has only the section which the tool has just made, and the time that it took, negative where that is
+// unknown.
 func (s *Set) Tick(t *tick.Tick, took time.Duration) {
 	if s == nil {
 		return
@@ -91,7 +91,7 @@ func (s *Set) Tick(t *tick.Tick, took time.Duration) {
 	s.nodes.add(t, time.Now())
 }
 
-// Written counts a tick that was handed on.
+// Written counts a tick that was passed on.
 func (s *Set) Written() {
 	if s != nil {
 		s.written.Inc()
@@ -132,7 +132,7 @@ func (s *Set) Serve(addr string) error {
 	return nil
 }
 
-// Addr is where Serve listens: the port is known where it was asked for 0.
+// Addr is the address on which Serve listens, with the port that was chosen for 0.
 func (s *Set) Addr() string {
 	if s == nil || s.server == nil {
 		return ""
@@ -140,7 +140,7 @@ func (s *Set) Addr() string {
 	return s.server.listener.Addr().String()
 }
 
-// Close ends what Serve began, answers under way included.
+// Close ends the server, with the answers in progress.
 func (s *Set) Close() {
 	if s != nil && s.server != nil {
 		s.server.close()

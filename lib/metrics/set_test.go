@@ -122,7 +122,7 @@ func goVersion(t *testing.T) string {
 	return version
 }
 
-// Without --metrics-addr there is no set, and everything that is told to it is lost without harm.
+// Without --metrics-addr there is no set, and all calls are ignored.
 func TestNoSet(t *testing.T) {
 	var s *Set
 	s.Tick(evictTick("n"), 0)
@@ -137,7 +137,7 @@ func TestNoSet(t *testing.T) {
 	s.Close()
 }
 
-// A fleet controller's nodes are those of its last round: a node that has left the fleet has no metrics, the fleet's state then least.
+// A fleet controller's nodes are those of its last round: a node that has left the fleet has no metrics, least of all the fleet's state.
 func TestRoundsOfAFleet(t *testing.T) {
 	s := New("evict-fleet", "")
 	if err := s.Serve("127.0.0.1:0"); err != nil {
@@ -151,7 +151,7 @@ func TestRoundsOfAFleet(t *testing.T) {
 		return scrape(t, s)
 	}
 	round(10, "a", "b", "gone")
-	page := round(20, "a") // the round goes on
+	page := round(20, "a") // the round continues
 	wants(t, page, `polder_fleet_protection_active{node="b"} 1`, `polder_fleet_protection_active{node="gone"} 1`)
 	wants(t, round(20, "b"), `polder_fleet_protection_active{node="gone"} 1`)
 	page = round(30, "a")
@@ -165,7 +165,7 @@ func TestRoundsOfAFleet(t *testing.T) {
 	}
 }
 
-// A node's own tool tells of all nodes that it hears of: their ticks share no time.
+// A node's own tool has metrics of all nodes in its stream, whose ticks share no time.
 func TestNodesWithoutRounds(t *testing.T) {
 	s := serve(t)
 	for i := range 5 {
@@ -196,7 +196,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Labels from ticks are what Prometheus takes, whatever is in them, and one that is invalid does not cost the others.
+// Labels from ticks are valid for Prometheus, whatever is in them, and an invalid one does not affect the others.
 func TestHostileLabels(t *testing.T) {
 	s := serve(t)
 	s.Tick(evictTick("n\xff\xfe\x00", "good", "quote\" back\\slash\nnewline", "bad\xff", strings.Repeat("ä", 1<<16), strings.Repeat("ä", 1<<16)+"!", "nul\x00nul"), 0)
@@ -210,14 +210,14 @@ func TestHostileLabels(t *testing.T) {
 		`polder_rule_dry_run{`+node+`,rule="quote\" back\\slash\nnewline"} 0`,
 		`polder_rule_dry_run{`+node+`,rule="bad`+"\uFFFD"+`"} 0`,
 		`polder_rule_dry_run{`+node+`,rule="nul`+"\uFFFD"+`nul"} 0`,
-		`polder_rule_dry_run{`+node+`,rule="`+strings.Repeat("ä", 126)+`…"} 0`, // the two long ones are the same now: the first is told
+		`polder_rule_dry_run{`+node+`,rule="`+strings.Repeat("ä", 126)+`…"} 0`, // the two long ones are the same now: the first stays
 	)
 	if strings.Contains(page, `polder_metrics_left_out_total{tool="evict",what="series"} 0`) {
 		t.Error("what was left out was not counted")
 	}
 }
 
-// A stream that names ever new nodes, or a node with ever new rules, costs a bounded number of series.
+// A stream with ever new nodes, or a node with ever new rules, has a bounded number of series.
 func TestBounds(t *testing.T) {
 	n := newNodes("evict")
 	now := time.Unix(1e9, 0)
@@ -261,7 +261,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Ticks go on while somebody reads, and while somebody does not read what was asked for.
+// Ticks continue while a client reads, and while a client does not read the answer.
 func TestScrapesDoNotHoldUpTicks(t *testing.T) {
 	s := serve(t)
 	for i := range 500 {
@@ -299,12 +299,12 @@ func TestScrapesDoNotHoldUpTicks(t *testing.T) {
 	stop()
 	for range read {
 	}
-	if worst > writeWithin/2 { // as long as the server waits for who does not read
+	if worst > writeWithin/2 { // as long as the server waits for a client that does not read
 		t.Errorf("the slowest of %d ticks beside the scrapes took %s", ticks, worst)
 	}
 }
 
-// Only /metrics is there, for reading alone.
+// Only /metrics exists, and only for reading.
 func TestOtherRequests(t *testing.T) {
 	s := serve(t)
 	for request, want := range map[string]int{
@@ -326,7 +326,7 @@ func TestOtherRequests(t *testing.T) {
 	}
 }
 
-// Who opens connections and sends nothing takes a bounded number of descriptors, and is shown out.
+// A client that opens connections and sends nothing takes a bounded number of descriptors, and is disconnected.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -339,7 +339,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		defer c.Close()
 		idle = append(idle, c)
 	}
-	scrape(t, s) // waits its turn: one of them is shown out first
+	scrape(t, s) // it waits until one of them is disconnected
 	shownOut := func(c net.Conn, within time.Duration) bool {
 		if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
 			t.Fatal(err)
@@ -357,7 +357,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// Close ends an answer under way, and frees the port.
+// Close ends an answer in progress, and frees the port.
 func TestClose(t *testing.T) {
 	s := serve(t)
 	for i := range 3000 {

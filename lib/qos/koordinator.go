@@ -9,7 +9,7 @@ import (
 
 // Koordinator's classes.
 const (
-	LSE    = "LSE" // exclusive CPUs that nobody shares
+	LSE    = "LSE" // exclusive CPUs
 	LSR    = "LSR" // reserved CPUs that batch pods may use
 	LS     = "LS"
 	BE     = "BE"

@@ -25,22 +25,22 @@ func TestKoordinatorClass(t *testing.T) {
 		priorityOrElse string
 		number         int64
 	}{
-		"guaranteed without a label":       {tick.Pod{KubernetesQOS: qos.Guaranteed, QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared}, "", qos.LSR, "", qos.Prod, 9500},
-		"burstable without a label":        {tick.Pod{KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared}, "", qos.LS, "", qos.Prod, 9500},
-		"best effort without a label":      {tick.Pod{KubernetesQOS: qos.BestEffort, QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared}, "", qos.BE, "", qos.Batch, 5500},
-		"the class is made of requests":    {tick.Pod{QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared, Requests: cpu}, "", qos.LS, "", qos.Prod, 9500},
-		"unknown to the cluster":           {tick.Pod{Missing: tick.MissingCluster, QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared}, "", qos.LS, "", qos.Prod, 9500},
-		"LSE":                              {tick.Pod{Labels: labeled(qos.KoordinatorClass, "LSE"), QoS: tick.QoSDedicated, QoSSource: tick.QoSFromKoordinator}, qos.LSE, qos.LSE, "", qos.Prod, 9500},
-		"a label that is none":             {tick.Pod{Labels: labeled(qos.KoordinatorClass, "be"), KubernetesQOS: qos.BestEffort, QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator}, "", qos.BE, "", qos.Batch, 5500},
-		"batch requests without a label":   {tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: qos.BestEffort}, qos.BE, qos.BE, "", qos.Batch, 5500},
-		"Katalyst's mark":                  {tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, KubernetesQOS: qos.Burstable}, qos.BE, qos.BE, "", qos.Batch, 5500},
-		"a plain cgroup":                   {tick.Pod{QoS: tick.QoSDedicated, QoSSource: tick.QoSFromRule}, qos.LSR, qos.LSR, "", qos.Prod, 9500},
-		"the band's lower end":             {tick.Pod{Priority: new(int64(5000)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Batch, qos.Batch, 5000},
-		"the band's upper end":             {tick.Pod{Priority: new(int64(5999)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Batch, qos.Batch, 5999},
-		"between two bands":                {tick.Pod{Priority: new(int64(6000)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, "", qos.Prod, 6000},
-		"the label goes before the number": {tick.Pod{Priority: new(int64(9000)), Labels: labeled(qos.KoordinatorPriorityClass, "koord-free"), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Free, qos.Free, 9000},
-		"a label that names no priority":   {tick.Pod{Priority: new(int64(9000)), Labels: labeled(qos.KoordinatorPriorityClass, "gold"), KubernetesQOS: qos.BestEffort, QoSSource: tick.QoSFromKubernetes}, "", qos.BE, "", qos.Batch, 9000},
-		"a priority of 0 counts as none":   {tick.Pod{Priority: new(int64(0)), Labels: labeled(qos.KoordinatorPriorityClass, "koord-mid"), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Mid, qos.Mid, 7500},
+		"guaranteed without a label":                 {tick.Pod{KubernetesQOS: qos.Guaranteed, QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared}, "", qos.LSR, "", qos.Prod, 9500},
+		"burstable without a label":                  {tick.Pod{KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared}, "", qos.LS, "", qos.Prod, 9500},
+		"best effort without a label":                {tick.Pod{KubernetesQOS: qos.BestEffort, QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared}, "", qos.BE, "", qos.Batch, 5500},
+		"the class is made of requests":              {tick.Pod{QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared, Requests: cpu}, "", qos.LS, "", qos.Prod, 9500},
+		"unknown to the cluster":                     {tick.Pod{Missing: tick.MissingCluster, QoSSource: tick.QoSFromKubernetes, QoS: tick.QoSShared}, "", qos.LS, "", qos.Prod, 9500},
+		"LSE":                                        {tick.Pod{Labels: labeled(qos.KoordinatorClass, "LSE"), QoS: tick.QoSDedicated, QoSSource: tick.QoSFromKoordinator}, qos.LSE, qos.LSE, "", qos.Prod, 9500},
+		"a label that is none":                       {tick.Pod{Labels: labeled(qos.KoordinatorClass, "be"), KubernetesQOS: qos.BestEffort, QoS: tick.QoSShared, QoSSource: tick.QoSFromKoordinator}, "", qos.BE, "", qos.Batch, 5500},
+		"batch requests without a label":             {tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKoordinator, KubernetesQOS: qos.BestEffort}, qos.BE, qos.BE, "", qos.Batch, 5500},
+		"Katalyst's mark":                            {tick.Pod{QoS: tick.QoSReclaimed, QoSSource: tick.QoSFromKatalyst, KubernetesQOS: qos.Burstable}, qos.BE, qos.BE, "", qos.Batch, 5500},
+		"a plain cgroup":                             {tick.Pod{QoS: tick.QoSDedicated, QoSSource: tick.QoSFromRule}, qos.LSR, qos.LSR, "", qos.Prod, 9500},
+		"the band's lower end":                       {tick.Pod{Priority: new(int64(5000)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Batch, qos.Batch, 5000},
+		"the band's upper end":                       {tick.Pod{Priority: new(int64(5999)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Batch, qos.Batch, 5999},
+		"between two bands":                          {tick.Pod{Priority: new(int64(6000)), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, "", qos.Prod, 6000},
+		"the label takes precedence over the number": {tick.Pod{Priority: new(int64(9000)), Labels: labeled(qos.KoordinatorPriorityClass, "koord-free"), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Free, qos.Free, 9000},
+		"a label that names no priority":             {tick.Pod{Priority: new(int64(9000)), Labels: labeled(qos.KoordinatorPriorityClass, "gold"), KubernetesQOS: qos.BestEffort, QoSSource: tick.QoSFromKubernetes}, "", qos.BE, "", qos.Batch, 9000},
+		"a priority of 0 counts as none":             {tick.Pod{Priority: new(int64(0)), Labels: labeled(qos.KoordinatorPriorityClass, "koord-mid"), KubernetesQOS: qos.Burstable, QoSSource: tick.QoSFromKubernetes}, "", qos.LS, qos.Mid, qos.Mid, 7500},
 	} {
 		p := &c.pod
 		if got := qos.Koordinator(p); got != c.class {

@@ -27,7 +27,7 @@ import (
 // Dir is where resctrl is mounted, under the machine's root. Mounts elsewhere are not looked for.
 const Dir = "sys/fs/resctrl"
 
-// Identity tells one mount from another.
+// Identity distinguishes mounts.
 type Identity struct{ device, inode uint64 }
 
 // Mounted looks whether resctrl is mounted: one system call where it is not.
@@ -176,7 +176,7 @@ func readNumber(path string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s: %q is no number", path, clip.Text(text, 60))
+		return 0, fmt.Errorf("%s: %q is not a number", path, clip.Text(text, 60))
 	}
 	return n, nil
 }

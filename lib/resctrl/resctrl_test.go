@@ -92,7 +92,7 @@ func TestRead(t *testing.T) {
 		"not a mask": {
 			with(map[string]string{at + "info/L3/cbm_mask": "0xfffff\n", at + "info/MB/min_bandwidth": "ten", at + "info/L2/num_closids": "-1\n"}),
 			&tick.Resctrl{Vendor: "intel"},
-			[]string{`cbm_mask: "0xfffff" is no mask`, `min_bandwidth: "ten" is no number`, `num_closids: "-1" is no number`},
+			[]string{`cbm_mask: "0xfffff" is not a mask`, `min_bandwidth: "ten" is not a number`, `num_closids: "-1" is not a number`},
 		},
 		"no least bits": {
 			with(map[string]string{at + "info/L3/min_cbm_bits": "\n", at + "info/MB/bandwidth_gran": "99999999999"}),

@@ -80,7 +80,7 @@ func Parse(text string) (Line, error) {
 			return Line{}, fmt.Errorf("%q in %q: want a domain's number, =, and its part", clip.Text(part, 60), clip.Text(text, 60))
 		}
 		if v.Part, err = strconv.ParseUint(strings.TrimSpace(value), base, 64); err != nil {
-			return Line{}, fmt.Errorf("%q in %q: the part is no number to the base %d", clip.Text(part, 60), clip.Text(text, 60), base)
+			return Line{}, fmt.Errorf("%q in %q: the part is not a number to the base %d", clip.Text(part, 60), clip.Text(text, 60), base)
 		}
 		if len(l.Values) == maxDomains {
 			return Line{}, fmt.Errorf("%q names more than %d domains", clip.Text(text, 60), maxDomains)
@@ -182,7 +182,7 @@ func (l Line) Only(other Line) Line {
 func Mask(text string) (uint64, error) {
 	m, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no mask in hexadecimal digits", clip.Text(text, 60))
+		return 0, fmt.Errorf("%q is not a mask in hexadecimal digits", clip.Text(text, 60))
 	}
 	return m, nil
 }

@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Node is what was counted over the ticks of one node.
+// Node has the counters over the ticks of one node.
 type Node struct {
 	tool      string
 	ticks     float64
@@ -27,13 +27,13 @@ type Node struct {
 	states    map[string]string // the last state of each eviction, by UID and rule
 	worth     Worth
 	shadow    counts    // how much more or less the shadow would offer, by direction and policy
-	advised   time.Time // the last advice's
+	advised   time.Time // of the last advice
 }
 
-// NewNode is a node of which no tick has come yet, as a tool tells of it.
+// NewNode is a node without a tick yet, for a tool's metrics.
 func NewNode(tool string) *Node { return &Node{tool: tool} }
 
-// OfFleet is what the label tool of a fleet controller's tools ends in: its ticks are of nodes that have a tool of that name themselves.
+// OfFleet is the suffix of the label tool for a fleet controller's tools, because the nodes of its ticks have tools of the same name.
 const OfFleet = "-fleet"
 
 // label is a tool of the pipe that t went through as a label's value.
@@ -45,10 +45,10 @@ func (n *Node) label(tool string, t *tick.Tick) string {
 	return tool
 }
 
-// Worth is what batch got over the ticks so far.
+// Worth is batch's use over the ticks so far.
 func (n *Node) Worth() *Worth { return &n.worth }
 
-// Add counts a tick in, by the sections that it has.
+// Add counts a tick, by the sections that it has.
 func (n *Node) Add(t *tick.Tick) {
 	n.ticks++
 	if t.Sample != nil {
@@ -56,7 +56,7 @@ func (n *Node) Add(t *tick.Tick) {
 		for _, e := range t.Sample.Errors {
 			n.sources.add(e.Source, 1)
 		}
-		if t.Sample.Fleet == nil { // else the node's own tools tell it
+		if t.Sample.Fleet == nil { // otherwise the node's own tools count it
 			n.worth.add(t)
 		}
 	}
@@ -103,8 +103,8 @@ func (n *Node) Add(t *tick.Tick) {
 	}
 }
 
-// evictionStates are those that an eviction comes to. The counter of each is there, at 0, from a rule's first finding on:
-// Prometheus' increase() sees no increase in a series that begins with its first event.
+// evictionStates are the states that an eviction can reach. The counter of each exists, at 0, from a rule's first finding on,
+// because Prometheus' increase() sees no increase in a series that begins with its first event.
 var evictionStates = []string{tick.StateWouldEvict, tick.StateRequested, tick.StateCreated, tick.StateSucceeded, tick.StateFailed}
 
 // accepted are the states of an eviction that nothing refused.
@@ -125,7 +125,7 @@ func (n *Node) addEvictions(reported []tick.PodEviction) {
 	n.states = states
 }
 
-// Samples are the node's series: what t contains, and what was counted. No two of them have the same labels.
+// Samples are the node's series: t's values, and the counters. No two of them have the same labels.
 func (n *Node) Samples(t *tick.Tick) []Sample {
 	p := &page{node: t.Node}
 	p.number(tickTimestamp, float64(t.Time.UnixMilli())/1000, n.label(n.tool, t))
@@ -187,7 +187,7 @@ func (*Node) each(c counts, visit func(string, float64)) {
 	}
 }
 
-// distinct visits the elements in order, of those with the same key the first alone.
+// distinct visits the elements in order; of those with the same key only the first.
 func distinct[E any, K cmp.Ordered](list []E, key func(E) K, visit func(E)) {
 	seen := map[K]bool{}
 	for _, e := range list {

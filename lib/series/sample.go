@@ -48,7 +48,7 @@ func (p *page) sample(s *tick.Sample) {
 		p.put(linkReceived, x.ReceivedBytesPerSecond, x.Name)
 		p.put(linkSent, x.SentBytesPerSecond, x.Name)
 	})
-	if s.Fleet == nil { // else the node's own collect tells them
+	if s.Fleet == nil { // otherwise the node's own collect has them
 		p.pods(s.Pods)
 	}
 	if a := s.Agent; a != nil && a.State != "" {
@@ -63,7 +63,7 @@ func (p *page) sample(s *tick.Sample) {
 	}
 }
 
-// Directions of what disks do.
+// Directions of disks' input and output.
 const (
 	directionRead  = "read"
 	directionWrite = "write"
@@ -90,7 +90,7 @@ func (p *page) events(x tick.CgroupMemory) {
 	}
 }
 
-// scaled turns a value into the base unit.
+// scaled converts a value to the base unit.
 func scaled(v *float64, factor float64) *float64 {
 	if v == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package series has ticks as Prometheus time series: names, labels and values. Amounts are in base units:
-// cores, bytes, seconds, ratios from 0 to 1. How they come to Prometheus is for others: a tool's own --metrics-addr, or the
+// Package series converts ticks to Prometheus time series: names, labels and values. Amounts are in base units:
+// cores, bytes, seconds, ratios from 0 to 1. Its users pass them to Prometheus: a tool's own --metrics-addr, and the
 // file of report --to prometheus.
 package series
 
@@ -13,7 +13,7 @@ const (
 	Counter = "counter"
 )
 
-// Metric is one name, with all the series that bear it.
+// Metric is one name, with all its series.
 type Metric struct {
 	Name, Kind, Help string
 	// Labels are the labels' names. The first one is the node.
@@ -23,7 +23,7 @@ type Metric struct {
 // Sample is one series' value now.
 type Sample struct {
 	*Metric
-	// Values are the labels' values. They may be any text: what came in a tick.
+	// Values are the labels' values. They come from ticks, and may be any text.
 	Values []string
 	Value  float64
 }
@@ -34,7 +34,7 @@ type page struct {
 	samples []Sample
 }
 
-// put adds a sample, whose labels are those behind the node. A value that is not known has no sample.
+// put adds a sample; its labels are those after the node. An unknown value has no sample.
 func (p *page) put(m *Metric, v *float64, labels ...string) {
 	if v == nil || math.IsNaN(*v) {
 		return
@@ -53,7 +53,7 @@ func (p *page) truth(m *Metric, is bool, labels ...string) {
 	}
 }
 
-// inCores turns milli-CPU into the base unit.
+// inCores converts milli-CPU to the base unit.
 func inCores(milli *float64) *float64 {
 	if milli == nil {
 		return nil
@@ -69,7 +69,7 @@ func number(n *int64) *float64 {
 	return new(float64(*n))
 }
 
-// plus adds what is known; a sum of nothing known is not known.
+// plus adds the known values; a sum without any is unknown.
 func plus(sum, v *float64) *float64 {
 	switch {
 	case v == nil:
@@ -80,7 +80,7 @@ func plus(sum, v *float64) *float64 {
 	return new(*sum + *v)
 }
 
-// maxKeys bounds the label values that a counter remembers, for a stream may bring new ones for ever.
+// maxKeys bounds the label values that a counter remembers, because a stream may have ever new ones.
 const maxKeys = 200
 
 // other stands for the label values beyond maxKeys.
@@ -99,7 +99,7 @@ func (c *counts) add(key string, n float64) {
 	(*c)[key] += n
 }
 
-// begin has a counter at 0. The half of the room is for keys that something has happened to.
+// begin sets a counter to 0. Half of the room is for keys that were counted.
 func (c *counts) begin(key string) {
 	if _, known := (*c)[key]; !known && len(*c) < maxKeys/2 {
 		c.add(key, 0)

@@ -26,7 +26,7 @@ func text(samples []Sample) []string {
 	return lines
 }
 
-// Each metric of the list has a sample, none has one that is not there, and each has its labels.
+// Each metric of the list has a sample, each sample's metric is in the list, and each has its labels.
 func TestAllAreThere(t *testing.T) {
 	seen := map[*Metric]bool{}
 	for _, s := range append(samplesOf(seriestest.Everything()), samplesOf(seriestest.Fleet())...) {
@@ -54,16 +54,16 @@ func TestAllAreThere(t *testing.T) {
 	}
 }
 
-// A fleet controller does not tell what the nodes' own tools tell.
+// A fleet controller does not have the metrics of the nodes' own tools.
 func TestFleet(t *testing.T) {
 	for _, s := range samplesOf(seriestest.Fleet()) {
 		if strings.HasPrefix(s.Name, "polder_pods") || strings.HasPrefix(s.Name, "polder_node") || strings.HasPrefix(s.Name, "polder_reclaimed") {
-			t.Errorf("the fleet controller tells %s", s.Name)
+			t.Errorf("the fleet controller has %s", s.Name)
 		}
 	}
 }
 
-// What is not known has no sample: missing is not zero.
+// Unknown values have no sample: missing is not zero.
 func TestMissingIsNotZero(t *testing.T) {
 	x := &tick.Tick{Node: "n", Time: time.Unix(1, 0), Sample: &tick.Sample{CPU: &tick.NodeCPU{}, Memory: &tick.NodeMemory{KswapdStealPerSecond: new(math.NaN())}, Pods: []tick.Pod{{QoS: tick.QoSReclaimed}}}, Advice: &tick.Advice{Reclaimed: &tick.Reclaimed{}}}
 	want := []string{
@@ -77,7 +77,7 @@ func TestMissingIsNotZero(t *testing.T) {
 	}
 }
 
-// The same series never comes twice, whatever a tick repeats.
+// No series is repeated, whatever a tick repeats.
 func TestNoSeriesTwice(t *testing.T) {
 	x := seriestest.Everything()
 	x.Advice.Pools = append(x.Advice.Pools, x.Advice.Pools...)
@@ -94,7 +94,7 @@ func TestNoSeriesTwice(t *testing.T) {
 		}
 		seen[key] = true
 	}
-	// Of the same rule and scope, the part tells them apart.
+	// The part distinguishes findings of the same rule and scope.
 	x.Eviction.Pressures = []tick.PressureFinding{{Rule: "r", Scope: "s", Part: "0"}, {Rule: "r", Scope: "s", Part: "1"}}
 	n := 0
 	for _, s := range samplesOf(x) {
@@ -141,7 +141,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// increase() sees the first eviction, and the first fallback, where the series was there at 0 before.
+// increase() sees the first eviction, and the first fallback, because the series exists at 0 before.
 func TestCountersBeginAtZero(t *testing.T) {
 	n := NewNode("evict")
 	x := &tick.Tick{
@@ -164,11 +164,11 @@ func TestCountersBeginAtZero(t *testing.T) {
 	x.Isolation = &tick.Isolation{Fallback: true}
 	x.Eviction.Evictions = []tick.PodEviction{{UID: "u", Rule: "r", State: tick.StateRequested}}
 	has("polder_evictions_total[n r requested]1", "polder_evictions_total[n r failed]0", "polder_isolation_fallbacks_total[n]1")
-	x.Isolation = &tick.Isolation{} // it lasts for one tick, and stays counted
+	x.Isolation = &tick.Isolation{} // it is in one tick, and stays counted
 	has("polder_evictions_total[n r requested]1", "polder_isolation_fallbacks_total[n]1")
 }
 
-// Rules that a stream makes up leave room for evictions that there are.
+// Rules that a stream invents leave room for real evictions.
 func TestMadeUpRulesLeaveRoom(t *testing.T) {
 	n := NewNode("evict")
 	e := &tick.Eviction{Evictions: []tick.PodEviction{{UID: "u", Rule: "real", State: tick.StateRequested}}}
@@ -182,7 +182,7 @@ func TestMadeUpRulesLeaveRoom(t *testing.T) {
 	}
 }
 
-// What a fleet controller's tools tell of a node is not what the node's own tools of that name tell.
+// Metrics of a fleet controller's tools differ from those of the node's own tools of the same name.
 func TestFleetTools(t *testing.T) {
 	fleet := func(x *tick.Tick) *tick.Tick {
 		x.Node, x.Time = "n", time.Unix(1, 0)
@@ -193,7 +193,7 @@ func TestFleetTools(t *testing.T) {
 		tick *tick.Tick
 	}{
 		{"collect-fleet", fleet(&tick.Tick{Sample: &tick.Sample{Fleet: &tick.Fleet{}}})},
-		{"evict-fleet", fleet(&tick.Tick{Eviction: &tick.Eviction{}})}, // of a tick it has its own section alone
+		{"evict-fleet", fleet(&tick.Tick{Eviction: &tick.Eviction{}})}, // of a tick it has only its own section
 		{"report-fleet", fleet(&tick.Tick{Report: &tick.Report{Targets: []tick.Target{{Target: "cnr", State: tick.TargetFailed}}}})},
 		{"report", fleet(&tick.Tick{Sample: &tick.Sample{Fleet: &tick.Fleet{}}, Isolation: &tick.Isolation{}, Eviction: &tick.Eviction{}, Report: &tick.Report{}})}, // the file of report --to prometheus
 	} {

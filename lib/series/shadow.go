@@ -12,10 +12,10 @@ const (
 	shadowLess = "less"
 )
 
-// longestShadow is the longest time between two advices that counts: of a longer one it is not known what would have been offered.
+// longestShadow is the longest time between two advices that counts: for a longer one it is unknown what would have been offered.
 const longestShadow = 5 * time.Minute
 
-// addShadow counts by how much the shadow's offer differs from the policy's, over the time since the advice before.
+// addShadow counts by how much the shadow's offer differs from the policy's, over the time since the previous advice.
 func (n *Node) addShadow(t *tick.Tick) {
 	if t.Advice == nil {
 		return

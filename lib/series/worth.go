@@ -9,32 +9,32 @@ import (
 	"polder/lib/tick"
 )
 
-// Worth is what batch (the pods of class reclaimed) got of a node's CPUs over its ticks, in seconds of CPU time. It is summed from the
-// rates of each tick over the time since the tick before; ticks without the node's CPUs or use count nothing.
+// Worth is how much of a node's CPUs batch (the pods of class reclaimed) got over its ticks, in seconds of CPU time. It is summed from the
+// rates of each tick over the time since the previous tick; ticks without the node's CPUs or use do not count.
 type Worth struct {
 	// Seconds is the time that was counted.
 	Seconds float64
-	// Batch is the CPU time that batch used, Left what everything else did not use: what batch used, and what was idle.
+	// Batch is the CPU time that batch used, Left the time that everything else did not use: batch's time, and idle time.
 	Batch, Left float64
 	// BeyondRequests is the part of Batch beyond what each pod requests, of native and reclaimed CPU.
 	BeyondRequests float64
-	// Throttled is the time, weighted by the largest part of it in which a container of batch was held back by its quota.
+	// Throttled is the time, weighted by the largest part of it in which a container of batch was throttled.
 	Throttled float64
 	// Services is the time in which services' waiting for a CPU was known, all services added up, and Waited the part of it in which they
 	// waited: on cgroup v2 in which at least one thread of the service did, on version 1 the run delays of its threads, of each second
 	// one at most.
 	Services, Waited float64
-	// Evicted are the evictions that were accepted: of those that a budget refuses none.
+	// Evicted are the accepted evictions, without those that a budget refused.
 	Evicted float64
 
 	last time.Time
-	pods counts // the CPU time of each batch pod that is there, by namespace and name
+	pods counts // the CPU time of each present batch pod, by namespace and name
 }
 
-// longestGap is the number of a tick's own intervals that a missing tick may make of one: after a longer gap nothing is known of it.
+// longestGap is the longest time between two ticks that counts, in intervals of the tick: a longer gap is unknown.
 const longestGap = 3
 
-// span is the time in seconds that a tick speaks for, 0 where that is not known.
+// span is the time in seconds that a tick covers, 0 where it is unknown.
 func (w *Worth) span(t *tick.Tick) float64 {
 	since := t.Time.Sub(w.last).Seconds()
 	first := w.last.IsZero()
@@ -44,7 +44,7 @@ func (w *Worth) span(t *tick.Tick) float64 {
 	}
 	interval := *t.Sample.IntervalSeconds
 	switch {
-	case !(interval > 0) || math.IsInf(interval, 0) || !first && since <= 0: // it came twice, or the clock was put back
+	case !(interval > 0) || math.IsInf(interval, 0) || !first && since <= 0: // a repeated tick, or the clock was set back
 		return 0
 	case first || since > longestGap*interval:
 		return interval
@@ -52,7 +52,7 @@ func (w *Worth) span(t *tick.Tick) float64 {
 	return since
 }
 
-// add counts a tick in.
+// add counts a tick.
 func (w *Worth) add(t *tick.Tick) {
 	seconds := w.span(t)
 	if t.Sample == nil || t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil || t.Sample.Topology == nil {
@@ -86,7 +86,7 @@ func (w *Worth) add(t *tick.Tick) {
 	w.pods = present
 	w.Seconds += seconds
 	w.Batch += batch / 1000 * seconds
-	// Two counters are read one after the other: what the pods used may be a little more than what the node did.
+	// The counters are read one after the other, so that the pods' use may slightly exceed the node's.
 	others := max(0, *t.Sample.CPU.UsageMilliCPU-batch)
 	w.Left += max(batch, float64(all.Size())*1000-others) / 1000 * seconds
 	w.BeyondRequests += beyond / 1000 * seconds
@@ -104,7 +104,7 @@ func (w *Worth) wait(pods []tick.Pod, seconds float64) {
 	}
 }
 
-// requested is the CPU that a pod requests, in milli-CPU. What is not requested is 0.
+// requested is the CPU that a pod requests, in milli-CPU; a missing request is 0.
 func requested(p *tick.Pod) (sum float64) {
 	if p.Requests == nil {
 		return 0
@@ -117,8 +117,8 @@ func requested(p *tick.Pod) (sum float64) {
 	return sum
 }
 
-// String is the sum for a person, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2 evictions; services
-// waited 0.1 % of the time". Nothing counted is the empty string.
+// String is the sum in a sentence, as in "batch got 3.1 of 4.0 idle core-hours (78 %) in 2h00m, throttled 0.5 % of it, 2 evictions;
+// services waited 0.1 % of the time". It is empty where nothing was counted.
 func (w *Worth) String() string {
 	text := w.OfBatch()
 	if waited := w.OfServices(); text != "" && waited != "" {
@@ -127,7 +127,7 @@ func (w *Worth) String() string {
 	return text
 }
 
-// OfServices is its part about services; empty where their waiting is not known.
+// OfServices is its part about services; it is empty where their waiting is unknown.
 func (w *Worth) OfServices() string {
 	if w.Services == 0 {
 		return ""
@@ -135,7 +135,7 @@ func (w *Worth) OfServices() string {
 	return fmt.Sprintf("services waited %.1f %% of the time", 100*w.Waited/w.Services)
 }
 
-// OfBatch is its part about batch. Idle is what batch itself used, too.
+// OfBatch is its part about batch. The idle time includes the time that batch used.
 func (w *Worth) OfBatch() string {
 	if w.Seconds == 0 {
 		return ""

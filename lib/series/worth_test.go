@@ -70,7 +70,7 @@ func TestWorth(t *testing.T) {
 	}
 }
 
-// A batch pod has a series while it is there, and its time goes on; two of one name have one series.
+// A batch pod has a series while it exists, and its time increases; two of one name have one series.
 func TestWorthOfPods(t *testing.T) {
 	n := NewNode("report")
 	series := func() (lines []string) {
@@ -96,7 +96,7 @@ func TestWorthOfPods(t *testing.T) {
 	}
 }
 
-// Services' waiting is a mean over those whose waiting is known, of which none waits longer than all of the time.
+// Services' waiting is a mean over those whose waiting is known, and never more than the whole time.
 func TestWorthOfServices(t *testing.T) {
 	waits := func(name string, permille float64) tick.Pod {
 		p := tick.Pod{Namespace: "shop", Name: name, QoS: tick.QoSShared, CPUWaitPermille: &permille}
@@ -126,7 +126,7 @@ func TestWorthOfServices(t *testing.T) {
 	}
 }
 
-// What a budget refuses is no eviction; one that goes through many states is one.
+// An eviction that a budget refuses does not count; one with several states counts once.
 func TestWorthOfEvictions(t *testing.T) {
 	n := NewNode("report")
 	for i, states := range [][]string{{tick.StateWouldEvict, tick.StateRequested}, {tick.StateRequested, tick.StateFailed}, {tick.StateCreated, tick.StateFailed}, {tick.StateSucceeded, tick.StateFailed}} {

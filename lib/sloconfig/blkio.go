@@ -6,7 +6,7 @@ import (
 	"polder/lib/fields"
 )
 
-// Bounds of what is said of a disk, in a second where it is an amount.
+// Bounds of a disk's settings, in a second where it is an amount.
 const (
 	maxBlocks     = 64
 	maxDiskBytes  = 1 << 50
@@ -54,7 +54,7 @@ func (c *checks) blkio(in string, b *BlkIOQOS) {
 	}
 }
 
-// unused are the blocks that are no disks, and of the others what is said of the root and holds for batch alone, or the other way round.
+// unused are the blocks that are not disks, and of the others the settings for the root that hold only for batch, or the other way round.
 func (b *BlkIOQOS) unused(in string, root bool) (paths []string) {
 	for i := range b.Blocks {
 		one := &b.Blocks[i]

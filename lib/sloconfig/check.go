@@ -46,7 +46,7 @@ func (m *MemoryQOS) Numbers() []Number {
 	}
 }
 
-// checks collects what is wrong.
+// checks collects faults.
 type checks struct{ faults []*fault }
 
 func (c *checks) wrong(field, format string, a ...any) {
@@ -111,8 +111,8 @@ func (c *Colocation) check() []*fault {
 	return v.faults
 }
 
-// doubts are values that Koordinator's node resource controller takes and its webhook does not. A policy that there is for memory
-// alone is read as it reads it.
+// doubts are values that Koordinator's node resource controller accepts and its webhook does not. A policy that exists only for memory
+// has the controller's meaning.
 func (c *Colocation) doubts() []*fault {
 	var v checks
 	if p := c.CPUCalculatePolicy; p != nil && *p == CalculateRequest {
@@ -219,7 +219,7 @@ func (q *ResourceQOS) check() []*fault {
 	return v.faults
 }
 
-// unused are the parts that are enabled, or have a value, and that nobody acts on: cpu.idle is for batch pods, and resctrl has no
+// unused are the parts that are enabled, or have a value, without effect: cpu.idle is for batch pods, and resctrl has no
 // group of the system's.
 func (q *ResourceQOS) unused() (paths []string) {
 	for _, c := range q.classes() {

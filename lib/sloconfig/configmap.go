@@ -12,10 +12,10 @@ import (
 	"polder/lib/fields"
 )
 
-// Memory is what is remembered of a ConfigMap: the last good document of each key.
+// Memory has the last good document of each key of a ConfigMap.
 type Memory map[string]string
 
-// ConfigMap is what a ConfigMap contains, read. It is not changed after it was made.
+// ConfigMap is a parsed ConfigMap. It is immutable.
 type ConfigMap struct {
 	from       string
 	colocation *document[Colocation]
@@ -23,14 +23,14 @@ type ConfigMap struct {
 	qos        *document[ResourceQOS]
 	burst      *document[CPUBurst]
 	system     *document[System]
-	// Problems are what is wrong in it, with key and reason, and what holds in its place.
+	// Problems are its errors, with key and reason, and what is in force in their place.
 	Problems []error
-	// Unsupported are the keys and fields that are set and that the tools do not act on.
+	// Unsupported are the keys and fields that are set without effect on the tools.
 	Unsupported []string
 }
 
-// Settle reads a ConfigMap's data. In the place of a document that is refused stays the last good one of its key; a key that is
-// not there, or empty, has the defaults.
+// Settle reads a ConfigMap's data. In place of a document that is refused the last good one of its key stays in force; a key that is
+// missing, or empty, has the defaults.
 func (m Memory) Settle(from string, data map[string]string) *ConfigMap {
 	c := &ConfigMap{from: from}
 	c.colocation = settle(c, m, colocationKind, data)
@@ -91,19 +91,19 @@ func (c *ConfigMap) note(key string, faults []*fault, instead string) {
 	}
 }
 
-// Koordinator's further keys, and those of its fields that the tools have nothing for.
+// Koordinator's further keys, and those of its fields that the tools do not support.
 var (
 	otherKeys   = []string{"host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 	otherFields = []string{
 		"groupIdentity", "coreExpeller", "cpuPolicy", "extensions", "minFreeKbytesFactor", "watermarkScaleFactor", "memcgReapBackGround",
 	}
-	// ofClasses are the parts of a class that cgroupRoot has as well, and nobody acts on there.
+	// ofClasses are the parts of a class that cgroupRoot has as well, without effect there.
 	ofClasses = []string{"cgroupRoot.cpuQOS", "cgroupRoot.memoryQOS", "cgroupRoot.resctrlQOS", "cgroupRoot.networkQOS"}
-	// pageCacheLimit begins the names of several, which kernels write as pagecache_limit.
+	// pageCacheLimit is the prefix of several names, which kernels write as pagecache_limit.
 	pageCacheLimit = "pagecachelimit"
 )
 
-// unknownNote marks a field that is none of Koordinator's either, as far as is known here.
+// unknownNote marks a field that is not known to be Koordinator's either.
 func unknownNote(path string) string {
 	name := path[strings.LastIndexByte(path, '.')+1:]
 	if slices.ContainsFunc(ofClasses, func(part string) bool { return strings.HasSuffix(strings.ToLower(path), strings.ToLower("."+part)) }) {
@@ -171,9 +171,9 @@ func resolve[T any](s *Strategies, k *kind[T], d *document[T], nodeLabels map[st
 	return errs
 }
 
-// Saved is what outlasts a run of who follows a ConfigMap.
+// Saved is the state of a ConfigMap's reader between two runs.
 type Saved struct {
-	// Name is the ConfigMap that it is of.
+	// Name is the ConfigMap's.
 	Name string `json:"name"`
 	Good Memory `json:"good,omitempty"`
 	// InForce are the strategies of the node, as they are in sample.config.

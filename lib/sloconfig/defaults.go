@@ -1,7 +1,7 @@
 package sloconfig
 
-// Defaults are what holds where the ConfigMap is silent: nothing is enabled. Every field that the tools read has a value, but
-// those whose absence means something.
+// Defaults are the strategies where the ConfigMap sets nothing: nothing is enabled. Every field that the tools read has a value, except
+// those whose absence has a meaning.
 func Defaults() Strategies {
 	return Strategies{
 		From: "defaults",
@@ -57,8 +57,8 @@ func Within(v *int64, otherwise, least, most int64) int64 {
 // IsTrue reports whether a switch is set, and on.
 func IsTrue(on *bool) bool { return on != nil && *on }
 
-// Shipped are the strategies of Koordinator's own manifests, which enable colocation and thresholds: what holds where there is
-// neither a cluster nor a file, and somebody asks for the policy all the same.
+// Shipped are the strategies of Koordinator's own manifests, which enable colocation and thresholds. They are in force where the policy
+// is chosen with neither a cluster nor a file.
 func Shipped() Strategies {
 	s := Defaults()
 	s.Colocation.Enable, s.Threshold.Enable = new(true), new(true)

@@ -38,7 +38,7 @@ type kind[T any] struct {
 	key, cluster, nodes string
 	part                func(*Strategies) *T
 	check, doubts       func(*T) []*fault
-	unused              func(*T) []string // the known parts that are set and not acted on
+	unused              func(*T) []string // the known parts that are set without effect
 	shape               *shape
 }
 
@@ -76,12 +76,12 @@ type document[T any] struct {
 	scan    *scan
 	cluster *T
 	entries []entry[T]
-	// wrong are what is wrong in node entries, doubts what holds all the same, unused what nobody acts on.
+	// wrong are the errors in node entries, doubts the doubtful values that are in force, unused those without effect.
 	wrong, doubts []*fault
 	unused        []string
 }
 
-// entry is what a document contains for some nodes.
+// entry is a document's part for some nodes.
 type entry[T any] struct {
 	path, name string
 	selector   labels.Selector
@@ -98,7 +98,7 @@ func (k *kind[T]) read(text string) (*document[T], []*fault) {
 	if err != nil {
 		return d, []*fault{asFault(err, "")}
 	}
-	if d.scan, err = look([]byte(text), k.shape); err != nil { // what decodes can be looked through
+	if d.scan, err = look([]byte(text), k.shape); err != nil { // a text that decodes can be scanned
 		return d, []*fault{asFault(err, "")}
 	}
 	if len(nodes) > maxEntries {
@@ -160,7 +160,7 @@ func (d *document[T]) entry(k *kind[T], i int, text []byte) {
 	e.name = fields.Clip(top.Name)
 	var err error
 	if e.selector, err = d.selector(e.path, top.Selector); err != nil {
-		e.selector = labels.Nothing() // whose it is cannot be known
+		e.selector = labels.Nothing() // its nodes are unknown
 		refuse(asFault(err, "nodeSelector"))
 		return
 	}
@@ -186,7 +186,7 @@ func (d *document[T]) entry(k *kind[T], i int, text []byte) {
 	d.entries = append(d.entries, e)
 }
 
-// ignores notes what is set in a part and not acted on.
+// ignores notes settings of a part that have no effect.
 func (d *document[T]) ignores(in string, paths []string) {
 	for _, path := range paths[:min(len(paths), maxNoted-len(d.unused))] {
 		d.unused = append(d.unused, join(in, path))
@@ -208,7 +208,7 @@ var operators = map[string]selection.Operator{
 }
 
 // selector reads an entry's selector: nil where there is none. An empty one is for all nodes, and so would be one with a typing
-// error in it: that is refused.
+// error, which is therefore refused.
 func (d *document[T]) selector(path string, text json.RawMessage) (labels.Selector, error) {
 	if len(text) == 0 || string(text) == "null" {
 		return nil, nil
@@ -271,7 +271,7 @@ func (e *entry[T]) title() string {
 	return fmt.Sprintf("%s (%q)", e.path, e.name)
 }
 
-// merged is the newer laid over the older: what the newer does not set stays. Nothing is shared with either.
+// merged is the older with the newer's settings over it; others stay. It shares no memory with either.
 func merged[T any](older, newer *T) *T {
 	out := new(T)
 	for _, s := range []*T{older, newer} {
@@ -287,8 +287,8 @@ func merged[T any](older, newer *T) *T {
 	return out
 }
 
-// dropLists takes the lists out that another has as well: encoding/json decodes into the members that are there, and would leave in each
-// what the new one does not have.
+// dropLists removes the lists that another has as well, because encoding/json decodes into the present members, and would keep in each
+// the fields that the new one lacks.
 func dropLists(into, from reflect.Value) {
 	switch from.Kind() {
 	case reflect.Pointer:
@@ -314,7 +314,7 @@ func asFault(err error, in string) *fault {
 	return inside(in, []*fault{f})[0]
 }
 
-// inside puts faults of a part into the whole.
+// inside converts faults of a part to faults of the whole.
 func inside(path string, faults []*fault) []*fault {
 	if path == "" {
 		return faults

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fieldCase is a field with its default, and values that it takes and, after the |, that it does not.
+// fieldCase is a field with its default, and values that are valid and, after the |, invalid.
 type fieldCase struct{ key, field, fallback, values string }
 
 // fieldCases are all fields: TestFieldsAreAll counts them.
@@ -117,7 +117,7 @@ func fieldCases() []fieldCase {
 	return list
 }
 
-// Every field: its default, values that it takes, and values that it does not.
+// Every field: its default, valid values, and invalid values.
 func TestFields(t *testing.T) {
 	for _, c := range fieldCases() {
 		path := partOf[c.key] + "." + c.field
@@ -176,7 +176,7 @@ func upper(text string) string {
 	return b.String()
 }
 
-// Every field of every part has its case above: a new one that has none fails here.
+// Every field of every part must have its case above.
 func TestFieldsAreAll(t *testing.T) {
 	var want, got []string
 	for key, part := range map[string]reflect.Type{

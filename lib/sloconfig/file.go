@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// File is a ConfigMap in a file. It is not changed after it was made.
+// File is a ConfigMap in a file. It is immutable.
 type File struct {
 	config *ConfigMap
-	// Problems are what holds all the same, Unsupported what is set and not acted on.
+	// Problems are doubtful values that are in force, Unsupported settings without effect.
 	Problems    []error
 	Unsupported []string
 }
 
-// FileOf takes a ConfigMap's data from a file; at returns where a line of a key's document stands ("FILE:12"). One with a document
-// or a node entry that is invalid is refused whole.
+// FileOf reads a ConfigMap's data from a file; at returns the place of a line of a key's document ("FILE:12"). One with an invalid
+// document or node entry is refused whole.
 func FileOf(from string, data map[string]string, at func(key string, line int) string) (*File, error) {
 	var errs []error
 	errs = append(errs, refusals(colocationKind, data, at)...)
@@ -58,7 +58,7 @@ func refusals[T any](k *kind[T], data map[string]string, at func(string, int) st
 	return errs
 }
 
-// Local is what a file contains for one node; the zero value is ready. It resolves again only where something changed.
+// Local resolves a file for one node; the zero value is ready. It resolves again only if something has changed.
 type Local struct {
 	// Version changes whenever the result may have.
 	Version uint64
@@ -69,8 +69,8 @@ type Local struct {
 	errs                []error
 }
 
-// InForce are the strategies of a file for a node, as they are in sample.config; nil without a file. The errors are what is to
-// be reported of them.
+// InForce are the strategies of a file for a node, as they are in sample.config; nil without a file. The errors must be
+// reported.
 func (l *Local) InForce(f *File, labels, annotations map[string]string) (json.RawMessage, []error) {
 	if f == nil {
 		if l.file != nil {
@@ -90,13 +90,13 @@ func (l *Local) InForce(f *File, labels, annotations map[string]string) (json.Ra
 	return l.raw, l.errs
 }
 
-// Over is a tick's configuration with these strategies in the place of its own; where they are nil, the tick's as it is.
+// Over is a tick's configuration with these strategies in place of its own; where they are nil, the tick's unchanged.
 func Over(raw, strategies json.RawMessage) json.RawMessage {
 	if strategies == nil {
 		return raw
 	}
 	top := map[string]json.RawMessage{}
-	if json.Unmarshal(raw, &top) != nil || top == nil { // what is none is not passed on
+	if json.Unmarshal(raw, &top) != nil || top == nil { // an invalid one is not passed on
 		top = map[string]json.RawMessage{}
 	}
 	top[Key] = slices.Clone(strategies)

@@ -8,20 +8,20 @@ import (
 	"polder/lib/tick"
 )
 
-// ErrUnread is that nobody could read the ConfigMap yet.
+// ErrUnread means that the ConfigMap was not read yet.
 var ErrUnread = errors.New("the ConfigMap could not be read yet (sample.errors)")
 
-// InForce are the strategies that hold on a node by its ticks. The last good ones stay while it is not known what holds.
+// InForce are the strategies in force on a node, from its ticks. The last good ones stay while the present ones are unknown.
 type InForce struct {
-	// Last are these: nil where nobody reads a ConfigMap, or before the first was read.
+	// Last are these: nil where no ConfigMap is read, or before it was first read.
 	Last *Strategies `json:"strategies,omitempty"`
 
-	raw            tick.Raw // what was read last, and what came of it
+	raw            tick.Raw // what was read last, and the result
 	unread, looked bool
 	err            error
 }
 
-// Take reads a sample's configuration, where it is another one than before. The error is why the last ones stay.
+// Take reads a sample's configuration if it has changed. The error is why the last ones stay.
 func (f *InForce) Take(s *tick.Sample) error {
 	if s == nil {
 		return nil
@@ -47,7 +47,7 @@ func (f *InForce) TakeRaw(raw tick.Raw, unread bool) error {
 	return err
 }
 
-// Colocation are the strategies of what is offered and measured: the defaults where nobody reads a ConfigMap.
+// Colocation are the strategies of offers and measurements: the defaults where no ConfigMap is read.
 func (f *InForce) Colocation() Colocation {
 	if f.Last != nil {
 		return f.Last.Colocation

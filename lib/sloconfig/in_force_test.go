@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// What a tick contains holds, and what was read last stays while that is not known.
+// A tick's strategies are in force, and the last ones stay while the present ones are unknown.
 func TestInForce(t *testing.T) {
 	raw := func(diff string) tick.Raw {
 		return tick.Raw(`{"koordinator":{"from":"a/b","colocation":{"resourceDiffThreshold":` + diff + `}}}`)
@@ -20,7 +20,7 @@ func TestInForce(t *testing.T) {
 		want   float64
 		err    string
 	}{
-		{"nobody reads one", &tick.Sample{}, 0.1, ""},
+		{"none is read", &tick.Sample{}, 0.1, ""},
 		{"it could not be read yet", &tick.Sample{Errors: unread}, 0.1, ErrUnread.Error()},
 		{"one", &tick.Sample{Config: raw("0.3")}, 0.3, ""},
 		{"no sample", nil, 0.3, ""},

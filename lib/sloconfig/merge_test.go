@@ -54,7 +54,7 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// Each step of the order goes over the one before, and what it does not set stays.
+// Each step of the order overrides the previous one, and settings that it does not have stay.
 func TestOrder(t *testing.T) {
 	config := data(KeyColocation, `{"enable":true,"cpuReclaimThresholdPercent":50,"memoryReclaimThresholdPercent":51,"degradeTimeMinutes":5,"metricAggregatePolicy":{"durations":["1m","2m"]},
 		"nodeConfigs":[
@@ -121,7 +121,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Selectors as Kubernetes has them; one that cannot be read is for nobody.
+// Selectors are Kubernetes'; one that cannot be read selects no node.
 func TestSelectors(t *testing.T) {
 	for _, c := range []struct {
 		selector string
@@ -163,7 +163,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// An entry that is invalid has the cluster's strategy in its place, and no later entry.
+// In place of an invalid entry the cluster's strategy is in force, and no later entry.
 func TestInvalidEntries(t *testing.T) {
 	for _, c := range []struct{ entry, problem string }{
 		{`"cpuSuppressThresholdPercent":101`, "nodeStrategies[0].cpuSuppressThresholdPercent: 101: want 0 to 100"},
@@ -184,7 +184,7 @@ func TestInvalidEntries(t *testing.T) {
 			}
 		}
 	}
-	// A nested one: what is not set of a class stays the cluster's.
+	// A nested one: settings that a class does not have stay the cluster's.
 	s, problems := resolved(t, data(KeyQOS, `{"clusterStrategy":{"beClass":{"memoryQOS":{"enable":true,"throttlingPercent":80}}},
 		"nodeStrategies":[{"nodeSelector":{},"beClass":{"memoryQOS":{"lowLimitPercent":10}}}]}`), nil, nil)
 	if m := s.QOS.BE.Memory; !*m.Enable || *m.ThrottlingPercent != 80 || *m.LowLimitPercent != 10 || *m.WmarkMinAdj != 50 || problems != "" {
@@ -192,7 +192,7 @@ func TestInvalidEntries(t *testing.T) {
 	}
 }
 
-// The last good document of each key stays, by itself, until the key is good again or gone.
+// The last good document of each key stays, separately, until the key is valid again or removed.
 func TestLastGood(t *testing.T) {
 	m := Memory{}
 	step := func(name, threshold, burst, wantThreshold, wantBurst, problem string) {
@@ -224,12 +224,12 @@ func TestLastGood(t *testing.T) {
 	if len(m) != 1 || m[KeyThreshold] != of("30") {
 		t.Errorf("memory %v", m)
 	}
-	// What an earlier run remembered, and is invalid to this one.
+	// A document that an earlier run remembered, and that is invalid for this one.
 	m[KeyThreshold] = of("102")
 	step("a bad memory", of("101"), "", "65", "none", bad+"none before it was good: the defaults hold, with nothing enabled")
 }
 
-// The cluster's switch goes over the nodes' own.
+// The cluster's switch overrides the nodes' own.
 func TestColocationDisabled(t *testing.T) {
 	for _, c := range []struct {
 		name, text       string
@@ -250,7 +250,7 @@ func TestColocationDisabled(t *testing.T) {
 			t.Errorf("%s: enable %v, disabled %v; want %v, %v", c.name, *s.Colocation.Enable, s.ColocationDisabled, c.enable, c.disabled)
 		}
 	}
-	// It is of colocation alone.
+	// That is only so for colocation.
 	s, _ := resolved(t, data(KeyThreshold, `{"clusterStrategy":{"enable":false},"nodeStrategies":[{"nodeSelector":{},"enable":true}]}`), nil, nil)
 	if !*s.Threshold.Enable {
 		t.Error("a node entry does not turn the thresholds on")
@@ -277,7 +277,7 @@ func TestRatios(t *testing.T) {
 	}
 }
 
-// What is resolved for one node is not another's.
+// The result for one node is not shared with another.
 func TestResolvedIsOwn(t *testing.T) {
 	c := Memory{}.Settle("x", data(KeyColocation, `{"enable":true,"metricAggregatePolicy":{"durations":["1m"]}}`))
 	a, _ := c.Resolve(nil, nil)
@@ -308,7 +308,7 @@ func FuzzSettle(f *testing.F) {
 		if len(errs) > 100 || len(c.Unsupported) > 5*maxNoted {
 			t.Fatalf("%d errors, %d unsupported", len(errs), len(c.Unsupported))
 		}
-		// What the tools read is what was resolved.
+		// The tools read the resolved strategies.
 		at := func(key string, line int) string { return fmt.Sprintf("x.yaml:%d", line) }
 		file, err := FileOf("x.yaml", in, at)
 		if err == nil && strings.Contains(fmt.Sprint(file.Problems), "in force") {
@@ -330,7 +330,7 @@ func FuzzSettle(f *testing.F) {
 	})
 }
 
-// A list of a node's entry stands in the place of the cluster's: nothing of that is left in it.
+// A list of a node's entry replaces the cluster's completely.
 func TestBlocksAreReplaced(t *testing.T) {
 	s, problems := resolved(t, data(KeyQOS, `{"clusterStrategy":{"beClass":{"blkioQOS":{"enable":true,"blocks":[{"name":"/dev/sda","type":"device","ioCfg":{"readIOPS":5}},{"name":"/dev/sdb","type":"device"}]}}},
 		"nodeStrategies":[{"nodeSelector":{},"beClass":{"blkioQOS":{"blocks":[{"name":"/dev/sdc","ioCfg":{"writeIOPS":7}}]}}}]}`), nil, nil)

@@ -21,7 +21,7 @@ type QOSPolicies struct {
 	NetQOSPolicy *string `json:"netQOSPolicy,omitempty"`
 }
 
-// NetworkQOS is a class's part of the network. What arrives is not shaped; the two keys of ingress are read so that they are named.
+// NetworkQOS is a class's part of the network. Ingress is not shaped; its two keys are read only to report them.
 type NetworkQOS struct {
 	Enable         *bool      `json:"enable,omitempty"`
 	EgressRequest  *Bandwidth `json:"egressRequest,omitempty"`
@@ -30,20 +30,20 @@ type NetworkQOS struct {
 	IngressLimit   *Bandwidth `json:"ingressLimit,omitempty"`
 }
 
-// System is the part of system-config that the tools act on.
+// System is the part of system-config that the tools use.
 type System struct {
 	// TotalNetworkBandwidth is the rate of the node's uplink in bits per second.
 	TotalNetworkBandwidth *Bits `json:"totalNetworkBandwidth,omitempty"`
 }
 
-// maxBits is the most that a rate is believed to be, in bits per second.
+// maxBits bounds a rate, in bits per second.
 const maxBits = 1_000_000_000_000_000
 
 // Bandwidth is what Koordinator calls an IntOrString: a number is percent of the node's rate, a text bits per second as a quantity ("50M").
 // It is kept as the text "10%" or "50M".
 type Bandwidth string
 
-// UnmarshalJSON takes any value: what is none is refused by the check, which can name the field.
+// UnmarshalJSON accepts any value, because the check, which can name the field, refuses an invalid one.
 func (b *Bandwidth) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		return json.Unmarshal(data, (*string)(b))
@@ -52,7 +52,7 @@ func (b *Bandwidth) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes it as it came.
+// MarshalJSON writes it as it was read.
 func (b Bandwidth) MarshalJSON() ([]byte, error) {
 	if number, isPercent := strings.CutSuffix(string(b), "%"); isPercent {
 		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
@@ -78,7 +78,7 @@ func (b Bandwidth) Parse() (percent float64, bitsPerSecond int64, err error) {
 // Bits is a quantity of bits per second, as a text or a number.
 type Bits string
 
-// UnmarshalJSON takes any value, likewise.
+// UnmarshalJSON accepts any value, likewise.
 func (b *Bits) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		return json.Unmarshal(data, (*string)(b))
@@ -124,7 +124,7 @@ func (s *System) check() []*fault {
 	return v.faults
 }
 
-// unusedNetwork are the parts of a class's network that nobody acts on: what arrives, and the classes that Koordinator has none for.
+// unusedNetwork are the parts of a class's network without effect: ingress, and the classes for which Koordinator has none.
 func (c namedClass) unusedNetwork(q *ResourceQOS) (paths []string) {
 	n := c.Network
 	if n == nil {

@@ -22,7 +22,7 @@ var ratios = []struct {
 	{"node.koordinator.sh/mid-static-memory-reserved-ratio", func(c *Colocation) **int64 { return &c.MidStaticMemoryReservedPercent }},
 }
 
-// ofNode lays over the colocation strategy what the node has of its own. What is invalid there is left out.
+// ofNode overrides the colocation strategy with the node's own settings, without invalid ones.
 func (s *Strategies) ofNode(labels, annotations map[string]string) (errs []error) {
 	if text, ok := annotations[AnnotationColocation]; ok {
 		strategy, faults, doubts := s.Colocation.annotated(text)
@@ -67,7 +67,7 @@ func (c *Colocation) annotated(text string) (_ *Colocation, faults, doubts []*fa
 	return over, nil, append(doubts, over.doubts()...)
 }
 
-// percentOf is a ratio in whole percent, what is over them cut off. A ratio as a decimal has no exact binary form: 0.29 is 29
+// percentOf is a ratio in whole percent, truncated. A decimal ratio has no exact binary form, so 0.29 must become 29
 // percent, not 28.
 func percentOf(text string) (int64, error) {
 	f, err := strconv.ParseFloat(text, 64)

@@ -11,11 +11,11 @@ import (
 // Key is the strategies' key in sample.config.
 const Key = "koordinator"
 
-// ErrNone is that a tick's configuration has no strategies: nobody has read a ConfigMap.
+// ErrNone means that a tick's configuration has no strategies, because no ConfigMap is read.
 var ErrNone = errors.New("no strategies of Koordinator in sample.config")
 
-// Read takes the strategies from a tick's configuration. What is missing there has its default; the error is [ErrNone] where
-// the tick has nothing of Koordinator at all, and another where it is not what collect writes.
+// Read reads the strategies from a tick's configuration. Missing settings have their default; the error is [ErrNone] where
+// the tick has nothing of Koordinator at all, and another one where it is not what collect writes.
 func Read(raw tick.Raw) (*Strategies, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, ErrNone
@@ -35,7 +35,7 @@ func Read(raw tick.Raw) (*Strategies, error) {
 	if err := tick.Unmarshal(own, &s); err != nil {
 		return refuse(err)
 	}
-	if bytes.Contains(own, []byte("null")) { // collect writes none, and where one stands the default holds
+	if bytes.Contains(own, []byte("null")) { // collect writes none, and a null means the default
 		defaults := Defaults()
 		s = *merged(&defaults, &s)
 	}
@@ -45,7 +45,7 @@ func Read(raw tick.Raw) (*Strategies, error) {
 	return &s, nil
 }
 
-// check holds strategies against the bounds that a ConfigMap's are held against: a tick may come from anywhere.
+// check checks strategies against the bounds of a ConfigMap, because a tick may come from anywhere.
 func (s *Strategies) check() error {
 	for _, part := range []struct {
 		name   string

@@ -12,7 +12,7 @@ import (
 	"polder/lib/fields"
 )
 
-// shape is what a document may have: the fields of an object, or of a list's objects.
+// shape has the allowed fields of an object, or of a list's objects.
 type shape struct {
 	fields []field
 	list   bool
@@ -20,7 +20,7 @@ type shape struct {
 
 type field struct {
 	name string
-	of   *shape // nil for what is not looked into
+	of   *shape // nil for parts that are not scanned
 }
 
 // with is the shape with further fields.
@@ -28,7 +28,7 @@ func (s *shape) with(more ...field) *shape {
 	return &shape{fields: append(more, s.fields...)}
 }
 
-// find matches names as encoding/json does: whatever their case.
+// find matches names like encoding/json, ignoring their case.
 func (s *shape) find(name string) (field, bool) {
 	for _, f := range s.fields {
 		if strings.EqualFold(f.name, name) {
@@ -38,7 +38,7 @@ func (s *shape) find(name string) (field, bool) {
 	return field{}, false
 }
 
-// shapeOf is the shape of what is decoded into a type.
+// shapeOf is the shape of a type's documents.
 func shapeOf[T any]() *shape { return shapeOfType(reflect.TypeFor[T]()) }
 
 func shapeOfType(t reflect.Type) *shape {
@@ -60,19 +60,19 @@ func shapeOfType(t reflect.Type) *shape {
 	return nil
 }
 
-// scan is what a look through a document's text found.
+// scan is the result of scanning a document's text.
 type scan struct {
 	text []byte
 	d    *json.Decoder
 	at   map[string]int64 // where each field's name ends, and each member of a list begins, by its path in the names of the shape
-	// unknown are paths of fields that are none of the shape's, twice those that stand there more than once.
+	// unknown are paths of fields that are not in the shape, twice those of repeated fields.
 	unknown, twice []string
 }
 
-// maxNoted bounds what is noted of one document.
+// maxNoted bounds the notes of one document.
 const maxNoted = 50
 
-// look looks through a document.
+// look scans a document.
 func look(text []byte, s *shape) (*scan, error) {
 	l := &scan{text: text, d: json.NewDecoder(bytes.NewReader(text)), at: map[string]int64{}}
 	if err := l.value(s, ""); err != nil {
@@ -155,7 +155,7 @@ func lineAt(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(max(offset, 0), int64(len(text)))], []byte("\n"))
 }
 
-// decode reads JSON as Koordinator does. What is wrong has the field's name.
+// decode reads JSON like Koordinator. Faults have the field's name.
 func decode(text []byte, into any) error {
 	err := json.Unmarshal(text, into)
 	if syntax, is := errors.AsType[*json.SyntaxError](err); is {
@@ -184,7 +184,7 @@ func wanted(t reflect.Type) string {
 	return "an object"
 }
 
-// fault is what is wrong in one field of a document.
+// fault is an error in one field of a document.
 type fault struct {
 	field  string // its path, empty for the whole
 	offset int64  // in the document, where there is no field

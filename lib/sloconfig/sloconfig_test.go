@@ -13,7 +13,7 @@ import (
 // data is a ConfigMap with one key.
 func data(key, text string) map[string]string { return map[string]string{key: text} }
 
-// resolved is what a ConfigMap contains for a node.
+// resolved is a ConfigMap resolved for a node.
 func resolved(t testing.TB, in, labels, annotations map[string]string) (*Strategies, string) {
 	t.Helper()
 	s, errs := Memory{}.Settle("ns/name", in).Resolve(labels, annotations)
@@ -80,7 +80,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// What holds and is reported all the same.
+// Doubtful values are in force and reported.
 func TestDoubts(t *testing.T) {
 	for _, c := range []struct{ fields, field, value, want string }{
 		{`"cpuCalculatePolicy":"request"`, "cpuCalculatePolicy", `"usage"`, `cpuCalculatePolicy: "request" is for memory alone: usage holds`},
@@ -106,7 +106,7 @@ func TestDoubts(t *testing.T) {
 	}
 }
 
-// Documents that are none.
+// Invalid documents.
 func TestDocuments(t *testing.T) {
 	const none = "none before it was good"
 	for _, c := range []struct{ key, text, want string }{
@@ -141,7 +141,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// What is read is what is written, and hostile ticks are refused.
+// Strategies that are written can be read again, and hostile ticks are refused.
 func TestRead(t *testing.T) {
 	s, _ := resolved(t, guides[1].data, nil, nil)
 	raw, err := tick.Marshal(s)

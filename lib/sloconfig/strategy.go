@@ -1,9 +1,9 @@
-// Package sloconfig is Koordinator's configuration: the ConfigMap slo-controller-config as it is merged for one node. It is
+// Package sloconfig reads Koordinator's configuration: the ConfigMap slo-controller-config, merged for one node. It is
 // pure. Names, units, defaults and the order of merging are Koordinator's (apis/configuration and pkg/util/sloconfig of its
-// repository), so that a ConfigMap that works there means the same here.
+// repository), so that a ConfigMap has the same meaning as there.
 package sloconfig
 
-// Strategies are what the ConfigMap contains for one node, merged: the value of the key "koordinator" in sample.config. A nil field
+// Strategies are the ConfigMap's settings for one node, merged: the value of the key "koordinator" in sample.config. A nil field
 // without a default was not set.
 type Strategies struct {
 	// From is the ConfigMap, as in "koordinator-system/slo-controller-config", or the file with its name; "defaults" where there is
@@ -18,7 +18,7 @@ type Strategies struct {
 	Burst      CPUBurst    `json:"cpuBurst"`
 	System     System      `json:"system"`
 
-	// ColocationDisabled means that the cluster's own strategy has enable false: no node entry or annotation turns it on.
+	// ColocationDisabled means that the cluster's own strategy has enable false, which no node entry or annotation overrides.
 	ColocationDisabled bool `json:"colocationDisabled,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type Colocation struct {
 	MetricReportIntervalSeconds    *int64                 `json:"metricReportIntervalSeconds,omitempty"`
 	MetricAggregatePolicy          *MetricAggregatePolicy `json:"metricAggregatePolicy,omitempty"`
 	MetricMemoryCollectPolicy      *string                `json:"metricMemoryCollectPolicy,omitempty"`
-	// The reclaim thresholds may be over 100: then more is offered than there is.
+	// The reclaim thresholds may be over 100: then the offer exceeds the node's resources.
 	CPUReclaimThresholdPercent     *int64   `json:"cpuReclaimThresholdPercent,omitempty"`
 	CPUCalculatePolicy             *string  `json:"cpuCalculatePolicy,omitempty"`
 	MemoryReclaimThresholdPercent  *int64   `json:"memoryReclaimThresholdPercent,omitempty"`
@@ -75,7 +75,7 @@ const (
 	SuppressCFSQuota = "cfsQuota"
 )
 
-// What the satisfaction of batch pods is measured against.
+// Values against which the satisfaction of batch pods is measured.
 const (
 	EvictByRealLimit   = "evictByRealLimit"
 	EvictByAllocatable = "evictByAllocatable"
@@ -132,12 +132,12 @@ type ResourceQOS struct {
 	Root   *RootQOS  `json:"cgroupRoot,omitempty"`
 }
 
-// RootQOS is what is acted on of the root cgroup's settings: how the kernel shares disks by costs.
+// RootQOS is the used part of the root cgroup's settings: how the kernel shares disks by costs.
 type RootQOS struct {
 	BlkIO *BlkIOQOS `json:"blkioQOS,omitempty"`
 }
 
-// ClassQOS is a class's settings. A part that is nil or not enabled is left alone.
+// ClassQOS is a class's settings. A part that is nil or not enabled changes nothing.
 type ClassQOS struct {
 	CPU     *CPUQOS     `json:"cpuQOS,omitempty"`
 	Memory  *MemoryQOS  `json:"memoryQOS,omitempty"`
@@ -190,9 +190,9 @@ type Block struct {
 	IO   IOCfg  `json:"ioCfg,omitzero"`
 }
 
-// IOCfg are limits in a second, where 0 is none, and a weight of 1 to 100; and what Koordinator reads of [ResourceQOS.Root] alone: from
-// which latency on a disk is saturated, in microseconds, the percentile of reads or writes that is measured, and a model of what the disk
-// can do in a second.
+// IOCfg are limits in a second, where 0 is none, and a weight of 1 to 100. Only for [ResourceQOS.Root] Koordinator also reads the latency
+// from which a disk is saturated, in microseconds, the percentile of reads or writes that is measured, and a model of the disk's capacity
+// in a second.
 type IOCfg struct {
 	ReadIOPS        *int64 `json:"readIOPS,omitempty"`
 	WriteIOPS       *int64 `json:"writeIOPS,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is set and not acted on is listed.
+// Settings without effect are listed.
 func TestUnsupported(t *testing.T) {
 	c := Memory{}.Settle("x", map[string]string{
 		KeyColocation: `{"enable":true,"cpuReclaimTresholdPercent":50,"nodeConfigs":[{"name":"n","nodeSelector":{},"extensions":{}}]}`,
@@ -54,7 +54,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// Known parts of classes that nobody acts on are listed where they are enabled or have a value, and taken all the same.
+// Known parts of classes without effect are listed where they are enabled or have a value, and accepted nevertheless.
 func TestUnused(t *testing.T) {
 	const parts = `"cpuQOS":{"enable":true,"schedIdle":1},"memoryQOS":{"enable":true},"resctrlQOS":{"enable":true,"mbaPercent":50}`
 	cluster := func(text string) string { return `{"clusterStrategy":{` + text + `}}` }

@@ -9,8 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// complete prints what the last of the words of an unfinished command line may become, one candidate a line: a flag's name, or one of the
-// values that a flag takes. A flag that takes something else has no candidates, so that the shell offers files.
+// complete prints the completions of the last word of an unfinished command line, one a line: a flag's name, or one of the
+// values that a flag takes. A flag of another type has no candidates, so that the shell offers files.
 func (f *Flags) complete(w io.Writer, words []string) {
 	if len(words) == 0 {
 		words = []string{""}
@@ -21,7 +21,7 @@ func (f *Flags) complete(w io.Writer, words []string) {
 	switch {
 	case joined && name != "": // --flag=value in one word
 		prefix = name + "="
-	case len(before) > 0 && current == "=": // bash gives the sign a word of its own
+	case len(before) > 0 && current == "=": // bash makes the sign a separate word
 		name, value, joined = before[len(before)-1], "", true
 	case len(before) > 1 && before[len(before)-1] == "=":
 		name, value, joined = before[len(before)-2], current, true

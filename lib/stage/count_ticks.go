@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// serveMetrics begins to answer Prometheus, where that is asked for. It is a part of the stream's beginning, not of every
-// command's: isolate --restore is not in the way of the isolate that runs.
+// serveMetrics begins to answer Prometheus, if --metrics-addr is set. Only commands that read or write the stream call it, so that
+// isolate --restore does not take the port of a running isolate.
 func (s *Session) serveMetrics() error {
 	if s.Metrics == nil {
 		return nil
@@ -21,15 +21,15 @@ func (s *Session) serveMetrics() error {
 	return nil
 }
 
-// measure counts a tick that was handled in the metrics: of the sections the tool's own alone, for the others are counted by
-// those who made them.
+// measure counts a handled tick in the metrics: of the sections only the tool's own, because the other tools count
+// theirs.
 func (s *Session) measure(l *tick.Line, section any, refused string, took time.Duration) {
 	if s.Metrics == nil {
 		return
 	}
 	if refused == metrics.RefusedNode {
 		s.Metrics.Refused(refused)
-		return // it has nothing of this node, and others' nodes are not to be kept
+		return // it has no section for another node, of which nothing is kept
 	}
 	if refused != "" {
 		s.Metrics.Refused(refused)
@@ -48,7 +48,7 @@ func (s *Session) measure(l *tick.Line, section any, refused string, took time.D
 	s.Metrics.Tick(&t, took)
 }
 
-// invalid is why a line is no tick, in a word.
+// invalid is the reason why a line is not a tick, in one word.
 func invalid(err error) string {
 	if long := (tick.TooLong{}); errors.As(err, &long) {
 		return metrics.InvalidLong

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeBytes is the size that FIFOs are given: the most that an unprivileged process may ask for by default
-// (/proc/sys/fs/pipe-max-size).
+// pipeBytes is the size of FIFOs: the most that an unprivileged process may set by default (/proc/sys/fs/pipe-max-size).
 const pipeBytes = 1 << 20
 
 // stream is an opened input or output.
@@ -44,7 +43,7 @@ func (s *stream) recording() bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// terminal reports whether the stream is somebody's keyboard.
+// terminal reports whether the stream is a terminal.
 func (s *stream) terminal() bool {
 	f := s.File
 	if f == nil {
@@ -63,7 +62,7 @@ func (s *stream) terminal() bool {
 	return terminal
 }
 
-// openInput opens a file or a FIFO for reading, or hands out std for "-".
+// openInput opens a file or a FIFO for reading, or returns std for "-".
 func openInput(path string, std io.Reader) (*stream, error) {
 	if path == "-" || path == "" {
 		return &stream{in: std}, nil
@@ -75,8 +74,8 @@ func openInput(path string, std io.Reader) (*stream, error) {
 	return &stream{File: f, in: f, fifo: fifo, closing: true}, nil
 }
 
-// openOutput opens a file or a FIFO for writing, or hands out std for "-". The first byte into a FIFO is a newline: it
-// closes a line that a killed predecessor left open.
+// openOutput opens a file or a FIFO for writing, or returns std for "-". The first byte into a FIFO is a newline: it
+// ends a line that a killed predecessor left incomplete.
 func openOutput(path string, std io.Writer) (*stream, error) {
 	if path == "-" || path == "" {
 		return &stream{out: std}, nil
@@ -92,7 +91,7 @@ func openOutput(path string, std io.Writer) (*stream, error) {
 	return s, nil
 }
 
-// newlineFirst writes a newline in front of the first line; not at once, for a full FIFO would block the start.
+// newlineFirst writes a newline before the first line; not at once, because a full FIFO would block the start.
 type newlineFirst struct {
 	f       *os.File
 	written bool
@@ -108,8 +107,8 @@ func (n *newlineFirst) Write(p []byte) (int, error) {
 	return n.f.Write(p)
 }
 
-// open opens path with flags, or read-write where it is a FIFO: then a neighbour's end closes neither end of it, and
-// what is in the kernel's buffer survives every restart.
+// open opens path with flags, or read-write where it is a FIFO: then the end of a neighbour closes neither end of it, and
+// the data in the kernel's buffer survives every restart.
 func open(path string, flags int) (*os.File, bool, error) {
 	path, named := strings.CutPrefix(path, "fifo:")
 	if named || strings.HasSuffix(path, ".fifo") {
@@ -151,9 +150,9 @@ func openFIFO(path string) (*os.File, error) {
 	return f, nil
 }
 
-// pipe is an output that is a pipe of the shell's, or of who else started the tool. It is made so large that a line has room in it, and no
-// larger: through a smaller one a line goes in pieces, and for each of them the next stage and this one wake each other; a larger one would
-// hold old ticks where the next stage is slow.
+// pipe is an output that is a pipe of the shell, or of another program that started the tool. It is made large enough for a line, and no
+// larger: a smaller one passes a line in pieces, for each of which the next stage and this one wake each other; a larger one would
+// contain old ticks where the next stage is slow.
 type pipe struct {
 	file *os.File // nil where the output is no such pipe
 	size int

@@ -51,7 +51,7 @@ func openTestFIFO(t *testing.T, path string) *os.File {
 	return f
 }
 
-// Tools come and go between two FIFOs; their neighbours see neither an end nor an error, and no tick is lost, not even
+// Tools start and stop between two FIFOs; their neighbours see neither an end nor an error, and no tick is lost, not even
 // the one that is half written when a tool stops.
 func TestFIFOSurvivesRestarts(t *testing.T) {
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ func TestFIFOSurvivesRestarts(t *testing.T) {
 		if got := next(); got != name(0) {
 			t.Fatalf("got %s; want %s", got, name(0))
 		}
-		// Half a line is under way when the tool is told to stop.
+		// Half a line is in the FIFO when the tool is stopped.
 		whole := line(name(1), 0) + "\n"
 		fmt.Fprint(in, whole[:len(whole)/2])
 		await.Until(t, time.Minute, "the tool has begun the line", await.Is(func() bool { return waiting(t, in) < len(whole)/2 }))
@@ -100,7 +100,7 @@ func TestFIFOSurvivesRestarts(t *testing.T) {
 		if rest.Stop() { // it had not begun the line
 			finish()
 		}
-		stop = tool(t, &harness{}, inPath, outPath, nil) // what was not taken waits for the successor
+		stop = tool(t, &harness{}, inPath, outPath, nil) // unread ticks wait for the successor
 		for i := 1; i <= 2; i++ {
 			if got := next(); got != name(i) {
 				t.Fatalf("got %s; want %s", got, name(i))
@@ -110,7 +110,7 @@ func TestFIFOSurvivesRestarts(t *testing.T) {
 	}
 }
 
-// The first byte into a FIFO closes a line that a killed predecessor left open.
+// The first byte into a FIFO ends a line that a killed predecessor left incomplete.
 func TestFIFOStartsOnANewLine(t *testing.T) {
 	dir := t.TempDir()
 	inPath, outPath := filepath.Join(dir, "in.fifo"), filepath.Join(dir, "out.fifo")
@@ -134,7 +134,7 @@ func TestFIFOStartsOnANewLine(t *testing.T) {
 	}
 }
 
-// A live tool whose next stage does not read goes on: the newest tick waits, the others are counted.
+// A live tool whose next stage does not read continues: the newest tick waits, the others are counted.
 func TestLiveToolIsNotStoppedByASlowNextStage(t *testing.T) {
 	dir := t.TempDir()
 	inPath, outPath := filepath.Join(dir, "in.fifo"), filepath.Join(dir, "out.fifo")
@@ -150,7 +150,7 @@ func TestLiveToolIsNotStoppedByASlowNextStage(t *testing.T) {
 		}
 	})
 	padding := strings.Repeat("x", 100<<10)
-	for i := range 40 { // 4 MB into a FIFO of 1 MiB that nobody reads
+	for i := range 40 { // 4 MB into a FIFO of 1 MiB without a reader
 		fmt.Fprintf(in, `{"padding":%q,%s`+"\n", padding, line(fmt.Sprintf("n%d", i), 0)[1:])
 		<-dropped
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -18,9 +17,9 @@ import (
 // drainWithin is how long a stopping tool waits for the rest of a line that it has begun to read or write.
 const drainWithin = 2 * time.Second
 
-// replayGCPercent is the garbage collector's pace for recordings, unless GOGC is set. On a node a tool holds a
-// megabyte or two and sees a tick a second: there the usual pace is right, and memory is dear. A recording runs as fast as
-// it can, and a fifth of that time would go into collecting a tiny heap over and over.
+// replayGCPercent is the garbage collector's target for recordings, unless GOGC is set. On a node a tool uses a
+// megabyte or two and handles a tick a second: there the default is right, because memory is scarce. A recording runs as fast as
+// possible, and would spend a fifth of its time on collecting a tiny heap.
 const replayGCPercent = 400
 
 // Filter is the loop of a tool that reads ticks: for each one, Handle is called and its section spliced in.
@@ -29,7 +28,7 @@ type Filter struct {
 	Section string
 	// Reads names the sections that Handle needs; the others are not decoded.
 	Reads []string
-	// Ignores names fields of those sections that Handle does not look at (see [tick.NewDecoder]).
+	// Ignores names fields of those sections that Handle does not read (see [tick.NewDecoder]).
 	Ignores []string
 	// Handle returns the section to splice in, nil to pass the tick on as it is. An error ends the tool.
 	Handle func(context.Context, Incoming) (any, error)
@@ -37,7 +36,7 @@ type Filter struct {
 	Silent      func(context.Context)
 	SilentAfter time.Duration
 	// Live makes the newest tick replace the waiting one where the next stage is slow. Without it a slow next stage
-	// slows this one down, and no tick is lost: what a replayed recording needs.
+	// slows this one down, and no tick is lost, as a replayed recording needs.
 	Live bool
 	// Terminal means that the tool's output is its own: ticks are not passed on.
 	Terminal bool
@@ -46,7 +45,7 @@ type Filter struct {
 // Incoming is one tick on its way through a tool.
 type Incoming struct {
 	*tick.Tick
-	// Line is the tick as it came, until Handle returns.
+	// Line is the tick as it was read. It is valid until Handle returns.
 	Line *tick.Line
 	// Refused is why an acting tool must leave the tick alone; empty where it may act.
 	Refused string
@@ -58,13 +57,13 @@ type Incoming struct {
 type arrival struct {
 	line     *tick.Line
 	tick     *tick.Tick
-	rejected error       // a section does not keep to the contract
+	rejected error       // a section violates the schema
 	err      error       // the end of the input
-	counts   tick.Counts // what the reader met, at the end
+	counts   tick.Counts // the reader's counts, at the end
 }
 
 // Filter runs f until the input ends or ctx does. On SIGTERM a tool leaves a FIFO at the beginning of a line: it
-// finishes what it has begun and takes no more.
+// finishes the line that it has begun and reads no more.
 func (s *Session) Filter(ctx context.Context, f Filter) error {
 	if err := s.serveMetrics(); err != nil {
 		return err
@@ -77,19 +76,18 @@ func (s *Session) Filter(ctx context.Context, f Filter) error {
 	if in.terminal() {
 		fmt.Fprintf(s.Err, "%s: waits for ticks that are typed on this terminal: give it a recording (--input FILE) or a pipe (collect | ...), or press Ctrl-D\n", s.Tool)
 	}
-	switch {
-	case !in.recording():
+	if in.recording() {
+		s.SetGCPercent(replayGCPercent)
+	} else {
 		s.OneProcessor()
-	case s.Getenv("GOGC") == "":
-		debug.SetGCPercent(replayGCPercent)
 	}
 	out, err := s.openOut(ctx, f)
 	if err != nil {
 		return err
 	}
 
-	// Reading, decoding and handling go on side by side, each on the next line. From a FIFO no line is taken before the one
-	// before it has been passed on: what this process has taken dies with it, what is in the FIFO does not.
+	// Reading, decoding and handling run concurrently, each on the next line. From a FIFO no line is read before the previous one
+	// has been passed on: lines that this process has read are lost when it is killed, those in the FIFO are not.
 	lines, arrivals := make(chan arrival), make(chan arrival)
 	ahead := 2 // a live stream never needs more, and each is as large as a line
 	if in.recording() {
@@ -169,7 +167,7 @@ func (s *Session) loop(ctx context.Context, f Filter, drains bool, out *sink, li
 			free <- a.line
 		case <-silence:
 			f.Silent(ctx)
-			timer.Reset(min(f.SilentAfter, silentAgain)) // what failed is tried again
+			timer.Reset(min(f.SilentAfter, silentAgain)) // so that failures are retried
 		case <-idle:
 			s.notify.alive()
 		case <-stopped:
@@ -196,7 +194,7 @@ func (s *Session) handle(ctx context.Context, f Filter, a arrival, out *sink) er
 	return out.put(a.line, f.Section, section)
 }
 
-// read turns the input into lines; it closes the channel at the end.
+// read splits the input into lines; it closes the channel at the end.
 func (s *Session) read(
 	ctx context.Context, in *stream, limit *rateLimit, lines chan<- arrival, free <-chan *tick.Line, gone <-chan struct{},
 ) {
@@ -215,7 +213,7 @@ func (s *Session) read(
 	for {
 		var a arrival
 		select {
-		case a.line = <-free: // before the next line is touched
+		case a.line = <-free: // before the next line is read
 		case <-gone:
 			return
 		}
@@ -245,7 +243,7 @@ func (s *Session) read(
 	}
 }
 
-// decode decodes the lines' sections; it closes arrivals behind the last line.
+// decode decodes the lines' sections; it closes arrivals after the last line.
 func decode(d *tick.Decoder, sections []string, lines <-chan arrival, arrivals chan<- arrival, gone <-chan struct{}) {
 	defer close(arrivals)
 	for a := range lines {
@@ -263,7 +261,7 @@ func decode(d *tick.Decoder, sections []string, lines <-chan arrival, arrivals c
 // defaultMaxAge is used where a tick does not have its interval.
 const defaultMaxAge = 3 * time.Second
 
-// refuse returns why this tick must not be acted on, in a sentence and in a word for the metrics.
+// refuse returns why this tick must not be acted on, as a sentence and as a word for the metrics.
 func (s *Session) refuse(l *tick.Line) (sentence, word string) {
 	if s.DryRun || s.isSet == nil {
 		return "", ""
@@ -343,8 +341,8 @@ func (r *rateLimit) reject(number int64, err error, strict bool) error {
 	return nil
 }
 
-// noStream is the error of an input whose end has come and in which no line was a tick: it is another file than was meant. An input
-// without lines, or with a line that was cut off, is none: its writer ended early.
+// noStream is the error of an input that has ended without any tick: it is probably the wrong file. An input without lines, or with
+// only a line that was cut off, is no error: its writer ended early.
 func (r *rateLimit) noStream(c tick.Counts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

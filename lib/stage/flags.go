@@ -11,9 +11,9 @@ import (
 	"polder/lib/choice"
 )
 
-// Flags collects a tool's flags. The first line of a flag's usage is one clause, which has room beside its name in a line of --help; lines
-// below it are whole sentences for the manual alone. Every flag can also be set by an environment variable, POLDER_, the tool's name and
-// the flag's in capitals (POLDER_ISOLATE_MAX_AGE); the command line wins.
+// Flags collects a tool's flags. The first line of a flag's usage is one clause, which fits beside its name in a line of --help; the
+// following lines are whole sentences for the manual only. Every flag can also be set by an environment variable, POLDER_, the tool's name
+// and the flag's in capitals (POLDER_ISOLATE_MAX_AGE); the command line takes precedence.
 type Flags struct {
 	tool     string
 	flags    []cli.Flag
@@ -21,7 +21,7 @@ type Flags struct {
 	words    map[string][]string // the values that a flag takes, for completion, by the flag's name
 }
 
-// Words names values that the flag before takes, for completion in a shell. One that can be given several times takes a list of them.
+// Words names values of the flag that was added last, for completion in a shell. A flag that can be repeated takes a list of them.
 func (f *Flags) Words(words ...string) {
 	if f.words == nil {
 		f.words = map[string][]string{}
@@ -29,7 +29,7 @@ func (f *Flags) Words(words ...string) {
 	f.words[f.flags[len(f.flags)-1].Names()[0]] = words
 }
 
-// add adds the other one's flags.
+// add adds the flags of another one.
 func (f *Flags) add(other *Flags) {
 	f.flags = append(f.flags, other.flags...)
 	if f.words == nil {
@@ -45,7 +45,7 @@ func (f *Flags) envVars(name string) []string {
 	return []string{variable(f.tool, name)}
 }
 
-// variable is the one of the environment that sets a tool's flag.
+// variable is the environment variable that sets a tool's flag.
 func variable(tool, flag string) string {
 	return "POLDER_" + strings.ToUpper(strings.ReplaceAll(tool+"_"+flag, "-", "_"))
 }
@@ -66,7 +66,7 @@ func (f *Flags) Path(into *string, name, value, usage string) {
 	})
 }
 
-// Strings adds a flag that can be given several times.
+// Strings adds a flag that can be repeated.
 func (f *Flags) Strings(into *[]string, name, usage string) {
 	f.flags = append(f.flags, &cli.StringSliceFlag{
 		Name: name, Usage: usage, Category: f.category, EnvVars: f.envVars(name),
@@ -77,7 +77,7 @@ func (f *Flags) Strings(into *[]string, name, usage string) {
 	})
 }
 
-// Choices adds a flag that takes one of the given words, and can be given several times.
+// Choices adds a flag that takes one of the given words, and can be repeated.
 func (f *Flags) Choices(into *[]string, name, usage string, words ...string) {
 	f.flags = append(f.flags, &cli.StringSliceFlag{
 		Name: name, Usage: usage, Category: f.category, EnvVars: f.envVars(name),
@@ -162,7 +162,7 @@ func (f *Flags) Choice(into *string, name, value, usage string, words ...string)
 	f.Words(words...)
 }
 
-// UsageError is an error that the caller can mend on the command line or in the configuration: exit status 2.
+// UsageError is an error that the user can correct on the command line or in the configuration: exit status 2.
 type UsageError struct{ err error }
 
 func (e *UsageError) Error() string { return e.err.Error() }
@@ -171,7 +171,7 @@ func (e *UsageError) Unwrap() error { return e.err }
 // Usagef returns a [UsageError].
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
-// Value is a flag of a type of its own.
+// Value is a flag with its own type.
 type Value interface {
 	Set(string) error
 	String() string

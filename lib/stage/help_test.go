@@ -80,7 +80,7 @@ Stream:
 	}
 }
 
-// What is too long for a line goes on below itself, and no line is wider than the help.
+// A text that is too long for a line continues below itself, and no line is wider than the help.
 func TestHelpWraps(t *testing.T) {
 	var b strings.Builder
 	hang(&b, "  --x  ", strings.Repeat("word ", 30))

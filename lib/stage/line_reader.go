@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lineReader reads a FIFO no further than to the end of a line. What a process has read dies with it; what it has not
-// stays in the kernel for its successor: so SIGKILL costs the line in hand and none behind it. tee(2) shows what is in a
-// pipe without taking it, in a pipe of the reader's own; there the line's end is found, and so much is then taken.
+// lineReader reads a FIFO no further than to the end of a line. Data that a killed process has read is lost; data that it has not
+// read stays in the kernel for its successor: so SIGKILL costs the current line and none after it. tee(2) copies the content of a
+// pipe, without consuming it, to the reader's own pipe; there the end of the line is found, and then so much is read.
 type lineReader struct {
 	from     *os.File // the FIFO: its owner's
 	to, back *os.File // the reader's own pipe, to write and to read
-	taken    int      // bytes of the line in hand
-	ask      int      // how much to look at: about what the last line had
+	taken    int      // bytes read of the current line
+	ask      int      // how much to copy: about the length of the last line
 }
 
-// leastAsk is a page: what tee passes on, a reference each.
+// leastAsk is a page, which is the unit of tee.
 const leastAsk = 4096
 
 // newLineReader fails where there is no tee: a seccomp filter may forbid it.
@@ -46,7 +46,7 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	if end > 0 {
 		n = end
 	}
-	// What counts is what is taken, should somebody else read the FIFO too.
+	// Only the bytes that were read count, in case another process reads the FIFO, too.
 	if n, err = l.from.Read(p[:n]); err != nil {
 		return n, err
 	}
@@ -58,13 +58,13 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// peek copies to p what is in the FIFO, and leaves it there.
+// peek copies the FIFO's content to p, without consuming it.
 func (l *lineReader) peek(p []byte) (int, error) {
 	n, err := l.tee(len(p))
 	if err != nil {
 		return 0, err
 	}
-	for read := 0; read < n; { // it is all there
+	for read := 0; read < n; { // all of it is available
 		some, err := l.back.Read(p[read:n])
 		if err != nil {
 			return 0, err

@@ -47,7 +47,7 @@ func sized(node string, bytes int) string {
 	return fmt.Sprintf(`{"v":1,"node":%q,"time":"2026-01-01T00:00:00Z","pad":%q}`+"\n", node, strings.Repeat("x", bytes))
 }
 
-// Whatever a line's length, and however it came into the FIFO, what stands behind it stays there.
+// For any length of a line, and any way in which it was written to the FIFO, the data after it stays there.
 func TestLineReaderTakesOneLine(t *testing.T) {
 	f := openTestFIFO(t, filepath.Join(t.TempDir(), "in.fifo"))
 	r := tick.NewReader(openLineReader(t, f))
@@ -82,8 +82,8 @@ func TestLineReaderTakesOneLine(t *testing.T) {
 	}
 }
 
-// Without a whole line it waits, until the deadline; what has come of a line is kept, and the rest is taken as soon as it is
-// there.
+// Without a whole line it waits, until the deadline; the beginning of a line is kept, and the rest is read as soon as it is
+// available.
 func TestLineReaderWaits(t *testing.T) {
 	f := openTestFIFO(t, filepath.Join(t.TempDir(), "in.fifo"))
 	r := tick.NewReader(openLineReader(t, f))
@@ -110,7 +110,7 @@ func TestLineReaderWaits(t *testing.T) {
 	await.Until(t, time.Minute, "the next line waits, whose writer writes in two pieces", await.Is(func() bool { return waiting(t, f) == len(sized("b", 10)) }))
 }
 
-// While one tick is in hand those behind it are in the FIFO, also for a live tool, which has passed it on before it takes
+// While one tick is handled the following ones are in the FIFO, also for a live tool, which passes it on before it reads
 // the next.
 func TestOneTickInHand(t *testing.T) {
 	for _, live := range []bool{false, true} {
@@ -174,7 +174,7 @@ func fill(t *testing.T, f *os.File) {
 	}
 }
 
-// A live tool whose next stage takes nothing logs at its end how many ticks it gave up.
+// A live tool whose next stage reads nothing logs at its end how many ticks it dropped.
 func TestGivenUpAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	inPath, outPath := filepath.Join(dir, "in.fifo"), filepath.Join(dir, "out.fifo")
@@ -201,7 +201,7 @@ func TestGivenUpAtTheEnd(t *testing.T) {
 	}
 }
 
-// What looking ahead costs: lines through a FIFO, with it and with plain reads.
+// The cost of looking ahead: lines through a FIFO, with it and with plain reads.
 func BenchmarkFIFO(b *testing.B) {
 	for _, size := range []int{3_000, 30_000, 200_000} {
 		text := []byte(sized("n", size))

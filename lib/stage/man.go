@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// manFlag prints the tool's manual page for man(1). It is for whoever installs the tools.
+	// manFlag prints the tool's manual page for man(1), for the installation.
 	manFlag = "generate-man"
-	// manualFlag prints the same manual as Markdown, which is the tool's page in docs/ and can be read where there is no man(1).
+	// manualFlag prints the same manual as Markdown, which is the tool's page in docs/ and is readable without man(1).
 	manualFlag = "manual"
 )
 
@@ -24,7 +24,7 @@ var (
 )
 
 // manual writes everything about the tool: what it does, its tasks and sections, its options with their details. A page in docs/
-// begins with the tasks; a manual page has them behind the description, where readers of man(1) look for examples.
+// begins with the tasks; a manual page has them after the description, where readers of man(1) expect examples.
 func (c Command) manual(w io.Writer, flags []cli.Flag, form markup) error {
 	var b strings.Builder
 	form.title(&b, c)
@@ -77,7 +77,7 @@ func (c Command) tasks(b *strings.Builder, form markup) {
 	}
 }
 
-// markup is how a manual is written down.
+// markup is the format of a manual.
 type markup interface {
 	title(*strings.Builder, Command)
 	tasksFirst() bool
@@ -103,7 +103,7 @@ type manText struct {
 	open      bool // the running text's paragraph has begun
 }
 
-// text takes a whole text.
+// text adds a whole text.
 func (m *manText) text(text string) {
 	m.base, m.column, m.open = 0, 0, false
 	if text = strings.TrimSpace(text); text == "" {
@@ -115,7 +115,7 @@ func (m *manText) text(text string) {
 	m.fill()
 }
 
-// line takes the next line.
+// line adds the next line.
 func (m *manText) line(line string) {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	switch {
@@ -158,7 +158,7 @@ func (m *manText) line(line string) {
 	}
 }
 
-// fill ends lines that are kept as they are.
+// fill ends verbatim lines.
 func (m *manText) fill() {
 	if m.asWritten {
 		m.form.verbatim(m.Builder, false)
@@ -166,8 +166,8 @@ func (m *manText) fill() {
 	}
 }
 
-// manPage is a manual in the macros of man(7). A manual is plain text, in which _ and * mean themselves: urfave/cli's own page would
-// read it as Markdown.
+// manPage is a manual in the macros of man(7). A manual is plain text, in which _ and * are literal: urfave/cli's own page would
+// parse it as Markdown.
 type manPage struct{}
 
 func (manPage) title(b *strings.Builder, c Command) {
@@ -252,7 +252,7 @@ func (markdown) item(b *strings.Builder, name, s string) {
 	fmt.Fprintf(b, "- `%s`: %s\n", name, marked(s))
 }
 
-// listBegins leaves a line empty between a paragraph and the list below it.
+// listBegins writes an empty line between a paragraph and the list after it.
 func listBegins(b *strings.Builder) {
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	if last := lines[len(lines)-1]; last != "" && !strings.HasPrefix(last, "- ") && !strings.HasPrefix(last, "  ") {
@@ -267,10 +267,10 @@ func (markdown) verbatim(b *strings.Builder, begins bool) {
 	b.WriteString("```\n")
 }
 
-// code is what stands in a manual's running text and would be read as Markdown, or is an option: it is set as code.
+// code matches options, and parts of a manual's running text that would be parsed as Markdown: they are set as code.
 var code = regexp.MustCompile("(^|[ (\"'])(--[a-z][a-z-]*[a-z]|[^ `\"'(),;:]*[_*<>\\[\\]|][^ `\"'(),;]*[^ `\"'(),;:.])")
 
-// docsPage is a page of docs/ that a text names.
+// docsPage matches the name of a page of docs/.
 var docsPage = regexp.MustCompile(`docs/([a-z-]+\.md)`)
 
 // marked is a line of running text in Markdown.

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notifier tells the service manager that started the tool how it is, as sd_notify(3) does: a datagram for each word. It
-// is nil where nobody asked for it ($NOTIFY_SOCKET), and then silent.
+// notifier reports the tool's state to the service manager that started it, like sd_notify(3): a datagram for each word. It
+// is nil, and sends nothing, where $NOTIFY_SOCKET is not set.
 type notifier struct {
 	socket int
 	to     unix.SockaddrUnix
-	within time.Duration // the manager ends a tool that sends nothing for so long; 0: it does not
+	within time.Duration // the manager ends a tool that sends nothing for so long; 0 is never
 
 	begun atomic.Bool
 	once  sync.Once
 }
 
-// newNotifier reads the manager's wishes. The socket does not block: a manager that is busy is not to stop the stream. The next WATCHDOG=1
-// makes up for one that was lost, and READY=1, for which the manager waits, is repeated.
+// newNotifier reads the manager's settings. The socket does not block, because a busy manager must not stop the stream. The next WATCHDOG=1
+// replaces one that was lost, and READY=1, for which the manager waits, is repeated.
 func newNotifier(getenv func(string) string) (*notifier, error) {
 	address := getenv("NOTIFY_SOCKET")
 	if address == "" {
@@ -42,8 +42,8 @@ func newNotifier(getenv func(string) string) (*notifier, error) {
 	return n, nil
 }
 
-// send reports whether the word must be sent again: the manager's queue, of as few as ten datagrams, is full. Of other errors nothing depends
-// on the word but the manager's view.
+// send reports whether the word must be sent again, because the manager's queue, of as few as ten datagrams, is full. Other errors are
+// ignored: only the manager's view depends on the word.
 func (n *notifier) send(word string) (full bool) {
 	to := n.to // Sendto writes to it, and several goroutines send
 	err := unix.Sendto(n.socket, []byte(word), unix.MSG_NOSIGNAL, &to)
@@ -53,21 +53,20 @@ func (n *notifier) send(word string) (full bool) {
 // readyAgain is how long after an attempt that met a full queue READY=1 is sent again.
 const readyAgain = 50 * time.Millisecond
 
-// ready notifies the manager that the tool is at work, and when ctx ends that it is stopping.
+// ready notifies the manager that the tool is running, and when ctx ends that it is stopping.
 func (n *notifier) ready(ctx context.Context) {
 	if n == nil {
 		return
 	}
 	if n.send("READY=1") {
 		go func() {
-			for again := time.Tick(readyAgain); ; {
+			again := time.NewTicker(readyAgain)
+			defer again.Stop()
+			for sent := false; !sent; sent = !n.send("READY=1") {
 				select {
 				case <-ctx.Done():
 					return
-				case <-again:
-				}
-				if !n.send("READY=1") {
-					return
+				case <-again.C:
 				}
 			}
 		}()
@@ -76,8 +75,8 @@ func (n *notifier) ready(ctx context.Context) {
 	context.AfterFunc(ctx, n.stopping)
 }
 
-// stopping notifies the manager, once. A tool that was asked to stop may be at its end before the word's own goroutine runs: it sends it
-// then, too.
+// stopping notifies the manager, once. A tool that was stopped may end before the goroutine that sends the word runs, so its end sends it,
+// too.
 func (n *notifier) stopping() {
 	if n != nil && n.begun.Load() {
 		n.once.Do(func() { n.send("STOPPING=1") })
@@ -91,8 +90,8 @@ func (n *notifier) alive() {
 	}
 }
 
-// idle is a channel on which a loop that has nothing to do is to feed the watchdog: a tool is not ill because the one
-// before it is silent. Stop ends it.
+// idle is a channel at whose ticks an idle loop feeds the watchdog, because a tool works although its input is silent. Stop
+// ends it.
 func (n *notifier) idle() (often <-chan time.Time, stop func()) {
 	if n == nil || n.within < 3 {
 		return nil, func() {}

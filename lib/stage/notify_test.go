@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A manager that is busy for a while, its queue full, gets READY=1 nevertheless: it would end a tool that never says so.
+// A manager whose queue is full for a while gets READY=1 nevertheless: it would end a tool that never sends it.
 func TestReadyReachesABusyManager(t *testing.T) {
 	address := filepath.Join(t.TempDir(), "notify")
 	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
@@ -42,7 +42,7 @@ func TestReadyReachesABusyManager(t *testing.T) {
 		case "READY=1":
 			return
 		default:
-			t.Fatalf("the manager is told %q", word[:size])
+			t.Fatalf("the manager gets %q", word[:size])
 		}
 	}
 }

@@ -2,22 +2,22 @@ package stage
 
 import "time"
 
-// A tool on a node has a few milliseconds of work a second, one step after the other. With more than one processor to run on, Go's runtime
-// wakes a thread for each step to look for more work, which costs as much as the steps themselves; that many processors are for those who
-// have the work: a recording, a fleet's stream.
+// A tool on a node has a few milliseconds of work a second, one step after the other. With more than one processor, Go's runtime
+// wakes a thread for each step to look for more work, which costs as much as the steps themselves. Several processors are only useful for
+// more work: a recording, or a fleet's stream.
 
 // manyTicks is how many ticks within a second are a lot of work.
 const manyTicks = 50
 
 // processors is how many processors a tool runs on.
 type processors struct {
-	set    func(int) int // nil where it is not to be changed
-	all    int           // what it was
+	set    func(int) int // nil where it must not be changed
+	all    int           // the number before
 	begun  time.Time
 	counts int
 }
 
-// OneProcessor has the process run on one processor at a time, unless GOMAXPROCS says how many. A stream of many ticks ends that.
+// OneProcessor limits the process to one processor at a time, unless GOMAXPROCS is set. A stream of many ticks ends that.
 func (s *Session) OneProcessor() {
 	if s.Processors == nil || s.Getenv("GOMAXPROCS") != "" || s.processors.set != nil {
 		return
@@ -25,7 +25,7 @@ func (s *Session) OneProcessor() {
 	s.processors = processors{set: s.Processors, all: s.Processors(1)}
 }
 
-// tick counts a tick, and gives the process back what it had where there are many of them.
+// tick counts a tick, and restores the number of processors where there are many ticks.
 func (p *processors) tick(now time.Time) {
 	if p.set == nil {
 		return

@@ -37,7 +37,7 @@ func TestOneProcessorUntilThereIsWork(t *testing.T) {
 	}
 }
 
-// GOMAXPROCS is the user's word.
+// GOMAXPROCS takes precedence.
 func TestGOMAXPROCSIsLeftAlone(t *testing.T) {
 	s := &Session{Env: Env{
 		Getenv:     func(name string) string { return map[string]string{"GOMAXPROCS": "3"}[name] },

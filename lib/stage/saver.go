@@ -9,8 +9,8 @@ import (
 	"polder/lib/tick"
 )
 
-// Saver writes the state file beside the stream, which a slow disk must not hold up. With --dry-run it writes nothing: what did not
-// happen is not to be remembered. Its methods are called on the goroutine of the stream.
+// Saver writes the state file concurrently with the stream, which a slow disk must not delay. With --dry-run it writes nothing, because
+// nothing was done. Its methods are called on the goroutine of the stream.
 type Saver struct {
 	session  *Session
 	snapshot func() (tick.Raw, error)
@@ -21,12 +21,12 @@ type Saver struct {
 	within   time.Duration
 
 	made    int64         // counts the snapshots, so that an older one never replaces a newer one
-	turn    chan struct{} // taken by who writes: a disk that hangs holds one writer
-	written int64         // by the one whose turn it is
+	turn    chan struct{} // held by the writer, so that a disk that hangs blocks only one
+	written int64         // the last one that was written; the writer's
 	busy    sync.WaitGroup
 }
 
-// saveWithin is how long a disk may take: a hung one must hold up neither what waits for a record nor the end.
+// saveWithin is how long a disk may take: one that hangs must delay neither a caller that waits for a record nor the end.
 const saveWithin = 5 * time.Second
 
 // NewSaver returns the saver of a tool's state; version is as in [Session.SaveState]. snapshot encodes the state as it is.
@@ -38,7 +38,7 @@ func (s *Session) NewSaver(version int, every time.Duration, snapshot func() (ti
 	}
 }
 
-// SaveIfDue saves beside the stream when the last time is long ago.
+// SaveIfDue saves concurrently with the stream if the last save is long ago.
 func (v *Saver) SaveIfDue() {
 	now := v.session.Now()
 	if v.off || now.Sub(v.at) < v.every && !now.Before(v.at) {
@@ -69,7 +69,7 @@ func (v *Saver) Prepare() func() error {
 	}
 }
 
-// write returns when the state is written, or within the time that a disk may take.
+// write returns when the state is written, or when a disk's time is over.
 func (v *Saver) write(number int64, state tick.Raw) error {
 	late := time.NewTimer(v.within)
 	defer late.Stop()
@@ -97,7 +97,7 @@ func (v *Saver) write(number int64, state tick.Raw) error {
 	}
 }
 
-// End saves a last time; it adds what goes wrong to err.
+// End saves a last time, and joins the error with err.
 func (v *Saver) End(err error) error {
 	v.busy.Wait()
 	return errors.Join(err, v.Prepare()())

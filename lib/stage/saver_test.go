@@ -15,7 +15,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A disk that hangs holds one writer, and neither the stream, nor a record, nor the end of the tool.
+// A disk that hangs blocks one writer, but neither the stream, nor a record, nor the end of the tool.
 func TestStateOnAHungDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 10 * time.Second
@@ -57,7 +57,7 @@ func TestStateOnAHungDisk(t *testing.T) {
 		if took := time.Since(before); took > 2*saveWithin {
 			t.Errorf("the record and the end took %s; want 5 s each at most", took)
 		}
-		close(hang) // it comes back
+		close(hang) // the disk works again
 		state = "4"
 		if err := v.End(nil); err != nil {
 			t.Error(err)

@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// sink is where a tool's ticks go.
+// sink is the output of a tool's ticks.
 type sink struct {
 	stream  *stream
 	pipe    pipe
@@ -99,15 +99,15 @@ func (k *sink) write() error {
 // any interval. Without it the ticks that waited while the tool was busy would replace one another before the first is written.
 const settleWithin = 100 * time.Millisecond
 
-// settle waits until nothing is on its way to the output. A next stage that does not take it by then is slow, and the
-// newest tick is what it will get.
+// settle waits until everything is written to the output. A next stage that has not read it by then is slow, and will get the
+// newest tick.
 func (k *sink) settle() {
 	if k.mailbox != nil {
 		k.mailbox.Settle(settleWithin)
 	}
 }
 
-// end closes the output, and returns how many ticks were given up: the last ones stand in no later tick's droppedTicks.
+// end closes the output, and returns how many ticks were dropped, because no later tick's droppedTicks has the last ones.
 func (k *sink) end(log *slog.Logger) error {
 	err := k.Close()
 	if n := k.dropped(); n > 0 {
@@ -127,7 +127,7 @@ func (k *sink) Close() error {
 	return errors.Join(err, k.stream.Close())
 }
 
-// Source is the output of a tool that makes ticks.
+// Source is the output of a tool that creates ticks.
 type Source struct {
 	sink  *sink
 	s     *Session
@@ -147,12 +147,12 @@ func (s *Session) OpenSource(ctx context.Context, live bool) (*Source, error) {
 	return &Source{sink: k, s: s}, nil
 }
 
-// Begin notes that the next tick is being made, for the metrics.
+// Begin notes that the next tick is begun, for the metrics.
 func (o *Source) Begin() { o.begun = time.Now() }
 
 // Put writes a tick.
 func (o *Source) Put(t *tick.Tick) error {
-	o.tell(t)
+	o.count(t)
 	line, err := tick.AppendMarshal(o.sink.line[:0], t)
 	if err != nil {
 		return err
@@ -162,8 +162,8 @@ func (o *Source) Put(t *tick.Tick) error {
 	return o.sink.write()
 }
 
-// tell tells the metrics of a tick.
-func (o *Source) tell(t *tick.Tick) {
+// count adds a tick to the metrics.
+func (o *Source) count(t *tick.Tick) {
 	if o.s.Metrics == nil {
 		return
 	}
@@ -174,13 +174,13 @@ func (o *Source) tell(t *tick.Tick) {
 	o.s.Metrics.Tick(&tick.Tick{V: t.V, Node: t.Node, Time: t.Time, Sample: t.Sample}, took)
 }
 
-// PutAll writes the ticks of many nodes as one: where the next stage is slow, later ones take the place of them all, and
-// count as one that was dropped.
+// PutAll writes the ticks of many nodes as one: where the next stage is slow, later ones replace all of them, and they
+// count as one dropped tick.
 func (o *Source) PutAll(ticks []*tick.Tick) error {
 	all := o.sink.line[:0]
 	for _, t := range ticks {
-		o.tell(t)
-		o.begun = time.Time{} // all of them took so long
+		o.count(t)
+		o.begun = time.Time{} // the time was that of all of them
 		var err error
 		if all, err = tick.AppendMarshal(all, t); err != nil {
 			return err
@@ -198,5 +198,5 @@ func (o *Source) PutAll(ticks []*tick.Tick) error {
 // Dropped is the number of ticks that were not written because the next stage was slow.
 func (o *Source) Dropped() int64 { return o.sink.dropped() }
 
-// Close writes what waits.
+// Close writes the waiting tick.
 func (o *Source) Close() error { return o.sink.end(o.s.Log) }

@@ -1,5 +1,5 @@
-// Package stage is what every tool's main shares: flags, logs, signals, exit status, FIFOs, state files and the loop
-// from line to line. It is the only importer of urfave/cli.
+// Package stage has what all tools share: flags, logs, signals, exit status, FIFOs, state files and the loop
+// over the lines. It is the only importer of urfave/cli.
 package stage
 
 import (
@@ -27,18 +27,18 @@ import (
 // Version is set at build time (-ldflags "-X polder/lib/stage.Version=…").
 var Version = "dev"
 
-// Env is the world outside a tool.
+// Env is a tool's environment.
 type Env struct {
 	Args     []string // with the program's name first
 	In       io.Reader
 	Out, Err io.Writer
 	Getenv   func(string) string
 	Now      func() time.Time
-	// Processors sets on how many processors the process runs at a time, and returns what it was; nil where that is not the tool's to set.
+	// Processors sets on how many processors the process runs at a time, and returns the number before; nil where the tool must not set it.
 	Processors func(int) int
 }
 
-// OSEnv is the process's own.
+// OSEnv is the process's environment.
 func OSEnv() Env {
 	return Env{Args: os.Args, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Now: time.Now, Processors: runtime.GOMAXPROCS}
 }
@@ -49,7 +49,7 @@ type Kind struct {
 	Writes bool // --output
 	State  bool // --state
 	Acts   bool // --max-age, --node, --dry-run
-	// AllNodes is for a tool that acts on ticks of all nodes alike: it has no --node.
+	// AllNodes is for a tool that acts on the ticks of all nodes: it has no --node.
 	AllNodes bool
 }
 
@@ -58,9 +58,9 @@ type Command struct {
 	// Name is what a user types: "collect", or of a subcommand "collect fleet".
 	Name     string
 	Synopsis string // one line
-	Summary  string // what it does, in ten lines at most: --help and the manual begin with it
+	Summary  string // what it does, in ten lines at most: the beginning of --help and of the manual
 	Tasks    []Task // --help shows the first ones, the manual all of them
-	Manual   string // all else: how it works, what it reads and writes; for the manual alone
+	Manual   string // everything else: how it works, what it reads and writes; only for the manual
 	// Families are beginnings of names of options, such as "load-". --help lists these by name alone, under FamiliesTitle.
 	Families      []string
 	FamiliesTitle string
@@ -87,7 +87,7 @@ type Session struct {
 	HeartbeatFile string
 	MetricsAddr   string
 
-	// StateBoot reports whether the state that was loaded is of the present run of the kernel.
+	// StateBoot reports whether the loaded state is from this boot.
 	StateBoot Boot
 
 	// Metrics is nil without --metrics-addr.
@@ -105,13 +105,13 @@ func (s *Session) IsSet(flag string) bool { return s.isSet(flag) }
 // stopWithin is how long a tool may take to stop after a signal.
 const stopWithin = 5 * time.Second
 
-// Main runs the command as the process: it ends with the command's exit status.
+// Main runs the command as the process, which ends with the command's exit status.
 func Main(c Command) {
 	c, env := c.choose(OSEnv())
 	// A panic ends with SIGABRT: Go's own status for it is 2, which means that the configuration is invalid, and
 	// supervisors do not start such a tool again.
 	debug.SetTraceback("crash")
-	// SIGPIPE is not to kill a tool between two writes to the kernel: the write's EPIPE ends the loop instead.
+	// SIGPIPE must not kill a tool between two writes to the kernel; the write's EPIPE ends the loop.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -124,7 +124,7 @@ func Main(c Command) {
 		for {
 			select {
 			case s := <-signals:
-				if s == syscall.SIGINT { // a person who presses Ctrl-C twice; a supervisor may repeat its SIGTERM
+				if s == syscall.SIGINT { // a second Ctrl-C; a supervisor may repeat its SIGTERM
 					os.Exit(1)
 				}
 			case <-late:
@@ -182,7 +182,7 @@ func (c Command) app(env Env) *cli.App {
 		ErrWriter:            env.Err,
 		EnableBashCompletion: true,
 		BashComplete: func(*cli.Context) {
-			words := env.Args[1 : len(env.Args)-1] // the last one asks for this
+			words := env.Args[1 : len(env.Args)-1] // the last one is completionFlag
 			c.completeSubcommand(env.Out, words)
 			own.complete(env.Out, words)
 		},
@@ -197,10 +197,10 @@ func (c Command) app(env Env) *cli.App {
 	}
 }
 
-// processFlags is the group of the options that are about the process itself.
+// processFlags is the group of the options for the process itself.
 const processFlags = "Process"
 
-// process are the shared flags that concern the process alone.
+// process are the shared flags that concern only the process.
 type process struct {
 	logLevel, logFormat, memoryLimit string
 
@@ -295,6 +295,17 @@ func newLogger(w io.Writer, format, level, tool string) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, o)).With("tool", tool), nil
 	}
 	return slog.New(slog.NewTextHandler(w, o)).With("tool", tool), nil
+}
+
+// SourceGCPercent is the garbage collector's target for tools that create ticks. They allocate little between two ticks, so that
+// collecting early costs next to nothing, and saves 2 MiB on a node of 250 containers.
+const SourceGCPercent = 50
+
+// SetGCPercent sets the garbage collector's target, unless GOGC is set.
+func (s *Session) SetGCPercent(percent int) {
+	if s.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
 }
 
 // limitMemory sets the Go runtime's soft memory limit.

@@ -26,7 +26,7 @@ func line(node string, seconds float64) string {
 	return fmt.Sprintf(`{"v":1,"node":%q,"time":%q,"sample":{"intervalSeconds":1}}`, node, now.Add(-time.Duration(seconds*float64(time.Second))).Format(time.RFC3339Nano))
 }
 
-// harness runs a command with everything injected.
+// harness runs a command with an injected environment.
 type harness struct {
 	in       io.Reader
 	out, err bytes.Buffer
@@ -170,7 +170,7 @@ func TestActingToolsRefuse(t *testing.T) {
 	}
 }
 
-// A tick that comes late covers a longer time: that makes it no younger.
+// A late tick covers a longer time, but is not newer because of that.
 func TestMaxAgeDoesNotGrowWhenCollectIsLate(t *testing.T) {
 	late := strings.Replace(line("me", 10), `"sample":{"intervalSeconds":1}`, `"sample":{"periodSeconds":1,"intervalSeconds":20}`, 1)
 	h := &harness{in: strings.NewReader(late + "\n" + line("me", 0) + "\n")}
@@ -193,9 +193,9 @@ func TestSilence(t *testing.T) {
 			f.Silent = func(context.Context) { silent <- struct{}{} }
 		}))
 	}()
-	<-silent // nothing has come at all
+	<-silent // no tick has come at all
 	fmt.Fprintln(write, line("a", 0))
-	<-silent // nothing more has come
+	<-silent // no further tick has come
 	write.Close()
 	if got := <-done; got != 0 || len(silent) > 0 {
 		t.Errorf("exit status %d, %d more calls; want one call a silence", got, len(silent))
@@ -267,7 +267,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// Processes, cgroups and counters of another run of the kernel are gone: a state names the run that it is of.
+// Processes, cgroups and counters of another boot no longer exist: a state has the ID of its boot.
 func TestStateKnowsTheBoot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	s := &Session{Tool: "tool", State: path, Log: slog.New(slog.DiscardHandler)}
@@ -304,7 +304,7 @@ func TestStateKnowsTheBoot(t *testing.T) {
 	}
 }
 
-// An input in which no line is a tick is another file than was meant: the end reports it. One good line is enough.
+// An input in which no line is a tick is probably the wrong file: the end reports it. One valid line is enough.
 func TestFilterRefusesWhatIsNoStream(t *testing.T) {
 	for in, want := range map[string]int{
 		"root:x:0:0\n{}\n":                   1,

@@ -17,25 +17,25 @@ import (
 type stateFile struct {
 	Tool    string `json:"tool"`
 	Version int    `json:"version"`
-	// Boot is the run of the kernel that the state is of.
+	// Boot is the ID of the boot in which the state was saved.
 	Boot  string   `json:"boot,omitempty"`
 	State tick.Raw `json:"state"`
 }
 
-// Boot is how the run of the kernel that a state was saved in relates to the present one.
+// Boot shows whether a state was saved in the present boot.
 type Boot int
 
-// The values of Boot. It is unknown where the state has none, as an earlier version's, or where the present one cannot be read.
+// The values of Boot. It is unknown where the state has no ID, as an earlier version's, or where the present one cannot be read.
 const (
 	UnknownBoot Boot = iota
 	SameBoot
 	OtherBoot
 )
 
-// bootVariable has the boot ID where /proc does not show it: a unit with ProcSubset=pid sets it to systemd's %b.
+// bootVariable has the boot ID where /proc does not have it: a unit with ProcSubset=pid sets it to systemd's %b.
 const bootVariable = "POLDER_BOOT_ID"
 
-// bootID is that of the present run of the kernel.
+// bootID is the present boot's.
 func (s *Session) bootID() string {
 	if id := kernfile.BootID("/"); id != "" {
 		return id
@@ -57,9 +57,9 @@ func bootOf(saved, now string) Boot {
 	return OtherBoot
 }
 
-// LoadState reads the tool's state from --state into v, and notes in [Session.StateBoot] which run of the kernel it is of: processes,
-// cgroups and counters of another one are gone, and what has their names now is something else. It reports false, and leaves v alone, where
-// there is none: no --state, no file yet, or one that is torn or of another version, which is logged. The tool then starts without it.
+// LoadState reads the tool's state from --state into v, and notes in [Session.StateBoot] whether it is from the present boot: processes,
+// cgroups and counters of another one no longer exist, and their names may denote others. It reports false, and does not change v, where
+// there is none: no --state, no file yet, or an incomplete one or one of another version, which is logged. The tool then starts without it.
 func (s *Session) LoadState(version int, v any) (bool, error) {
 	if s.State == "" {
 		return false, nil
@@ -71,7 +71,7 @@ func (s *Session) LoadState(version int, v any) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read --state: %w", err)
 	}
-	if !utf8.Valid(data) { // the decoder would let it through, and the tool's section would be no JSON
+	if !utf8.Valid(data) { // the decoder would accept it, and the tool's section would not be JSON
 		s.Log.Warn("state file is not readable, starting without it", "path", s.State, "error", "not UTF-8")
 		return false, nil
 	}
@@ -92,7 +92,7 @@ func (s *Session) LoadState(version int, v any) (bool, error) {
 	return true, nil
 }
 
-// SaveState writes the tool's state to --state, whole or not at all.
+// SaveState writes the tool's state to --state, atomically.
 func (s *Session) SaveState(version int, v any) error {
 	if s.State == "" {
 		return nil
@@ -111,12 +111,12 @@ func (s *Session) SaveState(version int, v any) error {
 	return nil
 }
 
-// WriteFile replaces path by data in one step: readers see the old content or the new one.
+// WriteFile replaces path by data atomically: readers see the old content or the new one.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	return replace(path, data, mode, func(*os.File) error { return nil })
 }
 
-// WriteFileSync is WriteFile for what must survive a crash of the machine.
+// WriteFileSync is WriteFile for data that must survive a crash of the machine.
 func WriteFileSync(path string, data []byte, mode fs.FileMode) error {
 	return replace(path, data, mode, (*os.File).Sync)
 }

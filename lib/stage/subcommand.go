@@ -10,13 +10,13 @@ import (
 // id is the command's name in one word, for files, variables, metrics and the log: "collect-fleet".
 func (c Command) id() string { return strings.ReplaceAll(c.Name, " ", "-") }
 
-// word is what a user types for a subcommand behind its tool's name.
+// word is a subcommand's name after its tool's.
 func (c Command) word() string {
 	_, word, _ := strings.Cut(c.Name, " ")
 	return word
 }
 
-// subcommand is the one of that word, nil where there is none.
+// subcommand is the subcommand of that word, nil where there is none.
 func (c Command) subcommand(word string) *Command {
 	for i := range c.Subcommands {
 		if c.Subcommands[i].word() == word {
@@ -26,7 +26,7 @@ func (c Command) subcommand(word string) *Command {
 	return nil
 }
 
-// subcommandWith is one that has a flag of its own of that name, nil where there is none.
+// subcommandWith is a subcommand that has its own flag of that name, nil where there is none.
 func (c Command) subcommandWith(flag string) *Command {
 	for i := range c.Subcommands {
 		var f Flags
@@ -40,7 +40,7 @@ func (c Command) subcommandWith(flag string) *Command {
 // completionFlag is what a shell's completion appends to an unfinished command line.
 const completionFlag = "--generate-bash-completion"
 
-// choose is the command that the arguments name, with the arguments that are its own.
+// choose is the command that the arguments name, with its own arguments.
 func (c Command) choose(env Env) (Command, Env) {
 	if len(env.Args) < 2 || len(env.Args) == 3 && env.Args[2] == completionFlag { // the word itself is being completed
 		return c, env
@@ -53,7 +53,7 @@ func (c Command) choose(env Env) (Command, Env) {
 	return *sub, env
 }
 
-// completeSubcommand prints the subcommands that the only word of a command line may become.
+// completeSubcommand prints the subcommands that complete the only word of a command line.
 func (c Command) completeSubcommand(w io.Writer, words []string) {
 	if len(words) > 1 {
 		return
@@ -67,7 +67,7 @@ func (c Command) completeSubcommand(w io.Writer, words []string) {
 	}
 }
 
-// unexpected is the error about an argument that is no option.
+// unexpected is the error about an argument that is not an option.
 func (c Command) unexpected(argument string) error {
 	if sub := c.subcommand(argument); sub != nil {
 		return Usagef("unexpected argument %q: the subcommand comes before its options: %s [options]", argument, sub.Name)
@@ -79,7 +79,7 @@ func (c Command) unexpected(argument string) error {
 	return Usagef("unexpected argument %q: options begin with --%s", argument, choice.Meant(argument, words))
 }
 
-// checkVariables refuses a variable that has a subcommand's name, as one of 0.1.0 had: the tool itself would run instead, unnoticed.
+// checkVariables refuses a variable with a subcommand's name, as 0.1.0 had one: the tool itself would run, unnoticed.
 func (c Command) checkVariables(env Env) error {
 	for _, sub := range c.Subcommands {
 		if name := variable(c.id(), sub.word()); env.Getenv != nil && env.Getenv(name) != "" {

@@ -70,7 +70,7 @@ func TestSubcommand(t *testing.T) {
 	}
 }
 
-// The word of a subcommand is completed as the first one, and behind it its flags are.
+// The word of a subcommand is completed as the first one, and after it its flags are.
 func TestCompletionOfSubcommands(t *testing.T) {
 	tool := Command{
 		Name: "collect", Flags: func(f *Flags) { f.Bool(new(bool), "once", "end") },

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tool that reads a keyboard prints that, for it would otherwise only stand still; one that reads a pipe prints nothing.
+// A tool that reads a keyboard prints that, because it would otherwise seem to hang; one that reads a pipe prints nothing.
 func TestFilterPrintsThatItWaitsForATerminal(t *testing.T) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"polder/lib/choice"
 )
 
-// What the flag package and urfave/cli report of a command line that they do not take, with one dash before every name.
+// Errors of the flag package and of urfave/cli about an invalid command line, with one dash before every name.
 var (
 	unknownFlag = regexp.MustCompile(`^flag provided but not defined: -+(.*)$`)
 	noValue     = regexp.MustCompile(`^flag needs an argument: -+(.*)$`)
@@ -19,7 +19,7 @@ var (
 	wrongEnv    = regexp.MustCompile(`(?s)^could not parse (".*") (?:as .* value )?from environment variable "([A-Z0-9_]+)" (?:as value )?for flag ([a-z0-9-]+): (.*)$`)
 )
 
-// usage is such an error in the words of this house: flags as they are typed, what is wanted, and the flag that was perhaps meant.
+// usage is such an error in Polder's words: flags as they are typed, what is wanted, and the flag that was perhaps meant.
 func (c Command) usage(err error, flags []cli.Flag) error {
 	text := err.Error()
 	if m := unknownFlag.FindStringSubmatch(text); m != nil {
@@ -46,7 +46,7 @@ func (c Command) usage(err error, flags []cli.Flag) error {
 	return &UsageError{err}
 }
 
-// wanted returns what a flag takes, or else what its type reported.
+// wanted returns the values that a flag takes, or else the error of its type.
 func wanted(f cli.Flag, quoted, reported string) string {
 	switch f.(type) {
 	case *cli.DurationFlag:

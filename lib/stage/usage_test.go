@@ -8,7 +8,7 @@ import (
 	"polder/lib/choice"
 )
 
-// onOrOff is a value that checks itself, as a setting of a configuration file does.
+// onOrOff is a value that checks itself, like a setting of a configuration file.
 type onOrOff struct{}
 
 func (onOrOff) Set(text string) error { return choice.Check(text, []string{"on", "off"}) }

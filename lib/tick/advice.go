@@ -20,13 +20,13 @@ type Advice struct {
 	Withdrawn string   `json:"withdrawn,omitempty"`
 	Pools     []Pool   `json:"pools,omitempty"`
 	Cgroups   []Cgroup `json:"cgroups,omitempty"`
-	// Fallback is what should hold when advise falls silent: the reclaimed side at its floor.
+	// Fallback is the desired state when no advice comes any more: the reclaimed side at its floor.
 	Fallback []Cgroup `json:"fallback,omitempty"`
 	// Resctrl are the desired groups of /sys/fs/resctrl; those that are not named are left alone.
 	Resctrl []ResctrlGroup `json:"resctrl,omitempty"`
 	// Network is the desired shaping of the uplinks, which isolate --only network applies; nil where nothing is advised for it.
 	Network *Network `json:"network,omitempty"`
-	// MemoryReclaim is memory to be taken back once; nil where none is.
+	// MemoryReclaim is memory to reclaim once; nil where there is none.
 	MemoryReclaim *MemoryReclaim `json:"memoryReclaim,omitempty"`
 	// BatchStarved reports whether batch pods that are in a class below the services' get less than their floor on a full machine; nil where
 	// there are none, or that is not known.
@@ -76,8 +76,8 @@ type Cgroup struct {
 	CPUSetCPUs     string `json:"cpusetCPUs,omitempty"`
 	CPUSetMems     string `json:"cpusetMems,omitempty"`
 	CPUMaxMilliCPU *int64 `json:"cpuMaxMilliCPU,omitempty"`
-	// CPUBurstMilliCPU is what may be saved up for a burst, in milli-CPU of one period (cpu.max.burst): 500 in a period of
-	// 100 ms are 50 ms. The kernel takes no more than the quota.
+	// CPUBurstMilliCPU is the time that may be accumulated for a burst, in milli-CPU of one period (cpu.max.burst): 500 in a period of
+	// 100 ms are 50 ms. The kernel accepts no more than the quota.
 	CPUBurstMilliCPU *int64 `json:"cpuBurstMilliCPU,omitempty"`
 	// CPUWeight is cgroup v2's cpu.weight, 1 to 10000. Beside a true CPUIdle it is what holds where the kernel has no idle class.
 	CPUWeight       *int64 `json:"cpuWeight,omitempty"`
@@ -92,7 +92,7 @@ type Cgroup struct {
 	MemoryTighterOnly bool `json:"memoryTighterOnly,omitempty"`
 	// MemoryOOMGroup is memory.oom.group: the OOM killer ends all or none.
 	MemoryOOMGroup *bool `json:"memoryOOMGroup,omitempty"`
-	// What follows has files in the kernels of Anolis and Alibaba Cloud Linux alone: asynchronous reclaim begins at so many percent
+	// Only the kernels of Anolis and Alibaba Cloud Linux have files for the following: asynchronous reclaim begins at so many percent
 	// of the limit, and ends so many permille lower; the node's watermarks are moved by so many percent for the cgroup; the OOM
 	// killer's priority, 0 to 12, and whether it counts below the cgroup.
 	MemoryWmarkRatioPercent  *int64 `json:"memoryWmarkRatioPercent,omitempty"`

@@ -10,8 +10,8 @@ type Disk struct {
 	Name string `json:"name"`
 	// Device is its numbers, as in "254:0".
 	Device string `json:"device"`
-	// UsePercent is the part of the time in which anything was under way, and Queue how much was on average. A disk that does several
-	// things at once, as most do, is not full at 100 %.
+	// UsePercent is the part of the time in which any request was in progress, and Queue their average number. A disk that handles several
+	// requests at once, as most do, is not saturated at 100 %.
 	UsePercent *float64 `json:"usePercent,omitempty"`
 	Queue      *float64 `json:"queue,omitempty"`
 
@@ -25,8 +25,8 @@ type Disk struct {
 	WriteLatencyMicroseconds *float64 `json:"writeLatencyMicroseconds,omitempty"`
 }
 
-// IO is what a cgroup reads and writes on disks. What goes through the page cache counts on version 2; on version 1 the kernel's own
-// threads write it, and it is nobody's.
+// IO has a cgroup's reads and writes on disks. Writes through the page cache count on version 2; on version 1 the kernel's own
+// threads write them, and they count for no cgroup.
 type IO struct {
 	ReadBytesPerSecond  *float64 `json:"readBytesPerSecond,omitempty"`
 	WriteBytesPerSecond *float64 `json:"writeBytesPerSecond,omitempty"`

@@ -11,8 +11,8 @@ const (
 
 // Conditions of a CustomNodeResource, Katalyst's, by which Since outlives collect: report fleet writes them, collect fleet
 // reads them when it begins. AgentReady is "True" while the state is ready, and its lastTransitionTime is Since. That counts
-// while lastHeartbeatTime shows that somebody has looked within AgentTrust: an agent that was ready in between, while nobody
-// did, would pass for one that never was. So it is written again at least every AgentHeartbeat.
+// while lastHeartbeatTime shows that the agent was observed within AgentTrust: otherwise an agent that was ready in between,
+// unobserved, would look like one that never was. So it is written again at least every AgentHeartbeat.
 const (
 	ConditionAgentReady    = "AgentReady"
 	ConditionAgentNotFound = "AgentNotFound"
@@ -23,11 +23,11 @@ const (
 
 // Agent is what the cluster has of a node's agent, in the ticks of collect fleet.
 type Agent struct {
-	// State is AgentReady, AgentNotReady or AgentNotFound; empty where it is not known now, because what the API server
-	// had last is old or was never read. Nobody acts on that.
+	// State is AgentReady, AgentNotReady or AgentNotFound; empty where it is unknown now, because the API server's objects
+	// are stale or were never read. Nothing acts on an unknown state.
 	State string `json:"state,omitempty"`
-	// Since is when it came to be ready, or when it ceased to be: a change between notReady and notFound does not count
-	// again. Empty where State is.
+	// Since is when it became ready, or when it ceased to be: a change between notReady and notFound does not count.
+	// Empty where State is.
 	Since string `json:"since,omitempty"`
 	// Reason is, in a few words, why the state is not ready, or why there is none.
 	Reason string `json:"reason,omitempty"`
@@ -50,24 +50,24 @@ type AgentPod struct {
 // Fleet counts the nodes of one instant, in each of its ticks alike.
 type Fleet struct {
 	// Nodes are those that have an agent, or had one: those that are ready, those that are not (notReady and notFound
-	// together), and those of which it is not known.
+	// together), and the unknown ones.
 	Nodes    int `json:"nodes"`
 	Ready    int `json:"ready"`
 	NotReady int `json:"notReady"`
 	Unknown  int `json:"unknown,omitempty"`
-	// Without are further ones that bear no sign of an agent, now or before: they are in no other count, and their state
+	// Without are further ones without any sign of an agent, now or before: they are in no other count, and their state
 	// is empty.
 	Without int `json:"without,omitempty"`
 }
 
-// FleetEviction is what evict fleet decided with the whole fleet in mind.
+// FleetEviction is evict fleet's decision about the whole fleet.
 type FleetEviction struct {
-	// Protection is why nothing new is done to any node, as where many agents are not ready at once; empty where there is
+	// Protection is why no new action is taken on any node, as where many agents are not ready at once; empty where there is
 	// no reason.
 	Protection string `json:"protection,omitempty"`
-	// Held means that nothing new is done to this node, because of the protection or because it is not known how its agent is:
+	// Held means that no new action is taken on this node, because of the protection or because its agent's state is unknown:
 	// the taint, the resources and the pods stay as they are.
 	Held bool `json:"held,omitempty"`
-	// Waiting counts the nodes whose pods are to be evicted and that wait for their turn.
+	// Waiting counts the nodes whose pods shall be evicted and that wait because of the rate.
 	Waiting int `json:"waiting,omitempty"`
 }

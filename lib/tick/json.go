@@ -20,7 +20,7 @@ type Raw = json.RawMessage
 // api is the one JSON configuration of the project: sorted map keys, no HTML escaping, full precision of numbers
 // (json-iterator's ConfigFastest writes 1e-7 as 0), NaN and infinities refused, names as they are written.
 //
-// plainKeys is the same for texts that are known to have no escape in any key, which spares a copy of every key.
+// plainKeys is the same for texts that are known to have no escape in any key, which saves a copy of every key.
 var (
 	api       = freeze(jsoniter.Config{SortMapKeys: true, ValidateJsonRawMessage: true, CaseSensitive: true})
 	plainKeys = freeze(jsoniter.Config{CaseSensitive: true, ObjectFieldMustBeSimpleString: true})
@@ -36,8 +36,7 @@ func freeze(c jsoniter.Config) jsoniter.API {
 	return a
 }
 
-// floatDecoder reads optional numbers. Samples are full of them: they are carved from blocks instead of being allocated
-// one by one.
+// floatDecoder reads optional numbers, of which samples have many: it allocates them in blocks.
 type floatDecoder struct{}
 
 const floatsPerBlock = 256
@@ -57,7 +56,7 @@ func (floatDecoder) Decode(ptr unsafe.Pointer, iter *jsoniter.Iterator) {
 	*(**float64)(ptr) = &(*block)[len(*block)-1]
 }
 
-// leaveOut makes decoders pass over fields.
+// leaveOut makes decoders skip fields.
 type leaveOut struct {
 	jsoniter.DummyExtension
 	fields []string
@@ -97,11 +96,11 @@ func (intDecoder) Decode(ptr unsafe.Pointer, iter *jsoniter.Iterator) {
 // Marshal encodes v as the stream does: see [AppendMarshal].
 func Marshal(v any) ([]byte, error) { return AppendMarshal(nil, v) }
 
-// Unmarshal decodes data as the stream does; on an error v holds nothing that may be used.
+// Unmarshal decodes data as the stream does; after an error v must not be used.
 func Unmarshal(data []byte, v any) error { return api.Unmarshal(data, v) }
 
-// AppendMarshal appends v's encoding to dst. It is UTF-8 whatever is in v, as in a cgroup's name of any bytes: what is not
-// becomes U+FFFD, for otherwise the next stage would drop the whole line.
+// AppendMarshal appends v's encoding to dst. It is always UTF-8, although a cgroup's name can have any bytes: invalid ones
+// become U+FFFD, because otherwise the next stage would drop the whole line.
 func AppendMarshal(dst []byte, v any) ([]byte, error) {
 	s := api.BorrowStream(nil)
 	defer api.ReturnStream(s)

@@ -13,10 +13,10 @@ import (
 	"polder/lib/clip"
 )
 
-// shownBytes is how much of a text from elsewhere stands in a message.
+// shownBytes bounds a text from elsewhere in a message.
 const shownBytes = 40
 
-// Line is one tick as it came, with the places of its sections known and their contents not decoded.
+// Line is one tick as it was read, with the places of its sections, whose contents are not decoded.
 type Line struct {
 	// Number counts the input's lines from 1, blank ones too.
 	Number int64
@@ -28,7 +28,7 @@ type Line struct {
 	escapedKey bool // some key, at any depth, has an escape
 }
 
-// ErrNoTick is wrapped by every error about a line that is no valid tick.
+// ErrNoTick is wrapped by every error about a line that is not a valid tick.
 var ErrNoTick = errors.New("no valid tick")
 
 // ParseLine checks that raw is a tick and finds its sections. The Line keeps raw.
@@ -104,7 +104,7 @@ func (l *Line) head() error {
 		return errors.New(`no "time"`)
 	}
 	var err error
-	l.Time = time.Time{} // the line before may have left one
+	l.Time = time.Time{} // of the previous line
 	if len(at) > 2 && at[0] == '"' {
 		l.Time, err = time.Parse(time.RFC3339Nano, string(at[1:len(at)-1]))
 	}
@@ -130,7 +130,7 @@ func CheckName(name string) error {
 // Bytes is the line without its newline. It may not be changed.
 func (l *Line) Bytes() []byte { return l.raw }
 
-// Section returns a top-level value as it stands, nil where there is none.
+// Section returns a top-level value undecoded, nil where there is none.
 func (l *Line) Section(name string) []byte {
 	for _, m := range l.members {
 		if string(m.key) == name {
@@ -143,7 +143,7 @@ func (l *Line) Section(name string) []byte {
 // Decode decodes the head and the named sections, the others stay nil.
 func (l *Line) Decode(sections ...string) (*Tick, error) { return l.decode(plainKeys, sections) }
 
-// Decoder decodes ticks without some of their fields, which stay nil: what a tool does not look at need not be made.
+// Decoder decodes ticks without some of their fields, which stay nil, so that fields that a tool does not need cost nothing.
 type Decoder struct{ api jsoniter.API }
 
 // NewDecoder returns a Decoder that leaves out the named fields, as TYPE.FIELD of this package ("Container.ID").
@@ -208,7 +208,7 @@ func (l *Line) Interval() time.Duration {
 	}
 	var period, interval time.Duration
 	scan := scanner{b: sample}
-	_, _ = scan.object(0, 1, func(m member) bool { // the line was checked: only a stop by f ends this early
+	_, _ = scan.object(0, 1, func(m member) bool { // the line was checked: only f can end this early
 		switch string(m.key) {
 		case "periodSeconds":
 			period = asDuration(sample[m.valStart:m.valEnd])
@@ -220,7 +220,7 @@ func (l *Line) Interval() time.Duration {
 	return cmp.Or(period, interval)
 }
 
-// asDuration is a number of seconds, 0 where it is none or out of this world.
+// asDuration converts a number of seconds; it is 0 where that is invalid or too large.
 func asDuration(data []byte) time.Duration {
 	var seconds float64
 	if Unmarshal(data, &seconds) != nil || !(seconds > 0 && seconds < 1e6) {
@@ -242,7 +242,7 @@ func (l *Line) Splice(dst []byte, section string, value []byte) []byte {
 	}
 	end := len(l.raw) - 1
 	for l.raw[end] != '}' {
-		end-- // white space behind the object
+		end-- // white space after the object
 	}
 	dst = append(dst, l.raw[:end]...)
 	dst = append(dst, ',', '"')

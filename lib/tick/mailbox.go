@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Mailbox writes lines in the background and holds at most one that waits: when the next stage is slow, a newer line
-// takes the waiting one's place, so that a late reader gets what is true now. Lines are written whole or not at all.
+// Mailbox writes lines in the background and has at most one that waits: when the next stage is slow, a newer line
+// replaces the waiting one, so that a late reader gets the newest one. Lines are written whole or not at all.
 type Mailbox struct {
 	out io.Writer
 
@@ -20,7 +20,7 @@ type Mailbox struct {
 	closed  bool
 	dropped int64
 	err     error
-	idle    chan struct{} // has a value when all was written, or nothing more will be
+	idle    chan struct{} // has a value when everything was written, or nothing more will be
 	done    chan struct{}
 }
 
@@ -49,7 +49,7 @@ func (m *Mailbox) Put(line []byte) error {
 	return nil
 }
 
-// Settle waits until all that was put is written, or a write failed, but no longer than within. It may be called by one
+// Settle waits until all lines are written, or a write failed, but no longer than within. It may be called by one
 // goroutine at a time.
 func (m *Mailbox) Settle(within time.Duration) {
 	var late <-chan time.Time
@@ -73,14 +73,14 @@ func (m *Mailbox) Settle(within time.Duration) {
 	}
 }
 
-// Dropped is the number of lines that were not written: a newer one took their place, or the output failed.
+// Dropped is the number of lines that were not written: a newer one replaced them, or the output failed.
 func (m *Mailbox) Dropped() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.dropped
 }
 
-// Close waits until the line in hand and the waiting one are written, and returns the first error of a write.
+// Close waits until the current line and the waiting one are written, and returns the first error of a write.
 func (m *Mailbox) Close() error {
 	m.mu.Lock()
 	m.closed = true

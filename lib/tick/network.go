@@ -31,7 +31,7 @@ type NetworkClass struct {
 	// RateBitsPerSecond is guaranteed, CeilingBitsPerSecond is the most that the class may borrow up to.
 	RateBitsPerSecond    int64 `json:"rateBitsPerSecond"`
 	CeilingBitsPerSecond int64 `json:"ceilingBitsPerSecond"`
-	// Priority orders who borrows first what is idle: 0 before 7.
+	// Priority is the order in which classes borrow idle bandwidth: 0 before 7.
 	Priority int64 `json:"priority"`
 	// Default is the class of all packets that belong to no other one.
 	Default bool `json:"default,omitempty"`

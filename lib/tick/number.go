@@ -25,8 +25,8 @@ func (floatEncoder) Encode(ptr unsafe.Pointer, s *jsoniter.Stream) {
 	s.WriteFloat64(f)
 }
 
-// The largest numbers that are written here. Below both, decimals of different text are different numbers, for a float64 tells any two
-// numbers of 15 digits apart: so the text that reads as the number, without zeros at its end, is the shortest.
+// The largest numbers that are written here. Below both, decimals of different text are different numbers, because a float64 distinguishes
+// any two numbers of 15 digits: so the text that reads as the number, without trailing zeros, is the shortest.
 const (
 	largestWhole    = 1e15
 	largestDecimals = 1e12

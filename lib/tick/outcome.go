@@ -30,8 +30,8 @@ type Write struct {
 	Key    string `json:"key"`
 	Old    string `json:"old"`
 	New    string `json:"new"`
-	// OldMilliCPU and NewMilliCPU are what the texts of a quota or a burst come to with the cgroup's period, [Unlimited] for no limit; nil
-	// for other keys, and where a text is no number.
+	// OldMilliCPU and NewMilliCPU are the values of a quota's or a burst's texts with the cgroup's period, [Unlimited] for no limit; nil
+	// for other keys, and where a text is not a number.
 	OldMilliCPU *int64 `json:"oldMilliCPU,omitempty"`
 	NewMilliCPU *int64 `json:"newMilliCPU,omitempty"`
 }
@@ -51,9 +51,9 @@ type Eviction struct {
 	DryRun    bool              `json:"dryRun,omitempty"`
 	// Refused is why nothing was done with this tick: too old, or of another node.
 	Refused string `json:"refused,omitempty"`
-	// Errors names the inputs that a rule missed, or what in the section could not be decided.
+	// Errors names the inputs that a rule lacked, and the parts of the section that could not be decided.
 	Errors []string `json:"errors,omitempty"`
-	// Queued counts the pods that wait for their turn because a soft finding names them.
+	// Queued counts the pods that a soft finding names and whose eviction waits.
 	Queued int `json:"queued,omitempty"`
 	// Fleet is in the section of evict fleet alone.
 	Fleet *FleetEviction `json:"fleet,omitempty"`
@@ -65,18 +65,18 @@ type Eviction struct {
 type PressureFinding struct {
 	Rule  string `json:"rule"`
 	Scope string `json:"scope"`
-	// Part is what of the scope was measured where a rule measures several: a pool, a NUMA node, a signal.
+	// Part is the measured part of the scope where a rule measures several: a pool, a NUMA node, a signal.
 	Part      string  `json:"part,omitempty"`
 	Value     float64 `json:"value"`
 	Threshold float64 `json:"threshold"`
 	// Since is when the threshold was first met without a break; empty where it is not met.
 	Since string `json:"since,omitempty"`
 	Met   bool   `json:"met"`
-	// Hard means that a met threshold calls for an eviction, not for a taint alone.
+	// Hard means that a met threshold causes an eviction, not only a taint.
 	Hard bool `json:"hard,omitempty"`
 	// Below means that the threshold is met where the value is under it, as free memory is, not over it.
 	Below bool `json:"below,omitempty"`
-	// DryRun means that the rule is measured and named, and nothing comes of it.
+	// DryRun means that the rule is measured and reported without consequences.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
@@ -150,12 +150,12 @@ type Report struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// Target is one place that is reported to.
+// Target is the result of one of report's targets.
 type Target struct {
 	Target  string `json:"target"`
 	State   string `json:"state"`
 	Changed bool   `json:"changed,omitempty"`
-	// Note is why the target is given something else than what the ticks contain.
+	// Note is why the target gets something other than the ticks' figures.
 	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"`
 }

@@ -18,13 +18,13 @@ const (
 
 // Values of [Pod.Missing].
 const (
-	// MissingCgroup: the cluster has the pod and no cgroup of it was found.
+	// MissingCgroup: the cluster has the pod, but its cgroup was not found.
 	MissingCgroup = "cgroup"
-	// MissingCluster: there is a pod's cgroup and the cluster does not know the pod.
+	// MissingCluster: there is a pod's cgroup, but the cluster does not have the pod.
 	MissingCluster = "cluster"
 )
 
-// Ended reports whether the pod has run to its end: it holds nothing any more.
+// Ended reports whether the pod has ended, so that it uses nothing any more.
 func (p *Pod) Ended() bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
 
 // Pod is a pod; on a machine without Kubernetes, a cgroup that the classification rules name.
@@ -40,7 +40,7 @@ type Pod struct {
 	Priority            *int64 `json:"priority,omitempty"`
 	KoordinatorPriority *int64 `json:"koordinatorPriority,omitempty"`
 
-	// Missing names the side that does not have the pod (yet, or any more): MissingCgroup or MissingCluster.
+	// Missing names the side that does not have the pod yet, or any more: MissingCgroup or MissingCluster.
 	Missing string `json:"missing,omitempty"`
 	// OwnerKind is the kind of the object that controls the pod: ReplicaSet, DaemonSet, Node, …
 	OwnerKind string `json:"ownerKind,omitempty"`
@@ -64,25 +64,25 @@ type Pod struct {
 	Load5         *float64 `json:"load5,omitempty"`
 	Threads       *float64 `json:"threads,omitempty"`
 	Memory        *Memory  `json:"memory,omitempty"`
-	// CPUPressure, MemoryPressure and IOPressure are the PSI of the pod's cgroup; version 2 alone has it. That of CPU and of I/O is not
+	// CPUPressure, MemoryPressure and IOPressure are the PSI of the pod's cgroup, only on version 2. That of CPU and of I/O is not
 	// read of reclaimed pods.
 	CPUPressure    *Pressure `json:"cpuPressure,omitempty"`
 	MemoryPressure *Pressure `json:"memoryPressure,omitempty"`
 	IOPressure     *Pressure `json:"ioPressure,omitempty"`
-	// CPUWaitPermille is how long the pod waited for a CPU, in thousandths of the time since the reading before (2 s on average). On
-	// version 2 it is what the "some" total of cpu.pressure grew by: the time in which at least one thread waited, at most 1000. On
-	// version 1 it is what the run delays of its threads grew by, all added up: 2000 where two threads waited all the time. It is not
+	// CPUWaitPermille is how long the pod waited for a CPU, in thousandths of the time since the previous reading (2 s on average). On
+	// version 2 it is the growth of the "some" total of cpu.pressure: the time in which at least one thread waited, at most 1000. On
+	// version 1 it is the sum of the growth of its threads' run delays: 2000 where two threads waited all the time. It is not
 	// read of reclaimed pods.
 	CPUWaitPermille *float64 `json:"cpuWaitPermille,omitempty"`
 
-	// MemoryEvents are those of the pod's cgroup; version 2 alone has them.
+	// MemoryEvents are those of the pod's cgroup, only on version 2.
 	MemoryEvents *MemoryEvents `json:"memoryEvents,omitempty"`
 
-	// IO is what the pod reads and writes on disks, over the last 5 s or more.
+	// IO has the pod's reads and writes on disks, over the last 5 s or more.
 	IO *IO `json:"io,omitempty"`
 
 	Containers []Container `json:"containers,omitempty"`
-	// Errors is what is wrong with the pod's own labels, annotations or quantities; the parts without fault hold.
+	// Errors are the errors in the pod's own labels, annotations or quantities; the valid parts count.
 	Errors []string `json:"errors,omitempty"`
 }
 
@@ -92,7 +92,7 @@ type Container struct {
 	ID     string `json:"id,omitempty"`
 	Cgroup string `json:"cgroup,omitempty"`
 
-	// CPUSetCPUs is the CPU list in force, not the one asked for. Like the number of threads it is read every 2 s.
+	// CPUSetCPUs is the CPU list in force, not the requested one. Like the number of threads it is read every 2 s.
 	CPUSetCPUs string `json:"cpusetCPUs,omitempty"`
 
 	UsageMilliCPU *float64 `json:"usageMilliCPU,omitempty"`
@@ -114,7 +114,7 @@ type Memory struct {
 	WorkingSetBytes *float64 `json:"workingSetBytes,omitempty"`
 	RSSBytes        *float64 `json:"rssBytes,omitempty"`
 	CacheBytes      *float64 `json:"cacheBytes,omitempty"`
-	// RefaultBytesPerSecond is what was needed again shortly after it had been reclaimed (workingset_refault); version 2 alone has it.
+	// RefaultBytesPerSecond is the memory that was refaulted shortly after it had been reclaimed (workingset_refault), only on version 2.
 	RefaultBytesPerSecond *float64 `json:"refaultBytesPerSecond,omitempty"`
 }
 

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// DefaultMaxLine is the longest line that a Reader takes by default.
+// DefaultMaxLine is the longest line that a Reader accepts by default.
 const DefaultMaxLine = 16 << 20
 
 // TooLong is wrapped, beside [ErrNoTick], by the error of a line over the limit.
@@ -16,15 +16,15 @@ type TooLong struct{ Limit int }
 
 func (e TooLong) Error() string { return fmt.Sprintf("longer than %d bytes (--max-line)", e.Limit) }
 
-// Counts are what a Reader met.
+// Counts are a Reader's counts.
 type Counts struct {
 	Lines   int64 // ticks returned
-	Bad     int64 // lines dropped because they were no valid tick
+	Bad     int64 // lines dropped because they were not valid ticks
 	Cut     int64 // cut-off first and last lines, which a restart or a killed writer leaves behind
 	TooLong int64 // lines over the limit (counted in Bad too)
 }
 
-// Reader reads ticks line by line. Lines that are no valid tick are counted, handed to Bad and passed over; with
+// Reader reads ticks line by line. Lines that are not valid ticks are counted, passed to Bad and skipped; with
 // Strict they end the stream.
 type Reader struct {
 	// Bad is called for every dropped line; nil is allowed.
@@ -33,9 +33,9 @@ type Reader struct {
 	Strict bool
 	// MaxLine is the longest line in bytes, without its newline; 0 means DefaultMaxLine.
 	MaxLine int
-	// Restarted means that the first line may be the rest of one that somebody else began to read.
+	// Restarted means that the first line may be the rest of one that another process began to read.
 	Restarted bool
-	// WholeLines means that the input is never read beyond a line's end. Finish needs not take byte after byte then.
+	// WholeLines means that the input never returns data beyond a line's end, so that Finish need not read byte by byte.
 	WholeLines bool
 
 	in        io.Reader
@@ -45,7 +45,7 @@ type Reader struct {
 	number    int64
 	counts    Counts
 	skip      bool // inside a line that is too long
-	last      bool // the line in hand ends with the input, not with a newline
+	last      bool // the current line ends with the input, not with a newline
 	err       error
 	finishing bool
 	line      Line
@@ -56,11 +56,11 @@ func NewReader(in io.Reader) *Reader {
 	return &Reader{in: in, buf: make([]byte, 64<<10)}
 }
 
-// Counts returns what was met so far.
+// Counts returns the counts so far.
 func (r *Reader) Counts() Counts { return r.counts }
 
-// Finish makes the Reader take no more than the rest of a line that it has begun: Next returns what is complete, then
-// io.EOF. It is how a stopping tool leaves a FIFO at the beginning of a line for its successor. It must not be called
+// Finish makes the Reader read no more than the rest of a line that it has begun: Next returns that line, then
+// io.EOF. So a stopping tool leaves a FIFO at the beginning of a line for its successor. It must not be called
 // while Next runs; an interrupted Next (a deadline on the input) has returned os.ErrDeadlineExceeded.
 func (r *Reader) Finish() {
 	r.finishing = true
@@ -138,7 +138,7 @@ func (r *Reader) nextLine() ([]byte, error) {
 				rest, whole := r.buf[r.start:r.end], !r.skip && r.end-r.start <= maxLine
 				r.start = r.end
 				r.skip = false
-				if whole { // a tick whose writer puts no newline behind the last one; what is cut off is no tick
+				if whole { // a last tick without a newline; a line that was cut off is not a tick
 					r.number++
 					r.last = true
 					return rest, nil
@@ -149,7 +149,7 @@ func (r *Reader) nextLine() ([]byte, error) {
 		}
 		if r.end-r.start > maxLine {
 			r.skip = true
-			r.start, r.end, scanned = 0, 0, 0 // let go of it, whatever its length
+			r.start, r.end, scanned = 0, 0, 0 // discard it, whatever its length
 		}
 		if r.finishing && r.end == r.start && !r.skip {
 			return nil, io.EOF
@@ -159,8 +159,8 @@ func (r *Reader) nextLine() ([]byte, error) {
 	}
 }
 
-// makeRoom moves the begun line to the buffer's start and makes the buffer larger where it is full. It returns by how
-// much offsets have shrunk.
+// makeRoom moves the begun line to the buffer's start and enlarges a full buffer. It returns by how much offsets have
+// shrunk.
 func (r *Reader) makeRoom(maxLine int) int {
 	moved := 0
 	if r.start > 0 && (r.start == r.end || r.end == len(r.buf)) {

@@ -128,7 +128,7 @@ func (i *interrupted) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// After Finish a reader takes the rest of the line that it has begun, and not a byte more: the successor starts there.
+// After Finish a reader reads the rest of the line that it has begun, and not a byte more: the successor starts there.
 func TestReaderFinish(t *testing.T) {
 	a, b, c := line("a")+"\n", line("b")+"\n", line("c")+"\n"
 	for _, cut := range []int{0, 1, 20, len(b) - 1} {
@@ -176,7 +176,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// slow is an output that takes a line when it is told to.
+// slow is an output that accepts a line when the test allows it.
 type slow struct {
 	take  chan struct{}
 	lines []string
@@ -198,7 +198,7 @@ func TestMailboxKeepsTheNewest(t *testing.T) {
 		}
 	}
 	put("first\n")
-	for { // until the first is in hand
+	for { // until the first one is being written
 		m.mu.Lock()
 		full := m.full
 		m.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A line is judged by itself: what the line before had must not stand in for what it lacks.
+// A line is parsed by itself: fields of the previous line must not replace those that it lacks.
 func TestReaderForgetsTheLineBefore(t *testing.T) {
 	for _, second := range []string{
 		`{"v":1,"node":"2","time":1767225600}`,

@@ -2,13 +2,13 @@ package tick
 
 import "slices"
 
-// Sample is what collect saw.
+// Sample is what collect observed.
 type Sample struct {
-	// PeriodSeconds is the time between two ticks that collect is set to (--interval), however late this one is; nil with --once.
+	// PeriodSeconds is collect's configured time between two ticks (--interval), however late this one is; nil with --once.
 	PeriodSeconds *float64 `json:"periodSeconds,omitempty"`
 	// IntervalSeconds is the time that the rates cover; nil where there is no earlier reading, and so are the rates.
 	IntervalSeconds *float64 `json:"intervalSeconds,omitempty"`
-	// DroppedTicks counts the ticks that collect gave up since it started because the next stage was slow.
+	// DroppedTicks counts the ticks that collect dropped since it started because the next stage was slow.
 	DroppedTicks int64 `json:"droppedTicks,omitempty"`
 
 	Topology  *Topology    `json:"topology,omitempty"`
@@ -19,28 +19,28 @@ type Sample struct {
 	Disks     []Disk       `json:"disks,omitempty"`
 	Pods      []Pod        `json:"pods,omitempty"`
 
-	// Capacity and Allocatable are the node object's, or the machine's own where there is no cluster. What is reclaimed there is
-	// what Koordinator's names had when the object was read: it may be this pipe's own word.
+	// Capacity and Allocatable are the node object's, or the machine's own where there is no cluster. Their reclaimed amounts are
+	// those under Koordinator's names when the object was read, which this pipe itself may have published.
 	Capacity    *Resources `json:"capacity,omitempty"`
 	Allocatable *Resources `json:"allocatable,omitempty"`
 
 	// CgroupVersion is the version, 1 or 2, of the hierarchy that has the cpuset controller.
 	CgroupVersion int `json:"cgroupVersion,omitempty"`
-	// Partitions are the CPU partitions of cgroup version 2: their CPUs are for the cgroups in them alone.
+	// Partitions are the CPU partitions of cgroup version 2: only the cgroups in them may use their CPUs.
 	Partitions []Partition `json:"partitions,omitempty"`
 	// Tiers are kubelet's cgroups above the pods': by their name, as in "besteffort".
 	Tiers []Tier `json:"tiers,omitempty"`
-	// BatchCgroups are the cgroups above reclaimed pods that hold nothing else, outermost first; never the root, never kubelet's.
+	// BatchCgroups are the cgroups above reclaimed pods that contain nothing else, outermost first; never the root, never kubelet's.
 	BatchCgroups []string `json:"batchCgroups,omitempty"`
-	// BatchMemory is what the outermost of these, and kubelet's cgroup of the BestEffort pods, went through.
+	// BatchMemory has the memory events of the outermost of these, and of kubelet's cgroup of the BestEffort pods.
 	BatchMemory []CgroupMemory `json:"batchMemory,omitempty"`
 	// MemoryReclaim is nil where cgroups have no memory.reclaim: on version 1, and before Linux 5.19.
 	MemoryReclaim *ReclaimClock `json:"memoryReclaim,omitempty"`
-	// Resctrl is what the machine's cache and memory bandwidth can be divided into; nil where resctrl is not mounted.
+	// Resctrl describes how the machine's cache and memory bandwidth can be divided; nil where resctrl is not mounted.
 	Resctrl *Resctrl `json:"resctrl,omitempty"`
 	// Links are the machine's network links, without the loopback.
 	Links []Link `json:"links,omitempty"`
-	// Kubelet is what the node's kubelet keeps on disk; nil where there is none.
+	// Kubelet is the state that the node's kubelet keeps on disk; nil where there is none.
 	Kubelet *Kubelet `json:"kubelet,omitempty"`
 
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -48,7 +48,7 @@ type Sample struct {
 	// Config is the dynamic configuration in force, as resolved for this node.
 	Config Raw `json:"config,omitempty"`
 
-	// Agent and Fleet are in the ticks of collect fleet alone, whose Pods are the node's reclaimed ones.
+	// Agent and Fleet are only in the ticks of collect fleet, whose Pods are the node's reclaimed ones.
 	Agent *Agent `json:"agent,omitempty"`
 	Fleet *Fleet `json:"fleet,omitempty"`
 
@@ -57,16 +57,16 @@ type Sample struct {
 
 // Kubelet is the state that kubelet's CPU manager keeps on disk.
 type Kubelet struct {
-	// CPUManagerPolicy is "none" or "static", or what else a later kubelet calls it.
+	// CPUManagerPolicy is "none" or "static", or another name of a later kubelet.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
-	// ExclusiveCPUs are the CPUs that it gave to containers for themselves: nobody else may run there.
+	// ExclusiveCPUs are the CPUs that it assigned to containers exclusively: nothing else may run there.
 	ExclusiveCPUs string `json:"exclusiveCPUs,omitempty"`
 }
 
 // Partition is the root of a CPU partition (cpuset.cpus.partition is root or isolated).
 type Partition struct {
 	Cgroup string `json:"cgroup"`
-	// CPUs are all that it has, those of the partitions in it included.
+	// CPUs are all of its CPUs, including those of the partitions in it.
 	CPUs string `json:"cpus"`
 }
 
@@ -115,13 +115,13 @@ func (s *Sample) Unread(source string) bool {
 	return slices.ContainsFunc(s.Errors, func(e SourceError) bool { return e.Source == source })
 }
 
-// SourceError is what could not be read this time.
+// SourceError is a part of a source that could not be read this time.
 type SourceError struct {
 	Source string `json:"source"`
 	Error  string `json:"error"`
 }
 
-// Topology is the machine's shape. CPU lists are in the kernel's list format ("0-10,12-21") and name online CPUs alone.
+// Topology is the machine's topology. CPU lists are in the kernel's list format ("0-10,12-21") and name online CPUs alone.
 type Topology struct {
 	CPUs      string         `json:"cpus"`
 	Cores     []string       `json:"cores,omitempty"`

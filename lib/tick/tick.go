@@ -23,7 +23,7 @@ const (
 	SectionNetwork = "network"
 )
 
-// Tick is all that was seen, decided and done on one node at one instant.
+// Tick is everything that was observed, decided and done on one node at one instant.
 type Tick struct {
 	V    int       `json:"v"`
 	Node string    `json:"node"`

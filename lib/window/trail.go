@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Trail is what a figure was over the last while, for averages and percentiles. Figures that come in quick succession share a
-// point, so that it does not grow with their number. Its zero value is empty; it can be encoded as JSON and decoded again.
+// Trail is a sample window of a figure, for averages and percentiles. Figures in quick succession share a point, so that it does not
+// grow with their number. Its zero value is empty; it can be encoded as JSON and decoded again.
 type Trail struct {
 	Points []Point `json:"points,omitempty"`
 }
@@ -18,8 +18,8 @@ type Point struct {
 	N   int       `json:"n"`
 }
 
-// Add notes a figure. It joins the last point where that is younger than width, and what is older than keep is forgotten; so
-// is what lies in the future, where the clock was set back.
+// Add notes a figure. It joins the last point if that is younger than width. Points older than keep are removed, and so are those
+// in the future, after the clock was set back.
 func (t *Trail) Add(at time.Time, figure float64, width, keep time.Duration) {
 	for len(t.Points) > 0 && t.Points[len(t.Points)-1].At.After(at) {
 		t.Points = t.Points[:len(t.Points)-1]
@@ -79,7 +79,7 @@ func (t *Trail) Percentile(now time.Time, over time.Duration, share float64) (fl
 	return means[min(max(at, 0), len(means)-1)], true
 }
 
-// Span is how much of the time before now the points cover, from the first of them to the last.
+// Span is the part of the time before now that the points cover, from the first of them to the last.
 func (t *Trail) Span(now time.Time, over time.Duration) time.Duration {
 	points := t.within(now, over)
 	if len(points) == 0 {

@@ -1,4 +1,4 @@
-// Package amounts has in a few figures what a node used, had free and offered at a tick. It is pure.
+// Package amounts computes a node's used, free and offered amounts at a tick. It is pure.
 package amounts
 
 import (
@@ -11,15 +11,15 @@ import (
 // Amounts are a tick's figures; one that is unknown is nil. CPU is in cores, memory in bytes.
 type Amounts struct {
 	Capacity *float64
-	// Services, Batch and Rest are what the pods of the services, the reclaimed pods and everything else used.
+	// Services, Batch and Rest are the use of the services' pods, of the reclaimed pods and of everything else.
 	Services, Batch, Rest *float64
-	// Free is what all but batch did not use: what batch used, and what was idle.
+	// Free is the capacity that batch used or nothing used.
 	Free *float64
-	// Offered is what reclaimed pods may have, Requested what those that are there request of it, Pool the CPUs of their pool.
+	// Offered is the offer to reclaimed pods, Requested the sum of their requests, Pool the CPUs of their pool.
 	Offered, Requested, Pool *float64
-	// Shadow is what advise's shadow policy would offer.
+	// Shadow is the offer of advise's shadow policy.
 	Shadow *float64
-	// Memory is what is in use.
+	// Memory is the memory in use.
 	Memory, MemoryAll, MemoryOffered *float64
 	// Throttled is the largest part, in percent, of periods in which a container of batch was throttled; ServicesThrottled that of services.
 	Throttled, ServicesThrottled *float64
@@ -29,7 +29,7 @@ type Amounts struct {
 	CPUStall, Load1 *float64
 }
 
-// Of are the amounts of a tick.
+// Of returns the amounts of a tick.
 func Of(t *tick.Tick) Amounts {
 	var a Amounts
 	all := explain.Machine(t)
@@ -118,7 +118,7 @@ func (a *Amounts) takePods(pods []tick.Pod) {
 	a.Batch, a.Services, a.ServicesWaiting = batch.times(1.0/1000), services.times(1.0/1000), waiting.times(1)
 }
 
-// takeLeft takes what follows from the node's use and the pods'.
+// takeLeft computes the amounts that follow from the use of the node and of the pods.
 func (a *Amounts) takeLeft(s *tick.Sample) {
 	if s.CPU == nil || a.Batch == nil {
 		return
@@ -127,7 +127,7 @@ func (a *Amounts) takeLeft(s *tick.Sample) {
 	if node == nil {
 		return
 	}
-	// Two counters are read one after the other: what the pods used may be a little more than what the node did.
+	// The counters are read one after the other, so that the pods' use may slightly exceed the node's.
 	others := max(0, *node/1000-*a.Batch)
 	if a.Services != nil {
 		a.Rest = new(max(0, others-*a.Services))
@@ -151,7 +151,7 @@ func largest(a, b *float64) *float64 {
 	return a
 }
 
-// known is a value that is a number.
+// known is a value, nil where it is not a number.
 func known(v *float64) *float64 {
 	if v == nil || math.IsNaN(*v) || math.IsInf(*v, 0) {
 		return nil

@@ -15,29 +15,29 @@ import (
 
 // entry is one node's object.
 type entry struct {
-	node    string
-	memory  object.Memory
-	since   time.Time
-	heard   time.Time // when a tick last had figures
-	written object.Written
-	resync  time.Duration
-	growth  object.Growth
+	node     string
+	memory   object.Memory
+	since    time.Time
+	lastTick time.Time // when a tick last had figures
+	written  object.Written
+	resync   time.Duration
+	growth   object.Growth
 
 	strategies sloconfig.InForce // the newest that ticks had
-	tried      []object.Dialect  // under whose names something may be offered that is a report's
+	tried      []object.Dialect  // those under whose names a report may have offered something
 
 	have   *seen
-	intact bool   // have has what was written
-	note   string // why it is not what the ticks contain, as it was logged
+	intact bool   // the object has what was written
+	note   string // why it differs from the ticks, as logged
 }
 
-// newEntry is a node's of which nothing is known. A process before this one may have offered under Katalyst's names, which on a
-// Node nobody but a report writes; Koordinator's may be its manager's.
+// newEntry is the entry of a node of which nothing is known. An earlier process may have offered under Katalyst's names, which on a
+// Node only a report writes; values under Koordinator's may be its manager's.
 func newEntry(node string, now time.Time) *entry {
-	return &entry{node: node, since: now, heard: now, intact: true, tried: []object.Dialect{object.Katalyst}}
+	return &entry{node: node, since: now, lastTick: now, intact: true, tried: []object.Dialect{object.Katalyst}}
 }
 
-// see takes the object as a watch has it, which may be behind our own last write.
+// see notes the object from a watch, which may be older than our own last write.
 func (e *entry) see(x *seen, k kind, now time.Time) {
 	switch {
 	case e.have == x:
@@ -58,7 +58,7 @@ func (e *entry) see(x *seen, k kind, now time.Time) {
 	e.intact = k.holds(o, *e.written.Figures)
 }
 
-// newer compares resource versions; where they are no numbers, every other one is newer.
+// newer compares resource versions; where they are not numbers, every different one is newer.
 func newer(a, b string) bool {
 	x, err := strconv.ParseUint(a, 10, 64)
 	if err != nil {
@@ -68,11 +68,11 @@ func newer(a, b string) bool {
 	return err != nil || x > y
 }
 
-// next is what there is to do, whether or not it can be done now.
+// next is what should be done, whether or not it can be done now.
 func (e *entry) next(p *publisher, now time.Time) object.Due {
 	want := p.want(e, now)
 	if e.written.Figures == nil && want.Empty() {
-		// Nothing was advised since the start. What a process before this one wrote stays for the time that it is good.
+		// Nothing was advised since the start. What an earlier process wrote stays until it is stale.
 		stillGood := want.Silent() && now.Sub(e.since) < p.staleAfter
 		if stillGood || e.have == nil && len(want.Taints) == 0 || e.have != nil && p.holds(e.have.object, want) {
 			return object.NotDue
@@ -81,7 +81,7 @@ func (e *entry) next(p *publisher, now time.Time) object.Due {
 	return e.rules(p, want).Next(e.written, want, e.intact, now)
 }
 
-// rules are those by which the object is written: in Koordinator's dialect, Koordinator's own.
+// rules are the rules by which the object is written: in Koordinator's dialect, Koordinator's own.
 func (e *entry) rules(p *publisher, want object.Figures) object.Rules {
 	rules := p.rules
 	if p.isNode() && want.Dialect == object.Koordinator {
@@ -93,7 +93,7 @@ func (e *entry) rules(p *publisher, want object.Figures) object.Rules {
 	return rules
 }
 
-// damped are the figures without the growth whose time has not come.
+// damped are the figures without the growth that has to wait.
 func (e *entry) damped(p *publisher, want object.Figures, now time.Time) object.Figures {
 	interval := p.growInterval
 	if p.isNode() && want.Dialect == object.Koordinator && !p.growGiven {
@@ -102,8 +102,8 @@ func (e *entry) damped(p *publisher, want object.Figures, now time.Time) object.
 	return e.growth.Damp(e.written.Figures, want, interval, now)
 }
 
-// left are the dialects but one under whose names a report may have offered something. Without one the names are Katalyst's, as
-// in an object that has the same for every policy.
+// left are the other dialects under whose names a report may have offered something. Without a dialect the names are Katalyst's, as
+// in an object that has the same names for every policy.
 func (e *entry) left(now object.Dialect) []object.Dialect {
 	var left []object.Dialect
 	for _, d := range e.tried {
@@ -114,14 +114,14 @@ func (e *entry) left(now object.Dialect) []object.Dialect {
 	return left
 }
 
-// try notes that figures are about to be written.
+// try notes that a write of figures begins.
 func (e *entry) try(f object.Figures) {
 	if f.Dialect != "" && !f.Empty() && !slices.Contains(e.tried, f.Dialect) {
 		e.tried = append(e.tried, f.Dialect)
 	}
 }
 
-// settle notes what is written now. What is left behind is forgotten: it may come back as somebody else's.
+// settle notes what was written. Names that were removed are forgotten, because another program may write them later.
 func (e *entry) settle(f object.Figures, now time.Time) {
 	e.tried = slices.DeleteFunc(e.tried, func(d object.Dialect) bool { return slices.Contains(f.Left, d) || d == f.Dialect && f.Empty() })
 	f.Left = nil
@@ -132,15 +132,15 @@ func (e *entry) settle(f object.Figures, now time.Time) {
 // wrote notes a write that succeeded.
 func (e *entry) wrote(p *publisher, j job, after *seen, now time.Time) {
 	e.settle(j.figures, now)
-	e.resync = time.Duration(float64(p.rules.Resync) * (1 - rand.Float64()/4)) // not all nodes at once
+	e.resync = time.Duration(float64(p.rules.Resync) * (1 - rand.Float64()/4)) // so that not all nodes are written at once
 	e.intact = true
 	if after != nil {
 		e.have = after
 	}
-	e.see(p.objects[e.node], p.kind, now) // what came meanwhile
+	e.see(p.objects[e.node], p.kind, now) // the watch may have a newer one
 }
 
-// failed notes one that did not. What the object holds now is not known: a part may be written, or all without an answer; one that was
+// failed notes a write that failed. The object is unknown then: a part may be written, or everything without an answer. An object that was
 // deleted meanwhile is created again.
 func (e *entry) failed(deleted bool) {
 	e.written.Figures, e.intact = nil, true
@@ -149,7 +149,7 @@ func (e *entry) failed(deleted bool) {
 	}
 }
 
-// published is what the object offers, as far as is known.
+// published is the object's offer, as far as it is known.
 func (e *entry) published(d object.Dialect, prefix string) object.Amounts {
 	switch {
 	case e.written.Figures != nil && e.written.Figures.Dialect == d:

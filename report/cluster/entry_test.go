@@ -20,7 +20,7 @@ func offer(milli int64) object.Figures {
 	return object.Figures{Reclaimed: object.Amounts{MilliCPU: &milli}}
 }
 
-// nodeWith is a node as a watch shows it.
+// nodeWith is a node from a watch.
 func nodeWith(version string, milli any) *seen {
 	list := func() kube.Object {
 		l := kube.Object{"cpu": "48"}
@@ -32,7 +32,7 @@ func nodeWith(version string, milli any) *seen {
 	return see(kube.Object{"metadata": kube.Object{"name": "n", "resourceVersion": version}, "status": kube.Object{"capacity": list(), "allocatable": list()}})
 }
 
-// Somebody undoes what is written, which is seen each time; a watch that is behind is not taken for somebody.
+// Every external change is noticed; a watch that is behind is not an external change.
 func TestUndone(t *testing.T) {
 	p, _ := keeper(nodeKind)
 	e, now := newEntry("n", noon), noon
@@ -44,7 +44,7 @@ func TestUndone(t *testing.T) {
 	wrote("100")
 	for _, x := range []*seen{nodeWith("99", nil), nodeWith("100", "44k"), nil, nodeWith("101", "44000")} {
 		if e.see(x, nodeKind, now); !e.intact || e.next(p, now) != object.NotDue {
-			t.Fatalf("%+v is taken for somebody else's write", x)
+			t.Fatalf("%+v counts as an external change", x)
 		}
 	}
 	for i := range 7 {
@@ -58,11 +58,11 @@ func TestUndone(t *testing.T) {
 	wrote("400")
 	now = now.Add(reconcile.FirstRestore)
 	if e.see(nil, nodeKind, now); e.intact {
-		t.Error("an object that is gone is intact")
+		t.Error("a deleted object is intact")
 	}
 }
 
-// What was advised before this process stays for as long as it is good, and nothing is undone for lack of a first tick.
+// The offer of an earlier process stays until it is stale, and nothing is withdrawn only because no tick has come yet.
 func TestBeforeTheFirstTick(t *testing.T) {
 	p := &publisher{kind: nodeKind, rules: object.Rules{MinChange: 0.05}, staleAfter: 3 * time.Minute}
 	e := newEntry("n", noon)
@@ -74,8 +74,8 @@ func TestBeforeTheFirstTick(t *testing.T) {
 	}{
 		{"no node", nil, time.Hour, object.NotDue},
 		{"nothing there", nodeWith("1", nil), time.Hour, object.NotDue},
-		{"figures of a process before", nodeWith("1", "44k"), 3*time.Minute - 1, object.NotDue},
-		{"and nobody confirms them", nodeWith("1", "44k"), 3 * time.Minute, object.Moved},
+		{"figures of an earlier process", nodeWith("1", "44k"), 3*time.Minute - 1, object.NotDue},
+		{"which no tick confirms", nodeWith("1", "44k"), 3 * time.Minute, object.Moved},
 	} {
 		e.have = tt.have
 		if got := e.next(p, noon.Add(tt.after)); got != tt.want {
@@ -119,7 +119,7 @@ func TestReportedStates(t *testing.T) {
 		answers <- errors.New("away")
 		expect(44000, tick.TargetFailed, true)
 		now = now.Add(time.Second)
-		expect(44000, tick.TargetFailed, true) // it is tried again
+		expect(44000, tick.TargetFailed, true) // it is written again
 		answers <- nil
 		expect(44000, tick.TargetWritten, true)
 		expect(44000, tick.TargetUnchanged, false)
@@ -130,7 +130,7 @@ func TestReportedStates(t *testing.T) {
 		now = now.Add(p.rules.Resync)
 		expect(44000, tick.TargetPending, false)
 		answers <- errors.New("away")
-		expect(44000, tick.TargetFailed, true) // what the object holds is no longer known
+		expect(44000, tick.TargetFailed, true) // the object's content is no longer known
 		now = now.Add(time.Second)
 		expect(44000, tick.TargetFailed, true)
 		answers <- nil
@@ -142,13 +142,13 @@ func TestReportedStates(t *testing.T) {
 	})
 }
 
-// batch is what Koordinator's policy offers.
+// batch is an offer of Koordinator's policy.
 func batch(milli int64) object.Figures {
 	return object.Figures{Dialect: object.Koordinator, Reclaimed: object.Amounts{MilliCPU: &milli}}
 }
 
-// A change of the policy: names under which this process may have offered something go, until that has succeeded; all others are
-// somebody else's.
+// After a change of the policy, names under which this process may have offered something are removed, until that has succeeded; all
+// others belong to another program.
 func TestPolicyChanges(t *testing.T) {
 	p, _ := keeper(nodeKind)
 	e, now := newEntry("n", noon), noon
@@ -172,8 +172,8 @@ func TestPolicyChanges(t *testing.T) {
 		succeeds bool
 		want     string
 	}{
-		{"nobody has spoken", object.Figures{}, false, nil, false, "batch-cpu batch-memory mid-cpu mid-memory " + katalyst},
-		{"Koordinator's: a process before may have offered under Katalyst's names", batch(4541), true, nil, false, "batch-cpu=4541 batch-memory mid-cpu mid-memory " + katalyst},
+		{"no tick yet", object.Figures{}, false, nil, false, "batch-cpu batch-memory mid-cpu mid-memory " + katalyst},
+		{"Koordinator's: an earlier process may have offered under Katalyst's names", batch(4541), true, nil, false, "batch-cpu=4541 batch-memory mid-cpu mid-memory " + katalyst},
 		{"another policy while it is written", object.Figures{Dialect: object.Katalyst, Reclaimed: offer(44000).Reclaimed}, false, nil, false, "batch-cpu batch-memory mid-cpu mid-memory reclaimed_memory reclaimed_millicpu=44000"},
 		{"and after that failed: it may be there all the same", object.Figures{}, true, errors.New("timeout"), false, "batch-cpu batch-memory mid-cpu mid-memory reclaimed_memory reclaimed_millicpu=44000"},
 		{"written", object.Figures{}, false, nil, true, "reclaimed_memory reclaimed_millicpu=44000"},
@@ -199,8 +199,8 @@ func TestPolicyChanges(t *testing.T) {
 	}
 }
 
-// A policy that was changed over a restart: what a process before has left under Katalyst's names goes with the first write that
-// succeeds, even where nothing is offered; what is under Koordinator's may be somebody else's and stays.
+// After a change of the policy over a restart, an earlier process's offer under Katalyst's names is removed with the first write that
+// succeeds, even where nothing is offered; values under Koordinator's names may be another program's, and stay.
 func TestPolicyChangedBefore(t *testing.T) {
 	both := func(node *seen) *seen {
 		for _, part := range []string{"capacity", "allocatable"} {
@@ -239,7 +239,7 @@ func TestPolicyChangedBefore(t *testing.T) {
 		}
 		if tt.left != "" {
 			if is, null := speaks(tt.left); !is || !null {
-				t.Errorf("%s: %s is not taken away", tt.name, tt.left)
+				t.Errorf("%s: %s is not removed", tt.name, tt.left)
 			}
 		}
 		if tt.kept != "" {
@@ -257,7 +257,7 @@ func TestPolicyChangedBefore(t *testing.T) {
 		e.try(p.want(e, noon))
 		e.wrote(p, job{node: "n", figures: p.want(e, noon)}, nil, noon)
 		if is, _ := speaks("reclaimed_millicpu"); is != (tt.f.Dialect == object.Katalyst) {
-			t.Errorf("%s: after the write: Katalyst's names are spoken of: %v", tt.name, is)
+			t.Errorf("%s: after the write: Katalyst's names are left: %v", tt.name, is)
 		}
 		if got := e.next(p, noon); got != object.NotDue {
 			t.Errorf("%s: written: %d", tt.name, got)
@@ -272,8 +272,8 @@ func TestPolicyChangedBefore(t *testing.T) {
 	}
 }
 
-// Each dialect is written by its own rules: 8 % more are worth a write in Polder's, 0.9 % less are after a while; in Koordinator's
-// neither is, until the ConfigMap's time has passed.
+// Each dialect is written by its own rules: by Polder's 8 % more are written at once, and 0.9 % less after a while; by Koordinator's
+// neither is written before the ConfigMap's time has passed.
 func TestRulesOfTheDialect(t *testing.T) {
 	p, _ := keeper(nodeKind)
 	for _, tt := range []struct {
@@ -287,7 +287,7 @@ func TestRulesOfTheDialect(t *testing.T) {
 		{"Katalyst, 8 % more", object.Katalyst, "", 10800, time.Second, object.Moved},
 		{"Koordinator, 8 % more", object.Koordinator, "", 10800, time.Second, object.NotDue},
 		{"Koordinator, 8 % more by a strict ConfigMap", object.Koordinator, `{"resourceDiffThreshold":0.05}`, 10800, time.Second, object.Moved},
-		{"Katalyst goes by no such ConfigMap", object.Katalyst, `{"resourceDiffThreshold":0.5}`, 10800, time.Second, object.Moved},
+		{"Katalyst does not use that ConfigMap", object.Katalyst, `{"resourceDiffThreshold":0.5}`, 10800, time.Second, object.Moved},
 		{"Katalyst, less", object.Katalyst, "", 9910, time.Minute, object.Moved},
 		{"Koordinator, less", object.Koordinator, "", 9910, time.Minute, object.NotDue},
 		{"Koordinator, less, and it is time", object.Koordinator, "", 9910, 5*time.Minute + 1, object.Again},

@@ -13,7 +13,7 @@ import (
 	"polder/report/reconcile"
 )
 
-// Fleet is the target that has what the fleet controller decides about every node.
+// Fleet is the target for the fleet controller's decisions about every node.
 const Fleet = "fleet"
 
 // FleetOptions are the flags of report fleet.
@@ -30,8 +30,8 @@ func (o *FleetOptions) Flags(f *stage.Flags) {
 	f.Category("Cluster")
 	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE` (default the one that report runs in)")
 	f.Bool(&o.noFlush, "no-flush", "write nothing more when the input ends\nThis is for a live input, which ends when the lease is lost.")
-	f.Duration(&o.resync, "resync", 10*time.Minute, "look at a KatalystCustomConfig's status this often (0: never)")
-	f.Bool(&o.Withdraw, "withdraw", "take back what was written of all nodes, and end\nThat is for when the fleet controller has ended: one that runs would write it again.")
+	f.Duration(&o.resync, "resync", 10*time.Minute, "read a KatalystCustomConfig's status this often (0: never)")
+	f.Bool(&o.Withdraw, "withdraw", "remove what was written of all nodes, and end\nThe fleet controller must have ended before: a running one would write it again.")
 }
 
 // Open opens the targets of the fleet controller.
@@ -48,17 +48,17 @@ func (o *FleetOptions) Open(ctx context.Context, s *stage.Session) ([]Target, er
 	return []Target{nodes, configs}, nil
 }
 
-// undoneWithin is how long after our own write a difference is taken for an external change.
+// undoneWithin is how long after our own write a difference counts as an external change.
 const undoneWithin = 2 * reconcile.LongestRestore
 
-// fleet writes what the fleet controller decides about each node. Only ticks make it write: without them all stays as it is. It
-// remembers nothing that matters, for what is to be written is what the cluster's objects lack.
+// fleet writes the fleet controller's decisions about each node. Only ticks cause writes. It needs no state of its own, because it writes
+// what the cluster's objects lack.
 type fleet struct {
 	writer
 	session    *stage.Session
 	connection *connection // nil in a dry run
 	queue      *reconcile.Queue[member, fleetJob]
-	// What the watches had when they were looked at last.
+	// The watches' objects when they were last read.
 	version, nodesVersion uint64
 	nodes, cnrs           map[string]*seen
 }
@@ -67,7 +67,7 @@ type fleet struct {
 type member struct {
 	node string
 	want object.FleetDecision
-	// Our own last writes, of which the watches may not know yet.
+	// Our own last writes, which the watches may not have yet.
 	ownNode, ownCNR *seen
 
 	written object.FleetDecision // what was written last, and when
@@ -89,7 +89,7 @@ func openFleet(ctx context.Context, s *stage.Session, o *FleetOptions) (Target, 
 		New: func(node string, _ time.Time) (*member, error) { return &member{node: node}, checkNode(node) },
 		Due: f.due, Desired: f.desired, Write: f.writeDecision, Settle: f.settle,
 		Show: func(j *fleetJob, _ time.Time) (string, error) { return j.want.String(), nil },
-		// Nodes that are no more.
+		// Nodes that were deleted.
 		Forget:  func(m *member, _ time.Time) bool { return f.nodes[m.node] == nil },
 		Explain: func(err error) error { return explain(kube.CustomNodeResources, err) },
 	}
@@ -100,7 +100,7 @@ func openFleet(ctx context.Context, s *stage.Session, o *FleetOptions) (Target, 
 	return f, nil
 }
 
-// Put notes what a tick contains and returns what has become of the ones before.
+// Put notes a tick and returns the outcome of the previous ones.
 func (f *fleet) Put(in stage.Incoming) (tick.Target, error) {
 	if in.Refused != "" {
 		return tick.Target{Target: Fleet, State: tick.TargetUnchanged}, nil
@@ -108,18 +108,18 @@ func (f *fleet) Put(in stage.Incoming) (tick.Target, error) {
 	return f.queue.Put(in.Node, in.Time, func(m *member, _ time.Time) { m.want = object.ReadFleetDecision(in.Tick) }), nil
 }
 
-// refresh takes over what the watches have seen.
+// refresh reads the watches' objects.
 func (f *fleet) refresh(iter.Seq[*member], time.Time) {
 	byName(f.connection.nodes, &f.nodesVersion, &f.nodes)
 	byName(f.connection.cnrs, &f.version, &f.cnrs)
 }
 
-// have are the node's objects, nil where they are not there.
+// have are the node's objects, nil where they do not exist.
 func (f *fleet) have(m *member) (node, cnr *seen) {
 	return newest(f.nodes[m.node], &m.ownNode), newest(f.cnrs[m.node], &m.ownCNR)
 }
 
-// newest is the later one of what the watch has and of our own write; what the watch has caught up with is forgotten.
+// newest is the newer one of the watch's object and our own write, which is forgotten as soon as the watch has it.
 func newest(watched *seen, own **seen) *seen {
 	if *own != nil && (watched == nil || newer((*own).version, watched.version)) {
 		return *own
@@ -128,7 +128,7 @@ func newest(watched *seen, own **seen) *seen {
 	return watched
 }
 
-// missing is what is to be written for a node; nothing where that cannot be known yet.
+// missing is what must be written for a node; nothing where that cannot be known yet.
 func (f *fleet) missing(m *member) string {
 	node, cnr := f.have(m)
 	if node == nil {
@@ -154,7 +154,7 @@ func (f *fleet) due(m *member, now time.Time) object.Due {
 	switch same := m.want.Equal(m.written); {
 	case f.connection == nil && same:
 		return object.NotDue
-	case f.connection == nil || f.nodes[m.node] == nil: // what is missing is not known
+	case f.connection == nil || f.nodes[m.node] == nil: // unknown
 		return object.Moved
 	case f.missing(m) == "":
 		return object.NotDue
@@ -176,7 +176,7 @@ func (f *fleet) desired(m *member, now time.Time) *fleetJob {
 }
 
 func (f *fleet) settle(m *member, j *fleetJob, err error, now time.Time) bool {
-	if err != nil { // the objects may be deleted, or others by now
+	if err != nil { // the objects may be deleted or replaced
 		m.ownNode, m.ownCNR, m.written, m.wroteAt = nil, nil, object.FleetDecision{}, time.Time{}
 		return false
 	}
@@ -188,7 +188,7 @@ func (f *fleet) settle(m *member, j *fleetJob, err error, now time.Time) bool {
 	}
 	changed := !m.written.Equal(j.want)
 	m.written, m.wroteAt = j.want, now
-	if f.connection != nil && j.missing != "conditions" { // those are written for every node when it is first seen
+	if f.connection != nil && j.missing != "conditions" { // those are written for every new node
 		f.session.Log.Info("written", "target", Fleet, "node", m.node, "parts", j.missing, "now", j.want.String())
 	}
 	return changed

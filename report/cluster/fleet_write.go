@@ -12,19 +12,19 @@ import (
 	"polder/report/object"
 )
 
-// fleetJob is one write of what the fleet controller decides about a node.
+// fleetJob is one write of the fleet controller's decision about a node.
 type fleetJob struct {
 	node              string
 	want              object.FleetDecision
 	haveNode, haveCNR *seen
-	missing           string // what is to be written
+	missing           string // what must be written
 	at                time.Time
-	// Whether the objects are as our own write left them.
+	// Whether the objects are as our own write has left them.
 	wroteNode, wroteCNR bool
 }
 
-// writeDecision makes a node's objects as the fleet controller wants them. The mark comes before the withdrawal, for the node's own report
-// may be half alive: it must not put back what is taken away. What was offered before is put back by that report alone.
+// writeDecision writes the desired state of a node's objects. The mark comes before the withdrawal, because the node's own report may still
+// run: it must not restore what is removed. Only that report restores the offer later.
 func (w *writer) writeDecision(ctx context.Context, j *fleetJob) (bool, error) {
 	if j.haveCNR == nil {
 		made, err := w.apply(ctx, j.node, object.CNR(j.node, j.haveNode.uid))
@@ -74,8 +74,8 @@ func (w *writer) mark(ctx context.Context, j *fleetJob) error {
 	return nil
 }
 
-// TakeBack takes away what the fleet controller wrote: taints, marks and the conditions of the agents. Each node's own report offers
-// again then.
+// TakeBack removes what the fleet controller wrote: taints, marks and the conditions of the agents. Each node's own report then offers
+// again.
 func (o *FleetOptions) TakeBack(ctx context.Context, s *stage.Session) error {
 	o.AllNodes = true
 	client, err := o.open()

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// KCC is the one that writes in each KatalystCustomConfig's status whether its objects are in order.
+	// KCC is the target that writes to each KatalystCustomConfig's status whether its objects are valid.
 	KCC = "kcc"
-	// kccManager is a field manager of its own: Katalyst's controller writes the same status.
+	// kccManager is a separate field manager, because Katalyst's controller writes the same status.
 	kccManager = "polder-report-kcc"
-	// maxRegistrations bounds what is remembered of KatalystCustomConfigs.
+	// maxRegistrations bounds the KatalystCustomConfigs that are remembered.
 	maxRegistrations = 1000
 )
 
 // forgetAfter is for objects that no tick names any more.
 const forgetAfter = time.Minute
 
-// registry writes the status of KatalystCustomConfigs, as the ticks have it. A verdict is every node's alike, so that it does not
-// matter which one's tick it is of. It writes on change alone, and looks after an object again every --resync.
+// registry writes the status of KatalystCustomConfigs from the ticks. A verdict is the same for every node, so that any node's tick
+// will do. It writes only changes, and reads an object again every --resync.
 type registry struct {
 	session *stage.Session
 	client  *kube.Client // nil in a dry run
@@ -39,9 +39,9 @@ type registry struct {
 // registration is one KatalystCustomConfig.
 type registration struct {
 	want     customconfig.Verdict
-	heard    time.Time             // of the newest tick that names it
-	observed *customconfig.Verdict // what it is known to contain, nil where that is not known
-	looked   time.Time             // at it
+	lastTick time.Time             // of the newest tick that names it
+	observed *customconfig.Verdict // its known content, nil where that is not known
+	readAt   time.Time             // when it was last read
 }
 
 // kccJob is one write.
@@ -67,12 +67,12 @@ func openKCC(ctx context.Context, s *stage.Session, a *Access, resync time.Durat
 func (r *registry) target() reconcile.Target[registration, kccJob] {
 	return reconcile.Target[registration, kccJob]{
 		New: newRegistration, Due: r.due, Desired: desiredVerdict, Write: r.write, Settle: r.settle, Show: showVerdict,
-		Forget:  func(x *registration, now time.Time) bool { return now.Sub(x.heard) > forgetAfter },
+		Forget:  func(x *registration, now time.Time) bool { return now.Sub(x.lastTick) > forgetAfter },
 		Explain: func(err error) error { return explain(kube.KatalystCustomConfigs, err) },
 	}
 }
 
-// Put notes a tick's verdicts and returns the worst of what has become of all objects.
+// Put notes a tick's verdicts and returns the worst outcome of all objects.
 func (r *registry) Put(in stage.Incoming) (tick.Target, error) {
 	out := tick.Target{Target: KCC, State: tick.TargetUnchanged}
 	if in.Refused != "" {
@@ -80,8 +80,8 @@ func (r *registry) Put(in stage.Incoming) (tick.Target, error) {
 	}
 	if in.Sample != nil {
 		for _, v := range object.Verdicts(in.Sample.Config) {
-			// One that cannot be an object of the cluster, or is one too many, is left out.
-			_ = r.queue.Set(v.Namespace+"/"+v.Name, in.Time, func(x *registration, now time.Time) { x.want, x.heard = v, now })
+			// A name that cannot be an object's, or exceeds the bound, is left out.
+			_ = r.queue.Set(v.Namespace+"/"+v.Name, in.Time, func(x *registration, now time.Time) { x.want, x.lastTick = v, now })
 		}
 	}
 	rank := []string{tick.TargetUnchanged, tick.TargetWritten, tick.TargetPending, tick.TargetFailed}
@@ -99,21 +99,21 @@ func (r *registry) Put(in stage.Incoming) (tick.Target, error) {
 	return out, nil
 }
 
-// newRegistration checks the names, for they are in a path on the server.
+// newRegistration checks the names, because they become part of a path on the server.
 func newRegistration(key string, _ time.Time) (*registration, error) {
 	namespace, name, _ := strings.Cut(key, "/")
 	if !nodeName.MatchString(namespace) || !nodeName.MatchString(name) {
-		return nil, fmt.Errorf("%.80q is no object of the cluster", key)
+		return nil, fmt.Errorf("%.80q is not a name of an object of the cluster", key)
 	}
 	return &registration{}, nil
 }
 
-// due reports whether there is something to look at, or to write.
+// due reports whether the object must be read or written.
 func (r *registry) due(x *registration, now time.Time) object.Due {
 	switch {
 	case x.observed == nil || !object.SameVerdict(*x.observed, x.want):
 		return object.Moved
-	case r.resync > 0 && now.Sub(x.looked) >= r.resync && r.client != nil:
+	case r.resync > 0 && now.Sub(x.readAt) >= r.resync && r.client != nil:
 		return object.Again
 	}
 	return object.NotDue
@@ -121,7 +121,7 @@ func (r *registry) due(x *registration, now time.Time) object.Due {
 
 func desiredVerdict(x *registration, _ time.Time) *kccJob { return &kccJob{want: x.want} }
 
-// write makes the object have it; it reports whether it did not before.
+// write writes the status if the object does not have it; it reports whether it wrote.
 func (r *registry) write(ctx context.Context, j *kccJob) (bool, error) {
 	want := j.want
 	have, err := r.client.Get(ctx, kube.KatalystCustomConfigs, want.Namespace, want.Name)
@@ -138,9 +138,9 @@ func (r *registry) write(ctx context.Context, j *kccJob) (bool, error) {
 	}
 	if err = apply(false); kube.IsConflict(err) {
 		if want.Valid == nil {
-			return false, nil // a kind that is not read here: whoever reads it knows better
+			return false, nil // a kind that is not read here: its reader's status stays
 		}
-		r.session.Log.Warn("taking over a status that somebody else has written: does Katalyst's controller run, too?",
+		r.session.Log.Warn("replacing a status that another program has written: does Katalyst's controller run, too?",
 			"target", KCC, "config", want.Namespace+"/"+want.Name, "error", err)
 		err = apply(true)
 	}
@@ -156,7 +156,7 @@ func (r *registry) settle(x *registration, j *kccJob, err error, now time.Time) 
 		x.observed = nil
 		return false
 	}
-	x.observed, x.looked = &j.want, now
+	x.observed, x.readAt = &j.want, now
 	if j.wrote {
 		r.session.Log.Info("status written", "target", KCC, "config", j.want.Namespace+"/"+j.want.Name,
 			"reason", j.want.Reason, "message", j.want.Message)

@@ -14,8 +14,8 @@ import (
 	"polder/report/reconcile"
 )
 
-// A tick reports the worst of what has become of all objects, and names the one that failed. An object that needs no write, because it
-// has it already, is no news; one that no tick names any more is forgotten.
+// A tick reports the worst outcome of all objects, and names the one that failed. An object that already has its status is not
+// reported; one that no tick names any more is forgotten.
 func TestKCCWorst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &registry{session: session(nil), client: new(kube.Client)}
@@ -45,10 +45,10 @@ func TestKCCWorst(t *testing.T) {
 				t.Errorf("%s: %q, changed %v; want %q, %v", what, text, got.Changed, want, changed)
 			}
 		}
-		expect("all are looked at", tick.TargetPending, false, "as-it-is", "good")
+		expect("all are read", tick.TargetPending, false, "as-it-is", "good")
 		expect("one was written", tick.TargetWritten, true, "as-it-is", "good")
 		expect("nothing new", tick.TargetUnchanged, false, "as-it-is", "good")
-		expect("names that are no objects", tick.TargetUnchanged, false, "as-it-is", "good", "..", "a/b")
+		expect("invalid names", tick.TargetUnchanged, false, "as-it-is", "good", "..", "a/b")
 		expect("a third one", tick.TargetPending, false, "as-it-is", "good", "bad")
 		expect("it fails", "failed default/bad: away", false, "as-it-is", "good", "bad")
 		expect("a fourth one, beside it", "failed default/bad: away", false, "good", "bad", "other")

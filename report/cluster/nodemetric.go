@@ -18,25 +18,26 @@ import (
 const (
 	// NodeMetric is the node's Koordinator NodeMetric.
 	NodeMetric = "nodemetric"
-	// unheardAfter is when a node of which no ticks come is forgotten.
-	unheardAfter = 15 * time.Minute
+	// forgetNodeAfter is the time without ticks after which a node is forgotten.
+	forgetNodeAfter = 15 * time.Minute
 )
 
-// measurer keeps NodeMetrics. It goes by the ticks' time: what they contain is averaged over a while and written in an interval.
+// measurer keeps NodeMetrics. Its clock is the ticks' time: their figures are averaged over the configured times and written once in an
+// interval.
 type measurer struct {
 	session *stage.Session
 	client  *kube.Client // nil in a dry run
 	queue   *reconcile.Queue[measured, metricJob]
 }
 
-// measured is one node's.
+// measured is the state of one node.
 type measured struct {
 	node       string
 	usage      object.Usage
 	strategies sloconfig.InForce
-	heard      time.Time
-	due        map[string]any // the status that is to be written, nil where there is none
-	at         time.Time      // of the tick that it is of
+	lastTick   time.Time
+	due        map[string]any // the status that must be written, nil where there is none
+	at         time.Time      // of its tick
 	writing    bool
 	note       string
 }
@@ -69,27 +70,27 @@ func (r *measurer) target() reconcile.Target[measured, metricJob] {
 			return object.Moved
 		},
 		Desired: desiredMetric, Write: r.write, Settle: settleMetric, Show: showMetric,
-		Forget:  func(m *measured, now time.Time) bool { return now.Sub(m.heard) > unheardAfter },
+		Forget:  func(m *measured, now time.Time) bool { return now.Sub(m.lastTick) > forgetNodeAfter },
 		Note:    func(m *measured) string { return m.note },
 		Explain: func(err error) error { return explain(kube.NodeMetrics, err) },
 	}
 }
 
-// Put notes a tick and returns what has become of the ones before.
+// Put notes a tick and returns the outcome of the previous ones.
 func (r *measurer) Put(in stage.Incoming) (tick.Target, error) {
 	if in.Refused != "" {
 		return tick.Target{Target: NodeMetric, State: tick.TargetUnchanged}, nil
 	}
 	return r.queue.Put(in.Node, in.Time, func(m *measured, now time.Time) {
-		m.heard = now
-		_ = m.strategies.Take(in.Sample) // collect and advise name what is wrong there
+		m.lastTick = now
+		_ = m.strategies.Take(in.Sample) // collect and advise report the errors
 		m.usage.Take(in.Tick, m.strategies.Colocation())
-		// One that waits is rebuilt, but not from figures that are no longer known: old figures would look current.
+		// A waiting status is rebuilt, but not after its figures became unknown: old figures would look current.
 		if m.usage.Due(in.Time) || m.due != nil && m.usage.Ready(in.Time) {
 			m.due, m.at = m.usage.Status(in.Time), in.Time
 		}
 		note := m.usage.Note(in.Time)
-		if note != m.note && note != "" && !m.usage.New() { // that nothing is known yet is no news
+		if note != m.note && note != "" && !m.usage.New() { // at first nothing is known, which is not logged
 			r.session.Log.Warn(note, "target", NodeMetric, "node", m.node)
 		}
 		m.note = note
@@ -116,7 +117,7 @@ func showMetric(j *metricJob, _ time.Time) (string, error) {
 	return string(text), err
 }
 
-// write makes the object have the status; one that is not there is made first. The spec is never touched.
+// write writes the status; a missing object is created first. The spec is never changed.
 func (r *measurer) write(ctx context.Context, j *metricJob) (bool, error) {
 	err := r.patch(ctx, j)
 	if kube.IsNotFound(err) {
@@ -127,24 +128,24 @@ func (r *measurer) write(ctx context.Context, j *metricJob) (bool, error) {
 	return true, err
 }
 
-// make makes the object, which is deleted with its node.
+// make creates the object, which is deleted with its node.
 func (r *measurer) make(ctx context.Context, name string) error {
 	node, err := r.client.Get(ctx, kube.Nodes, "", name)
 	if kube.IsNotFound(err) {
-		return fmt.Errorf("the cluster has no node %s: is --node its name there?", strconv.Quote(name))
+		return fmt.Errorf("the cluster has no node %s: set its name there with --node", strconv.Quote(name))
 	}
 	if err != nil {
 		return err
 	}
 	_, err = r.client.Create(ctx, kube.NodeMetrics, "", object.NodeMetric(name, see(node).uid))
 	if kube.IsAlreadyExists(err) {
-		return nil // Koordinator's manager was faster
+		return nil // conflict: Koordinator's manager has created it meanwhile
 	}
 	return err
 }
 
-// patch is a merge patch of the status: fields that are no longer known go with it, and a field that the cluster's CRD does not
-// have, because it is Koordinator's of another release, is no error.
+// patch is a merge patch of the status: it removes fields that are no longer known, and a field that the cluster's CRD does not
+// have, because it is from another release of Koordinator, is no error.
 func (r *measurer) patch(ctx context.Context, j *metricJob) error {
 	body, err := json.Marshal(object.NodeMetricPatch(j.status))
 	if err == nil {

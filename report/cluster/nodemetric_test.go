@@ -11,7 +11,7 @@ import (
 	"polder/report/reconcile"
 )
 
-// used is a tick of a node that uses so much; under zero, what it uses is not known.
+// used is a tick of a node that uses so much; a negative number is an unknown use.
 func used(seconds int, milli float64) stage.Incoming {
 	t := &tick.Tick{V: 1, Node: "n", Time: noon.Add(time.Duration(seconds) * time.Second), Sample: &tick.Sample{}}
 	if milli >= 0 {
@@ -21,15 +21,15 @@ func used(seconds int, milli float64) stage.Incoming {
 	return stage.Incoming{Tick: t}
 }
 
-// While a write waits, because the server is away, the status is that of the newest figures, and of their time: without any it
-// is neither of now nor empty.
+// While a write waits, because the server does not answer, the status has the newest known figures with their time. When they become
+// unknown it keeps that time.
 func TestNodeMetricWaits(t *testing.T) {
 	r := &measurer{session: session(nil), client: new(kube.Client)}
 	var m *measured
 	target := r.target()
 	target.Ready = func(waits *measured) error {
 		m = waits
-		return errors.New("the server is away")
+		return errors.New("the server does not answer")
 	}
 	r.queue = reconcile.Start(queueOf(t.Context(), r.session, NodeMetric), target)
 	for _, step := range []struct {
@@ -42,9 +42,9 @@ func TestNodeMetricWaits(t *testing.T) {
 		{"the first sample", 0, 1000, -1, ""},
 		{"the second one", 5, 1000, 5, "1"},
 		{"newer figures", 10, 4000, 10, "2"},
-		{"not known, a moment later", 60, -1, 60, "2"},
+		{"unknown, a moment later", 60, -1, 60, "2"},
 		{"no longer known", 75, -1, 60, "2"},
-		{"for as long as is averaged over", 400, -1, 60, "2"},
+		{"for the time of the averages", 400, -1, 60, "2"},
 		{"for hours", 7200, -1, 60, "2"},
 		{"known again", 7205, 3000, 7205, "3"},
 		{"and again", 7210, 5000, 7210, "4"},

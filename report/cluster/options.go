@@ -1,5 +1,5 @@
-// Package cluster writes what ticks contain to objects of the cluster: CustomNodeResources, Nodes, NodeMetrics, and the status of
-// KatalystCustomConfigs. How and when is package reconcile's; what, is package object's.
+// Package cluster writes ticks to objects of the cluster: CustomNodeResources, Nodes, NodeMetrics, and the status of
+// KatalystCustomConfigs. Package object decides what is written, package reconcile when and how.
 package cluster
 
 import (
@@ -19,13 +19,13 @@ import (
 	"polder/report/reconcile"
 )
 
-// manager is the field manager of all that is written.
+// manager is the field manager of all writes.
 const manager = "polder-report"
 
-// requestLimit bounds one request. A server that does not answer is asked again with newer figures.
+// requestLimit bounds one request. The next request to a server that does not answer has newer figures.
 const requestLimit = 10 * time.Second
 
-// Access is how targets get to the cluster, and what they share there.
+// Access is the targets' shared connection to the cluster.
 type Access struct {
 	AllNodes bool
 
@@ -33,7 +33,7 @@ type Access struct {
 	shared     *connection
 }
 
-// Options are the flags of the cluster's targets.
+// Options are the flags of the targets that write to the cluster.
 type Options struct {
 	Access
 	To        []string // what --to names
@@ -82,18 +82,18 @@ func (o *Options) Flags(f *stage.Flags) {
 	f.Category("Cluster, for --to cnr, node and nodemetric")
 	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE` (default the one that report runs in)")
 	f.Float(&o.minChange, "min-change", 5, "write an amount that has grown by so many percent\nAn amount that has shrunk by 1 percent is written at once.")
-	f.Duration(&o.growAge, "grow-interval", 7*time.Minute, "offer more so long after amounts have moved (0: at once)\nThey are those of the object, and may have moved either way.")
+	f.Duration(&o.growAge, "grow-interval", 7*time.Minute, "offer more so long after amounts have changed (0: at once)\nThey are the object's, and a change is either way.")
 	f.Duration(&o.minAge, "min-interval", 10*time.Minute, "write a loss below 1 percent so long after a write")
-	f.Duration(&o.resync, "resync", 10*time.Minute, "write whatever has changed at least this often (0: never)")
+	f.Duration(&o.resync, "resync", 10*time.Minute, "write at least this often, even without a change (0: never)")
 	f.Duration(&o.staleAfter, "stale-after", 3*time.Minute, "withdraw an amount that no tick has confirmed for so long")
 	f.Choice(&o.prefix, "resource-prefix", object.Prefix, "node: prefix\n"+
 		"It stands before Koordinator's batch-cpu, batch-memory, mid-cpu and mid-memory. Koordinator v0.1 had koordinator.sh.", object.Prefix, object.OldPrefix)
 	f.Bool(&o.AllNodes, "all-nodes", "write the objects of every node that ticks name")
 	f.Bool(&o.TaintNode, "taint-node", "put evict's taints on the Node, too, where they hold for all pods")
-	f.Bool(&o.Withdraw, "withdraw", "take back what was written to the cluster, and end\nIt is taken from --node, or with --all-nodes from all of them.")
+	f.Bool(&o.Withdraw, "withdraw", "remove what was written to the cluster, and end\nThat is for --node, or with --all-nodes for all of them.")
 }
 
-// Check returns which flags do not go together.
+// Check returns an error for flags that exclude each other.
 func (o *Options) Check(s *stage.Session) error {
 	switch {
 	case !(o.minChange >= 0 && o.minChange <= 100):
@@ -113,12 +113,12 @@ func (o *Options) rules() object.Rules {
 	return object.Rules{MinChange: o.minChange / 100, MinInterval: o.minAge, Resync: o.resync}
 }
 
-// given are the rules that the user has set.
+// given shows which rules the user has set.
 func given(s *stage.Session) object.Given {
 	return object.Given{MinChange: s.IsSet("min-change"), MinInterval: s.IsSet("min-interval"), Resync: s.IsSet("resync")}
 }
 
-// seen is an object as the cluster has it, with the parts that matter here.
+// seen is an object of the cluster, with the parts that are needed here.
 type seen struct {
 	name, uid, version string
 	object             kube.Object
@@ -129,12 +129,12 @@ func see(o kube.Object) *seen {
 	text := func(key string) string { s, _ := metadata[key].(string); return s }
 	x := &seen{name: text("name"), uid: text("uid"), version: text("resourceVersion"), object: kube.Object{}}
 	x.object["metadata"] = kube.Object{"annotations": metadata["annotations"], "ownerReferences": metadata["ownerReferences"]}
-	if _, ok := o["spec"].(kube.Object); ok { // an empty one is not the same to a patch as none
+	if _, ok := o["spec"].(kube.Object); ok { // to a patch an empty one is not the same as none
 		x.object["spec"] = part(o, "spec", "taints")
 	}
 	if _, ok := o["status"].(kube.Object); ok {
 		keys := []string{"capacity", "allocatable", "resourceCapacity", "resourceAllocatable", "resources", "topologyZone"}
-		if o["kind"] == object.CNRKind { // a Node's are many, and never still
+		if o["kind"] == object.CNRKind { // a Node has many, which change all the time
 			keys = append(keys, "conditions")
 		}
 		x.object["status"] = part(o, "status", keys...)
@@ -142,7 +142,7 @@ func see(o kube.Object) *seen {
 	return x
 }
 
-// part is an object's part with the keys alone: a node's status has a hundred image names.
+// part is an object's part with these keys only: a node's status has a hundred image names.
 func part(o kube.Object, name string, keys ...string) kube.Object {
 	all, _ := o[name].(kube.Object)
 	some := kube.Object{}
@@ -186,7 +186,7 @@ func (a *Access) connect(ctx context.Context, s *stage.Session, cnrs bool) (*con
 func (a *Access) open() (*kube.Client, error) {
 	options := kube.Options{Kubeconfig: a.kubeconfig, UserAgent: manager, Timeout: requestLimit}
 	if a.AllNodes {
-		options.QPS = -1 // the number of writes at a time is bounded, and the server knows how to defend itself
+		options.QPS = -1 // the writes at a time are bounded, and the server limits requests itself
 	}
 	client, err := kube.Open(options)
 	if err != nil {
@@ -195,23 +195,23 @@ func (a *Access) open() (*kube.Client, error) {
 	return client, nil
 }
 
-// queueOf are the options of a target's queue of objects, a node each.
+// queueOf are the options of a target's queue, whose keys are nodes.
 func queueOf(ctx context.Context, s *stage.Session, name string) reconcile.Options {
 	return reconcile.Options{Name: name, Label: "node", Limit: maxNodes, Context: ctx, Log: s.Log, Now: s.Now, DryRun: s.DryRun}
 }
 
-// nodeName is what a node may be called in a cluster; anything else would be another path on the server.
+// nodeName is the form of a node's name in a cluster; any other text would be another path on the server.
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// checkNode returns what is wrong with a node's name, if something is.
+// checkNode returns an error for an invalid node name.
 func checkNode(name string) error {
 	if !nodeName.MatchString(name) {
-		return fmt.Errorf("%.80q is no name of a node in a cluster", name)
+		return fmt.Errorf("%.80q is not a name of a node in a cluster", name)
 	}
 	return nil
 }
 
-// selection is the one object of the node's name, or all of them.
+// selection selects the object of the node's name, or all objects.
 func selection(r kube.Resource, node string) kube.Selection {
 	s := kube.Selection{Resource: r}
 	if node != "" {
@@ -220,7 +220,7 @@ func selection(r kube.Resource, node string) kube.Selection {
 	return s
 }
 
-// byName takes over the objects of a watch and reports whether it has others than at the version.
+// byName reads the objects of a watch and reports whether they have changed since the version.
 func byName(w *kube.Watch[*seen], version *uint64, into *map[string]*seen) bool {
 	v := w.Version()
 	if v == *version && *into != nil {
@@ -233,7 +233,7 @@ func byName(w *kube.Watch[*seen], version *uint64, into *map[string]*seen) bool 
 	return true
 }
 
-// lacking returns why a node's object, of the watch, cannot be written, if so.
+// lacking returns why a node's object cannot be written, nil where it can.
 func (c *connection) lacking(nodes map[string]*seen, node string, objects *kube.Watch[*seen]) error {
 	for _, w := range []*kube.Watch[*seen]{c.nodes, objects} {
 		if s := w.State(); !s.Synced {
@@ -245,7 +245,7 @@ func (c *connection) lacking(nodes map[string]*seen, node string, objects *kube.
 		}
 	}
 	if nodes[node] == nil {
-		return fmt.Errorf("the cluster has no node %s: is --node its name there?", strconv.Quote(node))
+		return fmt.Errorf("the cluster has no node %s: set its name there with --node", strconv.Quote(node))
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func (c *connection) leave() {
 // The permissions that report needs, for its errors.
 const permissions = "report's role needs nodes: get, list, watch; nodes/status: patch; customnoderesources: get, list, watch, create, patch; customnoderesources/status: patch; with --taint-node and for report fleet also nodes: patch; for --to nodemetric nodes: get; nodemetrics: create; nodemetrics/status: patch; for --to kcc katalystcustomconfigs: get; katalystcustomconfigs/status: patch"
 
-// longestError is about what a person reads.
+// longestError bounds an error to what a person would read.
 const longestError = 600
 
 // explain returns what to do about an error of the API server.

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// lookEvery is how often objects are looked at without a tick: for what is stale, undone or to be tried again.
+	// lookEvery is how often objects are checked without a tick: for stale offers, external changes and retries.
 	lookEvery = 250 * time.Millisecond
-	// maxNodes bounds what --all-nodes remembers.
+	// maxNodes bounds the nodes of --all-nodes.
 	maxNodes = 10_000
 )
 
-// publisher keeps one kind of objects as the ticks have them.
+// publisher keeps one kind of objects equal to the ticks.
 type publisher struct {
 	kind
 	writer
@@ -32,13 +32,13 @@ type publisher struct {
 	rules      object.Rules
 	given      object.Given // which of them the user has set
 	staleAfter time.Duration
-	// growInterval is how long an amount that has grown waits after the object's amounts have moved; growGiven reports whether it is the
-	// user's.
+	// growInterval is how long an amount that has grown waits after the object's amounts have changed; growGiven means that the user has set
+	// it.
 	growInterval time.Duration
 	growGiven    bool
-	left         bool // a Node's taints, if there are ours, are of another process
+	left         bool // our taints on a Node, if any, are from another process
 
-	// What the watches had when they were looked at last.
+	// The watches' objects when they were last read.
 	version, nodesVersion uint64
 	nodes, objects        map[string]*seen
 	marks                 map[string]string // why the fleet controller has withdrawn the offer of some nodes
@@ -60,7 +60,7 @@ func openPublisher(ctx context.Context, s *stage.Session, o *Options, k kind) (T
 	q.Every = lookEvery
 	p.queue = reconcile.Start(q, p.reconciled())
 	if s.Node != "" && p.connection != nil {
-		// What a process before this one wrote becomes stale, too. A name that is none is reported with the ticks.
+		// What an earlier process wrote becomes stale, too. An invalid name is reported with the ticks.
 		_ = p.queue.Set(s.Node, s.Now(), func(*entry, time.Time) {})
 	}
 	return p, nil
@@ -74,9 +74,9 @@ func (p *publisher) reconciled() reconcile.Target[entry, job] {
 			text, err := tick.Marshal(p.show(j.node, j.figures, now))
 			return string(text), err
 		},
-		// A node that nobody speaks of any more, and that offers nothing.
+		// A node without ticks that offers nothing.
 		Forget: func(e *entry, now time.Time) bool {
-			return e.node != p.session.Node && now.Sub(e.heard) > 2*p.staleAfter
+			return e.node != p.session.Node && now.Sub(e.lastTick) > 2*p.staleAfter
 		},
 		Note:    func(e *entry) string { return e.note },
 		Explain: func(err error) error { return explain(p.resource, err) },
@@ -87,7 +87,7 @@ func (p *publisher) reconciled() reconcile.Target[entry, job] {
 	return t
 }
 
-// refresh takes over what the watches have seen.
+// refresh reads the watches' objects.
 func (p *publisher) refresh(entries iter.Seq[*entry], now time.Time) {
 	if byName(p.connection.nodes, &p.nodesVersion, &p.nodes) {
 		p.marks = map[string]string{}
@@ -111,10 +111,10 @@ func (p *publisher) watch() *kube.Watch[*seen] {
 	return p.connection.cnrs
 }
 
-// lacking returns why nothing can be written for a node, if so.
+// lacking returns why nothing can be written for a node, nil where it can.
 func (p *publisher) lacking(e *entry) error { return p.connection.lacking(p.nodes, e.node, p.watch()) }
 
-// Put notes what a tick contains and returns what has become of the ones before.
+// Put notes a tick and returns the outcome of the previous ones.
 func (p *publisher) Put(in stage.Incoming) (tick.Target, error) {
 	if in.Refused != "" {
 		return tick.Target{Target: p.target, State: tick.TargetUnchanged}, nil
@@ -122,23 +122,23 @@ func (p *publisher) Put(in stage.Incoming) (tick.Target, error) {
 	return p.queue.Put(in.Node, in.Time, func(e *entry, now time.Time) {
 		figures := object.Read(in.Tick)
 		if p.isNode() {
-			_ = e.strategies.Take(in.Sample) // collect and advise name what is wrong there
+			_ = e.strategies.Take(in.Sample) // collect and advise report the errors
 		}
 		e.memory.Take(figures, now)
 		if figures.Speaks() || figures.Taints != nil {
-			e.heard = now
+			e.lastTick = now
 		}
 		p.remark(e, p.want(e, now).Note)
 	}), nil
 }
 
-// want is what the entry's object should hold now.
+// want is the desired state of the entry's object.
 func (p *publisher) want(e *entry, now time.Time) object.Figures {
 	f := e.memory.Now(now, p.staleAfter)
 	f = p.figures(f, e.published(f.Dialect, p.prefix))
 	switch reason := p.marks[e.node]; {
 	case f.TaintsAlone && f.Taints == nil && now.Sub(e.since) >= p.staleAfter:
-		f.Taints, f.Stated = []tick.Taint{}, true // a process before this one may have left some, and nothing names them
+		f.Taints, f.Stated = []tick.Taint{}, true // an earlier process may have left some, which are not known
 	case !f.TaintsAlone && reason != "":
 		f = f.Withdrawn(reason)
 	}
@@ -146,7 +146,7 @@ func (p *publisher) want(e *entry, now time.Time) object.Figures {
 	f.Left = e.left(f.Dialect)
 	if f.Note == "" && p.left && e.have != nil {
 		if ours := object.NodeTaintsOf(e.have.object).Ours(); len(ours) > 0 {
-			f.Note = fmt.Sprintf("the Node still has taints of a report with --taint-node: %.300s (report --withdraw --to node takes them away)",
+			f.Note = fmt.Sprintf("the Node still has taints of a report with --taint-node: %.300s (report --withdraw --to node removes them)",
 				strings.Join(ours, ", "))
 		}
 	}
@@ -159,20 +159,20 @@ func (p *publisher) entry(node string, now time.Time) (*entry, error) {
 	return e, checkNode(node)
 }
 
-// isNode reports whether it is a Node's status that is kept.
+// isNode reports whether the objects are Nodes.
 func (p *publisher) isNode() bool { return p.target == nodeKind.target }
 
-// digits are taken out of notes that are compared: a number that moves with each tick is no news.
+// digits are removed from notes before comparing them, because a number may change with each tick.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// remark logs once why an object is not what the ticks contain.
+// remark logs once why an object differs from the ticks.
 func (p *publisher) remark(e *entry, note string) {
 	switch {
 	case note == e.note || p.session.DryRun:
 		return
 	case digits.ReplaceAllString(note, "") == digits.ReplaceAllString(e.note, ""):
 	case note == "":
-		p.session.Log.Info("as the ticks have it again", "target", p.target, "node", e.node)
+		p.session.Log.Info("the object is as the ticks have it again", "target", p.target, "node", e.node)
 	default:
 		p.session.Log.Warn(note, "target", p.target, "node", e.node)
 	}

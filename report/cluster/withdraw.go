@@ -14,13 +14,13 @@ import (
 	"polder/report/reconcile"
 )
 
-// withdrawWithin bounds --withdraw: a preStop hook has half a minute, and so has the rest of the pod's end.
+// withdrawWithin bounds --withdraw: a preStop hook shares half a minute with the rest of the pod's end.
 const withdrawWithin = 15 * time.Second
 
-// forbidden is how long an API server that has just started may forbid everything.
+// forbidden is how long an API server that has just started can forbid everything.
 const forbidden = 5 * time.Second
 
-// TakeBack takes away what was written to the cluster.
+// TakeBack removes what was written to the cluster.
 func (o *Options) TakeBack(ctx context.Context, s *stage.Session) error {
 	kinds := []kind{cnrKind, nodeKindOf(o.prefix), nodeTaintsKind}
 	if len(o.To) > 0 {
@@ -31,7 +31,7 @@ func (o *Options) TakeBack(ctx context.Context, s *stage.Session) error {
 		}
 		kinds = slices.DeleteFunc(kinds, func(k kind) bool { return !o.wants(k.of()) })
 	}
-	if o.wants(NodeMetric) { // a preStop hook has the --to of the report that it is for
+	if o.wants(NodeMetric) { // a preStop hook has the --to of its report
 		s.Log.Info("stays: its updateTime shows how old it is", "target", NodeMetric)
 	}
 	if len(kinds) == 0 {
@@ -71,7 +71,7 @@ func (o *Options) TakeBack(ctx context.Context, s *stage.Session) error {
 	return all
 }
 
-// withdrawOne withdraws one object's part, again and again while that may be of use.
+// withdrawOne withdraws one object's part, with retries while these may help.
 func withdrawOne(ctx context.Context, s *stage.Session, w *writer, k kind, name string) error {
 	nothing := object.Figures{Taints: []tick.Taint{}}
 	begun := time.Now()

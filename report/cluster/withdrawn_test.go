@@ -13,7 +13,7 @@ import (
 	"polder/report/object"
 )
 
-// keeper is a publisher without a cluster, and what it logs.
+// keeper is a publisher without a cluster, and its log.
 func keeper(k kind) (*publisher, *bytes.Buffer) {
 	var log bytes.Buffer
 	s := session(nil)
@@ -24,7 +24,7 @@ func keeper(k kind) (*publisher, *bytes.Buffer) {
 	}, &log
 }
 
-// pressed is a tick under a pressure's taint, with a reclaimed pod that requests so much; under zero, the pods are not known.
+// pressed is a tick with a pressure's taint and a reclaimed pod that requests so much; with a negative number the pods are unknown.
 func pressed(milli int64, pod float64, keys ...string) object.Figures {
 	t := incoming("n", 0, milli).Tick
 	t.Eviction = &tick.Eviction{}
@@ -37,7 +37,7 @@ func pressed(milli int64, pod float64, keys ...string) object.Figures {
 	return object.Read(t)
 }
 
-// A Node under pressure: tick by tick, what it offers and whether that is written now.
+// A Node under pressure: the offer at each tick, and whether it is written.
 func TestHeldNode(t *testing.T) {
 	p, log := keeper(nodeKind)
 	e, now := newEntry("n", noon), noon
@@ -80,7 +80,7 @@ func TestHeldNode(t *testing.T) {
 	if n := strings.Count(log.String(), "level=WARN"); n != 4 {
 		t.Errorf("logged %d times; want each change of the reason once:\n%s", n, log)
 	}
-	// A process that starts under pressure, and knows neither the pods nor more than what the Node offers.
+	// A process that starts under pressure, and knows neither the pods nor anything but the Node's offer.
 	e = newEntry("n", noon)
 	e.have = see(kube.Object{"metadata": kube.Object{"name": "n"}, "status": kube.Object{"allocatable": kube.Object{object.ReclaimedMilliCPU: "7k"}}})
 	e.memory.Take(pressed(44000, -1, "CPUPressure"), noon)
@@ -91,7 +91,7 @@ func TestHeldNode(t *testing.T) {
 	if got := e.next(p, noon); got != object.NotDue {
 		t.Errorf("nothing is published, and the pods are not known: %d; want nothing written", got)
 	}
-	// A CustomNodeResource has the figures as they are.
+	// A CustomNodeResource has the true figures.
 	c, _ := keeper(cnrKind)
 	e = newEntry("n", noon)
 	e.memory.Take(pressed(44000, 2000, "CPUPressure"), noon)
@@ -100,7 +100,7 @@ func TestHeldNode(t *testing.T) {
 	}
 }
 
-// The fleet controller's mark withdraws at once, even what a process before this one wrote, and keeps withdrawn what comes back.
+// The fleet controller's mark withdraws the offer at once, even that of an earlier process, and withdraws restored ones again.
 func TestMarkedNode(t *testing.T) {
 	for _, k := range []kind{nodeKind, cnrKind} {
 		p, log := keeper(k)
@@ -139,7 +139,7 @@ func TestMarkedNode(t *testing.T) {
 		step("nothing to do", object.NotDue, true, reason)
 		now = now.Add(time.Minute)
 		if e.see(offers("4"), k, now); e.intact || e.next(p, now) != object.Undone {
-			t.Errorf("%s: somebody offers in spite of the mark: %d; want it taken away", k.target, e.next(p, now))
+			t.Errorf("%s: another program offers in spite of the mark: %d; want it removed", k.target, e.next(p, now))
 		}
 		e.wrote(p, job{figures: p.want(e, now)}, nodeWith("5", nil), now)
 		delete(p.marks, "n")
@@ -151,7 +151,7 @@ func TestMarkedNode(t *testing.T) {
 	}
 }
 
-// The Node's taints are written without an offer, and those that nobody speaks of any more go.
+// The Node's taints are written without an offer, and removed when no tick has them any more.
 func TestNodeTaintsEntry(t *testing.T) {
 	p, _ := keeper(nodeTaintsKind)
 	node := func(version string, keys ...string) *seen {
@@ -175,7 +175,7 @@ func TestNodeTaintsEntry(t *testing.T) {
 		t.Errorf("before the first tick: %d; want what is there left for a while", got)
 	}
 	if got := e.next(p, noon.Add(p.staleAfter)); got != object.Moved {
-		t.Errorf("nobody has spoken: %d; want it taken away", got)
+		t.Errorf("no tick yet: %d; want it removed", got)
 	}
 	e.memory.Take(tainted("CPUPressure"), noon)
 	if got := e.next(p, noon); got != object.Moved {
@@ -186,7 +186,7 @@ func TestNodeTaintsEntry(t *testing.T) {
 		t.Errorf("written: %d", got)
 	}
 	if e.see(node("3"), p.kind, noon); e.next(p, noon) != object.Undone {
-		t.Error("somebody took it away: want it put back")
+		t.Error("removed externally: want it restored")
 	}
 	e.wrote(p, job{figures: p.want(e, noon)}, node("4", "CPUPressure"), noon)
 	p.marks["n"] = "x"
@@ -203,7 +203,7 @@ func TestNodeTaintsEntry(t *testing.T) {
 	if got := e.next(p, noon.Add(p.staleAfter)); got != object.Moved {
 		t.Errorf("no tick has confirmed it: %d; want it taken away", got)
 	}
-	// A process that starts on a clean node and hears of no taint has nothing to write.
+	// A process that starts on a clean node and gets no taint writes nothing.
 	e = newEntry("n", noon)
 	e.have = node("1")
 	e.memory.Take(tainted(), noon)
@@ -212,7 +212,7 @@ func TestNodeTaintsEntry(t *testing.T) {
 	}
 }
 
-// What a dry run shows of taints is there without an offer, too.
+// A dry run shows taints without an offer, too.
 func TestPretendTaints(t *testing.T) {
 	p, log := keeper(nodeTaintsKind)
 	p.session.DryRun = true

@@ -14,22 +14,22 @@ import (
 	"polder/report/reconcile"
 )
 
-// kind is a kind of objects that figures are written to.
+// kind is a kind of objects to which figures are written.
 type kind struct {
 	target   string
 	resource kube.Resource
 	prefix   string // of Koordinator's resources
-	// figures are those that the object is about, of what was advised; it offers the amounts already.
+	// figures are the parts of the advice that the object has; the second argument is its present offer.
 	figures func(object.Figures, object.Amounts) object.Figures
-	// holds reports whether the object has them.
+	// holds reports whether the object has the figures.
 	holds func(kube.Object, object.Figures) bool
-	// write makes the object, which may be nil, have them, and returns it as it is then.
+	// write writes them to the object, which may be nil, and returns the object after that.
 	write func(context.Context, *writer, job) (*seen, error)
 	// show is what would be written.
 	show func(node string, f object.Figures, at time.Time) kube.Object
 }
 
-// of is the target that the kind goes with.
+// of is the target of the kind.
 func (k kind) of() string {
 	if k.target == NodeTaints {
 		return "node"
@@ -37,7 +37,7 @@ func (k kind) of() string {
 	return k.target
 }
 
-// writer is what writes need.
+// writer has what writes need.
 type writer struct {
 	client *kube.Client
 	log    *slog.Logger
@@ -55,7 +55,7 @@ type job struct {
 
 var nodeKind = nodeKindOf(object.Prefix)
 
-// nodeKindOf is the node's status, in which Koordinator's resources have the prefix.
+// nodeKindOf is the kind of the node's status, in which Koordinator's resources have the prefix.
 func nodeKindOf(prefix string) kind {
 	return kind{
 		target:   "node",
@@ -82,7 +82,7 @@ var cnrKind = kind{
 	target:   "cnr",
 	resource: kube.CustomNodeResources,
 	figures: func(f object.Figures, _ object.Amounts) object.Figures {
-		f.Mid, f.Dialect = object.Amounts{}, "" // its names are the same for every policy
+		f.Mid, f.Dialect = object.Amounts{}, "" // the names in it are the same for every policy
 		return f
 	},
 	holds: object.CNRHolds,
@@ -99,7 +99,7 @@ var cnrKind = kind{
 	},
 }
 
-// nodeTaintsKind is the node's spec. It stands apart from its status: a role without the one must not delay the other.
+// nodeTaintsKind is the kind of the node's spec. It is separate from the status, because a role without the one must not delay the other.
 var nodeTaintsKind = kind{
 	target:   NodeTaints,
 	resource: kube.Nodes,
@@ -133,8 +133,8 @@ func (w *writer) patch(ctx context.Context, r kube.Resource, name, kind string, 
 	return see(o), nil
 }
 
-// apply is a server-side apply. Fields that another manager holds are ours all the same: the figures are this node's, and
-// we are its agent. But it is reported, for there may be two.
+// apply is a server-side apply. It also replaces fields of another manager, because the figures are this node's, and
+// we are its agent. That is logged, because there may be two agents.
 func (w *writer) apply(ctx context.Context, node string, o kube.Object, subresources ...string) (*seen, error) {
 	o, err := w.force(ctx, node, o, subresources...)
 	if err != nil {
@@ -148,7 +148,7 @@ func (w *writer) force(ctx context.Context, node string, o kube.Object, subresou
 	if !kube.IsConflict(err) {
 		return applied, err
 	}
-	w.log.Warn("taking over fields that somebody else has written: is there a second agent?", "target", "cnr", "node", node, "error", err)
+	w.log.Warn("replacing fields that another program has written: is there a second agent?", "target", "cnr", "node", node, "error", err)
 	return w.client.Apply(ctx, kube.CustomNodeResources, "", node, o, manager, true, subresources...)
 }
 
@@ -164,7 +164,7 @@ func writeCNR(ctx context.Context, w *writer, j job) (*seen, error) {
 		}
 		have = made
 	}
-	// The figures first, and they do not wait for taints that the server will not have.
+	// The figures come first, so that they do not wait for taints that the server refuses.
 	now, err := w.status(ctx, j, have)
 	if err != nil && !kube.IsInvalid(err) {
 		return have, err
@@ -173,7 +173,7 @@ func writeCNR(ctx context.Context, w *writer, j job) (*seen, error) {
 	return cmp.Or(tainted, now, have), errors.Join(err, taintsErr)
 }
 
-// status writes the status; it returns nil where there was nothing to write.
+// status writes the status; it returns nil where nothing had to be written.
 func (w *writer) status(ctx context.Context, j job, have *seen) (*seen, error) {
 	if !j.figures.Empty() {
 		return w.apply(ctx, j.node, object.CNRStatus(j.node, j.figures), "status")
@@ -181,7 +181,7 @@ func (w *writer) status(ctx context.Context, j job, have *seen) (*seen, error) {
 	return w.guarded(ctx, kube.CustomNodeResources, j.node, have, object.CNRWithdrawal, "status")
 }
 
-// taint merges the taints; it returns nil where there was nothing to write.
+// taint merges the taints; it returns nil where nothing had to be written.
 func (w *writer) taint(ctx context.Context, r kube.Resource, j job, have *seen, of func(kube.Object) object.Taints) (*seen, error) {
 	if j.figures.Taints == nil {
 		return nil, nil
@@ -189,7 +189,7 @@ func (w *writer) taint(ctx context.Context, r kube.Resource, j job, have *seen, 
 	return w.guarded(ctx, r, j.node, have, taintPatch(of, j.figures.Taints, j.at))
 }
 
-// taintPatch makes an object have the taints of ours; it is nil where the object has them.
+// taintPatch sets our taints in an object; it is nil where the object has them.
 func taintPatch(of func(kube.Object) object.Taints, taints []tick.Taint, at time.Time) func(kube.Object) object.Patch {
 	return func(o kube.Object) object.Patch {
 		present := of(o)
@@ -200,15 +200,14 @@ func taintPatch(of func(kube.Object) object.Taints, taints []tick.Taint, at time
 	}
 }
 
-// Backoff before a patch that lost a conflict is tried again: doubled each time, for who writes all the time
-// pauses, too.
+// Backoff before a patch that lost a conflict is retried: doubled each time, because even a busy writer pauses.
 const (
 	firstRematch   = 5 * time.Millisecond
 	longestRematch = 500 * time.Millisecond
 )
 
-// guarded patches an object with what the function makes of it, as often as somebody else changes the same part meanwhile,
-// within the limit of a request. It returns nil where there was nothing to write.
+// guarded patches an object with the function's result, again after each conflict, within the limit of a request. It
+// returns nil where nothing had to be written.
 func (w *writer) guarded(
 	ctx context.Context, r kube.Resource, name string, have *seen, patch func(kube.Object) object.Patch, subresources ...string,
 ) (*seen, error) {
@@ -225,7 +224,7 @@ func (w *writer) guarded(
 		if !kube.IsConflict(err) && !kube.IsInvalid(err) {
 			return now, err
 		}
-		select { // before it is read again, not after: what is read is to be fresh
+		select { // before the object is read again, so that it is fresh
 		case <-ctx.Done():
 			return nil, err
 		case <-time.After(reconcile.Jitter(pause)):
@@ -235,7 +234,7 @@ func (w *writer) guarded(
 			return nil, errors.Join(err, failed)
 		}
 		live = see(o)
-		// Twice, for the object may have been another one in between.
+		// Twice, because the object may have differed in between.
 		fits := kube.IsInvalid(err) && p.Fits(live.object)
 		if fits && vain {
 			return nil, err

@@ -10,16 +10,16 @@ import (
 	"polder/report/view"
 )
 
-// allowance is what a pod was allowed by the advice.
+// allowance is what the advice allowed a pod to use.
 type allowance struct {
 	quota     *int64 // milli-CPU, nil where there is none
-	quotaOf   string // the cgroup above the pod that has it, empty where it is the pod's own
+	quotaOf   string // the cgroup above the pod that has it; empty where the quota is the pod's own
 	cpus      string
 	size      int // of cpus
 	idle      bool
 	weight    *int64
 	memory    *int64 // bytes, nil where the advice has no limit
-	memorySet string // the kernel's name of that limit
+	memorySet string // the name of that limit's file
 	named     bool   // the advice names the pod's cgroups at all
 }
 
@@ -53,7 +53,7 @@ func allowanceOf(t *tick.Tick, p *tick.Pod) (a allowance) {
 		}
 		a.allow(c, own, above)
 	}
-	if len(parts) > 0 && len(parts) == len(containers) { // a container without a quota may use all that the pod may
+	if len(parts) > 0 && len(parts) == len(containers) { // a container without a quota may use the whole of the pod's
 		a.limit(sumOf(parts), "")
 	}
 	if a.cpus == "" {
@@ -65,7 +65,7 @@ func allowanceOf(t *tick.Tick, p *tick.Pod) (a allowance) {
 	return a
 }
 
-// limit takes a quota, which is that of a cgroup above the pod or, where above is empty, its own; the smallest one counts.
+// limit notes a quota, which is that of a cgroup above the pod or, where above is empty, its own; the smallest one counts.
 func (a *allowance) limit(quota int64, above string) {
 	if a.quota == nil || quota < *a.quota {
 		a.quota, a.quotaOf = &quota, above
@@ -79,7 +79,7 @@ func sumOf(list []int64) (sum int64) {
 	return sum
 }
 
-// allow takes what one of the pod's cgroups, or one above it, has beside a quota.
+// allow notes the other values that the advice has for one of the pod's cgroups or for one above it.
 func (a *allowance) allow(c *tick.Cgroup, own, above bool) {
 	if c.CPUSetCPUs != "" && (a.cpus == "" || !above) {
 		a.cpus = c.CPUSetCPUs
@@ -100,7 +100,7 @@ func (a *allowance) allow(c *tick.Cgroup, own, above bool) {
 	}
 }
 
-// poolOf is the CPUs of the pool that the pod's class runs on, where the advice has pools and confines a cgroup above the pod.
+// poolOf is the CPUs of the pod's own pool, if it has one.
 func poolOf(t *tick.Tick, p *tick.Pod) string {
 	for _, pool := range t.Advice.Pools {
 		if pool.Name == tick.PoolDedicatedPrefix+p.Namespace+"/"+p.Name {
@@ -122,8 +122,8 @@ func (a allowance) milliCPU() (float64, bool) {
 	return most, known
 }
 
-// says is the allowance in sentences.
-func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
+// describe returns the allowance in sentences.
+func (a allowance) describe(t *tick.Tick, p *tick.Pod) []string {
 	var s []string
 	if a.size > 0 {
 		text := fmt.Sprintf("It could run on %s (%s)", phrase.Count(a.size, "CPU"), brief(a.cpus))
@@ -140,9 +140,9 @@ func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
 	}
 	switch {
 	case a.idle:
-		s = append(s, "It was in the kernel's idle class: it runs when nothing beside it wants the CPU.")
+		s = append(s, "It was in the kernel's idle class: it runs when nothing else wants the CPU.")
 	case a.weight != nil:
-		s = append(s, fmt.Sprintf("Its CPU weight was %d (the usual is 100): beside busy services it gets that part.", *a.weight))
+		s = append(s, fmt.Sprintf("Its CPU weight was %d (the default is 100): beside busy services it gets that share.", *a.weight))
 	}
 	if a.size == 0 && a.quota == nil {
 		s = append(s, "Polder set neither a quota nor CPUs for it.")
@@ -161,7 +161,7 @@ func (a allowance) says(t *tick.Tick, p *tick.Pod) []string {
 	return s
 }
 
-// podsOn are the pods that the advice puts on a list of CPUs; none where there is no advice.
+// podsOn are the pods that the advice confines to a list of CPUs; none where there is no advice.
 func podsOn(t *tick.Tick, list string) (pods []*tick.Pod) {
 	if t.Advice == nil || t.Sample == nil {
 		return nil
@@ -185,7 +185,7 @@ func podsOn(t *tick.Tick, list string) (pods []*tick.Pod) {
 	return pods
 }
 
-// ownLimit is the CPU limit that the pod was made with.
+// ownLimit is the CPU limit in the pod's specification.
 func ownLimit(p *tick.Pod) *float64 {
 	if p.Limits == nil {
 		return nil
@@ -217,7 +217,7 @@ func throttled(p *tick.Pod) *float64 {
 	return most
 }
 
-// used is what the pod did with its allowance.
+// used describes the pod's use.
 func used(p *tick.Pod) string {
 	var parts []string
 	if p.UsageMilliCPU != nil {

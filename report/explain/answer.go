@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// full part of an allowance from which it is what holds a pod back.
+	// fullPart is the used part of an allowance from which the allowance counts as what limits the pod.
 	fullPart = 0.9
-	// roomPart is the part up to which CPUs have room for more, however their load is spread.
+	// roomPart is the used part of CPUs up to which they have room for more, however their load is distributed.
 	roomPart = 0.7
-	// recent is how long a squeeze counts as what led to a time that is asked about.
+	// recent is how long a squeeze counts as a cause of the state at the time of the question.
 	recent = time.Hour
-	// leastNamed is the part of all needs from which a service is worth its name.
+	// leastNamed is the part of all needs from which a service is named.
 	leastNamed = 0.01
-	// mostListed is how many lines a list has.
+	// mostListed bounds the lines of a list.
 	mostListed = 8
 )
 
@@ -31,16 +31,16 @@ const (
 func (r *Recording) podAt(n *node, add func(string)) {
 	t, p := n.current, n.pod
 	a := allowanceOf(t, p)
-	add(paragraph("Allowed", append(append([]string{classSays(p)}, a.says(t, p)...), used(p), inForce(t, p, a))...))
+	add(paragraph("Allowed", append(append([]string{describeClass(p)}, a.describe(t, p)...), used(p), inForce(t, p, a))...))
 	add(paragraph("What held it back", r.held(t, p, a)))
 	add(paragraph("Why no more", why(t, p)...))
 	if p.QoS == tick.QoSReclaimed {
 		add(paragraph("Which service", r.services(n, t)...))
-		add(paragraph("Cold memory", n.coldSays(t)...))
-		add(paragraph("Network", networkSays(t)...))
+		add(paragraph("Cold memory", n.describeCold(t)...))
+		add(paragraph("Network", describeNetwork(t)...))
 	}
-	add(paragraph("Disk", diskSays(t, p)...))
-	add(paragraph("Throttled", throttledSays(p)))
+	add(paragraph("Disk", describeDisks(t, p)...))
+	add(paragraph("Throttled", describeThrottling(p)))
 	add(r.evicted(n, t, p))
 	add(paragraph("To change it", differently(t, p)...))
 	add(failures(t, p))
@@ -52,17 +52,17 @@ func (r *Recording) nodeAt(n *node, add func(string)) {
 	add(paragraph("Offered", offered(t)...))
 	add(paragraph("Why no more", why(t, nil)...))
 	add(paragraph("Which service", r.services(n, t)...))
-	add(paragraph("Cold memory", n.coldSays(t)...))
-	add(paragraph("Network", networkSays(t)...))
-	add(paragraph("Disk", diskSays(t, nil)...))
+	add(paragraph("Cold memory", n.describeCold(t)...))
+	add(paragraph("Network", describeNetwork(t)...))
+	add(paragraph("Disk", describeDisks(t, nil)...))
 	add(r.throttledNow(t))
 	add(r.evicted(n, t, nil))
 	add(paragraph("To change it", differently(t, nil)...))
 	add(failures(t, nil))
 }
 
-// classSays is the pod's class and what decided it.
-func classSays(p *tick.Pod) string {
+// describeClass names the pod's class and where it comes from.
+func describeClass(p *tick.Pod) string {
 	from := map[string]string{
 		tick.QoSFromKatalyst: "by its Katalyst labels", tick.QoSFromKoordinator: "by its Koordinator labels",
 		tick.QoSFromKubernetes: "by its class in Kubernetes", tick.QoSFromRule: "by the classification rules",
@@ -74,7 +74,7 @@ func classSays(p *tick.Pod) string {
 	return text + "."
 }
 
-// inForce says where the kernel's CPUs are others than the advised ones.
+// inForce names the CPUs in force if they are not the advised ones.
 func inForce(t *tick.Tick, p *tick.Pod, a allowance) string {
 	if a.cpus == "" || t.Isolation != nil {
 		return ""
@@ -88,7 +88,7 @@ func inForce(t *tick.Tick, p *tick.Pod, a allowance) string {
 	return ""
 }
 
-// held is which limit the pod reached.
+// held names the limit that the pod reached.
 func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	use, throttle := p.UsageMilliCPU, throttled(p)
 	own := ownLimit(p)
@@ -111,17 +111,17 @@ func (r *Recording) held(t *tick.Tick, p *tick.Pod, a allowance) string {
 	case a.size > 0 && used < roomPart*float64(a.size)*1000:
 		return fmt.Sprintf("Nothing: the pods on its CPUs used %s of %s.", coresNumber(used), coresOf(float64(a.size)*1000))
 	case a.idle && busy(t) >= fullPart:
-		return fmt.Sprintf("Its class: the machine was %.0f %% busy, and the idle class has what the others leave.", busy(t)*100)
+		return fmt.Sprintf("Its class: the machine was %.0f %% busy, and the idle class gets only what the others leave.", busy(t)*100)
 	case waiting && a.idle:
-		return "Its class, as far as one can tell: threads were ready to run and waited, as those of the idle class do " +
+		return "Its class, as far as the recording shows: threads were ready to run and waited, as those of the idle class do " +
 			"while others run on the same CPUs."
 	case waiting:
-		return "Threads were ready to run and waited, though no limit was full: short waits that the averages do not show."
+		return "Threads were ready to run and waited, although no limit was reached: short waits that the averages do not show."
 	}
 	return "Nothing: it used less than it was allowed."
 }
 
-// onCPUs is what the pods on a list of CPUs use.
+// onCPUs is the use of the pods on a list of CPUs.
 func onCPUs(t *tick.Tick, list string) (milliCPU float64) {
 	for _, p := range podsOn(t, list) {
 		if p.UsageMilliCPU != nil {
@@ -131,7 +131,7 @@ func onCPUs(t *tick.Tick, list string) (milliCPU float64) {
 	return milliCPU
 }
 
-// inCgroup is what the pods below a cgroup use.
+// inCgroup is the use of the pods below a cgroup.
 func inCgroup(t *tick.Tick, cgroup string) (milliCPU float64) {
 	for i := range t.Sample.Pods {
 		if p := &t.Sample.Pods[i]; p.UsageMilliCPU != nil && strings.HasPrefix(p.Cgroup, cgroup+"/") {
@@ -141,7 +141,7 @@ func inCgroup(t *tick.Tick, cgroup string) (milliCPU float64) {
 	return milliCPU
 }
 
-// busy is the part of the machine's CPU time that is used.
+// busy is the used part of the machine's CPU time.
 func busy(t *tick.Tick) float64 {
 	all := machine(t)
 	if t.Sample.CPU == nil || t.Sample.CPU.UsageMilliCPU == nil || all == 0 {
@@ -150,13 +150,13 @@ func busy(t *tick.Tick) float64 {
 	return *t.Sample.CPU.UsageMilliCPU / all
 }
 
-// offered is what was offered, and whether it was published.
+// offered describes the offer, and what reclaimed pods requested and used of it.
 func offered(t *tick.Tick) []string {
 	var s []string
 	milliCPU, bytes := offerOf(t)
 	switch {
 	case t.Advice == nil:
-		return []string{"This tick has no advice: nobody decided, and nothing was offered."}
+		return []string{"This tick has no advice, so nothing was offered."}
 	case milliCPU == nil && bytes == nil || milliCPU != nil && *milliCPU == 0:
 		s = append(s, "Nothing: "+whyNothing(t)+".")
 	default:
@@ -190,9 +190,9 @@ func offered(t *tick.Tick) []string {
 	return s
 }
 
-// reclaimedPods is what the reclaimed pods asked for and used.
+// reclaimedPods describes what the reclaimed pods requested and used.
 func reclaimedPods(sample *tick.Sample) string {
-	asked, use, pods, unknown := 0.0, 0.0, 0, 0
+	requested, use, pods, unknown := 0.0, 0.0, 0, 0
 	for i := range sample.Pods {
 		p := &sample.Pods[i]
 		if p.QoS != tick.QoSReclaimed {
@@ -200,7 +200,7 @@ func reclaimedPods(sample *tick.Sample) string {
 		}
 		pods++
 		if p.Requests != nil && p.Requests.ReclaimedMilliCPU != nil {
-			asked += *p.Requests.ReclaimedMilliCPU
+			requested += *p.Requests.ReclaimedMilliCPU
 		}
 		if p.UsageMilliCPU != nil {
 			use += *p.UsageMilliCPU
@@ -212,9 +212,9 @@ func reclaimedPods(sample *tick.Sample) string {
 	case pods == 0:
 		return "No reclaimed pod ran."
 	case unknown > 0:
-		return fmt.Sprintf("%s requested %s; what %d of them used is unknown.", phrase.Count(pods, "reclaimed pod"), coresOf(asked), unknown)
+		return fmt.Sprintf("%s requested %s; what %d of them used is unknown.", phrase.Count(pods, "reclaimed pod"), coresOf(requested), unknown)
 	}
-	return fmt.Sprintf("%s requested %s and used %s.", phrase.Count(pods, "reclaimed pod"), coresNumber(asked), coresOf(use))
+	return fmt.Sprintf("%s requested %s and used %s.", phrase.Count(pods, "reclaimed pod"), coresNumber(requested), coresOf(use))
 }
 
 // whyNothing is why a tick offers nothing.
@@ -222,13 +222,13 @@ func whyNothing(t *tick.Tick) string {
 	a := t.Advice
 	switch {
 	case a == nil:
-		return "nobody decided"
+		return "there was no advice"
 	case a.Withdrawn != "":
 		return "it was withdrawn: " + plain(a.Withdrawn)
 	case a.Reclaimed == nil && len(a.Reasons) > 0:
 		return "advise did not decide: " + plain(a.Reasons[0])
 	case a.Reclaimed == nil:
-		return "advise says nothing of it"
+		return "advise reported no offer"
 	}
 	if b, found := shareOf(a.Reasons); found {
 		text := fmt.Sprintf("the services had %s", coresOf(b.size))
@@ -251,22 +251,22 @@ func whyNothing(t *tick.Tick) string {
 	return "advise gives no reason"
 }
 
-// why is the policy's sum, and what else advise says; about is nil for the node.
+// why is the policy's sum and its other reasons; about is nil for the node.
 func why(t *tick.Tick, about *tick.Pod) []string {
 	if t.Advice == nil {
 		return []string{"This tick has no advice."}
 	}
 	var s []string
 	if b, found := shareOf(t.Advice.Reasons); found {
-		s = append(s, b.says(machine(t)))
+		s = append(s, b.describe(machine(t)))
 	}
-	if text, found := suppressionSays(t.Advice.Reasons); found {
+	if text, found := describeSuppression(t.Advice.Reasons); found {
 		s = append(s, text)
 	}
 	if others := otherReasons(t, about, 6); len(others) > 0 {
 		heading := "Advise adds: "
 		if len(s) == 0 {
-			heading = "Advise says: "
+			heading = "Advise reports: "
 		}
 		s = append(s, heading+strings.Join(others, "; ")+".")
 	}
@@ -276,11 +276,11 @@ func why(t *tick.Tick, about *tick.Pod) []string {
 	return s
 }
 
-// services names those that needed most, and the last time that they took CPUs.
+// services names the services that needed most, and the last squeeze.
 func (r *Recording) services(n *node, t *tick.Tick) []string {
 	s := needed(t)
 	if q := n.squeezes.last; q != nil && t.Time.Sub(q.to) <= recent {
-		s = append(s, q.says(r.amount(n), n.clock))
+		s = append(s, q.describe(r.amount(n), n.clock))
 	}
 	return s
 }
@@ -317,7 +317,7 @@ func needed(t *tick.Tick) []string {
 	return s
 }
 
-// amount names what the squeezes are of.
+// amount names the amount whose falls are the squeezes.
 func (r *Recording) amount(n *node) string {
 	if r.name == "" && n.pooled {
 		return "the pool of reclaimed pods"
@@ -328,7 +328,7 @@ func (r *Recording) amount(n *node) string {
 	return "the offer"
 }
 
-func throttledSays(p *tick.Pod) string {
+func describeThrottling(p *tick.Pod) string {
 	switch v := throttled(p); {
 	case v == nil:
 		return "Unknown: no container has the figure."
@@ -391,10 +391,10 @@ func largest(all map[string]peak, most int) []peak {
 	return sorted[:min(len(sorted), most)]
 }
 
-// evicted says who was evicted, by which numbers, and what would have spared them; or how far everything was from that.
+// evicted names the evicted pods, with the rule's numbers and what would have spared them, or else the rule that was nearest to evicting.
 func (r *Recording) evicted(n *node, t *tick.Tick, p *tick.Pod) string {
 	found := n.evictions.all
-	if r.q.At != nil && p == nil { // of all pods those of this time alone
+	if r.q.At != nil && p == nil { // without a pod only the evictions of this time
 		found = slices.DeleteFunc(slices.Clone(found), func(e *eviction) bool { return e.last.Before(t.Time) })
 	}
 	if len(found) == 0 {
@@ -409,12 +409,12 @@ func (r *Recording) evicted(n *node, t *tick.Tick, p *tick.Pod) string {
 		return paragraph("Evicted", "No pod.", near(t))
 	}
 	if len(found) == 1 {
-		return paragraph("Evicted", found[0].says(n.clock), found[0].differently())
+		return paragraph("Evicted", found[0].describe(n.clock), found[0].differently())
 	}
 	var text strings.Builder
 	text.WriteString(paragraph("Evicted", phrase.Count(len(found)+n.evictions.more, "eviction")+"."))
 	for _, e := range found[:min(len(found), mostListed)] {
-		text.WriteString(item(e.says(n.clock) + " " + e.differently()))
+		text.WriteString(item(e.describe(n.clock) + " " + e.differently()))
 	}
 	if over := len(found) - mostListed; over > 0 {
 		text.WriteString(item(fmt.Sprintf("and %d more", over)))
@@ -445,9 +445,9 @@ func near(t *tick.Tick) string {
 	}
 	verb := "Nearest to an eviction"
 	if next.Met {
-		verb = "A limit is passed and no pod is evicted yet"
+		verb = "A limit is exceeded and no pod is evicted yet"
 		if since, err := time.Parse(time.RFC3339Nano, next.Since); err == nil {
-			verb = "A limit is passed for " + view.Span(t.Time.Sub(since)) + ", and no pod is evicted yet"
+			verb = "A limit has been exceeded for " + view.Span(t.Time.Sub(since)) + ", and no pod is evicted yet"
 		}
 	}
 	side := "over"
@@ -456,5 +456,5 @@ func near(t *tick.Tick) string {
 	}
 	amount := func(v float64) string { return measure(next.Scope, next.Part, v) }
 	return fmt.Sprintf("%s: %s, %s; evictions begin %s %s.",
-		verb, scopeWords(next.Scope, next.Part), amount(next.Value), side, amount(next.Threshold))
+		verb, describeScope(next.Scope, next.Part), amount(next.Value), side, amount(next.Threshold))
 }

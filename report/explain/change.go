@@ -8,7 +8,7 @@ import (
 	"polder/report/view"
 )
 
-// differently is what would have had to be different for the pod, or the reclaimed pods of the node, to have more CPU.
+// differently names what would have to be different for the pod, or the reclaimed pods of the node, to have more CPU.
 func differently(t *tick.Tick, p *tick.Pod) []string {
 	if t.Advice == nil || t.Sample == nil {
 		return nil
@@ -58,7 +58,7 @@ func thresholdPercent(reasons []string) string {
 	return ""
 }
 
-// failures are what could not be read or written; about is nil for the node.
+// failures are the errors of reading and writing; about is nil for the node.
 func failures(t *tick.Tick, about *tick.Pod) string {
 	var s []string
 	if t.Isolation != nil {

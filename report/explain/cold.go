@@ -12,15 +12,15 @@ import (
 // coldReason begins each of advise's reasons about cold memory.
 const coldReason = "cold memory: "
 
-// taken is the cold memory that was taken back in the time that is asked about, of one pod or of all.
+// taken is the cold memory that was reclaimed in the period of the question, of one pod or of all.
 type taken struct {
 	bytes       float64
 	steps, part int
 	refused     int
-	why         string // the last reason for that
+	why         string // the last reason for a refusal
 }
 
-// add counts what isolate tells of; within says whether a cgroup is asked about.
+// add counts the tick's reclaims; within reports whether the question is about a cgroup.
 func (c *taken) add(t *tick.Tick, within func(cgroup string) bool) {
 	if t.Isolation == nil {
 		return
@@ -41,8 +41,8 @@ func (c *taken) add(t *tick.Tick, within func(cgroup string) bool) {
 	}
 }
 
-// coldSays is what was taken back, and what advise says of it in the last tick; nothing where it is not asked for.
-func (n *node) coldSays(t *tick.Tick) (s []string) {
+// describeCold describes what was taken back, with advise's reasons in the last tick; it is empty where cold memory is not reclaimed.
+func (n *node) describeCold(t *tick.Tick) (s []string) {
 	c := &n.cold
 	if c.steps > 0 {
 		text := fmt.Sprintf("%s that batch did not use were taken back in %s from %s on", bytesOf(c.bytes), phrase.Count(c.steps, "step"), n.clock(n.begin))
@@ -50,25 +50,25 @@ func (n *node) coldSays(t *tick.Tick) (s []string) {
 			text = fmt.Sprintf("%s that it did not use were taken back of it in %s from %s on", bytesOf(c.bytes), phrase.Count(c.steps, "step"), n.clock(n.begin))
 		}
 		if c.part > 0 {
-			text += fmt.Sprintf(" (in %d of them not all that was asked for)", c.part)
+			text += fmt.Sprintf(" (%d of them incomplete)", c.part)
 		}
 		s = append(s, text+".")
 	}
 	if c.refused > 0 {
-		s = append(s, fmt.Sprintf("%s not done, the last one because: %s.", phrase.Count(c.refused, "step"), view.Clean(c.why)))
+		s = append(s, fmt.Sprintf("%s not done; the last reason: %s.", phrase.Count(c.refused, "step"), view.Clean(c.why)))
 	}
 	if t.Advice == nil {
 		return s
 	}
-	var says []string
+	var reasons []string
 	for _, r := range t.Advice.Reasons {
 		const most = 4
-		if rest, found := strings.CutPrefix(r, coldReason); found && len(says) < most {
-			says = append(says, plain(rest))
+		if rest, found := strings.CutPrefix(r, coldReason); found && len(reasons) < most {
+			reasons = append(reasons, plain(rest))
 		}
 	}
-	if len(says) > 0 {
-		s = append(s, "Advise says: "+strings.Join(says, "; ")+".")
+	if len(reasons) > 0 {
+		s = append(s, "Advise reports: "+strings.Join(reasons, "; ")+".")
 	}
 	return s
 }

@@ -14,20 +14,20 @@ import (
 const (
 	// leastStall is the percentage of the time from which a service's waiting for I/O is worth a sentence.
 	leastStall = 1
-	// busyDisk is the percentage of the time from which a disk that had work under way is worth a sentence where no limit is set.
+	// busyDisk is the percentage of the time in which a disk had work from which it is worth a sentence where no limit is set.
 	busyDisk = 90
-	// mostLimits is how many cgroups' limits are listed.
+	// mostLimits bounds the cgroups whose limits are listed.
 	mostLimits = 3
 )
 
-// Reasons that the paragraph about disks says in its own sentences.
+// Reasons for which the paragraph about disks has its own sentences.
 var (
 	diskStep   = regexp.MustCompile(`^guard: step \d+: disk taken from batch \((\d+) of (\d+)\) at (\S+), because (.+)$`)
 	diskReason = regexp.MustCompile(`^(batch disks: (weight \d|at most )|disk costs: io\.cost on )`)
 )
 
-// diskSays is what the advice limits of the disks' use, what was done with it, and who waited for a disk. about is nil for the node.
-func diskSays(t *tick.Tick, about *tick.Pod) (s []string) {
+// describeDisks describes the limits of the disks' use, the use, and who waited for a disk. about is nil for the node.
+func describeDisks(t *tick.Tick, about *tick.Pod) (s []string) {
 	if t.Sample == nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ func diskSays(t *tick.Tick, about *tick.Pod) (s []string) {
 	return append(s, diskState(t, limited)...)
 }
 
-// serviceOnDisks is what a service did on disks, and how long it waited for them.
+// serviceOnDisks describes a service's use of disks, and how long it waited for them.
 func serviceOnDisks(p *tick.Pod) (s []string) {
 	if did := ioDone(p.IO); did != "" {
 		s = append(s, "It "+did+".")
@@ -81,7 +81,7 @@ func diskLimits(t *tick.Tick, about *tick.Pod) (s []string) {
 		own, concerned := concerns(c.Cgroup, about)
 		var limits []string
 		for j := range c.IOMax {
-			if text := limitSays(&c.IOMax[j]); text != "" && concerned {
+			if text := describeLimit(&c.IOMax[j]); text != "" && concerned {
 				limits = append(limits, text)
 			}
 		}
@@ -101,7 +101,7 @@ func diskLimits(t *tick.Tick, about *tick.Pod) (s []string) {
 	return s
 }
 
-// concerns reports whether a cgroup holds the pod, is one of its own, or whether there is no pod and each is of interest.
+// concerns reports whether a cgroup contains the pod or is one of its own. Without a pod every cgroup is concerned.
 func concerns(cgroup string, about *tick.Pod) (own, concerned bool) {
 	if about == nil {
 		return false, true
@@ -113,8 +113,8 @@ func concerns(cgroup string, about *tick.Pod) (own, concerned bool) {
 		cgroup != "/" && strings.HasPrefix(about.Cgroup, cgroup+"/")
 }
 
-// limitSays is one disk's limits, empty where there is none.
-func limitSays(d *tick.DiskLimit) string {
+// describeLimit describes one disk's limits; it is empty where there is none.
+func describeLimit(d *tick.DiskLimit) string {
 	var parts []string
 	for _, one := range []struct {
 		limit *int64
@@ -156,11 +156,11 @@ func diskWeight(t *tick.Tick, about *tick.Pod) []string {
 	if weight == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("The weight of %s on disks was %d (the usual is 100): beside others it gets that part, where the disk's scheduler heeds weights.",
+	return []string{fmt.Sprintf("The weight of %s on disks was %d (the default is 100): beside others it gets that share, if the disk's scheduler supports weights.",
 		brief(of), *weight)}
 }
 
-// diskCosts are the disks that the kernel is to share by costs.
+// diskCosts names the disks that the kernel shall share by costs.
 func diskCosts(t *tick.Tick) []string {
 	if t.Advice == nil {
 		return nil
@@ -176,10 +176,10 @@ func diskCosts(t *tick.Tick) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("The kernel was to share %s by what reads and writes cost (io.cost): there a weight counts with each scheduler.", list(names[:min(len(names), mostLimits)]))}
+	return []string{fmt.Sprintf("The kernel was to share %s by what reads and writes cost (io.cost): there weights count with every scheduler.", list(names[:min(len(names), mostLimits)]))}
 }
 
-// diskNamed is a disk as a sentence names it.
+// diskNamed is a disk's name in a sentence.
 func diskNamed(disk string) string {
 	if disk == tick.AllDisks {
 		return "each disk"
@@ -187,7 +187,7 @@ func diskNamed(disk string) string {
 	return "disk " + brief(disk)
 }
 
-// ioDone is what a pod did on disks, empty where nothing of it is known.
+// ioDone describes a pod's reads and writes; it is empty where they are unknown.
 func ioDone(io *tick.IO) string {
 	if io == nil {
 		return ""
@@ -209,7 +209,7 @@ func ioDone(io *tick.IO) string {
 	return list(parts)
 }
 
-// stall is the percentage of the time in which a pod waited for I/O, 0 where it is unknown: of that nothing is said.
+// stall is the percentage of the time in which a pod waited for I/O. It is 0 where that is unknown, which is not reported either.
 func stall(p *tick.Pod) float64 {
 	if p.IOPressure == nil || p.IOPressure.Some == nil {
 		return 0
@@ -228,7 +228,7 @@ func mostStalled(sample *tick.Sample) (most *tick.Pod) {
 	return most
 }
 
-// diskState is the disk that was used most, where that matters, and why the limits may not be in force.
+// diskState describes the disk that was used most, if limits are set or it was busy, and why limits are not in force.
 func diskState(t *tick.Tick, limited bool) (s []string) {
 	var fullest *tick.Disk
 	for i := range t.Sample.Disks {
@@ -248,7 +248,7 @@ func diskState(t *tick.Tick, limited bool) (s []string) {
 	}
 	for _, key := range []string{"ioMax", "ioWeight", "ioCost"} {
 		if slices.Contains(t.Isolation.Unavailable, key) {
-			s = append(s, fmt.Sprintf("This kernel has no file for %s: none of that is in force.", key))
+			s = append(s, fmt.Sprintf("This kernel has no file for %s: it is not in force.", key))
 		}
 	}
 	return s

@@ -7,8 +7,8 @@ import (
 	"polder/lib/tick"
 )
 
-// explain says what batch may do on the disks, for the pod that is asked about and for the node, and who waited for them. A service has what it did
-// and how long it waited.
+// explain describes batch's limits on the disks, for the pod of the question and for the node, and which service waited for them. For a
+// service it describes its reads and writes and how long it waited.
 func TestDisk(t *testing.T) {
 	x := made(noon, 4000, 1000)
 	x.Sample.Disks = []tick.Disk{
@@ -34,10 +34,10 @@ func TestDisk(t *testing.T) {
 	x.Isolation = &tick.Isolation{Unavailable: []string{"ioWeight"}}
 	at := moment(t, "12:00")
 	const (
-		weight = " The weight of /batch on disks was 1 (the usual is 100): beside others it gets that part, where the disk's scheduler heeds weights."
+		weight = " The weight of /batch on disks was 1 (the default is 100): beside others it gets that share, if the disk's scheduler supports weights."
 		tail   = ` Step 2 of 3 was taken from batch's disks at 12:01:12, because service "shop/web" waited for I/O for 24.0 % of the time, target 2.0 %.` +
 			" shop/web waited for I/O longest of the services: 23.4 % of the time." +
-			" The disk that was used most, vdb, had work in 97 % of the time; a write took 45 ms. This kernel has no file for ioWeight: none of that is in force."
+			" The disk that was used most, vdb, had work in 97 % of the time; a write took 45 ms. This kernel has no file for ioWeight: it is not in force."
 		did   = ": It read 1.00 MiB a second in 1 read and wrote 5.00 MiB a second in 80 writes."
 		limit = " It was limited to 10.0 MiB written a second and 100 writes a second on each disk."
 	)
@@ -56,7 +56,7 @@ func TestDisk(t *testing.T) {
 	}
 	x.Advice.Cgroups = append(x.Advice.Cgroups, tick.Cgroup{Cgroup: "/", IOCost: []tick.DiskCost{{Disk: "vdb", Enabled: new(true)}, {Disk: tick.AllDisks, Enabled: new(true)}, {Disk: "vda"}}})
 	x.Advice.Reasons = append(x.Advice.Reasons, `disk costs: io.cost on 2 disks ("vdb, all")`)
-	const costs = " The kernel was to share disk vdb and each disk by what reads and writes cost (io.cost): there a weight counts with each scheduler."
+	const costs = " The kernel was to share disk vdb and each disk by what reads and writes cost (io.cost): there weights count with every scheduler."
 	if text := spaces(ask(t, Question{At: at}, x)); !strings.Contains(text, costs) || strings.Contains(text, "disk costs:") {
 		t.Errorf("the node, with costs: %s", text)
 	}
@@ -65,7 +65,7 @@ func TestDisk(t *testing.T) {
 		t.Errorf("a service: %s", text)
 	}
 
-	// Without an advice about disks only what was seen is said, and nothing where nothing was seen.
+	// Without an advice about disks only the observed use is reported, and nothing where there is none.
 	x.Advice.Cgroups, x.Advice.Reasons, x.Isolation = nil, nil, nil
 	if text := spaces(ask(t, Question{Pod: "batch/job", At: at}, x)); !strings.Contains(text, did+" Polder limited no disk.") {
 		t.Errorf("without limits: %s", text)

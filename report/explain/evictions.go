@@ -9,10 +9,10 @@ import (
 	"polder/report/view"
 )
 
-// keptEvictions is how many evictions are remembered of one node.
+// keptEvictions bounds the evictions that are remembered of one node.
 const keptEvictions = 200
 
-// eviction is one pod's, over the ticks that tell of it.
+// eviction is one pod's eviction, over all ticks that have it.
 type eviction struct {
 	uid, rule, scope string
 	name             string
@@ -63,7 +63,7 @@ func (es *evictions) find(x *tick.PodEviction) *eviction {
 	return nil
 }
 
-// findingOf is what the rule measured when it named the pod.
+// findingOf is the rule's finding when it named the pod.
 func findingOf(t *tick.Tick, x *tick.PodEviction) *tick.PressureFinding {
 	var found *tick.PressureFinding
 	for i := range t.Eviction.Pressures {
@@ -80,8 +80,8 @@ func findingOf(t *tick.Tick, x *tick.PodEviction) *tick.PressureFinding {
 	return &f
 }
 
-// says is the eviction in sentences.
-func (e *eviction) says(clock func(time.Time) string) string {
+// describe returns the eviction in sentences.
+func (e *eviction) describe(clock func(time.Time) string) string {
 	words := map[string]string{
 		tick.StateWouldEvict: "would have been evicted", tick.StateRequested: "had its eviction requested",
 		tick.StateCreated:   "had its eviction accepted",
@@ -98,9 +98,9 @@ func (e *eviction) says(clock func(time.Time) string) string {
 	if e.failure != "" {
 		text += " The error: " + view.Clean(e.failure) + "."
 	}
-	if f := e.finding; f != nil && !strings.Contains(e.message, "threshold of") { // else the message has the figures
+	if f := e.finding; f != nil && !strings.Contains(e.message, "threshold of") { // otherwise the message has the figures
 		text += fmt.Sprintf(" Measured: %s %s; the threshold is %s.",
-			scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, f.Value), measure(f.Scope, f.Part, f.Threshold))
+			describeScope(f.Scope, f.Part), measure(f.Scope, f.Part, f.Value), measure(f.Scope, f.Part, f.Threshold))
 	}
 	if e.state == tick.StateWouldEvict {
 		text += " (A dry run: nothing was done.)"
@@ -108,7 +108,7 @@ func (e *eviction) says(clock func(time.Time) string) string {
 	return text
 }
 
-// differently is what would have spared the pod.
+// differently names what would have spared the pod.
 func (e *eviction) differently() string {
 	f := e.finding
 	if f == nil || f.Value == f.Threshold {
@@ -116,17 +116,17 @@ func (e *eviction) differently() string {
 	}
 	by := f.Value - f.Threshold
 	if f.Below != (by < 0) {
-		return "" // the value is not past the threshold: the rule looks at more than this one figure
+		return "" // the value is within the threshold: the rule uses other values, too
 	}
 	side, amount := "lower", by
 	if f.Below {
 		side, amount = "higher", -by
 	}
 	return fmt.Sprintf("%s would have stayed, had the %s been %s %s.",
-		e.name, scopeWords(f.Scope, f.Part), measure(f.Scope, f.Part, amount), side)
+		e.name, describeScope(f.Scope, f.Part), measure(f.Scope, f.Part, amount), side)
 }
 
-// sentence is a message without the dot at its end.
+// sentence removes the dots at the end of a message.
 func sentence(text string) string {
 	for len(text) > 0 && text[len(text)-1] == '.' {
 		text = text[:len(text)-1]

@@ -1,6 +1,6 @@
-// Package explain answers "why?" from a recording, in sentences: what a pod was allowed, what limited it, which service was the
-// cause, what was throttled and evicted, and what would have had to be different. It is pure, and keeps a few ticks of a recording,
-// however long that is.
+// Package explain answers "why?" from a recording, in sentences: what a pod was allowed to use, what limited it, which service was
+// the cause, which pods were throttled and evicted, and what would have to be different. It is pure, and keeps a few ticks of a
+// recording, however long that is.
 package explain
 
 import (
@@ -14,27 +14,28 @@ import (
 	"polder/report/view"
 )
 
-// Question is what is asked of a recording.
+// Question is a question about a recording.
 type Question struct {
 	// Pod is namespace/name, or the name alone; empty asks about the node.
 	Pod string
-	// Node is the one node of the recording that is asked about; empty is all of them.
+	// Node is the node of the question; empty is all nodes of the recording.
 	Node string
-	// At asks about one time; From and Until, either of which may be nil, about a period. Without any it is the whole recording.
+	// At asks about one time; From and Until, either of which may be nil, about a period. Without any the question is about the whole
+	// recording.
 	At, From, Until *Moment
-	// Inserted names the sections that the recording does not have and that were decided for this answer.
+	// Inserted names the sections that the recording lacks and that were decided for this answer.
 	Inserted []string
 }
 
 const (
 	keptNodes = 64
-	// keptNames bounds what is remembered by a pod's name or UID: peaks, throttling, the names that an error suggests.
+	// keptNames bounds the maps by a pod's name or UID: peaks, throttling, the names that an error suggests.
 	keptNames = 4096
-	// afterwards is how long after the time that is asked about the pod's eviction still belongs to the answer.
+	// afterwards is how long after the time of the question the pod's eviction still belongs to the answer.
 	afterwards = 10 * time.Minute
 	keptTaints = 32
-	// keptSilences is how many times without an offer are listed.
-	keptSilences = 5
+	// keptGaps bounds the times without an offer that are listed.
+	keptGaps = 5
 )
 
 // Recording takes ticks one after the other and answers at the end.
@@ -43,7 +44,7 @@ type Recording struct {
 	namespace, name string
 	nodes           []*node
 	otherNodes      bool     // more than are kept
-	away            []string // some of those that are not asked about
+	otherNames      []string // some nodes that the question is not about
 	first           time.Time
 	from, until     time.Time // zero where the recording's ends bound it
 	names           map[string]bool
@@ -64,8 +65,8 @@ func New(q Question) *Recording {
 type node struct {
 	name        string
 	first, last time.Time
-	ticks       int // in all
-	disorder    int // left out, for they are older than the one before
+	ticks       int // in total
+	outOfOrder  int // left out: older than the one before
 	next        time.Time
 
 	asked   int        // ticks in the period
@@ -77,19 +78,19 @@ type node struct {
 
 	podTicks         int
 	podFirst, podEnd time.Time
-	namespaces       []string // of the pods with the name that is asked for
+	namespaces       []string // of the pods with the question's name
 	podKey           string
 
 	offer, memory, allowed, use, throttling figures
 	peaks                                   map[string]peak // services' needs
 	throttledPods                           map[string]peak
 	throttlingKnown                         bool
-	silences                                []silence
-	moreSilences                            int
-	silent                                  bool
+	gaps                                    []gap
+	moreGaps                                int
+	inGap                                   bool
 	cold                                    taken
 	squeezes                                squeezes
-	pooled                                  bool // they are of the pool, not of the offer
+	pooled                                  bool // the squeezes are of the pool, not of the offer
 	evictions                               evictions
 	taints                                  map[string]int
 }
@@ -127,20 +128,20 @@ type peak struct {
 	name  string
 	value float64
 	at    time.Time
-	says  string
+	text  string
 }
 
-// silence is a time in which nothing was offered.
-type silence struct {
+// gap is a time without an offer.
+type gap struct {
 	from, to time.Time
 	why      string
 }
 
-// Add takes the next tick.
+// Add adds the next tick.
 func (r *Recording) Add(t *tick.Tick) {
 	if r.q.Node != "" && t.Node != r.q.Node {
-		if len(r.away) < 5 && !slices.Contains(r.away, t.Node) {
-			r.away = append(r.away, t.Node)
+		if len(r.otherNames) < 5 && !slices.Contains(r.otherNames, t.Node) {
+			r.otherNames = append(r.otherNames, t.Node)
 		}
 		return
 	}
@@ -163,7 +164,7 @@ func (r *Recording) Add(t *tick.Tick) {
 	r.nodes[i].add(r, t)
 }
 
-// resolve makes the question's moments times, by the recording's first tick.
+// resolve converts the question's moments to times, by the recording's first tick.
 func (r *Recording) resolve() {
 	switch {
 	case r.q.At != nil:
@@ -180,7 +181,7 @@ func (r *Recording) resolve() {
 
 func (n *node) add(r *Recording, t *tick.Tick) {
 	if t.Time.Before(n.last) {
-		n.disorder++
+		n.outOfOrder++
 		return
 	}
 	n.ticks++
@@ -194,7 +195,7 @@ func (n *node) add(r *Recording, t *tick.Tick) {
 		n.podEnd = t.Time
 	}
 	late := !r.until.IsZero() && t.Time.After(r.until)
-	// Where the recording begins within the minute that is asked about, its first tick is what is asked for.
+	// If the recording begins within the minute of the question, the question is about its first tick.
 	if late && r.q.At != nil && n.current == nil && t.Time.Sub(r.until) < r.q.At.precision {
 		late = false
 	}
@@ -213,7 +214,7 @@ func (n *node) add(r *Recording, t *tick.Tick) {
 	n.take(r, t, p)
 }
 
-// take takes a tick of the period that is asked about.
+// take notes a tick of the question's period.
 func (n *node) take(r *Recording, t *tick.Tick, p *tick.Pod) {
 	if n.asked == 0 {
 		n.begin = t.Time
@@ -235,23 +236,23 @@ func (n *node) take(r *Recording, t *tick.Tick, p *tick.Pod) {
 	offer, offeredMemory := offerOf(t)
 	n.offer.add(t.Time, offer)
 	n.memory.add(t.Time, offeredMemory)
-	n.noteSilence(t, offer)
-	falls := offer
+	n.noteGap(t, offer)
+	amount := offer
 	if size, found := reclaimPool(t); found {
-		falls, n.pooled = &size, true
+		amount, n.pooled = &size, true
 	}
 	if p != nil {
 		a := allowanceOf(t, p)
-		falls = offer
+		amount = offer
 		if most, bounded := a.milliCPU(); bounded {
 			n.allowed.add(t.Time, &most)
-			falls = &most
+			amount = &most
 		}
 		n.use.add(t.Time, p.UsageMilliCPU)
 		n.throttling.add(t.Time, throttled(p))
 	}
-	if falls != nil {
-		n.squeezes.add(t, *falls)
+	if amount != nil {
+		n.squeezes.add(t, *amount)
 	}
 	if r.q.At == nil {
 		n.notePeaks(r, t)
@@ -264,7 +265,7 @@ func (n *node) notePeaks(r *Recording, t *tick.Tick) {
 		if old, there := n.peaks[x.name]; there && old.value >= x.milliCPU || !there && len(n.peaks) >= keptNames {
 			continue
 		}
-		n.peaks[x.name] = peak{name: x.name, value: x.milliCPU, at: t.Time, says: x.name + " with " + x.amount()}
+		n.peaks[x.name] = peak{name: x.name, value: x.milliCPU, at: t.Time, text: x.name + " with " + x.amount()}
 	}
 	if r.name != "" || t.Sample == nil {
 		return
@@ -283,27 +284,27 @@ func (n *node) notePeaks(r *Recording, t *tick.Tick) {
 	}
 }
 
-// noteSilence notes where nothing is offered, and why.
-func (n *node) noteSilence(t *tick.Tick, offer *float64) {
+// noteGap notes the times without an offer, and their reasons.
+func (n *node) noteGap(t *tick.Tick, offer *float64) {
 	if t.Advice == nil || offer != nil && *offer > 0 {
-		n.silent = false
+		n.inGap = false
 		return
 	}
-	if n.silent && len(n.silences) > 0 && n.moreSilences == 0 {
-		n.silences[len(n.silences)-1].to = t.Time
+	if n.inGap && len(n.gaps) > 0 && n.moreGaps == 0 {
+		n.gaps[len(n.gaps)-1].to = t.Time
 		return
 	}
-	if !n.silent {
-		if len(n.silences) < keptSilences {
-			n.silences = append(n.silences, silence{from: t.Time, to: t.Time, why: short(whyNothing(t))})
+	if !n.inGap {
+		if len(n.gaps) < keptGaps {
+			n.gaps = append(n.gaps, gap{from: t.Time, to: t.Time, why: short(whyNothing(t))})
 		} else {
-			n.moreSilences++
+			n.moreGaps++
 		}
 	}
-	n.silent = true
+	n.inGap = true
 }
 
-// offerOf is what was offered to reclaimed pods, nil where nothing was said.
+// offerOf is the offer to reclaimed pods, nil where the advice has none.
 func offerOf(t *tick.Tick) (milliCPU, memoryBytes *float64) {
 	if t.Advice == nil || t.Advice.Reclaimed == nil {
 		return nil, nil
@@ -341,7 +342,7 @@ func (r *Recording) isPod(namespace, name string) bool {
 	return name == r.name && (r.namespace == "" || namespace == r.namespace)
 }
 
-// find is the pod that is asked about, nil where the tick has none; on the way the names are noted that an error would suggest.
+// find is the pod of the question, nil where the tick does not have it. It also notes the names that an error would suggest.
 func (r *Recording) find(n *node, t *tick.Tick) *tick.Pod {
 	if r.name == "" || t.Sample == nil {
 		return nil
@@ -363,10 +364,10 @@ func (r *Recording) find(n *node, t *tick.Tick) *tick.Pod {
 	return found
 }
 
-// Answer is the text; the error says what is wrong with the question or the recording, and what to do.
+// Answer returns the text. Its error names what is wrong with the question or the recording, and what to do.
 func (r *Recording) Answer() (string, error) {
-	if len(r.nodes) == 0 && len(r.away) > 0 {
-		return "", fmt.Errorf("--node %s: the recording has no tick of it; it has %s", view.Clean(r.q.Node), view.Clean(list(r.away)))
+	if len(r.nodes) == 0 && len(r.otherNames) > 0 {
+		return "", fmt.Errorf("--node %s: the recording has no tick of it; it has %s", view.Clean(r.q.Node), view.Clean(list(r.otherNames)))
 	}
 	if len(r.nodes) == 0 {
 		return "", fmt.Errorf("no tick in the input: give a recording, as in: report --to explain < day.jsonl")

@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// made is a tick of a machine of 10 CPUs with one batch pod, one service and an offer.
+// made is a tick of a machine with 10 CPUs, one batch pod, one service and an offer.
 func made(at time.Time, offer int64, service float64) *tick.Tick {
 	return &tick.Tick{
 		V: 1, Node: "n", Time: at,
@@ -47,7 +47,7 @@ func moment(t *testing.T, text string) *Moment {
 	return m
 }
 
-// A time of day is one of the recording's day, of the next one where it is past midnight, and in the time zone of its ticks.
+// A time of day is of the recording's day, or of the next one where it is past midnight, in the time zone of its ticks.
 func TestMomentsAreOfTheRecordingsDay(t *testing.T) {
 	east := time.FixedZone("", 2*60*60)
 	for _, c := range []struct {
@@ -116,7 +116,7 @@ func TestSqueezes(t *testing.T) {
 		at = at.Add(time.Second)
 	}
 	for i := range 100 {
-		add(8000+int64(i%2)*300, 1000) // the usual to and fro
+		add(8000+int64(i%2)*300, 1000) // the usual fluctuation
 	}
 	for _, offer := range []int64{7000, 6000, 4000} {
 		add(offer, 9000-float64(offer))
@@ -180,7 +180,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// FuzzAnswer asks about arbitrary ticks: the answer is text for a terminal, and no number in it is none.
+// FuzzAnswer asks about arbitrary ticks: the answer is text for a terminal, without NaN or infinite numbers.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		`"sample":{"topology":{"cpus":"0-3"},"pods":[{"uid":"u","name":"a\n\u001b[2J\u009b","qos":"reclaimed","cgroup":"/x","usageMilliCPU":1e308,"containers":[{"cgroup":"/x/\u0007","throttledPercent":1e9}]}]},"advice":{"policy":"\u001b","cgroups":[{"cgroup":"/x","cpuMaxMilliCPU":5,"cpusetCPUs":"0-9999"}],"reasons":["share: reserve 4000m (\u202e) + need 99999999999999999999m of 2 containers = 1m -> 3 CPUs in whole cores; held at 3 CPUs for 5s more (hold 1s: x)"]}`,
@@ -219,7 +219,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// What the other tools refused is no answer to what they did.
+// A tick that another tool refused is not reported as acted upon.
 func TestRefusedTicksAreNamed(t *testing.T) {
 	x := made(noon, 1000, 1)
 	x.Isolation = &tick.Isolation{Refused: "tick is 1h old"}

@@ -12,7 +12,7 @@ import (
 	"polder/report/view"
 )
 
-// isPastEnd reports whether the recording ended well before the time that is asked about.
+// isPastEnd reports whether the recording ended well before the time of the question.
 func (r *Recording) isPastEnd(n *node) bool {
 	if r.q.At == nil || !n.next.IsZero() {
 		return false
@@ -36,11 +36,11 @@ func (r *Recording) outside(n *node) error {
 	case r.q.Until != nil:
 		what = "--until " + r.q.Until.text
 	}
-	return fmt.Errorf("%s: the recording has no tick of that time: of %s it goes from %s to %s (%s)",
+	return fmt.Errorf("%s: the recording has no tick of that time: of %s it has %s to %s (%s)",
 		what, view.Clean(n.name), full(n.first), full(n.last), phrase.Count(n.ticks, "tick"))
 }
 
-// podAway is for a pod that is in the recording, and not at the time that is asked about.
+// podAway is the error for a pod that is in the recording, but not at the time of the question.
 func (r *Recording) podAway(n *node) error {
 	when := "the tick of " + full(n.current.Time)
 	if r.q.At == nil {
@@ -52,7 +52,7 @@ func (r *Recording) podAway(n *node) error {
 			return fmt.Errorf("%s, and its eviction begins at %s: ask with --at %s", text, full(e.first), n.podEnd.Format("15:04:05"))
 		}
 	}
-	return fmt.Errorf("%s: ask for a time in that, or leave the time out", text)
+	return fmt.Errorf("%s: ask for a time within these, or omit the time", text)
 }
 
 func (r *Recording) unknownPod() error {
@@ -69,7 +69,7 @@ func (r *Recording) unknownPod() error {
 // full is a time with its date and zone.
 func full(t time.Time) string { return t.Format("2006-01-02 15:04:05Z07:00") }
 
-// clock is a time of the node's day, with the date where the recording has several.
+// clock formats a time of day, with the date where the recording has several days.
 func (n *node) clock(t time.Time) string {
 	if n.first.Format(time.DateOnly) == n.last.Format(time.DateOnly) {
 		return t.Format("15:04:05")
@@ -88,7 +88,7 @@ func (r *Recording) title(n *node) string {
 	return fmt.Sprintf("%s from %s to %s (%s)", what, full(n.begin), n.clock(n.current.Time), phrase.Count(n.asked, "tick"))
 }
 
-// caveats are what the reader must know to judge the rest.
+// caveats are what the reader must know to judge the answer.
 func (r *Recording) caveats(n *node) []string {
 	var s []string
 	switch len(r.q.Inserted) {
@@ -102,12 +102,12 @@ func (r *Recording) caveats(n *node) []string {
 	}
 	if r.q.At != nil {
 		if gap := r.until.Sub(n.current.Time); gap > time.Minute {
-			s = append(s, fmt.Sprintf("There is no tick in the %s before the time that was asked about: this one is the last before it.",
+			s = append(s, fmt.Sprintf("There is no tick in the %s before the time of the question: this one is the last before it.",
 				view.Span(gap)))
 		}
 	}
-	if n.disorder > 0 {
-		s = append(s, fmt.Sprintf("%s left out: older than the one in front of it.", phrase.Count(n.disorder, "tick")))
+	if n.outOfOrder > 0 {
+		s = append(s, fmt.Sprintf("%s left out: older than the one before it.", phrase.Count(n.outOfOrder, "tick")))
 	}
 	t := n.current
 	if t.Isolation != nil && t.Isolation.DryRun {
@@ -120,7 +120,7 @@ func (r *Recording) caveats(n *node) []string {
 		s = append(s, "Evict refused this tick ("+plain(t.Eviction.Refused)+"): nothing was measured.")
 	}
 	if t.Isolation != nil && t.Isolation.Fallback {
-		s = append(s, "Isolate applied the fallback before this tick, for none had come for a while: batch was at its floor.")
+		s = append(s, "Isolate applied the fallback before this tick, because no tick had come for a while: batch was at its floor.")
 	}
 	return s
 }

@@ -35,8 +35,7 @@ func ParseMoment(text string) (*Moment, error) {
 	return nil, fmt.Errorf("%q: want a time of the recording's day, as 12:03 or 12:03:30, or RFC 3339, as 2026-11-21T12:03:30Z", text)
 }
 
-// late is how long after the hour that one thinks of a recording may begin: --from 12:00 of one that begins at 12:03 is all of it, and not
-// the noon of the next day.
+// late is how long after --from a recording may begin: --from 12:00 of one that begins at 12:03 is all of it, not the noon of the next day.
 const late = time.Hour
 
 // From is the moment as the beginning of a period of a recording that begins at start.
@@ -48,7 +47,7 @@ func (m *Moment) From(start time.Time) time.Time {
 	return at
 }
 
-// period is what lies between two moments in a recording that begins at start: of the periods with these times of day the first that does
+// period is the time between two moments in a recording that begins at start: of the periods with these times of day the first that does
 // not end before start.
 func period(from, until *Moment, start time.Time) (time.Time, time.Time) {
 	begin := from.From(start)
@@ -75,7 +74,7 @@ func (m *Moment) after(start time.Time) time.Time {
 	return at
 }
 
-// end is the last instant that is printed as the moment is: ticks have fractions of a second, and times are shown without.
+// end is the last instant that is printed like the moment: ticks have fractions of a second, which are not printed.
 func (m *Moment) end(at time.Time) time.Time {
 	return at.Add(min(m.precision, time.Second) - time.Nanosecond)
 }

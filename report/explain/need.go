@@ -10,11 +10,11 @@ import (
 	"polder/report/view"
 )
 
-// need is what a service makes advise keep for it.
+// need is the CPU time that advise keeps for a service.
 type need struct {
 	name     string
 	milliCPU float64
-	by       string // what was the largest: its use, its load or its request
+	by       string // the largest measure: its use, its load or its request
 	request  *float64
 }
 
@@ -90,7 +90,7 @@ func (n *need) take(usage, load1, load5, request *float64, usageAlone bool) {
 	}
 }
 
-// amount is the need with what it was measured by.
+// amount is the need with its measure.
 func (n need) amount() string {
 	text := coresOf(n.milliCPU)
 	switch {

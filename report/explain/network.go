@@ -8,8 +8,8 @@ import (
 	"polder/lib/tick"
 )
 
-// networkSays is what batch's packets have of each uplink, and what the kernel counted of them; nothing where nothing is advised of it.
-func networkSays(t *tick.Tick) (s []string) {
+// describeNetwork describes batch's share of each uplink, and the kernel's counters of it. It returns nothing where the advice has none.
+func describeNetwork(t *tick.Tick) (s []string) {
 	if t.Advice == nil || t.Advice.Network == nil {
 		return nil
 	}
@@ -25,12 +25,12 @@ func networkSays(t *tick.Tick) (s []string) {
 			}
 			if i := slices.IndexFunc(t.Network.Classes, func(x tick.NetworkCount) bool { return x.Link == l.Link && x.Class == c.Class }); i >= 0 {
 				x := t.Network.Classes[i]
-				s = append(s, fmt.Sprintf("Its full queue has dropped %s since it was made, and %.0f KiB wait.", phrase.Count(int(min(x.DroppedPackets, 1e15)), "packet"), x.BacklogBytes/1024))
+				s = append(s, fmt.Sprintf("Its full queue has dropped %s since it was created, and %.0f KiB wait.", phrase.Count(int(min(x.DroppedPackets, 1e15)), "packet"), x.BacklogBytes/1024))
 			}
 		}
 	}
 	if t.Network == nil && len(s) > 0 {
-		s = append(s, "The recording does not say whether that is in force: isolate --only network is not in its pipe.")
+		s = append(s, "Whether that is in force is not recorded: isolate --only network is not in the pipe.")
 	}
 	if t.Network != nil && len(t.Network.Errors) > 0 {
 		s = append(s, fmt.Sprintf("Not all of it is in force: %s.", plain(t.Network.Errors[0].Error)))

@@ -30,14 +30,14 @@ func (r *Recording) podOver(n *node, add func(string)) {
 	add(r.squeezed(n))
 	t, p := n.podTick, n.lastPod
 	a := allowanceOf(t, p)
-	add(paragraph(strings.ToUpper(end[:1])+end[1:], append(append([]string{classSays(p)}, a.says(t, p)...), used(p))...))
+	add(paragraph(strings.ToUpper(end[:1])+end[1:], append(append([]string{describeClass(p)}, a.describe(t, p)...), used(p))...))
 	add(paragraph("What held it back then", r.held(t, p, a)))
 	add(paragraph("Why no more "+end, why(t, p)...))
 	if p.QoS == tick.QoSReclaimed {
 		add(paragraph("Which service", needed(t)...))
-		add(paragraph("Network "+end, networkSays(t)...))
+		add(paragraph("Network "+end, describeNetwork(t)...))
 	}
-	add(paragraph("Disk "+end, diskSays(t, p)...))
+	add(paragraph("Disk "+end, describeDisks(t, p)...))
 	switch f := n.throttling; {
 	case f.number == 0:
 		add(paragraph("Throttled", "Unknown: no container has the figure."))
@@ -48,7 +48,7 @@ func (r *Recording) podOver(n *node, add func(string)) {
 		add(paragraph("Throttled", fmt.Sprintf(text, f.average(), n.clock(f.highAt), f.high)))
 	}
 	if p.QoS == tick.QoSReclaimed {
-		add(paragraph("Cold memory", n.coldSays(t)...))
+		add(paragraph("Cold memory", n.describeCold(t)...))
 	}
 	add(r.evicted(n, t, p))
 	add(paragraph("To change it", differently(t, p)...))
@@ -71,7 +71,7 @@ func (r *Recording) nodeOver(n *node, add func(string)) {
 	for _, key := range slices.Sorted(maps.Keys(n.taints)) {
 		s = append(s, fmt.Sprintf("The taint %s kept new pods away in %s.", key, phrase.Count(n.taints[key], "tick")))
 	}
-	if len(s) == 0 && len(n.silences) == 0 {
+	if len(s) == 0 && len(n.gaps) == 0 {
 		s = offered(n.current)
 	}
 	add(paragraph("Offered", s...))
@@ -82,22 +82,22 @@ func (r *Recording) nodeOver(n *node, add func(string)) {
 		if i > 0 && p.value < leastNamed*largest(n.peaks, 1)[0].value {
 			break
 		}
-		parts = append(parts, fmt.Sprintf("%s at %s", p.says, n.clock(p.at)))
+		parts = append(parts, fmt.Sprintf("%s at %s", p.text, n.clock(p.at)))
 	}
 	if len(parts) > 0 {
 		add(paragraph("Which service", "The largest needs were "+list(parts)+"."))
 	}
 	add(paragraph("Why no more at the end", why(n.current, nil)...))
-	add(paragraph("Network at the end", networkSays(n.current)...))
-	add(paragraph("Disk at the end", diskSays(n.current, nil)...))
+	add(paragraph("Network at the end", describeNetwork(n.current)...))
+	add(paragraph("Disk at the end", describeDisks(n.current, nil)...))
 	add(throttledList(n.throttledPods, n.throttlingKnown, func(p peak) string { return n.clock(p.at) }))
-	add(paragraph("Cold memory", n.coldSays(n.current)...))
+	add(paragraph("Cold memory", n.describeCold(n.current)...))
 	add(r.evicted(n, n.current, nil))
 	add(paragraph("To change it", differently(n.current, nil)...))
 	add(failures(n.current, nil))
 }
 
-// spread is an amount over a period.
+// spread describes an amount over a period.
 func spread(begin string, f figures) string {
 	begin = strings.TrimLeft(begin+" ", " ")
 	if f.low == f.high {
@@ -107,21 +107,21 @@ func spread(begin string, f figures) string {
 		begin, coresNumber(f.low), coresOf(f.high), coresNumber(f.average()), coresNumber(f.ending))
 }
 
-// nothing lists when nothing was offered.
+// nothing lists the times without an offer.
 func (r *Recording) nothing(n *node) string {
-	if len(n.silences) == 0 {
+	if len(n.gaps) == 0 {
 		return ""
 	}
-	if s := n.silences[0]; len(n.silences) == 1 && n.moreSilences == 0 {
+	if s := n.gaps[0]; len(n.gaps) == 1 && n.moreGaps == 0 {
 		return paragraph("Nothing was offered", fmt.Sprintf("From %s to %s: %s.", n.clock(s.from), n.clock(s.to), sentence(s.why)))
 	}
 	var text strings.Builder
-	text.WriteString(paragraph("Nothing was offered", phrase.Count(len(n.silences)+n.moreSilences, "time")+"."))
-	for _, s := range n.silences {
+	text.WriteString(paragraph("Nothing was offered", phrase.Count(len(n.gaps)+n.moreGaps, "time")+"."))
+	for _, s := range n.gaps {
 		text.WriteString(item(fmt.Sprintf("From %s to %s: %s.", n.clock(s.from), n.clock(s.to), sentence(s.why))))
 	}
-	if n.moreSilences > 0 {
-		text.WriteString(item(fmt.Sprintf("and %s more", phrase.Count(n.moreSilences, "time"))))
+	if n.moreGaps > 0 {
+		text.WriteString(item(fmt.Sprintf("and %s more", phrase.Count(n.moreGaps, "time"))))
 	}
 	return text.String()
 }
@@ -137,12 +137,12 @@ func (r *Recording) squeezed(n *node) string {
 		const text = "No: %s never fell by %.0f %% of the machine within 5 minutes."
 		return paragraph("Squeezed", fmt.Sprintf(text, r.amount(n), squeezePart*100))
 	case 1:
-		return paragraph("Squeezed", q.found[0].says(r.amount(n), n.clock))
+		return paragraph("Squeezed", q.found[0].describe(r.amount(n), n.clock))
 	}
 	var text strings.Builder
 	text.WriteString(paragraph("Squeezed", phrase.Count(q.total, "time")+"."))
 	for _, s := range q.found {
-		text.WriteString(item(s.says(r.amount(n), n.clock)))
+		text.WriteString(item(s.describe(r.amount(n), n.clock)))
 	}
 	if over := q.total - len(q.found); over > 0 {
 		text.WriteString(item(fmt.Sprintf("and %s more, smaller ones", phrase.Count(over, "time"))))

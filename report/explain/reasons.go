@@ -12,13 +12,13 @@ import (
 	"polder/report/view"
 )
 
-// balance is the sum by which a policy came to what the services keep, or to what is left; read from its reason, which is the one
-// place that has it. A reason that is worded otherwise is quoted.
+// balance is the sum from which a policy computed what the services keep. It is parsed from the policy's reason, which alone has
+// it. A reason with another wording is quoted.
 type balance struct {
 	reserve, need, system float64 // milli-CPU
 	reserveFrom           string
 	raw                   float64 // their sum
-	size                  float64 // what the services have of it
+	size                  float64 // what the services have
 	whole                 bool    // in whole CPUs
 	bound                 string  // why the size is not the sum
 }
@@ -44,8 +44,8 @@ func shareOf(reasons []string) (b balance, found bool) {
 	return b, false
 }
 
-// says is the sum in sentences; all is the machine.
-func (b balance) says(all float64) string {
+// describe returns the sum in sentences; all is the machine.
+func (b balance) describe(all float64) string {
 	text := fmt.Sprintf("The services had %s of %s. They needed %s", coresNumber(b.size), coresOf(all), coresOf(b.need))
 	if b.whole {
 		text = fmt.Sprintf("The services had %.0f of %.0f CPUs. They needed %s", b.size/1000, all/1000, coresOf(b.need))
@@ -60,7 +60,7 @@ func (b balance) says(all float64) string {
 	return text + "." + b.binding()
 }
 
-// Clauses that say why the services have another amount than the sum.
+// Clauses with the reason why the services have another amount than the sum.
 var (
 	heldAt   = regexp.MustCompile(`^held at (\d+)( CPUs|m) for (\d+)s more \(hold ([^:]+): (.*)\)$`)
 	shrinks  = regexp.MustCompile(`^(\d+) CPUs would do, it shrinks by (\d+) a step \(shrink-step: (.*)\)$`)
@@ -73,11 +73,11 @@ func (b balance) binding() string {
 		return ""
 	}
 	if m := heldAt.FindStringSubmatch(b.bound); m != nil {
-		return fmt.Sprintf(" Less would do, but what services got is theirs for a while: for %s more (hold %s, %s).",
+		return fmt.Sprintf(" Less would suffice, but services keep what they got for %s more (hold %s, %s).",
 			phrase.Count(int(number(m[3])), "second"), view.Clean(m[4]), view.Clean(m[5]))
 	}
 	if m := shrinks.FindStringSubmatch(b.bound); m != nil {
-		return fmt.Sprintf(" %s CPUs would do; what is too much is given back %s at a time (shrink-step, %s).",
+		return fmt.Sprintf(" %s CPUs would suffice; the rest is given back %s at a time (shrink-step, %s).",
 			m[1], phrase.Count(int(number(m[2])), "CPU"), view.Clean(m[3]))
 	}
 	if m := keepsOwn.FindStringSubmatch(b.bound); m != nil {
@@ -96,7 +96,7 @@ func (b balance) binding() string {
 // suppression is advise's sum for batch pods under the policy koordinator.
 var suppression = regexp.MustCompile(`^suppression: capacity (\d+)m \* (\d+) % \((\w+)\) - services (\d+)m \((.*?)\) - system (\d+)m \((.*?)\) = (-?\d+)m(?:, (at least .*?))? -> (.*)$`)
 
-func suppressionSays(reasons []string) (text string, found bool) {
+func describeSuppression(reasons []string) (text string, found bool) {
 	for _, r := range reasons {
 		m := suppression.FindStringSubmatch(r)
 		if m == nil {
@@ -112,18 +112,18 @@ func suppressionSays(reasons []string) (text string, found bool) {
 	return "", false
 }
 
-// systemUse is a term of the share's sum once more, with its parts.
+// systemUse is the reason that has the parts of the share's term for the system.
 var systemUse = regexp.MustCompile(`^system: \d+m are used beside`)
 
-// plain is a reason or a message with its figures in cores and GiB, fit for a terminal.
+// plain is a reason or a message with its figures in cores and GiB, safe for a terminal.
 func plain(text string) string { return view.Amounts(short(text)) }
 
 func number(digits string) float64 {
-	v, _ := strconv.ParseFloat(digits, 64) // no digits are no part of the sum
+	v, _ := strconv.ParseFloat(digits, 64) // an optional term without digits is 0
 	return v
 }
 
-// otherReasons are those that were not put into sentences of their own: about the pod first, at most so many.
+// otherReasons are the reasons that have no sentences of their own, those about the pod first, at most so many.
 func otherReasons(t *tick.Tick, about *tick.Pod, most int) []string {
 	if t.Advice == nil {
 		return nil
@@ -134,7 +134,7 @@ func otherReasons(t *tick.Tick, about *tick.Pod, most int) []string {
 		case strings.HasPrefix(r, coldReason): // has a paragraph of its own
 		case share.MatchString(r) || suppression.MatchString(r) || systemUse.MatchString(r) ||
 			about != nil && strings.HasPrefix(r, "batch class idle:"):
-		case diskReason.MatchString(r) || diskStep.MatchString(r): // diskSays says it
+		case diskReason.MatchString(r) || diskStep.MatchString(r): // describeDisks has them
 		case about != nil && (about.Cgroup != "" && strings.Contains(r, about.Cgroup) || strings.Contains(r, about.Name)):
 			own = append(own, plain(r))
 		case about == nil || !strings.Contains(r, "memory") && !strings.Contains(r, "NUMA") && !strings.HasPrefix(r, "mid-"):

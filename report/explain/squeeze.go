@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// squeezePart is the part of the machine by which an amount must fall to count: what moves less is the usual to and fro.
+	// squeezePart is the part of the machine by which an amount must fall to count: smaller changes are the usual fluctuation.
 	squeezePart = 0.05
 	leastFall   = 100 // milli-CPU
 	// squeezeWithin is the time in which it must fall, and for which a squeeze lasts without a lower value.
 	squeezeWithin = 5 * time.Minute
-	// keptSqueezes is how many an answer has: the largest ones.
+	// keptSqueezes bounds the squeezes of an answer, which has the largest ones.
 	keptSqueezes = 5
-	// partOfFall is the part of a squeeze that a need must have grown by to be named as its cause.
+	// partOfFall is the part of a squeeze by which a need must have grown to be named as its cause.
 	partOfFall = 0.1
 )
 
-// squeeze is a fall of what reclaimed pods may use.
+// squeeze is a fall of the amount that reclaimed pods may use.
 type squeeze struct {
 	from, to      time.Time
 	before, after float64 // milli-CPU
 	cause         string
 }
 
-// squeezes finds them in a run of ticks, of which it keeps two at a time.
+// squeezes finds them in a series of ticks, of which it keeps two at a time.
 type squeezes struct {
 	keep    int       // how many are remembered
 	found   []squeeze // the largest, in order of time
@@ -40,7 +40,7 @@ type squeezes struct {
 	peakValue, troughValue float64
 }
 
-// add takes the next tick and the amount in it.
+// add adds the next tick and the amount in it.
 func (q *squeezes) add(t *tick.Tick, milliCPU float64) {
 	least := max(squeezePart*machine(t), leastFall)
 	switch {
@@ -84,7 +84,7 @@ func (q *squeezes) end() {
 	}
 }
 
-// cause says what grew between two ticks while the amount fell.
+// cause names what grew between two ticks while the amount fell.
 func cause(before, after *tick.Tick, fall float64) string {
 	was := map[string]need{}
 	for _, n := range needs(before) {
@@ -104,7 +104,7 @@ func cause(before, after *tick.Tick, fall float64) string {
 		}
 		text := fmt.Sprintf("%s needed %s instead of %s", n.name, coresOf(n.milliCPU), coresOf(old.milliCPU))
 		if !there {
-			text = fmt.Sprintf("%s came and needed %s", n.name, coresOf(n.milliCPU))
+			text = fmt.Sprintf("%s started and needed %s", n.name, coresOf(n.milliCPU))
 		}
 		all = append(all, growth{text, by})
 	}
@@ -130,7 +130,7 @@ func cause(before, after *tick.Tick, fall float64) string {
 	}
 	for _, r := range after.Advice.Reasons {
 		if before.Advice == nil || !slices.ContainsFunc(before.Advice.Reasons, func(o string) bool { return shape(o) == shape(r) }) {
-			return "no service grew; advise then said: " + plain(r)
+			return "no service grew; advise then reported: " + plain(r)
 		}
 	}
 	return "no service grew by as much; advise's sums are below"
@@ -146,8 +146,8 @@ func shape(reason string) string {
 	}, reason)
 }
 
-// says is the squeeze in a sentence; what is the amount that fell.
-func (s squeeze) says(what string, clock func(time.Time) string) string {
+// describe returns the squeeze in a sentence; what is the amount that fell.
+func (s squeeze) describe(what string, clock func(time.Time) string) string {
 	text := fmt.Sprintf("From %s to %s %s fell from %s to %s", clock(s.from), clock(s.to), what, coresNumber(s.before), coresOf(s.after))
 	if s.cause != "" {
 		text += ": " + s.cause

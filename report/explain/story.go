@@ -28,21 +28,21 @@ type Event struct {
 }
 
 const (
-	// storySqueezes is how many squeezes a story has: the largest ones.
+	// storySqueezes bounds the squeezes of a story, which has the largest ones.
 	storySqueezes = 200
-	// storyOthers is how many events it has that are neither a squeeze nor an eviction.
+	// storyOthers bounds its events that are neither a squeeze nor an eviction.
 	storyOthers = 200
 )
 
-// Story collects the events of one node: squeezes, evictions, times without an offer, taints, fallbacks and failures. What it keeps does
+// Story collects the events of one node: squeezes, evictions, times without an offer, taints, fallbacks and failures. Its size does
 // not grow with the number of ticks.
 type Story struct {
 	squeezes  squeezes
 	pooled    bool
 	evictions evictions
 	others    []Event
-	open      map[string]int // what has not ended, by its text: the index in others
-	left      int            // events that are not kept
+	open      map[string]int // events that have not ended, by their text: the index in others
+	left      int            // events that were not kept
 }
 
 // NewStory returns a Story without ticks.
@@ -50,15 +50,15 @@ func NewStory() *Story {
 	return &Story{squeezes: squeezes{keep: storySqueezes}, open: map[string]int{}}
 }
 
-// Add takes the next tick of the node.
+// Add adds the next tick of the node.
 func (s *Story) Add(t *tick.Tick) {
 	offer, _ := offerOf(t)
-	falls := offer
+	amount := offer
 	if size, found := reclaimPool(t); found {
-		falls, s.pooled = &size, true
+		amount, s.pooled = &size, true
 	}
-	if falls != nil {
-		s.squeezes.add(t, *falls)
+	if amount != nil {
+		s.squeezes.add(t, *amount)
 	}
 	s.evictions.add(t, func(*tick.PodEviction) bool { return true })
 	for _, e := range conditions(t, offer) {
@@ -71,10 +71,10 @@ func (s *Story) Add(t *tick.Tick) {
 	}
 }
 
-// note begins an event, or lets one go on whose sentence differs in its figures alone.
+// note begins an event, or prolongs one whose sentence differs only in its figures.
 func (s *Story) note(e Event) {
 	key := e.Kind + "\x00" + shape(e.Text)
-	if i, goesOn := s.open[key]; goesOn {
+	if i, continues := s.open[key]; continues {
 		s.others[i].To = e.To
 		return
 	}
@@ -86,7 +86,7 @@ func (s *Story) note(e Event) {
 	s.others = append(s.others, e)
 }
 
-// conditions are the states of a tick that a person wants to know of.
+// conditions are the states of a tick that are events.
 func conditions(t *tick.Tick, offer *float64) (all []Event) {
 	add := func(kind, text string) { all = append(all, Event{Kind: kind, From: t.Time, To: t.Time, Text: text}) }
 	if t.Advice != nil && (offer == nil || *offer <= 0) {
@@ -103,7 +103,7 @@ func conditions(t *tick.Tick, offer *float64) (all []Event) {
 	}
 	if i := t.Isolation; i != nil {
 		if i.Fallback {
-			add(EventFallback, "isolate applied the fallback, for no advice had come for a while: batch was at its floor.")
+			add(EventFallback, "isolate applied the fallback, because no advice had come for a while: batch was at its floor.")
 		}
 		if i.Refused != "" {
 			add(EventFailure, "isolate refused the tick: "+sentence(plain(i.Refused))+".")
@@ -125,23 +125,23 @@ func (s *Story) Events() (all []Event, more int) {
 	clock := func(t time.Time) string { return t.Format("15:04:05") }
 	q := s.squeezes
 	q.found = slices.Clone(q.found)
-	q.end() // of the copy: a squeeze that has not ended is in the story, too
+	q.end() // of the copy: a squeeze that has not ended counts, too
 	what := "the offer"
 	if s.pooled {
 		what = "the pool of reclaimed pods"
 	}
 	for _, x := range q.found {
-		all = append(all, Event{Kind: EventSqueeze, From: x.from, To: x.to, Text: x.says(what, clock)})
+		all = append(all, Event{Kind: EventSqueeze, From: x.from, To: x.to, Text: x.describe(what, clock)})
 	}
 	for _, x := range s.evictions.all {
-		all = append(all, Event{Kind: EventEviction, From: x.first, To: x.last, Text: x.says(clock)})
+		all = append(all, Event{Kind: EventEviction, From: x.first, To: x.last, Text: x.describe(clock)})
 	}
 	all = append(all, s.others...)
 	slices.SortStableFunc(all, func(a, b Event) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Kind, b.Kind)) })
 	return all, s.left + s.evictions.more + q.total - len(q.found)
 }
 
-// Squeezes is how often what reclaimed pods may use fell by 5 % of the machine or more within 5 minutes.
+// Squeezes counts how often the amount that reclaimed pods may use fell by 5 % of the machine or more within 5 minutes.
 func (s *Story) Squeezes() int {
 	q := s.squeezes
 	q.found = slices.Clone(q.found)
@@ -161,7 +161,7 @@ func (s *Story) Evictions() map[string]int {
 // Plain is a reason or a message with its figures in cores and GiB.
 func Plain(text string) string { return plain(text) }
 
-// Short makes text from a tick fit to be shown and to be remembered.
+// Short makes text from a tick safe to print and small enough to keep.
 func Short(text string) string { return short(text) }
 
 // Machine is the node's CPU time in milli-CPU, 0 where it is unknown.

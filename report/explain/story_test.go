@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// A story tells squeezes, evictions and states with their times, each once, and does not grow with the ticks.
+// A story has squeezes, evictions and states with their times, each once, and does not grow with the ticks.
 func TestStory(t *testing.T) {
 	s := NewStory()
 	start := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)

@@ -40,7 +40,7 @@ func list(parts []string) string {
 	}
 }
 
-// short makes text from a tick fit for a terminal and for being remembered: a line may have 16 MiB in one string.
+// short makes text from a tick safe for a terminal and small enough to keep: a line may have 16 MiB in one string.
 func short(s string) string {
 	const most = 400
 	return strings.Clone(clip.Columns(view.Clean(clip.Bytes(s, 4*most)), most))
@@ -54,7 +54,7 @@ func nameOf(namespace, name string) string {
 	return short(namespace + "/" + name)
 }
 
-// brief cuts a path or a list that would fill lines.
+// brief truncates a path or a list that would fill lines.
 func brief(s string) string { return clip.Columns(view.Clean(s), 60) }
 
 // paragraph wraps sentences to lines; the first begins with a heading.
@@ -141,8 +141,8 @@ func measure(scope, part string, v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// scopeWords says what a scope measures.
-func scopeWords(scope, part string) string {
+// describeScope describes what a scope measures.
+func describeScope(scope, part string) string {
 	zone := ""
 	if number, rest, found := strings.Cut(strings.TrimPrefix(scope, "zone"), "|"); found && strings.HasPrefix(scope, "zone") {
 		scope, zone = rest, " on NUMA node "+view.Clean(number)

@@ -1,5 +1,5 @@
-// Package fleet is report fleet, the last stage of the fleet controller: it writes what the others decide about every node to the node's
-// objects. How is package cluster's.
+// Package fleet is report fleet, the last stage of the fleet controller: it writes the decisions of the others about every node to the
+// node's objects, by package cluster.
 package fleet
 
 import (
@@ -16,7 +16,7 @@ func Command() stage.Command {
 	o := new(cluster.FleetOptions)
 	return stage.Command{
 		Name:     "report fleet",
-		Synopsis: "write how each node's agent is to the cluster, taint nodes, and withdraw their offer",
+		Synopsis: "write each node's agent state to the cluster, taint nodes, and withdraw their offer",
 		Summary:  summary,
 		Tasks:    tasks,
 		Manual:   manual,

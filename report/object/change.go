@@ -25,16 +25,16 @@ type step int
 
 const (
 	still  step = iota
-	little      // it waits for the time to write
-	less        // a trifle less: it waits for a moment
+	little      // it waits until a write is due
+	less        // slightly less: it waits a moment
 	much        // it is written now
 )
 
-// trifle is the share by which an amount may shrink without being urgent: memory in use never stands still.
+// trifle is the share by which an amount may shrink without being urgent, because memory in use changes all the time.
 const trifle = 0.01
 
-// step is how much b is from a. Less is urgent, for pods may be bound to what is no longer there; more is when it is at
-// least the share (0.05) more. What appears or disappears is a change of any size.
+// step is how far b is from a. Less is urgent, because pods may be bound to an amount that no longer exists; more is urgent if it is
+// at least the share (0.05) more. An amount that appears or disappears is always urgent.
 func (a Amounts) step(b Amounts, r Rules) step {
 	return max(r.step(a.MilliCPU, b.MilliCPU), r.step(a.MemoryBytes, b.MemoryBytes))
 }
@@ -62,7 +62,7 @@ func (r Rules) step(a, b *int64) step {
 	return much
 }
 
-// Equal reports whether objects of f and g would be the same. Taints that nobody has spoken of are as they are.
+// Equal reports whether objects of f and g would be the same. Unknown taints stay as they are.
 func (f Figures) Equal(g Figures) bool {
 	return f.Reclaimed.Equal(g.Reclaimed) && f.Mid.Equal(g.Mid) && (f.Dialect == "" || f.Dialect == g.Dialect) && f.sameShape(g) && f.sameTaints(g) &&
 		slices.EqualFunc(f.Zones, g.Zones, func(a, b Zone) bool { return a.Reclaimed.Equal(b.Reclaimed) })
@@ -70,7 +70,7 @@ func (f Figures) Equal(g Figures) bool {
 
 // step is how far it is from f to g.
 func (f Figures) step(g Figures, r Rules) step {
-	// Without a dialect all names were taken away.
+	// Without a dialect all names were removed.
 	if f.Dialect != "" && f.Dialect != g.Dialect || !g.leaves(f) || !f.sameShape(g) || !f.sameTaints(g) {
 		return much
 	}
@@ -82,7 +82,7 @@ func (f Figures) step(g Figures, r Rules) step {
 	for i := range f.Zones {
 		a, b := f.Zones[i].Reclaimed, g.Zones[i].Reclaimed
 		zone := a.step(b, r)
-		if a.sameParts(b) { // free memory wanders between the zones all the time: only the node's sum is urgent
+		if a.sameParts(b) { // free memory moves between the zones all the time: only the node's sum is urgent
 			zone = min(zone, less)
 		}
 		s = max(s, zone)
@@ -110,11 +110,11 @@ func (f Figures) sameTaints(g Figures) bool {
 type Rules struct {
 	// MinChange is the share (0.05) by which an amount has to grow to be written at once.
 	MinChange float64
-	// Even is Koordinator's way: a change either way is urgent when it is over MinChange, and only then.
+	// Even is Koordinator's rule: a change in either direction is urgent if and only if it is over MinChange.
 	Even bool
-	// MinInterval is how old the last write has to be before an amount that is a trifle less is written.
+	// MinInterval is how old the last write must be before an amount that is slightly less is written.
 	MinInterval time.Duration
-	// Resync is after how long an object is written whatever has changed; 0 is never.
+	// Resync is after how long an object is written even without a change; 0 is never.
 	Resync time.Duration
 }
 
@@ -124,11 +124,11 @@ type Written struct {
 	At      time.Time
 }
 
-// Due is what there is to do.
+// Due is what must be done.
 type Due int
 
-// What there is to do: nothing; a write because the figures have moved, because the time has come, or because the object
-// does not hold what was written to it.
+// What must be done: nothing; a write because the figures have changed, because it is time for one, or because of an external
+// change.
 const (
 	NotDue Due = iota
 	Moved
@@ -136,7 +136,7 @@ const (
 	Undone
 )
 
-// Next decides whether an object that should have the figures is written now; intact reports whether it holds what was
+// Next decides whether an object with these desired figures is written now; intact reports whether it has what was
 // written last.
 func (r Rules) Next(w Written, want Figures, intact bool, now time.Time) Due {
 	if w.Figures == nil {
@@ -155,8 +155,8 @@ func (r Rules) Next(w Written, want Figures, intact bool, now time.Time) Due {
 	return NotDue
 }
 
-// Holds reports whether have has all that want has: other keys and other elements of lists beside them are not ours.
-// Quantities are compared by what they amount to.
+// Holds reports whether have has everything that want has: other keys and other elements of lists are not ours.
+// Quantities are compared by their amounts.
 func Holds(have, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:

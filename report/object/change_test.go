@@ -10,7 +10,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// of is an offer; amounts under -1 are not known.
+// of is an offer; amounts under -1 are unknown.
 func of(milli, bytes int64) Figures {
 	known := func(v int64) *int64 {
 		if v < 0 {
@@ -67,12 +67,12 @@ func TestStep(t *testing.T) {
 		{"a NUMA node halves under the same sum", base.with(zoned(1000)), base.with(zoned(500)), less},
 		{"NUMA nodes appear", base, base.with(zoned(100)), much},
 		{"a pod comes", base, base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), much},
-		{"a pod goes", base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), base, much},
+		{"a pod ends", base.with(func(f *Figures) { f.Consumers = []Consumer{pod} }), base, much},
 		{"a taint comes", base.with(tainted()), base.with(tainted("a")), much},
-		{"a taint goes", base.with(tainted("a", "b")), base.with(tainted("b")), much},
+		{"a taint is removed", base.with(tainted("a", "b")), base.with(tainted("b")), much},
 		{"taints in another order", base.with(tainted("a", "b")), base.with(tainted("b", "a")), still},
-		{"nobody speaks of taints", base.with(tainted("a")), base, still},
-		{"somebody begins to", base, base.with(tainted()), much},
+		{"taints become unknown", base.with(tainted("a")), base, still},
+		{"taints become known", base, base.with(tainted()), much},
 	} {
 		if got := tt.from.step(tt.to, Rules{MinChange: 0.05}); got != tt.want {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
@@ -106,11 +106,11 @@ func TestNext(t *testing.T) {
 		{"a trifle less just after a write", rules, wrote(of(44000, 1)), of(43999, 1), true, 30*time.Second - 1, NotDue},
 		{"a trifle less a moment later", rules, wrote(of(44000, 1)), of(43999, 1), true, 30 * time.Second, Moved},
 		{"a trifle less, and any change is written", Rules{}, wrote(of(44000, 1)), of(43999, 1), true, 0, Moved},
-		{"somebody took it away", rules, wrote(of(44000, 1)), of(44000, 1), false, 0, Undone},
-		{"somebody took it away while it shrank", rules, wrote(of(44000, 1)), of(1, 1), false, 0, Undone},
+		{"removed externally", rules, wrote(of(44000, 1)), of(44000, 1), false, 0, Undone},
+		{"removed externally while it shrank", rules, wrote(of(44000, 1)), of(1, 1), false, 0, Undone},
 		{"stale", rules, wrote(of(44000, 1)), of(-1, -1), true, 0, Moved},
 		{"stale and withdrawn", rules, wrote(of(-1, -1)), of(-1, -1), true, time.Hour, NotDue},
-		{"withdrawn, and somebody else offers", rules, wrote(of(-1, -1)), of(-1, -1), false, time.Hour, NotDue},
+		{"withdrawn, and another program offers", rules, wrote(of(-1, -1)), of(-1, -1), false, time.Hour, NotDue},
 		{"back", rules, wrote(of(-1, -1)), of(44000, 1), true, 0, Moved},
 	} {
 		if got := tt.rules.Next(tt.w, tt.want, tt.intact, noon.Add(tt.after)); got != tt.due {
@@ -119,8 +119,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// A load that goes up and down by less than the share, and memory that never stands still: it is written as it falls to a new
-// low, and not at each swing.
+// A load that varies by less than the share, and memory that changes all the time, are written when they fall to a new low, and not
+// at each change.
 func TestSwings(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -156,7 +156,7 @@ func TestMemory(t *testing.T) {
 	taints := func(f *Figures) { f.Taints = []tick.Taint{{Key: "k", Effect: "NoSchedule"}} }
 	zoned := func(f *Figures) { f.Zones = []Zone{{ID: 0}} }
 	m.Take(of(44000, 100).with(taints).with(zoned), noon)
-	m.Take(Figures{Zones: []Zone{{ID: 0}, {ID: 1}}}, noon.Add(time.Minute)) // an advice that is silent
+	m.Take(Figures{Zones: []Zone{{ID: 0}, {ID: 1}}}, noon.Add(time.Minute)) // an advice without amounts
 	m.Take(of(42000, -1), noon.Add(2*time.Minute))                          // an advice without memory
 	for _, tt := range []struct {
 		after         time.Duration

@@ -9,7 +9,7 @@ import (
 	"polder/lib/quantity"
 )
 
-// What a CustomNodeResource is called.
+// Names of a CustomNodeResource.
 const (
 	CNRVersion = "node.katalyst.kubewharf.io/v1alpha1"
 	CNRKind    = "CustomNodeResource"
@@ -40,8 +40,8 @@ func CNRStatus(node string, f Figures) map[string]any {
 	return o
 }
 
-// CNRWithdrawal takes away from the status what [CNRStatus] put there, and nothing else; nil where there is nothing. Applying
-// an empty status would not do: the server makes a null of a map that loses its last key, and refuses that.
+// CNRWithdrawal removes from the status what [CNRStatus] has written, and nothing else; nil where there is nothing. Applying
+// an empty status is impossible: the server turns a map that loses its last key into null, and refuses that.
 func CNRWithdrawal(cnr map[string]any) Patch {
 	var p Patch
 	for _, path := range offers {
@@ -69,7 +69,7 @@ var (
 	names  = []string{guideMilliCPU, guideMemory, ReclaimedMilliCPU, ReclaimedMemory}
 )
 
-// isOurs reports whether a zone is of the kinds that are made here; there may be GPUs beside them.
+// isOurs reports whether a zone is of the kinds that are written here; there may also be GPUs.
 func isOurs(zone any) bool {
 	m, _ := zone.(map[string]any)
 	return m["type"] == "Socket" || m["type"] == "Numa"
@@ -92,7 +92,7 @@ func both(list func() map[string]any) map[string]any {
 	return map[string]any{"allocatable": list(), "capacity": list()}
 }
 
-// topologyZone has the sockets with their NUMA nodes, and beside them the NUMA nodes that are of no one socket.
+// topologyZone has the sockets with their NUMA nodes, and the NUMA nodes that do not belong to a single socket.
 func topologyZone(f Figures) []any {
 	children := map[int][]any{}
 	var sockets, alone []any
@@ -135,7 +135,7 @@ func numaZone(z Zone, consumers []Consumer) map[string]any {
 	return zone
 }
 
-// part is the i-th of n equal parts: a pod that may run on two NUMA nodes counts by half on each, and the parts add up to
+// part is the i-th of n equal parts: a pod that may run on two NUMA nodes counts half on each, and the parts add up to
 // the whole.
 func part(v *int64, i, n int) *int64 {
 	if v == nil {

@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Dialect is whose names a Node's extended resources bear: the policy's that offers them. Empty where no tick has told.
+// Dialect is that of the names of a Node's extended resources, which follows from the policy. It is empty until a tick has a policy.
 type Dialect string
 
 // The dialects, as advice.policy names them.
@@ -16,17 +16,17 @@ const (
 	Koordinator Dialect = "koordinator"
 )
 
-// Prefixes of Koordinator's resources: those of today, for which a pod may limit more than it requests, and those of its first
-// release, for which the API server wants both the same.
+// Prefixes of Koordinator's resources: the present one, with which a pod's limit may exceed its request, and that of its first
+// release, with which the API server requires both to be equal.
 const (
 	Prefix    = "kubernetes.io"
 	OldPrefix = "koordinator.sh"
 )
 
-// nameSet is what a dialect's resources are called; the names of mid resources are empty where it has none.
+// nameSet has the names of a dialect's resources; those of mid resources are empty where it has none.
 type nameSet struct{ milliCPU, memory, midMilliCPU, midMemory string }
 
-// names are those of the dialect, of which Koordinator's have the prefix.
+// names are the dialect's names; Koordinator's have the prefix.
 func (d Dialect) names(prefix string) nameSet {
 	if d == Koordinator {
 		return nameSet{prefix + "/batch-cpu", prefix + "/batch-memory", prefix + "/mid-cpu", prefix + "/mid-memory"}
@@ -34,7 +34,7 @@ func (d Dialect) names(prefix string) nameSet {
 	return nameSet{milliCPU: ReclaimedMilliCPU, memory: ReclaimedMemory}
 }
 
-// dialectOf is the dialect of a policy: any but Koordinator's offers under Katalyst's names.
+// dialectOf is the dialect of a policy: all but Koordinator's offer under Katalyst's names.
 func dialectOf(policy string) Dialect {
 	if policy == string(Koordinator) {
 		return Koordinator
@@ -42,11 +42,11 @@ func dialectOf(policy string) Dialect {
 	return Katalyst
 }
 
-// Resources are a Node's extended resources that a report writes: nil is one that shall not be there. Names that are not in
-// it are others'.
+// Resources are a Node's extended resources that a report writes: nil is one that shall be absent. Other names belong to other
+// programs.
 type Resources map[string]*int64
 
-// Resources are those that a Node should have. Where no dialect was ever heard of, and there is nothing to offer, it is every
+// Resources are the desired ones of a Node. Where no dialect was ever known, and there is nothing to offer, they are every
 // name that a report may have written before.
 func (f Figures) Resources(prefix string) Resources {
 	r := Resources{}
@@ -74,14 +74,14 @@ func (r Resources) set(n nameSet, reclaimed, mid Amounts) {
 	}
 }
 
-// Nothing are all names of both dialects, of whichever prefix, and none of them there.
+// Nothing are all names of both dialects, of either prefix, all absent.
 func Nothing() Resources {
 	r := Figures{}.Resources(Prefix)
 	maps.Copy(r, Figures{}.Resources(OldPrefix))
 	return r
 }
 
-// takeOffer takes what an advice contains about the offer.
+// takeOffer notes the offer of an advice.
 func (f *Figures) takeOffer(a *tick.Advice) {
 	f.Dialect = dialectOf(a.Policy)
 	if a.Withdrawn != "" {
@@ -99,7 +99,7 @@ func (f *Figures) takeOffer(a *tick.Advice) {
 // Speaks reports whether the tick has something about the offer.
 func (f Figures) Speaks() bool { return !f.Empty() || f.Gone != "" }
 
-// leaves reports whether the dialects that f leaves are among those of g.
+// leaves reports whether the dialects that f removes are among those of g.
 func (f Figures) leaves(g Figures) bool {
 	return !slices.ContainsFunc(f.Left, func(d Dialect) bool { return !slices.Contains(g.Left, d) })
 }

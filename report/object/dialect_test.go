@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// batch is an offer of Koordinator's policy; amounts under zero are not known.
+// batch is an offer of Koordinator's policy; negative amounts are unknown.
 func batch(milli, bytes, midMilli, midBytes int64) Figures {
 	return Figures{Dialect: Koordinator, Reclaimed: of(milli, bytes).Reclaimed, Mid: of(midMilli, midBytes).Reclaimed}
 }
@@ -49,7 +49,7 @@ func TestResources(t *testing.T) {
 			`{"kubernetes.io/batch-cpu":"1500","kubernetes.io/batch-memory":"1","kubernetes.io/mid-cpu":null,"kubernetes.io/mid-memory":null,"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`,
 		},
 		{
-			"nobody has ever told whose: all names", OldPrefix,
+			"no dialect was ever known: all names", OldPrefix,
 			Figures{Stated: true},
 			`{"koordinator.sh/batch-cpu":null,"koordinator.sh/batch-memory":null,"koordinator.sh/mid-cpu":null,"koordinator.sh/mid-memory":null,"resource.katalyst.kubewharf.io/reclaimed_memory":null,"resource.katalyst.kubewharf.io/reclaimed_millicpu":null}`,
 		},
@@ -59,7 +59,7 @@ func TestResources(t *testing.T) {
 		if want := `{"status":{"allocatable":` + tt.want + `,"capacity":` + tt.want + `}}`; err != nil || string(got) != want {
 			t.Errorf("%s: %s, %v; want %s", tt.name, got, err, want)
 		}
-		// A node to which the patch is applied holds it, and one that kubelet has set to zero does not.
+		// A node to which the patch is applied has it, and one that kubelet has set to zero does not.
 		var list map[string]any
 		if err := json.Unmarshal([]byte(tt.want), &list); err != nil {
 			t.Fatal(err)
@@ -76,10 +76,10 @@ func TestResources(t *testing.T) {
 			return map[string]any{"status": map[string]any{"capacity": l, "allocatable": l}}
 		}
 		if !NodeHolds(node(list), r) {
-			t.Errorf("%s: the node does not hold what was written", tt.name)
+			t.Errorf("%s: the node does not have what was written", tt.name)
 		}
 		if moved && NodeHolds(node(zero), r) {
-			t.Errorf("%s: kubelet's zeros are taken for it", tt.name)
+			t.Errorf("%s: kubelet's zeros count as it", tt.name)
 		}
 	}
 }
@@ -114,11 +114,11 @@ func TestTurns(t *testing.T) {
 		{"back", advised("koordinator", offer), 0, Koordinator, "4541 100 7 -", false},
 		{"another policy that has nothing about it", advised("katalyst", tick.Advice{}), 0, Koordinator, "4541 100 7 -", false},
 		{"another policy", advised("katalyst", tick.Advice{Reclaimed: &tick.Reclaimed{MilliCPU: p(44000)}}), 0, Katalyst, "44000 - - -", false},
-		{"a policy of somebody's own", advised("mine", tick.Advice{Reclaimed: &tick.Reclaimed{MilliCPU: p(1)}}), 0, Katalyst, "1 - - -", false},
+		{"another policy", advised("mine", tick.Advice{Reclaimed: &tick.Reclaimed{MilliCPU: p(1)}}), 0, Katalyst, "1 - - -", false},
 		{"and the first one again", advised("koordinator", offer), 0, Koordinator, "4541 100 7 -", false},
-		{"nobody confirms it", &tick.Tick{}, 3 * time.Minute, Koordinator, "- - - -", false},
+		{"no tick confirms it", &tick.Tick{}, 3 * time.Minute, Koordinator, "- - - -", false},
 		{"withdrawn", advised("koordinator", tick.Advice{Withdrawn: "degraded"}), 0, Koordinator, "- - - -", true},
-		{"which nobody confirms either", &tick.Tick{}, 3 * time.Minute, Koordinator, "- - - -", false},
+		{"which no tick confirms either", &tick.Tick{}, 3 * time.Minute, Koordinator, "- - - -", false},
 	} {
 		m.Take(Read(step.tick), now)
 		now = now.Add(step.after)
@@ -151,7 +151,7 @@ func TestKoordinatorNext(t *testing.T) {
 		{"to nothing", base, batch(0, 1000, -1, -1), true, time.Second, Moved},
 		{"both nothing", batch(0, 0, -1, -1), batch(0, 0, -1, -1), true, time.Second, NotDue},
 		{"mid appears", base, batch(10000, 1000, 0, -1), true, time.Second, Moved},
-		{"mid goes", batch(10000, 1000, 5, 5), base, true, time.Second, Moved},
+		{"mid is removed", batch(10000, 1000, 5, 5), base, true, time.Second, Moved},
 		{"mid moves by more", batch(10000, 1000, 100, 5), batch(10000, 1000, 111, 5), true, time.Second, Moved},
 		{"mid moves by 10 %", batch(10000, 1000, 100, 5), batch(10000, 1000, 110, 5), true, time.Second, NotDue},
 		{"memory is no longer there", base, batch(10000, -1, -1, -1), true, time.Second, Moved},
@@ -159,10 +159,10 @@ func TestKoordinatorNext(t *testing.T) {
 		{"later than the time", base, base, true, 300*time.Second + 1, Again},
 		{"a little less, and later than the time", base, batch(9999, 1000, -1, -1), true, 301 * time.Second, Again},
 		{"withdrawn stays so", batch(-1, -1, -1, -1), batch(-1, -1, -1, -1), true, time.Hour, NotDue},
-		{"somebody wiped it", base, base, false, time.Second, Undone},
+		{"removed externally", base, base, false, time.Second, Undone},
 		{"withdrawn, at once", base, batch(-1, -1, -1, -1).with(func(f *Figures) { f.Stated = true }), true, 0, Moved},
 		{"under a taint, less by a trifle", base.with(func(f *Figures) { f.Held = true }), batch(9999, 1000, -1, -1).with(func(f *Figures) { f.Held = true }), true, 0, Moved},
-		{"the taint goes, and a trifle comes back", batch(9999, 1000, -1, -1).with(func(f *Figures) { f.Held = true }), base, true, 0, Moved},
+		{"the taint is removed, and a trifle is offered again", batch(9999, 1000, -1, -1).with(func(f *Figures) { f.Held = true }), base, true, 0, Moved},
 		{"another policy with the same amounts", base.with(func(f *Figures) { f.Dialect = Katalyst }), base.with(func(f *Figures) { f.Left = []Dialect{Katalyst} }), true, 0, Moved},
 		{"the other policy's are still there", base, base.with(func(f *Figures) { f.Left = []Dialect{Katalyst} }), true, 0, Moved},
 	} {
@@ -175,7 +175,7 @@ func TestKoordinatorNext(t *testing.T) {
 	}
 }
 
-// Strategies over flags, unless those are given; and nonsense over neither.
+// Strategies take precedence over the flags' defaults, but not over flags that are given; invalid ones over neither.
 func TestKoordinatorRules(t *testing.T) {
 	flags := Rules{MinChange: 0.05, MinInterval: 30 * time.Second, Resync: 5 * time.Minute}
 	colocation := func(diff float64, update int64) sloconfig.Colocation {
@@ -203,7 +203,7 @@ func TestKoordinatorRules(t *testing.T) {
 	}
 }
 
-// What the fleet controller withdraws is what the policy offers; the other dialect's may be somebody else's.
+// The fleet controller withdraws the policy's offer; the other dialect's may be another program's.
 func TestMarkKeepsTheDialect(t *testing.T) {
 	for _, f := range []Figures{batch(1, 1, 1, 1), of(1, 1).with(func(f *Figures) { f.Dialect = Katalyst })} {
 		got := f.Withdrawn("agent-health: gone").Resources(Prefix)

@@ -1,5 +1,5 @@
-// Package object decides what a node's objects in the cluster should hold, as plain maps. It is pure: the figures come from
-// ticks, the time and what the cluster holds already from the caller.
+// Package object decides the desired content of a node's objects in the cluster, as plain maps. It is pure: the figures come from
+// ticks, the time and the observed objects from the caller.
 package object
 
 import (
@@ -13,7 +13,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Amounts are CPU and memory that reclaimed pods may have, or have. A nil is not known.
+// Amounts are CPU and memory that are offered to reclaimed pods, or requested by them. A nil is unknown.
 type Amounts struct{ MilliCPU, MemoryBytes *int64 }
 
 func (a Amounts) empty() bool { return a.MilliCPU == nil && a.MemoryBytes == nil }
@@ -36,43 +36,43 @@ type Consumer struct {
 	Zones []int
 }
 
-// Figures are what a node has to report.
+// Figures are what a node reports.
 type Figures struct {
 	Reclaimed Amounts
-	// Mid is what Koordinator's mid pods may have. Dialect is whose names a Node's resources bear; Left are those that
-	// a report may have offered something under before, and that shall go.
+	// Mid is the offer to Koordinator's mid pods. Dialect is that of the names of a Node's resources; Left are those under
+	// which a report may have offered something before, and which shall be removed.
 	Mid       Amounts
 	Dialect   Dialect
 	Left      []Dialect
 	Zones     []Zone     // by id
 	Consumers []Consumer // by name
-	// Taints are those that should be there now; nil means that it is not known.
+	// Taints are the desired taints; nil means that they are unknown.
 	Taints []tick.Taint
-	// Requested is what the reclaimed pods request that stay; nil where the tick does not tell.
+	// Requested is the sum of the requests of the reclaimed pods that stay; nil where it is unknown.
 	Requested *Amounts
 
-	// Gone is why nothing is offered any more, which is not silence.
+	// Gone is why the offer was withdrawn, which is not the same as a missing offer.
 	Gone string
-	// Held means that the offer is kept down because of a taint, Stated that an offer of nothing is meant, and no silence;
-	// TaintsAlone that the object is about taints alone. Note is for people.
+	// Held means that a taint reduces the offer, Stated that an offer of nothing is intended, and not missing;
+	// TaintsAlone that the object has only taints. Note is for people.
 	Held, Stated, TaintsAlone bool
 	Note                      string
 }
 
-// Silent reports whether there is nothing to keep in the object.
+// Silent reports whether the object needs no content.
 func (f Figures) Silent() bool { return f.Empty() && !f.Stated }
 
 // Empty reports whether there is nothing to offer, which is not the same as an offer of nothing.
 func (f Figures) Empty() bool { return f.Reclaimed.empty() && f.Mid.empty() }
 
-// The most that is taken of one tick: an object of the cluster may have 1.5 MB, and nobody knows who wrote the line.
+// Bounds of the figures of one tick: an object of the cluster may have 1.5 MB, and any line may be hostile.
 const (
 	maxZones     = 64
 	maxConsumers = 1000
 	maxTaints    = 50
 )
 
-// Read takes a tick's figures. Amounts under zero are zero: an advice that could go lower offers nothing.
+// Read reads a tick's figures. Negative amounts count as zero.
 func Read(t *tick.Tick) Figures {
 	var f Figures
 	if t.Advice != nil {
@@ -83,7 +83,7 @@ func Read(t *tick.Tick) Figures {
 		f.Consumers = consumers(t.Sample)
 	}
 	f.Requested = requested(t)
-	// Of a dry run of evict, nothing is to be seen in the cluster.
+	// A dry run of evict must not show in the cluster.
 	if e := t.Eviction; e != nil && e.Refused == "" {
 		f.Taints = []tick.Taint{}
 		if !e.DryRun {
@@ -93,7 +93,7 @@ func Read(t *tick.Tick) Figures {
 	return f
 }
 
-// largest is what a float64 holds to the unit, and more than any machine has.
+// largest is the largest whole number of a float64, and more than any machine has.
 const largest = 1 << 53
 
 func floor(v *int64) *int64 {
@@ -129,7 +129,7 @@ func zones(t *tick.Topology, advice *tick.Advice) []Zone {
 	return list
 }
 
-// whole is a number of bytes or milli-CPU; nil where it is none.
+// whole is a number of bytes or milli-CPU; nil where it is invalid.
 func whole(v *float64) *int64 {
 	if v == nil || !(*v >= 0 && *v <= largest) {
 		return nil
@@ -137,7 +137,7 @@ func whole(v *float64) *int64 {
 	return new(int64(math.Round(*v)))
 }
 
-// consumers are the reclaimed pods that the cluster knows, and that are not over.
+// consumers are the cluster's reclaimed pods that have not ended.
 func consumers(s *tick.Sample) []Consumer {
 	nodes := map[int]cpus.Set{}
 	for _, n := range s.Topology.NUMANodes[:min(len(s.Topology.NUMANodes), maxZones)] {
@@ -166,12 +166,12 @@ func consumers(s *tick.Sample) []Consumer {
 	return list[:min(len(list), maxConsumers)]
 }
 
-// isConsumer reports whether a pod is a reclaimed one that the cluster knows, and that is not over.
+// isConsumer reports whether a pod is a reclaimed one of the cluster that has not ended.
 func isConsumer(p *tick.Pod) bool {
 	return p.QoS == tick.QoSReclaimed && p.Namespace != "" && p.Missing != tick.MissingCluster && p.Requests != nil && !p.Ended()
 }
 
-// runsOn are the NUMA nodes that a pod's containers may run on: all that have CPUs where that is not known.
+// runsOn are the NUMA nodes on which a pod's containers may run: all with CPUs where that is unknown.
 func runsOn(p *tick.Pod, nodes map[int]cpus.Set) []int {
 	used := cpus.New()
 	for _, c := range p.Containers {
@@ -189,8 +189,8 @@ func runsOn(p *tick.Pod, nodes map[int]cpus.Set) []int {
 	return ids
 }
 
-// Memory is what a node's ticks had last, and when. Each part lives on its own: a tick without one does not make the one
-// before it wrong, but a part that nobody has confirmed for long no longer counts.
+// Memory has the last figures of a node's ticks, and their times. Each part is separate: a tick without one does not invalidate the
+// last one, but a part that no tick has confirmed for long no longer counts.
 type Memory struct {
 	last                               Figures
 	cpuAt, memoryAt, zonesAt, taintsAt time.Time
@@ -220,10 +220,10 @@ func (m *Memory) Take(f Figures, at time.Time) {
 	if f.Taints != nil {
 		m.last.Taints, m.taintsAt = f.Taints, at
 	}
-	m.last.Requested = f.Requested // what pods requested a while ago is no bound for those of now
+	m.last.Requested = f.Requested // earlier requests do not bound those of the present pods
 }
 
-// turn forgets what was offered where another policy advises now, or the policy has it that nothing is offered any more.
+// turn forgets the offer when another policy advises, or when the policy has withdrawn it.
 func (m *Memory) turn(f Figures, at time.Time) {
 	if f.Gone != "" || f.Dialect != m.last.Dialect {
 		m.last.Reclaimed, m.last.Mid = Amounts{}, Amounts{}
@@ -231,8 +231,8 @@ func (m *Memory) turn(f Figures, at time.Time) {
 	m.last.Dialect, m.last.Gone, m.goneAt = f.Dialect, f.Gone, at
 }
 
-// Now is what holds at the time: what was in a tick within the last limit. Taints that nobody has confirmed for so long are none,
-// those that nobody ever spoke of are not known.
+// Now has the figures that are valid at the time: those of a tick within the last limit. Taints that no tick has confirmed for so
+// long are none, those that were never in a tick are unknown.
 func (m *Memory) Now(at time.Time, limit time.Duration) Figures {
 	f := m.last
 	fresh := func(t time.Time) bool { return !t.IsZero() && at.Sub(t) < limit }

@@ -10,11 +10,11 @@ import (
 	"polder/lib/tick"
 )
 
-// FleetDecision is what the fleet controller decides about a node, by a tick of collect fleet and evict fleet.
+// FleetDecision is the fleet controller's decision about a node, from a tick of collect fleet and evict fleet.
 type FleetDecision struct {
-	// Conditions are those of the node's agent; nil where it is not known how it is, and then they stay as they are.
+	// Conditions are those of the node's agent; nil where its state is unknown, and then they stay as they are.
 	Conditions []Condition
-	// Taints are those that the node should have now; nil means that they and what the node offers stay as they are. A node
+	// Taints are the desired ones of the node; nil means that they and the node's offer stay as they are. A node
 	// with taints offers nothing.
 	Taints []tick.Taint
 	// Why is the mark of a node that offers nothing.
@@ -23,13 +23,13 @@ type FleetDecision struct {
 	node string
 }
 
-// Condition is one of a CustomNodeResource's.
+// Condition is a condition of a CustomNodeResource.
 type Condition struct {
 	Type, Status, Reason, Message string
-	// Since is when it came to be, or where it is not Exact, when it was seen to be should that be new.
+	// Since is when it became so, or, if it is not Exact, when it was observed, which counts only if the condition is new.
 	Since time.Time
 	Exact bool
-	// Seen is when it was looked at.
+	// Seen is when it was observed.
 	Seen time.Time
 }
 
@@ -49,10 +49,10 @@ const (
 	statusUnknown = "Unknown"
 )
 
-// markPrefix is how the fleet controller's marks begin: one that somebody else has set stays.
+// markPrefix is the prefix of the fleet controller's marks. Other programs' marks stay.
 const markPrefix = "agent-health: "
 
-// ReadFleetDecision takes what a tick contains.
+// ReadFleetDecision reads a tick.
 func ReadFleetDecision(t *tick.Tick) FleetDecision {
 	c := FleetDecision{node: t.Node}
 	if t.Sample == nil || t.Sample.Agent == nil {
@@ -102,11 +102,11 @@ func (c FleetDecision) Equal(d FleetDecision) bool {
 	return slices.EqualFunc(c.Conditions, d.Conditions, same) && (c.Taints == nil) == (d.Taints == nil) && slices.Equal(c.Taints, d.Taints)
 }
 
-// Withdraws reports whether the node is to offer nothing.
+// Withdraws reports whether the node shall offer nothing.
 func (c FleetDecision) Withdraws() bool { return len(c.Taints) > 0 }
 
-// Patch makes a CustomNodeResource's status have the conditions; nil where it has them and they were written lately. Others
-// stay, and a condition keeps its time unless it changes.
+// Patch writes the conditions to a CustomNodeResource's status; it is nil where that has them and they were written lately. Other
+// conditions stay, and a condition keeps its time unless it changes.
 func (c FleetDecision) Patch(cnr map[string]any) Patch {
 	have, _ := at(cnr, "status", "conditions").([]any)
 	next := slices.Clone(have)
@@ -137,7 +137,7 @@ func (c FleetDecision) Patch(cnr map[string]any) Patch {
 	return p
 }
 
-// WithoutConditions takes the agent's conditions away; nil where there are none.
+// WithoutConditions removes the agent's conditions; it is nil where there are none.
 func WithoutConditions(cnr map[string]any) Patch {
 	have, _ := at(cnr, "status", "conditions").([]any)
 	next := slices.DeleteFunc(slices.Clone(have), func(v any) bool {
@@ -155,8 +155,8 @@ func WithoutConditions(cnr map[string]any) Patch {
 	return p
 }
 
-// object is the condition as it is written. The API's times are whole seconds: a part of one is rounded up, so that nobody
-// acts too early on what is read back.
+// object is the condition as it is written. The API's times are whole seconds: they are rounded up, so that no reader
+// acts too early.
 func (c Condition) object() map[string]any {
 	since := c.Since.UTC()
 	if whole := since.Truncate(time.Second); whole.Before(since) {
@@ -168,7 +168,7 @@ func (c Condition) object() map[string]any {
 	}
 }
 
-// heartbeat is how old the conditions may become: a little less than what collect wants, by the node's name, so that not all
+// heartbeat is how old the conditions may become: a little less than collect's limit, by the node's name, so that not all
 // nodes are written at once.
 func (c FleetDecision) heartbeat() time.Duration {
 	h := fnv.New32a()
@@ -176,7 +176,7 @@ func (c FleetDecision) heartbeat() time.Duration {
 	return tick.AgentHeartbeat * time.Duration(75+h.Sum32()%25) / 100
 }
 
-// moment is a time of the API, zero where it is none.
+// moment reads a time of the API; it is zero where it is invalid.
 func moment(v any) time.Time {
 	text, _ := v.(string)
 	t, err := time.Parse(time.RFC3339, text)
@@ -186,7 +186,7 @@ func moment(v any) time.Time {
 	return t
 }
 
-// FleetTaintsOf reads an object's taints, with the fleet controller's as ours: those of the node's own agent are others' here.
+// FleetTaintsOf reads an object's taints, of which the fleet controller's count as ours, those of the node's own agent as others'.
 func FleetTaintsOf(cnr map[string]any) Taints {
 	return TaintsBy(cnr, fleetTaintsAnnotation, taintQoS)
 }
@@ -194,8 +194,8 @@ func FleetTaintsOf(cnr map[string]any) Taints {
 // fleetTaintsAnnotation names the fleet controller's taints in the object.
 const fleetTaintsAnnotation = "polder/fleet-taints"
 
-// MarkPatch is a JSON merge patch of a node that gives it the mark of the fleet controller, or takes it away; nil where there is nothing
-// to do. A mark that somebody else has set stays, and serves as well.
+// MarkPatch is a JSON merge patch of a node that sets the mark of the fleet controller, or removes it; nil where nothing must be done. A
+// mark of another program stays, and has the same effect.
 func (c FleetDecision) MarkPatch(node map[string]any) map[string]any {
 	have, there := at(node, "metadata", "annotations", WithdrawnAnnotation).(string)
 	var mark any
@@ -208,8 +208,7 @@ func (c FleetDecision) MarkPatch(node map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{WithdrawnAnnotation: mark}}}
 }
 
-// Lacks returns what the objects lack to be as the fleet controller wants them; empty where there is nothing to write. A cnr that is nil is
-// not there.
+// Lacks names the parts of the desired state that the objects lack; it is empty where nothing must be written. A nil cnr does not exist.
 func (c FleetDecision) Lacks(node, cnr map[string]any) string {
 	var lacks []string
 	if c.Patch(cnr) != nil {

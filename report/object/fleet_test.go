@@ -26,15 +26,15 @@ func TestReadFleetDecision(t *testing.T) {
 	for _, tt := range []struct {
 		name                 string
 		tick                 *tick.Tick
-		conditions, withdraw bool // something of conditions; of a withdrawal
-		silent               bool // nothing of taints
+		conditions, withdraw bool // it has conditions; a withdrawal
+		silent               bool // it has no taints
 	}{
 		{"no sample", &tick.Tick{}, false, false, true},
 		{"a node's own tick", &tick.Tick{Sample: &tick.Sample{}, Eviction: &tick.Eviction{Taints: tainted}}, false, false, true},
-		{"nobody knows", fleetTick("", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
+		{"an unknown state", fleetTick("", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
 		{"no such state", fleetTick("ill", since, &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}), false, false, true},
 		{"no time", &tick.Tick{Sample: &tick.Sample{Agent: &tick.Agent{State: tick.AgentNotReady}}, Eviction: &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: tainted}}, false, false, true},
-		{"nobody has decided", fleetTick(tick.AgentNotReady, since, nil), true, false, true},
+		{"no decision", fleetTick(tick.AgentNotReady, since, nil), true, false, true},
 		{"refused", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Refused: "old", Fleet: &tick.FleetEviction{}, Taints: tainted}), true, false, true},
 		{"a node's own evict", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Taints: tainted}), true, false, true},
 		{"held", fleetTick(tick.AgentNotReady, since, &tick.Eviction{Fleet: held, Taints: tainted}), true, false, true},
@@ -53,7 +53,7 @@ func TestReadFleetDecision(t *testing.T) {
 	}
 }
 
-// Conditions by what is there already: others stay, and times change with what they are of.
+// Conditions are merged with the present ones: others stay, and a time changes only with its condition.
 func TestFleetConditions(t *testing.T) {
 	since := noon.Add(-time.Hour - 200*time.Millisecond)
 	const then, at = "2026-11-21T11:00:00Z", "2026-11-21T12:00:00Z" // since, rounded up
@@ -111,7 +111,7 @@ func TestFleetConditions(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)
 		}
 		if p := WithoutConditions(map[string]any{"status": map[string]any{"conditions": got}}); p == nil {
-			t.Errorf("%s: nothing to take away", tt.name)
+			t.Errorf("%s: nothing to remove", tt.name)
 		}
 	}
 }
@@ -134,10 +134,10 @@ func TestMarkPatch(t *testing.T) {
 	}{
 		{"set", away, "", `"agent-health: because"`},
 		{"there already", away, "agent-health: for another reason", ""},
-		{"somebody else's serves as well", away, "maintenance", ""},
+		{"another program's has the same effect", away, "maintenance", ""},
 		{"none", none, "", ""},
 		{"taken away", none, "agent-health: because", "null"},
-		{"somebody else's stays", none, "maintenance", ""},
+		{"another program's stays", none, "maintenance", ""},
 	} {
 		node := map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}}
 		if tt.have != "" {
@@ -154,7 +154,7 @@ func TestMarkPatch(t *testing.T) {
 	}
 }
 
-// A node that offers nothing has none of both dialects' resources, of whichever prefix.
+// A node that offers nothing has none of both dialects' resources, of either prefix.
 func TestFleetWithdrawsBothDialects(t *testing.T) {
 	c := ReadFleetDecision(fleetTick(tick.AgentNotFound, noon.Add(-time.Hour), &tick.Eviction{Fleet: &tick.FleetEviction{}, Taints: []tick.Taint{unfit}}))
 	for name, lacks := range map[string]bool{
@@ -171,7 +171,7 @@ func TestFleetWithdrawsBothDialects(t *testing.T) {
 	}
 }
 
-// Whatever the node's own writer has set, the fleet controller's taints come and go beside it.
+// The fleet controller's taints are set and removed without changing those of the node's own writer.
 func TestFleetTaintsAreItsOwn(t *testing.T) {
 	const name = "node.kubernetes.io/unschedulable:NoScheduleForReclaimedTasks"
 	own := map[string]any{"key": "node.katalyst.kubewharf.io/MemoryPressure", "effect": "NoSchedule", "qosLevel": taintQoS}
@@ -225,7 +225,7 @@ func TestFleetProperties(t *testing.T) {
 			t.Fatalf("%q is written by %+v of an agent that is %q", lacks, x.Eviction, state)
 		}
 		if c.Conditions == nil && lacks != "" {
-			t.Fatalf("nobody knows how the agent is, and %q is written", lacks)
+			t.Fatalf("the agent's state is unknown, and %q is written", lacks)
 		}
 	})
 }

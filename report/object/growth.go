@@ -8,21 +8,21 @@ import (
 	"polder/lib/sloconfig"
 )
 
-// Growth holds back what has grown since an object's amounts moved last, either way. Less is written at once, and so it is not undone
-// at once: a load that wanders costs a write a loss, and not one a swing.
+// Growth delays growth after the last change of an object's amounts, either way. A loss is written at once, and its reversal is not, so
+// that a varying load causes a write for a loss, and not at each change.
 type Growth struct {
-	// moved is when an amount became another one by more than a trifle; zero where none has since the first write.
+	// moved is when an amount last changed by more than a trifle; zero where none has since the first write.
 	moved time.Time
 }
 
-// Wrote notes that an object that had the figures before, nil where they are not known, has others now.
+// Wrote notes that an object's figures have changed; before is nil where they are unknown.
 func (g *Growth) Wrote(before *Figures, after Figures, now time.Time) {
 	if before != nil && before.moves(after) {
 		g.moved = now
 	}
 }
 
-// moves reports whether an amount that both know is another one by more than a trifle.
+// moves reports whether an amount that both have differs by more than a trifle.
 func (f Figures) moves(g Figures) bool { return f.Reclaimed.moves(g.Reclaimed) || f.Mid.moves(g.Mid) }
 
 func (a Amounts) moves(b Amounts) bool {
@@ -32,8 +32,8 @@ func (a Amounts) moves(b Amounts) bool {
 	return moves(a.MilliCPU, b.MilliCPU) || moves(a.MemoryBytes, b.MemoryBytes)
 }
 
-// Damp is what an object that has the written figures should hold: what is desired, and of no amount more than there is as long as less
-// than interval has passed since it moved. A taint that is set or removed is no load that wanders, and what is not there yet is new.
+// Damp is the desired state of an object with the written figures: the desired figures, but no amount larger than the written one until
+// interval has passed since the last change. This holds only for amounts that exist, and not when a taint is set or removed.
 func (g *Growth) Damp(written *Figures, want Figures, interval time.Duration, now time.Time) Figures {
 	since := now.Sub(g.moved)
 	if written == nil || g.moved.IsZero() || since >= interval || since < 0 || written.Held != want.Held || written.Dialect != want.Dialect {
@@ -51,7 +51,7 @@ func (g *Growth) Damp(written *Figures, want Figures, interval time.Duration, no
 	return want
 }
 
-// atMost is no more than b of what b knows.
+// atMost bounds a by the amounts that b has.
 func (a Amounts) atMost(b Amounts) Amounts {
 	limit := func(v, most *int64) *int64 {
 		if v == nil || most == nil || *v <= *most {
@@ -62,7 +62,7 @@ func (a Amounts) atMost(b Amounts) Amounts {
 	return Amounts{limit(a.MilliCPU, b.MilliCPU), limit(a.MemoryBytes, b.MemoryBytes)}
 }
 
-// GrowInterval is Koordinator's time after which what has changed is published, however little: growth waits no longer.
+// GrowInterval is Koordinator's time after which any change is published: growth waits no longer.
 func GrowInterval(c sloconfig.Colocation) time.Duration {
 	return seconds(c.UpdateTimeThresholdSeconds, sloconfig.Defaults().Colocation.UpdateTimeThresholdSeconds, 1)
 }

@@ -22,7 +22,7 @@ func publish(rules Rules, interval time.Duration, seconds int, offer func(second
 	return writes, published
 }
 
-// An offer that goes up and down costs a write for the loss, and one for the growth when its time has come; less is written at once.
+// An offer that varies causes a write for the loss, and one for the growth after the interval; less is written at once.
 func TestAnOfferThatAlternatesIsNotWrittenAtEachSwing(t *testing.T) {
 	const interval = 7 * time.Minute
 	const high, low = 8 << 30, 15 << 29
@@ -49,7 +49,7 @@ func TestAnOfferThatAlternatesIsNotWrittenAtEachSwing(t *testing.T) {
 		if writes != tt.writes || !last.Reclaimed.Equal(tt.last.Reclaimed) {
 			t.Errorf("%s: %d writes, the last of %d and %d; want %d", tt.name, writes, *last.Reclaimed.MilliCPU, *last.Reclaimed.MemoryBytes, tt.writes)
 		}
-		for s, f := range published { // never more than there is, but for a trifle
+		for s, f := range published { // never more than the offer, except for a trifle
 			offer := tt.offer(s)
 			if *f.Reclaimed.MilliCPU > *offer.Reclaimed.MilliCPU || *f.Reclaimed.MemoryBytes > *offer.Reclaimed.MemoryBytes {
 				t.Fatalf("%s: at second %d more is published than offered", tt.name, s)
@@ -58,7 +58,7 @@ func TestAnOfferThatAlternatesIsNotWrittenAtEachSwing(t *testing.T) {
 	}
 }
 
-// Growth is held back for the amounts of a load that wanders, and for nothing else.
+// Only growth of a varying load's amounts is delayed.
 func TestGrowthIsNotHeldBack(t *testing.T) {
 	low, high := of(4000, 1<<30), of(8000, 2<<30)
 	moved := func() *Growth {
@@ -79,7 +79,7 @@ func TestGrowthIsNotHeldBack(t *testing.T) {
 		{"the clock was set back", moved(), &low, high, -time.Hour, true},
 		{"nothing has moved yet", &Growth{}, &low, high, time.Second, true},
 		{"what is written is not known", moved(), nil, high, time.Second, true},
-		{"a taint goes", moved(), &Figures{Reclaimed: low.Reclaimed, Held: true}, high, time.Second, true},
+		{"a taint is removed", moved(), &Figures{Reclaimed: low.Reclaimed, Held: true}, high, time.Second, true},
 		{"another dialect", moved(), &Figures{Reclaimed: low.Reclaimed, Dialect: Katalyst}, high, time.Second, true},
 		{"back from withdrawn", moved(), &Figures{Stated: true}, high, time.Second, true},
 	} {

@@ -11,11 +11,11 @@ import (
 // ConditionValid is the type of a KatalystCustomConfig's condition.
 const ConditionValid = "Valid"
 
-// maxVerdicts bounds what is taken from one tick.
+// maxVerdicts bounds the verdicts of one tick.
 const maxVerdicts = 100
 
-// Verdicts are what a tick's configuration contains about KatalystCustomConfigs. What is no verdict is left out: nothing is written
-// to an object that was not looked at.
+// Verdicts are the verdicts on KatalystCustomConfigs in a tick's configuration. Invalid ones are left out, so that nothing is written
+// to an object that was not checked.
 func Verdicts(raw tick.Raw) []customconfig.Verdict {
 	var top struct {
 		Katalyst map[string]tick.Raw `json:"katalyst"`
@@ -48,8 +48,8 @@ func validity(v customconfig.Verdict) string {
 	return "False"
 }
 
-// KCCStatus is what is to be applied to a KatalystCustomConfig, which is present as it is given. The condition's time is kept
-// where its status stays.
+// KCCStatus is the status to apply to a KatalystCustomConfig, whose present state is given. The condition's time stays
+// where its status does.
 func KCCStatus(v customconfig.Verdict, present map[string]any, now time.Time) map[string]any {
 	since := now.UTC().Format(time.RFC3339)
 	if c := condition(present); c != nil && c["status"] == validity(v) {
@@ -63,7 +63,7 @@ func KCCStatus(v customconfig.Verdict, present map[string]any, now time.Time) ma
 			"type": ConditionValid, "status": validity(v), "reason": v.Reason, "message": v.Message, "lastTransitionTime": since,
 		}},
 	}
-	if len(v.InvalidTargetConfigList) > 0 { // what is not applied any more is removed
+	if len(v.InvalidTargetConfigList) > 0 { // fields that are no longer applied are removed
 		list := make([]any, len(v.InvalidTargetConfigList))
 		for i, name := range v.InvalidTargetConfigList {
 			list[i] = name

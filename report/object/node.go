@@ -7,9 +7,9 @@ import (
 	"polder/lib/quantity"
 )
 
-// NodePatch is a JSON merge patch for a node's status that names the resources alone, so that kubelet's own stay as they
-// are. An amount that is not known is taken away. Kubelet derives what is allocatable from the capacity, whenever it writes its
-// status: both are the same.
+// NodePatch is a JSON merge patch for a node's status that has only these resources, so that kubelet's own stay as they
+// are. Unknown amounts are removed. Capacity and allocatable are the same, because kubelet derives the latter from the former
+// whenever it writes its status.
 func NodePatch(r Resources) map[string]any {
 	list := func() map[string]any {
 		l := map[string]any{}
@@ -24,7 +24,7 @@ func NodePatch(r Resources) map[string]any {
 	return map[string]any{"status": map[string]any{"capacity": list(), "allocatable": list()}}
 }
 
-// text is an amount as it is written: see [bytes].
+// text is an amount in its written form: see [bytes].
 func text(name string, v int64) string {
 	if strings.HasSuffix(name, "memory") {
 		return strconv.FormatInt(v, 10)
@@ -32,8 +32,8 @@ func text(name string, v int64) string {
 	return quantity.Format(v)
 }
 
-// NodeHolds reports whether a node has exactly the amounts, and those that are not known not at all. Kubelet sets to zero
-// what it does not know when it starts on a new machine.
+// NodeHolds reports whether a node has exactly the amounts, and unknown ones not at all. (Kubelet sets resources that it does not
+// know to zero when it starts on a new machine.)
 func NodeHolds(node map[string]any, r Resources) bool {
 	for _, part := range []string{"capacity", "allocatable"} {
 		have, _ := at(node, "status", part).(map[string]any)

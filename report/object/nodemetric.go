@@ -12,14 +12,14 @@ import (
 	"polder/lib/sloconfig"
 )
 
-// What a NodeMetric is called.
+// Names of a NodeMetric.
 const (
 	NodeMetricVersion = "slo.koordinator.sh/v1alpha1"
 	NodeMetricKind    = "NodeMetric"
 )
 
-// NodeMetric is the object itself, without its content. It is deleted with its node, whose UID is empty where it is not known. Its
-// spec is Koordinator's manager's to fill in.
+// NodeMetric is the object itself, without its content. It is deleted with its node, whose UID is empty where it is unknown. Koordinator's
+// manager writes its spec.
 func NodeMetric(node, uid string) map[string]any {
 	metadata := map[string]any{"name": node}
 	if uid != "" {
@@ -33,8 +33,8 @@ func NodeMetricStatus(node string, status map[string]any) map[string]any {
 	return map[string]any{"apiVersion": NodeMetricVersion, "kind": NodeMetricKind, "metadata": map[string]any{"name": node}, "status": status}
 }
 
-// NodeMetricPatch is a JSON merge patch that makes an object's status so. What of it is written here and not known now is removed; all
-// else in it stays, as a prediction that somebody else has made.
+// NodeMetricPatch is a JSON merge patch that writes an object's status. It removes our fields that are now unknown; other fields stay, as a
+// prediction of another program.
 func NodeMetricPatch(status map[string]any) map[string]any {
 	node, _ := status["nodeMetric"].(map[string]any)
 	node = withNulls(node, "nodeUsage", "systemUsage", "aggregatedNodeUsages", "aggregatedSystemUsages", "numaUsages")
@@ -62,7 +62,7 @@ func withNulls(o map[string]any, keys ...string) map[string]any {
 // percentiles are those of the aggregates, in per cent.
 var percentiles = []int{50, 90, 95, 99}
 
-// Status is what the NodeMetric contains at the time. What is not known is not in it.
+// Status is the NodeMetric's status at the time, without unknown figures.
 func (u *Usage) Status(now time.Time) map[string]any {
 	s := &u.settings
 	node := map[string]any{}
@@ -136,8 +136,7 @@ func (x *use) average(now time.Time, over time.Duration) map[string]any {
 	return resources(cpu, memory, hasCPU, hasMemory)
 }
 
-// aggregates are the average and percentiles over each of the times; of one of which the samples cover less than the half there
-// are none.
+// aggregates are the average and percentiles over each of the times, except those of which the samples cover less than half.
 func (x *use) aggregates(now time.Time, durations []time.Duration) []any {
 	var list []any
 	for _, over := range durations {
@@ -155,7 +154,7 @@ func (x *use) aggregates(now time.Time, durations []time.Duration) []any {
 	return list
 }
 
-// Note returns what is not as the settings or the ticks have it; empty where all is.
+// Note names what differs from the settings or the ticks; it is empty where nothing does.
 func (u *Usage) Note(now time.Time) string {
 	switch {
 	case u.New() || !u.Ready(now):

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// FuzzNodeMetric takes any sample and any strategies: what comes of them can be written, and is bounded.
+// FuzzNodeMetric reads any sample and any strategies: the result can be written, and is bounded.
 func FuzzNodeMetric(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`,

@@ -35,7 +35,7 @@ func measuredPod(namespace, name string, milli, rss float64) tick.Pod {
 
 func defaults() sloconfig.Colocation { return sloconfig.Defaults().Colocation }
 
-// The guide's object, of which it shows the node's use and a pod's.
+// The guide's object, with the use of the node and of a pod.
 func TestGuidesNodeMetric(t *testing.T) {
 	var u Usage
 	for i := range 2 {
@@ -188,7 +188,7 @@ func TestNodeMetricMemory(t *testing.T) {
 			t.Errorf("%s: %q", tt.policy, note)
 		}
 	}
-	// Another policy: what was measured before is another figure.
+	// With another policy the earlier measurements are a different figure.
 	var u Usage
 	u.Take(measuredTick(0, 100, 5001), policy(sloconfig.UsageWithoutPageCache))
 	u.Take(measuredTick(time.Second, 100, 5001), policy(sloconfig.UsageWithPageCache))
@@ -197,7 +197,7 @@ func TestNodeMetricMemory(t *testing.T) {
 	}
 }
 
-// The system's part: what the node uses and no pod does.
+// The system's part is the node's use without the pods'.
 func TestNodeMetricSystem(t *testing.T) {
 	pod := func(change func(*tick.Pod)) tick.Pod {
 		p := measuredPod("d", "p", 300, 300)

@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// FuzzCNR takes any object that a cluster may hold: what others have written is never touched, and what is withdrawn is gone.
+// FuzzCNR reads any object that a cluster may have: fields of other programs never change, and a withdrawal removes all of ours.
 func FuzzCNR(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},7,null]},"metadata":{"annotations":{"polder/taints":"a:NoSchedule,,b:NoExecute"}}}`,
@@ -29,7 +29,7 @@ func FuzzCNR(f *testing.F) {
 		next := present.Want([]tick.Taint{{Key: key, Effect: effect}}, noon)
 		for _, item := range present.list {
 			if !slices.Contains(present.ours, taintName(item)) && !slices.ContainsFunc(next.list, func(v any) bool { return cmp.Equal(v, item) }) {
-				t.Errorf("somebody else's taint %v is gone: %v", item, next.list)
+				t.Errorf("another program's taint %v was removed: %v", item, next.list)
 			}
 		}
 		if key != "" && !strings.Contains(key+effect, ",") && !slices.ContainsFunc(next.list, func(v any) bool { return taintName(v) == key+":"+effect }) {
@@ -38,7 +38,7 @@ func FuzzCNR(f *testing.F) {
 		if again := next.Want([]tick.Taint{{Key: key, Effect: effect}}, noon); !again.Equal(next) {
 			t.Errorf("written twice: %v, then %v", next, again)
 		}
-		// The patch makes the object so, whatever else is in it; unless a part is of another kind, which no server takes.
+		// The patch writes the object, whatever else is in it, unless a part is of another kind, which no server accepts.
 		if _, ok := cnr["metadata"].(map[string]any); ok && next.Patch().apply(cnr) == nil {
 			if got := TaintsOf(cnr); !got.Equal(next) {
 				t.Errorf("patched to %v; want %v", got, next)

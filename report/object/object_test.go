@@ -99,7 +99,7 @@ func decode(t *testing.T, text string) map[string]any {
 	return v
 }
 
-// Machines of which something is not known, or that have no sockets of whole NUMA nodes.
+// Machines with unknown parts, or without sockets of whole NUMA nodes.
 func TestZones(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -215,7 +215,7 @@ func TestTaints(t *testing.T) {
 	theirs := map[string]any{"key": "team/x", "effect": "NoSchedule", "value": "v"}
 	cnr := map[string]any{"spec": map[string]any{"taints": []any{theirs}}, "metadata": map[string]any{}}
 	a, b := tick.Taint{Key: "p/A", Effect: "NoSchedule"}, tick.Taint{Key: "p/B", Effect: "NoExecute"}
-	// write makes the object as the patch does.
+	// write changes the object like the patch.
 	write := func(taints Taints) {
 		if err := taints.Patch().apply(cnr); err != nil {
 			t.Fatal(err)
@@ -236,7 +236,7 @@ func TestTaints(t *testing.T) {
 		{"one", noon, []tick.Taint{a}, true, []any{theirs, ours("p/A", "NoSchedule", first)}},
 		{"the same later", noon.Add(time.Hour), []tick.Taint{a}, false, []any{theirs, ours("p/A", "NoSchedule", first)}},
 		{"two, one is named twice", noon.Add(time.Hour), []tick.Taint{b, a, b}, true, []any{theirs, ours("p/A", "NoSchedule", first), ours("p/B", "NoExecute", second)}},
-		{"one that somebody else has set", noon, []tick.Taint{b, {Key: "team/x", Effect: "NoSchedule"}}, true, []any{theirs, ours("p/B", "NoExecute", second)}},
+		{"one that another program has set", noon, []tick.Taint{b, {Key: "team/x", Effect: "NoSchedule"}}, true, []any{theirs, ours("p/B", "NoExecute", second)}},
 		{"none again", noon, []tick.Taint{}, true, []any{theirs}},
 		{"keys that cannot be", noon, []tick.Taint{{Key: "", Effect: "x"}, {Key: "a,b", Effect: "x"}}, false, []any{theirs}},
 	} {

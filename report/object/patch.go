@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Patch is a JSON patch (RFC 6902). Beside each change it has a test of what was there when the patch was made: the server
-// applies it to whatever others have written elsewhere in the object meanwhile, again and again by itself, and refuses it
-// where the changed part is not what it was. A guard of the whole object's version would starve beside a busy writer.
+// Patch is a JSON patch (RFC 6902). With each change it has a test of the value when the patch was made: the server
+// applies it although others have changed other parts of the object meanwhile, with its own retries, and refuses it
+// where the same part has changed. A guard by the object's version would starve beside a busy writer.
 type Patch []map[string]any
 
 func (p *Patch) step(op, path string, value any) {
 	*p = append(*p, map[string]any{"op": op, "path": path, "value": value})
 }
 
-// set makes the value at the path another one; nil takes it away.
+// set sets the value at the path; nil removes it.
 func (p *Patch) set(o map[string]any, value any, path ...string) {
 	in := o
 	for i, key := range path {
@@ -42,13 +42,13 @@ func (p *Patch) set(o map[string]any, value any, path ...string) {
 	}
 }
 
-// drop takes away what is at the path, whatever it is by then.
+// drop removes the value at the path, whatever it is at that time.
 func (p *Patch) drop(path ...string) {
 	*p = append(*p, map[string]any{"op": "remove", "path": pointer(path)})
 }
 
-// Fits reports whether an object is as the patch takes it to be: if the server refuses the patch all the same, that is for
-// what it contains, and not for what others wrote.
+// Fits reports whether an object is as the patch assumes: if the server refuses the patch nevertheless, that is because of
+// its content, and not because of a conflict.
 func (p Patch) Fits(o map[string]any) bool {
 	for _, op := range p {
 		path, _ := op["path"].(string)
@@ -69,7 +69,7 @@ func (p Patch) Fits(o map[string]any) bool {
 
 var escape, unescape = strings.NewReplacer("~", "~0", "/", "~1"), strings.NewReplacer("~1", "/", "~0", "~")
 
-// pointer is a path as a JSON pointer (RFC 6901), and keys are the way back.
+// pointer is a path as a JSON pointer (RFC 6901), and keys is the inverse.
 func pointer(path []string) string {
 	var b strings.Builder
 	for _, key := range path {

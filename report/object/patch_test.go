@@ -39,14 +39,14 @@ func (p Patch) apply(o map[string]any) error {
 	return nil
 }
 
-// A patch is applied to what others have written elsewhere, and refused where its own part is another one.
+// A patch is applied although others have changed other parts, and refused where its own part has changed.
 func TestPatch(t *testing.T) {
 	for _, tt := range []struct {
 		name, have string
 		value      any
 		path       []string
 		patch      string
-		meanwhile  string // what the object is when the patch arrives
+		meanwhile  string // the object when the patch arrives
 		want       string // empty where it is refused
 	}{
 		{

@@ -14,11 +14,11 @@ const (
 	guideMemory       = "katalyst.kubewharf.io/reclaimed_memory"
 )
 
-// bytes writes memory in plain bytes, as the guide does: canonical forms of odd numbers change their unit from one value to
+// bytes formats memory in plain bytes, as the guide does, because canonical forms of odd numbers change their unit from one value to
 // the next.
 func bytes(v int64) string { return strconv.FormatInt(v, 10) }
 
-// sameAmount reports whether two values are quantities that amount to the same: 44k is 44000.
+// sameAmount reports whether two values are quantities of the same amount: 44k is 44000.
 func sameAmount(a, b any) bool {
 	x, err := quantity.Whole(a)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"polder/lib/sloconfig"
 )
 
-// Given are the rules that somebody has set, and that stand above a strategy's.
+// Given shows which rules the user has set; these take precedence over a strategy's.
 type Given struct{ MinChange, MinInterval, Resync bool }
 
-// longestWait bounds times of a strategy: a number of seconds may be any.
+// longestWait bounds a strategy's times, whose number of seconds is arbitrary.
 const longestWait = 24 * time.Hour
 
-// Koordinator are the rules by which Koordinator's manager publishes: at a change, up or down, of more than resourceDiffThreshold
-// of what is published, and later than updateTimeThresholdSeconds after the last time.
+// Koordinator are the rules of Koordinator's manager: it publishes a change, up or down, of more than resourceDiffThreshold of the
+// published amount, and any change later than updateTimeThresholdSeconds after the last time.
 func (r Rules) Koordinator(c sloconfig.Colocation, given Given) Rules {
 	d := sloconfig.Defaults().Colocation
 	r.Even = true
@@ -28,12 +28,12 @@ func (r Rules) Koordinator(c sloconfig.Colocation, given Given) Rules {
 		r.Resync = seconds(c.UpdateTimeThresholdSeconds, d.UpdateTimeThresholdSeconds, 1)
 	}
 	if !given.MinInterval {
-		r.MinInterval = math.MaxInt64 // a loss waits as a gain does
+		r.MinInterval = math.MaxInt64 // a loss waits like a gain
 	}
 	return r
 }
 
-// seconds is a strategy's time, or the default where it has none that is one; at least so many seconds.
+// seconds is a strategy's time, or the default where it has no valid one; at least so many seconds.
 func seconds(v, otherwise *int64, least int64) time.Duration {
 	if v == nil || *v <= 0 {
 		v = otherwise

@@ -8,14 +8,14 @@ import (
 	"polder/lib/tick"
 )
 
-// taintsAnnotation names the taints of a node's report in the object: a list of them belongs to all who write it, and not
-// every version of the CRD lets each own its part.
+// taintsAnnotation names the taints of a node's report in the object, because all writers share the list of taints, and not
+// every version of the CRD lets each of them own its part.
 const taintsAnnotation = "polder/taints"
 
-// taintQoS is the class of pods that our taints of a CustomNodeResource are for.
+// taintQoS is the class of pods for which our taints of a CustomNodeResource are.
 const taintQoS = "reclaimed_cores"
 
-// TaintPrefix is that of the taints that pressures call for.
+// TaintPrefix is the prefix of the taints for pressures.
 const TaintPrefix = "node.katalyst.kubewharf.io/"
 
 // Taints are an object's taints and which of them are ours.
@@ -33,15 +33,15 @@ func TaintsOf(cnr map[string]any) Taints { return TaintsBy(cnr, taintsAnnotation
 // NodeTaintsOf reads those of a Node, which are for every pod.
 func NodeTaintsOf(node map[string]any) Taints { return TaintsBy(node, taintsAnnotation, "") }
 
-// TaintsBy reads an object's taints for the writer whose own are named in the annotation, and for pods of the class.
+// TaintsBy reads an object's taints for the writer whose taints the annotation names, and for pods of the class.
 func TaintsBy(o map[string]any, annotation, qos string) Taints {
 	list, _ := at(o, "spec", "taints").([]any)
 	text, _ := at(o, "metadata", "annotations", annotation).(string)
 	return Taints{list: list, ours: strings.FieldsFunc(text, func(r rune) bool { return r == ',' }), in: o, annotation: annotation, qos: qos}
 }
 
-// Want makes the taints those that are desired, beside what others have set, which stays. A taint that is there already
-// keeps its time; one that somebody else has set is not ours and will not be taken away.
+// Want sets our taints to the desired ones; those of other programs stay. A present taint keeps its time; one that
+// another program has set is not ours and will not be removed.
 func (t Taints) Want(wanted []tick.Taint, at time.Time) Taints {
 	names := map[string]bool{}
 	for _, w := range wanted {
@@ -86,7 +86,7 @@ func taintName(item any) string {
 // List are the taints as they are in the object.
 func (t Taints) List() []any { return t.list }
 
-// Ours are the names of ours, "key:effect".
+// Ours are the names of our taints, "key:effect".
 func (t Taints) Ours() []string { return t.ours }
 
 // Equal reports whether there is nothing to write.
@@ -94,7 +94,7 @@ func (t Taints) Equal(u Taints) bool {
 	return slices.Equal(t.ours, u.ours) && slices.EqualFunc(t.list, u.list, func(a, b any) bool { return Holds(a, b) && Holds(b, a) })
 }
 
-// Patch makes the object's taints these, if nobody else has changed them since it was read.
+// Patch sets the object's taints, if no other program has changed them since they were read.
 func (t Taints) Patch() Patch {
 	var p Patch
 	var list, ours any
@@ -109,8 +109,8 @@ func (t Taints) Patch() Patch {
 	return p
 }
 
-// forNode are the taints that a Node can have for us, and the names of the others: kube-apiserver knows three effects, and
-// what a tick contains is not to reach the taints that others put there.
+// forNode are our taints that a Node can have, and the names of the others: kube-apiserver has three effects, and a tick
+// must not change other programs' taints.
 func forNode(all []tick.Taint) (fit []tick.Taint, unfit []string) {
 	fit = []tick.Taint{}
 	for _, t := range all {
@@ -124,7 +124,7 @@ func forNode(all []tick.Taint) (fit []tick.Taint, unfit []string) {
 	return fit, unfit
 }
 
-// labelName reports whether a name is one that Kubernetes takes after a key's slash.
+// labelName reports whether Kubernetes accepts a name after a key's slash.
 func labelName(s string) bool {
 	alphanumeric := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
 	for i := range len(s) {

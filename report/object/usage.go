@@ -12,13 +12,13 @@ import (
 	"polder/lib/window"
 )
 
-// Usage is what is remembered of a node's use for its NodeMetric. Its zero value remembers nothing.
+// Usage remembers a node's use for its NodeMetric. Its zero value remembers nothing.
 type Usage struct {
 	settings     metricSettings
 	node, system use
 	numa         map[int]*use
 	pods         map[string]*podUse // by UID
-	beyond       int                // pods that are not remembered: too many, or without a name
+	beyond       int                // number of pods that are not remembered: too many, or without a name
 	samples      int                // up to enough
 	reported     time.Time
 }
@@ -32,18 +32,18 @@ type podUse struct {
 	here, leaving                  bool // in the newest tick; its deletion has begun
 }
 
-// Bounds of what a NodeMetric is made of: an object of the cluster may have 1.5 MB.
+// Bounds of a NodeMetric's data: an object of the cluster may have 1.5 MB.
 const (
 	maxMeasuredPods = 1000
 	maxDurations    = 10
-	// enough samples make a first report: one has no rates.
+	// enough is the number of samples for a first report, because a single one has no rates.
 	enough = 2
-	// nodePoints and podPoints are how finely the longest time is divided at most, a point being a second at least.
+	// nodePoints and podPoints bound the points of the longest time; a point is a second at least.
 	nodePoints = 3600
 	podPoints  = 60
 )
 
-// metricSettings are what a NodeMetric is made by.
+// metricSettings are the settings of a NodeMetric.
 type metricSettings struct {
 	aggregate, interval time.Duration
 	durations           []time.Duration
@@ -57,7 +57,7 @@ const (
 	leastInterval  = 30
 )
 
-// readMetricSettings takes what is set; a duration that is none, or longer than a day, is left out.
+// readMetricSettings reads the settings; an invalid duration, or one longer than a day, is left out.
 func readMetricSettings(c sloconfig.Colocation) metricSettings {
 	d := sloconfig.Defaults().Colocation
 	s := metricSettings{
@@ -85,7 +85,7 @@ func (s *metricSettings) pageCache() bool { return s.memory == sloconfig.UsageWi
 // Take notes a tick's sample.
 func (u *Usage) Take(t *tick.Tick, c sloconfig.Colocation) {
 	s := readMetricSettings(c)
-	if s.pageCache() != u.settings.pageCache() { // what was measured is another figure
+	if s.pageCache() != u.settings.pageCache() { // the earlier measurements are a different figure
 		forget := func(x *use) { x.memory = window.Trail{} }
 		forget(&u.node)
 		forget(&u.system)
@@ -118,7 +118,7 @@ func (u *Usage) add(x *use, at time.Time, cpu, memory *float64) {
 	}
 }
 
-// rest is what is left of the node's use without the pods', not known where either is not.
+// rest is the node's use without the pods', unknown where either is.
 func rest(node, pods *float64) *float64 {
 	if node == nil || pods == nil {
 		return nil
@@ -126,7 +126,7 @@ func rest(node, pods *float64) *float64 {
 	return new(max(*node-*pods, 0))
 }
 
-// nodeUse is the node's. Memory that the kernel could give away at once is not used, unless the page cache is to count.
+// nodeUse is the node's use. Available memory does not count as used, unless the page cache shall count.
 func nodeUse(s *tick.Sample, pageCache bool) (cpu, memory *float64) {
 	if s.CPU != nil {
 		cpu = figure(s.CPU.UsageMilliCPU)
@@ -141,7 +141,7 @@ func nodeUse(s *tick.Sample, pageCache bool) (cpu, memory *float64) {
 	return cpu, memory
 }
 
-// without is a part of a whole, not known where they do not fit.
+// without is a whole without a part, unknown where the part is larger.
 func without(total, free *float64) *float64 {
 	t, f := figure(total), figure(free)
 	if t == nil || f == nil || *f > *t {
@@ -150,7 +150,7 @@ func without(total, free *float64) *float64 {
 	return new(*t - *f)
 }
 
-// figure is a figure that may be one.
+// figure is a value if it is valid.
 func figure(v *float64) *float64 {
 	if v == nil || !(*v >= 0 && *v <= largest) {
 		return nil
@@ -158,12 +158,12 @@ func figure(v *float64) *float64 {
 	return v
 }
 
-// takePods notes the pods' use and returns the sums, which are not known where a pod's is not.
+// takePods notes the pods' use and returns the sums, which are unknown where a pod's use is.
 func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 	if u.pods == nil {
 		u.pods = map[string]*podUse{}
 	}
-	// A list that could not be read shows of no pod that it has ended.
+	// A list that could not be read does not mean that a pod has ended.
 	known := !t.Sample.Unread("pods")
 	for _, p := range u.pods {
 		p.here = false
@@ -175,7 +175,7 @@ func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 		p := &t.Sample.Pods[i]
 		key := cmp.Or(p.UID, p.Namespace+"/"+p.Name)
 		if counted[key] {
-			continue // who is named twice counts once
+			continue // a pod that is listed twice counts once
 		}
 		counted[key] = true
 		c, m := podFigures(p, u.settings.pageCache())
@@ -195,7 +195,7 @@ func (u *Usage) takePods(t *tick.Tick) (cpu, memory *float64) {
 
 func (u *Usage) takePod(at time.Time, key string, p *tick.Pod, cpu, memory *float64) {
 	if p.Missing == tick.MissingCluster || p.Namespace == "" {
-		return // part of the node's use, and nobody knows its name
+		return // part of the node's use, but without a known name
 	}
 	x := u.pods[key]
 	if x == nil {
@@ -218,7 +218,7 @@ func (u *Usage) takePod(at time.Time, key string, p *tick.Pod, cpu, memory *floa
 	}
 }
 
-// sum adds up figures; one that should be known and is not leaves it unknown.
+// sum adds up figures; a missing one makes it unknown.
 type sum struct {
 	total   float64
 	unknown bool
@@ -240,8 +240,8 @@ func (s *sum) value() *float64 {
 	return &s.total
 }
 
-// isIdle reports whether a pod has nothing that could use anything: no cgroup, or none of its containers runs. What is no pod
-// of a cluster may be a cgroup without containers.
+// isIdle reports whether a pod cannot use anything: it has no cgroup, or none of its containers runs. A pod without a cluster
+// may be a cgroup without containers.
 func isIdle(p *tick.Pod) bool {
 	alone := p.Namespace == "" && p.Cgroup != "" && len(p.Containers) == 0
 	return p.Missing == tick.MissingCgroup || !alone && !slices.ContainsFunc(p.Containers, runs)
@@ -249,8 +249,8 @@ func isIdle(p *tick.Pod) bool {
 
 func runs(c tick.Container) bool { return c.Cgroup != "" }
 
-// podFigures are a pod's use, of which nothing is known where that of a container is not. Memory is what is of no file; with
-// the page cache, that as well.
+// podFigures are a pod's use, unknown where that of a container is. Memory is the anonymous memory; with the page cache, that as
+// well.
 func podFigures(p *tick.Pod, pageCache bool) (cpu, memory *float64) {
 	cpu, memory = figure(p.UsageMilliCPU), memoryFigure(p.Memory, pageCache)
 	for i := range p.Containers {
@@ -282,8 +282,8 @@ func memoryFigure(m *tick.Memory, pageCache bool) *float64 {
 	return rss
 }
 
-// takeNUMA notes the NUMA nodes' use. Of their memory it is known what is free, and not what could be: without the page cache
-// there is none to tell.
+// takeNUMA notes the NUMA nodes' use. Only their free memory is known, not the available one, so that without the page cache
+// their use is unknown.
 func (u *Usage) takeNUMA(t *tick.Tick) {
 	if u.numa == nil {
 		u.numa = map[int]*use{}
@@ -308,14 +308,14 @@ func (u *Usage) takeNUMA(t *tick.Tick) {
 	}
 }
 
-// Due reports whether the NodeMetric is to be written at the time: as soon as two samples are there, and then in every interval.
-// Without both of the node's figures it is not, for who reads it would take a missing one for zero.
+// Due reports whether the NodeMetric must be written at the time: as soon as there are two samples, and then in every interval.
+// It is false without both of the node's figures, because a reader would take a missing one for zero.
 func (u *Usage) Due(now time.Time) bool {
 	return !u.New() && u.Ready(now) &&
 		(u.reported.IsZero() || now.Before(u.reported) || now.Sub(u.reported) >= u.settings.interval)
 }
 
-// Ready reports whether the node's use is known, and of lately.
+// Ready reports whether the node's use is known and recent.
 func (u *Usage) Ready(now time.Time) bool {
 	for _, trail := range []*window.Trail{&u.node.cpu, &u.node.memory} {
 		if _, at, ok := trail.Last(); !ok || now.Sub(at) > u.settings.interval {
@@ -328,7 +328,7 @@ func (u *Usage) Ready(now time.Time) bool {
 // Reported notes that the NodeMetric of the time is being written.
 func (u *Usage) Reported(at time.Time) { u.reported = at }
 
-// cut is a figure cut to a whole number, as Koordinator cuts it.
+// cut truncates a figure to a whole number, like Koordinator.
 func cut(v float64) int64 { return int64(math.Floor(min(max(v, 0), largest))) }
 
 // New reports whether there are too few samples yet for a first report.

@@ -14,7 +14,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Aggregates over several times, each where half of it is covered; and what is older than it is forgotten.
+// Aggregates exist over each time of which half is covered; older samples are forgotten.
 func TestNodeMetricAggregates(t *testing.T) {
 	c := defaults()
 	c.MetricAggregateDurationSeconds = new(int64(1)) // the floor is a minute
@@ -98,7 +98,7 @@ func TestNodeMetricNUMA(t *testing.T) {
 	}
 }
 
-// What is not known any more goes, and what somebody else has predicted stays.
+// Figures that became unknown are removed, and another program's prediction stays.
 func TestNodeMetricPatch(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -150,7 +150,7 @@ func TestNodeMetricMemoryOfItsOwn(t *testing.T) {
 	}
 }
 
-// Each sample of the system's use is zero at least: pods that seem to use more than the node in one make up for nothing in another.
+// Each sample of the system's use is zero at least, so that pods that seem to use more than the node in one do not lower another.
 func TestNodeMetricSystemSamples(t *testing.T) {
 	var u Usage
 	u.Take(measuredTick(0, 100, 5000, measuredPod("d", "p", 300, 9000)), defaults())
@@ -161,7 +161,7 @@ func TestNodeMetricSystemSamples(t *testing.T) {
 	}
 }
 
-// Aggregates want the half of their time covered by both figures.
+// Aggregates need both figures for half of their time.
 func TestNodeMetricCoverage(t *testing.T) {
 	c := defaults()
 	c.MetricAggregatePolicy = &sloconfig.MetricAggregatePolicy{Durations: []string{"2m"}}

@@ -10,10 +10,10 @@ import (
 )
 
 // WithdrawnAnnotation marks a Node of which the fleet controller has withdrawn the reclaimed resources; its value is the reason. While
-// it is there, the node's own report offers nothing: it may be half alive.
+// it is set, the node's own report offers nothing, because the rest of its agent may not work.
 const WithdrawnAnnotation = "polder/withdrawn"
 
-// Mark is the reason why the fleet controller has withdrawn a Node's offer, empty where it has not.
+// Mark is the reason why the fleet controller has withdrawn a Node's offer; it is empty where it has not.
 func Mark(node map[string]any) string {
 	reason, marked := at(node, "metadata", "annotations", WithdrawnAnnotation).(string)
 	if marked && reason == "" {
@@ -22,21 +22,21 @@ func Mark(node map[string]any) string {
 	return reason
 }
 
-// longestReason is what is repeated of a mark, which anyone may have written who may write the Node.
+// longestReason bounds the part of a mark that is repeated, because everybody who may write the Node can have written it.
 const longestReason = 200
 
-// Withdrawn are the figures of a node whose offer the fleet controller has withdrawn: its taints alone.
+// Withdrawn are the figures of a node whose offer the fleet controller has withdrawn: only its taints.
 func (f Figures) Withdrawn(reason string) Figures {
 	return Figures{Taints: f.Taints, Dialect: f.Dialect, Stated: true, Note: fmt.Sprintf("nothing is offered: the Node is marked %s: %.*s", WithdrawnAnnotation, longestReason, reason)}
 }
 
-// keepsAway reports whether a taint is one of a pressure's that reclaimed pods are not to be bound against.
+// keepsAway reports whether a taint of a pressure keeps new reclaimed pods away.
 func keepsAway(t tick.Taint) bool {
 	return strings.HasPrefix(t.Key, TaintPrefix) && (strings.HasPrefix(t.Effect, "NoSchedule") || t.Effect == "NoExecute")
 }
 
-// Hold is what a Node offers: no more than its reclaimed pods request while a taint keeps new ones away, for no stock
-// scheduler reads the taints of a CustomNodeResource. Where the pods are not known, it is no more than what is published.
+// Hold is a Node's offer: no more than its reclaimed pods request while a taint keeps new ones away, because no stock
+// scheduler reads the taints of a CustomNodeResource. Where the pods are unknown, it is no more than the published offer.
 func (f Figures) Hold(published Amounts) Figures {
 	i := slices.IndexFunc(f.Taints, keepsAway)
 	if i < 0 {
@@ -52,7 +52,7 @@ func (f Figures) Hold(published Amounts) Figures {
 	return f
 }
 
-// least is the lesser one, and not known where either is not.
+// least is the smaller one, unknown where either is.
 func least(a, b *int64) *int64 {
 	if a == nil || b == nil {
 		return nil
@@ -87,7 +87,7 @@ func NodeAmounts(node map[string]any, d Dialect, prefix string) Amounts {
 	return Amounts{amount(n.milliCPU), amount(n.memory)}
 }
 
-// requested is what the reclaimed pods request that are bound to the node and stay there; nil where the sample does not tell.
+// requested is the sum of the requests of the reclaimed pods that are bound to the node and stay there; nil where it is unknown.
 // A pod that is ending does not count: the scheduler would give its part to another one as soon as it has ended.
 func requested(t *tick.Tick) *Amounts {
 	s := t.Sample
@@ -108,7 +108,7 @@ func requested(t *tick.Tick) *Amounts {
 		if !isConsumer(p) || p.Terminating || gone[p.UID] {
 			continue
 		}
-		gone[p.UID] = true // who is named twice counts once
+		gone[p.UID] = true // a pod that is listed twice counts once
 		for sum, v := range map[*int64]*int64{&milli: whole(p.Requests.ReclaimedMilliCPU), &memory: whole(p.Requests.ReclaimedMemoryBytes)} {
 			if v != nil {
 				*sum = min(*sum+*v, largest)

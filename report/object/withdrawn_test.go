@@ -11,7 +11,7 @@ import (
 	"polder/lib/tick"
 )
 
-// amounts writes them as "4000 100", with a dash for what is not known.
+// amounts formats them as "4000 100", with a dash for unknown ones.
 func (a Amounts) String() string {
 	text := func(v *int64) string {
 		if v == nil {
@@ -44,7 +44,7 @@ func TestHold(t *testing.T) {
 		want      string
 		held      bool
 	}{
-		{"nobody speaks of taints", of(44000, 100).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
+		{"unknown taints", of(44000, 100).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
 		{"no taint", of(44000, 100).with(tainted(ready)).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
 		{"a taint", of(44000, 100).with(tainted(ready, cpu)).with(requesting(2000, 10)), of(44000, 100).Reclaimed, "2000 10", true},
 		{"no pods", of(44000, 100).with(tainted(ready, cpu)).with(requesting(0, 0)), of(44000, 100).Reclaimed, "0 0", true},
@@ -58,7 +58,7 @@ func TestHold(t *testing.T) {
 		{"evicts, too", of(44000, 100).with(tainted("NoExecute", cpu)).with(requesting(2000, 10)), Amounts{}, "2000 10", true},
 		{"for reclaimed pods", of(44000, 100).with(tainted("NoScheduleForReclaimedTasks", cpu)).with(requesting(2000, 10)), Amounts{}, "2000 10", true},
 		{"a wish", of(44000, 100).with(tainted("PreferNoSchedule", cpu)).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
-		{"somebody else's key", of(44000, 100).with(tainted(ready, "team/x", "node.kubernetes.io/unschedulable")).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
+		{"another program's key", of(44000, 100).with(tainted(ready, "team/x", "node.kubernetes.io/unschedulable")).with(requesting(2000, 10)), Amounts{}, "44000 100", false},
 		{"the second of them", of(44000, 100).with(tainted(ready, "team/x", cpu)).with(requesting(2000, 10)), Amounts{}, "2000 10", true},
 	} {
 		got := tt.f.Hold(tt.published)
@@ -68,7 +68,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// What a taint makes less is written at once, however little it is, and so is what comes back.
+// A loss because of a taint is written at once, however small, and so is its end.
 func TestHeldIsUrgent(t *testing.T) {
 	rules := Rules{MinChange: 0.05, MinInterval: 30 * time.Second, Resync: 5 * time.Minute}
 	held := func(f *Figures) { f.Held = true }
@@ -155,7 +155,7 @@ func TestRequested(t *testing.T) {
 	}
 	m.Take(of(44000, 100), noon.Add(time.Second))
 	if f := m.Now(noon.Add(time.Second), time.Minute); f.Requested != nil {
-		t.Errorf("the pods of the tick before are taken for those of now: %v", f.Requested)
+		t.Errorf("the pods of the previous tick count: %v", f.Requested)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestNodeTaints(t *testing.T) {
 		want   []tick.Taint
 		unfit  string
 	}{
-		{"nobody speaks of them", nil, nil, ""},
+		{"unknown ones", nil, nil, ""},
 		{"none", []tick.Taint{}, []tick.Taint{}, ""},
 		{
 			"the three effects",

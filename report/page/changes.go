@@ -2,15 +2,15 @@ package page
 
 import "time"
 
-// change is a state from a time on.
+// change is a state that begins at a time.
 type change[T any] struct {
 	at    time.Time
 	state T
 	size  int // bytes on the page, about
 }
 
-// changes are the states of something over time, within a number of bytes: when they are more, those that stood shorter than a spacing
-// are left out, and the spacing doubles as often as it must.
+// changes are states over time, within a number of bytes: when they exceed that, states that lasted shorter than a spacing are
+// left out, and the spacing doubles as often as needed.
 type changes[T any] struct {
 	most    int // bytes
 	spacing time.Duration
@@ -24,7 +24,7 @@ func (c *changes[T]) add(at time.Time, state T, size int) {
 	c.limit(c.most)
 }
 
-// append adds a state; of those in the same stretch of the spacing the last one stays, for it is what holds from then on.
+// append adds a state; of those within the same spacing the last one stays, because it holds from then on.
 func (c *changes[T]) append(next change[T]) {
 	if n := len(c.all); n > 0 && c.spacing > 0 && c.all[n-1].at.Truncate(c.spacing).Equal(next.at.Truncate(c.spacing)) {
 		c.size -= c.all[n-1].size
@@ -34,7 +34,7 @@ func (c *changes[T]) append(next change[T]) {
 	c.size += next.size
 }
 
-// limit sets how many bytes there may be, and thins the states out where they are more.
+// limit sets the largest number of bytes, and leaves out states that exceed it.
 func (c *changes[T]) limit(most int) {
 	c.most = most
 	for c.size > most && len(c.all) > 1 {
@@ -48,7 +48,7 @@ func (c *changes[T]) limit(most int) {
 	}
 }
 
-// before forgets the states that ended before a time.
+// before removes the states that ended before a time.
 func (c *changes[T]) before(at time.Time) {
 	for len(c.all) > 1 && c.all[1].at.Before(at) {
 		c.size -= c.all[0].size

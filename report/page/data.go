@@ -13,7 +13,7 @@ import (
 	"polder/report/view"
 )
 
-// data is what the page's program reads. Its text is only ever set as text, never as markup.
+// data is the input of the page's program, which inserts its text only as text, never as markup.
 type data struct {
 	Live     bool       `json:"live,omitempty"`
 	Inserted []string   `json:"inserted,omitempty"`
@@ -38,7 +38,7 @@ type nodeData struct {
 	Reasons  [][]any            `json:"reasons"` // time, then a sentence each
 	CPUs     [][3]int           `json:"cpus,omitempty"`
 	Pools    []string           `json:"pools,omitempty"` // names
-	Cores    [][]any            `json:"cores,omitempty"` // time, then pool and list in turn
+	Cores    [][]any            `json:"cores,omitempty"` // time, then pool and list alternately
 	Events   []event            `json:"events"`
 	Stretch  int64              `json:"stretch,omitempty"` // of the pods' use, milliseconds
 	Base     int64              `json:"base,omitempty"`    // the time at which their first stretch begins
@@ -69,7 +69,7 @@ type podData struct {
 	State   string  `json:"state,omitempty"`
 	From    int     `json:"from"`
 	Use     []maybe `json:"use"`
-	Where   []int64 `json:"where,omitempty"` // time and the index of a place in turn
+	Where   []int64 `json:"where,omitempty"` // time and the index of a place, alternately
 }
 
 // maybe is a number, or unknown.
@@ -90,8 +90,8 @@ func (r *Recording) Data(live bool) ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
 		d.Nodes = append(d.Nodes, r.nodes[name].data(explain.Short(name), r.score.Facts(explain.Short(name))))
 	}
-	if r.away > 0 {
-		d.Notes = append(d.Notes, fmt.Sprintf("The recording has more than %d nodes: %d ticks of the others are left out.", mostNodes, r.away))
+	if r.otherTicks > 0 {
+		d.Notes = append(d.Notes, fmt.Sprintf("The recording has more than %d nodes: %d ticks of the others are left out.", mostNodes, r.otherTicks))
 	}
 	if live && r.Keep > 0 {
 		d.Notes = append(d.Notes, fmt.Sprintf("The page keeps the last %.0f hours.", r.Keep.Hours()))
@@ -202,25 +202,25 @@ func (n *node) podsData(d *nodeData, since func(time.Time) int64) {
 	}
 }
 
-// notes say what the page does not show.
+// notes name what the page does not show.
 func (n *node) notes(moreEvents int) (s []string) {
 	if n.points.per > 1 {
 		s = append(s, fmt.Sprintf("Each point is the average of %d ticks.", n.points.per))
 	}
 	if n.reasons.spacing > 0 {
-		s = append(s, fmt.Sprintf("Of advise's reasons those of one tick in %s are here.", view.Span(n.reasons.spacing)))
+		s = append(s, fmt.Sprintf("Of advise's reasons the page has those of one tick in %s.", view.Span(n.reasons.spacing)))
 	}
 	if n.cores.spacing > 0 {
-		s = append(s, fmt.Sprintf("The map of the cores moves at most once in %s.", view.Span(n.cores.spacing)))
+		s = append(s, fmt.Sprintf("The map of the cores changes at most once in %s.", view.Span(n.cores.spacing)))
 	}
 	if moreEvents > 0 {
 		s = append(s, fmt.Sprintf("%d events are left out, of the squeezes the smaller ones.", moreEvents))
 	}
 	if n.pods.more > 0 {
-		s = append(s, fmt.Sprintf("Only the %d pods that used most CPU are here.", len(n.pods.all)))
+		s = append(s, fmt.Sprintf("The page has only the %d pods that used most CPU.", len(n.pods.all)))
 	}
-	if n.disorder > 0 {
-		s = append(s, fmt.Sprintf("%d ticks are left out: older than the one in front of them.", n.disorder))
+	if n.outOfOrder > 0 {
+		s = append(s, fmt.Sprintf("%d ticks are left out: older than the one before them.", n.outOfOrder))
 	}
 	if n.dryRun {
 		s = append(s, "isolate ran with --dry-run: what was advised was not written.")

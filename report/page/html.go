@@ -27,8 +27,8 @@ var (
 	licence string
 )
 
-// Policy is the page's Content-Security-Policy: its own two programs run and nothing else does, whatever is in the data. A live page
-// reads from where it came from.
+// Policy is the page's Content-Security-Policy: only its own two programs run, whatever is in the data. A live page may connect to
+// its own origin.
 func Policy(live bool) string {
 	connect := "'none'"
 	if live {
@@ -52,7 +52,7 @@ func (r *Recording) Write(out io.Writer) error {
 	return Write(out, data, false)
 }
 
-// Write writes the page around its data, which is the one part of it that comes from a recording.
+// Write writes the page around its data, which is the only part that comes from a recording.
 func Write(out io.Writer, data []byte, live bool) error {
 	for _, part := range []string{
 		"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",

@@ -1,7 +1,7 @@
-// Package page makes one self-contained HTML page of a recording: what was used and offered over time, the map of the cores as it moved,
-// squeezes, evictions and failures in sentences, advise's reasons at each time, and the pods. It is pure: ticks go in, text comes out.
-// What it keeps, and the page, are bounded whatever the recording: where there is more, neighbouring ticks become one point, and the page
-// says so.
+// Package page makes one self-contained HTML page of a recording: use and offer over time, the map of the cores over time,
+// squeezes, evictions and failures in sentences, advise's reasons at each time, and the pods. It is pure: its input is ticks and its
+// output text. Its memory and the page are bounded for any recording: in a longer one neighbouring ticks become one point, which the
+// page notes.
 package page
 
 import (
@@ -25,33 +25,33 @@ const (
 	reasonsBytes = 1600 << 10
 	coresBytes   = 300 << 10
 	mostPods     = 400
-	// fewestPods is how many of its pods each of many nodes has at least.
+	// fewestPods is the least number of pods of each of many nodes.
 	fewestPods  = 30
 	podValues   = 120_000
 	placesBytes = 200 << 10
-	// fewestPoints is what each of many nodes has at least.
+	// fewestPoints is the least number of points of each of many nodes.
 	fewestPoints = 360
-	// reasonsOfATick is how many reasons of a tick are kept.
+	// reasonsOfATick bounds the reasons of a tick that are kept.
 	reasonsOfATick = 40
 )
 
-// Recording takes ticks one after the other.
+// Recording collects ticks one after the other.
 type Recording struct {
-	// Inserted names the sections that the recording does not have and that were decided for this page.
+	// Inserted names the sections that the recording lacks and that were decided for this page.
 	Inserted []string
 	// Keep is how much of the past is kept, 0 for all of it.
 	Keep time.Duration
 
-	nodes map[string]*node
-	score score.Stream
-	away  int // ticks of more nodes than are kept
+	nodes      map[string]*node
+	score      score.Stream
+	otherTicks int // ticks of nodes beyond mostNodes
 }
 
 // node is what is remembered of one node.
 type node struct {
 	first, last  time.Time
 	ticks        int
-	disorder     int
+	outOfOrder   int
 	policy       string
 	shadowPolicy string
 	dryRun       bool
@@ -66,7 +66,7 @@ type node struct {
 	online  string
 }
 
-// sentences are advise's reasons: as they came, and with their figures in cores and GiB once somebody has asked for them.
+// sentences are advise's reasons: as they were read, and with their figures in cores and GiB, which are computed when first needed.
 type sentences struct{ raw, plain []string }
 
 func (s *sentences) text() []string {
@@ -81,12 +81,12 @@ func (s *sentences) text() []string {
 // cpu is a CPU of the map of the cores: its core is a column, its NUMA node a block.
 type cpu struct{ id, core, numa int }
 
-// Add takes the next tick.
+// Add adds the next tick.
 func (r *Recording) Add(t *tick.Tick) {
 	n := r.nodes[t.Node]
 	if n == nil {
 		if len(r.nodes) >= mostNodes {
-			r.away++
+			r.otherTicks++
 			return
 		}
 		n = &node{first: t.Time, story: explain.NewStory(), known: map[string]bool{}, pods: pods{all: map[string]*pod{}}}
@@ -105,7 +105,7 @@ func (r *Recording) Add(t *tick.Tick) {
 	}
 }
 
-// share gives the node its part of what a page of so many nodes may hold.
+// share sets the node's part of the bounds of a page with so many nodes.
 func (n *node) share(nodes int) {
 	n.points.limit(max(mostPoints/nodes, fewestPoints))
 	n.reasons.limit(reasonsBytes / nodes)
@@ -117,7 +117,7 @@ func (n *node) share(nodes int) {
 
 func (n *node) add(t *tick.Tick) {
 	if n.ticks > 0 && t.Time.Before(n.last) {
-		n.disorder++
+		n.outOfOrder++
 		return
 	}
 	n.ticks++
@@ -146,7 +146,7 @@ func (n *node) add(t *tick.Tick) {
 	}
 }
 
-// mostPools is how many pools of a tick are kept, and longestList the length of their CPU lists.
+// mostPools bounds the pools of a tick that are kept, and longestList the length of their CPU lists.
 const (
 	mostPools   = 100
 	longestList = 4000
@@ -174,7 +174,7 @@ func sameReasons(old, now []string) bool {
 	return slices.EqualFunc(old, now, func(a, b string) bool { return a == b || a == explain.Short(b) })
 }
 
-// mostPatterns is how many sentences without their numbers are remembered as known.
+// mostPatterns bounds the sentences without their numbers that are remembered as known.
 const mostPatterns = 2000
 
 func (n *node) reasonsOf(a *tick.Advice) (all []string, size int) {
@@ -185,7 +185,7 @@ func (n *node) reasonsOf(a *tick.Advice) (all []string, size int) {
 		pattern := patterns{index: map[string]int{}}
 		pattern.add(text)
 		if n.known[pattern.list[0]] {
-			continue // the page has its words once
+			continue // the page has its pattern once
 		}
 		size += len(text)
 		if len(n.known) < mostPatterns {
@@ -243,7 +243,7 @@ func (n *node) takeTopology(t *tick.Topology) {
 	})
 }
 
-// forget drops what is older than a time.
+// forget removes everything that is older than a time.
 func (n *node) forget(before time.Time) {
 	n.points.before(before)
 	n.reasons.before(before)
@@ -254,10 +254,10 @@ func (n *node) forget(before time.Time) {
 	}
 }
 
-// Nodes is how many nodes there are.
+// Nodes is the number of nodes.
 func (r *Recording) Nodes() int { return len(r.nodes) }
 
-// rounded is a number with at most two digits behind the point, or five in all.
+// rounded is a number with at most two digits after the point, or five in total.
 func rounded(v float64) float64 {
 	switch size := math.Abs(v); {
 	case size >= 1000:

@@ -200,7 +200,7 @@
     showRange();
   }
 
-  // showRange says which part of the time is shown, and lets the whole of it be asked for.
+  // showRange names the part of the time that is shown, and offers the whole of it.
   function showRange() {
     $('reset').disabled = range === null;
     $('reset').textContent = range === null ? 'Whole time' : 'Whole time (now ' + when(range[0]) + ' to ' + when(range[1]) + ')';

@@ -44,7 +44,7 @@ func service(name string, milliCPU float64) tick.Pod {
 	return tick.Pod{UID: name, Namespace: "shop", Name: name, QoS: tick.QoSShared, UsageMilliCPU: &milliCPU}
 }
 
-// read is the data as the page's program sees it.
+// read is the data as the page's program reads it.
 func read(t *testing.T, r *Recording) data {
 	t.Helper()
 	text, err := r.Data(false)
@@ -66,7 +66,7 @@ func read(t *testing.T, r *Recording) data {
 	return d
 }
 
-// Whatever a name is, the page has no markup but its own.
+// No name adds markup to the page.
 func TestHostileNamesAreNoMarkup(t *testing.T) {
 	var r Recording
 	x := tickAt(0, 1000, service(attack, 500))
@@ -96,7 +96,7 @@ func TestHostileNamesAreNoMarkup(t *testing.T) {
 	}
 	embedded := regexp.MustCompile(`(?s)id="data">(.*?)</script>`).FindStringSubmatch(text)
 	if embedded == nil || !json.Valid([]byte(embedded[1])) {
-		t.Fatal("the page's data is no JSON")
+		t.Fatal("the page's data is not JSON")
 	}
 	for _, c := range []string{"<", ">", "&", "\n", "\u2028", "\u202e", "\x00"} {
 		if strings.Contains(embedded[1], c) {
@@ -134,7 +134,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// A long recording is drawn by averages, with the least offer and the largest use of each point, and the page says so.
+// A long recording is drawn by averages, with the least offer and the largest use of each point, and the page notes it.
 func TestLongRecordingsBecomeAverages(t *testing.T) {
 	var r Recording
 	for i := range 3 * mostPoints {
@@ -176,7 +176,7 @@ func TestUnknownIsNotZero(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(text), `"throttled"`) {
-		t.Error("a figure that nothing knows has a column")
+		t.Error("a figure without any value has a column")
 	}
 }
 
@@ -210,7 +210,7 @@ func TestPageIsBounded(t *testing.T) {
 	}
 }
 
-// A live page forgets what is older than it keeps.
+// A live page removes what is older than it keeps.
 func TestLivePageForgets(t *testing.T) {
 	r := Recording{Keep: time.Minute}
 	for i := range 200 {
@@ -241,7 +241,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// States that stand too short are left out where there is no room, and what holds in the end is always right.
+// States that last too short are left out where there is no room, and the last state is always right.
 func TestChanges(t *testing.T) {
 	c := changes[int]{most: 100}
 	for i := range 1000 {

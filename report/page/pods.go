@@ -11,11 +11,11 @@ import (
 	"polder/report/view"
 )
 
-// pod is one pod over the recording.
+// pod is one pod's data of the whole recording.
 type pod struct {
 	name, class string
 	first, last time.Time
-	// seconds is the CPU time that it used, as far as its rates tell; peak its largest use in cores.
+	// seconds is the CPU time that it used, by its rates; peak its largest use in cores.
 	seconds, peak float64
 	evicted       string // the last state of its eviction
 	// use are its cores in each stretch of the recording from the stretch with number from on; NaN where it is unknown.
@@ -32,7 +32,7 @@ type pods struct {
 	bytes  int // of all pods' places
 
 	all     map[string]*pod // by UID
-	more    int             // that are not kept
+	more    int             // pods that are not kept
 	start   time.Time
 	stretch time.Duration
 }
@@ -82,7 +82,7 @@ func interval(t *tick.Tick) time.Duration {
 	return time.Second
 }
 
-// find is the pod's record; nil where there are too many that count more.
+// find is the pod's record; nil where there are too many pods that used more.
 func (s *pods) find(p *tick.Pod, at time.Time) *pod {
 	key := explain.Short(p.UID)
 	if x := s.all[key]; x != nil {
@@ -119,7 +119,7 @@ func (s *pods) takeUse(x *pod, t *tick.Tick, cores float64) {
 	if x.from < 0 {
 		x.from = slot
 	}
-	if slot < x.from || slot-x.from > 2*s.values { // a clock that was put back, or far ahead
+	if slot < x.from || slot-x.from > 2*s.values { // a clock that was set back, or far ahead
 		return
 	}
 	for len(x.use) <= slot-x.from {
@@ -136,7 +136,7 @@ func (s *pods) takeUse(x *pod, t *tick.Tick, cores float64) {
 	x.count++
 }
 
-// limit makes the stretches longer until all values fit.
+// limit doubles the stretches until all values fit.
 func (s *pods) limit() {
 	for s.number() > s.values {
 		s.stretch *= 2
@@ -153,7 +153,7 @@ func (s *pods) number() (n int) {
 	return n
 }
 
-// halve makes two stretches one.
+// halve merges pairs of stretches.
 func (x *pod) halve() {
 	if x.from < 0 {
 		return

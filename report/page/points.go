@@ -17,7 +17,7 @@ const (
 	batch                   // used, cores
 	rest                    // used, cores
 	offered                 // cores
-	free                    // cores: what all but batch did not use
+	free                    // cores that were unused or used by batch
 	requested               // of the offer, cores
 	pool                    // of the reclaimed pods, CPUs
 	shadow                  // offered by advise's shadow policy, cores
@@ -46,7 +46,7 @@ type point struct {
 	count [figures]int32   // of the ticks that have it
 }
 
-// merge takes a later point's ticks in.
+// merge adds a later point's ticks.
 func (p *point) merge(q *point) {
 	p.ticks += q.ticks
 	for f := range p.value {
@@ -105,7 +105,7 @@ func pointOf(t *tick.Tick) *point {
 
 const mebibyte = 1 << 20
 
-// points are a node's figures over time, at most so many: when they are more, two neighbours become one.
+// points are a node's figures over time, at most so many: beyond that, two neighbours become one.
 type points struct {
 	most int
 	per  int // ticks in a point
@@ -140,7 +140,7 @@ func (s *points) limit(most int) {
 	}
 }
 
-// before forgets the points of a time that has passed.
+// before removes the points before a time.
 func (s *points) before(at time.Time) {
 	for len(s.all) > 1 && s.all[1].first.Before(at) {
 		s.all[0] = nil

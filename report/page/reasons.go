@@ -4,16 +4,16 @@ import (
 	"strings"
 )
 
-// hole stands for a number in a pattern. Text from ticks never has it: control characters are taken out of that.
+// hole stands for a number in a pattern. Text from ticks never contains it, because control characters are removed.
 const hole = '\x01'
 
-// patterns are the sentences of a page without their numbers, each once: advise says the same with other numbers in every tick.
+// patterns are the sentences of a page without their numbers, each once: advise's reasons often differ only in their numbers.
 type patterns struct {
 	index map[string]int
 	list  []string
 }
 
-// add is a sentence as the number of its pattern followed by the numbers in it, as they are written.
+// add encodes a sentence as the index of its pattern followed by the numbers in it, as they are written.
 func (p *patterns) add(sentence string) []any {
 	var pattern strings.Builder
 	numbers := []any{0}

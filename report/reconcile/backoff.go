@@ -8,8 +8,8 @@ import (
 	"polder/lib/kube"
 )
 
-// Backoff after a write that failed: doubled each time, so that a server that comes back is not kept waiting and a thousand agents do
-// not fall upon it at once; up to a longer one where somebody has to act first.
+// Backoff after a write that failed: it is doubled each time, so that a server that answers again soon gets the write, but not from a
+// thousand agents at once. The limit is longer where somebody must act first.
 const (
 	firstBackoff     = 500 * time.Millisecond
 	longestBackoff   = 8 * time.Second
@@ -18,7 +18,7 @@ const (
 	mostDoublings = 10
 )
 
-// Backoff is how long one object waits after its last failure. The zero value waits for nothing.
+// Backoff is how long one object waits after its last failure. The zero value does not wait.
 type Backoff struct {
 	failures  int  // in a row, of the same kind
 	permanent bool // their kind
@@ -46,14 +46,14 @@ func Jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.75 + rand.Float64()/2))
 }
 
-// Permanent reports whether asking again soon is no use: somebody has to act first.
+// Permanent reports whether retrying soon is useless, because somebody must act first.
 func Permanent(err error) bool {
 	return kube.IsNotFound(err) || kube.IsForbidden(err) || kube.IsInvalid(err) ||
 		strings.Contains(err.Error(), "field not declared in schema")
 }
 
-// Waits before an external change is undone: doubled where it happens again. The first one leaves a process that was just asked to stop
-// the time to do so, when report --withdraw ran before.
+// Waits before an external change is reverted: doubled each time that it happens again. The first one gives a process that was just asked
+// to stop the time to do so, after report --withdraw has run.
 const (
 	// FirstRestore is the first of these waits, and LongestRestore the last one.
 	FirstRestore   = 2 * time.Second
@@ -61,15 +61,15 @@ const (
 	calm           = 5 * time.Minute // without external changes, after which the wait is the first one again
 )
 
-// restore is when an external change of one object may be undone.
+// restore is when an external change of one object may be reverted.
 type restore struct {
-	pending bool // a change is there and not undone yet
+	pending bool // there is a change that was not reverted yet
 	changes int
-	last    time.Time // when the newest change was seen
+	last    time.Time // when the newest change was noticed
 	at      time.Time
 }
 
-// changed notes at each look that the object is not as it was written.
+// changed notes at each check that the object is not as it was written.
 func (r *restore) changed(now time.Time) {
 	if r.pending {
 		return

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Close writes what waits, if the input has ended. After a signal, and with NoFlush, it waits for the writes under way alone: the
-// process that comes next knows newer figures, or takes all back.
+// Close carries out the waiting writes if the input has ended. After a signal, and with NoFlush, it waits only for the writes in progress,
+// because the next process has newer figures or withdraws everything.
 func (q *Queue[S, D]) Close() error {
 	err := q.flush()
 	q.stopClock()
@@ -33,7 +33,7 @@ func (q *Queue[S, D]) isWriting() bool {
 	return q.writing > 0
 }
 
-// flush waits until all is written, as long as writes succeed.
+// flush waits until everything is written, as long as writes succeed.
 func (q *Queue[S, D]) flush() error {
 	begun := q.Now()
 	for q.Context.Err() == nil && !q.NoFlush && !q.DryRun {
@@ -50,13 +50,13 @@ func (q *Queue[S, D]) flush() error {
 		select {
 		case <-q.ended:
 		case <-q.Context.Done():
-		case <-time.After(retryInterval): // for what is to be tried again
+		case <-time.After(retryInterval): // for retries
 		}
 	}
 	return nil
 }
 
-// remaining counts the objects that are to be written yet, with an error of one of them, and returns when a write succeeded last.
+// remaining counts the objects that must still be written, with an error of one of them, and returns when a write succeeded last.
 func (q *Queue[S, D]) remaining() (n int, progress time.Time, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package reconcile makes objects of the cluster what the ticks ask for: a queue of keys for each target, so many writes at a time, backoff
-// after errors, restoring after external changes, and a flush at the end of the input. Nothing that a tick waits for asks the API server.
+// Package reconcile reconciles objects of the cluster with the ticks: a queue of keys for each target, bounded concurrency, backoff after
+// errors, restoring after external changes, and a flush at the end of the input. No tick ever waits for the API server.
 //
-// It is not client-go's workqueue: that one's rate limiter does not know the error, nor does the queue tell whether a key waits, is
-// being written or has failed, which is what each tick reports about its target.
+// It does not use client-go's workqueue: its rate limiter does not know the error, and it does not report whether a key waits, is being
+// written or has failed, which each tick needs for its target.
 package reconcile
 
 import (
@@ -18,26 +18,27 @@ import (
 )
 
 const (
-	// writesAtOnce bounds the writes that are under way for one target; of one object there is never more than one.
+	// writesAtOnce bounds the writes in progress for one target; of one object there is never more than one.
 	writesAtOnce = 16
 	// writeLimit bounds one write, which may be several requests.
 	writeLimit = 30 * time.Second
-	// refreshShare bounds the part of the time, one in so many, that Refresh takes where there is no clock: a list of thousands of objects
-	// is not copied for each tick.
+	// refreshShare bounds the part of the time, one in so many, that Refresh takes where there is no clock, so that a list of thousands of
+	// objects is not copied for each tick.
 	refreshShare = 10
 	// startPatience is how long the first lists may take before Ready's error is reported.
 	startPatience = 3 * time.Second
-	// flushPatience is how long the end of the input waits for a write to succeed, stopPatience how long a signal waits for the writes
-	// under way.
+	// flushPatience is how long Close waits at the end of the input for a write to succeed, stopPatience how long it waits after a signal for
+	// the writes in progress.
 	flushPatience = 5 * time.Second
 	stopPatience  = time.Second
-	// retryInterval is how often the end of the input looks at what waits.
+	// retryInterval is how often Close checks the waiting writes.
 	retryInterval = 100 * time.Millisecond
-	// logInterval separates the errors that are logged: their text may have another port each time, and a thousand nodes fail at once.
+	// logInterval is the least time between two logged errors: their text may have a different port each time, and a thousand nodes may fail
+	// at once.
 	logInterval = 10 * time.Second
 )
 
-// Target is what one kind of objects needs. S is what is remembered of an object, D the job of one write. All functions but Write are
+// Target has the functions of one kind of objects. S is the state of an object, D the job of one write. All functions but Write are
 // called with the queue locked, and must not block; those that are marked optional may be nil.
 type Target[S, D any] struct {
 	// New is the state of a key that ticks have not named before; an error where it cannot be a key.
@@ -47,16 +48,16 @@ type Target[S, D any] struct {
 	Due func(s *S, now time.Time) object.Due
 	// Desired is the job of a write that starts now.
 	Desired func(s *S, now time.Time) *D
-	// Write carries the job out and reports whether the object had to be written; what Settle needs of the answer it leaves in the job.
+	// Write carries the job out and reports whether the object had to be written; it stores in the job what Settle needs of the answer.
 	Write func(ctx context.Context, d *D) (wrote bool, err error)
 	// Settle notes the end of a write, with a nil error in a dry run, too. It reports whether something new was written.
 	Settle func(s *S, d *D, err error, now time.Time) (changed bool)
 	// Show is what a dry run logs of a job.
 	Show func(d *D, now time.Time) (string, error)
 
-	// Refresh (optional) takes over what watches have seen into the states, which are those of all objects.
+	// Refresh (optional) updates the states of all objects from the watches.
 	Refresh func(states iter.Seq[*S], now time.Time)
-	// Ready (optional) returns why the object cannot be written, if so.
+	// Ready (optional) returns why the object cannot be written, nil where it can.
 	Ready func(s *S) error
 	// Forget (optional) reports whether an object that has nothing due may be forgotten.
 	Forget func(s *S, now time.Time) bool
@@ -66,17 +67,17 @@ type Target[S, D any] struct {
 	Explain func(error) error
 }
 
-// Options are what a queue needs of the tool.
+// Options are a queue's settings.
 type Options struct {
 	Name    string          // the target's
-	Label   string          // what a key is, in logs: "node"
+	Label   string          // the kind of the keys, for logs: "node"
 	Limit   int             // most keys
 	Context context.Context // ends with a signal
 	Log     *slog.Logger
 	Now     func() time.Time
 	DryRun  bool
-	NoFlush bool          // what waits when the input ends is dropped
-	Every   time.Duration // how often objects are looked at without a tick; 0: ticks alone make it write
+	NoFlush bool          // writes that wait when the input ends are dropped
+	Every   time.Duration // how often objects are checked without a tick; 0: only ticks cause writes
 }
 
 // Queue reconciles the objects of one target.
@@ -90,26 +91,26 @@ type Queue[S, D any] struct {
 
 	mu        sync.Mutex
 	items     map[string]*item[S]
-	waiting   []*item[S] // those that are due, until their turn
+	waiting   []*item[S] // due objects whose write has not started
 	writing   int
-	closing   bool      // nothing new is written
+	closing   bool      // no new write starts
 	progress  time.Time // of the last write that succeeded
 	logged    time.Time
-	refreshAt time.Time // not before
+	refreshAt time.Time // the earliest time of the next Refresh
 }
 
 // item is one object.
 type item[S any] struct {
-	key           string
-	state         *S
-	busy, queued  bool
-	backoff       Backoff
-	restore       restore
-	err           error // why what is due is not written
-	news, changed bool  // a write succeeded that no tick has reported yet, and it was something new
+	key                 string
+	state               *S
+	busy, queued        bool
+	backoff             Backoff
+	restore             restore
+	err                 error // why a due write has not succeeded
+	unreported, changed bool  // a write succeeded that no tick has reported yet, and it wrote something new
 }
 
-// Start makes a queue, which Close ends.
+// Start starts a queue, which Close ends.
 func Start[S, D any](o Options, t Target[S, D]) *Queue[S, D] {
 	q := &Queue[S, D]{Options: o, target: t, started: o.Now(), stopClock: func() {}, ended: make(chan struct{}, 1)}
 	q.items = map[string]*item[S]{}
@@ -160,8 +161,8 @@ func (q *Queue[S, D]) considerAll(now time.Time) {
 	}
 }
 
-// Set has an object's state updated by a tick of the time at, and starts a write where one is due. A dry run goes by the ticks' clock,
-// for they may be a recording.
+// Set updates an object's state by a tick of the time at, and starts a write where one is due. A dry run uses the ticks' clock,
+// because they may be a recording.
 func (q *Queue[S, D]) Set(key string, at time.Time, update func(s *S, now time.Time)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -169,7 +170,7 @@ func (q *Queue[S, D]) Set(key string, at time.Time, update func(s *S, now time.T
 	return err
 }
 
-// Put is Set, and returns what has become of the object's writes.
+// Put is Set, and returns the outcome of the object's writes.
 func (q *Queue[S, D]) Put(key string, at time.Time, update func(s *S, now time.Time)) tick.Target {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -191,7 +192,7 @@ func (q *Queue[S, D]) set(key string, at time.Time, update func(s *S, now time.T
 	}
 	update(it.state, now)
 	if q.DryRun {
-		q.pretend(it, now)
+		q.dryRun(it, now)
 		return it, nil
 	}
 	if q.Every == 0 {
@@ -201,7 +202,7 @@ func (q *Queue[S, D]) set(key string, at time.Time, update func(s *S, now time.T
 	return it, nil
 }
 
-// Each considers every object and returns what has become of its writes.
+// Each considers every object and returns the outcome of its writes.
 func (q *Queue[S, D]) Each(at time.Time, visit func(*S, tick.Target)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -245,7 +246,7 @@ func (q *Queue[S, D]) sweep(now time.Time) {
 	}
 }
 
-// consider starts a write, or queues it, where one is due and nothing is to be waited for.
+// consider starts a write, or queues it, where one is due and need not wait.
 func (q *Queue[S, D]) consider(it *item[S], now time.Time) {
 	if it.busy || it.queued || q.closing {
 		return
@@ -264,7 +265,7 @@ func (q *Queue[S, D]) consider(it *item[S], now time.Time) {
 	if q.target.Ready != nil {
 		if err := q.target.Ready(it.state); err != nil {
 			if now.Sub(q.started) > startPatience {
-				q.complain(it, err)
+				q.noteError(it, err)
 			}
 			return
 		}
@@ -299,7 +300,7 @@ func (q *Queue[S, D]) start() {
 			it.calm()
 			continue
 		case object.Undone:
-			q.Log.Warn("putting back what somebody else has changed or taken away", "target", q.Name, q.Label, it.key)
+			q.Log.Warn("restoring the object after an external change", "target", q.Name, q.Label, it.key)
 		}
 		it.busy = true
 		q.writing++
@@ -323,23 +324,23 @@ func (q *Queue[S, D]) write(it *item[S], d *D) {
 			q.Log.Info("written again", "target", q.Name, q.Label, it.key)
 		}
 		if wrote {
-			it.news, it.changed = true, changed || it.changed && it.news
+			it.unreported, it.changed = true, changed || it.changed && it.unreported
 		}
 		it.calm()
 	} else {
 		it.backoff.Failed(err, now)
-		q.complain(it, q.target.Explain(err))
+		q.noteError(it, q.target.Explain(err))
 	}
 	q.start()
-	q.consider(it, now) // a newer desired state may be due already
+	q.consider(it, now) // a newer desired state may already be due
 	select {
 	case q.ended <- struct{}{}:
 	default:
 	}
 }
 
-// complain keeps an error for the tick, and logs it where it is not the same as before.
-func (q *Queue[S, D]) complain(it *item[S], err error) {
+// noteError keeps an error for the tick, and logs it where it differs from the last one.
+func (q *Queue[S, D]) noteError(it *item[S], err error) {
 	now := q.Now()
 	alone := len(q.items) == 1 && it.err == nil
 	if alone || (it.err == nil || it.err.Error() != err.Error()) && now.Sub(q.logged) > logInterval {
@@ -349,8 +350,8 @@ func (q *Queue[S, D]) complain(it *item[S], err error) {
 	it.err = err
 }
 
-// pretend logs what would be written.
-func (q *Queue[S, D]) pretend(it *item[S], now time.Time) {
+// dryRun logs what would be written.
+func (q *Queue[S, D]) dryRun(it *item[S], now time.Time) {
 	it.calm()
 	if q.target.Due(it.state, now) == object.NotDue {
 		return
@@ -359,12 +360,12 @@ func (q *Queue[S, D]) pretend(it *item[S], now time.Time) {
 	text, err := q.target.Show(d, now)
 	it.changed = q.target.Settle(it.state, d, nil, now)
 	if it.err = err; err == nil {
-		it.news = true
+		it.unreported = true
 		q.Log.Info("would be written", "target", q.Name, q.Label, it.key, "object", text)
 	}
 }
 
-// report is what a tick contains about the object.
+// report is the tick's result for the object.
 func (q *Queue[S, D]) report(it *item[S], now time.Time) tick.Target {
 	t := tick.Target{Target: q.Name, State: tick.TargetUnchanged}
 	if q.target.Note != nil {
@@ -374,9 +375,9 @@ func (q *Queue[S, D]) report(it *item[S], now time.Time) tick.Target {
 	switch {
 	case it.err != nil:
 		t.State, t.Changed, t.Error = tick.TargetFailed, moved(), it.err.Error()
-	case it.news:
+	case it.unreported:
 		t.State, t.Changed = tick.TargetWritten, it.changed
-		if it.news = false; q.DryRun {
+		if it.unreported = false; q.DryRun {
 			t.State = tick.TargetPending
 		}
 	case !q.DryRun && q.unwritten(it, now):

@@ -20,7 +20,7 @@ import (
 	"polder/report/object"
 )
 
-// thing is an object that holds a number.
+// thing is an object with a number.
 type thing struct {
 	key                     string
 	want, written, observed int
@@ -32,7 +32,7 @@ type job struct {
 	value int
 }
 
-// lab is a queue of things, whose server answers when it is told to, or at once where answers is nil.
+// lab is a queue of things, whose server answers when the test sends an answer, or at once where answers is nil.
 type lab struct {
 	*Queue[thing, job]
 	log     bytes.Buffer
@@ -95,19 +95,19 @@ func open(ctx context.Context, o Options) *lab {
 	return l
 }
 
-// put is a tick that wants the value.
+// put is a tick with the desired value.
 func (l *lab) put(key string, value int) tick.Target {
 	return l.Put(key, time.Now(), func(s *thing, _ time.Time) { s.want = value })
 }
 
-// change is somebody else's write.
+// change is an external change.
 func (l *lab) change(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.items[key].state.observed = -1
 }
 
-// began are the writes that have begun since it was asked last.
+// began are the writes that have begun since the last call.
 func (l *lab) began() string {
 	synctest.Wait()
 	var all []string
@@ -154,7 +154,7 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// A tick waits for no write; so many writes are under way, one of each object, and the newest value wins.
+// A tick waits for no write; a bounded number of writes is in progress, one of each object, and the newest value wins.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t.Context(), Options{})
@@ -179,7 +179,7 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// What is no longer due when its turn comes is not written.
+// A queued write that is no longer due is not carried out.
 func TestTurnThatIsNoLongerNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t.Context(), Options{})
@@ -213,7 +213,7 @@ func TestBackoff(t *testing.T) {
 		{away, 4 * time.Second},
 		{away, 8 * time.Second},
 		{away, 8 * time.Second},
-		{forbidden, 500 * time.Millisecond}, // it is back, and does not know its roles yet
+		{forbidden, 500 * time.Millisecond}, // it has just started, and has not read its roles yet
 		{forbidden, time.Second},
 		{forbidden, 2 * time.Second},
 		{forbidden, 4 * time.Second},
@@ -222,7 +222,7 @@ func TestBackoff(t *testing.T) {
 		{forbidden, 30 * time.Second},
 		{forbidden, 30 * time.Second},
 		{away, 500 * time.Millisecond},
-		{apierrors.NewTooManyRequests("slowly", 20), 20 * time.Second}, // as the server asks
+		{apierrors.NewTooManyRequests("slowly", 20), 20 * time.Second}, // the delay that the server demands
 	} {
 		wait := b.Failed(tt.err, noon)
 		if wait < tt.want*3/4 || wait > tt.want*5/4 || !b.until.Equal(noon.Add(wait)) {
@@ -231,7 +231,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// An external change is undone after a wait that grows where that goes on, and is the first one again after a calm time.
+// An external change is reverted after a wait that grows with each further one, and is the first one again after a calm time.
 func TestRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 250 * time.Millisecond
@@ -251,10 +251,10 @@ func TestRestore(t *testing.T) {
 		}
 		time.Sleep(calm)
 		undone(FirstRestore)
-		if n := strings.Count(l.log.String(), "putting back what somebody else"); n != 8 {
+		if n := strings.Count(l.log.String(), "restoring the object after an external change"); n != 8 {
 			t.Errorf("logged %d times; want each of 8", n)
 		}
-		// What is newly desired does not wait for that, and who puts it back himself ends the wait.
+		// A new desired state does not wait for that, and an external restore ends the wait.
 		l.change("a")
 		time.Sleep(every)
 		l.put("a", 2)
@@ -289,7 +289,7 @@ func TestClose(t *testing.T) {
 		noFlush bool
 		signal  bool
 		err     error
-		freeze  bool // nothing is answered
+		freeze  bool // the server does not answer
 		wait    time.Duration
 		want    string
 		writes  int
@@ -325,7 +325,7 @@ func TestClose(t *testing.T) {
 				if n := len(strings.Fields(l.began())); tt.writes >= 0 && n != tt.writes {
 					t.Errorf("%d writes; want %d", n, tt.writes)
 				}
-				if tt.freeze { // an answer that comes late starts nothing more
+				if tt.freeze { // a late answer starts no further write
 					for range writesAtOnce {
 						l.answers <- nil
 					}
@@ -337,7 +337,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// As long as writes succeed, the end of the input waits for the others.
+// As long as writes succeed, Close waits for the others at the end of the input.
 func TestFlushGoesOnWhileItSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t.Context(), Options{})
@@ -408,7 +408,7 @@ func TestEach(t *testing.T) {
 	})
 }
 
-// A dry run goes by the ticks' clock and writes nothing.
+// A dry run uses the ticks' clock and writes nothing.
 func TestDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t.Context(), Options{DryRun: true, Every: time.Second})

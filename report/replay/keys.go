@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Key is a key that was pressed: one of those below, or a character.
+// Key is a pressed key: one of those below, or a character.
 type Key string
 
 // Keys with names.
@@ -21,13 +21,13 @@ const (
 	keyUnknown    Key = ""
 )
 
-// sequences are what terminals send for keys (ECMA-48 with xterm's modifiers; SS3 in application mode; rxvt's shifted arrows).
+// sequences are the terminals' codes of keys (ECMA-48 with xterm's modifiers; SS3 in application mode; rxvt's shifted arrows).
 var sequences = map[string]Key{
 	"[D": KeyLeft, "[C": KeyRight, "OD": KeyLeft, "OC": KeyRight,
 	"[1;2D": KeyShiftLeft, "[1;2C": KeyShiftRight, "[d": KeyShiftLeft, "[c": KeyShiftRight,
 }
 
-// Keys are the keys in what a terminal sent at once. A lone escape is that key; a sequence that is not known is none.
+// Keys are the keys in a text that a terminal has sent. A lone escape is that key; an unknown sequence is no key.
 func Keys(sent []byte) (keys []Key) {
 	for len(sent) > 0 {
 		key, n := nextKey(sent)
@@ -66,17 +66,17 @@ func nextKey(b []byte) (Key, int) {
 	return Key(r), n
 }
 
-// longestSearch is how many characters a search has.
+// longestSearch bounds the characters of a search.
 const longestSearch = 100
 
-// Search is the line in which a pod is searched for.
+// Search is the line for searching a pod.
 type Search struct {
-	// Open means that keys are typed into it.
+	// Open means that keys are added to the text.
 	Open bool
 	Text string
 }
 
-// Press takes a key while the line is open.
+// Press handles a key while the line is open.
 func (s *Search) Press(k Key) {
 	switch k {
 	case KeyEnter:
@@ -94,7 +94,7 @@ func (s *Search) Press(k Key) {
 	}
 }
 
-// Matches reports whether a pod is one that is searched for.
+// Matches reports whether a pod matches the search.
 func (s *Search) Matches(name string) bool {
 	return strings.Contains(strings.ToLower(name), strings.ToLower(s.Text))
 }

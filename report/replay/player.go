@@ -1,5 +1,5 @@
-// Package replay is the clock and the keys of a recording that is played: which tick is shown when. It is pure: the time that has passed
-// and the keys that were pressed go in.
+// Package replay is the clock and the keys of a recording that is played: it decides when each tick is shown. It is pure: its input is the
+// elapsed time and the pressed keys.
 package replay
 
 import (
@@ -15,19 +15,19 @@ const (
 	Fastest = 86400
 )
 
-// longestWait is the longest time between two ticks that is waited for at speed 1: a recording's gaps of hours are jumped over.
+// longestWait is the longest wait between two ticks at speed 1, so that longer gaps of a recording are skipped.
 const longestWait = time.Minute
 
-// Player knows which tick of a recording is shown. Ticks are added while it plays.
+// Player selects the tick of a recording that is shown. Ticks are added while it plays.
 type Player struct {
 	times []time.Time
 	at    int
-	// since is how long, in the recording's time, the tick is shown.
+	// since is how long, in the recording's time, the tick has been shown.
 	since    time.Duration
 	speed    float64
 	playing  bool
 	complete bool
-	// target is a time that was asked for and that has not been read yet.
+	// target is a requested time that was not read yet.
 	target time.Time
 }
 
@@ -36,7 +36,7 @@ func New(speed float64) *Player {
 	return &Player{at: -1, speed: min(max(speed, Slowest), Fastest), playing: true}
 }
 
-// Add adds the next tick of the recording. One that is older than the one before counts as being of the same time.
+// Add adds the next tick of the recording. One that is older than the one before counts as of the same time.
 func (p *Player) Add(at time.Time) {
 	if n := len(p.times); n > 0 && at.Before(p.times[n-1]) {
 		at = p.times[n-1]
@@ -53,7 +53,7 @@ func (p *Player) Add(at time.Time) {
 	}
 }
 
-// Complete notes that no more ticks come.
+// Complete notes that no more ticks follow.
 func (p *Player) Complete() { p.complete, p.target = true, time.Time{} }
 
 // Seek shows the first tick that is not before a time, as soon as it is read.
@@ -73,7 +73,7 @@ func (p *Player) Step(ticks int) {
 	p.show(p.at + ticks)
 }
 
-// Skip shows the tick that is so much later, or the next one where there is none within, and stops there.
+// Skip shows the tick that is so much later, or the next one where there is none within that time, and stops there.
 func (p *Player) Skip(by time.Duration) {
 	p.playing, p.target = false, time.Time{}
 	if p.at < 0 {
@@ -100,7 +100,7 @@ func (p *Player) Toggle() {
 // Faster multiplies the speed.
 func (p *Player) Faster(by float64) { p.speed = min(max(p.speed*by, Slowest), Fastest) }
 
-// Pass lets time pass. It reports whether another tick is shown now.
+// Pass advances the clock. It reports whether another tick is shown now.
 func (p *Player) Pass(real time.Duration) (moved bool) {
 	if !p.playing || p.at < 0 || real <= 0 {
 		return false
@@ -115,7 +115,7 @@ func (p *Player) Pass(real time.Duration) (moved bool) {
 		p.at++
 		moved = true
 	}
-	p.since = 0 // the last tick that is read: the next one is waited for from now on
+	p.since = 0 // the last tick that was read: the wait for the next one begins now
 	if p.complete {
 		p.playing = false
 	}
@@ -139,7 +139,7 @@ func (p *Player) AtEnd() bool { return p.complete && p.at == len(p.times)-1 }
 // Playing reports whether it plays.
 func (p *Player) Playing() bool { return p.playing }
 
-// Status is what the screen shows of the player.
+// Status is the player's status for the screen.
 func (p *Player) Status() string {
 	state := "playing"
 	switch {

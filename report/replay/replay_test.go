@@ -75,7 +75,7 @@ func TestPlayerSteps(t *testing.T) {
 	}
 }
 
-// What is asked for before it was read is shown as soon as it is, and gaps are jumped over.
+// A time that is requested before it was read is shown as soon as it is, and gaps are skipped.
 func TestPlayerReadsWhileItPlays(t *testing.T) {
 	p := New(1)
 	p.Step(1)
@@ -96,7 +96,7 @@ func TestPlayerReadsWhileItPlays(t *testing.T) {
 		t.Error("a gap is waited for less than a minute")
 	}
 	p.Pass(2 * time.Second)
-	if p.At() != 4 { // the last one is of the time before, for it is out of order
+	if p.At() != 4 { // the last one is out of order, and counts as of the time before
 		t.Errorf("tick %d after a minute", p.At())
 	}
 	if p.Playing() != true || p.AtEnd() {

@@ -1,5 +1,5 @@
-// Package score measures what a policy was worth over a stream: what it offered, how often that was too much, how often it moved, whom it
-// squeezed and evicted, and what services felt. It is pure, and keeps a few figures of a node however long the stream is.
+// Package score measures a policy over a stream: its offer, how often that was too much, how often it changed, its squeezes and
+// evictions, and the effects on services. It is pure, and keeps a few figures of a node however long the stream is.
 package score
 
 import (
@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// movePart is the part of the machine by which an offer must change from one tick to the next to count as a move.
+	// movePart is the part of the machine by which an offer must change between two ticks to count as a move.
 	movePart = 0.05
-	// neededAfter is how long the condition of an eviction that was only decided must last for the eviction to count as needed.
+	// neededAfter is how long the condition of an eviction that was only decided must last so that the eviction counts as needed.
 	neededAfter = time.Minute
-	// longestGap is how many usual intervals may lie between two ticks of which one is judged by the other.
+	// longestGap is how many usual intervals may be between two ticks of which one is judged by the other.
 	longestGap = 3
 	mostNodes  = 1000
-	// mostVictims is how many evictions of a node are followed at a time.
+	// mostVictims bounds the evictions of a node that are tracked at a time.
 	mostVictims = 1000
 )
 
 // Stream is the score of all nodes of a stream.
 type Stream struct {
-	Name  string
-	nodes map[string]*node
-	away  int // ticks of nodes beyond mostNodes
+	Name       string
+	nodes      map[string]*node
+	otherTicks int // ticks of nodes beyond mostNodes
 }
 
 // mean is an average.
@@ -61,7 +61,7 @@ type node struct {
 	shadowJudged, shadowOversold                    int
 	compared, moves                                 int
 	writes, wouldWrite                              int
-	planned                                         map[tick.Write]bool // in a dry run the same is planned in every tick
+	planned                                         map[tick.Write]bool // a dry run plans the same writes in every tick
 	isolated                                        bool
 	story                                           *explain.Story
 	counted                                         *series.Node
@@ -69,7 +69,7 @@ type node struct {
 	needed, notNeeded                               int
 }
 
-// victim is a pod whose eviction was decided and not carried out: what happens without it is seen.
+// victim is a pod whose eviction was decided and not carried out, so that the course without it is known.
 type victim struct {
 	key    conditionKey
 	from   time.Time
@@ -78,13 +78,13 @@ type victim struct {
 
 type conditionKey struct{ rule, scope string }
 
-// Add takes the next tick.
+// Add adds the next tick.
 func (s *Stream) Add(t *tick.Tick) {
 	name := explain.Short(t.Node)
 	n := s.nodes[name]
 	if n == nil {
 		if len(s.nodes) >= mostNodes {
-			s.away++
+			s.otherTicks++
 			return
 		}
 		if s.nodes == nil {
@@ -141,7 +141,7 @@ func (n *node) add(t *tick.Tick) {
 	n.follow(t)
 }
 
-// judge judges an offer by the next tick: what was offered is oversold where less was left.
+// judge judges an offer by the next tick: it is oversold where less was left.
 func (n *node) judge(before, now *amounts.Amounts) {
 	if before.Shadow != nil && now.Free != nil {
 		n.shadowJudged++
@@ -167,7 +167,7 @@ func (n *node) judge(before, now *amounts.Amounts) {
 	}
 }
 
-// follow looks what becomes of the condition for which a pod would have been evicted.
+// follow tracks the conditions for which pods would have been evicted.
 func (n *node) follow(t *tick.Tick) {
 	if t.Eviction == nil {
 		return
@@ -210,5 +210,5 @@ func (s *Stream) sorted() []string {
 	return all
 }
 
-// Empty reports whether no tick came.
+// Empty reports whether there was no tick.
 func (s *Stream) Empty() bool { return len(s.nodes) == 0 }

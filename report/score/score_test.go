@@ -42,7 +42,7 @@ func TestScore(t *testing.T) {
 	got := values(&s)
 	for name, want := range map[string]string{
 		"policy": "katalyst", "ticks": "5", "offered, cores": "5.80", "free, cores": "6.20",
-		"oversold, of the ticks": "50.0 %", "oversold by, cores": "2.00", // of four that have a next one: those before the jump, and at it
+		"oversold, of the ticks": "50.0 %", "oversold by, cores": "2.00", // of four with a next one: the one before the jump, and the one at it
 		"moves": "15.0 an hour", "squeezes": "15.0 an hour", "services wait, threads": "0.50", "services throttled": "10.0 %", "evictions": "0",
 	} {
 		if got[name] != want {
@@ -54,7 +54,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// What is not measured counts for nothing: it is neither oversold nor zero.
+// Figures that were not measured are unknown: neither oversold nor zero.
 func TestUnknownIsNotScored(t *testing.T) {
 	var s Stream
 	for i := range 3 {
@@ -70,7 +70,7 @@ func TestUnknownIsNotScored(t *testing.T) {
 	}
 }
 
-// An eviction of a dry run was needed where its condition still holds a minute later.
+// An eviction of a dry run was needed if its condition still holds a minute later.
 func TestNeededEvictions(t *testing.T) {
 	var s Stream
 	for i, met := range []bool{true, true, true, false, true, false} {

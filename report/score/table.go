@@ -13,10 +13,10 @@ import (
 
 const unknown = "-"
 
-// row is a line of the table: what it is, and what it is of each stream.
+// row is a line of the table: its name, and its value for each stream.
 type row struct {
 	name string
-	// alone is its name where the lines above are not beside it; empty where that is the same.
+	// alone is its name outside of the table, without the lines above it; empty where that is the same.
 	alone string
 	of    func(*node) string
 }
@@ -45,7 +45,7 @@ var rows = []row{
 	{"writes", "", func(n *node) string { return n.writesAnHour() }},
 }
 
-// legend is what the lines mean.
+// legend explains the lines.
 const legend = `
 offered            on average, to reclaimed pods
 free               what all but the reclaimed pods did not use: what could have been offered, on average
@@ -59,7 +59,7 @@ shadow policy      what advise --shadow would have decided on the same samples
 writes             values that isolate wrote, or would have written in a dry run
 `
 
-// Text is the score of each stream in a column, node by node. The streams are of the same nodes.
+// Text is the score of each stream in a column, node by node. The streams have the same nodes.
 func Text(streams ...*Stream) string {
 	var names []string
 	for _, s := range streams {
@@ -91,14 +91,14 @@ func Text(streams ...*Stream) string {
 		b.WriteByte('\n')
 	}
 	for _, s := range streams {
-		if s.away > 0 {
-			fmt.Fprintf(&b, "%s has more than %d nodes: %d ticks of the others are left out.\n\n", view.Clean(s.Name), mostNodes, s.away)
+		if s.otherTicks > 0 {
+			fmt.Fprintf(&b, "%s has more than %d nodes: %d ticks of the others are left out.\n\n", view.Clean(s.Name), mostNodes, s.otherTicks)
 		}
 	}
 	return b.String() + strings.TrimPrefix(legend, "\n")
 }
 
-// writeTable writes lines whose first cell is to the left and the others to the right.
+// writeTable writes lines whose first cell is left-aligned and the others right-aligned.
 func writeTable(b *strings.Builder, cells [][]string) {
 	widths := make([]int, len(cells[0]))
 	for _, line := range cells {
@@ -134,7 +134,7 @@ func (m *mean) value() (v float64, known bool) {
 	return m.sum / float64(m.n), true
 }
 
-// with is the average in a format.
+// with formats the average.
 func (m *mean) with(format string) string {
 	v, known := m.value()
 	if !known {
@@ -180,7 +180,7 @@ func (n *node) overBy() string {
 	return n.over.cores()
 }
 
-// anHour is a number of events as a rate; over less than a minute that would mean nothing.
+// anHour is a number of events as a rate, which would be meaningless for less than a minute.
 func (n *node) anHour(events int, known bool) string {
 	span := n.last.Sub(n.first)
 	switch {

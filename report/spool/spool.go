@@ -1,4 +1,4 @@
-// Package spool finds the ticks of a recording again that is read once.
+// Package spool reads ticks of a recording again whose input can be read only once.
 package spool
 
 import (
@@ -12,17 +12,17 @@ import (
 	"polder/lib/tick"
 )
 
-// Spool finds the lines of a recording again: in its file where it has one, else in a temporary file that nobody else can open and that
-// goes with the process.
+// Spool reads lines of a recording again: from its file if it has one, otherwise from a temporary file that no other process can open and
+// that is removed with this process.
 type Spool struct {
 	mu    sync.Mutex
 	file  *os.File
-	own   bool    // the lines are written to it
+	own   bool    // the file is a temporary one, to which the lines are written
 	begin []int64 // where each line of the recording's file begins; with own, where each tick does
 	size  int64
 }
 
-// Open takes the recording's own file where in is a regular one.
+// Open uses the recording's own file if in is a regular one.
 func Open(in io.Reader) (*Spool, error) {
 	if f, ok := in.(*os.File); ok && IsSeekable(f) {
 		from, err := f.Seek(0, io.SeekCurrent)
@@ -42,7 +42,7 @@ func Open(in io.Reader) (*Spool, error) {
 	return &Spool{file: f, own: true}, nil
 }
 
-// scan notes where the lines of the file begin from where it was read on, without moving in it.
+// scan notes where the lines of the file begin, from the present offset on, which it does not change.
 func (s *Spool) scan() error {
 	buffer := make([]byte, 1<<20)
 	for at := s.size; ; {
@@ -66,7 +66,7 @@ func (s *Spool) scan() error {
 	}
 }
 
-// Add keeps a tick, and returns the number by which it is found again.
+// Add stores a tick, and returns the number for [Spool.Tick].
 func (s *Spool) Add(l *tick.Line) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Spool) Tick(number int) (*tick.Tick, error) {
 	s.mu.Lock()
 	if number < 0 || number >= len(s.begin) {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("line %d: the recording was cut off while it was played", number+1)
+		return nil, fmt.Errorf("line %d: the recording was truncated while it was played", number+1)
 	}
 	from, to := s.begin[number], s.size
 	if number+1 < len(s.begin) {

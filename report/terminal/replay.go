@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// frameEvery is how often a recording that plays is looked at.
+	// frameEvery is how often a playing recording is drawn.
 	frameEvery = 50 * time.Millisecond
-	// rewound is how many ticks before the one that is sought the screen is given: as many as its history shows.
+	// rewound is how many ticks before the one that is shown the screen also gets: as many as its history shows.
 	rewound = 240
 )
 
@@ -35,9 +35,9 @@ type player struct {
 	session *stage.Session
 	spool   *spool.Spool
 
-	mu      sync.Mutex // of what is read beside the drawing
+	mu      sync.Mutex // of the fields that the reader changes concurrently with the drawing
 	clock   *replay.Player
-	node    string // that is shown
+	node    string // the node that is shown
 	others  map[string]bool
 	ticks   []int // the numbers of its ticks in the spool
 	story   *why.Story
@@ -52,22 +52,22 @@ type player struct {
 	note   string
 }
 
-// Plays reports whether the screen is to play a recording: an input that is a file is one, another where a speed or a time is given.
+// Plays reports whether the screen shall play a recording: the input is a file, or a speed or a time is given.
 func (o Options) Plays(s *stage.Session, names []string) (bool, error) {
-	asked := s.IsSet("speed") || o.From != ""
+	requested := s.IsSet("speed") || o.From != ""
 	if !slices.Contains(names, "tty") {
 		if s.IsSet("speed") {
-			return false, stage.Usagef("--speed goes with --to tty, on a terminal")
+			return false, stage.Usagef("--speed needs --to tty, on a terminal")
 		}
 		return false, nil
 	}
 	if len(names) > 1 {
-		if asked {
-			return false, stage.Usagef("--speed and --from play a recording on the screen, which goes with no other target")
+		if requested {
+			return false, stage.Usagef("--speed and --from play a recording on the screen: they exclude other targets")
 		}
 		return false, nil
 	}
-	if asked {
+	if requested {
 		return true, nil
 	}
 	if s.Input != "" && s.Input != "-" {
@@ -129,7 +129,7 @@ func (o Options) Play(ctx context.Context, s *stage.Session, out io.Writer) (err
 	return err
 }
 
-// readAll reads the recording beside the playing, which begins with its first tick.
+// readAll reads the recording concurrently with the playing, which begins with its first tick.
 func (p *player) readAll(ctx context.Context, ignores []string) {
 	err := p.session.Filter(ctx, stage.Filter{
 		Section:  tick.SectionReport,
@@ -171,7 +171,7 @@ func (p *player) take(in stage.Incoming) error {
 	return nil
 }
 
-// play draws until somebody ends it; without a keyboard, until the recording ends.
+// play draws until the user ends it; without a keyboard, until the recording ends.
 func (p *player) play(ctx context.Context, keys <-chan []byte) error {
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, unix.SIGWINCH)
@@ -215,7 +215,7 @@ func (p *player) play(ctx context.Context, keys <-chan []byte) error {
 	}
 }
 
-// press takes a key; it reports whether that ends the playing.
+// press handles a key; it reports whether that ends the playing.
 func (p *player) press(k replay.Key) (end bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,11 +272,11 @@ func (p *player) nextEvent() {
 	}
 	p.note = "No eviction and no squeeze from here on."
 	if !p.read {
-		p.note = "No eviction and no squeeze in what is read so far."
+		p.note = "No eviction and no squeeze in the ticks read so far."
 	}
 }
 
-// load gives the model the tick that is to be shown.
+// load adds the tick to show to the model.
 func (p *player) load() error {
 	p.mu.Lock()
 	at := p.clock.At()
@@ -343,7 +343,8 @@ func (p *player) frame() []string {
 	return append(frame, view.Prompt(line, look))
 }
 
-// openKeyboard reads keys from the terminal, whatever standard input is; nil where there is none. What it returns puts the terminal back.
+// openKeyboard reads keys from the terminal, whatever standard input is; nil where there is none. The function that it returns restores the
+// terminal.
 func openKeyboard() (<-chan []byte, func()) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY, 0)
 	if err != nil {
@@ -364,7 +365,7 @@ func openKeyboard() (<-chan []byte, func()) {
 				keys <- slices.Clone(buffer[:n])
 			}
 			if err != nil && !errors.Is(err, unix.EINTR) {
-				return // the terminal is gone; signals end the playing
+				return // the terminal was closed; signals end the playing
 			}
 		}
 	}()

@@ -32,13 +32,13 @@ const (
 	endFrame   = "\x1b[?2026l"
 )
 
-// redrawEvery is how often the screen is drawn without a tick, for the age to grow when the stream stands still.
+// redrawEvery is how often the screen is drawn without a tick, so that the age grows while none comes.
 const redrawEvery = time.Second
 
 // Options are those of the command line.
 type Options struct {
 	ASCII bool
-	// Speed is how fast a recording is played, From the time that it begins with; Ignores are the fields that nothing looks at.
+	// Speed is how fast a recording is played, From the time at which that begins; Ignores are the fields that are not read.
 	Speed   float64
 	From    string
 	Ignores []string
@@ -53,7 +53,7 @@ func Of(s *stage.Session) *os.File {
 	return nil
 }
 
-// screen draws on a terminal. The stream, a clock and changes of size all draw, one at a time.
+// screen draws on a terminal: at a tick, by a clock and when the size changes, one at a time.
 type screen struct {
 	out     io.Writer
 	file    *os.File
@@ -80,13 +80,13 @@ func (x *screen) enter() error {
 	return describe(err)
 }
 
-// leave gives the terminal back, with the last picture on it.
+// leave restores the terminal, with the last frame on it.
 func (x *screen) leave(last []string) error {
 	_, err := io.WriteString(x.out, leave+strings.Join(append(last, ""), "\n"))
 	return describe(err)
 }
 
-// Open draws each tick that is put to it.
+// Open opens the screen, which draws each tick.
 func Open(ctx context.Context, s *stage.Session, o Options, out io.Writer) (cluster.Target, error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	x := newScreen(s, o, out)
@@ -107,8 +107,8 @@ func Open(ctx context.Context, s *stage.Session, o Options, out io.Writer) (clus
 	return x, nil
 }
 
-// plainLocale reports whether the environment asks for a character set that lacks the block characters. Nothing set is
-// no such wish: in containers the variables are mostly not set.
+// plainLocale reports whether the environment sets a character set without the block characters. It is false where nothing is
+// set, as mostly in containers.
 func plainLocale(getenv func(string) string) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := getenv(name); v != "" {
@@ -128,7 +128,7 @@ func (x *screen) Put(in stage.Incoming) (tick.Target, error) {
 		m = &view.Model{}
 		x.models[in.Node] = m
 	}
-	if x.shown == "" || in.Node == x.session.Node { // this node where the stream has it, else the first one
+	if x.shown == "" || in.Node == x.session.Node { // this node if the stream has it, otherwise the first one
 		x.shown = in.Node
 	}
 	m.Add(in.Tick, x.session.Now())
@@ -149,7 +149,7 @@ func (x *screen) keepDrawing(ctx context.Context, resized <-chan os.Signal) {
 		case <-resized:
 		}
 		x.mu.Lock()
-		_ = x.draw() // a terminal that is gone is met by the next tick
+		_ = x.draw() // the next tick reports the error of a closed terminal
 		x.mu.Unlock()
 	}
 }
@@ -193,7 +193,7 @@ func describe(err error) error {
 	return nil
 }
 
-// Close gives the terminal back, with the last picture on it.
+// Close restores the terminal, with the last frame on it.
 func (x *screen) Close() error {
 	x.stop()
 	x.drawing.Wait()

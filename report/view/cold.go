@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// taken is the cold memory that was taken back since the first tick.
+// taken is the cold memory that was reclaimed since the first tick.
 type taken struct {
 	bytes  float64
 	steps  int
@@ -30,13 +30,13 @@ func (c *taken) add(i *tick.Isolation) {
 	}
 }
 
-// words name how a reclaim ended.
+// words describe the states of a reclaim.
 var reclaimWords = map[string]string{
 	tick.ReclaimDone: "all of it", tick.ReclaimPart: "no more was found", tick.ReclaimTimeout: "the time was over",
 	tick.ReclaimWould: "dry run", tick.ReclaimFailed: "it failed",
 }
 
-// coldLine returns what was taken back; nil where nothing was.
+// coldLine is the reclaimed cold memory; nil where there is none.
 func (m *Model) coldLine() *line {
 	c := &m.taken
 	if c.steps == 0 {

@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The screen adds up what was taken back, not what was skipped, and a cgroup's name cannot draw on it.
+// The screen adds up the memory that was taken back, without skipped reclaims, and a cgroup's name cannot draw on it.
 func TestColdRow(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var m Model
@@ -17,7 +17,7 @@ func TestColdRow(t *testing.T) {
 		return strings.Join(Frame(&m, Look{Width: 130, Height: 40}, at), "\n")
 	}
 	if got := shown(tick.Reclaim{State: tick.ReclaimSkipped, Why: "a repeat"}); strings.Contains(got, "cold") {
-		t.Errorf("what was skipped has a row:\n%s", got)
+		t.Errorf("a skipped reclaim has a row:\n%s", got)
 	}
 	shown(tick.Reclaim{Cgroup: "/b", ReclaimedBytes: 1 << 30, State: tick.ReclaimDone})
 	got := shown(tick.Reclaim{Cgroup: "/b\x1b[2J", ReclaimedBytes: 1 << 30, State: tick.ReclaimPart}, tick.Reclaim{State: tick.ReclaimSkipped})

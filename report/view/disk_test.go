@@ -8,7 +8,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The screen has a row for the disk that is used most; one whose use is not known is none, and a name cannot draw on the screen.
+// The screen has a row for the disk that is used most, if its use is known, and a name cannot draw on the screen.
 func TestDiskRow(t *testing.T) {
 	p := tick.Ptr[float64]
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -27,6 +27,6 @@ func TestDiskRow(t *testing.T) {
 		}
 	}
 	if got := screen(tick.Disk{Name: "sda"}); strings.Contains(got, "sda") {
-		t.Errorf("a disk of which no use is known has a row:\n%s", got)
+		t.Errorf("a disk of unknown use has a row:\n%s", got)
 	}
 }

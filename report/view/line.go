@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// style is what a piece of text means; the colour follows.
+// style is the meaning of a piece of text, which determines its colour.
 type style int
 
 const (
@@ -122,10 +122,10 @@ var toASCII = strings.NewReplacer(
 // levels are the heights of a sparkline.
 var levels = []rune("▁▂▃▄▅▆▇█")
 
-// flat is the part of the largest value under which a difference is drawn as none: noise is not to look like news.
+// flat is the part of the largest value under which a difference is not drawn, so that noise does not look like a change.
 const flat = 0.01
 
-// spark draws the last width values between their least and largest; a value that was missing leaves a gap.
+// spark draws the last width values between their least and largest; a missing value is a gap.
 func spark(values []*float64, width int) string {
 	if len(values) > width {
 		values = values[len(values)-width:]
@@ -142,7 +142,7 @@ func spark(values []*float64, width int) string {
 		case high/2-low/2 <= math.Abs(high/2)*flat:
 			out[i] = levels[3]
 		default:
-			of := (*v/2 - low/2) / (high/2 - low/2) // halves: the span of two floats may be no float
+			of := (*v/2 - low/2) / (high/2 - low/2) // halves, because the difference of two floats may overflow
 			out[i] = levels[min(max(0, int(of*float64(len(levels)-1)+0.5)), len(levels)-1)]
 		}
 	}
@@ -169,7 +169,7 @@ type segment struct {
 	style style
 }
 
-// bar draws segments of a whole over width columns. A part that is not nothing gets a column while there is one.
+// bar draws segments of a whole over width columns. A part that is not zero gets a column if there is one.
 func (l *line) bar(whole float64, width int, segments ...segment) {
 	used := 0
 	var sum float64

@@ -26,7 +26,7 @@ type nodeMetrics struct {
 // forgetAfter is how long a node's metrics are kept after its last tick, while others' ticks come.
 const forgetAfter = time.Hour
 
-// Add takes in a tick.
+// Add adds a tick.
 func (m *Metrics) Add(t *tick.Tick) {
 	if m.nodes == nil {
 		m.nodes = map[string]*nodeMetrics{}
@@ -37,13 +37,13 @@ func (m *Metrics) Add(t *tick.Tick) {
 		m.nodes[t.Node] = n
 	}
 	before := *t
-	before.Report = nil // what an earlier report did
+	before.Report = nil // an earlier report's section
 	n.tick = &before
 	n.counts.Add(n.tick)
 	maps.DeleteFunc(m.nodes, func(_ string, n *nodeMetrics) bool { return t.Time.Sub(n.tick.Time) > forgetAfter })
 }
 
-// Page is the text. The samples that change with every tick alone, its time and number, are left out of stable.
+// Page is the text. stable is the text without the samples that change with every tick: its time and number.
 func (m *Metrics) Page() (page, stable string) {
 	families := map[*series.Metric][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(m.nodes)) {

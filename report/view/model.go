@@ -1,5 +1,5 @@
-// Package view draws ticks: a screen, a line, a page of metrics. It is pure: ticks, sizes and the time go in, text
-// comes out.
+// Package view draws ticks: a screen, a line, a page of metrics. It is pure: its input is ticks, sizes and the time, its output
+// text.
 package view
 
 import (
@@ -18,14 +18,14 @@ const (
 	keepWrites  = 100
 )
 
-// Model is what the screen remembers of one node.
+// Model is the screen's state of one node.
 type Model struct {
 	Tick *tick.Tick
 	// Recorded means that the ticks are a recording's: their age means nothing.
 	Recorded bool
 	// Playback is how a recording is played, empty where the ticks are shown as they come.
 	Playback string
-	// Pods are the pods that are shown, by their names; nil is all of them. Searched is what was asked for.
+	// Pods are the pods that are shown, by their names; nil is all of them. Searched is the text of the search.
 	Pods     func(name string) bool
 	Searched string
 	// OtherNodes counts the stream's nodes that are not shown.
@@ -36,10 +36,10 @@ type Model struct {
 	writesTotal               int
 	taken                     taken
 	counted                   *series.Node
-	partial                   bool // the ticks before the first one are not known
+	partial                   bool // the ticks before the first one are unknown
 }
 
-// Resumed is a model of a recording that begins in the midst of it: sums over all of it are not known.
+// Resumed is a model that begins in the middle of a recording: sums over all of it are unknown.
 func Resumed() *Model { return &Model{partial: true} }
 
 type writeAt struct {
@@ -47,10 +47,10 @@ type writeAt struct {
 	tick.Write
 }
 
-// recordedAfter is the age from which a tick that just came in is one of a recording.
+// recordedAfter is the age from which a tick that was just read belongs to a recording.
 const recordedAfter = time.Minute
 
-// Add takes in a tick that came at now.
+// Add adds a tick that was read at now.
 func (m *Model) Add(t *tick.Tick, now time.Time) {
 	m.Tick = t
 	if m.counted == nil {
@@ -68,7 +68,7 @@ func (m *Model) Add(t *tick.Tick, now time.Time) {
 		return
 	}
 	m.taken.add(t.Isolation)
-	if t.Isolation.DryRun { // what is not written is planned again with every tick
+	if t.Isolation.DryRun { // writes that are not carried out are planned again in every tick
 		m.writes, m.writesTotal = planned(m.writes, t), len(t.Isolation.Writes)
 	} else {
 		for _, w := range t.Isolation.Writes {
@@ -81,7 +81,7 @@ func (m *Model) Add(t *tick.Tick, now time.Time) {
 	}
 }
 
-// planned are the writes of a dry run's tick, each with the time since when it has been planned.
+// planned are the writes of a dry run's tick, each with the time since when it is planned.
 func planned(before []writeAt, t *tick.Tick) []writeAt {
 	since := map[tick.Write]time.Time{}
 	for _, w := range before {
@@ -102,7 +102,7 @@ func planned(before []writeAt, t *tick.Tick) []writeAt {
 // inForce reports whether the advice of the newest tick is written to the cgroups.
 func (m *Model) inForce() bool { return m.Tick.Isolation != nil && !m.Tick.Isolation.DryRun }
 
-// Worth is what batch got since the first tick, and how long services waited, for a person; empty where nothing is known of it.
+// Worth describes batch's use since the first tick, and how long services waited; it is empty where both are unknown.
 func (m *Model) Worth() (batch, services string) {
 	if m.counted == nil || m.partial {
 		return "", ""
@@ -142,7 +142,7 @@ func (m *Model) uses() map[string]use {
 	return uses
 }
 
-// letter is how a pool is told apart where there is no colour.
+// letter distinguishes a pool where there is no colour.
 type letter struct {
 	text  string
 	name  string
@@ -172,7 +172,7 @@ func letterOf(pool string) letter {
 	return letterOther
 }
 
-// rank decides which pool a CPU in several is drawn as: the narrower claim.
+// rank decides as which pool a CPU in several ones is drawn: the narrower one.
 var rank = []letter{letterReclaim, letterOther, letterShare, letterReserve, letterDedicated}
 
 // pools are the letters of the CPUs, and the number of CPUs of each letter.
@@ -198,7 +198,7 @@ func (m *Model) pools() (of map[int]letter, size map[letter]int) {
 	return of, size
 }
 
-// sets are the CPUs that this tick's isolate left the cgroups with, by cgroup: newer than what collect read before.
+// sets are the cgroups' CPUs after this tick's isolate, by cgroup: they are newer than collect's.
 func (m *Model) sets() map[string]string {
 	sets := map[string]string{}
 	if !m.inForce() || m.Tick.Isolation.Refused != "" || m.Tick.Advice == nil {
@@ -215,7 +215,7 @@ func (m *Model) sets() map[string]string {
 	return sets
 }
 
-// advisedSets are the CPUs that are advised for cgroups and not written to them: in a dry run, without isolate, where it refused the tick
+// advisedSets are the CPUs that are advised for cgroups but not written: in a dry run, without isolate, where it refused the tick
 // or failed.
 func (m *Model) advisedSets() map[string]string {
 	advised := map[string]string{}

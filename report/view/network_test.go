@@ -7,7 +7,7 @@ import (
 	"polder/lib/tick"
 )
 
-// The screen has a row for each class, with what the kernel counted of it, or shows that nobody applies the advice.
+// The screen has a row for each class, with the kernel's counters, or shows that the advice is not applied.
 func TestNetworkSection(t *testing.T) {
 	m := &Model{}
 	if s := (&Model{Tick: &tick.Tick{}}).networkSection(); len(s.rows) > 0 || s.heading != nil {

@@ -37,6 +37,6 @@ func Amounts(text string) string {
 }
 
 func amountIn(digits string) *float64 {
-	v, _ := strconv.ParseFloat(digits, 64) // no digits are no part of the sum
+	v, _ := strconv.ParseFloat(digits, 64) // an optional term without digits is 0
 	return &v
 }

@@ -41,7 +41,7 @@ func Frame(m *Model, look Look, now time.Time) []string {
 	return out
 }
 
-// Prompt is the last line of the screen while something is typed, or another line that stands there.
+// Prompt is the last line of the screen: the text that is typed, or another line.
 func Prompt(text string, look Look) string {
 	return (&line{}).add(title, fit(" "+Clean(text), look.Width)).render(look)
 }
@@ -252,7 +252,7 @@ func diskLine(look Look, s *tick.Sample) *line {
 	return l
 }
 
-// psi adds the share of the last ten seconds in which something waited.
+// psi adds the share of the last ten seconds in which some task waited.
 func (l *line) psi(p *tick.Pressure) *line {
 	if p == nil || p.Some == nil {
 		return l
@@ -267,7 +267,7 @@ func (l *line) psi(p *tick.Pressure) *line {
 	return l.add(dim, "  psi ").add(s, fmt.Sprintf("%.1f%%", p.Some.Avg10))
 }
 
-// offerLine shows what may be reclaimed, and how that moved.
+// offerLine shows the offer, and its history.
 func (m *Model) offerLine(look Look) []*line {
 	if m.Tick.Advice == nil {
 		return []*line{(&line{}).add(warn, "no advice in this tick: is advise in the pipe?")}
@@ -323,14 +323,14 @@ func (m *Model) coreLines(look Look) []*line {
 	return append([]*line{l}, coreMap(t, of, look.Width, max(2, look.Height/3))...)
 }
 
-// quotaLines stand in for the map on a machine without pools: all CPUs are everyone's, and the reclaimed pods are limited
-// to a part by quota, or run where nobody else wants to.
+// quotaLines replace the map on a machine without pools: all pods use all CPUs, and the reclaimed pods are limited
+// by a quota or by their scheduling class.
 func (m *Model) quotaLines(look Look, total int) []*line {
 	if m.Tick.Advice == nil || m.Tick.Advice.Reclaimed == nil || m.Tick.Advice.Reclaimed.MilliCPU == nil {
 		return nil
 	}
 	all := float64(total) * 1000
-	reclaimed := min(max(0, float64(*m.Tick.Advice.Reclaimed.MilliCPU)), all) // whoever wrote it: the bar has that many columns
+	reclaimed := min(max(0, float64(*m.Tick.Advice.Reclaimed.MilliCPU)), all) // bounded, because any line may be hostile
 	services := all - reclaimed
 	what := "offer" // batch is limited by its scheduling class
 	isHeld := func(c tick.Cgroup) bool { return c.CPUMaxMilliCPU != nil && *c.CPUMaxMilliCPU != tick.Unlimited }

@@ -12,12 +12,12 @@ import (
 	"polder/lib/tick"
 )
 
-// section is a part of the screen that can be shortened: a heading and rows of which the first least matter most.
+// section is a part of the screen that can be shortened: a heading and rows, of which the first ones matter most.
 type section struct {
 	heading *line
 	rows    []*line
 	least   int
-	// more is the last row where not all rows have room.
+	// more is the last row if not all rows have room.
 	more func(hidden int) *line
 }
 
@@ -62,7 +62,7 @@ func lay(sections []section, height int, roomy bool) []*line {
 	return lines
 }
 
-// Widths of the pod table's columns; the name and the CPUs share what is left.
+// Widths of the pod table's columns; the name and the CPUs share the rest.
 const (
 	classWidth = 10
 	cpuWidth   = 6
@@ -93,7 +93,7 @@ func (m *Model) podSection(look Look) section {
 	if m.Searched != "" {
 		number = fmt.Sprintf("%d of %d with %q", len(pods), len(m.Tick.Sample.Pods), Clean(m.Searched))
 	}
-	// By class and name, not by use: rows that change places cannot be read.
+	// By class and name, not by use, because rows that change places are hard to read.
 	slices.SortStableFunc(pods, func(a, b *tick.Pod) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(classOrder, a.QoS), slices.Index(classOrder, b.QoS)),
@@ -105,7 +105,7 @@ func (m *Model) podSection(look Look) section {
 	for _, p := range pods {
 		longest = max(longest, len([]rune(Name(p.Namespace, p.Name))))
 	}
-	longest = max(longest, len([]rune("pods "+number))) // what is searched for can be read
+	longest = max(longest, len([]rune("pods "+number))) // so that the search is readable
 	name := max(12, min(longest, 50, look.Width-fixed-14))
 	limits, sets, advised, marks := m.limits(), m.sets(), m.advisedSets(), m.marks()
 	s := section{
@@ -143,7 +143,7 @@ func podMemory(p *tick.Pod) string {
 	return Bytes(p.Memory.UsageBytes)
 }
 
-// marks are the words for the pods that go, by UID.
+// marks are the states of the evictions, by the pod's UID.
 func (m *Model) marks() map[string]string {
 	marks := map[string]string{}
 	if m.Tick.Eviction != nil {
@@ -176,7 +176,7 @@ func Places(t *tick.Tick) func(*tick.Pod) string {
 	return func(p *tick.Pod) string { return confinement(p, limits, sets, advised) }
 }
 
-// confinement returns where a pod may run, how much, and in which scheduling class. CPUs that are advised and not written stand behind an
+// confinement returns where a pod may run, how much, and in which scheduling class. CPUs that are advised but not written come after an
 // arrow.
 func confinement(p *tick.Pod, limits, sets, advised map[string]string) string {
 	var parts []string
@@ -235,8 +235,8 @@ type finding struct {
 	further int
 }
 
-// nearest are the findings that are met, and of the others of each rule, scope and level the part that is nearest to its threshold. What is
-// met comes first.
+// nearest are the findings that are met, and of the others of each rule, scope and level the part that is nearest to its threshold. Those
+// that are met come first.
 func nearest(all []tick.PressureFinding) []finding {
 	type key struct {
 		rule, scope string
@@ -262,7 +262,7 @@ func nearest(all []tick.PressureFinding) []finding {
 	return append(met, others...)
 }
 
-// closeness is how much of the way to its threshold a value has gone: 1 at the threshold.
+// closeness is how near a value is to its threshold: 1 at the threshold.
 func closeness(p tick.PressureFinding) float64 {
 	part, whole := p.Value, p.Threshold
 	if p.Below {
@@ -313,7 +313,7 @@ func pressureRow(look Look, p finding, t *tick.Tick) *line {
 	return l
 }
 
-// timesOffered returns how many times the offer a threshold is, of rules that compare requests with the offer; empty for others.
+// timesOffered returns a threshold as a multiple of the offer, for rules that compare requests with the offer; it is empty for others.
 func timesOffered(t *tick.Tick, p tick.PressureFinding) string {
 	if t.Advice == nil || t.Advice.Reclaimed == nil || strings.Contains(p.Scope, "|") { // of one NUMA node
 		return ""
@@ -378,8 +378,8 @@ func (m *Model) writeSection(look Look) section {
 	return s
 }
 
-// written is a value of a write in the unit that the rest of the screen has: CPUs. The kernel's text has microseconds, and is named so
-// where the stream does not have what they come to.
+// written is a value of a write in CPUs, like the rest of the screen. Where the stream has only the kernel's text, that is shown with its
+// unit of microseconds.
 func written(text, key string, milliCPU *int64) string {
 	switch {
 	case milliCPU != nil && *milliCPU == tick.Unlimited:
@@ -393,7 +393,7 @@ func written(text, key string, milliCPU *int64) string {
 	return Clean(text)
 }
 
-// shortName is a key of the advice as the kernel calls it.
+// shortName is the kernel's name of a key of the advice.
 func shortName(key string) string {
 	for _, n := range [][2]string{
 		{"cpusetCPUs", "cpus"},
@@ -409,7 +409,7 @@ func shortName(key string) string {
 	return key
 }
 
-// maxReason is how many bytes of a reason are looked at: no screen has more columns.
+// maxReason bounds the bytes of a reason that are used: no screen has more columns.
 const maxReason = 2000
 
 func (m *Model) reasonSection() section {
@@ -444,7 +444,7 @@ func (m *Model) errorSection() section {
 		}
 	}
 	if ev := m.Tick.Eviction; ev != nil {
-		// Rates need two readings: what the first one lacks is no fault.
+		// Rates need two readings, so that the first one lacks them without a fault.
 		first := m.Tick.Sample != nil && m.Tick.Sample.IntervalSeconds == nil
 		waiting := false
 		for _, e := range ev.Errors {

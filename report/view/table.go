@@ -13,7 +13,7 @@ func TableHeader() string {
 	return row("TIME", "NODE", "CPU", "LOAD1", "MEM", "RECLAIMED", "MEMORY", "SHARE", "RECLAIM", "WRITES", "EVICTION")
 }
 
-// TableLine is a tick in one line. A value that is not known is a dash. In a dry run the writes are those that it would do.
+// TableLine is a tick in one line. An unknown value is a dash. In a dry run the writes are the planned ones.
 func TableLine(t *tick.Tick, note string) string {
 	cpu, load1, mem := missing, missing, missing
 	if s := t.Sample; s != nil {

@@ -11,8 +11,8 @@ import (
 	"polder/lib/clip"
 )
 
-// Clean makes text from a tick fit for a terminal: names come from whoever can make a pod or a cgroup, and an escape
-// sequence in one would otherwise draw on the reader's screen. What is left is one column wide a rune.
+// Clean makes text from a tick safe for a terminal: everybody who can create a pod or a cgroup can choose its name, and an escape
+// sequence in it would otherwise draw on the reader's screen. Each rune of the result is one column wide.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -27,7 +27,7 @@ func Clean(s string) string {
 	}, s)
 }
 
-// fit cuts or pads s to width columns. What does not fit ends in an ellipsis.
+// fit cuts or pads s to width columns. A text that is cut ends in an ellipsis.
 func fit(s string, width int) string {
 	if width <= 0 {
 		return ""
@@ -36,7 +36,7 @@ func fit(s string, width int) string {
 	return s + strings.Repeat(" ", width-utf8.RuneCountInString(s))
 }
 
-// fitPath cuts in the middle: a cgroup's or a pod's name tells most at its two ends.
+// fitPath cuts in the middle, because the two ends of a cgroup's or a pod's name matter most.
 func fitPath(s string, width int) string {
 	r := []rune(s)
 	if len(r) <= width || width < 8 {
@@ -55,7 +55,7 @@ func right(s string, width int) string {
 
 const missing = "-"
 
-// Cores writes milli-CPU as cores, "-" where it is unknown.
+// Cores formats milli-CPU as cores, "-" where it is unknown.
 func Cores(milli *float64) string {
 	if milli == nil {
 		return missing
@@ -77,7 +77,7 @@ func load(v *float64) string {
 	return fmt.Sprintf("%.2f", *v)
 }
 
-// Bytes writes an amount of memory with three digits and a binary unit, "-" where it is unknown.
+// Bytes formats an amount of memory with three digits and a binary unit, "-" where it is unknown.
 func Bytes(v *float64) string {
 	if v == nil {
 		return missing
@@ -105,7 +105,7 @@ func percent(part, whole *float64) string {
 	return fmt.Sprintf("%.0f%%", 100**part / *whole)
 }
 
-// Span writes a duration with one or two units.
+// Span formats a duration with one or two units.
 func Span(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < 10*time.Second:
@@ -128,7 +128,7 @@ func floatOf(v *int64) *float64 {
 	return &f
 }
 
-// Name is a pod's name with its namespace, fit for a terminal.
+// Name is a pod's name with its namespace, safe for a terminal.
 func Name(namespace, name string) string {
 	if namespace == "" {
 		return Clean(name)

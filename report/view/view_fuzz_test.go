@@ -9,7 +9,7 @@ import (
 	"polder/lib/tick"
 )
 
-// FuzzViews shows arbitrary ticks: no text of theirs moves the cursor, and none begins a line of the metrics.
+// FuzzViews draws arbitrary ticks: no text of theirs moves the cursor, and none begins a line of the metrics.
 func FuzzViews(f *testing.F) {
 	for _, seed := range []string{
 		`"sample":{"topology":{"cpus":"0-7","cores":["0-1"]},"pods":[{"uid":"u","name":"a\n\u001b[2J\u009b","qos":"shared","cgroup":"/x\u0007","usageMilliCPU":1e308}]},"advice":{"policy":"\u001b","pools":[{"name":"share\n","cpus":"0-3"}],"reasons":["\r"]}`,

@@ -158,7 +158,7 @@ func TestMetricsCountStatesOnce(t *testing.T) {
 	}
 }
 
-// A machine has one row a hyperthread, splits wide nodes, and names what has no room.
+// The map has one row a hyperthread, splits wide nodes, and names the CPUs that have no room.
 func TestCoreMap(t *testing.T) {
 	cores := func(n, threads int) (list []string) {
 		for i := range n {
@@ -201,7 +201,7 @@ func TestCoreMap(t *testing.T) {
 	}
 }
 
-// Whatever the size, a frame stays within it, and no control character of a tick comes through.
+// A frame of any size stays within it, and has no control character of a tick.
 func TestFramesFit(t *testing.T) {
 	streams := [][]*tick.Tick{read(t, "node48.jsonl"), read(t, "small.jsonl"), {{Node: "bare"}}, {{Node: "x", Sample: &tick.Sample{}, Advice: &tick.Advice{}, Isolation: &tick.Isolation{}, Eviction: &tick.Eviction{Refused: "too\x1bold"}}}}
 	rapid.Check(t, func(t *rapid.T) {
@@ -256,7 +256,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// What a dry run plans is planned again with every tick: the screen has it once, since when, and shows that nothing of it is in force.
+// A dry run plans the same writes in every tick: the screen has each once, with its first time, and shows that none is in force.
 func TestDryRunIsShownAsOne(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	quota := func(milliCPU string) tick.Write {
@@ -287,7 +287,7 @@ func TestDryRunIsShownAsOne(t *testing.T) {
 	}
 }
 
-// A quota is shown in CPUs, as everywhere on the screen; the kernel's text of a stream that does not have what it comes to has its unit.
+// A quota is shown in CPUs, as everywhere on the screen; where the stream has only the kernel's text, that is shown with its unit.
 func TestWritesAreInTheScreensUnits(t *testing.T) {
 	x := &tick.Tick{Node: "n", Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), Isolation: &tick.Isolation{Applied: 2, Writes: []tick.Write{
 		{Cgroup: "/a", Key: "cpuMaxMilliCPU", Old: "-1", New: "152800", OldMilliCPU: tick.Ptr(int64(tick.Unlimited)), NewMilliCPU: new(int64(1528))},
@@ -303,8 +303,8 @@ func TestWritesAreInTheScreensUnits(t *testing.T) {
 	}
 }
 
-// What isolate has just written is shown, not what collect had read before; where nothing was written it is what was read, with what is advised
-// behind an arrow.
+// The screen shows the values that isolate has just written, not those that collect had read before; where nothing was written it shows the
+// latter, with the advised ones after an arrow.
 func TestSetsInForce(t *testing.T) {
 	x := &tick.Tick{
 		Sample: &tick.Sample{Pods: []tick.Pod{{Name: "batch", Cgroup: "/p", Containers: []tick.Container{{Cgroup: "/p/c", CPUSetCPUs: "0-7"}}}}},
@@ -319,7 +319,7 @@ func TestSetsInForce(t *testing.T) {
 		{"a dry run", &tick.Isolation{DryRun: true}, "0-7 → 0-3"},
 		{"failed", &tick.Isolation{Errors: []tick.IsolationError{{Cgroup: "/p/c", Key: "cpusetCPUs"}}}, "0-7 → 0-3"},
 		{"refused", &tick.Isolation{Refused: "stale"}, "0-7 → 0-3"},
-		{"nobody writes", nil, "0-7 → 0-3"},
+		{"without isolate", nil, "0-7 → 0-3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x.Isolation = tt.isolation
@@ -331,7 +331,7 @@ func TestSetsInForce(t *testing.T) {
 	}
 }
 
-// A row is as full as its value is near the threshold, over it or under it; of a scope's parts the nearest one is shown, and all that are met.
+// A row is as full as its value is near the threshold, over or under it; of a scope's parts it shows the nearest one and all that are met.
 func TestPressureRows(t *testing.T) {
 	memory := func(part string, value, threshold float64, met bool) tick.PressureFinding {
 		return tick.PressureFinding{Rule: "m", Scope: "memory", Part: part, Value: value, Threshold: threshold, Below: part != "kswapd" && part != "psi", Hard: true, Met: met}
@@ -373,7 +373,7 @@ func TestPressureRows(t *testing.T) {
 	}
 }
 
-// The first reading has no rates, which is no fault; what is wrong by itself is shown.
+// The first reading has no rates, which is no fault; other errors are shown.
 func TestFirstReading(t *testing.T) {
 	m := &Model{Tick: &tick.Tick{Sample: &tick.Sample{}, Eviction: &tick.Eviction{Errors: []string{"cpu: no rate: not measured", "broken"}}}}
 	text := func() (out string) {

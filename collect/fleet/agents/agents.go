@@ -1,5 +1,5 @@
-// Package agents says of each of a cluster's nodes how its agent is, and since when. It is pure: what the cluster has is
-// handed in, and the time.
+// Package agents finds the state of the agent on each of a cluster's nodes, and since when it has that state. It is pure: the
+// cluster's objects and the time are arguments.
 package agents
 
 import (
@@ -12,25 +12,25 @@ import (
 	"polder/lib/tick"
 )
 
-// Seen is what is known of the cluster at one time.
+// Seen is the observed state of the cluster at one time.
 type Seen struct {
 	Nodes   []*Node
 	Pods    []*Pod // nil pointers are left out
 	Records []*Record
-	// Stale says why the nodes, the pods or, at the beginning, the records are not known as they are now; empty where they
-	// are. Nothing is concluded from them then.
+	// Stale is the reason why the nodes, the pods or, at the beginning, the records are not current; it is empty where they are.
+	// Nothing is concluded from stale ones.
 	Stale string
-	// Errors and Config stand in every tick.
+	// Errors and Config are in every tick.
 	Errors []tick.SourceError
 	Config tick.Raw
 }
 
-// Fleet remembers how the agents were. The zero value remembers nothing.
+// Fleet remembers the agents' states. The zero value remembers nothing.
 type Fleet struct {
 	// Interval is in every tick.
 	Interval time.Duration
 
-	began time.Time // the first time that all was known
+	began time.Time // the first time at which all lists were current
 	nodes map[string]*memory
 }
 
@@ -40,16 +40,16 @@ type memory struct {
 	known
 }
 
-// known is how an agent was, and since when, when it was last looked at.
+// known is an agent's last observed state, since when it had that, and when it was observed.
 type known struct {
 	ready       bool
 	since, seen time.Time
 }
 
-// blink is how long nobody may look, and what an agent was before and after counts as what it was in between.
+// blink is the longest time between two observations over which an agent counts as unchanged if both found the same state.
 const blink = time.Minute
 
-// Look makes the ticks of all nodes, by name.
+// Look observes all agents, and returns the nodes' ticks sorted by name.
 func (f *Fleet) Look(now time.Time, s Seen) []*tick.Tick {
 	now = now.UTC().Truncate(time.Millisecond)
 	if f.nodes == nil {
@@ -79,7 +79,7 @@ func (f *Fleet) Look(now time.Time, s Seen) []*tick.Tick {
 	return ticks
 }
 
-// byNode is what is on each node, by the node's name.
+// byNode has each node's pods and record, by the node's name.
 type byNode struct {
 	agents    map[string][]*Pod
 	reclaimed map[string][]tick.Pod
@@ -138,7 +138,7 @@ func (f *Fleet) agent(now time.Time, n *Node, on byNode, stale string, total *ti
 	return agent
 }
 
-// state is what the agent's pods say. One that is ready is enough: during a rolling update there may be two.
+// state derives the agent's state from its pods. One that is ready is enough: during a rolling update there may be two.
 func state(pods []*Pod) (state, reason string) {
 	if len(pods) == 0 {
 		return tick.AgentNotFound, "no pod of the agent is on the node"
@@ -151,7 +151,7 @@ func state(pods []*Pod) (state, reason string) {
 	return tick.AgentNotReady, "pod " + pods[0].Agent.Namespace + "/" + pods[0].Agent.Name + " is not ready"
 }
 
-// look notes how the agent is now. What it was before is remembered, or else recorded by whoever looked before this run.
+// look notes the agent's state now. Its state before is remembered, or else is in the record that an earlier run has written.
 func (m *memory) look(now, began time.Time, n *Node, pods []*Pod, r *Record) {
 	before := m.known
 	if now.Sub(before.seen) > tick.AgentTrust && r != nil {
@@ -166,7 +166,7 @@ func (m *memory) look(now, began time.Time, n *Node, pods []*Pod, r *Record) {
 	case m.ready:
 		m.since = firstReady(pods, now)
 	case fresh && before.ready:
-		// It has ceased since it was seen: when, its pod says. Where there is none, nobody does.
+		// It stopped being ready since it was observed. Its pod has the time; without a pod the time is not known.
 		m.since = now
 		if changed := lastChanged(pods); !changed.IsZero() {
 			m.since = later(changed, before.seen)
@@ -174,7 +174,7 @@ func (m *memory) look(now, began time.Time, n *Node, pods []*Pod, r *Record) {
 	case fresh && now.Sub(before.seen) <= blink:
 		m.since = before.since
 	case fresh:
-		// Nobody has looked for some minutes. What has changed in between may have been ready.
+		// It was not observed for some minutes. A pod that changed in between may have been ready.
 		m.since = before.since
 		if changed := lastChanged(pods); changed.After(before.seen) {
 			m.since = changed
@@ -186,13 +186,13 @@ func (m *memory) look(now, began time.Time, n *Node, pods []*Pod, r *Record) {
 	default:
 		m.since = now
 	}
-	if m.since.IsZero() || m.since.After(now) { // nothing is said, or by a clock that is ahead
+	if m.since.IsZero() || m.since.After(now) { // no pod has a time, or its clock is ahead
 		m.since = now
 	}
 	m.seen = now
 }
 
-// firstReady is when the first of those that are ready came to be.
+// firstReady is when the first of the pods that are ready became ready.
 func firstReady(pods []*Pod, now time.Time) time.Time {
 	first := now
 	for _, p := range pods {
@@ -203,7 +203,7 @@ func firstReady(pods []*Pod, now time.Time) time.Time {
 	return first
 }
 
-// lastChanged is when the last of the pods that are not ready came to be so.
+// lastChanged is when the last of the pods that are not ready became so.
 func lastChanged(pods []*Pod) (last time.Time) {
 	for _, p := range pods {
 		last = later(last, p.Changed)

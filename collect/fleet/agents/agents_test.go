@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// at is a time so long before noon, as a text.
+// at is the time so long before noon, as a text.
 func ago(d time.Duration) string { return noon.Add(-d).Format(time.RFC3339) }
 
 func object(t testing.TB, text string) Object {
@@ -56,7 +56,7 @@ func reading() *Reading {
 	return &Reading{Reading: kubernetes.Reading{BestEffort: tick.QoSShared}, Agent: agent, AgentNamespace: "sys"}
 }
 
-// What a run that begins at noon says of a node whose agent is like this.
+// The state that a run which begins at noon finds of a node's agent.
 func TestBegin(t *testing.T) {
 	const day, min = 24 * time.Hour, time.Minute
 	for name, c := range map[string]struct {
@@ -120,7 +120,7 @@ func TestRun(t *testing.T) {
 	up := func(changed time.Duration) []*Pod { return []*Pod{agentPod(t, "n", "a", "True", -changed)} }
 	down := func(changed time.Duration) []*Pod { return []*Pod{agentPod(t, "n", "a", "False", -changed)} }
 	for name, steps := range map[string][]step{
-		"falls, goes, comes back": {
+		"not ready, deleted, ready again": {
 			{0, up(-min), "", "ready -60"},
 			{10 * s, down(7 * s), "", "notReady 7"},
 			{20 * s, nil, "", "notFound 7"},
@@ -135,16 +135,16 @@ func TestRun(t *testing.T) {
 		"made again and again": {
 			{0, down(-min), "", "notReady -60"}, {10 * s, down(9 * s), "", "notReady -60"}, {20 * s, down(19 * s), "", "notReady -60"},
 		},
-		"nobody looked, and nothing changed": {
+		"not observed, and nothing changed": {
 			{0, down(-min), "", "notReady -60"}, {10 * s, down(-min), "away", " "}, {10 * min, down(-min), "", "notReady -60"},
 		},
-		"nobody looked, and it changed": {
+		"not observed, and it changed": {
 			{0, down(-min), "", "notReady -60"}, {10 * s, down(-min), "away", " "}, {10 * min, down(5 * min), "", "notReady 300"},
 		},
-		"nobody looked, and it fell": {
+		"not observed, and not ready any more": {
 			{0, up(-min), "", "ready -60"}, {10 * s, nil, "away", " "}, {10 * min, down(5 * min), "", "notReady 300"},
 		},
-		"nobody looked for long": {
+		"not observed for long": {
 			{0, nil, "", "notFound 0"}, {10 * s, nil, "away", " "}, {16 * min, nil, "", "notFound 960"},
 		},
 		"a clock that was set back": {
@@ -166,10 +166,10 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A node that bears no sign of an agent is in no count, and nobody acts on it; one that had an agent stays what it was.
+// A node without a sign of an agent is in no count and has no state; one that had an agent keeps counting.
 func TestWhoIsOfTheFleet(t *testing.T) {
 	offers := NodeOf(object(t, `{"metadata":{"name":"offers"},"status":{"allocatable":{"cpu":"4","resource.katalyst.kubewharf.io/reclaimed_memory":"1Gi"}}}`))
-	// What Koordinator's agent offers, or somebody else under a name like ours, is no sign of our agent.
+	// Offers of Koordinator's agent, or under a name like ours, are no sign of our agent.
 	theirs := NodeOf(object(t, `{"metadata":{"name":"koordinator"},"status":{
 		"capacity":{"kubernetes.io/batch-cpu":"1k","kubernetes.io/mid-cpu":"1k","koordinator.sh/gpu-core":"100","katalyst.kubewharf.io/other":"1"},
 		"allocatable":{"kubernetes.io/batch-memory":"1Gi","koordinator.sh/mid-memory":"1Gi","resource.katalyst.kubewharf.io/net_bandwidth":"1k"}}}`))
@@ -198,7 +198,7 @@ func TestWhoIsOfTheFleet(t *testing.T) {
 	if got, want := states(f.Look(noon.Add(time.Minute), seen)), "bare: koordinator: offers:notFound pod:notFound record:notFound withdrawn:notFound"; got != want {
 		t.Errorf("a minute later: %s; want %s", got, want)
 	}
-	// While the lists are old nobody is known, and nobody is forgotten.
+	// While the lists are stale no agent's state is known, and no node is forgotten.
 	stale := f.Look(noon.Add(2*time.Minute), Seen{Nodes: nodes[:2], Stale: "away"})
 	if got, want := states(stale), "bare: pod:"; got != want || *stale[0].Sample.Fleet != (tick.Fleet{Nodes: 1, Unknown: 1, Without: 1}) || stale[1].Sample.Agent.Reason != "away" {
 		t.Errorf("away: %s, %+v; want %s", got, *stale[0].Sample.Fleet, want)
@@ -209,14 +209,14 @@ func TestWhoIsOfTheFleet(t *testing.T) {
 	}
 }
 
-// A node that joins later counts from its making, not from the first look at it.
+// A node that joins later has no agent since its creation, not since it was first observed.
 func TestNewNode(t *testing.T) {
 	f := Fleet{}
 	f.Look(noon, Seen{})
 	joined := node(t, "n", -30*time.Second)
 	got := f.Look(noon.Add(time.Minute), Seen{Nodes: []*Node{joined}, Records: []*Record{{Name: "n"}}})[0].Sample.Agent
 	if got.State != tick.AgentNotFound || got.Since != noon.Add(30*time.Second).Format(time.RFC3339) {
-		t.Errorf("%s since %s; want notFound since its making", got.State, got.Since)
+		t.Errorf("%s since %s; want notFound since its creation", got.State, got.Since)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// The ticks are in order, of one time, and what the schema wants.
+// The ticks are sorted, of one time, and valid by the schema.
 func TestTicks(t *testing.T) {
 	var pods []*Pod
 	for _, name := range []string{"z", "a"} {

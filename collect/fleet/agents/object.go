@@ -12,20 +12,20 @@ import (
 	"polder/lib/tick"
 )
 
-// Object is an API object as it is in JSON.
+// Object is an API object as decoded from JSON.
 type Object = fields.Object
 
 // Node is what is kept of a node object.
 type Node struct {
 	Name    string
 	Created time.Time
-	// Offers says that it has the resources under which our agent offers what is reclaimed: it has put them there. Koordinator's
-	// batch- and koordinator.sh/ resources are no sign of ours: a node of its agent alone is not ours to close.
+	// Offers means that the node has the resources under which our agent publishes its offer, so our agent has run there. Koordinator's
+	// batch- and koordinator.sh/ resources are no sign of our agent: a node that has only Koordinator's agent must not be tainted.
 	Offers              bool
 	Labels, Annotations map[string]string
 }
 
-// ownPrefix is that of the project's own annotations.
+// ownPrefix is the prefix of the project's own annotations.
 const ownPrefix = "polder/"
 
 // NodeOf reads a node object.
@@ -50,40 +50,40 @@ func NodeOf(o Object) *Node {
 
 const (
 	longestOwn = 1 << 10
-	// reclaimedPrefix is that of the extended resources that the agent's report writes to its node.
+	// reclaimedPrefix is the prefix of the extended resources that the agent's report writes to its node.
 	reclaimedPrefix = "resource.katalyst.kubewharf.io/reclaimed_"
 )
 
-// Pod is what is kept of a pod: of the agent's pods and of the reclaimed ones alone.
+// Pod is what is kept of a pod. Only the agent's pods and reclaimed pods are kept.
 type Pod struct {
 	NodeName string
-	// Agent is nil where it is none of the agent's, Changed when its condition Ready changed last, or else when it was made.
+	// Agent is nil where the pod is not the agent's. Changed is when its condition Ready changed last, or else when it was created.
 	Agent   *tick.AgentPod
 	Changed time.Time
-	// Reclaimed is nil where it is of another class.
+	// Reclaimed is nil where the pod is of another class.
 	Reclaimed *tick.Pod
 }
 
-// Reading says how pods are read.
+// Reading has the settings by which pods are read.
 type Reading struct {
 	kubernetes.Reading
-	// Agent and AgentNamespace say which pods are the agent's; an empty namespace is any.
+	// Agent and AgentNamespace select the agent's pods; an empty namespace is any.
 	Agent          labels.Selector
 	AgentNamespace string
 }
 
-// Pod reads a pod object; it is nil where nothing of it is to be kept.
+// Pod reads a pod object; it returns nil where nothing of it is needed.
 func (r *Reading) Pod(o Object) *Pod {
 	p := &Pod{NodeName: fields.Text(o, "spec", "nodeName")}
 	if p.NodeName == "" {
-		return nil // nobody has bound it yet
+		return nil // it is not bound yet
 	}
 	namespace := fields.Text(o, "metadata", "namespace")
 	if (r.AgentNamespace == "" || namespace == r.AgentNamespace) && r.Agent.Matches(labels.Set(fields.TextMap(o, "metadata", "labels"))) {
 		p.agent(o, namespace)
 	}
 	if k := r.Reading.Pod(o); k.Tick.QoS == tick.QoSReclaimed && !k.Tick.Ended() {
-		reclaimed := k.Tick // alone: the containers are not kept
+		reclaimed := k.Tick // without its containers
 		p.Reclaimed = &reclaimed
 	}
 	if p.Agent == nil && p.Reclaimed == nil {
@@ -110,10 +110,10 @@ func (p *Pod) agent(o Object, namespace string) {
 	}
 }
 
-// Record is what a CustomNodeResource's condition says of the agent, in a run before this one.
+// Record is the agent's state as an earlier run wrote it to a CustomNodeResource's condition.
 type Record struct {
 	Name string
-	// Ready says what it was since Since, as far as was looked at Seen. Both times are zero where there is no condition.
+	// Ready is the state that the agent had since Since and still had at Seen. Both times are zero where there is no condition.
 	Ready       bool
 	Since, Seen time.Time
 }
@@ -131,7 +131,7 @@ func RecordOf(o Object) *Record {
 	return r
 }
 
-// moment is a time, zero where there is none.
+// moment reads a time; it is zero where there is none.
 func moment(o Object, path ...string) time.Time {
 	t, err := time.Parse(time.RFC3339, fields.Text(o, path...))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package live keeps what a cluster says current: by watches of its API server, or by a file that has its pods.
+// Package live keeps a cluster's objects current: by watches of its API server, or by a file that has its pods.
 package live
 
 import (
@@ -15,20 +15,19 @@ import (
 	"polder/lib/tick"
 )
 
-// Options say which cluster, and of which node.
+// Options select the cluster and the node.
 type Options struct {
 	// Kubeconfig is a file's path; empty means the service account of this process's pod.
 	Kubeconfig string
 	Node       string
 	UserAgent  string
 	Reading    kubernetes.Reading
-	SLO        *SLOConfig // nil where Koordinator's ConfigMap is not asked for
+	SLO        *SLOConfig // nil where Koordinator's ConfigMap is not watched
 	Now        func() time.Time
 	Log        *slog.Logger
 }
 
-// Cluster is one watch each of the node's pods, of the node, and of the configuration objects. The methods are for one
-// goroutine.
+// Cluster is one watch each of the node's pods, of the node, and of the configuration objects. It is not safe for concurrent use.
 type Cluster struct {
 	registry
 	node string
@@ -37,11 +36,11 @@ type Cluster struct {
 	nodes *kube.Watch[*kubernetes.Node]
 
 	config inForce
-	slo    *slo // nil where it is not asked for
+	slo    *slo // nil where it is not watched
 	both   both
 }
 
-// Open begins to watch; it waits for nothing. The watches end with ctx.
+// Open begins to watch and does not wait. The watches end with ctx.
 func Open(ctx context.Context, o Options) (*Cluster, error) {
 	client, err := kube.Open(kube.Options{Kubeconfig: o.Kubeconfig, UserAgent: o.UserAgent, QPS: 5})
 	if err != nil {
@@ -70,10 +69,10 @@ func (c *Cluster) PodsVersion() uint64 { return c.pods.Version() }
 // Pods are the node's pods, in no order.
 func (c *Cluster) Pods() []*kubernetes.Pod { return c.pods.List() }
 
-// PodsError says what is wrong with the list now.
+// PodsError is the current error of the list.
 func (c *Cluster) PodsError() error { return c.trouble("the pod list", c.pods.State()) }
 
-// Node is the node object, nil where it was never read. The error says what is wrong with it now.
+// Node is the node object, nil where it was never read, with its current error.
 func (c *Cluster) Node() (*kubernetes.Node, error) {
 	state := c.nodes.State()
 	if err := c.trouble("the node object", state); err != nil {
@@ -81,7 +80,7 @@ func (c *Cluster) Node() (*kubernetes.Node, error) {
 	}
 	n := c.nodeObject()
 	if n == nil {
-		return nil, fmt.Errorf("the cluster has no node %s (is it the node's name there? see --node)", c.node)
+		return nil, fmt.Errorf("the cluster has no node %s (set its name there with --node)", c.node)
 	}
 	return n, nil
 }
@@ -95,10 +94,10 @@ func (c *Cluster) nodeObject() *kubernetes.Node {
 	return nil
 }
 
-// SaveConfig is what LoadConfig takes up in a later run.
+// SaveConfig returns what LoadConfig continues from in a later run.
 func (c *Cluster) SaveConfig() map[string]*customconfig.Chosen { return c.config.last }
 
-// LoadConfig takes up the configuration that an earlier run had in force, for the time until this one knows better.
+// LoadConfig restores the configuration that an earlier run had in force, until this one has read it.
 func (c *Cluster) LoadConfig(last map[string]*customconfig.Chosen) {
 	if last != nil {
 		c.config.last, c.config.whole = last, true
@@ -106,7 +105,7 @@ func (c *Cluster) LoadConfig(last map[string]*customconfig.Chosen) {
 	}
 }
 
-// Config is the configuration in force for the node, nil where there is none. The error says what is wrong with it now.
+// Config is the configuration in force for the node, nil where there is none, with its current errors.
 func (c *Cluster) Config() (tick.Raw, error) {
 	katalyst, errs := c.resolve()
 	if c.slo == nil {
@@ -114,14 +113,14 @@ func (c *Cluster) Config() (tick.Raw, error) {
 	}
 	koordinator, wrong := c.slo.resolve(c)
 	if katalyst == nil && c.targets.State().Synced && len(c.config.last) == 0 && len(c.config.verdicts) == 0 {
-		katalyst = noneOfKatalysts // known to be none, whatever is wrong with the ConfigMap
+		katalyst = noKatalyst // known to be none, even if the ConfigMap has errors
 	}
 	return c.both.of(katalyst, koordinator), errors.Join(append(errs, wrong...)...)
 }
 
-var noneOfKatalysts = tick.Raw(`{"katalyst":{}}`)
+var noKatalyst = tick.Raw(`{"katalyst":{}}`)
 
-// SaveStrategies is what LoadStrategies takes up in a later run; nil where Koordinator's ConfigMap is not asked for.
+// SaveStrategies returns what LoadStrategies continues from in a later run; nil where Koordinator's ConfigMap is not watched.
 func (c *Cluster) SaveStrategies() *sloconfig.Saved {
 	if c.slo == nil {
 		return nil
@@ -129,7 +128,7 @@ func (c *Cluster) SaveStrategies() *sloconfig.Saved {
 	return c.slo.save()
 }
 
-// LoadStrategies takes up what an earlier run had of Koordinator's ConfigMap.
+// LoadStrategies restores what an earlier run had of Koordinator's ConfigMap.
 func (c *Cluster) LoadStrategies(saved *sloconfig.Saved) {
 	if c.slo != nil {
 		c.slo.load(saved)

@@ -13,19 +13,19 @@ import (
 // inForce is the result of the last resolution.
 type inForce struct {
 	resolved bool
-	of       [4]uint64 // the versions that it is made of
-	next     time.Time // when to look again though nothing has changed; zero: never
+	of       [4]uint64 // the versions that it was made from
+	next     time.Time // when to resolve again although nothing has changed; zero: never
 
 	last map[string]*customconfig.Chosen // what is in force, by kind's key
-	// verdicts are those on the KatalystCustomConfigs.
+	// verdicts are on the KatalystCustomConfigs.
 	verdicts []customconfig.Verdict
-	// whole says that all was read once, now or by an earlier run.
+	// whole means that everything was read once, by this or an earlier run.
 	whole bool
 	raw   tick.Raw
 	errs  []error
 }
 
-// versions are those of all lists that the result depends on. What was read first counts as a change, as it may be empty.
+// versions are those of all lists on which the result depends. A list's first reading counts as a change, because the list may be empty.
 func (c *Cluster) versions() [4]uint64 {
 	v := [4]uint64{c.targets.Version(), c.nodes.Version()}
 	for i, kind := range customconfig.Kinds {
@@ -36,7 +36,7 @@ func (c *Cluster) versions() [4]uint64 {
 	return v
 }
 
-// resolve works only where something has changed.
+// resolve decides again only if something has changed.
 func (c *Cluster) resolve() (tick.Raw, []error) {
 	now := c.now()
 	r := &c.config
@@ -48,12 +48,12 @@ func (c *Cluster) resolve() (tick.Raw, []error) {
 	return r.raw, append(slices.Clip(r.errs), c.configTrouble()...)
 }
 
-// resolveNow decides again.
+// resolveNow always decides again.
 func (c *Cluster) resolveNow(now time.Time) {
 	r := &c.config
 	r.errs, r.next = nil, time.Time{}
 	if !c.targets.State().Synced {
-		r.write() // what an earlier run had
+		r.write() // with the configuration of an earlier run
 		return
 	}
 	in := c.configs()
@@ -68,7 +68,7 @@ func (c *Cluster) resolveNow(now time.Time) {
 	r.verdicts = c.verdicts(&in)
 	r.whole = r.whole || node != nil && c.read()
 	if node == nil {
-		in.Candidates = nil // without its labels there is no choice
+		in.Candidates = nil // the selection needs its labels
 	}
 	var errs []error
 	r.last, r.next, errs = in.InForce(c.node, labels, r.last, now)
@@ -78,8 +78,8 @@ func (c *Cluster) resolveNow(now time.Time) {
 
 func (r *inForce) write() {
 	r.raw = nil
-	if !r.whole && len(r.verdicts) > 0 { // a part of it would say that the rest is not in force
-		r.errs = append(r.errs, errors.New("not all that configures this node was read yet"))
+	if !r.whole && len(r.verdicts) > 0 { // a part would mean that the rest is not in force
+		r.errs = append(r.errs, errors.New("not all configuration objects of this node were read yet"))
 		return
 	}
 	if len(r.last) == 0 && len(r.verdicts) == 0 {

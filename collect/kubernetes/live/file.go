@@ -83,7 +83,7 @@ func (f *File) parse() (pods []*kubernetes.Pod, others int, err error) {
 	return pods, others, nil
 }
 
-// eachPod hands on the pods of a list one by one, so that a large list takes little memory, or the one pod that it is.
+// eachPod calls pod for each pod of a list, one by one, so that a large list takes little memory, or for the single pod.
 func eachPod(in io.Reader, pod func(map[string]any)) error {
 	d := json.NewDecoder(in)
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -137,7 +137,7 @@ func eachPod(in io.Reader, pod func(map[string]any)) error {
 
 var errNoPods = errors.New("want a list of pods or one, as kubectl get pods -o json prints it")
 
-// Wait does nothing: the file was read.
+// Wait returns at once: the file was read by OpenFile.
 func (f *File) Wait(context.Context) {}
 
 // PodsVersion changes whenever Pods does.
@@ -154,29 +154,29 @@ func (f *File) Pods() []*kubernetes.Pod {
 	return f.pods
 }
 
-// PodsError says why the file could not be read the last time that it changed.
+// PodsError is why the file could not be read when it changed last.
 func (f *File) PodsError() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: the pod list is that of %s ago", f.err, f.now().Sub(f.read).Round(time.Second))
+	return fmt.Errorf("%w: the pod list is %s old", f.err, f.now().Sub(f.read).Round(time.Second))
 }
 
-// Node is none: a file of pods does not tell of it.
+// Node is none: a file of pods has no node object.
 func (f *File) Node() (*kubernetes.Node, error) { return nil, nil }
 
 // Config is none.
 func (f *File) Config() (tick.Raw, error) { return nil, nil }
 
-// SaveConfig and LoadConfig have nothing to keep.
+// SaveConfig returns nil: there is no configuration.
 func (f *File) SaveConfig() map[string]*customconfig.Chosen { return nil }
 
 // LoadConfig does nothing.
 func (f *File) LoadConfig(map[string]*customconfig.Chosen) {}
 
-// SaveStrategies has nothing to keep.
+// SaveStrategies returns nil: there are no strategies.
 func (f *File) SaveStrategies() *sloconfig.Saved { return nil }
 
 // LoadStrategies does nothing.

@@ -62,14 +62,14 @@ func TestFile(t *testing.T) {
 	write(podText("c", "n1"))
 	until("one pod", "c", "")
 	if f.PodsVersion() == before {
-		t.Error("the version is that of before the change")
+		t.Error("the version did not change with the file")
 	}
 	write(list(podText("d", "n1"))[:60])
-	until("torn", "c", "unexpected EOF: the pod list is that of ")
+	until("torn", "c", "unexpected EOF: the pod list is ")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	until("gone", "c", "no such file or directory: the pod list is that of ")
+	until("gone", "c", "no such file or directory: the pod list is ")
 	write(list(podText("d", "n1"), podText("e", "n1")))
 	until("back", "d e", "")
 	if n, err := f.Node(); n != nil || err != nil {
@@ -121,12 +121,12 @@ func FuzzEachPod(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		err := eachPod(strings.NewReader(string(data)), func(o map[string]any) { reading.Pod(o) })
 		if err == nil && !json.Valid(data) && !trailed(data) {
-			t.Fatalf("%q is taken", data)
+			t.Fatalf("%q is accepted", data)
 		}
 	})
 }
 
-// trailed reports whether the text begins with a whole JSON value: what follows it is not looked at.
+// trailed reports whether the text begins with a whole JSON value: text after it is not read.
 func trailed(data []byte) bool {
 	var v any
 	err := json.NewDecoder(strings.NewReader(string(data))).Decode(&v)

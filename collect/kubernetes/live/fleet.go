@@ -12,7 +12,7 @@ import (
 	"polder/lib/tick"
 )
 
-// FleetOptions say which cluster, and what of it.
+// FleetOptions select the cluster and its objects.
 type FleetOptions struct {
 	// Kubeconfig is a file's path; empty means the service account of this process's pod.
 	Kubeconfig string
@@ -24,8 +24,8 @@ type FleetOptions struct {
 	Log   *slog.Logger
 }
 
-// Fleet is one watch each of the nodes, of all their pods, of the CustomNodeResources, and of the configuration objects. What
-// is not needed of an object is dropped as it arrives. The methods are for one goroutine.
+// Fleet is one watch each of the nodes, of all their pods, of the CustomNodeResources, and of the configuration objects. Fields
+// that are not needed are dropped as an object arrives. It is not safe for concurrent use.
 type Fleet struct {
 	registry
 	nodes   *kube.Watch[*agents.Node]
@@ -33,10 +33,10 @@ type Fleet struct {
 	records *kube.Watch[*agents.Record]
 }
 
-// boundPods are those that have a node and are not over.
+// boundPods are those that have a node and have not ended.
 const boundPods = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
-// OpenFleet begins to watch; it waits for nothing. The watches end with ctx.
+// OpenFleet begins to watch and does not wait. The watches end with ctx.
 func OpenFleet(ctx context.Context, o FleetOptions) (*Fleet, error) {
 	client, err := kube.Open(kube.Options{Kubeconfig: o.Kubeconfig, UserAgent: o.UserAgent})
 	if err != nil {
@@ -50,7 +50,7 @@ func OpenFleet(ctx context.Context, o FleetOptions) (*Fleet, error) {
 	return f, nil
 }
 
-// Client asks the same server.
+// Client is the client of the same server.
 func (f *Fleet) Client() *kube.Client { return f.client }
 
 // Wait waits until everything was read once, or ctx ends.
@@ -63,7 +63,7 @@ func (f *Fleet) Wait(ctx context.Context) {
 // ConfigSource is the source of the errors about configuration objects.
 const ConfigSource = "config"
 
-// Seen is what is known now.
+// Seen is the observed state of the cluster now.
 func (f *Fleet) Seen() agents.Seen {
 	s := agents.Seen{Nodes: f.nodes.List(), Pods: f.pods.List(), Records: f.records.List()}
 	note := func(source string, err error) {
@@ -81,7 +81,7 @@ func (f *Fleet) Seen() agents.Seen {
 		s.Stale = nodes.Error()
 	case pods != nil:
 		s.Stale = pods.Error()
-	case !f.records.State().Synced: // later on, what it says is remembered
+	case !f.records.State().Synced: // after the first reading the records' contents are remembered
 		s.Stale = records.Error()
 	}
 	f.follow()

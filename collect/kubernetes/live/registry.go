@@ -11,10 +11,10 @@ import (
 	"polder/lib/kube"
 )
 
-// askAgain is how often a server that does not know Katalyst's kinds is asked for them again.
+// askAgain is how often Katalyst's kinds are requested again of a server that does not know them.
 const askAgain = 2 * time.Minute
 
-// registry is one watch each of the configuration objects: of the KatalystCustomConfigs, and of the kinds that they name.
+// registry is one watch each of the KatalystCustomConfigs and of the kinds of configuration objects that they name.
 type registry struct {
 	ctx    context.Context
 	client *kube.Client
@@ -23,8 +23,8 @@ type registry struct {
 	targets *kube.Watch[*customconfig.Target]
 	kinds   map[customconfig.Kind]*kube.Watch[*customconfig.Candidate] // those that a target names
 
-	log  *slog.Logger                    // nil for none
-	said map[string]customconfig.Verdict // by name
+	log    *slog.Logger                    // nil for none
+	logged map[string]customconfig.Verdict // by name
 }
 
 func openRegistry(ctx context.Context, client *kube.Client, now func() time.Time) registry {
@@ -64,7 +64,7 @@ func (g *registry) follow() {
 	}
 }
 
-// configs are the objects as they are known.
+// configs are the objects as last read.
 func (g *registry) configs() customconfig.Configs {
 	in := customconfig.Configs{Targets: g.targets.List(), Candidates: map[customconfig.Kind][]*customconfig.Candidate{}}
 	for kind, w := range g.kinds {
@@ -78,23 +78,23 @@ func (g *registry) configs() customconfig.Configs {
 	return in
 }
 
-// verdicts are those on the KatalystCustomConfigs. The log has each when it changes.
+// verdicts returns the verdicts on the KatalystCustomConfigs, and logs each when it changes.
 func (g *registry) verdicts(in *customconfig.Configs) []customconfig.Verdict {
 	all := in.Verdicts(g.now())
-	said := map[string]customconfig.Verdict{}
+	current := map[string]customconfig.Verdict{}
 	for _, v := range all {
 		name := v.Namespace + "/" + v.Name
-		said[name] = v
-		before, known := g.said[name]
+		current[name] = v
+		before, known := g.logged[name]
 		switch {
 		case g.log == nil || known && before.Reason == v.Reason && before.Message == v.Message:
 		case v.Reason != customconfig.ReasonNormal:
-			g.log.Warn("configuration objects are no good", "katalystCustomConfig", name, "reason", v.Reason, "message", v.Message)
+			g.log.Warn("configuration objects are invalid", "katalystCustomConfig", name, "reason", v.Reason, "message", v.Message)
 		case known:
-			g.log.Info("configuration objects are in order again", "katalystCustomConfig", name)
+			g.log.Info("configuration objects are valid again", "katalystCustomConfig", name)
 		}
 	}
-	g.said = said
+	g.logged = current
 	return all
 }
 
@@ -108,7 +108,7 @@ func (g *registry) read() bool {
 	return g.targets.State().Synced
 }
 
-// configTrouble says which of the lists are not current.
+// configTrouble returns an error for each list that is not current.
 func (g *registry) configTrouble() (errs []error) {
 	if err := g.trouble("the list of KatalystCustomConfigs", g.targets.State()); err != nil {
 		return []error{err} // the others are read by the same server
@@ -123,7 +123,7 @@ func (g *registry) configTrouble() (errs []error) {
 	return errs
 }
 
-// trouble says why what was read is not current; nil where it is.
+// trouble returns why a list is not current, nil where it is.
 func (g *registry) trouble(what string, s kube.State) error {
 	switch {
 	case s.Err == nil && s.Synced:
@@ -133,19 +133,19 @@ func (g *registry) trouble(what string, s kube.State) error {
 	}
 	silence := g.now().Sub(s.Since).Round(time.Second)
 	cause := kube.Cause(s.Err)
-	says := "not reachable"
+	answer := "not reachable"
 	if !kube.IsUnreachable(s.Err) {
-		says = "gives no answer"
+		answer = "gives no answer"
 		if kube.Reason(s.Err) != "" {
-			says = "refuses"
+			answer = "refuses"
 		}
 	}
 	if errors.Is(s.Err, kube.ErrNotAsked) {
-		says = "has not answered"
+		answer = "has not answered"
 		cause = "the first request is under way"
 	}
 	if !s.Synced {
-		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, g.client.Server(), says, silence, cause)
+		return fmt.Errorf("%s was never read: API server %s %s for %s (%s)", what, g.client.Server(), answer, silence, cause)
 	}
-	return fmt.Errorf("%s is stale: API server %s %s for %s (%s)", what, g.client.Server(), says, silence, cause)
+	return fmt.Errorf("%s is stale: API server %s %s for %s (%s)", what, g.client.Server(), answer, silence, cause)
 }

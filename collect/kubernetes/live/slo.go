@@ -20,18 +20,18 @@ type SLOConfig struct{ Namespace, Name string }
 
 func (n SLOConfig) String() string { return n.Namespace + "/" + n.Name }
 
-// slo is what Koordinator's ConfigMap says to the node: resolved again only where something has changed.
+// slo is what Koordinator's ConfigMap sets for the node. It is resolved again only where something has changed.
 type slo struct {
 	name  SLOConfig
-	what  string                         // the same for messages
+	what  string                         // the same in messages
 	watch *kube.Watch[map[string]string] // its data
 	log   *slog.Logger
 
 	resolved bool
-	of       [2]uint64 // the versions of the ConfigMap and of the node that it is made of
+	of       [2]uint64 // the versions of the ConfigMap and of the node that it was made from
 
 	good   sloconfig.Memory
-	config *sloconfig.ConfigMap // as of the version of; nil until it was read
+	config *sloconfig.ConfigMap // of the first version in of; nil until it was read
 	raw    tick.Raw             // what is in force, of an earlier run until it is resolved in this one
 	errs   []error
 
@@ -44,7 +44,7 @@ func openSLO(ctx context.Context, client *kube.Client, name SLOConfig, now func(
 	return &slo{name: name, what: "the ConfigMap " + name.String(), watch: kube.Start(ctx, client, one, now, data), log: log, good: sloconfig.Memory{}}
 }
 
-// resolve is what is in force, nil where that is not known, and what is wrong.
+// resolve returns what is in force, nil where that is not known, and the errors.
 func (s *slo) resolve(c *Cluster) (tick.Raw, []error) {
 	state := s.watch.State()
 	trouble := c.trouble(s.what, state)
@@ -67,14 +67,14 @@ func (s *slo) resolveNow(c *Cluster, changed bool) {
 		list := s.watch.List()
 		if len(list) > 0 {
 			s.config = s.good.Settle(s.name.String(), list[0])
-		} else { // it is known not to be there
+		} else { // the cluster has none
 			s.config = s.good.Settle(s.name.String()+" (absent)", nil)
 		}
 		s.announce(len(list) > 0)
 	}
 	s.errs = nil
 	node := c.nodeObject()
-	if node == nil { // without its labels there is no choice
+	if node == nil { // the selection needs its labels
 		s.errs = []error{fmt.Errorf("the ConfigMap %s is not resolved: the node object is not known", s.name)}
 		if s.raw != nil {
 			s.errs[0] = fmt.Errorf("%w: what was in force stays", s.errs[0])
@@ -94,31 +94,31 @@ func (s *slo) resolveNow(c *Cluster, changed bool) {
 	s.complain()
 }
 
-// announce has the log say what the ConfigMap sets and nothing acts on.
+// announce logs the settings of the ConfigMap that are not supported.
 func (s *slo) announce(there bool) {
 	if !there {
-		s.log.Info("there is no such ConfigMap: the defaults hold, with nothing enabled", "configMap", s.name)
+		s.log.Info("the cluster has no such ConfigMap: the defaults apply, which enable nothing", "configMap", s.name)
 	}
 	s.reported.Unsupported(s.log.With("configMap", s.name), s.config.Unsupported)
 }
 
-// complain has the log say what is wrong, once.
+// complain logs each error once.
 func (s *slo) complain() {
 	problems := make([]string, len(s.errs))
 	for i, err := range s.errs {
 		problems[i] = err.Error()
 	}
-	if s.reported.Problems(s.log, "something is wrong with the ConfigMap, or with what the node says beside it", problems) {
-		s.log.Info("the ConfigMap is in order again", "configMap", s.name)
+	if s.reported.Problems(s.log, "the ConfigMap, or an annotation or label of the node that overrides it, is invalid", problems) {
+		s.log.Info("the ConfigMap is valid again", "configMap", s.name)
 	}
 }
 
-// save is what load takes up in a later run.
+// save returns what load continues from in a later run.
 func (s *slo) save() *sloconfig.Saved {
 	return &sloconfig.Saved{Name: s.name.String(), Good: maps.Clone(s.good), InForce: s.raw}
 }
 
-// load takes up what an earlier run had, if it was of the same ConfigMap.
+// load restores what an earlier run had, if it was of the same ConfigMap.
 func (s *slo) load(saved *sloconfig.Saved) {
 	if saved == nil || saved.Name != s.name.String() {
 		return
@@ -132,7 +132,7 @@ func (s *slo) load(saved *sloconfig.Saved) {
 	s.resolved, s.config = false, nil
 }
 
-// both are the dialects' configurations as one, made again only where one of them is another.
+// both caches the dialects' configurations merged into one.
 type both struct{ katalyst, koordinator, raw tick.Raw }
 
 func (b *both) of(katalyst, koordinator tick.Raw) tick.Raw {
@@ -142,7 +142,7 @@ func (b *both) of(katalyst, koordinator tick.Raw) tick.Raw {
 	return b.raw
 }
 
-// same reports whether two are the same text in memory.
+// same reports whether two texts are the same memory.
 func same(a, b tick.Raw) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

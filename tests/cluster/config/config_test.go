@@ -134,7 +134,7 @@ func TestStatusOfOthers(t *testing.T) {
 	if got := c.Kubectl("get", "kcc", "-n", "default", "eviction-configuration", "-o", `jsonpath={range .status.conditions[*]}{.type} {.lastTransitionTime},{end}`); got != "Valid 2020-01-01T00:00:00Z,Other ," {
 		t.Errorf("conditions %q; want the old transition time, and the other condition unchanged", got)
 	}
-	if !strings.Contains(may.Log(), "taking over a status that somebody else has written") || !strings.Contains(may.Log(), "somebody") {
+	if !strings.Contains(may.Log(), "replacing a status that another program has written") || !strings.Contains(may.Log(), "somebody") {
 		t.Errorf("the log does not name the other writer: %s", may.Log())
 	}
 	// While the server is away, a write waits, and is made when the server is back.

@@ -264,7 +264,7 @@ func TestLostLeaseWritesNothing(t *testing.T) {
 		t.Errorf("it has not ended after losing the lease:\n%s", log)
 	}
 	// It may have restored the mark while it still had the lease.
-	if got := l.mark(n1); strings.Contains(after, "msg=written") || got != "" && !strings.Contains(before, "putting back what somebody else") {
+	if got := l.mark(n1); strings.Contains(after, "msg=written") || got != "" && !strings.Contains(before, "restoring the object after an external change") {
 		t.Errorf("it restored the mark when it ended: %q\n%s", got, log)
 	}
 }

@@ -132,7 +132,7 @@ func TestAllNodes(t *testing.T) {
 		}
 	}
 	c.node = "../../x"
-	if got := targetStates(x.Put(c.offer(1, 1))); !strings.Contains(got, `node failed: "../../x" is no name of a node in a cluster`) {
+	if got := targetStates(x.Put(c.offer(1, 1))); !strings.Contains(got, `node failed: "../../x" is not a name of a node in a cluster`) {
 		t.Errorf("an invalid name: %s", got)
 	}
 	if err := x.End(); err != nil { // waits for the writes

@@ -42,7 +42,7 @@ func TestPutBack(t *testing.T) {
 	// The node is deleted, and created again with another UID.
 	c.API(http.MethodDelete, "/api/v1/nodes/"+c.node, "")
 	c.API(http.MethodDelete, cnrPath+c.node, "") // the garbage collector's part
-	c.until(x, next, `node failed: the cluster has no node "putback": is --node its name there\?`)
+	c.until(x, next, `node failed: the cluster has no node "putback": set its name there with --node`)
 	if o := c.cnr(); o != nil {
 		t.Errorf("an object without a node: %v", o)
 	}
