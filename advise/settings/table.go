@@ -138,7 +138,7 @@ func (s *Settings) commonRows() []Row {
 			"For example `all=read:100Mi,write:50Mi;/var/lib/db=reads:200,writes:100`: a disk is a name of /sys/block, a mount point, or all. "+
 			"read and write are bytes, reads and writes operations.").shownAs("none")
 	diskCost := diskCosts("disk-cost", &s.Disk.Costs,
-		"`DISKS` that the kernel shares by the cost of reads and writes\n"+
+		"`DISKS` to be shared by the cost of reads and writes\n"+
 			"It is io.cost of cgroup version 2, with which weights work with any scheduler: all, or disks with semicolons between them, each alone or with "+
 			"targets with the names of io.cost.qos, as in `vda=rpct:95,rlat:5000;vdb`.").shownAs("none")
 	diskMax.Koordinator = "`blkioQOS` of `beClass` adds to it"
