@@ -51,8 +51,8 @@ ACTIONS (--action)
    delete   the pod is deleted, past its disruption budgets
 
 Actions run beside the stream: the state changes from requested to created, and to succeeded or failed in later ticks. Nothing is done
-for ticks that are too old (--max-age). At the end of the input evict waits for evictions in progress, at most 5 seconds. The cluster's role needs to create
-pods/eviction or delete pods, get pods, and create and patch events in events.k8s.io.
+for ticks that are too old (--max-age). At the end of the input evict waits for evictions in progress, at most 5 seconds. The cluster's
+role needs to create pods/eviction or delete pods, get pods, and create and patch events in events.k8s.io.
 
 --state keeps the taints, the turns and the evictions in progress, so that no pod is evicted twice after a restart.
 
