@@ -19,10 +19,10 @@ help: ## list the targets
 build: ## build the five tools into bin/
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ $(TOOLS:%=./%)
 
-check: ## lint, unit tests and scripts, for between two edits: two minutes at most
+check: ## lint, unit tests and scripts, to run between two edits: two minutes at most
 	@$(TIER) lint quick
 
-test: ## everything that runs on this machine itself, on its real cgroups; as root it installs what is missing: ten minutes the first time
+test: ## everything that runs on this machine itself, on its real cgroups; as root it installs missing packages: ten minutes the first time
 	@$(TIER) native
 
 test-deep: ## virtual machines, real clusters and nodes, faults at length, a minute's fuzz of each target: 40 minutes
@@ -52,7 +52,7 @@ test-browser: ## of test-deep: the page of report --to html in a real browser
 fuzz: ## of test-deep: fuzz every target for FUZZTIME (60s), ten at a time
 	@$(TIER) fuzz
 
-golden: ## write what the tools print into the golden files
+golden: ## write the tools' output to the golden files
 	$(GO) test ./tests -run 'TestScript|TestPages|TestConfigurationPage' -update
 	$(GO) test ./advise/settings -run TestConfigurationPage -update
 
@@ -62,18 +62,18 @@ bench: ## the figures of docs/performance.md
 bench-cluster: ## its figures of 1,000 nodes: five minutes, and the programs of test-cluster
 	POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER && $(GO) test -run '^$$' -bench ThousandNodes -benchtime 1x -timeout 15m ./tests/cluster/report
 
-bench-colocation: ## what services feel and what batch gets, beside a line of shell: an hour, writes docs/colocation.md and .svg; ROUNDS=1: 15 minutes; QUICK=1: 4 minutes, prints
+bench-colocation: ## latency of services and CPU time of batch, compared with a one-line shell script: an hour, writes docs/colocation.md and .svg; ROUNDS=1: 15 minutes; QUICK=1: 4 minutes, prints
 	scripts/setup-bench
 	$(if $(QUICK),,scripts/setup-vm)
 	$(if $(QUICK),,POLDER_CLUSTER=$$(scripts/setup-cluster) && export POLDER_CLUSTER &&) COLOCATION_OUTPUT=$(if $(QUICK),,$(CURDIR)/docs/colocation.md) $(GO) test -run '^$$' -bench Colocation -benchtime 1x -timeout 100m ./tests/colocation
 
-bench-offers: ## what each policy offers on real load, through the real advise: OFFERS_TRACES=DIR has PlanetLab's and Alibaba's traces; five minutes
+bench-offers: ## each policy's offer on real load, with the real advise: OFFERS_TRACES=DIR has PlanetLab's and Alibaba's traces; five minutes
 	$(GO) test -run '^$$' -bench Offers -benchtime 1x -timeout 30m ./tests/offers
 
-soak: ## the pipe for SOAKTIME (30m) over cgroups that come and go; draws docs/soak.html
+soak: ## the pipe for SOAKTIME (30m) over cgroups that are created and removed; draws docs/soak.html
 	scripts/soak --for $(SOAKTIME)
 
-demo: build ## the proof in under a minute: a service alone, beside a batch job, and with Polder; or a recording
+demo: build ## Polder's effect in under a minute: a service alone, beside a batch job, and with Polder; or a recording
 	@$(GO) build -o bin/load ./tests/colocation/load
 	@scripts/demo
 
@@ -85,13 +85,13 @@ man: build ## the tools' manual pages, from their flags, into bin/man/
 install: build man ## tools, manual pages, completion, units and a first configuration, below PREFIX=/usr/local (DESTDIR=)
 	scripts/install -p "$(PREFIX)" -d "$(DESTDIR)"
 
-uninstall: ## end Polder, put back what isolate changed, and take away what install has copied
+uninstall: ## stop Polder, restore what isolate changed, and remove what install has copied
 	scripts/uninstall -p "$(PREFIX)" -d "$(DESTDIR)"
 
-dist: ## what is downloaded, into dist/: static tarballs, .deb and .rpm, the image, the chart, SBOMs, checksums; the same bytes from the same commit
+dist: ## the files of a release, in dist/: static tarballs, .deb and .rpm, the image, the chart, SBOMs, checksums; the same bytes from the same commit
 	scripts/dist -o dist
 
-dist-check: ## make dist twice, in different directories and without a common cache, and compare: ten minutes
+dist-check: ## build dist twice, in different directories and without a common cache, and compare: ten minutes
 	scripts/dist-check
 
 clean: ## remove what was built

@@ -91,11 +91,11 @@ func command() stage.Command {
 		Manual:   manual,
 		Kind:     stage.Kind{Reads: true, Writes: true, State: true},
 		Flags: func(f *stage.Flags) {
-			f.Category("Deciding")
-			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, again on every change\nIt has settings, or Katalyst's configuration objects, or Koordinator's ConfigMap as kubectl takes them.")
-			f.Path(&o.checked, "check-config", "", "print what --config `FILE` would put in force, and end\nOr what is wrong with it. The status is 0 or 2.")
+			f.Category("Decision")
+			f.Path(&o.live.path, "config", "", "read settings from the YAML `FILE`, again on every change\nIt has settings, or Katalyst's configuration objects, or Koordinator's ConfigMap in kubectl's form.")
+			f.Path(&o.checked, "check-config", "", "validate --config `FILE`, print the resulting settings, and end\nOr print its error. The status is 0 or 2.")
 			f.Bool(&o.list, "list", "print the policies and end")
-			f.Choice(&o.shadow, "shadow", "", "compare with this `POLICY`\nIt decides, too, on the same samples. Its settings are those of --config and the cluster. What it decides is in advice.shadow, on which no tool acts.", settings.PolicyNames()...)
+			f.Choice(&o.shadow, "shadow", "", "compare with this `POLICY`\nIt decides on the same samples, with the settings of --config and the cluster. Its decisions are in advice.shadow; no tool acts on them.", settings.PolicyNames()...)
 			o.live.given.AddFlags(f)
 		},
 		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, &o) },
@@ -137,11 +137,11 @@ func run(ctx context.Context, s *stage.Session, o *options) error {
 		return err
 	}
 	if known && s.StateBoot == stage.OtherBoot {
-		s.Log.Info("the state is of another run of the kernel: what was advised of cgroups then is forgotten")
+		s.Log.Info("the state is of another boot of the kernel: its advice on cgroups is dropped")
 		decider.Reboot()
 	}
 	if _, err := os.Stat(s.State); s.State != "" && !known && err == nil {
-		s.Log.Warn("what an earlier advise advised is not known, and not undone: after a change of --policy run isolate --restore, and report --withdraw with the flags of before")
+		s.Log.Warn("earlier advice is unknown, and is not reverted: after a change of --policy run isolate --restore, and report --withdraw with the old flags")
 	}
 	return decideAll(ctx, s, o, now, &decider, beside, &objects)
 }

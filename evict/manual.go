@@ -6,23 +6,23 @@ import "polder/lib/stage"
 const summary = `
 Reads ticks, measures every rule at every tick, and adds the section "eviction": the pressures with
 value and threshold, the taints that should be on the node, and the pods to evict. A rule sees only
-the tick, its settings and its own window of ticks before. Time is the tick's, so a recording is
-decided as it would have been then. Nothing is done to pods unless --action asks for it.`
+the tick, its settings and its own window of earlier ticks. Time is the tick's, so replaying a
+recording gives the same decisions. Nothing is done to pods unless --action is set.`
 
 // tasks begin the page in docs/; --help has the first five, which tests run.
 var tasks = []stage.Task{
-	{Want: "Who would be evicted, and why?", Command: `collect | advise | evict | jq -c '.eviction.evictions[]?'`},
-	{Want: "Why this pod, and not that one?", Command: `collect --once | advise | evict --explain`},
-	{Want: "What would another threshold have done that day?", Command: `advise < day.jsonl | evict --dry-run --reclaimed-threshold 2 | jq -c '.eviction.evictions[]?'`},
-	{Want: "Which rules are there, with which settings?", Command: `evict --list`},
-	{Want: "Make room for the services on this machine", Command: `collect | advise | isolate | evict --action kill --state evict.json > /dev/null`},
-	{Want: "The same in a cluster", Command: `collect --kubeconfig ~/.kube/config | advise | isolate | evict --action evict --kubeconfig ~/.kube/config > /dev/null`},
-	{Want: "Stop the batch work instead of ending it, and resume it later", Command: `... | evict --action freeze --state /run/evict.json > /dev/null
+	{Want: "See which pods would be evicted, and why", Command: `collect | advise | evict | jq -c '.eviction.evictions[]?'`},
+	{Want: "See why one pod is evicted, and another one is not", Command: `collect --once | advise | evict --explain`},
+	{Want: "Try another threshold on a recording", Command: `advise < day.jsonl | evict --dry-run --reclaimed-threshold 2 | jq -c '.eviction.evictions[]?'`},
+	{Want: "List the rules and their settings", Command: `evict --list`},
+	{Want: "Evict on this machine", Command: `collect | advise | isolate | evict --action kill --state evict.json > /dev/null`},
+	{Want: "Evict in a cluster", Command: `collect --kubeconfig ~/.kube/config | advise | isolate | evict --action evict --kubeconfig ~/.kube/config > /dev/null`},
+	{Want: "Freeze batch work instead of killing it, and resume it later", Command: `... | evict --action freeze --state /run/evict.json > /dev/null
 evict --thaw --state /run/evict.json`},
-	{Want: "Nodes whose agent is away, with shorter times, to see what would be done", Command: `collect fleet --kubeconfig ~/.kube/config | evict fleet --taint-after 2m --evict-after 5m | report --to table`},
-	{Want: "Is this file good, and what would be in force with it?", Command: `evict --check-config evict.yaml`},
-	{Want: "Why this pod, by yesterday's last tick before noon?", Command: `jq -c 'select(.time < "2026-11-21T12:00:00Z")' yesterday.jsonl | evict --explain`},
-	{Want: "Evict BE pods by the ConfigMap of a cluster of Koordinator's, without that cluster", Command: `kubectl get cm -n koordinator-system slo-controller-config -o yaml > slo.yaml
+	{Want: "See what would be done about nodes whose agent is away, with shorter times", Command: `collect fleet --kubeconfig ~/.kube/config | evict fleet --taint-after 2m --evict-after 5m | report --to table`},
+	{Want: "Validate a configuration file, and see the resulting settings", Command: `evict --check-config evict.yaml`},
+	{Want: "See why a pod was evicted, at yesterday's last tick before noon", Command: `jq -c 'select(.time < "2026-11-21T12:00:00Z")' yesterday.jsonl | evict --explain`},
+	{Want: "Evict BE pods by the ConfigMap of a cluster with Koordinator, without that cluster", Command: `kubectl get cm -n koordinator-system slo-controller-config -o yaml > slo.yaml
 collect | advise --policy koordinator --config slo.yaml | isolate | evict --action kill --config slo.yaml --state /run/evict.json > /dev/null`},
 	{Want: "Try a rule on this node before it acts", Command: `... | evict --action evict --dry-run-rules cpu-pressure-eviction-plugin > /dev/null`},
 }
@@ -35,59 +35,60 @@ VICTIMS
    Never a system pod, a static, mirror or critical pod, one that has ended or is terminating, or one annotated
    polder/evict=false (--opt-out).
 
-   A finding is hard (its pods have to be evicted) or soft (they are when there is room; or it calls for a taint alone). It calls for
-   pods while it is met, has been so without a break for its rule's tolerance, its rule has rested for its cooldown since its
-   last eviction in that scope, and its value, less the pods whose eviction is in progress, is past the threshold. A silence of more than 90
-   seconds (or than three samples, where they are further apart) is a break. A pod that is ending counts as released, whoever
-   ended it and whatever its class: no second one is evicted for the same need. It does so until it has ended, or has not ended in its
-   time; with a grace period of its own, or deleted by somebody else, for 5 minutes at most.
+   A finding is hard (pods must be evicted) or soft (one pod may be evicted if the limits allow it; or only a taint is set). A finding
+   requires victims while all of this is true: its condition is met, without interruption for the rule's tolerance; the rule's cooldown
+   since its last eviction in that scope has passed; and its value, less the pods whose eviction is in progress, is over the threshold.
+   A gap of more than 90 seconds (or than three samples, if they are further apart) is an interruption. A terminating pod counts as
+   released, regardless of who deleted it and of its class, so no second pod is evicted for the same need. It counts until it has ended,
+   or has not ended in its time; with a grace period of its own, or deleted by another program, for 5 minutes at most.
 
-   At each tick the hard findings are served first, in the order of --list, each by its own ranking; equal pods are in the order of their
+   At each tick the hard findings come first, in the order of --list, each by its own ranking; equal pods are in the order of their
    names. Then one pod is evicted for all soft findings: a reclaimed pod before others, lower priority before higher, then by ranking and
-   name. A waiting candidate that is not named at the next tick is withdrawn. How many:
-      --per-rule       pods for one rule at one tick, each only while those before it release too little. Koordinator's rules take as
+   name. A waiting candidate that the next tick does not select is dropped. The limits:
+      --per-rule       pods for one rule at one tick, each only while those before it release too little. Koordinator's rules evict as
                        many as they need at one tick, unless it is given
       --burst          pods at one tick, over all rules
       --per-hour       pods of the node within an hour; --per-namespace those of one namespace
-   The hour is one of the ticks' time, kept with --state, and not shortened by a clock that is set. A refused eviction is not
-   counted. A limit that holds pods back is logged when it begins to, and in the metrics.
+   The hour is measured in the ticks' time, kept with --state, and a change of the clock does not shorten it. A refused eviction is
+   not counted. When a limit begins to prevent evictions, the log and the metrics report it.
 
-   A pod that is still there after max(10s, 1.5 x its grace period) is reported as failed and left alone for 5 minutes, and
-   while it terminates; another may be evicted. So may one where the API server has failed at a pod twice, for 30 s each.
+   An eviction fails if the pod still exists after max(10s, 1.5 x its grace period); the pod is then no candidate for 5 minutes,
+   and while it terminates, and another pod may be evicted. The same applies after the API server has failed twice, for 30 s each.
 
-TRYING RULES
-   --dry-run is for all: nothing is done, on any tick. --dry-run-rules names rules that are measured while the others act: their
-   findings have "dryRun":true, who would be evicted has the state wouldEvict, and there is neither a taint nor an eviction, and
-   nothing of the limits but the rule's own is used.
+DRY RUN
+   With --dry-run nothing is done, on any tick. --dry-run-rules lists rules that are only measured while the others act: their
+   findings have "dryRun":true, their victims have the state wouldEvict, they cause neither taints nor evictions, and they use up
+   only the rule's own limit.
 
 KOORDINATOR'S RULES
-   BEMemoryEvict, BECPUEvict, MemoryAllocatableEvict, CPUAllocatableEvict, MemoryEvict and CPUEvict have no settings here. A rule is on
-   where resource-threshold-config of the node has "enable": true and the rule's thresholds (--list names them), which the
-   ticks bring (sample.config.koordinator, by collect --slo-config), or --config with the ConfigMap itself. Where neither sets
-   anything, they are off; while the ticks cannot tell (sample.errors, source config), what was in force stays. Thresholds that
-   do not go together turn their rule off, with the key and the reason in eviction.errors and in the log.
+   BEMemoryEvict, BECPUEvict, MemoryAllocatableEvict, CPUAllocatableEvict, MemoryEvict and CPUEvict have no flags. A rule is enabled
+   if resource-threshold-config of the node has "enable": true and the rule's thresholds (--list names them), in the
+   ticks (sample.config.koordinator, by collect --slo-config) or in the ConfigMap of --config. Without both they are
+   off; while the ticks do not have it because of an error (sample.errors, source config), the last strategy stays in force. Thresholds
+   that contradict each other disable their rule, with the key and the reason in eviction.errors and in the log.
 
-   They are served in that order. What is evicted for one counts for all, by what it is to each; after an eviction all of memory have a
-   cooldown of 4 seconds, all of CPU of 20, and CPU's begin 20 seconds after the node is first seen. A BE pod is one with the label
+   They are evaluated in that order. A pod that is evicted for one rule counts as released for all, by each rule's own measure. After an
+   eviction all memory rules have a cooldown of 4 seconds, all CPU rules of 20, and CPU rules start 20 seconds after the node's first
+   tick. A BE pod is one with the label
    koordinator.sh/qosClass: BE, without any label one that requests batch resources or that Katalyst's annotation or collect's
-   rules classify as reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, lets a pod be evicted for those
-   alone. The grace period is the pod's own.
+   rules classify as reclaimed. koordinator.sh/eviction-policy, an annotation with a JSON list of rules, allows eviction of a pod
+   only by those rules. The grace period is the pod's own.
 
-WHAT HAPPENS TO IT (--action)
+ACTIONS (--action)
    log      nothing: the tick has wouldEvict, and the log has a line when it begins
    evict    the API server's eviction of that very pod (its UID is a precondition), which a disruption budget may refuse:
-            it is asked for three times, 5 seconds apart, and never forced. Then the pod is spared for half a minute, in which
-            the next one is tried. A server that does not answer is asked for half a minute; then the need is measured again,
-            and while it lasts the same pod is asked for again before all others, for the server may have acted
+            evict requests it three times, 5 seconds apart, and never forces it. Then the pod is no candidate for half a minute, and the
+            next one is tried. If the server does not answer, evict retries for half a minute; then the need is measured again,
+            and while it lasts evict requests the same pod again before all others, because the server may have acted
    delete   the pod is deleted, past its disruption budgets
    freeze   the pod's cgroup is frozen (freezer.state or cgroup.freeze) and stays so, also when evict ends, until
             evict --thaw --state FILE. A frozen pod keeps its memory, and counts as released
-   kill     SIGTERM to every process of the pod's cgroup, and what is left after the grace period is killed (cgroup.kill,
-            or signals to the standing cgroup). At the end of the input evict waits for what it has begun; after a
-            signal, the next run with the same --state continues it
+   kill     SIGTERM to every process of the pod's cgroup, and the remaining processes are killed after the grace period (cgroup.kill,
+            or signals to the frozen cgroup). At the end of the input evict waits for kills in progress; after a
+            signal, the next run with the same --state continues them
 
-   It runs beside the stream: states go from requested over created to succeeded or failed in later ticks, and an error
-   beside requested names what it waits for. Nothing is done for ticks that are too old or of another node (--max-age,
+   Actions run beside the stream: the state changes from requested to created, and to succeeded or failed in later ticks, and an error
+   beside requested names what evict waits for. Nothing is done for ticks that are too old or of another node (--max-age,
    --node), which get a section {"refused"}.
 
    evict and delete are for a cluster (--kubeconfig, or the pod's own service account, which needs to create
@@ -96,7 +97,7 @@ WHAT HAPPENS TO IT (--action)
    one within 6 minutes as a series of one object. For Koordinator's rules the events are that dialect's, warnings both:
    evictPodSuccess when the API server has granted the eviction, evictPodFail when it has not, with its reason at the end.
 
-   freeze and kill are for machines without one. Cgroups that hold evict itself, a process that it runs under or process 1
+   freeze and kill are for machines without a cluster. Cgroups that contain evict itself, one of its parent processes or process 1
    are refused.
 
 THE CONFIGURATION FILE (--config)
@@ -106,14 +107,14 @@ The configuration file of --config has the flags' names as keys:
       reclaimed-threshold: 10
       load-sync-period: 15s
 
-It is read again when it changes. A file that is invalid is refused with its line, and the settings before stay.
+evict reads it again when it changes. If the file is invalid, evict logs the line of the error and keeps the last settings.
 
-The file may as well have Katalyst's objects, as kubectl takes them (KatalystCustomConfig with EvictionConfiguration or
-AdminQoSConfiguration, --- between them); those that are meant for the tick's node count. Without a file it is the cluster's
-objects, from sample.config, whose changes hold from that tick on. A flag wins over the file, the file over the tick, the tick over
-the defaults; an AdminQoSConfiguration over an EvictionConfiguration. An object that cannot be used is named in eviction.errors, and
-the last good one of the node stays. While it is not known yet which objects the cluster has, for a minute at most, every rule is
-in dry run, and eviction.errors names that. docs/configuration.md has the fields.
+The file may also contain Katalyst's objects, in kubectl's form (KatalystCustomConfig with EvictionConfiguration or
+AdminQoSConfiguration, --- between them); those that select the tick's node are used. Without a file evict uses the cluster's
+objects, from sample.config; a change applies from that tick on. A flag overrides the file, the file the tick, the tick
+the defaults; an AdminQoSConfiguration overrides an EvictionConfiguration. eviction.errors names an invalid object, and
+the last valid one of the node stays in force. While the cluster's objects are not known yet, for a minute at most, every rule is
+in dry run, and eviction.errors reports that. docs/configuration.md has the fields.
 
-Koordinator's ConfigMap slo-controller-config, as kubectl takes it, may stand there too, by itself or beside them: it stands in the
-place of the tick's strategies. Flags keep their defaults with it.`
+The file may also contain Koordinator's ConfigMap slo-controller-config, in kubectl's form, alone or with those objects: it replaces the
+tick's strategies. Flags keep their defaults with it.`

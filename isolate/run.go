@@ -52,16 +52,16 @@ func command() stage.Command {
 		Kind:     stage.Kind{Reads: true, Writes: true, Acts: true},
 		Flags: func(f *stage.Flags) {
 			f.Category("Isolation")
-			f.Path(&o.journal, "journal", "", "keep the first value of every changed file in `FILE`, for --restore")
-			f.Bool(&o.restore, "restore", "put back what the journal has, read no ticks, and end")
-			f.Bool(&o.ifExists, "if-exists", "with --restore: a journal that is not there is no error\nThis is for a unit that cannot know whether isolate ever ran.")
-			f.Bool(&o.force, "force", "with --restore: also what another program changed meanwhile")
-			f.Int(&o.contest, "contest", 5, "times that a value is written again after an external change\nAfter that the value is left alone until it has been quiet for 100 rounds.")
-			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the fallback after so long without advice (0: never)\nThe fallback is the one of the last advice.")
-			f.Choice(&o.atEnd, "at-end", fallbackAtEnd, "state to leave at the input's end\nThis is for an end without a signal: at a signal all stays. It is the fallback of the last advice, or what is there. The same holds when the output is gone.", fallbackAtEnd, keepAtEnd)
-			f.Choice(&o.only, "only", onlyCgroups, "what this process works on\ncgroups are those and /sys/fs/resctrl. network is the uplinks, by advice.network: it needs CAP_NET_ADMIN and nothing else, has a journal of its own, and is a second isolate beside the first.", onlyCgroups, onlyNetwork)
-			f.Path(&o.root, "root", "/", "the machine is a copy under `DIR`")
-			f.Path(&o.kubelet, "kubelet-root", "/var/lib/kubelet", "kubelet's `DIR`, under --root\nWhich CPUs kubelet gave to containers is read there.")
+			f.Path(&o.journal, "journal", "", "keep the original value of every changed file in `FILE`, for --restore")
+			f.Bool(&o.restore, "restore", "restore the values in the journal, read no ticks, and end")
+			f.Bool(&o.ifExists, "if-exists", "with --restore: a missing journal is not an error\nThis is for a unit that cannot know whether isolate ever ran.")
+			f.Bool(&o.force, "force", "with --restore: also restore externally changed values")
+			f.Int(&o.contest, "contest", 5, "times that a value is written again after an external change\nAfter that the value is not written until there was no external change for 100 rounds.")
+			f.Duration(&o.staleAfter, "stale-after", 30*time.Second, "apply the fallback after this long without advice (0: never)\nThe fallback is the one of the last advice.")
+			f.Choice(&o.atEnd, "at-end", fallbackAtEnd, "state to leave at the input's end\nfallback applies that of the last advice, keep changes nothing. It also applies when the output is closed, but not at a signal: then all values stay.", fallbackAtEnd, keepAtEnd)
+			f.Choice(&o.only, "only", onlyCgroups, "what this process writes\ncgroups means cgroups and /sys/fs/resctrl. network means the uplinks, by advice.network: that is a second isolate beside the first, which needs only CAP_NET_ADMIN, and has a journal of its own.", onlyCgroups, onlyNetwork)
+			f.Path(&o.root, "root", "/", "use a copy of the machine's files under `DIR`")
+			f.Path(&o.kubelet, "kubelet-root", "/var/lib/kubelet", "kubelet's `DIR`, under --root\nisolate reads the CPUs that kubelet has assigned exclusively there.")
 		},
 		Run: func(ctx context.Context, s *stage.Session) error { return run(ctx, s, o) },
 	}

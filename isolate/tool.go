@@ -35,7 +35,7 @@ func (t *tool) handle(_ context.Context, in stage.Incoming) (any, error) {
 	out := tick.Isolation{DryRun: t.s.DryRun}
 	if in.Advice != nil && in.Advice.Network != nil && !t.saidNetwork {
 		t.saidNetwork = true
-		t.s.Log.Info("advice.network is for a second isolate beside this one: isolate --only network")
+		t.s.Log.Info("this isolate does not apply advice.network: run a second one with --only network")
 	}
 	switch {
 	case in.Refused != "":
@@ -123,7 +123,7 @@ func (t *tool) end(ctx context.Context) error {
 		case t.silent || !t.falling:
 			return nil
 		case try == endTries:
-			return fmt.Errorf("the pipe has ended, and the fallback could not be applied: %d errors (isolate --restore puts everything back)", t.apply.Failed())
+			return fmt.Errorf("the pipe has ended, and the fallback could not be applied: %d errors (isolate --restore restores everything)", t.apply.Failed())
 		}
 		select {
 		case <-ctx.Done():

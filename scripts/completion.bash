@@ -1,6 +1,6 @@
 # Completion of Polder's tools and of colocate for bash: source this file. In zsh: autoload -U +X bashcompinit && bashcompinit first.
 # Installed as /usr/share/bash-completion/completions/collect, with links of the other commands' names (make install does that).
-# What can follow is asked of the tools themselves, which answer from their flags (--generate-bash-completion), and of colocate --help.
+# The candidates come from the tools themselves, from their flags (--generate-bash-completion), and from colocate --help.
 # shellcheck shell=bash
 
 # _polder_ask COMMAND WORD...: the candidates for the last word.
@@ -16,7 +16,7 @@ _polder_complete() {
 # colocate has options of its own; behind -- are those of report.
 _polder_colocate() {
 	local i word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} directory report=report
-	# The tools are beside it or where it looks for them itself, not only on the PATH.
+	# The tools may be beside it or where it searches for them itself, not only on the PATH.
 	directory=$(dirname "$(command -v -- "${COMP_WORDS[0]}")" 2>/dev/null)
 	for directory in "${POLDER_BIN:-}" "$directory/../bin"; do
 		if [ -n "$directory" ] && [ -x "$directory/report" ]; then
@@ -31,7 +31,7 @@ _polder_colocate() {
 		fi
 	done
 	case $before in
-	--action) # its help has the words
+	--action) # the values are in its help
 		mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --help 2>/dev/null | sed -nE 's/^  --action .*: (.*) \(.*/\1/p' | tr -d ,)" -- "$word")
 		;;
 	--classify | --advise | --evict | --journal | --root | --for | --interval) COMPREPLY=() ;; # files, or what is typed

@@ -13,13 +13,13 @@ import (
 func (s *Settings) networkRows() []Row {
 	n := &s.Network
 	rate := bandwidth("batch-network-rate", &n.Batch.Rate,
-		"what batch is guaranteed of each uplink, as 10%\nA `RATE` is a part of the uplink's, or as 100Mbit. It also takes what services leave idle. isolate --only network applies it.")
+		"batch's guaranteed rate on each uplink, as 10%\nA `RATE` is a part of the uplink's, or as 100Mbit. Batch may also use what services leave idle. isolate --only network applies it.")
 	rate.Koordinator = "`beClass.networkQOS.egressRequest`"
-	ceiling := bandwidth("batch-network-ceiling", &n.Batch.Ceiling, "the most that batch has of an idle uplink")
+	ceiling := bandwidth("batch-network-ceiling", &n.Batch.Ceiling, "batch's maximum rate on an idle uplink")
 	ceiling.Koordinator = "`beClass.networkQOS.egressLimit`"
 	linkRate := bitRate("network-rate", &n.LinkBitsPerSecond,
 		"`RATE` of each uplink (default 95% of what its driver reports)\n"+
-			"Virtual links mostly do not report it. It must not be over what the link, or the provider's limit, lets through.").
+			"Most virtual links do not report it. It must not exceed the real rate of the link, or the provider's limit.").
 		shownAs("95% of what its driver reports")
 	linkRate.Koordinator = "`totalNetworkBandwidth` of `system-config`"
 	return []Row{

@@ -134,49 +134,49 @@ func (s *Settings) commonRows() []Row {
 	reserved := cpuList("reserved-cpus", &s.ReservedCPUs, "`CPUS` of no pool, for the system, as 0-1,24").shownAs("none")
 	reserved.Koordinator = "`reservedCPUs` of the node's annotation `node.koordinator.sh/reservation` adds to it"
 	diskMax := diskLimits("batch-disk-max", &s.Disk.Limits,
-		"most that batch reads and writes, by disk, in a second\n"+
-			"As in `all=read:100Mi,write:50Mi;/var/lib/db=reads:200,writes:100`: a disk is a name of /sys/block, a mount point, or all. "+
+		"maximum of batch's reads and writes per second, by disk\n"+
+			"For example `all=read:100Mi,write:50Mi;/var/lib/db=reads:200,writes:100`: a disk is a name of /sys/block, a mount point, or all. "+
 			"read and write are bytes, reads and writes operations.").shownAs("none")
 	diskCost := diskCosts("disk-cost", &s.Disk.Costs,
-		"`DISKS` that the kernel shares by what reads and writes cost\n"+
-			"It is io.cost of cgroup version 2, by which weights count with any scheduler: all, or disks with semicolons between them, each alone or with "+
-			"targets in io.cost.qos' own words, as in `vda=rpct:95,rlat:5000;vdb`.").shownAs("none")
+		"`DISKS` to be shared by the cost of reads and writes\n"+
+			"It is io.cost of cgroup version 2, with which weights work with any scheduler: all, or disks with semicolons between them, each alone or with "+
+			"targets with the names of io.cost.qos, as in `vda=rpct:95,rlat:5000;vdb`.").shownAs("none")
 	diskMax.Koordinator = "`blkioQOS` of `beClass` adds to it"
 	diskCost.Koordinator = "`blkioQOS` of `cgroupRoot`, for the disks that are not named here"
 	return []Row{
-		oneOf("policy", &s.Policy, PolicyNames(), "how to decide ("+strings.Join(PolicyNames(), ", ")+")\n--list says what each does."),
+		oneOf("policy", &s.Policy, PolicyNames(), "the algorithm ("+strings.Join(PolicyNames(), ", ")+")\n--list describes each."),
 		reserved,
 		oneOf("batch-class", &s.BatchClass, class.Names,
 			"scheduling class of batch ("+strings.Join(class.Names, ", ")+"; default idle)\n"+
-				"Policy koordinator leaves pods of a cluster to schedIdle by default. Cgroups in idle run only while nothing beside them wants to.").
+				"Policy koordinator leaves pods of a cluster to schedIdle by default. Cgroups in idle run only while no sibling has a task to run.").
 			shownAs("idle; under policy koordinator on a plain host only"),
 		oneOf("guard", &s.Guard.Mode, guard.Modes,
-			"take from batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
-				"It takes CPUs, quota and memory. It is off by default under the other policies.").
+			"limit batch while services wait ("+strings.Join(guard.Modes, ", ")+"; default on for harvest)\n"+
+				"It takes CPUs, quota and memory from batch. It is off by default under the other policies.").
 			shownAs("on under policy harvest, off under the others"),
 		oneOf("guard-disk", &s.Guard.Disk, guard.Modes,
 			"with the guard, throttle batch's disks first ("+strings.Join(guard.Modes, ", ")+"; default off)\n"+
 				"It needs cgroup v2. On a file system that batch and services share, limits of batch can make services wait longer.").
 			shownAs("off"),
 		permille("guard-target", &s.Guard.TargetPermille,
-			"how long a service may wait, in thousandths of the time (default learnt)\n"+
-				"The default is what each service showed while batch used little.").shownAs("what each service showed while batch used little"),
+			"how long a service may wait, in thousandths of the time (default learned)\n"+
+				"The default is each service's waiting while batch used little.").shownAs("each service's waiting while batch used little"),
 		permille("guard-margin", &s.Guard.MarginPermille,
-			"how much longer than learnt, in thousandths of the time\nLearnt is how long each service waited while batch used little."),
+			"added to the learned target, in thousandths of the time\nThe learned target is each service's waiting while batch used little."),
 		oneOf("batch-memory", &s.Limits.Batch, limits.BatchModes,
-			"hold batch's memory to what is free ("+strings.Join(limits.BatchModes, ", ")+"; default cap for harvest)\n"+
-				"It is held together to what is offered and free. It is none by default under the other policies.").
+			"cap batch's memory at what is free ("+strings.Join(limits.BatchModes, ", ")+"; default cap for harvest)\n"+
+				"The cap is for all batch together: what is offered and free. It is none by default under the other policies.").
 			shownAs("cap under policy harvest, none under the others"),
 		oneOf("service-memory", &s.Limits.Services, limits.ServiceModes,
 			"memory.low for services ("+strings.Join(limits.ServiceModes, ", ")+"; default protect for harvest)\n"+
 				"It covers their working set, on cgroup version 2. It is none by default under the other policies.").
 			shownAs("protect under policy harvest, none under the others"),
 		oneOf("batch-reclaim", &s.Cold.Mode, cold.Modes,
-			"take back memory that batch does not use ("+strings.Join(cold.Modes, ", ")+")\n"+
-				"cold takes a part of each batch pod every 6 s, for as long as it does not notice. It needs cgroup version 2 and Linux 5.19."),
+			"reclaim memory that batch does not use ("+strings.Join(cold.Modes, ", ")+")\n"+
+				"cold reclaims a part of each batch pod's memory every 6 s, as long as the pod does not wait for it. It needs cgroup version 2 and Linux 5.19."),
 		oneOf("batch-disk", &s.Disk.Share, disk.Shares,
 			"batch's share of the disks ("+strings.Join(disk.Shares, ", ")+"; default idle for harvest)\n"+
-				"idle is the smallest weight, so that batch gets what services leave. The kernel heeds weights with the scheduler BFQ or with io.cost.").
+				"idle is the smallest weight: batch gets what services leave idle. The kernel uses weights with the scheduler BFQ or with io.cost.").
 			shownAs("idle under policy harvest, none under the others"),
 		diskMax,
 		diskCost,
@@ -196,7 +196,7 @@ func (s *Settings) katalystRows() []Row {
 	reserveMemory := bytes("reserve-memory", &k.ReserveMemoryBytes,
 		"memory kept free for services (default 5Gi)\nOn a small machine the default is a tenth of it.")
 	floorCPU := milliCPU("floor-cpu", &k.FloorMilliCPU,
-		"`CPU` that batch keeps however busy services are (default 4)\nOn a small machine the default is a tenth of it.")
+		"`CPU` that batch always keeps (default 4)\nOn a small machine the default is a tenth of it.")
 	reserveCPU.Katalyst = adminQoS(customconfig.FieldReserve, "cpu")
 	reserveMemory.Katalyst = adminQoS(customconfig.FieldReserve, "memory")
 	floorCPU.Katalyst = adminQoS(customconfig.FieldFloor, "cpu")
@@ -205,14 +205,14 @@ func (s *Settings) katalystRows() []Row {
 		reserveMemory.shownAs("5Gi, a tenth of a small machine"),
 		floorCPU.shownAs("4, a tenth of a small machine"),
 		span("hold", &k.Hold, "how long the shared pool is too large before it shrinks"),
-		milliCPU("shrink-step", &k.ShrinkStepMilliCPU, "the most CPUs by which the shared pool shrinks in one step"),
+		milliCPU("shrink-step", &k.ShrinkStepMilliCPU, "maximum of CPUs by which the shared pool shrinks in one step"),
 		milliCPU("unknown-cpu", &k.UnknownMilliCPU, "`CPU` of a service's container whose use is unknown"),
 		bytes("unknown-memory", &k.UnknownMemoryBytes, "memory of such a container"),
-		whole("pool-min-cpus", &k.PoolMinCPUs, "fewer CPUs have no pools: class or quota holds batch"),
+		whole("pool-min-cpus", &k.PoolMinCPUs, "fewer CPUs have no pools: class or quota limits batch"),
 		oneOf("limit", &k.Limit, []string{katalyst.LimitClass, katalyst.LimitQuota},
-			"what holds batch without pools (class, quota; default class)\n"+
-				"The default is class where there is one. Machines with few CPUs have no pools, see --pool-min-cpus.").
-			shownAs("class where there is one"),
+			"what limits batch without pools (class, quota; default class)\n"+
+				"The default is class if batch has one. Machines with few CPUs have no pools, see --pool-min-cpus.").
+			shownAs("class if batch has one"),
 	}
 }
 
@@ -221,13 +221,13 @@ func (s *Settings) harvestRows() []Row {
 	h := &s.Harvest
 	return []Row{
 		number("harvest-price", &h.Price, "cost of a wrong offer, in unoffered machines\nA larger one leaves more room for growth."),
-		part("harvest-margin", &h.Margin, "least growth of services to leave room for\nIt is a part of the machine."),
-		part("harvest-first-margin", &h.FirstMargin, "growth that is expected before any was seen"),
+		part("harvest-margin", &h.Margin, "minimum growth of services to leave room for\nIt is a part of the machine."),
+		part("harvest-first-margin", &h.FirstMargin, "growth that is expected before the first observation"),
 		part("harvest-step", &h.Step,
-			"the most by which the offer rises at once\nIt is also the most by which it falls in a minute while the services have room."),
+			"maximum of one rise of the offer\nIt is also the maximum by which it falls in a minute while the services have enough CPUs."),
 		span("harvest-hold", &h.Hold, "how long the offer must be too small before it rises"),
-		span("harvest-new-pod", &h.NewPod, "how long a new pod's requests count where it uses less"),
-		part("harvest-burst", &h.Burst, "part of services' bursts that has idle cores"),
+		span("harvest-new-pod", &h.NewPod, "how long a new pod's requests count if it uses less"),
+		part("harvest-burst", &h.Burst, "part of services' bursts that idle cores must cover"),
 		span("harvest-burst-hold", &h.BurstHold, "how long a core is not needed before batch gets it"),
 	}
 }

@@ -50,13 +50,13 @@ func Command() stage.Command {
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Evict")
 	f.Choice(&o.action, "action", act.Log, "what happens to a victim", act.Log, act.EvictPods, act.DeletePods, act.FreezePods, act.KillPods)
-	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE`, for --action evict and delete\nWithout it, it is the one whose pod evict runs in.")
-	f.Path(&o.Config, "config", "", "read settings from the YAML `FILE`, again on every change\nIts keys are named as the flags, or it has Katalyst's configuration objects or "+
-		"Koordinator's ConfigMap as kubectl takes them. Flags on the command line win.")
+	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE`, for --action evict and delete\nThe default is the cluster in which evict runs as a pod.")
+	f.Path(&o.Config, "config", "", "read settings from the YAML `FILE`, again on every change\nIts keys are the names of the flags; or it has Katalyst's configuration objects or "+
+		"Koordinator's ConfigMap, in kubectl's form. Flags on the command line override it.")
 	f.Bool(&o.list, "list", "print every rule, its settings and their sources, and end")
-	f.Path(&o.checked, "check-config", "", "print what --config `FILE` would put in force, and end\nOr what is wrong with it. The status is 0 or 2.")
+	f.Path(&o.checked, "check-config", "", "validate --config `FILE`, print the resulting settings, and end\nOr print its error. The status is 0 or 2.")
 	f.Bool(&o.explain, "explain", "do nothing; print why pods would be evicted or not\nAt the end of the input it prints for each node's last tick every rule's value "+
 		"against its threshold, and every candidate with its rank and why it is a victim or not.")
-	f.Bool(&o.thaw, "thaw", "let what --action freeze froze run again, and end\nIt reads the record in --state.")
+	f.Bool(&o.thaw, "thaw", "thaw all pods that --action freeze has frozen, and end\nIt reads their list in --state.")
 	o.AddFlags(f)
 }

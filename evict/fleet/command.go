@@ -40,8 +40,8 @@ func Command() stage.Command {
 func (o *options) flags(f *stage.Flags) {
 	f.Category("Evict")
 	f.Choice(&o.action, "action", act.Log, "what happens to a victim", act.Log, act.EvictPods, act.DeletePods)
-	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE`, for --action evict and delete\nWithout it, it is the one whose pod evict runs in.")
-	f.Path(&o.config, "config", "", "read settings from the YAML `FILE`, again on every change\nIts keys are named as the flags below. Flags on the command line win.")
+	f.Path(&o.kubeconfig, "kubeconfig", "", "the cluster of `FILE`, for --action evict and delete\nThe default is the cluster in which evict runs as a pod.")
+	f.Path(&o.config, "config", "", "read settings from the YAML `FILE`, again on every change\nIts keys are the names of the flags below. Flags on the command line override it.")
 	f.Bool(&o.list, "list", "print the settings and their sources, and end")
 	f.Category("Settings")
 	o.addFlags(f)

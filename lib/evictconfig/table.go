@@ -22,7 +22,7 @@ func (s *Settings) Rows() []Row {
 // EngineRows are the settings of the choice among candidates, whatever the rule.
 func (s *Settings) EngineRows() []Row {
 	return []Row{
-		texts("rules", &s.Rules, nil, names, "measure these rules alone (comma-separated names; default all)"),
+		texts("rules", &s.Rules, nil, names, "measure only these rules (comma-separated names; default all)"),
 		texts("dry-run-rules", &s.DryRunRules, nil, names,
 			"put these rules in dry run (comma-separated names, * is all)", known(adminQoS("dryRun"), plugins)),
 		count("per-rule", &s.PerRule, 1, pods, "evict at most this many pods at one tick for one rule (-1 is no limit)"),
@@ -31,7 +31,7 @@ func (s *Settings) EngineRows() []Row {
 		count("per-namespace", &s.PerNamespace, Unlimited, pods, "evict at most this many pods of one namespace in an hour (-1 is no limit)"),
 		optOut(&s.OptOut),
 		span("taint-transition-period", &s.TaintTransitionPeriod, 5*time.Minute, notNegative,
-			"keep a taint this long after the last tick that called for it"),
+			"keep a taint this long after the last tick that required it"),
 	}
 }
 
@@ -42,10 +42,10 @@ func (s *Settings) ReclaimedRows() []Row {
 	return []Row{
 		number("reclaimed-threshold", &s.ReclaimedThreshold, 5, overZero(MaxRatio), "reclaimed pods may request this many times the offer"),
 		number("reclaimed-cpu-threshold", &s.ReclaimedCPUThreshold, 0, fromZero(MaxRatio),
-			"the same for CPU alone (0: as reclaimed-threshold)",
+			"the same for CPU only (0: as reclaimed-threshold)",
 			of(milliCPU, eviction(guide+"evictionThreshold")), of(milliCPU, adminQoS(today+"evictionThreshold"))).insteadOf("reclaimed-threshold"),
 		number("reclaimed-memory-threshold", &s.ReclaimedMemoryThreshold, 0, fromZero(MaxRatio),
-			"the same for memory alone (0: as reclaimed-threshold)",
+			"the same for memory only (0: as reclaimed-threshold)",
 			of(memory, eviction(guide+"evictionThreshold")), of(memory, adminQoS(today+"evictionThreshold"))).insteadOf("reclaimed-threshold"),
 		number("reclaimed-soft-cpu-threshold", &s.ReclaimedSoftCPUThreshold, 0, fromZero(MaxRatio),
 			"over this many times the CPU offer, evict a reclaimed pod if no other is (0: off)",
@@ -101,7 +101,7 @@ func (s *Settings) freeMemoryRows() []Row {
 		span("memory-kswapd-duration", &s.MemoryKswapdDuration, 0, aDay,
 			"evict after kswapd was at that rate for this long, not this many times (0: times)",
 			adminQoS(todayMemory+"systemKswapdRateExceedDurationThreshold")).insteadOf("memory-kswapd-times"),
-		span("memory-sync-period", &s.MemorySyncPeriod, 5*time.Second, aDay, "time between two of the times that are counted"),
+		span("memory-sync-period", &s.MemorySyncPeriod, 5*time.Second, aDay, "time between two counted measurements"),
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *Settings) memoryPSIRows() []Row {
 	return []Row{
 		onOff("memory-psi-enabled", &s.MemoryPSIEnabled, true, "measure the memory pressure (PSI) of node and pods, on cgroup v2"),
 		number("memory-psi-threshold", &s.MemoryPSIThreshold, 15, overZero(100),
-			"some avg10 of the node's memory pressure, in percent, at which it is met"),
+			"minimum some avg10 of the node's memory pressure, in percent"),
 		number("memory-psi-pod-threshold", &s.MemoryPSIPodThreshold, 1, fromZero(100),
 			"some avg10 over which a shared or dedicated pod is under pressure, in percent"),
 		count("memory-psi-pods", &s.MemoryPSIPods, 3, from1(MaxTimes), "this many pods must be under pressure"),
@@ -123,17 +123,17 @@ func (s *Settings) memoryPSIRows() []Row {
 	}
 }
 
-// memoryVictimRows define the victims of evictions because of memory, and the times.
+// memoryVictimRows define who is evicted because of memory, and when.
 func (s *Settings) memoryVictimRows() []Row {
 	system := []string{RankQoS, RankPriority, RankMemoryUsage, RankRSS}
 	numa := append(slices.Clone(system), RankNUMAMemory)
 	return []Row{
 		texts("memory-system-ranking", &s.MemorySystemRanking, []string{RankQoS, RankPriority, RankMemoryUsage}, someOf(system),
-			"order of the victims (comma-separated; default %s)",
+			"ranking of candidates (comma-separated; default %s)",
 			ranked(eviction(guideMemory+"systemEvictionRankingMetrics"), system),
 			ranked(adminQoS(todayMemory+"systemEvictionRankingMetrics"), system)),
 		texts("memory-numa-ranking", &s.MemoryNUMARanking, []string{RankQoS, RankPriority, RankNUMAMemory}, someOf(numa),
-			"order of the victims where a NUMA node is short (default %s)",
+			"ranking of candidates if a NUMA node is short (default %s)",
 			ranked(eviction(guideMemory+"numaEvictionRankingMetrics"), numa), ranked(adminQoS(todayMemory+"numaEvictionRankingMetrics"), numa)),
 		span("memory-tolerance", &s.MemoryTolerance, 0, aDay, "how long free memory must have been too low before a pod is evicted"),
 		span("memory-cooldown", &s.MemoryCooldown, 0, aDay, "time between two evictions because of memory"),
@@ -157,8 +157,8 @@ func (s *Settings) CPURows() []Row {
 		number("load-upper-bound-ratio", &s.LoadUpperBoundRatio, 1.8, overZero(MaxRatio),
 			"evict when a shared pool's load is over this many times its CPUs", adminQoS(today+"loadUpperBoundRatio")),
 		number("load-threshold-met-percentage", &s.LoadThresholdMetPercentage, 0.8, overZero(1),
-			"part of the ring's samples that must be over a bound, 0 to 1", adminQoS(today+"loadThresholdMetPercentage")),
-		count("load-metric-ring-size", &s.LoadMetricRingSize, 10, from1(maxRing), "samples of the load that are looked at",
+			"part of the samples that must be over a bound, 0 to 1", adminQoS(today+"loadThresholdMetPercentage")),
+		count("load-metric-ring-size", &s.LoadMetricRingSize, 10, from1(maxRing), "number of samples of the load",
 			adminQoS(today+"loadMetricRingSize")),
 		span("load-sync-period", &s.LoadSyncPeriod, 30*time.Second, aDay, "time between two samples of the load"),
 		span("load-cooldown", &s.LoadCooldown, 300*time.Second, aDay, "time between two evictions because of the load",
@@ -167,7 +167,7 @@ func (s *Settings) CPURows() []Row {
 		onOff("suppression-enabled", &s.SuppressionEnabled, true, "measure how much less CPU the reclaimed pods have than they request",
 			adminQoS(today+"enableSuppressionEviction")),
 		number("suppression-max-tolerance-rate", &s.SuppressionMaxToleranceRate, 5, overZero(MaxRatio),
-			"a pod tolerates requests of at most this many times the reclaimed pool, whatever its annotation asks for",
+			"a pod tolerates requests of at most this many times the reclaimed pool, regardless of its annotation",
 			adminQoS(today+"maxSuppressionToleranceRate")),
 		span("suppression-min-duration", &s.SuppressionMinDuration, 300*time.Second, aDay,
 			"how long a pod must have been suppressed before it is evicted", asText(adminQoS(today+"minSuppressionToleranceDuration"))),
@@ -198,7 +198,7 @@ func (s *Settings) WaitingRows() []Row {
 		number("service-waiting-threshold", &s.ServiceWaitingThreshold, 200, overZero(MaxRatio),
 			"a service may wait for a CPU for this many thousandths of the time"),
 		span("service-waiting-duration", &s.ServiceWaitingDuration, time.Minute, aDay,
-			"how long a service must have waited too much before a reclaimed pod is evicted"),
+			"how long a service must have waited too long before a reclaimed pod is evicted"),
 		span("service-waiting-cooldown", &s.ServiceWaitingCooldown, 2*time.Minute, aDay,
 			"time between two evictions because of services' waiting"),
 		grace("service-waiting-grace-period", &s.ServiceWaitingGracePeriod, 0,
@@ -214,7 +214,7 @@ func (s *Settings) ServiceIORows() []Row {
 		number("service-io-threshold", &s.ServiceIOThreshold, 200, overZero(1000),
 			"a service may wait for disks for this many thousandths of the time"),
 		span("service-io-duration", &s.ServiceIODuration, time.Minute, aDay,
-			"how long a service must have waited for disks too much"),
+			"how long a service must have waited too long for disks"),
 		span("service-io-cooldown", &s.ServiceIOCooldown, 2*time.Minute, aDay,
 			"time between two evictions because of services' disks"),
 		grace("service-io-grace-period", &s.ServiceIOGracePeriod, 0,

@@ -256,16 +256,16 @@ func (c Command) sharedFlags(s *Session, with *process) *Flags {
 	f := Flags{tool: c.id()}
 	f.Category("Stream")
 	if c.Kind.Reads {
-		f.Path(&s.Input, "input", "-", "read ticks from `FILE` or FIFO\n- is standard input. A FIFO that is named fifo:PATH or ends in .fifo is made if it is absent.")
-		f.Bool(&s.Strict, "strict", "stop with status 1 at the first line that is no valid tick\nWithout it such a line is dropped, logged and counted.")
-		f.Int(&s.MaxLine, "max-line", tick.DefaultMaxLine, "longest line that is taken, in bytes")
+		f.Path(&s.Input, "input", "-", "read ticks from `FILE` or FIFO\n- is standard input. A FIFO that is named fifo:PATH or ends in .fifo is created if it is absent.")
+		f.Bool(&s.Strict, "strict", "stop with status 1 at the first invalid line\nWithout it such a line is dropped, logged and counted.")
+		f.Int(&s.MaxLine, "max-line", tick.DefaultMaxLine, "maximum length of a line, in bytes")
 	}
 	if c.Kind.Writes {
 		f.Path(&s.Output, "output", "-", "write to `FILE` or FIFO\n- is standard output.")
 	}
 	if c.Kind.Acts {
 		f.Category("Acting")
-		f.Duration(&s.MaxAge, "max-age", 0, "do not act on older ticks\n0, where it is given, is any age.")
+		f.Duration(&s.MaxAge, "max-age", 0, "do not act on older ticks\n0, if given, is any age.")
 		f.showDefault("three intervals")
 		if !c.Kind.AllNodes {
 			f.flags = append(f.flags, &cli.StringFlag{Name: "node", Usage: "act on ticks of this `NODE` alone\nThe variable NODE_NAME sets it, too.", DefaultText: "the host's name", Destination: &s.Node, Category: "Acting", EnvVars: append(f.envVars("node"), "NODE_NAME")})
@@ -274,12 +274,12 @@ func (c Command) sharedFlags(s *Session, with *process) *Flags {
 	}
 	if c.Kind.State {
 		f.Category("State")
-		f.Path(&s.State, "state", "", "keep what is remembered between ticks in `FILE`, for the next run")
+		f.Path(&s.State, "state", "", "keep the state between runs in `FILE`")
 	}
 	f.Category(processFlags)
 	f.Path(&s.HeartbeatFile, "heartbeat", "", "touch `FILE` after every tick, for a liveness check")
-	f.String(&s.MetricsAddr, "metrics-addr", "", "answer Prometheus at `HOST:PORT` (default nowhere)\nThe path is /metrics. There is neither encryption nor a password.")
-	f.Choice(&with.logLevel, "log-level", "info", "least level to log", "debug", "info", "warn", "error")
+	f.String(&s.MetricsAddr, "metrics-addr", "", "serve metrics for Prometheus at `HOST:PORT` (default off)\nThe path is /metrics. There is neither encryption nor a password.")
+	f.Choice(&with.logLevel, "log-level", "info", "minimum level to log", "debug", "info", "warn", "error")
 	f.Choice(&with.logFormat, "log-format", "text", "form of the log", "text", "json")
 	f.String(&with.memoryLimit, "memory-limit", "", "soft limit of the Go heap, as 32MiB\nGo's own variable for it is GOMEMLIMIT.")
 	return &f

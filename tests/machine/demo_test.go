@@ -146,11 +146,11 @@ func TestDemo(t *testing.T) {
 	if len(batch) != 3 || batch["alone"] != 0 || batch["unmanaged"] <= 0 || batch["with Polder"] <= 0 && !others {
 		t.Errorf("batch CPUs %v; want none alone, and some in both other parts\n%s%s", batch, out, log)
 	}
-	if !strings.HasSuffix(strings.TrimSpace(table), "everything was put back: the batch job's cgroup is as it was") {
-		t.Errorf("the last line of %s is not that everything was put back", out)
+	if !strings.HasSuffix(strings.TrimSpace(table), "everything was restored: the batch job's cgroup is as it was") {
+		t.Errorf("the last line of %s does not report that everything was restored", out)
 	}
 	if !strings.Contains(log, "restored ") {
-		t.Errorf("stderr = %q; want what was put back", log)
+		t.Errorf("stderr = %q; want what was restored", log)
 	}
 	if reclaimed := reclaimedColumn(t, out[:strings.Index(out, "\n\n")+1]); len(reclaimed) == 0 {
 		t.Errorf("no tick has an offer: %s", out)

@@ -559,8 +559,8 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 			}
 		}
 	}
-	show(notes, "Polder runs on every node as four pods, with a container a tool, and changes nothing (dryRun)", "schedulerName: katalyst-scheduler wait",
-		"offer what services leave unused", "kubectl -n polder-system logs daemonset/polder-report --tail=20",
+	show(notes, "Polder runs on every node as four pods, with one container per tool, and changes nothing (dryRun)", "schedulerName: katalyst-scheduler wait",
+		"offer unused resources to batch work", "kubectl -n polder-system logs daemonset/polder-report --tail=20",
 		"helm upgrade polder CHART -n polder-system --reuse-values --set dryRun=false")
 	pods := func() string {
 		all := strings.Split(strings.TrimSpace(c.Kubectl("-n", namespace, "get", "pods", "-o",
@@ -580,7 +580,7 @@ func install(t *testing.T, c *controlplane.ControlPlane) {
 	if notes := run("upgrade", "polder", chart, "--namespace", namespace, "--reuse-values", "--set", "dryRun=false"); !strings.Contains(notes, "kubectl get kcnr") || strings.Contains(notes, "dryRun") {
 		t.Errorf("the notes of a release that acts are\n%s", notes)
 	}
-	show(run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=single"), "If this release acted until now")
+	show(run("upgrade", "polder", chart, "--namespace", namespace, "--set", "form=single"), "If this release was active until now")
 	c.Eventually(soon, "the other form", func() string {
 		// No kubelet runs the pods, so the test deletes them.
 		_, _ = c.TryKubectl("", "-n", namespace, "delete", "pods", "--all", "--force", "--grace-period=0")

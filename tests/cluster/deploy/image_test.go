@@ -124,14 +124,14 @@ func TestAlive(t *testing.T) {
 		output         string
 	}{
 		"fresh":                  {tool: 2 * time.Second, args: 1, alive: true},
-		"old":                    {tool: 30 * time.Second, args: 1, output: "the last tick came through 3"},
-		"none yet":               {args: 1, output: "no tick has come through yet"},
-		"from the future":        {tool: -time.Hour, args: 1, output: "the last tick came through -3"},
+		"old":                    {tool: 30 * time.Second, args: 1, output: "the last tick passed 3"},
+		"none yet":               {args: 1, output: "no tick has passed yet"},
+		"from the future":        {tool: -time.Hour, args: 1, output: "the last tick passed -3"},
 		"with its upstream":      {tool: 2 * time.Second, upstream: time.Second, args: 2, alive: true},
 		"behind its upstream":    {tool: 30 * time.Second, upstream: time.Second, args: 2, output: "behind"},
 		"waits for its upstream": {tool: time.Hour, upstream: time.Hour - 5*time.Second, args: 2, alive: true},
 		"waits for an upstream that never started": {tool: time.Hour, args: 2, alive: true},
-		"none, and upstream continues":             {upstream: time.Second, args: 2, output: "no tick has come through yet"},
+		"none, and upstream continues":             {upstream: time.Second, args: 2, output: "no tick has passed yet"},
 		"ahead of a restarted upstream":            {tool: time.Second, upstream: time.Hour, args: 2, alive: true},
 	} {
 		t.Run(name, func(t *testing.T) {

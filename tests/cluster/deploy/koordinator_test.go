@@ -88,7 +88,7 @@ func installKoordinator(t *testing.T, c *controlplane.ControlPlane, run func(arg
 	notes := run(append([]string{"install", "polder", chart}, koordinator...)...)
 	for _, want := range []string{
 		"kubectl get nodemetrics", "schedulerName: koord-scheduler wait", "There is no ConfigMap koordinator-system/slo-controller-config",
-		"Before policy is changed on a release that runs, run it once with --set restore=true",
+		"Before you change policy on a running release, run it once with --set restore=true",
 	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not contain %q:\n%s", want, notes)
@@ -150,13 +150,13 @@ func TestUpgradeNeedsTheDefinitions(t *testing.T) {
 		t.Errorf("there is %s, and %s", left, pod("default"))
 	}
 	// Policy koordinator without the profiles does no harm, and the notes name what is missing.
-	if out, err := run("upgrade", "polder", chart, "--set", "policy=koordinator"); err != nil || !strings.Contains(out, "no definition of NodeMetrics, and helm upgrade installs none: "+first) {
+	if out, err := run("upgrade", "polder", chart, "--set", "policy=koordinator"); err != nil || !strings.Contains(out, "no CRD of NodeMetrics, and helm upgrade installs none: "+first) {
 		t.Errorf("helm returns %v: %s", err, out)
 	}
 	// The remedy that the chart's message names is sufficient.
 	c.ApplyFile(manifests + "/crds")
 	c.Established()
-	if out, err := run(enable...); err != nil || strings.Contains(out, "no definition of NodeMetrics") {
+	if out, err := run(enable...); err != nil || strings.Contains(out, "no CRD of NodeMetrics") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	// If somebody deletes the definition nevertheless, the system's pods and Polder's own can be created. A server that has seen the
