@@ -59,8 +59,8 @@ func (o *objects) over(t *tick.Tick) {
 		problems = append(problems, err.Error())
 	}
 	what := "configuration refused"
-	if len(errs) == 0 { // the file is good, and holds
-		what = "something is wrong with the ConfigMap, or with what the node's annotations set beside it"
+	if len(errs) == 0 { // the file is valid, and in force
+		what = "the ConfigMap, or an annotation of the node that overrides it, is invalid"
 	}
 	l.reported.Problems(o.log.With("node", t.Node), what, problems)
 	t.Sample.Config = l.over
