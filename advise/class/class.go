@@ -252,8 +252,7 @@ func isKubelets(cgroup string) bool {
 	return strings.Contains(cgroup, "/kubepods") || strings.Contains(cgroup, "-kubepods")
 }
 
-// Above returns the cgroups above reclaimed pods that contain no other pod, without kubelet's: a value that is set there affects only
-// batch.
+// Above returns the cgroups above reclaimed pods that contain no other pod, without kubelet's: a value set there affects only batch.
 func Above(s *tick.Sample) (list []string) {
 	for _, cgroup := range s.BatchCgroups {
 		if len(cgroup) < 2 || cgroup[0] != '/' || isKubelets(cgroup) {
