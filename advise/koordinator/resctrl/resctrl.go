@@ -106,7 +106,7 @@ func machine(s *tick.Sample) (*tick.Resctrl, string) {
 	return s.Resctrl, ""
 }
 
-// cgroups returns those of the classes' pods, by [qos.KoordinatorOrDefault], each with all processes in it, the sandbox included. A pod with
+// cgroups returns those of the classes' pods, by [qos.KoordinatorOrDefault], each with all its processes, the sandbox included. A pod with
 // a group of its own by annotation belongs to none of the classes' groups. This does not apply to batch pods: otherwise any tenant could
 // leave the part of the cache that batch is confined to.
 func cgroups(pods []tick.Pod, classes []string) []string {
