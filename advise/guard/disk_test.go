@@ -69,8 +69,7 @@ func TestDiskSteps(t *testing.T) {
 	}
 }
 
-// Version 1 has no pressure per service, the steps are off by default, and a batch pod without disk I/O is not the cause: CPUs are taken
-// instead.
+// On version 1, by default, and with a batch pod without disk I/O there are no steps of disk: CPUs are taken instead.
 func TestDiskStepsElsewhere(t *testing.T) {
 	for _, tt := range []struct {
 		version int

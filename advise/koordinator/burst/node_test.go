@@ -52,7 +52,7 @@ func TestSharePool(t *testing.T) {
 	}
 }
 
-// The use is averaged over five ticks, and over ten seconds at most.
+// The use is averaged over five ticks, and over at most ten seconds.
 func TestAverage(t *testing.T) {
 	for _, c := range []struct {
 		interval *float64
