@@ -20,7 +20,7 @@ func TestText(t *testing.T) {
 	if text := strings.Repeat("x", 300); OneLine(errors.New(text)) != text || OneLine(errors.New(text+"x")) != text+"…" {
 		t.Error("a text of the most bytes is clipped, or a longer one is not")
 	}
-	if got := Quote(strings.Repeat("\x80", 200)); got != `"…"` { // bytes of which none begins a character
+	if got := Quote(strings.Repeat("\x80", 200)); got != `"…"` { // no byte starts a character
 		t.Error(got)
 	}
 	if got := OneLine(errors.New("a\nb")); got != "a; b" {
