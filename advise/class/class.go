@@ -2,7 +2,7 @@
 // immediately, also between two ticks:
 //
 //	idle    cpu.idle: the cgroup's tasks run only while no sibling wants the CPU (SCHED_IDLE for cgroups, Linux 5.15)
-//	weight  the smallest weight: batch gets a hundredth beside a busy sibling
+//	weight  the smallest weight: batch gets about 1 % of the CPU beside a busy sibling
 //	none    no class is set; a class that was set before is undone
 //
 // The default is idle, except for resizable pods of kubelet: they get no class. On a plain host, batch then waits for every sibling. Below

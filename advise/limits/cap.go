@@ -139,7 +139,7 @@ func (w *work) possible(list []unit, known bool) (can float64, text, why string)
 	for i := range list {
 		use, rss = use+list[i].use, rss+list[i].rss
 	}
-	// The kernel counts batch's page cache as available already: what batch holds beside it is what the cap gives in addition.
+	// The kernel counts batch's page cache as available already: the cap adds only batch's other memory.
 	room := rss + policy.Amount(s.Memory.AvailableBytes) - total*freePermille/1000
 	offer := policy.Bounded(float64(*r.MemoryBytes))
 	if m := w.advice.Mid; m != nil && m.MemoryBytes != nil {

@@ -11,7 +11,7 @@ func TestText(t *testing.T) {
 	if got := Quote("a\"b\n"); got != `"a\"b\n"` {
 		t.Error(got)
 	}
-	for n := range 5 { // cut at every place of a character of four bytes
+	for n := range 5 { // cut at every byte of a four-byte character
 		text := OneLine(errors.New(strings.Repeat("x", 296+n) + strings.Repeat("\U0001F30A", 9)))
 		if !utf8.ValidString(text) || len(text) > 300+len("…") || !strings.HasSuffix(text, "…") {
 			t.Errorf("%d: %q", n, text)

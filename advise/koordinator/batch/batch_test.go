@@ -18,7 +18,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // gi converts Gi to bytes.
 func gi(n float64) float64 { return n * (1 << 30) }
 
-// machine is a node of 10 CPUs and 100 Gi of which kubelet keeps 500m and 1 Gi; 2 CPUs and 30 Gi are in use.
+// sample returns a node of 10 CPUs and 100 Gi of which kubelet reserves 500m and 1 Gi; 2 CPUs and 30 Gi are in use.
 func sample(pods ...tick.Pod) *tick.Sample {
 	return &tick.Sample{
 		IntervalSeconds: new(1.0),

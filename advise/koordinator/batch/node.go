@@ -24,7 +24,7 @@ type node struct {
 	zones []zone
 }
 
-// see reads the node; why is what is missing for any decision.
+// see reads the node; why names what is missing for any decision.
 func see(s *tick.Sample, a *tick.Advice) (n *node, why string) {
 	if s.Labels == nil && s.Annotations == nil && s.Unread("node") {
 		// The machine's own capacity would be used instead, without kubelet's reservations.

@@ -10,7 +10,7 @@ import (
 	"polder/lib/tick"
 )
 
-// Which CPUs and whose use count as the share pool's.
+// Which CPUs and which pods' use count as the share pool's.
 func TestSharePool(t *testing.T) {
 	labelled := func(class string, used *float64, requests float64) tick.Pod {
 		return tick.Pod{Labels: map[string]string{"koordinator.sh/qosClass": class}, UsageMilliCPU: used, Requests: amount(requests), Phase: "Running"}
